@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/buf.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void buf_init(struct buf *b, size_t max)
+{
+    *b = (struct buf)BUF_INIT(max);
+}
+
+void buf_reset(struct buf *b)
+{
+    free(b->base);
+    buf_init(b, b->max);
+}
+
+/* Makes room for `len` more bytes and one for a terminating NUL. */
+static int grow(struct buf *b, size_t len)
+{
+    if (len > b->max - b->len || b->len > b->max) {
+        return -ENOBUFS;
+    }
+    size_t need = b->len + len + 1;
+    if (b->off + need <= b->cap) {
+        return 0;
+    }
+    if (need <= b->cap && b->off >= b->len) {
+        memmove(b->base, b->base + b->off, b->len);
+        b->off = 0;
+        return 0;
+    }
+    size_t cap = b->cap < 64 ? 64 : b->cap;
+    while (cap < need) {
+        cap = cap > SIZE_MAX / 2 ? need : cap * 2;
+    }
+    if (b->off == 0) {
+        uint8_t *p = realloc(b->base, cap);
+        if (p == NULL) {
+            return -ENOMEM;
+        }
+        b->base = p;
+        b->cap = cap;
+        return 0;
+    }
+    uint8_t *p = malloc(cap);
+    if (p == NULL) {
+        return -ENOMEM;
+    }
+    memcpy(p, b->base + b->off, b->len);
+    free(b->base);
+    b->base = p;
+    b->cap = cap;
+    b->off = 0;
+    return 0;
+}
+
+int buf_append(struct buf *b, const void *data, size_t len)
+{
+    if (len == 0) {
+        return 0;
+    }
+    int rc = grow(b, len);
+    if (rc != 0) {
+        return rc;
+    }
+    memcpy(b->base + b->off + b->len, data, len);
+    b->len += len;
+    return 0;
+}
+
+int buf_append_str(struct buf *b, const char *str)
+{
+    return buf_append(b, str, strlen(str));
+}
+
+int buf_append_char(struct buf *b, char c)
+{
+    return buf_append(b, &c, 1);
+}
+
+int buf_printf(struct buf *b, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0) {
+        return -EINVAL;
+    }
+    int rc = grow(b, (size_t)n);
+    if (rc != 0) {
+        return rc;
+    }
+    va_start(ap, fmt);
+    (void)vsnprintf((char *)b->base + b->off + b->len, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    b->len += (size_t)n;
+    return 0;
+}
+
+uint8_t *buf_reserve(struct buf *b, size_t len)
+{
+    return grow(b, len) == 0 ? b->base + b->off + b->len : NULL;
+}
+
+void buf_commit(struct buf *b, size_t len)
+{
+    b->len += len;
+}
+
+void buf_consume(struct buf *b, size_t len)
+{
+    b->off += len;
+    b->len -= len;
+    if (b->len == 0) {
+        b->off = 0;
+    }
+}
+
+void buf_clear(struct buf *b)
+{
+    b->off = 0;
+    b->len = 0;
+}
+
+const char *buf_cstr(struct buf *b)
+{
+    if (grow(b, 0) != 0) {
+        return NULL;
+    }
+    b->base[b->off + b->len] = '\0';
+    return (const char *)b->base + b->off;
+}
+
+char *buf_take_str(struct buf *b)
+{
+    if (buf_cstr(b) == NULL) {
+        return NULL;
+    }
+    if (b->off > 0) {
+        memmove(b->base, b->base + b->off, b->len + 1);
+    }
+    char *str = (char *)b->base;
+    buf_init(b, b->max);
+    return str;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * buf.h - a growing run of bytes with a declared maximum.
+ *
+ * Bytes are appended at the end and consumed from the front. A buffer never grows past its maximum:
+ * an append that would is refused whole. All functions that grow return 0, -ENOBUFS (over the
+ * maximum) or -ENOMEM, and leave the content as it was on error.
+ */
+#ifndef CORE_BASE_BUF_H
+#define CORE_BASE_BUF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct buf {
+    uint8_t *base; /* the allocation; NULL while empty */
+    size_t off;    /* bytes consumed from the front of it */
+    size_t len;    /* bytes held */
+    size_t cap;    /* size of the allocation */
+    size_t max;    /* bound on len */
+};
+
+#define BUF_INIT(maximum)                                                                          \
+    {                                                                                              \
+        .base = NULL, .off = 0, .len = 0, .cap = 0, .max = (maximum)                               \
+    }
+
+void buf_init(struct buf *b, size_t max);
+/* Frees the memory; the buffer is empty and usable again with the same maximum. */
+void buf_reset(struct buf *b);
+
+static inline uint8_t *buf_data(const struct buf *b)
+{
+    return b->base + b->off;
+}
+
+MUST_CHECK int buf_append(struct buf *b, const void *data, size_t len);
+MUST_CHECK int buf_append_str(struct buf *b, const char *str);
+MUST_CHECK int buf_append_char(struct buf *b, char c);
+MUST_CHECK int buf_printf(struct buf *b, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Room for `len` more bytes behind the content; NULL when refused. Fill it, then buf_commit. */
+MUST_CHECK uint8_t *buf_reserve(struct buf *b, size_t len);
+void buf_commit(struct buf *b, size_t len);
+
+/* Drops `len` (at most b->len) bytes from the front, keeping the memory. */
+void buf_consume(struct buf *b, size_t len);
+/* Drops all content, keeping the memory. */
+void buf_clear(struct buf *b);
+
+/* The content as a NUL-terminated string (the NUL is not counted in len); NULL without memory. */
+MUST_CHECK const char *buf_cstr(struct buf *b);
+/* Takes the content as a NUL-terminated string that the caller frees; the buffer is empty then. */
+MUST_CHECK char *buf_take_str(struct buf *b);
+
+#endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { READ_STEP = 16 * 1024 };
+
+static int read_all(int fd, const char *path, struct buf *out, struct err *e)
+{
+    for (;;) {
+        size_t room = out->max - out->len;
+        size_t want = room < READ_STEP ? room + 1 : READ_STEP;
+        uint8_t step[READ_STEP + 1];
+        ssize_t n = read(fd, step, want);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return err_set(e, -errno, "%s: cannot read: %s", path, strerror(errno));
+        }
+        if (n == 0) {
+            return 0;
+        }
+        int rc = buf_append(out, step, (size_t)n);
+        if (rc == -ENOBUFS) {
+            return err_set(e, rc, "%s: larger than the limit of %zu bytes", path, out->max);
+        }
+        if (rc != 0) {
+            return err_set(e, rc, "%s: out of memory", path);
+        }
+    }
+}
+
+int file_read(const char *path, struct buf *out, struct err *e)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return err_set(e, -errno, "%s: cannot open: %s", path, strerror(errno));
+    }
+    int rc = read_all(fd, path, out, e);
+    (void)close(fd);
+    return rc;
+}
+
+static int write_all(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return -errno;
+        }
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+/* Makes the rename itself durable. Some file systems refuse to sync a folder: not an error. */
+static void sync_folder_of(const char *path)
+{
+    char *folder = file_resolve(path, ".");
+    if (folder == NULL) {
+        return;
+    }
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)fsync(fd);
+        (void)close(fd);
+    }
+    free(folder);
+}
+
+int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+{
+    char *tmp = NULL;
+    if (asprintf(&tmp, "%s.XXXXXX", path) < 0) {
+        return err_set(e, -ENOMEM, "%s: out of memory", path);
+    }
+    int rc;
+    int fd = mkostemp(tmp, O_CLOEXEC);
+    if (fd < 0) {
+        rc = err_set(e, -errno, "%s: cannot create a file beside it: %s", path, strerror(errno));
+        free(tmp);
+        return rc;
+    }
+    rc = write_all(fd, data, len);
+    if (rc == 0 && fchmod(fd, mode) != 0) {
+        rc = -errno;
+    }
+    if (rc == 0 && fsync(fd) != 0) {
+        rc = -errno;
+    }
+    if (close(fd) != 0 && rc == 0) {
+        rc = -errno;
+    }
+    if (rc == 0 && rename(tmp, path) != 0) {
+        rc = -errno;
+    }
+    if (rc != 0) {
+        (void)unlink(tmp);
+        err_set(e, rc, "%s: cannot write: %s", path, strerror(-rc));
+    } else {
+        sync_folder_of(path);
+    }
+    free(tmp);
+    return rc;
+}
+
+char *file_resolve(const char *base, const char *path)
+{
+    const char *slash = strrchr(base, '/');
+    if (path[0] == '/' || slash == NULL) {
+        return strdup(path);
+    }
+    char *joined = NULL;
+    int n = asprintf(&joined, "%.*s/%s", (int)(slash - base), base, path);
+    return n < 0 ? NULL : joined;
+}

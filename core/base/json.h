@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * json.h - strict JSON documents over cJSON, and their canonical text.
+ *
+ * The tree is cJSON's own (`cJSON_Delete` frees it). Canonical text: UTF-8, object keys in byte
+ * order, no white space, integers without exponent; equal documents give equal bytes.
+ */
+#ifndef CORE_BASE_JSON_H
+#define CORE_BASE_JSON_H
+
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* Parses one whole document. Refused, with line and column in the message: a syntax error, bytes
+ * after the document, a NUL byte, and a key that stands twice in one object. NULL on error. */
+MUST_CHECK cJSON *json_parse(const char *text, size_t len, struct err *e);
+
+/* Appends the canonical text of `item`. 0, -ENOBUFS, -ENOMEM, or -EINVAL (not finite number). */
+MUST_CHECK int json_canonical(const cJSON *item, struct buf *out);
+
+/* Appends `str` as a quoted JSON string. 0, -ENOBUFS or -ENOMEM. */
+MUST_CHECK int json_quote(const char *str, struct buf *out);
+
+#endif
