@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tls.h - TLS sessions without I/O, over mbedTLS.
+ *
+ * A `tls_config` holds what many sessions share (certificates, trust, ciphers, the resumption
+ * cache); it is immutable once made and counted. A `tls_session` turns ciphertext into plaintext
+ * and back in memory; the net layer moves the bytes. This folder alone knows the library.
+ *
+ * Verification covers the chain, the validity dates, and the name: DNS SANs (with one left-most
+ * wildcard label, RFC 6125) or IP SANs; a certificate without SANs names nobody, as in Go.
+ */
+#ifndef CORE_CRYPTO_TLS_H
+#define CORE_CRYPTO_TLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/slice.h"
+
+struct tls_config;
+struct tls_session;
+
+/* All PEM (or DER where it is not text); copied. Empty slices: not given. */
+struct tls_client_options {
+    struct slice ca;     /* trusted roots; empty: the system's bundle */
+    const char *ca_name; /* where it came from, for messages; as below */
+    struct slice cert;   /* client certificate chain */
+    const char *cert_name;
+    struct slice key;
+    const char *key_name;
+    const char *server_name; /* DNS name or IP literal that the certificate must bear; also SNI
+                                when it is a name */
+    bool insecure;           /* no verification at all */
+    const char *const *alpn; /* NULL-terminated; NULL: none. Copied. */
+};
+
+struct tls_server_options {
+    struct slice cert;
+    const char *cert_name;
+    struct slice key;
+    const char *key_name;
+    struct slice client_ca; /* not empty: clients must show a certificate of it */
+    const char *const *alpn;
+};
+
+/* NULL with `e` set. The reference belongs to the caller. */
+MUST_CHECK struct tls_config *tls_config_new_client(const struct tls_client_options *o,
+                                                    struct err *e);
+MUST_CHECK struct tls_config *tls_config_new_server(const struct tls_server_options *o,
+                                                    struct err *e);
+struct tls_config *tls_config_ref(struct tls_config *c);
+void tls_config_unref(struct tls_config *c);
+
+/* Holds a reference on the config. A client session offers the config's newest resumable session.
+ * NULL with `e` set. */
+MUST_CHECK struct tls_session *tls_session_new(struct tls_config *c, struct err *e);
+void tls_session_free(struct tls_session *s);
+
+enum tls_result {
+    TLS_OK,     /* progress was made: see the function */
+    TLS_MORE,   /* more ciphertext is needed */
+    TLS_CLOSED, /* the peer said close_notify */
+    TLS_FAILED, /* `e` says why; the session is dead. Ciphertext (an alert) may wait in `out`. */
+};
+
+/* Advances the handshake with ciphertext from *in (advanced over what was consumed; what is
+ * unfinished is kept inside) and appends what must be sent to `out`. TLS_OK: established.
+ * Verification failures name the reason: expired and when, unknown authority, wrong name and which
+ * names it has. */
+MUST_CHECK enum tls_result tls_session_handshake(struct tls_session *s, struct slice *in,
+                                                 struct buf *out, struct err *e);
+
+/* Decrypts: consumes from *in and puts at most `len` bytes of plaintext to `data`, *got of them.
+ * TLS_OK: *got > 0. Call again until TLS_MORE. Also answers renegotiation (refused), tickets and
+ * alerts; what it has to send goes to `out`. */
+MUST_CHECK enum tls_result tls_session_read(struct tls_session *s, struct slice *in, void *data,
+                                            size_t len, size_t *got, struct buf *out,
+                                            struct err *e);
+
+/* Encrypts all of `data` into as few records as possible and appends them to `out`. 0, -ENOBUFS,
+ * -ENOMEM or -EPROTO. */
+MUST_CHECK int tls_session_write(struct tls_session *s, const void *data, size_t len,
+                                 struct buf *out, struct err *e);
+
+/* Appends close_notify. */
+void tls_session_shutdown(struct tls_session *s, struct buf *out);
+
+/* The protocol agreed on by ALPN, or NULL; "TLSv1.2" and cipher name for logs; resumed or not.
+ * Strings belong to the session. Valid once established. */
+const char *tls_session_alpn(const struct tls_session *s);
+const char *tls_session_version(const struct tls_session *s);
+const char *tls_session_cipher(const struct tls_session *s);
+bool tls_session_resumed(const struct tls_session *s);
+
+/* A bound on what writing `len` bytes of plaintext appends. */
+size_t tls_write_bound(size_t len);
+
+#endif

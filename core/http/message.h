@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * message.h - the head of an HTTP message, whatever version carries it (RFC 9110).
+ *
+ * A head is a view: its slices point into memory of whoever made it. Header order and spelling are
+ * kept. Framing is not part of a head's headers: a parser takes it out into `framing` and
+ * `content_length`, a serialiser writes it from there.
+ */
+#ifndef CORE_HTTP_MESSAGE_H
+#define CORE_HTTP_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/slice.h"
+
+enum http_framing {
+    HTTP_BODY_NONE,    /* no body follows */
+    HTTP_BODY_LENGTH,  /* exactly content_length bytes follow (may be 0, and is said so) */
+    HTTP_BODY_CHUNKED, /* length unknown until the end */
+    HTTP_BODY_CLOSE,   /* response only: ends with the connection (HTTP/1.0 peers) */
+};
+
+struct http_header {
+    struct slice name;
+    struct slice value; /* without surrounding white space */
+};
+
+struct http_head {
+    struct slice method; /* request */
+    struct slice target; /* request: origin form, as received */
+    unsigned status;     /* response: 100 to 999 */
+    struct slice reason; /* response: may be empty */
+    unsigned minor;      /* HTTP/1.minor of the peer */
+    const struct http_header *headers;
+    size_t header_count;
+    enum http_framing framing;
+    uint64_t content_length; /* HTTP_BODY_LENGTH; for a HEAD response: what was announced */
+    bool keep_alive;         /* the peer will take another message after this one */
+    bool upgrade;         /* request: `Connection: upgrade` and `Upgrade`; response: status 101 */
+    bool expect_continue; /* request: `Expect: 100-continue` */
+};
+
+/* The first header of that name (case ignored), or NULL. */
+const struct http_header *http_head_find(const struct http_head *h, struct slice name);
+
+/* Whether the comma separated list `value` holds `token` (case ignored). RFC 9110 section 5.6.1. */
+bool http_list_has(struct slice value, struct slice token);
+
+/* Whether this is a hop-by-hop header that a proxy must not forward: Connection, Keep-Alive,
+ * Proxy-Connection, Proxy-Authenticate, Proxy-Authorization, TE, Trailer, Transfer-Encoding,
+ * Upgrade, and all that `connection` (the Connection header's value, may be empty) names.
+ * RFC 9110 section 7.6.1. */
+bool http_header_is_hop_by_hop(struct slice name, struct slice connection);
+
+/* The standard reason phrase, "Unknown" for others. */
+const char *http_reason(unsigned status);
+
+#endif
