@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kubeconfig.h - kubeconfig files, found and merged as kubectl and client-go do it.
+ *
+ * The files are: an explicit path (it must exist), else the list $KUBECONFIG (missing ones are
+ * skipped), else ~/.kube/config. The first file that has an entry of a name wins it whole; the
+ * first current-context that is not empty counts. Nothing of an entry is looked at here beyond
+ * its name: kube/access.h makes an access of a context.
+ *
+ * https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
+ */
+#ifndef CORE_KUBE_KUBECONFIG_H
+#define CORE_KUBE_KUBECONFIG_H
+
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+#include "base/yaml.h"
+
+#define KUBECONFIG_FILE_MAX (16u << 20)
+
+/* One file as it was read. */
+struct kubeconfig_file {
+    char *path;
+    cJSON *tree;
+    struct yaml_lines lines;
+};
+
+/* One element of clusters, users or contexts. */
+struct kubeconfig_entry {
+    const char *name;
+    const cJSON *body; /* the object under cluster, user or context; NULL when it is missing */
+    const struct kubeconfig_file *file;
+};
+
+struct kubeconfig_list {
+    struct kubeconfig_entry *items;
+    size_t count;
+};
+
+struct kubeconfig {
+    struct kubeconfig_file *files;
+    size_t file_count;
+    struct kubeconfig_list clusters;
+    struct kubeconfig_list users;
+    struct kubeconfig_list contexts;
+    const char *current_context; /* "" when no file sets it */
+};
+
+/* `path` NULL: $KUBECONFIG or ~/.kube/config. NULL with `e` set: code -ENOENT when there is no
+ * file at all, other codes for files that are there but wrong. */
+MUST_CHECK struct kubeconfig *kubeconfig_load(const char *path, struct err *e);
+/* Overwrites the memory that held credentials. */
+void kubeconfig_free(struct kubeconfig *kc);
+
+/* NULL when there is none of that name. */
+const struct kubeconfig_entry *kubeconfig_find(const struct kubeconfig_list *list,
+                                               const char *name);
+
+/* The context of that name, or the current one when `name` is NULL. The error lists those that
+ * there are. */
+MUST_CHECK const struct kubeconfig_entry *kubeconfig_context(const struct kubeconfig *kc,
+                                                             const char *name, struct err *e);
+
+/* The string at `key` of an entry's body: *out is NULL when it is missing, null or empty. `kind`
+ * is "clusters", "users" or "contexts", for the message when it is no string. */
+MUST_CHECK int kubeconfig_string(const struct kubeconfig_entry *entry, const char *kind,
+                                 const char *key, const char **out, struct err *e);
+
+#endif
