@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rules.h - what one shard may see: the rules document and its compiled form.
+ *
+ * Glossary: a *limit* is a set of resources (apiGroups x resources, `*` is any) with a label
+ * selector; limits that match one resource are ANDed. A *generation* grows with each change. The
+ * *checksum* is SHA-256 of the canonical spec. README.md beside this file documents the format.
+ *
+ * Rules are an immutable, reference-counted snapshot (single-threaded): everything is compiled when
+ * they are parsed, so that a look-up allocates nothing and cannot fail.
+ */
+#ifndef CORE_KUBE_RULES_H
+#define CORE_KUBE_RULES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/slice.h"
+#include "kube/selector.h"
+
+#define RULES_API_VERSION "cmesh/v1"
+#define RULES_KIND "ShardRules"
+
+#define RULES_TEXT_MAX (8 * 1024 * 1024) /* bytes of a document */
+#define RULES_LIMITS_MAX 10000
+#define RULES_PATTERNS_MAX 65536 /* pairs of group and resource that the limits name */
+
+#define RULES_CHECKSUM_LEN (7 + 64) /* "sha256:" and hex */
+
+struct rules;
+
+/* All limits on one resource, ANDed. Lives as long as the snapshot. Resources with the same limits
+ * share one entry. */
+struct rules_entry {
+    struct slice selector;           /* canonical; NUL-terminated */
+    struct slice escaped;            /* the same, encoded for a query (query_encode) */
+    const struct selector *compiled; /* the same, to evaluate */
+};
+
+/* The keys of the control labels. */
+struct rules_labels {
+    const char *namespace;  /* ctrlmesh.kusionstack.io/namespace */
+    const char *shard_hash; /* ctrlmesh.kusionstack.io/sharding-hash */
+    const char *control;    /* ctrlmesh.kusionstack.io/control */
+};
+
+/* Parses and validates a whole document. The caller holds one reference. NULL on error; the message
+ * has the line and the JSON path: -EINVAL, -E2BIG (over the bounds above) or -ENOMEM. */
+MUST_CHECK struct rules *rules_parse(const char *text, size_t len, struct err *e);
+
+struct rules *rules_ref(struct rules *r);
+/* The last one frees; NULL is fine. */
+void rules_unref(struct rules *r);
+
+uint64_t rules_generation(const struct rules *r);
+/* "sha256:<hex>", of the canonical spec, whether the document named it or not. */
+const char *rules_checksum(const struct rules *r);
+const char *rules_shard_namespace(const struct rules *r);
+const char *rules_shard_name(const struct rules *r);
+/* The name of the lock object that is made the shard's own; NULL: none. */
+const char *rules_leader_election(const struct rules *r);
+const struct rules_labels *rules_labels(const struct rules *r);
+size_t rules_limit_count(const struct rules *r);
+
+/* What limits the resource ("" is the core group); NULL: nothing does. */
+const struct rules_entry *rules_match(const struct rules *r, struct slice group,
+                                      struct slice resource);
+
+/* Appends the document in canonical form, with its checksum. 0, -ENOBUFS or -ENOMEM. */
+MUST_CHECK int rules_to_json(const struct rules *r, struct buf *out);
+
+#endif

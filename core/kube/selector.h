@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * selector.h - Kubernetes label selectors: parse, print, evaluate, AND.
+ *
+ * Source: k8s.io/apimachinery/pkg/labels (grammar and meaning have not changed from 1.20 to current
+ * releases) and metav1.LabelSelector. A selector is a conjunction of requirements; one with none
+ * matches everything.
+ *
+ *     a=b  a==b  a!=b  a in (b,c)  a notin (b,c)  a  !a  a>5  a<5
+ *
+ * A missing key satisfies `!=`, `notin` and `!a` and nothing else. There is no quoting. `a=` and
+ * `a in ()` ask for the empty value. Canonical text is what Selector.String() prints: requirements
+ * by key, values sorted; those with equal keys stand in a fixed order here, so that the order in
+ * which they were written does not matter.
+ */
+#ifndef CORE_KUBE_SELECTOR_H
+#define CORE_KUBE_SELECTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/slice.h"
+
+#define SELECTOR_TEXT_MAX (1024 * 1024) /* bytes of text that are parsed */
+#define SELECTOR_REQUIREMENTS_MAX 1024
+#define SELECTOR_VALUES_MAX 65536 /* of one requirement */
+
+enum selector_op {
+    SELECTOR_EXISTS,
+    SELECTOR_NOT_EXISTS,
+    SELECTOR_EQUALS,
+    SELECTOR_DOUBLE_EQUALS,
+    SELECTOR_IN,
+    SELECTOR_NOT_EQUALS,
+    SELECTOR_NOT_IN,
+    SELECTOR_GREATER,
+    SELECTOR_LESS,
+};
+
+struct selector_requirement {
+    char *key;
+    enum selector_op op;
+    char **values; /* sorted by byte, without doubles */
+    size_t value_count;
+};
+
+struct selector; /* immutable */
+
+/* An object's labels. A key that stands twice: the first counts. */
+struct selector_label {
+    struct slice key;
+    struct slice value;
+};
+
+/* Parses the text of a labelSelector parameter. As in Kubernetes a NUL byte between two tokens ends
+ * the text. NULL with the byte position in the message: -EINVAL, -E2BIG (over the bounds above),
+ * -ENOMEM. */
+MUST_CHECK struct selector *selector_parse(struct slice text, struct err *e);
+
+/* Builds from a metav1.LabelSelector object (matchLabels, matchExpressions); `path` names it in
+ * messages, as in "spec.limits[0].selector.matchExpressions[1].values: Required value". Fields
+ * other than those two are refused. An `In` with an empty list makes the whole match nothing, where
+ * Kubernetes refuses it; a NotIn with one is refused. JSON null matches nothing, `{}` everything.
+ */
+MUST_CHECK struct selector *selector_from_label_selector(const cJSON *object, const char *path,
+                                                         struct err *e);
+
+/* Matches no label set; prints as `k,!k`, which the API server accepts. NULL without memory. */
+MUST_CHECK struct selector *selector_nothing(void);
+
+/* What matches both; a requirement that stands in both is kept once. NULL: -E2BIG or -ENOMEM. */
+MUST_CHECK struct selector *selector_and(const struct selector *a, const struct selector *b,
+                                         struct err *e);
+
+/* NULL is fine. */
+void selector_free(struct selector *s);
+
+/* Whether it has no requirement. */
+bool selector_is_everything(const struct selector *s);
+/* In canonical order. */
+const struct selector_requirement *selector_requirements(const struct selector *s, size_t *count);
+
+bool selector_matches(const struct selector *s, const struct selector_label *labels, size_t count);
+
+/* Same canonical text. */
+bool selector_equal(const struct selector *a, const struct selector *b);
+
+/* Appends the canonical text. 0, -ENOBUFS or -ENOMEM. */
+MUST_CHECK int selector_print(const struct selector *s, struct buf *out);
+
+#endif
