@@ -1,0 +1,234 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The binaries of the control plane: found in KUBEBUILDER_ASSETS or in the cache, or
+# built once from Debian 12's packages. Sourced by `cluster`.
+#
+# Nothing is installed on the machine and its package sources stay as they are: packages
+# are downloaded with apt settings of our own and unpacked into the build folder. So no
+# root rights are needed either.
+
+assets= # the folder, once assets_prepare returned
+
+kubernetes_version=1.20.2
+# Counts up when the recipe below changes what it builds.
+assets_recipe=1
+
+assets_root() {
+	printf '%s\n' "${CMESH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cmesh}"
+}
+
+assets_complete() {
+	[ -x "$1/etcd" ] && [ -x "$1/kube-apiserver" ] && [ -x "$1/kubectl" ]
+}
+
+assets_prepare() {
+	if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
+		if assets_complete "$KUBEBUILDER_ASSETS"; then
+			assets=$(cd "$KUBEBUILDER_ASSETS" && pwd)
+			return
+		fi
+		say "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS lacks etcd, kube-apiserver or kubectl: not used"
+	fi
+	require dpkg dpkg
+	local root
+	root=$(assets_root)
+	assets=$root/kubernetes-$kubernetes_version-$(dpkg --print-architecture)-$assets_recipe
+	assets_complete "$assets" || (assets_build "$root" "$assets")
+}
+
+say() {
+	printf '%s\n' "$*" >&2
+}
+
+# Runs in a subshell of its own: its traps and its lock end with it.
+assets_build() {
+	local root=$1 target=$2
+	require apt-get apt
+	require flock util-linux
+	mkdir -p "$root"
+	exec {lock}>"$root/build.lock"
+	if ! flock -n "$lock"; then
+		say "another build of Kubernetes is running: waiting for it"
+		local since=$SECONDS
+		until flock -w 10 "$lock"; do
+			say "  still waiting, $(duration "$since")"
+		done
+	fi
+	! assets_complete "$target" || return 0
+
+	rm -rf "$root"/build.?????? # left by a build that was killed
+	build=$(mktemp -d "$root/build.XXXXXX")
+	trap 'rm -rf "$build"' EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	local free
+	free=$(df -Pk "$build" | awk 'NR == 2 { print int($4 / 1024) }')
+	[ "$free" -ge "$build_space" ] ||
+		fail "$root has $free MiB free; building Kubernetes needs $build_space MiB"
+
+	say "Building Kubernetes $kubernetes_version from Debian's source package, once: some minutes"
+	local started=$SECONDS
+	step 1 "read Debian's package lists" build_lists
+	step 2 "download source and compiler (130 MB)" build_download
+	step 3 "unpack" build_unpack
+	step 4 "generate the API description" build_generate
+	step 5 "compile (about 3 minutes on two cores)" build_compile
+	step 6 "keep the binaries" build_publish "$target"
+	say "Kubernetes $kubernetes_version is ready in $target ($(duration "$started"))"
+}
+
+# MiB that source, compiler, compiler cache and binaries take together.
+build_space=3000
+build_steps=6
+
+duration() {
+	printf '%d:%02d' $(((SECONDS - $1) / 60)) $(((SECONDS - $1) % 60))
+}
+
+# step N TITLE FUNCTION [ARGUMENT...]: runs FUNCTION with its output in a log and shows that
+# time passes: on a terminal in one line, elsewhere a line at times.
+step() {
+	local title="[$1/$build_steps] $2" since=$SECONDS shown=0 status=0 log=$build/log
+	shift 2
+	: >"$log"
+	[ -t 2 ] || say "$title"
+	(set -e; trap - EXIT; "$@") >"$log" 2>&1 &
+	local pid=$!
+	while kill -0 "$pid" 2>/dev/null; do
+		if [ -t 2 ]; then
+			printf '\r%s  %s%s\033[K' "$title" "$(duration "$since")" "$(packages_compiled)" >&2
+		elif [ $((SECONDS - since - shown)) -ge 10 ]; then
+			shown=$((SECONDS - since))
+			say "  $(duration "$since")$(packages_compiled)"
+		fi
+		sleep 0.5
+	done
+	wait "$pid" || status=$?
+	[ ! -t 2 ] || printf '\r%s  %s\033[K\n' "$title" "$(duration "$since")" >&2
+	[ "$status" -eq 0 ] || {
+		cp "$log" "$root/build-failed.log"
+		tail -n 20 "$log" >&2
+		fail "this step failed; its whole output is in $root/build-failed.log"
+	}
+}
+
+# The compiler names each package it is done with.
+packages_compiled() {
+	local count
+	count=$(grep -cE '^[a-z][A-Za-z0-9._/-]+$' "$build/log" || true)
+	[ "${count:-0}" -lt 10 ] || printf ', %d of about %d packages' "$count" "$build_packages"
+}
+build_packages=1600
+
+private_apt() {
+	apt-get -q -c "$build/apt.conf" "$@"
+}
+
+build_lists() {
+	mkdir -p "$build/apt/state/lists/partial" "$build/apt/cache/archives/partial" "$build/apt/sources"
+	cat >"$build/apt.conf" <<-CONF
+		Dir::State "$build/apt/state";
+		Dir::State::status "/var/lib/dpkg/status";
+		Dir::Cache "$build/apt/cache";
+		Dir::Etc::SourceList "/dev/null";
+		Dir::Etc::SourceParts "$build/apt/sources";
+		APT::Sandbox::User "root";
+		Acquire::Languages "none";
+		Acquire::Retries "3";
+	CONF
+	debian_sources
+	private_apt update
+}
+
+# The machine's own Debian 12 sources (its mirror, its options), with source packages. Other
+# archives it uses are left out: they need not have any.
+debian_sources() {
+	local file to="$build/apt/sources"
+	for file in /etc/apt/sources.list.d/*.sources; do
+		[ -r "$file" ] || continue
+		awk 'BEGIN { RS = ""; ORS = "\n\n" }
+			/(^|\n)Suites:[^\n]*[ \t]bookworm[^\n]*/ && /(^|\n)Components:[^\n]*[ \t]main/ {
+				gsub(/(^|\n)Enabled:[^\n]*/, "")
+				sub(/Types:[^\n]*/, "Types: deb deb-src")
+				print
+			}' "$file"
+	done >"$to/debian.sources"
+	for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+		[ -r "$file" ] || continue
+		awk '/^deb[ \t]/ && / bookworm(-updates|-security|\/updates)? ([a-z-]+ )*main( |$)/ {
+				print
+				sub(/^deb/, "deb-src")
+				print
+			}' "$file"
+	done >"$to/debian.list"
+	[ -s "$to/debian.sources" ] || [ -s "$to/debian.list" ] ||
+		fail "this machine's apt knows no Debian 12 (bookworm) archive; add one, or set KUBEBUILDER_ASSETS"
+}
+
+build_download() {
+	cd "$build"
+	private_apt source --download-only kubernetes
+	private_apt download golang-1.19-go golang-1.19-src golang-github-modern-go-reflect2-dev \
+		etcd-server kubernetes-client
+}
+
+build_unpack() {
+	local package
+	mkdir "$build/root" "$build/k8s"
+	for package in "$build"/*.deb; do
+		dpkg-deb -x "$package" "$build/root"
+	done
+	# Debian's patches change kubectl alone, and that comes ready built.
+	tar -xzf "$build"/kubernetes_*"$kubernetes_version".orig.tar.gz -C "$build/k8s" --strip-components=1
+	# Version 1.0.1 in the vendor tree corrupts memory with Go 1.18 and later: kube-apiserver
+	# dies after some minutes of use.
+	local vendored=$build/k8s/vendor/github.com/modern-go/reflect2
+	rm -r "$vendored"
+	cp -r "$build/root/usr/share/gocode/src/github.com/modern-go/reflect2" "$vendored"
+	# This Go refuses Kubernetes' go.mod, so the tree stands in a GOPATH.
+	mkdir -p "$build/go/src/k8s.io"
+	ln -s "$build/k8s" "$build/go/src/k8s.io/kubernetes"
+}
+
+go_tool() {
+	cd "$build/go/src/k8s.io/kubernetes"
+	env -u GOFLAGS -u GOENV GOROOT="$build/root/usr/lib/go-1.19" GOPATH="$build/go" GO111MODULE=off \
+		CGO_ENABLED=0 GOCACHE="$build/gocache" GOTMPDIR="$build" \
+		"$build/root/usr/lib/go-1.19/bin/go" "$@"
+}
+
+# kube-apiserver needs one file that the source package does not carry.
+build_generate() {
+	go_tool build -v -o "$build/openapi-gen" k8s.io/kubernetes/vendor/k8s.io/kube-openapi/cmd/openapi-gen
+	cd "$build/go/src/k8s.io/kubernetes"
+	local folder inputs=()
+	while read -r folder; do
+		inputs+=(--input-dirs "k8s.io/kubernetes/${folder/#staging\/src/vendor}")
+	done < <(grep -rlE '^// *\+k8s:openapi-gen=' --include='*.go' pkg staging/src |
+		grep -vE '^staging/src/k8s.io/(code-generator|sample-apiserver)/' | xargs -n1 dirname | sort -u)
+	[ ${#inputs[@]} -gt 0 ]
+	GOPATH=$build/go GO111MODULE=off GOROOT=$build/root/usr/lib/go-1.19 \
+		PATH=$build/root/usr/lib/go-1.19/bin:$PATH "$build/openapi-gen" -O zz_generated.openapi \
+		-p k8s.io/kubernetes/pkg/generated/openapi -r /dev/null \
+		--go-header-file hack/boilerplate/boilerplate.generatego.txt "${inputs[@]}"
+}
+
+build_compile() {
+	local version=k8s.io/kubernetes/vendor/k8s.io/component-base/version
+	local number=${kubernetes_version%.*}
+	mkdir "$build/bin"
+	go_tool build -v -trimpath -o "$build/bin/" -ldflags "-s -w \
+		-X $version.gitVersion=v$kubernetes_version -X $version.gitMajor=${number%.*} \
+		-X $version.gitMinor=${number#*.} -X $version.gitTreeState=clean -X $version.gitCommit=unknown" \
+		k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager
+}
+
+build_publish() {
+	cp "$build/root/usr/bin/etcd" "$build/root/usr/bin/kubectl" "$build/bin/"
+	local program
+	for program in etcd kubectl kube-apiserver kube-controller-manager; do
+		"$build/bin/$program" "$([ "$program" = kubectl ] && echo --help || echo --version)" >/dev/null
+	done
+	rm -rf "$1"
+	mv "$build/bin" "$1"
+}

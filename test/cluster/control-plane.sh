@@ -1,0 +1,300 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# One control plane: its folder, certificates, processes and their end. Sourced by `cluster`.
+#
+# etcd listens on a socket in the folder, kube-controller-manager on nothing, so
+# kube-apiserver's port is the only one to find. Each process leaves NAME.args, to start it
+# again, and NAME.pid: process id and start time, which together are never used twice.
+
+control_plane_dir=  # absolute, once control_plane_up returned
+control_plane_tied= # not empty: the processes die with this shell, even when it is killed
+
+marker=.cmesh-cluster
+
+# --- Processes ---
+
+# start_process NAME PROGRAM ARGUMENT...
+start_process() {
+	local name=$1 pid tie=()
+	shift
+	[ -z "$control_plane_tied" ] || tie=(setpriv --pdeathsig KILL)
+	printf '%s\0' "$@" >"$control_plane_dir/$name.args"
+	# A session of its own: an interrupt typed at a terminal leaves stopping to us.
+	(
+		cd "$control_plane_dir" || exit
+		exec "${tie[@]}" setsid "$@" </dev/null >>"$name.log" 2>&1
+	) &
+	pid=$!
+	disown "$pid"
+	printf '%s %s\n' "$pid" "$(start_time "$pid")" >"$control_plane_dir/$name.pid"
+}
+
+# start_time PID: in ticks since the machine started; nothing when the process has ended.
+start_time() {
+	local stat
+	# The name, in parentheses, may hold anything; state is the first field behind it.
+	stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
+	# shellcheck disable=SC2086
+	set -- ${stat##*) }
+	[ "$1" = Z ] || printf '%s\n' "${20}"
+}
+
+# process_id NAME: the process in NAME.pid if that very process runs.
+process_id() {
+	local pid started
+	read -r pid started 2>/dev/null <"$control_plane_dir/$1.pid" || return 1
+	[ -n "$started" ] && [ "$(start_time "$pid")" = "$started" ] && printf '%s\n' "$pid"
+}
+
+# stop_processes NAME...: asks all to end, then waits, then insists.
+stop_processes() {
+	local name pid tries
+	for name; do
+		! pid=$(process_id "$name") || kill "$pid" 2>/dev/null || true
+	done
+	for name; do
+		for ((tries = 0; tries < 100; tries++)); do
+			pid=$(process_id "$name") || break
+			[ "$tries" -ne 60 ] || kill -KILL "$pid" 2>/dev/null || true
+			sleep 0.05
+		done
+		! process_id "$name" >/dev/null || fail "$name (process $pid) does not end"
+		rm -f "$control_plane_dir/$name.pid"
+	done
+}
+
+# --- Folder, certificates, files ---
+
+make_dir() {
+	local dir=$1
+	if [ -z "$dir" ]; then
+		dir=$(mktemp -d "${TMPDIR:-/tmp}/cmesh-cluster.XXXXXX")
+	elif [ -e "$dir" ]; then
+		[ -d "$dir" ] || fail "$dir is not a folder"
+		[ -z "$(ls -A "$dir")" ] || fail "$dir is not empty"
+	else
+		mkdir -p "$dir"
+	fi
+	control_plane_dir=$(cd "$dir" && pwd)
+	chmod 700 "$control_plane_dir"
+	touch "$control_plane_dir/$marker"
+}
+
+openssl_quietly() {
+	openssl "$@" 2>>"$control_plane_dir/pki/openssl.log" || {
+		cat "$control_plane_dir/pki/openssl.log" >&2
+		fail "openssl ${1} failed"
+	}
+}
+
+# certificate NAME SUBJECT [OPENSSL-ARGUMENT...]: P-256, as handshakes with it are fast.
+certificate() {
+	local name=$1 subject=$2
+	shift 2
+	openssl_quietly req -x509 -config openssl.cnf -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes \
+		-sha256 -days 3650 -subj "$subject" -keyout "$name.key" -out "$name.crt" "$@"
+}
+
+# In a subshell, for the folder it changes to.
+make_certificates() (
+	mkdir "$control_plane_dir/pki"
+	cd "$control_plane_dir/pki" || exit
+	printf '[req]\ndistinguished_name = dn\n[dn]\n' >openssl.cnf
+	certificate ca /CN=cmesh-test-ca -addext basicConstraints=critical,CA:TRUE \
+		-addext keyUsage=critical,keyCertSign,cRLSign
+	local names=localhost,kubernetes,kubernetes.default,kubernetes.default.svc
+	certificate apiserver /CN=kube-apiserver -CA ca.crt -CAkey ca.key \
+		-addext basicConstraints=critical,CA:FALSE -addext extendedKeyUsage=serverAuth \
+		-addext "subjectAltName=DNS:${names//,/,DNS:},IP:127.0.0.1"
+	certificate admin /O=system:masters/CN=admin -CA ca.crt -CAkey ca.key \
+		-addext basicConstraints=critical,CA:FALSE -addext extendedKeyUsage=clientAuth
+	# kube-apiserver reads the public half only out of this older form.
+	openssl_quietly ecparam -name prime256v1 -genkey -noout -out service-account.key
+)
+
+write_kubeconfig() {
+	local pki=$control_plane_dir/pki
+	cat >"$control_plane_dir/kubeconfig" <<-CONFIG
+		apiVersion: v1
+		kind: Config
+		clusters:
+		- name: cmesh-test
+		  cluster:
+		    server: https://127.0.0.1:$1
+		    certificate-authority-data: $(base64 -w0 "$pki/ca.crt")
+		users:
+		- name: admin
+		  user:
+		    client-certificate-data: $(base64 -w0 "$pki/admin.crt")
+		    client-key-data: $(base64 -w0 "$pki/admin.key")
+		contexts:
+		- name: cmesh-test
+		  context:
+		    cluster: cmesh-test
+		    user: admin
+		current-context: cmesh-test
+	CONFIG
+}
+
+write_env() {
+	local pki=$control_plane_dir/pki
+	{
+		printf 'export %s=%q\n' \
+			CLUSTER_DIR "$control_plane_dir" \
+			KUBECONFIG "$control_plane_dir/kubeconfig" \
+			APISERVER "https://127.0.0.1:$1" \
+			CLUSTER_CA "$pki/ca.crt" \
+			CLUSTER_CA_KEY "$pki/ca.key" \
+			CLUSTER_CERT "$pki/admin.crt" \
+			CLUSTER_KEY "$pki/admin.key" \
+			CLUSTER_AUDIT_LOG "$control_plane_dir/audit.log" \
+			KUBECTL "$assets/kubectl"
+		printf "export PATH=\"\$PATH\":%q\n" "$assets"
+	} >"$control_plane_dir/env"
+}
+
+# --- Start ---
+
+# Sets port to one that nothing uses, below those the kernel hands to outgoing connections:
+# so it stays free when kube-apiserver is stopped for a while.
+pick_port() {
+	local low=10000 high
+	read -r high _ 2>/dev/null </proc/sys/net/ipv4/ip_local_port_range || high=32768
+	[ "$high" -ge 12000 ] || { low=20000; high=60000; }
+	while :; do
+		port=$((low + SRANDOM % (high - low)))
+		! grep -qs "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$port") " /proc/net/tcp /proc/net/tcp6 || continue
+		return
+	done
+}
+
+start_etcd() {
+	# Clients and apiserver take the address as a file name relative to the folder.
+	start_process etcd "$assets/etcd" --data-dir=etcd --unsafe-no-fsync --log-level=warn \
+		--listen-client-urls=unix://etcd:0 --advertise-client-urls=unix://etcd:0 \
+		--listen-peer-urls=unix://etcd-peer:0 --initial-advertise-peer-urls=unix://etcd-peer:0 \
+		--initial-cluster=default=unix://etcd-peer:0
+}
+
+start_apiserver() {
+	local pki=$control_plane_dir/pki further=()
+	# Without the controller no service account exists, and pods would be refused for it.
+	[ -x "$assets/kube-controller-manager" ] || further=(--disable-admission-plugins=ServiceAccount)
+	cat >"$control_plane_dir/audit-policy.yaml" <<-POLICY
+		apiVersion: audit.k8s.io/v1
+		kind: Policy
+		omitStages: [RequestReceived]
+		rules:
+		- level: Metadata
+	POLICY
+	# shellcheck disable=SC2086
+	start_process kube-apiserver "$assets/kube-apiserver" --etcd-servers=unix://etcd:0 \
+		--bind-address=127.0.0.1 --secure-port="$port" --advertise-address=192.0.2.1 \
+		--tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
+		--client-ca-file="$pki/ca.crt" --authorization-mode=RBAC --allow-privileged \
+		--service-account-issuer=https://kubernetes.default.svc \
+		--service-account-key-file="$pki/service-account.key" \
+		--service-account-signing-key-file="$pki/service-account.key" \
+		--service-cluster-ip-range=10.96.0.0/16 \
+		--audit-policy-file="$control_plane_dir/audit-policy.yaml" \
+		--audit-log-path="$control_plane_dir/audit.log" \
+		"${further[@]}" ${CMESH_APISERVER_ARGS:-}
+}
+
+start_controller_manager() {
+	local pki=$control_plane_dir/pki program=$assets/kube-controller-manager insecure=()
+	# Off by default, and no longer known, in later versions.
+	! "$program" --help | grep -q -- '^ *--port ' || insecure=(--port=0)
+	start_process kube-controller-manager "$program" --kubeconfig="$control_plane_dir/kubeconfig" \
+		--use-service-account-credentials --service-account-private-key-file="$pki/service-account.key" \
+		--root-ca-file="$pki/ca.crt" --cluster-signing-cert-file="$pki/ca.crt" \
+		--cluster-signing-key-file="$pki/ca.key" --leader-elect=false --secure-port=0 "${insecure[@]}"
+}
+
+kubectl_admin() {
+	"$assets/kubectl" --kubeconfig="$control_plane_dir/kubeconfig" "$@" >/dev/null 2>&1
+}
+
+# await PROCESS SECONDS COMMAND...: until COMMAND succeeds; 1 when PROCESS ends before.
+await() {
+	local process=$1 deadline=$((SECONDS + $2)) seconds=$2
+	shift 2
+	until "$@"; do
+		process_id "$process" >/dev/null || return 1
+		if [ "$SECONDS" -ge "$deadline" ]; then
+			tail -n 20 "$control_plane_dir/$process.log" >&2
+			fail "$process is not ready after $seconds seconds (log above)"
+		fi
+		sleep 0.1
+	done
+}
+
+await_apiserver() {
+	await kube-apiserver 90 kubectl_admin get --raw /readyz
+}
+
+report_end() {
+	tail -n 20 "$control_plane_dir/$1.log" >&2
+	fail "$1 ended (log above)"
+}
+
+# control_plane_up DIR: DIR is empty for a folder of our own in TMPDIR. Leaves a trap that
+# takes all down again when the shell exits; a caller who wants it to stay clears that.
+control_plane_up() {
+	require openssl openssl
+	require setpriv util-linux
+	local since=$SECONDS tries
+	make_dir "$1"
+	# shellcheck disable=SC2154
+	trap 'status=$?; trap - EXIT; control_plane_down "$control_plane_dir"; exit "$status"' EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	make_certificates
+	start_etcd
+	for ((tries = 1; ; tries++)); do
+		pick_port
+		write_kubeconfig "$port"
+		start_apiserver
+		! await_apiserver || break
+		# Somebody else was faster to bind the port: take another.
+		if ! grep -q 'address already in use' "$control_plane_dir/kube-apiserver.log" || [ "$tries" -ge 5 ]; then
+			report_end kube-apiserver
+		fi
+		: >"$control_plane_dir/kube-apiserver.log"
+	done
+	write_env "$port"
+	if [ -x "$assets/kube-controller-manager" ]; then
+		start_controller_manager
+		await kube-controller-manager 60 kubectl_admin -n default get serviceaccount default ||
+			report_end kube-controller-manager
+	fi
+	await kube-apiserver 60 kubectl_admin get namespace default || report_end kube-apiserver
+	say "control plane at https://127.0.0.1:$port is ready ($((SECONDS - since)) s) in $control_plane_dir"
+}
+
+# --- Later ---
+
+find_dir() {
+	[ -e "$1/$marker" ] || fail "$1 is not the folder of a control plane"
+	control_plane_dir=$(cd "$1" && pwd)
+}
+
+control_plane_down() {
+	[ -e "$1" ] || return 0
+	find_dir "$1"
+	stop_processes kube-controller-manager kube-apiserver etcd
+	rm -rf "$control_plane_dir"
+}
+
+# control_plane_apiserver stop|start|restart DIR
+control_plane_apiserver() {
+	find_dir "$2"
+	[ "$1" = start ] || stop_processes kube-apiserver
+	[ "$1" != stop ] || return 0
+	! process_id kube-apiserver >/dev/null || return 0
+	local args
+	mapfile -d '' -t args <"$control_plane_dir/kube-apiserver.args"
+	assets=$(dirname "${args[0]}")
+	start_process kube-apiserver "${args[@]}"
+	await_apiserver || report_end kube-apiserver
+}
