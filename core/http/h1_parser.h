@@ -54,19 +54,23 @@ void h1_parser_expect(struct h1_parser *p, bool to_head_request);
 /* Advances *data over what was consumed. After H1_HEAD with HTTP_BODY_NONE or a length of 0 the
  * next call gives H1_END without consuming. With `upgrade` set in the head, H1_END is followed by
  * raw bytes if the upgrade is agreed on: then the caller must not call again. The status suited to
- * an error in a request is in e->code: one of -HTTP_PARSE_*. */
+ * an error in a request is in e->code: one of -HTTP_PARSE_*, or -ENOMEM. After an error every call
+ * gives it again. */
 MUST_CHECK enum h1_event h1_parser_next(struct h1_parser *p, struct slice *data,
                                         const struct http_head **head, struct slice *body,
                                         struct err *e);
 
-/* The peer closed. True when that properly ended a HTTP_BODY_CLOSE message or stood between two
- * messages; false: the message was cut off. */
+/* The peer closed. True when that properly ended a HTTP_BODY_CLOSE message (the next call of
+ * h1_parser_next then gives H1_END) or stood behind a whole message; false: a message was cut off.
+ */
 bool h1_parser_finish(struct h1_parser *p);
 
 /* True between two messages, before the first byte of the next one. */
 bool h1_parser_idle(const struct h1_parser *p);
 
-/* Gives back the memory of the head, which long streams do not need. */
+/* Gives back the memory of the head, which long streams and idle connections do not need; a parser
+ * is below 400 bytes then. Of the last head only the strings and headers are gone; framing, length,
+ * status and the flags stay. Without this call the memory of a small head serves the next one. */
 void h1_parser_release_head(struct h1_parser *p);
 
 /* Values of -err.code: 400, 414 (line too long), 431 (headers too large), 501 (encoding), 505. */

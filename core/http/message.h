@@ -37,7 +37,8 @@ struct http_head {
     const struct http_header *headers;
     size_t header_count;
     enum http_framing framing;
-    uint64_t content_length; /* HTTP_BODY_LENGTH; for a HEAD response: what was announced */
+    uint64_t content_length; /* HTTP_BODY_LENGTH; HTTP_BODY_NONE in a response: what was announced
+                                for the body that HEAD or 304 leaves out, or 0 */
     bool keep_alive;         /* the peer will take another message after this one */
     bool upgrade;         /* request: `Connection: upgrade` and `Upgrade`; response: status 101 */
     bool expect_continue; /* request: `Expect: 100-continue` */

@@ -1,0 +1,872 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A head is collected into one buffer while its lines are checked, then given to llhttp in one
+ * piece, so that what llhttp reports are spans of that buffer. What llhttp saw is then compared
+ * with the lines: two readings of one head that differ are an error, whatever llhttp tolerates.
+ * Bodies with a length or until close are counted here; llhttp reads the chunked coding, a line or
+ * a run of data at a time.
+ */
+#include "http/h1_parser.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#define LLHTTP_STRICT_MODE 1
+#include <llhttp.h>
+
+#include "base/buf.h"
+
+enum {
+    BLANK_LINES_MAX = 4,       /* before a request line, RFC 9112 section 2.2 */
+    INTERIM_MAX = 16,          /* 1xx responses before the final one */
+    CHUNK_LINE_MAX = 256,      /* chunk size with its extensions */
+    CHUNK_OVERHEAD_MAX = 4096, /* what chunk lines may exceed the data by */
+    CHUNK_OVERHEAD_FREE = 16,  /* a chunk's own cost that is not counted */
+    KEPT_HEAD_BYTES = 4096,    /* memory of a head above this is freed with the next message */
+    KEPT_HEADERS = 64,
+    HEADERS_STEP = 16,
+};
+
+const struct h1_limits h1_limits_default = {.head_bytes = 64 * 1024, .header_count = 128};
+
+/*
+ * IDLE -> HEAD -> BODY_LENGTH | BODY_CLOSE ----------------------> ENDING -> IDLE
+ *              -> CHUNK_LINE <-> CHUNK_DATA -> CHUNK_DATA_END
+ *                 CHUNK_LINE -> TRAILER -------------------------> ENDING
+ *              -> ENDING (no body), IDLE (interim response)
+ * any -> FAILED
+ */
+enum h1_state {
+    IDLE,
+    HEAD,
+    BODY_LENGTH,
+    BODY_CLOSE,
+    CHUNK_LINE,
+    CHUNK_DATA,
+    CHUNK_DATA_END,
+    TRAILER,
+    ENDING,
+    FAILED,
+};
+
+/* A line that comes in pieces. */
+struct line {
+    size_t len; /* bytes so far, without CR and LF */
+    bool cr;    /* the last piece ended with CR */
+};
+
+enum line_result { LINE_OPEN, LINE_DONE, LINE_BAD };
+
+struct h1_parser {
+    llhttp_t ll;
+    struct h1_limits limits;
+    enum h1_role role;
+    enum h1_state state;
+    bool to_head_request;
+    bool chunk_begun;      /* set by llhttp: a chunk line is complete */
+    bool message_complete; /* set by llhttp: the end of the chunked coding */
+    unsigned blank_lines;
+    unsigned interim;
+    struct line line;
+    size_t lines;          /* complete lines of the head or of the trailers */
+    size_t start_line_len; /* of the head, without CR and LF */
+    size_t trailer_bytes;
+    size_t chunk_overhead;
+    uint64_t left;    /* bytes of the body or of the chunk */
+    struct buf bytes; /* the head as it came */
+    struct http_header *headers;
+    size_t header_cap;
+    struct http_head head;
+    const char *error; /* FAILED: why */
+    int error_code;
+};
+
+static enum h1_event fail(struct h1_parser *p, int code, const char *why)
+{
+    p->state = FAILED;
+    p->error_code = code;
+    p->error = why;
+    return H1_ERROR;
+}
+
+static enum h1_event fail_bad(struct h1_parser *p, const char *why)
+{
+    return fail(p, -HTTP_PARSE_BAD, why);
+}
+
+/* Whether a control byte other than HT is among `n` bytes. Eight at a time: a word without bytes
+ * below 0x20 and without 0x7f is clean; others are looked at byte by byte. */
+static bool has_control(const char *s, size_t n)
+{
+    const uint64_t ones = 0x0101010101010101ULL;
+    const uint64_t tops = 0x8080808080808080ULL;
+    while (n > 0) {
+        size_t step = n < 8 ? n : 8;
+        if (step == 8) {
+            uint64_t word;
+            memcpy(&word, s, 8);
+            uint64_t del = word ^ (ones * 0x7f);
+            uint64_t hits = ((word - ones * 0x20) & ~word) | ((del - ones) & ~del);
+            if ((hits & tops) == 0) {
+                s += 8;
+                n -= 8;
+                continue;
+            }
+        }
+        for (size_t i = 0; i < step; i++) {
+            unsigned char c = (unsigned char)s[i];
+            if ((c < 0x20 && c != '\t') || c == 0x7f) {
+                return true;
+            }
+        }
+        s += step;
+        n -= step;
+    }
+    return false;
+}
+
+/* Takes the next piece of a line: up to its LF, or all. CR LF ends it; any other CR or LF and any
+ * control byte is bad. The outcome does not depend on how the line is cut into pieces. */
+static enum line_result scan_line(struct line *l, const char *data, size_t len, size_t *used)
+{
+    const char *lf = memchr(data, '\n', len);
+    size_t n = lf != NULL ? (size_t)(lf - data) : len;
+    *used = lf != NULL ? n + 1 : n;
+    if (l->cr && n > 0) {
+        return LINE_BAD;
+    }
+    if (n > 0 && data[n - 1] == '\r') {
+        l->cr = true;
+        n--;
+    }
+    if (has_control(data, n)) {
+        return LINE_BAD;
+    }
+    l->len += n;
+    if (lf == NULL) {
+        return LINE_OPEN;
+    }
+    return l->cr ? LINE_DONE : LINE_BAD;
+}
+
+static const char *const bad_line = "a control byte, or a CR or LF that does not end a line";
+
+static bool begins_with_blank(const struct line *l, const char *data)
+{
+    return l->len == 0 && !l->cr && (data[0] == ' ' || data[0] == '\t');
+}
+
+/* What llhttp reports. */
+
+static int on_method(llhttp_t *ll, const char *at, size_t len)
+{
+    struct h1_parser *p = ll->data;
+    p->head.method = slice_of(at, len);
+    return 0;
+}
+
+static int on_url(llhttp_t *ll, const char *at, size_t len)
+{
+    struct h1_parser *p = ll->data;
+    p->head.target = slice_of(at, len);
+    return 0;
+}
+
+static int on_header_field(llhttp_t *ll, const char *at, size_t len)
+{
+    struct h1_parser *p = ll->data;
+    if (p->state != HEAD) {
+        return 0; /* trailers are dropped */
+    }
+    if (p->head.header_count == p->header_cap) {
+        return -1;
+    }
+    struct http_header *h = &p->headers[p->head.header_count++];
+    h->name = slice_of(at, len);
+    h->value = slice_of(at + len + 1, 0);
+    return 0;
+}
+
+static int on_header_value(llhttp_t *ll, const char *at, size_t len)
+{
+    struct h1_parser *p = ll->data;
+    if (p->state != HEAD) {
+        return 0;
+    }
+    if (p->head.header_count == 0) {
+        return -1;
+    }
+    while (len > 0 && (at[len - 1] == ' ' || at[len - 1] == '\t')) {
+        len--;
+    }
+    if (len > 0) {
+        p->headers[p->head.header_count - 1].value = slice_of(at, len);
+    }
+    return 0;
+}
+
+static int on_headers_complete(llhttp_t *ll)
+{
+    (void)ll;
+    return HPE_PAUSED;
+}
+
+static int on_chunk_header(llhttp_t *ll)
+{
+    struct h1_parser *p = ll->data;
+    p->chunk_begun = true;
+    p->left = ll->content_length;
+    return 0;
+}
+
+static int on_message_complete(llhttp_t *ll)
+{
+    struct h1_parser *p = ll->data;
+    p->message_complete = true;
+    return HPE_PAUSED;
+}
+
+static const llhttp_settings_t settings = {
+    .on_method = on_method,
+    .on_url = on_url,
+    .on_header_field = on_header_field,
+    .on_header_value = on_header_value,
+    .on_headers_complete = on_headers_complete,
+    .on_chunk_header = on_chunk_header,
+    .on_message_complete = on_message_complete,
+};
+
+struct h1_parser *h1_parser_new(enum h1_role role, const struct h1_limits *limits)
+{
+    struct h1_parser *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        return NULL;
+    }
+    p->role = role;
+    p->limits = *limits;
+    buf_init(&p->bytes, limits->head_bytes);
+    llhttp_init(&p->ll, role == H1_REQUESTS ? HTTP_REQUEST : HTTP_RESPONSE, &settings);
+    p->ll.data = p;
+    return p;
+}
+
+void h1_parser_free(struct h1_parser *p)
+{
+    if (p != NULL) {
+        buf_reset(&p->bytes);
+        free(p->headers);
+        free(p);
+    }
+}
+
+void h1_parser_expect(struct h1_parser *p, bool to_head_request)
+{
+    p->to_head_request = to_head_request;
+}
+
+bool h1_parser_idle(const struct h1_parser *p)
+{
+    return p->state == IDLE && p->interim == 0;
+}
+
+void h1_parser_release_head(struct h1_parser *p)
+{
+    if (p->state == HEAD) {
+        return; /* it is being read */
+    }
+    buf_reset(&p->bytes);
+    free(p->headers);
+    p->headers = NULL;
+    p->header_cap = 0;
+    p->head.method = p->head.target = p->head.reason = slice_of(NULL, 0);
+    p->head.headers = NULL;
+    p->head.header_count = 0;
+}
+
+/* Forgets the message before, and keeps the memory of a small head for the next one. */
+static void begin_head(struct h1_parser *p)
+{
+    if (p->bytes.cap > KEPT_HEAD_BYTES || p->header_cap > KEPT_HEADERS) {
+        h1_parser_release_head(p);
+    }
+    buf_clear(&p->bytes);
+    p->state = HEAD;
+    p->line = (struct line){.len = 0, .cr = false};
+    p->lines = 0;
+    p->blank_lines = 0;
+}
+
+/* Reading the head. */
+
+static bool make_room_for_headers(struct h1_parser *p, size_t count)
+{
+    if (count <= p->header_cap) {
+        return true;
+    }
+    size_t cap = (count + HEADERS_STEP - 1) / HEADERS_STEP * HEADERS_STEP;
+    free(p->headers);
+    p->header_cap = 0;
+    p->headers = malloc(cap * sizeof *p->headers);
+    if (p->headers == NULL) {
+        return false;
+    }
+    p->header_cap = cap;
+    return true;
+}
+
+/* RFC 9112 section 2.3. Sets head.minor. */
+static enum h1_event check_version(struct h1_parser *p, const char *version, size_t len)
+{
+    if (len < 8 || memcmp(version, "HTTP/", 5) != 0 || !isdigit((unsigned char)version[5]) ||
+        version[6] != '.' || !isdigit((unsigned char)version[7])) {
+        return fail_bad(p, "the start line is not HTTP/1");
+    }
+    if (version[5] != '1' || version[7] > '1') {
+        return fail(p, -HTTP_PARSE_VERSION, "the HTTP version is neither 1.0 nor 1.1");
+    }
+    p->head.minor = (unsigned)(version[7] - '0');
+    return H1_MORE;
+}
+
+static enum h1_event check_status_line(struct h1_parser *p)
+{
+    const char *line = (const char *)buf_data(&p->bytes);
+    size_t len = p->start_line_len;
+    if (check_version(p, line, len) != H1_MORE) {
+        return H1_ERROR;
+    }
+    if (len < 12 || line[8] != ' ' || line[9] < '1' || line[9] > '9' ||
+        !isdigit((unsigned char)line[10]) || !isdigit((unsigned char)line[11]) ||
+        (len > 12 && line[12] != ' ')) {
+        return fail_bad(p, "the status line is malformed");
+    }
+    p->head.status = (unsigned)((line[9] - '0') * 100 + (line[10] - '0') * 10 + (line[11] - '0'));
+    p->head.reason = len > 13 ? slice_of(line + 13, len - 13) : slice_of(line + len, 0);
+    return H1_MORE;
+}
+
+static enum h1_event check_request_version(struct h1_parser *p)
+{
+    const char *line = (const char *)buf_data(&p->bytes);
+    size_t len = p->start_line_len;
+    if (len < 8) {
+        return fail_bad(p, "the request line is malformed");
+    }
+    return check_version(p, line + len - 8, 8);
+}
+
+static bool is_visible_ascii(struct slice s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] < 0x21 || s.ptr[i] > 0x7e || s.ptr[i] == '#') {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Method, one space, target, one space, version: as llhttp saw them and without a gap. */
+static enum h1_event check_request_line(struct h1_parser *p)
+{
+    const char *line = (const char *)buf_data(&p->bytes);
+    const struct http_head *h = &p->head;
+    if (h->method.ptr != line || h->target.ptr != line + h->method.len + 1 ||
+        h->target.len != p->start_line_len - h->method.len - sizeof " HTTP/1.1") {
+        return fail_bad(p, "the request line is malformed");
+    }
+    if (slice_eq(h->method, SLICE("CONNECT"))) {
+        return fail_bad(p, "CONNECT is not served");
+    }
+    bool asterisk = slice_eq(h->target, SLICE("*")) && slice_eq(h->method, SLICE("OPTIONS"));
+    if (h->target.len == 0 || (h->target.ptr[0] != '/' && !asterisk)) {
+        return fail_bad(p, "the request target is not a path");
+    }
+    if (!is_visible_ascii(h->target)) {
+        return fail_bad(p, "the request target holds a byte that must be percent-encoded");
+    }
+    return H1_MORE;
+}
+
+/* Each line after the first must be one header whose name begins the line and ends at a colon. */
+static enum h1_event check_header_lines(struct h1_parser *p)
+{
+    const char *base = (const char *)buf_data(&p->bytes);
+    const char *end = base + p->bytes.len;
+    const char *at = base + p->start_line_len + 2;
+    for (size_t i = 0; i < p->head.header_count; i++) {
+        const struct http_header *h = &p->headers[i];
+        if (h->name.ptr != at || h->name.len == 0 || h->name.ptr[h->name.len] != ':') {
+            return fail_bad(p, "a header line is malformed");
+        }
+        at = h->value.ptr + h->value.len;
+        at = (const char *)memchr(at, '\n', (size_t)(end - at)) + 1;
+    }
+    if (p->head.header_count + 1 != p->lines || at != end - 2) {
+        return fail_bad(p, "a header line is malformed");
+    }
+    return H1_MORE;
+}
+
+/* What the headers say about framing and the connection. */
+struct framing {
+    unsigned lengths;
+    unsigned encodings;
+    unsigned hosts;
+    struct slice length;
+    struct slice encoding;
+    bool close;
+    bool keep_alive;
+    bool connection_upgrade;
+    bool upgrade;
+    bool expect_continue;
+};
+
+/* Notes what a header means for the message; true when it is framing, which is taken out. */
+static bool note_header(struct framing *f, const struct http_header *h)
+{
+    switch (h->name.len) {
+    case 4:
+        f->hosts += slice_ieq(h->name, SLICE("Host")) ? 1 : 0;
+        break;
+    case 6:
+        if (slice_ieq(h->name, SLICE("Expect"))) {
+            f->expect_continue = slice_ieq(h->value, SLICE("100-continue"));
+        }
+        break;
+    case 7:
+        if (slice_ieq(h->name, SLICE("Upgrade"))) {
+            f->upgrade = h->value.len > 0;
+        }
+        break;
+    case 10:
+        if (slice_ieq(h->name, SLICE("Connection"))) {
+            f->close = f->close || http_list_has(h->value, SLICE("close"));
+            f->keep_alive = f->keep_alive || http_list_has(h->value, SLICE("keep-alive"));
+            f->connection_upgrade =
+                f->connection_upgrade || http_list_has(h->value, SLICE("upgrade"));
+        }
+        break;
+    case 14:
+        if (slice_ieq(h->name, SLICE("Content-Length"))) {
+            f->lengths++;
+            f->length = h->value;
+            return true;
+        }
+        break;
+    case 17:
+        if (slice_ieq(h->name, SLICE("Transfer-Encoding"))) {
+            f->encodings++;
+            f->encoding = h->value;
+            return true;
+        }
+        break;
+    default:
+        break;
+    }
+    return false;
+}
+
+static void note_headers(struct h1_parser *p, struct framing *f)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < p->head.header_count; i++) {
+        if (!note_header(f, &p->headers[i])) {
+            p->headers[kept++] = p->headers[i];
+        }
+    }
+    p->head.headers = p->headers;
+    p->head.header_count = kept;
+}
+
+/* 1*DIGIT up to 2^63 - 1. */
+static bool read_length(struct slice text, uint64_t *out)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned digit = (unsigned)(unsigned char)text.ptr[i] - '0';
+        if (digit > 9 || n > ((uint64_t)INT64_MAX - digit) / 10) {
+            return false;
+        }
+        n = n * 10 + digit;
+    }
+    *out = n;
+    return text.len > 0;
+}
+
+/* RFC 9112 section 6.3, but where that lets a recipient repair a message, this one refuses. */
+static enum h1_event set_framing(struct h1_parser *p, const struct framing *f)
+{
+    struct http_head *h = &p->head;
+    if (f->lengths > 1 || f->encodings > 1 || (f->lengths > 0 && f->encodings > 0)) {
+        return fail_bad(p, "several Content-Length or Transfer-Encoding headers");
+    }
+    if (f->lengths > 0 && !read_length(f->length, &h->content_length)) {
+        return fail_bad(p, "Content-Length is not a number");
+    }
+    if (f->encodings > 0 && !slice_ieq(f->encoding, SLICE("chunked"))) {
+        return fail(p, -HTTP_PARSE_NOT_IMPLEMENTED, "Transfer-Encoding is not `chunked`");
+    }
+    if (f->encodings > 0 && p->role == H1_REQUESTS && h->minor == 0) {
+        return fail_bad(p, "Transfer-Encoding in an HTTP/1.0 request");
+    }
+    bool bodiless = p->role == H1_RESPONSES &&
+                    (p->to_head_request || h->status < 200 || h->status == 204 || h->status == 304);
+    if (bodiless) {
+        h->framing = HTTP_BODY_NONE;
+    } else if (f->encodings > 0) {
+        h->framing = HTTP_BODY_CHUNKED;
+    } else if (f->lengths > 0) {
+        h->framing = HTTP_BODY_LENGTH;
+    } else {
+        h->framing = p->role == H1_REQUESTS ? HTTP_BODY_NONE : HTTP_BODY_CLOSE;
+    }
+    return H1_MORE;
+}
+
+static void set_connection(struct h1_parser *p, const struct framing *f)
+{
+    struct http_head *h = &p->head;
+    h->keep_alive = !f->close && (h->minor == 1 || f->keep_alive);
+    if (p->role == H1_REQUESTS) {
+        h->upgrade = h->minor == 1 && f->connection_upgrade && f->upgrade;
+        h->expect_continue = h->minor == 1 && f->expect_continue;
+        return;
+    }
+    h->upgrade = h->status == 101;
+    /* RFC 9112 section 6.1: what HTTP/1.0 says about Transfer-Encoding is not to be trusted. */
+    if (h->framing == HTTP_BODY_CLOSE || h->upgrade || (h->minor == 0 && f->encodings > 0)) {
+        h->keep_alive = false;
+    }
+}
+
+static enum h1_event fail_from_llhttp(struct h1_parser *p, llhttp_errno_t rc)
+{
+    const char *line = (const char *)buf_data(&p->bytes);
+    if (rc == HPE_INVALID_METHOD && p->state == HEAD) {
+        size_t n = 0;
+        while (n < p->start_line_len && (isalnum((unsigned char)line[n]) || line[n] == '-')) {
+            n++;
+        }
+        if (n > 0 && n < p->start_line_len && line[n] == ' ') {
+            return fail(p, -HTTP_PARSE_NOT_IMPLEMENTED, "the method is not known");
+        }
+    }
+    const char *why = llhttp_get_error_reason(&p->ll);
+    return fail_bad(p, why != NULL && why[0] != '\0' ? why : "malformed message");
+}
+
+static enum h1_event run_llhttp_on_head(struct h1_parser *p)
+{
+    const char *base = (const char *)buf_data(&p->bytes);
+    llhttp_reset(&p->ll);
+    llhttp_errno_t rc = llhttp_execute(&p->ll, base, p->bytes.len);
+    if (rc != HPE_PAUSED) {
+        return fail_from_llhttp(p, rc);
+    }
+    if (llhttp_get_error_pos(&p->ll) != base + p->bytes.len) {
+        return fail_bad(p, "a header line is malformed");
+    }
+    return p->role == H1_REQUESTS ? check_request_line(p) : H1_MORE;
+}
+
+static void enter_body(struct h1_parser *p)
+{
+    p->left = p->head.content_length;
+    switch (p->head.framing) {
+    case HTTP_BODY_NONE:
+        p->state = ENDING;
+        break;
+    case HTTP_BODY_LENGTH:
+        p->state = p->left > 0 ? BODY_LENGTH : ENDING;
+        break;
+    case HTTP_BODY_CHUNKED:
+        p->state = CHUNK_LINE;
+        p->line = (struct line){.len = 0, .cr = false};
+        p->chunk_overhead = 0;
+        p->message_complete = false;
+        llhttp_resume(&p->ll);
+        break;
+    case HTTP_BODY_CLOSE:
+        p->state = BODY_CLOSE;
+        break;
+    }
+}
+
+/* The buffer holds a whole head of good lines. */
+static enum h1_event parse_head(struct h1_parser *p)
+{
+    struct framing f = {0};
+    p->head = (struct http_head){0};
+    if (!make_room_for_headers(p, p->lines - 1)) {
+        return fail(p, -ENOMEM, "out of memory");
+    }
+    enum h1_event ev = p->role == H1_REQUESTS ? check_request_version(p) : check_status_line(p);
+    if (ev != H1_MORE || (ev = run_llhttp_on_head(p)) != H1_MORE ||
+        (ev = check_header_lines(p)) != H1_MORE) {
+        return ev;
+    }
+    note_headers(p, &f);
+    if (p->role == H1_REQUESTS && (f.hosts > 1 || (f.hosts == 0 && p->head.minor == 1))) {
+        return fail_bad(p, "no Host header, or several");
+    }
+    if (set_framing(p, &f) != H1_MORE) {
+        return H1_ERROR;
+    }
+    set_connection(p, &f);
+    if (p->role == H1_RESPONSES && p->head.status < 200 && p->head.status != 101) {
+        p->state = IDLE;
+        return ++p->interim > INTERIM_MAX ? fail_bad(p, "too many interim responses") : H1_MORE;
+    }
+    enter_body(p);
+    return H1_HEAD;
+}
+
+static enum h1_event fail_too_large(struct h1_parser *p)
+{
+    if (p->role == H1_REQUESTS && p->lines == 0) {
+        return fail(p, -HTTP_PARSE_URI_TOO_LONG, "the request line is too long");
+    }
+    return fail(p, -HTTP_PARSE_TOO_LARGE, "the head is too large");
+}
+
+/* Takes bytes of the head up to its end or the end of `data`. */
+static enum h1_event read_head(struct h1_parser *p, struct slice *data)
+{
+    const char *begin = data->ptr;
+    size_t len = data->len;
+    size_t at = 0;
+    bool complete = false;
+    while (at < len && !complete) {
+        size_t room = p->limits.head_bytes - p->bytes.len;
+        size_t used = 0;
+        if (at >= room) {
+            return fail_too_large(p);
+        }
+        if (p->lines > 0 && begins_with_blank(&p->line, begin + at)) {
+            return fail_bad(p, "a folded header line");
+        }
+        enum line_result result =
+            scan_line(&p->line, begin + at, (len < room ? len : room) - at, &used);
+        at += used;
+        if (result == LINE_BAD) {
+            return fail_bad(p, bad_line);
+        }
+        if (result == LINE_OPEN) {
+            continue;
+        }
+        if (p->line.len > 0) {
+            p->start_line_len = p->lines == 0 ? p->line.len : p->start_line_len;
+            if (p->lines++ > p->limits.header_count) {
+                return fail(p, -HTTP_PARSE_TOO_LARGE, "too many headers");
+            }
+        } else if (p->lines > 0) {
+            complete = true;
+        } else if (p->role == H1_RESPONSES || ++p->blank_lines > BLANK_LINES_MAX) {
+            return fail_bad(p, "an empty line where a message should begin");
+        } else {
+            buf_clear(&p->bytes);
+            begin += at;
+            len -= at;
+            at = 0;
+        }
+        p->line = (struct line){.len = 0, .cr = false};
+    }
+    *data = slice_of(begin + at, len - at);
+    if (buf_append(&p->bytes, begin, at) != 0) {
+        return fail(p, -ENOMEM, "out of memory");
+    }
+    return complete ? parse_head(p) : H1_MORE;
+}
+
+/* Bodies. */
+
+static struct slice take(struct slice *data, uint64_t max)
+{
+    size_t n = data->len < max ? data->len : (size_t)max;
+    struct slice taken = slice_of(data->ptr, n);
+    data->ptr += n;
+    data->len -= n;
+    return taken;
+}
+
+static enum h1_event read_length_body(struct h1_parser *p, struct slice *data, struct slice *body)
+{
+    *body = take(data, p->left);
+    p->left -= body->len;
+    if (p->left == 0) {
+        p->state = ENDING;
+    }
+    return H1_BODY;
+}
+
+static enum h1_event run_llhttp(struct h1_parser *p, struct slice part)
+{
+    llhttp_errno_t rc = llhttp_execute(&p->ll, part.ptr, part.len);
+    bool ended = p->message_complete && (rc == HPE_PAUSED || rc == HPE_PAUSED_UPGRADE);
+    return rc == HPE_OK || ended ? H1_MORE : fail_from_llhttp(p, rc);
+}
+
+/* Gives llhttp the next piece of a line; *done tells that it was the last one. */
+static enum h1_event read_line(struct h1_parser *p, struct slice *data, size_t max, bool *done)
+{
+    size_t used = 0;
+    size_t room = max - p->line.len - (p->line.cr ? 1 : 0);
+    if (room == 0) {
+        return fail_bad(p, "a chunk line or the trailers are too long");
+    }
+    enum line_result result =
+        scan_line(&p->line, data->ptr, data->len < room ? data->len : room, &used);
+    if (result == LINE_BAD) {
+        return fail_bad(p, bad_line);
+    }
+    *done = result == LINE_DONE;
+    return run_llhttp(p, take(data, used));
+}
+
+/* Chunks may carry extensions, but not mostly: overhead is paid for with data. */
+static bool overhead_is_fair(struct h1_parser *p)
+{
+    uint64_t paid = p->left > CHUNK_OVERHEAD_MAX ? CHUNK_OVERHEAD_MAX : p->left;
+    paid += CHUNK_OVERHEAD_FREE;
+    uint64_t owed = p->chunk_overhead + p->line.len;
+    p->chunk_overhead = owed > paid ? (size_t)(owed - paid) : 0;
+    return p->chunk_overhead <= CHUNK_OVERHEAD_MAX;
+}
+
+static enum h1_event read_chunk_line(struct h1_parser *p, struct slice *data)
+{
+    bool done = false;
+    p->chunk_begun = false;
+    if (read_line(p, data, CHUNK_LINE_MAX, &done) != H1_MORE) {
+        return H1_ERROR;
+    }
+    if (done != p->chunk_begun || p->message_complete) {
+        return fail_bad(p, "a chunk line is malformed");
+    }
+    if (!done) {
+        return H1_MORE;
+    }
+    if (p->left > INT64_MAX || !overhead_is_fair(p)) {
+        return fail_bad(p, "a chunk is too large, or its extensions are");
+    }
+    p->line = (struct line){.len = 0, .cr = false};
+    p->lines = 0;
+    p->trailer_bytes = 0;
+    p->state = p->left > 0 ? CHUNK_DATA : TRAILER;
+    return H1_MORE;
+}
+
+static enum h1_event read_chunk_data(struct h1_parser *p, struct slice *data, struct slice *body)
+{
+    *body = take(data, p->left);
+    p->left -= body->len;
+    if (p->left == 0) {
+        p->state = CHUNK_DATA_END;
+    }
+    return run_llhttp(p, *body) == H1_MORE ? H1_BODY : H1_ERROR;
+}
+
+static enum h1_event read_chunk_data_end(struct h1_parser *p, struct slice *data)
+{
+    bool done = false;
+    if (read_line(p, data, sizeof "\r\n", &done) != H1_MORE) {
+        return H1_ERROR;
+    }
+    if (p->line.len > 0) {
+        return fail_bad(p, "a chunk's data does not end where its size says");
+    }
+    if (done) {
+        p->line = (struct line){.len = 0, .cr = false};
+        p->state = CHUNK_LINE;
+    }
+    return H1_MORE;
+}
+
+static enum h1_event read_trailer(struct h1_parser *p, struct slice *data)
+{
+    bool done = false;
+    size_t before = data->len;
+    if (begins_with_blank(&p->line, data->ptr)) {
+        return fail_bad(p, "a folded trailer line");
+    }
+    size_t room = p->limits.head_bytes - p->trailer_bytes;
+    if (read_line(p, data, p->line.len + (p->line.cr ? 1 : 0) + room, &done) != H1_MORE) {
+        return H1_ERROR;
+    }
+    p->trailer_bytes += before - data->len;
+    bool last = done && p->line.len == 0;
+    if (last != p->message_complete || (done && p->lines++ > p->limits.header_count)) {
+        return fail_bad(p, "a trailer line is malformed, or there are too many");
+    }
+    if (done) {
+        p->line = (struct line){.len = 0, .cr = false};
+    }
+    if (last) {
+        p->state = ENDING;
+    }
+    return H1_MORE;
+}
+
+static enum h1_event end_message(struct h1_parser *p)
+{
+    p->state = IDLE;
+    p->interim = 0;
+    p->to_head_request = false;
+    return H1_END;
+}
+
+/* One step; H1_MORE: nothing to tell yet. */
+static enum h1_event step(struct h1_parser *p, struct slice *data, struct slice *body)
+{
+    switch (p->state) {
+    case IDLE:
+        begin_head(p);
+        return read_head(p, data);
+    case HEAD:
+        return read_head(p, data);
+    case BODY_LENGTH:
+        return read_length_body(p, data, body);
+    case BODY_CLOSE:
+        *body = take(data, UINT64_MAX);
+        return H1_BODY;
+    case CHUNK_LINE:
+        return read_chunk_line(p, data);
+    case CHUNK_DATA:
+        return read_chunk_data(p, data, body);
+    case CHUNK_DATA_END:
+        return read_chunk_data_end(p, data);
+    case TRAILER:
+        return read_trailer(p, data);
+    case ENDING:
+        return end_message(p);
+    case FAILED:
+        break;
+    }
+    return H1_ERROR;
+}
+
+enum h1_event h1_parser_next(struct h1_parser *p, struct slice *data, const struct http_head **head,
+                             struct slice *body, struct err *e)
+{
+    while (data->len > 0 || p->state == ENDING || p->state == FAILED) {
+        enum h1_event ev = step(p, data, body);
+        if (ev == H1_HEAD) {
+            *head = &p->head;
+        } else if (ev == H1_ERROR) {
+            err_set(e, p->error_code, "%s", p->error);
+        }
+        if (ev != H1_MORE) {
+            return ev;
+        }
+    }
+    return H1_MORE;
+}
+
+bool h1_parser_finish(struct h1_parser *p)
+{
+    if (p->state == BODY_CLOSE) {
+        p->state = ENDING;
+    }
+    return p->state == ENDING || h1_parser_idle(p);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/message.h"
+
+const struct http_header *http_head_find(const struct http_head *h, struct slice name)
+{
+    for (size_t i = 0; i < h->header_count; i++) {
+        if (slice_ieq(h->headers[i].name, name)) {
+            return &h->headers[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static struct slice trim(const char *ptr, size_t len)
+{
+    while (len > 0 && is_blank(ptr[0])) {
+        ptr++;
+        len--;
+    }
+    while (len > 0 && is_blank(ptr[len - 1])) {
+        len--;
+    }
+    return slice_of(ptr, len);
+}
+
+bool http_list_has(struct slice value, struct slice token)
+{
+    const char *at = value.ptr;
+    size_t left = value.len;
+    while (left > 0) {
+        const char *comma = memchr(at, ',', left);
+        size_t len = comma == NULL ? left : (size_t)(comma - at);
+        if (token.len > 0 && slice_ieq(trim(at, len), token)) {
+            return true;
+        }
+        len += comma == NULL ? 0 : 1;
+        at += len;
+        left -= len;
+    }
+    return false;
+}
+
+bool http_header_is_hop_by_hop(struct slice name, struct slice connection)
+{
+    bool listed = false;
+    switch (name.len) {
+    case 2:
+        listed = slice_ieq(name, SLICE("TE"));
+        break;
+    case 7:
+        listed = slice_ieq(name, SLICE("Trailer")) || slice_ieq(name, SLICE("Upgrade"));
+        break;
+    case 10:
+        listed = slice_ieq(name, SLICE("Connection")) || slice_ieq(name, SLICE("Keep-Alive"));
+        break;
+    case 16:
+        listed = slice_ieq(name, SLICE("Proxy-Connection"));
+        break;
+    case 17:
+        listed = slice_ieq(name, SLICE("Transfer-Encoding"));
+        break;
+    case 18:
+        listed = slice_ieq(name, SLICE("Proxy-Authenticate"));
+        break;
+    case 19:
+        listed = slice_ieq(name, SLICE("Proxy-Authorization"));
+        break;
+    default:
+        break;
+    }
+    return listed || http_list_has(connection, name);
+}
+
+/* The phrases of RFC 9110 section 15 and of the registry's other codes that Kubernetes uses. */
+const char *http_reason(unsigned status)
+{
+    static const struct {
+        unsigned status;
+        const char *phrase;
+    } known[] = {
+        {200, "OK"},
+        {201, "Created"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {409, "Conflict"},
+        {410, "Gone"},
+        {422, "Unprocessable Content"},
+        {429, "Too Many Requests"},
+        {500, "Internal Server Error"},
+        {502, "Bad Gateway"},
+        {503, "Service Unavailable"},
+        {504, "Gateway Timeout"},
+        {100, "Continue"},
+        {101, "Switching Protocols"},
+        {103, "Early Hints"},
+        {202, "Accepted"},
+        {203, "Non-Authoritative Information"},
+        {204, "No Content"},
+        {205, "Reset Content"},
+        {206, "Partial Content"},
+        {300, "Multiple Choices"},
+        {301, "Moved Permanently"},
+        {302, "Found"},
+        {303, "See Other"},
+        {304, "Not Modified"},
+        {307, "Temporary Redirect"},
+        {308, "Permanent Redirect"},
+        {402, "Payment Required"},
+        {405, "Method Not Allowed"},
+        {406, "Not Acceptable"},
+        {407, "Proxy Authentication Required"},
+        {408, "Request Timeout"},
+        {411, "Length Required"},
+        {412, "Precondition Failed"},
+        {413, "Content Too Large"},
+        {414, "URI Too Long"},
+        {415, "Unsupported Media Type"},
+        {416, "Range Not Satisfiable"},
+        {417, "Expectation Failed"},
+        {421, "Misdirected Request"},
+        {425, "Too Early"},
+        {426, "Upgrade Required"},
+        {428, "Precondition Required"},
+        {431, "Request Header Fields Too Large"},
+        {501, "Not Implemented"},
+        {505, "HTTP Version Not Supported"},
+        {511, "Network Authentication Required"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (known[i].status == status) {
+            return known[i].phrase;
+        }
+    }
+    return "Unknown";
+}
