@@ -5,7 +5,8 @@
  * Plain scalars are typed as Kubernetes' own reader (sigs.k8s.io/yaml, YAML 1.1) types them:
  * null and ~, true/yes/on/y and their opposites, integers (decimal, 0x, 0o and 0 octal, 0b, with
  * underscores), floats; all else and everything quoted is a string. Integers beyond 2^53 lose
- * their low digits, as in every JSON number of cJSON. JSON is YAML too.
+ * their low digits, as in every JSON number of cJSON. JSON is YAML too, but for characters escaped
+ * as a pair of surrogates.
  *
  * Refused, with line and column: a syntax error, a key that stands twice, a tag outside the core
  * schema, .inf and .nan, a NUL inside a string, and documents beyond the limits below.

@@ -1,0 +1,720 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/yaml.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <yaml.h>
+
+#include "base/yaml_scalar.h"
+
+#define CORE_TAG "tag:yaml.org,2002:"
+
+enum { ANCHORS_MAX = 1000 };
+
+struct anchor {
+    char *name;
+    const cJSON *node; /* complete: an alias inside its own anchor finds none */
+};
+
+/* A tree under construction. */
+struct builder {
+    yaml_parser_t parser;
+    struct yaml_lines lines;
+    size_t lines_cap;
+    bool want_lines;
+    bool single; /* a second document is an error */
+    struct anchor anchors[ANCHORS_MAX];
+    size_t anchor_count;
+    size_t nodes;
+    size_t alias_bytes;
+    struct err *e;
+};
+
+static int fail_at(struct builder *b, const yaml_mark_t *at, const char *what)
+{
+    return err_set(b->e, -EINVAL, "line %zu, column %zu: %s", at->line + 1, at->column + 1, what);
+}
+
+static int fail_memory(struct builder *b)
+{
+    return err_set(b->e, -ENOMEM, "out of memory");
+}
+
+static int fail_parser(struct builder *b)
+{
+    const yaml_parser_t *p = &b->parser;
+    const char *problem = p->problem != NULL ? p->problem : "syntax error";
+    if (p->error == YAML_MEMORY_ERROR) {
+        return fail_memory(b);
+    }
+    if (p->error == YAML_READER_ERROR) {
+        /* The position of the mark may be far before the bad byte: only the offset is exact. */
+        return err_set(b->e, -EINVAL, "byte %zu: %s", p->problem_offset, problem);
+    }
+    if (p->context != NULL) {
+        return err_set(b->e, -EINVAL, "line %zu, column %zu: %s %s", p->problem_mark.line + 1,
+                       p->problem_mark.column + 1, problem, p->context);
+    }
+    return fail_at(b, &p->problem_mark, problem);
+}
+
+static int next_event(struct builder *b, yaml_event_t *event)
+{
+    return yaml_parser_parse(&b->parser, event) ? 0 : fail_parser(b);
+}
+
+static int note_line(struct builder *b, const cJSON *node, size_t line)
+{
+    if (!b->want_lines) {
+        return 0;
+    }
+    if (b->lines.count == b->lines_cap) {
+        size_t cap = b->lines_cap == 0 ? 64 : b->lines_cap * 2;
+        struct yaml_line *items = realloc(b->lines.items, cap * sizeof *items);
+        if (items == NULL) {
+            return fail_memory(b);
+        }
+        b->lines.items = items;
+        b->lines_cap = cap;
+    }
+    b->lines.items[b->lines.count++] = (struct yaml_line){.node = node, .line = (unsigned)line + 1};
+    return 0;
+}
+
+/* Counts a node that was just made against the limit and notes its place; frees it on error. */
+static cJSON *admit(struct builder *b, cJSON *node, const yaml_mark_t *at)
+{
+    if (node == NULL) {
+        fail_memory(b);
+        return NULL;
+    }
+    if (++b->nodes > YAML_NODES_MAX) {
+        (void)fail_at(b, at, "more values than a document may hold");
+    } else if (note_line(b, node, at->line) == 0) {
+        return node;
+    }
+    cJSON_Delete(node);
+    return NULL;
+}
+
+static int remember_anchor(struct builder *b, const yaml_char_t *name, const cJSON *node,
+                           const yaml_mark_t *at)
+{
+    if (name == NULL) {
+        return 0;
+    }
+    if (b->anchor_count == ANCHORS_MAX) {
+        return fail_at(b, at, "too many anchors");
+    }
+    char *copy = strdup((const char *)name);
+    if (copy == NULL) {
+        return fail_memory(b);
+    }
+    b->anchors[b->anchor_count++] = (struct anchor){.name = copy, .node = node};
+    return 0;
+}
+
+static void forget_anchors(struct builder *b)
+{
+    while (b->anchor_count > 0) {
+        free(b->anchors[--b->anchor_count].name);
+    }
+}
+
+static cJSON *copy_scalar(const cJSON *from)
+{
+    if (cJSON_IsString(from)) {
+        return cJSON_CreateString(from->valuestring);
+    }
+    if (cJSON_IsNumber(from)) {
+        return cJSON_CreateNumber(from->valuedouble);
+    }
+    return cJSON_IsBool(from) ? cJSON_CreateBool(cJSON_IsTrue(from)) : cJSON_CreateNull();
+}
+
+static int add_member(struct builder *b, cJSON *object, const char *key, cJSON *value)
+{
+    if (value == NULL) {
+        return -EINVAL;
+    }
+    if (!cJSON_AddItemToObject(object, key, value)) {
+        cJSON_Delete(value);
+        return fail_memory(b);
+    }
+    return 0;
+}
+
+/* The copy that an alias stands for, within the limits on depth, nodes and bytes. */
+static cJSON *copy_node(struct builder *b, const cJSON *from, const yaml_mark_t *at, int depth)
+{
+    if (depth > YAML_DEPTH_MAX) {
+        (void)fail_at(b, at, "nested too deeply");
+        return NULL;
+    }
+    b->alias_bytes += from->valuestring != NULL ? strlen(from->valuestring) : 0;
+    b->alias_bytes += from->string != NULL ? strlen(from->string) : 0;
+    if (b->alias_bytes > YAML_ALIAS_BYTES_MAX) {
+        (void)fail_at(b, at, "the document's aliases expand to too much text");
+        return NULL;
+    }
+    bool object = cJSON_IsObject(from);
+    if (!object && !cJSON_IsArray(from)) {
+        return admit(b, copy_scalar(from), at);
+    }
+    cJSON *copy = admit(b, object ? cJSON_CreateObject() : cJSON_CreateArray(), at);
+    const cJSON *child = copy == NULL ? NULL : from->child;
+    for (; child != NULL; child = child->next) {
+        cJSON *item = copy_node(b, child, at, depth + 1);
+        if (object ? add_member(b, copy, child->string, item) != 0
+                   : item == NULL || !cJSON_AddItemToArray(copy, item)) {
+            cJSON_Delete(copy);
+            return NULL;
+        }
+    }
+    return copy;
+}
+
+static cJSON *build_alias(struct builder *b, const yaml_event_t *event, int depth)
+{
+    const char *name = (const char *)event->data.alias.anchor;
+    for (size_t i = b->anchor_count; i > 0; i--) {
+        if (strcmp(b->anchors[i - 1].name, name) == 0) {
+            return copy_node(b, b->anchors[i - 1].node, &event->start_mark, depth);
+        }
+    }
+    (void)fail_at(b, &event->start_mark, "alias of an anchor that does not stand before it");
+    return NULL;
+}
+
+/* What a scalar event means once its tag and its quotes are taken into account. */
+static int type_scalar(struct builder *b, const yaml_event_t *event, struct yaml_scalar *out)
+{
+    const char *text = (const char *)event->data.scalar.value;
+    const char *tag = (const char *)event->data.scalar.tag;
+    const yaml_mark_t *at = &event->start_mark;
+    if (strlen(text) != event->data.scalar.length) {
+        return fail_at(b, at, "a NUL byte in a string");
+    }
+    *out = (struct yaml_scalar){.type = YAML_STRING};
+    if (tag == NULL || strcmp(tag, "!") == 0) {
+        if (event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE) {
+            *out = yaml_scalar_resolve(text);
+        }
+        if (out->type == YAML_NOT_FINITE) {
+            return fail_at(b, at, "infinity and not-a-number have no meaning in JSON");
+        }
+        return 0;
+    }
+    if (strcmp(tag, CORE_TAG "str") == 0) {
+        return 0;
+    }
+    *out = yaml_scalar_resolve(text);
+    bool number = strcmp(tag, CORE_TAG "int") == 0 || strcmp(tag, CORE_TAG "float") == 0;
+    if ((number && out->type == YAML_NUMBER) ||
+        (strcmp(tag, CORE_TAG "bool") == 0 && out->type == YAML_BOOL) ||
+        (strcmp(tag, CORE_TAG "null") == 0 && out->type == YAML_NULL)) {
+        return 0;
+    }
+    return fail_at(b, at, "a tag that is not supported here, or does not fit its value");
+}
+
+static cJSON *build_scalar(struct builder *b, const yaml_event_t *event)
+{
+    struct yaml_scalar s;
+    if (type_scalar(b, event, &s) != 0) {
+        return NULL;
+    }
+    cJSON *node = NULL;
+    switch (s.type) {
+    case YAML_NULL:
+        node = cJSON_CreateNull();
+        break;
+    case YAML_BOOL:
+        node = cJSON_CreateBool(s.boolean);
+        break;
+    case YAML_NUMBER:
+        node = cJSON_CreateNumber(s.number);
+        break;
+    case YAML_STRING:
+    case YAML_NOT_FINITE:
+        node = cJSON_CreateString((const char *)event->data.scalar.value);
+        break;
+    }
+    return admit(b, node, &event->start_mark);
+}
+
+static cJSON *build_node(struct builder *b, const yaml_event_t *event, int depth);
+
+static int check_collection(struct builder *b, const yaml_char_t *tag, const char *expected,
+                            const yaml_mark_t *at, int depth)
+{
+    if (tag != NULL && strcmp((const char *)tag, "!") != 0 &&
+        strcmp((const char *)tag, expected) != 0) {
+        return fail_at(b, at, "a tag that is not supported here");
+    }
+    return depth >= YAML_DEPTH_MAX ? fail_at(b, at, "nested too deeply") : 0;
+}
+
+static int fill_sequence(struct builder *b, cJSON *array, int depth)
+{
+    for (;;) {
+        yaml_event_t event;
+        int rc = next_event(b, &event);
+        if (rc != 0) {
+            return rc;
+        }
+        if (event.type == YAML_SEQUENCE_END_EVENT) {
+            yaml_event_delete(&event);
+            return 0;
+        }
+        cJSON *item = build_node(b, &event, depth + 1);
+        yaml_event_delete(&event);
+        if (item == NULL || !cJSON_AddItemToArray(array, item)) {
+            return -EINVAL;
+        }
+    }
+}
+
+/* A key as the string that it is in JSON: `1: a` and `true: b` have string keys too. */
+static int check_key(struct builder *b, const yaml_event_t *event)
+{
+    struct yaml_scalar s;
+    if (event->type != YAML_SCALAR_EVENT) {
+        return fail_at(b, &event->start_mark, "a key must be a plain or quoted scalar");
+    }
+    int rc = type_scalar(b, event, &s);
+    if (rc != 0) {
+        return rc;
+    }
+    if (s.type == YAML_NULL) {
+        return fail_at(b, &event->start_mark, "an empty key");
+    }
+    if (event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+        strcmp((const char *)event->data.scalar.value, "<<") == 0) {
+        return fail_at(b, &event->start_mark,
+                       "merge keys (<<) are not supported; write the fields out");
+    }
+    return 0;
+}
+
+static int fill_member(struct builder *b, cJSON *object, const char *key, int depth)
+{
+    yaml_event_t event;
+    int rc = next_event(b, &event);
+    if (rc != 0) {
+        return rc;
+    }
+    cJSON *value = build_node(b, &event, depth + 1);
+    yaml_event_delete(&event);
+    return add_member(b, object, key, value);
+}
+
+static int fill_mapping(struct builder *b, cJSON *object, int depth)
+{
+    for (;;) {
+        yaml_event_t key;
+        int rc = next_event(b, &key);
+        if (rc != 0) {
+            return rc;
+        }
+        if (key.type == YAML_MAPPING_END_EVENT) {
+            yaml_event_delete(&key);
+            return 0;
+        }
+        rc = check_key(b, &key);
+        rc = rc != 0 ? rc : fill_member(b, object, (const char *)key.data.scalar.value, depth);
+        yaml_event_delete(&key);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const cJSON *const *x = a;
+    const cJSON *const *y = b;
+    return strcmp((*x)->string, (*y)->string);
+}
+
+/* Sorts instead of comparing all with all: a hostile document has 100,000 keys. */
+static int refuse_duplicates(struct builder *b, const cJSON *object, const yaml_mark_t *at)
+{
+    size_t n = 0;
+    const cJSON *child;
+    cJSON_ArrayForEach(child, object)
+    {
+        n++;
+    }
+    if (n < 2) {
+        return 0;
+    }
+    const cJSON **members = malloc(n * sizeof *members);
+    if (members == NULL) {
+        return fail_memory(b);
+    }
+    n = 0;
+    cJSON_ArrayForEach(child, object)
+    {
+        members[n++] = child;
+    }
+    qsort(members, n, sizeof *members, compare_keys);
+    int rc = 0;
+    for (size_t i = 1; i < n && rc == 0; i++) {
+        if (strcmp(members[i - 1]->string, members[i]->string) == 0) {
+            rc = err_set(b->e, -EINVAL, "key \"%.100s\" stands twice in the mapping at line %zu",
+                         members[i]->string, at->line + 1);
+        }
+    }
+    free(members);
+    return rc;
+}
+
+static cJSON *build_sequence(struct builder *b, const yaml_event_t *event, int depth)
+{
+    const yaml_mark_t *at = &event->start_mark;
+    if (check_collection(b, event->data.sequence_start.tag, CORE_TAG "seq", at, depth) != 0) {
+        return NULL;
+    }
+    cJSON *array = admit(b, cJSON_CreateArray(), at);
+    if (array != NULL && fill_sequence(b, array, depth) != 0) {
+        cJSON_Delete(array);
+        return NULL;
+    }
+    return array;
+}
+
+static cJSON *build_mapping(struct builder *b, const yaml_event_t *event, int depth)
+{
+    const yaml_mark_t *at = &event->start_mark;
+    if (check_collection(b, event->data.mapping_start.tag, CORE_TAG "map", at, depth) != 0) {
+        return NULL;
+    }
+    cJSON *object = admit(b, cJSON_CreateObject(), at);
+    if (object != NULL &&
+        (fill_mapping(b, object, depth) != 0 || refuse_duplicates(b, object, at) != 0)) {
+        cJSON_Delete(object);
+        return NULL;
+    }
+    return object;
+}
+
+/* The node that begins with `event`, with all that follows of it; NULL with the error set. The
+ * depth is that of the node, bounded by YAML_DEPTH_MAX. */
+static cJSON *build_node(struct builder *b, const yaml_event_t *event, int depth)
+{
+    cJSON *node = NULL;
+    const yaml_char_t *anchor = NULL;
+    if (event->type == YAML_ALIAS_EVENT) {
+        return build_alias(b, event, depth);
+    }
+    if (event->type == YAML_SCALAR_EVENT) {
+        node = build_scalar(b, event);
+        anchor = event->data.scalar.anchor;
+    } else if (event->type == YAML_SEQUENCE_START_EVENT) {
+        node = build_sequence(b, event, depth);
+        anchor = event->data.sequence_start.anchor;
+    } else if (event->type == YAML_MAPPING_START_EVENT) {
+        node = build_mapping(b, event, depth);
+        anchor = event->data.mapping_start.anchor;
+    } else {
+        (void)fail_at(b, &event->start_mark, "a value is missing");
+    }
+    if (node != NULL && remember_anchor(b, anchor, node, &event->start_mark) != 0) {
+        cJSON_Delete(node);
+        return NULL;
+    }
+    return node;
+}
+
+/* Adds the documents of the stream to `array`. */
+static int build_stream(struct builder *b, cJSON *array)
+{
+    bool in_document = false;
+    for (;;) {
+        yaml_event_t event;
+        int rc = next_event(b, &event);
+        if (rc != 0) {
+            return rc;
+        }
+        yaml_event_type_t type = event.type;
+        if (type == YAML_DOCUMENT_START_EVENT) {
+            in_document = true;
+            rc = b->single && array->child != NULL
+                     ? fail_at(b, &event.start_mark, "a second document begins; one is expected")
+                     : 0;
+        } else if (type == YAML_DOCUMENT_END_EVENT) {
+            in_document = false;
+            forget_anchors(b);
+        } else if (in_document) {
+            cJSON *root = build_node(b, &event, 0);
+            rc = root == NULL || !cJSON_AddItemToArray(array, root) ? -EINVAL : 0;
+        }
+        yaml_event_delete(&event);
+        if (rc != 0 || type == YAML_STREAM_END_EVENT) {
+            return rc;
+        }
+    }
+}
+
+static int compare_lines(const void *a, const void *b)
+{
+    const struct yaml_line *x = a;
+    const struct yaml_line *y = b;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+static cJSON *build(struct builder *b, const char *text, size_t len, struct yaml_lines *lines)
+{
+    if (!yaml_parser_initialize(&b->parser)) {
+        fail_memory(b);
+        return NULL;
+    }
+    yaml_parser_set_input_string(&b->parser, (const unsigned char *)text, len);
+    cJSON *array = cJSON_CreateArray();
+    if (array == NULL) {
+        fail_memory(b);
+    } else if (build_stream(b, array) != 0) {
+        cJSON_Delete(array);
+        array = NULL;
+    }
+    yaml_parser_delete(&b->parser);
+    forget_anchors(b);
+    if (array == NULL || lines == NULL) {
+        free(b->lines.items);
+        return array;
+    }
+    if (b->lines.count > 0) {
+        qsort(b->lines.items, b->lines.count, sizeof *b->lines.items, compare_lines);
+    }
+    *lines = b->lines;
+    return array;
+}
+
+static cJSON *parse(const char *text, size_t len, bool single, struct yaml_lines *lines,
+                    struct err *e)
+{
+    struct err ignored;
+    struct builder *b = calloc(1, sizeof *b);
+    if (b == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    b->want_lines = lines != NULL;
+    b->single = single;
+    b->e = e != NULL ? e : &ignored;
+    cJSON *array = build(b, text, len, lines);
+    free(b);
+    return array;
+}
+
+cJSON *yaml_parse_all(const char *text, size_t len, struct yaml_lines *lines, struct err *e)
+{
+    return parse(text, len, false, lines, e);
+}
+
+cJSON *yaml_parse(const char *text, size_t len, struct yaml_lines *lines, struct err *e)
+{
+    cJSON *array = parse(text, len, true, lines, e);
+    if (array == NULL) {
+        return NULL;
+    }
+    cJSON *root = array->child == NULL ? cJSON_CreateNull() : cJSON_DetachItemFromArray(array, 0);
+    cJSON_Delete(array);
+    if (root == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+        if (lines != NULL) {
+            yaml_lines_deinit(lines);
+        }
+    }
+    return root;
+}
+
+unsigned yaml_line_of(const struct yaml_lines *lines, const cJSON *node)
+{
+    if (lines == NULL || lines->count == 0) {
+        return 0;
+    }
+    struct yaml_line key = {.node = node};
+    const struct yaml_line *found =
+        bsearch(&key, lines->items, lines->count, sizeof key, compare_lines);
+    return found == NULL ? 0 : found->line;
+}
+
+void yaml_lines_deinit(struct yaml_lines *lines)
+{
+    free(lines->items);
+    *lines = (struct yaml_lines)YAML_LINES_INIT;
+}
+
+struct emitter {
+    yaml_emitter_t emitter;
+    struct buf *out;
+    int rc; /* of the buffer */
+};
+
+static int on_output(void *data, unsigned char *bytes, size_t len)
+{
+    struct emitter *w = data;
+    w->rc = buf_append(w->out, bytes, len);
+    return w->rc == 0;
+}
+
+/* `made` is what the event's initializer said; the emitter takes the event over in every case. */
+static int emit_event(struct emitter *w, int made, yaml_event_t *event)
+{
+    if (!made) {
+        return -EINVAL;
+    }
+    if (!yaml_emitter_emit(&w->emitter, event)) {
+        return w->rc != 0 ? w->rc : w->emitter.error == YAML_MEMORY_ERROR ? -ENOMEM : -EINVAL;
+    }
+    return 0;
+}
+
+static int emit_scalar(struct emitter *w, const char *text, yaml_scalar_style_t style)
+{
+    yaml_event_t event;
+    return emit_event(w,
+                      yaml_scalar_event_initialize(&event, NULL, NULL, (const yaml_char_t *)text,
+                                                   (int)strlen(text), 1, 1, style),
+                      &event);
+}
+
+/* A block reads best for text of lines; where it cannot hold the text libyaml quotes instead. */
+static bool block_ok(const char *text)
+{
+    size_t len = strlen(text);
+    return strchr(text, '\n') != NULL && strchr(" \t\n", text[0]) == NULL &&
+           text[len - 1] == '\n' && (len < 2 || text[len - 2] != '\n');
+}
+
+static int emit_string(struct emitter *w, const char *text)
+{
+    if (yaml_scalar_plain_ok(text)) {
+        return emit_scalar(w, text, YAML_PLAIN_SCALAR_STYLE);
+    }
+    return emit_scalar(
+        w, text, block_ok(text) ? YAML_LITERAL_SCALAR_STYLE : YAML_DOUBLE_QUOTED_SCALAR_STYLE);
+}
+
+static int emit_key(struct emitter *w, const char *key)
+{
+    return emit_scalar(w, key,
+                       yaml_scalar_plain_ok(key) ? YAML_PLAIN_SCALAR_STYLE
+                                                 : YAML_DOUBLE_QUOTED_SCALAR_STYLE);
+}
+
+/* The shortest digits that give the same number again. */
+static void format_fraction(double value, char *text, size_t size)
+{
+    for (int digits = 1; digits <= 17; digits++) {
+        (void)snprintf(text, size, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) {
+            break;
+        }
+    }
+    if (strchr(text, 'e') != NULL && strchr(text, '.') == NULL) {
+        /* YAML 1.1 readers take 1e+30 for a string. */
+        (void)snprintf(text, size, "%.1e", value);
+    }
+}
+
+static int emit_number(struct emitter *w, double value)
+{
+    char text[40];
+    if (!isfinite(value)) {
+        return -EINVAL;
+    }
+    if (value == floor(value) && fabs(value) <= 9007199254740992.0) {
+        (void)snprintf(text, sizeof text, "%.0f", value == 0 ? 0.0 : value);
+    } else {
+        format_fraction(value, text, sizeof text);
+    }
+    return emit_scalar(w, text, YAML_PLAIN_SCALAR_STYLE);
+}
+
+static int emit_node(struct emitter *w, const cJSON *item);
+
+static int emit_object(struct emitter *w, const cJSON *item)
+{
+    yaml_event_t event;
+    yaml_mapping_style_t style =
+        item->child == NULL ? YAML_FLOW_MAPPING_STYLE : YAML_BLOCK_MAPPING_STYLE;
+    int rc =
+        emit_event(w, yaml_mapping_start_event_initialize(&event, NULL, NULL, 1, style), &event);
+    const cJSON *child;
+    cJSON_ArrayForEach(child, item)
+    {
+        rc = rc != 0 ? rc : emit_key(w, child->string);
+        rc = rc != 0 ? rc : emit_node(w, child);
+    }
+    return rc != 0 ? rc : emit_event(w, yaml_mapping_end_event_initialize(&event), &event);
+}
+
+static int emit_array(struct emitter *w, const cJSON *item)
+{
+    yaml_event_t event;
+    yaml_sequence_style_t style =
+        item->child == NULL ? YAML_FLOW_SEQUENCE_STYLE : YAML_BLOCK_SEQUENCE_STYLE;
+    int rc =
+        emit_event(w, yaml_sequence_start_event_initialize(&event, NULL, NULL, 1, style), &event);
+    const cJSON *child;
+    cJSON_ArrayForEach(child, item)
+    {
+        rc = rc != 0 ? rc : emit_node(w, child);
+    }
+    return rc != 0 ? rc : emit_event(w, yaml_sequence_end_event_initialize(&event), &event);
+}
+
+static int emit_node(struct emitter *w, const cJSON *item)
+{
+    if (cJSON_IsObject(item)) {
+        return emit_object(w, item);
+    }
+    if (cJSON_IsArray(item)) {
+        return emit_array(w, item);
+    }
+    if (cJSON_IsString(item)) {
+        return emit_string(w, item->valuestring);
+    }
+    if (cJSON_IsNumber(item)) {
+        return emit_number(w, item->valuedouble);
+    }
+    const char *word = cJSON_IsBool(item) ? (cJSON_IsTrue(item) ? "true" : "false") : "null";
+    return emit_scalar(w, word, YAML_PLAIN_SCALAR_STYLE);
+}
+
+static int emit_document(struct emitter *w, const cJSON *item)
+{
+    yaml_event_t event;
+    int rc = emit_event(w, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING), &event);
+    rc = rc != 0 ? rc
+                 : emit_event(w, yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1),
+                              &event);
+    rc = rc != 0 ? rc : emit_node(w, item);
+    rc = rc != 0 ? rc : emit_event(w, yaml_document_end_event_initialize(&event, 1), &event);
+    return rc != 0 ? rc : emit_event(w, yaml_stream_end_event_initialize(&event), &event);
+}
+
+int yaml_emit(const cJSON *item, struct buf *out)
+{
+    struct emitter w = {.out = out, .rc = 0};
+    size_t before = out->len;
+    if (!yaml_emitter_initialize(&w.emitter)) {
+        return -ENOMEM;
+    }
+    yaml_emitter_set_output(&w.emitter, on_output, &w);
+    yaml_emitter_set_unicode(&w.emitter, 1);
+    yaml_emitter_set_width(&w.emitter, -1);
+    int rc = emit_document(&w, item);
+    yaml_emitter_delete(&w.emitter);
+    if (rc != 0) {
+        out->len = before;
+    }
+    return rc;
+}
