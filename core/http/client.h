@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * client.h - requests to one origin over a pool of kept-alive connections.
+ *
+ * A request takes the connection that was used last, or dials a new one. A request that is safe to
+ * repeat (GET, HEAD, OPTIONS without body) and fails on a kept connection before any byte of the
+ * response is repeated once on a new one; for others the kept connection is asked first whether the
+ * peer has closed it.
+ */
+#ifndef CORE_HTTP_CLIENT_H
+#define CORE_HTTP_CLIENT_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "crypto/tls.h"
+#include "http/exchange.h"
+#include "net/loop.h"
+
+struct http_client;
+
+struct http_client_options {
+    const char *host; /* name or IP literal, without brackets; copied */
+    unsigned port;
+    struct tls_config *tls;      /* NULL: plain; referenced */
+    uint64_t connect_timeout_ms; /* look-up, connection and handshake */
+    uint64_t idle_timeout_ms;    /* an unused connection is closed after so long */
+    uint64_t write_timeout_ms;   /* the peer takes nothing for so long */
+    unsigned user_timeout_ms;    /* a peer that does not answer at TCP level is given up then */
+    unsigned max_idle;           /* unused connections kept */
+};
+
+struct http_client_stats {
+    uint64_t requests;
+    uint64_t dialled;  /* connections tried */
+    uint64_t failed;   /* of them not established */
+    uint64_t resumed;  /* TLS sessions resumed */
+    uint64_t repeated; /* requests sent again on a new connection */
+    unsigned open;     /* connections now, those being dialled included */
+    unsigned idle;     /* of them unused */
+};
+
+/* Codes of errors given to on_close beside libuv's: the origin's answer is not HTTP: -HTTP_PARSE_*
+ * (http/h1_parser.h). */
+
+/* NULL with `e` set. */
+MUST_CHECK struct http_client *http_client_new(struct net_loop *l,
+                                               const struct http_client_options *o, struct err *e);
+
+/* From now on new connections use `tls`; those in use finish, unused ones are closed. */
+void http_client_set_tls(struct http_client *c, struct tls_config *tls);
+
+/* Sends the head (copied). head->headers hold Host and all others but framing and Connection. The
+ * returned exchange gets `handlers` and `data` set; on_close follows in any case unless aborted.
+ * While http_exchange_blocked, no body may be sent yet. NULL: out of memory or over the size. */
+MUST_CHECK struct http_exchange *http_client_request(struct http_client *c,
+                                                     const struct http_head *head,
+                                                     const struct http_exchange_handlers *handlers,
+                                                     void *data, struct err *e);
+
+const struct http_client_stats *http_client_stats(const struct http_client *c);
+
+/* Closes all connections and frees; users of running exchanges get on_close. */
+void http_client_free(struct http_client *c);
+
+#endif

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/h1_conn.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes of the next messages that a peer may send ahead before it is no longer read. */
+enum { HELD_MAX = 2 * 64 * 1024 };
+
+static void report(struct h1_conn *c, int code, const char *text)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, code, "%s", text);
+    c->handlers->on_error(c->data, &e);
+}
+
+/* One event of the parser. False: nothing more can be done with the bytes at hand. */
+static bool parse_step(struct h1_conn *c, struct slice *data)
+{
+    const struct http_head *head = NULL;
+    struct slice body = {0};
+    struct err e = ERR_INIT;
+    switch (h1_parser_next(c->parser, data, &head, &body, &e)) {
+    case H1_MORE:
+        return false;
+    case H1_HEAD:
+        c->handlers->on_head(c->data, head);
+        return true;
+    case H1_BODY:
+        c->handlers->on_body(c->data, body);
+        return true;
+    case H1_END:
+        if (c->in == H1_IN_MESSAGE) {
+            c->in = H1_IN_DONE;
+            c->handlers->on_end(c->data);
+        }
+        return true;
+    case H1_ERROR:
+        c->in = H1_IN_DONE;
+        c->handlers->on_error(c->data, &e);
+        return false;
+    }
+    return false;
+}
+
+/* Hands over as much of *data as the owner takes. */
+static void pump(struct h1_conn *c, struct slice *data)
+{
+    c->pumping = true;
+    bool more = true;
+    while (more && !c->paused) {
+        if (c->in == H1_IN_MESSAGE) {
+            more = parse_step(c, data);
+        } else if (c->in == H1_IN_RAW && data->len > 0) {
+            struct slice all = *data;
+            *data = slice_of(all.ptr + all.len, 0);
+            c->handlers->on_body(c->data, all);
+        } else {
+            more = false;
+        }
+    }
+    c->pumping = false;
+}
+
+/* Reads on unless the owner paused or bytes wait that it has not taken. */
+static void update_reading(struct h1_conn *c)
+{
+    if (c->stream == NULL) {
+        return;
+    }
+    if (c->paused || c->held.len > 0) {
+        net_stream_read_stop(c->stream);
+    } else {
+        net_stream_read_start(c->stream);
+    }
+}
+
+static void keep(struct h1_conn *c, struct slice rest)
+{
+    if (c->stream == NULL || rest.len == 0) {
+        return;
+    }
+    if (buf_append(&c->held, rest.ptr, rest.len) != 0) {
+        report(c, -ENOBUFS, "the peer sent more than it may ahead of its turn");
+    }
+}
+
+static void on_read(void *data, struct slice bytes)
+{
+    struct h1_conn *c = data;
+    if (c->held.len > 0) {
+        keep(c, bytes);
+        return;
+    }
+    pump(c, &bytes);
+    keep(c, bytes);
+    update_reading(c);
+}
+
+static void on_go(struct net_task *t)
+{
+    struct h1_conn *c = LIST_ITEM(t, struct h1_conn, go);
+    /* The owner may queue more bytes or close while these are handed over. */
+    struct buf work = c->held;
+    buf_init(&c->held, HELD_MAX);
+    struct slice rest = slice_of((const char *)buf_data(&work), work.len);
+    pump(c, &rest);
+    if (c->stream != NULL) {
+        buf_consume(&work, work.len - rest.len);
+        if (work.len > 0) {
+            c->held = work;
+            buf_init(&work, HELD_MAX);
+        }
+        update_reading(c);
+    }
+    buf_reset(&work);
+}
+
+static void on_eof(void *data)
+{
+    struct h1_conn *c = data;
+    switch (c->in) {
+    case H1_IN_RAW:
+        c->in = H1_IN_CLOSED;
+        c->handlers->on_end(c->data);
+        break;
+    case H1_IN_MESSAGE:
+        if (h1_parser_idle(c->parser)) {
+            c->in = H1_IN_CLOSED;
+            c->handlers->on_eof(c->data);
+        } else if (h1_parser_finish(c->parser)) {
+            c->in = H1_IN_DONE;
+            c->handlers->on_end(c->data);
+        } else {
+            report(c, UV_EOF, "the peer closed in the middle of a message");
+        }
+        break;
+    case H1_IN_DONE:
+        c->handlers->on_eof(c->data);
+        break;
+    case H1_IN_CLOSED:
+        break;
+    }
+}
+
+static void on_error(void *data, const struct err *e)
+{
+    struct h1_conn *c = data;
+    c->handlers->on_error(c->data, e);
+}
+
+static void on_drain(void *data)
+{
+    struct h1_conn *c = data;
+    c->handlers->on_drain(c->data);
+}
+
+static void on_open(void *data)
+{
+    struct h1_conn *c = data;
+    c->handlers->on_open(c->data);
+}
+
+static const struct net_stream_handlers stream_handlers = {
+    .on_open = on_open,
+    .on_read = on_read,
+    .on_eof = on_eof,
+    .on_drain = on_drain,
+    .on_error = on_error,
+};
+
+int h1_conn_init(struct h1_conn *c, struct net_loop *l, struct net_stream *s, enum h1_role role,
+                 const struct h1_limits *limits, const struct h1_conn_handlers *handlers,
+                 void *data)
+{
+    memset(c, 0, sizeof *c);
+    c->parser = h1_parser_new(role, limits);
+    if (c->parser == NULL) {
+        return -ENOMEM;
+    }
+    c->loop = l;
+    c->stream = s;
+    c->handlers = handlers;
+    c->data = data;
+    c->in = H1_IN_MESSAGE;
+    c->out = H1_OUT_IDLE;
+    buf_init(&c->held, HELD_MAX);
+    net_task_init(&c->go, on_go);
+    if (s != NULL) {
+        net_stream_set_handlers(s, &stream_handlers, c);
+    }
+    return 0;
+}
+
+const struct net_stream_handlers *h1_conn_stream_handlers(void)
+{
+    return &stream_handlers;
+}
+
+void h1_conn_start(struct h1_conn *c)
+{
+    net_stream_read_start(c->stream);
+}
+
+/* ---- sending ---- */
+
+static int put_start_line(const struct http_head *h, struct buf *out)
+{
+    if (h->method.len > 0) {
+        int rc = buf_append(out, h->method.ptr, h->method.len);
+        rc = rc != 0 ? rc : buf_append_char(out, ' ');
+        rc = rc != 0 ? rc : buf_append(out, h->target.ptr, h->target.len);
+        return rc != 0 ? rc : buf_append_str(out, " HTTP/1.1\r\n");
+    }
+    const char *reason = http_reason(h->status);
+    struct slice text = h->reason.len > 0 ? h->reason : slice_str(reason);
+    char line[16] = "HTTP/1.1 200 ";
+    line[9] = (char)('0' + h->status / 100 % 10);
+    line[10] = (char)('0' + h->status / 10 % 10);
+    line[11] = (char)('0' + h->status % 10);
+    int rc = buf_append(out, line, 13);
+    rc = rc != 0 ? rc : buf_append(out, text.ptr, text.len);
+    return rc != 0 ? rc : buf_append(out, "\r\n", 2);
+}
+
+static uint8_t *put(uint8_t *to, struct slice text)
+{
+    if (text.len > 0) {
+        memcpy(to, text.ptr, text.len);
+    }
+    return to + text.len;
+}
+
+static int put_header(const struct http_header *h, struct buf *out)
+{
+    size_t len = h->name.len + h->value.len + 4;
+    uint8_t *to = buf_reserve(out, len);
+    if (to == NULL) {
+        return -ENOBUFS;
+    }
+    to = put(to, h->name);
+    to = put(to, SLICE(": "));
+    to = put(to, h->value);
+    (void)put(to, SLICE("\r\n"));
+    buf_commit(out, len);
+    return 0;
+}
+
+int h1_head_write(const struct http_head *head, enum h1_after after, struct buf *out)
+{
+    int rc = put_start_line(head, out);
+    for (size_t i = 0; i < head->header_count && rc == 0; i++) {
+        rc = put_header(&head->headers[i], out);
+    }
+    if (rc == 0 && head->upgrade) {
+        rc = buf_append_str(out, "Connection: Upgrade\r\n");
+    } else if (rc == 0 && after != H1_AFTER_DEFAULT) {
+        rc = buf_append_str(out, after == H1_AFTER_CLOSE ? "Connection: close\r\n"
+                                                         : "Connection: keep-alive\r\n");
+    }
+    if (rc == 0 && head->framing == HTTP_BODY_LENGTH) {
+        char line[48];
+        int n = snprintf(line, sizeof line, "Content-Length: %llu\r\n",
+                         (unsigned long long)head->content_length);
+        rc = buf_append(out, line, (size_t)n);
+    } else if (rc == 0 && head->framing == HTTP_BODY_CHUNKED) {
+        rc = buf_append_str(out, "Transfer-Encoding: chunked\r\n");
+    }
+    return rc != 0 ? rc : buf_append(out, "\r\n", 2);
+}
+
+int h1_conn_send_head(struct h1_conn *c, struct slice bytes, enum http_framing framing,
+                      uint64_t length)
+{
+    if (c->stream == NULL || c->out != H1_OUT_IDLE) {
+        return -EPROTO;
+    }
+    c->out = H1_OUT_BODY;
+    c->out_framing = framing;
+    c->out_left = framing == HTTP_BODY_LENGTH ? length : 0;
+    c->head_only = framing == HTTP_BODY_NONE;
+    return net_stream_write(c->stream, &bytes, 1);
+}
+
+static int send_chunk(struct h1_conn *c, struct slice data)
+{
+    static const char digits[] = "0123456789abcdef";
+    char size[18];
+    size_t at = sizeof size;
+    size[--at] = '\n';
+    size[--at] = '\r';
+    for (size_t n = data.len; n > 0; n >>= 4) {
+        size[--at] = digits[n & 15];
+    }
+    const struct slice parts[] = {
+        slice_of(size + at, sizeof size - at),
+        data,
+        SLICE("\r\n"),
+    };
+    return net_stream_write(c->stream, parts, 3);
+}
+
+int h1_conn_send_body(struct h1_conn *c, struct slice data)
+{
+    if (c->stream == NULL || (c->out != H1_OUT_BODY && c->out != H1_OUT_RAW)) {
+        return -EPROTO;
+    }
+    if (data.len == 0 || c->head_only) {
+        return 0;
+    }
+    if (c->out == H1_OUT_BODY && c->out_framing == HTTP_BODY_CHUNKED) {
+        return send_chunk(c, data);
+    }
+    if (c->out == H1_OUT_BODY && c->out_framing == HTTP_BODY_LENGTH) {
+        if (data.len > c->out_left) {
+            return -EPROTO;
+        }
+        c->out_left -= data.len;
+    }
+    return net_stream_write(c->stream, &data, 1);
+}
+
+int h1_conn_send_end(struct h1_conn *c)
+{
+    if (c->stream == NULL) {
+        return -EPROTO;
+    }
+    if (c->out == H1_OUT_RAW) {
+        c->out = H1_OUT_RAW_DONE;
+        net_stream_shutdown(c->stream);
+        return 0;
+    }
+    if (c->out != H1_OUT_BODY) {
+        return -EPROTO;
+    }
+    if (!c->head_only && c->out_framing == HTTP_BODY_LENGTH && c->out_left > 0) {
+        return -EPROTO;
+    }
+    c->out = H1_OUT_DONE;
+    if (!c->head_only && c->out_framing == HTTP_BODY_CHUNKED) {
+        struct slice end = SLICE("0\r\n\r\n");
+        return net_stream_write(c->stream, &end, 1);
+    }
+    return 0;
+}
+
+/* ---- flow ---- */
+
+void h1_conn_pause(struct h1_conn *c)
+{
+    c->paused = true;
+    if (!c->pumping) {
+        update_reading(c);
+    }
+}
+
+void h1_conn_resume(struct h1_conn *c)
+{
+    if (!c->paused || c->stream == NULL) {
+        return;
+    }
+    c->paused = false;
+    if (!c->pumping) {
+        net_task_queue(c->loop, &c->go);
+    }
+}
+
+void h1_conn_go_raw(struct h1_conn *c)
+{
+    c->in = H1_IN_RAW;
+    c->out = H1_OUT_RAW;
+    c->head_only = false;
+    if (!c->pumping) {
+        net_task_queue(c->loop, &c->go);
+    }
+}
+
+bool h1_conn_done(const struct h1_conn *c)
+{
+    return (c->in == H1_IN_DONE && c->out == H1_OUT_DONE) ||
+           (c->in == H1_IN_CLOSED && c->out == H1_OUT_RAW_DONE);
+}
+
+void h1_conn_next(struct h1_conn *c)
+{
+    c->in = H1_IN_MESSAGE;
+    c->out = H1_OUT_IDLE;
+    c->paused = false;
+    if (!c->pumping && c->held.len > 0) {
+        net_task_queue(c->loop, &c->go);
+    } else if (!c->pumping) {
+        update_reading(c);
+    }
+}
+
+/* ---- the end ---- */
+
+static void drop(struct h1_conn *c)
+{
+    c->stream = NULL;
+    c->in = H1_IN_CLOSED;
+    net_task_cancel(&c->go);
+    buf_reset(&c->held);
+}
+
+void h1_conn_close(struct h1_conn *c)
+{
+    if (c->stream != NULL) {
+        net_stream_close(c->stream);
+        drop(c);
+    }
+}
+
+void h1_conn_finish(struct h1_conn *c)
+{
+    if (c->stream != NULL) {
+        net_stream_finish(c->stream);
+        drop(c);
+    }
+}
+
+void h1_conn_deinit(struct h1_conn *c)
+{
+    h1_conn_close(c);
+    net_task_cancel(&c->go);
+    h1_parser_free(c->parser);
+    c->parser = NULL;
+    buf_reset(&c->held);
+}

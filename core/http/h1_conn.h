@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * h1_conn.h - an HTTP/1.1 connection: one message in and one message out at a time (RFC 9112).
+ *
+ * What server.c and client.c have in common; internal to core/http. The owner embeds it, learns of
+ * the incoming message through handlers, and says with h1_conn_next when the pair is complete and
+ * the next may begin.
+ */
+#ifndef CORE_HTTP_H1_CONN_H
+#define CORE_HTTP_H1_CONN_H
+
+#include "base/buf.h"
+#include "http/h1_parser.h"
+#include "http/message.h"
+#include "net/stream.h"
+
+/* Handlers may call all functions below, h1_conn_close included. */
+struct h1_conn_handlers {
+    void (*on_open)(void *data); /* dialled connections only */
+    void (*on_head)(void *data, const struct http_head *head);
+    void (*on_body)(void *data, struct slice bytes);
+    void (*on_end)(void *data);
+    void (*on_drain)(void *data);
+    /* The peer closed between messages, or while its message is complete and ours is not. */
+    void (*on_eof)(void *data);
+    /* Of no use any more. A message of the peer that cannot be parsed has e->code -HTTP_PARSE_*. */
+    void (*on_error)(void *data, const struct err *e);
+};
+
+enum h1_in {
+    H1_IN_MESSAGE, /* waiting for a message or within it */
+    H1_IN_DONE,    /* complete; what comes is kept for the next one */
+    H1_IN_RAW,     /* after an upgrade */
+    H1_IN_CLOSED,
+};
+
+enum h1_out {
+    H1_OUT_IDLE, /* nothing sent yet */
+    H1_OUT_BODY, /* head sent */
+    H1_OUT_DONE,
+    H1_OUT_RAW, /* after an upgrade */
+    H1_OUT_RAW_DONE,
+};
+
+struct h1_conn {
+    struct net_loop *loop;
+    struct net_stream *stream; /* NULL once closed */
+    struct h1_parser *parser;
+    const struct h1_conn_handlers *handlers;
+    void *data;
+    enum h1_in in;
+    enum h1_out out;
+    enum http_framing out_framing;
+    uint64_t out_left; /* HTTP_BODY_LENGTH */
+    bool head_only;    /* the outgoing message has no body whatever it announces */
+    bool paused;
+    bool pumping;       /* the handlers are being called */
+    struct buf held;    /* read but not yet handed over */
+    struct net_task go; /* hands over `held` */
+};
+
+/* What a head says of the connection after the message. */
+enum h1_after { H1_AFTER_DEFAULT, H1_AFTER_CLOSE, H1_AFTER_KEEP };
+
+/* Takes an accepted stream and sets its handlers. For a dialled one `s` is NULL: then
+ * h1_conn_stream_handlers() and `c` go to net_dial, and the owner sets c->stream. 0 or -ENOMEM (the
+ * stream is not taken then). */
+MUST_CHECK int h1_conn_init(struct h1_conn *c, struct net_loop *l, struct net_stream *s,
+                            enum h1_role role, const struct h1_limits *limits,
+                            const struct h1_conn_handlers *handlers, void *data);
+/* Begins to read. */
+void h1_conn_start(struct h1_conn *c);
+
+const struct net_stream_handlers *h1_conn_stream_handlers(void);
+
+/* Appends the head as HTTP/1.1; Connection and framing headers are written from `after`,
+ * head->upgrade and head->framing. 0, -ENOBUFS or -ENOMEM. */
+MUST_CHECK int h1_head_write(const struct http_head *head, enum h1_after after, struct buf *out);
+
+/* Sends a head that h1_head_write made. `framing` and `length` say what will follow. */
+MUST_CHECK int h1_conn_send_head(struct h1_conn *c, struct slice bytes, enum http_framing framing,
+                                 uint64_t length);
+MUST_CHECK int h1_conn_send_body(struct h1_conn *c, struct slice data);
+MUST_CHECK int h1_conn_send_end(struct h1_conn *c);
+
+void h1_conn_pause(struct h1_conn *c);
+void h1_conn_resume(struct h1_conn *c);
+
+/* Server: a 101 was sent. Client: a 101 came (done by the connection itself). */
+void h1_conn_go_raw(struct h1_conn *c);
+
+/* Both messages are complete: ready for the next pair. */
+bool h1_conn_done(const struct h1_conn *c);
+void h1_conn_next(struct h1_conn *c);
+
+/* Closes the stream at once, or after delivering what is queued. The memory of `c` may go once no
+ * handler is on the stack: in a net_task. */
+void h1_conn_close(struct h1_conn *c);
+void h1_conn_finish(struct h1_conn *c);
+/* Frees what close left for handlers still on the stack. */
+void h1_conn_deinit(struct h1_conn *c);
+
+#endif

@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "http/h1_conn.h"
+#include "net/deadline.h"
+#include "net/listener.h"
+
+/* Room for a response's head: what a parser lets through and what is added to it. */
+enum { HEAD_OUT_MAX = 256 * 1024, HEADERS_EXTRA = 8 };
+
+struct http_server {
+    struct net_loop *loop;
+    struct net_listener *listener;
+    struct http_server_options o;
+    const struct http_server_handlers *handlers;
+    void *data;
+    struct list conns;
+    struct net_task drained;
+    struct http_server_stats stats;
+    bool draining;
+};
+
+/* IDLE -> BUSY (a head came) -> IDLE (both messages complete) ... -> GONE */
+enum conn_state { CONN_IDLE, CONN_BUSY, CONN_GONE };
+
+struct conn {
+    struct http_exchange x;
+    struct h1_conn h1;
+    struct http_server *server;
+    struct list link;
+    struct net_deadline limit;
+    struct net_task turn; /* what may not happen inside a call of the user's */
+    uint64_t idle_since;
+    enum conn_state state;
+    bool head_begun; /* as on_limit saw it last */
+    bool head_request;
+    bool keep_alive; /* as the request wants it */
+    bool upgrade;    /* the request asked for it */
+    unsigned minor;  /* of the request */
+};
+
+static const struct http_exchange_ops exchange_ops;
+
+static void check_drained(struct http_server *s)
+{
+    if (s->draining && s->stats.busy == 0) {
+        net_task_queue(s->loop, &s->drained);
+    }
+}
+
+/* The connection is closed in whatever way; its memory goes when the handlers have returned. */
+static void retire(struct conn *c)
+{
+    if (c->state == CONN_GONE) {
+        return;
+    }
+    struct http_server *s = c->server;
+    s->stats.busy -= c->state == CONN_BUSY ? 1 : 0;
+    s->stats.open--;
+    c->state = CONN_GONE;
+    net_deadline_clear(&c->limit);
+    list_remove(&c->link);
+    net_task_queue(s->loop, &c->turn);
+    check_drained(s);
+}
+
+static void close_now(struct conn *c)
+{
+    h1_conn_close(&c->h1);
+    retire(c);
+}
+
+static void close_gently(struct conn *c)
+{
+    h1_conn_finish(&c->h1);
+    retire(c);
+}
+
+/* The user of a running exchange learns why it ended. */
+static void tell_closed(struct conn *c, const struct err *e)
+{
+    if (c->x.handlers != NULL && c->x.handlers->on_close != NULL) {
+        c->x.handlers->on_close(&c->x, e);
+    }
+}
+
+static void break_off(struct conn *c, const struct err *e)
+{
+    bool busy = c->state == CONN_BUSY;
+    close_now(c);
+    if (busy) {
+        tell_closed(c, e);
+    }
+}
+
+static void wait_for_request(struct conn *c)
+{
+    c->idle_since = net_loop_now(c->server->loop);
+    c->head_begun = false;
+    net_deadline_set(c->server->loop, &c->limit, c->server->o.head_timeout_ms);
+}
+
+/* Looks every head_timeout: a head that was begun at one look must be complete at the next. */
+static void on_limit(struct net_deadline *d)
+{
+    struct conn *c = LIST_ITEM(d, struct conn, limit);
+    struct http_server *s = c->server;
+    bool begun = !h1_parser_idle(c->h1.parser);
+    if (begun && c->head_begun) {
+        s->stats.refused++;
+        log_info("closing a connection: its request head did not come in time");
+        close_now(c);
+    } else if (!begun && net_loop_now(s->loop) - c->idle_since >= s->o.idle_timeout_ms) {
+        close_now(c);
+    } else {
+        c->head_begun = begun;
+        net_deadline_set(s->loop, &c->limit, s->o.head_timeout_ms);
+    }
+}
+
+/* Both messages are complete. */
+static void complete(struct conn *c)
+{
+    struct http_server *s = c->server;
+    bool again = c->keep_alive && !s->draining && c->h1.in == H1_IN_DONE;
+    if (again) {
+        c->state = CONN_IDLE;
+        s->stats.busy--;
+        wait_for_request(c);
+        tell_closed(c, NULL);
+        h1_conn_next(&c->h1);
+    } else {
+        close_gently(c);
+        tell_closed(c, NULL);
+    }
+}
+
+static void on_turn(struct net_task *t)
+{
+    struct conn *c = LIST_ITEM(t, struct conn, turn);
+    if (c->state == CONN_GONE) {
+        h1_conn_deinit(&c->h1);
+        free(c);
+    } else if (h1_conn_done(&c->h1)) {
+        complete(c);
+    } else if (c->h1.out == H1_OUT_DONE && c->h1.in == H1_IN_MESSAGE) {
+        /* Answered before the request was complete: the rest of it is not wanted. */
+        close_gently(c);
+        tell_closed(c, NULL);
+    }
+}
+
+static void on_head(void *data, const struct http_head *head)
+{
+    struct conn *c = data;
+    struct http_server *s = c->server;
+    net_deadline_clear(&c->limit);
+    c->state = CONN_BUSY;
+    s->stats.busy++;
+    c->head_request = slice_eq(head->method, SLICE("HEAD"));
+    c->keep_alive = head->keep_alive;
+    c->upgrade = head->upgrade;
+    c->minor = head->minor;
+    c->x.ops = &exchange_ops;
+    c->x.handlers = NULL;
+    c->x.data = NULL;
+    s->handlers->on_request(s->data, &c->x, head);
+    if (head->expect_continue && c->state == CONN_BUSY && c->h1.out == H1_OUT_IDLE) {
+        struct slice go_on = SLICE("HTTP/1.1 100 Continue\r\n\r\n");
+        if (net_stream_write(c->h1.stream, &go_on, 1) != 0) {
+            struct err e = ERR_INIT;
+            err_set(&e, -ENOBUFS, "cannot send 100 Continue");
+            break_off(c, &e);
+        }
+    }
+}
+
+static void on_body(void *data, struct slice bytes)
+{
+    struct conn *c = data;
+    if (c->state == CONN_BUSY && c->x.handlers != NULL) {
+        c->x.handlers->on_body(&c->x, bytes);
+    }
+}
+
+static void on_end(void *data)
+{
+    struct conn *c = data;
+    if (c->state != CONN_BUSY) {
+        return;
+    }
+    if (c->x.handlers != NULL) {
+        c->x.handlers->on_end(&c->x);
+    }
+    if (c->state == CONN_BUSY && h1_conn_done(&c->h1)) {
+        net_task_queue(c->server->loop, &c->turn);
+    }
+}
+
+static void on_drain(void *data)
+{
+    struct conn *c = data;
+    if (c->state == CONN_BUSY && c->x.handlers != NULL) {
+        c->x.handlers->on_drain(&c->x);
+    }
+}
+
+static void on_eof(void *data)
+{
+    struct conn *c = data;
+    struct err e = ERR_INIT;
+    err_set(&e, UV_EOF, "the client closed the connection");
+    break_off(c, &e);
+}
+
+/* Answers what could not be parsed, unless an answer has begun. */
+static void refuse(struct conn *c, const struct err *e)
+{
+    struct http_server *s = c->server;
+    struct buf body = BUF_INIT(16 * 1024);
+    s->stats.refused++;
+    c->keep_alive = false;
+    c->minor = 1;
+    if (c->state == CONN_IDLE) {
+        c->state = CONN_BUSY;
+        s->stats.busy++;
+        c->head_request = false;
+        c->x.ops = &exchange_ops;
+    }
+    /* Its user is told first; the answer is the server's own from here on. */
+    struct http_exchange user = c->x;
+    bool answering = c->h1.out != H1_OUT_IDLE;
+    if (user.handlers != NULL && user.handlers->on_close != NULL) {
+        c->x.handlers = NULL;
+        user.handlers->on_close(&c->x, e);
+    }
+    if (c->state != CONN_BUSY) {
+        return;
+    }
+    if (answering) {
+        close_now(c);
+        return;
+    }
+    s->handlers->on_refuse(s->data, (unsigned)-e->code, e->msg, &body);
+    http_respond(&c->x, (unsigned)-e->code, SLICE("application/json"),
+                 slice_of((const char *)buf_data(&body), body.len), NULL, 0);
+    buf_reset(&body);
+    if (c->state == CONN_BUSY) {
+        close_gently(c);
+    }
+}
+
+static void on_error(void *data, const struct err *e)
+{
+    struct conn *c = data;
+    log_debug("client connection", log_str("error", e->msg));
+    if (c->h1.stream != NULL && e->code <= -HTTP_PARSE_BAD && e->code >= -HTTP_PARSE_VERSION) {
+        refuse(c, e);
+    } else {
+        break_off(c, e);
+    }
+}
+
+static const struct h1_conn_handlers conn_handlers = {
+    .on_head = on_head,
+    .on_body = on_body,
+    .on_end = on_end,
+    .on_drain = on_drain,
+    .on_eof = on_eof,
+    .on_error = on_error,
+};
+
+/* ---- the exchange's operations ---- */
+
+static struct conn *conn_of(const struct http_exchange *x)
+{
+    return LIST_ITEM(x, struct conn, x);
+}
+
+/* How the body is delimited for this client. */
+static enum http_framing choose_framing(struct conn *c, const struct http_head *head)
+{
+    if (head->framing == HTTP_BODY_CHUNKED || head->framing == HTTP_BODY_CLOSE) {
+        if (c->minor >= 1) {
+            return HTTP_BODY_CHUNKED;
+        }
+        c->keep_alive = false;
+        return HTTP_BODY_CLOSE;
+    }
+    return head->framing;
+}
+
+static enum h1_after choose_after(const struct conn *c)
+{
+    if (!c->keep_alive) {
+        return H1_AFTER_CLOSE;
+    }
+    return c->minor == 0 ? H1_AFTER_KEEP : H1_AFTER_DEFAULT;
+}
+
+static int send_head(struct http_exchange *x, const struct http_head *head)
+{
+    struct conn *c = conn_of(x);
+    if (c->state != CONN_BUSY) {
+        return -EPROTO;
+    }
+    struct http_head h = *head;
+    h.method = (struct slice){0};
+    h.upgrade = head->status == 101;
+    h.framing = h.upgrade ? HTTP_BODY_NONE : choose_framing(c, head);
+    c->keep_alive = c->keep_alive && !c->server->draining;
+    struct buf bytes = BUF_INIT(HEAD_OUT_MAX);
+    net_loop_lend(c->server->loop, &bytes);
+    int rc = h1_head_write(&h, choose_after(c), &bytes);
+    bool no_body = c->head_request || head->status == 204 || head->status == 304;
+    if (rc == 0) {
+        rc = h1_conn_send_head(&c->h1, slice_of((const char *)buf_data(&bytes), bytes.len),
+                               no_body ? HTTP_BODY_NONE : h.framing, head->content_length);
+    }
+    net_loop_take_back(c->server->loop, &bytes);
+    if (rc == 0 && h.upgrade) {
+        h1_conn_go_raw(&c->h1);
+    } else if (rc == 0 && h.framing == HTTP_BODY_CHUNKED) {
+        h1_parser_release_head(c->h1.parser); /* perhaps a watch, open for long */
+    }
+    return rc;
+}
+
+static int send_body(struct http_exchange *x, struct slice data)
+{
+    return h1_conn_send_body(&conn_of(x)->h1, data);
+}
+
+static int send_end(struct http_exchange *x)
+{
+    struct conn *c = conn_of(x);
+    int rc = h1_conn_send_end(&c->h1);
+    if (rc == 0) {
+        /* on_close must not run inside this call. */
+        net_task_queue(c->server->loop, &c->turn);
+    }
+    return rc;
+}
+
+static bool blocked(const struct http_exchange *x)
+{
+    const struct conn *c = conn_of(x);
+    return c->h1.stream != NULL && net_stream_blocked(c->h1.stream);
+}
+
+static void pause_in(struct http_exchange *x)
+{
+    h1_conn_pause(&conn_of(x)->h1);
+}
+
+static void resume_in(struct http_exchange *x)
+{
+    h1_conn_resume(&conn_of(x)->h1);
+}
+
+static void abort_exchange(struct http_exchange *x)
+{
+    struct conn *c = conn_of(x);
+    c->x.handlers = NULL;
+    close_now(c);
+}
+
+static const struct http_exchange_ops exchange_ops = {
+    .send_head = send_head,
+    .send_body = send_body,
+    .send_end = send_end,
+    .blocked = blocked,
+    .pause = pause_in,
+    .resume = resume_in,
+    .abort = abort_exchange,
+};
+
+/* ---- the server ---- */
+
+static void on_accept(void *data, struct net_stream *stream)
+{
+    struct http_server *s = data;
+    if (s->o.max_connections != 0 && s->stats.open >= s->o.max_connections) {
+        s->stats.refused++;
+        log_warn("refusing a connection: too many are open", log_num("open", s->stats.open));
+        net_stream_close(stream);
+        return;
+    }
+    struct conn *c = calloc(1, sizeof *c);
+    if (c == NULL ||
+        h1_conn_init(&c->h1, s->loop, stream, H1_REQUESTS, &s->o.limits, &conn_handlers, c) != 0) {
+        log_error("out of memory: closing a new connection");
+        net_stream_close(stream);
+        free(c);
+        return;
+    }
+    c->server = s;
+    c->state = CONN_IDLE;
+    net_deadline_init(&c->limit, on_limit);
+    net_task_init(&c->turn, on_turn);
+    list_append(&s->conns, &c->link);
+    s->stats.accepted++;
+    s->stats.open++;
+    wait_for_request(c);
+    h1_conn_start(&c->h1);
+}
+
+static void on_drained(struct net_task *t)
+{
+    struct http_server *s = LIST_ITEM(t, struct http_server, drained);
+    if (s->handlers->on_drained != NULL) {
+        s->handlers->on_drained(s->data);
+    }
+}
+
+struct http_server *http_server_new(struct net_loop *l, const struct http_server_options *o,
+                                    const struct http_server_handlers *handlers, void *data,
+                                    struct err *e)
+{
+    struct http_server *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        err_set(e, UV_ENOMEM, "out of memory");
+        return NULL;
+    }
+    s->loop = l;
+    s->o = *o;
+    if (s->o.limits.head_bytes == 0) {
+        s->o.limits = h1_limits_default;
+    }
+    s->handlers = handlers;
+    s->data = data;
+    list_init(&s->conns);
+    net_task_init(&s->drained, on_drained);
+    struct net_listener_options lo = {
+        .address = o->address,
+        .tls = o->tls,
+        .write_timeout_ms = o->write_timeout_ms,
+    };
+    s->listener = net_listener_new(l, &lo, on_accept, s, e);
+    if (s->listener == NULL) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+const char *http_server_address(const struct http_server *s)
+{
+    return s->listener != NULL ? net_listener_address(s->listener) : "";
+}
+
+const struct http_server_stats *http_server_stats(const struct http_server *s)
+{
+    return &s->stats;
+}
+
+void http_server_drain(struct http_server *s)
+{
+    if (s->draining) {
+        return;
+    }
+    s->draining = true;
+    net_listener_close(s->listener);
+    s->listener = NULL;
+    for (struct list *node = s->conns.next, *next; node != &s->conns; node = next) {
+        next = node->next;
+        struct conn *c = LIST_ITEM(node, struct conn, link);
+        if (c->state == CONN_IDLE) {
+            close_now(c);
+        }
+    }
+    check_drained(s);
+}
+
+void http_server_free(struct http_server *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    struct err e = ERR_INIT;
+    err_set(&e, UV_ECANCELED, "the server is shutting down");
+    net_listener_close(s->listener);
+    while (!list_empty(&s->conns)) {
+        break_off(LIST_ITEM(s->conns.next, struct conn, link), &e);
+    }
+    net_task_cancel(&s->drained);
+    free(s);
+}
+
+void http_respond(struct http_exchange *x, unsigned status, struct slice content_type,
+                  struct slice body, const struct http_header *headers, size_t count)
+{
+    struct http_header all[HEADERS_EXTRA];
+    size_t n = 0;
+    if (content_type.len > 0) {
+        all[n++] = (struct http_header){SLICE("Content-Type"), content_type};
+    }
+    for (size_t i = 0; i < count && n < HEADERS_EXTRA; i++) {
+        all[n++] = headers[i];
+    }
+    struct http_head head = {
+        .status = status,
+        .minor = 1,
+        .headers = all,
+        .header_count = n,
+        .framing = HTTP_BODY_LENGTH,
+        .content_length = body.len,
+    };
+    if (http_exchange_send_head(x, &head) != 0 || http_exchange_send_body(x, body) != 0 ||
+        http_exchange_send_end(x) != 0) {
+        http_exchange_abort(x);
+    }
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * server.h - an HTTP server on one address; each request becomes an exchange.
+ *
+ * What cannot be parsed is answered by the server itself (400, 414, 431, 501, 505) and the
+ * connection closed; the program gives the bodies of such answers. Bounded: head size and time,
+ * idle time, time without progress while the peer does not read, number of connections.
+ */
+#ifndef CORE_HTTP_SERVER_H
+#define CORE_HTTP_SERVER_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "crypto/tls.h"
+#include "http/exchange.h"
+#include "http/h1_parser.h"
+#include "net/loop.h"
+
+struct http_server;
+
+struct http_server_handlers {
+    /* A request's head came (valid during the call). The callee sets x->handlers and may answer at
+     * once. The body follows unless paused. */
+    void (*on_request)(void *data, struct http_exchange *x, const struct http_head *head);
+    /* Writes the body (application/json) of an answer that the server gives itself. */
+    void (*on_refuse)(void *data, unsigned status, const char *why, struct buf *body);
+    /* After http_server_drain: the last exchange has ended. */
+    void (*on_drained)(void *data);
+};
+
+struct http_server_options {
+    const char *address;       /* ADDR:PORT */
+    struct tls_config *tls;    /* NULL: plain; referenced */
+    struct h1_limits limits;   /* all 0: h1_limits_default */
+    uint64_t head_timeout_ms;  /* from a request's first byte to the end of its head */
+    uint64_t idle_timeout_ms;  /* between requests */
+    uint64_t write_timeout_ms; /* the peer takes nothing for so long */
+    unsigned max_connections;  /* more are closed at once; 0: no limit */
+};
+
+struct http_server_stats {
+    uint64_t accepted; /* connections since the start */
+    uint64_t refused;  /* requests that could not be parsed, connections over the limit */
+    unsigned open;     /* connections now */
+    unsigned busy;     /* exchanges now */
+};
+
+/* NULL with `e` set. */
+MUST_CHECK struct http_server *http_server_new(struct net_loop *l,
+                                               const struct http_server_options *o,
+                                               const struct http_server_handlers *handlers,
+                                               void *data, struct err *e);
+const char *http_server_address(const struct http_server *s);
+const struct http_server_stats *http_server_stats(const struct http_server *s);
+
+/* Stops accepting, closes idle connections, and ends the others after the exchange they are in;
+ * on_drained follows once none is left (from the loop, never before return). */
+void http_server_drain(struct http_server *s);
+
+/* Closes everything at once and frees; users of running exchanges get on_close. */
+void http_server_free(struct http_server *s);
+
+/* A whole small answer: head, body, end. Aborts the exchange when that fails. `headers` may be
+ * NULL. */
+void http_respond(struct http_exchange *x, unsigned status, struct slice content_type,
+                  struct slice body, const struct http_header *headers, size_t count);
+
+#endif

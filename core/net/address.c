@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/address.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uv.h>
+
+int net_address_literal(const char *host, unsigned port, struct sockaddr_storage *out)
+{
+    memset(out, 0, sizeof *out);
+    if (uv_ip4_addr(host, (int)port, (struct sockaddr_in *)out) == 0) {
+        return 0;
+    }
+    return uv_ip6_addr(host, (int)port, (struct sockaddr_in6 *)out);
+}
+
+static int parse_port(const char *text, unsigned *port)
+{
+    char *end = NULL;
+    unsigned long n = strtoul(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end != '\0' || n > 65535) {
+        return -EINVAL;
+    }
+    *port = (unsigned)n;
+    return 0;
+}
+
+int net_address_parse(const char *text, struct sockaddr_storage *out, struct err *e)
+{
+    const char *colon = strrchr(text, ':');
+    unsigned port = 0;
+    if (colon == NULL || parse_port(colon + 1, &port) != 0) {
+        return err_set(e, -EINVAL, "\"%s\" is not ADDR:PORT, as in 127.0.0.1:5443 or [::1]:5443",
+                       text);
+    }
+    char host[64];
+    size_t len = (size_t)(colon - text);
+    const char *start = text;
+    if (len >= 2 && text[0] == '[' && text[len - 1] == ']') {
+        start++;
+        len -= 2;
+    }
+    if (len >= sizeof host) {
+        return err_set(e, -EINVAL, "\"%s\" is not an IP address", text);
+    }
+    memcpy(host, start, len);
+    host[len] = '\0';
+    if (net_address_literal(len == 0 ? "0.0.0.0" : host, port, out) != 0) {
+        return err_set(e, -EINVAL, "\"%s\" is not an IP address; names are not looked up here",
+                       host);
+    }
+    return 0;
+}
+
+void net_address_format(const struct sockaddr *addr, char out[NET_ADDRESS_MAX])
+{
+    char host[64] = "?";
+    unsigned port = 0;
+    (void)uv_ip_name(addr, host, sizeof host);
+    if (addr->sa_family == AF_INET6) {
+        port = ntohs(((const struct sockaddr_in6 *)(const void *)addr)->sin6_port);
+        (void)snprintf(out, NET_ADDRESS_MAX, "[%s]:%u", host, port);
+    } else {
+        port = ntohs(((const struct sockaddr_in *)(const void *)addr)->sin_port);
+        (void)snprintf(out, NET_ADDRESS_MAX, "%s:%u", host, port);
+    }
+}

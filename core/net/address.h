@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * address.h - `ADDR:PORT` texts and socket addresses.
+ */
+#ifndef CORE_NET_ADDRESS_H
+#define CORE_NET_ADDRESS_H
+
+#include <sys/socket.h>
+
+#include "base/err.h"
+
+/* Room for "[ipv6%zone]:port" and the NUL. */
+#define NET_ADDRESS_MAX 80
+
+/* Parses `127.0.0.1:5443`, `[::1]:5443` or `:5443` (all addresses, IPv4). Names are not looked up.
+ * 0, or -EINVAL with the message. */
+MUST_CHECK int net_address_parse(const char *text, struct sockaddr_storage *out, struct err *e);
+
+/* 0 when `host` (without brackets) is an IP literal. */
+MUST_CHECK int net_address_literal(const char *host, unsigned port, struct sockaddr_storage *out);
+
+void net_address_format(const struct sockaddr *addr, char out[NET_ADDRESS_MAX]);
+
+#endif

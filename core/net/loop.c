@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/loop.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "net/deadline.h"
+#include "net/stream.h"
+
+static void on_prepare(uv_prepare_t *handle)
+{
+    net_loop_settle(handle->data);
+}
+
+static int init_handles(struct net_loop *l)
+{
+    int rc = uv_prepare_init(&l->uv, &l->prepare);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = uv_timer_init(&l->uv, &l->tick);
+    if (rc != 0) {
+        uv_close((uv_handle_t *)&l->prepare, NULL);
+        return rc;
+    }
+    l->prepare.data = l;
+    l->tick.data = l;
+    (void)uv_prepare_start(&l->prepare, on_prepare);
+    uv_unref((uv_handle_t *)&l->prepare);
+    uv_unref((uv_handle_t *)&l->tick);
+    return 0;
+}
+
+struct net_loop *net_loop_new(struct err *e)
+{
+    struct net_loop *l = calloc(1, sizeof *l);
+    if (l == NULL) {
+        err_set(e, UV_ENOMEM, "out of memory");
+        return NULL;
+    }
+    list_init(&l->tasks);
+    list_init(&l->dirty);
+    list_init(&l->deadlines);
+    l->cipher = malloc(NET_READ_SIZE);
+    l->plain = malloc(NET_READ_SIZE);
+    int rc = l->cipher == NULL || l->plain == NULL ? UV_ENOMEM : uv_loop_init(&l->uv);
+    if (rc != 0) {
+        goto free_memory;
+    }
+    rc = init_handles(l);
+    if (rc != 0) {
+        goto close_loop;
+    }
+    return l;
+
+close_loop:
+    (void)uv_run(&l->uv, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&l->uv);
+free_memory:
+    err_set(e, rc, "cannot make an event loop: %s", err_text(rc));
+    free(l->plain);
+    free(l->cipher);
+    free(l);
+    return NULL;
+}
+
+void net_loop_run(struct net_loop *l)
+{
+    (void)uv_run(&l->uv, UV_RUN_DEFAULT);
+}
+
+void net_loop_stop(struct net_loop *l)
+{
+    uv_stop(&l->uv);
+}
+
+static void report_open_handle(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle)) {
+        log_error("a handle was left open", log_str("type", uv_handle_type_name(handle->type)));
+    }
+}
+
+int net_loop_free(struct net_loop *l)
+{
+    net_loop_settle(l);
+    uv_close((uv_handle_t *)&l->prepare, NULL);
+    uv_close((uv_handle_t *)&l->tick, NULL);
+    /* Closing handles keep the loop alive for their callbacks only; a handle that somebody forgot
+     * must not make this wait for ever. */
+    for (int turn = 0; turn < 64 && uv_loop_alive(&l->uv); turn++) {
+        (void)uv_run(&l->uv, UV_RUN_NOWAIT);
+    }
+    int rc = uv_loop_close(&l->uv);
+    if (rc != 0) {
+        uv_walk(&l->uv, report_open_handle, NULL);
+        return rc;
+    }
+    for (size_t i = 0; i < l->spare_count; i++) {
+        buf_reset(&l->spare[i]);
+    }
+    free(l->plain);
+    free(l->cipher);
+    free(l);
+    return 0;
+}
+
+void net_task_init(struct net_task *t, net_task_cb cb)
+{
+    list_init(&t->link);
+    t->cb = cb;
+}
+
+void net_task_queue(struct net_loop *l, struct net_task *t)
+{
+    if (!list_linked(&t->link)) {
+        list_append(&l->tasks, &t->link);
+    }
+}
+
+void net_task_cancel(struct net_task *t)
+{
+    list_remove(&t->link);
+}
+
+void net_loop_settle(struct net_loop *l)
+{
+    while (!list_empty(&l->tasks)) {
+        struct net_task *t = LIST_ITEM(l->tasks.next, struct net_task, link);
+        list_remove(&t->link);
+        t->cb(t);
+    }
+    net_stream_flush_all(l);
+}
+
+void net_loop_lend(struct net_loop *l, struct buf *b)
+{
+    if (b->base == NULL && l->spare_count > 0) {
+        size_t max = b->max;
+        *b = l->spare[--l->spare_count];
+        b->max = max;
+    }
+}
+
+void net_loop_take_back(struct net_loop *l, struct buf *b)
+{
+    if (b->base == NULL) {
+        return;
+    }
+    if (b->cap <= NET_SPARE_SIZE && l->spare_count < NET_SPARE_COUNT) {
+        size_t max = b->max;
+        buf_clear(b);
+        l->spare[l->spare_count++] = *b;
+        buf_init(b, max);
+    } else {
+        buf_reset(b);
+    }
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stream.h - a byte stream over TCP, plain or TLS, with back-pressure.
+ *
+ * Reading: bytes are handed over as they come and must be used or copied during the call. After
+ * net_stream_read_stop at most the rest of the bytes in hand (NET_READ_SIZE) still arrives.
+ * Writing: bytes are copied. Small writes are staged and leave together at the end of the read
+ * callback that caused them, or before the loop sleeps; nothing waits for a timer. When the kernel
+ * takes no more, bytes queue; above NET_WRITE_HIGH the stream is `blocked`, and its writer should
+ * stop its own source until on_drain.
+ *
+ * A stream that carries nothing holds no buffers.
+ */
+#ifndef CORE_NET_STREAM_H
+#define CORE_NET_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <uv.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "crypto/tls.h"
+#include "net/address.h"
+#include "net/loop.h"
+
+/* Bytes queued for the kernel: blocked above HIGH, drained at LOW, an error over MAX. */
+#define NET_WRITE_HIGH ((size_t)128 * 1024)
+#define NET_WRITE_LOW ((size_t)32 * 1024)
+#define NET_WRITE_MAX ((size_t)4 * 1024 * 1024)
+
+struct net_stream;
+
+/* No handler runs before the function that started the work returned, nor after net_stream_close
+ * or net_stream_finish, which may be called inside any of them. */
+struct net_stream_handlers {
+    /* A dialled stream is connected, and TLS, if any, established. Not called for accepted ones. */
+    void (*on_open)(void *data);
+    void (*on_read)(void *data, struct slice bytes);
+    /* The peer will send no more; writing may go on. */
+    void (*on_eof)(void *data);
+    /* The queue went down to NET_WRITE_LOW after the stream had been blocked. */
+    void (*on_drain)(void *data);
+    /* The stream is of no use any more: close it. */
+    void (*on_error)(void *data, const struct err *e);
+};
+
+struct net_dial_options {
+    const char *host; /* name or IP literal, without brackets; copied */
+    unsigned port;
+    struct tls_config *tls;      /* NULL: plain; referenced */
+    uint64_t connect_timeout_ms; /* for look-up, connection and handshake together */
+    unsigned
+        user_timeout_ms; /* TCP_USER_TIMEOUT, and the bound of TCP keepalive; 0: the system's */
+    uint64_t write_timeout_ms; /* queued bytes of which none leaves for so long; 0: no limit */
+};
+
+/* Begins to look up and connect: on_open or on_error follows. 0, or a code with `e` set and no
+ * handler to follow. */
+MUST_CHECK int net_dial(struct net_loop *l, const struct net_dial_options *o,
+                        const struct net_stream_handlers *handlers, void *data,
+                        struct net_stream **out, struct err *e);
+
+/* Takes the connection that waits on `server`. A TLS handshake (10 s) comes before the first
+ * on_read. The handlers must be set before returning to the loop. */
+MUST_CHECK int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config *tls,
+                                 uint64_t write_timeout_ms, struct net_stream **out);
+
+void net_stream_set_handlers(struct net_stream *s, const struct net_stream_handlers *handlers,
+                             void *data);
+
+/* Streams begin stopped. Starting and stopping is cheap and may be repeated. */
+void net_stream_read_start(struct net_stream *s);
+void net_stream_read_stop(struct net_stream *s);
+
+/* 0, -ENOBUFS over NET_WRITE_MAX, or -ENOMEM. A broken connection is not reported here but by
+ * on_error: what is written then is dropped. */
+MUST_CHECK int net_stream_write(struct net_stream *s, const struct slice *parts, size_t count);
+bool net_stream_blocked(const struct net_stream *s);
+/* Says "no more" to the peer once all is written; nothing may be written after it. */
+void net_stream_shutdown(struct net_stream *s);
+
+/* The owner is done and lets go; what is queued is still delivered, the peer is given a second to
+ * take it, and what it still sends is read and dropped, so that it does not lose the end of an
+ * answer to a reset. */
+void net_stream_finish(struct net_stream *s);
+/* The owner is done; all that is queued is dropped. */
+void net_stream_close(struct net_stream *s);
+
+/* Asks the kernel whether the peer has closed, which the loop may not have seen yet. */
+bool net_stream_alive(const struct net_stream *s);
+void net_stream_peer(const struct net_stream *s, char out[NET_ADDRESS_MAX]);
+/* NULL for a plain stream. */
+const struct tls_session *net_stream_tls(const struct net_stream *s);
+
+/* For the loop: sends what all streams have staged. */
+void net_stream_flush_all(struct net_loop *l);
+
+#endif
