@@ -34,10 +34,10 @@ struct flag_list {
 
 struct flag {
     const char *name;  /* without the dashes */
-    char letter;       /* short form, or 0 */
     const char *value; /* name of the value in the help, as PATH; NULL for booleans */
     const char *help;  /* one or more sentences; wrapped by the printer */
     enum flag_type type;
+    char letter;  /* short form, or 0 */
     void *target; /* holds the default before parsing */
     uint64_t min; /* FLAG_UINT only */
     uint64_t max;

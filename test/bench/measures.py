@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured: the rows of the table, and how each figure is taken.
+
+A measure gets the bench (its lab, upstream, tools and durations) and a running proxy, and returns
+{row: value}. CPU is that of the proxy's processes alone, sampled around the load.
+"""
+
+import time
+
+from client import first_answer_ms, warm
+from lab import BenchError
+from upstream import LIST, POD, watch_target
+
+WATCHES = 100
+EVENTS_PER_WATCH = 50
+MANY_WATCHES = 1000
+WARM_CONNECTIONS = 32
+
+# row: (what it says, unit, decimals, what the project aims at)
+ROWS = {
+    "get1_cpu": ("CPU per small GET, 1 connection", "us", 1, "nginx"),
+    "get1_rate": ("requests, 1 connection", "1/s", 0, ""),
+    "get32_cpu": ("CPU per small GET, 32 connections", "us", 1, "nginx"),
+    "get32_rate": ("requests, 32 connections", "1/s", 0, ""),
+    "event_cpu": ("CPU per watch event", "us", 1, "12"),
+    "event_p50": ("added latency of an event, p50", "us", 0, "75"),
+    "event_p99": ("added latency of an event, p99", "us", 0, "250"),
+    "list_cpu": ("CPU per GB of lists, plain", "s", 2, ""),
+    "list_gzip_cpu": ("CPU per GB of lists, gzip", "s", 2, ""),
+    "start": ("exec to the first answer", "ms", 1, "9"),
+    "rss_idle": ("RSS after the first answer", "MB", 1, "5"),
+    "rss_loaded": ("RSS after the load", "MB", 1, ""),
+    "watch_mem": (f"memory per watch, {WATCHES} open", "KiB", 1, ""),
+    "watch_mem_many": (f"memory per watch, {MANY_WATCHES} open", "KiB", 1, "12"),
+}
+
+# What `--only` takes, and the rows that each gives.
+GROUPS = {
+    "start": ["start", "rss_idle"],
+    "get": ["get1_cpu", "get1_rate", "get32_cpu", "get32_rate"],
+    "list": ["list_cpu", "list_gzip_cpu"],
+    "events": ["event_cpu", "event_p50", "event_p99"],
+    "memory": ["watch_mem", "watch_mem_many"],
+}
+
+
+class Running:
+    """A proxy that answers."""
+
+    def __init__(self, bench, proxy):
+        self.proxy = proxy
+        self.port = bench.lab.free_port()
+        argv = proxy.argv(bench.lab, bench.upstream, self.port)
+        self.process = bench.lab.spawn(proxy.name, argv, role="proxy")
+        self.start_ms = first_answer_ms(self.process, self.port)
+        self.process.find_workers()
+
+    def stop(self, bench):
+        bench.lab.stop(self.process)
+
+
+def start(bench, proxy):
+    """Started for this figure alone; the last one of the round is kept and used."""
+    running = Running(bench, proxy)
+    running.stop(bench)
+    return {"start": running.start_ms}
+
+
+def idle(bench, running):
+    del bench
+    time.sleep(0.3)
+    rss = running.process.rss_kib()
+    warm(running.port, WARM_CONNECTIONS)
+    return {"start": running.start_ms, "rss_idle": rss * 1024 / 1e6}
+
+
+def loaded(bench, running):
+    del bench
+    running.process.check()
+    return {"rss_loaded": running.process.rss_kib() * 1024 / 1e6}
+
+
+def wrk(bench, running, connections, seconds, target, headers=()):
+    """Runs wrk against a proxy: its report and the CPU nanoseconds that the proxy used."""
+    argv = [bench.wrk, "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s",
+            "-s", bench.wrk_script, "-H", "Accept: application/json",
+            "-H", "User-Agent: operator/v1 (linux/amd64)"]
+    for header in headers:
+        argv += ["-H", header]
+    before = running.process.cpu_ns()
+    load = bench.lab.spawn("wrk", [*argv, f"http://127.0.0.1:{running.port}{target}"])
+    report = load.next_json(seconds + 20)
+    cpu = running.process.cpu_ns() - before
+    bench.lab.stop(load)
+    running.process.check()
+    if report["errors"] or not report["requests"]:
+        raise BenchError(f"{report['errors']} errors in {report['requests']} requests")
+    return report, cpu
+
+
+def get(connections):
+    def measure(bench, running):
+        report, cpu = wrk(bench, running, connections, bench.seconds, POD)
+        return {f"get{connections}_cpu": cpu / 1e3 / report["requests"],
+                f"get{connections}_rate": report["requests"] / report["seconds"]}
+    return measure
+
+
+def lists(row, headers):
+    def measure(bench, running):
+        report, cpu = wrk(bench, running, 2, max(1, bench.seconds - 1), LIST, headers)
+        # Per byte of the objects: with gzip fewer bytes travel, for the same list.
+        return {row: cpu / 1e9 / (report["requests"] * len(bench.upstream.list) / 1e9)}
+    return measure
+
+
+def watch_load(bench, port, watches, rate, warmup_ms, measure_ms):
+    return bench.lab.spawn("watch_load", [
+        f"{bench.tools}/watch_load", "--connect", f"127.0.0.1:{port}",
+        "--target", watch_target(rate), "--watches", str(watches),
+        "--warmup", str(warmup_ms), "--measure", str(measure_ms)])
+
+
+def watch_events(bench, port, cpu_ns):
+    """The pace of EVENTS_PER_WATCH on each of WATCHES: the report, and CPU nanoseconds."""
+    measure_ms = bench.event_ms
+    load = watch_load(bench, port, WATCHES, EVENTS_PER_WATCH, 500, measure_ms)
+    load.next_json(70)
+    load.next_json(10)
+    before = cpu_ns()
+    report = load.next_json(measure_ms / 1000 + 10)
+    cpu = cpu_ns() - before
+    bench.lab.stop(load)
+    wrong = {k: report[k] for k in ("missing", "repeated", "silent", "errors") if report[k]}
+    if wrong:
+        raise BenchError(f"of {report['events']} events: "
+                         + ", ".join(f"{v} {k}" for k, v in wrong.items()))
+    expected = WATCHES * EVENTS_PER_WATCH * report["seconds"]
+    if report["events"] < 0.9 * expected:
+        raise BenchError(f"only {report['events']} of {expected:.0f} events came")
+    return report, cpu
+
+
+def events(bench, running):
+    """Added is what the proxy's path takes beyond the server's own plain listener."""
+    report, cpu = watch_events(bench, running.port, running.process.cpu_ns)
+    direct = bench.direct_events
+    return {"event_cpu": cpu / 1e3 / report["events"],
+            "event_p50": report["p50_us"] - direct["p50_us"],
+            "event_p99": report["p99_us"] - direct["p99_us"]}
+
+
+def memory(bench, proxy):
+    """A fresh proxy, so that what earlier load left behind does not count. Each watch brings an
+    event a second; the second step is opened on top of the first."""
+    running = Running(bench, proxy)
+    time.sleep(0.3)
+    idle_kib = running.process.rss_kib()
+    loads, values, opened = [], {}, 0
+    for row, watches in (("watch_mem", WATCHES), ("watch_mem_many", MANY_WATCHES)):
+        load = watch_load(bench, running.port, watches - opened, 1, bench.hold_ms, 60000)
+        loads.append(load)
+        load.next_json(70)
+        load.next_json(bench.hold_ms / 1000 + 10)
+        opened = watches
+        values[row] = (running.process.rss_kib() - idle_kib) / watches
+    running.process.check()
+    for load in loads:
+        bench.lab.stop(load)
+    running.stop(bench)
+    return values

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Medians, ranges and ratios, as a table and as JSON."""
+
+import os
+import platform
+import statistics
+
+from measures import MANY_WATCHES, ROWS, WATCHES
+
+
+def machine():
+    model = "unknown"
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as f:
+        for line in f:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    return {"cpu": model, "cores": len(os.sched_getaffinity(0)), "kernel": platform.release(),
+            "load": round(os.getloadavg()[0], 2)}
+
+
+def summarise(samples):
+    """{proxy: {row: [values]}} -> {proxy: {row: {median, min, max, n}}}"""
+    return {proxy: {row: {"median": statistics.median(values), "min": min(values),
+                          "max": max(values), "n": len(values)}
+                    for row, values in rows.items() if values}
+            for proxy, rows in samples.items()}
+
+
+def ratios(summary, reference):
+    """Each median over the reference's; nothing where that is zero or less (added latency can
+    be)."""
+    base = summary.get(reference, {})
+    return {proxy: {row: figures["median"] / base[row]["median"]
+                    for row, figures in rows.items()
+                    if row in base and base[row]["median"] > 0 and figures["median"] > 0}
+            for proxy, rows in summary.items() if proxy != reference}
+
+
+def cell(figures, decimals):
+    def show(value):
+        return f"{value:,.{decimals}f}"
+    if figures is None:
+        return "-"
+    return f"{show(figures['median'])} ({show(figures['min'])}..{show(figures['max'])})"
+
+
+def table(summary, reference):
+    proxies = list(summary)
+    over = ratios(summary, reference)
+    others = [p for p in proxies if p in over]
+    head = ["", "unit"]
+    for proxy in proxies:
+        head += [proxy, "ratio"] if proxy in others else [proxy]
+    lines = [head + ["aim"]]
+    for row, (title, unit, decimals, aim) in ROWS.items():
+        if not any(row in rows for rows in summary.values()):
+            continue
+        line = [title, unit]
+        for proxy in proxies:
+            line.append(cell(summary[proxy].get(row), decimals))
+            if proxy in others:
+                ratio = over[proxy].get(row)
+                line.append("-" if ratio is None else f"{ratio:.2f}")
+        lines.append(line + [aim])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head) + 1)]
+    return "\n".join("  ".join(text.ljust(width) if i == 0 else text.rjust(width)
+                               for i, (text, width) in enumerate(zip(line, widths))).rstrip()
+                     for line in lines)
+
+
+def legend(reference, rounds):
+    return (f"Median (lowest..highest) of {rounds} rounds; ratio: median over that of "
+            f"{reference}.\nEvents: {WATCHES} watches x 50 events/s; added: beyond the same "
+            f"watch without a proxy.\nMemory per watch: RSS beyond idle, {WATCHES} and "
+            f"{MANY_WATCHES} watches open. GB: of the objects, uncompressed.")

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * watch_load - opens watches through a proxy and measures how late their events come.
+ *
+ * Prints one line of JSON at each step, so that a script can sample the proxy in between:
+ *
+ *     {"phase":"open","watches":100}     every watch has its response head
+ *     {"phase":"measuring"}              the warm-up is over
+ *     {"phase":"done","events":…}        the figures of the time measured
+ *
+ * Latency is from the stamp that watch_source put into the event to the return of the read that
+ * brought the event's end, both CLOCK_MONOTONIC of one machine.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "address.h"
+#include "base/flags.h"
+#include "event.h"
+
+enum {
+    MAX_READY = 256,
+    MAX_OPENING = 32, /* watches that wait for their head at a time */
+    OPEN_LIMIT_SECONDS = 60,
+    INPUT_MAX = 65536,
+    REQUEST_MAX = 2048,
+    LATENCY_BUCKETS = 1000000, /* one each microsecond */
+};
+
+/*
+ *   HEAD -> SIZE -> DATA -> DATA_END -> SIZE ...     a chunked response
+ */
+enum watch_state { WATCH_HEAD, WATCH_SIZE, WATCH_DATA, WATCH_DATA_END };
+
+struct watch {
+    int fd;
+    enum watch_state state;
+    uint64_t chunk_left; /* bytes of the chunk to come; while WATCH_SIZE: the number read so far */
+    bool in_extension;   /* behind the chunk's size, before the end of its line */
+    uint64_t sequence;   /* of the last event */
+    uint64_t measured;   /* events since measuring began */
+    size_t line_len;
+    char line[EVENT_MAX]; /* the head, then the event being read */
+};
+
+struct result {
+    uint64_t events;
+    uint64_t bytes;
+    uint64_t missing;  /* numbers that were skipped */
+    uint64_t repeated; /* numbers that came again or went back */
+    uint64_t errors;   /* watches that ended */
+    uint64_t slowest;  /* ns */
+    uint32_t buckets[LATENCY_BUCKETS + 1];
+};
+
+struct load {
+    int epoll;
+    struct sockaddr_in address;
+    char request[REQUEST_MAX];
+    size_t request_len;
+    struct watch *watches;
+    size_t count;
+    size_t started;
+    size_t opened;
+    bool measuring;
+    struct result result;
+};
+
+static int watch_start(struct load *l, struct err *e)
+{
+    struct watch *w = &l->watches[l->started];
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = w};
+    w->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (w->fd < 0 ||
+        connect(w->fd, (const struct sockaddr *)&l->address, sizeof(l->address)) != 0 ||
+        send(w->fd, l->request, l->request_len, MSG_NOSIGNAL) != (ssize_t)l->request_len ||
+        epoll_ctl(l->epoll, EPOLL_CTL_ADD, w->fd, &ev) != 0) {
+        return err_set(e, -errno, "cannot open watch %zu: %s", l->started, err_text(-errno));
+    }
+    l->started++;
+    return 0;
+}
+
+static void count_latency(struct result *r, uint64_t ns)
+{
+    uint64_t us = ns / NSEC_PER_USEC;
+    r->buckets[us < LATENCY_BUCKETS ? us : LATENCY_BUCKETS]++;
+    r->slowest = ns > r->slowest ? ns : r->slowest;
+}
+
+static int event_read(struct load *l, struct watch *w, uint64_t now, struct err *e)
+{
+    struct result *r = &l->result;
+    uint64_t sent = 0;
+    uint64_t sequence = 0;
+    const char *sent_at = event_find(w->line, w->line_len, EVENT_SENT);
+    const char *sequence_at = event_find(w->line, w->line_len, EVENT_SEQUENCE);
+    if (sent_at == NULL || sequence_at == NULL || !event_get(sent_at, &sent) ||
+        !event_get(sequence_at, &sequence)) {
+        return err_set(e, -EPROTO, "not an event of watch_source: %.*s",
+                       (int)(w->line_len < 120 ? w->line_len : 120), w->line);
+    }
+    if (sequence <= w->sequence) {
+        r->repeated++;
+    } else {
+        r->missing += sequence - w->sequence - 1;
+        w->sequence = sequence;
+    }
+    if (l->measuring) {
+        w->measured++;
+        r->events++;
+        r->bytes += w->line_len + 1;
+        count_latency(r, now > sent ? now - sent : 0);
+    }
+    return 0;
+}
+
+/* The body without its framing: whole lines are events. */
+static int body_read(struct load *l, struct watch *w, const char *data, size_t len, uint64_t now,
+                     struct err *e)
+{
+    while (len > 0) {
+        const char *end = memchr(data, '\n', len);
+        size_t part = end == NULL ? len : (size_t)(end - data);
+        if (part > EVENT_MAX - w->line_len) {
+            return err_set(e, -EMSGSIZE, "an event is longer than %d bytes", EVENT_MAX);
+        }
+        memcpy(w->line + w->line_len, data, part);
+        w->line_len += part;
+        if (end == NULL) {
+            return 0;
+        }
+        int rc = event_read(l, w, now, e);
+        if (rc != 0) {
+            return rc;
+        }
+        w->line_len = 0;
+        data += part + 1;
+        len -= part + 1;
+    }
+    return 0;
+}
+
+/* One character of a chunk's size line. */
+static int size_read(struct watch *w, char c, struct err *e)
+{
+    if (c == '\n') {
+        w->state = WATCH_DATA;
+        w->in_extension = false;
+        return w->chunk_left == 0 ? err_set(e, -ECONNRESET, "the watch was ended") : 0;
+    }
+    if (w->in_extension || c == ';' || c == '\r') {
+        w->in_extension = true;
+        return 0;
+    }
+    if (!isxdigit((unsigned char)c) || w->chunk_left > UINT32_MAX) {
+        return err_set(e, -EPROTO, "bad chunk size");
+    }
+    uint64_t digit = isdigit((unsigned char)c) ? (uint64_t)(c - '0')
+                                               : (uint64_t)(tolower((unsigned char)c) - 'a' + 10);
+    w->chunk_left = w->chunk_left * 16 + digit;
+    return 0;
+}
+
+/* Takes head bytes until the empty line; the number taken, or an error when it is not a 200 with
+ * a chunked body. */
+static ssize_t head_read(struct load *l, struct watch *w, const char *data, size_t len,
+                         struct err *e)
+{
+    size_t taken = 0;
+    while (taken < len && w->state == WATCH_HEAD) {
+        if (w->line_len == EVENT_MAX - 1) {
+            return err_set(e, -EMSGSIZE, "the response head is too long");
+        }
+        w->line[w->line_len++] = data[taken++];
+        if (w->line_len >= 4 && memcmp(w->line + w->line_len - 4, "\r\n\r\n", 4) == 0) {
+            w->state = WATCH_SIZE;
+        }
+    }
+    if (w->state == WATCH_HEAD) {
+        return (ssize_t)taken;
+    }
+    w->line[w->line_len] = '\0';
+    if (strncmp(w->line, "HTTP/1.1 200 ", 13) != 0) {
+        return err_set(e, -EPROTO, "answered %.*s", (int)strcspn(w->line, "\r"), w->line);
+    }
+    if (strcasestr(w->line, "\r\nTransfer-Encoding: chunked\r\n") == NULL) {
+        return err_set(e, -EPROTO, "the answer is not chunked");
+    }
+    w->line_len = 0;
+    l->opened++;
+    return (ssize_t)taken;
+}
+
+/* Takes at least one byte; the number taken, or an error. */
+static ssize_t step(struct load *l, struct watch *w, const char *data, size_t len, uint64_t now,
+                    struct err *e)
+{
+    int rc = 0;
+    size_t taken = 1;
+    switch (w->state) {
+    case WATCH_HEAD:
+        return head_read(l, w, data, len, e);
+    case WATCH_SIZE:
+        rc = size_read(w, *data, e);
+        break;
+    case WATCH_DATA:
+        taken = len < w->chunk_left ? len : (size_t)w->chunk_left;
+        rc = body_read(l, w, data, taken, now, e);
+        w->chunk_left -= taken;
+        w->state = w->chunk_left == 0 ? WATCH_DATA_END : WATCH_DATA;
+        break;
+    case WATCH_DATA_END:
+        w->state = *data == '\n' ? WATCH_SIZE : WATCH_DATA_END;
+        break;
+    }
+    return rc != 0 ? rc : (ssize_t)taken;
+}
+
+static int watch_read(struct load *l, struct watch *w, struct err *e)
+{
+    static char input[INPUT_MAX];
+    ssize_t n = recv(w->fd, input, sizeof(input), MSG_DONTWAIT);
+    uint64_t now = now_ns();
+    if (n <= 0) {
+        return n < 0 && errno == EAGAIN ? 0 : err_set(e, -ECONNRESET, "the connection was closed");
+    }
+    for (ssize_t at = 0; at < n;) {
+        ssize_t taken = step(l, w, input + at, (size_t)(n - at), now, e);
+        if (taken < 0) {
+            return (int)taken;
+        }
+        at += taken;
+    }
+    return 0;
+}
+
+/* Reads what comes until `deadline`, or until every watch is open if `opening`. A watch that ends
+ * is an error at once while opening, and counted later. */
+static int run_until(struct load *l, uint64_t deadline, bool opening, struct err *e)
+{
+    struct epoll_event ready[MAX_READY];
+    for (uint64_t now = now_ns(); now < deadline; now = now_ns()) {
+        if (opening && l->opened == l->count) {
+            return 0;
+        }
+        while (l->started < l->count && l->started - l->opened < MAX_OPENING) {
+            int rc = watch_start(l, e);
+            if (rc != 0) {
+                return rc;
+            }
+        }
+        int wait_ms = (int)((deadline - now) / (NSEC_PER_SEC / 1000)) + 1;
+        int n = epoll_wait(l->epoll, ready, MAX_READY, wait_ms);
+        for (int i = 0; i < n; i++) {
+            struct watch *w = ready[i].data.ptr;
+            int rc = watch_read(l, w, e);
+            if (rc != 0 && opening) {
+                return rc;
+            }
+            if (rc != 0) {
+                l->result.errors++;
+                close(w->fd);
+            }
+        }
+    }
+    return opening ? err_set(e, -ETIMEDOUT, "%zu of %zu watches were opened in %d s", l->opened,
+                             l->count, OPEN_LIMIT_SECONDS)
+                   : 0;
+}
+
+static uint64_t percentile(const struct result *r, uint64_t percent)
+{
+    uint64_t rank = (r->events * percent + 99) / 100;
+    uint64_t seen = 0;
+    for (uint64_t us = 0; us <= LATENCY_BUCKETS; us++) {
+        seen += r->buckets[us];
+        if (seen >= rank) {
+            return us;
+        }
+    }
+    return LATENCY_BUCKETS;
+}
+
+static void print_result(const struct load *l, uint64_t elapsed)
+{
+    const struct result *r = &l->result;
+    size_t silent = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        silent += l->watches[i].measured == 0 ? 1 : 0;
+    }
+    printf("{\"phase\":\"done\",\"watches\":%zu,\"seconds\":%.3f,\"events\":%" PRIu64
+           ",\"bytes\":%" PRIu64 ",\"p50_us\":%" PRIu64 ",\"p99_us\":%" PRIu64
+           ",\"max_us\":%" PRIu64 ",\"missing\":%" PRIu64 ",\"repeated\":%" PRIu64
+           ",\"silent\":%zu,\"errors\":%" PRIu64 "}\n",
+           l->count, (double)elapsed / (double)NSEC_PER_SEC, r->events, r->bytes, percentile(r, 50),
+           percentile(r, 99), r->slowest / NSEC_PER_USEC, r->missing, r->repeated, silent,
+           r->errors);
+    (void)fflush(stdout);
+}
+
+static int run(struct load *l, uint64_t warmup_ms, uint64_t measure_ms, struct err *e)
+{
+    const uint64_t ms = NSEC_PER_SEC / 1000;
+    int rc = run_until(l, now_ns() + OPEN_LIMIT_SECONDS * NSEC_PER_SEC, true, e);
+    if (rc != 0) {
+        return rc;
+    }
+    printf("{\"phase\":\"open\",\"watches\":%zu}\n", l->opened);
+    (void)fflush(stdout);
+    rc = run_until(l, now_ns() + warmup_ms * ms, false, e);
+    if (rc != 0) {
+        return rc;
+    }
+    printf("{\"phase\":\"measuring\"}\n");
+    (void)fflush(stdout);
+    l->measuring = true;
+    uint64_t begun = now_ns();
+    rc = run_until(l, begun + measure_ms * ms, false, e);
+    if (rc == 0) {
+        print_result(l, now_ns() - begun);
+    }
+    return rc;
+}
+
+static int load_init(struct load *l, const char *address, const char *target, uint64_t watches,
+                     struct err *e)
+{
+    if (address == NULL || address_parse(address, &l->address) != 0) {
+        return err_set(e, -EINVAL, "--connect ADDR:PORT is missing or wrong");
+    }
+    int n = snprintf(l->request, sizeof(l->request),
+                     "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: operator/v1 (linux/amd64)\r\n"
+                     "Accept: application/json\r\n\r\n",
+                     target, address);
+    if (n < 0 || (size_t)n >= sizeof(l->request)) {
+        return err_set(e, -EINVAL, "--target is too long");
+    }
+    l->request_len = (size_t)n;
+    l->count = watches;
+    l->watches = calloc(watches, sizeof(*l->watches));
+    l->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (l->watches == NULL || l->epoll < 0) {
+        return err_set(e, -ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct load l;
+    struct flags_common common = {0};
+    const char *address = NULL;
+    const char *target = "/api/v1/pods?watch=true";
+    uint64_t watches = 100;
+    uint64_t warmup_ms = 500;
+    uint64_t measure_ms = 3000;
+    const struct flag flags[] = {
+        {.name = "connect",
+         .value = "ADDR:PORT",
+         .help = "The proxy, or the server itself.",
+         .type = FLAG_STRING,
+         .target = &address},
+        {.name = "target",
+         .value = "PATH",
+         .help = "Path and query of the watch.",
+         .type = FLAG_STRING,
+         .target = &target},
+        {.name = "watches",
+         .value = "N",
+         .help = "Watches to open.",
+         .type = FLAG_UINT,
+         .target = &watches,
+         .min = 1,
+         .max = 4096},
+        {.name = "warmup",
+         .value = "MS",
+         .help = "Milliseconds between the last opening and the first event that counts.",
+         .type = FLAG_UINT,
+         .target = &warmup_ms,
+         .max = 600000},
+        {.name = "measure",
+         .value = "MS",
+         .help = "Milliseconds to measure.",
+         .type = FLAG_UINT,
+         .target = &measure_ms,
+         .max = 600000},
+        FLAGS_COMMON(&common),
+        {0},
+    };
+    const struct program program = {.name = "watch_load",
+                                    .summary = "opens watches and measures their events' latency",
+                                    .usage = "--connect ADDR:PORT [FLAG ...]",
+                                    .flags = flags};
+    struct err e = ERR_INIT;
+    flags_parse_or_exit(&program, &common, argc, argv);
+    if (load_init(&l, address, target, watches, &e) != 0 ||
+        run(&l, warmup_ms, measure_ms, &e) != 0) {
+        (void)fprintf(stderr, "watch_load: %s\n", e.msg);
+        return EXIT_FAILED;
+    }
+    return EXIT_DONE;
+}
