@@ -8,6 +8,7 @@ A measure gets the bench (its lab, upstream, tools and durations) and a running 
 import time
 
 from client import first_answer_ms, warm
+from counters import Counters
 from lab import BenchError
 from upstream import LIST, POD, watch_target
 
@@ -23,6 +24,12 @@ ROWS = {
     "get32_cpu": ("CPU per small GET, 32 connections", "us", 1, "nginx"),
     "get32_rate": ("requests, 32 connections", "1/s", 0, ""),
     "event_cpu": ("CPU per watch event", "us", 1, "12"),
+    "get1_instructions": ("instructions per small GET, 1 connection", "k", 1, "nginx"),
+    "get32_instructions": ("instructions per small GET, 32 connections", "k", 1, "nginx"),
+    "event_instructions": ("instructions per watch event", "k", 1, ""),
+    "get1_calls": ("system calls per small GET, 1 connection", "", 2, ""),
+    "get32_calls": ("system calls per small GET, 32 connections", "", 2, ""),
+    "event_calls": ("system calls per watch event", "", 2, ""),
     "event_p50": ("added latency of an event, p50", "us", 0, "75"),
     "event_p99": ("added latency of an event, p99", "us", 0, "250"),
     "list_cpu": ("CPU per GB of lists, plain", "s", 2, ""),
@@ -39,6 +46,8 @@ GROUPS = {
     "start": ["start", "rss_idle"],
     "get": ["get1_cpu", "get1_rate", "get32_cpu", "get32_rate"],
     "list": ["list_cpu", "list_gzip_cpu"],
+    "count": ["get1_instructions", "get32_instructions", "event_instructions", "get1_calls",
+              "get32_calls", "event_calls"],
     "events": ["event_cpu", "event_p50", "event_p99"],
     "memory": ["watch_mem", "watch_mem_many"],
 }
@@ -80,37 +89,47 @@ def loaded(bench, running):
     return {"rss_loaded": running.process.rss_kib() * 1024 / 1e6}
 
 
-def wrk(bench, running, connections, seconds, target, headers=()):
-    """Runs wrk against a proxy: its report and the CPU nanoseconds that the proxy used."""
+def cpu_of(running):
+    return lambda: {"cpu": running.process.cpu_ns()}
+
+
+def spent(before, after):
+    return {name: after[name] - before[name] for name in after}
+
+
+def wrk(bench, running, connections, seconds, target, headers=(), sample=None):
+    """Runs wrk against a proxy: its report, and how far what `sample` reads has gone meanwhile;
+    the CPU nanoseconds of the proxy if not given."""
+    sample = sample or cpu_of(running)
     argv = [bench.wrk, "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s",
             "-s", bench.wrk_script, "-H", "Accept: application/json",
             "-H", "User-Agent: operator/v1 (linux/amd64)"]
     for header in headers:
         argv += ["-H", header]
-    before = running.process.cpu_ns()
+    before = sample()
     load = bench.lab.spawn("wrk", [*argv, f"http://127.0.0.1:{running.port}{target}"])
     report = load.next_json(seconds + 20)
-    cpu = running.process.cpu_ns() - before
+    used = spent(before, sample())
     bench.lab.stop(load)
     running.process.check()
     if report["errors"] or not report["requests"]:
         raise BenchError(f"{report['errors']} errors in {report['requests']} requests")
-    return report, cpu
+    return report, used
 
 
 def get(connections):
     def measure(bench, running):
-        report, cpu = wrk(bench, running, connections, bench.seconds, POD)
-        return {f"get{connections}_cpu": cpu / 1e3 / report["requests"],
+        report, used = wrk(bench, running, connections, bench.seconds, POD)
+        return {f"get{connections}_cpu": used["cpu"] / 1e3 / report["requests"],
                 f"get{connections}_rate": report["requests"] / report["seconds"]}
     return measure
 
 
 def lists(row, headers):
     def measure(bench, running):
-        report, cpu = wrk(bench, running, 2, max(1, bench.seconds - 1), LIST, headers)
+        report, used = wrk(bench, running, 2, max(1, bench.seconds - 1), LIST, headers)
         # Per byte of the objects: with gzip fewer bytes travel, for the same list.
-        return {row: cpu / 1e9 / (report["requests"] * len(bench.upstream.list) / 1e9)}
+        return {row: used["cpu"] / 1e9 / (report["requests"] * len(bench.upstream.list) / 1e9)}
     return measure
 
 
@@ -121,15 +140,15 @@ def watch_load(bench, port, watches, rate, warmup_ms, measure_ms):
         "--warmup", str(warmup_ms), "--measure", str(measure_ms)])
 
 
-def watch_events(bench, port, cpu_ns):
-    """The pace of EVENTS_PER_WATCH on each of WATCHES: the report, and CPU nanoseconds."""
-    measure_ms = bench.event_ms
+def watch_events(bench, port, measure_ms, sample=dict):
+    """EVENTS_PER_WATCH a second on each of WATCHES: the report, and how far what `sample` reads
+    has gone while it was measured."""
     load = watch_load(bench, port, WATCHES, EVENTS_PER_WATCH, 500, measure_ms)
     load.next_json(70)
     load.next_json(10)
-    before = cpu_ns()
+    before = sample()
     report = load.next_json(measure_ms / 1000 + 10)
-    cpu = cpu_ns() - before
+    used = spent(before, sample())
     bench.lab.stop(load)
     wrong = {k: report[k] for k in ("missing", "repeated", "silent", "errors") if report[k]}
     if wrong:
@@ -138,16 +157,36 @@ def watch_events(bench, port, cpu_ns):
     expected = WATCHES * EVENTS_PER_WATCH * report["seconds"]
     if report["events"] < 0.9 * expected:
         raise BenchError(f"only {report['events']} of {expected:.0f} events came")
-    return report, cpu
+    return report, used
 
 
 def events(bench, running):
     """Added is what the proxy's path takes beyond the server's own plain listener."""
-    report, cpu = watch_events(bench, running.port, running.process.cpu_ns)
+    report, used = watch_events(bench, running.port, bench.event_ms, cpu_of(running))
     direct = bench.direct_events
-    return {"event_cpu": cpu / 1e3 / report["events"],
+    return {"event_cpu": used["cpu"] / 1e3 / report["events"],
             "event_p50": report["p50_us"] - direct["p50_us"],
             "event_p99": report["p99_us"] - direct["p99_us"]}
+
+
+def counts(kind, used, number):
+    """Rows of instructions, in thousands, and of system calls where the machine tells them."""
+    rows = {f"{kind}_instructions": (used["user"] + used["kernel"]) / 1e3 / number}
+    if "calls" in used:
+        rows[f"{kind}_calls"] = used["calls"] / number
+    return rows
+
+
+def count(bench, running):
+    """What no other program's load can change: taken once, apart from the figures in time."""
+    rows = {}
+    with Counters(running.process.pids) as counters:
+        for connections in (1, 32):
+            report, used = wrk(bench, running, connections, 1, POD, sample=counters.read)
+            rows |= counts(f"get{connections}", used, report["requests"])
+        report, used = watch_events(bench, running.port, 1000, counters.read)
+        rows |= counts("event", used, report["events"])
+    return rows
 
 
 def memory(bench, proxy):

@@ -42,6 +42,8 @@ def cell(figures, decimals):
         return f"{value:,.{decimals}f}"
     if figures is None:
         return "-"
+    if figures["n"] == 1:
+        return show(figures["median"])
     return f"{show(figures['median'])} ({show(figures['min'])}..{show(figures['max'])})"
 
 
@@ -71,6 +73,6 @@ def table(summary, reference):
 
 def legend(reference, rounds):
     return (f"Median (lowest..highest) of {rounds} rounds; ratio: median over that of "
-            f"{reference}.\nEvents: {WATCHES} watches x 50 events/s; added: beyond the same "
+            f"{reference}. Without a range: taken once.\nEvents: {WATCHES} watches x 50 events/s; added: beyond the same "
             f"watch without a proxy.\nMemory per watch: RSS beyond idle, {WATCHES} and "
             f"{MANY_WATCHES} watches open. GB: of the objects, uncompressed.")
