@@ -31,9 +31,10 @@ void buf_init(struct buf *b, size_t max);
 /* Frees the memory; the buffer is empty and usable again with the same maximum. */
 void buf_reset(struct buf *b);
 
+/* The first byte of the content; may be NULL while empty. */
 static inline uint8_t *buf_data(const struct buf *b)
 {
-    return b->base + b->off;
+    return b->base == NULL ? NULL : b->base + b->off;
 }
 
 MUST_CHECK int buf_append(struct buf *b, const void *data, size_t len);
