@@ -42,9 +42,9 @@ enum selector_op {
 };
 
 struct selector_requirement {
-    char *key;
+    const char *key;
     enum selector_op op;
-    char **values; /* sorted by byte, without doubles */
+    const char **values; /* sorted by byte, without doubles */
     size_t value_count;
 };
 
@@ -72,8 +72,9 @@ MUST_CHECK struct selector *selector_from_label_selector(const cJSON *object, co
 /* Matches no label set; prints as `k,!k`, which the API server accepts. NULL without memory. */
 MUST_CHECK struct selector *selector_nothing(void);
 
-/* What matches both; a requirement that stands in both is kept once. NULL: -E2BIG or -ENOMEM. */
-MUST_CHECK struct selector *selector_and(const struct selector *a, const struct selector *b,
+/* What matches all of them; a requirement that stands in several is kept once. None: everything.
+ * NULL: -E2BIG or -ENOMEM. */
+MUST_CHECK struct selector *selector_and(const struct selector *const *list, size_t count,
                                          struct err *e);
 
 /* NULL is fine. */

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * decimal.h - signed decimal integers as Go's strconv.ParseInt(s, 10, 64) reads them.
+ */
+#ifndef CORE_BASE_DECIMAL_H
+#define CORE_BASE_DECIMAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+/* An optional sign and digits only. False for anything else and outside 64 bits. */
+static inline bool decimal_parse(struct slice text, int64_t *value)
+{
+    size_t i = 0;
+    bool negative = false;
+    if (text.len > 0 && (text.ptr[0] == '-' || text.ptr[0] == '+')) {
+        negative = text.ptr[0] == '-';
+        i = 1;
+    }
+    if (i == text.len) {
+        return false;
+    }
+    /* Counts downwards: the negative range is the larger one. */
+    int64_t n = 0;
+    for (; i < text.len; i++) {
+        char c = text.ptr[i];
+        if (c < '0' || c > '9' || __builtin_mul_overflow(n, 10, &n) ||
+            __builtin_sub_overflow(n, c - '0', &n)) {
+            return false;
+        }
+    }
+    if (!negative && n == INT64_MIN) {
+        return false;
+    }
+    *value = negative ? n : -n;
+    return true;
+}
+
+#endif

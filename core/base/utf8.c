@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/utf8.h"
+
+/* The length that the first byte announces, and the bits it carries; 0 for a byte that begins none.
+ */
+static size_t lead(unsigned char c, uint32_t *bits)
+{
+    if (c < 0x80) {
+        *bits = c;
+        return 1;
+    }
+    if (c >= 0xc2 && c <= 0xdf) {
+        *bits = c & 0x1fu;
+        return 2;
+    }
+    if (c >= 0xe0 && c <= 0xef) {
+        *bits = c & 0x0fu;
+        return 3;
+    }
+    if (c >= 0xf0 && c <= 0xf4) {
+        *bits = c & 0x07u;
+        return 4;
+    }
+    return 0;
+}
+
+size_t utf8_decode(struct slice text, uint32_t *code_point)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    uint32_t cp = 0;
+    size_t n = lead((unsigned char)text.ptr[0], &cp);
+    *code_point = UTF8_REPLACEMENT;
+    if (n == 0 || n > text.len) {
+        return 1;
+    }
+    for (size_t i = 1; i < n; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+        if ((c & 0xc0) != 0x80) {
+            return 1;
+        }
+        cp = cp << 6 | (c & 0x3fu);
+    }
+    if (cp < least[n] || cp > 0x10ffff || (cp >= 0xd800 && cp <= 0xdfff)) {
+        return 1;
+    }
+    *code_point = cp;
+    return n;
+}
+
+int utf8_append_valid(struct buf *out, struct slice text)
+{
+    int rc = 0;
+    while (text.len > 0 && rc == 0) {
+        uint32_t cp;
+        size_t n = utf8_decode(text, &cp);
+        bool bad = n == 1 && cp == UTF8_REPLACEMENT;
+        rc = bad ? buf_append(out, "\xef\xbf\xbd", 3) : buf_append(out, text.ptr, n);
+        text = slice_of(text.ptr + n, text.len - n);
+    }
+    return rc;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/status.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/json.h"
+#include "base/utf8.h"
+
+#define MESSAGE_MAX 2048
+
+const char *status_reason(unsigned code)
+{
+    switch (code) {
+    case 400:
+        return "BadRequest";
+    case 401:
+        return "Unauthorized";
+    case 403:
+        return "Forbidden";
+    case 404:
+        return "NotFound";
+    case 405:
+        return "MethodNotAllowed";
+    case 406:
+        return "NotAcceptable";
+    case 409:
+        return "Conflict";
+    case 410:
+        return "Expired";
+    case 413:
+        return "RequestEntityTooLarge";
+    case 415:
+        return "UnsupportedMediaType";
+    case 422:
+        return "Invalid";
+    case 429:
+        return "TooManyRequests";
+    case 500:
+        return "InternalError";
+    case 503:
+        return "ServiceUnavailable";
+    case 504:
+        return "Timeout";
+    default:
+        return "";
+    }
+}
+
+static int add_string(struct buf *out, const char *key, const char *value)
+{
+    int rc = buf_printf(out, ",\"%s\":", key);
+    return rc != 0 ? rc : json_quote(value, out);
+}
+
+/* The message as valid UTF-8 (it may quote what a client sent, and may be cut), in quotes. */
+static int add_message(struct buf *out, const char *message)
+{
+    struct buf clean = BUF_INIT(3 * MESSAGE_MAX);
+    int rc = utf8_append_valid(&clean, slice_str(message));
+    const char *text = rc == 0 ? buf_cstr(&clean) : NULL;
+    rc = text == NULL && rc == 0 ? -ENOMEM : rc;
+    rc = rc != 0 ? rc : add_string(out, "message", text);
+    buf_reset(&clean);
+    return rc;
+}
+
+static int write_fields(struct buf *out, unsigned code, const char *reason, unsigned retry_after,
+                        const char *message)
+{
+    int rc = buf_append_str(
+        out, "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\"");
+    rc = rc != 0 ? rc : add_message(out, message);
+    if (rc == 0 && reason[0] != '\0') {
+        rc = add_string(out, "reason", reason);
+    }
+    if (rc == 0 && retry_after > 0) {
+        rc = buf_printf(out, ",\"details\":{\"retryAfterSeconds\":%u}", retry_after);
+    }
+    return rc != 0 ? rc : buf_printf(out, ",\"code\":%u}", code);
+}
+
+int status_write(struct buf *out, unsigned code, const char *reason, unsigned retry_after,
+                 const char *fmt, ...)
+{
+    char message[MESSAGE_MAX] = "cmesh: ";
+    size_t prefix = sizeof "cmesh: " - 1;
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(message + prefix, sizeof message - prefix, fmt, ap);
+    va_end(ap);
+    size_t before = out->len;
+    int rc = write_fields(out, code, reason == NULL ? status_reason(code) : reason, retry_after,
+                          message);
+    if (rc != 0) {
+        out->len = before;
+    }
+    return rc;
+}
