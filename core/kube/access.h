@@ -27,6 +27,11 @@ struct kube_pem {
     char *path; /* the file; NULL when it stood in the kubeconfig itself */
 };
 
+/* Reads a file whole; an empty one is an error. The names in `out` are the path. */
+MUST_CHECK int kube_pem_read(const char *path, struct kube_pem *out, struct err *e);
+/* Overwrites the memory. */
+void kube_pem_deinit(struct kube_pem *pem);
+
 struct kube_pair {
     char *name;
     char *value;

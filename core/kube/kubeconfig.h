@@ -4,8 +4,8 @@
  *
  * The files are: an explicit path (it must exist), else the list $KUBECONFIG (missing ones are
  * skipped), else ~/.kube/config. The first file that has an entry of a name wins it whole; the
- * first current-context that is not empty counts. Nothing of an entry is looked at here beyond
- * its name: kube/access.h makes an access of a context.
+ * first current-context that is not empty counts. Only the names of the entries are looked at here:
+ * kube/access.h makes an access of a context.
  *
  * https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
  */
@@ -20,6 +20,7 @@
 #include "base/yaml.h"
 
 #define KUBECONFIG_FILE_MAX (16u << 20)
+#define KUBECONFIG_ENTRIES_MAX 10000 /* of each kind */
 
 /* One file as it was read. */
 struct kubeconfig_file {
@@ -30,6 +31,7 @@ struct kubeconfig_file {
 
 /* One element of clusters, users or contexts. */
 struct kubeconfig_entry {
+    const char *kind; /* "clusters", "users" or "contexts" */
     const char *name;
     const cJSON *body; /* the object under cluster, user or context; NULL when it is missing */
     const struct kubeconfig_file *file;
@@ -64,9 +66,13 @@ const struct kubeconfig_entry *kubeconfig_find(const struct kubeconfig_list *lis
 MUST_CHECK const struct kubeconfig_entry *kubeconfig_context(const struct kubeconfig *kc,
                                                              const char *name, struct err *e);
 
-/* The string at `key` of an entry's body: *out is NULL when it is missing, null or empty. `kind`
- * is "clusters", "users" or "contexts", for the message when it is no string. */
-MUST_CHECK int kubeconfig_string(const struct kubeconfig_entry *entry, const char *kind,
-                                 const char *key, const char **out, struct err *e);
+/* The string at `key` of an entry's body: *out is NULL when it is missing, null or empty. */
+MUST_CHECK int kubeconfig_string(const struct kubeconfig_entry *entry, const char *key,
+                                 const char **out, struct err *e);
+
+/* Sets "<file>:<line>: <kind>[<name>].<key>: <text>"; `key` is a path of fields (exec.command).
+ * Returns -EINVAL. */
+int kubeconfig_fail(const struct kubeconfig_entry *entry, const char *key, struct err *e,
+                    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 #endif
