@@ -204,7 +204,7 @@ start_apiserver() {
 start_controller_manager() {
 	local pki=$control_plane_dir/pki program=$assets/kube-controller-manager insecure=()
 	# Off by default, and no longer known, in later versions.
-	! "$program" --help | grep -q -- '^ *--port ' || insecure=(--port=0)
+	[[ $("$program" --help) != *' --port '* ]] || insecure=(--port=0)
 	start_process kube-controller-manager "$program" --kubeconfig="$control_plane_dir/kubeconfig" \
 		--use-service-account-credentials --service-account-private-key-file="$pki/service-account.key" \
 		--root-ca-file="$pki/ca.crt" --cluster-signing-cert-file="$pki/ca.crt" \
