@@ -16,6 +16,8 @@
 #include <llhttp.h>
 
 #include "base/buf.h"
+#include "http/h1_framing.h"
+#include "http/h1_line.h"
 
 enum {
     BLANK_LINES_MAX = 4,       /* before a request line, RFC 9112 section 2.2 */
@@ -31,14 +33,17 @@ enum {
 const struct h1_limits h1_limits_default = {.head_bytes = 64 * 1024, .header_count = 128};
 
 /*
- * IDLE -> HEAD -> BODY_LENGTH | BODY_CLOSE ----------------------> ENDING -> IDLE
- *              -> CHUNK_LINE <-> CHUNK_DATA -> CHUNK_DATA_END
- *                 CHUNK_LINE -> TRAILER -------------------------> ENDING
- *              -> ENDING (no body), IDLE (interim response)
+ * IDLE <-> BLANK_LINE
+ * IDLE -> HEAD -> ENDING -> IDLE (no body)
+ *         HEAD -> IDLE (interim response)
+ *         HEAD -> BODY_LENGTH | BODY_CLOSE -> ENDING
+ *         HEAD -> CHUNK_LINE -> CHUNK_DATA -> CHUNK_DATA_END -> CHUNK_LINE
+ *                 CHUNK_LINE -> TRAILER -> ENDING
  * any -> FAILED
  */
 enum h1_state {
     IDLE,
+    BLANK_LINE,
     HEAD,
     BODY_LENGTH,
     BODY_CLOSE,
@@ -50,14 +55,6 @@ enum h1_state {
     FAILED,
 };
 
-/* A line that comes in pieces. */
-struct line {
-    size_t len; /* bytes so far, without CR and LF */
-    bool cr;    /* the last piece ended with CR */
-};
-
-enum line_result { LINE_OPEN, LINE_DONE, LINE_BAD };
-
 struct h1_parser {
     llhttp_t ll;
     struct h1_limits limits;
@@ -68,7 +65,7 @@ struct h1_parser {
     bool message_complete; /* set by llhttp: the end of the chunked coding */
     unsigned blank_lines;
     unsigned interim;
-    struct line line;
+    struct h1_line line;
     size_t lines;          /* complete lines of the head or of the trailers */
     size_t start_line_len; /* of the head, without CR and LF */
     size_t trailer_bytes;
@@ -95,67 +92,7 @@ static enum h1_event fail_bad(struct h1_parser *p, const char *why)
     return fail(p, -HTTP_PARSE_BAD, why);
 }
 
-/* Whether a control byte other than HT is among `n` bytes. Eight at a time: a word without bytes
- * below 0x20 and without 0x7f is clean; others are looked at byte by byte. */
-static bool has_control(const char *s, size_t n)
-{
-    const uint64_t ones = 0x0101010101010101ULL;
-    const uint64_t tops = 0x8080808080808080ULL;
-    while (n > 0) {
-        size_t step = n < 8 ? n : 8;
-        if (step == 8) {
-            uint64_t word;
-            memcpy(&word, s, 8);
-            uint64_t del = word ^ (ones * 0x7f);
-            uint64_t hits = ((word - ones * 0x20) & ~word) | ((del - ones) & ~del);
-            if ((hits & tops) == 0) {
-                s += 8;
-                n -= 8;
-                continue;
-            }
-        }
-        for (size_t i = 0; i < step; i++) {
-            unsigned char c = (unsigned char)s[i];
-            if ((c < 0x20 && c != '\t') || c == 0x7f) {
-                return true;
-            }
-        }
-        s += step;
-        n -= step;
-    }
-    return false;
-}
-
-/* Takes the next piece of a line: up to its LF, or all. CR LF ends it; any other CR or LF and any
- * control byte is bad. The outcome does not depend on how the line is cut into pieces. */
-static enum line_result scan_line(struct line *l, const char *data, size_t len, size_t *used)
-{
-    const char *lf = memchr(data, '\n', len);
-    size_t n = lf != NULL ? (size_t)(lf - data) : len;
-    *used = lf != NULL ? n + 1 : n;
-    if (l->cr && n > 0) {
-        return LINE_BAD;
-    }
-    if (n > 0 && data[n - 1] == '\r') {
-        l->cr = true;
-        n--;
-    }
-    if (has_control(data, n)) {
-        return LINE_BAD;
-    }
-    l->len += n;
-    if (lf == NULL) {
-        return LINE_OPEN;
-    }
-    return l->cr ? LINE_DONE : LINE_BAD;
-}
-
 static const char *const bad_line = "a control byte, or a CR or LF that does not end a line";
-
-static bool begins_with_blank(const struct line *l, const char *data)
-{
-    return l->len == 0 && !l->cr && (data[0] == ' ' || data[0] == '\t');
-}
 
 /* What llhttp reports. */
 
@@ -292,9 +229,8 @@ static void begin_head(struct h1_parser *p)
     }
     buf_clear(&p->bytes);
     p->state = HEAD;
-    p->line = (struct line){.len = 0, .cr = false};
+    p->line = (struct h1_line){.len = 0, .cr = false};
     p->lines = 0;
-    p->blank_lines = 0;
 }
 
 /* Reading the head. */
@@ -408,138 +344,6 @@ static enum h1_event check_header_lines(struct h1_parser *p)
     return H1_MORE;
 }
 
-/* What the headers say about framing and the connection. */
-struct framing {
-    unsigned lengths;
-    unsigned encodings;
-    unsigned hosts;
-    struct slice length;
-    struct slice encoding;
-    bool close;
-    bool keep_alive;
-    bool connection_upgrade;
-    bool upgrade;
-    bool expect_continue;
-};
-
-/* Notes what a header means for the message; true when it is framing, which is taken out. */
-static bool note_header(struct framing *f, const struct http_header *h)
-{
-    switch (h->name.len) {
-    case 4:
-        f->hosts += slice_ieq(h->name, SLICE("Host")) ? 1 : 0;
-        break;
-    case 6:
-        if (slice_ieq(h->name, SLICE("Expect"))) {
-            f->expect_continue = slice_ieq(h->value, SLICE("100-continue"));
-        }
-        break;
-    case 7:
-        if (slice_ieq(h->name, SLICE("Upgrade"))) {
-            f->upgrade = h->value.len > 0;
-        }
-        break;
-    case 10:
-        if (slice_ieq(h->name, SLICE("Connection"))) {
-            f->close = f->close || http_list_has(h->value, SLICE("close"));
-            f->keep_alive = f->keep_alive || http_list_has(h->value, SLICE("keep-alive"));
-            f->connection_upgrade =
-                f->connection_upgrade || http_list_has(h->value, SLICE("upgrade"));
-        }
-        break;
-    case 14:
-        if (slice_ieq(h->name, SLICE("Content-Length"))) {
-            f->lengths++;
-            f->length = h->value;
-            return true;
-        }
-        break;
-    case 17:
-        if (slice_ieq(h->name, SLICE("Transfer-Encoding"))) {
-            f->encodings++;
-            f->encoding = h->value;
-            return true;
-        }
-        break;
-    default:
-        break;
-    }
-    return false;
-}
-
-static void note_headers(struct h1_parser *p, struct framing *f)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < p->head.header_count; i++) {
-        if (!note_header(f, &p->headers[i])) {
-            p->headers[kept++] = p->headers[i];
-        }
-    }
-    p->head.headers = p->headers;
-    p->head.header_count = kept;
-}
-
-/* 1*DIGIT up to 2^63 - 1. */
-static bool read_length(struct slice text, uint64_t *out)
-{
-    uint64_t n = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned digit = (unsigned)(unsigned char)text.ptr[i] - '0';
-        if (digit > 9 || n > ((uint64_t)INT64_MAX - digit) / 10) {
-            return false;
-        }
-        n = n * 10 + digit;
-    }
-    *out = n;
-    return text.len > 0;
-}
-
-/* RFC 9112 section 6.3, but where that lets a recipient repair a message, this one refuses. */
-static enum h1_event set_framing(struct h1_parser *p, const struct framing *f)
-{
-    struct http_head *h = &p->head;
-    if (f->lengths > 1 || f->encodings > 1 || (f->lengths > 0 && f->encodings > 0)) {
-        return fail_bad(p, "several Content-Length or Transfer-Encoding headers");
-    }
-    if (f->lengths > 0 && !read_length(f->length, &h->content_length)) {
-        return fail_bad(p, "Content-Length is not a number");
-    }
-    if (f->encodings > 0 && !slice_ieq(f->encoding, SLICE("chunked"))) {
-        return fail(p, -HTTP_PARSE_NOT_IMPLEMENTED, "Transfer-Encoding is not `chunked`");
-    }
-    if (f->encodings > 0 && p->role == H1_REQUESTS && h->minor == 0) {
-        return fail_bad(p, "Transfer-Encoding in an HTTP/1.0 request");
-    }
-    bool bodiless = p->role == H1_RESPONSES &&
-                    (p->to_head_request || h->status < 200 || h->status == 204 || h->status == 304);
-    if (bodiless) {
-        h->framing = HTTP_BODY_NONE;
-    } else if (f->encodings > 0) {
-        h->framing = HTTP_BODY_CHUNKED;
-    } else if (f->lengths > 0) {
-        h->framing = HTTP_BODY_LENGTH;
-    } else {
-        h->framing = p->role == H1_REQUESTS ? HTTP_BODY_NONE : HTTP_BODY_CLOSE;
-    }
-    return H1_MORE;
-}
-
-static void set_connection(struct h1_parser *p, const struct framing *f)
-{
-    struct http_head *h = &p->head;
-    h->keep_alive = !f->close && (h->minor == 1 || f->keep_alive);
-    if (p->role == H1_REQUESTS) {
-        h->upgrade = h->minor == 1 && f->connection_upgrade && f->upgrade;
-        h->expect_continue = h->minor == 1 && f->expect_continue;
-        return;
-    }
-    h->upgrade = h->status == 101;
-    /* RFC 9112 section 6.1: what HTTP/1.0 says about Transfer-Encoding is not to be trusted. */
-    if (h->framing == HTTP_BODY_CLOSE || h->upgrade || (h->minor == 0 && f->encodings > 0)) {
-        h->keep_alive = false;
-    }
-}
-
 static enum h1_event fail_from_llhttp(struct h1_parser *p, llhttp_errno_t rc)
 {
     const char *line = (const char *)buf_data(&p->bytes);
@@ -582,7 +386,7 @@ static void enter_body(struct h1_parser *p)
         break;
     case HTTP_BODY_CHUNKED:
         p->state = CHUNK_LINE;
-        p->line = (struct line){.len = 0, .cr = false};
+        p->line = (struct h1_line){.len = 0, .cr = false};
         p->chunk_overhead = 0;
         p->message_complete = false;
         llhttp_resume(&p->ll);
@@ -596,7 +400,6 @@ static void enter_body(struct h1_parser *p)
 /* The buffer holds a whole head of good lines. */
 static enum h1_event parse_head(struct h1_parser *p)
 {
-    struct framing f = {0};
     p->head = (struct http_head){0};
     if (!make_room_for_headers(p, p->lines - 1)) {
         return fail(p, -ENOMEM, "out of memory");
@@ -606,14 +409,11 @@ static enum h1_event parse_head(struct h1_parser *p)
         (ev = check_header_lines(p)) != H1_MORE) {
         return ev;
     }
-    note_headers(p, &f);
-    if (p->role == H1_REQUESTS && (f.hosts > 1 || (f.hosts == 0 && p->head.minor == 1))) {
-        return fail_bad(p, "no Host header, or several");
+    const char *why = NULL;
+    int rc = h1_framing_derive(&p->head, p->headers, p->role, p->to_head_request, &why);
+    if (rc != 0) {
+        return fail(p, rc, why);
     }
-    if (set_framing(p, &f) != H1_MORE) {
-        return H1_ERROR;
-    }
-    set_connection(p, &f);
     if (p->role == H1_RESPONSES && p->head.status < 200 && p->head.status != 101) {
         p->state = IDLE;
         return ++p->interim > INTERIM_MAX ? fail_bad(p, "too many interim responses") : H1_MORE;
@@ -630,56 +430,45 @@ static enum h1_event fail_too_large(struct h1_parser *p)
     return fail(p, -HTTP_PARSE_TOO_LARGE, "the head is too large");
 }
 
-/* Takes bytes of the head up to its end or the end of `data`. */
-static enum h1_event read_head(struct h1_parser *p, struct slice *data)
+/* A line of the head is complete. */
+static enum h1_event end_head_line(struct h1_parser *p, bool *complete)
 {
-    const char *begin = data->ptr;
-    size_t len = data->len;
-    size_t at = 0;
-    bool complete = false;
-    while (at < len && !complete) {
-        size_t room = p->limits.head_bytes - p->bytes.len;
-        size_t used = 0;
-        if (at >= room) {
-            return fail_too_large(p);
-        }
-        if (p->lines > 0 && begins_with_blank(&p->line, begin + at)) {
-            return fail_bad(p, "a folded header line");
-        }
-        enum line_result result =
-            scan_line(&p->line, begin + at, (len < room ? len : room) - at, &used);
-        at += used;
-        if (result == LINE_BAD) {
-            return fail_bad(p, bad_line);
-        }
-        if (result == LINE_OPEN) {
-            continue;
-        }
-        if (p->line.len > 0) {
-            p->start_line_len = p->lines == 0 ? p->line.len : p->start_line_len;
-            if (p->lines++ > p->limits.header_count) {
-                return fail(p, -HTTP_PARSE_TOO_LARGE, "too many headers");
-            }
-        } else if (p->lines > 0) {
-            complete = true;
-        } else if (p->role == H1_RESPONSES || ++p->blank_lines > BLANK_LINES_MAX) {
-            return fail_bad(p, "an empty line where a message should begin");
-        } else {
-            buf_clear(&p->bytes);
-            begin += at;
-            len -= at;
-            at = 0;
-        }
-        p->line = (struct line){.len = 0, .cr = false};
+    if (p->lines == 0) {
+        p->start_line_len = p->line.len;
     }
-    *data = slice_of(begin + at, len - at);
-    if (buf_append(&p->bytes, begin, at) != 0) {
-        return fail(p, -ENOMEM, "out of memory");
+    if (p->line.len == 0 && p->lines == 0) {
+        return fail_bad(p, "an empty line where a message should begin");
     }
-    return complete ? parse_head(p) : H1_MORE;
+    if (p->line.len == 0) {
+        *complete = true;
+    } else if (p->lines++ > p->limits.header_count) {
+        return fail(p, -HTTP_PARSE_TOO_LARGE, "too many headers");
+    }
+    p->line = (struct h1_line){.len = 0, .cr = false};
+    return H1_MORE;
 }
 
-/* Bodies. */
+/* Looks at bytes of the head up to its end; *used is how many belong to it. */
+static enum h1_event scan_head(struct h1_parser *p, struct slice part, size_t *used, bool *complete)
+{
+    size_t at = 0;
+    while (at < part.len && !*complete) {
+        size_t n = 0;
+        if (p->lines > 0 && h1_line_folds(&p->line, part.ptr + at)) {
+            return fail_bad(p, "a folded header line");
+        }
+        enum h1_line_result result = h1_line_scan(&p->line, part.ptr + at, part.len - at, &n);
+        if (result == H1_LINE_BAD) {
+            return fail_bad(p, bad_line);
+        }
+        if (result == H1_LINE_DONE && end_head_line(p, complete) != H1_MORE) {
+            return H1_ERROR;
+        }
+        at += n;
+    }
+    *used = at;
+    return H1_MORE;
+}
 
 static struct slice take(struct slice *data, uint64_t max)
 {
@@ -689,6 +478,48 @@ static struct slice take(struct slice *data, uint64_t max)
     data->len -= n;
     return taken;
 }
+
+static enum h1_event read_head(struct h1_parser *p, struct slice *data)
+{
+    size_t room = p->limits.head_bytes - p->bytes.len;
+    struct slice part = slice_of(data->ptr, data->len < room ? data->len : room);
+    size_t used = 0;
+    bool complete = false;
+    if (scan_head(p, part, &used, &complete) != H1_MORE) {
+        return H1_ERROR;
+    }
+    if (!complete && used < data->len) {
+        return fail_too_large(p);
+    }
+    part = take(data, used);
+    if (buf_append(&p->bytes, part.ptr, part.len) != 0) {
+        return fail(p, -ENOMEM, "out of memory");
+    }
+    return complete ? parse_head(p) : H1_MORE;
+}
+
+/* RFC 9112 section 2.2: some clients send an empty line behind a body. */
+static enum h1_event begin_message(struct h1_parser *p, struct slice *data)
+{
+    if (p->role == H1_REQUESTS && data->ptr[0] == '\r') {
+        (void)take(data, 1);
+        p->state = BLANK_LINE;
+        return H1_MORE;
+    }
+    begin_head(p);
+    return read_head(p, data);
+}
+
+static enum h1_event read_blank_line(struct h1_parser *p, struct slice *data)
+{
+    if (take(data, 1).ptr[0] != '\n' || ++p->blank_lines > BLANK_LINES_MAX) {
+        return fail_bad(p, "no message where one should begin");
+    }
+    p->state = IDLE;
+    return H1_MORE;
+}
+
+/* Bodies. */
 
 static enum h1_event read_length_body(struct h1_parser *p, struct slice *data, struct slice *body)
 {
@@ -715,12 +546,12 @@ static enum h1_event read_line(struct h1_parser *p, struct slice *data, size_t m
     if (room == 0) {
         return fail_bad(p, "a chunk line or the trailers are too long");
     }
-    enum line_result result =
-        scan_line(&p->line, data->ptr, data->len < room ? data->len : room, &used);
-    if (result == LINE_BAD) {
+    enum h1_line_result result =
+        h1_line_scan(&p->line, data->ptr, data->len < room ? data->len : room, &used);
+    if (result == H1_LINE_BAD) {
         return fail_bad(p, bad_line);
     }
-    *done = result == LINE_DONE;
+    *done = result == H1_LINE_DONE;
     return run_llhttp(p, take(data, used));
 }
 
@@ -750,7 +581,7 @@ static enum h1_event read_chunk_line(struct h1_parser *p, struct slice *data)
     if (p->left > INT64_MAX || !overhead_is_fair(p)) {
         return fail_bad(p, "a chunk is too large, or its extensions are");
     }
-    p->line = (struct line){.len = 0, .cr = false};
+    p->line = (struct h1_line){.len = 0, .cr = false};
     p->lines = 0;
     p->trailer_bytes = 0;
     p->state = p->left > 0 ? CHUNK_DATA : TRAILER;
@@ -777,7 +608,7 @@ static enum h1_event read_chunk_data_end(struct h1_parser *p, struct slice *data
         return fail_bad(p, "a chunk's data does not end where its size says");
     }
     if (done) {
-        p->line = (struct line){.len = 0, .cr = false};
+        p->line = (struct h1_line){.len = 0, .cr = false};
         p->state = CHUNK_LINE;
     }
     return H1_MORE;
@@ -787,7 +618,7 @@ static enum h1_event read_trailer(struct h1_parser *p, struct slice *data)
 {
     bool done = false;
     size_t before = data->len;
-    if (begins_with_blank(&p->line, data->ptr)) {
+    if (h1_line_folds(&p->line, data->ptr)) {
         return fail_bad(p, "a folded trailer line");
     }
     size_t room = p->limits.head_bytes - p->trailer_bytes;
@@ -800,7 +631,7 @@ static enum h1_event read_trailer(struct h1_parser *p, struct slice *data)
         return fail_bad(p, "a trailer line is malformed, or there are too many");
     }
     if (done) {
-        p->line = (struct line){.len = 0, .cr = false};
+        p->line = (struct h1_line){.len = 0, .cr = false};
     }
     if (last) {
         p->state = ENDING;
@@ -811,6 +642,7 @@ static enum h1_event read_trailer(struct h1_parser *p, struct slice *data)
 static enum h1_event end_message(struct h1_parser *p)
 {
     p->state = IDLE;
+    p->blank_lines = 0;
     p->interim = 0;
     p->to_head_request = false;
     return H1_END;
@@ -821,8 +653,9 @@ static enum h1_event step(struct h1_parser *p, struct slice *data, struct slice 
 {
     switch (p->state) {
     case IDLE:
-        begin_head(p);
-        return read_head(p, data);
+        return begin_message(p, data);
+    case BLANK_LINE:
+        return read_blank_line(p, data);
     case HEAD:
         return read_head(p, data);
     case BODY_LENGTH:

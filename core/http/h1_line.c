@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/h1_line.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static bool is_control(unsigned char c)
+{
+    return (c < 0x20 && c != '\t') || c == 0x7f;
+}
+
+/* False for eight bytes that are surely none below 0x20 and none 0x7f. */
+static bool may_hold_control(const char *eight)
+{
+    const uint64_t ones = 0x0101010101010101ULL;
+    const uint64_t tops = 0x8080808080808080ULL;
+    uint64_t word;
+    memcpy(&word, eight, sizeof word);
+    uint64_t del = word ^ (ones * 0x7f);
+    uint64_t hits = ((word - ones * 0x20) & ~word) | ((del - ones) & ~del);
+    return (hits & tops) != 0;
+}
+
+static bool holds_control_bytewise(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (is_control((unsigned char)s[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool holds_control(const char *s, size_t n)
+{
+    for (; n >= 8; s += 8, n -= 8) {
+        if (may_hold_control(s) && holds_control_bytewise(s, 8)) {
+            return true;
+        }
+    }
+    return holds_control_bytewise(s, n);
+}
+
+enum h1_line_result h1_line_scan(struct h1_line *l, const char *data, size_t len, size_t *used)
+{
+    const char *lf = memchr(data, '\n', len);
+    size_t n = lf != NULL ? (size_t)(lf - data) : len;
+    *used = lf != NULL ? n + 1 : n;
+    if (l->cr && n > 0) {
+        return H1_LINE_BAD;
+    }
+    if (n > 0 && data[n - 1] == '\r') {
+        l->cr = true;
+        n--;
+    }
+    if (holds_control(data, n)) {
+        return H1_LINE_BAD;
+    }
+    l->len += n;
+    if (lf == NULL) {
+        return H1_LINE_OPEN;
+    }
+    return l->cr ? H1_LINE_DONE : H1_LINE_BAD;
+}
