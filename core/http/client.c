@@ -49,6 +49,7 @@ struct request {
     enum http_framing framing;
     uint64_t content_length;
     bool is_head;
+    bool bodyless; /* complete with its head; the user's end is a formality */
     bool repeatable;
     bool upgrade;
 };
@@ -136,13 +137,9 @@ static int send_request(struct conn *c)
     c->state = CONN_BUSY;
     c->keep_alive = false;
     h1_parser_expect(c->h1.parser, r->is_head);
-    return h1_conn_send_head(&c->h1, slice_of((const char *)buf_data(&r->head), r->head.len),
-                             r->framing, r->content_length);
-}
-
-static bool begun(const struct conn *c)
-{
-    return c->h1.in != H1_IN_MESSAGE || !h1_parser_idle(c->h1.parser);
+    int rc = h1_conn_send_head(&c->h1, slice_of((const char *)buf_data(&r->head), r->head.len),
+                               r->framing, r->content_length);
+    return rc == 0 && r->bodyless ? h1_conn_send_end(&c->h1) : rc;
 }
 
 /* The connection broke under its request, if it carried one. */
@@ -150,7 +147,8 @@ static void lose(struct conn *c, const struct err *e)
 {
     struct http_client *client = c->client;
     struct request *r = c->request;
-    bool again = r != NULL && c->reused && r->repeatable && r->head.len > 0 && !begun(c);
+    bool again =
+        r != NULL && c->reused && r->repeatable && r->head.len > 0 && h1_parser_idle(c->h1.parser);
     struct err copy = *e; /* it may live in the parser's or stream's frame */
     c->request = NULL;
     retire(c);
@@ -357,6 +355,9 @@ static int send_end(struct http_exchange *x)
     if (!carried(r)) {
         return -EPROTO;
     }
+    if (r->bodyless && r->conn->h1.out == H1_OUT_DONE) {
+        return 0;
+    }
     int rc = h1_conn_send_end(&r->conn->h1);
     if (rc == 0 && h1_conn_done(&r->conn->h1)) {
         net_task_queue(r->conn->client->loop, &r->conn->turn);
@@ -458,9 +459,9 @@ static struct request *request_new(const struct http_head *head,
     r->upgrade = head->upgrade;
     bool safe = r->is_head || slice_eq(head->method, SLICE("GET")) ||
                 slice_eq(head->method, SLICE("OPTIONS"));
-    r->repeatable = safe && !head->upgrade &&
-                    (head->framing == HTTP_BODY_NONE ||
-                     (head->framing == HTTP_BODY_LENGTH && head->content_length == 0));
+    r->bodyless = head->framing == HTTP_BODY_NONE ||
+                  (head->framing == HTTP_BODY_LENGTH && head->content_length == 0);
+    r->repeatable = safe && !head->upgrade && r->bodyless;
     if (h1_head_write(head, H1_AFTER_DEFAULT, &r->head) != 0) {
         request_free(r);
         return NULL;

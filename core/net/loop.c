@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/loop.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "net/deadline.h"
 #include "net/stream.h"
+
+enum { CLOSE_PATIENCE_MS = 5000 };
 
 static void on_prepare(uv_prepare_t *handle)
 {
@@ -82,16 +85,34 @@ static void report_open_handle(uv_handle_t *handle, void *arg)
     }
 }
 
+static void on_patience_over(uv_timer_t *timer)
+{
+    *(bool *)timer->data = true;
+}
+
 int net_loop_free(struct net_loop *l)
 {
     net_loop_settle(l);
+    /* What is closing keeps the loop alive until it is done; what somebody forgot to close must
+     * not make this wait for ever. */
+    uv_timer_t patience;
+    (void)uv_timer_init(&l->uv, &patience);
+    (void)uv_timer_start(&patience, on_patience_over, CLOSE_PATIENCE_MS, 0);
+    bool over = false;
+    patience.data = &over;
+    uv_unref((uv_handle_t *)&patience);
+    while (!over && (l->streams > 0 || uv_loop_alive(&l->uv))) {
+        if (l->streams > 0) {
+            uv_ref((uv_handle_t *)&patience); /* a stream may wait for its deadline alone */
+        } else {
+            uv_unref((uv_handle_t *)&patience);
+        }
+        (void)uv_run(&l->uv, UV_RUN_ONCE);
+    }
     uv_close((uv_handle_t *)&l->prepare, NULL);
     uv_close((uv_handle_t *)&l->tick, NULL);
-    /* Closing handles keep the loop alive for their callbacks only; a handle that somebody forgot
-     * must not make this wait for ever. */
-    for (int turn = 0; turn < 64 && uv_loop_alive(&l->uv); turn++) {
-        (void)uv_run(&l->uv, UV_RUN_NOWAIT);
-    }
+    uv_close((uv_handle_t *)&patience, NULL);
+    (void)uv_run(&l->uv, UV_RUN_NOWAIT);
     int rc = uv_loop_close(&l->uv);
     if (rc != 0) {
         uv_walk(&l->uv, report_open_handle, NULL);

@@ -39,6 +39,7 @@ struct net_loop {
     struct list tasks;    /* put off until this turn's callbacks have returned */
     struct list dirty;    /* streams with staged output */
     struct list deadlines;
+    unsigned streams; /* open, those that are closing included */
     struct buf spare[NET_SPARE_COUNT];
     size_t spare_count;
     uint8_t *cipher; /* NET_READ_SIZE: what was read */
@@ -52,8 +53,8 @@ MUST_CHECK struct net_loop *net_loop_new(struct err *e);
 void net_loop_run(struct net_loop *l);
 void net_loop_stop(struct net_loop *l);
 
-/* All handles must have been closed by their owners; runs the loop for their last callbacks.
- * 0, or UV_EBUSY when a handle is still open (a defect: it is logged; memory is kept). */
+/* All handles must have been closed by their owners; runs the loop, for at most 5 s, until they
+ * are. 0, or UV_EBUSY when a handle is still open (a defect: it is logged; memory is kept). */
 int net_loop_free(struct net_loop *l);
 
 /* Milliseconds of a clock that never goes back, as of the start of this turn. */

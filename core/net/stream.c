@@ -99,6 +99,7 @@ static void dial_free(struct net_stream *s)
 
 static void stream_free(struct net_stream *s)
 {
+    s->loop->streams--;
     tls_session_free(s->tls);
     net_loop_take_back(s->loop, &s->plain);
     net_loop_take_back(s->loop, &s->wire);
@@ -209,6 +210,7 @@ static struct net_stream *stream_new(struct net_loop *l, uint64_t write_timeout_
         return NULL;
     }
     s->loop = l;
+    l->streams++;
     s->write_timeout_ms = write_timeout_ms;
     buf_init(&s->plain, NET_WRITE_MAX);
     buf_init(&s->wire, NET_WRITE_MAX + NET_WRITE_MAX / 16);
@@ -781,11 +783,12 @@ int net_dial(struct net_loop *l, const struct net_dial_options *o,
              const struct net_stream_handlers *handlers, void *data, struct net_stream **out,
              struct err *e)
 {
-    struct net_stream *s = stream_new(l, o->write_timeout_ms);
     struct dial *d = calloc(1, sizeof *d);
-    if (s == NULL || d == NULL || (d->host = strdup(o->host)) == NULL) {
+    struct net_stream *s = NULL;
+    if (d == NULL || (d->host = strdup(o->host)) == NULL ||
+        (s = stream_new(l, o->write_timeout_ms)) == NULL) {
+        free(d != NULL ? d->host : NULL);
         free(d);
-        free(s);
         return err_set(e, UV_ENOMEM, "out of memory");
     }
     s->dial = d;
@@ -822,7 +825,7 @@ int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config
     }
     int rc = open_handle(s);
     if (rc != 0) {
-        free(s);
+        stream_free(s);
         return rc;
     }
     s->state = STATE_OPEN;
@@ -863,6 +866,10 @@ void net_stream_finish(struct net_stream *s)
     net_stream_shutdown(s);
     s->state = STATE_FINISHING;
     s->handlers = NULL;
+    if (s->shut_sent && s->eof_seen) {
+        begin_close(s);
+        return;
+    }
     if (s->shut_sent) {
         net_deadline_set(s->loop, &s->limit, FINISH_TIMEOUT_MS);
     }

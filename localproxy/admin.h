@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * admin.h - /healthz, /readyz, /metrics and /status.
+ *
+ * Nothing here tells a credential or an object; it is meant to be reachable by the kubelet and by
+ * Prometheus.
+ */
+#ifndef LOCALPROXY_ADMIN_H
+#define LOCALPROXY_ADMIN_H
+
+#include "proxy.h"
+
+struct admin;
+
+struct admin_options {
+    const struct config *config;
+    struct proxy *proxy;
+    struct kube_client *upstream;
+    struct metrics *metrics;
+};
+
+/* Listens. NULL with `e` set. */
+MUST_CHECK struct admin *admin_new(struct net_loop *l, const struct admin_options *o,
+                                   struct err *e);
+const char *admin_address(const struct admin *a);
+/* NULL is ignored. */
+void admin_free(struct admin *a);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config.h - localproxy's flags.
+ */
+#ifndef LOCALPROXY_CONFIG_H
+#define LOCALPROXY_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum no_rules { NO_RULES_BLOCK, NO_RULES_PASSTHROUGH };
+
+/* Strings point into argv or the environment; NULL: not given. */
+struct config {
+    const char *kubeconfig;
+    const char *context;
+    bool in_cluster;
+    const char *listen;
+    const char *listen_tls_cert;
+    const char *listen_tls_key;
+    const char *admin;
+    const char *rules;
+    int no_rules; /* enum no_rules */
+    const char *token_file;
+    const char *ready_file;
+    uint64_t shutdown_grace_s;
+    uint64_t max_connections;
+};
+
+/* Ends the process on --help, --version and wrong usage. */
+void config_parse(struct config *c, int argc, char **argv);
+
+#endif

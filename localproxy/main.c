@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * main.c - wiring: flags, the parts, signals, a clean end.
+ *
+ * RUNNING -- first signal --> DRAINING -- drained, grace over, second signal --> STOPPED
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "admin.h"
+#include "base/file.h"
+#include "base/flags.h"
+#include "base/log.h"
+#include "base/secret.h"
+#include "config.h"
+#include "proxy.h"
+
+enum { SECRET_FILE_MAX = 1024 * 1024, SIGNALS = 2 };
+
+enum state { STATE_RUNNING, STATE_DRAINING, STATE_STOPPED };
+
+struct app {
+    struct config config;
+    struct net_loop *loop;
+    struct kube_access access;
+    struct kube_client *upstream;
+    struct metrics metrics;
+    struct buf token;
+    struct proxy *proxy;
+    struct admin *admin;
+    uv_signal_t signals[SIGNALS];
+    uv_timer_t grace;
+    enum state state;
+};
+
+/* ---- the end ---- */
+
+static void stop(struct app *a)
+{
+    if (a->state == STATE_STOPPED) {
+        return;
+    }
+    a->state = STATE_STOPPED;
+    net_loop_stop(a->loop);
+}
+
+static void on_grace_over(uv_timer_t *timer)
+{
+    struct app *a = timer->data;
+    log_warn("the grace period is over: ending what is still in flight",
+             log_num("requests", proxy_stats(a->proxy)->busy));
+    stop(a);
+}
+
+static void on_drained(void *data)
+{
+    log_info("all requests are done");
+    stop(data);
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    struct app *a = handle->data;
+    if (a->state != STATE_RUNNING) {
+        log_warn("second signal: ending at once");
+        stop(a);
+        return;
+    }
+    log_info("shutting down", log_str("signal", strsignal(signum)),
+             log_num("requests", proxy_stats(a->proxy)->busy),
+             log_num("watches", (int64_t)a->metrics.open_watches));
+    a->state = STATE_DRAINING;
+    (void)uv_timer_start(&a->grace, on_grace_over, a->config.shutdown_grace_s * 1000, 0);
+    proxy_drain(a->proxy);
+}
+
+/* ---- the beginning ---- */
+
+/* Missing or wrong rules do not end the program: it says so and shows nothing. */
+static void load_rules(struct app *a)
+{
+    struct err e = ERR_INIT;
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    const char *path = a->config.rules;
+    if (path == NULL) {
+        log_warn("no rules: everything is shown unfiltered (--no-rules=passthrough)");
+        return;
+    }
+    struct rules *rules = NULL;
+    if (file_read(path, &text, &e) == 0) {
+        rules = rules_parse((const char *)buf_data(&text), text.len, &e);
+        if (rules == NULL) {
+            err_prefix(&e, "%s", path);
+        }
+    }
+    buf_reset(&text);
+    proxy_set_rules(a->proxy, rules, e.msg);
+    if (rules == NULL) {
+        log_error("no valid rules", log_str("error", e.msg),
+                  log_str("effect", a->config.no_rules == NO_RULES_BLOCK
+                                        ? "resource requests are answered with 503"
+                                        : "everything is shown unfiltered"));
+        return;
+    }
+    log_info("rules are in force", log_str("namespace", rules_shard_namespace(rules)),
+             log_str("shard", rules_shard_name(rules)),
+             log_num("generation", (int64_t)rules_generation(rules)),
+             log_str("checksum", rules_checksum(rules)));
+    rules_unref(rules);
+}
+
+static int load_token(struct app *a, struct slice *token, struct err *e)
+{
+    *token = (struct slice){0};
+    if (a->config.token_file == NULL) {
+        return 0;
+    }
+    int rc = file_read(a->config.token_file, &a->token, e);
+    if (rc != 0) {
+        err_prefix(e, "--token-file");
+        return rc;
+    }
+    const char *text = (const char *)buf_data(&a->token);
+    size_t len = a->token.len;
+    while (len > 0 && strchr(" \t\r\n", text[len - 1]) != NULL) {
+        len--;
+    }
+    if (len == 0) {
+        return err_set(e, -EINVAL, "--token-file: %s: holds no token", a->config.token_file);
+    }
+    *token = slice_of(text, len);
+    return 0;
+}
+
+static int load_listen_tls(const struct config *c, struct tls_config **out, struct err *e)
+{
+    static const char *const alpn[] = {"http/1.1", NULL};
+    *out = NULL;
+    if (c->listen_tls_cert == NULL) {
+        return 0;
+    }
+    struct buf cert = BUF_INIT(SECRET_FILE_MAX);
+    struct buf key = BUF_INIT(SECRET_FILE_MAX);
+    int rc = file_read(c->listen_tls_cert, &cert, e);
+    rc = rc != 0 ? rc : file_read(c->listen_tls_key, &key, e);
+    if (rc == 0) {
+        struct tls_server_options o = {
+            .cert = slice_of((const char *)buf_data(&cert), cert.len),
+            .cert_name = c->listen_tls_cert,
+            .key = slice_of((const char *)buf_data(&key), key.len),
+            .key_name = c->listen_tls_key,
+            .alpn = alpn,
+        };
+        *out = tls_config_new_server(&o, e);
+        rc = *out == NULL ? e->code : 0;
+    }
+    buf_reset(&cert);
+    secret_buf_reset(&key);
+    return rc;
+}
+
+static int open_proxy(struct app *a, struct err *e)
+{
+    struct proxy_options o = {
+        .config = &a->config,
+        .upstream = a->upstream,
+        .metrics = &a->metrics,
+        .on_drained = on_drained,
+        .data = a,
+    };
+    int rc = load_token(a, &o.token, e);
+    rc = rc != 0 ? rc : load_listen_tls(&a->config, &o.tls, e);
+    if (rc != 0) {
+        return rc;
+    }
+    a->proxy = proxy_new(a->loop, &o, e);
+    tls_config_unref(o.tls);
+    return a->proxy == NULL ? e->code : 0;
+}
+
+static int open_admin(struct app *a, struct err *e)
+{
+    struct admin_options o = {
+        .config = &a->config,
+        .proxy = a->proxy,
+        .upstream = a->upstream,
+        .metrics = &a->metrics,
+    };
+    a->admin = admin_new(a->loop, &o, e);
+    return a->admin == NULL ? e->code : 0;
+}
+
+static int write_ready_file(const struct app *a, struct err *e)
+{
+    struct buf text = BUF_INIT(4096);
+    if (a->config.ready_file == NULL) {
+        return 0;
+    }
+    int rc = buf_printf(&text, "{\"listen\":\"%s\",\"admin\":\"%s\"}\n", proxy_address(a->proxy),
+                        admin_address(a->admin));
+    if (rc == 0) {
+        rc = file_write_atomic(a->config.ready_file, buf_data(&text), text.len, 0644, e);
+    }
+    buf_reset(&text);
+    return rc;
+}
+
+/* One connection of the operator takes two descriptors; the soft limit is often 1,024. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static void watch_signals(struct app *a)
+{
+    static const int numbers[SIGNALS] = {SIGTERM, SIGINT};
+    (void)signal(SIGPIPE, SIG_IGN);
+    for (int i = 0; i < SIGNALS; i++) {
+        (void)uv_signal_init(&a->loop->uv, &a->signals[i]);
+        a->signals[i].data = a;
+        (void)uv_signal_start(&a->signals[i], on_signal, numbers[i]);
+    }
+    (void)uv_timer_init(&a->loop->uv, &a->grace);
+    a->grace.data = a;
+}
+
+static int open_all(struct app *a, struct err *e)
+{
+    const struct config *c = &a->config;
+    int rc = kube_access_open(c->kubeconfig, c->context, c->in_cluster, &a->access, e);
+    if (rc != 0) {
+        return rc;
+    }
+    struct kube_client_options o = {.access = &a->access, .max_idle = 256};
+    a->upstream = kube_client_new(a->loop, &o, e);
+    if (a->upstream == NULL) {
+        return e->code;
+    }
+    rc = open_proxy(a, e);
+    if (rc != 0) {
+        return rc;
+    }
+    load_rules(a);
+    rc = open_admin(a, e);
+    return rc != 0 ? rc : write_ready_file(a, e);
+}
+
+static void close_all(struct app *a)
+{
+    admin_free(a->admin);
+    proxy_free(a->proxy);
+    if (a->upstream != NULL) {
+        kube_client_close(a->upstream, NULL, NULL);
+    }
+    for (int i = 0; i < SIGNALS; i++) {
+        uv_close((uv_handle_t *)&a->signals[i], NULL);
+    }
+    uv_close((uv_handle_t *)&a->grace, NULL);
+    (void)net_loop_free(a->loop);
+    kube_access_deinit(&a->access);
+    secret_buf_reset(&a->token);
+}
+
+int main(int argc, char **argv)
+{
+    struct app a = {.token = BUF_INIT(SECRET_FILE_MAX)};
+    struct err e = ERR_INIT;
+    config_parse(&a.config, argc, argv);
+    tls_tune_memory();
+    raise_file_limit();
+    a.loop = net_loop_new(&e);
+    if (a.loop == NULL) {
+        log_error("cannot start", log_str("error", e.msg));
+        return EXIT_FAILED;
+    }
+    watch_signals(&a);
+    int rc = open_all(&a, &e);
+    if (rc != 0) {
+        log_error("cannot start", log_str("error", e.msg));
+    } else {
+        log_info("listening", log_str("listen", proxy_address(a.proxy)),
+                 log_str("admin", admin_address(a.admin)),
+                 log_str("upstream", kube_client_server(a.upstream)));
+        net_loop_run(a.loop);
+    }
+    close_all(&a);
+    return rc == 0 ? EXIT_DONE : EXIT_FAILED;
+}

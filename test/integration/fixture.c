@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "net/address.h"
+
+enum { PATIENCE_MS = 20000 };
+
+int loop_setup(void **state)
+{
+    struct err e = ERR_INIT;
+    (void)signal(SIGPIPE, SIG_IGN);
+    *state = net_loop_new(&e);
+    return *state == NULL ? -1 : 0;
+}
+
+int loop_teardown(void **state)
+{
+    return net_loop_free(*state);
+}
+
+static void on_wake(uv_timer_t *timer)
+{
+    bool *fired = timer->data;
+    *fired = true;
+}
+
+static bool run(struct net_loop *l, const bool *flag, uint64_t ms)
+{
+    bool fired = false;
+    uv_timer_t timer;
+    (void)uv_timer_init(&l->uv, &timer);
+    timer.data = &fired;
+    uv_update_time(&l->uv);
+    (void)uv_timer_start(&timer, on_wake, ms, 0);
+    while (!fired && (flag == NULL || !*flag)) {
+        (void)uv_run(&l->uv, UV_RUN_ONCE);
+    }
+    uv_close((uv_handle_t *)&timer, NULL);
+    (void)uv_run(&l->uv, UV_RUN_NOWAIT);
+    return !fired;
+}
+
+void run_until(struct net_loop *l, const bool *flag)
+{
+    if (!run(l, flag, PATIENCE_MS)) {
+        fail_msg("what was waited for did not happen");
+    }
+}
+
+void run_for(struct net_loop *l, uint64_t ms)
+{
+    (void)run(l, NULL, ms);
+}
+
+void raw_connect(struct raw_peer *p, const char *address)
+{
+    struct sockaddr_storage addr;
+    assert_int_equal(net_address_parse(address, &addr, NULL), 0);
+    memset(p, 0, sizeof *p);
+    p->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(p->fd >= 0);
+    assert_int_equal(connect(p->fd, (struct sockaddr *)&addr, sizeof(struct sockaddr_in)), 0);
+    assert_int_equal(fcntl(p->fd, F_SETFL, O_NONBLOCK), 0);
+}
+
+void raw_send(struct raw_peer *p, const char *text, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = send(p->fd, text, len, MSG_NOSIGNAL);
+        if (n < 0 && errno == EAGAIN) {
+            struct pollfd poll_fd = {.fd = p->fd, .events = POLLOUT};
+            assert_int_equal(poll(&poll_fd, 1, PATIENCE_MS), 1);
+            continue;
+        }
+        assert_true(n > 0);
+        text += n;
+        len -= (size_t)n;
+    }
+}
+
+void raw_read(struct raw_peer *p)
+{
+    while (p->len < sizeof p->text - 1) {
+        ssize_t n = recv(p->fd, p->text + p->len, sizeof p->text - 1 - p->len, 0);
+        if (n <= 0) {
+            p->ended = p->ended || n == 0 || errno != EAGAIN;
+            return;
+        }
+        p->len += (size_t)n;
+        p->text[p->len] = '\0';
+    }
+}
+
+void raw_close(struct raw_peer *p)
+{
+    (void)close(p->fd);
+    p->fd = -1;
+}
+
+void raw_expect(struct net_loop *l, struct raw_peer *p, const char *text)
+{
+    for (int turn = 0; turn < PATIENCE_MS / 5; turn++) {
+        raw_read(p);
+        if (text != NULL ? strstr(p->text, text) != NULL : p->ended) {
+            return;
+        }
+        run_for(l, 5);
+    }
+    fail_msg("expected \"%s\", got \"%s\"", text != NULL ? text : "<end>", p->text);
+}
+
+int raw_listen(unsigned *port)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET,
+                               .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof addr;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof addr), 0);
+    assert_int_equal(listen(fd, 16), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&addr, &len), 0);
+    *port = ntohs(addr.sin_port);
+    return fd;
+}

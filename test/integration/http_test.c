@@ -1,0 +1,899 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fixture.h"
+#include "http/client.h"
+#include "http/server.h"
+
+/* What the server under test does with the next requests. */
+enum behaviour {
+    ANSWER_AT_ONCE,
+    ANSWER_AT_END,  /* echoes the request's body */
+    ANSWER_CHUNKED, /* two chunks and no end until told */
+    ANSWER_LARGE,   /* LARGE bytes with back-pressure */
+    ANSWER_NEVER,
+    ANSWER_UPGRADE,
+};
+
+enum { LARGE = 8 * 1024 * 1024 };
+
+struct world {
+    struct net_loop *loop;
+    struct http_server *server;
+    struct http_client *client;
+    enum behaviour behaviour;
+    struct http_exchange *serving; /* the exchange the server is at */
+    struct buf echo;
+    size_t large_left;
+    unsigned requests;
+    unsigned server_closed;
+    struct err server_error;
+    bool server_broke; /* on_close with an error */
+    bool drained;
+    char last_target[256];
+};
+
+/* One request of the client under test. */
+struct ask {
+    struct http_exchange *x;
+    unsigned status;
+    struct buf body;
+    size_t received;
+    bool keep_body;
+    bool headed;
+    bool ended;
+    bool drained;
+    bool closed;
+    bool failed;
+    struct err error;
+    char type[64];
+};
+
+/* ---- the server's user ---- */
+
+static void send_large(struct world *w)
+{
+    static const char block[16 * 1024];
+    while (w->large_left > 0 && !http_exchange_blocked(w->serving)) {
+        size_t n = w->large_left < sizeof block ? w->large_left : sizeof block;
+        assert_int_equal(http_exchange_send_body(w->serving, slice_of(block, n)), 0);
+        w->large_left -= n;
+    }
+    if (w->large_left == 0) {
+        assert_int_equal(http_exchange_send_end(w->serving), 0);
+    }
+}
+
+static void serve_body(struct http_exchange *x, struct slice data)
+{
+    struct world *w = x->data;
+    if (w->behaviour == ANSWER_UPGRADE) {
+        assert_int_equal(http_exchange_send_body(x, data), 0);
+    } else {
+        assert_int_equal(buf_append(&w->echo, data.ptr, data.len), 0);
+    }
+}
+
+static void serve_end(struct http_exchange *x)
+{
+    struct world *w = x->data;
+    if (w->behaviour == ANSWER_AT_END) {
+        http_respond(x, 200, SLICE("text/plain"),
+                     slice_of((const char *)buf_data(&w->echo), w->echo.len), NULL, 0);
+    } else if (w->behaviour == ANSWER_UPGRADE) {
+        assert_int_equal(http_exchange_send_end(x), 0); /* the tunnel's end */
+    }
+}
+
+static void serve_drain(struct http_exchange *x)
+{
+    send_large(x->data);
+}
+
+static void serve_close(struct http_exchange *x, const struct err *e)
+{
+    struct world *w = x->data;
+    w->server_closed++;
+    w->server_broke = w->server_broke || e != NULL;
+    w->serving = NULL;
+}
+
+static const struct http_exchange_handlers serve_handlers = {
+    .on_body = serve_body,
+    .on_end = serve_end,
+    .on_drain = serve_drain,
+    .on_close = serve_close,
+};
+
+static void send_head(struct http_exchange *x, unsigned status, enum http_framing framing,
+                      uint64_t length)
+{
+    struct http_header headers[] = {{SLICE("Upgrade"), SLICE("echo")}};
+    struct http_head head = {
+        .status = status,
+        .headers = headers,
+        .header_count = status == 101 ? 1 : 0,
+        .framing = framing,
+        .content_length = length,
+    };
+    assert_int_equal(http_exchange_send_head(x, &head), 0);
+}
+
+static void on_request(void *data, struct http_exchange *x, const struct http_head *head)
+{
+    struct world *w = data;
+    x->handlers = &serve_handlers;
+    x->data = w;
+    w->serving = x;
+    w->requests++;
+    buf_clear(&w->echo);
+    (void)snprintf(w->last_target, sizeof w->last_target, "%.*s", (int)head->target.len,
+                   head->target.ptr);
+    switch (w->behaviour) {
+    case ANSWER_AT_ONCE:
+        http_respond(x, 200, SLICE("text/plain"), SLICE("hello"), NULL, 0);
+        break;
+    case ANSWER_CHUNKED:
+        send_head(x, 200, HTTP_BODY_CHUNKED, 0);
+        assert_int_equal(http_exchange_send_body(x, SLICE("one ")), 0);
+        assert_int_equal(http_exchange_send_body(x, SLICE("two")), 0);
+        break;
+    case ANSWER_LARGE:
+        send_head(x, 200, HTTP_BODY_CHUNKED, 0);
+        w->large_left = LARGE;
+        send_large(w);
+        break;
+    case ANSWER_UPGRADE:
+        assert_true(head->upgrade);
+        send_head(x, 101, HTTP_BODY_NONE, 0);
+        break;
+    case ANSWER_AT_END:
+    case ANSWER_NEVER:
+        break;
+    }
+}
+
+static void on_refuse(void *data, unsigned status, const char *why, struct buf *body)
+{
+    (void)data;
+    assert_int_equal(buf_printf(body, "refused %u: %s", status, why), 0);
+}
+
+static void on_drained(void *data)
+{
+    struct world *w = data;
+    w->drained = true;
+}
+
+static const struct http_server_handlers server_handlers = {
+    .on_request = on_request,
+    .on_refuse = on_refuse,
+    .on_drained = on_drained,
+};
+
+/* ---- the client's user ---- */
+
+static void ask_head(struct http_exchange *x, const struct http_head *head)
+{
+    struct ask *a = x->data;
+    const struct http_header *type = http_head_find(head, SLICE("Content-Type"));
+    assert_false(a->headed);
+    a->headed = true;
+    a->status = head->status;
+    if (type != NULL) {
+        (void)snprintf(a->type, sizeof a->type, "%.*s", (int)type->value.len, type->value.ptr);
+    }
+}
+
+static void ask_body(struct http_exchange *x, struct slice data)
+{
+    struct ask *a = x->data;
+    assert_true(a->headed);
+    a->received += data.len;
+    if (a->keep_body) {
+        assert_int_equal(buf_append(&a->body, data.ptr, data.len), 0);
+    }
+}
+
+static void ask_end(struct http_exchange *x)
+{
+    struct ask *a = x->data;
+    a->ended = true;
+}
+
+static void ask_drain(struct http_exchange *x)
+{
+    struct ask *a = x->data;
+    a->drained = true;
+}
+
+static void ask_close(struct http_exchange *x, const struct err *e)
+{
+    struct ask *a = x->data;
+    assert_false(a->closed);
+    a->closed = true;
+    a->failed = e != NULL;
+    if (e != NULL) {
+        a->error = *e;
+    }
+    a->x = NULL;
+}
+
+static const struct http_exchange_handlers ask_handlers = {
+    .on_head = ask_head,
+    .on_body = ask_body,
+    .on_end = ask_end,
+    .on_drain = ask_drain,
+    .on_close = ask_close,
+};
+
+static void ask_begin(struct world *w, struct ask *a, const char *method, enum http_framing framing,
+                      uint64_t length, bool upgrade)
+{
+    struct err e = ERR_INIT;
+    struct http_header headers[] = {{SLICE("Host"), SLICE("test")},
+                                    {SLICE("Upgrade"), SLICE("echo")}};
+    struct http_head head = {
+        .method = slice_str(method),
+        .target = SLICE("/path"),
+        .headers = headers,
+        .header_count = upgrade ? 2 : 1,
+        .framing = framing,
+        .content_length = length,
+        .upgrade = upgrade,
+    };
+    memset(a, 0, sizeof *a);
+    a->keep_body = true;
+    buf_init(&a->body, 1024 * 1024);
+    a->x = http_client_request(w->client, &head, &ask_handlers, a, &e);
+    assert_non_null(a->x);
+    assert_false(a->headed || a->closed);
+}
+
+static void ask_get(struct world *w, struct ask *a)
+{
+    ask_begin(w, a, "GET", HTTP_BODY_NONE, 0, false);
+    if (!http_exchange_blocked(a->x)) {
+        assert_int_equal(http_exchange_send_end(a->x), 0);
+    }
+}
+
+/* Runs until the answer is over; sends the (empty) rest of the request when it can be sent. */
+static void ask_finish(struct world *w, struct ask *a)
+{
+    bool sent = a->x != NULL && !http_exchange_blocked(a->x);
+    for (int turn = 0; turn < 4000 && !a->closed; turn++) {
+        if (!sent && a->drained && a->x != NULL) {
+            sent = true;
+            assert_int_equal(http_exchange_send_end(a->x), 0);
+        }
+        run_for(w->loop, sent ? 2 : 1);
+    }
+    assert_true(a->closed);
+}
+
+static void get(struct world *w, struct ask *a)
+{
+    ask_get(w, a);
+    ask_finish(w, a);
+}
+
+static void check_body(struct ask *a, const char *text)
+{
+    assert_int_equal(a->body.len, strlen(text));
+    assert_memory_equal(buf_data(&a->body), text, strlen(text));
+    buf_reset(&a->body);
+}
+
+/* ---- set-up ---- */
+
+static struct http_client *new_client(struct world *w, unsigned port)
+{
+    struct err e = ERR_INIT;
+    struct http_client_options co = {
+        .host = "127.0.0.1",
+        .port = port,
+        .connect_timeout_ms = 2000,
+        .idle_timeout_ms = 60000,
+        .max_idle = 4,
+    };
+    struct http_client *c = http_client_new(w->loop, &co, &e);
+    assert_non_null(c);
+    return c;
+}
+
+static int setup(void **state)
+{
+    static struct world w;
+    struct err e = ERR_INIT;
+    memset(&w, 0, sizeof w);
+    if (loop_setup((void **)&w.loop) != 0) {
+        return -1;
+    }
+    buf_init(&w.echo, 1024 * 1024);
+    struct http_server_options so = {
+        .address = "127.0.0.1:0",
+        .head_timeout_ms = 300,
+        .idle_timeout_ms = 60000,
+        .write_timeout_ms = 60000,
+        .max_connections = 8,
+    };
+    w.server = http_server_new(w.loop, &so, &server_handlers, &w, &e);
+    if (w.server == NULL) {
+        return -1;
+    }
+    w.client = new_client(&w, (unsigned)atoi(strrchr(http_server_address(w.server), ':') + 1));
+    *state = &w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    http_client_free(w->client);
+    http_server_free(w->server);
+    buf_reset(&w->echo);
+    return loop_teardown((void **)&w->loop);
+}
+
+/* ---- tests ---- */
+
+static void test_get(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    get(w, &a);
+    assert_false(a.failed);
+    assert_int_equal(a.status, 200);
+    assert_string_equal(a.type, "text/plain");
+    assert_string_equal(w->last_target, "/path");
+    check_body(&a, "hello");
+}
+
+static void test_connections_are_reused(void **state)
+{
+    struct world *w = *state;
+    for (int i = 0; i < 20; i++) {
+        static struct ask a;
+        get(w, &a);
+        assert_false(a.failed);
+        check_body(&a, "hello");
+    }
+    assert_int_equal(http_client_stats(w->client)->dialled, 1);
+    assert_int_equal(http_client_stats(w->client)->requests, 20);
+    assert_int_equal(w->server_closed, 20);
+    assert_false(w->server_broke);
+}
+
+static void test_idle_connections_are_bounded(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[7];
+    for (int i = 0; i < 7; i++) {
+        ask_get(w, &a[i]);
+    }
+    for (int i = 0; i < 7; i++) {
+        ask_finish(w, &a[i]);
+        check_body(&a[i], "hello");
+    }
+    assert_int_equal(http_client_stats(w->client)->dialled, 7);
+    assert_int_equal(http_client_stats(w->client)->idle, 4);
+    assert_int_equal(http_client_stats(w->client)->open, 4);
+}
+
+static void send_when_open(struct world *w, struct ask *a)
+{
+    if (http_exchange_blocked(a->x)) {
+        run_until(w->loop, &a->drained);
+    }
+}
+
+static void test_post_with_length(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    w->behaviour = ANSWER_AT_END;
+    ask_begin(w, &a, "POST", HTTP_BODY_LENGTH, 6, false);
+    send_when_open(w, &a);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("abc")), 0);
+    assert_int_equal(http_exchange_send_end(a.x), UV_EPROTO); /* three are missing */
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("def")), 0);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("x")), UV_EPROTO);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    run_until(w->loop, &a.closed);
+    check_body(&a, "abcdef");
+}
+
+static void test_post_chunked(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    w->behaviour = ANSWER_AT_END;
+    ask_begin(w, &a, "POST", HTTP_BODY_CHUNKED, 0, false);
+    send_when_open(w, &a);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("abc")), 0);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("")), 0); /* must not end the message */
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("0123456789abcdefg")), 0);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    run_until(w->loop, &a.closed);
+    check_body(&a, "abc0123456789abcdefg");
+}
+
+static void test_head_has_no_body(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    ask_begin(w, &a, "HEAD", HTTP_BODY_NONE, 0, false);
+    ask_finish(w, &a);
+    assert_int_equal(a.status, 200);
+    assert_int_equal(a.received, 0);
+    get(w, &a); /* the connection is still in step */
+    check_body(&a, "hello");
+    assert_int_equal(http_client_stats(w->client)->dialled, 1);
+}
+
+static void test_bodies_arrive_before_the_end(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    w->behaviour = ANSWER_CHUNKED;
+    ask_get(w, &a);
+    for (int i = 0; i < 1000 && a.received < 7; i++) {
+        if (a.drained) {
+            a.drained = false;
+            assert_int_equal(http_exchange_send_end(a.x), 0);
+        }
+        run_for(w->loop, 1);
+    }
+    assert_int_equal(a.received, 7);
+    assert_false(a.ended);
+    assert_int_equal(http_exchange_send_end(w->serving), 0);
+    run_until(w->loop, &a.closed);
+    assert_false(a.failed);
+    check_body(&a, "one two");
+}
+
+static void test_a_paused_client_blocks_the_server(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    w->behaviour = ANSWER_LARGE;
+    ask_begin(w, &a, "GET", HTTP_BODY_NONE, 0, false);
+    a.keep_body = false;
+    send_when_open(w, &a);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    run_until(w->loop, &a.headed);
+    http_exchange_pause(a.x);
+    run_for(w->loop, 100);
+    size_t before = a.received;
+    run_for(w->loop, 100);
+    assert_int_equal(a.received, before);
+    assert_true(w->large_left > 0); /* the server could not send all */
+    http_exchange_resume(a.x);
+    run_until(w->loop, &a.closed);
+    assert_int_equal(a.received, LARGE);
+}
+
+static void test_an_aborted_request_ends_the_servers(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    w->behaviour = ANSWER_NEVER;
+    ask_get(w, &a);
+    send_when_open(w, &a);
+    run_for(w->loop, 20);
+    assert_non_null(w->serving);
+    http_exchange_abort(a.x);
+    for (int i = 0; i < 1000 && w->server_closed == 0; i++) {
+        run_for(w->loop, 2);
+    }
+    assert_true(w->server_broke);
+    assert_false(a.closed); /* abort is silent */
+}
+
+static void test_an_aborted_answer_is_an_error(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    w->behaviour = ANSWER_CHUNKED;
+    ask_begin(w, &a, "GET", HTTP_BODY_NONE, 0, false);
+    send_when_open(w, &a);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    run_until(w->loop, &a.headed);
+    http_exchange_abort(w->serving);
+    run_until(w->loop, &a.closed);
+    assert_true(a.failed);
+    assert_false(a.ended);
+    buf_reset(&a.body);
+}
+
+static void test_a_refused_connection_closes_the_request(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    unsigned port;
+    int fd = raw_listen(&port);
+    assert_int_equal(close(fd), 0);
+    struct http_client *good = w->client;
+    w->client = new_client(w, port);
+    ask_get(w, &a);
+    run_until(w->loop, &a.closed);
+    assert_int_equal(a.error.code, UV_ECONNREFUSED);
+    assert_int_equal(http_client_stats(w->client)->failed, 1);
+    http_client_free(w->client);
+    w->client = good;
+}
+
+static void test_upgrade_becomes_a_tunnel(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    w->behaviour = ANSWER_UPGRADE;
+    ask_begin(w, &a, "GET", HTTP_BODY_NONE, 0, true);
+    send_when_open(w, &a);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    run_until(w->loop, &a.headed);
+    assert_int_equal(a.status, 101);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("GET / HTTP/1.1\r\n\r\n\r\nraw")), 0);
+    for (int i = 0; i < 1000 && a.received < 23; i++) {
+        run_for(w->loop, 2);
+    }
+    assert_int_equal(a.received, 23);
+    assert_false(a.ended);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    run_until(w->loop, &a.closed);
+    assert_false(a.failed);
+    check_body(&a, "GET / HTTP/1.1\r\n\r\n\r\nraw");
+    for (int i = 0; i < 1000 && w->server_closed == 0; i++) {
+        run_for(w->loop, 2);
+    }
+    assert_false(w->server_broke);
+}
+
+static void raw_exchange(struct world *w, struct raw_peer *p, const char *request,
+                         const char *expected)
+{
+    raw_connect(p, http_server_address(w->server));
+    raw_send(p, request, strlen(request));
+    raw_expect(w->loop, p, expected);
+}
+
+static void test_garbage_is_refused(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    raw_exchange(w, &p, "\x16\x03\x01 nonsense\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n");
+    assert_non_null(strstr(p.text, "Connection: close\r\n"));
+    raw_expect(w->loop, &p, "refused 400: ");
+    raw_expect(w->loop, &p, NULL);
+    raw_close(&p);
+    assert_int_equal(w->requests, 0);
+    assert_int_equal(http_server_stats(w->server)->refused, 1);
+}
+
+static void test_a_bad_body_ends_the_request(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    w->behaviour = ANSWER_AT_END;
+    raw_exchange(w, &p, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+                 "HTTP/1.1 400 Bad Request\r\n");
+    raw_expect(w->loop, &p, NULL);
+    raw_close(&p);
+    assert_true(w->server_broke);
+    assert_int_equal(w->server_closed, 1);
+}
+
+static void test_a_huge_head_is_refused(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    static char head[80 * 1024];
+    memset(head, 'a', sizeof head);
+    raw_connect(&p, http_server_address(w->server));
+    raw_send(&p, "GET / HTTP/1.1\r\nHost: a\r\nX: ", 28);
+    raw_send(&p, head, sizeof head);
+    raw_expect(w->loop, &p, "HTTP/1.1 431 ");
+    raw_close(&p);
+}
+
+static void test_a_slow_head_is_closed(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    raw_connect(&p, http_server_address(w->server));
+    raw_send(&p, "GET / HT", 8);
+    raw_expect(w->loop, &p, NULL);
+    raw_close(&p);
+    assert_int_equal(w->requests, 0);
+}
+
+static void test_pipelined_requests_are_answered_in_order(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    w->behaviour = ANSWER_AT_END;
+    raw_exchange(w, &p,
+                 "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nfirst"
+                 "POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nsecond"
+                 "POST /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nthird",
+                 "third");
+    char *first = strstr(p.text, "\r\n\r\nfirst");
+    char *second = strstr(p.text, "\r\n\r\nsecond");
+    assert_non_null(first);
+    assert_true(second > first);
+    raw_close(&p);
+}
+
+static void test_expect_continue(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    w->behaviour = ANSWER_AT_END;
+    raw_exchange(w, &p,
+                 "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n",
+                 "HTTP/1.1 100 Continue\r\n\r\n");
+    raw_send(&p, "hi", 2);
+    raw_expect(w->loop, &p, "\r\n\r\nhi");
+    raw_close(&p);
+}
+
+static void test_http_1_0_gets_no_chunks(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    w->behaviour = ANSWER_CHUNKED;
+    raw_exchange(w, &p, "GET / HTTP/1.0\r\n\r\n", "one two");
+    assert_int_equal(http_exchange_send_end(w->serving), 0);
+    raw_expect(w->loop, &p, NULL);
+    assert_null(strstr(p.text, "chunked"));
+    assert_non_null(strstr(p.text, "\r\n\r\none two"));
+    raw_close(&p);
+}
+
+static void test_connection_close_is_honoured(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    raw_exchange(w, &p, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "hello");
+    raw_expect(w->loop, &p, NULL);
+    assert_non_null(strstr(p.text, "Connection: close\r\n"));
+    raw_close(&p);
+}
+
+static void test_too_many_connections_are_closed(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p[9];
+    for (int i = 0; i < 9; i++) {
+        raw_connect(&p[i], http_server_address(w->server));
+    }
+    raw_expect(w->loop, &p[8], NULL);
+    raw_send(&p[0], "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
+    raw_expect(w->loop, &p[0], "hello");
+    for (int i = 0; i < 9; i++) {
+        raw_close(&p[i]);
+    }
+}
+
+static void test_drain_finishes_what_runs(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer busy;
+    static struct raw_peer idle;
+    w->behaviour = ANSWER_CHUNKED;
+    raw_connect(&idle, http_server_address(w->server));
+    raw_exchange(w, &busy, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "two");
+    http_server_drain(w->server);
+    raw_expect(w->loop, &idle, NULL);
+    assert_false(w->drained);
+    assert_int_equal(http_exchange_send_end(w->serving), 0);
+    run_until(w->loop, &w->drained);
+    raw_expect(w->loop, &busy, "\r\n0\r\n\r\n");
+    raw_expect(w->loop, &busy, NULL);
+    raw_close(&busy);
+    raw_close(&idle);
+}
+
+static void test_freeing_the_server_ends_exchanges(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    w->behaviour = ANSWER_CHUNKED;
+    raw_exchange(w, &p, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "two");
+    http_server_free(w->server);
+    w->server = NULL;
+    assert_true(w->server_broke);
+    raw_expect(w->loop, &p, NULL);
+    assert_null(strstr(p.text, "\r\n0\r\n\r\n")); /* cut off, not ended */
+    raw_close(&p);
+}
+
+/* A scripted server: takes connections by hand. */
+static int accept_one(struct world *w, int fd)
+{
+    for (int i = 0; i < 4000; i++) {
+        int got = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (got >= 0) {
+            return got;
+        }
+        run_for(w->loop, 2);
+    }
+    fail_msg("no connection came");
+    return -1;
+}
+
+static void expect_on(struct world *w, int fd, struct raw_peer *p, const char *text)
+{
+    memset(p, 0, sizeof *p);
+    p->fd = fd;
+    raw_expect(w->loop, p, text);
+}
+
+static const char ok_answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/* A first request puts a connection into the pool, which the server then closes as soon as the next
+ * request has reached it. */
+static void stale_connection(struct world *w, const char *method, struct ask *second, int fd)
+{
+    static struct raw_peer p;
+    static struct ask first;
+    ask_get(w, &first);
+    send_when_open(w, &first);
+    assert_int_equal(http_exchange_send_end(first.x), 0);
+    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    raw_send(&p, ok_answer, strlen(ok_answer));
+    run_until(w->loop, &first.closed);
+    check_body(&first, "ok");
+
+    ask_begin(w, second, method, HTTP_BODY_NONE, 0, false);
+    assert_false(http_exchange_blocked(second->x));
+    assert_int_equal(http_exchange_send_end(second->x), 0);
+    p.len = 0;
+    raw_expect(w->loop, &p, "\r\n\r\n");
+    raw_close(&p);
+}
+
+static void test_a_get_is_repeated_on_a_new_connection(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    static struct ask a;
+    unsigned port;
+    int fd = raw_listen(&port);
+    struct http_client *good = w->client;
+    w->client = new_client(w, port);
+    stale_connection(w, "GET", &a, fd);
+    int again = accept_one(w, fd);
+    run_until(w->loop, &a.drained);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    expect_on(w, again, &p, "\r\n\r\n");
+    raw_send(&p, ok_answer, strlen(ok_answer));
+    run_until(w->loop, &a.closed);
+    assert_false(a.failed);
+    check_body(&a, "ok");
+    assert_int_equal(http_client_stats(w->client)->repeated, 1);
+    raw_close(&p);
+    http_client_free(w->client);
+    w->client = good;
+    assert_int_equal(close(fd), 0);
+}
+
+static void test_a_post_is_not_repeated(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    unsigned port;
+    int fd = raw_listen(&port);
+    struct http_client *good = w->client;
+    w->client = new_client(w, port);
+    stale_connection(w, "POST", &a, fd);
+    run_until(w->loop, &a.closed);
+    assert_true(a.failed);
+    run_for(w->loop, 50);
+    assert_int_equal(accept4(fd, NULL, NULL, SOCK_NONBLOCK), -1);
+    assert_int_equal(http_client_stats(w->client)->repeated, 0);
+    http_client_free(w->client);
+    w->client = good;
+    assert_int_equal(close(fd), 0);
+}
+
+static void test_an_early_answer_is_delivered(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    static struct ask a;
+    unsigned port;
+    int fd = raw_listen(&port);
+    struct http_client *good = w->client;
+    w->client = new_client(w, port);
+    ask_begin(w, &a, "POST", HTTP_BODY_LENGTH, 1000000, false);
+    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    static const char answer[] = "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig";
+    raw_send(&p, answer, strlen(answer));
+    run_until(w->loop, &a.closed);
+    assert_int_equal(a.status, 413);
+    check_body(&a, "big");
+    assert_int_equal(http_client_stats(w->client)->open, 0);
+    raw_close(&p);
+    http_client_free(w->client);
+    w->client = good;
+    assert_int_equal(close(fd), 0);
+}
+
+static void test_an_answer_that_is_not_http_is_an_error(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    static struct ask a;
+    unsigned port;
+    int fd = raw_listen(&port);
+    struct http_client *good = w->client;
+    w->client = new_client(w, port);
+    ask_get(w, &a);
+    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    raw_send(&p, "SSH-2.0-OpenSSH\r\n\r\n", 19);
+    run_until(w->loop, &a.closed);
+    assert_true(a.failed);
+    raw_close(&p);
+    http_client_free(w->client);
+    w->client = good;
+    assert_int_equal(close(fd), 0);
+}
+
+static void test_freeing_the_client_ends_requests_in_each_phase(void **state)
+{
+    struct world *w = *state;
+    static struct ask dialling;
+    static struct ask waiting;
+    w->behaviour = ANSWER_NEVER;
+    ask_get(w, &waiting);
+    send_when_open(w, &waiting);
+    assert_int_equal(http_exchange_send_end(waiting.x), 0);
+    run_for(w->loop, 20);
+    ask_get(w, &dialling);
+    http_client_free(w->client);
+    w->client = NULL;
+    assert_true(waiting.closed && waiting.failed);
+    assert_true(dialling.closed && dialling.failed);
+}
+
+int main(void)
+{
+#define HTTP_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        HTTP_TEST(test_get),
+        HTTP_TEST(test_connections_are_reused),
+        HTTP_TEST(test_idle_connections_are_bounded),
+        HTTP_TEST(test_post_with_length),
+        HTTP_TEST(test_post_chunked),
+        HTTP_TEST(test_head_has_no_body),
+        HTTP_TEST(test_bodies_arrive_before_the_end),
+        HTTP_TEST(test_a_paused_client_blocks_the_server),
+        HTTP_TEST(test_an_aborted_request_ends_the_servers),
+        HTTP_TEST(test_an_aborted_answer_is_an_error),
+        HTTP_TEST(test_a_refused_connection_closes_the_request),
+        HTTP_TEST(test_upgrade_becomes_a_tunnel),
+        HTTP_TEST(test_garbage_is_refused),
+        HTTP_TEST(test_a_bad_body_ends_the_request),
+        HTTP_TEST(test_a_huge_head_is_refused),
+        HTTP_TEST(test_a_slow_head_is_closed),
+        HTTP_TEST(test_pipelined_requests_are_answered_in_order),
+        HTTP_TEST(test_expect_continue),
+        HTTP_TEST(test_http_1_0_gets_no_chunks),
+        HTTP_TEST(test_connection_close_is_honoured),
+        HTTP_TEST(test_too_many_connections_are_closed),
+        HTTP_TEST(test_drain_finishes_what_runs),
+        HTTP_TEST(test_freeing_the_server_ends_exchanges),
+        HTTP_TEST(test_a_get_is_repeated_on_a_new_connection),
+        HTTP_TEST(test_a_post_is_not_repeated),
+        HTTP_TEST(test_an_early_answer_is_delivered),
+        HTTP_TEST(test_an_answer_that_is_not_http_is_an_error),
+        HTTP_TEST(test_freeing_the_client_ends_requests_in_each_phase),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
