@@ -8,9 +8,13 @@ import time
 from lab import BenchError
 from upstream import POD
 
-START_LIMIT = 20
+START_LIMIT = 10
 POLL = 0.0002
 HEADERS = {"Accept": "application/json", "User-Agent": "operator/v1 (linux/amd64)"}
+
+
+class NoAnswer(BenchError):
+    """A proxy does not start, or does not get through to the server."""
 
 
 def get(port, path, headers=None):
@@ -41,10 +45,11 @@ def first_answer_ms(process, port):
         answer = ask(port)
         if answer.startswith(b"HTTP/1.1 200"):
             return (time.monotonic_ns() - process.started_ns) / 1e6
-        process.check()
+        if process.popen.poll() is not None:
+            raise NoAnswer(f"{process.name} ended with {process.popen.returncode}: {process.log_tail()}")
         time.sleep(POLL)
     first = answer.split(b"\r\n")[0].decode(errors="replace") or "nothing"
-    raise BenchError(f"{process.name} answered {first} for {START_LIMIT} s: {process.log_tail()}")
+    raise NoAnswer(f"{process.name} answered {first} for {START_LIMIT} s: {process.log_tail()}")
 
 
 def warm(port, connections):

@@ -5,7 +5,7 @@ import os
 import platform
 import statistics
 
-from measures import MANY_WATCHES, ROWS, WATCHES
+from measures import EVENTS_PER_WATCH, MANY_WATCHES, ROWS, WATCHES
 
 
 def machine():
@@ -71,8 +71,13 @@ def table(summary, reference):
                      for line in lines)
 
 
-def legend(reference, rounds):
+def legend(reference, rounds, direct):
+    without = ", ".join(f"{row[-3:]} {statistics.median(values):,.0f} "
+                        f"({min(values):,}..{max(values):,})"
+                        for row, values in direct.items() if values)
     return (f"Median (lowest..highest) of {rounds} rounds; ratio: median over that of "
-            f"{reference}. Without a range: taken once.\nEvents: {WATCHES} watches x 50 events/s; added: beyond the same "
-            f"watch without a proxy.\nMemory per watch: RSS beyond idle, {WATCHES} and "
-            f"{MANY_WATCHES} watches open. GB: of the objects, uncompressed.")
+            f"{reference}. Without a range: taken once.\n"
+            f"Events: {WATCHES} watches x {EVENTS_PER_WATCH} events/s; added: beyond the same "
+            f"watch without a proxy{without and f' (us: {without})'}.\n"
+            f"Memory per watch: RSS beyond idle, {WATCHES} and {MANY_WATCHES} watches open. "
+            "GB: of the objects, uncompressed.")
