@@ -16,14 +16,21 @@ struct admin {
     struct net_loop *loop;
 };
 
+static void respond(struct http_exchange *x, unsigned code, struct slice type, struct slice body)
+{
+    if (http_respond(x, code, type, body, NULL, 0) != 0) {
+        http_exchange_abort(x);
+    }
+}
+
 static void respond_text(struct http_exchange *x, unsigned code, const char *text)
 {
     struct buf body = BUF_INIT(BODY_MAX);
     if (buf_printf(&body, "%s\n", text) != 0) {
         http_exchange_abort(x);
     } else {
-        http_respond(x, code, SLICE("text/plain; charset=utf-8"),
-                     slice_of((const char *)buf_data(&body), body.len), NULL, 0);
+        respond(x, code, SLICE("text/plain; charset=utf-8"),
+                slice_of((const char *)buf_data(&body), body.len));
     }
     buf_reset(&body);
 }
@@ -54,8 +61,8 @@ static void serve_metrics(struct admin *a, struct http_exchange *x)
     if (metrics_write(a->o.metrics, &s, &body) != 0) {
         http_exchange_abort(x);
     } else {
-        http_respond(x, 200, SLICE("text/plain; version=0.0.4; charset=utf-8"),
-                     slice_of((const char *)buf_data(&body), body.len), NULL, 0);
+        respond(x, 200, SLICE("text/plain; version=0.0.4; charset=utf-8"),
+                slice_of((const char *)buf_data(&body), body.len));
     }
     buf_reset(&body);
 }
@@ -119,7 +126,7 @@ static void serve_status(struct admin *a, struct http_exchange *x)
         http_exchange_abort(x);
         return;
     }
-    http_respond(x, 200, SLICE("application/json"), slice_str(text), NULL, 0);
+    respond(x, 200, SLICE("application/json"), slice_str(text));
     cJSON_free(text);
 }
 

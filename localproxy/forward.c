@@ -35,7 +35,7 @@ void forward_context_init(struct forward_context *ctx, struct net_loop *l,
     list_init(&ctx->running);
 }
 
-void forward_refuse(struct metrics *m, struct http_exchange *down, enum request_verb verb,
+bool forward_refuse(struct metrics *m, struct http_exchange *down, enum request_verb verb,
                     unsigned code, unsigned retry_after, const char *message)
 {
     struct buf body = BUF_INIT(STATUS_MAX);
@@ -51,13 +51,16 @@ void forward_refuse(struct metrics *m, struct http_exchange *down, enum request_
     }
     m->rejected++;
     metrics_count_code(m, verb, code);
-    if (status_write(&body, code, NULL, retry_after, "%s", message) != 0) {
-        http_exchange_abort(down);
-    } else {
-        http_respond(down, code, SLICE("application/json"),
-                     slice_of((const char *)buf_data(&body), body.len), extra, n);
+    int rc = status_write(&body, code, NULL, retry_after, "%s", message);
+    if (rc == 0) {
+        rc = http_respond(down, code, SLICE("application/json"),
+                          slice_of((const char *)buf_data(&body), body.len), extra, n);
     }
     buf_reset(&body);
+    if (rc != 0) {
+        http_exchange_abort(down);
+    }
+    return rc == 0;
 }
 
 static void count_end(struct forward *f)
@@ -140,7 +143,7 @@ static void down_on_close(struct http_exchange *x, const struct err *e)
     if (e != NULL) {
         log_debug("the operator's request ended early", log_str("error", e->msg));
     }
-    if (f->up != NULL) {
+    if (f->up != NULL && (e != NULL || !f->response_ended)) {
         http_exchange_abort(f->up);
         f->up = NULL;
     }
@@ -248,7 +251,7 @@ static void up_on_end(struct http_exchange *x)
 {
     struct forward *f = x->data;
     f->response_ended = true;
-    if (http_exchange_send_end(f->down) != 0) {
+    if (f->down != NULL && http_exchange_send_end(f->down) != 0) {
         abort_both(f);
     }
 }
@@ -272,7 +275,10 @@ static void answer_failure(struct forward *f, const struct err *e)
     bool timeout = e->code == UV_ETIMEDOUT;
     (void)snprintf(message, sizeof message, "the API server %s cannot be asked: %s",
                    kube_client_server(f->ctx->upstream), e->msg);
-    forward_refuse(f->ctx->metrics, f->down, f->verb, timeout ? 504 : 503, RETRY_AFTER_S, message);
+    if (!forward_refuse(f->ctx->metrics, f->down, f->verb, timeout ? 504 : 503, RETRY_AFTER_S,
+                        message)) {
+        f->down = NULL;
+    }
 }
 
 static void up_on_close(struct http_exchange *x, const struct err *e)
@@ -332,7 +338,7 @@ void forward_start(struct forward_context *ctx, struct http_exchange *down,
     h.header_count = request_headers(head, headers);
     struct forward *f = calloc(1, sizeof *f);
     if (f == NULL) {
-        forward_refuse(ctx->metrics, down, verb, 503, RETRY_AFTER_S, "out of memory");
+        (void)forward_refuse(ctx->metrics, down, verb, 503, RETRY_AFTER_S, "out of memory");
         return;
     }
     f->ctx = ctx;

@@ -37,8 +37,9 @@ void forward_start(struct forward_context *ctx, struct http_exchange *down,
 /* Ends all watches cleanly, each between two events. Other requests go on. */
 void forward_drain(struct forward_context *ctx);
 
-/* Answers with a metav1.Status. `retry_after`: seconds, 0: none. */
-void forward_refuse(struct metrics *m, struct http_exchange *down, enum request_verb verb,
+/* Answers with a metav1.Status. `retry_after`: seconds, 0: none. False: that failed, and the
+ * exchange was aborted. */
+bool forward_refuse(struct metrics *m, struct http_exchange *down, enum request_verb verb,
                     unsigned code, unsigned retry_after, const char *message);
 
 #endif

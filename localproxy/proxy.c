@@ -36,7 +36,8 @@ static void refuse(struct proxy *p, struct http_exchange *x, const struct reques
                    unsigned code, unsigned retry_after, const char *message)
 {
     log_info("refused a request", log_num("code", code), log_str("reason", message));
-    forward_refuse(p->metrics, x, ri != NULL ? ri->verb : VERB_OTHER, code, retry_after, message);
+    (void)forward_refuse(p->metrics, x, ri != NULL ? ri->verb : VERB_OTHER, code, retry_after,
+                         message);
 }
 
 static bool has_token(const struct proxy *p, const struct http_head *head)

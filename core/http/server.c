@@ -247,11 +247,13 @@ static void refuse(struct conn *c, const struct err *e)
         return;
     }
     s->handlers->on_refuse(s->data, (unsigned)-e->code, e->msg, &body);
-    http_respond(&c->x, (unsigned)-e->code, SLICE("application/json"),
-                 slice_of((const char *)buf_data(&body), body.len), NULL, 0);
+    int rc = http_respond(&c->x, (unsigned)-e->code, SLICE("application/json"),
+                          slice_of((const char *)buf_data(&body), body.len), NULL, 0);
     buf_reset(&body);
-    if (c->state == CONN_BUSY) {
+    if (rc == 0) {
         close_gently(c);
+    } else {
+        close_now(c);
     }
 }
 
@@ -492,8 +494,8 @@ void http_server_free(struct http_server *s)
     free(s);
 }
 
-void http_respond(struct http_exchange *x, unsigned status, struct slice content_type,
-                  struct slice body, const struct http_header *headers, size_t count)
+int http_respond(struct http_exchange *x, unsigned status, struct slice content_type,
+                 struct slice body, const struct http_header *headers, size_t count)
 {
     struct http_header all[HEADERS_EXTRA];
     size_t n = 0;
@@ -511,8 +513,7 @@ void http_respond(struct http_exchange *x, unsigned status, struct slice content
         .framing = HTTP_BODY_LENGTH,
         .content_length = body.len,
     };
-    if (http_exchange_send_head(x, &head) != 0 || http_exchange_send_body(x, body) != 0 ||
-        http_exchange_send_end(x) != 0) {
-        http_exchange_abort(x);
-    }
+    int rc = http_exchange_send_head(x, &head);
+    rc = rc != 0 ? rc : http_exchange_send_body(x, body);
+    return rc != 0 ? rc : http_exchange_send_end(x);
 }

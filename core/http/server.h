@@ -62,9 +62,9 @@ void http_server_drain(struct http_server *s);
 /* Closes everything at once and frees; users of running exchanges get on_close. */
 void http_server_free(struct http_server *s);
 
-/* A whole small answer: head, body, end. Aborts the exchange when that fails. `headers` may be
- * NULL. */
-void http_respond(struct http_exchange *x, unsigned status, struct slice content_type,
-                  struct slice body, const struct http_header *headers, size_t count);
+/* A whole small answer: head, body, end. `headers` may be NULL. 0, or as http_exchange_send_*: then
+ * abort. */
+MUST_CHECK int http_respond(struct http_exchange *x, unsigned status, struct slice content_type,
+                            struct slice body, const struct http_header *headers, size_t count);
 
 #endif

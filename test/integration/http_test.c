@@ -82,8 +82,10 @@ static void serve_end(struct http_exchange *x)
 {
     struct world *w = x->data;
     if (w->behaviour == ANSWER_AT_END) {
-        http_respond(x, 200, SLICE("text/plain"),
-                     slice_of((const char *)buf_data(&w->echo), w->echo.len), NULL, 0);
+        assert_int_equal(http_respond(x, 200, SLICE("text/plain"),
+                                      slice_of((const char *)buf_data(&w->echo), w->echo.len), NULL,
+                                      0),
+                         0);
     } else if (w->behaviour == ANSWER_UPGRADE) {
         assert_int_equal(http_exchange_send_end(x), 0); /* the tunnel's end */
     }
@@ -135,7 +137,7 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
                    head->target.ptr);
     switch (w->behaviour) {
     case ANSWER_AT_ONCE:
-        http_respond(x, 200, SLICE("text/plain"), SLICE("hello"), NULL, 0);
+        assert_int_equal(http_respond(x, 200, SLICE("text/plain"), SLICE("hello"), NULL, 0), 0);
         break;
     case ANSWER_CHUNKED:
         send_head(x, 200, HTTP_BODY_CHUNKED, 0);
