@@ -46,7 +46,8 @@ def first_answer_ms(process, port):
         if answer.startswith(b"HTTP/1.1 200"):
             return (time.monotonic_ns() - process.started_ns) / 1e6
         if process.popen.poll() is not None:
-            raise NoAnswer(f"{process.name} ended with {process.popen.returncode}: {process.log_tail()}")
+            raise NoAnswer(f"{process.name} ended with {process.popen.returncode}: "
+                           f"{process.log_tail()}")
         time.sleep(POLL)
     first = answer.split(b"\r\n")[0].decode(errors="replace") or "nothing"
     raise NoAnswer(f"{process.name} answered {first} for {START_LIMIT} s: {process.log_tail()}")
