@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/slice.h"
+#include "base/utf8.h"
+
 static void position(const char *text, const char *at, unsigned *line, unsigned *column)
 {
     *line = 1;
@@ -83,14 +86,38 @@ static int refuse_duplicates(const cJSON *item, struct err *e)
     return 0;
 }
 
+/* What cJSON would take silently. */
+static int refuse_bad_bytes(const char *text, size_t len, struct err *e)
+{
+    const char *what = NULL;
+    size_t i = 0;
+    while (i < len) {
+        uint32_t cp;
+        size_t n = utf8_decode(slice_of(text + i, len - i), &cp);
+        if (text[i] == '\0') {
+            what = "a NUL byte in JSON";
+        } else if (n == 1 && cp == UTF8_REPLACEMENT) {
+            what = "JSON is not UTF-8";
+        } else if (text[i] == '\\' && len - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0) {
+            what = "a NUL in a JSON string";
+        }
+        if (what != NULL) {
+            unsigned line;
+            unsigned column;
+            position(text, text + i, &line, &column);
+            return err_set(e, -EINVAL, "line %u, column %u: %s", line, column, what);
+        }
+        /* A backslash takes the next byte with it, so that of `\\u0000` nothing is refused. */
+        i += text[i] == '\\' && len - i >= 2 && (text[i + 1] == '\\' || text[i + 1] == '"') ? 2 : n;
+    }
+    return 0;
+}
+
 cJSON *json_parse(const char *text, size_t len, struct err *e)
 {
     unsigned line;
     unsigned column;
-    const char *nul = memchr(text, '\0', len);
-    if (nul != NULL) {
-        position(text, nul, &line, &column);
-        err_set(e, -EINVAL, "line %u, column %u: a NUL byte in JSON", line, column);
+    if (refuse_bad_bytes(text, len, e) != 0) {
         return NULL;
     }
     const char *end = NULL;
@@ -121,6 +148,92 @@ cJSON *json_parse(const char *text, size_t len, struct err *e)
         return NULL;
     }
     return root;
+}
+
+static size_t string_end(const char *text, size_t len, size_t start)
+{
+    size_t i = start + 1;
+    while (i < len && text[i] != '"') {
+        i += text[i] == '\\' ? 2 : 1;
+    }
+    return i < len ? i + 1 : len;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* Where the next value that begins at `from` or later begins; keys are passed over. */
+static size_t next_value(const char *text, size_t len, size_t from)
+{
+    size_t i = from;
+    while (i < len) {
+        char c = text[i];
+        if (c == '"') {
+            size_t end = string_end(text, len, i);
+            size_t colon = end;
+            while (colon < len && is_space(text[colon])) {
+                colon++;
+            }
+            if (colon == len || text[colon] != ':') {
+                return i;
+            }
+            i = colon + 1;
+        } else if (c == '{' || c == '[' || c == '-' || (c >= '0' && c <= '9') || c == 't' ||
+                   c == 'f' || c == 'n') {
+            return i;
+        } else {
+            i++;
+        }
+    }
+    return len;
+}
+
+static size_t value_end(const char *text, size_t len, size_t start)
+{
+    if (text[start] == '"') {
+        return string_end(text, len, start);
+    }
+    size_t i = start + 1;
+    if (text[start] != '{' && text[start] != '[') {
+        while (i < len && strchr(",]} \t\r\n", text[i]) == NULL) {
+            i++;
+        }
+    }
+    return i;
+}
+
+/* The tree in document order. */
+static const cJSON *find_next(const cJSON *at, const cJSON *item, size_t *index)
+{
+    for (; at != NULL; at = at->next) {
+        if (at == item) {
+            return at;
+        }
+        (*index)++;
+        const cJSON *found = find_next(at->child, item, index);
+        if (found != NULL) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
+unsigned json_line(const char *text, size_t len, const cJSON *root, const cJSON *item)
+{
+    size_t index = 0;
+    if (find_next(root, item, &index) == NULL) {
+        return 0;
+    }
+    size_t at = next_value(text, len, 0);
+    for (; index > 0 && at < len; index--) {
+        at = next_value(text, len, value_end(text, len, at));
+    }
+    unsigned line;
+    unsigned column;
+    position(text, text + at, &line, &column);
+    return at < len ? line : 0;
 }
 
 int json_quote(const char *str, struct buf *out)

@@ -16,8 +16,12 @@
 #include "base/err.h"
 
 /* Parses one whole document. Refused, with line and column in the message: a syntax error, bytes
- * after the document, a NUL byte, and a key that stands twice in one object. NULL on error. */
+ * after the document, bytes that are not UTF-8, a NUL (also as an escape, which would cut the
+ * string short), and a key that stands twice in one object. NULL on error. */
 MUST_CHECK cJSON *json_parse(const char *text, size_t len, struct err *e);
+
+/* The line on which `item` begins in the text that `root` was parsed from; 0 if it is not there. */
+unsigned json_line(const char *text, size_t len, const cJSON *root, const cJSON *item);
 
 /* Appends the canonical text of `item`. 0, -ENOBUFS, -ENOMEM, or -EINVAL (not finite number). */
 MUST_CHECK int json_canonical(const cJSON *item, struct buf *out);

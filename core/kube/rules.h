@@ -25,7 +25,11 @@
 
 #define RULES_TEXT_MAX (8 * 1024 * 1024) /* bytes of a document */
 #define RULES_LIMITS_MAX 10000
+#define RULES_LIST_MAX 1000      /* entries of apiGroups or resources in one limit */
 #define RULES_PATTERNS_MAX 65536 /* pairs of group and resource that the limits name */
+
+/* Bytes of an encoded selector: kube-apiserver takes request heads of 1 MiB. */
+#define RULES_ESCAPED_MAX (1000 * 1000)
 
 #define RULES_CHECKSUM_LEN (7 + 64) /* "sha256:" and hex */
 

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rules_table.h - from (group, resource) to the selectors that limit it; the inside of rules.h.
+ *
+ * A *pattern* is a pair of group and resource of which either may be `*`. The table holds, besides
+ * those that were added, the pair (g, r) for each (g, *) and (*, r): so the most specific pattern
+ * that fits a resource stands for all limits on it, and a look-up ends at the first hit.
+ */
+#ifndef CORE_KUBE_RULES_TABLE_H
+#define CORE_KUBE_RULES_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "kube/rules.h"
+#include "kube/selector.h"
+
+struct rules_pattern {
+    struct slice group;
+    struct slice resource;
+    uint32_t *limits; /* indices of limits, ascending */
+    size_t limit_count;
+    size_t limit_cap;
+    struct rules_entry *entry; /* set by rules_table_compile; several patterns may share it */
+};
+
+struct rules_table {
+    struct rules_pattern *patterns;
+    size_t count;
+    size_t cap;
+    uint32_t *index; /* open addressing: position in `patterns` plus 1, 0 is free */
+    size_t index_size;
+    struct rules_entry **entries; /* each once, to free them */
+    size_t entry_count;
+};
+
+void rules_table_init(struct rules_table *t);
+void rules_table_deinit(struct rules_table *t);
+
+/* Adds a limit; the slices must outlive the table, limits must come in ascending order. -E2BIG or
+ * -ENOMEM. */
+MUST_CHECK int rules_table_add(struct rules_table *t, struct slice group, struct slice resource,
+                               uint32_t limit);
+
+/* Makes the entries. `selectors` are those of the limits by index, not kept. -E2BIG, -ENOMEM. */
+MUST_CHECK int rules_table_compile(struct rules_table *t, const struct selector *const *selectors,
+                                   struct err *e);
+
+const struct rules_entry *rules_table_match(const struct rules_table *t, struct slice group,
+                                            struct slice resource);
+
+#endif
