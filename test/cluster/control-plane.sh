@@ -208,11 +208,12 @@ start_controller_manager() {
 	start_process kube-controller-manager "$program" --kubeconfig="$control_plane_dir/kubeconfig" \
 		--use-service-account-credentials --service-account-private-key-file="$pki/service-account.key" \
 		--root-ca-file="$pki/ca.crt" --cluster-signing-cert-file="$pki/ca.crt" \
-		--cluster-signing-key-file="$pki/ca.key" --leader-elect=false --secure-port=0 "${insecure[@]}"
+		--cluster-signing-key-file="$pki/ca.key" --leader-elect=false --secure-port=0 \
+		--kube-api-qps=500 --kube-api-burst=1000 "${insecure[@]}"
 }
 
 kubectl_admin() {
-	"$assets/kubectl" --kubeconfig="$control_plane_dir/kubeconfig" "$@" >/dev/null 2>&1
+	"$assets/kubectl" --kubeconfig="$control_plane_dir/kubeconfig" --request-timeout=5s "$@" >/dev/null 2>&1
 }
 
 # await PROCESS SECONDS COMMAND...: until COMMAND succeeds; 1 when PROCESS ends before.
