@@ -51,15 +51,18 @@ static inline void temp_dir_empty(const char *path)
     DIR *dir = opendir(path);
     struct dirent *entry;
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
-        char child[512];
+        char *child = NULL;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
             continue;
         }
-        (void)snprintf(child, sizeof child, "%s/%s", path, entry->d_name);
+        if (asprintf(&child, "%s/%s", path, entry->d_name) < 0) {
+            abort();
+        }
         if (unlink(child) != 0) {
             temp_dir_empty(child);
             (void)rmdir(child);
         }
+        free(child);
     }
     if (dir != NULL) {
         (void)closedir(dir);
