@@ -25,8 +25,12 @@ struct credentials;
 
 enum credentials_event {
     CREDENTIALS_READY,  /* usable from now on (first time, or again after a failure) */
-    CREDENTIALS_TLS,    /* the client certificate changed: new connections need a new tls_config */
-    CREDENTIALS_FAILED, /* not usable any more, or not yet: credentials_error says why */
+    CREDENTIALS_TLS,    /* the client certificate changed: new connections need a new tls_config.
+                         * Comes before READY when a plugin gives the first one. While two files
+                         * are being replaced they may not fit together for a moment: keep the old
+                         * tls_config until a later event brings a pair that does. */
+    CREDENTIALS_FAILED, /* a plugin failed and nothing is usable: credentials_error says why.
+                         * Comes again with each failed attempt */
 };
 
 /* Runs from the loop or from credentials_authorization/_rejected, never from credentials_new.
@@ -54,8 +58,8 @@ bool credentials_ready(const struct credentials *c);
 /* Why the last attempt failed, with what to do about it; NULL when it did not. */
 const char *credentials_error(const struct credentials *c);
 
-/* The value for the Authorization header; NULL: send none. Cheap. Valid until the loop runs on or
- * the next call. */
+/* The value for the Authorization header; NULL: send none (only while credentials_ready). Cheap.
+ * Valid until the next call or the loop's next turn. */
 const char *credentials_authorization(struct credentials *c);
 
 /* The client certificate and key, as PEM; empty: none. Valid until CREDENTIALS_TLS. */

@@ -1,0 +1,605 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/credentials.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/file_state.h"
+#include "base/log.h"
+#include "base/secret.h"
+#include "crypto/digest.h"
+#include "kube/exec_credential.h"
+#include "net/process.h"
+
+enum {
+    FILE_CHECK_MS = 10000,
+    EXEC_TIMEOUT_MS = 60000,
+    RETRY_MS = 1000,
+    RETRY_GROWTH_MAX = 60, /* times the first pause */
+    TOKEN_MAX = 1 << 20,
+    OUTPUT_MAX = 1 << 20,
+    STDERR_SHOWN = 1024,
+    LEAD_MAX_S = 300, /* a new credential is fetched so long before the old one expires, at most */
+};
+
+/*
+ *          +--> FETCHING --done--> WAITING --timer, rejected, expired--+
+ *          |                                                           |
+ *          +-----------------------------------------------------------+
+ * FIXED (no plugin), and each of these --close--> CLOSING
+ */
+enum phase { FIXED, FETCHING, WAITING, CLOSING };
+
+struct credentials {
+    uv_loop_t *loop;
+    const struct kube_access *access;
+    struct credentials_options options;
+    enum phase phase;
+    struct err error; /* code 0: the last attempt went well */
+
+    char *authorization; /* the header's value; NULL: none */
+    struct kube_pem cert;
+    struct kube_pem key;
+    int64_t expires_at; /* seconds since 1970; 0: never, or nothing is there */
+    bool given;         /* there is a credential, or none is needed */
+
+    struct file_state token_state;
+    struct file_state cert_state;
+    struct file_state key_state;
+    uint64_t looked_at; /* loop time of the last look at the files */
+
+    struct process *plugin; /* while FETCHING, or CLOSING after it */
+    uint64_t fetched_at;    /* loop time of the last start of the plugin */
+    unsigned failures;      /* in a row */
+    uv_timer_t timer;
+
+    credentials_close_cb close_cb;
+    void *close_data;
+    int open; /* what close waits for */
+};
+
+static int fail_memory(struct err *e)
+{
+    return err_set(e, -ENOMEM, "out of memory");
+}
+
+static void notify(struct credentials *c, enum credentials_event event)
+{
+    if (c->options.on_event != NULL && c->phase != CLOSING) {
+        c->options.on_event(c->options.data, event);
+    }
+}
+
+/* Puts "<scheme> <value>" in the place of the old value. */
+static int set_authorization(struct credentials *c, const char *scheme, const char *value)
+{
+    char *text = NULL;
+    if (asprintf(&text, "%s %s", scheme, value) < 0) {
+        return -ENOMEM;
+    }
+    secret_free(c->authorization);
+    c->authorization = text;
+    return 0;
+}
+
+static int set_basic(struct credentials *c, const char *user, const char *password)
+{
+    char *plain = NULL;
+    if (asprintf(&plain, "%s:%s", user != NULL ? user : "", password != NULL ? password : "") < 0) {
+        return -ENOMEM;
+    }
+    size_t len = strlen(plain);
+    struct buf text = BUF_INIT(len * 2 + 8);
+    int rc = buf_reserve(&text, len * 2 + 8) == NULL ? -ENOMEM : 0;
+    rc = rc != 0 ? rc : base64_encode(slice_of(plain, len), &text);
+    const char *encoded = rc == 0 ? buf_cstr(&text) : NULL;
+    rc = encoded == NULL ? -ENOMEM : set_authorization(c, "Basic", encoded);
+    secret_buf_reset(&text);
+    secret_free(plain);
+    return rc;
+}
+
+/* The token that a file's content is, cut out in place; NULL with `e` set. */
+static char *trim_token(char *text, const char *path, struct err *e)
+{
+    char *token = text + strspn(text, " \t\r\n");
+    size_t len = strlen(token);
+    while (len > 0 && strchr(" \t\r\n", token[len - 1]) != NULL) {
+        len--;
+    }
+    token[len] = '\0';
+    if (len == 0) {
+        err_set(e, -EINVAL, "%s: the token file is empty", path);
+        return NULL;
+    }
+    for (size_t i = 0; i < len; i++) {
+        if ((unsigned char)token[i] <= ' ' || (unsigned char)token[i] >= 0x7f) {
+            err_set(e, -EINVAL, "%s: holds more than one token, or something else than a token",
+                    path);
+            return NULL;
+        }
+    }
+    return token;
+}
+
+static int read_token_file(struct credentials *c, struct err *e)
+{
+    const char *path = c->access->token_file;
+    struct buf text = BUF_INIT(TOKEN_MAX);
+    if (buf_reserve(&text, TOKEN_MAX) == NULL) {
+        return fail_memory(e);
+    }
+    int rc = file_read(path, &text, e);
+    if (rc == 0) {
+        char *cstr = buf_cstr(&text) == NULL ? NULL : (char *)buf_data(&text);
+        char *token = cstr == NULL ? NULL : trim_token(cstr, path, e);
+        rc = cstr == NULL    ? err_set(e, -EINVAL, "%s: the token file is empty", path)
+             : token == NULL ? -EINVAL
+             : set_authorization(c, "Bearer", token) != 0 ? fail_memory(e)
+                                                          : 0;
+    }
+    secret_buf_reset(&text);
+    return rc;
+}
+
+/* Keeps what there was when the new content cannot be read or is no token. */
+static void refresh_token_file(struct credentials *c)
+{
+    struct err e = ERR_INIT;
+    if (!file_state_changed(&c->token_state, c->access->token_file)) {
+        return;
+    }
+    if (read_token_file(c, &e) != 0) {
+        c->token_state = (struct file_state){.ino = 0}; /* look again next time */
+        if (c->error.code == 0) {
+            log_warn("the token file cannot be read; the last token is used",
+                     log_str("error", e.msg));
+        }
+        c->error = e;
+        return;
+    }
+    c->error = (struct err)ERR_INIT;
+    log_debug("the token file was read", log_str("path", c->access->token_file));
+}
+
+static int read_certificate(struct credentials *c, struct err *e)
+{
+    struct kube_pem cert = {.data = NULL};
+    struct kube_pem key = {.data = NULL};
+    int rc = kube_pem_read(c->access->cert.path, &cert, e);
+    rc = rc != 0 ? rc : kube_pem_read(c->access->key.path, &key, e);
+    if (rc != 0) {
+        kube_pem_deinit(&cert);
+        kube_pem_deinit(&key);
+        return rc;
+    }
+    kube_pem_deinit(&c->cert);
+    kube_pem_deinit(&c->key);
+    c->cert = cert;
+    c->key = key;
+    return 0;
+}
+
+static bool certificate_is_in_files(const struct credentials *c)
+{
+    return c->access->cert.path != NULL && c->access->key.path != NULL;
+}
+
+static void refresh_certificate(struct credentials *c)
+{
+    struct err e = ERR_INIT;
+    bool cert = file_state_changed(&c->cert_state, c->access->cert.path);
+    bool key = file_state_changed(&c->key_state, c->access->key.path);
+    if (!cert && !key) {
+        return;
+    }
+    if (read_certificate(c, &e) != 0) {
+        c->cert_state = (struct file_state){.ino = 0};
+        log_warn("the client certificate cannot be read; the last one is used",
+                 log_str("error", e.msg));
+        return;
+    }
+    log_info("the client certificate changed", log_str("path", c->access->cert.path));
+    notify(c, CREDENTIALS_TLS);
+}
+
+static void look_at_files(struct credentials *c, uint64_t pause_ms)
+{
+    uint64_t now = uv_now(c->loop);
+    if (c->phase == CLOSING || now - c->looked_at < pause_ms) {
+        return;
+    }
+    c->looked_at = now;
+    if (c->access->token_file != NULL) {
+        refresh_token_file(c);
+    }
+    if (certificate_is_in_files(c)) {
+        refresh_certificate(c);
+    }
+}
+
+static int64_t wall_clock(void)
+{
+    return (int64_t)time(NULL);
+}
+
+static bool is_expired(const struct credentials *c)
+{
+    return c->expires_at != 0 && wall_clock() >= c->expires_at;
+}
+
+bool credentials_ready(const struct credentials *c)
+{
+    return c->given && !is_expired(c);
+}
+
+static void on_timer(uv_timer_t *timer);
+
+static void wait_for(struct credentials *c, uint64_t ms)
+{
+    (void)uv_timer_start(&c->timer, on_timer, ms, 0);
+}
+
+static void add_hint(struct credentials *c)
+{
+    const char *hint = c->access->exec->install_hint;
+    size_t len = strlen(c->error.msg);
+    if (hint != NULL && len + 4 < sizeof c->error.msg) {
+        (void)snprintf(c->error.msg + len, sizeof c->error.msg - len, "; %s", hint);
+    }
+}
+
+/* c->error says why. */
+static void fetch_failed(struct credentials *c)
+{
+    uint64_t pause = c->options.retry_ms << (c->failures < 6 ? c->failures : 6);
+    uint64_t max = c->options.retry_ms * RETRY_GROWTH_MAX;
+    c->failures++;
+    c->phase = WAITING;
+    pause = pause < max ? pause : max;
+    err_prefix(&c->error, "users[%.80s].exec", c->access->user);
+    log_warn("the credential plugin failed", log_str("error", c->error.msg),
+             log_num("retry_ms", (int64_t)pause));
+    wait_for(c, pause);
+    if (!credentials_ready(c)) {
+        notify(c, CREDENTIALS_FAILED);
+    }
+}
+
+/* When to fetch the next one: with a fifth of the life left, at most five minutes. */
+static uint64_t refresh_pause_ms(int64_t expires_at)
+{
+    int64_t life = (expires_at - wall_clock()) * 1000;
+    int64_t lead = life / 5 < LEAD_MAX_S * 1000 ? life / 5 : LEAD_MAX_S * 1000;
+    return life - lead < 1000 ? 1000 : (uint64_t)(life - lead);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+/* Moves `text` into the place of the old PEM. */
+static void set_pem(struct kube_pem *pem, char **text)
+{
+    kube_pem_deinit(pem);
+    pem->data = *text;
+    pem->len = *text == NULL ? 0 : strlen(*text);
+    *text = NULL;
+}
+
+static void fetch_succeeded(struct credentials *c, struct exec_credential *new)
+{
+    bool was_ready = credentials_ready(c);
+    /* A certificate of the kubeconfig's own stays if the plugin gives none. */
+    bool pem = new->cert != NULL || c->access->cert.data == NULL;
+    bool tls = pem && (!same_text(new->cert, c->cert.data) || !same_text(new->key, c->key.data));
+    if (new->token != NULL && set_authorization(c, "Bearer", new->token) != 0) {
+        (void)fail_memory(&c->error);
+        fetch_failed(c);
+        return;
+    }
+    if (new->token == NULL) {
+        secret_free(c->authorization);
+        c->authorization = NULL;
+    }
+    if (pem) {
+        set_pem(&c->cert, &new->cert);
+        set_pem(&c->key, &new->key);
+    }
+    c->expires_at = new->expires_at;
+    c->given = true;
+    c->failures = 0;
+    c->error = (struct err)ERR_INIT;
+    c->phase = WAITING;
+    if (c->expires_at != 0) {
+        wait_for(c, refresh_pause_ms(c->expires_at));
+    }
+    log_debug("the credential plugin gave a credential", log_str("user", c->access->user),
+              log_num("expires_at", c->expires_at));
+    if (tls) {
+        notify(c, CREDENTIALS_TLS);
+    }
+    if (!was_ready) {
+        notify(c, CREDENTIALS_READY);
+    }
+}
+
+static void log_diagnostics(const struct credentials *c, struct slice text, bool failed)
+{
+    size_t len = text.len < STDERR_SHOWN ? text.len : STDERR_SHOWN;
+    if (len == 0) {
+        return;
+    }
+    if (failed) {
+        log_warn("the credential plugin said", log_str("command", c->access->exec->command),
+                 log_strn("stderr", text.ptr, len));
+    } else {
+        log_debug("the credential plugin said", log_str("command", c->access->exec->command),
+                  log_strn("stderr", text.ptr, len));
+    }
+}
+
+/* 0 when the plugin ended well. */
+static int check_end(struct credentials *c, const struct process_result *r)
+{
+    const char *command = c->access->exec->command;
+    struct err *e = &c->error;
+    if (r->code == -ETIMEDOUT) {
+        return err_set(e, r->code, "%.120s ran longer than %llu s and was killed", command,
+                       (unsigned long long)(c->options.exec_timeout_ms / 1000));
+    }
+    if (r->code == -ENOBUFS) {
+        return err_set(e, r->code, "%.120s printed more than %d bytes and was killed", command,
+                       OUTPUT_MAX);
+    }
+    if (r->code != 0) {
+        return err_set(e, r->code, "%.120s: %s", command, err_text(r->code));
+    }
+    if (r->signal != 0) {
+        return err_set(e, -ECHILD, "%.120s was ended by signal %d", command, r->signal);
+    }
+    if (r->exit_status != 0) {
+        err_set(e, -ECHILD, "%.120s failed with exit code %d; what it said is in the log", command,
+                r->exit_status);
+        add_hint(c);
+        return -ECHILD;
+    }
+    return 0;
+}
+
+static void finish_close(struct credentials *c);
+
+static void on_plugin_done(void *data, const struct process_result *r)
+{
+    struct credentials *c = data;
+    struct exec_credential new;
+    c->plugin = NULL;
+    if (c->phase == CLOSING) {
+        finish_close(c);
+        return;
+    }
+    int rc = check_end(c, r);
+    log_diagnostics(c, r->err, rc != 0);
+    if (rc == 0) {
+        rc = exec_credential_parse(r->out, c->access->exec->api_version, wall_clock(), &new,
+                                   &c->error);
+        if (rc != 0) {
+            err_prefix(&c->error, "%.120s", c->access->exec->command);
+        } else {
+            fetch_succeeded(c, &new);
+            exec_credential_deinit(&new);
+        }
+    }
+    if (rc != 0) {
+        fetch_failed(c);
+    }
+}
+
+/* c->error says why it did not start. */
+static int start_plugin(struct credentials *c)
+{
+    struct process_options o = {
+        .argv = exec_credential_argv(c->access),
+        .env = exec_credential_env(c->access),
+        .timeout_ms = c->options.exec_timeout_ms,
+        .output_max = OUTPUT_MAX,
+    };
+    int rc = o.argv == NULL || o.env == NULL
+                 ? fail_memory(&c->error)
+                 : process_run(c->loop, &o, on_plugin_done, c, &c->plugin, &c->error);
+    free((char **)o.argv);
+    exec_credential_env_free((char **)o.env);
+    c->fetched_at = uv_now(c->loop);
+    if (rc == 0) {
+        c->phase = FETCHING;
+    } else {
+        add_hint(c);
+    }
+    return rc;
+}
+
+static void fetch(struct credentials *c)
+{
+    (void)uv_timer_stop(&c->timer);
+    if (start_plugin(c) != 0) {
+        fetch_failed(c);
+    }
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct credentials *c = timer->data;
+    if (c->phase == WAITING) {
+        fetch(c);
+    }
+}
+
+static int start_token(struct credentials *c, struct err *e)
+{
+    const struct kube_access *a = c->access;
+    if (a->token != NULL && set_authorization(c, "Bearer", a->token) != 0) {
+        return fail_memory(e);
+    }
+    if (a->token_file == NULL) {
+        return 0;
+    }
+    (void)file_state_changed(&c->token_state, a->token_file);
+    int rc = read_token_file(c, e);
+    if (rc != 0 && a->token != NULL) {
+        c->token_state = (struct file_state){.ino = 0};
+        log_warn("the token file cannot be read; the kubeconfig's own token is used",
+                 log_str("error", e != NULL ? e->msg : ""));
+        return 0;
+    }
+    return rc;
+}
+
+static int copy_pem(const struct kube_pem *from, struct kube_pem *to, struct err *e)
+{
+    if (from->data == NULL) {
+        return 0;
+    }
+    to->data = calloc(1, from->len + 1);
+    if (to->data == NULL) {
+        return fail_memory(e);
+    }
+    memcpy(to->data, from->data, from->len);
+    to->len = from->len;
+    return 0;
+}
+
+static int start(struct credentials *c, struct err *e)
+{
+    const struct kube_access *a = c->access;
+    int rc = start_token(c, e);
+    if (rc == 0 && (a->username != NULL || a->password != NULL)) {
+        rc = set_basic(c, a->username, a->password) != 0 ? fail_memory(e) : 0;
+    }
+    if (rc == 0 && certificate_is_in_files(c)) {
+        (void)file_state_changed(&c->cert_state, a->cert.path);
+        (void)file_state_changed(&c->key_state, a->key.path);
+    }
+    rc = rc != 0 ? rc : copy_pem(&a->cert, &c->cert, e);
+    rc = rc != 0 ? rc : copy_pem(&a->key, &c->key, e);
+    c->given = a->exec == NULL;
+    if (rc == 0 && a->exec != NULL) {
+        rc = start_plugin(c);
+        if (rc != 0) {
+            err_set(e, rc, "users[%.80s].exec: %s", a->user, c->error.msg);
+        }
+    }
+    return rc;
+}
+
+static void free_credentials(struct credentials *c)
+{
+    secret_free(c->authorization);
+    kube_pem_deinit(&c->cert);
+    kube_pem_deinit(&c->key);
+    free(c);
+}
+
+struct credentials *credentials_new(uv_loop_t *loop, const struct kube_access *access,
+                                    const struct credentials_options *options, struct err *e)
+{
+    struct credentials *c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        fail_memory(e);
+        return NULL;
+    }
+    c->loop = loop;
+    c->access = access;
+    c->options = options != NULL ? *options : (struct credentials_options){.data = NULL};
+    c->options.file_check_ms =
+        c->options.file_check_ms != 0 ? c->options.file_check_ms : FILE_CHECK_MS;
+    c->options.exec_timeout_ms =
+        c->options.exec_timeout_ms != 0 ? c->options.exec_timeout_ms : EXEC_TIMEOUT_MS;
+    c->options.retry_ms = c->options.retry_ms != 0 ? c->options.retry_ms : RETRY_MS;
+    c->looked_at = uv_now(loop);
+    if (start(c, e) != 0) {
+        free_credentials(c);
+        return NULL;
+    }
+    (void)uv_timer_init(loop, &c->timer); /* only sets up memory */
+    c->timer.data = c;
+    return c;
+}
+
+const char *credentials_error(const struct credentials *c)
+{
+    return c->error.code == 0 ? NULL : c->error.msg;
+}
+
+const char *credentials_authorization(struct credentials *c)
+{
+    look_at_files(c, c->options.file_check_ms);
+    if (is_expired(c)) {
+        /* The timer would have fetched a new one; this clock was set forward. */
+        if (c->phase == WAITING && c->failures == 0) {
+            fetch(c);
+        }
+        return NULL;
+    }
+    return c->authorization;
+}
+
+struct slice credentials_cert(const struct credentials *c)
+{
+    return slice_of(c->cert.data, c->cert.len);
+}
+
+struct slice credentials_key(const struct credentials *c)
+{
+    return slice_of(c->key.data, c->key.len);
+}
+
+void credentials_rejected(struct credentials *c)
+{
+    enum { AGAIN_MS = 1000 };
+    look_at_files(c, c->options.file_check_ms < AGAIN_MS ? c->options.file_check_ms : AGAIN_MS);
+    if (c->phase == WAITING && c->failures == 0 &&
+        uv_now(c->loop) - c->fetched_at >= c->options.file_check_ms) {
+        log_info("the server rejected the credential; the plugin is run again",
+                 log_str("user", c->access->user));
+        fetch(c);
+    }
+}
+
+static void finish_close(struct credentials *c)
+{
+    if (--c->open > 0) {
+        return;
+    }
+    credentials_close_cb cb = c->close_cb;
+    void *data = c->close_data;
+    free_credentials(c);
+    if (cb != NULL) {
+        cb(data);
+    }
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    finish_close(handle->data);
+}
+
+void credentials_close(struct credentials *c, credentials_close_cb cb, void *data)
+{
+    if (c->phase == CLOSING) {
+        return;
+    }
+    c->phase = CLOSING;
+    c->close_cb = cb;
+    c->close_data = data;
+    c->open = 1;
+    uv_close((uv_handle_t *)&c->timer, on_timer_closed);
+    if (c->plugin != NULL) {
+        c->open++;
+        process_cancel(c->plugin);
+    }
+}
