@@ -7,7 +7,11 @@
  * and back in memory; the net layer moves the bytes. This folder alone knows the library.
  *
  * Verification covers the chain, the validity dates, and the name: DNS SANs (with one left-most
- * wildcard label, RFC 6125) or IP SANs; a certificate without SANs names nobody, as in Go.
+ * wildcard label, RFC 6125) or IP SANs; a certificate without SANs names nobody, as in Go. TLS 1.2
+ * (RFC 5246) only, with ephemeral keys and authenticated ciphers; no renegotiation.
+ *
+ * Error codes: -EACCES when a certificate was refused, -EINVAL for what the user configured,
+ * -ENOMEM, -ENOBUFS, and -EPROTO for the rest.
  */
 #ifndef CORE_CRYPTO_TLS_H
 #define CORE_CRYPTO_TLS_H
@@ -23,9 +27,11 @@
 struct tls_config;
 struct tls_session;
 
-/* All PEM (or DER where it is not text); copied. Empty slices: not given. */
+/* All PEM (or DER where it is not text); copied. Empty slices: not given. Names are for messages
+ * and may be NULL. */
 struct tls_client_options {
-    struct slice ca;     /* trusted roots; empty: the system's bundle */
+    struct slice ca;     /* trusted roots; empty: the file $SSL_CERT_FILE or the system's bundle.
+                            Unreadable ones among readable ones are passed over. */
     const char *ca_name; /* where it came from, for messages; as below */
     struct slice cert;   /* client certificate chain */
     const char *cert_name;
@@ -33,7 +39,7 @@ struct tls_client_options {
     const char *key_name;
     const char *server_name; /* DNS name or IP literal that the certificate must bear; also SNI
                                 when it is a name */
-    bool insecure;           /* no verification at all */
+    bool insecure;           /* no verification at all; `ca` is not looked at */
     const char *const *alpn; /* NULL-terminated; NULL: none. Copied. */
 };
 
@@ -46,7 +52,8 @@ struct tls_server_options {
     const char *const *alpn;
 };
 
-/* NULL with `e` set. The reference belongs to the caller. */
+/* NULL with `e` set: certificate or key unreadable, encrypted, or not a pair. The reference belongs
+ * to the caller. */
 MUST_CHECK struct tls_config *tls_config_new_client(const struct tls_client_options *o,
                                                     struct err *e);
 MUST_CHECK struct tls_config *tls_config_new_server(const struct tls_server_options *o,
@@ -54,15 +61,15 @@ MUST_CHECK struct tls_config *tls_config_new_server(const struct tls_server_opti
 struct tls_config *tls_config_ref(struct tls_config *c);
 void tls_config_unref(struct tls_config *c);
 
-/* Holds a reference on the config. A client session offers the config's newest resumable session.
- * NULL with `e` set. */
+/* Holds a reference on the config. A client session offers the config's newest resumable session,
+ * unless the certificate that was verified for it has expired. NULL with `e` set. */
 MUST_CHECK struct tls_session *tls_session_new(struct tls_config *c, struct err *e);
 void tls_session_free(struct tls_session *s);
 
 enum tls_result {
     TLS_OK,     /* progress was made: see the function */
     TLS_MORE,   /* more ciphertext is needed */
-    TLS_CLOSED, /* the peer said close_notify */
+    TLS_CLOSED, /* the peer said close_notify; nothing more comes, but writing still works */
     TLS_FAILED, /* `e` says why; the session is dead. Ciphertext (an alert) may wait in `out`. */
 };
 
@@ -73,19 +80,20 @@ enum tls_result {
 MUST_CHECK enum tls_result tls_session_handshake(struct tls_session *s, struct slice *in,
                                                  struct buf *out, struct err *e);
 
-/* Decrypts: consumes from *in and puts at most `len` bytes of plaintext to `data`, *got of them.
+/* Decrypts: consumes from *in and puts at most `len` (not 0) bytes of plaintext to `data`, *got of
+ * them.
  * TLS_OK: *got > 0. Call again until TLS_MORE. Also answers renegotiation (refused), tickets and
  * alerts; what it has to send goes to `out`. */
 MUST_CHECK enum tls_result tls_session_read(struct tls_session *s, struct slice *in, void *data,
                                             size_t len, size_t *got, struct buf *out,
                                             struct err *e);
 
-/* Encrypts all of `data` into as few records as possible and appends them to `out`. 0, -ENOBUFS,
- * -ENOMEM or -EPROTO. */
+/* Encrypts all of `data` into as few records as possible and appends them to `out`. 0; -ENOBUFS or
+ * -ENOMEM when `out` has no room for tls_write_bound(len), the session staying usable; -EPROTO. */
 MUST_CHECK int tls_session_write(struct tls_session *s, const void *data, size_t len,
                                  struct buf *out, struct err *e);
 
-/* Appends close_notify. */
+/* Appends close_notify, once; nothing can be written afterwards. */
 void tls_session_shutdown(struct tls_session *s, struct buf *out);
 
 /* The protocol agreed on by ALPN, or NULL; "TLSv1.2" and cipher name for logs; resumed or not.
@@ -95,7 +103,18 @@ const char *tls_session_version(const struct tls_session *s);
 const char *tls_session_cipher(const struct tls_session *s);
 bool tls_session_resumed(const struct tls_session *s);
 
-/* A bound on what writing `len` bytes of plaintext appends. */
+/* A bound on what writing `len` bytes of plaintext appends, and also on close_notify. A client that
+ * negotiates shorter records (RFC 6066 section 4) makes a server session need more. */
 size_t tls_write_bound(size_t len);
+
+/* Gives the memory of the session's record buffers back to the system, where they hold nothing; it
+ * returns when the next records are. Costs a system call each way and, later, page faults: meant
+ * for sessions that have been quiet for a while. Allowed in any state. */
+void tls_session_idle(struct tls_session *s);
+
+/* Makes the C library serve blocks of 16 KiB and more from pages of their own, so that the
+ * untouched part of a record buffer takes no memory, and return freed memory early. For `main`,
+ * once, before anything else. */
+void tls_tune_memory(void);
 
 #endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mbedtls_compat.h - what differs between mbedTLS 2.28 and 3.6, and the headers that all need.
+ */
+#ifndef CORE_CRYPTO_MBEDTLS_COMPAT_H
+#define CORE_CRYPTO_MBEDTLS_COMPAT_H
+
+#include <mbedtls/error.h>
+#include <mbedtls/oid.h>
+#include <mbedtls/pk.h>
+#include <mbedtls/platform.h>
+#include <mbedtls/platform_util.h>
+#include <mbedtls/ssl.h>
+#include <mbedtls/ssl_ticket.h>
+#include <mbedtls/version.h>
+#include <mbedtls/x509_crt.h>
+
+/* Random bytes for the library, from getrandom(2). `ctx` is not used. */
+int crypto_random(void *ctx, unsigned char *out, size_t len);
+
+#if MBEDTLS_VERSION_MAJOR >= 3
+
+#define COMPAT_FIELD(object, field) ((object)->MBEDTLS_PRIVATE(field))
+
+static inline int compat_parse_key(mbedtls_pk_context *pk, const unsigned char *key, size_t len)
+{
+    return mbedtls_pk_parse_key(pk, key, len, NULL, 0, crypto_random, NULL);
+}
+
+static inline int compat_check_pair(const mbedtls_pk_context *pub, const mbedtls_pk_context *key)
+{
+    return mbedtls_pk_check_pair(pub, key, crypto_random, NULL);
+}
+
+/* X25519, P-256, P-384, P-521: key exchange by measured speed; the list also says which curves a
+ * peer's certificate may use. */
+static inline void compat_conf_groups(mbedtls_ssl_config *conf)
+{
+    static const uint16_t groups[] = {
+        MBEDTLS_SSL_IANA_TLS_GROUP_X25519,    MBEDTLS_SSL_IANA_TLS_GROUP_SECP256R1,
+        MBEDTLS_SSL_IANA_TLS_GROUP_SECP384R1, MBEDTLS_SSL_IANA_TLS_GROUP_SECP521R1,
+        MBEDTLS_SSL_IANA_TLS_GROUP_NONE,
+    };
+    mbedtls_ssl_conf_groups(conf, groups);
+}
+
+static inline void compat_conf_versions(mbedtls_ssl_config *conf)
+{
+    mbedtls_ssl_conf_min_tls_version(conf, MBEDTLS_SSL_VERSION_TLS1_2);
+    mbedtls_ssl_conf_max_tls_version(conf, MBEDTLS_SSL_VERSION_TLS1_2);
+}
+
+#else
+
+#define COMPAT_FIELD(object, field) ((object)->field)
+
+static inline int compat_parse_key(mbedtls_pk_context *pk, const unsigned char *key, size_t len)
+{
+    return mbedtls_pk_parse_key(pk, key, len, NULL, 0);
+}
+
+static inline int compat_check_pair(const mbedtls_pk_context *pub, const mbedtls_pk_context *key)
+{
+    return mbedtls_pk_check_pair(pub, key);
+}
+
+static inline void compat_conf_groups(mbedtls_ssl_config *conf)
+{
+    static const mbedtls_ecp_group_id curves[] = {
+        MBEDTLS_ECP_DP_CURVE25519, MBEDTLS_ECP_DP_SECP256R1, MBEDTLS_ECP_DP_SECP384R1,
+        MBEDTLS_ECP_DP_SECP521R1,  MBEDTLS_ECP_DP_NONE,
+    };
+    mbedtls_ssl_conf_curves(conf, curves);
+}
+
+static inline void compat_conf_versions(mbedtls_ssl_config *conf)
+{
+    mbedtls_ssl_conf_min_version(conf, MBEDTLS_SSL_MAJOR_VERSION_3, MBEDTLS_SSL_MINOR_VERSION_3);
+    mbedtls_ssl_conf_max_version(conf, MBEDTLS_SSL_MAJOR_VERSION_3, MBEDTLS_SSL_MINOR_VERSION_3);
+}
+
+#endif
+
+/* The description of the fatal alert that just made a call return FATAL_ALERT_MESSAGE. The library
+ * has no function for it. */
+static inline int compat_alert(const mbedtls_ssl_context *ssl)
+{
+    return COMPAT_FIELD(ssl, in_msg)[1];
+}
+
+/* Frees the peer's certificate, which only renegotiation would still need: it is most of what a
+ * session holds. NULL is allowed. */
+static inline void compat_session_drop_peer(mbedtls_ssl_session *session)
+{
+    if (session != NULL && COMPAT_FIELD(session, peer_cert) != NULL) {
+        mbedtls_x509_crt_free(COMPAT_FIELD(session, peer_cert));
+        mbedtls_free(COMPAT_FIELD(session, peer_cert));
+        COMPAT_FIELD(session, peer_cert) = NULL;
+    }
+}
+
+static inline mbedtls_ssl_session *compat_session(mbedtls_ssl_context *ssl)
+{
+    return COMPAT_FIELD(ssl, session);
+}
+
+#endif

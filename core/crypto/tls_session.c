@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "crypto/tls_internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RECORD_MAX 16384 /* plaintext in a record, RFC 5246 section 6.2.1 */
+/* Header 5, explicit nonce 8, tag 16; with some room. */
+#define RECORD_OVERHEAD 40
+
+/* ---- the library's I/O: memory only ---- */
+
+static int on_recv(void *data, unsigned char *to, size_t len)
+{
+    struct tls_session *s = data;
+    struct slice *in = s->io.in;
+    if (s->state == TLS_OPEN) {
+        /* The first read after the handshake is for a record's header, and so is every one at the
+         * same place. */
+        s->in_base = s->in_base == NULL ? to : s->in_base;
+        s->between_records = to == s->in_base && in->len == 0;
+    }
+    if (in->len == 0) {
+        return MBEDTLS_ERR_SSL_WANT_READ;
+    }
+    len = len < in->len ? len : in->len;
+    len = len < INT_MAX ? len : INT_MAX;
+    memcpy(to, in->ptr, len);
+    in->ptr += len;
+    in->len -= len;
+    return (int)len;
+}
+
+static int on_send(void *data, const unsigned char *from, size_t len)
+{
+    struct tls_session *s = data;
+    if (s->state == TLS_OPEN) {
+        s->out_base = (unsigned char *)(uintptr_t)from;
+    }
+    len = len < INT_MAX ? len : INT_MAX;
+    s->io.send_rc = buf_append(s->io.out, from, len);
+    return s->io.send_rc == 0 ? (int)len : MBEDTLS_ERR_SSL_INTERNAL_ERROR;
+}
+
+static void begin_io(struct tls_session *s, struct slice *in, struct buf *out, struct err *e)
+{
+    s->io = (struct tls_io){.in = in, .out = out, .e = e};
+}
+
+static void end_io(struct tls_session *s)
+{
+    s->io = (struct tls_io){.in = NULL};
+}
+
+/* ---- sessions ---- */
+
+static bool may_resume(const struct tls_config *c)
+{
+    return c->has_resumable && (c->insecure || mbedtls_x509_time_is_past(&c->resumable_until) == 0);
+}
+
+static int session_setup(struct tls_session *s)
+{
+    struct tls_config *c = s->config;
+    int rc = mbedtls_ssl_setup(&s->ssl, &c->conf);
+    if (rc != 0) {
+        return rc;
+    }
+    mbedtls_ssl_set_bio(&s->ssl, s, on_send, on_recv, NULL);
+    mbedtls_ssl_set_verify(&s->ssl, tls_verify, s);
+    if (!s->client) {
+        return 0;
+    }
+    /* Sent as SNI, where addresses have no place (RFC 6066 section 3). */
+    rc = mbedtls_ssl_set_hostname(&s->ssl, c->peer.dns);
+    if (rc == 0 && may_resume(c)) {
+        rc = mbedtls_ssl_set_session(&s->ssl, &c->resumable);
+        s->valid_until = c->resumable_until;
+    }
+    return rc;
+}
+
+struct tls_session *tls_session_new(struct tls_config *c, struct err *e)
+{
+    struct tls_session *s = calloc(1, sizeof(*s));
+    if (s == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    mbedtls_ssl_init(&s->ssl);
+    s->config = tls_config_ref(c);
+    s->client = !c->server;
+    int rc = session_setup(s);
+    if (rc != 0) {
+        tls_error(e, -EPROTO, "TLS", rc);
+        tls_session_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void tls_session_free(struct tls_session *s)
+{
+    if (s != NULL) {
+        mbedtls_ssl_free(&s->ssl);
+        tls_config_unref(s->config);
+        free(s);
+    }
+}
+
+/* ---- failures ---- */
+
+/* RFC 5246 section 7.2.2 and RFC 8446 section 6.2. */
+static const char *alert_text(int description)
+{
+    switch (description) {
+    case MBEDTLS_SSL_ALERT_MSG_UNEXPECTED_MESSAGE:
+        return "unexpected message";
+    case MBEDTLS_SSL_ALERT_MSG_BAD_RECORD_MAC:
+        return "bad record MAC";
+    case MBEDTLS_SSL_ALERT_MSG_HANDSHAKE_FAILURE:
+        return "handshake failure (no cipher or curve in common, or a certificate is required)";
+    case MBEDTLS_SSL_ALERT_MSG_BAD_CERT:
+        return "bad certificate";
+    case MBEDTLS_SSL_ALERT_MSG_UNSUPPORTED_CERT:
+        return "unsupported certificate";
+    case MBEDTLS_SSL_ALERT_MSG_CERT_REVOKED:
+        return "certificate revoked";
+    case MBEDTLS_SSL_ALERT_MSG_CERT_EXPIRED:
+        return "certificate expired";
+    case MBEDTLS_SSL_ALERT_MSG_CERT_UNKNOWN:
+        return "certificate unknown";
+    case MBEDTLS_SSL_ALERT_MSG_UNKNOWN_CA:
+        return "certificate of an unknown authority";
+    case MBEDTLS_SSL_ALERT_MSG_ACCESS_DENIED:
+        return "access denied";
+    case MBEDTLS_SSL_ALERT_MSG_DECODE_ERROR:
+        return "decode error";
+    case MBEDTLS_SSL_ALERT_MSG_DECRYPT_ERROR:
+        return "decrypt error";
+    case MBEDTLS_SSL_ALERT_MSG_PROTOCOL_VERSION:
+        return "protocol version not supported (TLS 1.2 was offered)";
+    case MBEDTLS_SSL_ALERT_MSG_INTERNAL_ERROR:
+        return "internal error";
+    case MBEDTLS_SSL_ALERT_MSG_UNRECOGNIZED_NAME:
+        return "unrecognized server name";
+    case MBEDTLS_SSL_ALERT_MSG_NO_APPLICATION_PROTOCOL:
+        return "no application protocol in common";
+    default:
+        return NULL;
+    }
+}
+
+static void say_alert(const struct tls_session *s, struct err *e)
+{
+    int description = compat_alert(&s->ssl);
+    const char *text = alert_text(description);
+    const char *peer = s->client ? "server" : "client";
+    if (text != NULL) {
+        err_set(e, -EPROTO, "the %s ended TLS with an alert: %s", peer, text);
+    } else {
+        err_set(e, -EPROTO, "the %s ended TLS with alert %d", peer, description);
+    }
+}
+
+/* Flags that the library raises after the verification callback has run. */
+static bool usage_refused(const struct tls_session *s)
+{
+    uint32_t flags = mbedtls_ssl_get_verify_result(&s->ssl);
+    return flags != UINT32_MAX &&
+           (flags & (MBEDTLS_X509_BADCERT_KEY_USAGE | MBEDTLS_X509_BADCERT_EXT_KEY_USAGE |
+                     MBEDTLS_X509_BADCERT_NS_CERT_TYPE | MBEDTLS_X509_BADCERT_BAD_KEY)) != 0;
+}
+
+static void explain(const struct tls_session *s, int rc)
+{
+    struct err *e = s->io.e;
+    bool shaking = s->state == TLS_SHAKING;
+    if (s->io.verify_failed) {
+        return;
+    }
+    if (s->io.send_rc != 0) {
+        err_set(e, s->io.send_rc, "no room for what TLS has to send");
+    } else if (rc == MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE) {
+        say_alert(s, e);
+    } else if (rc == MBEDTLS_ERR_SSL_NO_CLIENT_CERTIFICATE) {
+        err_set(e, -EACCES, "the client showed no certificate");
+    } else if (shaking && usage_refused(s)) {
+        tls_verify_explain_usage(mbedtls_ssl_get_verify_result(&s->ssl), s->client, e);
+    } else if (shaking && rc == MBEDTLS_ERR_SSL_INVALID_RECORD) {
+        err_set(e, -EPROTO, "the %s does not speak TLS 1.2 (plain HTTP?)",
+                s->client ? "server" : "client");
+    } else {
+        tls_error(e, -EPROTO, shaking ? "TLS handshake" : "TLS", rc);
+    }
+}
+
+static enum tls_result failed(struct tls_session *s, int rc)
+{
+    explain(s, rc);
+    s->state = TLS_DEAD;
+    return TLS_FAILED;
+}
+
+static enum tls_result unusable(struct err *e)
+{
+    err_set(e, -EPROTO, "the TLS session is not open");
+    return TLS_FAILED;
+}
+
+/* ---- handshake ---- */
+
+/* Keeps the session for the config's next connections. Failing costs them a full handshake. */
+static void remember(struct tls_session *s)
+{
+    struct tls_config *c = s->config;
+    mbedtls_ssl_session fresh;
+    mbedtls_ssl_session_init(&fresh);
+    if (mbedtls_ssl_get_session(&s->ssl, &fresh) != 0) {
+        mbedtls_ssl_session_free(&fresh);
+        return;
+    }
+    mbedtls_ssl_session_free(&c->resumable);
+    c->resumable = fresh;
+    c->resumable_until = s->valid_until;
+    c->has_resumable = true;
+}
+
+static void established(struct tls_session *s)
+{
+    if (s->client) {
+        /* Only a full handshake shows a certificate, and remembered sessions have none. */
+        s->resumed = mbedtls_ssl_get_peer_cert(&s->ssl) == NULL;
+    }
+    compat_session_drop_peer(compat_session(&s->ssl));
+    if (s->client) {
+        remember(s);
+    }
+    s->state = TLS_OPEN;
+}
+
+enum tls_result tls_session_handshake(struct tls_session *s, struct slice *in, struct buf *out,
+                                      struct err *e)
+{
+    enum tls_result r = TLS_OK;
+    if (s->state != TLS_SHAKING) {
+        return s->state == TLS_OPEN ? TLS_OK : unusable(e);
+    }
+    begin_io(s, in, out, e);
+    s->config->ticket_taken = false;
+    int rc = mbedtls_ssl_handshake(&s->ssl);
+    s->resumed = s->resumed || s->config->ticket_taken;
+    if (rc == 0) {
+        established(s);
+    } else if (rc == MBEDTLS_ERR_SSL_WANT_READ) {
+        r = TLS_MORE;
+    } else if (rc == MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY) {
+        s->state = TLS_DEAD;
+        r = TLS_CLOSED;
+    } else {
+        r = failed(s, rc);
+    }
+    end_io(s);
+    return r;
+}
+
+/* ---- data ---- */
+
+enum tls_result tls_session_read(struct tls_session *s, struct slice *in, void *data, size_t len,
+                                 size_t *got, struct buf *out, struct err *e)
+{
+    enum tls_result r = TLS_OK;
+    *got = 0;
+    if (s->state == TLS_ENDED) {
+        return TLS_CLOSED;
+    }
+    if (s->state != TLS_OPEN) {
+        return unusable(e);
+    }
+    begin_io(s, in, out, e);
+    int rc = mbedtls_ssl_read(&s->ssl, data, len < INT_MAX ? len : INT_MAX);
+    if (rc > 0) {
+        *got = (size_t)rc;
+    } else if (rc == MBEDTLS_ERR_SSL_WANT_READ) {
+        r = TLS_MORE;
+    } else if (rc == MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY) {
+        s->state = TLS_ENDED;
+        r = TLS_CLOSED;
+    } else {
+        r = failed(s, rc);
+    }
+    end_io(s);
+    return r;
+}
+
+static size_t bound(size_t len, size_t record)
+{
+    return len + (len / record + 1) * RECORD_OVERHEAD;
+}
+
+size_t tls_write_bound(size_t len)
+{
+    return bound(len, RECORD_MAX);
+}
+
+/* Makes all the room first, so that a refused write leaves the session as it was. */
+static int make_room(const struct tls_session *s, size_t len, struct buf *out, struct err *e)
+{
+    int record = mbedtls_ssl_get_max_out_record_payload(&s->ssl);
+    size_t need = bound(len, record > 0 ? (size_t)record : RECORD_MAX);
+    if (need > out->max - out->len) {
+        return err_set(e, -ENOBUFS, "no room for encrypted data");
+    }
+    if (buf_reserve(out, need) == NULL) {
+        return err_set(e, -ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+int tls_session_write(struct tls_session *s, const void *data, size_t len, struct buf *out,
+                      struct err *e)
+{
+    const unsigned char *from = data;
+    int rc = 0;
+    if ((s->state != TLS_OPEN && s->state != TLS_ENDED) || s->close_sent) {
+        return err_set(e, -EPROTO, "the TLS session is not open");
+    }
+    rc = make_room(s, len, out, e);
+    if (rc != 0) {
+        return rc;
+    }
+    begin_io(s, NULL, out, e);
+    while (len > 0 && rc >= 0) {
+        rc = mbedtls_ssl_write(&s->ssl, from, len);
+        from += rc > 0 ? rc : 0;
+        len -= rc > 0 ? (size_t)rc : 0;
+    }
+    if (rc < 0) {
+        failed(s, rc);
+    }
+    end_io(s);
+    return rc < 0 ? -EPROTO : 0;
+}
+
+void tls_session_shutdown(struct tls_session *s, struct buf *out)
+{
+    if ((s->state != TLS_OPEN && s->state != TLS_ENDED) || s->close_sent) {
+        return;
+    }
+    s->close_sent = true;
+    begin_io(s, NULL, out, NULL);
+    /* Without room or memory for it the peer sees the connection end without notice. */
+    (void)mbedtls_ssl_close_notify(&s->ssl);
+    end_io(s);
+}
+
+/* ---- what was agreed on ---- */
+
+const char *tls_session_alpn(const struct tls_session *s)
+{
+    return mbedtls_ssl_get_alpn_protocol(&s->ssl);
+}
+
+const char *tls_session_version(const struct tls_session *s)
+{
+    return mbedtls_ssl_get_version(&s->ssl);
+}
+
+const char *tls_session_cipher(const struct tls_session *s)
+{
+    const char *name = mbedtls_ssl_get_ciphersuite(&s->ssl);
+    return name != NULL ? name : "";
+}
+
+bool tls_session_resumed(const struct tls_session *s)
+{
+    return s->resumed;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "crypto/tls_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#define NAME_MAX_TEXT 160
+
+/* The common name, else the first alternative name, else the whole subject. */
+static void cert_label(const mbedtls_x509_name *dn, const mbedtls_x509_crt *crt, char *out,
+                       size_t size)
+{
+    out[0] = '\0';
+    for (const mbedtls_x509_name *n = dn; n != NULL; n = n->next) {
+        if (MBEDTLS_OID_CMP(MBEDTLS_OID_AT_CN, &n->oid) == 0 && n->val.len > 0) {
+            snprintf(out, size, "%.*s", (int)n->val.len, (const char *)n->val.p);
+            for (char *c = out; *c != '\0'; c++) {
+                *c = *c < 0x20 || *c > 0x7e || *c == '"' ? '?' : *c;
+            }
+            return;
+        }
+    }
+    if (crt != NULL) {
+        tls_cert_list_names(crt, out, size);
+    }
+    if (out[0] == '\0' && mbedtls_x509_dn_gets(out, size, dn) <= 0) {
+        snprintf(out, size, "an unnamed subject");
+    }
+}
+
+static void date_text(const mbedtls_x509_time *t, char out[32])
+{
+    snprintf(out, 32, "%04d-%02d-%02d %02d:%02d:%02d UTC", t->year % 10000, t->mon % 100,
+             t->day % 100, t->hour % 100, t->min % 100, t->sec % 100);
+}
+
+static void now_text(char out[32])
+{
+    struct tm tm;
+    time_t now = time(NULL);
+    out[0] = '\0';
+    if (gmtime_r(&now, &tm) != NULL) {
+        strftime(out, 32, "%Y-%m-%d %H:%M:%S UTC", &tm);
+    }
+}
+
+static void say_unknown_authority(const struct tls_session *s, const mbedtls_x509_crt *crt,
+                                  const char *name)
+{
+    char issuer[NAME_MAX_TEXT];
+    cert_label(&crt->issuer, NULL, issuer, sizeof(issuer));
+    err_set(s->io.e, -EACCES,
+            "certificate of \"%s\" is signed by an unknown authority, \"%s\" (CA from %s)", name,
+            issuer, s->config->ca_name);
+}
+
+static void say_dates(const struct tls_session *s, const mbedtls_x509_crt *crt, const char *name,
+                      uint32_t flags)
+{
+    char date[32];
+    char now[32];
+    bool expired = (flags & MBEDTLS_X509_BADCERT_EXPIRED) != 0;
+    now_text(now);
+    date_text(expired ? &crt->valid_to : &crt->valid_from, date);
+    err_set(s->io.e, -EACCES, "certificate of \"%s\" %s %s (the clock here says %s)", name,
+            expired ? "expired on" : "is not valid before", date, now);
+}
+
+static void say_wrong_name(const struct tls_session *s, const mbedtls_x509_crt *crt,
+                           const char *name)
+{
+    char names[NAME_MAX_TEXT];
+    tls_cert_list_names(crt, names, sizeof(names));
+    if (names[0] == '\0') {
+        err_set(s->io.e, -EACCES,
+                "certificate of \"%s\" has no DNS or IP subject alternative names, but the server "
+                "is called \"%s\"",
+                name, s->config->server_name);
+        return;
+    }
+    err_set(s->io.e, -EACCES, "certificate is for %s, but the server is called \"%s\"", names,
+            s->config->server_name);
+}
+
+static void say_unacceptable(const struct tls_session *s, const char *name, uint32_t flags)
+{
+    const char *why = "is not acceptable";
+    if ((flags & (MBEDTLS_X509_BADCERT_BAD_MD | MBEDTLS_X509_BADCERT_BAD_PK)) != 0) {
+        why = "is signed with an algorithm that is too weak or not supported";
+    } else if ((flags & MBEDTLS_X509_BADCERT_BAD_KEY) != 0) {
+        why = "has a key that is too short or of an unsupported kind";
+    }
+    err_set(s->io.e, -EACCES, "certificate of \"%s\" %s", name, why);
+}
+
+static void say_refused(struct tls_session *s, const mbedtls_x509_crt *crt, uint32_t flags)
+{
+    char name[NAME_MAX_TEXT];
+    cert_label(&crt->subject, crt, name, sizeof(name));
+    if ((flags & MBEDTLS_X509_BADCERT_NOT_TRUSTED) != 0) {
+        say_unknown_authority(s, crt, name);
+    } else if ((flags & (MBEDTLS_X509_BADCERT_EXPIRED | MBEDTLS_X509_BADCERT_FUTURE)) != 0) {
+        say_dates(s, crt, name, flags);
+    } else if ((flags & MBEDTLS_X509_BADCERT_CN_MISMATCH) != 0) {
+        say_wrong_name(s, crt, name);
+    } else {
+        say_unacceptable(s, name, flags);
+    }
+}
+
+static bool earlier(const mbedtls_x509_time *a, const mbedtls_x509_time *b)
+{
+    const int x[] = {a->year, a->mon, a->day, a->hour, a->min, a->sec};
+    const int y[] = {b->year, b->mon, b->day, b->hour, b->min, b->sec};
+    for (size_t i = 0; i < sizeof(x) / sizeof(x[0]); i++) {
+        if (x[i] != y[i]) {
+            return x[i] < y[i];
+        }
+    }
+    return false;
+}
+
+/* Called from the root's end of the chain down to the peer's own certificate (depth 0), so the
+ * first refusal is the one nearest the root. */
+int tls_verify(void *data, mbedtls_x509_crt *crt, int depth, uint32_t *flags)
+{
+    struct tls_session *s = data;
+    /* The library's own opinion on names is wrong for us: see tls_names.h. */
+    *flags &= ~(uint32_t)MBEDTLS_X509_BADCERT_CN_MISMATCH;
+    if (depth == 0 && s->client && !tls_cert_names(crt, &s->config->peer)) {
+        *flags |= MBEDTLS_X509_BADCERT_CN_MISMATCH;
+    }
+    if (s->valid_until.year == 0 || earlier(&crt->valid_to, &s->valid_until)) {
+        s->valid_until = crt->valid_to;
+    }
+    if (*flags != 0 && !s->io.verify_failed) {
+        s->io.verify_failed = true;
+        say_refused(s, crt, *flags);
+    }
+    return 0;
+}
+
+void tls_verify_explain_usage(uint32_t flags, bool client, struct err *e)
+{
+    if ((flags & (MBEDTLS_X509_BADCERT_KEY_USAGE | MBEDTLS_X509_BADCERT_EXT_KEY_USAGE |
+                  MBEDTLS_X509_BADCERT_NS_CERT_TYPE)) != 0) {
+        err_set(e, -EACCES, "the %s's certificate is not meant for a TLS %s (key usage)",
+                client ? "server" : "client", client ? "server" : "client");
+    } else {
+        err_set(e, -EACCES, "the %s's certificate has a key of an unsupported kind",
+                client ? "server" : "client");
+    }
+}
