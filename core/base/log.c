@@ -11,6 +11,19 @@ static const char *log_component = "cmesh";
 static enum log_format log_format = LOG_TEXT;
 static enum log_level log_max_level = LOG_INFO;
 
+/* How often a message came in this second. Messages are constants: their address names them. Two
+ * that share a slot take it from each other, which only lets more through. */
+struct burst {
+    const char *msg;
+    time_t second;
+    unsigned count;
+    int64_t left_out;
+};
+
+enum { BURST_SLOTS = 64 };
+
+static struct burst bursts[BURST_SLOTS];
+
 /* A bounded line under construction; the last bytes are kept for the cut mark and the newline. */
 struct line {
     char text[LOG_LINE_MAX];
@@ -123,16 +136,8 @@ static bool is_end(const struct log_field *f)
     return f->key == NULL && f->str == NULL;
 }
 
-static void format_text(struct line *l, const char *level, const char *msg,
-                        const struct log_field *f)
+static void put_text_fields(struct line *l, const struct log_field *f)
 {
-    put_time(l);
-    put_str(l, " ");
-    put_str(l, level);
-    put_str(l, " ");
-    put_str(l, log_component);
-    put_str(l, ": ");
-    put_escaped(l, msg, strlen(msg));
     for (; !is_end(f); f++) {
         put_str(l, " ");
         put_str(l, f->key);
@@ -147,17 +152,22 @@ static void format_text(struct line *l, const char *level, const char *msg,
     }
 }
 
-static void format_json(struct line *l, const char *level, const char *msg,
-                        const struct log_field *f)
+static void format_text(struct line *l, const char *level, const char *msg,
+                        const struct log_field *note, const struct log_field *f)
 {
-    put_str(l, "{\"time\":\"");
     put_time(l);
-    put_str(l, "\",\"level\":\"");
+    put_str(l, " ");
     put_str(l, level);
-    put_str(l, "\",\"component\":");
-    put_quoted(l, log_component, strlen(log_component));
-    put_str(l, ",\"msg\":");
-    put_quoted(l, msg, strlen(msg));
+    put_str(l, " ");
+    put_str(l, log_component);
+    put_str(l, ": ");
+    put_escaped(l, msg, strlen(msg));
+    put_text_fields(l, note);
+    put_text_fields(l, f);
+}
+
+static void put_json_fields(struct line *l, const struct log_field *f)
+{
     for (; !is_end(f) && !l->cut; f++) {
         size_t mark = l->len;
         put_str(l, ",");
@@ -174,20 +184,65 @@ static void format_json(struct line *l, const char *level, const char *msg,
     }
 }
 
+static void format_json(struct line *l, const char *level, const char *msg,
+                        const struct log_field *note, const struct log_field *f)
+{
+    put_str(l, "{\"time\":\"");
+    put_time(l);
+    put_str(l, "\",\"level\":\"");
+    put_str(l, level);
+    put_str(l, "\",\"component\":");
+    put_quoted(l, log_component, strlen(log_component));
+    put_str(l, ",\"msg\":");
+    put_quoted(l, msg, strlen(msg));
+    put_json_fields(l, note);
+    put_json_fields(l, f);
+}
+
+/* Whether the message may be written now; then *left_out is how many were not since the last. */
+static bool pass_burst(const char *msg, int64_t *left_out)
+{
+    struct timespec now;
+    struct burst *b = &bursts[((uintptr_t)msg >> 4) % BURST_SLOTS];
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    if (b->msg != msg) {
+        *b = (struct burst){.msg = msg, .second = now.tv_sec};
+    } else if (b->second != now.tv_sec) {
+        b->second = now.tv_sec;
+        b->count = 0;
+    }
+    if (b->count == LOG_BURST) {
+        b->left_out++;
+        return false;
+    }
+    b->count++;
+    *left_out = b->left_out;
+    b->left_out = 0;
+    return true;
+}
+
 void log_write(enum log_level level, const char *msg, const struct log_field *fields)
 {
     static const char *const text_names[] = {"ERROR", "WARN", "INFO", "DEBUG"};
     static const char *const json_names[] = {"error", "warn", "info", "debug"};
     struct line l = {.len = 0, .cut = false};
 
+    struct log_field note[] = {{0}, {0}};
+
+    if (level != LOG_DEBUG && !pass_burst(msg, &note[0].num)) {
+        return;
+    }
+    if (note[0].num > 0) {
+        note[0].key = "left_out";
+    }
     fields++; /* the place holder */
     if (log_format == LOG_JSON) {
-        format_json(&l, json_names[level], msg, fields);
+        format_json(&l, json_names[level], msg, note, fields);
         const char *end = l.cut ? ",\"cut\":1}\n" : "}\n";
         memcpy(l.text + l.len, end, strlen(end));
         l.len += strlen(end);
     } else {
-        format_text(&l, text_names[level], msg, fields);
+        format_text(&l, text_names[level], msg, note, fields);
         const char *end = l.cut ? " [cut]\n" : "\n";
         memcpy(l.text + l.len, end, strlen(end));
         l.len += strlen(end);

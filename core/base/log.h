@@ -4,8 +4,10 @@
  *
  * One line an event: a constant message that says what happened, and fields that say to what.
  * `--log-format=text` prints `time LEVEL component message key=value`, `json` one object a line.
- * Values are escaped; a line is bounded (LOG_LINE_MAX) and cut with a mark. Credentials are never
- * passed to these functions. The settings are the process's only global state, set once by main.
+ * Values are escaped; a line is bounded (LOG_LINE_MAX) and cut with a mark. So that no client can
+ * flood the log, a message (other than debug) is written at most LOG_BURST times a second; the next
+ * one says how many were left out. Credentials are never passed to these functions. The settings
+ * are the process's only global state, set once by main.
  *
  *     log_info("listening", log_str("address", addr), log_num("port", port));
  */
@@ -17,6 +19,7 @@
 #include <stdint.h>
 
 #define LOG_LINE_MAX 4096
+#define LOG_BURST 10
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 enum log_format { LOG_TEXT, LOG_JSON };

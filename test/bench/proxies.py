@@ -155,7 +155,6 @@ class Localproxy(Proxy):
                 "--rules", lab.write(f"{folder}/rules.json", json.dumps(rules)),
                 "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0",
                 "--ready-file", lab.path(folder, "ready.json"),
-                "--pod-namespace", "operator-demo"]
 
 
 # The first one is what the others are compared with.
