@@ -154,7 +154,7 @@ class Localproxy(Proxy):
                 "--kubeconfig", lab.write(f"{folder}/kubeconfig", json.dumps(kubeconfig)),
                 "--rules", lab.write(f"{folder}/rules.json", json.dumps(rules)),
                 "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0",
-                "--ready-file", lab.path(folder, "ready.json"),
+                "--ready-file", lab.path(folder, "ready.json")]
 
 
 # The first one is what the others are compared with.
