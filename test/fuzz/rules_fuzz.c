@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The first byte says whether the rest is a whole rules document or stands in place of some part of
+ * a good one. What is taken must write itself as a document that means the same, and whose
+ * selectors are what the limits say.
+ */
+#include "kube/rules.h"
+
+#include "check.h"
+
+#define HEAD                                                                                       \
+    "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":\"ns\","        \
+    "\"name\":\"s\"},\"generation\":1,"
+
+static const struct {
+    const char *before;
+    const char *after;
+} frames[] = {
+    {"", ""},
+    {HEAD, "}"},
+    {HEAD "\"spec\":{", "}}"},
+    {HEAD "\"spec\":{\"limits\":[", "]}}"},
+    {HEAD "\"spec\":{\"limits\":[{\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"selector\":\"",
+     "\"}]}}"},
+    {HEAD
+     "\"spec\":{\"limits\":[{\"apiGroups\":[\"*\"],\"resources\":[\"*\"],\"selector\":\"a\"},{",
+     "}]}}"},
+};
+
+static struct rules *parse(const struct buf *text)
+{
+    struct err e = ERR_INIT;
+    struct rules *r = rules_parse((const char *)text->base, text->len, &e);
+    CHECK(r != NULL || (e.code < 0 && e.msg[0] != '\0'));
+    return r;
+}
+
+static void check_entry(const struct rules_entry *entry)
+{
+    struct selector *s = selector_parse(entry->selector, NULL);
+    CHECK(s != NULL && selector_equal(s, entry->compiled) && !selector_is_everything(s));
+    selector_free(s);
+}
+
+static void check_same_answers(const struct rules *a, const struct rules *b)
+{
+    static const char *const names[] = {"", "*", "pods", "apps", "a", "x"};
+    for (size_t g = 0; g < sizeof names / sizeof names[0]; g++) {
+        for (size_t r = 0; r < sizeof names / sizeof names[0]; r++) {
+            const struct rules_entry *x = rules_match(a, slice_str(names[g]), slice_str(names[r]));
+            const struct rules_entry *y = rules_match(b, slice_str(names[g]), slice_str(names[r]));
+            CHECK((x == NULL) == (y == NULL));
+            if (x != NULL) {
+                CHECK(slice_eq(x->selector, y->selector) && slice_eq(x->escaped, y->escaped));
+                check_entry(x);
+            }
+        }
+    }
+}
+
+static void check_document(const struct rules *r)
+{
+    struct buf text = BUF_INIT(1 << 20);
+    struct buf again = BUF_INIT(1 << 20);
+    CHECK(rules_to_json(r, &text) == 0);
+    struct rules *second = parse(&text);
+    CHECK(second != NULL && rules_to_json(second, &again) == 0);
+    CHECK(text.len == again.len && memcmp(text.base, again.base, text.len) == 0);
+    CHECK(strcmp(rules_checksum(r), rules_checksum(second)) == 0);
+    CHECK(rules_generation(r) == rules_generation(second));
+    check_same_answers(r, second);
+    rules_unref(second);
+    buf_reset(&text);
+    buf_reset(&again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 1) {
+        return 0;
+    }
+    size_t frame = data[0] % (sizeof frames / sizeof frames[0]);
+    struct buf text = BUF_INIT(1 << 20);
+    CHECK(buf_append_str(&text, frames[frame].before) == 0);
+    CHECK(buf_append(&text, data + 1, size - 1) == 0);
+    CHECK(buf_append_str(&text, frames[frame].after) == 0);
+    /* A copy of the exact size: reading past the end shows. */
+    struct buf exact = BUF_INIT(text.len);
+    CHECK(buf_append(&exact, text.base, text.len) == 0);
+    struct rules *r = parse(&exact);
+    if (r != NULL) {
+        check_document(r);
+    }
+    rules_unref(r);
+    buf_reset(&exact);
+    buf_reset(&text);
+    return 0;
+}

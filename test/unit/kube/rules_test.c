@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/rules.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "crypto/digest.h"
+
+#define HEAD                                                                                       \
+    "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\n"                                      \
+    "\"shard\":{\"namespace\":\"ns\",\"name\":\"shard-a\"},\n"                                     \
+    "\"generation\":7,\n"
+#define SPEC(members) HEAD "\"spec\":{" members "}}"
+#define LIMITS(items) SPEC("\"limits\":[" items "]")
+#define LIMIT(groups, resources, selector)                                                         \
+    "{\"apiGroups\":[" groups "],\"resources\":[" resources "],\"selector\":\"" selector "\"}"
+
+static struct rules *parse(const char *text)
+{
+    struct err e = ERR_INIT;
+    struct rules *r = rules_parse(text, strlen(text), &e);
+    if (r == NULL) {
+        fail_msg("%s: %s", text, e.msg);
+    }
+    return r;
+}
+
+static void whole_document(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{ \"apiVersion\": \"cmesh/v1\", \"kind\": \"ShardRules\",\n"
+        "  \"shard\": {\"namespace\": \"operator-demo\", \"name\": \"sharding-demo\"},\n"
+        "  \"generation\": 7, \"comment\": \"outside spec others may write what they like\",\n"
+        "  \"spec\": {\n"
+        "    \"leaderElection\": {\"name\": \"operator-leader\"},\n"
+        "    \"limits\": [ {\"apiGroups\": [\"*\"], \"resources\": [\"pods\", \"services\"],\n"
+        "      \"selector\": \"ctrlmesh.kusionstack.io/namespace in (ns-b,ns-a), app=foo\"} ],\n"
+        "    \"labels\": {\"shardHash\": \"ctrlmesh.kusionstack.io/shard-hash\"} } }\n";
+    static const char spec[] =
+        "{\"labels\":{\"shardHash\":\"ctrlmesh.kusionstack.io/shard-hash\"},"
+        "\"leaderElection\":{\"name\":\"operator-leader\"},"
+        "\"limits\":[{\"apiGroups\":[\"*\"],\"resources\":[\"pods\",\"services\"],"
+        "\"selector\":\"app=foo,ctrlmesh.kusionstack.io/namespace in (ns-a,ns-b)\"}]}";
+    struct rules *r = parse(text);
+    assert_int_equal(rules_generation(r), 7);
+    assert_string_equal(rules_shard_namespace(r), "operator-demo");
+    assert_string_equal(rules_shard_name(r), "sharding-demo");
+    assert_string_equal(rules_leader_election(r), "operator-leader");
+    assert_int_equal(rules_limit_count(r), 1);
+    assert_string_equal(rules_labels(r)->namespace, "ctrlmesh.kusionstack.io/namespace");
+    assert_string_equal(rules_labels(r)->shard_hash, "ctrlmesh.kusionstack.io/shard-hash");
+    assert_string_equal(rules_labels(r)->control, "ctrlmesh.kusionstack.io/control");
+
+    char hex[SHA256_HEX_LEN + 1];
+    sha256_hex(spec, strlen(spec), hex);
+    assert_int_equal(strncmp(rules_checksum(r), "sha256:", 7), 0);
+    assert_string_equal(rules_checksum(r) + 7, hex);
+
+    const struct rules_entry *entry = rules_match(r, SLICE(""), SLICE("pods"));
+    assert_non_null(entry);
+    assert_string_equal(entry->selector.ptr,
+                        "app=foo,ctrlmesh.kusionstack.io/namespace in (ns-a,ns-b)");
+    assert_true(slice_eq(entry->escaped, SLICE("app%3Dfoo%2Cctrlmesh.kusionstack.io%2Fnamespace%20"
+                                               "in%20%28ns-a%2Cns-b%29")));
+    struct selector_label labels[] = {{SLICE("app"), SLICE("foo")},
+                                      {SLICE("ctrlmesh.kusionstack.io/namespace"), SLICE("ns-a")}};
+    assert_true(selector_matches(entry->compiled, labels, 2));
+    assert_false(selector_matches(entry->compiled, labels, 1));
+    assert_ptr_equal(rules_match(r, SLICE("serving.knative.dev"), SLICE("services")), entry);
+    assert_null(rules_match(r, SLICE(""), SLICE("secrets")));
+    assert_null(rules_match(r, SLICE(""), SLICE("pod")));
+    rules_unref(r);
+}
+
+static void canonical_json(void **state)
+{
+    (void)state;
+    struct rules *r = parse(LIMITS(LIMIT("\"\"", "\"pods\"", "b,a")));
+    struct buf out = BUF_INIT(4096);
+    assert_int_equal(rules_to_json(r, &out), 0);
+    char want[1024];
+    (void)snprintf(want, sizeof want,
+                   "{\"apiVersion\":\"cmesh/v1\",\"checksum\":\"%s\",\"generation\":7,"
+                   "\"kind\":\"ShardRules\",\"shard\":{\"name\":\"shard-a\",\"namespace\":\"ns\"},"
+                   "\"spec\":{\"limits\":[{\"apiGroups\":[\"\"],\"resources\":[\"pods\"],"
+                   "\"selector\":\"a,b\"}]}}",
+                   rules_checksum(r));
+    assert_string_equal(buf_cstr(&out), want);
+
+    struct rules *again = parse(buf_cstr(&out));
+    assert_string_equal(rules_checksum(again), rules_checksum(r));
+    struct buf second = BUF_INIT(4096);
+    assert_int_equal(rules_to_json(again, &second), 0);
+    assert_string_equal(buf_cstr(&second), buf_cstr(&out));
+
+    struct buf small = BUF_INIT(100);
+    assert_int_equal(rules_to_json(r, &small), -ENOBUFS);
+    assert_int_equal(small.len, 0);
+    buf_reset(&small);
+    buf_reset(&second);
+    buf_reset(&out);
+    rules_unref(again);
+    rules_unref(r);
+}
+
+static void checksum_is_of_the_canonical_spec(void **state)
+{
+    (void)state;
+    struct rules *a = parse(LIMITS(LIMIT("\"\"", "\"pods\"", "a in (x,y),b")));
+    struct rules *b =
+        parse(HEAD " \"spec\": { \"limits\": [ {\"selector\": \"b, a in ( y,x )\", \"resources\": "
+                   "[\"pods\"], \"apiGroups\": [ \"\" ] } ] } }");
+    struct rules *c = parse(LIMITS(LIMIT("\"\"", "\"pods\"", "a in (x,z),b")));
+    assert_string_equal(rules_checksum(a), rules_checksum(b));
+    assert_string_not_equal(rules_checksum(a), rules_checksum(c));
+    rules_unref(a);
+    rules_unref(b);
+    rules_unref(c);
+}
+
+static const char *selected(const struct rules *r, struct slice group, struct slice resource)
+{
+    const struct rules_entry *entry = rules_match(r, group, resource);
+    return entry == NULL ? "" : entry->selector.ptr;
+}
+
+static void wildcards_and_overlaps(void **state)
+{
+    (void)state;
+    struct rules *r = parse(LIMITS(LIMIT("\"\"", "\"pods\",\"secrets\"", "core") "," LIMIT(
+        "\"*\"", "\"pods\"",
+        "anypods") "," LIMIT("\"apps\"", "\"*\"",
+                             "apps") "," LIMIT("\"apps\",\"batch\"", "\"jobs\",\"deployments\"",
+                                               "both") "," LIMIT("\"*\"", "\"events\"", "events")));
+    assert_string_equal(selected(r, SLICE(""), SLICE("pods")), "anypods,core");
+    assert_string_equal(selected(r, SLICE(""), SLICE("secrets")), "core");
+    assert_string_equal(selected(r, SLICE("metrics.k8s.io"), SLICE("pods")), "anypods");
+    assert_string_equal(selected(r, SLICE("apps"), SLICE("pods")), "anypods,apps");
+    assert_string_equal(selected(r, SLICE("apps"), SLICE("events")), "apps,events");
+    assert_string_equal(selected(r, SLICE("apps"), SLICE("statefulsets")), "apps");
+    assert_string_equal(selected(r, SLICE("apps"), SLICE("deployments")), "apps,both");
+    assert_string_equal(selected(r, SLICE("batch"), SLICE("jobs")), "both");
+    assert_string_equal(selected(r, SLICE("batch"), SLICE("cronjobs")), "");
+    assert_string_equal(selected(r, SLICE(""), SLICE("jobs")), "");
+    assert_string_equal(selected(r, SLICE(""), SLICE("")), "");
+    rules_unref(r);
+}
+
+static void everything_is_limited(void **state)
+{
+    (void)state;
+    struct rules *r = parse(
+        LIMITS(LIMIT("\"*\"", "\"*\"", "all") "," LIMIT("\"*\"", "\"pods\"", "pods") "," LIMIT(
+            "\"apps\"", "\"*\"", "apps") "," LIMIT("\"\"", "\"pods\"", "core")));
+    assert_string_equal(selected(r, SLICE("x"), SLICE("y")), "all");
+    assert_string_equal(selected(r, SLICE("x"), SLICE("pods")), "all,pods");
+    assert_string_equal(selected(r, SLICE("apps"), SLICE("y")), "all,apps");
+    assert_string_equal(selected(r, SLICE("apps"), SLICE("pods")), "all,apps,pods");
+    assert_string_equal(selected(r, SLICE(""), SLICE("pods")), "all,core,pods");
+    rules_unref(r);
+}
+
+static void contradictions_match_nothing(void **state)
+{
+    (void)state;
+    struct rules *r = parse(LIMITS(LIMIT("\"\"", "\"pods\"", "a=1") "," LIMIT(
+        "\"\"", "\"pods\"", "a=2") "," LIMIT("\"\"", "\"secrets\"", "k,!k")));
+    struct selector_label labels[] = {{SLICE("a"), SLICE("1")}, {SLICE("k"), SLICE("1")}};
+    const struct rules_entry *pods = rules_match(r, SLICE(""), SLICE("pods"));
+    const struct rules_entry *secrets = rules_match(r, SLICE(""), SLICE("secrets"));
+    assert_string_equal(pods->selector.ptr, "a=1,a=2");
+    assert_false(selector_matches(pods->compiled, labels, 2));
+    assert_string_equal(secrets->selector.ptr, "k,!k");
+    assert_false(selector_matches(secrets->compiled, labels, 2));
+    rules_unref(r);
+}
+
+static void no_limits_is_said_explicitly(void **state)
+{
+    (void)state;
+    struct rules *r = parse(LIMITS(""));
+    assert_int_equal(rules_limit_count(r), 0);
+    assert_null(rules_leader_election(r));
+    assert_null(rules_match(r, SLICE(""), SLICE("pods")));
+    rules_unref(r);
+}
+
+static void references(void **state)
+{
+    (void)state;
+    struct rules *r = parse(LIMITS(""));
+    assert_ptr_equal(rules_ref(r), r);
+    rules_unref(r);
+    assert_int_equal(rules_generation(r), 7);
+    rules_unref(r);
+    rules_unref(NULL);
+}
+
+#define GOOD_LIMIT LIMIT("\"\"", "\"pods\"", "a")
+#define X10 "xxxxxxxxxx"
+#define X250                                                                                       \
+    X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10 X10    \
+        X10 X10
+
+static void errors_name_line_and_path(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *says;
+    } rows[] = {
+        {"", "line 1, column 1: JSON ends too early"},
+        {"{", "line 1, column 1: JSON"},
+        {"[]", "the document must be a JSON object"},
+        {"{}", "line 1: apiVersion: Required value"},
+        {"{\"apiVersion\":1}", "line 1: apiVersion: Invalid value: must be a string"},
+        {"{\n\"apiVersion\":\"cmesh/v2\"}",
+         "line 2: apiVersion: Unsupported value: \"cmesh/v2\": supported is \"cmesh/v1\""},
+        {"{\"apiVersion\":\"cmesh/v1\"}", "line 1: kind: Required value"},
+        {"{\"apiVersion\":\"cmesh/v1\",\n\n\"kind\":\"X\"}", "line 3: kind: Unsupported value"},
+        {"{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\"}", "line 1: shard: Required value"},
+        {"{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\n\"shard\":\"a/b\"}",
+         "line 2: shard: Invalid value: must be an object"},
+        {"{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\n\"shard\":{\"name\":\"x\"}}",
+         "line 2: shard.namespace: Required value"},
+        {"{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\n\"shard\":{\"name\":\"x\",\n"
+         "\"namespace\":\"a.b\"}}",
+         "line 3: shard.namespace: Invalid value: \"a.b\": must consist of lower case"},
+        {"{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\n\"shard\":{\"name\":\"\",\n"
+         "\"namespace\":\"a\"}}",
+         "line 2: shard.name: Invalid value: \"\": must consist of lower case"},
+        {"{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\n\"shard\":{\"name\":\"X\",\n"
+         "\"namespace\":\"a\"}}",
+         "line 2: shard.name: Invalid value: \"X\""},
+#define GENERATION(n)                                                                              \
+    "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":\"ns\","        \
+    "\"name\":\"shard-a\"}" n "}"
+        {GENERATION(""), "line 1: generation: Required value"},
+        {GENERATION(",\n\"generation\":0"),
+         "line 2: generation: Invalid value: must be an integer of at least 1"},
+        {GENERATION(",\"generation\":-1"), "line 1: generation: Invalid value"},
+        {GENERATION(",\"generation\":1.5"), "line 1: generation: Invalid value"},
+        {GENERATION(",\"generation\":\"7\""), "line 1: generation: Invalid value"},
+        {GENERATION(",\"generation\":1e300"), "line 1: generation: Invalid value"},
+        {GENERATION(",\"generation\":9007199254740993"), "line 1: generation: Invalid value"},
+        {GENERATION(",\"generation\":7"), "line 1: spec: Required value"},
+#undef GENERATION
+        {HEAD "\"spec\":[]}", "line 4: spec: Invalid value: must be an object"},
+        {SPEC(""), "line 4: spec.limits: Required value: write [] if"},
+        {SPEC("\"limits\":[],\n\"faultInjection\":{}"),
+         "line 5: spec: unknown field \"faultInjection\""},
+        {SPEC("\"limits\":{}"), "line 4: spec.limits: Invalid value: must be an array"},
+        {SPEC("\"limits\":null"), "line 4: spec.limits: Invalid value: must be an array"},
+        {LIMITS("\n1"), "line 5: spec.limits[0]: Invalid value: must be an object"},
+        {LIMITS(GOOD_LIMIT ",\n{\"resource\":[]}"),
+         "line 5: spec.limits[1]: unknown field \"resource\""},
+        {LIMITS("{\"resources\":[\"pods\"],\"selector\":\"a\"}"),
+         "line 4: spec.limits[0].apiGroups: Required value"},
+        {LIMITS("{\"apiGroups\":\"\",\"resources\":[\"pods\"],\"selector\":\"a\"}"),
+         "line 4: spec.limits[0].apiGroups: Invalid value: must be an array"},
+        {LIMITS(LIMIT("", "\"pods\"", "a")),
+         "line 4: spec.limits[0].apiGroups: Required value: must have at least one entry"},
+        {LIMITS(LIMIT("\"\",\n1", "\"pods\"", "a")),
+         "line 5: spec.limits[0].apiGroups[1]: Invalid value: must be a string"},
+        {LIMITS(LIMIT("\"\",\"*\",\n\"\"", "\"pods\"", "a")),
+         "line 5: spec.limits[0].apiGroups[2]: Duplicate value: \"\""},
+        {LIMITS(LIMIT("\"Apps\"", "\"pods\"", "a")),
+         "line 4: spec.limits[0].apiGroups[0]: Invalid value: \"Apps\": must consist"},
+        {LIMITS("{\"apiGroups\":[\"\"],\"selector\":\"a\"}"),
+         "line 4: spec.limits[0].resources: Required value"},
+        {LIMITS(LIMIT("\"\"", "", "a")),
+         "line 4: spec.limits[0].resources: Required value: must have at least one entry"},
+        {LIMITS(LIMIT("\"\"", "\"\"", "a")), "line 4: spec.limits[0].resources[0]: Invalid value"},
+        {LIMITS(LIMIT("\"\"", "\"pods/log\"", "a")),
+         "line 4: spec.limits[0].resources[0]: Invalid value: \"pods/log\": a limit is on a "
+         "resource as a whole"},
+        {LIMITS(LIMIT("\"\"", "\"*/scale\"", "a")),
+         "line 4: spec.limits[0].resources[0]: Invalid value"},
+        {LIMITS(LIMIT("\"\"", "\"pods\",\"*\",\"pods\"", "a")),
+         "line 4: spec.limits[0].resources[2]: Duplicate value: \"pods\""},
+        {LIMITS("{\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}"),
+         "line 4: spec.limits[0].selector: Required value"},
+        {LIMITS("{\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\n\"selector\":{}}"),
+         "line 5: spec.limits[0].selector: Invalid value: must be a string"},
+        {LIMITS(LIMIT("\"\"", "\"pods\"", " ")),
+         "line 4: spec.limits[0].selector: Required value: an empty selector would limit nothing"},
+        {LIMITS(LIMIT("\"\"", "\"pods\"", "a b")),
+         "line 4: spec.limits[0].selector: Invalid value: \"a b\": position 3: found 'b'"},
+        {LIMITS(LIMIT("\"\"", "\"pods\"", "a=b\\u0000,c")),
+         "line 4, column 73: a NUL in a JSON string"},
+        {SPEC("\"limits\":[],\"leaderElection\":null"),
+         "line 4: spec.leaderElection: Invalid value: must be an object"},
+        {SPEC("\"limits\":[],\"leaderElection\":{}"),
+         "line 4: spec.leaderElection.name: Required value"},
+        {SPEC("\"limits\":[],\"leaderElection\":{\"name\":\"a\",\"id\":1}"),
+         "line 4: spec.leaderElection: unknown field \"id\""},
+        {SPEC("\"limits\":[],\"leaderElection\":{\"name\":\"A\"}"),
+         "line 4: spec.leaderElection.name: Invalid value: \"A\""},
+        {SPEC("\"limits\":[],\"leaderElection\":{\"name\":\"" X250 "\"}"),
+         "line 4: spec.leaderElection.name: Invalid value: with \"---\" and the shard's name it "
+         "has "
+         "260 characters"},
+        {SPEC("\"limits\":[],\"labels\":1"),
+         "line 4: spec.labels: Invalid value: must be an object"},
+        {SPEC("\"limits\":[],\"labels\":{\"x\":\"y\"}"),
+         "line 4: spec.labels: unknown field \"x\""},
+        {SPEC("\"limits\":[],\"labels\":{\n\"control\":\"a/b/c\"}"),
+         "line 5: spec.labels.control: Invalid value: \"a/b/c\": name part"},
+        {SPEC("\"limits\":[],\"labels\":{\"namespace\":1}"),
+         "line 4: spec.labels.namespace: Invalid value: must be a string"},
+        {HEAD "\"checksum\":\"sha256:\",\"spec\":{\"limits\":[]}}",
+         "line 4: checksum: Invalid value: must be \"sha256:\" and 64"},
+        {HEAD "\"checksum\":1,\"spec\":{\"limits\":[]}}", "line 4: checksum: Invalid value"},
+        {HEAD "\"checksum\":\"sha256:"
+              "0000000000000000000000000000000000000000000000000000000000000000\","
+              "\"spec\":{\"limits\":[]}}",
+         "line 4: checksum: Invalid value: the spec has sha256:"},
+        {SPEC("\"limits\":[],\"limits\":[]"), "key \"limits\" stands twice"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct err e = ERR_INIT;
+        assert_null(rules_parse(rows[i].text, strlen(rows[i].text), &e));
+        if (e.code != -EINVAL || strncmp(e.msg, rows[i].says, strlen(rows[i].says)) != 0) {
+            fail_msg("%s: %d '%s'", rows[i].text, e.code, e.msg);
+        }
+    }
+}
+
+static void truncated_documents(void **state)
+{
+    (void)state;
+    static const char text[] = LIMITS(LIMIT("\"\"", "\"pods\"", "a in (b,c)"));
+    for (size_t len = 0; len < sizeof text - 1; len++) {
+        char *cut = malloc(len + 1);
+        assert_non_null(cut);
+        memcpy(cut, text, len);
+        assert_null(rules_parse(cut, len, NULL));
+        free(cut);
+    }
+}
+
+/* What multiplies is bounded: an error, not memory or time without end. */
+static void hostile_overlaps(void **state)
+{
+    (void)state;
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    assert_int_equal(buf_append_str(&text, HEAD "\"spec\":{\"limits\":["), 0);
+    for (int i = 0; i < 300; i++) {
+        assert_int_equal(buf_printf(&text,
+                                    "%s{\"apiGroups\":[\"*\"],\"resources\":[\"r%d\"],"
+                                    "\"selector\":\"r%d\"},"
+                                    "{\"apiGroups\":[\"g%d\"],\"resources\":[\"*\"],"
+                                    "\"selector\":\"g%d\"}",
+                                    i > 0 ? "," : "", i, i, i, i),
+                         0);
+    }
+    assert_int_equal(buf_append_str(&text, "]}}"), 0);
+    struct err e = ERR_INIT;
+    assert_null(rules_parse((const char *)buf_data(&text), text.len, &e));
+    assert_int_equal(e.code, -E2BIG);
+    assert_non_null(strstr(e.msg, "spec.limits: the limits overlap too much"));
+
+    buf_clear(&text);
+    assert_int_equal(buf_append_str(&text, HEAD "\"spec\":{\"limits\":["), 0);
+    for (int i = 0; i <= SELECTOR_REQUIREMENTS_MAX; i++) {
+        assert_int_equal(buf_printf(&text,
+                                    "%s"
+                                    "{\"apiGroups\":[\"*\"],\"resources\":[\"*\"],"
+                                    "\"selector\":\"r%d\"}",
+                                    i > 0 ? "," : "", i),
+                         0);
+    }
+    assert_int_equal(buf_append_str(&text, "]}}"), 0);
+    assert_null(rules_parse((const char *)buf_data(&text), text.len, &e));
+    assert_int_equal(e.code, -E2BIG);
+    assert_non_null(strstr(e.msg, "spec.limits: the selectors are too large together"));
+    buf_reset(&text);
+}
+
+static void selector_longer_than_a_request(void **state)
+{
+    (void)state;
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    assert_int_equal(buf_append_str(&text, HEAD "\"spec\":{\"limits\":[{\"apiGroups\":[\"\"],"
+                                                "\"resources\":[\"pods\"],\"selector\":\"a in (x"),
+                     0);
+    for (int i = 0; i < 20000; i++) {
+        assert_int_equal(buf_printf(&text, ",namespace-with-a-really-long-name-to-fill-it-%d", i),
+                         0);
+    }
+    assert_int_equal(buf_append_str(&text, ")\"}]}}"), 0);
+    struct err e = ERR_INIT;
+    assert_null(rules_parse((const char *)buf_data(&text), text.len, &e));
+    assert_int_equal(e.code, -E2BIG);
+    assert_non_null(strstr(e.msg, "too long for a request"));
+    buf_reset(&text);
+}
+
+static void a_thousand_limits(void **state)
+{
+    (void)state;
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    assert_int_equal(buf_append_str(&text, HEAD "\"spec\":{\"limits\":["), 0);
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(
+            buf_printf(&text,
+                       "%s{\"apiGroups\":[\"g%d.example.com\"],\"resources\":[\"r%d\"],"
+                       "\"selector\":\"app=x%d,"
+                       "ctrlmesh.kusionstack.io/namespace in (a%d,b%d,c%d)\"}",
+                       i > 0 ? "," : "", i % 50, i, i, i, i, i),
+            0);
+    }
+    assert_int_equal(buf_append_str(&text, "]}}"), 0);
+    struct err e = ERR_INIT;
+    struct rules *r = rules_parse((const char *)buf_data(&text), text.len, &e);
+    if (r == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    assert_int_equal(rules_limit_count(r), 1000);
+    for (int i = 0; i < 1000; i++) {
+        char group[64];
+        char resource[64];
+        (void)snprintf(group, sizeof group, "g%d.example.com", i % 50);
+        (void)snprintf(resource, sizeof resource, "r%d", i);
+        char want[128];
+        (void)snprintf(want, sizeof want, "app=x%d,", i);
+        const char *got = selected(r, slice_str(group), slice_str(resource));
+        assert_int_equal(strncmp(got, want, strlen(want)), 0);
+        assert_null(rules_match(r, SLICE("g"), slice_str(resource)));
+    }
+    rules_unref(r);
+    buf_reset(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_document),
+        cmocka_unit_test(canonical_json),
+        cmocka_unit_test(checksum_is_of_the_canonical_spec),
+        cmocka_unit_test(wildcards_and_overlaps),
+        cmocka_unit_test(everything_is_limited),
+        cmocka_unit_test(contradictions_match_nothing),
+        cmocka_unit_test(no_limits_is_said_explicitly),
+        cmocka_unit_test(references),
+        cmocka_unit_test(errors_name_line_and_path),
+        cmocka_unit_test(truncated_documents),
+        cmocka_unit_test(hostile_overlaps),
+        cmocka_unit_test(selector_longer_than_a_request),
+        cmocka_unit_test(a_thousand_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
