@@ -21,7 +21,7 @@ void buf_reset(struct buf *b)
 /* Makes room for `len` more bytes and one for a terminating NUL. */
 static int grow(struct buf *b, size_t len)
 {
-    if (len > b->max - b->len || b->len > b->max) {
+    if (b->len > b->max || len > b->max - b->len || len >= SIZE_MAX - b->len) {
         return -ENOBUFS;
     }
     size_t need = b->len + len + 1;

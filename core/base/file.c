@@ -79,13 +79,26 @@ static void sync_folder_of(const char *path)
     free(folder);
 }
 
+/* Renaming over a device or a pipe (/dev/stdout, say) would replace it for everybody. */
+static int check_target(const char *path, struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        return err_set(e, S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL, "%s: not a regular file", path);
+    }
+    return 0;
+}
+
 int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
 {
+    int rc = check_target(path, e);
+    if (rc != 0) {
+        return rc;
+    }
     char *tmp = NULL;
     if (asprintf(&tmp, "%s.XXXXXX", path) < 0) {
         return err_set(e, -ENOMEM, "%s: out of memory", path);
     }
-    int rc;
     int fd = mkostemp(tmp, O_CLOEXEC);
     if (fd < 0) {
         rc = err_set(e, -errno, "%s: cannot create a file beside it: %s", path, strerror(errno));

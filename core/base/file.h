@@ -16,8 +16,9 @@
  * larger than the buffer's maximum (-ENOBUFS). */
 MUST_CHECK int file_read(const char *path, struct buf *out, struct err *e);
 
-/* Writes beside the target, syncs, renames over it. `mode` is set whatever the umask. On error the
- * target is as it was and no temporary file stays. */
+/* Writes beside the target, syncs, renames over it: a symbolic link is replaced, not followed; what
+ * is no regular file is refused. `mode` is set whatever the umask. On error the target is as it was
+ * and no temporary file stays. */
 MUST_CHECK int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode,
                                  struct err *e);
 

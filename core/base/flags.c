@@ -13,7 +13,7 @@
 const char *const flags_log_formats[] = {"text", "json", NULL};
 const char *const flags_log_levels[] = {"error", "warn", "info", "debug", NULL};
 
-enum { HELP_INDENT = 8, HELP_WIDTH = 88, ENV_NAME_MAX = 64 };
+enum { TEXT_INDENT = 4, HELP_INDENT = 8, HELP_WIDTH = 88, ENV_NAME_MAX = 64 };
 
 static void env_name(const char *flag, char out[ENV_NAME_MAX])
 {
@@ -113,9 +113,10 @@ static void print_help(const struct program *p)
     }
     printf("    --help\n%*sPrint this text.\n", HELP_INDENT, "");
     printf("    --version\n%*sPrint the version.\n", HELP_INDENT, "");
-    printf(
-        "\nEnvironment:\n    Each flag can be given as CMESH_<FLAG>, upper case with underscores "
-        "(--log-level: CMESH_LOG_LEVEL).\n    The command line wins.\n");
+    printf("\nEnvironment:\n");
+    print_wrapped("Each flag can be given as CMESH_<FLAG>, upper case with underscores "
+                  "(--log-level: CMESH_LOG_LEVEL). The command line wins.",
+                  TEXT_INDENT);
     printf("\nExit codes:\n    0 done, 1 failed, 2 wrong usage.\n");
     if (p->examples != NULL) {
         printf("\nExamples:\n%s", p->examples);
@@ -189,10 +190,12 @@ static int set_value(const struct flag *f, const char *value, const char *shown,
     return 0;
 }
 
-/* Splits a comma separated variable in place; the environment's own copy is modified. */
+/* Splits a comma separated variable in place; the environment's own copy is modified. What it gives
+ * replaces the default. */
 static int set_list_from_env(const struct flag *f, char *value, const char *shown, struct err *e)
 {
     char *save = NULL;
+    ((struct flag_list *)f->target)->count = 0;
     for (char *item = strtok_r(value, ",", &save); item != NULL;
          item = strtok_r(NULL, ",", &save)) {
         int rc = set_list(f, item, shown, e);
@@ -209,7 +212,7 @@ static int read_environment(const struct program *p, struct err *e)
         char name[ENV_NAME_MAX];
         env_name(f->name, name);
         char *value = getenv(name);
-        if (value == NULL) {
+        if (value == NULL || value[0] == '\0') {
             continue;
         }
         int rc = f->type == FLAG_LIST ? set_list_from_env(f, value, name, e)

@@ -3,7 +3,8 @@
  * flags.h - command lines: one table gives parsing, `CMESH_…` variables and `--help`.
  *
  * Long flags take `--flag=value` and `--flag value`; `--` ends them. Each flag is also read from
- * the environment as CMESH_<FLAG> (upper case, dashes as underscores); the command line wins.
+ * the environment as CMESH_<FLAG> (upper case, dashes as underscores; an empty variable counts as
+ * none); the command line wins.
  * Exit codes of every program: 0 done, 1 failed, 2 wrong usage.
  */
 #ifndef CORE_BASE_FLAGS_H

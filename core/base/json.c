@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -57,8 +58,11 @@ static const cJSON **sorted_members(const cJSON *object, size_t *count)
 }
 
 /* cJSON bounds the depth of what it parses (CJSON_NESTING_LIMIT), so recursion is bounded too. */
-static int refuse_duplicates(const cJSON *item, struct err *e)
+static int check_tree(const cJSON *item, struct err *e)
 {
+    if (cJSON_IsNumber(item) && !isfinite(item->valuedouble)) {
+        return err_set(e, -EINVAL, "a number is out of range");
+    }
     if (cJSON_IsObject(item)) {
         size_t n = 0;
         const cJSON **members = sorted_members(item, &n);
@@ -78,7 +82,7 @@ static int refuse_duplicates(const cJSON *item, struct err *e)
     const cJSON *child;
     cJSON_ArrayForEach(child, item)
     {
-        int rc = refuse_duplicates(child, e);
+        int rc = check_tree(child, e);
         if (rc != 0) {
             return rc;
         }
@@ -86,67 +90,192 @@ static int refuse_duplicates(const cJSON *item, struct err *e)
     return 0;
 }
 
-/* What cJSON would take silently. */
-static int refuse_bad_bytes(const char *text, size_t len, struct err *e)
+/* Behind the opening quote: what a string may not hold though cJSON lets it pass. NULL: nothing
+ * found; *p is then behind the string. Escapes are left to cJSON. */
+static const char *check_string(const char **p, const char *end)
 {
-    const char *what = NULL;
-    size_t i = 0;
-    while (i < len) {
-        uint32_t cp;
-        size_t n = utf8_decode(slice_of(text + i, len - i), &cp);
-        if (text[i] == '\0') {
-            what = "a NUL byte in JSON";
-        } else if (n == 1 && cp == UTF8_REPLACEMENT) {
-            what = "JSON is not UTF-8";
-        } else if (text[i] == '\\' && len - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0) {
-            what = "a NUL in a JSON string";
+    while (*p < end && **p != '"') {
+        unsigned char c = (unsigned char)**p;
+        size_t n = 1;
+        if (c < 0x20) {
+            return "a control byte in a string";
         }
-        if (what != NULL) {
-            unsigned line;
-            unsigned column;
-            position(text, text + i, &line, &column);
-            return err_set(e, -EINVAL, "line %u, column %u: %s", line, column, what);
+        if (c >= 0x80) {
+            uint32_t cp;
+            n = utf8_decode(slice_of(*p, (size_t)(end - *p)), &cp);
+            if (n == 1) {
+                return "a string is not UTF-8";
+            }
+        } else if (c == '\\') {
+            n = end - *p >= 2 ? 2 : 1;
         }
-        /* A backslash takes the next byte with it, so that of `\\u0000` nothing is refused. */
-        i += text[i] == '\\' && len - i >= 2 && (text[i + 1] == '\\' || text[i + 1] == '"') ? 2 : n;
+        *p += n;
     }
-    return 0;
+    if (*p == end) {
+        return "a string does not end";
+    }
+    (*p)++;
+    return NULL;
+}
+
+static const char *skip_digits(const char *p, const char *end)
+{
+    while (p < end && isdigit((unsigned char)*p)) {
+        p++;
+    }
+    return p;
+}
+
+/* RFC 8259 section 6; strtod, which cJSON uses, takes more. */
+static const char *check_number(const char **p, const char *end)
+{
+    static const char *const bad = "not a JSON number";
+    const char *at = *p + (**p == '-' ? 1 : 0);
+    const char *digits = at;
+    at = skip_digits(at, end);
+    if (at == digits || (*digits == '0' && at > digits + 1)) {
+        return bad;
+    }
+    if (at < end && *at == '.') {
+        digits = ++at;
+        at = skip_digits(at, end);
+        if (at == digits) {
+            return bad;
+        }
+    }
+    if (at < end && (*at == 'e' || *at == 'E')) {
+        at++;
+        at += at < end && (*at == '+' || *at == '-') ? 1 : 0;
+        digits = at;
+        at = skip_digits(at, end);
+        if (at == digits) {
+            return bad;
+        }
+    }
+    *p = at;
+    return NULL;
+}
+
+/* What RFC 8259 forbids and cJSON lets pass. NULL: nothing found; else *p is where. */
+static const char *check_tokens(const char **p, const char *end)
+{
+    const char *found = NULL;
+    while (*p < end && found == NULL) {
+        unsigned char c = (unsigned char)**p;
+        if (c == '"') {
+            (*p)++;
+            found = check_string(p, end);
+        } else if (c == '-' || isdigit(c)) {
+            found = check_number(p, end);
+        } else if (c < 0x20 && c != '\t' && c != '\n' && c != '\r') {
+            found = "a control byte";
+        } else {
+            (*p)++;
+        }
+    }
+    return found;
+}
+
+static cJSON *fail_at(const char *text, const char *at, const char *what, struct err *e)
+{
+    unsigned line;
+    unsigned column;
+    position(text, at, &line, &column);
+    err_set(e, -EINVAL, "line %u, column %u: %s", line, column, what);
+    return NULL;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* Whether brackets are open at the end, or nothing has begun. */
+static bool is_unfinished(const char *text, size_t len)
+{
+    long depth = 0;
+    bool blank = true;
+    bool quoted = false;
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+        blank = blank && is_space(c);
+        if (quoted) {
+            quoted = c != '"';
+            i += c == '\\' ? 1 : 0;
+        } else if (c == '"') {
+            quoted = true;
+        } else if (c == '{' || c == '[') {
+            depth++;
+        } else if (c == '}' || c == ']') {
+            depth--;
+        }
+    }
+    return depth > 0 || blank;
+}
+
+static cJSON *parse_tokens(const char *text, size_t len, struct err *e)
+{
+    const char *end = NULL;
+    cJSON *root = cJSON_ParseWithLengthOpts(text, len, &end, 0);
+    if (root == NULL) {
+        const char *at = end == NULL || end < text || end > text + len ? text : end;
+        bool early = (size_t)(at - text) + 1 >= len && is_unfinished(text, len);
+        return fail_at(text, at, early ? "JSON ends too early" : "JSON syntax error", e);
+    }
+    while (end < text + len && is_space(*end)) {
+        end++;
+    }
+    if (end < text + len) {
+        cJSON_Delete(root);
+        return fail_at(text, end, "text after the JSON document", e);
+    }
+    if (check_tree(root, e) != 0) {
+        cJSON_Delete(root);
+        return NULL;
+    }
+    return root;
+}
+
+/* With each escaped NUL, where cJSON would end the string, made an escaped U+FFFD. The caller
+ * frees. */
+static char *without_escaped_nul(const char *text, size_t len)
+{
+    char *copy = malloc(len);
+    if (copy == NULL) {
+        return NULL;
+    }
+    memcpy(copy, text, len);
+    for (size_t i = 0; i < len; i++) {
+        if (copy[i] == '\\') {
+            if (len - i >= 6 && memcmp(copy + i, "\\u0000", 6) == 0) {
+                memcpy(copy + i, "\\ufffd", 6);
+            }
+            i++;
+        }
+    }
+    return copy;
 }
 
 cJSON *json_parse(const char *text, size_t len, struct err *e)
 {
-    unsigned line;
-    unsigned column;
-    if (refuse_bad_bytes(text, len, e) != 0) {
+    if (len == 0) {
+        return fail_at(text, text, "JSON ends too early", e);
+    }
+    const char *at = text;
+    const char *found = check_tokens(&at, text + len);
+    if (found != NULL) {
+        return fail_at(text, at, found, e);
+    }
+    if (memmem(text, len, "\\u0000", 6) == NULL) {
+        return parse_tokens(text, len, e);
+    }
+    char *copy = without_escaped_nul(text, len);
+    if (copy == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
         return NULL;
     }
-    const char *end = NULL;
-    cJSON *root = cJSON_ParseWithLengthOpts(text, len, &end, 0);
-    if (root == NULL) {
-        if (end == NULL || end < text || end > text + len) {
-            end = text;
-        }
-        position(text, end, &line, &column);
-        if ((size_t)(end - text) + 1 >= len) {
-            err_set(e, -EINVAL, "line %u, column %u: JSON ends too early", line, column);
-        } else {
-            err_set(e, -EINVAL, "line %u, column %u: JSON syntax error", line, column);
-        }
-        return NULL;
-    }
-    while (end < text + len && strchr(" \t\r\n", *end) != NULL) {
-        end++;
-    }
-    if (end < text + len) {
-        position(text, end, &line, &column);
-        err_set(e, -EINVAL, "line %u, column %u: text after the JSON document", line, column);
-        cJSON_Delete(root);
-        return NULL;
-    }
-    if (refuse_duplicates(root, e) != 0) {
-        cJSON_Delete(root);
-        return NULL;
-    }
+    cJSON *root = parse_tokens(copy, len, e);
+    free(copy);
     return root;
 }
 
@@ -157,11 +286,6 @@ static size_t string_end(const char *text, size_t len, size_t start)
         i += text[i] == '\\' ? 2 : 1;
     }
     return i < len ? i + 1 : len;
-}
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
 /* Where the next value that begins at `from` or later begins; keys are passed over. */

@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
+
 static const char *log_component = "cmesh";
 static enum log_format log_format = LOG_TEXT;
 static enum log_level log_max_level = LOG_INFO;
@@ -31,7 +33,7 @@ struct line {
     bool cut;
 };
 
-enum { LINE_RESERVE = 16 };
+enum { LINE_RESERVE = 16, MSG_MAX = 512 };
 
 void log_init(const char *component, enum log_format format, enum log_level level)
 {
@@ -75,23 +77,31 @@ static void put_str(struct line *l, const char *text)
     put(l, text, strlen(text));
 }
 
-/* JSON string escapes; used for both formats, so that no value can forge a line or a field. */
+static void put_code_point(struct line *l, uint32_t cp)
+{
+    char esc[16];
+    put(l, esc, (size_t)snprintf(esc, sizeof esc, "\\u%04x", (unsigned)cp));
+}
+
+/* JSON string escapes; used for both formats, so that no value can forge a line or a field or
+ * steer a terminal. What is not UTF-8 shows as U+FFFD. */
 static void put_escaped(struct line *l, const char *text, size_t len)
 {
-    for (size_t i = 0; i < len && !l->cut; i++) {
-        unsigned char c = (unsigned char)text[i];
-        char esc[8];
-        if (c == '"' || c == '\\') {
-            esc[0] = '\\';
-            esc[1] = (char)c;
+    while (len > 0 && !l->cut) {
+        uint32_t cp;
+        size_t n = utf8_decode(slice_of(text, len), &cp);
+        if (cp == '"' || cp == '\\') {
+            const char esc[2] = {'\\', (char)cp};
             put(l, esc, 2);
-        } else if (c == '\n') {
+        } else if (cp == '\n') {
             put(l, "\\n", 2);
-        } else if (c < 0x20 || c == 0x7f) {
-            put(l, esc, (size_t)snprintf(esc, sizeof esc, "\\u%04x", c));
+        } else if (cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || (cp == UTF8_REPLACEMENT && n == 1)) {
+            put_code_point(l, cp);
         } else {
-            put(l, &text[i], 1);
+            put(l, text, n);
         }
+        text += n;
+        len -= n;
     }
 }
 
@@ -145,7 +155,7 @@ static void put_text_fields(struct line *l, const struct log_field *f)
         if (f->str == NULL) {
             put_num(l, f->num);
         } else if (is_plain(f->str, f->len)) {
-            put(l, f->str, f->len);
+            put_escaped(l, f->str, f->len);
         } else {
             put_quoted(l, f->str, f->len);
         }
@@ -161,7 +171,7 @@ static void format_text(struct line *l, const char *level, const char *msg,
     put_str(l, " ");
     put_str(l, log_component);
     put_str(l, ": ");
-    put_escaped(l, msg, strlen(msg));
+    put_escaped(l, msg, strnlen(msg, MSG_MAX));
     put_text_fields(l, note);
     put_text_fields(l, f);
 }
@@ -194,7 +204,7 @@ static void format_json(struct line *l, const char *level, const char *msg,
     put_str(l, "\",\"component\":");
     put_quoted(l, log_component, strlen(log_component));
     put_str(l, ",\"msg\":");
-    put_quoted(l, msg, strlen(msg));
+    put_quoted(l, msg, strnlen(msg, MSG_MAX));
     put_json_fields(l, note);
     put_json_fields(l, f);
 }

@@ -1,75 +1,207 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json.h"
-
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-static void canonical(void **state)
+#include "base/json.h"
+
+/* The canonical text of `text`; the caller frees. */
+static char *canonical(const char *text, size_t len)
+{
+    struct err e = ERR_INIT;
+    struct buf out = BUF_INIT(64 * 1024);
+    cJSON *root = json_parse(text, len, &e);
+    if (root == NULL) {
+        fail_msg("%s: %s", text, e.msg);
+    }
+    assert_int_equal(json_canonical(root, &out), 0);
+    cJSON_Delete(root);
+    return buf_take_str(&out);
+}
+
+static void accepts_and_prints_canonically(void **state)
 {
     (void)state;
     static const struct {
         const char *text;
-        const char *canonical;
+        const char *want;
     } rows[] = {
-        {" { } ", "{}"},
-        {"[ ]", "[]"},
-        {"{\"b\":1,\"a\":[true,false,null]}", "{\"a\":[true,false,null],\"b\":1}"},
-        {"{\"a\":{\"z\":0,\"B\":-0.0}}", "{\"a\":{\"B\":0,\"z\":0}}"},
-        {"[1e3, 1.5, 9007199254740991, -3]", "[1000,1.5,9007199254740991,-3]"},
-        {"\"\\u00e9\\/\\n\\\"\\\\\"", "\"\xc3\xa9/\\u000a\\\"\\\\\""},
-        {"\"\\\\u0000\"", "\"\\\\u0000\""},
+        {"{}", "{}"},
+        {" [ ] \r\n\t", "[]"},
+        {"null", "null"},
+        {"[true, false]", "[true,false]"},
+        {"{\"b\":1,\"a\":{\"d\":[],\"c\":{}}}", "{\"a\":{\"c\":{},\"d\":[]},\"b\":1}"},
+        {"{\"a\":1,\"B\":2,\"\xc3\xa4\":3,\"\":4}", "{\"\":4,\"B\":2,\"a\":1,\"\xc3\xa4\":3}"},
+        {"[0,-0,-0.0,1.0,1e3,10E-1,-7]", "[0,0,0,1,1000,1,-7]"},
+        {"[9007199254740992,0.5]", "[9007199254740992,0.5]"},
+        {"\"\\u0041\\/\\b\\f\\n\\r\\t\\\\\\\"\"",
+         "\"A/\\u0008\\u000c\\u000a\\u000d\\u0009\\\\\\\"\""},
+        {"\"\\u00e4\\ud83d\\ude00 \xf0\x9f\x98\x80\x7f\"",
+         "\"\xc3\xa4\xf0\x9f\x98\x80 \xf0\x9f\x98\x80\x7f\""},
+        {"\"a\\u0000b\\\\u0000\"", "\"a\xef\xbf\xbd"
+                                   "b\\\\u0000\""},
+        {"{\"a\\u0000\":1,\"a\":2}", "{\"a\":2,\"a\xef\xbf\xbd\":1}"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct err e = ERR_INIT;
-        cJSON *root = json_parse(rows[i].text, strlen(rows[i].text), &e);
-        if (root == NULL) {
-            fail_msg("%s: %s", rows[i].text, e.msg);
-        }
-        struct buf out = BUF_INIT(1024);
-        assert_int_equal(json_canonical(root, &out), 0);
-        assert_string_equal(buf_cstr(&out), rows[i].canonical);
-        buf_reset(&out);
+        char *got = canonical(rows[i].text, strlen(rows[i].text));
+        assert_string_equal(got, rows[i].want);
+        char *again = canonical(got, strlen(got));
+        assert_string_equal(again, got);
+        free(again);
+        free(got);
+    }
+}
+
+/* In memory of its own, so that a read over its end is seen. */
+static void refuse(const char *text, size_t len, const char *want)
+{
+    struct err e = ERR_INIT;
+    char *copy = malloc(len + 1);
+    assert_non_null(copy);
+    copy = realloc(copy, len > 0 ? len : 1);
+    assert_non_null(copy);
+    memcpy(copy, text, len);
+    cJSON *root = json_parse(copy, len, &e);
+    free(copy);
+    if (root != NULL) {
         cJSON_Delete(root);
+        fail_msg("accepted: %s", text);
     }
+    if (strstr(e.msg, want) == NULL) {
+        fail_msg("%s: \"%s\" does not hold \"%s\"", text, e.msg, want);
+    }
+    assert_int_equal(e.code, -EINVAL);
 }
 
-static void refused(void **state)
+static void refuses_what_is_not_json(void **state)
 {
     (void)state;
     static const struct {
         const char *text;
-        size_t len;
-        const char *says;
+        const char *want;
     } rows[] = {
-#define ROW(text, says) {text, sizeof(text) - 1, says}
-        ROW("", "line 1, column 1: JSON ends too early"),
-        ROW("{\"a\":1", "line 1, column 6: JSON ends too early"),
-        ROW("{\n \"a\":x,\n \"b\":1}", "line 2, column 6: JSON syntax error"),
-        ROW("{}\n{}", "line 2, column 1: text after the JSON document"),
-        ROW("{}\0", "line 1, column 3: a NUL byte in JSON"),
-        ROW("[\n\"a\\u0000b\"]", "line 2, column 3: a NUL in a JSON string"),
-        ROW("[\"\\\\\\u0000\"]", "line 1, column 5: a NUL in a JSON string"),
-        ROW("[\"\xff\"]", "line 1, column 3: JSON is not UTF-8"),
-        ROW("[\"\xed\xa0\x80\"]", "line 1, column 3: JSON is not UTF-8"),
-        ROW("{\"a\":1,\"a\":1}", "key \"a\" stands twice in one object"),
-        ROW("[{\"a\":1,\"b\":2,\"a\":1}]", "key \"a\" stands twice in one object"),
-#undef ROW
+        {"", "line 1, column 1: JSON ends too early"},
+        {"  ", "JSON ends too early"},
+        {"{\"a\":1", "JSON ends too early"},
+        {"{\n \"a\":x,\n \"b\":1}", "line 2, column 6: JSON syntax error"},
+        {"{\n \"a\": x }", "line 2, column 7: JSON syntax error"},
+        {"{} {}", "line 1, column 4: text after the JSON document"},
+        {"{}\n}", "line 2, column 1: text after the JSON document"},
+        {"[1,]", "JSON syntax error"},
+        {"[,1]", "JSON syntax error"},
+        {"{\"a\" 1}", "JSON syntax error"},
+        {"{a:1}", "JSON syntax error"},
+        {"{'a':1}", "JSON syntax error"},
+        {"[nul]", "JSON syntax error"},
+        {"[NaN]", "JSON"},
+        {"[Infinity]", "JSON"},
+        {"// a\n{}", "JSON syntax error"},
+        {"[01]", "line 1, column 2: not a JSON number"},
+        {"[-]", "not a JSON number"},
+        {"[1.]", "not a JSON number"},
+        {"[1.e1]", "not a JSON number"},
+        {"[1e]", "not a JSON number"},
+        {"[1e+]", "not a JSON number"},
+        {"[-a]", "not a JSON number"},
+        {"[+1]", "JSON"},
+        {"[.5]", "JSON"},
+        {"[0x10]", "JSON"},
+        {"[1 2]", "JSON"},
+        {"[1e999]", "out of range"},
+        {"\"a\nb\"", "line 1, column 3: a control byte in a string"},
+        {"\"a\tb\"", "a control byte in a string"},
+        {"[\x0b]", "line 1, column 2: a control byte"},
+        {"{\x01}", "a control byte"},
+        {"\"\\x\"", "JSON"},
+        {"\"\\u12\"", "JSON"},
+        {"\"\\ud83d\"", "JSON"},
+        {"\"\\ude00\"", "JSON"},
+        {"\"abc", "line 1, column 5: a string does not end"},
+        {"\"abc\\", "a string does not end"},
+        {"\"\xff\"", "line 1, column 2: a string is not UTF-8"},
+        {"\"\xc3\"", "a string is not UTF-8"},
+        {"\"\xed\xa0\x80\"", "a string is not UTF-8"},
+        {"\"\xc0\x80\"", "a string is not UTF-8"},
+        {"{\"a\":1,\"b\":2,\"a\":3}", "\"a\" stands twice"},
+        {"[{\"x\":{\"a\":1,\"\\u0061\":1}}]", "\"a\" stands twice"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        refuse(rows[i].text, strlen(rows[i].text), rows[i].want);
+    }
+    refuse("{}\0", 3, "");
+    refuse("\"a\0b\"", 5, "a control byte in a string");
+    refuse("[1\0]", 4, "a control byte");
+}
+
+static void differs_in_case_is_no_duplicate(void **state)
+{
+    (void)state;
+    char *got = canonical("{\"a\":1,\"A\":2}", 13);
+    assert_string_equal(got, "{\"A\":2,\"a\":1}");
+    free(got);
+}
+
+static void bounds_the_depth(void **state)
+{
+    (void)state;
+    char text[20001];
+    memset(text, '[', 10000);
+    memset(text + 10000, ']', 10000);
+    struct err e = ERR_INIT;
+    assert_null(json_parse(text, 20000, &e));
+    memset(text, '[', 500);
+    memset(text + 500, ']', 500);
+    char *got = canonical(text, 1000);
+    assert_int_equal(strlen(got), 1000);
+    free(got);
+}
+
+static void canonical_text_is_bounded_and_finite(void **state)
+{
+    (void)state;
+    cJSON *root = cJSON_CreateArray();
+    assert_non_null(root);
+    assert_true(cJSON_AddItemToArray(root, cJSON_CreateString("0123456789")));
+    struct buf small = BUF_INIT(13);
+    assert_int_equal(json_canonical(root, &small), -ENOBUFS);
+    buf_reset(&small);
+    struct buf exact = BUF_INIT(14);
+    assert_int_equal(json_canonical(root, &exact), 0);
+    buf_reset(&exact);
+    assert_true(cJSON_AddItemToArray(root, cJSON_CreateNumber((double)INFINITY)));
+    struct buf out = BUF_INIT(100);
+    assert_int_equal(json_canonical(root, &out), -EINVAL);
+    buf_reset(&out);
+    cJSON_Delete(root);
+}
+
+static void numbers_keep_their_value(void **state)
+{
+    (void)state;
+    static const double values[] = {0.1, 1.0 / 3, 1e300, -2.5e-300, 9007199254740994.0, 5e-324};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        struct buf out = BUF_INIT(100);
+        cJSON *number = cJSON_CreateNumber(values[i]);
+        assert_non_null(number);
+        assert_int_equal(json_canonical(number, &out), 0);
+        cJSON_Delete(number);
         struct err e = ERR_INIT;
-        assert_null(json_parse(rows[i].text, rows[i].len, &e));
-        if (e.code != -EINVAL || strcmp(e.msg, rows[i].says) != 0) {
-            fail_msg("%s: %s", rows[i].text, e.msg);
-        }
+        number = json_parse((const char *)buf_data(&out), out.len, &e);
+        assert_non_null(number);
+        assert_true(number->valuedouble == values[i]);
+        cJSON_Delete(number);
+        buf_reset(&out);
     }
 }
 
-static void lines(void **state)
+static void tells_the_line_of_a_value(void **state)
 {
     (void)state;
     static const char text[] =
@@ -105,9 +237,13 @@ static void lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(canonical),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(lines),
+        cmocka_unit_test(accepts_and_prints_canonically),
+        cmocka_unit_test(refuses_what_is_not_json),
+        cmocka_unit_test(differs_in_case_is_no_duplicate),
+        cmocka_unit_test(bounds_the_depth),
+        cmocka_unit_test(canonical_text_is_bounded_and_finite),
+        cmocka_unit_test(numbers_keep_their_value),
+        cmocka_unit_test(tells_the_line_of_a_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+
+static void assert_content(struct buf *b, const char *want)
+{
+    assert_int_equal(b->len, strlen(want));
+    assert_string_equal(buf_cstr(b), want);
+}
+
+static void appends_in_order(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT(100);
+    assert_int_equal(buf_append(&b, "ab", 2), 0);
+    assert_int_equal(buf_append(&b, NULL, 0), 0);
+    assert_int_equal(buf_append_str(&b, "cd"), 0);
+    assert_int_equal(buf_append_char(&b, 'e'), 0);
+    assert_int_equal(buf_printf(&b, "%s-%d", "f", 7), 0);
+    assert_content(&b, "abcdef-7");
+    buf_reset(&b);
+    assert_null(buf_data(&b));
+    assert_int_equal(buf_append_str(&b, "again"), 0);
+    assert_content(&b, "again");
+    buf_reset(&b);
+}
+
+static void never_grows_past_its_maximum(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT(4);
+    assert_int_equal(buf_append_str(&b, "abc"), 0);
+    assert_int_equal(buf_append_str(&b, "de"), -ENOBUFS);
+    assert_int_equal(buf_printf(&b, "%d", 12), -ENOBUFS);
+    assert_null(buf_reserve(&b, 2));
+    assert_content(&b, "abc");
+    assert_int_equal(buf_append_char(&b, 'd'), 0);
+    assert_int_equal(buf_append_char(&b, 'e'), -ENOBUFS);
+    assert_content(&b, "abcd");
+    buf_reset(&b);
+}
+
+static void refuses_sizes_that_overflow(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT(SIZE_MAX);
+    assert_int_equal(buf_append_str(&b, "a"), 0);
+    assert_null(buf_reserve(&b, SIZE_MAX));
+    assert_null(buf_reserve(&b, SIZE_MAX - 1));
+    assert_content(&b, "a");
+    buf_reset(&b);
+}
+
+/* What is consumed makes room, for ever, and the content moves along. */
+static void consumes_from_the_front(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT(64);
+    char next = 0;
+    char expected = 0;
+    for (int round = 0; round < 10000; round++) {
+        size_t in = (size_t)round * 7 % 13;
+        for (size_t i = 0; i < in && b.len < b.max; i++) {
+            assert_int_equal(buf_append_char(&b, next++), 0);
+        }
+        size_t out = (size_t)round * 5 % 11;
+        for (size_t i = 0; i < out && b.len > 0; i++) {
+            assert_int_equal((char)*buf_data(&b), expected++);
+            buf_consume(&b, 1);
+        }
+        assert_true(b.cap <= 4 * b.max);
+    }
+    buf_reset(&b);
+}
+
+static void reserves_and_commits(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT(1000);
+    assert_int_equal(buf_append_str(&b, "x"), 0);
+    uint8_t *room = buf_reserve(&b, 500);
+    assert_non_null(room);
+    memset(room, 'y', 500);
+    buf_commit(&b, 2);
+    assert_content(&b, "xyy");
+    buf_clear(&b);
+    assert_int_equal(b.len, 0);
+    assert_content(&b, "");
+    buf_reset(&b);
+}
+
+static void gives_its_text_away(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT(100);
+    assert_int_equal(buf_append_str(&b, "skipped text"), 0);
+    buf_consume(&b, 8);
+    char *text = buf_take_str(&b);
+    assert_string_equal(text, "text");
+    assert_int_equal(b.len, 0);
+    assert_int_equal(b.max, 100);
+    free(text);
+    text = buf_take_str(&b);
+    assert_string_equal(text, "");
+    free(text);
+    buf_reset(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(appends_in_order),
+        cmocka_unit_test(never_grows_past_its_maximum),
+        cmocka_unit_test(refuses_sizes_that_overflow),
+        cmocka_unit_test(consumes_from_the_front),
+        cmocka_unit_test(reserves_and_commits),
+        cmocka_unit_test(gives_its_text_away),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/flags.h"
+#include "base/log.h"
+
+/* A program with a flag of each type, and what was read. */
+struct fixture {
+    struct flags_common common;
+    const char *path;
+    bool on;
+    uint64_t port;
+    int mode;
+    struct flag_list list;
+    struct flag flags[8];
+    struct program program;
+    int rest;
+    struct err e;
+};
+
+static const char *const modes[] = {"block", "passthrough", NULL};
+
+static void init(struct fixture *f)
+{
+    *f = (struct fixture){.path = "/default", .port = 80, .mode = 0};
+    f->common = (struct flags_common){.log_format = LOG_TEXT, .log_level = LOG_INFO};
+    f->list = (struct flag_list){.items = {"default"}, .count = 1};
+    const struct flag flags[8] = {
+        {.name = "a-path",
+         .letter = 'p',
+         .value = "PATH",
+         .help = "Where it is.",
+         .type = FLAG_STRING,
+         .target = &f->path},
+        {.name = "on", .help = "Whether it is on.", .type = FLAG_BOOL, .target = &f->on},
+        {.name = "port",
+         .value = "N",
+         .help = "The port.",
+         .type = FLAG_UINT,
+         .target = &f->port,
+         .min = 1,
+         .max = 65535},
+        {.name = "mode",
+         .value = "MODE",
+         .help = "What it does.",
+         .type = FLAG_CHOICE,
+         .target = &f->mode,
+         .choices = modes},
+        {.name = "list",
+         .letter = 'l',
+         .value = "ITEM",
+         .help = "What there is.",
+         .type = FLAG_LIST,
+         .target = &f->list},
+        FLAGS_COMMON(&f->common),
+        {.name = NULL},
+    };
+    memcpy(f->flags, flags, sizeof flags);
+    f->program = (struct program){
+        .name = "prog", .summary = "tests flags", .usage = "[FLAGS] FILE", .flags = f->flags};
+}
+
+enum { ARGS_MAX = 100 };
+
+/* Parses a NULL-terminated list of arguments. */
+static enum flags_result parse(struct fixture *f, const char **argv, ...)
+{
+    int argc = 0;
+    const char *arg = "prog";
+    va_list ap;
+    va_start(ap, argv);
+    while (arg != NULL && argc < ARGS_MAX) {
+        argv[argc++] = arg;
+        arg = va_arg(ap, const char *);
+    }
+    va_end(ap);
+    argv[argc] = NULL;
+    f->e = (struct err)ERR_INIT;
+    return flags_parse(&f->program, argc, (char **)argv, &f->rest, &f->e);
+}
+
+#define PARSE(f, ...) parse(f, argv, ##__VA_ARGS__, NULL)
+
+static void unset_environment(void)
+{
+    static const char *const names[] = {"CMESH_A_PATH", "CMESH_ON",   "CMESH_PORT",
+                                        "CMESH_MODE",   "CMESH_LIST", "CMESH_LOG_LEVEL"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        (void)unsetenv(names[i]);
+    }
+}
+
+static int clean_up(void **state)
+{
+    (void)state;
+    unset_environment();
+    return 0;
+}
+
+static void defaults_stay(void **state)
+{
+    (void)state;
+    const char *argv[ARGS_MAX + 1];
+    struct fixture f;
+    init(&f);
+    assert_int_equal(PARSE(&f), FLAGS_OK);
+    assert_int_equal(f.rest, 1);
+    assert_string_equal(f.path, "/default");
+    assert_int_equal(f.port, 80);
+    assert_int_equal(f.list.count, 1);
+}
+
+static void takes_values_in_both_forms(void **state)
+{
+    (void)state;
+    const char *argv[ARGS_MAX + 1];
+    struct fixture f;
+    init(&f);
+    assert_int_equal(PARSE(&f, "--a-path=/x=y", "--port", "443", "--on", "--mode=passthrough",
+                           "--log-level", "debug", "--log-format=json"),
+                     FLAGS_OK);
+    assert_string_equal(f.path, "/x=y");
+    assert_int_equal(f.port, 443);
+    assert_true(f.on);
+    assert_int_equal(f.mode, 1);
+    assert_int_equal(f.common.log_level, LOG_DEBUG);
+    assert_int_equal(f.common.log_format, LOG_JSON);
+
+    init(&f);
+    f.on = true;
+    assert_int_equal(PARSE(&f, "-p", "-", "--on=false", "--port=1", "--port=2"), FLAGS_OK);
+    assert_string_equal(f.path, "-");
+    assert_false(f.on);
+    assert_int_equal(f.port, 2);
+    assert_int_equal(PARSE(&f, "-p/short", "--a-path="), FLAGS_OK);
+    assert_string_equal(f.path, "");
+}
+
+static void lists_collect_and_replace_the_default(void **state)
+{
+    (void)state;
+    const char *argv[ARGS_MAX + 1];
+    struct fixture f;
+    init(&f);
+    assert_int_equal(PARSE(&f, "--list=a", "-l", "b", "--list", "c,d"), FLAGS_OK);
+    assert_int_equal(f.list.count, 3);
+    assert_string_equal(f.list.items[0], "a");
+    assert_string_equal(f.list.items[1], "b");
+    assert_string_equal(f.list.items[2], "c,d");
+}
+
+static void lists_are_bounded(void **state)
+{
+    (void)state;
+    char *argv[FLAG_LIST_MAX + 2] = {"prog"};
+    struct fixture f;
+    for (int i = 1; i < FLAG_LIST_MAX + 2; i++) {
+        argv[i] = "--list=x";
+    }
+    init(&f);
+    assert_int_equal(flags_parse(&f.program, FLAG_LIST_MAX + 1, argv, &f.rest, &f.e), FLAGS_OK);
+    assert_int_equal(f.list.count, FLAG_LIST_MAX);
+    assert_int_equal(flags_parse(&f.program, FLAG_LIST_MAX + 2, argv, &f.rest, &f.e), FLAGS_WRONG);
+    assert_non_null(strstr(f.e.msg, "--list"));
+}
+
+static void moves_positional_arguments_behind(void **state)
+{
+    (void)state;
+    const char *argv[ARGS_MAX + 1];
+    struct fixture f;
+    init(&f);
+    assert_int_equal(PARSE(&f, "one", "--port=5", "-", "--on", "--", "--mode", "two"), FLAGS_OK);
+    assert_int_equal(f.port, 5);
+    assert_int_equal(f.mode, 0);
+    assert_int_equal(8 - f.rest, 4);
+    assert_string_equal(argv[f.rest], "one");
+    assert_string_equal(argv[f.rest + 1], "-");
+    assert_string_equal(argv[f.rest + 2], "--mode");
+    assert_string_equal(argv[f.rest + 3], "two");
+}
+
+static void refuses_and_says_why(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *first;
+        const char *second;
+        const char *want[3];
+    } rows[] = {
+        {"--nope", NULL, {"--nope", "unknown"}},
+        {"--nope=x", NULL, {"--nope", "unknown"}},
+        {"--por=1", NULL, {"--por", "unknown"}},
+        {"--portal=1", NULL, {"--portal", "unknown"}},
+        {"-x", NULL, {"-x", "unknown"}},
+        {"--port", NULL, {"--port", "needs a value", "N"}},
+        {"-p", NULL, {"-p", "needs a value", "PATH"}},
+        {"--port=0", NULL, {"--port", "\"0\"", "1 to 65535"}},
+        {"--port=65536", NULL, {"--port", "\"65536\""}},
+        {"--port=-1", NULL, {"--port", "\"-1\""}},
+        {"--port", "+1", {"--port", "\"+1\""}},
+        {"--port= 1", NULL, {"--port", "\" 1\""}},
+        {"--port=1x", NULL, {"--port", "\"1x\""}},
+        {"--port=0x1", NULL, {"--port", "\"0x1\""}},
+        {"--port=", NULL, {"--port", "\"\""}},
+        {"--port=18446744073709551617", NULL, {"--port", "18446744073709551617"}},
+        {"--mode=Block", NULL, {"--mode", "\"Block\"", "block, passthrough"}},
+        {"--mode=bloc", NULL, {"--mode", "\"bloc\""}},
+        {"--on=yes", NULL, {"--on", "\"yes\"", "true or false"}},
+        {"--log-level=trace", NULL, {"--log-level", "error, warn, info, debug"}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *argv[ARGS_MAX + 1];
+        struct fixture f;
+        init(&f);
+        assert_int_equal(PARSE(&f, rows[i].first, rows[i].second), FLAGS_WRONG);
+        for (size_t k = 0; k < 3 && rows[i].want[k] != NULL; k++) {
+            if (strstr(f.e.msg, rows[i].want[k]) == NULL) {
+                fail_msg("%s: \"%s\" does not hold %s", rows[i].first, f.e.msg, rows[i].want[k]);
+            }
+        }
+    }
+}
+
+static void reads_the_environment(void **state)
+{
+    (void)state;
+    const char *argv[ARGS_MAX + 1];
+    struct fixture f;
+    init(&f);
+    (void)setenv("CMESH_A_PATH", "/env", 1);
+    (void)setenv("CMESH_ON", "true", 1);
+    (void)setenv("CMESH_PORT", "99", 1);
+    (void)setenv("CMESH_LIST", "a,b,,c", 1);
+    (void)setenv("CMESH_LOG_LEVEL", "", 1);
+    assert_int_equal(PARSE(&f, "--port=1"), FLAGS_OK);
+    assert_string_equal(f.path, "/env");
+    assert_true(f.on);
+    assert_int_equal(f.port, 1);
+    assert_int_equal(f.list.count, 3);
+    assert_string_equal(f.list.items[0], "a");
+    assert_string_equal(f.list.items[2], "c");
+    assert_int_equal(f.common.log_level, LOG_INFO);
+}
+
+static void the_command_line_wins(void **state)
+{
+    (void)state;
+    const char *argv[ARGS_MAX + 1];
+    struct fixture f;
+    init(&f);
+    (void)setenv("CMESH_LIST", "a,b", 1);
+    (void)setenv("CMESH_MODE", "passthrough", 1);
+    assert_int_equal(PARSE(&f, "--list=c", "--mode=block"), FLAGS_OK);
+    assert_int_equal(f.list.count, 1);
+    assert_string_equal(f.list.items[0], "c");
+    assert_int_equal(f.mode, 0);
+}
+
+static void names_a_wrong_variable(void **state)
+{
+    (void)state;
+    const char *argv[ARGS_MAX + 1];
+    struct fixture f;
+    init(&f);
+    (void)setenv("CMESH_PORT", "many", 1);
+    assert_int_equal(PARSE(&f), FLAGS_WRONG);
+    assert_non_null(strstr(f.e.msg, "CMESH_PORT"));
+    assert_non_null(strstr(f.e.msg, "many"));
+}
+
+/* Runs flags_parse_or_exit in a child; its exit code, 77 when it returned. */
+static int run(char **argv, int fd, char *text, size_t size)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    (void)fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct fixture f;
+        init(&f);
+        int argc = 0;
+        while (argv[argc] != NULL) {
+            argc++;
+        }
+        (void)dup2(ends[1], fd);
+        (void)close(ends[0]);
+        (void)close(ends[1]);
+        (void)flags_parse_or_exit(&f.program, &f.common, argc, argv);
+        _exit(77);
+    }
+    (void)close(ends[1]);
+    size_t len = 0;
+    ssize_t n;
+    while ((n = read(ends[0], text + len, size - 1 - len)) > 0) {
+        len += (size_t)n;
+    }
+    text[len] = '\0';
+    (void)close(ends[0]);
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void prints_help_and_exits_0(void **state)
+{
+    (void)state;
+    char text[16384];
+    char *help[] = {"prog", "--port=wrong", "--help", NULL};
+    assert_int_equal(run(help, STDOUT_FILENO, text, sizeof text), 0);
+    static const char *const wants[] = {
+        "prog - tests flags",          "prog [FLAGS] FILE", "-p, --a-path=PATH", "Where it is.",
+        "Default: /default.",          "--port=N",          "Default: 80.",      "--mode=MODE",
+        "One of: block, passthrough.", "--log-level=LEVEL", "--version",         "CMESH_",
+    };
+    for (size_t i = 0; i < sizeof wants / sizeof wants[0]; i++) {
+        if (strstr(text, wants[i]) == NULL) {
+            fail_msg("no \"%s\" in:\n%s", wants[i], text);
+        }
+    }
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        assert_true(strlen(line) <= 100);
+    }
+    char *behind_dashes[] = {"prog", "--", "--help", NULL};
+    assert_int_equal(run(behind_dashes, STDOUT_FILENO, text, sizeof text), 77);
+    assert_string_equal(text, "");
+}
+
+static void prints_the_version_and_exits_0(void **state)
+{
+    (void)state;
+    char text[1024];
+    char *argv[] = {"prog", "--version", NULL};
+    assert_int_equal(run(argv, STDOUT_FILENO, text, sizeof text), 0);
+    assert_string_equal(text, "prog " CMESH_VERSION "\n");
+}
+
+static void wrong_usage_exits_2(void **state)
+{
+    (void)state;
+    char text[1024];
+    char *argv[] = {"prog", "--nope", NULL};
+    assert_int_equal(run(argv, STDERR_FILENO, text, sizeof text), 2);
+    assert_non_null(strstr(text, "prog: unknown flag --nope\n"));
+    assert_non_null(strstr(text, "--help"));
+    char *out[] = {"prog", "--nope", NULL};
+    assert_int_equal(run(out, STDOUT_FILENO, text, sizeof text), 2);
+    assert_string_equal(text, "");
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, clean_up, clean_up)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(defaults_stay),
+        TEST(takes_values_in_both_forms),
+        TEST(lists_collect_and_replace_the_default),
+        TEST(lists_are_bounded),
+        TEST(moves_positional_arguments_behind),
+        TEST(refuses_and_says_why),
+        TEST(reads_the_environment),
+        TEST(the_command_line_wins),
+        TEST(names_a_wrong_variable),
+        TEST(prints_help_and_exits_0),
+        TEST(prints_the_version_and_exits_0),
+        TEST(wrong_usage_exits_2),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
