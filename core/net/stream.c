@@ -32,7 +32,12 @@ enum state {
     STATE_CLOSING,
 };
 
-enum { FINISH_TIMEOUT_MS = 1000, ACCEPT_HANDSHAKE_MS = 10000, STAGE_MAX = 12 * 1024 };
+enum {
+    FINISH_TIMEOUT_MS = 1000,
+    ACCEPT_HANDSHAKE_MS = 10000,
+    TLS_IDLE_MS = 1000,
+    STAGE_MAX = 12 * 1024,
+};
 
 struct net_stream {
     uv_tcp_t tcp;
@@ -60,6 +65,7 @@ struct net_stream {
     struct list dirty_link;
     struct net_deadline limit; /* connecting, handshake or finishing */
     struct net_deadline stall; /* writing */
+    struct net_deadline quiet; /* TLS: when it passes, memory is given back */
     uint64_t write_timeout_ms;
     struct dial *dial; /* NULL once open */
 };
@@ -132,6 +138,7 @@ static void begin_close(struct net_stream *s)
     s->state = STATE_CLOSING;
     net_deadline_clear(&s->limit);
     net_deadline_clear(&s->stall);
+    net_deadline_clear(&s->quiet);
     list_remove(&s->dirty_link);
     if (s->resolving) {
         /* The look-up's callback frees; it may be past cancelling. */
@@ -203,6 +210,15 @@ static void on_stall(struct net_deadline *d)
     fail(s, &e);
 }
 
+/* An idle watch need not hold the pages that its TLS buffers touched. */
+static void on_quiet(struct net_deadline *d)
+{
+    struct net_stream *s = LIST_ITEM(d, struct net_stream, quiet);
+    if (s->state == STATE_OPEN) {
+        tls_session_idle(s->tls);
+    }
+}
+
 static struct net_stream *stream_new(struct net_loop *l, uint64_t write_timeout_ms)
 {
     struct net_stream *s = calloc(1, sizeof *s);
@@ -218,6 +234,7 @@ static struct net_stream *stream_new(struct net_loop *l, uint64_t write_timeout_
     list_init(&s->dirty_link);
     net_deadline_init(&s->limit, on_limit);
     net_deadline_init(&s->stall, on_stall);
+    net_deadline_init(&s->quiet, on_quiet);
     return s;
 }
 
@@ -585,6 +602,9 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b)
         on_read_end(s, (int)n);
     } else if (s->state != STATE_FINISHING) {
         struct slice in = slice_of(b->base, (size_t)n);
+        if (s->tls != NULL) {
+            net_deadline_set(l, &s->quiet, TLS_IDLE_MS);
+        }
         if (s->tls == NULL) {
             deliver(s, in);
         } else if (s->state == STATE_OPEN || shake_hands(s, &in)) {
