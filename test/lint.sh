@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Checks the sources without running them. Each job fails when it found nothing to check.
+set -euo pipefail
+
+usage() {
+	cat <<'HELP'
+Usage: test/lint.sh [JOB...]
+
+Jobs (all of them when none is named):
+  format    C sources are as .clang-format has it
+  shell     shellcheck over all shell scripts
+  licence   every source file begins with an SPDX line
+  folders   every top-level folder has a README.md
+  tidy      clang-tidy over the sources of the release build, two at a time
+  all       all of these
+
+Only files known to git are checked.
+HELP
+}
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# report JOB COUNT WHAT: a job that saw no file checked nothing, and that is a failure.
+report() {
+	if [ "$2" -eq 0 ]; then
+		echo "lint: $1: no $3 found" >&2
+		return 1
+	fi
+	echo "lint: $1: $2 $3"
+}
+
+# tracked PATTERN...: files known to git that are there.
+tracked() {
+	local file
+	git ls-files -- "$@" | while read -r file; do
+		[ ! -f "$file" ] || printf '%s\n' "$file"
+	done
+}
+
+lint_format() {
+	local files
+	mapfile -t files < <(tracked '*.c' '*.h')
+	report format ${#files[@]} "C files"
+	clang-format --dry-run -Werror "${files[@]}"
+}
+
+shell_scripts() {
+	local file first
+	tracked | while read -r file; do
+		first=
+		read -r first 2>/dev/null <"$file" || true
+		case $file:$first in
+		*.sh:* | *:'#!/bin/sh'* | *:'#!'*[/\ ]bash*) printf '%s\n' "$file" ;;
+		esac
+	done
+}
+
+lint_shell() {
+	local files
+	mapfile -t files < <(shell_scripts)
+	report shell ${#files[@]} "shell scripts"
+	shellcheck -x "${files[@]}"
+}
+
+lint_licence() {
+	local files file missing=0
+	mapfile -t files < <({
+		tracked '*.c' '*.h' '*.cmake' '*CMakeLists.txt' '*.py' '*.js' '*.mjs'
+		shell_scripts
+	} | sort -u)
+	report licence ${#files[@]} "source files"
+	for file in "${files[@]}"; do
+		head -n 3 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || {
+			echo "$file: no SPDX line among its first three" >&2
+			missing=1
+		}
+	done
+	return "$missing"
+}
+
+lint_folders() {
+	local folders folder missing=0
+	mapfile -t folders < <(git ls-files | sed -n 's,^\([^./][^/]*\)/.*,\1,p' | sort -u)
+	report folders ${#folders[@]} "top-level folders"
+	for folder in "${folders[@]}"; do
+		[ -s "$folder/README.md" ] || {
+			echo "$folder/README.md is missing" >&2
+			missing=1
+		}
+	done
+	return "$missing"
+}
+
+lint_tidy() {
+	local database=build/release/compile_commands.json files all
+	cmake --preset release >/dev/null # so that the database knows the newest files
+	mapfile -t files < <(sed -n "s,^ *\"file\": \"$PWD/\(.*\)\"\,\{0\,1\}\$,\1,p" "$database" |
+		sort -u | comm -12 - <(tracked '*.c' | sort))
+	all=$(tracked '*.c' | wc -l)
+	report tidy ${#files[@]} "compiled sources ($((all - ${#files[@]})) others are not in this build)"
+	printf '%s\n' "${files[@]}" | xargs -P 2 -n 4 clang-tidy --quiet -p build/release 2> >(
+		# How much it left out in headers of the system is of no interest.
+		grep -vE '^[0-9]+ warnings? generated|^Suppressed|^Use -header-filter' >&2
+	)
+}
+
+jobs=()
+for job; do
+	case $job in
+	format | shell | licence | folders | tidy) jobs+=("$job") ;;
+	all) jobs=() ; break ;;
+	-h | --help) usage; exit 0 ;;
+	*) echo "lint: no such job: $job (see --help)" >&2; exit 2 ;;
+	esac
+done
+[ ${#jobs[@]} -gt 0 ] || jobs=(format shell licence folders tidy)
+
+# Every job in a shell of its own, as what follows || would run without -e.
+failed=()
+for job in "${jobs[@]}"; do
+	status=0
+	(set -e; "lint_$job") &
+	wait $! || status=$?
+	[ "$status" -eq 0 ] || failed+=("$job")
+done
+[ ${#failed[@]} -eq 0 ] || {
+	echo "lint: failed: ${failed[*]}" >&2
+	exit 1
+}
