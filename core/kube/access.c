@@ -449,21 +449,32 @@ int kube_access_resolve(const struct kubeconfig *kc, const char *context, struct
     return rc;
 }
 
-static int in_cluster_server(struct url *out, struct err *e)
+static int check_pod(const char **host, const char **port, struct err *e)
 {
-    const char *host = getenv("KUBERNETES_SERVICE_HOST");
-    const char *port = getenv("KUBERNETES_SERVICE_PORT");
-    if (host == NULL || host[0] == '\0' || port == NULL || port[0] == '\0') {
+    *host = getenv("KUBERNETES_SERVICE_HOST");
+    *port = getenv("KUBERNETES_SERVICE_PORT");
+    if (*host == NULL || **host == '\0' || *port == NULL || **port == '\0') {
         return err_set(e, -ENOENT,
                        "this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are "
                        "not set; give --kubeconfig instead");
+    }
+    return 0;
+}
+
+static int in_cluster_server(struct url *out, struct err *e)
+{
+    const char *host;
+    const char *port;
+    int rc = check_pod(&host, &port, e);
+    if (rc != 0) {
+        return rc;
     }
     char *text = NULL;
     bool v6 = strchr(host, ':') != NULL;
     if (asprintf(&text, "https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port) < 0) {
         return fail_memory(e);
     }
-    int rc = url_parse(text, out, e);
+    rc = url_parse(text, out, e);
     if (rc != 0) {
         err_prefix(e, "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT");
     }
@@ -471,15 +482,20 @@ static int in_cluster_server(struct url *out, struct err *e)
     return rc;
 }
 
-/* The pod's own namespace; without the file (a mount that leaves it out) it is "default". */
-static int in_cluster_namespace(const char *dir, char **out, struct err *e)
+int kube_service_account_namespace(const char *dir, char **out, struct err *e)
 {
+    const char *host;
+    const char *port;
     char *path = NULL;
-    if (asprintf(&path, "%s/namespace", dir) < 0) {
+    int rc = check_pod(&host, &port, e);
+    if (rc != 0) {
+        return rc;
+    }
+    if (asprintf(&path, "%s/namespace", dir != NULL ? dir : KUBE_SERVICE_ACCOUNT_DIR) < 0) {
         return fail_memory(e);
     }
     struct buf text = BUF_INIT(256);
-    int rc = file_read(path, &text, e);
+    rc = file_read(path, &text, e);
     if (rc == 0) {
         const char *ns = buf_cstr(&text);
         *out = ns == NULL ? strdup("default") : strndup(ns, strcspn(ns, " \t\r\n"));
@@ -512,7 +528,7 @@ static int in_cluster(const char *dir, struct kube_access *a, struct err *e)
         err_prefix(e, "service account");
         return rc;
     }
-    rc = in_cluster_namespace(dir, &a->ns, e);
+    rc = kube_service_account_namespace(dir, &a->ns, e);
     rc = rc != 0 ? rc : copy_string("", &a->context, e);
     rc = rc != 0 ? rc : copy_string("", &a->cluster, e);
     rc = rc != 0 ? rc : copy_string("", &a->user, e);

@@ -82,6 +82,10 @@ MUST_CHECK int kube_access_resolve(const struct kubeconfig *kc, const char *cont
  * `dir` (NULL: KUBE_SERVICE_ACCOUNT_DIR). -ENOENT when this is no pod. */
 MUST_CHECK int kube_access_in_cluster(const char *dir, struct kube_access *out, struct err *e);
 
+/* The namespace of the pod's service account, which the caller frees; "default" where the mount
+ * leaves it out. -ENOENT when this is no pod. */
+MUST_CHECK int kube_service_account_namespace(const char *dir, char **out, struct err *e);
+
 /* What the flags --kubeconfig, --context and --in-cluster mean for every program: the service
  * account if asked for, or if nothing names a kubeconfig, none is found and this is a pod. */
 MUST_CHECK int kube_access_open(const char *kubeconfig, const char *context, bool in_cluster,

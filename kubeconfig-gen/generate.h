@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * generate.h - the kubeconfig that leads to localproxy, as text.
+ *
+ * What goes into it is listed, what stays out is not: names, default namespaces and the current
+ * context are copied, nothing else, so that no credential can slip through a field unknown here.
+ */
+#ifndef KUBECONFIG_GEN_GENERATE_H
+#define KUBECONFIG_GEN_GENERATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/slice.h"
+#include "base/url.h"
+#include "kube/kubeconfig.h"
+
+#define GENERATE_TEXT_MAX ((size_t)64 << 20)
+
+struct generate_options {
+    const struct url *proxy;
+    struct slice proxy_ca; /* PEM; empty: none */
+    const char *token;     /* that localproxy demands; NULL: none */
+    const char *context;   /* NULL: all */
+};
+
+/* What the user should be told about. Strings belong to the kubeconfig. */
+struct generate_notes {
+    size_t contexts; /* written */
+    bool no_current; /* no current context, or one that is not there: none is written */
+    /* Two contexts whose clusters are different API servers; NULL: there is one server only. */
+    const char *one;
+    const char *other;
+};
+
+/* Appends the text to `out`. Fails on a context that is not there or dangles. */
+MUST_CHECK int generate_from_kubeconfig(const struct kubeconfig *kc,
+                                        const struct generate_options *o, struct buf *out,
+                                        struct generate_notes *notes, struct err *e);
+
+/* For a pod: one context "in-cluster" with the default namespace `ns`. */
+MUST_CHECK int generate_in_cluster(const char *ns, const struct generate_options *o,
+                                   struct buf *out, struct err *e);
+
+/* Appends the manifest of a ConfigMap "NS/NAME" with `text` under the key kubeconfig. */
+MUST_CHECK int generate_configmap(const char *ns_and_name, const char *text, struct buf *out,
+                                  struct err *e);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * main.c - wiring: read the real kubeconfig, make the new one, write it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/flags.h"
+#include "base/log.h"
+#include "base/secret.h"
+#include "config.h"
+#include "generate.h"
+#include "kube/access.h"
+#include "token.h"
+
+/* Over one of the files that were read: the real credentials would be gone. */
+static int refuse_overwriting(const struct config *c, const struct kubeconfig *kc, struct err *e)
+{
+    struct stat out;
+    if (strcmp(c->output, "-") == 0 || stat(c->output, &out) != 0) {
+        return 0;
+    }
+    for (size_t i = 0; i < kc->file_count; i++) {
+        struct stat in;
+        if (stat(kc->files[i].path, &in) == 0 && in.st_dev == out.st_dev &&
+            in.st_ino == out.st_ino) {
+            return err_set(e, -EEXIST,
+                           "--output: %s is the kubeconfig that is read; its credentials would be "
+                           "lost",
+                           c->output);
+        }
+    }
+    return 0;
+}
+
+static void tell(const struct generate_notes *notes)
+{
+    if (notes->other != NULL) {
+        log_warn("the contexts belong to several API servers, but all will reach the one that "
+                 "localproxy talks to; choose one with --context",
+                 log_str("one", notes->one), log_str("other", notes->other));
+    }
+    if (notes->no_current) {
+        log_warn("the kubeconfig has no current context, so the new one has none; choose one with "
+                 "--context");
+    }
+}
+
+static int from_service_account(const struct generate_options *o, struct buf *text, struct err *e)
+{
+    char *ns = NULL;
+    int rc = kube_service_account_namespace(NULL, &ns, e);
+    rc = rc != 0 ? rc : generate_in_cluster(ns, o, text, e);
+    free(ns);
+    return rc;
+}
+
+static int from_kubeconfig(const struct config *c, const struct generate_options *o,
+                           struct buf *text, struct err *e)
+{
+    struct generate_notes notes;
+    struct kubeconfig *kc = kubeconfig_load(c->kubeconfig, e);
+    if (kc == NULL && e->code == -ENOENT && c->kubeconfig == NULL && c->context == NULL &&
+        getenv("KUBERNETES_SERVICE_HOST") != NULL) {
+        return from_service_account(o, text, e);
+    }
+    int rc = kc == NULL ? e->code : refuse_overwriting(c, kc, e);
+    rc = rc != 0 ? rc : generate_from_kubeconfig(kc, o, text, &notes, e);
+    if (rc == 0) {
+        tell(&notes);
+    }
+    kubeconfig_free(kc);
+    return rc;
+}
+
+static int wrap_configmap(const struct config *c, struct buf *text, struct err *e)
+{
+    if (c->configmap == NULL) {
+        return 0;
+    }
+    struct buf manifest = BUF_INIT(GENERATE_TEXT_MAX);
+    const char *kubeconfig = buf_cstr(text);
+    int rc = kubeconfig == NULL ? err_set(e, -ENOMEM, "out of memory")
+                                : generate_configmap(c->configmap, kubeconfig, &manifest, e);
+    buf_reset(text);
+    *text = manifest;
+    return rc;
+}
+
+static int write_out(const struct config *c, const struct buf *text, struct err *e)
+{
+    if (strcmp(c->output, "-") != 0) {
+        int rc = file_write_atomic(c->output, buf_data(text), text->len, 0600, e);
+        if (rc == 0) {
+            log_info("written", log_str("path", c->output), log_str("proxy", c->proxy));
+        }
+        return rc;
+    }
+    if (fwrite(buf_data(text), 1, text->len, stdout) != text->len || fflush(stdout) != 0) {
+        return err_set(e, -errno, "cannot write to standard output: %s", strerror(errno));
+    }
+    return 0;
+}
+
+static int load_token(const struct config *c, char **out, struct err *e)
+{
+    bool made;
+    if (c->token_file == NULL) {
+        return 0;
+    }
+    *out = token_load(c->token_file, &made, e);
+    if (*out == NULL) {
+        err_prefix(e, "--token-file");
+        return e->code;
+    }
+    if (made) {
+        log_info("made a token that localproxy is to demand", log_str("path", c->token_file));
+    }
+    return 0;
+}
+
+static int load_proxy_ca(const struct config *c, struct kube_pem *out, struct err *e)
+{
+    int rc = c->proxy_ca == NULL ? 0 : kube_pem_read(c->proxy_ca, out, e);
+    if (rc == 0 && out->data != NULL && strstr(out->data, "-----BEGIN CERTIFICATE") == NULL) {
+        rc = err_set(e, -EINVAL, "%s: there is no PEM certificate in it", c->proxy_ca);
+    }
+    if (rc == 0 && out->data != NULL && strstr(out->data, "PRIVATE KEY") != NULL) {
+        rc = err_set(e, -EINVAL, "%s: holds a private key, which is not to be copied", c->proxy_ca);
+    }
+    if (rc != 0) {
+        err_prefix(e, "--proxy-ca");
+    }
+    return rc;
+}
+
+static int run(const struct config *c, struct err *e)
+{
+    struct buf text = BUF_INIT(GENERATE_TEXT_MAX);
+    struct kube_pem ca = {.data = NULL};
+    char *token = NULL;
+    int rc = load_proxy_ca(c, &ca, e);
+    rc = rc != 0 ? rc : load_token(c, &token, e);
+    if (rc == 0) {
+        struct generate_options o = {
+            .proxy = &c->proxy_url,
+            .proxy_ca = slice_of(ca.data, ca.len),
+            .token = token,
+            .context = c->context,
+        };
+        rc = c->in_cluster ? from_service_account(&o, &text, e) : from_kubeconfig(c, &o, &text, e);
+    }
+    rc = rc != 0 ? rc : wrap_configmap(c, &text, e);
+    rc = rc != 0 ? rc : write_out(c, &text, e);
+    secret_buf_reset(&text);
+    secret_free(token);
+    kube_pem_deinit(&ca);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct config c;
+    struct err e = ERR_INIT;
+    config_parse(&c, argc, argv);
+    if (run(&c, &e) != 0) {
+        log_error("nothing was written", log_str("error", e.msg));
+        return EXIT_FAILED;
+    }
+    return EXIT_DONE;
+}

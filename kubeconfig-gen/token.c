@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "token.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/secret.h"
+#include "crypto/digest.h"
+
+enum { RANDOM_BYTES = 32, FILE_MAX = TOKEN_LEN_MAX + 256 };
+
+/* The one line of the file, without the white space around it; a copy. */
+static char *check(const char *text, const char *path, struct err *e)
+{
+    const char *begin = text + strspn(text, " \t\r\n");
+    size_t len = strlen(begin);
+    while (len > 0 && strchr(" \t\r\n", begin[len - 1]) != NULL) {
+        len--;
+    }
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)begin[i];
+        if (c <= ' ' || c >= 0x7f) {
+            err_set(e, -EINVAL,
+                    "%s: must hold one token on one line, of printable ASCII characters without "
+                    "white space",
+                    path);
+            return NULL;
+        }
+    }
+    if (len < TOKEN_LEN_MIN || len > TOKEN_LEN_MAX) {
+        err_set(e, -EINVAL,
+                "%s: the token has %zu characters; from %d to %d are allowed (remove the file to "
+                "have a random token made)",
+                path, len, TOKEN_LEN_MIN, TOKEN_LEN_MAX);
+        return NULL;
+    }
+    char *token = strndup(begin, len);
+    if (token == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+    }
+    return token;
+}
+
+static char *read_token(const char *path, struct err *e)
+{
+    struct buf text = BUF_INIT(FILE_MAX);
+    char *token = NULL;
+    if (buf_reserve(&text, FILE_MAX) == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+    } else if (file_read(path, &text, e) == 0) {
+        const char *cstr = buf_cstr(&text);
+        token = check(cstr != NULL && strlen(cstr) == text.len ? cstr : "", path, e);
+    }
+    secret_buf_reset(&text);
+    return token;
+}
+
+/* 32 random bytes in the URL-safe alphabet, RFC 4648 section 5, without padding, and a newline. */
+static int random_line(struct buf *out, struct err *e)
+{
+    uint8_t bytes[RANDOM_BYTES];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
+        return err_set(e, -EIO, "no random bytes from the system");
+    }
+    int rc = base64_encode(slice_of((const char *)bytes, sizeof bytes), out);
+    explicit_bzero(bytes, sizeof bytes);
+    if (rc != 0) {
+        return err_set(e, rc, "out of memory");
+    }
+    for (uint8_t *p = buf_data(out); p < buf_data(out) + out->len; p++) {
+        *p = *p == '+' ? '-' : *p == '/' ? '_' : *p == '=' ? '\n' : *p;
+    }
+    return 0;
+}
+
+/* Writes `line` under a temporary name and links it to `path`, which must not be there: nobody ever
+ * reads half a token, and nobody's token is replaced. -EEXIST is no error to the caller. */
+static int publish(const char *path, const struct buf *line, struct err *e)
+{
+    char *tmp = NULL;
+    if (asprintf(&tmp, "%s.XXXXXX", path) < 0) {
+        return err_set(e, -ENOMEM, "out of memory");
+    }
+    int fd = mkostemp(tmp, O_CLOEXEC); /* mode 0600 */
+    if (fd < 0) {
+        int rc = err_set(e, -errno, "%s: cannot create it: %s", path, strerror(errno));
+        free(tmp);
+        return rc;
+    }
+    int rc = 0;
+    if (write(fd, buf_data(line), line->len) != (ssize_t)line->len || fsync(fd) != 0 ||
+        link(tmp, path) != 0) {
+        rc = err_set(e, -errno, "%s: cannot create it: %s", path, strerror(errno));
+    }
+    (void)close(fd);
+    (void)unlink(tmp);
+    free(tmp);
+    return rc;
+}
+
+static int make_token(const char *path, struct err *e)
+{
+    struct buf line = BUF_INIT(64);
+    int rc = random_line(&line, e);
+    rc = rc != 0 ? rc : publish(path, &line, e);
+    secret_buf_reset(&line);
+    return rc;
+}
+
+char *token_load(const char *path, bool *made, struct err *e)
+{
+    *made = false;
+    if (access(path, F_OK) != 0 && errno == ENOENT) {
+        int rc = make_token(path, e);
+        if (rc != 0 && rc != -EEXIST) {
+            return NULL;
+        }
+        *made = rc == 0;
+    }
+    return read_token(path, e);
+}

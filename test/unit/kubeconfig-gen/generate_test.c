@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "generate.h"
+#include "temp_dir.h"
+
+#define HEAD                                                                                       \
+    "# Written by kubeconfig-gen. The clusters lead to localproxy, which has the credentials.\n"   \
+    "apiVersion: v1\n"                                                                             \
+    "kind: Config\n"
+
+static const struct url plain = {.host = "127.0.0.1", .port = 5443};
+static const struct url secure = {.https = true, .host = "proxy.local", .port = 443};
+
+static struct kubeconfig *load(const char *text)
+{
+    struct temp_dir dir;
+    struct err e = ERR_INIT;
+    char path[256];
+    temp_dir_init(&dir);
+    temp_dir_write(&dir, "config", text, 0600);
+    struct kubeconfig *kc = kubeconfig_load(temp_dir_path(&dir, "config", path), &e);
+    temp_dir_deinit(&dir);
+    if (kc == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    return kc;
+}
+
+static void expect_text(const char *input, const struct generate_options *o,
+                        struct generate_notes *notes, const char *expected)
+{
+    struct kubeconfig *kc = load(input);
+    struct buf out = BUF_INIT(1 << 20);
+    struct err e = ERR_INIT;
+    if (generate_from_kubeconfig(kc, o, &out, notes, &e) != 0) {
+        fail_msg("%s", e.msg);
+    }
+    assert_string_equal(buf_cstr(&out), expected);
+    buf_reset(&out);
+    kubeconfig_free(kc);
+}
+
+static const char two_clusters[] =
+    "clusters:\n"
+    "- {name: east, cluster: {server: https://east, certificate-authority-data: QQ==}}\n"
+    "- {name: west, cluster: {server: https://west}}\n"
+    "users:\n"
+    "- {name: me, user: {token: SECRET, exec: {command: x, apiVersion: y}}}\n"
+    "contexts:\n"
+    "- {name: e, context: {cluster: east, user: me, namespace: team-a, extensions: [{name: x}]}}\n"
+    "- {name: w, context: {cluster: west, user: me}}\n"
+    "current-context: e\n"
+    "preferences: {colors: true}\n";
+
+static void test_all_contexts(void **state)
+{
+    (void)state;
+    struct generate_notes notes;
+    expect_text(two_clusters, &(struct generate_options){.proxy = &plain}, &notes,
+                HEAD "clusters:\n"
+                     "- name: east\n"
+                     "  cluster:\n"
+                     "    server: http://127.0.0.1:5443\n"
+                     "    insecure-skip-tls-verify: true\n"
+                     "- name: west\n"
+                     "  cluster:\n"
+                     "    server: http://127.0.0.1:5443\n"
+                     "    insecure-skip-tls-verify: true\n"
+                     "contexts:\n"
+                     "- name: e\n"
+                     "  context:\n"
+                     "    cluster: east\n"
+                     "    user: me\n"
+                     "    namespace: team-a\n"
+                     "- name: w\n"
+                     "  context:\n"
+                     "    cluster: west\n"
+                     "    user: me\n"
+                     "users:\n"
+                     "- name: me\n"
+                     "  user: {}\n"
+                     "current-context: e\n");
+    assert_int_equal(notes.contexts, 2);
+    assert_false(notes.no_current);
+}
+
+static void test_several_servers_are_noted(void **state)
+{
+    (void)state;
+    struct generate_notes notes;
+    struct err e = ERR_INIT;
+    struct buf out = BUF_INIT(1 << 20);
+    struct kubeconfig *kc = load(two_clusters);
+    struct generate_options o = {.proxy = &plain};
+    assert_int_equal(generate_from_kubeconfig(kc, &o, &out, &notes, &e), 0);
+    assert_string_equal(notes.one, "e");
+    assert_string_equal(notes.other, "w");
+    o.context = "w";
+    assert_int_equal(generate_from_kubeconfig(kc, &o, &out, &notes, &e), 0);
+    assert_null(notes.other);
+    kubeconfig_free(kc);
+    /* Two names of one server are no reason to warn. */
+    kc = load("clusters: [{name: a, cluster: {server: https://h}}, {name: b, cluster: {server: "
+              "https://h}}]\n"
+              "contexts: [{name: a, context: {cluster: a}}, {name: b, context: {cluster: b}}]\n");
+    o.context = NULL;
+    assert_int_equal(generate_from_kubeconfig(kc, &o, &out, &notes, &e), 0);
+    assert_null(notes.one);
+    assert_null(notes.other);
+    assert_true(notes.no_current);
+    buf_reset(&out);
+    kubeconfig_free(kc);
+}
+
+static void test_one_context_with_tls(void **state)
+{
+    (void)state;
+    struct generate_notes notes;
+    struct generate_options o = {
+        .proxy = &secure, .proxy_ca = SLICE("CA"), .token = "local-token-0123", .context = "w"};
+    expect_text(two_clusters, &o, &notes,
+                HEAD "clusters:\n"
+                     "- name: west\n"
+                     "  cluster:\n"
+                     "    server: https://proxy.local\n"
+                     "    certificate-authority-data: \"Q0E=\"\n"
+                     "contexts:\n"
+                     "- name: w\n"
+                     "  context:\n"
+                     "    cluster: west\n"
+                     "    user: me\n"
+                     "users:\n"
+                     "- name: me\n"
+                     "  user:\n"
+                     "    token: local-token-0123\n"
+                     "current-context: w\n");
+}
+
+static void test_token_over_plain_http(void **state)
+{
+    (void)state;
+    struct generate_notes notes;
+    struct generate_options o = {.proxy = &plain, .token = "a/b:c@d"};
+    expect_text("contexts: [{name: x, context: {cluster: c}}]\n"
+                "clusters: [{name: c, cluster: {}}]\n"
+                "current-context: x\n",
+                &o, &notes,
+                HEAD "clusters:\n"
+                     "- name: c\n"
+                     "  cluster:\n"
+                     "    server: \"http://cmesh:a%2Fb%3Ac%40d@127.0.0.1:5443\"\n"
+                     "    insecure-skip-tls-verify: true\n"
+                     "contexts:\n"
+                     "- name: x\n"
+                     "  context:\n"
+                     "    cluster: c\n"
+                     "    user: cmesh\n"
+                     "users:\n"
+                     "- name: cmesh\n"
+                     "  user:\n"
+                     "    token: a/b:c@d\n"
+                     "current-context: x\n");
+}
+
+static void test_in_cluster(void **state)
+{
+    (void)state;
+    struct buf out = BUF_INIT(1 << 20);
+    struct err e = ERR_INIT;
+    assert_int_equal(
+        generate_in_cluster("team-b", &(struct generate_options){.proxy = &plain}, &out, &e), 0);
+    assert_string_equal(buf_cstr(&out), HEAD "clusters:\n"
+                                             "- name: in-cluster\n"
+                                             "  cluster:\n"
+                                             "    server: http://127.0.0.1:5443\n"
+                                             "    insecure-skip-tls-verify: true\n"
+                                             "contexts:\n"
+                                             "- name: in-cluster\n"
+                                             "  context:\n"
+                                             "    cluster: in-cluster\n"
+                                             "    user: in-cluster\n"
+                                             "    namespace: team-b\n"
+                                             "users:\n"
+                                             "- name: in-cluster\n"
+                                             "  user: {}\n"
+                                             "current-context: in-cluster\n");
+    buf_reset(&out);
+}
+
+static void test_configmap(void **state)
+{
+    (void)state;
+    struct buf out = BUF_INIT(1 << 20);
+    struct err e = ERR_INIT;
+    assert_int_equal(generate_configmap("team-a/fake", "# x\na: b\n", &out, &e), 0);
+    assert_string_equal(buf_cstr(&out), "apiVersion: v1\n"
+                                        "kind: ConfigMap\n"
+                                        "metadata:\n"
+                                        "  name: fake\n"
+                                        "  namespace: team-a\n"
+                                        "data:\n"
+                                        "  kubeconfig: |\n"
+                                        "    # x\n"
+                                        "    a: b\n");
+    buf_reset(&out);
+}
+
+static void expect_refused(const char *input, const char *context, const char *words)
+{
+    struct kubeconfig *kc = load(input);
+    struct buf out = BUF_INIT(1 << 20);
+    struct err e = ERR_INIT;
+    struct generate_notes notes;
+    struct generate_options o = {.proxy = &plain, .context = context};
+    assert_true(generate_from_kubeconfig(kc, &o, &out, &notes, &e) < 0);
+    if (strstr(e.msg, words) == NULL) {
+        fail_msg("\"%s\" is not in: %s", words, e.msg);
+    }
+    buf_reset(&out);
+    kubeconfig_free(kc);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    expect_refused(two_clusters, "n", "there is no context \"n\"; there are: e, w");
+    expect_refused("contexts: [{name: x, context: {cluster: gone}}]\n", "x",
+                   "the context names no cluster that is there");
+    expect_refused("contexts: [{name: x, context: {user: gone}}]\n", "x",
+                   "the context names no cluster that is there");
+    expect_refused("contexts: [{name: x, context: {namespace: 5}}]\n", NULL,
+                   ":1: contexts[x].namespace: must be a string");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_contexts),
+        cmocka_unit_test(test_several_servers_are_noted),
+        cmocka_unit_test(test_one_context_with_tls),
+        cmocka_unit_test(test_token_over_plain_http),
+        cmocka_unit_test(test_in_cluster),
+        cmocka_unit_test(test_configmap),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "base/secret.h"
+#include "temp_dir.h"
+#include "token.h"
+
+struct fixture {
+    struct temp_dir dir;
+    char path[256];
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    temp_dir_init(&f->dir);
+    temp_dir_path(&f->dir, "token", f->path);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    temp_dir_deinit(&f->dir);
+    free(f);
+    return 0;
+}
+
+static void test_made_when_missing(void **state)
+{
+    struct fixture *f = *state;
+    struct err e = ERR_INIT;
+    struct stat st;
+    bool made;
+    char *token = token_load(f->path, &made, &e);
+    assert_non_null(token);
+    assert_true(made);
+    assert_int_equal(strlen(token), 43); /* 256 bits in base64 */
+    assert_int_equal(strspn(token, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                   "0123456789-_"),
+                     43);
+    assert_int_equal(stat(f->path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(st.st_nlink, 1);
+    char *again = token_load(f->path, &made, &e);
+    assert_false(made);
+    assert_string_equal(again, token);
+    secret_free(again);
+    secret_free(token);
+}
+
+static void test_two_are_different(void **state)
+{
+    struct fixture *f = *state;
+    struct err e = ERR_INIT;
+    bool made;
+    char *one = token_load(f->path, &made, &e);
+    assert_int_equal(unlink(f->path), 0);
+    char *two = token_load(f->path, &made, &e);
+    assert_string_not_equal(one, two);
+    secret_free(one);
+    secret_free(two);
+}
+
+/* Several init containers may start at once: all must end up with one token. */
+static void test_race(void **state)
+{
+    struct fixture *f = *state;
+    enum { CHILDREN = 8 };
+    int pipes[2];
+    char tokens[CHILDREN][64];
+    assert_int_equal(pipe(pipes), 0);
+    for (int i = 0; i < CHILDREN; i++) {
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            char line[64] = "";
+            bool made;
+            char *token = token_load(f->path, &made, NULL);
+            (void)snprintf(line, sizeof line, "%s", token != NULL ? token : "none");
+            _exit(write(pipes[1], line, sizeof line) == (ssize_t)sizeof line ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < CHILDREN; i++) {
+        assert_int_equal(read(pipes[0], tokens[i], sizeof tokens[i]), sizeof tokens[i]);
+        assert_string_equal(tokens[i], tokens[0]);
+        assert_int_equal(strlen(tokens[i]), 43);
+        assert_true(wait(NULL) > 0);
+    }
+    (void)close(pipes[0]);
+    (void)close(pipes[1]);
+}
+
+static void expect(struct fixture *f, const char *content, const char *token, const char *words)
+{
+    struct err e = ERR_INIT;
+    bool made;
+    temp_dir_write(&f->dir, "token", content, 0600);
+    char *got = token_load(f->path, &made, &e);
+    if (token != NULL) {
+        assert_string_equal(got, token);
+        secret_free(got);
+        return;
+    }
+    assert_null(got);
+    if (strstr(e.msg, words) == NULL || strstr(e.msg, "SECRET") != NULL) {
+        fail_msg("\"%s\" is not in, or a secret is: %s", words, e.msg);
+    }
+}
+
+static void test_contents(void **state)
+{
+    struct fixture *f = *state;
+    expect(f, "0123456789abcdef", "0123456789abcdef", NULL);
+    expect(f, "  0123456789abcdef\r\n\n", "0123456789abcdef", NULL);
+    expect(f, "", NULL, "the token has 0 characters");
+    expect(f, " \n", NULL, "the token has 0 characters");
+    expect(f, "SECRET", NULL, "the token has 6 characters; from 16");
+    expect(f, "SECRET0123456789\nSECRET0123456789\n", NULL, "one token on one line");
+    expect(f, "SECRET 0123456789", NULL, "one token on one line");
+    expect(f, "SECRET\xc3\xa9 0123456789", NULL, "one token on one line");
+    char large[TOKEN_LEN_MAX + 2];
+    memset(large, 'x', sizeof large - 1);
+    large[sizeof large - 1] = '\0';
+    expect(f, large, NULL, "the token has 4097 characters");
+}
+
+static void test_errors(void **state)
+{
+    struct fixture *f = *state;
+    struct err e = ERR_INIT;
+    char path[256];
+    bool made;
+    assert_null(token_load(f->dir.path, &made, &e));
+    assert_int_equal(e.code, -EISDIR);
+    assert_null(token_load(temp_dir_path(&f->dir, "no/such/folder", path), &made, &e));
+    assert_int_equal(e.code, -ENOENT);
+    assert_non_null(strstr(e.msg, "cannot create it"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_made_when_missing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_two_are_different, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_race, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_errors, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
