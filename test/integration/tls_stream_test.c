@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "certs.h"
+#include "fixture.h"
+#include "net/listener.h"
+#include "net/stream.h"
+
+struct end {
+    struct net_stream *stream;
+    bool opened;
+    bool eof;
+    bool failed;
+    bool drained;
+    bool enough;
+    bool echo;
+    bool shut_on_read;
+    struct err error;
+    size_t received;
+    size_t want;
+    unsigned checksum;
+};
+
+/* A TLS listener that echoes, a client that dials it, and the certificates of both. */
+struct world {
+    struct net_loop *loop;
+    struct net_listener *listener;
+    struct certs_pair ca;
+    struct certs_pair cert;
+    struct tls_config *server_config;
+    struct end server;
+    struct end client;
+};
+
+static void on_open(void *data)
+{
+    struct end *t = data;
+    t->opened = true;
+    net_stream_read_start(t->stream);
+}
+
+static void on_read(void *data, struct slice bytes)
+{
+    struct end *t = data;
+    for (size_t i = 0; i < bytes.len; i++) {
+        t->checksum = t->checksum * 31 + (unsigned char)bytes.ptr[i];
+    }
+    t->received += bytes.len;
+    t->enough = t->want > 0 && t->received >= t->want;
+    if (t->echo) {
+        assert_int_equal(net_stream_write(t->stream, &bytes, 1), 0);
+        if (net_stream_blocked(t->stream)) {
+            net_stream_read_stop(t->stream);
+        }
+    }
+    if (t->shut_on_read) {
+        net_stream_shutdown(t->stream);
+    }
+}
+
+static void on_eof(void *data)
+{
+    struct end *t = data;
+    t->eof = true;
+}
+
+static void on_drain(void *data)
+{
+    struct end *t = data;
+    t->drained = true;
+    net_stream_read_start(t->stream);
+}
+
+static void on_error(void *data, const struct err *e)
+{
+    struct end *t = data;
+    t->failed = true;
+    t->error = *e;
+    net_stream_close(t->stream);
+    t->stream = NULL;
+}
+
+static const struct net_stream_handlers handlers = {
+    .on_open = on_open,
+    .on_read = on_read,
+    .on_eof = on_eof,
+    .on_drain = on_drain,
+    .on_error = on_error,
+};
+
+static void on_accept(void *data, struct net_stream *s)
+{
+    struct world *w = data;
+    bool shut = w->server.shut_on_read;
+    w->server = (struct end){.stream = s, .echo = true, .opened = true, .shut_on_read = shut};
+    net_stream_set_handlers(s, &handlers, &w->server);
+    net_stream_read_start(s);
+}
+
+static int world_setup(void **state)
+{
+    static struct world w;
+    memset(&w, 0, sizeof w);
+    certs_make_ca("integration CA", &w.ca);
+    *state = &w;
+    return loop_setup((void **)&w.loop);
+}
+
+static void close_end(struct end *t)
+{
+    if (t->stream != NULL) {
+        net_stream_close(t->stream);
+        t->stream = NULL;
+    }
+}
+
+static int world_teardown(void **state)
+{
+    struct world *w = *state;
+    close_end(&w->client);
+    close_end(&w->server);
+    net_listener_close(w->listener);
+    tls_config_unref(w->server_config);
+    certs_free(&w->cert);
+    certs_free(&w->ca);
+    return loop_teardown((void **)&w->loop);
+}
+
+static void serve(struct world *w, const struct certs_spec *spec)
+{
+    struct err e = ERR_INIT;
+    certs_issue(&w->ca, spec, &w->cert);
+    struct tls_server_options so = {.cert = slice_str(w->cert.cert), .key = slice_str(w->cert.key)};
+    w->server_config = tls_config_new_server(&so, &e);
+    assert_non_null(w->server_config);
+    struct net_listener_options lo = {.address = "127.0.0.1:0", .tls = w->server_config};
+    w->listener = net_listener_new(w->loop, &lo, on_accept, w, &e);
+    assert_non_null(w->listener);
+}
+
+static void serve_localhost(struct world *w)
+{
+    const char *const ips[] = {"127.0.0.1", NULL};
+    serve(w, &(struct certs_spec){.ips = ips});
+}
+
+static unsigned port_of(const struct net_listener *n)
+{
+    return (unsigned)atoi(strrchr(net_listener_address(n), ':') + 1);
+}
+
+static struct tls_config *client_config(const char *ca, const char *name)
+{
+    struct err e = ERR_INIT;
+    struct tls_client_options o = {.ca = slice_str(ca), .ca_name = "test", .server_name = name};
+    struct tls_config *c = tls_config_new_client(&o, &e);
+    assert_non_null(c);
+    return c;
+}
+
+static void dial(struct world *w, struct tls_config *tls, unsigned port)
+{
+    struct err e = ERR_INIT;
+    struct net_dial_options o = {
+        .host = "127.0.0.1", .port = port, .tls = tls, .connect_timeout_ms = 5000};
+    w->client = (struct end){.stream = NULL};
+    assert_int_equal(net_dial(w->loop, &o, &handlers, &w->client, &w->client.stream, &e), 0);
+}
+
+static void connect_with(struct world *w, struct tls_config *tls)
+{
+    dial(w, tls, port_of(w->listener));
+    run_until(w->loop, &w->client.opened);
+}
+
+static void expect_refusal(struct world *w, const char *ca, const char *name, const char *words)
+{
+    struct tls_config *tls = client_config(ca, name);
+    dial(w, tls, port_of(w->listener));
+    tls_config_unref(tls);
+    run_until(w->loop, &w->client.failed);
+    assert_false(w->client.opened);
+    if (strstr(w->client.error.msg, words) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", w->client.error.msg, words);
+    }
+}
+
+static void test_echo_with_back_pressure(void **state)
+{
+    struct world *w = *state;
+    serve_localhost(w);
+    struct tls_config *tls = client_config(w->ca.cert, "127.0.0.1");
+    connect_with(w, tls);
+    tls_config_unref(tls);
+    char block[20000];
+    size_t sent = 0;
+    unsigned checksum = 0;
+    const size_t total = 6 * 1000 * 1000;
+    w->client.want = total;
+    while (sent < total) {
+        while (sent < total && !net_stream_blocked(w->client.stream)) {
+            for (size_t i = 0; i < sizeof block; i++) {
+                block[i] = (char)((sent + i) % 251);
+                checksum = checksum * 31 + (unsigned char)block[i];
+            }
+            struct slice part = slice_of(block, sizeof block);
+            assert_int_equal(net_stream_write(w->client.stream, &part, 1), 0);
+            sent += sizeof block;
+        }
+        run_for(w->loop, 2);
+    }
+    run_until(w->loop, &w->client.enough);
+    assert_int_equal(w->client.received, total);
+    assert_int_equal(w->client.checksum, checksum);
+}
+
+static void test_sessions_are_resumed(void **state)
+{
+    struct world *w = *state;
+    serve_localhost(w);
+    struct tls_config *tls = client_config(w->ca.cert, "127.0.0.1");
+    for (int i = 0; i < 3; i++) {
+        connect_with(w, tls);
+        w->client.want = 4;
+        struct slice part = SLICE("ping");
+        assert_int_equal(net_stream_write(w->client.stream, &part, 1), 0);
+        run_until(w->loop, &w->client.enough);
+        assert_int_equal(tls_session_resumed(net_stream_tls(w->client.stream)), i > 0);
+        close_end(&w->client);
+        run_for(w->loop, 10);
+        close_end(&w->server);
+    }
+    tls_config_unref(tls);
+}
+
+static void test_bytes_after_a_quiet_time(void **state)
+{
+    struct world *w = *state;
+    serve_localhost(w);
+    struct tls_config *tls = client_config(w->ca.cert, "127.0.0.1");
+    connect_with(w, tls);
+    tls_config_unref(tls);
+    static char block[60000];
+    for (int i = 0; i < 2; i++) {
+        w->client.enough = false;
+        w->client.want = w->client.received + sizeof block;
+        struct slice part = slice_of(block, sizeof block);
+        assert_int_equal(net_stream_write(w->client.stream, &part, 1), 0);
+        run_until(w->loop, &w->client.enough);
+        run_for(w->loop, 1600); /* both sides have given their buffers back */
+    }
+    assert_false(w->client.failed || w->server.failed);
+}
+
+static void test_an_unknown_authority_is_refused(void **state)
+{
+    struct world *w = *state;
+    struct certs_pair other;
+    serve_localhost(w);
+    certs_make_ca("another CA", &other);
+    expect_refusal(w, other.cert, "127.0.0.1", "unknown authority");
+    certs_free(&other);
+}
+
+static void test_an_expired_certificate_is_refused(void **state)
+{
+    struct world *w = *state;
+    const char *const ips[] = {"127.0.0.1", NULL};
+    serve(w, &(struct certs_spec){.ips = ips, .not_after = "20200101000000"});
+    expect_refusal(w, w->ca.cert, "127.0.0.1", "expired");
+}
+
+static void test_a_wrong_name_is_refused(void **state)
+{
+    struct world *w = *state;
+    serve_localhost(w);
+    expect_refusal(w, w->ca.cert, "api.example.com", "api.example.com");
+}
+
+static void test_close_notify_is_an_end(void **state)
+{
+    struct world *w = *state;
+    w->server.shut_on_read = true;
+    serve_localhost(w);
+    struct tls_config *tls = client_config(w->ca.cert, "127.0.0.1");
+    connect_with(w, tls);
+    tls_config_unref(tls);
+    struct slice part = SLICE("last words");
+    assert_int_equal(net_stream_write(w->client.stream, &part, 1), 0);
+    run_until(w->loop, &w->client.eof);
+    assert_int_equal(w->client.received, 10);
+    assert_false(w->client.failed);
+}
+
+static void test_an_end_without_close_notify_is_an_error(void **state)
+{
+    struct world *w = *state;
+    serve_localhost(w);
+    struct tls_config *tls = client_config(w->ca.cert, "127.0.0.1");
+    connect_with(w, tls);
+    tls_config_unref(tls);
+    run_until(w->loop, &w->server.opened);
+    close_end(&w->server);
+    run_until(w->loop, &w->client.failed);
+    assert_false(w->client.eof);
+}
+
+static void test_a_peer_that_speaks_no_tls(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    serve_localhost(w);
+    raw_connect(&p, net_listener_address(w->listener));
+    raw_send(&p, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
+    raw_expect(w->loop, &p, NULL);
+    raw_close(&p);
+    assert_true(w->server.failed);
+    assert_int_equal(w->server.received, 0);
+}
+
+static void test_close_in_each_phase_of_the_handshake(void **state)
+{
+    struct world *w = *state;
+    serve_localhost(w);
+    struct tls_config *tls = client_config(w->ca.cert, "127.0.0.1");
+    for (int turns = 0; turns < 12; turns++) {
+        dial(w, tls, port_of(w->listener));
+        for (int i = 0; i < turns; i++) {
+            (void)uv_run(&w->loop->uv, UV_RUN_NOWAIT);
+        }
+        close_end(&w->client);
+        run_for(w->loop, 5);
+        close_end(&w->server);
+    }
+    tls_config_unref(tls);
+}
+
+int main(void)
+{
+#define TLS_TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
+    const struct CMUnitTest tests[] = {
+        TLS_TEST(test_echo_with_back_pressure),
+        TLS_TEST(test_sessions_are_resumed),
+        TLS_TEST(test_bytes_after_a_quiet_time),
+        TLS_TEST(test_an_unknown_authority_is_refused),
+        TLS_TEST(test_an_expired_certificate_is_refused),
+        TLS_TEST(test_a_wrong_name_is_refused),
+        TLS_TEST(test_close_notify_is_an_end),
+        TLS_TEST(test_an_end_without_close_notify_is_an_error),
+        TLS_TEST(test_a_peer_that_speaks_no_tls),
+        TLS_TEST(test_close_in_each_phase_of_the_handshake),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
