@@ -352,6 +352,18 @@ static int set_server_trust(struct tls_config *c, struct slice ca, struct err *e
     return rc;
 }
 
+/* The library would refuse only later, at every handshake, and without words. */
+static int check_server_usage(const struct tls_config *c, const char *cert_name, struct err *e)
+{
+    if (mbedtls_x509_crt_check_extended_key_usage(&c->cert, MBEDTLS_OID_SERVER_AUTH,
+                                                  MBEDTLS_OID_SIZE(MBEDTLS_OID_SERVER_AUTH)) != 0 ||
+        mbedtls_x509_crt_check_key_usage(&c->cert, MBEDTLS_X509_KU_DIGITAL_SIGNATURE) != 0) {
+        return err_set(e, -EINVAL, "%s: the certificate is not meant for a TLS server (key usage)",
+                       label(cert_name, "the certificate"));
+    }
+    return 0;
+}
+
 struct tls_config *tls_config_new_server(const struct tls_server_options *o, struct err *e)
 {
     struct tls_config *c = config_alloc(MBEDTLS_SSL_IS_SERVER, e);
@@ -360,8 +372,8 @@ struct tls_config *tls_config_new_server(const struct tls_server_options *o, str
     }
     c->server = true;
     if (load_own(c, o->cert, o->cert_name, o->key, o->key_name, true, e) != 0 ||
-        set_server_trust(c, o->client_ca, e) != 0 || set_tickets(c, e) != 0 ||
-        copy_alpn(c, o->alpn, e) != 0) {
+        check_server_usage(c, o->cert_name, e) != 0 || set_server_trust(c, o->client_ca, e) != 0 ||
+        set_tickets(c, e) != 0 || copy_alpn(c, o->alpn, e) != 0) {
         config_free(c);
         return NULL;
     }

@@ -38,6 +38,7 @@ struct tls_io {
     struct buf *out;
     struct err *e;
     bool verify_failed; /* `e` says why */
+    bool alert_sent;    /* the last record for `out` is one */
     int send_rc;        /* what appending to `out` returned */
 };
 
@@ -55,6 +56,8 @@ struct tls_session {
     bool client;
     bool resumed;
     bool close_sent;
+    bool heard;   /* the peer has sent something */
+    bool not_tls; /* its first byte is of no record that begins a handshake */
     struct tls_io io;
     mbedtls_x509_time valid_until; /* the earliest end in the verified chain */
 

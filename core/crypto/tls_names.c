@@ -73,15 +73,22 @@ bool tls_cert_names(const mbedtls_x509_crt *crt, const struct tls_peer_name *n)
     return false;
 }
 
+/* A NUL inside must not hide what follows it. */
+static void printable(const mbedtls_x509_buf *san, char *out, size_t size)
+{
+    size_t n = san->len < size ? san->len : size - 1;
+    for (size_t i = 0; i < n; i++) {
+        out[i] = san->p[i] < 0x21 || san->p[i] > 0x7e ? '?' : (char)san->p[i];
+    }
+    out[n] = '\0';
+}
+
 /* Writes one name as text; false when it is of a type that names no host. */
 static bool entry_text(const mbedtls_x509_buf *san, char *out, size_t size)
 {
     switch (san->tag & MBEDTLS_ASN1_TAG_VALUE_MASK) {
     case SAN_DNS:
-        snprintf(out, size, "%.*s", (int)san->len, (const char *)san->p);
-        for (char *c = out; *c != '\0'; c++) {
-            *c = *c < 0x21 || *c > 0x7e ? '?' : *c;
-        }
+        printable(san, out, size);
         return true;
     case SAN_IP:
         return (san->len == 4 && inet_ntop(AF_INET, san->p, out, (socklen_t)size) != NULL) ||

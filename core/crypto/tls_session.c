@@ -25,6 +25,10 @@ static int on_recv(void *data, unsigned char *to, size_t len)
     if (in->len == 0) {
         return MBEDTLS_ERR_SSL_WANT_READ;
     }
+    if (!s->heard) {
+        s->heard = true;
+        s->not_tls = in->ptr[0] != MBEDTLS_SSL_MSG_HANDSHAKE && in->ptr[0] != MBEDTLS_SSL_MSG_ALERT;
+    }
     len = len < in->len ? len : in->len;
     len = len < INT_MAX ? len : INT_MAX;
     memcpy(to, in->ptr, len);
@@ -40,6 +44,7 @@ static int on_send(void *data, const unsigned char *from, size_t len)
         s->out_base = (unsigned char *)(uintptr_t)from;
     }
     len = len < INT_MAX ? len : INT_MAX;
+    s->io.alert_sent = from[0] == MBEDTLS_SSL_MSG_ALERT;
     s->io.send_rc = buf_append(s->io.out, from, len);
     return s->io.send_rc == 0 ? (int)len : MBEDTLS_ERR_SSL_INTERNAL_ERROR;
 }
@@ -189,17 +194,31 @@ static void explain(const struct tls_session *s, int rc)
         err_set(e, -EACCES, "the client showed no certificate");
     } else if (shaking && usage_refused(s)) {
         tls_verify_explain_usage(mbedtls_ssl_get_verify_result(&s->ssl), s->client, e);
-    } else if (shaking && rc == MBEDTLS_ERR_SSL_INVALID_RECORD) {
-        err_set(e, -EPROTO, "the %s does not speak TLS 1.2 (plain HTTP?)",
+    } else if (s->not_tls) {
+        err_set(e, -EPROTO, "the %s does not speak TLS (plain HTTP?)",
                 s->client ? "server" : "client");
     } else {
         tls_error(e, -EPROTO, shaking ? "TLS handshake" : "TLS", rc);
     }
 }
 
+/* The library ends some handshakes without a word; the peer would wait. */
+static void ensure_alert(struct tls_session *s, int rc)
+{
+    unsigned char description = MBEDTLS_SSL_ALERT_MSG_DECODE_ERROR;
+    if (rc == MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE || s->io.alert_sent || s->io.send_rc != 0) {
+        return;
+    }
+    if (rc == MBEDTLS_ERR_SSL_NO_CLIENT_CERTIFICATE) {
+        description = MBEDTLS_SSL_ALERT_MSG_HANDSHAKE_FAILURE; /* RFC 5246 section 7.4.6 */
+    }
+    (void)mbedtls_ssl_send_alert_message(&s->ssl, MBEDTLS_SSL_ALERT_LEVEL_FATAL, description);
+}
+
 static enum tls_result failed(struct tls_session *s, int rc)
 {
     explain(s, rc);
+    ensure_alert(s, rc);
     s->state = TLS_DEAD;
     return TLS_FAILED;
 }

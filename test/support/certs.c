@@ -67,16 +67,25 @@ static void put_ip(unsigned char **p, unsigned char *start, const char *text)
     put_name(p, start, TAG_IP, ip, v6 ? 16 : 4);
 }
 
+static size_t count(const char *const *list)
+{
+    size_t n = 0;
+    while (list != NULL && list[n] != NULL) {
+        n++;
+    }
+    return n;
+}
+
 static void add_names(mbedtls_x509write_cert *w, const struct certs_spec *spec)
 {
     static const char oid[] = MBEDTLS_OID_SUBJECT_ALT_NAME;
     unsigned char buf[4096];
     unsigned char *p = buf + sizeof(buf);
-    for (const char *const *n = spec->ips; n != NULL && *n != NULL; n++) {
-        put_ip(&p, buf, *n);
+    for (size_t n = count(spec->ips); n > 0; n--) {
+        put_ip(&p, buf, spec->ips[n - 1]);
     }
-    for (const char *const *n = spec->dns; n != NULL && *n != NULL; n++) {
-        put_name(&p, buf, TAG_DNS, *n, strlen(*n));
+    for (size_t n = count(spec->dns); n > 0; n--) {
+        put_name(&p, buf, TAG_DNS, spec->dns[n - 1], strlen(spec->dns[n - 1]));
     }
     size_t len = (size_t)(buf + sizeof(buf) - p);
     if (len == 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * link.h - a client and a server session, wired to each other in memory.
+ * link.h - a client and a server session, wired to each other in memory. Include cmocka.h first.
  */
 #ifndef TEST_UNIT_CRYPTO_LINK_H
 #define TEST_UNIT_CRYPTO_LINK_H
@@ -77,6 +77,51 @@ static inline void link_shake(struct link *l)
         link_shake_end(&l->client, &l->server, l->step);
         link_shake_end(&l->server, &l->client, l->step);
     }
+}
+
+/* Reads all that waits for `to`, handed over `step` bytes at a time, and returns how it ended. */
+static inline enum tls_result drain(struct link_end *to, struct link_end *from, size_t step,
+                                    struct buf *plain)
+{
+    enum tls_result r = TLS_MORE;
+    while (from->out.len > 0) {
+        size_t n = from->out.len < step ? from->out.len : step;
+        struct slice in = slice_of((const char *)buf_data(&from->out), n);
+        do {
+            char data[5000];
+            size_t got = 0;
+            r = tls_session_read(to->tls, &in, data, sizeof(data), &got, &to->out, &to->e);
+            assert_int_equal(got > 0, r == TLS_OK);
+            assert_int_equal(buf_append(plain, data, got), 0);
+        } while (r == TLS_OK);
+        buf_consume(&from->out, n - in.len);
+        if (r != TLS_MORE) {
+            return r;
+        }
+        assert_int_equal(in.len, 0);
+    }
+    return r;
+}
+
+/* Writes at one end and reads the same at the other. */
+static inline void send_and_check(struct link_end *from, struct link_end *to, size_t len,
+                                  size_t step)
+{
+    char *data = malloc(len + 1);
+    struct buf plain = BUF_INIT(LINK_MAX);
+    assert_non_null(data);
+    for (size_t i = 0; i < len; i++) {
+        data[i] = (char)(i * 31 + len);
+    }
+    size_t before = from->out.len;
+    assert_int_equal(tls_session_write(from->tls, data, len, &from->out, &from->e), 0);
+    assert_true(from->out.len - before <= tls_write_bound(len));
+    assert_true(len == 0 || from->out.len - before > len);
+    assert_int_equal(drain(to, from, step, &plain), TLS_MORE);
+    assert_int_equal(plain.len, len);
+    assert_memory_equal(plain.base != NULL ? (char *)buf_data(&plain) : data, data, len);
+    buf_reset(&plain);
+    free(data);
 }
 
 #endif
