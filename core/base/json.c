@@ -438,3 +438,80 @@ int json_canonical(const cJSON *item, struct buf *out)
     }
     return buf_append_str(out, "null");
 }
+
+static bool in_one_line(const cJSON *array)
+{
+    const cJSON *child;
+    cJSON_ArrayForEach(child, array)
+    {
+        if (cJSON_IsObject(child) || cJSON_IsArray(child)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int new_line(unsigned depth, struct buf *out)
+{
+    int rc = buf_append_char(out, '\n');
+    for (unsigned i = 0; i < depth && rc == 0; i++) {
+        rc = buf_append_str(out, "  ");
+    }
+    return rc;
+}
+
+static int indented(const cJSON *item, unsigned depth, struct buf *out);
+
+static int indented_object(const cJSON *item, unsigned depth, struct buf *out)
+{
+    size_t n = 0;
+    const cJSON **members = sorted_members(item, &n);
+    if (members == NULL && n > 0) {
+        return -ENOMEM;
+    }
+    int rc = buf_append_char(out, '{');
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = i > 0 ? buf_append_char(out, ',') : 0;
+        rc = rc != 0 ? rc : new_line(depth + 1, out);
+        rc = rc != 0 ? rc : json_quote(members[i]->string, out);
+        rc = rc != 0 ? rc : buf_append_str(out, ": ");
+        rc = rc != 0 ? rc : indented(members[i], depth + 1, out);
+    }
+    free(members);
+    rc = rc != 0 ? rc : new_line(depth, out);
+    return rc != 0 ? rc : buf_append_char(out, '}');
+}
+
+static int indented_array(const cJSON *item, unsigned depth, struct buf *out)
+{
+    bool one_line = in_one_line(item);
+    int rc = buf_append_char(out, '[');
+    const cJSON *child;
+    cJSON_ArrayForEach(child, item)
+    {
+        if (rc == 0 && child != item->child) {
+            rc = buf_append_str(out, one_line ? ", " : ",");
+        }
+        if (rc == 0 && !one_line) {
+            rc = new_line(depth + 1, out);
+        }
+        rc = rc != 0 ? rc : indented(child, depth + 1, out);
+    }
+    if (rc == 0 && !one_line) {
+        rc = new_line(depth, out);
+    }
+    return rc != 0 ? rc : buf_append_char(out, ']');
+}
+
+static int indented(const cJSON *item, unsigned depth, struct buf *out)
+{
+    if (cJSON_IsObject(item) && item->child != NULL) {
+        return indented_object(item, depth, out);
+    }
+    return cJSON_IsArray(item) ? indented_array(item, depth, out) : json_canonical(item, out);
+}
+
+int json_indented(const cJSON *item, struct buf *out)
+{
+    return indented(item, 0, out);
+}

@@ -29,6 +29,10 @@ unsigned json_line(const char *text, size_t len, const cJSON *root, const cJSON 
 /* Appends the canonical text of `item`. 0, -ENOBUFS, -ENOMEM, or -EINVAL (not finite number). */
 MUST_CHECK int json_canonical(const cJSON *item, struct buf *out);
 
+/* The same document for people: two spaces a level, lists of scalars in one line. No newline at the
+ * end. Errors as above. */
+MUST_CHECK int json_indented(const cJSON *item, struct buf *out);
+
 /* Appends `str` as a quoted JSON string. 0, -ENOBUFS or -ENOMEM. */
 MUST_CHECK int json_quote(const char *str, struct buf *out);
 

@@ -474,7 +474,7 @@ static cJSON *build(struct builder *b, const char *text, size_t len, struct yaml
         fail_memory(b);
         return NULL;
     }
-    yaml_parser_set_input_string(&b->parser, (const unsigned char *)text, len);
+    yaml_parser_set_input_string(&b->parser, (const unsigned char *)(len == 0 ? "" : text), len);
     cJSON *array = cJSON_CreateArray();
     if (array == NULL) {
         fail_memory(b);

@@ -234,6 +234,29 @@ static void tells_the_line_of_a_value(void **state)
     cJSON_Delete(root);
 }
 
+static void indented(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"b\":[],\"a\":{},\"c\":[1,\"x\"],\"d\":[{\"e\":null},[true]]}";
+    struct err e = ERR_INIT;
+    cJSON *root = json_parse(text, sizeof text - 1, &e);
+    struct buf out = BUF_INIT(1024);
+    assert_int_equal(json_indented(root, &out), 0);
+    assert_string_equal(buf_cstr(&out), "{\n"
+                                        "  \"a\": {},\n"
+                                        "  \"b\": [],\n"
+                                        "  \"c\": [1, \"x\"],\n"
+                                        "  \"d\": [\n"
+                                        "    {\n"
+                                        "      \"e\": null\n"
+                                        "    },\n"
+                                        "    [true]\n"
+                                        "  ]\n"
+                                        "}");
+    buf_reset(&out);
+    cJSON_Delete(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,6 +267,7 @@ int main(void)
         cmocka_unit_test(canonical_text_is_bounded_and_finite),
         cmocka_unit_test(numbers_keep_their_value),
         cmocka_unit_test(tells_the_line_of_a_value),
+        cmocka_unit_test(indented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
