@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/listener.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -15,13 +16,56 @@ struct net_listener {
     net_listener_cb cb;
     void *data;
     char address[NET_ADDRESS_MAX];
+    uv_tcp_t turned_away; /* takes connections for which there is no memory, to close them */
+    bool turning_away;
+    bool closed;
+    bool another; /* to be turned away as well */
 };
+
+/* Once neither handle is open any more. */
+static void listener_free(struct net_listener *n)
+{
+    if (n->closed && !n->turning_away) {
+        tls_config_unref(n->tls);
+        free(n);
+    }
+}
 
 static void on_closed(uv_handle_t *handle)
 {
     struct net_listener *n = handle->data;
-    tls_config_unref(n->tls);
-    free(n);
+    n->closed = true;
+    listener_free(n);
+}
+
+static void turn_away(struct net_listener *n);
+
+static void on_turned_away(uv_handle_t *handle)
+{
+    struct net_listener *n = handle->data;
+    n->turning_away = false;
+    if (uv_is_closing((uv_handle_t *)&n->tcp)) {
+        listener_free(n);
+    } else if (n->another) {
+        n->another = false;
+        turn_away(n);
+    }
+}
+
+/* libuv listens on only when a connection it announced was accepted. */
+static void turn_away(struct net_listener *n)
+{
+    if (n->turning_away) {
+        n->another = true;
+        return;
+    }
+    if (uv_tcp_init(&n->loop->uv, &n->turned_away) != 0) {
+        return;
+    }
+    n->turning_away = true;
+    n->turned_away.data = n;
+    (void)uv_accept((uv_stream_t *)&n->tcp, (uv_stream_t *)&n->turned_away);
+    uv_close((uv_handle_t *)&n->turned_away, on_turned_away);
 }
 
 static void on_connection(uv_stream_t *server, int status)
@@ -33,6 +77,9 @@ static void on_connection(uv_stream_t *server, int status)
     if (rc != 0) {
         log_warn("cannot accept a connection", log_str("address", n->address),
                  log_str("error", err_text(rc)));
+        if (status == 0 && rc == UV_ENOMEM) {
+            turn_away(n);
+        }
         return;
     }
     n->cb(n->data, s);

@@ -852,8 +852,12 @@ int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config
     rc = uv_accept(server, (uv_stream_t *)&s->tcp);
     if (rc == 0 && tls != NULL) {
         s->state = STATE_HANDSHAKING;
-        s->tls = tls_session_new(tls, NULL);
-        rc = s->tls == NULL ? UV_ENOMEM : 0;
+        struct err e = ERR_INIT;
+        s->tls = tls_session_new(tls, &e);
+        if (s->tls == NULL) {
+            log_warn("cannot begin TLS", log_str("error", e.msg));
+            rc = UV_EPROTO;
+        }
     }
     if (rc != 0) {
         begin_close(s);
