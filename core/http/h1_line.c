@@ -9,16 +9,15 @@ static bool is_control(unsigned char c)
     return (c < 0x20 && c != '\t') || c == 0x7f;
 }
 
-/* False for eight bytes that are surely none below 0x20 and none 0x7f. */
+/* False for eight bytes that are surely none below 0x20 and none 0x7f: of a byte below 0x80, the
+ * top bit is set by taking 0x20 away when it is below that, and by adding 1 when it is 0x7f. A
+ * carry from the neighbour can set it in vain, and never hides it. */
 static bool may_hold_control(const char *eight)
 {
     const uint64_t ones = 0x0101010101010101ULL;
-    const uint64_t tops = 0x8080808080808080ULL;
     uint64_t word;
     memcpy(&word, eight, sizeof word);
-    uint64_t del = word ^ (ones * 0x7f);
-    uint64_t hits = ((word - ones * 0x20) & ~word) | ((del - ones) & ~del);
-    return (hits & tops) != 0;
+    return (((word - ones * 0x20) | (word + ones)) & ~word & (ones * 0x80)) != 0;
 }
 
 static bool holds_control_bytewise(const char *s, size_t n)

@@ -324,21 +324,38 @@ static enum h1_event check_request_line(struct h1_parser *p)
     return H1_MORE;
 }
 
-/* Each line after the first must be one header whose name begins the line and ends at a colon. */
+static const char *skip_blanks(const char *at)
+{
+    while (*at == ' ' || *at == '\t') {
+        at++;
+    }
+    return at;
+}
+
+/* Where the header's line ends, NULL unless it is `name:value` from `at` on, with white space
+ * around the value only. */
+static const char *check_header_line(const struct http_header *h, const char *at)
+{
+    if (h->name.ptr != at || h->name.len == 0 || at[h->name.len] != ':') {
+        return NULL;
+    }
+    at = skip_blanks(at + h->name.len + 1);
+    if (h->value.len > 0 && h->value.ptr != at) {
+        return NULL;
+    }
+    at = skip_blanks(at + h->value.len);
+    return at[0] == '\r' && at[1] == '\n' ? at + 2 : NULL;
+}
+
+/* Each line after the first must be one header, and nothing else. */
 static enum h1_event check_header_lines(struct h1_parser *p)
 {
     const char *base = (const char *)buf_data(&p->bytes);
-    const char *end = base + p->bytes.len;
     const char *at = base + p->start_line_len + 2;
-    for (size_t i = 0; i < p->head.header_count; i++) {
-        const struct http_header *h = &p->headers[i];
-        if (h->name.ptr != at || h->name.len == 0 || h->name.ptr[h->name.len] != ':') {
-            return fail_bad(p, "a header line is malformed");
-        }
-        at = h->value.ptr + h->value.len;
-        at = (const char *)memchr(at, '\n', (size_t)(end - at)) + 1;
+    for (size_t i = 0; i < p->head.header_count && at != NULL; i++) {
+        at = check_header_line(&p->headers[i], at);
     }
-    if (p->head.header_count + 1 != p->lines || at != end - 2) {
+    if (p->head.header_count + 1 != p->lines || at != base + p->bytes.len - 2) {
         return fail_bad(p, "a header line is malformed");
     }
     return H1_MORE;

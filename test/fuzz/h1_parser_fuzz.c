@@ -4,19 +4,10 @@
  * parser says must not depend on the pieces; and the messages it read, written again in the
  * plainest way, must be read again as the same messages.
  */
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "base/buf.h"
 #include "http/h1_parser.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            (void)fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                  \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "base/buf.h"
+#include "check.h"
 
 enum { PIECES_WHOLE, PIECES_BYTES, PIECES_RANDOM };
 
@@ -244,8 +235,6 @@ static void check_again(const struct run *r)
     buf_reset(&second.said);
     buf_reset(&second.again);
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,19 +3,11 @@
  * What is read as JSON prints as canonical text, and that text reads and prints as itself; what is
  * refused has a message with a place.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/json.h"
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            (void)fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                  \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
+#include <string.h>
+
+#include "check.h"
 
 /* Through memory of its own, so that reads outside the text are seen. */
 static cJSON *parse(const void *text, size_t len, struct err *e)
@@ -45,8 +37,6 @@ static void check_canonical(const cJSON *root)
     buf_reset(&first);
     buf_reset(&second);
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
