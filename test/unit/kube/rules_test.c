@@ -294,7 +294,7 @@ static void errors_name_line_and_path(void **state)
         {LIMITS(LIMIT("\"\"", "\"pods\"", "a b")),
          "line 4: spec.limits[0].selector: Invalid value: \"a b\": position 3: found 'b'"},
         {LIMITS(LIMIT("\"\"", "\"pods\"", "a=b\\u0000,c")),
-         "line 4, column 73: a NUL in a JSON string"},
+         "line 4: spec.limits[0].selector: Invalid value: \"a=b"},
         {SPEC("\"limits\":[],\"leaderElection\":null"),
          "line 4: spec.leaderElection: Invalid value: must be an object"},
         {SPEC("\"limits\":[],\"leaderElection\":{}"),
