@@ -33,16 +33,15 @@ assets_prepare() {
 	local root
 	root=$(assets_root)
 	assets=$root/kubernetes-$kubernetes_version-$(dpkg --print-architecture)-$assets_recipe
-	assets_complete "$assets" || (assets_build "$root" "$assets")
+	assets_complete "$assets" || assets_build "$root" "$assets"
 }
 
 say() {
 	printf '%s\n' "$*" >&2
 }
 
-# Runs in a subshell of its own: its traps and its lock end with it.
 assets_build() {
-	local root=$1 target=$2
+	local root=$1 target=$2 lock build step_process=
 	require apt-get apt
 	require flock util-linux
 	mkdir -p "$root"
@@ -54,11 +53,11 @@ assets_build() {
 			say "  still waiting, $(duration "$since")"
 		done
 	fi
-	! assets_complete "$target" || return 0
+	! assets_complete "$target" || { exec {lock}>&-; return; }
 
 	rm -rf "$root"/build.?????? # left by a build that was killed
 	build=$(mktemp -d "$root/build.XXXXXX")
-	trap 'rm -rf "$build"' EXIT
+	trap assets_abandon EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
 	local free
@@ -74,7 +73,21 @@ assets_build() {
 	step 4 "generate the API description" build_generate
 	step 5 "compile 1,850 packages (2 to 4 minutes on two cores)" build_compile
 	step 6 "keep the binaries" build_publish "$target"
+	trap - EXIT INT TERM
+	rm -rf "$build"
+	exec {lock}>&-
 	say "Kubernetes $kubernetes_version is ready in $target ($(duration "$started"))"
+}
+
+assets_abandon() {
+	local status=$?
+	trap - EXIT
+	if [ -n "$step_process" ]; then
+		kill -- "-$step_process" 2>/dev/null || true
+		wait "$step_process" || true
+	fi
+	rm -rf "$build"
+	exit "$status"
 }
 
 # MiB that source, compiler, compiler cache and binaries take together.
@@ -92,9 +105,12 @@ step() {
 	shift 2
 	: >"$log"
 	[ -t 2 ] || say "$title"
-	(set -e; trap - EXIT; "$@") >"$log" 2>&1 &
-	local pid=$!
-	while kill -0 "$pid" 2>/dev/null; do
+	# In a process group of its own, so that all of it can be ended.
+	set -m
+	(set -e; trap - EXIT INT TERM; "$@") >"$log" 2>&1 {lock}>&- &
+	set +m
+	step_process=$!
+	while kill -0 "$step_process" 2>/dev/null; do
 		if [ -t 2 ]; then
 			printf '\r%s  %s%s\033[K' "$title" "$(duration "$since")" "$(packages_compiled)" >&2
 		elif [ $((SECONDS - since - shown)) -ge 10 ]; then
@@ -103,7 +119,8 @@ step() {
 		fi
 		sleep 0.5
 	done
-	wait "$pid" || status=$?
+	wait "$step_process" || status=$?
+	step_process=
 	[ ! -t 2 ] || printf '\r%s  %s\033[K\n' "$title" "$(duration "$since")" >&2
 	[ "$status" -eq 0 ] || {
 		cp "$log" "$root/build-failed.log"
