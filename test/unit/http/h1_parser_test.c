@@ -866,6 +866,22 @@ static void release_within_a_head_does_nothing(void **state)
     h1_parser_free(p);
 }
 
+static void a_head_request_is_for_one_response(void **state)
+{
+    (void)state;
+    struct h1_parser *p = h1_parser_new(H1_RESPONSES, &h1_limits_default);
+    assert_non_null(p);
+    const struct http_head *head;
+    struct slice body;
+    struct slice data = SLICE(OK "Content-Length: 1\r\n\r\n" OK "Content-Length: 1\r\n\r\na");
+    h1_parser_expect(p, true);
+    assert_int_equal(h1_parser_next(p, &data, &head, &body, NULL), H1_HEAD);
+    assert_int_equal(h1_parser_next(p, &data, &head, &body, NULL), H1_END);
+    assert_int_equal(h1_parser_next(p, &data, &head, &body, NULL), H1_HEAD);
+    assert_int_equal(h1_parser_next(p, &data, &head, &body, NULL), H1_BODY);
+    h1_parser_free(p);
+}
+
 static void a_waiting_parser_is_small(void **state)
 {
     (void)state;
@@ -900,6 +916,7 @@ int main(void)
         cmocka_unit_test(released_head_keeps_its_flags),
         cmocka_unit_test(head_outlives_the_bytes_it_came_in),
         cmocka_unit_test(release_within_a_head_does_nothing),
+        cmocka_unit_test(a_head_request_is_for_one_response),
         cmocka_unit_test(a_waiting_parser_is_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
