@@ -97,9 +97,10 @@ void config_parse(struct config *c, int argc, char **argv)
          .target = &c->listen_tls_key},
         {.name = "token-file",
          .value = "PATH",
-         .help = "Demand this bearer token of every request, so that other processes on the host "
-                 "cannot borrow the operator's identity. kubeconfig-gen --token-file writes the "
-                 "same one into the kubeconfig.",
+         .help = "Demand this token of every request, as bearer token or as the password of Basic "
+                 "authentication, so that other processes on the host cannot borrow the "
+                 "operator's identity. kubeconfig-gen --token-file writes the same one into the "
+                 "kubeconfig.",
          .type = FLAG_STRING,
          .target = &c->token_file},
         {.name = "admin",

@@ -3,8 +3,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
+#include "base/secret.h"
 #include "crypto/digest.h"
 #include "kube/query.h"
 #include "kube/status.h"
@@ -14,6 +16,7 @@ enum {
     IDLE_TIMEOUT_MS = 300000,
     WRITE_TIMEOUT_MS = 60000,
     TARGET_MAX = 4 * 1024 * 1024,
+    BASIC_MAX = 64 * 1024,
     RETRY_AFTER_S = 1,
 };
 
@@ -40,15 +43,43 @@ static void refuse(struct proxy *p, struct http_exchange *x, const struct reques
                          message);
 }
 
-static bool has_token(const struct proxy *p, const struct http_head *head)
+static bool take_scheme(struct slice *value, struct slice scheme)
 {
-    const struct slice scheme = SLICE("Bearer ");
-    const struct http_header *h = http_head_find(head, SLICE("Authorization"));
-    if (h == NULL || h->value.len < scheme.len ||
-        !slice_ieq(slice_of(h->value.ptr, scheme.len), scheme)) {
+    if (value->len < scheme.len || !slice_ieq(slice_of(value->ptr, scheme.len), scheme)) {
         return false;
     }
-    return secret_equal(slice_of(h->value.ptr + scheme.len, h->value.len - scheme.len), p->token);
+    *value = slice_of(value->ptr + scheme.len, value->len - scheme.len);
+    return true;
+}
+
+/* The password of Basic credentials: client-go sends no bearer token over plain HTTP, but what
+ * stands in the server's URL (RFC 7617). */
+static bool has_password(const struct proxy *p, struct slice encoded)
+{
+    struct buf text = BUF_INIT(BASIC_MAX);
+    bool right = false;
+    if (buf_reserve(&text, encoded.len) != NULL && base64_decode(encoded, &text) == 0 &&
+        text.len > 0) {
+        const char *user = (const char *)buf_data(&text);
+        const char *colon = memchr(user, ':', text.len);
+        size_t skip = colon != NULL ? (size_t)(colon - user) + 1 : text.len;
+        right = secret_equal(slice_of(user + skip, text.len - skip), p->token);
+    }
+    secret_buf_reset(&text);
+    return right;
+}
+
+static bool has_token(const struct proxy *p, const struct http_head *head)
+{
+    const struct http_header *h = http_head_find(head, SLICE("Authorization"));
+    if (h == NULL) {
+        return false;
+    }
+    struct slice value = h->value;
+    if (take_scheme(&value, SLICE("Bearer "))) {
+        return secret_equal(value, p->token);
+    }
+    return take_scheme(&value, SLICE("Basic ")) && has_password(p, value);
 }
 
 static bool is_limited_verb(enum request_verb verb)
@@ -130,7 +161,7 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
     struct err e = ERR_INIT;
     if (p->token.len > 0 && !has_token(p, head)) {
         refuse(p, x, NULL, 401, 0,
-               "the bearer token of --token-file is missing or wrong; "
+               "the token of --token-file is missing or wrong; "
                "use the kubeconfig that kubeconfig-gen wrote with it");
         return;
     }
