@@ -1,0 +1,465 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the end-to-end tests share: the control plane, localproxy, kubectl, waiting, cleaning up.
+
+Everything that is started here ends with the run, however it ends: processes are killed by the
+kernel when this one dies, and the control plane watches a pipe that only this process holds.
+"""
+
+import atexit
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import pki
+import upstream
+import wire
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+CLUSTER = os.path.join(ROOT, "test", "cluster", "cluster")
+
+SANITIZER_REPORT = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error:|UndefinedBehavior")
+NAMESPACE_LABEL = "ctrlmesh.kusionstack.io/namespace"
+HASH_LABEL = "ctrlmesh.kusionstack.io/sharding-hash"
+
+
+def program(name):
+    """The program under test: $CMESH_<NAME>, or the newest of the usual build folders."""
+    given = os.environ.get("CMESH_" + name.upper().replace("-", "_"))
+    if given:
+        return given
+    found = [os.path.join(ROOT, "build", kind, name, name) for kind in ("release", "debug")]
+    found = [path for path in found if os.access(path, os.X_OK)]
+    if not found:
+        raise RuntimeError(f"{name} is not built: cmake --preset release && cmake --build build/release")
+    return max(found, key=os.path.getmtime)
+
+
+def is_sanitized(path):
+    with open(path, "rb") as f:
+        return b"__asan_init" in f.read()
+
+
+def wait_for(condition, what, timeout=20, interval=0.01):
+    """Returns the first true result of `condition()`."""
+    deadline = time.monotonic() + timeout
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s: {what}")
+        time.sleep(interval)
+    return result
+
+
+# ---- the control plane ----
+
+
+class Cluster:
+    """A control plane of test/cluster: one of our own, or the one in a folder that is given."""
+
+    def __init__(self, directory=None):
+        self.owned = directory is None
+        self.process = None
+        if directory is None:
+            directory = self.start()
+        self.directory = directory
+        self.env = self.read_env()
+        self.address = self.env["APISERVER"].removeprefix("https://")
+        self.kubeconfig = self.env["KUBECONFIG"]
+        self.tls = ssl.create_default_context(cafile=self.env["CLUSTER_CA"])
+        self.tls.load_cert_chain(self.env["CLUSTER_CERT"], self.env["CLUSTER_KEY"])
+
+    def start(self):
+        """`cluster run` ends the control plane with its command; that ends with our pipe."""
+        command = [CLUSTER, "run", "--", "sh", "-c", 'echo "$CLUSTER_DIR"; exec cat >/dev/null']
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        directory = self.process.stdout.readline().strip()
+        if not directory:
+            raise RuntimeError(f"the control plane did not start: exit {self.process.wait()}")
+        return directory
+
+    def stop(self):
+        if self.process is not None:
+            self.process.stdin.close()
+            self.process.wait(60)
+            self.process.stdout.close()
+
+    def read_env(self):
+        script = '. "$0/env"; env -0'
+        output = subprocess.run(
+            ["sh", "-c", script, self.directory], check=True, capture_output=True, text=True
+        ).stdout
+        return dict(line.split("=", 1) for line in output.split("\0") if "=" in line)
+
+    def fetch(self, target, method="GET", headers=(), body=None, **more):
+        """Asks the API server directly, as administrator."""
+        return wire.fetch(self.address, target, method, headers, body, tls=self.tls, **more)
+
+    def json(self, target, method="GET", thing=None, content_type="application/json"):
+        """Asks directly, expects success, and returns the answer's object."""
+        body = None if thing is None else json.dumps(thing).encode()
+        answer = self.fetch(target, method, [("Content-Type", content_type)], body)
+        if answer.status >= 300:
+            raise AssertionError(f"{method} {target}: {answer}")
+        return json.loads(answer.body)
+
+    def stop_apiserver(self):
+        subprocess.run([CLUSTER, "stop-apiserver", self.directory], check=True)
+
+    def start_apiserver(self):
+        subprocess.run([CLUSTER, "start-apiserver", self.directory], check=True)
+
+    def user_kubeconfig(self, folder, user):
+        """A kubeconfig of a user without any rights of its own."""
+        authority = pki.Authority(folder, self.env["CLUSTER_CA"], self.env["CLUSTER_CA_KEY"])
+        certificate, key = authority.client(user)
+        return upstream.write_kubeconfig(
+            os.path.join(folder, user + ".kubeconfig"),
+            self.env["APISERVER"],
+            authority=self.env["CLUSTER_CA"],
+            extra_user=f"    client-certificate: {certificate}\n    client-key: {key}\n",
+        )
+
+
+class Run:
+    """What lives as long as the test process."""
+
+    shared = None
+    lock = threading.Lock()
+    counter = itertools.count()
+
+    @classmethod
+    def cluster(cls):
+        with cls.lock:
+            if cls.shared is None:
+                cls.shared = Cluster(os.environ.get("CMESH_E2E_CLUSTER_DIR"))
+                atexit.register(cls.shared.stop)
+            return cls.shared
+
+
+def cluster():
+    """The control plane of this run, started at the first use."""
+    return Run.cluster()
+
+
+def disposable_cluster():
+    """One whose API server may be stopped: never a control plane that others use as well."""
+    if cluster().owned:
+        return cluster()
+    own = Cluster()
+    atexit.register(own.stop)
+    return own
+
+
+def end_on_signals():
+    """So that what atexit registered runs on SIGTERM and SIGHUP too."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+
+
+# ---- localproxy ----
+
+
+def clean_environment(**more):
+    env = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("CMESH_") and not key.startswith("KUBE")
+    }
+    env.update(more)
+    return env
+
+
+class LocalProxy:
+    """A localproxy process on free ports. It must end without a sanitizer's report."""
+
+    def __init__(self, folder, args, env=None, wait=True):
+        self.folder = folder
+        self.ready_file = os.path.join(folder, "ready.json")
+        self.log_path = os.path.join(folder, "log")
+        self.exit_code = None
+        self.listen = self.admin = None
+        path = program("localproxy")
+        command = ["setpriv", "--pdeathsig", "KILL", path, *args]
+        command += ["--ready-file", self.ready_file]
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stderr=log, env=clean_environment(**(env or {}))
+            )
+        self.pid = self.process.pid
+        if wait:
+            self.wait_listening()
+
+    def wait_listening(self):
+        def look():
+            if self.process.poll() is not None:
+                raise AssertionError(f"localproxy ended: {self.process.returncode}\n{self.log()}")
+            return os.path.exists(self.ready_file)
+
+        wait_for(look, "localproxy listens")
+        with open(self.ready_file, encoding="utf-8") as f:
+            bound = json.load(f)
+        self.listen = bound["listen"]
+        self.admin = bound["admin"]
+
+    @property
+    def url(self):
+        return "http://" + self.listen
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def fetch(self, target, method="GET", headers=(), body=None, **more):
+        return wire.fetch(self.listen, target, method, headers, body, **more)
+
+    def connect(self, **more):
+        return wire.Connection(self.listen, **more)
+
+    def ask_admin(self, target, method="GET"):
+        return wire.fetch(self.admin, target, method)
+
+    def status(self):
+        return json.loads(self.ask_admin("/status").body)
+
+    def metrics(self):
+        """name{labels} -> value."""
+        text = self.ask_admin("/metrics").body.decode()
+        samples = (line.rpartition(" ") for line in text.splitlines() if line[0] != "#")
+        return {name: float(value) for name, _, value in samples}
+
+    def memory_kib(self, field="VmHWM"):
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as f:
+            return int(re.search(rf"^{field}:\s+(\d+) kB", f.read(), re.M)[1])
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self, timeout=20):
+        """Waits for its end; checks what every end must show."""
+        self.exit_code = self.process.wait(timeout)
+        return self.exit_code
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def stop(self):
+        """Ends it by SIGTERM, as the kubelet does, and returns the exit code."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+        try:
+            return self.wait()
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"localproxy does not end on SIGTERM:\n{self.log()}") from None
+
+
+def limit(resources, selector, groups=("*",)):
+    return {"apiGroups": list(groups), "resources": list(resources), "selector": selector}
+
+
+def rules_document(*limits, generation=1, shard="shard-a"):
+    return {
+        "apiVersion": "cmesh/v1",
+        "kind": "ShardRules",
+        "shard": {"namespace": "cmesh-e2e", "name": shard},
+        "generation": generation,
+        "spec": {"limits": list(limits)},
+    }
+
+
+# ---- test cases ----
+
+
+class TestCase(unittest.TestCase):
+    """With a folder, localproxies, scripted upstreams and kubectl that end with the test.
+
+    What setUpClass starts through `cls.keep` ends with the class.
+    """
+
+    maxDiff = 4000
+
+    def setUp(self):
+        self.folder = self.make_folder(self.addCleanup)
+
+    @staticmethod
+    def make_folder(cleanup):
+        folder = tempfile.mkdtemp(prefix="cmesh-e2e.")
+        cleanup(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+    def path(self, name, content=None):
+        """A path in the test's folder; with `content` the file is written."""
+        path = os.path.join(self.folder, name)
+        if content is not None:
+            with open(path, "wb") as f:
+                f.write(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    @classmethod
+    def start_proxy(cls, cleanup, args, **more):
+        folder = cls.make_folder(cleanup)
+        proxy = LocalProxy(folder, args, **more)
+        cleanup(cls.end_proxy, proxy)
+        return proxy
+
+    @staticmethod
+    def end_proxy(proxy):
+        """Every localproxy of every test must end well, unless the test has seen to that."""
+        expected = 0 if proxy.exit_code is None else proxy.exit_code
+        code = proxy.stop()
+        log = proxy.log()
+        if SANITIZER_REPORT.search(log):
+            raise AssertionError(f"a sanitizer found something:\n{log}")
+        if code != expected:
+            raise AssertionError(f"localproxy exited with {code}:\n{log}")
+
+    @classmethod
+    def proxy_args(cls, folder, rules, kubeconfig):
+        """`rules`: a list of limits, a whole document, or None for --no-rules=passthrough."""
+        args = ["--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+        args += ["--shutdown-grace", "5"]
+        if rules is None:
+            return args + ["--no-rules", "passthrough"]
+        document = rules_document(*rules) if isinstance(rules, list) else rules
+        handle, path = tempfile.mkstemp(suffix=".json", prefix="rules.", dir=folder)
+        with open(handle, "w", encoding="utf-8") as f:
+            json.dump(document, f)
+        return args + ["--rules", path]
+
+    def proxy(self, rules=None, kubeconfig=None, args=(), **more):
+        """A localproxy for this test, in front of the control plane if no kubeconfig is given."""
+        base = self.proxy_args(self.folder, rules, kubeconfig or cluster().kubeconfig)
+        return self.start_proxy(self.addCleanup, [*base, *args], **more)
+
+    @classmethod
+    def class_proxy(cls, rules=None, kubeconfig=None, args=()):
+        """The same for all tests of a class."""
+        folder = cls.make_folder(cls.addClassCleanup)
+        base = cls.proxy_args(folder, rules, kubeconfig or cluster().kubeconfig)
+        return cls.start_proxy(cls.addClassCleanup, [*base, *args])
+
+    def upstream(self, serve, **more):
+        """A scripted API server; plain unless `context` is given."""
+        scripted = upstream.Upstream(serve, **more)
+        self.addCleanup(self.end_upstream, scripted)
+        return scripted
+
+    def end_upstream(self, scripted):
+        scripted.close()
+        self.assertEqual([], scripted.errors)
+
+    def authority(self):
+        folder = self.path("pki")
+        os.mkdir(folder)
+        return pki.Authority(folder)
+
+    def tls_upstream(self, serve, authority=None, **more):
+        """A scripted API server over TLS, and the kubeconfig that leads to it."""
+        authority = authority or self.authority()
+        scripted = self.upstream(serve, context=upstream.server_context(*authority.server()), **more)
+        return scripted, upstream.write_kubeconfig(
+            self.path("kubeconfig"), scripted.url, authority=authority.certificate, token="e2e-token"
+        )
+
+    def plain_upstream(self, serve, **more):
+        scripted = self.upstream(serve, **more)
+        return scripted, upstream.write_kubeconfig(self.path("kubeconfig"), scripted.url)
+
+    def assert_status_error(self, answer, code, reason=None, mentions=()):
+        """The answer is a metav1.Status of cmesh's own."""
+        self.assertEqual(code, answer.status, answer)
+        self.assertEqual("application/json", answer.get("Content-Type"))
+        status = json.loads(answer.body)
+        self.assertEqual(
+            ("v1", "Status", "Failure", code),
+            (status["apiVersion"], status["kind"], status["status"], status["code"]),
+        )
+        if reason is not None:
+            self.assertEqual(reason, status["reason"])
+        self.assertIn("cmesh", status["message"])
+        for text in mentions:
+            self.assertIn(text, status["message"])
+        return status
+
+
+class Kubectl:
+    """kubectl against one server, with folders of its own."""
+
+    def __init__(self, folder, kubeconfig=None, server=None):
+        self.folder = folder
+        self.program = os.environ.get("CMESH_E2E_KUBECTL") or cluster().env["KUBECTL"]
+        self.base = ["--cache-dir", os.path.join(folder, "cache")]
+        if kubeconfig is not None:
+            self.base += ["--kubeconfig", kubeconfig]
+        if server is not None:
+            self.base += ["--kubeconfig", os.devnull, "--server", server]
+
+    def popen(self, *args, **more):
+        command = ["setpriv", "--pdeathsig", "KILL", self.program, *self.base, *args]
+        env = clean_environment(HOME=self.folder)
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True, **more
+        )
+
+    def run(self, *args, stdin=None, timeout=60):
+        """Exit code, standard output, standard error."""
+        process = self.popen(*args, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
+        try:
+            out, err = process.communicate(stdin, timeout)
+        except BaseException:
+            process.kill()
+            process.communicate()
+            raise
+        return process.returncode, out, err
+
+    def __call__(self, *args, stdin=None):
+        """Standard output; the command must succeed."""
+        code, out, err = self.run(*args, stdin=stdin)
+        if code != 0:
+            raise AssertionError(f"kubectl {' '.join(args)}: exit {code}: {err}{out}")
+        return out
+
+
+def end_process(process):
+    """Ends a child, if it still runs, and closes its pipes."""
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+def make_namespace(control_plane, prefix, cleanup):
+    """A new namespace, of which the name is returned, that is ready for pods."""
+    name = f"{prefix}-{os.getpid()}-{next(Run.counter)}"
+    control_plane.json("/api/v1/namespaces", "POST", {"metadata": {"name": name}})
+    path = f"/api/v1/namespaces/{name}"
+    cleanup(control_plane.fetch, path, "DELETE")
+    wait_for(
+        lambda: control_plane.fetch(f"{path}/serviceaccounts/default").status == 200,
+        "the namespace has its service account",
+    )
+    return name
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def main():
+    end_on_signals()
+    unittest.main(verbosity=2)
