@@ -159,19 +159,22 @@ static const struct http_exchange_handlers down_handlers = {
 
 /* ---- the API server's side ---- */
 
-static struct slice connection_of(const struct http_head *head)
+static bool is_hop_by_hop(const struct http_head *head, struct slice name)
 {
-    const struct http_header *h = http_head_find(head, SLICE("Connection"));
-    return h != NULL ? h->value : (struct slice){0};
+    bool found = http_header_is_hop_by_hop(name, (struct slice){0});
+    for (size_t i = 0; i < head->header_count && !found; i++) {
+        const struct http_header *h = &head->headers[i];
+        found = slice_ieq(h->name, SLICE("Connection")) && http_list_has(h->value, name);
+    }
+    return found;
 }
 
 /* Copies the headers that go on; returns their number. */
 static size_t end_to_end(const struct http_head *head, struct http_header out[HEADERS_MAX])
 {
-    struct slice connection = connection_of(head);
     size_t n = 0;
     for (size_t i = 0; i < head->header_count && n < HEADERS_MAX - 1; i++) {
-        if (!http_header_is_hop_by_hop(head->headers[i].name, connection)) {
+        if (!is_hop_by_hop(head, head->headers[i].name)) {
             out[n++] = head->headers[i];
         }
     }
@@ -218,6 +221,9 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     struct http_head h = *head;
     h.headers = headers;
     h.header_count = end_to_end(head, headers);
+    if (head->framing == HTTP_BODY_NONE && head->content_length > 0) {
+        h.framing = HTTP_BODY_LENGTH; /* what the answer to a GET would have */
+    }
     f->responded = true;
     note_kind(f, head);
     metrics_count_code(f->ctx->metrics, f->verb, head->status);
