@@ -73,8 +73,9 @@ assets_build() {
 	step 4 "generate the API description" build_generate
 	step 5 "compile 1,850 packages (2 to 4 minutes on two cores)" build_compile
 	step 6 "keep the binaries" build_publish "$target"
-	trap - EXIT INT TERM
+	trap '' INT TERM # not in the middle of the removal
 	rm -rf "$build"
+	trap - EXIT INT TERM
 	exec {lock}>&-
 	say "Kubernetes $kubernetes_version is ready in $target ($(duration "$started"))"
 }
@@ -82,6 +83,7 @@ assets_build() {
 assets_abandon() {
 	local status=$?
 	trap - EXIT
+	trap '' INT TERM # a second one must not stop the removal
 	if [ -n "$step_process" ]; then
 		kill -- "-$step_process" 2>/dev/null || true
 		wait "$step_process" || true

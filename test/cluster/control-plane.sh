@@ -239,6 +239,14 @@ report_end() {
 	fail "$1 ended (log above)"
 }
 
+control_plane_abandon() {
+	local status=$?
+	trap - EXIT
+	trap '' INT TERM # a second one must not stop the stopping
+	control_plane_down "$control_plane_dir"
+	exit "$status"
+}
+
 # control_plane_up DIR: DIR is empty for a folder of our own in TMPDIR. Leaves a trap that
 # takes all down again when the shell exits; a caller who wants it to stay clears that.
 control_plane_up() {
@@ -246,8 +254,7 @@ control_plane_up() {
 	require setpriv util-linux
 	local since=$SECONDS tries
 	make_dir "$1"
-	# shellcheck disable=SC2154
-	trap 'status=$?; trap - EXIT; control_plane_down "$control_plane_dir"; exit "$status"' EXIT
+	trap control_plane_abandon EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
 	make_certificates
