@@ -317,6 +317,21 @@ class Kubectl(Case):
         self.assertEqual(self.kubectl(fake, "config", "current-context").stdout, "west-view\n")
 
 
+    def test_plain_scalars_mean_what_they_mean_to_kubectl(self):
+        for word in ("n", "y", "yes", "No", "on", "OFF", "True", "tRue", "~", "null", "nulL", ".inf",
+                     "0x1F", "0o17", "017", "08", "0b11", "1_000", ".5", "1.", "1e3", "+1", "-1",
+                     "1a", "12:30", "2001-01-01", "_1", ".e1", "99999999999999999999", "0x", "-"):
+            path = self.write("config", "contexts: [{name: x, context: {cluster: c, namespace: "
+                              "%s }}]\nclusters: [{name: c, cluster: {server: 'http://h'}}]\n" % word)
+            view = self.kubectl(path, "config", "view", "-o",
+                                "jsonpath={.contexts[0].context.namespace}")
+            done = self.run_gen("--kubeconfig", path)
+            self.assertEqual(done.returncode == 0, view.returncode == 0, word)
+            if done.returncode == 0:
+                context = yaml.safe_load(done.stdout)["contexts"][0]["context"]
+                self.assertEqual(context.get("namespace", ""), view.stdout, word)
+
+
 # What a YAML reader could take for something else than the string that it is.
 ODD_NAMES = ["yes", "No", "null", "~", "123", "1.5", "0x1F", "1e3", "0o17", "1_000", ".5", "12:30",
              "2001-01-01", "a: b", "a #b", "- a", "&a", "*a", "!a", "%a", "@a", "`a`", "'a'", '"a"',
