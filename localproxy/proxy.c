@@ -93,6 +93,12 @@ static bool apply_rules(struct proxy *p, struct http_exchange *x, const struct r
                         struct slice *target)
 {
     struct err e = ERR_INIT;
+    if (ri->ambiguous) {
+        refuse(p, x, ri, 400, 0,
+               "the path has empty, \".\" or \"..\" segments, so that it is not "
+               "certain which resource is meant");
+        return false;
+    }
     if (!ri->is_resource) {
         return true;
     }
@@ -103,12 +109,6 @@ static bool apply_rules(struct proxy *p, struct http_exchange *x, const struct r
         char message[ERR_MSG_MAX + 64];
         (void)snprintf(message, sizeof message, "no valid rules are in force: %s", p->why_none);
         refuse(p, x, ri, 503, RETRY_AFTER_S, message);
-        return false;
-    }
-    if (ri->ambiguous) {
-        refuse(p, x, ri, 400, 0,
-               "the path has empty, \".\" or \"..\" segments, so that it is not "
-               "certain which resource is meant");
         return false;
     }
     if (!is_limited_verb(ri->verb)) {

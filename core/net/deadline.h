@@ -3,7 +3,8 @@
  * deadline.h - coarse time limits that cost next to nothing to set, move and clear.
  *
  * For limits on connections, which nearly never fire: they fire up to NET_TICK_MS late. The loop's
- * one timer looks at those that are set; nothing runs while none is.
+ * one timer wakes when the earliest that it has seen is due, and looks at all that are set then;
+ * moving one costs no timer operation.
  */
 #ifndef CORE_NET_DEADLINE_H
 #define CORE_NET_DEADLINE_H

@@ -44,6 +44,7 @@ struct net_loop *net_loop_new(struct err *e)
     list_init(&l->tasks);
     list_init(&l->dirty);
     list_init(&l->deadlines);
+    l->tick_at = UINT64_MAX;
     l->cipher = malloc(NET_READ_SIZE);
     l->plain = malloc(NET_READ_SIZE);
     int rc = l->cipher == NULL || l->plain == NULL ? UV_ENOMEM : uv_loop_init(&l->uv);

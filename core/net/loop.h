@@ -35,7 +35,8 @@ struct net_task {
 struct net_loop {
     uv_loop_t uv;
     uv_prepare_t prepare; /* flushes what was staged outside of a read, before the loop sleeps */
-    uv_timer_t tick;      /* runs while a deadline is set: see deadline.h */
+    uv_timer_t tick;      /* looks at the deadlines: see deadline.h */
+    uint64_t tick_at;     /* when it does next; UINT64_MAX: it is stopped */
     struct list tasks;    /* put off until this turn's callbacks have returned */
     struct list dirty;    /* streams with staged output */
     struct list deadlines;

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fixture.h"
+#include "net/deadline.h"
+
+struct limit {
+    struct net_deadline deadline;
+    struct net_deadline *victim; /* cleared when this one fires */
+    bool fired;
+    uint64_t fired_at;
+    struct net_loop *loop;
+};
+
+static void on_fire(struct net_deadline *d)
+{
+    struct limit *t = LIST_ITEM(d, struct limit, deadline);
+    assert_false(t->fired);
+    t->fired = true;
+    t->fired_at = net_loop_now(t->loop);
+    if (t->victim != NULL) {
+        net_deadline_clear(t->victim);
+    }
+}
+
+static void set(struct limit *t, struct net_loop *l, uint64_t ms)
+{
+    *t = (struct limit){.loop = l};
+    net_deadline_init(&t->deadline, on_fire);
+    net_deadline_set(l, &t->deadline, ms);
+}
+
+static void test_fires_in_time(void **state)
+{
+    struct net_loop *l = *state;
+    struct limit a;
+    struct limit b;
+    uv_update_time(&l->uv);
+    uint64_t begin = net_loop_now(l);
+    set(&a, l, 700);
+    set(&b, l, 300); /* earlier than the one that is set */
+    run_until(l, &a.fired);
+    assert_true(b.fired);
+    assert_in_range(b.fired_at - begin, 300, 300 + NET_TICK_MS + 100);
+    assert_in_range(a.fired_at - begin, 700, 700 + NET_TICK_MS + 100);
+}
+
+static void test_moving_and_clearing(void **state)
+{
+    struct net_loop *l = *state;
+    struct limit moved;
+    struct limit cleared;
+    set(&moved, l, 200);
+    set(&cleared, l, 200);
+    net_deadline_set(l, &moved.deadline, 1000);
+    net_deadline_clear(&cleared.deadline);
+    run_for(l, 700);
+    assert_false(moved.fired || cleared.fired);
+    run_until(l, &moved.fired);
+    assert_false(cleared.fired);
+}
+
+/* Short deadlines that are set again and again do not put off the others. */
+static void test_busy_setting_does_not_starve(void **state)
+{
+    struct net_loop *l = *state;
+    struct limit waiting;
+    struct limit busy;
+    set(&waiting, l, 300);
+    set(&busy, l, 5000);
+    for (int i = 0; i < 60 && !waiting.fired; i++) {
+        net_deadline_set(l, &busy.deadline, 100);
+        run_for(l, 20);
+    }
+    assert_true(waiting.fired);
+    net_deadline_clear(&busy.deadline);
+}
+
+static void test_one_may_clear_another_that_is_due(void **state)
+{
+    struct net_loop *l = *state;
+    struct limit first;
+    struct limit second;
+    set(&first, l, 100);
+    set(&second, l, 100);
+    first.victim = &second.deadline;
+    run_until(l, &first.fired);
+    run_for(l, 600);
+    assert_false(second.fired);
+}
+
+int main(void)
+{
+#define LOOP_TEST(f) cmocka_unit_test_setup_teardown(f, loop_setup, loop_teardown)
+    const struct CMUnitTest tests[] = {
+        LOOP_TEST(test_fires_in_time),
+        LOOP_TEST(test_moving_and_clearing),
+        LOOP_TEST(test_busy_setting_does_not_starve),
+        LOOP_TEST(test_one_may_clear_another_that_is_due),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
