@@ -113,8 +113,9 @@ size_t tls_write_bound(size_t len);
 void tls_session_idle(struct tls_session *s);
 
 /* Makes the C library serve blocks of 16 KiB and more from pages of their own, so that the
- * untouched part of a record buffer takes no memory, and return freed memory early. For `main`,
- * once, before anything else. */
+ * untouched part of a record buffer takes no memory and a freed one goes back to the system, and
+ * does without huge pages. For `main`, once, before anything else; child processes inherit the
+ * last. */
 void tls_tune_memory(void);
 
 #endif

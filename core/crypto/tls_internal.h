@@ -61,7 +61,7 @@ struct tls_session {
     struct tls_io io;
     mbedtls_x509_time valid_until; /* the earliest end in the verified chain */
 
-    /* Where the library keeps records: learned from what it asks to read and send once open. */
+    /* Where the library keeps records: learned from what it asks to read and send. */
     unsigned char *in_base;
     unsigned char *out_base;
     bool between_records; /* nothing of a record has been read */

@@ -4,18 +4,22 @@
 #include <malloc.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
-/* The library's record buffers are just over 16 KiB. Below it stay all buffers that come and go. */
+/* A session has two buffers of just over 16 KiB; what other buffers are as large lives long. */
 #define MMAP_THRESHOLD 16384
-#define TRIM_THRESHOLD (256 * 1024)
+/* The heap grows by no more than it must, for what fits into its top is not mapped. */
+#define TOP_PAD 4096
 #define RECORD_HEADER 5
 
 void tls_tune_memory(void)
 {
     mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD);
-    mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD);
+    mallopt(M_TOP_PAD, TOP_PAD);
     mallopt(M_ARENA_MAX, 1);
+    /* Where huge pages are always on, one touched byte would cost 2 MiB. */
+    (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 }
 
 #ifdef MBEDTLS_SSL_VARIABLE_BUFFER_LENGTH

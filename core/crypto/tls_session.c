@@ -16,12 +16,9 @@ static int on_recv(void *data, unsigned char *to, size_t len)
 {
     struct tls_session *s = data;
     struct slice *in = s->io.in;
-    if (s->state == TLS_OPEN) {
-        /* The first read after the handshake is for a record's header, and so is every one at the
-         * same place. */
-        s->in_base = s->in_base == NULL ? to : s->in_base;
-        s->between_records = to == s->in_base && in->len == 0;
-    }
+    /* The very first read is for a record's header, and so is every one at the same place. */
+    s->in_base = s->in_base == NULL ? to : s->in_base;
+    s->between_records = to == s->in_base && in->len == 0;
     if (in->len == 0) {
         return MBEDTLS_ERR_SSL_WANT_READ;
     }
@@ -40,9 +37,7 @@ static int on_recv(void *data, unsigned char *to, size_t len)
 static int on_send(void *data, const unsigned char *from, size_t len)
 {
     struct tls_session *s = data;
-    if (s->state == TLS_OPEN) {
-        s->out_base = (unsigned char *)(uintptr_t)from;
-    }
+    s->out_base = (unsigned char *)(uintptr_t)from;
     len = len < INT_MAX ? len : INT_MAX;
     s->io.alert_sent = from[0] == MBEDTLS_SSL_MSG_ALERT;
     s->io.send_rc = buf_append(s->io.out, from, len);
@@ -258,6 +253,9 @@ static void established(struct tls_session *s)
         remember(s);
     }
     s->state = TLS_OPEN;
+    /* The handshake's records were large, those of a watch may never be. */
+    s->between_records = true;
+    tls_session_idle(s);
 }
 
 enum tls_result tls_session_handshake(struct tls_session *s, struct slice *in, struct buf *out,

@@ -114,12 +114,57 @@ static void idling_is_allowed_at_any_time(void **state)
     link_deinit(&l);
 }
 
+/* Memory that is this process's alone, in KiB; -1: the kernel does not tell. */
+static long resident_kib(void)
+{
+    char line[256];
+    long kib = -1;
+    FILE *f = fopen("/proc/self/smaps_rollup", "r");
+    while (f != NULL && kib < 0 && fgets(line, sizeof(line), f) != NULL) {
+        (void)sscanf(line, "Private_Dirty: %ld", &kib);
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    return kib;
+}
+
+#define MANY 100
+
+static void idle_sessions_take_little_memory(void **state)
+{
+    static struct link links[MANY];
+    (void)state;
+    for (size_t i = 0; i < MANY; i++) {
+        open_link(&links[i]);
+        send_and_check(&links[i].client, &links[i].server, 50000, LINK_MAX);
+        send_and_check(&links[i].server, &links[i].client, 50000, LINK_MAX);
+        buf_reset(&links[i].client.out);
+        buf_reset(&links[i].server.out);
+    }
+    long busy = resident_kib();
+    for (size_t i = 0; i < MANY; i++) {
+        tls_session_idle(links[i].client.tls);
+        tls_session_idle(links[i].server.tls);
+    }
+    long idle = resident_kib();
+    for (size_t i = 0; i < MANY; i++) {
+        link_deinit(&links[i]);
+    }
+    if (busy < 0) {
+        skip();
+    }
+    /* Each of the sessions has two buffers of 16 KiB, of which three pages are its alone. */
+    assert_true(busy - idle >= MANY * 2 * 2 * 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_idle_session_works_on),
         cmocka_unit_test(idling_at_a_bad_moment_loses_nothing),
         cmocka_unit_test(idling_is_allowed_at_any_time),
+        cmocka_unit_test(idle_sessions_take_little_memory),
     };
     return cmocka_run_group_tests(tests, make_configs, free_configs);
 }
