@@ -42,7 +42,7 @@ def program(name):
     found = [os.path.join(ROOT, "build", kind, name, name) for kind in ("release", "debug")]
     found = [path for path in found if os.access(path, os.X_OK)]
     if not found:
-        raise RuntimeError(f"{name} is not built: cmake --preset release && cmake --build build/release")
+        raise RuntimeError(f"{name} is not built: see README.md")
     return max(found, key=os.path.getmtime)
 
 
@@ -82,9 +82,8 @@ class Cluster:
     def start(self):
         """`cluster run` ends the control plane with its command; that ends with our pipe."""
         command = [CLUSTER, "run", "--", "sh", "-c", 'echo "$CLUSTER_DIR"; exec cat >/dev/null']
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, start_new_session=True, **pipes)
         directory = self.process.stdout.readline().strip()
         if not directory:
             raise RuntimeError(f"the control plane did not start: exit {self.process.wait()}")
@@ -371,10 +370,10 @@ class TestCase(unittest.TestCase):
     def tls_upstream(self, serve, authority=None, **more):
         """A scripted API server over TLS, and the kubeconfig that leads to it."""
         authority = authority or self.authority()
-        scripted = self.upstream(serve, context=upstream.server_context(*authority.server()), **more)
-        return scripted, upstream.write_kubeconfig(
-            self.path("kubeconfig"), scripted.url, authority=authority.certificate, token="e2e-token"
-        )
+        context = upstream.server_context(*authority.server())
+        scripted = self.upstream(serve, context=context, **more)
+        access = {"authority": authority.certificate, "token": "e2e-token"}
+        return scripted, upstream.write_kubeconfig(self.path("kubeconfig"), scripted.url, **access)
 
     def plain_upstream(self, serve, **more):
         scripted = self.upstream(serve, **more)

@@ -18,7 +18,7 @@ WIDGETS = {
     "spec": {
         "group": "e2e.cmesh.example",
         "scope": "Namespaced",
-        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "shortNames": ["wd"]},
+        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
         "versions": [
             {
                 "name": "v1",
@@ -412,8 +412,8 @@ class CustomResourceTest(KubectlTestCase):
         self.assertEqual(6, self.stored("widget", "one")["spec"]["replicas"])
         self.assertEqual(7, self.stored("widget", "two")["spec"]["replicas"])
         self.in_namespace(self.proxied, "delete", "widgets", "--all")
-        self.assertEqual("widget.e2e.cmesh.example/two\n",
-                         self.in_namespace(self.direct, "get", "widgets", "-o", "name"))  # fmt: skip
+        left = self.in_namespace(self.direct, "get", "widgets", "-o", "name")
+        self.assertEqual("widget.e2e.cmesh.example/two\n", left)
 
     def test_status_of_a_custom_resource(self):
         self.create(widget("told", 1, **{"e2e-shard": "a"}))

@@ -267,9 +267,9 @@ class ScriptedTunnelTest(harness.TestCase):
         """Either side may speak at once, in the very packet of its head."""
 
         def serve(peer):
-            head = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: SPDY/3.1\r\n"
             peer.read_request()
-            peer.send(head + b"\r\nfirst words")
+            head = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n"
+            peer.send(head + b"Upgrade: SPDY/3.1\r\n\r\nfirst words")
             peer.send(b"<" + read_exactly(peer, 5) + b">")
 
         for proxy in self.both(serve):
