@@ -322,6 +322,15 @@ static bool goes_up(struct slice name)
            !slice_ieq(name, SLICE("Expect"));
 }
 
+/* Only to what Kubernetes speaks over upgraded connections. Others are ignored, as RFC 9110 section
+ * 7.8 allows: a tunnel that speaks HTTP (h2c, TLS) would go round the rules. */
+static bool may_upgrade(const struct http_head *head)
+{
+    const struct http_header *h = http_head_find(head, SLICE("Upgrade"));
+    return head->upgrade && h != NULL &&
+           (slice_ieq(h->value, SLICE("SPDY/3.1")) || slice_ieq(h->value, SLICE("websocket")));
+}
+
 static size_t request_headers(const struct http_head *head, struct http_header out[HEADERS_MAX])
 {
     size_t n = end_to_end(head, out);
@@ -340,8 +349,9 @@ void forward_start(struct forward_context *ctx, struct http_exchange *down,
     struct err e = ERR_INIT;
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
+    h.upgrade = may_upgrade(head);
+    h.header_count = request_headers(&h, headers);
     h.headers = headers;
-    h.header_count = request_headers(head, headers);
     struct forward *f = calloc(1, sizeof *f);
     if (f == NULL) {
         (void)forward_refuse(ctx->metrics, down, verb, 503, RETRY_AFTER_S, "out of memory");
