@@ -121,7 +121,7 @@ static const char *alert_text(int description)
     case MBEDTLS_SSL_ALERT_MSG_BAD_RECORD_MAC:
         return "bad record MAC";
     case MBEDTLS_SSL_ALERT_MSG_HANDSHAKE_FAILURE:
-        return "handshake failure (no cipher or curve in common, or a certificate is required)";
+        return "handshake failure";
     case MBEDTLS_SSL_ALERT_MSG_BAD_CERT:
         return "bad certificate";
     case MBEDTLS_SSL_ALERT_MSG_UNSUPPORTED_CERT:
@@ -158,7 +158,12 @@ static void say_alert(const struct tls_session *s, struct err *e)
     int description = compat_alert(&s->ssl);
     const char *text = alert_text(description);
     const char *peer = s->client ? "server" : "client";
-    if (text != NULL) {
+    if (description == MBEDTLS_SSL_ALERT_MSG_HANDSHAKE_FAILURE && s->state == TLS_SHAKING) {
+        err_set(e, -EPROTO,
+                "the %s ended TLS with an alert: handshake failure (no cipher or curve in common, "
+                "or it wants a certificate)",
+                peer);
+    } else if (text != NULL) {
         err_set(e, -EPROTO, "the %s ended TLS with an alert: %s", peer, text);
     } else {
         err_set(e, -EPROTO, "the %s ended TLS with alert %d", peer, description);
