@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/stream_internal.h"
+
+void dial_free(struct net_stream *s)
+{
+    struct dial *d = s->dial;
+    if (d == NULL) {
+        return;
+    }
+    if (d->found != NULL) {
+        uv_freeaddrinfo(d->found);
+    }
+    tls_config_unref(d->tls);
+    free(d->host);
+    free(d);
+    s->dial = NULL;
+}
+
+static void on_connected(uv_connect_t *req, int status)
+{
+    struct net_stream *s = req->data;
+    struct dial *d = s->dial;
+    if (s->state == STATE_CLOSING) {
+        return;
+    }
+    if (status != 0) {
+        err_set(&d->last, status, "cannot connect to %s port %u: %s", d->host, d->port,
+                err_text(status));
+        s->reopening = true;
+        uv_close((uv_handle_t *)&s->tcp, stream_on_closed);
+        return;
+    }
+    stream_set_options(s, d->user_timeout_ms);
+    if (d->tls == NULL) {
+        stream_opened(s);
+    } else {
+        struct err e = ERR_INIT;
+        s->state = STATE_HANDSHAKING;
+        s->tls = tls_session_new(d->tls, &e);
+        if (s->tls == NULL) {
+            stream_fail(s, &e);
+            return;
+        }
+        struct slice none = {0};
+        stream_update_reading(s);
+        (void)stream_shake_hands(s, &none);
+    }
+    if (s->state == STATE_OPEN) {
+        net_loop_settle(s->loop);
+    }
+}
+
+void dial_next(struct net_stream *s)
+{
+    struct dial *d = s->dial;
+    const struct sockaddr *addr = NULL;
+    if (d->next != NULL) {
+        addr = d->next->ai_addr;
+        d->next = d->next->ai_next;
+    } else if (d->literal.ss_family != AF_UNSPEC) {
+        addr = (const struct sockaddr *)&d->literal;
+    }
+    int rc = addr == NULL ? 0 : stream_open_handle(s);
+    if (addr == NULL || rc != 0) {
+        /* No handle is open: the look-up state frees without one. */
+        s->state = STATE_RESOLVING;
+        if (addr != NULL) {
+            err_set(&d->last, rc, "cannot make a socket: %s", err_text(rc));
+        }
+        struct err e = d->last;
+        stream_fail(s, &e);
+        return;
+    }
+    s->state = STATE_CONNECTING;
+    d->connect.data = s;
+    rc = uv_tcp_connect(&d->connect, &s->tcp, addr, on_connected);
+    if (d->literal.ss_family != AF_UNSPEC) {
+        d->literal.ss_family = AF_UNSPEC; /* tried */
+    }
+    if (rc != 0) {
+        err_set(&d->last, rc, "cannot connect to %s port %u: %s", d->host, d->port, err_text(rc));
+        s->reopening = true;
+        uv_close((uv_handle_t *)&s->tcp, stream_on_closed);
+    }
+}
+
+static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *found)
+{
+    struct net_stream *s = req->data;
+    s->resolving = false;
+    if (s->state == STATE_CLOSING) {
+        if (found != NULL) {
+            uv_freeaddrinfo(found);
+        }
+        stream_free(s);
+        return;
+    }
+    if (status != 0) {
+        struct err e = ERR_INIT;
+        err_set(&e, status, "cannot look up %s: %s", s->dial->host, err_text(status));
+        stream_fail(s, &e);
+        return;
+    }
+    s->dial->found = found;
+    s->dial->next = found;
+    dial_next(s);
+}
+
+static int begin_lookup(struct net_stream *s)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+    char port[8];
+    (void)snprintf(port, sizeof port, "%u", s->dial->port);
+    s->dial->lookup.data = s;
+    int rc =
+        uv_getaddrinfo(&s->loop->uv, &s->dial->lookup, on_resolved, s->dial->host, port, &hints);
+    s->resolving = rc == 0;
+    return rc;
+}
+
+/* A literal needs no look-up, but its errors too must come after net_dial returned. */
+static int begin_connect(struct net_stream *s)
+{
+    struct dial *d = s->dial;
+    int rc = stream_open_handle(s);
+    if (rc != 0) {
+        return rc;
+    }
+    s->state = STATE_CONNECTING;
+    d->connect.data = s;
+    rc = uv_tcp_connect(&d->connect, &s->tcp, (const struct sockaddr *)&d->literal, on_connected);
+    d->literal.ss_family = AF_UNSPEC;
+    return rc;
+}
+
+int net_dial(struct net_loop *l, const struct net_dial_options *o,
+             const struct net_stream_handlers *handlers, void *data, struct net_stream **out,
+             struct err *e)
+{
+    struct dial *d = calloc(1, sizeof *d);
+    struct net_stream *s = NULL;
+    if (d == NULL || (d->host = strdup(o->host)) == NULL ||
+        (s = stream_new(l, o->write_timeout_ms)) == NULL) {
+        free(d != NULL ? d->host : NULL);
+        free(d);
+        return err_set(e, UV_ENOMEM, "out of memory");
+    }
+    s->dial = d;
+    s->state = STATE_RESOLVING;
+    s->handlers = handlers;
+    s->data = data;
+    d->port = o->port;
+    d->user_timeout_ms = o->user_timeout_ms;
+    d->tls = o->tls != NULL ? tls_config_ref(o->tls) : NULL;
+    int rc = net_address_literal(d->host, d->port, &d->literal) == 0 ? begin_connect(s)
+                                                                     : begin_lookup(s);
+    if (rc != 0) {
+        err_set(e, rc, "cannot connect to %s port %u: %s", o->host, o->port, err_text(rc));
+        if (s->state == STATE_CONNECTING) {
+            stream_begin_close(s);
+        } else {
+            stream_free(s);
+        }
+        return rc;
+    }
+    if (o->connect_timeout_ms != 0) {
+        net_deadline_set(l, &s->limit, o->connect_timeout_ms);
+    }
+    *out = s;
+    return 0;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stream_internal.h - what the files of a byte stream share: stream.c has its life and the reading
+ * side, stream_write.c the writing side, dial.c the way to an open connection. Nobody else includes
+ * it.
+ */
+#ifndef CORE_NET_STREAM_INTERNAL_H
+#define CORE_NET_STREAM_INTERNAL_H
+
+#include "net/deadline.h"
+#include "net/stream.h"
+
+/*
+ *              dial                                      accept
+ *               |                                     plain |  | TLS
+ *           RESOLVING --> CONNECTING --> HANDSHAKING <------|--+
+ *               |          |   ^  |           |             |
+ *               |          +---+  +---------> OPEN <--------+
+ *               |        next address          |
+ *               +----------+-------+-----------+---> FINISHING (owner gone, delivering the rest)
+ *                                              |          |
+ *                                              +----------+---> CLOSING (uv_close called)
+ *
+ * The memory goes in the last callback of the last handle or request.
+ */
+enum state {
+    STATE_RESOLVING,
+    STATE_CONNECTING,
+    STATE_HANDSHAKING,
+    STATE_OPEN,
+    STATE_FINISHING,
+    STATE_CLOSING,
+};
+
+enum {
+    FINISH_TIMEOUT_MS = 1000,
+    ACCEPT_HANDSHAKE_MS = 10000,
+    TLS_IDLE_MS = 1000,
+    STAGE_MAX = 12 * 1024,
+};
+
+struct net_stream {
+    uv_tcp_t tcp;
+    struct net_loop *loop;
+    struct tls_session *tls; /* NULL: plain */
+    const struct net_stream_handlers *handlers;
+    void *data;
+    enum state state;
+    bool reading;       /* uv_read_start is in force */
+    bool want_read;     /* the owner wants bytes */
+    bool was_blocked;   /* on_drain is due */
+    bool shut;          /* net_stream_shutdown was called */
+    bool shut_sent;     /* and carried out */
+    bool write_dead;    /* the peer takes no more: output is dropped */
+    bool eof_seen;      /* nothing more comes from the peer */
+    bool in_flight;     /* write_req is under way */
+    bool resolving;     /* the look-up holds on to the memory */
+    bool reopening;     /* closing the handle only to try the next address */
+    struct buf plain;   /* staged plaintext (TLS only) */
+    struct buf wire;    /* bytes for the kernel */
+    struct buf flight;  /* bytes that uv_write is at */
+    size_t flight_left; /* for the write timeout: what was left when last looked at */
+    uv_write_t write_req;
+    uv_shutdown_t shutdown_req;
+    struct list dirty_link;
+    struct net_deadline limit; /* connecting, handshake or finishing */
+    struct net_deadline stall; /* writing */
+    struct net_deadline quiet; /* TLS: when it passes, memory is given back */
+    uint64_t write_timeout_ms;
+    struct dial *dial; /* NULL once open */
+};
+
+/* What only a stream that is being dialled needs. */
+struct dial {
+    uv_getaddrinfo_t lookup;
+    uv_connect_t connect;
+    struct addrinfo *found;      /* to be freed; NULL for a literal */
+    const struct addrinfo *next; /* to be tried */
+    struct sockaddr_storage literal;
+    struct tls_config *tls;
+    char *host;
+    unsigned port;
+    unsigned user_timeout_ms;
+    struct err last; /* of the address tried last */
+};
+
+/* stream.c */
+struct net_stream *stream_new(struct net_loop *l, uint64_t write_timeout_ms);
+/* No handle may be open. */
+void stream_free(struct net_stream *s);
+MUST_CHECK int stream_open_handle(struct net_stream *s);
+void stream_on_closed(uv_handle_t *handle);
+/* May free the stream: no access after it where no handle is open. */
+void stream_begin_close(struct net_stream *s);
+/* Tells the owner, who closes; without owner closes. The last access. */
+void stream_fail(struct net_stream *s, const struct err *e);
+void stream_set_options(struct net_stream *s, unsigned user_timeout_ms);
+void stream_update_reading(struct net_stream *s);
+/* Feeds the handshake; true when it is done and `in` may hold more. */
+bool stream_shake_hands(struct net_stream *s, struct slice *in);
+/* Connected, and TLS established. */
+void stream_opened(struct net_stream *s);
+
+/* stream_write.c */
+/* Sends what is staged. Calls no handler. */
+void stream_flush(struct net_stream *s);
+void stream_mark_dirty(struct net_stream *s);
+
+/* dial.c */
+/* Tries the next address; the handle is closed or not yet open. */
+void dial_next(struct net_stream *s);
+void dial_free(struct net_stream *s);
+
+#endif

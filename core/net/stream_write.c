@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+#include "net/stream_internal.h"
+
+static size_t queued(const struct net_stream *s)
+{
+    return s->plain.len + s->wire.len + s->flight.len;
+}
+
+void stream_mark_dirty(struct net_stream *s)
+{
+    if (!list_linked(&s->dirty_link)) {
+        list_append(&s->loop->dirty, &s->dirty_link);
+    }
+}
+
+/* A failed write usually has its reason waiting on the reading side (an early answer, a reset);
+ * that is the better story, so the error is only told if nothing comes from there. */
+static void writing_failed(struct net_stream *s)
+{
+    s->write_dead = true;
+    buf_clear(&s->plain);
+    buf_clear(&s->wire);
+    if (s->state == STATE_FINISHING) {
+        net_deadline_set(s->loop, &s->limit, 0);
+    } else {
+        net_deadline_set(s->loop, &s->limit, s->reading ? NET_TICK_MS : 0);
+    }
+}
+
+static void on_shutdown(uv_shutdown_t *req, int status)
+{
+    (void)status;
+    struct net_stream *s = req->data;
+    if (s->state == STATE_FINISHING && s->eof_seen) {
+        stream_begin_close(s);
+    }
+}
+
+static void send_shutdown(struct net_stream *s)
+{
+    s->shut_sent = true;
+    s->shutdown_req.data = s;
+    int rc = uv_shutdown(&s->shutdown_req, (uv_stream_t *)&s->tcp, on_shutdown);
+    if (s->state == STATE_FINISHING) {
+        net_deadline_set(s->loop, &s->limit, rc == 0 ? FINISH_TIMEOUT_MS : 0);
+    }
+}
+
+static void on_written(uv_write_t *req, int status)
+{
+    struct net_stream *s = req->data;
+    s->in_flight = false;
+    net_deadline_clear(&s->stall);
+    net_loop_take_back(s->loop, &s->flight);
+    if (s->state == STATE_CLOSING) {
+        return;
+    }
+    if (status < 0) {
+        writing_failed(s);
+        return;
+    }
+    stream_flush(s);
+    if (s->was_blocked && queued(s) <= NET_WRITE_LOW && s->state == STATE_OPEN) {
+        s->was_blocked = false;
+        s->handlers->on_drain(s->data);
+    }
+    if (s->state != STATE_CLOSING) {
+        stream_flush(s);
+    }
+}
+
+static void encrypt_staged(struct net_stream *s)
+{
+    struct err e = ERR_INIT;
+    if (s->plain.len == 0) {
+        return;
+    }
+    net_loop_lend(s->loop, &s->wire);
+    if (tls_session_write(s->tls, buf_data(&s->plain), s->plain.len, &s->wire, &e) != 0) {
+        log_warn("cannot encrypt", log_str("error", e.msg));
+        writing_failed(s);
+        return;
+    }
+    net_loop_take_back(s->loop, &s->plain);
+}
+
+/* What the kernel did not take at once goes on the way with uv_write; `wire` is free again. */
+static void start_flight(struct net_stream *s)
+{
+    struct buf empty = s->flight;
+    s->flight = s->wire;
+    s->wire = empty;
+    uv_buf_t b = uv_buf_init((char *)buf_data(&s->flight), (unsigned)s->flight.len);
+    s->write_req.data = s;
+    int rc = uv_write(&s->write_req, (uv_stream_t *)&s->tcp, &b, 1, on_written);
+    if (rc != 0) {
+        net_loop_take_back(s->loop, &s->flight);
+        writing_failed(s);
+        return;
+    }
+    s->in_flight = true;
+    if (s->write_timeout_ms != 0) {
+        s->flight_left = s->flight.len;
+        net_deadline_set(s->loop, &s->stall, s->write_timeout_ms);
+    }
+}
+
+void stream_flush(struct net_stream *s)
+{
+    list_remove(&s->dirty_link);
+    if (s->write_dead || s->state < STATE_HANDSHAKING || s->state == STATE_CLOSING) {
+        return;
+    }
+    if (s->tls != NULL && s->state != STATE_HANDSHAKING) {
+        encrypt_staged(s);
+    }
+    if (s->in_flight || s->write_dead) {
+        return;
+    }
+    if (s->wire.len > 0) {
+        uv_buf_t b = uv_buf_init((char *)buf_data(&s->wire), (unsigned)s->wire.len);
+        int n = uv_try_write((uv_stream_t *)&s->tcp, &b, 1);
+        if (n < 0 && n != UV_EAGAIN) {
+            writing_failed(s);
+            return;
+        }
+        buf_consume(&s->wire, n < 0 ? 0 : (size_t)n);
+    }
+    if (s->wire.len > 0) {
+        start_flight(s);
+        return;
+    }
+    net_loop_take_back(s->loop, &s->wire);
+    if (s->shut && !s->shut_sent && s->plain.len == 0) {
+        send_shutdown(s);
+    }
+}
+
+void net_stream_flush_all(struct net_loop *l)
+{
+    while (!list_empty(&l->dirty)) {
+        stream_flush(LIST_ITEM(l->dirty.next, struct net_stream, dirty_link));
+    }
+}
+
+/* Large plain writes go to the kernel from where they lie. Returns how many bytes went. */
+static size_t write_direct(struct net_stream *s, const struct slice *parts, size_t count)
+{
+    uv_buf_t bufs[8];
+    unsigned n = 0;
+    size_t staged = s->wire.len;
+    if (staged > 0) {
+        bufs[n++] = uv_buf_init((char *)buf_data(&s->wire), (unsigned)staged);
+    }
+    for (size_t i = 0; i < count && n < 8; i++) {
+        bufs[n++] = uv_buf_init((char *)(uintptr_t)parts[i].ptr, (unsigned)parts[i].len);
+    }
+    int rc = uv_try_write((uv_stream_t *)&s->tcp, bufs, n);
+    if (rc < 0) {
+        if (rc != UV_EAGAIN) {
+            writing_failed(s);
+        }
+        return 0;
+    }
+    size_t went = (size_t)rc;
+    if (went < staged) {
+        buf_consume(&s->wire, went);
+        return 0;
+    }
+    buf_clear(&s->wire);
+    return went - staged;
+}
+
+int net_stream_write(struct net_stream *s, const struct slice *parts, size_t count)
+{
+    if (s->write_dead || s->state == STATE_CLOSING) {
+        return 0;
+    }
+    size_t total = 0;
+    for (size_t i = 0; i < count; i++) {
+        total += parts[i].len;
+    }
+    if (queued(s) + total > NET_WRITE_MAX) {
+        return -ENOBUFS;
+    }
+    size_t skip = 0;
+    if (s->tls == NULL && s->state == STATE_OPEN && !s->in_flight &&
+        s->wire.len + total > STAGE_MAX) {
+        skip = write_direct(s, parts, count);
+    }
+    struct buf *stage = s->tls != NULL ? &s->plain : &s->wire;
+    if (skip < total) {
+        net_loop_lend(s->loop, stage);
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t jump = skip < parts[i].len ? skip : parts[i].len;
+        skip -= jump;
+        int rc = buf_append(stage, parts[i].ptr + jump, parts[i].len - jump);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    if (stage->len > STAGE_MAX) {
+        stream_flush(s);
+    } else if (stage->len > 0) {
+        stream_mark_dirty(s);
+    }
+    if (queued(s) > NET_WRITE_HIGH) {
+        s->was_blocked = true;
+    }
+    return 0;
+}
+
+bool net_stream_blocked(const struct net_stream *s)
+{
+    return s->state < STATE_OPEN || s->was_blocked;
+}
+
+void net_stream_shutdown(struct net_stream *s)
+{
+    if (s->shut || s->state == STATE_CLOSING) {
+        return;
+    }
+    if (s->tls != NULL && !s->write_dead) {
+        encrypt_staged(s);
+        tls_session_shutdown(s->tls, &s->wire);
+    }
+    s->shut = true;
+    stream_mark_dirty(s);
+}
