@@ -316,6 +316,23 @@ class ScriptedTunnelTest(harness.TestCase):
             protocols = [v for k, v in request.headers if k == "X-Stream-Protocol-Version"]
             self.assertEqual(["v4.channel.k8s.io", "v3.channel.k8s.io"], protocols)
 
+    def test_other_protocols_get_no_tunnel(self):
+        """Whoever speaks HTTP/2 through a tunnel would go round the rules."""
+        seen = []
+
+        def serve(peer):
+            seen.append(peer.read_request())
+            peer.respond(200)
+
+        for proxy in self.both(serve):
+            for protocol in ("h2c", "TLS/1.2", "h2c, websocket"):
+                headers = [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", protocol),
+                           ("HTTP2-Settings", "AAMAAABkAAQCAAAAAAIAAAAA")]
+                self.assertEqual(200, proxy.fetch(self.TARGET, "POST", headers).status)
+                request = seen.pop()
+                for name in ("Upgrade", "Connection", "HTTP2-Settings"):
+                    self.assertIsNone(request.get(name), name)
+
     def test_a_server_that_dies_ends_the_tunnel(self):
         def serve(peer):
             self.agree(peer)
