@@ -184,14 +184,14 @@ def clean_environment(**more):
 class LocalProxy:
     """A localproxy process on free ports. It must end without a sanitizer's report."""
 
-    def __init__(self, folder, args, env=None, wait=True):
+    def __init__(self, folder, args, env=None, wait=True, prefix=()):
         self.folder = folder
         self.ready_file = os.path.join(folder, "ready.json")
         self.log_path = os.path.join(folder, "log")
         self.exit_code = None
         self.listen = self.admin = None
         path = program("localproxy")
-        command = ["setpriv", "--pdeathsig", "KILL", path, *args]
+        command = ["setpriv", "--pdeathsig", "KILL", *prefix, path, *args]
         command += ["--ready-file", self.ready_file]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
@@ -294,6 +294,7 @@ class TestCase(unittest.TestCase):
 
     def setUp(self):
         self.folder = self.make_folder(self.addCleanup)
+        self.authorities = {}
 
     @staticmethod
     def make_folder(cleanup):
@@ -362,10 +363,13 @@ class TestCase(unittest.TestCase):
         scripted.close()
         self.assertEqual([], scripted.errors)
 
-    def authority(self):
-        folder = self.path("pki")
-        os.mkdir(folder)
-        return pki.Authority(folder)
+    def authority(self, name="pki"):
+        """A certificate authority of this test's own; the same for the same name."""
+        folder = self.path(name)
+        if not os.path.exists(folder):
+            os.mkdir(folder)
+            self.authorities[name] = pki.Authority(folder)
+        return self.authorities[name]
 
     def tls_upstream(self, serve, authority=None, **more):
         """A scripted API server over TLS, and the kubeconfig that leads to it."""

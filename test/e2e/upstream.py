@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A scripted API server: a test says, connection by connection, what it sends and when."""
 
+import base64
 import os
 import socket
 import ssl
@@ -237,6 +238,11 @@ def always(answer):
             answer(peer, request)
 
     return serve
+
+
+def basic(user, password):
+    """Basic credentials, as in RFC 7617."""
+    return base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 def write_kubeconfig(path, server, *, authority=None, token=None, extra_cluster="", extra_user=""):

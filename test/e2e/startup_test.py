@@ -1,0 +1,507 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What localproxy makes of its flags, files and environment: a clear error, or it works."""
+
+import json
+import os
+import re
+import socket
+import ssl
+import subprocess
+
+import harness
+import upstream
+
+GOOD_RULES = harness.rules_document(harness.limit(["pods"], "app=foo"))
+
+# Root can read everything, unless it lacks these capabilities.
+WITHOUT_PRIVILEGE = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+
+
+def rules_with(**changes):
+    """The good document with changes: spec__limits=... sets ["spec"]["limits"]; None deletes."""
+    document = json.loads(json.dumps(GOOD_RULES))
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        inner = document
+        for key in parents:
+            inner = inner[key]
+        if value is None:
+            del inner[last]
+        else:
+            inner[last] = value
+    return json.dumps(document, indent=1)
+
+
+def limit_with(**changes):
+    limit = harness.limit(["pods"], "app=foo")
+    limit.update(changes)
+    return rules_with(spec__limits=[limit])
+
+
+class StartupTestCase(harness.TestCase):
+    """Runs localproxy where it is expected to end by itself, or to run with a complaint."""
+
+    def setUp(self):
+        super().setUp()
+        self.asked = []
+        scripted, self.kubeconfig = self.plain_upstream(upstream.always(self.answer))
+        self.server = scripted.url
+        self.rules = self.path("good.json", json.dumps(GOOD_RULES))
+
+    def answer(self, peer, request):
+        self.asked.append(request)
+        peer.respond(200, b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}\n')
+
+    def run_to_end(self, *args, **env):
+        """Exit code and what was printed on standard error."""
+        done = subprocess.run(
+            [harness.program("localproxy"), *args],
+            env=harness.clean_environment(HOME=self.folder, **env),
+            capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+        self.assertIsNone(harness.SANITIZER_REPORT.search(done.stderr), done.stderr)
+        return done.returncode, done.stderr + done.stdout
+
+    def ports(self):
+        return ["--listen=127.0.0.1:0", "--admin=127.0.0.1:0"]
+
+    def assert_fails(self, code, mentions, *args, **env):
+        """It ends with that code, and says why in few lines."""
+        actual, text = self.run_to_end(*args, **env)
+        self.assertEqual(code, actual, (args, text))
+        for mention in mentions:
+            self.assertIn(mention, text, args)
+        self.assertLess(len(text), 3000, args)
+        return text
+
+
+class FlagsTest(StartupTestCase):
+    """Exit code 2 and a pointer to --help."""
+
+    def test_wrong_usage(self):
+        rules = "--rules=" + self.rules
+        for args, mention in (
+            ([], "--rules"),
+            (["--no-such-flag"], "--no-such-flag"),
+            ([rules, "--rulez=x"], "--rulez"),
+            (["--rules"], "--rules"),
+            ([rules, "surplus"], "surplus"),
+            ([rules, "--no-rules=maybe"], "maybe"),
+            ([rules, "--log-level=loud"], "loud"),
+            ([rules, "--log-format=xml"], "xml"),
+            ([rules, "--shutdown-grace=soon"], "soon"),
+            ([rules, "--shutdown-grace=-1"], "-1"),
+            ([rules, "--shutdown-grace=3601"], "3600"),
+            ([rules, "--shutdown-grace=99999999999999999999"], "99999999999999999999"),
+            ([rules, "--max-connections=0"], "--max-connections"),
+            ([rules, "--in-cluster=perhaps"], "perhaps"),
+            ([rules, "--in-cluster", "--kubeconfig=x"], "--in-cluster"),
+            ([rules, "--in-cluster", "--context=x"], "--in-cluster"),
+            ([rules, "--listen-tls-cert=x"], "--listen-tls-key"),
+            ([rules, "--listen-tls-key=x"], "--listen-tls-cert"),
+        ):
+            self.assert_fails(2, [mention, "--help"], *args)
+
+    def test_help_and_version(self):
+        code, text = self.run_to_end("--help")
+        self.assertEqual(0, code)
+        for flag in ("--rules", "--listen", "--token-file", "--shutdown-grace", "--log-level"):
+            self.assertIn(flag, text)
+        code, text = self.run_to_end("--version")
+        self.assertEqual(0, code)
+        self.assertRegex(text, r"^localproxy \d+\.\d+\.\d+\n$")
+
+    def test_flags_from_the_environment(self):
+        env = {
+            "CMESH_KUBECONFIG": self.kubeconfig,
+            "CMESH_RULES": self.rules,
+            "CMESH_LISTEN": "127.0.0.1:0",
+            "CMESH_ADMIN": "127.0.0.1:0",
+            "CMESH_LOG_FORMAT": "json",
+            "CMESH_LOG_LEVEL": "debug",
+        }
+        proxy = self.start_proxy(self.addCleanup, [], env=env)
+        self.assertEqual(200, proxy.fetch("/api/v1/pods").status)
+        self.assertIn("app%3Dfoo", self.asked[-1].target)
+        for line in proxy.log().splitlines():
+            self.assertIsInstance(json.loads(line), dict)
+        self.assertIn('"debug"', proxy.log().lower())
+
+    def test_the_command_line_wins_over_the_environment(self):
+        env = {"CMESH_RULES": "/does/not/exist", "CMESH_LOG_LEVEL": "error"}
+        args = ["--kubeconfig", self.kubeconfig, "--rules", self.rules, *self.ports()]
+        proxy = self.start_proxy(self.addCleanup, [*args, "--log-level", "info"], env=env)
+        self.assertEqual(200, proxy.fetch("/api/v1/pods").status)
+        self.assertIn("listening", proxy.log())
+
+    def test_bad_values_in_the_environment(self):
+        args = ["--kubeconfig", self.kubeconfig, "--rules", self.rules, *self.ports()]
+        for name, value in (
+            ("CMESH_LOG_LEVEL", "loud"),
+            ("CMESH_SHUTDOWN_GRACE", "soon"),
+            ("CMESH_NO_RULES", "perhaps"),
+        ):
+            self.assert_fails(2, [name, "--help"], *args, **{name: value})
+
+    def test_kubeconfig_variable(self):
+        args = ["--rules", self.rules, *self.ports()]
+        env = {"KUBECONFIG": f"/does/not/exist:{self.kubeconfig}"}
+        proxy = self.start_proxy(self.addCleanup, args, env=env)
+        self.assertEqual(200, proxy.fetch("/api/v1/pods").status)
+
+
+class AddressTest(StartupTestCase):
+    """Ports in use, and addresses that are none: exit code 1."""
+
+    def base(self):
+        return ["--kubeconfig", self.kubeconfig, "--rules", self.rules]
+
+    def test_port_in_use(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = "127.0.0.1:%d" % taken.getsockname()[1]
+            for flag, other in (("--listen", "--admin"), ("--admin", "--listen")):
+                args = [f"{flag}={address}", f"{other}=127.0.0.1:0"]
+                self.assert_fails(1, [flag, address, "in use"], *self.base(), *args)
+
+    def test_bad_addresses(self):
+        for address in ("", "x", "localhost:80", "127.0.0.1", "127.0.0.1:99999", "1.2.3:80", ":-1"):
+            args = [f"--listen={address}", "--admin=127.0.0.1:0"]
+            self.assert_fails(1, ["--listen"], *self.base(), *args)
+
+    def test_address_of_another_machine(self):
+        args = ["--listen=192.0.2.1:0", "--admin=127.0.0.1:0"]
+        self.assert_fails(1, ["--listen", "192.0.2.1"], *self.base(), *args)
+
+    def test_ready_file_that_cannot_be_written(self):
+        path = self.path("no-such-folder/ready")
+        self.assert_fails(1, [path], *self.base(), *self.ports(), "--ready-file", path)
+
+    def test_ready_file(self):
+        proxy = self.start_proxy(self.addCleanup, [*self.base(), *self.ports()])
+        with open(proxy.ready_file, encoding="utf-8") as f:
+            bound = json.load(f)
+        self.assertEqual({"listen", "admin"}, set(bound))
+        for address in bound.values():
+            self.assertRegex(address, r"^127\.0\.0\.1:[1-9]\d+$")
+            self.assertIn(address, proxy.log())
+
+
+class RulesTest(StartupTestCase):
+    """Without valid rules localproxy runs, shows nothing, and says why wherever one looks."""
+
+    DEEP = "[" * 200000 + "]" * 200000
+
+    BAD = {
+        # name: content, what the message says beside the path
+        "empty": ("", ""),
+        "blank": ("  \n\n", ""),
+        "truncated": (rules_with()[:200], ""),
+        "truncated-string": ('{"apiVersion": "cmesh/v1', ""),
+        "not-json": ("apiVersion: cmesh/v1\nkind: ShardRules\n", ""),
+        "no-object": ("[]", ""),
+        "null": ("null", ""),
+        "trailing": (rules_with() + "\n}", ""),
+        "two": (rules_with() + rules_with(), ""),
+        "comment": ("// rules\n" + rules_with(), ""),
+        "binary": (bytes(range(256)) * 64, ""),
+        "nul": (rules_with().encode().replace(b"app=foo", b"app=\0foo"), ""),
+        "latin-1": (rules_with(spec__limits=[]).encode() + b"\xff", ""),
+        "deep": (DEEP, ""),
+        "deep-inside": (rules_with().replace('"app=foo"', DEEP), ""),
+        "huge": (b" " * (9 << 20), ""),
+        "version": (rules_with(apiVersion="cmesh/v2"), "apiVersion"),
+        "no-version": (rules_with(apiVersion=None), "apiVersion"),
+        "kind": (rules_with(kind="Pod"), "kind"),
+        "no-generation": (rules_with(generation=None), "generation"),
+        "negative": (rules_with(generation=-1), "generation"),
+        "fraction": (rules_with(generation=1.5), "generation"),
+        "huge-number": (rules_with().replace('"generation": 1', '"generation": 1e400'), ""),
+        "string": (rules_with(generation="1"), "generation"),
+        "no-spec": (rules_with(spec=None), "spec"),
+        "unknown": (rules_with(spec__throttle={"qps": 1}), "throttle"),
+        "unknown-in-limit": (limit_with(namespaces=["a"]), "namespaces"),
+        "limits": (rules_with(spec__limits={}), "limits"),
+        "limit": (rules_with(spec__limits=["pods"]), "limits"),
+        "no-selector": (limit_with(selector=None), "selector"),
+        "selector": (limit_with(selector="app in (foo"), "selector"),
+        "selector-object": (limit_with(selector={"matchLabels": {}}), "selector"),
+        "resources": (limit_with(resources=[]), "resources"),
+        "resource": (limit_with(resources=["pods", ""]), "resources"),
+        "groups": (limit_with(apiGroups="*"), "apiGroups"),
+        "checksum": (rules_with(checksum="sha256:" + "0" * 64), "checksum"),
+        "checksum-form": (rules_with(checksum="md5:0"), "checksum"),
+        "twice": (rules_with().replace('"kind"', '"generation": 2, "kind"'), "generation"),
+        "shard": (rules_with(shard="a"), "shard"),
+    }
+
+    def start(self, path, *args):
+        base = ["--kubeconfig", self.kubeconfig, "--rules", path, *self.ports()]
+        return self.start_proxy(self.addCleanup, [*base, *args])
+
+    def assert_shows_nothing(self, proxy, *mentions):
+        for method, target in (
+            ("GET", "/api/v1/pods"),
+            ("GET", "/api/v1/secrets?watch=true"),
+            ("GET", "/api/v1/namespaces/a/pods/b"),
+            ("POST", "/apis/apps/v1/namespaces/a/deployments"),
+            ("DELETE", "/api/v1/namespaces/a/pods"),
+            ("GET", "/api/v1/watch/pods"),
+        ):
+            answer = proxy.fetch(target, method)
+            self.assert_status_error(answer, 503, "ServiceUnavailable", mentions)
+            self.assertRegex(answer.get("Retry-After", ""), r"^\d+$")
+        self.assertEqual([], self.asked)
+        ready = proxy.ask_admin("/readyz")
+        self.assertEqual(503, ready.status)
+        status = proxy.status()
+        self.assertFalse(status["ready"])
+        self.assertFalse(status["rules"]["inForce"])
+        self.assertEqual(0, proxy.metrics()["cmesh_proxy_ready"])
+        for mention in mentions:
+            self.assertIn(mention, ready.body.decode())
+            self.assertIn(mention, status["message"])
+            self.assertIn(mention, proxy.log())
+        self.assertEqual(200, proxy.ask_admin("/healthz").status)
+
+    def test_bad_documents(self):
+        for name, (content, mention) in self.BAD.items():
+            with self.subTest(name):
+                path = self.path(name + ".json", content)
+                proxy = self.start(path)
+                self.assert_shows_nothing(proxy, path, mention)
+                proxy.stop()
+
+    def test_messages_name_line_and_path(self):
+        good = rules_with().split("\n")
+        line = next(i for i, text in enumerate(good) if "selector" in text)
+        good[line] = good[line].replace("app=foo", "app in (foo")
+        path = self.path("line.json", "\n".join(good))
+        proxy = self.start(path)
+        self.assert_shows_nothing(proxy, path, f"line {line + 1}", "limits[0].selector")
+
+    def test_missing_and_odd_files(self):
+        os.mkdir(self.path("folder"))
+        os.symlink("loop", self.path("loop"))
+        for name, mention in (("missing", "No such file"), ("folder", ""), ("loop", "")):
+            proxy = self.start(self.path(name))
+            self.assert_shows_nothing(proxy, self.path(name), mention)
+            proxy.stop()
+
+    def test_unreadable(self):
+        os.chmod(self.rules, 0)
+        args = ["--kubeconfig", self.kubeconfig, "--rules", self.rules, *self.ports()]
+        proxy = self.start_proxy(self.addCleanup, args, prefix=WITHOUT_PRIVILEGE)
+        self.assert_shows_nothing(proxy, self.rules, "ermission denied")
+
+    def test_non_resource_requests_need_no_rules(self):
+        proxy = self.start(self.path("missing"))
+        self.assertEqual(200, proxy.fetch("/version").status)
+        self.assertEqual(200, proxy.fetch("/api/v1").status)
+
+    def test_passthrough_for_development(self):
+        proxy = self.start(self.path("missing"), "--no-rules=passthrough")
+        self.assertEqual(200, proxy.fetch("/api/v1/pods").status)
+        self.assertEqual("/api/v1/pods", self.asked[-1].target)
+        self.assertIn("unfiltered", proxy.log())
+
+    def test_good_rules_are_reported(self):
+        proxy = self.start(self.rules)
+        self.assertEqual((200, b"ok\n"), (proxy.ask_admin("/readyz").status,
+                                          proxy.ask_admin("/readyz").body))  # fmt: skip
+        rules = proxy.status()["rules"]
+        self.assertEqual({"namespace": "cmesh-e2e", "name": "shard-a"}, rules["shard"])
+        self.assertEqual((1, 1, self.rules), (rules["generation"], rules["limits"], rules["path"]))
+        self.assertRegex(rules["checksum"], r"^sha256:[0-9a-f]{64}$")
+        document = dict(GOOD_RULES, checksum=rules["checksum"])
+        again = self.start(self.path("checked.json", json.dumps(document)))
+        self.assertTrue(again.status()["ready"])
+
+
+class KubeconfigTest(StartupTestCase):
+    """Without a usable kubeconfig localproxy does not start, and names file and field."""
+
+    BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)
+    )
+
+    def fails(self, content, *mentions, args=()):
+        path = self.path("bad-kubeconfig", content)
+        base = ["--kubeconfig", path, "--rules", self.rules, *self.ports()]
+        return self.assert_fails(1, [path, *mentions], *base, *args)
+
+    def config(self, cluster="", user="", **more):
+        server = more.pop("server", self.server)
+        path = self.path("made")
+        upstream.write_kubeconfig(path, server, extra_cluster=cluster, extra_user=user, **more)
+        with open(path, encoding="utf-8") as f:
+            return f.read()
+
+    def test_bad_files(self):
+        good = self.config(token="marked-secret-1")
+        for content in (
+            "",
+            " \n",
+            "---\n",
+            good[: len(good) // 2],
+            bytes(range(256)) * 16,
+            "{" * 10000,
+            "[" * 100000,
+            self.BOMB,
+            "x: '" + "y" * (20 << 20) + "'",
+            good.replace("kind: Config", "kind: Pod"),
+            "just a text",
+            "- a\n- list\n",
+            "apiVersion: v1\nkind: Config\nclusters: 7\n",
+            "apiVersion: v1\n\tkind: Config\n",
+        ):
+            text = self.fails(content)
+            self.assertNotIn("marked-secret", text)
+
+    def test_missing(self):
+        os.mkdir(self.path("folder"))
+        for name in ("nothing-here", "folder"):
+            path = self.path(name)
+            args = ["--kubeconfig", path, "--rules", self.rules, *self.ports()]
+            self.assert_fails(1, [path], *args)
+
+    def test_nothing_at_all(self):
+        text = self.assert_fails(1, [], "--rules", self.rules, *self.ports())
+        self.assertIn("kubeconfig", text)
+
+    def test_not_in_a_cluster(self):
+        text = self.assert_fails(1, [], "--in-cluster", "--rules", self.rules, *self.ports())
+        self.assertIn("KUBERNETES_SERVICE_HOST", text)
+
+    def test_bad_fields(self):
+        good = self.config()
+        bad_pem = "bm90IGEgY2VydGlmaWNhdGU="
+        for content, *mentions in (
+            (good.replace("current-context: scripted", "current-context: other"), "other"),
+            (good.replace("current-context: scripted\n", ""), "context"),
+            (good.replace("{cluster: scripted,", "{cluster: gone,"), "gone"),
+            (good.replace("user: scripted}", "user: gone}"), "gone"),
+            (self.config(server="ftp://127.0.0.1"), "http://"),
+            (self.config(server="https://"), "server"),
+            (self.config(server="'https://127.0.0.1:99999'"), "65535"),
+            (self.config(server="https://user:marked-secret-2@127.0.0.1"), "server"),
+            (self.config("    proxy-url: http://127.0.0.1:1\n"), "proxy-url"),
+            (self.config("    certificate-authority: /does/not/exist\n",
+                         server="https://127.0.0.1:1"), "/does/not/exist"),
+            (self.config("    certificate-authority-data: '%%%'\n",
+                         server="https://127.0.0.1:1"), "certificate-authority-data"),
+            (self.config(f"    certificate-authority-data: {bad_pem}\n",
+                         server="https://127.0.0.1:1"), "certificate-authority-data"),
+            (self.config(user=f"    client-certificate-data: {bad_pem}\n",
+                         server="https://127.0.0.1:1"), "client"),
+            (self.config(user="    client-certificate: /does/not/exist\n"
+                              "    client-key: /does/not/exist\n",
+                         server="https://127.0.0.1:1"), "/does/not/exist"),
+            (self.config("    insecure-skip-tls-verify: maybe\n"), "insecure-skip-tls-verify"),
+        ):  # fmt: skip
+            text = self.fails(content, *mentions)
+            self.assertNotIn("marked-secret", text)
+
+    def test_context_flag(self):
+        self.fails(self.config(), "no-such-context", args=["--context=no-such-context"])
+
+
+class SecretFilesTest(StartupTestCase):
+    """--token-file, --listen-tls-cert and --listen-tls-key."""
+
+    def base(self):
+        return ["--kubeconfig", self.kubeconfig, "--rules", self.rules, *self.ports()]
+
+    def test_bad_token_files(self):
+        for name, content in (("missing", None), ("empty", ""), ("blank", " \n\n")):
+            path = self.path(name, content)
+            self.assert_fails(1, ["--token-file", path], *self.base(), "--token-file", path)
+
+    def test_bad_certificates(self):
+        authority = self.authority()
+        certificate, key = authority.server()
+        _, other_key = authority.server("other")
+        garbage = self.path("garbage", "not PEM at all\n")
+        for cert_path, key_path, mention in (
+            ("/does/not/exist", key, "/does/not/exist"),
+            (certificate, "/does/not/exist", "/does/not/exist"),
+            (garbage, key, garbage),
+            (certificate, garbage, garbage),
+            (key, certificate, ""),
+            (certificate, other_key, ""),
+        ):
+            args = ["--listen-tls-cert", cert_path, "--listen-tls-key", key_path]
+            self.assert_fails(1, [mention], *self.base(), *args)
+
+    def test_serving_over_tls(self):
+        authority = self.authority()
+        certificate, key = authority.server()
+        args = ["--listen-tls-cert", certificate, "--listen-tls-key", key]
+        proxy = self.start_proxy(self.addCleanup, [*self.base(), *args])
+        context = ssl.create_default_context(cafile=authority.certificate)
+        context.set_alpn_protocols(["h2", "http/1.1"])
+        with proxy.connect(tls=context) as connection:
+            self.assertEqual("http/1.1", connection.sock.selected_alpn_protocol())
+            for _ in range(3):
+                self.assertEqual(200, connection.request("GET", "/api/v1/pods").status)
+        self.assertIn("app%3Dfoo", self.asked[-1].target)
+        with proxy.connect() as plain:
+            plain.send_head("GET", "/api/v1/pods")
+            self.assertTrue(plain.closed_by_peer() or b"HTTP/1.1 2" not in plain.input)
+        self.assertEqual(200, proxy.fetch("/api/v1/pods", tls=context).status)
+
+
+class TokenTest(StartupTestCase):
+    """--token-file: who does not know the token gets nothing."""
+
+    TOKEN = "e2e-token-0123456789abcdef"
+
+    def setUp(self):
+        super().setUp()
+        token = self.path("token", self.TOKEN + "\n")
+        args = ["--kubeconfig", self.kubeconfig, "--rules", self.rules, *self.ports()]
+        self.guarded = self.start_proxy(self.addCleanup, [*args, "--token-file", token])
+
+    def ask(self, *authorization, target="/api/v1/pods"):
+        headers = [("Authorization", value) for value in authorization]
+        return self.guarded.fetch(target, headers=headers)
+
+    def test_without_or_with_a_wrong_token(self):
+        for values in (
+            [],
+            ["Bearer"],
+            ["Bearer "],
+            ["Bearer wrong"],
+            ["Bearer " + self.TOKEN[:-1]],
+            ["Bearer " + self.TOKEN + "x"],
+            ["Bearer  " + self.TOKEN],
+            [self.TOKEN],
+            ["Basic " + self.TOKEN],
+            ["Basic"],
+            ["Basic "],
+            ["Basic !!!"],
+            ["Basic " + upstream.basic("user", "wrong")],
+            ["Basic " + upstream.basic(self.TOKEN, "")],
+            ["Negotiate " + self.TOKEN],
+        ):
+            for target in ("/api/v1/pods", "/version", "/api/v1/namespaces/a/pods/b/exec"):
+                answer = self.ask(*values, target=target)
+                self.assert_status_error(answer, 401, "Unauthorized")
+                self.assertEqual("Bearer", answer.get("WWW-Authenticate"))
+        self.assertEqual([], self.asked)
+
+    def test_with_the_token(self):
+        for value in (
+            "Bearer " + self.TOKEN,
+            "bearer " + self.TOKEN,
+            "Basic " + upstream.basic("cmesh", self.TOKEN),
+            "Basic " + upstream.basic("", self.TOKEN),
+        ):
+            self.assertEqual(200, self.ask(value).status, value)
+            seen = self.asked[-1]
+            self.assertIsNone(seen.get("Authorization"), "it is not passed on")
+        log = self.guarded.log()
+        self.assertIsNone(re.search(self.TOKEN, log))
+
+
+if __name__ == "__main__":
+    harness.main()
