@@ -346,7 +346,7 @@ static int set_server_trust(struct tls_config *c, struct slice ca, struct err *e
         mbedtls_ssl_conf_authmode(&c->conf, MBEDTLS_SSL_VERIFY_NONE);
         return 0;
     }
-    int rc = load_ca(c, ca, "the server's client CA", e);
+    int rc = load_ca(c, ca, "the client CA", e);
     mbedtls_ssl_conf_ca_chain(&c->conf, &c->ca, NULL);
     mbedtls_ssl_conf_authmode(&c->conf, MBEDTLS_SSL_VERIFY_REQUIRED);
     return rc;
