@@ -73,12 +73,18 @@ bool tls_cert_names(const mbedtls_x509_crt *crt, const struct tls_peer_name *n)
     return false;
 }
 
-/* A NUL inside must not hide what follows it. */
+static bool in_host_name(unsigned char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '.' || c == '_' || c == '*';
+}
+
+/* A NUL inside must not hide what follows it, nor a comma make one name look like two. */
 static void printable(const mbedtls_x509_buf *san, char *out, size_t size)
 {
     size_t n = san->len < size ? san->len : size - 1;
     for (size_t i = 0; i < n; i++) {
-        out[i] = san->p[i] < 0x21 || san->p[i] > 0x7e ? '?' : (char)san->p[i];
+        out[i] = in_host_name(san->p[i]) ? (char)san->p[i] : '?';
     }
     out[n] = '\0';
 }

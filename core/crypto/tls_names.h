@@ -28,7 +28,7 @@ bool tls_name_matches(const char *pattern, size_t pattern_len, const char *host,
 bool tls_cert_names(const mbedtls_x509_crt *crt, const struct tls_peer_name *n);
 
 /* The DNS names and IP addresses of `crt` as "a, b, 10.0.0.1", cut with "..." to fit. Empty when
- * it has none. Bytes that do not print become '?'. */
+ * it has none. Bytes that are in no host name become '?'. */
 void tls_cert_list_names(const mbedtls_x509_crt *crt, char *out, size_t size);
 
 #endif

@@ -105,6 +105,16 @@ static void a_wrong_dns_name_lists_the_right_ones(void **state)
                             .says = "certificate is for *.example.com, but"});
 }
 
+static void odd_bytes_in_names_do_not_mislead(void **state)
+{
+    (void)state;
+    expect(
+        (struct attempt){.server = {.dns = DNS("other, localhost", "new\nline", "*.example.com")},
+                         .name = "localhost",
+                         .says = "certificate is for other??localhost, new?line, *.example.com, "
+                                 "but"});
+}
+
 static void a_long_list_of_names_is_cut(void **state)
 {
     (void)state;
@@ -376,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_dns_name_matches),
         cmocka_unit_test(rsa_keys_work),
         cmocka_unit_test(a_wrong_dns_name_lists_the_right_ones),
+        cmocka_unit_test(odd_bytes_in_names_do_not_mislead),
         cmocka_unit_test(a_long_list_of_names_is_cut),
         cmocka_unit_test(an_ip_address_matches),
         cmocka_unit_test(a_wrong_ip_address_is_refused),
