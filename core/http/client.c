@@ -9,7 +9,9 @@
 #include "http/h1_conn.h"
 #include "net/deadline.h"
 
-enum { HEAD_OUT_MAX = 4 * 1024 * 1024 };
+/* Connections being opened at a time. Until one TLS session is there that others can resume, one:
+ * a full handshake costs fifty times as much as a resumed one. */
+enum { HEAD_OUT_MAX = 4 * 1024 * 1024, DIALLING_MAX = 8 };
 
 struct http_client {
     struct net_loop *loop;
@@ -19,6 +21,10 @@ struct http_client {
     unsigned generation; /* grows when the TLS settings change */
     struct list idle;    /* connections, the one used last in front */
     struct list conns;   /* all others */
+    struct list waiting; /* requests for which no connection may be opened yet */
+    struct net_task serve;
+    unsigned dialling;
+    bool established; /* a connection was opened with these TLS settings */
     struct http_client_stats stats;
 };
 
@@ -44,8 +50,9 @@ struct conn {
  * repeated, on a second. */
 struct request {
     struct http_exchange x;
-    struct conn *conn;
-    struct buf head; /* kept until the response begins */
+    struct conn *conn; /* NULL while waiting */
+    struct list link;  /* in client->waiting */
+    struct buf head;   /* kept until the response begins */
     enum http_framing framing;
     uint64_t content_length;
     bool is_head;
@@ -70,6 +77,10 @@ static void retire(struct conn *c)
         return;
     }
     h1_conn_close(&c->h1);
+    if (c->state == CONN_DIALLING) {
+        c->client->dialling--;
+        net_task_queue(c->client->loop, &c->client->serve);
+    }
     c->client->stats.idle -= c->state == CONN_IDLE ? 1 : 0;
     c->client->stats.open--;
     c->state = CONN_GONE;
@@ -107,6 +118,9 @@ static void make_idle(struct conn *c)
     list_prepend(&client->idle, &c->link);
     net_deadline_set(client->loop, &c->idle_limit, client->o.idle_timeout_ms);
     h1_conn_next(&c->h1);
+    if (!list_empty(&client->waiting)) {
+        net_task_queue(client->loop, &client->serve);
+    }
 }
 
 static void on_turn(struct net_task *t)
@@ -142,6 +156,23 @@ static int send_request(struct conn *c)
     return rc == 0 && r->bodyless ? h1_conn_send_end(&c->h1) : rc;
 }
 
+/* What one could not reach, those that waited for it cannot either. */
+static void fail_waiting(struct http_client *client, const struct err *e)
+{
+    struct list failing;
+    list_init(&failing);
+    while (!list_empty(&client->waiting)) {
+        struct list *node = client->waiting.next;
+        list_remove(node);
+        list_append(&failing, node);
+    }
+    while (!list_empty(&failing)) {
+        struct request *r = LIST_ITEM(failing.next, struct request, link);
+        list_remove(&r->link);
+        end_request(r, e);
+    }
+}
+
 /* The connection broke under its request, if it carried one. */
 static void lose(struct conn *c, const struct err *e)
 {
@@ -150,18 +181,21 @@ static void lose(struct conn *c, const struct err *e)
     bool again =
         r != NULL && c->reused && r->repeatable && r->head.len > 0 && h1_parser_idle(c->h1.parser);
     struct err copy = *e; /* it may live in the parser's or stream's frame */
+    bool unreachable = c->state == CONN_DIALLING;
     c->request = NULL;
     retire(c);
-    if (r == NULL) {
-        return;
+    if (r != NULL) {
+        r->conn = NULL;
     }
-    r->conn = NULL;
     if (again) {
         client->stats.repeated++;
         again = dial(client, r, &copy) == 0;
     }
-    if (!again) {
+    if (r != NULL && !again) {
         end_request(r, &copy);
+    }
+    if (unreachable) {
+        fail_waiting(client, &copy);
     }
 }
 
@@ -172,6 +206,10 @@ static void on_open(void *data)
     struct http_client *client = c->client;
     const struct tls_session *tls = net_stream_tls(c->h1.stream);
     client->stats.resumed += tls != NULL && tls_session_resumed(tls) ? 1 : 0;
+    client->dialling--;
+    client->established = true;
+    c->state = CONN_BUSY;
+    net_task_queue(client->loop, &client->serve);
     h1_conn_start(&c->h1);
     if (send_request(c) != 0) {
         struct err e = ERR_INIT;
@@ -302,6 +340,7 @@ static int dial(struct http_client *client, struct request *r, struct err *e)
     net_task_init(&c->turn, on_turn);
     list_append(&client->conns, &c->link);
     client->stats.open++;
+    client->dialling++;
     return 0;
 }
 
@@ -322,6 +361,48 @@ static struct conn *take_idle(struct http_client *client, const struct request *
         return c;
     }
     return NULL;
+}
+
+/* Puts the request on a connection that is open. */
+static int carry(struct conn *c, struct request *r)
+{
+    c->request = r;
+    r->conn = c;
+    if (send_request(c) == 0) {
+        return 0;
+    }
+    c->request = NULL;
+    r->conn = NULL;
+    retire(c);
+    return UV_ENOMEM;
+}
+
+static bool may_dial(const struct http_client *client)
+{
+    return client->dialling <
+           (client->tls != NULL && !client->established ? 1U : (unsigned)DIALLING_MAX);
+}
+
+/* Requests that waited get connections that became idle, or are dialled for. */
+static void on_serve(struct net_task *t)
+{
+    struct http_client *client = LIST_ITEM(t, struct http_client, serve);
+    while (!list_empty(&client->waiting)) {
+        struct request *r = LIST_ITEM(client->waiting.next, struct request, link);
+        struct err e = ERR_INIT;
+        struct conn *c = take_idle(client, r);
+        if (c == NULL && !may_dial(client)) {
+            return;
+        }
+        list_remove(&r->link);
+        int rc = c != NULL ? carry(c, r) : dial(client, r, &e);
+        if (rc != 0) {
+            err_set(&e, rc, "cannot send the request: %s", err_text(rc));
+            end_request(r, &e);
+        } else if (c != NULL) {
+            r->x.handlers->on_drain(&r->x);
+        }
+    }
 }
 
 /* ---- the exchange's operations ---- */
@@ -394,6 +475,7 @@ static void abort_exchange(struct http_exchange *x)
         r->conn->request = NULL;
         retire(r->conn);
     }
+    list_remove(&r->link);
     request_free(r);
 }
 
@@ -424,6 +506,8 @@ struct http_client *http_client_new(struct net_loop *l, const struct http_client
     c->tls = o->tls != NULL ? tls_config_ref(o->tls) : NULL;
     list_init(&c->idle);
     list_init(&c->conns);
+    list_init(&c->waiting);
+    net_task_init(&c->serve, on_serve);
     return c;
 }
 
@@ -439,6 +523,7 @@ void http_client_set_tls(struct http_client *c, struct tls_config *tls)
     tls_config_unref(c->tls);
     c->tls = tls != NULL ? tls_config_ref(tls) : NULL;
     c->generation++;
+    c->established = false;
     close_idle(c);
 }
 
@@ -450,6 +535,7 @@ static struct request *request_new(const struct http_head *head,
         return NULL;
     }
     buf_init(&r->head, HEAD_OUT_MAX);
+    list_init(&r->link);
     r->x.ops = &exchange_ops;
     r->x.handlers = handlers;
     r->x.data = data;
@@ -479,21 +565,21 @@ struct http_exchange *http_client_request(struct http_client *c, const struct ht
         return NULL;
     }
     c->stats.requests++;
-    struct conn *conn = take_idle(c, r);
+    struct conn *conn = list_empty(&c->waiting) ? take_idle(c, r) : NULL;
+    int rc = 0;
     if (conn != NULL) {
-        conn->request = r;
-        r->conn = conn;
-        if (send_request(conn) == 0) {
-            return &r->x;
-        }
-        conn->request = NULL;
-        retire(conn);
-        err_set(e, UV_ENOMEM, "cannot send the request head");
-    } else if (dial(c, r, e) == 0) {
-        return &r->x;
+        rc = carry(conn, r);
+    } else if (may_dial(c)) {
+        rc = dial(c, r, e);
+    } else {
+        list_append(&c->waiting, &r->link);
     }
-    request_free(r);
-    return NULL;
+    if (rc != 0) {
+        err_set(e, rc, "cannot send the request: %s", err_text(rc));
+        request_free(r);
+        return NULL;
+    }
+    return &r->x;
 }
 
 const struct http_client_stats *http_client_stats(const struct http_client *c)
@@ -518,6 +604,8 @@ void http_client_free(struct http_client *c)
             end_request(r, &e);
         }
     }
+    fail_waiting(c, &e);
+    net_task_cancel(&c->serve);
     tls_config_unref(c->tls);
     free(c->host);
     free(c);

@@ -2,10 +2,11 @@
 /*
  * client.h - requests to one origin over a pool of kept-alive connections.
  *
- * A request takes the connection that was used last, or dials a new one. A request that is safe to
- * repeat (GET, HEAD, OPTIONS without body) and fails on a kept connection before any byte of the
- * response is repeated once on a new one; for others the kept connection is asked first whether the
- * peer has closed it.
+ * A request takes the connection that was used last, or dials a new one; when many come at once,
+ * they wait until others have TLS sessions to resume or are done with theirs. A request that is
+ * safe to repeat (GET, HEAD, OPTIONS without body) and fails on a kept connection before any byte
+ * of the response is repeated once on a new one; for others the kept connection is asked first
+ * whether the peer has closed it.
  */
 #ifndef CORE_HTTP_CLIENT_H
 #define CORE_HTTP_CLIENT_H

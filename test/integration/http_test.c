@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "certs.h"
 #include "fixture.h"
 #include "http/client.h"
 #include "http/server.h"
@@ -308,23 +309,29 @@ static struct http_client *new_client(struct world *w, unsigned port)
     return c;
 }
 
+static struct http_server *new_server(struct world *w, struct tls_config *tls)
+{
+    struct err e = ERR_INIT;
+    struct http_server_options so = {
+        .address = "127.0.0.1:0",
+        .tls = tls,
+        .head_timeout_ms = 300,
+        .idle_timeout_ms = 60000,
+        .write_timeout_ms = 60000,
+        .max_connections = 32,
+    };
+    return http_server_new(w->loop, &so, &server_handlers, w, &e);
+}
+
 static int setup(void **state)
 {
     static struct world w;
-    struct err e = ERR_INIT;
     memset(&w, 0, sizeof w);
     if (loop_setup((void **)&w.loop) != 0) {
         return -1;
     }
     buf_init(&w.echo, 1024 * 1024);
-    struct http_server_options so = {
-        .address = "127.0.0.1:0",
-        .head_timeout_ms = 300,
-        .idle_timeout_ms = 60000,
-        .write_timeout_ms = 60000,
-        .max_connections = 8,
-    };
-    w.server = http_server_new(w.loop, &so, &server_handlers, &w, &e);
+    w.server = new_server(&w, NULL);
     if (w.server == NULL) {
         return -1;
     }
@@ -530,6 +537,84 @@ static void test_a_refused_connection_closes_the_request(void **state)
     w->client = good;
 }
 
+static void test_many_requests_at_once_wait_for_connections(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[7 + 12];
+    for (int i = 0; i < 19; i++) {
+        ask_get(w, &a[i]);
+    }
+    http_exchange_abort(a[18].x); /* one that still waits */
+    for (int i = 0; i < 18; i++) {
+        ask_finish(w, &a[i]);
+        assert_false(a[i].failed);
+        check_body(&a[i], "hello");
+    }
+    assert_false(a[18].closed);
+    assert_int_equal(w->server_closed, 18);
+    assert_in_range(http_client_stats(w->client)->dialled, 8, 18);
+}
+
+static void test_requests_that_wait_fail_with_the_dial(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[12];
+    unsigned port;
+    int fd = raw_listen(&port);
+    assert_int_equal(close(fd), 0);
+    struct http_client *good = w->client;
+    w->client = new_client(w, port);
+    for (int i = 0; i < 12; i++) {
+        ask_get(w, &a[i]);
+    }
+    for (int i = 0; i < 12; i++) {
+        ask_finish(w, &a[i]);
+        assert_int_equal(a[i].error.code, UV_ECONNREFUSED);
+    }
+    assert_int_equal(http_client_stats(w->client)->dialled, 8);
+    http_client_free(w->client);
+    w->client = good;
+}
+
+/* Of many connections opened at once over TLS, one pays for the full handshake. */
+static void test_tls_connections_resume_the_first_session(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[12];
+    struct certs_pair ca;
+    struct certs_pair cert;
+    struct err e = ERR_INIT;
+    const char *const ips[] = {"127.0.0.1", NULL};
+    certs_make_ca("CA", &ca);
+    certs_issue(&ca, &(struct certs_spec){.ips = ips}, &cert);
+    struct tls_server_options so = {.cert = slice_str(cert.cert), .key = slice_str(cert.key)};
+    struct tls_client_options co = {.ca = slice_str(ca.cert), .server_name = "127.0.0.1"};
+    struct tls_config *server_tls = tls_config_new_server(&so, &e);
+    struct tls_config *client_tls = tls_config_new_client(&co, &e);
+    assert_true(server_tls != NULL && client_tls != NULL);
+    http_server_free(w->server);
+    w->server = new_server(w, server_tls);
+    http_client_free(w->client);
+    w->client = new_client(w, (unsigned)atoi(strrchr(http_server_address(w->server), ':') + 1));
+    http_client_set_tls(w->client, client_tls);
+    tls_config_unref(server_tls);
+    tls_config_unref(client_tls);
+    certs_free(&ca);
+    certs_free(&cert);
+
+    w->behaviour = ANSWER_AT_END; /* none is done before all are sent */
+    for (int i = 0; i < 12; i++) {
+        ask_get(w, &a[i]);
+    }
+    for (int i = 0; i < 12; i++) {
+        ask_finish(w, &a[i]);
+        assert_false(a[i].failed);
+    }
+    const struct http_client_stats *stats = http_client_stats(w->client);
+    assert_true(stats->dialled > 1);
+    assert_int_equal(stats->resumed, stats->dialled - 1);
+}
+
 static void test_upgrade_becomes_a_tunnel(void **state)
 {
     struct world *w = *state;
@@ -670,14 +755,14 @@ static void test_connection_close_is_honoured(void **state)
 static void test_too_many_connections_are_closed(void **state)
 {
     struct world *w = *state;
-    static struct raw_peer p[9];
-    for (int i = 0; i < 9; i++) {
+    static struct raw_peer p[33];
+    for (int i = 0; i < 33; i++) {
         raw_connect(&p[i], http_server_address(w->server));
     }
-    raw_expect(w->loop, &p[8], NULL);
+    raw_expect(w->loop, &p[32], NULL);
     raw_send(&p[0], "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
     raw_expect(w->loop, &p[0], "hello");
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 33; i++) {
         raw_close(&p[i]);
     }
 }
@@ -879,6 +964,9 @@ int main(void)
         HTTP_TEST(test_an_aborted_request_ends_the_servers),
         HTTP_TEST(test_an_aborted_answer_is_an_error),
         HTTP_TEST(test_a_refused_connection_closes_the_request),
+        HTTP_TEST(test_many_requests_at_once_wait_for_connections),
+        HTTP_TEST(test_requests_that_wait_fail_with_the_dial),
+        HTTP_TEST(test_tls_connections_resume_the_first_session),
         HTTP_TEST(test_upgrade_becomes_a_tunnel),
         HTTP_TEST(test_garbage_is_refused),
         HTTP_TEST(test_a_bad_body_ends_the_request),
