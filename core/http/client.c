@@ -281,7 +281,8 @@ static void on_eof(void *data)
     struct conn *c = data;
     struct err e = ERR_INIT;
     if (c->h1.in == H1_IN_DONE) {
-        return; /* answered; the turn that is queued ends it */
+        c->keep_alive = false; /* answered; the turn that is queued ends it */
+        return;
     }
     err_set(&e, UV_EOF, "the server closed the connection");
     lose(c, &e);
@@ -349,7 +350,7 @@ static struct conn *take_idle(struct http_client *client, const struct request *
 {
     while (!list_empty(&client->idle)) {
         struct conn *c = LIST_ITEM(client->idle.next, struct conn, link);
-        if (!r->repeatable && !net_stream_alive(c->h1.stream)) {
+        if (!r->repeatable && !net_stream_quiet(c->h1.stream)) {
             retire(c);
             continue;
         }

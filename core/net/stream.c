@@ -424,7 +424,7 @@ void net_stream_close(struct net_stream *s)
     stream_begin_close(s);
 }
 
-bool net_stream_alive(const struct net_stream *s)
+bool net_stream_quiet(const struct net_stream *s)
 {
     uv_os_fd_t fd;
     char byte;
@@ -432,7 +432,8 @@ bool net_stream_alive(const struct net_stream *s)
         uv_fileno((const uv_handle_t *)&s->tcp, &fd) != 0) {
         return false;
     }
-    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+           (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
 void net_stream_peer(const struct net_stream *s, char out[NET_ADDRESS_MAX])

@@ -89,8 +89,10 @@ void net_stream_finish(struct net_stream *s);
 /* The owner is done; all that is queued is dropped. */
 void net_stream_close(struct net_stream *s);
 
-/* Asks the kernel whether the peer has closed, which the loop may not have seen yet. */
-bool net_stream_alive(const struct net_stream *s);
+/* Asks the kernel whether nothing came from the peer that the loop has not seen yet: neither its
+ * end nor bytes. On a connection that is not in use, bytes are its end too: TLS says close_notify
+ * first. */
+bool net_stream_quiet(const struct net_stream *s);
 void net_stream_peer(const struct net_stream *s, char out[NET_ADDRESS_MAX]);
 /* NULL for a plain stream. */
 const struct tls_session *net_stream_tls(const struct net_stream *s);
