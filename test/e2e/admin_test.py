@@ -298,7 +298,8 @@ class SecretsTest(harness.TestCase):
             rude.send(f"GET / HTTP/1.1\r\nAuthorization: Bearer {self.MARK}\x00\r\n\r\n".encode())
             bodies.append(rude.response().body.decode())
         upgrade = [("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1"), *headers]
-        bodies.append(proxy.fetch("/api/v1/namespaces/n/pods/p/exec", "POST", upgrade).body.decode())
+        target = "/api/v1/namespaces/n/pods/p/exec"
+        bodies.append(proxy.fetch(target, "POST", upgrade).body.decode())
         return bodies
 
     def kubeconfigs(self, server, authority):

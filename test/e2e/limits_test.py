@@ -439,7 +439,7 @@ class ListTest(LimitsTestCase):
             self.assertEqual(item, objects.item_of(json.loads(answer.body)))
 
     def test_other_resources_are_not_limited(self):
-        for target in ("/api/v1/namespaces", "/api/v1/serviceaccounts", "/apis/apps/v1/replicasets"):
+        for target in ("/api/v1/namespaces", "/api/v1/services", "/apis/apps/v1/replicasets"):
             direct = objects.json_list(self.cluster.fetch(target).body)
             self.assertEqual(direct, objects.json_list(self.proxies[0].fetch(target).body))
 

@@ -10,6 +10,7 @@ EXPIRED_CONFIG = """[ca]
 default_ca = here
 [here]
 database = {path}/index.txt
+serial = {path}/serial
 new_certs_dir = {path}
 default_md = sha256
 policy = any
@@ -72,10 +73,12 @@ class Authority:
             f.write(EXPIRED_CONFIG.format(path=self.path))
         with open(os.path.join(self.path, "index.txt"), "w", encoding="ascii"):
             pass
+        with open(os.path.join(self.path, "serial"), "w", encoding="ascii") as f:
+            f.write("1000\n")
         request = ["openssl", "req", "-new", "-config", self.config, "-key", key, "-subj"]
         subprocess.run(request + ["/CN=e2e-expired", "-out", csr], check=True, capture_output=True)
         sign = ["openssl", "ca", "-batch", "-config", config, "-in", csr, "-out", certificate]
-        sign += ["-cert", self.certificate, "-keyfile", self.key, "-notext", "-rand_serial"]
+        sign += ["-cert", self.certificate, "-keyfile", self.key, "-notext"]
         sign += ["-startdate", "20200101000000Z", "-enddate", "20200201000000Z"]
         subprocess.run(sign, check=True, capture_output=True)
         return certificate, key

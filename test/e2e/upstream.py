@@ -158,24 +158,23 @@ class Peer(Stream):
 
 
 class Upstream:
-    """Listens on a free port of 127.0.0.1 and runs `serve(peer)` in a thread for each connection.
+    """Listens on a free port of 127.0.0.1 (or on `listener`) and runs `serve(peer)` in a thread for
+    each connection.
 
     Errors that the peer causes end the connection silently; all others are kept in `errors`, which
     the test case looks at in the end.
     """
 
-    def __init__(self, serve, context=None, timeout=60, receive_buffer=None):
+    def __init__(self, serve, context=None, timeout=60, listener=None):
         self.serve = serve
         self.context = context
         self.timeout = timeout
         self.errors = []
         self.peers = []
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-        if receive_buffer is not None:
-            self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.port = self.listener.getsockname()[1]
+        self.listener = listener or socket.create_server(("127.0.0.1", 0), backlog=256)
+        host, self.port = self.listener.getsockname()
         scheme = "http" if context is None else "https"
-        self.url = f"{scheme}://127.0.0.1:{self.port}"
+        self.url = f"{scheme}://{host}:{self.port}"
         self.closing = False
         self.thread = threading.Thread(target=self.accept, daemon=True)
         self.thread.start()
