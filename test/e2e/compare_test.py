@@ -19,6 +19,7 @@ import urllib.parse
 import harness
 import objects
 import pki
+import upstream
 import wire
 
 ATTEMPTS = 40
@@ -980,6 +981,23 @@ class IdentityTest(CompareTestCase):
             self.assertEqual(200 if target == "/version" else 403, expected.status)
         answer = proxy.fetch(self.REVIEW, "POST", [JSON_TYPE, *headers], self.REVIEW_BODY)
         self.assertFalse(self.allowed(answer))
+
+    def test_a_localproxy_without_credentials_is_anonymous(self):
+        """There is no certificate that the API server would prefer to the client's token."""
+        headers = [("Authorization", f"Bearer {self.token()}")]
+        harness.wait_for(
+            lambda: self.fetch_as_anybody(self.thing, headers).status == 200,
+            "the service account may view the namespace",
+        )
+        env = self.cluster.env
+        kubeconfig = upstream.write_kubeconfig(
+            self.path("anonymous"), env["APISERVER"], authority=env["CLUSTER_CA"]
+        )
+        proxy = self.proxy([harness.limit(self.limited, self.selector)], kubeconfig)
+        for target in (self.thing, f"{self.base}/pods", "/metrics"):
+            expected = self.fetch_as_anybody(target, [])
+            self.assertEqual(403, expected.status)
+            self.assert_same(expected, proxy.fetch(target, headers=headers))
 
     @staticmethod
     def certificate_of(kubeconfig):
