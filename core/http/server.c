@@ -365,11 +365,18 @@ static void resume_in(struct http_exchange *x)
     h1_conn_resume(&conn_of(x)->h1);
 }
 
+/* What was sent so far still goes out, and without its end the client knows it for a part; but a
+ * body that ends with the connection would seem whole. */
 static void abort_exchange(struct http_exchange *x)
 {
     struct conn *c = conn_of(x);
     c->x.handlers = NULL;
-    close_now(c);
+    bool shows = c->h1.out == H1_OUT_BODY && c->h1.out_framing != HTTP_BODY_CLOSE;
+    if (shows && !c->h1.head_only) {
+        close_gently(c);
+    } else {
+        close_now(c);
+    }
 }
 
 static const struct http_exchange_ops exchange_ops = {
