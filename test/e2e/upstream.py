@@ -2,11 +2,14 @@
 """A scripted API server: a test says, connection by connection, what it sends and when."""
 
 import base64
+import fcntl
 import os
 import socket
 import ssl
 import struct
+import termios
 import threading
+import time
 
 from wire import Cut, Stream
 
@@ -98,6 +101,7 @@ class Peer(Stream):
     def __init__(self, sock, number):
         super().__init__(sock)
         self.number = number  # counted from 0
+        self.is_head = False  # the request at hand
 
     def read_request_head(self):
         """None when the peer closed instead."""
@@ -106,6 +110,7 @@ class Peer(Stream):
         except Cut:
             return None
         self.chunk_left = 0
+        self.is_head = request.method == "HEAD"
         if request.get("Transfer-Encoding", "").lower() == "chunked":
             self.left = "chunked"
         else:
@@ -126,7 +131,8 @@ class Peer(Stream):
         """A whole answer with a Content-Length."""
         framing = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
         self.send_response_head(status, framing + list(headers))
-        self.send(body)
+        if not self.is_head:
+            self.send(body)
 
     def begin_watch(self, content_type="application/json", headers=()):
         framing = [("Content-Type", content_type), ("Transfer-Encoding", "chunked")]
@@ -146,6 +152,12 @@ class Peer(Stream):
         sock = self.sock.sock if isinstance(self.sock, TlsSocket) else self.sock
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
+
+    def wait_taken(self):
+        """Until the peer's kernel has acknowledged all that was sent."""
+        sock = self.sock.sock if isinstance(self.sock, TlsSocket) else self.sock
+        while struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, b"\0\0\0\0"))[0] > 0:
+            time.sleep(0.001)
 
     def wait_closed(self):
         """Reads until the peer closes; what came meanwhile."""
@@ -171,6 +183,7 @@ class Upstream:
         self.timeout = timeout
         self.errors = []
         self.peers = []
+        self.finished = []  # of the peers those whose script has ended
         self.listener = listener or socket.create_server(("127.0.0.1", 0), backlog=256)
         host, self.port = self.listener.getsockname()
         scheme = "http" if context is None else "https"
@@ -207,6 +220,8 @@ class Upstream:
             except Exception as error:  # pylint: disable=broad-except
                 if not self.closing:
                     self.errors.append(error)
+            finally:
+                self.finished.append(peer)
 
     def close(self):
         self.closing = True
