@@ -341,6 +341,7 @@ class EndTest(StreamTestCase):
                     self.assertEqual((200, False), (answer.status, answer.complete))
                     if how != "reset":
                         self.assertEqual(current[3], answer.body, "what came is passed on")
+                    watch.close()
             proxy.stop()
 
     def test_proper_ends(self):
