@@ -322,7 +322,7 @@ class ScriptedTunnelTest(harness.TestCase):
 
         def serve(peer):
             seen.append(peer.read_request())
-            peer.respond(200)
+            peer.respond(200, headers=[("Connection", "close")])
 
         for proxy in self.both(serve):
             for protocol in ("h2c", "TLS/1.2", "h2c, websocket"):
