@@ -17,7 +17,7 @@ static const char description[] =
     "localproxy has the real ones.\n"
     "One localproxy talks to one cluster. If the kubeconfig has contexts of several, all are "
     "written and all reach that one; a warning says so. Choose the right one with --context.\n"
-    "Files are written whole or not at all, readable by their owner only.";
+    "Files are written whole or not at all, readable by their owner only unless --shared is given.";
 
 static const char examples[] =
     "    kubeconfig-gen --output=fake.yaml\n"
@@ -114,6 +114,11 @@ void config_parse(struct config *c, int argc, char **argv)
          .help = "Write there, mode 0600, in place of what is there; - is standard output.",
          .type = FLAG_STRING,
          .target = &c->output},
+        {.name = "shared",
+         .help = "Write it with mode 0644: for a volume of a pod whose containers run as several "
+                 "users. The token's file keeps its mode.",
+         .type = FLAG_BOOL,
+         .target = &c->shared},
         {.name = "configmap",
          .value = "NS/NAME",
          .help = "Write a manifest of this ConfigMap, with the kubeconfig under the key "

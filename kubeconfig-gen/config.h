@@ -19,6 +19,7 @@ struct config {
     const char *proxy_ca;
     const char *token_file;
     const char *output; /* "-": standard output */
+    bool shared;        /* others may read it */
     const char *configmap;
 };
 

@@ -94,7 +94,8 @@ static int wrap_configmap(const struct config *c, struct buf *text, struct err *
 static int write_out(const struct config *c, const struct buf *text, struct err *e)
 {
     if (strcmp(c->output, "-") != 0) {
-        int rc = file_write_atomic(c->output, buf_data(text), text->len, 0600, e);
+        mode_t mode = c->shared ? 0644 : 0600;
+        int rc = file_write_atomic(c->output, buf_data(text), text->len, mode, e);
         if (rc == 0) {
             log_info("written", log_str("path", c->output), log_str("proxy", c->proxy));
         }

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum reload_mode { RELOAD_SEAMLESS, RELOAD_CUT };
+enum write_fence { WRITE_FENCE_ENFORCE, WRITE_FENCE_AUDIT, WRITE_FENCE_OFF };
 enum no_rules { NO_RULES_BLOCK, NO_RULES_PASSTHROUGH };
 
 /* Strings point into argv or the environment; NULL: not given. */
@@ -20,9 +22,17 @@ struct config {
     const char *listen_tls_key;
     const char *admin;
     const char *rules;
-    int no_rules; /* enum no_rules */
+    const char *control;
+    int no_rules;    /* enum no_rules */
+    int write_fence; /* enum write_fence */
+    const char *pod_namespace;
+    int reload_mode; /* enum reload_mode */
+    uint64_t cut_interval_s;
+    uint64_t cut_spread_s;
+    uint64_t resume_doubt_s;
     const char *token_file;
     const char *ready_file;
+    uint64_t shutdown_delay_s; /* 0: none */
     uint64_t shutdown_grace_s;
     uint64_t max_connections;
 };

@@ -1,38 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "forward.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/list.h"
 #include "base/log.h"
-#include "frames.h"
+#include "forward_internal.h"
+#include "headers.h"
 #include "http/server.h"
 #include "kube/status.h"
 
-enum { HEADERS_MAX = 160, STATUS_MAX = 16 * 1024, RETRY_AFTER_S = 1 };
-
-struct forward {
-    struct forward_context *ctx;
-    struct http_exchange *down; /* NULL once it is over */
-    struct http_exchange *up;   /* likewise */
-    struct list link;
-    enum request_verb verb;
-    uint64_t begun_ns;
-    struct frames frames; /* of a watch */
-    bool responded;       /* the response's head went down */
-    bool streaming;       /* an open watch */
-    bool tunnel;
-    bool request_ended;  /* down sent all of its request */
-    bool request_passed; /* and up was told */
-    bool response_ended; /* up sent all of its response */
+enum {
+    STATUS_MAX = 16 * 1024,
+    RETRY_AFTER_S = 1,
 };
 
-void forward_context_init(struct forward_context *ctx, struct net_loop *l,
-                          struct kube_client *upstream, struct metrics *metrics)
+int forward_context_init(struct forward_context *ctx, struct net_loop *l,
+                         struct kube_client *upstream, struct metrics *metrics, uint64_t doubt_ms)
 {
     *ctx = (struct forward_context){.loop = l, .upstream = upstream, .metrics = metrics};
     list_init(&ctx->running);
+    change_context_init(ctx);
+    ctx->points = resume_new(doubt_ms);
+    ctx->pages = pages_new(l, upstream);
+    return ctx->points != NULL && ctx->pages != NULL ? 0 : -ENOMEM;
 }
 
 bool forward_refuse(struct metrics *m, struct http_exchange *down, enum request_verb verb,
@@ -63,37 +56,77 @@ bool forward_refuse(struct metrics *m, struct http_exchange *down, enum request_
     return rc == 0;
 }
 
+/* ---- the end of a forward ---- */
+
+static void settle(struct forward *f)
+{
+    struct forward_context *ctx = f->ctx;
+    if (f->lost) {
+        f->lost = false;
+        if (--ctx->lost == 0) {
+            ctx->on_settled(ctx->data);
+        }
+    }
+}
+
 static void count_end(struct forward *f)
 {
     struct metrics *m = f->ctx->metrics;
-    m->open_watches -= f->streaming ? 1 : 0;
+    m->open_watches -= f->watch != NULL ? 1 : 0;
     m->tunnels -= f->tunnel ? 1 : 0;
-    if (f->responded && !f->streaming && !f->tunnel) {
-        metrics_count_duration(m, (uv_hrtime() - f->begun_ns) / 1000);
+    if (f->responded && f->watch == NULL && !f->tunnel) {
+        metrics_count_duration(&m->duration, (uv_hrtime() - f->begun_ns) / 1000);
     }
+}
+
+void forward_destroy(struct forward *f)
+{
+    count_end(f);
+    list_remove(&f->link);
+    change_forget(f);
+    watch_free(f->watch);
+    list_meta_free(f->list);
+    scope_deinit(&f->scope);
+    buf_reset(&f->body);
+    free(f->head);
+    settle(f);
+    free(f);
 }
 
 /* Frees when both sides are over. */
 static void release(struct forward *f)
 {
     if (f->down == NULL && f->up == NULL) {
-        count_end(f);
-        list_remove(&f->link);
-        free(f);
+        forward_destroy(f);
     }
 }
 
-static void abort_both(struct forward *f)
+void forward_abort_up(struct forward *f)
 {
     if (f->up != NULL) {
         http_exchange_abort(f->up);
         f->up = NULL;
     }
+}
+
+void forward_abort(struct forward *f)
+{
+    forward_abort_up(f);
     if (f->down != NULL) {
         http_exchange_abort(f->down);
         f->down = NULL;
     }
     release(f);
+}
+
+void forward_context_deinit(struct forward_context *ctx)
+{
+    while (!list_empty(&ctx->running)) { /* answered, but the API server has not let go yet */
+        forward_abort(LIST_ITEM(ctx->running.next, struct forward, link));
+    }
+    change_context_deinit(ctx);
+    pages_free(ctx->pages);
+    resume_free(ctx->points);
 }
 
 /* ---- the operator's side ---- */
@@ -105,17 +138,24 @@ static void down_on_body(struct http_exchange *x, struct slice data)
         return; /* answered already: the rest of the request is dropped */
     }
     if (http_exchange_send_body(f->up, data) != 0) {
-        abort_both(f);
+        forward_abort(f);
     } else if (http_exchange_blocked(f->up)) {
         http_exchange_pause(x);
     }
 }
 
+/* With the body, if it was collected. */
 static void pass_request_end(struct forward *f)
 {
+    int rc = 0;
     f->request_passed = true;
-    if (http_exchange_send_end(f->up) != 0) {
-        abort_both(f);
+    if (f->body.len > 0) {
+        rc =
+            http_exchange_send_body(f->up, slice_of((const char *)buf_data(&f->body), f->body.len));
+        buf_reset(&f->body);
+    }
+    if (rc != 0 || http_exchange_send_end(f->up) != 0) {
+        forward_abort(f);
     }
 }
 
@@ -123,7 +163,9 @@ static void down_on_end(struct http_exchange *x)
 {
     struct forward *f = x->data;
     f->request_ended = true;
-    if (f->up != NULL && (f->tunnel || !http_exchange_blocked(f->up))) {
+    bool may_pass =
+        f->tunnel || (!f->request_passed && f->up != NULL && !http_exchange_blocked(f->up));
+    if (f->up != NULL && may_pass) {
         pass_request_end(f);
     }
 }
@@ -133,6 +175,8 @@ static void down_on_drain(struct http_exchange *x)
     struct forward *f = x->data;
     if (f->up != NULL) {
         http_exchange_resume(f->up);
+    } else if (f->transition != NULL) {
+        transition_drained(f->transition);
     }
 }
 
@@ -144,8 +188,7 @@ static void down_on_close(struct http_exchange *x, const struct err *e)
         log_debug("the operator's request ended early", log_str("error", e->msg));
     }
     if (f->up != NULL && (e != NULL || !f->response_ended)) {
-        http_exchange_abort(f->up);
-        f->up = NULL;
+        forward_abort_up(f);
     }
     release(f);
 }
@@ -157,60 +200,65 @@ static const struct http_exchange_handlers down_handlers = {
     .on_close = down_on_close,
 };
 
-/* ---- the API server's side ---- */
+/* ---- the beginning of an answer ---- */
 
-static bool is_hop_by_hop(const struct http_head *head, struct slice name)
+static struct slice header_value(const struct http_head *head, struct slice name)
 {
-    bool found = http_header_is_hop_by_hop(name, (struct slice){0});
-    for (size_t i = 0; i < head->header_count && !found; i++) {
-        const struct http_header *h = &head->headers[i];
-        found = slice_ieq(h->name, SLICE("Connection")) && http_list_has(h->value, name);
-    }
-    return found;
+    const struct http_header *h = http_head_find(head, name);
+    return h != NULL ? h->value : (struct slice){0};
 }
 
-/* Copies the headers that go on; returns their number. */
-static size_t end_to_end(const struct http_head *head, struct http_header out[HEADERS_MAX])
+static bool open_watch(struct forward *f, const struct http_head *head)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < head->header_count && n < HEADERS_MAX - 1; i++) {
-        if (!is_hop_by_hop(head, head->headers[i].name)) {
-            out[n++] = head->headers[i];
-        }
+    struct watch_options o = {
+        .encoding = encoding_of(header_value(head, SLICE("Content-Type"))),
+        .points = f->ctx->points,
+        .key = f->scope.key,
+        .version = f->scope.version,
+        .initial_events = f->scope.initial_events,
+    };
+    if (header_value(head, SLICE("Content-Encoding")).len > 0) {
+        o.encoding = ENCODING_OTHER;
     }
-    if (head->upgrade) {
-        const struct http_header *upgrade = http_head_find(head, SLICE("Upgrade"));
-        if (upgrade != NULL) {
-            out[n++] = *upgrade;
-        }
-    }
-    return n;
+    f->watch = watch_new(&o);
+    f->ctx->metrics->open_watches += f->watch != NULL ? 1 : 0;
+    return f->watch != NULL;
 }
 
-static void note_kind(struct forward *f, const struct http_head *head)
+void forward_give_back(struct forward *f)
 {
-    struct metrics *m = f->ctx->metrics;
+    if (f->scoped && f->verb == VERB_WATCH && f->scope.version != 0) {
+        struct resume_range range = {f->scope.version, f->scope.version};
+        resume_give(f->ctx->points, &f->scope.key, range);
+    }
+}
+
+/* Keeps account of what this answer is. False: no memory. */
+static bool note_kind(struct forward *f, const struct http_head *head)
+{
     if (head->status == 101) {
         f->tunnel = true;
-        m->tunnels++;
-    } else if (f->verb == VERB_WATCH && head->status == 200) {
-        const struct http_header *type = http_head_find(head, SLICE("Content-Type"));
-        frames_init(&f->frames, type != NULL ? type->value : (struct slice){0});
-        f->streaming = true;
-        m->open_watches++;
+        f->ctx->metrics->tunnels++;
+    } else if (head->status == 200 && f->scoped && f->verb == VERB_WATCH) {
+        return open_watch(f, head);
+    } else if (head->status == 200 && f->scoped && f->verb == VERB_LIST) {
+        f->list = list_meta_new(header_value(head, SLICE("Content-Type")),
+                                header_value(head, SLICE("Content-Encoding")));
+        return f->list != NULL;
+    } else {
+        forward_give_back(f);
     }
     if (head->status == 401) {
         kube_client_rejected(f->ctx->upstream);
     }
+    return true;
 }
 
-/* The watch stands between two events: the operator sees a plain end and will watch on. */
-static void end_watch(struct forward *f)
+void forward_end_watch(struct forward *f)
 {
-    http_exchange_abort(f->up);
-    f->up = NULL;
+    forward_abort_up(f);
     if (http_exchange_send_end(f->down) != 0) {
-        abort_both(f);
+        forward_abort(f);
     }
 }
 
@@ -219,46 +267,95 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     struct forward *f = x->data;
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
+    (void)x;
+    if (f->reopening) {
+        change_reopened(f, head);
+        return;
+    }
     h.headers = headers;
-    h.header_count = end_to_end(head, headers);
+    h.header_count = headers_of_response(head, headers);
     if (head->framing == HTTP_BODY_NONE && head->content_length > 0) {
         h.framing = HTTP_BODY_LENGTH; /* what the answer to a GET would have */
     }
     f->responded = true;
-    note_kind(f, head);
     metrics_count_code(f->ctx->metrics, f->verb, head->status);
-    if (http_exchange_send_head(f->down, &h) != 0) {
-        abort_both(f);
-    } else if (f->streaming && f->ctx->draining) {
-        end_watch(f);
+    bool noted = note_kind(f, head);
+    if (f->watch == NULL || !f->ctx->seamless) {
+        free(f->head);
+        f->head = NULL;
     }
+    if (!noted || http_exchange_send_head(f->down, &h) != 0) {
+        forward_abort(f);
+    } else if (f->watch != NULL && f->ctx->draining) {
+        forward_end_watch(f);
+    }
+}
+
+/* ---- the API server's side ---- */
+
+static int pass_body(struct forward *f, struct slice data)
+{
+    if (f->watch != NULL) {
+        return watch_feed(f->watch, data, f->down);
+    }
+    if (f->list != NULL) {
+        list_meta_feed(f->list, data);
+    }
+    return http_exchange_send_body(f->down, data);
 }
 
 static void up_on_body(struct http_exchange *x, struct slice data)
 {
     struct forward *f = x->data;
-    if (f->streaming) {
-        size_t whole = frames_feed(&f->frames, data);
-        if (f->ctx->draining && whole > 0) {
-            data.len = whole;
-        }
-    }
+    bool last = f->watch != NULL && watch_state(f->watch) == WATCH_LAST;
     f->ctx->metrics->response_bytes += data.len;
-    if (http_exchange_send_body(f->down, data) != 0) {
-        abort_both(f);
-    } else if (f->streaming && f->ctx->draining && data.len > 0) {
-        end_watch(f);
+    if (pass_body(f, data) != 0) {
+        forward_abort(f);
+    } else if (last && watch_state(f->watch) == WATCH_SILENT) {
+        change_last_passed(f);
+    } else if (f->watch != NULL && f->ctx->draining && watch_at_boundary(f->watch)) {
+        forward_end_watch(f);
     } else if (http_exchange_blocked(f->down)) {
         http_exchange_pause(x);
+    }
+}
+
+/* The client has all of the list: it may go on from it. */
+static void note_list(struct forward *f)
+{
+    struct list_meta_result found;
+    list_meta_end(f->list, &found);
+    if (f->scope.newest && found.resource_version != 0) {
+        resume_newest(f->ctx->points, f->scope.key.resource, found.resource_version);
+    }
+    if (found.token != 0) {
+        resume_give_page(f->ctx->points, &f->scope.key, found.token);
+    } else if (found.resource_version != 0) {
+        struct resume_range range = {found.resource_version, found.resource_version};
+        resume_give(f->ctx->points, &f->scope.key, range);
+    } else {
+        resume_give(f->ctx->points, &f->scope.key, RESUME_ANY);
+        resume_give_page(f->ctx->points, &f->scope.key, 0);
     }
 }
 
 static void up_on_end(struct http_exchange *x)
 {
     struct forward *f = x->data;
+    (void)x;
     f->response_ended = true;
+    if (f->watch != NULL && watch_state(f->watch) == WATCH_LAST) {
+        forward_abort(f); /* within an event */
+        return;
+    }
+    if (f->watch != NULL && watch_state(f->watch) == WATCH_SILENT) {
+        return; /* it ends when its time has come */
+    }
+    if (f->list != NULL) {
+        note_list(f);
+    }
     if (f->down != NULL && http_exchange_send_end(f->down) != 0) {
-        abort_both(f);
+        forward_abort(f);
     }
 }
 
@@ -287,17 +384,30 @@ static void answer_failure(struct forward *f, const struct err *e)
     }
 }
 
+/* Nothing of the answer came. */
+static void fail_unanswered(struct forward *f, const struct err *e)
+{
+    f->responded = true;
+    forward_give_back(f);
+    http_exchange_resume(f->down);
+    answer_failure(f, e);
+}
+
 static void up_on_close(struct http_exchange *x, const struct err *e)
 {
     struct forward *f = x->data;
+    (void)x;
     f->up = NULL;
-    if (e != NULL && !f->response_ended) {
+    if (f->reopening) {
+        change_not_reopened(f);
+        return;
+    }
+    bool silent = f->watch != NULL && watch_state(f->watch) == WATCH_SILENT;
+    if (e != NULL && !f->response_ended && !silent) {
         f->ctx->metrics->upstream_errors++;
         log_warn("the API server's answer failed", log_str("error", e->msg));
         if (f->down != NULL && !f->responded) {
-            f->responded = true;
-            http_exchange_resume(f->down);
-            answer_failure(f, e);
+            fail_unanswered(f, e);
         } else if (f->down != NULL) {
             http_exchange_abort(f->down);
             f->down = NULL;
@@ -314,66 +424,95 @@ static const struct http_exchange_handlers up_handlers = {
     .on_close = up_on_close,
 };
 
-/* ---- both ---- */
+/* ---- the beginning ---- */
 
-static bool goes_up(struct slice name)
+static bool has_body(const struct http_head *head)
 {
-    return !slice_ieq(name, SLICE("Host")) && !slice_ieq(name, SLICE("Authorization")) &&
-           !slice_ieq(name, SLICE("Expect"));
+    return head->framing == HTTP_BODY_CHUNKED ||
+           (head->framing == HTTP_BODY_LENGTH && head->content_length > 0);
 }
 
-/* Only to what Kubernetes speaks over upgraded connections. Others are ignored, as RFC 9110 section
- * 7.8 allows: a tunnel that speaks HTTP (h2c, TLS) would go round the rules. */
-static bool may_upgrade(const struct http_head *head)
+/* Copies what is needed when the rules change, or the connection is there. */
+static bool keep(struct forward *f, const struct forward_request *r)
 {
-    const struct http_header *h = http_head_find(head, SLICE("Upgrade"));
-    return head->upgrade && h != NULL &&
-           (slice_ieq(h->value, SLICE("SPDY/3.1")) || slice_ieq(h->value, SLICE("websocket")));
-}
-
-static size_t request_headers(const struct http_head *head, struct http_header out[HEADERS_MAX])
-{
-    size_t n = end_to_end(head, out);
-    size_t kept = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (goes_up(out[i].name)) {
-            out[kept++] = out[i];
-        }
+    bool repeatable = (r->verb == VERB_LIST || r->verb == VERB_WATCH) && !has_body(r->head);
+    if (r->body != NULL && buf_append(&f->body, r->body->ptr, r->body->len) != 0) {
+        return false;
     }
-    return kept;
+    if (r->scope == NULL) {
+        return true;
+    }
+    f->head = repeatable ? http_head_copy(r->head) : NULL;
+    f->scoped = (!repeatable || f->head != NULL) && scope_keep(&f->scope, r->scope) == 0;
+    return f->scoped;
+}
+
+static struct forward *forward_new(struct forward_context *ctx, struct http_exchange *down,
+                                   const struct forward_request *r)
+{
+    struct forward *f = calloc(1, sizeof *f);
+    if (f == NULL) {
+        return NULL;
+    }
+    f->ctx = ctx;
+    f->verb = r->verb;
+    f->down = down;
+    f->begun_ns = uv_hrtime();
+    f->request_ended = r->request_ended;
+    list_init(&f->link);
+    net_deadline_init(&f->due, ctx->on_due);
+    buf_init(&f->body, r->body != NULL ? r->body->len : 0);
+    if (!keep(f, r)) {
+        buf_reset(&f->body);
+        free(f->head);
+        free(f);
+        return NULL;
+    }
+    return f;
+}
+
+struct http_exchange *forward_ask(struct forward *f, const struct http_head *head,
+                                  struct slice target, const struct slice *body, struct err *e)
+{
+    struct http_header headers[HEADERS_MAX];
+    struct http_head h = *head;
+    h.target = target;
+    h.upgrade = headers_may_upgrade(head);
+    h.header_count = headers_of_request(&h, headers);
+    h.headers = headers;
+    h.patient = f->verb == VERB_WATCH;
+    if (body != NULL) {
+        h.framing = HTTP_BODY_LENGTH;
+        h.content_length = body->len;
+    }
+    return kube_client_request(f->ctx->upstream, &h, &up_handlers, f, e);
 }
 
 void forward_start(struct forward_context *ctx, struct http_exchange *down,
-                   const struct http_head *head, enum request_verb verb)
+                   const struct forward_request *r)
 {
     struct err e = ERR_INIT;
-    struct http_header headers[HEADERS_MAX];
-    struct http_head h = *head;
-    h.upgrade = may_upgrade(head);
-    h.header_count = request_headers(&h, headers);
-    h.headers = headers;
-    struct forward *f = calloc(1, sizeof *f);
+    struct forward *f = forward_new(ctx, down, r);
     if (f == NULL) {
-        (void)forward_refuse(ctx->metrics, down, verb, 503, RETRY_AFTER_S, "out of memory");
+        (void)forward_refuse(ctx->metrics, down, r->verb, 503, RETRY_AFTER_S, "out of memory");
         return;
     }
-    f->ctx = ctx;
-    f->verb = verb;
-    f->down = down;
-    f->begun_ns = uv_hrtime();
-    f->up = kube_client_request(ctx->upstream, &h, &up_handlers, f, &e);
+    f->up = forward_ask(f, r->head, r->target, r->body, &e);
     if (f->up == NULL) {
         ctx->metrics->upstream_errors++;
+        forward_give_back(f);
         answer_failure(f, &e);
-        free(f);
+        forward_destroy(f);
         return;
     }
     down->handlers = &down_handlers;
     down->data = f;
     list_append(&ctx->running, &f->link);
-    bool has_body = head->framing == HTTP_BODY_CHUNKED ||
-                    (head->framing == HTTP_BODY_LENGTH && head->content_length > 0);
-    if (has_body && http_exchange_blocked(f->up)) {
+    if (!http_exchange_blocked(f->up)) {
+        if (f->request_ended) {
+            pass_request_end(f);
+        }
+    } else if (!f->request_ended && has_body(r->head)) {
         http_exchange_pause(down);
     }
 }
@@ -384,8 +523,69 @@ void forward_drain(struct forward_context *ctx)
     for (struct list *node = ctx->running.next, *next; node != &ctx->running; node = next) {
         next = node->next;
         struct forward *f = LIST_ITEM(node, struct forward, link);
-        if (f->streaming && f->up != NULL && f->down != NULL && frames_at_boundary(&f->frames)) {
-            end_watch(f);
+        if (f->watch == NULL || f->down == NULL) {
+            continue;
+        }
+        if (watch_state(f->watch) == WATCH_SILENT) {
+            change_cut(f);
+        } else if (watch_state(f->watch) == WATCH_PASSING && !f->response_ended &&
+                   watch_at_boundary(f->watch)) {
+            forward_end_watch(f);
         }
     }
+}
+
+/* ---- what it says of itself ---- */
+
+static const char *state_of(const struct forward *f)
+{
+    if (f->reopening) {
+        return "Reopening";
+    }
+    if (f->reach != NULL && f->transition == NULL) {
+        return "FindingVersion";
+    }
+    if (f->transition != NULL) {
+        return transition_has_written(f->transition) ? "WritingDifference" : "ListingDifference";
+    }
+    switch (watch_state(f->watch)) {
+    case WATCH_PASSING:
+        return "Passing";
+    case WATCH_CUT:
+        return "Ended";
+    default:
+        return "Silenced";
+    }
+}
+
+static void describe_watch(const struct forward *f, cJSON *array)
+{
+    char text[256];
+    cJSON *row = cJSON_CreateObject();
+    const struct scope *s = &f->scope;
+    (void)snprintf(text, sizeof text, "%.*s%s%.*s", (int)s->resource.len, s->resource.ptr,
+                   s->group.len > 0 ? "." : "", (int)s->group.len, s->group.ptr);
+    cJSON_AddStringToObject(row, "resource", text);
+    (void)snprintf(text, sizeof text, "%.*s", (int)s->namespace.len, s->namespace.ptr);
+    cJSON_AddStringToObject(row, "namespace", text);
+    cJSON_AddStringToObject(row, "state", state_of(f));
+    cJSON_AddBoolToObject(row, "limited", s->key.selector != 0);
+    (void)snprintf(text, sizeof text, "%" PRIu64, watch_version(f->watch));
+    cJSON_AddStringToObject(row, "resourceVersion", text);
+    cJSON_AddItemToArray(array, row);
+}
+
+unsigned forward_describe_watches(const struct forward_context *ctx, cJSON *array)
+{
+    unsigned count = 0;
+    if (array == NULL) {
+        return 0; /* no memory */
+    }
+    for (struct list *node = ctx->running.next; node != &ctx->running; node = node->next) {
+        const struct forward *f = LIST_ITEM(node, const struct forward, link);
+        if (f->watch != NULL && count++ < FORWARD_DESCRIBED_MAX) {
+            describe_watch(f, array);
+        }
+    }
+    return count;
 }

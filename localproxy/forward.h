@@ -6,36 +6,87 @@
  *                                                    | forward
  *     API server - up: response in, request out -----+
  *
- * Bodies are passed on as they come; when one side takes no more, the other is not read. A watch
- * can be ended between two events.
+ * Bodies are passed on as they come; when one side takes no more, the other is not read. When the
+ * rules change, what was asked under the old ones ends, each kind of request in its own way
+ * (forward_change); all others do not notice.
  */
 #ifndef LOCALPROXY_FORWARD_H
 #define LOCALPROXY_FORWARD_H
 
+#include <cjson/cJSON.h>
+
+#include "base/list.h"
+#include "difference.h"
 #include "http/exchange.h"
 #include "kube/client.h"
 #include "kube/request_info.h"
 #include "metrics.h"
+#include "net/deadline.h"
+#include "pace.h"
+#include "pages.h"
+#include "resume.h"
+#include "scope.h"
 
 /* What all forwards of a proxy share. */
 struct forward_context {
     struct net_loop *loop;
     struct kube_client *upstream;
     struct metrics *metrics;
+    struct resume *points;
+    struct pace pace;
     struct list running;
-    bool draining; /* watches end at their next boundary */
+    struct pages *pages;
+    struct differences differences;
+    bool seamless;             /* open watches are carried over to new rules, not cut */
+    bool draining;             /* watches end at their next boundary */
+    unsigned affected;         /* watches that the last change hit */
+    unsigned cut_index;        /* of the next of them that is cut */
+    unsigned lost;             /* writes under way to what the shard has lost */
+    net_deadline_cb on_due;    /* of a forward: see forward_internal.h */
+    char why_cut[ERR_MSG_MAX]; /* the last change, for those who must list again */
+    /* Sends a request through the rules again: they changed before it was answered. */
+    void (*again)(void *data, struct http_exchange *down, const struct http_head *head,
+                  bool request_ended);
+    /* No write to what was lost is under way any more. */
+    void (*on_settled)(void *data);
+    void *data;
 };
 
-void forward_context_init(struct forward_context *ctx, struct net_loop *l,
-                          struct kube_client *upstream, struct metrics *metrics);
+/* `doubt_ms`: see resume_new. 0 or -ENOMEM. Callbacks and pace are the caller's to set. */
+MUST_CHECK int forward_context_init(struct forward_context *ctx, struct net_loop *l,
+                                    struct kube_client *upstream, struct metrics *metrics,
+                                    uint64_t doubt_ms);
+/* Breaks off what still runs. */
+void forward_context_deinit(struct forward_context *ctx);
 
-/* Forwards `head` (the operator's, with the target to be asked upstream) on the exchange `down`.
- * Answers it itself when that cannot be done. */
+struct forward_request {
+    const struct http_head *head; /* the operator's */
+    struct slice target;          /* what is asked upstream */
+    enum request_verb verb;
+    const struct scope *scope; /* what a change of the rules concerns; NULL: nothing. Copied */
+    const struct slice *body;  /* collected already; NULL: it passes as it comes */
+    bool request_ended;        /* the operator has sent all of it */
+};
+
+/* Forwards a request that came on `down`. Answers it itself when that cannot be done. */
 void forward_start(struct forward_context *ctx, struct http_exchange *down,
-                   const struct http_head *head, enum request_verb verb);
+                   const struct forward_request *r);
+
+/* The rules `now` are in force instead of `old` (NULL: none). Of the requests that see collections,
+ * those whose selector is another now: watches are silenced and carried over (transition.h), or cut
+ * with 410 where that is not possible or not wanted (pace.h says when); lists are asked again, or
+ * broken off if their answer has begun. Of the writes, those that the shard may not make any more
+ * are waited for: on_settled follows, perhaps before return. The rest goes on untouched. */
+void forward_change(struct forward_context *ctx, struct rules *old, struct rules *now,
+                    const char *why);
 
 /* Ends all watches cleanly, each between two events. Other requests go on. */
 void forward_drain(struct forward_context *ctx);
+
+/* Appends an object for each open watch to the JSON array: what it sees, and how it stands. At most
+ * FORWARD_DESCRIBED_MAX; returns how many there are. */
+#define FORWARD_DESCRIBED_MAX 500
+unsigned forward_describe_watches(const struct forward_context *ctx, cJSON *array);
 
 /* Answers with a metav1.Status. `retry_after`: seconds, 0: none. False: that failed, and the
  * exchange was aborted. */

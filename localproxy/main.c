@@ -2,7 +2,11 @@
 /*
  * main.c - wiring: flags, the parts, signals, a clean end.
  *
- * RUNNING -- first signal --> DRAINING -- drained, grace over, second signal --> STOPPED
+ *     RUNNING -- first signal --> LINGERING -- no client left, delay over --> DRAINING
+ *     DRAINING -- drained, grace over --> STOPPED
+ *     LINGERING, DRAINING -- second signal --> STOPPED
+ *
+ * Without a delay there is no LINGERING.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -16,11 +20,17 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "config.h"
+#include "lock/lock.h"
 #include "proxy.h"
+#include "reload.h"
 
 enum { SECRET_FILE_MAX = 1024 * 1024, SIGNALS = 2 };
 
-enum state { STATE_RUNNING, STATE_DRAINING, STATE_STOPPED };
+/* While it lingers: how often clients are counted, and how long there must have been none. An
+ * operator that is about to give its lease back may have closed all connections for a moment. */
+enum { LINGER_LOOK_MS = 200, LINGER_ALONE_MS = 2000 };
+
+enum state { STATE_RUNNING, STATE_LINGERING, STATE_DRAINING, STATE_STOPPED };
 
 struct app {
     struct config config;
@@ -29,10 +39,14 @@ struct app {
     struct kube_client *upstream;
     struct metrics metrics;
     struct buf token;
+    char *pod_namespace;
     struct proxy *proxy;
+    struct reload *reload;
     struct admin *admin;
     uv_signal_t signals[SIGNALS];
-    uv_timer_t grace;
+    uv_timer_t timer; /* of the state */
+    uint64_t signal_at;
+    uint64_t client_at; /* while it lingers: when there was one last */
     enum state state;
 };
 
@@ -61,6 +75,39 @@ static void on_drained(void *data)
     stop(data);
 }
 
+static void drain(struct app *a)
+{
+    log_info("shutting down", log_num("requests", proxy_stats(a->proxy)->busy),
+             log_num("watches", (int64_t)a->metrics.open_watches));
+    a->state = STATE_DRAINING;
+    (void)uv_timer_start(&a->timer, on_grace_over, a->config.shutdown_grace_s * 1000, 0);
+    proxy_drain(a->proxy);
+}
+
+static void on_linger(uv_timer_t *timer)
+{
+    struct app *a = timer->data;
+    uint64_t now = uv_now(&a->loop->uv);
+    if (proxy_stats(a->proxy)->open > 0) {
+        a->client_at = now;
+    }
+    if (now - a->client_at >= LINGER_ALONE_MS ||
+        now - a->signal_at >= a->config.shutdown_delay_s * 1000) {
+        drain(a);
+    }
+}
+
+static void linger(struct app *a)
+{
+    log_info("still serving the operator until it ends",
+             log_num("connections", proxy_stats(a->proxy)->open),
+             log_num("seconds", (int64_t)a->config.shutdown_delay_s));
+    a->state = STATE_LINGERING;
+    a->signal_at = uv_now(&a->loop->uv);
+    a->client_at = a->signal_at;
+    (void)uv_timer_start(&a->timer, on_linger, LINGER_LOOK_MS, LINGER_LOOK_MS);
+}
+
 static void on_signal(uv_signal_t *handle, int signum)
 {
     struct app *a = handle->data;
@@ -69,48 +116,15 @@ static void on_signal(uv_signal_t *handle, int signum)
         stop(a);
         return;
     }
-    log_info("shutting down", log_str("signal", strsignal(signum)),
-             log_num("requests", proxy_stats(a->proxy)->busy),
-             log_num("watches", (int64_t)a->metrics.open_watches));
-    a->state = STATE_DRAINING;
-    (void)uv_timer_start(&a->grace, on_grace_over, a->config.shutdown_grace_s * 1000, 0);
-    proxy_drain(a->proxy);
+    log_info("told to end", log_str("signal", strsignal(signum)));
+    if (a->config.shutdown_delay_s > 0) {
+        linger(a);
+    } else {
+        drain(a);
+    }
 }
 
 /* ---- the beginning ---- */
-
-/* Missing or wrong rules do not end the program: it says so and shows nothing. */
-static void load_rules(struct app *a)
-{
-    struct err e = ERR_INIT;
-    struct buf text = BUF_INIT(RULES_TEXT_MAX);
-    const char *path = a->config.rules;
-    if (path == NULL) {
-        log_warn("no rules: everything is shown unfiltered (--no-rules=passthrough)");
-        return;
-    }
-    struct rules *rules = NULL;
-    if (file_read(path, &text, &e) == 0) {
-        rules = rules_parse((const char *)buf_data(&text), text.len, &e);
-        if (rules == NULL) {
-            err_prefix(&e, "%s", path);
-        }
-    }
-    buf_reset(&text);
-    proxy_set_rules(a->proxy, rules, e.msg);
-    if (rules == NULL) {
-        log_error("no valid rules", log_str("error", e.msg),
-                  log_str("effect", a->config.no_rules == NO_RULES_BLOCK
-                                        ? "resource requests are answered with 503"
-                                        : "everything is shown unfiltered"));
-        return;
-    }
-    log_info("rules are in force", log_str("namespace", rules_shard_namespace(rules)),
-             log_str("shard", rules_shard_name(rules)),
-             log_num("generation", (int64_t)rules_generation(rules)),
-             log_str("checksum", rules_checksum(rules)));
-    rules_unref(rules);
-}
 
 static int load_token(struct app *a, struct slice *token, struct err *e)
 {
@@ -171,7 +185,10 @@ static int open_proxy(struct app *a, struct err *e)
         .on_drained = on_drained,
         .data = a,
     };
-    int rc = load_token(a, &o.token, e);
+    int rc = lock_pod_namespace(a->config.pod_namespace, getenv("POD_NAMESPACE"), NULL,
+                                &a->pod_namespace, e);
+    o.pod_namespace = a->pod_namespace;
+    rc = rc != 0 ? rc : load_token(a, &o.token, e);
     rc = rc != 0 ? rc : load_listen_tls(&a->config, &o.tls, e);
     if (rc != 0) {
         return rc;
@@ -227,8 +244,8 @@ static void watch_signals(struct app *a)
         a->signals[i].data = a;
         (void)uv_signal_start(&a->signals[i], on_signal, numbers[i]);
     }
-    (void)uv_timer_init(&a->loop->uv, &a->grace);
-    a->grace.data = a;
+    (void)uv_timer_init(&a->loop->uv, &a->timer);
+    a->timer.data = a;
 }
 
 static int open_all(struct app *a, struct err *e)
@@ -247,7 +264,10 @@ static int open_all(struct app *a, struct err *e)
     if (rc != 0) {
         return rc;
     }
-    load_rules(a);
+    a->reload = reload_new(a->loop, c, a->proxy, &a->metrics, e);
+    if (a->reload == NULL) {
+        return e->code;
+    }
     rc = open_admin(a, e);
     return rc != 0 ? rc : write_ready_file(a, e);
 }
@@ -255,6 +275,7 @@ static int open_all(struct app *a, struct err *e)
 static void close_all(struct app *a)
 {
     admin_free(a->admin);
+    reload_free(a->reload);
     proxy_free(a->proxy);
     if (a->upstream != NULL) {
         kube_client_close(a->upstream, NULL, NULL);
@@ -262,10 +283,11 @@ static void close_all(struct app *a)
     for (int i = 0; i < SIGNALS; i++) {
         uv_close((uv_handle_t *)&a->signals[i], NULL);
     }
-    uv_close((uv_handle_t *)&a->grace, NULL);
+    uv_close((uv_handle_t *)&a->timer, NULL);
     (void)net_loop_free(a->loop);
     kube_access_deinit(&a->access);
     secret_buf_reset(&a->token);
+    free(a->pod_namespace);
 }
 
 int main(int argc, char **argv)

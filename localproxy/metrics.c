@@ -2,12 +2,8 @@
 #include "metrics.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <unistd.h>
 
-#include <uv.h>
-
-#include "base/json.h"
+#include "base/prometheus.h"
 
 /* Upper bounds of the duration histogram, as text and in microseconds. */
 static const struct {
@@ -41,32 +37,35 @@ void metrics_count_code(struct metrics *m, enum request_verb verb, unsigned code
     m->codes[m->code_count++] = (struct metrics_code){.verb = verb, .code = code, .count = 1};
 }
 
-void metrics_count_duration(struct metrics *m, uint64_t us)
+void metrics_count_duration(struct metrics_histogram *h, uint64_t us)
 {
     unsigned i = 0;
     while (i < METRICS_BUCKETS && us > buckets[i].us) {
         i++;
     }
-    m->duration[i]++;
-    m->duration_sum_us += us;
+    h->buckets[i]++;
+    h->sum_us += us;
 }
 
-static int head(struct buf *out, const char *name, const char *type, const char *help)
+const char *metrics_fallback_name(enum fallback why)
 {
-    return buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-static int number(struct buf *out, const char *name, const char *type, const char *help,
-                  uint64_t value)
-{
-    int rc = head(out, name, type, help);
-    return rc != 0 ? rc : buf_printf(out, "%s %" PRIu64 "\n", name, value);
+    static const char *const names[] = {
+        [FALLBACK_VERSION] = "version",
+        [FALLBACK_FORM] = "form",
+        [FALLBACK_SELECTOR] = "selector",
+        [FALLBACK_EXPIRED] = "expired",
+        [FALLBACK_SIZE] = "size",
+        [FALLBACK_UPSTREAM] = "upstream",
+        [FALLBACK_SUPERSEDED] = "superseded",
+        [FALLBACK_REOPEN] = "reopen",
+    };
+    return names[why];
 }
 
 static int write_codes(const struct metrics *m, struct buf *out)
 {
-    int rc = head(out, "cmesh_proxy_requests_total", "counter",
-                  "Requests answered, by verb and status code.");
+    int rc = prometheus_head(out, "cmesh_proxy_requests_total", "counter",
+                             "Requests answered, by verb and status code.");
     for (unsigned i = 0; i < m->code_count && rc == 0; i++) {
         rc = buf_printf(out, "cmesh_proxy_requests_total{verb=\"%s\",code=\"%u\"} %" PRIu64 "\n",
                         verb_names[m->codes[i].verb], m->codes[i].code, m->codes[i].count);
@@ -74,35 +73,60 @@ static int write_codes(const struct metrics *m, struct buf *out)
     return rc;
 }
 
-static int write_durations(const struct metrics *m, struct buf *out)
+static int write_histogram(const struct metrics_histogram *h, const char *name, const char *help,
+                           struct buf *out)
 {
-    static const char name[] = "cmesh_proxy_request_duration_seconds";
     uint64_t sum = 0;
-    int rc = head(out, name, "histogram",
-                  "Time from a request's head to the end of its response, watches and tunnels "
-                  "left out.");
+    int rc = prometheus_head(out, name, "histogram", help);
     for (unsigned i = 0; i < METRICS_BUCKETS && rc == 0; i++) {
-        sum += m->duration[i];
+        sum += h->buckets[i];
         rc = buf_printf(out, "%s_bucket{le=\"%s\"} %" PRIu64 "\n", name, buckets[i].le, sum);
     }
-    sum += m->duration[METRICS_BUCKETS];
+    sum += h->buckets[METRICS_BUCKETS];
     return rc != 0 ? rc
                    : buf_printf(out,
                                 "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum %.6f\n%s_count %" PRIu64
                                 "\n",
-                                name, sum, name, (double)m->duration_sum_us / 1e6, name, sum);
+                                name, sum, name, (double)h->sum_us / 1e6, name, sum);
+}
+
+static int write_durations(const struct metrics *m, struct buf *out)
+{
+    int rc = write_histogram(&m->duration, "cmesh_proxy_request_duration_seconds",
+                             "Time from a request's head to the end of its response, watches and "
+                             "tunnels left out.",
+                             out);
+    return rc != 0 ? rc
+                   : write_histogram(&m->transition, "cmesh_proxy_transition_duration_seconds",
+                                     "Time from a change of the rules to the last event that "
+                                     "carries an open watch over to them.",
+                                     out);
+}
+
+static int write_fallbacks(const struct metrics *m, struct buf *out)
+{
+    int rc =
+        prometheus_head(out, "cmesh_proxy_fallbacks_total", "counter",
+                        "Open watches that could not be carried over to new rules, by reason.");
+    for (unsigned i = 0; i < FALLBACKS && rc == 0; i++) {
+        rc = buf_printf(out, "cmesh_proxy_fallbacks_total{reason=\"%s\"} %" PRIu64 "\n",
+                        metrics_fallback_name(i), m->fallbacks[i]);
+    }
+    return rc;
 }
 
 static int write_rules(const struct rules *r, struct buf *out)
 {
-    int rc = number(out, "cmesh_proxy_rules_generation", "gauge",
-                    "Generation of the rules in force; 0 without rules.",
-                    r == NULL ? 0 : rules_generation(r));
-    rc = rc != 0 ? rc
-                 : number(out, "cmesh_proxy_rules_limits", "gauge", "Limits in the rules in force.",
-                          r == NULL ? 0 : rules_limit_count(r));
+    const struct prometheus_metric numbers[] = {
+        {"cmesh_proxy_rules_generation", "gauge",
+         "Generation of the rules in force; 0 without rules.", r == NULL ? 0 : rules_generation(r)},
+        {"cmesh_proxy_rules_limits", "gauge", "Limits in the rules in force.",
+         r == NULL ? 0 : rules_limit_count(r)},
+    };
+    int rc = prometheus_write(out, numbers, sizeof numbers / sizeof numbers[0]);
     if (rc == 0 && r != NULL) {
-        rc = head(out, "cmesh_proxy_rules_info", "gauge", "The shard and checksum of the rules.");
+        rc = prometheus_head(out, "cmesh_proxy_rules_info", "gauge",
+                             "The shard and checksum of the rules.");
         rc = rc != 0 ? rc
                      : buf_printf(out,
                                   "cmesh_proxy_rules_info{namespace=\"%s\",shard=\"%s\",checksum="
@@ -112,31 +136,18 @@ static int write_rules(const struct rules *r, struct buf *out)
     return rc;
 }
 
-static int write_process(struct buf *out)
+static int write_reload_time(const struct metrics *m, struct buf *out)
 {
-    size_t rss = 0;
-    uv_rusage_t usage;
-    int rc = 0;
-    if (uv_resident_set_memory(&rss) == 0) {
-        rc = number(out, "process_resident_memory_bytes", "gauge", "Resident memory.", rss);
-    }
-    if (rc == 0 && uv_getrusage(&usage) == 0) {
-        double cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-                     (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-        rc = head(out, "process_cpu_seconds_total", "counter", "User and system CPU time.");
-        rc = rc != 0 ? rc : buf_printf(out, "process_cpu_seconds_total %.6f\n", cpu);
-    }
-    return rc;
+    static const char name[] = "cmesh_proxy_reload_duration_seconds";
+    return buf_printf(out,
+                      "# HELP %s What the last change of the rules took of the loop's time.\n"
+                      "# TYPE %s gauge\n%s %.6f\n",
+                      name, name, name, (double)m->reload_us / 1e6);
 }
 
 int metrics_write(const struct metrics *m, const struct metrics_sources *s, struct buf *out)
 {
-    const struct {
-        const char *name;
-        const char *type;
-        const char *help;
-        uint64_t value;
-    } numbers[] = {
+    const struct prometheus_metric numbers[] = {
         {"cmesh_proxy_ready", "gauge", "1 when rules are in force and credentials usable.",
          s->ready},
         {"cmesh_proxy_limited_requests_total", "counter",
@@ -149,6 +160,32 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
         {"cmesh_proxy_response_bytes_total", "counter", "Bytes of response bodies passed on.",
          m->response_bytes},
         {"cmesh_proxy_open_watches", "gauge", "Watches open now.", m->open_watches},
+        {"cmesh_proxy_reloads_total", "counter", "Changes of the rules while running.", m->reloads},
+        {"cmesh_proxy_reloads_refused_total", "counter",
+         "Rules that were handed over and refused: bad, older, or of another shard.",
+         m->reloads_refused},
+        {"cmesh_proxy_transitions_total", "counter",
+         "Open watches carried over to changed rules without a new list.", m->transitions},
+        {"cmesh_proxy_spliced_events_total", "counter",
+         "Events that localproxy wrote into watches to carry them over.", m->spliced_events},
+        {"cmesh_proxy_watches_cut_total", "counter",
+         "Watches ended with 410 Expired because their rules changed.", m->watches_cut},
+        {"cmesh_proxy_watches_silenced_total", "counter",
+         "Of them those that were silenced for a while first.", m->watches_silenced},
+        {"cmesh_proxy_requests_repeated_total", "counter",
+         "Lists and watches asked again because the rules changed before they were answered.",
+         m->requests_repeated},
+        {"cmesh_proxy_lists_broken_off_total", "counter",
+         "Lists broken off because the rules changed while they were being sent.",
+         m->lists_broken_off},
+        {"cmesh_proxy_resumes_refused_total", "counter",
+         "Watches and pages answered with 410 Expired because they went on from what other rules "
+         "showed.",
+         m->resumes_refused},
+        {"cmesh_proxy_writes_fenced_total", "counter",
+         "Writes refused because their namespace is not the shard's.", m->writes_fenced},
+        {"cmesh_proxy_writes_audited_total", "counter",
+         "Such writes let through (--write-fence=audit).", m->writes_audited},
         {"cmesh_proxy_open_tunnels", "gauge", "Upgraded connections open now (exec, port-forward).",
          m->tunnels},
         {"cmesh_proxy_client_connections_total", "counter", "Connections accepted.",
@@ -174,10 +211,9 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
         {"cmesh_proxy_upstream_connections_idle", "gauge", "Of them unused.", s->client->idle},
     };
     int rc = write_codes(m, out);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && rc == 0; i++) {
-        rc = number(out, numbers[i].name, numbers[i].type, numbers[i].help, numbers[i].value);
-    }
+    rc = rc != 0 ? rc : prometheus_write(out, numbers, sizeof numbers / sizeof numbers[0]);
+    rc = rc != 0 ? rc : write_fallbacks(m, out);
+    rc = rc != 0 ? rc : write_reload_time(m, out);
     rc = rc != 0 ? rc : write_durations(m, out);
-    rc = rc != 0 ? rc : write_rules(s->rules, out);
-    return rc != 0 ? rc : write_process(out);
+    return rc != 0 ? rc : write_rules(s->rules, out);
 }

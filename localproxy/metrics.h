@@ -15,6 +15,24 @@
 
 enum { METRICS_CODES = 64, METRICS_BUCKETS = 12 };
 
+/* Why an open watch could not be carried over to new rules. */
+enum fallback {
+    FALLBACK_VERSION,    /* what the client has is not known: no version was delivered yet */
+    FALLBACK_FORM,       /* a table, an unknown encoding, somebody else's name */
+    FALLBACK_SELECTOR,   /* the difference cannot be listed */
+    FALLBACK_EXPIRED,    /* the API server has forgotten the version */
+    FALLBACK_SIZE,       /* an event or a page is too large */
+    FALLBACK_UPSTREAM,   /* the API server could not be asked */
+    FALLBACK_SUPERSEDED, /* the rules changed again while it was being written */
+    FALLBACK_REOPEN,     /* the watch that is to follow could not be had */
+    FALLBACKS
+};
+
+struct metrics_histogram {
+    uint64_t buckets[METRICS_BUCKETS + 1];
+    uint64_t sum_us;
+};
+
 struct metrics {
     struct metrics_code {
         enum request_verb verb;
@@ -27,14 +45,28 @@ struct metrics {
     uint64_t upstream_errors; /* the API server could not be asked, or broke off */
     uint64_t response_bytes;
     uint64_t open_watches;
+    uint64_t reloads;
+    uint64_t reloads_refused;
+    uint64_t reload_us;   /* what the last one took of the loop's time */
+    uint64_t transitions; /* watches carried over */
+    uint64_t spliced_events;
+    uint64_t fallbacks[FALLBACKS];
+    struct metrics_histogram transition; /* from the change to the last event written */
+    uint64_t watches_cut;
+    uint64_t watches_silenced;  /* before they were cut */
+    uint64_t requests_repeated; /* unanswered when the rules changed */
+    uint64_t lists_broken_off;
+    uint64_t resumes_refused; /* 410 to what goes on from another view */
+    uint64_t writes_fenced;
+    uint64_t writes_audited;
     uint64_t tunnels;
-    uint64_t duration[METRICS_BUCKETS + 1]; /* to the end of the response; watches not counted */
-    uint64_t duration_sum_us;
+    struct metrics_histogram duration; /* to the end of the response; watches not counted */
 };
 
 /* A response's head was sent to the operator. */
 void metrics_count_code(struct metrics *m, enum request_verb verb, unsigned code);
-void metrics_count_duration(struct metrics *m, uint64_t us);
+void metrics_count_duration(struct metrics_histogram *h, uint64_t us);
+const char *metrics_fallback_name(enum fallback why);
 
 /* What the text is made of beside the counters. */
 struct metrics_sources {
@@ -44,7 +76,7 @@ struct metrics_sources {
     bool ready;
 };
 
-/* Appends the Prometheus text format, version 0.0.4. 0, -ENOBUFS or -ENOMEM. */
+/* Appends the Prometheus text format (base/prometheus.h). 0, -ENOBUFS or -ENOMEM. */
 MUST_CHECK int metrics_write(const struct metrics *m, const struct metrics_sources *s,
                              struct buf *out);
 

@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proxy.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
-#include "base/secret.h"
-#include "crypto/digest.h"
+#include "fence.h"
+#include "forward.h"
+#include "http/collect.h"
 #include "kube/query.h"
 #include "kube/status.h"
+#include "lock/lock.h"
+#include "token.h"
 
 enum {
     HEAD_TIMEOUT_MS = 10000,
     IDLE_TIMEOUT_MS = 300000,
     WRITE_TIMEOUT_MS = 60000,
     TARGET_MAX = 4 * 1024 * 1024,
-    BASIC_MAX = 64 * 1024,
+    LOCK_BODY_MAX = 3 * 1024 * 1024, /* what kube-apiserver takes */
     RETRY_AFTER_S = 1,
 };
 
@@ -26,152 +32,371 @@ struct proxy {
     struct kube_client *upstream;
     struct metrics *metrics;
     struct slice token;
+    const char *pod_namespace;
     void (*on_drained)(void *data);
     void *data;
+    proxy_settled_cb on_settled;
+    void *settled_data;
     struct http_server *server;
     struct forward_context forward;
     struct rules *rules;
+    int64_t rules_since;
     char why_none[ERR_MSG_MAX];
-    struct buf target; /* of the request at hand, with the selector */
+    struct lock_rule lock;
+    struct fence_history history;
+    struct buf lock_target; /* of the request at hand, with the lock's name in this shard */
+    struct buf target;      /* of the request at hand, with the selector */
 };
 
-static void refuse(struct proxy *p, struct http_exchange *x, const struct request_info *ri,
-                   unsigned code, unsigned retry_after, const char *message)
+/* A request on its way through the rules. */
+struct request {
+    struct proxy *proxy;
+    struct http_exchange *x;
+    const struct http_head *head; /* as the operator sent it */
+    const struct request_info *ri;
+    const struct slice *body; /* collected; NULL: not looked at */
+    bool ended;               /* all of the request has come */
+    struct scope scope;       /* all zero: the rules do not concern it */
+    struct slice target;      /* as the rules have it */
+};
+
+static void refuse(const struct request *r, unsigned code, unsigned retry_after,
+                   const char *message)
 {
     log_info("refused a request", log_num("code", code), log_str("reason", message));
-    (void)forward_refuse(p->metrics, x, ri != NULL ? ri->verb : VERB_OTHER, code, retry_after,
-                         message);
+    (void)forward_refuse(r->proxy->metrics, r->x, r->ri != NULL ? r->ri->verb : VERB_OTHER, code,
+                         retry_after, message);
 }
 
-static bool take_scheme(struct slice *value, struct slice scheme)
+static void refuse_error(const struct request *r, const struct err *e)
 {
-    if (value->len < scheme.len || !slice_ieq(slice_of(value->ptr, scheme.len), scheme)) {
+    switch (e->code) {
+    case -ENOMEM:
+        refuse(r, 503, RETRY_AFTER_S, e->msg);
+        break;
+    case -ENOTSUP:
+        refuse(r, 415, 0, e->msg);
+        break;
+    case -ENOBUFS:
+        refuse(r, r->body != NULL ? 413 : 414, 0, e->msg);
+        break;
+    default:
+        refuse(r, 400, 0, e->msg);
+        break;
+    }
+}
+
+/* ---- the lock of leader election ---- */
+
+static void handle(struct request *r);
+
+/* A body that may hold the lock's name. */
+struct waiting {
+    struct http_collect collect;
+    struct proxy *proxy;
+    struct http_head *head;
+};
+
+static void waiting_free(struct waiting *w)
+{
+    http_collect_deinit(&w->collect);
+    free(w->head);
+    free(w);
+}
+
+static void handle_body(const struct waiting *w, struct http_exchange *x, struct slice body)
+{
+    struct request_info ri;
+    struct err e = ERR_INIT;
+    struct request r = {.proxy = w->proxy, .x = x, .head = w->head, .body = &body, .ended = true};
+    if (request_info_parse(&ri, w->head->method, w->head->target, &e) != 0) {
+        refuse_error(&r, &e);
+        return;
+    }
+    r.ri = &ri;
+    handle(&r);
+    request_info_deinit(&ri);
+}
+
+static void on_lock_body(struct http_collect *c, struct slice body, const struct err *e)
+{
+    struct waiting *w = LIST_ITEM(c, struct waiting, collect);
+    struct http_exchange *x = http_collect_release(c);
+    if (e == NULL) {
+        handle_body(w, x, body);
+    } else {
+        struct request r = {.proxy = w->proxy, .x = x};
+        refuse(&r, e->code == -ENOMEM ? 503 : 413, 0, e->msg);
+    }
+    waiting_free(w);
+}
+
+static void on_lock_closed(struct http_collect *c, const struct err *e)
+{
+    (void)e;
+    waiting_free(LIST_ITEM(c, struct waiting, collect));
+}
+
+static const struct http_collect_handlers lock_handlers = {
+    .on_body = on_lock_body,
+    .on_close = on_lock_closed,
+};
+
+static void collect_body(const struct request *r)
+{
+    struct waiting *w = calloc(1, sizeof *w);
+    struct http_head *head = http_head_copy(r->head);
+    if (w == NULL || head == NULL) {
+        free(w);
+        free(head);
+        refuse(r, 503, RETRY_AFTER_S, "out of memory");
+        return;
+    }
+    w->proxy = r->proxy;
+    w->head = head;
+    http_collect_init(&w->collect, LOCK_BODY_MAX, &lock_handlers);
+    http_collect_take(&w->collect, r->x);
+}
+
+static struct slice header_value(const struct http_head *head, struct slice name)
+{
+    const struct http_header *h = http_head_find(head, name);
+    return h != NULL ? h->value : (struct slice){0};
+}
+
+/* Finds the lock in a request, and names it as in this shard. *out holds a body that was changed.
+ * False: the request was refused, or waits for its body. */
+static bool apply_lock(struct request *r, enum lock_found *found, struct buf *out)
+{
+    struct proxy *p = r->proxy;
+    struct lock_request result;
+    struct err e = ERR_INIT;
+    buf_clear(&p->lock_target);
+    if (lock_examine(&p->lock, r->ri, r->target, &p->lock_target, &result, &e) != 0) {
+        refuse_error(r, &e);
         return false;
     }
-    *value = slice_of(value->ptr + scheme.len, value->len - scheme.len);
+    *found = result.found;
+    if (result.needs_body && r->body == NULL) {
+        collect_body(r);
+        return false;
+    }
+    if (result.found == LOCK_RENAMED) {
+        r->target = slice_of((const char *)buf_data(&p->lock_target), p->lock_target.len);
+    }
+    if (!result.needs_body) {
+        return true;
+    }
+    enum lock_found in_body;
+    if (lock_rewrite_body(&p->lock, header_value(r->head, SLICE("Content-Type")),
+                          header_value(r->head, SLICE("Content-Encoding")), *r->body, out, &in_body,
+                          &e) != 0) {
+        refuse_error(r, &e);
+        return false;
+    }
+    *found = *found == LOCK_OTHER ? in_body : *found;
     return true;
 }
 
-/* The password of Basic credentials: client-go sends no bearer token over plain HTTP, but what
- * stands in the server's URL (RFC 7617). */
-static bool has_password(const struct proxy *p, struct slice encoded)
-{
-    struct buf text = BUF_INIT(BASIC_MAX);
-    bool right = false;
-    if (buf_reserve(&text, encoded.len) != NULL && base64_decode(encoded, &text) == 0 &&
-        text.len > 0) {
-        const char *user = (const char *)buf_data(&text);
-        const char *colon = memchr(user, ':', text.len);
-        size_t skip = colon != NULL ? (size_t)(colon - user) + 1 : text.len;
-        right = secret_equal(slice_of(user + skip, text.len - skip), p->token);
-    }
-    secret_buf_reset(&text);
-    return right;
-}
+/* ---- the rules ---- */
 
-static bool has_token(const struct proxy *p, const struct http_head *head)
+/* False: the write was refused. */
+static bool apply_fence(const struct request *r)
 {
-    const struct http_header *h = http_head_find(head, SLICE("Authorization"));
-    if (h == NULL) {
-        return false;
-    }
-    struct slice value = h->value;
-    if (take_scheme(&value, SLICE("Bearer "))) {
-        return secret_equal(value, p->token);
-    }
-    return take_scheme(&value, SLICE("Basic ")) && has_password(p, value);
-}
-
-static bool is_limited_verb(enum request_verb verb)
-{
-    return verb == VERB_LIST || verb == VERB_WATCH || verb == VERB_DELETECOLLECTION;
-}
-
-/* Puts the shard's selector into *target where the rules limit what is asked for. False: the
- * request was refused. */
-static bool apply_rules(struct proxy *p, struct http_exchange *x, const struct request_info *ri,
-                        struct slice *target)
-{
+    struct proxy *p = r->proxy;
     struct err e = ERR_INIT;
-    if (ri->ambiguous) {
-        refuse(p, x, ri, 400, 0,
-               "the path has empty, \".\" or \"..\" segments, so that it is not "
-               "certain which resource is meant");
-        return false;
-    }
-    if (!ri->is_resource) {
+    if (!fence_applies(p->rules, r->ri)) {
         return true;
     }
-    if (p->rules == NULL) {
-        if (p->config->no_rules == NO_RULES_PASSTHROUGH) {
-            return true;
-        }
-        char message[ERR_MSG_MAX + 64];
-        (void)snprintf(message, sizeof message, "no valid rules are in force: %s", p->why_none);
-        refuse(p, x, ri, 503, RETRY_AFTER_S, message);
+    bool lost = fence_lost(&p->history, p->rules, r->ri, net_loop_now(p->loop));
+    fence_message(p->rules, r->ri, lost, &e);
+    if (lost || p->config->write_fence == WRITE_FENCE_ENFORCE) {
+        p->metrics->writes_fenced++;
+        refuse(r, 403, 0, e.msg);
         return false;
     }
-    if (!is_limited_verb(ri->verb)) {
-        return true;
+    if (p->config->write_fence == WRITE_FENCE_AUDIT) {
+        p->metrics->writes_audited++;
+        log_warn("a write outside the shard was let through (--write-fence=audit)",
+                 log_str("reason", e.msg));
     }
-    const struct rules_entry *entry = rules_match(p->rules, ri->group, ri->resource);
+    return true;
+}
+
+/* False: it goes on from something that was seen under other rules, and was refused. */
+static bool apply_resume(const struct request *r)
+{
+    struct proxy *p = r->proxy;
+    const struct scope *s = &r->scope;
+    bool current = true;
+    resume_clock(p->forward.points, net_loop_now(p->loop));
+    if (s->verb == VERB_WATCH && !s->initial_events && s->version != 0) {
+        current = resume_watch(p->forward.points, &s->key, s->version);
+    } else if (s->verb == VERB_LIST && s->page != 0) {
+        current = resume_page(p->forward.points, &s->key, s->page);
+    }
+    if (!current) {
+        p->metrics->resumes_refused++;
+        refuse(r, 410, 0,
+               "what this request goes on from may have been seen under other rules: list again");
+    }
+    return current;
+}
+
+/* Puts the shard's selector into the target. False: the request was refused. */
+static bool apply_selector(struct request *r)
+{
+    struct proxy *p = r->proxy;
+    struct err e = ERR_INIT;
+    const struct rules_entry *entry = rules_match(p->rules, r->ri->group, r->ri->resource);
     if (entry == NULL) {
         return true;
     }
     buf_clear(&p->target);
-    if (query_inject_selector(*target, entry->escaped, &p->target, &e) != 0) {
-        refuse(p, x, ri, 400, 0, e.msg);
+    if (query_inject_selector(r->target, entry->escaped, &p->target, &e) != 0) {
+        refuse(r, 400, 0, e.msg);
         return false;
     }
     p->metrics->limited++;
-    *target = slice_of((const char *)buf_data(&p->target), p->target.len);
+    r->target = slice_of((const char *)buf_data(&p->target), p->target.len);
     return true;
 }
 
-static void log_request(const struct http_head *head, const struct request_info *ri, bool limited)
+static void refuse_without_rules(const struct request *r)
 {
-    log_debug("request", log_strn("method", head->method.ptr, head->method.len),
-              log_strn("path", ri->path.ptr, ri->path.len),
-              log_strn("verb", ri->verb_name.ptr, ri->verb_name.len), log_num("limited", limited));
+    char message[ERR_MSG_MAX + 64];
+    (void)snprintf(message, sizeof message, "no valid rules are in force: %s", r->proxy->why_none);
+    refuse(r, 503, RETRY_AFTER_S, message);
 }
 
-static void handle(struct proxy *p, struct http_exchange *x, const struct http_head *head,
-                   const struct request_info *ri)
+/* Does to a resource request what the rules say. False: it was answered, or waits. */
+static bool apply_rules(struct request *r, struct buf *body)
 {
-    struct http_head h = *head;
-    if (!apply_rules(p, x, ri, &h.target)) {
+    struct proxy *p = r->proxy;
+    enum lock_found lock = LOCK_OTHER;
+    if (p->rules == NULL && p->config->no_rules == NO_RULES_BLOCK) {
+        refuse_without_rules(r);
+        return false;
+    }
+    if (p->rules != NULL && !apply_lock(r, &lock, body)) {
+        return false;
+    }
+    if (lock != LOCK_OTHER) {
+        return true; /* it concerns that object alone */
+    }
+    scope_read(&r->scope, r->ri);
+    if (p->rules == NULL) {
+        return true;
+    }
+    r->scope.key.selector = scope_selector(&r->scope, p->rules);
+    if (!scope_is_selected(&r->scope)) {
+        return apply_fence(r); /* also of what writes by GET */
+    }
+    if (r->scope.verb == VERB_DELETECOLLECTION && !apply_fence(r)) {
+        return false;
+    }
+    return apply_selector(r) && apply_resume(r);
+}
+
+/* ---- the way of a request ---- */
+
+static void forward(const struct request *r, const struct buf *body)
+{
+    struct proxy *p = r->proxy;
+    struct slice changed = slice_of((const char *)buf_data(body), body->len);
+    bool concerned = scope_is_selected(&r->scope) || scope_is_write(&r->scope);
+    struct forward_request f = {
+        .head = r->head,
+        .target = r->target,
+        .verb = r->ri->verb,
+        .scope = concerned ? &r->scope : NULL,
+        .body = body->len > 0 ? &changed : r->body,
+        .request_ended = r->ended,
+    };
+    forward_start(&p->forward, r->x, &f);
+}
+
+static void log_request(const struct request *r)
+{
+    log_debug("request", log_strn("method", r->head->method.ptr, r->head->method.len),
+              log_strn("path", r->ri->path.ptr, r->ri->path.len),
+              log_strn("verb", r->ri->verb_name.ptr, r->ri->verb_name.len),
+              log_num("limited", r->target.ptr == (const char *)buf_data(&r->proxy->target)));
+}
+
+static bool has_credentials(const struct request *r)
+{
+    const struct proxy *p = r->proxy;
+    if (kube_client_ready(p->upstream)) {
+        return true;
+    }
+    const char *why = kube_client_error(p->upstream);
+    char message[ERR_MSG_MAX + 64];
+    (void)snprintf(message, sizeof message, "no credentials for the API server: %s",
+                   why != NULL ? why : "they are being fetched");
+    refuse(r, 503, RETRY_AFTER_S, message);
+    return false;
+}
+
+static void handle(struct request *r)
+{
+    struct buf body = BUF_INIT((size_t)2 * LOCK_BODY_MAX);
+    r->target = r->head->target;
+    if (r->ri->ambiguous) {
+        refuse(r, 400, 0,
+               "the path has empty, \".\" or \"..\" segments, so that it is not certain which "
+               "resource is meant");
+    } else if (has_credentials(r) && (!r->ri->is_resource || apply_rules(r, &body))) {
+        log_request(r);
+        forward(r, &body);
+    }
+    buf_reset(&body);
+}
+
+static void take(struct proxy *p, struct http_exchange *x, const struct http_head *head, bool ended)
+{
+    struct request_info ri;
+    struct err e = ERR_INIT;
+    struct request r = {.proxy = p, .x = x, .head = head, .ended = ended};
+    if (request_info_parse(&ri, head->method, head->target, &e) != 0) {
+        refuse_error(&r, &e);
         return;
     }
-    log_request(head, ri, h.target.ptr != head->target.ptr);
-    if (!kube_client_ready(p->upstream)) {
-        const char *why = kube_client_error(p->upstream);
-        char message[ERR_MSG_MAX + 64];
-        (void)snprintf(message, sizeof message, "no credentials for the API server: %s",
-                       why != NULL ? why : "they are being fetched");
-        refuse(p, x, ri, 503, RETRY_AFTER_S, message);
-        return;
-    }
-    forward_start(&p->forward, x, &h, ri->verb);
+    r.ri = &ri;
+    handle(&r);
+    request_info_deinit(&ri);
 }
 
 static void on_request(void *data, struct http_exchange *x, const struct http_head *head)
 {
     struct proxy *p = data;
-    struct request_info ri;
-    struct err e = ERR_INIT;
-    if (p->token.len > 0 && !has_token(p, head)) {
-        refuse(p, x, NULL, 401, 0,
+    if (p->token.len > 0 && !token_is_in(head, p->token)) {
+        struct request r = {.proxy = p, .x = x};
+        refuse(&r, 401, 0,
                "the token of --token-file is missing or wrong; "
                "use the kubeconfig that kubeconfig-gen wrote with it");
         return;
     }
-    if (request_info_parse(&ri, head->method, head->target, &e) != 0) {
-        refuse(p, x, NULL, e.code == UV_ENOMEM ? 503 : 400, 0, e.msg);
-        return;
-    }
-    handle(p, x, head, &ri);
-    request_info_deinit(&ri);
+    take(p, x, head, false);
 }
+
+/* ---- what the forwards call ---- */
+
+static void on_again(void *data, struct http_exchange *x, const struct http_head *head, bool ended)
+{
+    x->handlers = NULL;
+    take(data, x, head, ended);
+}
+
+static void on_settled(void *data)
+{
+    struct proxy *p = data;
+    if (p->on_settled != NULL) {
+        p->on_settled(p->settled_data);
+    }
+}
+
+/* ---- the listener ---- */
 
 static void on_refuse(void *data, unsigned status, const char *why, struct buf *body)
 {
@@ -195,6 +420,36 @@ static const struct http_server_handlers server_handlers = {
     .on_drained = on_drained,
 };
 
+static int open_server(struct proxy *p, struct tls_config *tls, struct err *e)
+{
+    struct http_server_options so = {
+        .address = p->config->listen,
+        .tls = tls,
+        .head_timeout_ms = HEAD_TIMEOUT_MS,
+        .idle_timeout_ms = IDLE_TIMEOUT_MS,
+        .write_timeout_ms = WRITE_TIMEOUT_MS,
+        .max_connections = (unsigned)p->config->max_connections,
+    };
+    p->server = http_server_new(p->loop, &so, &server_handlers, p, e);
+    if (p->server == NULL) {
+        err_prefix(e, "--listen");
+        return e->code;
+    }
+    return 0;
+}
+
+static int open_forward(struct proxy *p, struct err *e)
+{
+    int rc = forward_context_init(&p->forward, p->loop, p->upstream, p->metrics,
+                                  p->config->resume_doubt_s * 1000);
+    pace_init(&p->forward.pace, p->config->cut_interval_s * 1000, p->config->cut_spread_s * 1000);
+    p->forward.seamless = p->config->reload_mode == RELOAD_SEAMLESS;
+    p->forward.again = on_again;
+    p->forward.on_settled = on_settled;
+    p->forward.data = p;
+    return rc != 0 ? err_set(e, rc, "out of memory") : 0;
+}
+
 struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struct err *e)
 {
     struct proxy *p = calloc(1, sizeof *p);
@@ -207,39 +462,84 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
     p->upstream = o->upstream;
     p->metrics = o->metrics;
     p->token = o->token;
+    p->pod_namespace = o->pod_namespace;
     p->on_drained = o->on_drained;
     p->data = o->data;
     buf_init(&p->target, TARGET_MAX);
-    forward_context_init(&p->forward, l, o->upstream, o->metrics);
-    struct http_server_options so = {
-        .address = o->config->listen,
-        .tls = o->tls,
-        .head_timeout_ms = HEAD_TIMEOUT_MS,
-        .idle_timeout_ms = IDLE_TIMEOUT_MS,
-        .write_timeout_ms = WRITE_TIMEOUT_MS,
-        .max_connections = (unsigned)o->config->max_connections,
-    };
-    p->server = http_server_new(l, &so, &server_handlers, p, e);
-    if (p->server == NULL) {
-        err_prefix(e, "--listen");
+    buf_init(&p->lock_target, TARGET_MAX);
+    fence_history_init(&p->history);
+    if (open_forward(p, e) != 0 || open_server(p, o->tls, e) != 0) {
+        forward_context_deinit(&p->forward);
         free(p);
         return NULL;
     }
     return p;
 }
 
-void proxy_set_rules(struct proxy *p, struct rules *rules, const char *why_none)
+/* ---- rules come into force ---- */
+
+void proxy_on_settled(struct proxy *p, proxy_settled_cb cb, void *data)
 {
+    p->on_settled = cb;
+    p->settled_data = data;
+}
+
+static void take_lock_rule(struct proxy *p)
+{
+    struct err e = ERR_INIT;
+    if (lock_rule_init(&p->lock, p->rules, p->pod_namespace, &e) != 0) {
+        log_error("leader election is not kept apart: the shards share one lock",
+                  log_str("error", e.msg));
+    }
+}
+
+void proxy_set_rules(struct proxy *p, struct rules *rules)
+{
+    char why[ERR_MSG_MAX];
     struct rules *old = p->rules;
-    p->rules = rules != NULL ? rules_ref(rules) : NULL;
+    p->rules = rules_ref(rules);
+    p->rules_since = (int64_t)time(NULL);
+    take_lock_rule(p);
+    fence_history_add(&p->history, old, net_loop_now(p->loop));
+    (void)snprintf(why, sizeof why,
+                   "the rules of shard %s/%s changed to generation %" PRIu64 ": list again",
+                   rules_shard_namespace(rules), rules_shard_name(rules), rules_generation(rules));
+    forward_change(&p->forward, old, rules, why);
     rules_unref(old);
-    (void)snprintf(p->why_none, sizeof p->why_none, "%s", why_none != NULL ? why_none : "");
+    p->metrics->reloads += old != NULL ? 1 : 0;
+}
+
+void proxy_explain_no_rules(struct proxy *p, const char *why)
+{
+    (void)snprintf(p->why_none, sizeof p->why_none, "%s", why);
 }
 
 const struct rules *proxy_rules(const struct proxy *p)
 {
     return p->rules;
 }
+
+int64_t proxy_rules_since(const struct proxy *p)
+{
+    return p->rules_since;
+}
+
+const char *proxy_why_no_rules(const struct proxy *p)
+{
+    return p->why_none;
+}
+
+bool proxy_settled(const struct proxy *p)
+{
+    return p->forward.lost == 0;
+}
+
+bool proxy_draining(const struct proxy *p)
+{
+    return p->forward.draining;
+}
+
+/* ---- what it says about itself, and the end ---- */
 
 const char *proxy_address(const struct proxy *p)
 {
@@ -249,6 +549,11 @@ const char *proxy_address(const struct proxy *p)
 const struct http_server_stats *proxy_stats(const struct proxy *p)
 {
     return http_server_stats(p->server);
+}
+
+unsigned proxy_describe_watches(const struct proxy *p, cJSON *array)
+{
+    return forward_describe_watches(&p->forward, array);
 }
 
 bool proxy_ready(const struct proxy *p, char *why, size_t size)
@@ -282,8 +587,12 @@ void proxy_free(struct proxy *p)
     if (p == NULL) {
         return;
     }
+    p->on_settled = NULL;
     http_server_free(p->server);
+    forward_context_deinit(&p->forward);
+    fence_history_deinit(&p->history);
     rules_unref(p->rules);
     buf_reset(&p->target);
+    buf_reset(&p->lock_target);
     free(p);
 }

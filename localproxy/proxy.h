@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * proxy.h - the listener for the operator: what each request may see.
+ * proxy.h - the listener for the operator: what each request may see and change.
  *
  * Per request: the token, if one is demanded; the request info as kube-apiserver derives it; the
- * rules; the selector into the query; then forward.h.
+ * name of the leader election lock; the rules: what it may go on from, what it may write, the
+ * selector into the query; then forward.h.
  */
 #ifndef LOCALPROXY_PROXY_H
 #define LOCALPROXY_PROXY_H
 
+#include <cjson/cJSON.h>
+
 #include "config.h"
-#include "forward.h"
 #include "http/server.h"
+#include "kube/client.h"
 #include "kube/rules.h"
+#include "metrics.h"
 
 struct proxy;
 
@@ -21,6 +25,7 @@ struct proxy_options {
     struct metrics *metrics;
     struct tls_config *tls;         /* NULL: plain */
     struct slice token;             /* empty: none is demanded; must outlive the proxy */
+    const char *pod_namespace;      /* NULL: take the shard's; must outlive the proxy */
     void (*on_drained)(void *data); /* after proxy_drain */
     void *data;
 };
@@ -29,12 +34,30 @@ struct proxy_options {
 MUST_CHECK struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o,
                                    struct err *e);
 
-/* Puts rules in force (a reference is taken), or none (NULL) with the reason why. */
-void proxy_set_rules(struct proxy *p, struct rules *rules, const char *why_none);
+/* Rules were put in force and no write to what they took away is under way any more. */
+typedef void (*proxy_settled_cb)(void *data);
+void proxy_on_settled(struct proxy *p, proxy_settled_cb cb, void *data);
+
+/* Puts rules in force (a reference is taken): from now on nothing is shown or written by others.
+ * What runs under the old ones ends as forward_change says; on_settled follows, perhaps before
+ * return. */
+void proxy_set_rules(struct proxy *p, struct rules *rules);
+/* Why there are none. */
+void proxy_explain_no_rules(struct proxy *p, const char *why);
+
+/* NULL: none. */
 const struct rules *proxy_rules(const struct proxy *p);
+/* Seconds since 1970; 0: none are in force. */
+int64_t proxy_rules_since(const struct proxy *p);
+const char *proxy_why_no_rules(const struct proxy *p);
+bool proxy_settled(const struct proxy *p);
+bool proxy_draining(const struct proxy *p);
 
 const char *proxy_address(const struct proxy *p);
 const struct http_server_stats *proxy_stats(const struct proxy *p);
+
+/* Appends what is known of each open watch to the JSON array; returns how many there are. */
+unsigned proxy_describe_watches(const struct proxy *p, cJSON *array);
 
 /* Rules are in force (or not needed) and there are credentials; if not, `why` says it. */
 bool proxy_ready(const struct proxy *p, char *why, size_t size);

@@ -1,119 +1,251 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * main.c - wiring: flags, the parts, signals, a clean end.
+ */
+#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/flags.h"
 #include "base/log.h"
-#include "kube/name.h"
+#include "config.h"
+#include "net/timer.h"
+#include "pages.h"
+#include "source_configmap.h"
+#include "source_dir.h"
 #include "sync.h"
 
-static const char description[] =
-    "rulesync takes a shard's rules from a mounted ConfigMap, or from any file, checks them fully "
-    "and keeps the last known good ones where localproxy reads them.\n"
-    "Refused, with what is stored left as it is: a document that is not valid or whose checksum "
-    "does not fit, rules of another shard, a generation older than the stored one, and other rules "
-    "under the stored generation.";
+enum { SIGNALS = 3 };
 
-static const char examples[] =
-    "    rulesync --once --from=/etc/cmesh --to=/var/lib/cmesh/rules.json \\\n"
-    "        --shard=operator-demo/sharding-demo\n";
-
-struct arguments {
-    struct flags_common common;
-    bool once;
-    struct sync_options sync;
+struct app {
+    struct config config;
+    struct net_loop *loop;
+    struct sync *sync;
+    struct source_dir *dir; /* one of these two */
+    struct source_configmap *configmap;
+    struct kube_access access;
+    struct kube_client *client;
+    struct pages pages;
+    struct admin_server *admin;
+    struct net_timer *limit; /* of a single pass */
+    uv_signal_t signals[SIGNALS];
+    bool over; /* the single pass */
+    int exit_code;
 };
 
-static bool shard_ok(const char *shard)
+/* ---- a single pass ---- */
+
+static void fail(struct app *a, const char *event, const char *why)
 {
-    const char *slash = strchr(shard, '/');
-    return slash != NULL && name_check_label(slice_of(shard, (size_t)(slash - shard))) == NULL &&
-           name_check_subdomain(slice_str(slash + 1)) == NULL;
+    log_error(event, log_str("error", why));
+    a->over = true;
+    a->exit_code = EXIT_FAILED;
+    net_loop_stop(a->loop);
 }
 
-/* What cannot be told flag by flag; NULL: all is well. */
-static const char *check(const struct arguments *a)
+static void on_progress(void *data)
 {
-    if (a->sync.from == NULL || a->sync.from[0] == '\0') {
-        return "--from is missing: the folder where the ConfigMap is mounted, or a file";
+    struct app *a = data;
+    char why[ADMIN_WHY_MAX];
+    if (a->over) {
+        return;
     }
-    if (a->sync.to == NULL || a->sync.to[0] == '\0') {
-        return "--to is missing: the file that holds the last known good rules";
+    switch (sync_result(a->sync, why, sizeof why)) {
+    case SYNC_UNDER_WAY:
+        return;
+    case SYNC_DONE:
+        log_info("done",
+                 log_num("generation", (int64_t)rules_generation(sync_status(a->sync)->rules)));
+        a->over = true;
+        net_loop_stop(a->loop);
+        return;
+    case SYNC_FAILED:
+        fail(a, "failed", why);
+        return;
     }
-    if (a->sync.shard != NULL && !shard_ok(a->sync.shard)) {
-        return "--shard must be NAMESPACE/NAME";
-    }
-    return a->once ? NULL : "this version works once and ends: say so with --once";
 }
 
-static void misuse(const char *msg, const char *detail)
+static void on_limit(void *data)
 {
-    fprintf(stderr, "rulesync: %s%s\nRun \"rulesync --help\" for the flags.\n", msg, detail);
-    exit(EXIT_USAGE);
+    struct app *a = data;
+    char why[ADMIN_WHY_MAX];
+    (void)sync_result(a->sync, why, sizeof why);
+    fail(a, "not done within the time limit", why);
 }
 
-static void parse(struct arguments *a, int argc, char **argv)
+/* ---- signals ---- */
+
+static void look_again(struct app *a)
 {
-    const struct flag flags[] = {
-        {.name = "once",
-         .help = "Take the rules once and end: an init step. Required in this version.",
-         .type = FLAG_BOOL,
-         .target = &a->once},
-        {.name = "from",
-         .value = "PATH",
-         .help = "The folder where the ConfigMap is mounted (its key is " SYNC_KEY "), or a file.",
-         .type = FLAG_STRING,
-         .target = &a->sync.from},
-        {.name = "to",
-         .value = "PATH",
-         .help = "The file for the last known good rules. It is replaced in one step: no reader "
-                 "ever sees half of it.",
-         .type = FLAG_STRING,
-         .target = &a->sync.to},
-        {.name = "shard",
-         .value = "NS/NAME",
-         .help = "Refuse rules of any other shard. Without it those of any shard are taken, as "
-                 "long as the stored ones are of the same.",
-         .type = FLAG_STRING,
-         .target = &a->sync.shard},
-        FLAGS_COMMON(&a->common),
-        {.name = NULL},
+    log_info("looking again");
+    if (a->dir != NULL) {
+        source_dir_look(a->dir);
+    }
+    if (a->configmap != NULL) {
+        source_configmap_look(a->configmap);
+    }
+    sync_retry(a->sync);
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    struct app *a = handle->data;
+    if (signum == SIGHUP) {
+        look_again(a);
+        return;
+    }
+    log_info("shutting down", log_str("signal", strsignal(signum)));
+    if (a->config.once) {
+        a->exit_code = EXIT_FAILED;
+    }
+    net_loop_stop(a->loop);
+}
+
+static void watch_signals(struct app *a)
+{
+    static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
+    (void)signal(SIGPIPE, SIG_IGN);
+    for (int i = 0; i < SIGNALS; i++) {
+        (void)uv_signal_init(&a->loop->uv, &a->signals[i]);
+        a->signals[i].data = a;
+        (void)uv_signal_start(&a->signals[i], on_signal, numbers[i]);
+    }
+}
+
+/* ---- the beginning ---- */
+
+static int open_sync(struct app *a, struct err *e)
+{
+    const struct config *c = &a->config;
+    struct sync_options o = {
+        .to = c->to != NULL && c->to[0] != '\0' ? c->to : NULL,
+        .control = c->control != NULL && c->control[0] != '\0' ? c->control : NULL,
+        .shard = c->shard,
+        .at_start = c->at_start,
+        .on_change = c->once ? on_progress : NULL,
+        .data = a,
     };
-    const struct program program = {
-        .name = "rulesync",
-        .summary = "check a shard's rules and keep the last known good ones",
-        .usage = "--once --from=PATH --to=PATH [FLAGS]",
-        .description = description,
-        .examples = examples,
-        .flags = flags,
+    a->sync = sync_new(a->loop, &o, e);
+    return a->sync == NULL ? e->code : 0;
+}
+
+static int open_dir(struct app *a, struct err *e)
+{
+    struct source_dir_options o = {.path = a->config.from};
+    a->dir = source_dir_new(a->loop, &o, &sync_handlers, a->sync, e);
+    return a->dir == NULL ? e->code : 0;
+}
+
+static int open_configmap(struct app *a, struct err *e)
+{
+    const struct config *c = &a->config;
+    int rc = kube_access_open(c->kubeconfig, c->context, c->in_cluster, &a->access, e);
+    if (rc != 0) {
+        return rc;
+    }
+    struct kube_client_options o = {.access = &a->access, .max_idle = 2};
+    a->client = kube_client_new(a->loop, &o, e);
+    if (a->client == NULL) {
+        return e->code;
+    }
+    a->configmap =
+        source_configmap_new(a->loop, a->client, c->from_configmap, &sync_handlers, a->sync, e);
+    return a->configmap == NULL ? e->code : 0;
+}
+
+static int open_limit(struct app *a, struct err *e)
+{
+    if (a->config.timeout_s == 0) {
+        return 0;
+    }
+    a->limit = net_timer_new(a->loop, on_limit, a);
+    if (a->limit == NULL) {
+        return err_set(e, UV_ENOMEM, "out of memory");
+    }
+    net_timer_set(a->limit, a->config.timeout_s * 1000);
+    return 0;
+}
+
+static int write_ready_file(const struct app *a, struct err *e)
+{
+    struct buf text = BUF_INIT(4096);
+    if (a->config.ready_file == NULL) {
+        return 0;
+    }
+    int rc = buf_printf(&text, "{\"admin\":\"%s\"}\n", admin_server_address(a->admin));
+    if (rc == 0) {
+        rc = file_write_atomic(a->config.ready_file, buf_data(&text), text.len, 0644, e);
+    }
+    buf_reset(&text);
+    return rc;
+}
+
+static int open_admin(struct app *a, struct err *e)
+{
+    a->pages = (struct pages){.config = &a->config, .sync = a->sync};
+    const struct admin_server_options o = {
+        .address = a->config.admin,
+        .program = "rulesync",
+        .ops = &pages_ops,
+        .data = &a->pages,
     };
-    int rest = flags_parse_or_exit(&program, &a->common, argc, argv);
-    if (rest < argc) {
-        misuse("unexpected argument ", argv[rest]);
+    a->admin = admin_server_new(a->loop, &o, e);
+    if (a->admin == NULL) {
+        return e->code;
     }
-    const char *wrong = check(a);
-    if (wrong != NULL) {
-        misuse(wrong, "");
+    log_info("listening", log_str("admin", admin_server_address(a->admin)));
+    return write_ready_file(a, e);
+}
+
+static int open_all(struct app *a, struct err *e)
+{
+    int rc = open_sync(a, e);
+    if (rc == 0) {
+        rc = a->config.from != NULL && a->config.from[0] != '\0' ? open_dir(a, e)
+                                                                 : open_configmap(a, e);
     }
+    if (rc == 0) {
+        rc = a->config.once ? open_limit(a, e) : open_admin(a, e);
+    }
+    return rc;
+}
+
+static void close_all(struct app *a)
+{
+    net_timer_free(a->limit);
+    admin_server_free(a->admin);
+    source_dir_free(a->dir);
+    source_configmap_free(a->configmap);
+    sync_free(a->sync);
+    if (a->client != NULL) {
+        kube_client_close(a->client, NULL, NULL);
+    }
+    for (int i = 0; i < SIGNALS; i++) {
+        uv_close((uv_handle_t *)&a->signals[i], NULL);
+    }
+    (void)net_loop_free(a->loop);
+    kube_access_deinit(&a->access);
 }
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.common = {.log_format = LOG_TEXT, .log_level = LOG_INFO}};
-    parse(&a, argc, argv);
-    struct sync_outcome outcome = {.rules = NULL};
+    struct app a = {.exit_code = EXIT_DONE};
     struct err e = ERR_INIT;
-    if (sync_once(&a.sync, &outcome, &e) != 0) {
-        log_error("rules refused", log_str("error", e.msg));
+    config_parse(&a.config, argc, argv);
+    tls_tune_memory();
+    a.loop = net_loop_new(&e);
+    if (a.loop == NULL) {
+        log_error("cannot start", log_str("error", e.msg));
         return EXIT_FAILED;
     }
-    const struct rules *r = outcome.rules;
-    log_info(outcome.unchanged ? "rules unchanged" : "rules stored",
-             log_str("namespace", rules_shard_namespace(r)), log_str("shard", rules_shard_name(r)),
-             log_num("generation", (int64_t)rules_generation(r)),
-             log_str("checksum", rules_checksum(r)),
-             log_num("limits", (int64_t)rules_limit_count(r)), log_str("path", a.sync.to));
-    rules_unref(outcome.rules);
-    return EXIT_DONE;
+    watch_signals(&a);
+    if (open_all(&a, &e) != 0) {
+        log_error("cannot start", log_str("error", e.msg));
+        a.exit_code = EXIT_FAILED;
+    } else {
+        net_loop_run(a.loop);
+    }
+    close_all(&a);
+    return a.exit_code;
 }

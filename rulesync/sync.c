@@ -2,145 +2,289 @@
 #include "sync.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <time.h>
 
-#include "base/file.h"
 #include "base/log.h"
 
-enum { PATH_LEN = 4096 };
+struct sync {
+    struct sync_options o;
+    struct net_loop *loop;
+    struct rules *rules;
+    struct copy *copy;
+    struct deliver *deliver;
+    bool taken; /* a document of the source was taken, or was known already */
+    struct sync_status status;
+};
 
-/* Where the document is: a mounted ConfigMap is a folder with a file for each key. */
-static int resolve(const char *from, char path[PATH_LEN], struct err *e)
+static void changed(void *data)
 {
-    struct stat st;
-    if (stat(from, &st) != 0) {
-        return err_set(e, -errno, "%s: %s", from, strerror(errno));
+    struct sync *s = data;
+    if (s->o.on_change != NULL) {
+        s->o.on_change(s->o.data);
     }
-    int n = snprintf(path, PATH_LEN, "%s%s", from, S_ISDIR(st.st_mode) ? "/" SYNC_KEY : "");
-    return n < PATH_LEN ? 0 : err_set(e, -ENAMETOOLONG, "%.100s...: the path is too long", from);
 }
 
-static int load(const char *path, struct rules **out, struct err *e)
+/* ---- what the source tells ---- */
+
+static void see(struct sync *s, const struct offer *offer)
 {
-    struct buf text = BUF_INIT(RULES_TEXT_MAX);
-    int rc = file_read(path, &text, e);
-    if (rc == 0) {
-        *out = rules_parse((const char *)buf_data(&text), text.len, e);
-        rc = *out == NULL ? e->code : 0;
-        if (rc != 0) {
-            err_prefix(e, "%s", path);
-        }
+    struct sync_seen *seen = &s->status.seen;
+    *seen = (struct sync_seen){.at = time(NULL), .refusal = offer->refusal};
+    if (offer->rules != NULL) {
+        seen->generation = rules_generation(offer->rules);
+        memcpy(seen->checksum, rules_checksum(offer->rules), sizeof seen->checksum);
     }
-    buf_reset(&text);
-    return rc;
 }
 
-/* The stored copy; *out stays NULL when there is none, or none that can be used. One that cannot be
- * read is an error: it may be newer. */
-static int load_stored(const char *path, struct rules **out, struct err *e)
+static void refuse(struct sync *s, enum refusal refusal, const struct err *e)
 {
-    struct err why = ERR_INIT;
-    struct stat st;
-    *out = NULL;
-    if (stat(path, &st) != 0) {
-        return errno == ENOENT ? 0 : err_set(e, -errno, "%s: %s", path, strerror(errno));
+    s->status.refusals[refusal]++;
+    if (complaint_raise(&s->status.refused, net_loop_now(s->loop), e->msg)) {
+        log_error("rules refused; those in use stay", log_str("error", e->msg),
+                  log_str("reason", refusal_text(refusal)),
+                  log_num("inUse", s->rules == NULL ? 0 : (int64_t)rules_generation(s->rules)));
     }
-    if (!S_ISREG(st.st_mode)) {
-        return err_set(e, -EINVAL, "%s: not a file", path);
-    }
-    int rc = load(path, out, &why);
-    if (rc == -EINVAL || rc == -E2BIG || rc == -ENOBUFS) {
-        log_warn("the stored rules are damaged and will be replaced", log_str("error", why.msg));
-        return 0;
-    }
-    return rc == 0 ? 0 : err_set(e, rc, "%s", why.msg);
+    changed(s);
 }
 
-static int check_wanted(const struct rules *rules, const char *shard, const char *path,
-                        struct err *e)
+static bool in_use(const struct sync *s, const struct rules *rules)
 {
-    const char *ns = rules_shard_namespace(rules);
-    size_t len = strlen(ns);
-    if (shard == NULL || (strncmp(shard, ns, len) == 0 && shard[len] == '/' &&
-                          strcmp(shard + len + 1, rules_shard_name(rules)) == 0)) {
-        return 0;
-    }
-    return err_set(e, -EINVAL, "%s: these are the rules of shard %s/%s, not of %s", path, ns,
-                   rules_shard_name(rules), shard);
+    return s->rules != NULL && rules_generation(s->rules) == rules_generation(rules);
 }
 
-static bool same_shard(const struct rules *a, const struct rules *b)
+/* Takes over the reference. */
+static void use(struct sync *s, struct rules *rules, const char *place)
 {
-    return strcmp(rules_shard_name(a), rules_shard_name(b)) == 0 &&
-           strcmp(rules_shard_namespace(a), rules_shard_namespace(b)) == 0;
+    rules_unref(s->rules);
+    s->rules = rules;
+    s->status.rules = rules;
+    s->status.rules_at = time(NULL);
+    s->status.taken++;
+    log_info("rules taken", log_str("namespace", rules_shard_namespace(rules)),
+             log_str("shard", rules_shard_name(rules)),
+             log_num("generation", (int64_t)rules_generation(rules)),
+             log_str("checksum", rules_checksum(rules)),
+             log_num("limits", (int64_t)rules_limit_count(rules)), log_str("from", place));
+    if (s->copy != NULL) {
+        copy_store(s->copy, rules);
+    }
+    if (s->deliver != NULL) {
+        deliver_set(s->deliver, rules);
+    }
 }
 
-/* Whether `rules` may take the place of `stored`. */
-static int check_stored(const struct rules *rules, const struct rules *stored,
-                        const struct sync_options *o, const char *path, struct err *e)
+static int on_offer(void *data, const char *place, struct slice text, bool final, struct err *e)
 {
-    uint64_t new = rules_generation(rules);
-    uint64_t old = rules_generation(stored);
-    if (!same_shard(rules, stored)) {
-        return err_set(e, -EINVAL,
-                       "%s: these are the rules of shard %s/%s, but %s holds those of shard %s/%s",
-                       path, rules_shard_namespace(rules), rules_shard_name(rules), o->to,
-                       rules_shard_namespace(stored), rules_shard_name(stored));
-    }
-    if (new < old) {
-        return err_set(e, -ESTALE,
-                       "%s: generation %" PRIu64 " is older than generation %" PRIu64
-                       ", which %s holds",
-                       path, new, old, o->to);
-    }
-    if (new == old && strcmp(rules_checksum(rules), rules_checksum(stored)) != 0) {
-        return err_set(e, -EINVAL,
-                       "%s: generation %" PRIu64 " with %s, but %s holds that generation with %s: "
-                       "rules that change need a higher generation",
-                       path, new, rules_checksum(rules), o->to, rules_checksum(stored));
-    }
-    return 0;
-}
-
-static int store(const struct rules *rules, const char *path, struct err *e)
-{
-    struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    int rc = rules_to_json(rules, &text);
-    rc = rc != 0 ? rc : buf_append_char(&text, '\n');
-    if (rc != 0) {
-        (void)err_set(e, rc, "%s: cannot write: %s", path, err_text(rc));
-    } else {
-        rc = file_write_atomic(path, buf_data(&text), text.len, 0644, e);
-    }
-    buf_reset(&text);
-    return rc;
-}
-
-int sync_once(const struct sync_options *o, struct sync_outcome *outcome, struct err *e)
-{
-    char path[PATH_LEN];
-    struct rules *rules = NULL;
-    struct rules *stored = NULL;
-    int rc = resolve(o->from, path, e);
-    rc = rc != 0 ? rc : load(path, &rules, e);
-    rc = rc != 0 ? rc : check_wanted(rules, o->shard, path, e);
-    rc = rc != 0 ? rc : load_stored(o->to, &stored, e);
-    if (rc == 0 && stored != NULL) {
-        rc = check_stored(rules, stored, o, path, e);
-    }
-    bool unchanged =
-        rc == 0 && stored != NULL && rules_generation(rules) == rules_generation(stored);
-    if (rc == 0 && !unchanged) {
-        rc = store(rules, o->to, e);
-    }
-    rules_unref(stored);
-    if (rc != 0) {
-        rules_unref(rules);
+    struct sync *s = data;
+    struct offer offer;
+    int rc = accept_rules(text, place, s->o.shard, s->rules, &offer, e);
+    if (rc != 0 && !final) {
+        rules_unref(offer.rules);
         return rc;
     }
-    *outcome = (struct sync_outcome){.rules = rules, .unchanged = unchanged};
+    s->status.offers++;
+    see(s, &offer);
+    if (rc != 0) {
+        rules_unref(offer.rules);
+        refuse(s, offer.refusal, e);
+        return rc;
+    }
+    (void)complaint_settle(&s->status.refused);
+    s->taken = true;
+    if (in_use(s, offer.rules)) {
+        rules_unref(offer.rules);
+    } else {
+        use(s, offer.rules, place);
+    }
+    changed(s);
     return 0;
+}
+
+static void on_trouble(void *data, enum source_trouble trouble, const struct err *e)
+{
+    struct sync *s = data;
+    s->status.trouble = trouble;
+    if (trouble == SOURCE_FINE) {
+        (void)complaint_settle(&s->status.source);
+        return;
+    }
+    s->status.troubles[trouble]++;
+    if (trouble != SOURCE_UNREACHABLE) {
+        (void)complaint_settle(&s->status.refused); /* that document is not there any more */
+    }
+    if (complaint_raise(&s->status.source, net_loop_now(s->loop), e->msg)) {
+        log_error("no rules to be read; those in use stay", log_str("error", e->msg),
+                  log_num("inUse", s->rules == NULL ? 0 : (int64_t)rules_generation(s->rules)));
+    }
+    changed(s);
+}
+
+static void on_warn(void *data, const char *text)
+{
+    struct sync *s = data;
+    (void)snprintf(s->status.warning, sizeof s->status.warning, "%s", text);
+    log_warn("rules will not be updated", log_str("warning", text));
+}
+
+const struct source_handlers sync_handlers = {
+    .offer = on_offer,
+    .trouble = on_trouble,
+    .warn = on_warn,
+};
+
+/* ---- what is known at the start ---- */
+
+static int open_copy(struct sync *s, struct err *e)
+{
+    if (s->o.to == NULL) {
+        return 0;
+    }
+    s->copy = copy_new(s->loop, s->o.to, &s->rules, e);
+    if (s->copy == NULL) {
+        return e->code;
+    }
+    s->status.copy = copy_status(s->copy);
+    s->status.rules = s->rules;
+    if (s->rules == NULL) {
+        return 0;
+    }
+    log_info("last known good rules read", log_str("path", s->o.to),
+             log_num("generation", (int64_t)rules_generation(s->rules)),
+             log_str("checksum", rules_checksum(s->rules)));
+    int rc = accept_shard(s->rules, s->o.shard, s->o.to, e);
+    if (rc != 0) {
+        err_prefix(e, "the last known good copy must be removed first");
+    }
+    return rc;
+}
+
+static int open_deliver(struct sync *s, struct err *e)
+{
+    if (s->o.control == NULL) {
+        return 0;
+    }
+    struct deliver_options o = s->o.deliver;
+    o.socket = s->o.control;
+    o.on_verdict = changed;
+    o.data = s;
+    s->deliver = deliver_new(s->loop, &o, e);
+    if (s->deliver == NULL) {
+        return e->code;
+    }
+    s->status.deliver = deliver_status(s->deliver);
+    if (s->rules != NULL) {
+        deliver_set(s->deliver, s->rules);
+    }
+    return 0;
+}
+
+struct sync *sync_new(struct net_loop *l, const struct sync_options *o, struct err *e)
+{
+    struct sync *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    s->o = *o;
+    s->loop = l;
+    if (open_copy(s, e) != 0 || open_deliver(s, e) != 0) {
+        sync_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void sync_retry(struct sync *s)
+{
+    if (s->copy != NULL) {
+        copy_retry(s->copy);
+    }
+    if (s->deliver != NULL) {
+        deliver_check(s->deliver);
+    }
+}
+
+/* ---- what it says ---- */
+
+const struct sync_status *sync_status(const struct sync *s)
+{
+    return &s->status;
+}
+
+static const char *why_no_rules(const struct sync_status *st)
+{
+    if (st->refused.open) {
+        return st->refused.text;
+    }
+    return st->source.open ? st->source.text : "none came yet";
+}
+
+bool sync_ready(const struct sync *s, char *why, size_t size)
+{
+    const struct sync_status *st = &s->status;
+    if (s->rules == NULL) {
+        (void)snprintf(why, size, "no rules: %s", why_no_rules(st));
+        return false;
+    }
+    if (st->deliver != NULL && st->deliver->verdict != DELIVER_CONFIRMED) {
+        (void)snprintf(why, size, "localproxy does not confirm the rules: %s",
+                       st->deliver->trouble.open ? st->deliver->trouble.text : "not answered yet");
+        return false;
+    }
+    (void)snprintf(why, size, "ok");
+    return true;
+}
+
+/* There is no good document. */
+static enum sync_result source_result(const struct sync *s, char *why, size_t size)
+{
+    const struct sync_status *st = &s->status;
+    bool may_come =
+        st->trouble == SOURCE_UNREACHABLE || (st->trouble == SOURCE_MISSING && s->o.at_start);
+    (void)snprintf(why, size, "%s", why_no_rules(st));
+    return st->refused.open || !may_come ? SYNC_FAILED : SYNC_UNDER_WAY;
+}
+
+static enum sync_result delivery_result(const struct sync *s, char *why, size_t size)
+{
+    const struct deliver_status *d = s->status.deliver;
+    if (d == NULL || d->verdict == DELIVER_CONFIRMED ||
+        (d->verdict == DELIVER_AHEAD && s->o.at_start)) {
+        return SYNC_DONE;
+    }
+    (void)snprintf(why, size, "%s",
+                   d->trouble.open ? d->trouble.text : "localproxy did not answer");
+    return d->verdict == DELIVER_PENDING ? SYNC_UNDER_WAY : SYNC_FAILED;
+}
+
+enum sync_result sync_result(const struct sync *s, char *why, size_t size)
+{
+    const struct sync_status *st = &s->status;
+    bool stuck = st->refused.open || st->source.open;
+    if (stuck && !(s->o.at_start && s->rules != NULL)) {
+        return source_result(s, why, size);
+    }
+    if (!stuck && !s->taken) {
+        (void)snprintf(why, size, "no rules came");
+        return SYNC_UNDER_WAY;
+    }
+    enum sync_result result = delivery_result(s, why, size);
+    if (result == SYNC_DONE && st->copy != NULL && st->copy->trouble.open) {
+        (void)snprintf(why, size, "%s", st->copy->trouble.text);
+        return SYNC_FAILED;
+    }
+    return result;
+}
+
+void sync_free(struct sync *s)
+{
+    if (s != NULL) {
+        deliver_free(s->deliver);
+        copy_free(s->copy);
+        rules_unref(s->rules);
+        free(s);
+    }
 }

@@ -66,7 +66,7 @@ lint_shell() {
 lint_licence() {
 	local files file missing=0
 	mapfile -t files < <({
-		tracked '*.c' '*.h' '*.cmake' '*CMakeLists.txt' '*.py' '*.js' '*.mjs'
+		tracked '*.c' '*.h' '*.cmake' '*CMakeLists.txt' '*.py' '*.js' '*.mjs' '*.go'
 		shell_scripts
 	} | sort -u)
 	report licence ${#files[@]} "source files"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decimal.h - signed decimal integers as Go's strconv.ParseInt(s, 10, 64) reads them.
+ * decimal.h - decimal integers as Go's strconv.ParseInt(s, 10, 64) and ParseUint read them.
  */
 #ifndef CORE_BASE_DECIMAL_H
 #define CORE_BASE_DECIMAL_H
@@ -36,6 +36,20 @@ static inline bool decimal_parse(struct slice text, int64_t *value)
     }
     *value = negative ? n : -n;
     return true;
+}
+
+/* Digits only, within 64 bits; 0 for anything else. */
+static inline uint64_t decimal_or_zero(struct slice text)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned digit = (unsigned char)text.ptr[i] - (unsigned)'0';
+        if (digit > 9 || __builtin_mul_overflow(n, 10, &n) ||
+            __builtin_add_overflow(n, digit, &n)) {
+            return 0;
+        }
+    }
+    return n;
 }
 
 #endif

@@ -63,5 +63,10 @@ void err_prefix(struct err *e, const char *fmt, ...)
 
 const char *err_text(int code)
 {
+    char name[64];
+    (void)uv_err_name_r(code, name, sizeof name);
+    if (strncmp(name, "Unknown", 7) == 0) {
+        return strerror(-code); /* uv_strerror would allocate, for good */
+    }
     return uv_strerror(code);
 }

@@ -90,8 +90,26 @@ static int check_tree(const cJSON *item, struct err *e)
     return 0;
 }
 
+/* Of an escape that is whole, for cJSON reads `\u` without four hex digits as a NUL. */
+static bool check_escape(struct slice text)
+{
+    static const size_t len = sizeof "\\u0000" - 1;
+    if (text.len < 2) {
+        return true;
+    }
+    if (text.ptr[1] != 'u') {
+        return text.ptr[1] != '\0' && strchr("\"\\/bfnrt", text.ptr[1]) != NULL;
+    }
+    for (size_t i = 2; i < len; i++) {
+        if (i == text.len || !isxdigit((unsigned char)text.ptr[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Behind the opening quote: what a string may not hold though cJSON lets it pass. NULL: nothing
- * found; *p is then behind the string. Escapes are left to cJSON. */
+ * found; *p is then behind the string. */
 static const char *check_string(const char **p, const char *end)
 {
     while (*p < end && **p != '"') {
@@ -107,6 +125,9 @@ static const char *check_string(const char **p, const char *end)
                 return "a string is not UTF-8";
             }
         } else if (c == '\\') {
+            if (!check_escape(slice_of(*p, (size_t)(end - *p)))) {
+                return "an unknown escape in a string";
+            }
             n = end - *p >= 2 ? 2 : 1;
         }
         *p += n;
@@ -216,7 +237,12 @@ static bool is_unfinished(const char *text, size_t len)
 static cJSON *parse_tokens(const char *text, size_t len, struct err *e)
 {
     const char *end = NULL;
+    errno = 0; /* cJSON does not tell a failed malloc from an error in the text */
     cJSON *root = cJSON_ParseWithLengthOpts(text, len, &end, 0);
+    if (root == NULL && errno == ENOMEM) {
+        err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
     if (root == NULL) {
         const char *at = end == NULL || end < text || end > text + len ? text : end;
         bool early = (size_t)(at - text) + 1 >= len && is_unfinished(text, len);

@@ -9,6 +9,7 @@
 
 #include <yaml.h>
 
+#include "base/slice.h"
 #include "base/yaml_scalar.h"
 
 #define CORE_TAG "tag:yaml.org,2002:"
@@ -26,7 +27,8 @@ struct builder {
     struct yaml_lines lines;
     size_t lines_cap;
     bool want_lines;
-    bool single; /* a second document is an error */
+    bool single;       /* a second document is an error */
+    struct slice text; /* all of it */
     struct anchor anchors[ANCHORS_MAX];
     size_t anchor_count;
     size_t nodes;
@@ -44,6 +46,16 @@ static int fail_memory(struct builder *b)
     return err_set(b->e, -ENOMEM, "out of memory");
 }
 
+/* The line of a byte. */
+static size_t line_at(const struct builder *b, size_t offset)
+{
+    size_t line = 1;
+    for (size_t i = 0; i < offset && i < b->text.len; i++) {
+        line += b->text.ptr[i] == '\n' ? 1 : 0;
+    }
+    return line;
+}
+
 static int fail_parser(struct builder *b)
 {
     const yaml_parser_t *p = &b->parser;
@@ -53,7 +65,8 @@ static int fail_parser(struct builder *b)
     }
     if (p->error == YAML_READER_ERROR) {
         /* The position of the mark may be far before the bad byte: only the offset is exact. */
-        return err_set(b->e, -EINVAL, "byte %zu: %s", p->problem_offset, problem);
+        return err_set(b->e, -EINVAL, "line %zu, byte %zu: %s", line_at(b, p->problem_offset),
+                       p->problem_offset, problem);
     }
     if (p->context != NULL) {
         return err_set(b->e, -EINVAL, "line %zu, column %zu: %s %s", p->problem_mark.line + 1,
@@ -279,10 +292,31 @@ static int fill_sequence(struct builder *b, cJSON *array, int depth)
     }
 }
 
-/* A key as the string that it is in JSON: `1: a` and `true: b` have string keys too. */
-static int check_key(struct builder *b, const yaml_event_t *event)
+#define KEY_ROOM 32 /* for what is not a string */
+
+/* A number as a key, as Go writes it: whole ones in full, others as short as they can be told from
+ * their neighbours in a float. */
+static void print_number(double number, char out[KEY_ROOM])
+{
+    if (floor(number) == number && fabs(number) < 1e15) {
+        (void)snprintf(out, KEY_ROOM, "%.0f", number);
+        return;
+    }
+    for (int digits = 1; digits <= 9; digits++) {
+        (void)snprintf(out, KEY_ROOM, "%.*g", digits, number);
+        if (strtof(out, NULL) == (float)number) {
+            return;
+        }
+    }
+}
+
+/* A key as the string that it is in JSON: `1: a` has a string key too, that of `on: b` is "true".
+ * *key is the event's own text or in `room`. */
+static int read_key(struct builder *b, const yaml_event_t *event, char room[KEY_ROOM],
+                    const char **key)
 {
     struct yaml_scalar s;
+    *key = NULL;
     if (event->type != YAML_SCALAR_EVENT) {
         return fail_at(b, &event->start_mark, "a key must be a plain or quoted scalar");
     }
@@ -297,6 +331,14 @@ static int check_key(struct builder *b, const yaml_event_t *event)
         strcmp((const char *)event->data.scalar.value, "<<") == 0) {
         return fail_at(b, &event->start_mark,
                        "merge keys (<<) are not supported; write the fields out");
+    }
+    *key = room;
+    if (s.type == YAML_BOOL) {
+        (void)snprintf(room, KEY_ROOM, "%s", s.boolean ? "true" : "false");
+    } else if (s.type == YAML_NUMBER) {
+        print_number(s.number, room);
+    } else {
+        *key = (const char *)event->data.scalar.value;
     }
     return 0;
 }
@@ -316,18 +358,20 @@ static int fill_member(struct builder *b, cJSON *object, const char *key, int de
 static int fill_mapping(struct builder *b, cJSON *object, int depth)
 {
     for (;;) {
-        yaml_event_t key;
-        int rc = next_event(b, &key);
+        yaml_event_t event;
+        char room[KEY_ROOM];
+        const char *key;
+        int rc = next_event(b, &event);
         if (rc != 0) {
             return rc;
         }
-        if (key.type == YAML_MAPPING_END_EVENT) {
-            yaml_event_delete(&key);
+        if (event.type == YAML_MAPPING_END_EVENT) {
+            yaml_event_delete(&event);
             return 0;
         }
-        rc = check_key(b, &key);
-        rc = rc != 0 ? rc : fill_member(b, object, (const char *)key.data.scalar.value, depth);
-        yaml_event_delete(&key);
+        rc = read_key(b, &event, room, &key);
+        rc = rc != 0 ? rc : fill_member(b, object, key, depth);
+        yaml_event_delete(&event);
         if (rc != 0) {
             return rc;
         }
@@ -339,6 +383,27 @@ static int compare_keys(const void *a, const void *b)
     const cJSON *const *x = a;
     const cJSON *const *y = b;
     return strcmp((*x)->string, (*y)->string);
+}
+
+/* The line of a child, if lines are noted, else that of its mapping; slow. */
+static size_t line_of_child(const struct builder *b, const cJSON *child, const yaml_mark_t *at)
+{
+    for (size_t i = 0; i < b->lines.count; i++) {
+        if (b->lines.items[i].node == child) {
+            return b->lines.items[i].line;
+        }
+    }
+    return at->line + 1;
+}
+
+static int refuse_pair(struct builder *b, const cJSON *one, const cJSON *other,
+                       const yaml_mark_t *at)
+{
+    size_t first = line_of_child(b, one, at);
+    size_t second = line_of_child(b, other, at);
+    return err_set(b->e, -EINVAL,
+                   "line %zu: key \"%.100s\" stands twice in the mapping at line %zu",
+                   first > second ? first : second, one->string, at->line + 1);
 }
 
 /* Sorts instead of comparing all with all: a hostile document has 100,000 keys. */
@@ -366,8 +431,7 @@ static int refuse_duplicates(struct builder *b, const cJSON *object, const yaml_
     int rc = 0;
     for (size_t i = 1; i < n && rc == 0; i++) {
         if (strcmp(members[i - 1]->string, members[i]->string) == 0) {
-            rc = err_set(b->e, -EINVAL, "key \"%.100s\" stands twice in the mapping at line %zu",
-                         members[i]->string, at->line + 1);
+            rc = refuse_pair(b, members[i - 1], members[i], at);
         }
     }
     free(members);
@@ -506,6 +570,7 @@ static cJSON *parse(const char *text, size_t len, bool single, struct yaml_lines
     }
     b->want_lines = lines != NULL;
     b->single = single;
+    b->text = slice_of(text, len);
     b->e = e != NULL ? e : &ignored;
     cJSON *array = build(b, text, len, lines);
     free(b);

@@ -32,6 +32,11 @@ static inline int compat_check_pair(const mbedtls_pk_context *pub, const mbedtls
     return mbedtls_pk_check_pair(pub, key, crypto_random, NULL);
 }
 
+static inline int compat_set_serial(mbedtls_x509write_cert *w, unsigned char *serial, size_t len)
+{
+    return mbedtls_x509write_crt_set_serial_raw(w, serial, len);
+}
+
 /* X25519, P-256, P-384, P-521: key exchange by measured speed; the list also says which curves a
  * peer's certificate may use. */
 static inline void compat_conf_groups(mbedtls_ssl_config *conf)
@@ -62,6 +67,16 @@ static inline int compat_parse_key(mbedtls_pk_context *pk, const unsigned char *
 static inline int compat_check_pair(const mbedtls_pk_context *pub, const mbedtls_pk_context *key)
 {
     return mbedtls_pk_check_pair(pub, key);
+}
+
+static inline int compat_set_serial(mbedtls_x509write_cert *w, unsigned char *serial, size_t len)
+{
+    mbedtls_mpi mpi;
+    mbedtls_mpi_init(&mpi);
+    int rc = mbedtls_mpi_read_binary(&mpi, serial, len);
+    rc = rc != 0 ? rc : mbedtls_x509write_crt_set_serial(w, &mpi);
+    mbedtls_mpi_free(&mpi);
+    return rc;
 }
 
 static inline void compat_conf_groups(mbedtls_ssl_config *conf)

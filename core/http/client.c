@@ -11,17 +11,18 @@
 
 /* Connections being opened at a time. Until one TLS session is there that others can resume, one:
  * a full handshake costs fifty times as much as a resumed one. */
-enum { HEAD_OUT_MAX = 4 * 1024 * 1024, DIALLING_MAX = 8 };
+enum { HEAD_OUT_MAX = 4 * 1024 * 1024, DIALLING_MAX = 8, DIALLING_PATIENT_MAX = 6 };
 
 struct http_client {
     struct net_loop *loop;
     struct http_client_options o;
-    char *host;
+    char *host; /* or the path of a Unix socket */
     struct tls_config *tls;
     unsigned generation; /* grows when the TLS settings change */
     struct list idle;    /* connections, the one used last in front */
     struct list conns;   /* all others */
     struct list waiting; /* requests for which no connection may be opened yet */
+    struct list patient; /* the patient ones of them */
     struct net_task serve;
     unsigned dialling;
     bool established; /* a connection was opened with these TLS settings */
@@ -51,7 +52,7 @@ struct conn {
 struct request {
     struct http_exchange x;
     struct conn *conn; /* NULL while waiting */
-    struct list link;  /* in client->waiting */
+    struct list link;  /* in client->waiting or client->patient */
     struct buf head;   /* kept until the response begins */
     enum http_framing framing;
     uint64_t content_length;
@@ -59,6 +60,7 @@ struct request {
     bool bodyless; /* complete with its head; the user's end is a formality */
     bool repeatable;
     bool upgrade;
+    bool patient;
 };
 
 static const struct http_exchange_ops exchange_ops;
@@ -156,16 +158,22 @@ static int send_request(struct conn *c)
     return rc == 0 && r->bodyless ? h1_conn_send_end(&c->h1) : rc;
 }
 
+static void move_all(struct list *from, struct list *to)
+{
+    while (!list_empty(from)) {
+        struct list *node = from->next;
+        list_remove(node);
+        list_append(to, node);
+    }
+}
+
 /* What one could not reach, those that waited for it cannot either. */
 static void fail_waiting(struct http_client *client, const struct err *e)
 {
     struct list failing;
     list_init(&failing);
-    while (!list_empty(&client->waiting)) {
-        struct list *node = client->waiting.next;
-        list_remove(node);
-        list_append(&failing, node);
-    }
+    move_all(&client->waiting, &failing);
+    move_all(&client->patient, &failing);
     while (!list_empty(&failing)) {
         struct request *r = LIST_ITEM(failing.next, struct request, link);
         list_remove(&r->link);
@@ -317,8 +325,9 @@ static int dial(struct http_client *client, struct request *r, struct err *e)
         return err_set(e, UV_ENOMEM, "out of memory");
     }
     struct net_dial_options o = {
-        .host = client->host,
+        .host = client->o.host,
         .port = client->o.port,
+        .path = client->o.path,
         .tls = client->tls,
         .connect_timeout_ms = client->o.connect_timeout_ms,
         .user_timeout_ms = client->o.user_timeout_ms,
@@ -378,31 +387,40 @@ static int carry(struct conn *c, struct request *r)
     return UV_ENOMEM;
 }
 
-static bool may_dial(const struct http_client *client)
+static bool may_dial(const struct http_client *client, const struct request *r)
 {
-    return client->dialling <
-           (client->tls != NULL && !client->established ? 1U : (unsigned)DIALLING_MAX);
+    unsigned most = r->patient ? DIALLING_PATIENT_MAX : DIALLING_MAX;
+    return client->dialling < (client->tls != NULL && !client->established ? 1U : most);
+}
+
+/* False: it has to wait on. */
+static bool serve(struct http_client *client, struct request *r)
+{
+    struct err e = ERR_INIT;
+    /* Where there is a queue, patient ones would take all that others leave, and keep it. */
+    struct conn *c = r->patient ? NULL : take_idle(client, r);
+    if (c == NULL && !may_dial(client, r)) {
+        return false;
+    }
+    list_remove(&r->link);
+    int rc = c != NULL ? carry(c, r) : dial(client, r, &e);
+    if (rc != 0) {
+        err_set(&e, rc, "cannot send the request: %s", err_text(rc));
+        end_request(r, &e);
+    } else if (c != NULL) {
+        r->x.handlers->on_drain(&r->x);
+    }
+    return true;
 }
 
 /* Requests that waited get connections that became idle, or are dialled for. */
 static void on_serve(struct net_task *t)
 {
     struct http_client *client = LIST_ITEM(t, struct http_client, serve);
-    while (!list_empty(&client->waiting)) {
-        struct request *r = LIST_ITEM(client->waiting.next, struct request, link);
-        struct err e = ERR_INIT;
-        struct conn *c = take_idle(client, r);
-        if (c == NULL && !may_dial(client)) {
-            return;
-        }
-        list_remove(&r->link);
-        int rc = c != NULL ? carry(c, r) : dial(client, r, &e);
-        if (rc != 0) {
-            err_set(&e, rc, "cannot send the request: %s", err_text(rc));
-            end_request(r, &e);
-        } else if (c != NULL) {
-            r->x.handlers->on_drain(&r->x);
-        }
+    bool more = true;
+    while (more && !(list_empty(&client->waiting) && list_empty(&client->patient))) {
+        struct list *from = list_empty(&client->waiting) ? &client->patient : &client->waiting;
+        more = serve(client, LIST_ITEM(from->next, struct request, link));
     }
 }
 
@@ -496,18 +514,20 @@ struct http_client *http_client_new(struct net_loop *l, const struct http_client
                                     struct err *e)
 {
     struct http_client *c = calloc(1, sizeof *c);
-    if (c == NULL || (c->host = strdup(o->host)) == NULL) {
+    if (c == NULL || (c->host = strdup(o->path != NULL ? o->path : o->host)) == NULL) {
         free(c);
         err_set(e, UV_ENOMEM, "out of memory");
         return NULL;
     }
     c->loop = l;
     c->o = *o;
-    c->o.host = c->host;
+    c->o.host = o->path == NULL ? c->host : NULL;
+    c->o.path = o->path != NULL ? c->host : NULL;
     c->tls = o->tls != NULL ? tls_config_ref(o->tls) : NULL;
     list_init(&c->idle);
     list_init(&c->conns);
     list_init(&c->waiting);
+    list_init(&c->patient);
     net_task_init(&c->serve, on_serve);
     return c;
 }
@@ -544,6 +564,7 @@ static struct request *request_new(const struct http_head *head,
     r->content_length = head->content_length;
     r->is_head = slice_eq(head->method, SLICE("HEAD"));
     r->upgrade = head->upgrade;
+    r->patient = head->patient;
     bool safe = r->is_head || slice_eq(head->method, SLICE("GET")) ||
                 slice_eq(head->method, SLICE("OPTIONS"));
     r->bodyless = head->framing == HTTP_BODY_NONE ||
@@ -566,14 +587,15 @@ struct http_exchange *http_client_request(struct http_client *c, const struct ht
         return NULL;
     }
     c->stats.requests++;
-    struct conn *conn = list_empty(&c->waiting) ? take_idle(c, r) : NULL;
+    bool queue = !list_empty(&c->waiting) || (r->patient && !list_empty(&c->patient));
+    struct conn *conn = queue ? NULL : take_idle(c, r);
     int rc = 0;
     if (conn != NULL) {
         rc = carry(conn, r);
-    } else if (may_dial(c)) {
+    } else if (!queue && may_dial(c, r)) {
         rc = dial(c, r, e);
     } else {
-        list_append(&c->waiting, &r->link);
+        list_append(r->patient ? &c->patient : &c->waiting, &r->link);
     }
     if (rc != 0) {
         err_set(e, rc, "cannot send the request: %s", err_text(rc));

@@ -3,10 +3,11 @@
  * client.h - requests to one origin over a pool of kept-alive connections.
  *
  * A request takes the connection that was used last, or dials a new one; when many come at once,
- * they wait until others have TLS sessions to resume or are done with theirs. A request that is
- * safe to repeat (GET, HEAD, OPTIONS without body) and fails on a kept connection before any byte
- * of the response is repeated once on a new one; for others the kept connection is asked first
- * whether the peer has closed it.
+ * they wait until others have TLS sessions to resume or are done with theirs. Patient ones
+ * (http_head.patient: many that stay open for long) wait behind all others, and leave them room. A
+ * request that is safe to repeat (GET, HEAD, OPTIONS without body) and fails on a kept connection
+ * before any byte of the response is repeated once on a new one; for others the kept connection is
+ * asked first whether the peer has closed it.
  */
 #ifndef CORE_HTTP_CLIENT_H
 #define CORE_HTTP_CLIENT_H
@@ -23,6 +24,7 @@ struct http_client;
 struct http_client_options {
     const char *host; /* name or IP literal, without brackets; copied */
     unsigned port;
+    const char *path;            /* of a Unix socket, in place of host and port; copied */
     struct tls_config *tls;      /* NULL: plain; referenced */
     uint64_t connect_timeout_ms; /* look-up, connection and handshake */
     uint64_t idle_timeout_ms;    /* an unused connection is closed after so long */

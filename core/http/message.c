@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/message.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 const struct http_header *http_head_find(const struct http_head *h, struct slice name)
 {
     for (size_t i = 0; i < h->header_count; i++) {
@@ -139,4 +142,39 @@ const char *http_reason(unsigned status)
         }
     }
     return "Unknown";
+}
+
+static struct slice copy_text(char **at, struct slice text)
+{
+    struct slice kept = slice_of(*at, text.len);
+    if (text.len > 0) {
+        memcpy(*at, text.ptr, text.len);
+    }
+    *at += text.len;
+    return kept;
+}
+
+struct http_head *http_head_copy(const struct http_head *h)
+{
+    size_t size = sizeof *h + h->header_count * sizeof *h->headers;
+    size += h->method.len + h->target.len + h->reason.len;
+    for (size_t i = 0; i < h->header_count; i++) {
+        size += h->headers[i].name.len + h->headers[i].value.len;
+    }
+    struct http_head *kept = malloc(size);
+    if (kept == NULL) {
+        return NULL;
+    }
+    struct http_header *headers = (struct http_header *)(kept + 1);
+    char *at = (char *)(headers + h->header_count);
+    *kept = *h;
+    kept->headers = headers;
+    kept->method = copy_text(&at, h->method);
+    kept->target = copy_text(&at, h->target);
+    kept->reason = copy_text(&at, h->reason);
+    for (size_t i = 0; i < h->header_count; i++) {
+        headers[i].name = copy_text(&at, h->headers[i].name);
+        headers[i].value = copy_text(&at, h->headers[i].value);
+    }
+    return kept;
 }

@@ -42,6 +42,7 @@ struct http_head {
     bool keep_alive;         /* the peer will take another message after this one */
     bool upgrade;         /* request: `Connection: upgrade` and `Upgrade`; response: status 101 */
     bool expect_continue; /* request: `Expect: 100-continue` */
+    bool patient;         /* request: others may be sent before it (http/client.h) */
 };
 
 /* The first header of that name (case ignored), or NULL. */
@@ -55,6 +56,9 @@ bool http_list_has(struct slice value, struct slice token);
  * Upgrade, and all that `connection` (the Connection header's value, may be empty) names.
  * RFC 9110 section 7.6.1. */
 bool http_header_is_hop_by_hop(struct slice name, struct slice connection);
+
+/* A copy in one block of memory, which the caller frees with free(). NULL without memory. */
+MUST_CHECK struct http_head *http_head_copy(const struct http_head *h);
 
 /* The standard reason phrase, "Unknown" for others. */
 const char *http_reason(unsigned status);

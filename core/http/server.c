@@ -447,6 +447,7 @@ struct http_server *http_server_new(struct net_loop *l, const struct http_server
     net_task_init(&s->drained, on_drained);
     struct net_listener_options lo = {
         .address = o->address,
+        .path = o->path,
         .tls = o->tls,
         .write_timeout_ms = o->write_timeout_ms,
     };
@@ -466,6 +467,13 @@ const char *http_server_address(const struct http_server *s)
 const struct http_server_stats *http_server_stats(const struct http_server *s)
 {
     return &s->stats;
+}
+
+void http_server_set_tls(struct http_server *s, struct tls_config *tls)
+{
+    if (s->listener != NULL) {
+        net_listener_set_tls(s->listener, tls);
+    }
 }
 
 void http_server_drain(struct http_server *s)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * server.h - an HTTP server on one address; each request becomes an exchange.
+ * server.h - an HTTP server on one address or Unix socket; each request becomes an exchange.
  *
  * What cannot be parsed is answered by the server itself (400, 414, 431, 501, 505) and the
  * connection closed; the program gives the bodies of such answers. Bounded: head size and time,
@@ -32,6 +32,7 @@ struct http_server_handlers {
 
 struct http_server_options {
     const char *address;       /* ADDR:PORT */
+    const char *path;          /* of a Unix socket, in place of an address: see net/listener.h */
     struct tls_config *tls;    /* NULL: plain; referenced */
     struct h1_limits limits;   /* all 0: h1_limits_default */
     uint64_t head_timeout_ms;  /* from a request's first byte to the end of its head */
@@ -52,8 +53,13 @@ MUST_CHECK struct http_server *http_server_new(struct net_loop *l,
                                                const struct http_server_options *o,
                                                const struct http_server_handlers *handlers,
                                                void *data, struct err *e);
+/* Or the path. */
 const char *http_server_address(const struct http_server *s);
 const struct http_server_stats *http_server_stats(const struct http_server *s);
+
+/* Another certificate, for connections that are accepted from now on; referenced. Those that are
+ * open go on as they are. Of a server with TLS; after http_server_drain it does nothing. */
+void http_server_set_tls(struct http_server *s, struct tls_config *tls);
 
 /* Stops accepting, closes idle connections, and ends the others after the exchange they are in;
  * on_drained follows once none is left (from the loop, never before return). */

@@ -230,6 +230,18 @@ struct http_exchange *kube_client_request(struct kube_client *c, const struct ht
     return x;
 }
 
+static struct http_exchange *request_kube(void *client, const struct http_head *head,
+                                          const struct http_exchange_handlers *handlers, void *data,
+                                          struct err *e)
+{
+    return kube_client_request(client, head, handlers, data, e);
+}
+
+struct http_requester kube_client_requester(struct kube_client *c)
+{
+    return (struct http_requester){.request = request_kube, .client = c};
+}
+
 void kube_client_rejected(struct kube_client *c)
 {
     credentials_rejected(c->credentials);

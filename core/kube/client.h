@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "http/client.h"
 #include "http/exchange.h"
+#include "http/fetch.h"
 #include "kube/access.h"
 #include "net/loop.h"
 
@@ -44,6 +45,9 @@ MUST_CHECK struct http_exchange *kube_client_request(struct kube_client *c,
                                                      const struct http_head *head,
                                                      const struct http_exchange_handlers *handlers,
                                                      void *data, struct err *e);
+
+/* For http_fetch_start. */
+struct http_requester kube_client_requester(struct kube_client *c);
 
 /* To be told when a response had status 401. */
 void kube_client_rejected(struct kube_client *c);

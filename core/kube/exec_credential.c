@@ -1,88 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/exec_credential.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/rfc3339.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
 
 #define INFO_NAME "KUBERNETES_EXEC_INFO"
 
 enum { INFO_MAX = 4 << 20 };
-
-static bool two_digits(const char **p, int *out)
-{
-    if (!isdigit((unsigned char)(*p)[0]) || !isdigit((unsigned char)(*p)[1])) {
-        return false;
-    }
-    *out = ((*p)[0] - '0') * 10 + ((*p)[1] - '0');
-    *p += 2;
-    return true;
-}
-
-static bool take_char(const char **p, const char *any_of)
-{
-    if (**p == '\0' || strchr(any_of, **p) == NULL) {
-        return false;
-    }
-    (*p)++;
-    return true;
-}
-
-/* `Z`, or `+hh:mm`; the offset in seconds. */
-static bool parse_zone(const char **p, int64_t *offset)
-{
-    int hours;
-    int minutes;
-    *offset = 0;
-    if (take_char(p, "Zz")) {
-        return true;
-    }
-    int sign = **p == '-' ? -1 : 1;
-    if (!take_char(p, "+-") || !two_digits(p, &hours) || !take_char(p, ":") ||
-        !two_digits(p, &minutes) || hours > 23 || minutes > 59) {
-        return false;
-    }
-    *offset = sign * (hours * 3600 + minutes * 60);
-    return true;
-}
-
-/* RFC 3339 section 5.6; fractions of a second are dropped. */
-static bool parse_time(const char *text, int64_t *out)
-{
-    struct tm tm = {.tm_isdst = 0};
-    int century;
-    int year;
-    int64_t offset;
-    const char *p = text;
-    if (!two_digits(&p, &century) || !two_digits(&p, &year) || !take_char(&p, "-") ||
-        !two_digits(&p, &tm.tm_mon) || !take_char(&p, "-") || !two_digits(&p, &tm.tm_mday) ||
-        !take_char(&p, "Tt ") || !two_digits(&p, &tm.tm_hour) || !take_char(&p, ":") ||
-        !two_digits(&p, &tm.tm_min) || !take_char(&p, ":") || !two_digits(&p, &tm.tm_sec)) {
-        return false;
-    }
-    if (take_char(&p, ".")) {
-        if (!isdigit((unsigned char)*p)) {
-            return false;
-        }
-        p += strspn(p, "0123456789");
-    }
-    if (!parse_zone(&p, &offset) || *p != '\0' || tm.tm_mon < 1 || tm.tm_mon > 12 ||
-        tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour > 23 || tm.tm_min > 59 || tm.tm_sec > 60) {
-        return false;
-    }
-    tm.tm_year = century * 100 + year - 1900;
-    tm.tm_mon--;
-    *out = (int64_t)timegm(&tm) - offset;
-    return true;
-}
 
 /* A copy of the string at `key`; *out stays NULL when it is missing or empty. */
 static int take(const cJSON *status, const char *key, char **out, struct err *e)
@@ -107,7 +39,7 @@ static int take_expiry(const cJSON *status, int64_t now, int64_t *out, struct er
     if (item == NULL || cJSON_IsNull(item)) {
         return 0;
     }
-    if (!cJSON_IsString(item) || !parse_time(item->valuestring, out)) {
+    if (!cJSON_IsString(item) || !rfc3339_parse(item->valuestring, out)) {
         return err_set(e, -EINVAL, "status.expirationTimestamp is not a time as RFC 3339 has it");
     }
     if (*out <= now) {

@@ -5,20 +5,13 @@
 
 #include "base/utf8.h"
 
-struct term {
-    struct slice text;
-    struct slice field;
-    struct slice value; /* still escaped */
-    bool negated;
-};
-
 static struct slice after(struct slice s, size_t n)
 {
     return slice_of(s.ptr + n, s.len - n);
 }
 
 /* Takes the term before the next comma that is not escaped. */
-static struct slice next_term(struct slice *rest)
+static struct slice next_text(struct slice *rest)
 {
     bool escaped = false;
     size_t i = 0;
@@ -34,7 +27,7 @@ static struct slice next_term(struct slice *rest)
 }
 
 /* The first operator splits; the field's name has no escapes. */
-static bool split_term(struct slice text, struct term *t)
+static bool split_term(struct slice text, struct field_term *t)
 {
     t->text = text;
     for (size_t i = 0; i < text.len; i++) {
@@ -92,26 +85,31 @@ static bool sorts_before(struct slice a, struct slice b)
     return order < 0 || (order == 0 && a.len < b.len);
 }
 
+int field_selector_next(struct slice *rest, struct field_term *term)
+{
+    while (rest->len > 0) {
+        struct slice text = next_text(rest);
+        if (text.len > 0) {
+            return split_term(text, term) && value_ok(term->value) ? 1 : -EINVAL;
+        }
+    }
+    return 0;
+}
+
 int field_selector_exact(struct slice text, struct slice field, struct buf *value)
 {
-    struct term best = {.text = {.ptr = NULL, .len = 0}};
-    while (text.len > 0) {
-        struct slice piece = next_term(&text);
-        struct term t;
-        if (piece.len == 0) {
-            continue;
-        }
-        if (!split_term(piece, &t) || !value_ok(t.value)) {
-            return -EINVAL;
-        }
+    struct field_term best = {.text = {.ptr = NULL, .len = 0}};
+    struct field_term t;
+    int rc;
+    while ((rc = field_selector_next(&text, &t)) > 0) {
         if (!t.negated && slice_eq(t.field, field) &&
             (best.text.len == 0 || sorts_before(t.text, best.text))) {
             best = t;
         }
     }
-    if (best.text.len == 0) {
-        return 0;
+    if (rc < 0 || best.text.len == 0) {
+        return rc;
     }
-    int rc = unescape(best.value, value);
+    rc = unescape(best.value, value);
     return rc == 0 ? 1 : rc;
 }

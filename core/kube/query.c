@@ -174,8 +174,9 @@ static bool blank(struct slice encoded)
     return true;
 }
 
-static int refuse_hostile(struct slice target, struct slice query, struct err *e)
+int query_check(struct slice target, struct err *e)
 {
+    struct slice query = query_of(target);
     if (has_byte(target, '#')) {
         return err_set(e, -EINVAL, "the request target holds a '#'");
     }
@@ -244,7 +245,7 @@ static int extend_piece(struct slice target, const struct query_piece *piece, st
 int query_inject_selector(struct slice target, struct slice escaped, struct buf *out, struct err *e)
 {
     struct slice query = query_of(target);
-    int rc = refuse_hostile(target, query, e);
+    int rc = query_check(target, e);
     if (rc != 0) {
         return rc;
     }

@@ -50,6 +50,10 @@ bool query_find(struct slice query, struct slice key, struct slice *value);
  * kube-apiserver reads. 1 found, 0 not there, -ENOBUFS or -ENOMEM. */
 MUST_CHECK int query_get(struct slice target, const char *key, struct buf *out);
 
+/* Whether all servers read the query alike. -EINVAL: a `;` in it (servers built with Go before 1.17
+ * split there), a `#` in the target, or too many pieces. */
+MUST_CHECK int query_check(struct slice target, struct err *e);
+
 /* Appends to `out` the target with the selector ANDed to the client's own `labelSelector`.
  * `escaped` is the selector in canonical form, encoded by query_encode.
  *
@@ -59,8 +63,7 @@ MUST_CHECK int query_get(struct slice target, const char *key, struct buf *out);
  * the end. Everything else stays byte for byte, further labelSelector pieces too: the server reads
  * the first only (Convert_url_Values_To_v1_ListOptions takes values[0]).
  *
- * -EINVAL: a `;` in the query (servers built with Go before 1.17 split there), a `#` in the target,
- * or too many pieces; -ENOBUFS, -ENOMEM. On error `out` is as it was. */
+ * -EINVAL (query_check), -ENOBUFS, -ENOMEM. On error `out` is as it was. */
 MUST_CHECK int query_inject_selector(struct slice target, struct slice escaped, struct buf *out,
                                      struct err *e);
 

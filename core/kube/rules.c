@@ -195,6 +195,31 @@ static int read_leader_election(const struct source *s, const cJSON *spec, struc
                       len, NAME_SUBDOMAIN_MAX);
 }
 
+/* Of no use to list and watch: carried along for those who know the shard by its rules. */
+static int read_webhook(const struct source *s, const cJSON *spec)
+{
+    static const char *const known[] = {"certDir", "port", NULL};
+    const cJSON *item = member(spec, "webhook");
+    if (item == NULL) {
+        return 0;
+    }
+    if (!cJSON_IsObject(item)) {
+        return wrong_type(s, item, "spec.webhook", "an object");
+    }
+    int rc = refuse_unknown(s, item, "spec.webhook", known);
+    const cJSON *dir = member(item, "certDir");
+    if (rc == 0 && dir != NULL && !cJSON_IsString(dir)) {
+        rc = wrong_type(s, dir, "spec.webhook.certDir", "a string");
+    }
+    const cJSON *port = member(item, "port");
+    if (rc == 0 && port != NULL &&
+        !(cJSON_IsNumber(port) && port->valuedouble >= 1 && port->valuedouble <= 65535 &&
+          port->valuedouble == (double)port->valueint)) {
+        rc = wrong_type(s, port, "spec.webhook.port", "an integer from 1 to 65535");
+    }
+    return rc;
+}
+
 static int read_labels(const struct source *s, const cJSON *spec, struct rules *r)
 {
     static const char *const known[] = {"namespace", "shardHash", "control", NULL};
@@ -397,7 +422,7 @@ static int read_limits(const struct source *s, const cJSON *spec, struct rules *
 
 static int read_spec(const struct source *s, struct rules *r)
 {
-    static const char *const known[] = {"leaderElection", "limits", "labels", NULL};
+    static const char *const known[] = {"leaderElection", "limits", "labels", "webhook", NULL};
     const cJSON *spec = member(s->root, "spec");
     if (spec == NULL) {
         return required(s, s->root, "spec");
@@ -407,6 +432,7 @@ static int read_spec(const struct source *s, struct rules *r)
     }
     int rc = refuse_unknown(s, spec, "spec", known);
     rc = rc != 0 ? rc : read_leader_election(s, spec, r);
+    rc = rc != 0 ? rc : read_webhook(s, spec);
     rc = rc != 0 ? rc : read_labels(s, spec, r);
     return rc != 0 ? rc : read_limits(s, spec, r);
 }

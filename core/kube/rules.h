@@ -41,6 +41,7 @@ struct rules_entry {
     struct slice selector;           /* canonical; NUL-terminated */
     struct slice escaped;            /* the same, encoded for a query (query_encode) */
     const struct selector *compiled; /* the same, to evaluate */
+    uint64_t id; /* of the selector, equal in all snapshots: first 8 bytes of SHA-256; never 0 */
 };
 
 /* The keys of the control labels. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "crypto/digest.h"
 #include "kube/query.h"
 
 /* Bounds on what overlapping limits may multiply to. */
@@ -255,6 +256,15 @@ static int take_text(struct buf *text, struct slice *out)
     return 0;
 }
 
+static uint64_t text_id(struct slice text)
+{
+    char hex[SHA256_HEX_LEN + 1];
+    sha256_hex(text.ptr, text.len, hex);
+    hex[16] = '\0';
+    uint64_t id = strtoull(hex, NULL, 16);
+    return id == 0 ? 1 : id;
+}
+
 /* Texts of a compiled selector. */
 static int print_entry(struct rules_entry *entry)
 {
@@ -268,6 +278,7 @@ static int print_entry(struct rules_entry *entry)
         rc = take_text(&text, &entry->selector);
     }
     if (rc == 0) {
+        entry->id = text_id(entry->selector);
         rc = take_text(&escaped, &entry->escaped);
     }
     buf_reset(&text);

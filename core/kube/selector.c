@@ -430,24 +430,23 @@ static const struct selector_label *find_label(const struct selector_label *labe
     return NULL;
 }
 
-static bool requirement_matches(const struct selector_requirement *r,
-                                const struct selector_label *label)
+bool selector_requirement_matches(const struct selector_requirement *r, const struct slice *value)
 {
     switch (r->op) {
     case SELECTOR_EXISTS:
-        return label != NULL;
+        return value != NULL;
     case SELECTOR_NOT_EXISTS:
-        return label == NULL;
+        return value == NULL;
     case SELECTOR_EQUALS:
     case SELECTOR_DOUBLE_EQUALS:
     case SELECTOR_IN:
-        return label != NULL && has_value(r, label->value);
+        return value != NULL && has_value(r, *value);
     case SELECTOR_NOT_EQUALS:
     case SELECTOR_NOT_IN:
-        return label == NULL || !has_value(r, label->value);
+        return value == NULL || !has_value(r, *value);
     case SELECTOR_GREATER:
     case SELECTOR_LESS:
-        return label != NULL && compares(r, label->value);
+        return value != NULL && compares(r, *value);
     }
     return false;
 }
@@ -455,7 +454,9 @@ static bool requirement_matches(const struct selector_requirement *r,
 bool selector_matches(const struct selector *s, const struct selector_label *labels, size_t count)
 {
     for (size_t i = 0; i < s->count; i++) {
-        if (!requirement_matches(&s->items[i], find_label(labels, count, s->items[i].key))) {
+        const struct selector_requirement *r = &s->items[i];
+        const struct selector_label *label = find_label(labels, count, r->key);
+        if (!selector_requirement_matches(r, label != NULL ? &label->value : NULL)) {
             return false;
         }
     }

@@ -82,8 +82,11 @@ void selector_free(struct selector *s);
 
 /* Whether it has no requirement. */
 bool selector_is_everything(const struct selector *s);
-/* In canonical order. */
+/* In canonical order: by key. */
 const struct selector_requirement *selector_requirements(const struct selector *s, size_t *count);
+/* Whether an object whose label of that key has this value satisfies it; NULL: has no such label.
+ */
+bool selector_requirement_matches(const struct selector_requirement *r, const struct slice *value);
 
 bool selector_matches(const struct selector *s, const struct selector_label *labels, size_t count);
 

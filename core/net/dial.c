@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/socket_file.h"
 #include "net/stream_internal.h"
 
 void dial_free(struct net_stream *s)
@@ -20,6 +21,13 @@ void dial_free(struct net_stream *s)
     s->dial = NULL;
 }
 
+static int explain(const struct dial *d, int code, struct err *e)
+{
+    bool full = code == UV_EAGAIN && d->port[0] == '\0'; /* connect(2) of a Unix socket */
+    const char *why = full ? "too many connections wait there to be accepted" : err_text(code);
+    return err_set(e, code, "cannot connect to %s%s: %s", d->host, d->port, why);
+}
+
 static void on_connected(uv_connect_t *req, int status)
 {
     struct net_stream *s = req->data;
@@ -28,10 +36,9 @@ static void on_connected(uv_connect_t *req, int status)
         return;
     }
     if (status != 0) {
-        err_set(&d->last, status, "cannot connect to %s port %u: %s", d->host, d->port,
-                err_text(status));
+        (void)explain(d, status, &d->last);
         s->reopening = true;
-        uv_close((uv_handle_t *)&s->tcp, stream_on_closed);
+        uv_close(&s->socket.handle, stream_on_closed);
         return;
     }
     stream_set_options(s, d->user_timeout_ms);
@@ -77,14 +84,14 @@ void dial_next(struct net_stream *s)
     }
     s->state = STATE_CONNECTING;
     d->connect.data = s;
-    rc = uv_tcp_connect(&d->connect, &s->tcp, addr, on_connected);
+    rc = uv_tcp_connect(&d->connect, &s->socket.tcp, addr, on_connected);
     if (d->literal.ss_family != AF_UNSPEC) {
         d->literal.ss_family = AF_UNSPEC; /* tried */
     }
     if (rc != 0) {
-        err_set(&d->last, rc, "cannot connect to %s port %u: %s", d->host, d->port, err_text(rc));
+        (void)explain(d, rc, &d->last);
         s->reopening = true;
-        uv_close((uv_handle_t *)&s->tcp, stream_on_closed);
+        uv_close(&s->socket.handle, stream_on_closed);
     }
 }
 
@@ -110,11 +117,11 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *foun
     dial_next(s);
 }
 
-static int begin_lookup(struct net_stream *s)
+static int begin_lookup(struct net_stream *s, unsigned number)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
-    char port[8];
-    (void)snprintf(port, sizeof port, "%u", s->dial->port);
+    char port[16];
+    (void)snprintf(port, sizeof port, "%u", number);
     s->dial->lookup.data = s;
     int rc =
         uv_getaddrinfo(&s->loop->uv, &s->dial->lookup, on_resolved, s->dial->host, port, &hints);
@@ -122,7 +129,7 @@ static int begin_lookup(struct net_stream *s)
     return rc;
 }
 
-/* A literal needs no look-up, but its errors too must come after net_dial returned. */
+/* A literal or a path needs no look-up, but its errors too must come after net_dial returned. */
 static int begin_connect(struct net_stream *s)
 {
     struct dial *d = s->dial;
@@ -132,34 +139,63 @@ static int begin_connect(struct net_stream *s)
     }
     s->state = STATE_CONNECTING;
     d->connect.data = s;
-    rc = uv_tcp_connect(&d->connect, &s->tcp, (const struct sockaddr *)&d->literal, on_connected);
+    if (s->local) {
+        uv_pipe_connect(&d->connect, &s->socket.pipe, d->host, on_connected);
+        return 0;
+    }
+    rc = uv_tcp_connect(&d->connect, &s->socket.tcp, (const struct sockaddr *)&d->literal,
+                        on_connected);
     d->literal.ss_family = AF_UNSPEC;
     return rc;
+}
+
+static int begin(struct net_stream *s, unsigned port)
+{
+    struct dial *d = s->dial;
+    return s->local || net_address_literal(d->host, port, &d->literal) == 0 ? begin_connect(s)
+                                                                            : begin_lookup(s, port);
+}
+
+/* A stream in its first state; NULL without memory. */
+static struct net_stream *dial_new(struct net_loop *l, const struct net_dial_options *o)
+{
+    struct dial *d = calloc(1, sizeof *d);
+    struct net_stream *s = NULL;
+    if (d == NULL || (d->host = strdup(o->path != NULL ? o->path : o->host)) == NULL ||
+        (s = stream_new(l, o->write_timeout_ms)) == NULL) {
+        free(d != NULL ? d->host : NULL);
+        free(d);
+        return NULL;
+    }
+    s->dial = d;
+    s->state = STATE_RESOLVING;
+    s->local = o->path != NULL;
+    if (!s->local) {
+        (void)snprintf(d->port, sizeof d->port, " port %u", o->port);
+    }
+    d->user_timeout_ms = o->user_timeout_ms;
+    d->tls = o->tls != NULL ? tls_config_ref(o->tls) : NULL;
+    return s;
 }
 
 int net_dial(struct net_loop *l, const struct net_dial_options *o,
              const struct net_stream_handlers *handlers, void *data, struct net_stream **out,
              struct err *e)
 {
-    struct dial *d = calloc(1, sizeof *d);
-    struct net_stream *s = NULL;
-    if (d == NULL || (d->host = strdup(o->host)) == NULL ||
-        (s = stream_new(l, o->write_timeout_ms)) == NULL) {
-        free(d != NULL ? d->host : NULL);
-        free(d);
+    struct sockaddr_un checked;
+    int rc = o->path != NULL ? socket_file_address(o->path, &checked, e) : 0;
+    if (rc != 0) {
+        return rc;
+    }
+    struct net_stream *s = dial_new(l, o);
+    if (s == NULL) {
         return err_set(e, UV_ENOMEM, "out of memory");
     }
-    s->dial = d;
-    s->state = STATE_RESOLVING;
     s->handlers = handlers;
     s->data = data;
-    d->port = o->port;
-    d->user_timeout_ms = o->user_timeout_ms;
-    d->tls = o->tls != NULL ? tls_config_ref(o->tls) : NULL;
-    int rc = net_address_literal(d->host, d->port, &d->literal) == 0 ? begin_connect(s)
-                                                                     : begin_lookup(s);
+    rc = begin(s, o->port);
     if (rc != 0) {
-        err_set(e, rc, "cannot connect to %s port %u: %s", o->host, o->port, err_text(rc));
+        (void)explain(s->dial, rc, e);
         if (s->state == STATE_CONNECTING) {
             stream_begin_close(s);
         } else {

@@ -3,20 +3,26 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/log.h"
+#include "net/socket.h"
+#include "net/socket_file.h"
 
 enum { BACKLOG = 1024 };
 
 struct net_listener {
-    uv_tcp_t tcp;
+    union net_socket socket;
     struct net_loop *loop;
     struct tls_config *tls;
     uint64_t write_timeout_ms;
     net_listener_cb cb;
     void *data;
+    bool local;
+    struct socket_file file; /* local */
     char address[NET_ADDRESS_MAX];
-    uv_tcp_t turned_away; /* takes connections for which there is no memory, to close them */
+    union net_socket
+        turned_away; /* takes connections for which there is no memory, to close them */
     bool turning_away;
     bool closed;
     bool another; /* to be turned away as well */
@@ -44,7 +50,7 @@ static void on_turned_away(uv_handle_t *handle)
 {
     struct net_listener *n = handle->data;
     n->turning_away = false;
-    if (uv_is_closing((uv_handle_t *)&n->tcp)) {
+    if (uv_is_closing(&n->socket.handle)) {
         listener_free(n);
     } else if (n->another) {
         n->another = false;
@@ -59,13 +65,31 @@ static void turn_away(struct net_listener *n)
         n->another = true;
         return;
     }
-    if (uv_tcp_init(&n->loop->uv, &n->turned_away) != 0) {
+    if (net_socket_init(&n->loop->uv, &n->turned_away, n->local) != 0) {
         return;
     }
     n->turning_away = true;
-    n->turned_away.data = n;
-    (void)uv_accept((uv_stream_t *)&n->tcp, (uv_stream_t *)&n->turned_away);
-    uv_close((uv_handle_t *)&n->turned_away, on_turned_away);
+    n->turned_away.handle.data = n;
+    (void)uv_accept(&n->socket.stream, &n->turned_away.stream);
+    uv_close(&n->turned_away.handle, on_turned_away);
+}
+
+/* Root can reach everything of ours anyhow. */
+static bool may_enter(const struct net_listener *n, const struct net_stream *s)
+{
+    uid_t uid;
+    int rc = n->local ? net_stream_peer_uid(s, &uid) : 0;
+    if (!n->local || (rc == 0 && (uid == geteuid() || uid == 0))) {
+        return true;
+    }
+    if (rc == 0) {
+        log_warn("turning away a connection from another user",
+                 log_str("path", net_listener_address(n)), log_num("uid", uid));
+    } else {
+        log_warn("turning away a connection: cannot find out whose it is",
+                 log_str("path", net_listener_address(n)), log_str("error", err_text(rc)));
+    }
+    return false;
 }
 
 static void on_connection(uv_stream_t *server, int status)
@@ -75,14 +99,18 @@ static void on_connection(uv_stream_t *server, int status)
     int rc =
         status != 0 ? status : net_stream_accept(n->loop, server, n->tls, n->write_timeout_ms, &s);
     if (rc != 0) {
-        log_warn("cannot accept a connection", log_str("address", n->address),
+        log_warn("cannot accept a connection", log_str("address", net_listener_address(n)),
                  log_str("error", err_text(rc)));
         if (status == 0 && rc == UV_ENOMEM) {
             turn_away(n);
         }
         return;
     }
-    n->cb(n->data, s);
+    if (may_enter(n, s)) {
+        n->cb(n->data, s);
+    } else {
+        net_stream_close(s);
+    }
 }
 
 /* Finds out which port was picked. */
@@ -90,46 +118,84 @@ static int remember_address(struct net_listener *n)
 {
     struct sockaddr_storage bound = {0};
     int len = sizeof bound;
-    int rc = uv_tcp_getsockname(&n->tcp, (struct sockaddr *)&bound, &len);
+    int rc = uv_tcp_getsockname(&n->socket.tcp, (struct sockaddr *)&bound, &len);
     if (rc == 0) {
         net_address_format((const struct sockaddr *)&bound, n->address);
     }
     return rc;
 }
 
+static int listen_tcp(struct net_listener *n, const char *address,
+                      const struct sockaddr_storage *addr, struct err *e)
+{
+    int rc = uv_tcp_bind(&n->socket.tcp, (const struct sockaddr *)addr, 0);
+    rc = rc != 0 ? rc : uv_listen(&n->socket.stream, BACKLOG, on_connection);
+    rc = rc != 0 ? rc : remember_address(n);
+    if (rc != 0) {
+        (void)err_set(
+            e, rc, "cannot listen on %s: %s%s", address, err_text(rc),
+            rc == UV_EADDRINUSE ? " (another program has the port; port 0 picks a free one)" : "");
+    }
+    return rc;
+}
+
+static int listen_local(struct net_listener *n, const char *path, struct err *e)
+{
+    int fd = socket_file_bind(&n->file, path, e);
+    if (fd < 0) {
+        return fd;
+    }
+    int rc = uv_pipe_open(&n->socket.pipe, fd);
+    if (rc != 0) {
+        (void)close(fd);
+    }
+    rc = rc != 0 ? rc : uv_listen(&n->socket.stream, BACKLOG, on_connection);
+    if (rc != 0) {
+        socket_file_remove(&n->file);
+        (void)err_set(e, rc, "cannot listen on %s: %s", path, err_text(rc));
+    }
+    return rc;
+}
+
+/* A listener whose handle is open; NULL with `e` set. */
+static struct net_listener *listener_new(struct net_loop *l, const struct net_listener_options *o,
+                                         struct err *e)
+{
+    struct net_listener *n = calloc(1, sizeof *n);
+    if (n == NULL) {
+        (void)err_set(e, UV_ENOMEM, "out of memory");
+        return NULL;
+    }
+    n->loop = l;
+    n->local = o->path != NULL;
+    n->write_timeout_ms = o->write_timeout_ms;
+    int rc = net_socket_init(&l->uv, &n->socket, n->local);
+    if (rc != 0) {
+        (void)err_set(e, rc, "cannot make a socket: %s", err_text(rc));
+        free(n);
+        return NULL;
+    }
+    n->socket.handle.data = n;
+    n->tls = o->tls != NULL ? tls_config_ref(o->tls) : NULL;
+    return n;
+}
+
 struct net_listener *net_listener_new(struct net_loop *l, const struct net_listener_options *o,
                                       net_listener_cb cb, void *data, struct err *e)
 {
     struct sockaddr_storage addr;
-    if (net_address_parse(o->address, &addr, e) != 0) {
+    if (o->path == NULL && net_address_parse(o->address, &addr, e) != 0) {
         return NULL;
     }
-    struct net_listener *n = calloc(1, sizeof *n);
+    struct net_listener *n = listener_new(l, o, e);
     if (n == NULL) {
-        err_set(e, UV_ENOMEM, "out of memory");
         return NULL;
     }
-    n->loop = l;
-    n->tls = o->tls != NULL ? tls_config_ref(o->tls) : NULL;
-    n->write_timeout_ms = o->write_timeout_ms;
     n->cb = cb;
     n->data = data;
-    int rc = uv_tcp_init(&l->uv, &n->tcp);
+    int rc = n->local ? listen_local(n, o->path, e) : listen_tcp(n, o->address, &addr, e);
     if (rc != 0) {
-        err_set(e, rc, "cannot make a socket: %s", err_text(rc));
-        tls_config_unref(n->tls);
-        free(n);
-        return NULL;
-    }
-    n->tcp.data = n;
-    rc = uv_tcp_bind(&n->tcp, (const struct sockaddr *)&addr, 0);
-    rc = rc != 0 ? rc : uv_listen((uv_stream_t *)&n->tcp, BACKLOG, on_connection);
-    rc = rc != 0 ? rc : remember_address(n);
-    if (rc != 0) {
-        err_set(e, rc, "cannot listen on %s: %s%s", o->address, err_text(rc),
-                rc == UV_EADDRINUSE ? " (another program has the port; port 0 picks a free one)"
-                                    : "");
-        net_listener_close(n);
+        uv_close(&n->socket.handle, on_closed);
         return NULL;
     }
     return n;
@@ -137,12 +203,23 @@ struct net_listener *net_listener_new(struct net_loop *l, const struct net_liste
 
 const char *net_listener_address(const struct net_listener *n)
 {
-    return n->address;
+    return n->local ? n->file.path : n->address;
+}
+
+void net_listener_set_tls(struct net_listener *n, struct tls_config *tls)
+{
+    tls_config_ref(tls);
+    tls_config_unref(n->tls);
+    n->tls = tls;
 }
 
 void net_listener_close(struct net_listener *n)
 {
-    if (n != NULL && !uv_is_closing((uv_handle_t *)&n->tcp)) {
-        uv_close((uv_handle_t *)&n->tcp, on_closed);
+    if (n == NULL || uv_is_closing(&n->socket.handle)) {
+        return;
     }
+    if (n->local) {
+        socket_file_remove(&n->file);
+    }
+    uv_close(&n->socket.handle, on_closed);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * listener.h - accepts byte streams on a TCP address.
+ * listener.h - accepts byte streams on a TCP address or a Unix socket.
  */
 #ifndef CORE_NET_LISTENER_H
 #define CORE_NET_LISTENER_H
@@ -14,17 +14,23 @@ typedef void (*net_listener_cb)(void *data, struct net_stream *s);
 
 struct net_listener_options {
     const char *address;       /* ADDR:PORT; port 0 picks a free one */
+    const char *path;          /* of a Unix socket, in place of an address; copied */
     struct tls_config *tls;    /* NULL: plain; referenced */
     uint64_t write_timeout_ms; /* of accepted streams, see net_dial_options */
 };
 
-/* NULL with `e` set: a bad address, a port in use (says so), no permission. */
+/* A Unix socket's file has mode 0600, and peers of users other than this process's own and root are
+ * turned away. A socket left by a process that is gone is replaced; other files are left alone.
+ * NULL with `e` set: a bad address, a port or socket in use (says so), no permission. */
 MUST_CHECK struct net_listener *net_listener_new(struct net_loop *l,
                                                  const struct net_listener_options *o,
                                                  net_listener_cb cb, void *data, struct err *e);
-/* Where it listens, with the port that was picked. */
+/* Where it listens: the address with the port that was picked, or the path. */
 const char *net_listener_address(const struct net_listener *n);
-/* Stops accepting and frees; the callback is not called again. NULL is ignored. */
+/* For connections that are accepted from now on; referenced. Of a listener with TLS. */
+void net_listener_set_tls(struct net_listener *n, struct tls_config *tls);
+/* Stops accepting, removes a Unix socket's file, and frees; the callback is not called again. NULL
+ * is ignored. */
 void net_listener_close(struct net_listener *n);
 
 #endif

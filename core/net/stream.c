@@ -51,8 +51,8 @@ void stream_begin_close(struct net_stream *s)
     }
     if (!had_handle && !s->resolving) {
         stream_free(s);
-    } else if (had_handle && !uv_is_closing((uv_handle_t *)&s->tcp)) {
-        uv_close((uv_handle_t *)&s->tcp, stream_on_closed);
+    } else if (had_handle && !uv_is_closing(&s->socket.handle)) {
+        uv_close(&s->socket.handle, stream_on_closed);
     }
 }
 
@@ -93,8 +93,8 @@ static void on_limit(struct net_deadline *d)
         fail_code(s, UV_EPIPE, "cannot write");
         break;
     default:
-        err_set(&e, UV_ETIMEDOUT, "connecting to %s port %u took too long",
-                s->dial != NULL ? s->dial->host : "?", s->dial != NULL ? s->dial->port : 0);
+        err_set(&e, UV_ETIMEDOUT, "connecting to %s%s took too long",
+                s->dial != NULL ? s->dial->host : "?", s->dial != NULL ? s->dial->port : "");
         stream_fail(s, &e);
         break;
     }
@@ -103,7 +103,7 @@ static void on_limit(struct net_deadline *d)
 static void on_stall(struct net_deadline *d)
 {
     struct net_stream *s = LIST_ITEM(d, struct net_stream, stall);
-    size_t left = uv_stream_get_write_queue_size((uv_stream_t *)&s->tcp);
+    size_t left = uv_stream_get_write_queue_size(&s->socket.stream);
     if (left < s->flight_left) {
         s->flight_left = left;
         net_deadline_set(s->loop, &s->stall, s->write_timeout_ms);
@@ -145,8 +145,8 @@ struct net_stream *stream_new(struct net_loop *l, uint64_t write_timeout_ms)
 
 int stream_open_handle(struct net_stream *s)
 {
-    int rc = uv_tcp_init(&s->loop->uv, &s->tcp);
-    s->tcp.data = s;
+    int rc = net_socket_init(&s->loop->uv, &s->socket, s->local);
+    s->socket.handle.data = s;
     return rc;
 }
 
@@ -303,14 +303,14 @@ void stream_update_reading(struct net_stream *s)
         break;
     }
     wanted = wanted && !s->eof_seen;
-    if (wanted == s->reading || uv_is_closing((uv_handle_t *)&s->tcp)) {
+    if (wanted == s->reading || uv_is_closing(&s->socket.handle)) {
         return;
     }
     s->reading = wanted;
     if (wanted) {
-        (void)uv_read_start((uv_stream_t *)&s->tcp, on_alloc, on_read);
+        (void)uv_read_start(&s->socket.stream, on_alloc, on_read);
     } else {
-        (void)uv_read_stop((uv_stream_t *)&s->tcp);
+        (void)uv_read_stop(&s->socket.stream);
     }
 }
 
@@ -332,8 +332,11 @@ void net_stream_read_stop(struct net_stream *s)
 void stream_set_options(struct net_stream *s, unsigned user_timeout_ms)
 {
     uv_os_fd_t fd;
-    (void)uv_tcp_nodelay(&s->tcp, 1);
-    if (uv_fileno((uv_handle_t *)&s->tcp, &fd) != 0) {
+    if (s->local) {
+        return;
+    }
+    (void)uv_tcp_nodelay(&s->socket.tcp, 1);
+    if (uv_fileno(&s->socket.handle, &fd) != 0) {
         return;
     }
     int on = 1;
@@ -361,13 +364,14 @@ int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config
     if (s == NULL) {
         return UV_ENOMEM;
     }
+    s->local = server->type == UV_NAMED_PIPE;
     int rc = stream_open_handle(s);
     if (rc != 0) {
         stream_free(s);
         return rc;
     }
     s->state = STATE_OPEN;
-    rc = uv_accept(server, (uv_stream_t *)&s->tcp);
+    rc = uv_accept(server, &s->socket.stream);
     if (rc == 0 && tls != NULL) {
         s->state = STATE_HANDSHAKING;
         struct err e = ERR_INIT;
@@ -429,22 +433,47 @@ bool net_stream_quiet(const struct net_stream *s)
     uv_os_fd_t fd;
     char byte;
     if (s->state != STATE_OPEN || s->eof_seen || s->write_dead ||
-        uv_fileno((const uv_handle_t *)&s->tcp, &fd) != 0) {
+        uv_fileno(&s->socket.handle, &fd) != 0) {
         return false;
     }
     return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
            (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
+static int peer_credentials(const struct net_stream *s, struct ucred *out)
+{
+    uv_os_fd_t fd;
+    socklen_t len = sizeof *out;
+    int rc = s->local ? uv_fileno(&s->socket.handle, &fd) : -EOPNOTSUPP;
+    if (rc == 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, out, &len) != 0) {
+        rc = -errno;
+    }
+    return rc;
+}
+
+int net_stream_peer_uid(const struct net_stream *s, uid_t *uid)
+{
+    struct ucred peer;
+    int rc = peer_credentials(s, &peer);
+    if (rc == 0) {
+        *uid = peer.uid;
+    }
+    return rc;
+}
+
 void net_stream_peer(const struct net_stream *s, char out[NET_ADDRESS_MAX])
 {
     struct sockaddr_storage addr = {0};
+    struct ucred peer;
     int len = sizeof addr;
-    if (uv_tcp_getpeername(&s->tcp, (struct sockaddr *)&addr, &len) != 0) {
+    if (peer_credentials(s, &peer) == 0) {
+        (void)snprintf(out, NET_ADDRESS_MAX, "uid %u pid %d", peer.uid, (int)peer.pid);
+    } else if (!s->local &&
+               uv_tcp_getpeername(&s->socket.tcp, (struct sockaddr *)&addr, &len) == 0) {
+        net_address_format((const struct sockaddr *)&addr, out);
+    } else {
         (void)snprintf(out, NET_ADDRESS_MAX, "unknown");
-        return;
     }
-    net_address_format((const struct sockaddr *)&addr, out);
 }
 
 const struct tls_session *net_stream_tls(const struct net_stream *s)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stream.h - a byte stream over TCP, plain or TLS, with back-pressure.
+ * stream.h - a byte stream over a TCP or Unix socket, plain or TLS, with back-pressure.
  *
  * Reading: bytes are handed over as they come and must be used or copied during the call. After
  * net_stream_read_stop at most the rest of the bytes in hand (NET_READ_SIZE) still arrives.
@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <uv.h>
 
@@ -50,6 +51,7 @@ struct net_stream_handlers {
 struct net_dial_options {
     const char *host; /* name or IP literal, without brackets; copied */
     unsigned port;
+    const char *path;            /* of a Unix socket, in place of host and port; copied */
     struct tls_config *tls;      /* NULL: plain; referenced */
     uint64_t connect_timeout_ms; /* for look-up, connection and handshake together */
     unsigned
@@ -93,7 +95,11 @@ void net_stream_close(struct net_stream *s);
  * end nor bytes. On a connection that is not in use, bytes are its end too: TLS says close_notify
  * first. */
 bool net_stream_quiet(const struct net_stream *s);
+/* The peer's address; of a Unix socket "uid N pid N". For messages. */
 void net_stream_peer(const struct net_stream *s, char out[NET_ADDRESS_MAX]);
+/* Whose process connected, or listened, at the other end of a Unix socket: 0, -EOPNOTSUPP for TCP,
+ * or what the system says. */
+MUST_CHECK int net_stream_peer_uid(const struct net_stream *s, uid_t *uid);
 /* NULL for a plain stream. */
 const struct tls_session *net_stream_tls(const struct net_stream *s);
 

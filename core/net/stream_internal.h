@@ -8,6 +8,7 @@
 #define CORE_NET_STREAM_INTERNAL_H
 
 #include "net/deadline.h"
+#include "net/socket.h"
 #include "net/stream.h"
 
 /*
@@ -40,12 +41,13 @@ enum {
 };
 
 struct net_stream {
-    uv_tcp_t tcp;
+    union net_socket socket;
     struct net_loop *loop;
     struct tls_session *tls; /* NULL: plain */
     const struct net_stream_handlers *handlers;
     void *data;
     enum state state;
+    bool local;         /* a Unix socket */
     bool reading;       /* uv_read_start is in force */
     bool want_read;     /* the owner wants bytes */
     bool was_blocked;   /* on_drain is due */
@@ -78,8 +80,8 @@ struct dial {
     const struct addrinfo *next; /* to be tried */
     struct sockaddr_storage literal;
     struct tls_config *tls;
-    char *host;
-    unsigned port;
+    char *host;    /* or the path of a Unix socket */
+    char port[16]; /* for messages: " port N", or "" */
     unsigned user_timeout_ms;
     struct err last; /* of the address tried last */
 };

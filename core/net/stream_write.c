@@ -41,7 +41,7 @@ static void send_shutdown(struct net_stream *s)
 {
     s->shut_sent = true;
     s->shutdown_req.data = s;
-    int rc = uv_shutdown(&s->shutdown_req, (uv_stream_t *)&s->tcp, on_shutdown);
+    int rc = uv_shutdown(&s->shutdown_req, &s->socket.stream, on_shutdown);
     if (s->state == STATE_FINISHING) {
         net_deadline_set(s->loop, &s->limit, rc == 0 ? FINISH_TIMEOUT_MS : 0);
     }
@@ -93,7 +93,7 @@ static void start_flight(struct net_stream *s)
     s->wire = empty;
     uv_buf_t b = uv_buf_init((char *)buf_data(&s->flight), (unsigned)s->flight.len);
     s->write_req.data = s;
-    int rc = uv_write(&s->write_req, (uv_stream_t *)&s->tcp, &b, 1, on_written);
+    int rc = uv_write(&s->write_req, &s->socket.stream, &b, 1, on_written);
     if (rc != 0) {
         net_loop_take_back(s->loop, &s->flight);
         writing_failed(s);
@@ -120,7 +120,7 @@ void stream_flush(struct net_stream *s)
     }
     if (s->wire.len > 0) {
         uv_buf_t b = uv_buf_init((char *)buf_data(&s->wire), (unsigned)s->wire.len);
-        int n = uv_try_write((uv_stream_t *)&s->tcp, &b, 1);
+        int n = uv_try_write(&s->socket.stream, &b, 1);
         if (n < 0 && n != UV_EAGAIN) {
             writing_failed(s);
             return;
@@ -156,7 +156,7 @@ static size_t write_direct(struct net_stream *s, const struct slice *parts, size
     for (size_t i = 0; i < count && n < 8; i++) {
         bufs[n++] = uv_buf_init((char *)(uintptr_t)parts[i].ptr, (unsigned)parts[i].len);
     }
-    int rc = uv_try_write((uv_stream_t *)&s->tcp, bufs, n);
+    int rc = uv_try_write(&s->socket.stream, bufs, n);
     if (rc < 0) {
         if (rc != UV_EAGAIN) {
             writing_failed(s);

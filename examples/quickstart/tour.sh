@@ -3,58 +3,18 @@
 # What the demo shows, on the cluster of $KUBECONFIG. Run by `demo`.
 set -euo pipefail
 
-throwaway= # the cluster is the demo's own
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
+
+shards=(blue green)
 once=
+failed=
 for argument; do
 	case $argument in
 	--throwaway) throwaway=1 ;;
 	--once) once=1 ;;
 	esac
 done
-
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-bin=$(cd "$here/../../build/release" && pwd)
-shards=(blue green)
-label=ctrlmesh.kusionstack.io
-prefix=demo # of the namespaces
-processes=()
-created=
-failed=
-leaving=130
-
-# --- The end ---
-
-finish() {
-	local status=$? pid
-	trap '' INT TERM HUP
-	trap - EXIT
-	for pid in "${processes[@]}"; do
-		kill "$pid" 2>/dev/null || true
-	done
-	wait
-	if [ -n "$created" ] && [ -z "$throwaway" ]; then
-		echo "Removing the namespaces $prefix-1 to $prefix-6 ..."
-		admin delete namespace "$prefix"-{1..6} --ignore-not-found --timeout=120s >/dev/null || {
-			echo "They could not be removed: kubectl delete namespace $prefix-{1..6}" >&2
-			status=1
-		}
-	fi
-	rm -rf "$work"
-	exit "$status"
-}
-
-work=$(mktemp -d "${TMPDIR:-/tmp}/cmesh-demo.XXXXXX")
-trap finish EXIT
-# An interrupt may come twice: from the terminal and from who started this.
-trap 'trap "" INT TERM HUP; exit "$leaving"' INT
-trap 'trap "" INT TERM HUP; exit 143' TERM
-trap 'trap "" INT TERM HUP; exit 129' HUP
-
-# --- Words ---
-
-say() {
-	printf '%s\n' "$*"
-}
 
 ok() {
 	say "  ok      $*"
@@ -65,157 +25,63 @@ wrong() {
 	failed=1
 }
 
-die() {
-	printf 'demo: %s\n' "$*" >&2
-	exit 1
+# --- Two shards ---
+
+join_configs() {
+	local shard
+	for shard in "${shards[@]}"; do
+		echo ---
+		cat "$shard.yaml"
+	done >configs.yaml
 }
 
-# --- The cluster ---
-
-# The control plane's own kubectl, else the machine's, else one that is built.
-find_kubectl() {
-	kubectl=${KUBECTL:-}
-	if [ -z "$throwaway" ] && ! kubectl=$(command -v kubectl); then
-		kubectl=$("$here/../../test/cluster/cluster" build)/kubectl
-	fi
+show_configs() {
+	say "  kubectl get shardingconfigs"
+	admin get shardingconfigs --namespace "$prefix-operator" | sed 's/^/          /'
 }
 
-admin() {
-	"$kubectl" "$@"
-}
-
-# through SHARD ARGUMENT...
-through() {
-	"$kubectl" --kubeconfig "$work/$1.kubeconfig" "${@:2}"
-}
-
-# The hash of the control label: h = h*33 + c, modulo 32, over the characters of the namespace.
-sharding_hash() {
-	local h=0 i code
-	for ((i = 0; i < ${#1}; i++)); do
-		printf -v code %d "'${1:i:1}"
-		h=$(((h * 33 + code) % 32))
-	done
-	echo "$h"
-}
-
-labels() {
-	echo "{$label/namespace: $1, $label/sharding-hash: \"$(sharding_hash "$1")\"}"
-}
-
-# No scheduler has this name, so that pods stay what they are here: objects.
-pod() {
-	cat <<-YAML
-		---
-		apiVersion: v1
-		kind: Pod
-		metadata: {name: $2, namespace: $1, labels: $(labels "$1")}
-		spec:
-		  schedulerName: cmesh-demo
-		  containers: [{name: main, image: cmesh-demo}]
-	YAML
-}
-
-namespace() {
-	cat <<-YAML
-		---
-		apiVersion: v1
-		kind: Namespace
-		metadata: {name: $1, labels: $(labels "$1")}
-	YAML
-}
-
-# Pods are refused until the controllers have made the namespace's service account.
-apply() {
-	local deadline=$((SECONDS + 30))
-	until admin apply -f "$1" >"$work/apply.log" 2>&1; do
-		[ "$SECONDS" -lt "$deadline" ] || die "$(cat "$work/apply.log")"
-		sleep 0.3
-	done
-}
-
-make_objects() {
-	local i name
-	for i in {1..6}; do
-		namespace "$prefix-$i"
-		for name in web db; do
-			pod "$prefix-$i" "$name"
-		done
-	done >"$work/objects.yaml"
-	created=1
-	apply "$work/objects.yaml"
-}
-
-# --- The shards ---
-
-# value FILE KEY: a string of a flat JSON object.
-value() {
-	sed "s/.*\"$2\":\"\([^\"]*\)\".*/\1/" "$1"
-}
-
-start_shard() {
-	local shard=$1 tries
-	sed "s/\bdemo-\([1-6]\)\b/$prefix-\1/g" "$here/shard-$shard.yaml" >"$work/$shard.yaml"
-	"$bin/manager/manager" compile -f "$work/$shard.yaml" >"$work/$shard.rules.json"
-	setpriv --pdeathsig TERM "$bin/localproxy/localproxy" --rules="$work/$shard.rules.json" \
-		--listen=127.0.0.1:0 --admin=127.0.0.1:0 --ready-file="$work/$shard.ready" \
-		2>"$work/$shard.log" &
-	processes+=($!)
-	for ((tries = 0; tries < 100; tries++)); do
-		[ ! -f "$work/$shard.ready" ] || break
-		kill -0 $! 2>/dev/null || die "localproxy has ended: $(cat "$work/$shard.log")"
-		sleep 0.1
-	done
-	[ -f "$work/$shard.ready" ] || die "localproxy does not start: $(cat "$work/$shard.log")"
-	"$bin/kubeconfig-gen/kubeconfig-gen" --log-level=error \
-		--proxy="http://$(value "$work/$shard.ready" listen)" -o "$work/$shard.kubeconfig"
-	printf '  %-7s shard-%s.yaml -> localproxy at http://%s\n' "$shard" "$shard" \
-		"$(value "$work/$shard.ready" listen)"
-}
-
-# --- What is shown ---
-
-# NAMESPACE/NAME of a table of pods on standard input, of the demo's namespaces alone: a cluster
-# that is not the demo's own has others, which no shard sees.
+# NAMESPACE/NAME of a table of pods on standard input, of the six namespaces alone: no shard sees
+# others.
 pods_of_table() {
-	awk -v prefix="$prefix-" 'index($1, prefix) == 1 { print $1 "/" $2 }' | sort -u
+	awk -v namespace="^$prefix-[1-6]\$" '$1 ~ namespace { print $1 "/" $2 }' | sort -u
+}
+
+list_pods() {
+	local shard
+	admin get pods -A --no-headers | pods_of_table >all.pods
+	for shard in "${shards[@]}"; do
+		through "$shard" get pods -A --no-headers | pods_of_table >"$shard.pods"
+	done
 }
 
 show_views() {
-	local shard
-	admin get pods -A --no-headers | pods_of_table >"$work/all.pods"
-	for shard in "${shards[@]}"; do
-		through "$shard" get pods -A --no-headers | pods_of_table >"$work/$shard.pods"
-	done
+	local shard pod row
+	list_pods
 	printf '  %-26s%-26s%s\n' "directly" "through blue" "through green"
-	local pod row
 	while read -r pod; do
 		row=$(printf '  %-26s' "$pod")
 		for shard in "${shards[@]}"; do
-			row+=$(printf '%-26s' "$(grep -Fx "$pod" "$work/$shard.pods" || echo .)")
+			row+=$(printf '%-26s' "$(grep -Fx "$pod" "$shard.pods" || echo .)")
 		done
 		say "${row%"${row##*[! ]}"}"
-	done <"$work/all.pods"
-}
-
-namespaces_of() {
-	sed 's,/.*,,' "$1" | sort -u | paste -sd' '
+	done <all.pods
+	say
 }
 
 check_views() {
 	local shard all both
-	all=$(wc -l <"$work/all.pods")
+	all=$(wc -l <all.pods)
 	for shard in "${shards[@]}"; do
-		printf '  %-7s sees %d pods, of %s\n' "$shard" "$(wc -l <"$work/$shard.pods")" \
-			"$(namespaces_of "$work/$shard.pods")"
+		printf '  %-7s sees %d pods, of %s\n' "$shard" "$(wc -l <"$shard.pods")" \
+			"$(sed 's,/.*,,' "$shard.pods" | sort -u | paste -sd' ')"
 	done
-	both=$(sort -m "$work/blue.pods" "$work/green.pods" | uniq -d)
-	if [ "$all" -gt 0 ] && sort -mu "$work/blue.pods" "$work/green.pods" | cmp -s - "$work/all.pods"; then
+	both=$(sort -m blue.pods green.pods | uniq -d)
+	if [ "$all" -gt 0 ] && sort -mu blue.pods green.pods | cmp -s - all.pods; then
 		ok "together they see all $all pods"
 	else
 		wrong "together they do not see all $all pods"
 	fi
-	if [ -z "$both" ] && [ -s "$work/blue.pods" ] && [ -s "$work/green.pods" ]; then
+	if [ -z "$both" ] && [ -s blue.pods ] && [ -s green.pods ]; then
 		ok "no pod is seen by both"
 	else
 		wrong "seen by both: $both"
@@ -225,94 +91,185 @@ check_views() {
 # What the API server was asked, from its own log of requests.
 show_requests() {
 	local uri
+	say
 	say "kubectl asked for /api/v1/pods?limit=500 each time; the API server was asked for"
 	grep -o '"requestURI":"/api/v1/pods?[^"]*labelSelector=[^"]*"' "$CLUSTER_AUDIT_LOG" |
-		cut -d'"' -f4 | sort -u | while read -r uri; do
+		cut -d'"' -f4 | grep -F '?limit=500' | sort -u | while read -r uri; do
 		uri=${uri//\\u0026/&}
 		uri=${uri//+/ }
 		printf '  %b\n' "${uri//%/\\x}"
 	done
-	say
 }
 
-# await COMMAND...
-await() {
-	local deadline=$((SECONDS + 20))
-	until "$@"; do
-		[ "$SECONDS" -lt "$deadline" ] || return 1
-		sleep 0.1
-	done
+# --- Two watches ---
+
+# A line for each event: what happened, and the pod.
+open_watch() {
+	: >"$1.watch"
+	run "$1.watch.log" "$KUBECTL" --kubeconfig "$1.kubeconfig" get pods -A \
+		--watch --output-watch-events \
+		-o jsonpath='{.type} {.object.metadata.namespace}/{.object.metadata.name}{"\n"}' >"$1.watch"
+	await has_lines "$1.watch" "$(wc -l <"$1.pods")" ||
+		die "the watch through $1 does not begin: $(cat "$1.watch.log")"
+	mark "$1"
 }
 
 has_lines() {
 	[ "$(wc -l <"$1")" -ge "$2" ]
 }
 
-start_watch() {
-	setpriv --pdeathsig TERM "$kubectl" --kubeconfig "$work/$1.kubeconfig" get pods -A --watch \
-		--no-headers >"$work/$1.watch" 2>"$work/$1.watch.log" &
-	processes+=($!)
-	await has_lines "$work/$1.watch" "$(wc -l <"$work/$1.pods")" ||
-		die "the watch through $1 does not begin: $(cat "$work/$1.watch.log")"
+# From here on what comes in the watch is news.
+mark() {
+	wc -l <"$1.watch" >"$1.mark"
 }
 
-# new_in_watch SHARD: pods in the watch that were not there before.
-new_in_watch() {
-	pods_of_table <"$work/$1.watch" | comm -23 - "$work/$1.pods"
+# What came and went; that a pod was modified is of no interest here.
+news() {
+	tail -n "+$(($(<"$1.mark") + 1))" "$1.watch" | grep -v '^MODIFIED' | sort
 }
 
-has_news() {
-	[ -n "$(new_in_watch "$1")" ]
+no_news() {
+	[ -z "$(news blue)$(news green)" ]
 }
 
-check_watch() {
-	local shard=$1 want=$2 got
-	got=$(new_in_watch "$shard" | tr '\n' ' ')
-	if [ "${got% }" = "$want" ]; then
-		ok "the watch through $shard got $want and nothing else"
+is_news() {
+	[ "$(news "$1")" = "$2" ]
+}
+
+# expect_news SHARD EVENTS
+expect_news() {
+	await is_news "$1" "$2" || true
+	if is_news "$1" "$2"; then
+		ok "the watch through $1 got ${2//$'\n'/, } and nothing else"
 	else
-		wrong "the watch through $shard got ${got:-nothing} instead of $want"
+		wrong "the watch through $1 got $(news "$1" | paste -sd,) instead of ${2//$'\n'/, }"
 	fi
+	mark "$1"
 }
 
 show_watches() {
 	local shard
 	for shard in "${shards[@]}"; do
-		start_watch "$shard"
+		open_watch "$shard"
 	done
 	{
 		pod "$prefix-2" late
 		pod "$prefix-5" late
-	} >"$work/late.yaml"
-	apply "$work/late.yaml"
-	for shard in "${shards[@]}"; do
-		await has_news "$shard" || true
-	done
-	sleep 1 # for what must not come
-	check_watch blue "$prefix-2/late"
-	check_watch green "$prefix-5/late"
+	} >late.yaml
+	apply late.yaml
+	expect_news blue "ADDED $prefix-2/late"
+	expect_news green "ADDED $prefix-5/late"
 }
 
+# --- The rules change ---
+
+move_namespace() {
+	local shard
+	sed -i "s/, $prefix-3\]/]/" blue.yaml
+	sed -i "s/\[$prefix-4,/[$prefix-3, $prefix-4,/" green.yaml
+	for shard in "${shards[@]}"; do
+		printf '  %-12s %s\n' "$shard.yaml" "$(grep -o 'values:.*' "$shard.yaml")"
+	done
+}
+
+milliseconds() {
+	date "$@" +%s%3N
+}
+
+show_move() {
+	local shard begun applied took=()
+	move_namespace
+	join_configs
+	begun=$(milliseconds)
+	apply configs.yaml
+	applied=$(($(milliseconds) - begun))
+	for shard in "${shards[@]}"; do
+		await enforced "$shard" 2 || die "$shard has not changed: $(tail -n 3 "$shard".*.log)"
+		took+=($(($(milliseconds -d "$(enforced_at "$shard" 2)") - begun)))
+	done
+	ok "enforced by blue ${took[0]} ms, by green ${took[1]} ms after \"kubectl apply\" was started" \
+		"(which itself took $applied ms)"
+	show_configs
+	expect_news blue "DELETED $prefix-3/db"$'\n'"DELETED $prefix-3/web"
+	expect_news green "ADDED $prefix-3/db"$'\n'"ADDED $prefix-3/web"
+	if all_run; then
+		ok "they are the same two watches: kubectl ends when its watch is interrupted"
+	else
+		wrong "a watch has ended: $(cat ./*.watch.log)"
+	fi
+	list_pods
+	check_views
+}
+
+show_fence() {
+	local command=(label pod web --namespace "$prefix-3" touched=yes)
+	say "  kubectl ${command[*]}"
+	if through blue "${command[@]}" >blue.write 2>&1; then
+		wrong "blue wrote to what it has lost"
+	elif ! grep -q 'cmesh: .* is fenced' blue.write; then
+		wrong "blue was refused for another reason: $(cat blue.write)"
+	else
+		ok "refused through blue:"
+		fold -s -w 88 blue.write | sed 's/^/          /; s/ *$//'
+	fi
+	if through green "${command[@]}" >green.write 2>&1; then
+		ok "done through green: $(cat green.write)"
+	else
+		wrong "green cannot write: $(cat green.write)"
+	fi
+}
+
+# --- A bad ShardingConfig ---
+
+# The schema takes it; that no label can have such a value is found by the manager.
+show_bad_config() {
+	sed "s/\[$prefix-1,/[\"$prefix 1\",/" blue.yaml >bad.yaml
+	apply bad.yaml
+	await is_bad blue || true
+	if is_bad blue; then
+		ok "its status says, in the condition Compiled:"
+		field blue 'conditions[?(@.type=="Compiled")].message' | fold -s -w 88 |
+			sed 's/^/          /; s/ *$//'
+		say
+	else
+		wrong "its status does not say so: $(tail -n 3 manager.log)"
+	fi
+	if through blue get pods -A --no-headers | pods_of_table | cmp -s - blue.pods && no_news; then
+		ok "blue sees what it saw before"
+	else
+		wrong "blue sees something else now"
+	fi
+	apply blue.yaml
+}
+
+is_bad() {
+	[ "$(field "$1" 'conditions[?(@.type=="Compiled")].status')" = False ]
+}
+
+# --- The tour ---
+
 play() {
+	local label_option=
+	[ -n "$throwaway" ] || label_option=" -l $label/namespace=$prefix-1"
 	say
 	say "Play on, in another terminal:"
 	say
-	# The other terminal does not have it when it is the one that was built.
-	case $kubectl in
-	"${CMESH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cmesh}"/*) say "  alias kubectl=$kubectl" ;;
-	esac
+	# The other terminal may not have it, or another one.
+	[ -z "$throwaway" ] || say "  export PATH=$(dirname "$KUBECTL"):\$PATH"
 	cat <<-TEXT
 		  cd $work
-		  kubectl --kubeconfig blue.kubeconfig get pods -A --watch
-		  kubectl --kubeconfig green.kubeconfig get namespaces
-		  # blue's watch shows this one:
-		  KUBECONFIG=$KUBECONFIG kubectl run hello \\
-		    --image=none -n $prefix-3 -l $label/namespace=$prefix-3
+		  export KUBECONFIG=$KUBECONFIG
+		  kubectl --kubeconfig blue.kubeconfig get pods -A
+		  tail -f blue.watch green.watch &      # the two watches
+		  kubectl run hello --image=none -n $prefix-1$label_option
+		  vi blue.yaml green.yaml               # move a namespace
+		  kubectl apply -f blue.yaml -f green.yaml
+		  kubectl get shardingconfigs -n $prefix-operator
 		  # any client, any operator:
 		  KUBECONFIG=$work/green.kubeconfig ...
 
-		What the proxies say: http://$(value "$work/blue.ready" admin)/status and /metrics
-		In that folder are also their rules (blue.rules.json) and logs (blue.log).
+		What the proxies say: http://$(value blue.ready admin)/status and /metrics
+		In that folder are also their rules (blue.rules.json) and logs (blue.localproxy.log).
 
 		Ctrl-C ends the demo and removes everything that it made.
 	TEXT
@@ -320,40 +277,61 @@ play() {
 
 main() {
 	local shard
-	find_kubectl
-	if [ -z "$throwaway" ]; then
-		prefix=cmesh-demo-$(od -An -N3 -tx1 /dev/urandom | tr -d ' \n')
-		say "Using the cluster of KUBECONFIG=$KUBECONFIG, context $(admin config current-context)."
-		admin get --raw /version --request-timeout=10s >/dev/null || die "that cluster does not answer"
-		say "It gets the namespaces $prefix-1 to $prefix-6; they are removed at the end."
-	fi
+	enter_work
+	choose_cluster
 	say
-	say "Six namespaces with two pods each, labelled as the manager labels them"
+	say "Six namespaces with two pods each"
 	make_objects
+	define_kind
 
-	say "Two shards: a ShardingConfig compiled to rules, a localproxy, a kubeconfig that leads to it"
+	say "The manager${throwaway:+, which labels them with their namespaces}"
+	start_manager
+	[ -z "$throwaway" ] || await labelled || die "they are not labelled: $(tail -n 3 manager.log)"
+
+	say "Two ShardingConfigs, of which the manager makes rules, in a ConfigMap each"
+	for shard in "${shards[@]}"; do
+		sed "s/\bdemo-/$prefix-/g" "$quickstart/shard-$shard.yaml" >"$shard.yaml"
+	done
+	join_configs
+	apply configs.yaml
 	for shard in "${shards[@]}"; do
 		start_shard "$shard"
 	done
+	for shard in "${shards[@]}"; do
+		await enforced "$shard" 1 || die "$shard is not enforced: $(tail -n 3 "$shard".*.log manager.log)"
+	done
+	show_configs
 
 	say
-	say "\"kubectl get pods -A\" as usual, and through each of them:"
+	say "\"kubectl get pods -A\" as usual, and through each of the two:"
 	say
 	show_views
-	say
 	check_views
-	say
 	[ -z "$throwaway" ] || show_requests
+
+	say
 	say "Two watches are open; now a pod is created in $prefix-2 and one in $prefix-5"
 	show_watches
+
+	say
+	say "$prefix-3 moves from blue to green, while the watches are open"
+	show_move
+
+	say
+	say "An operator may still have work queued for what its shard has lost"
+	show_fence
+
+	say
+	say "Somebody breaks blue's ShardingConfig"
+	show_bad_config
 
 	[ -z "$failed" ] || die "something of this is not as it should be"
 	[ -z "$once" ] || return 0
 	play
 	leaving=0
 	wait -n "${processes[@]}" || true
-	tail -n 5 "$work"/*.log >&2
-	die "a proxy or a watch has ended by itself"
+	tail -n 5 ./*.log >&2
+	die "a program or a watch has ended by itself"
 }
 
 main

@@ -16,15 +16,29 @@ def add_build_arguments(parser):
                         help="the program (default localproxy/localproxy in the build)")
 
 
+def add_baseline_argument(parser):
+    parser.add_argument("--baseline", metavar="PATH",
+                        help="another build of localproxy to measure: before a change, say")
+
+
 def localproxy_path(arguments):
     return os.path.abspath(arguments.localproxy
                            or os.path.join(arguments.build, "localproxy/localproxy"))
 
 
+def make_proxy(kind, arguments):
+    """Of one of proxies.PROXIES; None for a baseline that is not asked for."""
+    if kind.name == "localproxy":
+        return kind(localproxy_path(arguments))
+    if kind.name == "baseline":
+        return kind(os.path.abspath(arguments.baseline)) if arguments.baseline else None
+    return kind()
+
+
 def tools_path(arguments):
-    """The folder of watch_source and watch_load, seen to be built."""
+    """The folder of the load tools, seen to be built."""
     folder = os.path.join(os.path.abspath(arguments.build), "test/bench")
-    for tool in ("watch_source", "watch_load"):
+    for tool in ("watch_source", "watch_load", "informer_load"):
         if not os.access(os.path.join(folder, tool), os.X_OK):
             raise BenchError(f"{folder}/{tool} is missing; run: cmake --preset release && "
                              "cmake --build --preset release")

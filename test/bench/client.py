@@ -6,7 +6,7 @@ import socket
 import time
 
 from lab import BenchError
-from upstream import POD
+from server import POD
 
 START_LIMIT = 10
 POLL = 0.0002

@@ -110,8 +110,9 @@ class Process:
                     os.kill(pid, signal.SIGKILL)
                 self.popen.kill()
                 self.popen.wait()
-        if self.popen.stdout is not None:
-            self.popen.stdout.close()
+        for pipe in (self.popen.stdin, self.popen.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 class Lab:
@@ -160,9 +161,10 @@ class Lab:
                 return port
         raise BenchError("no free port between 20000 and 32000")
 
-    def spawn(self, name, argv, role="load"):
+    def spawn(self, name, argv, role="load", commands=False):
         """Starts a program; `role` is "proxy" or "load" and matters when cores are pinned. Its
-        standard output can be read, its standard error is kept for error messages."""
+        standard output can be read, its standard error is kept for error messages, and with
+        `commands` its standard input can be written."""
         log_path = self.path(f"{name}.{len(self.processes)}.log")
         stamp_read, stamp_write = os.pipe()
 
@@ -175,8 +177,8 @@ class Lab:
         env = {k: v for k, v in os.environ.items() if not k.startswith("CMESH_")}
         try:
             with open(log_path, "wb") as log:
-                popen = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                         stderr=log, env=env, cwd=self.folder, bufsize=0,
+                stdin = subprocess.PIPE if commands else subprocess.DEVNULL
+                popen = subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=log, env=env, cwd=self.folder, bufsize=0,
                                          preexec_fn=before_exec, start_new_session=True)
             started_ns = int(os.read(stamp_read, 64))
         finally:

@@ -7,10 +7,10 @@ A measure gets the bench (its lab, upstream, tools and durations) and a running 
 
 import time
 
-from client import first_answer_ms, warm
+from client import first_answer_ms, gets, warm
 from counters import Counters
 from lab import BenchError
-from upstream import LIST, POD, watch_target
+from server import LIST, POD, watch_target
 
 WATCHES = 100
 EVENTS_PER_WATCH = 50
@@ -192,6 +192,7 @@ def memory(bench, proxy):
     """A fresh proxy, so that what earlier load left behind does not count. Each watch brings an
     event a second; the second step is opened on top of the first."""
     running = Running(bench, proxy)
+    gets(running.port, 1, LIST)
     time.sleep(0.3)
     idle_kib = running.process.rss_kib()
     loads, values, opened = [], {}, 0

@@ -11,7 +11,7 @@ import os
 import subprocess
 
 from lab import find_binary
-from upstream import NGINX_PATHS, SERVER_NAME, TOKEN, nginx_argv, run_as
+from server import NGINX_PATHS, SERVER_NAME, TOKEN, nginx_argv, run_as
 
 
 class Proxy:
@@ -129,7 +129,9 @@ class Localproxy(Proxy):
     name = "localproxy"
     version_flag = "--version"
 
-    def argv(self, lab, upstream, port, single=False):
+    @staticmethod
+    def write_kubeconfig(lab, upstream, folder):
+        """Its path."""
         # JSON is YAML, and needs no library to write.
         kubeconfig = {
             "apiVersion": "v1", "kind": "Config", "current-context": "bench",
@@ -138,6 +140,9 @@ class Localproxy(Proxy):
                 "certificate-authority": upstream.ca}}],
             "users": [{"name": "bench", "user": {"token": TOKEN}}],
             "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}]}
+        return lab.write(f"{folder}/kubeconfig", json.dumps(kubeconfig))
+
+    def argv(self, lab, upstream, port, single=False):
         namespaces = ",".join(f"team-{n:02d}" for n in range(20))
         rules = {
             "apiVersion": "cmesh/v1", "kind": "ShardRules", "generation": 7,
@@ -151,11 +156,17 @@ class Localproxy(Proxy):
                            "shardHash": "ctrlmesh.kusionstack.io/sharding-hash"}}}
         folder = f"localproxy-{port}"
         return [self.binary,
-                "--kubeconfig", lab.write(f"{folder}/kubeconfig", json.dumps(kubeconfig)),
+                "--kubeconfig", self.write_kubeconfig(lab, upstream, folder),
                 "--rules", lab.write(f"{folder}/rules.json", json.dumps(rules)),
                 "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0",
                 "--ready-file", lab.path(folder, "ready.json")]
 
 
-# The first one is what the others are compared with.
-PROXIES = [Nginx, Haproxy, Localproxy]
+class Baseline(Localproxy):
+    """Another build of localproxy, an older one say."""
+
+    name = "baseline"
+
+
+# The first one that is measured is what the others are compared with.
+PROXIES = [Nginx, Haproxy, Baseline, Localproxy]

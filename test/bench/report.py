@@ -47,25 +47,27 @@ def cell(figures, decimals):
     return f"{show(figures['median'])} ({show(figures['min'])}..{show(figures['max'])})"
 
 
-def table(summary, reference):
-    proxies = list(summary)
+def table(summary, reference, rows=None):
+    """`rows`: {row: (what it says, unit, decimals, what is aimed at, if anything)}"""
+    rows = ROWS if rows is None else rows
+    subjects = list(summary)
     over = ratios(summary, reference)
-    others = [p for p in proxies if p in over]
+    others = [p for p in subjects if p in over]
     head = ["", "unit"]
-    for proxy in proxies:
-        head += [proxy, "ratio"] if proxy in others else [proxy]
-    lines = [head + ["aim"]]
-    for row, (title, unit, decimals, aim) in ROWS.items():
-        if not any(row in rows for rows in summary.values()):
+    for subject in subjects:
+        head += [subject, "ratio"] if subject in others else [subject]
+    lines = [head + ["aim"] * any(aim for _, _, _, *aim in rows.values())]
+    for row, (title, unit, decimals, *aim) in rows.items():
+        if not any(row in figures for figures in summary.values()):
             continue
         line = [title, unit]
-        for proxy in proxies:
-            line.append(cell(summary[proxy].get(row), decimals))
-            if proxy in others:
-                ratio = over[proxy].get(row)
+        for subject in subjects:
+            line.append(cell(summary[subject].get(row), decimals))
+            if subject in others:
+                ratio = over[subject].get(row)
                 line.append("-" if ratio is None else f"{ratio:.2f}")
-        lines.append(line + [aim])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head) + 1)]
+        lines.append(line + aim)
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join("  ".join(text.ljust(width) if i == 0 else text.rjust(width)
                                for i, (text, width) in enumerate(zip(line, widths))).rstrip()
                      for line in lines)

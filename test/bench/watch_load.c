@@ -11,7 +11,6 @@
  * Latency is from the stamp that watch_source put into the event to the return of the read that
  * brought the event's end, both CLOCK_MONOTONIC of one machine.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,6 +23,7 @@
 #include "address.h"
 #include "base/flags.h"
 #include "event.h"
+#include "response.h"
 
 enum {
     MAX_READY = 256,
@@ -34,20 +34,16 @@ enum {
     LATENCY_BUCKETS = 1000000, /* one each microsecond */
 };
 
-/*
- *   HEAD -> SIZE -> DATA -> DATA_END -> SIZE ...     a chunked response
- */
-enum watch_state { WATCH_HEAD, WATCH_SIZE, WATCH_DATA, WATCH_DATA_END };
+struct load;
 
 struct watch {
+    struct load *load;
     int fd;
-    enum watch_state state;
-    uint64_t chunk_left; /* bytes of the chunk to come; while WATCH_SIZE: the number read so far */
-    bool in_extension;   /* behind the chunk's size, before the end of its line */
-    uint64_t sequence;   /* of the last event */
-    uint64_t measured;   /* events since measuring began */
+    struct response response;
+    uint64_t sequence; /* of the last event */
+    uint64_t measured; /* events since measuring began */
     size_t line_len;
-    char line[EVENT_MAX]; /* the head, then the event being read */
+    char line[EVENT_MAX]; /* the event being read */
 };
 
 struct result {
@@ -70,6 +66,7 @@ struct load {
     size_t started;
     size_t opened;
     bool measuring;
+    uint64_t now; /* when the read returned whose bytes are looked at */
     struct result result;
 };
 
@@ -77,6 +74,8 @@ static int watch_start(struct load *l, struct err *e)
 {
     struct watch *w = &l->watches[l->started];
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = w};
+    w->load = l;
+    response_init(&w->response);
     w->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (w->fd < 0 ||
         connect(w->fd, (const struct sockaddr *)&l->address, sizeof(l->address)) != 0 ||
@@ -95,8 +94,9 @@ static void count_latency(struct result *r, uint64_t ns)
     r->slowest = ns > r->slowest ? ns : r->slowest;
 }
 
-static int event_read(struct load *l, struct watch *w, uint64_t now, struct err *e)
+static int event_read(struct watch *w, struct err *e)
 {
+    struct load *l = w->load;
     struct result *r = &l->result;
     uint64_t sent = 0;
     uint64_t sequence = 0;
@@ -117,15 +117,15 @@ static int event_read(struct load *l, struct watch *w, uint64_t now, struct err 
         w->measured++;
         r->events++;
         r->bytes += w->line_len + 1;
-        count_latency(r, now > sent ? now - sent : 0);
+        count_latency(r, l->now > sent ? l->now - sent : 0);
     }
     return 0;
 }
 
-/* The body without its framing: whole lines are events. */
-static int body_read(struct load *l, struct watch *w, const char *data, size_t len, uint64_t now,
-                     struct err *e)
+/* Whole lines are events. */
+static int on_body(void *arg, const char *data, size_t len, struct err *e)
 {
+    struct watch *w = arg;
     while (len > 0) {
         const char *end = memchr(data, '\n', len);
         size_t part = end == NULL ? len : (size_t)(end - data);
@@ -137,7 +137,7 @@ static int body_read(struct load *l, struct watch *w, const char *data, size_t l
         if (end == NULL) {
             return 0;
         }
-        int rc = event_read(l, w, now, e);
+        int rc = event_read(w, e);
         if (rc != 0) {
             return rc;
         }
@@ -148,98 +148,49 @@ static int body_read(struct load *l, struct watch *w, const char *data, size_t l
     return 0;
 }
 
-/* One character of a chunk's size line. */
-static int size_read(struct watch *w, char c, struct err *e)
+/* A watch is a chunked 200 without an end. */
+static int check_response(const struct response *r, struct err *e)
 {
-    if (c == '\n') {
-        w->state = WATCH_DATA;
-        w->in_extension = false;
-        return w->chunk_left == 0 ? err_set(e, -ECONNRESET, "the watch was ended") : 0;
+    if (r->status != 200) {
+        return err_set(e, -EPROTO, "answered %.*s", (int)strcspn(r->head, "\r"), r->head);
     }
-    if (w->in_extension || c == ';' || c == '\r') {
-        w->in_extension = true;
-        return 0;
-    }
-    if (!isxdigit((unsigned char)c) || w->chunk_left > UINT32_MAX) {
-        return err_set(e, -EPROTO, "bad chunk size");
-    }
-    uint64_t digit = isdigit((unsigned char)c) ? (uint64_t)(c - '0')
-                                               : (uint64_t)(tolower((unsigned char)c) - 'a' + 10);
-    w->chunk_left = w->chunk_left * 16 + digit;
-    return 0;
-}
-
-/* Takes head bytes until the empty line; the number taken, or an error when it is not a 200 with
- * a chunked body. */
-static ssize_t head_read(struct load *l, struct watch *w, const char *data, size_t len,
-                         struct err *e)
-{
-    size_t taken = 0;
-    while (taken < len && w->state == WATCH_HEAD) {
-        if (w->line_len == EVENT_MAX - 1) {
-            return err_set(e, -EMSGSIZE, "the response head is too long");
-        }
-        w->line[w->line_len++] = data[taken++];
-        if (w->line_len >= 4 && memcmp(w->line + w->line_len - 4, "\r\n\r\n", 4) == 0) {
-            w->state = WATCH_SIZE;
-        }
-    }
-    if (w->state == WATCH_HEAD) {
-        return (ssize_t)taken;
-    }
-    w->line[w->line_len] = '\0';
-    if (strncmp(w->line, "HTTP/1.1 200 ", 13) != 0) {
-        return err_set(e, -EPROTO, "answered %.*s", (int)strcspn(w->line, "\r"), w->line);
-    }
-    if (strcasestr(w->line, "\r\nTransfer-Encoding: chunked\r\n") == NULL) {
+    if (!r->chunked) {
         return err_set(e, -EPROTO, "the answer is not chunked");
     }
-    w->line_len = 0;
-    l->opened++;
-    return (ssize_t)taken;
+    bool over = r->state == RESPONSE_TRAILER || r->state == RESPONSE_DONE;
+    return over ? err_set(e, -ECONNRESET, "the watch was ended") : 0;
 }
 
-/* Takes at least one byte; the number taken, or an error. */
-static ssize_t step(struct load *l, struct watch *w, const char *data, size_t len, uint64_t now,
-                    struct err *e)
+static int watch_feed(struct watch *w, const char *data, size_t len, struct err *e)
 {
-    int rc = 0;
-    size_t taken = 1;
-    switch (w->state) {
-    case WATCH_HEAD:
-        return head_read(l, w, data, len, e);
-    case WATCH_SIZE:
-        rc = size_read(w, *data, e);
-        break;
-    case WATCH_DATA:
-        taken = len < w->chunk_left ? len : (size_t)w->chunk_left;
-        rc = body_read(l, w, data, taken, now, e);
-        w->chunk_left -= taken;
-        w->state = w->chunk_left == 0 ? WATCH_DATA_END : WATCH_DATA;
-        break;
-    case WATCH_DATA_END:
-        w->state = *data == '\n' ? WATCH_SIZE : WATCH_DATA_END;
-        break;
-    }
-    return rc != 0 ? rc : (ssize_t)taken;
-}
-
-static int watch_read(struct load *l, struct watch *w, struct err *e)
-{
-    static char input[INPUT_MAX];
-    ssize_t n = recv(w->fd, input, sizeof(input), MSG_DONTWAIT);
-    uint64_t now = now_ns();
-    if (n <= 0) {
-        return n < 0 && errno == EAGAIN ? 0 : err_set(e, -ECONNRESET, "the connection was closed");
-    }
-    for (ssize_t at = 0; at < n;) {
-        ssize_t taken = step(l, w, input + at, (size_t)(n - at), now, e);
+    while (len > 0) {
+        bool opening = w->response.state == RESPONSE_HEAD;
+        ssize_t taken = response_feed(&w->response, data, len, on_body, w, e);
         if (taken < 0) {
             return (int)taken;
         }
-        at += taken;
+        if (w->response.state != RESPONSE_HEAD) {
+            int rc = check_response(&w->response, e);
+            if (rc != 0) {
+                return rc;
+            }
+            w->load->opened += opening ? 1 : 0;
+        }
+        data += taken;
+        len -= (size_t)taken;
     }
     return 0;
+}
+
+static int watch_read(struct watch *w, struct err *e)
+{
+    static char input[INPUT_MAX];
+    ssize_t n = recv(w->fd, input, sizeof(input), MSG_DONTWAIT);
+    w->load->now = now_ns();
+    if (n <= 0) {
+        return n < 0 && errno == EAGAIN ? 0 : err_set(e, -ECONNRESET, "the connection was closed");
+    }
+    return watch_feed(w, input, (size_t)n, e);
 }
 
 /* Reads what comes until `deadline`, or until every watch is open if `opening`. A watch that ends
@@ -261,7 +212,7 @@ static int run_until(struct load *l, uint64_t deadline, bool opening, struct err
         int n = epoll_wait(l->epoll, ready, MAX_READY, wait_ms);
         for (int i = 0; i < n; i++) {
             struct watch *w = ready[i].data.ptr;
-            int rc = watch_read(l, w, e);
+            int rc = watch_read(w, e);
             if (rc != 0 && opening) {
                 return rc;
             }

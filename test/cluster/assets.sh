@@ -7,11 +7,14 @@
 # are downloaded with apt settings of our own and unpacked into the build folder. So no
 # root rights are needed either.
 
-assets= # the folder, once assets_prepare returned
+assets=      # the folder, once assets_prepare returned
+node_assets= # the one with a node's programs, once assets_prepare_node returned
 
 kubernetes_version=1.20.2
-# Counts up when the recipe below changes what it builds.
+# These count up when the recipes below change what they build.
 assets_recipe=2
+node_recipe=1
+node_programs=(kubelet kube-proxy kube-scheduler)
 
 assets_root() {
 	printf '%s\n' "${CMESH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cmesh}"
@@ -36,12 +39,64 @@ assets_prepare() {
 	assets_complete "$assets" || assets_build "$root" "$assets"
 }
 
+node_complete() {
+	local program
+	for program in "${node_programs[@]}"; do
+		[ -x "$1/$program" ] || return 1
+	done
+}
+
+assets_prepare_node() {
+	if [ -n "${KUBEBUILDER_ASSETS:-}" ] && assets_complete "$KUBEBUILDER_ASSETS"; then
+		node_assets=$KUBEBUILDER_ASSETS
+		node_complete "$node_assets" ||
+			unable "KUBEBUILDER_ASSETS=$node_assets lacks one of: ${node_programs[*]}"
+		return
+	fi
+	node_assets=$(assets_root)/node-$kubernetes_version-$(dpkg --print-architecture)-$node_recipe
+	node_complete "$node_assets" ||
+		locked_build "$(assets_root)" "$node_assets" node_complete node_binaries_recipe
+}
+
 say() {
 	printf '%s\n' "$*" >&2
 }
 
 assets_build() {
-	local root=$1 target=$2 lock build step_process=
+	locked_build "$1" "$2" assets_complete kubernetes_recipe
+}
+
+kubernetes_recipe() {
+	local started=$SECONDS
+	say "Building Kubernetes $kubernetes_version from Debian's source package, once: some minutes"
+	build_steps=6
+	step 1 "read Debian's package lists" build_lists
+	step 2 "download source and compiler (130 MB)" build_download etcd-server kubernetes-client
+	step 3 "unpack" build_unpack
+	step 4 "generate the API description" build_generate
+	step 5 "compile 1,850 packages (2 to 4 minutes on two cores)" \
+		build_compile k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager}
+	step 6 "keep the binaries" build_publish "$1"
+	say "Kubernetes $kubernetes_version is ready in $1 ($(duration "$started"))"
+}
+
+node_binaries_recipe() {
+	local started=$SECONDS
+	say "Building the programs of a node from the same source, once: some minutes"
+	build_steps=5
+	step 1 "read Debian's package lists" build_lists
+	step 2 "download source and compiler (115 MB)" build_download
+	step 3 "unpack" build_unpack
+	step 4 "compile 1,700 packages (2 to 4 minutes on two cores)" \
+		build_compile k8s.io/kubernetes/cmd/{kubelet,kube-proxy,kube-scheduler}
+	step 5 "keep the binaries" build_publish_node "$1"
+	say "The programs of a node are ready in $1 ($(duration "$started"))"
+}
+
+# locked_build ROOT TARGET COMPLETE RECIPE: runs `RECIPE TARGET` in a build folder below ROOT unless
+# `COMPLETE TARGET` holds; one build at a time.
+locked_build() {
+	local root=$1 target=$2 complete=$3 recipe=$4 lock build step_process=
 	require apt-get apt
 	require flock util-linux
 	mkdir -p "$root"
@@ -53,7 +108,7 @@ assets_build() {
 			say "  still waiting, $(duration "$since")"
 		done
 	fi
-	! assets_complete "$target" || { exec {lock}>&-; return; }
+	! "$complete" "$target" || { exec {lock}>&-; return; }
 
 	rm -rf "$root"/build.?????? # left by a build that was killed
 	build=$(mktemp -d "$root/build.XXXXXX")
@@ -65,19 +120,11 @@ assets_build() {
 	[ "$free" -ge "$build_space" ] ||
 		fail "$root has $free MiB free; building Kubernetes needs $build_space MiB"
 
-	say "Building Kubernetes $kubernetes_version from Debian's source package, once: some minutes"
-	local started=$SECONDS
-	step 1 "read Debian's package lists" build_lists
-	step 2 "download source and compiler (130 MB)" build_download
-	step 3 "unpack" build_unpack
-	step 4 "generate the API description" build_generate
-	step 5 "compile 1,850 packages (2 to 4 minutes on two cores)" build_compile
-	step 6 "keep the binaries" build_publish "$target"
+	"$recipe" "$target"
 	trap '' INT TERM # not in the middle of the removal
 	rm -rf "$build"
 	trap - EXIT INT TERM
 	exec {lock}>&-
-	say "Kubernetes $kubernetes_version is ready in $target ($(duration "$started"))"
 }
 
 assets_abandon() {
@@ -94,7 +141,7 @@ assets_abandon() {
 
 # MiB that source, compiler, compiler cache and binaries take together.
 build_space=3000
-build_steps=6
+build_steps= # how many the recipe has
 
 duration() {
 	printf '%d:%02d' $(((SECONDS - $1) / 60)) $(((SECONDS - $1) % 60))
@@ -183,11 +230,11 @@ debian_sources() {
 		fail "this machine's apt knows no Debian 12 (bookworm) archive; add one, or set KUBEBUILDER_ASSETS"
 }
 
+# build_download PACKAGE...: the source, what compiles it, and further packages.
 build_download() {
 	cd "$build"
 	private_apt source --download-only kubernetes
-	private_apt download golang-1.19-go golang-1.19-src golang-github-modern-go-reflect2-dev \
-		etcd-server kubernetes-client
+	private_apt download golang-1.19-go golang-1.19-src golang-github-modern-go-reflect2-dev "$@"
 }
 
 build_unpack() {
@@ -232,6 +279,7 @@ build_generate() {
 		--go-header-file hack/boilerplate/boilerplate.generatego.txt "${inputs[@]}"
 }
 
+# build_compile PACKAGE...
 build_compile() {
 	local number=${kubernetes_version%.*} flags="-s -w" package
 	# The log names the version of the one, /version that of the other.
@@ -241,8 +289,7 @@ build_compile() {
 		flags+=" -X $package.gitMajor=${number%.*} -X $package.gitMinor=${number#*.}"
 	done
 	mkdir "$build/bin"
-	go_tool build -v -trimpath -o "$build/bin/" -ldflags "$flags" \
-		k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager
+	go_tool build -v -trimpath -o "$build/bin/" -ldflags "$flags" "$@"
 }
 
 build_publish() {
@@ -250,6 +297,15 @@ build_publish() {
 	local program
 	for program in etcd kubectl kube-apiserver kube-controller-manager; do
 		"$build/bin/$program" "$([ "$program" = kubectl ] && echo --help || echo --version)" >/dev/null
+	done
+	rm -rf "$1"
+	mv "$build/bin" "$1"
+}
+
+build_publish_node() {
+	local program
+	for program in "${node_programs[@]}"; do
+		"$build/bin/$program" --version >/dev/null
 	done
 	rm -rf "$1"
 	mv "$build/bin" "$1"

@@ -6,6 +6,8 @@
 # kube-apiserver's port is the only one to find. Each process leaves NAME.args, to start it
 # again, and NAME.pid: process id and start time, which together are never used twice.
 
+# shellcheck disable=SC2154 # what node.sh and assets.sh set
+
 control_plane_dir=  # absolute, once control_plane_up returned
 control_plane_tied= # not empty: the processes die with this shell, even when it is killed
 
@@ -15,17 +17,22 @@ marker=.cmesh-cluster
 
 # start_process NAME PROGRAM ARGUMENT...
 start_process() {
-	local name=$1 pid tie=()
+	local name=$1 pid tie=() enter
 	shift
 	[ -z "$control_plane_tied" ] || tie=(setpriv --pdeathsig KILL)
 	printf '%s\0' "$@" >"$control_plane_dir/$name.args"
-	# A session of its own: an interrupt typed at a terminal leaves stopping to us.
-	(
-		cd "$control_plane_dir" || exit
-		exec "${tie[@]}" setsid "$@" </dev/null >>"$name.log" 2>&1
-	) &
-	pid=$!
-	disown "$pid"
+	if node_runs "$name"; then
+		node_start "$name"
+	else
+		node_enter
+		# A session of its own: an interrupt typed at a terminal leaves stopping to us.
+		(
+			cd "$control_plane_dir" || exit
+			exec "${tie[@]}" setsid "${enter[@]}" "$@" </dev/null >>"$name.log" 2>&1
+		) &
+		pid=$!
+		disown "$pid"
+	fi
 	printf '%s %s\n' "$pid" "$(start_time "$pid")" >"$control_plane_dir/$name.pid"
 }
 
@@ -102,36 +109,39 @@ make_certificates() (
 	printf '[req]\ndistinguished_name = dn\n[dn]\n' >openssl.cnf
 	certificate ca /CN=cmesh-test-ca -addext basicConstraints=critical,CA:TRUE \
 		-addext keyUsage=critical,keyCertSign,cRLSign
-	local names=localhost,kubernetes,kubernetes.default,kubernetes.default.svc
+	local names=localhost,kubernetes,kubernetes.default,kubernetes.default.svc addresses=IP:127.0.0.1
+	# The service's own is the first of the services' addresses.
+	[ -z "$node_address" ] || addresses+=,IP:$node_address,IP:${node_services%.0/*}.1
 	certificate apiserver /CN=kube-apiserver -CA ca.crt -CAkey ca.key \
 		-addext basicConstraints=critical,CA:FALSE -addext extendedKeyUsage=serverAuth \
-		-addext "subjectAltName=DNS:${names//,/,DNS:},IP:127.0.0.1"
+		-addext "subjectAltName=DNS:${names//,/,DNS:},$addresses"
 	certificate admin /O=system:masters/CN=admin -CA ca.crt -CAkey ca.key \
 		-addext basicConstraints=critical,CA:FALSE -addext extendedKeyUsage=clientAuth
 	# kube-apiserver reads the public half only out of this older form.
 	openssl_quietly ecparam -name prime256v1 -genkey -noout -out service-account.key
 )
 
+# write_kubeconfig SERVER USER: to standard output; USER's certificate is in pki.
 write_kubeconfig() {
 	local pki=$control_plane_dir/pki
-	cat >"$control_plane_dir/kubeconfig" <<-CONFIG
+	cat <<-CONFIG
 		apiVersion: v1
 		kind: Config
 		clusters:
 		- name: cmesh-test
 		  cluster:
-		    server: https://127.0.0.1:$1
+		    server: $1
 		    certificate-authority-data: $(base64 -w0 "$pki/ca.crt")
 		users:
-		- name: admin
+		- name: $2
 		  user:
-		    client-certificate-data: $(base64 -w0 "$pki/admin.crt")
-		    client-key-data: $(base64 -w0 "$pki/admin.key")
+		    client-certificate-data: $(base64 -w0 "$pki/$2.crt")
+		    client-key-data: $(base64 -w0 "$pki/$2.key")
 		contexts:
 		- name: cmesh-test
 		  context:
 		    cluster: cmesh-test
-		    user: admin
+		    user: $2
 		current-context: cmesh-test
 	CONFIG
 }
@@ -142,13 +152,16 @@ write_env() {
 		printf 'export %s=%q\n' \
 			CLUSTER_DIR "$control_plane_dir" \
 			KUBECONFIG "$control_plane_dir/kubeconfig" \
-			APISERVER "https://127.0.0.1:$1" \
+			APISERVER "$1" \
 			CLUSTER_CA "$pki/ca.crt" \
 			CLUSTER_CA_KEY "$pki/ca.key" \
 			CLUSTER_CERT "$pki/admin.crt" \
 			CLUSTER_KEY "$pki/admin.key" \
 			CLUSTER_AUDIT_LOG "$control_plane_dir/audit.log" \
 			KUBECTL "$assets/kubectl"
+		[ -z "$node_holder" ] || printf 'export %s=%q\n' \
+			CLUSTER_NODE "$node_name" NODE_ADDRESS "$node_address" NODE_HOST_ADDRESS "$node_host" \
+			NODE_IMAGE "$node_image"
 		printf "export PATH=\"\$PATH\":%q\n" "$assets"
 	} >"$control_plane_dir/env"
 }
@@ -177,9 +190,14 @@ start_etcd() {
 }
 
 start_apiserver() {
-	local pki=$control_plane_dir/pki further=()
+	local pki=$control_plane_dir/pki further=() bind=127.0.0.1 advertise=192.0.2.1
+	if [ -n "$node_address" ]; then
+		bind=0.0.0.0 advertise=$node_address
+		further+=(--kubelet-client-certificate="$pki/admin.crt" --kubelet-client-key="$pki/admin.key"
+			--kubelet-certificate-authority="$pki/ca.crt" --kubelet-preferred-address-types=InternalIP)
+	fi
 	# Without the controller no service account exists, and pods would be refused for it.
-	[ -x "$assets/kube-controller-manager" ] || further=(--disable-admission-plugins=ServiceAccount)
+	[ -x "$assets/kube-controller-manager" ] || further+=(--disable-admission-plugins=ServiceAccount)
 	cat >"$control_plane_dir/audit-policy.yaml" <<-POLICY
 		apiVersion: audit.k8s.io/v1
 		kind: Policy
@@ -189,13 +207,13 @@ start_apiserver() {
 	POLICY
 	# shellcheck disable=SC2086
 	start_process kube-apiserver "$assets/kube-apiserver" --etcd-servers=unix://etcd:0 \
-		--bind-address=127.0.0.1 --secure-port="$port" --advertise-address=192.0.2.1 \
+		--bind-address="$bind" --secure-port="$port" --advertise-address="$advertise" \
 		--tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
-		--client-ca-file="$pki/ca.crt" --authorization-mode=RBAC --allow-privileged \
+		--client-ca-file="$pki/ca.crt" --authorization-mode=Node,RBAC --allow-privileged \
 		--service-account-issuer=https://kubernetes.default.svc \
 		--service-account-key-file="$pki/service-account.key" \
 		--service-account-signing-key-file="$pki/service-account.key" \
-		--service-cluster-ip-range=10.96.0.0/16 \
+		--service-cluster-ip-range="$node_services" \
 		--audit-policy-file="$control_plane_dir/audit-policy.yaml" \
 		--audit-log-path="$control_plane_dir/audit.log" \
 		"${further[@]}" ${CMESH_APISERVER_ARGS:-}
@@ -252,16 +270,18 @@ control_plane_abandon() {
 control_plane_up() {
 	require openssl openssl
 	require setpriv util-linux
-	local since=$SECONDS tries
+	local since=$SECONDS tries port server
 	make_dir "$1"
 	trap control_plane_abandon EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
+	[ -z "$node_wanted" ] || node_create
 	make_certificates
 	start_etcd
 	for ((tries = 1; ; tries++)); do
 		pick_port
-		write_kubeconfig "$port"
+		server=https://${node_address:-127.0.0.1}:$port
+		write_kubeconfig "$server" admin >"$control_plane_dir/kubeconfig"
 		start_apiserver
 		! await_apiserver || break
 		# Somebody else was faster to bind the port: take another.
@@ -270,14 +290,15 @@ control_plane_up() {
 		fi
 		: >"$control_plane_dir/kube-apiserver.log"
 	done
-	write_env "$port"
+	write_env "$server"
 	if [ -x "$assets/kube-controller-manager" ]; then
 		start_controller_manager
 		await kube-controller-manager 60 kubectl_admin -n default get serviceaccount default ||
 			report_end kube-controller-manager
 	fi
 	await kube-apiserver 60 kubectl_admin get namespace default || report_end kube-apiserver
-	say "control plane at https://127.0.0.1:$port is ready ($((SECONDS - since)) s) in $control_plane_dir"
+	say "control plane at $server is ready ($((SECONDS - since)) s) in $control_plane_dir"
+	[ -z "$node_wanted" ] || node_up "$server"
 }
 
 # --- Later ---
@@ -285,24 +306,28 @@ control_plane_up() {
 find_dir() {
 	[ -e "$1/$marker" ] || fail "$1 is not the folder of a control plane"
 	control_plane_dir=$(cd "$1" && pwd)
+	node_find
 }
 
 control_plane_down() {
 	[ -e "$1" ] || return 0
 	find_dir "$1"
-	stop_processes kube-controller-manager kube-apiserver etcd
+	node_down
+	stop_processes kube-scheduler kube-controller-manager kube-apiserver etcd
 	rm -rf "$control_plane_dir"
 }
 
-# control_plane_apiserver stop|start|restart DIR
-control_plane_apiserver() {
-	find_dir "$2"
-	[ "$1" = start ] || stop_processes kube-apiserver
+# control_plane_process stop|start|restart NAME DIR
+control_plane_process() {
+	local name=$2 args
+	find_dir "$3"
+	[ -e "$control_plane_dir/$name.args" ] || fail "$3 has no process $name"
+	[ "$1" = start ] || stop_processes "$name"
 	[ "$1" != stop ] || return 0
-	! process_id kube-apiserver >/dev/null || return 0
-	local args
-	mapfile -d '' -t args <"$control_plane_dir/kube-apiserver.args"
+	! process_id "$name" >/dev/null || return 0
+	mapfile -d '' -t args <"$control_plane_dir/$name.args"
+	start_process "$name" "${args[@]}"
+	[ "$name" = kube-apiserver ] || return 0
 	assets=$(dirname "${args[0]}")
-	start_process kube-apiserver "${args[@]}"
 	await_apiserver || report_end kube-apiserver
 }

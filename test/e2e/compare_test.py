@@ -124,7 +124,9 @@ class CompareTestCase(harness.TestCase):
         cls.base = f"/api/v1/namespaces/{cls.namespace}"
         cls.selector = f"app in ({cls.namespace},foo),world={cls.namespace}"
         cls.limited = ["pods", "configmaps", "widgets"]
-        cls.through = cls.class_proxy([harness.limit(cls.limited, cls.selector)])
+        cls.through = cls.class_proxy(
+            [harness.limit(cls.limited, cls.selector)], args=["--resume-doubt=0"]
+        )
         cls.fill()
 
     @classmethod
@@ -176,6 +178,14 @@ class CompareTestCase(harness.TestCase):
         if left != right:
             self.fail(first_difference(left, right) if isinstance(left, bytes) else (left, right))
 
+    def ask_through(self, *args, **more):
+        """localproxy doubts once a version that was not learnt through it."""
+        for _ in range(100):
+            answer = self.through.fetch(*args, **more)
+            if answer.status != 410 or b"cmesh: " not in answer.body:
+                break
+        return answer
+
     # pylint: disable-next=too-many-arguments
     def compare(self, target, method="GET", headers=(), body=None, *, direct=None, status=None,
                 view=bytes, **more):  # fmt: skip
@@ -184,7 +194,7 @@ class CompareTestCase(harness.TestCase):
         with self.subTest(method=method, target=target[:200], headers=headers):
             expected, answer = self.steady(
                 lambda: self.direct(direct or target, method, headers, body, **more),
-                lambda: self.through.fetch(target, method, headers, body, **more),
+                lambda: self.ask_through(target, method, headers, body, **more),
                 view,
             )
             self.assert_same(expected, answer, view, more.get("version", "1.1"))
@@ -784,7 +794,7 @@ class WatchTest(CompareTestCase):
     def ask_both(self, target, accept):
         headers = [("Accept", accept), ("Accept-Encoding", "gzip")]
         expected = self.direct(self.narrowed(target), "GET", headers)
-        return expected, self.through.fetch(target, "GET", headers)
+        return expected, self.ask_through(target, "GET", headers)
 
     def test_watches(self):
         cases = [(target, accept) for target in self.targets() for accept in self.ACCEPT]

@@ -6,9 +6,11 @@ kernel when this one dies, and the control plane watches a pipe that only this p
 """
 
 import atexit
+import http.client
 import itertools
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -34,12 +36,14 @@ NAMESPACE_LABEL = "ctrlmesh.kusionstack.io/namespace"
 HASH_LABEL = "ctrlmesh.kusionstack.io/sharding-hash"
 
 
-def program(name):
-    """The program under test: $CMESH_<NAME>, or the newest of the usual build folders."""
+def program(name, folder=None):
+    """The program under test, or one of a folder of helpers: $CMESH_<NAME>, or the newest of the
+    usual build folders."""
     given = os.environ.get("CMESH_" + name.upper().replace("-", "_"))
     if given:
         return given
-    found = [os.path.join(ROOT, "build", kind, name, name) for kind in ("release", "debug")]
+    folder = folder or name
+    found = [os.path.join(ROOT, "build", kind, folder, name) for kind in ("release", "debug")]
     found = [path for path in found if os.access(path, os.X_OK)]
     if not found:
         raise RuntimeError(f"{name} is not built: see README.md")
@@ -62,6 +66,19 @@ def wait_for(condition, what, timeout=20, interval=0.01):
 
 
 # ---- the control plane ----
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path, timeout=20):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
 
 
 class Cluster:
@@ -182,10 +199,15 @@ def clean_environment(**more):
 
 
 class LocalProxy:
-    """A localproxy process on free ports. It must end without a sanitizer's report."""
+    """A localproxy process on free ports. It must end without a sanitizer's report.
 
-    def __init__(self, folder, args, env=None, wait=True, prefix=()):
+    With `control` it has a control socket.
+    """
+
+    # pylint: disable-next=too-many-arguments
+    def __init__(self, folder, args, env=None, wait=True, prefix=(), control=False):
         self.folder = folder
+        self.control_path = os.path.join(folder, "control.sock")
         self.ready_file = os.path.join(folder, "ready.json")
         self.log_path = os.path.join(folder, "log")
         self.exit_code = None
@@ -193,6 +215,8 @@ class LocalProxy:
         path = program("localproxy")
         command = ["setpriv", "--pdeathsig", "KILL", *prefix, path, *args]
         command += ["--ready-file", self.ready_file]
+        if control:
+            command += ["--control", self.control_path]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stderr=log, env=clean_environment(**(env or {}))
@@ -238,6 +262,25 @@ class LocalProxy:
         text = self.ask_admin("/metrics").body.decode()
         samples = (line.rpartition(" ") for line in text.splitlines() if line[0] != "#")
         return {name: float(value) for name, _, value in samples}
+
+    def control(self, method="GET", document=None):
+        """Asks on the control socket: status and JSON body."""
+        connection = UnixConnection(self.control_path)
+        try:
+            body = None if document is None else json.dumps(document)
+            connection.request(method, "/v1/rules", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def reload(self, document):
+        """Puts rules in force; when this returns, they are."""
+        status, body = self.control("PUT", document)
+        enforced = body.get("enforced") or {}
+        if status != 200 or enforced.get("generation") != document["generation"]:
+            raise AssertionError(f"reload: {status} {body}\n{self.log()[-2000:]}")
+        return body
 
     def memory_kib(self, field="VmHWM"):
         with open(f"/proc/{self.pid}/status", encoding="ascii") as f:
@@ -323,6 +366,8 @@ class TestCase(unittest.TestCase):
         expected = 0 if proxy.exit_code is None else proxy.exit_code
         code = proxy.stop()
         log = proxy.log()
+        if keep := os.environ.get("CMESH_E2E_KEEP_LOGS"):
+            shutil.copy(proxy.log_path, os.path.join(keep, f"localproxy-{proxy.pid}.log"))
         if SANITIZER_REPORT.search(log):
             raise AssertionError(f"a sanitizer found something:\n{log}")
         if code != expected:
@@ -456,6 +501,19 @@ def make_namespace(control_plane, prefix, cleanup):
         "the namespace has its service account",
     )
     return name
+
+
+def seed():
+    """What random choices of a test follow from: $CMESH_E2E_SEED (run --seed), or a new one."""
+    given = os.environ.get("CMESH_E2E_SEED")
+    number = int(given) if given else random.SystemRandom().randrange(1_000_000)
+    print(f"seed {number}", file=sys.stderr, flush=True)
+    return number
+
+
+def reloads(usual):
+    """How many reloads a test does: $CMESH_E2E_RELOADS (run --reloads) for a long run."""
+    return int(os.environ.get("CMESH_E2E_RELOADS") or usual)
 
 
 def free_port():

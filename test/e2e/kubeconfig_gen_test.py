@@ -21,40 +21,13 @@ import unittest
 
 import yaml
 
+from real_clients import PYTHON, have_python_client, install_js_client
+
 PROGRAM = None
 HERE = os.path.dirname(os.path.abspath(__file__))
-JS_VERSION = "1.3.0"
-PYTHON = "/usr/bin/python3"  # Debian's own: python3-kubernetes is installed for it
 
 HAVE_KUBECTL = shutil.which("kubectl") is not None
-HAVE_PYTHON_CLIENT = subprocess.run([PYTHON, "-c", "import kubernetes"],
-                                    stderr=subprocess.DEVNULL, check=False).returncode == 0
-
-
-def install_js_client():
-    """A folder with @kubernetes/client-node, installed once into the user's cache; None without npm
-    or registry. Installed beside and renamed, so that runs at the same time do not disturb."""
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        return None
-    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
-                         "cmesh", "client-node-" + JS_VERSION)
-    if os.path.isdir(cache):
-        return cache
-    os.makedirs(os.path.dirname(cache), exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=os.path.dirname(cache)) as work:
-        new = os.path.join(work, "new")
-        os.mkdir(new)
-        shutil.copy(os.path.join(HERE, "clients", "package.json"), new)
-        done = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"],
-                              cwd=new, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              timeout=300, check=False)
-        if done.returncode != 0:
-            return None
-        try:
-            os.rename(new, cache)
-        except OSError:
-            pass  # another run was faster
-    return cache if os.path.isdir(cache) else None
+HAVE_PYTHON_CLIENT = have_python_client()
 
 
 class FakeServer:
@@ -459,6 +432,16 @@ class Token(Case):
             path = self.write("wrong", content)
             said = self.refused(1, words, "--kubeconfig", self.path("config"), "--token-file", path)
             self.assertNotIn("SECRET", said)
+
+    def test_shared(self):
+        """The operator's user may read the kubeconfig; only localproxy's may read the file."""
+        shared = self.path("shared")
+        args = ["--kubeconfig", self.path("config"), "--token-file", self.token_path, "--shared"]
+        old_umask = os.umask(0o077)
+        self.addCleanup(os.umask, old_umask)
+        self.generate(*args, "-o", shared)
+        self.assertEqual(stat.S_IMODE(os.stat(shared).st_mode), 0o644)
+        self.assertEqual(stat.S_IMODE(os.stat(self.token_path).st_mode), 0o600)
 
     def test_not_in_a_configmap(self):
         self.refused(2, "cannot stand beside --token-file", "--kubeconfig", self.path("config"),

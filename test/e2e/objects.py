@@ -177,3 +177,11 @@ def read_list(response):
     if response.get("Content-Type", "").startswith(PROTOBUF):
         return protobuf_list(response.body)
     return json_list(response.body)
+
+
+def list_version(response):
+    """The resourceVersion of a list."""
+    if response.get("Content-Type", "").startswith(PROTOBUF):
+        _, data = unwrap(response.body)
+        return text_of(fields(fields(data)[1][0]), 2)
+    return json.loads(response.body)["metadata"]["resourceVersion"]

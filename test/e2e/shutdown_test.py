@@ -51,6 +51,11 @@ class ShutdownTest(harness.TestCase):
         proxy.signal(number)
         harness.wait_for(lambda: "shutting down" in proxy.log(), "it shuts down")
 
+    def linger(self, proxy):
+        """Sends the signal; the operator is served as before."""
+        proxy.signal(signal.SIGTERM)
+        harness.wait_for(lambda: "still serving" in proxy.log(), "it lingers")
+
     def assert_ends(self, proxy, within=3):
         began = time.monotonic()
         self.assertEqual(0, proxy.wait(20), proxy.log())
@@ -181,7 +186,7 @@ class ShutdownTest(harness.TestCase):
         self.assertEqual((b"", True), watch.read_body())
         self.assert_ends(proxy)
 
-    def test_a_watch_within_an_event_ends_behind_it(self):
+    def test_a_watch_within_an_event_ends_before_it(self):
         """Cut at every kind of place: within the text, before the newline, within a length."""
         lines = FIRST + SECOND
         frames = FRAME + FRAME
@@ -191,22 +196,15 @@ class ShutdownTest(harness.TestCase):
         ):
             for place in places:
                 self.release.clear()
-                # What follows the event that is awaited must not be shown any more.
-                rest = data[place:] + data[:7]
-                proxy = self.start(self.watch_of(data[:place], rest, content_type=kind))
+                proxy = self.start(self.watch_of(data[:place], data[place:], content_type=kind))
                 watch = self.open(proxy)
                 watch.read_head()
-                begun = watch.read_some()
-                self.assertEqual(data[:place], begun)
+                complete_events = data[: place // whole * whole]
+                if complete_events:
+                    self.assertEqual(complete_events, watch.read_some())
                 self.terminate(proxy)
-                self.assertEqual(1, proxy.status()["openWatches"])
+                self.assertEqual((b"", True), watch.read_body(), (kind, place))
                 self.release.set()
-                more, complete = watch.read_body()
-                self.assertTrue(complete, (kind, place))
-                seen = begun + more
-                self.assertEqual(data[: len(seen)], seen)
-                self.assertEqual(0, len(seen) % whole, (kind, place, seen))
-                self.assertGreater(len(seen), place)
                 watch.close()
                 self.assert_ends(proxy)
 
@@ -228,10 +226,13 @@ class ShutdownTest(harness.TestCase):
         self.assert_ends(proxy)
 
     def test_a_watch_that_never_reaches_a_boundary_is_cut_when_the_grace_is_over(self):
-        proxy = self.start(self.watch_of(FIRST[:20]), "--shutdown-grace=1")
+        huge = b"x" * (2 << 20)  # more than is held back
+        proxy = self.start(self.watch_of(huge), "--shutdown-grace=1")
         watch = self.open(proxy)
         watch.read_head()
-        self.assertEqual(FIRST[:20], watch.read_some())
+        seen = 0
+        while seen < len(huge):
+            seen += len(watch.read_some())
         proxy.signal(signal.SIGTERM)
         with self.assertRaises(wire.Cut):
             watch.read_some()
@@ -270,6 +271,45 @@ class ShutdownTest(harness.TestCase):
                 connection.read_head()
             self.assert_ends(proxy)
             self.assertIn("second signal", proxy.log())
+
+    def test_it_outlives_the_operator(self):
+        """Both are told to end at once: the operator must be able to give its lease back."""
+        proxy = self.start(self.held_answer, "--shutdown-delay=60")
+        watch = self.open(proxy)
+        self.wait_arrived()
+        self.linger(proxy)
+        self.release.set()
+        self.assertEqual(200, watch.response().status)
+        for _ in range(2):
+            time.sleep(1)
+            self.assertEqual(200, proxy.fetch("/api/v1/pods").status)
+            self.assertEqual(200, proxy.ask_admin("/readyz").status)
+        watch.close()
+        self.assert_ends(proxy, within=5)
+        self.assertNotIn("grace period", proxy.log())
+
+    def test_without_an_operator_it_does_not_linger(self):
+        proxy = self.start(self.held_answer, "--shutdown-delay=60")
+        proxy.signal(signal.SIGTERM)
+        self.assert_ends(proxy, within=5)
+
+    def test_the_delay_is_a_bound(self):
+        proxy = self.start(self.watch_of(FIRST), "--shutdown-delay=1")
+        watch = self.open(proxy)
+        watch.read_head()
+        began = time.monotonic()
+        self.linger(proxy)
+        self.assertEqual((FIRST, True), watch.read_body())
+        self.assertGreater(time.monotonic() - began, 0.9)
+        self.assert_ends(proxy)
+
+    def test_second_signal_during_the_delay(self):
+        proxy = self.start(self.watch_of(FIRST), "--shutdown-delay=60")
+        watch = self.open(proxy)
+        watch.read_head()
+        self.linger(proxy)
+        proxy.signal(signal.SIGTERM)
+        self.assert_ends(proxy)
 
     def test_tunnels_last_until_the_grace_is_over(self):
         def script(peer, _):

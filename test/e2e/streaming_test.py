@@ -169,23 +169,24 @@ class DelayTest(StreamTestCase):
         self.assertEqual(200, watch.read_head().status)
         opened.set()
 
-    def test_parts_of_events_are_not_held_back(self):
-        """Nor collected to whole events, nor split up."""
+    def test_an_event_leaves_when_it_is_complete(self):
+        """Whole, and not together with the next: whatever the pieces in which it came."""
         taken = threading.Semaphore(0)
         event = b'{"type":"ADDED","object":{"n":1}}\n'
 
         def serve(peer):
             peer.read_request()
             peer.begin_watch()
-            for at in range(0, len(event), 5):
-                peer.send_chunk(event[at : at + 5])
+            for size in (1, 5, len(event) - 1, len(event)):
+                for at in range(0, len(event), size):
+                    peer.send_chunk(event[at : at + size])
                 taken.acquire(timeout=20)
             peer.end_chunks()
 
         watch = self.open(self.start(serve))
         watch.read_head()
-        for at in range(0, len(event), 5):
-            self.assertEqual(event[at : at + 5], watch.read_some())
+        for _ in range(4):
+            self.assertEqual(event, watch.read_some())
             taken.release()
         self.assertEqual(b"", watch.read_some())
 

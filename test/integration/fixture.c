@@ -11,7 +11,7 @@
 
 #include "net/address.h"
 
-enum { PATIENCE_MS = 20000 };
+enum { PATIENCE_MS = 20000, WAKE_MS = 10 };
 
 int loop_setup(void **state)
 {
@@ -26,26 +26,34 @@ int loop_teardown(void **state)
     return net_loop_free(*state);
 }
 
+struct limit {
+    uint64_t at;
+    bool over;
+};
+
 static void on_wake(uv_timer_t *timer)
 {
-    bool *fired = timer->data;
-    *fired = true;
+    struct limit *limit = timer->data;
+    limit->over = uv_now(timer->loop) >= limit->at;
 }
 
 static bool run(struct net_loop *l, const bool *flag, uint64_t ms)
 {
-    bool fired = false;
     uv_timer_t timer;
     (void)uv_timer_init(&l->uv, &timer);
-    timer.data = &fired;
     uv_update_time(&l->uv);
-    (void)uv_timer_start(&timer, on_wake, ms, 0);
-    while (!fired && (flag == NULL || !*flag)) {
+    struct limit limit = {.at = uv_now(&l->uv) + ms};
+    timer.data = &limit;
+    /* A timer that is due at once runs before the loop sleeps: the flag must be looked at without
+     * another event. */
+    uint64_t wake = flag != NULL && ms > WAKE_MS ? WAKE_MS : ms;
+    (void)uv_timer_start(&timer, on_wake, wake, WAKE_MS);
+    while (!limit.over && (flag == NULL || !*flag)) {
         (void)uv_run(&l->uv, UV_RUN_ONCE);
     }
     uv_close((uv_handle_t *)&timer, NULL);
     (void)uv_run(&l->uv, UV_RUN_NOWAIT);
-    return !fired;
+    return !limit.over;
 }
 
 void run_until(struct net_loop *l, const bool *flag)

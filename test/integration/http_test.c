@@ -36,6 +36,7 @@ struct world {
     bool server_broke; /* on_close with an error */
     bool drained;
     char last_target[256];
+    bool patient; /* what is asked next */
 };
 
 /* One request of the client under test. */
@@ -248,6 +249,7 @@ static void ask_begin(struct world *w, struct ask *a, const char *method, enum h
         .framing = framing,
         .content_length = length,
         .upgrade = upgrade,
+        .patient = w->patient,
     };
     memset(a, 0, sizeof *a);
     a->keep_body = true;
@@ -555,6 +557,38 @@ static void test_many_requests_at_once_wait_for_connections(void **state)
     assert_in_range(http_client_stats(w->client)->dialled, 8, 18);
 }
 
+static void test_patient_requests_wait_behind_others(void **state)
+{
+    struct world *w = *state;
+    static struct ask patient[30];
+    static struct ask others[12];
+    w->patient = true;
+    for (int i = 0; i < 30; i++) {
+        ask_get(w, &patient[i]);
+    }
+    assert_int_equal(http_client_stats(w->client)->dialled, 6); /* two are left to others */
+    w->patient = false;
+    for (int i = 0; i < 12; i++) {
+        ask_get(w, &others[i]);
+    }
+    assert_int_equal(http_client_stats(w->client)->dialled, 8);
+    run_until(w->loop, &others[11].drained);
+    unsigned opened = 0;
+    for (int i = 0; i < 30; i++) {
+        opened += patient[i].drained ? 1 : 0;
+    }
+    assert_in_range(opened, 0, 20);
+    http_exchange_abort(patient[29].x); /* one that still waits */
+    for (int i = 0; i < 29; i++) {
+        ask_finish(w, &patient[i]);
+        check_body(&patient[i], "hello");
+    }
+    for (int i = 0; i < 12; i++) {
+        ask_finish(w, &others[i]);
+        check_body(&others[i], "hello");
+    }
+}
+
 static void test_requests_that_wait_fail_with_the_dial(void **state)
 {
     struct world *w = *state;
@@ -565,6 +599,7 @@ static void test_requests_that_wait_fail_with_the_dial(void **state)
     struct http_client *good = w->client;
     w->client = new_client(w, port);
     for (int i = 0; i < 12; i++) {
+        w->patient = i % 2 == 0;
         ask_get(w, &a[i]);
     }
     for (int i = 0; i < 12; i++) {
@@ -576,11 +611,10 @@ static void test_requests_that_wait_fail_with_the_dial(void **state)
     w->client = good;
 }
 
-/* Of many connections opened at once over TLS, one pays for the full handshake. */
-static void test_tls_connections_resume_the_first_session(void **state)
+/* An authority of its own, a server's config with a certificate of it, a client's that trusts it.
+ */
+static void make_tls(struct tls_config **server, struct tls_config **client)
 {
-    struct world *w = *state;
-    static struct ask a[12];
     struct certs_pair ca;
     struct certs_pair cert;
     struct err e = ERR_INIT;
@@ -589,18 +623,33 @@ static void test_tls_connections_resume_the_first_session(void **state)
     certs_issue(&ca, &(struct certs_spec){.ips = ips}, &cert);
     struct tls_server_options so = {.cert = slice_str(cert.cert), .key = slice_str(cert.key)};
     struct tls_client_options co = {.ca = slice_str(ca.cert), .server_name = "127.0.0.1"};
-    struct tls_config *server_tls = tls_config_new_server(&so, &e);
-    struct tls_config *client_tls = tls_config_new_client(&co, &e);
-    assert_true(server_tls != NULL && client_tls != NULL);
-    http_server_free(w->server);
-    w->server = new_server(w, server_tls);
-    http_client_free(w->client);
-    w->client = new_client(w, (unsigned)atoi(strrchr(http_server_address(w->server), ':') + 1));
-    http_client_set_tls(w->client, client_tls);
-    tls_config_unref(server_tls);
-    tls_config_unref(client_tls);
+    *server = tls_config_new_server(&so, &e);
+    *client = tls_config_new_client(&co, &e);
+    assert_true(*server != NULL && *client != NULL);
     certs_free(&ca);
     certs_free(&cert);
+}
+
+static void use_client(struct world *w, struct tls_config *tls)
+{
+    http_client_free(w->client);
+    w->client = new_client(w, (unsigned)atoi(strrchr(http_server_address(w->server), ':') + 1));
+    http_client_set_tls(w->client, tls);
+}
+
+/* Of many connections opened at once over TLS, one pays for the full handshake. */
+static void test_tls_connections_resume_the_first_session(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[12];
+    struct tls_config *server_tls;
+    struct tls_config *client_tls;
+    make_tls(&server_tls, &client_tls);
+    http_server_free(w->server);
+    w->server = new_server(w, server_tls);
+    use_client(w, client_tls);
+    tls_config_unref(server_tls);
+    tls_config_unref(client_tls);
 
     w->behaviour = ANSWER_AT_END; /* none is done before all are sent */
     for (int i = 0; i < 12; i++) {
@@ -613,6 +662,36 @@ static void test_tls_connections_resume_the_first_session(void **state)
     const struct http_client_stats *stats = http_client_stats(w->client);
     assert_true(stats->dialled > 1);
     assert_int_equal(stats->resumed, stats->dialled - 1);
+}
+
+static void test_a_new_certificate_leaves_open_connections_alone(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct tls_config *server[2];
+    struct tls_config *client[2];
+    make_tls(&server[0], &client[0]);
+    make_tls(&server[1], &client[1]);
+    http_server_free(w->server);
+    w->server = new_server(w, server[0]);
+    use_client(w, client[0]);
+    get(w, &a);
+    check_body(&a, "hello");
+
+    http_server_set_tls(w->server, server[1]);
+    get(w, &a);
+    check_body(&a, "hello");
+    assert_int_equal(http_client_stats(w->client)->dialled, 1);
+    use_client(w, client[0]);
+    get(w, &a);
+    assert_int_equal(a.error.code, -EACCES);
+    use_client(w, client[1]);
+    get(w, &a);
+    check_body(&a, "hello");
+    for (int i = 0; i < 2; i++) {
+        tls_config_unref(server[i]);
+        tls_config_unref(client[i]);
+    }
 }
 
 static void test_upgrade_becomes_a_tunnel(void **state)
@@ -965,8 +1044,10 @@ int main(void)
         HTTP_TEST(test_an_aborted_answer_is_an_error),
         HTTP_TEST(test_a_refused_connection_closes_the_request),
         HTTP_TEST(test_many_requests_at_once_wait_for_connections),
+        HTTP_TEST(test_patient_requests_wait_behind_others),
         HTTP_TEST(test_requests_that_wait_fail_with_the_dial),
         HTTP_TEST(test_tls_connections_resume_the_first_session),
+        HTTP_TEST(test_a_new_certificate_leaves_open_connections_alone),
         HTTP_TEST(test_upgrade_becomes_a_tunnel),
         HTTP_TEST(test_garbage_is_refused),
         HTTP_TEST(test_a_bad_body_ends_the_request),

@@ -8,6 +8,7 @@
 #ifndef TEST_UNIT_ALLOC_SWEEP_H
 #define TEST_UNIT_ALLOC_SWEEP_H
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,8 +17,10 @@
 
 #include <cjson/cJSON.h>
 
-static long sweep_left = -1; /* allocations until the one that fails; negative: none fails */
-static bool sweep_failed;
+/* Volatile, for compilers know that the real functions change neither.
+ * sweep_left: allocations until the one that fails; negative: none fails. */
+static volatile long sweep_left = -1;
+static volatile bool sweep_failed;
 
 static bool sweep_fails(void)
 {
@@ -25,6 +28,7 @@ static bool sweep_fails(void)
         return false;
     }
     sweep_failed = true;
+    errno = ENOMEM;
     return true;
 }
 

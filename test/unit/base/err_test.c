@@ -23,6 +23,7 @@ static void holds_code_and_message(void **state)
     assert_int_equal(err_set(NULL, -ENOENT, "nobody reads this"), -ENOENT);
     err_prefix(NULL, "nor this");
     assert_true(strlen(err_text(-ENOENT)) > 0);
+    assert_string_equal(err_text(-ESTALE), strerror(ESTALE)); /* libuv does not know it */
 }
 
 static void prefixes_add_context(void **state)

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "alloc_sweep.h"
 #include "base/json.h"
 
 /* The canonical text of `text`; the caller frees. */
@@ -119,8 +120,10 @@ static void refuses_what_is_not_json(void **state)
         {"\"a\tb\"", "a control byte in a string"},
         {"[\x0b]", "line 1, column 2: a control byte"},
         {"{\x01}", "a control byte"},
-        {"\"\\x\"", "JSON"},
-        {"\"\\u12\"", "JSON"},
+        {"\"\\u12\"", "line 1, column 2: an unknown escape"},
+        {"[\"\\u006+1\"]", "an unknown escape"},
+        {"{\"name\":\"a\\uzzzzb\"}", "an unknown escape"},
+        {"\"\\x41\"", "an unknown escape"},
         {"\"\\ud83d\"", "JSON"},
         {"\"\\ude00\"", "JSON"},
         {"\"abc", "line 1, column 5: a string does not end"},
@@ -257,6 +260,26 @@ static void indented(void **state)
     cJSON_Delete(root);
 }
 
+static bool parse_something(void *data)
+{
+    static const char text[] = "{\"a\":[1,\"x\",{\"b\":null,\"c\":\"\\u0000\"}],\"d\":\"y\"}";
+    (void)data;
+    struct err e = ERR_INIT;
+    cJSON *root = json_parse(text, sizeof text - 1, &e);
+    if (root == NULL) {
+        assert_int_equal(e.code, -ENOMEM);
+        return false;
+    }
+    cJSON_Delete(root);
+    return true;
+}
+
+static void tells_when_memory_is_out(void **state)
+{
+    (void)state;
+    assert_true(sweep_allocations(parse_something, NULL) > 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +291,7 @@ int main(void)
         cmocka_unit_test(numbers_keep_their_value),
         cmocka_unit_test(tells_the_line_of_a_value),
         cmocka_unit_test(indented),
+        cmocka_unit_test(tells_when_memory_is_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,6 +58,9 @@ static void test_documents(void **state)
     expect_json("a: !!int 7\nb: !!bool yes\nc: !!float 1\n", "{\"a\":7,\"b\":true,\"c\":1}");
     expect_json("a: |\n  x\n  y\nb: >-\n  x\n  y\n", "{\"a\":\"x\\u000ay\\u000a\",\"b\":\"x y\"}");
     expect_json("1: a\ntrue: b\n", "{\"1\":\"a\",\"true\":\"b\"}");
+    expect_json("on: a\nNo: b\n'yes': c\n", "{\"false\":\"b\",\"true\":\"a\",\"yes\":\"c\"}");
+    expect_json("0x1F: a\n1.50: b\n2.0: c\n!!str 012: d\n",
+                "{\"012\":\"d\",\"1.5\":\"b\",\"2\":\"c\",\"31\":\"a\"}");
     expect_json("a: ! \"12\"\n", "{\"a\":\"12\"}");
 }
 
@@ -161,7 +164,7 @@ static void test_refusals(void **state)
     expect_refusal("a: b: c\n", "line 1, column 5");
     expect_refusal("a: [1, 2\nb: 3\n", "line 2");
     expect_refusal("x: 1\na: {b: 1, c: 2,\n b: 3}\n",
-                   "key \"b\" stands twice in the mapping at line 2");
+                   "line 2: key \"b\" stands twice in the mapping at line 2");
     expect_refusal("a: 1\n\"a\": 2\n", "key \"a\" stands twice in the mapping at line 1");
     expect_refusal("a: .inf\n", "line 1, column 4");
     expect_refusal("a: \"x\\0y\"\n", "NUL byte");

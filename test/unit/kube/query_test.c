@@ -112,6 +112,18 @@ static void refuses_what_servers_read_differently(void **state)
     inject("/p?x=%3B%23", "/p?x=%3B%23&labelSelector=a%3Db");
 }
 
+static void checks_without_changing(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    assert_int_equal(query_check(SLICE("/p"), &e), 0);
+    assert_int_equal(query_check(SLICE("/p;x?a=%zz&&b=%3B"), &e), 0);
+    assert_int_equal(query_check(SLICE("/p?a;b"), &e), -EINVAL);
+    assert_non_null(strstr(e.msg, "';'"));
+    assert_int_equal(query_check(SLICE("/p#?a"), &e), -EINVAL);
+    assert_non_null(strstr(e.msg, "'#'"));
+}
+
 static void bounds_the_number_of_parameters(void **state)
 {
     (void)state;
@@ -181,6 +193,7 @@ int main(void)
         cmocka_unit_test(replaces_an_empty_one),
         cmocka_unit_test(takes_the_piece_that_the_server_takes),
         cmocka_unit_test(refuses_what_servers_read_differently),
+        cmocka_unit_test(checks_without_changing),
         cmocka_unit_test(bounds_the_number_of_parameters),
         cmocka_unit_test(bounded_by_the_buffer),
         cmocka_unit_test(encodes_and_decodes),

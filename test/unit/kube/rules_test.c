@@ -167,6 +167,27 @@ static void everything_is_limited(void **state)
     rules_unref(r);
 }
 
+static uint64_t pods_id(const char *text)
+{
+    struct rules *r = parse(text);
+    uint64_t id = rules_match(r, SLICE(""), SLICE("pods"))->id;
+    rules_unref(r);
+    return id;
+}
+
+/* However a selector came about, it has the same id in every document and process. */
+static void ids_follow_the_selector(void **state)
+{
+    (void)state;
+    uint64_t id = pods_id(LIMITS(LIMIT("\"\"", "\"pods\"", "a,b in (x,y)")));
+    assert_true(id == pods_id(LIMITS(LIMIT("\"*\"", "\"*\"", " b in (y,x), a"))));
+    assert_true(id == pods_id(LIMITS(LIMIT("\"*\"", "\"*\"", "b in (y,x)") "," LIMIT(
+                          "\"\"", "\"pods\",\"secrets\"", "a"))));
+    assert_true(id != pods_id(LIMITS(LIMIT("\"\"", "\"pods\"", "a,b in (x,z)"))));
+    /* From `printf a | sha256sum`. */
+    assert_true(pods_id(LIMITS(LIMIT("\"\"", "\"pods\"", "a"))) == 0xca978112ca1bbdcaull);
+}
+
 static void contradictions_match_nothing(void **state)
 {
     (void)state;
@@ -295,6 +316,14 @@ static void errors_name_line_and_path(void **state)
          "line 4: spec.limits[0].selector: Invalid value: \"a b\": position 3: found 'b'"},
         {LIMITS(LIMIT("\"\"", "\"pods\"", "a=b\\u0000,c")),
          "line 4: spec.limits[0].selector: Invalid value: \"a=b"},
+        {SPEC("\"limits\":[],\"webhook\":[]"),
+         "line 4: spec.webhook: Invalid value: must be an object"},
+        {SPEC("\"limits\":[],\"webhook\":{\"host\":\"x\"}"),
+         "line 4: spec.webhook: unknown field \"host\""},
+        {SPEC("\"limits\":[],\"webhook\":{\"certDir\":1}"),
+         "line 4: spec.webhook.certDir: Invalid value: must be a string"},
+        {SPEC("\"limits\":[],\"webhook\":{\"port\":65536}"),
+         "line 4: spec.webhook.port: Invalid value: must be an integer from 1 to 65535"},
         {SPEC("\"limits\":[],\"leaderElection\":null"),
          "line 4: spec.leaderElection: Invalid value: must be an object"},
         {SPEC("\"limits\":[],\"leaderElection\":{}"),
@@ -447,6 +476,7 @@ int main(void)
         cmocka_unit_test(checksum_is_of_the_canonical_spec),
         cmocka_unit_test(wildcards_and_overlaps),
         cmocka_unit_test(everything_is_limited),
+        cmocka_unit_test(ids_follow_the_selector),
         cmocka_unit_test(contradictions_match_nothing),
         cmocka_unit_test(no_limits_is_said_explicitly),
         cmocka_unit_test(references),

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "admin/admin_server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/prometheus.h"
+#include "http/server.h"
+#include "kube/status.h"
+
+enum { BODY_MAX = 256 * 1024, TIMEOUT_MS = 10000, CONNECTIONS_MAX = 64 };
+
+struct admin_server {
+    struct admin_server_options o;
+    struct http_server *server;
+    struct net_loop *loop;
+    uint64_t started_ms;
+};
+
+static void respond(struct http_exchange *x, unsigned code, struct slice type, struct slice body)
+{
+    if (http_respond(x, code, type, body, NULL, 0) != 0) {
+        http_exchange_abort(x);
+    }
+}
+
+static void respond_text(struct http_exchange *x, unsigned code, const char *text)
+{
+    struct buf body = BUF_INIT(BODY_MAX);
+    if (buf_printf(&body, "%s\n", text) != 0) {
+        http_exchange_abort(x);
+    } else {
+        respond(x, code, SLICE("text/plain; charset=utf-8"),
+                slice_of((const char *)buf_data(&body), body.len));
+    }
+    buf_reset(&body);
+}
+
+static void serve_health(struct admin_server *a, struct http_exchange *x)
+{
+    (void)a;
+    respond_text(x, 200, "ok");
+}
+
+static void serve_ready(struct admin_server *a, struct http_exchange *x)
+{
+    char why[ADMIN_WHY_MAX];
+    bool ready = a->o.ops->ready(a->o.data, why);
+    respond_text(x, ready ? 200 : 503, why);
+}
+
+static void serve_metrics(struct admin_server *a, struct http_exchange *x)
+{
+    struct buf body = BUF_INIT(BODY_MAX);
+    int rc = a->o.ops->metrics(a->o.data, &body);
+    rc = rc != 0 ? rc : prometheus_process(&body);
+    if (rc != 0) {
+        http_exchange_abort(x);
+    } else {
+        respond(x, 200, SLICE(PROMETHEUS_CONTENT_TYPE),
+                slice_of((const char *)buf_data(&body), body.len));
+    }
+    buf_reset(&body);
+}
+
+static char *status_text(struct admin_server *a)
+{
+    char why[ADMIN_WHY_MAX];
+    bool ready = a->o.ops->ready(a->o.data, why);
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "program", a->o.program);
+    cJSON_AddStringToObject(root, "version", CMESH_VERSION);
+    cJSON_AddBoolToObject(root, "ready", ready);
+    cJSON_AddStringToObject(root, "message", why);
+    cJSON_AddNumberToObject(root, "uptimeSeconds",
+                            (double)((net_loop_now(a->loop) - a->started_ms) / 1000));
+    a->o.ops->status(a->o.data, root);
+    char *text = cJSON_Print(root);
+    cJSON_Delete(root);
+    return text;
+}
+
+static void serve_status(struct admin_server *a, struct http_exchange *x)
+{
+    char *text = status_text(a);
+    if (text == NULL) {
+        http_exchange_abort(x);
+        return;
+    }
+    respond(x, 200, SLICE("application/json"), slice_str(text));
+    cJSON_free(text);
+}
+
+static const struct {
+    struct slice path;
+    void (*serve)(struct admin_server *a, struct http_exchange *x);
+} pages[] = {
+    {{"/healthz", 8}, serve_health},
+    {{"/readyz", 7}, serve_ready},
+    {{"/metrics", 8}, serve_metrics},
+    {{"/status", 7}, serve_status},
+};
+
+static void on_request(void *data, struct http_exchange *x, const struct http_head *head)
+{
+    struct admin_server *a = data;
+    const char *mark = memchr(head->target.ptr, '?', head->target.len);
+    struct slice path = slice_of(head->target.ptr, mark != NULL ? (size_t)(mark - head->target.ptr)
+                                                                : head->target.len);
+    if (!slice_eq(head->method, SLICE("GET")) && !slice_eq(head->method, SLICE("HEAD"))) {
+        respond_text(x, 405, "only GET and HEAD are served here");
+        return;
+    }
+    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+        if (slice_eq(path, pages[i].path)) {
+            pages[i].serve(a, x);
+            return;
+        }
+    }
+    respond_text(x, 404, "not found; there are /healthz, /readyz, /metrics and /status");
+}
+
+static void on_refuse(void *data, unsigned status, const char *why, struct buf *body)
+{
+    (void)data;
+    if (status_write(body, status, NULL, 0, "%s", why) != 0) {
+        buf_clear(body);
+    }
+}
+
+static const struct http_server_handlers handlers = {
+    .on_request = on_request,
+    .on_refuse = on_refuse,
+};
+
+struct admin_server *admin_server_new(struct net_loop *l, const struct admin_server_options *o,
+                                      struct err *e)
+{
+    struct admin_server *a = calloc(1, sizeof *a);
+    if (a == NULL) {
+        err_set(e, UV_ENOMEM, "out of memory");
+        return NULL;
+    }
+    a->o = *o;
+    a->loop = l;
+    a->started_ms = net_loop_now(l);
+    struct http_server_options so = {
+        .address = o->address,
+        .head_timeout_ms = TIMEOUT_MS,
+        .idle_timeout_ms = 6 * TIMEOUT_MS,
+        .write_timeout_ms = TIMEOUT_MS,
+        .max_connections = CONNECTIONS_MAX,
+    };
+    a->server = http_server_new(l, &so, &handlers, a, e);
+    if (a->server == NULL) {
+        err_prefix(e, "--admin");
+        free(a);
+        return NULL;
+    }
+    return a;
+}
+
+const char *admin_server_address(const struct admin_server *a)
+{
+    return http_server_address(a->server);
+}
+
+void admin_server_free(struct admin_server *a)
+{
+    if (a != NULL) {
+        http_server_free(a->server);
+        free(a);
+    }
+}

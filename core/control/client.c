@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "http/client.h"
+#include "http/fetch.h"
+#include "net/socket_file.h"
+
+struct control_client {
+    struct net_loop *loop;
+    struct http_client *http;
+    struct http_fetch *fetch; /* NULL: no call is under way */
+    uint64_t timeout_ms;
+    control_client_cb cb;
+    void *data;
+    char path[SOCKET_FILE_PATH_SIZE];
+};
+
+struct control_client *control_client_new(struct net_loop *l,
+                                          const struct control_client_options *o, struct err *e)
+{
+    struct sockaddr_un checked;
+    if (socket_file_address(o->path, &checked, e) != 0) {
+        return NULL;
+    }
+    struct control_client *c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    struct http_client_options ho = {
+        .path = o->path,
+        .connect_timeout_ms = o->timeout_ms,
+        .write_timeout_ms = o->timeout_ms,
+        .max_idle = 0,
+    };
+    c->http = http_client_new(l, &ho, e);
+    if (c->http == NULL) {
+        free(c);
+        return NULL;
+    }
+    c->loop = l;
+    c->timeout_ms = o->timeout_ms;
+    memcpy(c->path, checked.sun_path, sizeof c->path);
+    return c;
+}
+
+/* What a status other than 200 means to the caller. */
+static int code_of(unsigned status)
+{
+    switch (status) {
+    case 400:
+    case 413:
+        return -EINVAL;
+    case 409:
+        return -ESTALE;
+    case 503:
+        return -EAGAIN;
+    default:
+        return -EPROTO;
+    }
+}
+
+static void explain(const struct control_client *c, const struct http_answer *a, struct err *e)
+{
+    char why[ERR_MSG_MAX];
+    int code = code_of(a->status);
+    control_error_decode(a->body, why);
+    if (code == -EPROTO || why[0] == '\0') {
+        (void)err_set(e, code, "%s answered with status %u%s%s", c->path, a->status,
+                      why[0] != '\0' ? ": " : "", why);
+    } else {
+        (void)err_set(e, code, "%s", why);
+    }
+}
+
+static void on_answer(void *data, const struct http_answer *a, const struct err *e)
+{
+    struct control_client *c = data;
+    struct control_state state;
+    struct err why = ERR_INIT;
+    bool changed = false;
+    int rc;
+    c->fetch = NULL;
+    if (a == NULL) {
+        why = *e;
+        rc = why.code;
+        err_prefix(&why, "%s", c->path);
+    } else if (a->status != 200) {
+        explain(c, a, &why);
+        rc = why.code;
+    } else {
+        rc = control_state_decode(a->body, &state, &changed, &why);
+        if (rc != 0) {
+            err_prefix(&why, "%s: cannot understand the answer", c->path);
+        }
+    }
+    c->cb(c->data, rc == 0 ? &state : NULL, rc == 0 && changed, rc == 0 ? NULL : &why);
+}
+
+static int begin(struct control_client *c, struct slice method, struct slice body,
+                 control_client_cb cb, void *data, struct err *e)
+{
+    if (c->fetch != NULL) {
+        return err_set(e, -EBUSY, "%s: another call is under way", c->path);
+    }
+    const struct http_header headers[] = {
+        {SLICE("Host"), SLICE("localhost")},
+        {SLICE("Content-Type"), SLICE("application/json")},
+    };
+    struct http_fetch_options o = {
+        .via = http_client_requester(c->http),
+        .method = method,
+        .target = SLICE(CONTROL_RULES_TARGET),
+        .headers = headers,
+        .header_count = body.ptr != NULL ? 2 : 1,
+        .body = body,
+        .answer_max = CONTROL_BODY_MAX,
+        .timeout_ms = c->timeout_ms,
+    };
+    struct err why = ERR_INIT;
+    c->cb = cb;
+    c->data = data;
+    c->fetch = http_fetch_start(c->loop, &o, on_answer, c, &why);
+    return c->fetch != NULL ? 0 : err_set(e, why.code, "%s: %s", c->path, why.msg);
+}
+
+int control_client_put(struct control_client *c, struct slice text, control_client_cb cb,
+                       void *data, struct err *e)
+{
+    if (text.len > RULES_TEXT_MAX) {
+        return err_set(e, -EMSGSIZE, "the document has more than %d bytes", RULES_TEXT_MAX);
+    }
+    return begin(c, SLICE("PUT"), text.ptr != NULL ? text : SLICE(""), cb, data, e);
+}
+
+int control_client_get(struct control_client *c, control_client_cb cb, void *data, struct err *e)
+{
+    return begin(c, SLICE("GET"), (struct slice){0}, cb, data, e);
+}
+
+bool control_client_busy(const struct control_client *c)
+{
+    return c->fetch != NULL;
+}
+
+void control_client_cancel(struct control_client *c)
+{
+    http_fetch_cancel(c->fetch);
+    c->fetch = NULL;
+}
+
+void control_client_free(struct control_client *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    control_client_cancel(c);
+    http_client_free(c->http);
+    free(c);
+}

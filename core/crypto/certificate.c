@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "crypto/certificate.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <mbedtls/asn1write.h>
+#include <mbedtls/ecp.h>
+
+#include "base/secret.h"
+#include "crypto/tls_internal.h"
+
+/* GeneralName choices with the class bits of an implicit tag: RFC 5280 section 4.2.1.6. */
+enum { TAG_DNS = 0x82, TAG_IP = 0x87 };
+
+enum { SERIAL_LEN = 16, COMMON_NAME_MAX = 64, KEY_PEM_MAX = 1024, CERT_PEM_MAX = 16 * 1024 };
+
+/* Of keys and names that others made. */
+enum { KEY_PEM_IN_MAX = 16 * 1024, ISSUER_MAX = 1024 };
+
+#define PEM_BEGIN "-----BEGIN CERTIFICATE-----"
+#define PEM_END "-----END CERTIFICATE-----"
+
+struct certificate {
+    mbedtls_x509_crt crt;
+    int64_t not_before;
+    int64_t not_after;
+    char common_name[COMMON_NAME_MAX + 1];
+};
+
+/* ---- writing ---- */
+
+/* What a certificate is made from. */
+struct maker {
+    mbedtls_x509write_cert w;
+    mbedtls_pk_context key;    /* of the new certificate */
+    mbedtls_pk_context ca_key; /* of a server's authority */
+};
+
+static void maker_init(struct maker *m)
+{
+    mbedtls_x509write_crt_init(&m->w);
+    mbedtls_pk_init(&m->key);
+    mbedtls_pk_init(&m->ca_key);
+}
+
+static void maker_deinit(struct maker *m)
+{
+    mbedtls_x509write_crt_free(&m->w);
+    mbedtls_pk_free(&m->key);
+    mbedtls_pk_free(&m->ca_key);
+}
+
+static bool common_name_ok(const char *name)
+{
+    size_t len = name == NULL ? 0 : strlen(name);
+    size_t good = len == 0 ? 0
+                           : strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789-._@: ");
+    return len >= 1 && len <= COMMON_NAME_MAX && good == len;
+}
+
+static int set_subject(struct maker *m, const char *common_name, struct err *e)
+{
+    char text[COMMON_NAME_MAX + sizeof "CN="];
+    if (!common_name_ok(common_name)) {
+        return err_set(e, -EINVAL, "this cannot be a common name");
+    }
+    (void)snprintf(text, sizeof text, "CN=%s", common_name);
+    int rc = mbedtls_x509write_crt_set_subject_name(&m->w, text);
+    return rc == 0 ? 0 : tls_error(e, -EINVAL, "subject", rc);
+}
+
+/* As the library wants it: "20240131235959". */
+static int format_time(int64_t at, char out[16])
+{
+    time_t seconds = (time_t)at;
+    struct tm tm;
+    if (gmtime_r(&seconds, &tm) == NULL || tm.tm_year < 70 || tm.tm_year > 9999 - 1900) {
+        return -EINVAL;
+    }
+    return strftime(out, 16, "%Y%m%d%H%M%S", &tm) == 14 ? 0 : -EINVAL;
+}
+
+static int set_validity(struct maker *m, const struct certificate_spec *spec, struct err *e)
+{
+    char from[16];
+    char to[16];
+    if (spec->not_before > spec->not_after || format_time(spec->not_before, from) != 0 ||
+        format_time(spec->not_after, to) != 0) {
+        return err_set(e, -EINVAL, "these dates cannot be those of a certificate");
+    }
+    int rc = mbedtls_x509write_crt_set_validity(&m->w, from, to);
+    return rc == 0 ? 0 : tls_error(e, -EINVAL, "validity", rc);
+}
+
+/* RFC 5280 section 4.1.2.2: positive, at most 20 bytes; and hard to guess. */
+static int set_serial(struct maker *m, struct err *e)
+{
+    unsigned char serial[SERIAL_LEN];
+    int rc = crypto_random(NULL, serial, sizeof serial);
+    serial[0] = (unsigned char)((serial[0] & 0x7f) | 0x40);
+    rc = rc != 0 ? rc : compat_set_serial(&m->w, serial, sizeof serial);
+    return rc == 0 ? 0 : tls_error(e, -EIO, "serial number", rc);
+}
+
+static int make_key(struct maker *m, struct err *e)
+{
+    int rc = mbedtls_pk_setup(&m->key, mbedtls_pk_info_from_type(MBEDTLS_PK_ECKEY));
+    rc = rc != 0 ? rc
+                 : mbedtls_ecp_gen_key(MBEDTLS_ECP_DP_SECP256R1, mbedtls_pk_ec(m->key),
+                                       crypto_random, NULL);
+    mbedtls_x509write_crt_set_subject_key(&m->w, &m->key);
+    return rc == 0 ? 0 : tls_error(e, -EIO, "key", rc);
+}
+
+/* What authorities and servers have in common. */
+static int begin(struct maker *m, const struct certificate_spec *spec, struct err *e)
+{
+    mbedtls_x509write_crt_set_version(&m->w, MBEDTLS_X509_CRT_VERSION_3);
+    mbedtls_x509write_crt_set_md_alg(&m->w, MBEDTLS_MD_SHA256);
+    int rc = set_subject(m, spec->common_name, e);
+    rc = rc != 0 ? rc : set_validity(m, spec, e);
+    rc = rc != 0 ? rc : set_serial(m, e);
+    return rc != 0 ? rc : make_key(m, e);
+}
+
+/* Identifiers let a client find the right one of two authorities. */
+static int set_identifiers(struct maker *m)
+{
+    int rc = mbedtls_x509write_crt_set_subject_key_identifier(&m->w);
+    return rc != 0 ? rc : mbedtls_x509write_crt_set_authority_key_identifier(&m->w);
+}
+
+static int set_issuer(struct maker *m, const char *name, struct err *e)
+{
+    int rc = mbedtls_x509write_crt_set_issuer_name(&m->w, name);
+    return rc == 0 ? 0 : tls_error(e, -EINVAL, "the authority's name", rc);
+}
+
+static int read_key(mbedtls_pk_context *pk, struct slice text, struct err *e)
+{
+    unsigned char pem[KEY_PEM_IN_MAX];
+    if (text.len >= sizeof pem) {
+        return err_set(e, -EINVAL, "the private key is too long");
+    }
+    if (text.len > 0) {
+        memcpy(pem, text.ptr, text.len);
+    }
+    pem[text.len] = '\0';
+    int rc = compat_parse_key(pk, pem, text.len + 1);
+    mbedtls_platform_zeroize(pem, sizeof pem);
+    return rc == 0 ? 0 : tls_error(e, -EINVAL, "the private key cannot be read", rc);
+}
+
+/* ASN.1 is written backwards: from the end of the buffer to its start. */
+static int put_name(unsigned char **p, unsigned char *start, const char *name)
+{
+    struct tls_peer_name n;
+    tls_peer_name_init(&n, name);
+    const void *data = n.dns != NULL ? (const void *)n.dns : n.ip;
+    size_t len = n.dns != NULL ? n.dns_len : n.ip_len;
+    int all = mbedtls_asn1_write_raw_buffer(p, start, data, len);
+    int rc = all < 0 ? all : mbedtls_asn1_write_len(p, start, len);
+    return rc < 0 ? rc : mbedtls_asn1_write_tag(p, start, n.dns != NULL ? TAG_DNS : TAG_IP);
+}
+
+static int set_names(struct maker *m, const struct certificate_spec *spec, struct err *e)
+{
+    unsigned char buf[CERTIFICATE_NAMES_SIZE];
+    unsigned char *const end = buf + sizeof buf;
+    unsigned char *p = end;
+    int rc = 0;
+    if (spec->name_count == 0 || spec->name_count > CERTIFICATE_NAMES_MAX) {
+        return err_set(e, -EINVAL, "a server's certificate needs 1 to %d names",
+                       CERTIFICATE_NAMES_MAX);
+    }
+    for (size_t n = spec->name_count; n > 0 && rc >= 0; n--) {
+        rc = spec->names[n - 1][0] == '\0' ? MBEDTLS_ERR_X509_INVALID_NAME
+                                           : put_name(&p, buf, spec->names[n - 1]);
+    }
+    rc = rc < 0 ? rc : mbedtls_asn1_write_len(&p, buf, (size_t)(end - p));
+    rc = rc < 0 ? rc
+                : mbedtls_asn1_write_tag(&p, buf, MBEDTLS_ASN1_CONSTRUCTED | MBEDTLS_ASN1_SEQUENCE);
+    rc = rc < 0
+             ? rc
+             : mbedtls_x509write_crt_set_extension(&m->w, MBEDTLS_OID_SUBJECT_ALT_NAME,
+                                                   MBEDTLS_OID_SIZE(MBEDTLS_OID_SUBJECT_ALT_NAME),
+                                                   0, p, (size_t)(end - p));
+    return rc >= 0 ? 0 : tls_error(e, -EINVAL, "names", rc);
+}
+
+static int set_server_usage(struct maker *m, struct err *e)
+{
+    /* SEQUENCE { OID 1.3.6.1.5.5.7.3.1 }: serverAuth */
+    static const unsigned char server_auth[] = {0x30, 0x0a, 0x06, 0x08, 0x2b, 0x06,
+                                                0x01, 0x05, 0x05, 0x07, 0x03, 0x01};
+    int rc = mbedtls_x509write_crt_set_basic_constraints(&m->w, 0, -1);
+    rc = rc != 0 ? rc
+                 : mbedtls_x509write_crt_set_key_usage(&m->w, MBEDTLS_X509_KU_DIGITAL_SIGNATURE);
+    rc = rc != 0
+             ? rc
+             : mbedtls_x509write_crt_set_extension(&m->w, MBEDTLS_OID_EXTENDED_KEY_USAGE,
+                                                   MBEDTLS_OID_SIZE(MBEDTLS_OID_EXTENDED_KEY_USAGE),
+                                                   0, server_auth, sizeof server_auth);
+    return rc == 0 ? 0 : tls_error(e, -EINVAL, "usage", rc);
+}
+
+static int set_authority_usage(struct maker *m, struct err *e)
+{
+    int rc = mbedtls_x509write_crt_set_basic_constraints(&m->w, 1, 0);
+    rc = rc != 0 ? rc
+                 : mbedtls_x509write_crt_set_key_usage(&m->w, MBEDTLS_X509_KU_KEY_CERT_SIGN |
+                                                                  MBEDTLS_X509_KU_CRL_SIGN);
+    return rc == 0 ? 0 : tls_error(e, -EINVAL, "usage", rc);
+}
+
+/* Signs, and writes both as PEM. */
+static int finish(struct maker *m, struct certificate_pair *out, struct err *e)
+{
+    unsigned char key[KEY_PEM_MAX];
+    unsigned char cert[CERT_PEM_MAX];
+    int rc = set_identifiers(m);
+    rc = rc != 0 ? rc : mbedtls_x509write_crt_pem(&m->w, cert, sizeof cert, crypto_random, NULL);
+    rc = rc != 0 ? rc : mbedtls_pk_write_key_pem(&m->key, key, sizeof key);
+    if (rc != 0) {
+        rc = tls_error(e, -EIO, "certificate", rc);
+    } else {
+        out->cert = strdup((const char *)cert);
+        out->key = strdup((const char *)key);
+        if (out->cert == NULL || out->key == NULL) {
+            rc = err_set(e, -ENOMEM, "out of memory");
+        }
+    }
+    mbedtls_platform_zeroize(key, sizeof key);
+    if (rc != 0) {
+        certificate_pair_deinit(out);
+    }
+    return rc;
+}
+
+void certificate_pair_deinit(struct certificate_pair *p)
+{
+    free(p->cert);
+    secret_free(p->key);
+    *p = (struct certificate_pair){0};
+}
+
+int certificate_make_authority(const struct certificate_spec *spec, struct certificate_pair *out,
+                               struct err *e)
+{
+    struct maker m;
+    char issuer[COMMON_NAME_MAX + sizeof "CN="];
+    *out = (struct certificate_pair){0};
+    maker_init(&m);
+    int rc = begin(&m, spec, e);
+    rc = rc != 0 ? rc : set_authority_usage(&m, e);
+    if (rc == 0) {
+        mbedtls_x509write_crt_set_issuer_key(&m.w, &m.key);
+        (void)snprintf(issuer, sizeof issuer, "CN=%s", spec->common_name);
+        rc = set_issuer(&m, issuer, e);
+    }
+    rc = rc != 0 ? rc : finish(&m, out, e);
+    maker_deinit(&m);
+    return rc;
+}
+
+/* The text of a name is not always enough to write the same name again, and a client compares their
+ * bytes. */
+static int check_signature(const struct certificate_pair *made, const struct certificate *ca,
+                           struct err *e)
+{
+    struct certificate *c = certificate_read(slice_str(made->cert), NULL, e);
+    if (c == NULL) {
+        return e->code;
+    }
+    int rc = certificate_signed_by(c, ca) ? 0
+                                          : err_set(e, -EINVAL,
+                                                    "the authority cannot be used: what it signs "
+                                                    "does not lead back to it");
+    certificate_free(c);
+    return rc;
+}
+
+/* Issuer and key of the authority. */
+static int set_authority(struct maker *m, const struct certificate *ca, struct slice key,
+                         struct err *e)
+{
+    char issuer[ISSUER_MAX];
+    int rc = read_key(&m->ca_key, key, e);
+    if (rc == 0 && compat_check_pair(&ca->crt.pk, &m->ca_key) != 0) {
+        rc = err_set(e, -EINVAL, "the key is not that of the authority's certificate");
+    }
+    if (rc == 0 && !certificate_is_authority(ca)) {
+        rc = err_set(e, -EINVAL, "the certificate is not that of an authority");
+    }
+    if (rc == 0 && mbedtls_x509_dn_gets(issuer, sizeof issuer, &ca->crt.subject) < 0) {
+        rc = err_set(e, -EINVAL, "the authority's name is too long");
+    }
+    mbedtls_x509write_crt_set_issuer_key(&m->w, &m->ca_key);
+    return rc != 0 ? rc : set_issuer(m, issuer, e);
+}
+
+int certificate_make_server(const struct certificate_spec *spec, struct slice ca_cert,
+                            struct slice ca_key, struct certificate_pair *out, struct err *e)
+{
+    struct maker m;
+    struct err local;
+    e = e == NULL ? &local : e;
+    *out = (struct certificate_pair){0};
+    struct certificate *ca = certificate_read(ca_cert, NULL, e);
+    if (ca == NULL) {
+        return e->code == -ENOENT ? err_set(e, -EINVAL, "the authority's certificate is missing")
+                                  : e->code;
+    }
+    maker_init(&m);
+    int rc = begin(&m, spec, e);
+    rc = rc != 0 ? rc : set_names(&m, spec, e);
+    rc = rc != 0 ? rc : set_server_usage(&m, e);
+    rc = rc != 0 ? rc : set_authority(&m, ca, ca_key, e);
+    rc = rc != 0 ? rc : finish(&m, out, e);
+    rc = rc != 0 ? rc : check_signature(out, ca, e);
+    if (rc != 0) {
+        certificate_pair_deinit(out);
+    }
+    maker_deinit(&m);
+    certificate_free(ca);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+static int64_t seconds_of(const mbedtls_x509_time *t)
+{
+    struct tm tm = {.tm_year = t->year - 1900,
+                    .tm_mon = t->mon - 1,
+                    .tm_mday = t->day,
+                    .tm_hour = t->hour,
+                    .tm_min = t->min,
+                    .tm_sec = t->sec};
+    return (int64_t)timegm(&tm);
+}
+
+static void copy_common_name(struct certificate *c)
+{
+    for (const mbedtls_x509_name *n = &c->crt.subject; n != NULL; n = n->next) {
+        if (n->oid.p != NULL && MBEDTLS_OID_CMP(MBEDTLS_OID_AT_CN, &n->oid) == 0) {
+            if (n->val.len <= COMMON_NAME_MAX && memchr(n->val.p, '\0', n->val.len) == NULL) {
+                memcpy(c->common_name, n->val.p, n->val.len);
+            }
+            return;
+        }
+    }
+}
+
+/* The first certificate's text, from BEGIN to END. */
+static int find_pem(struct slice text, struct slice *found, struct slice *rest)
+{
+    const char *end = text.ptr + text.len;
+    const char *from =
+        text.len == 0 ? NULL : memmem(text.ptr, text.len, PEM_BEGIN, strlen(PEM_BEGIN));
+    const char *to =
+        from == NULL ? NULL : memmem(from, (size_t)(end - from), PEM_END, strlen(PEM_END));
+    if (to == NULL) {
+        return from == NULL ? -ENOENT : -EINVAL;
+    }
+    to += strlen(PEM_END);
+    *found = slice_of(from, (size_t)(to - from));
+    if (rest != NULL) {
+        *rest = slice_of(to, (size_t)(end - to));
+    }
+    return 0;
+}
+
+/* The library's PEM reader wants a NUL that is counted. */
+static int parse(struct certificate *c, struct slice pem, struct err *e)
+{
+    char *copy = strndup(pem.ptr, pem.len);
+    if (copy == NULL) {
+        return err_set(e, -ENOMEM, "out of memory");
+    }
+    int rc = mbedtls_x509_crt_parse(&c->crt, (const unsigned char *)copy, strlen(copy) + 1);
+    free(copy);
+    return rc == 0 ? 0 : tls_error(e, -EINVAL, "the certificate cannot be read", rc);
+}
+
+struct certificate *certificate_read(struct slice pem, struct slice *rest, struct err *e)
+{
+    struct slice one = {0};
+    int rc = find_pem(pem, &one, rest);
+    if (rc != 0) {
+        (void)err_set(e, rc,
+                      rc == -ENOENT ? "there is no certificate" : "a certificate is cut off");
+        return NULL;
+    }
+    struct certificate *c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    mbedtls_x509_crt_init(&c->crt);
+    if (parse(c, one, e) != 0) {
+        certificate_free(c);
+        return NULL;
+    }
+    c->not_before = seconds_of(&c->crt.valid_from);
+    c->not_after = seconds_of(&c->crt.valid_to);
+    copy_common_name(c);
+    return c;
+}
+
+void certificate_free(struct certificate *c)
+{
+    if (c != NULL) {
+        mbedtls_x509_crt_free(&c->crt);
+        free(c);
+    }
+}
+
+int64_t certificate_not_before(const struct certificate *c)
+{
+    return c->not_before;
+}
+
+int64_t certificate_not_after(const struct certificate *c)
+{
+    return c->not_after;
+}
+
+const char *certificate_common_name(const struct certificate *c)
+{
+    return c->common_name;
+}
+
+bool certificate_is_authority(const struct certificate *c)
+{
+    return COMPAT_FIELD(&c->crt, ca_istrue) != 0 &&
+           mbedtls_x509_crt_check_key_usage(&c->crt, MBEDTLS_X509_KU_KEY_CERT_SIGN) == 0;
+}
+
+bool certificate_has_name(const struct certificate *c, const char *name)
+{
+    struct tls_peer_name n;
+    tls_peer_name_init(&n, name);
+    return tls_cert_names(&c->crt, &n);
+}
+
+bool certificate_is_server(const struct certificate *c)
+{
+    return mbedtls_x509_crt_check_extended_key_usage(
+               &c->crt, MBEDTLS_OID_SERVER_AUTH, MBEDTLS_OID_SIZE(MBEDTLS_OID_SERVER_AUTH)) == 0 &&
+           mbedtls_x509_crt_check_key_usage(&c->crt, MBEDTLS_X509_KU_DIGITAL_SIGNATURE) == 0;
+}
+
+bool certificate_signed_by(const struct certificate *c, const struct certificate *ca)
+{
+    const uint32_t dates = MBEDTLS_X509_BADCERT_EXPIRED | MBEDTLS_X509_BADCERT_FUTURE;
+    uint32_t flags = 0;
+    /* The library only reads them: it counts on a chain that it may have to walk. */
+    mbedtls_x509_crt *leaf = (mbedtls_x509_crt *)(uintptr_t)&c->crt;
+    mbedtls_x509_crt *trust = (mbedtls_x509_crt *)(uintptr_t)&ca->crt;
+    int rc = mbedtls_x509_crt_verify(leaf, trust, NULL, NULL, &flags, NULL, NULL);
+    return rc == 0 || (rc == MBEDTLS_ERR_X509_CERT_VERIFY_FAILED && (flags & ~dates) == 0);
+}
+
+bool certificate_fits(const struct certificate *c, struct slice key)
+{
+    mbedtls_pk_context pk;
+    mbedtls_pk_init(&pk);
+    bool fits = read_key(&pk, key, NULL) == 0 && compat_check_pair(&c->crt.pk, &pk) == 0;
+    mbedtls_pk_free(&pk);
+    return fits;
+}
+
+bool certificate_same(const struct certificate *a, const struct certificate *b)
+{
+    return a->crt.raw.len == b->crt.raw.len &&
+           memcmp(a->crt.raw.p, b->crt.raw.p, a->crt.raw.len) == 0;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/collect.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/list.h"
+
+static void tell(struct http_collect *c, struct slice body, const struct err *e)
+{
+    c->told = true;
+    c->handlers->on_body(c, body, e);
+}
+
+static void on_head(struct http_exchange *x, const struct http_head *head)
+{
+    struct http_collect *c = x->data;
+    if (c->handlers->on_head != NULL) {
+        c->handlers->on_head(c, head);
+    }
+}
+
+static void on_body(struct http_exchange *x, struct slice data)
+{
+    struct http_collect *c = x->data;
+    int rc = c->told ? 0 : buf_append(&c->body, data.ptr, data.len);
+    if (rc == 0) {
+        return;
+    }
+    struct err e = ERR_INIT;
+    if (rc == -ENOBUFS) {
+        (void)err_set(&e, -EMSGSIZE, "the body has more than %zu bytes", c->body.max);
+    } else {
+        (void)err_set(&e, rc, "out of memory for the body");
+    }
+    buf_reset(&c->body);
+    tell(c, (struct slice){0}, &e);
+}
+
+static void on_end(struct http_exchange *x)
+{
+    struct http_collect *c = x->data;
+    if (!c->told) {
+        tell(c, slice_of((const char *)buf_data(&c->body), c->body.len), NULL);
+    }
+}
+
+static void on_drain(struct http_exchange *x)
+{
+    struct http_collect *c = x->data;
+    if (c->handlers->on_drain != NULL) {
+        c->handlers->on_drain(c);
+    }
+}
+
+static void on_close(struct http_exchange *x, const struct err *e)
+{
+    struct http_collect *c = x->data;
+    c->x = NULL;
+    c->handlers->on_close(c, e);
+}
+
+static const struct http_exchange_handlers table = {
+    .on_head = on_head,
+    .on_body = on_body,
+    .on_end = on_end,
+    .on_drain = on_drain,
+    .on_close = on_close,
+};
+
+void http_collect_init(struct http_collect *c, size_t max,
+                       const struct http_collect_handlers *handlers)
+{
+    memset(c, 0, sizeof *c);
+    c->handlers = handlers;
+    buf_init(&c->body, max);
+}
+
+void http_collect_take(struct http_collect *c, struct http_exchange *x)
+{
+    c->x = x;
+    x->handlers = &table;
+    x->data = c;
+}
+
+const struct http_exchange_handlers *http_collect_table(void)
+{
+    return &table;
+}
+
+struct http_exchange *http_collect_release(struct http_collect *c)
+{
+    struct http_exchange *x = c->x;
+    c->x = NULL;
+    x->handlers = NULL;
+    return x;
+}
+
+void http_collect_abort(struct http_collect *c)
+{
+    if (c->x != NULL) {
+        struct http_exchange *x = c->x;
+        c->x = NULL;
+        http_exchange_abort(x);
+    }
+}
+
+void http_collect_deinit(struct http_collect *c)
+{
+    http_collect_abort(c);
+    buf_reset(&c->body);
+}

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/work_queue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/due_heap.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "kube/backoff.h"
+
+enum {
+    RETRY_MIN_MS = 200,
+    RETRY_MAX_MS = 60000,
+    BUCKETS_MIN = 64,
+    BATCH = 64, /* keys handed out before others have their turn */
+};
+
+/*
+ *             add                 hand out               done, nothing else to do
+ *   IDLE ------------> QUEUED --------------> ACTIVE ------------------------------> IDLE
+ *    ^ due later, or     ^                    |    ^
+ *    | the entry goes    |                add |    | (draining: not once more)
+ *                        |    done            v    |
+ *                        +------------------ AGAIN
+ *
+ * Beside that, in any phase, the key may be due to be added at some time.
+ */
+enum phase { PHASE_IDLE, PHASE_QUEUED, PHASE_ACTIVE, PHASE_AGAIN };
+
+struct entry {
+    struct entry *next; /* in its bucket */
+    uint64_t hash;
+    struct list link; /* QUEUED, ACTIVE, AGAIN */
+    enum phase phase;
+    unsigned failures;   /* in a row */
+    uint64_t added_at;   /* QUEUED, AGAIN */
+    uint64_t begun_at;   /* ACTIVE, AGAIN */
+    struct due due;      /* to be added later */
+    bool due_to_failure; /* and to nothing else */
+    char key[];
+};
+
+enum state { STATE_OPEN, STATE_DRAINING, STATE_DRAINED, STATE_CLOSED };
+
+struct work_queue {
+    struct net_loop *loop;
+    struct work_queue_options options;
+    const struct kube_clock *clock;
+    work_queue_cb handle;
+    void *data;
+    enum state state;
+    unsigned calls; /* of ours on the stack that may call the user */
+
+    uint64_t seed;
+    struct entry **buckets;
+    size_t bucket_count; /* a power of two */
+    size_t count;        /* entries */
+    struct list queued;
+    struct list active;
+
+    struct due_heap later; /* with room for all entries */
+
+    struct net_task turn;
+    struct net_timer *timer;
+    work_queue_drain_cb on_drained;
+    void *drain_data;
+    struct work_queue_stats stats;
+};
+
+const uint64_t work_queue_bounds[WORK_QUEUE_BUCKETS - 1] = {1, 10, 100, 1000, 10000};
+
+/* ---- the table of entries ---- */
+
+static struct entry **bucket(const struct work_queue *q, uint64_t hash)
+{
+    return &q->buckets[hash & (q->bucket_count - 1)];
+}
+
+static uint64_t hash_of(const struct work_queue *q, const char *key)
+{
+    return hash_slice(q->seed, slice_str(key));
+}
+
+static struct entry *find(const struct work_queue *q, const char *key)
+{
+    uint64_t hash = hash_of(q, key);
+    struct entry *e = *bucket(q, hash);
+    while (e != NULL && (e->hash != hash || strcmp(e->key, key) != 0)) {
+        e = e->next;
+    }
+    return e;
+}
+
+/* Without memory the chains become longer. */
+static void grow_table(struct work_queue *q)
+{
+    struct entry **old = q->buckets;
+    size_t n = q->bucket_count;
+    struct entry **buckets = q->count < n ? NULL : calloc(n * 2, sizeof *buckets);
+    if (buckets == NULL) {
+        return;
+    }
+    q->buckets = buckets;
+    q->bucket_count = n * 2;
+    for (size_t i = 0; i < n; i++) {
+        for (struct entry *e = old[i], *next; e != NULL; e = next) {
+            next = e->next;
+            e->next = *bucket(q, e->hash);
+            *bucket(q, e->hash) = e;
+        }
+    }
+    free(old);
+}
+
+/* The entry of that key, a new one if there is none; NULL without memory. */
+static struct entry *obtain(struct work_queue *q, const char *key)
+{
+    struct entry *e = find(q, key);
+    size_t size = strlen(key) + 1;
+    if (e != NULL) {
+        return e;
+    }
+    /* What is known of can then be put off without memory. */
+    if (due_heap_reserve(&q->later, q->count + 1) != 0 ||
+        (e = calloc(1, sizeof *e + size)) == NULL) {
+        return NULL;
+    }
+    grow_table(q);
+    memcpy(e->key, key, size);
+    e->hash = hash_of(q, key);
+    list_init(&e->link);
+    e->next = *bucket(q, e->hash);
+    *bucket(q, e->hash) = e;
+    q->count++;
+    return e;
+}
+
+/* Nothing is known of it any more but its failures, and those only while it is to come again. */
+static void forget_if_idle(struct work_queue *q, struct entry *e)
+{
+    if (e->phase != PHASE_IDLE || due_is_set(&e->due)) {
+        return;
+    }
+    struct entry **at = bucket(q, e->hash);
+    while (*at != e) {
+        at = &(*at)->next;
+    }
+    *at = e->next;
+    q->count--;
+    free(e);
+}
+
+/* ---- what is to be done when ---- */
+
+static void count_duration(struct work_queue_durations *d, uint64_t ms)
+{
+    size_t i = 0;
+    while (i < WORK_QUEUE_BUCKETS - 1 && ms > work_queue_bounds[i]) {
+        i++;
+    }
+    d->counts[i]++;
+    d->sum_ms += ms;
+}
+
+static bool may_begin(const struct work_queue *q)
+{
+    return !list_empty(&q->queued) && q->stats.active < q->options.parallel;
+}
+
+/* Inside of our own callbacks it is done at their end. */
+static void attend(struct work_queue *q)
+{
+    bool drained = q->state == STATE_DRAINING && q->stats.depth + q->stats.active == 0;
+    if (q->calls == 0 && (may_begin(q) || drained)) {
+        net_task_queue(q->loop, &q->turn);
+    }
+}
+
+static void set_timer(struct work_queue *q)
+{
+    uint64_t now = kube_clock_now(q->clock);
+    if (may_begin(q)) {
+        kube_clock_set_timer(q->clock, q->timer, 0);
+    } else if (due_heap_first(&q->later) != NULL) {
+        uint64_t at = due_heap_first(&q->later)->at;
+        kube_clock_set_timer(q->clock, q->timer, at > now ? at - now : 0);
+    } else {
+        net_timer_clear(q->timer);
+    }
+}
+
+static void enqueue(struct work_queue *q, struct entry *e)
+{
+    if (e->phase == PHASE_QUEUED || e->phase == PHASE_AGAIN) {
+        return;
+    }
+    e->added_at = kube_clock_now(q->clock);
+    if (e->phase == PHASE_ACTIVE) {
+        e->phase = PHASE_AGAIN;
+        return;
+    }
+    e->phase = PHASE_QUEUED;
+    list_append(&q->queued, &e->link);
+    q->stats.adds++;
+    q->stats.depth++;
+}
+
+/* The earlier of two times counts; what is due for another reason than a failure stays so. */
+static void put_off(struct work_queue *q, struct entry *e, uint64_t ms, bool due_to_failure)
+{
+    uint64_t at = kube_clock_now(q->clock) + ms;
+    bool was_due = due_is_set(&e->due);
+    e->due_to_failure = due_to_failure && (!was_due || e->due_to_failure);
+    if (was_due && e->due.at <= at) {
+        return;
+    }
+    due_heap_set(&q->later, &e->due, at);
+    if (q->calls == 0 && due_heap_first(&q->later) == &e->due) {
+        set_timer(q);
+    }
+}
+
+static void take_due(struct work_queue *q)
+{
+    uint64_t now = kube_clock_now(q->clock);
+    struct due *d;
+    while ((d = due_heap_first(&q->later)) != NULL && d->at <= now) {
+        due_heap_remove(&q->later, d);
+        enqueue(q, LIST_ITEM(d, struct entry, due));
+    }
+}
+
+static void begin(struct work_queue *q)
+{
+    struct entry *e = LIST_ITEM(q->queued.next, struct entry, link);
+    e->phase = PHASE_ACTIVE;
+    e->begun_at = kube_clock_now(q->clock);
+    list_remove(&e->link);
+    list_append(&q->active, &e->link);
+    q->stats.depth--;
+    q->stats.active++;
+    count_duration(&q->stats.queued, e->begun_at - e->added_at);
+    q->handle(q->data, e->key);
+}
+
+static void end_drain(struct work_queue *q)
+{
+    if (q->state != STATE_DRAINING || q->stats.depth + q->stats.active > 0) {
+        return;
+    }
+    q->state = STATE_DRAINED;
+    if (q->on_drained != NULL) {
+        q->on_drained(q->drain_data);
+    }
+}
+
+static void destroy(struct work_queue *q)
+{
+    for (size_t i = 0; i < q->bucket_count; i++) {
+        for (struct entry *e = q->buckets[i], *next; e != NULL; e = next) {
+            next = e->next;
+            free(e);
+        }
+    }
+    free(q->buckets);
+    due_heap_deinit(&q->later);
+    free(q);
+}
+
+static void work(struct work_queue *q)
+{
+    q->calls++;
+    take_due(q);
+    for (int i = 0; i < BATCH && q->state != STATE_CLOSED && may_begin(q); i++) {
+        begin(q);
+    }
+    if (q->state != STATE_CLOSED) {
+        end_drain(q);
+    }
+    q->calls--;
+    if (q->state == STATE_CLOSED) {
+        destroy(q);
+    } else {
+        set_timer(q);
+    }
+}
+
+static void on_turn(struct net_task *t)
+{
+    work(LIST_ITEM(t, struct work_queue, turn));
+}
+
+static void on_timer(void *data)
+{
+    work(data);
+}
+
+/* ---- what users call ---- */
+
+static void fill_options(struct work_queue *q, const struct work_queue_options *o)
+{
+    q->options = *o;
+    q->clock = o->clock == NULL ? &kube_clock_system : o->clock;
+    q->options.parallel = o->parallel == 0 ? 1 : o->parallel;
+    q->options.retry_min_ms = o->retry_min_ms == 0 ? RETRY_MIN_MS : o->retry_min_ms;
+    q->options.retry_max_ms = o->retry_max_ms == 0 ? RETRY_MAX_MS : o->retry_max_ms;
+    if (q->options.retry_max_ms < q->options.retry_min_ms) {
+        q->options.retry_max_ms = q->options.retry_min_ms;
+    }
+}
+
+struct work_queue *work_queue_new(struct net_loop *l, const struct work_queue_options *o,
+                                  work_queue_cb handle, void *data, struct err *e)
+{
+    struct work_queue *q = calloc(1, sizeof *q);
+    if (q == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    fill_options(q, o);
+    q->loop = l;
+    q->handle = handle;
+    q->data = data;
+    q->seed = HASH_SEED ^ ((uint64_t)kube_clock_random(q->clock) << 32);
+    list_init(&q->queued);
+    list_init(&q->active);
+    net_task_init(&q->turn, on_turn);
+    q->buckets = calloc(BUCKETS_MIN, sizeof *q->buckets);
+    q->timer = net_timer_new(l, on_timer, q);
+    if (q->buckets == NULL || q->timer == NULL) {
+        net_timer_free(q->timer);
+        destroy(q);
+        err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    q->bucket_count = BUCKETS_MIN;
+    return q;
+}
+
+int work_queue_add(struct work_queue *q, const char *key)
+{
+    if (q->state != STATE_OPEN) {
+        return 0;
+    }
+    struct entry *e = obtain(q, key);
+    if (e == NULL) {
+        return -ENOMEM;
+    }
+    enqueue(q, e);
+    attend(q);
+    return 0;
+}
+
+int work_queue_add_after(struct work_queue *q, const char *key, uint64_t ms)
+{
+    if (ms == 0) {
+        return work_queue_add(q, key);
+    }
+    if (q->state != STATE_OPEN) {
+        return 0;
+    }
+    struct entry *e = obtain(q, key);
+    if (e == NULL) {
+        return -ENOMEM;
+    }
+    put_off(q, e, ms, false);
+    return 0;
+}
+
+static uint64_t pause_of(struct work_queue *q, const struct entry *e, unsigned retry_after)
+{
+    enum { DOUBLINGS_MAX = 32 };
+    struct backoff b;
+    uint64_t longest = q->options.retry_min_ms;
+    for (unsigned i = 1; i < e->failures && i < DOUBLINGS_MAX; i++) {
+        longest = longest > q->options.retry_max_ms / 2 ? q->options.retry_max_ms : longest * 2;
+    }
+    backoff_init(&b, longest, q->options.retry_max_ms);
+    uint64_t pause = backoff_next(&b, kube_clock_random(q->clock));
+    uint64_t asked = (uint64_t)retry_after * 1000;
+    return pause > asked ? pause : asked + pause / 2;
+}
+
+static void fail(struct work_queue *q, struct entry *e, unsigned retry_after)
+{
+    q->stats.retries++;
+    e->failures++;
+    if (q->state == STATE_OPEN) {
+        put_off(q, e, pause_of(q, e, retry_after), true);
+    }
+}
+
+static void succeed(struct work_queue *q, struct entry *e)
+{
+    e->failures = 0;
+    if (e->due_to_failure) {
+        due_heap_remove(&q->later, &e->due);
+    }
+}
+
+void work_queue_done(struct work_queue *q, const char *key, enum work_result result,
+                     unsigned retry_after)
+{
+    struct entry *e = find(q, key);
+    if (e == NULL || (e->phase != PHASE_ACTIVE && e->phase != PHASE_AGAIN)) {
+        log_error("a key is done that was not handed out", log_str("key", key));
+        return;
+    }
+    bool again = e->phase == PHASE_AGAIN;
+    uint64_t added_at = e->added_at;
+    count_duration(&q->stats.processed, kube_clock_now(q->clock) - e->begun_at);
+    list_remove(&e->link);
+    q->stats.active--;
+    e->phase = PHASE_IDLE;
+    if (again) {
+        enqueue(q, e);
+        e->added_at = added_at;
+    }
+    if (result == WORK_RETRY) {
+        fail(q, e, retry_after);
+    } else {
+        succeed(q, e);
+    }
+    forget_if_idle(q, e);
+    attend(q);
+}
+
+void work_queue_drain(struct work_queue *q, work_queue_drain_cb cb, void *data)
+{
+    if (q->state != STATE_OPEN) {
+        return;
+    }
+    q->state = STATE_DRAINING;
+    q->on_drained = cb;
+    q->drain_data = data;
+    while (q->later.count > 0) {
+        struct due *d = q->later.items[q->later.count - 1];
+        due_heap_remove(&q->later, d);
+        forget_if_idle(q, LIST_ITEM(d, struct entry, due));
+    }
+    for (struct list *n = q->active.next; n != &q->active; n = n->next) {
+        LIST_ITEM(n, struct entry, link)->phase = PHASE_ACTIVE;
+    }
+    attend(q);
+}
+
+struct work_queue_stats work_queue_stats(const struct work_queue *q)
+{
+    struct work_queue_stats s = q->stats;
+    s.waiting = q->later.count;
+    /* Those that are handled stand in the order in which they were begun. */
+    if (!list_empty(&q->active)) {
+        const struct entry *first = LIST_ITEM(q->active.next, struct entry, link);
+        s.longest_ms = kube_clock_now(q->clock) - first->begun_at;
+    }
+    return s;
+}
+
+const char *work_queue_name(const struct work_queue *q)
+{
+    return q->options.name;
+}
+
+unsigned work_queue_failures(const struct work_queue *q, const char *key)
+{
+    const struct entry *e = find(q, key);
+    return e == NULL ? 0 : e->failures;
+}
+
+void work_queue_free(struct work_queue *q)
+{
+    if (q == NULL || q->state == STATE_CLOSED) {
+        return;
+    }
+    q->state = STATE_CLOSED;
+    net_task_cancel(&q->turn);
+    net_timer_free(q->timer);
+    if (q->calls == 0) {
+        destroy(q);
+    }
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * work_queue.h - keys that something is to be done about, each once however often it is added, and
+ * never the same key twice at a time.
+ *
+ * A key that is added while it is being handled is handled once more afterwards. One whose handling
+ * failed comes again after a pause that doubles with each failure in a row. So a handler needs to
+ * know only the key: it looks at what is there, and does what is missing. As client-go's work
+ * queue: https://pkg.go.dev/k8s.io/client-go/util/workqueue.
+ */
+#ifndef CORE_KUBE_WORK_QUEUE_H
+#define CORE_KUBE_WORK_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "kube/clock.h"
+#include "net/loop.h"
+
+struct work_queue;
+
+enum work_result {
+    WORK_DONE,  /* its failures are forgotten */
+    WORK_RETRY, /* it comes again after a pause */
+};
+
+/* From the loop, never inside a function of this header. The key is handled until
+ * work_queue_done, which may be called here or at any later time. `key` is valid until then. */
+typedef void (*work_queue_cb)(void *data, const char *key);
+typedef void (*work_queue_drain_cb)(void *data);
+
+struct work_queue_options {
+    const char *name;               /* in metrics; kept, not copied */
+    unsigned parallel;              /* keys that are handled at a time; 0: 1 */
+    uint64_t retry_min_ms;          /* the first pause of a key; 0: 200 */
+    uint64_t retry_max_ms;          /* the longest; 0: 60,000 */
+    const struct kube_clock *clock; /* kept, not copied; NULL: the system's */
+};
+
+/* Durations are counted by these bounds, in ms; what took longer is in the last count. */
+#define WORK_QUEUE_BUCKETS 6
+extern const uint64_t work_queue_bounds[WORK_QUEUE_BUCKETS - 1];
+
+struct work_queue_durations {
+    uint64_t counts[WORK_QUEUE_BUCKETS]; /* each for itself, not summed up */
+    uint64_t sum_ms;
+};
+
+struct work_queue_stats {
+    uint64_t adds;                         /* keys that came to be queued, retries included */
+    uint64_t retries;                      /* WORK_RETRY */
+    size_t depth;                          /* queued now */
+    size_t active;                         /* being handled now */
+    size_t waiting;                        /* to be added later */
+    uint64_t longest_ms;                   /* how long the one begun first is handled already */
+    struct work_queue_durations queued;    /* from added to begun */
+    struct work_queue_durations processed; /* from begun to done */
+};
+
+/* NULL with `e` set: -ENOMEM. */
+MUST_CHECK struct work_queue *work_queue_new(struct net_loop *l, const struct work_queue_options *o,
+                                             work_queue_cb handle, void *data, struct err *e);
+
+/* Handles the key soon; it is copied. 0; -ENOMEM, which happens only for a key that the queue does
+ * not hold in any way; after work_queue_drain keys are ignored. */
+MUST_CHECK int work_queue_add(struct work_queue *q, const char *key);
+/* The same after a while. Of several times the earliest counts; work_queue_add does not take it
+ * back. */
+MUST_CHECK int work_queue_add_after(struct work_queue *q, const char *key, uint64_t ms);
+
+/* Ends the handling of a key that was handed out. `retry_after`: with WORK_RETRY, the shortest
+ * pause in seconds (struct api_error has it), 0: none but the usual. */
+void work_queue_done(struct work_queue *q, const char *key, enum work_result result,
+                     unsigned retry_after);
+
+/* Takes no more keys, forgets those that are to be added later or once more, hands out what is
+ * queued, and calls `cb` from the loop when nothing is handled any more; work_queue_free is then
+ * still due, and allowed inside. `cb` may be NULL; only the first call counts. */
+void work_queue_drain(struct work_queue *q, work_queue_drain_cb cb, void *data);
+
+struct work_queue_stats work_queue_stats(const struct work_queue *q);
+const char *work_queue_name(const struct work_queue *q);
+/* How often the key has failed in a row. */
+unsigned work_queue_failures(const struct work_queue *q, const char *key);
+
+/* Appends the metrics of several queues, under the names that client-go gives them: workqueue_depth
+ * and so on, with the label `name`. 0, -ENOBUFS or -ENOMEM. */
+MUST_CHECK int work_queue_metrics(struct buf *out, const struct work_queue *const *queues,
+                                  size_t count);
+
+/* At once: what is being handled is nobody's business any more, and work_queue_done must not be
+ * called for it. Allowed inside the handler. NULL is ignored. */
+void work_queue_free(struct work_queue *q);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/work_queue.h"
+
+#include <stdio.h>
+
+#include "base/prometheus.h"
+
+struct sample {
+    const char *metric;
+    const char *queue;
+    struct work_queue_stats stats;
+};
+
+static int write_number(struct buf *out, const struct sample *s, uint64_t value)
+{
+    return buf_printf(out, "%s{name=\"%s\"} %llu\n", s->metric, s->queue,
+                      (unsigned long long)value);
+}
+
+static int write_durations(struct buf *out, const struct sample *s,
+                           const struct work_queue_durations *d)
+{
+    uint64_t sum = 0;
+    int rc = 0;
+    for (size_t i = 0; i < WORK_QUEUE_BUCKETS && rc == 0; i++) {
+        char bound[32] = "+Inf";
+        if (i < WORK_QUEUE_BUCKETS - 1) {
+            (void)snprintf(bound, sizeof bound, "%g", (double)work_queue_bounds[i] / 1000);
+        }
+        sum += d->counts[i];
+        rc = buf_printf(out, "%s_bucket{name=\"%s\",le=\"%s\"} %llu\n", s->metric, s->queue, bound,
+                        (unsigned long long)sum);
+    }
+    rc = rc != 0 ? rc
+                 : buf_printf(out, "%s_sum{name=\"%s\"} %.3f\n", s->metric, s->queue,
+                              (double)d->sum_ms / 1000);
+    return rc != 0 ? rc
+                   : buf_printf(out, "%s_count{name=\"%s\"} %llu\n", s->metric, s->queue,
+                                (unsigned long long)sum);
+}
+
+static int write_depth(struct buf *out, const struct sample *s)
+{
+    return write_number(out, s, s->stats.depth);
+}
+
+static int write_adds(struct buf *out, const struct sample *s)
+{
+    return write_number(out, s, s->stats.adds);
+}
+
+static int write_retries(struct buf *out, const struct sample *s)
+{
+    return write_number(out, s, s->stats.retries);
+}
+
+static int write_queued(struct buf *out, const struct sample *s)
+{
+    return write_durations(out, s, &s->stats.queued);
+}
+
+static int write_processed(struct buf *out, const struct sample *s)
+{
+    return write_durations(out, s, &s->stats.processed);
+}
+
+static int write_longest(struct buf *out, const struct sample *s)
+{
+    return buf_printf(out, "%s{name=\"%s\"} %.3f\n", s->metric, s->queue,
+                      (double)s->stats.longest_ms / 1000);
+}
+
+static const struct {
+    const char *name;
+    const char *type;
+    const char *help;
+    int (*write)(struct buf *out, const struct sample *s);
+} metrics[] = {
+    {"workqueue_depth", "gauge", "Keys that wait to be handled.", write_depth},
+    {"workqueue_adds_total", "counter", "Keys that were queued.", write_adds},
+    {"workqueue_retries_total", "counter", "Keys whose handling failed.", write_retries},
+    {"workqueue_queue_duration_seconds", "histogram", "How long keys waited in the queue.",
+     write_queued},
+    {"workqueue_work_duration_seconds", "histogram", "How long keys were handled.",
+     write_processed},
+    {"workqueue_longest_running_processor_seconds", "gauge",
+     "How long the key that was begun first is being handled.", write_longest},
+};
+
+int work_queue_metrics(struct buf *out, const struct work_queue *const *queues, size_t count)
+{
+    int rc = 0;
+    for (size_t m = 0; m < sizeof metrics / sizeof metrics[0] && rc == 0; m++) {
+        rc = prometheus_head(out, metrics[m].name, metrics[m].type, metrics[m].help);
+        for (size_t i = 0; i < count && rc == 0; i++) {
+            const struct sample s = {metrics[m].name, work_queue_name(queues[i]),
+                                     work_queue_stats(queues[i])};
+            rc = metrics[m].write(out, &s);
+        }
+    }
+    return rc;
+}

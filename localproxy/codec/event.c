@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "codec/event.h"
+
+#include <errno.h>
+
+#include "base/decimal.h"
+#include "codec/json_cursor.h"
+#include "codec/protobuf_scan.h"
+
+static const struct slice initial_events_end = {"k8s.io/initial-events-end", 25};
+
+static const struct {
+    struct slice name;
+    enum event_type type;
+} types[] = {
+    {{"ADDED", 5}, EVENT_ADDED},     {{"MODIFIED", 8}, EVENT_MODIFIED},
+    {{"DELETED", 7}, EVENT_DELETED}, {{"BOOKMARK", 8}, EVENT_BOOKMARK},
+    {{"ERROR", 5}, EVENT_ERROR},
+};
+
+static enum event_type type_of(struct slice name)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (slice_eq(name, types[i].name)) {
+            return types[i].type;
+        }
+    }
+    return EVENT_UNKNOWN;
+}
+
+const char *event_type_name(enum event_type type)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (types[i].type == type) {
+            return types[i].name.ptr;
+        }
+    }
+    return "";
+}
+
+/* ---- JSON ---- */
+
+/* Goes into the object and on to the value of its member `name`. */
+static bool find_member(struct json_cursor *c, struct slice name)
+{
+    struct slice key;
+    for (bool more = json_enter(c, '{'); more && json_next_key(c, &key); more = json_skip(c)) {
+        if (slice_eq(key, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_true_in(struct json_cursor c, struct slice name)
+{
+    struct slice value;
+    return find_member(&c, name) && json_string(&c, &value) && slice_eq(value, SLICE("true"));
+}
+
+static void scan_metadata(struct json_cursor c, struct event *out)
+{
+    struct slice key;
+    struct slice text;
+    for (bool more = json_enter(&c, '{'); more && json_next_key(&c, &key); more = json_skip(&c)) {
+        if (slice_eq(key, SLICE("resourceVersion"))) {
+            struct json_cursor value = c;
+            out->resource_version = json_string(&value, &text) ? decimal_or_zero(text) : 0;
+            if (out->type != EVENT_BOOKMARK) {
+                return;
+            }
+        } else if (out->type == EVENT_BOOKMARK && slice_eq(key, SLICE("annotations")) &&
+                   is_true_in(c, initial_events_end)) {
+            out->initial_events_end = true;
+        }
+    }
+}
+
+/* Goes to the metadata of a Table's first row: [{"cells":[...],"object":{"metadata":{...}}}]. */
+static bool enter_first_row(struct json_cursor *rows)
+{
+    return json_enter(rows, '[') && json_next_element(rows) && find_member(rows, SLICE("object")) &&
+           find_member(rows, SLICE("metadata"));
+}
+
+static void scan_rows(struct json_cursor c, struct event *out)
+{
+    uint64_t of_table = out->resource_version;
+    if (enter_first_row(&c)) {
+        scan_metadata(c, out);
+    }
+    if (of_table != 0) {
+        out->resource_version = of_table;
+    }
+}
+
+/* A Table's metadata has no annotations, and may have no version. */
+static bool needs_rows(const struct event *e)
+{
+    return e->resource_version == 0 || e->type == EVENT_BOOKMARK;
+}
+
+static void scan_object(struct json_cursor c, struct event *out)
+{
+    struct slice key;
+    bool table = false;
+    for (bool more = json_enter(&c, '{'); more && json_next_key(&c, &key); more = json_skip(&c)) {
+        if (slice_eq(key, SLICE("metadata"))) {
+            scan_metadata(c, out);
+            if (!table || !needs_rows(out)) {
+                return;
+            }
+        } else if (slice_eq(key, SLICE("kind"))) {
+            struct slice kind;
+            struct json_cursor value = c;
+            table = json_string(&value, &kind) && slice_eq(kind, SLICE("Table"));
+        } else if (table && slice_eq(key, SLICE("rows"))) {
+            scan_rows(c, out);
+            return;
+        }
+    }
+}
+
+/* A Status. */
+static void scan_code(struct json_cursor c, struct event *out)
+{
+    struct slice word;
+    if (find_member(&c, SLICE("code")) && json_value(&c, &word)) {
+        uint64_t code = decimal_or_zero(word);
+        out->code = code <= 999 ? (unsigned)code : 0;
+    }
+}
+
+static void scan_json(struct slice event, struct event *out)
+{
+    struct json_cursor c = json_cursor_of(event);
+    struct json_cursor object = {NULL, NULL};
+    struct slice key;
+    struct slice name = {NULL, 0};
+    for (bool more = json_enter(&c, '{'); more && json_next_key(&c, &key); more = json_skip(&c)) {
+        if (slice_eq(key, SLICE("type"))) {
+            struct json_cursor value = c;
+            (void)json_string(&value, &name);
+        } else if (slice_eq(key, SLICE("object"))) {
+            object = c;
+        }
+        if (name.ptr != NULL && object.at != NULL) {
+            break;
+        }
+    }
+    out->type = type_of(name);
+    if (out->type == EVENT_ERROR) {
+        scan_code(object, out);
+    } else if (out->type != EVENT_UNKNOWN) {
+        scan_object(object, out);
+    }
+}
+
+static bool json_object_key(struct json_cursor c, struct object_key *out)
+{
+    struct slice key;
+    for (bool more = json_enter(&c, '{'); more && json_next_key(&c, &key); more = json_skip(&c)) {
+        struct json_cursor value = c;
+        if (slice_eq(key, SLICE("name"))) {
+            (void)json_string(&value, &out->name);
+        } else if (slice_eq(key, SLICE("namespace"))) {
+            (void)json_string(&value, &out->namespace);
+        }
+    }
+    return out->name.len > 0;
+}
+
+static bool json_key_of(struct json_cursor object, struct object_key *out)
+{
+    struct json_cursor c = object;
+    if (find_member(&c, SLICE("metadata")) && json_object_key(c, out)) {
+        return true;
+    }
+    c = object;
+    return find_member(&c, SLICE("rows")) && enter_first_row(&c) && json_object_key(c, out);
+}
+
+/* ---- protobuf ---- */
+
+enum {
+    EVENT_TYPE = 1,
+    EVENT_OBJECT = 2,
+    EXTENSION_RAW = 1,
+    UNKNOWN_RAW = 2,
+    UNKNOWN_ENCODING = 3,
+    UNKNOWN_CONTENT_TYPE = 4,
+    OBJECT_METADATA = 1,
+    METADATA_NAME = 1,
+    METADATA_NAMESPACE = 3,
+    METADATA_VERSION = 6,
+    METADATA_GENERATION = 7,
+    METADATA_GRACE_PERIOD = 10,
+    METADATA_ANNOTATIONS = 12,
+    METADATA_LAST = 17,
+    ENTRY_KEY = 1,
+    ENTRY_VALUE = 2,
+    STATUS_CODE = 6,
+};
+
+/* The bytes of field `number`; nothing when it is not there or the message is malformed before. */
+static struct slice find_bytes(struct slice message, uint32_t number)
+{
+    struct protobuf_field f;
+    while (protobuf_next(&message, &f) == PROTOBUF_FIELD) {
+        if (f.number == number && f.wire == PROTOBUF_BYTES) {
+            return f.bytes;
+        }
+    }
+    return slice_of(NULL, 0);
+}
+
+/* The object inside of an envelope; nothing when it is not plain protobuf. */
+static struct slice open_envelope(struct slice raw)
+{
+    static const struct slice magic = {"k8s\0", 4};
+    struct slice object = {NULL, 0};
+    if (raw.len < magic.len || memcmp(raw.ptr, magic.ptr, magic.len) != 0) {
+        return object;
+    }
+    struct slice unknown = slice_of(raw.ptr + magic.len, raw.len - magic.len);
+    struct protobuf_field f;
+    enum protobuf_result rc;
+    while ((rc = protobuf_next(&unknown, &f)) == PROTOBUF_FIELD) {
+        if (f.wire != PROTOBUF_BYTES) {
+            continue;
+        }
+        if (f.number == UNKNOWN_RAW) {
+            object = f.bytes;
+        } else if ((f.number == UNKNOWN_ENCODING || f.number == UNKNOWN_CONTENT_TYPE) &&
+                   f.bytes.len > 0) {
+            return slice_of(NULL, 0);
+        }
+    }
+    return rc == PROTOBUF_END ? object : slice_of(NULL, 0);
+}
+
+/* Takes the next field of something that ought to be ObjectMeta; false at its end, and when it can
+ * be none: its fields come in order, with the types that they have there. */
+static bool next_of_metadata(struct slice *rest, struct protobuf_field *f, uint32_t *last)
+{
+    if (protobuf_next(rest, f) != PROTOBUF_FIELD || f->number < *last ||
+        (f->number == *last && f->number <= METADATA_GRACE_PERIOD) || f->number > METADATA_LAST) {
+        return false;
+    }
+    *last = f->number;
+    bool is_number = f->number == METADATA_GENERATION || f->number == METADATA_GRACE_PERIOD;
+    return f->wire == (is_number ? PROTOBUF_VARINT : PROTOBUF_BYTES);
+}
+
+/* The metadata of an object: its first field. */
+static struct slice metadata_of(struct slice object)
+{
+    struct protobuf_field f;
+    bool first = protobuf_next(&object, &f) == PROTOBUF_FIELD && f.number == OBJECT_METADATA &&
+                 f.wire == PROTOBUF_BYTES;
+    return first ? f.bytes : slice_of(NULL, 0);
+}
+
+static void scan_protobuf_metadata(struct slice metadata, struct event *out)
+{
+    struct protobuf_field f;
+    uint32_t last = 0;
+    while (next_of_metadata(&metadata, &f, &last)) {
+        if (f.number == METADATA_VERSION) {
+            out->resource_version = decimal_or_zero(f.bytes);
+            if (out->type != EVENT_BOOKMARK) {
+                return;
+            }
+        } else if (f.number == METADATA_ANNOTATIONS && out->type == EVENT_BOOKMARK &&
+                   slice_eq(find_bytes(f.bytes, ENTRY_KEY), initial_events_end)) {
+            out->initial_events_end = slice_eq(find_bytes(f.bytes, ENTRY_VALUE), SLICE("true"));
+        }
+    }
+}
+
+static void scan_protobuf_code(struct slice status, struct event *out)
+{
+    struct protobuf_field f;
+    while (protobuf_next(&status, &f) == PROTOBUF_FIELD) {
+        if (f.number == STATUS_CODE && f.wire == PROTOBUF_VARINT) {
+            out->code = f.value <= 999 ? (unsigned)f.value : 0;
+            return;
+        }
+    }
+}
+
+static struct slice protobuf_object(struct slice event)
+{
+    return open_envelope(find_bytes(find_bytes(event, EVENT_OBJECT), EXTENSION_RAW));
+}
+
+static void scan_protobuf(struct slice event, struct event *out)
+{
+    out->type = type_of(find_bytes(event, EVENT_TYPE));
+    if (out->type == EVENT_UNKNOWN) {
+        return;
+    }
+    struct slice object = protobuf_object(event);
+    if (out->type == EVENT_ERROR) {
+        scan_protobuf_code(object, out);
+    } else {
+        scan_protobuf_metadata(metadata_of(object), out);
+    }
+}
+
+static bool protobuf_key_of(struct slice object, struct object_key *out)
+{
+    struct slice metadata = metadata_of(object);
+    struct protobuf_field f;
+    uint32_t last = 0;
+    while (next_of_metadata(&metadata, &f, &last) && f.number <= METADATA_NAMESPACE) {
+        if (f.number == METADATA_NAME) {
+            out->name = f.bytes;
+        } else if (f.number == METADATA_NAMESPACE) {
+            out->namespace = f.bytes;
+        }
+    }
+    return out->name.len > 0;
+}
+
+/* ---- either ---- */
+
+void event_scan(enum encoding encoding, struct slice event, struct event *out)
+{
+    *out = (struct event){.type = EVENT_UNKNOWN};
+    if (encoding == ENCODING_JSON) {
+        scan_json(event, out);
+    } else if (encoding == ENCODING_PROTOBUF) {
+        scan_protobuf(event, out);
+    }
+}
+
+int object_key_of(enum encoding encoding, struct slice object, struct object_key *out)
+{
+    *out = (struct object_key){{NULL, 0}, {NULL, 0}};
+    if (encoding == ENCODING_OTHER) {
+        return -ENOTSUP;
+    }
+    bool found = encoding == ENCODING_JSON ? json_key_of(json_cursor_of(object), out)
+                                           : protobuf_key_of(object, out);
+    return found ? 0 : -ENOENT;
+}
+
+int event_object_key(enum encoding encoding, struct slice event, struct object_key *out)
+{
+    struct slice object = {NULL, 0};
+    if (encoding == ENCODING_PROTOBUF) {
+        object = protobuf_object(event);
+    } else if (encoding == ENCODING_JSON) {
+        struct json_cursor c = json_cursor_of(event);
+        if (find_member(&c, SLICE("object"))) {
+            object = slice_of(c.at, (size_t)(c.end - c.at));
+        }
+    }
+    return object_key_of(encoding, object, out);
+}

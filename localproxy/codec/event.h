@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * event.h - what a watch event says, read without parsing its object.
+ *
+ * An event is the bytes of one frame: in JSON the line, with or without its newline; in protobuf
+ * the bare WatchEvent that follows the length of 4 bytes. It is read from the front, no further
+ * than needed, and nothing is allocated. Bytes that are no event give EVENT_UNKNOWN and zeros, and
+ * are never read past their end.
+ *
+ * Sources: k8s.io/apimachinery/pkg/apis/meta/v1 (WatchEvent, ObjectMeta, Status, Table) and
+ * pkg/runtime/generated.proto. Keys and types are compared as they are written: kube-apiserver
+ * escapes no letter.
+ */
+#ifndef LOCALPROXY_CODEC_EVENT_H
+#define LOCALPROXY_CODEC_EVENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+#include "codec/encoding.h"
+
+enum event_type {
+    EVENT_UNKNOWN,
+    EVENT_ADDED,
+    EVENT_MODIFIED,
+    EVENT_DELETED,
+    EVENT_BOOKMARK,
+    EVENT_ERROR
+};
+
+struct event {
+    enum event_type type;
+    /* metadata.resourceVersion of the object; of a Table without one, that of its first row's. 0:
+     * none, or not a decimal number of 64 bits. Not looked for in an ERROR. */
+    uint64_t resource_version;
+    bool initial_events_end; /* BOOKMARK: the annotation k8s.io/initial-events-end is "true" */
+    unsigned code;           /* ERROR: the code of the Status; 0: none */
+};
+
+void event_scan(enum encoding encoding, struct slice event, struct event *out);
+
+/* "ADDED", ...; "" for EVENT_UNKNOWN. */
+const char *event_type_name(enum event_type type);
+
+/* Namespace and name of the object; both point into the event, escapes of JSON as they stand. The
+ * namespace is empty for objects of the cluster. Of a Table: its first row's. -ENOENT when there is
+ * no name, -ENOTSUP for an encoding that cannot be read. */
+struct object_key {
+    struct slice namespace;
+    struct slice name;
+};
+int event_object_key(enum encoding encoding, struct slice event, struct object_key *out);
+
+/* The same of an object by itself: a JSON object, or a protobuf message without envelope. */
+int object_key_of(enum encoding encoding, struct slice object, struct object_key *out);
+
+#endif

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "codec/event_write.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/utf8.h"
+#include "codec/json_cursor.h"
+#include "kube/status.h"
+
+enum { MESSAGE_MAX = 1024, EXPIRED = 410, VARINT_MAX = 10, VERSION_MAX = 24 };
+
+static int write_expired_json(const char *message, struct buf *out)
+{
+    int rc = buf_append_str(out, "{\"type\":\"ERROR\",\"object\":");
+    rc = rc != 0 ? rc : status_write(out, EXPIRED, NULL, 0, "%s", message);
+    return rc != 0 ? rc : buf_append_str(out, "}\n");
+}
+
+static size_t varint_size(uint64_t value)
+{
+    size_t n = 1;
+    for (; value >= 0x80; value >>= 7) {
+        n++;
+    }
+    return n;
+}
+
+/* Tag, length and content of a length-delimited field whose number is below 16. */
+static size_t field_size(size_t len)
+{
+    return 1 + varint_size(len) + len;
+}
+
+static int put_varint(struct buf *out, uint64_t value)
+{
+    uint8_t bytes[VARINT_MAX];
+    size_t n = 0;
+    for (; value >= 0x80; value >>= 7) {
+        bytes[n++] = (uint8_t)(value | 0x80);
+    }
+    bytes[n++] = (uint8_t)value;
+    return buf_append(out, bytes, n);
+}
+
+/* The head of a length-delimited field. */
+static int put_head(struct buf *out, unsigned field, size_t len)
+{
+    int rc = buf_append_char(out, (char)(field << 3 | 2));
+    return rc != 0 ? rc : put_varint(out, len);
+}
+
+static int put_field(struct buf *out, unsigned field, struct slice content)
+{
+    int rc = put_head(out, field, content.len);
+    return rc != 0 ? rc : buf_append(out, content.ptr, content.len);
+}
+
+static int put_length(struct buf *out, size_t len)
+{
+    if (len > UINT32_MAX) {
+        return -ENOBUFS;
+    }
+    const uint8_t bytes[] = {(uint8_t)(len >> 24), (uint8_t)(len >> 16), (uint8_t)(len >> 8),
+                             (uint8_t)len};
+    return buf_append(out, bytes, sizeof bytes);
+}
+
+static const struct slice magic = {"k8s\0", 4};
+/* The ends of an envelope: no contentEncoding and no contentType. */
+static const struct slice envelope_end = {"\x1a\x00\x22\x00", 4};
+
+/* Everything of an event before the object's own bytes, of which `object_len` have to follow, and
+ * then envelope_end. */
+static int put_envelope(struct buf *out, struct slice type, const struct object_type *meta,
+                        size_t object_len)
+{
+    size_t meta_len = field_size(meta->api_version.len) + field_size(meta->kind.len);
+    size_t raw_len = magic.len + field_size(meta_len) + field_size(object_len) + envelope_end.len;
+    size_t event_len = field_size(type.len) + field_size(field_size(raw_len));
+    int rc = put_length(out, event_len);
+    rc = rc != 0 ? rc : put_field(out, 1, type);
+    rc = rc != 0 ? rc : put_head(out, 2, field_size(raw_len));
+    rc = rc != 0 ? rc : put_head(out, 1, raw_len);
+    rc = rc != 0 ? rc : buf_append(out, magic.ptr, magic.len);
+    rc = rc != 0 ? rc : put_head(out, 1, meta_len);
+    rc = rc != 0 ? rc : put_field(out, 1, meta->api_version);
+    rc = rc != 0 ? rc : put_field(out, 2, meta->kind);
+    return rc != 0 ? rc : put_head(out, 2, object_len);
+}
+
+static int put_status_fields(struct buf *out, struct slice message)
+{
+    int rc = put_field(out, 1, SLICE("")); /* metadata */
+    rc = rc != 0 ? rc : put_field(out, 2, SLICE("Failure"));
+    rc = rc != 0 ? rc : put_field(out, 3, message);
+    rc = rc != 0 ? rc : put_field(out, 4, slice_str(status_reason(EXPIRED)));
+    rc = rc != 0 ? rc : buf_append_char(out, 6 << 3); /* code */
+    return rc != 0 ? rc : put_varint(out, EXPIRED);
+}
+
+static int write_expired_protobuf(const char *message, struct buf *out)
+{
+    static const struct object_type meta = {.kind = {"Status", 6}, .api_version = {"v1", 2}};
+    struct buf text = BUF_INIT(4 * MESSAGE_MAX);
+    struct buf status = BUF_INIT(5 * MESSAGE_MAX);
+    int rc = buf_append_str(&text, "cmesh: ");
+    rc = rc != 0 ? rc : utf8_append_valid(&text, slice_str(message));
+    rc = rc != 0 ? rc
+                 : put_status_fields(&status, slice_of((const char *)buf_data(&text), text.len));
+    rc = rc != 0 ? rc : put_envelope(out, SLICE("ERROR"), &meta, status.len);
+    rc = rc != 0 ? rc : buf_append(out, buf_data(&status), status.len);
+    rc = rc != 0 ? rc : buf_append(out, envelope_end.ptr, envelope_end.len);
+    buf_reset(&status);
+    buf_reset(&text);
+    return rc;
+}
+
+/* Undoes what an event wrote before it failed. */
+static int settle(struct buf *out, size_t before, int rc)
+{
+    if (rc != 0) {
+        out->len = before;
+    }
+    return rc;
+}
+
+int event_write_expired(enum encoding encoding, const char *message, struct buf *out)
+{
+    if (encoding == ENCODING_OTHER) {
+        return -ENOTSUP;
+    }
+    char bounded[MESSAGE_MAX];
+    (void)snprintf(bounded, sizeof bounded, "%s", message);
+    size_t before = out->len;
+    int rc = encoding == ENCODING_JSON ? write_expired_json(bounded, out)
+                                       : write_expired_protobuf(bounded, out);
+    return settle(out, before, rc);
+}
+
+/* ---- items ---- */
+
+/* What of its type an item has to be told. */
+struct missing {
+    bool kind;
+    bool api_version;
+    bool all; /* it has no members whatever */
+};
+
+/* False when it is no object. */
+static bool find_missing(struct slice item, struct missing *m)
+{
+    struct json_cursor c = json_cursor_of(item);
+    struct slice key;
+    *m = (struct missing){.kind = true, .api_version = true, .all = true};
+    bool more = json_enter(&c, '{');
+    if (!more) {
+        return false;
+    }
+    for (; more && json_next_key(&c, &key) && (m->kind || m->api_version); more = json_skip(&c)) {
+        m->all = false;
+        m->kind = m->kind && !slice_eq(key, SLICE("kind"));
+        m->api_version = m->api_version && !slice_eq(key, SLICE("apiVersion"));
+    }
+    return true;
+}
+
+static int put_member(struct buf *out, const char *key, struct slice value, bool last)
+{
+    return buf_printf(out, "\"%s\":\"%.*s\"%s", key, (int)value.len, value.ptr, last ? "" : ",");
+}
+
+/* Where the server has them: first, kind before apiVersion. */
+static int put_type(struct buf *out, const struct object_type *type, const struct missing *m)
+{
+    int rc = 0;
+    if (m->kind) {
+        rc = put_member(out, "kind", type->kind, m->all && !m->api_version);
+    }
+    if (m->api_version && rc == 0) {
+        rc = put_member(out, "apiVersion", type->api_version, m->all);
+    }
+    return rc;
+}
+
+/* White space between tokens is all that a line feed can be: an event has to stay one line. */
+static void join_lines(struct buf *out, size_t from)
+{
+    uint8_t *p = buf_data(out) + from;
+    uint8_t *end = buf_data(out) + out->len;
+    while (p < end && (p = memchr(p, '\n', (size_t)(end - p))) != NULL) {
+        *p++ = ' ';
+    }
+}
+
+static int write_item_json(enum event_type event, const struct object_type *type, struct slice item,
+                           struct buf *out)
+{
+    struct missing m;
+    if (!find_missing(item, &m) || (m.kind && type->kind.len == 0) ||
+        (m.api_version && type->api_version.len == 0)) {
+        return -EINVAL;
+    }
+    const char *open = memchr(item.ptr, '{', item.len);
+    size_t taken = (size_t)(open - item.ptr) + 1;
+    size_t before = out->len;
+    int rc = buf_printf(out, "{\"type\":\"%s\",\"object\":{", event_type_name(event));
+    rc = rc != 0 ? rc : put_type(out, type, &m);
+    rc = rc != 0 ? rc : buf_append(out, item.ptr + taken, item.len - taken);
+    if (rc == 0) {
+        join_lines(out, before);
+    }
+    return rc != 0 ? rc : buf_append_str(out, "}\n");
+}
+
+static int write_object_protobuf(enum event_type event, const struct object_type *type,
+                                 struct slice object, struct buf *out)
+{
+    if (type->kind.len == 0 || type->api_version.len == 0) {
+        return -EINVAL;
+    }
+    int rc = put_envelope(out, slice_str(event_type_name(event)), type, object.len);
+    rc = rc != 0 ? rc : buf_append(out, object.ptr, object.len);
+    return rc != 0 ? rc : buf_append(out, envelope_end.ptr, envelope_end.len);
+}
+
+int event_write_item(enum encoding encoding, enum event_type event, const struct object_type *type,
+                     struct slice item, struct buf *out)
+{
+    size_t before = out->len;
+    switch (encoding) {
+    case ENCODING_JSON:
+        return settle(out, before, write_item_json(event, type, item, out));
+    case ENCODING_PROTOBUF:
+        return settle(out, before, write_object_protobuf(event, type, item, out));
+    default:
+        return -ENOTSUP;
+    }
+}
+
+/* ---- bookmarks ---- */
+
+static int write_bookmark_json(const struct object_type *type, const char *version, struct buf *out)
+{
+    static const struct missing both = {.kind = true, .api_version = true};
+    if (type->kind.len == 0 || type->api_version.len == 0) {
+        return -EINVAL;
+    }
+    int rc = buf_append_str(out, "{\"type\":\"BOOKMARK\",\"object\":{");
+    rc = rc != 0 ? rc : put_type(out, type, &both);
+    return rc != 0 ? rc
+                   : buf_printf(out,
+                                "\"metadata\":{\"resourceVersion\":\"%s\","
+                                "\"creationTimestamp\":null}}}\n",
+                                version);
+}
+
+/* An object that has nothing but metadata with a version. */
+static int write_bookmark_protobuf(const struct object_type *type, const char *version,
+                                   struct buf *out)
+{
+    char object[8 + VERSION_MAX];
+    size_t len = strlen(version);
+    int n = snprintf(object, sizeof object, "\x0a%c\x32%c%s", (int)len + 2, (int)len, version);
+    return write_object_protobuf(EVENT_BOOKMARK, type, slice_of(object, (size_t)n), out);
+}
+
+int event_write_bookmark(enum encoding encoding, const struct object_type *type,
+                         uint64_t resource_version, struct buf *out)
+{
+    char version[VERSION_MAX];
+    (void)snprintf(version, sizeof version, "%" PRIu64, resource_version);
+    size_t before = out->len;
+    switch (encoding) {
+    case ENCODING_JSON:
+        return settle(out, before, write_bookmark_json(type, version, out));
+    case ENCODING_PROTOBUF:
+        return settle(out, before, write_bookmark_protobuf(type, version, out));
+    default:
+        return -ENOTSUP;
+    }
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * protobuf_scan.h - walks over the fields of protobuf messages without building anything.
+ *
+ * protobuf.dev/programming-guides/encoding; groups, which proto3 does not have, count as malformed.
+ */
+#ifndef LOCALPROXY_CODEC_PROTOBUF_SCAN_H
+#define LOCALPROXY_CODEC_PROTOBUF_SCAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+enum protobuf_wire { PROTOBUF_VARINT = 0, PROTOBUF_64 = 1, PROTOBUF_BYTES = 2, PROTOBUF_32 = 5 };
+
+struct protobuf_field {
+    uint32_t number;
+    enum protobuf_wire wire;
+    uint64_t value;     /* PROTOBUF_VARINT */
+    struct slice bytes; /* PROTOBUF_BYTES */
+};
+
+enum protobuf_result {
+    PROTOBUF_FIELD,
+    PROTOBUF_END, /* of the message */
+    PROTOBUF_CUT, /* the bytes end inside of a field */
+    PROTOBUF_MALFORMED,
+};
+
+/* Takes a varint of up to 10 bytes and 64 bits. */
+static inline enum protobuf_result protobuf_varint(struct slice *rest, uint64_t *value)
+{
+    uint64_t v = 0;
+    for (unsigned i = 0; i < 10; i++) {
+        if (i == rest->len) {
+            return PROTOBUF_CUT;
+        }
+        unsigned char c = (unsigned char)rest->ptr[i];
+        if (i == 9 && c > 1) {
+            return PROTOBUF_MALFORMED;
+        }
+        v |= (uint64_t)(c & 0x7f) << (7 * i);
+        if (c < 0x80) {
+            *rest = slice_of(rest->ptr + i + 1, rest->len - i - 1);
+            *value = v;
+            return PROTOBUF_FIELD;
+        }
+    }
+    return PROTOBUF_MALFORMED;
+}
+
+/* Takes the head of a field: number and wire type, and value or, in `value`, length. */
+static inline enum protobuf_result protobuf_head(struct slice *rest, struct protobuf_field *f)
+{
+    if (rest->len == 0) {
+        return PROTOBUF_END;
+    }
+    uint64_t tag = 0;
+    enum protobuf_result rc = protobuf_varint(rest, &tag);
+    if (rc != PROTOBUF_FIELD) {
+        return rc;
+    }
+    f->number = (uint32_t)(tag >> 3);
+    f->wire = (enum protobuf_wire)(tag & 7);
+    if (tag > UINT32_MAX || f->number == 0) {
+        return PROTOBUF_MALFORMED;
+    }
+    switch (f->wire) {
+    case PROTOBUF_VARINT:
+    case PROTOBUF_BYTES:
+        return protobuf_varint(rest, &f->value);
+    case PROTOBUF_64:
+        f->value = 8;
+        return PROTOBUF_FIELD;
+    case PROTOBUF_32:
+        f->value = 4;
+        return PROTOBUF_FIELD;
+    }
+    return PROTOBUF_MALFORMED;
+}
+
+/* Takes the next field of a message. On PROTOBUF_CUT and PROTOBUF_MALFORMED `rest` is as it was. */
+static inline enum protobuf_result protobuf_next(struct slice *rest, struct protobuf_field *f)
+{
+    struct slice left = *rest;
+    enum protobuf_result rc = protobuf_head(&left, f);
+    if (rc != PROTOBUF_FIELD) {
+        return rc;
+    }
+    if (f->wire != PROTOBUF_VARINT) {
+        if (f->value > left.len) {
+            return PROTOBUF_CUT;
+        }
+        f->bytes = slice_of(left.ptr, (size_t)f->value);
+        left = slice_of(left.ptr + f->value, left.len - (size_t)f->value);
+    }
+    *rest = left;
+    return PROTOBUF_FIELD;
+}
+
+#endif

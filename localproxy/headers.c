@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "headers.h"
+
+static bool is_hop_by_hop(const struct http_head *head, struct slice name)
+{
+    bool found = http_header_is_hop_by_hop(name, (struct slice){0});
+    for (size_t i = 0; i < head->header_count && !found; i++) {
+        const struct http_header *h = &head->headers[i];
+        found = slice_ieq(h->name, SLICE("Connection")) && http_list_has(h->value, name);
+    }
+    return found;
+}
+
+size_t headers_of_response(const struct http_head *head, struct http_header out[HEADERS_MAX])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < head->header_count && n < HEADERS_MAX - 1; i++) {
+        if (!is_hop_by_hop(head, head->headers[i].name)) {
+            out[n++] = head->headers[i];
+        }
+    }
+    if (head->upgrade) {
+        const struct http_header *upgrade = http_head_find(head, SLICE("Upgrade"));
+        if (upgrade != NULL) {
+            out[n++] = *upgrade;
+        }
+    }
+    return n;
+}
+
+static bool goes_up(struct slice name)
+{
+    return !slice_ieq(name, SLICE("Host")) && !slice_ieq(name, SLICE("Authorization")) &&
+           !slice_ieq(name, SLICE("Expect"));
+}
+
+size_t headers_of_request(const struct http_head *head, struct http_header out[HEADERS_MAX])
+{
+    size_t n = headers_of_response(head, out);
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (goes_up(out[i].name)) {
+            out[kept++] = out[i];
+        }
+    }
+    return kept;
+}
+
+bool headers_may_upgrade(const struct http_head *head)
+{
+    const struct http_header *h = http_head_find(head, SLICE("Upgrade"));
+    return head->upgrade && h != NULL &&
+           (slice_ieq(h->value, SLICE("SPDY/3.1")) || slice_ieq(h->value, SLICE("websocket")));
+}

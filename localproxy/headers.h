@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * headers.h - which headers of a message go on to the other side.
+ */
+#ifndef LOCALPROXY_HEADERS_H
+#define LOCALPROXY_HEADERS_H
+
+#include "http/message.h"
+
+enum { HEADERS_MAX = 160 };
+
+/* Copies the headers of a response that the operator gets; returns their number. */
+size_t headers_of_response(const struct http_head *head, struct http_header out[HEADERS_MAX]);
+
+/* Those of a request that the API server gets: without Host, credentials and Expect. */
+size_t headers_of_request(const struct http_head *head, struct http_header out[HEADERS_MAX]);
+
+/* Whether the connection may be upgraded: only to what Kubernetes speaks over upgraded connections
+ * (SPDY/3.1, websocket). Others are ignored, as RFC 9110 section 7.8 allows: a tunnel that speaks
+ * HTTP (h2c, TLS) would go round the rules. */
+bool headers_may_upgrade(const struct http_head *head);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which form a body has. */
+#include "lock/lock_body.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define UNDERSTOOD                                                                                 \
+    "leader election needs to read it; JSON, YAML and Kubernetes protobuf without "                \
+    "Content-Encoding "                                                                            \
+    "are understood"
+
+typedef int rewrite_cb(const struct lock_rule *rule, struct slice body, struct buf *out,
+                       enum lock_found *found, struct err *e);
+
+static const struct {
+    const char *media_type;
+    rewrite_cb *rewrite;
+} forms[] = {
+    {"application/json", lock_rewrite_json},
+    {LOCK_PROTOBUF, lock_rewrite_protobuf},
+    {"application/yaml", lock_rewrite_yaml},
+    {"application/apply-patch+yaml", lock_rewrite_yaml},
+    {"application/merge-patch+json", lock_rewrite_json},
+    {"application/strategic-merge-patch+json", lock_rewrite_json},
+    {"application/json-patch+json", lock_rewrite_json_patch},
+};
+
+/* Without parameters. */
+static struct slice media_type(struct slice content_type)
+{
+    const char *mark = memchr(content_type.ptr, ';', content_type.len);
+    size_t n = mark == NULL ? content_type.len : (size_t)(mark - content_type.ptr);
+    while (n > 0 && (content_type.ptr[n - 1] == ' ' || content_type.ptr[n - 1] == '\t')) {
+        n--;
+    }
+    return slice_of(content_type.ptr, n);
+}
+
+static rewrite_cb *find_form(struct slice content_type)
+{
+    struct slice type = media_type(content_type);
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        if (slice_ieq(type, slice_str(forms[i].media_type))) {
+            return forms[i].rewrite;
+        }
+    }
+    return NULL;
+}
+
+static int refuse(const char *header, struct slice value, struct err *e)
+{
+    return err_set(e, -ENOTSUP, "the body's %s is \"%.*s\": " UNDERSTOOD, header,
+                   value.len > 100 ? 100 : (int)value.len, value.ptr);
+}
+
+/* The server takes a body without Content-Type for JSON. */
+static int rewrite_untyped(const struct lock_rule *rule, struct slice body, struct buf *out,
+                           enum lock_found *found, struct err *e)
+{
+    struct err why = ERR_INIT;
+    int rc = lock_rewrite_json(rule, body, out, found, &why);
+    if (rc == -EINVAL && body.ptr[0] != '{') {
+        return err_set(e, -ENOTSUP, "the body is not JSON and has no Content-Type: " UNDERSTOOD);
+    }
+    return rc == 0 ? 0 : err_set(e, rc, "%s", why.msg);
+}
+
+int lock_rewrite_body(const struct lock_rule *rule, struct slice content_type,
+                      struct slice content_encoding, struct slice body, struct buf *out,
+                      enum lock_found *found, struct err *e)
+{
+    *found = LOCK_OTHER;
+    if (rule->name[0] == '\0' || body.len == 0) {
+        return 0;
+    }
+    if (content_encoding.len > 0 && !slice_ieq(content_encoding, SLICE("identity"))) {
+        return refuse("Content-Encoding", content_encoding, e);
+    }
+    if (content_type.len == 0) {
+        return rewrite_untyped(rule, body, out, found, e);
+    }
+    rewrite_cb *rewrite = find_form(content_type);
+    return rewrite != NULL ? rewrite(rule, body, out, found, e)
+                           : refuse("Content-Type", content_type, e);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lock's name in JSON objects and patches, and in YAML. */
+#include "lock/lock_body.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/json_scan.h"
+#include "base/splice.h"
+#include "base/yaml.h"
+
+struct editor {
+    const struct lock_rule *rule;
+    struct splice splice;
+    enum lock_found found;
+    struct err *e;
+};
+
+static int fail_memory(struct err *e)
+{
+    return err_set(e, -ENOMEM, "out of memory");
+}
+
+/* How writing the new body ended. */
+static int written(int rc, struct err *e)
+{
+    if (rc == -ENOBUFS) {
+        return err_set(e, rc, "the body with the lock's own name is too large");
+    }
+    return rc == -ENOMEM ? fail_memory(e) : rc;
+}
+
+static int begin(struct editor *ed, const struct lock_rule *rule, struct slice body,
+                 struct buf *out, struct slice *document, struct err *e)
+{
+    *ed = (struct editor){.rule = rule, .found = LOCK_OTHER, .e = e};
+    splice_init(&ed->splice, body, out);
+    int rc = json_scan_document(body, document, e);
+    if (rc != 0) {
+        err_prefix(e, "the body is not JSON");
+    }
+    return rc;
+}
+
+static int finish(struct editor *ed, enum lock_found *found)
+{
+    int rc = ed->found == LOCK_RENAMED ? written(splice_finish(&ed->splice), ed->e) : 0;
+    *found = rc == 0 ? ed->found : LOCK_OTHER;
+    return rc;
+}
+
+/* Gives up: what was copied so far is taken back. */
+static int abandon(struct editor *ed, int rc)
+{
+    ed->splice.out->len = ed->splice.before;
+    return rc;
+}
+
+static void note(struct editor *ed, enum lock_found found)
+{
+    ed->found = found > ed->found ? found : ed->found;
+}
+
+static void edit_name(struct editor *ed, struct slice value)
+{
+    if (json_scan_equal(value, slice_str(ed->rule->name))) {
+        splice_replace(&ed->splice, slice_of(value.ptr + 1, value.len - 2),
+                       slice_str(ed->rule->renamed));
+        note(ed, LOCK_RENAMED);
+    } else if (json_scan_equal(value, slice_str(ed->rule->renamed))) {
+        note(ed, LOCK_OWN);
+    }
+}
+
+/* 1, 0 or an error that is told. */
+static int member(struct editor *ed, struct slice object, const char *key, struct slice *value)
+{
+    int rc = json_scan_member(object, slice_str(key), value);
+    return rc >= 0 ? rc
+                   : err_set(ed->e, rc,
+                             "the body has \"%s\" twice in one object: it is not certain which "
+                             "object it names",
+                             key);
+}
+
+static int edit_metadata(struct editor *ed, struct slice metadata)
+{
+    struct slice name;
+    int rc = member(ed, metadata, "name", &name);
+    if (rc > 0) {
+        edit_name(ed, name);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int edit_object(struct editor *ed, struct slice object)
+{
+    struct slice metadata;
+    int rc = member(ed, object, "metadata", &metadata);
+    return rc > 0 ? edit_metadata(ed, metadata) : rc;
+}
+
+int lock_rewrite_json(const struct lock_rule *rule, struct slice body, struct buf *out,
+                      enum lock_found *found, struct err *e)
+{
+    struct editor ed;
+    struct slice document;
+    int rc = begin(&ed, rule, body, out, &document, e);
+    rc = rc != 0 ? rc : edit_object(&ed, document);
+    return rc != 0 ? abandon(&ed, rc) : finish(&ed, found);
+}
+
+static int edit_operation(struct editor *ed, struct slice operation)
+{
+    struct slice path;
+    struct slice value;
+    int rc = member(ed, operation, "path", &path);
+    if (rc <= 0) {
+        return rc;
+    }
+    rc = member(ed, operation, "value", &value);
+    if (rc <= 0) {
+        return rc;
+    }
+    if (json_scan_equal(path, SLICE("/metadata/name"))) {
+        edit_name(ed, value);
+        return 0;
+    }
+    if (json_scan_equal(path, SLICE("/metadata"))) {
+        return edit_metadata(ed, value);
+    }
+    return json_scan_equal(path, SLICE("")) ? edit_object(ed, value) : 0;
+}
+
+static int edit_operations(struct editor *ed, struct slice patch)
+{
+    struct slice inside = json_scan_inside(patch);
+    struct slice key;
+    struct slice operation;
+    int rc = 0;
+    while (rc == 0 && json_scan_next(&inside, &key, &operation)) {
+        rc = edit_operation(ed, operation);
+    }
+    return rc;
+}
+
+int lock_rewrite_json_patch(const struct lock_rule *rule, struct slice body, struct buf *out,
+                            enum lock_found *found, struct err *e)
+{
+    struct editor ed;
+    struct slice document;
+    int rc = begin(&ed, rule, body, out, &document, e);
+    rc = rc != 0 ? rc : edit_operations(&ed, document);
+    return rc != 0 ? abandon(&ed, rc) : finish(&ed, found);
+}
+
+static int rewrite_tree(const struct lock_rule *rule, const cJSON *tree, struct buf *out,
+                        enum lock_found *found, struct err *e)
+{
+    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(tree, "metadata");
+    cJSON *name = cJSON_GetObjectItemCaseSensitive(metadata, "name");
+    enum lock_found is = lock_compare(rule, slice_str(cJSON_GetStringValue(name)));
+    int rc = 0;
+    if (is == LOCK_RENAMED) {
+        rc = cJSON_SetValuestring(name, rule->renamed) != NULL ? yaml_emit(tree, out) : -ENOMEM;
+        rc = written(rc, e);
+    }
+    *found = rc == 0 ? is : LOCK_OTHER;
+    return rc;
+}
+
+int lock_rewrite_yaml(const struct lock_rule *rule, struct slice body, struct buf *out,
+                      enum lock_found *found, struct err *e)
+{
+    struct slice document;
+    if (json_scan_document(body, &document, NULL) == 0) {
+        return lock_rewrite_json(rule, body, out, found, e);
+    }
+    struct err why = ERR_INIT;
+    cJSON *tree = yaml_parse(body.ptr, body.len, NULL, &why);
+    if (tree == NULL) {
+        return why.code == -ENOMEM ? fail_memory(e)
+                                   : err_set(e, -EINVAL, "the body is not YAML: %s", why.msg);
+    }
+    int rc = rewrite_tree(rule, tree, out, found, e);
+    cJSON_Delete(tree);
+    return rc;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/inject.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/shards.h"
+#include "inject/inject_access.h"
+#include "inject/inject_check.h"
+#include "inject/inject_operator.h"
+#include "inject/inject_options.h"
+#include "inject/inject_sidecars.h"
+#include "inject/sidecar.h"
+#include "label/labels.h"
+#include "object/edit.h"
+#include "object/field.h"
+#include "object/json_patch.h"
+
+#define DEFAULT_CONTAINER "kubectl.kubernetes.io/default-container"
+
+const struct inject_settings inject_defaults = {
+    .prefix = LABELS_PREFIX,
+    .proxy = {.cpu_request = "50m", .memory_request = "32Mi", .memory_limit = "256Mi"},
+    .others = {.cpu_request = "5m", .memory_request = "16Mi", .memory_limit = "64Mi"},
+    .user = 65532,
+    .bind = "0.0.0.0",
+    .start_seconds = 60,
+};
+
+bool inject_native_sidecars(const char *major, const char *minor)
+{
+    long whole = strtol(major, NULL, 10);
+    return whole > 1 || (whole == 1 && strtol(minor, NULL, 10) >= 29);
+}
+
+bool inject_wanted(const struct inject_settings *s, const cJSON *pod)
+{
+    char key[INJECT_KEY_SIZE];
+    const cJSON *labels = field_get(field_get(pod, "metadata"), "labels");
+    const char *text =
+        cJSON_GetStringValue(field_get(labels, inject_options_key(s->prefix, SIDECAR_ENABLE, key)));
+    return text != NULL && strcmp(text, "true") == 0;
+}
+
+/* ---- the change ---- */
+
+/* kubectl shows logs of the first container unless the pod says otherwise. */
+static void keep_default_container(struct edit *ed, const struct inject_options *o,
+                                   const cJSON *pod, cJSON *annotations)
+{
+    const cJSON *list = field_get(field_get(pod, "spec"), "containers");
+    const char *first = cJSON_GetStringValue(field_get(list->child, "name"));
+    if (o->default_container == NULL && first != NULL) {
+        edit_string(ed, annotations, DEFAULT_CONTAINER, first);
+    }
+}
+
+static void change(struct edit *ed, struct inject_plan *plan, const cJSON *pod, cJSON *copy,
+                   struct notes *notes)
+{
+    char key[INJECT_KEY_SIZE];
+    const struct inject_options *o = plan->options;
+    cJSON *spec = edit_object(ed, copy, "spec");
+    cJSON *annotations = edit_object(ed, edit_object(ed, copy, "metadata"), "annotations");
+    plan->token = cJSON_IsTrue(field_get(spec, "hostNetwork"));
+    plan->proxy_env = inject_operator_variables(ed, o, spec, notes);
+    inject_operator_set_variables(ed, o, spec, notes);
+    inject_operator_lead(ed, o, &plan->access, spec, notes);
+    inject_sidecars_add(ed, plan, spec);
+    inject_operator_share_logs(ed, o, spec);
+    (void)inject_options_key(plan->settings->prefix, SIDECAR_INJECTED, key);
+    edit_string(ed, annotations, key, plan->shard);
+    if (!plan->settings->native) {
+        keep_default_container(ed, o, pod, annotations);
+    }
+    cJSON_Delete(plan->proxy_env);
+    plan->proxy_env = NULL;
+}
+
+static void note_restarts(const struct inject_settings *s, const cJSON *spec, struct notes *notes)
+{
+    const char *policy = cJSON_GetStringValue(field_get(spec, "restartPolicy"));
+    if (!s->native && policy != NULL && strcmp(policy, "Always") != 0) {
+        notes_add(notes,
+                  "spec.restartPolicy: %.20s: the sidecars go on running when the operator has "
+                  "ended, so the pod does not end: for that the API server needs native sidecars "
+                  "(1.29)",
+                  policy);
+    }
+}
+
+static int make_patch(struct inject_plan *plan, const cJSON *pod, struct notes *notes,
+                      cJSON **patch, struct err *e)
+{
+    struct edit ed = {.rc = 0};
+    cJSON *copy = cJSON_Duplicate(pod, true);
+    if (copy == NULL) {
+        return err_set(e, -ENOMEM, "out of memory");
+    }
+    change(&ed, plan, pod, copy, notes);
+    if (ed.rc == 0) {
+        *patch = json_patch_diff(pod, copy);
+        ed.rc = *patch == NULL ? -ENOMEM : 0;
+    }
+    cJSON_Delete(copy);
+    if (ed.rc == -EINVAL) {
+        return err_set(e, -EINVAL, "the pod has a field of another type than Kubernetes has it");
+    }
+    return ed.rc == 0 ? 0 : err_set(e, -ENOMEM, "out of memory");
+}
+
+static int inject(const struct inject_settings *s, const struct inject_options *o, const cJSON *pod,
+                  const char *ns, const char *shard, struct notes *notes, cJSON **patch,
+                  struct err *e)
+{
+    struct inject_plan plan = {.settings = s, .options = o, .ns = ns, .shard = shard};
+    const cJSON *spec = field_get(pod, "spec");
+    int rc = inject_check(o, pod, shard, e);
+    if (rc != 0) {
+        return rc > 0 ? 0 : rc;
+    }
+    rc = inject_access_init(&plan.access, o, spec, INJECT_KUBECONFIG, notes, e);
+    if (rc == 0) {
+        note_restarts(s, spec, notes);
+        rc = make_patch(&plan, pod, notes, patch, e);
+        inject_access_deinit(&plan.access);
+    }
+    return rc;
+}
+
+int inject_pod(const struct inject_settings *s, const cJSON *pod, const char *ns, const char *shard,
+               struct notes *notes, cJSON **patch, struct err *e)
+{
+    struct inject_options o;
+    *patch = NULL;
+    if (s->image == NULL) {
+        return err_set(e, -EINVAL,
+                       "there is no image for the sidecars: the manager was started without "
+                       "--sidecar-image");
+    }
+    int rc = inject_options_init(&o, s->prefix, pod, e);
+    if (rc == 0) {
+        rc = inject(s, &o, pod, ns, shard, notes, patch, e);
+        inject_options_deinit(&o);
+    }
+    return rc;
+}
+
+/* What a kubelet shows of a pod that it has from a file. */
+static bool is_mirror(const cJSON *pod)
+{
+    return field_get(field_get(field_get(pod, "metadata"), "annotations"),
+                     "kubernetes.io/config.mirror") != NULL;
+}
+
+int inject_admit(const struct admission_request *r, const struct inject_settings *s,
+                 const cJSON *const *configs, size_t count, struct notes *notes, cJSON **patch,
+                 struct err *e)
+{
+    *patch = NULL;
+    if (r->operation != ADMISSION_CREATE || strcmp(r->resource.resource, "pods") != 0 ||
+        r->resource.group[0] != '\0' || r->resource.subresource[0] != '\0' ||
+        !inject_wanted(s, r->object)) {
+        return 0;
+    }
+    if (is_mirror(r->object)) {
+        notes_add(notes, "static pods cannot be injected: the kubelet runs what its file says");
+        return 0;
+    }
+    const cJSON *config = shards_of_pod(configs, count, r->namespace, r->object, e);
+    if (config == NULL && e->code == -ENOENT) {
+        char key[INJECT_KEY_SIZE];
+        return err_set(e, -ENOENT,
+                       "no ShardingConfig in namespace \"%.63s\" selects this pod: make one first, "
+                       "or take the label %s off",
+                       r->namespace, inject_options_key(s->prefix, SIDECAR_ENABLE, key));
+    }
+    return config == NULL
+               ? e->code
+               : inject_pod(s, r->object, r->namespace, shards_name(config), notes, patch, e);
+}

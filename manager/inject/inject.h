@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inject.h - puts the mesh's sidecars into an operator's pod.
+ *
+ * Glossary: the *operator's containers* are those that are led through localproxy: all that the pod
+ * has, or those that the annotation `operator-containers` names. A *native* sidecar is an init
+ * container with restartPolicy Always (Kubernetes 1.29): it starts before the operator and ends
+ * after it. Without them localproxy and rulesync are the first of the ordinary containers, a
+ * postStart hook of rulesync holds the next ones back until localproxy enforces rules, and
+ * localproxy, told to end together with the operator, serves it until it has ended.
+ *
+ * README.md in this folder describes what a pod gets, and the labels and annotations that change
+ * it.
+ */
+#ifndef MANAGER_INJECT_INJECT_H
+#define MANAGER_INJECT_INJECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+#include "object/notes.h"
+#include "webhook/admission_review.h"
+
+/* Quantities as Kubernetes writes them, "50m", "64Mi"; NULL: none. */
+struct inject_resources {
+    const char *cpu_request;
+    const char *memory_request;
+    const char *cpu_limit;
+    const char *memory_limit;
+};
+
+struct inject_settings {
+    const char *prefix; /* of labels and annotations */
+    const char *image;  /* has localproxy, rulesync and kubeconfig-gen in its PATH; NULL: nothing
+                           can be injected */
+    const char *pull_policy;        /* NULL: as the API server decides */
+    struct inject_resources proxy;  /* of localproxy */
+    struct inject_resources others; /* of rulesync and the init containers */
+    long user;                      /* that the sidecars run as; not 0 */
+    bool native;                    /* see inject_native_sidecars */
+    const char *bind;               /* where health and metrics are served: "0.0.0.0", "[::]" */
+    unsigned start_seconds;         /* how long the start of localproxy may take */
+    const char *const *proxy_args;  /* more for localproxy, ends with NULL; may be NULL */
+};
+
+/* All but the image. */
+extern const struct inject_settings inject_defaults;
+
+/* Whether an API server of that version, as /version tells it ("1", "29+"), has native sidecars.
+ * Kubelets may be older than it: those before 1.29 do not run such pods. */
+bool inject_native_sidecars(const char *major, const char *minor);
+
+/* Whether the pod's label asks for injection. */
+bool inject_wanted(const struct inject_settings *s, const cJSON *pod);
+
+/* What makes a pod of `ns` one of the shard, as a JSON Patch that the caller frees; NULL when it is
+ * injected already. 0; -EINVAL with the reason in the message: nothing is injected, and the pod
+ * must not run, for it would see everything; -ENOMEM. */
+MUST_CHECK int inject_pod(const struct inject_settings *s, const cJSON *pod, const char *ns,
+                          const char *shard, struct notes *notes, cJSON **patch, struct err *e);
+
+/* The webhook's answer: errors as above, and -ENOENT or -EEXIST when not exactly one of the configs
+ * selects the pod. What is not a new pod that asks for injection is left alone: 0 and NULL. */
+MUST_CHECK int inject_admit(const struct admission_request *r, const struct inject_settings *s,
+                            const cJSON *const *configs, size_t count, struct notes *notes,
+                            cJSON **patch, struct err *e);
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/inject_check.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "inject/inject_operator.h"
+#include "inject/inject_sidecars.h"
+#include "inject/sidecar.h"
+#include "object/field.h"
+
+static const char *text_of(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(field_get(object, key));
+    return text == NULL ? "" : text;
+}
+
+/* ---- containers ---- */
+
+static bool is_taken(const cJSON *port)
+{
+    static const int taken[] = {SIDECAR_API_PORT, SIDECAR_ADMIN_PORT, SIDECAR_RULESYNC_PORT};
+    const cJSON *number = field_get(port, "containerPort");
+    const char *protocol = text_of(port, "protocol");
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
+        if (cJSON_IsNumber(number) && number->valueint == taken[i]) {
+            return protocol[0] == '\0' || strcmp(protocol, "TCP") == 0;
+        }
+    }
+    return false;
+}
+
+static int check_ports(const cJSON *container, const char *list, unsigned index, struct err *e)
+{
+    unsigned i = 0;
+    const cJSON *port;
+    cJSON_ArrayForEach(port, field_get(container, "ports"))
+    {
+        if (is_taken(port)) {
+            return err_set(e, -EINVAL,
+                           "spec.%s[%u].ports[%u].containerPort: Invalid value: %d: is a port of "
+                           "the sidecars",
+                           list, index, i, field_get(port, "containerPort")->valueint);
+        }
+        i++;
+    }
+    return 0;
+}
+
+static int check_mounts(const cJSON *container, unsigned index, struct err *e)
+{
+    static const size_t len = sizeof INJECT_KUBECONFIG_DIR - 1;
+    unsigned i = 0;
+    const cJSON *mount;
+    cJSON_ArrayForEach(mount, field_get(container, "volumeMounts"))
+    {
+        const char *path = text_of(mount, "mountPath");
+        if (strncmp(path, INJECT_KUBECONFIG_DIR, len) == 0 &&
+            path[len + strspn(path + len, "/")] == '\0') {
+            return err_set(e, -EINVAL,
+                           "spec.containers[%u].volumeMounts[%u].mountPath: Invalid value: "
+                           "\"%.100s\": is where the kubeconfig is put",
+                           index, i, path);
+        }
+        i++;
+    }
+    return 0;
+}
+
+static int check_containers(const cJSON *spec, struct err *e)
+{
+    const cJSON *list = NULL;
+    int rc = field_array(spec, "spec", "containers", &list, e);
+    unsigned i = 0;
+    const cJSON *container;
+    if (rc == 0 && (list == NULL || list->child == NULL)) {
+        return err_set(e, -EINVAL, "spec.containers: Required value");
+    }
+    cJSON_ArrayForEach(container, list)
+    {
+        if (rc == 0 && !cJSON_IsObject(container)) {
+            rc = err_set(e, -EINVAL, "spec.containers[%u]: Invalid value: must be an object", i);
+        }
+        rc = rc != 0 ? rc : check_ports(container, "containers", i, e);
+        rc = rc != 0 ? rc : check_mounts(container, i, e);
+        i++;
+    }
+    return rc;
+}
+
+/* Of those that go on running beside ours. */
+static int check_init_containers(const cJSON *spec, struct err *e)
+{
+    const cJSON *list = NULL;
+    int rc = field_array(spec, "spec", "initContainers", &list, e);
+    unsigned i = 0;
+    const cJSON *container;
+    cJSON_ArrayForEach(container, list)
+    {
+        if (rc == 0 && strcmp(text_of(container, "restartPolicy"), "Always") == 0) {
+            rc = check_ports(container, "initContainers", i, e);
+        }
+        i++;
+    }
+    return rc;
+}
+
+/* ---- what labels and annotations ask for ---- */
+
+static bool has_named(const cJSON *list, const char *name, size_t len)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        const char *found = text_of(item, "name");
+        if (strlen(found) == len && memcmp(found, name, len) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* With a name that is none the operator would not be led, and see everything. */
+static int check_operator(const struct inject_options *o, const cJSON *spec, struct err *e)
+{
+    const cJSON *list = field_get(spec, "containers");
+    size_t names = 0;
+    for (const char *rest = o->containers; rest != NULL && *rest != '\0';) {
+        rest += strspn(rest, ", ");
+        size_t len = strcspn(rest, ", ");
+        if (len > 0 && !has_named(list, rest, len)) {
+            return inject_options_complain(o, "operator-containers", e,
+                                           "\"%.*s\" is none of spec.containers",
+                                           (int)(len < 63 ? len : 63), rest);
+        }
+        names += len > 0 ? 1 : 0;
+        rest += len;
+    }
+    return o->containers == NULL || names > 0
+               ? 0
+               : inject_options_complain(o, "operator-containers", e, "names no container");
+}
+
+static int check_logs(const struct inject_options *o, const cJSON *spec, struct err *e)
+{
+    const cJSON *volumes = field_get(spec, "volumes");
+    return o->log_path == NULL ||
+                   !has_named(volumes, INJECT_LOGS_VOLUME, strlen(INJECT_LOGS_VOLUME))
+               ? 0
+               : inject_options_complain(o, "log-path", e,
+                                         "the pod has a volume \"" INJECT_LOGS_VOLUME
+                                         "\" already: rename it");
+}
+
+/* ---- the pod ---- */
+
+/* Whether it is injected already. */
+static int check_parts(const struct inject_options *o, const cJSON *spec, const char *shard,
+                       struct err *e)
+{
+    if (o->injected == NULL) {
+        const char *ours = inject_sidecars_find(spec, true);
+        return ours == NULL ? 0
+                            : err_set(e, -EINVAL,
+                                      "spec: \"%s\" is the name of something that is injected, and "
+                                      "the pod has it already: rename or remove it",
+                                      ours);
+    }
+    const char *missing = inject_sidecars_find(spec, false);
+    if (missing == NULL && strcmp(o->injected, shard) == 0) {
+        return 1;
+    }
+    return inject_options_complain(o, SIDECAR_INJECTED, e,
+                                   "\"%.100s\": the pod looks like a copy of an injected one, "
+                                   "%s%s: take out what was injected, and this annotation",
+                                   o->injected,
+                                   missing != NULL ? "without " : "of another shard than ",
+                                   missing != NULL ? missing : shard);
+}
+
+static int check_system(const cJSON *spec, struct err *e)
+{
+    static const char *const labels[] = {"kubernetes.io/os", "beta.kubernetes.io/os"};
+    const char *os = text_of(field_get(spec, "os"), "name");
+    if (os[0] != '\0' && strcmp(os, "linux") != 0) {
+        return err_set(e, -EINVAL,
+                       "spec.os.name: Invalid value: \"%.63s\": the sidecars run on linux only",
+                       os);
+    }
+    for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++) {
+        os = text_of(field_get(spec, "nodeSelector"), labels[i]);
+        if (os[0] != '\0' && strcmp(os, "linux") != 0) {
+            return err_set(e, -EINVAL,
+                           "spec.nodeSelector[%s]: Invalid value: \"%.63s\": the sidecars run on "
+                           "linux only",
+                           labels[i], os);
+        }
+    }
+    return 0;
+}
+
+int inject_check(const struct inject_options *o, const cJSON *pod, const char *shard, struct err *e)
+{
+    const cJSON *spec = field_get(pod, "spec");
+    if (!cJSON_IsObject(field_get(pod, "metadata")) || !cJSON_IsObject(spec)) {
+        return err_set(e, -EINVAL, "the pod has no metadata or no spec");
+    }
+    int rc = check_system(spec, e);
+    rc = rc != 0 ? rc : check_parts(o, spec, shard, e);
+    rc = rc != 0 ? rc : check_containers(spec, e);
+    rc = rc != 0 ? rc : check_init_containers(spec, e);
+    rc = rc != 0 ? rc : check_operator(o, spec, e);
+    return rc != 0 ? rc : check_logs(o, spec, e);
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/inject_operator.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inject/inject_sidecars.h"
+#include "object/field.h"
+
+static const char *text_of(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(field_get(object, key));
+    return text == NULL ? "" : text;
+}
+
+static cJSON *find_named(cJSON *list, const char *key, const char *name)
+{
+    cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (strcmp(text_of(item, key), name) == 0) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
+/* ---- the kubeconfig ---- */
+
+static void add_mount(struct edit *ed, cJSON *container, const char *volume, const char *path,
+                      bool read_only)
+{
+    cJSON *mount = edit_append_object(ed, edit_array(ed, container, "volumeMounts"));
+    edit_string(ed, mount, "name", volume);
+    edit_string(ed, mount, "mountPath", path);
+    if (read_only) {
+        edit_bool(ed, mount, "readOnly", true);
+    }
+}
+
+/* The operator must not come past localproxy by what only localproxy is to have. */
+static void hide_volume(cJSON *container, const char *volume)
+{
+    cJSON *mounts = cJSON_GetObjectItemCaseSensitive(container, "volumeMounts");
+    cJSON *mount;
+    while (volume[0] != '\0' && (mount = find_named(mounts, "name", volume)) != NULL) {
+        cJSON_Delete(cJSON_DetachItemViaPointer(mounts, mount));
+    }
+}
+
+/* The items with that name behind `item`: of several variables the last one would count. */
+static void remove_behind(cJSON *list, const cJSON *item, const char *name)
+{
+    cJSON *next = item->next;
+    while (next != NULL) {
+        cJSON *other = next;
+        next = next->next;
+        if (strcmp(text_of(other, "name"), name) == 0) {
+            cJSON_Delete(cJSON_DetachItemViaPointer(list, other));
+        }
+    }
+}
+
+static void set_variable(struct edit *ed, cJSON *container, const char *name, const char *value)
+{
+    cJSON *list = edit_array(ed, container, "env");
+    cJSON *variable = find_named(list, "name", name);
+    if (variable == NULL) {
+        variable = edit_append_object(ed, list);
+        edit_string(ed, variable, "name", name);
+    } else {
+        remove_behind(list, variable, name);
+    }
+    edit_string(ed, variable, "value", value);
+    cJSON_DeleteItemFromObjectCaseSensitive(variable, "valueFrom");
+}
+
+/* `--kubeconfig=PATH`, or PATH alone behind the flag. Returns what stands in its place. */
+static const cJSON *replace_argument(struct edit *ed, cJSON *list, const cJSON *item,
+                                     const char *path)
+{
+    int at = 0;
+    for (const cJSON *before = list->child; before != item; before = before->next) {
+        at++;
+    }
+    int flag = (int)(path - item->valuestring);
+    char text[INJECT_PATH_SIZE];
+    (void)snprintf(text, sizeof text, "%.*s%s", flag, item->valuestring, INJECT_KUBECONFIG);
+    edit_replace(ed, list, at, cJSON_CreateString(text));
+    return cJSON_GetArrayItem(list, at);
+}
+
+/* Whether there was one. */
+static bool replace_arguments(struct edit *ed, cJSON *list)
+{
+    bool found = false;
+    const char *path = NULL;
+    const cJSON *item = cJSON_IsArray(list) ? list->child : NULL;
+    while (ed->rc == 0 && (item = inject_access_argument(item, &path)) != NULL) {
+        found = true;
+        if (strcmp(path, INJECT_KUBECONFIG) != 0) {
+            item = replace_argument(ed, list, item, path);
+        }
+        item = item == NULL ? NULL : item->next;
+    }
+    return found;
+}
+
+/* A program that a shell is told to run does not get the shell's arguments. */
+static bool runs_a_shell(const cJSON *command, const cJSON *args)
+{
+    static const char *const shells[] = {"sh", "bash", "dash", "ash", "busybox"};
+    const cJSON *first = command != NULL && command->child != NULL ? command->child
+                         : args != NULL                            ? args->child
+                                                                   : NULL;
+    const char *program = cJSON_GetStringValue(first);
+    const char *slash = program == NULL ? NULL : strrchr(program, '/');
+    program = slash == NULL ? program : slash + 1;
+    for (size_t i = 0; program != NULL && i < sizeof shells / sizeof shells[0]; i++) {
+        if (strcmp(program, shells[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void append_argument(struct edit *ed, cJSON *container, struct notes *notes)
+{
+    const cJSON *command = field_get(container, "command");
+    const cJSON *args = field_get(container, "args");
+    const char *why = NULL;
+    if (cJSON_GetArraySize(command) == 0 && cJSON_GetArraySize(args) == 0) {
+        why = "has neither command nor args, which would take the place of the image's own";
+    } else if (runs_a_shell(command, args)) {
+        why = "runs a shell";
+    }
+    if (why != NULL) {
+        notes_add(notes,
+                  "spec.containers[%.63s]: %s: --kubeconfig was not added, KUBECONFIG must do",
+                  text_of(container, "name"), why);
+        return;
+    }
+    edit_append_string(ed, edit_array(ed, container, "args"), "--kubeconfig=" INJECT_KUBECONFIG);
+}
+
+static void set_arguments(struct edit *ed, cJSON *container, bool append, struct notes *notes)
+{
+    bool in_command = replace_arguments(ed, cJSON_GetObjectItemCaseSensitive(container, "command"));
+    bool replaced =
+        replace_arguments(ed, cJSON_GetObjectItemCaseSensitive(container, "args")) || in_command;
+    if (!replaced && append) {
+        append_argument(ed, container, notes);
+    }
+}
+
+/* A program that does not know the flag would not start: where the pod says which container is the
+ * main one, the others do without. */
+static bool takes_flag(const struct inject_options *o, cJSON *list, const cJSON *container)
+{
+    const char *main_one = o->default_container;
+    return o->containers != NULL || main_one == NULL ||
+           find_named(list, "name", main_one) == NULL ||
+           strcmp(main_one, text_of(container, "name")) == 0;
+}
+
+void inject_operator_lead(struct edit *ed, const struct inject_options *o,
+                          const struct inject_access *a, cJSON *spec, struct notes *notes)
+{
+    cJSON *list = edit_array(ed, spec, "containers");
+    cJSON *container;
+    cJSON_ArrayForEach(container, list)
+    {
+        if (!inject_access_concerns(o, container)) {
+            continue;
+        }
+        hide_volume(container, a->hidden);
+        add_mount(ed, container, INJECT_KUBECONFIG_VOLUME, INJECT_KUBECONFIG_DIR, true);
+        if (!o->keep_env) {
+            set_variable(ed, container, "KUBECONFIG", INJECT_KUBECONFIG);
+        }
+        if (!o->keep_args) {
+            set_arguments(ed, container, takes_flag(o, list, container), notes);
+        }
+    }
+    if (o->keep_env && o->keep_args) {
+        notes_add(notes,
+                  "spec.containers: neither KUBECONFIG nor --kubeconfig was set: "
+                  "without " INJECT_KUBECONFIG " the operator does not go through localproxy");
+    }
+}
+
+/* ---- variables ---- */
+
+static cJSON *find_variable(const cJSON *spec, const char *name)
+{
+    const cJSON *container;
+    cJSON_ArrayForEach(container, field_get(spec, "containers"))
+    {
+        cJSON *found = find_named(cJSON_GetObjectItemCaseSensitive(container, "env"), "name", name);
+        if (found != NULL) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
+/* NAME=VALUE, or NAME for the value that a container of the pod has. */
+static void sync_variable(struct edit *ed, cJSON *list, const cJSON *spec, char *text,
+                          struct notes *notes)
+{
+    char *value = strchr(text, '=');
+    if (value != NULL) {
+        *value = '\0';
+        cJSON *variable = edit_append_object(ed, list);
+        edit_string(ed, variable, "name", text);
+        edit_string(ed, variable, "value", value + 1);
+        return;
+    }
+    const cJSON *found = find_variable(spec, text);
+    if (found == NULL) {
+        notes_add(notes, "env-sync: no container has a variable %.100s", text);
+        return;
+    }
+    edit_append(ed, list, cJSON_Duplicate(found, true));
+}
+
+cJSON *inject_operator_variables(struct edit *ed, const struct inject_options *o, const cJSON *spec,
+                                 struct notes *notes)
+{
+    cJSON *holder = cJSON_CreateObject();
+    cJSON *list = edit_array(ed, holder, "env");
+    const char *rest = o->env_sync == NULL ? "" : o->env_sync;
+    while (*rest != '\0' && ed->rc == 0) {
+        rest += strspn(rest, ", ");
+        size_t len = strcspn(rest, ",");
+        char *text = strndup(rest, len);
+        if (text != NULL && len > 0) {
+            sync_variable(ed, list, spec, text, notes);
+        } else if (text == NULL) {
+            edit_append(ed, list, NULL);
+        }
+        free(text);
+        rest += len;
+    }
+    list = cJSON_DetachItemFromObjectCaseSensitive(holder, "env");
+    cJSON_Delete(holder);
+    if (ed->rc != 0) {
+        cJSON_Delete(list);
+        return NULL;
+    }
+    return list;
+}
+
+void inject_operator_set_variables(struct edit *ed, const struct inject_options *o, cJSON *spec,
+                                   struct notes *notes)
+{
+    cJSON *list = edit_array(ed, spec, "containers");
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, o->env_inject)
+    {
+        cJSON *container = find_named(list, "name", text_of(entry, "name"));
+        if (container == NULL) {
+            notes_add(notes, "env-inject: the pod has no container \"%.63s\"",
+                      text_of(entry, "name"));
+            continue;
+        }
+        const cJSON *variable;
+        cJSON_ArrayForEach(variable, field_get(entry, "env"))
+        {
+            set_variable(ed, container, text_of(variable, "key"), text_of(variable, "value"));
+        }
+    }
+}
+
+/* ---- logs ---- */
+
+/* The volume that a container has at that path already. */
+static const char *volume_at(const cJSON *list, const char *path)
+{
+    const cJSON *container;
+    cJSON_ArrayForEach(container, list)
+    {
+        const cJSON *mount = find_named(cJSON_GetObjectItemCaseSensitive(container, "volumeMounts"),
+                                        "mountPath", path);
+        if (mount != NULL) {
+            return text_of(mount, "name");
+        }
+    }
+    return NULL;
+}
+
+void inject_operator_share_logs(struct edit *ed, const struct inject_options *o, cJSON *spec)
+{
+    if (o->log_path == NULL) {
+        return;
+    }
+    cJSON *list = edit_array(ed, spec, "containers");
+    const char *name = volume_at(list, o->log_path);
+    if (name == NULL) {
+        name = INJECT_LOGS_VOLUME;
+        cJSON *volume = edit_append_object(ed, edit_array(ed, spec, "volumes"));
+        edit_string(ed, volume, "name", INJECT_LOGS_VOLUME);
+        (void)edit_object(ed, volume, "emptyDir");
+    }
+    cJSON *container;
+    cJSON_ArrayForEach(container, list)
+    {
+        cJSON *mounts = edit_array(ed, container, "volumeMounts");
+        if (find_named(mounts, "mountPath", o->log_path) == NULL) {
+            add_mount(ed, container, name, o->log_path, false);
+        }
+    }
+}

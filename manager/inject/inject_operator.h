@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inject_operator.h - leads the operator's containers through localproxy.
+ */
+#ifndef MANAGER_INJECT_INJECT_OPERATOR_H
+#define MANAGER_INJECT_INJECT_OPERATOR_H
+
+#include <cjson/cJSON.h>
+
+#include "inject/inject_access.h"
+#include "inject/inject_options.h"
+#include "object/edit.h"
+#include "object/notes.h"
+
+#define INJECT_LOGS_VOLUME "cmesh-logs"
+
+/* Gives each the kubeconfig: its volume, KUBECONFIG, `--kubeconfig`. What could not be done is
+ * noted. */
+void inject_operator_lead(struct edit *ed, const struct inject_options *o,
+                          const struct inject_access *a, cJSON *spec, struct notes *notes);
+
+/* The variables of env-sync, in a new array that the caller frees. NULL after a failure. */
+cJSON *inject_operator_variables(struct edit *ed, const struct inject_options *o, const cJSON *spec,
+                                 struct notes *notes);
+
+/* Sets the variables of env-inject. */
+void inject_operator_set_variables(struct edit *ed, const struct inject_options *o, cJSON *spec,
+                                   struct notes *notes);
+
+/* Lets all containers have the folder of log-path in common. */
+void inject_operator_share_logs(struct edit *ed, const struct inject_options *o, cJSON *spec);
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/inject_options.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "inject/sidecar.h"
+#include "object/field.h"
+
+struct source {
+    const char *prefix;
+    const cJSON *labels;
+    const cJSON *annotations;
+    struct err *e;
+};
+
+const char *inject_options_key(const char *prefix, const char *name, char out[INJECT_KEY_SIZE])
+{
+    (void)snprintf(out, INJECT_KEY_SIZE, "%s/%s", prefix, name);
+    return out;
+}
+
+static const char *get(const struct source *s, const char *name)
+{
+    char key[INJECT_KEY_SIZE];
+    (void)inject_options_key(s->prefix, name, key);
+    const char *text = cJSON_GetStringValue(field_get(s->annotations, key));
+    return text != NULL ? text : cJSON_GetStringValue(field_get(s->labels, key));
+}
+
+static int complain(const struct source *s, const char *name, const char *why)
+{
+    return err_set(s->e, -EINVAL, "metadata.annotations[%s/%s]: Invalid value: %s", s->prefix, name,
+                   why);
+}
+
+int inject_options_complain(const struct inject_options *o, const char *name, struct err *e,
+                            const char *fmt, ...)
+{
+    char why[ERR_MSG_MAX];
+    const struct source s = {.prefix = o->prefix, .e = e};
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
+    return complain(&s, name, why);
+}
+
+static int read_switch(const struct source *s, const char *name, bool *out)
+{
+    const char *text = get(s, name);
+    *out = text != NULL && strcmp(text, "true") == 0;
+    return text == NULL || *out || strcmp(text, "false") == 0 || text[0] == '\0'
+               ? 0
+               : complain(s, name, "must be \"true\" or \"false\"");
+}
+
+static int read_json(const struct source *s, const char *name, cJSON **out)
+{
+    const char *text = get(s, name);
+    struct err inner = ERR_INIT;
+    *out = NULL;
+    if (text == NULL || text[0] == '\0') {
+        return 0;
+    }
+    *out = json_parse(text, strlen(text), &inner);
+    if (*out == NULL && inner.code == -ENOMEM) {
+        return err_set(s->e, -ENOMEM, "out of memory");
+    }
+    return *out != NULL ? 0 : complain(s, name, inner.msg);
+}
+
+/* Quantities are left to the API server, which knows all ways to write them. */
+static int read_resources(const struct source *s, struct inject_options *o)
+{
+    static const char name[] = "proxy-resource";
+    static const char *const known[] = {"limits", "requests", "claims", NULL};
+    int rc = read_json(s, name, &o->resources);
+    if (rc != 0 || o->resources == NULL) {
+        return rc;
+    }
+    struct err inner = ERR_INIT;
+    if (!cJSON_IsObject(o->resources)) {
+        return complain(s, name, "must be an object with limits and requests");
+    }
+    return field_known(o->resources, "", known, &inner) == 0 ? 0 : complain(s, name, inner.msg);
+}
+
+static int check_variables(const struct source *s, const cJSON *list)
+{
+    static const char name[] = "env-inject";
+    if (list != NULL && !cJSON_IsArray(list)) {
+        return complain(s, name, "env must be a list");
+    }
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        const char *key = cJSON_GetStringValue(field_get(item, "key"));
+        if (key == NULL || key[0] == '\0' || !cJSON_IsString(field_get(item, "value"))) {
+            return complain(s, name, "each of env must have key and value, two strings");
+        }
+    }
+    return 0;
+}
+
+static int read_env_inject(const struct source *s, struct inject_options *o)
+{
+    static const char name[] = "env-inject";
+    int rc = read_json(s, name, &o->env_inject);
+    if (rc == 0 && o->env_inject != NULL && !cJSON_IsArray(o->env_inject)) {
+        return complain(s, name, "must be a list of containers");
+    }
+    const cJSON *item;
+    cJSON_ArrayForEach(item, o->env_inject)
+    {
+        if (rc == 0 && !cJSON_IsString(field_get(item, "name"))) {
+            rc = complain(s, name, "each entry must have the name of a container");
+        }
+        rc = rc != 0 ? rc : check_variables(s, field_get(item, "env"));
+    }
+    return rc;
+}
+
+static int read_log_path(const struct source *s, struct inject_options *o)
+{
+    o->log_path = get(s, "log-path");
+    return o->log_path == NULL || (o->log_path[0] == '/' && o->log_path[1] != '\0')
+               ? 0
+               : complain(s, "log-path", "must be an absolute path");
+}
+
+static int read_all(const struct source *s, struct inject_options *o)
+{
+    o->injected = get(s, SIDECAR_INJECTED);
+    o->containers = get(s, "operator-containers");
+    o->kubeconfig_volume = get(s, "kubeconfig-volume");
+    o->env_sync = get(s, "env-sync");
+    o->default_container =
+        cJSON_GetStringValue(field_get(s->annotations, "kubectl.kubernetes.io/default-container"));
+    int rc = read_switch(s, "disable-fake-kubeconfig-arg", &o->keep_args);
+    rc = rc != 0 ? rc : read_switch(s, "disable-fake-kubeconfig-env", &o->keep_env);
+    rc = rc != 0 ? rc : read_log_path(s, o);
+    rc = rc != 0 ? rc : read_env_inject(s, o);
+    return rc != 0 ? rc : read_resources(s, o);
+}
+
+int inject_options_init(struct inject_options *o, const char *prefix, const cJSON *pod,
+                        struct err *e)
+{
+    const cJSON *meta = field_get(pod, "metadata");
+    const struct source s = {.prefix = prefix,
+                             .labels = field_get(meta, "labels"),
+                             .annotations = field_get(meta, "annotations"),
+                             .e = e};
+    *o = (struct inject_options){.prefix = prefix};
+    int rc = read_all(&s, o);
+    if (rc != 0) {
+        inject_options_deinit(o);
+    }
+    return rc;
+}
+
+void inject_options_deinit(struct inject_options *o)
+{
+    cJSON_Delete(o->env_inject);
+    cJSON_Delete(o->resources);
+    o->env_inject = NULL;
+    o->resources = NULL;
+}
+
+bool inject_options_lists(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+    while (*list != '\0') {
+        list += strspn(list, ", ");
+        size_t n = strcspn(list, ", ");
+        if (n == len && len > 0 && memcmp(list, name, len) == 0) {
+            return true;
+        }
+        list += n;
+    }
+    return false;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inject_options.h - what labels and annotations of a pod say about its injection.
+ *
+ * Each may be given as a label or an annotation; the annotation wins. Names stand below the prefix
+ * of the installation; those of KusionStack's controller mesh have the same meaning here.
+ */
+#ifndef MANAGER_INJECT_INJECT_OPTIONS_H
+#define MANAGER_INJECT_INJECT_OPTIONS_H
+
+#include <stdbool.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+
+/* Strings point into the pod; NULL: not given. */
+struct inject_options {
+    const char *prefix;
+    const char *injected;          /* sharding-config-injected: the shard */
+    bool keep_args;                /* disable-fake-kubeconfig-arg */
+    bool keep_env;                 /* disable-fake-kubeconfig-env */
+    const char *containers;        /* operator-containers: names, separated by commas */
+    const char *default_container; /* kubectl.kubernetes.io/default-container */
+    const char *kubeconfig_volume; /* VOLUME or VOLUME/FILE with the real kubeconfig */
+    const char *log_path;          /* a folder that all containers share */
+    const char *env_sync;          /* NAME or NAME=VALUE, separated by commas: for localproxy */
+    cJSON *env_inject;             /* [{"name": …, "env": [{"key": …, "value": …}]}] */
+    cJSON *resources;              /* proxy-resource: those of localproxy */
+};
+
+/* 0, then inject_options_deinit is due; -EINVAL with the annotation's name, or -ENOMEM. */
+MUST_CHECK int inject_options_init(struct inject_options *o, const char *prefix, const cJSON *pod,
+                                   struct err *e);
+void inject_options_deinit(struct inject_options *o);
+
+/* Says what is wrong with one of them. Returns -EINVAL. */
+int inject_options_complain(const struct inject_options *o, const char *name, struct err *e,
+                            const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* Whether `name` stands in a list that is separated by commas; blanks do not count. */
+bool inject_options_lists(const char *list, const char *name);
+
+/* "<prefix>/<name>" in `out`, which has room for any. */
+#define INJECT_KEY_SIZE 384
+const char *inject_options_key(const char *prefix, const char *name, char out[INJECT_KEY_SIZE]);
+
+#endif

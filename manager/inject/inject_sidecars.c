@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/inject_sidecars.h"
+
+#include <string.h>
+
+#include "inject/sidecar.h"
+#include "object/field.h"
+
+#define RULES_VOLUME "cmesh-rules"
+#define RULES_DIR "/etc/cmesh/rules"
+#define STATE_VOLUME "cmesh-state"
+#define STATE_DIR "/var/lib/cmesh"
+#define COPY STATE_DIR "/rules.json" /* the last known good rules */
+#define RUN_VOLUME "cmesh-run"
+#define RUN_DIR "/run/cmesh"
+#define CONTROL RUN_DIR "/control.sock"
+#define TOKEN RUN_DIR "/token"
+
+enum { PROBE_SECONDS = 5, GRACE_SECONDS = 30, DELAY_SECONDS_MAX = 86400 };
+
+static const char *const containers[] = {SIDECAR_KUBECONFIG, SIDECAR_RULES, SIDECAR_PROXY,
+                                         SIDECAR_RULESYNC};
+static const char *const volumes[] = {RULES_VOLUME, STATE_VOLUME, RUN_VOLUME,
+                                      INJECT_KUBECONFIG_VOLUME};
+
+/* ---- pieces ---- */
+
+static void add_quantities(struct edit *ed, cJSON *resources, const char *key, const char *cpu,
+                           const char *memory)
+{
+    if (cpu == NULL && memory == NULL) {
+        return;
+    }
+    cJSON *object = edit_object(ed, resources, key);
+    if (cpu != NULL) {
+        edit_string(ed, object, "cpu", cpu);
+    }
+    if (memory != NULL) {
+        edit_string(ed, object, "memory", memory);
+    }
+}
+
+static void add_resources(struct edit *ed, cJSON *container, const struct inject_resources *r)
+{
+    cJSON *resources = edit_object(ed, container, "resources");
+    add_quantities(ed, resources, "requests", r->cpu_request, r->memory_request);
+    add_quantities(ed, resources, "limits", r->cpu_limit, r->memory_limit);
+}
+
+/* As the Pod Security Standard "restricted" demands. */
+static void add_security(struct edit *ed, cJSON *container, long user)
+{
+    cJSON *context = edit_object(ed, container, "securityContext");
+    edit_bool(ed, context, "allowPrivilegeEscalation", false);
+    edit_bool(ed, context, "privileged", false);
+    edit_bool(ed, context, "readOnlyRootFilesystem", true);
+    edit_bool(ed, context, "runAsNonRoot", true);
+    edit_number(ed, context, "runAsUser", (double)user);
+    edit_number(ed, context, "runAsGroup", (double)user);
+    cJSON *capabilities = edit_object(ed, context, "capabilities");
+    edit_append_string(ed, edit_array(ed, capabilities, "drop"), "ALL");
+    edit_string(ed, edit_object(ed, context, "seccompProfile"), "type", "RuntimeDefault");
+}
+
+static void add_mount(struct edit *ed, cJSON *container, const char *volume, const char *path,
+                      bool read_only)
+{
+    cJSON *mount = edit_append_object(ed, edit_array(ed, container, "volumeMounts"));
+    edit_string(ed, mount, "name", volume);
+    edit_string(ed, mount, "mountPath", path);
+    if (read_only) {
+        edit_bool(ed, mount, "readOnly", true);
+    }
+}
+
+static void add_copies(struct edit *ed, cJSON *container, const char *key, const cJSON *list)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        edit_append(ed, edit_array(ed, container, key), cJSON_Duplicate(item, true));
+    }
+}
+
+static void add_field_variable(struct edit *ed, cJSON *container, const char *name,
+                               const char *path)
+{
+    cJSON *variable = edit_append_object(ed, edit_array(ed, container, "env"));
+    edit_string(ed, variable, "name", name);
+    cJSON *from = edit_object(ed, variable, "valueFrom");
+    edit_string(ed, edit_object(ed, from, "fieldRef"), "fieldPath", path);
+}
+
+static void add_port(struct edit *ed, cJSON *container, const char *name, int port)
+{
+    cJSON *entry = edit_append_object(ed, edit_array(ed, container, "ports"));
+    edit_string(ed, entry, "name", name);
+    edit_number(ed, entry, "containerPort", port);
+    edit_string(ed, entry, "protocol", "TCP");
+}
+
+static void add_probe(struct edit *ed, cJSON *container, const char *kind, const char *path,
+                      int port, unsigned period, unsigned failures)
+{
+    cJSON *probe = edit_object(ed, container, kind);
+    cJSON *get = edit_object(ed, probe, "httpGet");
+    edit_string(ed, get, "path", path);
+    edit_number(ed, get, "port", port);
+    edit_number(ed, probe, "periodSeconds", period);
+    edit_number(ed, probe, "failureThreshold", failures);
+    edit_number(ed, probe, "timeoutSeconds", PROBE_SECONDS);
+}
+
+static cJSON *new_container(struct edit *ed, const struct inject_plan *plan, const char *name,
+                            const char *program)
+{
+    const struct inject_settings *s = plan->settings;
+    cJSON *c = cJSON_CreateObject();
+    edit_string(ed, c, "name", name);
+    edit_string(ed, c, "image", s->image);
+    if (s->pull_policy != NULL) {
+        edit_string(ed, c, "imagePullPolicy", s->pull_policy);
+    }
+    edit_append_string(ed, edit_array(ed, c, "command"), program);
+    add_resources(ed, c, &s->others);
+    add_security(ed, c, s->user);
+    /* So that `kubectl describe pod` shows why one failed. */
+    edit_string(ed, c, "terminationMessagePolicy", "FallbackToLogsOnError");
+    return c;
+}
+
+/* ---- the containers ---- */
+
+static void add_access(struct edit *ed, const struct inject_plan *plan, cJSON *container)
+{
+    const struct inject_access *a = &plan->access;
+    cJSON *args = edit_array(ed, container, "args");
+    if (a->kubeconfig[0] == '\0') {
+        edit_append_string(ed, args, "--in-cluster");
+    } else {
+        edit_append_format(ed, args, "--kubeconfig=%s", a->kubeconfig);
+    }
+    if (plan->token) {
+        edit_append_string(ed, args, "--token-file=" TOKEN);
+    }
+    add_copies(ed, container, "env", a->env);
+    add_copies(ed, container, "volumeMounts", a->mounts);
+}
+
+static cJSON *kubeconfig_container(struct edit *ed, const struct inject_plan *plan)
+{
+    cJSON *c = new_container(ed, plan, SIDECAR_KUBECONFIG, "kubeconfig-gen");
+    add_access(ed, plan, c);
+    cJSON *args = edit_array(ed, c, "args");
+    edit_append_format(ed, args, "--proxy=http://127.0.0.1:%d", SIDECAR_API_PORT);
+    edit_append_string(ed, args, "--output=" INJECT_KUBECONFIG);
+    edit_append_string(ed, args, "--shared");
+    add_mount(ed, c, INJECT_KUBECONFIG_VOLUME, INJECT_KUBECONFIG_DIR, false);
+    if (plan->token) {
+        add_mount(ed, c, RUN_VOLUME, RUN_DIR, false);
+    }
+    return c;
+}
+
+static cJSON *rules_container(struct edit *ed, const struct inject_plan *plan)
+{
+    cJSON *c = new_container(ed, plan, SIDECAR_RULES, "rulesync");
+    cJSON *args = edit_array(ed, c, "args");
+    edit_append_string(ed, args, "--once");
+    edit_append_string(ed, args, "--at-start");
+    edit_append_string(ed, args, "--from=" RULES_DIR);
+    edit_append_string(ed, args, "--to=" COPY);
+    edit_append_format(ed, args, "--shard=%s/%s", plan->ns, plan->shard);
+    add_mount(ed, c, RULES_VOLUME, RULES_DIR, true);
+    add_mount(ed, c, STATE_VOLUME, STATE_DIR, false);
+    return c;
+}
+
+static void add_proxy_resources(struct edit *ed, const struct inject_plan *plan, cJSON *c)
+{
+    if (plan->options->resources != NULL) {
+        edit_set(ed, c, "resources", cJSON_Duplicate(plan->options->resources, true));
+    } else {
+        edit_set(ed, c, "resources", cJSON_CreateObject());
+        add_resources(ed, c, &plan->settings->proxy);
+    }
+}
+
+/* The kubelet tells all ordinary containers to end at the same time. The operator needs localproxy
+ * for what it still has to do, such as to give its lease back. */
+static void add_delay(struct edit *ed, cJSON *args, const cJSON *spec)
+{
+    const cJSON *grace = field_get(spec, "terminationGracePeriodSeconds");
+    int seconds = cJSON_IsNumber(grace) ? grace->valueint : GRACE_SECONDS;
+    seconds = seconds < 0 ? 0 : seconds > DELAY_SECONDS_MAX ? DELAY_SECONDS_MAX : seconds;
+    edit_append_format(ed, args, "--shutdown-delay=%d", seconds);
+}
+
+static void add_proxy_args(struct edit *ed, const struct inject_plan *plan, const cJSON *spec,
+                           cJSON *c)
+{
+    const struct inject_settings *s = plan->settings;
+    add_access(ed, plan, c);
+    cJSON *args = edit_array(ed, c, "args");
+    edit_append_format(ed, args, "--listen=127.0.0.1:%d", SIDECAR_API_PORT);
+    edit_append_format(ed, args, "--admin=%s:%d", s->bind, SIDECAR_ADMIN_PORT);
+    edit_append_string(ed, args, "--rules=" COPY);
+    edit_append_string(ed, args, "--control=" CONTROL);
+    if (!s->native) {
+        add_delay(ed, args, spec);
+    }
+    for (size_t i = 0; s->proxy_args != NULL && s->proxy_args[i] != NULL; i++) {
+        edit_append_string(ed, args, s->proxy_args[i]);
+    }
+}
+
+static cJSON *proxy_container(struct edit *ed, const struct inject_plan *plan, const cJSON *spec)
+{
+    cJSON *c = new_container(ed, plan, SIDECAR_PROXY, "localproxy");
+    add_proxy_args(ed, plan, spec, c);
+    add_proxy_resources(ed, plan, c);
+    add_field_variable(ed, c, "POD_NAME", "metadata.name");
+    add_field_variable(ed, c, "POD_NAMESPACE", "metadata.namespace");
+    add_copies(ed, c, "env", plan->proxy_env);
+    add_port(ed, c, SIDECAR_API_PORT_NAME, SIDECAR_API_PORT);
+    add_port(ed, c, SIDECAR_ADMIN_PORT_NAME, SIDECAR_ADMIN_PORT);
+    add_probe(ed, c, "startupProbe", "/readyz", SIDECAR_ADMIN_PORT, 1,
+              plan->settings->start_seconds);
+    add_probe(ed, c, "readinessProbe", "/readyz", SIDECAR_ADMIN_PORT, PROBE_SECONDS, 3);
+    add_probe(ed, c, "livenessProbe", "/healthz", SIDECAR_ADMIN_PORT, 2 * PROBE_SECONDS, 3);
+    add_mount(ed, c, STATE_VOLUME, STATE_DIR, true);
+    add_mount(ed, c, RUN_VOLUME, RUN_DIR, false);
+    return c;
+}
+
+/* Ends when localproxy has confirmed the rules that an init container has stored, newer ones being
+ * as good. The kubelet starts no further container before. It goes on after a failure too, but then
+ * localproxy enforces nothing and answers nothing but errors; and without a time limit it could
+ * not even delete the pod. */
+static void add_gate(struct edit *ed, const struct inject_plan *plan, cJSON *c)
+{
+    cJSON *hook = edit_object(ed, edit_object(ed, c, "lifecycle"), "postStart");
+    cJSON *command = edit_array(ed, edit_object(ed, hook, "exec"), "command");
+    edit_append_string(ed, command, "rulesync");
+    edit_append_string(ed, command, "--once");
+    edit_append_string(ed, command, "--at-start");
+    edit_append_string(ed, command, "--from=" COPY);
+    edit_append_string(ed, command, "--control=" CONTROL);
+    edit_append_format(ed, command, "--shard=%s/%s", plan->ns, plan->shard);
+    edit_append_format(ed, command, "--timeout=%u", plan->settings->start_seconds);
+}
+
+static cJSON *rulesync_container(struct edit *ed, const struct inject_plan *plan)
+{
+    cJSON *c = new_container(ed, plan, SIDECAR_RULESYNC, "rulesync");
+    cJSON *args = edit_array(ed, c, "args");
+    edit_append_string(ed, args, "--from=" RULES_DIR);
+    edit_append_string(ed, args, "--to=" COPY);
+    edit_append_string(ed, args, "--control=" CONTROL);
+    edit_append_format(ed, args, "--shard=%s/%s", plan->ns, plan->shard);
+    edit_append_format(ed, args, "--admin=%s:%d", plan->settings->bind, SIDECAR_RULESYNC_PORT);
+    add_port(ed, c, SIDECAR_RULESYNC_PORT_NAME, SIDECAR_RULESYNC_PORT);
+    add_probe(ed, c, "readinessProbe", "/readyz", SIDECAR_RULESYNC_PORT, PROBE_SECONDS, 3);
+    add_probe(ed, c, "livenessProbe", "/healthz", SIDECAR_RULESYNC_PORT, 2 * PROBE_SECONDS, 3);
+    add_mount(ed, c, RULES_VOLUME, RULES_DIR, true);
+    add_mount(ed, c, STATE_VOLUME, STATE_DIR, false);
+    add_mount(ed, c, RUN_VOLUME, RUN_DIR, false);
+    return c;
+}
+
+static void add_containers(struct edit *ed, const struct inject_plan *plan, cJSON *spec)
+{
+    cJSON *init = edit_array(ed, spec, "initContainers");
+    cJSON *proxy = proxy_container(ed, plan, spec);
+    cJSON *rulesync = rulesync_container(ed, plan);
+    edit_append(ed, init, kubeconfig_container(ed, plan));
+    edit_append(ed, init, rules_container(ed, plan));
+    if (plan->settings->native) {
+        edit_string(ed, proxy, "restartPolicy", "Always");
+        edit_string(ed, rulesync, "restartPolicy", "Always");
+        edit_append(ed, init, proxy);
+        edit_append(ed, init, rulesync);
+        return;
+    }
+    cJSON *list = edit_array(ed, spec, "containers");
+    add_gate(ed, plan, rulesync);
+    edit_prepend(ed, list, rulesync);
+    edit_prepend(ed, list, proxy);
+}
+
+/* ---- the volumes ---- */
+
+/* In memory: nothing of it is worth keeping longer than the pod, and a disk that is full does not
+ * matter; and such a pod does not keep a cluster autoscaler from emptying the node. */
+static void add_empty_dir(struct edit *ed, cJSON *list, const char *name, const char *size)
+{
+    cJSON *volume = edit_append_object(ed, list);
+    edit_string(ed, volume, "name", name);
+    cJSON *source = edit_object(ed, volume, "emptyDir");
+    edit_string(ed, source, "medium", "Memory");
+    edit_string(ed, source, "sizeLimit", size);
+}
+
+static void add_volumes(struct edit *ed, const struct inject_plan *plan, cJSON *spec)
+{
+    cJSON *list = edit_array(ed, spec, "volumes");
+    cJSON *rules = edit_append_object(ed, list);
+    edit_string(ed, rules, "name", RULES_VOLUME);
+    cJSON *source = edit_object(ed, rules, "configMap");
+    char name[512] = SIDECAR_CONFIGMAP;
+    strncat(name, plan->shard, sizeof name - sizeof SIDECAR_CONFIGMAP);
+    edit_string(ed, source, "name", name);
+    edit_bool(ed, source, "optional", true);
+    add_empty_dir(ed, list, STATE_VOLUME, "16Mi");
+    add_empty_dir(ed, list, RUN_VOLUME, "1Mi");
+    add_empty_dir(ed, list, INJECT_KUBECONFIG_VOLUME, "1Mi");
+}
+
+void inject_sidecars_add(struct edit *ed, const struct inject_plan *plan, cJSON *spec)
+{
+    add_containers(ed, plan, spec);
+    add_volumes(ed, plan, spec);
+}
+
+/* ---- what is there ---- */
+
+static bool has_named(const cJSON *list, const char *name)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        const char *found = cJSON_GetStringValue(field_get(item, "name"));
+        if (found != NULL && strcmp(found, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *inject_sidecars_find(const cJSON *spec, bool wanted)
+{
+    for (size_t i = 0; i < sizeof containers / sizeof containers[0]; i++) {
+        bool there = has_named(field_get(spec, "initContainers"), containers[i]) ||
+                     has_named(field_get(spec, "containers"), containers[i]);
+        if (there == wanted) {
+            return containers[i];
+        }
+    }
+    for (size_t i = 0; i < sizeof volumes / sizeof volumes[0]; i++) {
+        if (has_named(field_get(spec, "volumes"), volumes[i]) == wanted) {
+            return volumes[i];
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inject_sidecars.h - the containers and volumes that a pod gets.
+ */
+#ifndef MANAGER_INJECT_INJECT_SIDECARS_H
+#define MANAGER_INJECT_INJECT_SIDECARS_H
+
+#include <stdbool.h>
+
+#include <cjson/cJSON.h>
+
+#include "inject/inject.h"
+#include "inject/inject_access.h"
+#include "inject/inject_options.h"
+#include "object/edit.h"
+
+/* The kubeconfig that leads to localproxy, in the operator's containers. */
+#define INJECT_KUBECONFIG_DIR "/etc/cmesh/kubeconfig"
+#define INJECT_KUBECONFIG INJECT_KUBECONFIG_DIR "/config"
+#define INJECT_KUBECONFIG_VOLUME "cmesh-kubeconfig"
+
+struct inject_plan {
+    const struct inject_settings *settings;
+    const struct inject_options *options;
+    struct inject_access access;
+    const char *ns;
+    const char *shard;
+    cJSON *proxy_env; /* more variables for localproxy */
+    bool token;       /* others on the host can reach localproxy: it demands a token */
+};
+
+/* Adds everything to a pod's spec. */
+void inject_sidecars_add(struct edit *ed, const struct inject_plan *plan, cJSON *spec);
+
+/* The first part, by name, that the spec has, or has not; NULL: it has none, or all. */
+const char *inject_sidecars_find(const cJSON *spec, bool wanted);
+
+#endif

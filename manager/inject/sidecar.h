@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sidecar.h - what the mesh's part of a pod is called: for those who put it there and those who
+ * look for it.
+ */
+#ifndef MANAGER_INJECT_SIDECAR_H
+#define MANAGER_INJECT_SIDECAR_H
+
+/* Containers. */
+#define SIDECAR_PROXY "cmesh-localproxy"
+#define SIDECAR_RULESYNC "cmesh-rulesync"
+#define SIDECAR_KUBECONFIG "cmesh-kubeconfig" /* init */
+#define SIDECAR_RULES "cmesh-rules"           /* init */
+
+/* Ports. */
+#define SIDECAR_API_PORT 5443      /* localproxy, for the operator, on 127.0.0.1 */
+#define SIDECAR_ADMIN_PORT 5441    /* localproxy's health, metrics and status */
+#define SIDECAR_RULESYNC_PORT 5442 /* rulesync's */
+
+/* What they are called in containers' ports. */
+#define SIDECAR_API_PORT_NAME "cmesh-api"
+#define SIDECAR_ADMIN_PORT_NAME "cmesh-admin"
+#define SIDECAR_RULESYNC_PORT_NAME "cmesh-rulesync"
+
+/* The ConfigMap with a shard's rules, in its namespace: the prefix and the shard's name. */
+#define SIDECAR_CONFIGMAP "cmesh-rules-"
+
+/* Names below the prefix of labels and annotations (labels.h). */
+#define SIDECAR_ENABLE "enable-proxy"               /* label: "true" asks for injection */
+#define SIDECAR_INJECTED "sharding-config-injected" /* annotation: the shard's name */
+
+#endif

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "label/labeller.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "label/labeller_internal.h"
+
+enum {
+    PARALLEL = 8,
+    PROGRESS_MS = 5000,
+    AGAIN_MS = 2000,
+    CHECK_MS = 6 * 3600 * 1000,
+    NAME_LEN = 400
+};
+
+/* ---- what is to be patched ---- */
+
+/* Those that wait longer, since somebody takes their labels away, are no reason to wait for. */
+static size_t level_now(const struct labeller *l)
+{
+    return patcher_level(l->patcher) - patcher_later(l->patcher);
+}
+
+static bool is_idle(const struct labeller *l)
+{
+    return level_now(l) == 0;
+}
+
+static struct resource *first(const struct labeller *l)
+{
+    return list_empty(&l->resources) ? NULL : LIST_ITEM(l->resources.next, struct resource, link);
+}
+
+/* The one behind `r`; NULL: `r` is the last. */
+static struct resource *next(const struct labeller *l, const struct resource *r)
+{
+    return r->link.next == &l->resources ? NULL : LIST_ITEM(r->link.next, struct resource, link);
+}
+
+static struct resource *find(const struct labeller *l, unsigned id)
+{
+    struct resource *r = first(l);
+    while (r != NULL && r->id != id) {
+        r = next(l, r);
+    }
+    return r;
+}
+
+static void each_reflector(struct labeller *l, void (*act)(struct reflector *))
+{
+    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+        if (r->unlabelled != NULL) {
+            act(r->unlabelled);
+        }
+        if (r->labelled != NULL) {
+            act(r->labelled);
+        }
+    }
+}
+
+static uint64_t pause_for(struct labeller *l, struct resource *r, const char *ns, const char *name)
+{
+    bool begins;
+    uint64_t pause =
+        contest_pause(&l->contest, r->id, ns, name, kube_clock_now(l->options.clock), &begins);
+    l->contested += pause > 0 ? 1 : 0;
+    if (begins) {
+        resource_tell_contest(r, ns, name);
+    }
+    return pause;
+}
+
+bool labeller_add(struct labeller *l, struct resource *r, const char *ns, const char *name,
+                  const char *version)
+{
+    if (level_now(l) >= LEVEL_HIGH && !l->held) {
+        l->held = true;
+        each_reflector(l, reflector_hold);
+    }
+    labeller_go_on(l);
+    return patcher_level(l->patcher) < LEVEL_MAX &&
+           patcher_add(l->patcher, r->id, ns, name, version, pause_for(l, r, ns, name)) == 0;
+}
+
+static int path_of(void *data, unsigned resource, const char *ns, struct buf *out)
+{
+    const struct resource *r = find(data, resource);
+    if (r == NULL || r->phase == RESOURCE_RESTING) {
+        return -ENOENT;
+    }
+    const struct discovery_resource d = {
+        .group = r->group, .version = r->version, .plural = r->plural, .namespaced = r->namespaced};
+    return discovery_path(&d, r->namespaced ? ns : NULL, out);
+}
+
+static void on_done(void *data, unsigned resource, const char *ns, const char *name,
+                    enum patcher_outcome outcome, const struct api_error *error)
+{
+    struct labeller *l = data;
+    struct resource *r = find(l, resource);
+    if (r != NULL) {
+        resource_take_outcome(r, ns, name, outcome, error);
+    }
+    if (outcome == PATCHER_CHANGED) {
+        contest_labelled(&l->contest, resource, ns, name, kube_clock_now(l->options.clock));
+    }
+    labeller_go_on(l);
+}
+
+static const struct patcher_handlers patcher_handlers = {.path = path_of, .on_done = on_done};
+
+uint64_t labeller_outcomes(const struct labeller *l, enum patcher_outcome outcome)
+{
+    uint64_t sum = 0;
+    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+        sum += r->outcomes[outcome];
+    }
+    return sum;
+}
+
+/* ---- what is said ---- */
+
+static uint64_t changes(const struct labeller *l)
+{
+    return labeller_outcomes(l, PATCHER_CHANGED);
+}
+
+static uint64_t foreign(const struct labeller *l)
+{
+    uint64_t sum = 0;
+    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+        sum += r->foreign.count;
+    }
+    return sum;
+}
+
+static uint64_t failures(const struct labeller *l)
+{
+    return labeller_outcomes(l, PATCHER_REFUSED) + labeller_outcomes(l, PATCHER_UNDONE);
+}
+
+static void tell(const struct labeller *l, const char *what)
+{
+    uint64_t ms = kube_clock_now(l->options.clock) - l->began_at;
+    log_write(LOG_INFO, what,
+              (const struct log_field[]){{0},
+                                         log_num("labelled", (int64_t)changes(l)),
+                                         log_num("pending", (int64_t)patcher_level(l->patcher)),
+                                         log_num("foreign", (int64_t)foreign(l)),
+                                         log_num("failed", (int64_t)failures(l)),
+                                         log_num("ms", (int64_t)ms),
+                                         {0}});
+}
+
+static void on_progress(void *data)
+{
+    struct labeller *l = data;
+    l->telling = changes(l) != l->told_changes || !is_idle(l);
+    if (l->telling) {
+        l->told_changes = changes(l);
+        tell(l, "giving control labels");
+        kube_clock_set_timer(l->options.clock, l->progress, PROGRESS_MS);
+    }
+}
+
+static void begin_telling(struct labeller *l)
+{
+    if (!l->telling) {
+        l->telling = true;
+        kube_clock_set_timer(l->options.clock, l->progress, PROGRESS_MS);
+    }
+}
+
+/* ---- whose turn it is ---- */
+
+void labeller_go_on(struct labeller *l)
+{
+    net_task_queue(l->loop, &l->turn);
+}
+
+static void release(struct labeller *l)
+{
+    if (l->held && level_now(l) <= LEVEL_LOW) {
+        l->held = false;
+        each_reflector(l, reflector_release);
+    }
+}
+
+/* What is labelled is checked again after a while: something may have been copied, labels and all,
+ * into another namespace. */
+static void check_again(struct labeller *l, uint64_t now)
+{
+    if (l->check_at == 0 || l->check_at > now) {
+        return;
+    }
+    l->check_at = 0;
+    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+        r->check = r->check == CHECK_DONE ? CHECK_DUE : r->check;
+    }
+}
+
+/* Those that have waited long enough, and those of which objects were left out for which there is
+ * room now. Sets the timer for the others. */
+static void begin_again(struct labeller *l)
+{
+    uint64_t now = kube_clock_now(l->options.clock);
+    check_again(l, now);
+    uint64_t soonest = l->check_at;
+    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+        bool room = r->left_out && !l->held && r->phase != RESOURCE_RESTING;
+        if (room || (r->again_at != 0 && r->again_at <= now)) {
+            resource_begin(r);
+        }
+        if (r->again_at != 0 && (soonest == 0 || r->again_at < soonest)) {
+            soonest = r->again_at;
+        }
+    }
+    if (soonest != 0) {
+        kube_clock_set_timer(l->options.clock, l->wake, soonest > now ? soonest - now : 0);
+    }
+}
+
+/* One resource is listed at a time; one that cannot be is not waited for. True: all are. */
+static bool list_next(struct labeller *l)
+{
+    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+        if (r->phase == RESOURCE_LISTING && resource_error(r) == NULL) {
+            return false;
+        }
+        if (r->phase == RESOURCE_DUE) {
+            resource_begin(r);
+            return false;
+        }
+    }
+    return l->resolved;
+}
+
+static bool check_next(struct labeller *l)
+{
+    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+        if (r->check == CHECK_RUNNING && reflector_error(r->labelled) == NULL) {
+            return false;
+        }
+        if (r->check == CHECK_DUE && r->phase == RESOURCE_FOLLOWING) {
+            resource_check(r);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What was refused once and is not any more, is tried soon again when it is refused next time. */
+static void forget_refusals(struct labeller *l)
+{
+    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+        if (r->again_at == 0) {
+            backoff_reset(&r->backoff);
+        }
+    }
+}
+
+bool labeller_follows_all(const struct labeller *l)
+{
+    const struct resource *r = first(l);
+    while (r != NULL && r->phase == RESOURCE_FOLLOWING) {
+        r = next(l, r);
+    }
+    return r == NULL && l->resolved;
+}
+
+static void plan_check(struct labeller *l)
+{
+    if (l->check_at == 0) {
+        l->check_at = kube_clock_now(l->options.clock) + CHECK_MS;
+        labeller_go_on(l); /* which sets the timer */
+    }
+}
+
+static void tell_once(struct labeller *l, bool *told, const char *all, const char *some)
+{
+    if (!*told) {
+        *told = true;
+        l->told_changes = changes(l);
+        tell(l, labeller_follows_all(l) ? all : some);
+    }
+}
+
+static void on_turn(struct net_task *task)
+{
+    struct labeller *l = LIST_ITEM(task, struct labeller, turn);
+    release(l);
+    begin_again(l);
+    bool idle = is_idle(l);
+    if (!idle) {
+        begin_telling(l);
+    }
+    if (!list_next(l) || !idle) {
+        return;
+    }
+    tell_once(l, &l->told_labelled, "all that lacked control labels has them",
+              "what lacked control labels has them, but for resources that cannot be followed");
+    if (check_next(l)) {
+        forget_refusals(l);
+        plan_check(l);
+        tell_once(l, &l->told_checked, "all control labels were checked",
+                  "control labels were checked, but for resources that cannot be followed");
+    }
+}
+
+static void on_wake(void *data)
+{
+    struct labeller *l = data;
+    if (l->out_of_memory) {
+        labeller_discovered(l);
+    }
+    labeller_go_on(l);
+}
+
+/* ---- which resources there are ---- */
+
+static void tell_notes(struct labeller *l, const struct notes *notes)
+{
+    uint64_t hash = HASH_SEED;
+    for (size_t i = 0; i < notes->count; i++) {
+        hash = hash_slice(hash, slice_str(notes->items[i]));
+    }
+    if (hash == l->notes_hash) {
+        return;
+    }
+    l->notes_hash = hash;
+    for (size_t i = 0; i < notes->count; i++) {
+        log_warn("of the configured resources one cannot be labelled",
+                 log_str("reason", notes->items[i]));
+    }
+}
+
+static void keep_or_add(struct labeller *l, const struct sharding_resource *s)
+{
+    struct resource *r = first(l);
+    while (r != NULL && !resource_is(r, s)) {
+        r = next(l, r);
+    }
+    if (r == NULL) {
+        r = resource_new(l, s->group, s->version, s->plural, true);
+    }
+    if (r == NULL) {
+        l->out_of_memory = true;
+    } else {
+        r->stale = false;
+    }
+}
+
+static void compare(struct labeller *l, const struct sharding_resource *wanted, size_t count)
+{
+    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+        r->stale = r->namespaced; /* namespaces stay */
+    }
+    for (size_t i = 0; i < count; i++) {
+        keep_or_add(l, &wanted[i]);
+    }
+    for (struct resource *r = first(l), *after; r != NULL; r = after) {
+        after = next(l, r);
+        if (r->stale) {
+            resource_free(r);
+        }
+    }
+}
+
+void labeller_discovered(struct labeller *l)
+{
+    struct notes notes = NOTES_INIT;
+    struct sharding_resource *wanted;
+    size_t count;
+    if (!discovery_ready(l->options.discovery)) {
+        return;
+    }
+    l->out_of_memory = false;
+    if (sharding_resources_resolve(l->options.resources, l->options.discovery, &wanted, &count,
+                                   &notes) == 0) {
+        l->resolved = true;
+        compare(l, wanted, count);
+        tell_notes(l, &notes);
+        free(wanted);
+    } else {
+        l->out_of_memory = true;
+    }
+    if (l->out_of_memory) {
+        log_error("out of memory: not all resources are labelled");
+        kube_clock_set_timer(l->options.clock, l->wake, AGAIN_MS);
+    }
+    notes_deinit(&notes);
+    labeller_go_on(l);
+}
+
+/* ---- life ---- */
+
+static int make_parts(struct labeller *l, struct err *e)
+{
+    const struct labeller_options *o = &l->options;
+    const struct patcher_options po = {
+        .client = o->client,
+        .keys = o->keys,
+        .qps = o->qps,
+        .parallel = o->parallel,
+        .may_write = o->may_write,
+        .may_write_data = o->data,
+        .clock = o->clock,
+    };
+    l->patcher = patcher_new(l->loop, &po, &patcher_handlers, l, e);
+    l->definitions = definitions_new(l->loop, o->client, o->discovery, o->clock, e);
+    l->wake = net_timer_new(l->loop, on_wake, l);
+    l->progress = net_timer_new(l->loop, on_progress, l);
+    bool made = l->patcher != NULL && l->definitions != NULL && l->wake != NULL &&
+                l->progress != NULL && resource_new(l, "", "v1", "namespaces", false) != NULL;
+    return made ? 0 : err_set(e, -ENOMEM, "out of memory");
+}
+
+struct labeller *labeller_new(struct net_loop *loop, const struct labeller_options *o,
+                              struct err *e)
+{
+    struct labeller *l = calloc(1, sizeof *l);
+    if (l == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    l->loop = loop;
+    l->options = *o;
+    l->options.clock = o->clock == NULL ? &kube_clock_system : o->clock;
+    l->options.qps = o->qps == 0 ? LABELLER_QPS : o->qps;
+    l->options.parallel = o->parallel == 0 ? PARALLEL : o->parallel;
+    l->notes_hash = HASH_SEED;
+    l->began_at = kube_clock_now(l->options.clock);
+    list_init(&l->resources);
+    net_task_init(&l->turn, on_turn);
+    if (make_parts(l, e) != 0) {
+        labeller_free(l);
+        return NULL;
+    }
+    labeller_discovered(l);
+    labeller_go_on(l);
+    return l;
+}
+
+void labeller_free(struct labeller *l)
+{
+    if (l == NULL) {
+        return;
+    }
+    while (!list_empty(&l->resources)) {
+        resource_free(first(l));
+    }
+    net_task_cancel(&l->turn);
+    definitions_free(l->definitions);
+    patcher_free(l->patcher);
+    net_timer_free(l->wake);
+    net_timer_free(l->progress);
+    free(l);
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * labeller_internal.h - what the files of the labeller share: labeller.c (whose turn it is),
+ * labeller_resource.c (one resource), labeller_pages.c (metrics and status).
+ */
+#ifndef MANAGER_LABEL_LABELLER_INTERNAL_H
+#define MANAGER_LABEL_LABELLER_INTERNAL_H
+
+#include "base/list.h"
+#include "kube/backoff.h"
+#include "kube/reflector.h"
+#include "label/contest.h"
+#include "label/definitions.h"
+#include "label/labeller.h"
+#include "label/object_set.h"
+#include "label/patcher.h"
+#include "net/timer.h"
+
+/* Objects that wait to be patched: from HIGH on no more pages are asked for, from LOW on they are
+ * again. What comes above MAX all the same is left out, and listed again later. */
+enum { LEVEL_LOW = 250, LEVEL_HIGH = 1000, LEVEL_MAX = 4000 };
+
+/*
+ *   DUE -- its turn --> LISTING -- all listed --> FOLLOWING
+ *                         ^  |                     |
+ *                         |  +--- refused again ---+--> RESTING
+ *                         +------- after a while ---------+
+ *
+ * and FOLLOWING -> LISTING, when objects were left out or refused.
+ */
+enum resource_phase {
+    RESOURCE_DUE,
+    RESOURCE_LISTING,
+    RESOURCE_FOLLOWING,
+    RESOURCE_RESTING,
+    RESOURCE_PHASES,
+};
+
+enum resource_check { CHECK_DUE, CHECK_RUNNING, CHECK_DONE };
+
+struct resource {
+    struct list link; /* in labeller.resources */
+    struct labeller *labeller;
+    unsigned id;
+    bool stale; /* while the discovery's resources are compared with these */
+    bool namespaced;
+    char *group; /* of one allocation, freed as this */
+    const char *version;
+    const char *plural;
+
+    enum resource_phase phase;
+    struct reflector *unlabelled; /* LISTING, FOLLOWING */
+    bool left_out;                /* objects came that could not be kept */
+    bool no_fields;               /* the server cannot select by namespace */
+    struct backoff backoff;       /* of attempts after refusals */
+    uint64_t again_at;            /* 0: need not */
+
+    enum resource_check check;
+    struct reflector *labelled; /* CHECK_RUNNING */
+
+    unsigned refused_in_row; /* since one was not */
+    bool told_refusal;
+    bool told_contest;
+    unsigned told_foreign;
+    uint64_t outcomes[PATCHER_OUTCOMES];
+    struct object_set foreign; /* now */
+};
+
+struct labeller {
+    struct net_loop *loop;
+    struct labeller_options options;
+    struct patcher *patcher;
+    struct definitions *definitions;
+    struct contest contest;
+    uint64_t contested;    /* objects that had to wait, counted each time */
+    struct list resources; /* namespaces first */
+    unsigned next_id;
+    bool held;           /* no pages are asked for */
+    bool resolved;       /* the discovery has been ready */
+    bool out_of_memory;  /* when it was looked into: that is done again */
+    uint64_t notes_hash; /* of what was told of the configured resources */
+    struct net_task turn;
+    struct net_timer *wake;     /* for the next again_at, and check_at */
+    uint64_t check_at;          /* all is checked again; 0: it is not checked yet */
+    struct net_timer *progress; /* set while there is something to do */
+    uint64_t began_at;
+    bool telling;       /* the timer of the progress is set */
+    bool told_labelled; /* all was labelled once */
+    bool told_checked;
+    uint64_t told_changes; /* when progress was told last */
+    uint64_t pages;        /* of reflectors that are gone */
+    uint64_t watches;
+};
+
+/* ---- labeller_resource.c ---- */
+
+/* NULL without memory. */
+MUST_CHECK struct resource *resource_new(struct labeller *l, const char *group, const char *version,
+                                         const char *plural, bool namespaced);
+void resource_free(struct resource *r);
+bool resource_is(const struct resource *r, const struct sharding_resource *s);
+/* "deployments.apps" */
+void resource_name(const struct resource *r, char *out, size_t size);
+/* Lists from the beginning, and follows. */
+void resource_begin(struct resource *r);
+/* Lists what is labelled, once. */
+void resource_check(struct resource *r);
+/* Somebody takes the labels of an object away, again and again. */
+void resource_tell_contest(struct resource *r, const char *ns, const char *name);
+/* What keeps the listing from going on; NULL: nothing. */
+const char *resource_error(const struct resource *r);
+/* An object was dealt with. */
+void resource_take_outcome(struct resource *r, const char *ns, const char *name,
+                           enum patcher_outcome outcome, const struct api_error *error);
+
+/* ---- labeller.c ---- */
+
+/* Soon: looks what is to be done next. */
+void labeller_go_on(struct labeller *l);
+/* An object is to be patched. False: it cannot be kept. */
+bool labeller_add(struct labeller *l, struct resource *r, const char *ns, const char *name,
+                  const char *version);
+/* Each resource was listed, and what comes is seen. */
+bool labeller_follows_all(const struct labeller *l);
+uint64_t labeller_outcomes(const struct labeller *l, enum patcher_outcome outcome);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+
+#include "base/prometheus.h"
+#include "label/labeller_internal.h"
+
+enum { NAME_LEN = 400 };
+
+static const char *const phases[RESOURCE_PHASES] = {
+    [RESOURCE_DUE] = "due",
+    [RESOURCE_LISTING] = "listing",
+    [RESOURCE_FOLLOWING] = "following",
+    [RESOURCE_RESTING] = "resting",
+};
+
+typedef uint64_t (*value_cb)(const struct resource *r);
+
+static uint64_t labelled(const struct resource *r)
+{
+    return r->outcomes[PATCHER_CHANGED];
+}
+
+static uint64_t failed(const struct resource *r)
+{
+    return r->outcomes[PATCHER_REFUSED] + r->outcomes[PATCHER_UNDONE];
+}
+
+static uint64_t foreign(const struct resource *r)
+{
+    return r->foreign.count;
+}
+
+static struct resource *resource_of(const struct list *n)
+{
+    return LIST_ITEM(n, struct resource, link);
+}
+
+/* ---- metrics ---- */
+
+/* One sample for each resource. */
+static int by_resource(const struct labeller *l, struct buf *out, const char *name,
+                       const char *type, const char *help, value_cb value)
+{
+    int rc = prometheus_head(out, name, type, help);
+    for (const struct list *n = l->resources.next; n != &l->resources && rc == 0; n = n->next) {
+        char resource[NAME_LEN];
+        resource_name(resource_of(n), resource, sizeof resource);
+        rc = buf_printf(out, "%s{resource=\"%s\"} %" PRIu64 "\n", name, resource,
+                        value(resource_of(n)));
+    }
+    return rc;
+}
+
+static size_t count_phase(const struct labeller *l, enum resource_phase phase)
+{
+    size_t count = 0;
+    for (const struct list *n = l->resources.next; n != &l->resources; n = n->next) {
+        count += resource_of(n)->phase == phase ? 1 : 0;
+    }
+    return count;
+}
+
+static int by_phase(const struct labeller *l, struct buf *out)
+{
+    static const char name[] = "cmesh_manager_label_resources";
+    int rc = prometheus_head(out, name, "gauge", "Resources that are labelled, by state.");
+    for (unsigned i = 0; i < RESOURCE_PHASES && rc == 0; i++) {
+        rc = buf_printf(out, "%s{state=\"%s\"} %zu\n", name, phases[i],
+                        count_phase(l, (enum resource_phase)i));
+    }
+    return rc;
+}
+
+static void add_stats(const struct reflector *r, uint64_t *pages, uint64_t *watches)
+{
+    if (r != NULL) {
+        *pages += reflector_stats(r)->pages;
+        *watches += reflector_stats(r)->watches;
+    }
+}
+
+static int requests(const struct labeller *l, struct buf *out)
+{
+    static const char name[] = "cmesh_manager_label_requests_total";
+    const struct patcher_stats *s = patcher_stats(l->patcher);
+    uint64_t pages = l->pages;
+    uint64_t watches = l->watches;
+    for (const struct list *n = l->resources.next; n != &l->resources; n = n->next) {
+        add_stats(resource_of(n)->unlabelled, &pages, &watches);
+        add_stats(resource_of(n)->labelled, &pages, &watches);
+    }
+    int rc = prometheus_head(out, name, "counter", "Requests for control labels, by verb.");
+    rc = rc != 0 ? rc
+                 : buf_printf(out,
+                              "%s{verb=\"patch\"} %" PRIu64 "\n%s{verb=\"get\"} %" PRIu64
+                              "\n%s{verb=\"list\"} %" PRIu64 "\n%s{verb=\"watch\"} %" PRIu64 "\n",
+                              name, s->patches, name, s->looks, name, pages, name, watches);
+    return rc;
+}
+
+static int plain(const struct labeller *l, struct buf *out)
+{
+    const struct patcher_stats *s = patcher_stats(l->patcher);
+    const struct prometheus_metric metrics[] = {
+        {"cmesh_manager_label_pending", "gauge", "Objects that wait for their control labels.",
+         patcher_level(l->patcher)},
+        {"cmesh_manager_label_contested_total", "counter",
+         "Times that an object had to wait since its labels are taken away again and again.",
+         l->contested},
+        {"cmesh_manager_label_retries_total", "counter", "Requests that are made again later.",
+         s->retries},
+        {"cmesh_manager_label_throttled_total", "counter",
+         "Requests that the API server answered with status 429.", s->throttled},
+    };
+    return prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+}
+
+int labeller_metrics(const struct labeller *l, struct buf *out)
+{
+    if (l == NULL) {
+        return 0;
+    }
+    int rc = by_resource(l, out, "cmesh_manager_label_labelled_total", "counter",
+                         "Objects that were given control labels.", labelled);
+    rc = rc != 0 ? rc
+                 : by_resource(l, out, "cmesh_manager_label_failed_total", "counter",
+                               "Objects that could not be labelled when it was tried.", failed);
+    rc = rc != 0 ? rc
+                 : by_resource(l, out, "cmesh_manager_label_foreign", "gauge",
+                               "Objects that another owner labelled, and that are left alone.",
+                               foreign);
+    rc = rc != 0 ? rc : by_phase(l, out);
+    rc = rc != 0 ? rc : requests(l, out);
+    return rc != 0 ? rc : plain(l, out);
+}
+
+/* ---- status ---- */
+
+static void add_counts(cJSON *to, uint64_t changed, uint64_t failures, uint64_t others)
+{
+    (void)cJSON_AddNumberToObject(to, "labelled", (double)changed);
+    (void)cJSON_AddNumberToObject(to, "failed", (double)failures);
+    (void)cJSON_AddNumberToObject(to, "foreign", (double)others);
+}
+
+static void add_resource(cJSON *items, const struct resource *r)
+{
+    char resource[NAME_LEN];
+    cJSON *item = cJSON_CreateObject();
+    resource_name(r, resource, sizeof resource);
+    (void)cJSON_AddStringToObject(item, "resource", resource);
+    (void)cJSON_AddStringToObject(item, "state", phases[r->phase]);
+    (void)cJSON_AddBoolToObject(item, "checked", r->check == CHECK_DONE);
+    add_counts(item, labelled(r), failed(r), foreign(r));
+    if (resource_error(r) != NULL) {
+        (void)cJSON_AddStringToObject(item, "error", resource_error(r));
+    }
+    if (!cJSON_AddItemToArray(items, item)) {
+        cJSON_Delete(item);
+    }
+}
+
+/* Without memory something is missing from the page. */
+void labeller_status(const struct labeller *l, cJSON *root)
+{
+    cJSON *labels = l == NULL ? NULL : cJSON_AddObjectToObject(root, "labels");
+    if (labels == NULL) {
+        return;
+    }
+    uint64_t others = 0;
+    for (const struct list *n = l->resources.next; n != &l->resources; n = n->next) {
+        others += foreign(resource_of(n));
+    }
+    (void)cJSON_AddNumberToObject(labels, "pending", (double)patcher_level(l->patcher));
+    (void)cJSON_AddBoolToObject(labels, "complete", l->told_labelled && labeller_follows_all(l));
+    (void)cJSON_AddBoolToObject(labels, "checked", l->told_checked && labeller_follows_all(l));
+    add_counts(labels, labeller_outcomes(l, PATCHER_CHANGED),
+               labeller_outcomes(l, PATCHER_REFUSED) + labeller_outcomes(l, PATCHER_UNDONE),
+               others);
+    cJSON *items = cJSON_AddArrayToObject(labels, "resources");
+    for (const struct list *n = l->resources.next; n != &l->resources; n = n->next) {
+        add_resource(items, resource_of(n));
+    }
+}

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "kube/watch_event.h"
+#include "label/labeller_internal.h"
+
+enum {
+    AGAIN_MIN_MS = 60000,
+    AGAIN_MAX_MS = 1800000,
+    REFUSED_MAX = 20,      /* in a row: it is no use */
+    TOLD_FOREIGN_MAX = 10, /* objects of a resource that are named in the log */
+    SELECTOR_MAX = LABELS_KEY_SIZE + 16,
+    FIELDS_MAX = 1024,
+    NAME_MAX_LEN = 400,
+};
+
+static const char *const system_namespaces[] = {"kube-system", "kube-public", "kube-node-lease"};
+
+enum { SYSTEM_NAMESPACES = sizeof system_namespaces / sizeof system_namespaces[0] };
+
+/* ---- namespaces that are left out ---- */
+
+static const char *left_out(const struct labeller *l, size_t i)
+{
+    return i < SYSTEM_NAMESPACES ? system_namespaces[i] : l->options.namespace;
+}
+
+static bool is_left_out(const struct labeller *l, const char *ns)
+{
+    for (size_t i = 0; i <= SYSTEM_NAMESPACES && !l->options.system_namespaces; i++) {
+        const char *other = left_out(l, i);
+        if (other != NULL && strcmp(other, ns) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The same for the API server, which sends nothing of them then. */
+static const char *field_selector(const struct resource *r, char *out, size_t size)
+{
+    const struct labeller *l = r->labeller;
+    size_t at = 0;
+    if (l->options.system_namespaces || r->no_fields) {
+        return NULL;
+    }
+    for (size_t i = 0; i <= SYSTEM_NAMESPACES && at < size; i++) {
+        if (left_out(l, i) != NULL) {
+            at += (size_t)snprintf(out + at, size - at, "%smetadata.%s!=%s", i == 0 ? "" : ",",
+                                   r->namespaced ? "namespace" : "name", left_out(l, i));
+        }
+    }
+    return out;
+}
+
+/* ---- words ---- */
+
+void resource_name(const struct resource *r, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%s%s%s", r->plural, r->group[0] == '\0' ? "" : ".", r->group);
+}
+
+static void tell_foreign(struct resource *r, const char *ns, const char *name,
+                         const struct labels_plan *plan)
+{
+    char resource[NAME_MAX_LEN];
+    char object[NAME_MAX_LEN * 2];
+    if (r->told_foreign >= TOLD_FOREIGN_MAX) {
+        return;
+    }
+    r->told_foreign++;
+    resource_name(r, resource, sizeof resource);
+    (void)snprintf(object, sizeof object, "%s%s%s", ns, ns[0] == '\0' ? "" : "/", name);
+    const char *label = plan == NULL ? "" : r->labeller->options.keys->key[plan->foreign];
+    log_warn("labelled by another owner, and left alone: its shard may not see it",
+             log_str("resource", resource), log_str("object", object), log_str("label", label),
+             log_str("value", plan == NULL ? "" : plan->found));
+}
+
+static const char *hint(const struct api_error *error)
+{
+    return error->code == 403 && strstr(error->msg, "cannot ") != NULL
+               ? "the manager needs the verbs list, watch and patch on this resource"
+               : "it is tried again later";
+}
+
+static void tell_refusal(struct resource *r, const char *ns, const char *name,
+                         const struct api_error *error)
+{
+    char resource[NAME_MAX_LEN];
+    if (r->told_refusal) {
+        return;
+    }
+    r->told_refusal = true;
+    resource_name(r, resource, sizeof resource);
+    log_warn("an object cannot be labelled, and more of this resource are not named",
+             log_str("resource", resource), log_str("namespace", ns), log_str("name", name),
+             log_str("error", error == NULL ? "another webhook takes the labels away" : error->msg),
+             log_str("hint", error == NULL ? "" : hint(error)));
+}
+
+void resource_tell_contest(struct resource *r, const char *ns, const char *name)
+{
+    char resource[NAME_MAX_LEN];
+    if (r->told_contest) {
+        return;
+    }
+    r->told_contest = true;
+    resource_name(r, resource, sizeof resource);
+    log_warn("somebody takes the control labels of an object away again and again: it is labelled "
+             "ever more seldom, and more of this resource are not named",
+             log_str("resource", resource), log_str("namespace", ns), log_str("name", name));
+}
+
+/* ---- what comes ---- */
+
+static const char *text_of(const cJSON *object, const char *key)
+{
+    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, key));
+    return text == NULL ? "" : text;
+}
+
+/* `plan` NULL: what it is labelled with is not known. */
+static void take_foreign(struct resource *r, const char *ns, const char *name,
+                         const struct labels_plan *plan)
+{
+    if (object_set_add(&r->foreign, ns, name) != 0) {
+        tell_foreign(r, ns, name, plan);
+    }
+}
+
+static void take_object(struct resource *r, enum reflector_change change, const cJSON *object)
+{
+    struct labeller *l = r->labeller;
+    struct labels_plan plan;
+    const char *name = object_name(object);
+    const char *ns = r->namespaced ? text_of(object, "namespace") : "";
+    const char *owner = r->namespaced ? ns : name;
+    if (owner[0] == '\0' || is_left_out(l, owner)) {
+        return;
+    }
+    labels_plan_init(&plan, l->options.keys, object, owner);
+    if (change != REFLECTOR_DELETED && plan.state == LABELS_FOREIGN) {
+        take_foreign(r, ns, name, &plan);
+        return;
+    }
+    (void)object_set_remove(&r->foreign, ns, name);
+    if (change != REFLECTOR_DELETED && plan.state == LABELS_MISSING) {
+        bool kept = labeller_add(l, r, ns, name, object_version(object));
+        r->left_out = r->left_out || !kept;
+    }
+}
+
+static void on_list(void *data)
+{
+    struct resource *r = data;
+    object_set_clear(&r->foreign);
+}
+
+static void on_object(void *data, enum reflector_change change, const cJSON *object)
+{
+    take_object(data, change, object);
+}
+
+static void on_synced(void *data)
+{
+    struct resource *r = data;
+    if (r->phase == RESOURCE_LISTING) {
+        r->phase = RESOURCE_FOLLOWING;
+    }
+    labeller_go_on(r->labeller);
+}
+
+/* An API server that does not know the field says so, and is asked without it. */
+static bool is_about_fields(const char *error)
+{
+    return strstr(error, "400 ") != NULL && strstr(error, "field label not supported") != NULL;
+}
+
+static void on_state(void *data, const char *error)
+{
+    struct resource *r = data;
+    char resource[NAME_MAX_LEN];
+    labeller_go_on(r->labeller);
+    resource_name(r, resource, sizeof resource);
+    if (error == NULL) {
+        log_info("a resource is followed again", log_str("resource", resource));
+        return;
+    }
+    if (!r->no_fields && is_about_fields(error)) {
+        r->no_fields = true;
+        r->left_out = true;
+        return;
+    }
+    if (strstr(error, ": 404 ") != NULL) {
+        discovery_refresh(r->labeller->options.discovery);
+    }
+    log_warn("a resource cannot be followed: new objects stay without control labels",
+             log_str("resource", resource), log_str("error", error),
+             log_str("hint", strstr(error, ": 403 ") != NULL
+                                 ? "the manager needs the verbs list, watch and patch on it"
+                                 : ""));
+}
+
+static const struct reflector_handlers unlabelled_handlers = {
+    .on_list = on_list,
+    .on_object = on_object,
+    .on_synced = on_synced,
+    .on_state = on_state,
+};
+
+/* ---- what is labelled, and not rightly ---- */
+
+static void drop(struct resource *r, struct reflector **which)
+{
+    if (*which != NULL) {
+        const struct reflector_stats *s = reflector_stats(*which);
+        r->labeller->pages += s->pages;
+        r->labeller->watches += s->watches;
+        reflector_free(*which);
+        *which = NULL;
+    }
+}
+
+static void on_labelled(void *data, enum reflector_change change, const cJSON *object)
+{
+    take_object(data, change, object);
+}
+
+static void on_all_labelled(void *data)
+{
+    struct resource *r = data;
+    r->check = CHECK_DONE;
+    drop(r, &r->labelled);
+    labeller_go_on(r->labeller);
+}
+
+static void on_check_state(void *data, const char *error)
+{
+    struct resource *r = data;
+    char resource[NAME_MAX_LEN];
+    resource_name(r, resource, sizeof resource);
+    if (error != NULL) {
+        log_warn("the labels of a resource cannot be checked", log_str("resource", resource),
+                 log_str("error", error));
+    }
+    labeller_go_on(r->labeller);
+}
+
+static const struct reflector_handlers labelled_handlers = {
+    .on_object = on_labelled,
+    .on_synced = on_all_labelled,
+    .on_state = on_check_state,
+};
+
+/* ---- beginnings ---- */
+
+static struct reflector *follow(struct resource *r, const char *operator,
+                                const struct reflector_handlers * handlers)
+{
+    struct labeller *l = r->labeller;
+    const struct discovery_resource d = {
+        .group = r->group, .version = r->version, .plural = r->plural, .namespaced = r->namespaced};
+    char labels[SELECTOR_MAX];
+    char fields[FIELDS_MAX];
+    struct buf path = BUF_INIT(FIELDS_MAX);
+    struct err e = ERR_INIT;
+    struct reflector *made = NULL;
+    (void)snprintf(labels, sizeof labels, "%s%strue",
+                   l->options.keys->key[LABELS_CONTROL], operator);
+    const char *text = discovery_path(&d, NULL, &path) == 0 ? buf_cstr(&path) : NULL;
+    if (text != NULL) {
+        const struct reflector_options o = {
+            .client = l->options.client,
+            .path = text,
+            .label_selector = labels,
+            .field_selector = field_selector(r, fields, sizeof fields),
+            .metadata_only = true,
+        };
+        made = reflector_new(l->loop, &o, handlers, r, &e);
+    }
+    buf_reset(&path);
+    if (made != NULL && l->held) {
+        reflector_hold(made);
+    }
+    return made;
+}
+
+/* At some time, since not all could be done. */
+static void come_again(struct resource *r)
+{
+    const struct kube_clock *clock = r->labeller->options.clock;
+    if (r->again_at == 0) {
+        r->again_at = kube_clock_now(clock) + backoff_next(&r->backoff, kube_clock_random(clock));
+    }
+    labeller_go_on(r->labeller);
+}
+
+static void rest(struct resource *r)
+{
+    char resource[NAME_MAX_LEN];
+    resource_name(r, resource, sizeof resource);
+    log_warn("a resource is left alone for a while: all its objects are refused",
+             log_str("resource", resource));
+    drop(r, &r->unlabelled);
+    drop(r, &r->labelled);
+    r->check = CHECK_DUE;
+    r->phase = RESOURCE_RESTING;
+    come_again(r);
+}
+
+void resource_begin(struct resource *r)
+{
+    drop(r, &r->unlabelled);
+    /* What was refused or left out may be one that is labelled. */
+    if ((r->again_at != 0 || r->left_out) && r->check == CHECK_DONE) {
+        r->check = CHECK_DUE;
+    }
+    r->left_out = false;
+    r->again_at = 0;
+    r->refused_in_row = 0;
+    r->unlabelled = follow(r, "!=", &unlabelled_handlers);
+    r->phase = RESOURCE_LISTING;
+    if (r->unlabelled == NULL) {
+        r->phase = RESOURCE_RESTING;
+        come_again(r);
+    }
+}
+
+void resource_check(struct resource *r)
+{
+    r->labelled = follow(r, "=", &labelled_handlers);
+    r->check = r->labelled == NULL ? CHECK_DUE : CHECK_RUNNING;
+}
+
+const char *resource_error(const struct resource *r)
+{
+    return r->unlabelled == NULL ? NULL : reflector_error(r->unlabelled);
+}
+
+void resource_take_outcome(struct resource *r, const char *ns, const char *name,
+                           enum patcher_outcome outcome, const struct api_error *error)
+{
+    r->outcomes[outcome]++;
+    switch (outcome) {
+    case PATCHER_FOREIGN:
+        take_foreign(r, ns, name, NULL);
+        break;
+    case PATCHER_CHANGED:
+        r->refused_in_row = 0;
+        break;
+    case PATCHER_REFUSED:
+    case PATCHER_UNDONE:
+        tell_refusal(r, ns, name, error);
+        if (++r->refused_in_row == REFUSED_MAX) {
+            rest(r);
+        } else {
+            come_again(r);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- life ---- */
+
+struct resource *resource_new(struct labeller *l, const char *group, const char *version,
+                              const char *plural, bool namespaced)
+{
+    struct resource *r = calloc(1, sizeof *r);
+    size_t g = strlen(group) + 1;
+    size_t v = strlen(version) + 1;
+    size_t p = strlen(plural) + 1;
+    char *text = r == NULL ? NULL : malloc(g + v + p);
+    if (text == NULL) {
+        free(r);
+        return NULL;
+    }
+    memcpy(text, group, g);
+    memcpy(text + g, version, v);
+    memcpy(text + g + v, plural, p);
+    r->labeller = l;
+    r->id = l->next_id++;
+    r->namespaced = namespaced;
+    r->group = text;
+    r->version = text + g;
+    r->plural = text + g + v;
+    backoff_init(&r->backoff, AGAIN_MIN_MS, AGAIN_MAX_MS);
+    list_append(&l->resources, &r->link);
+    return r;
+}
+
+void resource_free(struct resource *r)
+{
+    drop(r, &r->unlabelled);
+    drop(r, &r->labelled);
+    object_set_clear(&r->foreign);
+    list_remove(&r->link);
+    free(r->group);
+    free(r);
+}
+
+bool resource_is(const struct resource *r, const struct sharding_resource *s)
+{
+    return strcmp(r->group, s->group) == 0 && strcmp(r->version, s->version) == 0 &&
+           strcmp(r->plural, s->plural) == 0;
+}

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "label/unlabel.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/flags.h"
+#include "base/log.h"
+#include "kube/reflector.h"
+#include "kube/watch_event.h"
+#include "label/labeller.h"
+#include "label/patcher.h"
+#include "net/timer.h"
+
+enum {
+    PARALLEL = 8,
+    PROGRESS_MS = 5000,
+    PATIENCE_MS = 120000, /* without any progress */
+    LEVEL_LOW = 250,      /* objects that wait: as the labeller has them */
+    LEVEL_HIGH = 1000,
+    REFUSED_MAX = 20, /* in a row: it is no use with this resource */
+    SIGNALS = 2,
+    NAME_LEN = 400,
+};
+
+/*
+ *   DISCOVERING --> REMOVING, a resource after the other, then namespaces --> VERIFYING, the same
+ *   (dry_run: COUNTING in place of REMOVING, and no VERIFYING) --> OVER
+ */
+enum stage { STAGE_DISCOVERING, STAGE_COUNTING, STAGE_REMOVING, STAGE_VERIFYING, STAGE_OVER };
+
+struct run {
+    const struct unlabel_command *command;
+    struct net_loop *loop;
+    struct labels_keys keys;
+    struct sharding_resources *configured;
+    struct kube_access access;
+    struct kube_client *client;
+    struct discovery *discovery;
+    struct patcher *patcher;
+    struct net_timer *progress;
+    struct net_timer *patience;
+    struct net_task turn;
+    uv_signal_t signals[SIGNALS];
+    bool watching_signals;
+
+    enum stage stage;
+    struct sharding_resource *resources;
+    size_t count;
+    size_t at; /* `count`: namespaces */
+    struct reflector *reflector;
+    bool held;
+    bool listed;             /* all of this resource */
+    uint64_t before;         /* `total`, and */
+    uint64_t left_before;    /* `left`, when this resource was begun */
+    unsigned refused_in_row; /* of this resource */
+    uint64_t began_at;
+    uint64_t total; /* taken away, or counted */
+    uint64_t failed;
+    uint64_t left; /* found when verifying */
+    int exit_code;
+};
+
+/* ---- words ---- */
+
+static bool is_namespaces(const struct run *r)
+{
+    return r->at == r->count;
+}
+
+static struct discovery_resource current(const struct run *r)
+{
+    if (is_namespaces(r)) {
+        return (struct discovery_resource){.group = "", .version = "v1", .plural = "namespaces"};
+    }
+    const struct sharding_resource *s = &r->resources[r->at];
+    return (struct discovery_resource){
+        .group = s->group, .version = s->version, .plural = s->plural, .namespaced = true};
+}
+
+static void name_current(const struct run *r, char out[NAME_LEN])
+{
+    struct discovery_resource d = current(r);
+    (void)snprintf(out, NAME_LEN, "%s%s%s", d.plural, d.group[0] == '\0' ? "" : ".", d.group);
+}
+
+static int64_t elapsed(const struct run *r)
+{
+    return (int64_t)(kube_clock_now(&kube_clock_system) - r->began_at);
+}
+
+static void on_progress(void *data)
+{
+    struct run *r = data;
+    char resource[NAME_LEN];
+    net_timer_set(r->progress, PROGRESS_MS);
+    if (r->stage == STAGE_DISCOVERING) {
+        return;
+    }
+    name_current(r, resource);
+    log_info("taking control labels away", log_str("resource", resource),
+             log_num("removed", (int64_t)r->total), log_num("failed", (int64_t)r->failed),
+             log_num("ms", elapsed(r)));
+}
+
+/* ---- the end ---- */
+
+static void end(struct run *r, int exit_code)
+{
+    r->stage = STAGE_OVER;
+    r->exit_code = exit_code;
+    net_loop_stop(r->loop);
+}
+
+static void give_up(struct run *r, const char *what, const char *why)
+{
+    log_error(what, log_str("error", why), log_num("removed", (int64_t)r->total));
+    end(r, EXIT_FAILED);
+}
+
+static void on_patience(void *data)
+{
+    struct run *r = data;
+    const char *why = r->reflector != NULL ? reflector_error(r->reflector) : NULL;
+    why = why == NULL && r->discovery != NULL ? discovery_error(r->discovery) : why;
+    give_up(r, "given up: nothing went on for two minutes", why == NULL ? "" : why);
+}
+
+static void note_progress(struct run *r)
+{
+    net_timer_set(r->patience, PATIENCE_MS);
+}
+
+static void sum_up(struct run *r)
+{
+    if (r->command->dry_run) {
+        log_info("dry run: control labels would be taken away",
+                 log_num("objects", (int64_t)r->total), log_num("failed", (int64_t)r->failed),
+                 log_num("ms", elapsed(r)));
+    } else if (r->left > 0) {
+        log_error(
+            "objects were labelled again meanwhile: is a manager, or its webhook, still there?",
+            log_num("removed", (int64_t)r->total), log_num("left", (int64_t)r->left));
+    } else {
+        log_info(r->failed == 0 ? "the control labels are gone" : "some control labels are left",
+                 log_num("removed", (int64_t)r->total), log_num("failed", (int64_t)r->failed),
+                 log_num("ms", elapsed(r)));
+    }
+    end(r, r->failed == 0 && r->left == 0 ? EXIT_DONE : EXIT_FAILED);
+}
+
+/* ---- one resource after the other ---- */
+
+static void on_object(void *data, enum reflector_change change, const cJSON *object)
+{
+    struct run *r = data;
+    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
+    const char *ns = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, "namespace"));
+    (void)change;
+    note_progress(r);
+    if (r->stage == STAGE_OVER || !labels_are_ours(&r->keys, object)) {
+        return;
+    }
+    if (r->stage == STAGE_COUNTING) {
+        r->total++;
+    } else if (r->stage == STAGE_VERIFYING) {
+        r->left++;
+    } else if (patcher_add(r->patcher, (unsigned)r->at, ns == NULL ? "" : ns, object_name(object),
+                           object_version(object), 0) != 0) {
+        r->failed++;
+    }
+    if (!r->held && patcher_level(r->patcher) >= LEVEL_HIGH) {
+        r->held = true;
+        reflector_hold(r->reflector);
+    }
+}
+
+static void stop_listing(struct run *r)
+{
+    reflector_free(r->reflector);
+    r->reflector = NULL;
+    r->listed = true;
+    net_task_queue(r->loop, &r->turn);
+}
+
+static void on_synced(void *data)
+{
+    stop_listing(data);
+}
+
+static void on_list(void *data)
+{
+    struct run *r = data;
+    if (r->stage == STAGE_COUNTING) {
+        r->total = r->before;
+    }
+    r->left = r->left_before;
+}
+
+/* What is not there, or not allowed, is not waited for. */
+static void on_state(void *data, const char *error)
+{
+    struct run *r = data;
+    char resource[NAME_LEN];
+    if (error == NULL || r->stage == STAGE_OVER) {
+        return;
+    }
+    bool gone = strstr(error, ": 404 ") != NULL;
+    bool refused = strstr(error, ": 403 ") != NULL || strstr(error, ": 405 ") != NULL;
+    name_current(r, resource);
+    if (!gone) {
+        log_warn("a resource cannot be listed", log_str("resource", resource),
+                 log_str("error", error));
+    }
+    if (gone || refused) {
+        r->failed += refused ? 1 : 0;
+        stop_listing(r);
+    }
+}
+
+static const struct reflector_handlers list_handlers = {
+    .on_list = on_list,
+    .on_object = on_object,
+    .on_synced = on_synced,
+    .on_state = on_state,
+};
+
+static int begin_listing(struct run *r, struct err *e)
+{
+    char selector[LABELS_KEY_SIZE + 8];
+    struct discovery_resource d = current(r);
+    struct buf path = BUF_INIT(1024);
+    (void)snprintf(selector, sizeof selector, "%s=true", r->keys.key[LABELS_CONTROL]);
+    const char *text = discovery_path(&d, NULL, &path) == 0 ? buf_cstr(&path) : NULL;
+    const struct reflector_options o = {
+        .client = r->client, .path = text, .label_selector = selector, .metadata_only = true};
+    r->reflector = reflector_new(r->loop, &o, &list_handlers, r, e);
+    buf_reset(&path);
+    r->held = false;
+    r->listed = false;
+    r->before = r->total;
+    r->left_before = r->left;
+    r->refused_in_row = 0;
+    return r->reflector == NULL ? e->code : 0;
+}
+
+static void tell_resource(const struct run *r)
+{
+    char resource[NAME_LEN];
+    name_current(r, resource);
+    if (r->total > r->before) {
+        log_info(r->stage == STAGE_COUNTING ? "would be unlabelled" : "unlabelled",
+                 log_str("resource", resource),
+                 log_num("objects", (int64_t)(r->total - r->before)));
+    }
+}
+
+static void next_resource(struct run *r)
+{
+    struct err e = ERR_INIT;
+    tell_resource(r);
+    if (r->at < r->count) {
+        r->at++;
+    } else if (r->stage == STAGE_REMOVING && r->failed == 0) {
+        r->stage = STAGE_VERIFYING;
+        r->at = 0;
+    } else {
+        sum_up(r);
+        return;
+    }
+    if (begin_listing(r, &e) != 0) {
+        give_up(r, "cannot go on", e.msg);
+    }
+}
+
+static void on_turn(struct net_task *task)
+{
+    struct run *r = LIST_ITEM(task, struct run, turn);
+    size_t level = patcher_level(r->patcher);
+    if (r->stage == STAGE_OVER) {
+        return;
+    }
+    if (r->held && level <= LEVEL_LOW) {
+        r->held = false;
+        if (r->reflector != NULL) {
+            reflector_release(r->reflector);
+        }
+    }
+    if (r->listed && level == 0) {
+        next_resource(r);
+    }
+}
+
+/* ---- patches ---- */
+
+static int path_of(void *data, unsigned resource, const char *ns, struct buf *out)
+{
+    struct run *r = data;
+    struct discovery_resource d = current(r);
+    if (resource != r->at || r->refused_in_row >= REFUSED_MAX) {
+        return -ENOENT;
+    }
+    return discovery_path(&d, ns[0] == '\0' ? NULL : ns, out);
+}
+
+static void take_refusal(struct run *r, const char *ns, const char *name,
+                         const struct api_error *error)
+{
+    char resource[NAME_LEN];
+    name_current(r, resource);
+    r->failed++;
+    log_warn("an object cannot be unlabelled", log_str("resource", resource),
+             log_str("namespace", ns), log_str("name", name), log_str("error", error->msg));
+    if (++r->refused_in_row == REFUSED_MAX) {
+        log_warn("the resource is given up: all its objects are refused",
+                 log_str("resource", resource));
+        if (r->reflector != NULL) {
+            stop_listing(r);
+        }
+    }
+}
+
+static void on_done(void *data, unsigned resource, const char *ns, const char *name,
+                    enum patcher_outcome outcome, const struct api_error *error)
+{
+    struct run *r = data;
+    (void)resource;
+    note_progress(r);
+    if (r->stage == STAGE_OVER) {
+        return;
+    }
+    if (outcome == PATCHER_CHANGED) {
+        r->total++;
+        r->refused_in_row = 0;
+    } else if (outcome == PATCHER_REFUSED) {
+        take_refusal(r, ns, name, error);
+    } else if (outcome == PATCHER_UNDONE) {
+        give_up(r, "stopped: the labels are put back at once",
+                "the manager's webhook is still there: delete its MutatingWebhookConfiguration "
+                "first");
+    }
+    net_task_queue(r->loop, &r->turn);
+}
+
+static const struct patcher_handlers patcher_handlers = {.path = path_of, .on_done = on_done};
+
+/* ---- the beginning ---- */
+
+static void on_discovered(void *data)
+{
+    struct run *r = data;
+    struct notes notes = NOTES_INIT;
+    struct err e = ERR_INIT;
+    note_progress(r);
+    if (!discovery_ready(r->discovery)) {
+        return;
+    }
+    int rc =
+        sharding_resources_resolve(r->configured, r->discovery, &r->resources, &r->count, &notes);
+    for (size_t i = 0; i < notes.count; i++) {
+        log_warn("of the configured resources one is left out", log_str("reason", notes.items[i]));
+    }
+    notes_deinit(&notes);
+    discovery_free(r->discovery);
+    r->discovery = NULL;
+    r->stage = r->command->dry_run ? STAGE_COUNTING : STAGE_REMOVING;
+    if (rc != 0 || begin_listing(r, &e) != 0) {
+        give_up(r, "cannot start", rc != 0 ? err_text(rc) : e.msg);
+    }
+}
+
+static void on_discovery_state(void *data, const char *error)
+{
+    (void)data;
+    if (error != NULL) {
+        log_warn("discovery is not complete", log_str("error", error));
+    }
+}
+
+static const struct discovery_handlers discovery_handlers = {
+    .on_change = on_discovered,
+    .on_state = on_discovery_state,
+};
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    give_up(handle->data, "stopped; what is left is left as it was", strsignal(signum));
+}
+
+static void watch_signals(struct run *r)
+{
+    static const int numbers[SIGNALS] = {SIGTERM, SIGINT};
+    (void)signal(SIGPIPE, SIG_IGN);
+    for (int i = 0; i < SIGNALS; i++) {
+        (void)uv_signal_init(&r->loop->uv, &r->signals[i]);
+        r->signals[i].data = r;
+        (void)uv_signal_start(&r->signals[i], on_signal, numbers[i]);
+    }
+    r->watching_signals = true;
+}
+
+static int read_command(struct run *r, struct err *e)
+{
+    const struct unlabel_command *c = r->command;
+    int rc = labels_keys_init(&r->keys, &c->labels, e);
+    if (rc != 0) {
+        return rc;
+    }
+    if (c->all_resources) {
+        r->configured = sharding_resources_everything();
+    } else if (c->resources != NULL) {
+        r->configured = sharding_resources_load(c->resources, e);
+    } else {
+        r->configured = sharding_resources_default();
+    }
+    if (r->configured == NULL) {
+        return e->code != 0 ? e->code : err_set(e, -ENOMEM, "out of memory");
+    }
+    return kube_access_open(c->kubeconfig, c->context, c->in_cluster, &r->access, e);
+}
+
+static int open_parts(struct run *r, struct err *e)
+{
+    const struct unlabel_command *c = r->command;
+    const unsigned parallel = c->parallel == 0 ? PARALLEL : (unsigned)c->parallel;
+    const struct kube_client_options ko = {.access = &r->access, .max_idle = parallel};
+    r->client = kube_client_new(r->loop, &ko, e);
+    if (r->client == NULL) {
+        return e->code;
+    }
+    const struct patcher_options po = {
+        .client = r->client,
+        .keys = &r->keys,
+        .remove = true,
+        .qps = c->qps == 0 ? LABELLER_QPS : (unsigned)c->qps,
+        .parallel = parallel,
+        .clock = &kube_clock_system,
+    };
+    const struct discovery_options dopt = {.client = r->client};
+    r->patcher = patcher_new(r->loop, &po, &patcher_handlers, r, e);
+    r->discovery = discovery_new(r->loop, &dopt, &discovery_handlers, r, e);
+    r->progress = net_timer_new(r->loop, on_progress, r);
+    r->patience = net_timer_new(r->loop, on_patience, r);
+    if (r->patcher == NULL || r->discovery == NULL || r->progress == NULL || r->patience == NULL) {
+        return err_set(e, -ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+static int start(struct run *r, struct err *e)
+{
+    int rc = read_command(r, e);
+    if (rc != 0) {
+        return rc;
+    }
+    r->loop = net_loop_new(e);
+    if (r->loop == NULL) {
+        return e->code;
+    }
+    watch_signals(r);
+    net_task_init(&r->turn, on_turn);
+    rc = open_parts(r, e);
+    if (rc == 0) {
+        r->began_at = kube_clock_now(&kube_clock_system);
+        net_timer_set(r->progress, PROGRESS_MS);
+        note_progress(r);
+    }
+    return rc;
+}
+
+static void close_all(struct run *r)
+{
+    reflector_free(r->reflector);
+    patcher_free(r->patcher);
+    discovery_free(r->discovery);
+    net_timer_free(r->progress);
+    net_timer_free(r->patience);
+    free(r->resources);
+    if (r->client != NULL) {
+        kube_client_close(r->client, NULL, NULL);
+    }
+    for (int i = 0; i < SIGNALS && r->watching_signals; i++) {
+        uv_close((uv_handle_t *)&r->signals[i], NULL);
+    }
+    if (r->loop != NULL) {
+        (void)net_loop_free(r->loop);
+    }
+    sharding_resources_free(r->configured);
+    kube_access_deinit(&r->access);
+}
+
+int unlabel_command_run(const struct unlabel_command *command)
+{
+    struct run r = {.command = command, .exit_code = EXIT_FAILED};
+    struct err e = ERR_INIT;
+    if (start(&r, &e) == 0) {
+        net_loop_run(r.loop);
+    } else {
+        log_error("cannot start", log_str("error", e.msg));
+    }
+    close_all(&r);
+    return r.exit_code;
+}

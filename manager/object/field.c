@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "object/field.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What stands between a path and the key below it. */
+static const char *dot(const char *path)
+{
+    return path[0] == '\0' ? "" : ".";
+}
+
+static int wrong_type(struct err *e, const char *path, const char *key, const char *expected)
+{
+    return err_set(e, -EINVAL, "%s%s%s: Invalid value: must be %s", path, dot(path), key, expected);
+}
+
+int field_invalid(struct err *e, const char *path, const char *key, const char *value,
+                  const char *why)
+{
+    return err_set(e, -EINVAL, "%s%s%s: Invalid value: \"%.100s\": %s", path, dot(path), key, value,
+                   why);
+}
+
+const cJSON *field_get(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNull(item) ? NULL : item;
+}
+
+int field_string(const cJSON *object, const char *path, const char *key, const char **out,
+                 struct err *e)
+{
+    const cJSON *item = field_get(object, key);
+    if (item != NULL && !cJSON_IsString(item)) {
+        return wrong_type(e, path, key, "a string");
+    }
+    *out = item == NULL ? "" : item->valuestring;
+    return 0;
+}
+
+int field_object(const cJSON *object, const char *path, const char *key, const cJSON **out,
+                 struct err *e)
+{
+    *out = field_get(object, key);
+    return *out == NULL || cJSON_IsObject(*out) ? 0 : wrong_type(e, path, key, "an object");
+}
+
+int field_array(const cJSON *object, const char *path, const char *key, const cJSON **out,
+                struct err *e)
+{
+    *out = field_get(object, key);
+    return *out == NULL || cJSON_IsArray(*out) ? 0 : wrong_type(e, path, key, "an array");
+}
+
+int field_int(const cJSON *object, const char *path, const char *key, int min, int max, int *out,
+              struct err *e)
+{
+    const cJSON *item = field_get(object, key);
+    if (item == NULL) {
+        return 0;
+    }
+    if (!cJSON_IsNumber(item) || item->valuedouble < min || item->valuedouble > max ||
+        item->valuedouble > item->valueint || item->valuedouble < item->valueint) {
+        char expected[64];
+        (void)snprintf(expected, sizeof expected, "a whole number from %d to %d", min, max);
+        return wrong_type(e, path, key, expected);
+    }
+    *out = item->valueint;
+    return 0;
+}
+
+int field_required(const cJSON *object, const char *path, const char *key, const char **out,
+                   struct err *e)
+{
+    int rc = field_string(object, path, key, out, e);
+    if (rc == 0 && (*out)[0] == '\0') {
+        rc = err_set(e, -EINVAL, "%s%s%s: Required value", path, dot(path), key);
+    }
+    return rc;
+}
+
+int field_known(const cJSON *object, const char *path, const char *const *known, struct err *e)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, object)
+    {
+        size_t i = 0;
+        while (known[i] != NULL && strcmp(known[i], item->string) != 0) {
+            i++;
+        }
+        if (known[i] == NULL) {
+            return err_set(e, -EINVAL, "%s%s%.100s: Forbidden: unknown field", path, dot(path),
+                           item->string);
+        }
+    }
+    return 0;
+}

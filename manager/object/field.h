@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * field.h - reads fields of API objects, and says what is wrong with them as Kubernetes does.
+ *
+ * `path` names the object that holds the field, as in "spec.webhook", "" for the whole document. A
+ * field that is null counts as absent, as the API server has it. Errors are -EINVAL.
+ * Source: k8s.io/apimachinery/pkg/util/validation/field.
+ */
+#ifndef MANAGER_OBJECT_FIELD_H
+#define MANAGER_OBJECT_FIELD_H
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+
+/* NULL when it is absent. */
+const cJSON *field_get(const cJSON *object, const char *key);
+
+/* "" or NULL when it is absent. */
+MUST_CHECK int field_string(const cJSON *object, const char *path, const char *key,
+                            const char **out, struct err *e);
+MUST_CHECK int field_object(const cJSON *object, const char *path, const char *key,
+                            const cJSON **out, struct err *e);
+MUST_CHECK int field_array(const cJSON *object, const char *path, const char *key,
+                           const cJSON **out, struct err *e);
+/* A whole number within the bounds; *out stays as it is when it is absent. */
+MUST_CHECK int field_int(const cJSON *object, const char *path, const char *key, int min, int max,
+                         int *out, struct err *e);
+
+/* As field_string; absent and empty are errors too. */
+MUST_CHECK int field_required(const cJSON *object, const char *path, const char *key,
+                              const char **out, struct err *e);
+
+/* Refuses fields that are not in the list, which ends with NULL. */
+MUST_CHECK int field_known(const cJSON *object, const char *path, const char *const *known,
+                           struct err *e);
+
+/* "<path>.<key>: Invalid value: "<value>": <why>". Returns -EINVAL. */
+int field_invalid(struct err *e, const char *path, const char *key, const char *value,
+                  const char *why);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/leader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/prometheus.h"
+#include "kube/lease.h"
+#include "label/labeller.h"
+#include "net/timer.h"
+#include "shard/controller.h"
+
+enum { RETRY_MS = 5000, MS = 1000 };
+
+struct leader {
+    struct net_loop *loop;
+    struct leader_options o;
+    struct lease *lease; /* NULL: without election */
+    bool leading;
+    struct net_timer *timer; /* begins without election, and again without memory */
+    struct controller *controller;
+    struct controller_counts counts;
+    struct labeller *labeller;
+    uint64_t changes; /* times that it came to lead */
+    void (*on_resigned)(void *data);
+    void *resigned_data;
+};
+
+bool leader_may_write(void *data)
+{
+    const struct leader *l = data;
+    return l->leading && (l->lease == NULL || lease_held(l->lease));
+}
+
+/* ---- what a leader does ---- */
+
+static int begin_controller(struct leader *l, struct err *e)
+{
+    const struct settings *s = l->o.settings;
+    const struct controller_options o = {
+        .client = l->o.client,
+        .world = l->o.world,
+        .events = l->o.events,
+        .counts = &l->counts,
+        .labels = s->labels,
+        .prefix = s->labels.prefix,
+        .may_write = leader_may_write,
+        .data = l,
+        .probes = {.interval_ms = s->probe_interval_s * MS},
+    };
+    l->controller = controller_new(l->loop, &o, e);
+    return l->controller == NULL ? e->code : 0;
+}
+
+static int begin_labeller(struct leader *l, struct err *e)
+{
+    const struct settings *s = l->o.settings;
+    if (s->label_qps == 0) {
+        return 0;
+    }
+    const struct labeller_options o = {
+        .client = l->o.client,
+        .discovery = l->o.discovery,
+        .resources = l->o.resources,
+        .keys = l->o.keys,
+        .namespace = l->o.namespace,
+        .system_namespaces = s->label_system_namespaces,
+        .qps = (unsigned)s->label_qps,
+        .may_write = leader_may_write,
+        .data = l,
+    };
+    l->labeller = labeller_new(l->loop, &o, e);
+    return l->labeller == NULL ? e->code : 0;
+}
+
+static void end_work(struct leader *l)
+{
+    net_timer_clear(l->timer);
+    labeller_free(l->labeller);
+    l->labeller = NULL;
+    controller_free(l->controller);
+    l->controller = NULL;
+}
+
+static void begin_work(void *data)
+{
+    struct leader *l = data;
+    struct err e = ERR_INIT;
+    int rc = begin_controller(l, &e);
+    if (rc == 0) {
+        rc = begin_labeller(l, &e);
+    }
+    if (rc != 0) {
+        log_error("cannot begin to lead, trying again", log_str("error", e.msg));
+        end_work(l);
+        net_timer_set(l->timer, RETRY_MS);
+    }
+}
+
+static void on_started(void *data)
+{
+    struct leader *l = data;
+    l->leading = true;
+    l->changes++;
+    begin_work(l);
+    l->o.on_lead(l->o.data);
+}
+
+static void on_stopped(void *data)
+{
+    struct leader *l = data;
+    l->leading = false;
+    end_work(l);
+}
+
+static void on_leader(void *data, const char *identity)
+{
+    const struct leader *l = data;
+    if (!l->leading) {
+        log_info("leader", log_str("identity", identity[0] == '\0' ? "nobody" : identity));
+    }
+}
+
+static void on_state(void *data, const char *error)
+{
+    (void)data;
+    if (error != NULL) {
+        log_warn("the Lease cannot be read or written", log_str("error", error));
+    } else {
+        log_info("the Lease can be read and written again");
+    }
+}
+
+/* ---- its life ---- */
+
+static void begin_alone(void *data)
+{
+    struct leader *l = data;
+    if (l->leading) {
+        begin_work(l);
+    } else {
+        on_started(l);
+    }
+}
+
+static int stand(struct leader *l, struct err *e)
+{
+    static const struct lease_handlers handlers = {
+        .on_started = on_started,
+        .on_stopped = on_stopped,
+        .on_leader = on_leader,
+        .on_state = on_state,
+    };
+    const struct settings *s = l->o.settings;
+    const uint64_t duration_ms = s->lease_duration_s * MS;
+    const struct lease_options o = {
+        .client = l->o.client,
+        .namespace = l->o.namespace,
+        .name = s->lease,
+        .identity = l->o.identity,
+        .duration_ms = duration_ms,
+        .renew_deadline_ms = duration_ms * 2 / 3,
+        .retry_period_ms = duration_ms * 2 / 15,
+    };
+    l->lease = lease_new(l->loop, &o, &handlers, l, e);
+    return l->lease == NULL ? e->code : 0;
+}
+
+struct leader *leader_new(struct net_loop *loop, const struct leader_options *o, struct err *e)
+{
+    struct leader *l = calloc(1, sizeof *l);
+    if (l == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    *l = (struct leader){.loop = loop, .o = *o};
+    l->timer = net_timer_new(loop, begin_alone, l);
+    int rc = l->timer == NULL ? err_set(e, -ENOMEM, "out of memory") : 0;
+    if (rc == 0 && o->settings->leader_elect) {
+        rc = stand(l, e);
+    } else if (rc == 0) {
+        net_timer_set(l->timer, 0);
+    }
+    if (rc != 0) {
+        leader_free(l);
+        return NULL;
+    }
+    return l;
+}
+
+void leader_discovered(struct leader *l)
+{
+    if (l->labeller != NULL) {
+        labeller_discovered(l->labeller);
+    }
+}
+
+int leader_metrics(const struct leader *l, struct buf *out)
+{
+    const struct prometheus_metric metrics[] = {
+        {"cmesh_manager_leader", "gauge", "Whether this manager leads.", l->leading ? 1 : 0},
+        {"cmesh_manager_leader_changes_total", "counter", "Times that this manager came to lead.",
+         l->changes},
+    };
+    int rc = prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+    if (rc == 0) {
+        rc = controller_metrics(l->controller, &l->counts, out);
+    }
+    return rc == 0 ? labeller_metrics(l->labeller, out) : rc;
+}
+
+void leader_status(const struct leader *l, cJSON *root)
+{
+    cJSON *o = cJSON_AddObjectToObject(root, "leader");
+    cJSON_AddStringToObject(o, "identity", l->o.identity);
+    cJSON_AddBoolToObject(o, "leading", l->leading);
+    if (l->lease != NULL) {
+        cJSON_AddStringToObject(o, "leader", lease_leader(l->lease));
+        const char *error = lease_error(l->lease);
+        if (error != NULL) {
+            cJSON_AddStringToObject(o, "error", error);
+        }
+    }
+    labeller_status(l->labeller, root);
+}
+
+static void on_released(void *data)
+{
+    struct leader *l = data;
+    l->on_resigned(l->resigned_data);
+}
+
+void leader_resign(struct leader *l, void (*cb)(void *data), void *data)
+{
+    l->on_resigned = cb;
+    l->resigned_data = data;
+    if (l->lease != NULL) {
+        lease_release(l->lease, on_released, l);
+        return;
+    }
+    on_stopped(l);
+    cb(data);
+}
+
+void leader_free(struct leader *l)
+{
+    if (l == NULL) {
+        return;
+    }
+    end_work(l);
+    lease_free(l->lease);
+    net_timer_free(l->timer);
+    free(l);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * leader.h - the part of the manager that writes, which of several managers one alone does: the
+ * controller of shards and the labeller, made when this process comes to lead and freed when it
+ * does not any more.
+ */
+#ifndef MANAGER_RUN_LEADER_H
+#define MANAGER_RUN_LEADER_H
+
+#include <stdbool.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "kube/client.h"
+#include "kube/discovery.h"
+#include "kube/event_recorder.h"
+#include "label/labels.h"
+#include "label/sharding_resources.h"
+#include "net/loop.h"
+#include "run/settings.h"
+#include "shard/world.h"
+
+struct leader;
+
+/* All must outlive the leader. */
+struct leader_options {
+    const struct settings *settings;
+    struct kube_client *client;
+    const char *namespace; /* the manager's own */
+    const char *identity;
+    struct world *world;
+    struct discovery *discovery;
+    struct event_recorder *events;
+    const struct sharding_resources *resources;
+    const struct labels_keys *keys;
+    /* This process has come to lead. From the loop. */
+    void (*on_lead)(void *data);
+    void *data;
+};
+
+/* Stands for election, or leads with the loop's next turn if there is none. NULL with `e` set. */
+MUST_CHECK struct leader *leader_new(struct net_loop *l, const struct leader_options *o,
+                                     struct err *e);
+
+/* Whether this process may write at this very moment. `data` is the leader. */
+bool leader_may_write(void *data);
+/* To be called in discovery's on_change. */
+void leader_discovered(struct leader *l);
+
+/* For the admin pages. 0, -ENOBUFS or -ENOMEM. */
+MUST_CHECK int leader_metrics(const struct leader *l, struct buf *out);
+void leader_status(const struct leader *l, cJSON *root);
+
+/* Writes nothing any more, and gives the Lease back; `cb` when that is done, perhaps before this
+ * returns. */
+void leader_resign(struct leader *l, void (*cb)(void *data), void *data);
+/* At once. NULL is ignored. */
+void leader_free(struct leader *l);
+
+#endif

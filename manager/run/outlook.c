@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/outlook.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int add_configs(struct outlook *o, struct validate_world *w)
+{
+    size_t count = 0, n = 0;
+    for (const struct world_config *c = world_next_config(o->world, NULL); c != NULL;
+         c = world_next_config(o->world, c)) {
+        count++;
+    }
+    o->configs = calloc(count + 1, sizeof(cJSON *));
+    if (o->configs == NULL) {
+        return -ENOMEM;
+    }
+    for (const struct world_config *c = world_next_config(o->world, NULL); c != NULL;
+         c = world_next_config(o->world, c)) {
+        o->configs[n++] = c->object;
+    }
+    w->configs = o->configs;
+    w->config_count = n;
+    return 0;
+}
+
+static int add_pods(struct outlook *o, struct validate_world *w)
+{
+    size_t count = 0;
+    for (const struct pod *p = world_next_pod(o->world, NULL); p != NULL;
+         p = world_next_pod(o->world, p)) {
+        count++;
+    }
+    o->pods = calloc(count + 1, sizeof(cJSON *));
+    if (o->pods == NULL) {
+        return -ENOMEM;
+    }
+    for (const struct pod *p = world_next_pod(o->world, NULL); p != NULL;
+         p = world_next_pod(o->world, p)) {
+        cJSON *pod = pod_to_json(p);
+        if (pod == NULL) {
+            return -ENOMEM;
+        }
+        o->pods[o->pod_count++] = pod;
+    }
+    w->pods = (const cJSON *const *)o->pods;
+    w->pod_count = o->pod_count;
+    return 0;
+}
+
+static int add_resources(struct outlook *o, struct validate_world *w)
+{
+    if (!discovery_ready(o->discovery)) {
+        return 0;
+    }
+    size_t count;
+    const struct discovery_resource *all = discovery_all(o->discovery, &count);
+    o->resources = calloc(count + 1, sizeof *o->resources);
+    if (o->resources == NULL) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        o->resources[i] =
+            (struct validate_resource){.group = all[i].group, .resource = all[i].plural};
+    }
+    w->resources = o->resources;
+    w->resource_count = count;
+    return 0;
+}
+
+int outlook_look(struct outlook *o, bool pods_needed, struct validate_world *w, struct err *e)
+{
+    outlook_deinit(o);
+    *w = (struct validate_world){.config_count = 0};
+    /* The first config in a namespace makes its pods be listed: until then others are not refused.
+     */
+    if (!world_configs_synced(o->world)) {
+        const char *why = world_error(o->world);
+        return err_set(e, -EAGAIN, "the ShardingConfigs are not known yet%s%s",
+                       why == NULL ? "" : ": ", why == NULL ? "" : why);
+    }
+    int rc = add_configs(o, w);
+    if (rc == 0 && pods_needed) {
+        rc = add_pods(o, w);
+    }
+    if (rc == 0) {
+        rc = add_resources(o, w);
+    }
+    return rc != 0 ? err_set(e, rc, "out of memory") : 0;
+}
+
+void outlook_deinit(struct outlook *o)
+{
+    for (size_t i = 0; i < o->pod_count; i++) {
+        cJSON_Delete(o->pods[i]);
+    }
+    free(o->pods);
+    free(o->configs);
+    free(o->resources);
+    o->pods = NULL;
+    o->configs = NULL;
+    o->resources = NULL;
+    o->pod_count = 0;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * outlook.h - what webhooks decide from: the shards and pods of the world and the resources of
+ * discovery, in the form that validate.h and inject.h take.
+ */
+#ifndef MANAGER_RUN_OUTLOOK_H
+#define MANAGER_RUN_OUTLOOK_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "config/validate.h"
+#include "kube/discovery.h"
+#include "shard/world.h"
+
+struct outlook {
+    const struct world *world;
+    const struct discovery *discovery;
+    /* Of the last look. */
+    const cJSON **configs;
+    cJSON **pods;
+    struct validate_resource *resources;
+    size_t pod_count;
+};
+
+/* What there is; valid until the loop runs on, or the next call. Pods are left out unless they are
+ * needed, and resources while they are not known. 0; -EAGAIN: it is not known yet; -ENOMEM. */
+MUST_CHECK int outlook_look(struct outlook *o, bool pods_needed, struct validate_world *w,
+                            struct err *e);
+void outlook_deinit(struct outlook *o);
+
+#endif

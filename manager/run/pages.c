@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/pages.h"
+
+#include <stdio.h>
+
+#include "base/prometheus.h"
+
+/* A manager that does not lead is ready too: it serves webhooks, and knows all that it needs to
+ * lead. */
+static bool is_ready(void *data, char why[ADMIN_WHY_MAX])
+{
+    const struct pages *p = data;
+    const char *reason = "ok";
+    bool ready = true;
+    if (!kube_client_ready(p->client)) {
+        ready = false;
+        reason = kube_client_error(p->client);
+    } else if (!world_synced(p->world)) {
+        ready = false;
+        reason = world_error(p->world);
+        reason = reason != NULL ? reason : "the ShardingConfigs are being listed";
+    } else if (p->webhook != NULL && !webhook_serving_ready(p->webhook, &reason)) {
+        ready = false;
+    } else {
+        reason = "ok";
+    }
+    (void)snprintf(why, ADMIN_WHY_MAX, "%s", reason);
+    return ready;
+}
+
+static int events_metrics(const struct event_recorder *events, struct buf *out)
+{
+    const struct event_recorder_stats *s = event_recorder_stats(events);
+    const struct prometheus_metric metrics[] = {
+        {"cmesh_manager_events_recorded_total", "counter", "Events that were recorded.",
+         s->recorded},
+        {"cmesh_manager_events_written_total", "counter",
+         "Requests that wrote an Event; one may stand for several.", s->written},
+        {"cmesh_manager_events_lost_total", "counter",
+         "Events that were given up or forgotten before they were written.",
+         s->failed + s->dropped},
+    };
+    return prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+}
+
+static int add_metrics(void *data, struct buf *out)
+{
+    const struct pages *p = data;
+    int rc = leader_metrics(p->leader, out);
+    if (rc == 0) {
+        rc = world_metrics(p->world, out);
+    }
+    if (rc == 0) {
+        rc = events_metrics(p->events, out);
+    }
+    return rc == 0 && p->webhook != NULL ? webhook_serving_metrics(p->webhook, out) : rc;
+}
+
+static void add_error(cJSON *object, const char *error)
+{
+    if (error != NULL) {
+        cJSON_AddStringToObject(object, "error", error);
+    }
+}
+
+static void add_status(void *data, cJSON *root)
+{
+    const struct pages *p = data;
+    cJSON *api = cJSON_AddObjectToObject(root, "apiServer");
+    cJSON_AddStringToObject(api, "server", kube_client_server(p->client));
+    cJSON_AddBoolToObject(api, "credentials", kube_client_ready(p->client));
+    add_error(api, kube_client_error(p->client));
+    cJSON *found = cJSON_AddObjectToObject(root, "discovery");
+    cJSON_AddBoolToObject(found, "ready", discovery_ready(p->discovery));
+    add_error(found, discovery_error(p->discovery));
+    cJSON *world = cJSON_AddObjectToObject(root, "shards");
+    cJSON_AddBoolToObject(world, "synced", world_synced(p->world));
+    add_error(world, world_error(p->world));
+    leader_status(p->leader, root);
+    if (p->webhook != NULL) {
+        webhook_serving_status(p->webhook, root);
+    }
+}
+
+const struct admin_server_ops pages_ops = {
+    .ready = is_ready,
+    .metrics = add_metrics,
+    .status = add_status,
+};

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pages.h - what the running manager tells on its admin server.
+ */
+#ifndef MANAGER_RUN_PAGES_H
+#define MANAGER_RUN_PAGES_H
+
+#include "admin/admin_server.h"
+#include "kube/client.h"
+#include "kube/discovery.h"
+#include "kube/event_recorder.h"
+#include "run/leader.h"
+#include "shard/world.h"
+#include "webhook/serving.h"
+
+/* All outlive the server. */
+struct pages {
+    struct kube_client *client;
+    const struct discovery *discovery;
+    const struct world *world;
+    const struct event_recorder *events;
+    const struct leader *leader;
+    const struct webhook_serving *webhook; /* NULL: there is none */
+};
+
+/* With a struct pages as data. */
+extern const struct admin_server_ops pages_ops;
+
+#endif

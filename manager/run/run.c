@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run.c - wiring: flags, the parts, signals, a clean end.
+ *
+ * RUNNING -- first signal --> ENDING -- Lease given back, webhooks answered, Events written,
+ *     or grace over, or second signal --> STOPPED
+ */
+#include "run/run.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "net/timer.h"
+#include "run/leader.h"
+#include "run/outlook.h"
+#include "run/pages.h"
+#include "run/server_version.h"
+#include "webhook/serving.h"
+
+enum { SIGNALS = 2, EVENTS_MS = 2000, DAY_SECONDS = 24 * 3600, MS = 1000, IDENTITY_SIZE = 320 };
+
+enum state { STATE_RUNNING, STATE_ENDING, STATE_STOPPED };
+
+struct run {
+    struct settings settings;
+    struct labels_keys keys;
+    struct compile_options compile;
+    char host[256];
+    char identity[IDENTITY_SIZE];
+    const char *namespace;
+
+    struct net_loop *loop;
+    struct kube_access access;
+    struct kube_client *client;
+    struct discovery *discovery;
+    struct sharding_resources *resources;
+    struct world *world;
+    struct event_recorder *events;
+    struct server_version *version;
+    struct outlook outlook;
+    struct leader *leader;
+    struct webhook_serving *webhook; /* NULL: there is none */
+    struct pages pages;
+    struct admin_server *admin;
+
+    uv_signal_t signals[SIGNALS];
+    struct net_timer *delay; /* of the webhooks' end */
+    struct net_timer *grace;
+    enum state state;
+    unsigned unfinished; /* of what is to end before the process does */
+};
+
+/* ---- the end ---- */
+
+static void stop(void *data)
+{
+    struct run *r = data;
+    r->state = STATE_STOPPED;
+    net_loop_stop(r->loop);
+}
+
+static void on_grace_over(void *data)
+{
+    log_warn("the grace period is over: ending at once");
+    stop(data);
+}
+
+static void on_part_ended(void *data)
+{
+    struct run *r = data;
+    if (--r->unfinished == 0) {
+        event_recorder_flush(r->events, EVENTS_MS, stop, r);
+    }
+}
+
+static void on_delay_over(void *data)
+{
+    struct run *r = data;
+    webhook_serving_drain(r->webhook, on_part_ended, r);
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    struct run *r = handle->data;
+    if (r->state != STATE_RUNNING) {
+        log_warn("second signal: ending at once");
+        stop(r);
+        return;
+    }
+    log_info("shutting down", log_str("signal", strsignal(signum)));
+    r->state = STATE_ENDING;
+    uint64_t delay_s = r->webhook != NULL ? r->settings.shutdown_delay_s : 0;
+    net_timer_set(r->grace, (delay_s + r->settings.shutdown_grace_s) * MS);
+    r->unfinished = r->webhook != NULL ? 2 : 1;
+    if (r->webhook != NULL) {
+        net_timer_set(r->delay, delay_s * MS);
+    }
+    leader_resign(r->leader, on_part_ended, r);
+}
+
+static void watch_signals(struct run *r)
+{
+    static const int numbers[SIGNALS] = {SIGTERM, SIGINT};
+    (void)signal(SIGPIPE, SIG_IGN);
+    for (int i = 0; i < SIGNALS; i++) {
+        (void)uv_signal_init(&r->loop->uv, &r->signals[i]);
+        r->signals[i].data = r;
+        (void)uv_signal_start(&r->signals[i], on_signal, numbers[i]);
+    }
+}
+
+/* ---- what happens while it runs ---- */
+
+/* The resources that the API server sends to the webhook for labels follow what it has. */
+static void send_resources(struct run *r)
+{
+    struct notes notes = NOTES_INIT;
+    struct sharding_resource *found = NULL;
+    size_t count = 0;
+    if (r->webhook == NULL || !discovery_ready(r->discovery)) {
+        return;
+    }
+    int rc = sharding_resources_resolve(r->resources, r->discovery, &found, &count, &notes);
+    if (rc == 0) {
+        rc = webhook_serving_set_resources(r->webhook, found, count);
+    }
+    if (rc != 0) {
+        log_error("the webhook for labels keeps its resources", log_str("error", err_text(rc)));
+    }
+    free(found);
+    notes_deinit(&notes);
+}
+
+static void on_discovered(void *data)
+{
+    struct run *r = data;
+    if (r->leader != NULL) {
+        leader_discovered(r->leader);
+    }
+    send_resources(r);
+}
+
+static void on_discovery_state(void *data, const char *error)
+{
+    (void)data;
+    if (error != NULL) {
+        log_warn("not all resources of the API server are known", log_str("error", error));
+    }
+}
+
+static void on_version(void *data, const char *major, const char *minor)
+{
+    struct run *r = data;
+    if (r->settings.native == SETTINGS_NATIVE_AUTO) {
+        r->settings.inject.native = inject_native_sidecars(major, minor);
+    }
+}
+
+static void on_lead(void *data)
+{
+    struct run *r = data;
+    if (r->webhook != NULL) {
+        webhook_serving_lead(r->webhook);
+    }
+}
+
+static int look(void *data, bool pods_needed, struct validate_world *w, struct err *e)
+{
+    struct run *r = data;
+    return outlook_look(&r->outlook, pods_needed, w, e);
+}
+
+/* ---- the beginning ---- */
+
+static int open_client(struct run *r, struct err *e)
+{
+    const struct settings *s = &r->settings;
+    int rc = kube_access_open(s->kubeconfig, s->context, s->in_cluster, &r->access, e);
+    if (rc != 0) {
+        return rc;
+    }
+    r->namespace = s->namespace != NULL ? s->namespace : r->access.ns;
+    const struct kube_client_options o = {.access = &r->access, .max_idle = 16};
+    r->client = kube_client_new(r->loop, &o, e);
+    return r->client == NULL ? e->code : 0;
+}
+
+static int open_resources(struct run *r, struct err *e)
+{
+    static const struct discovery_handlers handlers = {
+        .on_change = on_discovered,
+        .on_state = on_discovery_state,
+    };
+    const char *path = r->settings.sharding_resources;
+    r->resources = path != NULL ? sharding_resources_load(path, e) : sharding_resources_default();
+    if (r->resources == NULL) {
+        return path != NULL ? e->code : err_set(e, UV_ENOMEM, "out of memory");
+    }
+    const struct discovery_options o = {.client = r->client};
+    r->discovery = discovery_new(r->loop, &o, &handlers, r, e);
+    return r->discovery == NULL ? e->code : 0;
+}
+
+static int open_world(struct run *r, struct err *e)
+{
+    const struct world_options o = {
+        .client = r->client,
+        .namespace = r->settings.watch_namespace,
+        .prefix = r->settings.labels.prefix,
+    };
+    r->world = world_new(r->loop, &o, e);
+    if (r->world == NULL) {
+        return e->code;
+    }
+    r->outlook = (struct outlook){.world = r->world, .discovery = r->discovery};
+    const struct event_recorder_options events = {
+        .client = r->client, .component = "cmesh-manager", .host = r->host};
+    r->events = event_recorder_new(r->loop, &events, e);
+    if (r->events == NULL) {
+        return e->code;
+    }
+    r->version = server_version_new(r->loop, r->client, on_version, r, e);
+    return r->version == NULL ? e->code : 0;
+}
+
+static int open_leader(struct run *r, struct err *e)
+{
+    const struct leader_options o = {
+        .settings = &r->settings,
+        .client = r->client,
+        .namespace = r->namespace,
+        .identity = r->identity,
+        .world = r->world,
+        .discovery = r->discovery,
+        .events = r->events,
+        .resources = r->resources,
+        .keys = &r->keys,
+        .on_lead = on_lead,
+        .data = r,
+    };
+    r->leader = leader_new(r->loop, &o, e);
+    return r->leader == NULL ? e->code : 0;
+}
+
+static int open_webhook(struct run *r, struct err *e)
+{
+    const struct settings *s = &r->settings;
+    if (s->webhook[0] == '\0') {
+        return 0;
+    }
+    const struct webhook_serving_options o = {
+        .address = s->webhook,
+        .client = r->client,
+        .namespace = r->namespace,
+        .service = s->webhook_service,
+        .secret = s->webhook_secret,
+        .names = s->webhook_hosts.items,
+        .name_count = s->webhook_hosts.count,
+        .serving_seconds = s->certificate_days * DAY_SECONDS,
+        .world = {.keys = &r->keys,
+                  .inject = &s->inject,
+                  .compile = &r->compile,
+                  .look = look,
+                  .data = r},
+        .may_write = leader_may_write,
+        .data = r->leader,
+    };
+    r->webhook = webhook_serving_new(r->loop, &o, e);
+    return r->webhook == NULL ? e->code : 0;
+}
+
+static int write_ready_file(const struct run *r, struct err *e)
+{
+    struct buf text = BUF_INIT(4096);
+    if (r->settings.ready_file == NULL) {
+        return 0;
+    }
+    int rc =
+        buf_printf(&text, "{\"admin\":\"%s\",\"webhook\":\"%s\"}\n", admin_server_address(r->admin),
+                   r->webhook == NULL ? "" : webhook_serving_address(r->webhook));
+    if (rc == 0) {
+        rc = file_write_atomic(r->settings.ready_file, buf_data(&text), text.len, 0644, e);
+    }
+    buf_reset(&text);
+    return rc;
+}
+
+static int open_admin(struct run *r, struct err *e)
+{
+    r->pages = (struct pages){
+        .client = r->client,
+        .discovery = r->discovery,
+        .world = r->world,
+        .events = r->events,
+        .leader = r->leader,
+        .webhook = r->webhook,
+    };
+    const struct admin_server_options o = {
+        .address = r->settings.admin,
+        .program = "manager",
+        .ops = &pages_ops,
+        .data = &r->pages,
+    };
+    r->admin = admin_server_new(r->loop, &o, e);
+    if (r->admin == NULL) {
+        return e->code;
+    }
+    log_info("listening", log_str("admin", admin_server_address(r->admin)),
+             log_str("webhook", r->webhook == NULL ? "off" : webhook_serving_address(r->webhook)));
+    return write_ready_file(r, e);
+}
+
+static int open_all(struct run *r, struct err *e)
+{
+    static int (*const steps[])(struct run *, struct err *) = {
+        open_client, open_resources, open_world, open_leader, open_webhook, open_admin,
+    };
+    r->delay = net_timer_new(r->loop, on_delay_over, r);
+    r->grace = net_timer_new(r->loop, on_grace_over, r);
+    int rc = r->delay == NULL || r->grace == NULL ? err_set(e, UV_ENOMEM, "out of memory") : 0;
+    for (size_t i = 0; rc == 0 && i < sizeof steps / sizeof steps[0]; i++) {
+        rc = steps[i](r, e);
+    }
+    return rc;
+}
+
+static void close_all(struct run *r)
+{
+    admin_server_free(r->admin);
+    webhook_serving_free(r->webhook);
+    leader_free(r->leader);
+    server_version_free(r->version);
+    event_recorder_free(r->events);
+    outlook_deinit(&r->outlook);
+    world_free(r->world);
+    discovery_free(r->discovery);
+    sharding_resources_free(r->resources);
+    net_timer_free(r->delay);
+    net_timer_free(r->grace);
+    if (r->client != NULL) {
+        kube_client_close(r->client, NULL, NULL);
+    }
+    for (int i = 0; i < SIGNALS; i++) {
+        uv_close((uv_handle_t *)&r->signals[i], NULL);
+    }
+    (void)net_loop_free(r->loop);
+    kube_access_deinit(&r->access);
+}
+
+/* Who this is: for the Lease, in which no two may be the same. */
+static void introduce(struct run *r)
+{
+    if (gethostname(r->host, sizeof r->host) != 0) {
+        r->host[0] = '\0';
+    }
+    r->host[sizeof r->host - 1] = '\0';
+    if (r->settings.identity != NULL) {
+        (void)snprintf(r->identity, sizeof r->identity, "%s", r->settings.identity);
+        return;
+    }
+    (void)snprintf(r->identity, sizeof r->identity, "%s_%08x%08x", r->host,
+                   (unsigned)kube_clock_random(&kube_clock_system),
+                   (unsigned)kube_clock_random(&kube_clock_system));
+}
+
+static int prepare(struct run *r, int argc, char **argv, struct err *e)
+{
+    settings_parse(&r->settings, argc, argv);
+    r->settings.inject.native = r->settings.native == SETTINGS_NATIVE_ON;
+    r->compile = (struct compile_options){.generation = 1, .labels = r->settings.labels};
+    introduce(r);
+    tls_tune_memory();
+    int rc = labels_keys_init(&r->keys, &r->settings.labels, e);
+    if (rc == 0) {
+        r->loop = net_loop_new(e);
+        rc = r->loop == NULL ? e->code : 0;
+    }
+    return rc;
+}
+
+int run_main(int argc, char **argv)
+{
+    struct run r = {.state = STATE_RUNNING};
+    struct err e = ERR_INIT;
+    int code = EXIT_DONE;
+    if (prepare(&r, argc, argv, &e) != 0) {
+        log_error("cannot start", log_str("error", e.msg));
+        return EXIT_FAILED;
+    }
+    watch_signals(&r);
+    if (open_all(&r, &e) != 0) {
+        log_error("cannot start", log_str("error", e.msg));
+        code = EXIT_FAILED;
+    } else {
+        net_loop_run(r.loop);
+    }
+    close_all(&r);
+    return code;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * settings.h - the flags of the running manager.
+ */
+#ifndef MANAGER_RUN_SETTINGS_H
+#define MANAGER_RUN_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/flags.h"
+#include "config/compile.h"
+#include "inject/inject.h"
+
+enum settings_native { SETTINGS_NATIVE_AUTO, SETTINGS_NATIVE_ON, SETTINGS_NATIVE_OFF };
+
+/* Strings point into argv or the environment; NULL: not given. */
+struct settings {
+    const char *kubeconfig;
+    const char *context;
+    bool in_cluster;
+    const char *namespace;       /* of Lease, Secret and Service; NULL: that of the credentials */
+    const char *watch_namespace; /* of ShardingConfigs; NULL: all */
+    bool leader_elect;
+    const char *lease;         /* its name */
+    const char *identity;      /* in the Lease; NULL: made up of the host's name */
+    uint64_t lease_duration_s; /* how long after its end a leader is missed */
+    uint64_t shutdown_delay_s;
+    uint64_t shutdown_grace_s;
+
+    const char *admin;
+    const char *ready_file;
+
+    const char *webhook; /* "": none */
+    const char *webhook_service;
+    struct flag_list webhook_hosts;
+    const char *webhook_secret;
+    uint64_t certificate_days;
+
+    const char *sharding_resources; /* NULL: sharding_resources_default */
+    uint64_t label_qps;             /* 0: nothing is labelled */
+    bool label_system_namespaces;
+    struct compile_labels labels;
+
+    uint64_t probe_interval_s;
+
+    struct inject_settings inject;
+    enum settings_native native;
+    struct flag_list proxy_args;
+    const char *proxy_arg_items[FLAG_LIST_MAX + 1]; /* the same, ended by NULL */
+};
+
+/* Ends the process on --help, --version and wrong usage. */
+void settings_parse(struct settings *s, int argc, char **argv);
+
+#endif

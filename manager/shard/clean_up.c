@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ConfigMap of a config that is gone. The API server's garbage collector deletes it, for it is
+ * owned by the config; where there is none, or it is late, it is deleted here after a while.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "object/edit.h"
+#include "shard/controller_internal.h"
+
+enum { LATE_MAX = 64 };
+
+static void on_deleted(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct shard *s = data;
+    s->writer = NULL;
+    controller_count(s->controller, CONTROLLER_CLEANUP, error);
+    if (object != NULL) {
+        log_info("deleted the rules of a ShardingConfig that is gone", log_str("shard", s->key));
+    } else if (error->code != 404 && error->code != 409) {
+        log_warn("cannot delete the rules of a ShardingConfig that is gone",
+                 log_str("shard", s->key), log_str("error", error->msg));
+    }
+    shard_done(s, object != NULL || error->code == 404 ? WORK_DONE : WORK_RETRY,
+               object != NULL ? 0 : error->retry_after);
+}
+
+/* Only this very object, as it is now. */
+static cJSON *delete_options(const struct rules_map *map)
+{
+    struct edit ed = {.rc = 0};
+    cJSON *options = cJSON_CreateObject();
+    edit_string(&ed, options, "apiVersion", "v1");
+    edit_string(&ed, options, "kind", "DeleteOptions");
+    cJSON *conditions = edit_object(&ed, options, "preconditions");
+    edit_string(&ed, conditions, "uid", map->uid);
+    edit_string(&ed, conditions, "resourceVersion", map->version);
+    if (ed.rc != 0) {
+        cJSON_Delete(options);
+        return NULL;
+    }
+    return options;
+}
+
+static void delete_map(struct shard *s, const struct rules_map *map)
+{
+    char *path = controller_path("/api/v1", map->ns, "configmaps");
+    cJSON *body = delete_options(map);
+    struct writer_request q = {
+        .verb = WRITER_DELETE, .path = path, .name = map->name, .body = body};
+    if (path == NULL || body == NULL) {
+        shard_done(s, WORK_RETRY, 0);
+    } else {
+        shard_write(s, &q, on_deleted);
+    }
+    cJSON_Delete(body);
+    free(path);
+}
+
+/* The world may be behind: only the API server's word counts. */
+static void on_looked(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct shard *s = data;
+    const struct rules_map *map = shard_map(s);
+    s->writer = NULL;
+    if (object == NULL && error->code == 404 && map != NULL && shard_config(s) == NULL) {
+        delete_map(s, map);
+    } else {
+        shard_done(s, map == NULL ? WORK_DONE : WORK_RETRY, 0);
+    }
+}
+
+static void look(struct shard *s, const struct rules_map *map)
+{
+    char *path = controller_path(WORLD_GROUP_PATH, map->ns, WORLD_RESOURCE);
+    struct writer_request q = {.verb = WRITER_GET, .path = path, .name = map->shard};
+    if (path == NULL) {
+        shard_done(s, WORK_RETRY, 0);
+    } else {
+        shard_write(s, &q, on_looked);
+    }
+    free(path);
+}
+
+static bool keeps(const struct pod *p, const struct rules_map *map)
+{
+    return p->proxy_port != 0 && !p->over && strcmp(p->injected, map->shard) == 0 &&
+           strcmp(p->ns, map->ns) == 0;
+}
+
+/* It was deleted while nobody led. */
+static void tell_late(struct shard *s, const struct rules_map *map)
+{
+    const struct world *w = s->controller->options.world;
+    const struct pod *pods[LATE_MAX];
+    size_t count = 0;
+    struct event_object about = {.api_version = COMPILE_API_VERSION,
+                                 .kind = COMPILE_KIND,
+                                 .namespace = map->ns,
+                                 .name = map->shard,
+                                 .uid = map->owner_uid};
+    for (const struct pod *p = NULL; count < LATE_MAX && (p = world_next_pod(w, p)) != NULL;) {
+        if (keeps(p, map)) {
+            pods[count++] = p;
+        }
+    }
+    controller_tell_kept(s->controller, &about, pods, count);
+    s->kept_told = true;
+}
+
+void shard_clean_up(struct shard *s)
+{
+    struct controller *c = s->controller;
+    const struct rules_map *map = shard_map(s);
+    uint64_t now = controller_now(c);
+    if (map == NULL || map->owner_uid[0] == '\0' || !rules_map_ours(map)) {
+        shard_done(s, WORK_DONE, 0);
+        return;
+    }
+    if (!s->kept_told) {
+        tell_late(s, map);
+    }
+    s->gone_at = s->gone_at != 0 ? s->gone_at : now;
+    uint64_t gone = now - s->gone_at;
+    if (gone >= c->options.orphan_ms) {
+        look(s, map);
+        return;
+    }
+    controller_look_after(s, c->options.orphan_ms - gone);
+    shard_done(s, WORK_DONE, 0);
+}

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/controller.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "shard/controller_internal.h"
+
+enum {
+    PARALLEL = 8,
+    ORPHAN_MS = 60000,
+    RESYNC_MS = 300000,      /* each shard is looked at again after this and up to twice this */
+    GATHER_MS = 10,          /* changes of pods are gathered for so long, */
+    GATHER_PODS_PER_MS = 20, /* and longer where there are many */
+    SHARDS_OF_POD_MAX = 32,
+    KEPT_EVENTS_MAX = 100, /* pods of one config of which an Event tells that they keep its rules */
+};
+
+uint64_t controller_now(const struct controller *c)
+{
+    return kube_clock_now(c->clock);
+}
+
+char *controller_path(const char *group, const char *ns, const char *resource)
+{
+    char *path = NULL;
+    return asprintf(&path, "%s/namespaces/%s/%s", group, ns, resource) < 0 ? NULL : path;
+}
+
+/* ---- shards ---- */
+
+static struct shard *find_shard(const struct controller *c, const char *key)
+{
+    struct table_node *n = table_find(&c->shards, key);
+    return n == NULL ? NULL : LIST_ITEM(n, struct shard, node);
+}
+
+static struct shard *provide_shard(struct controller *c, const char *key)
+{
+    struct shard *s = find_shard(c, key);
+    if (s != NULL) {
+        return s;
+    }
+    s = calloc(1, sizeof *s + strlen(key) + 1);
+    if (s == NULL) {
+        return NULL;
+    }
+    memcpy(s->key, key, strlen(key) + 1);
+    s->controller = c;
+    if (table_insert(&c->shards, &s->node, s->key) != 0) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+static void free_shard(struct shard *s)
+{
+    table_remove(&s->controller->shards, &s->node);
+    writer_cancel(s->writer);
+    cJSON_Delete(s->status);
+    free(s->status_base);
+    free(s->written);
+    free(s->base);
+    free(s->uid);
+    free(s);
+}
+
+const struct world_config *shard_config(const struct shard *s)
+{
+    return world_find_config(s->controller->options.world, s->key);
+}
+
+const struct rules_map *shard_map(struct shard *s)
+{
+    const struct rules_map *seen = world_find_map(s->controller->options.world, s->key);
+    if (s->written == NULL) {
+        return seen;
+    }
+    bool old = controller_now(s->controller) - s->written_at > CONTROLLER_BELIEF_MS;
+    if (old || strcmp(seen == NULL ? "" : seen->version, s->base) != 0) {
+        free(s->written);
+        s->written = NULL;
+        return seen;
+    }
+    return s->written;
+}
+
+const char *shard_refusal(const struct shard *s)
+{
+    return s->refusal.code == 0 ? NULL : s->refusal.msg;
+}
+
+/* Its key is in the queue, so there is memory for it. */
+void controller_look_after(struct shard *s, uint64_t ms)
+{
+    int rc = work_queue_add_after(s->controller->queue, s->key, ms);
+    (void)rc;
+}
+
+void shard_done(struct shard *s, enum work_result result, unsigned retry_after)
+{
+    struct controller *c = s->controller;
+    if (shard_config(s) == NULL && shard_map(s) == NULL && result == WORK_DONE) {
+        work_queue_done(c->queue, s->key, result, 0);
+        free_shard(s);
+        return;
+    }
+    controller_look_after(s, RESYNC_MS + kube_clock_random(c->clock) % RESYNC_MS);
+    work_queue_done(c->queue, s->key, result, retry_after);
+}
+
+void controller_look_later(struct shard *s)
+{
+    controller_look_after(s, CONTROLLER_BELIEF_MS + 1);
+}
+
+/* ---- requests ---- */
+
+void shard_write(struct shard *s, const struct writer_request *q, writer_cb cb)
+{
+    struct controller *c = s->controller;
+    struct err e = ERR_INIT;
+    if (q->verb != WRITER_GET && !c->options.may_write(c->options.data)) {
+        shard_done(s, WORK_RETRY, 0);
+        return;
+    }
+    s->writer = writer_start(c->loop, c->options.client, q, cb, s, &e);
+    if (s->writer == NULL) {
+        log_warn("cannot ask the API server", log_str("shard", s->key), log_str("error", e.msg));
+        shard_done(s, WORK_RETRY, 0);
+    }
+}
+
+void controller_count(struct controller *c, enum controller_write what,
+                      const struct api_error *error)
+{
+    enum controller_result result = CONTROLLER_WRITTEN;
+    if (error != NULL) {
+        bool conflict = error->code == 409 || error->code == 404;
+        result = conflict ? CONTROLLER_CONFLICT : CONTROLLER_FAILED;
+    }
+    c->options.counts->writes[what][result]++;
+}
+
+/* ---- what is to be done ---- */
+
+static void add(struct controller *c, const char *key, uint64_t ms)
+{
+    int rc = ms == 0 ? work_queue_add(c->queue, key) : work_queue_add_after(c->queue, key, ms);
+    if (rc != 0) {
+        log_error("out of memory; this shard is looked at with its next change",
+                  log_str("shard", key));
+    }
+}
+
+static uint64_t gather_ms(const struct world_config *config)
+{
+    return GATHER_MS + (config == NULL ? 0 : config->pod_count / GATHER_PODS_PER_MS);
+}
+
+static void on_work(void *data, const char *key)
+{
+    struct controller *c = data;
+    struct shard *s = provide_shard(c, key);
+    size_t ns = strcspn(key, "/");
+    char *namespace = strndup(key, ns);
+    if (s == NULL || namespace == NULL) {
+        free(namespace);
+        work_queue_done(c->queue, key, WORK_RETRY, 0);
+        return;
+    }
+    bool ready = world_ready(c->options.world, namespace);
+    free(namespace);
+    if (!ready) {
+        work_queue_done(c->queue, key, WORK_DONE, 0); /* on_ready brings it again */
+    } else if (shard_config(s) == NULL) {
+        shard_clean_up(s);
+    } else {
+        s->gone_at = 0;
+        s->kept_told = false;
+        shard_publish(s);
+    }
+}
+
+static void on_shard(void *data, const char *key, enum world_part part)
+{
+    struct controller *c = data;
+    struct shard *s = part == WORLD_CONFIG ? provide_shard(c, key) : NULL;
+    if (s != NULL && s->noticed_at == 0) {
+        s->noticed_at = controller_now(c);
+    }
+    add(c, key, part == WORLD_PODS ? gather_ms(world_find_config(c->options.world, key)) : 0);
+}
+
+static void on_ready(void *data, const char *ns)
+{
+    struct controller *c = data;
+    const struct world *w = c->options.world;
+    if (ns == NULL) {
+        for (const struct rules_map *m = NULL; (m = world_next_map(w, m)) != NULL;) {
+            add(c, m->key, 0);
+        }
+        return;
+    }
+    for (const struct world_config *o = NULL; (o = world_next_config(w, o)) != NULL;) {
+        if (strcmp(o->ns, ns) == 0) {
+            on_shard(c, o->key, WORLD_CONFIG);
+        }
+    }
+}
+
+/* ---- pods ---- */
+
+const struct world_config *controller_shard_of_pod(const struct controller *c, const struct pod *p)
+{
+    const struct world *w = c->options.world;
+    if (p->proxy_port == 0 || p->over) {
+        return NULL;
+    }
+    if (p->injected[0] == '\0') {
+        return world_shard_count(w, p) == 1 ? world_shard_of(w, p, NULL) : NULL;
+    }
+    char *key = NULL;
+    if (asprintf(&key, "%s/%s", p->ns, p->injected) < 0) {
+        return NULL;
+    }
+    const struct world_config *config = world_find_config(w, key);
+    free(key);
+    return config;
+}
+
+static void expect(struct controller *c, const struct pod *p)
+{
+    const struct world_config *config = controller_shard_of_pod(c, p);
+    struct shard *s = config == NULL ? NULL : find_shard(c, config->key);
+    const struct rules_map *map = s == NULL ? NULL : shard_map(s);
+    if (map != NULL && map->generation != 0) {
+        prober_expect(c->prober, p->key, map->generation);
+    }
+}
+
+void controller_watch_pod(struct controller *c, const struct pod *p)
+{
+    char proxy[POD_ADDRESS_SIZE];
+    char sync[POD_ADDRESS_SIZE];
+    pod_address(p, p->proxy_port, proxy);
+    pod_address(p, p->sync_port, sync);
+    if (proxy[0] == '\0' || p->over) {
+        prober_forget(c->prober, p->key);
+        return;
+    }
+    struct prober_target target = {
+        .key = p->key, .uid = p->uid, .proxy = proxy, .rulesync = sync[0] == '\0' ? NULL : sync};
+    int rc = prober_watch(c->prober, &target);
+    if (rc != 0) {
+        log_warn("cannot ask a proxy what it enforces", log_str("pod", p->key),
+                 log_str("address", proxy), log_str("error", err_text(rc)));
+        return;
+    }
+    expect(c, p);
+}
+
+static void on_pod(void *data, const struct pod *p, bool gone)
+{
+    struct controller *c = data;
+    if (gone || world_shard_count(c->options.world, p) == 0) {
+        prober_forget(c->prober, p->key);
+    } else {
+        controller_watch_pod(c, p);
+    }
+}
+
+static void on_probe(void *data, const char *key)
+{
+    struct controller *c = data;
+    const struct world_config *configs[SHARDS_OF_POD_MAX];
+    const struct pod *p = world_find_pod(c->options.world, key);
+    size_t count = p == NULL ? 0 : world_shards_of(c->options.world, p, configs, SHARDS_OF_POD_MAX);
+    for (size_t i = 0; i < count; i++) {
+        add(c, configs[i]->key, gather_ms(configs[i]));
+    }
+}
+
+/* ---- the end of a config ---- */
+
+static uint64_t kept_generation(const struct controller *c, const struct pod *p)
+{
+    const struct probe_result *r = prober_result(c->prober, p->key);
+    return r != NULL && r->generation != 0 ? r->generation : p->generation;
+}
+
+static void tell_pod(struct controller *c, const char *shard, const struct pod *p)
+{
+    struct event_object about = {
+        .api_version = "v1", .kind = "Pod", .namespace = p->ns, .name = p->name, .uid = p->uid};
+    event_record(c->options.events, &about, EVENT_WARNING, "RulesKept",
+                 "ShardingConfig %s was deleted: this pod keeps enforcing generation %" PRIu64
+                 " of its rules until it is gone",
+                 shard, kept_generation(c, p));
+}
+
+void controller_tell_kept(struct controller *c, const struct event_object *config,
+                          const struct pod *const *pods, size_t count)
+{
+    for (size_t i = 0; i < count && i < KEPT_EVENTS_MAX; i++) {
+        tell_pod(c, config->name, pods[i]);
+    }
+    if (count > 0) {
+        event_record(c->options.events, config, EVENT_WARNING, "RulesKept",
+                     "deleted while %zu pod%s enforced it: %s its rules until %s gone", count,
+                     count == 1 ? "" : "s", count == 1 ? "it keeps" : "they keep",
+                     count == 1 ? "it is" : "they are");
+    }
+}
+
+static void on_deleted(void *data, const struct world_config *config)
+{
+    struct controller *c = data;
+    struct shard *s = provide_shard(c, config->key);
+    const struct pod **pods = world_pods_of(c->options.world, config);
+    struct event_object about = event_object_of(config->object);
+    size_t kept = 0;
+    for (size_t i = 0; pods != NULL && i < config->pod_count; i++) {
+        if (controller_shard_of_pod(c, pods[i]) == config) {
+            pods[kept++] = pods[i];
+        }
+    }
+    if (pods != NULL) {
+        controller_tell_kept(c, &about, pods, kept);
+    }
+    if (s != NULL) {
+        s->kept_told = true;
+    }
+    free(pods);
+}
+
+/* ---- life ---- */
+
+static const struct world_handlers handlers = {
+    .on_shard = on_shard,
+    .on_pod = on_pod,
+    .on_deleted = on_deleted,
+    .on_ready = on_ready,
+};
+
+static int begin(struct controller *c, struct err *e)
+{
+    const struct controller_options *o = &c->options;
+    struct work_queue_options queue = {
+        .name = "shards", .parallel = o->parallel, .clock = o->clock};
+    struct prober_options probes = o->probes;
+    probes.on_change = on_probe;
+    probes.data = c;
+    c->queue = work_queue_new(c->loop, &queue, on_work, c, e);
+    c->prober = c->queue == NULL ? NULL : prober_new(c->loop, &probes, e);
+    c->nudger = c->prober == NULL ? NULL : nudger_new(c, e);
+    return c->nudger == NULL ? -ENOMEM : 0;
+}
+
+/* What there is already is told to nobody: it is asked for. */
+static void look_around(struct controller *c)
+{
+    const struct world *w = c->options.world;
+    for (const struct world_config *o = NULL; (o = world_next_config(w, o)) != NULL;) {
+        on_shard(c, o->key, WORLD_CONFIG);
+    }
+    for (const struct rules_map *m = NULL; (m = world_next_map(w, m)) != NULL;) {
+        add(c, m->key, 0);
+    }
+    for (const struct pod *p = NULL; (p = world_next_pod(w, p)) != NULL;) {
+        on_pod(c, p, false);
+    }
+}
+
+struct controller *controller_new(struct net_loop *l, const struct controller_options *o,
+                                  struct err *e)
+{
+    struct controller *c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    c->loop = l;
+    c->options = *o;
+    c->clock = o->clock != NULL ? o->clock : &kube_clock_system;
+    c->options.parallel = o->parallel != 0 ? o->parallel : PARALLEL;
+    c->options.orphan_ms = o->orphan_ms != 0 ? o->orphan_ms : ORPHAN_MS;
+    if (begin(c, e) != 0) {
+        controller_free(c);
+        return NULL;
+    }
+    world_listen(o->world, &handlers, c);
+    look_around(c);
+    return c;
+}
+
+void controller_free(struct controller *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    world_listen(c->options.world, NULL, NULL);
+    nudger_free(c->nudger);
+    prober_free(c->prober);
+    work_queue_free(c->queue);
+    for (struct table_node *n = NULL; (n = table_next(&c->shards, NULL)) != NULL;) {
+        free_shard(LIST_ITEM(n, struct shard, node));
+    }
+    table_deinit(&c->shards);
+    free(c);
+}

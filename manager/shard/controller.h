@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * controller.h - makes of each ShardingConfig rules that are enforced: compiles it, publishes the
+ * rules in a ConfigMap, tells the pods, asks their proxies, and writes status and Events.
+ *
+ * Only the leader has one: it begins with controller_new and ends with controller_free, whenever
+ * leadership comes and goes. What it knows is at the API server, so the next leader goes on from
+ * there; a generation never goes back.
+ *
+ *     on_started: controller = controller_new(loop, &options, &e);
+ *     on_stopped: controller_free(controller); controller = NULL;
+ */
+#ifndef MANAGER_SHARD_CONTROLLER_H
+#define MANAGER_SHARD_CONTROLLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "config/compile.h"
+#include "kube/client.h"
+#include "kube/clock.h"
+#include "kube/event_recorder.h"
+#include "net/loop.h"
+#include "shard/prober.h"
+#include "shard/world.h"
+
+struct controller;
+
+enum controller_result {
+    CONTROLLER_WRITTEN,
+    CONTROLLER_CONFLICT, /* somebody else was faster, or it is gone: looked at again */
+    CONTROLLER_FAILED,
+    CONTROLLER_RESULTS,
+};
+
+/* What was written. */
+enum controller_write {
+    CONTROLLER_CONFIGMAP,
+    CONTROLLER_NUDGE, /* the annotation of a pod */
+    CONTROLLER_STATUS,
+    CONTROLLER_CLEANUP, /* the ConfigMap of a config that is gone */
+    CONTROLLER_WRITES,
+};
+
+/* Bounds of latencies: ms. What took longer is in the last count. */
+#define CONTROLLER_BUCKETS 9
+extern const uint64_t controller_bounds[CONTROLLER_BUCKETS - 1];
+
+struct controller_latency {
+    uint64_t counts[CONTROLLER_BUCKETS]; /* each for itself, not summed up */
+    uint64_t sum_ms;
+};
+
+/* Counts go on from one controller to the next: they belong to whoever makes controllers. All zero
+ * at first. */
+struct controller_counts {
+    uint64_t compiled;
+    uint64_t refused; /* specs that make no sense */
+    uint64_t writes[CONTROLLER_WRITES][CONTROLLER_RESULTS];
+    struct controller_latency published; /* from the change of a config to its rules in place, */
+    struct controller_latency enforced;  /* and in force on every pod */
+};
+
+struct controller_options {
+    struct kube_client *client; /* these four must outlive the controller */
+    struct world *world;        /* listened to by it alone */
+    struct event_recorder *events;
+    struct controller_counts *counts;
+    struct compile_labels labels; /* texts are kept, not copied */
+    const char *prefix;           /* of labels and annotations, as the world's; kept, not copied */
+    /* Whether this process leads at this very moment: asked right before each write. */
+    bool (*may_write)(void *data);
+    void *data;
+    struct prober_options probes; /* on_change and data are not used */
+    unsigned parallel;            /* shards that are handled at a time; 0: 8 */
+    unsigned nudges;              /* pods that are told at a time; 0: 16 */
+    uint64_t orphan_ms; /* how long a config is gone before its ConfigMap is deleted; 0: 60,000 */
+    const struct kube_clock *clock; /* kept, not copied; NULL: the system's */
+};
+
+/* Begins with all that the world knows. NULL with `e` set: -ENOMEM. */
+MUST_CHECK struct controller *controller_new(struct net_loop *l, const struct controller_options *o,
+                                             struct err *e);
+
+/* Appends metrics, cmesh_manager_... and those of its queues. `c` NULL: this process does not lead.
+ * 0, -ENOBUFS or -ENOMEM. */
+MUST_CHECK int controller_metrics(const struct controller *c, const struct controller_counts *n,
+                                  struct buf *out);
+
+/* At once: requests are broken off; what was sent may be done all the same. NULL is ignored. */
+void controller_free(struct controller *c);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * controller_internal.h - what the steps of the controller share.
+ *
+ *     queue -> shard_publish -> shard_report -> shard_done      while there is a config
+ *           -> shard_clean_up -> shard_done                     when it is gone
+ *
+ * Each step goes on to the next one, at once or when its request was answered. At most one request
+ * of a shard is under way. Between two steps the world may have changed: each looks anew.
+ */
+#ifndef MANAGER_SHARD_CONTROLLER_INTERNAL_H
+#define MANAGER_SHARD_CONTROLLER_INTERNAL_H
+
+#include "kube/work_queue.h"
+#include "kube/writer.h"
+#include "shard/controller.h"
+#include "shard/status.h"
+#include "shard/table.h"
+
+/* What the answer to a write told is believed for so long, until the world shows it: ms. */
+#define CONTROLLER_BELIEF_MS 10000
+
+struct nudger;
+
+/* What users should see, once. */
+struct shard_news {
+    bool refused;  /* the spec makes no sense */
+    bool trouble;  /* its rules do not stand in the ConfigMap */
+    bool enforced; /* all is well */
+    bool lost;     /* something is wrong with pods */
+};
+
+/* What is remembered of a shard: nothing that another leader would need. */
+struct shard {
+    struct table_node node;
+    struct controller *controller;
+    struct writer *writer; /* the request that is under way */
+
+    /* The spec that was compiled last. */
+    char *uid; /* of its config; NULL: none was */
+    double spec_version;
+    char checksum[RULES_CHECKSUM_LEN + 1];
+    struct err refusal; /* code 0: it makes sense */
+
+    /* The ConfigMap that the world does not show yet. */
+    struct rules_map *written; /* NULL: the world is right */
+    char *base;                /* the version that the world showed when it was written; "": none */
+    uint64_t written_at;
+
+    uint64_t generation; /* written last by this controller; 0: none was */
+    char generation_checksum[RULES_CHECKSUM_LEN + 1];
+
+    /* Why the rules do not stand in the ConfigMap. */
+    const char *trouble_reason; /* NULL: they do */
+    struct err trouble;
+    bool retry; /* trying again may help */
+    unsigned retry_after;
+
+    cJSON *status;          /* that is being written, */
+    struct shard_news news; /* and what Events are to tell of it then */
+    char *status_base;      /* the version of the config on which it was written last; NULL: none */
+    uint64_t status_at;
+    enum status_enforced enforced;
+    bool reported; /* `enforced` tells something */
+
+    uint64_t noticed_at; /* a change of the config that is not looked at yet; 0: none */
+    uint64_t changed_at; /* the change whose rules are not enforced yet; 0: none */
+    bool placed;         /* they are in the ConfigMap */
+
+    bool kept_told;   /* Events have told that pods keep its rules */
+    uint64_t gone_at; /* since when there is a ConfigMap and no config; 0: it is not so */
+    char key[];
+};
+
+struct controller {
+    struct net_loop *loop;
+    struct controller_options options;
+    const struct kube_clock *clock;
+    struct work_queue *queue;
+    struct nudger *nudger;
+    struct prober *prober;
+    struct table shards;
+};
+
+/* ---- the steps ---- */
+
+void shard_publish(struct shard *s);
+void shard_report(struct shard *s);
+void shard_clean_up(struct shard *s);
+/* The last one. `s` may be gone afterwards. */
+void shard_done(struct shard *s, enum work_result result, unsigned retry_after);
+
+/* ---- what they have in common ---- */
+
+/* NULL: it is gone. */
+const struct world_config *shard_config(const struct shard *s);
+/* The ConfigMap as far as is known: NULL: there is none. */
+const struct rules_map *shard_map(struct shard *s);
+/* Why the config's spec makes no sense; NULL: it does. */
+const char *shard_refusal(const struct shard *s);
+
+/* Looks at the shard, whose key is being handled, again: after so many ms; or when nothing of what
+ * was written is believed any more. */
+void controller_look_after(struct shard *s, uint64_t ms);
+void controller_look_later(struct shard *s);
+
+/* Starts a request if this process leads; the step goes on in `cb`. If it cannot, shard_done is
+ * called: nothing may be done with `s` afterwards. */
+void shard_write(struct shard *s, const struct writer_request *q, writer_cb cb);
+/* What became of a write: `error` NULL: it succeeded. */
+void controller_count(struct controller *c, enum controller_write what,
+                      const struct api_error *error);
+void controller_observe(struct controller_latency *l, uint64_t ms);
+uint64_t controller_now(const struct controller *c);
+
+/* "/api/v1/namespaces/NS/<resource>"; the caller frees. */
+char *controller_path(const char *group, const char *ns, const char *resource);
+
+/* The shard whose rules the pod mounts: of which its sidecars were put into it, else the only one
+ * that selects it. NULL: there is none, or that cannot be told, or it has no sidecars. */
+const struct world_config *controller_shard_of_pod(const struct controller *c, const struct pod *p);
+/* Asks the pod's proxy from now on, if it has one, and expects the shard's generation of it. */
+void controller_watch_pod(struct controller *c, const struct pod *p);
+
+/* Tells by Events on the pods and on the config, which is gone, that pods keep its rules. */
+void controller_tell_kept(struct controller *c, const struct event_object *config,
+                          const struct pod *const *pods, size_t count);
+
+/* ---- telling pods ---- */
+
+MUST_CHECK struct nudger *nudger_new(struct controller *c, struct err *e);
+/* Tells the pod the generation of its shard, unless it knows. */
+void nudger_add(struct nudger *n, const struct pod *p);
+const struct work_queue *nudger_queue(const struct nudger *n);
+void nudger_free(struct nudger *n);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+
+#include "base/prometheus.h"
+#include "shard/controller_internal.h"
+
+const uint64_t controller_bounds[CONTROLLER_BUCKETS - 1] = {50,   100,  250,   500,
+                                                            1000, 2500, 10000, 60000};
+
+void controller_observe(struct controller_latency *l, uint64_t ms)
+{
+    size_t i = 0;
+    while (i < CONTROLLER_BUCKETS - 1 && ms > controller_bounds[i]) {
+        i++;
+    }
+    l->counts[i]++;
+    l->sum_ms += ms;
+}
+
+static int write_latency(struct buf *out, const char *name, const char *help,
+                         const struct controller_latency *l)
+{
+    uint64_t count = 0;
+    int rc = prometheus_head(out, name, "histogram", help);
+    for (size_t i = 0; rc == 0 && i < CONTROLLER_BUCKETS; i++) {
+        count += l->counts[i];
+        if (i < CONTROLLER_BUCKETS - 1) {
+            rc = buf_printf(out, "%s_bucket{le=\"%g\"} %" PRIu64 "\n", name,
+                            (double)controller_bounds[i] / 1000, count);
+        }
+    }
+    return rc != 0 ? rc
+                   : buf_printf(out,
+                                "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum %.3f\n%s_count %" PRIu64
+                                "\n",
+                                name, count, name, (double)l->sum_ms / 1000, name, count);
+}
+
+static int write_writes(struct buf *out, const struct controller_counts *n)
+{
+    static const char *const what[CONTROLLER_WRITES] = {
+        [CONTROLLER_CONFIGMAP] = "configmap",
+        [CONTROLLER_NUDGE] = "nudge",
+        [CONTROLLER_STATUS] = "status",
+        [CONTROLLER_CLEANUP] = "cleanup",
+    };
+    static const char *const results[CONTROLLER_RESULTS] = {
+        [CONTROLLER_WRITTEN] = "written",
+        [CONTROLLER_CONFLICT] = "conflict",
+        [CONTROLLER_FAILED] = "failed",
+    };
+    int rc = prometheus_head(out, "cmesh_manager_writes_total", "counter",
+                             "Writes to the API server, by what they were for.");
+    for (size_t i = 0; rc == 0 && i < CONTROLLER_WRITES * CONTROLLER_RESULTS; i++) {
+        size_t w = i / CONTROLLER_RESULTS;
+        size_t r = i % CONTROLLER_RESULTS;
+        rc = buf_printf(out, "cmesh_manager_writes_total{what=\"%s\",result=\"%s\"} %" PRIu64 "\n",
+                        what[w], results[r], n->writes[w][r]);
+    }
+    return rc;
+}
+
+/* Why shards are not enforced. */
+enum { REASONS = STATUS_WAITING + 1 };
+static const char *const reasons[REASONS] = {
+    [STATUS_ENFORCED] = "enforced",       [STATUS_NO_PODS] = "no_pods",
+    [STATUS_NO_RULES] = "no_rules",       [STATUS_NO_SIDECAR] = "no_sidecar",
+    [STATUS_OVERLAPPING] = "overlapping", [STATUS_OTHER_RULES] = "other_rules",
+    [STATUS_REFUSED] = "refused",         [STATUS_SILENT] = "silent",
+    [STATUS_WAITING] = "waiting",
+};
+
+static int write_states(struct buf *out, const struct controller *c)
+{
+    uint64_t compiled = 0;
+    uint64_t published = 0;
+    uint64_t enforced[REASONS] = {0};
+    for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
+        const struct shard *s = LIST_ITEM(n, struct shard, node);
+        if (s->reported && shard_config(s) != NULL) {
+            compiled += s->refusal.code == 0;
+            published += s->refusal.code == 0 && s->trouble_reason == NULL;
+            enforced[s->enforced]++;
+        }
+    }
+    const struct prometheus_metric gauges[] = {
+        {"cmesh_manager_shards_compiled", "gauge", "ShardingConfigs whose spec makes sense.",
+         compiled},
+        {"cmesh_manager_shards_published", "gauge",
+         "ShardingConfigs whose rules stand in their ConfigMap.", published},
+    };
+    int rc = prometheus_write(out, gauges, sizeof gauges / sizeof gauges[0]);
+    rc = rc != 0 ? rc
+                 : prometheus_head(out, "cmesh_manager_shards", "gauge",
+                                   "ShardingConfigs by whether they are enforced, and why not.");
+    for (size_t i = 0; rc == 0 && i < REASONS; i++) {
+        rc = buf_printf(out, "cmesh_manager_shards{state=\"%s\"} %" PRIu64 "\n", reasons[i],
+                        enforced[i]);
+    }
+    return rc;
+}
+
+static int write_probes(struct buf *out, const struct controller *c)
+{
+    const struct prober_stats *p = prober_stats(c->prober);
+    const struct prometheus_metric metrics[] = {
+        {"cmesh_manager_probes_total", "counter", "Questions to proxies, of this leader.",
+         p->asked},
+        {"cmesh_manager_probe_failures_total", "counter", "Of them without an answer.", p->failed},
+        {"cmesh_manager_probed_pods", "gauge", "Pods whose proxies are asked.", p->targets},
+    };
+    return prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+}
+
+int controller_metrics(const struct controller *c, const struct controller_counts *n,
+                       struct buf *out)
+{
+    const struct prometheus_metric metrics[] = {
+        {"cmesh_manager_compiled_total", "counter", "Specs that were compiled.", n->compiled},
+        {"cmesh_manager_refused_total", "counter", "Specs that make no sense.", n->refused},
+    };
+    int rc = prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+    rc = rc != 0 ? rc : write_writes(out, n);
+    rc = rc != 0 ? rc
+                 : write_latency(out, "cmesh_manager_publish_seconds",
+                                 "From the change of a ShardingConfig to its rules in place.",
+                                 &n->published);
+    rc = rc != 0 ? rc
+                 : write_latency(out, "cmesh_manager_enforce_seconds",
+                                 "From the change of a ShardingConfig to its rules in force on "
+                                 "every pod.",
+                                 &n->enforced);
+    if (rc != 0 || c == NULL) {
+        return rc;
+    }
+    const struct work_queue *queues[] = {c->queue, nudger_queue(c->nudger)};
+    rc = write_states(out, c);
+    rc = rc != 0 ? rc : write_probes(out, c);
+    return rc != 0 ? rc : work_queue_metrics(out, queues, sizeof queues / sizeof queues[0]);
+}

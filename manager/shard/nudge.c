@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tells pods of a new generation by an annotation: the kubelet looks at the volumes of a pod that
+ * changes, and so brings the ConfigMap at once instead of within a minute.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "inject/inject_options.h"
+#include "object/edit.h"
+#include "object/field.h"
+#include "shard/controller_internal.h"
+
+enum { PARALLEL = 16, NUMBER_SIZE = 24 };
+
+struct nudger {
+    struct controller *controller;
+    struct work_queue *queue;
+    struct list running; /* of struct nudge */
+};
+
+/* One request. */
+struct nudge {
+    struct list link;
+    struct nudger *nudger;
+    struct writer *writer;
+    uint64_t generation;
+    char *key; /* of the pod */
+};
+
+static void free_nudge(struct nudge *n)
+{
+    list_remove(&n->link);
+    writer_cancel(n->writer);
+    free(n->key);
+    free(n);
+}
+
+static void finish(struct nudge *n, enum work_result result, unsigned retry_after)
+{
+    work_queue_done(n->nudger->queue, n->key, result, retry_after);
+    free_nudge(n);
+}
+
+static void on_written(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct nudge *n = data;
+    struct controller *c = n->nudger->controller;
+    n->writer = NULL;
+    controller_count(c, CONTROLLER_NUDGE, error);
+    if (object != NULL) {
+        const char *uid = cJSON_GetStringValue(field_get(field_get(object, "metadata"), "uid"));
+        world_pod_told(c->options.world, n->key, uid == NULL ? "" : uid, n->generation);
+        prober_expect(c->prober, n->key, n->generation);
+        finish(n, WORK_DONE, 0);
+        return;
+    }
+    /* Another pod of that name, or none: next time the world shows it. */
+    bool gone = error->code == 404 || error->code == 409 || error->code == 422;
+    if (!gone) {
+        log_warn("cannot tell a pod of its new rules; the kubelet brings them within a minute",
+                 log_str("pod", n->key), log_str("error", error->msg));
+    }
+    finish(n, WORK_RETRY, error->retry_after);
+}
+
+/* Refused for another pod of that name, and when it has changed: a leader of before might tell an
+ * older generation. */
+static cJSON *make_patch(const struct controller *c, const struct pod *p, uint64_t generation)
+{
+    struct edit ed = {.rc = 0};
+    char key[INJECT_KEY_SIZE];
+    char number[NUMBER_SIZE];
+    cJSON *patch = cJSON_CreateObject();
+    cJSON *meta = edit_object(&ed, patch, "metadata");
+    (void)snprintf(number, sizeof number, "%" PRIu64, generation);
+    edit_string(&ed, meta, "uid", p->uid);
+    edit_string(&ed, meta, "resourceVersion", p->version);
+    edit_string(&ed, edit_object(&ed, meta, "annotations"),
+                inject_options_key(c->options.prefix, POD_GENERATION, key), number);
+    if (ed.rc != 0) {
+        cJSON_Delete(patch);
+        return NULL;
+    }
+    return patch;
+}
+
+/* The generation to tell; 0: none. */
+static uint64_t due(const struct controller *c, const struct pod *p)
+{
+    const struct world_config *config = p == NULL ? NULL : controller_shard_of_pod(c, p);
+    struct table_node *node = config == NULL ? NULL : table_find(&c->shards, config->key);
+    const struct rules_map *map =
+        node == NULL ? NULL : shard_map(LIST_ITEM(node, struct shard, node));
+    return map != NULL && rules_map_ours(map) && map->generation > p->generation ? map->generation
+                                                                                 : 0;
+}
+
+static struct nudge *new_nudge(struct nudger *r, const char *key, uint64_t generation)
+{
+    struct nudge *n = calloc(1, sizeof *n);
+    if (n == NULL) {
+        return NULL;
+    }
+    list_init(&n->link);
+    n->nudger = r;
+    n->generation = generation;
+    n->key = strdup(key);
+    if (n->key == NULL) {
+        free_nudge(n);
+        return NULL;
+    }
+    list_append(&r->running, &n->link);
+    return n;
+}
+
+static int send_nudge(struct nudge *n, const struct pod *p)
+{
+    const struct controller *c = n->nudger->controller;
+    struct err e = ERR_INIT;
+    cJSON *body = make_patch(c, p, n->generation);
+    char *path = controller_path("/api/v1", p->ns, "pods");
+    struct writer_request q = {
+        .verb = WRITER_MERGE_PATCH,
+        .path = path,
+        .name = p->name,
+        .body = body,
+        .field_manager = "cmesh-manager",
+        .metadata_only = true,
+    };
+    bool may = path != NULL && body != NULL && c->options.may_write(c->options.data);
+    n->writer = may ? writer_start(c->loop, c->options.client, &q, on_written, n, &e) : NULL;
+    cJSON_Delete(body);
+    free(path);
+    return n->writer == NULL ? -EAGAIN : 0;
+}
+
+static void on_work(void *data, const char *key)
+{
+    struct nudger *r = data;
+    const struct pod *p = world_find_pod(r->controller->options.world, key);
+    uint64_t generation = due(r->controller, p);
+    if (generation == 0) {
+        work_queue_done(r->queue, key, WORK_DONE, 0);
+        return;
+    }
+    struct nudge *n = new_nudge(r, key, generation);
+    if (n == NULL) {
+        work_queue_done(r->queue, key, WORK_RETRY, 0);
+    } else if (send_nudge(n, p) != 0) {
+        finish(n, WORK_RETRY, 0);
+    }
+}
+
+struct nudger *nudger_new(struct controller *c, struct err *e)
+{
+    struct nudger *r = calloc(1, sizeof *r);
+    struct work_queue_options o = {
+        .name = "pods",
+        .parallel = c->options.nudges != 0 ? c->options.nudges : PARALLEL,
+        .clock = c->options.clock,
+    };
+    if (r == NULL) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    r->controller = c;
+    list_init(&r->running);
+    r->queue = work_queue_new(c->loop, &o, on_work, r, e);
+    if (r->queue == NULL) {
+        free(r);
+        return NULL;
+    }
+    return r;
+}
+
+void nudger_add(struct nudger *n, const struct pod *p)
+{
+    if (work_queue_add(n->queue, p->key) != 0) {
+        log_error("out of memory; the kubelet brings the rules within a minute",
+                  log_str("pod", p->key));
+    }
+}
+
+const struct work_queue *nudger_queue(const struct nudger *n)
+{
+    return n->queue;
+}
+
+void nudger_free(struct nudger *n)
+{
+    if (n == NULL) {
+        return;
+    }
+    while (!list_empty(&n->running)) {
+        free_nudge(LIST_ITEM(n->running.next, struct nudge, link));
+    }
+    work_queue_free(n->queue);
+    free(n);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/pod.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/shards.h"
+#include "inject/sidecar.h"
+#include "object/field.h"
+
+/* Places strings, one behind the other; while there is no memory yet, only counts. */
+struct shelf {
+    char *memory; /* NULL: counting */
+    size_t used;
+};
+
+static const char *place(struct shelf *s, const char *text)
+{
+    size_t len = strlen(text) + 1;
+    char *at = s->memory == NULL ? NULL : s->memory + s->used;
+    if (at != NULL) {
+        memcpy(at, text, len);
+    }
+    s->used += len;
+    return at;
+}
+
+static const char *string_at(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(field_get(object, key));
+    return text == NULL ? "" : text;
+}
+
+static uint64_t generation_of(const cJSON *annotations, const char *key)
+{
+    const char *text = string_at(annotations, key);
+    char *end = NULL;
+    unsigned long long n = text[0] < '0' || text[0] > '9' ? 0 : strtoull(text, &end, 10);
+    return n > 0 && *end == '\0' && n <= POD_GENERATION_MAX ? n : 0;
+}
+
+/* The container's port of that name, else the usual one. */
+static uint16_t port_of(const cJSON *container, const char *name, uint16_t usual)
+{
+    const cJSON *port = NULL;
+    cJSON_ArrayForEach(port, field_get(container, "ports"))
+    {
+        const cJSON *number = field_get(port, "containerPort");
+        if (strcmp(string_at(port, "name"), name) == 0 && cJSON_IsNumber(number) &&
+            number->valueint > 0 && number->valueint <= UINT16_MAX) {
+            return (uint16_t)number->valueint;
+        }
+    }
+    return usual;
+}
+
+static void find_ports(struct pod *p, const cJSON *containers)
+{
+    const cJSON *c = NULL;
+    cJSON_ArrayForEach(c, containers)
+    {
+        const char *name = string_at(c, "name");
+        if (strcmp(name, SIDECAR_PROXY) == 0) {
+            p->proxy_port = port_of(c, SIDECAR_ADMIN_PORT_NAME, SIDECAR_ADMIN_PORT);
+        } else if (strcmp(name, SIDECAR_RULESYNC) == 0) {
+            p->sync_port = port_of(c, SIDECAR_RULESYNC_PORT_NAME, SIDECAR_RULESYNC_PORT);
+        }
+    }
+}
+
+static bool is_ready(const cJSON *status)
+{
+    const cJSON *c = NULL;
+    cJSON_ArrayForEach(c, field_get(status, "conditions"))
+    {
+        if (strcmp(string_at(c, "type"), "Ready") == 0) {
+            return strcmp(string_at(c, "status"), "True") == 0;
+        }
+    }
+    return false;
+}
+
+static void read_facts(struct pod *p, const cJSON *object, const struct pod_keys *keys)
+{
+    const cJSON *meta = field_get(object, "metadata");
+    const cJSON *spec = field_get(object, "spec");
+    const cJSON *status = field_get(object, "status");
+    const char *phase = string_at(status, "phase");
+    p->generation = generation_of(field_get(meta, "annotations"), keys->generation);
+    find_ports(p, field_get(spec, "initContainers")); /* native sidecars */
+    find_ports(p, field_get(spec, "containers"));
+    p->ready = is_ready(status);
+    p->ending = field_get(meta, "deletionTimestamp") != NULL;
+    p->over = strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
+}
+
+/* `labels` NULL: while counting. */
+static size_t place_texts(struct pod *p, struct pod_label *labels, struct shelf *s,
+                          const cJSON *object, const struct pod_keys *keys)
+{
+    const cJSON *meta = field_get(object, "metadata");
+    const char *ns = shards_namespace(object);
+    const char *name = shards_name(object);
+    size_t count = 0;
+    if (s->memory != NULL) {
+        (void)sprintf(s->memory + s->used, "%s/%s", ns, name);
+        p->key = s->memory + s->used;
+    }
+    s->used += strlen(ns) + strlen(name) + 2;
+    p->ns = place(s, ns);
+    p->name = place(s, name);
+    p->uid = place(s, string_at(meta, "uid"));
+    p->version = place(s, string_at(meta, "resourceVersion"));
+    p->ip = place(s, string_at(field_get(object, "status"), "podIP"));
+    p->injected = place(s, string_at(field_get(meta, "annotations"), keys->injected));
+    const cJSON *label = NULL;
+    cJSON_ArrayForEach(label, field_get(meta, "labels"))
+    {
+        const char *key = place(s, label->string);
+        const char *value = place(s, cJSON_IsString(label) ? label->valuestring : "");
+        if (labels != NULL) {
+            labels[count] = (struct pod_label){key, value};
+        }
+        count++;
+    }
+    return count;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const struct pod_label *)a)->key, ((const struct pod_label *)b)->key);
+}
+
+struct pod *pod_new(const cJSON *object, const struct pod_keys *keys)
+{
+    struct pod sizes;
+    struct shelf shelf = {.memory = NULL};
+    size_t count = place_texts(&sizes, NULL, &shelf, object, keys);
+    struct pod *p = calloc(1, sizeof *p + count * sizeof(struct pod_label) + shelf.used);
+    if (p == NULL) {
+        return NULL;
+    }
+    struct pod_label *labels = (struct pod_label *)(void *)(p + 1);
+    shelf = (struct shelf){.memory = (char *)(labels + count)};
+    p->labels = labels;
+    p->label_count = place_texts(p, labels, &shelf, object, keys);
+    qsort(labels, count, sizeof *labels, by_key);
+    read_facts(p, object, keys);
+    return p;
+}
+
+static bool same_labels(const struct pod *a, const struct pod *b)
+{
+    bool same = a->label_count == b->label_count;
+    for (size_t i = 0; same && i < a->label_count; i++) {
+        same = strcmp(a->labels[i].key, b->labels[i].key) == 0 &&
+               strcmp(a->labels[i].value, b->labels[i].value) == 0;
+    }
+    return same;
+}
+
+bool pod_same(const struct pod *a, const struct pod *b)
+{
+    return strcmp(a->key, b->key) == 0 && strcmp(a->uid, b->uid) == 0 &&
+           strcmp(a->ip, b->ip) == 0 && strcmp(a->injected, b->injected) == 0 &&
+           a->generation == b->generation && a->proxy_port == b->proxy_port &&
+           a->sync_port == b->sync_port && a->ready == b->ready && a->ending == b->ending &&
+           a->over == b->over && same_labels(a, b);
+}
+
+const char *pod_label(const struct pod *p, const char *key)
+{
+    struct pod_label wanted = {.key = key};
+    const struct pod_label *found =
+        bsearch(&wanted, p->labels, p->label_count, sizeof wanted, by_key);
+    return found == NULL ? NULL : found->value;
+}
+
+bool pod_selected(const struct pod *p, const struct selector *s)
+{
+    size_t count = 0;
+    const struct selector_requirement *items = selector_requirements(s, &count);
+    for (size_t i = 0; i < count; i++) {
+        const char *text = pod_label(p, items[i].key);
+        struct slice value = slice_str(text);
+        if (!selector_requirement_matches(&items[i], text == NULL ? NULL : &value)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void pod_address(const struct pod *p, uint16_t port, char out[POD_ADDRESS_SIZE])
+{
+    bool six = strchr(p->ip, ':') != NULL;
+    out[0] = '\0';
+    if (p->ip[0] != '\0' && port != 0) {
+        (void)snprintf(out, POD_ADDRESS_SIZE, "%s%s%s:%u", six ? "[" : "", p->ip, six ? "]" : "",
+                       port);
+    }
+}
+
+static bool add_metadata(const struct pod *p, cJSON *meta)
+{
+    cJSON *labels = cJSON_AddObjectToObject(meta, "labels");
+    bool ok = labels != NULL && cJSON_AddStringToObject(meta, "namespace", p->ns) != NULL &&
+              cJSON_AddStringToObject(meta, "name", p->name) != NULL &&
+              cJSON_AddStringToObject(meta, "uid", p->uid) != NULL;
+    for (size_t i = 0; ok && i < p->label_count; i++) {
+        ok = cJSON_AddStringToObject(labels, p->labels[i].key, p->labels[i].value) != NULL;
+    }
+    return ok;
+}
+
+cJSON *pod_to_json(const struct pod *p)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON *meta = cJSON_AddObjectToObject(object, "metadata");
+    if (meta == NULL || !add_metadata(p, meta)) {
+        cJSON_Delete(object);
+        return NULL;
+    }
+    return object;
+}

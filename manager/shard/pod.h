@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pod.h - what the manager keeps of a pod: little, for there may be many.
+ */
+#ifndef MANAGER_SHARD_POD_H
+#define MANAGER_SHARD_POD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+#include "kube/selector.h"
+
+/* Annotation, below the prefix: the generation of the rules that the pod was told of last. */
+#define POD_GENERATION "rules-generation"
+
+/* What is told in an annotation is believed up to here: it leaves room to count on. */
+#define POD_GENERATION_MAX (UINT64_C(1) << 52)
+
+struct pod_label {
+    const char *key;
+    const char *value;
+};
+
+/* One allocation. */
+struct pod {
+    const char *key; /* "namespace/name" */
+    const char *ns;
+    const char *name;
+    const char *uid;
+    const char *version;            /* resourceVersion */
+    const char *ip;                 /* ""; it has none yet */
+    const char *injected;           /* the shard whose sidecars were put into it; "": nobody says */
+    const struct pod_label *labels; /* sorted by key */
+    size_t label_count;
+    uint64_t generation; /* of its annotation; 0: none, or not a number */
+    uint16_t proxy_port; /* localproxy's admin server; 0: there is no such sidecar */
+    uint16_t sync_port;  /* rulesync's */
+    bool ready;          /* its condition Ready */
+    bool ending;         /* it is being deleted */
+    bool over;           /* Succeeded or Failed */
+};
+
+/* The keys of the annotations that are read: whole, with the prefix. */
+struct pod_keys {
+    const char *generation;
+    const char *injected;
+};
+
+/* NULL without memory. free() frees it. */
+MUST_CHECK struct pod *pod_new(const cJSON *object, const struct pod_keys *keys);
+
+/* Whether both say the same, but for the version. */
+bool pod_same(const struct pod *a, const struct pod *b);
+
+bool pod_selected(const struct pod *p, const struct selector *s);
+/* NULL: it has no such label. */
+const char *pod_label(const struct pod *p, const char *key);
+
+#define POD_ADDRESS_SIZE 80
+/* "ADDR:PORT", "[ADDR]:PORT" for IPv6; "" without an address or port. */
+void pod_address(const struct pod *p, uint16_t port, char out[POD_ADDRESS_SIZE]);
+
+/* Metadata as the API has it: name, namespace, uid and labels. NULL without memory. */
+MUST_CHECK cJSON *pod_to_json(const struct pod *p);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * probe_answer.h - what the sidecars' GET /status says.
+ *
+ * Whoever has the pod's address answers: everything is checked, texts are bounded and hold no
+ * control characters.
+ */
+#ifndef MANAGER_SHARD_PROBE_ANSWER_H
+#define MANAGER_SHARD_PROBE_ANSWER_H
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "shard/prober.h"
+
+/* localproxy's: sets enforcing, generation, checksum, shard and since_ms of `r`, the last as the
+ * pod says it. 0, or with `r` as it was -EINVAL or -ENOMEM. */
+MUST_CHECK int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e);
+
+/* rulesync's: sets `message` to why it does not take or hand over what is published; "" if it says
+ * nothing of the kind. 0, or with `message` as it was -EINVAL or -ENOMEM. */
+MUST_CHECK int probe_answer_rulesync(struct slice body, char message[PROBE_MESSAGE_SIZE],
+                                     struct err *e);
+
+/* Copies the text as far as there is room, cut between two characters, each control character made
+ * a space. */
+void probe_answer_text(char *out, size_t size, const char *text);
+
+#endif

@@ -1,0 +1,672 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/prober.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/due_heap.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "http/fetch.h"
+#include "net/address.h"
+#include "net/timer.h"
+#include "shard/probe_answer.h"
+
+enum {
+    INTERVAL_MS = 15000,
+    TIMEOUT_MS = 3000,
+    PARALLEL = 32,
+    ANSWER_MAX = 256 * 1024,
+    IDLE_MS = 5000,     /* a connection is kept while a pod is asked often, not in quiet times */
+    QUICK_MS = 100,     /* between two questions to a pod of which a change is expected */
+    RETRY_MS = 1000,    /* after a question that failed, if nothing is expected */
+    PATIENCE_MS = 1000, /* so long localproxy is expected to change without rulesync being asked */
+    STARTUP_MS = 10000, /* so long a pod that never answered may be about to start */
+    MISSES = 2,         /* a pod that answered and misses so many questions is silent */
+    BUCKETS_MIN = 64,
+};
+
+/* Pods that were silent the last time have a part of the questions at a time, so that a node full
+ * of them does not hold up the others. */
+enum lane { LANE_ANSWERING, LANE_SILENT, LANES };
+
+enum { SILENT_PART = 4 };
+
+struct endpoint {
+    char *address;              /* NULL: there is none */
+    struct http_client *client; /* NULL with it */
+};
+
+/*
+ *   IDLE ----> ASKING_PROXY ----> ASKING_RULESYNC
+ *    ^               |                   |
+ *    +---------------+-------------------+       it is due in IDLE only
+ */
+enum phase { PHASE_IDLE, PHASE_ASKING_PROXY, PHASE_ASKING_RULESYNC };
+
+struct target {
+    struct target *next; /* in its bucket */
+    uint64_t hash;
+    struct prober *prober;
+    char *uid;
+    struct endpoint proxy;
+    struct endpoint rulesync;
+
+    enum phase phase;
+    enum lane lane; /* of the heap in which it is, or of the question that it is asked */
+    struct due due;
+    struct http_fetch *fetch;
+
+    uint64_t expected; /* 0: nothing is */
+    bool unmet;        /* it is expected and not enforced, since unmet_at */
+    uint64_t unmet_at;
+    unsigned misses; /* questions without an answer in a row, the first at missed_at */
+    uint64_t missed_at;
+    int64_t said_since_ms; /* as the pod said it */
+    struct probe_result result;
+    struct list changed; /* in prober->changed */
+    char key[];
+};
+
+struct prober {
+    struct net_loop *loop;
+    struct prober_options o;
+    struct net_timer *timer;
+    struct target **buckets;
+    size_t bucket_count; /* a power of two */
+    struct due_heap heaps[LANES];
+    unsigned running[LANES];
+    struct list changed; /* targets of which the user is still to be told */
+    struct net_task tell;
+    struct prober_stats stats;
+};
+
+static void serve(struct prober *p);
+
+static uint64_t now_of(const struct prober *p)
+{
+    return kube_clock_now(p->o.clock);
+}
+
+/* ---- the table of targets ---- */
+
+static struct target **find_link(const struct prober *p, const char *key, uint64_t hash)
+{
+    struct target **link = &p->buckets[hash & (p->bucket_count - 1)];
+    while (*link != NULL && ((*link)->hash != hash || strcmp((*link)->key, key) != 0)) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+static struct target *find(const struct prober *p, const char *key)
+{
+    return *find_link(p, key, hash_slice(HASH_SEED, slice_str(key)));
+}
+
+/* Without memory the chains become longer. */
+static void grow_table(struct prober *p)
+{
+    size_t n = p->bucket_count;
+    struct target **old = p->buckets;
+    struct target **buckets = p->stats.targets < n ? NULL : calloc(n * 2, sizeof *buckets);
+    if (buckets == NULL) {
+        return;
+    }
+    p->buckets = buckets;
+    p->bucket_count = n * 2;
+    for (size_t i = 0; i < n; i++) {
+        for (struct target *t = old[i], *next; t != NULL; t = next) {
+            struct target **link = &buckets[t->hash & (n * 2 - 1)];
+            next = t->next;
+            t->next = *link;
+            *link = t;
+        }
+    }
+    free(old);
+}
+
+/* ---- endpoints ---- */
+
+static void endpoint_deinit(struct endpoint *e)
+{
+    http_client_free(e->client);
+    free(e->address);
+    *e = (struct endpoint){0};
+}
+
+/* "[::1]:5441" to host and port. */
+static int split_address(const char *address, char host[NET_ADDRESS_MAX], unsigned *port)
+{
+    struct sockaddr_storage parsed;
+    const char *colon = strrchr(address, ':');
+    if (net_address_parse(address, &parsed, NULL) != 0 || colon == address) {
+        return -EINVAL;
+    }
+    size_t brackets = address[0] == '[' ? 1 : 0;
+    size_t len = (size_t)(colon - address) - 2 * brackets;
+    *port = (unsigned)strtoul(colon + 1, NULL, 10);
+    if (len >= NET_ADDRESS_MAX || *port == 0) {
+        return -EINVAL;
+    }
+    memcpy(host, address + brackets, len);
+    host[len] = '\0';
+    return 0;
+}
+
+static int endpoint_init(struct endpoint *e, const struct prober *p, const char *address)
+{
+    char host[NET_ADDRESS_MAX];
+    unsigned port = 0;
+    *e = (struct endpoint){0};
+    if (address == NULL) {
+        return 0;
+    }
+    int rc = split_address(address, host, &port);
+    if (rc != 0) {
+        return rc;
+    }
+    const struct http_client_options o = {
+        .host = host,
+        .port = port,
+        .connect_timeout_ms = p->o.timeout_ms,
+        .idle_timeout_ms = IDLE_MS,
+        .write_timeout_ms = p->o.timeout_ms,
+        .user_timeout_ms = (unsigned)p->o.timeout_ms,
+        .max_idle = 1,
+    };
+    e->address = strdup(address);
+    e->client = e->address != NULL ? http_client_new(p->loop, &o, NULL) : NULL;
+    if (e->client == NULL) {
+        endpoint_deinit(e);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+static bool same_address(const struct endpoint *e, const char *address)
+{
+    return e->address == NULL || address == NULL ? e->address == address
+                                                 : strcmp(e->address, address) == 0;
+}
+
+/* ---- when to ask ---- */
+
+static bool enforces(const struct target *t)
+{
+    const struct probe_result *r = &t->result;
+    return r->state == PROBE_ANSWERED && r->enforcing && r->generation == t->expected;
+}
+
+static void set_unmet(struct target *t, bool unmet)
+{
+    if (unmet && !t->unmet) {
+        t->unmet_at = now_of(t->prober);
+    }
+    t->unmet = unmet;
+}
+
+/* A tenth of the time that has passed already: the answer is late by no more than that. */
+static uint64_t delay_of(const struct target *t)
+{
+    const struct prober *p = t->prober;
+    uint64_t now = now_of(p);
+    uint64_t usual = p->o.interval_ms;
+    /* Within 10 % of it, so that pods found together are not asked together for ever. */
+    usual = usual - usual / 10 + usual / 5 * (kube_clock_random(p->o.clock) >> 16) / 65536;
+    uint64_t delay = usual;
+    if (t->unmet) {
+        uint64_t passed = (now - t->unmet_at) / 10;
+        delay = passed > QUICK_MS ? passed : QUICK_MS;
+    } else if (t->misses > 0) {
+        uint64_t passed = (now - t->missed_at) / 10;
+        delay = passed > RETRY_MS ? passed : RETRY_MS;
+    }
+    return delay < usual ? delay : usual;
+}
+
+static void make_due(struct target *t, uint64_t delay)
+{
+    struct prober *p = t->prober;
+    due_heap_remove(&p->heaps[t->lane], &t->due);
+    t->lane = t->result.state == PROBE_SILENT ? LANE_SILENT : LANE_ANSWERING;
+    due_heap_set(&p->heaps[t->lane], &t->due, now_of(p) + delay);
+}
+
+/* ---- what is known ---- */
+
+static bool same_result(const struct probe_result *a, const struct probe_result *b)
+{
+    return a->state == b->state && a->enforcing == b->enforcing && a->generation == b->generation &&
+           a->since_ms == b->since_ms && strcmp(a->checksum, b->checksum) == 0 &&
+           strcmp(a->shard, b->shard) == 0 && strcmp(a->message, b->message) == 0;
+}
+
+static void learn(struct target *t, const struct probe_result *r)
+{
+    struct prober *p = t->prober;
+    bool same = same_result(&t->result, r);
+    t->result = *r;
+    set_unmet(t, t->expected != 0 && !enforces(t));
+    if (!same && !list_linked(&t->changed)) {
+        list_append(&p->changed, &t->changed);
+        net_task_queue(p->loop, &p->tell);
+    }
+}
+
+/* One at a time, since the user may forget the others, or free all. */
+static void on_tell(struct net_task *task)
+{
+    struct prober *p = LIST_ITEM(task, struct prober, tell);
+    if (list_empty(&p->changed)) {
+        return;
+    }
+    struct target *t = LIST_ITEM(p->changed.next, struct target, changed);
+    list_remove(&t->changed);
+    net_task_queue(p->loop, &p->tell);
+    if (p->o.on_change != NULL) {
+        p->o.on_change(p->o.data, t->key);
+    }
+}
+
+/* ---- asking ---- */
+
+static void end_question(struct target *t)
+{
+    struct prober *p = t->prober;
+    p->running[t->lane]--;
+    t->phase = PHASE_IDLE;
+    make_due(t, delay_of(t));
+}
+
+static struct http_fetch *start_fetch(struct target *t, const struct endpoint *to, http_fetch_cb cb,
+                                      struct err *e)
+{
+    struct prober *p = t->prober;
+    const struct http_header headers[] = {
+        {SLICE("Host"), slice_str(to->address)},
+        {SLICE("User-Agent"), SLICE("cmesh/" CMESH_VERSION)},
+    };
+    const struct http_fetch_options o = {
+        .via = http_client_requester(to->client),
+        .method = SLICE("GET"),
+        .target = SLICE("/status"),
+        .headers = headers,
+        .header_count = 2,
+        .answer_max = ANSWER_MAX,
+        .timeout_ms = p->o.timeout_ms,
+    };
+    p->stats.asked++;
+    return http_fetch_start(p->loop, &o, cb, t, e);
+}
+
+/* `parsed`: what the parser made of an answer with status 200. */
+static bool failed(struct prober *p, const struct http_answer *a, int parsed, struct err *e)
+{
+    if (a != NULL && a->status != 200) {
+        parsed = err_set(e, -EPROTO, "it answers with HTTP status %u", a->status);
+    }
+    p->stats.failed += parsed != 0 ? 1 : 0;
+    return parsed != 0;
+}
+
+static void rulesync_failed(struct target *t, const struct err *e)
+{
+    struct probe_result r = t->result;
+    struct err text = ERR_INIT;
+    (void)err_set(&text, e->code, "rulesync: %s", e->msg);
+    probe_answer_text(r.message, sizeof r.message, text.msg);
+    learn(t, &r);
+}
+
+static void on_rulesync(void *data, const struct http_answer *a, const struct err *e)
+{
+    struct target *t = data;
+    struct prober *p = t->prober;
+    struct probe_result r = t->result;
+    struct err why = e != NULL ? *e : (struct err)ERR_INIT;
+    t->fetch = NULL;
+    int rc = a == NULL          ? why.code
+             : a->status != 200 ? -EPROTO
+                                : probe_answer_rulesync(a->body, r.message, &why);
+    if (failed(p, a, rc, &why)) {
+        rulesync_failed(t, &why);
+    } else {
+        learn(t, &r);
+    }
+    end_question(t);
+    serve(p);
+}
+
+static bool needs_rulesync(const struct target *t)
+{
+    return t->unmet && t->rulesync.client != NULL && now_of(t->prober) - t->unmet_at >= PATIENCE_MS;
+}
+
+static void ask_rulesync(struct target *t)
+{
+    struct err e = ERR_INIT;
+    t->phase = PHASE_ASKING_RULESYNC;
+    t->fetch = start_fetch(t, &t->rulesync, on_rulesync, &e);
+    if (t->fetch == NULL) {
+        t->prober->stats.failed++;
+        rulesync_failed(t, &e);
+        end_question(t);
+    }
+}
+
+static void proxy_answered(struct target *t, struct probe_result *r)
+{
+    /* A clock that is ahead must not show times that are still to come. */
+    int64_t now = kube_clock_wall(t->prober->o.clock) / 1000;
+    bool known = t->result.generation == r->generation && t->said_since_ms == r->since_ms;
+    t->said_since_ms = r->since_ms;
+    r->since_ms = known ? t->result.since_ms : r->since_ms < now ? r->since_ms : now;
+    r->state = PROBE_ANSWERED;
+    r->asked = true;
+    t->misses = 0;
+    set_unmet(t, t->expected != 0 && !(r->enforcing && r->generation == t->expected));
+    if (!needs_rulesync(t) || t->result.state != PROBE_ANSWERED) {
+        r->message[0] = '\0'; /* else what was said of it last stands until it is asked again */
+    }
+    learn(t, r);
+}
+
+static void proxy_missed(struct target *t, const struct err *e)
+{
+    struct probe_result r = t->result;
+    uint64_t now = now_of(t->prober);
+    t->missed_at = t->misses == 0 ? now : t->missed_at;
+    t->misses++;
+    if (r.state == PROBE_ANSWERED && t->misses < MISSES) {
+        return;
+    }
+    if (r.state == PROBE_ANSWERED || now - t->missed_at >= STARTUP_MS) {
+        r.state = PROBE_SILENT;
+    }
+    r.asked = true;
+    struct err text = ERR_INIT;
+    (void)err_set(&text, e->code, "localproxy: %s", e->msg);
+    probe_answer_text(r.message, sizeof r.message, text.msg);
+    learn(t, &r);
+}
+
+static void on_proxy(void *data, const struct http_answer *a, const struct err *e)
+{
+    struct target *t = data;
+    struct prober *p = t->prober;
+    struct probe_result r = t->result;
+    struct err why = e != NULL ? *e : (struct err)ERR_INIT;
+    t->fetch = NULL;
+    int rc = a == NULL          ? why.code
+             : a->status != 200 ? -EPROTO
+                                : probe_answer_proxy(a->body, &r, &why);
+    if (failed(p, a, rc, &why)) {
+        proxy_missed(t, &why);
+        end_question(t);
+    } else {
+        proxy_answered(t, &r);
+        if (needs_rulesync(t)) {
+            ask_rulesync(t);
+        } else {
+            end_question(t);
+        }
+    }
+    serve(p);
+}
+
+static void ask(struct target *t)
+{
+    struct prober *p = t->prober;
+    struct err e = ERR_INIT;
+    due_heap_remove(&p->heaps[t->lane], &t->due);
+    p->running[t->lane]++;
+    t->phase = PHASE_ASKING_PROXY;
+    t->fetch = start_fetch(t, &t->proxy, on_proxy, &e);
+    if (t->fetch == NULL) {
+        p->stats.failed++;
+        proxy_missed(t, &e);
+        end_question(t);
+    }
+}
+
+static bool is_free(const struct prober *p, enum lane lane)
+{
+    unsigned silent_max = p->o.parallel / SILENT_PART;
+    return p->running[LANE_ANSWERING] + p->running[LANE_SILENT] < p->o.parallel &&
+           (lane == LANE_ANSWERING || p->running[LANE_SILENT] < (silent_max > 0 ? silent_max : 1));
+}
+
+/* Asks who is due, as far as there is room, and comes back when the next is. */
+static void serve(struct prober *p)
+{
+    uint64_t now = now_of(p);
+    uint64_t next = UINT64_MAX;
+    for (enum lane lane = 0; lane < LANES; lane++) {
+        struct due *first = due_heap_first(&p->heaps[lane]);
+        while (first != NULL && first->at <= now && is_free(p, lane)) {
+            ask(LIST_ITEM(first, struct target, due));
+            first = due_heap_first(&p->heaps[lane]);
+        }
+        if (first != NULL && first->at < next && is_free(p, lane)) {
+            next = first->at;
+        }
+    }
+    if (next != UINT64_MAX) {
+        kube_clock_set_timer(p->o.clock, p->timer, next > now ? next - now : 0);
+    } else {
+        net_timer_clear(p->timer);
+    }
+}
+
+static void on_timer(void *data)
+{
+    serve(data);
+}
+
+/* ---- targets ---- */
+
+/* The question that is under way, if any, gets no answer. */
+static void stop_asking(struct target *t)
+{
+    struct prober *p = t->prober;
+    if (t->phase != PHASE_IDLE) {
+        http_fetch_cancel(t->fetch);
+        t->fetch = NULL;
+        p->running[t->lane]--;
+        t->phase = PHASE_IDLE;
+    }
+    due_heap_remove(&p->heaps[t->lane], &t->due);
+}
+
+static void target_free(struct target *t)
+{
+    stop_asking(t);
+    list_remove(&t->changed);
+    endpoint_deinit(&t->proxy);
+    endpoint_deinit(&t->rulesync);
+    free(t->uid);
+    free(t);
+}
+
+static struct target *target_new(struct prober *p, const char *key)
+{
+    size_t size = strlen(key) + 1;
+    struct target *t = calloc(1, sizeof *t + size);
+    if (t == NULL) {
+        return NULL;
+    }
+    for (enum lane lane = 0; lane < LANES; lane++) {
+        if (due_heap_reserve(&p->heaps[lane], p->stats.targets + 1) != 0) {
+            free(t);
+            return NULL;
+        }
+    }
+    memcpy(t->key, key, size);
+    t->hash = hash_slice(HASH_SEED, slice_str(key));
+    t->prober = p;
+    list_init(&t->changed);
+    return t;
+}
+
+static void insert(struct prober *p, struct target *t)
+{
+    struct target **link = find_link(p, t->key, t->hash);
+    t->next = *link;
+    *link = t;
+    p->stats.targets++;
+    grow_table(p);
+}
+
+/* Another pod of the same name. */
+static void forget_result(struct target *t)
+{
+    t->result = (struct probe_result){0};
+    t->expected = 0;
+    t->unmet = false;
+    t->said_since_ms = 0;
+}
+
+/* Takes what is in `to`. */
+static void redirect(struct target *t, char *uid, struct endpoint to[2])
+{
+    bool other = t->uid == NULL || strcmp(t->uid, uid) != 0;
+    stop_asking(t);
+    endpoint_deinit(&t->proxy);
+    endpoint_deinit(&t->rulesync);
+    free(t->uid);
+    t->uid = uid;
+    t->proxy = to[0];
+    t->rulesync = to[1];
+    t->misses = 0;
+    if (other) {
+        forget_result(t);
+    }
+    make_due(t, 0);
+}
+
+int prober_watch(struct prober *p, const struct prober_target *o)
+{
+    struct target *known = find(p, o->key);
+    struct endpoint to[2] = {{0}, {0}};
+    if (known != NULL && strcmp(known->uid, o->uid) == 0 && same_address(&known->proxy, o->proxy) &&
+        same_address(&known->rulesync, o->rulesync)) {
+        return 0;
+    }
+    if (o->proxy == NULL) {
+        return -EINVAL;
+    }
+    int rc = endpoint_init(&to[0], p, o->proxy);
+    rc = rc != 0 ? rc : endpoint_init(&to[1], p, o->rulesync);
+    char *uid = rc == 0 ? strdup(o->uid) : NULL;
+    struct target *t = known != NULL || uid == NULL ? known : target_new(p, o->key);
+    if (uid == NULL || t == NULL) {
+        free(uid);
+        endpoint_deinit(&to[0]);
+        endpoint_deinit(&to[1]);
+        return rc != 0 ? rc : -ENOMEM;
+    }
+    if (known == NULL) {
+        insert(p, t);
+    }
+    redirect(t, uid, to);
+    serve(p);
+    return 0;
+}
+
+void prober_forget(struct prober *p, const char *key)
+{
+    struct target **link = find_link(p, key, hash_slice(HASH_SEED, slice_str(key)));
+    struct target *t = *link;
+    if (t != NULL) {
+        *link = t->next;
+        p->stats.targets--;
+        target_free(t);
+        serve(p);
+    }
+}
+
+void prober_expect(struct prober *p, const char *key, uint64_t generation)
+{
+    struct target *t = find(p, key);
+    if (t == NULL || t->expected == generation) {
+        return;
+    }
+    t->expected = generation;
+    t->unmet = false;
+    set_unmet(t, generation != 0 && !enforces(t));
+    if (t->phase == PHASE_IDLE && generation != 0) {
+        make_due(t, 0);
+        serve(p);
+    }
+}
+
+const struct probe_result *prober_result(const struct prober *p, const char *key)
+{
+    const struct target *t = find(p, key);
+    return t != NULL ? &t->result : NULL;
+}
+
+const struct prober_stats *prober_stats(const struct prober *p)
+{
+    return &p->stats;
+}
+
+/* ---- life ---- */
+
+struct prober *prober_new(struct net_loop *l, const struct prober_options *o, struct err *e)
+{
+    struct prober *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        goto fail;
+    }
+    p->loop = l;
+    p->o = *o;
+    p->o.interval_ms = o->interval_ms != 0 ? o->interval_ms : INTERVAL_MS;
+    p->o.timeout_ms = o->timeout_ms != 0 ? o->timeout_ms : TIMEOUT_MS;
+    p->o.parallel = o->parallel != 0 ? o->parallel : PARALLEL;
+    p->o.clock = o->clock != NULL ? o->clock : &kube_clock_system;
+    p->bucket_count = BUCKETS_MIN;
+    p->buckets = calloc(p->bucket_count, sizeof(struct target *));
+    if (p->buckets == NULL) {
+        goto fail_prober;
+    }
+    p->timer = net_timer_new(l, on_timer, p);
+    if (p->timer == NULL) {
+        goto fail_buckets;
+    }
+    list_init(&p->changed);
+    net_task_init(&p->tell, on_tell);
+    return p;
+
+fail_buckets:
+    free(p->buckets);
+fail_prober:
+    free(p);
+fail:
+    (void)err_set(e, -ENOMEM, "out of memory");
+    return NULL;
+}
+
+void prober_free(struct prober *p)
+{
+    if (p == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < p->bucket_count; i++) {
+        while (p->buckets[i] != NULL) {
+            struct target *t = p->buckets[i];
+            p->buckets[i] = t->next;
+            target_free(t);
+        }
+    }
+    net_task_cancel(&p->tell);
+    net_timer_free(p->timer);
+    for (enum lane lane = 0; lane < LANES; lane++) {
+        due_heap_deinit(&p->heaps[lane]);
+    }
+    free(p->buckets);
+    free(p);
+}

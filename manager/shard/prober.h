@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prober.h - asks the proxies in pods which rules they enforce.
+ *
+ * Each pod's localproxy answers GET /status on its admin port, and rulesync's on another says why
+ * rules were not taken. A pod of which a change is expected is asked at once and often, the others
+ * now and then. Bounded: so many requests at a time, a few seconds and 256 KiB for each.
+ */
+#ifndef MANAGER_SHARD_PROBER_H
+#define MANAGER_SHARD_PROBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "kube/clock.h"
+#include "kube/rules.h"
+#include "net/loop.h"
+
+struct prober;
+
+enum probe_state {
+    PROBE_WAITING,  /* not answered yet, ever; `message` says why if it was asked already */
+    PROBE_ANSWERED, /* the last time it was asked, or the time before: one miss is no news */
+    PROBE_SILENT,   /* it did, or should have within 10 s; not any more: `message` says why */
+};
+
+#define PROBE_CHECKSUM_SIZE 80
+#define PROBE_MESSAGE_SIZE 512
+
+struct probe_result {
+    enum probe_state state;
+    bool asked;          /* a question has ended, with or without an answer */
+    bool enforcing;      /* rules are in force, and nothing of earlier ones is under way any more */
+    uint64_t generation; /* of these rules, as of the last answer; 0: none are in force */
+    char checksum[PROBE_CHECKSUM_SIZE];
+    char shard[512];  /* "namespace/name" of these rules; "" if there are none */
+    int64_t since_ms; /* since when they are in force: of the epoch, by the pod's clock, but not
+                         later than it was first heard of; 0: unknown */
+    char message[PROBE_MESSAGE_SIZE]; /* for people: why it is silent, or why rulesync does not take
+                                         what is published; "" if nothing is wrong */
+};
+
+struct prober_target {
+    const char *key;      /* "namespace/name" of the pod */
+    const char *uid;      /* another one: another pod, of which nothing is known or expected */
+    const char *proxy;    /* ADDR:PORT of localproxy's admin server; copied, as all of these */
+    const char *rulesync; /* ADDR:PORT of rulesync's, which is asked why localproxy does not
+                             enforce for a second or more what is expected; NULL: it is not asked */
+};
+
+struct prober_options {
+    uint64_t interval_ms;           /* between two questions in quiet times; 0: 15,000 */
+    uint64_t timeout_ms;            /* of a question; 0: 3,000 */
+    unsigned parallel;              /* questions at a time; 0: 32 */
+    const struct kube_clock *clock; /* kept, not copied; NULL: the system's */
+    /* What is known of a pod has changed by itself. From the loop, never inside a function of this
+     * header; may call any of them. `key` is valid until the pod is forgotten. */
+    void (*on_change)(void *data, const char *key);
+    void *data;
+};
+
+struct prober_stats {
+    uint64_t asked;  /* requests: to either sidecar */
+    uint64_t failed; /* of them without an answer that makes sense */
+    unsigned targets;
+};
+
+/* NULL with `e` set: -ENOMEM. */
+MUST_CHECK struct prober *prober_new(struct net_loop *l, const struct prober_options *o,
+                                     struct err *e);
+
+/* Asks this pod from now on; again with other addresses when it is known. 0, -EINVAL (an address:
+ * no IP and port) or -ENOMEM: then all is as before. */
+MUST_CHECK int prober_watch(struct prober *p, const struct prober_target *t);
+void prober_forget(struct prober *p, const char *key);
+
+/* The pod is expected to enforce this generation before long: asks now, and every 100 ms at first,
+ * ever more rarely until it does, or until the usual interval is reached. Said again of the same
+ * generation it does nothing. 0: nothing is expected any more. */
+void prober_expect(struct prober *p, const char *key, uint64_t generation);
+
+/* NULL: the pod is not watched. Valid until the loop runs on. */
+const struct probe_result *prober_result(const struct prober *p, const char *key);
+const struct prober_stats *prober_stats(const struct prober *p);
+
+/* At once; NULL is ignored. */
+void prober_free(struct prober *p);
+
+#endif

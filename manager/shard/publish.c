@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The first step of a shard: its spec is compiled, and the rules put into the ConfigMap.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "object/field.h"
+#include "shard/controller_internal.h"
+#include "shard/generation.h"
+
+/* ---- compiling ---- */
+
+static struct rules *compile(const struct shard *s, const struct world_config *config,
+                             uint64_t generation, struct err *e)
+{
+    struct compile_options o = {
+        .namespace = config->ns, .generation = generation, .labels = s->controller->options.labels};
+    return compile_config(config->object, &o, e);
+}
+
+static double spec_version(const struct world_config *config)
+{
+    const cJSON *n = field_get(field_get(config->object, "metadata"), "generation");
+    return cJSON_IsNumber(n) ? n->valuedouble : 0;
+}
+
+static bool is_compiled(const struct shard *s, const struct world_config *config)
+{
+    double version = spec_version(config);
+    return s->uid != NULL && strcmp(s->uid, config->uid) == 0 && version > 0 &&
+           version >= s->spec_version && version <= s->spec_version;
+}
+
+/* The config is another one of the same name: what was known is of no use. */
+static int meet(struct shard *s, const struct world_config *config)
+{
+    if (s->uid != NULL && strcmp(s->uid, config->uid) == 0) {
+        return 0;
+    }
+    char *uid = strdup(config->uid);
+    if (uid == NULL) {
+        return -ENOMEM;
+    }
+    free(s->uid);
+    s->uid = uid;
+    s->checksum[0] = '\0';
+    return 0;
+}
+
+/* 0, also when the spec makes no sense: shard_refusal tells; or -ENOMEM. */
+static int update_spec(struct shard *s, const struct world_config *config)
+{
+    struct err e = ERR_INIT;
+    uint64_t noticed = s->noticed_at;
+    s->noticed_at = 0;
+    if (is_compiled(s, config)) {
+        return 0;
+    }
+    struct rules *rules = meet(s, config) != 0 ? NULL : compile(s, config, 1, &e);
+    if (rules == NULL && (e.code == -ENOMEM || e.code == 0)) {
+        return -ENOMEM;
+    }
+    const char *checksum = rules == NULL ? "" : rules_checksum(rules);
+    if (strcmp(checksum, s->checksum) != 0) {
+        s->changed_at = rules == NULL ? 0 : noticed;
+        s->placed = false;
+    }
+    (void)snprintf(s->checksum, sizeof s->checksum, "%s", checksum);
+    s->refusal = e;
+    s->spec_version = spec_version(config);
+    s->controller->options.counts->compiled += rules != NULL;
+    s->controller->options.counts->refused += rules == NULL;
+    rules_unref(rules);
+    return 0;
+}
+
+/* ---- which generation ---- */
+
+static void ask_status(struct generation *g, const struct shard *s,
+                       const struct world_config *config)
+{
+    const cJSON *status = field_get(config->object, "status");
+    const cJSON *n = field_get(status, "generation");
+    if (cJSON_IsNumber(n) && n->valuedouble >= 1 && n->valuedouble <= (double)GENERATION_MAX) {
+        generation_known(g, (uint64_t)n->valuedouble,
+                         cJSON_GetStringValue(field_get(status, "checksum")), s->checksum);
+    }
+}
+
+static int ask_pods(struct generation *g, const struct shard *s, const struct world_config *config)
+{
+    struct controller *c = s->controller;
+    const struct pod **pods = world_pods_of(c->options.world, config);
+    if (pods == NULL) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < config->pod_count; i++) {
+        const struct probe_result *r = prober_result(c->prober, pods[i]->key);
+        if (controller_shard_of_pod(c, pods[i]) == config) {
+            generation_heard(g, pods[i]->generation);
+        }
+        if (r != NULL && strcmp(r->shard, s->key) == 0) {
+            generation_known(g, r->generation, r->checksum, s->checksum);
+        }
+    }
+    free(pods);
+    return 0;
+}
+
+/* Without a ConfigMap only pods know which generation there was, and the last leader may have died
+ * before it could tell them by an annotation: they are asked first, and their answers bring the
+ * shard again. */
+static bool must_ask_first(const struct shard *s, const struct world_config *config,
+                           const struct rules_map *map)
+{
+    struct controller *c = s->controller;
+    const struct pod **pods = map != NULL ? NULL : world_pods_of(c->options.world, config);
+    bool must = false;
+    for (size_t i = 0; pods != NULL && i < config->pod_count && !must; i++) {
+        const struct probe_result *r = prober_result(c->prober, pods[i]->key);
+        must = r != NULL && !r->asked;
+    }
+    free(pods);
+    return must;
+}
+
+/* 0: out of memory. */
+static uint64_t choose_generation(const struct shard *s, const struct world_config *config,
+                                  const struct rules_map *map)
+{
+    struct generation g = {.largest = 0};
+    if (map != NULL) {
+        generation_known(&g, map->generation, map->checksum, s->checksum);
+    }
+    generation_known(&g, s->generation, s->generation_checksum, s->checksum);
+    ask_status(&g, s, config);
+    return ask_pods(&g, s, config) != 0 ? 0 : generation_next(&g);
+}
+
+/* ---- writing ---- */
+
+static void set_trouble(struct shard *s, const char *reason, bool retry, const char *msg)
+{
+    s->trouble_reason = reason;
+    s->retry = retry;
+    s->retry_after = 0;
+    (void)err_set(&s->trouble, -EIO, "%s", msg);
+}
+
+static void fine(struct shard *s)
+{
+    s->trouble_reason = NULL;
+    s->retry = false;
+    s->retry_after = 0;
+}
+
+static void not_ours(struct shard *s, const struct rules_map *map)
+{
+    struct err e = ERR_INIT;
+    (void)err_set(&e, -EEXIST,
+                  "ConfigMap %s belongs to somebody else%s and is left alone: delete or rename it, "
+                  "or rename the ShardingConfig",
+                  map->name, map->foreign_owner ? ", who controls it," : "");
+    set_trouble(s, "NameTaken", true, e.msg);
+}
+
+/* What the API server has now, which the world shows before long. */
+static void believe(struct shard *s, struct rules_map *map)
+{
+    const struct rules_map *seen = world_find_map(s->controller->options.world, s->key);
+    if (s->base == NULL || strcmp(seen == NULL ? "" : seen->version, s->base) != 0) {
+        free(map); /* it has moved on already */
+        return;
+    }
+    free(s->written);
+    s->written = map;
+    s->written_at = controller_now(s->controller);
+    controller_look_later(s);
+}
+
+/* Remembers what the world shows at the moment of the request. */
+static int note_base(struct shard *s)
+{
+    const struct rules_map *seen = world_find_map(s->controller->options.world, s->key);
+    free(s->written);
+    s->written = NULL;
+    free(s->base);
+    s->base = strdup(seen == NULL ? "" : seen->version);
+    return s->base == NULL ? -ENOMEM : 0;
+}
+
+/* Pods that have the sidecars of the shard go on mounting its ConfigMap when its selector has
+ * changed, until they are gone. */
+static void tell_former_pods(struct controller *c, const struct world_config *config)
+{
+    const struct world *w = c->options.world;
+    for (const struct pod *p = NULL; (p = world_next_pod(w, p)) != NULL;) {
+        if (strcmp(p->injected, config->name) == 0 && strcmp(p->ns, config->ns) == 0) {
+            nudger_add(c->nudger, p);
+        }
+    }
+}
+
+/* `fresh`: it is another generation than before. */
+static void tell_pods(struct shard *s, const struct world_config *config, uint64_t generation,
+                      bool fresh)
+{
+    struct controller *c = s->controller;
+    const struct pod **pods = world_pods_of(c->options.world, config);
+    for (size_t i = 0; pods != NULL && i < config->pod_count; i++) {
+        if (controller_shard_of_pod(c, pods[i]) != config) {
+            continue;
+        }
+        if (fresh) {
+            prober_expect(c->prober, pods[i]->key, generation);
+        }
+        if (pods[i]->generation < generation) {
+            nudger_add(c->nudger, pods[i]);
+        }
+    }
+    free(pods);
+    if (fresh) {
+        tell_former_pods(c, config);
+    }
+}
+
+static void on_success(struct shard *s, const struct rules_map *map)
+{
+    struct controller *c = s->controller;
+    const struct world_config *config = shard_config(s);
+    fine(s);
+    s->generation = map->generation;
+    (void)snprintf(s->generation_checksum, sizeof s->generation_checksum, "%s", map->checksum);
+    if (s->changed_at != 0 && !s->placed) {
+        controller_observe(&c->options.counts->published, controller_now(c) - s->changed_at);
+        s->placed = true;
+    }
+    log_info("published", log_str("shard", s->key), log_num("generation", (int64_t)map->generation),
+             log_str("checksum", map->checksum));
+    if (config != NULL) {
+        struct event_object about = event_object_of(config->object);
+        event_record(c->options.events, &about, EVENT_NORMAL, "Published",
+                     "generation %" PRIu64 " of the rules stands in ConfigMap %s", map->generation,
+                     map->name);
+        tell_pods(s, config, map->generation, true);
+    }
+}
+
+static void look(struct shard *s);
+
+static void on_failure(struct shard *s, const struct api_error *error)
+{
+    bool conflict = error->code == 409 || error->code == 404;
+    if (error->exists) {
+        look(s);
+        return;
+    }
+    if (conflict || error->code == 0) {
+        log_info("not published; will try again", log_str("shard", s->key),
+                 log_str("error", error->msg));
+        shard_done(s, WORK_RETRY, error->retry_after);
+        return;
+    }
+    log_warn("cannot publish", log_str("shard", s->key), log_str("error", error->msg));
+    set_trouble(s, "Refused", true, error->msg);
+    s->retry_after = error->retry_after;
+    shard_report(s);
+}
+
+static void on_written(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct shard *s = data;
+    struct rules_map *map = NULL;
+    s->writer = NULL;
+    controller_count(s->controller, CONTROLLER_CONFIGMAP, error);
+    if (object == NULL) {
+        on_failure(s, error);
+        return;
+    }
+    if (rules_map_new(object, s->controller->options.prefix, &map) != 0 || map == NULL) {
+        shard_done(s, WORK_RETRY, 0);
+        return;
+    }
+    on_success(s, map);
+    believe(s, map);
+    shard_report(s);
+}
+
+/* One that the world does not show, for it has not our label, or not yet. */
+static void on_looked(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct shard *s = data;
+    struct rules_map *map = NULL;
+    s->writer = NULL;
+    if (object == NULL) {
+        shard_done(s, WORK_RETRY, error->retry_after);
+        return;
+    }
+    if (rules_map_new(object, s->controller->options.prefix, &map) != 0 || map == NULL) {
+        shard_done(s, WORK_RETRY, 0);
+        return;
+    }
+    if (!rules_map_ours(map)) {
+        not_ours(s, map);
+        free(map);
+        shard_report(s);
+        return;
+    }
+    believe(s, map);
+    if (s->written == NULL) {
+        shard_done(s, WORK_RETRY, 0); /* the world has it by now */
+    } else {
+        shard_publish(s);
+    }
+}
+
+static void look(struct shard *s)
+{
+    const struct world_config *config = shard_config(s);
+    char *path = config == NULL ? NULL : controller_path("/api/v1", config->ns, "configmaps");
+    char *name = config == NULL ? NULL : rules_map_name(config->name);
+    struct writer_request q = {.verb = WRITER_GET, .path = path, .name = name};
+    if (path == NULL || name == NULL || note_base(s) != 0) {
+        shard_done(s, WORK_RETRY, 0);
+    } else {
+        shard_write(s, &q, on_looked);
+    }
+    free(path);
+    free(name);
+}
+
+static void send_map(struct shard *s, const struct rules_map *map, const char *ns,
+                     const cJSON *body)
+{
+    char *path = controller_path("/api/v1", ns, "configmaps");
+    char *name = map == NULL ? NULL : strdup(map->name);
+    struct writer_request q = {
+        .verb = map == NULL ? WRITER_CREATE : WRITER_MERGE_PATCH,
+        .path = path,
+        .name = name,
+        .body = body,
+        .field_manager = "cmesh-manager",
+    };
+    if (path == NULL || (map != NULL && name == NULL) || note_base(s) != 0) {
+        shard_done(s, WORK_RETRY, 0);
+    } else {
+        shard_write(s, &q, on_written);
+    }
+    free(path);
+    free(name);
+}
+
+static void write_map(struct shard *s, const struct world_config *config,
+                      const struct rules_map *map, uint64_t generation)
+{
+    struct err e = ERR_INIT;
+    cJSON *body = NULL;
+    struct rules_map_owner owner = {.name = config->name, .uid = config->uid};
+    struct rules *rules = compile(s, config, generation, &e);
+    int rc = rules == NULL
+                 ? e.code
+                 : rules_map_make(map, rules, s->controller->options.prefix, &owner, &body, &e);
+    rules_unref(rules);
+    if (rc == 0) {
+        send_map(s, map, config->ns, body);
+    } else if (rc == -E2BIG) {
+        set_trouble(s, "TooLarge", false, e.msg);
+        shard_report(s);
+    } else {
+        shard_done(s, WORK_RETRY, 0);
+    }
+    cJSON_Delete(body);
+}
+
+static bool is_ending(const struct world_config *config)
+{
+    return field_get(field_get(config->object, "metadata"), "deletionTimestamp") != NULL;
+}
+
+void shard_publish(struct shard *s)
+{
+    const struct world_config *config = shard_config(s);
+    if (config == NULL || update_spec(s, config) != 0) {
+        shard_done(s, config == NULL ? WORK_DONE : WORK_RETRY, 0);
+        return;
+    }
+    const struct rules_map *map = shard_map(s);
+    if (shard_refusal(s) != NULL || is_ending(config)) {
+        fine(s);
+        shard_report(s);
+    } else if (map != NULL && !rules_map_ours(map)) {
+        not_ours(s, map);
+        shard_report(s);
+    } else if (must_ask_first(s, config, map)) {
+        shard_done(s, WORK_DONE, 0);
+    } else {
+        uint64_t generation = choose_generation(s, config, map);
+        if (generation == 0) {
+            shard_done(s, WORK_RETRY, 0);
+        } else if (map != NULL && rules_map_right(map, config->uid, generation, s->checksum)) {
+            fine(s);
+            s->changed_at = s->placed ? s->changed_at : 0; /* it stood there already */
+            tell_pods(s, config, generation, false);
+            shard_report(s);
+        } else {
+            write_map(s, config, map, generation);
+        }
+    }
+}

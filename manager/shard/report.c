@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The second step of a shard: its status, and Events on what has changed in it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "object/edit.h"
+#include "object/field.h"
+#include "shard/controller_internal.h"
+
+enum { MICROSECONDS = 1000 };
+
+/* ---- facts ---- */
+
+static struct status_pod pod_facts(struct shard *s, const struct world_config *config,
+                                   const struct pod *p)
+{
+    struct controller *c = s->controller;
+    const struct world *w = c->options.world;
+    const struct world_config *other =
+        world_shard_count(w, p) > 1 ? world_shard_of(w, p, config) : NULL;
+    if (p->proxy_port != 0 && prober_result(c->prober, p->key) == NULL) {
+        controller_watch_pod(c, p);
+    }
+    return (struct status_pod){
+        .name = p->name,
+        .sidecar = p->proxy_port != 0,
+        .ready = p->ready,
+        .ending = p->ending,
+        .over = p->over,
+        .other_shard = other == NULL ? NULL : other->name,
+        .probe = prober_result(c->prober, p->key),
+    };
+}
+
+/* The caller frees. NULL without memory. */
+static struct status_pod *collect_pods(struct shard *s, const struct world_config *config)
+{
+    const struct pod **pods = world_pods_of(s->controller->options.world, config);
+    struct status_pod *facts = calloc(config->pod_count + 1, sizeof *facts);
+    for (size_t i = 0; pods != NULL && facts != NULL && i < config->pod_count; i++) {
+        facts[i] = pod_facts(s, config, pods[i]);
+    }
+    if (pods == NULL) {
+        free(facts);
+        facts = NULL;
+    }
+    free(pods);
+    return facts;
+}
+
+/* A new leader knows nothing of the pods. What the last one wrote stands until each was asked once,
+ * so that a status does not become worse, and better again, each time that the leader changes. */
+static bool is_too_early(const struct shard *s, const struct world_config *config,
+                         const struct status_pod *pods)
+{
+    bool unknown = false;
+    for (size_t i = 0; i < config->pod_count && !unknown; i++) {
+        unknown = pods[i].probe != NULL && !pods[i].probe->asked;
+    }
+    return unknown && !s->reported && field_get(config->object, "status") != NULL;
+}
+
+/* NULL without memory, or *early. */
+static cJSON *make_status(struct shard *s, const struct world_config *config, bool *changed,
+                          bool *early)
+{
+    const struct rules_map *map = shard_map(s);
+    bool ours = map != NULL && rules_map_ours(map);
+    char *name = rules_map_name(config->name);
+    struct status_pod *pods = collect_pods(s, config);
+    struct status_facts facts = {
+        .config = config->object,
+        .compile_error = shard_refusal(s),
+        .root = config->root,
+        .publish_reason = s->trouble_reason,
+        .publish_error = s->trouble_reason == NULL ? NULL : s->trouble.msg,
+        .generation = ours ? map->generation : 0,
+        .checksum = ours ? map->checksum : "",
+        .configmap = name,
+        .pods = pods,
+        .pod_count = config->pod_count,
+        .now_ms = kube_clock_wall(s->controller->clock) / MICROSECONDS,
+    };
+    cJSON *status = NULL;
+    *early = pods != NULL && is_too_early(s, config, pods);
+    if (name != NULL && pods != NULL && !*early) {
+        status = status_make(&facts, &s->enforced, changed);
+    }
+    s->reported = s->reported || status != NULL;
+    free(pods);
+    free(name);
+    return status;
+}
+
+/* ---- Events ---- */
+
+static const cJSON *condition(const cJSON *status, const char *type)
+{
+    const cJSON *c = NULL;
+    cJSON_ArrayForEach(c, field_get(status, "conditions"))
+    {
+        const char *found = cJSON_GetStringValue(field_get(c, "type"));
+        if (found != NULL && strcmp(found, type) == 0) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+static const char *text_of(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(field_get(object, key));
+    return text == NULL ? "" : text;
+}
+
+static bool differs(const cJSON *old, const cJSON *new, const char *type, const char *key)
+{
+    return strcmp(text_of(condition(old, type), key), text_of(condition(new, type), key)) != 0;
+}
+
+static bool other_generation(const cJSON *old, const cJSON *new)
+{
+    const cJSON *a = field_get(old, "generation");
+    const cJSON *b = field_get(new, "generation");
+    return !cJSON_Compare(a, b, true);
+}
+
+static bool is_alarm(enum status_enforced e)
+{
+    return e == STATUS_NO_SIDECAR || e == STATUS_OVERLAPPING || e == STATUS_OTHER_RULES ||
+           e == STATUS_REFUSED || e == STATUS_SILENT;
+}
+
+static struct shard_news compare(const struct shard *s, const cJSON *old, const cJSON *new)
+{
+    bool moved = differs(old, new, "Enforced", "status") || other_generation(old, new);
+    return (struct shard_news){
+        .refused = s->refusal.code != 0 && (differs(old, new, "Compiled", "status") ||
+                                            differs(old, new, "Compiled", "message")),
+        .trouble = s->trouble_reason != NULL && (differs(old, new, "Published", "status") ||
+                                                 differs(old, new, "Published", "message")),
+        .enforced = s->enforced == STATUS_ENFORCED && moved,
+        .lost = is_alarm(s->enforced) && differs(old, new, "Enforced", "reason"),
+    };
+}
+
+static void tell(struct shard *s, const struct world_config *config)
+{
+    struct event_recorder *events = s->controller->options.events;
+    struct event_object about = event_object_of(config->object);
+    const cJSON *enforced = condition(s->status, "Enforced");
+    if (s->news.refused) {
+        event_record(events, &about, EVENT_WARNING, "CompileFailed", "%s",
+                     text_of(condition(s->status, "Compiled"), "message"));
+    }
+    if (s->news.trouble) {
+        event_record(events, &about, EVENT_WARNING, "PublishFailed", "%s",
+                     text_of(condition(s->status, "Published"), "message"));
+    }
+    if (s->news.enforced) {
+        event_record(events, &about, EVENT_NORMAL, "Enforced", "%s", text_of(enforced, "message"));
+    }
+    if (s->news.lost) {
+        event_record(events, &about, EVENT_WARNING, text_of(enforced, "reason"), "%s",
+                     text_of(enforced, "message"));
+    }
+}
+
+/* ---- writing ---- */
+
+static void finish(struct shard *s)
+{
+    bool retry = s->trouble_reason != NULL && s->retry;
+    cJSON_Delete(s->status);
+    s->status = NULL;
+    shard_done(s, retry ? WORK_RETRY : WORK_DONE, s->retry_after);
+}
+
+static void on_written(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct shard *s = data;
+    const struct world_config *config = shard_config(s);
+    s->writer = NULL;
+    controller_count(s->controller, CONTROLLER_STATUS, error);
+    if (object != NULL) {
+        if (config != NULL) {
+            tell(s, config);
+        }
+        finish(s);
+        return;
+    }
+    free(s->status_base);
+    s->status_base = NULL;
+    cJSON_Delete(s->status);
+    s->status = NULL;
+    if (error->code != 409 && error->code != 404) {
+        log_warn("cannot write the status", log_str("shard", s->key), log_str("error", error->msg));
+    }
+    shard_done(s, WORK_RETRY, error->retry_after);
+}
+
+/* Refused when the config has changed since: then it comes again. Takes what the old status has and
+ * the new one has not away. */
+static cJSON *make_patch(const struct world_config *config, const cJSON *old, const cJSON *new)
+{
+    struct edit ed = {.rc = 0};
+    cJSON *patch = cJSON_CreateObject();
+    cJSON *meta = edit_object(&ed, patch, "metadata");
+    const cJSON *item = NULL;
+    edit_string(&ed, meta, "uid", config->uid);
+    edit_string(&ed, meta, "resourceVersion", config->version);
+    cJSON *status = cJSON_Duplicate(new, true);
+    edit_set(&ed, patch, "status", status);
+    cJSON_ArrayForEach(item, old)
+    {
+        if (ed.rc == 0 && !cJSON_HasObjectItem(new, item->string)) {
+            edit_set(&ed, status, item->string, cJSON_CreateNull());
+        }
+    }
+    if (ed.rc != 0) {
+        cJSON_Delete(patch);
+        return NULL;
+    }
+    return patch;
+}
+
+/* Whether this version of the config was written to just now, and its successor is not seen yet. */
+static bool is_answer_due(const struct shard *s, const struct world_config *config)
+{
+    return s->status_base != NULL && strcmp(s->status_base, config->version) == 0 &&
+           controller_now(s->controller) - s->status_at <= CONTROLLER_BELIEF_MS;
+}
+
+static int note_base(struct shard *s, const struct world_config *config)
+{
+    free(s->status_base);
+    s->status_base = strdup(config->version);
+    s->status_at = controller_now(s->controller);
+    return s->status_base == NULL ? -ENOMEM : 0;
+}
+
+static void send_status(struct shard *s, const struct world_config *config)
+{
+    const cJSON *old = field_get(config->object, "status");
+    char *path = controller_path(WORLD_GROUP_PATH, config->ns, WORLD_RESOURCE);
+    cJSON *body = make_patch(config, old, s->status);
+    struct writer_request q = {
+        .verb = WRITER_MERGE_PATCH,
+        .path = path,
+        .name = config->name,
+        .subresource = "status",
+        .body = body,
+        .field_manager = "cmesh-manager",
+        .metadata_only = true,
+    };
+    if (path == NULL || body == NULL || note_base(s, config) != 0) {
+        shard_done(s, WORK_RETRY, 0);
+    } else {
+        controller_look_later(s);
+        shard_write(s, &q, on_written);
+    }
+    cJSON_Delete(body);
+    free(path);
+}
+
+/* The rules that the config asks for now are in force on all pods. */
+static void note_enforced(struct shard *s)
+{
+    if (s->changed_at != 0 && s->placed && s->enforced == STATUS_ENFORCED) {
+        controller_observe(&s->controller->options.counts->enforced,
+                           controller_now(s->controller) - s->changed_at);
+        s->changed_at = 0;
+    } else if (s->placed && s->enforced == STATUS_NO_PODS) {
+        s->changed_at = 0; /* nobody is waited for */
+    }
+}
+
+void shard_report(struct shard *s)
+{
+    const struct world_config *config = shard_config(s);
+    bool changed = false;
+    bool early = false;
+    if (config == NULL) {
+        finish(s);
+        return;
+    }
+    cJSON_Delete(s->status);
+    s->status = make_status(s, config, &changed, &early);
+    if (early) {
+        finish(s); /* the first answers bring it again */
+        return;
+    }
+    if (s->status == NULL) {
+        shard_done(s, WORK_RETRY, 0);
+        return;
+    }
+    note_enforced(s);
+    if (!changed || is_answer_due(s, config)) {
+        finish(s);
+        return;
+    }
+    s->news = compare(s, field_get(config->object, "status"), s->status);
+    send_status(s, config);
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/rules_map.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "config/compile.h"
+#include "config/shards.h"
+#include "inject/inject_options.h"
+#include "inject/sidecar.h"
+#include "object/edit.h"
+#include "object/field.h"
+
+#define MANAGED_BY "app.kubernetes.io/managed-by"
+#define MANAGER "cmesh"
+
+enum { NUMBER_SIZE = 24 };
+
+static const char *string_at(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(field_get(object, key));
+    return text == NULL ? "" : text;
+}
+
+/* ---- what is read ---- */
+
+static bool is_our_kind(const cJSON *owner, const char *shard)
+{
+    static const char group[] = COMPILE_GROUP "/";
+    return strcmp(string_at(owner, "kind"), COMPILE_KIND) == 0 &&
+           strncmp(string_at(owner, "apiVersion"), group, sizeof group - 1) == 0 &&
+           strcmp(string_at(owner, "name"), shard) == 0;
+}
+
+/* The uid of the ShardingConfig that controls it. */
+static const char *read_owners(struct rules_map *m, const cJSON *meta, const char *shard)
+{
+    const cJSON *owners = field_get(meta, "ownerReferences");
+    const cJSON *owner = NULL;
+    const char *uid = "";
+    cJSON_ArrayForEach(owner, owners)
+    {
+        bool controls = cJSON_IsTrue(field_get(owner, "controller"));
+        if (controls && is_our_kind(owner, shard)) {
+            uid = string_at(owner, "uid");
+            m->owned = !cJSON_IsTrue(field_get(owner, "blockOwnerDeletion")) &&
+                       strcmp(string_at(owner, "apiVersion"), COMPILE_API_VERSION) == 0 &&
+                       cJSON_GetArraySize(owners) == 1;
+        } else if (controls) {
+            m->foreign_owner = true;
+        }
+    }
+    return uid;
+}
+
+static void read_labels(struct rules_map *m, const cJSON *meta, const char *prefix)
+{
+    char key[INJECT_KEY_SIZE];
+    char number[NUMBER_SIZE];
+    const cJSON *labels = field_get(meta, "labels");
+    const cJSON *annotations = field_get(meta, "annotations");
+    (void)snprintf(number, sizeof number, "%" PRIu64, m->generation);
+    m->labelled =
+        strcmp(string_at(labels, inject_options_key(prefix, RULES_MAP_LABEL, key)), "true") == 0;
+    m->described =
+        strcmp(string_at(labels, MANAGED_BY), MANAGER) == 0 &&
+        strcmp(string_at(annotations, inject_options_key(prefix, RULES_MAP_GENERATION, key)),
+               number) == 0;
+}
+
+static size_t foreign_size(const cJSON *object)
+{
+    size_t sum = 0;
+    const cJSON *item = NULL;
+    cJSON_ArrayForEach(item, field_get(object, "data"))
+    {
+        bool ours = strcmp(item->string, RULES_MAP_KEY) == 0;
+        sum += ours || !cJSON_IsString(item) ? 0 : strlen(item->valuestring);
+    }
+    cJSON_ArrayForEach(item, field_get(object, "binaryData"))
+    {
+        sum += cJSON_IsString(item) ? strlen(item->valuestring) / 4 * 3 : 0;
+    }
+    return sum;
+}
+
+/* Whether the text is what would be written for what it says. 1 or 0, or -ENOMEM. */
+static int is_canonical(const struct rules *rules, const char *text)
+{
+    struct buf again = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
+    int rc = rules_to_json(rules, &again);
+    int same = again.len == strlen(text) &&
+               (again.len == 0 || memcmp(buf_data(&again), text, again.len) == 0);
+    buf_reset(&again);
+    return rc != 0 ? rc : same;
+}
+
+static bool is_of_shard(const struct rules *rules, const char *ns, const char *shard)
+{
+    return strcmp(rules_shard_namespace(rules), ns) == 0 &&
+           strcmp(rules_shard_name(rules), shard) == 0;
+}
+
+/* The rules in it, of which the caller holds a reference; NULL: they cannot be read. */
+static int read_rules(struct rules_map *m, const cJSON *object, struct rules **out)
+{
+    struct err e = ERR_INIT;
+    const char *text = string_at(field_get(object, "data"), RULES_MAP_KEY);
+    struct rules *rules = rules_parse(text, strlen(text), &e);
+    int same = rules == NULL ? 0 : is_canonical(rules, text);
+    *out = NULL;
+    if (e.code == -ENOMEM || same < 0) {
+        rules_unref(rules);
+        return -ENOMEM;
+    }
+    if (rules != NULL) {
+        m->intact = same > 0 && is_of_shard(rules, shards_namespace(object),
+                                            shards_name(object) + strlen(SIDECAR_CONFIGMAP));
+        m->generation = rules_generation(rules);
+    }
+    *out = rules;
+    return 0;
+}
+
+static const char *append(char **at, const char *text)
+{
+    size_t len = strlen(text) + 1;
+    char *place = *at;
+    memcpy(place, text, len);
+    *at += len;
+    return place;
+}
+
+/* Copies what was found, texts behind it. */
+static struct rules_map *settle(const struct rules_map *found)
+{
+    const char *texts[] = {found->ns,      found->name,      found->uid,
+                           found->version, found->owner_uid, found->checksum};
+    size_t size = strlen(found->ns) + strlen(found->shard) + 2;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        size += strlen(texts[i]) + 1;
+    }
+    struct rules_map *m = malloc(sizeof *m + size);
+    if (m == NULL) {
+        return NULL;
+    }
+    char *at = (char *)(m + 1);
+    *m = *found;
+    m->key = at;
+    at += sprintf(at, "%s/%s", found->ns, found->shard) + 1;
+    m->ns = append(&at, found->ns);
+    m->name = append(&at, found->name);
+    m->shard = m->name + strlen(SIDECAR_CONFIGMAP);
+    m->uid = append(&at, found->uid);
+    m->version = append(&at, found->version);
+    m->owner_uid = append(&at, found->owner_uid);
+    m->checksum = append(&at, found->checksum);
+    return m;
+}
+
+int rules_map_new(const cJSON *object, const char *prefix, struct rules_map **out)
+{
+    const cJSON *meta = field_get(object, "metadata");
+    const char *name = shards_name(object);
+    struct rules *rules = NULL;
+    struct rules_map found = {
+        .ns = shards_namespace(object),
+        .name = name,
+        .uid = string_at(meta, "uid"),
+        .version = string_at(meta, "resourceVersion"),
+        .foreign_size = foreign_size(object),
+    };
+    *out = NULL;
+    if (strncmp(name, SIDECAR_CONFIGMAP, strlen(SIDECAR_CONFIGMAP)) != 0) {
+        return 0;
+    }
+    int rc = read_rules(&found, object, &rules);
+    if (rc == 0) {
+        found.shard = name + strlen(SIDECAR_CONFIGMAP);
+        found.owner_uid = read_owners(&found, meta, found.shard);
+        found.checksum = rules == NULL ? "" : rules_checksum(rules);
+        read_labels(&found, meta, prefix);
+        *out = settle(&found);
+        rc = *out == NULL ? -ENOMEM : 0;
+    }
+    rules_unref(rules);
+    return rc;
+}
+
+bool rules_map_ours(const struct rules_map *m)
+{
+    return !m->foreign_owner && (m->labelled || m->owner_uid[0] != '\0');
+}
+
+bool rules_map_right(const struct rules_map *m, const char *owner_uid, uint64_t generation,
+                     const char *checksum)
+{
+    return m->intact && m->labelled && m->described && m->owned &&
+           strcmp(m->owner_uid, owner_uid) == 0 && m->generation == generation &&
+           strcmp(m->checksum, checksum) == 0;
+}
+
+/* ---- what is written ---- */
+
+char *rules_map_name(const char *shard)
+{
+    char *name = NULL;
+    return asprintf(&name, "%s%s", SIDECAR_CONFIGMAP, shard) < 0 ? NULL : name;
+}
+
+static void add_owner(struct edit *ed, cJSON *meta, const struct rules_map_owner *owner)
+{
+    cJSON *reference = edit_append_object(ed, edit_array(ed, meta, "ownerReferences"));
+    edit_string(ed, reference, "apiVersion", COMPILE_API_VERSION);
+    edit_string(ed, reference, "kind", COMPILE_KIND);
+    edit_string(ed, reference, "name", owner->name);
+    edit_string(ed, reference, "uid", owner->uid);
+    edit_bool(ed, reference, "controller", true);
+    edit_bool(ed, reference, "blockOwnerDeletion", false);
+}
+
+static void add_metadata(struct edit *ed, cJSON *meta, const struct rules *rules,
+                         const char *prefix, const struct rules_map_owner *owner)
+{
+    char key[INJECT_KEY_SIZE];
+    char number[NUMBER_SIZE];
+    cJSON *labels = edit_object(ed, meta, "labels");
+    cJSON *annotations = edit_object(ed, meta, "annotations");
+    (void)snprintf(number, sizeof number, "%" PRIu64, rules_generation(rules));
+    edit_string(ed, labels, MANAGED_BY, MANAGER);
+    edit_string(ed, labels, inject_options_key(prefix, RULES_MAP_LABEL, key), "true");
+    edit_string(ed, annotations, inject_options_key(prefix, RULES_MAP_GENERATION, key), number);
+    add_owner(ed, meta, owner);
+}
+
+static void add_identity(struct edit *ed, cJSON *object, cJSON *meta, const struct rules_map *old,
+                         const struct rules *rules)
+{
+    if (old != NULL) {
+        edit_string(ed, meta, "uid", old->uid);
+        edit_string(ed, meta, "resourceVersion", old->version);
+        return;
+    }
+    char *name = rules_map_name(rules_shard_name(rules));
+    edit_string(ed, object, "apiVersion", "v1");
+    edit_string(ed, object, "kind", "ConfigMap");
+    edit_set(ed, meta, "name", name == NULL ? NULL : cJSON_CreateString(name));
+    edit_string(ed, meta, "namespace", rules_shard_namespace(rules));
+    free(name);
+}
+
+static int check_size(size_t len, const struct rules_map *old, struct err *e)
+{
+    size_t others = old == NULL ? 0 : old->foreign_size;
+    if (len + others <= RULES_MAP_MAX) {
+        return 0;
+    }
+    if (len <= RULES_MAP_MAX) {
+        return err_set(e, -E2BIG,
+                       "the rules have %zu bytes, and other keys of the ConfigMap %zu: a ConfigMap "
+                       "holds %zu. Remove the other keys",
+                       len, others, RULES_MAP_MAX);
+    }
+    return err_set(e, -E2BIG,
+                   "the rules have %zu bytes, and a ConfigMap holds %zu: select namespaces by "
+                   "the hash label instead of by their names, or spread them over more shards",
+                   len, RULES_MAP_MAX);
+}
+
+static int render(const struct rules *rules, struct buf *out, struct err *e)
+{
+    int rc = rules_to_json(rules, out);
+    rc = rc != 0 ? rc : buf_append_char(out, '\0');
+    return rc == 0 ? 0 : err_set(e, rc, "%s", err_text(rc));
+}
+
+int rules_map_make(const struct rules_map *old, const struct rules *rules, const char *prefix,
+                   const struct rules_map_owner *owner, cJSON **out, struct err *e)
+{
+    struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
+    struct edit ed = {.rc = 0};
+    *out = NULL;
+    int rc = render(rules, &text, e);
+    rc = rc != 0 ? rc : check_size(text.len - 1, old, e);
+    if (rc != 0) {
+        buf_reset(&text);
+        return rc;
+    }
+    cJSON *object = cJSON_CreateObject();
+    cJSON *meta = edit_object(&ed, object, "metadata");
+    add_identity(&ed, object, meta, old, rules);
+    add_metadata(&ed, meta, rules, prefix, owner);
+    edit_string(&ed, edit_object(&ed, object, "data"), RULES_MAP_KEY,
+                (const char *)buf_data(&text));
+    buf_reset(&text);
+    if (ed.rc != 0) {
+        cJSON_Delete(object);
+        return err_set(e, ed.rc, "%s", err_text(ed.rc));
+    }
+    *out = object;
+    return 0;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rules_map.h - the ConfigMap in which a shard's rules stand: what is read from one, and how it
+ * should be.
+ *
+ * Glossary: it is *ours* when it carries our label or is controlled by a ShardingConfig of the
+ * shard's name, and not by anything else; what is not ours is left alone. It is *intact* when its
+ * text is exactly what would be written for these rules and this generation.
+ */
+#ifndef MANAGER_SHARD_RULES_MAP_H
+#define MANAGER_SHARD_RULES_MAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+#include "kube/rules.h"
+
+/* Label, below the prefix: "true" on each ConfigMap of ours. */
+#define RULES_MAP_LABEL "rules"
+/* Annotation, below the prefix, for people: the generation. */
+#define RULES_MAP_GENERATION "rules-generation"
+#define RULES_MAP_KEY "rules.json"
+
+/* What the API server takes in one ConfigMap: bytes of all values. */
+#define RULES_MAP_MAX ((size_t)1024 * 1024)
+
+/* Whose a ConfigMap is. */
+struct rules_map_owner {
+    const char *name; /* the shard's */
+    const char *uid;  /* of its ShardingConfig */
+};
+
+/* One allocation; never changed. */
+struct rules_map {
+    const char *key; /* "namespace/shard": of the config that it belongs to by its name */
+    const char *ns;
+    const char *name;
+    const char *shard;
+    const char *uid;
+    const char *version;
+    const char *owner_uid; /* of the controlling ShardingConfig of that name; "": none */
+    const char *checksum;  /* of the rules in it; "" */
+    uint64_t generation;   /* of the rules in it; 0: they cannot be read */
+    size_t foreign_size;   /* bytes of other keys */
+    bool labelled;         /* has our label */
+    bool described;        /* the other labels and annotations are as we write them */
+    bool owned;            /* that ShardingConfig is its only owner, as we write it */
+    bool foreign_owner;    /* something else controls it */
+    bool intact;
+};
+
+/* NULL: its name is not that of such a ConfigMap (0), or -ENOMEM. free() frees it. */
+MUST_CHECK int rules_map_new(const cJSON *object, const char *prefix, struct rules_map **out);
+
+bool rules_map_ours(const struct rules_map *m);
+
+/* The name of the shard's ConfigMap. The caller frees. NULL without memory. */
+MUST_CHECK char *rules_map_name(const char *shard);
+
+/* Whether nothing is to be written: intact, of this generation and these rules, owned by the config
+ * with this uid, and labelled. */
+bool rules_map_right(const struct rules_map *m, const char *owner_uid, uint64_t generation,
+                     const char *checksum);
+
+/* What is to be written. `old` NULL: an object to create; else a merge patch that the API server
+ * refuses when it was changed since. -E2BIG: larger than the API server takes, the message has the
+ * sizes; -ENOMEM. */
+MUST_CHECK int rules_map_make(const struct rules_map *old, const struct rules *rules,
+                              const char *prefix, const struct rules_map_owner *owner, cJSON **out,
+                              struct err *e);
+
+#endif

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/status.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/rfc3339.h"
+#include "object/edit.h"
+#include "object/field.h"
+#include "shard/probe_answer.h"
+#include "shard/verdict.h"
+
+enum {
+    NAMES_MAX = 3,       /* pods that a message names of each kind */
+    WHY_MAX = 160,       /* bytes of what is said of one of them */
+    CAUSE_MAX = 4096,    /* bytes of an error */
+    MESSAGE_MAX = 32768, /* as the schema has it; what is written is shorter */
+};
+
+struct row {
+    const struct status_pod *pod;
+    enum verdict verdict;
+    char text[VERDICT_TEXT_SIZE];
+};
+
+/* What is made of the facts. */
+struct view {
+    const struct status_facts *f;
+    struct row *rows; /* what hinders first, then by name; pods that are gone at the end */
+    size_t counted;   /* rows without those */
+    size_t number[VERDICTS];
+    size_t enforcing;
+    char now[RFC3339_SIZE];
+    struct edit ed;
+};
+
+struct kind {
+    enum status_enforced enforced;
+    const char *reason;
+    const char *head; /* of the list of names */
+    const char *tail; /* what to do */
+    bool with_text;   /* what is said of each pod tells more than the head */
+};
+
+static const struct kind kinds[VERDICTS] = {
+    [VERDICT_NO_SIDECAR] =
+        {STATUS_NO_SIDECAR, "NoSidecar", "Without a sidecar, and so seeing everything",
+         ". Label the pods' template ctrlmesh.kusionstack.io/enable-proxy: \"true\"", false},
+    [VERDICT_OVERLAPPING] = {STATUS_OVERLAPPING, "Overlapping", "Of two shards",
+                             ". Change one of the selectors", true},
+    [VERDICT_OTHER_RULES] = {STATUS_OTHER_RULES, "OtherRules", "Enforcing other rules", "", true},
+    [VERDICT_REFUSED] = {STATUS_REFUSED, "Refused", "Not taking the rules", "", true},
+    [VERDICT_SILENT] = {STATUS_SILENT, "Silent", "Not answering", "", true},
+    [VERDICT_WAITING] = {STATUS_WAITING, "Waiting", "Not confirmed yet", "", true},
+    [VERDICT_CONTESTED] = {STATUS_ENFORCED, "Enforced", "Of two shards",
+                           ". Change one of the selectors", true},
+    [VERDICT_STARTING] = {STATUS_WAITING, "Waiting", "Not ready yet", "", true},
+};
+
+/* ---- pods ---- */
+
+static int by_name(const struct row *a, const struct row *b)
+{
+    return strcmp(a->pod->name, b->pod->name);
+}
+
+static int compare_rows(const void *left, const void *right)
+{
+    const struct row *a = left;
+    const struct row *b = right;
+    return a->verdict != b->verdict ? (a->verdict < b->verdict ? -1 : 1) : by_name(a, b);
+}
+
+static int compare_names(const void *left, const void *right)
+{
+    return by_name(left, right);
+}
+
+static const char *text_at(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(field_get(object, key));
+    return text != NULL ? text : "";
+}
+
+/* False without memory. */
+static bool judge(struct view *v)
+{
+    const struct status_facts *f = v->f;
+    const cJSON *metadata = field_get(f->config, "metadata");
+    char shard[512];
+    (void)snprintf(shard, sizeof shard, "%s/%s", text_at(metadata, "namespace"),
+                   text_at(metadata, "name"));
+    v->rows = calloc(f->pod_count + 1, sizeof *v->rows);
+    if (v->rows == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < f->pod_count; i++) {
+        struct row *row = &v->rows[i];
+        row->pod = &f->pods[i];
+        row->verdict = verdict_of(f, shard, row->pod, row->text);
+        v->number[row->verdict]++;
+    }
+    qsort(v->rows, f->pod_count, sizeof *v->rows, compare_rows);
+    v->counted = f->pod_count - v->number[VERDICT_GONE];
+    v->enforcing = v->number[VERDICT_ENFORCES] + v->number[VERDICT_CONTESTED];
+    return true;
+}
+
+static void add_row(struct view *v, cJSON *array, const struct row *row)
+{
+    const struct probe_result *r = row->pod->probe;
+    char since[RFC3339_SIZE];
+    cJSON *object = edit_append_object(&v->ed, array);
+    edit_string(&v->ed, object, "name", row->pod->name);
+    if (r != NULL && r->generation != 0) {
+        edit_number(&v->ed, object, "generation", (double)r->generation);
+        edit_string(&v->ed, object, "checksum", r->checksum);
+    }
+    if (r != NULL && r->since_ms != 0 && rfc3339_format(r->since_ms / 1000, since) == 0) {
+        edit_string(&v->ed, object, "since", since);
+    }
+    if (row->text[0] != '\0') {
+        edit_string(&v->ed, object, "message", row->text);
+    }
+}
+
+/* By name if there is room for all, so that a row does not move when it becomes right. */
+static void add_rows(struct view *v, cJSON *status)
+{
+    cJSON *array = edit_array(&v->ed, status, "pods");
+    size_t n = v->counted < STATUS_ROWS_MAX ? v->counted : STATUS_ROWS_MAX;
+    if (v->counted == n) {
+        qsort(v->rows, n, sizeof *v->rows, compare_names);
+    }
+    for (size_t i = 0; i < n; i++) {
+        add_row(v, array, &v->rows[i]);
+    }
+}
+
+/* ---- conditions ---- */
+
+/* When the condition came to have this status. */
+static const char *since(const struct view *v, const char *type, const char *status)
+{
+    const cJSON *conditions = field_get(field_get(v->f->config, "status"), "conditions");
+    const cJSON *item = NULL;
+    int64_t seconds = 0;
+    cJSON_ArrayForEach(item, conditions)
+    {
+        const char *time = text_at(item, "lastTransitionTime");
+        if (strcmp(text_at(item, "type"), type) == 0 &&
+            strcmp(text_at(item, "status"), status) == 0 && rfc3339_parse(time, &seconds)) {
+            return time;
+        }
+    }
+    return v->now;
+}
+
+static void add_observed(struct view *v, cJSON *object)
+{
+    const cJSON *generation = field_get(field_get(v->f->config, "metadata"), "generation");
+    if (cJSON_IsNumber(generation)) {
+        edit_number(&v->ed, object, "observedGeneration", generation->valuedouble);
+    }
+}
+
+static void add_condition(struct view *v, cJSON *conditions, const char *type, bool holds,
+                          const char *reason, const char *message)
+{
+    const char *status = holds ? "True" : "False";
+    cJSON *object = edit_append_object(&v->ed, conditions);
+    edit_string(&v->ed, object, "type", type);
+    edit_string(&v->ed, object, "status", status);
+    edit_string(&v->ed, object, "reason", reason);
+    edit_string(&v->ed, object, "message", message);
+    edit_string(&v->ed, object, "lastTransitionTime", since(v, type, status));
+    add_observed(v, object);
+}
+
+static void add_compiled(struct view *v, cJSON *conditions)
+{
+    const struct status_facts *f = v->f;
+    char cause[CAUSE_MAX] =
+        "The spec makes sense."; /* never "": old API servers take it for null */
+    if (f->compile_error != NULL) {
+        probe_answer_text(cause, sizeof cause, f->compile_error);
+    }
+    const char *reason = f->compile_error == NULL ? "Valid" : f->root ? "Root" : "Invalid";
+    add_condition(v, conditions, "Compiled", f->compile_error == NULL, reason, cause);
+}
+
+static void add_published(struct view *v, cJSON *conditions)
+{
+    const struct status_facts *f = v->f;
+    char text[CAUSE_MAX + 512];
+    if (f->compile_error != NULL && f->generation == 0) {
+        add_condition(v, conditions, "Published", false, "NotCompiled", "There are no rules.");
+    } else if (f->compile_error != NULL) {
+        (void)snprintf(text, sizeof text,
+                       "ConfigMap %s still holds generation %" PRIu64 ", of an earlier spec.",
+                       f->configmap, f->generation);
+        add_condition(v, conditions, "Published", false, "NotCompiled", text);
+    } else if (f->publish_error != NULL) {
+        probe_answer_text(text, CAUSE_MAX, f->publish_error);
+        add_condition(v, conditions, "Published", false,
+                      f->publish_reason != NULL ? f->publish_reason : "Failed", text);
+    } else if (f->generation == 0) {
+        add_condition(v, conditions, "Published", false, "Pending", "It is about to be.");
+    } else {
+        (void)snprintf(text, sizeof text, "ConfigMap %s holds generation %" PRIu64 ".",
+                       f->configmap, f->generation);
+        add_condition(v, conditions, "Published", true, "Published", text);
+    }
+}
+
+static bool is_published(const struct status_facts *f)
+{
+    return f->compile_error == NULL && f->publish_error == NULL && f->generation != 0;
+}
+
+/* "Not answering: a (why), b (why), c (why) and 4 more." */
+static int list_names(const struct view *v, enum verdict verdict, struct buf *out)
+{
+    const struct kind *kind = &kinds[verdict];
+    size_t listed = 0;
+    int rc = v->number[verdict] > 0 ? buf_printf(out, " %s: ", kind->head) : 0;
+    for (size_t i = 0; i < v->counted && listed < NAMES_MAX && rc == 0; i++) {
+        const struct row *row = &v->rows[i];
+        if (row->verdict == verdict) {
+            char why[WHY_MAX];
+            probe_answer_text(why, sizeof why, row->text);
+            bool more = kind->with_text && why[0] != '\0';
+            rc = buf_printf(out, "%s%s%s%s%s", listed > 0 ? ", " : "", row->pod->name,
+                            more ? " (" : "", more ? why : "", more ? ")" : "");
+            listed++;
+        }
+    }
+    if (rc == 0 && v->number[verdict] > listed) {
+        rc = buf_printf(out, " and %zu more", v->number[verdict] - listed);
+    }
+    return rc == 0 && listed > 0 ? buf_printf(out, "%s.", kind->tail) : rc;
+}
+
+static int write_count(const struct view *v, struct buf *out)
+{
+    return buf_printf(out, "%zu of %zu pods enforce generation %" PRIu64 "%s", v->enforcing,
+                      v->counted, v->f->generation,
+                      is_published(v->f) ? "." : ", of an earlier spec.");
+}
+
+/* How far the rules are enforced, and what is missing. */
+static int write_progress(const struct view *v, struct buf *out)
+{
+    if (!is_published(v->f)) {
+        return v->f->generation == 0 ? buf_append_str(out, "No rules are published.")
+                                     : write_count(v, out);
+    }
+    if (v->counted == 0) {
+        return buf_append_str(out, "There are no pods.");
+    }
+    int rc = write_count(v, out);
+    for (enum verdict i = 0; i < VERDICT_ENFORCES && rc == 0; i++) {
+        rc = list_names(v, i, out);
+    }
+    return rc;
+}
+
+static enum status_enforced enforced_of(const struct view *v, const char **reason)
+{
+    enum verdict worst = 0;
+    *reason = "NotPublished";
+    if (!is_published(v->f)) {
+        return STATUS_NO_RULES;
+    }
+    *reason = "NoPods";
+    if (v->counted == 0) {
+        return STATUS_NO_PODS;
+    }
+    while (v->number[worst] == 0) {
+        worst++;
+    }
+    *reason = "Enforced";
+    if (worst > VERDICT_STARTING || (worst == VERDICT_STARTING && v->enforcing > 0)) {
+        return STATUS_ENFORCED;
+    }
+    *reason = kinds[worst].reason;
+    return kinds[worst].enforced;
+}
+
+static enum status_enforced add_enforced(struct view *v, cJSON *conditions)
+{
+    const char *reason = NULL;
+    struct buf message = BUF_INIT(MESSAGE_MAX);
+    enum status_enforced enforced = enforced_of(v, &reason);
+    const char *text = write_progress(v, &message) == 0 ? buf_cstr(&message) : NULL;
+    if (text == NULL) {
+        edit_append(&v->ed, conditions, NULL); /* out of memory */
+    } else {
+        bool holds = enforced == STATUS_ENFORCED || enforced == STATUS_NO_PODS;
+        add_condition(v, conditions, "Enforced", holds, reason, text);
+    }
+    buf_reset(&message);
+    return enforced;
+}
+
+/* ---- the whole ---- */
+
+static void add_numbers(struct view *v, cJSON *status)
+{
+    const struct status_facts *f = v->f;
+    char text[64];
+    add_observed(v, status);
+    if (f->generation != 0) {
+        edit_number(&v->ed, status, "generation", (double)f->generation);
+        edit_string(&v->ed, status, "checksum", f->checksum);
+    }
+    edit_number(&v->ed, status, "podCount", (double)v->counted);
+    if (!f->root) {
+        (void)snprintf(text, sizeof text, "%zu/%zu", v->enforcing, v->counted);
+        edit_string(&v->ed, status, "enforced", text);
+    }
+}
+
+/* Others write what a root's shards are. */
+static void keep_root(struct view *v, cJSON *status)
+{
+    const cJSON *root = field_get(field_get(v->f->config, "status"), "root");
+    if (root != NULL) {
+        edit_set(&v->ed, status, "root", cJSON_Duplicate(root, true));
+    }
+}
+
+cJSON *status_make(const struct status_facts *f, enum status_enforced *enforced, bool *changed)
+{
+    struct view v = {.f = f};
+    cJSON *status = cJSON_CreateObject();
+    if (status == NULL || rfc3339_format(f->now_ms / 1000, v.now) != 0 || !judge(&v)) {
+        cJSON_Delete(status);
+        return NULL;
+    }
+    add_numbers(&v, status);
+    cJSON *conditions = edit_array(&v.ed, status, "conditions");
+    add_compiled(&v, conditions);
+    add_published(&v, conditions);
+    *enforced = add_enforced(&v, conditions);
+    add_rows(&v, status); /* the last, since it sorts anew */
+    keep_root(&v, status);
+    free(v.rows);
+    if (v.ed.rc != 0) {
+        cJSON_Delete(status);
+        return NULL;
+    }
+    *changed = !cJSON_Compare(status, field_get(f->config, "status"), true);
+    return status;
+}

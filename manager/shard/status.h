@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * status.h - the status of a ShardingConfig: conditions and a row for each pod, from what is known.
+ *
+ * No clock, no cluster: the same facts and the same old status give the same bytes, so that nothing
+ * is written when nothing changed.
+ *
+ *   Compiled   the spec makes sense
+ *   Published  its rules stand in the ConfigMap
+ *   Enforced   they do, and every ready proxy has confirmed them
+ *
+ * A pod counts (podCount, the m of "n/m", a row) until it has ended, or does not answer any more
+ * while it is being deleted: until then it may still show something. n counts those that enforce
+ * what is in the ConfigMap, be it of this spec or an earlier one.
+ *
+ * The message of Compiled is empty when all is well: kubectl shows it as what is wrong.
+ */
+#ifndef MANAGER_SHARD_STATUS_H
+#define MANAGER_SHARD_STATUS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+#include "shard/prober.h"
+
+/* Rows that are written; of more pods those that are not right come first. */
+#define STATUS_ROWS_MAX 200
+
+struct status_pod {
+    const char *name;
+    bool sidecar;                     /* it has a localproxy */
+    bool ready;                       /* its condition Ready */
+    bool ending;                      /* it is being deleted */
+    bool over;                        /* Succeeded or Failed: counts no more */
+    const char *other_shard;          /* another config that selects it too; NULL: none */
+    const struct probe_result *probe; /* NULL: it is not asked (no address yet, no sidecar) */
+};
+
+struct status_facts {
+    const cJSON *config;        /* the ShardingConfig as it is, with its old status */
+    const char *compile_error;  /* why the spec makes no sense; NULL: it does */
+    bool root;                  /* compile_error is that it is a root, which has no pods */
+    const char *publish_reason; /* why its rules do not stand in the ConfigMap: one word, */
+    const char *publish_error;  /* and for people; NULL: they do */
+    uint64_t generation; /* of the rules in the ConfigMap; 0: there are none. After compile_error
+                            those of an earlier spec, which stay in force. */
+    const char *checksum;
+    const char *configmap; /* its name */
+    const struct status_pod *pods;
+    size_t pod_count;
+    int64_t now_ms; /* of the epoch: for conditions that change */
+};
+
+/* Why Enforced holds or not, for metrics and tests. Of several reasons the first of those below. */
+enum status_enforced {
+    STATUS_ENFORCED,    /* pods that are not ready do not hinder it, if nothing is in force there
+                           that they could show, and another pod enforces the rules */
+    STATUS_NO_PODS,     /* nobody enforces anything: True, for nobody shows anything */
+    STATUS_NO_RULES,    /* this spec's were not published */
+    STATUS_NO_SIDECAR,  /* pods without a proxy see everything */
+    STATUS_OVERLAPPING, /* pods that another shard selects too, and that do not enforce ours */
+    STATUS_OTHER_RULES, /* pods that enforce another shard's, or newer ones */
+    STATUS_REFUSED,     /* proxies or rulesync say why they do not take the rules */
+    STATUS_SILENT,      /* proxies that do not answer */
+    STATUS_WAITING,     /* proxies that have not confirmed yet */
+};
+
+/* The new status; *changed: whether it says anything else than the old one. The caller frees. NULL
+ * without memory. */
+MUST_CHECK cJSON *status_make(const struct status_facts *f, enum status_enforced *enforced,
+                              bool *changed);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+enum { FIRST_ROOM = 16 };
+
+static struct table_node **bucket_of(const struct table *t, uint64_t hash)
+{
+    return &t->buckets[hash & (t->room - 1)];
+}
+
+static uint64_t hash_of(const char *key)
+{
+    uint64_t hash = hash_slice(HASH_SEED, slice_str(key));
+    return hash ^ hash >> 32; /* the low bits choose the bucket */
+}
+
+static void push(struct table *t, struct table_node *n)
+{
+    struct table_node **bucket = bucket_of(t, n->hash);
+    n->next = *bucket;
+    *bucket = n;
+}
+
+/* Without memory it stays as it is, and look-ups take longer. */
+static void grow(struct table *t)
+{
+    size_t room = t->room == 0 ? FIRST_ROOM : 2 * t->room;
+    struct table_node **buckets = calloc(room, sizeof *buckets);
+    if (buckets == NULL) {
+        return;
+    }
+    struct table old = *t;
+    t->buckets = buckets;
+    t->room = room;
+    for (size_t i = 0; i < old.room; i++) {
+        struct table_node *next = NULL;
+        for (struct table_node *n = old.buckets[i]; n != NULL; n = next) {
+            next = n->next;
+            push(t, n);
+        }
+    }
+    free(old.buckets);
+}
+
+int table_insert(struct table *t, struct table_node *n, const char *key)
+{
+    if (t->count >= t->room) {
+        grow(t);
+    }
+    if (t->room == 0) {
+        return -ENOMEM;
+    }
+    n->key = key;
+    n->hash = hash_of(key);
+    push(t, n);
+    t->count++;
+    return 0;
+}
+
+void table_remove(struct table *t, struct table_node *n)
+{
+    struct table_node **at = bucket_of(t, n->hash);
+    while (*at != n) {
+        at = &(*at)->next;
+    }
+    *at = n->next;
+    t->count--;
+}
+
+struct table_node *table_find(const struct table *t, const char *key)
+{
+    if (t->count == 0) {
+        return NULL;
+    }
+    uint64_t hash = hash_of(key);
+    struct table_node *n = *bucket_of(t, hash);
+    while (n != NULL && (n->hash != hash || strcmp(n->key, key) != 0)) {
+        n = n->next;
+    }
+    return n;
+}
+
+struct table_node *table_next(const struct table *t, const struct table_node *n)
+{
+    if (n != NULL && n->next != NULL) {
+        return n->next;
+    }
+    size_t i = n == NULL ? 0 : (n->hash & (t->room - 1)) + 1;
+    for (; i < t->room; i++) {
+        if (t->buckets[i] != NULL) {
+            return t->buckets[i];
+        }
+    }
+    return NULL;
+}
+
+void table_deinit(struct table *t)
+{
+    free(t->buckets);
+    *t = (struct table){.buckets = NULL};
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * table.h - things found by a name: a hash table whose nodes are embedded in what they belong to
+ * (LIST_ITEM finds it).
+ */
+#ifndef MANAGER_SHARD_TABLE_H
+#define MANAGER_SHARD_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct table_node {
+    struct table_node *next; /* in its bucket */
+    uint64_t hash;
+    const char *key; /* its owner's, for as long as it is in the table */
+};
+
+/* All zero: empty. */
+struct table {
+    struct table_node **buckets;
+    size_t room; /* of buckets: a power of two, or 0 */
+    size_t count;
+};
+
+/* The key must not be there. 0; -ENOMEM, which happens only to an empty table that never held
+ * anything. */
+MUST_CHECK int table_insert(struct table *t, struct table_node *n, const char *key);
+void table_remove(struct table *t, struct table_node *n);
+/* NULL: there is none. */
+struct table_node *table_find(const struct table *t, const char *key);
+/* One after the other, in no order; NULL begins, and ends. The one that was given out may be
+ * removed once its follower is known; nothing may be inserted meanwhile. */
+struct table_node *table_next(const struct table *t, const struct table_node *n);
+/* The nodes are their owners'. */
+void table_deinit(struct table *t);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/verdict.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void say(char text[VERDICT_TEXT_SIZE], const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void say(char text[VERDICT_TEXT_SIZE], const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, VERDICT_TEXT_SIZE, fmt, ap);
+    va_end(ap);
+}
+
+static bool enforces(const struct status_facts *f, const char *shard, const struct probe_result *r)
+{
+    return r != NULL && r->state == PROBE_ANSWERED && r->enforcing && f->generation != 0 &&
+           r->generation == f->generation && strcmp(r->checksum, f->checksum) == 0 &&
+           strcmp(r->shard, shard) == 0;
+}
+
+/* No wonder while a pod starts; a ready one should have. */
+static enum verdict not_yet(const struct status_pod *p)
+{
+    return p->ready ? VERDICT_WAITING : VERDICT_STARTING;
+}
+
+static enum verdict judge_silent(const struct status_pod *p, char text[VERDICT_TEXT_SIZE])
+{
+    const struct probe_result *r = p->probe;
+    if (r == NULL) {
+        say(text, "has no address yet");
+        return not_yet(p);
+    }
+    if (r->state == PROBE_WAITING) {
+        say(text, "has not answered yet%s%s", r->message[0] != '\0' ? ": " : "", r->message);
+        return not_yet(p);
+    }
+    say(text, "does not answer: %s", r->message);
+    return p->ready || r->generation != 0 ? VERDICT_SILENT : VERDICT_STARTING;
+}
+
+/* Rules that are not ours, and will not become so by waiting. */
+static bool has_other_rules(const struct status_facts *f, const char *shard,
+                            const struct probe_result *r, char text[VERDICT_TEXT_SIZE])
+{
+    if (strcmp(r->shard, shard) != 0) {
+        say(text,
+            "enforces the rules of shard %s: it was started for that one, and has to be started "
+            "again",
+            r->shard);
+    } else if (r->generation > f->generation) {
+        say(text, "enforces generation %" PRIu64 ", which is newer than what is published",
+            r->generation);
+    } else if (r->generation == f->generation && strcmp(r->checksum, f->checksum) != 0) {
+        say(text, "enforces other rules that are of generation %" PRIu64 " too", r->generation);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static enum verdict judge_answer(const struct status_facts *f, const char *shard,
+                                 const struct status_pod *p, char text[VERDICT_TEXT_SIZE])
+{
+    const struct probe_result *r = p->probe;
+    if (r->generation != 0 && has_other_rules(f, shard, r, text)) {
+        return VERDICT_OTHER_RULES;
+    }
+    if (r->message[0] != '\0') {
+        say(text, "%s", r->message);
+        return VERDICT_REFUSED;
+    }
+    if (r->generation == 0) {
+        say(text, "has no rules, and shows nothing until it has");
+        return not_yet(p);
+    }
+    if (r->generation == f->generation) {
+        say(text, "is still ending what began under earlier rules");
+    } else {
+        say(text, "still enforces generation %" PRIu64, r->generation);
+    }
+    return VERDICT_WAITING;
+}
+
+enum verdict verdict_of(const struct status_facts *f, const char *shard, const struct status_pod *p,
+                        char text[VERDICT_TEXT_SIZE])
+{
+    bool answered = p->probe != NULL && p->probe->state == PROBE_ANSWERED;
+    text[0] = '\0';
+    if (p->over || (p->ending && !answered)) {
+        return VERDICT_GONE;
+    }
+    if (!p->sidecar) {
+        say(text, "has no sidecar: its operator sees everything");
+        return VERDICT_NO_SIDECAR;
+    }
+    if (p->other_shard != NULL) {
+        say(text, "is selected by %s too", p->other_shard);
+    }
+    bool well = enforces(f, shard, p->probe);
+    if (p->other_shard != NULL) {
+        return well ? VERDICT_CONTESTED : VERDICT_OVERLAPPING;
+    }
+    if (well) {
+        return VERDICT_ENFORCES;
+    }
+    return answered ? judge_answer(f, shard, p, text) : judge_silent(p, text);
+}

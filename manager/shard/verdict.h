@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verdict.h - what a pod means for whether its shard's rules are enforced.
+ */
+#ifndef MANAGER_SHARD_VERDICT_H
+#define MANAGER_SHARD_VERDICT_H
+
+#include "shard/status.h"
+
+/* From what hinders most to what does not. */
+enum verdict {
+    VERDICT_NO_SIDECAR,  /* it sees everything */
+    VERDICT_OVERLAPPING, /* another shard selects it too, and it does not enforce our rules */
+    VERDICT_OTHER_RULES, /* it enforces another shard's, or newer ones than are published */
+    VERDICT_REFUSED,     /* it says why it does not take ours */
+    VERDICT_SILENT,      /* it does not answer */
+    VERDICT_WAITING,     /* it has not confirmed yet */
+    VERDICT_STARTING,    /* the same, but it is not ready, and there are no rules by which it could
+                            show anything */
+    VERDICT_CONTESTED,   /* it enforces them, and another shard selects it too */
+    VERDICT_ENFORCES,
+    VERDICT_GONE, /* not counted: it has ended, or is ending and does not answer any more */
+    VERDICTS,
+};
+
+#define VERDICT_TEXT_SIZE 800
+
+/* Also why, for people, as far as there is something to say; else "". `shard`: "namespace/name" of
+ * the config. */
+enum verdict verdict_of(const struct status_facts *f, const char *shard, const struct status_pod *p,
+                        char text[VERDICT_TEXT_SIZE]);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * admission_review.h - AdmissionReview: what the API server asks a webhook, and the answer.
+ *
+ * Source: k8s.io/api/admission v1 and v1beta1, which differ in what an answer may hold. The answer
+ * has the version of the question.
+ */
+#ifndef MANAGER_WEBHOOK_ADMISSION_REVIEW_H
+#define MANAGER_WEBHOOK_ADMISSION_REVIEW_H
+
+#include <stdbool.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/slice.h"
+#include "object/notes.h"
+
+#define ADMISSION_REVIEW_MAX (8 * 1024 * 1024) /* bytes of a question: two objects and more */
+
+/* An API server cuts longer warnings, or drops all of them. */
+#define ADMISSION_WARNING_MAX 256
+
+enum admission_operation {
+    ADMISSION_CREATE,
+    ADMISSION_UPDATE,
+    ADMISSION_DELETE,
+    ADMISSION_CONNECT,
+};
+
+struct admission_resource {
+    const char *group; /* "" is the core group */
+    const char *version;
+    const char *resource;    /* plural, as in "pods" */
+    const char *subresource; /* "" for none */
+};
+
+/* All strings and objects live as long as the request; strings that are absent are "". */
+struct admission_request {
+    const char *api_version; /* of the review */
+    const char *uid;
+    enum admission_operation operation;
+    struct admission_resource resource; /* as the webhook is configured */
+    const char *kind;
+    const char *namespace; /* "" for what has none */
+    const char *name;      /* "" where the server is to make one up */
+    const char *user;
+    bool dry_run;            /* nothing may be changed elsewhere on its account */
+    const cJSON *object;     /* NULL for DELETE and CONNECT without options */
+    const cJSON *old_object; /* NULL for CREATE */
+    cJSON *root;
+};
+
+struct admission_answer {
+    unsigned refusal;    /* an HTTP status code; 0: allowed */
+    const char *message; /* why it is refused; need not be valid UTF-8 */
+    const cJSON *patch;  /* of JSON Patch operations; NULL or `[]`: no change; not when refused */
+    const struct notes *warnings; /* may be NULL; kubectl shows them. v1beta1 has none */
+};
+
+/* Reads a question. 0, then admission_request_deinit is due; else nothing is held and it cannot be
+ * answered as a review: -EINVAL or -E2BIG (HTTP 400 and 413, with the message), -ENOMEM (500). */
+MUST_CHECK int admission_request_init(struct admission_request *r, struct slice text,
+                                      struct err *e);
+void admission_request_deinit(struct admission_request *r);
+
+/* "CREATE" and so on. */
+const char *admission_operation_name(enum admission_operation op);
+
+/* Appends the answer as JSON. 0, -ENOBUFS or -ENOMEM; on error `out` is as it was. */
+MUST_CHECK int admission_answer_write(const struct admission_request *r,
+                                      const struct admission_answer *a, struct buf *out);
+
+#endif

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "webhook/ca_bundle.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "crypto/certificate.h"
+#include "kube/work_queue.h"
+#include "kube/writer.h"
+#include "object/field.h"
+#include "webhook/configuration.h"
+
+#define MANAGER "cmesh-manager"
+#define GROUP "/apis/admissionregistration.k8s.io/v1/"
+
+enum { RETRY_MIN_MS = 200, RETRY_MAX_MS = 60 * 1000, FOLLOW_AGAIN_MS = 1000, TRIES = 4 };
+
+enum kind { MUTATING, VALIDATING, KINDS };
+
+static const char *const paths[KINDS] = {
+    [MUTATING] = GROUP "mutatingwebhookconfigurations",
+    [VALIDATING] = GROUP "validatingwebhookconfigurations",
+};
+
+/* One configuration of the API server. */
+struct entry {
+    struct list link;
+    enum kind kind;
+    bool stale; /* not shown by the list that runs */
+    bool wrong;
+    cJSON *object;
+    char key[]; /* "0/NAME": its kind and its name */
+};
+
+struct source {
+    struct ca_bundle *owner;
+    enum kind kind;
+    struct reflector *reflector;
+    bool synced;
+    bool again; /* there was no memory for what it showed */
+    struct err error;
+};
+
+struct ca_bundle {
+    struct net_loop *loop;
+    struct kube_client *client;
+    const struct reflector_ops *ops;
+    const struct kube_clock *clock;
+    struct configuration_target target;
+    char *texts[3]; /* selector, namespace and service */
+    char **hosts;
+    bool (*may_write)(void *data);
+    void (*on_change)(void *data);
+    void *data;
+
+    struct source sources[KINDS];
+    struct net_timer *timer;
+    struct list entries;
+    struct work_queue *queue;
+    struct writer *writer;
+    char *writing; /* the key that is being written */
+
+    char *bundle; /* NULL: not known yet */
+    cJSON *rules; /* NULL: not known yet */
+    bool warned;  /* that there are no webhooks of ours */
+    struct err write;
+    struct ca_bundle_stats stats;
+};
+
+/* ---- what there is ---- */
+
+static struct entry *find(const struct ca_bundle *b, const char *key)
+{
+    for (struct list *n = b->entries.next; n != &b->entries; n = n->next) {
+        struct entry *entry = LIST_ITEM(n, struct entry, link);
+        if (strcmp(entry->key, key) == 0) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+static void entry_free(struct entry *entry)
+{
+    list_remove(&entry->link);
+    cJSON_Delete(entry->object);
+    free(entry);
+}
+
+static void recount(struct ca_bundle *b)
+{
+    b->stats.configurations = 0;
+    b->stats.webhooks = 0;
+    b->stats.wrong = 0;
+    for (struct list *n = b->entries.next; n != &b->entries; n = n->next) {
+        const struct entry *entry = LIST_ITEM(n, struct entry, link);
+        b->stats.configurations++;
+        b->stats.webhooks += configuration_count(&b->target, entry->object);
+        b->stats.wrong += entry->wrong ? 1 : 0;
+    }
+}
+
+static int enqueue(struct ca_bundle *b, const char *key)
+{
+    int rc = work_queue_add(b->queue, key);
+    if (rc != 0) {
+        (void)err_set(&b->write, rc, "out of memory for webhook configurations");
+    }
+    return rc;
+}
+
+static struct entry *entry_new(struct ca_bundle *b, enum kind kind, const char *key)
+{
+    size_t size = strlen(key) + 1;
+    struct entry *entry = calloc(1, sizeof *entry + size);
+    if (entry != NULL) {
+        entry->kind = kind;
+        memcpy(entry->key, key, size);
+        list_append(&b->entries, &entry->link);
+    }
+    return entry;
+}
+
+/* 0 or -ENOMEM. */
+static int keep(struct ca_bundle *b, enum kind kind, const char *key, const cJSON *object)
+{
+    cJSON *copy = cJSON_Duplicate(object, true);
+    struct entry *entry = find(b, key);
+    if (copy != NULL && entry == NULL) {
+        entry = entry_new(b, kind, key);
+    }
+    if (copy == NULL || entry == NULL) {
+        cJSON_Delete(copy);
+        return -ENOMEM;
+    }
+    cJSON_Delete(entry->object);
+    entry->object = copy;
+    entry->stale = false;
+    recount(b);
+    return enqueue(b, key);
+}
+
+static void tell(struct ca_bundle *b)
+{
+    if (b->on_change != NULL) {
+        b->on_change(b->data);
+    }
+}
+
+static void forget(struct ca_bundle *b, const char *key)
+{
+    struct entry *entry = find(b, key);
+    if (entry != NULL) {
+        entry_free(entry);
+        recount(b);
+        tell(b);
+    }
+}
+
+/* ---- following ---- */
+
+static void on_list(void *data)
+{
+    struct source *s = data;
+    struct ca_bundle *b = s->owner;
+    for (struct list *n = b->entries.next; n != &b->entries; n = n->next) {
+        struct entry *entry = LIST_ITEM(n, struct entry, link);
+        entry->stale = entry->stale || entry->kind == s->kind;
+    }
+}
+
+static void follow_again(struct source *s)
+{
+    s->again = true;
+    s->synced = false;
+    kube_clock_set_timer(s->owner->clock, s->owner->timer, FOLLOW_AGAIN_MS);
+}
+
+static void on_object(void *data, enum reflector_change change, const cJSON *object)
+{
+    struct source *s = data;
+    struct ca_bundle *b = s->owner;
+    const char *name = field_get(field_get(object, "metadata"), "name")->valuestring;
+    char *key = NULL;
+    if (asprintf(&key, "%d/%s", (int)s->kind, name) < 0) {
+        follow_again(s);
+        return;
+    }
+    if (change == REFLECTOR_DELETED) {
+        forget(b, key);
+    } else if (keep(b, s->kind, key, object) != 0) {
+        follow_again(s);
+    } else {
+        tell(b);
+    }
+    free(key);
+}
+
+/* Once: an installation without them is easily taken for one that works. */
+static void warn_if_none(struct ca_bundle *b)
+{
+    bool all = b->sources[MUTATING].synced && b->sources[VALIDATING].synced;
+    if (all && b->stats.webhooks == 0 && !b->warned) {
+        b->warned = true;
+        log_warn("no webhook configuration leads to this manager: nothing will be sent to it",
+                 log_str("selector", b->texts[0]), log_str("namespace", b->target.namespace),
+                 log_str("service", b->target.service));
+    }
+}
+
+static void on_synced(void *data)
+{
+    struct source *s = data;
+    struct ca_bundle *b = s->owner;
+    for (struct list *n = b->entries.next, *next; n != &b->entries; n = next) {
+        struct entry *entry = LIST_ITEM(n, struct entry, link);
+        next = n->next;
+        if (entry->kind == s->kind && entry->stale) {
+            entry_free(entry);
+        }
+    }
+    s->synced = !s->again;
+    recount(b);
+    warn_if_none(b);
+    tell(b);
+}
+
+static void on_state(void *data, const char *error)
+{
+    struct source *s = data;
+    s->error = (struct err){0};
+    if (error != NULL) {
+        (void)err_set(&s->error, -EIO, "cannot read webhook configurations: %s", error);
+        log_warn("cannot follow webhook configurations", log_str("error", error));
+    }
+}
+
+static const struct reflector_handlers reflector_handlers = {
+    .on_list = on_list,
+    .on_object = on_object,
+    .on_synced = on_synced,
+    .on_state = on_state,
+};
+
+static int follow(struct source *s, struct err *e)
+{
+    const struct reflector_options o = {.client = s->owner->client,
+                                        .path = paths[s->kind],
+                                        .label_selector = s->owner->texts[0],
+                                        .ops = s->owner->ops};
+    struct reflector *r = reflector_new(s->owner->loop, &o, &reflector_handlers, s, e);
+    if (r == NULL) {
+        return e->code;
+    }
+    reflector_free(s->reflector);
+    s->reflector = r;
+    s->again = false;
+    return 0;
+}
+
+static void on_timer(void *data)
+{
+    struct ca_bundle *b = data;
+    struct err e = ERR_INIT;
+    for (size_t i = 0; i < KINDS; i++) {
+        if (b->sources[i].again && follow(&b->sources[i], &e) != 0) {
+            follow_again(&b->sources[i]);
+        }
+    }
+}
+
+/* ---- writing ---- */
+
+static void finish(struct ca_bundle *b, enum work_result result, unsigned retry_after)
+{
+    char *key = b->writing;
+    b->writing = NULL;
+    work_queue_done(b->queue, key, result, retry_after);
+    free(key);
+}
+
+/* Whether somebody else was faster. A patch whose test fails is answered 422, as one is that cannot
+ * be taken at all; that one fails each time. */
+static bool is_conflict(const struct ca_bundle *b, unsigned code)
+{
+    return code == 409 || code == 404 ||
+           (code == 422 && work_queue_failures(b->queue, b->writing) < TRIES);
+}
+
+static void on_written(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct ca_bundle *b = data;
+    b->writer = NULL;
+    if (object != NULL) {
+        b->stats.writes++;
+        b->write = (struct err){0};
+        log_info("put a webhook configuration right", log_str("name", b->writing + 2));
+        finish(b, WORK_DONE, 0);
+    } else if (is_conflict(b, error->code)) {
+        b->stats.conflicts++;
+        finish(b, WORK_RETRY, 0);
+    } else {
+        b->stats.failures++;
+        (void)err_set(&b->write, -EIO, "cannot write webhook configuration %s: %s", b->writing + 2,
+                      error->msg);
+        log_warn("cannot write a webhook configuration", log_str("error", b->write.msg));
+        finish(b, WORK_RETRY, error->retry_after);
+    }
+}
+
+static int begin_write(struct ca_bundle *b, const struct entry *entry, const cJSON *patch)
+{
+    const struct writer_request q = {
+        .verb = WRITER_JSON_PATCH,
+        .path = paths[entry->kind],
+        .name = entry->key + 2,
+        .body = patch,
+        .field_manager = MANAGER,
+    };
+    b->writing = strdup(entry->key);
+    if (b->writing == NULL) {
+        return err_set(&b->write, -ENOMEM, "out of memory for webhook configurations");
+    }
+    b->writer = writer_start(b->loop, b->client, &q, on_written, b, &b->write);
+    if (b->writer == NULL) {
+        free(b->writing);
+        b->writing = NULL;
+        return b->write.code;
+    }
+    return 0;
+}
+
+static void on_work(void *data, const char *key)
+{
+    struct ca_bundle *b = data;
+    struct entry *entry = find(b, key);
+    const struct configuration_wanted wanted = {
+        .bundle = slice_str(b->bundle),
+        .rules = b->rules,
+        .now = kube_clock_wall(b->clock) / 1000000,
+    };
+    cJSON *patch = NULL;
+    int rc = entry == NULL ? 0 : configuration_patch(&b->target, &wanted, entry->object, &patch);
+    if (entry != NULL) {
+        entry->wrong = rc != 0 || patch != NULL;
+        recount(b);
+    }
+    if (patch != NULL && (b->may_write == NULL || b->may_write(b->data))) {
+        rc = begin_write(b, entry, patch);
+    }
+    cJSON_Delete(patch);
+    if (b->writing == NULL) {
+        work_queue_done(b->queue, key, rc == 0 ? WORK_DONE : WORK_RETRY, 0);
+    }
+}
+
+void ca_bundle_check(struct ca_bundle *b)
+{
+    for (struct list *n = b->entries.next; n != &b->entries; n = n->next) {
+        (void)enqueue(b, LIST_ITEM(n, struct entry, link)->key);
+    }
+}
+
+int ca_bundle_set(struct ca_bundle *b, struct slice bundle)
+{
+    char *copy = strndup(bundle.ptr, bundle.len);
+    if (copy == NULL) {
+        return -ENOMEM;
+    }
+    free(b->bundle);
+    b->bundle = copy;
+    ca_bundle_check(b);
+    return 0;
+}
+
+int ca_bundle_set_resources(struct ca_bundle *b, const struct sharding_resource *resources,
+                            size_t count)
+{
+    cJSON *rules = configuration_rules(resources, count);
+    if (rules == NULL) {
+        return -ENOMEM;
+    }
+    cJSON_Delete(b->rules);
+    b->rules = rules;
+    ca_bundle_check(b);
+    return 0;
+}
+
+/* ---- what is known ---- */
+
+bool ca_bundle_published(const struct ca_bundle *b, struct slice authority)
+{
+    struct certificate *c = certificate_read(authority, NULL, NULL);
+    bool all = c != NULL && b->sources[MUTATING].synced && b->sources[VALIDATING].synced;
+    for (struct list *n = b->entries.next; n != &b->entries && all; n = n->next) {
+        all = configuration_trusts(&b->target, LIST_ITEM(n, struct entry, link)->object, c);
+    }
+    certificate_free(c);
+    return all;
+}
+
+const char *ca_bundle_error(const struct ca_bundle *b)
+{
+    for (size_t i = 0; i < KINDS; i++) {
+        if (b->sources[i].error.code != 0) {
+            return b->sources[i].error.msg;
+        }
+    }
+    return b->write.code != 0 ? b->write.msg : NULL;
+}
+
+const struct ca_bundle_stats *ca_bundle_stats(const struct ca_bundle *b)
+{
+    return &b->stats;
+}
+
+/* ---- life ---- */
+
+static int copy_options(struct ca_bundle *b, const struct ca_bundle_options *o)
+{
+    b->texts[0] = strdup(o->label_selector != NULL ? o->label_selector : CA_BUNDLE_SELECTOR);
+    b->texts[1] = strdup(o->namespace);
+    b->texts[2] = strdup(o->service);
+    b->hosts = calloc(o->host_count + 1, sizeof *b->hosts);
+    if (b->texts[0] == NULL || b->texts[1] == NULL || b->texts[2] == NULL || b->hosts == NULL) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < o->host_count; i++) {
+        b->hosts[i] = strdup(o->hosts[i]);
+        if (b->hosts[i] == NULL) {
+            return -ENOMEM;
+        }
+    }
+    b->target = (struct configuration_target){.namespace = b->texts[1],
+                                              .service = b->texts[2],
+                                              .hosts = (const char *const *)b->hosts,
+                                              .host_count = o->host_count};
+    return 0;
+}
+
+static int begin(struct ca_bundle *b, struct err *e)
+{
+    const struct work_queue_options qo = {.name = "webhook-configurations",
+                                          .retry_min_ms = RETRY_MIN_MS,
+                                          .retry_max_ms = RETRY_MAX_MS,
+                                          .clock = b->clock};
+    b->timer = net_timer_new(b->loop, on_timer, b);
+    if (b->timer == NULL) {
+        return err_set(e, -ENOMEM, "out of memory");
+    }
+    b->queue = work_queue_new(b->loop, &qo, on_work, b, e);
+    int rc = b->queue == NULL ? e->code : 0;
+    for (size_t i = 0; i < KINDS && rc == 0; i++) {
+        b->sources[i].owner = b;
+        b->sources[i].kind = (enum kind)i;
+        rc = follow(&b->sources[i], e);
+    }
+    return rc;
+}
+
+struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_options *o,
+                                struct err *e)
+{
+    struct err local = ERR_INIT;
+    struct ca_bundle *b = calloc(1, sizeof *b);
+    e = e == NULL ? &local : e;
+    if (b == NULL) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    b->loop = l;
+    b->client = o->client;
+    b->ops = o->ops;
+    b->clock = o->clock != NULL ? o->clock : &kube_clock_system;
+    b->may_write = o->may_write;
+    b->on_change = o->on_change;
+    b->data = o->data;
+    list_init(&b->entries);
+    int rc = copy_options(b, o);
+    if (rc != 0) {
+        (void)err_set(e, rc, "out of memory");
+    }
+    rc = rc != 0 ? rc : begin(b, e);
+    if (rc != 0) {
+        ca_bundle_free(b);
+        return NULL;
+    }
+    return b;
+}
+
+void ca_bundle_free(struct ca_bundle *b)
+{
+    if (b == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < KINDS; i++) {
+        reflector_free(b->sources[i].reflector);
+    }
+    writer_cancel(b->writer);
+    work_queue_free(b->queue);
+    net_timer_free(b->timer);
+    while (!list_empty(&b->entries)) {
+        entry_free(LIST_ITEM(b->entries.next, struct entry, link));
+    }
+    for (size_t i = 0; b->hosts != NULL && b->hosts[i] != NULL; i++) {
+        free(b->hosts[i]);
+    }
+    for (size_t i = 0; i < sizeof b->texts / sizeof b->texts[0]; i++) {
+        free(b->texts[i]);
+    }
+    free(b->hosts);
+    free(b->writing);
+    free(b->bundle);
+    cJSON_Delete(b->rules);
+    free(b);
+}

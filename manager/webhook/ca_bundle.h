@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ca_bundle.h - keeps the webhook configurations of the API server right: the authorities that they
+ * trust, and the resources that are sent for labels.
+ *
+ * Of the Mutating- and ValidatingWebhookConfigurations with our label, the webhooks that lead to
+ * our service (or by URL to one of our names) get the bundle as clientConfig.caBundle; those of
+ * them with the path WEBHOOK_PATH_RESOURCES get `rules` too. Everything else is left as it is, also
+ * the webhooks of another installation beside this one. What somebody overwrites is put right
+ * again.
+ *
+ * An authority of ours in a caBundle that is younger than all in the bundle was put there by a
+ * replica that knows more: it stays. So two replicas never undo what the other did.
+ */
+#ifndef MANAGER_WEBHOOK_CA_BUNDLE_H
+#define MANAGER_WEBHOOK_CA_BUNDLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "kube/client.h"
+#include "kube/clock.h"
+#include "kube/reflector.h"
+#include "label/sharding_resources.h"
+#include "net/loop.h"
+
+#define CA_BUNDLE_SELECTOR "app.kubernetes.io/part-of=cmesh"
+
+struct ca_bundle;
+
+struct ca_bundle_options {
+    struct kube_client *client; /* must outlive the bundle */
+    const char *label_selector; /* of the configurations; NULL: CA_BUNDLE_SELECTOR; copied, as all
+                                   texts */
+    const char *namespace;      /* of the service */
+    const char *service;        /* its name */
+    const char *const *hosts;   /* of URLs that lead here; may be empty */
+    size_t host_count;
+    /* Asked before each write: whether this replica is the one that writes. NULL: it is. */
+    bool (*may_write)(void *data);
+    /* What the configurations hold has changed: ca_bundle_published may tell another thing. From
+     * the loop; may be NULL. */
+    void (*on_change)(void *data);
+    void *data;
+    const struct kube_clock *clock;  /* kept, not copied; NULL: the system's */
+    const struct reflector_ops *ops; /* for tests; NULL: the usual */
+};
+
+struct ca_bundle_stats {
+    unsigned configurations; /* with our label */
+    unsigned webhooks;       /* in them that lead here */
+    unsigned wrong;          /* of the configurations that are not right now */
+    uint64_t writes;
+    uint64_t conflicts;
+    uint64_t failures;
+};
+
+/* Begins with the loop's next turn; writes nothing before there is a bundle. NULL with `e` set:
+ * -EINVAL, -ENOMEM. */
+MUST_CHECK struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_options *o,
+                                           struct err *e);
+
+/* The authorities, PEM; copied. 0 or -ENOMEM: then the old ones stay. */
+MUST_CHECK int ca_bundle_set(struct ca_bundle *b, struct slice bundle);
+/* The resources that are sent for labels, sorted by group and version; copied. Before the first
+ * call `rules` are left alone. 0 or -ENOMEM. */
+MUST_CHECK int ca_bundle_set_resources(struct ca_bundle *b,
+                                       const struct sharding_resource *resources, size_t count);
+/* Looks at everything again: may_write has become true. */
+void ca_bundle_check(struct ca_bundle *b);
+
+/* Whether all configurations are known, and every webhook of ours in them trusts this authority
+ * (PEM). */
+bool ca_bundle_published(const struct ca_bundle *b, struct slice authority);
+/* What keeps the configurations from being right; NULL: nothing. Valid until the loop runs on. */
+const char *ca_bundle_error(const struct ca_bundle *b);
+const struct ca_bundle_stats *ca_bundle_stats(const struct ca_bundle *b);
+
+/* At once. NULL is ignored. */
+void ca_bundle_free(struct ca_bundle *b);
+
+#endif

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "webhook/certificate_set.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/secret.h"
+#include "crypto/digest.h"
+#include "object/field.h"
+
+enum { ENTRY_MAX = 64 * 1024, BACKDATE_MAX = 3600, WHY_SIZE = 256 };
+
+#define SERVING_NAME "cmesh-webhook"
+
+static const struct {
+    const char *cert;
+    const char *key; /* NULL: it has none */
+} fields[CERTIFICATE_ROLES] = {
+    [CERTIFICATE_CURRENT] = {"ca.crt", "ca.key"},
+    [CERTIFICATE_SERVING] = {"tls.crt", "tls.key"},
+    [CERTIFICATE_NEXT] = {"next-ca.crt", "next-ca.key"},
+    [CERTIFICATE_PREVIOUS] = {"previous-ca.crt", NULL},
+};
+
+/* ---- reading ---- */
+
+static void entry_deinit(struct certificate_entry *entry)
+{
+    free(entry->cert);
+    secret_free(entry->key);
+    certificate_free(entry->read);
+    *entry = (struct certificate_entry){0};
+}
+
+void certificate_set_deinit(struct certificate_set *s)
+{
+    for (size_t i = 0; i < CERTIFICATE_ROLES; i++) {
+        entry_deinit(&s->entries[i]);
+    }
+}
+
+/* *out stays NULL when the field is absent or not as a Secret has it. 0 or -ENOMEM. */
+static int read_text(const cJSON *data, const char *key, char **out)
+{
+    const cJSON *item = key == NULL ? NULL : field_get(data, key);
+    struct buf text = BUF_INIT(ENTRY_MAX);
+    if (!cJSON_IsString(item) || strlen(item->valuestring) > ENTRY_MAX) {
+        return 0;
+    }
+    int rc = base64_decode(slice_str(item->valuestring), &text);
+    if (rc == 0 && text.len > 0) {
+        *out = strndup((const char *)buf_data(&text), text.len);
+        rc = *out == NULL ? -ENOMEM : 0;
+    }
+    secret_buf_reset(&text);
+    return rc == -ENOMEM ? rc : 0;
+}
+
+static int read_entry(const cJSON *data, size_t role, struct certificate_entry *entry)
+{
+    struct err e = ERR_INIT;
+    int rc = read_text(data, fields[role].cert, &entry->cert);
+    rc = rc != 0 ? rc : read_text(data, fields[role].key, &entry->key);
+    if (rc == 0 && entry->cert != NULL) {
+        entry->read = certificate_read(slice_str(entry->cert), NULL, &e);
+        rc = entry->read == NULL && e.code == -ENOMEM ? -ENOMEM : 0;
+    }
+    return rc;
+}
+
+int certificate_set_read(struct certificate_set *s, const cJSON *secret)
+{
+    const cJSON *data = field_get(secret, "data");
+    int rc = 0;
+    for (size_t i = 0; i < CERTIFICATE_ROLES && rc == 0; i++) {
+        rc = read_entry(data, i, &s->entries[i]);
+    }
+    if (rc != 0) {
+        certificate_set_deinit(s);
+    }
+    return rc;
+}
+
+/* ---- judging ---- */
+
+static int64_t due(const struct certificate *c)
+{
+    int64_t end = certificate_not_after(c);
+    return end - (end - certificate_not_before(c)) / 3;
+}
+
+/* Why it is of no use; NULL: it can be trusted. */
+static const char *authority_fault(const struct certificate_entry *ca, int64_t now)
+{
+    if (ca->read == NULL) {
+        return ca->cert == NULL ? "is missing" : "cannot be read";
+    }
+    if (!certificate_is_authority(ca->read)) {
+        return "is not that of an authority";
+    }
+    if (certificate_not_after(ca->read) < now) {
+        return "has expired";
+    }
+    return certificate_not_before(ca->read) > now ? "is not valid yet" : NULL;
+}
+
+/* Why it cannot sign; NULL: it can. */
+static const char *signer_fault(const struct certificate_entry *ca, int64_t now)
+{
+    const char *fault = authority_fault(ca, now);
+    if (fault != NULL) {
+        return fault;
+    }
+    if (ca->key == NULL) {
+        return "has no key";
+    }
+    return certificate_fits(ca->read, slice_str(ca->key)) ? NULL : "has a key that does not fit";
+}
+
+static const char *missing_name(const struct certificate *c, const struct certificate_rules *r)
+{
+    for (size_t i = 0; i < r->name_count; i++) {
+        if (!certificate_has_name(c, r->names[i])) {
+            return r->names[i];
+        }
+    }
+    return NULL;
+}
+
+static const char *serving_fault(const struct certificate_set *s, int64_t now)
+{
+    const struct certificate_entry *serving = &s->entries[CERTIFICATE_SERVING];
+    if (serving->read == NULL) {
+        return serving->cert == NULL ? "is missing" : "cannot be read";
+    }
+    if (serving->key == NULL || !certificate_fits(serving->read, slice_str(serving->key))) {
+        return serving->key == NULL ? "has no key" : "has a key that does not fit";
+    }
+    if (!certificate_is_server(serving->read)) {
+        return "is not meant for a server";
+    }
+    if (certificate_not_after(serving->read) < now) {
+        return "has expired";
+    }
+    if (certificate_not_before(serving->read) > now) {
+        return "is not valid yet";
+    }
+    return certificate_signed_by(serving->read, s->entries[CERTIFICATE_CURRENT].read)
+               ? NULL
+               : "is of another authority";
+}
+
+bool certificate_set_serves(const struct certificate_set *s, const struct certificate_rules *r,
+                            int64_t now, char why[WHY_SIZE])
+{
+    const char *fault = authority_fault(&s->entries[CERTIFICATE_CURRENT], now);
+    const char *what = "the authority's certificate";
+    if (fault == NULL) {
+        fault = serving_fault(s, now);
+        what = "the serving certificate";
+    }
+    if (fault != NULL) {
+        (void)snprintf(why, WHY_SIZE, "%s %s", what, fault);
+        return false;
+    }
+    const char *name = missing_name(s->entries[CERTIFICATE_SERVING].read, r);
+    if (name != NULL) {
+        (void)snprintf(why, WHY_SIZE, "the serving certificate does not name %.180s", name);
+    }
+    return name == NULL;
+}
+
+/* ---- planning ---- */
+
+static void decide(struct certificate_plan *p, enum certificate_action action, const char *why)
+{
+    p->action = action;
+    if (why != NULL) {
+        (void)snprintf(p->why, sizeof p->why, "%s", why);
+    }
+}
+
+/* Clients cannot be served, or not for long: without regard to who trusts what yet. */
+static void plan_repair(const struct certificate_set *s, int64_t now, struct certificate_plan *p)
+{
+    p->broken = true;
+    if (signer_fault(&s->entries[CERTIFICATE_CURRENT], now) == NULL) {
+        p->action = CERTIFICATE_RENEW;
+    } else if (signer_fault(&s->entries[CERTIFICATE_NEXT], now) == NULL) {
+        p->action = CERTIFICATE_PROMOTE;
+    } else {
+        p->action = CERTIFICATE_RESTART;
+    }
+}
+
+/* Whether another authority is needed, or on its way. */
+static bool wants_next(const struct certificate_set *s, int64_t now, struct certificate_plan *p)
+{
+    const struct certificate_entry *current = &s->entries[CERTIFICATE_CURRENT];
+    const char *fault = signer_fault(current, now);
+    if (fault != NULL) {
+        p->broken = true;
+        (void)snprintf(p->why, sizeof p->why, "the authority's certificate %s", fault);
+        return true;
+    }
+    if (due(current->read) <= now) {
+        (void)snprintf(p->why, sizeof p->why, "two thirds of the authority's life are over");
+        return true;
+    }
+    p->next_look = due(current->read);
+    return s->entries[CERTIFICATE_NEXT].cert != NULL;
+}
+
+static void plan_rotation(const struct certificate_set *s, int64_t now, bool next_trusted,
+                          struct certificate_plan *p)
+{
+    const char *fault = signer_fault(&s->entries[CERTIFICATE_NEXT], now);
+    if (fault != NULL) {
+        p->action = CERTIFICATE_PREPARE;
+        if (s->entries[CERTIFICATE_NEXT].cert != NULL) {
+            p->broken = true;
+            (void)snprintf(p->why, sizeof p->why, "the next authority's certificate %s", fault);
+        }
+    } else if (next_trusted) {
+        decide(p, CERTIFICATE_PROMOTE, "all webhook configurations trust the next authority");
+        p->broken = false;
+    }
+}
+
+/* Not when another one could not be good for longer. */
+static bool may_renew(const struct certificate_set *s, int64_t now)
+{
+    const struct certificate_entry *current = &s->entries[CERTIFICATE_CURRENT];
+    return signer_fault(current, now) == NULL &&
+           certificate_not_after(s->entries[CERTIFICATE_SERVING].read) <
+               certificate_not_after(current->read);
+}
+
+void certificate_set_plan(const struct certificate_set *s, const struct certificate_rules *r,
+                          int64_t now, bool next_trusted, struct certificate_plan *p)
+{
+    *p = (struct certificate_plan){.action = CERTIFICATE_KEEP, .next_look = INT64_MAX};
+    if (!certificate_set_serves(s, r, now, p->why)) {
+        plan_repair(s, now, p);
+        return;
+    }
+    if (wants_next(s, now, p)) {
+        plan_rotation(s, now, next_trusted, p);
+    }
+    if (p->action != CERTIFICATE_KEEP) {
+        return;
+    }
+    int64_t at = due(s->entries[CERTIFICATE_SERVING].read);
+    int64_t end = certificate_not_after(s->entries[CERTIFICATE_SERVING].read) + 1;
+    if (at <= now && may_renew(s, now)) {
+        decide(p, CERTIFICATE_RENEW, "two thirds of the serving certificate's life are over");
+        return;
+    }
+    at = at <= now ? end : at;
+    p->next_look = at < p->next_look ? at : p->next_look;
+}
+
+/* ---- changing ---- */
+
+/* Takes nothing; NULL removes the field. 0 or -ENOMEM. */
+static int add_text(cJSON *data, const char *key, const char *text)
+{
+    if (text == NULL) {
+        return cJSON_AddNullToObject(data, key) == NULL ? -ENOMEM : 0;
+    }
+    struct buf coded = BUF_INIT(2 * ENTRY_MAX);
+    /* In one piece, so that no part of a key is left behind where the buffer grew. */
+    int rc = buf_reserve(&coded, 2 * strlen(text) + 8) == NULL ? -ENOMEM : 0;
+    rc = rc != 0 ? rc : base64_encode(slice_str(text), &coded);
+    const char *str = rc == 0 ? buf_cstr(&coded) : NULL;
+    if (str == NULL || cJSON_AddStringToObject(data, key, str) == NULL) {
+        rc = -ENOMEM;
+    }
+    secret_buf_reset(&coded);
+    return rc;
+}
+
+static int add_entry(cJSON *data, enum certificate_role role, const char *cert, const char *key)
+{
+    int rc = add_text(data, fields[role].cert, cert);
+    return rc != 0 || fields[role].key == NULL ? rc : add_text(data, fields[role].key, key);
+}
+
+/* Valid from before now, for those whose clock is behind. */
+static struct certificate_spec spec_of(int64_t now, uint64_t seconds)
+{
+    int64_t life = (int64_t)seconds;
+    int64_t back = life / 10 < BACKDATE_MAX ? life / 10 : BACKDATE_MAX;
+    return (struct certificate_spec){.not_before = now - back, .not_after = now + life};
+}
+
+static int make_authority(const struct certificate_rules *r, int64_t now,
+                          struct certificate_pair *out, struct err *e)
+{
+    char name[64];
+    struct certificate_spec spec = spec_of(now, r->authority_seconds);
+    (void)snprintf(name, sizeof name, CERTIFICATE_SET_AUTHORITY "%" PRId64, now);
+    spec.common_name = name;
+    return certificate_make_authority(&spec, out, e);
+}
+
+/* Adds a serving certificate of that authority. */
+static int add_serving(cJSON *data, const struct certificate_rules *r, int64_t now,
+                       const char *ca_cert, const char *ca_key, struct err *e)
+{
+    struct certificate_pair made = {0};
+    struct certificate_spec spec = spec_of(now, r->serving_seconds);
+    struct certificate *ca = certificate_read(slice_str(ca_cert), NULL, e);
+    if (ca == NULL) {
+        return e->code;
+    }
+    if (certificate_not_after(ca) < spec.not_after) {
+        spec.not_after = certificate_not_after(ca);
+    }
+    certificate_free(ca);
+    spec.common_name = SERVING_NAME;
+    spec.names = r->names;
+    spec.name_count = r->name_count;
+    int rc = certificate_make_server(&spec, slice_str(ca_cert), slice_str(ca_key), &made, e);
+    rc = rc != 0 ? rc : add_entry(data, CERTIFICATE_SERVING, made.cert, made.key);
+    certificate_pair_deinit(&made);
+    return rc;
+}
+
+/* The authority that goes stays trusted for a while, for replicas that have not noticed. */
+static int add_previous(cJSON *data, const struct certificate_set *s, int64_t now)
+{
+    const struct certificate_entry *old = &s->entries[CERTIFICATE_CURRENT];
+    return add_entry(data, CERTIFICATE_PREVIOUS,
+                     authority_fault(old, now) == NULL ? old->cert : NULL, NULL);
+}
+
+static int add_next(cJSON *data, const struct certificate_rules *r, int64_t now, struct err *e)
+{
+    struct certificate_pair made = {0};
+    int rc = make_authority(r, now, &made, e);
+    rc = rc != 0 ? rc : add_entry(data, CERTIFICATE_NEXT, made.cert, made.key);
+    certificate_pair_deinit(&made);
+    return rc;
+}
+
+static int renew(cJSON *data, const struct certificate_set *s, const struct certificate_rules *r,
+                 int64_t now, bool broken, struct err *e)
+{
+    const struct certificate_entry *ca = &s->entries[CERTIFICATE_CURRENT];
+    int rc = broken ? 0 : add_entry(data, CERTIFICATE_PREVIOUS, NULL, NULL);
+    return rc != 0 ? rc : add_serving(data, r, now, ca->cert, ca->key, e);
+}
+
+static int promote(cJSON *data, const struct certificate_set *s, const struct certificate_rules *r,
+                   int64_t now, struct err *e)
+{
+    const struct certificate_entry *next = &s->entries[CERTIFICATE_NEXT];
+    int rc = add_entry(data, CERTIFICATE_CURRENT, next->cert, next->key);
+    rc = rc != 0 ? rc : add_entry(data, CERTIFICATE_NEXT, NULL, NULL);
+    rc = rc != 0 ? rc : add_previous(data, s, now);
+    return rc != 0 ? rc : add_serving(data, r, now, next->cert, next->key, e);
+}
+
+static int restart(cJSON *data, const struct certificate_set *s, const struct certificate_rules *r,
+                   int64_t now, struct err *e)
+{
+    struct certificate_pair made = {0};
+    int rc = make_authority(r, now, &made, e);
+    rc = rc != 0 ? rc : add_entry(data, CERTIFICATE_CURRENT, made.cert, made.key);
+    rc = rc != 0 ? rc : add_entry(data, CERTIFICATE_NEXT, NULL, NULL);
+    rc = rc != 0 ? rc : add_previous(data, s, now);
+    rc = rc != 0 ? rc : add_serving(data, r, now, made.cert, made.key, e);
+    certificate_pair_deinit(&made);
+    return rc;
+}
+
+static int restore(cJSON *data, const struct certificate_set *s, const struct certificate_rules *r,
+                   int64_t now, struct err *e)
+{
+    bool has_next = signer_fault(&s->entries[CERTIFICATE_NEXT], now) == NULL;
+    int rc = 0;
+    for (int i = 0; i < CERTIFICATE_ROLES && rc == 0; i++) {
+        const struct certificate_entry *entry = &s->entries[i];
+        if (i != CERTIFICATE_NEXT || has_next) {
+            rc = add_entry(data, (enum certificate_role)i, entry->cert, entry->key);
+        }
+    }
+    return rc != 0 || has_next ? rc : add_next(data, r, now, e);
+}
+
+cJSON *certificate_set_change(const struct certificate_set *s, const struct certificate_rules *r,
+                              int64_t now, const struct certificate_plan *plan, struct err *e)
+{
+    struct err local = ERR_INIT;
+    cJSON *data = cJSON_CreateObject();
+    int rc = data == NULL ? -ENOMEM : -EINVAL;
+    e = e == NULL ? &local : e;
+    e->code = 0;
+    if (data != NULL) {
+        switch (plan->action) {
+        case CERTIFICATE_RENEW:
+            rc = renew(data, s, r, now, plan->broken, e);
+            break;
+        case CERTIFICATE_PREPARE:
+            rc = add_next(data, r, now, e);
+            break;
+        case CERTIFICATE_PROMOTE:
+            rc = promote(data, s, r, now, e);
+            break;
+        case CERTIFICATE_RESTART:
+            rc = restart(data, s, r, now, e);
+            break;
+        case CERTIFICATE_RESTORE:
+            rc = restore(data, s, r, now, e);
+            break;
+        case CERTIFICATE_KEEP:
+            break;
+        }
+    }
+    if (rc == 0) {
+        return data;
+    }
+    if (e->code == 0) {
+        (void)err_set(e, rc, "%s", err_text(rc));
+    }
+    secret_json_delete(data);
+    return NULL;
+}
+
+int certificate_set_bundle(const struct certificate_set *s, struct buf *out)
+{
+    static const enum certificate_role order[] = {CERTIFICATE_CURRENT, CERTIFICATE_NEXT,
+                                                  CERTIFICATE_PREVIOUS};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof order / sizeof order[0] && rc == 0; i++) {
+        const struct certificate_entry *entry = &s->entries[order[i]];
+        if (entry->read != NULL) {
+            size_t len = strlen(entry->cert);
+            rc = buf_append(out, entry->cert, len);
+            if (rc == 0 && entry->cert[len - 1] != '\n') {
+                rc = buf_append_char(out, '\n');
+            }
+        }
+    }
+    return rc;
+}

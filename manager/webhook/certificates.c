@@ -1,0 +1,646 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "webhook/certificates.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/secret.h"
+#include "kube/backoff.h"
+#include "kube/name.h"
+#include "kube/writer.h"
+#include "object/field.h"
+#include "webhook/certificate_set.h"
+
+#define MANAGER "cmesh-manager"
+
+enum {
+    AUTHORITY_SECONDS = 365 * 24 * 3600,
+    SERVING_SECONDS = 90 * 24 * 3600,
+    SETTLE_MS = 60 * 1000,
+    LOOK_MAX_MS = 10 * 60 * 1000, /* clocks are set, machines sleep: never trust a long timer */
+    SEEN_MS = 10 * 1000,          /* a write shows up within, or is looked at again */
+    RETRY_MIN_MS = 500,
+    RETRY_MAX_MS = 60 * 1000,
+    REPAIR_MIN_MS = 2000, /* between two repairs, should somebody undo each of them */
+    REPAIR_MAX_MS = 5 * 60 * 1000,
+};
+
+/*
+ *     IDLE -> WRITING (a request is under way)
+ *      ^         |
+ *      |         v
+ *      +----- WAITING (for the reflector to show what was written, by whomever; or a pause)
+ */
+enum phase { IDLE, WRITING, WAITING };
+
+struct certificates {
+    struct net_loop *loop;
+    const struct kube_clock *clock;
+    const struct certificates_handlers *handlers;
+    void *data;
+    struct kube_client *client;
+    const struct reflector_ops *ops;
+    char *path; /* of the collection */
+    char *secret;
+    char **names;
+    struct certificate_rules rules;
+    uint64_t settle_ms;
+
+    struct reflector *reflector;
+    struct writer *writer;
+    struct net_timer *timer;
+    struct net_task check;
+    struct backoff backoff;
+    enum phase phase;
+    bool moved; /* the reflector has shown something while a write was under way */
+    struct backoff repairs;
+    uint64_t repair_after; /* the next may be made then */
+
+    struct certificate_set set; /* the Secret's, or the last that was good if that is not */
+    bool synced;
+    bool listed; /* the list that runs has shown it */
+    bool exists;
+    bool lost;              /* the Secret is gone or broken, and `set` is good */
+    char *version;          /* of the Secret */
+    char *bundle;           /* as handed out */
+    char *serving;          /* the certificate, as handed out */
+    uint64_t trusted_since; /* the next authority is in all bundles; 0: it is not */
+
+    bool stale; /* there was no memory for what the reflector showed */
+
+    struct err follow; /* why the Secret cannot be read */
+    struct err write;  /* why it could not be written */
+    struct err use;    /* why what it holds could not be handed out */
+    struct certificates_stats stats;
+};
+
+static int64_t now_seconds(const struct certificates *c)
+{
+    return kube_clock_wall(c->clock) / 1000000;
+}
+
+static void check_soon(struct certificates *c)
+{
+    net_task_queue(c->loop, &c->check);
+}
+
+static void look_after(struct certificates *c, uint64_t ms)
+{
+    kube_clock_set_timer(c->clock, c->timer, ms);
+}
+
+/* ---- what is handed out ---- */
+
+static void hand_out_bundle(struct certificates *c)
+{
+    struct buf text = BUF_INIT(CERTIFICATE_SET_BUNDLE_MAX);
+    char *bundle = certificate_set_bundle(&c->set, &text) == 0 ? buf_take_str(&text) : NULL;
+    buf_reset(&text);
+    if (bundle == NULL) {
+        (void)err_set(&c->use, -ENOMEM, "out of memory for the bundle");
+    } else if (c->bundle == NULL || strcmp(bundle, c->bundle) != 0) {
+        free(c->bundle);
+        c->bundle = bundle;
+        bundle = NULL;
+        c->handlers->on_bundle(c->data, slice_str(c->bundle));
+    }
+    free(bundle);
+}
+
+static void hand_out_serving(struct certificates *c)
+{
+    const struct certificate_entry *entry = &c->set.entries[CERTIFICATE_SERVING];
+    if (c->serving != NULL && strcmp(c->serving, entry->cert) == 0) {
+        return;
+    }
+    const struct tls_server_options o = {.cert = slice_str(entry->cert),
+                                         .cert_name = "tls.crt of the Secret",
+                                         .key = slice_str(entry->key),
+                                         .key_name = "tls.key of the Secret"};
+    (void)err_set(&c->use, -ENOMEM, "out of memory for the certificate");
+    char *copy = strdup(entry->cert);
+    struct tls_config *tls = copy == NULL ? NULL : tls_config_new_server(&o, &c->use);
+    if (tls == NULL) {
+        log_error("cannot use the webhooks' certificate", log_str("error", c->use.msg));
+        free(copy);
+        return;
+    }
+    c->use = (struct err){0};
+    free(c->serving);
+    c->serving = copy;
+    log_info("serving webhooks with another certificate",
+             log_num("expires", certificate_not_after(entry->read)));
+    c->handlers->on_serving(c->data, tls);
+    tls_config_unref(tls);
+}
+
+static void hand_out(struct certificates *c)
+{
+    const struct certificate_entry *e = c->set.entries;
+    c->stats.authority_expires = certificate_not_after(e[CERTIFICATE_CURRENT].read);
+    c->stats.serving_expires = certificate_not_after(e[CERTIFICATE_SERVING].read);
+    c->stats.rotating = e[CERTIFICATE_NEXT].read != NULL;
+    c->use = (struct err){0};
+    hand_out_bundle(c);
+    if (c->use.code == 0) {
+        hand_out_serving(c);
+    }
+}
+
+/* ---- writing ---- */
+
+static void rest(struct certificates *c, uint64_t ms)
+{
+    c->phase = WAITING;
+    look_after(c, ms);
+}
+
+/* The reflector may have been faster than the answer. */
+static void await_event(struct certificates *c)
+{
+    if (c->moved) {
+        c->phase = IDLE;
+        check_soon(c);
+    } else {
+        rest(c, SEEN_MS);
+    }
+}
+
+static void on_written(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct certificates *c = data;
+    c->writer = NULL;
+    if (object != NULL) {
+        c->stats.writes++;
+        c->write = (struct err){0};
+        backoff_reset(&c->backoff);
+        await_event(c);
+    } else if (error->code == 409 || error->code == 404) {
+        c->stats.conflicts++;
+        log_debug("the webhooks' certificates were changed by somebody else",
+                  log_str("error", error->msg));
+        await_event(c);
+    } else {
+        c->stats.failures++;
+        (void)err_set(&c->write, -EIO, "cannot write Secret %s: %s", c->secret, error->msg);
+        log_warn("cannot write the webhooks' certificates", log_str("error", c->write.msg));
+        uint64_t ms = backoff_next(&c->backoff, kube_clock_random(c->clock));
+        rest(c,
+             error->retry_after * UINT64_C(1000) > ms ? error->retry_after * UINT64_C(1000) : ms);
+    }
+}
+
+/* Takes `data`. */
+static cJSON *new_secret(const struct certificates *c, cJSON *data)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON *metadata = cJSON_AddObjectToObject(root, "metadata");
+    cJSON *labels = cJSON_AddObjectToObject(metadata, "labels");
+    bool ok = cJSON_AddStringToObject(root, "apiVersion", "v1") != NULL &&
+              cJSON_AddStringToObject(root, "kind", "Secret") != NULL &&
+              cJSON_AddStringToObject(root, "type", "kubernetes.io/tls") != NULL &&
+              cJSON_AddStringToObject(metadata, "name", c->secret) != NULL &&
+              cJSON_AddStringToObject(labels, "app.kubernetes.io/part-of", "cmesh") != NULL &&
+              cJSON_AddStringToObject(labels, "app.kubernetes.io/managed-by", MANAGER) != NULL;
+    for (cJSON *item = data->child, *next; item != NULL; item = next) {
+        next = item->next;
+        if (cJSON_IsNull(item)) {
+            cJSON_Delete(cJSON_DetachItemViaPointer(data, item));
+        }
+    }
+    if (!ok || !cJSON_AddItemToObject(root, "data", data)) {
+        secret_json_delete(data);
+        secret_json_delete(root);
+        return NULL;
+    }
+    return root;
+}
+
+/* A merge patch that is refused with 409 unless the Secret is as it was seen. Takes `data`. */
+static cJSON *patched_secret(const struct certificates *c, cJSON *data)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON *metadata = cJSON_AddObjectToObject(root, "metadata");
+    if (cJSON_AddStringToObject(metadata, "resourceVersion", c->version) == NULL ||
+        !cJSON_AddItemToObject(root, "data", data)) {
+        secret_json_delete(data);
+        secret_json_delete(root);
+        return NULL;
+    }
+    return root;
+}
+
+static void begin_write(struct certificates *c, cJSON *data)
+{
+    cJSON *body = c->exists ? patched_secret(c, data) : new_secret(c, data);
+    struct writer_request q = {
+        .verb = c->exists ? WRITER_MERGE_PATCH : WRITER_CREATE,
+        .path = c->path,
+        .name = c->exists ? c->secret : NULL,
+        .body = body,
+        .field_manager = MANAGER,
+    };
+    struct err e = ERR_INIT;
+    (void)err_set(&e, -ENOMEM, "out of memory");
+    c->writer = body == NULL ? NULL : writer_start(c->loop, c->client, &q, on_written, c, &e);
+    secret_json_delete(body);
+    if (c->writer != NULL) {
+        c->phase = WRITING;
+        c->moved = false;
+        return;
+    }
+    c->write = e;
+    rest(c, backoff_next(&c->backoff, kube_clock_random(c->clock)));
+}
+
+static void log_plan(const struct certificates *c, const struct certificate_plan *p)
+{
+    static const char *const words[] = {
+        [CERTIFICATE_KEEP] = "nothing",
+        [CERTIFICATE_RENEW] = "another serving certificate",
+        [CERTIFICATE_PREPARE] = "a next authority",
+        [CERTIFICATE_PROMOTE] = "the next authority takes over",
+        [CERTIFICATE_RESTART] = "another authority and serving certificate",
+        [CERTIFICATE_RESTORE] = "the Secret as it was, with a next authority",
+    };
+    if (p->broken && (c->exists || c->lost)) {
+        log_warn("repairing the webhooks' certificates", log_str("secret", c->secret),
+                 log_str("why", p->why), log_str("making", words[p->action]));
+    } else {
+        log_info("renewing the webhooks' certificates", log_str("secret", c->secret),
+                 log_str("why", p->why), log_str("making", words[p->action]));
+    }
+}
+
+/* Whether there was another repair only just before: the longer the more often. */
+static bool repairs_too_often(struct certificates *c)
+{
+    uint64_t now = kube_clock_now(c->clock);
+    if (now < c->repair_after) {
+        rest(c, c->repair_after - now);
+        return true;
+    }
+    if (now - c->repair_after > REPAIR_MAX_MS) {
+        backoff_reset(&c->repairs);
+    }
+    c->repair_after = now + backoff_next(&c->repairs, kube_clock_random(c->clock));
+    return false;
+}
+
+static void carry_out(struct certificates *c, const struct certificate_plan *p)
+{
+    struct err e = ERR_INIT;
+    if (p->broken && (c->exists || c->lost) && repairs_too_often(c)) {
+        return;
+    }
+    cJSON *data = certificate_set_change(&c->set, &c->rules, now_seconds(c), p, &e);
+    if (data == NULL) {
+        c->write = e;
+        log_error("cannot make certificates", log_str("error", e.msg));
+        rest(c, backoff_next(&c->backoff, kube_clock_random(c->clock)));
+        return;
+    }
+    log_plan(c, p);
+    c->stats.replaced += p->broken && (c->exists || c->lost) ? 1 : 0;
+    begin_write(c, data);
+}
+
+/* ---- deciding ---- */
+
+/* Whether clients have trusted the next authority for long enough. */
+static bool next_trusted(struct certificates *c)
+{
+    const struct certificate_entry *next = &c->set.entries[CERTIFICATE_NEXT];
+    if (next->read == NULL || !c->handlers->is_published(c->data, slice_str(next->cert))) {
+        c->trusted_since = 0;
+        return false;
+    }
+    uint64_t now = kube_clock_now(c->clock) + 1; /* never 0 */
+    if (c->trusted_since == 0) {
+        c->trusted_since = now;
+    }
+    return now - c->trusted_since >= c->settle_ms;
+}
+
+static void sleep_until(struct certificates *c, int64_t look)
+{
+    int64_t seconds = look - now_seconds(c);
+    uint64_t ms = LOOK_MAX_MS;
+    if (seconds < LOOK_MAX_MS / 1000) {
+        ms = seconds > 0 ? (uint64_t)seconds * 1000 : 1;
+    }
+    if (c->trusted_since != 0) {
+        uint64_t settled = c->trusted_since + c->settle_ms - (kube_clock_now(c->clock) + 1);
+        ms = settled < ms ? settled + 1 : ms;
+    }
+    look_after(c, ms);
+}
+
+/* What the Secret should have been is still held: that is better than anything new. */
+static void plan_restoration(const struct certificates *c, struct certificate_plan *p)
+{
+    p->action = CERTIFICATE_RESTORE;
+    p->broken = true;
+    (void)snprintf(p->why, sizeof p->why, "the Secret %s",
+                   c->exists ? "was overwritten with something useless" : "was deleted");
+}
+
+static void decide(struct certificates *c)
+{
+    struct certificate_plan plan;
+    int64_t now = now_seconds(c);
+    bool serves = certificate_set_serves(&c->set, &c->rules, now, plan.why);
+    if (serves) {
+        hand_out(c);
+    } else if (c->lost || !c->exists) {
+        certificate_set_deinit(&c->set);
+        c->lost = false;
+    }
+    certificate_set_plan(&c->set, &c->rules, now, next_trusted(c), &plan);
+    if (c->lost && plan.action != CERTIFICATE_PROMOTE) {
+        plan_restoration(c, &plan);
+    }
+    if (plan.action != CERTIFICATE_KEEP) {
+        carry_out(c, &plan);
+        return;
+    }
+    c->write = (struct err){0};
+    if (c->use.code != 0) {
+        look_after(c, RETRY_MIN_MS);
+    } else {
+        sleep_until(c, plan.next_look);
+    }
+}
+
+static void on_check(struct net_task *t)
+{
+    struct certificates *c = LIST_ITEM(t, struct certificates, check);
+    if (c->synced && !c->stale && c->phase == IDLE) {
+        decide(c);
+    }
+}
+
+/* ---- following the Secret ---- */
+
+/* What a write waited for has come, or something else that makes another look worth it. */
+static void moved(struct certificates *c)
+{
+    c->moved = true;
+    if (c->phase == WAITING) {
+        c->phase = IDLE;
+    }
+    check_soon(c);
+}
+
+/* Takes `set`, unless nobody could be served with it and with the one that is held somebody can. */
+static void use(struct certificates *c, struct certificate_set *set)
+{
+    const struct certificate_rules any_name = {0};
+    char why[256];
+    int64_t now = now_seconds(c);
+    c->lost = !certificate_set_serves(set, &any_name, now, why) &&
+              certificate_set_serves(&c->set, &c->rules, now, why);
+    if (c->lost) {
+        certificate_set_deinit(set);
+    } else {
+        certificate_set_deinit(&c->set);
+        c->set = *set;
+        c->trusted_since = 0;
+    }
+}
+
+static void take(struct certificates *c, const cJSON *object)
+{
+    struct certificate_set set = {0};
+    const cJSON *version = field_get(field_get(object, "metadata"), "resourceVersion");
+    char *copy = strdup(cJSON_IsString(version) ? version->valuestring : "");
+    if (copy == NULL || certificate_set_read(&set, object) != 0) {
+        free(copy);
+        c->stale = true;
+        (void)err_set(&c->use, -ENOMEM, "out of memory for Secret %s", c->secret);
+        look_after(c, RETRY_MIN_MS);
+        return;
+    }
+    free(c->version);
+    c->version = copy;
+    c->exists = true;
+    use(c, &set);
+    moved(c);
+}
+
+static void drop(struct certificates *c)
+{
+    char why[256];
+    c->exists = false;
+    c->lost = certificate_set_serves(&c->set, &c->rules, now_seconds(c), why);
+    moved(c);
+}
+
+static void on_list(void *data)
+{
+    struct certificates *c = data;
+    c->listed = false;
+}
+
+static void on_object(void *data, enum reflector_change change, const cJSON *object)
+{
+    struct certificates *c = data;
+    if (change == REFLECTOR_DELETED) {
+        drop(c);
+        return;
+    }
+    c->listed = true;
+    take(c, object);
+}
+
+static void on_synced(void *data)
+{
+    struct certificates *c = data;
+    c->synced = true;
+    if (!c->listed) {
+        drop(c);
+    }
+    check_soon(c);
+}
+
+static void on_state(void *data, const char *error)
+{
+    struct certificates *c = data;
+    c->follow = (struct err){0};
+    if (error != NULL) {
+        (void)err_set(&c->follow, -EIO, "cannot read Secret %s: %s", c->secret, error);
+        log_warn("cannot follow the webhooks' certificates", log_str("error", c->follow.msg));
+    }
+}
+
+static const struct reflector_handlers reflector_handlers = {
+    .on_list = on_list,
+    .on_object = on_object,
+    .on_synced = on_synced,
+    .on_state = on_state,
+};
+
+static int follow(struct certificates *c, struct err *e)
+{
+    const struct reflector_options ro = {
+        .client = c->client, .path = c->path, .name = c->secret, .ops = c->ops};
+    struct reflector *r = reflector_new(c->loop, &ro, &reflector_handlers, c, e);
+    if (r == NULL) {
+        return e->code;
+    }
+    reflector_free(c->reflector);
+    c->reflector = r;
+    return 0;
+}
+
+static void on_timer(void *data)
+{
+    struct certificates *c = data;
+    struct err e = ERR_INIT;
+    if (c->stale) {
+        c->stale = follow(c, &e) != 0;
+        look_after(c, RETRY_MIN_MS);
+    }
+    if (c->phase == WAITING) {
+        c->phase = IDLE;
+    }
+    check_soon(c);
+}
+
+/* ---- life ---- */
+
+static int copy_names(struct certificates *c, const struct certificates_options *o)
+{
+    c->names = calloc(o->name_count + 1, sizeof *c->names);
+    for (size_t i = 0; c->names != NULL && i < o->name_count; i++) {
+        c->names[i] = strdup(o->names[i]);
+        if (c->names[i] == NULL) {
+            return -ENOMEM;
+        }
+    }
+    c->rules.names = (const char *const *)c->names;
+    c->rules.name_count = o->name_count;
+    return c->names == NULL ? -ENOMEM : 0;
+}
+
+static int copy_options(struct certificates *c, const struct certificates_options *o)
+{
+    c->client = o->client;
+    c->ops = o->ops;
+    c->clock = o->clock != NULL ? o->clock : &kube_clock_system;
+    c->settle_ms = o->settle_ms != 0 ? o->settle_ms : SETTLE_MS;
+    c->rules.authority_seconds =
+        o->authority_seconds != 0 ? o->authority_seconds : AUTHORITY_SECONDS;
+    c->rules.serving_seconds = o->serving_seconds != 0 ? o->serving_seconds : SERVING_SECONDS;
+    c->secret = strdup(o->secret != NULL ? o->secret : CERTIFICATES_SECRET);
+    c->version = strdup("");
+    if (asprintf(&c->path, "/api/v1/namespaces/%s/secrets", o->namespace) < 0) {
+        c->path = NULL;
+    }
+    int rc = copy_names(c, o);
+    return c->secret == NULL || c->version == NULL || c->path == NULL ? -ENOMEM : rc;
+}
+
+static int check_options(const struct certificates_options *o, struct err *e)
+{
+    const char *secret = o->secret != NULL ? o->secret : CERTIFICATES_SECRET;
+    if (o->namespace == NULL || name_check_label(slice_str(o->namespace)) != NULL) {
+        return err_set(e, -EINVAL, "the namespace of the webhooks' Secret is missing or wrong");
+    }
+    if (name_check_subdomain(slice_str(secret)) != NULL) {
+        return err_set(e, -EINVAL, "%s cannot be the name of a Secret", secret);
+    }
+    if (o->name_count == 0 || o->name_count > CERTIFICATE_NAMES_MAX) {
+        return err_set(e, -EINVAL, "the webhooks' certificate needs 1 to %d names",
+                       CERTIFICATE_NAMES_MAX);
+    }
+    return 0;
+}
+
+struct certificates *certificates_new(struct net_loop *l, const struct certificates_options *o,
+                                      const struct certificates_handlers *handlers, void *data,
+                                      struct err *e)
+{
+    struct err local = ERR_INIT;
+    e = e == NULL ? &local : e;
+    if (check_options(o, e) != 0) {
+        return NULL;
+    }
+    struct certificates *c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    c->loop = l;
+    c->handlers = handlers;
+    c->data = data;
+    net_task_init(&c->check, on_check);
+    backoff_init(&c->backoff, RETRY_MIN_MS, RETRY_MAX_MS);
+    backoff_init(&c->repairs, REPAIR_MIN_MS, REPAIR_MAX_MS);
+    c->timer = net_timer_new(l, on_timer, c);
+    if (c->timer == NULL || copy_options(c, o) != 0) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+        certificates_free(c);
+        return NULL;
+    }
+    if (follow(c, e) != 0) {
+        certificates_free(c);
+        return NULL;
+    }
+    return c;
+}
+
+bool certificates_ready(const struct certificates *c)
+{
+    return c->serving != NULL && c->stats.serving_expires >= now_seconds(c);
+}
+
+const char *certificates_error(const struct certificates *c)
+{
+    if (c->follow.code != 0) {
+        return c->follow.msg;
+    }
+    if (c->write.code != 0 || c->use.code != 0) {
+        return c->write.code != 0 ? c->write.msg : c->use.msg;
+    }
+    if (c->serving == NULL) {
+        return c->synced ? "the webhooks' certificates are being made"
+                         : "the webhooks' certificates have not been read yet";
+    }
+    return certificates_ready(c) ? NULL : "the webhooks' certificate has expired";
+}
+
+const struct certificates_stats *certificates_stats(const struct certificates *c)
+{
+    return &c->stats;
+}
+
+void certificates_check(struct certificates *c)
+{
+    check_soon(c);
+}
+
+void certificates_free(struct certificates *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    reflector_free(c->reflector);
+    writer_cancel(c->writer);
+    net_timer_free(c->timer);
+    net_task_cancel(&c->check);
+    certificate_set_deinit(&c->set);
+    for (size_t i = 0; c->names != NULL && c->names[i] != NULL; i++) {
+        free(c->names[i]);
+    }
+    free(c->names);
+    free(c->path);
+    free(c->secret);
+    free(c->version);
+    free(c->bundle);
+    free(c->serving);
+    free(c);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "webhook/handlers.h"
+
+#include <errno.h>
+
+/* A refusal is an answer that is known; what is not known yet must not look like one. */
+static int look(const struct webhook_world *world, bool pods_needed, struct validate_world *w,
+                struct err *e)
+{
+    *w = (struct validate_world){0};
+    int rc = world->look(world->data, pods_needed, w, e);
+    if (rc == 0) {
+        return 0;
+    }
+    if (e->msg[0] == '\0') {
+        (void)err_set(e, rc, "%s", err_text(rc));
+    }
+    err_prefix(e, "not ready to decide");
+    e->code = -EAGAIN;
+    return -EAGAIN;
+}
+
+static int decide_pod(void *data, const struct admission_request *r, struct webhook_decision *d,
+                      struct err *e)
+{
+    const struct webhook_world *world = data;
+    struct validate_world w;
+    if (r->operation != ADMISSION_CREATE || !inject_wanted(world->inject, r->object)) {
+        return 0;
+    }
+    int rc = look(world, false, &w, e);
+    return rc != 0
+               ? rc
+               : inject_admit(r, world->inject, w.configs, w.config_count, &d->notes, &d->patch, e);
+}
+
+static int decide_labels(void *data, const struct admission_request *r, struct webhook_decision *d,
+                         struct err *e)
+{
+    const struct webhook_world *world = data;
+    int rc = labels_admit(world->keys, r, &d->patch, &d->notes);
+    return rc == 0 ? 0 : err_set(e, rc, "%s", err_text(rc));
+}
+
+static int decide_config(void *data, const struct admission_request *r, struct webhook_decision *d,
+                         struct err *e)
+{
+    const struct webhook_world *world = data;
+    struct validate_world w;
+    int rc = look(world, true, &w, e);
+    return rc != 0 ? rc : validate_admit(r, world->compile, &w, &d->notes, e);
+}
+
+const struct webhook_route webhook_routes[] = {
+    {WEBHOOK_PATH_PODS, "pods", decide_pod},
+    {WEBHOOK_PATH_NAMESPACES, "namespaces", decide_labels},
+    {WEBHOOK_PATH_RESOURCES, "resources", decide_labels},
+    {WEBHOOK_PATH_CONFIGS, "shardingconfigs", decide_config},
+    {.path = NULL},
+};

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * handlers.h - which function decides about what is sent to which path.
+ */
+#ifndef MANAGER_WEBHOOK_HANDLERS_H
+#define MANAGER_WEBHOOK_HANDLERS_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "config/compile.h"
+#include "config/validate.h"
+#include "inject/inject.h"
+#include "label/labels.h"
+#include "webhook/server.h"
+
+/* What the decisions are made from. Pointers are kept: all must outlive the server. */
+struct webhook_world {
+    const struct labels_keys *keys;
+    const struct inject_settings *inject;
+    const struct compile_options *compile;
+    /* What there is now; valid until the loop runs on. 0, or an error with the reason in `e` when
+     * it is not known yet (-EAGAIN): then no decision is made. `pods_needed`: whether pods and
+     * resources are looked at, else they may be left out. */
+    int (*look)(void *data, bool pods_needed, struct validate_world *w, struct err *e);
+    void *data;
+};
+
+/* The four routes, for webhook_server_options; `data` there is a const struct webhook_world. */
+extern const struct webhook_route webhook_routes[];
+
+#endif

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "webhook/server.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "base/prometheus.h"
+#include "crypto/certificate.h"
+#include "http/collect.h"
+#include "http/server.h"
+#include "kube/status.h"
+#include "net/deadline.h"
+
+enum {
+    HEAD_TIMEOUT_MS = 10000,
+    IDLE_TIMEOUT_MS = 5 * 60 * 1000, /* the API server keeps its connections for 90 s */
+    WRITE_TIMEOUT_MS = 10000,
+    BODY_TIMEOUT_MS = 10000,
+    CONNECTIONS_MAX = 512,
+    ROUTES_MAX = 16,
+    ANSWER_MAX = 4 * ADMISSION_REVIEW_MAX,
+    BODIES_MAX = 8 * ADMISSION_REVIEW_MAX, /* bytes of all that are on their way */
+    REFUSAL_MAX = 4096,
+};
+
+#define BUCKETS 6
+
+enum result { RESULT_ALLOWED, RESULT_PATCHED, RESULT_REFUSED, RESULT_ERROR, RESULT_BAD, RESULTS };
+
+static const char *const result_names[RESULTS] = {
+    [RESULT_ALLOWED] = "allowed", [RESULT_PATCHED] = "patched", [RESULT_REFUSED] = "refused",
+    [RESULT_ERROR] = "error",     [RESULT_BAD] = "bad_request",
+};
+
+/* Upper bounds in us; the last bucket has none. */
+static const uint64_t bounds[BUCKETS - 1] = {1000, 5000, 25000, 100000, 1000000};
+
+struct route_stats {
+    uint64_t results[RESULTS];
+    uint64_t buckets[BUCKETS]; /* each for itself, not summed up */
+    uint64_t sum_us;
+};
+
+struct webhook_server {
+    struct webhook_server_options o;
+    struct net_loop *loop;
+    struct http_server *http;
+    uint64_t bodies;  /* bytes that may still come of them */
+    uint64_t unknown; /* requests for no route */
+    size_t routes;
+    struct route_stats stats[ROUTES_MAX];
+    void (*drained)(void *data);
+    void *drained_data;
+};
+
+/* One request, from its head to the end of its body. */
+struct asked {
+    struct http_collect collect;
+    struct net_deadline limit;
+    struct webhook_server *server;
+    size_t route;
+    uint64_t size; /* what it may add to the bodies */
+};
+
+static uint64_t now_us(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* ---- answers ---- */
+
+static void ignore_body(struct http_exchange *x, struct slice data)
+{
+    (void)x;
+    (void)data;
+}
+
+static void ignore(struct http_exchange *x)
+{
+    (void)x;
+}
+
+static void ignore_close(struct http_exchange *x, const struct err *e)
+{
+    (void)x;
+    (void)e;
+}
+
+/* Of an exchange whose answer was given: what more comes is of no interest. */
+static const struct http_exchange_handlers answered = {
+    .on_body = ignore_body,
+    .on_end = ignore,
+    .on_drain = ignore,
+    .on_close = ignore_close,
+};
+
+static void respond(struct http_exchange *x, unsigned status, struct slice body,
+                    const struct http_header *header)
+{
+    x->handlers = &answered;
+    if (http_respond(x, status, SLICE("application/json"), body, header, header == NULL ? 0 : 1) !=
+        0) {
+        http_exchange_abort(x);
+    }
+}
+
+/* An answer that is no review: the API server takes the webhook for failed, and shows the words. */
+static void respond_failure(struct http_exchange *x, unsigned status, const char *why,
+                            const struct http_header *header)
+{
+    struct buf body = BUF_INIT(REFUSAL_MAX);
+    if (status_write(&body, status, NULL, 0, "%s", why) != 0) {
+        http_exchange_abort(x);
+    } else {
+        respond(x, status, slice_of((const char *)buf_data(&body), body.len), header);
+    }
+    buf_reset(&body);
+}
+
+/* ---- deciding ---- */
+
+/* The status of a refusal; 0: it is none. Always Forbidden: of an answer with reason Invalid
+ * kubectl shows nothing but "The request is invalid". */
+static unsigned refusal_of(int rc)
+{
+    bool refused = rc == -EINVAL || rc == -E2BIG || rc == -ENOENT || rc == -EEXIST;
+    return refused ? 403 : 0;
+}
+
+static void log_refusal(const struct webhook_route *route, const struct admission_request *r,
+                        const char *why)
+{
+    log_info("refused by webhook", log_str("webhook", route->name),
+             log_str("operation", admission_operation_name(r->operation)),
+             log_str("namespace", r->namespace), log_str("name", r->name), log_str("why", why));
+}
+
+static enum result answer_review(struct http_exchange *x, const struct admission_request *r,
+                                 const struct admission_answer *a)
+{
+    struct buf body = BUF_INIT(ANSWER_MAX);
+    int rc = admission_answer_write(r, a, &body);
+    enum result result = a->refusal != 0                               ? RESULT_REFUSED
+                         : a->patch != NULL && a->patch->child != NULL ? RESULT_PATCHED
+                                                                       : RESULT_ALLOWED;
+    if (rc == 0) {
+        respond(x, 200, slice_of((const char *)buf_data(&body), body.len), NULL);
+    } else {
+        respond_failure(x, 500, err_text(rc), NULL);
+        result = RESULT_ERROR;
+    }
+    buf_reset(&body);
+    return result;
+}
+
+static enum result decide(struct webhook_server *s, const struct webhook_route *route,
+                          struct http_exchange *x, const struct admission_request *r)
+{
+    struct err e = ERR_INIT;
+    struct webhook_decision d = {.patch = NULL};
+    int rc = route->decide(s->o.data, r, &d, &e);
+    const struct admission_answer a = {
+        .refusal = refusal_of(rc),
+        .message = e.msg,
+        .patch = rc == 0 ? d.patch : NULL,
+        .warnings = &d.notes,
+    };
+    enum result result = RESULT_ERROR;
+    if (rc == 0 || a.refusal != 0) {
+        result = answer_review(x, r, &a);
+    } else {
+        log_warn("a webhook could not decide", log_str("webhook", route->name),
+                 log_str("namespace", r->namespace), log_str("name", r->name),
+                 log_str("error", e.msg[0] != '\0' ? e.msg : err_text(rc)));
+        respond_failure(x, 500, e.msg[0] != '\0' ? e.msg : err_text(rc), NULL);
+    }
+    if (result == RESULT_REFUSED) {
+        log_refusal(route, r, e.msg);
+    }
+    cJSON_Delete(d.patch);
+    notes_deinit(&d.notes);
+    return result;
+}
+
+static enum result review(struct webhook_server *s, size_t route, struct http_exchange *x,
+                          struct slice body)
+{
+    struct admission_request r;
+    struct err e = ERR_INIT;
+    int rc = admission_request_init(&r, body, &e);
+    if (rc != 0) {
+        unsigned status = rc == -EINVAL ? 400 : rc == -E2BIG ? 413 : 500;
+        log_warn("a webhook was asked something else than a review",
+                 log_str("webhook", s->o.routes[route].name), log_str("error", e.msg));
+        respond_failure(x, status, e.msg, NULL);
+        return status == 500 ? RESULT_ERROR : RESULT_BAD;
+    }
+    enum result result = decide(s, &s->o.routes[route], x, &r);
+    admission_request_deinit(&r);
+    return result;
+}
+
+static void count(struct route_stats *stats, enum result result, uint64_t us)
+{
+    size_t bucket = 0;
+    while (bucket < BUCKETS - 1 && us > bounds[bucket]) {
+        bucket++;
+    }
+    stats->results[result]++;
+    stats->buckets[bucket]++;
+    stats->sum_us += us;
+}
+
+/* ---- bodies ---- */
+
+static void forget(struct asked *q)
+{
+    net_deadline_clear(&q->limit);
+    q->server->bodies -= q->size;
+    http_collect_deinit(&q->collect);
+    free(q);
+}
+
+static void on_body(struct http_collect *collect, struct slice body, const struct err *e)
+{
+    struct asked *q = LIST_ITEM(collect, struct asked, collect);
+    struct webhook_server *s = q->server;
+    struct http_exchange *x = http_collect_release(&q->collect);
+    uint64_t begun = now_us();
+    enum result result = RESULT_BAD;
+    if (e == NULL) {
+        result = review(s, q->route, x, body);
+    } else if (e->code == -EMSGSIZE) {
+        respond_failure(x, 413, e->msg, NULL);
+    } else {
+        respond_failure(x, 500, e->msg, NULL);
+        result = RESULT_ERROR;
+    }
+    count(&s->stats[q->route], result, now_us() - begun);
+    forget(q);
+}
+
+/* The API server gave up before it had sent all of its question. */
+static void on_gone(struct http_collect *collect, const struct err *e)
+{
+    struct asked *q = LIST_ITEM(collect, struct asked, collect);
+    log_debug("a review was not sent to its end", log_str("error", e == NULL ? "" : e->msg));
+    q->server->stats[q->route].results[RESULT_BAD]++;
+    forget(q);
+}
+
+static const struct http_collect_handlers collect_handlers = {
+    .on_body = on_body,
+    .on_close = on_gone,
+};
+
+static void on_limit(struct net_deadline *limit)
+{
+    struct asked *q = LIST_ITEM(limit, struct asked, limit);
+    struct http_exchange *x = http_collect_release(&q->collect);
+    log_info("closing a connection: the body of a review did not come in time");
+    q->server->stats[q->route].results[RESULT_BAD]++;
+    forget(q);
+    respond_failure(x, 408, "the body did not come in time", NULL);
+}
+
+/* ---- heads ---- */
+
+static struct slice path_of(const struct http_head *head)
+{
+    const char *mark = memchr(head->target.ptr, '?', head->target.len);
+    return slice_of(head->target.ptr,
+                    mark != NULL ? (size_t)(mark - head->target.ptr) : head->target.len);
+}
+
+static bool is_json(const struct http_head *head)
+{
+    const struct http_header *type = http_head_find(head, SLICE("Content-Type"));
+    if (type == NULL) {
+        return false;
+    }
+    const char *end = memchr(type->value.ptr, ';', type->value.len);
+    size_t len = end == NULL ? type->value.len : (size_t)(end - type->value.ptr);
+    while (len > 0 && (type->value.ptr[len - 1] == ' ' || type->value.ptr[len - 1] == '\t')) {
+        len--;
+    }
+    return slice_ieq(slice_of(type->value.ptr, len), SLICE("application/json"));
+}
+
+static void collect(struct webhook_server *s, struct http_exchange *x, size_t route, uint64_t size)
+{
+    struct asked *q = calloc(1, sizeof *q);
+    if (q == NULL) {
+        s->stats[route].results[RESULT_ERROR]++;
+        respond_failure(x, 500, "out of memory", NULL);
+        return;
+    }
+    q->server = s;
+    q->route = route;
+    q->size = size;
+    s->bodies += size;
+    net_deadline_init(&q->limit, on_limit);
+    net_deadline_set(s->loop, &q->limit, s->o.body_timeout_ms);
+    http_collect_init(&q->collect, ADMISSION_REVIEW_MAX, &collect_handlers);
+    http_collect_take(&q->collect, x);
+}
+
+static void refuse(struct webhook_server *s, struct http_exchange *x, size_t route, unsigned status,
+                   const char *why, const struct http_header *header)
+{
+    s->stats[route].results[RESULT_BAD]++;
+    respond_failure(x, status, why, header);
+}
+
+static void on_route(struct webhook_server *s, struct http_exchange *x,
+                     const struct http_head *head, size_t route)
+{
+    const struct http_header allow = {SLICE("Allow"), SLICE("POST")};
+    const struct http_header later = {SLICE("Retry-After"), SLICE("1")};
+    bool sized = head->framing == HTTP_BODY_LENGTH;
+    uint64_t size = sized ? head->content_length : ADMISSION_REVIEW_MAX;
+    if (!slice_eq(head->method, SLICE("POST"))) {
+        refuse(s, x, route, 405, "an AdmissionReview must be sent by POST", &allow);
+    } else if (!is_json(head)) {
+        refuse(s, x, route, 415, "the body must be an AdmissionReview of type application/json",
+               NULL);
+    } else if (size > ADMISSION_REVIEW_MAX) {
+        refuse(s, x, route, 413, "the review is too large", NULL);
+    } else if (s->bodies + size > BODIES_MAX) {
+        refuse(s, x, route, 503, "too many reviews at once", &later);
+    } else {
+        collect(s, x, route, size);
+    }
+}
+
+static void on_request(void *data, struct http_exchange *x, const struct http_head *head)
+{
+    struct webhook_server *s = data;
+    struct slice path = path_of(head);
+    for (size_t i = 0; i < s->routes; i++) {
+        if (slice_eq(path, slice_str(s->o.routes[i].path))) {
+            on_route(s, x, head, i);
+            return;
+        }
+    }
+    s->unknown++;
+    respond_failure(x, 404, "there is no webhook of this path", NULL);
+}
+
+static void on_refuse(void *data, unsigned status, const char *why, struct buf *body)
+{
+    (void)data;
+    if (status_write(body, status, NULL, 0, "%s", why) != 0) {
+        buf_clear(body);
+    }
+}
+
+static void on_drained(void *data)
+{
+    struct webhook_server *s = data;
+    if (s->drained != NULL) {
+        s->drained(s->drained_data);
+    }
+}
+
+static const struct http_server_handlers http_handlers = {
+    .on_request = on_request,
+    .on_refuse = on_refuse,
+    .on_drained = on_drained,
+};
+
+/* ---- life ---- */
+
+/* So that the port is bound, and a mistake in the address told, before there is a certificate. */
+static struct tls_config *stand_in(struct err *e)
+{
+    static const char *const names[] = {"not-ready.invalid"};
+    int64_t now = (int64_t)time(NULL);
+    const struct certificate_spec spec = {.common_name = "not ready",
+                                          .not_before = now,
+                                          .not_after = now,
+                                          .names = names,
+                                          .name_count = 1};
+    struct certificate_pair ca = {0};
+    struct certificate_pair own = {0};
+    struct tls_config *tls = NULL;
+    int rc = certificate_make_authority(&spec, &ca, e);
+    rc = rc != 0 ? rc
+                 : certificate_make_server(&spec, slice_str(ca.cert), slice_str(ca.key), &own, e);
+    if (rc == 0) {
+        const struct tls_server_options o = {.cert = slice_str(own.cert),
+                                             .key = slice_str(own.key)};
+        tls = tls_config_new_server(&o, e);
+    }
+    certificate_pair_deinit(&ca);
+    certificate_pair_deinit(&own);
+    return tls;
+}
+
+struct webhook_server *webhook_server_new(struct net_loop *l,
+                                          const struct webhook_server_options *o, struct err *e)
+{
+    struct webhook_server *s = calloc(1, sizeof *s);
+    struct tls_config *tls = s == NULL ? NULL : stand_in(e);
+    if (s == NULL) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+    }
+    if (tls == NULL) {
+        free(s);
+        return NULL;
+    }
+    s->o = *o;
+    s->loop = l;
+    s->o.body_timeout_ms = o->body_timeout_ms != 0 ? o->body_timeout_ms : BODY_TIMEOUT_MS;
+    while (s->routes < ROUTES_MAX && o->routes[s->routes].path != NULL) {
+        s->routes++;
+    }
+    const struct http_server_options so = {
+        .address = o->address,
+        .tls = tls,
+        .head_timeout_ms = HEAD_TIMEOUT_MS,
+        .idle_timeout_ms = IDLE_TIMEOUT_MS,
+        .write_timeout_ms = WRITE_TIMEOUT_MS,
+        .max_connections = CONNECTIONS_MAX,
+    };
+    s->http = http_server_new(l, &so, &http_handlers, s, e);
+    tls_config_unref(tls);
+    if (s->http == NULL) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void webhook_server_set_tls(struct webhook_server *s, struct tls_config *tls)
+{
+    http_server_set_tls(s->http, tls);
+}
+
+const char *webhook_server_address(const struct webhook_server *s)
+{
+    return http_server_address(s->http);
+}
+
+void webhook_server_drain(struct webhook_server *s, void (*cb)(void *data), void *data)
+{
+    s->drained = cb;
+    s->drained_data = data;
+    http_server_drain(s->http);
+}
+
+void webhook_server_free(struct webhook_server *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    http_server_free(s->http); /* those that asked are told, and forgotten */
+    free(s);
+}
+
+/* ---- metrics ---- */
+
+static int write_requests(const struct webhook_server *s, struct buf *out)
+{
+    int rc = prometheus_head(out, "cmesh_webhook_requests_total", "counter",
+                             "Reviews by webhook and by what became of them.");
+    for (size_t i = 0; i < s->routes; i++) {
+        for (size_t r = 0; r < RESULTS && rc == 0; r++) {
+            rc = buf_printf(
+                out, "cmesh_webhook_requests_total{webhook=\"%s\",result=\"%s\"} %" PRIu64 "\n",
+                s->o.routes[i].name, result_names[r], s->stats[i].results[r]);
+        }
+    }
+    return rc;
+}
+
+static int write_duration(const struct webhook_server *s, size_t i, struct buf *out)
+{
+    const char *name = s->o.routes[i].name;
+    uint64_t sum = 0;
+    int rc = 0;
+    for (size_t b = 0; b < BUCKETS && rc == 0; b++) {
+        char le[16] = "+Inf";
+        if (b < BUCKETS - 1) {
+            (void)snprintf(le, sizeof le, "%g", (double)bounds[b] / 1e6);
+        }
+        sum += s->stats[i].buckets[b];
+        rc = buf_printf(
+            out, "cmesh_webhook_duration_seconds_bucket{webhook=\"%s\",le=\"%s\"} %" PRIu64 "\n",
+            name, le, sum);
+    }
+    return rc != 0
+               ? rc
+               : buf_printf(out,
+                            "cmesh_webhook_duration_seconds_sum{webhook=\"%s\"} %.6f\n"
+                            "cmesh_webhook_duration_seconds_count{webhook=\"%s\"} %" PRIu64 "\n",
+                            name, (double)s->stats[i].sum_us / 1e6, name, sum);
+}
+
+int webhook_server_metrics(const struct webhook_server *s, struct buf *out)
+{
+    const struct http_server_stats *http = http_server_stats(s->http);
+    int rc = write_requests(s, out);
+    rc = rc != 0 ? rc
+                 : prometheus_head(out, "cmesh_webhook_duration_seconds", "histogram",
+                                   "Time from a review's last byte to its answer.");
+    for (size_t i = 0; i < s->routes && rc == 0; i++) {
+        rc = write_duration(s, i, out);
+    }
+    const struct prometheus_metric metrics[] = {
+        {"cmesh_webhook_unknown_path_total", "counter", "Requests for no webhook.", s->unknown},
+        {"cmesh_webhook_connections", "gauge", "Connections that are open.", http->open},
+        {"cmesh_webhook_connections_total", "counter", "Connections that were accepted.",
+         http->accepted},
+        {"cmesh_webhook_refused_total", "counter",
+         "Connections over the limit, and requests that are no HTTP.", http->refused},
+    };
+    return rc != 0 ? rc : prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+}

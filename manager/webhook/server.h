@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * server.h - answers the API server's AdmissionReviews over HTTPS.
+ *
+ * Each path has a handler. What goes wrong is never an answer "allowed": a request that cannot be
+ * understood is answered 4xx, and one that could not be decided 500, each with a Status that says
+ * why; the failurePolicy of the webhook decides then. Bounded: size and time of a body, bytes of
+ * all bodies together, number of connections.
+ */
+#ifndef MANAGER_WEBHOOK_SERVER_H
+#define MANAGER_WEBHOOK_SERVER_H
+
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "crypto/tls.h"
+#include "net/loop.h"
+#include "object/notes.h"
+#include "webhook/admission_review.h"
+
+#define WEBHOOK_PATH_PODS "/mutate/pods"
+#define WEBHOOK_PATH_NAMESPACES "/mutate/namespaces"
+#define WEBHOOK_PATH_RESOURCES "/mutate/resources"
+#define WEBHOOK_PATH_CONFIGS "/validate/shardingconfigs"
+
+struct webhook_server;
+
+/* What a handler has decided; empty when it is called. */
+struct webhook_decision {
+    cJSON *patch;       /* freed by the server; NULL: nothing is changed */
+    struct notes notes; /* warnings for the user */
+};
+
+/* Decides. 0: allowed; -EINVAL, -E2BIG, -ENOENT or -EEXIST: refused, `e` says why; anything else
+ * (-ENOMEM, -EAGAIN: it is not known yet): no decision, with the reason in `e`. May not block. */
+typedef int (*webhook_decide_cb)(void *data, const struct admission_request *r,
+                                 struct webhook_decision *d, struct err *e);
+
+struct webhook_route {
+    const char *path; /* one of WEBHOOK_PATH_*, or another */
+    const char *name; /* in metrics and in the log: "pods" */
+    webhook_decide_cb decide;
+};
+
+struct webhook_server_options {
+    const char *address;                /* ADDR:PORT */
+    const struct webhook_route *routes; /* kept, not copied; ends with a NULL path */
+    void *data;                         /* of all routes */
+    uint64_t body_timeout_ms;           /* from a request's head to the end of its body; 0: 10 s */
+};
+
+/* Listens. Until webhook_server_set_tls a certificate is shown that nobody trusts. NULL with `e`
+ * set. */
+MUST_CHECK struct webhook_server *
+webhook_server_new(struct net_loop *l, const struct webhook_server_options *o, struct err *e);
+/* For connections from now on; referenced. Those that are open go on. */
+void webhook_server_set_tls(struct webhook_server *s, struct tls_config *tls);
+const char *webhook_server_address(const struct webhook_server *s);
+/* Appends cmesh_webhook_*. 0, -ENOBUFS or -ENOMEM. */
+MUST_CHECK int webhook_server_metrics(const struct webhook_server *s, struct buf *out);
+/* Takes no connections any more, and calls `cb` once all that runs is answered; the server is still
+ * to be freed, also inside. */
+void webhook_server_drain(struct webhook_server *s, void (*cb)(void *data), void *data);
+/* At once. NULL is ignored. */
+void webhook_server_free(struct webhook_server *s);
+
+#endif

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "webhook/serving.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/prometheus.h"
+#include "webhook/ca_bundle.h"
+#include "webhook/certificates.h"
+#include "webhook/server.h"
+
+enum { NAMES_MAX = 32, NAME_SIZE = 320 };
+
+struct webhook_serving {
+    struct webhook_world world;
+    bool (*may_write)(void *data);
+    void *data;
+    struct webhook_server *server;
+    struct certificates *certificates; /* NULL from webhook_serving_drain on, as is the next */
+    struct ca_bundle *bundle;
+};
+
+/* ---- what the parts tell each other ---- */
+
+static void on_serving(void *data, struct tls_config *tls)
+{
+    struct webhook_serving *s = data;
+    webhook_server_set_tls(s->server, tls);
+}
+
+static void on_bundle(void *data, struct slice bundle)
+{
+    struct webhook_serving *s = data;
+    if (ca_bundle_set(s->bundle, bundle) != 0) {
+        log_error("out of memory for the bundle of the webhooks");
+    }
+}
+
+static bool is_published(void *data, struct slice authority)
+{
+    const struct webhook_serving *s = data;
+    return ca_bundle_published(s->bundle, authority);
+}
+
+static const struct certificates_handlers certificates_handlers = {
+    .on_serving = on_serving,
+    .on_bundle = on_bundle,
+    .is_published = is_published,
+};
+
+static bool may_write(void *data)
+{
+    const struct webhook_serving *s = data;
+    return s->may_write == NULL || s->may_write(s->data);
+}
+
+static void on_change(void *data)
+{
+    struct webhook_serving *s = data;
+    certificates_check(s->certificates);
+}
+
+/* ---- life ---- */
+
+/* The names of a service, as an API server and others may call it, and those that were given. */
+struct names {
+    char service[3][NAME_SIZE];
+    const char *list[NAMES_MAX];
+    size_t count;
+};
+
+static int collect_names(struct names *n, const struct webhook_serving_options *o,
+                         const char *service, struct err *e)
+{
+    static const char *const endings[] = {".svc", "", ".svc.cluster.local"};
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        (void)snprintf(n->service[i], NAME_SIZE, "%s.%s%s", service, o->namespace, endings[i]);
+        n->list[n->count++] = n->service[i];
+    }
+    if (n->count + o->name_count > NAMES_MAX) {
+        return err_set(e, -EINVAL, "too many names for the webhooks' certificate");
+    }
+    for (size_t i = 0; i < o->name_count; i++) {
+        n->list[n->count++] = o->names[i];
+    }
+    return 0;
+}
+
+static int open_server(struct webhook_serving *s, struct net_loop *l,
+                       const struct webhook_serving_options *o, struct err *e)
+{
+    const struct webhook_server_options so = {
+        .address = o->address, .routes = webhook_routes, .data = &s->world};
+    s->server = webhook_server_new(l, &so, e);
+    return s->server == NULL ? e->code : 0;
+}
+
+static int open_bundle(struct webhook_serving *s, struct net_loop *l,
+                       const struct webhook_serving_options *o, const char *service, struct err *e)
+{
+    const struct ca_bundle_options bo = {
+        .client = o->client,
+        .label_selector = o->label_selector,
+        .namespace = o->namespace,
+        .service = service,
+        .hosts = o->names,
+        .host_count = o->name_count,
+        .may_write = may_write,
+        .on_change = on_change,
+        .data = s,
+        .clock = o->clock,
+    };
+    s->bundle = ca_bundle_new(l, &bo, e);
+    return s->bundle == NULL ? e->code : 0;
+}
+
+static int open_certificates(struct webhook_serving *s, struct net_loop *l,
+                             const struct webhook_serving_options *o, const struct names *names,
+                             struct err *e)
+{
+    const struct certificates_options co = {
+        .client = o->client,
+        .namespace = o->namespace,
+        .secret = o->secret,
+        .names = names->list,
+        .name_count = names->count,
+        .authority_seconds = o->authority_seconds,
+        .serving_seconds = o->serving_seconds,
+        .settle_ms = o->settle_ms,
+        .clock = o->clock,
+    };
+    s->certificates = certificates_new(l, &co, &certificates_handlers, s, e);
+    return s->certificates == NULL ? e->code : 0;
+}
+
+struct webhook_serving *webhook_serving_new(struct net_loop *l,
+                                            const struct webhook_serving_options *o, struct err *e)
+{
+    struct err local = ERR_INIT;
+    const char *service = o->service != NULL ? o->service : WEBHOOK_SERVICE;
+    struct names names = {.count = 0};
+    struct webhook_serving *s = calloc(1, sizeof *s);
+    e = e == NULL ? &local : e;
+    if (s == NULL) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    s->world = o->world;
+    s->may_write = o->may_write;
+    s->data = o->data;
+    int rc = collect_names(&names, o, service, e);
+    rc = rc != 0 ? rc : open_server(s, l, o, e);
+    rc = rc != 0 ? rc : open_bundle(s, l, o, service, e);
+    rc = rc != 0 ? rc : open_certificates(s, l, o, &names, e);
+    if (rc != 0) {
+        err_prefix(e, "--webhook");
+        webhook_serving_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+const char *webhook_serving_address(const struct webhook_serving *s)
+{
+    return webhook_server_address(s->server);
+}
+
+int webhook_serving_set_resources(struct webhook_serving *s,
+                                  const struct sharding_resource *resources, size_t count)
+{
+    return s->bundle == NULL ? 0 : ca_bundle_set_resources(s->bundle, resources, count);
+}
+
+void webhook_serving_lead(struct webhook_serving *s)
+{
+    if (s->bundle != NULL) {
+        ca_bundle_check(s->bundle);
+    }
+}
+
+static void stop_writing(struct webhook_serving *s)
+{
+    ca_bundle_free(s->bundle);
+    certificates_free(s->certificates);
+    s->bundle = NULL;
+    s->certificates = NULL;
+}
+
+void webhook_serving_drain(struct webhook_serving *s, void (*cb)(void *data), void *data)
+{
+    stop_writing(s);
+    webhook_server_drain(s->server, cb, data);
+}
+
+void webhook_serving_free(struct webhook_serving *s)
+{
+    if (s != NULL) {
+        stop_writing(s);
+        webhook_server_free(s->server);
+        free(s);
+    }
+}
+
+/* ---- what is told about it ---- */
+
+bool webhook_serving_ready(const struct webhook_serving *s, const char **why)
+{
+    if (s->certificates == NULL) {
+        *why = "the webhooks are shutting down";
+        return false;
+    }
+    bool ready = certificates_ready(s->certificates);
+    *why = ready ? "ok" : certificates_error(s->certificates);
+    return ready;
+}
+
+static int write_certificates(const struct certificates_stats *c, struct buf *out)
+{
+    const struct prometheus_metric metrics[] = {
+        {"cmesh_webhook_secret_writes_total", "counter", "Writes of the certificates' Secret.",
+         c->writes},
+        {"cmesh_webhook_secret_conflicts_total", "counter",
+         "Writes in which another replica was faster.", c->conflicts},
+        {"cmesh_webhook_secret_failures_total", "counter", "Writes that failed otherwise.",
+         c->failures},
+        {"cmesh_webhook_certificate_repairs_total", "counter",
+         "Times that something of the Secret was found broken.", c->replaced},
+        {"cmesh_webhook_authority_rotating", "gauge", "Whether an authority is being replaced.",
+         c->rotating ? 1 : 0},
+    };
+    int rc = prometheus_seconds(out, "cmesh_webhook_certificate_expiry_timestamp_seconds", "gauge",
+                                "When the serving certificate expires; 0: there is none.",
+                                (double)c->serving_expires);
+    rc = rc != 0 ? rc
+                 : prometheus_seconds(out, "cmesh_webhook_authority_expiry_timestamp_seconds",
+                                      "gauge", "When the authority expires; 0: there is none.",
+                                      (double)c->authority_expires);
+    return rc != 0 ? rc : prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+}
+
+static int write_bundle(const struct ca_bundle_stats *b, struct buf *out)
+{
+    const struct prometheus_metric metrics[] = {
+        {"cmesh_webhook_configurations", "gauge", "Webhook configurations with our label.",
+         b->configurations},
+        {"cmesh_webhook_configurations_wrong", "gauge",
+         "Those of them that are not as they should be.", b->wrong},
+        {"cmesh_webhook_configuration_writes_total", "counter", "Times that one was put right.",
+         b->writes},
+        {"cmesh_webhook_configuration_conflicts_total", "counter",
+         "Writes in which somebody else was faster.", b->conflicts},
+        {"cmesh_webhook_configuration_failures_total", "counter", "Writes that failed otherwise.",
+         b->failures},
+    };
+    return prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+}
+
+int webhook_serving_metrics(const struct webhook_serving *s, struct buf *out)
+{
+    int rc = webhook_server_metrics(s->server, out);
+    if (rc == 0 && s->certificates != NULL) {
+        rc = write_certificates(certificates_stats(s->certificates), out);
+    }
+    return rc != 0 || s->bundle == NULL ? rc : write_bundle(ca_bundle_stats(s->bundle), out);
+}
+
+void webhook_serving_status(const struct webhook_serving *s, cJSON *root)
+{
+    const char *why = NULL;
+    cJSON *object = cJSON_AddObjectToObject(root, "webhook");
+    bool ready = webhook_serving_ready(s, &why);
+    cJSON_AddStringToObject(object, "address", webhook_serving_address(s));
+    cJSON_AddBoolToObject(object, "ready", ready);
+    cJSON_AddStringToObject(object, "message", why);
+    if (s->certificates == NULL) {
+        return;
+    }
+    const struct certificates_stats *c = certificates_stats(s->certificates);
+    const struct ca_bundle_stats *b = ca_bundle_stats(s->bundle);
+    const char *error = certificates_error(s->certificates);
+    error = error != NULL ? error : ca_bundle_error(s->bundle);
+    cJSON_AddNumberToObject(object, "certificateExpires", (double)c->serving_expires);
+    cJSON_AddNumberToObject(object, "authorityExpires", (double)c->authority_expires);
+    cJSON_AddBoolToObject(object, "rotating", c->rotating);
+    cJSON_AddNumberToObject(object, "configurations", b->configurations);
+    cJSON_AddNumberToObject(object, "wrongConfigurations", b->wrong);
+    if (error != NULL) {
+        cJSON_AddStringToObject(object, "error", error);
+    }
+}

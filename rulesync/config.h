@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config.h - rulesync's flags.
+ */
+#ifndef RULESYNC_CONFIG_H
+#define RULESYNC_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Strings point into argv or the environment; NULL: not given. */
+struct config {
+    const char *from;           /* exactly one of these two */
+    const char *from_configmap; /* NAMESPACE/NAME */
+    const char *to;             /* at least one of these two */
+    const char *control;
+    const char *shard; /* NAMESPACE/NAME */
+    bool once;
+    bool at_start;      /* with once */
+    uint64_t timeout_s; /* of a single pass; 0: none */
+    const char *admin;
+    const char *ready_file;
+    const char *kubeconfig;
+    const char *context;
+    bool in_cluster;
+};
+
+/* Ends the process on --help, --version and wrong usage. */
+void config_parse(struct config *c, int argc, char **argv);
+
+#endif

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "deliver.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "control/client.h"
+#include "kube/backoff.h"
+#include "net/folder_watch.h"
+#include "net/timer.h"
+
+enum {
+    CALL_MS = 10000,
+    CHECK_MS = 5000,
+    RETRY_MIN_MS = 100,
+    RETRY_MAX_MS = 5000,
+    REFUSED_MS = 60000,
+    APPEARED_MS = 10, /* from a new socket to the call, so that the proxy listens by then */
+};
+
+/* What the proxy enforced when it refused, and until when that counts. */
+struct refused {
+    uint64_t until_ms; /* 0: it did not refuse */
+    struct control_state proxy;
+};
+
+struct deliver {
+    struct deliver_options o;
+    char *socket;
+    char *folder; /* holds the socket */
+    struct net_folder_watch *watch;
+    struct net_loop *loop;
+    struct control_client *client;
+    struct net_timer *pause;
+    struct backoff backoff;
+    struct rules *rules; /* NULL: none were given yet */
+    bool known;          /* status.proxy is of now, as far as one can tell */
+    bool failed;         /* the last call did not come to an end */
+    struct refused refused;
+    struct deliver_status status;
+};
+
+static void ask(struct deliver *d);
+static void offer(struct deliver *d);
+
+/* ---- comparing ---- */
+
+static bool same_shard(const struct control_state *s, const struct rules *r)
+{
+    return strcmp(s->shard_namespace, rules_shard_namespace(r)) == 0 &&
+           strcmp(s->shard_name, rules_shard_name(r)) == 0;
+}
+
+static bool enforces(const struct control_state *s, const struct rules *r)
+{
+    return s->enforcing && same_shard(s, r) && s->generation == rules_generation(r) &&
+           strcmp(s->checksum, rules_checksum(r)) == 0;
+}
+
+static bool ahead(const struct control_state *s, const struct rules *r)
+{
+    return s->enforcing && same_shard(s, r) && s->generation > rules_generation(r);
+}
+
+static bool same_state(const struct control_state *a, const struct control_state *b)
+{
+    return a->enforcing == b->enforcing &&
+           (!a->enforcing ||
+            (a->generation == b->generation && strcmp(a->checksum, b->checksum) == 0 &&
+             strcmp(a->shard_name, b->shard_name) == 0 &&
+             strcmp(a->shard_namespace, b->shard_namespace) == 0));
+}
+
+/* ---- verdicts ---- */
+
+static void complain(struct deliver *d, enum log_level level, const char *event, const char *why)
+{
+    if (complaint_raise(&d->status.trouble, net_loop_now(d->loop), why)) {
+        LOG_AT(level, event, log_str("error", why),
+               log_num("generation", d->rules == NULL ? 0 : (int64_t)rules_generation(d->rules)),
+               log_str("socket", d->socket));
+    }
+}
+
+static void conclude(struct deliver *d, enum deliver_verdict verdict)
+{
+    bool news = d->status.verdict != verdict;
+    d->status.verdict = verdict;
+    if (news && d->o.on_verdict != NULL) {
+        d->o.on_verdict(d->o.data);
+    }
+}
+
+static void confirmed(struct deliver *d)
+{
+    bool again = complaint_settle(&d->status.trouble);
+    d->status.confirmed_at = time(NULL);
+    d->refused.until_ms = 0;
+    if (again || d->status.verdict != DELIVER_CONFIRMED) {
+        log_info("localproxy enforces the rules",
+                 log_num("generation", (int64_t)rules_generation(d->rules)),
+                 log_str("checksum", rules_checksum(d->rules)), log_str("socket", d->socket));
+    }
+    net_timer_set(d->pause, d->o.check_ms);
+    conclude(d, DELIVER_CONFIRMED);
+}
+
+static void left_alone(struct deliver *d)
+{
+    char why[ERR_MSG_MAX];
+    (void)snprintf(why, sizeof why,
+                   "localproxy enforces generation %" PRIu64
+                   ", which is newer than generation %" PRIu64 ": it is left alone",
+                   d->status.proxy.generation, rules_generation(d->rules));
+    complain(d, LOG_ERROR, "rules not handed over", why);
+    net_timer_set(d->pause, d->o.check_ms);
+    conclude(d, DELIVER_AHEAD);
+}
+
+static void refused(struct deliver *d, const char *why)
+{
+    d->status.refusals++;
+    d->refused = (struct refused){.until_ms = net_loop_now(d->loop) + d->o.refused_ms,
+                                  .proxy = d->status.proxy};
+    complain(d, LOG_ERROR, "localproxy refused the rules", why);
+    net_timer_set(d->pause, d->o.check_ms);
+    conclude(d, DELIVER_REFUSED);
+}
+
+static uint32_t chance(void)
+{
+    uint32_t number = 0;
+    (void)!getrandom(&number, sizeof number, 0); /* without it all pauses are short ones */
+    return number;
+}
+
+static void failed(struct deliver *d, const char *why)
+{
+    d->known = false;
+    d->failed = true;
+    d->status.verdict = DELIVER_PENDING;
+    complain(d, LOG_WARN, "localproxy cannot be told the rules; trying on", why);
+    net_timer_set(d->pause, backoff_next(&d->backoff, chance()));
+}
+
+/* ---- a proxy that comes up ---- */
+
+/* Its socket shows: nobody need wait for the end of a pause. */
+static void on_folder(void *data, const char *name)
+{
+    struct deliver *d = data;
+    const char *slash = strrchr(d->socket, '/');
+    const char *own = slash != NULL ? slash + 1 : d->socket;
+    if ((name == NULL || strcmp(name, own) == 0) && !control_client_busy(d->client)) {
+        net_timer_set(d->pause, APPEARED_MS);
+    }
+}
+
+/* The folder may come later than we do, or anew. */
+static void watch_folder(struct deliver *d)
+{
+    int rc = net_folder_watch_set(d->watch, d->folder);
+    if (rc != 0) {
+        log_debug("cannot watch; localproxy will be found late", log_str("folder", d->folder),
+                  log_str("error", err_text(rc)));
+    }
+}
+
+/* ---- calls ---- */
+
+static void note(struct deliver *d, const struct control_state *state)
+{
+    d->status.proxy = *state;
+    d->status.answered = true;
+    d->status.answered_at = time(NULL);
+    d->known = true;
+    d->failed = false;
+    backoff_reset(&d->backoff);
+}
+
+static void fail_call(struct deliver *d, const struct err *e)
+{
+    char why[ERR_MSG_MAX + 64];
+    bool forbidden = e->code == -EACCES || e->code == -EPERM;
+    watch_folder(d);
+    (void)snprintf(why, sizeof why, "%s%s", e->msg,
+                   forbidden ? " (localproxy and rulesync must run as the same user)" : "");
+    failed(d, why);
+}
+
+/* It is known what the proxy enforces: is there something to do? */
+static void judge(struct deliver *d)
+{
+    const struct control_state *proxy = &d->status.proxy;
+    if (d->rules == NULL) {
+        (void)complaint_settle(&d->status.trouble);
+        net_timer_set(d->pause, d->o.check_ms);
+    } else if (enforces(proxy, d->rules)) {
+        confirmed(d);
+    } else if (ahead(proxy, d->rules)) {
+        left_alone(d);
+    } else if (net_loop_now(d->loop) < d->refused.until_ms &&
+               same_state(proxy, &d->refused.proxy)) {
+        net_timer_set(d->pause, d->o.check_ms);
+    } else {
+        offer(d);
+    }
+}
+
+static void on_asked(void *data, const struct control_state *state, bool changed,
+                     const struct err *e)
+{
+    (void)changed;
+    struct deliver *d = data;
+    if (e != NULL) {
+        fail_call(d, e);
+        return;
+    }
+    note(d, state);
+    judge(d);
+}
+
+static void ask(struct deliver *d)
+{
+    struct err e = ERR_INIT;
+    if (control_client_get(d->client, on_asked, d, &e) != 0) {
+        failed(d, e.msg);
+    }
+}
+
+static void on_offered(void *data, const struct control_state *state, bool changed,
+                       const struct err *e)
+{
+    (void)changed;
+    struct deliver *d = data;
+    if (e != NULL && (e->code == -EINVAL || e->code == -ESTALE)) {
+        refused(d, e->msg);
+        return;
+    }
+    if (e != NULL) {
+        fail_call(d, e);
+        return;
+    }
+    note(d, state);
+    if (enforces(state, d->rules)) {
+        d->status.confirmations++;
+        confirmed(d);
+    } else {
+        failed(d, "localproxy took the rules, but says that it enforces others");
+    }
+}
+
+static void offer(struct deliver *d)
+{
+    struct err e = ERR_INIT;
+    struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
+    int rc = rules_to_json(d->rules, &text);
+    if (rc == 0) {
+        d->status.offers++;
+        struct slice document = slice_of((const char *)buf_data(&text), text.len);
+        rc = control_client_put(d->client, document, on_offered, d, &e);
+    } else {
+        err_set(&e, rc, "cannot write the rules as text: %s", err_text(rc));
+    }
+    buf_reset(&text);
+    if (rc != 0) {
+        failed(d, e.msg);
+    }
+}
+
+static void on_pause_over(void *data)
+{
+    struct deliver *d = data;
+    if (d->failed) {
+        d->status.retries++;
+    }
+    d->known = false;
+    ask(d);
+}
+
+void deliver_set(struct deliver *d, struct rules *rules)
+{
+    rules_unref(d->rules);
+    d->rules = rules_ref(rules);
+    d->refused.until_ms = 0;
+    d->status.verdict = DELIVER_PENDING;
+    backoff_reset(&d->backoff);
+    control_client_cancel(d->client);
+    net_timer_clear(d->pause);
+    if (d->known && !ahead(&d->status.proxy, rules)) {
+        offer(d);
+    } else {
+        ask(d);
+    }
+}
+
+void deliver_check(struct deliver *d)
+{
+    if (!control_client_busy(d->client)) {
+        d->refused.until_ms = 0;
+        net_timer_set(d->pause, 0);
+    }
+}
+
+/* ---- life ---- */
+
+static uint64_t or_default(uint64_t value, uint64_t normal)
+{
+    return value != 0 ? value : normal;
+}
+
+static void set_options(struct deliver *d, const struct deliver_options *o)
+{
+    d->o = *o;
+    d->o.call_ms = or_default(o->call_ms, CALL_MS);
+    d->o.check_ms = or_default(o->check_ms, CHECK_MS);
+    d->o.refused_ms = or_default(o->refused_ms, REFUSED_MS);
+    backoff_init(&d->backoff, or_default(o->retry_min_ms, RETRY_MIN_MS),
+                 or_default(o->retry_max_ms, RETRY_MAX_MS));
+}
+
+struct deliver *deliver_new(struct net_loop *l, const struct deliver_options *o, struct err *e)
+{
+    struct deliver *d = calloc(1, sizeof *d);
+    if (d == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    d->loop = l;
+    set_options(d, o);
+    d->socket = strdup(o->socket);
+    d->folder = file_resolve(o->socket, ".");
+    d->watch = net_folder_watch_new(l, on_folder, d);
+    d->pause = net_timer_new(l, on_pause_over, d);
+    if (d->socket == NULL || d->folder == NULL || d->watch == NULL || d->pause == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+        deliver_free(d);
+        return NULL;
+    }
+    struct control_client_options co = {.path = o->socket, .timeout_ms = d->o.call_ms};
+    d->client = control_client_new(l, &co, e);
+    if (d->client == NULL) {
+        deliver_free(d);
+        return NULL;
+    }
+    watch_folder(d);
+    net_timer_set(d->pause, 0);
+    return d;
+}
+
+const struct deliver_status *deliver_status(const struct deliver *d)
+{
+    return &d->status;
+}
+
+const char *deliver_socket(const struct deliver *d)
+{
+    return d->socket;
+}
+
+void deliver_free(struct deliver *d)
+{
+    if (d != NULL) {
+        control_client_free(d->client);
+        net_timer_free(d->pause);
+        net_folder_watch_free(d->watch);
+        rules_unref(d->rules);
+        free(d->folder);
+        free(d->socket);
+        free(d);
+    }
+}

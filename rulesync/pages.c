@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pages.h"
+
+#include <inttypes.h>
+
+#include "base/prometheus.h"
+#include "base/rfc3339.h"
+
+static const char *const trouble_texts[SOURCE_TROUBLES] = {
+    [SOURCE_FINE] = "none",
+    [SOURCE_MISSING] = "missing",
+    [SOURCE_UNREADABLE] = "unreadable",
+    [SOURCE_UNREACHABLE] = "unreachable",
+};
+
+static const char *const verdict_texts[] = {
+    [DELIVER_PENDING] = "pending",
+    [DELIVER_CONFIRMED] = "confirmed",
+    [DELIVER_REFUSED] = "refused",
+    [DELIVER_AHEAD] = "ahead",
+};
+
+static bool ready(void *data, char why[ADMIN_WHY_MAX])
+{
+    const struct pages *p = data;
+    return sync_ready(p->sync, why, ADMIN_WHY_MAX);
+}
+
+/* ---- metrics ---- */
+
+static int write_rules(const struct rules *r, struct buf *out)
+{
+    if (r == NULL) {
+        return 0;
+    }
+    int rc = prometheus_head(out, "cmesh_rulesync_rules_info", "gauge",
+                             "The shard and checksum of the rules in use.");
+    return rc != 0 ? rc
+                   : buf_printf(out,
+                                "cmesh_rulesync_rules_info{namespace=\"%s\",shard=\"%s\",checksum="
+                                "\"%s\"} 1\n",
+                                rules_shard_namespace(r), rules_shard_name(r), rules_checksum(r));
+}
+
+static int write_source(const struct sync_status *s, struct buf *out)
+{
+    const struct prometheus_metric numbers[] = {
+        {"cmesh_rulesync_source_ok", "gauge",
+         "1 while there is a document to be read and it is not refused.",
+         s->seen.at != 0 && !s->source.open && !s->refused.open},
+        {"cmesh_rulesync_seen_generation", "gauge",
+         "Generation of the document seen last, taken or not; 0: none, or it cannot be read.",
+         s->seen.generation},
+        {"cmesh_rulesync_seen_timestamp_seconds", "gauge", "When it was seen; 0: never.",
+         (uint64_t)s->seen.at},
+        {"cmesh_rulesync_used_generation", "gauge", "Generation of the rules in use; 0: none.",
+         s->rules == NULL ? 0 : rules_generation(s->rules)},
+        {"cmesh_rulesync_used_timestamp_seconds", "gauge",
+         "When they were taken from the source; 0: they were read from the last known good copy.",
+         (uint64_t)s->rules_at},
+        {"cmesh_rulesync_documents_total", "counter", "Documents seen, new or not.", s->offers},
+        {"cmesh_rulesync_taken_total", "counter", "Documents taken.", s->taken},
+    };
+    return prometheus_write(out, numbers, sizeof numbers / sizeof numbers[0]);
+}
+
+/* Every reason is there from the start, so that a first refusal shows as an increase. */
+static int write_reasons(const struct sync_status *s, struct buf *out)
+{
+    int rc = prometheus_head(out, "cmesh_rulesync_refused_total", "counter",
+                             "Documents refused, by reason.");
+    for (unsigned i = REFUSAL_NONE + 1; i < REFUSALS && rc == 0; i++) {
+        rc = buf_printf(out, "cmesh_rulesync_refused_total{reason=\"%s\"} %" PRIu64 "\n",
+                        refusal_text(i), s->refusals[i]);
+    }
+    rc = rc != 0 ? rc
+                 : prometheus_head(out, "cmesh_rulesync_source_errors_total", "counter",
+                                   "Looks at the source that found no document, by reason.");
+    for (unsigned i = SOURCE_FINE + 1; i < SOURCE_TROUBLES && rc == 0; i++) {
+        rc = buf_printf(out, "cmesh_rulesync_source_errors_total{reason=\"%s\"} %" PRIu64 "\n",
+                        trouble_texts[i], s->troubles[i]);
+    }
+    return rc;
+}
+
+static int write_copy(const struct copy_status *c, struct buf *out)
+{
+    if (c == NULL) {
+        return 0;
+    }
+    const struct prometheus_metric numbers[] = {
+        {"cmesh_rulesync_stored_generation", "gauge",
+         "Generation that the last known good copy holds; 0: none.", c->generation},
+        {"cmesh_rulesync_stored_timestamp_seconds", "gauge",
+         "When it was written by this process; 0: it was not.", (uint64_t)c->at},
+        {"cmesh_rulesync_store_pending", "gauge", "1 while newer rules could not be stored.",
+         c->trouble.open},
+        {"cmesh_rulesync_stores_total", "counter", "Times that it was written.", c->stores},
+        {"cmesh_rulesync_store_failures_total", "counter", "Times that it could not be written.",
+         c->failures},
+    };
+    return prometheus_write(out, numbers, sizeof numbers / sizeof numbers[0]);
+}
+
+static int write_deliver(const struct deliver_status *d, struct buf *out)
+{
+    if (d == NULL) {
+        return 0;
+    }
+    const struct prometheus_metric numbers[] = {
+        {"cmesh_rulesync_confirmed", "gauge", "1 while localproxy confirms the rules in use.",
+         d->verdict == DELIVER_CONFIRMED},
+        {"cmesh_rulesync_enforced_generation", "gauge",
+         "Generation that localproxy said last it enforces; 0: none.",
+         d->answered && d->proxy.enforcing ? d->proxy.generation : 0},
+        {"cmesh_rulesync_answered_timestamp_seconds", "gauge",
+         "When localproxy answered last; 0: never.", (uint64_t)d->answered_at},
+        {"cmesh_rulesync_confirmed_timestamp_seconds", "gauge",
+         "When it confirmed the rules in use, or those before, last; 0: never.",
+         (uint64_t)d->confirmed_at},
+        {"cmesh_rulesync_offers_total", "counter", "Times that rules were handed over.", d->offers},
+        {"cmesh_rulesync_confirmations_total", "counter",
+         "Of them those that localproxy confirmed.", d->confirmations},
+        {"cmesh_rulesync_retries_total", "counter", "Calls to localproxy after one that failed.",
+         d->retries},
+        {"cmesh_rulesync_proxy_refusals_total", "counter",
+         "Times that localproxy refused the rules.", d->refusals},
+    };
+    return prometheus_write(out, numbers, sizeof numbers / sizeof numbers[0]);
+}
+
+static int write_metrics(void *data, struct buf *out)
+{
+    const struct pages *p = data;
+    const struct sync_status *s = sync_status(p->sync);
+    char why[ADMIN_WHY_MAX];
+    const struct prometheus_metric ready_metric = {
+        "cmesh_rulesync_ready", "gauge",
+        "1 when rules are in use and, with --control, confirmed by localproxy.",
+        sync_ready(p->sync, why, sizeof why)};
+    int rc = prometheus_write(out, &ready_metric, 1);
+    rc = rc != 0 ? rc : write_source(s, out);
+    rc = rc != 0 ? rc : write_reasons(s, out);
+    rc = rc != 0 ? rc : write_rules(s->rules, out);
+    rc = rc != 0 ? rc : write_copy(s->copy, out);
+    return rc != 0 ? rc : write_deliver(s->deliver, out);
+}
+
+/* ---- status ---- */
+
+/* Left out when it is 0. */
+static void add_time(cJSON *object, const char *key, int64_t seconds)
+{
+    char text[RFC3339_SIZE];
+    if (seconds != 0 && rfc3339_format(seconds, text) == 0) {
+        cJSON_AddStringToObject(object, key, text);
+    }
+}
+
+static void add_rules(cJSON *object, uint64_t generation, const char *checksum)
+{
+    if (generation != 0) {
+        cJSON_AddNumberToObject(object, "generation", (double)generation);
+        cJSON_AddStringToObject(object, "checksum", checksum);
+    }
+}
+
+static void add_error(cJSON *object, const struct complaint *c)
+{
+    if (c->open) {
+        cJSON_AddStringToObject(object, "error", c->text);
+        add_time(object, "errorSince", c->since);
+    }
+}
+
+static void add_source(const struct pages *p, const struct sync_status *s, cJSON *root)
+{
+    bool dir = p->config->from != NULL && p->config->from[0] != '\0';
+    cJSON *source = cJSON_AddObjectToObject(root, "source");
+    cJSON_AddStringToObject(source, dir ? "path" : "configMap",
+                            dir ? p->config->from : p->config->from_configmap);
+    cJSON_AddBoolToObject(source, "found", s->seen.at != 0 && !s->source.open);
+    add_error(source, &s->source);
+    if (s->warning[0] != '\0') {
+        cJSON_AddStringToObject(source, "warning", s->warning);
+    }
+}
+
+static void add_seen(const struct sync_status *s, cJSON *root)
+{
+    if (s->seen.at == 0) {
+        return;
+    }
+    cJSON *seen = cJSON_AddObjectToObject(root, "seen");
+    add_rules(seen, s->seen.generation, s->seen.checksum);
+    add_time(seen, "at", s->seen.at);
+    cJSON_AddBoolToObject(seen, "taken", s->seen.refusal == REFUSAL_NONE);
+    if (s->seen.refusal != REFUSAL_NONE) {
+        cJSON_AddStringToObject(seen, "reason", refusal_text(s->seen.refusal));
+    }
+    add_error(seen, &s->refused);
+}
+
+static void add_used(const struct sync_status *s, cJSON *root)
+{
+    const struct rules *r = s->rules;
+    if (r == NULL) {
+        return;
+    }
+    cJSON *used = cJSON_AddObjectToObject(root, "rules");
+    cJSON *shard = cJSON_AddObjectToObject(used, "shard");
+    cJSON_AddStringToObject(shard, "namespace", rules_shard_namespace(r));
+    cJSON_AddStringToObject(shard, "name", rules_shard_name(r));
+    add_rules(used, rules_generation(r), rules_checksum(r));
+    cJSON_AddNumberToObject(used, "limits", (double)rules_limit_count(r));
+    cJSON_AddStringToObject(used, "from", s->rules_at != 0 ? "source" : "stored copy");
+    add_time(used, "takenAt", s->rules_at);
+}
+
+static void add_stored(const struct pages *p, const struct copy_status *c, cJSON *root)
+{
+    if (c == NULL) {
+        return;
+    }
+    cJSON *stored = cJSON_AddObjectToObject(root, "stored");
+    cJSON_AddStringToObject(stored, "path", p->config->to);
+    add_rules(stored, c->generation, c->checksum);
+    add_time(stored, "at", c->at);
+    add_error(stored, &c->trouble);
+}
+
+static void add_enforced(const struct pages *p, const struct deliver_status *d, cJSON *root)
+{
+    if (d == NULL) {
+        return;
+    }
+    cJSON *enforced = cJSON_AddObjectToObject(root, "enforced");
+    cJSON_AddStringToObject(enforced, "socket", p->config->control);
+    cJSON_AddStringToObject(enforced, "verdict", verdict_texts[d->verdict]);
+    if (d->answered && d->proxy.enforcing) {
+        add_rules(enforced, d->proxy.generation, d->proxy.checksum);
+        add_time(enforced, "since", d->proxy.since);
+    } else if (d->answered) {
+        cJSON_AddStringToObject(enforced, "nothing", d->proxy.reason);
+    }
+    add_time(enforced, "answeredAt", d->answered_at);
+    add_time(enforced, "confirmedAt", d->confirmed_at);
+    add_error(enforced, &d->trouble);
+}
+
+static const struct complaint *latest(const struct complaint *a, const struct complaint *b)
+{
+    return b != NULL && b->last > a->last ? b : a;
+}
+
+/* The error that came last, over or not. */
+static void add_last_error(const struct sync_status *s, cJSON *root)
+{
+    const struct complaint *c = latest(&s->refused, &s->source);
+    c = latest(c, s->copy != NULL ? &s->copy->trouble : NULL);
+    c = latest(c, s->deliver != NULL ? &s->deliver->trouble : NULL);
+    if (c->last != 0) {
+        cJSON *error = cJSON_AddObjectToObject(root, "lastError");
+        cJSON_AddStringToObject(error, "message", c->text);
+        add_time(error, "at", c->last);
+        cJSON_AddBoolToObject(error, "over", !c->open);
+    }
+}
+
+static void add_status(void *data, cJSON *root)
+{
+    const struct pages *p = data;
+    const struct sync_status *s = sync_status(p->sync);
+    add_source(p, s, root);
+    add_seen(s, root);
+    add_used(s, root);
+    add_stored(p, s->copy, root);
+    add_enforced(p, s->deliver, root);
+    add_last_error(s, root);
+}
+
+const struct admin_server_ops pages_ops = {
+    .ready = ready,
+    .metrics = write_metrics,
+    .status = add_status,
+};

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * source.h - what a place from where rules come tells to whoever takes them.
+ */
+#ifndef RULESYNC_SOURCE_H
+#define RULESYNC_SOURCE_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+
+#define SOURCE_KEY "rules.json" /* of the ConfigMap, so its name in the mounted folder */
+
+/* What keeps a source from having a document. */
+enum source_trouble {
+    SOURCE_FINE,
+    SOURCE_MISSING,     /* the folder, the ConfigMap or the key is not there */
+    SOURCE_UNREADABLE,  /* it is there: no permission, not a file, too large */
+    SOURCE_UNREACHABLE, /* the API server cannot be asked: it may be there or not */
+    SOURCE_TROUBLES,
+};
+
+/* None is called inside a function of a source; a source may not be freed inside them. */
+struct source_handlers {
+    /* A whole document is there, new or not, at `place` ("/etc/cmesh/rules.json"); both are valid
+     * during the call. 0: taken, or known already. Negative: refused, `e` says why; unless `final`,
+     * nobody need know yet: the document may be half-written, and is offered again soon. */
+    int (*offer)(void *data, const char *place, struct slice text, bool final, struct err *e);
+    /* Comes with each look that fails, and before an offer with SOURCE_FINE and `e` NULL. */
+    void (*trouble)(void *data, enum source_trouble trouble, const struct err *e);
+    /* Something that people should know, once. */
+    void (*warn)(void *data, const char *text);
+};
+
+#endif

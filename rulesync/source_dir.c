@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source_dir.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/file_state.h"
+#include "base/log.h"
+#include "kube/rules.h"
+#include "mounts.h"
+#include "net/folder_watch.h"
+#include "net/timer.h"
+
+enum {
+    LOOK_MS = 10000,
+    SETTLE_MS = 50,
+    RETRY_MS = 200,
+    RETRIES = 5,
+    YOUNG_S = 2,
+    MOUNTINFO_MAX = 4 * 1024 * 1024,
+};
+
+struct source_dir {
+    struct source_dir_options o;
+    char given[PATH_MAX];
+    char folder[PATH_MAX]; /* holds the file */
+    char file[PATH_MAX];
+    const struct source_handlers *h;
+    void *data;
+    struct net_loop *loop;
+    struct net_folder_watch *watch;
+    struct net_timer *timer;
+    bool soon;               /* the timer is set for an event */
+    struct file_state state; /* of the file when it was read last */
+    bool known;              /* what is there was taken, or refused for good */
+    uint64_t patience_until; /* with a file that may be half-written; 0: none was seen */
+    bool mount_checked;
+    bool blind; /* nothing is watched */
+};
+
+/* ---- where the file is ---- */
+
+/* The folder of `path`, as dirname(1). */
+static void parent(const char *path, char out[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL) {
+        (void)snprintf(out, PATH_MAX, ".");
+    } else {
+        int len = slash == path ? 1 : (int)(slash - path);
+        (void)snprintf(out, PATH_MAX, "%.*s", len, path);
+    }
+}
+
+/* What is given may be a folder today and have been nothing, or a file, before. */
+static int locate(struct source_dir *s, struct err *e)
+{
+    struct stat st;
+    int rc = stat(s->given, &st) == 0 ? 0 : -errno;
+    if (rc == 0 && S_ISDIR(st.st_mode)) {
+        (void)snprintf(s->folder, PATH_MAX, "%s", s->given);
+        (void)snprintf(s->file, PATH_MAX, "%.*s/" SOURCE_KEY, PATH_MAX - 32, s->given);
+    } else {
+        parent(s->given, s->folder);
+        (void)snprintf(s->file, PATH_MAX, "%s", s->given);
+    }
+    return rc == 0 ? 0 : err_set(e, rc, "%s: %s", s->given, strerror(-rc));
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* A folder may hold much that is not ours, and /tmp is never quiet. */
+static bool concerns(const struct source_dir *s, const char *name)
+{
+    return name == NULL || strcmp(name, last_part(s->file)) == 0 ||
+           strcmp(name, last_part(s->folder)) == 0 || strcmp(name, last_part(s->given)) == 0 ||
+           strcmp(name, "..data") == 0;
+}
+
+/* While the folder is not there, its own folder tells when it comes. */
+static void watch(struct source_dir *s)
+{
+    char above[PATH_MAX];
+    struct stat st;
+    int rc = net_folder_watch_set(s->watch, s->folder);
+    if (rc != 0) {
+        parent(s->folder, above);
+        rc = net_folder_watch_set(s->watch, above);
+        if (stat(s->folder, &st) == 0) { /* it came in between */
+            rc = net_folder_watch_set(s->watch, s->folder);
+        }
+    }
+    if (rc != 0 && !s->blind) {
+        log_warn("cannot watch; changes will be seen late", log_str("folder", s->folder),
+                 log_str("error", err_text(rc)));
+    }
+    s->blind = rc != 0;
+}
+
+/* ---- mounts that never change ---- */
+
+static void check_mount(struct source_dir *s)
+{
+    char folder[PATH_MAX];
+    char file[PATH_MAX];
+    char why[ERR_MSG_MAX];
+    struct buf text = BUF_INIT(MOUNTINFO_MAX);
+    struct err e = ERR_INIT;
+    if (s->mount_checked || realpath(s->folder, folder) == NULL) {
+        return;
+    }
+    s->mount_checked = true;
+    (void)snprintf(file, sizeof file, "%.*s/%.255s", PATH_MAX - 257,
+                   strcmp(folder, "/") == 0 ? "" : folder, last_part(s->file));
+    if (file_read(s->o.mountinfo, &text, &e) == 0 &&
+        mounts_never_update(slice_of((const char *)buf_data(&text), text.len), folder, file, why)) {
+        s->h->warn(s->data, why);
+    }
+    buf_reset(&text);
+}
+
+/* ---- a look ---- */
+
+/* A file that is not put in place by a rename, and was written to just now, may be half-written. */
+static bool may_be_half_written(const struct source_dir *s)
+{
+    char link[PATH_MAX];
+    struct stat st;
+    (void)snprintf(link, sizeof link, "%.*s/..data", PATH_MAX - 16, s->folder);
+    bool patient = s->patience_until == 0 || net_loop_now(s->loop) < s->patience_until;
+    if (!patient || lstat(link, &st) == 0 || stat(s->file, &st) != 0) {
+        return false;
+    }
+    return time(NULL) - st.st_mtim.tv_sec <= YOUNG_S;
+}
+
+static int read_file(struct source_dir *s, struct buf *text, struct err *e)
+{
+    struct stat st;
+    int rc = stat(s->file, &st) == 0 ? 0 : -errno;
+    if (rc == -ENOENT) {
+        return err_set(e, rc, "%s: the folder is there, the key " SOURCE_KEY " is not", s->folder);
+    }
+    if (rc != 0) {
+        return err_set(e, rc, "%s: %s", s->file, strerror(-rc));
+    }
+    if (!S_ISREG(st.st_mode)) { /* reading a pipe could take for ever */
+        return err_set(e, -EINVAL, "%s: not a file", s->file);
+    }
+    return file_read(s->file, text, e);
+}
+
+/* False: look again soon. */
+static bool offer(struct source_dir *s, struct slice text)
+{
+    struct err e = ERR_INIT;
+    bool final = !may_be_half_written(s);
+    s->h->trouble(s->data, SOURCE_FINE, NULL);
+    int rc = s->h->offer(s->data, s->file, text, final, &e);
+    if (rc != 0 && !final) {
+        if (s->patience_until == 0) {
+            s->patience_until = net_loop_now(s->loop) + RETRIES * s->o.retry_ms;
+        }
+        return false;
+    }
+    s->patience_until = 0;
+    s->known = rc != -ENOMEM;
+    return true;
+}
+
+/* False: look again soon. */
+static bool look(struct source_dir *s)
+{
+    struct err e = ERR_INIT;
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    bool settled = true;
+    int rc = locate(s, &e);
+    watch(s);
+    if (rc == 0) {
+        check_mount(s);
+        bool changed = file_state_changed(&s->state, s->file);
+        s->known = s->known && !changed;
+        if (s->known) {
+            return true;
+        }
+        rc = read_file(s, &text, &e);
+    }
+    if (rc == 0) {
+        settled = offer(s, slice_of((const char *)buf_data(&text), text.len));
+    } else {
+        s->known = false;
+        s->h->trouble(s->data, rc == -ENOENT || rc == -ENOTDIR ? SOURCE_MISSING : SOURCE_UNREADABLE,
+                      &e);
+    }
+    buf_reset(&text);
+    return settled;
+}
+
+static void on_timer(void *data)
+{
+    struct source_dir *s = data;
+    s->soon = false;
+    bool settled = look(s);
+    net_timer_set(s->timer, settled ? s->o.look_ms : s->o.retry_ms);
+}
+
+static void on_change(void *data, const char *name)
+{
+    struct source_dir *s = data;
+    if (!s->soon && concerns(s, name)) {
+        s->soon = true;
+        net_timer_set(s->timer, s->o.settle_ms);
+    }
+}
+
+/* ---- life ---- */
+
+static void copy_path(struct source_dir *s, const char *path)
+{
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') {
+        len--;
+    }
+    memcpy(s->given, path, len); /* what follows is zero */
+}
+
+struct source_dir *source_dir_new(struct net_loop *l, const struct source_dir_options *o,
+                                  const struct source_handlers *h, void *data, struct err *e)
+{
+    if (strlen(o->path) >= PATH_MAX - 32) {
+        err_set(e, -ENAMETOOLONG, "%.100s...: the path is too long", o->path);
+        return NULL;
+    }
+    struct source_dir *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    s->o = *o;
+    s->o.mountinfo = o->mountinfo != NULL ? o->mountinfo : "/proc/self/mountinfo";
+    s->o.look_ms = o->look_ms != 0 ? o->look_ms : LOOK_MS;
+    s->o.settle_ms = o->settle_ms != 0 ? o->settle_ms : SETTLE_MS;
+    s->o.retry_ms = o->retry_ms != 0 ? o->retry_ms : RETRY_MS;
+    s->h = h;
+    s->data = data;
+    s->loop = l;
+    copy_path(s, o->path);
+    (void)locate(s, NULL);
+    s->watch = net_folder_watch_new(l, on_change, s);
+    s->timer = net_timer_new(l, on_timer, s);
+    if (s->watch == NULL || s->timer == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+        source_dir_free(s);
+        return NULL;
+    }
+    net_timer_set(s->timer, 0);
+    return s;
+}
+
+void source_dir_look(struct source_dir *s)
+{
+    s->known = false;
+    s->patience_until = 0;
+    net_timer_set(s->timer, 0);
+}
+
+void source_dir_free(struct source_dir *s)
+{
+    if (s != NULL) {
+        net_folder_watch_free(s->watch);
+        net_timer_free(s->timer);
+        free(s);
+    }
+}

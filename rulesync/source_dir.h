@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * source_dir.h - rules from a mounted ConfigMap, or from any file.
+ *
+ * The kubelet keeps the keys of a mounted ConfigMap behind a symbolic link, `..data`, and puts all
+ * of them in place at once by renaming a new link over it. So the folder is watched, and what it
+ * leads to is compared every 10 s too, since events can be missed. A folder that goes away and
+ * comes back, or comes later, is found the same way.
+ *
+ * Source: AtomicWriter in kubernetes/pkg/volume/util/atomic_writer.go.
+ */
+#ifndef RULESYNC_SOURCE_DIR_H
+#define RULESYNC_SOURCE_DIR_H
+
+#include <stdint.h>
+
+#include "net/loop.h"
+#include "source.h"
+
+struct source_dir;
+
+/* Zero: the default. */
+struct source_dir_options {
+    const char *path; /* a folder that holds SOURCE_KEY, or a file; need not exist yet; copied */
+    const char *mountinfo; /* /proc/self/mountinfo */
+    uint64_t look_ms;      /* between two looks without an event; 10,000 */
+    uint64_t settle_ms;    /* from an event to the look, so that a burst is one; 50 */
+    uint64_t retry_ms;     /* from one look at a half-written file to the next; 200 */
+};
+
+/* Looks first when the loop runs. NULL with `e` set: out of memory, a path too long. */
+MUST_CHECK struct source_dir *source_dir_new(struct net_loop *l, const struct source_dir_options *o,
+                                             const struct source_handlers *h, void *data,
+                                             struct err *e);
+/* Looks again when the loop runs, and reads what is there even if it did not change. */
+void source_dir_look(struct source_dir *s);
+/* NULL is ignored. */
+void source_dir_free(struct source_dir *s);
+
+#endif

@@ -1,0 +1,284 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Tests `cluster up --node`: pods on two nodes beside one another, and what is left when they end.
+set -euo pipefail
+
+cluster=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/cluster
+unset KUBECONFIG CMESH_APISERVER_ARGS
+status=0
+"$cluster" build --node >/dev/null || status=$?
+[ "$status" -ne 3 ] || echo "skipped: no node on this machine (reason above)"
+[ "$status" -eq 0 ] || exit "$status"
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/cmesh-node-test.XXXXXX")
+export TMPDIR=$work/tmp
+mkdir "$TMPDIR"
+a=$work/a b=$work/b
+
+finish() {
+	local status=$?
+	trap - EXIT
+	for dir in "$a" "$b" "$work/c" "$TMPDIR"/*; do
+		"$cluster" down "$dir" 2>/dev/null || true
+	done
+	rm -rf "$work"
+	[ "$status" -eq 0 ] || echo "FAILED: $current" >&2
+	exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+current=start
+checks=0
+check() {
+	current=$1
+	echo "- $1 ($SECONDS s)"
+	checks=$((checks + 1))
+}
+
+# kubectl_on DIR ARGUMENT...
+kubectl_on() (
+	# shellcheck disable=SC1091
+	. "$1/env"
+	shift
+	"$KUBECTL" "$@"
+)
+
+# await SECONDS COMMAND...
+await() {
+	local deadline=$((SECONDS + $1))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ "$SECONDS" -lt "$deadline" ] || { "$@"; return 1; }
+		sleep 0.2
+	done
+}
+
+# exit_code N COMMAND...: COMMAND exits with N.
+exit_code() {
+	local expected=$1 status=0
+	shift
+	"$@" >"$work/output" 2>&1 || status=$?
+	[ "$status" -eq "$expected" ] || {
+		cat "$work/output" >&2
+		echo "exit code $status instead of $expected: $*" >&2
+		return 1
+	}
+}
+
+# fails COMMAND...: which `!` alone would not tell the shell.
+fails() {
+	! "$@" >/dev/null 2>&1
+}
+
+# What a node changes on the machine, as lines that tell which. Other nodes may run meanwhile, so
+# names are asked for.
+remember() {
+	# shellcheck disable=SC1091,SC2154
+	(. "$1/node.state" && echo "$node_groups $node_link" && for kind in net mnt pid; do
+		readlink "/proc/$node_holder/ns/$kind"
+	done) >"$work/remembered"
+}
+
+# nothing_left DIR: of what was remembered.
+nothing_left() {
+	local groups link spaces
+	{ read -r groups link && mapfile -t spaces; } <"$work/remembered"
+	[ ${#spaces[@]} -eq 3 ] && [ -n "$link" ]
+	[ ! -e "$1" ]
+	[ -z "$(find /sys/fs/cgroup -maxdepth 2 -name "$groups")" ]
+	fails ip link show "$link"
+	[ -z "$(ip route show dev "$link" 2>/dev/null)" ]
+	fails grep -F "$1" /proc/self/mountinfo
+	# What lives in a namespace that was its own, or works in its folder.
+	local lives
+	lives=$(for process in /proc/[0-9]*; do
+		readlink "$process/ns/net" "$process/ns/mnt" "$process/ns/pid" "$process/cwd" 2>/dev/null || true
+	done | grep -xF -e "${spaces[0]}" -e "${spaces[1]}" -e "${spaces[2]}" -e "$1" || true)
+	[ -z "$lives" ]
+}
+
+# no_process FOLDER: all that is started has it among its arguments.
+no_process() {
+	local before=(/proc/[0-9]*/cmdline) # without grep's own
+	! grep -slF "$1" "${before[@]}"
+}
+
+# Control groups of nodes that are gone.
+stale_groups() {
+	find /sys/fs/cgroup -maxdepth 2 -name 'cmesh-node-*' -printf '%f\n' | while IFS=- read -r _ _ pid _; do
+		# One that waits to be buried has no command line any more.
+		grep -qs . "/proc/$pid/cmdline" || echo "$pid"
+	done
+}
+
+# What a node must leave as it is: no table, bridge, folder or setting of the machine's own.
+machine() {
+	iptables-save 2>/dev/null | grep -v '^#' || true
+	ip -o link show type bridge
+	cat /proc/sys/net/ipv4/ip_forward
+	cat /proc/sys/kernel/panic /proc/sys/kernel/panic_on_oops /proc/sys/vm/overcommit_memory
+	ls -d /var/lib/cni /var/log/pods /var/lib/kubelet /run/containerd 2>/dev/null || true
+}
+machine >"$work/machine"
+
+check "two nodes start at once"
+"$cluster" up --node --dir "$a" >/dev/null &
+start_a=$!
+"$cluster" up --node --dir "$b" >/dev/null
+wait "$start_a"
+for dir in "$a" "$b"; do
+	[ "$(kubectl_on "$dir" get nodes --no-headers | awk '{ print $2 }')" = Ready ]
+done
+
+check "pods run on both, with what the kubelet gives them"
+# shellcheck disable=SC2016
+cat >"$work/pod.yaml" <<'YAML'
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {colour: blue}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: web}}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: settings, configMap: {name: settings}}]
+  containers:
+  - name: web
+    image: cmesh.test/busybox:1
+    command: [sh, -c, "echo started; exec httpd -f -p 8080 -h /settings"]
+    volumeMounts: [{name: settings, mountPath: /settings}]
+    readinessProbe: {httpGet: {port: 8080, path: /colour}, periodSeconds: 1}
+YAML
+for dir in "$a" "$b"; do
+	kubectl_on "$dir" apply -f "$work/pod.yaml" >/dev/null
+done
+for dir in "$a" "$b"; do
+	await 60 kubectl_on "$dir" wait --for=condition=Ready --timeout=1s pod/web
+	[ "$(kubectl_on "$dir" logs web)" = started ]
+	[ "$(kubectl_on "$dir" exec web -- cat /settings/colour)" = blue ]
+done
+
+check "a pod reaches the API server with its own credentials, and services"
+# shellcheck disable=SC2016
+for dir in "$a" "$b"; do
+	kubectl_on "$dir" exec web -- sh -c 'wget -qO- --no-check-certificate \
+		--header "Authorization: Bearer $(cat /var/run/secrets/kubernetes.io/serviceaccount/token)" \
+		https://$KUBERNETES_SERVICE_HOST/version' 2>/dev/null | grep -q gitVersion
+	address=$(kubectl_on "$dir" get service web -o 'jsonpath={.spec.clusterIP}')
+	await 20 kubectl_on "$dir" exec web -- timeout 2 wget -qO- "http://$address/colour"
+	[ "$(kubectl_on "$dir" exec web -- wget -qO- "http://$address/colour")" = blue ]
+done
+
+check "this machine reaches pods, and pods reach it"
+python3 -c 'import sys, urllib.request as u; assert u.urlopen(sys.argv[1], timeout=5).read() == b"blue"' \
+	"http://$(kubectl_on "$a" get pod web -o 'jsonpath={.status.podIP}'):8080/colour"
+# shellcheck disable=SC1091
+host=$(. "$a/env" && echo "$NODE_HOST_ADDRESS")
+kubectl_on "$a" exec web -- ping -c 1 -W 5 "$host" >/dev/null
+
+check "nothing leaves this machine"
+exit_code 1 kubectl_on "$a" exec web -- ping -c 1 -W 1 192.0.2.77
+
+check "an image is given to one node and not to the other"
+mkdir "$work/image"
+tar -C "$work/image" -cf "$work/image/layer.tar" --files-from /dev/null
+digest=$(sha256sum <"$work/image/layer.tar")
+echo "{\"architecture\": \"$(dpkg --print-architecture)\", \"os\": \"linux\", \"config\": {}, \"rootfs\":
+	{\"type\": \"layers\", \"diff_ids\": [\"sha256:${digest%% *}\"]}}" >"$work/image/config.json"
+echo '[{"Config": "config.json", "RepoTags": ["cmesh.test/empty:1"], "Layers": ["layer.tar"]}]' \
+	>"$work/image/manifest.json"
+tar -C "$work/image" -cf "$work/empty.tar" manifest.json config.json layer.tar
+"$cluster" load "$a" "$work/empty.tar"
+exit_code 1 "$cluster" load "$a" "$work/pod.yaml"
+images() {
+	"$cluster" inside "$1" ctr -a /run/containerd/containerd.sock -n k8s.io images ls -q
+}
+[[ $(images "$a") == *cmesh.test/empty:1* ]]
+[[ $(images "$b") != *cmesh.test/empty:1* ]]
+
+check "pods outlive kubelet, containerd and the API server"
+started=$(kubectl_on "$a" get pod web -o 'jsonpath={.status.containerStatuses[0].containerID}')
+"$cluster" stop-kubelet "$a"
+"$cluster" stop-apiserver "$a"
+"$cluster" restart-containerd "$a"
+"$cluster" start-apiserver "$a"
+"$cluster" start-kubelet "$a"
+await 60 kubectl_on "$a" exec web -- true
+await 60 kubectl_on "$a" wait --for=condition=Ready --timeout=1s pod/web
+[ "$(kubectl_on "$a" get pod web -o 'jsonpath={.status.containerStatuses[0].containerID}')" = "$started" ]
+[ "$(kubectl_on "$a" get pod web -o 'jsonpath={.status.containerStatuses[0].restartCount}')" = 0 ]
+
+check "one that goes down leaves the other alone, and nothing behind"
+remember "$a"
+"$cluster" down "$a"
+nothing_left "$a"
+kubectl_on "$b" exec web -- true
+
+check "one whose processes were killed leaves nothing either"
+remember "$b"
+kill -KILL "$(awk '{ print $1 }' "$b/node.pid")" # with it all that is on the node
+kill -KILL "$(awk '{ print $1 }' "$b/etcd.pid")"
+"$cluster" down "$b"
+nothing_left "$b"
+
+check "nor does a start that fails half-way"
+mkdir "$work/bin"
+printf '#!/bin/sh\nexit 1\n' >"$work/bin/containerd"
+chmod +x "$work/bin/containerd"
+mkdir "$work/c"
+exit_code 1 env PATH="$work/bin:$PATH" "$cluster" up --node --dir "$work/c"
+grep -q 'containerd ended' "$work/output"
+[ ! -e "$work/c" ]
+no_process "$work/c"
+[ -z "$(stale_groups)" ]
+
+check "run that is killed leaves no process, and control groups only until the next start"
+# shellcheck disable=SC2016
+"$cluster" run --node -- sh -c 'echo "$CLUSTER_DIR" >"$1"; exec sleep 600' sh "$work/ran" 2>/dev/null &
+runner=$!
+await 120 test -s "$work/ran"
+ran=$(cat "$work/ran")
+remember "$ran"
+read -r groups link <"$work/remembered"
+kill -KILL "$runner"
+wait "$runner" 2>/dev/null || true
+await 10 no_process "$ran"
+[ -n "$(stale_groups)" ]
+await 10 test ! -e "/sys/class/net/$link"
+"$cluster" run --node -- true
+[ -z "$(find /sys/fs/cgroup -maxdepth 2 -name "$groups")" ]
+"$cluster" down "$ran"
+nothing_left "$ran"
+
+check "a machine that cannot run containers says why"
+mkdir "$work/poor"
+for program in /usr/bin/* /usr/sbin/*; do
+	case ${program##*/} in
+	containerd) ;;
+	*) ln -sf "$program" "$work/poor/" ;;
+	esac
+done
+exit_code 3 env PATH="$work/poor" "$cluster" up --node --dir "$work/c"
+grep -q 'no node on this machine: containerd is not installed' "$work/output"
+[ ! -e "$work/c" ]
+
+check "misuse is refused"
+exit_code 2 "$cluster" load "$a"
+exit_code 2 "$cluster" inside "$a"
+exit_code 2 "$cluster" stop-everything "$a"
+exit_code 1 "$cluster" load "$work" "$work/empty.tar"
+
+check "the machine is as it was"
+[ -z "$(ls "$TMPDIR")" ]
+machine | diff "$work/machine" -
+
+echo "$checks checks passed"

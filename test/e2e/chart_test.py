@@ -1,0 +1,483 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Helm chart k8s/chart: by default it means what k8s/base means, and what it renders with other
+values is taken by a real API server and by the manager.
+
+Helm itself is not asked: test/e2e/chart/render does what it does (see k8s/chart/README.md).
+"""
+
+import functools
+import json
+import os
+import re
+import subprocess
+import unittest
+
+import harness
+
+K8S = os.path.join(harness.ROOT, "k8s")
+CHART = os.path.join(K8S, "chart")
+HELM_LABELS = {"helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance"}
+WEBHOOKS = ("pods", "namespaces", "resources", "shardingconfigs", "deletions")
+
+EVERYTHING = {
+    "namespace": {"name": "mesh", "create": False},
+    "imagePullSecrets": [{"name": "regcred"}],
+    "manager": {
+        "replicas": 3,
+        "image": {"repository": "r.example/manager", "tag": "1.2", "pullPolicy": "Always"},
+        "resources": {"limits": {"memory": "1Gi", "cpu": 1}, "requests": {"cpu": "100m"}},
+        "extraArgs": ["--probe-interval=30", "--watch-namespace=a"],
+        "logLevel": "debug",
+        "logFormat": "json",
+        "podAnnotations": {"a.example/b": "c"},
+        "podLabels": {"team": "x"},
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": {"pool": "control"},
+        "tolerations": [{"key": "control", "operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {}},
+    },
+    "proxy": {
+        "image": {"repository": "r.example/proxy", "tag": "1.3", "pullPolicy": "IfNotPresent"},
+        "resources": {"requests": {"cpu": 1, "memory": "64Mi"}, "limits": {"memory": "1Gi"}},
+        "extraArgs": ["--write-fence=audit", "--log-level=debug"],
+    },
+    "labels": {
+        "prefix": "mesh.example.com",
+        "namespace": "ns",
+        "shardHash": "other.example.com/hash",
+        "control": "ours",
+        "qps": 0,
+    },
+    "shardingResources": {"groupVersionKinds": {"batch/v1": None, "example.com/v1": ["*"]}},
+    "labelledResources": [{"apiGroups": ["example.com"], "resources": ["databases"]}],
+    "webhooks": {
+        "pods": {"failurePolicy": "Ignore", "timeoutSeconds": 30},
+        "namespaces": {"failurePolicy": "Fail", "timeoutSeconds": 29},
+        "resources": {"failurePolicy": "Fail", "timeoutSeconds": 28},
+        "shardingconfigs": {"failurePolicy": "Ignore", "timeoutSeconds": 27},
+        "deletions": {"failurePolicy": "Fail", "timeoutSeconds": 26},
+    },
+    "podDisruptionBudget": {"enabled": True, "minAvailable": "50%"},
+    "networkPolicy": {
+        "enabled": True,
+        "webhookFrom": [{"ipBlock": {"cidr": "10.0.0.1/32"}}],
+        "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+    },
+    "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "30s"},
+    "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "1m"},
+    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+}
+
+# What stands above as it does by default, or is Helm's.
+UNCHANGED = {("podDisruptionBudget", "enabled"), ("global",)}
+
+# Values that are wrong -> what is said.
+WRONG = (
+    ({"webhooks": {"pods": {"failurePolicy": "ignore"}}}, "webhooks.pods.failurePolicy"),
+    ({"replicas": 3}, "Additional property replicas is not allowed"),
+    ({"manager": {"replicas": "three"}}, "manager.replicas"),
+    ({"manager": {"image": {"pullPolicy": "Sometimes"}}}, "manager.image.pullPolicy"),
+    ({"manager": {"extraArgs": ["probe-interval=3"]}}, "manager.extraArgs.0"),
+    ({"proxy": {"resources": {"limits": {"cpu": 1}}}}, "cpu is not allowed"),
+    ({"proxy": {"resources": {"requests": {"cpu": "much"}}}}, "proxy.resources.requests.cpu"),
+    ({"labels": {"qps": -1}}, "labels.qps"),
+    ({"labels": {"prefix": "a/b"}}, "labels.prefix"),
+    ({"namespace": {"name": ""}}, "set namespace.create=false"),
+    ({"namespace": {"name": "Mesh"}}, "namespace.name"),
+)
+
+
+@functools.cache
+def renderer():
+    command = [os.path.join(harness.HERE, "chart", "build")]
+    result = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    if result.returncode == 3:
+        raise unittest.SkipTest("with KUBEBUILDER_ASSETS nothing is built")
+    result.check_returncode()
+    return result.stdout.strip()
+
+
+def read(*path):
+    with open(os.path.join(*path), encoding="utf-8") as f:
+        return f.read()
+
+
+def run(*args, **more):
+    command = [renderer(), *args]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **more)
+
+
+def parse_objects(text):
+    result = run("--objects=-", input=text)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def parsed(text):
+    """Of YAML that is no object."""
+    thing = parse_objects("apiVersion: none\nkind: None\n" + text)[0]
+    return {k: v for k, v in thing.items() if k not in ("apiVersion", "kind")}
+
+
+def identity(thing):
+    return thing["kind"], thing["metadata"].get("namespace"), thing["metadata"]["name"]
+
+
+def by_identity(things):
+    return {identity(thing): thing for thing in things}
+
+
+def find(things, kind, name="cmesh-manager"):
+    found = [t for t in things if (t["kind"], t["metadata"]["name"]) == (kind, name)]
+    assert len(found) == 1, (kind, name, [identity(t) for t in things])
+    return found[0]
+
+
+def container_of(things):
+    return find(things, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+
+
+def schema_paths(node, definitions, path=()):
+    """Of all values that have names in the schema."""
+    node = definitions.get(node.get("$ref", "").rpartition("/")[2], node)
+    if "properties" not in node:
+        yield path
+    for name, below in node.get("properties", {}).items():
+        yield from schema_paths(below, definitions, (*path, name))
+
+
+def without(values, path):
+    below = {k: v for k, v in values.items() if k != path[0]}
+    return below if len(path) == 1 else {**below, path[0]: without(values[path[0]], path[1:])}
+
+
+def policies(value):
+    return {"webhooks": {name: {"failurePolicy": value} for name in WEBHOOKS}}
+
+
+class ChartTestCase(harness.TestCase):
+    def rendered(self, *args, values=None):
+        """Standard output; it must succeed."""
+        result = self.tried(*args, values=values)
+        self.assertEqual(0, result.returncode, result.stderr)
+        return result.stdout
+
+    def tried(self, *args, values=None):
+        path = self.path("values.yaml")
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(values or {}, f)
+        return run(*args, f"--values={path}", CHART)
+
+    def objects(self, *args, values=None):
+        return json.loads(self.rendered("--json", *args, values=values))
+
+
+class RenderTest(ChartTestCase):
+    def test_the_committed_rendering(self):
+        self.assertEqual(
+            self.rendered(),
+            read(CHART, "rendered.yaml"),
+            'renew it: "$(test/e2e/chart/build)" k8s/chart > k8s/chart/rendered.yaml',
+        )
+
+    def test_links_lead_to_files(self):
+        for link, original in (
+            ("crds/shardingconfigs.yaml", "crds/shardingconfigs.yaml"),
+            ("files/alerts.yaml", "dashboards/alerts.yaml"),
+        ):
+            self.assertEqual(read(K8S, original), read(CHART, link))
+
+    # ---- the same as the base ----
+
+    def base(self):
+        command = [harness.cluster().env["KUBECTL"], "kustomize", os.path.join(K8S, "base")]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return parse_objects(text)
+
+    def without_hashes(self, things):
+        """ConfigMaps by the names that they have in the chart, and what is in them parsed."""
+        generated = r'"(cmesh-(?:manager|sharding-resources))-[0-9a-z]{10}"'
+        things = json.loads(re.sub(generated, r'"\1"', json.dumps(things)))
+        resources = find(things, "ConfigMap", "cmesh-sharding-resources")["data"]
+        resources["sharding-resources.yaml"] = parsed(resources["sharding-resources.yaml"])
+        return things
+
+    def without_helm(self, things):
+        for thing in things:
+            labels = thing["metadata"].get("labels", {})
+            for label in HELM_LABELS & set(labels):
+                del labels[label]
+        annotations = find(things, "Deployment")["spec"]["template"]["metadata"]["annotations"]
+        for name in [name for name in annotations if name.startswith("checksum/")]:
+            del annotations[name]
+        # The base's generated ConfigMaps have no labels.
+        for thing in things:
+            if thing["kind"] == "ConfigMap":
+                del thing["metadata"]["labels"]
+        return things
+
+    def test_the_default_means_what_the_base_means(self):
+        ours = by_identity(self.without_helm(self.without_hashes(self.objects("--include-crds"))))
+        base = by_identity(self.without_hashes(self.base()))
+        self.assertEqual(set(base), set(ours))
+        for name, thing in base.items():
+            with self.subTest(name):
+                self.assertEqual(thing, ours[name])
+
+    # ---- values ----
+
+    def test_failure_policies(self):
+        for name in WEBHOOKS:
+            for policy in ("Fail", "Ignore"):
+                things = self.objects(values={"webhooks": {name: {"failurePolicy": policy}}})
+                found = {
+                    w["name"]: w["failurePolicy"]
+                    for kind in ("Mutating", "Validating")
+                    for w in find(things, kind + "WebhookConfiguration", "cmesh")["webhooks"]
+                }
+                usual = {"pods": "Fail", "shardingconfigs": "Fail"}
+                wanted = {
+                    f"{n}.webhook.cmesh.kusionstack.io": usual.get(n, "Ignore") for n in WEBHOOKS
+                }
+                wanted[f"{name}.webhook.cmesh.kusionstack.io"] = policy
+                self.assertEqual(wanted, found)
+
+    def test_every_namespace_is_the_one_of_the_values(self):
+        things = self.objects(values={"namespace": {"name": "mesh"}})
+        self.assertNotIn("cmesh-system", json.dumps(things))
+        self.assertEqual("mesh", find(things, "Namespace", "mesh")["metadata"]["name"])
+        values = {"namespace": {"name": "", "create": False}}
+        things = self.objects("--namespace=released", values=values)
+        self.assertNotIn("Namespace", [t["kind"] for t in things])
+        self.assertEqual(
+            {"released", None}, {thing["metadata"].get("namespace") for thing in things}
+        )
+
+    def test_a_change_of_settings_restarts_the_managers(self):
+        def template(values):
+            return find(self.objects(values=values), "Deployment")["spec"]["template"]
+
+        usual = template({})
+        self.assertNotEqual(usual, template({"labels": {"qps": 5}}))
+        self.assertNotEqual(
+            usual, template({"shardingResources": {"groupVersionKinds": {"a.example/v1": ["*"]}}})
+        )
+        self.assertEqual(usual, template({"webhooks": {"pods": {"failurePolicy": "Ignore"}}}))
+
+    def test_each_value_is_of_effect(self):
+        schema = json.loads(read(CHART, "values.schema.json"))
+        everything = self.objects(values=EVERYTHING)
+        for path in set(schema_paths(schema, schema["definitions"])) - UNCHANGED:
+            with self.subTest(path=path):
+                same = everything == self.objects(values=without(EVERYTHING, path))
+                self.assertFalse(same, "it does nothing")
+
+    def test_all_values_arrive(self):
+        things = self.objects(values=EVERYTHING)
+        self.assertEqual(
+            {
+                "CMESH_SIDECAR_IMAGE": "r.example/proxy:1.3",
+                "CMESH_SIDECAR_PULL_POLICY": "IfNotPresent",
+                "CMESH_PROXY_CPU": "1",
+                "CMESH_PROXY_MEMORY": "64Mi",
+                "CMESH_PROXY_MEMORY_LIMIT": "1Gi",
+                "CMESH_LABEL_PREFIX": "mesh.example.com",
+                "CMESH_LABEL_NAMESPACE": "ns",
+                "CMESH_LABEL_SHARD_HASH": "other.example.com/hash",
+                "CMESH_LABEL_CONTROL": "ours",
+                "CMESH_LABEL_QPS": "0",
+                "CMESH_LOG_LEVEL": "debug",
+                "CMESH_LOG_FORMAT": "json",
+            },
+            find(things, "ConfigMap")["data"],
+        )
+        data = find(things, "ConfigMap", "cmesh-sharding-resources")["data"]
+        labelled = parsed(data["sharding-resources.yaml"])["groupVersionKinds"]
+        self.assertEqual({"v1", "apps/v1", "example.com/v1"}, set(labelled))
+        webhook = find(things, "MutatingWebhookConfiguration", "cmesh")["webhooks"][0]
+        self.assertEqual(
+            {"matchLabels": {"mesh.example.com/enable-proxy": "true"}}, webhook["objectSelector"]
+        )
+        self.assertEqual(30, webhook["timeoutSeconds"])
+        self.assertEqual("50%", find(things, "PodDisruptionBudget")["spec"]["minAvailable"])
+        self.check_deployment(find(things, "Deployment")["spec"])
+
+    def check_deployment(self, spec):
+        wanted = EVERYTHING["manager"]
+        self.assertEqual(3, spec["replicas"])
+        meta, pod = spec["template"]["metadata"], spec["template"]["spec"]
+        self.assertEqual("c", meta["annotations"]["a.example/b"])
+        self.assertEqual("x", meta["labels"]["team"])
+        for name in ("priorityClassName", "tolerations", "affinity"):
+            self.assertEqual(wanted[name], pod[name])
+        self.assertEqual("control", pod["nodeSelector"]["pool"])
+        self.assertEqual([{"name": "regcred"}], pod["imagePullSecrets"])
+        container = pod["containers"][0]
+        usual = container_of(self.objects())["args"]
+        self.assertEqual("r.example/manager:1.2", container["image"])
+        self.assertEqual("Always", container["imagePullPolicy"])
+        self.assertEqual({"memory": "1Gi", "cpu": 1}, container["resources"]["limits"])
+        self.assertEqual(
+            [
+                "--proxy-arg=--write-fence=audit",
+                "--proxy-arg=--log-level=debug",
+                "--probe-interval=30",
+                "--watch-namespace=a",
+            ],
+            [a for a in container["args"] if a not in usual],
+        )
+
+    def test_monitoring(self):
+        things = self.objects(values=EVERYTHING)
+        groups = parsed(read(K8S, "dashboards", "alerts.yaml"))["groups"]
+        self.assertEqual({"groups": groups}, find(things, "PrometheusRule", "cmesh")["spec"])
+        monitor = find(things, "ServiceMonitor")
+        service = find(things, "Service", "cmesh-manager-metrics")
+        self.assertEqual("prometheus", monitor["metadata"]["labels"]["release"])
+        for name, value in monitor["spec"]["selector"]["matchLabels"].items():
+            self.assertEqual(value, service["metadata"]["labels"][name])
+        self.assertEqual(
+            [e["port"] for e in monitor["spec"]["endpoints"]],
+            [p["name"] for p in service["spec"]["ports"]],
+        )
+        pods = find(things, "PodMonitor", "cmesh-sidecars")["spec"]
+        self.assertEqual({"mesh.example.com/enable-proxy": "true"}, pods["selector"]["matchLabels"])
+
+    def test_the_example_of_the_readme(self):
+        example = re.search(r"```yaml\n(.*?)```", read(CHART, "README.md"), re.S).group(1)
+        things = self.objects(values=parsed(example))
+        data = find(things, "ConfigMap", "cmesh-sharding-resources")["data"]
+        labelled = parsed(data["sharding-resources.yaml"])["groupVersionKinds"]
+        self.assertEqual({"v1", "apps/v1", "example.com/v1"}, set(labelled))
+        rules = find(things, "ClusterRole", "cmesh-labels-default")["rules"]
+        self.assertEqual(["", "apps", "example.com"], [r["apiGroups"][0] for r in rules])
+
+    def test_wrong_values_are_refused(self):
+        for values, message in WRONG:
+            with self.subTest(values=values):
+                result = self.tried(values=values)
+                self.assertEqual(1, result.returncode, result.stdout)
+                self.assertIn(message, result.stderr)
+
+    def test_old_api_servers(self):
+        budget = find(self.objects("--kube-version=1.20.2"), "PodDisruptionBudget")
+        self.assertEqual("policy/v1beta1", budget["apiVersion"])
+        result = self.tried("--kube-version=1.15.0")
+        self.assertIn("incompatible with Kubernetes v1.15.0", result.stderr)
+
+    def test_notes(self):
+        notes = self.rendered("--notes", values=EVERYTHING)
+        self.assertIn("kubectl -n mesh rollout", notes)
+        self.assertIn("mesh.example.com/enable-proxy", notes)
+
+    # ---- the manager knows what it is told ----
+
+    def start(self, values, *more):
+        """It cannot run outside of a pod: 1. Wrong usage would be 2."""
+        things = self.objects(values=values)
+        args = container_of(things)["args"]
+        result = subprocess.run(
+            [harness.program("manager"), *args, *more],
+            env=harness.clean_environment(HOME=self.folder, **find(things, "ConfigMap")["data"]),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return result.returncode, result.stderr
+
+    def test_the_manager_knows_the_flags(self):
+        help_text = subprocess.run(
+            [harness.program("manager"), "--help"], check=True, capture_output=True, text=True
+        ).stdout
+        for variable in find(self.objects(values=EVERYTHING), "ConfigMap")["data"]:
+            flag = variable.removeprefix("CMESH_").lower().replace("_", "-")
+            self.assertIn(f"--{flag}=", help_text)
+        for values in ({}, EVERYTHING):
+            code, message = self.start(values)
+            self.assertEqual(1, code, message)
+        self.assertEqual(2, self.start(EVERYTHING, "--no-such-flag")[0])
+
+
+def stand_in(kind):
+    """A definition that takes anything: the Prometheus operator's own are not here."""
+    plural = kind.lower() + "s"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.monitoring.coreos.com",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural},
+            "versions": [version],
+        },
+    }
+
+
+class AcceptTest(ChartTestCase):
+    """On a control plane that others do not use, for the webhooks concern all namespaces."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = harness.Cluster()
+        cls.addClassCleanup(cls.cluster.stop)
+        cls.version = cls.cluster.json("/version")["gitVersion"].lstrip("v")
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        for kind in ("ServiceMonitor", "PodMonitor", "PrometheusRule"):
+            cls.cluster.json(definitions, "POST", stand_in(kind))
+        cls.cluster.json("/api/v1/namespaces", "POST", {"metadata": {"name": "mesh"}})
+
+    def apply(self, text, *more):
+        """What the API server has to say, a line for each object."""
+        result = subprocess.run(
+            [self.cluster.env["KUBECTL"], "--kubeconfig", self.cluster.kubeconfig]
+            + ["apply", "-f", "-", *more],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env=harness.clean_environment(HOME=self.folder),
+        )
+        self.assertEqual(0, result.returncode, result.stderr)
+        return result.stdout.splitlines()
+
+    def text(self, values, *more):
+        return self.rendered(f"--kube-version={self.version}", *more, values=values)
+
+    def test_it_is_applied(self):
+        definitions = self.text({}, "--include-crds")
+        done = self.apply(definitions)
+        self.assertEqual(len(self.objects("--include-crds")), len(done), done)
+        self.assertEqual([], [line for line in done if not line.endswith(" created")])
+        again = self.apply(definitions)
+        self.assertEqual([], [line for line in again if not line.endswith(" unchanged")])
+        # An upgrade changes nothing that cannot be changed.
+        self.apply(self.text(policies("Ignore")))
+        self.apply(self.text({"labels": EVERYTHING["labels"], "manager": EVERYTHING["manager"]}))
+
+    def test_it_is_taken_with_other_values(self):
+        for values in (
+            {"namespace": {"name": "mesh"}},
+            policies("Fail"),
+            policies("Ignore"),
+            {"podDisruptionBudget": {"enabled": False}, "networkPolicy": {"enabled": True}},
+            {"podMonitor": {"enabled": True}},
+            {"prometheusRule": {"enabled": True}},
+            {"manager": {"nodeSelector": None, "podAnnotations": None, "resources": None}},
+            EVERYTHING,
+        ):
+            with self.subTest(values=values):
+                values = {"namespace": {"name": "mesh", "create": True}, **values}
+                lines = self.apply(self.text(values), "--dry-run=server")
+                self.assertIn("deployment.apps/cmesh-manager", " ".join(lines))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"k8s.io/kubernetes/cmesh/report"
+)
+
+// informer is a SharedIndexInformer that prints what it hears.
+type informer struct {
+	source source
+	shared cache.SharedIndexInformer
+}
+
+func newInformer(s source, kubeconfig, server string) *informer {
+	listWatch, example, err := s.listWatch(kubeconfig, server)
+	if err != nil {
+		s.fail(err)
+	}
+	i := &informer{source: s}
+	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	i.shared = cache.NewSharedIndexInformer(i.noted(listWatch), example, 0, indexers)
+	i.shared.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object interface{}) { i.print("add", object, report.Line{}) },
+		UpdateFunc: i.updated,
+		DeleteFunc: i.deleted,
+	})
+	if err := i.shared.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
+		report.Print("error", report.Line{"watch": s.name, "message": err.Error()})
+	}); err != nil {
+		s.fail(err)
+	}
+	return i
+}
+
+// noted tells of lists and watches as the informer asks for them.
+func (i *informer) noted(inner *cache.ListWatch) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListFunc: func(options metav1.ListOptions) (runtime.Object, error) {
+			list, err := inner.ListFunc(options)
+			if err == nil {
+				i.printList(list, options)
+			}
+			return list, err
+		},
+		WatchFunc: func(options metav1.ListOptions) (watch.Interface, error) {
+			report.Print("watch", report.Line{"watch": i.source.name, "rv": options.ResourceVersion})
+			return inner.WatchFunc(options)
+		},
+	}
+}
+
+func (i *informer) printList(list runtime.Object, options metav1.ListOptions) {
+	line := report.Line{"watch": i.source.name, "from": options.ResourceVersion, "items": meta.LenList(list)}
+	if access, err := meta.ListAccessor(list); err == nil {
+		line["rv"] = access.GetResourceVersion()
+	}
+	report.Print("list", line)
+}
+
+func (i *informer) run(stop <-chan struct{}) {
+	go i.shared.Run(stop)
+	if cache.WaitForCacheSync(stop, i.shared.HasSynced) {
+		report.Print("sync", report.Line{"watch": i.source.name})
+	}
+}
+
+func (i *informer) print(kind string, object interface{}, line report.Line) {
+	key, err := cache.MetaNamespaceKeyFunc(object)
+	if err != nil {
+		i.source.fail(err)
+	}
+	access, err := meta.Accessor(object)
+	if err != nil {
+		i.source.fail(err)
+	}
+	line["watch"] = i.source.name
+	line["key"] = key
+	line["rv"] = access.GetResourceVersion()
+	line["labels"] = access.GetLabels()
+	report.Print(kind, line)
+}
+
+func (i *informer) updated(before, after interface{}) {
+	access, err := meta.Accessor(before)
+	if err != nil {
+		i.source.fail(err)
+	}
+	i.print("update", after, report.Line{"old": access.GetResourceVersion()})
+}
+
+// deleted hears of objects that a list no longer showed by their last known state.
+func (i *informer) deleted(object interface{}) {
+	line := report.Line{}
+	if unknown, is := object.(cache.DeletedFinalStateUnknown); is {
+		line["unknown"] = true
+		object = unknown.Obj
+	}
+	i.print("delete", object, line)
+}
+
+// dump prints all stores in one line: watch -> key -> resourceVersion.
+func dump(informers []*informer) {
+	stores := map[string]map[string]string{}
+	for _, i := range informers {
+		store := map[string]string{}
+		for _, object := range i.shared.GetStore().List() {
+			access, err := meta.Accessor(object)
+			if err != nil {
+				i.source.fail(err)
+			}
+			key, _ := cache.MetaNamespaceKeyFunc(object)
+			store[key] = access.GetResourceVersion()
+		}
+		stores[i.source.name] = store
+	}
+	report.Print("dump", report.Line{"stores": stores})
+}

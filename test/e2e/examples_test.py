@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples' READMEs are followed word for word on a real node: their commands are run as they
+stand there, and what they promise is looked for.
+
+Only the images come by another way: they are imported, where the READMEs tell of kind and docker.
+"""
+
+import json
+import os
+import re
+import subprocess
+import unittest
+
+import harness
+import images
+import node
+import operator_test
+
+EXAMPLES = os.path.join(harness.ROOT, "examples")
+OPERATOR = "report-operator"
+PROGRAMS = ("manager", "kubeconfig-gen")
+
+
+def blocks(name):
+    """The commands of a README, in order: those in fences marked sh."""
+    with open(os.path.join(EXAMPLES, name, "README.md"), encoding="utf-8") as f:
+        return re.findall(r"^```sh\n(.*?)^```$", f.read(), re.M | re.S)
+
+
+class ReadmeTestCase(node.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cluster = node.cluster()
+        program, missing = operator_test.build_operator()
+        if missing:
+            raise unittest.SkipTest(missing)
+        cls.cache = os.path.dirname(os.path.dirname(program))
+        cluster.load_programs()
+        image = os.path.join(cluster.folder, "report-operator.tar")
+        subprocess.run([os.path.join(operator_test.EXAMPLE, "build"), "--image", image], check=True)
+        cluster.load(image)
+
+    def setUp(self):
+        super().setUp()
+        spaces = ["namespace/" + name for name in (OPERATOR, *operator_test.TEAMS)]
+        self.addCleanup(self.kubectl.run, "delete", "--ignore-not-found", *spaces)
+
+    def follow(self, command, **more):
+        """Runs a block as a reader would: standard output and error."""
+        # Another home, for what kubectl keeps there, but the operator is not built again.
+        folders = [os.path.dirname(harness.program(name)) for name in PROGRAMS]
+        folders += [os.path.dirname(self.cluster.env["KUBECTL"]), os.environ["PATH"]]
+        env = harness.clean_environment(
+            PATH=":".join(folders),
+            HOME=self.folder,
+            CMESH_CACHE=self.cache,
+            KUBECONFIG=self.cluster.kubeconfig,
+            **more,
+        )
+        result = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=harness.ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        if result.returncode != 0:
+            seen = self.describe(OPERATOR, "app")
+            self.fail(f"exit {result.returncode} of\n{command}\n{result.stdout}\n{seen}")
+        return result.stdout
+
+    def report_of(self, team):
+        answer = self.cluster.fetch(f"/api/v1/namespaces/{team}/configmaps/report")
+        return json.loads(answer.body)["data"] if answer.status == 200 else {}
+
+    def reporters(self):
+        """team -> the pod that reported it."""
+        return {
+            team: self.report_of(team)["reportedBy"]
+            for team in operator_test.TEAMS
+            if self.report_of(team)
+        }
+
+    def wait_reporters(self, wanted):
+        """`wanted`: team -> a pattern for the pod's name."""
+
+        def right():
+            found = self.reporters()
+            return found.keys() == wanted.keys() and all(
+                re.fullmatch(wanted[team], found[team]) for team in wanted
+            )
+
+        try:
+            harness.wait_for(right, f"reports as {wanted}", 60, 0.2)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.reporters()}") from None
+
+    def leases(self):
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR}/leases"
+        return {lease["metadata"]["name"] for lease in self.cluster.json(path)["items"]}
+
+    def check_gone(self):
+        for name in (OPERATOR, *operator_test.TEAMS):
+            path = f"/api/v1/namespaces/{name}"
+            harness.wait_for(lambda p=path: self.cluster.fetch(p).status == 404, f"{name} is gone")
+
+    def restarts(self, selector):
+        return [
+            status["restartCount"]
+            for pod in self.pods(OPERATOR, selector)
+            for status in pod["status"]["containerStatuses"]
+        ]
+
+
+class ByHandTest(ReadmeTestCase):
+    def test_readme(self):
+        apply, label, rules, kubeconfig, deploy, look, page, change, away = blocks(
+            "fake-kubeconfig-by-hand"
+        )
+        for command in (apply, label, rules, kubeconfig, deploy):
+            self.follow(command)
+        self.wait_reporters({f"team-{i}": r"by-hand-.*" for i in (1, 2, 3)})
+        shown = self.follow(look)
+        self.assertIn("report-operator---hand", shown)
+        self.assertRegex(shown, r"team-3 +1 +by-hand-")
+        self.assertEqual({"report-operator---hand"}, self.leases())
+        page = self.follow(page)
+        self.assertRegex(page, r'"generation":\s*1,')
+        self.assertIn('"Namespace appeared" namespace="team-1"', page)
+        self.assertNotIn("team-4", page)
+
+        self.follow(change)
+        self.wait_reporters({f"team-{i}": r"by-hand-.*" for i in (1, 2, 3, 4)})
+        for pod in self.pods(OPERATOR, "app=by-hand"):
+            harness.wait_for(
+                lambda p=pod: node.enforced_generation(p) == 2, "all enforce the new rules"
+            )
+        old = self.report_of("team-3")
+        self.kubectl("-n", "team-3", "create", "configmap", "unseen")
+        self.kubectl("-n", "team-4", "create", "configmap", "seen")
+        self.kubectl("-n", "team-4", "label", "configmap", "seen",
+                     f"{harness.NAMESPACE_LABEL}=team-4")  # fmt: skip
+        harness.wait_for(
+            lambda: self.report_of("team-4")["configMaps"] == "2", "what comes is counted"
+        )
+        self.assertEqual(old, self.report_of("team-3"))
+        self.assertEqual([0] * 6, self.restarts("app=by-hand"))
+        self.follow(away)
+        self.check_gone()
+
+
+class ManagedTestCase(ReadmeTestCase):
+    """With the manager in the cluster."""
+
+    @property
+    def base(self):
+        minor = self.cluster.json("/version")["minor"].rstrip("+")
+        return "k8s/before-1.21" if int(minor) < 21 else "k8s/base"
+
+    def install(self):
+        self.follow(f"kubectl apply -k {self.base}")
+        self.addCleanup(self.follow, f"kubectl delete --ignore-not-found -k {self.base}")
+        self.follow("kubectl -n cmesh-system rollout status deploy/cmesh-manager --timeout=120s")
+
+    def check_uninstalled(self):
+        path = "/api/v1/namespaces/cmesh-system"
+        harness.wait_for(lambda: self.cluster.fetch(path).status == 404, "it is gone")
+        self.assertEqual(404, self.cluster.fetch("/apis/ctrlmesh.kusionstack.io").status)
+
+
+class ByHandManagedTest(ManagedTestCase):
+    """The sidecars are written by hand; labels and rules are the manager's."""
+
+    config = f"/apis/ctrlmesh.kusionstack.io/v1alpha1/namespaces/{OPERATOR}/shardingconfigs/hand"
+
+    def wait_enforced(self, generation):
+        def enforced():
+            status = self.cluster.json(self.config).get("status", {})
+            return (status.get("generation"), status.get("enforced")) == (generation, "2/2")
+
+        harness.wait_for(enforced, f"both pods enforce generation {generation}", 60, 0.2)
+
+    def test_readme(self):
+        self.install()
+        shard = "examples/fake-kubeconfig-by-hand/shard.yaml"
+        apply, _, _, kubeconfig, deploy, *_ = blocks("fake-kubeconfig-by-hand")
+        for command in (apply, f"kubectl apply -f {shard}", kubeconfig, deploy):
+            self.follow(command)
+        self.wait_enforced(1)
+        self.wait_reporters({f"team-{i}": r"by-hand-.*" for i in (1, 2, 3)})
+        self.follow(f"sed s/team-3/team-4/ {shard} | kubectl apply -f -")
+        self.wait_enforced(2)
+        self.wait_reporters({f"team-{i}": r"by-hand-.*" for i in (1, 2, 3, 4)})
+
+
+class OperatorGoTest(ManagedTestCase):
+    def setUp(self):
+        super().setUp()
+        self.install()
+
+    def revisions(self):
+        return {
+            pod["metadata"]["name"]: pod["metadata"]["labels"]["controller-revision-hash"]
+            for pod in self.pods(OPERATOR, "app=report-operator")
+        }
+
+    def test_readme(self):
+        apply, look, log, move, moved, first, others, away = blocks("operator-go")
+        self.follow(apply)
+        self.wait_reporters(teams(3))
+        self.assertEqual({"report-operator---blue", "report-operator---green"}, self.leases())
+        shown = self.follow(look)
+        self.assertRegex(shown, r"shardingconfig\S*/blue +2 +1 +2/2")
+        self.assertRegex(shown, r"pod/report-operator-3 +3/3 +Running")
+        self.assertRegex(shown, r"team-3 +2 +report-operator-[01]")
+        shown = self.follow(log)
+        self.assertEqual(
+            {"team-1", "team-2", "team-3"},
+            set(re.findall(r'"Namespace appeared" namespace="(.*?)"', shown)),
+        )
+
+        self.follow(move)
+        self.assertRegex(self.follow(moved), r"report-operator-[23]")
+        self.wait_reporters(teams(2))
+        self.assertEqual([0] * 12, self.restarts("app=report-operator"))
+        self.assertIn('"Namespace disappeared" namespace="team-3"', self.follow(log))
+
+        before = self.revisions()
+        self.follow(first)
+        after = self.revisions()
+        changed = {name for name in after if after[name] != before[name]}
+        self.assertEqual({"report-operator-2", "report-operator-3"}, changed)
+        self.wait_reporters(teams(2))
+        self.follow(others)
+        self.assertEqual(1, len(set(self.revisions().values())))
+        self.wait_reporters(teams(2))
+        self.follow(away)
+        self.check_gone()
+
+
+def teams(blues):
+    """Who is to report, when blue has the first `blues` of the teams."""
+    return {
+        team: "report-operator-[01]" if i < blues else "report-operator-[23]"
+        for i, team in enumerate(operator_test.TEAMS)
+    }
+
+
+class KindTest(ManagedTestCase):
+    def test_demo(self):
+        """All steps but those that need kind, with images that are imported."""
+        more = {
+            "LOAD": f"{harness.CLUSTER} load {self.cluster.directory}",
+            "BUILD": images.build_folder(),
+            "WORK": self.path("kind"),
+        }
+        for step in ("images", "install", "operator"):
+            self.follow(f"examples/kind/demo {step}", **more)
+        self.wait_reporters(teams(3))
+        told = self.follow("examples/kind/demo edit", **more)
+        self.wait_reporters(teams(2))
+        self.assertIn('"Namespace disappeared" namespace="team-3"', told)
+        self.follow("examples/kind/demo delete", **more)
+        self.check_gone()
+        self.check_uninstalled()
+        self.assertFalse(os.path.exists(more["WORK"]))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Injected pods are pods to a real API server, and their commands are those of our programs.
+
+The pods are those that the unit test of manager/inject compares its results with. This API server
+knows no native sidecars; of those only the commands are tried. What a kubelet does with ordinary
+ones is played.
+"""
+
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import harness
+import shard
+import wire
+
+PODS = os.path.join(harness.ROOT, "test", "unit", "manager", "inject", "pods")
+PROGRAMS = ("kubeconfig-gen", "localproxy", "rulesync")
+WRONG_USAGE = 2
+
+
+def injected(kind):
+    """Name and object of each pod that was injected in that way."""
+    for path in sorted(glob.glob(os.path.join(PODS, f"*.{kind}.json"))):
+        with open(path, encoding="utf-8") as f:
+            yield os.path.basename(path), json.load(f)
+
+
+class ApiServerTest(harness.TestCase):
+    """What the API server says."""
+
+    def test_pods_are_taken(self):
+        cluster = harness.cluster()
+        namespace = harness.make_namespace(cluster, "injection", self.addCleanup)
+        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+        cluster.json(accounts, "POST", {"metadata": {"name": "operator-demo"}})
+        count = 0
+        for name, pod in injected("ordinary"):
+            with self.subTest(pod=name):
+                made = cluster.json(f"/api/v1/namespaces/{namespace}/pods", "POST", pod)
+                for kind in ("initContainers", "containers", "volumes"):
+                    wanted = [item["name"] for item in pod["spec"][kind]]
+                    stored = [item["name"] for item in made["spec"][kind]]
+                    self.assertEqual(wanted, [name for name in stored if name in wanted])
+                self.assert_nothing_is_lost(pod["spec"], made["spec"], "spec")
+                count += 1
+        self.assertGreater(count, 0)
+
+    def assert_nothing_is_lost(self, wanted, stored, path):
+        """The API server drops what it does not know."""
+        if isinstance(wanted, dict):
+            for key, value in wanted.items():
+                self.assertIn(key, stored, path)
+                self.assert_nothing_is_lost(value, stored[key], f"{path}.{key}")
+        elif isinstance(wanted, list):
+            self.assertGreaterEqual(len(stored), len(wanted), path)
+            for i, value in enumerate(wanted):
+                self.assert_nothing_is_lost(value, stored[i], f"{path}[{i}]")
+        else:
+            self.assertEqual(wanted, stored, path)
+
+
+class PlayedPodTest(harness.TestCase):
+    """The commands of an injected pod, run in the order in which a kubelet without native sidecars
+    runs them, with folders and ports of their own."""
+
+    SHARD = {"namespace": "operator-demo", "name": "sharding-demo"}
+    PORTS = ("5443", "5441", "5442")
+
+    def setUp(self):
+        super().setUp()
+        self.cluster = harness.cluster()
+        self.namespace = harness.make_namespace(self.cluster, "played", self.addCleanup)
+        spec = dict(injected("ordinary"))["operator.ordinary.json"]["spec"]
+        self.containers = {c["name"]: c for c in spec["initContainers"] + spec["containers"]}
+        self.places = [("--in-cluster", f"--kubeconfig={self.cluster.kubeconfig}")]
+        self.places += [("0.0.0.0:", "127.0.0.1:")]
+        self.ports = {port: str(harness.free_port()) for port in self.PORTS}
+        self.places += [(f"127.0.0.1:{old}", f"127.0.0.1:{new}") for old, new in self.ports.items()]
+        for folder in ("/etc/cmesh", "/var/lib/cmesh", "/run/cmesh"):
+            self.places.append((folder, self.path(os.path.basename(os.path.dirname(folder)))))
+        for folder in ("etc/kubeconfig", "lib", "run"):
+            os.makedirs(self.path(folder))
+        self.mount = shard.Mount(self.path("etc/rules"))
+        self.count = 0
+
+    def publish(self, generation=1):
+        limit = harness.limit(["configmaps"], "mine=yes")
+        rules = harness.rules_document(limit, generation=generation)
+        self.mount.publish({**rules, "shard": self.SHARD})
+
+    def start(self, command, *more):
+        self.count += 1
+        words = []
+        for word in [*command, *more]:
+            for old, new in self.places:
+                word = word.replace(old, new)
+            words.append(word)
+        log = self.path(f"log-{self.count}")
+        with open(log, "wb") as f:
+            process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", harness.program(words[0]), *words[1:]],
+                env=harness.clean_environment(HOME=self.folder, POD_NAMESPACE=self.namespace),
+                stdin=subprocess.DEVNULL,
+                stderr=f,
+            )
+        self.addCleanup(harness.end_process, process)
+        return process
+
+    def start_container(self, name):
+        container = self.containers[name]
+        return self.start(container["command"], *container["args"])
+
+    def start_gate(self):
+        hook = self.containers["cmesh-rulesync"]["lifecycle"]["postStart"]
+        return self.start(hook["exec"]["command"])
+
+    def start_pod(self):
+        """All of it; returns localproxy and rulesync."""
+        for name in ("cmesh-kubeconfig", "cmesh-rules"):
+            self.assertEqual(0, self.start_container(name).wait(20), name)
+        proxy = self.start_container("cmesh-localproxy")
+        rulesync = self.start_container("cmesh-rulesync")
+        self.assertEqual(0, self.start_gate().wait(20))
+        return proxy, rulesync
+
+    def operator(self):
+        """A kubectl that was given what the operator is given."""
+        return harness.Kubectl(self.folder, self.path("etc/kubeconfig/config"))
+
+    def test_the_operator_starts_after_its_proxy(self):
+        self.assertEqual(0, self.start_container("cmesh-kubeconfig").wait(20))
+        rules = self.start_container("cmesh-rules")
+        time.sleep(1)
+        self.assertIsNone(rules.poll(), "it waits for rules")
+        self.publish()
+        self.assertEqual(0, rules.wait(20))
+        gate = self.start_gate()
+        time.sleep(1)
+        self.assertIsNone(gate.poll(), "it waits for localproxy")
+        self.start_container("cmesh-localproxy")
+        self.start_container("cmesh-rulesync")
+        self.assertEqual(0, gate.wait(20))
+        answer = wire.fetch(f"127.0.0.1:{self.ports['5441']}", "/readyz")
+        self.assertEqual(200, answer.status)
+        for name, labels in (("mine", {"mine": "yes"}), ("other", {})):
+            path = f"/api/v1/namespaces/{self.namespace}/configmaps"
+            self.cluster.json(path, "POST", {"metadata": {"name": name, "labels": labels}})
+        out = self.operator()("get", "configmaps", "-n", self.namespace, "-o", "name")
+        self.assertEqual("configmap/mine\n", out)
+
+    def test_the_operator_ends_before_its_proxy(self):
+        self.publish()
+        proxy, rulesync = self.start_pod()
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+        lease = {"metadata": {"name": "operator"}, "spec": {"holderIdentity": "me"}}
+        self.cluster.json(path, "POST", lease)
+        address = f"127.0.0.1:{self.ports['5443']}"
+        watch = wire.Connection(address)
+        self.addCleanup(watch.close)
+        watch.send_head("GET", "/api/v1/configmaps?watch=true")
+        self.assertEqual(200, watch.read_head().status)
+        for process in (proxy, rulesync):
+            process.send_signal(signal.SIGTERM)
+        rulesync.wait(20)
+        time.sleep(3)  # the operator does what it was at
+        body = json.dumps({"spec": {"holderIdentity": ""}}).encode()
+        kind = [("Content-Type", "application/merge-patch+json")]
+        answer = wire.fetch(address, f"{path}/operator", "PATCH", kind, body)
+        self.assertEqual(200, answer.status, answer)
+        watch.close()
+        self.assertEqual(0, proxy.wait(8))
+
+    def test_the_pod_starts_again_without_its_configmap(self):
+        self.publish(3)
+        for process in self.start_pod():
+            process.send_signal(signal.SIGTERM)
+            process.wait(20)
+        shutil.rmtree(self.mount.path)
+        self.start_pod()
+        answer = wire.fetch(f"127.0.0.1:{self.ports['5441']}", "/status")
+        self.assertEqual(3, json.loads(answer.body)["rules"]["generation"])
+
+
+class CommandTest(harness.TestCase):
+    """What the programs say. Here they cannot do their work, but must know every flag."""
+
+    def run_command(self, command):
+        if "--once" in command:
+            command = [*command, "--timeout=1"]
+        program = harness.program(command[0])
+        process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", program, *command[1:]],
+            env=harness.clean_environment(HOME=self.folder),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(harness.end_process, process)
+        return process.wait(20), process.stderr.read()
+
+    def commands(self, container):
+        yield container["command"] + container["args"]
+        hook = container.get("lifecycle", {}).get("postStart", {})
+        if hook:
+            yield hook["exec"]["command"]
+
+    def test_flags(self):
+        seen = set()
+        for kind in ("ordinary", "native"):
+            for _, pod in injected(kind):
+                spec = pod["spec"]
+                for container in spec["initContainers"] + spec["containers"]:
+                    if not container["name"].startswith("cmesh-"):
+                        continue
+                    for command in self.commands(container):
+                        seen.add(tuple(command))
+        self.assertEqual(set(PROGRAMS), {command[0] for command in seen})
+        for command in sorted(seen):
+            with self.subTest(command=command):
+                code, err = self.run_command(command)
+                self.assertNotEqual(WRONG_USAGE, code, err)
+                self.assertNotEqual(0, code, "it was to fail for want of a pod")
+
+
+if __name__ == "__main__":
+    harness.main()

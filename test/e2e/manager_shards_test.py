@@ -1,0 +1,530 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From `kubectl apply` to rules that are enforced, and a status that says what is so: one manager,
+shards of two pods with the real sidecars.
+"""
+
+import json
+import os
+import re
+import signal
+import statistics
+import sys
+import time
+
+import harness
+import mesh
+
+EDITS = 100
+
+
+def setUpModule():
+    mesh.install()
+
+
+def report(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def percentiles(samples):
+    ranks = statistics.quantiles(samples, n=100, method="inclusive")
+    return f"p50 {ranks[49]:.0f} ms, p99 {ranks[98]:.0f} ms, most {max(samples):.0f} ms"
+
+
+class ShardsTestCase(mesh.MeshTestCase):
+    def two_shards(self):
+        """shard-a sees the objects of part a, shard-b those of part b; all enforced."""
+        for part in ("a", "b"):
+            name = f"shard-{part}"
+            self.apply(mesh.config(name, name, mesh.limit(mesh.is_in("part", part))))
+        pods = {name: self.shard_of_two(name) for name in ("shard-a", "shard-b")}
+        for name in pods:
+            self.wait_enforced(name, pods=2)
+        return pods
+
+    def one_shard(self):
+        """The same with one shard only."""
+        self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
+        pods = self.shard_of_two("shard-a")
+        self.wait_enforced("shard-a", pods=2)
+        return pods
+
+    def check_status(self, name, pods):
+        """Every number and row of the status is as the ConfigMap and the proxies say."""
+        thing = self.get(name)
+        status = thing["status"]
+        rules = self.check_map(name)
+        self.assertEqual(thing["metadata"]["generation"], status["observedGeneration"])
+        self.assertEqual(rules["generation"], status["generation"])
+        self.assertEqual(rules["checksum"], status["checksum"])
+        self.assertEqual(len(pods), status["podCount"])
+        self.assertEqual(f"{len(pods)}/{len(pods)}", status["enforced"])
+        self.assertEqual([pod.name for pod in pods], [row["name"] for row in status["pods"]])
+        for pod, row in zip(pods, status["pods"]):
+            self.assertEqual((rules["generation"], rules["checksum"]), pod.enforced())
+            self.assertEqual(rules["generation"], row["generation"])
+            self.assertEqual(rules["checksum"], row["checksum"])
+            self.assertNotIn("message", row)
+            self.assertRegex(row["since"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        return rules
+
+    def row(self, name, pod):
+        return next(row for row in self.get(name)["status"]["pods"] if row["name"] == pod.name)
+
+    def events(self, name):
+        path = f"/api/v1/namespaces/{self.namespace}/events"
+        items = self.cluster.json(path)["items"]
+        return [e for e in items if e["involvedObject"]["name"] == name]
+
+    def wait_event(self, name, reason):
+        return harness.wait_for(
+            lambda: next((e for e in self.events(name) if e["reason"] == reason), None),
+            f"an Event {reason} about {name}",
+        )
+
+
+class LifeTest(ShardsTestCase):
+    """Applied, edited, deleted, made again."""
+
+    def test_apply_edit_delete(self):
+        self.manager()
+        pods = self.two_shards()
+        for part in ("a", "b"):
+            name = f"shard-{part}"
+            self.assertEqual(1, self.check_status(name, pods[name])["generation"])
+            for pod in pods[name]:
+                self.assertEqual({f"object-{part}"}, pod.shown())
+        self.check_columns()
+        described = self.here("describe", "shardingconfig", "shard-a")
+        for words in ("Enforced", "2 of 2 pods enforce generation 1", "cmesh-rules-shard-a"):
+            self.assertIn(words, described)
+
+        edited = mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a", "b")))
+        self.assertIn("configured", self.apply(edited))
+        self.wait_enforced("shard-a")
+        self.assertEqual(2, self.check_status("shard-a", pods["shard-a"])["generation"])
+        self.assertEqual(1, self.check_status("shard-b", pods["shard-b"])["generation"])
+        for pod in pods["shard-a"]:
+            self.assertEqual({"object-a", "object-b"}, pod.shown())
+
+        self.here("delete", "shardingconfig", "shard-a")
+        harness.wait_for(lambda: self.map_of("shard-a") is None, "its ConfigMap is gone", 90)
+        self.wait_event(pods["shard-a"][0].name, "RulesKept")
+        for pod in pods["shard-a"]:
+            self.assertEqual(2, pod.enforced()[0])
+            self.assertEqual({"object-a", "object-b"}, pod.shown())
+
+        again = mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a")))
+        self.apply(again)
+        self.wait_enforced("shard-a")
+        self.assertEqual(3, self.check_status("shard-a", pods["shard-a"])["generation"])
+        for pod in pods["shard-a"]:
+            self.assertEqual({"object-a"}, pod.shown())
+
+    def check_columns(self):
+        shown = self.here("get", "shardingconfigs").splitlines()
+        self.assertEqual(["NAME", "PODS", "GENERATION", "ENFORCED", "AGE"], shown[0].split())
+        for line, name in zip(shown[1:], ("shard-a", "shard-b")):
+            self.assertRegex(line, rf"^{name} +2 +1 +2/2 +\d+s$")
+        wide = self.here("get", "shard", "-o", "wide").splitlines()
+        self.assertRegex(wide[0], r"CHECKSUM +COMPILED +WHY$")
+        self.assertRegex(wide[1], r"sha256:[0-9a-f]{64} .* 2 of 2 pods enforce generation 1\.$")
+
+    def test_what_changes_nothing_is_not_published(self):
+        self.manager()
+        pods = self.one_shard()
+        watched = mesh.Watched(self.cluster, self.maps)
+        version = self.map_of("shard-a")["metadata"]["resourceVersion"]
+        self.patch("shard-a", {"metadata": {"labels": {"team": "x"}}})
+        spelt = mesh.config("shard-a", "shard-a", mesh.limit({"matchLabels": {"part": "a"}}))
+        self.apply(spelt)  # other words
+        self.wait_enforced("shard-a")
+        self.patch("shard-a", {"metadata": {"annotations": {"x": "y"}}})
+        self.show("shard-a", "a")  # and back again
+        self.wait_enforced("shard-a")
+        time.sleep(1)
+        rules = self.check_status("shard-a", pods)
+        watched.end()
+        changes = {t["metadata"]["resourceVersion"] for _, t in watched.events} - {version}
+        of_ours = [t for _, t in watched.events if t["metadata"]["name"].startswith("cmesh-rules")]
+        self.assertEqual(rules["generation"], len({json.dumps(t["data"]) for t in of_ours}))
+        self.assertLessEqual(len(changes), 4 + rules["generation"])
+
+    def test_a_manager_that_comes_later(self):
+        """Everything is there before it; and nothing is written when it starts again."""
+        self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
+        pods = self.shard_of_two("shard-a")
+        self.assertEqual(503, pods[0].shown())  # nothing, rather than everything
+        manager = self.manager()
+        self.wait_enforced("shard-a", pods=2)
+        self.check_status("shard-a", pods)
+        manager.stop()
+        before = [self.get("shard-a"), self.map_of("shard-a"), *(pod.object() for pod in pods)]
+        self.manager()
+        time.sleep(4)
+        after = [self.get("shard-a"), self.map_of("shard-a"), *(pod.object() for pod in pods)]
+        self.assertEqual(before, after)
+
+    def test_pods_come_and_go(self):
+        self.manager()
+        pods = self.one_shard()
+        third = self.pod("shard-a-9", "shard-a")
+        third.create()
+        third.set_status(ready=False, phase="Pending")
+        status = harness.wait_for(
+            lambda: self.get("shard-a")["status"]["enforced"] == "2/3" and self.get("shard-a"),
+            "it is counted",
+        )
+        self.assertEqual("True", mesh.condition(status, "Enforced")["status"])
+        self.assertIn("Not ready yet: shard-a-9", mesh.condition(status, "Enforced")["message"])
+        third.start_proxy()
+        third.start_sync()
+        third.set_status()
+        harness.wait_for(
+            lambda: self.get("shard-a")["status"]["enforced"] == "3/3", "it enforces the rules"
+        )
+        self.check_status("shard-a", [*pods, third])
+        third.delete()
+        harness.wait_for(
+            lambda: self.get("shard-a")["status"]["enforced"] == "2/2", "it is not counted"
+        )
+        self.check_status("shard-a", pods)
+        for pod in pods:
+            pod.delete()
+        found = self.wait_condition("shard-a", "Enforced", "True", "NoPods")
+        self.assertEqual((0, "0/0"), (found["status"]["podCount"], found["status"]["enforced"]))
+
+
+class LatencyTest(ShardsTestCase):
+    """How long it takes."""
+
+    def test_from_the_edit_to_enforced(self):
+        """As a user has it: the manager asks as often as it does by default."""
+        self.start_manager("--leader-elect=false")
+        pods = self.two_shards()
+        statuses = {}
+
+        def note(_, thing):
+            c = mesh.condition(thing, "Enforced")
+            key = thing["metadata"]["name"], c.get("observedGeneration")
+            if c.get("status") == "True":
+                statuses.setdefault(key, time.monotonic())
+
+        watched = mesh.Watched(self.cluster, self.configs, note)
+        enforced, told = [], []
+        for i in range(EDITS):
+            name = f"shard-{'ab'[i % 2]}"
+            began = time.monotonic()
+            number = self.show(name, *(("a", "b"), ("a",), ("b",))[i % 3])["metadata"]["generation"]
+            wanted = 1 + i // 2 + 1
+            waiting = list(pods[name])
+            while waiting:
+                waiting = [pod for pod in waiting if (pod.enforced() or (0,))[0] != wanted]
+                self.assertLess(time.monotonic() - began, 20, f"{name} {wanted}")
+            enforced.append((time.monotonic() - began) * 1000)
+            key = name, number
+            harness.wait_for(lambda k=key: k in statuses, f"the status says {key}")
+            told.append((statuses[key] - began) * 1000)
+        watched.end()
+        report(f"{EDITS} edits, on both pods after: {percentiles(enforced)}")
+        report(f"{EDITS} edits, in the status after: {percentiles(told)}")
+        for name, two in pods.items():
+            self.check_status(name, two)
+
+
+class TruthTest(ShardsTestCase):
+    """What the status says when something is wrong, and again when it is right."""
+
+    def setUp(self):
+        super().setUp()
+        self.manager()
+        self.pods = self.one_shard()
+
+    def expect(self, reason, enforced, pod, words, generation=1):
+        found = self.wait_condition("shard-a", "Enforced", "False", reason)
+        message = mesh.condition(found, "Enforced")["message"]
+        self.assertEqual(enforced, found["status"]["enforced"])
+        self.assertIn(pod.name, message)
+        self.assertIn(words, message)
+        row = self.row("shard-a", pod)
+        self.assertIn(words, row["message"])
+        self.assertEqual(generation, row.get("generation"))
+        return message
+
+    def well_again(self):
+        self.wait_enforced("shard-a", pods=len(self.pods))
+        return self.check_status("shard-a", self.pods)
+
+    def test_a_proxy_that_was_killed(self):
+        for how in (signal.SIGKILL, signal.SIGTERM):
+            self.pods[1].stop_proxy(how)
+            self.expect("Silent", "1/2", self.pods[1], "connection refused")
+            self.pods[1].start_proxy()
+            self.well_again()
+        self.wait_event("shard-a", "Silent")
+
+    def test_a_proxy_that_hangs(self):
+        self.pods[0].proxy.signal(signal.SIGSTOP)
+        self.expect("Silent", "1/2", self.pods[0], "no complete answer came within")
+        self.pods[0].proxy.signal(signal.SIGCONT)
+        self.well_again()
+
+    def test_rules_that_do_not_arrive(self):
+        """rulesync is gone: localproxy goes on with what it has."""
+        self.pods[0].stop_sync()
+        time.sleep(2)
+        self.check_status("shard-a", self.pods)  # no harm yet
+        self.show("shard-a", "b")
+        message = self.expect("Refused", "1/2", self.pods[0], "rulesync: ")
+        self.assertIn("connection refused", message)
+        self.assertEqual({"object-a"}, self.pods[0].shown())
+        self.assertEqual({"object-b"}, self.pods[1].shown())
+        self.pods[0].start_sync()
+        self.assertEqual(2, self.well_again()["generation"])
+        self.assertEqual({"object-b"}, self.pods[0].shown())
+
+    def test_a_rulesync_that_hangs(self):
+        self.pods[0].sync.signal(signal.SIGSTOP)
+        self.show("shard-a", "b")
+        self.expect("Refused", "1/2", self.pods[0], "no complete answer came within")
+        self.pods[0].sync.signal(signal.SIGCONT)
+        self.well_again()
+
+    def test_a_proxy_that_forgot_everything(self):
+        pod = self.pods[0]
+        pod.stop_sync()
+        pod.stop_proxy()
+        os.unlink(os.path.join(pod.folder, "rules.json"))
+        pod.start_proxy()
+        self.assertEqual(503, pod.shown())
+        self.expect("Refused", "1/2", pod, "rulesync: ", generation=None)
+        pod.start_sync()
+        self.well_again()
+
+    def test_a_pod_that_is_deleted_slowly(self):
+        """It counts as long as it answers."""
+        slow = self.pod("slow", "shard-a")
+        slow.finalizers = ["cmesh.example/e2e"]
+        slow.start()
+        self.addCleanup(slow.finalize)
+        self.wait_enforced("shard-a", pods=3)
+        slow.delete()
+        slow.stop_sync()
+        self.show("shard-a", "b")
+        self.expect("Refused", "2/3", slow, "rulesync: ")
+        slow.stop_proxy()
+        self.well_again()
+
+    def test_a_pod_that_is_made_again(self):
+        """As a StatefulSet does it: the same name, another pod, which has nothing yet."""
+        old = self.pods[1]
+        old.stop()
+        old.delete()
+        self.show("shard-a", "b")
+        os.unlink(os.path.join(old.folder, "rules.json"))
+        new = self.pod(old.name, "shard-a")
+        new.create()
+        new.set_status(ready=False)
+        self.wait_condition("shard-a", "Enforced", "True", "Enforced")
+        harness.wait_for(
+            lambda: "has not answered yet" in self.row("shard-a", new).get("message", ""),
+            "nothing is known of it",
+        )
+        self.assertNotIn("generation", self.row("shard-a", new))
+        new.start_proxy()
+        new.start_sync()
+        new.set_status()
+        self.pods[1] = new
+        self.well_again()
+
+    def test_a_pod_without_sidecar(self):
+        bare = self.pod("bare", None, {"shard": "shard-a"})
+        bare.start()
+        message = self.expect("NoSidecar", "2/3", bare, "", generation=None)
+        self.assertIn("seeing everything", message)
+        self.assertIn("enable-proxy", message)
+        self.assertIn("has no sidecar", self.row("shard-a", bare)["message"])
+        bare.delete()
+        self.well_again()
+
+    def test_overlapping_selectors(self):
+        """A second config takes a pod of the first: both say so, and nothing is taken away."""
+        self.pods[0].labels["also"] = "b"
+        path = f"{self.pods[0].path}/{self.pods[0].name}"
+        patch = {"metadata": {"labels": {"also": "b"}}}
+        self.cluster.json(path, "PATCH", patch, "application/merge-patch+json")
+        other = mesh.config("shard-b", "", mesh.limit(mesh.is_in("part", "b")))
+        other["spec"]["selector"] = {"matchLabels": {"also": "b"}}
+        self.apply(other)
+        found = self.wait_condition("shard-b", "Enforced", "False", "Overlapping")
+        self.assertIn("shard-a", mesh.condition(found, "Enforced")["message"])
+        first = harness.wait_for(
+            lambda: "shard-b" in mesh.condition(self.get("shard-a"), "Enforced")["message"]
+            and self.get("shard-a"),
+            "the first one says so too",
+        )
+        self.assertEqual("2/2", first["status"]["enforced"])
+        self.assertEqual({"object-a"}, self.pods[0].shown())
+        self.show("shard-a", "a", "b")  # it goes on to be the first one's
+        harness.wait_for(lambda: self.pods[0].shown() == {"object-a", "object-b"}, "it follows")
+        self.here("delete", "shardingconfig", "shard-b")
+        self.well_again()
+
+    def test_a_pod_of_another_shard(self):
+        """The selector of the other one takes it away, but it was started for this one."""
+        self.patch("shard-a", {"spec": {"selector": {"matchLabels": {"shard": "nobody"}}}})
+        self.wait_condition("shard-a", "Enforced", "True", "NoPods")
+        self.apply(mesh.config("shard-c", "shard-a", mesh.limit(mesh.is_in("part", "b"))))
+        found = self.wait_condition("shard-c", "Enforced", "False", "OtherRules")
+        self.assertIn("shard-a", mesh.condition(found, "Enforced")["message"])
+        self.assertEqual("0/2", found["status"]["enforced"])
+        self.assertEqual({"object-a"}, self.pods[0].shown())
+
+
+class PublishTest(ShardsTestCase):
+    """Specs that make no sense, and ConfigMaps that others have their hands on."""
+
+    def setUp(self):
+        super().setUp()
+        self.manager()
+
+    def test_a_spec_that_makes_no_sense(self):
+        """It has come past the webhook: what was enforced stays so."""
+        pods = self.one_shard()
+        before = self.map_of("shard-a")
+        for selector, words in (
+            ({"matchLabels": {}}, "selector"),
+            ({"matchExpressions": [{"key": "a b", "operator": "Exists"}]}, "a b"),
+            ({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}, "values"),
+        ):
+            self.patch("shard-a", {"spec": {"limits": [mesh.limit(selector)]}})
+            found = self.wait_condition("shard-a", "Compiled", "False", "Invalid")
+            message = mesh.condition(found, "Compiled")["message"]
+            self.assertIn("spec.limits[0]", message)
+            self.assertIn(words, message)
+            self.assertEqual("False", mesh.condition(found, "Published")["status"])
+            self.assertEqual("NotPublished", mesh.condition(found, "Enforced")["reason"])
+            self.assertEqual("2/2", found["status"]["enforced"])
+            self.assertEqual(before, self.map_of("shard-a"))
+            self.assertEqual({"object-a"}, pods[0].shown())
+        self.wait_event("shard-a", "CompileFailed")
+        self.show("shard-a", "b")
+        self.wait_enforced("shard-a")
+        self.assertEqual(2, self.check_status("shard-a", pods)["generation"])
+
+    def test_from_the_start_it_makes_no_sense(self):
+        self.apply(mesh.config("shard-a", "shard-a", mesh.limit({})))
+        found = self.wait_condition("shard-a", "Compiled", "False", "Invalid")
+        self.assertNotIn("generation", found["status"])
+        self.assertIsNone(self.map_of("shard-a"))
+        pods = self.shard_of_two("shard-a")
+        self.assertEqual(503, pods[0].shown())
+        self.show("shard-a", "a")
+        self.wait_enforced("shard-a", pods=2)
+        self.check_status("shard-a", pods)
+
+    def test_limits_that_contradict_show_nothing(self):
+        pods = self.one_shard()
+        limits = [mesh.limit(mesh.is_in("part", part)) for part in ("a", "b")]
+        self.patch("shard-a", {"spec": {"limits": limits}})
+        self.wait_enforced("shard-a")
+        self.check_status("shard-a", pods)
+        self.assertEqual(set(), pods[0].shown())
+
+    def test_automatic_sharding(self):
+        root = {"prefix": "x", "targetStatefulSet": "x"}
+        thing = mesh.config("root", "x")
+        thing["spec"] = {"root": {**root, "auto": {"everyShardReplicas": 1, "shardingSize": 2}}}
+        self.apply(thing)
+        found = self.wait_condition("root", "Compiled", "False", "Root")
+        self.assertIn("root", mesh.condition(found, "Compiled")["message"])
+        self.assertIsNone(self.map_of("root"))
+
+    def test_a_configmap_of_somebody_else(self):
+        thing = {"metadata": {"name": "cmesh-rules-shard-a"}, "data": {"mine": "yes"}}
+        self.cluster.json(self.maps, "POST", thing)
+        self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
+        found = self.wait_condition("shard-a", "Published", "False", "NameTaken")
+        self.assertIn("cmesh-rules-shard-a", mesh.condition(found, "Published")["message"])
+        self.assertEqual("NotPublished", mesh.condition(found, "Enforced")["reason"])
+        self.assertEqual({"mine": "yes"}, self.map_of("shard-a")["data"])
+        self.here("delete", "configmap", "cmesh-rules-shard-a")
+        self.wait_condition("shard-a", "Published", "True")
+        self.check_map("shard-a")
+
+    def rewrite(self, change):
+        """Somebody edits the ConfigMap."""
+        path, kind = f"{self.maps}/cmesh-rules-shard-a", "application/merge-patch+json"
+        self.cluster.json(path, "PATCH", change, kind)
+
+    def put_right(self, pods, generation):
+        """It is as it should be, on the pods too; the generation does not go back."""
+
+        def look():
+            rules = mesh.rules_of(self.map_of("shard-a") or {})
+            return rules and rules["generation"] >= generation and "extra" not in rules
+
+        harness.wait_for(look, "it is put right")
+        harness.wait_for(
+            lambda: self.get("shard-a")["status"]["generation"]
+            == mesh.rules_of(self.map_of("shard-a"))["generation"],
+            "the status has it",
+        )
+        self.wait_enforced("shard-a")
+        rules = self.check_status("shard-a", pods)
+        self.assertEqual({"object-a"}, pods[0].shown())
+        return rules["generation"]
+
+    def test_a_configmap_that_is_edited_by_hand(self):
+        pods = self.one_shard()
+        at = 1
+        good = mesh.rules_of(self.map_of("shard-a"))
+        newer = {**good, "generation": 40}
+        wider = {**good, "generation": 50, "spec": {**good["spec"], "limits": []}}
+        del wider["checksum"]
+        for text in ("", "nonsense", None, json.dumps(newer), json.dumps(wider)):
+            self.rewrite({"data": {"rules.json": text}})
+            at = self.put_right(pods, at)
+        self.assertGreaterEqual(at, 50)
+        for change in ({"labels": None, "annotations": None}, {"ownerReferences": None}):
+            self.rewrite({"metadata": change})
+            harness.wait_for(
+                lambda: {"labels", "annotations", "ownerReferences"}
+                <= self.map_of("shard-a")["metadata"].keys(),
+                "it is ours again",
+            )
+        self.put_right(pods, at)
+        self.rewrite({"data": {"more": "stays"}, "metadata": {"annotations": {"mine": "stays"}}})
+        time.sleep(0.5)
+        self.show("shard-a", "a", "b")
+        self.wait_enforced("shard-a")
+        self.assertEqual("stays", self.map_of("shard-a")["metadata"]["annotations"]["mine"])
+        self.assertEqual("stays", self.map_of("shard-a")["data"]["more"])
+
+    def test_a_configmap_that_is_deleted_by_hand(self):
+        pods = self.one_shard()
+        self.show("shard-a", "a", "b")
+        self.wait_enforced("shard-a")
+        self.show("shard-a", "a")
+        self.wait_enforced("shard-a")
+        for _ in range(3):
+            self.here("delete", "configmap", "cmesh-rules-shard-a")
+            self.put_right(pods, 3)
+
+    def test_large_rules(self):
+        """More than a ConfigMap takes: what was published stays."""
+        pods = self.one_shard()
+        many = mesh.is_in("part", *(f"{i:05}-{'x' * 55}" for i in range(9000)))
+        limits = [mesh.limit(many), mesh.limit(many, ["secrets"])]
+        self.patch("shard-a", {"spec": {"limits": limits}})
+        found = self.wait_condition("shard-a", "Published", "False", "TooLarge")
+        message = mesh.condition(found, "Published")["message"]
+        self.assertRegex(message, re.compile("bytes|MiB"))
+        self.assertEqual("2/2", found["status"]["enforced"])
+        self.assertEqual({"object-a"}, pods[0].shown())
+        self.show("shard-a", "b")
+        self.wait_enforced("shard-a")
+        self.check_status("shard-a", pods)
+
+
+if __name__ == "__main__":
+    harness.main()

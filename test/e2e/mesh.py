@@ -1,0 +1,457 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole mesh on a machine without kubelets: managers, and pods of which the API server knows the
+objects while their sidecars are processes here. Each pod has a loopback address of its own, so that
+the sidecars listen where they do in a real one.
+"""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import threading
+import unittest
+
+import harness
+import shard
+import wire
+
+CRDS = os.path.join(harness.ROOT, "k8s", "crds")
+GROUP = "ctrlmesh.kusionstack.io"
+API = f"/apis/{GROUP}/v1alpha1"
+INJECTED = GROUP + "/sharding-config-injected"
+CONFIG_MAP = "cmesh-rules-"
+
+ADDRESSES = itertools.count(1)
+
+
+def install():
+    """For setUpModule: the kinds are known until the module's end."""
+    folder = harness.TestCase.make_folder(unittest.addModuleCleanup)
+    kubectl = harness.Kubectl(folder, harness.cluster().kubeconfig)
+    unittest.addModuleCleanup(kubectl.run, "delete", "-f", CRDS, "--ignore-not-found")
+    kubectl("apply", "-f", CRDS)
+    name = "crd/shardingconfigs." + GROUP
+    kubectl("wait", "--for=condition=Established", name, "--timeout=30s")
+    harness.wait_for(
+        lambda: harness.cluster().fetch(f"{API}/shardingconfigs").status == 200, "it is served"
+    )
+
+
+def new_address():
+    """Of this machine alone, and of this run: 127.P.P.N."""
+    pid, number = os.getpid(), next(ADDRESSES)
+    return f"127.{1 + (pid >> 8) % 250}.{pid & 255}.{number % 250 + 1}"
+
+
+def limit(selector, resources=("configmaps",), groups=("",)):
+    return {
+        "relateResources": [{"apiGroups": list(groups), "resources": list(resources)}],
+        "selector": selector,
+    }
+
+
+def is_in(key, *values):
+    return {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
+
+
+def config(name, pods, *limits, **spec):
+    """A ShardingConfig of the pods with the label shard=`pods`."""
+    return {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "ShardingConfig",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"shard": pods}}, "limits": list(limits), **spec},
+    }
+
+
+def condition(thing, kind):
+    conditions = thing.get("status", {}).get("conditions", [])
+    return next((c for c in conditions if c["type"] == kind), {})
+
+
+def rules_of(config_map):
+    """The rules document of a ConfigMap; None when it cannot be read."""
+    try:
+        return json.loads(config_map["data"]["rules.json"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+class Manager:
+    """A manager process with its pages on a free port. It must end well."""
+
+    def __init__(self, folder, name, kubeconfig, args):
+        self.name = name
+        self.ready_file = os.path.join(folder, name + "-ready.json")
+        self.log_path = os.path.join(folder, name + ".log")
+        self.expected = 0
+        if os.path.exists(self.ready_file):
+            os.unlink(self.ready_file)
+        command = ["setpriv", "--pdeathsig", "KILL", harness.program("manager")]
+        command += ["--kubeconfig", kubeconfig, "--admin", "127.0.0.1:0", "--webhook", "off"]
+        command += ["--ready-file", self.ready_file, *args]
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stderr=log, env=harness.clean_environment()
+            )
+        self.pid = self.process.pid
+        self.admin = self.wait_listening()
+
+    def wait_listening(self):
+        def look():
+            if self.process.poll() is not None:
+                raise AssertionError(f"manager ended: {self.process.returncode}\n{self.log()}")
+            return os.path.exists(self.ready_file)
+
+        harness.wait_for(look, f"{self.name} listens")
+        with open(self.ready_file, encoding="utf-8") as f:
+            return json.load(f)["admin"]
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def ask(self, target):
+        return wire.fetch(self.admin, target)
+
+    def ready(self):
+        return self.ask("/readyz").status == 200
+
+    def status(self):
+        return json.loads(self.ask("/status").body)
+
+    def metrics(self):
+        """name{labels} -> value."""
+        text = self.ask("/metrics").body.decode()
+        samples = (line.rpartition(" ") for line in text.splitlines() if line[0] != "#")
+        return {name: float(value) for name, _, value in samples}
+
+    def leads(self):
+        try:
+            return self.process.poll() is None and self.status()["leader"]["leading"]
+        except (OSError, wire.Cut):
+            return False
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        """As a machine that fails."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.expected = -signal.SIGKILL
+        self.process.wait()
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"manager does not end on SIGTERM:\n{self.log()}") from None
+        if harness.SANITIZER_REPORT.search(self.log()):
+            raise AssertionError(f"a sanitizer found something:\n{self.log()}")
+        if code != self.expected:
+            raise AssertionError(f"manager exited with {code}:\n{self.log()}")
+
+
+class Pod:
+    """A pod object and its sidecars. `of`: the shard for which it was injected; None: none."""
+
+    def __init__(self, case, name, labels, of):
+        self.case = case
+        self.name = name
+        self.labels = labels
+        self.of = of
+        self.address = new_address()
+        self.path = f"/api/v1/namespaces/{case.namespace}/pods"
+        self.folder = case.path(name)
+        self.finalizers = []
+        self.proxy = None
+        self.sync = None
+        os.makedirs(self.folder, exist_ok=True)
+        case.addCleanup(self.stop)
+
+    def body(self):
+        containers = [{"name": "operator", "image": "operator"}]
+        if self.of is not None:
+            admin = [{"name": "cmesh-admin", "containerPort": 5441}]
+            sync = [{"name": "cmesh-rulesync", "containerPort": 5442}]
+            containers += [{"name": "cmesh-localproxy", "image": "cmesh", "ports": admin}]
+            containers += [{"name": "cmesh-rulesync", "image": "cmesh", "ports": sync}]
+        annotations = {} if self.of is None else {INJECTED: self.of}
+        metadata = {"name": self.name, "labels": self.labels, "annotations": annotations}
+        metadata["finalizers"] = self.finalizers
+        return {"metadata": metadata, "spec": {"containers": containers}}
+
+    def create(self):
+        self.case.cluster.json(self.path, "POST", self.body())
+
+    def set_status(self, ready=True, phase="Running"):
+        """As the kubelet would."""
+        ready = [{"type": "Ready", "status": "True" if ready else "False"}]
+        status = {"phase": phase, "conditions": ready, "podIP": self.address}
+        status["podIPs"] = [{"ip": self.address}]
+        kind = "application/merge-patch+json"
+        path = f"{self.path}/{self.name}/status"
+        self.case.cluster.json(path, "PATCH", {"status": status}, kind)
+
+    def delete(self, grace=0):
+        target = f"{self.path}/{self.name}?gracePeriodSeconds={grace}"
+        self.case.cluster.fetch(target, "DELETE")
+
+    def finalize(self):
+        """It may be gone now."""
+        patch = json.dumps({"metadata": {"finalizers": None}}).encode()
+        kind = [("Content-Type", "application/merge-patch+json")]
+        self.case.cluster.fetch(f"{self.path}/{self.name}", "PATCH", kind, patch)
+
+    def object(self):
+        return self.case.cluster.json(f"{self.path}/{self.name}")
+
+    # ---- its sidecars ----
+
+    def start_proxy(self):
+        kept = os.path.join(self.folder, "rules.json")
+        ready_file = os.path.join(self.folder, "ready.json")
+        if os.path.exists(ready_file):
+            os.unlink(ready_file)
+        args = ["--kubeconfig", self.case.cluster.kubeconfig, "--rules", kept]
+        args += ["--listen", f"{self.address}:5443", "--admin", f"{self.address}:5441"]
+        args += ["--shutdown-grace", "2"]
+        self.proxy = harness.LocalProxy(self.folder, args, control=True)
+
+    def start_sync(self):
+        source = f"{self.case.namespace}/{CONFIG_MAP}{self.of}"
+        args = ["--from-configmap", source, "--kubeconfig", self.case.cluster.kubeconfig]
+        args += ["--shard", f"{self.case.namespace}/{self.of}"]
+        args += ["--to", os.path.join(self.folder, "rules.json")]
+        args += ["--control", os.path.join(self.folder, "control.sock")]
+        self.sync = shard.RuleSync(self.folder, args, admin=f"{self.address}:5442")
+
+    def start(self):
+        """The pod as it is once it runs."""
+        self.create()
+        if self.of is not None:
+            self.start_proxy()
+            self.start_sync()
+        self.set_status()
+        return self
+
+    def stop_proxy(self, how=signal.SIGTERM):
+        if self.proxy is not None:
+            if how == signal.SIGKILL:
+                self.proxy.kill()
+            else:
+                self.proxy.signal(signal.SIGCONT)
+                self.case.end_proxy(self.proxy)
+            self.proxy = None
+
+    def stop_sync(self):
+        if self.sync is not None:
+            self.sync.stop()
+            self.sync = None
+
+    def stop(self):
+        self.stop_sync()
+        self.stop_proxy()
+
+    def enforced(self):
+        """Generation and checksum of what localproxy enforces, by its own word; None: nothing."""
+        rules = self.proxy.status()["rules"]
+        if not rules["inForce"] or not rules["settled"]:
+            return None
+        return rules["generation"], rules["checksum"]
+
+    def shown(self):
+        """The names of the ConfigMaps with the label part that its operator sees."""
+        path = f"/api/v1/namespaces/{self.case.namespace}/configmaps?labelSelector=part"
+        answer = self.proxy.fetch(path)
+        if answer.status != 200:
+            return answer.status
+        return {item["metadata"]["name"] for item in json.loads(answer.body)["items"]}
+
+
+class Watched(threading.Thread):
+    """All that happens to a collection: each version of each object, in the order of the API
+    server. Only an API server that was started again may know no more what came before: then it is
+    listed anew."""
+
+    def __init__(self, control, path, on_event=None):
+        super().__init__(daemon=True)
+        self.control = control
+        self.path = path
+        self.on_event = on_event
+        self.events = []
+        self.over = threading.Event()
+        self.error = None
+        self.version = None
+        self.list()
+        self.start()
+
+    def list(self):
+        listed = self.control.json(self.path)
+        self.version = listed["metadata"]["resourceVersion"]
+        self.events += [("ADDED", item) for item in listed["items"]]
+
+    def run(self):
+        while not self.over.is_set() and self.error is None:
+            try:
+                if self.version is None:
+                    self.list()
+                self.watch()
+            except (OSError, wire.Cut, AssertionError):
+                self.over.wait(0.05)
+
+    def watch(self):
+        query = f"watch=1&allowWatchBookmarks=true&resourceVersion={self.version}"
+        with wire.Connection(self.control.address, tls=self.control.tls, timeout=1) as connection:
+            connection.send_head("GET", f"{self.path}?{query}")
+            head = connection.read_head()
+            if head.status != 200:
+                raise wire.Cut(f"{self.path}: {head.status}")
+            rest = b""
+            while not self.over.is_set():
+                try:
+                    data = connection.read_some()
+                except TimeoutError:
+                    continue
+                if not data:
+                    return
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self.take(json.loads(line))
+
+    def take(self, event):
+        if event["type"] == "ERROR":
+            if event["object"].get("code") != 410:
+                self.error = f"{self.path}: {event['object']}"
+            self.version = None
+            return
+        self.version = event["object"]["metadata"]["resourceVersion"]
+        if event["type"] != "BOOKMARK":
+            self.events.append((event["type"], event["object"]))
+            if self.on_event is not None:
+                self.on_event(event["type"], event["object"])
+
+    def end(self):
+        self.over.set()
+        self.join(30)
+        if self.error is not None:
+            raise AssertionError(self.error)
+
+
+class MeshTestCase(harness.TestCase):
+    """A namespace with objects of the parts a and b, one of each, and what else a test starts."""
+
+    control_plane = staticmethod(harness.cluster)
+
+    def setUp(self):
+        super().setUp()
+        self.cluster = self.control_plane()
+        self.namespace = harness.make_namespace(self.cluster, "mesh", self.addCleanup)
+        self.home = self.namespace  # the managers' own
+        self.configs = f"{API}/namespaces/{self.namespace}/shardingconfigs"
+        self.maps = f"/api/v1/namespaces/{self.namespace}/configmaps"
+        self.kubectl = harness.Kubectl(self.path("."), self.cluster.kubeconfig)
+        for part in ("a", "b"):
+            thing = {"metadata": {"name": f"object-{part}", "labels": {"part": part}}}
+            self.cluster.json(self.maps, "POST", thing)
+
+    # ---- managers ----
+
+    def start_manager(self, *args, name="manager", kubeconfig=None):
+        """Of this namespace's shards alone, labelling nothing, unless `args` say otherwise."""
+        base = ["--namespace", self.home, "--watch-namespace", self.namespace]
+        base += ["--label-qps", "0"]
+        manager = Manager(self.folder, name, kubeconfig or self.cluster.kubeconfig, [*base, *args])
+        self.addCleanup(manager.stop)
+        return manager
+
+    def manager(self, *args):
+        """One that leads by itself and asks often."""
+        return self.start_manager("--leader-elect=false", "--probe-interval", "1", *args)
+
+    # ---- pods ----
+
+    def pod(self, name, of, labels=None):
+        """Not started yet."""
+        return Pod(self, name, {"shard": of} if labels is None else labels, of)
+
+    def shard_of_two(self, name):
+        """Two running pods of a shard of that name."""
+        return [self.pod(f"{name}-{i}", name).start() for i in range(2)]
+
+    # ---- configs ----
+
+    def here(self, *args, stdin=None):
+        return self.kubectl("-n", self.namespace, *args, stdin=stdin)
+
+    def apply(self, thing):
+        return self.here("apply", "-f", "-", stdin=json.dumps(thing))
+
+    def get(self, name):
+        return self.cluster.json(f"{self.configs}/{name}")
+
+    def patch(self, name, change):
+        path, kind = f"{self.configs}/{name}", "application/merge-patch+json"
+        return self.cluster.json(path, "PATCH", change, kind)
+
+    def show(self, name, *parts):
+        """Changes the limits: these parts are shown."""
+        return self.patch(name, {"spec": {"limits": [limit(is_in("part", *parts))]}})
+
+    def map_of(self, name):
+        """None: there is none."""
+        answer = self.cluster.fetch(f"{self.maps}/{CONFIG_MAP}{name}")
+        return json.loads(answer.body) if answer.status == 200 else None
+
+    def wait_condition(self, name, kind, status, reason=None, timeout=30):
+        """Until the condition, of the spec as it is now, is so; returns the config."""
+        found = []
+
+        def look():
+            found[:] = [self.get(name)]
+            c = condition(found[0], kind)
+            return (
+                c.get("status") == status
+                and reason in (None, c.get("reason"))
+                and c.get("observedGeneration") == found[0]["metadata"]["generation"]
+            )
+
+        try:
+            harness.wait_for(look, f"{name}: {kind} is {status} {reason or ''}", timeout, 0.05)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {json.dumps(found[0].get('status'))}") from None
+        return found[0]
+
+    def wait_enforced(self, name, pods=None, timeout=30):
+        """On all that are ready; or on so many pods, with nothing to be said of any."""
+
+        def look():
+            status = self.get(name)["status"]
+            quiet = not any("message" in row for row in status["pods"])
+            return pods is None or (quiet and status["enforced"] == f"{pods}/{pods}")
+
+        self.wait_condition(name, "Enforced", "True", "Enforced", timeout)
+        harness.wait_for(look, f"{name} is enforced on {pods} pods", timeout, 0.05)
+        return self.get(name)
+
+    def compiled(self, thing, generation):
+        """What `manager compile` makes of a config."""
+        command = [harness.program("manager"), "compile", "-f", "-"]
+        command += ["--generation", str(generation)]
+        done = subprocess.run(
+            command, input=json.dumps(thing), capture_output=True, text=True, check=True
+        )
+        return json.loads(done.stdout)
+
+    def check_map(self, name):
+        """The ConfigMap has what `manager compile` makes of the config; returns its rules."""
+        rules = rules_of(self.map_of(name))
+        self.assertIsNotNone(rules, name)
+        self.assertEqual(self.compiled(self.get(name), rules["generation"]), rules)
+        return rules

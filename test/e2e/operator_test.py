@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator of examples/operator-go as two shards of two pods: the real operator, four times,
+each beside its own localproxy and rulesync and with the kubeconfig that kubeconfig-gen writes; the
+real manager; the example's manifests. Who did what is told by the API server's audit log, in which
+each pod has a user of its own.
+"""
+
+import calendar
+import collections
+import glob
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import harness
+import mesh
+
+EXAMPLE = os.path.join(harness.ROOT, "examples", "operator-go")
+NAMESPACE = "report-operator"
+TEAMS = [f"team-{i}" for i in range(1, 7)]
+SHARDS = {
+    "blue": ["report-operator-0", "report-operator-1"],
+    "green": ["report-operator-2", "report-operator-3"],
+}
+POD_NAME = "statefulset.kubernetes.io/pod-name"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+WRITES = ("create", "update", "patch", "delete")
+UNDER_WAY = 0.3  # seconds that a write may need from localproxy to the API server's clock
+LEASE = 15
+
+
+def report(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def build_operator():
+    """The path of the program, and why there is none."""
+    build = subprocess.run(
+        [os.path.join(EXAMPLE, "build")], stdout=subprocess.PIPE, text=True, check=False
+    )
+    if build.returncode == 3:
+        return None, "the operator is not built with KUBEBUILDER_ASSETS"
+    if build.returncode != 0:
+        raise AssertionError(f"{EXAMPLE}/build: exit {build.returncode}")
+    return build.stdout.strip(), None
+
+
+def setUpModule():
+    mesh.install()
+
+
+class OperatorPod(mesh.Pod):
+    """With the operator in it, and a user of its own."""
+
+    def __init__(self, case, name, of):
+        super().__init__(case, name, {POD_NAME: name, "app": NAMESPACE}, of)
+        self.user = f"{name}.{os.getpid()}.{next(harness.Run.counter)}"
+        self.kubeconfig = case.cluster.user_kubeconfig(self.folder, self.user)
+        self.operator = None
+        self.log_path = os.path.join(self.folder, "operator.log")
+        case.addCleanup(self.stop_operator)
+
+    def start_proxy(self):
+        kept = os.path.join(self.folder, "rules.json")
+        args = ["--kubeconfig", self.kubeconfig, "--rules", kept]
+        args += ["--pod-namespace", NAMESPACE, "--shutdown-grace", "2"]
+        args += ["--listen", f"{self.address}:5443", "--admin", f"{self.address}:5441"]
+        self.proxy = harness.LocalProxy(self.folder, args, control=True)
+
+    def start_operator(self):
+        led = os.path.join(self.folder, "led.kubeconfig")
+        command = [harness.program("kubeconfig-gen"), "--kubeconfig", self.kubeconfig]
+        command += ["--proxy", f"http://{self.address}:5443", "-o", led]
+        subprocess.run(command, check=True, capture_output=True, env=harness.clean_environment())
+        env = {"KUBECONFIG": led, "POD_NAME": self.name, "POD_NAMESPACE": NAMESPACE}
+        command = ["setpriv", "--pdeathsig", "KILL", self.case.program]
+        with open(self.log_path, "ab") as log:
+            self.operator = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stderr=log, env=harness.clean_environment(**env)
+            )
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8") as f:
+            return f.read()
+
+    def runs(self):
+        return self.operator.poll() is None
+
+    def stop_operator(self):
+        """As the kubelet does it."""
+        if self.operator is not None and self.runs():
+            self.operator.send_signal(signal.SIGTERM)
+            try:
+                self.operator.wait(20)
+            except subprocess.TimeoutExpired:
+                self.operator.kill()
+                self.operator.wait()
+                raise AssertionError(f"{self.name} does not end: {self.log()[-2000:]}") from None
+        return self.operator and self.operator.returncode
+
+
+class Churn(threading.Thread):
+    """Changes what is counted in each namespace, all the time."""
+
+    def __init__(self, control, every=0.3):
+        super().__init__(daemon=True)
+        self.control = control
+        self.every = every
+        self.over = threading.Event()
+        self.rounds = 0
+        self.error = None
+
+    def run(self):
+        while not self.over.wait(self.every):
+            self.rounds += 1
+            for team in TEAMS:
+                path = f"/api/v1/namespaces/{team}/configmaps/settings"
+                change = {"data": {"greeting": "x" * self.rounds}}
+                try:
+                    self.control.json(path, "PATCH", change, "application/merge-patch+json")
+                except Exception as error:  # pylint: disable=broad-except
+                    self.error = repr(error)
+                    return
+
+    def end(self):
+        self.over.set()
+        self.join(30)
+        if self.error:
+            raise AssertionError(self.error)
+
+
+def seconds(text):
+    """Of an RFC 3339 time with microseconds, as the audit log has it."""
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float("0." + fraction)
+
+
+class OperatorTest(mesh.MeshTestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.program, missing = build_operator()
+        if missing:
+            raise unittest.SkipTest(missing)
+
+    def setUp(self):  # pylint: disable=super-init-not-called
+        harness.TestCase.setUp(self)
+        self.cluster = harness.cluster()
+        self.namespace = self.home = NAMESPACE
+        self.configs = f"{mesh.API}/namespaces/{NAMESPACE}/shardingconfigs"
+        self.maps = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+        self.kubectl = harness.Kubectl(self.path("."), self.cluster.kubeconfig)
+        self.apply_example("account.yaml", "teams.yaml", "shard-blue.yaml", "shard-green.yaml")
+        resources = self.path("resources", json.dumps({"groupVersionKinds": {"v1": ["ConfigMap"]}}))
+        self.manager("--sharding-resources", resources, "--label-qps", "1000")
+        account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
+        harness.wait_for(lambda: self.cluster.fetch(account).status == 200, "pods can be made")
+        self.pods = {
+            name: OperatorPod(self, name, shard)
+            for shard, names in SHARDS.items()
+            for name in names
+        }
+        self.bind()
+        for pod in self.pods.values():
+            pod.start()
+        for shard in SHARDS:
+            self.wait_enforced(shard)
+        for pod in self.pods.values():
+            pod.start_operator()
+
+    def apply_example(self, *names):
+        paths = [os.path.join(EXAMPLE, name) for name in names]
+        for path in reversed(paths):
+            self.addCleanup(self.kubectl.run, "delete", "--ignore-not-found", "-f", path)
+        self.kubectl("apply", *(word for path in paths for word in ("-f", path)))
+
+    def wait_enforced(self, name):
+        self.wait_condition(name, "Enforced", "True", timeout=30)
+        for pod in (self.pods[pod] for pod in SHARDS[name]):
+            harness.wait_for(pod.enforced, f"{pod.name} has rules")
+
+    def bind(self):
+        """Each pod's user may do what the example's service account may, and nothing else."""
+        subjects = [
+            {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": pod.user}
+            for pod in self.pods.values()
+        ]
+        for place, kind in (("", "ClusterRole"), (f"/namespaces/{NAMESPACE}", "Role")):
+            path = f"{RBAC}{place}/{kind.lower()}bindings/{NAMESPACE}"
+            binding = self.cluster.json(path)
+            binding["subjects"] = subjects
+            self.cluster.json(path, "PUT", binding)
+
+    # ---- what is so ----
+
+    def holder(self, shard):
+        answer = self.cluster.fetch(f"{LEASES}/{NAMESPACE}---{shard}")
+        return json.loads(answer.body)["spec"]["holderIdentity"] if answer.status == 200 else None
+
+    def wait_leader(self, shard, among=None, timeout=30):
+        among = among or SHARDS[shard]
+        harness.wait_for(lambda: self.holder(shard) in among, f"{shard} has a leader", timeout)
+        return self.holder(shard)
+
+    def report_of(self, team):
+        answer = self.cluster.fetch(f"/api/v1/namespaces/{team}/configmaps/report")
+        return json.loads(answer.body)["data"] if answer.status == 200 else {}
+
+    def wait_reports(self, owners):
+        """Until each namespace is reported by its shard's leader: team -> shard."""
+        leaders = {shard: self.wait_leader(shard) for shard in SHARDS}
+
+        def right():
+            return all(
+                self.report_of(team).get("reportedBy") == leaders[shard]
+                for team, shard in owners.items()
+            )
+
+        try:
+            harness.wait_for(right, "all namespaces are reported", 30, 0.05)
+        except AssertionError as error:
+            found = {team: self.report_of(team) for team in TEAMS}
+            logs = "".join(pod.log()[-1500:] for pod in self.pods.values())
+            raise AssertionError(f"{error}: {leaders} {found}\n{logs}") from None
+
+    def audit(self):
+        """What the pods' users asked, in order: (pod, entry). The log may have been rotated."""
+        users = {pod.user: pod for pod in self.pods.values()}
+        found = []
+        for path in glob.glob(self.cluster.env["CLUSTER_AUDIT_LOG"].removesuffix(".log") + "*.log"):
+            with open(path, encoding="utf-8") as f:
+                for line in f:
+                    if f".{os.getpid()}." not in line:
+                        continue
+                    entry = json.loads(line)
+                    if entry["user"]["username"] in users:
+                        found.append((users[entry["user"]["username"]], entry))
+        return sorted(found, key=lambda item: item[1]["requestReceivedTimestamp"])
+
+    def report_writes(self):
+        """(shard, pod, team, when) of all reports that were written."""
+        return [
+            (pod.of, pod.name, entry["objectRef"]["namespace"],
+             seconds(entry["requestReceivedTimestamp"]))
+            for pod, entry in self.audit()
+            if entry["verb"] in WRITES
+            and entry["objectRef"]["resource"] == "configmaps"
+            and entry["responseStatus"]["code"] < 300
+        ]  # fmt: skip
+
+    def check_narrowed(self):
+        """No list or watch of what is limited went to the API server without the selector. Watches
+        are logged when they end."""
+        for pod in self.pods.values():
+            pod.stop_operator()
+        harness.wait_for(lambda: len(self.asked()) == 4 * 2 * 2, "all lists and watches are logged")
+        for (pod, verb, resource), queries in self.asked().items():
+            for query in queries:
+                self.assertIn("labelSelector=", query, f"{pod}: {verb} {resource}")
+
+    def asked(self):
+        """(pod, list or watch, limited resource) -> what the API server was asked."""
+        found = collections.defaultdict(list)
+        for pod, entry in self.audit():
+            resource = entry.get("objectRef", {}).get("resource")
+            if entry["verb"] in ("list", "watch") and resource in ("namespaces", "configmaps"):
+                found[pod.name, entry["verb"], resource].append(entry["requestURI"])
+        return found
+
+    # ---- tests ----
+
+    def test_each_shard_works_on_its_own(self):
+        owners = {team: "blue" if i < 3 else "green" for i, team in enumerate(TEAMS)}
+        self.wait_reports(owners)
+        for team in TEAMS:
+            data = self.report_of(team)
+            present = self.cluster.json(f"/api/v1/namespaces/{team}/configmaps")["items"]
+            self.assertEqual(str(len(present) - 1), data["configMaps"], team)
+        self.assertEqual(404, self.cluster.fetch(f"{LEASES}/{NAMESPACE}").status)
+        for shard, pod, team, _ in self.report_writes():
+            self.assertEqual(owners[team], shard, f"{pod} wrote in {team}")
+        for shard, names in SHARDS.items():
+            lines = [name for name in names if "Started leading" in self.pods[name].log()]
+            self.assertEqual([self.holder(shard)], lines)
+        self.check_narrowed()
+
+    def move(self, team, loser, gainer):
+        """As the README tells: taken away first, then given. Returns when both were enforced."""
+        config = self.get(loser)
+        values = config["spec"]["limits"][0]["selector"]["matchExpressions"][0]["values"]
+        self.set_teams(loser, [value for value in values if value != team])
+        self.wait_enforced(loser)
+        lost = time.time()
+        config = self.get(gainer)
+        values = config["spec"]["limits"][0]["selector"]["matchExpressions"][0]["values"]
+        given = time.time()
+        self.set_teams(gainer, [*values, team])
+        self.wait_enforced(gainer)
+        return lost, given, time.time()
+
+    def set_teams(self, name, teams):
+        config = self.get(name)
+        config["spec"]["limits"][0]["selector"]["matchExpressions"][0]["values"] = teams
+        self.patch(name, {"spec": {"limits": config["spec"]["limits"]}})
+
+    def test_a_namespace_moves(self):
+        owners = {team: "blue" if i < 3 else "green" for i, team in enumerate(TEAMS)}
+        self.wait_reports(owners)
+        churn = Churn(self.cluster)
+        churn.start()
+        moves = []
+        for i in range(6):
+            team = "team-3"
+            loser, gainer = ("blue", "green") if i % 2 == 0 else ("green", "blue")
+            time.sleep(1)
+            begun = time.time()
+            moves.append((loser, gainer, begun, *self.move(team, loser, gainer)))
+            owners[team] = gainer
+            self.wait_reports(owners)
+        time.sleep(1)
+        churn.end()
+        self.check_moves("team-3", moves)
+        for shard, pod, other, _ in self.report_writes():
+            if other != "team-3":
+                self.assertEqual(owners[other], shard, f"{pod} wrote in {other}")
+        for pod in self.pods.values():
+            self.assertTrue(pod.runs(), pod.log()[-2000:])
+        self.check_narrowed()
+
+    def check_moves(self, team, moves):
+        writes = [(shard, when) for shard, _, where, when in self.report_writes() if where == team]
+        gaps = []
+        for loser, gainer, begun, lost, given, enforced in moves:
+            last = max(when for shard, when in writes if shard == loser and when < enforced)
+            first = min(when for shard, when in writes if shard == gainer and when > begun)
+            self.assertLess(last, lost + UNDER_WAY, "the loser wrote although it had confirmed")
+            self.assertLess(last, first, "two shards wrote at the same time")
+            self.assertGreater(first, given)
+            # Nobody's from the loser's confirmation to the gainer's, and the operator's own time.
+            self.assertLess(first, enforced + 2)
+            gaps.append(first - last)
+        report(f"between the last write of one and the first of the other: "
+               f"{', '.join(f'{gap * 1000:.0f}' for gap in gaps)} ms")  # fmt: skip
+
+    def test_a_leader_ends(self):
+        owners = {team: "blue" if i < 3 else "green" for i, team in enumerate(TEAMS)}
+        self.wait_reports(owners)
+        leader = self.pods[self.wait_leader("blue")]
+        other = next(name for name in SHARDS["blue"] if name != leader.name)
+        greens = self.holder("green")
+        begun = time.monotonic()
+        self.assertEqual(0, leader.stop_operator())
+        self.assertIn(self.holder("blue"), ("", other), "the lease was not given back")
+        self.wait_leader("blue", [other], timeout=LEASE / 2)
+        took = time.monotonic() - begun
+        self.wait_reports(owners)
+        self.assertEqual(greens, self.holder("green"))
+        self.assertIn("Stopped", leader.log())
+        report(f"after SIGTERM the other one leads in {took:.1f} s; the lease is for {LEASE} s")
+
+        begun = time.monotonic()
+        self.pods[other].operator.kill()  # the lease is not given back
+        leader.start_operator()
+        self.wait_leader("blue", [leader.name], timeout=3 * LEASE)
+        self.assertGreater(time.monotonic() - begun, LEASE / 4)
+        self.assertEqual(greens, self.holder("green"))
+
+
+if __name__ == "__main__":
+    harness.main()

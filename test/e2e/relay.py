@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A TCP relay between clients and localproxy, which loses connections when a test says so."""
+
+import selectors
+import socket
+import struct
+import threading
+
+# close() then sends RST: what a client sees of a network that has forgotten the connection.
+RESET = struct.pack("ii", 1, 0)
+
+BUFFER = 65536
+
+
+class Relay:
+    """Listens on `address`. What the other side does not take at once blocks everything: the
+    programs of the tests read all the time."""
+
+    def __init__(self, target):
+        self.lead_to(target)
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.url = "http://" + self.address
+        self.lock = threading.Lock()
+        self.pairs = {}  # socket -> its peer
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.listener, selectors.EVENT_READ)
+        self.wake, self.waker = socket.socketpair()
+        self.selector.register(self.wake, selectors.EVENT_READ)
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def lead_to(self, target):
+        """New connections go there."""
+        host, _, port = target.rpartition(":")
+        self.target = (host, int(port))
+
+    def run(self):
+        while True:
+            for key, _ in self.selector.select():
+                with self.lock:
+                    if key.fileobj is self.wake:
+                        return
+                    if key.fileobj is self.listener:
+                        self.accept()
+                    elif key.fileobj in self.pairs:
+                        self.pass_on(key.fileobj)
+
+    def accept(self):
+        client, _ = self.listener.accept()
+        try:
+            server = socket.create_connection(self.target)
+        except OSError:
+            client.close()
+            return
+        for sock, peer in ((client, server), (server, client)):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.pairs[sock] = peer
+            self.selector.register(sock, selectors.EVENT_READ)
+
+    def pass_on(self, sock):
+        try:
+            data = sock.recv(BUFFER)
+            if data:
+                self.pairs[sock].sendall(data)
+                return
+        except OSError:
+            pass
+        self.drop(sock)
+
+    def drop(self, sock, reset=False):
+        """Both sides of a connection."""
+        for one in (sock, self.pairs[sock]):
+            del self.pairs[one]
+            self.selector.unregister(one)
+            if reset:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            one.close()
+
+    def cut(self, pick, share):
+        """Loses about this share of the connections."""
+        with self.lock:
+            for sock in sorted(self.pairs, key=socket.socket.fileno):
+                if sock in self.pairs and pick.random() < share:
+                    self.drop(sock, reset=pick.random() < 0.5)
+
+    def close(self):
+        self.waker.send(b"x")
+        self.thread.join()
+        for sock in list(self.pairs):
+            if sock in self.pairs:
+                self.drop(sock)
+        self.selector.close()
+        for sock in (self.listener, self.wake, self.waker):
+            sock.close()

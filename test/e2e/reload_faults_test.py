@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules change while something else goes wrong: connections are lost, the API server is away, or
+has forgotten what was. Informers end up with the truth all the same, and never see anything else.
+"""
+
+import time
+
+import checker
+import etcd
+import harness
+import informer_case
+import real_clients
+import relay
+import reload_case
+import wire_informer
+
+
+class LostConnectionsTest(reload_case.ReloadTestCase):
+    """Clients lose connections at the same time, and go on from where they believe to be."""
+
+    def lose_connections(self, reloads):
+        between = relay.Relay(self.proxy_process.listen)
+        self.addCleanup(between.close)
+
+        def disturb():
+            if self.pick.random() < 0.7:
+                between.cut(self.pick, 0.3)
+                for client in self.clients:
+                    if isinstance(client, wire_informer.WireInformer) and self.pick.random() < 0.3:
+                        client.hang_up()
+            if self.pick.random() < 0.5:
+                time.sleep(self.pick.random() * 0.05)
+
+        self.follow_all(reloads, (0.2,), between.url, disturb)
+
+    def test_lost_connections(self):
+        self.lose_connections(harness.reloads(50))
+
+
+class LostConnectionsCutTest(LostConnectionsTest):
+    mode = "cut"
+
+    def test_lost_connections(self):
+        self.lose_connections(harness.reloads(25))
+
+
+class RestartTest(reload_case.ReloadTestCase):
+    """localproxy ends and another begins, with other rules, which knows nothing of what clients
+    have seen."""
+
+    def start_clients(self, proxy, url=None):
+        """Many with the same view, which go on from the same version."""
+        forms = ["typed:pods", "json:pods", "metadata:pods", "dynamic:pods"]
+        self.clients.append(real_clients.go_informer("go", url, forms))
+        super().start_clients(proxy, url)
+        self.clients = [c for c in self.clients if not isinstance(c, wire_informer.WireInformer)]
+        return self.clients
+
+    def test_rules_change_while_localproxy_is_away(self):
+        between = relay.Relay(self.proxy_process.listen)
+        self.addCleanup(between.close)
+        judge = checker.Checker(self.cluster, self.rules)
+        judge.add(*self.start_clients(self.proxy_process, between.url))
+        for _ in range(3):
+            self.rules = self.generator.next()
+            judge.enforce = lambda document: self.restart(document, between)
+            judge.reload(self.rules)
+            judge.quiesce(reload_case.QUIESCENCE)
+
+    def restart(self, document, between):
+        self.proxy_process.kill()
+        self.proxy_process.wait()
+        self.proxy_process = self.proxy(document, self.cluster.kubeconfig, control=True)
+        between.lead_to(self.proxy_process.listen)
+
+
+class SlowReaderTest(reload_case.ReloadTestCase):
+    """Rules change again while clients still read what the change before gained and lost."""
+
+    def test_slow_readers(self):
+        self.world.fill_heavily(300, 30_000)
+        judge = checker.Checker(self.cluster, self.rules, self.proxy_process.reload)
+        for form in ("json:configmaps", "protobuf:configmaps", "partial:configmaps"):
+            address = self.proxy_process.listen
+            self.clients.append(wire_informer.WireInformer("slow", address, form, slow=True))
+        real_clients.wait_synced(self.clients)
+        judge.add(*self.clients)
+        # What stood in full socket buffers when the rules changed cannot be taken back.
+        judge.allowed = lambda client, event: True
+        for _ in range(3):
+            for client in self.clients:
+                client.slow = True
+            self.change(judge, 12, 0.15)
+            for client in self.clients:
+                client.slow = False
+            delay = judge.quiesce(60)
+            lists = sum(judge.lists().values())
+            informer_case.report(f"caches right after {delay:.1f} s, {lists} lists")
+        metrics = self.proxy_process.metrics()
+        self.assertGreater(metrics['cmesh_proxy_fallbacks_total{reason="superseded"}'], 0)
+
+
+class LostServerTest(reload_case.ReloadTestCase):
+    control_plane = staticmethod(harness.disposable_cluster)
+
+    def test_rules_change_while_the_api_server_is_away(self):
+        judge = checker.Checker(self.cluster, self.rules, self.proxy_process.reload)
+        judge.add(*self.start_clients(self.proxy_process))
+        for _ in range(2):
+            self.cluster.stop_apiserver()
+            self.change(judge, 5, 0.1)
+            self.cluster.start_apiserver()
+            self.world.start()
+            self.change(judge, 5, 0.1)
+            self.world.stop()
+        self.settle(judge)
+
+    def test_rules_change_while_the_api_server_forgets(self):
+        """What the difference of two selectors was at a version cannot be asked any more."""
+
+        def disturb():
+            if self.pick.random() < 0.3:
+                etcd.compact_all(self.cluster)
+
+        self.follow(40, 0.1, disturb=disturb)
+        informer_case.report(f"carried over: {self.metric('transitions_total'):.0f}, not since "
+                             f"it had expired: {self.expired():.0f}")
+
+    def metric(self, name):
+        return self.proxy_process.metrics()[f"cmesh_proxy_{name}"]
+
+    def expired(self):
+        return self.metric('fallbacks_total{reason="expired"}')
+
+    def change_something_else(self, number):
+        """That is in no informer's view, nor makes the API server change such."""
+        path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        name = f"other-{number}-{self.seed}"
+        self.cluster.json(path, "POST", {"metadata": {"name": name}, "value": 1})
+        self.addCleanup(self.cluster.fetch, f"{path}/{name}", "DELETE")
+
+    def assert_forgotten(self, path):
+        """What the API server has in memory is of a version that cannot be listed any more."""
+        version = self.cluster.json(f"{path}?resourceVersion=0")["metadata"]["resourceVersion"]
+        exact = f"{path}?resourceVersion={version}&resourceVersionMatch=Exact"
+        self.assertEqual(410, self.cluster.fetch(exact).status)
+
+    def test_rules_change_while_it_forgets_and_nothing_else_does(self):
+        """What it has in memory is still what was there at the version that the clients have."""
+        judge = checker.Checker(self.cluster, self.rules, self.proxy_process.reload)
+        forms = ["typed:configmaps", "json:secrets", "metadata:pods", f"dynamic:{informer_case.GEARS}"]
+        url = self.proxy_process.url
+        self.clients.append(real_clients.go_informer("go", url, forms))
+        real_clients.wait_synced(self.clients)
+        judge.add(*self.clients)
+        for number in range(20):
+            self.change_something_else(number)
+            etcd.compact_all(self.cluster)
+            self.assert_forgotten("/api/v1/configmaps")
+            self.change(judge, 1, 0.1)
+        self.settle(judge)
+        self.assertEqual(0, self.expired())
+        self.assertGreater(self.metric("transitions_total"), 0)
+
+
+if __name__ == "__main__":
+    harness.main()

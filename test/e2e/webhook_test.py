@@ -1,0 +1,651 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the manager's webhooks do, as users of kubectl see it: labels, sidecars, refusals; in both
+versions of AdmissionReview, in dry runs, while connections are cut, and while the manager is away.
+"""
+
+import base64
+import json
+import signal
+import socket
+import time
+
+import harness
+import wire
+from webhook_case import (
+    API,
+    CONFIGURATIONS,
+    GROUP,
+    SECRET,
+    WebhookCase,
+    control_labels,
+    given_control_labels,
+    hash_of,
+)
+
+
+def config_map(namespace, name="thing", labels=None, data="1"):
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
+        "data": {"key": data},
+    }
+
+
+def pod(namespace, name="operator-0", **labels):
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"containers": [{"name": "operator", "image": "example.test/operator:1"}]},
+    }
+
+
+def operator(namespace, name="operator-0"):
+    """A pod that asks for the sidecars."""
+    thing = pod(namespace, name, app="operator")
+    thing["metadata"]["labels"][GROUP + "/enable-proxy"] = "true"
+    return thing
+
+
+def sharding_config(namespace, name="shard-a", **spec):
+    return {
+        "apiVersion": GROUP + "/v1alpha1",
+        "kind": "ShardingConfig",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "selector": {"matchLabels": {"app": "operator"}},
+            "limits": [
+                {
+                    "relateResources": [{"apiGroups": [""], "resources": ["configmaps"]}],
+                    "selector": {"matchLabels": {"app": "x"}},
+                }
+            ],
+            **spec,
+        },
+    }
+
+
+class Rules:
+    """Every rule once, in whatever version of AdmissionReview."""
+
+    # ---- labels ----
+
+    def test_a_new_namespace_is_labelled(self):
+        name = self.namespace()
+        self.assertEqual(control_labels(name), given_control_labels(self.get_namespace(name)))
+
+    def test_labels_of_a_namespace_that_are_taken_away_come_back(self):
+        name = self.namespace()
+        self.kubectl("label", "namespace", name, harness.HASH_LABEL + "-")
+        self.kubectl("label", "namespace", name, "--overwrite", harness.NAMESPACE_LABEL + "=other")
+        self.assertEqual(control_labels(name), given_control_labels(self.get_namespace(name)))
+
+    def test_labels_of_another_owner_stay(self):
+        name = self.new_namespace_name()
+        self.addCleanup(self.cluster.fetch, f"/api/v1/namespaces/{name}", "DELETE")
+        wrong = str((int(hash_of(name)) + 1) % 32)
+        thing = self.namespace_object(name, {harness.HASH_LABEL: wrong})
+        code, _, err = self.try_apply(thing)
+        self.assertEqual(0, code, err)
+        labels = given_control_labels(self.get_namespace(name))
+        self.assertEqual({harness.HASH_LABEL: wrong}, labels)
+        if self.warns:
+            self.assertIn("the shard that this belongs to may not see it", err)
+
+    def test_objects_are_labelled_however_they_are_written(self):
+        ns = self.namespace()
+        expected = control_labels(ns)
+        thing = self.create(config_map(ns, labels={"a": "b"}))
+        self.assertEqual({"a": "b", **expected}, thing["metadata"]["labels"])
+        path = f"/api/v1/namespaces/{ns}/configmaps/thing"
+        patches = (
+            ("merge", {"metadata": {"labels": {harness.HASH_LABEL: None}}}),
+            ("json", [{"op": "replace", "path": "/metadata/labels", "value": {"a": "b"}}]),
+            ("strategic", {"metadata": {"labels": {harness.NAMESPACE_LABEL: "other"}}}),
+        )
+        for kind, patch in patches:
+            with self.subTest(patch=kind):
+                self.kubectl(
+                    "patch", "-n", ns, "configmap/thing", "--type", kind, "-p", json.dumps(patch)
+                )
+                labels = self.cluster.json(path)["metadata"]["labels"]
+                self.assertEqual({"a": "b", **expected}, labels)
+        with self.subTest("applied by the server"):
+            applied = config_map(ns, "applied")
+            self.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(applied))
+            self.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(applied))
+            labels = self.cluster.json(path.replace("/thing", "/applied"))["metadata"]["labels"]
+            self.assertEqual(expected, labels)
+        with self.subTest("replaced"):
+            self.kubectl("replace", "-f", "-", stdin=json.dumps(config_map(ns)))
+            self.assertEqual(expected, self.cluster.json(path)["metadata"]["labels"])
+
+    def test_objects_of_other_groups_are_labelled(self):
+        ns = self.namespace()
+        template = {
+            "metadata": {"labels": {"app": "x"}},
+            "spec": {"containers": [{"name": "c", "image": "example.test/c:1"}]},
+        }
+        thing = self.create(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "d", "namespace": ns},
+                "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template},
+            }
+        )
+        self.assertEqual(control_labels(ns), given_control_labels(thing))
+
+    def test_what_is_no_sharding_resource_is_left_alone(self):
+        ns = self.namespace()
+        role = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": "r", "namespace": ns},
+            "rules": [],
+        }
+        self.assertEqual({}, given_control_labels(self.create(role)))
+
+    def test_other_namespaces_are_left_alone(self):
+        ns = harness.make_namespace(self.cluster, "cmesh-other", self.addCleanup)
+        before = self.manager.requests("resources", "patched")
+        self.kubectl("create", "-f", "-", stdin=json.dumps(config_map(ns, "elsewhere")))
+        self.assertEqual(before, self.manager.requests("resources", "patched"))
+
+    # ---- dry runs ----
+
+    def test_dry_runs_show_the_labels_and_change_nothing(self):
+        ns = self.namespace()
+        thing = self.create(config_map(ns), "--dry-run=server")
+        self.assertEqual(control_labels(ns), given_control_labels(thing))
+        self.assertEqual(
+            404, self.cluster.fetch(f"/api/v1/namespaces/{ns}/configmaps/thing").status
+        )
+
+    def test_dry_runs_are_validated_too(self):
+        ns = self.namespace()
+        thing = sharding_config(ns, selector={})
+        code, _, err = self.try_apply(thing, "--dry-run=server")
+        self.assertEqual(1, code)
+        self.assertIn("spec.selector", err)
+        code, _, err = self.try_apply(sharding_config(ns), "--dry-run=server")
+        self.assertEqual(0, code, err)
+        path = f"{API}/namespaces/{ns}/shardingconfigs/shard-a"
+        self.assertEqual(404, self.cluster.fetch(path).status)
+
+    # ---- pods ----
+
+    def test_a_pod_of_a_shard_gets_the_sidecars(self):
+        ns = self.namespace()
+        self.create(sharding_config(ns))
+        thing = harness.wait_for(lambda: self.try_pod(operator(ns)), "the shard is known")
+        spec = thing["spec"]
+        names = [c["name"] for c in spec["containers"] + spec["initContainers"]]
+        self.assertIn("cmesh-localproxy", names)
+        self.assertIn("cmesh-rulesync", names)
+        images = {c["image"] for c in spec["initContainers"]}
+        self.assertEqual({"cmesh.test/sidecars:1"}, images)
+        self.assertEqual(
+            "shard-a", thing["metadata"]["annotations"][GROUP + "/sharding-config-injected"]
+        )
+        self.assertEqual(control_labels(ns), given_control_labels(thing))
+
+    def try_pod(self, thing):
+        code, out, _ = self.kubectl.run(
+            "create", "-o", "json", "-f", "-", stdin=json.dumps(thing)
+        )
+        return json.loads(out) if code == 0 else None
+
+    def test_a_pod_that_does_not_ask_is_left_alone(self):
+        ns = self.namespace()
+        thing = self.create(pod(ns, app="operator"))
+        self.assertEqual(["operator"], [c["name"] for c in thing["spec"]["containers"]])
+        self.assertNotIn("initContainers", thing["spec"])
+
+    def test_a_pod_of_no_shard_is_refused(self):
+        ns = self.namespace()
+        self.refused(operator(ns), "no ShardingConfig in namespace", ns, "enable-proxy")
+        self.assertEqual(404, self.cluster.fetch(f"/api/v1/namespaces/{ns}/pods/operator-0").status)
+
+    # ---- ShardingConfigs ----
+
+    def test_a_wrong_config_is_refused_with_the_field(self):
+        ns = self.namespace()
+        limits = [{"relateResources": [{"apiGroups": [""], "resources": ["pods"]}], "selector": {}}]
+        gadgets = [
+            {
+                "relateResources": [{"apiGroups": ["cmesh.test"], "resources": ["gadgets"]}],
+                "selector": {"matchLabels": {"a": "b"}},
+            }
+        ]
+        cases = (
+            (sharding_config(ns, selector={}), "spec.selector"),
+            (sharding_config(ns, limits=limits), "spec.limits[0].selector"),
+            (sharding_config(ns, limits=gadgets), "spec.limits[0].relateResources[0].apiGroups[0]"),
+            (sharding_config(ns, selector={"matchLabels": {"a b": "c"}}), "spec.selector"),
+        )
+        for thing, field in cases:
+            with self.subTest(field=field):
+                self.refused(thing, "denied the request", field)
+
+    def test_two_shards_with_the_same_pods_are_refused(self):
+        ns = self.namespace()
+        self.create(sharding_config(ns))
+        harness.wait_for(
+            lambda: self.try_apply(sharding_config(ns, "shard-b"), "--dry-run=server")[0] == 1,
+            "the first shard is known",
+        )
+        self.refused(sharding_config(ns, "shard-b"), "shard-a")
+
+    def test_a_good_config_changes_and_goes(self):
+        ns = self.namespace()
+        labels = {"app": "operator"}
+        for labels in (labels, {"more": "x", **labels}):
+            thing = sharding_config(ns, selector={"matchLabels": labels})
+            code, _, err = self.try_apply(thing)
+            self.assertEqual(0, code, err)
+        if self.warns:
+            self.assertIn("pods that run already stay in the shard", err)
+        self.kubectl("delete", "shardingconfig", "-n", ns, "shard-a")
+
+
+class V1Test(Rules, WebhookCase):
+    versions = ["v1"]
+    warns = True
+
+
+class V1Beta1Test(Rules, WebhookCase):
+    versions = ["v1beta1"]
+    warns = False
+
+
+class AwayTest(WebhookCase):
+    """The manager is away."""
+
+    def setUp(self):
+        super().setUp()
+        self.ns = self.namespace()
+        self.create(sharding_config(self.ns))
+        self.manager.stop()
+
+    def tearDown(self):
+        """Another one at the same address, as a Service has one."""
+        type(self).manager = self.start_manager("again", self.addClassCleanup, self.webhook)
+        self.wait_working()
+        super().tearDown()
+
+    def test_only_what_must_not_pass_is_refused_and_stragglers_are_labelled(self):
+        self.refused(operator(self.ns), "failed calling webhook", "pods.webhook.cmesh")
+        self.refused(sharding_config(self.ns, "b"), "failed calling webhook", "shardingconfigs")
+        plain = self.create(pod(self.ns, "plain"))
+        self.assertEqual({}, given_control_labels(plain))
+        thing = self.create(config_map(self.ns))
+        self.assertEqual({}, given_control_labels(thing))
+        name = self.namespace()
+        self.assertEqual({}, given_control_labels(self.get_namespace(name)))
+        self.kubectl("delete", "shardingconfig", "-n", self.ns, "shard-a")
+        again = self.start_manager("back", self.addCleanup)
+        for path, ns in (
+            (f"/api/v1/namespaces/{self.ns}/configmaps/thing", self.ns),
+            (f"/api/v1/namespaces/{self.ns}/pods/plain", self.ns),
+            (f"/api/v1/namespaces/{name}", name),
+        ):
+            harness.wait_for(
+                lambda path=path, ns=ns: given_control_labels(self.cluster.json(path))
+                == control_labels(ns),
+                f"{path} is labelled",
+            )
+        again.stop()
+
+
+class CutTest(WebhookCase):
+    """Requests that are not answered in time, and connections that end at any moment."""
+
+    def test_the_api_server_gives_up_and_comes_back(self):
+        ns = self.namespace()
+        self.manager.signal(signal.SIGSTOP)
+        try:
+            begun = time.monotonic()
+            thing = self.create(config_map(ns, "late"))
+            took = time.monotonic() - begun
+        finally:
+            self.manager.signal(signal.SIGCONT)
+        self.assertEqual({}, given_control_labels(thing))
+        self.assertTrue(2.5 < took < 10, took)  # timeoutSeconds 3
+        harness.wait_for(
+            lambda: given_control_labels(self.create(config_map(ns, f"soon-{time.time_ns()}")))
+            != {},
+            "the webhook answers again",
+        )
+
+    def test_connections_that_are_cut_harm_nobody(self):
+        body = json.dumps({"kind": "AdmissionReview", "x": "y" * 5000}).encode()
+        head = (
+            "POST /mutate/resources HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        ).encode()
+        whole = head + body
+        for length in (0, 1, 30, len(head) - 1, len(head), len(head) + 1, len(whole) - 1):
+            for linger in (False, True):
+                with wire.Connection(self.webhook, tls=self.tls()) as connection:
+                    connection.send(whole[:length])
+                    if linger:
+                        time.sleep(0.02)
+        host, _, port = self.webhook.rpartition(":")
+        for data in (b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n"):
+            with socket.create_connection((host, int(port)), 5) as plain:
+                plain.sendall(data)
+        ns = self.namespace()
+        self.assertEqual(control_labels(ns), given_control_labels(self.create(config_map(ns))))
+        harness.wait_for(
+            lambda: self.manager.metrics()["cmesh_webhook_connections"] <= 2, "none are left"
+        )
+
+
+class AnswerTest(WebhookCase):
+    """What a client is told that asks for something else."""
+
+    def assert_failure(self, answer, code, *mentions):
+        return self.assert_status_error(answer, code, mentions=mentions)
+
+    def test_wrong_questions(self):
+        plain = [("Content-Type", "text/plain")]
+        path = "/mutate/resources"
+        self.assert_failure(self.post("/", b"{}"), 404, "no webhook of this path")
+        self.assert_failure(self.post("/mutate/pods/x", b"{}"), 404)
+        answer = self.post(path, None, "GET", ())
+        self.assert_failure(answer, 405, "POST")
+        self.assertEqual("POST", answer.get("Allow"))
+        self.assert_failure(self.post(path, b"{}", headers=plain), 415, "application/json")
+        self.assert_failure(self.post(path, b"{}", headers=()), 415, "application/json")
+        self.assert_failure(self.post(path, b""), 400)
+        self.assert_failure(self.post(path, b"garbage"), 400, "AdmissionReview")
+        self.assert_failure(self.post(path, b"[]"), 400)
+        self.assert_failure(self.post(path, b"{}"), 400, "kind")
+        self.assert_failure(self.post(path, b"\xff\xfe"), 400)
+        other = json.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v2"})
+        self.assert_failure(self.post(path, other.encode()), 400, "admission.k8s.io/v2")
+        self.assertGreaterEqual(self.manager.requests("resources", "bad_request"), 9)
+
+    def test_a_body_that_is_too_large(self):
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(1 << 30))]
+        with wire.Connection(self.webhook, tls=self.tls()) as connection:
+            connection.send_head("POST", "/mutate/pods", headers)
+            answer = connection.response("POST")
+        self.assert_failure(answer, 413, "too large")
+
+    def test_bodies_that_are_too_many(self):
+        """Each says that it will be large; together they would take too much memory."""
+        size = 8 * 1024 * 1024
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(size))]
+        context = self.tls()
+        connections = [wire.Connection(self.webhook, tls=context) for _ in range(9)]
+        try:
+            for connection in connections:
+                connection.send_head("POST", "/mutate/pods", headers)
+                time.sleep(0.05)
+            answer = connections[-1].response("POST")
+            self.assert_failure(answer, 503, "too many")
+            self.assertEqual("1", answer.get("Retry-After"))
+        finally:
+            for connection in connections:
+                connection.close()
+        harness.wait_for(
+            lambda: self.post("/mutate/pods", b"garbage").status == 400, "there is room again"
+        )
+
+    def test_parameters_are_no_matter(self):
+        """The API server adds ?timeout=."""
+        self.assert_failure(self.post("/mutate/pods?timeout=10s", b"{}"), 400, "kind")
+
+    def test_metrics_and_status(self):
+        ns = self.namespace()
+        before = self.manager.requests("resources", "patched")
+        self.create(config_map(ns))
+        self.assertGreater(self.manager.requests("resources", "patched"), before)
+        metrics = self.manager.metrics()
+        count = metrics['cmesh_webhook_duration_seconds_count{webhook="resources"}']
+        last = metrics['cmesh_webhook_duration_seconds_bucket{webhook="resources",le="+Inf"}']
+        self.assertEqual(count, last)
+        expiry = metrics["cmesh_webhook_certificate_expiry_timestamp_seconds"]
+        self.assertGreater(expiry, time.time())
+        self.assertEqual(2, metrics["cmesh_webhook_configurations"])
+        self.assertEqual(0, metrics["cmesh_webhook_configurations_wrong"])
+        status = self.manager.status()
+        self.assertTrue(status["ready"])
+        self.assertEqual("ok", status["message"])
+        self.assertNotIn("error", status)
+
+
+class ConfigurationTest(WebhookCase):
+    """caBundle and rules stay right, whoever changes them."""
+
+    def path(self, kind="mutatingwebhookconfigurations"):
+        return f"{CONFIGURATIONS}/{kind}/{self.configuration_name()}"
+
+    def patch(self, operations, kind="mutatingwebhookconfigurations"):
+        content_type = "application/json-patch+json"
+        return self.cluster.json(self.path(kind), "PATCH", operations, content_type)
+
+    def test_what_is_overwritten_comes_back(self):
+        good = self.configuration()
+        self.patch(
+            [
+                {"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"},
+                {"op": "replace", "path": "/webhooks/2/rules", "value": []},
+                {"op": "replace", "path": "/webhooks/2/timeoutSeconds", "value": 7},
+            ]
+        )
+        harness.wait_for(
+            lambda: self.configuration()["webhooks"][0]["clientConfig"].get("caBundle")
+            == good["webhooks"][0]["clientConfig"]["caBundle"]
+            and self.configuration()["webhooks"][2]["rules"] == good["webhooks"][2]["rules"],
+            "both are back",
+        )
+        self.assertEqual(7, self.configuration()["webhooks"][2]["timeoutSeconds"])
+        self.assertEqual(good["webhooks"][1], self.configuration()["webhooks"][1])
+
+    def test_rules_are_those_of_the_sharding_resources(self):
+        rules = self.configuration()["webhooks"][2]["rules"]
+        core = [r for r in rules if r["apiGroups"] == [""]]
+        self.assertEqual(1, len(core))
+        self.assertEqual(["CREATE", "UPDATE"], core[0]["operations"])
+        self.assertEqual("Namespaced", core[0]["scope"])
+        self.assertIn("configmaps", core[0]["resources"])
+        self.assertNotIn("events", core[0]["resources"])
+        self.assertTrue(all("/" not in name for r in rules for name in r["resources"]))
+
+    def test_what_leads_elsewhere_is_left_alone(self):
+        """Another installation in the cluster has the same label."""
+        service = {"name": "cmesh-webhook", "namespace": "elsewhere", "path": "/mutate/pods"}
+        thing = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {
+                "name": self.home + "-elsewhere",
+                "labels": {"app.kubernetes.io/part-of": "cmesh"},
+            },
+            "webhooks": [
+                {
+                    "name": "pods.cmesh.test",
+                    "clientConfig": {"service": service},
+                    "admissionReviewVersions": ["v1"],
+                    "sideEffects": "None",
+                    "failurePolicy": "Ignore",
+                    "rules": [],
+                }
+            ],
+        }
+        created = self.create_configuration(thing)
+        harness.wait_for(
+            lambda: self.manager.status()["configurations"] == 3, "the manager has seen it"
+        )
+        self.patch([{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}])
+        harness.wait_for(
+            lambda: "caBundle" in self.configuration()["webhooks"][0]["clientConfig"],
+            "the manager has written ours",
+        )
+        name = thing["metadata"]["name"]
+        path = f"{CONFIGURATIONS}/mutatingwebhookconfigurations/{name}"
+        now = self.cluster.json(path)
+        self.assertEqual(
+            created["metadata"]["resourceVersion"], now["metadata"]["resourceVersion"]
+        )
+
+    def test_two_managers_write_what_is_wrong_once(self):
+        """Both may write, and neither undoes what the other did."""
+        second = self.start_manager("second", self.addCleanup)
+        second.wait_ready()
+        before = self.configuration()
+        for _ in range(20):
+            self.patch([{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}])
+            harness.wait_for(
+                lambda: self.configuration()["webhooks"] == before["webhooks"], "it is back"
+            )
+        settled = self.configuration()["metadata"]["resourceVersion"]
+        time.sleep(1)
+        now = self.configuration()["metadata"]["resourceVersion"]
+        self.assertEqual(settled, now)
+        for manager in (self.manager, second):
+            self.assertEqual(0, manager.metrics()["cmesh_webhook_configuration_failures_total"])
+        second.stop()
+
+
+class LeaderTest(WebhookCase):
+    """Only the leader writes configurations; another one takes over."""
+
+    manager_args = ("--leader-elect", "--lease-duration", "3")
+
+    def overwrite(self):
+        path = f"{CONFIGURATIONS}/mutatingwebhookconfigurations/{self.configuration_name()}"
+        patch = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
+        self.cluster.json(path, "PATCH", patch, "application/json-patch+json")
+
+    def is_back(self):
+        return "caBundle" in self.configuration()["webhooks"][0]["clientConfig"]
+
+    def test_the_next_leader_goes_on(self):
+        second = self.start_manager("second", self.addCleanup)
+        second.wait_ready()
+        self.overwrite()
+        harness.wait_for(self.is_back, "it is back")
+        writes = "cmesh_webhook_configuration_writes_total"
+        self.assertEqual(0, second.metrics()[writes])
+        self.manager.kill()
+        self.overwrite()
+        harness.wait_for(self.is_back, "it is back")
+        self.assertEqual(1, second.metrics()[writes])
+        second.stop()
+
+
+class SecretTest(WebhookCase):
+    def secret_path(self):
+        return f"/api/v1/namespaces/{self.home}/secrets/{SECRET}"
+
+    def secret(self):
+        return self.cluster.json(self.secret_path())
+
+    def test_replicas_that_start_together_share_one_secret(self):
+        for round_number in range(5):
+            self.cluster.fetch(self.secret_path(), "DELETE")
+            home = harness.make_namespace(self.cluster, "cmesh-two", self.addCleanup)
+            args = ["--namespace", home, "--webhook-service", f"two-{round_number}"]
+            pair = [
+                self.start_manager(f"{home}-{i}", self.addCleanup, args=args) for i in range(2)
+            ]
+            for manager in pair:
+                manager.wait_ready()
+            secret = self.cluster.json(f"/api/v1/namespaces/{home}/secrets/{SECRET}")
+            shown = set()
+            context = self.tls(base64.b64decode(secret["data"]["ca.crt"]).decode())
+            for manager in pair:
+                with wire.Connection(manager.webhook, tls=context) as connection:
+                    shown.add(connection.sock.getpeercert(True))
+            self.assertEqual(1, len(shown))
+            writes = sum(m.metrics()["cmesh_webhook_secret_writes_total"] for m in pair)
+            self.assertEqual(1, writes)
+            for manager in pair:
+                manager.stop()
+
+    def test_damage_is_repaired_and_nobody_notices(self):
+        ns = self.namespace()
+        good = self.secret()["data"]
+        garbage = base64.b64encode(b"garbage").decode()
+        for key in ("tls.crt", "tls.key", "ca.crt"):
+            with self.subTest(key=key):
+                self.cluster.json(
+                    self.secret_path(),
+                    "PATCH",
+                    {"data": {key: garbage}},
+                    "application/merge-patch+json",
+                )
+                harness.wait_for(
+                    lambda key=key: self.secret()["data"][key] == good[key], "it is back"
+                )
+                thing = self.create(config_map(ns, key.replace(".", "-")))
+                self.assertEqual(control_labels(ns), given_control_labels(thing))
+        self.assertIn("overwritten with something useless", self.manager.log())
+
+    def test_a_deleted_secret_comes_back(self):
+        ns = self.namespace()
+        good = self.secret()["data"]
+        self.kubectl("delete", "secret", "-n", self.home, SECRET)
+        harness.wait_for(
+            lambda: self.cluster.fetch(self.secret_path()).status == 200, "it is back"
+        )
+        data = self.secret()["data"]
+        self.assertEqual(good["tls.crt"], data["tls.crt"])
+        self.assertIn("next-ca.crt", data)
+        self.assertEqual("kubernetes.io/tls", self.secret()["type"])
+        self.assertEqual(control_labels(ns), given_control_labels(self.create(config_map(ns))))
+        next_authority = base64.b64decode(data["next-ca.crt"]).decode()
+        harness.wait_for(lambda: next_authority in self.bundle(), "it is published")
+
+    def test_no_key_is_told(self):
+        data = self.secret()["data"]
+        told = self.manager.log() + json.dumps(self.manager.status())
+        told += wire.fetch(self.manager.admin, "/metrics").body.decode()
+        for key in ("tls.key", "ca.key"):
+            secret = base64.b64decode(data[key]).decode()
+            for line in secret.splitlines()[1:-1]:
+                self.assertNotIn(line, told)
+
+
+class ServiceTest(WebhookCase):
+    """As in a cluster: through a Service, by its name in the certificate."""
+
+    @classmethod
+    def configure(cls, address):
+        port = int(address.rpartition(":")[2])
+        service = {
+            "metadata": {"name": "cmesh-webhook"},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        }
+        cls.cluster.json(f"/api/v1/namespaces/{cls.home}/services", "POST", service)
+        for thing in cls.skeletons():
+            thing["metadata"]["name"] = cls.configuration_name()
+            for webhook in thing["webhooks"]:
+                webhook["clientConfig"]["service"].update(namespace=cls.home, port=port)
+                selector = webhook.setdefault("namespaceSelector", {})
+                selector.setdefault("matchExpressions", []).append(
+                    {"key": "cmesh-e2e", "operator": "In", "values": [cls.home]}
+                )
+            cls.create_configuration(thing)
+        cls.wait_working()
+
+    def test_the_service_is_reached(self):
+        ns = self.namespace()
+        self.assertEqual(control_labels(ns), given_control_labels(self.create(config_map(ns))))
+        self.refused(operator(ns), "no ShardingConfig in namespace")
+
+    def test_the_manifest_is_taken_as_it_is(self):
+        code, _, err = self.kubectl.run(
+            "apply", "--dry-run=server", "-f", harness.ROOT + "/k8s/webhooks"
+        )
+        self.assertEqual(0, code, err)
+
+
+if __name__ == "__main__":
+    harness.main()

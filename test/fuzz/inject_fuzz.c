@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The first byte says whether the rest is a whole pod in YAML or stands in place of some part of a
+ * good one, and which kind of sidecars it gets. What is injected must be whole: the patch fits, the
+ * second time nothing is left to do, every container that was there still is, and none of the
+ * operator's has a way around localproxy.
+ */
+#include "inject/inject.h"
+
+#include <string.h>
+
+#include "base/yaml.h"
+#include "check.h"
+
+#include "../unit/manager/object/patch_apply.h"
+
+#define KUBECONFIG "/etc/cmesh/kubeconfig/config"
+
+static const struct {
+    const char *before;
+    const char *after;
+} frames[] = {
+    {"", ""},
+    {"metadata: {}\nspec:\n  containers:\n  - name: op\n", "\n"},
+    {"metadata: {}\nspec: {containers: [{name: op, args: [", "]}]}\n"},
+    {"metadata: {}\nspec: {containers: [{name: op, command: [/op], env: [", "]}]}\n"},
+    {"metadata: {annotations: {", "}}\nspec: {containers: [{name: op, command: [/op]}]}\n"},
+    {"metadata: {}\nspec: {containers: [{name: op, args: [--kubeconfig=/k/c], volumeMounts: [",
+     "]}]}\n"},
+};
+
+static cJSON *read_pod(const uint8_t *data, size_t size)
+{
+    size_t frame = data[0] / 2 % (sizeof frames / sizeof frames[0]);
+    struct buf text = BUF_INIT(65536);
+    struct err e = ERR_INIT;
+    cJSON *pod = NULL;
+    if (buf_append_str(&text, frames[frame].before) == 0 &&
+        buf_append(&text, data + 1, size - 1) == 0 &&
+        buf_append_str(&text, frames[frame].after) == 0) {
+        pod = yaml_parse((const char *)buf_data(&text), text.len, NULL, &e);
+    }
+    buf_reset(&text);
+    return pod;
+}
+
+static const cJSON *get(const cJSON *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+static bool has_text(const cJSON *object, const char *key, const char *text)
+{
+    const char *found = cJSON_GetStringValue(get(object, key));
+    return found != NULL && strcmp(found, text) == 0;
+}
+
+/* Whether labels or annotations let the pod keep something, or leave a container out. */
+static bool has_wishes(const cJSON *pod)
+{
+    static const char *const names[] = {"m/disable-fake-kubeconfig-arg",
+                                        "m/disable-fake-kubeconfig-env", "m/operator-containers"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (get(get(get(pod, "metadata"), "annotations"), names[i]) != NULL ||
+            get(get(get(pod, "metadata"), "labels"), names[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_operator(const cJSON *container)
+{
+    const cJSON *item;
+    const char *kubeconfig = "";
+    cJSON_ArrayForEach(item, get(container, "env"))
+    {
+        if (has_text(item, "name", "KUBECONFIG")) {
+            kubeconfig = cJSON_GetStringValue(get(item, "value"));
+            CHECK(get(item, "valueFrom") == NULL);
+        }
+    }
+    CHECK(kubeconfig != NULL && strcmp(kubeconfig, KUBECONFIG) == 0);
+    cJSON_ArrayForEach(item, get(container, "args"))
+    {
+        const char *text = cJSON_GetStringValue(item);
+        if (text != NULL && strncmp(text, "--kubeconfig=", 13) == 0) {
+            CHECK(strcmp(text + 13, KUBECONFIG) == 0);
+        }
+    }
+}
+
+static void check_pod(const cJSON *before, const cJSON *after)
+{
+    const cJSON *list = get(get(after, "spec"), "containers");
+    const cJSON *container;
+    int kept = 0;
+    cJSON_ArrayForEach(container, list)
+    {
+        const char *name = cJSON_GetStringValue(get(container, "name"));
+        if (name == NULL || strncmp(name, "cmesh-", 6) != 0) {
+            kept++;
+            if (!has_wishes(before)) {
+                check_operator(container);
+            }
+        }
+    }
+    const cJSON *were = get(get(before, "spec"), "containers");
+    CHECK(kept <= cJSON_GetArraySize(were) && kept + 4 >= cJSON_GetArraySize(list));
+    CHECK(cJSON_GetArraySize(get(get(after, "spec"), "initContainers")) >= 2);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    cJSON *pod = size > 0 ? read_pod(data, size) : NULL;
+    if (pod == NULL) {
+        return 0;
+    }
+    struct inject_settings s = inject_defaults;
+    struct notes notes = NOTES_INIT;
+    struct err e = ERR_INIT;
+    cJSON *patch = NULL;
+    s.prefix = "m";
+    s.image = "image";
+    s.native = data[0] % 2 == 1;
+    int rc = inject_pod(&s, pod, "ns", "shard", &notes, &patch, &e);
+    CHECK(rc == 0 || (e.msg[0] != '\0' && patch == NULL));
+    if (patch != NULL) {
+        cJSON *made = patch_apply(pod, patch);
+        cJSON *again = NULL;
+        CHECK(made != NULL);
+        check_pod(pod, made);
+        CHECK(inject_pod(&s, made, "ns", "shard", NULL, &again, &e) == 0 && again == NULL);
+        cJSON_Delete(made);
+    }
+    cJSON_Delete(patch);
+    notes_deinit(&notes);
+    cJSON_Delete(pod);
+    return 0;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whatever somebody at a pod's address answers: nothing, or rules that make sense; texts end, and
+ * hold no control characters.
+ */
+#include "shard/probe_answer.h"
+
+#include <string.h>
+
+#include "check.h"
+
+static void check_text(const char *text, size_t size)
+{
+    CHECK(memchr(text, '\0', size) != NULL);
+    for (; *text != '\0'; text++) {
+        CHECK((unsigned char)*text >= ' ' && *text != 0x7f);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct slice body = slice_of((const char *)data, size);
+    struct probe_result r = {.message = "kept"};
+    struct err e = ERR_INIT;
+    char message[PROBE_MESSAGE_SIZE] = "kept";
+    if (probe_answer_proxy(body, &r, &e) != 0) {
+        CHECK(e.msg[0] != '\0');
+        CHECK(!r.enforcing && r.generation == 0 && r.shard[0] == '\0');
+    }
+    CHECK(strcmp(r.message, "kept") == 0);
+    CHECK(!r.enforcing || r.generation > 0);
+    CHECK((r.generation > 0) == (strlen(r.checksum) == RULES_CHECKSUM_LEN));
+    CHECK((r.generation > 0) == (strchr(r.shard, '/') != NULL));
+    CHECK(r.since_ms >= 0 && r.generation <= UINT64_C(9007199254740991));
+    check_text(r.shard, sizeof r.shard);
+    if (probe_answer_rulesync(body, message, &e) != 0) {
+        CHECK(strcmp(message, "kept") == 0);
+    }
+    check_text(message, sizeof message);
+    return 0;
+}

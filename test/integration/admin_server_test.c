@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "admin/admin_server.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "fixture.h"
+
+struct world {
+    struct net_loop *loop;
+    struct admin_server *admin;
+    struct raw_peer peer;
+    bool ready;
+    int metrics_rc;
+};
+
+static bool on_ready(void *data, char why[ADMIN_WHY_MAX])
+{
+    const struct world *w = data;
+    (void)snprintf(why, ADMIN_WHY_MAX, "%s", w->ready ? "ok" : "not yet");
+    return w->ready;
+}
+
+static int on_metrics(void *data, struct buf *out)
+{
+    const struct world *w = data;
+    return w->metrics_rc != 0 ? w->metrics_rc : buf_append_str(out, "own_metric 1\n");
+}
+
+static void on_status(void *data, cJSON *root)
+{
+    (void)data;
+    cJSON_AddStringToObject(root, "own", "field");
+}
+
+static const struct admin_server_ops ops = {
+    .ready = on_ready,
+    .metrics = on_metrics,
+    .status = on_status,
+};
+
+static struct admin_server *open_at(struct world *w, const char *address, struct err *e)
+{
+    const struct admin_server_options o = {
+        .address = address, .program = "tester", .ops = &ops, .data = w};
+    return admin_server_new(w->loop, &o, e);
+}
+
+static int setup(void **state)
+{
+    static struct world w;
+    struct err e = ERR_INIT;
+    w = (struct world){.ready = true};
+    if (loop_setup((void **)&w.loop) != 0) {
+        return -1;
+    }
+    w.admin = open_at(&w, "127.0.0.1:0", &e);
+    *state = &w;
+    return w.admin == NULL ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    admin_server_free(w->admin);
+    admin_server_free(NULL);
+    return net_loop_free(w->loop);
+}
+
+/* The whole answer; valid until the next one. */
+static const char *ask(struct world *w, const char *request)
+{
+    char text[512];
+    int len =
+        snprintf(text, sizeof text, "%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", request);
+    raw_connect(&w->peer, admin_server_address(w->admin));
+    raw_send(&w->peer, text, (size_t)len);
+    raw_expect(w->loop, &w->peer, NULL);
+    raw_close(&w->peer);
+    return w->peer.text;
+}
+
+static void expect(struct world *w, const char *request, const char *status, const char *text)
+{
+    const char *answer = ask(w, request);
+    if (strstr(answer, status) != answer + strlen("HTTP/1.1 ") || strstr(answer, text) == NULL) {
+        fail_msg("%s: wanted %s and \"%s\", got %s", request, status, text, answer);
+    }
+}
+
+static void serves_four_pages(void **state)
+{
+    struct world *w = *state;
+    expect(w, "GET /healthz", "200", "\r\n\r\nok\n");
+    expect(w, "GET /readyz?verbose", "200", "\r\n\r\nok\n");
+    expect(w, "GET /metrics", "200", "own_metric 1\n# HELP process_resident_memory_bytes");
+    expect(w, "GET /metrics", "200", "text/plain; version=0.0.4; charset=utf-8");
+    expect(w, "GET /status", "200", "\"program\":\t\"tester\"");
+    expect(w, "GET /status", "200", "\"own\":\t\"field\"");
+    expect(w, "GET /status", "200", "\"ready\":\ttrue");
+    expect(w, "GET /", "404", "/metrics");
+    expect(w, "POST /status", "405", "GET");
+    expect(w, "garbage", "501", "cmesh: ");
+}
+
+static void says_why_it_is_not_ready(void **state)
+{
+    struct world *w = *state;
+    w->ready = false;
+    expect(w, "GET /healthz", "200", "ok");
+    expect(w, "GET /readyz", "503", "not yet\n");
+    expect(w, "GET /status", "200", "\"message\":\t\"not yet\"");
+}
+
+static void cuts_off_metrics_that_are_not_whole(void **state)
+{
+    struct world *w = *state;
+    w->metrics_rc = -ENOBUFS;
+    assert_string_equal(ask(w, "GET /metrics"), "");
+    expect(w, "GET /healthz", "200", "ok");
+}
+
+static void says_which_flag_is_wrong(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    assert_null(open_at(w, admin_server_address(w->admin), &e));
+    assert_non_null(strstr(e.msg, "--admin"));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(serves_four_pages),
+        TEST(says_why_it_is_not_ready),
+        TEST(cuts_off_metrics_that_are_not_whole),
+        TEST(says_which_flag_is_wrong),
+    };
+#undef TEST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

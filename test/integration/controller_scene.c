@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "controller_scene.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+
+#define PREFIX "ctrlmesh.kusionstack.io"
+
+enum { PATIENCE_MS = 15000, TURN_MS = 2, ORPHAN_MS = 300, SETTLED_MS = 250 };
+
+/* ---- the proxies: in place of manager/shard/prober.c ---- */
+
+struct prober {
+    struct scene *scene;
+    struct prober_stats stats;
+};
+
+static struct scene *the_scene; /* prober_new is told nothing of it */
+
+static struct scene_probe_entry *probe_entry(struct scene *s, const char *key)
+{
+    for (size_t i = 0; i < SCENE_PROBES; i++) {
+        struct scene_probe_entry *e = &s->entries[i];
+        if (e->key[0] == '\0') {
+            (void)snprintf(e->key, sizeof e->key, "%s", key);
+            e->result.asked = !s->slow_pods;
+        }
+        if (strcmp(e->key, key) == 0) {
+            return e;
+        }
+    }
+    fail_msg("too many pods");
+    abort();
+}
+
+struct prober *prober_new(struct net_loop *l, const struct prober_options *o, struct err *e)
+{
+    struct prober *p = calloc(1, sizeof *p);
+    (void)l;
+    if (p == NULL) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    p->scene = the_scene;
+    the_scene->probes = *o;
+    return p;
+}
+
+int prober_watch(struct prober *p, const struct prober_target *t)
+{
+    assert_string_equal(t->proxy, "10.0.0.1:5441");
+    probe_entry(p->scene, t->key)->watched = true;
+    return 0;
+}
+
+void prober_forget(struct prober *p, const char *key)
+{
+    probe_entry(p->scene, key)->watched = false;
+}
+
+void prober_expect(struct prober *p, const char *key, uint64_t generation)
+{
+    assert_true(generation > 0);
+    probe_entry(p->scene, key)->expected++;
+}
+
+const struct probe_result *prober_result(const struct prober *p, const char *key)
+{
+    const struct scene_probe_entry *e = probe_entry(p->scene, key);
+    return e->watched ? &e->result : NULL;
+}
+
+const struct prober_stats *prober_stats(const struct prober *p)
+{
+    return &p->stats;
+}
+
+void prober_free(struct prober *p)
+{
+    if (p != NULL) {
+        p->scene->probes.on_change = NULL;
+        free(p);
+    }
+}
+
+void scene_probe(struct scene *s, const char *pod, const char *shard, uint64_t generation,
+                 const char *checksum)
+{
+    char key[128];
+    (void)snprintf(key, sizeof key, "n/%s", pod);
+    struct probe_result *r = &probe_entry(s, key)->result;
+    *r = (struct probe_result){.state = PROBE_ANSWERED,
+                               .asked = true,
+                               .enforcing = true,
+                               .generation = generation,
+                               .since_ms = 1000};
+    (void)snprintf(r->checksum, sizeof r->checksum, "%s", checksum);
+    (void)snprintf(r->shard, sizeof r->shard, "n/%s", shard);
+    if (s->probes.on_change != NULL) {
+        s->probes.on_change(s->probes.data, key);
+    }
+}
+
+static struct rules *parse_rules(struct scene *s, const char *shard)
+{
+    const char *text = scene_rules(s, shard);
+    return rules_parse(text, strlen(text), NULL);
+}
+
+void scene_enforces(struct scene *s, const char *pod, const char *shard)
+{
+    struct rules *rules = parse_rules(s, shard);
+    assert_non_null(rules);
+    scene_probe(s, pod, shard, rules_generation(rules), rules_checksum(rules));
+    rules_unref(rules);
+}
+
+void scene_forget_probes(struct scene *s)
+{
+    for (size_t i = 0; i < SCENE_PROBES; i++) {
+        s->entries[i].result = (struct probe_result){.state = PROBE_WAITING, .asked = true};
+    }
+}
+
+/* ---- life ---- */
+
+static unsigned on_request(void *data, const struct store_request *q, enum store_fault *fault)
+{
+    struct scene *s = data;
+    if (s->failures == 0 || strcmp(q->method, "GET") == 0 || strstr(q->path, s->failing) == NULL) {
+        return 0;
+    }
+    s->failures--;
+    *fault = s->fault;
+    return s->status;
+}
+
+static bool may_write(void *data)
+{
+    return ((const struct scene *)data)->holds;
+}
+
+bool scene_open(struct scene *s)
+{
+    struct net_loop *l = NULL;
+    if (loop_setup((void **)&l) != 0 || !store_open(&s->store, l)) {
+        return false;
+    }
+    s->store.on_request = on_request;
+    s->store.data = s;
+    s->holds = true;
+    the_scene = s;
+    return true;
+}
+
+bool scene_begin(struct scene *s, const struct reflector_ops *ops)
+{
+    struct err e = ERR_INIT;
+    struct world_options wo = {.client = s->store.client, .prefix = PREFIX, .ops = ops};
+    struct event_recorder_options eo = {
+        .client = s->store.client, .component = "test", .clock = s->clock};
+    s->world = s->world != NULL ? s->world : world_new(s->store.loop, &wo, &e);
+    s->events = s->events != NULL ? s->events : event_recorder_new(s->store.loop, &eo, &e);
+    return s->world != NULL && s->events != NULL;
+}
+
+bool scene_close(struct scene *s)
+{
+    controller_free(s->controller);
+    world_free(s->world);
+    event_recorder_free(s->events);
+    store_close(&s->store);
+    return net_loop_free(s->store.loop) == 0;
+}
+
+int scene_setup(void **state)
+{
+    struct scene *s = calloc(1, sizeof *s);
+    *state = s;
+    return s != NULL && scene_open(s) && scene_begin(s, NULL) ? 0 : -1;
+}
+
+int scene_teardown(void **state)
+{
+    struct scene *s = *state;
+    bool well = scene_close(s);
+    free(s);
+    return well ? 0 : -1;
+}
+
+struct controller *scene_controller(struct scene *s, struct world *world)
+{
+    struct err e = ERR_INIT;
+    struct controller_options o = {
+        .client = s->store.client,
+        .world = world,
+        .events = s->events,
+        .counts = &s->counts,
+        .labels = {.prefix = PREFIX,
+                   .namespace = "namespace",
+                   .shard_hash = "sharding-hash",
+                   .control = "control"},
+        .prefix = PREFIX,
+        .may_write = may_write,
+        .data = s,
+        .orphan_ms = ORPHAN_MS,
+        .clock = s->clock,
+    };
+    return controller_new(s->store.loop, &o, &e);
+}
+
+bool scene_try_to_lead(struct scene *s)
+{
+    s->controller = scene_controller(s, s->world);
+    return s->controller != NULL;
+}
+
+void scene_lead_without(struct scene *s)
+{
+    assert_true(scene_try_to_lead(s));
+}
+
+void scene_lead(struct scene *s)
+{
+    s->holds = true;
+    scene_lead_without(s);
+}
+
+void scene_retire(struct scene *s)
+{
+    controller_free(s->controller);
+    s->controller = NULL;
+}
+
+/* ---- objects ---- */
+
+void scene_pod(struct scene *s, const char *name, const char *label, const char *shard)
+{
+    store_put_text(&s->store, "pods", "n",
+                   "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"shard\":\"%s\"},\"annotations\":{"
+                   "\"" PREFIX "/sharding-config-injected\":\"%s\"}},\"spec\":{\"containers\":["
+                   "{\"name\":\"cmesh-localproxy\"},{\"name\":\"operator\"}]},\"status\":{"
+                   "\"podIP\":\"10.0.0.1\",\"conditions\":[{\"type\":\"Ready\",\"status\":"
+                   "\"True\"}]}}",
+                   name, label, shard);
+}
+
+void scene_plain_pod(struct scene *s, const char *name, const char *label)
+{
+    store_put_text(&s->store, "pods", "n",
+                   "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"shard\":\"%s\"}},\"spec\":{"
+                   "\"containers\":[{\"name\":\"operator\"}]},\"status\":{\"podIP\":\"10.0.0.1\"}}",
+                   name, label);
+}
+
+void scene_config_for(struct scene *s, const char *name, const char *resource, const char *selector,
+                      const char *label)
+{
+    const char *equals = strchr(selector, '=');
+    store_put_text(&s->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"selector\":{\"matchLabels\":{"
+                   "\"shard\":\"%s\"}},\"limits\":[{\"relateResources\":[{\"apiGroups\":[\"\"],"
+                   "\"resources\":[\"%s\"]}],\"selector\":{\"matchLabels\":{\"%.*s\":\"%s\"}}}]}}",
+                   name, label, resource, (int)(equals - selector), selector, equals + 1);
+}
+
+void scene_config(struct scene *s, const char *name, const char *resource, const char *selector)
+{
+    scene_config_for(s, name, resource, selector, name);
+}
+
+static const char *const many[] = {"pods", "services", "secrets"};
+
+void scene_config_in(struct scene *s, const char *name, unsigned values)
+{
+    struct buf text = BUF_INIT((size_t)4 * 1024 * 1024);
+    int rc = 0;
+    for (unsigned i = 0; rc == 0 && i < 3; i++) {
+        rc = buf_printf(&text,
+                        "%s{\"relateResources\":[{\"apiGroups\":[\"\"],\"resources\":[\"%s\"]}],"
+                        "\"selector\":{\"matchExpressions\":[{\"key\":\"app\",\"operator\":\"In\","
+                        "\"values\":[\"x\"",
+                        i == 0 ? "" : ",", many[i]);
+        for (unsigned v = 0; rc == 0 && v < values / 3; v++) {
+            rc = buf_printf(&text, ",\"value-number-%06u\"", v);
+        }
+        rc = rc != 0 ? rc : buf_append_str(&text, "]}]}}");
+    }
+    assert_int_equal(rc, 0);
+    store_put_text(&s->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"selector\":{\"matchLabels\":{"
+                   "\"shard\":\"%s\"}},\"limits\":[%s]}}",
+                   name, name, buf_cstr(&text));
+    buf_reset(&text);
+}
+
+/* ---- what goes wrong ---- */
+
+void scene_fail(struct scene *s, const char *path, unsigned status, enum store_fault fault,
+                unsigned count)
+{
+    s->failing = path;
+    s->status = status;
+    s->fault = fault;
+    s->failures = count;
+}
+
+void scene_await_fault(struct scene *s)
+{
+    for (unsigned ms = 0; ms < PATIENCE_MS && s->failures > 0; ms += TURN_MS) {
+        run_for(s->store.loop, TURN_MS);
+    }
+    assert_int_equal(s->failures, 0);
+}
+
+/* ---- looking ---- */
+
+const char *scene_text(struct scene *s, const char *resource, const char *name, const char *path)
+{
+    return store_text(store_get(&s->store, resource, "n", name), path);
+}
+
+const char *scene_rules(struct scene *s, const char *shard)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "cmesh-rules-%s", shard);
+    return scene_text(s, "configmaps", name, "data/rules.json");
+}
+
+uint64_t scene_generation(struct scene *s, const char *shard)
+{
+    struct rules *rules = parse_rules(s, shard);
+    uint64_t generation = rules == NULL ? 0 : rules_generation(rules);
+    rules_unref(rules);
+    return generation;
+}
+
+const char *scene_condition(struct scene *s, const char *shard, const char *type, const char *key)
+{
+    const cJSON *config = store_get(&s->store, "shardingconfigs", "n", shard);
+    const cJSON *c = NULL;
+    cJSON_ArrayForEach(c, cJSON_GetObjectItem(cJSON_GetObjectItem(config, "status"), "conditions"))
+    {
+        if (strcmp(store_text(c, "type"), type) == 0) {
+            return store_text(c, key);
+        }
+    }
+    return "";
+}
+
+static unsigned events(struct scene *s, const char *name, const char *reason)
+{
+    unsigned count = 0;
+    for (const cJSON *e = NULL; (e = store_next(&s->store, "events", e)) != NULL;) {
+        if (strcmp(store_text(e, "involvedObject/name"), name) == 0 &&
+            strcmp(store_text(e, "reason"), reason) == 0) {
+            count += (unsigned)strtoul(store_text(e, "count"), NULL, 10);
+        }
+    }
+    return count;
+}
+
+void scene_set_rules(struct scene *s, const char *shard, const char *text)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "cmesh-rules-%s", shard);
+    cJSON *map = cJSON_Duplicate(store_get(&s->store, "configmaps", "n", name), true);
+    cJSON *data = cJSON_GetObjectItem(map, "data");
+    cJSON_DeleteItemFromObject(data, "rules.json");
+    assert_non_null(cJSON_AddStringToObject(data, "rules.json", text));
+    store_put(&s->store, "configmaps", "n", map);
+}
+
+/* ---- waiting ---- */
+
+#define AWAIT(condition, ...)                                                                      \
+    do {                                                                                           \
+        unsigned waited = 0;                                                                       \
+        while (!(condition) && waited < PATIENCE_MS) {                                             \
+            run_for(s->store.loop, TURN_MS);                                                       \
+            waited += TURN_MS;                                                                     \
+        }                                                                                          \
+        if (!(condition)) {                                                                        \
+            fail_msg(__VA_ARGS__);                                                                 \
+        }                                                                                          \
+    } while (0)
+
+void scene_expect_text(struct scene *s, const char *resource, const char *name, const char *path,
+                       const char *text)
+{
+    AWAIT(strcmp(scene_text(s, resource, name, path), text) == 0, "%s %s: %s is \"%s\", not \"%s\"",
+          resource, name, path, scene_text(s, resource, name, path), text);
+}
+
+void scene_expect_generation(struct scene *s, const char *shard, uint64_t generation)
+{
+    AWAIT(scene_generation(s, shard) == generation, "%s has generation %llu, not %llu", shard,
+          (unsigned long long)scene_generation(s, shard), (unsigned long long)generation);
+}
+
+void scene_expect_rules(struct scene *s, const char *shard, const char *part)
+{
+    AWAIT(strstr(scene_rules(s, shard), part) != NULL, "%s is not in the rules of %s: %s", part,
+          shard, scene_rules(s, shard));
+}
+
+void scene_expect_told(struct scene *s, const char *pod, uint64_t generation)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%llu", (unsigned long long)generation);
+    scene_expect_text(s, "pods", pod,
+                      "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation", text);
+}
+
+void scene_expect_condition(struct scene *s, const char *shard, const char *type,
+                            const char *status)
+{
+    AWAIT(strcmp(scene_condition(s, shard, type, "status"), status) == 0,
+          "%s of %s is \"%s\", not \"%s\": %s", type, shard,
+          scene_condition(s, shard, type, "status"), status,
+          scene_condition(s, shard, type, "message"));
+}
+
+void scene_expect_event(struct scene *s, const char *name, const char *reason, unsigned count)
+{
+    AWAIT(events(s, name, reason) >= count, "%s of %s was told %u times, not %u", reason, name,
+          events(s, name, reason), count);
+    assert_int_equal(events(s, name, reason), count);
+}
+
+void scene_await_gone(struct scene *s, const char *resource, const char *name)
+{
+    AWAIT(store_get(&s->store, resource, "n", name) == NULL, "%s is still there", name);
+}
+
+void scene_settle(struct scene *s)
+{
+    unsigned quiet = 0;
+    unsigned before = s->store.requests;
+    for (unsigned ms = 0; ms < PATIENCE_MS && quiet < SETTLED_MS; ms += TURN_MS) {
+        run_for(s->store.loop, TURN_MS);
+        quiet = s->store.requests == before ? quiet + TURN_MS : 0;
+        before = s->store.requests;
+    }
+    assert_true(quiet >= SETTLED_MS);
+}

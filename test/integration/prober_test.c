@@ -1,0 +1,924 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The prober and pods that answer, in all the ways in which they do not. Questions come by a clock
+ * that the test moves, limits of time by the real one.
+ */
+#include "shard/prober.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "alloc_sweep.h"
+#include "fake_clock.h"
+#include "fixture.h"
+#include "http/server.h"
+
+enum { TIMEOUT_MS = 100, PODS = 48, TURNS = 5000 };
+
+#define HEX16 "0123456789abcdef"
+#define SUM "sha256:" HEX16 HEX16 HEX16 HEX16
+
+enum behaviour { ANSWERS, IS_SILENT, CUTS };
+
+/* A sidecar's admin server. */
+struct sidecar {
+    struct http_server *server;
+    enum behaviour behaviour;
+    unsigned status;
+    char *body;
+    unsigned asked;
+    unsigned open; /* questions that got no answer yet */
+    char target[32];
+    char host[64];
+};
+
+enum whim { NONE, FREES, FORGETS_ALL };
+
+struct world {
+    struct net_loop *loop;
+    struct fake_clock clock;
+    struct prober *prober;
+    struct sidecar proxies[PODS];
+    struct sidecar rulesyncs[2];
+    unsigned changes;
+    char changed[64];
+    enum whim whim;
+};
+
+/* ---- sidecars ---- */
+
+static void on_close(struct http_exchange *x, const struct err *e)
+{
+    struct sidecar *s = x->data;
+    (void)e;
+    s->open--;
+}
+
+static void on_body(struct http_exchange *x, struct slice data)
+{
+    (void)x;
+    assert_int_equal(data.len, 0);
+}
+
+static void on_event(struct http_exchange *x)
+{
+    (void)x;
+}
+
+static const struct http_exchange_handlers exchange_handlers = {
+    .on_body = on_body,
+    .on_end = on_event,
+    .on_drain = on_event,
+    .on_close = on_close,
+};
+
+static void on_request(void *data, struct http_exchange *x, const struct http_head *head)
+{
+    struct sidecar *s = data;
+    const struct http_header *host = http_head_find(head, SLICE("Host"));
+    x->handlers = &exchange_handlers;
+    x->data = s;
+    s->asked++;
+    s->open++;
+    (void)snprintf(s->target, sizeof s->target, "%.*s", (int)head->target.len, head->target.ptr);
+    (void)snprintf(s->host, sizeof s->host, "%.*s", (int)host->value.len, host->value.ptr);
+    if (s->behaviour == CUTS) {
+        s->open--;
+        http_exchange_abort(x);
+    } else if (s->behaviour == ANSWERS) {
+        assert_int_equal(
+            http_respond(x, s->status, SLICE("application/json"), slice_str(s->body), NULL, 0), 0);
+    }
+}
+
+static void on_refuse(void *data, unsigned status, const char *why, struct buf *body)
+{
+    (void)data;
+    (void)body;
+    fail_msg("a request that cannot be parsed: %u %s", status, why);
+}
+
+static const struct http_server_handlers server_handlers = {
+    .on_request = on_request,
+    .on_refuse = on_refuse,
+};
+
+static void listen_on(struct world *w, struct sidecar *s, const char *address)
+{
+    const struct http_server_options o = {.address = address,
+                                          .head_timeout_ms = 20000,
+                                          .idle_timeout_ms = 20000,
+                                          .write_timeout_ms = 20000};
+    struct err e = ERR_INIT;
+    s->server = http_server_new(w->loop, &o, &server_handlers, s, &e);
+    if (s->server == NULL) {
+        fail_msg("%s", e.msg);
+    }
+}
+
+static const char *address_of(const struct sidecar *s)
+{
+    return http_server_address(s->server);
+}
+
+static void stop(struct sidecar *s)
+{
+    http_server_free(s->server);
+    s->server = NULL;
+}
+
+static void say(struct sidecar *s, unsigned status, const char *body)
+{
+    free(s->body);
+    s->body = strdup(body);
+    s->status = status;
+    assert_non_null(s->body);
+}
+
+static void enforce(struct sidecar *s, const char *shard, unsigned generation, long long since)
+{
+    char text[1024];
+    (void)snprintf(text, sizeof text,
+                   "{\"program\":\"localproxy\",\"rules\":{\"inForce\":true,\"shard\":{"
+                   "\"namespace\":\"demo\",\"name\":\"%s\"},\"generation\":%u,\"checksum\":\"" SUM
+                   "\",\"since\":%lld,\"settled\":true}}",
+                   shard, generation, since);
+    say(s, 200, text);
+}
+
+static void complain(struct sidecar *s, const char *error)
+{
+    char text[1024];
+    (void)snprintf(text, sizeof text, "{\"program\":\"rulesync\",\"seen\":{\"error\":\"%s\"}}",
+                   error);
+    say(s, 200, text);
+}
+
+/* ---- the world ---- */
+
+static void on_change(void *data, const char *key)
+{
+    struct world *w = data;
+    w->changes++;
+    (void)snprintf(w->changed, sizeof w->changed, "%s", key);
+    if (w->whim == FREES) {
+        prober_free(w->prober);
+        w->prober = NULL;
+        fake_clock_forget(&w->clock);
+    } else if (w->whim == FORGETS_ALL) {
+        for (unsigned i = 0; i < PODS; i++) {
+            char name[32];
+            (void)snprintf(name, sizeof name, "demo/pod-%u", i);
+            prober_forget(w->prober, name);
+        }
+    }
+}
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    if (w == NULL || loop_setup((void **)&w->loop) != 0) {
+        return -1;
+    }
+    fake_clock_init(&w->clock, w->loop);
+    w->clock.random = UINT32_MAX / 2 + 1; /* the usual interval is what was asked for */
+    const struct prober_options o = {.timeout_ms = TIMEOUT_MS,
+                                     .parallel = 8,
+                                     .clock = &w->clock.clock,
+                                     .on_change = on_change,
+                                     .data = w};
+    w->prober = prober_new(w->loop, &o, NULL);
+    *state = w;
+    return w->prober == NULL ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    struct net_loop *l = w->loop;
+    prober_free(w->prober);
+    for (unsigned i = 0; i < PODS; i++) {
+        stop(&w->proxies[i]);
+        free(w->proxies[i].body);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        stop(&w->rulesyncs[i]);
+        free(w->rulesyncs[i].body);
+    }
+    free(w);
+    return net_loop_free(l);
+}
+
+/* Pod number i has a localproxy that enforces generation 1 of demo/a since `since`. */
+static struct sidecar *add_proxy(struct world *w, unsigned i)
+{
+    struct sidecar *s = &w->proxies[i];
+    listen_on(w, s, "127.0.0.1:0");
+    enforce(s, "a", 1, 1700000000);
+    return s;
+}
+
+static int watch(struct world *w, unsigned i, const char *uid, const char *proxy,
+                 const char *rulesync)
+{
+    char key[32];
+    (void)snprintf(key, sizeof key, "demo/pod-%u", i);
+    return prober_watch(
+        w->prober,
+        &(struct prober_target){.key = key, .uid = uid, .proxy = proxy, .rulesync = rulesync});
+}
+
+static const struct probe_result *result(struct world *w)
+{
+    return prober_result(w->prober, "demo/pod-0");
+}
+
+/* Runs the loop for real until *number is at least `wanted`; the clock stands still. */
+static void await(struct world *w, const unsigned *number, unsigned wanted)
+{
+    for (int turn = 0; turn < TURNS && *number < wanted; turn++) {
+        fake_clock_pass(&w->clock, 0);
+        run_for(w->loop, 1);
+    }
+    assert_true(*number >= wanted);
+}
+
+/* A sidecar is asked once more, and what it says is taken in. */
+static void pass_and_await(struct world *w, uint64_t ms, const struct sidecar *s)
+{
+    unsigned before = s->asked;
+    fake_clock_pass(&w->clock, ms - 1);
+    run_for(w->loop, 5);
+    assert_int_equal(s->asked, before);
+    fake_clock_pass(&w->clock, 1);
+    await(w, &s->asked, before + 1);
+    run_for(w->loop, 20);
+}
+
+static void await_state(struct world *w, enum probe_state state)
+{
+    for (int turn = 0; turn < TURNS && result(w)->state != state; turn++) {
+        fake_clock_pass(&w->clock, 0);
+        run_for(w->loop, 1);
+    }
+    assert_int_equal(result(w)->state, state);
+    run_for(w->loop, 5);
+}
+
+/* Moves the clock on, with pauses for answers. */
+static void pass(struct world *w, uint64_t ms)
+{
+    for (uint64_t done = 0; done < ms; done += 100) {
+        fake_clock_pass(&w->clock, 100);
+        run_for(w->loop, 3);
+    }
+}
+
+/* Pod 0 answered. */
+static struct sidecar *begin(struct world *w, const char *rulesync)
+{
+    struct sidecar *s = add_proxy(w, 0);
+    assert_int_equal(watch(w, 0, "u", address_of(s), rulesync), 0);
+    assert_int_equal(result(w)->state, PROBE_WAITING);
+    assert_false(result(w)->asked);
+    assert_int_equal(w->changes, 0);
+    await_state(w, PROBE_ANSWERED);
+    return s;
+}
+
+/* ---- answers ---- */
+
+static void test_says_what_is_enforced(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = begin(w, NULL);
+    const struct probe_result *r = result(w);
+    assert_string_equal(s->target, "/status");
+    assert_string_equal(s->host, address_of(s));
+    assert_true(r->asked);
+    assert_true(r->enforcing);
+    assert_int_equal(r->generation, 1);
+    assert_string_equal(r->checksum, SUM);
+    assert_string_equal(r->shard, "demo/a");
+    assert_true(r->since_ms == INT64_C(1700000000000));
+    assert_string_equal(r->message, "");
+    assert_int_equal(w->changes, 1);
+    assert_string_equal(w->changed, "demo/pod-0");
+    assert_null(prober_result(w->prober, "demo/pod-1"));
+    assert_int_equal(prober_stats(w->prober)->targets, 1);
+}
+
+static void test_asks_again_now_and_then(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = begin(w, NULL);
+    pass_and_await(w, 15000, s);
+    assert_int_equal(w->changes, 1); /* nothing new */
+    enforce(s, "b", 4, 1700000500);
+    pass_and_await(w, 15000, s);
+    assert_int_equal(w->changes, 2);
+    assert_string_equal(result(w)->shard, "demo/b");
+    assert_int_equal(result(w)->generation, 4);
+    say(s, 200, "{\"program\":\"localproxy\",\"rules\":{\"inForce\":false}}");
+    pass_and_await(w, 15000, s);
+    assert_int_equal(w->changes, 3);
+    assert_false(result(w)->enforcing);
+    assert_int_equal(result(w)->generation, 0);
+    assert_int_equal(prober_stats(w->prober)->asked, 4);
+    assert_int_equal(prober_stats(w->prober)->failed, 0);
+}
+
+static void test_pods_are_not_asked_in_step(void **state)
+{
+    struct world *w = *state;
+    w->clock.random = 0;
+    struct sidecar *s = begin(w, NULL);
+    pass_and_await(w, 13500, s);
+    w->clock.random = UINT32_MAX;
+    pass_and_await(w, 13500, s);
+    unsigned before = s->asked;
+    pass(w, 16000);
+    assert_int_equal(s->asked, before);
+    pass(w, 500);
+    assert_int_equal(s->asked, before + 1);
+}
+
+static void test_a_clock_that_is_ahead(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = add_proxy(w, 0);
+    const int64_t first = FAKE_CLOCK_WALL / 1000;
+    enforce(s, "a", 1, FAKE_CLOCK_WALL / 1000000 + 3600);
+    assert_int_equal(watch(w, 0, "u", address_of(s), NULL), 0);
+    await_state(w, PROBE_ANSWERED);
+    assert_true(result(w)->since_ms == first);
+    pass_and_await(w, 15000, s);
+    assert_true(result(w)->since_ms == first); /* the same rules, since the same time */
+    assert_int_equal(w->changes, 1);
+    enforce(s, "a", 2, FAKE_CLOCK_WALL / 1000000 + 3700);
+    pass_and_await(w, 15000, s);
+    assert_true(result(w)->since_ms == first + 30000);
+}
+
+/* ---- what is expected ---- */
+
+static void test_asks_often_until_it_is_enforced(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = begin(w, NULL);
+    pass(w, 5000);
+    prober_expect(w->prober, "demo/pod-0", 2);
+    await(w, &s->asked, 2);
+    run_for(w->loop, 10);
+    pass_and_await(w, 100, s);
+    pass_and_await(w, 100, s);
+    prober_expect(w->prober, "demo/pod-0", 2); /* said already */
+    pass_and_await(w, 100, s);
+    enforce(s, "a", 2, 1700000500);
+    pass_and_await(w, 100, s);
+    assert_int_equal(result(w)->generation, 2);
+    pass_and_await(w, 15000, s);
+    /* It forgets: as if it had been started again with old rules. */
+    enforce(s, "a", 1, 1700000500);
+    pass_and_await(w, 15000, s);
+    pass_and_await(w, 100, s);
+    prober_expect(w->prober, "demo/pod-0", 0);
+    pass_and_await(w, 100, s); /* was due already */
+    pass_and_await(w, 15000, s);
+}
+
+static void test_asks_ever_more_rarely(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = begin(w, NULL);
+    prober_expect(w->prober, "demo/pod-0", 2);
+    pass(w, 1000);
+    unsigned first = s->asked;
+    assert_in_range(first, 8, 13); /* each 100 ms */
+    pass(w, 9000);
+    assert_in_range(s->asked - first, 15, 30); /* a tenth of the time that passed */
+    for (int i = 0; i < 200; i++) {
+        fake_clock_pass(&w->clock, 1000);
+        run_for(w->loop, 3);
+    }
+    unsigned before = s->asked;
+    pass(w, 30000); /* as usual */
+    assert_in_range(s->asked - before, 1, 3);
+}
+
+static void test_rulesync_says_why(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *sync = &w->rulesyncs[0];
+    listen_on(w, sync, "127.0.0.1:0");
+    complain(sync, "line 3: no such operator");
+    struct sidecar *s = begin(w, address_of(sync));
+    pass(w, 31000);
+    assert_int_equal(sync->asked, 0); /* nothing is expected */
+    prober_expect(w->prober, "demo/pod-0", 2);
+    pass(w, 900);
+    assert_int_equal(sync->asked, 0); /* it may be on its way */
+    assert_string_equal(result(w)->message, "");
+    pass(w, 300);
+    assert_true(sync->asked > 0);
+    assert_string_equal(result(w)->message, "line 3: no such operator");
+    unsigned changes = w->changes;
+    pass(w, 2000);
+    assert_int_equal(w->changes, changes);
+    complain(sync, "");
+    pass(w, 1000);
+    assert_string_equal(result(w)->message, "");
+    complain(sync, "again");
+    pass(w, 1000);
+    enforce(s, "a", 2, 1700000500);
+    pass(w, 1000);
+    assert_string_equal(result(w)->message, "");
+    unsigned asked = sync->asked;
+    pass(w, 31000);
+    assert_int_equal(sync->asked, asked);
+}
+
+static void test_rulesync_does_not_answer(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *sync = &w->rulesyncs[0];
+    char address[64];
+    listen_on(w, sync, "127.0.0.1:0");
+    (void)snprintf(address, sizeof address, "%s", address_of(sync));
+    stop(sync);
+    (void)begin(w, address);
+    prober_expect(w->prober, "demo/pod-0", 2);
+    pass(w, 1500);
+    assert_non_null(strstr(result(w)->message, "rulesync: cannot connect to 127.0.0.1"));
+    assert_non_null(strstr(result(w)->message, "connection refused"));
+    assert_int_equal(result(w)->state, PROBE_ANSWERED);
+    listen_on(w, sync, address);
+    say(sync, 500, "");
+    pass(w, 1500);
+    assert_non_null(strstr(result(w)->message, "it answers with HTTP status 500"));
+    say(sync, 200, "{\"program\":\"else\"}");
+    pass(w, 1500);
+    assert_non_null(strstr(result(w)->message, "what answers there is not rulesync"));
+    complain(sync, "why");
+    pass(w, 1500);
+    assert_string_equal(result(w)->message, "why");
+}
+
+/* ---- no answers ---- */
+
+static void test_one_miss_is_no_news(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = begin(w, NULL);
+    s->status = 500;
+    pass_and_await(w, 15000, s);
+    assert_int_equal(result(w)->state, PROBE_ANSWERED);
+    s->status = 200;
+    pass_and_await(w, 1000, s);
+    assert_int_equal(w->changes, 1);
+    s->status = 500;
+    pass_and_await(w, 15000, s);
+    pass_and_await(w, 1000, s);
+    assert_int_equal(result(w)->state, PROBE_SILENT);
+    assert_int_equal(result(w)->generation, 1); /* as of the last answer */
+    assert_non_null(strstr(result(w)->message, "localproxy: "));
+    assert_int_equal(w->changes, 2);
+    s->status = 200;
+    pass_and_await(w, 1000, s);
+    assert_int_equal(result(w)->state, PROBE_ANSWERED);
+    assert_string_equal(result(w)->message, "");
+}
+
+static void test_connection_refused(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = add_proxy(w, 0);
+    char address[64];
+    (void)snprintf(address, sizeof address, "%s", address_of(s));
+    stop(s);
+    assert_int_equal(watch(w, 0, "u", address, NULL), 0);
+    pass(w, 9000);
+    assert_int_equal(result(w)->state, PROBE_WAITING); /* it may be about to start */
+    assert_true(result(w)->asked);
+    assert_non_null(strstr(result(w)->message, "connection refused"));
+    pass(w, 3000);
+    assert_int_equal(result(w)->state, PROBE_SILENT);
+    listen_on(w, s, address);
+    pass(w, 3000);
+    assert_int_equal(result(w)->state, PROBE_ANSWERED);
+}
+
+/* A pod that starts is found at once if something is expected of it. */
+static void test_a_pod_that_starts(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = add_proxy(w, 0);
+    char address[64];
+    (void)snprintf(address, sizeof address, "%s", address_of(s));
+    stop(s);
+    assert_int_equal(watch(w, 0, "u", address, NULL), 0);
+    prober_expect(w->prober, "demo/pod-0", 1);
+    pass(w, 2000);
+    listen_on(w, s, address);
+    pass(w, 400);
+    assert_int_equal(result(w)->state, PROBE_ANSWERED);
+}
+
+static void expect_silent(struct world *w, struct sidecar *s, const char *why)
+{
+    for (int turn = 0; turn < 200 && result(w)->state != PROBE_SILENT; turn++) {
+        fake_clock_pass(&w->clock, 500);
+        run_for(w->loop, 10);
+    }
+    assert_int_equal(result(w)->state, PROBE_SILENT);
+    if (strstr(result(w)->message, why) == NULL) {
+        fail_msg("%s", result(w)->message);
+    }
+    s->behaviour = ANSWERS;
+    enforce(s, "a", 1, 1700000000);
+    for (int turn = 0; turn < 200 && result(w)->state != PROBE_ANSWERED; turn++) {
+        fake_clock_pass(&w->clock, 500);
+        run_for(w->loop, 10);
+    }
+    assert_int_equal(result(w)->state, PROBE_ANSWERED);
+}
+
+static void test_answers_that_are_none(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = begin(w, NULL);
+    s->behaviour = IS_SILENT;
+    expect_silent(w, s, "no complete answer came within 100 ms");
+    s->behaviour = CUTS;
+    expect_silent(w, s, "localproxy: ");
+    say(s, 503, "{\"program\":\"localproxy\",\"rules\":{\"inForce\":false}}");
+    expect_silent(w, s, "it answers with HTTP status 503");
+    say(s, 302, "");
+    expect_silent(w, s, "it answers with HTTP status 302");
+    say(s, 200, "no JSON");
+    expect_silent(w, s, "its answer: ");
+    say(s, 200, "{\"program\":\"nginx\"}");
+    expect_silent(w, s, "what answers there is not localproxy");
+}
+
+static void test_an_answer_that_is_too_large(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = begin(w, NULL);
+    size_t size = 300 * (size_t)1024;
+    char *large = malloc(size + 1);
+    assert_non_null(large);
+    memset(large, ' ', size);
+    large[size] = '\0';
+    say(s, 200, large);
+    free(large);
+    expect_silent(w, s, "262144");
+}
+
+/* What is there does not speak HTTP, or speaks without end. */
+static void test_garbage(void **state)
+{
+    struct world *w = *state;
+    unsigned port = 0;
+    int listener = raw_listen(&port);
+    char address[64];
+    static const char *const texts[] = {"SSH-2.0-OpenSSH_9.2\r\n", "HTTP/1.1 200 OK\r\nContent-Len",
+                                        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{}",
+                                        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: "
+                                         "3\r\n\r\n{}")};
+    (void)snprintf(address, sizeof address, "127.0.0.1:%u", port);
+    assert_int_equal(watch(w, 0, "u", address, NULL), 0);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        uint64_t failed = prober_stats(w->prober)->failed;
+        int fd = -1;
+        for (int turn = 0; turn < TURNS && fd < 0; turn++) {
+            fake_clock_pass(&w->clock, 500);
+            run_for(w->loop, 1);
+            fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        }
+        assert_true(fd >= 0);
+        assert_int_equal(write(fd, texts[i], strlen(texts[i])), (ssize_t)strlen(texts[i]));
+        for (int turn = 0; turn < TURNS && prober_stats(w->prober)->failed == failed; turn++) {
+            run_for(w->loop, 1);
+        }
+        assert_true(prober_stats(w->prober)->failed > failed);
+        assert_int_not_equal(result(w)->state, PROBE_ANSWERED);
+        assert_string_not_equal(result(w)->message, "");
+        (void)close(fd);
+    }
+    (void)close(listener);
+}
+
+/* ---- many ---- */
+
+static unsigned open_questions(const struct world *w, unsigned from, unsigned to)
+{
+    unsigned n = 0;
+    for (unsigned i = from; i < to; i++) {
+        n += w->proxies[i].open;
+    }
+    return n;
+}
+
+static void test_so_many_at_a_time(void **state)
+{
+    struct world *w = *state;
+    for (unsigned i = 0; i < 24; i++) {
+        add_proxy(w, i)->behaviour = IS_SILENT;
+        assert_int_equal(watch(w, i, "u", address_of(&w->proxies[i]), NULL), 0);
+    }
+    run_for(w->loop, 100);
+    assert_int_equal(open_questions(w, 0, 24), 8);
+    assert_int_equal(prober_stats(w->prober)->asked, 8);
+    for (int turn = 0; turn < 30; turn++) {
+        run_for(w->loop, 50);
+        assert_true(open_questions(w, 0, 24) <= 8);
+    }
+    assert_int_equal(prober_stats(w->prober)->asked, 24);
+}
+
+static unsigned silent_pods(const struct world *w)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < PODS; i++) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "demo/pod-%u", i);
+        n += prober_result(w->prober, key)->state == PROBE_SILENT ? 1 : 0;
+    }
+    return n;
+}
+
+/* A node that is gone must not hold up what is told of others. */
+static void test_silent_pods_do_not_hold_up_others(void **state)
+{
+    struct world *w = *state;
+    for (unsigned i = 0; i < PODS; i++) {
+        struct sidecar *s = add_proxy(w, i);
+        s->behaviour = i > 0 ? IS_SILENT : ANSWERS;
+        assert_int_equal(watch(w, i, "u", address_of(s), NULL), 0);
+    }
+    for (int turn = 0; turn < TURNS && silent_pods(w) < PODS - 1; turn++) {
+        fake_clock_pass(&w->clock, 1000);
+        run_for(w->loop, 50);
+    }
+    assert_int_equal(silent_pods(w), PODS - 1);
+    fake_clock_pass(&w->clock, 15000); /* all of them are due */
+    run_for(w->loop, 50);
+    assert_int_equal(open_questions(w, 1, PODS), 2);
+    enforce(&w->proxies[0], "a", 2, 1700000500);
+    prober_expect(w->prober, "demo/pod-0", 2);
+    run_for(w->loop, 50);
+    assert_int_equal(result(w)->generation, 2);
+}
+
+static void test_many_are_found(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = add_proxy(w, 0);
+    for (unsigned i = 0; i < 1000; i++) {
+        assert_int_equal(watch(w, i, "u", address_of(s), NULL), 0);
+    }
+    await(w, &s->asked, 1000);
+    run_for(w->loop, 50);
+    assert_int_equal(w->changes, 1000);
+    for (unsigned i = 0; i < 1000; i += 2) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "demo/pod-%u", i);
+        prober_forget(w->prober, key);
+        prober_forget(w->prober, key);
+        assert_null(prober_result(w->prober, key));
+    }
+    assert_int_equal(prober_stats(w->prober)->targets, 500);
+    assert_int_equal(prober_result(w->prober, "demo/pod-999")->state, PROBE_ANSWERED);
+}
+
+/* ---- changes of what is asked ---- */
+
+static void test_an_address_that_changes(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = begin(w, NULL);
+    struct sidecar *other = add_proxy(w, 1);
+    enforce(other, "a", 2, 1700000500);
+    assert_int_equal(watch(w, 0, "u", address_of(s), NULL), 0); /* nothing new */
+    run_for(w->loop, 20);
+    assert_int_equal(s->asked, 1);
+    assert_int_equal(watch(w, 0, "u", address_of(other), NULL), 0);
+    assert_int_equal(result(w)->generation, 1); /* the same pod: what is known stands */
+    await(w, &other->asked, 1);
+    run_for(w->loop, 20);
+    assert_int_equal(result(w)->generation, 2);
+    assert_int_equal(s->asked, 1);
+}
+
+static void test_an_address_that_changes_during_a_question(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = add_proxy(w, 0);
+    struct sidecar *other = add_proxy(w, 1);
+    s->behaviour = IS_SILENT;
+    assert_int_equal(watch(w, 0, "u", address_of(s), NULL), 0);
+    await(w, &s->open, 1);
+    assert_int_equal(watch(w, 0, "u", address_of(other), NULL), 0);
+    await_state(w, PROBE_ANSWERED);
+    run_for(w->loop, TIMEOUT_MS * 2);
+    assert_int_equal(s->open, 0);
+    assert_int_equal(result(w)->state, PROBE_ANSWERED);
+    assert_int_equal(prober_stats(w->prober)->failed, 0);
+}
+
+static void test_another_pod_of_that_name(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = begin(w, NULL);
+    prober_expect(w->prober, "demo/pod-0", 2);
+    pass(w, 1000);
+    s->behaviour = IS_SILENT;
+    assert_int_equal(watch(w, 0, "v", address_of(s), NULL), 0);
+    assert_int_equal(result(w)->state, PROBE_WAITING);
+    assert_int_equal(result(w)->generation, 0);
+    assert_string_equal(result(w)->shard, "");
+    unsigned asked = s->asked;
+    s->behaviour = ANSWERS;
+    await(w, &s->asked, asked + 1);
+    run_for(w->loop, 20);
+    assert_int_equal(result(w)->state, PROBE_ANSWERED);
+    pass_and_await(w, 15000, s); /* nothing is expected of it */
+}
+
+static void test_addresses_that_are_none(void **state)
+{
+    struct world *w = *state;
+    static const char *const odd[] = {
+        "",           "127.0.0.1",   ":5441", "pod.example:5441", "127.0.0.1:0",
+        "127.0.0.1:", "127.0.0.1:x", "[::1]", "1.2.3.4.5:1",      "127.0.0.1:70000"};
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        assert_int_equal(watch(w, 0, "u", odd[i], NULL), -EINVAL);
+        assert_int_equal(watch(w, 0, "u", "127.0.0.1:1", odd[i]), -EINVAL);
+    }
+    assert_int_equal(watch(w, 0, "u", NULL, NULL), -EINVAL);
+    assert_null(result(w));
+    assert_int_equal(watch(w, 0, "u", "[::1]:1", "[fe80::1]:5442"), 0);
+    struct sidecar *s = add_proxy(w, 1);
+    assert_int_equal(watch(w, 1, "u", address_of(s), NULL), 0);
+    assert_int_equal(watch(w, 1, "u", "nonsense", NULL), -EINVAL);
+    await(w, &s->asked, 1); /* all is as before */
+    prober_forget(w->prober, "demo/nobody");
+    prober_expect(w->prober, "demo/nobody", 7);
+}
+
+/* ---- the end ---- */
+
+static void test_forgets_during_a_question(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *s = add_proxy(w, 0);
+    s->behaviour = IS_SILENT;
+    assert_int_equal(watch(w, 0, "u", address_of(s), NULL), 0);
+    prober_forget(w->prober, "demo/pod-0"); /* while it is connecting */
+    assert_int_equal(watch(w, 0, "u", address_of(s), NULL), 0);
+    await(w, &s->open, 1);
+    prober_forget(w->prober, "demo/pod-0"); /* while it waits for the answer */
+    run_for(w->loop, TIMEOUT_MS * 2);
+    assert_int_equal(s->open, 0);
+    assert_int_equal(w->changes, 0);
+    assert_int_equal(prober_stats(w->prober)->targets, 0);
+}
+
+static void test_forgets_while_rulesync_is_asked(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *sync = &w->rulesyncs[0];
+    listen_on(w, sync, "127.0.0.1:0");
+    sync->behaviour = IS_SILENT;
+    (void)begin(w, address_of(sync));
+    prober_expect(w->prober, "demo/pod-0", 2);
+    pass(w, 1200);
+    await(w, &sync->open, 1);
+    prober_forget(w->prober, "demo/pod-0");
+    run_for(w->loop, TIMEOUT_MS * 2);
+    assert_int_equal(sync->open, 0);
+}
+
+static void test_free_during_questions(void **state)
+{
+    struct world *w = *state;
+    struct sidecar *sync = &w->rulesyncs[0];
+    listen_on(w, sync, "127.0.0.1:0");
+    sync->behaviour = IS_SILENT;
+    (void)begin(w, address_of(sync));
+    prober_expect(w->prober, "demo/pod-0", 2);
+    pass(w, 1200);
+    await(w, &sync->open, 1);
+    struct sidecar *s = add_proxy(w, 1);
+    s->behaviour = IS_SILENT;
+    assert_int_equal(watch(w, 1, "u", address_of(s), NULL), 0);
+    await(w, &s->open, 1);
+    assert_int_equal(watch(w, 2, "u", address_of(s), NULL), 0);
+    unsigned changes = w->changes;
+    prober_free(w->prober);
+    w->prober = NULL;
+    fake_clock_forget(&w->clock);
+    run_for(w->loop, TIMEOUT_MS * 2);
+    assert_int_equal(s->open + sync->open, 0);
+    assert_int_equal(w->changes, changes);
+}
+
+static void test_free_when_told(void **state)
+{
+    struct world *w = *state;
+    w->whim = FREES;
+    for (unsigned i = 0; i < 6; i++) {
+        assert_int_equal(watch(w, i, "u", address_of(add_proxy(w, i)), NULL), 0);
+    }
+    await(w, &w->changes, 1);
+    run_for(w->loop, 50);
+    assert_int_equal(w->changes, 1);
+}
+
+static void test_forget_all_when_told(void **state)
+{
+    struct world *w = *state;
+    w->whim = FORGETS_ALL;
+    for (unsigned i = 0; i < 6; i++) {
+        assert_int_equal(watch(w, i, "u", address_of(add_proxy(w, i)), NULL), 0);
+    }
+    await(w, &w->changes, 1);
+    run_for(w->loop, 50);
+    assert_int_equal(w->changes, 1);
+    assert_int_equal(prober_stats(w->prober)->targets, 0);
+}
+
+/* ---- without memory ---- */
+
+static bool play(void *data)
+{
+    struct net_loop *l = data;
+    struct prober_options o = {.parallel = 1};
+    struct prober *p = prober_new(l, &o, NULL);
+    bool well = p != NULL;
+    struct prober_target t = {
+        .key = "a/b", .uid = "u", .proxy = "127.0.0.1:1", .rulesync = "127.0.0.1:2"};
+    if (p != NULL) {
+        well = prober_watch(p, &t) == 0;
+        prober_expect(p, "a/b", 3);
+        well = well && prober_stats(p)->failed == 0;
+        t.proxy = "127.0.0.1:3";
+        int rc = prober_watch(p, &t);
+        well = well && rc == 0 && prober_stats(p)->failed == 0;
+        t.key = "a/c";
+        rc = prober_watch(p, &t);
+        well = well && rc == 0;
+        well = well && prober_stats(p)->failed == 0;
+    }
+    prober_free(p);
+    (void)uv_run(&l->uv, UV_RUN_NOWAIT);
+    (void)uv_run(&l->uv, UV_RUN_NOWAIT);
+    return well;
+}
+
+static void test_out_of_memory(void **state)
+{
+    struct world *w = *state;
+    prober_free(w->prober);
+    w->prober = NULL;
+    assert_true(sweep_allocations(play, w->loop) > 20);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_says_what_is_enforced),
+        TEST(test_asks_again_now_and_then),
+        TEST(test_pods_are_not_asked_in_step),
+        TEST(test_a_clock_that_is_ahead),
+        TEST(test_asks_often_until_it_is_enforced),
+        TEST(test_asks_ever_more_rarely),
+        TEST(test_rulesync_says_why),
+        TEST(test_rulesync_does_not_answer),
+        TEST(test_one_miss_is_no_news),
+        TEST(test_connection_refused),
+        TEST(test_a_pod_that_starts),
+        TEST(test_answers_that_are_none),
+        TEST(test_an_answer_that_is_too_large),
+        TEST(test_garbage),
+        TEST(test_so_many_at_a_time),
+        TEST(test_silent_pods_do_not_hold_up_others),
+        TEST(test_many_are_found),
+        TEST(test_an_address_that_changes),
+        TEST(test_an_address_that_changes_during_a_question),
+        TEST(test_another_pod_of_that_name),
+        TEST(test_addresses_that_are_none),
+        TEST(test_forgets_during_a_question),
+        TEST(test_forgets_while_rulesync_is_asked),
+        TEST(test_free_during_questions),
+        TEST(test_free_when_told),
+        TEST(test_forget_all_when_told),
+        TEST(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

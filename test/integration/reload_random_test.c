@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rules change at random while clients follow a small API server that fails at random: nobody is
+ * ever shown what is outside of the rules in force, nor anything twice, and when all is quiet each
+ * client has exactly what it should.
+ *
+ * CMESH_SEED begins with another seed, CMESH_ROUNDS does more of them.
+ */
+#include "reload_informer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+enum { INFORMERS = 12, STEPS = 400, SETTLE_TURNS = 4000, CATCH_UP = 12, ROUNDS = 20 };
+
+struct play {
+    struct scene scene;
+    struct store store;
+    struct informer_world world;
+    struct informer informers[INFORMERS];
+    struct selector *rules;
+    uint64_t seed;
+    unsigned step;
+    unsigned reloads;
+    unsigned restarts;
+};
+
+static void turn_loop(struct play *p)
+{
+    for (int i = 0; i < 3; i++) {
+        (void)uv_run(&p->scene.loop->uv, UV_RUN_NOWAIT);
+    }
+}
+
+static const char *const pool[] = {
+    "ns in (a)",
+    "ns in (a,b)",
+    "ns in (b,c)",
+    "ns in (a,b,c,d)",
+    "ns in (d)",
+    "ns notin (a)",
+    "ns in (a,b),app in (x,y)",
+    "ns in (b),app!=z",
+    "app=x",
+    "app!=x,zone",
+    "!zone",
+    "zone>2",
+    "zone in (1,2),ns in (a,c)",
+    "zone notin (1,5)",
+    "k,!k",
+    NULL,
+};
+
+static void set_selector(struct play *p, const char *text)
+{
+    struct err e = ERR_INIT;
+    selector_free(p->rules);
+    p->rules = text != NULL ? selector_parse(slice_str(text), &e) : NULL;
+    p->world.rules = p->rules;
+    p->world.strict = false;
+}
+
+static void reload(struct play *p)
+{
+    unsigned i = store_chance(&p->store, sizeof pool / sizeof pool[0]);
+    set_selector(p, pool[i]);
+    scene_limit(&p->scene, pool[i]);
+    p->reloads++;
+    /* What was on its way arrives; nothing new does. */
+    for (int turn = 0; turn < CATCH_UP; turn++) {
+        turn_loop(p);
+    }
+    p->world.strict = true;
+}
+
+/* The rules change while it is away, or do not. */
+static void restart(struct play *p)
+{
+    unsigned i = store_chance(&p->store, sizeof pool / sizeof pool[0]);
+    scene_restart(&p->scene);
+    for (unsigned n = 0; n < INFORMERS; n++) {
+        informer_move(&p->informers[n]);
+    }
+    set_selector(p, pool[i]);
+    scene_limit(&p->scene, pool[i]);
+    p->world.strict = true;
+    p->restarts++;
+}
+
+static void step(struct play *p)
+{
+    struct store *st = &p->store;
+    if (store_chance(st, 2) == 0) {
+        store_change(st);
+    }
+    if (store_chance(st, 12) == 0) {
+        reload(p);
+    }
+    if (store_chance(st, 150) == 0) {
+        store_compact(st, store_chance(st, 20));
+    }
+    if (store_chance(st, 300) == 0) {
+        restart(p);
+    }
+    for (unsigned n = 0; n < INFORMERS; n++) {
+        informer_turn(&p->informers[n]);
+    }
+    store_turn(st, &p->scene);
+    turn_loop(p);
+}
+
+static bool all_right(const struct play *p)
+{
+    for (unsigned n = 0; n < INFORMERS; n++) {
+        if (!informer_is_right(&p->informers[n])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void settle(struct play *p)
+{
+    p->store.calm = true;
+    for (unsigned turn = 0; turn < SETTLE_TURNS && !all_right(p); turn++) {
+        for (unsigned n = 0; n < INFORMERS; n++) {
+            informer_turn(&p->informers[n]);
+        }
+        store_turn(&p->store, &p->scene);
+        run_for(p->scene.loop, 1);
+    }
+    for (unsigned n = 0; n < INFORMERS; n++) {
+        if (!informer_is_right(&p->informers[n])) {
+            informer_explain(&p->informers[n]);
+            fail_msg("seed %lu: informer %u does not have what it should", (unsigned long)p->seed,
+                     n);
+        }
+    }
+    p->store.calm = false;
+}
+
+static bool may_write(void *data, char ns)
+{
+    (void)data;
+    (void)ns;
+    return true;
+}
+
+static void play(struct net_loop *l, uint64_t seed)
+{
+    struct play *p = calloc(1, sizeof *p);
+    assert_non_null(p);
+    p->seed = seed;
+    store_init(&p->store, seed);
+    p->store.may_write = may_write;
+    p->scene.config.reload_mode = store_chance(&p->store, 4) == 0 ? RELOAD_CUT : RELOAD_SEAMLESS;
+    assert_true(scene_open(&p->scene, l));
+    p->world = (struct informer_world){.scene = &p->scene, .store = &p->store};
+    scene_limit(&p->scene, NULL);
+    for (unsigned n = 0; n < INFORMERS; n++) {
+        informer_open(&p->informers[n], &p->world, n);
+    }
+    print_message("seed %lu\n", (unsigned long)seed);
+    for (int part = 0; part < 2; part++) {
+        for (p->step = 0; p->step < STEPS; p->step++) {
+            step(p);
+        }
+        settle(p);
+    }
+    const struct metrics *m = &p->scene.metrics;
+    print_message(
+        "  %u reloads, %u restarts, %lu carried over, %lu spliced, %lu cut, %lu expired\n",
+        p->reloads, p->restarts, (unsigned long)m->transitions, (unsigned long)m->spliced_events,
+        (unsigned long)m->watches_cut, (unsigned long)m->fallbacks[FALLBACK_EXPIRED]);
+    for (unsigned n = 0; n < INFORMERS; n++) {
+        informer_close(&p->informers[n]);
+    }
+    store_deinit(&p->store, &p->scene);
+    scene_close(&p->scene);
+    selector_free(p->rules);
+    free(p);
+}
+
+static uint64_t number_of(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static void views_follow_the_rules(void **state)
+{
+    uint64_t seed = number_of("CMESH_SEED", 1);
+    uint64_t rounds = number_of("CMESH_ROUNDS", ROUNDS);
+    for (uint64_t i = 0; i < rounds; i++) {
+        play(*state, seed + i);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(views_follow_the_rules, loop_setup, loop_teardown),
+    };
+    log_init("test", LOG_TEXT, LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each allocation fails once: nothing crashes, nothing leaks, and in the end the rules are enforced
+ * all the same.
+ */
+#include "fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../unit/alloc_sweep.h"
+#include "../unit/temp_dir.h"
+#include "base/log.h"
+#include "rulesync_proxy.h"
+#include "source_dir.h"
+#include "sync.h"
+
+struct world {
+    struct net_loop *loop;
+    struct temp_dir dir;
+    char mount[256];
+    char stored[256];
+    char socket[256];
+    struct proxy_double proxy;
+};
+
+static int setup(void **state)
+{
+    static struct world w;
+    if (loop_setup((void **)&w.loop) != 0) {
+        return -1;
+    }
+    log_init("test", LOG_TEXT, LOG_ERROR);
+    temp_dir_init(&w.dir);
+    assert_int_equal(mkdir(temp_dir_path(&w.dir, "mount", w.mount), 0755), 0);
+    (void)temp_dir_path(&w.dir, "stored.json", w.stored);
+    (void)temp_dir_path(&w.dir, "control.sock", w.socket);
+    w.proxy = (struct proxy_double){.loop = w.loop, .path = w.socket};
+    *state = &w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    proxy_double_stop(&w->proxy);
+    int rc = net_loop_free(w->loop);
+    temp_dir_deinit(&w->dir);
+    return rc;
+}
+
+static bool enforced(struct sync *s)
+{
+    char why[ERR_MSG_MAX + 64];
+    return sync_ready(s, why, sizeof why) && !sync_status(s)->copy->trouble.open;
+}
+
+static bool follow(struct world *w, struct sync *s)
+{
+    struct source_dir_options o = {.path = w->mount, .look_ms = 20, .retry_ms = 5};
+    struct err e = ERR_INIT;
+    struct source_dir *source = source_dir_new(w->loop, &o, &sync_handlers, s, &e);
+    if (source == NULL) {
+        return false;
+    }
+    for (unsigned i = 0; i < 1000 && !enforced(s); i++) {
+        run_for(w->loop, 2);
+    }
+    assert_true(enforced(s));
+    source_dir_free(source);
+    return true;
+}
+
+static bool start_and_follow(void *data)
+{
+    struct world *w = data;
+    struct err e = ERR_INIT;
+    struct sync_options o = {
+        .to = w->stored,
+        .control = w->socket,
+        .deliver = {.check_ms = 10, .retry_min_ms = 2, .retry_max_ms = 4, .refused_ms = 20},
+    };
+    proxy_double_enforce(&w->proxy, NULL);
+    (void)unlink(w->stored);
+    struct sync *s = sync_new(w->loop, &o, &e);
+    if (s == NULL) {
+        assert_int_equal(e.code, -ENOMEM);
+        return false;
+    }
+    bool well = follow(w, s);
+    sync_free(s);
+    run_for(w->loop, 5);
+    return well;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    struct world *w = *state;
+    temp_dir_write(&w->dir, "mount/rules.json",
+                   "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":"
+                   "\"ns\",\"name\":\"a\"},\"generation\":7,\"spec\":{\"limits\":[]}}",
+                   0644);
+    proxy_double_start(&w->proxy);
+    long count = sweep_allocations(start_and_follow, w);
+    assert_true(count > 30);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_allocation_may_fail, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

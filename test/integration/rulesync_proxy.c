@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rulesync_proxy.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "control.h"
+#include "fixture.h"
+
+struct rules *proxy_rules_make(unsigned generation, const char *shard, const char *spare)
+{
+    char text[512];
+    struct err e = ERR_INIT;
+    int len = snprintf(text, sizeof text,
+                       "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{"
+                       "\"namespace\":\"ns\",\"name\":\"%s\"},\"generation\":%u,\"spec\":"
+                       "{\"limits\":[{\"apiGroups\":[\"\"],\"resources\":[\"pods\"],"
+                       "\"selector\":\"a=%s\"}]}}",
+                       shard, generation, spare);
+    struct rules *r = rules_parse(text, (size_t)len, &e);
+    assert_non_null(r);
+    return r;
+}
+
+void proxy_double_enforce(struct proxy_double *p, struct rules *r)
+{
+    rules_unref(p->enforced);
+    p->enforced = r;
+}
+
+unsigned proxy_double_enforced(const struct proxy_double *p)
+{
+    return p->enforced == NULL ? 0 : (unsigned)rules_generation(p->enforced);
+}
+
+static int obey(struct proxy_double *p, struct rules *r, struct control_call *call, struct err *e)
+{
+    if (rules_generation(r) < proxy_double_enforced(p)) {
+        rules_unref(r);
+        return err_set(e, -ESTALE, "it is older");
+    }
+    proxy_double_enforce(p, r);
+    control_done(call, true);
+    return 0;
+}
+
+static int on_reload(void *data, struct slice text, struct control_call *call, struct err *e)
+{
+    struct proxy_double *p = data;
+    p->puts++;
+    if (p->mood == REFUSE || p->mood == DELAY) {
+        return p->mood == REFUSE ? err_set(e, -EINVAL, "I do not like it")
+                                 : err_set(e, -EAGAIN, "later");
+    }
+    struct rules *r = rules_parse(text.ptr, text.len, e);
+    if (r == NULL) {
+        return e->code;
+    }
+    if (p->mood == OBEY) {
+        return obey(p, r, call, e);
+    }
+    if (p->mood == HOLD) {
+        assert_null(p->held);
+        p->held = call;
+        p->held_rules = r;
+        return 0;
+    }
+    rules_unref(r);
+    control_done(call, true);
+    return 0;
+}
+
+static void on_describe(void *data, struct control_state *out)
+{
+    struct proxy_double *p = data;
+    p->gets++;
+    control_state_set(out, p->enforced, time(NULL), "none came");
+}
+
+static void on_forget(void *data, struct control_call *call)
+{
+    struct proxy_double *p = data;
+    if (p->held == call) {
+        p->held = NULL;
+        rules_unref(p->held_rules);
+        p->held_rules = NULL;
+    }
+}
+
+static const struct control_handlers handlers = {
+    .reload = on_reload,
+    .describe = on_describe,
+    .forget = on_forget,
+};
+
+void proxy_double_start(struct proxy_double *p)
+{
+    struct err e = ERR_INIT;
+    p->control = control_new(p->loop, p->path, &handlers, p, &e);
+    if (p->control == NULL) {
+        fail_msg("%s", e.msg);
+    }
+}
+
+void proxy_double_stop(struct proxy_double *p)
+{
+    control_free(p->control);
+    p->control = NULL;
+    proxy_double_enforce(p, NULL);
+}
+
+void proxy_double_restart(struct proxy_double *p, struct rules *stored)
+{
+    proxy_double_stop(p);
+    proxy_double_enforce(p, stored);
+    proxy_double_start(p);
+}
+
+void proxy_double_release(struct proxy_double *p)
+{
+    struct control_call *call = p->held;
+    proxy_double_enforce(p, p->held_rules);
+    p->held = NULL;
+    p->held_rules = NULL;
+    control_done(call, true);
+}

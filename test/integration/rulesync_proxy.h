@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rulesync_proxy.h - a localproxy for tests of rulesync: the real server's side of the control
+ * socket, which does as it is told with what it gets.
+ */
+#ifndef TEST_INTEGRATION_RULESYNC_PROXY_H
+#define TEST_INTEGRATION_RULESYNC_PROXY_H
+
+#include "kube/rules.h"
+#include "net/loop.h"
+
+enum proxy_mood {
+    OBEY,   /* refuses what localproxy would refuse: an older generation */
+    REFUSE, /* every document as bad */
+    DELAY,  /* says that it cannot now */
+    HOLD,   /* says nothing until it is told to */
+    LIE,    /* takes the document and enforces another one */
+};
+
+struct proxy_double {
+    struct net_loop *loop;
+    const char *path; /* of its socket */
+    struct control *control;
+    enum proxy_mood mood;
+    struct rules *enforced;
+    struct control_call *held;
+    struct rules *held_rules;
+    unsigned puts;
+    unsigned gets;
+};
+
+/* Rules with one limit; the caller unrefs. `spare` tells rules of one generation apart. */
+struct rules *proxy_rules_make(unsigned generation, const char *shard, const char *spare);
+
+/* `loop` and `path` are set. */
+void proxy_double_start(struct proxy_double *p);
+void proxy_double_stop(struct proxy_double *p);
+/* It forgets all, or (takes the reference) comes back with rules that it had stored. */
+void proxy_double_restart(struct proxy_double *p, struct rules *stored);
+/* Takes the reference. */
+void proxy_double_enforce(struct proxy_double *p, struct rules *r);
+/* The generation; 0: none. */
+unsigned proxy_double_enforced(const struct proxy_double *p);
+/* Puts in force what is held, and says so. */
+void proxy_double_release(struct proxy_double *p);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/timer.h"
+
+#include "fixture.h"
+
+struct ticks {
+    struct net_loop *loop;
+    struct net_timer *timer;
+    unsigned count;
+    bool again; /* the callback sets it anew */
+    bool done;
+    bool task_ran;
+    struct net_task task;
+};
+
+static void on_task(struct net_task *t)
+{
+    struct ticks *k = (struct ticks *)(void *)((char *)t - offsetof(struct ticks, task));
+    k->task_ran = true;
+}
+
+static void on_timer(void *data)
+{
+    struct ticks *k = data;
+    k->count++;
+    k->done = true;
+    net_task_queue(k->loop, &k->task);
+    if (k->again && k->count < 3) {
+        k->done = false;
+        net_timer_set(k->timer, 1);
+    }
+}
+
+static struct ticks ticks_make(void **state)
+{
+    return (struct ticks){.loop = *state};
+}
+
+static void start(struct ticks *k)
+{
+    net_task_init(&k->task, on_task);
+    k->timer = net_timer_new(k->loop, on_timer, k);
+    assert_non_null(k->timer);
+}
+
+static void fires_once_and_in_time(void **state)
+{
+    struct ticks k = ticks_make(state);
+    start(&k);
+    uint64_t before = uv_hrtime();
+    net_timer_set(k.timer, 30);
+    run_until(k.loop, &k.done);
+    uint64_t ms = (uv_hrtime() - before) / 1000000;
+    assert_in_range(ms, 29, 5000);
+    assert_true(k.task_ran);
+    run_for(k.loop, 50);
+    assert_int_equal(k.count, 1);
+    net_timer_free(k.timer);
+}
+
+static void can_be_moved_set_again_and_cleared(void **state)
+{
+    struct ticks k = ticks_make(state);
+    k.again = true;
+    start(&k);
+    net_timer_set(k.timer, 60000);
+    net_timer_set(k.timer, 1);
+    run_until(k.loop, &k.done);
+    assert_int_equal(k.count, 3);
+    net_timer_set(k.timer, 1);
+    net_timer_clear(k.timer);
+    net_timer_clear(k.timer);
+    run_for(k.loop, 20);
+    assert_int_equal(k.count, 3);
+    net_timer_free(k.timer);
+}
+
+static void on_timer_free(void *data)
+{
+    struct ticks *k = data;
+    net_timer_free(k->timer);
+    k->done = true;
+}
+
+static void can_be_freed_at_any_time(void **state)
+{
+    struct ticks k = ticks_make(state);
+    start(&k);
+    net_timer_set(k.timer, 1);
+    net_timer_free(k.timer);
+    net_timer_free(NULL);
+    run_for(k.loop, 20);
+    assert_int_equal(k.count, 0);
+    k.timer = net_timer_new(k.loop, on_timer_free, &k);
+    assert_non_null(k.timer);
+    net_timer_set(k.timer, 0);
+    run_until(k.loop, &k.done);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, loop_setup, loop_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(fires_once_and_in_time),
+        TEST(can_be_moved_set_again_and_cleared),
+        TEST(can_be_freed_at_any_time),
+    };
+#undef TEST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Webhook configurations in an API server that keeps them, with one replica of the manager and with
+ * two that do not know the same.
+ */
+#include "webhook/ca_bundle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "alloc_sweep.h"
+#include "base/log.h"
+#include "crypto/certificate.h"
+#include "crypto/digest.h"
+#include "object_store.h"
+#include "webhook/certificate_set.h"
+
+#define GROUP "/apis/admissionregistration.k8s.io/v1/"
+#define MUTATING GROUP "mutatingwebhookconfigurations"
+#define VALIDATING GROUP "validatingwebhookconfigurations"
+
+enum { REPLICAS = 2, DAY = 24 * 3600 };
+
+struct world;
+
+struct replica {
+    struct world *world;
+    struct ca_bundle *bundle;
+    bool leads;
+    unsigned changes;
+};
+
+struct world {
+    struct net_loop *loop;
+    struct object_store store;
+    struct certificate_pair old;
+    struct certificate_pair young;
+    struct replica replicas[REPLICAS];
+};
+
+/* ---- replicas ---- */
+
+static bool may_write(void *data)
+{
+    const struct replica *r = data;
+    return r->leads;
+}
+
+static void on_change(void *data)
+{
+    struct replica *r = data;
+    r->changes++;
+}
+
+static struct ca_bundle *open_bundle(struct world *w, size_t i, struct err *e)
+{
+    static const char *const hosts[] = {"127.0.0.1"};
+    struct replica *r = &w->replicas[i];
+    r->world = w;
+    const struct ca_bundle_options o = {
+        .client = w->store.api.client,
+        .namespace = "cmesh-system",
+        .service = "cmesh-webhook",
+        .hosts = hosts,
+        .host_count = 1,
+        .may_write = may_write,
+        .on_change = on_change,
+        .data = r,
+        .clock = &w->store.api.clock.clock,
+        .ops = &w->store.ops,
+    };
+    return ca_bundle_new(w->loop, &o, e);
+}
+
+static struct ca_bundle *start(struct world *w, size_t i)
+{
+    struct err e = ERR_INIT;
+    w->replicas[i].leads = true;
+    w->replicas[i].bundle = open_bundle(w, i, &e);
+    if (w->replicas[i].bundle == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    return w->replicas[i].bundle;
+}
+
+static void make_authority(const char *name, int64_t born, struct certificate_pair *out)
+{
+    const struct certificate_spec spec = {
+        .common_name = name, .not_before = born, .not_after = born + 300 * DAY};
+    assert_int_equal(certificate_make_authority(&spec, out, NULL), 0);
+}
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    if (w == NULL || loop_setup((void **)&w->loop) != 0 || !store_open(&w->store, w->loop)) {
+        return -1;
+    }
+    int64_t now = FAKE_CLOCK_WALL / 1000000;
+    make_authority(CERTIFICATE_SET_AUTHORITY "1", now - 10 * DAY, &w->old);
+    make_authority(CERTIFICATE_SET_AUTHORITY "2", now - DAY, &w->young);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    for (size_t i = 0; i < REPLICAS; i++) {
+        ca_bundle_free(w->replicas[i].bundle);
+    }
+    store_close(&w->store);
+    certificate_pair_deinit(&w->old);
+    certificate_pair_deinit(&w->young);
+    int rc = loop_teardown((void **)&w->loop);
+    free(w);
+    return rc;
+}
+
+/* ---- configurations ---- */
+
+static cJSON *configuration(const char *name)
+{
+    char text[1024];
+    (void)snprintf(
+        text, sizeof text,
+        "{\"metadata\":{\"name\":\"%s\"},\"webhooks\":["
+        "{\"name\":\"pods\",\"clientConfig\":{\"service\":{\"namespace\":\"cmesh-system\","
+        "\"name\":\"cmesh-webhook\",\"path\":\"/mutate/pods\"}}},"
+        "{\"name\":\"resources\",\"clientConfig\":{\"url\":\"https://127.0.0.1:1/mutate/resources\""
+        "},\"rules\":[]},"
+        "{\"name\":\"others\",\"clientConfig\":{\"url\":\"https://other.test/mutate/pods\"}}]}",
+        name);
+    return cJSON_Parse(text);
+}
+
+static const cJSON *webhook(struct world *w, const char *path, const char *name, int index)
+{
+    const cJSON *object = store_get(&w->store, path, name);
+    assert_non_null(object);
+    return cJSON_GetArrayItem(cJSON_GetObjectItem(object, "webhooks"), index);
+}
+
+/* What a webhook trusts, in base64; "": nothing. */
+static const char *bundle_of(struct world *w, const char *path, const char *name, int index)
+{
+    const cJSON *client = cJSON_GetObjectItem(webhook(w, path, name, index), "clientConfig");
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(client, "caBundle"));
+    return text == NULL ? "" : text;
+}
+
+static void expect_bundle(struct world *w, const char *path, const char *name, const char *wanted)
+{
+    struct buf out = BUF_INIT(65536);
+    assert_int_equal(base64_encode(slice_str(wanted), &out), 0);
+    assert_string_equal(bundle_of(w, path, name, 0), buf_cstr(&out));
+    assert_string_equal(bundle_of(w, path, name, 1), buf_cstr(&out));
+    assert_string_equal(bundle_of(w, path, name, 2), "");
+    buf_reset(&out);
+}
+
+static void set(struct ca_bundle *b, const char *text)
+{
+    assert_int_equal(ca_bundle_set(b, slice_str(text)), 0);
+}
+
+/* Somebody removes what we wrote. */
+static void overwrite(struct world *w, const char *path, const char *name)
+{
+    store_put(&w->store, path, configuration(name));
+}
+
+/* ---- tests ---- */
+
+static void test_nothing_is_written_before_there_is_a_bundle(void **state)
+{
+    struct world *w = *state;
+    overwrite(w, MUTATING, "cmesh");
+    start(w, 0);
+    store_settle(&w->store);
+    assert_int_equal(w->store.writes, 0);
+    assert_false(ca_bundle_published(w->replicas[0].bundle, slice_str(w->old.cert)));
+}
+
+static void test_both_kinds_are_put_right(void **state)
+{
+    struct world *w = *state;
+    overwrite(w, MUTATING, "cmesh");
+    overwrite(w, VALIDATING, "cmesh"); /* of the same name */
+    struct ca_bundle *b = start(w, 0);
+    set(b, w->old.cert);
+    assert_false(ca_bundle_published(b, slice_str(w->old.cert)));
+    store_settle(&w->store);
+    expect_bundle(w, MUTATING, "cmesh", w->old.cert);
+    expect_bundle(w, VALIDATING, "cmesh", w->old.cert);
+    assert_int_equal(w->store.writes, 2);
+    assert_true(ca_bundle_published(b, slice_str(w->old.cert)));
+    assert_false(ca_bundle_published(b, slice_str(w->young.cert)));
+    assert_true(w->replicas[0].changes >= 4);
+    const struct ca_bundle_stats *stats = ca_bundle_stats(b);
+    assert_int_equal(stats->configurations, 2);
+    assert_int_equal(stats->webhooks, 4);
+    assert_int_equal(stats->wrong, 0);
+    assert_null(ca_bundle_error(b));
+}
+
+static void test_what_comes_and_goes(void **state)
+{
+    struct world *w = *state;
+    struct ca_bundle *b = start(w, 0);
+    set(b, w->old.cert);
+    store_settle(&w->store);
+    assert_true(ca_bundle_published(b, slice_str(w->old.cert))); /* nobody needs it */
+    overwrite(w, VALIDATING, "new");
+    store_settle(&w->store);
+    expect_bundle(w, VALIDATING, "new", w->old.cert);
+    for (int i = 0; i < 5; i++) {
+        overwrite(w, VALIDATING, "new");
+        store_settle(&w->store);
+        expect_bundle(w, VALIDATING, "new", w->old.cert);
+    }
+    store_delete(&w->store, VALIDATING, "new");
+    store_settle(&w->store);
+    assert_int_equal(ca_bundle_stats(b)->configurations, 0);
+    assert_int_equal(w->store.writes, 6);
+    assert_true(ca_bundle_published(b, slice_str(w->young.cert)));
+}
+
+static void test_rules_follow(void **state)
+{
+    static const struct sharding_resource resources[] = {{"", "v1", "configmaps", "ConfigMap"},
+                                                         {"", "v1", "pods", "Pod"}};
+    struct world *w = *state;
+    overwrite(w, MUTATING, "cmesh");
+    struct ca_bundle *b = start(w, 0);
+    set(b, w->old.cert);
+    store_settle(&w->store);
+    assert_int_equal(
+        cJSON_GetArraySize(cJSON_GetObjectItem(webhook(w, MUTATING, "cmesh", 1), "rules")), 0);
+    for (size_t count = 2; count > 0; count--) {
+        assert_int_equal(ca_bundle_set_resources(b, resources, count), 0);
+        store_settle(&w->store);
+        const cJSON *rules = cJSON_GetObjectItem(webhook(w, MUTATING, "cmesh", 1), "rules");
+        const cJSON *names = cJSON_GetObjectItem(cJSON_GetArrayItem(rules, 0), "resources");
+        assert_int_equal(cJSON_GetArraySize(names), (int)count);
+    }
+    assert_null(cJSON_GetObjectItem(webhook(w, MUTATING, "cmesh", 0), "rules"));
+    assert_int_equal(w->store.writes, 3);
+}
+
+static void test_only_the_leader_writes(void **state)
+{
+    struct world *w = *state;
+    struct replica *r = &w->replicas[0];
+    overwrite(w, MUTATING, "cmesh");
+    struct ca_bundle *b = start(w, 0);
+    r->leads = false;
+    set(b, w->old.cert);
+    store_settle(&w->store);
+    assert_int_equal(w->store.writes, 0);
+    assert_int_equal(ca_bundle_stats(b)->wrong, 1);
+    r->leads = true;
+    ca_bundle_check(b);
+    store_settle(&w->store);
+    expect_bundle(w, MUTATING, "cmesh", w->old.cert);
+    assert_int_equal(ca_bundle_stats(b)->wrong, 0);
+}
+
+static void test_two_that_write_at_once(void **state)
+{
+    struct world *w = *state;
+    overwrite(w, MUTATING, "cmesh");
+    w->store.held = true;
+    set(start(w, 0), w->old.cert);
+    set(start(w, 1), w->old.cert);
+    store_settle(&w->store);
+    w->store.held = false;
+    store_go_on(&w->store);
+    store_settle(&w->store);
+    store_pass(&w->store, 60000);
+    store_settle(&w->store);
+    expect_bundle(w, MUTATING, "cmesh", w->old.cert);
+    assert_int_equal(w->store.writes, 1);
+    assert_int_equal(w->store.conflicts, 1);
+}
+
+/* One has seen the Secret with a next authority, the other has not. */
+static void test_who_is_late_undoes_nothing(void **state)
+{
+    struct world *w = *state;
+    char both[16384];
+    (void)snprintf(both, sizeof both, "%s%s", w->old.cert, w->young.cert);
+    overwrite(w, MUTATING, "cmesh");
+    set(start(w, 0), w->old.cert);
+    set(start(w, 1), both);
+    store_settle(&w->store);
+    expect_bundle(w, MUTATING, "cmesh", both);
+    unsigned writes = w->store.writes;
+    for (int i = 0; i < 5; i++) {
+        ca_bundle_check(w->replicas[0].bundle);
+        ca_bundle_check(w->replicas[1].bundle);
+        store_pass(&w->store, 10000);
+        store_settle(&w->store);
+    }
+    assert_int_equal(w->store.writes, writes);
+    assert_true(ca_bundle_published(w->replicas[0].bundle, slice_str(w->young.cert)));
+    /* And when somebody else removes all, both together put all back. */
+    overwrite(w, MUTATING, "cmesh");
+    store_settle(&w->store);
+    store_pass(&w->store, 10000);
+    store_settle(&w->store);
+    expect_bundle(w, MUTATING, "cmesh", both);
+}
+
+static void test_a_refused_write_is_tried_again(void **state)
+{
+    struct world *w = *state;
+    overwrite(w, MUTATING, "cmesh");
+    w->store.refusing = 403;
+    struct ca_bundle *b = start(w, 0);
+    set(b, w->old.cert);
+    store_settle(&w->store);
+    assert_non_null(strstr(ca_bundle_error(b), "cannot write webhook configuration cmesh: 403"));
+    store_pass(&w->store, 100000);
+    assert_in_range(ca_bundle_stats(b)->failures, 3, 14);
+    w->store.refusing = 0;
+    store_pass(&w->store, 100000);
+    store_settle(&w->store);
+    expect_bundle(w, MUTATING, "cmesh", w->old.cert);
+    assert_null(ca_bundle_error(b));
+}
+
+static void disturb(struct object_store *s)
+{
+    static unsigned times;
+    if (times++ < 3) {
+        store_put(s, MUTATING, configuration("cmesh"));
+    }
+}
+
+static void test_a_conflict_is_looked_at_again(void **state)
+{
+    struct world *w = *state;
+    overwrite(w, MUTATING, "cmesh");
+    w->store.before_write = disturb;
+    set(start(w, 0), w->old.cert);
+    for (int i = 0; i < 10; i++) {
+        store_settle(&w->store);
+        store_pass(&w->store, 10000);
+    }
+    expect_bundle(w, MUTATING, "cmesh", w->old.cert);
+    assert_int_equal(w->store.conflicts, 3);
+    assert_null(ca_bundle_error(w->replicas[0].bundle));
+}
+
+static void test_freed_at_any_moment(void **state)
+{
+    struct world *w = *state;
+    overwrite(w, MUTATING, "cmesh");
+    for (int turns = 0; turns < 30; turns++) {
+        w->store.held = turns % 2 == 0;
+        set(start(w, 0), turns % 4 < 2 ? w->old.cert : w->young.cert);
+        store_turn(&w->store, (uint64_t)(turns / 3));
+        ca_bundle_free(w->replicas[0].bundle);
+        w->replicas[0].bundle = NULL;
+        fake_clock_forget(&w->store.api.clock);
+        w->store.held = false;
+        store_go_on(&w->store);
+    }
+    ca_bundle_free(NULL);
+}
+
+/* ---- memory ---- */
+
+static void serving(bool begins)
+{
+    static long left;
+    if (begins) {
+        left = sweep_left;
+        sweep_left = -1;
+    } else {
+        sweep_left = left;
+    }
+}
+
+static bool play(void *data)
+{
+    const char *authority = data;
+    struct world *w = calloc(1, sizeof *w);
+    struct net_loop *l = w == NULL ? NULL : net_loop_new(NULL);
+    if (l == NULL) {
+        free(w);
+        return false;
+    }
+    w->loop = l;
+    long left = sweep_left;
+    sweep_left = -1; /* the API server always has memory */
+    bool well = store_open(&w->store, l);
+    overwrite(w, MUTATING, "cmesh");
+    w->store.serving = serving;
+    w->replicas[0].leads = true;
+    sweep_left = left;
+    struct ca_bundle *b = well ? open_bundle(w, 0, NULL) : NULL;
+    well = b != NULL && ca_bundle_set(b, slice_str(authority)) == 0;
+    for (int i = 0; well && i < 4000 && w->store.writes == 0; i++) {
+        store_turn(&w->store, 1);
+        fake_clock_pass(&w->store.api.clock, 1000);
+        sweep_left = i == 30 ? -1 : sweep_left; /* now it must come right */
+    }
+    sweep_left = -1;
+    if (well) {
+        store_settle(&w->store);
+        expect_bundle(w, MUTATING, "cmesh", authority);
+    }
+    ca_bundle_free(b);
+    store_close(&w->store);
+    assert_int_equal(net_loop_free(l), 0);
+    free(w);
+    return well;
+}
+
+static void test_out_of_memory(void **state)
+{
+    struct certificate_pair authority;
+    (void)state;
+    log_init("test", LOG_TEXT, LOG_ERROR);
+    make_authority(CERTIFICATE_SET_AUTHORITY "1", FAKE_CLOCK_WALL / 1000000, &authority);
+    long n = sweep_allocations(play, authority.cert);
+    print_message("%ld allocations\n", n);
+    assert_true(n > 50);
+    certificate_pair_deinit(&authority);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_nothing_is_written_before_there_is_a_bundle),
+        TEST(test_both_kinds_are_put_right),
+        TEST(test_what_comes_and_goes),
+        TEST(test_rules_follow),
+        TEST(test_only_the_leader_writes),
+        TEST(test_two_that_write_at_once),
+        TEST(test_who_is_late_undoes_nothing),
+        TEST(test_a_refused_write_is_tried_again),
+        TEST(test_a_conflict_is_looked_at_again),
+        TEST(test_freed_at_any_moment),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The webhook server and a client that trusts it, over TLS.
+ */
+#include "webhook/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "alloc_sweep.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "crypto/certificate.h"
+#include "fixture.h"
+#include "http/client.h"
+#include "http/fetch.h"
+
+enum { HOUR = 3600, BODY_TIMEOUT_MS = 400, ASKS = 8 };
+
+static const char *const names[] = {"127.0.0.1"};
+
+/* What the deciding function does. */
+enum whim { ALLOWS, PATCHES, REFUSES, WARNS, FAILS, KNOWS_NOTHING, LIES };
+
+struct ask {
+    struct http_fetch *fetch;
+    bool done;
+    unsigned status;
+    struct err e;
+    char body[4096];
+};
+
+struct world {
+    struct net_loop *loop;
+    struct webhook_server *server;
+    struct http_client *client;
+    struct certificate_pair ca;
+    enum whim whim;
+    unsigned decided;
+    bool drained;
+    struct ask asks[ASKS];
+};
+
+static int decide(void *data, const struct admission_request *r, struct webhook_decision *d,
+                  struct err *e)
+{
+    struct world *w = data;
+    w->decided++;
+    assert_string_equal(r->uid, "u-1");
+    switch (w->whim) {
+    case ALLOWS:
+        return 0;
+    case PATCHES:
+        d->patch = cJSON_Parse("[{\"op\":\"add\",\"path\":\"/x\",\"value\":1}]");
+        return d->patch == NULL ? -ENOMEM : 0;
+    case REFUSES:
+        return err_set(e, -EINVAL, "spec.x: Invalid value");
+    case WARNS:
+        notes_add(&d->notes, "mind the gap");
+        return 0;
+    case FAILS:
+        return -ENOMEM;
+    case KNOWS_NOTHING:
+        return err_set(e, -EAGAIN, "not ready to decide: the cache is empty");
+    case LIES: /* what is decided half-way must not be seen */
+        d->patch = cJSON_Parse("[{\"op\":\"remove\",\"path\":\"/x\"}]");
+        return err_set(e, -EIO, "something broke");
+    }
+    return 0;
+}
+
+static const struct webhook_route routes[] = {
+    {"/mutate/x", "x", decide},
+    {.path = NULL},
+};
+
+/* ---- set-up ---- */
+
+static struct tls_config *make_tls(struct world *w, struct certificate_pair *ca)
+{
+    struct certificate_pair own;
+    int64_t now = (int64_t)time(NULL);
+    const struct certificate_spec a = {
+        .common_name = "a", .not_before = now - HOUR, .not_after = now + HOUR};
+    struct certificate_spec s = a;
+    s.names = names;
+    s.name_count = 1;
+    (void)w;
+    assert_int_equal(certificate_make_authority(&a, ca, NULL), 0);
+    assert_int_equal(
+        certificate_make_server(&s, slice_str(ca->cert), slice_str(ca->key), &own, NULL), 0);
+    const struct tls_server_options o = {.cert = slice_str(own.cert), .key = slice_str(own.key)};
+    struct tls_config *tls = tls_config_new_server(&o, NULL);
+    assert_non_null(tls);
+    certificate_pair_deinit(&own);
+    return tls;
+}
+
+static struct http_client *make_client(struct world *w, const char *trusted)
+{
+    struct http_client_options co = {
+        .host = "127.0.0.1",
+        .port = (uint16_t)atoi(strrchr(webhook_server_address(w->server), ':') + 1),
+        .connect_timeout_ms = 5000,
+        .idle_timeout_ms = 60000,
+        .max_idle = 4,
+    };
+    struct tls_client_options to = {.ca = slice_str(trusted), .server_name = "127.0.0.1"};
+    struct err e = ERR_INIT;
+    struct http_client *c = http_client_new(w->loop, &co, &e);
+    struct tls_config *tls = tls_config_new_client(&to, &e);
+    if (c == NULL || tls == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    http_client_set_tls(c, tls);
+    tls_config_unref(tls);
+    return c;
+}
+
+static int setup(void **state)
+{
+    static struct world w;
+    struct err e = ERR_INIT;
+    w = (struct world){.whim = ALLOWS};
+    const struct webhook_server_options o = {
+        .address = "127.0.0.1:0", .routes = routes, .data = &w, .body_timeout_ms = BODY_TIMEOUT_MS};
+    if (loop_setup((void **)&w.loop) != 0) {
+        return -1;
+    }
+    w.server = webhook_server_new(w.loop, &o, &e);
+    if (w.server == NULL) {
+        (void)fprintf(stderr, "%s\n", e.msg);
+        return -1;
+    }
+    struct tls_config *tls = make_tls(&w, &w.ca);
+    webhook_server_set_tls(w.server, tls);
+    tls_config_unref(tls);
+    w.client = make_client(&w, w.ca.cert);
+    *state = &w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    http_client_free(w->client);
+    webhook_server_free(w->server);
+    certificate_pair_deinit(&w->ca);
+    return loop_teardown((void **)&w->loop);
+}
+
+/* ---- asking ---- */
+
+#define REVIEW                                                                                     \
+    "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\",\"request\":{"           \
+    "\"uid\":\"u-1\",\"operation\":\"CREATE\",\"resource\":{\"group\":\"\",\"version\":\"v1\","    \
+    "\"resource\":\"pods\"},\"namespace\":\"n\",\"name\":\"p\",\"object\":{\"metadata\":{}}}}"
+
+static void on_answer(void *data, const struct http_answer *a, const struct err *e)
+{
+    struct ask *q = data;
+    q->done = true;
+    q->fetch = NULL;
+    if (a == NULL) {
+        q->e = *e;
+        return;
+    }
+    q->status = a->status;
+    (void)snprintf(q->body, sizeof q->body, "%.*s", (int)a->body.len, a->body.ptr);
+}
+
+static void begin(struct world *w, struct ask *q, const char *target, const char *body)
+{
+    static const struct http_header headers[] = {
+        {SLICE("Host"), SLICE("127.0.0.1")},
+        {SLICE("Content-Type"), SLICE("application/json")},
+    };
+    struct err e = ERR_INIT;
+    const struct http_fetch_options o = {
+        .via = http_client_requester(w->client),
+        .method = SLICE("POST"),
+        .target = slice_str(target),
+        .headers = headers,
+        .header_count = 2,
+        .body = slice_str(body),
+        .answer_max = sizeof q->body - 1,
+        .timeout_ms = 20000,
+    };
+    memset(q, 0, sizeof *q);
+    q->fetch = http_fetch_start(w->loop, &o, on_answer, q, &e);
+    if (q->fetch == NULL) {
+        fail_msg("%s", e.msg);
+    }
+}
+
+static const struct ask *post(struct world *w, const char *target, const char *body)
+{
+    struct ask *q = &w->asks[0];
+    begin(w, q, target, body);
+    run_until(w->loop, &q->done);
+    return q;
+}
+
+static void expect_metric(struct world *w, const char *line)
+{
+    struct buf text = BUF_INIT(65536);
+    assert_int_equal(webhook_server_metrics(w->server, &text), 0);
+    if (strstr(buf_cstr(&text), line) == NULL) {
+        fail_msg("\"%s\" is not in\n%s", line, buf_cstr(&text));
+    }
+    buf_reset(&text);
+}
+
+/* The member `response` of the answer, which the caller frees with the whole. */
+static cJSON *response(const struct ask *q)
+{
+    assert_int_equal(q->e.code, 0);
+    assert_int_equal(q->status, 200);
+    cJSON *root = json_parse(q->body, strlen(q->body), NULL);
+    assert_non_null(root);
+    cJSON *r = cJSON_DetachItemFromObject(root, "response");
+    cJSON_Delete(root);
+    assert_non_null(r);
+    assert_string_equal(cJSON_GetObjectItem(r, "uid")->valuestring, "u-1");
+    return r;
+}
+
+/* ---- tests ---- */
+
+static void test_what_is_decided_is_answered(void **state)
+{
+    struct world *w = *state;
+    cJSON *r = response(post(w, "/mutate/x?timeout=10s", REVIEW));
+    assert_true(cJSON_IsTrue(cJSON_GetObjectItem(r, "allowed")));
+    assert_null(cJSON_GetObjectItem(r, "patch"));
+    cJSON_Delete(r);
+
+    w->whim = PATCHES;
+    r = response(post(w, "/mutate/x", REVIEW));
+    assert_true(cJSON_IsTrue(cJSON_GetObjectItem(r, "allowed")));
+    assert_non_null(cJSON_GetObjectItem(r, "patch"));
+    cJSON_Delete(r);
+
+    w->whim = WARNS;
+    r = response(post(w, "/mutate/x", REVIEW));
+    assert_string_equal(cJSON_GetArrayItem(cJSON_GetObjectItem(r, "warnings"), 0)->valuestring,
+                        "mind the gap");
+    cJSON_Delete(r);
+
+    w->whim = REFUSES;
+    r = response(post(w, "/mutate/x", REVIEW));
+    assert_true(cJSON_IsFalse(cJSON_GetObjectItem(r, "allowed")));
+    const cJSON *status = cJSON_GetObjectItem(r, "status");
+    assert_string_equal(cJSON_GetObjectItem(status, "message")->valuestring,
+                        "spec.x: Invalid value");
+    /* kubectl shows no message of the reason Invalid. */
+    assert_string_equal(cJSON_GetObjectItem(status, "reason")->valuestring, "Forbidden");
+    cJSON_Delete(r);
+
+    assert_int_equal(w->decided, 4);
+    expect_metric(w, "cmesh_webhook_requests_total{webhook=\"x\",result=\"allowed\"} 2\n");
+    expect_metric(w, "cmesh_webhook_requests_total{webhook=\"x\",result=\"patched\"} 1\n");
+    expect_metric(w, "cmesh_webhook_requests_total{webhook=\"x\",result=\"refused\"} 1\n");
+    expect_metric(w, "cmesh_webhook_duration_seconds_count{webhook=\"x\"} 4\n");
+    expect_metric(w, "cmesh_webhook_connections_total 1\n"); /* all on one */
+}
+
+/* Nothing that goes wrong is an answer that could be taken for "allowed". */
+static void test_no_decision_is_no_answer(void **state)
+{
+    struct world *w = *state;
+    static const struct {
+        enum whim whim;
+        const char *says;
+    } cases[] = {{FAILS, "not enough memory"},
+                 {KNOWS_NOTHING, "the cache is empty"},
+                 {LIES, "something broke"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        w->whim = cases[i].whim;
+        const struct ask *q = post(w, "/mutate/x", REVIEW);
+        assert_int_equal(q->status, 500);
+        assert_non_null(strstr(q->body, cases[i].says));
+        assert_non_null(strstr(q->body, "\"kind\":\"Status\""));
+        assert_null(strstr(q->body, "allowed"));
+    }
+    expect_metric(w, "cmesh_webhook_requests_total{webhook=\"x\",result=\"error\"} 3\n");
+}
+
+static void test_wrong_questions(void **state)
+{
+    struct world *w = *state;
+    assert_int_equal(post(w, "/mutate/y", REVIEW)->status, 404);
+    assert_int_equal(post(w, "/", REVIEW)->status, 404);
+    assert_int_equal(post(w, "/mutate/x", "garbage")->status, 400);
+    assert_int_equal(post(w, "/mutate/x", "{}")->status, 400);
+    assert_int_equal(post(w, "/mutate/x", "")->status, 400);
+    assert_int_equal(w->decided, 0);
+    expect_metric(w, "cmesh_webhook_requests_total{webhook=\"x\",result=\"bad_request\"} 3\n");
+    expect_metric(w, "cmesh_webhook_unknown_path_total 2\n");
+}
+
+static void test_a_new_certificate_is_for_new_connections(void **state)
+{
+    struct world *w = *state;
+    struct certificate_pair another;
+    assert_int_equal(post(w, "/mutate/x", REVIEW)->status, 200);
+    struct tls_config *tls = make_tls(w, &another);
+    webhook_server_set_tls(w->server, tls);
+    tls_config_unref(tls);
+    assert_int_equal(post(w, "/mutate/x", REVIEW)->status, 200);
+    http_client_free(w->client);
+    w->client = make_client(w, w->ca.cert);
+    assert_int_equal(post(w, "/mutate/x", REVIEW)->e.code, -EACCES);
+    http_client_free(w->client);
+    w->client = make_client(w, another.cert);
+    assert_int_equal(post(w, "/mutate/x", REVIEW)->status, 200);
+    certificate_pair_deinit(&another);
+}
+
+/* Before there is a certificate nobody takes what is shown. */
+static void test_the_stand_in_is_refused(void **state)
+{
+    struct world *w = *state;
+    const struct webhook_server_options o = {.address = "127.0.0.1:0", .routes = routes, .data = w};
+    webhook_server_free(w->server);
+    w->server = webhook_server_new(w->loop, &o, NULL);
+    assert_non_null(w->server);
+    http_client_free(w->client);
+    w->client = make_client(w, w->ca.cert);
+    assert_int_equal(post(w, "/mutate/x", REVIEW)->e.code, -EACCES);
+    assert_int_equal(w->decided, 0);
+}
+
+/* A request whose body does not come: raw bytes through our own client side of TLS. */
+static void ignore_body(struct http_exchange *x, struct slice data)
+{
+    (void)x;
+    (void)data;
+}
+
+static void ignore(struct http_exchange *x)
+{
+    (void)x;
+}
+
+static void on_head(struct http_exchange *x, const struct http_head *head)
+{
+    struct ask *q = x->data;
+    q->status = head->status;
+}
+
+static void on_close(struct http_exchange *x, const struct err *e)
+{
+    struct ask *q = x->data;
+    q->done = true;
+    if (e != NULL) {
+        q->e = *e;
+    }
+}
+
+static const struct http_exchange_handlers slow_handlers = {
+    .on_head = on_head,
+    .on_body = ignore_body,
+    .on_end = ignore,
+    .on_drain = ignore,
+    .on_close = on_close,
+};
+
+static struct http_exchange *begin_slow(struct world *w, struct ask *q, uint64_t size)
+{
+    static const struct http_header headers[] = {
+        {SLICE("Host"), SLICE("127.0.0.1")},
+        {SLICE("Content-Type"), SLICE("application/json")},
+    };
+    const struct http_head head = {.method = SLICE("POST"),
+                                   .target = SLICE("/mutate/x"),
+                                   .minor = 1,
+                                   .headers = headers,
+                                   .header_count = 2,
+                                   .framing = HTTP_BODY_LENGTH,
+                                   .content_length = size};
+    struct err e = ERR_INIT;
+    memset(q, 0, sizeof *q);
+    struct http_exchange *x = http_client_request(w->client, &head, &slow_handlers, q, &e);
+    if (x == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    return x;
+}
+
+/* Until the head was sent. */
+static void wait_connected(struct world *w, const struct http_exchange *x)
+{
+    for (int i = 0; i < 5000 && http_exchange_blocked(x); i++) {
+        run_for(w->loop, 1);
+    }
+    assert_false(http_exchange_blocked(x));
+}
+
+static void test_a_body_that_does_not_come(void **state)
+{
+    struct world *w = *state;
+    struct ask *q = &w->asks[0];
+    struct http_exchange *x = begin_slow(w, q, 1000);
+    wait_connected(w, x);
+    assert_int_equal(http_exchange_send_body(x, SLICE("{\"kind\"")), 0);
+    run_until(w->loop, &q->done);
+    assert_int_equal(q->status, 408);
+    assert_int_equal(post(w, "/mutate/x", REVIEW)->status, 200);
+    expect_metric(w, "cmesh_webhook_requests_total{webhook=\"x\",result=\"bad_request\"} 1\n");
+}
+
+static void test_bodies_are_bounded_together(void **state)
+{
+    struct world *w = *state;
+    struct ask *q = w->asks;
+    for (int i = 0; i < ASKS; i++) {
+        (void)begin_slow(w, &q[i], ADMISSION_REVIEW_MAX);
+        run_for(w->loop, 10);
+    }
+    struct ask more;
+    (void)begin_slow(w, &more, 1);
+    run_until(w->loop, &more.done);
+    assert_int_equal(more.status, 503);
+    for (int i = 0; i < ASKS; i++) {
+        run_until(w->loop, &q[i].done);
+        assert_int_equal(q[i].status, 408);
+    }
+    assert_int_equal(post(w, "/mutate/x", REVIEW)->status, 200);
+}
+
+static void test_a_client_that_gives_up(void **state)
+{
+    struct world *w = *state;
+    struct ask *q = &w->asks[0];
+    for (uint64_t ms = 0; ms < 25; ms += 5) {
+        struct http_exchange *x = begin_slow(w, q, 1000);
+        run_for(w->loop, ms);
+        http_exchange_abort(x);
+    }
+    assert_int_equal(post(w, "/mutate/x", REVIEW)->status, 200);
+    assert_int_equal(w->decided, 1);
+}
+
+static void on_drained(void *data)
+{
+    struct world *w = data;
+    w->drained = true;
+}
+
+static void test_draining_answers_what_was_asked(void **state)
+{
+    struct world *w = *state;
+    struct ask *q = &w->asks[0];
+    struct http_exchange *x = begin_slow(w, q, strlen(REVIEW));
+    wait_connected(w, x);
+    run_for(w->loop, 20);
+    webhook_server_drain(w->server, on_drained, w);
+    run_for(w->loop, 20);
+    assert_false(w->drained);
+    assert_int_equal(http_exchange_send_body(x, SLICE(REVIEW)), 0);
+    assert_int_equal(http_exchange_send_end(x), 0);
+    run_until(w->loop, &q->done);
+    assert_int_equal(q->status, 200);
+    run_until(w->loop, &w->drained);
+    assert_int_equal(w->decided, 1);
+}
+
+static void test_freed_while_it_is_asked(void **state)
+{
+    struct world *w = *state;
+    struct ask *q = &w->asks[0];
+    wait_connected(w, begin_slow(w, q, 1000));
+    webhook_server_free(w->server);
+    w->server = NULL;
+    run_until(w->loop, &q->done);
+    assert_int_not_equal(q->e.code, 0);
+}
+
+static void test_a_wrong_address(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    struct webhook_server_options o = {.address = "nonsense", .routes = routes, .data = w};
+    assert_null(webhook_server_new(w->loop, &o, &e));
+    assert_true(strlen(e.msg) > 5);
+    o.address = webhook_server_address(w->server);
+    assert_null(webhook_server_new(w->loop, &o, &e));
+    assert_non_null(strstr(e.msg, "cannot listen"));
+}
+
+/* ---- memory ---- */
+
+static bool play(void *data)
+{
+    struct world w = {.whim = PATCHES};
+    const struct webhook_server_options o = {
+        .address = "127.0.0.1:0", .routes = routes, .data = &w, .body_timeout_ms = 5000};
+    long left = sweep_left;
+    (void)data;
+    sweep_left = -1;
+    w.loop = net_loop_new(NULL);
+    assert_non_null(w.loop);
+    struct tls_config *tls = make_tls(&w, &w.ca);
+    sweep_left = left;
+    w.server = webhook_server_new(w.loop, &o, NULL);
+    bool well = w.server != NULL;
+    if (well) {
+        long rest = sweep_left;
+        sweep_left = -1;
+        webhook_server_set_tls(w.server, tls);
+        w.client = make_client(&w, w.ca.cert);
+        begin(&w, &w.asks[0], "/mutate/x", REVIEW);
+        sweep_left = rest;
+        run_until(w.loop, &w.asks[0].done);
+        sweep_left = -1;
+        well = w.asks[0].status == 200;
+        /* Either the whole answer, or one that says that there is none, or none. */
+        assert_true(well || w.asks[0].status == 0 || w.asks[0].status == 500);
+        assert_true(!well || strstr(w.asks[0].body, "\"patch\"") != NULL);
+        assert_int_equal(post(&w, "/mutate/x", REVIEW)->status, 200);
+    }
+    sweep_left = -1;
+    http_client_free(w.client);
+    webhook_server_free(w.server);
+    tls_config_unref(tls);
+    certificate_pair_deinit(&w.ca);
+    assert_int_equal(net_loop_free(w.loop), 0);
+    return well;
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    log_init("test", LOG_TEXT, LOG_ERROR);
+    long n = sweep_allocations(play, NULL);
+    print_message("%ld allocations\n", n);
+    assert_true(n > 30);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_what_is_decided_is_answered),
+        TEST(test_no_decision_is_no_answer),
+        TEST(test_wrong_questions),
+        TEST(test_a_new_certificate_is_for_new_connections),
+        TEST(test_the_stand_in_is_refused),
+        TEST(test_a_body_that_does_not_come),
+        TEST(test_bodies_are_bounded_together),
+        TEST(test_a_client_that_gives_up),
+        TEST(test_draining_answers_what_was_asked),
+        TEST(test_freed_while_it_is_asked),
+        TEST(test_a_wrong_address),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

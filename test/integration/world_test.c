@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a world knows of a small API server, and what it tells whoever listens.
+ */
+#include "shard/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "kube_store.h"
+
+enum { PATIENCE_TURNS = 5000 };
+
+struct place {
+    struct kube_store store;
+    struct world *world;
+    struct buf log;
+};
+
+/* ---- a listener that writes down what it is told ---- */
+
+static void note(struct place *p, const char *fmt, const char *a, const char *b)
+{
+    assert_int_equal(buf_printf(&p->log, "%s(%s%s%s) ", fmt, a, b[0] == '\0' ? "" : " ", b), 0);
+}
+
+static void on_shard(void *data, const char *key, enum world_part part)
+{
+    static const char *const parts[] = {
+        [WORLD_CONFIG] = "config", [WORLD_PODS] = "pods", [WORLD_CONFIGMAP] = "map"};
+    note(data, parts[part], key, "");
+}
+
+static void on_pod(void *data, const struct pod *pod, bool gone)
+{
+    struct place *p = data;
+    char count[16];
+    (void)snprintf(count, sizeof count, "%zu", gone ? (size_t)0 : world_shard_count(p->world, pod));
+    note(p, gone ? "gone" : "pod", pod->key, count);
+}
+
+static void on_deleted(void *data, const struct world_config *config)
+{
+    struct place *p = data;
+    char count[16];
+    const struct pod **pods = world_pods_of(p->world, config);
+    (void)snprintf(count, sizeof count, "%zu", config->pod_count);
+    note(p, "deleted", config->key, count);
+    assert_non_null(pods);
+    free(pods);
+}
+
+static void on_ready(void *data, const char *ns)
+{
+    note(data, "ready", ns == NULL ? "" : ns, "");
+}
+
+static const struct world_handlers handlers = {
+    .on_shard = on_shard, .on_pod = on_pod, .on_deleted = on_deleted, .on_ready = on_ready};
+
+/* ---- the usual ---- */
+
+static int setup(void **state)
+{
+    struct net_loop *l = NULL;
+    struct place *p = calloc(1, sizeof *p);
+    *state = p;
+    buf_init(&p->log, 1024 * 1024);
+    return loop_setup((void **)&l) == 0 && store_open(&p->store, l) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    struct place *p = *state;
+    struct net_loop *l = p->store.loop;
+    world_free(p->world);
+    world_free(NULL);
+    store_close(&p->store);
+    buf_reset(&p->log);
+    free(p);
+    return net_loop_free(l);
+}
+
+static void begin(struct place *p, const char *namespace)
+{
+    struct err e = ERR_INIT;
+    struct world_options o = {
+        .client = p->store.client, .prefix = "ctrlmesh.kusionstack.io", .namespace = namespace};
+    p->world = world_new(p->store.loop, &o, &e);
+    assert_non_null(p->world);
+    assert_false(world_synced(p->world));
+    world_listen(p->world, &handlers, p);
+}
+
+static void await_synced(struct place *p)
+{
+    for (int i = 0; i < PATIENCE_TURNS && !world_synced(p->world); i++) {
+        run_for(p->store.loop, 1);
+    }
+    assert_true(world_synced(p->world));
+}
+
+/* Until it was told; what was told is forgotten then. */
+static void expect(struct place *p, const char *text)
+{
+    for (int i = 0; i < PATIENCE_TURNS && strstr(buf_cstr(&p->log), text) == NULL; i++) {
+        run_for(p->store.loop, 1);
+    }
+    if (strstr(buf_cstr(&p->log), text) == NULL) {
+        fail_msg("\"%s\" is not in \"%s\"", text, buf_cstr(&p->log));
+    }
+    run_for(p->store.loop, 5);
+    buf_clear(&p->log);
+}
+
+static void put_config(struct place *p, const char *ns, const char *name, const char *label)
+{
+    store_put_text(&p->store, "shardingconfigs", ns,
+                   "{\"metadata\":{\"name\":\"%s\",\"managedFields\":[{\"manager\":\"x\"}],"
+                   "\"annotations\":{\"kubectl.kubernetes.io/last-applied-configuration\":\"x\"}},"
+                   "\"spec\":{\"selector\":{\"matchLabels\":{\"shard\":\"%s\"}}}}",
+                   name, label);
+}
+
+static void put_pod(struct place *p, const char *ns, const char *name, const char *label)
+{
+    store_put_text(&p->store, "pods", ns,
+                   "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"shard\":\"%s\"}}}", name, label);
+}
+
+static void put_map(struct place *p, const char *ns, const char *shard, const char *label)
+{
+    store_put_text(&p->store, "configmaps", ns,
+                   "{\"metadata\":{\"name\":\"cmesh-rules-%s\",\"labels\":{"
+                   "\"ctrlmesh.kusionstack.io/rules\":\"%s\"}},\"data\":{\"x\":\"%d\"}}",
+                   shard, label, rand());
+}
+
+/* ---- tests ---- */
+
+static void test_what_there_is(void **state)
+{
+    struct place *p = *state;
+    put_config(p, "n", "a", "a");
+    put_config(p, "n", "b", "b");
+    put_pod(p, "n", "p2", "a");
+    put_pod(p, "n", "p1", "a");
+    put_pod(p, "n", "p3", "x");
+    put_pod(p, "elsewhere", "p4", "a");
+    put_map(p, "n", "a", "true");
+    put_map(p, "n", "foreign", "false");
+    begin(p, NULL);
+    await_synced(p);
+    assert_true(world_ready(p->world, "n"));
+    assert_true(world_ready(p->world, "elsewhere")); /* nothing is to be known there */
+    assert_null(world_error(p->world));
+    const struct world_config *a = world_find_config(p->world, "n/a");
+    assert_string_equal(a->name, "a");
+    assert_int_equal(a->pod_count, 2);
+    assert_false(a->root);
+    assert_string_equal(store_text(a->object, "kind"), "ShardingConfig");
+    assert_string_equal(store_text(a->object, "apiVersion"), "ctrlmesh.kusionstack.io/v1alpha1");
+    assert_string_equal(store_text(a->object, "metadata/managedFields/0/manager"), "");
+    assert_string_equal(
+        store_text(a->object,
+                   "metadata/annotations/kubectl.kubernetes.io~last-applied-configuration"),
+        "");
+    const struct pod **pods = world_pods_of(p->world, a);
+    assert_string_equal(pods[0]->name, "p1"); /* by name */
+    assert_string_equal(pods[1]->name, "p2");
+    assert_ptr_equal(world_shard_of(p->world, pods[0], NULL), a);
+    assert_null(world_shard_of(p->world, pods[0], a));
+    free(pods);
+    assert_null(world_find_pod(p->world, "elsewhere/p4")); /* no config, so no interest */
+    assert_non_null(world_find_map(p->world, "n/a"));
+    assert_null(world_find_map(p->world, "n/foreign"));
+    assert_null(world_find_config(p->world, "n/c"));
+}
+
+static void test_one_namespace(void **state)
+{
+    struct place *p = *state;
+    put_config(p, "n", "a", "a");
+    put_config(p, "m", "a", "a");
+    put_map(p, "m", "a", "true");
+    begin(p, "n");
+    await_synced(p);
+    assert_non_null(world_find_config(p->world, "n/a"));
+    assert_null(world_find_config(p->world, "m/a"));
+    assert_null(world_find_map(p->world, "m/a"));
+}
+
+/* While the pods of a new namespace are listed the configs are known all the same. */
+static void test_a_new_namespace(void **state)
+{
+    struct place *p = *state;
+    begin(p, NULL);
+    assert_false(world_configs_synced(p->world));
+    await_synced(p);
+    put_config(p, "n", "a", "a");
+    for (int i = 0; i < PATIENCE_TURNS && !world_ready(p->world, "n"); i++) {
+        assert_true(world_configs_synced(p->world));
+        run_for(p->store.loop, 1);
+    }
+    expect(p, "config(n/a) ");
+    await_synced(p);
+}
+
+static void test_changes(void **state)
+{
+    struct place *p = *state;
+    begin(p, NULL);
+    await_synced(p);
+    put_config(p, "n", "a", "a");
+    expect(p, "config(n/a) ");
+    put_pod(p, "n", "p1", "a");
+    expect(p, "pods(n/a) pod(n/p1 1) ");
+    put_config(p, "n", "b", "a"); /* they overlap */
+    expect(p, "pods(n/a) pods(n/b) pod(n/p1 2) config(n/b) ");
+    put_pod(p, "n", "p1", "x"); /* in neither any more */
+    expect(p, "pods(n/a) pods(n/b) pod(n/p1 0) ");
+    put_pod(p, "n", "p1", "a");
+    expect(p, "pod(n/p1 2) ");
+    put_config(p, "n", "b", "b"); /* another selector */
+    expect(p, "pods(n/a) pod(n/p1 1) config(n/b) ");
+    put_map(p, "n", "a", "true");
+    expect(p, "map(n/a) ");
+    put_map(p, "n", "a", "no");
+    expect(p, "map(n/a) ");
+    assert_null(world_find_map(p->world, "n/a"));
+    store_delete(&p->store, "pods", "n", "p1");
+    expect(p, "pods(n/a) gone(n/p1 0) ");
+    put_pod(p, "n", "p1", "a");
+    expect(p, "pod(n/p1 1) ");
+    store_delete(&p->store, "shardingconfigs", "n", "a");
+    expect(p, "deleted(n/a 1) pod(n/p1 0) config(n/a) ");
+    assert_non_null(world_find_pod(p->world, "n/p1"));
+    store_delete(&p->store, "shardingconfigs", "n", "b");
+    expect(p, "deleted(n/b 0) config(n/b) gone(n/p1 0) "); /* the namespace is left */
+    put_config(p, "n", "a", "a");
+    expect(p, "ready(n) ");
+    assert_int_equal(world_find_config(p->world, "n/a")->pod_count, 1);
+}
+
+/* A status, a heartbeat: what is not kept is not told. */
+static void test_what_does_not_matter(void **state)
+{
+    struct place *p = *state;
+    put_config(p, "n", "a", "a");
+    put_pod(p, "n", "p1", "a");
+    begin(p, NULL);
+    await_synced(p);
+    run_for(p->store.loop, 20);
+    buf_clear(&p->log);
+    store_put_text(&p->store, "pods", "n",
+                   "{\"metadata\":{\"name\":\"p1\",\"labels\":{\"shard\":\"a\"}},\"status\":{"
+                   "\"message\":\"still here\"}}");
+    run_for(p->store.loop, 50);
+    assert_string_equal(buf_cstr(&p->log), "");
+}
+
+static void test_made_again(void **state)
+{
+    struct place *p = *state;
+    put_config(p, "n", "a", "a");
+    put_pod(p, "n", "p1", "a");
+    begin(p, NULL);
+    await_synced(p);
+    char *uid = strdup(world_find_config(p->world, "n/a")->uid);
+    run_for(p->store.loop, 20);
+    buf_clear(&p->log);
+    /* Nobody is told of the end in between: the list shows another one. */
+    store_end_watches(&p->store);
+    store_delete(&p->store, "shardingconfigs", "n", "a");
+    store_delete(&p->store, "pods", "n", "p1");
+    put_config(p, "n", "a", "a");
+    put_pod(p, "n", "p1", "a");
+    expect(p, "deleted(n/a 1) ");
+    await_synced(p);
+    run_for(p->store.loop, 20);
+    assert_string_not_equal(world_find_config(p->world, "n/a")->uid, uid);
+    assert_int_equal(world_find_config(p->world, "n/a")->pod_count, 1);
+    free(uid);
+}
+
+static void test_selectors_that_make_no_sense(void **state)
+{
+    struct place *p = *state;
+    put_pod(p, "n", "p1", "a");
+    store_put_text(&p->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"a\"},\"spec\":{\"selector\":{}}}");
+    store_put_text(&p->store, "shardingconfigs", "n", "{\"metadata\":{\"name\":\"b\"}}");
+    store_put_text(&p->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"c\"},\"spec\":{\"root\":{},\"selector\":{"
+                   "\"matchLabels\":{\"shard\":\"a\"}}}}");
+    begin(p, NULL);
+    await_synced(p);
+    assert_int_equal(world_find_config(p->world, "n/a")->pod_count, 0);
+    assert_int_equal(world_find_config(p->world, "n/b")->pod_count, 0);
+    assert_int_equal(world_find_config(p->world, "n/c")->pod_count, 0);
+    assert_true(world_find_config(p->world, "n/c")->root);
+    assert_int_equal(world_shard_count(p->world, world_find_pod(p->world, "n/p1")), 0);
+}
+
+static void test_view(void **state)
+{
+    struct place *p = *state;
+    struct world_view v;
+    put_config(p, "n", "a", "a");
+    put_config(p, "m", "a", "a");
+    put_pod(p, "n", "p1", "a");
+    put_pod(p, "n", "p2", "b");
+    begin(p, NULL);
+    await_synced(p);
+    assert_int_equal(world_view_init(&v, p->world, "n", true), 0);
+    assert_int_equal(v.config_count, 1);
+    assert_int_equal(v.pod_count, 2);
+    assert_string_equal(store_text(v.configs[0], "metadata/namespace"), "n");
+    assert_string_equal(store_text(v.pods[0], "metadata/namespace"), "n");
+    world_view_deinit(&v);
+    assert_int_equal(world_view_init(&v, p->world, "n", false), 0);
+    assert_int_equal(v.pod_count, 0);
+    world_view_deinit(&v);
+    assert_int_equal(world_view_init(&v, p->world, "other", true), 0);
+    assert_int_equal(v.config_count, 0);
+    world_view_deinit(&v);
+}
+
+static void test_pod_told(void **state)
+{
+    struct place *p = *state;
+    put_config(p, "n", "a", "a");
+    put_pod(p, "n", "p1", "a");
+    begin(p, NULL);
+    await_synced(p);
+    const char *uid = world_find_pod(p->world, "n/p1")->uid;
+    world_pod_told(p->world, "n/p1", "another", 7);
+    world_pod_told(p->world, "n/none", uid, 7);
+    assert_int_equal(world_find_pod(p->world, "n/p1")->generation, 0);
+    world_pod_told(p->world, "n/p1", uid, 7);
+    assert_int_equal(world_find_pod(p->world, "n/p1")->generation, 7);
+}
+
+/* At any moment of its beginning. */
+static void test_freed_early(void **state)
+{
+    struct place *p = *state;
+    put_config(p, "n", "a", "a");
+    put_config(p, "m", "a", "a");
+    put_pod(p, "n", "p1", "a");
+    for (uint64_t ms = 0; ms < 20; ms++) {
+        begin(p, NULL);
+        run_for(p->store.loop, ms);
+        world_free(p->world);
+        p->world = NULL;
+        run_for(p->store.loop, 2);
+    }
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_what_there_is),
+        TEST(test_one_namespace),
+        TEST(test_a_new_namespace),
+        TEST(test_changes),
+        TEST(test_what_does_not_matter),
+        TEST(test_made_again),
+        TEST(test_selectors_that_make_no_sense),
+        TEST(test_view),
+        TEST(test_pod_told),
+        TEST(test_freed_early),
+    };
+    log_init("test", LOG_TEXT, LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,675 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * With a random number of 0 a pause is half of the longest: 100, 200, 400, ... ms.
+ */
+#include "kube/work_queue.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "base/log.h"
+#include "fake_clock.h"
+
+struct user {
+    struct net_loop *loop;
+    struct fake_clock clock;
+    struct work_queue *queue;
+    char log[65536]; /* "a " for each key that was handed out, "drained " */
+    bool done_at_once;
+    enum work_result result; /* of done_at_once */
+    const char *add_in_handler;
+    bool drain_in_handler;
+    bool free_in_handler;
+    bool free_when_drained;
+};
+
+static void note(struct user *u, const char *text)
+{
+    assert_true(strlen(u->log) + strlen(text) + 2 < sizeof u->log);
+    strcat(strcat(u->log, text), " ");
+}
+
+static void on_drained(void *data)
+{
+    struct user *u = data;
+    note(u, "drained");
+    if (u->free_when_drained) {
+        work_queue_free(u->queue);
+        u->queue = NULL;
+    }
+}
+
+static void on_key(void *data, const char *key)
+{
+    struct user *u = data;
+    note(u, key);
+    if (u->add_in_handler != NULL) {
+        assert_int_equal(work_queue_add(u->queue, u->add_in_handler), 0);
+        u->add_in_handler = NULL;
+    }
+    if (u->done_at_once) {
+        work_queue_done(u->queue, key, u->result, 0);
+    }
+    if (u->drain_in_handler) {
+        work_queue_drain(u->queue, on_drained, u);
+    }
+    if (u->free_in_handler) {
+        work_queue_free(u->queue);
+        u->queue = NULL;
+    }
+}
+
+static void open_queue(struct user *u, unsigned parallel)
+{
+    struct work_queue_options o = {
+        .name = "things", .parallel = parallel, .clock = &u->clock.clock};
+    struct err e = ERR_INIT;
+    u->queue = work_queue_new(u->loop, &o, on_key, u, &e);
+    assert_non_null(u->queue);
+}
+
+static int setup(void **state)
+{
+    struct user *u = calloc(1, sizeof *u);
+    struct err e = ERR_INIT;
+    u->loop = net_loop_new(&e);
+    assert_non_null(u->loop);
+    fake_clock_init(&u->clock, u->loop);
+    open_queue(u, 1);
+    *state = u;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct user *u = *state;
+    work_queue_free(u->queue);
+    int rc = net_loop_free(u->loop);
+    free(u);
+    return rc;
+}
+
+static void reopen(struct user *u, unsigned parallel)
+{
+    work_queue_free(u->queue);
+    fake_clock_forget(&u->clock);
+    open_queue(u, parallel);
+}
+
+static void add(struct user *u, const char *key)
+{
+    assert_int_equal(work_queue_add(u->queue, key), 0);
+}
+
+static void add_after(struct user *u, const char *key, uint64_t ms)
+{
+    assert_int_equal(work_queue_add_after(u->queue, key, ms), 0);
+}
+
+static void done(struct user *u, const char *key)
+{
+    work_queue_done(u->queue, key, WORK_DONE, 0);
+}
+
+static void retry(struct user *u, const char *key)
+{
+    work_queue_done(u->queue, key, WORK_RETRY, 0);
+}
+
+/* What has been handed out since the last look, when so much time has passed. */
+static void expect_after(struct user *u, uint64_t ms, const char *log)
+{
+    fake_clock_pass(&u->clock, ms);
+    assert_string_equal(u->log, log);
+    u->log[0] = '\0';
+}
+
+static void expect(struct user *u, const char *log)
+{
+    expect_after(u, 0, log);
+}
+
+static void expect_counts(struct user *u, size_t depth, size_t active, size_t waiting)
+{
+    struct work_queue_stats s = work_queue_stats(u->queue);
+    assert_int_equal(s.depth, depth);
+    assert_int_equal(s.active, active);
+    assert_int_equal(s.waiting, waiting);
+}
+
+/* ---- keys ---- */
+
+static void test_hands_out_in_order(void **state)
+{
+    struct user *u = *state;
+    add(u, "a");
+    add(u, "b");
+    add(u, "c");
+    assert_string_equal(u->log, "");
+    expect_counts(u, 3, 0, 0);
+    expect(u, "a ");
+    expect_counts(u, 2, 1, 0);
+    done(u, "a");
+    expect(u, "b ");
+    done(u, "b");
+    expect(u, "c ");
+    done(u, "c");
+    expect(u, "");
+    expect_counts(u, 0, 0, 0);
+}
+
+static void test_a_key_is_queued_once(void **state)
+{
+    struct user *u = *state;
+    add(u, "a");
+    add(u, "a");
+    add(u, "b");
+    add(u, "a");
+    expect(u, "a ");
+    done(u, "a");
+    expect(u, "b ");
+    done(u, "b");
+    expect(u, "");
+    assert_int_equal(work_queue_stats(u->queue).adds, 2);
+}
+
+static void test_a_key_is_handled_by_one_at_a_time(void **state)
+{
+    struct user *u = *state;
+    reopen(u, 3);
+    add(u, "a");
+    expect(u, "a ");
+    add(u, "a");
+    add(u, "a");
+    add(u, "b");
+    expect(u, "b ");
+    done(u, "a");
+    expect(u, "a ");
+    done(u, "a");
+    done(u, "b");
+    expect(u, "");
+    add(u, "a");
+    expect(u, "a ");
+}
+
+static void test_so_many_at_a_time(void **state)
+{
+    struct user *u = *state;
+    reopen(u, 2);
+    add(u, "a");
+    add(u, "b");
+    add(u, "c");
+    expect(u, "a b ");
+    expect_counts(u, 1, 2, 0);
+    done(u, "b");
+    expect(u, "c ");
+}
+
+static void test_done_in_the_handler(void **state)
+{
+    struct user *u = *state;
+    u->done_at_once = true;
+    add(u, "a");
+    add(u, "b");
+    expect(u, "a b ");
+    u->add_in_handler = "c";
+    add(u, "c");
+    expect(u, "c c ");
+    expect_counts(u, 0, 0, 0);
+}
+
+/* Others have their turn between a thousand keys. */
+static void test_keys_come_in_batches(void **state)
+{
+    struct user *u = *state;
+    u->done_at_once = true;
+    for (int i = 0; i < 1000; i++) {
+        char key[16];
+        (void)snprintf(key, sizeof key, "%d", i);
+        add(u, key);
+    }
+    net_loop_settle(u->loop);
+    size_t left = work_queue_stats(u->queue).depth;
+    assert_in_range(left, 1, 999);
+    fake_clock_pass(&u->clock, 0);
+    expect_counts(u, 0, 0, 0);
+    assert_int_equal(work_queue_stats(u->queue).adds, 1000);
+}
+
+static void test_what_was_not_handed_out_cannot_be_done(void **state)
+{
+    struct user *u = *state;
+    add(u, "a");
+    done(u, "a");
+    done(u, "b");
+    expect_counts(u, 1, 0, 0);
+    expect(u, "a ");
+}
+
+/* ---- later ---- */
+
+static void test_adds_later(void **state)
+{
+    struct user *u = *state;
+    u->done_at_once = true;
+    add_after(u, "b", 200);
+    add_after(u, "a", 100);
+    add_after(u, "now", 0);
+    expect(u, "now ");
+    expect_counts(u, 0, 0, 2);
+    expect_after(u, 99, "");
+    expect_after(u, 1, "a ");
+    expect_after(u, 100, "b ");
+    expect_counts(u, 0, 0, 0);
+}
+
+static void test_the_earliest_time_counts(void **state)
+{
+    struct user *u = *state;
+    u->done_at_once = true;
+    add_after(u, "a", 500);
+    add_after(u, "a", 100);
+    add_after(u, "a", 300);
+    expect_counts(u, 0, 0, 1);
+    expect_after(u, 100, "a ");
+    expect_after(u, 1000, "");
+}
+
+static void test_later_does_not_mean_not_now(void **state)
+{
+    struct user *u = *state;
+    u->done_at_once = true;
+    add_after(u, "a", 500);
+    add(u, "a");
+    expect(u, "a ");
+    expect_after(u, 500, "a ");
+    u->done_at_once = false;
+    add(u, "a");
+    expect(u, "a ");
+    add_after(u, "a", 50);
+    expect_after(u, 100, ""); /* it is being handled */
+    done(u, "a");
+    expect(u, "a ");
+}
+
+/* ---- failures ---- */
+
+static void test_pauses_become_longer(void **state)
+{
+    static const uint64_t pauses[] = {100,  200,   400,   800,   1600,  3200,
+                                      6400, 12800, 25600, 30000, 30000, 30000};
+    struct user *u = *state;
+    add(u, "a");
+    expect(u, "a ");
+    for (size_t i = 0; i < sizeof pauses / sizeof pauses[0]; i++) {
+        retry(u, "a");
+        assert_int_equal(work_queue_failures(u->queue, "a"), i + 1);
+        expect_after(u, pauses[i] - 1, "");
+        expect_after(u, 1, "a ");
+    }
+    assert_int_equal(work_queue_stats(u->queue).retries, 12);
+    done(u, "a");
+    assert_int_equal(work_queue_failures(u->queue, "a"), 0);
+    add(u, "a");
+    expect(u, "a ");
+    retry(u, "a");
+    expect_after(u, 100, "a ");
+}
+
+static void test_pauses_are_up_to_chance(void **state)
+{
+    struct user *u = *state;
+    u->clock.random = 17;
+    add(u, "a");
+    expect(u, "a ");
+    retry(u, "a");
+    expect_after(u, 116, "");
+    expect_after(u, 1, "a ");
+}
+
+static void test_each_key_has_its_own_pauses(void **state)
+{
+    struct user *u = *state;
+    reopen(u, 2);
+    add(u, "a");
+    expect(u, "a ");
+    for (int i = 0; i < 3; i++) {
+        retry(u, "a");
+        fake_clock_pass(&u->clock, 1000);
+    }
+    u->log[0] = '\0';
+    add(u, "b");
+    expect(u, "b ");
+    retry(u, "b");
+    expect_after(u, 100, "b ");
+    assert_int_equal(work_queue_failures(u->queue, "a"), 3);
+}
+
+static void test_obeys_the_server(void **state)
+{
+    struct user *u = *state;
+    add(u, "a");
+    expect(u, "a ");
+    work_queue_done(u->queue, "a", WORK_RETRY, 5);
+    expect_after(u, 5049, "");
+    expect_after(u, 1, "a ");
+}
+
+static void test_news_need_not_wait_for_a_pause(void **state)
+{
+    struct user *u = *state;
+    add(u, "a");
+    expect(u, "a ");
+    retry(u, "a");
+    add(u, "a");
+    expect(u, "a ");
+    done(u, "a");
+    expect_counts(u, 0, 0, 0);
+    expect_after(u, 1000, ""); /* the failure is history */
+}
+
+static void test_a_failure_and_news(void **state)
+{
+    struct user *u = *state;
+    add(u, "a");
+    expect(u, "a ");
+    add(u, "a");
+    retry(u, "a");
+    expect(u, "a ");
+    retry(u, "a");
+    assert_int_equal(work_queue_failures(u->queue, "a"), 2);
+    expect_after(u, 99, "");
+    expect_after(u, 1, "a ");
+    done(u, "a");
+    expect_after(u, 10000, "");
+}
+
+static void test_success_keeps_what_was_asked_for(void **state)
+{
+    struct user *u = *state;
+    add(u, "a");
+    expect(u, "a ");
+    add_after(u, "a", 5000);
+    retry(u, "a");
+    expect_after(u, 100, "a ");
+    add_after(u, "a", 4900);
+    done(u, "a");
+    expect_after(u, 4899, "");
+    expect_after(u, 1, "a ");
+}
+
+/* ---- figures ---- */
+
+static void test_counts_durations(void **state)
+{
+    struct user *u = *state;
+    add(u, "a");
+    fake_clock_jump(&u->clock, 10);
+    expect(u, "a ");
+    fake_clock_jump(&u->clock, 30);
+    add(u, "a");
+    fake_clock_jump(&u->clock, 2970);
+    assert_int_equal(work_queue_stats(u->queue).longest_ms, 3000);
+    done(u, "a");
+    struct work_queue_stats s = work_queue_stats(u->queue);
+    assert_int_equal(s.longest_ms, 0);
+    assert_int_equal(s.queued.counts[1], 1);
+    assert_int_equal(s.queued.sum_ms, 10);
+    assert_int_equal(s.processed.counts[4], 1);
+    assert_int_equal(s.processed.sum_ms, 3000);
+    expect(u, "a "); /* since it was added: 2970 ms */
+    s = work_queue_stats(u->queue);
+    assert_int_equal(s.queued.counts[4], 1);
+    assert_int_equal(s.queued.sum_ms, 2980);
+    fake_clock_jump(&u->clock, 3600000);
+    done(u, "a");
+    assert_int_equal(work_queue_stats(u->queue).processed.counts[5], 1);
+}
+
+/* ---- the end ---- */
+
+static void test_drains(void **state)
+{
+    struct user *u = *state;
+    add(u, "a");
+    expect(u, "a ");
+    add(u, "a"); /* once more: it need not be */
+    add(u, "b");
+    add_after(u, "c", 100);
+    work_queue_drain(u->queue, on_drained, u);
+    work_queue_drain(u->queue, NULL, NULL);
+    add(u, "d");
+    add_after(u, "d", 10);
+    expect_counts(u, 1, 1, 0);
+    expect(u, "");
+    retry(u, "a");
+    expect(u, "b ");
+    done(u, "b");
+    assert_string_equal(u->log, "");
+    expect(u, "drained ");
+    expect_after(u, 100000, "");
+}
+
+static void test_drains_at_once(void **state)
+{
+    struct user *u = *state;
+    work_queue_drain(u->queue, on_drained, u);
+    assert_string_equal(u->log, "");
+    u->free_when_drained = true;
+    expect(u, "drained ");
+    assert_null(u->queue);
+}
+
+static void test_drains_without_callback(void **state)
+{
+    struct user *u = *state;
+    u->done_at_once = true;
+    add(u, "a");
+    work_queue_drain(u->queue, NULL, NULL);
+    expect(u, "a ");
+}
+
+static void test_drain_in_the_handler(void **state)
+{
+    struct user *u = *state;
+    u->done_at_once = true;
+    u->drain_in_handler = true;
+    u->free_when_drained = true;
+    add(u, "a");
+    add(u, "b");
+    expect(u, "a b drained ");
+    assert_null(u->queue);
+}
+
+static void test_free_in_each_phase(void **state)
+{
+    struct user *u = *state;
+    add(u, "a");
+    reopen(u, 1); /* queued */
+    add(u, "a");
+    expect(u, "a ");
+    reopen(u, 1); /* being handled */
+    add(u, "a");
+    expect(u, "a ");
+    add(u, "a");
+    reopen(u, 1); /* and once more */
+    add_after(u, "a", 100);
+    reopen(u, 1); /* later */
+    add(u, "a");
+    expect(u, "a ");
+    retry(u, "a");
+    reopen(u, 1); /* failed */
+    add(u, "a");
+    expect(u, "a ");
+    work_queue_drain(u->queue, on_drained, u);
+    reopen(u, 1); /* draining */
+    expect_after(u, 100000, "");
+}
+
+static void test_free_in_the_handler(void **state)
+{
+    struct user *u = *state;
+    u->free_in_handler = true;
+    add(u, "a");
+    add(u, "b");
+    expect(u, "a ");
+    assert_null(u->queue);
+    work_queue_free(NULL);
+}
+
+/* ---- at random ---- */
+
+enum { KEYS = 40, STEPS = 30000, WORKERS = 3 };
+
+struct model {
+    struct work_queue *queue;
+    struct fake_clock clock;
+    bool active[KEYS];
+    bool owed[KEYS]; /* it was added after it was handed out last */
+    unsigned count;
+};
+
+static void on_random_key(void *data, const char *key)
+{
+    struct model *m = data;
+    size_t i = strtoul(key, NULL, 10);
+    assert_false(m->active[i]);
+    m->active[i] = true;
+    m->owed[i] = false;
+    assert_true(++m->count <= WORKERS);
+}
+
+static void take_step(struct model *m, unsigned what, size_t i)
+{
+    char key[16];
+    (void)snprintf(key, sizeof key, "%zu", i);
+    if (what < 3) {
+        assert_int_equal(work_queue_add(m->queue, key), 0);
+        m->owed[i] = true;
+    } else if (what == 3) {
+        assert_int_equal(work_queue_add_after(m->queue, key, i * 10 + 1), 0);
+    } else if (what < 10 && m->active[i]) {
+        m->active[i] = false;
+        m->count--;
+        m->owed[i] = m->owed[i] || what == 4;
+        work_queue_done(m->queue, key, what == 4 ? WORK_RETRY : WORK_DONE, 0);
+    } else if (what == 10) {
+        fake_clock_pass(&m->clock, i);
+    }
+}
+
+static void finish(struct model *m)
+{
+    for (int round = 0; round < 200; round++) {
+        fake_clock_pass(&m->clock, 60000);
+        for (size_t i = 0; i < KEYS; i++) {
+            take_step(m, 5, i);
+        }
+    }
+    for (size_t i = 0; i < KEYS; i++) {
+        assert_false(m->owed[i]);
+        assert_false(m->active[i]);
+    }
+}
+
+static void test_no_key_is_lost_or_doubled(void **state)
+{
+    struct user *u = *state;
+    struct model *m = calloc(1, sizeof *m);
+    unsigned seed = 7;
+    fake_clock_init(&m->clock, u->loop);
+    struct work_queue_options o = {.name = "r", .parallel = WORKERS, .clock = &m->clock.clock};
+    m->queue = work_queue_new(u->loop, &o, on_random_key, m, NULL);
+    assert_non_null(m->queue);
+    for (int step = 0; step < STEPS; step++) {
+        seed = seed * 1664525u + 1013904223u;
+        m->clock.random = seed;
+        take_step(m, (seed >> 8) % 11, (seed >> 16) % KEYS);
+    }
+    finish(m);
+    struct work_queue_stats s = work_queue_stats(m->queue);
+    assert_int_equal(s.depth + s.active + s.waiting, 0);
+    work_queue_free(m->queue);
+    free(m);
+}
+
+/* ---- memory ---- */
+
+static bool play(void *data)
+{
+    struct user *u = data;
+    bool well = true;
+    struct work_queue_options o = {.name = "m", .parallel = 4, .clock = &u->clock.clock};
+    struct work_queue *q = work_queue_new(u->loop, &o, on_key, u, NULL);
+    u->log[0] = '\0';
+    if (q == NULL) {
+        return false;
+    }
+    work_queue_free(u->queue);
+    fake_clock_forget(&u->clock);
+    u->queue = q;
+    for (int i = 0; i < 200; i++) {
+        char key[16];
+        (void)snprintf(key, sizeof key, "%d", i);
+        int rc = i % 2 == 0 ? work_queue_add(q, key) : work_queue_add_after(q, key, 10);
+        assert_true(rc == 0 || rc == -ENOMEM);
+        well = well && rc == 0;
+    }
+    u->done_at_once = true;
+    fake_clock_pass(&u->clock, 1000);
+    struct work_queue_stats s = work_queue_stats(q);
+    assert_int_equal(s.depth + s.active + s.waiting, 0);
+    assert_true(s.adds >= 199);
+    /* The table can do without being enlarged. */
+    return well;
+}
+
+static void test_out_of_memory(void **state)
+{
+    assert_true(sweep_allocations(play, *state) > 200);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_hands_out_in_order),
+        TEST(test_a_key_is_queued_once),
+        TEST(test_a_key_is_handled_by_one_at_a_time),
+        TEST(test_so_many_at_a_time),
+        TEST(test_done_in_the_handler),
+        TEST(test_keys_come_in_batches),
+        TEST(test_what_was_not_handed_out_cannot_be_done),
+        TEST(test_adds_later),
+        TEST(test_the_earliest_time_counts),
+        TEST(test_later_does_not_mean_not_now),
+        TEST(test_pauses_become_longer),
+        TEST(test_pauses_are_up_to_chance),
+        TEST(test_each_key_has_its_own_pauses),
+        TEST(test_obeys_the_server),
+        TEST(test_news_need_not_wait_for_a_pause),
+        TEST(test_a_failure_and_news),
+        TEST(test_success_keeps_what_was_asked_for),
+        TEST(test_counts_durations),
+        TEST(test_drains),
+        TEST(test_drains_at_once),
+        TEST(test_drains_without_callback),
+        TEST(test_drain_in_the_handler),
+        TEST(test_free_in_each_phase),
+        TEST(test_free_in_the_handler),
+        TEST(test_no_key_is_lost_or_doubled),
+        TEST(test_out_of_memory),
+    };
+    log_init("test", LOG_TEXT, LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

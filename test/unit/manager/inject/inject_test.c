@@ -1,0 +1,872 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* With CMESH_GOLDEN=write in the environment the injected pods under pods/ are written anew. */
+#include "inject/inject.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/yaml.h"
+#include "manager/object/patch_apply.h"
+#include "object/json_patch.h"
+
+static struct inject_settings settings_of(bool native)
+{
+    struct inject_settings s = inject_defaults;
+    s.image = "registry.example.com/cmesh/proxy:1.0";
+    s.native = native;
+    return s;
+}
+
+static cJSON *parse(const char *text)
+{
+    struct err e = ERR_INIT;
+    cJSON *tree = yaml_parse(text, strlen(text), NULL, &e);
+    if (tree == NULL) {
+        fail_msg("the test's own YAML: %s: %s", e.msg, text);
+    }
+    return tree;
+}
+
+/* "spec.containers.op.args.0": members, items by index, and items by name. */
+static const cJSON *at(const cJSON *tree, const char *path)
+{
+    while (*path != '\0' && tree != NULL) {
+        char part[128];
+        size_t len = strcspn(path, ".");
+        (void)snprintf(part, sizeof part, "%.*s", (int)len, path);
+        path += len + (path[len] == '.' ? 1 : 0);
+        if (cJSON_IsArray(tree) && isdigit((unsigned char)part[0])) {
+            tree = cJSON_GetArrayItem(tree, atoi(part));
+        } else if (cJSON_IsArray(tree)) {
+            const cJSON *item = tree->child;
+            while (item != NULL &&
+                   strcmp(cJSON_GetObjectItem(item, "name")->valuestring, part) != 0) {
+                item = item->next;
+            }
+            tree = item;
+        } else {
+            tree = cJSON_GetObjectItemCaseSensitive(tree, part);
+        }
+    }
+    return tree;
+}
+
+static char *print(const cJSON *tree)
+{
+    struct buf out = BUF_INIT(1 << 20);
+    assert_int_equal(json_indented(tree, &out), 0);
+    assert_int_equal(buf_append_char(&out, '\n'), 0);
+    char *text = buf_take_str(&out);
+    assert_non_null(text);
+    return text;
+}
+
+/* "path=value", "path" that must be there, "!path" that must not. */
+static void expect(const cJSON *pod, const char *want)
+{
+    char path[256];
+    const char *value = strchr(want, '=');
+    size_t len = value == NULL ? strlen(want) : (size_t)(value - want);
+    bool absent = want[0] == '!';
+    (void)snprintf(path, sizeof path, "%.*s", (int)len - absent, want + absent);
+    const cJSON *item = at(pod, path);
+    char found[256] = "(nothing)";
+    if (item != NULL && cJSON_IsNumber(item)) {
+        (void)snprintf(found, sizeof found, "%g", item->valuedouble);
+    } else if (item != NULL) {
+        (void)snprintf(found, sizeof found, "%s",
+                       cJSON_IsString(item) ? item->valuestring
+                       : cJSON_IsTrue(item) ? "true"
+                                            : "(something)");
+    }
+    bool right = absent ? item == NULL : item != NULL;
+    if (!right || (value != NULL && strcmp(found, value + 1) != 0)) {
+        char *text = print(pod);
+        fail_msg("wanted %s, found %s in\n%s", want, found, text);
+    }
+}
+
+/* The injected pod, which the caller frees; NULL: it needed nothing. Must not fail. */
+static cJSON *inject(const struct inject_settings *s, const cJSON *pod, struct notes *notes)
+{
+    struct err e = ERR_INIT;
+    cJSON *patch = NULL;
+    if (inject_pod(s, pod, "operator-demo", "sharding-demo", notes, &patch, &e) != 0) {
+        fail_msg("refused: %s", e.msg);
+    }
+    if (patch == NULL) {
+        return NULL;
+    }
+    cJSON *made = patch_apply(pod, patch);
+    if (made == NULL) {
+        char *text = print(patch);
+        fail_msg("does not fit:\n%s", text);
+    }
+    cJSON_Delete(patch);
+    return made;
+}
+
+/* ---- whole pods ---- */
+
+static cJSON *read_pod(const char *name)
+{
+    char path[512];
+    struct err e = ERR_INIT;
+    struct buf text = BUF_INIT(65536);
+    (void)snprintf(path, sizeof path, TEST_SOURCES "/manager/inject/pods/%s.yaml", name);
+    if (file_read(path, &text, &e) != 0) {
+        fail_msg("%s", e.msg);
+    }
+    cJSON *pod = parse(buf_cstr(&text));
+    buf_reset(&text);
+    return pod;
+}
+
+static void compare(const cJSON *pod, const char *name, const char *kind)
+{
+    char path[512];
+    struct err e = ERR_INIT;
+    struct buf golden = BUF_INIT(1 << 20);
+    char *got = print(pod);
+    (void)snprintf(path, sizeof path, TEST_SOURCES "/manager/inject/pods/%s.%s.json", name, kind);
+    if (getenv("CMESH_GOLDEN") != NULL) {
+        assert_int_equal(file_write_atomic(path, got, strlen(got), 0644, &e), 0);
+    }
+    if (file_read(path, &golden, &e) != 0) {
+        fail_msg("%s", e.msg);
+    }
+    assert_string_equal(got, buf_cstr(&golden));
+    buf_reset(&golden);
+    free(got);
+}
+
+static void real_pods(void **state)
+{
+    (void)state;
+    static const char *const pods[] = {"operator", "with-kubeconfig"};
+    for (size_t i = 0; i < 4; i++) {
+        struct inject_settings s = settings_of(i % 2 == 1);
+        cJSON *pod = read_pod(pods[i / 2]);
+        cJSON *made = inject(&s, pod, NULL);
+        assert_non_null(made);
+        compare(made, pods[i / 2], s.native ? "native" : "ordinary");
+        /* The second time nothing is left to do. */
+        assert_null(inject(&s, made, NULL));
+        cJSON_Delete(made);
+        cJSON_Delete(pod);
+    }
+}
+
+/* What was there stays as it was: the patch only adds, but for the kubeconfig that is replaced. */
+static void nothing_else_is_touched(void **state)
+{
+    (void)state;
+    struct inject_settings s = settings_of(false);
+    struct err e = ERR_INIT;
+    cJSON *pod = read_pod("operator");
+    cJSON *patch = NULL;
+    assert_int_equal(inject_pod(&s, pod, "operator-demo", "x", NULL, &patch, &e), 0);
+    const cJSON *operation;
+    cJSON_ArrayForEach(operation, patch)
+    {
+        assert_string_equal(at(operation, "op")->valuestring, "add");
+    }
+    cJSON_Delete(patch);
+    cJSON_Delete(pod);
+}
+
+/* What must hold of every container that is put in. */
+static void the_sidecars_have_no_rights(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cmesh-kubeconfig", "cmesh-rules", "cmesh-localproxy",
+                                        "cmesh-rulesync"};
+    struct inject_settings s = settings_of(true);
+    s.pull_policy = "IfNotPresent";
+    s.user = 1234;
+    cJSON *pod = read_pod("operator");
+    cJSON *made = inject(&s, pod, NULL);
+    for (size_t i = 0; i < 4; i++) {
+        const cJSON *c = at(at(made, "spec.initContainers"), names[i]);
+        expect(c, "image=registry.example.com/cmesh/proxy:1.0");
+        expect(c, "imagePullPolicy=IfNotPresent");
+        expect(c, "securityContext.runAsNonRoot=true");
+        expect(c, "securityContext.runAsUser=1234");
+        expect(c, "securityContext.runAsGroup=1234");
+        expect(c, "securityContext.readOnlyRootFilesystem=true");
+        expect(c, "securityContext.capabilities.drop.0=ALL");
+        expect(c, "securityContext.seccompProfile.type=RuntimeDefault");
+        assert_true(cJSON_IsFalse(at(c, "securityContext.privileged")));
+        assert_true(cJSON_IsFalse(at(c, "securityContext.allowPrivilegeEscalation")));
+        expect(c, "resources.requests.memory");
+        expect(c, i < 2 ? "!restartPolicy" : "restartPolicy=Always");
+        assert_int_equal(at(c, "ports") != NULL, i >= 2);
+    }
+    cJSON_Delete(made);
+    cJSON_Delete(pod);
+}
+
+/* ---- parts of pods ---- */
+
+#define OPERATOR "{name: op, command: [/op], args: [-v]}"
+
+/* Annotations and labels have the prefix `m.io`. */
+static cJSON *pod_of(const char *annotations, const char *labels, const char *spec)
+{
+    char text[4096];
+    (void)snprintf(text, sizeof text,
+                   "metadata: {name: p, annotations: {%s}, labels: {m.io/enable-proxy: 'true', "
+                   "%s}}\nspec: {%s}\n",
+                   annotations, labels, spec);
+    return parse(text);
+}
+
+static void what_pods_get(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *annotations;
+        const char *labels;
+        const char *spec;
+        const char *want[8];
+    } cases[] = {
+        {"",
+         "",
+         "containers: [" OPERATOR "]",
+         {"spec.containers.op.args.0=-v",
+          "spec.containers.op.args.1=--kubeconfig=/etc/cmesh/kubeconfig/config",
+          "spec.containers.op.env.KUBECONFIG.value=/etc/cmesh/kubeconfig/config",
+          "spec.containers.op.volumeMounts.cmesh-kubeconfig.readOnly=true",
+          "spec.containers.0.name=cmesh-localproxy", "spec.containers.1.name=cmesh-rulesync",
+          "spec.volumes.cmesh-rules.configMap.name=cmesh-rules-sharding-demo",
+          "spec.volumes.cmesh-rules.configMap.optional=true"}},
+        /* An empty one is none. */
+        {"",
+         "",
+         "containers: [{name: op, args: ['--kubeconfig='], env: [{name: KUBECONFIG}]}]",
+         {"spec.containers.op.args.0=--kubeconfig=/etc/cmesh/kubeconfig/config",
+          "!spec.containers.op.args.1",
+          "spec.containers.op.env.KUBECONFIG.value=/etc/cmesh/kubeconfig/config",
+          "spec.containers.cmesh-localproxy.args.0=--in-cluster"}},
+        /* Of several variables the last one counts. */
+        {"",
+         "",
+         "containers: [{name: op, command: [/op], env: [{name: KUBECONFIG, value: /none}, {name: "
+         "B}, {name: KUBECONFIG, value: /k/last}], volumeMounts: [{name: k, mountPath: /k}]}]",
+         {"spec.containers.op.env.0.value=/etc/cmesh/kubeconfig/config",
+          "spec.containers.op.env.1.name=B", "!spec.containers.op.env.2",
+          "spec.containers.cmesh-localproxy.args.0=--kubeconfig=/k/last"}},
+        /* Its own kubeconfig goes to localproxy, with the volume that it is in. */
+        {"",
+         "",
+         "containers: [{name: op, command: [/op, --kubeconfig=/k/a/config], volumeMounts: [{name: "
+         "deep, mountPath: /k/a}, {name: k, mountPath: /k}]}]",
+         {"spec.containers.op.command.1=--kubeconfig=/etc/cmesh/kubeconfig/config",
+          "!spec.containers.op.args",
+          "spec.containers.cmesh-localproxy.args.0=--kubeconfig=/k/a/config",
+          "spec.containers.cmesh-localproxy.volumeMounts.deep.mountPath=/k/a",
+          "spec.containers.cmesh-localproxy.volumeMounts.deep.readOnly=true",
+          "!spec.containers.cmesh-localproxy.volumeMounts.k",
+          "spec.initContainers.cmesh-kubeconfig.args.0=--kubeconfig=/k/a/config"}},
+        {"",
+         "",
+         "containers: [{name: op, args: [-kubeconfig, /k/c, --kubeconfig, /k/c, '--', x], "
+         "volumeMounts: [{name: k, mountPath: /k/, readOnly: true}]}]",
+         {"spec.containers.op.args.0=-kubeconfig",
+          "spec.containers.op.args.1=/etc/cmesh/kubeconfig/config",
+          "spec.containers.op.args.3=/etc/cmesh/kubeconfig/config", "spec.containers.op.args.5=x",
+          "!spec.containers.op.args.6",
+          "spec.containers.cmesh-localproxy.args.0=--kubeconfig=/k/c"}},
+        {"",
+         "",
+         "containers: [{name: op, command: [/op], env: [{name: KUBECONFIG, value: /f/config}], "
+         "volumeMounts: [{name: k, mountPath: /f/config, subPath: config}]}, {name: two, command: "
+         "[/t, --kubeconfig, /f/config], volumeMounts: [{name: k, mountPath: /f/config, subPath: "
+         "config}]}]",
+         {"spec.containers.op.env.KUBECONFIG.value=/etc/cmesh/kubeconfig/config",
+          "spec.containers.cmesh-localproxy.volumeMounts.k.subPath=config",
+          "spec.containers.two.command.2=/etc/cmesh/kubeconfig/config",
+          "!spec.containers.two.args"}},
+        /* A volume that only localproxy is to have. */
+        {"",
+         "m.io/kubeconfig-volume: real",
+         "containers: [{name: op, command: [/op], volumeMounts: [{name: real, mountPath: /r}, "
+         "{name: x, mountPath: /x}]}], volumes: [{name: real, configMap: {name: c, items: [{key: "
+         "k, path: sub/conf}]}}]",
+         {"spec.containers.cmesh-localproxy.args.0=--kubeconfig=/etc/cmesh/cluster/sub/conf",
+          "spec.containers.cmesh-localproxy.volumeMounts.real.mountPath=/etc/cmesh/cluster",
+          "spec.initContainers.cmesh-kubeconfig.volumeMounts.real.readOnly=true",
+          "!spec.containers.op.volumeMounts.real", "spec.containers.op.volumeMounts.x"}},
+        {"",
+         "m.io/kubeconfig-volume: real",
+         "containers: [{name: op, command: [/op, --kubeconfig=/r/conf], volumeMounts: [{name: "
+         "real, mountPath: /r}]}], volumes: [{name: real, secret: {}}]",
+         {"spec.containers.cmesh-localproxy.args.0=--kubeconfig=/etc/cmesh/cluster/conf",
+          "spec.containers.op.command.1=--kubeconfig=/etc/cmesh/kubeconfig/config"}},
+        {"m.io/kubeconfig-volume: real/a/b",
+         "m.io/kubeconfig-volume: other",
+         "containers: [" OPERATOR "], volumes: [{name: real, secret: {}}]",
+         {"spec.containers.cmesh-localproxy.args.0=--kubeconfig=/etc/cmesh/cluster/a/b"}},
+        /* The service account, as the operator has it, and the address that it was told. */
+        {"",
+         "",
+         "containers: [{name: op, command: [/op], env: [{name: KUBERNETES_SERVICE_HOST, value: "
+         "api}, {name: KUBERNETES_SERVICE_PORT, value: '6443'}], volumeMounts: [{name: sa, "
+         "mountPath: /var/run/secrets/kubernetes.io/serviceaccount}]}]",
+         {"spec.containers.cmesh-localproxy.volumeMounts.sa.readOnly=true",
+          "spec.containers.cmesh-localproxy.env.KUBERNETES_SERVICE_HOST.value=api",
+          "spec.initContainers.cmesh-kubeconfig.env.KUBERNETES_SERVICE_PORT.value=6443",
+          "spec.initContainers.cmesh-kubeconfig.volumeMounts.sa.readOnly=true",
+          "!spec.containers.cmesh-rulesync.volumeMounts.sa"}},
+        /* What the pod may ask for. */
+        {"",
+         "m.io/disable-fake-kubeconfig-arg: 'true'",
+         "containers: [{name: op, args: [--kubeconfig=/own]}]",
+         {"spec.containers.op.args.0=--kubeconfig=/own", "!spec.containers.op.args.1",
+          "spec.containers.op.env.KUBECONFIG"}},
+        {"m.io/disable-fake-kubeconfig-env: 'true'",
+         "",
+         "containers: [{name: op, command: [/op], env: [{name: KUBECONFIG, value: /own}]}]",
+         {"spec.containers.op.env.KUBECONFIG.value=/own",
+          "spec.containers.op.args.0=--kubeconfig=/etc/cmesh/kubeconfig/config"}},
+        {"m.io/operator-containers: 'a, c'",
+         "",
+         "containers: [{name: a, command: [a]}, {name: b, command: [b]}, {name: c, command: [c]}]",
+         {"spec.containers.a.args.0=--kubeconfig=/etc/cmesh/kubeconfig/config",
+          "!spec.containers.b.args", "!spec.containers.b.env", "!spec.containers.b.volumeMounts",
+          "spec.containers.c.env.KUBECONFIG"}},
+        {"kubectl.kubernetes.io/default-container: b",
+         "",
+         "containers: [{name: a, command: [a]}, {name: b, command: [b]}]",
+         {"!spec.containers.a.args", "spec.containers.a.env.KUBECONFIG",
+          "spec.containers.b.args.0=--kubeconfig=/etc/cmesh/kubeconfig/config"}},
+        {"m.io/proxy-resource: '{\"limits\": {\"cpu\": \"2\", \"memory\": \"1Gi\"}}'",
+         "",
+         "containers: [" OPERATOR "]",
+         {"spec.containers.cmesh-localproxy.resources.limits.memory=1Gi",
+          "!spec.containers.cmesh-localproxy.resources.requests",
+          "spec.containers.cmesh-rulesync.resources.requests.cpu=5m"}},
+        {"m.io/env-sync: 'A,, B=x=y, C,'",
+         "",
+         "containers: [{name: op, command: [/op], env: [{name: A, valueFrom: {fieldRef: "
+         "{fieldPath: status.podIP}}}]}]",
+         {"spec.containers.cmesh-localproxy.env.A.valueFrom.fieldRef.fieldPath=status.podIP",
+          "spec.containers.cmesh-localproxy.env.B.value=x=y",
+          "!spec.containers.cmesh-localproxy.env.C"}},
+        {"m.io/env-inject: '[{\"name\":\"op\",\"env\":[{\"key\":\"A\",\"value\":\"1\"},{\"key\":"
+         "\"B\",\"value\":\"2\"},{\"key\":\"KUBECONFIG\",\"value\":\"/bad\"}]},{\"name\":\"none\"}]"
+         "'",
+         "",
+         "containers: [{name: op, command: [/op], env: [{name: A, valueFrom: {}}]}]",
+         {"spec.containers.op.env.A.value=1", "!spec.containers.op.env.A.valueFrom",
+          "spec.containers.op.env.B.value=2",
+          "spec.containers.op.env.KUBECONFIG.value=/etc/cmesh/kubeconfig/config"}},
+        {"m.io/log-path: /var/log/op",
+         "",
+         "containers: [" OPERATOR ", {name: b, command: [b]}]",
+         {"spec.volumes.cmesh-logs.emptyDir",
+          "spec.containers.op.volumeMounts.cmesh-logs.mountPath=/var/log/op",
+          "spec.containers.b.volumeMounts.cmesh-logs.mountPath=/var/log/op",
+          "spec.containers.cmesh-localproxy.volumeMounts.cmesh-logs"}},
+        {"m.io/log-path: /logs",
+         "",
+         "containers: [{name: op, command: [/op], volumeMounts: [{name: own, mountPath: /logs}]}, "
+         "{name: b, command: [b]}]",
+         {"!spec.volumes.cmesh-logs", "spec.containers.b.volumeMounts.own.mountPath=/logs"}},
+        /* The token goes along with a kubeconfig, which may name it. */
+        {"",
+         "",
+         "containers: [{name: op, command: [/op, --kubeconfig=/k/c], volumeMounts: [{name: k, "
+         "mountPath: /k}, {name: sa, mountPath: /var/run/secrets/kubernetes.io/serviceaccount}]}]",
+         {"spec.containers.cmesh-localproxy.args.0=--kubeconfig=/k/c",
+          "spec.containers.cmesh-localproxy.volumeMounts.k",
+          "spec.containers.cmesh-localproxy.volumeMounts.sa.readOnly=true",
+          "spec.initContainers.cmesh-kubeconfig.volumeMounts.sa"}},
+        {"",
+         "",
+         "containers: [{name: op, command: [/op, "
+         "--kubeconfig=/var/run/secrets/kubernetes.io/serviceaccount/c], volumeMounts: [{name: sa, "
+         "mountPath: /var/run/secrets/kubernetes.io/serviceaccount}]}]",
+         {"spec.containers.cmesh-localproxy.volumeMounts.0.name=sa",
+          "spec.containers.cmesh-localproxy.volumeMounts.1.name=cmesh-state"}},
+        /* Ordinary containers are told to end all at once: localproxy waits for the operator. */
+        {"",
+         "",
+         "terminationGracePeriodSeconds: 77, containers: [" OPERATOR "]",
+         {"spec.containers.cmesh-localproxy.args.5=--shutdown-delay=77"}},
+        {"",
+         "",
+         "terminationGracePeriodSeconds: 1e9, containers: [" OPERATOR "]",
+         {"spec.containers.cmesh-localproxy.args.5=--shutdown-delay=86400"}},
+        {"",
+         "",
+         "containers: [{name: op, command: [/op], ports: [{containerPort: 5443, protocol: UDP}]}]",
+         {"spec.containers.cmesh-localproxy.args.5=--shutdown-delay=30",
+          "spec.containers.cmesh-localproxy.ports.cmesh-api.containerPort=5443",
+          "spec.containers.cmesh-localproxy.ports.cmesh-admin.containerPort=5441",
+          "spec.containers.cmesh-rulesync.ports.cmesh-rulesync.containerPort=5442"}},
+        /* On the host's network others could borrow the operator's identity. */
+        {"",
+         "",
+         "hostNetwork: true, containers: [" OPERATOR "]",
+         {"spec.containers.cmesh-localproxy.args.1=--token-file=/run/cmesh/token",
+          "spec.initContainers.cmesh-kubeconfig.args.1=--token-file=/run/cmesh/token",
+          "spec.initContainers.cmesh-kubeconfig.volumeMounts.cmesh-run"}},
+        /* Fields that are null. */
+        {"",
+         "",
+         "initContainers: , volumes: , containers: [{name: op, command: [/op], args: , env: , "
+         "volumeMounts: , ports: }]",
+         {"spec.containers.op.args.0=--kubeconfig=/etc/cmesh/kubeconfig/config"}},
+        {"",
+         "",
+         "initContainers: [{name: first}], containers: [" OPERATOR "]",
+         {"spec.initContainers.0.name=first", "spec.initContainers.1.name=cmesh-kubeconfig",
+          "spec.initContainers.2.name=cmesh-rules", "!spec.initContainers.3",
+          "!spec.initContainers.first.env"}},
+    };
+    struct inject_settings s = settings_of(false);
+    s.prefix = "m.io";
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cJSON *pod = pod_of(cases[i].annotations, cases[i].labels, cases[i].spec);
+        struct notes notes = NOTES_INIT;
+        cJSON *made = inject(&s, pod, &notes);
+        for (size_t j = 0; j < 8 && cases[i].want[j] != NULL; j++) {
+            expect(made, cases[i].want[j]);
+        }
+        const cJSON *note = at(made, "metadata.annotations");
+        assert_string_equal(cJSON_GetObjectItem(note, "m.io/sharding-config-injected")->valuestring,
+                            "sharding-demo");
+        assert_null(inject(&s, made, NULL));
+        notes_deinit(&notes);
+        cJSON_Delete(made);
+        cJSON_Delete(pod);
+    }
+}
+
+static void what_is_noted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *annotations;
+        const char *spec;
+        const char *note;
+    } cases[] = {
+        {"", "containers: [{name: op}]",
+         "spec.containers[op]: has neither command nor args, which would take the place of the "
+         "image's own: --kubeconfig was not added, KUBECONFIG must do"},
+        {"", "containers: [{name: op, command: [/bin/sh, -c, exec /op]}]",
+         "spec.containers[op]: runs a shell: --kubeconfig was not added"},
+        {"", "containers: [{name: op, args: [bash, -c, /op]}]",
+         "spec.containers[op]: runs a shell"},
+        {"", "containers: [" OPERATOR "]",
+         "spec.containers: none has the token of a service account"},
+        {"m.io/env-sync: NOPE", "containers: [" OPERATOR "]",
+         "env-sync: no container has a variable NOPE"},
+        {"m.io/env-inject: '[{\"name\":\"x\"}]'", "containers: [" OPERATOR "]",
+         "env-inject: the pod has no container \"x\""},
+        {"m.io/disable-fake-kubeconfig-env: 'true', m.io/disable-fake-kubeconfig-arg: 'true'",
+         "containers: [" OPERATOR "]", "spec.containers: neither KUBECONFIG nor --kubeconfig"},
+        {"", "restartPolicy: OnFailure, containers: [" OPERATOR "]",
+         "spec.restartPolicy: OnFailure: the sidecars go on running when the operator has ended"},
+    };
+    struct inject_settings s = settings_of(false);
+    s.prefix = "m.io";
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cJSON *pod = pod_of(cases[i].annotations, "", cases[i].spec);
+        struct notes notes = NOTES_INIT;
+        cJSON *made = inject(&s, pod, &notes);
+        bool found = false;
+        for (size_t j = 0; j < notes.count; j++) {
+            found = found || strstr(notes.items[j], cases[i].note) != NULL;
+        }
+        if (!found) {
+            fail_msg("\"%s\" is not among %zu notes: %s", cases[i].note, notes.count,
+                     notes.count > 0 ? notes.items[0] : "");
+        }
+        notes_deinit(&notes);
+        cJSON_Delete(made);
+        cJSON_Delete(pod);
+    }
+}
+
+static void what_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *annotations;
+        const char *spec;
+        const char *want;
+    } cases[] = {
+        {"", "", "spec.containers: Required value"},
+        {"", "containers: []", "spec.containers: Required value"},
+        {"", "containers: {}", "spec.containers: Invalid value: must be an array"},
+        {"", "containers: [x]", "spec.containers[0]: Invalid value: must be an object"},
+        {"", "containers: [" OPERATOR "], volumes: {}", "the pod has a field of another type"},
+        {"", "containers: [{name: op, env: x}]", "the pod has a field of another type"},
+        {"", "os: {name: windows}, containers: [" OPERATOR "]",
+         "spec.os.name: Invalid value: \"windows\""},
+        {"",
+         "containers: [" OPERATOR ", {name: b, ports: [{containerPort: 80}, {containerPort: "
+         "5443}]}]",
+         "spec.containers[1].ports[1].containerPort: Invalid value: 5443: is a port of the side"},
+        {"",
+         "containers: [{name: op, volumeMounts: [{name: a, mountPath: /etc/cmesh/kubeconfig}]}]",
+         "spec.containers[0].volumeMounts[0].mountPath: Invalid value"},
+        {"", "containers: [{name: cmesh-localproxy}]",
+         "spec: \"cmesh-localproxy\" is the name of something that is injected"},
+        {"", "containers: [" OPERATOR "], volumes: [{name: cmesh-run}]",
+         "spec: \"cmesh-run\" is the name of something that is injected"},
+        {"m.io/sharding-config-injected: sharding-demo", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/sharding-config-injected]: Invalid value: \"sharding-demo\": "
+         "the "
+         "pod looks like a copy of an injected one, without cmesh-kubeconfig"},
+        {"", "automountServiceAccountToken: false, containers: [" OPERATOR "]",
+         "spec.automountServiceAccountToken: Invalid value: false: localproxy needs the token"},
+        {"", "containers: [{name: op, args: [--kubeconfig=/etc/k8s/config]}]",
+         "spec.containers[op]: its kubeconfig \"/etc/k8s/config\" is in none of its volumes"},
+        {"",
+         "containers: [{name: op, args: [--kubeconfig=/kk/config], volumeMounts: [{name: k, "
+         "mountPath: /k}]}]",
+         "spec.containers[op]: its kubeconfig \"/kk/config\" is in none of its volumes"},
+        {"", "containers: [{name: op, args: [--kubeconfig=config]}]",
+         "spec.containers[op]: its kubeconfig \"config\" is in none of its volumes"},
+        {"", "containers: [{name: op, args: ['--kubeconfig=$(HOME)/config']}]",
+         "spec.containers[op]: its kubeconfig \"$(HOME)/config\" must be one path"},
+        {"", "containers: [{name: op, env: [{name: KUBECONFIG, value: '/a:/b'}]}]",
+         "spec.containers[op]: its kubeconfig \"/a:/b\" must be one path"},
+        {"", "containers: [{name: op, env: [{name: KUBECONFIG, valueFrom: {secretKeyRef: {}}}]}]",
+         "spec.containers[op]: its kubeconfig \"$KUBECONFIG\" comes from somewhere else"},
+        {"",
+         "containers: [{name: op, args: [--kubeconfig=/k/c], volumeMounts: [{name: k, "
+         "mountPath: /k, subPathExpr: $(POD_NAME)}]}]",
+         "spec.containers[op]: its kubeconfig \"/k/c\" is mounted with subPathExpr"},
+        {"",
+         "containers: [{name: a, args: [--kubeconfig=/k/c], volumeMounts: [{name: k, mountPath: "
+         "/k}]}, {name: b, args: [--kubeconfig=/k/d], volumeMounts: [{name: k, mountPath: /k}]}]",
+         "spec.containers[b]: its kubeconfig \"/k/d\" is not that of another container"},
+        {"",
+         "containers: [{name: a, args: [--kubeconfig=/k/c], volumeMounts: [{name: k, mountPath: "
+         "/k}]}, {name: b, args: [--kubeconfig=/k/c], volumeMounts: [{name: l, mountPath: /k}]}]",
+         "spec.containers[b]: its kubeconfig \"/k/c\" is not that of another container"},
+        {"",
+         "containers: [{name: a, env: [{name: KUBERNETES_SERVICE_HOST, value: x}]}, {name: b, "
+         "env: [{name: KUBERNETES_SERVICE_HOST, value: z}]}]",
+         "spec.containers[b].env[KUBERNETES_SERVICE_HOST]: Invalid value: is not what another"},
+        {"m.io/kubeconfig-volume: none", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/kubeconfig-volume]: Invalid value: \"none\": the pod has no "
+         "such volume"},
+        {"m.io/kubeconfig-volume: v",
+         "containers: [" OPERATOR "], volumes: [{name: v, secret: {}}]",
+         "metadata.annotations[m.io/kubeconfig-volume]: Invalid value: \"v\": cannot tell which "
+         "file of it"},
+        {"m.io/kubeconfig-volume: v/../x", "containers: [" OPERATOR "], volumes: [{name: v}]",
+         "metadata.annotations[m.io/kubeconfig-volume]: Invalid value: \"v/../x\""},
+        {"m.io/disable-fake-kubeconfig-arg: 'yes'", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/disable-fake-kubeconfig-arg]: Invalid value: must be \"true\""},
+        {"m.io/proxy-resource: '{'", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/proxy-resource]: Invalid value: line 1"},
+        {"m.io/proxy-resource: '[]'", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/proxy-resource]: Invalid value: must be an object"},
+        {"m.io/proxy-resource: '{\"cpu\": 1}'", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/proxy-resource]: Invalid value: cpu: Forbidden: unknown field"},
+        {"m.io/env-inject: '{}'", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/env-inject]: Invalid value: must be a list"},
+        {"m.io/env-inject: '[{\"env\":[]}]'", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/env-inject]: Invalid value: each entry must have the name"},
+        {"m.io/env-inject: '[{\"name\":\"op\",\"env\":{}}]'", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/env-inject]: Invalid value: env must be a list"},
+        {"m.io/env-inject: '[{\"name\":\"op\",\"env\":[{\"key\":\"a\",\"value\":1}]}]'",
+         "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/env-inject]: Invalid value: each of env must have key and"},
+        {"", "nodeSelector: {kubernetes.io/os: windows}, containers: [" OPERATOR "]",
+         "spec.nodeSelector[kubernetes.io/os]: Invalid value: \"windows\": the sidecars run on"},
+        {"",
+         "containers: [" OPERATOR "], initContainers: [{name: a}, {name: b, restartPolicy: Always, "
+         "ports: [{containerPort: 5441}]}]",
+         "spec.initContainers[1].ports[0].containerPort: Invalid value: 5441: is a port of the"},
+        {"", "containers: [" OPERATOR "], initContainers: {}",
+         "spec.initContainers: Invalid value: must be an array"},
+        {"",
+         "containers: [{name: op, volumeMounts: [{name: a, mountPath: /etc/cmesh/kubeconfig/}]}]",
+         "spec.containers[0].volumeMounts[0].mountPath: Invalid value"},
+        {"", "containers: [{name: a, env: [{name: KUBERNETES_SERVICE_HOST, value: $(HOST_IP)}]}]",
+         "spec.containers[a].env[KUBERNETES_SERVICE_HOST]: Invalid value: \"$(HOST_IP)\": "
+         "localproxy, which needs it too"},
+        {"m.io/operator-containers: 'op, pilot'", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/operator-containers]: Invalid value: \"pilot\" is none of "
+         "spec.containers"},
+        {"m.io/operator-containers: o", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/operator-containers]: Invalid value: \"o\" is none of"},
+        {"m.io/operator-containers: ' ,'", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/operator-containers]: Invalid value: names no container"},
+        {"m.io/operator-containers: early",
+         "containers: [" OPERATOR "], initContainers: [{name: early}]",
+         "metadata.annotations[m.io/operator-containers]: Invalid value: \"early\" is none of"},
+        {"m.io/log-path: /l", "containers: [" OPERATOR "], volumes: [{name: cmesh-logs}]",
+         "metadata.annotations[m.io/log-path]: Invalid value: the pod has a volume \"cmesh-logs\""},
+        {"m.io/log-path: logs", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/log-path]: Invalid value: must be an absolute path"},
+    };
+    struct inject_settings s = settings_of(false);
+    s.prefix = "m.io";
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct err e = ERR_INIT;
+        cJSON *patch = NULL;
+        cJSON *pod = pod_of(cases[i].annotations, "", cases[i].spec);
+        int rc = inject_pod(&s, pod, "ns", "sharding-demo", NULL, &patch, &e);
+        if (rc != -EINVAL || strncmp(e.msg, cases[i].want, strlen(cases[i].want)) != 0) {
+            fail_msg("wanted \"%s\", got %d \"%s\"", cases[i].want, rc, e.msg);
+        }
+        assert_null(patch);
+        cJSON_Delete(pod);
+    }
+}
+
+/* A copy of an injected pod. */
+static void changed_copies(void **state)
+{
+    (void)state;
+    struct inject_settings s = settings_of(false);
+    struct err e = ERR_INIT;
+    cJSON *patch = NULL;
+    cJSON *pod = read_pod("operator");
+    cJSON *made = inject(&s, pod, NULL);
+    assert_int_equal(inject_pod(&s, made, "ns", "other", NULL, &patch, &e), -EINVAL);
+    assert_non_null(strstr(e.msg, "of another shard than other"));
+    /* The user may give the sidecars more memory, or take a variable off again. */
+    cJSON *proxy =
+        cJSON_GetArrayItem(cJSON_GetObjectItem(cJSON_GetObjectItem(made, "spec"), "containers"), 0);
+    cJSON_DeleteItemFromObject(proxy, "resources");
+    assert_null(inject(&s, made, NULL));
+    cJSON_DeleteItemFromArray(cJSON_GetObjectItem(cJSON_GetObjectItem(made, "spec"), "containers"),
+                              1);
+    assert_int_equal(inject_pod(&s, made, "ns", "sharding-demo", NULL, &patch, &e), -EINVAL);
+    assert_non_null(strstr(e.msg, "without cmesh-rulesync"));
+    cJSON_Delete(made);
+    cJSON_Delete(pod);
+}
+
+static void nothing_is_injected_without_an_image(void **state)
+{
+    (void)state;
+    struct inject_settings s = settings_of(false);
+    struct err e = ERR_INIT;
+    cJSON *patch = NULL;
+    cJSON *pod = read_pod("operator");
+    s.image = NULL;
+    assert_int_equal(inject_pod(&s, pod, "ns", "sharding-demo", NULL, &patch, &e), -EINVAL);
+    assert_non_null(strstr(e.msg, "--sidecar-image"));
+    cJSON_Delete(pod);
+}
+
+static void settings_are_used(void **state)
+{
+    (void)state;
+    static const char *const more[] = {"--write-fence=audit", "--log-level=debug", NULL};
+    struct inject_settings s = settings_of(false);
+    s.bind = "[::]";
+    s.start_seconds = 7;
+    s.proxy_args = more;
+    s.proxy = (struct inject_resources){.cpu_limit = "1"};
+    s.others = (struct inject_resources){.cpu_limit = NULL};
+    cJSON *pod = read_pod("operator");
+    cJSON *made = inject(&s, pod, NULL);
+    expect(made, "spec.containers.cmesh-localproxy.args.2=--admin=[::]:5441");
+    expect(made, "spec.containers.cmesh-localproxy.args.6=--write-fence=audit");
+    expect(made, "spec.containers.cmesh-localproxy.args.7=--log-level=debug");
+    expect(made, "spec.containers.cmesh-localproxy.resources.limits.cpu=1");
+    expect(made, "!spec.containers.cmesh-localproxy.resources.requests");
+    expect(made, "!spec.containers.cmesh-rulesync.resources.requests");
+    expect(made, "spec.containers.cmesh-localproxy.startupProbe.failureThreshold=7");
+    expect(made, "spec.containers.cmesh-rulesync.lifecycle.postStart.exec.command.6=--timeout=7");
+    expect(made, "!spec.containers.cmesh-rulesync.imagePullPolicy");
+    cJSON_Delete(made);
+    cJSON_Delete(pod);
+}
+
+/* These outlive the operator without more ado. */
+static void native_sidecars_need_no_delay(void **state)
+{
+    (void)state;
+    struct inject_settings s = settings_of(true);
+    struct notes notes = NOTES_INIT;
+    cJSON *pod = parse("{metadata: {}, spec: {restartPolicy: Never, containers: [" OPERATOR "]}}");
+    cJSON *made = inject(&s, pod, &notes);
+    expect(made, "!spec.initContainers.cmesh-localproxy.args.5");
+    expect(made, "!spec.initContainers.cmesh-rulesync.lifecycle");
+    assert_int_equal(notes.count, 1); /* about the token */
+    notes_deinit(&notes);
+    cJSON_Delete(made);
+    cJSON_Delete(pod);
+}
+
+static void server_versions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *major;
+        const char *minor;
+        bool want;
+    } cases[] = {{"1", "20", false}, {"1", "28+", false}, {"1", "29", true}, {"1", "29+", true},
+                 {"1", "32", true},  {"2", "0", true},    {"", "", false},   {"1", "", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(inject_native_sidecars(cases[i].major, cases[i].minor), cases[i].want);
+    }
+}
+
+/* ---- the webhook ---- */
+
+#define CONFIGS                                                                                    \
+    "- {metadata: {name: a, namespace: demo}, spec: {selector: {matchLabels: {shard: a}}}}\n"      \
+    "- {metadata: {name: b, namespace: demo}, spec: {selector: {matchLabels: {app: b}}}}\n"
+
+static void what_the_webhook_does(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *request; /* of a pod with these labels */
+        const char *labels;
+        int rc;
+        const char *want; /* the shard, or the error; NULL: nothing is done */
+    } cases[] = {
+        {"operation: CREATE", "shard: a", 0, "a"},
+        {"operation: CREATE", "app: b", 0, "b"},
+        {"operation: CREATE", "app: none", -ENOENT,
+         "no ShardingConfig in namespace \"demo\" selects this pod: make one first, or take the "
+         "label ctrlmesh.kusionstack.io/enable-proxy off"},
+        {"operation: CREATE", "app: b, shard: a", -EEXIST,
+         "the ShardingConfigs \"a\" and \"b\" both select this pod"},
+        {"operation: UPDATE", "shard: a", 0, NULL},
+        {"operation: DELETE", "shard: a", 0, NULL},
+        {"operation: CREATE, subResource: eviction", "shard: a", 0, NULL},
+        {"operation: CREATE", "shard: a, ctrlmesh.kusionstack.io/enable-proxy: 'false'", 0, NULL},
+        {"operation: CREATE", "shard: a, ctrlmesh.kusionstack.io/enable-proxy: ''", 0, NULL},
+    };
+    struct inject_settings s = settings_of(true);
+    cJSON *list = parse(CONFIGS);
+    const cJSON *configs[] = {list->child, list->child->next};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[2048];
+        struct admission_request r;
+        struct err e = ERR_INIT;
+        cJSON *patch = NULL;
+        bool enabled = strstr(cases[i].labels, "enable-proxy") == NULL;
+        (void)snprintf(text, sizeof text,
+                       "{kind: AdmissionReview, apiVersion: admission.k8s.io/v1, request: {uid: u, "
+                       "%s, namespace: demo, resource: {resource: pods}, object: {metadata: "
+                       "{labels: {%s%s}}, spec: {containers: [" OPERATOR "]}}}}",
+                       cases[i].request, cases[i].labels,
+                       enabled ? ", ctrlmesh.kusionstack.io/enable-proxy: 'true'" : "");
+        cJSON *review = parse(text);
+        char *json = print(review);
+        assert_int_equal(admission_request_init(&r, slice_str(json), &e), 0);
+        assert_int_equal(inject_admit(&r, &s, configs, 2, NULL, &patch, &e), cases[i].rc);
+        assert_int_equal(patch != NULL, cases[i].rc == 0 && cases[i].want != NULL);
+        if (patch != NULL) {
+            char *printed = print(patch);
+            char volume[64];
+            (void)snprintf(volume, sizeof volume, "\"cmesh-rules-%s\"", cases[i].want);
+            assert_non_null(strstr(printed, volume));
+            (void)snprintf(volume, sizeof volume, "\"--shard=demo/%s\"", cases[i].want);
+            assert_non_null(strstr(printed, volume));
+            free(printed);
+        } else if (cases[i].want != NULL) {
+            assert_non_null(strstr(e.msg, cases[i].want));
+        }
+        cJSON_Delete(patch);
+        admission_request_deinit(&r);
+        free(json);
+        cJSON_Delete(review);
+    }
+    cJSON_Delete(list);
+}
+
+/* The kubelet runs what its file says, whatever the API server has. */
+static void static_pods_are_left_alone(void **state)
+{
+    (void)state;
+    static const char review[] =
+        "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\",\"request\":{\"uid\":"
+        "\"u\",\"operation\":\"CREATE\",\"namespace\":\"demo\",\"resource\":{\"resource\":\"pods\"}"
+        ","
+        "\"object\":{\"metadata\":{\"labels\":{\"ctrlmesh.kusionstack.io/enable-proxy\":\"true\"},"
+        "\"annotations\":{\"kubernetes.io/config.mirror\":\"x\"}},\"spec\":{}}}}";
+    struct inject_settings s = settings_of(false);
+    struct notes notes = NOTES_INIT;
+    struct admission_request r;
+    struct err e = ERR_INIT;
+    cJSON *patch = NULL;
+    assert_int_equal(admission_request_init(&r, slice_str(review), &e), 0);
+    assert_int_equal(inject_admit(&r, &s, NULL, 0, &notes, &patch, &e), 0);
+    assert_null(patch);
+    assert_int_equal(notes.count, 1);
+    assert_non_null(strstr(notes.items[0], "static pods"));
+    notes_deinit(&notes);
+    admission_request_deinit(&r);
+}
+
+static bool inject_once(void *data)
+{
+    const cJSON *pod = data;
+    struct inject_settings s = settings_of(false);
+    struct err e = ERR_INIT;
+    struct notes notes = NOTES_INIT;
+    cJSON *patch = NULL;
+    s.prefix = "m.io";
+    int rc = inject_pod(&s, pod, "ns", "shard", &notes, &patch, &e);
+    assert_true((rc == 0) == (patch != NULL));
+    assert_true(rc == 0 || e.msg[0] != '\0');
+    bool well = rc == 0 && notes.dropped == 0;
+    notes_deinit(&notes);
+    cJSON_Delete(patch);
+    return well;
+}
+
+static void without_memory(void **state)
+{
+    (void)state;
+    cJSON *pod = pod_of("m.io/env-sync: 'A,B=c', m.io/log-path: /l, m.io/proxy-resource: '{}', "
+                        "m.io/env-inject: '[{\"name\":\"op\",\"env\":[{\"key\":\"X\",\"value\":"
+                        "\"1\"}]}]'",
+                        "",
+                        "hostNetwork: true, containers: [{name: op, command: [/op, "
+                        "--kubeconfig=/k/c], env: [{name: A, value: b}, {name: "
+                        "KUBERNETES_SERVICE_HOST, value: h}], volumeMounts: [{name: k, mountPath: "
+                        "/k}]}, {name: two}]");
+    assert_true(sweep_allocations(inject_once, pod) > 500);
+    cJSON_Delete(pod);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(real_pods),
+        cmocka_unit_test(nothing_else_is_touched),
+        cmocka_unit_test(the_sidecars_have_no_rights),
+        cmocka_unit_test(what_pods_get),
+        cmocka_unit_test(what_is_noted),
+        cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(changed_copies),
+        cmocka_unit_test(nothing_is_injected_without_an_image),
+        cmocka_unit_test(settings_are_used),
+        cmocka_unit_test(native_sidecars_need_no_delay),
+        cmocka_unit_test(server_versions),
+        cmocka_unit_test(static_pods_are_left_alone),
+        cmocka_unit_test(what_the_webhook_does),
+        cmocka_unit_test(without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

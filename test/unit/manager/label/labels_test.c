@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "label/labels.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "base/json.h"
+#include "base/yaml.h"
+#include "manager/object/patch_apply.h"
+
+static const struct compile_labels defaults = {
+    .namespace = "namespace", .shard_hash = "sharding-hash", .control = "control"};
+
+static struct labels_keys keys_of(const struct compile_labels *names)
+{
+    struct labels_keys k;
+    struct err e = ERR_INIT;
+    if (labels_keys_init(&k, names, &e) != 0) {
+        fail_msg("%s", e.msg);
+    }
+    return k;
+}
+
+static cJSON *parse(const char *text)
+{
+    struct err e = ERR_INIT;
+    cJSON *tree = yaml_parse(text, strlen(text), NULL, &e);
+    if (tree == NULL) {
+        fail_msg("the test's own YAML: %s: %s", e.msg, text);
+    }
+    return tree;
+}
+
+static char *print(const cJSON *tree)
+{
+    struct buf out = BUF_INIT(65536);
+    assert_int_equal(json_canonical(tree, &out), 0);
+    char *text = buf_take_str(&out);
+    assert_non_null(text);
+    return text;
+}
+
+static void expect_tree(cJSON *tree, const char *yaml)
+{
+    cJSON *wanted = parse(yaml);
+    assert_non_null(tree);
+    char *got = print(tree);
+    char *want = print(wanted);
+    assert_string_equal(got, want);
+    free(got);
+    free(want);
+    cJSON_Delete(wanted);
+    cJSON_Delete(tree);
+}
+
+static void keys(void **state)
+{
+    (void)state;
+    struct labels_keys k = keys_of(&defaults);
+    assert_string_equal(k.key[LABELS_NAMESPACE], "ctrlmesh.kusionstack.io/namespace");
+    assert_string_equal(k.key[LABELS_SHARD_HASH], "ctrlmesh.kusionstack.io/sharding-hash");
+    assert_string_equal(k.key[LABELS_CONTROL], "ctrlmesh.kusionstack.io/control");
+    const struct compile_labels kridge = {.prefix = "kridge.kusionstack.io",
+                                          .namespace = "namespace",
+                                          .shard_hash = "shard-hash",
+                                          .control = "mesh.example.com/on"};
+    k = keys_of(&kridge);
+    assert_string_equal(k.key[LABELS_NAMESPACE], "kridge.kusionstack.io/namespace");
+    assert_string_equal(k.key[LABELS_SHARD_HASH], "kridge.kusionstack.io/shard-hash");
+    assert_string_equal(k.key[LABELS_CONTROL], "mesh.example.com/on");
+}
+
+static void bad_keys(void **state)
+{
+    (void)state;
+    char longest[600];
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    const struct {
+        struct compile_labels names;
+        const char *want;
+    } cases[] = {
+        {{"a b", "n", "h", "c"}, "--label-namespace: Invalid value: \"a b/n\": prefix part"},
+        {{"", "n", "h", "c"}, "--label-namespace: Invalid value: \"/n\""},
+        {{NULL, "n", "", "c"}, "--label-shard-hash: Invalid value"},
+        {{NULL, "n", "h", "a/b/c"}, "--label-control: Invalid value: \"a/b/c\""},
+        {{NULL, "n", "h", longest}, "--label-control: Invalid value"},
+        {{longest, "n", "h", "c"}, "--label-namespace: Invalid value"},
+        {{NULL, "n", "h", "n"},
+         "--label-control: Duplicate value: \"ctrlmesh.kusionstack.io/n\": --label-namespace has"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct labels_keys k;
+        struct err e = ERR_INIT;
+        assert_int_equal(labels_keys_init(&k, &cases[i].names, &e), -EINVAL);
+        if (strncmp(e.msg, cases[i].want, strlen(cases[i].want)) != 0) {
+            fail_msg("wanted \"%s\", got \"%s\"", cases[i].want, e.msg);
+        }
+    }
+}
+
+#define P "ctrlmesh.kusionstack.io/"
+
+/* The hash of "ns-a" is 15, as KusionStack has it: ((('n'*33+'s')*33+'-')*33+'a') mod 32. */
+#define FULL "{app: x, " P "namespace: ns-a, " P "sharding-hash: '15', " P "control: 'true'}"
+
+static void what_is_to_be_done(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *labels; /* of an object in ns-a */
+        enum labels_state want;
+        const char *after; /* NULL: nothing is done */
+        const char *merge;
+    } cases[] = {
+        {"{app: x}", LABELS_MISSING, FULL,
+         "{" P "namespace: ns-a, " P "sharding-hash: '15', " P "control: 'true'}"},
+        {"{app: x, " P "control: 'true'}", LABELS_MISSING, FULL,
+         "{" P "namespace: ns-a, " P "sharding-hash: '15'}"},
+        /* Ours, so it is put right. */
+        {"{app: x, " P "namespace: ns-b, " P "sharding-hash: '3', " P "control: 'true'}",
+         LABELS_MISSING, FULL, "{" P "namespace: ns-a, " P "sharding-hash: '15'}"},
+        /* Nobody is contradicted. */
+        {"{app: x, " P "namespace: ns-a}", LABELS_MISSING, FULL,
+         "{" P "sharding-hash: '15', " P "control: 'true'}"},
+        {FULL, LABELS_RIGHT, NULL, NULL},
+        {"{" P "namespace: other}", LABELS_FOREIGN, NULL, NULL},
+        {"{" P "sharding-hash: '16'}", LABELS_FOREIGN, NULL, NULL},
+        {"{" P "namespace: ns-a, " P "sharding-hash: ''}", LABELS_FOREIGN, NULL, NULL},
+        {"{" P "control: 'false'}", LABELS_FOREIGN, NULL, NULL},
+        {"{" P "control: 'True', " P "namespace: ns-a}", LABELS_FOREIGN, NULL, NULL},
+        {"{" P "namespace: [1]}", LABELS_FOREIGN, NULL, NULL},
+    };
+    struct labels_keys k = keys_of(&defaults);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        (void)snprintf(text, sizeof text, "{metadata: {name: x, labels: %s}}", cases[i].labels);
+        cJSON *object = parse(text);
+        struct labels_plan p;
+        labels_plan_init(&p, &k, object, "ns-a");
+        if (p.state != cases[i].want) {
+            fail_msg("%s: state %d", cases[i].labels, (int)p.state);
+        }
+        if (cases[i].after != NULL) {
+            cJSON *patch = labels_json_patch(&p, &k, object);
+            assert_non_null(patch);
+            (void)snprintf(text, sizeof text, "{metadata: {name: x, labels: %s}}", cases[i].after);
+            expect_tree(patch_apply(object, patch), text);
+            cJSON_Delete(patch);
+            (void)snprintf(text, sizeof text, "{metadata: {labels: %s}}", cases[i].merge);
+            expect_tree(labels_merge_patch(&p, &k), text);
+        }
+        cJSON_Delete(object);
+    }
+}
+
+static void objects_without_labels(void **state)
+{
+    (void)state;
+    static const char *const objects[] = {
+        "{metadata: {name: x}}",
+        "{metadata: {name: x, labels: {}}}",
+        "{metadata: {name: x, labels: null}}",
+        "{metadata: {name: x, labels: {" P "namespace: null}}}",
+    };
+    struct labels_keys k = keys_of(&defaults);
+    struct labels_plan p;
+    for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
+        cJSON *object = parse(objects[i]);
+        labels_plan_init(&p, &k, object, "a");
+        assert_int_equal(p.state, LABELS_MISSING);
+        cJSON *patch = labels_json_patch(&p, &k, object);
+        expect_tree(patch_apply(object, patch),
+                    "{metadata: {name: x, labels: {" P "namespace: a, " P "sharding-hash: '1', " P
+                    "control: 'true'}}}");
+        cJSON_Delete(patch);
+        cJSON_Delete(object);
+    }
+    cJSON *object = parse("{}");
+    labels_plan_init(&p, &k, object, "a");
+    cJSON *patch = labels_json_patch(&p, &k, object);
+    expect_tree(patch_apply(object, patch), "{metadata: {labels: {" P "namespace: a, " P
+                                            "sharding-hash: '1', " P "control: 'true'}}}");
+    cJSON_Delete(patch);
+    cJSON_Delete(object);
+}
+
+static void what_is_taken_away(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *labels;
+        bool ours;
+    } cases[] = {
+        {FULL, true},
+        {"{" P "control: 'true', " P "namespace: wrong}", true},
+        {"{" P "control: 'false', " P "namespace: ns-a}", false},
+        {"{" P "namespace: ns-a, " P "sharding-hash: '15'}", false},
+        {"{" P "control: true}", false},
+        {"{}", false},
+        {"null", false},
+    };
+    struct labels_keys k = keys_of(&defaults);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        (void)snprintf(text, sizeof text, "{metadata: {labels: %s}}", cases[i].labels);
+        cJSON *object = parse(text);
+        assert_int_equal(labels_are_ours(&k, object), cases[i].ours);
+        cJSON_Delete(object);
+    }
+    expect_tree(labels_removal_patch(&k), "{metadata: {labels: {" P "namespace: null, " P
+                                          "sharding-hash: null, " P "control: null}}}");
+}
+
+#define NAMESPACE "group: '', resource: namespaces"
+#define PODS "group: '', resource: pods"
+
+/* A request as YAML; the caller frees what it holds. */
+static struct admission_request request_of(const char *yaml)
+{
+    char text[1024];
+    struct admission_request r;
+    struct err e = ERR_INIT;
+    (void)snprintf(
+        text, sizeof text,
+        "{kind: AdmissionReview, apiVersion: admission.k8s.io/v1, request: {uid: u, %s}}", yaml);
+    cJSON *review = parse(text);
+    char *json = print(review);
+    if (admission_request_init(&r, slice_str(json), &e) != 0) {
+        fail_msg("%s", e.msg);
+    }
+    free(json);
+    cJSON_Delete(review);
+    return r;
+}
+
+static void what_the_webhook_does(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *request;
+        const char *namespace; /* that the object is labelled with; NULL: it is not */
+        const char *note;
+    } cases[] = {
+        {"operation: CREATE, resource: {" PODS "}, namespace: b, object: {metadata: {name: p}}",
+         "b", NULL},
+        {"operation: UPDATE, resource: {" PODS "}, namespace: b, object: {metadata: {}}", "b",
+         NULL},
+        {"operation: CREATE, resource: {group: apps, resource: deployments}, namespace: b, "
+         "object: {metadata: {generateName: d-}}",
+         "b", NULL},
+        {"operation: CREATE, resource: {" NAMESPACE "}, namespace: c, name: c, "
+         "object: {metadata: {name: c}}",
+         "c", NULL},
+        {"operation: UPDATE, resource: {" NAMESPACE "}, name: d, object: {metadata: {}}", "d",
+         NULL},
+        /* The name is made up after the webhooks. */
+        {"operation: CREATE, resource: {" NAMESPACE "}, object: {metadata: {generateName: n-}}",
+         NULL, NULL},
+        {"operation: DELETE, resource: {" PODS "}, namespace: b, oldObject: {metadata: {}}", NULL,
+         NULL},
+        {"operation: CONNECT, resource: {" PODS "}, subResource: exec, namespace: b, object: {}",
+         NULL, NULL},
+        {"operation: UPDATE, resource: {" PODS "}, subResource: status, namespace: b, "
+         "object: {metadata: {}}",
+         NULL, NULL},
+        {"operation: CREATE, resource: {group: '', resource: nodes}, object: {metadata: {}}", NULL,
+         NULL},
+        {"operation: UPDATE, resource: {" PODS "}, namespace: b, "
+         "object: {metadata: {labels: {" P "namespace: z}}}",
+         NULL,
+         "metadata.labels[" P "namespace]: \"z\" is not \"b\", and is left as it is without " P
+         "control: \"true\""},
+        {"operation: UPDATE, resource: {" NAMESPACE "}, name: b, "
+         "object: {metadata: {labels: {" P "control: x}}}",
+         NULL, "metadata.labels[" P "control]: \"x\" is not \"true\""},
+        /* What somebody took off comes back. */
+        {"operation: UPDATE, resource: {" NAMESPACE "}, name: b, object: {metadata: {labels: {" P
+         "control: 'true'}}}",
+         "b", NULL},
+    };
+    struct labels_keys k = keys_of(&defaults);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct admission_request r = request_of(cases[i].request);
+        struct notes notes = NOTES_INIT;
+        cJSON *patch = NULL;
+        assert_int_equal(labels_admit(&k, &r, &patch, &notes), 0);
+        if (cases[i].namespace != NULL) {
+            assert_non_null(patch);
+            cJSON *made = patch_apply(r.object, patch);
+            const cJSON *labels =
+                cJSON_GetObjectItem(cJSON_GetObjectItem(made, "metadata"), "labels");
+            assert_string_equal(cJSON_GetObjectItem(labels, P "namespace")->valuestring,
+                                cases[i].namespace);
+            assert_string_equal(cJSON_GetObjectItem(labels, P "control")->valuestring, "true");
+            cJSON_Delete(made);
+        } else {
+            assert_null(patch);
+        }
+        assert_int_equal(notes.count, cases[i].note != NULL);
+        if (cases[i].note != NULL && strstr(notes.items[0], cases[i].note) == NULL) {
+            fail_msg("wanted \"%s\", got \"%s\"", cases[i].note, notes.items[0]);
+        }
+        cJSON_Delete(patch);
+        notes_deinit(&notes);
+        admission_request_deinit(&r);
+    }
+}
+
+static bool plan_once(void *data)
+{
+    const cJSON *object = data;
+    struct labels_keys k = keys_of(&defaults);
+    struct labels_plan p;
+    labels_plan_init(&p, &k, object, "ns");
+    cJSON *patch = labels_json_patch(&p, &k, object);
+    cJSON *merge = labels_merge_patch(&p, &k);
+    cJSON *removal = labels_removal_patch(&k);
+    bool well = patch != NULL && merge != NULL && removal != NULL;
+    cJSON_Delete(patch);
+    cJSON_Delete(merge);
+    cJSON_Delete(removal);
+    return well;
+}
+
+static bool admit_once(void *data)
+{
+    const struct labels_keys *k = data;
+    struct admission_request r = {.api_version = "",
+                                  .uid = "u",
+                                  .operation = ADMISSION_CREATE,
+                                  .resource = {"", "v1", "pods", ""},
+                                  .namespace = "ns",
+                                  .name = ""};
+    cJSON *patch = NULL;
+    r.root = cJSON_CreateObject();
+    r.object = r.root;
+    bool well = r.root != NULL && labels_admit(k, &r, &patch, NULL) == 0 && patch != NULL;
+    cJSON_Delete(patch);
+    admission_request_deinit(&r);
+    return well;
+}
+
+static void without_memory(void **state)
+{
+    (void)state;
+    struct labels_keys k = keys_of(&defaults);
+    cJSON *object = parse("{metadata: {labels: {" P "control: 'true', " P "namespace: x}}}");
+    assert_true(sweep_allocations(plan_once, object) > 20);
+    assert_true(sweep_allocations(admit_once, &k) > 10);
+    cJSON_Delete(object);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys),
+        cmocka_unit_test(bad_keys),
+        cmocka_unit_test(what_is_to_be_done),
+        cmocka_unit_test(objects_without_labels),
+        cmocka_unit_test(what_is_taken_away),
+        cmocka_unit_test(what_the_webhook_does),
+        cmocka_unit_test(without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

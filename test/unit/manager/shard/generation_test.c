@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/generation.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void test_first(void **state)
+{
+    struct generation g = {.largest = 0};
+    (void)state;
+    assert_int_equal(generation_next(&g), 1);
+    generation_known(&g, 0, "c", "c"); /* nothing is known by this */
+    generation_heard(&g, 0);
+    assert_int_equal(generation_next(&g), 1);
+}
+
+static void test_stays_for_the_same_rules(void **state)
+{
+    struct generation g = {.largest = 0};
+    (void)state;
+    generation_known(&g, 7, "c", "c");
+    generation_known(&g, 6, "old", "c");
+    generation_heard(&g, 7);
+    assert_int_equal(generation_next(&g), 7);
+}
+
+static void test_rises_for_other_rules(void **state)
+{
+    struct generation g = {.largest = 0};
+    (void)state;
+    generation_known(&g, 7, "old", "c");
+    assert_int_equal(generation_next(&g), 8);
+    /* Whoever says that it is the same, another says that it is not. */
+    generation_known(&g, 7, "c", "c");
+    assert_int_equal(generation_next(&g), 8);
+}
+
+static void test_rises_above_what_is_only_heard_of(void **state)
+{
+    struct generation g = {.largest = 0};
+    (void)state;
+    generation_known(&g, 7, "c", "c");
+    generation_heard(&g, 9);
+    assert_int_equal(generation_next(&g), 10);
+    generation_known(&g, 9, NULL, "c");
+    assert_int_equal(generation_next(&g), 10);
+    generation_known(&g, 12, "c", "c"); /* somebody knows a larger one, of these rules */
+    assert_int_equal(generation_next(&g), 12);
+}
+
+static void test_absurd_ones_are_not_believed(void **state)
+{
+    struct generation g = {.largest = 0};
+    (void)state;
+    generation_known(&g, 7, "c", "c");
+    generation_known(&g, UINT64_MAX, "x", "c");
+    generation_heard(&g, GENERATION_MAX + 1);
+    assert_int_equal(generation_next(&g), 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first),
+        cmocka_unit_test(test_stays_for_the_same_rules),
+        cmocka_unit_test(test_rises_for_other_rules),
+        cmocka_unit_test(test_rises_above_what_is_only_heard_of),
+        cmocka_unit_test(test_absurd_ones_are_not_believed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/pod.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "base/json.h"
+#include "base/yaml.h"
+
+static const struct pod_keys keys = {.generation = "p/rules-generation",
+                                     .injected = "p/sharding-config-injected"};
+
+static const char whole[] =
+    "metadata: {name: a-0, namespace: \"n\", uid: u1, resourceVersion: \"7\",\n"
+    "  labels: {shard: a, app: op},\n"
+    "  annotations: {p/rules-generation: \"12\", p/sharding-config-injected: a}}\n"
+    "spec:\n"
+    "  initContainers: [{name: cmesh-kubeconfig}]\n"
+    "  containers:\n"
+    "  - {name: cmesh-localproxy, ports: [{name: cmesh-api, containerPort: 1},\n"
+    "     {name: cmesh-admin, containerPort: 9441}]}\n"
+    "  - {name: cmesh-rulesync}\n"
+    "  - {name: operator, ports: [{name: cmesh-admin, containerPort: 5}]}\n"
+    "status: {phase: Running, podIP: 10.0.0.1, conditions: [{type: Initialized, status: "
+    "\"True\"},\n"
+    "  {type: Ready, status: \"True\"}]}\n";
+
+static cJSON *parse(const char *text)
+{
+    struct err e = ERR_INIT;
+    cJSON *tree = yaml_parse(text, strlen(text), NULL, &e);
+    if (tree == NULL) {
+        fail_msg("the test's own YAML: %s", e.msg);
+    }
+    return tree;
+}
+
+static struct pod *make(const char *text)
+{
+    cJSON *tree = parse(text);
+    struct pod *p = pod_new(tree, &keys);
+    assert_non_null(p);
+    cJSON_Delete(tree); /* nothing of it is kept */
+    return p;
+}
+
+static void test_facts(void **state)
+{
+    struct pod *p = make(whole);
+    char address[POD_ADDRESS_SIZE];
+    (void)state;
+    assert_string_equal(p->key, "n/a-0");
+    assert_string_equal(p->ns, "n");
+    assert_string_equal(p->name, "a-0");
+    assert_string_equal(p->uid, "u1");
+    assert_string_equal(p->injected, "a");
+    assert_int_equal(p->generation, 12);
+    assert_int_equal(p->proxy_port, 9441);
+    assert_int_equal(p->sync_port, 5442);
+    assert_true(p->ready);
+    assert_false(p->ending || p->over);
+    assert_string_equal(pod_label(p, "app"), "op");
+    assert_null(pod_label(p, "ap"));
+    pod_address(p, p->proxy_port, address);
+    assert_string_equal(address, "10.0.0.1:9441");
+    free(p);
+}
+
+static void test_little_is_known(void **state)
+{
+    struct pod *p = make("metadata: {name: a, namespace: \"n\"}");
+    char address[POD_ADDRESS_SIZE];
+    (void)state;
+    assert_string_equal(p->uid, "");
+    assert_string_equal(p->injected, "");
+    assert_int_equal(p->generation, 0);
+    assert_int_equal(p->proxy_port, 0);
+    assert_false(p->ready);
+    pod_address(p, 5441, address);
+    assert_string_equal(address, "");
+    free(p);
+    p = make("metadata: {name: a, namespace: \"n\", deletionTimestamp: \"2026-01-01T00:00:00Z\"}\n"
+             "spec: {initContainers: [{name: cmesh-localproxy}]}\n"
+             "status: {phase: Failed, podIP: \"fd00::1\"}");
+    assert_true(p->ending && p->over);
+    assert_int_equal(p->proxy_port, 5441); /* a native sidecar */
+    pod_address(p, p->proxy_port, address);
+    assert_string_equal(address, "[fd00::1]:5441");
+    free(p);
+}
+
+static void test_annotations_that_are_no_generation(void **state)
+{
+    static const char *const values[] = {
+        "", "x", "-1", "+1", " 1", "1 ", "1.0", "0", "4503599627370497", "99999999999999999999999"};
+    (void)state;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        char text[256];
+        (void)snprintf(
+            text, sizeof text,
+            "metadata: {name: a, namespace: \"n\", annotations: {p/rules-generation: \"%s\"}}",
+            values[i]);
+        struct pod *p = make(text);
+        assert_int_equal(p->generation, 0);
+        free(p);
+    }
+}
+
+static void test_same(void **state)
+{
+    static const char *const others[][2] = {
+        {"uid: u1", "uid: u2"},
+        {"app: op", "app: oq"},
+        {"app: op", "bpp: op"},
+        {"app: op", "app: op, x: y"},
+        {"\"12\"", "\"13\""},
+        {"10.0.0.1", "10.0.0.2"},
+        {"9441", "9442"},
+        {"cmesh-rulesync", "other"},
+        {"injected: a", "injected: b"},
+        {"phase: Running", "phase: Succeeded"},
+        {"type: Ready", "type: Unready"},
+        {"name: a-0", "name: a-1"},
+    };
+    struct pod *p = make(whole);
+    (void)state;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        const char *at = strstr(whole, others[i][0]);
+        char *text = NULL;
+        assert_true(asprintf(&text, "%.*s%s%s", (int)(at - whole), whole, others[i][1],
+                             at + strlen(others[i][0])) > 0);
+        struct pod *q = make(text);
+        assert_false(pod_same(p, q));
+        free(q);
+        free(text);
+    }
+    const char *at = strstr(whole, "\"7\"");
+    char *text = NULL;
+    assert_true(asprintf(&text, "%.*s\"8\"%s", (int)(at - whole), whole, at + 3) > 0);
+    struct pod *q = make(text);
+    assert_true(pod_same(p, q)); /* a version alone says nothing */
+    free(q);
+    free(text);
+    free(p);
+}
+
+static void test_selected(void **state)
+{
+    struct pod *p = make(whole);
+    static const struct {
+        const char *text;
+        bool selected;
+    } selectors[] = {
+        {"app=op", true},    {"app=op,shard in (a,b)", true}, {"app=op,x", false},
+        {"app=op,!x", true}, {"shard notin (a)", false},      {"shard!=b", true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof selectors / sizeof selectors[0]; i++) {
+        struct selector *s = selector_parse(slice_str(selectors[i].text), NULL);
+        assert_int_equal(pod_selected(p, s), selectors[i].selected);
+        selector_free(s);
+    }
+    free(p);
+}
+
+static void test_to_json(void **state)
+{
+    struct pod *p = make(whole);
+    cJSON *tree = pod_to_json(p);
+    struct buf out = BUF_INIT(4096);
+    (void)state;
+    assert_int_equal(json_canonical(tree, &out), 0);
+    assert_string_equal(buf_cstr(&out),
+                        "{\"metadata\":{\"labels\":{\"app\":\"op\",\"shard\":\"a\"},\"name\":"
+                        "\"a-0\",\"namespace\":\"n\",\"uid\":\"u1\"}}");
+    buf_reset(&out);
+    cJSON_Delete(tree);
+    free(p);
+}
+
+static bool make_and_print(void *data)
+{
+    struct pod *p = pod_new(data, &keys);
+    cJSON *tree = p == NULL ? NULL : pod_to_json(p);
+    bool ok = tree != NULL;
+    cJSON_Delete(tree);
+    free(p);
+    return ok;
+}
+
+static void test_out_of_memory(void **state)
+{
+    cJSON *tree = parse(whole);
+    (void)state;
+    assert_true(sweep_allocations(make_and_print, tree) > 5);
+    cJSON_Delete(tree);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_little_is_known),
+        cmocka_unit_test(test_annotations_that_are_no_generation),
+        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_selected),
+        cmocka_unit_test(test_to_json),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

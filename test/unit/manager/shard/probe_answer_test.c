@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/probe_answer.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+
+#define HEX16 "0123456789abcdef"
+#define SUM "sha256:" HEX16 HEX16 HEX16 HEX16
+#define SHARD "\"shard\":{\"namespace\":\"demo\",\"name\":\"shard-a\"}"
+#define RULES                                                                                      \
+    "{\"path\":\"/r\",\"inForce\":true," SHARD ",\"generation\":7,\"checksum\":\"" SUM             \
+    "\",\"limits\":1,\"since\":1700000000,\"settled\":true}"
+#define PROXY(rules) "{\"program\":\"localproxy\",\"ready\":true,\"rules\":" rules "}"
+#define RULESYNC(members) "{\"program\":\"rulesync\"" members "}"
+
+static void test_rules_in_force(void **state)
+{
+    struct probe_result r = {.state = PROBE_SILENT, .message = "kept"};
+    (void)state;
+    assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
+    assert_true(r.enforcing);
+    assert_int_equal(r.generation, 7);
+    assert_string_equal(r.checksum, SUM);
+    assert_string_equal(r.shard, "demo/shard-a");
+    assert_true(r.since_ms == INT64_C(1700000000000));
+    assert_int_equal(r.state, PROBE_SILENT);
+    assert_string_equal(r.message, "kept");
+}
+
+static void test_what_is_not_settled_is_not_enforced(void **state)
+{
+    static const char *const texts[] = {
+        PROXY("{\"inForce\":true," SHARD ",\"generation\":7,\"checksum\":\"" SUM
+              "\",\"since\":1,\"settled\":false}"),
+        PROXY("{\"inForce\":true," SHARD ",\"generation\":7,\"checksum\":\"" SUM "\",\"since\":1}"),
+        PROXY("{\"inForce\":true," SHARD ",\"generation\":7,\"checksum\":\"" SUM
+              "\",\"since\":1,\"settled\":1}"),
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct probe_result r = {.enforcing = true};
+        assert_int_equal(probe_answer_proxy(slice_str(texts[i]), &r, NULL), 0);
+        assert_false(r.enforcing);
+        assert_int_equal(r.generation, 7);
+    }
+}
+
+static void test_no_rules_in_force(void **state)
+{
+    struct probe_result r = {0};
+    (void)state;
+    assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
+    assert_int_equal(probe_answer_proxy(SLICE(PROXY("{\"inForce\":false}")), &r, NULL), 0);
+    assert_false(r.enforcing);
+    assert_int_equal(r.generation, 0);
+    assert_string_equal(r.checksum, "");
+    assert_string_equal(r.shard, "");
+    assert_true(r.since_ms == 0);
+}
+
+#define ODD(shard, generation, checksum, since)                                                    \
+    PROXY("{\"inForce\":true,\"shard\":" shard ",\"generation\":" generation                       \
+          ",\"checksum\":" checksum ",\"since\":" since ",\"settled\":true}")
+#define OK_SHARD "{\"namespace\":\"n\",\"name\":\"s\"}"
+#define OK_SUM "\"" SUM "\""
+
+static void test_what_makes_no_sense_changes_nothing(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *why;
+    } cases[] = {
+        {"", "its answer: "},
+        {"<html>", "its answer: "},
+        {"{\"program\":\"localproxy\"", "its answer: "},
+        {"[]", "what answers there is not localproxy"},
+        {"null", "what answers there is not localproxy"},
+        {"{\"program\":7}", "what answers there is not localproxy"},
+        {RULESYNC(""), "what answers there is not localproxy"},
+        {"{\"program\":\"localproxy\"}", "its answer has no valid rules.inForce"},
+        {PROXY("[]"), "its answer has no valid rules.inForce"},
+        {PROXY("{\"inForce\":\"true\"}"), "its answer has no valid rules.inForce"},
+        {PROXY("{\"inForce\":true}"), "its answer has no valid rules.generation"},
+        {ODD(OK_SHARD, "0", OK_SUM, "1"), "its answer has no valid rules.generation"},
+        {ODD(OK_SHARD, "-1", OK_SUM, "1"), "its answer has no valid rules.generation"},
+        {ODD(OK_SHARD, "1.5", OK_SUM, "1"), "its answer has no valid rules.generation"},
+        {ODD(OK_SHARD, "1e300", OK_SUM, "1"), "its answer has no valid rules.generation"},
+        {ODD(OK_SHARD, "\"7\"", OK_SUM, "1"), "its answer has no valid rules.generation"},
+        {ODD(OK_SHARD, "7", "\"\"", "1"), "its answer has no valid rules.checksum"},
+        {ODD(OK_SHARD, "7", "\"" SUM "0\"", "1"), "its answer has no valid rules.checksum"},
+        {ODD(OK_SHARD, "7", "\"md5:0000000" HEX16 HEX16 HEX16 "12345678\"", "1"),
+         "its answer has no valid rules.checksum"},
+        {ODD(OK_SHARD, "7", "\"sha256:X123456789abcdef" HEX16 HEX16 HEX16 "\"", "1"),
+         "its answer has no valid rules.checksum"},
+        {ODD(OK_SHARD, "7", OK_SUM, "-1"), "its answer has no valid rules.since"},
+        {ODD(OK_SHARD, "7", OK_SUM, "253402300800"), "its answer has no valid rules.since"},
+        {ODD(OK_SHARD, "7", OK_SUM, "null"), "its answer has no valid rules.since"},
+        {ODD("{\"namespace\":\"n/m\",\"name\":\"s\"}", "7", OK_SUM, "1"),
+         "its answer has no valid rules.shard"},
+        {ODD("{\"namespace\":\"n\",\"name\":\"S\"}", "7", OK_SUM, "1"),
+         "its answer has no valid rules.shard"},
+        {ODD("{\"namespace\":\"n\"}", "7", OK_SUM, "1"), "its answer has no valid rules.shard"},
+        {ODD("\"n/s\"", "7", OK_SUM, "1"), "its answer has no valid rules.shard"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct probe_result r = {0};
+        struct err e = ERR_INIT;
+        assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
+        int rc = probe_answer_proxy(slice_str(cases[i].text), &r, &e);
+        if (rc != -EINVAL || strncmp(e.msg, cases[i].why, strlen(cases[i].why)) != 0) {
+            fail_msg("%s: %d %s", cases[i].text, rc, e.msg);
+        }
+        assert_int_equal(r.generation, 7);
+        assert_true(r.enforcing);
+    }
+}
+
+static void test_why_rulesync_does_not_take_rules(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *message;
+    } cases[] = {
+        {RULESYNC(""), ""},
+        {RULESYNC(",\"seen\":{\"taken\":true},\"lastError\":{\"message\":\"over\"}"), ""},
+        {RULESYNC(",\"source\":{\"path\":\"/rules\",\"error\":\"no file\"}"), "no file"},
+        {RULESYNC(",\"seen\":{\"taken\":false,\"error\":\"too old\"}"), "too old"},
+        {RULESYNC(",\"enforced\":{\"verdict\":\"refused\",\"error\":\"it says no\"}"),
+         "it says no"},
+        {RULESYNC(",\"source\":{\"warning\":\"a subPath\"}"), "a subPath"},
+        {RULESYNC(",\"source\":{\"warning\":\"w\"},\"seen\":{\"error\":\"s\"},\"enforced\":{"
+                  "\"error\":\"e\"}"),
+         "s"},
+        {RULESYNC(",\"source\":7,\"seen\":{\"error\":7},\"enforced\":null"), ""},
+        {RULESYNC(",\"seen\":{\"error\":\"a\\nb\\u001b[2J\\u007f\"}"), "a b [2J "},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char message[PROBE_MESSAGE_SIZE] = "old";
+        assert_int_equal(probe_answer_rulesync(slice_str(cases[i].text), message, NULL), 0);
+        assert_string_equal(message, cases[i].message);
+    }
+    char message[PROBE_MESSAGE_SIZE] = "old";
+    struct err e = ERR_INIT;
+    assert_int_equal(probe_answer_rulesync(SLICE(PROXY(RULES)), message, &e), -EINVAL);
+    assert_string_equal(e.msg, "what answers there is not rulesync");
+    assert_string_equal(message, "old");
+}
+
+static void test_texts_are_cut_between_characters(void **state)
+{
+    char out[6];
+    (void)state;
+    probe_answer_text(out, sizeof out, "abcde");
+    assert_string_equal(out, "abcde");
+    probe_answer_text(out, sizeof out, "abcdef");
+    assert_string_equal(out, "abcde");
+    probe_answer_text(out, sizeof out, "abc\xe2\x82\xac");
+    assert_string_equal(out, "abc");
+    probe_answer_text(out, sizeof out,
+                      "ab\xe2\x82\xac"
+                      "c");
+    assert_string_equal(out, "ab\xe2\x82\xac");
+    probe_answer_text(out, sizeof out, "");
+    assert_string_equal(out, "");
+}
+
+static bool read_both(void *data)
+{
+    struct probe_result r = {0};
+    char message[PROBE_MESSAGE_SIZE];
+    struct err e = ERR_INIT;
+    (void)data;
+    return probe_answer_proxy(SLICE(PROXY(RULES)), &r, &e) == 0 &&
+           probe_answer_rulesync(SLICE(RULESYNC(",\"seen\":{\"error\":\"x\"}")), message, &e) == 0;
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    assert_true(sweep_allocations(read_both, NULL) > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rules_in_force),
+        cmocka_unit_test(test_what_is_not_settled_is_not_enforced),
+        cmocka_unit_test(test_no_rules_in_force),
+        cmocka_unit_test(test_what_makes_no_sense_changes_nothing),
+        cmocka_unit_test(test_why_rulesync_does_not_take_rules),
+        cmocka_unit_test(test_texts_are_cut_between_characters),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/rules_map.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "base/buf.h"
+#include "base/json.h"
+
+#define PREFIX "ctrlmesh.kusionstack.io"
+
+static const struct rules_map_owner owner = {.name = "a", .uid = "u1"};
+
+static struct rules *make_rules(unsigned generation, const char *selector)
+{
+    char text[512];
+    struct err e = ERR_INIT;
+    (void)snprintf(text, sizeof text,
+                   "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":"
+                   "\"n\",\"name\":\"a\"},\"generation\":%u,\"spec\":{\"limits\":[{\"apiGroups\":["
+                   "\"\"],\"resources\":[\"pods\"],\"selector\":\"%s\"}]}}",
+                   generation, selector);
+    struct rules *r = rules_parse(text, strlen(text), &e);
+    if (r == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    return r;
+}
+
+/* A ConfigMap as it is written, with what the API server adds. */
+static cJSON *written(unsigned generation)
+{
+    struct rules *rules = make_rules(generation, "app=x");
+    cJSON *object = NULL;
+    struct err e = ERR_INIT;
+    assert_int_equal(rules_map_make(NULL, rules, PREFIX, &owner, &object, &e), 0);
+    rules_unref(rules);
+    cJSON *meta = cJSON_GetObjectItem(object, "metadata");
+    assert_non_null(cJSON_AddStringToObject(meta, "uid", "m1"));
+    assert_non_null(cJSON_AddStringToObject(meta, "resourceVersion", "42"));
+    return object;
+}
+
+static struct rules_map *read_map(const cJSON *object)
+{
+    struct rules_map *m = NULL;
+    assert_int_equal(rules_map_new(object, PREFIX, &m), 0);
+    assert_non_null(m);
+    return m;
+}
+
+static void test_what_is_written_is_right(void **state)
+{
+    struct rules *rules = make_rules(3, "app=x");
+    cJSON *object = written(3);
+    struct rules_map *m = read_map(object);
+    (void)state;
+    cJSON_Delete(object); /* nothing of it is kept */
+    assert_string_equal(m->key, "n/a");
+    assert_string_equal(m->name, "cmesh-rules-a");
+    assert_string_equal(m->shard, "a");
+    assert_string_equal(m->uid, "m1");
+    assert_string_equal(m->version, "42");
+    assert_string_equal(m->owner_uid, "u1");
+    assert_int_equal(m->generation, 3);
+    assert_string_equal(m->checksum, rules_checksum(rules));
+    assert_true(rules_map_ours(m));
+    assert_true(rules_map_right(m, "u1", 3, rules_checksum(rules)));
+    assert_false(rules_map_right(m, "u2", 3, rules_checksum(rules)));
+    assert_false(rules_map_right(m, "u1", 4, rules_checksum(rules)));
+    assert_false(rules_map_right(m, "u1", 3, "sha256:other"));
+    free(m);
+    rules_unref(rules);
+}
+
+static cJSON *at(cJSON *object, const char *a, const char *b)
+{
+    cJSON *item = cJSON_GetObjectItem(cJSON_GetObjectItem(object, a), b);
+    assert_non_null(item);
+    return item;
+}
+
+static void set(cJSON *object, const char *key, const char *value)
+{
+    cJSON_DeleteItemFromObject(object, key);
+    assert_non_null(cJSON_AddStringToObject(object, key, value));
+}
+
+static void damage(cJSON *o, int how)
+{
+    cJSON *reference = cJSON_GetArrayItem(at(o, "metadata", "ownerReferences"), 0);
+    switch (how) {
+    case 0: /* labels */
+        cJSON_DeleteItemFromObject(at(o, "metadata", "labels"), PREFIX "/rules");
+        break;
+    case 1:
+        set(at(o, "metadata", "labels"), "app.kubernetes.io/managed-by", "Helm");
+        break;
+    case 2:
+        set(at(o, "metadata", "annotations"), PREFIX "/rules-generation", "9");
+        break;
+    case 3: /* owners */
+        cJSON_DeleteItemFromObject(cJSON_GetObjectItem(o, "metadata"), "ownerReferences");
+        break;
+    case 4:
+        cJSON_DeleteItemFromObject(reference, "controller");
+        break;
+    case 5:
+        cJSON_ReplaceItemInObject(reference, "blockOwnerDeletion", cJSON_CreateTrue());
+        break;
+    case 6:
+        set(reference, "apiVersion", PREFIX "/v1");
+        break;
+    case 7:
+        cJSON_AddItemToArray(at(o, "metadata", "ownerReferences"), cJSON_CreateObject());
+        break;
+    case 8: /* text */
+        set(cJSON_GetObjectItem(o, "data"), "rules.json", "nonsense");
+        break;
+    case 9:
+        cJSON_DeleteItemFromObject(o, "data");
+        break;
+    default: /* the same rules, written otherwise */
+        set(cJSON_GetObjectItem(o, "data"), "rules.json",
+            "{\"apiVersion\":\"cmesh/v1\", \"kind\":\"ShardRules\",\"shard\":{\"namespace\":\"n\","
+            "\"name\":\"a\"},\"generation\":3,\"spec\":{\"limits\":[{\"apiGroups\":[\"\"],"
+            "\"resources\":[\"pods\"],\"selector\":\"app=x\"}]}}");
+        break;
+    }
+}
+
+static void test_whatever_is_wrong_is_put_right(void **state)
+{
+    struct rules *rules = make_rules(3, "app=x");
+    (void)state;
+    for (int how = 0; how <= 10; how++) {
+        cJSON *object = written(3);
+        damage(object, how);
+        struct rules_map *m = read_map(object);
+        assert_false(rules_map_right(m, "u1", 3, rules_checksum(rules)));
+        assert_true(rules_map_ours(m));
+        cJSON *patch = NULL;
+        struct err e = ERR_INIT;
+        assert_int_equal(rules_map_make(m, rules, PREFIX, &owner, &patch, &e), 0);
+        /* conditional on what was seen */
+        assert_string_equal(cJSON_GetStringValue(at(patch, "metadata", "resourceVersion")), "42");
+        assert_string_equal(cJSON_GetStringValue(at(patch, "metadata", "uid")), "m1");
+        cJSON *again = written(3);
+        assert_true(
+            cJSON_Compare(at(patch, "data", "rules.json"), at(again, "data", "rules.json"), true));
+        assert_true(
+            cJSON_Compare(at(patch, "metadata", "labels"), at(again, "metadata", "labels"), true));
+        assert_true(cJSON_Compare(at(patch, "metadata", "ownerReferences"),
+                                  at(again, "metadata", "ownerReferences"), true));
+        cJSON_Delete(again);
+        cJSON_Delete(patch);
+        free(m);
+        cJSON_Delete(object);
+    }
+    rules_unref(rules);
+}
+
+static void test_whose_it_is(void **state)
+{
+    static const struct {
+        const char *metadata;
+        bool ours;
+    } maps[] = {
+        {"", false},
+        {",\"labels\":{\"" PREFIX "/rules\":\"true\"}", true},
+        {",\"labels\":{\"" PREFIX "/rules\":\"false\"}", false},
+        {",\"ownerReferences\":[{\"apiVersion\":\"" PREFIX
+         "/v1alpha1\",\"kind\":\"ShardingConfig\","
+         "\"name\":\"a\",\"uid\":\"u\",\"controller\":true}]",
+         true},
+        {",\"ownerReferences\":[{\"apiVersion\":\"" PREFIX
+         "/v1alpha1\",\"kind\":\"ShardingConfig\","
+         "\"name\":\"b\",\"uid\":\"u\",\"controller\":true}]",
+         false},
+        {",\"labels\":{\"" PREFIX "/rules\":\"true\"},\"ownerReferences\":[{\"apiVersion\":"
+         "\"apps/v1\",\"kind\":\"Deployment\",\"name\":\"a\",\"uid\":\"u\",\"controller\":true}]",
+         false},
+        {",\"labels\":{\"" PREFIX "/rules\":\"true\"},\"ownerReferences\":[{\"apiVersion\":"
+         "\"apps/v1\",\"kind\":\"Deployment\",\"name\":\"a\",\"uid\":\"u\"}]",
+         true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++) {
+        char text[1024];
+        (void)snprintf(text, sizeof text,
+                       "{\"metadata\":{\"name\":\"cmesh-rules-a\",\"namespace\":\"n\"%s},"
+                       "\"data\":{\"x\":\"12345\"},\"binaryData\":{\"y\":\"AAAA\"}}",
+                       maps[i].metadata);
+        cJSON *object = cJSON_Parse(text);
+        struct rules_map *m = read_map(object);
+        assert_int_equal(rules_map_ours(m), maps[i].ours);
+        assert_int_equal(m->foreign_size, 8);
+        free(m);
+        cJSON_Delete(object);
+    }
+    cJSON *object = cJSON_Parse("{\"metadata\":{\"name\":\"other\",\"namespace\":\"n\"}}");
+    struct rules_map *m = NULL;
+    assert_int_equal(rules_map_new(object, PREFIX, &m), 0);
+    assert_null(m);
+    cJSON_Delete(object);
+}
+
+static void test_sizes(void **state)
+{
+    struct rules *rules = make_rules(3, "app=x");
+    struct rules_map old = {.uid = "m", .version = "1", .foreign_size = RULES_MAP_MAX};
+    cJSON *object = NULL;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(rules_map_make(&old, rules, PREFIX, &owner, &object, &e), -E2BIG);
+    assert_null(object);
+    assert_non_null(strstr(e.msg, "other keys"));
+    assert_non_null(strstr(e.msg, "1048576"));
+    rules_unref(rules);
+}
+
+static bool make_and_read(void *data)
+{
+    struct rules_map *m = NULL;
+    cJSON *object = NULL;
+    cJSON *patch = NULL;
+    struct err e = ERR_INIT;
+    int rc = rules_map_make(NULL, data, PREFIX, &owner, &object, &e);
+    rc = rc != 0 ? rc : rules_map_new(object, PREFIX, &m);
+    rc = rc != 0 ? rc : rules_map_make(m, data, PREFIX, &owner, &patch, &e);
+    assert_true(rc == 0 || rc == -ENOMEM);
+    assert_true(rc != 0 || m->intact);
+    free(m);
+    cJSON_Delete(object);
+    cJSON_Delete(patch);
+    return rc == 0;
+}
+
+static void test_out_of_memory(void **state)
+{
+    struct rules *rules = make_rules(3, "app=x");
+    (void)state;
+    assert_true(sweep_allocations(make_and_read, rules) > 30);
+    rules_unref(rules);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_written_is_right),
+        cmocka_unit_test(test_whatever_is_wrong_is_put_right),
+        cmocka_unit_test(test_whose_it_is),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,641 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/status.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "base/json.h"
+
+#define NOW INT64_C(1767225600000) /* 2026-01-01T00:00:00Z */
+#define SINCE INT64_C(1767222000000)
+#define SUM "sha256:aaaa"
+#define OTHER_SUM "sha256:bbbb"
+
+static cJSON *parse(const char *text)
+{
+    struct err e = ERR_INIT;
+    cJSON *root = json_parse(text, strlen(text), &e);
+    if (root == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    return root;
+}
+
+static cJSON *config_with(const char *status)
+{
+    char text[4096];
+    (void)snprintf(text, sizeof text,
+                   "{\"metadata\":{\"namespace\":\"demo\",\"name\":\"a\",\"generation\":5}%s%s}",
+                   status[0] != '\0' ? ",\"status\":" : "", status);
+    return parse(text);
+}
+
+/* ---- probes ---- */
+
+static struct probe_result probe(enum probe_state state, uint64_t generation, const char *shard,
+                                 const char *message)
+{
+    struct probe_result r = {
+        .state = state, .enforcing = generation != 0, .generation = generation};
+    if (generation != 0) {
+        r.since_ms = SINCE;
+        (void)snprintf(r.checksum, sizeof r.checksum, "%s", SUM);
+    }
+    (void)snprintf(r.shard, sizeof r.shard, "%s", shard);
+    (void)snprintf(r.message, sizeof r.message, "%s", message);
+    return r;
+}
+
+static struct probe_result enforcing(uint64_t generation)
+{
+    return probe(PROBE_ANSWERED, generation, "demo/a", "");
+}
+
+static struct status_pod ready_pod(const char *name, const struct probe_result *r)
+{
+    return (struct status_pod){.name = name, .sidecar = true, .ready = true, .probe = r};
+}
+
+/* ---- statuses ---- */
+
+struct made {
+    cJSON *config;
+    cJSON *status;
+    enum status_enforced enforced;
+    bool changed;
+};
+
+static struct status_facts published(const struct status_pod *pods, size_t count)
+{
+    return (struct status_facts){.generation = 7,
+                                 .checksum = SUM,
+                                 .configmap = "cmesh-rules-a",
+                                 .pods = pods,
+                                 .pod_count = count,
+                                 .now_ms = NOW};
+}
+
+static struct made make_with(struct status_facts f, const char *old)
+{
+    struct made m = {.config = config_with(old)};
+    f.config = m.config;
+    m.status = status_make(&f, &m.enforced, &m.changed);
+    assert_non_null(m.status);
+    return m;
+}
+
+static struct made make(struct status_facts f)
+{
+    return make_with(f, "");
+}
+
+static void made_free(struct made *m)
+{
+    cJSON_Delete(m->config);
+    cJSON_Delete(m->status);
+}
+
+static const char *text_at(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(object, key));
+    return text != NULL ? text : "";
+}
+
+static const cJSON *condition(const struct made *m, const char *type)
+{
+    const cJSON *item = NULL;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItem(m->status, "conditions"))
+    {
+        if (strcmp(text_at(item, "type"), type) == 0) {
+            return item;
+        }
+    }
+    fail_msg("no condition %s", type);
+    return NULL;
+}
+
+static void expect_condition(const struct made *m, const char *type, const char *status,
+                             const char *reason, const char *message)
+{
+    const cJSON *c = condition(m, type);
+    assert_string_equal(text_at(c, "message"), message);
+    assert_string_equal(text_at(c, "reason"), reason);
+    assert_string_equal(text_at(c, "status"), status);
+}
+
+static void expect_row(const struct made *m, int i, const char *text)
+{
+    struct buf out = BUF_INIT(4096);
+    assert_int_equal(
+        json_canonical(cJSON_GetArrayItem(cJSON_GetObjectItem(m->status, "pods"), i), &out), 0);
+    assert_string_equal(buf_cstr(&out), text);
+    buf_reset(&out);
+}
+
+/* One pod: its row's message, "n/m", the condition Enforced. */
+static void expect_pod(struct status_pod pod, enum status_enforced enforced, const char *count,
+                       const char *status, const char *reason, const char *row, const char *message)
+{
+    struct made m = make(published(&pod, 1));
+    expect_condition(&m, "Enforced", status, reason, message);
+    assert_string_equal(text_at(m.status, "enforced"), count);
+    assert_int_equal(m.enforced, enforced);
+    assert_string_equal(
+        text_at(cJSON_GetArrayItem(cJSON_GetObjectItem(m.status, "pods"), 0), "message"), row);
+    made_free(&m);
+}
+
+/* ---- tests ---- */
+
+static void test_all_enforced(void **state)
+{
+    (void)state;
+    struct probe_result r = enforcing(7);
+    struct status_pod pods[] = {ready_pod("b", &r), ready_pod("a", &r)};
+    struct made m = make(published(pods, 2));
+    struct buf out = BUF_INIT(4096);
+    assert_int_equal(json_canonical(m.status, &out), 0);
+    assert_string_equal(
+        buf_cstr(&out),
+        "{\"checksum\":\"sha256:aaaa\",\"conditions\":["
+        "{\"lastTransitionTime\":\"2026-01-01T00:00:00Z\",\"message\":\"The spec makes sense.\","
+        "\"observedGeneration\":5,\"reason\":\"Valid\",\"status\":\"True\",\"type\":\"Compiled\"},"
+        "{\"lastTransitionTime\":\"2026-01-01T00:00:00Z\",\"message\":\"ConfigMap cmesh-rules-a "
+        "holds generation 7.\",\"observedGeneration\":5,\"reason\":\"Published\",\"status\":"
+        "\"True\",\"type\":\"Published\"},"
+        "{\"lastTransitionTime\":\"2026-01-01T00:00:00Z\",\"message\":\"2 of 2 pods enforce "
+        "generation "
+        "7.\",\"observedGeneration\":5,\"reason\":\"Enforced\",\"status\":\"True\",\"type\":"
+        "\"Enforced\"}],\"enforced\":\"2/2\",\"generation\":7,\"observedGeneration\":5,"
+        "\"podCount\":2,\"pods\":["
+        "{\"checksum\":\"sha256:aaaa\",\"generation\":7,\"name\":\"a\",\"since\":"
+        "\"2025-12-31T23:00:00Z\"},"
+        "{\"checksum\":\"sha256:aaaa\",\"generation\":7,\"name\":\"b\",\"since\":"
+        "\"2025-12-31T23:00:00Z\"}]}");
+    assert_int_equal(m.enforced, STATUS_ENFORCED);
+    assert_true(m.changed);
+    buf_reset(&out);
+    made_free(&m);
+}
+
+static void test_no_pods(void **state)
+{
+    (void)state;
+    struct made m = make(published(NULL, 0));
+    expect_condition(&m, "Enforced", "True", "NoPods", "There are no pods.");
+    assert_string_equal(text_at(m.status, "enforced"), "0/0");
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(m.status, "pods")), 0);
+    assert_int_equal(m.enforced, STATUS_NO_PODS);
+    made_free(&m);
+}
+
+static void test_pods_that_are_late(void **state)
+{
+    (void)state;
+    struct probe_result old = enforcing(6);
+    expect_pod(ready_pod("p", &old), STATUS_WAITING, "0/1", "False", "Waiting",
+               "still enforces generation 6",
+               "0 of 1 pods enforce generation 7. Not confirmed yet: p (still enforces generation "
+               "6).");
+    struct probe_result none = probe(PROBE_ANSWERED, 0, "", "");
+    expect_pod(ready_pod("p", &none), STATUS_WAITING, "0/1", "False", "Waiting",
+               "has no rules, and shows nothing until it has",
+               "0 of 1 pods enforce generation 7. Not confirmed yet: p (has no rules, and shows "
+               "nothing until it has).");
+    struct probe_result busy = enforcing(7);
+    busy.enforcing = false;
+    expect_pod(ready_pod("p", &busy), STATUS_WAITING, "0/1", "False", "Waiting",
+               "is still ending what began under earlier rules",
+               "0 of 1 pods enforce generation 7. Not confirmed yet: p (is still ending what began "
+               "under earlier rules).");
+    struct probe_result never = probe(PROBE_WAITING, 0, "", "connection refused");
+    expect_pod(ready_pod("p", &never), STATUS_WAITING, "0/1", "False", "Waiting",
+               "has not answered yet: connection refused",
+               "0 of 1 pods enforce generation 7. Not confirmed yet: p (has not answered yet: "
+               "connection refused).");
+    expect_pod(ready_pod("p", NULL), STATUS_WAITING, "0/1", "False", "Waiting",
+               "has no address yet",
+               "0 of 1 pods enforce generation 7. Not confirmed yet: p (has no address yet).");
+}
+
+static void test_pods_that_do_not_answer(void **state)
+{
+    (void)state;
+    struct probe_result r = probe(PROBE_SILENT, 7, "demo/a", "timed out");
+    const char *message =
+        "0 of 1 pods enforce generation 7. Not answering: p (does not answer: timed out).";
+    expect_pod(ready_pod("p", &r), STATUS_SILENT, "0/1", "False", "Silent",
+               "does not answer: timed out", message);
+    struct status_pod pod = ready_pod("p", &r);
+    pod.ready = false; /* it may go on with these rules */
+    expect_pod(pod, STATUS_SILENT, "0/1", "False", "Silent", "does not answer: timed out", message);
+}
+
+static void test_pods_that_refuse(void **state)
+{
+    (void)state;
+    struct probe_result r = probe(PROBE_ANSWERED, 6, "demo/a", "line 3: no such operator");
+    expect_pod(ready_pod("p", &r), STATUS_REFUSED, "0/1", "False", "Refused",
+               "line 3: no such operator",
+               "0 of 1 pods enforce generation 7. Not taking the rules: p (line 3: no such "
+               "operator).");
+    struct probe_result none = probe(PROBE_ANSWERED, 0, "", "no ConfigMap");
+    struct status_pod pod = ready_pod("p", &none);
+    pod.ready = false;
+    expect_pod(pod, STATUS_REFUSED, "0/1", "False", "Refused", "no ConfigMap",
+               "0 of 1 pods enforce generation 7. Not taking the rules: p (no ConfigMap).");
+}
+
+static void test_other_rules(void **state)
+{
+    (void)state;
+    struct probe_result r = probe(PROBE_ANSWERED, 7, "demo/z", "");
+    expect_pod(ready_pod("p", &r), STATUS_OTHER_RULES, "0/1", "False", "OtherRules",
+               "enforces the rules of shard demo/z: it was started for that one, and has to be "
+               "started again",
+               "0 of 1 pods enforce generation 7. Enforcing other rules: p (enforces the rules of "
+               "shard demo/z: it was started for that one, and has to be started again).");
+    r = probe(PROBE_ANSWERED, 9, "demo/a", "older ones are refused");
+    expect_pod(ready_pod("p", &r), STATUS_OTHER_RULES, "0/1", "False", "OtherRules",
+               "enforces generation 9, which is newer than what is published",
+               "0 of 1 pods enforce generation 7. Enforcing other rules: p (enforces generation 9, "
+               "which is newer than what is published).");
+    r = enforcing(7);
+    (void)snprintf(r.checksum, sizeof r.checksum, "%s", OTHER_SUM);
+    expect_pod(ready_pod("p", &r), STATUS_OTHER_RULES, "0/1", "False", "OtherRules",
+               "enforces other rules that are of generation 7 too",
+               "0 of 1 pods enforce generation 7. Enforcing other rules: p (enforces other rules "
+               "that are of generation 7 too).");
+}
+
+static void test_no_sidecar(void **state)
+{
+    (void)state;
+    struct status_pod pod = {.name = "p"}; /* ready or not */
+    expect_pod(pod, STATUS_NO_SIDECAR, "0/1", "False", "NoSidecar",
+               "has no sidecar: its operator sees everything",
+               "0 of 1 pods enforce generation 7. Without a sidecar, and so seeing everything: p. "
+               "Label the pods' template ctrlmesh.kusionstack.io/enable-proxy: \"true\".");
+}
+
+static void test_overlapping(void **state)
+{
+    (void)state;
+    struct probe_result r = probe(PROBE_ANSWERED, 3, "demo/z", "");
+    struct status_pod pod = ready_pod("p", &r);
+    pod.other_shard = "demo/z";
+    expect_pod(pod, STATUS_OVERLAPPING, "0/1", "False", "Overlapping", "is selected by demo/z too",
+               "0 of 1 pods enforce generation 7. Of two shards: p (is selected by "
+               "demo/z too). Change one of the selectors.");
+    r = enforcing(7); /* it is ours, for now */
+    expect_pod(pod, STATUS_ENFORCED, "1/1", "True", "Enforced", "is selected by demo/z too",
+               "1 of 1 pods enforce generation 7. Of two shards: p (is selected by "
+               "demo/z too). Change one of the selectors.");
+}
+
+static void test_pods_that_start(void **state)
+{
+    (void)state;
+    struct probe_result never = probe(PROBE_WAITING, 0, "", "");
+    struct probe_result gave_up = probe(PROBE_SILENT, 0, "", "connection refused");
+    struct probe_result good = enforcing(7);
+    struct status_pod pods[] = {ready_pod("new", NULL), ready_pod("crashing", &gave_up),
+                                ready_pod("pulling", &never), ready_pod("good", &good)};
+    for (size_t i = 0; i < 3; i++) {
+        pods[i].ready = false;
+    }
+    const char *message =
+        " pods enforce generation 7. Not ready yet: crashing (does not answer: "
+        "connection refused), new (has no address yet), pulling (has not answered "
+        "yet).";
+    char text[512];
+    struct made m = make(published(pods, 4));
+    (void)snprintf(text, sizeof text, "1 of 4%s", message);
+    expect_condition(&m, "Enforced", "True", "Enforced", text);
+    assert_string_equal(text_at(m.status, "enforced"), "1/4");
+    assert_int_equal(m.enforced, STATUS_ENFORCED);
+    made_free(&m);
+    m = make(published(pods, 3)); /* none that enforces them */
+    (void)snprintf(text, sizeof text, "0 of 3%s", message);
+    expect_condition(&m, "Enforced", "False", "Waiting", text);
+    assert_int_equal(m.enforced, STATUS_WAITING);
+    made_free(&m);
+}
+
+static void test_pods_that_end(void **state)
+{
+    (void)state;
+    struct probe_result old = enforcing(6);
+    struct probe_result good = enforcing(7);
+    struct probe_result silent = probe(PROBE_SILENT, 6, "demo/a", "connection refused");
+    struct status_pod pods[] = {ready_pod("a", &good), ready_pod("b", &silent),
+                                ready_pod("c", NULL), ready_pod("d", &old)};
+    pods[1].ending = true;
+    pods[2].ending = true;
+    pods[3].over = true;
+    struct made m = make(published(pods, 4));
+    expect_condition(&m, "Enforced", "True", "Enforced", "1 of 1 pods enforce generation 7.");
+    assert_string_equal(text_at(m.status, "enforced"), "1/1");
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(m.status, "pods")), 1);
+    made_free(&m);
+    pods[1].probe = &old; /* it still answers, and shows what it may not */
+    m = make(published(pods, 4));
+    assert_string_equal(text_at(m.status, "enforced"), "1/2");
+    assert_int_equal(m.enforced, STATUS_WAITING);
+    made_free(&m);
+}
+
+static void test_the_worst_is_the_reason(void **state)
+{
+    (void)state;
+    struct probe_result results[] = {
+        enforcing(7),
+        enforcing(6),
+        probe(PROBE_SILENT, 7, "demo/a", "x"),
+        probe(PROBE_ANSWERED, 6, "demo/a", "y"),
+        enforcing(8),
+        enforcing(6),
+    };
+    struct status_pod pods[7];
+    static const enum status_enforced want[] = {
+        STATUS_ENFORCED,    STATUS_WAITING,     STATUS_SILENT,    STATUS_REFUSED,
+        STATUS_OTHER_RULES, STATUS_OVERLAPPING, STATUS_NO_SIDECAR};
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g"};
+    for (size_t i = 0; i < 7; i++) {
+        pods[i] = ready_pod(names[i], i < 6 ? &results[i] : NULL);
+        pods[i].sidecar = i < 6;
+        pods[i].other_shard = i == 5 ? "demo/z" : NULL;
+        struct made m = make(published(pods, i + 1));
+        assert_int_equal(m.enforced, want[i]);
+        made_free(&m);
+    }
+    struct made m = make(published(pods, 7));
+    const char *message = text_at(condition(&m, "Enforced"), "message");
+    static const char *const parts[] = {"1 of 7",          "Without a sidecar", "Of two shards",
+                                        "Enforcing other", "Not taking",        "Not answering",
+                                        "Not confirmed"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const char *found = strstr(message, parts[i]);
+        assert_non_null(found);
+        message = found;
+    }
+    expect_row(&m, 6,
+               "{\"message\":\"has no sidecar: its operator sees everything\",\"name\":"
+               "\"g\"}");
+    made_free(&m);
+}
+
+static void test_only_a_few_are_named(void **state)
+{
+    (void)state;
+    struct probe_result r = enforcing(7);
+    struct probe_result old = enforcing(6);
+    struct status_pod pods[5];
+    static const char *const names[] = {"e", "d", "c", "b", "a"};
+    for (size_t i = 0; i < 5; i++) {
+        pods[i] = ready_pod(names[i], i == 4 ? &r : &old);
+    }
+    struct made m = make(published(pods, 5));
+    expect_condition(&m, "Enforced", "False", "Waiting",
+                     "1 of 5 pods enforce generation 7. Not confirmed yet: b (still enforces "
+                     "generation 6), c (still enforces generation 6), d (still enforces generation "
+                     "6) and 1 more.");
+    made_free(&m);
+}
+
+static void test_only_so_many_rows(void **state)
+{
+    enum { COUNT = STATUS_ROWS_MAX + 100 };
+    static char names[COUNT][16];
+    static struct status_pod pods[COUNT];
+    struct probe_result good = enforcing(7);
+    struct probe_result bad = enforcing(6);
+    (void)state;
+    for (size_t i = 0; i < COUNT; i++) {
+        (void)snprintf(names[i], sizeof names[i], "pod-%03zu", i);
+        pods[i] = ready_pod(names[i], i % 3 == 2 ? &bad : &good);
+    }
+    struct made m = make(published(pods, COUNT));
+    const cJSON *rows = cJSON_GetObjectItem(m.status, "pods");
+    assert_int_equal(cJSON_GetArraySize(rows), STATUS_ROWS_MAX);
+    assert_string_equal(text_at(cJSON_GetArrayItem(rows, 0), "name"), "pod-002");
+    assert_string_equal(text_at(cJSON_GetArrayItem(rows, 99), "name"), "pod-299");
+    assert_string_equal(text_at(cJSON_GetArrayItem(rows, 100), "name"), "pod-000");
+    assert_string_equal(text_at(m.status, "enforced"), "200/300");
+    made_free(&m);
+    m = make(published(pods, STATUS_ROWS_MAX)); /* room for all: by name */
+    rows = cJSON_GetObjectItem(m.status, "pods");
+    for (int i = 0; i < STATUS_ROWS_MAX; i++) {
+        assert_string_equal(text_at(cJSON_GetArrayItem(rows, i), "name"), names[i]);
+    }
+    made_free(&m);
+}
+
+static void test_a_spec_that_makes_no_sense(void **state)
+{
+    (void)state;
+    struct probe_result r = enforcing(7);
+    struct status_pod pod = ready_pod("p", &r);
+    struct status_facts f = published(&pod, 1);
+    f.compile_error = "spec.limits: Required\nvalue";
+    struct made m = make(f);
+    expect_condition(&m, "Compiled", "False", "Invalid", "spec.limits: Required value");
+    expect_condition(&m, "Published", "False", "NotCompiled",
+                     "ConfigMap cmesh-rules-a still holds generation 7, of an earlier spec.");
+    expect_condition(&m, "Enforced", "False", "NotPublished",
+                     "1 of 1 pods enforce generation 7, of an earlier spec.");
+    assert_string_equal(text_at(m.status, "enforced"), "1/1");
+    assert_int_equal(m.enforced, STATUS_NO_RULES);
+    made_free(&m);
+    f.generation = 0;
+    f.checksum = NULL;
+    m = make(f);
+    expect_condition(&m, "Published", "False", "NotCompiled", "There are no rules.");
+    expect_condition(&m, "Enforced", "False", "NotPublished", "No rules are published.");
+    assert_null(cJSON_GetObjectItem(m.status, "generation"));
+    assert_null(cJSON_GetObjectItem(m.status, "checksum"));
+    assert_string_equal(text_at(m.status, "enforced"), "0/1");
+    expect_row(&m, 0,
+               "{\"checksum\":\"sha256:aaaa\",\"generation\":7,\"message\":\"enforces generation "
+               "7, which is newer than what is published\",\"name\":\"p\",\"since\":"
+               "\"2025-12-31T23:00:00Z\"}");
+    made_free(&m);
+}
+
+static void test_rules_that_are_not_published(void **state)
+{
+    (void)state;
+    struct status_facts f = published(NULL, 0);
+    f.publish_reason = "TooLarge";
+    f.publish_error = "the rules would need 1.2 MiB";
+    struct made m = make(f);
+    expect_condition(&m, "Compiled", "True", "Valid", "The spec makes sense.");
+    expect_condition(&m, "Published", "False", "TooLarge", "the rules would need 1.2 MiB");
+    expect_condition(&m, "Enforced", "False", "NotPublished",
+                     "0 of 0 pods enforce generation 7, of an earlier spec.");
+    made_free(&m);
+    f.publish_reason = NULL;
+    f.generation = 0;
+    m = make(f);
+    expect_condition(&m, "Published", "False", "Failed", "the rules would need 1.2 MiB");
+    expect_condition(&m, "Enforced", "False", "NotPublished", "No rules are published.");
+    made_free(&m);
+    f.publish_error = NULL;
+    m = make(f);
+    expect_condition(&m, "Published", "False", "Pending", "It is about to be.");
+    made_free(&m);
+}
+
+static void test_long_errors_are_cut(void **state)
+{
+    (void)state;
+    char text[9000];
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
+    struct status_facts f = published(NULL, 0);
+    f.compile_error = text;
+    struct made m = make(f);
+    assert_in_range(strlen(text_at(condition(&m, "Compiled"), "message")), 4000, 4096);
+    made_free(&m);
+    f.compile_error = NULL;
+    f.publish_error = text;
+    m = make(f);
+    assert_in_range(strlen(text_at(condition(&m, "Published"), "message")), 4000, 4096);
+    made_free(&m);
+}
+
+static void test_root(void **state)
+{
+    (void)state;
+    struct status_facts f = {.configmap = "c",
+                             .compile_error = "automatic sharding is not supported",
+                             .root = true,
+                             .now_ms = NOW};
+    struct made m = make_with(f, "{\"root\":{\"childShardingConfigs\":[\"x\"]}}");
+    expect_condition(&m, "Compiled", "False", "Root", "automatic sharding is not supported");
+    assert_null(cJSON_GetObjectItem(m.status, "enforced"));
+    const cJSON *children =
+        cJSON_GetObjectItem(cJSON_GetObjectItem(m.status, "root"), "childShardingConfigs");
+    assert_int_equal(cJSON_GetArraySize(children), 1);
+    made_free(&m);
+}
+
+#define OLD(type, status, time)                                                                    \
+    "{\"conditions\":[{\"type\":\"" type "\",\"status\":\"" status                                 \
+    "\",\"lastTransitionTime\":\"" time "\"}]}"
+
+static void test_when_a_condition_changed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *old;
+        const char *time;
+    } cases[] = {
+        {"", "2026-01-01T00:00:00Z"},
+        {OLD("Enforced", "True", "2025-05-05T00:00:00Z"), "2025-05-05T00:00:00Z"},
+        {OLD("Enforced", "False", "2025-05-05T00:00:00Z"), "2026-01-01T00:00:00Z"},
+        {OLD("Enforced", "Unknown", "2025-05-05T00:00:00Z"), "2026-01-01T00:00:00Z"},
+        {OLD("Published", "True", "2025-05-05T00:00:00Z"), "2026-01-01T00:00:00Z"},
+        {OLD("Enforced", "True", "yesterday"), "2026-01-01T00:00:00Z"},
+        {"{\"conditions\":[null,7,{}]}", "2026-01-01T00:00:00Z"},
+        {"{\"conditions\":\"x\"}", "2026-01-01T00:00:00Z"},
+        {"[]", "2026-01-01T00:00:00Z"},
+        {"null", "2026-01-01T00:00:00Z"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct made m = make_with(published(NULL, 0), cases[i].old);
+        assert_string_equal(text_at(condition(&m, "Enforced"), "lastTransitionTime"),
+                            cases[i].time);
+        assert_true(m.changed);
+        made_free(&m);
+    }
+}
+
+static void test_nothing_new(void **state)
+{
+    (void)state;
+    struct probe_result r = enforcing(7);
+    struct probe_result old = enforcing(6);
+    struct status_pod pods[] = {ready_pod("a", &r), ready_pod("b", &old)};
+    struct status_facts f = published(pods, 2);
+    struct made first = make(f);
+    char *text = cJSON_PrintUnformatted(first.status);
+    f.now_ms += 3600000;
+    struct made m = make_with(f, text);
+    assert_false(m.changed);
+    made_free(&m);
+    struct status_pod turned[] = {pods[1], pods[0]};
+    f.pods = turned;
+    m = make_with(f, text);
+    assert_false(m.changed);
+    made_free(&m);
+    turned[0].probe = &r; /* the condition turns, the others stay as old as they were */
+    m = make_with(f, text);
+    assert_true(m.changed);
+    assert_string_equal(text_at(condition(&m, "Enforced"), "lastTransitionTime"),
+                        "2026-01-01T01:00:00Z");
+    assert_string_equal(text_at(condition(&m, "Published"), "lastTransitionTime"),
+                        "2026-01-01T00:00:00Z");
+    made_free(&m);
+    free(text);
+    made_free(&first);
+}
+
+static bool sweep_make(void *data)
+{
+    const struct status_facts *f = data;
+    enum status_enforced enforced;
+    bool changed = false;
+    cJSON *status = status_make(f, &enforced, &changed);
+    bool well = status != NULL;
+    cJSON_Delete(status);
+    return well;
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    struct probe_result r = enforcing(7);
+    struct probe_result old = enforcing(6);
+    struct status_pod pods[] = {ready_pod("a", &r), ready_pod("b", &old)};
+    struct status_facts f = published(pods, 2);
+    cJSON *config = config_with("{\"root\":{\"childShardingConfigs\":[\"x\"]}}");
+    f.config = config;
+    assert_true(sweep_allocations(sweep_make, &f) > 40);
+    cJSON_Delete(config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_enforced),
+        cmocka_unit_test(test_no_pods),
+        cmocka_unit_test(test_pods_that_are_late),
+        cmocka_unit_test(test_pods_that_do_not_answer),
+        cmocka_unit_test(test_pods_that_refuse),
+        cmocka_unit_test(test_other_rules),
+        cmocka_unit_test(test_no_sidecar),
+        cmocka_unit_test(test_overlapping),
+        cmocka_unit_test(test_pods_that_start),
+        cmocka_unit_test(test_pods_that_end),
+        cmocka_unit_test(test_the_worst_is_the_reason),
+        cmocka_unit_test(test_only_a_few_are_named),
+        cmocka_unit_test(test_only_so_many_rows),
+        cmocka_unit_test(test_a_spec_that_makes_no_sense),
+        cmocka_unit_test(test_rules_that_are_not_published),
+        cmocka_unit_test(test_long_errors_are_cut),
+        cmocka_unit_test(test_root),
+        cmocka_unit_test(test_when_a_condition_changed),
+        cmocka_unit_test(test_nothing_new),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

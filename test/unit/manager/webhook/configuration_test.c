@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "webhook/configuration.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../object/patch_apply.h"
+#include "alloc_sweep.h"
+#include "base/json.h"
+#include "crypto/digest.h"
+#include "webhook/certificate_set.h"
+
+#define NOW INT64_C(1767225600)
+
+enum { OLD, CURRENT, NEXT, FOREIGN, EXPIRED, AUTHORITIES };
+
+static struct certificate_pair authorities[AUTHORITIES];
+
+static const char *const hosts[] = {"127.0.0.1", "manager.test"};
+static const struct configuration_target target = {
+    .namespace = "cmesh-system", .service = "cmesh-webhook", .hosts = hosts, .host_count = 2};
+
+static int make(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t born;
+        int64_t ends;
+    } specs[AUTHORITIES] = {
+        [OLD] = {CERTIFICATE_SET_AUTHORITY "1", NOW - 2000, NOW + 1000},
+        [CURRENT] = {CERTIFICATE_SET_AUTHORITY "2", NOW - 1000, NOW + 2000},
+        [NEXT] = {CERTIFICATE_SET_AUTHORITY "3", NOW - 10, NOW + 3000},
+        [FOREIGN] = {"somebody else", NOW - 5, NOW + 3000},
+        [EXPIRED] = {CERTIFICATE_SET_AUTHORITY "4", NOW - 9, NOW - 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < AUTHORITIES; i++) {
+        const struct certificate_spec spec = {
+            .common_name = specs[i].name, .not_before = specs[i].born, .not_after = specs[i].ends};
+        if (certificate_make_authority(&spec, &authorities[i], NULL) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int drop(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < AUTHORITIES; i++) {
+        certificate_pair_deinit(&authorities[i]);
+    }
+    return 0;
+}
+
+/* The text of several, which the caller frees. */
+static char *bundle(size_t count, const int *which)
+{
+    struct buf text = BUF_INIT(65536);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(buf_append_str(&text, authorities[which[i]].cert), 0);
+    }
+    char *out = buf_take_str(&text);
+    buf_reset(&text);
+    return out;
+}
+
+#define BUNDLE(...) bundle(sizeof((int[]){__VA_ARGS__}) / sizeof(int), (int[]){__VA_ARGS__})
+
+static char *coded(const char *text)
+{
+    struct buf out = BUF_INIT(65536);
+    assert_int_equal(base64_encode(slice_str(text), &out), 0);
+    char *str = buf_take_str(&out);
+    buf_reset(&out);
+    return str;
+}
+
+/* A configuration of one webhook with that clientConfig; the caller frees. */
+static cJSON *configuration(const char *client, const char *ca)
+{
+    struct err e = ERR_INIT;
+    char text[1024];
+    (void)snprintf(text, sizeof text,
+                   "{\"metadata\":{\"name\":\"cmesh\",\"resourceVersion\":\"7\"},\"webhooks\":["
+                   "{\"name\":\"a\",\"clientConfig\":%s}]}",
+                   client);
+    cJSON *root = json_parse(text, strlen(text), &e);
+    if (root == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    if (ca != NULL) {
+        char *value = coded(ca);
+        cJSON *webhook = cJSON_GetArrayItem(cJSON_GetObjectItem(root, "webhooks"), 0);
+        cJSON_AddStringToObject(cJSON_GetObjectItem(webhook, "clientConfig"), "caBundle", value);
+        free(value);
+    }
+    return root;
+}
+
+#define SERVICE(path)                                                                              \
+    "{\"service\":{\"namespace\":\"cmesh-system\",\"name\":\"cmesh-webhook\",\"path\":\"" path     \
+    "\"}}"
+
+static cJSON *patch_for(const cJSON *object, const char *wanted, const cJSON *rules)
+{
+    const struct configuration_wanted w = {.bundle = slice_str(wanted), .rules = rules, .now = NOW};
+    cJSON *patch = NULL;
+    assert_int_equal(configuration_patch(&target, &w, object, &patch), 0);
+    return patch;
+}
+
+/* The bundle is `before`, should be `wanted`, and becomes `after`; NULL: it is left alone. All are
+ * freed. */
+static void expect(char *before, char *wanted, char *after)
+{
+    cJSON *object = configuration(SERVICE("/mutate/pods"), before);
+    cJSON *patch = patch_for(object, wanted, NULL);
+    if (after == NULL) {
+        assert_null(patch);
+    } else {
+        assert_non_null(patch);
+        assert_int_equal(cJSON_GetArraySize(patch), 2);
+        const cJSON *test = cJSON_GetArrayItem(patch, 0);
+        assert_string_equal(cJSON_GetObjectItem(test, "op")->valuestring, "test");
+        assert_string_equal(cJSON_GetObjectItem(test, "path")->valuestring,
+                            "/metadata/resourceVersion");
+        assert_string_equal(cJSON_GetObjectItem(test, "value")->valuestring, "7");
+        cJSON_DeleteItemFromArray(patch, 0);
+        cJSON *now = patch_apply(object, patch);
+        assert_non_null(now);
+        char *value = coded(after);
+        const cJSON *webhook = cJSON_GetArrayItem(cJSON_GetObjectItem(now, "webhooks"), 0);
+        const cJSON *client = cJSON_GetObjectItem(webhook, "clientConfig");
+        assert_string_equal(cJSON_GetObjectItem(client, "caBundle")->valuestring, value);
+        cJSON *more = patch_for(now, wanted, NULL);
+        assert_null(more); /* once is enough */
+        free(value);
+        cJSON_Delete(now);
+    }
+    cJSON_Delete(patch);
+    cJSON_Delete(object);
+    free(before);
+    free(wanted);
+    free(after);
+}
+
+static void test_bundles(void **state)
+{
+    (void)state;
+    expect(NULL, BUNDLE(CURRENT), BUNDLE(CURRENT));
+    expect(BUNDLE(CURRENT), BUNDLE(CURRENT), NULL);
+    expect(strdup("garbage"), BUNDLE(CURRENT), BUNDLE(CURRENT));
+    expect(strdup("\n"), BUNDLE(CURRENT), BUNDLE(CURRENT));
+    expect(BUNDLE(FOREIGN), BUNDLE(CURRENT), BUNDLE(CURRENT));
+    expect(BUNDLE(CURRENT, FOREIGN), BUNDLE(CURRENT), BUNDLE(CURRENT));
+    expect(BUNDLE(OLD), BUNDLE(CURRENT, OLD), BUNDLE(CURRENT, OLD));
+    expect(BUNDLE(CURRENT, OLD), BUNDLE(CURRENT), BUNDLE(CURRENT));
+    expect(BUNDLE(OLD, CURRENT), BUNDLE(CURRENT, OLD), BUNDLE(CURRENT, OLD));
+    expect(BUNDLE(CURRENT), strdup(""), NULL); /* nothing is known yet */
+}
+
+/* Another replica has seen a Secret that we have not seen yet. */
+static void test_what_another_replica_knows_stays(void **state)
+{
+    (void)state;
+    expect(BUNDLE(CURRENT, NEXT), BUNDLE(CURRENT), NULL);
+    expect(BUNDLE(NEXT, CURRENT), BUNDLE(CURRENT), NULL);
+    expect(BUNDLE(NEXT), BUNDLE(CURRENT), BUNDLE(CURRENT, NEXT));
+    expect(BUNDLE(CURRENT, NEXT), BUNDLE(CURRENT, OLD), BUNDLE(CURRENT, OLD, NEXT));
+    /* But neither what was before ours, nor what is over, nor what is not ours. */
+    expect(BUNDLE(CURRENT, NEXT), BUNDLE(NEXT), BUNDLE(NEXT));
+    expect(BUNDLE(CURRENT, EXPIRED), BUNDLE(CURRENT), BUNDLE(CURRENT));
+    expect(BUNDLE(CURRENT, FOREIGN), BUNDLE(CURRENT), BUNDLE(CURRENT));
+}
+
+static void expect_ours(const char *client, bool ours)
+{
+    cJSON *object = configuration(client, NULL);
+    char *wanted = BUNDLE(CURRENT);
+    cJSON *patch = patch_for(object, wanted, NULL);
+    if ((patch != NULL) != ours) {
+        fail_msg("%s is%s taken for ours", client, ours ? " not" : "");
+    }
+    assert_int_equal(configuration_count(&target, object), ours ? 1 : 0);
+    cJSON_Delete(patch);
+    cJSON_Delete(object);
+    free(wanted);
+}
+
+static void test_only_ours_are_changed(void **state)
+{
+    (void)state;
+    expect_ours(SERVICE("/mutate/pods"), true);
+    expect_ours("{\"service\":{\"namespace\":\"cmesh-system\",\"name\":\"cmesh-webhook\"}}", true);
+    expect_ours("{\"service\":{\"namespace\":\"other\",\"name\":\"cmesh-webhook\"}}", false);
+    expect_ours("{\"service\":{\"namespace\":\"cmesh-system\",\"name\":\"other\"}}", false);
+    expect_ours("{\"service\":{}}", false);
+    expect_ours("{\"url\":\"https://127.0.0.1:9443/mutate/pods\"}", true);
+    expect_ours("{\"url\":\"https://Manager.test/mutate/pods\"}", true);
+    expect_ours("{\"url\":\"https://manager.test\"}", true);
+    expect_ours("{\"url\":\"https://127.0.0.2:9443/mutate/pods\"}", false);
+    expect_ours("{\"url\":\"garbage\"}", false);
+    expect_ours("{\"url\":5}", false);
+    expect_ours("{}", false);
+}
+
+static const struct sharding_resource resources[] = {
+    {"", "v1", "configmaps", "ConfigMap"},
+    {"", "v1", "pods", "Pod"},
+    {"apps", "v1", "deployments", "Deployment"},
+    {"apps", "v1beta1", "deployments", "Deployment"},
+};
+
+#define RULE(group, version, names)                                                                \
+    "{\"apiGroups\":[\"" group "\"],\"apiVersions\":[\"" version "\"],\"operations\":["            \
+    "\"CREATE\",\"UPDATE\"],\"resources\":[" names "],\"scope\":\"Namespaced\"}"
+
+static void test_rules(void **state)
+{
+    (void)state;
+    struct buf text = BUF_INIT(65536);
+    cJSON *rules = configuration_rules(resources, 4);
+    assert_non_null(rules);
+    assert_int_equal(json_canonical(rules, &text), 0);
+    assert_string_equal(
+        buf_cstr(&text),
+        "[" RULE("", "v1", "\"configmaps\",\"pods\"") "," RULE(
+            "apps", "v1", "\"deployments\"") "," RULE("apps", "v1beta1", "\"deployments\"") "]");
+    buf_reset(&text);
+    cJSON_Delete(rules);
+    rules = configuration_rules(NULL, 0);
+    assert_int_equal(cJSON_GetArraySize(rules), 0);
+    cJSON_Delete(rules);
+}
+
+/* How many operations a patch has, besides the test. */
+static int changes(const char *client, const char *present, const cJSON *rules)
+{
+    cJSON *object = configuration(client, NULL);
+    if (present != NULL) {
+        cJSON *webhook = cJSON_GetArrayItem(cJSON_GetObjectItem(object, "webhooks"), 0);
+        cJSON_AddItemToObject(webhook, "rules", cJSON_Parse(present));
+    }
+    cJSON *patch = patch_for(object, "", rules);
+    int n = patch == NULL ? 0 : cJSON_GetArraySize(patch) - 1;
+    if (n > 0) {
+        cJSON_DeleteItemFromArray(patch, 0);
+        cJSON *now = patch_apply(object, patch);
+        const cJSON *webhook = cJSON_GetArrayItem(cJSON_GetObjectItem(now, "webhooks"), 0);
+        assert_true(cJSON_Compare(cJSON_GetObjectItem(webhook, "rules"), rules, true));
+        cJSON_Delete(now);
+    }
+    cJSON_Delete(patch);
+    cJSON_Delete(object);
+    return n;
+}
+
+static void test_rules_of_the_webhook_for_labels_alone(void **state)
+{
+    (void)state;
+    cJSON *rules = configuration_rules(resources, 2);
+    cJSON *none = configuration_rules(NULL, 0);
+    const char *good = "[" RULE("", "v1", "\"configmaps\",\"pods\"") "]";
+    assert_int_equal(changes(SERVICE("/mutate/resources"), NULL, rules), 1);
+    assert_int_equal(changes(SERVICE("/mutate/resources"), "[]", rules), 1);
+    assert_int_equal(changes(SERVICE("/mutate/resources"), good, rules), 0);
+    assert_int_equal(changes(SERVICE("/mutate/resources"), good, none), 1);
+    assert_int_equal(changes(SERVICE("/mutate/resources"), NULL, none), 0);
+    assert_int_equal(changes(SERVICE("/mutate/resources"), good, NULL), 0);
+    assert_int_equal(changes(SERVICE("/mutate/pods"), NULL, rules), 0);
+    assert_int_equal(changes("{\"url\":\"https://127.0.0.1:1/mutate/resources\"}", NULL, rules), 1);
+    assert_int_equal(changes("{\"url\":\"https://127.0.0.3:1/mutate/resources\"}", NULL, rules), 0);
+    cJSON_Delete(rules);
+    cJSON_Delete(none);
+}
+
+static void test_trust(void **state)
+{
+    (void)state;
+    char *text = BUNDLE(CURRENT, NEXT);
+    cJSON *object = configuration(SERVICE("/mutate/pods"), text);
+    struct certificate *next = certificate_read(slice_str(authorities[NEXT].cert), NULL, NULL);
+    struct certificate *old = certificate_read(slice_str(authorities[OLD].cert), NULL, NULL);
+    assert_true(configuration_trusts(&target, object, next));
+    assert_false(configuration_trusts(&target, object, old));
+    /* One webhook that does not is enough; one that is not ours does not count. */
+    cJSON *webhooks = cJSON_GetObjectItem(object, "webhooks");
+    cJSON_AddItemToArray(webhooks, cJSON_Parse("{\"clientConfig\":{\"url\":\"https://x/\"}}"));
+    assert_true(configuration_trusts(&target, object, next));
+    cJSON_AddItemToArray(webhooks,
+                         cJSON_Parse("{\"clientConfig\":{\"url\":\"https://127.0.0.1/\"}}"));
+    assert_false(configuration_trusts(&target, object, next));
+    cJSON *empty = cJSON_CreateObject();
+    assert_true(configuration_trusts(&target, empty, next));
+    cJSON_Delete(empty);
+    certificate_free(next);
+    certificate_free(old);
+    cJSON_Delete(object);
+    free(text);
+}
+
+static void test_strange_objects(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{}", "{\"webhooks\":5}", "{\"webhooks\":[5,null,{\"clientConfig\":[]}]}",
+        "{\"webhooks\":{\"a\":{\"clientConfig\":5}}}",
+        "{\"metadata\":{\"resourceVersion\":5},\"webhooks\":[{\"clientConfig\":{\"service\":5}}]}"};
+    char *wanted = BUNDLE(CURRENT);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        cJSON *object = cJSON_Parse(texts[i]);
+        assert_null(patch_for(object, wanted, NULL));
+        assert_int_equal(configuration_count(&target, object), 0);
+        cJSON_Delete(object);
+    }
+    free(wanted);
+}
+
+static bool play(void *data)
+{
+    const char *text = data;
+    cJSON *rules = configuration_rules(resources, 4);
+    cJSON *object = cJSON_Parse(text);
+    cJSON *patch = NULL;
+    bool well = rules != NULL && object != NULL;
+    if (well) {
+        const struct configuration_wanted w = {
+            .bundle = slice_str(authorities[CURRENT].cert), .rules = rules, .now = NOW};
+        int rc = configuration_patch(&target, &w, object, &patch);
+        assert_true(rc == 0 || rc == -12);
+        assert_true(rc != 0 || patch != NULL);
+        well = rc == 0;
+    }
+    cJSON_Delete(rules);
+    cJSON_Delete(object);
+    cJSON_Delete(patch);
+    return well;
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    char *present = BUNDLE(NEXT);
+    cJSON *object = configuration(SERVICE("/mutate/resources"), present);
+    char *text = cJSON_PrintUnformatted(object);
+    assert_true(sweep_allocations(play, text) > 60);
+    free(text);
+    free(present);
+    cJSON_Delete(object);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bundles),
+        cmocka_unit_test(test_what_another_replica_knows_stays),
+        cmocka_unit_test(test_only_ours_are_changed),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_rules_of_the_webhook_for_labels_alone),
+        cmocka_unit_test(test_trust),
+        cmocka_unit_test(test_strange_objects),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, make, drop);
+}
