@@ -132,12 +132,20 @@ void config_parse(struct config *c, int argc, char **argv)
          .type = FLAG_UINT,
          .target = &c->cut_spread_s,
          .max = 3600},
+        {.name = "state",
+         .value = "PATH",
+         .help = "Remember in this file what clients have seen, beyond a restart, even by a crash: "
+                 "then those whose view is the same go on as if nothing had been, and the others "
+                 "are told to list again. It holds no objects, only versions and hashes, takes "
+                 "600 kB, and is made when missing. In a pod: in an emptyDir.",
+         .type = FLAG_STRING,
+         .target = &c->state},
         {.name = "resume-doubt",
          .value = "SECONDS",
          .help = "A watch that goes on from a version that localproxy has not given out itself may "
-                 "come from a client that saw other rules, before a restart perhaps. It is "
-                 "answered with 410, so that the client lists again, for this long after it first "
-                 "asked; then it is believed. 0: it is told so once.",
+                 "come from a client that saw other rules, before a restart without --state "
+                 "perhaps. It is answered with 410, so that the client lists again, for this long "
+                 "after it first asked; then it is believed. 0: it is told so once.",
          .type = FLAG_UINT,
          .target = &c->resume_doubt_s,
          .max = 86400},

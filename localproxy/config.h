@@ -29,6 +29,7 @@ struct config {
     int reload_mode; /* enum reload_mode */
     uint64_t cut_interval_s;
     uint64_t cut_spread_s;
+    const char *state; /* NULL: what clients have seen does not outlive the process */
     uint64_t resume_doubt_s;
     const char *token_file;
     const char *ready_file;

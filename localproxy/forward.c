@@ -18,14 +18,15 @@ enum {
 };
 
 int forward_context_init(struct forward_context *ctx, struct net_loop *l,
-                         struct kube_client *upstream, struct metrics *metrics, uint64_t doubt_ms)
+                         struct kube_client *upstream, struct metrics *metrics,
+                         struct resume *points)
 {
     *ctx = (struct forward_context){.loop = l, .upstream = upstream, .metrics = metrics};
     list_init(&ctx->running);
     change_context_init(ctx);
-    ctx->points = resume_new(doubt_ms);
+    ctx->points = points;
     ctx->pages = pages_new(l, upstream);
-    return ctx->points != NULL && ctx->pages != NULL ? 0 : -ENOMEM;
+    return ctx->pages != NULL ? 0 : -ENOMEM;
 }
 
 bool forward_refuse(struct metrics *m, struct http_exchange *down, enum request_verb verb,

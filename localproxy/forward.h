@@ -52,10 +52,11 @@ struct forward_context {
     void *data;
 };
 
-/* `doubt_ms`: see resume_new. 0 or -ENOMEM. Callbacks and pace are the caller's to set. */
+/* Takes `points`, which is not NULL, in any case. 0 or -ENOMEM. Callbacks and pace are the caller's
+ * to set. */
 MUST_CHECK int forward_context_init(struct forward_context *ctx, struct net_loop *l,
                                     struct kube_client *upstream, struct metrics *metrics,
-                                    uint64_t doubt_ms);
+                                    struct resume *points);
 /* Breaks off what still runs. */
 void forward_context_deinit(struct forward_context *ctx);
 

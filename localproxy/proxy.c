@@ -438,10 +438,26 @@ static int open_server(struct proxy *p, struct tls_config *tls, struct err *e)
     return 0;
 }
 
-static int open_forward(struct proxy *p, struct err *e)
+static struct resume *open_points(const struct config *c, struct err *e)
 {
-    int rc = forward_context_init(&p->forward, p->loop, p->upstream, p->metrics,
-                                  p->config->resume_doubt_s * 1000);
+    uint64_t doubt_ms = c->resume_doubt_s * 1000;
+    if (c->state == NULL) {
+        struct resume *points = resume_new(doubt_ms);
+        if (points == NULL) {
+            err_set(e, UV_ENOMEM, "out of memory");
+        }
+        return points;
+    }
+    struct resume *points = resume_open(c->state, doubt_ms, e);
+    if (points == NULL) {
+        err_prefix(e, "--state");
+    }
+    return points;
+}
+
+static int open_forward(struct proxy *p, struct resume *points, struct err *e)
+{
+    int rc = forward_context_init(&p->forward, p->loop, p->upstream, p->metrics, points);
     pace_init(&p->forward.pace, p->config->cut_interval_s * 1000, p->config->cut_spread_s * 1000);
     p->forward.seamless = p->config->reload_mode == RELOAD_SEAMLESS;
     p->forward.again = on_again;
@@ -468,7 +484,12 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
     buf_init(&p->target, TARGET_MAX);
     buf_init(&p->lock_target, TARGET_MAX);
     fence_history_init(&p->history);
-    if (open_forward(p, e) != 0 || open_server(p, o->tls, e) != 0) {
+    struct resume *points = open_points(p->config, e);
+    if (points == NULL) {
+        free(p);
+        return NULL;
+    }
+    if (open_forward(p, points, e) != 0 || open_server(p, o->tls, e) != 0) {
         forward_context_deinit(&p->forward);
         free(p);
         return NULL;

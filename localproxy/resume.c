@@ -2,75 +2,52 @@
 /*
  * All memory is had at once, so that nothing can fail later. It is a zeroed half megabyte of which
  * only what is used is ever touched.
+ *
+ * In a file it must be right at any moment, since a process may end at any: what is written in one
+ * go is right by itself, everything else stands between begin() and end().
  */
 #include "resume.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 
-#include "base/list.h"
+#include "resume_internal.h"
 
-/* Selectors that are told apart for a resource. Whatever was pushed out, two that remain were seen
- * as far, and one of them at least counts for the ceiling: three make it exact. */
-#define SELECTORS_MAX 3
+/* Until end(), what a file holds is not whole. */
+static void begin(struct resume *r)
+{
+    atomic_store_explicit(&r->busy, 1, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+}
 
-#define POINT_BUCKETS_LOG2 12
-#define RESOURCE_BUCKETS_LOG2 10
+static void end(struct resume *r)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&r->busy, 0, memory_order_relaxed);
+}
 
-enum point_kind { POINT_VERSION, POINT_VERSION_REFUSED, POINT_PAGE, POINT_PAGE_REFUSED };
-
-struct point {
-    struct list node;   /* in resume.points */
-    struct point *next; /* in its bucket, or in resume.spare */
-    struct resume_key key;
-    enum point_kind kind;
-    uint64_t count;
-    uint64_t since_ms;         /* POINT_*_REFUSED: when it was refused first */
-    struct resume_range range; /* of a page: the hash of its token, twice, or RESUME_ANY */
-};
-
-/* One that is not used is as good as: nothing was seen without a limit. */
-struct seen {
-    uint64_t selector;
-    uint64_t highest;
-};
-
-struct resource {
-    struct list node;      /* in resume.resources */
-    struct resource *next; /* in its bucket */
-    uint64_t id;
-    uint64_t floor; /* clients may have any version up to it from before; 0: not known yet */
-    struct seen seen[SELECTORS_MAX];
-};
-
-struct resume {
-    uint64_t doubt_ms;
-    uint64_t now_ms;
-    struct list points; /* of all kinds; last used first */
-    struct point *spare;
-    size_t point_count;    /* of point_pool that were ever used */
-    struct list resources; /* last used first */
-    size_t resource_count;
-    struct point *point_buckets[1 << POINT_BUCKETS_LOG2];
-    struct resource *resource_buckets[1 << RESOURCE_BUCKETS_LOG2];
-    struct resource resource_pool[RESUME_RESOURCES_MAX];
-    struct point point_pool[RESUME_POINTS_MAX];
-};
+void resume_init(struct resume *r, uint64_t doubt_ms)
+{
+    r->doubt_ms = doubt_ms;
+    list_init(&r->points);
+    list_init(&r->resources);
+}
 
 struct resume *resume_new(uint64_t doubt_ms)
 {
     struct resume *r = calloc(1, sizeof *r);
     if (r != NULL) {
-        r->doubt_ms = doubt_ms;
-        list_init(&r->points);
-        list_init(&r->resources);
+        resume_init(r, doubt_ms);
     }
     return r;
 }
 
 void resume_free(struct resume *r)
 {
-    free(r);
+    if (r != NULL && r->file != NULL) {
+        resume_file_close(r);
+    } else {
+        free(r);
+    }
 }
 
 /* Fibonacci hashing. */
@@ -91,7 +68,7 @@ static void touch(struct list *head, struct list *node)
 
 static struct resource **resource_bucket(struct resume *r, uint64_t id)
 {
-    return &r->resource_buckets[bucket_of(id, RESOURCE_BUCKETS_LOG2)];
+    return &r->resource_buckets[bucket_of(id, RESUME_RESOURCE_BUCKETS_LOG2)];
 }
 
 static struct resource *find_resource(struct resume *r, uint64_t id)
@@ -113,6 +90,7 @@ static struct resource *find_resource(struct resume *r, uint64_t id)
 
 static struct resource *forget_resource(struct resume *r)
 {
+    r->all_known = false;
     struct resource *x = LIST_ITEM(r->resources.prev, struct resource, node);
     struct resource **at = resource_bucket(r, x->id);
     while (*at != x) {
@@ -149,7 +127,7 @@ static void raise_to(uint64_t *highest, uint64_t version)
 static void raise_highest(struct resource *x, uint64_t selector, uint64_t version)
 {
     struct seen *lowest = &x->seen[0];
-    for (size_t i = 0; i < SELECTORS_MAX; i++) {
+    for (size_t i = 0; i < RESUME_SELECTORS_MAX; i++) {
         struct seen *s = &x->seen[i];
         if (s->selector == selector) {
             raise_to(&s->highest, version);
@@ -160,13 +138,18 @@ static void raise_highest(struct resource *x, uint64_t selector, uint64_t versio
     *lowest = (struct seen){.selector = selector, .highest = version};
 }
 
-static uint64_t ceiling(const struct resource *x, uint64_t selector)
+static uint64_t ceiling(const struct resume *r, const struct resource *x, uint64_t selector)
 {
     if (x == NULL || x->floor == 0) {
-        return UINT64_MAX;
+        if (!r->all_known) {
+            return UINT64_MAX;
+        }
+        if (x == NULL) {
+            return 0;
+        }
     }
     uint64_t highest = x->floor;
-    for (size_t i = 0; i < SELECTORS_MAX; i++) {
+    for (size_t i = 0; i < RESUME_SELECTORS_MAX; i++) {
         if (x->seen[i].selector != selector) {
             raise_to(&highest, x->seen[i].highest);
         }
@@ -181,7 +164,7 @@ static uint64_t ceiling(const struct resource *x, uint64_t selector)
 static struct point **point_bucket(struct resume *r, const struct resume_key *key)
 {
     uint64_t hash = key->resource * 0xff51afd7ed558ccdu + key->view;
-    return &r->point_buckets[bucket_of(hash, POINT_BUCKETS_LOG2)];
+    return &r->point_buckets[bucket_of(hash, RESUME_POINT_BUCKETS_LOG2)];
 }
 
 static bool same_view(const struct point *p, const struct resume_key *key, enum point_kind kind)
@@ -212,6 +195,7 @@ static void unlink_point(struct resume *r, struct point *p)
 static void drop_point(struct resume *r, struct point *p)
 {
     unlink_point(r, p);
+    p->count = 0;
     p->next = r->spare;
     r->spare = p;
 }
@@ -304,7 +288,7 @@ void resume_clock(struct resume *r, uint64_t now_ms)
     r->now_ms = now_ms;
 }
 
-void resume_give(struct resume *r, const struct resume_key *key, struct resume_range range)
+static void give(struct resume *r, const struct resume_key *key, struct resume_range range)
 {
     add_point(r, key, POINT_VERSION, range);
     if (!is_any(range)) {
@@ -312,27 +296,38 @@ void resume_give(struct resume *r, const struct resume_key *key, struct resume_r
     }
 }
 
+void resume_give(struct resume *r, const struct resume_key *key, struct resume_range range)
+{
+    begin(r);
+    give(r, key, range);
+    end(r);
+}
+
 void resume_newest(struct resume *r, uint64_t resource, uint64_t version)
 {
+    begin(r);
     struct resource *x = ensure_resource(r, resource);
     if (x->floor == 0) {
         x->floor = version;
     }
+    end(r);
 }
 
 void resume_saw(struct resume *r, const struct resume_key *key, uint64_t version)
 {
+    begin(r);
     raise_highest(ensure_resource(r, key->resource), key->selector, version);
+    end(r);
 }
 
-bool resume_watch(struct resume *r, const struct resume_key *key, uint64_t version)
+static bool may_watch(struct resume *r, const struct resume_key *key, uint64_t version)
 {
     struct match m = match_points(r, key, POINT_VERSION, version);
     bool fresh = m.fresh != NULL;
     bool stale = m.stale != NULL;
     /* A stale point of no known version does not count here: it would hold back a version that by
      * all that is known was learnt since. */
-    if (version > ceiling(find_resource(r, key->resource), key->selector) &&
+    if (version > ceiling(r, find_resource(r, key->resource), key->selector) &&
         (!stale || is_any(m.stale->range))) {
         take_point(r, m.fresh);
         return true;
@@ -347,6 +342,14 @@ bool resume_watch(struct resume *r, const struct resume_key *key, uint64_t versi
     return refused_before(r, key, POINT_VERSION_REFUSED, version);
 }
 
+bool resume_watch(struct resume *r, const struct resume_key *key, uint64_t version)
+{
+    begin(r);
+    bool may = may_watch(r, key, version);
+    end(r);
+    return may;
+}
+
 /* Tokens that could not be learnt are 0. */
 static struct resume_range token_range(uint64_t token)
 {
@@ -355,10 +358,12 @@ static struct resume_range token_range(uint64_t token)
 
 void resume_give_page(struct resume *r, const struct resume_key *key, uint64_t token)
 {
+    begin(r);
     add_point(r, key, POINT_PAGE, token_range(token));
+    end(r);
 }
 
-bool resume_page(struct resume *r, const struct resume_key *key, uint64_t token)
+static bool may_page(struct resume *r, const struct resume_key *key, uint64_t token)
 {
     struct match m = match_points(r, key, POINT_PAGE, token);
     /* A fresh token that is known goes before a stale one that is not. */
@@ -371,4 +376,144 @@ bool resume_page(struct resume *r, const struct resume_key *key, uint64_t token)
         return true;
     }
     return refused_before(r, key, POINT_PAGE_REFUSED, token);
+}
+
+bool resume_page(struct resume *r, const struct resume_key *key, uint64_t token)
+{
+    begin(r);
+    bool may = may_page(r, key, token);
+    end(r);
+    return may;
+}
+
+/*
+ * Accounts.
+ */
+
+static bool is_nothing(struct resume_range range)
+{
+    return range.from > range.to;
+}
+
+static bool in_pool(const struct resume *r, const struct resume_account *a)
+{
+    return a >= r->account_pool && a < r->account_pool + RESUME_ACCOUNTS_MAX;
+}
+
+static struct resume_account *unused_account(struct resume *r)
+{
+    struct resume_account *a = r->spare_account;
+    if (a != NULL) {
+        r->spare_account = a->next;
+        return a;
+    }
+    if (r->account_count < RESUME_ACCOUNTS_MAX) {
+        return &r->account_pool[r->account_count++];
+    }
+    a = malloc(sizeof *a);
+    r->accounts_elsewhere += a != NULL ? 1 : 0;
+    return a;
+}
+
+struct resume_account *resume_account_open(struct resume *r, const struct resume_key *key)
+{
+    begin(r);
+    struct resume_account *a = unused_account(r);
+    if (a != NULL) {
+        *a = (struct resume_account){
+            .key = *key,
+            .delivered = RESUME_NOTHING,
+            .mixed = RESUME_NOTHING,
+            .open = 1,
+        };
+    }
+    end(r);
+    return a;
+}
+
+/* What the client of a watch that has ended may go on from. */
+static void settle(struct resume *r, const struct resume_account *a)
+{
+    struct resume_key mixed = a->key;
+    mixed.selector = RESUME_MIXED;
+    if (!a->synced) {
+        return;
+    }
+    if (a->unknown) {
+        give(r, &a->key, RESUME_ANY);
+    } else if (!is_nothing(a->delivered)) {
+        give(r, &a->key, a->delivered);
+    }
+    if (!is_nothing(a->mixed)) {
+        give(r, &mixed, a->mixed);
+    }
+}
+
+void resume_account_close(struct resume *r, struct resume_account *a, bool told)
+{
+    begin(r);
+    if (!told) {
+        settle(r, a);
+    }
+    a->open = 0;
+    if (in_pool(r, a)) {
+        a->next = r->spare_account;
+        r->spare_account = a;
+    } else {
+        r->accounts_elsewhere--;
+        free(a);
+    }
+    end(r);
+}
+
+/*
+ * What a process knew that has ended.
+ */
+
+static void take_points(struct resume *r, const struct resume *old)
+{
+    for (size_t i = 0; i < old->point_count; i++) {
+        const struct point *p = &old->point_pool[i];
+        if (p->count > 0 && p->kind < POINT_KINDS) {
+            add_point(r, &p->key, (enum point_kind)p->kind, p->range);
+            struct point *mine = find_point(r, &p->key, (enum point_kind)p->kind, p->range);
+            mine->count = p->count;
+            mine->since_ms = p->since_ms;
+        }
+    }
+}
+
+/* A list may have been passed on whose version was not noted any more: so the floor is not known
+ * again, and what is not remembered is doubted. */
+static void take_resources(struct resume *r, const struct resume *old)
+{
+    for (size_t i = 0; i < old->resource_count; i++) {
+        const struct resource *x = &old->resource_pool[i];
+        for (size_t k = 0; k < RESUME_SELECTORS_MAX; k++) {
+            raise_highest(ensure_resource(r, x->id), x->seen[k].selector, x->seen[k].highest);
+        }
+    }
+}
+
+static void take_accounts(struct resume *r, const struct resume *old)
+{
+    for (size_t i = 0; i < old->account_count; i++) {
+        struct resume_account a = old->account_pool[i];
+        a.key.selector = a.changing ? RESUME_MIXED : a.key.selector;
+        if (a.open) {
+            settle(r, &a);
+        }
+    }
+}
+
+bool resume_take_over(struct resume *r, const struct resume *old)
+{
+    if (old->busy != 0 || old->accounts_elsewhere != 0 || old->point_count > RESUME_POINTS_MAX ||
+        old->resource_count > RESUME_RESOURCES_MAX || old->account_count > RESUME_ACCOUNTS_MAX) {
+        return false;
+    }
+    take_points(r, old);
+    take_resources(r, old);
+    take_accounts(r, old);
+    return true;
 }

@@ -18,6 +18,10 @@
  * watch. Where a fresh and a stale point fit alike, both are dropped and the request is refused: at
  * worst a client lists once more than it had to.
  *
+ * All of it can be kept in a file, which outlives the process however that ends: what it says is at
+ * any moment what clients may have seen. So after a restart nothing is doubted, and a client whose
+ * view is the same goes on as if nothing had been.
+ *
  * Versions are compared as numbers. Kubernetes calls them opaque for clients; those of
  * kube-apiserver are revisions of etcd. What is no number is never compared: RESUME_ANY.
  */
@@ -32,6 +36,9 @@
 /* Bounds: points and resources that are remembered; the oldest are forgotten first. */
 #define RESUME_POINTS_MAX 4096
 #define RESUME_RESOURCES_MAX 1024
+/* Open watches of which a file keeps account. While there are more, what all clients have seen
+ * would not be known after a restart. */
+#define RESUME_ACCOUNTS_MAX 1024
 
 struct resume;
 
@@ -55,8 +62,30 @@ struct resume_range {
 /* When the version is not known: fits every one. */
 #define RESUME_ANY ((struct resume_range){.from = 0, .to = UINT64_MAX})
 
+/* Nothing to go on from: from > to. */
+#define RESUME_NOTHING ((struct resume_range){.from = UINT64_MAX, .to = 0})
+
+/* What an open watch has delivered so far, kept by whoever passes its events: before they go out,
+ * never after. Plain integers, for it may come from a file. */
+struct resume_account {
+    struct resume_key key;         /* of what is delivered now */
+    struct resume_range delivered; /* under key.selector */
+    struct resume_range mixed;     /* in part under another one */
+    uint8_t synced;                /* all initial events came; else nothing to go on from */
+    uint8_t unknown;               /* an event's version could not be read */
+    uint8_t changing;              /* events towards another selector may have been written */
+    uint8_t open;
+    struct resume_account *next; /* when it is not open */
+};
+
 /* `doubt_ms`: how long a version that is not known is refused; 0: once. NULL without memory. */
 MUST_CHECK struct resume *resume_new(uint64_t doubt_ms);
+/* The same, kept in the file `path`, which is made with mode 0600 where there is none: then nobody
+ * has seen anything yet. What a process left there that ended is taken over; what another version
+ * wrote, or was written before the machine started, is not: as resume_new. NULL with the reason: no
+ * such folder, no room (it needs 600 kB), another process has it. */
+MUST_CHECK struct resume *resume_open(const char *path, uint64_t doubt_ms, struct err *e);
+/* Leaves the file. NULL is ignored. */
 void resume_free(struct resume *r);
 
 /* `version` is the newest of the resource that there is: clients have none above it from before a
@@ -70,6 +99,13 @@ void resume_newest(struct resume *r, uint64_t resource, uint64_t version);
  * failed before it began: gives the point back. */
 void resume_give(struct resume *r, const struct resume_key *key, struct resume_range range);
 
+/* A watch begins: an account of nothing delivered yet. NULL without memory. */
+MUST_CHECK struct resume_account *resume_account_open(struct resume *r,
+                                                      const struct resume_key *key);
+/* It has ended. `told`: with a 410, so that the client lists again; else it may go on from what it
+ * was shown: resume_give. */
+void resume_account_close(struct resume *r, struct resume_account *a, bool told);
+
 /* An open watch delivered `version` under key->selector: raises what the ceiling is made of. Cheap:
  * called for each event. */
 void resume_saw(struct resume *r, const struct resume_key *key, uint64_t version);
@@ -81,7 +117,7 @@ void resume_clock(struct resume *r, uint64_t now_ms);
  *
  * Yes above the ceiling, and from a fresh point that no stale one equals. No from a stale point,
  * which stays: that the client was told so is not certain. What is not known at all (after a start
- * of localproxy every version is, until resume_newest) is refused for doubt_ms from
+ * without a file every version is, until resume_newest) is refused for doubt_ms from
  * the first time it is asked for: a client that still comes with it then learnt it some other way,
  * from a single object perhaps. */
 bool resume_watch(struct resume *r, const struct resume_key *key, uint64_t version);

@@ -11,19 +11,15 @@
 
 enum { CUT_MAX = 4096 };
 
-#define NOTHING ((struct resume_range){.from = UINT64_MAX, .to = 0})
-
 struct watch {
     struct watch_options o;
     enum watch_state state;
     struct frames frames;
     struct buf held;   /* the event that is not complete yet */
     bool passing_long; /* an event too large to be held goes through */
-    bool synced;       /* all initial events came, so that versions can be gone on from */
-    bool unknown;      /* an event's version could not be read: what was delivered is not known */
-    struct resume_range delivered; /* under the selector in force; from > to: nothing */
-    struct resume_range mixed;     /* before the last watch_carry_over, in its course included */
-    uint64_t version;              /* all up to it was delivered; 0: not known */
+    struct resume_account
+        *account;     /* `mixed`: before the last watch_carry_over, or in its course */
+    uint64_t version; /* all up to it was delivered; 0: not known */
 };
 
 struct watch *watch_new(const struct watch_options *o)
@@ -32,24 +28,23 @@ struct watch *watch_new(const struct watch_options *o)
     if (w == NULL) {
         return NULL;
     }
+    w->account = resume_account_open(o->points, &o->key);
+    if (w->account == NULL) {
+        free(w);
+        return NULL;
+    }
     w->o = *o;
-    w->synced = !o->initial_events;
-    w->delivered = NOTHING;
-    w->mixed = NOTHING;
-    if (o->version != 0 && w->synced) {
-        w->delivered = (struct resume_range){.from = o->version, .to = o->version};
+    w->account->unknown = o->encoding == ENCODING_OTHER;
+    if (o->version != 0 && !o->initial_events) {
+        w->account->delivered = (struct resume_range){.from = o->version, .to = o->version};
         w->version = o->version;
     }
+    w->account->synced = !o->initial_events;
     if (o->encoding != ENCODING_OTHER) {
         frames_init(&w->frames, o->encoding);
     }
     buf_init(&w->held, WATCH_HELD_MAX);
     return w;
-}
-
-static bool is_empty(struct resume_range range)
-{
-    return range.from > range.to;
 }
 
 /* The smallest that holds both. */
@@ -61,29 +56,12 @@ static struct resume_range join(struct resume_range a, struct resume_range b)
     };
 }
 
-static void give_points(const struct watch *w)
-{
-    struct resume_key mixed = w->o.key;
-    mixed.selector = RESUME_MIXED;
-    bool known = !w->unknown && w->o.encoding != ENCODING_OTHER;
-    if (!known) {
-        resume_give(w->o.points, &w->o.key, RESUME_ANY);
-    } else if (!is_empty(w->delivered)) {
-        resume_give(w->o.points, &w->o.key, w->delivered);
-    }
-    if (!is_empty(w->mixed)) {
-        resume_give(w->o.points, &mixed, w->mixed);
-    }
-}
-
 void watch_free(struct watch *w)
 {
     if (w == NULL) {
         return;
     }
-    if (w->state != WATCH_CUT && w->synced) {
-        give_points(w);
-    }
+    resume_account_close(w->o.points, w->account, w->state == WATCH_CUT);
     buf_reset(&w->held);
     free(w);
 }
@@ -112,24 +90,24 @@ bool watch_at_boundary(const struct watch *w)
 
 static void note_version(struct watch *w, const struct event *ev)
 {
+    struct resume_account *a = w->account;
     uint64_t version = ev->resource_version;
     if (version == 0) {
-        w->unknown = w->unknown || ev->type != EVENT_ERROR;
+        a->unknown = a->unknown || ev->type != EVENT_ERROR;
         w->version = 0;
         return;
     }
     if (w->version != 0 || ev->type == EVENT_BOOKMARK) {
         w->version = version; /* events come in the order of their versions */
     }
-    resume_saw(w->o.points, &w->o.key, version);
-    if (!w->synced) {
-        w->synced = ev->initial_events_end;
-        if (!w->synced) {
+    resume_saw(w->o.points, &a->key, version);
+    if (!a->synced) {
+        a->synced = ev->initial_events_end;
+        if (!a->synced) {
             return; /* the order of initial events says nothing */
         }
     }
-    w->delivered.from = version < w->delivered.from ? version : w->delivered.from;
-    w->delivered.to = version > w->delivered.to ? version : w->delivered.to;
+    a->delivered = join(a->delivered, (struct resume_range){.from = version, .to = version});
 }
 
 static void look_at(struct watch *w, struct slice frame)
@@ -236,6 +214,7 @@ void watch_silence(struct watch *w)
 {
     if (w->state == WATCH_PASSING) {
         w->state = w->passing_long ? WATCH_LAST : WATCH_SILENT;
+        w->account->changing = 1;
         buf_reset(&w->held);
     }
 }
@@ -247,17 +226,19 @@ void watch_stands(struct watch *w, uint64_t version)
 
 void watch_mix(struct watch *w, uint64_t lowest)
 {
+    struct resume_account *a = w->account;
     uint64_t from = lowest != 0 && lowest < w->version ? lowest : w->version;
-    w->mixed = join(w->mixed, w->delivered);
-    w->mixed = join(w->mixed, (struct resume_range){.from = from, .to = w->version});
-    w->delivered = NOTHING;
+    a->mixed = join(a->mixed, a->delivered);
+    a->mixed = join(a->mixed, (struct resume_range){.from = from, .to = w->version});
+    a->delivered = RESUME_NOTHING;
 }
 
 void watch_carry_over(struct watch *w, const struct resume_key *key, uint64_t lowest)
 {
     watch_mix(w, lowest);
-    w->unknown = false;
-    w->o.key = *key;
+    w->account->unknown = false;
+    w->account->key = *key;
+    w->account->changing = 0;
     resume_saw(w->o.points, key, w->version);
     w->state = WATCH_PASSING;
     frames_init(&w->frames, w->o.encoding);

@@ -14,6 +14,7 @@
 #define RUN_VOLUME "cmesh-run"
 #define RUN_DIR "/run/cmesh"
 #define CONTROL RUN_DIR "/control.sock"
+#define SEEN RUN_DIR "/state" /* what clients have seen */
 #define TOKEN RUN_DIR "/token"
 
 enum { PROBE_SECONDS = 5, GRACE_SECONDS = 30, DELAY_SECONDS_MAX = 86400 };
@@ -206,6 +207,7 @@ static void add_proxy_args(struct edit *ed, const struct inject_plan *plan, cons
     edit_append_format(ed, args, "--admin=%s:%d", s->bind, SIDECAR_ADMIN_PORT);
     edit_append_string(ed, args, "--rules=" COPY);
     edit_append_string(ed, args, "--control=" CONTROL);
+    edit_append_string(ed, args, "--state=" SEEN);
     if (!s->native) {
         add_delay(ed, args, spec);
     }

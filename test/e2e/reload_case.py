@@ -18,16 +18,20 @@ class ReloadTestCase(informer_case.InformerTestCase):
 
     mode = "seamless"
 
+    def proxy_options(self):
+        return ["--reload-mode", self.mode, "--cut-interval", "1", "--cut-spread", "1"]
+
     def setUp(self):
         super().setUp()
         places = self.world.namespaces, resources.ALL
         self.generator = random_rules.Generator(self.pick, *places)
         self.rules = self.generator.next()
-        args = ["--reload-mode", self.mode, "--cut-interval", "1", "--cut-spread", "1"]
-        self.proxy_process = self.proxy(
-            self.rules.document, self.cluster.kubeconfig, args, control=True
-        )
+        self.proxy_process = self.start_proxy_process(self.rules.document)
         self.world.fill(10)
+
+    def start_proxy_process(self, document):
+        args = self.proxy_options()
+        return self.proxy(document, self.cluster.kubeconfig, args, control=True)
 
     def follow(self, reloads, pause, url=None, disturb=None):
         """New clients, so many reloads, quiet: then all must be right."""

@@ -45,8 +45,9 @@ class LostConnectionsCutTest(LostConnectionsTest):
 
 
 class RestartTest(reload_case.ReloadTestCase):
-    """localproxy ends and another begins, with other rules, which knows nothing of what clients
-    have seen."""
+    """localproxy is killed and another begins, with other rules, which knows nothing of what
+    clients have seen. Objects change meanwhile: of two clients that have seen different rules at
+    one version it could not tell which is which."""
 
     def start_clients(self, proxy, url=None):
         """Many with the same view, which go on from the same version."""
@@ -56,22 +57,52 @@ class RestartTest(reload_case.ReloadTestCase):
         self.clients = [c for c in self.clients if not isinstance(c, wire_informer.WireInformer)]
         return self.clients
 
-    def test_rules_change_while_localproxy_is_away(self):
-        between = relay.Relay(self.proxy_process.listen)
-        self.addCleanup(between.close)
-        judge = checker.Checker(self.cluster, self.rules)
-        judge.add(*self.start_clients(self.proxy_process, between.url))
-        for _ in range(3):
-            self.rules = self.generator.next()
-            judge.enforce = lambda document: self.restart(document, between)
-            judge.reload(self.rules)
-            judge.quiesce(reload_case.QUIESCENCE)
+    def setUp(self):
+        super().setUp()
+        self.between = relay.Relay(self.proxy_process.listen)
+        self.addCleanup(self.between.close)
+        self.judge = checker.Checker(self.cluster, self.rules, self.restart)
+        self.judge.add(*self.start_clients(self.proxy_process, self.between.url))
 
-    def restart(self, document, between):
+    def restart(self, document):
         self.proxy_process.kill()
         self.proxy_process.wait()
-        self.proxy_process = self.proxy(document, self.cluster.kubeconfig, control=True)
-        between.lead_to(self.proxy_process.listen)
+        self.proxy_process = self.start_proxy_process(document)
+        self.between.lead_to(self.proxy_process.listen)
+
+    def change_rules(self):
+        self.rules = self.generator.next()
+        self.judge.reload(self.rules)
+
+    def test_rules_change_while_localproxy_is_away(self):
+        for _ in range(3):
+            self.world.start()
+            self.change_rules()
+            self.world.stop()
+            self.judge.quiesce(reload_case.QUIESCENCE)
+
+
+class RestartWithStateTest(RestartTest):
+    """The one that begins knows what the one before showed to whom."""
+
+    def proxy_options(self):
+        return [*super().proxy_options(), "--state", self.path("state")]
+
+    def test_rules_change_and_nothing_else(self):
+        """All that clients list is of the version that they had before."""
+        for _ in range(3):
+            self.change_rules()
+            self.judge.quiesce(reload_case.QUIESCENCE)
+
+    def test_rules_stay(self):
+        """Nobody is told to list again, and nobody misses what changes meanwhile."""
+        for _ in range(3):
+            self.world.start()
+            self.restart(self.rules.document)
+            self.world.stop()
+            self.judge.quiesce(reload_case.QUIESCENCE)
+            metrics = self.proxy_process.metrics()
+            self.assertEqual(0, metrics["cmesh_proxy_resumes_refused_total"])
 
 
 class SlowReaderTest(reload_case.ReloadTestCase):

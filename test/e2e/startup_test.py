@@ -176,6 +176,14 @@ class AddressTest(StartupTestCase):
         path = self.path("no-such-folder/ready")
         self.assert_fails(1, [path], *self.base(), *self.ports(), "--ready-file", path)
 
+    def test_state_that_cannot_be_kept(self):
+        path = self.path("no-such-folder/state")
+        self.assert_fails(1, ["--state", path], *self.base(), *self.ports(), "--state", path)
+        path = self.path("state")
+        self.start_proxy(self.addCleanup, [*self.base(), *self.ports(), "--state", path])
+        reasons = ["--state", path, "another localproxy"]
+        self.assert_fails(1, reasons, *self.base(), *self.ports(), "--state", path)
+
     def test_ready_file(self):
         proxy = self.start_proxy(self.addCleanup, [*self.base(), *self.ports()])
         with open(proxy.ready_file, encoding="utf-8") as f:

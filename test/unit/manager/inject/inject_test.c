@@ -405,15 +405,15 @@ static void what_pods_get(void **state)
         {"",
          "",
          "terminationGracePeriodSeconds: 77, containers: [" OPERATOR "]",
-         {"spec.containers.cmesh-localproxy.args.5=--shutdown-delay=77"}},
+         {"spec.containers.cmesh-localproxy.args.6=--shutdown-delay=77"}},
         {"",
          "",
          "terminationGracePeriodSeconds: 1e9, containers: [" OPERATOR "]",
-         {"spec.containers.cmesh-localproxy.args.5=--shutdown-delay=86400"}},
+         {"spec.containers.cmesh-localproxy.args.6=--shutdown-delay=86400"}},
         {"",
          "",
          "containers: [{name: op, command: [/op], ports: [{containerPort: 5443, protocol: UDP}]}]",
-         {"spec.containers.cmesh-localproxy.args.5=--shutdown-delay=30",
+         {"spec.containers.cmesh-localproxy.args.6=--shutdown-delay=30",
           "spec.containers.cmesh-localproxy.ports.cmesh-api.containerPort=5443",
           "spec.containers.cmesh-localproxy.ports.cmesh-admin.containerPort=5441",
           "spec.containers.cmesh-rulesync.ports.cmesh-rulesync.containerPort=5442"}},
@@ -685,8 +685,8 @@ static void settings_are_used(void **state)
     cJSON *pod = read_pod("operator");
     cJSON *made = inject(&s, pod, NULL);
     expect(made, "spec.containers.cmesh-localproxy.args.2=--admin=[::]:5441");
-    expect(made, "spec.containers.cmesh-localproxy.args.6=--write-fence=audit");
-    expect(made, "spec.containers.cmesh-localproxy.args.7=--log-level=debug");
+    expect(made, "spec.containers.cmesh-localproxy.args.7=--write-fence=audit");
+    expect(made, "spec.containers.cmesh-localproxy.args.8=--log-level=debug");
     expect(made, "spec.containers.cmesh-localproxy.resources.limits.cpu=1");
     expect(made, "!spec.containers.cmesh-localproxy.resources.requests");
     expect(made, "!spec.containers.cmesh-rulesync.resources.requests");
@@ -705,7 +705,7 @@ static void native_sidecars_need_no_delay(void **state)
     struct notes notes = NOTES_INIT;
     cJSON *pod = parse("{metadata: {}, spec: {restartPolicy: Never, containers: [" OPERATOR "]}}");
     cJSON *made = inject(&s, pod, &notes);
-    expect(made, "!spec.initContainers.cmesh-localproxy.args.5");
+    expect(made, "!spec.initContainers.cmesh-localproxy.args.6");
     expect(made, "!spec.initContainers.cmesh-rulesync.lifecycle");
     assert_int_equal(notes.count, 1); /* about the token */
     notes_deinit(&notes);
