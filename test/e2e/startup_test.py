@@ -191,7 +191,8 @@ class AddressTest(StartupTestCase):
         self.assertEqual({"listen", "admin"}, set(bound))
         for address in bound.values():
             self.assertRegex(address, r"^127\.0\.0\.1:[1-9]\d+$")
-            self.assertIn(address, proxy.log())
+            # The line is written when the file is.
+            harness.wait_for(lambda a=address: a in proxy.log(), f"the log tells {address}")
 
 
 class RulesTest(StartupTestCase):
