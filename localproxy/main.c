@@ -269,7 +269,13 @@ static int open_all(struct app *a, struct err *e)
         return e->code;
     }
     rc = open_admin(a, e);
-    return rc != 0 ? rc : write_ready_file(a, e);
+    if (rc != 0) {
+        return rc;
+    }
+    log_info("listening", log_str("listen", proxy_address(a->proxy)),
+             log_str("admin", admin_address(a->admin)),
+             log_str("upstream", kube_client_server(a->upstream)));
+    return write_ready_file(a, e);
 }
 
 static void close_all(struct app *a)
@@ -307,9 +313,6 @@ int main(int argc, char **argv)
     if (rc != 0) {
         log_error("cannot start", log_str("error", e.msg));
     } else {
-        log_info("listening", log_str("listen", proxy_address(a.proxy)),
-                 log_str("admin", admin_address(a.admin)),
-                 log_str("upstream", kube_client_server(a.upstream)));
         net_loop_run(a.loop);
     }
     close_all(&a);

@@ -191,8 +191,7 @@ class AddressTest(StartupTestCase):
         self.assertEqual({"listen", "admin"}, set(bound))
         for address in bound.values():
             self.assertRegex(address, r"^127\.0\.0\.1:[1-9]\d+$")
-            # The line is written when the file is.
-            harness.wait_for(lambda a=address: a in proxy.log(), f"the log tells {address}")
+            self.assertIn(address, proxy.log())
 
 
 class RulesTest(StartupTestCase):
