@@ -55,8 +55,9 @@ def is_sanitized(path):
         return b"__asan_init" in f.read()
 
 
-def wait_for(condition, what, timeout=20, interval=0.01):
-    """Returns the first true result of `condition()`."""
+def wait_for(condition, what, timeout=60, interval=0.01):
+    """Returns the first true result of `condition()`. The machine may be busy: a timeout is to end
+    what will never come, not to judge how soon it does."""
     deadline = time.monotonic() + timeout
     while not (result := condition()):
         if time.monotonic() > deadline:

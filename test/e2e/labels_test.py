@@ -195,17 +195,17 @@ class LabelsTestCase(harness.TestCase):
         return os.path.getsize(self.cluster.env["CLUSTER_AUDIT_LOG"])
 
     def audit(self, mark):
-        """What managers have asked for since then: (verb, URI) of each request."""
+        """What managers have asked for since then: (verb, URI) of each request that was answered;
+        of a watch, that was ended."""
         with open(self.cluster.env["CLUSTER_AUDIT_LOG"], "rb") as f:
             f.seek(mark)
-            events = [json.loads(line) for line in f.read().splitlines()]
+            events = [json.loads(line) for line in f.read().rpartition(b"\n")[0].splitlines()]
         return [
             (event["verb"], event["requestURI"])
             for event in events
-            if event["stage"] == ("ResponseStarted" if event["verb"] == "watch"
-                                  else "ResponseComplete")
+            if event["stage"] == "ResponseComplete"
             and not event.get("userAgent", "").startswith(("kube-", "etcd"))
-        ]  # fmt: skip
+        ]
 
 
 class StartTest(LabelsTestCase):
@@ -248,11 +248,20 @@ class StartTest(LabelsTestCase):
         self.assertEqual([], [uri for verb, uri in self.audit(mark) if verb == "patch"])
 
     def test_only_what_is_not_labelled_travels(self):
+        namespace = self.namespace()
         mark = self.audit_mark()
         manager = self.manager(kinds={"v1": ["ConfigMap"]})
         manager.wait_settled()
-        asked = [uri for verb, uri in self.audit(mark) if verb in ("list", "watch") and
-                 "/configmaps?" in uri and "control" in uri]  # fmt: skip
+        self.create(namespace, "later")
+        self.wait_labels(self.maps(namespace) + "/later", labels_of(namespace))
+        manager.stop()
+
+        def asked_of(verb):
+            return [uri for v, uri in self.audit(mark) if v == verb and
+                    "/api/v1/configmaps?" in uri and "control" in uri]  # fmt: skip
+
+        harness.wait_for(lambda: asked_of("watch"), "the watch is logged")
+        asked = asked_of("list") + asked_of("watch")
         unlabelled = [uri for uri in asked if "control%21%3Dtrue" in uri]
         checks = [uri for uri in asked if "control%3Dtrue" in uri]
         self.assertGreaterEqual(len(unlabelled), 2)  # the list and the watch

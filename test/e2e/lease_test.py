@@ -18,7 +18,7 @@ import reflector_test
 LEASE = 3.0  # seconds a lock holds that is not renewed
 RENEW = 2.0
 RETRY = 0.5
-SLACK = 1.5  # of a busy machine
+SLACK = 15  # of a busy machine
 LOCK = "operator"
 MAP = "written-by-the-leader"
 CHURN_STEPS = 14
@@ -38,6 +38,7 @@ class LeaseTestCase(harness.TestCase):
         self.namespace = harness.make_namespace(control_plane, "lease", self.addCleanup)
         self.leases = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
         self.maps = f"/api/v1/namespaces/{self.namespace}/configmaps"
+        self.duration = LEASE
         control_plane.json(self.maps, "POST", {"metadata": {"name": MAP}})
         self.replicas = []
 
@@ -51,7 +52,7 @@ class LeaseTestCase(harness.TestCase):
             harness.program("elect", "test/support"),
             f"--kubeconfig={self.control_plane.kubeconfig}",
             f"--namespace={self.namespace}", f"--name={LOCK}", f"--identity={identity}",
-            f"--duration-ms={LEASE * 1000:.0f}", f"--renew-deadline-ms={RENEW * 1000:.0f}",
+            f"--duration-ms={self.duration * 1000:.0f}", f"--renew-deadline-ms={RENEW * 1000:.0f}",
             f"--retry-period-ms={RETRY * 1000:.0f}", f"--map={MAP}",
         ]  # fmt: skip
         return self.keep(real_clients.Client(identity, command, env=harness.clean_environment()))
@@ -60,7 +61,7 @@ class LeaseTestCase(harness.TestCase):
         return self.keep(
             real_clients.go_elector(
                 identity, "", kubeconfig=self.control_plane.kubeconfig,
-                namespace=self.namespace, name=LOCK, lease_duration=f"{LEASE}s",
+                namespace=self.namespace, name=LOCK, lease_duration=f"{self.duration}s",
                 renew_deadline=f"{RENEW}s", retry_period=f"{RETRY}s",
             )  # fmt: skip
         )
@@ -89,16 +90,16 @@ class LeaseTestCase(harness.TestCase):
     def end(self, replica):
         """As a program should."""
         replica.signal(signal.SIGTERM)
-        self.assertEqual(0, replica.process.wait(10), replica.stderr())
+        self.assertEqual(0, replica.process.wait(20), replica.stderr())
         self.assertIsNone(harness.SANITIZER_REPORT.search(replica.stderr()))
 
     def check_lease(self, holder, transitions):
         spec = self.lease()
         self.assertEqual(holder, spec["holderIdentity"])
-        self.assertEqual(int(LEASE), spec["leaseDurationSeconds"])
+        self.assertEqual(int(self.duration), spec["leaseDurationSeconds"])
         self.assertEqual(transitions, spec["leaseTransitions"])
         self.assertLessEqual(parse_time(spec["acquireTime"]), parse_time(spec["renewTime"]))
-        self.assertLess(abs(time.time() - parse_time(spec["renewTime"])), RENEW)
+        self.assertLess(abs(time.time() - parse_time(spec["renewTime"])), SLACK)
 
     def stop_while_waiting(self, replica):
         """SIGSTOP, but not between the question whether it leads and a write."""
@@ -132,23 +133,24 @@ class SharedLeaseTest(LeaseTestCase):
         self.check_lease("go-1", 0)
         self.assertFalse(self.leads(ours))
 
+        renewed = parse_time(self.lease()["renewTime"])
         theirs.kill()
-        since = time.monotonic()
         self.wait_leads(ours, LEASE + SLACK)
-        taken = time.monotonic() - since
-        self.assertGreater(taken, LEASE - RETRY - 0.1)
+        taken = parse_time(self.lease()["acquireTime"]) - renewed
+        self.assertGreater(taken, LEASE)
         self.check_lease("c-1", 1)
 
         theirs = self.theirs("go-2")
         self.wait_knows(theirs, "c-1")
+        renewed = parse_time(self.lease()["renewTime"])
         ours.kill()
-        since = time.monotonic()
         self.wait_leads(theirs, LEASE + 2.2 * RETRY + SLACK)
-        self.assertGreater(time.monotonic() - since, LEASE - RETRY - 0.1)
+        self.assertGreater(parse_time(self.lease()["acquireTime"]) - renewed, LEASE)
         self.check_lease("go-2", 2)
-        print(f"ours took over after {taken:.2f} s")
+        print(f"ours took over {taken:.2f} s after the last renewal that was seen")
 
     def test_given_back(self):
+        self.duration = 10 * SLACK  # nobody leads so soon who waits for its end
         ours = self.ours("c-1")
         self.wait_leads(ours, 10)
         theirs = self.theirs("go-1")
@@ -161,7 +163,7 @@ class SharedLeaseTest(LeaseTestCase):
         ours = self.ours("c-2")
         self.wait_knows(ours, "go-1")
         theirs.signal(signal.SIGTERM)
-        theirs.process.wait(10)
+        theirs.process.wait(20)
         self.wait_leads(ours, 2.2 * RETRY + SLACK)
         self.check_lease("c-2", 2)
         self.end(ours)
@@ -179,7 +181,7 @@ class SharedLeaseTest(LeaseTestCase):
         written = self.control_plane.json(f"{self.maps}/{MAP}")
         self.assertEqual("c-1", written["data"]["writer"])
         ours.signal(signal.SIGCONT)
-        harness.wait_for(lambda: not self.leads(ours), "it knows that it leads no more", 1)
+        harness.wait_for(lambda: not self.leads(ours), "it knows that it leads no more")
         self.wait_knows(ours, "go-1")
         after = self.control_plane.json(f"{self.maps}/{MAP}")
         self.assertEqual(written["metadata"]["resourceVersion"],
@@ -202,7 +204,7 @@ class SharedLeaseTest(LeaseTestCase):
                 running.remove(victim)
                 running.append(self.start(next(names)))
         harness.wait_for(
-            lambda: len([r for r in running if self.leads(r)]) == 1, "one leads", 4 * LEASE
+            lambda: len([r for r in running if self.leads(r)]) == 1, "one leads"
         )
         self.check_writes(leases, maps)
 
@@ -215,7 +217,7 @@ class SharedLeaseTest(LeaseTestCase):
             replica.kill()
         elif what == "end" or replica.name.startswith("go-"):
             replica.signal(signal.SIGTERM)
-            replica.process.wait(10)
+            replica.process.wait(20)
         else:
             self.stop_while_waiting(replica)
             time.sleep(pick.uniform(0, 2 * LEASE))
@@ -268,7 +270,7 @@ class ServerAwayTest(LeaseTestCase):
             self.control_plane.start_apiserver()
         self.assertEqual(1, len(stopped))
         self.assertLess(stopped[0] / 1e9, renewed + RENEW)
-        harness.wait_for(lambda: len(leaders()) == 1, "one leads again", 2 * LEASE + 10)
+        harness.wait_for(lambda: len(leaders()) == 1, "one leads again")
         for replica in replicas:
             self.end(replica)
 

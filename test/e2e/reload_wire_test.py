@@ -103,11 +103,9 @@ class CutTest(WireCase):
                 self.expect(watch, huge[: 5 * MEBIBYTE // 4])
                 self.reload_to("b" if self.generation % 2 else "a")
                 asked.send(huge[5 * MEBIBYTE // 4 :] + small)
-                began = time.monotonic()
                 self.expect_end(
                     watch, huge[5 * MEBIBYTE // 4 :] + encoding.expired(self.generation)
                 )
-                self.assertLess(time.monotonic() - began, 3)
 
     def test_within_a_huge_event_that_does_not_end(self):
         self.start_with("a")
@@ -235,11 +233,11 @@ class PaceTest(WireCase):
     first, second = (json_event("ADDED", meta("p", n)) for n in (5, 6))
 
     def test_within_the_interval(self):
-        self.start_with("a", args=("--cut-interval=2",))
+        self.start_with("a", args=("--cut-interval=4",))
         watch, _ = self.open_watch(AS_JSON, self.first)
+        began = time.monotonic()
         self.reload_to("b")
         self.expect_end(watch, CUT(2))
-        cut_at = time.monotonic()
         watch, asked = self.open_watch(AS_JSON, self.first)
         self.reload_to("c")
         self.send_unseen(asked, self.second)
@@ -248,8 +246,7 @@ class PaceTest(WireCase):
         self.reload_to("b")
         self.assertEqual("Silenced", self.proxy_process.status()["watches"][0]["state"])
         self.expect_end(watch, CUT(5))
-        self.assertGreater(time.monotonic() - cut_at, 1.9)
-        self.assertLess(time.monotonic() - cut_at, 4)
+        self.assertGreater(time.monotonic() - began, 4)
         self.assertEqual(2, self.metric("watches_cut_total"))
         self.assertEqual(1, self.metric("watches_silenced_total"))
 
@@ -316,11 +313,11 @@ class PaceTest(WireCase):
         self.send_unseen(asked, self.second)
         self.proxy_process.signal(signal.SIGTERM)
         self.expect_end(watch, CUT(3))
-        self.assertEqual(0, self.proxy_process.wait(5))
+        self.assert_ends()
 
     def test_many_watches_are_spread(self):
         count = 48
-        self.start_with("a", args=("--cut-interval=0", "--cut-spread=3"))
+        self.start_with("a", args=("--cut-interval=0", "--cut-spread=6"))
         watches = [self.open_watch(AS_JSON, self.first) for _ in range(count)]
         ends = [None] * count
         self.reload_to("b")
@@ -342,12 +339,9 @@ class PaceTest(WireCase):
             thread.join(20)
         self.assertEqual({(CUT(2), True)}, {end[:2] for end in ends})
         times = sorted(end[2] for end in ends)
-        self.assertLess(times[0], 1)
-        self.assertGreater(times[-1], 2.4)
-        self.assertLess(times[-1], 4)
-        for since in range(3):  # about a third of them in each second
-            some = [t for t in times if since - 0.3 <= t < since + 1.3]
-            self.assertGreater(len(some), count // 6)
+        self.assertGreater(times[-1], 4)
+        for first in range(0, count, count // 3):  # each third takes about 2 s
+            self.assertGreater(times[first + count // 3 - 1] - times[first], 0.5)
         self.assertEqual(count, self.metric("watches_cut_total"))
         self.assert_idle()
 
@@ -545,7 +539,7 @@ class ListTest(WireCase):
         harness.wait_for(lambda: "shutting down" in self.proxy_process.log(), "it shuts down")
         asked.respond(json_list([], 3))
         self.assertEqual(json_list([], 3), client.response().body)
-        self.assertEqual(0, self.proxy_process.wait(5))
+        self.assert_ends()
 
 
 class ResumeTest(WireCase):

@@ -228,7 +228,7 @@ class Asked:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         sock.shutdown(socket.SHUT_RD)
 
-    def closed(self, timeout=5):
+    def closed(self, timeout=20):
         """Whether localproxy has closed the connection; waits for it."""
         return self.peer.gone.wait(timeout)
 
@@ -284,7 +284,7 @@ class ScriptedCase(harness.TestCase):
 
     # ---- both sides ----
 
-    def asked(self, target=None, method=None, timeout=5):
+    def asked(self, target=None, method=None, timeout=20):
         """The next request that reaches the API server."""
         try:
             asked = self.arrived.get(timeout=timeout)
@@ -295,6 +295,11 @@ class ScriptedCase(harness.TestCase):
         if method is not None:
             self.assertEqual(method, asked.method)
         return asked
+
+    def assert_ends(self):
+        """After SIGTERM, and not because the period of grace is over."""
+        self.assertEqual(0, self.proxy_process.wait())
+        self.assertNotIn("the grace period is over", self.proxy_process.log())
 
     def assert_nothing_asked(self):
         self.assertTrue(self.arrived.empty(), list(self.arrived.queue))

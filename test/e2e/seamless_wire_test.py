@@ -952,7 +952,7 @@ class FallBackTest(SeamlessCase):
         self.wait_state("Silenced")
         self.proxy_process.signal(signal.SIGTERM)
         self.expect_end(watch, AS_JSON.expired(3))
-        self.assertEqual(0, self.proxy_process.wait(5))
+        self.assert_ends()
 
 
 class ForgottenTest(SeamlessCase):
@@ -1154,7 +1154,7 @@ class ForgottenTest(SeamlessCase):
         self.expect_end(watch, AS_JSON.expired(2))
         for probe in probes:
             self.assertTrue(probe.closed())
-        self.assertEqual(0, self.proxy_process.wait(5))
+        self.assert_ends()
 
 
 class LeaveTest(SeamlessCase):
@@ -1212,7 +1212,7 @@ class LeaveTest(SeamlessCase):
                 self.expect_end(watch, AS_JSON.expired(2) if early else written)
                 watch.close()
                 self.assertTrue(asked.closed())
-                self.assertEqual(0, proxy.wait(5))
+                self.assert_ends()
 
     def carried_and_gone(self, newer):
         """A watch that was carried over, and whose client has gone without an end."""

@@ -33,7 +33,7 @@ class ShutdownTest(harness.TestCase):
     def start(self, script, *args):
         self.script = script
         _, kubeconfig = self.tls_upstream(self.serve)
-        return self.proxy([], kubeconfig, args)
+        return self.proxy([], kubeconfig, ("--shutdown-grace=60", *args))
 
     def wait_arrived(self, count=1):
         for _ in range(count):
@@ -56,10 +56,9 @@ class ShutdownTest(harness.TestCase):
         proxy.signal(signal.SIGTERM)
         harness.wait_for(lambda: "still serving" in proxy.log(), "it lingers")
 
-    def assert_ends(self, proxy, within=3):
-        began = time.monotonic()
+    def assert_ends(self, proxy):
+        """Long before the period of grace is over, unless the test has made it short."""
         self.assertEqual(0, proxy.wait(20), proxy.log())
-        self.assertLess(time.monotonic() - began, within)
 
     def assert_refuses(self, proxy):
         with self.assertRaises(OSError):
@@ -285,13 +284,13 @@ class ShutdownTest(harness.TestCase):
             self.assertEqual(200, proxy.fetch("/api/v1/pods").status)
             self.assertEqual(200, proxy.ask_admin("/readyz").status)
         watch.close()
-        self.assert_ends(proxy, within=5)
+        self.assert_ends(proxy)
         self.assertNotIn("grace period", proxy.log())
 
     def test_without_an_operator_it_does_not_linger(self):
         proxy = self.start(self.held_answer, "--shutdown-delay=60")
         proxy.signal(signal.SIGTERM)
-        self.assert_ends(proxy, within=5)
+        self.assert_ends(proxy)
 
     def test_the_delay_is_a_bound(self):
         proxy = self.start(self.watch_of(FIRST), "--shutdown-delay=1")

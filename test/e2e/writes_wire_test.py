@@ -241,12 +241,12 @@ class LostWriteTest(FenceCase):
         self.assertFalse(self.proxy_process.status()["rules"]["settled"])
         self.assertEqual([], took)
 
-    def assert_answered(self, thread, took, below=2.0, above=0.0):
-        thread.join(10)
+    def assert_answered(self, thread, took, broken_off=False):
+        """The reload is confirmed, and because the write was over, or because it was broken off."""
+        thread.join(20)
         self.assertEqual(1, len(took))
-        self.assertLess(took[0], below)
-        self.assertGreaterEqual(took[0], above)
         self.assertTrue(self.proxy_process.status()["rules"]["settled"])
+        self.assertEqual(broken_off, "breaking off a write" in self.proxy_process.log())
 
     def test_it_is_waited_for(self):
         for method, path, _ in WRITES:
@@ -364,11 +364,12 @@ class LostWriteTest(FenceCase):
         with self.assertRaises(wire.Cut):
             client.read_head()
         self.assertTrue(asked.closed())
-        repeated.join(5)
-        self.assert_answered(*first, below=5.5, above=4.5)
-        self.assert_answered(*second, below=4)
+        repeated.join(20)
+        self.assert_answered(*first, broken_off=True)
+        self.assert_answered(*second, broken_off=True)
         self.assertEqual([200], [status for status, _ in again])
-        self.assertIn("breaking off a write", self.proxy_process.log())
+        self.assertTrue(4.5 < first[1][0] < 7.5, first)  # 8, if the second change prolonged it
+        self.assertLess(second[1][0], 4.5)
 
     def test_a_peer_that_does_not_wait(self):
         """The change is in force, whoever asked for it."""
@@ -390,7 +391,7 @@ class LostWriteTest(FenceCase):
         harness.wait_for(lambda: "shutting down" in self.proxy_process.log(), "it shuts down")
         asked.respond(b"{}")
         self.assertEqual(200, client.response().status)
-        self.assertEqual(0, self.proxy_process.wait(10))
+        self.assert_ends()
 
 
 class LockTest(scripted_case.ScriptedCase):
