@@ -5,6 +5,7 @@ import atexit
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -95,9 +96,23 @@ class NodeCluster(harness.Cluster):
             text=True,
         ).stdout
 
-    def control(self, verb, name):
-        """stop, start or restart one of the cluster's processes."""
-        subprocess.run([harness.CLUSTER, f"{verb}-{name}", self.directory], check=True)
+    def crash(self, name, process):
+        """One of the cluster's processes is killed, and starts again."""
+        pid, running = self.process_of(process)
+        os.kill(pid, signal.SIGKILL)
+        harness.wait_for(lambda: self.process_of(process)[1] != running, f"{name} is gone")
+        subprocess.run([harness.CLUSTER, f"start-{name}", self.directory], check=True)
+
+    def process_of(self, name):
+        """Its id, and what tells it from all others; None when it has ended."""
+        with open(os.path.join(self.directory, f"{name}.pid"), encoding="ascii") as f:
+            pid = int(f.read().split()[0])
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+                fields = f.read().rpartition(")")[2].split()
+        except FileNotFoundError:
+            return pid, None
+        return pid, None if fields[0] == "Z" else fields[19]
 
 
 class Once:
