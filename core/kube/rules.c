@@ -570,6 +570,17 @@ size_t rules_limit_count(const struct rules *r)
     return r->limit_count;
 }
 
+size_t rules_pattern_count(const struct rules *r)
+{
+    return r->table.count;
+}
+
+void rules_pattern(const struct rules *r, size_t i, struct slice *group, struct slice *resource)
+{
+    *group = r->table.patterns[i].group;
+    *resource = r->table.patterns[i].resource;
+}
+
 const struct rules_entry *rules_match(const struct rules *r, struct slice group,
                                       struct slice resource)
 {

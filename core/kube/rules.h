@@ -73,6 +73,13 @@ size_t rules_limit_count(const struct rules *r);
 const struct rules_entry *rules_match(const struct rules *r, struct slice group,
                                       struct slice resource);
 
+/* The pairs of group and resource that limits name, with `*` as it is written, and (g, r) where
+ * some are on (g, *) and some on (*, r): in no order. All else has the limits of a wider pair, or
+ * none.
+ */
+size_t rules_pattern_count(const struct rules *r);
+void rules_pattern(const struct rules *r, size_t i, struct slice *group, struct slice *resource);
+
 /* Appends the document in canonical form, with its checksum. 0, -ENOBUFS or -ENOMEM. */
 MUST_CHECK int rules_to_json(const struct rules *r, struct buf *out);
 

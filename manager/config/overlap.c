@@ -13,7 +13,7 @@ struct run {
 static struct run run_of(const struct selector *s)
 {
     struct run r = {.count = 0};
-    r.items = selector_requirements(s, &r.count);
+    r.items = s == NULL ? NULL : selector_requirements(s, &r.count);
     return r;
 }
 
@@ -54,6 +54,12 @@ static bool takes_others(const struct selector_requirement *r)
     }
 }
 
+/* Whether a value that it does not name is no good for it, or may not be. */
+static bool refuses_others(const struct selector_requirement *r)
+{
+    return r->op != SELECTOR_EXISTS && r->op != SELECTOR_NOT_EQUALS && r->op != SELECTOR_NOT_IN;
+}
+
 /* One that names all the values it takes; NULL: there is none. */
 static const struct selector_requirement *find_list(struct run r)
 {
@@ -76,24 +82,71 @@ static bool takes_any_other(struct run r)
     return true;
 }
 
-/* All requirements that there are on one label, of both selectors. */
-static bool label_satisfiable(struct run a, struct run b)
+/* All requirements that there are on one label. */
+struct demands {
+    struct run a;
+    struct run b;
+    const struct selector_requirement * not ; /* one that is not to be satisfied; NULL: none */
+};
+
+static bool all_meet(const struct demands *d, const struct slice *value)
 {
-    if (all_match(a, NULL) && all_match(b, NULL)) {
-        return true;
-    }
-    const struct selector_requirement *list = find_list(a);
-    list = list != NULL ? list : find_list(b);
-    if (list == NULL) {
-        return takes_any_other(a) && takes_any_other(b);
-    }
-    for (size_t i = 0; i < list->value_count; i++) {
-        struct slice value = slice_str(list->values[i]);
-        if (all_match(a, &value) && all_match(b, &value)) {
+    return all_match(d->a, value) && all_match(d->b, value) &&
+           (d->not == NULL || !selector_requirement_matches(d->not, value));
+}
+
+/* One whose values are all that come into question; NULL: there is none. */
+static const struct selector_requirement *find_values(const struct demands *d)
+{
+    const struct selector_requirement *list = find_list(d->a);
+    list = list != NULL ? list : find_list(d->b);
+    bool named =
+        d->not != NULL && (d->not ->op == SELECTOR_NOT_IN || d->not ->op == SELECTOR_NOT_EQUALS);
+    return list == NULL && named ? d->not : list;
+}
+
+/* Whether it is a bound that one of these demands too. */
+static bool is_bound_of(struct run r, const struct selector_requirement * not )
+{
+    for (size_t i = 0; i < r.count; i++) {
+        if ((not ->op == SELECTOR_GREATER || not ->op == SELECTOR_LESS) &&
+            r.items[i].op == not ->op && strcmp(r.items[i].values[0], not ->values[0]) == 0) {
             return true;
         }
     }
     return false;
+}
+
+static bool label_satisfiable(const struct demands *d)
+{
+    if (d->not != NULL && (is_bound_of(d->a, d->not ) || is_bound_of(d->b, d->not ))) {
+        return false;
+    }
+    if (all_meet(d, NULL)) {
+        return true;
+    }
+    const struct selector_requirement *list = find_values(d);
+    if (list == NULL) {
+        return takes_any_other(d->a) && takes_any_other(d->b) &&
+               (d->not == NULL || refuses_others(d->not ));
+    }
+    for (size_t i = 0; i < list->value_count; i++) {
+        struct slice value = slice_str(list->values[i]);
+        if (all_meet(d, &value)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Takes the requirements on the first of the keys off both. */
+static struct demands take_first(struct run *x, struct run *y)
+{
+    bool from_x = y->count == 0 || (x->count > 0 && strcmp(x->items[0].key, y->items[0].key) <= 0);
+    const char *key = from_x ? x->items[0].key : y->items[0].key;
+    struct demands d = {.a = take_key(x, key)};
+    d.b = take_key(y, key);
+    return d;
 }
 
 enum overlap overlap_between(const struct selector *a, const struct selector *b)
@@ -103,17 +156,40 @@ enum overlap overlap_between(const struct selector *a, const struct selector *b)
     size_t only_a = 0;
     size_t only_b = 0;
     while (x.count > 0 || y.count > 0) {
-        bool from_x = y.count == 0 || (x.count > 0 && strcmp(x.items[0].key, y.items[0].key) <= 0);
-        const char *key = from_x ? x.items[0].key : y.items[0].key;
-        struct run of_a = take_key(&x, key);
-        struct run of_b = take_key(&y, key);
-        if (!label_satisfiable(of_a, of_b)) {
+        struct demands d = take_first(&x, &y);
+        if (!label_satisfiable(&d)) {
             return OVERLAP_NONE;
         }
-        only_a += of_b.count == 0 ? 1 : 0;
-        only_b += of_a.count == 0 ? 1 : 0;
+        only_a += d.b.count == 0 ? 1 : 0;
+        only_b += d.a.count == 0 ? 1 : 0;
     }
     return only_a == 0 || only_b == 0 ? OVERLAP_CERTAIN : OVERLAP_POSSIBLE;
+}
+
+/* Whether some object satisfies all of both, and not that one. */
+static bool satisfiable_without(struct run x, struct run y,
+                                const struct selector_requirement * not )
+{
+    struct demands alone = {.not = not };
+    bool met = label_satisfiable(&alone);
+    while (met && (x.count > 0 || y.count > 0)) {
+        struct demands d = take_first(&x, &y);
+        const char *key = d.a.count > 0 ? d.a.items[0].key : d.b.items[0].key;
+        d.not = strcmp(key, not ->key) == 0 ? not : NULL;
+        met = label_satisfiable(&d);
+    }
+    return met;
+}
+
+bool overlap_outside(const struct selector *a, const struct selector *b, const struct selector *out)
+{
+    struct run excluded = run_of(out);
+    for (size_t i = 0; i < excluded.count; i++) {
+        if (satisfiable_without(run_of(a), run_of(b), &excluded.items[i])) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool overlap_satisfiable(const struct selector *s)

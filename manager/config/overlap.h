@@ -19,6 +19,11 @@ enum overlap {
 
 enum overlap overlap_between(const struct selector *a, const struct selector *b);
 
+/* Whether some object can match `a` and `b` and not `out`; NULL matches everything. Where that is
+ * not sure, which takes `>` or `<`: yes. */
+bool overlap_outside(const struct selector *a, const struct selector *b,
+                     const struct selector *out);
+
 /* Whether some object can match it at all. */
 bool overlap_satisfiable(const struct selector *s);
 

@@ -47,6 +47,7 @@ static int begin_controller(struct leader *l, struct err *e)
         .prefix = s->labels.prefix,
         .may_write = leader_may_write,
         .data = l,
+        .handover_ms = s->handover_wait_s * MS,
         .probes = {.interval_ms = s->probe_interval_s * MS},
     };
     l->controller = controller_new(l->loop, &o, e);

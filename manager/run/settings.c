@@ -98,6 +98,7 @@ static const struct settings defaults = {
                .shard_hash = "sharding-hash",
                .control = "control"},
     .probe_interval_s = 15,
+    .handover_wait_s = 10,
 };
 
 void settings_parse(struct settings *s, int argc, char **argv)
@@ -258,6 +259,14 @@ void settings_parse(struct settings *s, int argc, char **argv)
          .type = FLAG_UINT,
          .target = &s->probe_interval_s,
          .min = 1,
+         .max = 3600},
+        {.name = "handover-wait",
+         .value = "SECONDS",
+         .help = "How long what a shard gains waits at most until the pods of another shard of the "
+                 "same operator, which show it, have confirmed that they do not any more; 0: it "
+                 "does not wait.",
+         .type = FLAG_UINT,
+         .target = &s->handover_wait_s,
          .max = 3600},
         {.name = "sidecar-image",
          .value = "IMAGE",

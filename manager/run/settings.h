@@ -43,6 +43,7 @@ struct settings {
     struct compile_labels labels;
 
     uint64_t probe_interval_s;
+    uint64_t handover_wait_s; /* 0: nothing waits */
 
     struct inject_settings inject;
     enum settings_native native;

@@ -115,6 +115,7 @@ void shard_clean_up(struct shard *s)
     struct controller *c = s->controller;
     const struct rules_map *map = shard_map(s);
     uint64_t now = controller_now(c);
+    shard_wait_end(s);
     if (map == NULL || map->owner_uid[0] == '\0' || !rules_map_ours(map)) {
         shard_done(s, WORK_DONE, 0);
         return;

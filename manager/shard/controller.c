@@ -33,7 +33,7 @@ char *controller_path(const char *group, const char *ns, const char *resource)
 
 /* ---- shards ---- */
 
-static struct shard *find_shard(const struct controller *c, const char *key)
+struct shard *controller_find_shard(const struct controller *c, const char *key)
 {
     struct table_node *n = table_find(&c->shards, key);
     return n == NULL ? NULL : LIST_ITEM(n, struct shard, node);
@@ -41,7 +41,7 @@ static struct shard *find_shard(const struct controller *c, const char *key)
 
 static struct shard *provide_shard(struct controller *c, const char *key)
 {
-    struct shard *s = find_shard(c, key);
+    struct shard *s = controller_find_shard(c, key);
     if (s != NULL) {
         return s;
     }
@@ -51,6 +51,7 @@ static struct shard *provide_shard(struct controller *c, const char *key)
     }
     memcpy(s->key, key, strlen(key) + 1);
     s->controller = c;
+    list_init(&s->waiting);
     if (table_insert(&c->shards, &s->node, s->key) != 0) {
         free(s);
         return NULL;
@@ -64,7 +65,9 @@ static void free_shard(struct shard *s)
     writer_cancel(s->writer);
     cJSON_Delete(s->status);
     free(s->status_base);
-    free(s->written);
+    rules_map_free(s->written);
+    shard_wait_end(s);
+    handover_deinit(&s->past);
     free(s->base);
     free(s->uid);
     free(s);
@@ -83,7 +86,7 @@ const struct rules_map *shard_map(struct shard *s)
     }
     bool old = controller_now(s->controller) - s->written_at > CONTROLLER_BELIEF_MS;
     if (old || strcmp(seen == NULL ? "" : seen->version, s->base) != 0) {
-        free(s->written);
+        rules_map_free(s->written);
         s->written = NULL;
         return seen;
     }
@@ -194,6 +197,7 @@ static void on_shard(void *data, const char *key, enum world_part part)
     if (s != NULL && s->noticed_at == 0) {
         s->noticed_at = controller_now(c);
     }
+    controller_wake(c, key);
     add(c, key, part == WORLD_PODS ? gather_ms(world_find_config(c->options.world, key)) : 0);
 }
 
@@ -237,7 +241,7 @@ const struct world_config *controller_shard_of_pod(const struct controller *c, c
 static void expect(struct controller *c, const struct pod *p)
 {
     const struct world_config *config = controller_shard_of_pod(c, p);
-    struct shard *s = config == NULL ? NULL : find_shard(c, config->key);
+    struct shard *s = config == NULL ? NULL : controller_find_shard(c, config->key);
     const struct rules_map *map = s == NULL ? NULL : shard_map(s);
     if (map != NULL && map->generation != 0) {
         prober_expect(c->prober, p->key, map->generation);
@@ -282,6 +286,7 @@ static void on_probe(void *data, const char *key)
     const struct pod *p = world_find_pod(c->options.world, key);
     size_t count = p == NULL ? 0 : world_shards_of(c->options.world, p, configs, SHARDS_OF_POD_MAX);
     for (size_t i = 0; i < count; i++) {
+        controller_wake(c, configs[i]->key);
         add(c, configs[i]->key, gather_ms(configs[i]));
     }
 }
@@ -387,6 +392,7 @@ struct controller *controller_new(struct net_loop *l, const struct controller_op
     }
     c->loop = l;
     c->options = *o;
+    list_init(&c->waiting);
     c->clock = o->clock != NULL ? o->clock : &kube_clock_system;
     c->options.parallel = o->parallel != 0 ? o->parallel : PARALLEL;
     c->options.orphan_ms = o->orphan_ms != 0 ? o->orphan_ms : ORPHAN_MS;

@@ -59,6 +59,8 @@ struct controller_counts {
     uint64_t compiled;
     uint64_t refused; /* specs that make no sense */
     uint64_t writes[CONTROLLER_WRITES][CONTROLLER_RESULTS];
+    uint64_t waits; /* times that rules waited for another shard's pods to confirm theirs */
+    uint64_t late;  /* times that these did not in time */
     struct controller_latency published; /* from the change of a config to its rules in place, */
     struct controller_latency enforced;  /* and in force on every pod */
 };
@@ -73,6 +75,9 @@ struct controller_options {
     /* Whether this process leads at this very moment: asked right before each write. */
     bool (*may_write)(void *data);
     void *data;
+    /* How long what a shard gains waits at most until the pods of another shard of the same
+     * operator have confirmed rules without it; 0: it does not. */
+    uint64_t handover_ms;
     struct prober_options probes; /* on_change and data are not used */
     unsigned parallel;            /* shards that are handled at a time; 0: 8 */
     unsigned nudges;              /* pods that are told at a time; 0: 16 */

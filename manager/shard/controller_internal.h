@@ -11,9 +11,11 @@
 #ifndef MANAGER_SHARD_CONTROLLER_INTERNAL_H
 #define MANAGER_SHARD_CONTROLLER_INTERNAL_H
 
+#include "base/list.h"
 #include "kube/work_queue.h"
 #include "kube/writer.h"
 #include "shard/controller.h"
+#include "shard/handover.h"
 #include "shard/status.h"
 #include "shard/table.h"
 
@@ -50,6 +52,15 @@ struct shard {
     uint64_t generation; /* written last by this controller; 0: none was */
     char generation_checksum[RULES_CHECKSUM_LEN + 1];
 
+    struct handover_past past;
+
+    /* What it gains waits for the pods of another shard. */
+    struct list waiting; /* in controller->waiting */
+    char *holder;        /* the first of these shards; NULL: it does not wait */
+    uint64_t waits_since;
+    char waits_for[RULES_CHECKSUM_LEN + 1]; /* the rules that it is to have */
+    bool late;                              /* it waits no longer, though nobody has confirmed */
+
     /* Why the rules do not stand in the ConfigMap. */
     const char *trouble_reason; /* NULL: they do */
     struct err trouble;
@@ -80,6 +91,7 @@ struct controller {
     struct nudger *nudger;
     struct prober *prober;
     struct table shards;
+    struct list waiting; /* struct shard */
 };
 
 /* ---- the steps ---- */
@@ -116,6 +128,8 @@ uint64_t controller_now(const struct controller *c);
 /* "/api/v1/namespaces/NS/<resource>"; the caller frees. */
 char *controller_path(const char *group, const char *ns, const char *resource);
 
+/* NULL: nothing is remembered of it. */
+struct shard *controller_find_shard(const struct controller *c, const char *key);
 /* The shard whose rules the pod mounts: of which its sidecars were put into it, else the only one
  * that selects it. NULL: there is none, or that cannot be told, or it has no sidecars. */
 const struct world_config *controller_shard_of_pod(const struct controller *c, const struct pod *p);
@@ -125,6 +139,22 @@ void controller_watch_pod(struct controller *c, const struct pod *p);
 /* Tells by Events on the pods and on the config, which is gone, that pods keep its rules. */
 void controller_tell_kept(struct controller *c, const struct event_object *config,
                           const struct pod *const *pods, size_t count);
+
+/* ---- waiting for another shard's pods ---- */
+
+/* Whether rules `to` must not be published yet, and the shard comes again when that may be
+ * different. `from`: what its own pods may enforce, NULL: nothing. 1, 0 or -ENOMEM. */
+MUST_CHECK int shard_wait(struct shard *s, const struct world_config *config,
+                          const struct rules *from, const struct rules *to);
+void shard_wait_end(struct shard *s);
+/* The reason why its rules do not stand in the ConfigMap yet. */
+extern const char shard_waiting[];
+/* Forgets rules that none of its pods enforces any more. */
+void shard_settle(struct shard *s, const struct world_config *config, const struct rules_map *map);
+/* It was published late: an Event names the other shard. */
+void shard_tell_late(struct shard *s, const struct world_config *config, uint64_t generation);
+/* Something about the shard of that name has changed: who waits for its pods looks again. */
+void controller_wake(struct controller *c, const char *key);
 
 /* ---- telling pods ---- */
 

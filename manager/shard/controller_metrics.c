@@ -118,6 +118,10 @@ int controller_metrics(const struct controller *c, const struct controller_count
     const struct prometheus_metric metrics[] = {
         {"cmesh_manager_compiled_total", "counter", "Specs that were compiled.", n->compiled},
         {"cmesh_manager_refused_total", "counter", "Specs that make no sense.", n->refused},
+        {"cmesh_manager_handover_waits_total", "counter",
+         "Times that rules waited until another shard's pods had confirmed theirs.", n->waits},
+        {"cmesh_manager_handover_timeouts_total", "counter",
+         "Times that these had not within --handover-wait.", n->late},
     };
     int rc = prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
     rc = rc != 0 ? rc : write_writes(out, n);

@@ -113,6 +113,8 @@ static size_t place_texts(struct pod *p, struct pod_label *labels, struct shelf 
     p->uid = place(s, string_at(meta, "uid"));
     p->version = place(s, string_at(meta, "resourceVersion"));
     p->ip = place(s, string_at(field_get(object, "status"), "podIP"));
+    const char *account = string_at(field_get(object, "spec"), "serviceAccountName");
+    p->account = place(s, account[0] != '\0' ? account : "default");
     p->injected = place(s, string_at(field_get(meta, "annotations"), keys->injected));
     const cJSON *label = NULL;
     cJSON_ArrayForEach(label, field_get(meta, "labels"))
@@ -163,10 +165,10 @@ static bool same_labels(const struct pod *a, const struct pod *b)
 bool pod_same(const struct pod *a, const struct pod *b)
 {
     return strcmp(a->key, b->key) == 0 && strcmp(a->uid, b->uid) == 0 &&
-           strcmp(a->ip, b->ip) == 0 && strcmp(a->injected, b->injected) == 0 &&
-           a->generation == b->generation && a->proxy_port == b->proxy_port &&
-           a->sync_port == b->sync_port && a->ready == b->ready && a->ending == b->ending &&
-           a->over == b->over && same_labels(a, b);
+           strcmp(a->ip, b->ip) == 0 && strcmp(a->account, b->account) == 0 &&
+           strcmp(a->injected, b->injected) == 0 && a->generation == b->generation &&
+           a->proxy_port == b->proxy_port && a->sync_port == b->sync_port && a->ready == b->ready &&
+           a->ending == b->ending && a->over == b->over && same_labels(a, b);
 }
 
 const char *pod_label(const struct pod *p, const char *key)

@@ -33,6 +33,7 @@ struct pod {
     const char *uid;
     const char *version;            /* resourceVersion */
     const char *ip;                 /* ""; it has none yet */
+    const char *account;            /* its service account */
     const char *injected;           /* the shard whose sidecars were put into it; "": nobody says */
     const struct pod_label *labels; /* sorted by key */
     size_t label_count;

@@ -9,9 +9,14 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "config/rules_gain.h"
 #include "object/field.h"
 #include "shard/controller_internal.h"
 #include "shard/generation.h"
+
+enum { MS = 1000 };
+
+const char shard_waiting[] = "WaitingForHandover";
 
 /* ---- compiling ---- */
 
@@ -81,18 +86,19 @@ static int update_spec(struct shard *s, const struct world_config *config)
 
 /* ---- which generation ---- */
 
-static void ask_status(struct generation *g, const struct shard *s,
-                       const struct world_config *config)
+static void ask_status(struct generation *g, const struct world_config *config,
+                       const char *checksum)
 {
     const cJSON *status = field_get(config->object, "status");
     const cJSON *n = field_get(status, "generation");
     if (cJSON_IsNumber(n) && n->valuedouble >= 1 && n->valuedouble <= (double)GENERATION_MAX) {
         generation_known(g, (uint64_t)n->valuedouble,
-                         cJSON_GetStringValue(field_get(status, "checksum")), s->checksum);
+                         cJSON_GetStringValue(field_get(status, "checksum")), checksum);
     }
 }
 
-static int ask_pods(struct generation *g, const struct shard *s, const struct world_config *config)
+static int ask_pods(struct generation *g, const struct shard *s, const struct world_config *config,
+                    const char *checksum)
 {
     struct controller *c = s->controller;
     const struct pod **pods = world_pods_of(c->options.world, config);
@@ -105,7 +111,7 @@ static int ask_pods(struct generation *g, const struct shard *s, const struct wo
             generation_heard(g, pods[i]->generation);
         }
         if (r != NULL && strcmp(r->shard, s->key) == 0) {
-            generation_known(g, r->generation, r->checksum, s->checksum);
+            generation_known(g, r->generation, r->checksum, checksum);
         }
     }
     free(pods);
@@ -129,17 +135,17 @@ static bool must_ask_first(const struct shard *s, const struct world_config *con
     return must;
 }
 
-/* 0: out of memory. */
+/* Of rules with this checksum. 0: out of memory. */
 static uint64_t choose_generation(const struct shard *s, const struct world_config *config,
-                                  const struct rules_map *map)
+                                  const struct rules_map *map, const char *checksum)
 {
     struct generation g = {.largest = 0};
     if (map != NULL) {
-        generation_known(&g, map->generation, map->checksum, s->checksum);
+        generation_known(&g, map->generation, map->checksum, checksum);
     }
-    generation_known(&g, s->generation, s->generation_checksum, s->checksum);
-    ask_status(&g, s, config);
-    return ask_pods(&g, s, config) != 0 ? 0 : generation_next(&g);
+    generation_known(&g, s->generation, s->generation_checksum, checksum);
+    ask_status(&g, config, checksum);
+    return ask_pods(&g, s, config, checksum) != 0 ? 0 : generation_next(&g);
 }
 
 /* ---- writing ---- */
@@ -174,10 +180,10 @@ static void believe(struct shard *s, struct rules_map *map)
 {
     const struct rules_map *seen = world_find_map(s->controller->options.world, s->key);
     if (s->base == NULL || strcmp(seen == NULL ? "" : seen->version, s->base) != 0) {
-        free(map); /* it has moved on already */
+        rules_map_free(map); /* it has moved on already */
         return;
     }
-    free(s->written);
+    rules_map_free(s->written);
     s->written = map;
     s->written_at = controller_now(s->controller);
     controller_look_later(s);
@@ -187,7 +193,7 @@ static void believe(struct shard *s, struct rules_map *map)
 static int note_base(struct shard *s)
 {
     const struct rules_map *seen = world_find_map(s->controller->options.world, s->key);
-    free(s->written);
+    rules_map_free(s->written);
     s->written = NULL;
     free(s->base);
     s->base = strdup(seen == NULL ? "" : seen->version);
@@ -233,10 +239,13 @@ static void on_success(struct shard *s, const struct rules_map *map)
 {
     struct controller *c = s->controller;
     const struct world_config *config = shard_config(s);
-    fine(s);
+    bool whole = strcmp(map->checksum, s->checksum) == 0; /* nothing that it gains waits */
+    if (whole) {
+        fine(s);
+    }
     s->generation = map->generation;
     (void)snprintf(s->generation_checksum, sizeof s->generation_checksum, "%s", map->checksum);
-    if (s->changed_at != 0 && !s->placed) {
+    if (s->changed_at != 0 && !s->placed && whole) {
         controller_observe(&c->options.counts->published, controller_now(c) - s->changed_at);
         s->placed = true;
     }
@@ -247,7 +256,13 @@ static void on_success(struct shard *s, const struct rules_map *map)
         event_record(c->options.events, &about, EVENT_NORMAL, "Published",
                      "generation %" PRIu64 " of the rules stands in ConfigMap %s", map->generation,
                      map->name);
+        if (whole && s->late) {
+            shard_tell_late(s, config, map->generation);
+        }
         tell_pods(s, config, map->generation, true);
+    }
+    if (whole) {
+        shard_wait_end(s);
     }
 }
 
@@ -307,7 +322,7 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
     }
     if (!rules_map_ours(map)) {
         not_ours(s, map);
-        free(map);
+        rules_map_free(map);
         shard_report(s);
         return;
     }
@@ -356,25 +371,122 @@ static void send_map(struct shard *s, const struct rules_map *map, const char *n
 }
 
 static void write_map(struct shard *s, const struct world_config *config,
-                      const struct rules_map *map, uint64_t generation)
+                      const struct rules_map *map, struct rules *rules)
 {
     struct err e = ERR_INIT;
     cJSON *body = NULL;
     struct rules_map_owner owner = {.name = config->name, .uid = config->uid};
-    struct rules *rules = compile(s, config, generation, &e);
-    int rc = rules == NULL
-                 ? e.code
-                 : rules_map_make(map, rules, s->controller->options.prefix, &owner, &body, &e);
-    rules_unref(rules);
+    int rc = rules_map_make(map, rules, s->controller->options.prefix, &owner, &body, &e);
     if (rc == 0) {
+        handover_note(&s->past, rules); /* they may arrive although the answer does not */
         send_map(s, map, config->ns, body);
     } else if (rc == -E2BIG) {
-        set_trouble(s, "TooLarge", false, e.msg);
+        if (s->trouble_reason != shard_waiting) { /* else what is there stays for so long */
+            set_trouble(s, "TooLarge", false, e.msg);
+        }
         shard_report(s);
     } else {
         shard_done(s, WORK_RETRY, 0);
     }
     cJSON_Delete(body);
+}
+
+/* ---- while what it gains waits ---- */
+
+static void set_waiting(struct shard *s)
+{
+    char text[ERR_MSG_MAX];
+    (void)snprintf(
+        text, sizeof text,
+        "What the spec adds is held back, for %" PRIu64
+        " s at most, until the pods of shard %s have confirmed that they do not show it.",
+        s->controller->options.handover_ms / MS, s->holder);
+    set_trouble(s, shard_waiting, false, text);
+}
+
+/* What it loses, it loses at once. NULL with `e` set. */
+static struct rules *rules_between(const struct rules *from, const struct rules *wanted,
+                                   uint64_t generation, struct err *e)
+{
+    bool loses = rules_gain(wanted, from, NULL);
+    struct rules *rules = handover_between(from, loses ? wanted : NULL, generation, e);
+    if (rules == NULL && e->code == -E2BIG) {
+        rules = handover_between(from, NULL, generation, e);
+    }
+    return rules;
+}
+
+static void publish_between(struct shard *s, const struct world_config *config,
+                            const struct rules_map *map, const struct rules *from,
+                            const struct rules *wanted)
+{
+    struct err e = ERR_INIT;
+    set_waiting(s);
+    if (from == NULL) {
+        shard_report(s); /* its pods wait for rules */
+        return;
+    }
+    struct rules *rules = rules_between(from, wanted, 1, &e);
+    uint64_t generation =
+        rules == NULL ? 0 : choose_generation(s, config, map, rules_checksum(rules));
+    bool right = generation != 0 && map != NULL &&
+                 rules_map_right(map, config->uid, generation, rules_checksum(rules));
+    rules_unref(rules);
+    rules = generation == 0 || right ? NULL : rules_between(from, wanted, generation, &e);
+    if (right) {
+        tell_pods(s, config, generation, false);
+        shard_report(s);
+    } else if (rules == NULL) {
+        shard_done(s, WORK_RETRY, 0);
+    } else {
+        write_map(s, config, map, rules);
+    }
+    rules_unref(rules);
+}
+
+/* ---- the step ---- */
+
+/* What its own pods may enforce; NULL: nothing is known of. */
+static struct rules *published_rules(struct shard *s, const struct rules_map *map)
+{
+    if (map != NULL && map->rules != NULL) {
+        handover_note(&s->past, map->rules);
+    }
+    struct rules *last = s->past.count == 0 ? NULL : s->past.rules[s->past.count - 1];
+    return last == NULL ? NULL : rules_ref(last);
+}
+
+static void publish_wanted(struct shard *s, const struct world_config *config,
+                           const struct rules_map *map, uint64_t generation)
+{
+    struct err e = ERR_INIT;
+    struct rules *from = published_rules(s, map);
+    struct rules *wanted = compile(s, config, generation, &e);
+    int waits = wanted == NULL ? -ENOMEM : shard_wait(s, config, from, wanted);
+    if (waits < 0) {
+        shard_done(s, WORK_RETRY, 0);
+    } else if (waits > 0) {
+        publish_between(s, config, map, from, wanted);
+    } else {
+        if (s->trouble_reason == shard_waiting) {
+            fine(s);
+        }
+        write_map(s, config, map, wanted);
+    }
+    rules_unref(wanted);
+    rules_unref(from);
+}
+
+static void note_right(struct shard *s, const struct world_config *config,
+                       const struct rules_map *map)
+{
+    uint64_t generation = map->generation;
+    fine(s);
+    shard_wait_end(s);
+    shard_settle(s, config, map);
+    s->changed_at = s->placed ? s->changed_at : 0; /* it stood there already */
+    tell_pods(s, config, generation, false);
+    shard_report(s);
 }
 
 static bool is_ending(const struct world_config *config)
@@ -392,23 +504,22 @@ void shard_publish(struct shard *s)
     const struct rules_map *map = shard_map(s);
     if (shard_refusal(s) != NULL || is_ending(config)) {
         fine(s);
+        shard_wait_end(s);
         shard_report(s);
     } else if (map != NULL && !rules_map_ours(map)) {
         not_ours(s, map);
+        shard_wait_end(s);
         shard_report(s);
     } else if (must_ask_first(s, config, map)) {
         shard_done(s, WORK_DONE, 0);
     } else {
-        uint64_t generation = choose_generation(s, config, map);
+        uint64_t generation = choose_generation(s, config, map, s->checksum);
         if (generation == 0) {
             shard_done(s, WORK_RETRY, 0);
         } else if (map != NULL && rules_map_right(map, config->uid, generation, s->checksum)) {
-            fine(s);
-            s->changed_at = s->placed ? s->changed_at : 0; /* it stood there already */
-            tell_pods(s, config, generation, false);
-            shard_report(s);
+            note_right(s, config, map);
         } else {
-            write_map(s, config, map, generation);
+            publish_wanted(s, config, map, generation);
         }
     }
 }

@@ -141,8 +141,9 @@ static struct shard_news compare(const struct shard *s, const cJSON *old, const 
     return (struct shard_news){
         .refused = s->refusal.code != 0 && (differs(old, new, "Compiled", "status") ||
                                             differs(old, new, "Compiled", "message")),
-        .trouble = s->trouble_reason != NULL && (differs(old, new, "Published", "status") ||
-                                                 differs(old, new, "Published", "message")),
+        .trouble =
+            s->trouble_reason != NULL && s->trouble_reason != shard_waiting &&
+            (differs(old, new, "Published", "status") || differs(old, new, "Published", "message")),
         .enforced = s->enforced == STATUS_ENFORCED && moved,
         .lost = is_alarm(s->enforced) && differs(old, new, "Enforced", "reason"),
     };

@@ -182,13 +182,24 @@ int rules_map_new(const cJSON *object, const char *prefix, struct rules_map **ou
     if (rc == 0) {
         found.shard = name + strlen(SIDECAR_CONFIGMAP);
         found.owner_uid = read_owners(&found, meta, found.shard);
+        found.rules = rules;
         found.checksum = rules == NULL ? "" : rules_checksum(rules);
         read_labels(&found, meta, prefix);
         *out = settle(&found);
         rc = *out == NULL ? -ENOMEM : 0;
     }
-    rules_unref(rules);
+    if (rc != 0) {
+        rules_unref(rules);
+    }
     return rc;
+}
+
+void rules_map_free(struct rules_map *m)
+{
+    if (m != NULL) {
+        rules_unref(m->rules);
+        free(m);
+    }
 }
 
 bool rules_map_ours(const struct rules_map *m)

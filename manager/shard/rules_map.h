@@ -33,7 +33,7 @@ struct rules_map_owner {
     const char *uid;  /* of its ShardingConfig */
 };
 
-/* One allocation; never changed. */
+/* Never changed. */
 struct rules_map {
     const char *key; /* "namespace/shard": of the config that it belongs to by its name */
     const char *ns;
@@ -43,6 +43,7 @@ struct rules_map {
     const char *version;
     const char *owner_uid; /* of the controlling ShardingConfig of that name; "": none */
     const char *checksum;  /* of the rules in it; "" */
+    struct rules *rules;   /* that are in it; NULL: they cannot be read */
     uint64_t generation;   /* of the rules in it; 0: they cannot be read */
     size_t foreign_size;   /* bytes of other keys */
     bool labelled;         /* has our label */
@@ -52,8 +53,10 @@ struct rules_map {
     bool intact;
 };
 
-/* NULL: its name is not that of such a ConfigMap (0), or -ENOMEM. free() frees it. */
+/* NULL: its name is not that of such a ConfigMap (0), or -ENOMEM. */
 MUST_CHECK int rules_map_new(const cJSON *object, const char *prefix, struct rules_map **out);
+/* NULL is ignored. */
+void rules_map_free(struct rules_map *m);
 
 bool rules_map_ours(const struct rules_map *m);
 

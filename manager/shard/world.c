@@ -598,7 +598,7 @@ static void drop_map(struct world *w, struct map_entry *m)
 {
     table_remove(&w->maps, &m->node);
     tell_shard(w, m->map->key, WORLD_CONFIGMAP);
-    free(m->map);
+    rules_map_free(m->map);
     free(m);
 }
 
@@ -611,11 +611,11 @@ static int put_map(struct world *w, struct rules_map *map)
         m = calloc(1, sizeof *m);
         if (m == NULL || table_insert(&w->maps, &m->node, map->key) != 0) {
             free(m);
-            free(map);
+            rules_map_free(map);
             return -ENOMEM;
         }
     }
-    free(m->map);
+    rules_map_free(m->map);
     m->map = map;
     m->node.key = map->key;
     m->stale = false;
@@ -640,7 +640,7 @@ static void on_map_object(void *data, enum reflector_change change, const cJSON 
     int rc = rules_map_new(object, f->world->prefix, &map);
     if (rc == 0 && map != NULL && change == REFLECTOR_DELETED) {
         struct map_entry *m = find_map(f->world, map->key);
-        free(map);
+        rules_map_free(map);
         if (m != NULL) {
             drop_map(f->world, m);
         }

@@ -89,6 +89,9 @@ const struct pod *world_find_pod(const struct world *w, const char *key);
 
 /* The configs, one after the other; NULL begins, and ends. */
 const struct world_config *world_next_config(const struct world *w, const struct world_config *c);
+/* The same for those of one namespace. */
+const struct world_config *world_next_config_in(const struct world *w, const char *ns,
+                                                const struct world_config *c);
 /* The same for all rules ConfigMaps and all pods. */
 const struct rules_map *world_next_map(const struct world *w, const struct rules_map *m);
 const struct pod *world_next_pod(const struct world *w, const struct pod *p);

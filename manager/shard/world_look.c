@@ -85,6 +85,19 @@ const struct world_config *world_next_config(const struct world *w, const struct
     return n == NULL ? NULL : show(LIST_ITEM(n, struct config, node));
 }
 
+const struct world_config *world_next_config_in(const struct world *w, const char *ns,
+                                                const struct world_config *c)
+{
+    struct table_node *node = c == NULL ? table_find(&w->spaces, ns) : NULL;
+    if (c == NULL && node == NULL) {
+        return NULL;
+    }
+    struct config *last = c == NULL ? NULL : LIST_ITEM(c, struct config, seen);
+    struct space *s = last == NULL ? LIST_ITEM(node, struct space, node) : last->space;
+    struct list *next = last == NULL ? s->configs.next : last->link.next;
+    return next == &s->configs ? NULL : show(LIST_ITEM(next, struct config, link));
+}
+
 const struct rules_map *world_next_map(const struct world *w, const struct rules_map *m)
 {
     struct table_node *n = m == NULL ? NULL : &find_map(w, m->key)->node;

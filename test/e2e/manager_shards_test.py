@@ -10,6 +10,7 @@ import signal
 import statistics
 import sys
 import time
+import unittest.mock
 
 import harness
 import mesh
@@ -199,7 +200,7 @@ class LatencyTest(ShardsTestCase):
 
     def test_from_the_edit_to_enforced(self):
         """As a user has it: the manager asks as often as it does by default."""
-        self.start_manager("--leader-elect=false")
+        manager = self.start_manager("--leader-elect=false")
         pods = self.two_shards()
         statuses = {}
 
@@ -211,10 +212,12 @@ class LatencyTest(ShardsTestCase):
 
         watched = mesh.Watched(self.cluster, self.configs, note)
         enforced, told = [], []
+        parts = {"shard-a": ("a", "c"), "shard-b": ("d", "b")}  # nothing of the other one's
         for i in range(EDITS):
             name = f"shard-{'ab'[i % 2]}"
+            shown = (parts[name], parts[name][:1], parts[name][1:])[i % 3]
             began = time.monotonic()
-            number = self.show(name, *(("a", "b"), ("a",), ("b",))[i % 3])["metadata"]["generation"]
+            number = self.show(name, *shown)["metadata"]["generation"]
             wanted = 1 + i // 2 + 1
             waiting = list(pods[name])
             while waiting:
@@ -225,10 +228,183 @@ class LatencyTest(ShardsTestCase):
             harness.wait_for(lambda k=key: k in statuses, f"the status says {key}")
             told.append((statuses[key] - began) * 1000)
         watched.end()
+        self.assertEqual(0, manager.metrics()["cmesh_manager_handover_waits_total"])
         report(f"{EDITS} edits, on both pods after: {percentiles(enforced)}")
         report(f"{EDITS} edits, in the status after: {percentiles(told)}")
         for name, two in pods.items():
             self.check_status(name, two)
+
+
+class HandoverTest(ShardsTestCase):
+    """Parts that move from one shard to another: no ConfigMap ever gives what the pods of the other
+    shard have not confirmed to have lost."""
+
+    def begin(self, wait=300):
+        """shard-a sees the parts a and c, shard-b those b and d; no slow machine makes it give up."""
+        manager = self.manager("--handover-wait", str(wait))
+        for part, more in (("a", "c"), ("b", "d")):
+            thing = {"metadata": {"name": f"object-{more}", "labels": {"part": more}}}
+            self.cluster.json(self.maps, "POST", thing)
+            name = f"shard-{part}"
+            self.apply(mesh.config(name, name, mesh.limit(mesh.is_in("part", part, more))))
+        self.pods = {name: self.shard_of_two(name) for name in ("shard-a", "shard-b")}
+        for name in self.pods:
+            self.wait_enforced(name, pods=2)
+        self.given, self.shown_twice, self.meant = [], [], {}
+        for name in self.pods:
+            rules = mesh.rules_of(self.map_of(name))
+            self.meant[rules["checksum"]] = self.parts_of(rules)
+        self.watched = mesh.Watched(self.cluster, self.maps, self.look)
+        return manager
+
+    @staticmethod
+    def parts_of(rules):
+        """Those that it shows; limits on one resource are ANDed."""
+        seen = [
+            set(limit["selector"].removeprefix("part in (").removesuffix(")").split(","))
+            for limit in rules["spec"]["limits"]
+        ]
+        return set.intersection(*seen)
+
+    def look(self, kind, thing):
+        """Called for each version of each ConfigMap: the pods of the other shard are asked whether
+        they enforce anything of it. As they never go back, they did when it was written if they do
+        now."""
+        rules = mesh.rules_of(thing)
+        name = thing["metadata"]["name"].removeprefix(mesh.CONFIG_MAP)
+        if kind == "DELETED" or rules is None or name not in self.pods:
+            return
+        mine = self.parts_of(rules)
+        self.meant[rules["checksum"]] = mine
+        self.given.append((name, rules["generation"]))
+        other = "shard-b" if name == "shard-a" else "shard-a"
+        for proxy in [pod.proxy for pod in self.pods[other] if pod.proxy is not None]:
+            theirs = self.meant[proxy.status()["rules"]["checksum"]]
+            if mine & theirs:
+                self.shown_twice.append((name, rules["generation"], mine, theirs))
+
+    def check(self, **parts):
+        """All is enforced, and was never twice."""
+        for name, pods in self.pods.items():
+            self.wait_enforced(name, pods=2, timeout=60)
+            self.check_status(name, pods)
+            want = {f"object-{part}" for part in parts[name.replace("-", "_")]}
+            for pod in pods:
+                self.assertEqual(want, pod.shown())
+        self.watched.end()
+        self.assertEqual([], self.shown_twice)
+        for name in self.pods:
+            numbers = [number for shard, number in self.given if shard == name]
+            self.assertEqual(sorted(numbers), numbers)
+            self.assertFalse([e for e in self.events(name) if e["reason"] == "HandoverTimedOut"])
+
+    def edit(self, *edits):
+        """With one command; (name, parts) in this order."""
+        items = [
+            {
+                **mesh.config(name, name, mesh.limit(mesh.is_in("part", *parts))),
+                "metadata": {"name": name, "namespace": self.namespace},
+            }
+            for name, parts in edits
+        ]
+        self.apply({"apiVersion": "v1", "kind": "List", "items": items})
+
+    def wait_held(self, name, other):
+        found = self.wait_condition(name, "Published", "False", "WaitingForHandover")
+        self.assertIn(f"{self.namespace}/{other}", mesh.condition(found, "Published")["message"])
+
+    def test_there_and_back(self):
+        self.begin()
+        took = []
+        for i in range(8):
+            edits = [("shard-a", "a"), ("shard-b", "bcd")]
+            edits = edits if i % 2 == 0 else [("shard-a", "ac"), ("shard-b", "bd")]
+            began = time.monotonic()
+            self.edit(*(edits if i % 4 < 2 else reversed(edits)))
+            for name in self.pods:
+                self.wait_enforced(name, pods=2)
+            took.append((time.monotonic() - began) * 1000)
+        report(f"8 moves, both edited with one kubectl apply, enforced after: {percentiles(took)}")
+        self.check(shard_a="ac", shard_b="bd")
+
+    def test_a_swap(self):
+        self.begin()
+        self.edit(("shard-a", "ad"), ("shard-b", "bc"))
+        for name in self.pods:
+            self.wait_enforced(name, pods=2)
+        self.edit(("shard-b", "bd"), ("shard-a", "ac"))
+        self.check(shard_a="ac", shard_b="bd")
+
+    def test_pods_that_confirm_late(self):
+        """What is said meanwhile; and it goes on when they do, or are gone."""
+        self.begin()
+        for pod in self.pods["shard-a"]:
+            pod.sync.signal(signal.SIGSTOP)
+        self.edit(("shard-b", "bc"), ("shard-a", "a"))
+        self.wait_held("shard-b", "shard-a")
+        described = self.here("describe", "shardingconfig", "shard-b")
+        self.assertIn("WaitingForHandover", described)
+        self.assertIn("2 of 2 pods enforce generation 2, of an earlier spec.", described)
+        for pod in self.pods["shard-b"]:
+            harness.wait_for(lambda p=pod: p.shown() == {"object-b"}, "what it loses is gone")
+        self.pods["shard-a"][0].sync.signal(signal.SIGCONT)
+        time.sleep(0.5)
+        self.wait_held("shard-b", "shard-a")
+        gone = self.pods["shard-a"].pop()
+        gone.sync.signal(signal.SIGCONT)
+        gone.stop()
+        gone.delete()
+        self.wait_enforced("shard-b", pods=2)
+        self.pods["shard-a"].append(self.pod("shard-a-9", "shard-a").start())
+        self.check(shard_a="a", shard_b="bc")
+
+    def test_the_manager_is_killed_meanwhile(self):
+        manager = self.begin()
+        for pod in self.pods["shard-a"]:
+            pod.sync.signal(signal.SIGSTOP)
+        self.edit(("shard-b", "bc"), ("shard-a", "ad"))
+        self.wait_held("shard-b", "shard-a")
+        manager.kill()
+        manager = self.manager("--handover-wait", "300")
+        harness.wait_for(manager.ready, "it is ready")
+        time.sleep(1)
+        self.wait_held("shard-b", "shard-a")
+        for pod in self.pods["shard-a"]:
+            pod.sync.signal(signal.SIGCONT)
+        self.check(shard_a="ad", shard_b="bc")
+
+    def test_two_that_are_to_see_the_same(self):
+        manager = self.begin(wait=1)
+        self.edit(("shard-b", "bcd"))
+        self.wait_enforced("shard-b", pods=2)
+        event = self.wait_event("shard-b", "HandoverTimedOut")
+        self.assertEqual("Warning", event["type"])
+        self.assertIn(f"{self.namespace}/shard-a", event["message"])
+        self.assertEqual(1, manager.metrics()["cmesh_manager_handover_timeouts_total"])
+        self.watched.end()
+
+    def test_another_operator(self):
+        """Pods with another service account are of another operator: nothing waits for them."""
+        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
+        self.cluster.json(path, "POST", {"metadata": {"name": "another"}})
+        manager = self.begin()
+        body = mesh.Pod.body
+
+        def of_another(pod):
+            thing = body(pod)
+            thing["spec"]["serviceAccountName"] = "another"
+            return thing
+
+        with unittest.mock.patch.object(mesh.Pod, "body", of_another):
+            others = self.shard_of_two("shard-o")
+        self.apply(mesh.config("shard-o", "shard-o", mesh.limit(mesh.is_in("part", "a"))))
+        self.wait_enforced("shard-o", pods=2)
+        self.show("shard-o", "a", "b")
+        self.wait_enforced("shard-o", pods=2)
+        self.assertEqual({"object-a", "object-b"}, others[0].shown())
+        self.edit(("shard-a", "ac"))
+        self.assertEqual(0, manager.metrics()["cmesh_manager_handover_waits_total"])
+        self.check(shard_a="ac", shard_b="bd")
 
 
 class TruthTest(ShardsTestCase):

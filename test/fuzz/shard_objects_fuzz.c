@@ -55,7 +55,7 @@ static void put_right(const struct rules_map *m)
     CHECK(rules_map_ours(again));
     CHECK(rules_map_right(again, "u", 7, rules_checksum(rules)));
     cJSON_Delete(object);
-    free(again);
+    rules_map_free(again);
     object = NULL;
     rc = rules_map_make(m, rules, PREFIX, &owner, &object, &e);
     CHECK(rc == 0 || (rc == -E2BIG && m->foreign_size > 0));
@@ -73,7 +73,7 @@ static void look_at_map(const cJSON *tree)
     CHECK(!m->intact || (m->generation != 0 && m->checksum[0] != '\0'));
     CHECK(!rules_map_ours(m) || !m->foreign_owner);
     put_right(m);
-    free(m);
+    rules_map_free(m);
 }
 
 static void look_at_text(const uint8_t *data, size_t size)

@@ -207,6 +207,7 @@ struct controller *scene_controller(struct scene *s, struct world *world)
         .may_write = may_write,
         .data = s,
         .orphan_ms = ORPHAN_MS,
+        .handover_ms = s->handover_ms,
         .clock = s->clock,
     };
     return controller_new(s->store.loop, &o, &e);

@@ -31,6 +31,7 @@ struct scene {
     struct controller *controller;
     struct controller_counts counts;
     bool holds; /* the lease */
+    uint64_t handover_ms;
 
     /* what fails: requests with this in their path */
     const char *failing;

@@ -123,12 +123,97 @@ static void every_object_of_a_small_world(void **state)
     }
 }
 
+static bool has(const struct selector *s, const char *value)
+{
+    struct selector_label label = {.key = SLICE("a"), .value = slice_str(value)};
+    return selector_matches(s, &label, value == NULL ? 0 : 1);
+}
+
+/* The same of what matches two and not a third. */
+static void what_is_outside_in_a_small_world(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {
+        "", "a", "!a", "a=1", "a!=1", "a in (1,2)", "a notin (1,2)", "a=3"};
+    static const char *const values[] = {NULL, "1", "2", "3", "other"};
+    size_t n = sizeof parts / sizeof parts[0];
+    for (size_t i = 0; i < n * n * n * n; i++) {
+        char text[64];
+        const char *last = parts[i / n / n / n];
+        (void)snprintf(text, sizeof text, "%s%sb=1", last, *last ? "," : "");
+        struct selector *a = parse(parts[i % n]);
+        struct selector *b = parse(parts[i / n % n]);
+        struct selector *out = parse(parts[i / n / n % n]);
+        struct selector *narrow = parse(text); /* labels of another key are outside of this */
+        bool any = false;
+        bool both = false;
+        for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+            both = both || (has(a, values[v]) && has(b, values[v]));
+            any = any || (has(a, values[v]) && has(b, values[v]) && !has(out, values[v]));
+        }
+        if (any != overlap_outside(a, b, out) || both != overlap_outside(a, b, narrow)) {
+            fail_msg("%s and %s, not %s, not %s", parts[i % n], parts[i / n % n],
+                     parts[i / n / n % n], text);
+        }
+        selector_free(a);
+        selector_free(b);
+        selector_free(out);
+        selector_free(narrow);
+    }
+}
+
+static void what_is_outside(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a;
+        const char *b; /* NULL: everything */
+        const char *out;
+        bool want;
+    } cases[] = {
+        {"ns in (1,2,3)", "ns in (3,4)", "ns in (1,2)", true},
+        {"ns in (1,2,3)", "ns in (4,5)", "ns in (1,2)", false},
+        {"ns in (1,2,3)", NULL, "ns in (1,2)", true},
+        {"ns in (1,2)", NULL, "ns in (1,2,3)", false},
+        {"ns in (1,2),app=x", NULL, "ns in (1,2)", false},
+        {"ns in (1,2)", "app=y", "ns in (1,2),app=x", true},
+        {"ns in (1,2)", "app=x", "ns in (1,2),app=x", false},
+        {"hash in (1,2)", "ns in (a)", "hash=1", true},
+        {"k>3", NULL, "k>3", false},
+        {"k>3,ns=1", "ns in (1,2)", "k>3,ns=1", false},
+        {"k>3", NULL, "k>4", true},
+        {"k in (5)", NULL, "k>4", false},
+        {"k in (3)", NULL, "k>4", true},
+        {"k,!k", NULL, "a=1", false},
+        {"a=1", NULL, "k,!k", true},
+        {"a=1", NULL, "", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct selector *a = parse(cases[i].a);
+        struct selector *b = cases[i].b == NULL ? NULL : parse(cases[i].b);
+        struct selector *out = parse(cases[i].out);
+        if (overlap_outside(a, b, out) != cases[i].want ||
+            overlap_outside(b, a, out) != cases[i].want) {
+            fail_msg("%zu: %s, not %s", i, cases[i].a, cases[i].out);
+        }
+        selector_free(a);
+        selector_free(b);
+        selector_free(out);
+    }
+    struct selector *one = parse("a=1");
+    assert_true(overlap_outside(NULL, NULL, one));
+    assert_false(overlap_outside(NULL, NULL, NULL));
+    selector_free(one);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pairs),
         cmocka_unit_test(alone),
         cmocka_unit_test(every_object_of_a_small_world),
+        cmocka_unit_test(what_is_outside),
+        cmocka_unit_test(what_is_outside_in_a_small_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static void test_what_is_written_is_right(void **state)
     assert_false(rules_map_right(m, "u2", 3, rules_checksum(rules)));
     assert_false(rules_map_right(m, "u1", 4, rules_checksum(rules)));
     assert_false(rules_map_right(m, "u1", 3, "sha256:other"));
-    free(m);
+    rules_map_free(m);
     rules_unref(rules);
 }
 
@@ -163,7 +163,7 @@ static void test_whatever_is_wrong_is_put_right(void **state)
                                   at(again, "metadata", "ownerReferences"), true));
         cJSON_Delete(again);
         cJSON_Delete(patch);
-        free(m);
+        rules_map_free(m);
         cJSON_Delete(object);
     }
     rules_unref(rules);
@@ -204,7 +204,7 @@ static void test_whose_it_is(void **state)
         struct rules_map *m = read_map(object);
         assert_int_equal(rules_map_ours(m), maps[i].ours);
         assert_int_equal(m->foreign_size, 8);
-        free(m);
+        rules_map_free(m);
         cJSON_Delete(object);
     }
     cJSON *object = cJSON_Parse("{\"metadata\":{\"name\":\"other\",\"namespace\":\"n\"}}");
@@ -239,7 +239,7 @@ static bool make_and_read(void *data)
     rc = rc != 0 ? rc : rules_map_make(m, data, PREFIX, &owner, &patch, &e);
     assert_true(rc == 0 || rc == -ENOMEM);
     assert_true(rc != 0 || m->intact);
-    free(m);
+    rules_map_free(m);
     cJSON_Delete(object);
     cJSON_Delete(patch);
     return rc == 0;

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/handover.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "object/edit.h"
+
+/* ---- what was published ---- */
+
+static bool is_in(const struct handover_past *p, const char *checksum)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        if (strcmp(rules_checksum(p->rules[i]), checksum) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void drop_first(struct handover_past *p, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        rules_unref(p->rules[i]);
+    }
+    p->count -= count;
+    memmove(p->rules, p->rules + count, p->count * sizeof(struct rules *));
+}
+
+static bool is_same(const struct rules *a, const struct rules *b)
+{
+    return strcmp(rules_checksum(a), rules_checksum(b)) == 0;
+}
+
+/* By one that says the same, and that others keep too. */
+static void replace(struct rules **at, struct rules *rules)
+{
+    (void)rules_ref(rules);
+    rules_unref(*at);
+    *at = rules;
+}
+
+void handover_note(struct handover_past *p, struct rules *rules)
+{
+    if (p->count > 0 && is_same(p->rules[p->count - 1], rules)) {
+        replace(&p->rules[p->count - 1], rules);
+        return;
+    }
+    if (p->count == HANDOVER_RULES_MAX) {
+        drop_first(p, 1);
+        p->lost = true;
+    }
+    p->rules[p->count++] = rules_ref(rules);
+}
+
+void handover_settled(struct handover_past *p, struct rules *published)
+{
+    size_t at = p->count;
+    while (at > 0 && !is_same(p->rules[at - 1], published)) {
+        at--;
+    }
+    if (at > 0) {
+        drop_first(p, at - 1);
+        replace(&p->rules[0], published);
+        p->lost = false;
+    }
+}
+
+void handover_deinit(struct handover_past *p)
+{
+    drop_first(p, p->count);
+}
+
+/* ---- pods ---- */
+
+/* Whether all rules are known that the pod can ever have been given. */
+static bool is_all_known(const struct pod *p, const struct rules_map *published,
+                         const struct handover_past *past)
+{
+    const struct rules *first = published == NULL ? NULL : published->rules;
+    if (past != NULL && past->count > 0) {
+        first = past->rules[0];
+    }
+    if (past != NULL && past->lost) {
+        return false;
+    }
+    return first == NULL ? published == NULL && p->generation == 0 : rules_generation(first) == 1;
+}
+
+/* It never told what it enforces, or that it enforces nothing. One that does not answer for some
+ * time is taken for one that starts: it must not hold up all others for ever. */
+static enum handover_hold hold_of_new(const struct pod *p, const struct probe_result *r,
+                                      const struct rules_map *published,
+                                      const struct handover_past *past)
+{
+    if (r != NULL && r->asked && r->state == PROBE_ANSWERED) {
+        return HANDOVER_PUBLISHED;
+    }
+    bool awaited = r != NULL && (!r->asked || (p->ready && r->state == PROBE_WAITING));
+    return awaited && !is_all_known(p, published, past) ? HANDOVER_ANYTHING : HANDOVER_PAST;
+}
+
+enum handover_hold handover_hold_of(const struct pod *p, const struct probe_result *r,
+                                    const char *shard, const struct rules_map *published,
+                                    const struct handover_past *past)
+{
+    bool silent = r == NULL || (r->asked && r->state != PROBE_ANSWERED);
+    if (p->over || p->proxy_port == 0 || (p->ending && silent)) {
+        return HANDOVER_NOTHING;
+    }
+    if (r == NULL || r->generation == 0) {
+        return hold_of_new(p, r, published, past);
+    }
+    bool current = published != NULL && strcmp(published->checksum, r->checksum) == 0 &&
+                   strcmp(r->shard, shard) == 0;
+    if (current && r->enforcing) {
+        return HANDOVER_PUBLISHED; /* it does not go back, even if it is silent now */
+    }
+    bool known =
+        past != NULL && !past->lost && strcmp(r->shard, shard) == 0 && is_in(past, r->checksum);
+    /* What is under way began under what it enforced before, which only who saw that knows. */
+    bool before = known && (r->enforcing || past->count > 1);
+    return before ? HANDOVER_PAST : HANDOVER_ANYTHING;
+}
+
+/* ---- the rules between ---- */
+
+static cJSON *document_of(const struct rules *rules, struct err *e)
+{
+    struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
+    int rc = rules_to_json(rules, &text);
+    cJSON *document = rc == 0 ? json_parse((const char *)buf_data(&text), text.len, e) : NULL;
+    if (rc != 0) {
+        (void)err_set(e, rc, "%s", err_text(rc));
+    }
+    buf_reset(&text);
+    return document;
+}
+
+static bool has_limit(const cJSON *limits, const cJSON *limit)
+{
+    const cJSON *item = NULL;
+    cJSON_ArrayForEach(item, limits)
+    {
+        if (cJSON_Compare(item, limit, true)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static cJSON *limits_of(const cJSON *document)
+{
+    const cJSON *spec = cJSON_GetObjectItemCaseSensitive(document, "spec");
+    return cJSON_GetObjectItemCaseSensitive(spec, "limits");
+}
+
+/* Limits on one resource are ANDed. */
+static void add_limits(struct edit *ed, cJSON *document, const cJSON *other)
+{
+    cJSON *limits = limits_of(document);
+    const cJSON *limit = NULL;
+    cJSON_ArrayForEach(limit, limits_of(other))
+    {
+        if (!has_limit(limits, limit)) {
+            edit_append(ed, limits, cJSON_Duplicate(limit, true));
+        }
+    }
+}
+
+static struct rules *parse(const cJSON *document, struct err *e)
+{
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    int rc = json_canonical(document, &text);
+    struct rules *rules = rc == 0 ? rules_parse((const char *)buf_data(&text), text.len, e) : NULL;
+    if (rc != 0) {
+        (void)err_set(e, rc == -ENOBUFS ? -E2BIG : rc, "%s", err_text(rc));
+    }
+    buf_reset(&text);
+    return rules;
+}
+
+struct rules *handover_between(const struct rules *from, const struct rules *to,
+                               uint64_t generation, struct err *e)
+{
+    struct edit ed = {.rc = 0};
+    struct rules *made = NULL;
+    cJSON *old = document_of(from, e);
+    cJSON *document = old == NULL || to == NULL ? old : document_of(to, e);
+    if (document != NULL) {
+        if (to != NULL) {
+            add_limits(&ed, document, old);
+        }
+        cJSON_DeleteItemFromObjectCaseSensitive(document, "checksum");
+        cJSON_DeleteItemFromObjectCaseSensitive(document, "generation");
+        edit_number(&ed, document, "generation", (double)generation);
+        made = ed.rc == 0 ? parse(document, e) : NULL;
+        if (ed.rc != 0) {
+            (void)err_set(e, ed.rc, "%s", err_text(ed.rc));
+        }
+    }
+    if (document != old) {
+        cJSON_Delete(old);
+    }
+    cJSON_Delete(document);
+    return made;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * handover.h - what a shard's pods may still show while its rules change, so that what moves from
+ * one shard to another is given only when it was taken away; and the rules for the time between.
+ */
+#ifndef MANAGER_SHARD_HANDOVER_H
+#define MANAGER_SHARD_HANDOVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "kube/rules.h"
+#include "shard/pod.h"
+#include "shard/prober.h"
+#include "shard/rules_map.h"
+
+#define HANDOVER_RULES_MAX 8
+
+/* The rules that were published of one shard, as far as its pods may enforce them still. All zero:
+ * none are known of, as to a new leader. */
+struct handover_past {
+    struct rules *rules[HANDOVER_RULES_MAX]; /* the last ones that were sent at the end */
+    size_t count;
+    bool lost; /* there were more */
+};
+
+/* These are published, or about to be. */
+void handover_note(struct handover_past *p, struct rules *rules);
+/* All pods enforce these, which are published: earlier ones are forgotten. */
+void handover_settled(struct handover_past *p, struct rules *published);
+void handover_deinit(struct handover_past *p);
+
+/* What a pod of a shard may show, from little to much. */
+enum handover_hold {
+    HANDOVER_NOTHING,   /* it is gone; or has no sidecar, and so nothing that rules take away */
+    HANDOVER_PUBLISHED, /* what stands in the ConfigMap, now or soon */
+    HANDOVER_PAST,      /* that, or what stood there earlier, as far as is known */
+    HANDOVER_ANYTHING,  /* nobody knows */
+};
+
+/* `published`: the shard's ConfigMap; `r`, `published`, `past` NULL: there is none. */
+enum handover_hold handover_hold_of(const struct pod *p, const struct probe_result *r,
+                                    const char *shard, const struct rules_map *published,
+                                    const struct handover_past *past);
+
+/* Rules that show what both show, else those of `to` (NULL: `from` alone), for the same shard: what
+ * is lost is lost, and nothing is gained. NULL: -E2BIG or -ENOMEM. */
+MUST_CHECK struct rules *handover_between(const struct rules *from, const struct rules *to,
+                                          uint64_t generation, struct err *e);
+
+#endif

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/handover.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "base/buf.h"
+
+#define SHARD "n/a"
+
+static struct rules *make(unsigned generation, const char *limits)
+{
+    char text[2048];
+    struct err e = ERR_INIT;
+    (void)snprintf(text, sizeof text,
+                   "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":"
+                   "\"n\",\"name\":\"a\"},\"generation\":%u,\"spec\":{\"limits\":[%s],"
+                   "\"leaderElection\":{\"name\":\"lock-%zu\"}}}",
+                   generation, limits, strlen(limits));
+    struct rules *r = rules_parse(text, strlen(text), &e);
+    if (r == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    return r;
+}
+
+#define LIMIT(resource, selector)                                                                  \
+    "{\"apiGroups\":[\"\"],\"resources\":[\"" resource "\"],\"selector\":\"" selector "\"}"
+
+static char *text_of(const struct rules *r)
+{
+    struct buf text = BUF_INIT(1 << 20);
+    assert_int_equal(rules_to_json(r, &text), 0);
+    return buf_take_str(&text);
+}
+
+/* ---- the rules between ---- */
+
+static void both_limits_hold(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct rules *from = make(7, LIMIT("pods", "ns in (1,3)") "," LIMIT("secrets", "ns=1"));
+    struct rules *to = make(8, LIMIT("pods", "ns in (2,3)") "," LIMIT("services", "ns=2"));
+    struct rules *between = handover_between(from, to, 9, &e);
+    assert_non_null(between);
+    assert_int_equal(rules_generation(between), 9);
+    assert_string_equal(rules_shard_name(between), "a");
+    assert_string_equal(rules_leader_election(between), rules_leader_election(to));
+    const struct rules_entry *pods = rules_match(between, SLICE(""), SLICE("pods"));
+    assert_string_equal(pods->selector.ptr, "ns in (1,3),ns in (2,3)");
+    assert_non_null(rules_match(between, SLICE(""), SLICE("secrets")));
+    assert_non_null(rules_match(between, SLICE(""), SLICE("services")));
+    assert_null(rules_match(between, SLICE(""), SLICE("nodes")));
+
+    /* Once more changes nothing, and equal input gives equal bytes. */
+    struct rules *again = handover_between(between, to, 9, &e);
+    struct rules *same = handover_between(from, to, 9, &e);
+    assert_string_equal(rules_checksum(again), rules_checksum(same));
+    char *a = text_of(again);
+    char *b = text_of(between);
+    assert_string_equal(a, b);
+    free(a);
+    free(b);
+    rules_unref(from);
+    rules_unref(to);
+    rules_unref(between);
+    rules_unref(again);
+    rules_unref(same);
+}
+
+static void nothing_else_is_the_same_rules(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct rules *from = make(7, LIMIT("pods", "ns in (1,3)"));
+    struct rules *same = handover_between(from, NULL, 12, &e);
+    assert_non_null(same);
+    assert_int_equal(rules_generation(same), 12);
+    assert_string_equal(rules_checksum(same), rules_checksum(from));
+    rules_unref(from);
+    rules_unref(same);
+}
+
+static bool make_between(void *data)
+{
+    struct rules *const *list = data;
+    struct err e = ERR_INIT;
+    struct rules *r = handover_between(list[0], list[1], 3, &e);
+    assert_true(r != NULL || e.code == -ENOMEM);
+    rules_unref(r);
+    return r != NULL;
+}
+
+static void between_without_memory(void **state)
+{
+    (void)state;
+    struct rules *list[] = {make(1, LIMIT("pods", "ns=1")), make(2, LIMIT("pods", "ns=2"))};
+    assert_true(sweep_allocations(make_between, list) > 20);
+    rules_unref(list[0]);
+    rules_unref(list[1]);
+}
+
+/* ---- pods ---- */
+
+struct scene {
+    struct rules *rules[12];
+    struct handover_past past;
+    struct rules_map map; /* has rules[1] */
+    struct pod pod;
+    struct probe_result probe;
+};
+
+static int set_up(void **state)
+{
+    struct scene *s = calloc(1, sizeof *s);
+    for (unsigned i = 0; i < 12; i++) {
+        char limit[200];
+        (void)snprintf(limit, sizeof limit, LIMIT("pods", "ns=%u"), i);
+        s->rules[i] = make(i + 1, limit);
+    }
+    s->map = (struct rules_map){.rules = s->rules[1], .checksum = rules_checksum(s->rules[1])};
+    s->pod = (struct pod){.ready = true, .proxy_port = 5441};
+    handover_note(&s->past, s->rules[0]);
+    handover_note(&s->past, s->rules[1]);
+    *state = s;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct scene *s = *state;
+    handover_deinit(&s->past);
+    for (unsigned i = 0; i < 12; i++) {
+        rules_unref(s->rules[i]);
+    }
+    free(s);
+    return 0;
+}
+
+static void answers(struct scene *s, unsigned number)
+{
+    s->probe = (struct probe_result){
+        .state = PROBE_ANSWERED, .asked = true, .enforcing = true, .generation = number + 1};
+    (void)snprintf(s->probe.checksum, sizeof s->probe.checksum, "%s",
+                   rules_checksum(s->rules[number]));
+    (void)snprintf(s->probe.shard, sizeof s->probe.shard, "%s", SHARD);
+}
+
+static enum handover_hold hold(const struct scene *s)
+{
+    return handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &s->past);
+}
+
+static void what_pods_that_answer_hold(void **state)
+{
+    struct scene *s = *state;
+    answers(s, 1);
+    assert_int_equal(hold(s), HANDOVER_PUBLISHED);
+    s->probe.enforcing = false; /* earlier requests are under way */
+    assert_int_equal(hold(s), HANDOVER_PAST);
+    answers(s, 0);
+    assert_int_equal(hold(s), HANDOVER_PAST);
+    answers(s, 5); /* that nobody has heard of */
+    assert_int_equal(hold(s), HANDOVER_ANYTHING);
+    answers(s, 1);
+    (void)snprintf(s->probe.shard, sizeof s->probe.shard, "%s", "n/b");
+    assert_int_equal(hold(s), HANDOVER_ANYTHING);
+    s->probe = (struct probe_result){.state = PROBE_ANSWERED, .asked = true}; /* has no rules */
+    assert_int_equal(hold(s), HANDOVER_PUBLISHED);
+}
+
+static void what_silent_pods_hold(void **state)
+{
+    struct scene *s = *state;
+    answers(s, 1);
+    s->probe.state = PROBE_SILENT;
+    assert_int_equal(hold(s), HANDOVER_PUBLISHED);
+    answers(s, 0);
+    s->probe.state = PROBE_SILENT;
+    assert_int_equal(hold(s), HANDOVER_PAST);
+    assert_int_equal(handover_hold_of(&s->pod, NULL, SHARD, &s->map, &s->past), HANDOVER_PAST);
+}
+
+static void what_pods_hold_that_never_answered(void **state)
+{
+    struct scene *s = *state;
+    struct handover_past none = {.count = 0};
+    s->probe = (struct probe_result){.state = PROBE_WAITING};
+    assert_int_equal(hold(s), HANDOVER_PAST); /* all that there ever was is known */
+    handover_settled(&s->past, s->rules[1]);
+    assert_int_equal(hold(s), HANDOVER_ANYTHING);
+    s->probe.asked = true;
+    assert_int_equal(hold(s), HANDOVER_ANYTHING);
+    s->pod.ready = false; /* about to start */
+    assert_int_equal(hold(s), HANDOVER_PAST);
+    s->pod.ready = true;
+    s->probe.state = PROBE_SILENT; /* it had its time */
+    assert_int_equal(hold(s), HANDOVER_PAST);
+    s->probe.state = PROBE_WAITING;
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, &none), HANDOVER_PAST);
+    s->pod.generation = 3; /* it was told of some, which are gone */
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, NULL), HANDOVER_ANYTHING);
+}
+
+static void pods_that_hold_nothing(void **state)
+{
+    struct scene *s = *state;
+    answers(s, 0);
+    s->pod.over = true;
+    assert_int_equal(hold(s), HANDOVER_NOTHING);
+    s->pod.over = false;
+    s->pod.ending = true;
+    assert_int_equal(hold(s), HANDOVER_PAST); /* as long as it answers */
+    s->probe.state = PROBE_SILENT;
+    assert_int_equal(hold(s), HANDOVER_NOTHING);
+    s->pod = (struct pod){.ready = true};
+    assert_int_equal(hold(s), HANDOVER_NOTHING);
+}
+
+/* It knows what stands in the ConfigMap, and not what stood there before. */
+static void what_a_new_leader_knows(void **state)
+{
+    struct scene *s = *state;
+    struct handover_past none = {.count = 0};
+    answers(s, 1);
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &none),
+                     HANDOVER_PUBLISHED);
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, NULL),
+                     HANDOVER_PUBLISHED);
+    s->probe.enforcing = false;
+    handover_note(&none, s->rules[1]);
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &none),
+                     HANDOVER_ANYTHING);
+    answers(s, 0);
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &none),
+                     HANDOVER_ANYTHING);
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, NULL), HANDOVER_ANYTHING);
+    handover_deinit(&none);
+}
+
+static void what_is_remembered(void **state)
+{
+    struct scene *s = *state;
+    assert_int_equal(s->past.count, 2);
+    handover_note(&s->past, s->rules[1]);
+    assert_int_equal(s->past.count, 2);
+    handover_note(&s->past, s->rules[2]);    /* is being sent */
+    handover_settled(&s->past, s->rules[1]); /* and not seen yet */
+    assert_int_equal(s->past.count, 2);
+    assert_ptr_equal(s->past.rules[0], s->rules[1]);
+    handover_settled(&s->past, s->rules[7]); /* somebody else's */
+    assert_int_equal(s->past.count, 2);
+    handover_settled(&s->past, s->rules[2]);
+    assert_int_equal(s->past.count, 1);
+    for (unsigned i = 3; i < 12; i++) {
+        handover_note(&s->past, s->rules[i]);
+    }
+    assert_int_equal(s->past.count, HANDOVER_RULES_MAX);
+    answers(s, 11);
+    s->probe.enforcing = false;
+    assert_int_equal(hold(s), HANDOVER_ANYTHING); /* more than are remembered */
+    handover_settled(&s->past, s->rules[11]);
+    handover_note(&s->past, s->rules[1]);
+    assert_int_equal(hold(s), HANDOVER_PAST);
+}
+
+#define POD_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_limits_hold),
+        cmocka_unit_test(nothing_else_is_the_same_rules),
+        cmocka_unit_test(between_without_memory),
+        POD_TEST(what_pods_that_answer_hold),
+        POD_TEST(what_silent_pods_hold),
+        POD_TEST(what_pods_hold_that_never_answered),
+        POD_TEST(pods_that_hold_nothing),
+        POD_TEST(what_a_new_leader_knows),
+        POD_TEST(what_is_remembered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
