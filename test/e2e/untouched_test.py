@@ -124,7 +124,7 @@ class UntouchedTest(informer_case.InformerTestCase):
 
     def check(self, client, watch):
         expected = self.expected(watch)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while self.heard(client, watch) != expected and time.monotonic() < deadline:
             time.sleep(0.1)
             expected = self.expected(watch)
