@@ -30,7 +30,7 @@ int loop_teardown(void **state);
 
 /* Runs the loop until *flag, or fails the test after 20 s. */
 void run_until(struct net_loop *l, const bool *flag);
-/* Runs the loop for about `ms`. */
+/* Runs the loop for about `ms`, and what is ready then. */
 void run_for(struct net_loop *l, uint64_t ms);
 
 /* A blocking-free raw client: connects, sends, reads what has come so far, closes. */
