@@ -86,7 +86,7 @@ class MemoryTest(StreamTestCase):
                     time.sleep(0.02)
                     pause_at += MEBIBYTE
             received.append((size, digest.hexdigest()))
-            peer.respond(201)
+            peer.respond(201, headers=[("Connection", "close")])  # or the next might come with it
 
         proxy = self.start(serve)
         block = random.Random(2).randbytes(MEBIBYTE)
