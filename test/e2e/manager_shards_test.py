@@ -14,6 +14,7 @@ import unittest.mock
 
 import harness
 import mesh
+import wire
 
 EDITS = 100
 
@@ -250,10 +251,7 @@ class HandoverTest(ShardsTestCase):
         self.pods = {name: self.shard_of_two(name) for name in ("shard-a", "shard-b")}
         for name in self.pods:
             self.wait_enforced(name, pods=2)
-        self.given, self.shown_twice, self.meant = [], [], {}
-        for name in self.pods:
-            rules = mesh.rules_of(self.map_of(name))
-            self.meant[rules["checksum"]] = self.parts_of(rules)
+        self.given, self.judged, self.shown_twice, self.meant = [], [], [], {}
         self.watched = mesh.Watched(self.cluster, self.maps, self.look)
         return manager
 
@@ -269,19 +267,33 @@ class HandoverTest(ShardsTestCase):
     def look(self, kind, thing):
         """Called for each version of each ConfigMap: the pods of the other shard are asked whether
         they enforce anything of it. As they never go back, they did when it was written if they do
-        now."""
+        now; but when it was replaced meanwhile, they may have been given what it gave."""
         rules = mesh.rules_of(thing)
         name = thing["metadata"]["name"].removeprefix(mesh.CONFIG_MAP)
         if kind == "DELETED" or rules is None or name not in self.pods:
             return
         mine = self.parts_of(rules)
-        self.meant[rules["checksum"]] = mine
         self.given.append((name, rules["generation"]))
         other = "shard-b" if name == "shard-a" else "shard-a"
-        for proxy in [pod.proxy for pod in self.pods[other] if pod.proxy is not None]:
-            theirs = self.meant[proxy.status()["rules"]["checksum"]]
-            if mine & theirs:
-                self.shown_twice.append((name, rules["generation"], mine, theirs))
+        proxies = [pod.proxy for pod in self.pods[other] if pod.proxy is not None]
+        shown = [self.parts_shown(other, proxy) for proxy in proxies]
+        if self.map_of(name)["metadata"]["resourceVersion"] != thing["metadata"]["resourceVersion"]:
+            return
+        self.judged.append((name, rules["generation"]))
+        self.shown_twice += [(*self.judged[-1], mine, theirs) for theirs in shown if mine & theirs]
+
+    def parts_shown(self, name, proxy):
+        """By the rules that it enforces, which stand in the ConfigMap or stood there. One that ends
+        shows nothing."""
+        while True:
+            try:
+                checksum = proxy.status()["rules"]["checksum"]
+            except (OSError, wire.Cut):
+                return set()
+            if checksum in self.meant:
+                return self.meant[checksum]
+            rules = mesh.rules_of(self.map_of(name))
+            self.meant[rules["checksum"]] = self.parts_of(rules)
 
     def check(self, **parts):
         """All is enforced, and was never twice."""
@@ -296,6 +308,8 @@ class HandoverTest(ShardsTestCase):
         for name in self.pods:
             numbers = [number for shard, number in self.given if shard == name]
             self.assertEqual(sorted(numbers), numbers)
+            if numbers:
+                self.assertIn((name, numbers[-1]), self.judged)
             self.assertFalse([e for e in self.events(name) if e["reason"] == "HandoverTimedOut"])
 
     def edit(self, *edits):
@@ -308,6 +322,9 @@ class HandoverTest(ShardsTestCase):
             for name, parts in edits
         ]
         self.apply({"apiVersion": "v1", "kind": "List", "items": items})
+
+    def describe(self, name):
+        return self.here("describe", "shardingconfig", name)
 
     def wait_held(self, name, other):
         found = self.wait_condition(name, "Published", "False", "WaitingForHandover")
@@ -342,9 +359,9 @@ class HandoverTest(ShardsTestCase):
             pod.sync.signal(signal.SIGSTOP)
         self.edit(("shard-b", "bc"), ("shard-a", "a"))
         self.wait_held("shard-b", "shard-a")
-        described = self.here("describe", "shardingconfig", "shard-b")
-        self.assertIn("WaitingForHandover", described)
-        self.assertIn("2 of 2 pods enforce generation 2, of an earlier spec.", described)
+        said = "2 of 2 pods enforce generation 2, of an earlier spec."
+        harness.wait_for(lambda: said in self.describe("shard-b"), said, interval=0.2)
+        self.assertIn("WaitingForHandover", self.describe("shard-b"))
         for pod in self.pods["shard-b"]:
             harness.wait_for(lambda p=pod: p.shown() == {"object-b"}, "what it loses is gone")
         self.pods["shard-a"][0].sync.signal(signal.SIGCONT)

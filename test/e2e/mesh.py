@@ -335,7 +335,10 @@ class Watched(threading.Thread):
         if event["type"] != "BOOKMARK":
             self.events.append((event["type"], event["object"]))
             if self.on_event is not None:
-                self.on_event(event["type"], event["object"])
+                try:
+                    self.on_event(event["type"], event["object"])
+                except Exception as e:  # pylint: disable=broad-except
+                    self.error = f"{self.path}: {e!r}"
 
     def end(self):
         self.over.set()
