@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/rfc3339.h"
 #include "base/utf8.h"
+#include "json/json.h"
 
 #define GENERATION_MAX 9007199254740991.0 /* what a JSON number holds exactly */
 

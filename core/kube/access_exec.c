@@ -8,8 +8,8 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/secret.h"
+#include "json/json.h"
 
 #define EXEC_GROUP "client.authentication.k8s.io/"
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/decimal.h"
-#include "base/json.h"
 #include "http/message.h"
+#include "json/json.h"
 
 /* Of a body that is no Status: so much of its first line is shown. */
 enum { EXCERPT_MAX = 120 };

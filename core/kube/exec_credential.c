@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/json.h"
 #include "base/rfc3339.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
+#include "json/json.h"
 
 #define INFO_NAME "KUBERNETES_EXEC_INFO"
 

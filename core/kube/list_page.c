@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/json.h"
 #include "kube/watch_event.h"
+#include "json/json.h"
 
 /*
  * Only brackets and strings are looked at to find where a value ends. What lies between them is

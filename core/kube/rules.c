@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json.h"
 #include "crypto/digest.h"
 #include "kube/name.h"
 #include "kube/rules_table.h"
+#include "json/json.h"
 
 #define PATH_LEN 128
 #define GENERATION_MAX 9007199254740991.0 /* what a JSON number holds exactly */

@@ -5,8 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/json.h"
 #include "base/utf8.h"
+#include "json/json.h"
 
 #define MESSAGE_MAX 2048
 

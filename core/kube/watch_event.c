@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "json/json.h"
 
 static const char *const type_names[] = {
     [WATCH_ADDED] = "ADDED",       [WATCH_MODIFIED] = "MODIFIED", [WATCH_DELETED] = "DELETED",

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "http/fetch.h"
 #include "kube/object_target.h"
+#include "json/json.h"
 
 enum { TARGET_MAX = 64 * 1024, HEADERS_MAX = 3 };
 

@@ -4,8 +4,8 @@
 #include <errno.h>
 
 #include "base/decimal.h"
-#include "codec/json_cursor.h"
 #include "codec/protobuf_scan.h"
+#include "json/cursor.h"
 
 static const struct slice initial_events_end = {"k8s.io/initial-events-end", 25};
 

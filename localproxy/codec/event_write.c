@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 #include "base/utf8.h"
-#include "codec/json_cursor.h"
 #include "kube/status.h"
+#include "json/cursor.h"
 
 enum { MESSAGE_MAX = 1024, EXPIRED = 410, VARINT_MAX = 10, VERSION_MAX = 24 };
 

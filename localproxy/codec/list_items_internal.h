@@ -8,9 +8,9 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "codec/json_cursor.h"
 #include "codec/list_items.h"
 #include "codec/protobuf_scan.h"
+#include "json/cursor.h"
 
 /* A group may have 253 characters, a version 63 (RFC 1123). */
 #define LIST_ITEMS_NAME_MAX 320

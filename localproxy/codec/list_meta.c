@@ -8,9 +8,9 @@
 
 #include "base/decimal.h"
 #include "codec/encoding.h"
-#include "codec/json_cursor.h"
 #include "codec/protobuf_scan.h"
 #include "crypto/digest.h"
+#include "json/cursor.h"
 
 enum {
     HELD_MAX = 16 * 1024,

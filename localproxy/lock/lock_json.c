@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/json_scan.h"
 #include "base/splice.h"
 #include "base/yaml.h"
+#include "json/scanner.h"
 
 struct editor {
     const struct lock_rule *rule;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "kube/selector.h"
+#include "json/json.h"
 
 enum { PATH_LEN = 128 };
 

@@ -9,12 +9,12 @@
 
 #include "base/file.h"
 #include "base/flags.h"
-#include "base/json.h"
 #include "config/config_files.h"
 #include "config/rules_diff.h"
 #include "config/rules_set.h"
 #include "config/validate.h"
 #include "object/notes.h"
+#include "json/json.h"
 
 #define PROGRAM "manager compile" /* what messages about no file begin with */
 #define TEXT_MAX ((size_t)8 * RULES_TEXT_MAX)

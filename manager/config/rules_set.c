@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/json.h"
 #include "base/yaml.h"
 #include "config/input.h"
+#include "json/json.h"
 
 #define KEY "rules.json" /* of a ConfigMap */
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "kube/selector.h"
+#include "json/json.h"
 
 /* Parts of a key are joined by a byte that no name has and that sorts before all others: so a line
  * stands before those below it, and these before the next of its kind. */

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "object/field.h"
+#include "json/field.h"
 
 struct selector *shards_pod_selector(const cJSON *config, struct err *e)
 {

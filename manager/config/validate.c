@@ -10,8 +10,8 @@
 #include "config/validate_root.h"
 #include "inject/sidecar.h"
 #include "kube/name.h"
-#include "object/field.h"
 #include "object/json_patch.h"
+#include "json/field.h"
 
 enum {
     PATH_LEN = 128,

@@ -9,7 +9,7 @@
 
 #include "kube/name.h"
 #include "kube/sharding.h"
-#include "object/field.h"
+#include "json/field.h"
 
 #define ROOT "spec.root"
 #define AUTO ROOT ".auto"

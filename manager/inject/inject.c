@@ -14,8 +14,8 @@
 #include "inject/sidecar.h"
 #include "label/labels.h"
 #include "object/edit.h"
-#include "object/field.h"
 #include "object/json_patch.h"
+#include "json/field.h"
 
 #define DEFAULT_CONTAINER "kubectl.kubernetes.io/default-container"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "object/edit.h"
-#include "object/field.h"
 #include "object/json_patch.h"
+#include "json/field.h"
 
 #define TOKEN_DIR "/var/run/secrets/kubernetes.io/serviceaccount"
 #define CLUSTER_DIR "/etc/cmesh/cluster"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "inject/inject_sidecars.h"
-#include "object/field.h"
+#include "json/field.h"
 
 static const char *text_of(const cJSON *object, const char *key)
 {

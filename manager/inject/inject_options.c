@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "inject/sidecar.h"
-#include "object/field.h"
+#include "json/field.h"
+#include "json/json.h"
 
 struct source {
     const char *prefix;

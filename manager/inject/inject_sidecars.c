@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "inject/sidecar.h"
-#include "object/field.h"
+#include "json/field.h"
 
 #define RULES_VOLUME "cmesh-rules"
 #define RULES_DIR "/etc/cmesh/rules"

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/yaml.h"
 #include "kube/name.h"
-#include "object/field.h"
+#include "json/field.h"
 
 enum {
     TEXT_MAX = 1024 * 1024, /* a ConfigMap is no larger */

@@ -7,8 +7,8 @@
 #include <cjson/cJSON.h>
 
 #include "base/buf.h"
-#include "base/json.h"
 #include "object/edit.h"
+#include "json/json.h"
 
 /* ---- what was published ---- */
 

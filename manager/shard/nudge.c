@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "inject/inject_options.h"
 #include "object/edit.h"
-#include "object/field.h"
 #include "shard/controller_internal.h"
+#include "json/field.h"
 
 enum { PARALLEL = 16, NUMBER_SIZE = 24 };
 

@@ -7,7 +7,7 @@
 
 #include "config/shards.h"
 #include "inject/sidecar.h"
-#include "object/field.h"
+#include "json/field.h"
 
 /* Places strings, one behind the other; while there is no memory yet, only counts. */
 struct shelf {

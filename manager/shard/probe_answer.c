@@ -7,8 +7,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json.h"
 #include "kube/name.h"
+#include "json/json.h"
 
 /* The greatest integer that JSON numbers carry without loss, and the last second of the year 9999.
  */

@@ -10,9 +10,9 @@
 
 #include "base/log.h"
 #include "config/rules_gain.h"
-#include "object/field.h"
 #include "shard/controller_internal.h"
 #include "shard/generation.h"
+#include "json/field.h"
 
 enum { MS = 1000 };
 

@@ -8,8 +8,8 @@
 
 #include "base/log.h"
 #include "object/edit.h"
-#include "object/field.h"
 #include "shard/controller_internal.h"
+#include "json/field.h"
 
 enum { MICROSECONDS = 1000 };
 

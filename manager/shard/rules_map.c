@@ -13,7 +13,7 @@
 #include "inject/inject_options.h"
 #include "inject/sidecar.h"
 #include "object/edit.h"
-#include "object/field.h"
+#include "json/field.h"
 
 #define MANAGED_BY "app.kubernetes.io/managed-by"
 #define MANAGER "cmesh"

@@ -9,9 +9,9 @@
 #include "base/buf.h"
 #include "base/rfc3339.h"
 #include "object/edit.h"
-#include "object/field.h"
 #include "shard/probe_answer.h"
 #include "shard/verdict.h"
+#include "json/field.h"
 
 enum {
     NAMES_MAX = 3,       /* pods that a message names of each kind */

@@ -11,10 +11,10 @@
 #include "config/shards.h"
 #include "inject/inject_options.h"
 #include "inject/sidecar.h"
-#include "object/field.h"
 #include "shard/members.h"
 #include "shard/table.h"
 #include "shard/world_internal.h"
+#include "json/field.h"
 
 enum {
     PATH_SIZE = 400,

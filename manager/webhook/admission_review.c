@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/utf8.h"
 #include "crypto/digest.h"
 #include "kube/status.h"
-#include "object/field.h"
+#include "json/field.h"
+#include "json/json.h"
 
 #define KIND "AdmissionReview"
 #define V1 "admission.k8s.io/v1"

@@ -11,8 +11,8 @@
 #include "crypto/certificate.h"
 #include "kube/work_queue.h"
 #include "kube/writer.h"
-#include "object/field.h"
 #include "webhook/configuration.h"
+#include "json/field.h"
 
 #define MANAGER "cmesh-manager"
 #define GROUP "/apis/admissionregistration.k8s.io/v1/"

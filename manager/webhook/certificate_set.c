@@ -9,7 +9,7 @@
 
 #include "base/secret.h"
 #include "crypto/digest.h"
-#include "object/field.h"
+#include "json/field.h"
 
 enum { ENTRY_MAX = 64 * 1024, BACKDATE_MAX = 3600, WHY_SIZE = 256 };
 

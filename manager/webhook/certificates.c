@@ -11,8 +11,8 @@
 #include "kube/backoff.h"
 #include "kube/name.h"
 #include "kube/writer.h"
-#include "object/field.h"
 #include "webhook/certificate_set.h"
+#include "json/field.h"
 
 #define MANAGER "cmesh-manager"
 

@@ -7,10 +7,10 @@
 
 #include "base/url.h"
 #include "crypto/digest.h"
-#include "object/field.h"
 #include "object/json_patch.h"
 #include "webhook/certificate_set.h"
 #include "webhook/server.h"
+#include "json/field.h"
 
 enum { PATH_SIZE = 64 };
 

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "base/json.h"
 #include "check.h"
+#include "json/json.h"
 
 static const char *text_of(const cJSON *object, const char *key)
 {

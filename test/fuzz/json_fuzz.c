@@ -3,12 +3,12 @@
  * What is read as JSON prints as canonical text, and that text reads and prints as itself; what is
  * refused has a message with a place. What is scanned in place has the same shape as the tree.
  */
-#include "base/json.h"
+#include "json/json.h"
 
 #include <string.h>
 
-#include "base/json_scan.h"
 #include "check.h"
+#include "json/scanner.h"
 
 /* Through memory of its own, so that reads outside the text are seen. */
 static cJSON *parse(const void *text, size_t len, struct err *e)

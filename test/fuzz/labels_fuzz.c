@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "../unit/manager/object/patch_apply.h"
-#include "base/json.h"
 #include "check.h"
+#include "json/json.h"
 
 static const struct compile_labels names = {.prefix = "p.io",
                                             .namespace = "namespace",

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#include "base/json.h"
 #include "check.h"
+#include "json/json.h"
 
 static void check_claim(const cJSON *before, enum lease_claim claim, const char *holder)
 {

@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-#include "base/json.h"
 #include "check.h"
 #include "kube/watch_event.h"
+#include "json/json.h"
 
 /* Objects may be nested deeper by themselves than in their page; random input never is. */
 enum { DEPTH_MAX = 900 };

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/yaml.h"
 #include "check.h"
+#include "json/json.h"
 
 static const struct lock_rule rule = {.name = "leader", .renamed = "leader---s1", .namespace = "n"};
 

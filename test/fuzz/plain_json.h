@@ -10,8 +10,8 @@
 #include <cjson/cJSON.h>
 
 #include "base/decimal.h"
-#include "base/json.h"
 #include "base/slice.h"
+#include "json/json.h"
 
 /* Scanners compare keys as they are written, so only escapes that no name of interest could be
  * written with are let through. */

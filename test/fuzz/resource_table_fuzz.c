@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-#include "base/json.h"
 #include "check.h"
 #include "kube/collection.h"
+#include "json/json.h"
 
 static void check_item(const struct resource_table *t, const struct discovery_resource *r)
 {

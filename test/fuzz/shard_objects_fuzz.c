@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "check.h"
 #include "shard/pod.h"
 #include "shard/rules_map.h"
+#include "json/json.h"
 
 #define PREFIX "p"
 

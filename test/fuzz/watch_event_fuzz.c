@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "check.h"
 #include "kube/api_error.h"
+#include "json/json.h"
 
 enum { LINE_MAX_BYTES = 200 };
 

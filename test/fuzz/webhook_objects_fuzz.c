@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "../unit/manager/object/patch_apply.h"
-#include "base/json.h"
 #include "base/secret.h"
 #include "check.h"
 #include "webhook/certificate_set.h"
 #include "webhook/configuration.h"
+#include "json/json.h"
 
 #define NOW INT64_C(1767225600)
 

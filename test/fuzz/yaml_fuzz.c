@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/yaml.h"
 #include "check.h"
+#include "json/json.h"
 
 static size_t count_nodes(const cJSON *item, int depth)
 {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json.h"
+#include "json/json.h"
 
 #define PREFIX "ctrlmesh.kusionstack.io"
 

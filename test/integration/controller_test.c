@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "config/compile.h"
 #include "controller_scene.h"
-#include "object/field.h"
+#include "json/field.h"
 
 /* ---- the usual way ---- */
 

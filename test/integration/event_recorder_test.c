@@ -11,8 +11,8 @@
 
 #include "alloc_sweep.h"
 #include "api_world.h"
-#include "base/json.h"
 #include "base/log.h"
+#include "json/json.h"
 
 #define EVENTS "/api/v1/namespaces/ns/events"
 

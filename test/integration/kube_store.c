@@ -5,12 +5,12 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "base/json.h"
 #include "http/collect.h"
 #include "kube/name.h"
 #include "kube/query.h"
 #include "kube/request_info.h"
 #include "kube/selector.h"
+#include "json/json.h"
 
 enum { BODY_MAX = 4 * 1024 * 1024, TEXT_MAX = 64 * 1024 * 1024, TARGET_MAX = 4096 };
 

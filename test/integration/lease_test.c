@@ -11,8 +11,8 @@
 
 #include "alloc_sweep.h"
 #include "api_world.h"
-#include "base/json.h"
 #include "base/log.h"
+#include "json/json.h"
 
 #define LEASES "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
 #define LEASE LEASES "/x"

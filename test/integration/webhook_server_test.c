@@ -10,12 +10,12 @@
 #include <time.h>
 
 #include "alloc_sweep.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "crypto/certificate.h"
 #include "fixture.h"
 #include "http/client.h"
 #include "http/fetch.h"
+#include "json/json.h"
 
 enum { HOUR = 3600, BODY_TIMEOUT_MS = 400, ASKS = 8 };
 

@@ -12,9 +12,9 @@
 
 #include "alloc_sweep.h"
 #include "api_world.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "temp_dir.h"
+#include "json/json.h"
 
 #define MAPS "/api/v1/namespaces/n/configmaps"
 #define STATUS(code, reason)                                                                       \

@@ -16,10 +16,10 @@
 #include <time.h>
 
 #include "base/flags.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "kube/lease.h"
 #include "kube/writer.h"
+#include "json/json.h"
 
 enum { WRITE_MS = 10 };
 

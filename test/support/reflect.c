@@ -12,9 +12,9 @@
 #include <stdlib.h>
 
 #include "base/flags.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "kube/reflector.h"
+#include "json/json.h"
 
 static const char *const change_names[] = {
     [REFLECTOR_LISTED] = "listed",

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "base/json.h"
 #include "base/log.h"
+#include "json/json.h"
 
 /* What the body of `CAPTURE` wrote to standard error. */
 struct capture {

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "base/json.h"
 #include "base/yaml.h"
+#include "json/json.h"
 
 static void expect_json(const char *yaml, const char *json)
 {

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/json.h"
+#include "json/json.h"
 
 static struct api_error answer(unsigned status, const char *retry_after, const char *body)
 {

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
-#include "base/json.h"
 #include "kube/name.h"
+#include "json/json.h"
 
 static const struct event_body full = {
     .name = "x.1",

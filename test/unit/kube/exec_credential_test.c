@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "base/json.h"
 #include "kube/exec_credential.h"
+#include "json/json.h"
 
 #define V1 "client.authentication.k8s.io/v1"
 #define HEAD "{\"apiVersion\":\"" V1 "\",\"kind\":\"ExecCredential\","

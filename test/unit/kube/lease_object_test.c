@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
-#include "base/json.h"
+#include "json/json.h"
 
 #define NOW INT64_C(1767225600000123)
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
-#include "base/json.h"
+#include "json/json.h"
 
 struct world {
     struct resource_table table;

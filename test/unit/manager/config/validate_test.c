@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
-#include "base/json.h"
 #include "base/yaml.h"
+#include "json/json.h"
 
 static const struct compile_options options = {
     .namespace = "demo",

@@ -16,10 +16,10 @@
 
 #include "alloc_sweep.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/yaml.h"
 #include "manager/object/patch_apply.h"
 #include "object/json_patch.h"
+#include "json/json.h"
 
 static struct inject_settings settings_of(bool native)
 {

@@ -13,9 +13,9 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
-#include "base/json.h"
 #include "base/yaml.h"
 #include "manager/object/patch_apply.h"
+#include "json/json.h"
 
 static const struct compile_labels defaults = {
     .namespace = "namespace", .shard_hash = "sharding-hash", .control = "control"};

@@ -11,8 +11,8 @@
 
 #include "alloc_sweep.h"
 #include "base/buf.h"
-#include "base/json.h"
 #include "manager/object/patch_apply.h"
+#include "json/json.h"
 
 static cJSON *parse(const char *text)
 {

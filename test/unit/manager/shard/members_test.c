@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
-#include "base/json.h"
+#include "json/json.h"
 
 enum { SHARDS = 12, PODS = 60 };
 

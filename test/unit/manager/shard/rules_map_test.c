@@ -14,7 +14,7 @@
 
 #include "alloc_sweep.h"
 #include "base/buf.h"
-#include "base/json.h"
+#include "json/json.h"
 
 #define PREFIX "ctrlmesh.kusionstack.io"
 

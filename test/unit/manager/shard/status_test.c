@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
-#include "base/json.h"
+#include "json/json.h"
 
 #define NOW INT64_C(1767225600000) /* 2026-01-01T00:00:00Z */
 #define SINCE INT64_C(1767222000000)

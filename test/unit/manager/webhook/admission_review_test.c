@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
-#include "base/json.h"
 #include "crypto/digest.h"
+#include "json/json.h"
 
 /* As kube-apiserver 1.20 sends it, shortened. */
 #define REVIEW(version, request)                                                                   \

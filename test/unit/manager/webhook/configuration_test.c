@@ -13,9 +13,9 @@
 
 #include "../object/patch_apply.h"
 #include "alloc_sweep.h"
-#include "base/json.h"
 #include "crypto/digest.h"
 #include "webhook/certificate_set.h"
+#include "json/json.h"
 
 #define NOW INT64_C(1767225600)
 

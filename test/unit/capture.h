@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * capture.h - responses and watches of a real kube-apiserver 1.20, kept in data/.
+ * capture.h - responses and watches of a real kube-apiserver 1.20, kept in localproxy/data/.
  */
-#ifndef TEST_UNIT_LOCALPROXY_CAPTURE_H
-#define TEST_UNIT_LOCALPROXY_CAPTURE_H
+#ifndef TEST_UNIT_CAPTURE_H
+#define TEST_UNIT_CAPTURE_H
 
 #include <stddef.h>
 #include <stdint.h>

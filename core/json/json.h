@@ -5,8 +5,8 @@
  * The tree is cJSON's own (`cJSON_Delete` frees it). Canonical text: UTF-8, object keys in byte
  * order, no white space, integers without exponent; equal documents give equal bytes.
  */
-#ifndef CORE_BASE_JSON_H
-#define CORE_BASE_JSON_H
+#ifndef CORE_JSON_JSON_H
+#define CORE_JSON_JSON_H
 
 #include <stddef.h>
 

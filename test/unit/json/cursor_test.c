@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "capture.h"
-#include "codec/json_cursor.h"
 #include "random_json.h"
+#include "json/cursor.h"
 
 static void assert_slice(struct slice s, const char *expected)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json.h"
+#include "json/json.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json_cursor.h - walks over JSON text without building anything.
+ * cursor.h - walks over JSON text without building anything.
  *
  * A cursor never leaves its text. It trusts that the text is JSON: of other text it makes something
  * or other, but stays inside. Skipping takes one to two instructions a byte.
@@ -11,8 +11,8 @@
  *         else more = json_skip(&c);
  *     }
  */
-#ifndef LOCALPROXY_CODEC_JSON_CURSOR_H
-#define LOCALPROXY_CODEC_JSON_CURSOR_H
+#ifndef CORE_JSON_CURSOR_H
+#define CORE_JSON_CURSOR_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
-#include "base/json.h"
+#include "json/json.h"
 
 /* The canonical text of `text`; the caller frees. */
 static char *canonical(const char *text, size_t len)

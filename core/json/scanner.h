@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json_scan.h - finds values in JSON text where they stand, without making a tree.
+ * scanner.h - finds values in JSON text where they stand, without making a tree.
  *
  * For callers that change one value and must leave every other byte as it is. A value is a slice of
  * the text, without white space around it; its first byte tells what it is: `{`, `[`, `"`, `t`,
  * `f`, `n`, `-` or a digit. Nothing here allocates.
  */
-#ifndef CORE_BASE_JSON_SCAN_H
-#define CORE_BASE_JSON_SCAN_H
+#ifndef CORE_JSON_SCANNER_H
+#define CORE_JSON_SCANNER_H
 
 #include <stdbool.h>
 

@@ -4,7 +4,7 @@
  * describe it ("Parsing Gigabytes of JSON per Second", 2019): quotes that are not escaped, and by
  * their parity what lies inside of strings, then brackets outside of them.
  */
-#include "codec/json_cursor.h"
+#include "json/cursor.h"
 
 #if defined(__SSE2__) && !defined(JSON_CURSOR_PORTABLE)
 #include <emmintrin.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "object/field.h"
+#include "json/field.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json_scan.h"
+#include "json/scanner.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -4,8 +4,8 @@
  * backslashes, nesting, white space, empty things, keys that are looked for in places where they
  * mean nothing.
  */
-#ifndef TEST_UNIT_LOCALPROXY_RANDOM_JSON_H
-#define TEST_UNIT_LOCALPROXY_RANDOM_JSON_H
+#ifndef TEST_UNIT_RANDOM_JSON_H
+#define TEST_UNIT_RANDOM_JSON_H
 
 #include <stdint.h>
 #include <stdlib.h>

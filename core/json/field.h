@@ -6,8 +6,8 @@
  * field that is null counts as absent, as the API server has it. Errors are -EINVAL.
  * Source: k8s.io/apimachinery/pkg/util/validation/field.
  */
-#ifndef MANAGER_OBJECT_FIELD_H
-#define MANAGER_OBJECT_FIELD_H
+#ifndef CORE_JSON_FIELD_H
+#define CORE_JSON_FIELD_H
 
 #include <cjson/cJSON.h>
 
