@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "kube/selector_difference.h"
+#include "rules/selector_difference.h"
 
 /* Pairs of selectors that are kept. */
 #define DIFFERENCES_MAX 16

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kube/name.h"
-#include "kube/sharding.h"
+#include "rules/sharding.h"
 
 /* What a request's namespace says about the labels of the objects in it. */
 struct known {

@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 #include "kube/request_info.h"
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 /* How long and how many rules are remembered after they were replaced. */
 #define FENCE_HISTORY_MAX 16

@@ -11,7 +11,7 @@
 #include "http/client.h"
 #include "http/server.h"
 #include "kube/request_info.h"
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 enum { METRICS_CODES = 64, METRICS_BUCKETS = 12 };
 

@@ -14,8 +14,8 @@
 #include "config.h"
 #include "http/server.h"
 #include "kube/client.h"
-#include "kube/rules.h"
 #include "metrics.h"
+#include "rules/rules.h"
 
 struct proxy;
 

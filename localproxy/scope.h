@@ -7,8 +7,8 @@
 
 #include "base/err.h"
 #include "kube/request_info.h"
-#include "kube/rules.h"
 #include "resume.h"
+#include "rules/rules.h"
 
 /* Slices point into the request_info it was read from, or, after scope_keep, into `memory`. */
 struct scope {

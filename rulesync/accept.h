@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "base/slice.h"
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 enum refusal {
     REFUSAL_NONE,

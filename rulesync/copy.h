@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "complaint.h"
-#include "kube/rules.h"
 #include "net/loop.h"
+#include "rules/rules.h"
 
 struct copy;
 

@@ -23,8 +23,8 @@
 
 #include "complaint.h"
 #include "control/state.h"
-#include "kube/rules.h"
 #include "net/loop.h"
+#include "rules/rules.h"
 
 struct deliver;
 

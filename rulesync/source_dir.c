@@ -13,10 +13,10 @@
 #include "base/file.h"
 #include "base/file_state.h"
 #include "base/log.h"
-#include "kube/rules.h"
 #include "mounts.h"
 #include "net/folder_watch.h"
 #include "net/timer.h"
+#include "rules/rules.h"
 
 enum {
     LOOK_MS = 10000,

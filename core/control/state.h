@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "kube/name.h"
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 #define CONTROL_VERSION 1
 #define CONTROL_RULES_TARGET "/v1/rules"

@@ -20,7 +20,7 @@
 #include "base/slice.h"
 #include "kube/name.h"
 #include "kube/request_info.h"
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 /* Made once per snapshot of rules; holds nothing to free. */
 struct lock_rule {

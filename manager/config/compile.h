@@ -15,7 +15,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 #define COMPILE_KIND "ShardingConfig"
 #define COMPILE_GROUP "ctrlmesh.kusionstack.io"

@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 /* Appends the difference. `before` or `after` may be NULL: there were none, are none any more. The
  * rules after get the generation that follows, whatever they carry. Rules with equal checksums get

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 /* Whether some object is seen under `to`, not under `from` (NULL: nothing is), and under `others`
  * too (NULL: everything is). Yes also where that is not sure: with `>` and `<`, where one selects

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 struct rules_set {
     struct rules **items;

@@ -20,7 +20,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 struct rules_text_line {
     char *key;        /* what it stands below, and itself: lines are sorted by it (strcmp) */

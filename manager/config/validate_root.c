@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kube/name.h"
-#include "kube/sharding.h"
+#include "rules/sharding.h"
 #include "json/field.h"
 
 #define ROOT "spec.root"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "kube/name.h"
-#include "kube/sharding.h"
 #include "object/json_patch.h"
+#include "rules/sharding.h"
 
 #define CONTROLLED "true"
 

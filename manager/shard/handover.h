@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "kube/rules.h"
+#include "rules/rules.h"
 #include "shard/pod.h"
 #include "shard/prober.h"
 #include "shard/rules_map.h"

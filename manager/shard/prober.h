@@ -15,8 +15,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "kube/clock.h"
-#include "kube/rules.h"
 #include "net/loop.h"
+#include "rules/rules.h"
 
 struct prober;
 

@@ -16,7 +16,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 /* Label, below the prefix: "true" on each ConfigMap of ours. */
 #define RULES_MAP_LABEL "rules"

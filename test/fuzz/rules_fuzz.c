@@ -4,7 +4,7 @@
  * a good one. What is taken must write itself as a document that means the same, and whose
  * selectors are what the limits say.
  */
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 #include "check.h"
 

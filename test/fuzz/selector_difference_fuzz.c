@@ -3,7 +3,7 @@
  * Two selectors with a `;` between them: what the difference lists is what the first matches and
  * the second does not, each label set once, on label sets made from keys and values of both.
  */
-#include "kube/selector_difference.h"
+#include "rules/selector_difference.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -6,8 +6,8 @@
 #ifndef TEST_INTEGRATION_RULESYNC_PROXY_H
 #define TEST_INTEGRATION_RULESYNC_PROXY_H
 
-#include "kube/rules.h"
 #include "net/loop.h"
+#include "rules/rules.h"
 
 enum proxy_mood {
     OBEY,   /* refuses what localproxy would refuse: an older generation */

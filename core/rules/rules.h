@@ -9,8 +9,8 @@
  * Rules are an immutable, reference-counted snapshot (single-threaded): everything is compiled when
  * they are parsed, so that a look-up allocates nothing and cannot fail.
  */
-#ifndef CORE_KUBE_RULES_H
-#define CORE_KUBE_RULES_H
+#ifndef CORE_RULES_RULES_H
+#define CORE_RULES_RULES_H
 
 #include <stddef.h>
 #include <stdint.h>

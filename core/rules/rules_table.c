@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/rules_table.h"
+#include "rules/rules_table.h"
 
 #include <errno.h>
 #include <stdlib.h>

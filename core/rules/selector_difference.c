@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/selector_difference.h"
+#include "rules/selector_difference.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,8 +9,8 @@
 
 #include "base/decimal.h"
 #include "kube/query.h"
-#include "kube/rules.h"
 #include "kube/selector_builder.h"
+#include "rules/rules.h"
 
 /* What requirements on one key leave of it: whether it may be missing, and which values it may
  * have. Texts are the selectors'. */

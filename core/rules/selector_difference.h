@@ -10,8 +10,8 @@
  * missing key satisfies `!=`, `notin` and `!key`; only `>` and `<` have none (besides what is not
  * greater there is what is no number, or missing).
  */
-#ifndef CORE_KUBE_SELECTOR_DIFFERENCE_H
-#define CORE_KUBE_SELECTOR_DIFFERENCE_H
+#ifndef CORE_RULES_SELECTOR_DIFFERENCE_H
+#define CORE_RULES_SELECTOR_DIFFERENCE_H
 
 #include <stddef.h>
 

@@ -6,16 +6,16 @@
  * those that were added, the pair (g, r) for each (g, *) and (*, r): so the most specific pattern
  * that fits a resource stands for all limits on it, and a look-up ends at the first hit.
  */
-#ifndef CORE_KUBE_RULES_TABLE_H
-#define CORE_KUBE_RULES_TABLE_H
+#ifndef CORE_RULES_RULES_TABLE_H
+#define CORE_RULES_RULES_TABLE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "base/slice.h"
-#include "kube/rules.h"
 #include "kube/selector.h"
+#include "rules/rules.h"
 
 struct rules_pattern {
     struct slice group;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 #include <errno.h>
 #include <setjmp.h>

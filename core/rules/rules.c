@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 #include "crypto/digest.h"
 #include "kube/name.h"
-#include "kube/rules_table.h"
+#include "rules/rules_table.h"
 #include "json/json.h"
 
 #define PATH_LEN 128

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/selector_difference.h"
+#include "rules/selector_difference.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 #include "alloc_sweep.h"
 #include "kube/query.h"
-#include "kube/rules.h"
+#include "rules/rules.h"
 
 /* NULL: everything. */
 static struct selector *parse(const char *text)

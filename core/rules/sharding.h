@@ -2,8 +2,8 @@
 /*
  * sharding.h - the hash that spreads namespaces over shards.
  */
-#ifndef CORE_KUBE_SHARDING_H
-#define CORE_KUBE_SHARDING_H
+#ifndef CORE_RULES_SHARDING_H
+#define CORE_RULES_SHARDING_H
 
 #define SHARDING_HASH_SIZE 32
 

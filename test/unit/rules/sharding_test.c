@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/sharding.h"
+#include "rules/sharding.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
