@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "base/url.h"
-#include "kube/kubeconfig.h"
+#include "kube/access/kubeconfig.h"
 
 #define GENERATE_TEXT_MAX ((size_t)64 << 20)
 

@@ -14,7 +14,7 @@
 #include "base/secret.h"
 #include "config.h"
 #include "generate.h"
-#include "kube/access.h"
+#include "kube/access/access.h"
 #include "token.h"
 
 /* Over one of the files that were read: the real credentials would be gone. */

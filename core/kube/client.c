@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "kube/credentials.h"
+#include "kube/access/credentials.h"
 
 enum {
     CONNECT_TIMEOUT_MS = 15000,

@@ -9,7 +9,7 @@
 #include "http/client.h"
 #include "http/exchange.h"
 #include "http/fetch.h"
-#include "kube/access.h"
+#include "kube/access/access.h"
 #include "net/loop.h"
 
 struct kube_client;

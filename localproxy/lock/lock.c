@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/splice.h"
-#include "kube/access.h"
+#include "kube/access/access.h"
 #include "kube/field_selector.h"
 #include "kube/query.h"
 #include "lock/lock_body.h"

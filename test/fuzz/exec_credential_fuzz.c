@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "kube/exec_credential.h"
+#include "kube/access/exec_credential.h"
 
 enum { NOW = 1700000000 };
 

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "check.h"
 #include "generate.h"
-#include "kube/access.h"
+#include "kube/access/access.h"
 
 static void check_refusal(const struct err *e, const char *path)
 {

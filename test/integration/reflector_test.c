@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "kube/credentials.h"
+#include "kube/access/credentials.h"
 #include "reflector_world.h"
 #include "temp_dir.h"
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kube/exec_credential.h"
+#include "kube/access/exec_credential.h"
 #include "json/json.h"
 
 #define V1 "client.authentication.k8s.io/v1"

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kube/kubeconfig.h"
+#include "kube/access/kubeconfig.h"
 #include "temp_dir.h"
 
 struct fixture {

@@ -16,9 +16,9 @@
 #include "alloc_sweep.h"
 #include "base/log.h"
 #include "generate.h"
-#include "kube/access.h"
-#include "kube/credentials.h"
-#include "kube/exec_credential.h"
+#include "kube/access/access.h"
+#include "kube/access/credentials.h"
+#include "kube/access/exec_credential.h"
 #include "loop_fixture.h"
 #include "temp_dir.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/exec_credential.h"
+#include "kube/access/exec_credential.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,14 +4,14 @@
  *
  * https://kubernetes.io/docs/reference/config-api/client-authentication.v1/
  */
-#ifndef CORE_KUBE_EXEC_CREDENTIAL_H
-#define CORE_KUBE_EXEC_CREDENTIAL_H
+#ifndef CORE_KUBE_ACCESS_EXEC_CREDENTIAL_H
+#define CORE_KUBE_ACCESS_EXEC_CREDENTIAL_H
 
 #include <stdint.h>
 
 #include "base/err.h"
 #include "base/slice.h"
-#include "kube/access.h"
+#include "kube/access/access.h"
 
 /* What a plugin gave: a token, or certificate and key, or all three. */
 struct exec_credential {

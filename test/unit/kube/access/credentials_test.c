@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kube/credentials.h"
+#include "kube/access/credentials.h"
 #include "loop_fixture.h"
 #include "temp_dir.h"
 

@@ -9,8 +9,8 @@
  *
  * Not thread-safe: everything on the loop's thread.
  */
-#ifndef CORE_KUBE_CREDENTIALS_H
-#define CORE_KUBE_CREDENTIALS_H
+#ifndef CORE_KUBE_ACCESS_CREDENTIALS_H
+#define CORE_KUBE_ACCESS_CREDENTIALS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@
 
 #include "base/err.h"
 #include "base/slice.h"
-#include "kube/access.h"
+#include "kube/access/access.h"
 
 struct credentials;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/access_exec.h"
+#include "kube/access/access_exec.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/kubeconfig.h"
+#include "kube/access/kubeconfig.h"
 
 #include <errno.h>
 #include <stdarg.h>

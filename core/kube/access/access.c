@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/access.h"
+#include "kube/access/access.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
-#include "kube/access_exec.h"
+#include "kube/access/access_exec.h"
 
 enum { PEM_MAX = 1 << 20 };
 

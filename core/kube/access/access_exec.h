@@ -4,12 +4,12 @@
  *
  * https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
  */
-#ifndef CORE_KUBE_ACCESS_EXEC_H
-#define CORE_KUBE_ACCESS_EXEC_H
+#ifndef CORE_KUBE_ACCESS_ACCESS_EXEC_H
+#define CORE_KUBE_ACCESS_ACCESS_EXEC_H
 
 #include "base/err.h"
-#include "kube/access.h"
-#include "kube/kubeconfig.h"
+#include "kube/access/access.h"
+#include "kube/access/kubeconfig.h"
 
 /* *out is NULL when the user has no plugin; the caller frees. */
 MUST_CHECK int kube_exec_read(const struct kubeconfig_entry *user, struct kube_exec **out,

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kube/access.h"
+#include "kube/access/access.h"
 #include "temp_dir.h"
 
 struct fixture {

@@ -5,8 +5,8 @@
  * Made from a context of a kubeconfig or from a pod's service account. Files that the kubeconfig
  * names are read here, but for the token file, which kube/credentials.h follows while it changes.
  */
-#ifndef CORE_KUBE_ACCESS_H
-#define CORE_KUBE_ACCESS_H
+#ifndef CORE_KUBE_ACCESS_ACCESS_H
+#define CORE_KUBE_ACCESS_ACCESS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "base/url.h"
-#include "kube/kubeconfig.h"
+#include "kube/access/kubeconfig.h"
 
 /* Where a pod finds its service account. */
 #define KUBE_SERVICE_ACCOUNT_DIR "/var/run/secrets/kubernetes.io/serviceaccount"

@@ -9,8 +9,8 @@
  *
  * https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
  */
-#ifndef CORE_KUBE_KUBECONFIG_H
-#define CORE_KUBE_KUBECONFIG_H
+#ifndef CORE_KUBE_ACCESS_KUBECONFIG_H
+#define CORE_KUBE_ACCESS_KUBECONFIG_H
 
 #include <stddef.h>
 

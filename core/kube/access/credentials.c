@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/credentials.h"
+#include "kube/access/credentials.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
-#include "kube/exec_credential.h"
+#include "kube/access/exec_credential.h"
 #include "net/process.h"
 
 enum {
