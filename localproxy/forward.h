@@ -18,7 +18,7 @@
 #include "base/list.h"
 #include "difference.h"
 #include "http/exchange.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 #include "kube/request_info.h"
 #include "metrics.h"
 #include "net/deadline.h"

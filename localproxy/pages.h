@@ -18,7 +18,7 @@
 #include "base/list.h"
 #include "codec/encoding.h"
 #include "codec/event.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 
 /* Bytes of events that one page may make, and how long it may wait, and then take. */
 #define PAGES_EVENTS_MAX ((size_t)16 * 1024 * 1024)

@@ -13,7 +13,7 @@
 
 #include "config.h"
 #include "http/server.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 #include "metrics.h"
 #include "rules/rules.h"
 

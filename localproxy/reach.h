@@ -19,7 +19,7 @@
 
 #include "base/err.h"
 #include "base/slice.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 #include "net/loop.h"
 
 struct reach;

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "kube/client/reflector.h"
 #include "kube/name.h"
-#include "kube/reflector.h"
 
 enum { PLACE_MAX = NAME_LABEL_MAX + NAME_SUBDOMAIN_MAX + 64 };
 

@@ -5,7 +5,7 @@
 #ifndef RULESYNC_SOURCE_CONFIGMAP_H
 #define RULESYNC_SOURCE_CONFIGMAP_H
 
-#include "kube/client.h"
+#include "kube/client/client.h"
 #include "net/loop.h"
 #include "source.h"
 

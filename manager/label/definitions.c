@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "kube/reflector.h"
+#include "kube/client/reflector.h"
 #include "net/timer.h"
 
 /* A definition is seen here a little before the API server serves what it defines. */

@@ -7,9 +7,9 @@
 #define MANAGER_LABEL_DEFINITIONS_H
 
 #include "base/err.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
+#include "kube/client/discovery.h"
 #include "kube/clock.h"
-#include "kube/discovery.h"
 #include "net/loop.h"
 
 struct definitions;

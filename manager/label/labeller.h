@@ -25,9 +25,9 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
+#include "kube/client/discovery.h"
 #include "kube/clock.h"
-#include "kube/discovery.h"
 #include "label/labels.h"
 #include "label/sharding_resources.h"
 #include "net/loop.h"

@@ -8,7 +8,7 @@
 
 #include "base/list.h"
 #include "kube/backoff.h"
-#include "kube/reflector.h"
+#include "kube/client/reflector.h"
 #include "label/contest.h"
 #include "label/definitions.h"
 #include "label/labeller.h"

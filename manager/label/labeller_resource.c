@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "kube/watch_event.h"
+#include "kube/client/watch_event.h"
 #include "label/labeller_internal.h"
 
 enum {

@@ -8,9 +8,9 @@
 
 #include "base/list.h"
 #include "base/token_bucket.h"
-#include "kube/watch_event.h"
+#include "kube/client/watch_event.h"
+#include "kube/client/writer.h"
 #include "kube/work_queue.h"
-#include "kube/writer.h"
 #include "label/object_set.h"
 
 enum {

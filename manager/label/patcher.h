@@ -18,8 +18,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "kube/api_error.h"
-#include "kube/client.h"
+#include "kube/client/api_error.h"
+#include "kube/client/client.h"
 #include "kube/clock.h"
 #include "label/labels.h"
 #include "net/loop.h"

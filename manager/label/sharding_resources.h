@@ -19,7 +19,7 @@
 
 #include "base/err.h"
 #include "base/slice.h"
-#include "kube/discovery.h"
+#include "kube/client/discovery.h"
 #include "object/notes.h"
 
 struct sharding_resources;

@@ -9,8 +9,8 @@
 
 #include "base/flags.h"
 #include "base/log.h"
-#include "kube/reflector.h"
-#include "kube/watch_event.h"
+#include "kube/client/reflector.h"
+#include "kube/client/watch_event.h"
 #include "label/labeller.h"
 #include "label/patcher.h"
 #include "net/timer.h"

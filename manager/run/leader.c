@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/prometheus.h"
-#include "kube/lease.h"
+#include "kube/client/lease.h"
 #include "label/labeller.h"
 #include "net/timer.h"
 #include "shard/controller.h"

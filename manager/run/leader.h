@@ -13,9 +13,9 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "kube/client.h"
-#include "kube/discovery.h"
-#include "kube/event_recorder.h"
+#include "kube/client/client.h"
+#include "kube/client/discovery.h"
+#include "kube/client/event_recorder.h"
 #include "label/labels.h"
 #include "label/sharding_resources.h"
 #include "net/loop.h"

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "config/validate.h"
-#include "kube/discovery.h"
+#include "kube/client/discovery.h"
 #include "shard/world.h"
 
 struct outlook {

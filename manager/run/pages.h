@@ -6,9 +6,9 @@
 #define MANAGER_RUN_PAGES_H
 
 #include "admin/admin_server.h"
-#include "kube/client.h"
-#include "kube/discovery.h"
-#include "kube/event_recorder.h"
+#include "kube/client/client.h"
+#include "kube/client/discovery.h"
+#include "kube/client/event_recorder.h"
 #include "run/leader.h"
 #include "shard/world.h"
 #include "webhook/serving.h"

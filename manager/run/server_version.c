@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "kube/writer.h"
+#include "kube/client/writer.h"
 #include "net/timer.h"
 
 enum { PAUSE_MS = 2000 };

@@ -6,7 +6,7 @@
 #define MANAGER_RUN_SERVER_VERSION_H
 
 #include "base/err.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 #include "net/loop.h"
 
 struct server_version;

@@ -12,8 +12,8 @@
 #define MANAGER_SHARD_CONTROLLER_INTERNAL_H
 
 #include "base/list.h"
+#include "kube/client/writer.h"
 #include "kube/work_queue.h"
-#include "kube/writer.h"
 #include "shard/controller.h"
 #include "shard/handover.h"
 #include "shard/status.h"

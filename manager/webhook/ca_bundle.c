@@ -9,8 +9,8 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "crypto/certificate.h"
+#include "kube/client/writer.h"
 #include "kube/work_queue.h"
-#include "kube/writer.h"
 #include "webhook/configuration.h"
 #include "json/field.h"
 

@@ -21,9 +21,9 @@
 
 #include "base/err.h"
 #include "base/slice.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
+#include "kube/client/reflector.h"
 #include "kube/clock.h"
-#include "kube/reflector.h"
 #include "label/sharding_resources.h"
 #include "net/loop.h"
 

@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "kube/backoff.h"
+#include "kube/client/writer.h"
 #include "kube/name.h"
-#include "kube/writer.h"
 #include "webhook/certificate_set.h"
 #include "json/field.h"
 

@@ -27,9 +27,9 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "crypto/tls.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
+#include "kube/client/reflector.h"
 #include "kube/clock.h"
-#include "kube/reflector.h"
 #include "net/loop.h"
 
 #define CERTIFICATES_SECRET "cmesh-webhook-cert"

@@ -20,7 +20,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 #include "kube/clock.h"
 #include "label/sharding_resources.h"
 #include "net/loop.h"

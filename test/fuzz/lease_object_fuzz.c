@@ -2,7 +2,7 @@
 /*
  * Whatever a Lease says: who claims it is its holder then, and a claim is a difference.
  */
-#include "kube/lease_object.h"
+#include "kube/client/lease_object.h"
 
 #include <string.h>
 

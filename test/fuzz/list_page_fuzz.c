@@ -3,12 +3,12 @@
  * A page that is read object by object is the same as one that is parsed whole; and what is refused
  * one way is refused the other.
  */
-#include "kube/list_page.h"
+#include "kube/client/list_page.h"
 
 #include <string.h>
 
 #include "check.h"
-#include "kube/watch_event.h"
+#include "kube/client/watch_event.h"
 #include "json/json.h"
 
 /* Objects may be nested deeper by themselves than in their page; random input never is. */

@@ -3,12 +3,12 @@
  * Whatever a server says it has: what is found in it by its path is what is there, and copies are
  * the same.
  */
-#include "kube/resource_table.h"
+#include "kube/client/resource_table.h"
 
 #include <string.h>
 
 #include "check.h"
-#include "kube/collection.h"
+#include "kube/client/collection.h"
 #include "json/json.h"
 
 static void check_item(const struct resource_table *t, const struct discovery_resource *r)

@@ -3,13 +3,13 @@
  * A stream gives the same events however it is cut into pieces; each has what its users rely on.
  * The first byte tells the size of the pieces.
  */
-#include "kube/watch_event.h"
+#include "kube/client/watch_event.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "check.h"
-#include "kube/api_error.h"
+#include "kube/client/api_error.h"
 #include "json/json.h"
 
 enum { LINE_MAX_BYTES = 200 };

@@ -14,7 +14,7 @@
 #include "fixture.h"
 #include "http/collect.h"
 #include "http/server.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 
 struct api_world;
 

@@ -3,7 +3,7 @@
  * Discovery against a scripted API server. With a random number of 0 the pauses after failures are
  * 1, 2, 4, ... s.
  */
-#include "kube/discovery.h"
+#include "kube/client/discovery.h"
 
 #include <errno.h>
 #include <stdio.h>

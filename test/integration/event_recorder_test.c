@@ -3,7 +3,7 @@
  * Events against a scripted API server. With a random number of 0 the pauses after failures are
  * 500, 1000, 2000, ... ms.
  */
-#include "kube/event_recorder.h"
+#include "kube/client/event_recorder.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@
 
 #include "fixture.h"
 #include "http/server.h"
-#include "kube/client.h"
+#include "kube/client/client.h"
 
 struct kube_store;
 

@@ -3,7 +3,7 @@
  * Leader election against a scripted API server, and of several candidates on one that keeps a
  * Lease. With a random number of 0 candidates look every 2 s.
  */
-#include "kube/lease.h"
+#include "kube/client/lease.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@
 #include <cjson/cJSON.h>
 
 #include "api_world.h"
-#include "kube/reflector.h"
+#include "kube/client/reflector.h"
 
 enum { STORE_EVENTS_MAX = 4096 };
 

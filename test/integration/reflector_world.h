@@ -13,7 +13,7 @@
 
 #include "fixture.h"
 #include "http/server.h"
-#include "kube/reflector.h"
+#include "kube/client/reflector.h"
 
 /* What the user does when it is called. */
 enum world_whim {

@@ -2,7 +2,7 @@
 /*
  * Requests about single objects, against a scripted API server.
  */
-#include "kube/writer.h"
+#include "kube/client/writer.h"
 
 #include <errno.h>
 #include <fcntl.h>

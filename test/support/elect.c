@@ -17,8 +17,8 @@
 
 #include "base/flags.h"
 #include "base/log.h"
-#include "kube/lease.h"
-#include "kube/writer.h"
+#include "kube/client/lease.h"
+#include "kube/client/writer.h"
 #include "json/json.h"
 
 enum { WRITE_MS = 10 };

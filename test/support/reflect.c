@@ -13,7 +13,7 @@
 
 #include "base/flags.h"
 #include "base/log.h"
-#include "kube/reflector.h"
+#include "kube/client/reflector.h"
 #include "json/json.h"
 
 static const char *const change_names[] = {

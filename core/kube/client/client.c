@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/client/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "kube/access/credentials.h"
+
+enum {
+    CONNECT_TIMEOUT_MS = 15000,
+    IDLE_TIMEOUT_MS = 90000,
+    USER_TIMEOUT_MS = 30000, /* a dead server is found within this */
+    HEADERS_MAX = 160,
+    TARGET_MAX = 4 * 1024 * 1024,
+};
+
+struct kube_client {
+    struct http_client *http;
+    struct credentials *credentials;
+    const struct kube_access *access;
+    void (*on_change)(void *data);
+    void *data;
+    kube_client_close_cb on_closed;
+    void *closed_data;
+    char host[URL_HOST_PORT_SIZE];
+    char server[URL_HOST_PORT_SIZE + URL_PATH_MAX + 16];
+};
+
+static const char *const alpn[] = {"http/1.1", NULL};
+
+static struct slice pem_slice(const struct kube_pem *pem)
+{
+    return slice_of(pem->data, pem->data == NULL ? 0 : pem->len);
+}
+
+/* NULL without error for plain http. */
+static int make_tls(const struct kube_client *c, struct tls_config **out, struct err *e)
+{
+    const struct kube_access *a = c->access;
+    *out = NULL;
+    if (!a->server.https) {
+        return 0;
+    }
+    struct tls_client_options o = {
+        .ca = pem_slice(&a->ca),
+        .ca_name = a->ca.name,
+        .cert = credentials_cert(c->credentials),
+        .cert_name = a->cert.name != NULL ? a->cert.name : "the credential plugin",
+        .key = credentials_key(c->credentials),
+        .key_name = a->key.name != NULL ? a->key.name : "the credential plugin",
+        .server_name = a->server_name,
+        .insecure = a->insecure,
+        .alpn = alpn,
+    };
+    *out = tls_config_new_client(&o, e);
+    return *out == NULL ? e->code : 0;
+}
+
+static void renew_tls(struct kube_client *c)
+{
+    struct err e = ERR_INIT;
+    struct tls_config *tls;
+    if (make_tls(c, &tls, &e) != 0) {
+        log_error("the new client certificate cannot be used; the old one stays in use",
+                  log_str("error", e.msg));
+        return;
+    }
+    http_client_set_tls(c->http, tls);
+    tls_config_unref(tls);
+    log_info("using a new client certificate");
+}
+
+static void on_credentials(void *data, enum credentials_event event)
+{
+    struct kube_client *c = data;
+    switch (event) {
+    case CREDENTIALS_TLS:
+        renew_tls(c);
+        return;
+    case CREDENTIALS_READY:
+        log_info("credentials are ready");
+        break;
+    case CREDENTIALS_FAILED:
+        log_error("no usable credentials", log_str("error", credentials_error(c->credentials)));
+        break;
+    }
+    if (c->on_change != NULL) {
+        c->on_change(c->data);
+    }
+}
+
+static int open_http(struct kube_client *c, struct net_loop *l, unsigned max_idle, struct err *e)
+{
+    struct tls_config *tls;
+    if (make_tls(c, &tls, e) != 0) {
+        return e->code;
+    }
+    struct http_client_options o = {
+        .host = c->access->server.host,
+        .port = c->access->server.port,
+        .tls = tls,
+        .connect_timeout_ms = CONNECT_TIMEOUT_MS,
+        .idle_timeout_ms = IDLE_TIMEOUT_MS,
+        .write_timeout_ms = USER_TIMEOUT_MS,
+        .user_timeout_ms = USER_TIMEOUT_MS,
+        .max_idle = max_idle,
+    };
+    c->http = http_client_new(l, &o, e);
+    tls_config_unref(tls);
+    return c->http == NULL ? e->code : 0;
+}
+
+static void on_credentials_closed(void *data)
+{
+    struct kube_client *c = data;
+    kube_client_close_cb cb = c->on_closed;
+    void *cb_data = c->closed_data;
+    free(c);
+    if (cb != NULL) {
+        cb(cb_data);
+    }
+}
+
+struct kube_client *kube_client_new(struct net_loop *l, const struct kube_client_options *o,
+                                    struct err *e)
+{
+    struct kube_client *c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        err_set(e, UV_ENOMEM, "out of memory");
+        return NULL;
+    }
+    c->access = o->access;
+    c->on_change = o->on_change;
+    c->data = o->data;
+    url_host_port(&o->access->server, c->host);
+    (void)snprintf(c->server, sizeof c->server, "%s://%s%s",
+                   o->access->server.https ? "https" : "http", c->host, o->access->server.path);
+    struct credentials_options co = {.on_event = on_credentials, .data = c};
+    c->credentials = credentials_new(&l->uv, o->access, &co, e);
+    if (c->credentials == NULL) {
+        free(c);
+        return NULL;
+    }
+    if (open_http(c, l, o->max_idle, e) != 0) {
+        kube_client_close(c, NULL, NULL);
+        return NULL;
+    }
+    return c;
+}
+
+bool kube_client_ready(const struct kube_client *c)
+{
+    return credentials_ready(c->credentials);
+}
+
+const char *kube_client_error(const struct kube_client *c)
+{
+    return credentials_error(c->credentials);
+}
+
+const char *kube_client_server(const struct kube_client *c)
+{
+    return c->server;
+}
+
+const struct http_client_stats *kube_client_stats(const struct kube_client *c)
+{
+    return http_client_stats(c->http);
+}
+
+static bool is_impersonation(struct slice name)
+{
+    const struct slice prefix = SLICE("Impersonate-");
+    return name.len > prefix.len && slice_ieq(slice_of(name.ptr, prefix.len), prefix);
+}
+
+/* Gathers the headers to send. Returns their number, 0 when there are too many. */
+static size_t gather_headers(struct kube_client *c, const struct http_head *head,
+                             struct http_header out[HEADERS_MAX])
+{
+    const struct kube_access *a = c->access;
+    size_t n = 0;
+    if (head->header_count + a->header_count + 2 > HEADERS_MAX) {
+        return 0;
+    }
+    out[n++] = (struct http_header){SLICE("Host"), slice_str(c->host)};
+    const char *authorization = credentials_authorization(c->credentials);
+    if (authorization != NULL) {
+        out[n++] = (struct http_header){SLICE("Authorization"), slice_str(authorization)};
+    }
+    for (size_t i = 0; i < a->header_count; i++) {
+        out[n++] =
+            (struct http_header){slice_str(a->headers[i].name), slice_str(a->headers[i].value)};
+    }
+    for (size_t i = 0; i < head->header_count; i++) {
+        if (a->header_count == 0 || !is_impersonation(head->headers[i].name)) {
+            out[n++] = head->headers[i];
+        }
+    }
+    return n;
+}
+
+struct http_exchange *kube_client_request(struct kube_client *c, const struct http_head *head,
+                                          const struct http_exchange_handlers *handlers, void *data,
+                                          struct err *e)
+{
+    struct http_header headers[HEADERS_MAX];
+    struct http_head h = *head;
+    h.headers = headers;
+    h.header_count = gather_headers(c, head, headers);
+    if (h.header_count == 0) {
+        err_set(e, UV_E2BIG, "the request has too many headers");
+        return NULL;
+    }
+    if (c->access->server.path[0] == '\0') {
+        return http_client_request(c->http, &h, handlers, data, e);
+    }
+    struct buf target = BUF_INIT(TARGET_MAX);
+    struct http_exchange *x = NULL;
+    if (buf_append_str(&target, c->access->server.path) != 0 ||
+        buf_append(&target, head->target.ptr, head->target.len) != 0) {
+        err_set(e, UV_ENOMEM, "out of memory");
+    } else {
+        h.target = slice_of((const char *)buf_data(&target), target.len);
+        x = http_client_request(c->http, &h, handlers, data, e);
+    }
+    buf_reset(&target);
+    return x;
+}
+
+static struct http_exchange *request_kube(void *client, const struct http_head *head,
+                                          const struct http_exchange_handlers *handlers, void *data,
+                                          struct err *e)
+{
+    return kube_client_request(client, head, handlers, data, e);
+}
+
+struct http_requester kube_client_requester(struct kube_client *c)
+{
+    return (struct http_requester){.request = request_kube, .client = c};
+}
+
+void kube_client_rejected(struct kube_client *c)
+{
+    credentials_rejected(c->credentials);
+}
+
+void kube_client_close(struct kube_client *c, kube_client_close_cb cb, void *data)
+{
+    c->on_closed = cb;
+    c->closed_data = data;
+    http_client_free(c->http);
+    c->http = NULL;
+    credentials_close(c->credentials, on_credentials_closed, c);
+}

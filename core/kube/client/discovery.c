@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/client/discovery.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kube/backoff.h"
+#include "kube/client/writer.h"
+
+enum {
+    REFRESH_MS = 600000,
+    BETWEEN_MS = 5000, /* rounds that were asked for */
+    RETRY_MIN_MS = 2000,
+    PARALLEL = 4, /* requests at a time */
+    PATH_SIZE = 400,
+};
+
+/* As client-go asks: all groups in one document if the server can, else their names. */
+static const char root_accept[] =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
+    "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,"
+    "application/json";
+
+/* One request. */
+struct question {
+    struct discovery *discovery;
+    struct writer *writer;            /* NULL: not under way */
+    struct resource_version *version; /* NULL: a root */
+    char path[PATH_SIZE];
+};
+
+/*
+ *   RESTING ---- time, or told to ----> ASKING: the roots, then each version that they only name
+ *      ^                                   |
+ *      +---------- nothing is left --------+
+ *
+ * and both --> CLOSED, for the rest of the callback that is on the stack.
+ */
+enum state { STATE_RESTING, STATE_ASKING, STATE_CLOSED };
+
+struct discovery {
+    struct net_loop *loop;
+    struct kube_client *client;
+    const struct discovery_handlers *handlers;
+    void *data;
+    const struct kube_clock *clock;
+    uint64_t refresh_ms;
+    enum state state;
+    unsigned calls; /* of ours on the stack that may call the user */
+
+    struct net_timer *timer;
+    uint64_t next_at; /* RESTING: of the next round */
+    bool again;       /* ASKING: was told to meanwhile */
+    struct backoff backoff;
+
+    struct resource_table known;
+    bool ready;
+    struct err error; /* as told to on_state; code 0: none */
+
+    /* of this round */
+    struct resource_table found;
+    struct list versions; /* not asked for yet */
+    struct question questions[PARALLEL];
+    unsigned roots; /* asked for */
+    unsigned asking;
+    unsigned failed;    /* parts of which nothing new is known */
+    struct err failure; /* the first of them */
+    bool root_failed;
+    bool broken; /* out of memory: what was found is not whole */
+    uint64_t ended_at;
+};
+
+static const char *const root_paths[] = {"/api", "/apis"};
+
+enum { ROOTS = sizeof root_paths / sizeof root_paths[0] };
+
+/* ---- calls of the user ---- */
+
+static void destroy(struct discovery *d)
+{
+    resource_table_deinit(&d->known);
+    free(d);
+}
+
+static void enter(struct discovery *d)
+{
+    d->calls++;
+}
+
+static void leave(struct discovery *d)
+{
+    if (--d->calls == 0 && d->state == STATE_CLOSED) {
+        destroy(d);
+    }
+}
+
+/* NULL: all is known. */
+static void report(struct discovery *d, const struct err *e)
+{
+    if (d->state == STATE_CLOSED ||
+        (e == NULL ? d->error.code == 0
+                   : d->error.code != 0 && strcmp(d->error.msg, e->msg) == 0)) {
+        return;
+    }
+    d->error = e == NULL ? (struct err)ERR_INIT : *e;
+    if (d->handlers != NULL && d->handlers->on_state != NULL) {
+        d->handlers->on_state(d->data, e == NULL ? NULL : d->error.msg);
+    }
+}
+
+static void tell_change(struct discovery *d)
+{
+    if (d->handlers != NULL && d->handlers->on_change != NULL) {
+        d->handlers->on_change(d->data);
+    }
+}
+
+/* ---- the parts of a round ---- */
+
+static bool is_core(const struct question *q)
+{
+    return q->version == NULL && strcmp(q->path, root_paths[0]) == 0;
+}
+
+/* What was known of that part stays. */
+static int keep(struct discovery *d, const struct question *q)
+{
+    if (q->version != NULL) {
+        return resource_table_copy(&d->found, &d->known, q->version->group, q->version->version);
+    }
+    return is_core(q) ? resource_table_copy(&d->found, &d->known, "", NULL)
+                      : resource_table_copy_groups(&d->found, &d->known);
+}
+
+static void fail(struct discovery *d, const struct question *q, const char *why)
+{
+    const struct resource_version *v = q->version;
+    if (d->failed++ == 0 && v == NULL) {
+        err_set(&d->failure, -EIO, "%s: %s", q->path, why);
+    } else if (d->failed == 1) {
+        err_set(&d->failure, -EIO, "%s%s%s: %s", v->group, v->group[0] == '\0' ? "" : "/",
+                v->version, why);
+    }
+    d->root_failed = d->root_failed || v == NULL;
+    d->broken = keep(d, q) != 0 || d->broken;
+}
+
+static void take(struct discovery *d, const struct question *q, const cJSON *document)
+{
+    struct err e = ERR_INIT;
+    int rc = q->version == NULL ? resource_table_add_root(&d->found, document, &d->versions, &e)
+                                : resource_table_add_list(&d->found, document, q->version, &e);
+    if (rc == -EINVAL) {
+        fail(d, q, e.msg);
+    } else if (rc != 0) {
+        d->broken = true;
+    }
+}
+
+static void close_question(struct question *q)
+{
+    writer_cancel(q->writer);
+    free(q->version);
+    q->writer = NULL;
+    q->version = NULL;
+}
+
+static void go_on(struct discovery *d);
+
+static void on_answer(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct question *q = data;
+    struct discovery *d = q->discovery;
+    q->writer = NULL;
+    d->asking--;
+    if (object != NULL) {
+        take(d, q, object);
+    } else if (error->code != 404) { /* it is not there, or not any more */
+        fail(d, q, error->msg);
+    }
+    close_question(q);
+    enter(d);
+    go_on(d);
+    leave(d);
+}
+
+static struct question *free_question(struct discovery *d)
+{
+    size_t i = 0;
+    while (d->questions[i].writer != NULL) {
+        i++;
+    }
+    return &d->questions[i];
+}
+
+static void ask(struct discovery *d, struct question *q)
+{
+    const struct resource_version *v = q->version;
+    struct err e = ERR_INIT;
+    struct writer_request request = {.verb = WRITER_GET, .path = q->path, .accept = root_accept};
+    if (v != NULL) {
+        request.accept = NULL;
+        (void)snprintf(q->path, sizeof q->path, "%s%s/%s", v->group[0] == '\0' ? "/api" : "/apis/",
+                       v->group, v->version);
+    }
+    if (v != NULL && v->stale) {
+        err_set(&e, -EIO, "its server does not answer");
+    } else {
+        q->writer = writer_start(d->loop, d->client, &request, on_answer, q, &e);
+    }
+    if (q->writer != NULL) {
+        d->asking++;
+    } else {
+        fail(d, q, e.msg);
+        close_question(q);
+    }
+}
+
+/* False: nothing is left to ask for. */
+static bool ask_next(struct discovery *d)
+{
+    struct question *q = free_question(d);
+    if (d->roots < ROOTS) {
+        (void)snprintf(q->path, sizeof q->path, "%s", root_paths[d->roots++]);
+    } else if (!list_empty(&d->versions)) {
+        q->version = LIST_ITEM(d->versions.next, struct resource_version, link);
+        list_remove(&q->version->link);
+    } else {
+        return false;
+    }
+    ask(d, q);
+    return true;
+}
+
+/* ---- rounds ---- */
+
+static void set_timer(struct discovery *d)
+{
+    uint64_t now = kube_clock_now(d->clock);
+    if (d->state == STATE_RESTING) {
+        kube_clock_set_timer(d->clock, d->timer, d->next_at > now ? d->next_at - now : 0);
+    }
+}
+
+static void rest(struct discovery *d)
+{
+    uint64_t pause = d->refresh_ms;
+    bool well = d->failed == 0 && !d->broken;
+    if (well) {
+        backoff_reset(&d->backoff);
+    } else {
+        pause = backoff_next(&d->backoff, kube_clock_random(d->clock));
+    }
+    if (d->again && pause > BETWEEN_MS) {
+        pause = BETWEEN_MS;
+    }
+    d->again = false;
+    d->state = STATE_RESTING;
+    d->ended_at = kube_clock_now(d->clock);
+    d->next_at = d->ended_at + pause;
+}
+
+/* Whether more is known than before, or other things. */
+static bool take_over(struct discovery *d)
+{
+    bool was_ready = d->ready;
+    resource_table_finish(&d->found);
+    d->ready = d->ready || !d->root_failed;
+    bool changed = !resource_table_same(&d->known, &d->found);
+    resource_table_deinit(&d->known);
+    d->known = d->found;
+    d->found = (struct resource_table){0};
+    return changed || d->ready != was_ready;
+}
+
+static void end_round(struct discovery *d)
+{
+    struct err e = d->failure;
+    if (d->failed > 1) {
+        err_set(&e, -EIO, "%s (and %u more)", d->failure.msg, d->failed - 1);
+    }
+    if (d->broken) {
+        err_set(&e, -ENOMEM, "out of memory");
+    }
+    err_prefix(&e, "not all resources of the API server are known");
+    bool changed = !d->broken && take_over(d);
+    resource_table_deinit(&d->found);
+    rest(d);
+    if (changed) {
+        tell_change(d);
+    }
+    report(d, e.code == 0 ? NULL : &e);
+    if (d->state != STATE_CLOSED) {
+        set_timer(d);
+    }
+}
+
+static void go_on(struct discovery *d)
+{
+    while (d->asking < PARALLEL && ask_next(d)) {
+    }
+    if (d->asking == 0) {
+        end_round(d);
+    }
+}
+
+static void on_timer(void *data)
+{
+    struct discovery *d = data;
+    if (d->state != STATE_RESTING) {
+        return;
+    }
+    if (kube_clock_now(d->clock) < d->next_at) {
+        set_timer(d);
+        return;
+    }
+    d->state = STATE_ASKING;
+    d->roots = 0;
+    d->failed = 0;
+    d->failure = (struct err)ERR_INIT;
+    d->root_failed = false;
+    d->broken = false;
+    enter(d);
+    go_on(d);
+    leave(d);
+}
+
+/* ---- what users call ---- */
+
+struct discovery *discovery_new(struct net_loop *l, const struct discovery_options *o,
+                                const struct discovery_handlers *handlers, void *data,
+                                struct err *e)
+{
+    struct discovery *d = calloc(1, sizeof *d);
+    struct net_timer *timer = d == NULL ? NULL : net_timer_new(l, on_timer, d);
+    if (timer == NULL) {
+        free(d);
+        err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    d->loop = l;
+    d->client = o->client;
+    d->handlers = handlers;
+    d->data = data;
+    d->clock = o->clock == NULL ? &kube_clock_system : o->clock;
+    d->refresh_ms = o->refresh_ms == 0 ? REFRESH_MS : o->refresh_ms;
+    d->timer = timer;
+    list_init(&d->versions);
+    for (size_t i = 0; i < PARALLEL; i++) {
+        d->questions[i].discovery = d;
+    }
+    backoff_init(&d->backoff, RETRY_MIN_MS < d->refresh_ms ? RETRY_MIN_MS : d->refresh_ms,
+                 d->refresh_ms);
+    d->next_at = kube_clock_now(d->clock);
+    set_timer(d);
+    return d;
+}
+
+void discovery_refresh(struct discovery *d)
+{
+    uint64_t soon = d->ended_at + BETWEEN_MS;
+    if (d->state == STATE_ASKING) {
+        d->again = true;
+    } else if (d->state == STATE_RESTING && soon < d->next_at) {
+        d->next_at = soon;
+        set_timer(d);
+    }
+}
+
+bool discovery_ready(const struct discovery *d)
+{
+    return d->ready;
+}
+
+const char *discovery_error(const struct discovery *d)
+{
+    return d->error.code == 0 ? NULL : d->error.msg;
+}
+
+const struct discovery_resource *discovery_all(const struct discovery *d, size_t *count)
+{
+    *count = d->known.count;
+    return d->known.items;
+}
+
+const struct discovery_resource *discovery_of(const struct discovery *d, const char *group_version,
+                                              size_t *count)
+{
+    return resource_table_of(&d->known, group_version, count);
+}
+
+const struct discovery_resource *discovery_kind(const struct discovery *d,
+                                                const char *group_version, const char *kind)
+{
+    return resource_table_kind(&d->known, group_version, kind);
+}
+
+const struct discovery_resource *discovery_plural(const struct discovery *d,
+                                                  const char *group_version, const char *plural)
+{
+    return resource_table_plural(&d->known, group_version, plural);
+}
+
+bool discovery_has(const struct discovery *d, const char *group, const char *plural)
+{
+    return resource_table_has(&d->known, group, plural);
+}
+
+void discovery_free(struct discovery *d)
+{
+    if (d == NULL || d->state == STATE_CLOSED) {
+        return;
+    }
+    d->state = STATE_CLOSED;
+    for (size_t i = 0; i < PARALLEL; i++) {
+        close_question(&d->questions[i]);
+    }
+    while (!list_empty(&d->versions)) {
+        struct list *n = d->versions.next;
+        list_remove(n);
+        free(LIST_ITEM(n, struct resource_version, link));
+    }
+    resource_table_deinit(&d->found);
+    net_timer_free(d->timer);
+    if (d->calls == 0) {
+        destroy(d);
+    }
+}

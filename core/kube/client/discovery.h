@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * discovery.h - which resources the API server has: their groups, versions, kinds, names and verbs.
+ *
+ * Asks at start, every few minutes, and when told to. A server that answers all groups at once
+ * (Kubernetes 1.26 and later) is asked once; others group by group. A group version whose server
+ * does not answer keeps what was known of it.
+ *
+ * Source: https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api.
+ */
+#ifndef CORE_KUBE_CLIENT_DISCOVERY_H
+#define CORE_KUBE_CLIENT_DISCOVERY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "kube/client/client.h"
+#include "kube/client/resource_table.h"
+#include "kube/clock.h"
+#include "net/loop.h"
+
+struct discovery;
+
+/* Both from the loop; discovery_free is allowed inside. May be NULL. */
+struct discovery_handlers {
+    /* What is known has changed. */
+    void (*on_change)(void *data);
+    /* What is not known, for people: groups whose server does not answer, or all of it. NULL:
+     * everything is. When it changes. */
+    void (*on_state)(void *data, const char *error);
+};
+
+struct discovery_options {
+    struct kube_client *client;     /* must outlive the discovery */
+    uint64_t refresh_ms;            /* 0: 600,000 */
+    const struct kube_clock *clock; /* kept, not copied; NULL: the system's */
+};
+
+/* Begins with the loop's next turn. NULL with `e` set: -ENOMEM. */
+MUST_CHECK struct discovery *discovery_new(struct net_loop *l, const struct discovery_options *o,
+                                           const struct discovery_handlers *handlers, void *data,
+                                           struct err *e);
+
+/* Asks again soon: after a definition was added, or when something was not found. Not more often
+ * than every few seconds. */
+void discovery_refresh(struct discovery *d);
+
+/* Whether all has been asked for, ever; before, "not found" means nothing. */
+bool discovery_ready(const struct discovery *d);
+/* What on_state said last; NULL: nothing. Valid until the loop runs on. */
+const char *discovery_error(const struct discovery *d);
+
+/* All below is valid until on_change, or the discovery is freed. */
+
+/* Everything, sorted by group, version and plural; no subresources. */
+const struct discovery_resource *discovery_all(const struct discovery *d, size_t *count);
+/* Those of one group version, "v1" or "apps/v1"; NULL and 0: it has none. */
+const struct discovery_resource *discovery_of(const struct discovery *d, const char *group_version,
+                                              size_t *count);
+/* The one of that kind, or of that plural name, in "v1" or "apps/v1"; NULL: there is none. */
+const struct discovery_resource *discovery_kind(const struct discovery *d,
+                                                const char *group_version, const char *kind);
+const struct discovery_resource *discovery_plural(const struct discovery *d,
+                                                  const char *group_version, const char *plural);
+/* Whether any version of the group has a resource of that name. "*": any. */
+bool discovery_has(const struct discovery *d, const char *group, const char *plural);
+
+void discovery_free(struct discovery *d);
+
+#endif

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/client/resource_table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kube/name.h"
+
+enum { ROOM_MIN = 64 };
+
+/* Strings of one resource, in one block. */
+struct resource_text {
+    struct resource_text *next;
+    char bytes[];
+};
+
+void resource_table_deinit(struct resource_table *t)
+{
+    for (struct resource_text *text = t->texts, *next; text != NULL; text = next) {
+        next = text->next;
+        free(text);
+    }
+    free(t->items);
+    *t = (struct resource_table){0};
+}
+
+int discovery_path(const struct discovery_resource *r, const char *namespace, struct buf *out)
+{
+    bool core = r->group[0] == '\0';
+    int rc = buf_printf(out, "%s%s/%s", core ? "/api" : "/apis/", r->group, r->version);
+    if (rc == 0 && namespace != NULL && r->namespaced) {
+        rc = buf_printf(out, "/namespaces/%s", namespace);
+    }
+    return rc != 0 ? rc : buf_printf(out, "/%s", r->plural);
+}
+
+/* ---- adding ---- */
+
+static int make_room(struct resource_table *t)
+{
+    if (t->count < t->room) {
+        return 0;
+    }
+    size_t room = t->room == 0 ? ROOM_MIN : t->room * 2;
+    struct discovery_resource *items = realloc(t->items, room * sizeof *items);
+    if (items == NULL) {
+        return -ENOMEM;
+    }
+    t->items = items;
+    t->room = room;
+    return 0;
+}
+
+static const char *copy_text(char **at, const char *text)
+{
+    char *copy = *at;
+    size_t size = strlen(text) + 1;
+    memcpy(copy, text, size);
+    *at += size;
+    return copy;
+}
+
+static bool is_group(const char *text)
+{
+    return text[0] == '\0' || name_check_subdomain(slice_str(text)) == NULL;
+}
+
+static bool is_label(const char *text)
+{
+    return name_check_label(slice_str(text)) == NULL;
+}
+
+/* Texts are copied. */
+static int add(struct resource_table *t, const struct discovery_resource *r)
+{
+    if (t->count >= RESOURCE_TABLE_MAX || !is_label(r->plural) || r->kind[0] == '\0') {
+        return 0;
+    }
+    size_t size = strlen(r->group) + strlen(r->version) + strlen(r->kind) + strlen(r->plural) + 4;
+    struct resource_text *text = make_room(t) != 0 ? NULL : malloc(sizeof *text + size);
+    if (text == NULL) {
+        return -ENOMEM;
+    }
+    text->next = t->texts;
+    t->texts = text;
+    char *at = text->bytes;
+    struct discovery_resource *copy = &t->items[t->count++];
+    *copy = *r;
+    copy->group = copy_text(&at, r->group);
+    copy->version = copy_text(&at, r->version);
+    copy->kind = copy_text(&at, r->kind);
+    copy->plural = copy_text(&at, r->plural);
+    return 0;
+}
+
+static int add_version(struct list *versions, const char *group, const char *version, unsigned rank,
+                       bool stale)
+{
+    size_t size = strlen(group) + strlen(version) + 2;
+    if (!is_group(group) || !is_label(version)) {
+        return 0;
+    }
+    struct resource_version *v = calloc(1, sizeof *v + size);
+    if (v == NULL) {
+        return -ENOMEM;
+    }
+    char *at = v->text;
+    v->group = copy_text(&at, group);
+    v->version = copy_text(&at, version);
+    v->rank = rank;
+    v->stale = stale;
+    list_append(versions, &v->link);
+    return 0;
+}
+
+int resource_table_copy(struct resource_table *t, const struct resource_table *from,
+                        const char *group, const char *version)
+{
+    int rc = 0;
+    for (size_t i = 0; i < from->count && rc == 0; i++) {
+        const struct discovery_resource *r = &from->items[i];
+        if (strcmp(r->group, group) == 0 && (version == NULL || strcmp(r->version, version) == 0)) {
+            rc = add(t, r);
+        }
+    }
+    return rc;
+}
+
+int resource_table_copy_groups(struct resource_table *t, const struct resource_table *from)
+{
+    int rc = 0;
+    for (size_t i = 0; i < from->count && rc == 0; i++) {
+        if (from->items[i].group[0] != '\0') {
+            rc = add(t, &from->items[i]);
+        }
+    }
+    return rc;
+}
+
+/* ---- documents ---- */
+
+static const cJSON *member(const cJSON *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+/* "" when it is missing. */
+static const char *text_of(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(member(object, key));
+    return text == NULL ? "" : text;
+}
+
+static unsigned verbs_of(const cJSON *resource)
+{
+    static const char *const names[] = {"get",    "list",  "watch",  "create",
+                                        "update", "patch", "delete", "deletecollection"};
+    unsigned verbs = 0;
+    const cJSON *verb;
+    cJSON_ArrayForEach(verb, member(resource, "verbs"))
+    {
+        for (size_t i = 0; cJSON_IsString(verb) && i < sizeof names / sizeof names[0]; i++) {
+            verbs |= strcmp(verb->valuestring, names[i]) == 0 ? 1u << i : 0;
+        }
+    }
+    return verbs;
+}
+
+static int add_list(struct resource_table *t, const cJSON *resources,
+                    const struct resource_version *v)
+{
+    const cJSON *item;
+    int rc = 0;
+    cJSON_ArrayForEach(item, resources)
+    {
+        struct discovery_resource r = {
+            .group = v->group,
+            .version = v->version,
+            .kind = text_of(item, "kind"),
+            .plural = text_of(item, "name"),
+            .namespaced = cJSON_IsTrue(member(item, "namespaced")),
+            .verbs = verbs_of(item),
+            .rank = v->rank,
+        };
+        rc = rc != 0 ? rc : add(t, &r);
+    }
+    return rc;
+}
+
+int resource_table_add_list(struct resource_table *t, const cJSON *document,
+                            const struct resource_version *version, struct err *e)
+{
+    if (strcmp(text_of(document, "kind"), "APIResourceList") != 0) {
+        return err_set(e, -EINVAL, "this is no APIResourceList");
+    }
+    int rc = add_list(t, member(document, "resources"), version);
+    return rc != 0 ? err_set(e, rc, "out of memory") : 0;
+}
+
+/* Of an APIGroupDiscoveryList. */
+static int add_discovered(struct resource_table *t, const cJSON *version, const char *group,
+                          unsigned rank)
+{
+    const cJSON *item;
+    int rc = 0;
+    cJSON_ArrayForEach(item, member(version, "resources"))
+    {
+        struct discovery_resource r = {
+            .group = group,
+            .version = text_of(version, "version"),
+            .kind = text_of(member(item, "responseKind"), "kind"),
+            .plural = text_of(item, "resource"),
+            .namespaced = strcmp(text_of(item, "scope"), "Namespaced") == 0,
+            .verbs = verbs_of(item),
+            .rank = rank,
+        };
+        rc = rc != 0 ? rc : add(t, &r);
+    }
+    return rc;
+}
+
+/* The versions stand in the order of the group's preference. */
+static int add_discovered_group(struct resource_table *t, const cJSON *group, struct list *versions)
+{
+    const char *name = text_of(member(group, "metadata"), "name");
+    const cJSON *version;
+    unsigned rank = 0;
+    int rc = 0;
+    if (!is_group(name)) {
+        return 0;
+    }
+    cJSON_ArrayForEach(version, member(group, "versions"))
+    {
+        bool stale = strcmp(text_of(version, "freshness"), "Stale") == 0;
+        const char *version_name = text_of(version, "version");
+        if (rc == 0 && is_label(version_name)) {
+            rc = add_discovered(t, version, name, rank);
+        }
+        if (rc == 0 && stale) {
+            rc = add_version(versions, name, version_name, rank, true);
+        }
+        rank++;
+    }
+    return rc;
+}
+
+/* Of an APIGroupList: there the preferred version is named, usually the first. */
+static int name_versions(const cJSON *group, struct list *versions)
+{
+    const char *preferred = text_of(member(group, "preferredVersion"), "version");
+    const cJSON *version;
+    unsigned rank = 1;
+    int rc = 0;
+    cJSON_ArrayForEach(version, member(group, "versions"))
+    {
+        const char *name = text_of(version, "version");
+        bool first = strcmp(name, preferred) == 0;
+        rc = rc != 0 ? rc
+                     : add_version(versions, text_of(group, "name"), name, first ? 0 : rank, false);
+        rank++;
+    }
+    return rc;
+}
+
+/* Of APIVersions. */
+static int name_core_version(const cJSON *version, struct list *versions)
+{
+    const char *name = cJSON_GetStringValue(version);
+    return name == NULL ? 0 : add_version(versions, "", name, 0, false);
+}
+
+int resource_table_add_root(struct resource_table *t, const cJSON *document, struct list *versions,
+                            struct err *e)
+{
+    const char *kind = text_of(document, "kind");
+    const cJSON *item;
+    int rc = 0;
+    if (strcmp(kind, "APIGroupDiscoveryList") == 0) {
+        cJSON_ArrayForEach(item, member(document, "items"))
+        {
+            rc = rc != 0 ? rc : add_discovered_group(t, item, versions);
+        }
+    } else if (strcmp(kind, "APIGroupList") == 0) {
+        cJSON_ArrayForEach(item, member(document, "groups"))
+        {
+            rc = rc != 0 ? rc : name_versions(item, versions);
+        }
+    } else if (strcmp(kind, "APIVersions") == 0) {
+        cJSON_ArrayForEach(item, member(document, "versions"))
+        {
+            rc = rc != 0 ? rc : name_core_version(item, versions);
+        }
+    } else {
+        return err_set(e, -EINVAL, "this is no discovery document");
+    }
+    return rc != 0 ? err_set(e, rc, "out of memory") : 0;
+}
+
+/* ---- order ---- */
+
+static int compare_version(const struct discovery_resource *a, const struct discovery_resource *b)
+{
+    int order = strcmp(a->group, b->group);
+    return order != 0 ? order : strcmp(a->version, b->version);
+}
+
+static int compare(const void *left, const void *right)
+{
+    const struct discovery_resource *a = left;
+    const struct discovery_resource *b = right;
+    int order = compare_version(a, b);
+    return order != 0 ? order : strcmp(a->plural, b->plural);
+}
+
+/* The preferred version first. */
+static int compare_preference(const void *left, const void *right)
+{
+    const struct discovery_resource *a = left;
+    const struct discovery_resource *b = right;
+    int order = strcmp(a->group, b->group);
+    order = order != 0 ? order : strcmp(a->plural, b->plural);
+    order = order != 0 ? order : (a->rank > b->rank) - (a->rank < b->rank);
+    return order != 0 ? order : strcmp(a->version, b->version);
+}
+
+static void find_preferred(struct resource_table *t)
+{
+    qsort(t->items, t->count, sizeof *t->items, compare_preference);
+    for (size_t i = 0; i < t->count; i++) {
+        const struct discovery_resource *before = i == 0 ? NULL : &t->items[i - 1];
+        t->items[i].preferred = before == NULL || strcmp(before->group, t->items[i].group) != 0 ||
+                                strcmp(before->plural, t->items[i].plural) != 0;
+    }
+}
+
+void resource_table_finish(struct resource_table *t)
+{
+    size_t kept = 0;
+    if (t->count == 0) {
+        return;
+    }
+    find_preferred(t);
+    qsort(t->items, t->count, sizeof *t->items, compare);
+    for (size_t i = 0; i < t->count; i++) {
+        if (kept > 0 && compare(&t->items[kept - 1], &t->items[i]) == 0) {
+            t->items[kept - 1].preferred |= t->items[i].preferred;
+        } else {
+            t->items[kept++] = t->items[i];
+        }
+    }
+    t->count = kept;
+}
+
+/* ---- looking ---- */
+
+bool resource_table_same(const struct resource_table *a, const struct resource_table *b)
+{
+    if (a->count != b->count) {
+        return false;
+    }
+    for (size_t i = 0; i < a->count; i++) {
+        const struct discovery_resource *x = &a->items[i];
+        const struct discovery_resource *y = &b->items[i];
+        if (compare(x, y) != 0 || strcmp(x->kind, y->kind) != 0 || x->verbs != y->verbs ||
+            x->namespaced != y->namespaced || x->preferred != y->preferred || x->rank != y->rank) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int compare_slice(const char *text, struct slice to)
+{
+    size_t len = strlen(text);
+    size_t shorter = len < to.len ? len : to.len;
+    int order = shorter == 0 ? 0 : memcmp(text, to.ptr, shorter);
+    return order != 0 ? order : (len > to.len) - (len < to.len);
+}
+
+static int compare_key(const struct discovery_resource *r, struct slice group, struct slice version)
+{
+    int order = compare_slice(r->group, group);
+    return order != 0 ? order : compare_slice(r->version, version);
+}
+
+const struct discovery_resource *resource_table_of(const struct resource_table *t,
+                                                   const char *group_version, size_t *count)
+{
+    const char *slash = strchr(group_version, '/');
+    struct slice group =
+        slice_of(group_version, slash == NULL ? 0 : (size_t)(slash - group_version));
+    struct slice version = slice_str(slash == NULL ? group_version : slash + 1);
+    size_t low = 0;
+    for (size_t high = t->count; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        if (compare_key(&t->items[middle], group, version) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    size_t end = low;
+    while (end < t->count && compare_key(&t->items[end], group, version) == 0) {
+        end++;
+    }
+    *count = end - low;
+    return end == low ? NULL : &t->items[low];
+}
+
+const struct discovery_resource *resource_table_kind(const struct resource_table *t,
+                                                     const char *group_version, const char *kind)
+{
+    size_t count;
+    const struct discovery_resource *r = resource_table_of(t, group_version, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(r[i].kind, kind) == 0) {
+            return &r[i];
+        }
+    }
+    return NULL;
+}
+
+const struct discovery_resource *
+resource_table_plural(const struct resource_table *t, const char *group_version, const char *plural)
+{
+    size_t count;
+    const struct discovery_resource *r = resource_table_of(t, group_version, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(r[i].plural, plural) == 0) {
+            return &r[i];
+        }
+    }
+    return NULL;
+}
+
+static bool fits(const char *pattern, const char *text)
+{
+    return strcmp(pattern, "*") == 0 || strcmp(pattern, text) == 0;
+}
+
+bool resource_table_has(const struct resource_table *t, const char *group, const char *plural)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        if (fits(group, t->items[i].group) && fits(plural, t->items[i].plural)) {
+            return true;
+        }
+    }
+    return false;
+}

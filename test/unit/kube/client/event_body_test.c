@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/client/event_body.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "kube/name.h"
+#include "json/json.h"
+
+static const struct event_body full = {
+    .name = "x.1",
+    .about = {.api_version = "a/v1",
+              .kind = "K",
+              .namespace = "ns",
+              .name = "x",
+              .uid = "u",
+              .version = "7"},
+    .type = EVENT_WARNING,
+    .reason = "Failed",
+    .message = "it \"failed\"",
+    .component = "c",
+    .host = "h",
+    .count = 3,
+    .first = 1767225600,
+    .last = 1767225700,
+};
+
+static void expect(cJSON *object, const char *text)
+{
+    struct buf out = BUF_INIT(4096);
+    assert_non_null(object);
+    assert_int_equal(json_canonical(object, &out), 0);
+    assert_string_equal(buf_cstr(&out), text);
+    buf_reset(&out);
+    cJSON_Delete(object);
+}
+
+static void test_writes_events(void **state)
+{
+    (void)state;
+    expect(event_body_new(&full),
+           "{\"apiVersion\":\"v1\",\"count\":3,\"firstTimestamp\":\"2026-01-01T00:00:00Z\","
+           "\"involvedObject\":{\"apiVersion\":\"a/v1\",\"kind\":\"K\",\"name\":\"x\","
+           "\"namespace\":\"ns\",\"resourceVersion\":\"7\",\"uid\":\"u\"},\"kind\":\"Event\","
+           "\"lastTimestamp\":\"2026-01-01T00:01:40Z\",\"message\":\"it \\\"failed\\\"\","
+           "\"metadata\":{\"name\":\"x.1\",\"namespace\":\"ns\"},\"reason\":\"Failed\","
+           "\"reportingComponent\":\"c\",\"reportingInstance\":\"h\",\"source\":{\"component\":"
+           "\"c\",\"host\":\"h\"},\"type\":\"Warning\"}");
+    const struct event_body least = {
+        .name = "x.1",
+        .about = {.kind = "Namespace", .name = "x"},
+        .reason = "R",
+        .message = "",
+        .component = "c",
+        .count = 1,
+    };
+    expect(event_body_new(&least),
+           "{\"apiVersion\":\"v1\",\"count\":1,\"firstTimestamp\":\"1970-01-01T00:00:00Z\","
+           "\"involvedObject\":{\"kind\":\"Namespace\",\"name\":\"x\"},\"kind\":\"Event\","
+           "\"lastTimestamp\":\"1970-01-01T00:00:00Z\",\"metadata\":{\"name\":\"x.1\","
+           "\"namespace\":\"default\"},\"reason\":\"R\",\"reportingComponent\":\"c\","
+           "\"source\":{\"component\":\"c\"},\"type\":\"Normal\"}");
+}
+
+static void test_writes_repeats(void **state)
+{
+    (void)state;
+    expect(event_body_repeat(&full), "{\"count\":3,\"lastTimestamp\":\"2026-01-01T00:01:40Z\","
+                                     "\"message\":\"it \\\"failed\\\"\"}");
+}
+
+static void expect_name(const char *about, const char *expected)
+{
+    char name[EVENT_NAME_SIZE];
+    event_body_name(about, 0x18845f0c2a3b4c5dULL, name);
+    assert_string_equal(name, expected);
+    assert_null(name_check_subdomain(slice_str(name)));
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    expect_name("x", "x.18845f0c2a3b4c5d");
+    expect_name("a.b--c", "a.b--c.18845f0c2a3b4c5d");
+    expect_name("system:Node_x", "system-node-x.18845f0c2a3b4c5d");
+    expect_name("", "18845f0c2a3b4c5d");
+    expect_name("::", "18845f0c2a3b4c5d");
+    expect_name("a..-b:.c-", "a.b-c.18845f0c2a3b4c5d");
+    char name[EVENT_NAME_SIZE];
+    event_body_name("x", 1, name);
+    assert_string_equal(name, "x.0000000000000001");
+    char longest[400] = "";
+    memset(longest, 'a', 399);
+    event_body_name(longest, 1, name);
+    assert_int_equal(strlen(name), 253);
+    assert_null(name_check_subdomain(slice_str(name)));
+}
+
+/* Whatever it is about. */
+static void test_names_are_names(void **state)
+{
+    (void)state;
+    uint32_t random = 3;
+    for (int i = 0; i < 20000; i++) {
+        char about[20] = "";
+        for (size_t k = 0; k < 12; k++) {
+            random = random * 1664525u + 1013904223u;
+            about[k] = "ab.-:A\xc3\xa9"[(random >> 16) % 8];
+        }
+        char name[EVENT_NAME_SIZE];
+        event_body_name(about, random, name);
+        assert_null(name_check_subdomain(slice_str(name)));
+    }
+}
+
+static bool play(void *data)
+{
+    (void)data;
+    cJSON *event = event_body_new(&full);
+    cJSON *patch = event_body_repeat(&full);
+    bool well = event != NULL && patch != NULL;
+    cJSON_Delete(event);
+    cJSON_Delete(patch);
+    return well;
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    assert_true(sweep_allocations(play, NULL) > 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_writes_events), cmocka_unit_test(test_writes_repeats),
+        cmocka_unit_test(test_names),         cmocka_unit_test(test_names_are_names),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
