@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/backoff.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "kube/backoff.h"
 #include "net/timer.h"
 
 enum { RETRY_MIN_MS = 1000, RETRY_MAX_MS = 30000 };

@@ -9,10 +9,10 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/backoff.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "control/client.h"
-#include "kube/backoff.h"
 #include "net/folder_watch.h"
 #include "net/timer.h"
 

@@ -13,7 +13,7 @@ enum { SERVED_MS = 8000 };
 
 struct definitions {
     struct discovery *discovery;
-    const struct kube_clock *clock;
+    const struct net_clock *clock;
     struct reflector *reflector;
     struct net_timer *timer;
 };
@@ -31,7 +31,7 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
     /* What is there at start discovery has asked for already. */
     if (change != REFLECTOR_LISTED || reflector_stats(d->reflector)->synced) {
         discovery_refresh(d->discovery);
-        kube_clock_set_timer(d->clock, d->timer, SERVED_MS);
+        net_clock_set_timer(d->clock, d->timer, SERVED_MS);
     }
 }
 
@@ -46,7 +46,7 @@ static void on_state(void *data, const char *error)
 static const struct reflector_handlers handlers = {.on_object = on_object, .on_state = on_state};
 
 struct definitions *definitions_new(struct net_loop *l, struct kube_client *c,
-                                    struct discovery *discovery, const struct kube_clock *clock,
+                                    struct discovery *discovery, const struct net_clock *clock,
                                     struct err *e)
 {
     const struct reflector_options o = {

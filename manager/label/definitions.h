@@ -9,14 +9,14 @@
 #include "base/err.h"
 #include "kube/client/client.h"
 #include "kube/client/discovery.h"
-#include "kube/clock.h"
+#include "net/clock.h"
 #include "net/loop.h"
 
 struct definitions;
 
 /* Client, discovery and clock must outlive it. NULL with `e` set: -ENOMEM. */
 MUST_CHECK struct definitions *definitions_new(struct net_loop *l, struct kube_client *c,
-                                               struct discovery *d, const struct kube_clock *clock,
+                                               struct discovery *d, const struct net_clock *clock,
                                                struct err *e);
 /* NULL is ignored. */
 void definitions_free(struct definitions *d);

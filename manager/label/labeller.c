@@ -66,7 +66,7 @@ static uint64_t pause_for(struct labeller *l, struct resource *r, const char *ns
 {
     bool begins;
     uint64_t pause =
-        contest_pause(&l->contest, r->id, ns, name, kube_clock_now(l->options.clock), &begins);
+        contest_pause(&l->contest, r->id, ns, name, net_clock_now(l->options.clock), &begins);
     l->contested += pause > 0 ? 1 : 0;
     if (begins) {
         resource_tell_contest(r, ns, name);
@@ -106,7 +106,7 @@ static void on_done(void *data, unsigned resource, const char *ns, const char *n
         resource_take_outcome(r, ns, name, outcome, error);
     }
     if (outcome == PATCHER_CHANGED) {
-        contest_labelled(&l->contest, resource, ns, name, kube_clock_now(l->options.clock));
+        contest_labelled(&l->contest, resource, ns, name, net_clock_now(l->options.clock));
     }
     labeller_go_on(l);
 }
@@ -145,7 +145,7 @@ static uint64_t failures(const struct labeller *l)
 
 static void tell(const struct labeller *l, const char *what)
 {
-    uint64_t ms = kube_clock_now(l->options.clock) - l->began_at;
+    uint64_t ms = net_clock_now(l->options.clock) - l->began_at;
     log_write(LOG_INFO, what,
               (const struct log_field[]){{0},
                                          log_num("labelled", (int64_t)changes(l)),
@@ -163,7 +163,7 @@ static void on_progress(void *data)
     if (l->telling) {
         l->told_changes = changes(l);
         tell(l, "giving control labels");
-        kube_clock_set_timer(l->options.clock, l->progress, PROGRESS_MS);
+        net_clock_set_timer(l->options.clock, l->progress, PROGRESS_MS);
     }
 }
 
@@ -171,7 +171,7 @@ static void begin_telling(struct labeller *l)
 {
     if (!l->telling) {
         l->telling = true;
-        kube_clock_set_timer(l->options.clock, l->progress, PROGRESS_MS);
+        net_clock_set_timer(l->options.clock, l->progress, PROGRESS_MS);
     }
 }
 
@@ -207,7 +207,7 @@ static void check_again(struct labeller *l, uint64_t now)
  * room now. Sets the timer for the others. */
 static void begin_again(struct labeller *l)
 {
-    uint64_t now = kube_clock_now(l->options.clock);
+    uint64_t now = net_clock_now(l->options.clock);
     check_again(l, now);
     uint64_t soonest = l->check_at;
     for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
@@ -220,7 +220,7 @@ static void begin_again(struct labeller *l)
         }
     }
     if (soonest != 0) {
-        kube_clock_set_timer(l->options.clock, l->wake, soonest > now ? soonest - now : 0);
+        net_clock_set_timer(l->options.clock, l->wake, soonest > now ? soonest - now : 0);
     }
 }
 
@@ -275,7 +275,7 @@ bool labeller_follows_all(const struct labeller *l)
 static void plan_check(struct labeller *l)
 {
     if (l->check_at == 0) {
-        l->check_at = kube_clock_now(l->options.clock) + CHECK_MS;
+        l->check_at = net_clock_now(l->options.clock) + CHECK_MS;
         labeller_go_on(l); /* which sets the timer */
     }
 }
@@ -390,7 +390,7 @@ void labeller_discovered(struct labeller *l)
     }
     if (l->out_of_memory) {
         log_error("out of memory: not all resources are labelled");
-        kube_clock_set_timer(l->options.clock, l->wake, AGAIN_MS);
+        net_clock_set_timer(l->options.clock, l->wake, AGAIN_MS);
     }
     notes_deinit(&notes);
     labeller_go_on(l);
@@ -429,11 +429,11 @@ struct labeller *labeller_new(struct net_loop *loop, const struct labeller_optio
     }
     l->loop = loop;
     l->options = *o;
-    l->options.clock = o->clock == NULL ? &kube_clock_system : o->clock;
+    l->options.clock = o->clock == NULL ? &net_clock_system : o->clock;
     l->options.qps = o->qps == 0 ? LABELLER_QPS : o->qps;
     l->options.parallel = o->parallel == 0 ? PARALLEL : o->parallel;
     l->notes_hash = HASH_SEED;
-    l->began_at = kube_clock_now(l->options.clock);
+    l->began_at = net_clock_now(l->options.clock);
     list_init(&l->resources);
     net_task_init(&l->turn, on_turn);
     if (make_parts(l, e) != 0) {

@@ -27,9 +27,9 @@
 #include "base/err.h"
 #include "kube/client/client.h"
 #include "kube/client/discovery.h"
-#include "kube/clock.h"
 #include "label/labels.h"
 #include "label/sharding_resources.h"
+#include "net/clock.h"
 #include "net/loop.h"
 
 #define LABELLER_QPS 100 /* of --label-qps */
@@ -50,7 +50,7 @@ struct labeller_options {
     /* Asked right before each write: whether this process leads still. NULL: it does. */
     bool (*may_write)(void *data);
     void *data;
-    const struct kube_clock *clock; /* NULL: the system's */
+    const struct net_clock *clock; /* NULL: the system's */
 };
 
 /* Begins with the loop's next turn. NULL with `e` set: -ENOMEM. */

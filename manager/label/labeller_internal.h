@@ -6,8 +6,8 @@
 #ifndef MANAGER_LABEL_LABELLER_INTERNAL_H
 #define MANAGER_LABEL_LABELLER_INTERNAL_H
 
+#include "base/backoff.h"
 #include "base/list.h"
-#include "kube/backoff.h"
 #include "kube/client/reflector.h"
 #include "label/contest.h"
 #include "label/definitions.h"

@@ -294,9 +294,9 @@ static struct reflector *follow(struct resource *r, const char *operator,
 /* At some time, since not all could be done. */
 static void come_again(struct resource *r)
 {
-    const struct kube_clock *clock = r->labeller->options.clock;
+    const struct net_clock *clock = r->labeller->options.clock;
     if (r->again_at == 0) {
-        r->again_at = kube_clock_now(clock) + backoff_next(&r->backoff, kube_clock_random(clock));
+        r->again_at = net_clock_now(clock) + backoff_next(&r->backoff, net_clock_random(clock));
     }
     labeller_go_on(r->labeller);
 }

@@ -10,8 +10,8 @@
 #include "base/token_bucket.h"
 #include "kube/client/watch_event.h"
 #include "kube/client/writer.h"
-#include "kube/work_queue.h"
 #include "label/object_set.h"
+#include "net/work_queue.h"
 
 enum {
     OBJECT_MAX = 1536, /* more than two names and a number can be */
@@ -167,7 +167,7 @@ static void put_off(struct job *j, unsigned retry_after)
 /* All wait for as long as the server wants. */
 static void hold_back(struct patcher *p, unsigned seconds)
 {
-    uint64_t until = kube_clock_now(p->options.clock) + (uint64_t)seconds * 1000;
+    uint64_t until = net_clock_now(p->options.clock) + (uint64_t)seconds * 1000;
     if (until > p->not_before) {
         p->not_before = until;
     }
@@ -348,7 +348,7 @@ static void dispatch(struct job *j)
 /* 0: a request may be sent now. */
 static uint64_t wait_for_token(struct patcher *p)
 {
-    uint64_t now = kube_clock_now(p->options.clock);
+    uint64_t now = net_clock_now(p->options.clock);
     return now < p->not_before ? p->not_before - now : token_bucket_take(&p->tokens, now);
 }
 
@@ -357,7 +357,7 @@ static void send_ready(struct patcher *p)
     while (!list_empty(&p->ready)) {
         uint64_t wait = wait_for_token(p);
         if (wait > 0) {
-            kube_clock_set_timer(p->options.clock, p->timer, wait);
+            net_clock_set_timer(p->options.clock, p->timer, wait);
             return;
         }
         struct job *j = LIST_ITEM(p->ready.next, struct job, link);

@@ -20,8 +20,8 @@
 #include "base/err.h"
 #include "kube/client/api_error.h"
 #include "kube/client/client.h"
-#include "kube/clock.h"
 #include "label/labels.h"
+#include "net/clock.h"
 #include "net/loop.h"
 
 struct patcher;
@@ -56,7 +56,7 @@ struct patcher_options {
     unsigned parallel;             /* at a time, at least 1 */
     bool (*may_write)(void *data); /* asked before each patch; NULL: always. May not free. */
     void *may_write_data;
-    const struct kube_clock *clock;
+    const struct net_clock *clock;
 };
 
 struct patcher_stats {

@@ -89,7 +89,7 @@ static void name_current(const struct run *r, char out[NAME_LEN])
 
 static int64_t elapsed(const struct run *r)
 {
-    return (int64_t)(kube_clock_now(&kube_clock_system) - r->began_at);
+    return (int64_t)(net_clock_now(&net_clock_system) - r->began_at);
 }
 
 static void on_progress(void *data)
@@ -437,7 +437,7 @@ static int open_parts(struct run *r, struct err *e)
         .remove = true,
         .qps = c->qps == 0 ? LABELLER_QPS : (unsigned)c->qps,
         .parallel = parallel,
-        .clock = &kube_clock_system,
+        .clock = &net_clock_system,
     };
     const struct discovery_options dopt = {.client = r->client};
     r->patcher = patcher_new(r->loop, &po, &patcher_handlers, r, e);
@@ -464,7 +464,7 @@ static int start(struct run *r, struct err *e)
     net_task_init(&r->turn, on_turn);
     rc = open_parts(r, e);
     if (rc == 0) {
-        r->began_at = kube_clock_now(&kube_clock_system);
+        r->began_at = net_clock_now(&net_clock_system);
         net_timer_set(r->progress, PROGRESS_MS);
         note_progress(r);
     }

@@ -364,8 +364,8 @@ static void introduce(struct run *r)
         return;
     }
     (void)snprintf(r->identity, sizeof r->identity, "%s_%08x%08x", r->host,
-                   (unsigned)kube_clock_random(&kube_clock_system),
-                   (unsigned)kube_clock_random(&kube_clock_system));
+                   (unsigned)net_clock_random(&net_clock_system),
+                   (unsigned)net_clock_random(&net_clock_system));
 }
 
 static int prepare(struct run *r, int argc, char **argv, struct err *e)

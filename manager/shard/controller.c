@@ -22,7 +22,7 @@ enum {
 
 uint64_t controller_now(const struct controller *c)
 {
-    return kube_clock_now(c->clock);
+    return net_clock_now(c->clock);
 }
 
 char *controller_path(const char *group, const char *ns, const char *resource)
@@ -113,7 +113,7 @@ void shard_done(struct shard *s, enum work_result result, unsigned retry_after)
         free_shard(s);
         return;
     }
-    controller_look_after(s, RESYNC_MS + kube_clock_random(c->clock) % RESYNC_MS);
+    controller_look_after(s, RESYNC_MS + net_clock_random(c->clock) % RESYNC_MS);
     work_queue_done(c->queue, s->key, result, retry_after);
 }
 
@@ -393,7 +393,7 @@ struct controller *controller_new(struct net_loop *l, const struct controller_op
     c->loop = l;
     c->options = *o;
     list_init(&c->waiting);
-    c->clock = o->clock != NULL ? o->clock : &kube_clock_system;
+    c->clock = o->clock != NULL ? o->clock : &net_clock_system;
     c->options.parallel = o->parallel != 0 ? o->parallel : PARALLEL;
     c->options.orphan_ms = o->orphan_ms != 0 ? o->orphan_ms : ORPHAN_MS;
     if (begin(c, e) != 0) {

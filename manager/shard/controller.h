@@ -21,7 +21,7 @@
 #include "config/compile.h"
 #include "kube/client/client.h"
 #include "kube/client/event_recorder.h"
-#include "kube/clock.h"
+#include "net/clock.h"
 #include "net/loop.h"
 #include "shard/prober.h"
 #include "shard/world.h"
@@ -82,7 +82,7 @@ struct controller_options {
     unsigned parallel;            /* shards that are handled at a time; 0: 8 */
     unsigned nudges;              /* pods that are told at a time; 0: 16 */
     uint64_t orphan_ms; /* how long a config is gone before its ConfigMap is deleted; 0: 60,000 */
-    const struct kube_clock *clock; /* kept, not copied; NULL: the system's */
+    const struct net_clock *clock; /* kept, not copied; NULL: the system's */
 };
 
 /* Begins with all that the world knows. NULL with `e` set: -ENOMEM. */

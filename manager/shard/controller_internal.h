@@ -13,7 +13,7 @@
 
 #include "base/list.h"
 #include "kube/client/writer.h"
-#include "kube/work_queue.h"
+#include "net/work_queue.h"
 #include "shard/controller.h"
 #include "shard/handover.h"
 #include "shard/status.h"
@@ -86,7 +86,7 @@ struct shard {
 struct controller {
     struct net_loop *loop;
     struct controller_options options;
-    const struct kube_clock *clock;
+    const struct net_clock *clock;
     struct work_queue *queue;
     struct nudger *nudger;
     struct prober *prober;

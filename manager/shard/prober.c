@@ -87,7 +87,7 @@ static void serve(struct prober *p);
 
 static uint64_t now_of(const struct prober *p)
 {
-    return kube_clock_now(p->o.clock);
+    return net_clock_now(p->o.clock);
 }
 
 /* ---- the table of targets ---- */
@@ -215,7 +215,7 @@ static uint64_t delay_of(const struct target *t)
     uint64_t now = now_of(p);
     uint64_t usual = p->o.interval_ms;
     /* Within 10 % of it, so that pods found together are not asked together for ever. */
-    usual = usual - usual / 10 + usual / 5 * (kube_clock_random(p->o.clock) >> 16) / 65536;
+    usual = usual - usual / 10 + usual / 5 * (net_clock_random(p->o.clock) >> 16) / 65536;
     uint64_t delay = usual;
     if (t->unmet) {
         uint64_t passed = (now - t->unmet_at) / 10;
@@ -360,7 +360,7 @@ static void ask_rulesync(struct target *t)
 static void proxy_answered(struct target *t, struct probe_result *r)
 {
     /* A clock that is ahead must not show times that are still to come. */
-    int64_t now = kube_clock_wall(t->prober->o.clock) / 1000;
+    int64_t now = net_clock_wall(t->prober->o.clock) / 1000;
     bool known = t->result.generation == r->generation && t->said_since_ms == r->since_ms;
     t->said_since_ms = r->since_ms;
     r->since_ms = known ? t->result.since_ms : r->since_ms < now ? r->since_ms : now;
@@ -455,7 +455,7 @@ static void serve(struct prober *p)
         }
     }
     if (next != UINT64_MAX) {
-        kube_clock_set_timer(p->o.clock, p->timer, next > now ? next - now : 0);
+        net_clock_set_timer(p->o.clock, p->timer, next > now ? next - now : 0);
     } else {
         net_timer_clear(p->timer);
     }
@@ -627,7 +627,7 @@ struct prober *prober_new(struct net_loop *l, const struct prober_options *o, st
     p->o.interval_ms = o->interval_ms != 0 ? o->interval_ms : INTERVAL_MS;
     p->o.timeout_ms = o->timeout_ms != 0 ? o->timeout_ms : TIMEOUT_MS;
     p->o.parallel = o->parallel != 0 ? o->parallel : PARALLEL;
-    p->o.clock = o->clock != NULL ? o->clock : &kube_clock_system;
+    p->o.clock = o->clock != NULL ? o->clock : &net_clock_system;
     p->bucket_count = BUCKETS_MIN;
     p->buckets = calloc(p->bucket_count, sizeof(struct target *));
     if (p->buckets == NULL) {

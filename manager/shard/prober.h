@@ -14,7 +14,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "kube/clock.h"
+#include "net/clock.h"
 #include "net/loop.h"
 #include "rules/rules.h"
 
@@ -51,10 +51,10 @@ struct prober_target {
 };
 
 struct prober_options {
-    uint64_t interval_ms;           /* between two questions in quiet times; 0: 15,000 */
-    uint64_t timeout_ms;            /* of a question; 0: 3,000 */
-    unsigned parallel;              /* questions at a time; 0: 32 */
-    const struct kube_clock *clock; /* kept, not copied; NULL: the system's */
+    uint64_t interval_ms;          /* between two questions in quiet times; 0: 15,000 */
+    uint64_t timeout_ms;           /* of a question; 0: 3,000 */
+    unsigned parallel;             /* questions at a time; 0: 32 */
+    const struct net_clock *clock; /* kept, not copied; NULL: the system's */
     /* What is known of a pod has changed by itself. From the loop, never inside a function of this
      * header; may call any of them. `key` is valid until the pod is forgotten. */
     void (*on_change)(void *data, const char *key);

@@ -83,7 +83,7 @@ static cJSON *make_status(struct shard *s, const struct world_config *config, bo
         .configmap = name,
         .pods = pods,
         .pod_count = config->pod_count,
-        .now_ms = kube_clock_wall(s->controller->clock) / MICROSECONDS,
+        .now_ms = net_clock_wall(s->controller->clock) / MICROSECONDS,
     };
     cJSON *status = NULL;
     *early = pods != NULL && is_too_early(s, config, pods);

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "crypto/certificate.h"
 #include "kube/client/writer.h"
-#include "kube/work_queue.h"
+#include "net/work_queue.h"
 #include "webhook/configuration.h"
 #include "json/field.h"
 
@@ -49,7 +49,7 @@ struct ca_bundle {
     struct net_loop *loop;
     struct kube_client *client;
     const struct reflector_ops *ops;
-    const struct kube_clock *clock;
+    const struct net_clock *clock;
     struct configuration_target target;
     char *texts[3]; /* selector, namespace and service */
     char **hosts;
@@ -177,7 +177,7 @@ static void follow_again(struct source *s)
 {
     s->again = true;
     s->synced = false;
-    kube_clock_set_timer(s->owner->clock, s->owner->timer, FOLLOW_AGAIN_MS);
+    net_clock_set_timer(s->owner->clock, s->owner->timer, FOLLOW_AGAIN_MS);
 }
 
 static void on_object(void *data, enum reflector_change change, const cJSON *object)
@@ -341,7 +341,7 @@ static void on_work(void *data, const char *key)
     const struct configuration_wanted wanted = {
         .bundle = slice_str(b->bundle),
         .rules = b->rules,
-        .now = kube_clock_wall(b->clock) / 1000000,
+        .now = net_clock_wall(b->clock) / 1000000,
     };
     cJSON *patch = NULL;
     int rc = entry == NULL ? 0 : configuration_patch(&b->target, &wanted, entry->object, &patch);
@@ -475,7 +475,7 @@ struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_optio
     b->loop = l;
     b->client = o->client;
     b->ops = o->ops;
-    b->clock = o->clock != NULL ? o->clock : &kube_clock_system;
+    b->clock = o->clock != NULL ? o->clock : &net_clock_system;
     b->may_write = o->may_write;
     b->on_change = o->on_change;
     b->data = o->data;

@@ -23,8 +23,8 @@
 #include "base/slice.h"
 #include "kube/client/client.h"
 #include "kube/client/reflector.h"
-#include "kube/clock.h"
 #include "label/sharding_resources.h"
+#include "net/clock.h"
 #include "net/loop.h"
 
 #define CA_BUNDLE_SELECTOR "app.kubernetes.io/part-of=cmesh"
@@ -45,7 +45,7 @@ struct ca_bundle_options {
      * the loop; may be NULL. */
     void (*on_change)(void *data);
     void *data;
-    const struct kube_clock *clock;  /* kept, not copied; NULL: the system's */
+    const struct net_clock *clock;   /* kept, not copied; NULL: the system's */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 

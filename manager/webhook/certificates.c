@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/log.h"
 #include "base/secret.h"
-#include "kube/backoff.h"
 #include "kube/client/writer.h"
 #include "kube/name.h"
 #include "webhook/certificate_set.h"
@@ -38,7 +38,7 @@ enum phase { IDLE, WRITING, WAITING };
 
 struct certificates {
     struct net_loop *loop;
-    const struct kube_clock *clock;
+    const struct net_clock *clock;
     const struct certificates_handlers *handlers;
     void *data;
     struct kube_client *client;
@@ -79,7 +79,7 @@ struct certificates {
 
 static int64_t now_seconds(const struct certificates *c)
 {
-    return kube_clock_wall(c->clock) / 1000000;
+    return net_clock_wall(c->clock) / 1000000;
 }
 
 static void check_soon(struct certificates *c)
@@ -89,7 +89,7 @@ static void check_soon(struct certificates *c)
 
 static void look_after(struct certificates *c, uint64_t ms)
 {
-    kube_clock_set_timer(c->clock, c->timer, ms);
+    net_clock_set_timer(c->clock, c->timer, ms);
 }
 
 /* ---- what is handed out ---- */
@@ -187,7 +187,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         c->stats.failures++;
         (void)err_set(&c->write, -EIO, "cannot write Secret %s: %s", c->secret, error->msg);
         log_warn("cannot write the webhooks' certificates", log_str("error", c->write.msg));
-        uint64_t ms = backoff_next(&c->backoff, kube_clock_random(c->clock));
+        uint64_t ms = backoff_next(&c->backoff, net_clock_random(c->clock));
         rest(c,
              error->retry_after * UINT64_C(1000) > ms ? error->retry_after * UINT64_C(1000) : ms);
     }
@@ -253,7 +253,7 @@ static void begin_write(struct certificates *c, cJSON *data)
         return;
     }
     c->write = e;
-    rest(c, backoff_next(&c->backoff, kube_clock_random(c->clock)));
+    rest(c, backoff_next(&c->backoff, net_clock_random(c->clock)));
 }
 
 static void log_plan(const struct certificates *c, const struct certificate_plan *p)
@@ -278,7 +278,7 @@ static void log_plan(const struct certificates *c, const struct certificate_plan
 /* Whether there was another repair only just before: the longer the more often. */
 static bool repairs_too_often(struct certificates *c)
 {
-    uint64_t now = kube_clock_now(c->clock);
+    uint64_t now = net_clock_now(c->clock);
     if (now < c->repair_after) {
         rest(c, c->repair_after - now);
         return true;
@@ -286,7 +286,7 @@ static bool repairs_too_often(struct certificates *c)
     if (now - c->repair_after > REPAIR_MAX_MS) {
         backoff_reset(&c->repairs);
     }
-    c->repair_after = now + backoff_next(&c->repairs, kube_clock_random(c->clock));
+    c->repair_after = now + backoff_next(&c->repairs, net_clock_random(c->clock));
     return false;
 }
 
@@ -300,7 +300,7 @@ static void carry_out(struct certificates *c, const struct certificate_plan *p)
     if (data == NULL) {
         c->write = e;
         log_error("cannot make certificates", log_str("error", e.msg));
-        rest(c, backoff_next(&c->backoff, kube_clock_random(c->clock)));
+        rest(c, backoff_next(&c->backoff, net_clock_random(c->clock)));
         return;
     }
     log_plan(c, p);
@@ -318,7 +318,7 @@ static bool next_trusted(struct certificates *c)
         c->trusted_since = 0;
         return false;
     }
-    uint64_t now = kube_clock_now(c->clock) + 1; /* never 0 */
+    uint64_t now = net_clock_now(c->clock) + 1; /* never 0 */
     if (c->trusted_since == 0) {
         c->trusted_since = now;
     }
@@ -333,7 +333,7 @@ static void sleep_until(struct certificates *c, int64_t look)
         ms = seconds > 0 ? (uint64_t)seconds * 1000 : 1;
     }
     if (c->trusted_since != 0) {
-        uint64_t settled = c->trusted_since + c->settle_ms - (kube_clock_now(c->clock) + 1);
+        uint64_t settled = c->trusted_since + c->settle_ms - (net_clock_now(c->clock) + 1);
         ms = settled < ms ? settled + 1 : ms;
     }
     look_after(c, ms);
@@ -530,7 +530,7 @@ static int copy_options(struct certificates *c, const struct certificates_option
 {
     c->client = o->client;
     c->ops = o->ops;
-    c->clock = o->clock != NULL ? o->clock : &kube_clock_system;
+    c->clock = o->clock != NULL ? o->clock : &net_clock_system;
     c->settle_ms = o->settle_ms != 0 ? o->settle_ms : SETTLE_MS;
     c->rules.authority_seconds =
         o->authority_seconds != 0 ? o->authority_seconds : AUTHORITY_SECONDS;

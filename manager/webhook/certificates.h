@@ -29,7 +29,7 @@
 #include "crypto/tls.h"
 #include "kube/client/client.h"
 #include "kube/client/reflector.h"
-#include "kube/clock.h"
+#include "net/clock.h"
 #include "net/loop.h"
 
 #define CERTIFICATES_SECRET "cmesh-webhook-cert"
@@ -58,7 +58,7 @@ struct certificates_options {
     uint64_t serving_seconds;        /* 0: 90 days */
     uint64_t settle_ms;              /* from published to used, for API servers that learn late;
                                         0: a minute */
-    const struct kube_clock *clock;  /* kept, not copied; NULL: the system's */
+    const struct net_clock *clock;   /* kept, not copied; NULL: the system's */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 

@@ -21,8 +21,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "kube/client/client.h"
-#include "kube/clock.h"
 #include "label/sharding_resources.h"
+#include "net/clock.h"
 #include "net/loop.h"
 #include "webhook/handlers.h"
 
@@ -46,7 +46,7 @@ struct webhook_serving_options {
     struct webhook_world world;
     bool (*may_write)(void *data); /* configurations; NULL: always */
     void *data;
-    const struct kube_clock *clock; /* NULL: the system's */
+    const struct net_clock *clock; /* NULL: the system's */
 };
 
 /* Listens at once; answers once there is a certificate. NULL with `e` set. */

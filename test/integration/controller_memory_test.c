@@ -19,13 +19,13 @@ enum { STRIDE = 7, HURRY = 200, LONG_MS = 30000, PATIENCE_TURNS = 4000 };
 static uint64_t hurried_now(void *data)
 {
     (void)data;
-    return kube_clock_now(&kube_clock_system) * HURRY;
+    return net_clock_now(&net_clock_system) * HURRY;
 }
 
 static int64_t hurried_wall(void *data)
 {
     (void)data;
-    return kube_clock_wall(&kube_clock_system);
+    return net_clock_wall(&net_clock_system);
 }
 
 static void hurried_timer(void *data, struct net_timer *t, uint64_t ms)
@@ -40,7 +40,7 @@ static uint32_t hurried_random(void *data)
     return 0;
 }
 
-static const struct kube_clock hurried = {
+static const struct net_clock hurried = {
     .now = hurried_now, .wall = hurried_wall, .set_timer = hurried_timer, .random = hurried_random};
 
 static struct net_loop *the_loop;

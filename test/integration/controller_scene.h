@@ -27,7 +27,7 @@ struct scene {
     struct kube_store store;
     struct world *world;
     struct event_recorder *events;
-    const struct kube_clock *clock; /* NULL: the system's */
+    const struct net_clock *clock; /* NULL: the system's */
     struct controller *controller;
     struct controller_counts counts;
     bool holds; /* the lease */

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kube/clock.h"
+#include "net/clock.h"
 
 #define FAKE_CLOCK_TIMERS 16
 
@@ -20,7 +20,7 @@
 #define FAKE_CLOCK_WALL INT64_C(1767225600000123)
 
 struct fake_clock {
-    struct kube_clock clock;
+    struct net_clock clock;
     struct net_loop *loop;
     uint64_t now;
     int64_t wall;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kube/backoff.h"
+#include "base/backoff.h"
 #include "kube/client/writer.h"
 
 enum {
@@ -45,7 +45,7 @@ struct discovery {
     struct kube_client *client;
     const struct discovery_handlers *handlers;
     void *data;
-    const struct kube_clock *clock;
+    const struct net_clock *clock;
     uint64_t refresh_ms;
     enum state state;
     unsigned calls; /* of ours on the stack that may call the user */
@@ -238,9 +238,9 @@ static bool ask_next(struct discovery *d)
 
 static void set_timer(struct discovery *d)
 {
-    uint64_t now = kube_clock_now(d->clock);
+    uint64_t now = net_clock_now(d->clock);
     if (d->state == STATE_RESTING) {
-        kube_clock_set_timer(d->clock, d->timer, d->next_at > now ? d->next_at - now : 0);
+        net_clock_set_timer(d->clock, d->timer, d->next_at > now ? d->next_at - now : 0);
     }
 }
 
@@ -251,14 +251,14 @@ static void rest(struct discovery *d)
     if (well) {
         backoff_reset(&d->backoff);
     } else {
-        pause = backoff_next(&d->backoff, kube_clock_random(d->clock));
+        pause = backoff_next(&d->backoff, net_clock_random(d->clock));
     }
     if (d->again && pause > BETWEEN_MS) {
         pause = BETWEEN_MS;
     }
     d->again = false;
     d->state = STATE_RESTING;
-    d->ended_at = kube_clock_now(d->clock);
+    d->ended_at = net_clock_now(d->clock);
     d->next_at = d->ended_at + pause;
 }
 
@@ -312,7 +312,7 @@ static void on_timer(void *data)
     if (d->state != STATE_RESTING) {
         return;
     }
-    if (kube_clock_now(d->clock) < d->next_at) {
+    if (net_clock_now(d->clock) < d->next_at) {
         set_timer(d);
         return;
     }
@@ -344,7 +344,7 @@ struct discovery *discovery_new(struct net_loop *l, const struct discovery_optio
     d->client = o->client;
     d->handlers = handlers;
     d->data = data;
-    d->clock = o->clock == NULL ? &kube_clock_system : o->clock;
+    d->clock = o->clock == NULL ? &net_clock_system : o->clock;
     d->refresh_ms = o->refresh_ms == 0 ? REFRESH_MS : o->refresh_ms;
     d->timer = timer;
     list_init(&d->versions);
@@ -353,7 +353,7 @@ struct discovery *discovery_new(struct net_loop *l, const struct discovery_optio
     }
     backoff_init(&d->backoff, RETRY_MIN_MS < d->refresh_ms ? RETRY_MIN_MS : d->refresh_ms,
                  d->refresh_ms);
-    d->next_at = kube_clock_now(d->clock);
+    d->next_at = net_clock_now(d->clock);
     set_timer(d);
     return d;
 }

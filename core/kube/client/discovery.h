@@ -18,7 +18,7 @@
 #include "base/err.h"
 #include "kube/client/client.h"
 #include "kube/client/resource_table.h"
-#include "kube/clock.h"
+#include "net/clock.h"
 #include "net/loop.h"
 
 struct discovery;
@@ -33,9 +33,9 @@ struct discovery_handlers {
 };
 
 struct discovery_options {
-    struct kube_client *client;     /* must outlive the discovery */
-    uint64_t refresh_ms;            /* 0: 600,000 */
-    const struct kube_clock *clock; /* kept, not copied; NULL: the system's */
+    struct kube_client *client;    /* must outlive the discovery */
+    uint64_t refresh_ms;           /* 0: 600,000 */
+    const struct net_clock *clock; /* kept, not copied; NULL: the system's */
 };
 
 /* Begins with the loop's next turn. NULL with `e` set: -ENOMEM. */

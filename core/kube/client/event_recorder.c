@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/due_heap.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/token_bucket.h"
 #include "base/utf8.h"
-#include "kube/backoff.h"
 #include "kube/client/event_body.h"
 #include "kube/client/writer.h"
 
@@ -80,7 +80,7 @@ struct event {
 struct event_recorder {
     struct net_loop *loop;
     struct kube_client *client;
-    const struct kube_clock *clock;
+    const struct net_clock *clock;
     char *component;
     char *host;
     unsigned calls; /* of ours on the stack that may call the user */
@@ -352,14 +352,14 @@ static struct event *record(struct event_recorder *r, const struct event_object 
 
 static int64_t wall_seconds(const struct event_recorder *r)
 {
-    return kube_clock_wall(r->clock) / 1000000;
+    return net_clock_wall(r->clock) / 1000000;
 }
 
 static void wait_for(struct event_recorder *r, struct event *v, uint64_t ms)
 {
     list_remove(&v->ready);
     v->phase = PHASE_WAITING;
-    due_heap_set(&r->waiting, &v->due, kube_clock_now(r->clock) + ms);
+    due_heap_set(&r->waiting, &v->due, net_clock_now(r->clock) + ms);
 }
 
 static void give_up(struct event_recorder *r, struct event *v, const char *why)
@@ -388,7 +388,7 @@ static void fail(struct event_recorder *r, struct event *v, const struct api_err
         longest *= 2;
     }
     backoff_init(&b, longest < RETRY_MAX_MS ? longest : RETRY_MAX_MS, RETRY_MAX_MS);
-    uint64_t pause = backoff_next(&b, kube_clock_random(r->clock));
+    uint64_t pause = backoff_next(&b, net_clock_random(r->clock));
     uint64_t asked = (uint64_t)e->retry_after * 1000;
     wait_for(r, v, pause > asked ? pause : asked);
 }
@@ -447,7 +447,7 @@ static struct event_body body_of(const struct event *v)
 static void name_event(struct event_recorder *r, struct event *v)
 {
     if (v->attempts == 0) {
-        uint64_t unique = (uint64_t)kube_clock_wall(r->clock) * 1000 + r->serial++ % 1000;
+        uint64_t unique = (uint64_t)net_clock_wall(r->clock) * 1000 + r->serial++ % 1000;
         event_body_name(v->subject->about.name, unique, v->name);
     }
 }
@@ -499,7 +499,7 @@ static uint64_t write_ready(struct event_recorder *r)
 {
     while (r->writing < PARALLEL && !list_empty(&r->ready)) {
         struct event *v = LIST_ITEM(r->ready.next, struct event, ready);
-        uint64_t now = kube_clock_now(r->clock);
+        uint64_t now = net_clock_now(r->clock);
         struct token_bucket before = v->subject->tokens;
         bool again = v->attempts > 0;
         uint64_t wait = again ? 0 : token_bucket_take(&v->subject->tokens, now);
@@ -521,7 +521,7 @@ static uint64_t write_ready(struct event_recorder *r)
 
 static void take_due(struct event_recorder *r)
 {
-    uint64_t now = kube_clock_now(r->clock);
+    uint64_t now = net_clock_now(r->clock);
     struct due *d;
     while ((d = due_heap_first(&r->waiting)) != NULL && d->at <= now) {
         due_heap_remove(&r->waiting, d);
@@ -531,7 +531,7 @@ static void take_due(struct event_recorder *r)
 
 static void set_timer(struct event_recorder *r, uint64_t wait)
 {
-    uint64_t now = kube_clock_now(r->clock);
+    uint64_t now = net_clock_now(r->clock);
     const struct due *first = due_heap_first(&r->waiting);
     uint64_t at = wait == UINT64_MAX ? UINT64_MAX : now + wait;
     at = first != NULL && first->at < at ? first->at : at;
@@ -539,7 +539,7 @@ static void set_timer(struct event_recorder *r, uint64_t wait)
     if (at == UINT64_MAX) {
         net_timer_clear(r->timer);
     } else {
-        kube_clock_set_timer(r->clock, r->timer, at > now ? at - now : 0);
+        net_clock_set_timer(r->clock, r->timer, at > now ? at - now : 0);
     }
 }
 
@@ -547,7 +547,7 @@ static void tell_flushed(struct event_recorder *r)
 {
     bool idle = list_empty(&r->ready) && r->writing == 0 && due_heap_first(&r->waiting) == NULL;
     event_recorder_flush_cb cb = r->on_flushed;
-    if (cb != NULL && (idle || kube_clock_now(r->clock) >= r->flush_by)) {
+    if (cb != NULL && (idle || net_clock_now(r->clock) >= r->flush_by)) {
         r->on_flushed = NULL;
         cb(r->flush_data);
     }
@@ -605,7 +605,7 @@ struct event_recorder *event_recorder_new(struct net_loop *l,
     }
     r->loop = l;
     r->client = o->client;
-    r->clock = o->clock == NULL ? &kube_clock_system : o->clock;
+    r->clock = o->clock == NULL ? &net_clock_system : o->clock;
     list_init(&r->subjects);
     list_init(&r->ready);
     net_task_init(&r->turn, on_turn);
@@ -686,7 +686,7 @@ void event_recorder_flush(struct event_recorder *r, uint64_t ms, event_recorder_
 {
     r->on_flushed = cb;
     r->flush_data = data;
-    r->flush_by = kube_clock_now(r->clock) + ms;
+    r->flush_by = net_clock_now(r->clock) + ms;
     attend(r);
 }
 

@@ -18,7 +18,7 @@
 
 #include "base/err.h"
 #include "kube/client/client.h"
-#include "kube/clock.h"
+#include "net/clock.h"
 #include "net/loop.h"
 
 /* Longest message: bytes. What is longer is cut. */
@@ -42,10 +42,10 @@ struct event_object {
 };
 
 struct event_recorder_options {
-    struct kube_client *client;     /* must outlive the recorder */
-    const char *component;          /* "cmesh-manager"; copied */
-    const char *host;               /* which one of them: the pod's name; copied; NULL: none */
-    const struct kube_clock *clock; /* kept, not copied; NULL: the system's */
+    struct kube_client *client;    /* must outlive the recorder */
+    const char *component;         /* "cmesh-manager"; copied */
+    const char *host;              /* which one of them: the pod's name; copied; NULL: none */
+    const struct net_clock *clock; /* kept, not copied; NULL: the system's */
 };
 
 struct event_recorder_stats {

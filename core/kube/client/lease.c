@@ -50,7 +50,7 @@ struct lease {
     struct kube_client *client;
     const struct lease_handlers *handlers;
     void *data;
-    const struct kube_clock *clock;
+    const struct net_clock *clock;
     char *namespace;
     char *name;
     char *identity;
@@ -107,7 +107,7 @@ static void destroy(struct lease *l)
 
 static uint64_t now(const struct lease *l)
 {
-    return kube_clock_now(l->clock);
+    return net_clock_now(l->clock);
 }
 
 static uint64_t deadline(const struct lease *l)
@@ -134,7 +134,7 @@ static void set_timer(struct lease *l)
     if (at == UINT64_MAX) {
         net_timer_clear(l->timer);
     } else {
-        kube_clock_set_timer(l->clock, l->timer, at > t ? at - t : 0);
+        net_clock_set_timer(l->clock, l->timer, at > t ? at - t : 0);
     }
 }
 
@@ -248,7 +248,7 @@ static void rest(struct lease *l)
 {
     uint64_t pause = l->retry_period_ms;
     if (l->state == STATE_CANDIDATE) {
-        pause += pause * 6 / 5 * (kube_clock_random(l->clock) >> 16) >> 16;
+        pause += pause * 6 / 5 * (net_clock_random(l->clock) >> 16) >> 16;
     }
     l->attempt_at = now(l) + pause;
     l->looks = 0;
@@ -317,7 +317,7 @@ static void write_lease(struct lease *l, enum lease_claim claim)
         create && blank == NULL
             ? NULL
             : lease_object_claim(create ? blank : l->seen, claim, l->identity,
-                                 (int64_t)l->duration_ms / 1000, kube_clock_wall(l->clock));
+                                 (int64_t)l->duration_ms / 1000, net_clock_wall(l->clock));
     const struct writer_request q = {
         .verb = create ? WRITER_CREATE : WRITER_UPDATE,
         .path = l->path,
@@ -524,7 +524,7 @@ static int check(const struct lease_options *o, const struct lease *l, struct er
 static int fill(struct lease *l, const struct lease_options *o, struct err *e)
 {
     l->client = o->client;
-    l->clock = o->clock == NULL ? &kube_clock_system : o->clock;
+    l->clock = o->clock == NULL ? &net_clock_system : o->clock;
     l->duration_ms = o->duration_ms == 0 ? DURATION_MS : o->duration_ms;
     l->renew_deadline_ms = o->renew_deadline_ms == 0 ? RENEW_DEADLINE_MS : o->renew_deadline_ms;
     l->retry_period_ms = o->retry_period_ms == 0 ? RETRY_PERIOD_MS : o->retry_period_ms;

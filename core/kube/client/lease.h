@@ -23,7 +23,7 @@
 
 #include "base/err.h"
 #include "kube/client/client.h"
-#include "kube/clock.h"
+#include "net/clock.h"
 #include "net/loop.h"
 
 struct lease;
@@ -47,11 +47,11 @@ struct lease_options {
     struct kube_client *client; /* must outlive the lease */
     const char *namespace;
     const char *name;
-    const char *identity;           /* of this process; no two may have the same */
-    uint64_t duration_ms;           /* whole seconds; 0: 15,000 */
-    uint64_t renew_deadline_ms;     /* less than duration_ms; 0: 10,000 */
-    uint64_t retry_period_ms;       /* 1.2 times of it less than renew_deadline_ms; 0: 2,000 */
-    const struct kube_clock *clock; /* kept, not copied; NULL: the system's */
+    const char *identity;          /* of this process; no two may have the same */
+    uint64_t duration_ms;          /* whole seconds; 0: 15,000 */
+    uint64_t renew_deadline_ms;    /* less than duration_ms; 0: 10,000 */
+    uint64_t retry_period_ms;      /* 1.2 times of it less than renew_deadline_ms; 0: 2,000 */
+    const struct net_clock *clock; /* kept, not copied; NULL: the system's */
 };
 
 /* Begins with the loop's next turn. NULL with `e` set: -EINVAL (options), -ENOMEM. */

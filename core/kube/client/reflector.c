@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/backoff.h"
 #include "base/log.h"
 #include "http/fetch.h"
-#include "kube/backoff.h"
 #include "kube/client/api_error.h"
 #include "kube/client/collection.h"
 #include "kube/client/list_page.h"

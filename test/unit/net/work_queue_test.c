@@ -2,7 +2,7 @@
 /*
  * With a random number of 0 a pause is half of the longest: 100, 200, 400, ... ms.
  */
-#include "kube/work_queue.h"
+#include "net/work_queue.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -3,8 +3,8 @@
  * backoff.h - how long to wait before the next attempt: longer each time, and never as long as
  * others that failed at the same moment.
  */
-#ifndef CORE_KUBE_BACKOFF_H
-#define CORE_KUBE_BACKOFF_H
+#ifndef CORE_BASE_BACKOFF_H
+#define CORE_BASE_BACKOFF_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/clock.h"
+#include "net/clock.h"
 
 #include <sys/random.h>
 #include <time.h>
@@ -38,7 +38,7 @@ static uint32_t system_random(void *data)
     return number;
 }
 
-const struct kube_clock kube_clock_system = {
+const struct net_clock net_clock_system = {
     .now = system_now,
     .wall = system_wall,
     .set_timer = system_set_timer,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/backoff.h"
+#include "base/backoff.h"
 
 void backoff_init(struct backoff *b, uint64_t min_ms, uint64_t max_ms)
 {

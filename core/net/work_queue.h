@@ -8,8 +8,8 @@
  * know only the key: it looks at what is there, and does what is missing. As client-go's work
  * queue: https://pkg.go.dev/k8s.io/client-go/util/workqueue.
  */
-#ifndef CORE_KUBE_WORK_QUEUE_H
-#define CORE_KUBE_WORK_QUEUE_H
+#ifndef CORE_NET_WORK_QUEUE_H
+#define CORE_NET_WORK_QUEUE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "kube/clock.h"
+#include "net/clock.h"
 #include "net/loop.h"
 
 struct work_queue;
@@ -33,11 +33,11 @@ typedef void (*work_queue_cb)(void *data, const char *key);
 typedef void (*work_queue_drain_cb)(void *data);
 
 struct work_queue_options {
-    const char *name;               /* in metrics; kept, not copied */
-    unsigned parallel;              /* keys that are handled at a time; 0: 1 */
-    uint64_t retry_min_ms;          /* the first pause of a key; 0: 200 */
-    uint64_t retry_max_ms;          /* the longest; 0: 60,000 */
-    const struct kube_clock *clock; /* kept, not copied; NULL: the system's */
+    const char *name;              /* in metrics; kept, not copied */
+    unsigned parallel;             /* keys that are handled at a time; 0: 1 */
+    uint64_t retry_min_ms;         /* the first pause of a key; 0: 200 */
+    uint64_t retry_max_ms;         /* the longest; 0: 60,000 */
+    const struct net_clock *clock; /* kept, not copied; NULL: the system's */
 };
 
 /* Durations are counted by these bounds, in ms; what took longer is in the last count. */

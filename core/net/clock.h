@@ -5,15 +5,15 @@
  * Who uses it must take a timer that fires too soon, or after it was cleared, for nothing: a test
  * moves the clock and then makes every timer fire that it was asked to set.
  */
-#ifndef CORE_KUBE_CLOCK_H
-#define CORE_KUBE_CLOCK_H
+#ifndef CORE_NET_CLOCK_H
+#define CORE_NET_CLOCK_H
 
 #include <stdint.h>
 
 #include "net/loop.h"
 #include "net/timer.h"
 
-struct kube_clock {
+struct net_clock {
     /* Milliseconds that never go back, and go on while the machine sleeps: now, not as of the start
      * of the loop's turn. */
     uint64_t (*now)(void *data);
@@ -27,25 +27,24 @@ struct kube_clock {
 };
 
 /* The system's. */
-extern const struct kube_clock kube_clock_system;
+extern const struct net_clock net_clock_system;
 
-static inline uint64_t kube_clock_now(const struct kube_clock *c)
+static inline uint64_t net_clock_now(const struct net_clock *c)
 {
     return c->now(c->data);
 }
 
-static inline int64_t kube_clock_wall(const struct kube_clock *c)
+static inline int64_t net_clock_wall(const struct net_clock *c)
 {
     return c->wall(c->data);
 }
 
-static inline void kube_clock_set_timer(const struct kube_clock *c, struct net_timer *t,
-                                        uint64_t ms)
+static inline void net_clock_set_timer(const struct net_clock *c, struct net_timer *t, uint64_t ms)
 {
     c->set_timer(c->data, t, ms);
 }
 
-static inline uint32_t kube_clock_random(const struct kube_clock *c)
+static inline uint32_t net_clock_random(const struct net_clock *c)
 {
     return c->random(c->data);
 }

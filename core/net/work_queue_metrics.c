@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/work_queue.h"
+#include "net/work_queue.h"
 
 #include <stdio.h>
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/work_queue.h"
+#include "net/work_queue.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/due_heap.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "kube/backoff.h"
 
 enum {
     RETRY_MIN_MS = 200,
@@ -48,7 +48,7 @@ enum state { STATE_OPEN, STATE_DRAINING, STATE_DRAINED, STATE_CLOSED };
 struct work_queue {
     struct net_loop *loop;
     struct work_queue_options options;
-    const struct kube_clock *clock;
+    const struct net_clock *clock;
     work_queue_cb handle;
     void *data;
     enum state state;
@@ -181,12 +181,12 @@ static void attend(struct work_queue *q)
 
 static void set_timer(struct work_queue *q)
 {
-    uint64_t now = kube_clock_now(q->clock);
+    uint64_t now = net_clock_now(q->clock);
     if (may_begin(q)) {
-        kube_clock_set_timer(q->clock, q->timer, 0);
+        net_clock_set_timer(q->clock, q->timer, 0);
     } else if (due_heap_first(&q->later) != NULL) {
         uint64_t at = due_heap_first(&q->later)->at;
-        kube_clock_set_timer(q->clock, q->timer, at > now ? at - now : 0);
+        net_clock_set_timer(q->clock, q->timer, at > now ? at - now : 0);
     } else {
         net_timer_clear(q->timer);
     }
@@ -197,7 +197,7 @@ static void enqueue(struct work_queue *q, struct entry *e)
     if (e->phase == PHASE_QUEUED || e->phase == PHASE_AGAIN) {
         return;
     }
-    e->added_at = kube_clock_now(q->clock);
+    e->added_at = net_clock_now(q->clock);
     if (e->phase == PHASE_ACTIVE) {
         e->phase = PHASE_AGAIN;
         return;
@@ -211,7 +211,7 @@ static void enqueue(struct work_queue *q, struct entry *e)
 /* The earlier of two times counts; what is due for another reason than a failure stays so. */
 static void put_off(struct work_queue *q, struct entry *e, uint64_t ms, bool due_to_failure)
 {
-    uint64_t at = kube_clock_now(q->clock) + ms;
+    uint64_t at = net_clock_now(q->clock) + ms;
     bool was_due = due_is_set(&e->due);
     e->due_to_failure = due_to_failure && (!was_due || e->due_to_failure);
     if (was_due && e->due.at <= at) {
@@ -225,7 +225,7 @@ static void put_off(struct work_queue *q, struct entry *e, uint64_t ms, bool due
 
 static void take_due(struct work_queue *q)
 {
-    uint64_t now = kube_clock_now(q->clock);
+    uint64_t now = net_clock_now(q->clock);
     struct due *d;
     while ((d = due_heap_first(&q->later)) != NULL && d->at <= now) {
         due_heap_remove(&q->later, d);
@@ -237,7 +237,7 @@ static void begin(struct work_queue *q)
 {
     struct entry *e = LIST_ITEM(q->queued.next, struct entry, link);
     e->phase = PHASE_ACTIVE;
-    e->begun_at = kube_clock_now(q->clock);
+    e->begun_at = net_clock_now(q->clock);
     list_remove(&e->link);
     list_append(&q->active, &e->link);
     q->stats.depth--;
@@ -303,7 +303,7 @@ static void on_timer(void *data)
 static void fill_options(struct work_queue *q, const struct work_queue_options *o)
 {
     q->options = *o;
-    q->clock = o->clock == NULL ? &kube_clock_system : o->clock;
+    q->clock = o->clock == NULL ? &net_clock_system : o->clock;
     q->options.parallel = o->parallel == 0 ? 1 : o->parallel;
     q->options.retry_min_ms = o->retry_min_ms == 0 ? RETRY_MIN_MS : o->retry_min_ms;
     q->options.retry_max_ms = o->retry_max_ms == 0 ? RETRY_MAX_MS : o->retry_max_ms;
@@ -324,7 +324,7 @@ struct work_queue *work_queue_new(struct net_loop *l, const struct work_queue_op
     q->loop = l;
     q->handle = handle;
     q->data = data;
-    q->seed = HASH_SEED ^ ((uint64_t)kube_clock_random(q->clock) << 32);
+    q->seed = HASH_SEED ^ ((uint64_t)net_clock_random(q->clock) << 32);
     list_init(&q->queued);
     list_init(&q->active);
     net_task_init(&q->turn, on_turn);
@@ -379,7 +379,7 @@ static uint64_t pause_of(struct work_queue *q, const struct entry *e, unsigned r
         longest = longest > q->options.retry_max_ms / 2 ? q->options.retry_max_ms : longest * 2;
     }
     backoff_init(&b, longest, q->options.retry_max_ms);
-    uint64_t pause = backoff_next(&b, kube_clock_random(q->clock));
+    uint64_t pause = backoff_next(&b, net_clock_random(q->clock));
     uint64_t asked = (uint64_t)retry_after * 1000;
     return pause > asked ? pause : asked + pause / 2;
 }
@@ -411,7 +411,7 @@ void work_queue_done(struct work_queue *q, const char *key, enum work_result res
     }
     bool again = e->phase == PHASE_AGAIN;
     uint64_t added_at = e->added_at;
-    count_duration(&q->stats.processed, kube_clock_now(q->clock) - e->begun_at);
+    count_duration(&q->stats.processed, net_clock_now(q->clock) - e->begun_at);
     list_remove(&e->link);
     q->stats.active--;
     e->phase = PHASE_IDLE;
@@ -454,7 +454,7 @@ struct work_queue_stats work_queue_stats(const struct work_queue *q)
     /* Those that are handled stand in the order in which they were begun. */
     if (!list_empty(&q->active)) {
         const struct entry *first = LIST_ITEM(q->active.next, struct entry, link);
-        s.longest_ms = kube_clock_now(q->clock) - first->begun_at;
+        s.longest_ms = net_clock_now(q->clock) - first->begun_at;
     }
     return s;
 }
