@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "fence.h"
 #include "forward_internal.h"
-#include "retarget.h"
+#include "guard/fence.h"
+#include "watch/retarget.h"
 
 enum {
     LOST_WRITE_MS = 5000, /* how long a write to what was lost may still take */

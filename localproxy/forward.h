@@ -16,16 +16,16 @@
 #include <cjson/cJSON.h>
 
 #include "base/list.h"
-#include "difference.h"
+#include "guard/resume.h"
+#include "guard/scope.h"
 #include "http/exchange.h"
 #include "kube/client/client.h"
 #include "kube/request_info.h"
 #include "metrics.h"
 #include "net/deadline.h"
-#include "pace.h"
-#include "pages.h"
-#include "resume.h"
-#include "scope.h"
+#include "watch/difference.h"
+#include "watch/pace.h"
+#include "watch/pages.h"
 
 /* What all forwards of a proxy share. */
 struct forward_context {

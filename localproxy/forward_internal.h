@@ -7,9 +7,9 @@
 
 #include "codec/list_meta.h"
 #include "forward.h"
-#include "reach.h"
-#include "transition.h"
-#include "watch.h"
+#include "watch/reach.h"
+#include "watch/transition.h"
+#include "watch/watch.h"
 
 struct forward {
     struct forward_context *ctx;

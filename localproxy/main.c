@@ -22,7 +22,7 @@
 #include "config.h"
 #include "lock/lock.h"
 #include "proxy.h"
-#include "reload.h"
+#include "rules/reload.h"
 
 enum { SECRET_FILE_MAX = 1024 * 1024, SIGNALS = 2 };
 

@@ -9,13 +9,13 @@
 #include <time.h>
 
 #include "base/log.h"
-#include "fence.h"
 #include "forward.h"
+#include "guard/fence.h"
+#include "guard/token.h"
 #include "http/collect.h"
 #include "kube/query.h"
 #include "kube/status.h"
 #include "lock/lock.h"
-#include "token.h"
 
 enum {
     HEAD_TIMEOUT_MS = 10000,

@@ -13,9 +13,9 @@
 
 #include "../unit/alloc_sweep.h"
 #include "../unit/temp_dir.h"
-#include "control.h"
 #include "control/client.h"
 #include "fixture.h"
+#include "rules/control.h"
 
 enum { TIMEOUT_MS = 20000, CALLS_MAX = 4 };
 

@@ -3,14 +3,14 @@
  * What a reach is told and tells, in each phase, and what it does without memory; the same of the
  * pages that share lists.
  */
-#include "reach.h"
+#include "watch/reach.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "../unit/alloc_sweep.h"
-#include "pages.h"
 #include "reload_scene.h"
+#include "watch/pages.h"
 
 #define TARGET "/api/v1/pods?watch=1&resourceVersion=20&timeoutSeconds=300&labelSelector=x"
 

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "control.h"
 #include "fixture.h"
+#include "rules/control.h"
 
 struct rules *proxy_rules_make(unsigned generation, const char *shard, const char *spare)
 {

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guard/fence.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kube/name.h"
+#include "rules/sharding.h"
+
+/* What a request's namespace says about the labels of the objects in it. */
+struct known {
+    const struct rules_labels *keys;
+    struct slice namespace;
+    struct slice hash; /* empty: not known */
+    char hash_text[4];
+};
+
+static void know(struct known *k, const struct rules *r, struct slice namespace)
+{
+    k->keys = rules_labels(r);
+    k->namespace = namespace;
+    k->hash = slice_of(k->hash_text, 0);
+    char ns[NAME_LABEL_MAX + 1];
+    if (namespace.len < sizeof ns) {
+        memcpy(ns, namespace.ptr, namespace.len);
+        ns[namespace.len] = '\0';
+        int n = snprintf(k->hash_text, sizeof k->hash_text, "%u", sharding_hash(ns));
+        k->hash.len = (size_t)n;
+    }
+}
+
+/* NULL: the namespace says nothing about this label. */
+static const struct slice *known_value(const struct known *k, const char *key)
+{
+    if (strcmp(key, k->keys->namespace) == 0) {
+        return &k->namespace;
+    }
+    return k->hash.len > 0 && strcmp(key, k->keys->shard_hash) == 0 ? &k->hash : NULL;
+}
+
+/* Whether an object bears its labels already cannot be told, only what they say. */
+static bool decides(enum selector_op op)
+{
+    return op != SELECTOR_EXISTS && op != SELECTOR_NOT_EXISTS;
+}
+
+static bool excluded(const struct known *k, const struct selector_requirement *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct slice *value = known_value(k, list[i].key);
+        if (value != NULL && decides(list[i].op) &&
+            !selector_requirement_matches(&list[i], value)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool all_match(const struct selector_requirement *list, size_t count,
+                      const struct slice *value)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!selector_requirement_matches(&list[i], value)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool names_values(enum selector_op op)
+{
+    return op == SELECTOR_EQUALS || op == SELECTOR_DOUBLE_EQUALS || op == SELECTOR_IN;
+}
+
+/* Whether some label value, or having no such label, satisfies all requirements on one key. Of
+ * those that leave the values open (`>`, `!=` and so on) it is taken for granted. */
+static bool satisfiable(const struct selector_requirement *list, size_t count)
+{
+    if (all_match(list, count, NULL)) {
+        return true;
+    }
+    const struct selector_requirement *set = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].op == SELECTOR_NOT_EXISTS) {
+            return false;
+        }
+        set = names_values(list[i].op) ? &list[i] : set;
+    }
+    for (size_t i = 0; set != NULL && i < set->value_count; i++) {
+        struct slice value = slice_str(set->values[i]);
+        if (all_match(list, count, &value)) {
+            return true;
+        }
+    }
+    return set == NULL;
+}
+
+/* Whether two requirements on one key contradict each other. The list is sorted by key. */
+static bool matches_nothing(const struct selector_requirement *list, size_t count)
+{
+    size_t first = 0;
+    for (size_t i = 1; i <= count; i++) {
+        if (i < count && strcmp(list[i].key, list[first].key) == 0) {
+            continue;
+        }
+        if (i - first > 1 && !satisfiable(&list[first], i - first)) {
+            return true;
+        }
+        first = i;
+    }
+    return false;
+}
+
+/* What opens a connection into a pod is asked for by GET, too (WebSocket). */
+static bool is_connect(struct slice subresource)
+{
+    return slice_eq(subresource, SLICE("exec")) || slice_eq(subresource, SLICE("attach")) ||
+           slice_eq(subresource, SLICE("portforward"));
+}
+
+static bool is_write(const struct request_info *ri)
+{
+    switch (ri->verb) {
+    case VERB_CREATE:
+    case VERB_UPDATE:
+    case VERB_PATCH:
+    case VERB_DELETE:
+    case VERB_DELETECOLLECTION:
+        return true;
+    case VERB_GET:
+        return is_connect(ri->subresource);
+    default:
+        return false;
+    }
+}
+
+/* Of /api/v1/namespaces/x Kubernetes says that it is in namespace x. */
+static bool is_namespaced(const struct request_info *ri)
+{
+    bool is_namespace = ri->group.len == 0 && slice_eq(ri->resource, SLICE("namespaces"));
+    return ri->namespace.len > 0 && !is_namespace;
+}
+
+bool fence_applies(const struct rules *r, const struct request_info *ri)
+{
+    if (r == NULL || !ri->is_resource || !is_write(ri) || !is_namespaced(ri)) {
+        return false;
+    }
+    const struct rules_entry *entry = rules_match(r, ri->group, ri->resource);
+    if (entry == NULL) {
+        return false;
+    }
+    size_t count;
+    const struct selector_requirement *list = selector_requirements(entry->compiled, &count);
+    struct known k;
+    know(&k, r, ri->namespace);
+    return excluded(&k, list, count) || matches_nothing(list, count);
+}
+
+/* "deployments.apps/scale" */
+static void name_resource(const struct request_info *ri, char *out, size_t size)
+{
+    struct slice group = ri->group;
+    struct slice sub = ri->subresource;
+    (void)snprintf(out, size, "%.*s%s%.*s%s%.*s", (int)ri->resource.len, ri->resource.ptr,
+                   group.len > 0 ? "." : "", (int)group.len, group.len > 0 ? group.ptr : "",
+                   sub.len > 0 ? "/" : "", (int)sub.len, sub.len > 0 ? sub.ptr : "");
+}
+
+void fence_message(const struct rules *r, const struct request_info *ri, bool lost, struct err *e)
+{
+    char resource[128];
+    name_resource(ri, resource, sizeof resource);
+    int ns_len = ri->namespace.len > NAME_LABEL_MAX ? NAME_LABEL_MAX : (int)ri->namespace.len;
+    (void)err_set(
+        e, -EACCES,
+        "%.*s of %s in namespace \"%.*s\" is fenced: by generation %llu of the rules this "
+        "%s shard %.63s/%.100s; %s",
+        (int)ri->verb_name.len, ri->verb_name.ptr, resource, ns_len, ri->namespace.ptr,
+        (unsigned long long)rules_generation(r),
+        lost ? "no longer belongs to" : "does not belong to", rules_shard_namespace(r),
+        rules_shard_name(r),
+        lost ? "another shard may own it now: drop it and do not retry"
+             : "widen the limits of the shard's ShardingConfig, or run localproxy with "
+               "--write-fence=audit or off");
+}
+
+void fence_history_init(struct fence_history *h)
+{
+    h->count = 0;
+}
+
+void fence_history_deinit(struct fence_history *h)
+{
+    for (size_t i = 0; i < h->count; i++) {
+        rules_unref(h->past[i].rules);
+    }
+    h->count = 0;
+}
+
+static void forget(struct fence_history *h, size_t index)
+{
+    rules_unref(h->past[index].rules);
+    h->count--;
+    memmove(&h->past[index], &h->past[index + 1], (h->count - index) * sizeof h->past[0]);
+}
+
+static bool too_old(const struct fence_past *past, uint64_t now_ms)
+{
+    return now_ms > past->replaced_ms && now_ms - past->replaced_ms > FENCE_HISTORY_MS;
+}
+
+void fence_history_expire(struct fence_history *h, uint64_t now_ms)
+{
+    while (h->count > 0 && too_old(&h->past[0], now_ms)) {
+        forget(h, 0);
+    }
+}
+
+void fence_history_add(struct fence_history *h, struct rules *old, uint64_t now_ms)
+{
+    fence_history_expire(h, now_ms);
+    if (old == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < h->count; i++) {
+        if (strcmp(rules_checksum(h->past[i].rules), rules_checksum(old)) == 0) {
+            forget(h, i);
+            break;
+        }
+    }
+    if (h->count == FENCE_HISTORY_MAX) {
+        forget(h, 0);
+    }
+    h->past[h->count++] = (struct fence_past){.rules = rules_ref(old), .replaced_ms = now_ms};
+}
+
+bool fence_lost(const struct fence_history *h, const struct rules *now,
+                const struct request_info *ri, uint64_t now_ms)
+{
+    if (!fence_applies(now, ri)) {
+        return false;
+    }
+    for (size_t i = h->count; i-- > 0;) {
+        if (!too_old(&h->past[i], now_ms) && !fence_applies(h->past[i].rules, ri)) {
+            return true;
+        }
+    }
+    return false;
+}

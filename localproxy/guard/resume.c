@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All memory is had at once, so that nothing can fail later. It is a zeroed half megabyte of which
+ * only what is used is ever touched.
+ *
+ * In a file it must be right at any moment, since a process may end at any: what is written in one
+ * go is right by itself, everything else stands between begin() and end().
+ */
+#include "guard/resume.h"
+
+#include <stdlib.h>
+
+#include "guard/resume_internal.h"
+
+/* Until end(), what a file holds is not whole. */
+static void begin(struct resume *r)
+{
+    atomic_store_explicit(&r->busy, 1, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+static void end(struct resume *r)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&r->busy, 0, memory_order_relaxed);
+}
+
+void resume_init(struct resume *r, uint64_t doubt_ms)
+{
+    r->doubt_ms = doubt_ms;
+    list_init(&r->points);
+    list_init(&r->resources);
+}
+
+struct resume *resume_new(uint64_t doubt_ms)
+{
+    struct resume *r = calloc(1, sizeof *r);
+    if (r != NULL) {
+        resume_init(r, doubt_ms);
+    }
+    return r;
+}
+
+void resume_free(struct resume *r)
+{
+    if (r != NULL && r->file != NULL) {
+        resume_file_close(r);
+    } else {
+        free(r);
+    }
+}
+
+/* Fibonacci hashing. */
+static size_t bucket_of(uint64_t hash, unsigned log2)
+{
+    return (size_t)(hash * 0x9e3779b97f4a7c15u >> (64 - log2));
+}
+
+static void touch(struct list *head, struct list *node)
+{
+    list_remove(node);
+    list_prepend(head, node);
+}
+
+/*
+ * Resources and their ceilings.
+ */
+
+static struct resource **resource_bucket(struct resume *r, uint64_t id)
+{
+    return &r->resource_buckets[bucket_of(id, RESUME_RESOURCE_BUCKETS_LOG2)];
+}
+
+static struct resource *find_resource(struct resume *r, uint64_t id)
+{
+    /* Events mostly come in runs. */
+    struct resource *last = LIST_ITEM(r->resources.next, struct resource, node);
+    if (!list_empty(&r->resources) && last->id == id) {
+        return last;
+    }
+    struct resource *x = *resource_bucket(r, id);
+    while (x != NULL && x->id != id) {
+        x = x->next;
+    }
+    if (x != NULL) {
+        touch(&r->resources, &x->node);
+    }
+    return x;
+}
+
+static struct resource *forget_resource(struct resume *r)
+{
+    r->all_known = false;
+    struct resource *x = LIST_ITEM(r->resources.prev, struct resource, node);
+    struct resource **at = resource_bucket(r, x->id);
+    while (*at != x) {
+        at = &(*at)->next;
+    }
+    *at = x->next;
+    list_remove(&x->node);
+    return x;
+}
+
+static struct resource *ensure_resource(struct resume *r, uint64_t id)
+{
+    struct resource *x = find_resource(r, id);
+    if (x != NULL) {
+        return x;
+    }
+    x = r->resource_count < RESUME_RESOURCES_MAX ? &r->resource_pool[r->resource_count++]
+                                                 : forget_resource(r);
+    struct resource **bucket = resource_bucket(r, id);
+    *x = (struct resource){.id = id, .next = *bucket};
+    *bucket = x;
+    list_prepend(&r->resources, &x->node);
+    return x;
+}
+
+static void raise_to(uint64_t *highest, uint64_t version)
+{
+    if (version > *highest) {
+        *highest = version;
+    }
+}
+
+/* A selector that is new here takes the place of the one that was seen least far. */
+static void raise_highest(struct resource *x, uint64_t selector, uint64_t version)
+{
+    struct seen *lowest = &x->seen[0];
+    for (size_t i = 0; i < RESUME_SELECTORS_MAX; i++) {
+        struct seen *s = &x->seen[i];
+        if (s->selector == selector) {
+            raise_to(&s->highest, version);
+            return;
+        }
+        lowest = s->highest < lowest->highest ? s : lowest;
+    }
+    *lowest = (struct seen){.selector = selector, .highest = version};
+}
+
+static uint64_t ceiling(const struct resume *r, const struct resource *x, uint64_t selector)
+{
+    if (x == NULL || x->floor == 0) {
+        if (!r->all_known) {
+            return UINT64_MAX;
+        }
+        if (x == NULL) {
+            return 0;
+        }
+    }
+    uint64_t highest = x->floor;
+    for (size_t i = 0; i < RESUME_SELECTORS_MAX; i++) {
+        if (x->seen[i].selector != selector) {
+            raise_to(&highest, x->seen[i].highest);
+        }
+    }
+    return highest;
+}
+
+/*
+ * Points.
+ */
+
+static struct point **point_bucket(struct resume *r, const struct resume_key *key)
+{
+    uint64_t hash = key->resource * 0xff51afd7ed558ccdu + key->view;
+    return &r->point_buckets[bucket_of(hash, RESUME_POINT_BUCKETS_LOG2)];
+}
+
+static bool same_view(const struct point *p, const struct resume_key *key, enum point_kind kind)
+{
+    return p->key.view == key->view && p->key.resource == key->resource && p->kind == kind;
+}
+
+static uint64_t width(const struct point *p)
+{
+    return p->range.to - p->range.from;
+}
+
+static bool is_any(struct resume_range range)
+{
+    return range.from == 0 && range.to == UINT64_MAX;
+}
+
+static void unlink_point(struct resume *r, struct point *p)
+{
+    struct point **at = point_bucket(r, &p->key);
+    while (*at != p) {
+        at = &(*at)->next;
+    }
+    *at = p->next;
+    list_remove(&p->node);
+}
+
+static void drop_point(struct resume *r, struct point *p)
+{
+    unlink_point(r, p);
+    p->count = 0;
+    p->next = r->spare;
+    r->spare = p;
+}
+
+/* NULL is fine. */
+static void take_point(struct resume *r, struct point *p)
+{
+    if (p != NULL && --p->count == 0) {
+        drop_point(r, p);
+    }
+}
+
+static struct point *unused_point(struct resume *r)
+{
+    struct point *p = r->spare;
+    if (p != NULL) {
+        r->spare = p->next;
+        return p;
+    }
+    if (r->point_count < RESUME_POINTS_MAX) {
+        return &r->point_pool[r->point_count++];
+    }
+    p = LIST_ITEM(r->points.prev, struct point, node);
+    unlink_point(r, p);
+    return p;
+}
+
+static struct point *find_point(struct resume *r, const struct resume_key *key,
+                                enum point_kind kind, struct resume_range range)
+{
+    struct point *p = *point_bucket(r, key);
+    while (p != NULL && !(same_view(p, key, kind) && p->key.selector == key->selector &&
+                          p->range.from == range.from && p->range.to == range.to)) {
+        p = p->next;
+    }
+    return p;
+}
+
+static void add_point(struct resume *r, const struct resume_key *key, enum point_kind kind,
+                      struct resume_range range)
+{
+    struct point *p = find_point(r, key, kind, range);
+    if (p != NULL) {
+        p->count++;
+        touch(&r->points, &p->node);
+        return;
+    }
+    p = unused_point(r); /* before the bucket is read: may change it */
+    struct point **bucket = point_bucket(r, key);
+    *p = (struct point){.next = *bucket, .key = *key, .kind = kind, .count = 1, .range = range};
+    *bucket = p;
+    list_prepend(&r->points, &p->node);
+}
+
+/* The narrowest points that hold a number; NULL: none. */
+struct match {
+    struct point *fresh;
+    struct point *stale;
+};
+
+static struct match match_points(struct resume *r, const struct resume_key *key,
+                                 enum point_kind kind, uint64_t number)
+{
+    struct match m = {.fresh = NULL};
+    for (struct point *p = *point_bucket(r, key); p != NULL; p = p->next) {
+        if (same_view(p, key, kind) && p->range.from <= number && number <= p->range.to) {
+            struct point **best = p->key.selector == key->selector ? &m.fresh : &m.stale;
+            *best = *best == NULL || width(p) < width(*best) ? p : *best;
+        }
+    }
+    return m;
+}
+
+/* Whether it was refused already, long enough ago. */
+static bool refused_before(struct resume *r, const struct resume_key *key, enum point_kind kind,
+                           uint64_t number)
+{
+    struct resume_range range = {.from = number, .to = number};
+    struct point *mark = find_point(r, key, kind, range);
+    if (mark == NULL) {
+        add_point(r, key, kind, range);
+        find_point(r, key, kind, range)->since_ms = r->now_ms;
+        return false;
+    }
+    return r->now_ms - mark->since_ms >= r->doubt_ms;
+}
+
+void resume_clock(struct resume *r, uint64_t now_ms)
+{
+    r->now_ms = now_ms;
+}
+
+static void give(struct resume *r, const struct resume_key *key, struct resume_range range)
+{
+    add_point(r, key, POINT_VERSION, range);
+    if (!is_any(range)) {
+        raise_highest(ensure_resource(r, key->resource), key->selector, range.to);
+    }
+}
+
+void resume_give(struct resume *r, const struct resume_key *key, struct resume_range range)
+{
+    begin(r);
+    give(r, key, range);
+    end(r);
+}
+
+void resume_newest(struct resume *r, uint64_t resource, uint64_t version)
+{
+    begin(r);
+    struct resource *x = ensure_resource(r, resource);
+    if (x->floor == 0) {
+        x->floor = version;
+    }
+    end(r);
+}
+
+void resume_saw(struct resume *r, const struct resume_key *key, uint64_t version)
+{
+    begin(r);
+    raise_highest(ensure_resource(r, key->resource), key->selector, version);
+    end(r);
+}
+
+static bool may_watch(struct resume *r, const struct resume_key *key, uint64_t version)
+{
+    struct match m = match_points(r, key, POINT_VERSION, version);
+    bool fresh = m.fresh != NULL;
+    bool stale = m.stale != NULL;
+    /* A stale point of no known version does not count here: it would hold back a version that by
+     * all that is known was learnt since. */
+    if (version > ceiling(r, find_resource(r, key->resource), key->selector) &&
+        (!stale || is_any(m.stale->range))) {
+        take_point(r, m.fresh);
+        return true;
+    }
+    take_point(r, m.fresh);
+    if (fresh && stale) {
+        take_point(r, m.stale);
+    }
+    if (fresh || stale) {
+        return !stale;
+    }
+    return refused_before(r, key, POINT_VERSION_REFUSED, version);
+}
+
+bool resume_watch(struct resume *r, const struct resume_key *key, uint64_t version)
+{
+    begin(r);
+    bool may = may_watch(r, key, version);
+    end(r);
+    return may;
+}
+
+/* Tokens that could not be learnt are 0. */
+static struct resume_range token_range(uint64_t token)
+{
+    return token == 0 ? RESUME_ANY : (struct resume_range){.from = token, .to = token};
+}
+
+void resume_give_page(struct resume *r, const struct resume_key *key, uint64_t token)
+{
+    begin(r);
+    add_point(r, key, POINT_PAGE, token_range(token));
+    end(r);
+}
+
+static bool may_page(struct resume *r, const struct resume_key *key, uint64_t token)
+{
+    struct match m = match_points(r, key, POINT_PAGE, token);
+    /* A fresh token that is known goes before a stale one that is not. */
+    if (m.stale != NULL && (m.fresh == NULL || width(m.stale) <= width(m.fresh))) {
+        drop_point(r, m.stale);
+        return false;
+    }
+    if (m.fresh != NULL) {
+        touch(&r->points, &m.fresh->node);
+        return true;
+    }
+    return refused_before(r, key, POINT_PAGE_REFUSED, token);
+}
+
+bool resume_page(struct resume *r, const struct resume_key *key, uint64_t token)
+{
+    begin(r);
+    bool may = may_page(r, key, token);
+    end(r);
+    return may;
+}
+
+/*
+ * Accounts.
+ */
+
+static bool is_nothing(struct resume_range range)
+{
+    return range.from > range.to;
+}
+
+static bool in_pool(const struct resume *r, const struct resume_account *a)
+{
+    return a >= r->account_pool && a < r->account_pool + RESUME_ACCOUNTS_MAX;
+}
+
+static struct resume_account *unused_account(struct resume *r)
+{
+    struct resume_account *a = r->spare_account;
+    if (a != NULL) {
+        r->spare_account = a->next;
+        return a;
+    }
+    if (r->account_count < RESUME_ACCOUNTS_MAX) {
+        return &r->account_pool[r->account_count++];
+    }
+    a = malloc(sizeof *a);
+    r->accounts_elsewhere += a != NULL ? 1 : 0;
+    return a;
+}
+
+struct resume_account *resume_account_open(struct resume *r, const struct resume_key *key)
+{
+    begin(r);
+    struct resume_account *a = unused_account(r);
+    if (a != NULL) {
+        *a = (struct resume_account){
+            .key = *key,
+            .delivered = RESUME_NOTHING,
+            .mixed = RESUME_NOTHING,
+            .open = 1,
+        };
+    }
+    end(r);
+    return a;
+}
+
+/* What the client of a watch that has ended may go on from. */
+static void settle(struct resume *r, const struct resume_account *a)
+{
+    struct resume_key mixed = a->key;
+    mixed.selector = RESUME_MIXED;
+    if (!a->synced) {
+        return;
+    }
+    if (a->unknown) {
+        give(r, &a->key, RESUME_ANY);
+    } else if (!is_nothing(a->delivered)) {
+        give(r, &a->key, a->delivered);
+    }
+    if (!is_nothing(a->mixed)) {
+        give(r, &mixed, a->mixed);
+    }
+}
+
+void resume_account_close(struct resume *r, struct resume_account *a, bool told)
+{
+    begin(r);
+    if (!told) {
+        settle(r, a);
+    }
+    a->open = 0;
+    if (in_pool(r, a)) {
+        a->next = r->spare_account;
+        r->spare_account = a;
+    } else {
+        r->accounts_elsewhere--;
+        free(a);
+    }
+    end(r);
+}
+
+/*
+ * What a process knew that has ended.
+ */
+
+static void take_points(struct resume *r, const struct resume *old)
+{
+    for (size_t i = 0; i < old->point_count; i++) {
+        const struct point *p = &old->point_pool[i];
+        if (p->count > 0 && p->kind < POINT_KINDS) {
+            add_point(r, &p->key, (enum point_kind)p->kind, p->range);
+            struct point *mine = find_point(r, &p->key, (enum point_kind)p->kind, p->range);
+            mine->count = p->count;
+            mine->since_ms = p->since_ms;
+        }
+    }
+}
+
+/* A list may have been passed on whose version was not noted any more: so the floor is not known
+ * again, and what is not remembered is doubted. */
+static void take_resources(struct resume *r, const struct resume *old)
+{
+    for (size_t i = 0; i < old->resource_count; i++) {
+        const struct resource *x = &old->resource_pool[i];
+        for (size_t k = 0; k < RESUME_SELECTORS_MAX; k++) {
+            raise_highest(ensure_resource(r, x->id), x->seen[k].selector, x->seen[k].highest);
+        }
+    }
+}
+
+static void take_accounts(struct resume *r, const struct resume *old)
+{
+    for (size_t i = 0; i < old->account_count; i++) {
+        struct resume_account a = old->account_pool[i];
+        a.key.selector = a.changing ? RESUME_MIXED : a.key.selector;
+        if (a.open) {
+            settle(r, &a);
+        }
+    }
+}
+
+bool resume_take_over(struct resume *r, const struct resume *old)
+{
+    if (old->busy != 0 || old->accounts_elsewhere != 0 || old->point_count > RESUME_POINTS_MAX ||
+        old->resource_count > RESUME_RESOURCES_MAX || old->account_count > RESUME_ACCOUNTS_MAX) {
+        return false;
+    }
+    take_points(r, old);
+    take_resources(r, old);
+    take_accounts(r, old);
+    return true;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The file is mapped: what is written there stays when the process is killed. That it outlives the
+ * machine is not wanted, so nothing is ever synced.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "guard/resume_internal.h"
+
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+
+struct resume_file {
+    int fd; /* holds the lock */
+};
+
+static void stamp_init(struct resume_stamp *stamp)
+{
+    struct buf boot = BUF_INIT(sizeof stamp->boot - 1);
+    struct err e = ERR_INIT;
+    *stamp = (struct resume_stamp){.size = sizeof(struct resume)};
+    (void)snprintf(stamp->program, sizeof stamp->program, "localproxy %s", CMESH_VERSION);
+    if (file_read(BOOT_ID, &boot, &e) == 0) {
+        memcpy(stamp->boot, buf_data(&boot), boot.len);
+    }
+    buf_reset(&boot);
+}
+
+static int fail(const char *path, const char *doing, struct err *e)
+{
+    int code = -errno;
+    return err_set(e, code, "%s: %s: %s", path, doing, strerror(-code));
+}
+
+static int open_locked(const char *path, struct err *e)
+{
+    struct stat st;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0) {
+        return fail(path, "cannot be opened", e);
+    }
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        err_set(e, -EINVAL, "%s: is no regular file", path);
+    } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        err_set(e, -EBUSY, "%s: another localproxy keeps its state there: give each its own", path);
+    } else {
+        return fd;
+    }
+    close(fd);
+    return e->code;
+}
+
+/* NULL: there is nothing. Without memory too, with `e` set. */
+static struct resume *read_old(int fd, struct err *e)
+{
+    struct resume *old = calloc(1, sizeof *old);
+    if (old == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    if (pread(fd, old, sizeof *old, 0) <= 0) {
+        free(old);
+        return NULL;
+    }
+    return old;
+}
+
+/* A file must have its room from the beginning: where there is none a mapping kills. */
+static struct resume *map(const char *path, int fd, struct err *e)
+{
+    int rc = posix_fallocate(fd, 0, (off_t)sizeof(struct resume));
+    if (rc != 0) {
+        errno = rc;
+        fail(path, "has no room", e);
+        return NULL;
+    }
+    void *memory = mmap(NULL, sizeof(struct resume), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) {
+        fail(path, "cannot be mapped", e);
+        return NULL;
+    }
+    return memory;
+}
+
+/* From here on until it is not busy the file is good for nothing. */
+static void wipe(struct resume *r)
+{
+    atomic_store(&r->busy, 1);
+    size_t behind = offsetof(struct resume, file);
+    memset((char *)r + behind, 0, sizeof *r - behind);
+}
+
+static void begin_from(struct resume *r, const char *path, const struct resume *old)
+{
+    stamp_init(&r->stamp);
+    if (old == NULL) {
+        r->all_known = true;
+    } else if (memcmp(&old->stamp, &r->stamp, sizeof r->stamp) != 0) {
+        log_warn("what clients have seen before is not known: another version wrote it, or before "
+                 "the machine started",
+                 log_str("state", path));
+    } else if (!resume_take_over(r, old)) {
+        log_warn("what clients have seen before is not known: what was written is not whole",
+                 log_str("state", path));
+    } else {
+        log_info("going on from what clients have seen before", log_str("state", path));
+    }
+    atomic_store(&r->busy, 0);
+}
+
+struct resume *resume_open(const char *path, uint64_t doubt_ms, struct err *e)
+{
+    struct resume_file *file = calloc(1, sizeof *file);
+    struct resume *old = NULL;
+    struct resume *r = NULL;
+    if (file == NULL) {
+        err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    file->fd = open_locked(path, e);
+    if (file->fd < 0) {
+        goto no_file;
+    }
+    old = read_old(file->fd, e);
+    if (old == NULL && e->code != 0) {
+        goto no_memory;
+    }
+    r = map(path, file->fd, e);
+    if (r == NULL) {
+        goto no_memory;
+    }
+    wipe(r);
+    r->file = file;
+    resume_init(r, doubt_ms);
+    begin_from(r, path, old);
+    free(old);
+    return r;
+
+no_memory:
+    free(old);
+    close(file->fd);
+no_file:
+    free(file);
+    return NULL;
+}
+
+void resume_file_close(struct resume *r)
+{
+    struct resume_file *file = r->file;
+    (void)munmap(r, sizeof *r);
+    close(file->fd);
+    free(file);
+}

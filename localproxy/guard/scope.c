@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guard/scope.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "codec/list_meta.h"
+#include "kube/query.h"
+
+/* A version that is no number: below every ceiling, and equal to nothing that was given out. */
+enum { VERSION_OPAQUE = 1 };
+
+static uint64_t read_version(struct slice value)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < value.len; i++) {
+        if (value.ptr[i] < '0' || value.ptr[i] > '9' || n > UINT64_MAX / 10 - 1) {
+            return VERSION_OPAQUE;
+        }
+        n = n * 10 + (uint64_t)(value.ptr[i] - '0');
+    }
+    return n;
+}
+
+/* As strconv.ParseBool and the API server's own conversion have it: all but these is true. */
+static bool is_true(struct slice value)
+{
+    return value.len > 0 && !slice_eq(value, SLICE("0")) && !slice_ieq(value, SLICE("false"));
+}
+
+static uint64_t read_token(struct slice value)
+{
+    struct buf token = BUF_INIT(64 * 1024);
+    uint64_t hash = 0;
+    if (value.len > 0 && query_decode(value, &token) == 0) {
+        hash = list_meta_hash(slice_of((const char *)buf_data(&token), token.len));
+    }
+    buf_reset(&token);
+    return hash;
+}
+
+static void read_parameter(struct scope *s, const struct query_piece *piece, uint64_t *view)
+{
+    if (query_equal(piece->key, SLICE("labelSelector")) ||
+        query_equal(piece->key, SLICE("fieldSelector"))) {
+        *view = hash_slice(hash_slice(*view, piece->key), piece->value);
+    } else if (s->verb == VERB_WATCH && query_equal(piece->key, SLICE("resourceVersion"))) {
+        s->version = read_version(piece->value);
+    } else if (s->verb == VERB_WATCH && query_equal(piece->key, SLICE("sendInitialEvents"))) {
+        s->initial_events = is_true(piece->value);
+    } else if (s->verb == VERB_WATCH && query_equal(piece->key, SLICE("allowWatchBookmarks"))) {
+        s->bookmarks = is_true(piece->value);
+    } else if (s->verb == VERB_LIST && query_equal(piece->key, SLICE("resourceVersion"))) {
+        s->newest = s->newest && piece->value.len == 0;
+    } else if (s->verb == VERB_LIST && query_equal(piece->key, SLICE("continue"))) {
+        s->newest = s->newest && piece->value.len == 0;
+        s->page = read_token(piece->value);
+    }
+}
+
+void scope_read(struct scope *s, const struct request_info *ri)
+{
+    *s = (struct scope){
+        .verb = ri->verb,
+        .group = ri->group,
+        .resource = ri->resource,
+        .namespace = ri->namespace,
+        .name = ri->name,
+    };
+    if (ri->verb != VERB_LIST && ri->verb != VERB_WATCH) {
+        return;
+    }
+    s->newest = ri->verb == VERB_LIST;
+    s->key.resource = hash_slice(hash_slice(HASH_SEED, ri->group), ri->resource);
+    uint64_t view = hash_slice(hash_slice(s->key.resource, ri->version), ri->namespace);
+    struct slice rest = ri->query;
+    for (struct query_piece piece; query_next(&rest, &piece);) {
+        if (piece.valid) {
+            read_parameter(s, &piece, &view);
+        }
+    }
+    s->key.view = view;
+}
+
+bool scope_is_selected(const struct scope *s)
+{
+    return s->verb == VERB_LIST || s->verb == VERB_WATCH || s->verb == VERB_DELETECOLLECTION;
+}
+
+bool scope_is_write(const struct scope *s)
+{
+    return s->verb == VERB_CREATE || s->verb == VERB_UPDATE || s->verb == VERB_PATCH ||
+           s->verb == VERB_DELETE || s->verb == VERB_DELETECOLLECTION;
+}
+
+uint64_t scope_selector(const struct scope *s, const struct rules *r)
+{
+    const struct rules_entry *entry = r != NULL ? rules_match(r, s->group, s->resource) : NULL;
+    return entry != NULL ? entry->id : 0;
+}
+
+static struct slice copy(char **at, struct slice text)
+{
+    struct slice kept = slice_of(*at, text.len);
+    if (text.len > 0) {
+        memcpy(*at, text.ptr, text.len);
+    }
+    *at += text.len;
+    return kept;
+}
+
+int scope_keep(struct scope *to, const struct scope *from)
+{
+    size_t size = from->group.len + from->resource.len + from->namespace.len + from->name.len;
+    char *memory = malloc(size + 1);
+    if (memory == NULL) {
+        return -ENOMEM;
+    }
+    char *at = memory;
+    *to = *from;
+    to->memory = memory;
+    to->group = copy(&at, from->group);
+    to->resource = copy(&at, from->resource);
+    to->namespace = copy(&at, from->namespace);
+    to->name = copy(&at, from->name);
+    return 0;
+}
+
+void scope_deinit(struct scope *s)
+{
+    free(s->memory);
+    s->memory = NULL;
+}
+
+void scope_to_request_info(const struct scope *s, struct request_info *ri)
+{
+    *ri = (struct request_info){
+        .is_resource = true,
+        .verb = s->verb,
+        .group = s->group,
+        .resource = s->resource,
+        .namespace = s->namespace,
+        .name = s->name,
+    };
+}

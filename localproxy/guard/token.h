@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * token.h - whether a request carries the token that --token-file demands.
+ */
+#ifndef LOCALPROXY_GUARD_TOKEN_H
+#define LOCALPROXY_GUARD_TOKEN_H
+
+#include <stdbool.h>
+
+#include "base/slice.h"
+#include "http/message.h"
+
+/* As bearer token, or as the password of Basic credentials: client-go sends no bearer token over
+ * plain HTTP, but what stands in the server's URL (RFC 7617). */
+bool token_is_in(const struct http_head *head, struct slice token);
+
+#endif

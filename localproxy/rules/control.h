@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * control.h - the control socket: takes rules documents and says what is enforced.
+ *
+ * The server's side of the protocol that core/control/README.md describes; what is done with a
+ * document is the handlers' business. Several documents may be under way at a time.
+ */
+#ifndef LOCALPROXY_RULES_CONTROL_H
+#define LOCALPROXY_RULES_CONTROL_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "control/state.h"
+#include "net/loop.h"
+
+struct control;
+
+/* A document that was handed over and is not answered yet. */
+struct control_call;
+
+struct control_handlers {
+    /* Puts a document in force; `text` is valid during the call. 0: control_done or control_failed
+     * follows for `r`, perhaps before return. Negative: refused, `e` says why and neither may be
+     * called: -EINVAL and -E2BIG (a bad document, answered with 400), -ESTALE (older, other rules
+     * of the generation in force, of another shard: 409), any other (503: may be tried again). */
+    int (*reload)(void *data, struct slice text, struct control_call *r, struct err *e);
+    /* Says what is enforced now: see control_state_set. */
+    void (*describe)(void *data, struct control_state *out);
+    /* The peer went away before it was answered, or control_free was called: `r` is gone. */
+    void (*forget)(void *data, struct control_call *r);
+};
+
+/* Listens on a Unix socket of mode 0600 for peers of this process's user and root. NULL with `e`
+ * set: see net_listener_new. */
+MUST_CHECK struct control *control_new(struct net_loop *l, const char *path,
+                                       const struct control_handlers *h, void *data, struct err *e);
+
+/* Answers that the document is in force (200), with the state that `describe` gives; `changed`:
+ * it was not before. `r` is gone. */
+void control_done(struct control_call *r, bool changed);
+/* Answers that it is not, with status `code` and the reason. `r` is gone. */
+void control_failed(struct control_call *r, unsigned code, const char *why);
+
+/* Closes the socket and removes its file; `forget` is called for what is not answered. NULL is
+ * ignored. */
+void control_free(struct control *c);
+
+#endif

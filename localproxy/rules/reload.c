@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rules/reload.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "rules/control.h"
+
+struct reload {
+    const struct config *config;
+    struct proxy *proxy;
+    struct metrics *metrics;
+    struct control *control;
+    struct list waiting; /* calls whose rules are in force, but not settled */
+};
+
+struct waiting_call {
+    struct list link;
+    struct control_call *call;
+    bool changed;
+};
+
+static void log_rules(const char *what, const struct rules *rules)
+{
+    log_info(what, log_str("namespace", rules_shard_namespace(rules)),
+             log_str("shard", rules_shard_name(rules)),
+             log_num("generation", (int64_t)rules_generation(rules)),
+             log_str("checksum", rules_checksum(rules)),
+             log_num("limits", (int64_t)rules_limit_count(rules)));
+}
+
+/* ---- the file ---- */
+
+static struct rules *read_rules(const char *path, struct err *e)
+{
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    struct rules *rules = NULL;
+    if (file_read(path, &text, e) == 0) {
+        rules = rules_parse((const char *)buf_data(&text), text.len, e);
+        if (rules == NULL) {
+            err_prefix(e, "%s", path);
+        }
+    }
+    buf_reset(&text);
+    return rules;
+}
+
+static void load_file(struct reload *r)
+{
+    struct err e = ERR_INIT;
+    const struct config *c = r->config;
+    if (c->rules == NULL && c->control != NULL) {
+        proxy_explain_no_rules(r->proxy, "none were handed over on the control socket yet");
+        return;
+    }
+    if (c->rules == NULL) {
+        log_warn("no rules: everything is shown unfiltered (--no-rules=passthrough)");
+        return;
+    }
+    struct rules *rules = read_rules(c->rules, &e);
+    if (rules == NULL) {
+        proxy_explain_no_rules(r->proxy, e.msg);
+        if (e.code == -ENOENT && c->control != NULL) {
+            log_info("no rules yet: they are to come on the control socket",
+                     log_str("rules", c->rules), log_str("control", c->control));
+            return;
+        }
+        log_error("no valid rules", log_str("error", e.msg),
+                  log_str("effect", c->no_rules == NO_RULES_BLOCK
+                                        ? "resource requests are answered with 503"
+                                        : "everything is shown unfiltered"));
+        return;
+    }
+    proxy_set_rules(r->proxy, rules);
+    log_rules("rules are in force", rules);
+    rules_unref(rules);
+}
+
+/* ---- the control socket ---- */
+
+static bool same_shard(const struct rules *a, const struct rules *b)
+{
+    return strcmp(rules_shard_name(a), rules_shard_name(b)) == 0 &&
+           strcmp(rules_shard_namespace(a), rules_shard_namespace(b)) == 0;
+}
+
+/* Whether they may take the place of those in force. 1: they are the same. */
+static int check(const struct rules *new, const struct rules *now, struct err *e)
+{
+    uint64_t generation = rules_generation(new);
+    if (now == NULL) {
+        return 0;
+    }
+    if (!same_shard(new, now)) {
+        return err_set(e, -ESTALE,
+                       "these are the rules of shard %s/%s, but those of shard %s/%s are in force",
+                       rules_shard_namespace(new), rules_shard_name(new),
+                       rules_shard_namespace(now), rules_shard_name(now));
+    }
+    if (generation < rules_generation(now)) {
+        return err_set(e, -ESTALE,
+                       "generation %" PRIu64 " is older than generation %" PRIu64
+                       ", which is in force",
+                       generation, rules_generation(now));
+    }
+    bool equal = strcmp(rules_checksum(new), rules_checksum(now)) == 0;
+    if (generation == rules_generation(now) && !equal) {
+        return err_set(e, -ESTALE,
+                       "generation %" PRIu64
+                       " is in force with other rules (%s): rules that change "
+                       "need a higher generation",
+                       generation, rules_checksum(now));
+    }
+    return generation == rules_generation(now) ? 1 : 0;
+}
+
+static void on_settled(void *data)
+{
+    struct reload *r = data;
+    while (!list_empty(&r->waiting)) {
+        struct waiting_call *w = LIST_ITEM(r->waiting.next, struct waiting_call, link);
+        list_remove(&w->link);
+        control_done(w->call, w->changed);
+        free(w);
+    }
+}
+
+static int put_in_force(struct reload *r, struct rules *rules, struct control_call *call,
+                        struct err *e)
+{
+    int rc = check(rules, proxy_rules(r->proxy), e);
+    if (rc < 0) {
+        return rc;
+    }
+    struct waiting_call *w = calloc(1, sizeof *w);
+    if (w == NULL) {
+        return err_set(e, -ENOMEM, "out of memory");
+    }
+    w->call = call;
+    w->changed = rc == 0;
+    list_append(&r->waiting, &w->link);
+    if (rc == 0) {
+        log_rules("new rules are in force", rules);
+        proxy_set_rules(r->proxy, rules);
+    } else if (proxy_settled(r->proxy)) {
+        on_settled(r);
+    }
+    return 0;
+}
+
+static int on_reload(void *data, struct slice text, struct control_call *call, struct err *e)
+{
+    struct reload *r = data;
+    if (proxy_draining(r->proxy)) {
+        return err_set(e, -ESHUTDOWN, "localproxy is shutting down");
+    }
+    uint64_t begun = uv_hrtime();
+    struct rules *rules = rules_parse(text.ptr, text.len, e);
+    int rc = rules != NULL ? put_in_force(r, rules, call, e) : e->code;
+    rules_unref(rules);
+    if (rc == 0) {
+        r->metrics->reload_us = (uv_hrtime() - begun) / 1000;
+    } else {
+        r->metrics->reloads_refused++;
+        log_error("refused new rules: those in force stay", log_str("error", e->msg));
+    }
+    return rc;
+}
+
+static void on_describe(void *data, struct control_state *out)
+{
+    const struct reload *r = data;
+    control_state_set(out, proxy_rules(r->proxy), proxy_rules_since(r->proxy),
+                      proxy_why_no_rules(r->proxy));
+}
+
+static void on_forget(void *data, struct control_call *call)
+{
+    struct reload *r = data;
+    for (struct list *node = r->waiting.next; node != &r->waiting; node = node->next) {
+        struct waiting_call *w = LIST_ITEM(node, struct waiting_call, link);
+        if (w->call == call) {
+            list_remove(&w->link);
+            free(w);
+            return;
+        }
+    }
+}
+
+static const struct control_handlers control_handlers = {
+    .reload = on_reload,
+    .describe = on_describe,
+    .forget = on_forget,
+};
+
+struct reload *reload_new(struct net_loop *l, const struct config *config, struct proxy *proxy,
+                          struct metrics *metrics, struct err *e)
+{
+    struct reload *r = calloc(1, sizeof *r);
+    if (r == NULL) {
+        err_set(e, UV_ENOMEM, "out of memory");
+        return NULL;
+    }
+    r->config = config;
+    r->proxy = proxy;
+    r->metrics = metrics;
+    list_init(&r->waiting);
+    load_file(r);
+    proxy_on_settled(proxy, on_settled, r);
+    if (config->control != NULL) {
+        r->control = control_new(l, config->control, &control_handlers, r, e);
+        if (r->control == NULL) {
+            err_prefix(e, "--control");
+            reload_free(r);
+            return NULL;
+        }
+    }
+    return r;
+}
+
+void reload_free(struct reload *r)
+{
+    if (r != NULL) {
+        proxy_on_settled(r->proxy, NULL, NULL);
+        control_free(r->control);
+        free(r);
+    }
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reload.h - where the rules come from: a file at the start, the control socket from then on.
+ *
+ * A document is taken if it is valid, of the shard whose rules are in force, and newer. It is
+ * confirmed when it is enforced: nothing outside it is shown any more, and no write to what it took
+ * away is under way.
+ */
+#ifndef LOCALPROXY_RULES_RELOAD_H
+#define LOCALPROXY_RULES_RELOAD_H
+
+#include "config.h"
+#include "metrics.h"
+#include "proxy.h"
+
+struct reload;
+
+/* Loads the file; that it is missing or wrong is logged and said by the proxy, but no failure.
+ * Opens the socket. NULL with `e` set. */
+MUST_CHECK struct reload *reload_new(struct net_loop *l, const struct config *config,
+                                     struct proxy *proxy, struct metrics *metrics, struct err *e);
+
+/* Closes the socket. NULL is ignored. */
+void reload_free(struct reload *r);
+
+#endif

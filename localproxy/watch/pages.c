@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "watch/pages.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "codec/event.h"
+#include "codec/event_write.h"
+#include "codec/frames.h"
+#include "codec/list_items.h"
+#include "http/exchange.h"
+#include "net/deadline.h"
+
+enum { FAILURE_MAX = 256 };
+
+#define TOO_MUCH "too much is being carried over at a time"
+
+/* WAITING -- there is room --> ASKED -- all of the answer --> DONE, with a page or an error. Gone
+ * with the last want. */
+enum entry_state { ENTRY_WAITING, ENTRY_ASKED, ENTRY_DONE };
+
+struct page_entry {
+    struct pages *pages;
+    struct list link;
+    struct list wants;
+    struct list turn; /* in pages.more or pages.first */
+    enum entry_state state;
+    uint64_t hash;
+    char *target;
+    struct page_request request;
+    struct http_exchange *up; /* NULL once over */
+    struct list_items *items;
+    struct page page;
+    struct err error; /* why there is no page; code 0: none */
+    bool whole;       /* all of the answer came */
+    struct net_task tell;
+    struct net_deadline limit;
+};
+
+struct pages {
+    struct net_loop *loop;
+    struct kube_client *upstream;
+    struct list entries;
+    struct list more;  /* those that wait, for somebody who holds others */
+    struct list first; /* for nobody who does */
+    struct net_task serve;
+    unsigned coming; /* entries that are ASKED */
+    size_t held;     /* bytes of those that are DONE */
+    uint64_t asked;
+};
+
+static void on_serve(struct net_task *t);
+
+struct pages *pages_new(struct net_loop *l, struct kube_client *upstream)
+{
+    struct pages *p = calloc(1, sizeof *p);
+    if (p != NULL) {
+        p->loop = l;
+        p->upstream = upstream;
+        list_init(&p->entries);
+        list_init(&p->more);
+        list_init(&p->first);
+        net_task_init(&p->serve, on_serve);
+    }
+    return p;
+}
+
+void pages_free(struct pages *p)
+{
+    if (p != NULL) {
+        net_task_cancel(&p->serve);
+        free(p);
+    }
+}
+
+uint64_t pages_asked(const struct pages *p)
+{
+    return p->asked;
+}
+
+static void set_state(struct page_entry *n, enum entry_state state)
+{
+    struct pages *p = n->pages;
+    p->coming -= n->state == ENTRY_ASKED ? 1 : 0;
+    p->coming += state == ENTRY_ASKED ? 1 : 0;
+    n->state = state;
+    list_remove(&n->turn);
+    net_task_queue(p->loop, &p->serve);
+}
+
+static void entry_free(struct page_entry *n)
+{
+    if (n->up != NULL) {
+        http_exchange_abort(n->up);
+    }
+    n->pages->held -= n->state == ENTRY_DONE ? n->page.events.len : 0;
+    set_state(n, ENTRY_DONE);
+    list_remove(&n->link);
+    net_task_cancel(&n->tell);
+    net_deadline_clear(&n->limit);
+    list_items_free(n->items);
+    buf_reset(&n->page.events);
+    free(n->page.token);
+    free(n->page.kind);
+    free(n->page.api_version);
+    free(n->target);
+    free(n);
+}
+
+/* ---- telling those who want it ---- */
+
+static void finish(struct page_entry *n, int code, const char *why)
+{
+    if (n->state == ENTRY_DONE) {
+        return;
+    }
+    if (n->up != NULL) {
+        http_exchange_abort(n->up);
+        n->up = NULL;
+    }
+    net_task_queue(n->pages->loop, &n->tell); /* first, as who is told may want more */
+    set_state(n, ENTRY_DONE);
+    net_deadline_clear(&n->limit);
+    if (code != 0) {
+        (void)err_set(&n->error, code, "%s", why);
+        buf_reset(&n->page.events);
+    }
+    n->pages->held += n->page.events.len;
+}
+
+/* Those who were told stay on the list of wants until they let go; an entry that nobody wants any
+ * more is gone, so the walk ends when it may be. */
+static void on_tell(struct net_task *t)
+{
+    struct page_entry *n = LIST_ITEM(t, struct page_entry, tell);
+    struct list untold;
+    list_init(&untold);
+    while (!list_empty(&n->wants)) {
+        struct list *node = n->wants.next;
+        list_remove(node);
+        list_append(&untold, node);
+    }
+    struct page_want guard = {.entry = n}; /* keeps the entry while handlers run */
+    list_init(&guard.link);
+    list_append(&n->wants, &guard.link);
+    while (!list_empty(&untold)) {
+        struct page_want *w = LIST_ITEM(untold.next, struct page_want, link);
+        list_remove(&w->link);
+        list_append(&n->wants, &w->link);
+        if (!w->told) {
+            w->told = true;
+            bool failed = n->error.code != 0;
+            w->on_page(w, failed ? NULL : &n->page, failed ? &n->error : NULL);
+        }
+    }
+    pages_drop(&guard);
+}
+
+/* ---- the answer ---- */
+
+static int add_event(struct page_entry *n, struct slice item)
+{
+    struct page *page = &n->page;
+    struct object_type type = list_items_type(n->items);
+    size_t before = page->events.len;
+    size_t skip = n->request.encoding == ENCODING_PROTOBUF ? FRAMES_HEADER : 0;
+    int rc = event_write_item(n->request.encoding, n->request.event, &type, item, &page->events);
+    if (rc != 0) {
+        return rc;
+    }
+    struct event ev;
+    const char *event = (const char *)buf_data(&page->events) + before + skip;
+    event_scan(n->request.encoding, slice_of(event, page->events.len - before - skip), &ev);
+    if (page->count == 0 || ev.resource_version < page->lowest) {
+        page->lowest = ev.resource_version;
+    }
+    page->count++;
+    return 0;
+}
+
+static void fail_answer(struct page_entry *n, int code)
+{
+    if (code == -ENOBUFS) {
+        finish(n, -EMSGSIZE, "a page is too large");
+    } else {
+        finish(n, code == -ENOTSUP ? -EPROTO : code,
+               code == -ENOMEM ? "out of memory" : "the list cannot be read");
+    }
+}
+
+static void up_on_head(struct http_exchange *x, const struct http_head *head)
+{
+    struct page_entry *n = x->data;
+    const struct http_header *type = http_head_find(head, SLICE("Content-Type"));
+    char why[FAILURE_MAX];
+    if (head->status != 200) {
+        if (head->status == 401) {
+            kube_client_rejected(n->pages->upstream);
+        }
+        (void)snprintf(why, sizeof why, "the API server answered a list with status %u",
+                       head->status);
+        finish(n, head->status == 410 ? -ESTALE : -EIO, why);
+    } else if (type == NULL || encoding_of(type->value) != n->request.encoding ||
+               http_head_find(head, SLICE("Content-Encoding")) != NULL) {
+        finish(n, -EPROTO, "the API server answered a list in another encoding");
+    }
+}
+
+static void up_on_body(struct http_exchange *x, struct slice data)
+{
+    struct page_entry *n = x->data;
+    struct slice item;
+    struct err e = ERR_INIT;
+    int rc = 0;
+    while (n->state == ENTRY_ASKED && (rc = list_items_next(n->items, &data, &item, &e)) > 0) {
+        rc = add_event(n, item);
+        if (rc != 0) {
+            break;
+        }
+    }
+    if (rc < 0) {
+        fail_answer(n, rc);
+    }
+}
+
+static char *copy(struct slice text)
+{
+    return text.len == 0 ? NULL : strndup(text.ptr, text.len);
+}
+
+static void up_on_end(struct http_exchange *x)
+{
+    struct page_entry *n = x->data;
+    struct err e = ERR_INIT;
+    int rc = list_items_finish(n->items, &e);
+    if (rc != 0) {
+        fail_answer(n, rc);
+        return;
+    }
+    struct object_type type = list_items_type(n->items);
+    struct slice token = list_items_token(n->items);
+    n->page.version = list_items_version(n->items);
+    n->page.kind = copy(type.kind);
+    n->page.api_version = copy(type.api_version);
+    n->page.token = copy(token);
+    if (token.len > 0 && n->page.token == NULL) {
+        finish(n, -ENOMEM, "out of memory");
+    }
+    n->whole = true;
+}
+
+static void up_on_drain(struct http_exchange *x)
+{
+    (void)x;
+}
+
+/* Only now is it done, so that the connection can be kept. */
+static void up_on_close(struct http_exchange *x, const struct err *e)
+{
+    struct page_entry *n = x->data;
+    n->up = NULL;
+    finish(n, n->whole ? 0 : -EIO, e != NULL ? e->msg : "the answer to a list ended early");
+}
+
+static const struct http_exchange_handlers up_handlers = {
+    .on_head = up_on_head,
+    .on_body = up_on_body,
+    .on_end = up_on_end,
+    .on_drain = up_on_drain,
+    .on_close = up_on_close,
+};
+
+static void on_limit(struct net_deadline *d)
+{
+    struct page_entry *n = LIST_ITEM(d, struct page_entry, limit);
+    bool full = n->state == ENTRY_WAITING && n->pages->held >= PAGES_TOTAL_MAX / 2;
+    finish(n, full ? -EMSGSIZE : -ETIMEDOUT, full ? TOO_MUCH : "a list takes too long");
+}
+
+/* ---- asking ---- */
+
+static struct slice accept_of(const struct page_request *r)
+{
+    if (r->encoding == ENCODING_JSON) {
+        return r->partial
+                   ? SLICE("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+                   : SLICE("application/json");
+    }
+    return r->partial ? SLICE("application/vnd.kubernetes.protobuf;"
+                              "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+                      : SLICE("application/vnd.kubernetes.protobuf");
+}
+
+static int ask(struct page_entry *n, struct err *e)
+{
+    struct http_header headers[] = {
+        {SLICE("Accept"), accept_of(&n->request)},
+        {SLICE("User-Agent"), SLICE("cmesh-localproxy/" CMESH_VERSION)},
+    };
+    struct http_head head = {
+        .method = SLICE("GET"),
+        .target = n->request.target,
+        .headers = headers,
+        .header_count = sizeof headers / sizeof headers[0],
+        .framing = HTTP_BODY_NONE,
+    };
+    n->up = kube_client_request(n->pages->upstream, &head, &up_handlers, n, e);
+    if (n->up == NULL) {
+        return e->code;
+    }
+    n->pages->asked++;
+    set_state(n, ENTRY_ASKED);
+    net_deadline_set(n->pages->loop, &n->limit, PAGES_TIMEOUT_MS);
+    return 0;
+}
+
+/* The next whose turn it is; NULL: there is none, or no room. */
+static struct page_entry *next_turn(const struct pages *p)
+{
+    if (p->coming >= PAGES_ASKED_MAX) {
+        return NULL;
+    }
+    if (!list_empty(&p->more)) {
+        return LIST_ITEM(p->more.next, struct page_entry, turn);
+    }
+    bool room = p->held < PAGES_TOTAL_MAX / 2;
+    return room && !list_empty(&p->first) ? LIST_ITEM(p->first.next, struct page_entry, turn)
+                                          : NULL;
+}
+
+/* Who holds pages gives none back before all have come, so these cannot wait for memory. */
+static void on_serve(struct net_task *t)
+{
+    struct pages *p = LIST_ITEM(t, struct pages, serve);
+    for (struct page_entry *n; (n = next_turn(p)) != NULL;) {
+        struct err e = ERR_INIT;
+        if (p->held >= PAGES_TOTAL_MAX) {
+            finish(n, -EMSGSIZE, TOO_MUCH);
+        } else if (ask(n, &e) != 0) {
+            finish(n, e.code, e.msg);
+        }
+    }
+}
+
+static uint64_t hash_of(const struct page_request *r)
+{
+    uint64_t form = (uint64_t)r->event << 8 | (uint64_t)r->encoding << 1 | r->partial;
+    return hash_slice(HASH_SEED ^ form, r->target);
+}
+
+static struct page_entry *find(struct pages *p, const struct page_request *r, uint64_t hash)
+{
+    for (struct list *node = p->entries.next; node != &p->entries; node = node->next) {
+        struct page_entry *n = LIST_ITEM(node, struct page_entry, link);
+        if (n->hash == hash && n->error.code == 0 && n->request.encoding == r->encoding &&
+            n->request.partial == r->partial && n->request.event == r->event &&
+            !(r->fresh && n->state == ENTRY_DONE) && slice_eq(n->request.target, r->target)) {
+            return n;
+        }
+    }
+    return NULL;
+}
+
+static struct page_entry *entry_new(struct pages *p, const struct page_request *r, uint64_t hash,
+                                    struct err *e)
+{
+    struct page_entry *n = calloc(1, sizeof *n);
+    if (n == NULL) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    n->pages = p;
+    n->hash = hash;
+    n->request = *r;
+    list_init(&n->link);
+    list_init(&n->wants);
+    list_init(&n->turn);
+    net_task_init(&n->tell, on_tell);
+    net_deadline_init(&n->limit, on_limit);
+    buf_init(&n->page.events, PAGES_EVENTS_MAX);
+    n->items = list_items_new(r->encoding);
+    n->target = strndup(r->target.ptr, r->target.len);
+    n->request.target = slice_str(n->target);
+    if (n->items == NULL || n->target == NULL) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+        entry_free(n);
+        return NULL;
+    }
+    list_append(&p->entries, &n->link);
+    list_append(r->first ? &p->first : &p->more, &n->turn);
+    net_deadline_set(p->loop, &n->limit, PAGES_TIMEOUT_MS);
+    net_task_queue(p->loop, &p->serve);
+    return n;
+}
+
+int pages_want(struct pages *p, const struct page_request *r, struct page_want *w, struct err *e)
+{
+    uint64_t hash = hash_of(r);
+    struct page_entry *n = find(p, r, hash);
+    if (n == NULL) {
+        n = entry_new(p, r, hash, e);
+    }
+    if (n == NULL) {
+        return e->code;
+    }
+    w->entry = n;
+    w->told = false;
+    list_append(&n->wants, &w->link);
+    if (!r->first && n->state == ENTRY_WAITING) {
+        list_remove(&n->turn);
+        list_append(&p->more, &n->turn);
+    }
+    if (n->state == ENTRY_DONE) {
+        net_task_queue(p->loop, &n->tell);
+    }
+    return 0;
+}
+
+void pages_drop(struct page_want *w)
+{
+    struct page_entry *n = w->entry;
+    if (n == NULL) {
+        return;
+    }
+    w->entry = NULL;
+    list_remove(&w->link);
+    if (list_empty(&n->wants)) {
+        entry_free(n);
+    }
+}

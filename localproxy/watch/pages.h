@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pages.h - pages of lists of localproxy's own, turned into watch events.
+ *
+ * A change of the rules makes many watches ask for the same pages at the same moment: each is asked
+ * for once, and shared for as long as somebody holds it. Few are asked for at a time, the others
+ * wait, so that those who ask for other things find connections, and so that memory has a bound:
+ * PAGES_TOTAL_MAX of pages that are held, and PAGES_ASKED_MAX of those that are coming.
+ */
+#ifndef LOCALPROXY_WATCH_PAGES_H
+#define LOCALPROXY_WATCH_PAGES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/list.h"
+#include "codec/encoding.h"
+#include "codec/event.h"
+#include "kube/client/client.h"
+
+/* Bytes of events that one page may make, and how long it may wait, and then take. */
+#define PAGES_EVENTS_MAX ((size_t)16 * 1024 * 1024)
+#define PAGES_TIMEOUT_MS 15000
+/* Pages that are asked for at a time; bytes of events that all who hold pages keep in memory before
+ * no more is asked for. */
+#define PAGES_ASKED_MAX 8
+#define PAGES_TOTAL_MAX ((size_t)64 * 1024 * 1024)
+
+struct pages;
+
+struct page {
+    struct buf events; /* all objects of the page, each as a whole event */
+    uint64_t version;  /* of the list; 0: not known */
+    uint64_t count;    /* of objects */
+    uint64_t lowest;   /* version of an object; 0: none, or one could not be read */
+    char *token;       /* of the next page; NULL: it is the last */
+    char *kind;        /* of the objects; NULL: not known */
+    char *api_version;
+};
+
+struct page_request {
+    struct slice target; /* of the list */
+    enum encoding encoding;
+    bool partial;          /* PartialObjectMetadata instead of whole objects */
+    enum event_type event; /* what the objects become */
+    bool fresh;            /* of no certain version: one that came before will not do */
+    bool first;            /* who wants it holds nothing yet, and can wait for memory */
+};
+
+/* Somebody who wants a page. Embedded; belongs to `pages` from pages_want to pages_drop. */
+struct page_want {
+    struct list link;
+    struct page_entry *entry; /* NULL: nothing is wanted */
+    bool told;
+    /* Once, never inside pages_want: the page, valid until pages_drop, or why there is none:
+     * -ESTALE (410: the version is not kept any more), -EMSGSIZE (also: too much is held), or
+     * another. May call all functions. */
+    void (*on_page)(struct page_want *w, const struct page *page, const struct err *e);
+};
+
+/* `upstream` must outlive it. NULL without memory. */
+MUST_CHECK struct pages *pages_new(struct net_loop *l, struct kube_client *upstream);
+/* Nobody wants anything any more. NULL is ignored. */
+void pages_free(struct pages *p);
+
+/* 0: on_page follows unless dropped before. */
+MUST_CHECK int pages_want(struct pages *p, const struct page_request *r, struct page_want *w,
+                          struct err *e);
+/* Lets go. Does nothing for who wants nothing. */
+void pages_drop(struct page_want *w);
+
+/* Lists asked of the API server. */
+uint64_t pages_asked(const struct pages *p);
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "watch/reach.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "codec/event.h"
+#include "codec/frames.h"
+#include "net/deadline.h"
+#include "watch/retarget.h"
+
+enum {
+    TARGET_MAX = 4 * 1024 * 1024,
+    EVENT_MAX = 1024 * 1024,
+    LIMIT_MS = 6000 /* RETARGET_PROBE_S, and what an answer may take */
+};
+
+struct probe {
+    struct reach *reach;
+    struct http_exchange *up; /* NULL: over */
+    struct frames frames;
+    struct buf event;
+    uint64_t found; /* up to it nothing changed; 0: not known */
+};
+
+enum { WIDE, NARROW, PROBES };
+
+struct reach {
+    struct net_loop *loop;
+    struct reach_options o;
+    reach_cb cb;
+    void *data;
+    struct probe probes[PROBES];
+    uint64_t version; /* the highest that was told */
+    bool asked;       /* `cb` is to follow */
+    struct net_task tell;
+    struct net_deadline limit;
+};
+
+static void end_probe(struct probe *p)
+{
+    if (p->up != NULL) {
+        http_exchange_abort(p->up);
+        p->up = NULL;
+    }
+    buf_reset(&p->event);
+    net_task_queue(p->reach->loop, &p->reach->tell);
+}
+
+static void on_tell(struct net_task *t)
+{
+    struct reach *r = LIST_ITEM(t, struct reach, tell);
+    struct err e = ERR_INIT;
+    bool more = false;
+    if (!r->asked) {
+        return;
+    }
+    for (int i = 0; i < PROBES; i++) {
+        const struct probe *p = &r->probes[i];
+        more = more || p->up != NULL;
+        if (p->found > r->version) {
+            r->version = p->found;
+            r->asked = false;
+        }
+    }
+    if (!r->asked) {
+        r->cb(r->data, r->version, NULL);
+    } else if (!more) {
+        r->asked = false;
+        (void)err_set(&e, -ESTALE, "the API server does not keep the version any more");
+        r->cb(r->data, 0, &e);
+    }
+}
+
+/* ---- the answer ---- */
+
+static void look_at(struct probe *p)
+{
+    struct event ev;
+    event_scan(ENCODING_JSON, slice_of((const char *)buf_data(&p->event), p->event.len), &ev);
+    if (ev.resource_version != 0 && ev.type != EVENT_ERROR && ev.type != EVENT_UNKNOWN) {
+        p->found = ev.resource_version - (ev.type == EVENT_BOOKMARK ? 0 : 1);
+    }
+}
+
+static void up_on_head(struct http_exchange *x, const struct http_head *head)
+{
+    struct probe *p = x->data;
+    const struct http_header *type = http_head_find(head, SLICE("Content-Type"));
+    if (head->status == 401) {
+        kube_client_rejected(p->reach->o.upstream);
+    }
+    if (head->status != 200 || type == NULL || encoding_of(type->value) != ENCODING_JSON ||
+        http_head_find(head, SLICE("Content-Encoding")) != NULL) {
+        end_probe(p);
+    }
+}
+
+static void up_on_body(struct http_exchange *x, struct slice data)
+{
+    struct probe *p = x->data;
+    size_t n = frames_next(&p->frames, data);
+    int rc = buf_append(&p->event, data.ptr, n > 0 ? n : data.len);
+    if (rc == 0 && n > 0) {
+        look_at(p);
+    }
+    if (rc != 0 || n > 0) {
+        end_probe(p);
+    }
+}
+
+static void up_on_end(struct http_exchange *x)
+{
+    (void)x;
+}
+
+static void up_on_drain(struct http_exchange *x)
+{
+    (void)x;
+}
+
+static void up_on_close(struct http_exchange *x, const struct err *e)
+{
+    struct probe *p = x->data;
+    (void)e;
+    p->up = NULL;
+    end_probe(p);
+}
+
+static const struct http_exchange_handlers up_handlers = {
+    .on_head = up_on_head,
+    .on_body = up_on_body,
+    .on_end = up_on_end,
+    .on_drain = up_on_drain,
+    .on_close = up_on_close,
+};
+
+static void on_limit(struct net_deadline *d)
+{
+    struct reach *r = LIST_ITEM(d, struct reach, limit);
+    for (int i = 0; i < PROBES; i++) {
+        end_probe(&r->probes[i]);
+    }
+}
+
+/* ---- asking ---- */
+
+static int ask(struct probe *p, struct slice selector, struct err *e)
+{
+    struct buf target = BUF_INIT(TARGET_MAX);
+    struct http_header headers[] = {
+        {SLICE("Accept"), SLICE("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,"
+                                "application/json")},
+        {SLICE("User-Agent"), SLICE("cmesh-localproxy/" CMESH_VERSION)},
+    };
+    const struct reach_options *o = &p->reach->o;
+    int rc = retarget_probe(o->target, selector, o->version, &target, e);
+    if (rc == 0) {
+        struct http_head head = {
+            .method = SLICE("GET"),
+            .target = slice_of((const char *)buf_data(&target), target.len),
+            .headers = headers,
+            .header_count = sizeof headers / sizeof headers[0],
+            .framing = HTTP_BODY_NONE,
+            .patient = true,
+        };
+        p->up = kube_client_request(o->upstream, &head, &up_handlers, p, e);
+        rc = p->up != NULL ? 0 : e->code;
+    }
+    buf_reset(&target);
+    return rc;
+}
+
+struct reach *reach_new(struct net_loop *l, const struct reach_options *o, reach_cb cb, void *data,
+                        struct err *e)
+{
+    struct reach *r = calloc(1, sizeof *r);
+    if (r == NULL) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    r->loop = l;
+    r->o = *o;
+    r->cb = cb;
+    r->data = data;
+    r->version = o->version;
+    net_task_init(&r->tell, on_tell);
+    net_deadline_init(&r->limit, on_limit);
+    for (int i = 0; i < PROBES; i++) {
+        r->probes[i].reach = r;
+        frames_init(&r->probes[i].frames, ENCODING_JSON);
+        buf_init(&r->probes[i].event, EVENT_MAX);
+    }
+    int rc = ask(&r->probes[NARROW], o->selector, e);
+    if (rc == 0 && o->selector.len > 0) {
+        rc = ask(&r->probes[WIDE], (struct slice){0}, e);
+    }
+    if (rc != 0) {
+        reach_free(r);
+        return NULL;
+    }
+    net_deadline_set(l, &r->limit, LIMIT_MS);
+    r->asked = true;
+    return r;
+}
+
+void reach_go_on(struct reach *r)
+{
+    r->asked = true;
+    net_task_queue(r->loop, &r->tell);
+}
+
+void reach_free(struct reach *r)
+{
+    if (r == NULL) {
+        return;
+    }
+    for (int i = 0; i < PROBES; i++) {
+        end_probe(&r->probes[i]);
+    }
+    net_task_cancel(&r->tell);
+    net_deadline_clear(&r->limit);
+    free(r);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "watch/retarget.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "kube/query.h"
+
+enum { TARGET_MAX = 4 * 1024 * 1024 };
+
+static const struct slice begins[] = {
+    {"resourceVersion", 15},
+    {"resourceVersionMatch", 20},
+    {"sendInitialEvents", 17},
+};
+
+static const struct slice watches[] = {
+    {"watch", 5},    {"allowWatchBookmarks", 19}, {"timeoutSeconds", 14}, {"limit", 5},
+    {"continue", 8},
+};
+
+static struct slice path_of(struct slice target)
+{
+    const char *mark = memchr(target.ptr, '?', target.len);
+    return mark != NULL ? slice_of(target.ptr, (size_t)(mark - target.ptr)) : target;
+}
+
+bool retarget_possible(struct slice target)
+{
+    struct slice path = path_of(target);
+    return memmem(path.ptr, path.len, "/watch/", 7) == NULL &&
+           memchr(path.ptr, '%', path.len) == NULL;
+}
+
+static bool is_one_of(struct slice key, const struct slice *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (query_equal(key, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Path and query without what is replaced; ends such that a parameter may follow. */
+static int copy_target(struct slice target, bool own, struct buf *out)
+{
+    struct slice path = path_of(target);
+    struct slice rest = query_of(target);
+    int rc = buf_append(out, path.ptr, path.len);
+    rc = rc != 0 ? rc : buf_append_char(out, '?');
+    for (struct query_piece piece; rc == 0 && query_next(&rest, &piece);) {
+        bool dropped = is_one_of(piece.key, begins, sizeof begins / sizeof begins[0]) ||
+                       (own && is_one_of(piece.key, watches, sizeof watches / sizeof watches[0]));
+        if (!dropped && piece.text.len > 0) {
+            rc = buf_append(out, piece.text.ptr, piece.text.len);
+            rc = rc != 0 ? rc : buf_append_char(out, '&');
+        }
+    }
+    return rc;
+}
+
+static int inject(struct slice target, struct slice selector, struct buf *out, struct err *e)
+{
+    if (selector.len == 0) {
+        int rc = buf_append(out, target.ptr, target.len);
+        return rc != 0 ? err_set(e, rc, "the request is too long") : 0;
+    }
+    return query_inject_selector(target, selector, out, e);
+}
+
+int retarget_list(struct slice target, struct slice selector, uint64_t version, struct slice token,
+                  struct buf *out, struct err *e)
+{
+    struct buf plain = BUF_INIT(TARGET_MAX);
+    int rc = copy_target(target, true, &plain);
+    rc = rc != 0 ? rc : buf_printf(&plain, "limit=%d", RETARGET_PAGE);
+    if (rc == 0 && token.len > 0) { /* it knows the version */
+        rc = buf_append_str(&plain, "&continue=");
+        rc = rc != 0 ? rc : query_encode(token, &plain);
+    } else if (rc == 0) {
+        rc = buf_printf(&plain, "&resourceVersion=%" PRIu64 "%s", version,
+                        version != 0 ? "&resourceVersionMatch=Exact" : "");
+    }
+    rc = rc != 0 ? err_set(e, rc, "the request is too long")
+                 : inject(slice_of((const char *)buf_data(&plain), plain.len), selector, out, e);
+    buf_reset(&plain);
+    return rc;
+}
+
+static int watch_from(struct slice target, struct slice selector, uint64_t version, bool probe,
+                      struct buf *out, struct err *e)
+{
+    struct buf plain = BUF_INIT(TARGET_MAX);
+    int rc = copy_target(target, probe, &plain);
+    if (rc == 0 && probe) {
+        rc = buf_printf(&plain, "watch=1&allowWatchBookmarks=true&timeoutSeconds=%d&",
+                        RETARGET_PROBE_S);
+    }
+    rc = rc != 0 ? rc : buf_printf(&plain, "resourceVersion=%" PRIu64, version);
+    rc = rc != 0 ? err_set(e, rc, "the request is too long")
+                 : inject(slice_of((const char *)buf_data(&plain), plain.len), selector, out, e);
+    buf_reset(&plain);
+    return rc;
+}
+
+int retarget_watch(struct slice target, struct slice selector, uint64_t version, struct buf *out,
+                   struct err *e)
+{
+    return watch_from(target, selector, version, false, out, e);
+}
+
+int retarget_probe(struct slice target, struct slice selector, uint64_t version, struct buf *out,
+                   struct err *e)
+{
+    return watch_from(target, selector, version, true, out, e);
+}

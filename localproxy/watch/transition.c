@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "watch/transition.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/event_write.h"
+#include "codec/frames.h"
+#include "watch/retarget.h"
+
+enum {
+    TARGET_MAX = 4 * 1024 * 1024,
+    BOOKMARK_MAX = 4096,
+    PIECE_MAX = 3 * 1024 * 1024, /* beside what may be queued, below NET_WRITE_MAX */
+    QUERIES_MAX = 2 * SELECTOR_DIFFERENCE_MAX
+};
+
+/* A page, wanted, fetched, or being written. */
+struct part {
+    struct page_want want;
+    struct list link; /* in transition.parts, in the order in which they are written */
+    struct transition *transition;
+    const struct page *page; /* NULL: it is being fetched */
+    size_t written;
+};
+
+struct query {
+    const char *selector; /* encoded */
+    enum event_type event;
+};
+
+enum source {
+    SOURCE_EXACT, /* what was there at the version */
+    SOURCE_MEMORY /* what the API server has in memory, which must be of that version */
+};
+
+struct transition {
+    struct net_loop *loop;
+    struct transition_options o;
+    const struct transition_handlers *handlers;
+    void *data;
+    enum source source;
+    struct query queries[QUERIES_MAX];
+    size_t query_count;
+    size_t query;      /* the one that is listed; query_count: all were */
+    char *token;       /* where its next page begins; NULL: at the start */
+    bool fetching;     /* the last of the parts has no page yet */
+    struct list parts; /* in the order in which they are written */
+    size_t ahead;      /* bytes of them that are not written */
+    bool has_written;
+    bool over; /* a handler was called */
+    uint64_t events;
+    uint64_t lowest;
+    char *kind;
+    char *api_version;
+    struct net_task go;
+};
+
+/* ---- ends ---- */
+
+static void fail(struct transition *s, const struct err *e)
+{
+    struct err copy = *e;
+    if (!s->over) {
+        s->over = true;
+        s->handlers->on_failed(s->data, &copy);
+    }
+}
+
+static void fail_code(struct transition *s, int code, const char *what)
+{
+    struct err e = ERR_INIT;
+    (void)err_set(&e, code, "%s: %s", what, err_text(code));
+    fail(s, &e);
+}
+
+/* So that the client, should it go on from the last version it saw, does not go back: what it
+ * gained may have changed last long ago. */
+static int write_bookmark(struct transition *s)
+{
+    struct buf event = BUF_INIT(BOOKMARK_MAX);
+    if (!s->o.bookmarks || s->kind == NULL || s->api_version == NULL) {
+        return 0;
+    }
+    struct object_type type = {slice_str(s->kind), slice_str(s->api_version)};
+    int rc = event_write_bookmark(s->o.encoding, &type, s->o.version, &event);
+    if (rc == 0) {
+        rc =
+            http_exchange_send_body(s->o.down, slice_of((const char *)buf_data(&event), event.len));
+    }
+    buf_reset(&event);
+    return rc;
+}
+
+static void finish(struct transition *s)
+{
+    int rc = write_bookmark(s);
+    if (rc != 0) {
+        fail_code(s, rc, "cannot write a bookmark");
+    } else {
+        s->over = true;
+        s->handlers->on_done(s->data);
+    }
+}
+
+/* ---- writing ---- */
+
+static void part_free(struct part *p)
+{
+    pages_drop(&p->want);
+    list_remove(&p->link);
+    free(p);
+}
+
+/* Bytes of the next events, about as many as one read gives. */
+static size_t next_piece(const struct transition *s, struct slice events)
+{
+    struct frames frames;
+    size_t size = 0;
+    frames_init(&frames, s->o.encoding);
+    while (size < events.len && size < NET_READ_SIZE) {
+        size_t n = frames_next(&frames, slice_of(events.ptr + size, events.len - size));
+        size = n > 0 ? size + n : events.len;
+    }
+    return size;
+}
+
+/* In pieces, so that a slow client is noticed in between; of whole events, so that the watch can be
+ * ended after each. */
+static int write_part(struct transition *s, struct part *p)
+{
+    const struct buf *events = &p->page->events;
+    while (p->written < events->len && !http_exchange_blocked(s->o.down)) {
+        const char *from = (const char *)buf_data(events) + p->written;
+        size_t step = next_piece(s, slice_of(from, events->len - p->written));
+        int rc = step <= PIECE_MAX ? http_exchange_send_body(s->o.down, slice_of(from, step))
+                                   : -EMSGSIZE;
+        if (rc != 0) {
+            return rc;
+        }
+        s->has_written = true;
+        p->written += step;
+        s->ahead -= step;
+    }
+    return 0;
+}
+
+static int write_parts(struct transition *s)
+{
+    int rc = 0;
+    while (rc == 0 && !list_empty(&s->parts)) {
+        struct part *p = LIST_ITEM(s->parts.next, struct part, link);
+        if (p->page == NULL) {
+            break;
+        }
+        rc = write_part(s, p);
+        if (rc != 0 || p->written < p->page->events.len) {
+            break; /* transition_drained goes on */
+        }
+        part_free(p);
+    }
+    return rc;
+}
+
+/* ---- fetching ---- */
+
+static void advance(struct transition *s);
+
+/* What the client is told of lies in the page; what is asked next is kept. */
+static int note_page(struct transition *s, const struct page *page)
+{
+    free(s->token);
+    s->token = page->token != NULL ? strdup(page->token) : NULL;
+    if (page->token != NULL && s->token == NULL) {
+        return -ENOMEM;
+    }
+    if (page->token == NULL) {
+        s->query++;
+    }
+    if (s->kind == NULL && page->kind != NULL && page->api_version != NULL) {
+        s->kind = strdup(page->kind);
+        s->api_version = strdup(page->api_version);
+    }
+    return 0;
+}
+
+/* Nothing was written: from the beginning, out of the API server's memory. */
+static void turn_to_memory(struct transition *s)
+{
+    while (!list_empty(&s->parts)) {
+        part_free(LIST_ITEM(s->parts.next, struct part, link));
+    }
+    free(s->token);
+    s->token = NULL;
+    s->source = SOURCE_MEMORY;
+    s->query = 0;
+    s->ahead = 0;
+    s->events = 0;
+    s->lowest = 0;
+    advance(s);
+}
+
+static void on_no_page(struct transition *s, const struct err *e)
+{
+    if (e->code == -ESTALE && s->source == SOURCE_EXACT && !s->has_written) {
+        turn_to_memory(s);
+    } else {
+        fail(s, e);
+    }
+}
+
+static void on_other_version(struct transition *s, const struct page *page)
+{
+    if (s->source == SOURCE_EXACT) {
+        /* A server that does not know resourceVersionMatch shows what there is now. */
+        fail_code(s, -EPROTO, "the list is of another version than the one that was asked for");
+    } else {
+        fail_code(s, page->version > s->o.version ? -ESTALE : -ENODATA,
+                  "the API server does not keep the version any more");
+    }
+}
+
+static void on_page(struct page_want *w, const struct page *page, const struct err *e)
+{
+    struct part *p = LIST_ITEM(w, struct part, want);
+    struct transition *s = p->transition;
+    s->fetching = false;
+    if (e != NULL) {
+        on_no_page(s, e);
+        return;
+    }
+    if (page->version != s->o.version) {
+        on_other_version(s, page);
+        return;
+    }
+    p->page = page;
+    s->ahead += page->events.len;
+    s->events += page->count;
+    if (page->lowest != 0 && (s->lowest == 0 || page->lowest < s->lowest)) {
+        s->lowest = page->lowest;
+    }
+    int rc = note_page(s, page);
+    if (rc != 0) {
+        fail_code(s, rc, "cannot keep a page");
+    } else {
+        advance(s);
+    }
+}
+
+static int want_page(struct transition *s, struct part *p, struct err *e)
+{
+    struct buf target = BUF_INIT(TARGET_MAX);
+    const struct query *q = &s->queries[s->query];
+    uint64_t version = s->source == SOURCE_EXACT ? s->o.version : 0;
+    int rc = retarget_list(s->o.target, slice_str(q->selector), version,
+                           slice_str(s->token != NULL ? s->token : ""), &target, e);
+    if (rc == 0) {
+        struct page_request r = {
+            .target = slice_of((const char *)buf_data(&target), target.len),
+            .encoding = s->o.encoding,
+            .partial = s->o.partial,
+            .event = q->event,
+            .first = !s->has_written && list_empty(&s->parts),
+            .fresh = s->source == SOURCE_MEMORY,
+        };
+        rc = pages_want(s->o.pages, &r, &p->want, e);
+    }
+    buf_reset(&target);
+    return rc;
+}
+
+static int fetch(struct transition *s, struct err *e)
+{
+    struct part *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        return err_set(e, -ENOMEM, "out of memory");
+    }
+    p->transition = s;
+    p->want.on_page = on_page;
+    list_init(&p->want.link);
+    int rc = want_page(s, p, e);
+    if (rc != 0) {
+        free(p);
+        return rc;
+    }
+    list_append(&s->parts, &p->link);
+    s->fetching = true;
+    return 0;
+}
+
+/* ---- the course of things ---- */
+
+static void advance(struct transition *s)
+{
+    struct err e = ERR_INIT;
+    bool all = !s->fetching && s->query == s->query_count;
+    int rc = s->has_written || all || s->ahead > TRANSITION_AHEAD ? write_parts(s) : 0;
+    if (rc != 0) {
+        fail_code(s, rc, "cannot write an event");
+    } else if (all && list_empty(&s->parts)) {
+        finish(s);
+    } else if (!all && !s->fetching && s->ahead <= TRANSITION_AHEAD && fetch(s, &e) != 0) {
+        fail(s, &e);
+    }
+}
+
+static void on_go(struct net_task *t)
+{
+    struct transition *s = LIST_ITEM(t, struct transition, go);
+    if (!s->over) {
+        advance(s);
+    }
+}
+
+void transition_drained(struct transition *s)
+{
+    net_task_queue(s->loop, &s->go);
+}
+
+uint64_t transition_events(const struct transition *s)
+{
+    return s->events;
+}
+
+uint64_t transition_lowest(const struct transition *s)
+{
+    return s->lowest;
+}
+
+bool transition_has_written(const struct transition *s)
+{
+    return s->has_written;
+}
+
+static void add_queries(struct transition *s, const struct selector_difference *d,
+                        enum event_type event)
+{
+    for (size_t i = 0; i < d->count; i++) {
+        s->queries[s->query_count++] = (struct query){d->escaped[i], event};
+    }
+}
+
+struct transition *transition_new(struct net_loop *l, const struct transition_options *o,
+                                  const struct transition_handlers *handlers, void *data,
+                                  struct err *e)
+{
+    struct transition *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        (void)err_set(e, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    s->loop = l;
+    s->o = *o;
+    s->handlers = handlers;
+    s->data = data;
+    list_init(&s->parts);
+    net_task_init(&s->go, on_go);
+    s->o.difference->refs++;
+    add_queries(s, &s->o.difference->lost, EVENT_DELETED);
+    add_queries(s, &s->o.difference->gained, EVENT_ADDED);
+    net_task_queue(l, &s->go);
+    return s;
+}
+
+void transition_free(struct transition *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    s->over = true;
+    net_task_cancel(&s->go);
+    while (!list_empty(&s->parts)) {
+        part_free(LIST_ITEM(s->parts.next, struct part, link));
+    }
+    difference_unref(s->o.difference);
+    free(s->token);
+    free(s->kind);
+    free(s->api_version);
+    free(s);
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "watch/watch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "codec/event.h"
+#include "codec/event_write.h"
+#include "codec/frames.h"
+
+enum { CUT_MAX = 4096 };
+
+struct watch {
+    struct watch_options o;
+    enum watch_state state;
+    struct frames frames;
+    struct buf held;   /* the event that is not complete yet */
+    bool passing_long; /* an event too large to be held goes through */
+    struct resume_account
+        *account;     /* `mixed`: before the last watch_carry_over, or in its course */
+    uint64_t version; /* all up to it was delivered; 0: not known */
+};
+
+struct watch *watch_new(const struct watch_options *o)
+{
+    struct watch *w = calloc(1, sizeof *w);
+    if (w == NULL) {
+        return NULL;
+    }
+    w->account = resume_account_open(o->points, &o->key);
+    if (w->account == NULL) {
+        free(w);
+        return NULL;
+    }
+    w->o = *o;
+    w->account->unknown = o->encoding == ENCODING_OTHER;
+    if (o->version != 0 && !o->initial_events) {
+        w->account->delivered = (struct resume_range){.from = o->version, .to = o->version};
+        w->version = o->version;
+    }
+    w->account->synced = !o->initial_events;
+    if (o->encoding != ENCODING_OTHER) {
+        frames_init(&w->frames, o->encoding);
+    }
+    buf_init(&w->held, WATCH_HELD_MAX);
+    return w;
+}
+
+/* The smallest that holds both. */
+static struct resume_range join(struct resume_range a, struct resume_range b)
+{
+    return (struct resume_range){
+        .from = a.from < b.from ? a.from : b.from,
+        .to = a.to > b.to ? a.to : b.to,
+    };
+}
+
+void watch_free(struct watch *w)
+{
+    if (w == NULL) {
+        return;
+    }
+    resume_account_close(w->o.points, w->account, w->state == WATCH_CUT);
+    buf_reset(&w->held);
+    free(w);
+}
+
+enum watch_state watch_state(const struct watch *w)
+{
+    return w->state;
+}
+
+enum encoding watch_encoding(const struct watch *w)
+{
+    return w->o.encoding;
+}
+
+uint64_t watch_version(const struct watch *w)
+{
+    return w->version;
+}
+
+bool watch_at_boundary(const struct watch *w)
+{
+    return w->o.encoding != ENCODING_OTHER && !w->passing_long;
+}
+
+/* ---- what events say ---- */
+
+static void note_version(struct watch *w, const struct event *ev)
+{
+    struct resume_account *a = w->account;
+    uint64_t version = ev->resource_version;
+    if (version == 0) {
+        a->unknown = a->unknown || ev->type != EVENT_ERROR;
+        w->version = 0;
+        return;
+    }
+    if (w->version != 0 || ev->type == EVENT_BOOKMARK) {
+        w->version = version; /* events come in the order of their versions */
+    }
+    resume_saw(w->o.points, &a->key, version);
+    if (!a->synced) {
+        a->synced = ev->initial_events_end;
+        if (!a->synced) {
+            return; /* the order of initial events says nothing */
+        }
+    }
+    a->delivered = join(a->delivered, (struct resume_range){.from = version, .to = version});
+}
+
+static void look_at(struct watch *w, struct slice frame)
+{
+    struct event ev;
+    if (w->o.encoding == ENCODING_PROTOBUF) {
+        frame = frame.len < FRAMES_HEADER
+                    ? (struct slice){0}
+                    : slice_of(frame.ptr + FRAMES_HEADER, frame.len - FRAMES_HEADER);
+    }
+    event_scan(w->o.encoding, frame, &ev);
+    note_version(w, &ev);
+}
+
+/* ---- passing ---- */
+
+static int send(struct http_exchange *down, struct slice data)
+{
+    return data.len == 0 ? 0 : http_exchange_send_body(down, data);
+}
+
+static int send_held(struct watch *w, struct http_exchange *down)
+{
+    int rc = send(down, slice_of((const char *)buf_data(&w->held), w->held.len));
+    buf_reset(&w->held);
+    return rc;
+}
+
+/* Part of an event. */
+static int hold(struct watch *w, struct slice data, struct http_exchange *down)
+{
+    if (w->passing_long) {
+        return send(down, data);
+    }
+    if (data.len == 0 || buf_append(&w->held, data.ptr, data.len) == 0) {
+        return 0;
+    }
+    if (w->held.len > 0) {
+        look_at(w, slice_of((const char *)buf_data(&w->held), w->held.len));
+    }
+    w->passing_long = true;
+    int rc = send_held(w, down);
+    return rc != 0 ? rc : send(down, data);
+}
+
+/* The end of an event whose beginning came before. */
+static int complete(struct watch *w, struct slice data, struct http_exchange *down)
+{
+    bool whole = !w->passing_long && buf_append(&w->held, data.ptr, data.len) == 0;
+    if (!w->passing_long) {
+        look_at(w, slice_of((const char *)buf_data(&w->held), w->held.len));
+    }
+    w->passing_long = false;
+    int rc = send_held(w, down);
+    return rc != 0 || whole ? rc : send(down, data);
+}
+
+static struct slice behind(struct slice data, size_t n)
+{
+    return slice_of(data.ptr + n, data.len - n);
+}
+
+/* From a boundary on. */
+static int pass_events(struct watch *w, struct slice data, struct http_exchange *down)
+{
+    struct slice rest = data;
+    for (size_t n; rest.len > 0 && (n = frames_next(&w->frames, rest)) > 0;) {
+        look_at(w, slice_of(rest.ptr, n));
+        rest = behind(rest, n);
+    }
+    int rc = send(down, slice_of(data.ptr, data.len - rest.len));
+    return rc != 0 ? rc : hold(w, rest, down);
+}
+
+int watch_feed(struct watch *w, struct slice data, struct http_exchange *down)
+{
+    if (w->state == WATCH_SILENT) {
+        return 0;
+    }
+    if (w->o.encoding == ENCODING_OTHER) {
+        return send(down, data);
+    }
+    if (!frames_at_boundary(&w->frames)) {
+        size_t n = frames_next(&w->frames, data);
+        if (n == 0) {
+            return hold(w, data, down);
+        }
+        int rc = complete(w, slice_of(data.ptr, n), down);
+        if (rc != 0) {
+            return rc;
+        }
+        data = behind(data, n);
+    }
+    if (w->state == WATCH_LAST) {
+        w->state = WATCH_SILENT;
+        return 0;
+    }
+    return pass_events(w, data, down);
+}
+
+/* ---- the end ---- */
+
+void watch_silence(struct watch *w)
+{
+    if (w->state == WATCH_PASSING) {
+        w->state = w->passing_long ? WATCH_LAST : WATCH_SILENT;
+        w->account->changing = 1;
+        buf_reset(&w->held);
+    }
+}
+
+void watch_stands(struct watch *w, uint64_t version)
+{
+    w->version = version;
+}
+
+void watch_mix(struct watch *w, uint64_t lowest)
+{
+    struct resume_account *a = w->account;
+    uint64_t from = lowest != 0 && lowest < w->version ? lowest : w->version;
+    a->mixed = join(a->mixed, a->delivered);
+    a->mixed = join(a->mixed, (struct resume_range){.from = from, .to = w->version});
+    a->delivered = RESUME_NOTHING;
+}
+
+void watch_carry_over(struct watch *w, const struct resume_key *key, uint64_t lowest)
+{
+    watch_mix(w, lowest);
+    w->account->unknown = false;
+    w->account->key = *key;
+    w->account->changing = 0;
+    resume_saw(w->o.points, key, w->version);
+    w->state = WATCH_PASSING;
+    frames_init(&w->frames, w->o.encoding);
+}
+
+int watch_cut(struct watch *w, const char *message, struct http_exchange *down)
+{
+    struct buf event = BUF_INIT(CUT_MAX);
+    if (w->o.encoding == ENCODING_OTHER) {
+        return -ENOTSUP;
+    }
+    int rc = event_write_expired(w->o.encoding, message, &event);
+    rc = rc != 0 ? rc : send(down, slice_of((const char *)buf_data(&event), event.len));
+    rc = rc != 0 ? rc : http_exchange_send_end(down);
+    buf_reset(&event);
+    w->state = rc == 0 ? WATCH_CUT : w->state;
+    return rc;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codec/list_meta.h"
+#include "guard/scope.h"
+
+static void read_request(const char *method, const char *target, struct scope *s)
+{
+    static struct request_info ri;
+    struct err e = ERR_INIT;
+    assert_int_equal(request_info_parse(&ri, slice_str(method), slice_str(target), &e), 0);
+    scope_read(s, &ri);
+    request_info_deinit(&ri);
+}
+
+static uint64_t view_of(const char *target)
+{
+    struct scope s;
+    read_request("GET", target, &s);
+    return s.key.view;
+}
+
+static void test_list_and_watch_of_one_client_are_one_view(void **state)
+{
+    (void)state;
+    uint64_t view = view_of("/api/v1/namespaces/n/pods?limit=500&labelSelector=a%3Db");
+    assert_int_equal(view, view_of("/api/v1/namespaces/n/pods?watch=1&labelSelector=a%3Db"
+                                   "&resourceVersion=7&allowWatchBookmarks=true"));
+    assert_int_equal(view, view_of("/api/v1/watch/namespaces/n/pods?labelSelector=a%3Db"));
+    assert_int_not_equal(view, view_of("/api/v1/namespaces/m/pods?labelSelector=a%3Db"));
+    assert_int_not_equal(view, view_of("/api/v1/pods?labelSelector=a%3Db"));
+    assert_int_not_equal(view, view_of("/api/v1/namespaces/n/secrets?labelSelector=a%3Db"));
+    assert_int_not_equal(view, view_of("/api/v1/namespaces/n/pods?labelSelector=a%3Dc"));
+    assert_int_not_equal(view, view_of("/api/v1/namespaces/n/pods?fieldSelector=a%3Db"));
+    assert_int_not_equal(view, view_of("/api/v1/namespaces/n/pods"));
+}
+
+static void test_versions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *query;
+        uint64_t version;
+    } rows[] = {
+        {"watch=1", 0},
+        {"watch=1&resourceVersion=", 0},
+        {"watch=1&resourceVersion=0", 0},
+        {"watch=1&resourceVersion=12345", 12345},
+        {"watch=1&resourceVersion=18446744073709551615", 1}, /* too large to be one */
+        {"watch=1&resourceVersion=abc", 1},
+        {"resourceVersion=12345", 0}, /* a list shows all there is */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct scope s;
+        char target[128] = "/api/v1/pods?";
+        strcat(target, rows[i].query);
+        read_request("GET", target, &s);
+        assert_int_equal(s.version, rows[i].version);
+    }
+}
+
+static void test_initial_events_and_pages(void **state)
+{
+    (void)state;
+    struct scope s;
+    read_request("GET", "/api/v1/pods?watch=1&sendInitialEvents=true", &s);
+    assert_true(s.initial_events);
+    read_request("GET", "/api/v1/pods?watch=1&sendInitialEvents=false", &s);
+    assert_false(s.initial_events);
+    read_request("GET", "/api/v1/pods?limit=5&continue=a%2Bb", &s);
+    assert_int_equal(s.page, list_meta_hash(SLICE("a+b")));
+    read_request("GET", "/api/v1/pods?limit=5&continue=", &s);
+    assert_int_equal(s.page, 0);
+}
+
+static void test_lists_of_what_there_is_now(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *query;
+        bool newest;
+    } rows[] = {
+        {"limit=5", true},
+        {"resourceVersion=&continue=", true},
+        {"resourceVersion=0", false},
+        {"resource%56ersion=0", false},
+        {"resourceVersion=7&resourceVersionMatch=Exact", false},
+        {"limit=5&continue=ab", false},
+        {"watch=1", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct scope s;
+        char target[128] = "/api/v1/pods?";
+        strcat(target, rows[i].query);
+        read_request("GET", target, &s);
+        assert_int_equal(s.newest, rows[i].newest);
+    }
+}
+
+static void test_what_it_does(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method;
+        const char *target;
+        bool selected;
+        bool write;
+    } rows[] = {
+        {"GET", "/api/v1/pods", true, false},
+        {"GET", "/api/v1/pods?watch=1", true, false},
+        {"GET", "/api/v1/namespaces/n/pods/p", false, false},
+        {"DELETE", "/api/v1/namespaces/n/pods", true, true},
+        {"DELETE", "/api/v1/namespaces/n/pods/p", false, true},
+        {"POST", "/api/v1/namespaces/n/pods", false, true},
+        {"PUT", "/api/v1/namespaces/n/pods/p", false, true},
+        {"PATCH", "/api/v1/namespaces/n/pods/p/status", false, true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct scope s;
+        read_request(rows[i].method, rows[i].target, &s);
+        assert_int_equal(scope_is_selected(&s), rows[i].selected);
+        assert_int_equal(scope_is_write(&s), rows[i].write);
+    }
+}
+
+static void test_a_copy_outlives_the_request(void **state)
+{
+    (void)state;
+    char target[] = "/apis/apps/v1/namespaces/n/deployments/d";
+    struct request_info ri;
+    struct err e = ERR_INIT;
+    struct scope s;
+    struct scope kept;
+    assert_int_equal(request_info_parse(&ri, SLICE("PUT"), slice_str(target), &e), 0);
+    scope_read(&s, &ri);
+    assert_int_equal(scope_keep(&kept, &s), 0);
+    request_info_deinit(&ri);
+    memset(target, 'x', sizeof target - 1);
+    struct request_info again;
+    scope_to_request_info(&kept, &again);
+    assert_true(again.is_resource);
+    assert_int_equal(again.verb, VERB_UPDATE);
+    assert_true(slice_eq(again.group, SLICE("apps")));
+    assert_true(slice_eq(again.resource, SLICE("deployments")));
+    assert_true(slice_eq(again.namespace, SLICE("n")));
+    assert_true(slice_eq(again.name, SLICE("d")));
+    scope_deinit(&kept);
+}
+
+static void test_the_selector_is_that_of_the_rules(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\","
+        "\"shard\":{\"namespace\":\"n\",\"name\":\"s\"},\"generation\":1,\"spec\":{\"limits\":[{"
+        "\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"selector\":\"a=b\"}]}}";
+    struct err e = ERR_INIT;
+    struct rules *rules = rules_parse(text, sizeof text - 1, &e);
+    struct scope s;
+    assert_non_null(rules);
+    read_request("GET", "/api/v1/pods", &s);
+    assert_int_equal(scope_selector(&s, rules), rules_match(rules, SLICE(""), SLICE("pods"))->id);
+    assert_int_equal(scope_selector(&s, NULL), 0);
+    read_request("GET", "/api/v1/secrets", &s);
+    assert_int_equal(scope_selector(&s, rules), 0);
+    rules_unref(rules);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_list_and_watch_of_one_client_are_one_view),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_initial_events_and_pages),
+        cmocka_unit_test(test_lists_of_what_there_is_now),
+        cmocka_unit_test(test_what_it_does),
+        cmocka_unit_test(test_a_copy_outlives_the_request),
+        cmocka_unit_test(test_the_selector_is_that_of_the_rules),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "watch/watch.h"
+
+/* The operator's side, which remembers what it got. */
+struct sink {
+    struct http_exchange x;
+    struct buf got;
+    bool ended;
+    int answer; /* of the next send */
+};
+
+static int sink_send(struct http_exchange *x, struct slice data)
+{
+    struct sink *s = (struct sink *)x;
+    return s->answer != 0 ? s->answer : buf_append(&s->got, data.ptr, data.len);
+}
+
+static int sink_end(struct http_exchange *x)
+{
+    ((struct sink *)x)->ended = true;
+    return 0;
+}
+
+static const struct http_exchange_ops sink_ops = {.send_body = sink_send, .send_end = sink_end};
+
+struct fixture {
+    struct sink sink;
+    struct resume *points;
+    struct watch *watch;
+    struct resume_key key;
+};
+
+static void open_watch(struct fixture *f, enum encoding encoding, uint64_t version, bool initial)
+{
+    f->sink = (struct sink){.x = {.ops = &sink_ops}, .got = BUF_INIT((size_t)64 * 1024 * 1024)};
+    f->points = resume_new(0);
+    assert_non_null(f->points);
+    f->key = (struct resume_key){.resource = 1, .view = 2, .selector = 3};
+    /* The resource is known, and another selector saw all up to 1,000,000. */
+    struct resume_key other = {.resource = 1, .view = 9, .selector = 4};
+    resume_newest(f->points, other.resource, 1000000);
+    resume_give(f->points, &other, (struct resume_range){1000000, 1000000});
+    struct watch_options o = {
+        .encoding = encoding,
+        .points = f->points,
+        .key = f->key,
+        .version = version,
+        .initial_events = initial,
+    };
+    f->watch = watch_new(&o);
+    assert_non_null(f->watch);
+}
+
+static void close_watch(struct fixture *f)
+{
+    watch_free(f->watch);
+    resume_free(f->points);
+    buf_reset(&f->sink.got);
+}
+
+static void feed(struct fixture *f, struct slice data)
+{
+    assert_int_equal(watch_feed(f->watch, data, &f->sink.x), 0);
+}
+
+static void assert_got(struct fixture *f, const char *expected)
+{
+    assert_int_equal(f->sink.got.len, strlen(expected));
+    if (f->sink.got.len > 0) {
+        assert_memory_equal(buf_data(&f->sink.got), expected, f->sink.got.len);
+    }
+}
+
+#define EVENT(version)                                                                             \
+    "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":\"" version "\"}}}\n"
+
+static void test_only_whole_events_pass(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_watch(&f, ENCODING_JSON, 5, false);
+    feed(&f, SLICE(EVENT("6") "{\"type\":"));
+    assert_got(&f, EVENT("6"));
+    assert_true(watch_at_boundary(f.watch));
+    feed(&f, SLICE("\"ADDED\",\"object\":{}}"));
+    assert_got(&f, EVENT("6"));
+    feed(&f, SLICE("\n" EVENT("7")));
+    assert_got(&f, EVENT("6") "{\"type\":\"ADDED\",\"object\":{}}\n" EVENT("7"));
+    close_watch(&f);
+}
+
+static void test_a_silenced_watch_lets_nothing_through_and_is_cut(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_watch(&f, ENCODING_JSON, 5, false);
+    feed(&f, SLICE(EVENT("6") "{\"type\":"));
+    watch_silence(f.watch);
+    assert_int_equal(watch_state(f.watch), WATCH_SILENT);
+    feed(&f, SLICE("\"ADDED\"}\n" EVENT("7")));
+    assert_got(&f, EVENT("6"));
+    assert_int_equal(watch_cut(f.watch, "why", &f.sink.x), 0);
+    assert_int_equal(watch_state(f.watch), WATCH_CUT);
+    assert_true(f.sink.ended);
+    buf_consume(&f.sink.got, strlen(EVENT("6")));
+    const char *text = buf_cstr(&f.sink.got);
+    assert_non_null(strstr(text, "\"type\":\"ERROR\""));
+    assert_non_null(strstr(text, "\"reason\":\"Expired\""));
+    assert_ptr_equal(strchr(text, '\n'), text + f.sink.got.len - 1);
+    close_watch(&f);
+}
+
+/* Versions up to the ceiling may be gone on from only if this watch gave them out. */
+static void test_the_end_of_a_watch_is_a_point_to_go_on_from(void **state)
+{
+    (void)state;
+    static const uint64_t good[] = {5, 6, 8, 9};
+    for (size_t i = 0; i < 4; i++) {
+        struct fixture f;
+        open_watch(&f, ENCODING_JSON, 5, false);
+        feed(&f, SLICE(EVENT("6") EVENT("9")));
+        watch_free(f.watch);
+        f.watch = NULL;
+        assert_false(resume_watch(f.points, &f.key, 10));
+        assert_false(resume_watch(f.points, &f.key, 4));
+        assert_true(resume_watch(f.points, &f.key, good[i]));
+        close_watch(&f);
+    }
+}
+
+static void test_a_watch_that_was_cut_is_none(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_watch(&f, ENCODING_JSON, 5, false);
+    feed(&f, SLICE(EVENT("6")));
+    watch_silence(f.watch);
+    assert_int_equal(watch_cut(f.watch, "why", &f.sink.x), 0);
+    watch_free(f.watch);
+    f.watch = NULL;
+    assert_false(resume_watch(f.points, &f.key, 6));
+    close_watch(&f);
+}
+
+/* Silenced and then left by its client: what it had was seen under the old selector. */
+static void test_a_silenced_watch_that_was_not_cut_leaves_a_stale_point(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_watch(&f, ENCODING_JSON, 5, false);
+    feed(&f, SLICE(EVENT("6")));
+    watch_silence(f.watch);
+    watch_free(f.watch);
+    f.watch = NULL;
+    struct resume_key now = f.key;
+    now.selector = 7;
+    resume_give(f.points, &now, (struct resume_range){6, 6});
+    assert_false(resume_watch(f.points, &now, 6)); /* whose 6 this is cannot be told */
+    close_watch(&f);
+}
+
+static void test_initial_events_are_no_points_until_they_ended(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_watch(&f, ENCODING_JSON, 0, true);
+    feed(&f, SLICE(EVENT("6")));
+    watch_free(f.watch);
+    f.watch = NULL;
+    assert_false(resume_watch(f.points, &f.key, 6));
+    close_watch(&f);
+
+    open_watch(&f, ENCODING_JSON, 0, true);
+    feed(&f,
+         SLICE(EVENT("6") "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":"
+                          "\"40\",\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n"));
+    watch_free(f.watch);
+    f.watch = NULL;
+    assert_false(resume_watch(f.points, &f.key, 6));
+    assert_true(resume_watch(f.points, &f.key, 40));
+    close_watch(&f);
+}
+
+/* Between what was shown before and what came after, a client may have read any part of the events
+ * that carried it over. */
+static void test_a_watch_that_was_carried_over_goes_on_only_from_what_came_after(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t version;
+        bool good;
+    } rows[] = {{3, false}, {5, false}, {6, false}, {7, true}, {8, true}, {9, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct fixture f;
+        open_watch(&f, ENCODING_JSON, 5, false);
+        feed(&f, SLICE(EVENT("6")));
+        watch_silence(f.watch);
+        feed(&f, SLICE(EVENT("7")));
+        assert_int_equal(watch_version(f.watch), 6);
+        struct resume_key now = f.key;
+        now.selector = 7;
+        watch_carry_over(f.watch, &now, 3);
+        assert_int_equal(watch_state(f.watch), WATCH_PASSING);
+        feed(&f, SLICE(EVENT("7") EVENT("8")));
+        assert_got(&f, EVENT("6") EVENT("7") EVENT("8"));
+        watch_free(f.watch);
+        f.watch = NULL;
+        /* Another client lists at the same version: whose it is cannot be told. */
+        resume_give(f.points, &now, (struct resume_range){6, 6});
+        assert_int_equal(resume_watch(f.points, &now, rows[i].version), rows[i].good);
+        close_watch(&f);
+    }
+}
+
+/* The client may have read a bookmark of the later version, or objects as new as that. */
+static void test_a_later_version_at_which_it_stands(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t version;
+        bool good;
+    } rows[] = {{5, false}, {6, false}, {7, false}, {40, false}, {41, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct fixture f;
+        open_watch(&f, ENCODING_JSON, 5, false);
+        feed(&f, SLICE(EVENT("6")));
+        watch_silence(f.watch);
+        watch_stands(f.watch, 40);
+        assert_int_equal(watch_version(f.watch), 40);
+        struct resume_key now = f.key;
+        now.selector = 7;
+        watch_carry_over(f.watch, &now, 38);
+        feed(&f, SLICE(EVENT("41")));
+        assert_got(&f, EVENT("6") EVENT("41"));
+        watch_free(f.watch);
+        f.watch = NULL;
+        assert_int_equal(resume_watch(f.points, &now, rows[i].version), rows[i].good);
+        close_watch(&f);
+    }
+}
+
+static void test_the_version_is_known_from_the_start_or_a_bookmark(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_watch(&f, ENCODING_JSON, 0, false);
+    feed(&f, SLICE(EVENT("6")));
+    assert_int_equal(watch_version(f.watch), 0); /* an old object perhaps */
+    feed(&f,
+         SLICE("{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\"}}}\n"));
+    assert_int_equal(watch_version(f.watch), 9);
+    feed(&f, SLICE(EVENT("10") EVENT("x")));
+    assert_int_equal(watch_version(f.watch), 0);
+    close_watch(&f);
+}
+
+/* A frame of `len` bytes that holds no event. */
+static struct slice frame(char *memory, size_t len)
+{
+    memory[0] = (char)(len >> 24);
+    memory[1] = (char)(len >> 16);
+    memory[2] = (char)(len >> 8);
+    memory[3] = (char)len;
+    memset(memory + 4, 'x', len);
+    return slice_of(memory, len + 4);
+}
+
+static void test_an_event_too_large_to_hold_is_finished(void **state)
+{
+    (void)state;
+    enum { SIZE = 3 * 1024 * 1024 };
+    struct fixture f;
+    char *memory = malloc(SIZE + 4);
+    assert_non_null(memory);
+    struct slice whole = frame(memory, SIZE);
+    open_watch(&f, ENCODING_PROTOBUF, 5, false);
+    feed(&f, slice_of(whole.ptr, SIZE / 2));
+    assert_int_equal(f.sink.got.len, SIZE / 2); /* over WATCH_HELD_MAX: passed on */
+    assert_false(watch_at_boundary(f.watch));
+    watch_silence(f.watch);
+    assert_int_equal(watch_state(f.watch), WATCH_LAST);
+    feed(&f, slice_of(whole.ptr + SIZE / 2, whole.len - SIZE / 2));
+    assert_int_equal(watch_state(f.watch), WATCH_SILENT);
+    feed(&f, SLICE("\0\0\0\1x"));
+    assert_int_equal(f.sink.got.len, whole.len);
+    assert_memory_equal(buf_data(&f.sink.got), memory, whole.len);
+    assert_int_equal(watch_cut(f.watch, "why", &f.sink.x), 0);
+    close_watch(&f);
+    free(memory);
+}
+
+static void test_what_is_no_known_encoding_passes_and_cannot_be_cut(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_watch(&f, ENCODING_OTHER, 5, false);
+    feed(&f, SLICE("half an ev"));
+    assert_got(&f, "half an ev");
+    assert_false(watch_at_boundary(f.watch));
+    watch_silence(f.watch);
+    feed(&f, SLICE("ent"));
+    assert_got(&f, "half an ev");
+    assert_int_equal(watch_cut(f.watch, "why", &f.sink.x), -ENOTSUP);
+    assert_false(f.sink.ended);
+    close_watch(&f);
+}
+
+/* Whatever the pieces, what passes is the same, and never more than whole events. */
+static void test_any_split_passes_the_same(void **state)
+{
+    (void)state;
+    srand(11);
+    for (int round = 0; round < 200; round++) {
+        struct fixture f;
+        char stream[8192];
+        size_t len = 0;
+        open_watch(&f, round % 2 == 0 ? ENCODING_PROTOBUF : ENCODING_JSON, 5, false);
+        while (len < 7000) {
+            size_t n = (size_t)(rand() % 700);
+            if (round % 2 == 0) {
+                len += frame(stream + len, n).len;
+            } else {
+                memset(stream + len, 'y', n);
+                stream[len + n] = '\n';
+                len += n + 1;
+            }
+        }
+        for (size_t at = 0; at < len;) {
+            size_t step = 1 + (size_t)rand() % 2000;
+            step = step > len - at ? len - at : step;
+            feed(&f, slice_of(stream + at, step));
+            at += step;
+            assert_true(f.sink.got.len <= at);
+        }
+        assert_int_equal(f.sink.got.len, len);
+        assert_memory_equal(buf_data(&f.sink.got), stream, len);
+        close_watch(&f);
+    }
+}
+
+static void test_an_operator_that_takes_no_more_is_told(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_watch(&f, ENCODING_JSON, 5, false);
+    f.sink.answer = -ENOBUFS;
+    assert_int_equal(watch_feed(f.watch, SLICE(EVENT("6")), &f.sink.x), -ENOBUFS);
+    watch_silence(f.watch);
+    assert_int_equal(watch_cut(f.watch, "why", &f.sink.x), -ENOBUFS);
+    assert_int_equal(watch_state(f.watch), WATCH_SILENT);
+    close_watch(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_only_whole_events_pass),
+        cmocka_unit_test(test_a_silenced_watch_lets_nothing_through_and_is_cut),
+        cmocka_unit_test(test_the_end_of_a_watch_is_a_point_to_go_on_from),
+        cmocka_unit_test(test_a_watch_that_was_cut_is_none),
+        cmocka_unit_test(test_a_silenced_watch_that_was_not_cut_leaves_a_stale_point),
+        cmocka_unit_test(test_initial_events_are_no_points_until_they_ended),
+        cmocka_unit_test(test_a_watch_that_was_carried_over_goes_on_only_from_what_came_after),
+        cmocka_unit_test(test_a_later_version_at_which_it_stands),
+        cmocka_unit_test(test_the_version_is_known_from_the_start_or_a_bookmark),
+        cmocka_unit_test(test_an_event_too_large_to_hold_is_finished),
+        cmocka_unit_test(test_what_is_no_known_encoding_passes_and_cannot_be_cut),
+        cmocka_unit_test(test_any_split_passes_the_same),
+        cmocka_unit_test(test_an_operator_that_takes_no_more_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
