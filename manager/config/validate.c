@@ -8,9 +8,9 @@
 #include "config/overlap.h"
 #include "config/shards.h"
 #include "config/validate_root.h"
-#include "inject/sidecar.h"
 #include "kube/name.h"
 #include "object/json_patch.h"
+#include "object/names.h"
 #include "json/field.h"
 
 enum {

@@ -15,8 +15,8 @@
 
 #include "base/err.h"
 #include "config/compile.h"
+#include "object/admission_review.h"
 #include "object/notes.h"
-#include "webhook/admission_review.h"
 
 struct validate_resource {
     const char *group; /* "" is the core group */

@@ -11,10 +11,10 @@
 #include "inject/inject_operator.h"
 #include "inject/inject_options.h"
 #include "inject/inject_sidecars.h"
-#include "inject/sidecar.h"
 #include "label/labels.h"
 #include "object/edit.h"
 #include "object/json_patch.h"
+#include "object/names.h"
 #include "json/field.h"
 
 #define DEFAULT_CONTAINER "kubectl.kubernetes.io/default-container"

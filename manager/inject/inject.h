@@ -21,8 +21,8 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
+#include "object/admission_review.h"
 #include "object/notes.h"
-#include "webhook/admission_review.h"
 
 /* Quantities as Kubernetes writes them, "50m", "64Mi"; NULL: none. */
 struct inject_resources {

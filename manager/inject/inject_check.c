@@ -6,7 +6,7 @@
 
 #include "inject/inject_operator.h"
 #include "inject/inject_sidecars.h"
-#include "inject/sidecar.h"
+#include "object/names.h"
 #include "json/field.h"
 
 static const char *text_of(const cJSON *object, const char *key)

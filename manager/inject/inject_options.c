@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "inject/sidecar.h"
+#include "object/names.h"
 #include "json/field.h"
 #include "json/json.h"
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "inject/sidecar.h"
+#include "object/names.h"
 #include "json/field.h"
 
 #define RULES_VOLUME "cmesh-rules"

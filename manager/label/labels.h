@@ -15,8 +15,8 @@
 
 #include "base/err.h"
 #include "config/compile.h"
+#include "object/admission_review.h"
 #include "object/notes.h"
-#include "webhook/admission_review.h"
 
 #define LABELS_PREFIX "ctrlmesh.kusionstack.io"
 #define LABELS_KEY_SIZE 384 /* a prefix of 253 bytes, a slash, a name of 63, a NUL */

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "inject/sidecar.h"
 #include "kube/name.h"
 #include "label/labeller.h"
+#include "object/names.h"
 
 static const char description[] =
     "The manager makes operators run as shards. Without a command it runs: it compiles each "

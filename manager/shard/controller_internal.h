@@ -12,12 +12,12 @@
 #define MANAGER_SHARD_CONTROLLER_INTERNAL_H
 
 #include "base/list.h"
+#include "base/table.h"
 #include "kube/client/writer.h"
 #include "net/work_queue.h"
 #include "shard/controller.h"
 #include "shard/handover.h"
 #include "shard/status.h"
-#include "shard/table.h"
 
 /* What the answer to a write told is believed for so long, until the world shows it: ms. */
 #define CONTROLLER_BELIEF_MS 10000

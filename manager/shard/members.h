@@ -12,9 +12,9 @@
 
 #include "base/err.h"
 #include "base/list.h"
+#include "base/table.h"
 #include "kube/selector.h"
 #include "shard/pod.h"
-#include "shard/table.h"
 
 /* Embedded in whoever has them; list items: struct member. */
 struct members_shard {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "config/shards.h"
-#include "inject/sidecar.h"
+#include "object/names.h"
 #include "json/field.h"
 
 /* Places strings, one behind the other; while there is no memory yet, only counts. */

@@ -11,8 +11,8 @@
 #include "config/compile.h"
 #include "config/shards.h"
 #include "inject/inject_options.h"
-#include "inject/sidecar.h"
 #include "object/edit.h"
+#include "object/names.h"
 #include "json/field.h"
 
 #define MANAGED_BY "app.kubernetes.io/managed-by"

@@ -8,11 +8,11 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "base/table.h"
 #include "config/shards.h"
 #include "inject/inject_options.h"
-#include "inject/sidecar.h"
+#include "object/names.h"
 #include "shard/members.h"
-#include "shard/table.h"
 #include "shard/world_internal.h"
 #include "json/field.h"
 

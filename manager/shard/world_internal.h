@@ -7,9 +7,9 @@
 #define MANAGER_SHARD_WORLD_INTERNAL_H
 
 #include "base/list.h"
+#include "base/table.h"
 #include "net/deadline.h"
 #include "shard/members.h"
-#include "shard/table.h"
 #include "shard/world.h"
 
 enum world_collection { WORLD_OF_CONFIGS, WORLD_OF_MAPS, WORLD_OF_PODS, WORLD_COLLECTIONS };

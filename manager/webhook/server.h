@@ -18,8 +18,8 @@
 #include "base/err.h"
 #include "crypto/tls.h"
 #include "net/loop.h"
+#include "object/admission_review.h"
 #include "object/notes.h"
-#include "webhook/admission_review.h"
 
 #define WEBHOOK_PATH_PODS "/mutate/pods"
 #define WEBHOOK_PATH_NAMESPACES "/mutate/namespaces"

@@ -4,7 +4,7 @@
  * with a patch and warnings, and refused with a piece of the input as the message. The answer is
  * good JSON with the uid and the version of the question.
  */
-#include "webhook/admission_review.h"
+#include "object/admission_review.h"
 
 #include <string.h>
 

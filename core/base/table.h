@@ -3,8 +3,8 @@
  * table.h - things found by a name: a hash table whose nodes are embedded in what they belong to
  * (LIST_ITEM finds it).
  */
-#ifndef MANAGER_SHARD_TABLE_H
-#define MANAGER_SHARD_TABLE_H
+#ifndef CORE_BASE_TABLE_H
+#define CORE_BASE_TABLE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sidecar.h - what the mesh's part of a pod is called: for those who put it there and those who
+ * names.h - what the mesh's part of a pod is called: for those who put it there and those who
  * look for it.
  */
-#ifndef MANAGER_INJECT_SIDECAR_H
-#define MANAGER_INJECT_SIDECAR_H
+#ifndef MANAGER_OBJECT_NAMES_H
+#define MANAGER_OBJECT_NAMES_H
 
 /* Containers. */
 #define SIDECAR_PROXY "cmesh-localproxy"

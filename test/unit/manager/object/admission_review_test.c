@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "webhook/admission_review.h"
+#include "object/admission_review.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -5,8 +5,8 @@
  * Source: k8s.io/api/admission v1 and v1beta1, which differ in what an answer may hold. The answer
  * has the version of the question.
  */
-#ifndef MANAGER_WEBHOOK_ADMISSION_REVIEW_H
-#define MANAGER_WEBHOOK_ADMISSION_REVIEW_H
+#ifndef MANAGER_OBJECT_ADMISSION_REVIEW_H
+#define MANAGER_OBJECT_ADMISSION_REVIEW_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shard/table.h"
+#include "base/table.h"
 
 #include <errno.h>
 #include <setjmp.h>
