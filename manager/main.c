@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/flags.h"
-#include "config/compile_flags.h"
+#include "compile/compile_flags.h"
 #include "label/unlabel_flags.h"
 #include "run/run.h"
 

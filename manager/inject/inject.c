@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/shards.h"
+#include "compile/shards.h"
 #include "inject/inject_access.h"
 #include "inject/inject_check.h"
 #include "inject/inject_operator.h"

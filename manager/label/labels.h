@@ -14,7 +14,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
-#include "config/compile.h"
+#include "compile/compile.h"
 #include "object/admission_review.h"
 #include "object/notes.h"
 

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "config/compile.h"
+#include "compile/compile.h"
 
 /* What the flags say. */
 struct unlabel_command {

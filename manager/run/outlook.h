@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "config/validate.h"
+#include "compile/validate.h"
 #include "kube/client/discovery.h"
 #include "shard/world.h"
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/flags.h"
-#include "config/compile.h"
+#include "compile/compile.h"
 #include "inject/inject.h"
 
 enum settings_native { SETTINGS_NATIVE_AUTO, SETTINGS_NATIVE_ON, SETTINGS_NATIVE_OFF };

@@ -18,7 +18,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "config/compile.h"
+#include "compile/compile.h"
 #include "kube/client/client.h"
 #include "kube/client/event_recorder.h"
 #include "net/clock.h"

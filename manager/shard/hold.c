@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "config/rules_gain.h"
+#include "compile/rules_gain.h"
 #include "shard/controller_internal.h"
 
 enum { MS = 1000, ACCOUNTS_MAX = 16 };

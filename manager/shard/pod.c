@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/shards.h"
+#include "compile/shards.h"
 #include "object/names.h"
 #include "json/field.h"
 

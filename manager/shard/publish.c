@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "config/rules_gain.h"
+#include "compile/rules_gain.h"
 #include "shard/controller_internal.h"
 #include "shard/generation.h"
 #include "json/field.h"

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "config/compile.h"
-#include "config/shards.h"
+#include "compile/compile.h"
+#include "compile/shards.h"
 #include "inject/inject_options.h"
 #include "object/edit.h"
 #include "object/names.h"

@@ -9,7 +9,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/table.h"
-#include "config/shards.h"
+#include "compile/shards.h"
 #include "inject/inject_options.h"
 #include "object/names.h"
 #include "shard/members.h"

@@ -17,7 +17,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "config/compile.h"
+#include "compile/compile.h"
 #include "kube/client/client.h"
 #include "kube/client/reflector.h"
 #include "net/loop.h"

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "config/compile.h"
-#include "config/validate.h"
+#include "compile/compile.h"
+#include "compile/validate.h"
 #include "inject/inject.h"
 #include "label/labels.h"
 #include "webhook/server.h"

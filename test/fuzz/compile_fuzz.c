@@ -5,7 +5,7 @@
  * everything, and the same ones from the config with its fields in another order. Errors never
  * speak in the terms of the rules document.
  */
-#include "config/compile.h"
+#include "compile/compile.h"
 
 #include <string.h>
 

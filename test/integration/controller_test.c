@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "config/compile.h"
+#include "compile/compile.h"
 #include "controller_scene.h"
 #include "json/field.h"
 

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * compile.h - from a ShardingConfig to the rules of its shard.
+ *
+ * Glossary: a *config* is one ShardingConfig object of the API; its *rules* are what the proxies of
+ * the shard enforce (kube/rules.h). A limit is written {relateResources, selector} or, as Kridge
+ * wrote it, {objectSelector: {relateResources, selector}}.
+ */
+#ifndef MANAGER_COMPILE_COMPILE_H
+#define MANAGER_COMPILE_COMPILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+#include "rules/rules.h"
+
+#define COMPILE_KIND "ShardingConfig"
+#define COMPILE_GROUP "ctrlmesh.kusionstack.io"
+#define COMPILE_API_VERSION COMPILE_GROUP "/v1alpha1" /* of what is followed at an API server */
+
+/* The control labels: names below `prefix`, or whole keys if they hold a slash. */
+struct compile_labels {
+    const char *prefix; /* NULL: the API group of the config */
+    const char *namespace;
+    const char *shard_hash;
+    const char *control;
+};
+
+struct compile_options {
+    const char *namespace; /* of configs that name none */
+    uint64_t generation;
+    struct compile_labels labels;
+};
+
+/* Whether the document calls itself a ShardingConfig, of whatever version. */
+bool compile_is_config(const cJSON *document);
+
+/* Compiles one config. The caller holds one reference to the rules. NULL on error; the message
+ * begins with the path of the field: -EINVAL, -E2BIG or -ENOMEM. Fields of the spec that are
+ * unknown are refused, since a misspelt limit would limit nothing. */
+MUST_CHECK struct rules *compile_config(const cJSON *config, const struct compile_options *o,
+                                        struct err *e);
+
+#endif

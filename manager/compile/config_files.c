@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/config_files.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/yaml.h"
+#include "compile/compile.h"
+#include "compile/input.h"
+
+struct config_file {
+    const char *name; /* as messages show it */
+    cJSON *documents;
+    struct yaml_lines lines;
+    struct config_file *next;
+};
+
+struct reader {
+    struct config_files *files;
+    struct config_file *file;
+    config_files_report_cb report;
+    void *data;
+    int rc;
+};
+
+static void fail(struct reader *r, unsigned line, const char *msg)
+{
+    r->report(r->data, LOG_ERROR, r->file->name, line, msg);
+    r->rc = -1;
+}
+
+/* Errors of the parser begin with the line: "line 3, column 5: why". */
+static void fail_parsing(struct reader *r, const char *msg)
+{
+    unsigned line = 0;
+    int used = 0;
+    if (sscanf(msg, "line %u%n", &line, &used) == 1 && strchr(",:", msg[used]) != NULL) {
+        msg += used + 1;
+        msg += strspn(msg, " ");
+    }
+    fail(r, line, msg);
+}
+
+static void skip(struct reader *r, const cJSON *document)
+{
+    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(document, "kind"));
+    char msg[128];
+    (void)snprintf(msg, sizeof msg, "note: skipped: %s%.60s, not a " COMPILE_KIND,
+                   kind == NULL ? "it has no kind" : "kind ", kind == NULL ? "" : kind);
+    r->report(r->data, LOG_WARN, r->file->name, yaml_line_of(&r->file->lines, document), msg);
+}
+
+static void add(struct reader *r, const cJSON *config)
+{
+    struct config_files *c = r->files;
+    if (c->count == c->cap) {
+        size_t cap = c->cap == 0 ? 16 : c->cap * 2;
+        struct config_entry *grown = realloc(c->entries, cap * sizeof *grown);
+        if (grown == NULL) {
+            fail(r, 0, "out of memory");
+            return;
+        }
+        c->entries = grown;
+        c->cap = cap;
+    }
+    c->entries[c->count++] = (struct config_entry){.config = config, .file = r->file};
+}
+
+static void add_document(struct reader *r, const cJSON *document)
+{
+    const cJSON *items = input_list_items(document, COMPILE_KIND);
+    const cJSON *item;
+    if (compile_is_config(document)) {
+        add(r, document);
+    } else if (items == NULL && !cJSON_IsNull(document)) { /* null: nothing between two "---" */
+        skip(r, document);
+    }
+    cJSON_ArrayForEach(item, items)
+    {
+        if (compile_is_config(item)) {
+            add(r, item);
+        } else {
+            skip(r, item);
+        }
+    }
+}
+
+static void add_text(struct reader *r, const struct buf *text)
+{
+    struct err e = ERR_INIT;
+    struct config_file *f = r->file;
+    f->documents = yaml_parse_all((const char *)buf_data(text), text->len, &f->lines, &e);
+    if (f->documents == NULL) {
+        fail_parsing(r, e.msg);
+        return;
+    }
+    if (f->documents->child == NULL) {
+        fail(r, 0, "holds no document");
+    }
+    const cJSON *document;
+    cJSON_ArrayForEach(document, f->documents)
+    {
+        add_document(r, document);
+    }
+}
+
+int config_files_read(struct config_files *c, const char *path, config_files_report_cb report,
+                      void *data)
+{
+    struct config_file *f = calloc(1, sizeof *f);
+    struct buf text = BUF_INIT(INPUT_MAX);
+    struct err e = ERR_INIT;
+    if (f == NULL) {
+        report(data, LOG_ERROR, path, 0, "out of memory");
+        return -1;
+    }
+    f->name = strcmp(path, "-") == 0 ? "standard input" : path;
+    f->next = c->files;
+    c->files = f;
+    struct reader r = {.files = c, .file = f, .report = report, .data = data};
+    if (input_read(path, &text, &e) == 0) {
+        add_text(&r, &text);
+    } else {
+        report(data, LOG_ERROR, NULL, 0, e.msg); /* it names the file */
+        r.rc = -1;
+    }
+    buf_reset(&text);
+    return r.rc;
+}
+
+const char *config_files_name(const struct config_entry *entry)
+{
+    return entry->file->name;
+}
+
+/* The child that the next step of a path names; moves *path behind it. NULL: there is none. */
+static const cJSON *step(const cJSON *at, const char **path)
+{
+    const char *p = *path;
+    if (*p == '[') {
+        char *end;
+        unsigned long i = strtoul(p + 1, &end, 10);
+        *path = end + 1;
+        return *end == ']' && i < INT32_MAX ? cJSON_GetArrayItem(at, (int)i) : NULL;
+    }
+    p += *p == '.' ? 1 : 0;
+    size_t len = strcspn(p, ".[:");
+    *path = p + len;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, at)
+    {
+        if (item->string != NULL && strlen(item->string) == len &&
+            strncmp(item->string, p, len) == 0) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
+unsigned config_files_line(const struct config_entry *entry, const char *msg)
+{
+    const struct yaml_lines *lines = &entry->file->lines;
+    const cJSON *at = entry->config;
+    unsigned line = yaml_line_of(lines, at);
+    while (*msg != '\0' && *msg != ':' && (at = step(at, &msg)) != NULL) {
+        unsigned found = yaml_line_of(lines, at);
+        line = found != 0 ? found : line;
+    }
+    return line;
+}
+
+void config_files_deinit(struct config_files *c)
+{
+    while (c->files != NULL) {
+        struct config_file *f = c->files;
+        c->files = f->next;
+        cJSON_Delete(f->documents);
+        yaml_lines_deinit(&f->lines);
+        free(f);
+    }
+    free(c->entries);
+    *c = (struct config_files)CONFIG_FILES_INIT;
+}

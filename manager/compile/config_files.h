@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config_files.h - the ShardingConfigs that files hold, and where in them they stand.
+ */
+#ifndef MANAGER_COMPILE_CONFIG_FILES_H
+#define MANAGER_COMPILE_CONFIG_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+#include "base/log.h"
+
+struct config_file;
+
+struct config_entry {
+    const cJSON *config;
+    const struct config_file *file;
+};
+
+struct config_files {
+    struct config_entry *entries;
+    size_t count;
+    size_t cap;
+    struct config_file *files; /* a list */
+};
+
+#define CONFIG_FILES_INIT                                                                          \
+    {                                                                                              \
+        .entries = NULL, .count = 0, .cap = 0, .files = NULL                                       \
+    }
+
+/* What is to be told of a file: an error (LOG_ERROR) or a note. `line` 0: none. */
+typedef void (*config_files_report_cb)(void *data, enum log_level level, const char *file,
+                                       unsigned line, const char *msg);
+
+/* Adds what the file holds: YAML or JSON, several documents, lists; "-" is standard input. What is
+ * no ShardingConfig is skipped with a note. `path` is kept. 0, or -1: reported. */
+int config_files_read(struct config_files *c, const char *path, config_files_report_cb report,
+                      void *data);
+
+const char *config_files_name(const struct config_entry *entry);
+/* The line where the config begins; with a message that begins with the path of a field, that of
+ * the field or the nearest around it. */
+unsigned config_files_line(const struct config_entry *entry, const char *msg);
+
+void config_files_deinit(struct config_files *c);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/input.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+
+enum { STEP = 64 * 1024 };
+
+static int read_standard(struct buf *out, struct err *e)
+{
+    for (;;) {
+        uint8_t *room = buf_reserve(out, STEP);
+        if (room == NULL) {
+            return err_set(e, -ENOBUFS, "standard input: more than %zu bytes", out->max);
+        }
+        size_t n = fread(room, 1, STEP, stdin);
+        buf_commit(out, n);
+        if (n == 0) {
+            return ferror(stdin)
+                       ? err_set(e, -EIO, "standard input: cannot read: %s", strerror(errno))
+                       : 0;
+        }
+    }
+}
+
+int input_read(const char *path, struct buf *out, struct err *e)
+{
+    return strcmp(path, "-") == 0 ? read_standard(out, e) : file_read(path, out, e);
+}
+
+const cJSON *input_list_items(const cJSON *document, const char *kind)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(document, "kind"));
+    const cJSON *items = cJSON_GetObjectItemCaseSensitive(document, "items");
+    size_t len = strlen(kind);
+    bool list = text != NULL && (strcmp(text, "List") == 0 || (strncmp(text, kind, len) == 0 &&
+                                                               strcmp(text + len, "List") == 0));
+    return list && cJSON_IsArray(items) ? items : NULL;
+}

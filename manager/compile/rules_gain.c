@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/rules_gain.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compile/overlap.h"
+
+/* Pairs of group and resource that are looked at. */
+#define CELLS_MAX ((size_t)64 * 1024)
+
+/* Names, sorted, each once; `*` stands for any that is not among them. */
+struct axis {
+    struct slice *names;
+    size_t count;
+};
+
+/* What the three rules say of one resource; NULL: no limit mentions it. */
+struct cell {
+    const struct rules_entry *from;
+    const struct rules_entry *to;
+    const struct rules_entry *others;
+};
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct slice *x = a;
+    const struct slice *y = b;
+    int order = memcmp(x->ptr, y->ptr, x->len < y->len ? x->len : y->len);
+    return order != 0 ? order : (x->len > y->len) - (x->len < y->len);
+}
+
+static void sort_names(struct axis *a)
+{
+    size_t count = 0;
+    qsort(a->names, a->count, sizeof *a->names, compare_names);
+    for (size_t i = 0; i < a->count; i++) {
+        if (count == 0 || !slice_eq(a->names[count - 1], a->names[i])) {
+            a->names[count++] = a->names[i];
+        }
+    }
+    a->count = count;
+}
+
+static size_t count_patterns(const struct rules *r)
+{
+    return r == NULL ? 0 : rules_pattern_count(r);
+}
+
+/* The caller frees the names of both in any case. */
+static int collect(const struct rules *const list[3], struct axis *groups, struct axis *resources)
+{
+    size_t room = 1;
+    for (size_t i = 0; i < 3; i++) {
+        room += count_patterns(list[i]);
+    }
+    groups->names = calloc(room, sizeof *groups->names);
+    resources->names = calloc(room, sizeof *resources->names);
+    if (groups->names == NULL || resources->names == NULL) {
+        return -ENOMEM;
+    }
+    groups->names[groups->count++] = SLICE("*");
+    resources->names[resources->count++] = SLICE("*");
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t p = 0; p < count_patterns(list[i]); p++) {
+            rules_pattern(list[i], p, &groups->names[groups->count++],
+                          &resources->names[resources->count++]);
+        }
+    }
+    sort_names(groups);
+    sort_names(resources);
+    return 0;
+}
+
+static const struct rules_entry *match(const struct rules *r, struct slice group,
+                                       struct slice resource)
+{
+    return r == NULL ? NULL : rules_match(r, group, resource);
+}
+
+static const struct selector *selector_of(const struct rules_entry *e)
+{
+    return e == NULL ? NULL : e->compiled;
+}
+
+/* `nothing`: without any rules, nothing is seen before. */
+static bool is_gained(const struct cell *c, bool nothing)
+{
+    const struct selector *to = selector_of(c->to);
+    const struct selector *others = selector_of(c->others);
+    if (!nothing) {
+        bool same = c->from == NULL || (c->to != NULL && c->from->id == c->to->id);
+        return !same && overlap_outside(to, others, c->from->compiled);
+    }
+    if (to == NULL || others == NULL) {
+        const struct selector *one = to != NULL ? to : others;
+        return one != NULL && overlap_satisfiable(one); /* NULL: every shard sees it */
+    }
+    return overlap_between(to, others) != OVERLAP_NONE;
+}
+
+static bool any_gained(const struct rules *const list[3], const struct axis *groups,
+                       const struct axis *resources)
+{
+    struct cell last = {NULL, NULL, NULL}; /* of which nothing is gained */
+    bool gained = false;
+    for (size_t g = 0; g < groups->count && !gained; g++) {
+        for (size_t r = 0; r < resources->count && !gained; r++) {
+            struct cell c = {match(list[0], groups->names[g], resources->names[r]),
+                             match(list[1], groups->names[g], resources->names[r]),
+                             match(list[2], groups->names[g], resources->names[r])};
+            bool known = c.from == last.from && c.to == last.to && c.others == last.others;
+            gained = !known && is_gained(&c, list[0] == NULL);
+            last = c;
+        }
+    }
+    return gained;
+}
+
+bool rules_gain(const struct rules *from, const struct rules *to, const struct rules *others)
+{
+    const struct rules *const list[3] = {from, to, others};
+    struct axis groups = {.names = NULL};
+    struct axis resources = {.names = NULL};
+    bool gained = true;
+    if (collect(list, &groups, &resources) == 0 && groups.count <= CELLS_MAX / resources.count) {
+        gained = any_gained(list, &groups, &resources);
+    }
+    free(groups.names);
+    free(resources.names);
+    return gained;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/rules_set.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/yaml.h"
+#include "compile/input.h"
+#include "json/json.h"
+
+#define KEY "rules.json" /* of a ConfigMap */
+
+const char *rules_set_name(const struct rules *rules, char out[RULES_SET_NAME])
+{
+    (void)snprintf(out, RULES_SET_NAME, "%s/%s", rules_shard_namespace(rules),
+                   rules_shard_name(rules));
+    return out;
+}
+
+const struct rules *rules_set_find(const struct rules_set *s, const struct rules *like)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        if (strcmp(rules_shard_name(s->items[i]), rules_shard_name(like)) == 0 &&
+            strcmp(rules_shard_namespace(s->items[i]), rules_shard_namespace(like)) == 0) {
+            return s->items[i];
+        }
+    }
+    return NULL;
+}
+
+static int make_room(struct rules_set *s)
+{
+    if (s->count < s->cap) {
+        return 0;
+    }
+    size_t cap = s->cap == 0 ? 16 : s->cap * 2;
+    struct rules **grown = realloc(s->items, cap * sizeof(struct rules *));
+    if (grown == NULL) {
+        return -ENOMEM;
+    }
+    s->items = grown;
+    s->cap = cap;
+    return 0;
+}
+
+int rules_set_add(struct rules_set *s, struct rules *rules)
+{
+    int rc = rules_set_find(s, rules) != NULL ? -EEXIST : make_room(s);
+    if (rc != 0) {
+        rules_unref(rules);
+        return rc;
+    }
+    s->items[s->count++] = rules;
+    return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+    char left[RULES_SET_NAME];
+    char right[RULES_SET_NAME];
+    return strcmp(rules_set_name(*(struct rules *const *)a, left),
+                  rules_set_name(*(struct rules *const *)b, right));
+}
+
+void rules_set_sort(struct rules_set *s)
+{
+    if (s->count > 0) {
+        qsort(s->items, s->count, sizeof(struct rules *), compare);
+    }
+}
+
+void rules_set_deinit(struct rules_set *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        rules_unref(s->items[i]);
+    }
+    free(s->items);
+    *s = (struct rules_set)RULES_SET_INIT;
+}
+
+/* ---- files ---- */
+
+static int add_text(struct rules_set *s, const char *text, size_t len, struct err *e)
+{
+    char name[RULES_SET_NAME];
+    struct rules *rules = rules_parse(text, len, e);
+    if (rules == NULL) {
+        return e->code;
+    }
+    (void)rules_set_name(rules, name);
+    int rc = rules_set_add(s, rules);
+    return rc == 0         ? 0
+           : rc == -EEXIST ? err_set(e, rc, "there is more than one document for shard %s", name)
+                           : err_set(e, rc, "out of memory");
+}
+
+static const char *text_of(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+    return text == NULL ? "" : text;
+}
+
+static int add_document(struct rules_set *s, const cJSON *document, struct err *e)
+{
+    const char *kind = text_of(document, "kind");
+    if (strcmp(kind, "ConfigMap") == 0) {
+        const char *text = text_of(cJSON_GetObjectItemCaseSensitive(document, "data"), KEY);
+        int rc = text[0] == '\0' ? 0 : add_text(s, text, strlen(text), e);
+        if (rc != 0) {
+            err_prefix(e, "%s",
+                       text_of(cJSON_GetObjectItemCaseSensitive(document, "metadata"), "name"));
+        }
+        return rc;
+    }
+    if (strcmp(kind, RULES_KIND) != 0) {
+        return 0;
+    }
+    struct buf text = BUF_INIT(INPUT_MAX);
+    int rc = json_canonical(document, &text);
+    rc = rc != 0 ? err_set(e, rc, "cannot read: %s", err_text(rc))
+                 : add_text(s, (const char *)buf_data(&text), text.len, e);
+    buf_reset(&text);
+    return rc;
+}
+
+static int add_documents(struct rules_set *s, const cJSON *documents, struct err *e)
+{
+    size_t before = s->count;
+    int rc = 0;
+    const cJSON *document;
+    cJSON_ArrayForEach(document, documents)
+    {
+        const cJSON *item;
+        cJSON_ArrayForEach(item, input_list_items(document, "ConfigMap"))
+        {
+            rc = rc != 0 ? rc : add_document(s, item, e);
+        }
+        rc = rc != 0 ? rc : add_document(s, document, e);
+    }
+    return rc == 0 && s->count == before ? err_set(e, -EINVAL, "holds no rules document") : rc;
+}
+
+static int read_file(struct rules_set *s, const char *path, struct err *e)
+{
+    struct buf text = BUF_INIT(INPUT_MAX);
+    int rc = input_read(path, &text, e);
+    if (rc == 0) {
+        cJSON *documents = yaml_parse_all((const char *)buf_data(&text), text.len, NULL, e);
+        rc = documents == NULL ? e->code : add_documents(s, documents, e);
+        if (rc != 0) {
+            err_prefix(e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
+        }
+        cJSON_Delete(documents);
+    }
+    buf_reset(&text);
+    return rc;
+}
+
+static int is_document(const struct dirent *entry)
+{
+    static const char *const endings[] = {".json", ".yaml", ".yml"};
+    size_t len = strlen(entry->d_name);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        size_t n = strlen(endings[i]);
+        if (len > n && strcmp(entry->d_name + len - n, endings[i]) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int read_folder(struct rules_set *s, const char *path, struct err *e)
+{
+    struct dirent **entries = NULL;
+    int n = scandir(path, &entries, is_document, alphasort);
+    int rc =
+        n < 0 ? err_set(e, -errno, "%s: cannot read the folder: %s", path, strerror(errno)) : 0;
+    for (int i = 0; i < n; i++) {
+        struct buf name = BUF_INIT(4096);
+        if (rc == 0 && buf_printf(&name, "%s/%s", path, entries[i]->d_name) != 0) {
+            rc = err_set(e, -ENAMETOOLONG, "%.100s...: the path is too long", path);
+        }
+        const char *file = rc == 0 ? buf_cstr(&name) : NULL;
+        rc = file != NULL ? read_file(s, file, e) : rc != 0 ? rc : err_set(e, -ENOMEM, "no memory");
+        buf_reset(&name);
+        free(entries[i]);
+    }
+    free(entries);
+    return rc;
+}
+
+int rules_set_read(struct rules_set *s, const char *path, struct err *e)
+{
+    struct stat st;
+    bool folder = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    return folder ? read_folder(s, path, e) : read_file(s, path, e);
+}

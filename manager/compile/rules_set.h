@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rules_set.h - the rules of several shards, one each.
+ */
+#ifndef MANAGER_COMPILE_RULES_SET_H
+#define MANAGER_COMPILE_RULES_SET_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "rules/rules.h"
+
+struct rules_set {
+    struct rules **items;
+    size_t count;
+    size_t cap;
+};
+
+#define RULES_SET_INIT                                                                             \
+    {                                                                                              \
+        .items = NULL, .count = 0, .cap = 0                                                        \
+    }
+
+/* Takes over the reference in any case. 0; -EEXIST: there are rules of that shard already; or
+ * -ENOMEM. */
+MUST_CHECK int rules_set_add(struct rules_set *s, struct rules *rules);
+
+/* The rules of the shard that `like` is for; NULL: there are none. */
+const struct rules *rules_set_find(const struct rules_set *s, const struct rules *like);
+
+/* Adds the rules that a file holds ("-": standard input), or the files of a folder whose names end
+ * with .json, .yaml or .yml. Taken are rules documents and ConfigMaps that hold one, lists of them,
+ * JSON or YAML; what else there is is skipped, but there must be one. Negative on error: the
+ * message names the file. */
+MUST_CHECK int rules_set_read(struct rules_set *s, const char *path, struct err *e);
+
+/* By NAMESPACE/NAME. */
+void rules_set_sort(struct rules_set *s);
+
+void rules_set_deinit(struct rules_set *s);
+
+#define RULES_SET_NAME 400
+/* "NAMESPACE/NAME" */
+const char *rules_set_name(const struct rules *rules, char out[RULES_SET_NAME]);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rules_text.h - rules as lines of plain text, each below what it belongs to:
+ *
+ *     leader election: operator-leader
+ *     limits:
+ *       pods in any group:
+ *         app=foo
+ *         ctrlmesh.kusionstack.io/namespace in:
+ *           ns-a
+ *           ns-b
+ *
+ * All limits on the same resources are shown as the one selector that they are together. The order
+ * does not depend on that of the document: what is equal has equal lines, and the lines of two
+ * documents can be merged.
+ */
+#ifndef MANAGER_COMPILE_RULES_TEXT_H
+#define MANAGER_COMPILE_RULES_TEXT_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "rules/rules.h"
+
+struct rules_text_line {
+    char *key;        /* what it stands below, and itself: lines are sorted by it (strcmp) */
+    const char *text; /* the last part of the key */
+    unsigned depth;
+};
+
+struct rules_text {
+    struct rules_text_line *lines;
+    size_t count;
+    size_t cap;
+};
+
+#define RULES_TEXT_INIT                                                                            \
+    {                                                                                              \
+        .lines = NULL, .count = 0, .cap = 0                                                        \
+    }
+
+/* 0; -E2BIG: selectors are too large together; or -ENOMEM. rules_text_deinit is due in any case. */
+MUST_CHECK int rules_text_add(struct rules_text *t, const struct rules *rules, struct err *e);
+void rules_text_deinit(struct rules_text *t);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/shards.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "json/field.h"
+
+struct selector *shards_pod_selector(const cJSON *config, struct err *e)
+{
+    const cJSON *spec = field_get(config, "spec");
+    const cJSON *item = field_get(spec, "selector");
+    if (item == NULL) {
+        (void)err_set(e, -EINVAL, "spec.selector: Required value: which pods the shard is");
+        return NULL;
+    }
+    struct selector *s = selector_from_label_selector(item, "spec.selector", e);
+    if (s != NULL && selector_is_everything(s)) {
+        selector_free(s);
+        (void)err_set(e, -EINVAL,
+                      "spec.selector: Required value: an empty selector would make every pod of "
+                      "the namespace one of the shard");
+        return NULL;
+    }
+    return s;
+}
+
+bool shards_selects(const struct selector *s, const cJSON *object)
+{
+    size_t count = 0;
+    const struct selector_requirement *items = selector_requirements(s, &count);
+    const cJSON *labels = field_get(field_get(object, "metadata"), "labels");
+    for (size_t i = 0; i < count; i++) {
+        const cJSON *label = field_get(labels, items[i].key);
+        struct slice value = slice_str(cJSON_GetStringValue(label));
+        if (!selector_requirement_matches(&items[i], label == NULL ? NULL : &value)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char *meta_string(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(field_get(field_get(object, "metadata"), key));
+    return text == NULL ? "" : text;
+}
+
+const char *shards_name(const cJSON *object)
+{
+    return meta_string(object, "name");
+}
+
+const char *shards_namespace(const cJSON *object)
+{
+    return meta_string(object, "namespace");
+}
+
+/* 1 or 0, or -ENOMEM. */
+static int selects(const cJSON *config, const char *ns, const cJSON *pod)
+{
+    struct err e = ERR_INIT;
+    if (field_get(field_get(config, "spec"), "root") != NULL ||
+        strcmp(shards_namespace(config), ns) != 0) {
+        return 0;
+    }
+    struct selector *s = shards_pod_selector(config, &e);
+    int found = s == NULL ? 0 : shards_selects(s, pod);
+    selector_free(s);
+    return s == NULL && e.code == -ENOMEM ? -ENOMEM : found;
+}
+
+const cJSON *shards_of_pod(const cJSON *const *configs, size_t count, const char *ns,
+                           const cJSON *pod, struct err *e)
+{
+    const cJSON *found = NULL;
+    for (size_t i = 0; i < count; i++) {
+        int rc = selects(configs[i], ns, pod);
+        if (rc < 0) {
+            (void)err_set(e, rc, "out of memory");
+            return NULL;
+        }
+        if (rc > 0 && found != NULL) {
+            (void)err_set(e, -EEXIST,
+                          "the ShardingConfigs \"%.253s\" and \"%.253s\" both select this pod: a "
+                          "pod can be in one shard only",
+                          shards_name(found), shards_name(configs[i]));
+            return NULL;
+        }
+        found = rc > 0 ? configs[i] : found;
+    }
+    if (found == NULL) {
+        (void)err_set(e, -ENOENT, "no ShardingConfig in namespace \"%.63s\" selects this pod", ns);
+    }
+    return found;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shards.h - which pods a shard has, and which shard a pod belongs to.
+ *
+ * A config with spec.root has no pods of its own.
+ */
+#ifndef MANAGER_COMPILE_SHARDS_H
+#define MANAGER_COMPILE_SHARDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+#include "kube/selector.h"
+
+/* The pod selector of a config, which the caller frees. NULL: -EINVAL with the field in the message
+ * (there is none, or it is empty, or wrong), or -ENOMEM. */
+MUST_CHECK struct selector *shards_pod_selector(const cJSON *config, struct err *e);
+
+/* Whether the labels of the object match. */
+bool shards_selects(const struct selector *s, const cJSON *object);
+
+/* "" when they are absent. */
+const char *shards_name(const cJSON *object);
+const char *shards_namespace(const cJSON *object);
+
+/* The one config of that namespace that selects the pod; those that make no sense are passed over.
+ * NULL: none does, or several do (-ENOENT and -EEXIST, with a message), or -ENOMEM. */
+MUST_CHECK const cJSON *shards_of_pod(const cJSON *const *configs, size_t count, const char *ns,
+                                      const cJSON *pod, struct err *e);
+
+#endif

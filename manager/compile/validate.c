@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/validate.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compile/overlap.h"
+#include "compile/shards.h"
+#include "compile/validate_root.h"
+#include "kube/name.h"
+#include "object/json_patch.h"
+#include "object/names.h"
+#include "json/field.h"
+
+enum {
+    PATH_LEN = 128,
+    SHARED_MAX = 64, /* configs whose limits are compared with those of the new one */
+};
+
+struct validation {
+    const cJSON *config;
+    const cJSON *spec;
+    const struct compile_options *options;
+    const struct validate_world *world;
+    struct rules *rules;
+    struct selector *pods;
+    struct notes *notes;
+    struct err *e;
+};
+
+static const char *namespace_of(const struct validation *v, const cJSON *config)
+{
+    const char *ns = shards_namespace(config);
+    return ns[0] == '\0' ? v->options->namespace : ns;
+}
+
+/* Other shards of the same namespace. */
+static bool is_neighbour(const struct validation *v, const cJSON *other)
+{
+    return strcmp(namespace_of(v, other), namespace_of(v, v->config)) == 0 &&
+           strcmp(shards_name(other), shards_name(v->config)) != 0 &&
+           field_get(field_get(other, "spec"), "root") == NULL;
+}
+
+/* ---- fields by themselves ---- */
+
+/* The rules are published in a ConfigMap that is named after the shard. */
+static int check_name(const struct validation *v)
+{
+    const char *name = shards_name(v->config);
+    int max = NAME_SUBDOMAIN_MAX - (int)(sizeof SIDECAR_CONFIGMAP - 1);
+    if (strlen(name) <= (size_t)max) {
+        return 0;
+    }
+    return err_set(v->e, -EINVAL,
+                   "metadata.name: Invalid value: \"%.100s...\": must be no more than %d "
+                   "characters, for the rules are published in ConfigMap \"" SIDECAR_CONFIGMAP
+                   "<name>\"",
+                   name, max);
+}
+
+static int check_cert_dir(const struct validation *v, const cJSON *webhook)
+{
+    const char *dir = "";
+    int rc = field_string(webhook, "spec.webhook", "certDir", &dir, v->e);
+    size_t len = strlen(dir);
+    if (rc != 0 || len == 0) {
+        return rc;
+    }
+    if (dir[0] != '/') {
+        return field_invalid(v->e, "spec.webhook", "certDir", dir, "must be an absolute path");
+    }
+    bool up = strstr(dir, "/../") != NULL || (len >= 3 && strcmp(dir + len - 3, "/..") == 0);
+    return up ? field_invalid(v->e, "spec.webhook", "certDir", dir, "must not contain '..'") : 0;
+}
+
+static int check_webhook(const struct validation *v)
+{
+    static const unsigned taken[] = {SIDECAR_API_PORT, SIDECAR_ADMIN_PORT, SIDECAR_RULESYNC_PORT};
+    const cJSON *webhook = field_get(v->spec, "webhook");
+    int port = 0;
+    int rc = field_int(webhook, "spec.webhook", "port", 1, 65535, &port, v->e);
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0] && rc == 0; i++) {
+        if (port == (int)taken[i]) {
+            rc = err_set(v->e, -EINVAL,
+                         "spec.webhook.port: Invalid value: %d: is a port of the sidecars", port);
+        }
+    }
+    return rc != 0 ? rc : check_cert_dir(v, webhook);
+}
+
+/* ---- pods ---- */
+
+static int refuse_overlap(const struct validation *v, const cJSON *other,
+                          const struct selector *theirs, const cJSON *pod)
+{
+    struct buf text = BUF_INIT(256);
+    if (pod != NULL) {
+        return err_set(v->e, -EINVAL,
+                       "spec.selector: Invalid value: selects pod \"%.253s\", as ShardingConfig "
+                       "\"%.253s\" does: a pod can be in one shard only",
+                       shards_name(pod), shards_name(other));
+    }
+    const char *selector = selector_print(theirs, &text) == 0 ? buf_cstr(&text) : NULL;
+    int rc = err_set(v->e, -EINVAL,
+                     "spec.selector: Invalid value: selects pods that ShardingConfig \"%.100s\" "
+                     "selects too, and a pod can be in one shard only: %s",
+                     shards_name(other), selector == NULL ? "" : selector);
+    buf_reset(&text);
+    return rc;
+}
+
+/* A pod that there is and that both select. */
+static const cJSON *common_pod(const struct validation *v, const struct selector *theirs)
+{
+    for (size_t i = 0; i < v->world->pod_count; i++) {
+        const cJSON *pod = v->world->pods[i];
+        if (strcmp(namespace_of(v, pod), namespace_of(v, v->config)) == 0 &&
+            shards_selects(v->pods, pod) && shards_selects(theirs, pod)) {
+            return pod;
+        }
+    }
+    return NULL;
+}
+
+static int check_neighbour(const struct validation *v, const cJSON *other)
+{
+    struct err ignored = ERR_INIT;
+    struct selector *theirs = shards_pod_selector(other, &ignored);
+    if (theirs == NULL) {
+        return ignored.code == -ENOMEM ? err_set(v->e, -ENOMEM, "out of memory") : 0;
+    }
+    enum overlap overlap = overlap_between(v->pods, theirs);
+    const cJSON *pod = overlap == OVERLAP_NONE ? NULL : common_pod(v, theirs);
+    int rc = 0;
+    if (overlap == OVERLAP_CERTAIN || pod != NULL) {
+        rc = refuse_overlap(v, other, theirs, pod);
+    } else if (overlap == OVERLAP_POSSIBLE) {
+        notes_add(v->notes,
+                  "spec.selector: a pod could have the labels for this and for ShardingConfig "
+                  "\"%.100s\"; it would be refused",
+                  shards_name(other));
+    }
+    selector_free(theirs);
+    return rc;
+}
+
+static int check_pods(struct validation *v)
+{
+    v->pods = shards_pod_selector(v->config, v->e);
+    if (v->pods == NULL) {
+        return v->e->code;
+    }
+    if (!overlap_satisfiable(v->pods)) {
+        notes_add(v->notes, "spec.selector: no pod can match it: its requirements contradict each "
+                            "other, or a list of values is empty");
+    }
+    int rc = 0;
+    for (size_t i = 0; i < v->world->config_count && rc == 0; i++) {
+        if (is_neighbour(v, v->world->configs[i])) {
+            rc = check_neighbour(v, v->world->configs[i]);
+        }
+    }
+    return rc;
+}
+
+/* ---- resources ---- */
+
+typedef int (*entry_cb)(const struct validation *v, void *data, const cJSON *entry,
+                        const char *path);
+
+/* Calls for each entry of relateResources, until one returns an error. */
+static int each_entry(const struct validation *v, entry_cb cb, void *data)
+{
+    unsigned i = 0;
+    const cJSON *limit;
+    cJSON_ArrayForEach(limit, field_get(v->spec, "limits"))
+    {
+        const cJSON *inner = field_get(limit, "objectSelector");
+        unsigned j = 0;
+        const cJSON *entry;
+        cJSON_ArrayForEach(entry, field_get(inner != NULL ? inner : limit, "relateResources"))
+        {
+            char path[PATH_LEN];
+            (void)snprintf(path, sizeof path, "spec.limits[%u]%s.relateResources[%u]", i,
+                           inner != NULL ? ".objectSelector" : "", j++);
+            int rc = cb(v, data, entry, path);
+            if (rc != 0) {
+                return rc;
+            }
+        }
+        i++;
+    }
+    return 0;
+}
+
+static bool same_or_any(const char *pattern, const char *text)
+{
+    return strcmp(pattern, "*") == 0 || strcmp(pattern, text) == 0;
+}
+
+/* Whether the group, or any if NULL, serves the resource, or anything if that is `*`. */
+static bool is_served(const struct validate_world *w, const char *group, const char *resource)
+{
+    for (size_t i = 0; i < w->resource_count; i++) {
+        if (same_or_any(group, w->resources[i].group) &&
+            same_or_any(resource, w->resources[i].resource)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_served_by_one(const struct validate_world *w, const cJSON *groups,
+                             const char *resource)
+{
+    const cJSON *group;
+    cJSON_ArrayForEach(group, groups)
+    {
+        if (is_served(w, group->valuestring, resource)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* People write the kind, or the singular. */
+static int refuse_resource(const struct validation *v, const char *path, unsigned index,
+                           const cJSON *groups, const char *resource)
+{
+    char plural[NAME_SUBDOMAIN_MAX];
+    (void)snprintf(plural, sizeof plural, "%.240ss", resource);
+    bool meant = is_served_by_one(v->world, groups, plural);
+    return err_set(v->e, -EINVAL,
+                   "%s.resources[%u]: Not found: \"%.100s\": the API server serves no such "
+                   "resource in these groups%s%s%s",
+                   path, index, resource, meant ? "; is \"" : "", meant ? plural : "",
+                   meant ? "\" meant?" : "");
+}
+
+static int check_served(const struct validation *v, void *data, const cJSON *entry,
+                        const char *path)
+{
+    (void)data;
+    const cJSON *groups = field_get(entry, "apiGroups");
+    unsigned i = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, groups)
+    {
+        if (!is_served(v->world, item->valuestring, "*")) {
+            return err_set(v->e, -EINVAL,
+                           "%s.apiGroups[%u]: Not found: \"%.100s\": the API server serves no "
+                           "such group",
+                           path, i, item->valuestring);
+        }
+        i++;
+    }
+    i = 0;
+    cJSON_ArrayForEach(item, field_get(entry, "resources"))
+    {
+        if (!is_served_by_one(v->world, groups, item->valuestring)) {
+            return refuse_resource(v, path, i, groups, item->valuestring);
+        }
+        i++;
+    }
+    return 0;
+}
+
+/* ---- what is odd ---- */
+
+typedef bool (*pair_cb)(const struct rules_entry *ours, const struct rules_entry *theirs);
+
+/* The first resource of the entry for which `cb` says yes to the limits that two shards have on it;
+ * NULL: none. `theirs` may be NULL. */
+static const char *find_resource(const struct rules *ours, const struct rules *theirs,
+                                 const cJSON *entry, pair_cb cb)
+{
+    const cJSON *group;
+    const cJSON *resource;
+    cJSON_ArrayForEach(group, field_get(entry, "apiGroups"))
+    {
+        cJSON_ArrayForEach(resource, field_get(entry, "resources"))
+        {
+            struct slice g = slice_str(group->valuestring);
+            struct slice r = slice_str(resource->valuestring);
+            if (cb(rules_match(ours, g, r), theirs == NULL ? NULL : rules_match(theirs, g, r))) {
+                return resource->valuestring;
+            }
+        }
+    }
+    return NULL;
+}
+
+static bool is_contradiction(const struct rules_entry *ours, const struct rules_entry *theirs)
+{
+    (void)theirs;
+    return ours != NULL && !overlap_satisfiable(ours->compiled);
+}
+
+static int note_contradiction(const struct validation *v, void *data, const cJSON *entry,
+                              const char *path)
+{
+    (void)data;
+    const char *resource = find_resource(v->rules, NULL, entry, is_contradiction);
+    if (resource != NULL) {
+        notes_add(v->notes,
+                  "%s: the limits on \"%.63s\" contradict each other, or a list of values is "
+                  "empty: the shard sees none",
+                  path, resource);
+    }
+    return 0;
+}
+
+static bool is_shared(const struct rules_entry *ours, const struct rules_entry *theirs)
+{
+    return ours != NULL &&
+           (theirs == NULL || overlap_between(ours->compiled, theirs->compiled) == OVERLAP_CERTAIN);
+}
+
+struct sharing {
+    const struct rules *theirs;
+    const char *resource; /* that both see objects of; NULL: none yet */
+};
+
+static int find_shared(const struct validation *v, void *data, const cJSON *entry, const char *path)
+{
+    struct sharing *s = data;
+    (void)path;
+    s->resource = find_resource(v->rules, s->theirs, entry, is_shared);
+    return s->resource == NULL ? 0 : 1;
+}
+
+/* Shards of one operator, which all ask for the same lock, must not both see an object. */
+static void note_sharing(const struct validation *v, const cJSON *other)
+{
+    struct err ignored = ERR_INIT;
+    struct rules *theirs = compile_config(other, v->options, &ignored);
+    const char *lock = theirs == NULL ? NULL : rules_leader_election(theirs);
+    if (lock != NULL && strcmp(lock, rules_leader_election(v->rules)) == 0) {
+        struct sharing s = {.theirs = theirs};
+        if (each_entry(v, find_shared, &s) != 0) {
+            notes_add(v->notes,
+                      "spec.limits: shard \"%.100s\" of the same operator sees \"%.63s\" that "
+                      "this one sees too",
+                      shards_name(other), s.resource);
+        }
+    }
+    rules_unref(theirs);
+}
+
+static void note_oddities(const struct validation *v)
+{
+    if (rules_limit_count(v->rules) == 0) {
+        notes_add(v->notes, "spec.limits: there are none: the shard sees everything");
+    }
+    (void)each_entry(v, note_contradiction, NULL);
+    size_t compared = 0;
+    bool elects = rules_leader_election(v->rules) != NULL;
+    for (size_t i = 0; i < v->world->config_count && elects && compared < SHARED_MAX; i++) {
+        if (is_neighbour(v, v->world->configs[i])) {
+            note_sharing(v, v->world->configs[i]);
+            compared++;
+        }
+    }
+}
+
+/* ---- a whole config ---- */
+
+static int validate_shard(struct validation *v)
+{
+    v->rules = compile_config(v->config, v->options, v->e);
+    int rc = v->rules == NULL ? v->e->code : check_webhook(v);
+    rc = rc != 0 ? rc : check_pods(v);
+    if (rc == 0 && v->world->resource_count > 0) {
+        rc = each_entry(v, check_served, NULL);
+    }
+    if (rc == 0) {
+        note_oddities(v);
+    }
+    selector_free(v->pods);
+    rules_unref(v->rules);
+    return rc;
+}
+
+int validate_config(const cJSON *config, const struct compile_options *o,
+                    const struct validate_world *w, struct notes *notes, struct err *e)
+{
+    struct err ignored;
+    struct validation v = {.config = config,
+                           .spec = field_get(config, "spec"),
+                           .options = o,
+                           .world = w,
+                           .notes = notes,
+                           .e = e == NULL ? &ignored : e};
+    int rc = check_name(&v);
+    if (rc != 0 || field_get(v.spec, "root") == NULL) {
+        return rc != 0 ? rc : validate_shard(&v);
+    }
+    rc = validate_root(config, o, v.e);
+    rc = rc != 0 ? rc : check_webhook(&v);
+    if (rc == 0) {
+        notes_add(notes, "spec.root: automatic sharding is not supported yet: nothing is done; "
+                         "write one ShardingConfig for each shard");
+    }
+    return rc;
+}
+
+/* ---- the webhook ---- */
+
+static bool is_leaving(const cJSON *config)
+{
+    return field_get(field_get(config, "metadata"), "deletionTimestamp") != NULL;
+}
+
+static bool same_field(const cJSON *a, const cJSON *b, const char *key)
+{
+    const cJSON *x = field_get(a, key);
+    const cJSON *y = field_get(b, key);
+    return x == NULL || y == NULL ? x == y : json_patch_equal(x, y);
+}
+
+static void note_deletion(const cJSON *config, struct notes *notes)
+{
+    int pods = cJSON_GetArraySize(field_get(field_get(config, "status"), "pods"));
+    if (pods > 0) {
+        notes_add(notes,
+                  "%d pod%s of this shard: they keep their rules, and get no new ones, until they "
+                  "are gone",
+                  pods, pods == 1 ? "" : "s");
+    }
+}
+
+int validate_admit(const struct admission_request *r, const struct compile_options *o,
+                   const struct validate_world *w, struct notes *notes, struct err *e)
+{
+    struct compile_options options = *o;
+    options.namespace = r->namespace;
+    if (r->operation == ADMISSION_DELETE) {
+        note_deletion(r->old_object, notes);
+    }
+    if (r->object == NULL || r->resource.subresource[0] != '\0' || is_leaving(r->object)) {
+        return 0;
+    }
+    const cJSON *before = field_get(r->old_object, "spec");
+    const cJSON *after = field_get(r->object, "spec");
+    if (r->operation == ADMISSION_UPDATE && same_field(r->old_object, r->object, "spec")) {
+        return 0;
+    }
+    int rc = validate_config(r->object, &options, w, notes, e);
+    if (rc == 0 && r->operation == ADMISSION_UPDATE && !same_field(before, after, "selector")) {
+        notes_add(notes,
+                  "spec.selector: changed: pods that run already stay in the shard that they "
+                  "were started in");
+    }
+    return rc;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * validate.h - what is wrong with a ShardingConfig, in the words of Kubernetes' own validation.
+ *
+ * What compile.h refuses is refused here too; and what can only be told from what else there is:
+ * pods that two shards would have, resources that nobody serves. What is odd but not wrong is
+ * noted.
+ */
+#ifndef MANAGER_COMPILE_VALIDATE_H
+#define MANAGER_COMPILE_VALIDATE_H
+
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+#include "compile/compile.h"
+#include "object/admission_review.h"
+#include "object/notes.h"
+
+struct validate_resource {
+    const char *group; /* "" is the core group */
+    const char *resource;
+};
+
+/* What there is. Any part may be left empty: what needs it is not checked then. */
+struct validate_world {
+    const cJSON *const *configs; /* ShardingConfigs of any namespace, the old version of this too */
+    size_t config_count;
+    const cJSON *const *pods; /* of any namespace; metadata is enough */
+    size_t pod_count;
+    const struct validate_resource *resources; /* all that the API server serves */
+    size_t resource_count;
+};
+
+/* 0; -EINVAL or -E2BIG, where the message begins with the path of the field; -ENOMEM. */
+MUST_CHECK int validate_config(const cJSON *config, const struct compile_options *o,
+                               const struct validate_world *w, struct notes *notes, struct err *e);
+
+/* The webhook's answer to a request for a ShardingConfig: 0, or errors as above. A change that
+ * leaves the spec as it is, and one on the way to deletion, is always allowed: what came past the
+ * webhook must not get stuck. */
+MUST_CHECK int validate_admit(const struct admission_request *r, const struct compile_options *o,
+                              const struct validate_world *w, struct notes *notes, struct err *e);
+
+#endif

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/compile_command.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/flags.h"
+#include "temp_dir.h"
+
+struct fixture {
+    struct temp_dir dir;
+    char input[256];
+    char output[256];
+    const char *files[1];
+    struct compile_command command;
+    struct buf errors; /* what the last run wrote to standard error */
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    temp_dir_init(&f->dir);
+    log_init("manager", LOG_TEXT, LOG_INFO);
+    buf_init(&f->errors, 65536);
+    f->files[0] = temp_dir_path(&f->dir, "in.yaml", f->input);
+    f->command = (struct compile_command){
+        .files = f->files,
+        .file_count = 1,
+        .output = temp_dir_path(&f->dir, "out", f->output),
+        .options = {.namespace = "default",
+                    .generation = 1,
+                    .labels = {.namespace = "namespace",
+                               .shard_hash = "sharding-hash",
+                               .control = "control"}},
+    };
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    temp_dir_deinit(&f->dir);
+    buf_reset(&f->errors);
+    free(f);
+    return 0;
+}
+
+/* Runs over `text` and keeps what goes to standard error. */
+static int run(struct fixture *f, const char *text)
+{
+    char path[256];
+    struct err e = ERR_INIT;
+    temp_dir_write(&f->dir, "in.yaml", text, 0644);
+    temp_dir_write(&f->dir, "errors", "", 0644);
+    int saved = dup(STDERR_FILENO);
+    int fd = open(temp_dir_path(&f->dir, "errors", path), O_WRONLY | O_TRUNC);
+    assert_true(saved >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+    int code = compile_command_run(&f->command);
+    assert_true(dup2(saved, STDERR_FILENO) >= 0);
+    (void)close(saved);
+    (void)close(fd);
+    buf_clear(&f->errors);
+    assert_int_equal(file_read(path, &f->errors, &e), 0);
+    return code;
+}
+
+static void expect_words(struct fixture *f, const char *words)
+{
+    if (strstr(buf_cstr(&f->errors), words) == NULL) {
+        fail_msg("wanted \"%s\" in:\n%s", words, buf_cstr(&f->errors));
+    }
+}
+
+static bool written(struct fixture *f, const char *name)
+{
+    char path[256];
+    return access(temp_dir_path(&f->dir, name, path), F_OK) == 0;
+}
+
+#define SHARD(name, more)                                                                          \
+    "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"                                               \
+    "kind: ShardingConfig\n"                                                                       \
+    "metadata: {name: " name ", namespace: demo}\n"                                                \
+    "spec:\n"                                                                                      \
+    "  selector: {matchLabels: {shard: " name "}}\n" more
+
+#define LIMITS                                                                                     \
+    "  limits:\n"                                                                                  \
+    "  - relateResources: [{apiGroups: [''], resources: [pods]}]\n"                                \
+    "    selector: {matchLabels: {a: b}}\n"
+
+static void each_shard_has_a_file(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, SHARD("a", LIMITS) "---\n"
+                                               "# nothing here\n"
+                                               "---\n" SHARD("b.c", LIMITS)),
+                     EXIT_DONE);
+    assert_int_equal(f->errors.len, 0);
+    assert_true(written(f, "out/demo.a.json"));
+    assert_true(written(f, "out/demo.b.c.json"));
+
+    struct buf text = BUF_INIT(65536);
+    struct err e = ERR_INIT;
+    char path[256];
+    assert_int_equal(file_read(temp_dir_path(&f->dir, "out/demo.a.json", path), &text, &e), 0);
+    struct rules *rules = rules_parse((const char *)buf_data(&text), text.len, &e);
+    assert_non_null(rules);
+    assert_string_equal(rules_shard_name(rules), "a");
+    rules_unref(rules);
+    buf_reset(&text);
+}
+
+static void one_shard_can_be_chosen(void **state)
+{
+    struct fixture *f = *state;
+    static const char text[] = SHARD("a", LIMITS) "---\n" SHARD("b", LIMITS);
+    f->command.shard = "demo/b";
+    assert_int_equal(run(f, text), EXIT_DONE);
+    assert_true(written(f, "out/demo.b.json"));
+    assert_false(written(f, "out/demo.a.json"));
+    f->command.shard = "a";
+    assert_int_equal(run(f, text), EXIT_DONE);
+    assert_true(written(f, "out/demo.a.json"));
+    f->command.shard = "other/a";
+    assert_int_equal(run(f, text), EXIT_FAILED);
+    expect_words(f, "none of the 2 configs in the input is shard other/a");
+}
+
+static void other_kinds_are_skipped_aloud(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, "kind: Namespace\n---\n[x]\n---\n" SHARD("a", LIMITS)), EXIT_DONE);
+    expect_words(f, "in.yaml:1: note: skipped: kind Namespace, not a ShardingConfig");
+    expect_words(f, "in.yaml:3: note: skipped: it has no kind");
+    assert_int_equal(run(f, "kind: Namespace\n"), EXIT_FAILED);
+    expect_words(f, "there is no ShardingConfig in the input");
+}
+
+static void lists_are_taken(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, "apiVersion: v1\n"
+                            "kind: List\n"
+                            "items:\n"
+                            "- apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
+                            "  kind: ShardingConfig\n"
+                            "  metadata: {name: a, namespace: demo}\n"
+                            "  spec: {selector: {matchLabels: {a: b}}}\n"
+                            "- {kind: Pod}\n"),
+                     EXIT_DONE);
+    expect_words(f, "in.yaml:7: note: spec.limits: there are none: the shard sees everything");
+    expect_words(f, "in.yaml:8: note: skipped: kind Pod");
+    assert_true(written(f, "out/demo.a.json"));
+}
+
+/* All errors in one go, each with its line; nothing is written then. */
+static void errors_have_lines(void **state)
+{
+    struct fixture *f = *state;
+    static const char good[] = SHARD("good", LIMITS);
+    static const char a[] = SHARD("a", LIMITS "    objectSelector: {}\n");
+    static const char b[] = SHARD("b", "  controller:\n    leaderElectionName: A\n");
+    static const char c[] = SHARD("c", LIMITS "  lims: []\n");
+    char text[4096];
+    (void)snprintf(text, sizeof text, "%s---\n%s---\n%s---\n%s---\n%s", good, a, b, c, good);
+    assert_int_equal(run(f, text), EXIT_FAILED);
+    expect_words(f, "in.yaml:16: spec.limits[0].relateResources: Forbidden");
+    expect_words(f, "in.yaml:26: spec.controller.leaderElectionName: Invalid value: \"A\"");
+    expect_words(f, "in.yaml:36: spec.lims: Forbidden: unknown field");
+    expect_words(f, "in.yaml:40: metadata.name: Duplicate value: shard demo/good");
+    assert_false(written(f, "out"));
+}
+
+/* What the webhook would say, with all that is in the input around it. */
+static void shards_are_validated_together(void **state)
+{
+    struct fixture *f = *state;
+    static const char both[] =
+        SHARD("a", LIMITS) "---\n"
+                           "apiVersion: kridge.kusionstack.io/v1alpha1\n"
+                           "kind: ShardingConfig\n"
+                           "metadata: {name: b, namespace: demo}\n"
+                           "spec: {selector: {matchLabels: {shard: a, more: x}}}\n";
+    assert_int_equal(run(f, both), EXIT_FAILED);
+    expect_words(f, "in.yaml:13: spec.selector: Invalid value: selects pods that ShardingConfig "
+                    "\"a\" selects too");
+    expect_words(f, "in.yaml:5: spec.selector: Invalid value: selects pods that ShardingConfig");
+    f->command.shard = "none";
+    assert_int_equal(run(f, SHARD("a", "  webhook: {port: 5443}\n")), EXIT_FAILED);
+    expect_words(f, "is shard none");
+    f->command.shard = NULL;
+    assert_int_equal(run(f, SHARD("a", "  webhook: {port: 5443}\n")), EXIT_FAILED);
+    expect_words(f, "in.yaml:6: spec.webhook.port: Invalid value: 5443");
+}
+
+static void yaml_errors_name_the_file(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, "a: [\n"), EXIT_FAILED);
+    expect_words(f, "in.yaml:2: column 1: ");
+    assert_int_equal(run(f, "a:\n  b: 1\n  c: 2\n  b: 3\n"), EXIT_FAILED);
+    expect_words(f, "in.yaml:4: key \"b\" stands twice in the mapping at line 2");
+    assert_int_equal(run(f, "a: b\nc: \x01\n"), EXIT_FAILED);
+    expect_words(f, "in.yaml:2: byte 8: control characters are not allowed");
+    assert_int_equal(run(f, ""), EXIT_FAILED);
+    expect_words(f, "in.yaml: holds no document");
+    assert_int_equal(run(f, "kind: \"\\e[31m\\n\"\n"), EXIT_FAILED);
+    expect_words(f, "skipped: kind ?[31m?, not");
+    f->files[0] = "/nowhere/at-all";
+    assert_int_equal(run(f, ""), EXIT_FAILED);
+    expect_words(f, "/nowhere/at-all: cannot open: No such file or directory");
+}
+
+static void output_that_cannot_be_written(void **state)
+{
+    struct fixture *f = *state;
+    char path[256];
+    f->command.output = temp_dir_path(&f->dir, "in.yaml", path);
+    assert_int_equal(run(f, SHARD("a", LIMITS)), EXIT_FAILED);
+    expect_words(f, "in.yaml/demo.a.json: ");
+    f->command.output = temp_dir_path(&f->dir, "no/where", path);
+    assert_int_equal(run(f, SHARD("a", LIMITS)), EXIT_FAILED);
+    expect_words(f, "no/where: cannot make the folder: No such file");
+}
+
+/* The exit codes of diff(1); what is printed is rules_diff's. */
+static void comparing(void **state)
+{
+    struct fixture *f = *state;
+    char rules[256];
+    assert_int_equal(run(f, SHARD("a", LIMITS) "---\n" SHARD("b", LIMITS)), EXIT_DONE);
+    f->command.diff = temp_dir_path(&f->dir, "out", rules);
+    f->command.output = "-";
+    assert_int_equal(run(f, SHARD("a", LIMITS) "---\n" SHARD("b", LIMITS)), 0);
+    assert_int_equal(f->errors.len, 0);
+    assert_int_equal(run(f, SHARD("a", "") "---\n" SHARD("b", LIMITS)), 1);
+    assert_int_equal(run(f, SHARD("a", LIMITS) "---\n" SHARD("b", LIMITS) "---\n" SHARD("c", "")),
+                     1);
+    assert_int_equal(run(f, SHARD("a", LIMITS)), 1); /* b is no more */
+    f->command.shard = "a";
+    assert_int_equal(run(f, SHARD("a", LIMITS)), 0);
+    assert_int_equal(run(f, SHARD("a", "  lims: []\n")), 2);
+    expect_words(f, "in.yaml:6: spec.lims: Forbidden: unknown field");
+    f->command.diff = "/nowhere";
+    assert_int_equal(run(f, SHARD("a", LIMITS)), 2);
+    expect_words(f, "manager compile: --diff: /nowhere: cannot open: No such file");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(each_shard_has_a_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_shard_can_be_chosen, setup, teardown),
+        cmocka_unit_test_setup_teardown(other_kinds_are_skipped_aloud, setup, teardown),
+        cmocka_unit_test_setup_teardown(lists_are_taken, setup, teardown),
+        cmocka_unit_test_setup_teardown(errors_have_lines, setup, teardown),
+        cmocka_unit_test_setup_teardown(shards_are_validated_together, setup, teardown),
+        cmocka_unit_test_setup_teardown(yaml_errors_name_the_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(comparing, setup, teardown),
+        cmocka_unit_test_setup_teardown(output_that_cannot_be_written, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

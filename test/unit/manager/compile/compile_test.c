@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/compile.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/yaml.h"
+
+static const struct compile_options defaults = {
+    .namespace = "default",
+    .generation = 1,
+    .labels = {.namespace = "namespace", .shard_hash = "sharding-hash", .control = "control"},
+};
+
+static struct rules *compile_with(const struct compile_options *o, const char *text, struct err *e)
+{
+    cJSON *config = yaml_parse(text, strlen(text), NULL, e);
+    if (config == NULL) {
+        fail_msg("the test's own YAML: %s", e->msg);
+    }
+    struct rules *rules = compile_config(config, o, e);
+    cJSON_Delete(config);
+    return rules;
+}
+
+static struct rules *compile_text(const char *text)
+{
+    struct err e = ERR_INIT;
+    struct rules *rules = compile_with(&defaults, text, &e);
+    if (rules == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    return rules;
+}
+
+#define HEAD                                                                                       \
+    "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"                                               \
+    "kind: ShardingConfig\n"                                                                       \
+    "metadata: {name: sharding-demo, namespace: operator-demo}\n"
+
+/* A config whose spec is a pod selector and `spec`, lines indented by one space. */
+static const char *config_of(const char *spec)
+{
+    static char text[8192];
+    (void)snprintf(text, sizeof text, HEAD "spec:\n selector: {matchLabels: {app: demo}}\n%s",
+                   spec);
+    return text;
+}
+
+static void expect_error(const char *text, const char *want)
+{
+    struct err e = ERR_INIT;
+    struct rules *rules = compile_with(&defaults, text, &e);
+    if (rules != NULL) {
+        fail_msg("taken, but wanted \"%s\":\n%s", want, text);
+    }
+    if (strncmp(e.msg, want, strlen(want)) != 0) {
+        fail_msg("wanted \"%s...\", got \"%s\"", want, e.msg);
+    }
+    assert_true(e.code < 0);
+}
+
+static const char *selector_for(const struct rules *rules, const char *group, const char *resource)
+{
+    const struct rules_entry *entry = rules_match(rules, slice_str(group), slice_str(resource));
+    return entry == NULL ? "(no limit)" : entry->selector.ptr;
+}
+
+/* The example of the documentation that the API comes from. */
+static const char example[] = HEAD "spec:\n"
+                                   "  controller:\n"
+                                   "    leaderElectionName: operator-leader\n"
+                                   "  webhook:\n"
+                                   "    certDir: /tmp/webhook-certs\n"
+                                   "    port: 9443\n"
+                                   "  limits:\n"
+                                   "  - relateResources:\n"
+                                   "    - apiGroups:\n"
+                                   "      - '*'\n"
+                                   "      resources:\n"
+                                   "      - pods\n"
+                                   "      - services\n"
+                                   "    selector:\n"
+                                   "      matchExpressions:\n"
+                                   "      - key: ctrlmesh.kusionstack.io/namespace\n"
+                                   "        operator: In\n"
+                                   "        values:\n"
+                                   "        - ns-b\n"
+                                   "        - ns-a\n"
+                                   "      matchLabels:\n"
+                                   "        app: foo\n"
+                                   "  selector:\n"
+                                   "    matchExpressions:\n"
+                                   "    - key: statefulset.kubernetes.io/pod-name\n"
+                                   "      operator: In\n"
+                                   "      values:\n"
+                                   "      - operator-demo-0\n";
+
+static void the_documented_example(void **state)
+{
+    (void)state;
+    struct rules *rules = compile_text(example);
+    struct buf text = BUF_INIT(65536);
+    assert_int_equal(rules_to_json(rules, &text), 0);
+    assert_string_equal(
+        buf_cstr(&text),
+        "{\"apiVersion\":\"cmesh/v1\","
+        "\"checksum\":\"sha256:4cd1cb9490a59d0dbaee7b56a81de8aadcb5a69bebe086180f77d6f053ea9ed8\","
+        "\"generation\":1,\"kind\":\"ShardRules\","
+        "\"shard\":{\"name\":\"sharding-demo\",\"namespace\":\"operator-demo\"},"
+        "\"spec\":{\"labels\":{\"control\":\"ctrlmesh.kusionstack.io/control\","
+        "\"namespace\":\"ctrlmesh.kusionstack.io/namespace\","
+        "\"shardHash\":\"ctrlmesh.kusionstack.io/sharding-hash\"},"
+        "\"leaderElection\":{\"name\":\"operator-leader\"},"
+        "\"limits\":[{\"apiGroups\":[\"*\"],\"resources\":[\"pods\",\"services\"],"
+        "\"selector\":\"app=foo,ctrlmesh.kusionstack.io/namespace in (ns-a,ns-b)\"}],"
+        "\"webhook\":{\"certDir\":\"/tmp/webhook-certs\",\"port\":9443}}}");
+    buf_reset(&text);
+    rules_unref(rules);
+}
+
+/* Kridge's spelling: another group, limits wrapped in objectSelector, matchLabels left empty. */
+static void the_example_of_kridge(void **state)
+{
+    (void)state;
+    struct rules *rules = compile_text("apiVersion: kridge.kusionstack.io/v1alpha1\n"
+                                       "kind: ShardingConfig\n"
+                                       "metadata: {name: s, namespace: ns}\n"
+                                       "spec:\n"
+                                       "  limits:\n"
+                                       "    - objectSelector:\n"
+                                       "        relateResources:\n"
+                                       "          - apiGroups: ['*']\n"
+                                       "            resources: [pods, services]\n"
+                                       "        selector:\n"
+                                       "          matchExpressions:\n"
+                                       "            - key: kridge.kusionstack.io/namespace\n"
+                                       "              operator: In\n"
+                                       "              values: [ns-a]\n"
+                                       "          matchLabels:\n"
+                                       "          # ...\n"
+                                       "  selector: {matchLabels: {a: b}}\n");
+    assert_string_equal(selector_for(rules, "", "services"),
+                        "kridge.kusionstack.io/namespace in (ns-a)");
+    assert_string_equal(rules_labels(rules)->namespace, "kridge.kusionstack.io/namespace");
+    assert_string_equal(rules_labels(rules)->shard_hash, "kridge.kusionstack.io/sharding-hash");
+    assert_null(rules_leader_election(rules));
+    rules_unref(rules);
+}
+
+static void several_limits_and_resources(void **state)
+{
+    (void)state;
+    struct rules *rules = compile_text(
+        config_of(" limits:\n"
+                  " - relateResources:\n"
+                  "   - {apiGroups: [''], resources: [pods]}\n"
+                  "   - {apiGroups: [apps], resources: [deployments]}\n"
+                  "   selector: {matchLabels: {a: x}}\n"
+                  " - relateResources:\n"
+                  "   - {apiGroups: ['*'], resources: [pods]}\n"
+                  "   selector: {matchExpressions: [{key: b, operator: NotIn, values: [x]}]}\n"));
+    assert_string_equal(selector_for(rules, "", "pods"), "a=x,b notin (x)");
+    assert_string_equal(selector_for(rules, "apps", "deployments"), "a=x");
+    assert_string_equal(selector_for(rules, "metrics.k8s.io", "pods"), "b notin (x)");
+    assert_string_equal(selector_for(rules, "", "services"), "(no limit)");
+    rules_unref(rules);
+}
+
+/* Nothing in a list is nothing to see, never everything. */
+static void an_empty_list_shows_nothing(void **state)
+{
+    (void)state;
+    struct rules *rules = compile_text(
+        config_of(" limits:\n"
+                  " - relateResources: [{apiGroups: [''], resources: [pods]}]\n"
+                  "   selector: {matchExpressions: [{key: k, operator: In, values: []}]}\n"));
+    const struct rules_entry *entry = rules_match(rules, SLICE(""), SLICE("pods"));
+    const struct selector_label labels[] = {{.key = SLICE("k"), .value = SLICE("")}};
+    assert_non_null(entry);
+    assert_false(selector_matches(entry->compiled, labels, 1));
+    assert_false(selector_matches(entry->compiled, NULL, 0));
+    rules_unref(rules);
+}
+
+static void no_limits_are_no_limits(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"", " limits: []\n", " limits:\n",
+                                        " controller: {}\n webhook: {}\n root: null\n",
+                                        " controller: {leaderElectionName: ''}\n"};
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        struct rules *rules = compile_text(config_of(specs[i]));
+        assert_int_equal(rules_limit_count(rules), 0);
+        assert_null(rules_leader_election(rules));
+        rules_unref(rules);
+    }
+}
+
+static void options_are_used(void **state)
+{
+    (void)state;
+    struct compile_options o = defaults;
+    struct err e = ERR_INIT;
+    o.namespace = "elsewhere";
+    o.generation = 9007199254740991u;
+    o.labels.prefix = "mesh.example.com";
+    o.labels.shard_hash = "shard-hash";
+    o.labels.control = "other.example.com/on";
+    struct rules *rules = compile_with(&o,
+                                       "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
+                                       "kind: ShardingConfig\n"
+                                       "metadata: {name: s}\n"
+                                       "spec: {selector: {}}\n",
+                                       &e);
+    assert_non_null(rules);
+    assert_string_equal(rules_shard_namespace(rules), "elsewhere");
+    assert_int_equal(rules_generation(rules), 9007199254740991u);
+    assert_string_equal(rules_labels(rules)->namespace, "mesh.example.com/namespace");
+    assert_string_equal(rules_labels(rules)->shard_hash, "mesh.example.com/shard-hash");
+    assert_string_equal(rules_labels(rules)->control, "other.example.com/on");
+    rules_unref(rules);
+
+    o.labels.namespace = "not a name";
+    rules = compile_with(&o, config_of(""), &e);
+    assert_null(rules);
+    assert_non_null(strstr(e.msg, "--label-namespace: Invalid value: \"mesh.example.com/not a"));
+}
+
+/* The same config in another order of fields and values gives the same rules. */
+static void order_does_not_matter(void **state)
+{
+    (void)state;
+    struct rules *a = compile_text(example);
+    struct rules *b = compile_text("kind: ShardingConfig\n"
+                                   "spec:\n"
+                                   "  selector: {}\n"
+                                   "  limits:\n"
+                                   "  - selector:\n"
+                                   "      matchLabels: {app: foo}\n"
+                                   "      matchExpressions:\n"
+                                   "      - {values: [ns-a, ns-b, ns-a], operator: In, key: "
+                                   "ctrlmesh.kusionstack.io/namespace}\n"
+                                   "    relateResources:\n"
+                                   "    - {resources: [pods, services], apiGroups: ['*']}\n"
+                                   "  controller: {leaderElectionName: operator-leader}\n"
+                                   "  webhook: {port: 9443, certDir: /tmp/webhook-certs}\n"
+                                   "metadata: {namespace: operator-demo, name: sharding-demo}\n"
+                                   "status: {observedGeneration: 4}\n"
+                                   "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n");
+    assert_string_equal(rules_checksum(a), rules_checksum(b));
+    rules_unref(a);
+    rules_unref(b);
+}
+
+static void wrong_heads(void **state)
+{
+    (void)state;
+    expect_error("[]", "apiVersion: Required value");
+    expect_error("{apiVersion: 1}", "apiVersion: Invalid value: must be a string");
+    expect_error("{apiVersion: v1}", "apiVersion: Unsupported value: \"v1\": supported are "
+                                     "\"ctrlmesh.kusionstack.io/v1alpha1\"");
+    expect_error("{apiVersion: ctrlmesh.kusionstack.io/v2}", "apiVersion: Unsupported value");
+    expect_error("{apiVersion: ctrlmesh.kusionstack.iox/v1alpha1}",
+                 "apiVersion: Unsupported value");
+#define V "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
+    expect_error(V, "metadata.name: Required value");
+    expect_error(V "metadata: x\n", "metadata: Invalid value: must be an object");
+    expect_error(V "metadata: {name: 5}\n", "metadata.name: Invalid value: must be a string");
+    expect_error(V "metadata: {name: a, namespace: 5}\n",
+                 "metadata.namespace: Invalid value: must be a string");
+    expect_error(V "metadata: {name: a}\n", "spec: Required value");
+    expect_error(V "metadata: {name: a}\nspec: []\n", "spec: Invalid value: must be an object");
+    expect_error(V "metadata: {name: a}\nspec: {}\n", "spec.selector: Required value");
+    expect_error(V "metadata: {name: A_b}\nspec: {selector: {}}\n",
+                 "metadata.name: Invalid value: \"A_b\"");
+    expect_error(V "metadata: {name: a, namespace: a.b}\nspec: {selector: {}}\n",
+                 "metadata.namespace: Invalid value: \"a.b\"");
+#undef V
+}
+
+static void wrong_specs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        const char *want;
+    } cases[] = {
+        {" limts: []\n", "spec.limts: Forbidden: unknown field"},
+        {" root: {prefix: a}\n", "spec.root: Forbidden: automatic sharding is not supported yet"},
+        {" controller: x\n", "spec.controller: Invalid value: must be an object"},
+        {" controller: {leaderElection: x}\n",
+         "spec.controller.leaderElection: Forbidden: unknown field"},
+        {" controller: {leaderElectionName: 1}\n",
+         "spec.controller.leaderElectionName: Invalid value: must be a string"},
+        {" controller: {leaderElectionName: A}\n",
+         "spec.controller.leaderElectionName: Invalid value: \"A\""},
+        {" webhook: {port: 65536}\n", "spec.webhook.port: Invalid value"},
+        {" webhook: {port: '9443'}\n", "spec.webhook.port: Invalid value"},
+        {" webhook: {certDir: 1}\n", "spec.webhook.certDir: Invalid value"},
+        {" webhook: {cert: 1}\n", "spec.webhook.cert: Forbidden: unknown field"},
+        {" limits: {}\n", "spec.limits: Invalid value: must be an array"},
+        {" limits: [x]\n", "spec.limits[0]: Invalid value: must be an object"},
+        {" limits: [{}]\n", "spec.limits[0].relateResources: Required value"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        expect_error(config_of(cases[i].spec), cases[i].want);
+    }
+    expect_error(HEAD "spec: {selector: {matchLabel: {a: b}}}\n",
+                 "spec.selector.matchLabel: Forbidden: unknown field");
+}
+
+/* Paths are those of the config, however the rules number their limits. */
+static void wrong_limits(void **state)
+{
+    (void)state;
+#define PODS "{apiGroups: [''], resources: [pods]}"
+#define GOOD                                                                                       \
+    " limits:\n - {relateResources: [" PODS ", " PODS "], selector: {matchLabels: {a: b}}}\n"
+    static const struct {
+        const char *limit;
+        const char *want; /* behind spec.limits[1] */
+    } cases[] = {
+        {"{relateResources: x, selector: {}}", ".relateResources: Invalid value: must be an array"},
+        {"{relateResources: [], selector: {}}", ".relateResources: Required value"},
+        {"{relateResources: [x], selector: {matchLabels: {a: b}}}",
+         ".relateResources[0]: Invalid value: must be an object"},
+        {"{relateResources: [" PODS "]}", ".selector: Required value"},
+        {"{relateResources: [" PODS "], selector: }", ".selector: Required value"},
+        {"{relateResources: [" PODS "], selector: x}",
+         ".selector: Invalid value: must be an object"},
+        {"{relateResources: [" PODS "], selector: {}}",
+         ".selector: Required value: an empty selector would limit nothing"},
+        {"{relateResources: [" PODS "], selector: {matchLabels: {a: b c}}}",
+         ".selector.matchLabels: Invalid value: \"b c\""},
+        {"{relateResources: [" PODS "], selector: {matchExpressions: [{key: a, operator: in}]}}",
+         ".selector.matchExpressions[0].operator: Invalid value: \"in\""},
+        {"{relateResources: [" PODS "], selector: {matchLabels: {a: b}}, limit: 1}",
+         ".limit: Forbidden: unknown field"},
+        {"{relateResources: [" PODS ", {resources: [a]}], selector: {matchLabels: {a: b}}}",
+         ".relateResources[1].apiGroups: Required value"},
+        {"{relateResources: [" PODS ", {apiGroups: [a]}], selector: {matchLabels: {a: b}}}",
+         ".relateResources[1].resources: Required value"},
+        {"{relateResources: [" PODS ", {apiGroups: [a], resources: [Pod]}], selector: "
+         "{matchLabels: {a: b}}}",
+         ".relateResources[1].resources[0]: Invalid value: \"Pod\""},
+        {"{relateResources: [{apiGroups: [a], resources: [b, c, 3]}], selector: "
+         "{matchLabels: {a: b}}}",
+         ".relateResources[0].resources[2]: Invalid value: must be a string"},
+        {"{relateResources: [{apiGroups: [a], resources: [b], names: [c]}], selector: "
+         "{matchLabels: {a: b}}}",
+         ".relateResources[0].names: Forbidden: unknown field"},
+        {"{objectSelector: x}", ".objectSelector: Invalid value: must be an object"},
+        {"{objectSelector: {relateResources: [{apiGroups: [a], resources: [B]}], selector: "
+         "{matchLabels: {a: b}}}}",
+         ".objectSelector.relateResources[0].resources[0]: Invalid value: \"B\""},
+        {"{objectSelector: {relateResources: [" PODS "], selector: {}}}",
+         ".objectSelector.selector: Required value"},
+        {"{objectSelector: {}, selector: {}}",
+         ".selector: Forbidden: may not stand beside objectSelector"},
+        {"{objectSelector: {relateResources: [" PODS "], selector: {matchLabels: {a: b}}, "
+         "objectSelector: {}}}",
+         ".objectSelector.objectSelector: Forbidden: unknown field"},
+        {"{objectSelector: ~}", ".relateResources: Required value"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char spec[1024];
+        char want[256];
+        (void)snprintf(spec, sizeof spec, GOOD " - %s\n", cases[i].limit);
+        (void)snprintf(want, sizeof want, "spec.limits[1]%s", cases[i].want);
+        expect_error(config_of(spec), want);
+    }
+}
+
+/* A megabyte of selector for each of many resources must be refused, not copied. */
+static void a_small_config_cannot_fill_memory(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    cJSON *config = yaml_parse(example, strlen(example), NULL, &e);
+    cJSON *limit =
+        cJSON_GetArrayItem(cJSON_GetObjectItem(cJSON_GetObjectItem(config, "spec"), "limits"), 0);
+    cJSON *values = cJSON_GetObjectItem(
+        cJSON_GetArrayItem(
+            cJSON_GetObjectItem(cJSON_GetObjectItem(limit, "selector"), "matchExpressions"), 0),
+        "values");
+    cJSON *resources = cJSON_GetObjectItem(limit, "relateResources");
+    for (int i = 0; i < 10000; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "namespace-with-a-longer-name-%d", i);
+        assert_true(cJSON_AddItemToArray(values, cJSON_CreateString(name)));
+    }
+    for (int i = 0; i < 2000; i++) {
+        assert_true(cJSON_AddItemToArray(resources,
+                                         cJSON_Duplicate(cJSON_GetArrayItem(resources, 0), true)));
+    }
+    assert_null(compile_config(config, &defaults, &e));
+    assert_int_equal(e.code, -E2BIG);
+    assert_non_null(strstr(e.msg, "spec.limits[0].relateResources["));
+    cJSON_Delete(config);
+}
+
+static void kinds(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool config;
+    } cases[] = {{"{kind: ShardingConfig}", true},
+                 {"{kind: shardingconfig}", false},
+                 {"{kind: ShardingConfigList}", false},
+                 {"{kind: 1}", false},
+                 {"[]", false},
+                 {"x", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct err e = ERR_INIT;
+        cJSON *document = yaml_parse(cases[i].text, strlen(cases[i].text), NULL, &e);
+        assert_int_equal(compile_is_config(document), cases[i].config);
+        cJSON_Delete(document);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_documented_example),
+        cmocka_unit_test(the_example_of_kridge),
+        cmocka_unit_test(several_limits_and_resources),
+        cmocka_unit_test(an_empty_list_shows_nothing),
+        cmocka_unit_test(no_limits_are_no_limits),
+        cmocka_unit_test(options_are_used),
+        cmocka_unit_test(order_does_not_matter),
+        cmocka_unit_test(wrong_heads),
+        cmocka_unit_test(wrong_specs),
+        cmocka_unit_test(wrong_limits),
+        cmocka_unit_test(a_small_config_cannot_fill_memory),
+        cmocka_unit_test(kinds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

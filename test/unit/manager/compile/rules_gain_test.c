@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/rules_gain.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "base/buf.h"
+
+/* "pods ns=1|apps/deployments ns=2|secrets,configmaps a": limits; NULL: no rules. */
+static struct rules *make(const char *limits)
+{
+    struct buf text = BUF_INIT(1 << 20);
+    struct err e = ERR_INIT;
+    if (limits == NULL) {
+        return NULL;
+    }
+    char *copy = strdup(limits);
+    int rc =
+        buf_append_str(&text, "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{"
+                              "\"namespace\":\"n\",\"name\":\"a\"},\"generation\":1,"
+                              "\"spec\":{\"limits\":[");
+    bool first = true;
+    for (char *limit = strtok(copy, "|"); limit != NULL; limit = strtok(NULL, "|")) {
+        char *selector = strchr(limit, ' ');
+        *selector++ = '\0';
+        char *slash = strchr(limit, '/');
+        const char *resource = slash == NULL ? limit : slash + 1;
+        const char *group = slash == NULL ? "" : limit;
+        if (slash != NULL) {
+            *slash = '\0';
+        }
+        rc |= buf_printf(&text,
+                         "%s{\"apiGroups\":[\"%s\"],\"resources\":[\"%s\"],\"selector\":\"%s\"}",
+                         first ? "" : ",", group, resource, selector);
+        first = false;
+    }
+    rc |= buf_append_str(&text, "]}}");
+    assert_int_equal(rc, 0);
+    struct rules *r = rules_parse((const char *)buf_data(&text), text.len, &e);
+    if (r == NULL) {
+        fail_msg("%s: %s", limits, e.msg);
+    }
+    buf_reset(&text);
+    free(copy);
+    return r;
+}
+
+static void cases(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from;
+        const char *to;
+        const char *others;
+        bool want; /* some of the gain is the others' */
+        bool any;  /* there is any */
+    } list[] = {
+        /* A namespace moves. */
+        {"pods ns in (4,5)", "pods ns in (3,4,5)", "pods ns in (1,2,3)", true, true},
+        {"pods ns in (4,5)", "pods ns in (3,4,5)", "pods ns in (1,2)", false, true},
+        {"pods ns in (4,5)", "pods ns in (4)", "pods ns in (4)", false, false},
+        {"pods ns in (4,5)", "pods ns in (5,4)", "pods ns in (4,5)", false, false},
+        {"pods ns in (4,5)", "pods ns in (4,6)", "pods ns in (4,5)", false, true},
+        /* Both see some of it before: that is no gain. */
+        {"pods ns in (3,4)", "pods ns in (3,4,5)", "pods ns in (1,3)", false, true},
+        /* Each resource for itself. */
+        {"pods ns in (4)|secrets ns in (4)", "pods ns in (3,4)|secrets ns in (4)",
+         "pods ns in (1)|secrets ns in (3)", false, true},
+        {"pods ns in (4)|secrets ns in (4)", "pods ns in (4)|secrets ns in (3,4)",
+         "pods ns in (1)|secrets ns in (3)", true, true},
+        {"pods ns=4", "pods ns in (3,4)", "apps/pods ns=3|pods ns=1", false, true},
+        {"*/pods ns=4", "*/pods ns in (3,4)", "apps/pods ns=3|pods ns=1", true, true},
+        {"*/* ns=4", "*/* ns in (3,4)", "*/* ns=1|pods a=1", false, true},
+        {"*/* ns=4", "*/* ns in (3,4)", "*/* ns in (1,3)|pods a=1", true, true},
+        /* The resource of one pattern and the group of another. */
+        {"apps/* ns=4", "apps/* ns in (3,4)", "*/* ns=1|*/things ns=3", false, true},
+        {"apps/* ns=4", "apps/* ns in (3,4)", "apps/* ns=1|*/things ns in (1,3)", false, true},
+        {"*/things ns=4", "*/things ns in (3,4)", "apps/* ns=1|*/* ns in (1,3)", true, true},
+        {"*/things ns=4", "*/things ns in (3,4)", "apps/* ns=3|*/* ns in (1,2)", false, true},
+        /* Without limits of one side. */
+        {"pods ns=4", "pods ns in (3,4)", "secrets ns=1", true, true},
+        {"pods ns=4", "secrets ns=4", "pods ns=1", true, true},
+        {"pods ns=4", "", "pods ns=4", false, true},
+        {"pods ns=4", "", "pods ns=5", true, true},
+        {"pods ns=4", "", "", true, true},
+        {"", "pods ns=4", "", false, false},
+        {"", "", "", false, false},
+        /* No rules before: all is gained, but what every shard sees. */
+        {NULL, "pods ns in (3,4)", "pods ns in (1,3)", true, true},
+        {NULL, "pods ns in (3,4)", "pods ns in (1)", false, true},
+        {NULL, "pods ns in (3,4)", "secrets ns in (1)", true, true},
+        {NULL, "pods k,!k", "pods ns in (1)", false, false},
+        {NULL, "", "", false, false},
+        /* By other labels: it may be the same. */
+        {"pods hash=1", "pods hash in (1,2)", "pods ns=3", true, true},
+        /* Limits on one resource are one. */
+        {"pods ns in (3,4)|pods ns in (4,5)", "pods ns in (4,5)", "pods ns=5", true, true},
+        {"pods ns in (3,4)|pods ns in (4,5)", "pods ns in (4)", "pods ns=4", false, false},
+        {"pods k,!k", "pods ns=1", "pods ns=1", true, true},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        struct rules *from = make(list[i].from);
+        struct rules *to = make(list[i].to);
+        struct rules *others = make(list[i].others);
+        if (rules_gain(from, to, others) != list[i].want ||
+            rules_gain(from, to, NULL) != list[i].any) {
+            fail_msg("case %zu: %s -> %s, others %s: %d, any: %d", i, list[i].from, list[i].to,
+                     list[i].others, rules_gain(from, to, others), rules_gain(from, to, NULL));
+        }
+        rules_unref(from);
+        rules_unref(to);
+        rules_unref(others);
+    }
+}
+
+static struct rules *many(unsigned count)
+{
+    struct buf text = BUF_INIT(1 << 20);
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(buf_printf(&text, "%sgroup-%u/resource-%u a=1", i == 0 ? "" : "|", i, i),
+                         0);
+    }
+    struct rules *r = make(buf_cstr(&text));
+    buf_reset(&text);
+    return r;
+}
+
+/* What would take too long is not sure. */
+static void very_many_resources(void **state)
+{
+    (void)state;
+    struct rules *few = many(200);
+    struct rules *lots = many(300);
+    assert_false(rules_gain(few, few, few));
+    assert_true(rules_gain(lots, lots, lots));
+    rules_unref(few);
+    rules_unref(lots);
+}
+
+static bool no_gain(void *data)
+{
+    struct rules *const *list = data;
+    return !rules_gain(list[0], list[1], list[2]);
+}
+
+static void without_memory(void **state)
+{
+    (void)state;
+    struct rules *list[] = {make("pods ns=1"), make("pods ns in (1,2)"), make("pods ns=3")};
+    assert_true(sweep_allocations(no_gain, list) >= 2);
+    for (size_t i = 0; i < 3; i++) {
+        rules_unref(list[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cases),
+        cmocka_unit_test(very_many_resources),
+        cmocka_unit_test(without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/shards.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "base/yaml.h"
+
+static cJSON *parse(const char *text)
+{
+    struct err e = ERR_INIT;
+    cJSON *tree = yaml_parse(text, strlen(text), NULL, &e);
+    if (tree == NULL) {
+        fail_msg("the test's own YAML: %s: %s", e.msg, text);
+    }
+    return tree;
+}
+
+struct configs {
+    cJSON *list;
+    const cJSON *items[16];
+    size_t count;
+};
+
+/* A list of ShardingConfigs. */
+static struct configs configs_of(const char *text)
+{
+    struct configs c = {.list = parse(text)};
+    const cJSON *item;
+    cJSON_ArrayForEach(item, c.list)
+    {
+        c.items[c.count++] = item;
+    }
+    return c;
+}
+
+#define WORLD                                                                                      \
+    "- {metadata: {name: a, namespace: demo}, spec: {selector: {matchLabels: {shard: a}}}}\n"      \
+    "- {metadata: {name: b, namespace: demo}, spec: {selector: {matchExpressions: "                \
+    "[{key: shard, operator: NotIn, values: [a]}, {key: app, operator: Exists}]}}}\n"              \
+    "- {metadata: {name: two, namespace: demo}, spec: {selector: {matchLabels: {app: two}}}}\n"    \
+    "- {metadata: {name: root, namespace: demo}, spec: {root: {}, selector: {matchLabels: "        \
+    "{shard: a}}}}\n"                                                                              \
+    "- {metadata: {name: all, namespace: demo}, spec: {selector: {}}}\n"                           \
+    "- {metadata: {name: none, namespace: demo}, spec: {}}\n"                                      \
+    "- {metadata: {name: wrong, namespace: demo}, spec: {selector: 7}}\n"                          \
+    "- {metadata: {name: elsewhere, namespace: other}, spec: {selector: {matchLabels: {shard: "    \
+    "a}}}}\n"
+
+static void the_shard_of_a_pod(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *labels;
+        const char *want; /* the shard; NULL: an error */
+        const char *error;
+    } cases[] = {
+        {"{shard: a}", "a", NULL},
+        {"{shard: a, app: x}", "a", NULL},
+        {"{shard: b, app: x}", "b", NULL},
+        {"{app: x}", "b", NULL},
+        {"{shard: b}", NULL, "no ShardingConfig in namespace \"demo\" selects this pod"},
+        {"null", NULL, "no ShardingConfig in namespace \"demo\" selects this pod"},
+        {"{app: two}", NULL, "the ShardingConfigs \"b\" and \"two\" both select this pod"},
+    };
+    struct configs c = configs_of(WORLD);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[256];
+        struct err e = ERR_INIT;
+        (void)snprintf(text, sizeof text, "{metadata: {labels: %s}}", cases[i].labels);
+        cJSON *pod = parse(text);
+        const cJSON *found = shards_of_pod(c.items, c.count, "demo", pod, &e);
+        if (cases[i].want != NULL) {
+            assert_non_null(found);
+            assert_string_equal(shards_name(found), cases[i].want);
+        } else {
+            assert_null(found);
+            assert_true(e.code == -ENOENT || e.code == -EEXIST);
+            assert_true(strncmp(e.msg, cases[i].error, strlen(cases[i].error)) == 0);
+        }
+        cJSON_Delete(pod);
+    }
+    cJSON_Delete(c.list);
+}
+
+static void names(void **state)
+{
+    (void)state;
+    cJSON *object = parse("{metadata: {name: a, namespace: 5}}");
+    assert_string_equal(shards_name(object), "a");
+    assert_string_equal(shards_namespace(object), "");
+    assert_string_equal(shards_name(NULL), "");
+    cJSON_Delete(object);
+}
+
+static bool find_once(void *data)
+{
+    const struct configs *c = data;
+    struct err e = ERR_INIT;
+    const cJSON *found = shards_of_pod(c->items, c->count, "demo", c->items[0], &e);
+    assert_true(found != NULL || e.code == -ENOMEM || e.code == -ENOENT);
+    return e.code == -ENOENT;
+}
+
+static void without_memory(void **state)
+{
+    (void)state;
+    struct configs c = configs_of(WORLD);
+    assert_true(sweep_allocations(find_once, &c) > 3);
+    cJSON_Delete(c.list);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_shard_of_a_pod),
+        cmocka_unit_test(names),
+        cmocka_unit_test(without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

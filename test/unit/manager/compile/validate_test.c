@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/validate.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "base/yaml.h"
+#include "json/json.h"
+
+static const struct compile_options options = {
+    .namespace = "demo",
+    .generation = 1,
+    .labels = {.namespace = "namespace", .shard_hash = "sharding-hash", .control = "control"},
+};
+
+static const struct validate_resource served[] = {
+    {"", "pods"},           {"", "services"},  {"", "configmaps"},         {"apps", "deployments"},
+    {"apps", "daemonsets"}, {"batch", "jobs"}, {"example.com", "widgets"},
+};
+
+enum { OBJECTS_MAX = 8 };
+
+struct world {
+    const cJSON *configs[OBJECTS_MAX];
+    const cJSON *pods[OBJECTS_MAX];
+    struct validate_world world;
+};
+
+static cJSON *parse(const char *text)
+{
+    struct err e = ERR_INIT;
+    cJSON *tree = yaml_parse(text, strlen(text), NULL, &e);
+    if (tree == NULL) {
+        fail_msg("the test's own YAML: %s: %s", e.msg, text);
+    }
+    return tree;
+}
+
+/* A ShardingConfig; `spec` holds lines or a flow mapping. */
+static cJSON *config_of(const char *name, const char *spec)
+{
+    char text[8192];
+    (void)snprintf(text, sizeof text,
+                   "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
+                   "kind: ShardingConfig\n"
+                   "metadata: {name: %s, namespace: demo}\n"
+                   "spec: {%s}\n",
+                   name, spec);
+    return parse(text);
+}
+
+static void world_add(const cJSON **list, size_t *count, cJSON *object)
+{
+    assert_true(*count < OBJECTS_MAX);
+    list[(*count)++] = object;
+}
+
+static void world_init(struct world *w)
+{
+    *w = (struct world){
+        .world = {.resources = served, .resource_count = sizeof served / sizeof served[0]}};
+    w->world.configs = w->configs;
+    w->world.pods = w->pods;
+}
+
+static void world_deinit(struct world *w)
+{
+    for (size_t i = 0; i < OBJECTS_MAX; i++) {
+        cJSON_Delete((cJSON *)w->configs[i]);
+        cJSON_Delete((cJSON *)w->pods[i]);
+    }
+}
+
+static void expect_text(const char *got, const char *want)
+{
+    if (strstr(got, want) == NULL) {
+        fail_msg("wanted \"%s\", got \"%s\"", want, got);
+    }
+}
+
+/* `want`: the beginning of the error, or NULL; `note`: part of one of the notes, or NULL for none.
+ */
+static void check(const struct world *w, cJSON *config, const char *want, const char *note)
+{
+    struct err e = ERR_INIT;
+    struct notes notes = NOTES_INIT;
+    int rc = validate_config(config, &options, &w->world, &notes, &e);
+    cJSON_Delete(config);
+    if (want == NULL && rc != 0) {
+        fail_msg("refused: %s", e.msg);
+    } else if (want != NULL && (rc == 0 || strncmp(e.msg, want, strlen(want)) != 0)) {
+        fail_msg("wanted \"%s\", got \"%s\"", want, e.msg);
+    }
+    assert_int_equal(rc, e.code);
+    bool found = note == NULL;
+    char all[4096] = "";
+    for (size_t i = 0; i < notes.count; i++) {
+        found = found || strstr(notes.items[i], note) != NULL;
+        strncat(all, notes.items[i], sizeof all - strlen(all) - 2);
+        strcat(all, "\n");
+    }
+    if (!found || (note == NULL && want == NULL && notes.count > 0)) {
+        fail_msg("wanted note \"%s\", got \"%s\"", note == NULL ? "" : note, all);
+    }
+    notes_deinit(&notes);
+}
+
+#define SELECTOR "selector: {matchLabels: {app: demo}}"
+#define PODS "relateResources: [{apiGroups: [''], resources: [pods]}]"
+#define LIMIT "{" PODS ", selector: {matchLabels: {a: b}}}"
+#define LIMITS "limits: [" LIMIT "]"
+
+static void what_is_good(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    check(&w, config_of("a", SELECTOR ", " LIMITS), NULL, NULL);
+    check(&w, config_of("a", SELECTOR ", limits: [{objectSelector: " LIMIT "}]"), NULL, NULL);
+    check(&w,
+          config_of("a", SELECTOR ", " LIMITS ", controller: {leaderElectionName: l}, "
+                                  "webhook: {certDir: /tmp/webhook-certs, port: 9443}"),
+          NULL, NULL);
+    check(&w, config_of("a", SELECTOR ", " LIMITS ", webhook: {certDir: '', port: 9443}"), NULL,
+          NULL);
+    check(&w,
+          config_of("a", SELECTOR ", limits: [{relateResources: [{apiGroups: ['*'], resources: "
+                                  "[pods, services]}], selector: {matchLabels: {a: b}}}]"),
+          NULL, NULL);
+    check(&w,
+          config_of("a", SELECTOR ", limits: [{relateResources: [{apiGroups: ['', apps], "
+                                  "resources: [pods, deployments]}, {apiGroups: [batch], "
+                                  "resources: ['*']}], selector: {matchLabels: {a: b}}}]"),
+          NULL, NULL);
+    world_deinit(&w);
+}
+
+static void what_is_wrong(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        const char *want;
+    } cases[] = {
+        {LIMITS, "spec.selector: Required value"},
+        {"selector: {}, " LIMITS, "spec.selector: Required value: an empty selector would make"},
+        {"selector: {matchLabels: {}, matchExpressions: []}, " LIMITS,
+         "spec.selector: Required value"},
+        {"selector: {matchExpressions: [{key: a, operator: Equals, values: [b]}]}, " LIMITS,
+         "spec.selector.matchExpressions[0].operator: Invalid value: \"Equals\""},
+        {"selector: {matchExpressions: [{key: a b, operator: Exists}]}, " LIMITS,
+         "spec.selector.matchExpressions[0].key: Invalid value: \"a b\""},
+        {"selector: {matchExpressions: [{key: a, operator: NotIn}]}, " LIMITS,
+         "spec.selector.matchExpressions[0].values: Required value"},
+        {"selector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}, " LIMITS,
+         "spec.selector.matchExpressions[0].values: Forbidden"},
+        {"selector: {matchLabels: {app: -x-}}, " LIMITS,
+         "spec.selector.matchLabels: Invalid value: \"-x-\""},
+        {SELECTOR ", limits: [{selector: {matchLabels: {a: b}}}]",
+         "spec.limits[0].relateResources: Required value"},
+        {SELECTOR ", limits: [{" PODS "}]", "spec.limits[0].selector: Required value"},
+        {SELECTOR ", limits: [{" PODS ", selector: {}}]",
+         "spec.limits[0].selector: Required value: an empty selector would limit nothing"},
+        {SELECTOR ", limits: [" LIMIT ", {objectSelector: {" PODS "}}]",
+         "spec.limits[1].objectSelector.selector: Required value"},
+        {SELECTOR ", limits: [{objectSelector: " LIMIT ", " PODS "}]",
+         "spec.limits[0].relateResources: Forbidden: may not stand beside objectSelector"},
+        {SELECTOR ", limits: [{relateResources: [{apiGroups: [''], resources: [pod]}], "
+                  "selector: {matchLabels: {a: b}}}]",
+         "spec.limits[0].relateResources[0].resources[0]: Not found: \"pod\": the API server "
+         "serves no such resource in these groups; is \"pods\" meant?"},
+        {SELECTOR ", limits: [{relateResources: [{apiGroups: [apps], resources: [deployments, "
+                  "pods]}], selector: {matchLabels: {a: b}}}]",
+         "spec.limits[0].relateResources[0].resources[1]: Not found: \"pods\""},
+        {SELECTOR ", limits: [" LIMIT ", {objectSelector: {relateResources: [{apiGroups: ['', "
+                  "extensions], resources: ['*']}], selector: {matchLabels: {a: b}}}}]",
+         "spec.limits[1].objectSelector.relateResources[0].apiGroups[1]: Not found: "
+         "\"extensions\": the API server serves no such group"},
+        {SELECTOR ", " LIMITS ", controller: {leaderElectionName: Not_A_Name}",
+         "spec.controller.leaderElectionName: Invalid value: \"Not_A_Name\""},
+        {SELECTOR ", " LIMITS ", webhook: {port: 0}", "spec.webhook.port: Invalid value"},
+        {SELECTOR ", " LIMITS ", webhook: {port: 5443}",
+         "spec.webhook.port: Invalid value: 5443: is a port of the sidecars"},
+        {SELECTOR ", " LIMITS ", webhook: {certDir: certs}",
+         "spec.webhook.certDir: Invalid value: \"certs\": must be an absolute path"},
+        {SELECTOR ", " LIMITS ", webhook: {certDir: /a/../b}",
+         "spec.webhook.certDir: Invalid value: \"/a/../b\": must not contain '..'"},
+        {SELECTOR ", " LIMITS ", webhook: {certDir: /a/..}", "spec.webhook.certDir: Invalid value"},
+        {SELECTOR ", limit: []", "spec.limit: Forbidden: unknown field"},
+    };
+    struct world w;
+    world_init(&w);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        check(&w, config_of("a", cases[i].spec), cases[i].want, NULL);
+    }
+    world_deinit(&w);
+}
+
+static void names_have_room_for_the_configmap(void **state)
+{
+    (void)state;
+    struct world w;
+    char name[260];
+    world_init(&w);
+    memset(name, 'a', sizeof name);
+    name[253 - (sizeof "cmesh-rules-" - 1)] = '\0';
+    check(&w, config_of(name, SELECTOR ", " LIMITS), NULL, NULL);
+    strcat(name, "a");
+    check(&w, config_of(name, SELECTOR ", " LIMITS), "metadata.name: Invalid value: \"aaa", NULL);
+    world_deinit(&w);
+}
+
+static void what_is_odd(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        const char *note;
+    } cases[] = {
+        {SELECTOR, "spec.limits: there are none: the shard sees everything"},
+        {SELECTOR ", limits: [{" PODS ", selector: {matchExpressions: [{key: a, operator: In, "
+                  "values: []}]}}]",
+         "spec.limits[0].relateResources[0]: the limits on \"pods\" contradict each other, or a "
+         "list of values is empty"},
+        {SELECTOR ", limits: [" LIMIT ", {objectSelector: {" PODS
+                  ", selector: {matchLabels: {a: c}}}}]",
+         "spec.limits[1].objectSelector.relateResources[0]: the limits on \"pods\" contradict"},
+        {SELECTOR ", limits: [" LIMIT ", {relateResources: [{apiGroups: ['*'], resources: "
+                  "[jobs, '*']}], selector: {matchLabels: {a: c}}}]",
+         "spec.limits[0].relateResources[0]: the limits on \"pods\" contradict each other"},
+        {"selector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: DoesNotExist}]}, "
+         "" LIMITS,
+         "spec.selector: no pod can match it"},
+        {"selector: {matchExpressions: [{key: a, operator: In, values: []}]}, " LIMITS,
+         "spec.selector: no pod can match it"},
+    };
+    struct world w;
+    world_init(&w);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        check(&w, config_of("a", cases[i].spec), NULL, cases[i].note);
+    }
+    world_deinit(&w);
+}
+
+static void without_resources_all_are_taken(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    w.world.resource_count = 0;
+    check(&w,
+          config_of("a", SELECTOR
+                    ", limits: [{relateResources: [{apiGroups: [x], resources: [things]}], "
+                    "selector: {matchLabels: {a: b}}}]"),
+          NULL, NULL);
+    world_deinit(&w);
+}
+
+#define NAMED(values)                                                                              \
+    "selector: {matchExpressions: [{key: statefulset.kubernetes.io/pod-name, operator: In, "       \
+    "values: [" values "]}]}, " LIMITS
+
+static void pods_of_two_shards(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    world_add(w.configs, &w.world.config_count, config_of("b", NAMED("op-1, op-2")));
+    world_add(w.configs, &w.world.config_count, config_of("c", "selector: {matchLabels: {x: v}}"));
+    world_add(w.configs, &w.world.config_count, config_of("broken", "selector: 5"));
+    world_add(w.configs, &w.world.config_count, config_of("root", "root: {}"));
+    world_add(w.configs, &w.world.config_count,
+              parse("metadata: {name: b, namespace: elsewhere}\nspec: {" NAMED("op-0") "}\n"));
+    check(&w, config_of("a", NAMED("op-2, op-3")),
+          "spec.selector: Invalid value: selects pods that ShardingConfig \"b\" selects too, and a "
+          "pod can be in one shard only: statefulset.kubernetes.io/pod-name in (op-1,op-2)",
+          NULL);
+    check(&w, config_of("a", "selector: {matchLabels: {x: v, z: '1'}}, " LIMITS),
+          "spec.selector: Invalid value: selects pods that ShardingConfig \"c\" selects too", NULL);
+    check(&w, config_of("a", "selector: {matchLabels: {x: z}}, " LIMITS), NULL,
+          "spec.selector: a pod could have the labels for this and for ShardingConfig \"b\"");
+    check(&w, config_of("a", NAMED("op-0, op-3")), NULL, "and for ShardingConfig \"c\"");
+    /* The one that is changed is among them. */
+    check(&w, config_of("b", NAMED("op-1, op-3")), NULL, "and for ShardingConfig \"c\"");
+    world_deinit(&w);
+}
+
+/* Labels that have nothing to do with each other, on one pod. */
+static void pods_that_there_are(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    world_add(w.configs, &w.world.config_count, config_of("b", NAMED("op-1")));
+    world_add(w.pods, &w.world.pod_count,
+              parse("metadata: {name: op-1, namespace: other, labels: {app: demo, "
+                    "statefulset.kubernetes.io/pod-name: op-1}}\n"));
+    world_add(w.pods, &w.world.pod_count,
+              parse("metadata: {name: op-2, namespace: demo, labels: {app: demo}}\n"));
+    world_add(w.pods, &w.world.pod_count, parse("metadata: {name: op-3, namespace: demo}\n"));
+    check(&w, config_of("a", SELECTOR ", " LIMITS), NULL, "ShardingConfig \"b\"");
+    world_add(w.pods, &w.world.pod_count,
+              parse("metadata: {name: op-1, namespace: demo, labels: {app: demo, "
+                    "statefulset.kubernetes.io/pod-name: op-1}}\n"));
+    check(&w, config_of("a", SELECTOR ", " LIMITS),
+          "spec.selector: Invalid value: selects pod \"op-1\", as ShardingConfig \"b\" does: a pod "
+          "can be in one shard only",
+          NULL);
+    world_deinit(&w);
+}
+
+#define OPERATOR(app, lock, limits)                                                                \
+    "selector: {matchLabels: {app: " app "}}, controller: {leaderElectionName: " lock              \
+    "}, limits: [" limits "]"
+#define IN(values)                                                                                 \
+    "{" PODS ", selector: {matchExpressions: [{key: ns, operator: In, values: [" values "]}]}}"
+
+/* Two shards of one operator that see the same objects. */
+static void objects_of_two_shards(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    world_add(w.configs, &w.world.config_count, config_of("b", OPERATOR("b", "l", IN("u, v"))));
+    check(&w, config_of("a", OPERATOR("a", "l", IN("z"))), NULL, NULL);
+    check(&w, config_of("a", OPERATOR("a", "l", IN("v, z"))), NULL,
+          "spec.limits: shard \"b\" of the same operator sees \"pods\" that this one sees too");
+    check(&w, config_of("a", OPERATOR("a", "other", IN("v, z"))), NULL, NULL);
+    check(&w, config_of("a", OPERATOR("a", "''", IN("v, z"))), NULL, NULL);
+    world_add(w.configs, &w.world.config_count, config_of("c", OPERATOR("c", "l", "")));
+    check(&w, config_of("a", OPERATOR("a", "l", IN("z"))), NULL, "shard \"c\" of the same");
+    world_deinit(&w);
+}
+
+#define ROOT(more) "root: {prefix: op, targetStatefulSet: op" more "}"
+
+static void roots(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        const char *want; /* NULL: it is good */
+    } cases[] = {
+        {ROOT(""), NULL},
+        {ROOT("") ", limits: [], selector: {matchLabels: {a: b}}", NULL},
+        {ROOT(", disable: true, canary: {replicas: 1, inNamespaces: [ns-canary], inShardHash: "
+              "['0', '31']}, auto: {everyShardReplicas: 2, shardingSize: 2}, resourceSelector: "
+              "[{relateResources: [{apiGroups: ['*'], resources: [pods]}]}, " LIMIT "]"),
+         NULL},
+        {ROOT(", canary: null, auto: null, disable: null"), NULL},
+        {"root: {}", "spec.root.prefix: Required value"},
+        {"root: x", "spec.root: Invalid value: must be an object"},
+        {"root: {prefix: A, targetStatefulSet: op}", "spec.root.prefix: Invalid value: \"A\""},
+        {"root: {prefix: a}", "spec.root.targetStatefulSet: Required value"},
+        {"root: {prefix: a, targetStatefulSet: 5}", "spec.root.targetStatefulSet: Invalid value"},
+        {"root: {prefix: a, targetStatefulSet: -}",
+         "spec.root.targetStatefulSet: Invalid value: \"-\""},
+        {ROOT(", disable: 'no'"), "spec.root.disable: Invalid value: must be true or false"},
+        {ROOT(", manual: {}"), "spec.root.manual: Forbidden: unknown field"},
+        {ROOT(", canary: []"), "spec.root.canary: Invalid value: must be an object"},
+        {ROOT(", canary: {replicas: -1}"), "spec.root.canary.replicas: Invalid value"},
+        {ROOT(", canary: {replicas: 1.5}"), "spec.root.canary.replicas: Invalid value"},
+        {ROOT(", canary: {inNamespaces: [a, B]}"),
+         "spec.root.canary.inNamespaces[1]: Invalid value: \"B\""},
+        {ROOT(", canary: {inNamespaces: a}"), "spec.root.canary.inNamespaces: Invalid value: must"},
+        {ROOT(", canary: {inShardHash: [5]}"), "spec.root.canary.inShardHash[0]: Invalid value"},
+        {ROOT(", canary: {inShardHash: ['32']}"),
+         "spec.root.canary.inShardHash[0]: Invalid value: \"32\": must be a whole number from 0"},
+        {ROOT(", canary: {inShardHash: ['01']}"), "spec.root.canary.inShardHash[0]: Invalid"},
+        {ROOT(", canary: {inShardHash: ['']}"), "spec.root.canary.inShardHash[0]: Invalid"},
+        {ROOT(", canary: {inShardHash: ['1x']}"), "spec.root.canary.inShardHash[0]: Invalid"},
+        {ROOT(", canary: {inHash: []}"), "spec.root.canary.inHash: Forbidden"},
+        {ROOT(", auto: {}"), "spec.root.auto.shardingSize: Required value"},
+        {ROOT(", auto: {shardingSize: 2}"), "spec.root.auto.everyShardReplicas: Required value"},
+        {ROOT(", auto: {shardingSize: 33, everyShardReplicas: 1}"),
+         "spec.root.auto.shardingSize: Invalid value: must be a whole number from 1 to 32"},
+        {ROOT(", auto: {shardingSize: 1, everyShardReplicas: 0}"),
+         "spec.root.auto.everyShardReplicas: Invalid value"},
+        {ROOT(", resourceSelector: [{}]"),
+         "spec.root.resourceSelector[0].relateResources: Required value"},
+        {ROOT(", resourceSelector: {}"), "spec.root.resourceSelector: Invalid value: must be"},
+        {ROOT(", resourceSelector: [x]"), "spec.root.resourceSelector[0]: Invalid value"},
+        {ROOT(", resourceSelector: [" LIMIT ", {" PODS ", selector: {matchLabels: {a: /}}}]"),
+         "spec.root.resourceSelector[1].selector.matchLabels: Invalid value"},
+        {ROOT("") ", " LIMITS, "spec.limits: Forbidden: may not be set together with spec.root"},
+        {ROOT("") ", webhook: {port: 5441}", "spec.webhook.port: Invalid value: 5441"},
+        {ROOT("") ", controller: {leaderElectionName: A}", "spec.controller.leaderElectionName: "},
+        {ROOT("") ", selector: {matchLabels: {a: /}}", "spec.selector.matchLabels: Invalid value"},
+    };
+    struct world w;
+    world_init(&w);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        check(&w, config_of("a", cases[i].spec), cases[i].want,
+              cases[i].want == NULL ? "spec.root: automatic sharding is not supported yet" : NULL);
+    }
+    world_deinit(&w);
+}
+
+struct answer {
+    int rc;
+    char message[ERR_MSG_MAX];
+    char notes[2048];
+};
+
+/* Objects as YAML flow mappings, or "null". */
+static struct answer admit(const struct world *w, const char *operation, const char *more,
+                           const char *object, const char *old)
+{
+    struct answer a = {.rc = 0};
+    struct err e = ERR_INIT;
+    struct notes notes = NOTES_INIT;
+    struct admission_request r;
+    char text[4096];
+    (void)snprintf(text, sizeof text,
+                   "{kind: AdmissionReview, apiVersion: admission.k8s.io/v1, request: {uid: u, "
+                   "resource: {resource: shardingconfigs}, namespace: demo, operation: %s%s, "
+                   "object: %s, oldObject: %s}}",
+                   operation, more, object, old);
+    cJSON *review = parse(text);
+    struct buf json = BUF_INIT(65536);
+    assert_int_equal(json_canonical(review, &json), 0);
+    cJSON_Delete(review);
+    if (admission_request_init(&r, slice_str(buf_cstr(&json)), &e) != 0) {
+        fail_msg("%s", e.msg);
+    }
+    a.rc = validate_admit(&r, &options, &w->world, &notes, &e);
+    memcpy(a.message, e.msg, sizeof a.message);
+    for (size_t i = 0; i < notes.count; i++) {
+        strncat(a.notes, notes.items[i], sizeof a.notes - strlen(a.notes) - 1);
+    }
+    notes_deinit(&notes);
+    admission_request_deinit(&r);
+    buf_reset(&json);
+    return a;
+}
+
+#define OBJECT(meta, spec)                                                                         \
+    "{apiVersion: ctrlmesh.kusionstack.io/v1alpha1, kind: ShardingConfig, metadata: {name: a" meta \
+    "}, spec: {" spec "}}"
+
+static void what_the_webhook_says(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    world_add(w.configs, &w.world.config_count, config_of("b", NAMED("op-1")));
+    static const char good[] = OBJECT("", SELECTOR ", " LIMITS);
+    static const char bad[] = OBJECT("", SELECTOR ", limits: [{}]");
+    static const char worse[] = OBJECT("", SELECTOR ", limits: [{}, {}]");
+
+    assert_int_equal(admit(&w, "CREATE", "", good, "null").rc, 0);
+    struct answer a = admit(&w, "CREATE", "", bad, "null");
+    assert_int_equal(a.rc, -EINVAL);
+    expect_text(a.message, "spec.limits[0].relateResources: Required value");
+    /* The namespace is that of the request. */
+    a = admit(&w, "CREATE", "", OBJECT("", NAMED("op-1")), "null");
+    expect_text(a.message, "ShardingConfig \"b\"");
+
+    assert_int_equal(admit(&w, "UPDATE", "", good, bad).rc, 0);
+    assert_int_equal(admit(&w, "UPDATE", "", bad, good).rc, -EINVAL);
+    assert_int_equal(admit(&w, "UPDATE", "", worse, bad).rc, -EINVAL);
+    /* What came past the webhook must not get stuck. */
+    assert_int_equal(admit(&w, "UPDATE", "", OBJECT(", labels: {x: v}", "limits: [{}]"),
+                           OBJECT("", "limits: [{}]"))
+                         .rc,
+                     0);
+    assert_int_equal(
+        admit(&w, "UPDATE", "", OBJECT(", deletionTimestamp: '2026-01-01T00:00:00Z'", ""), good).rc,
+        0);
+    assert_int_equal(admit(&w, "UPDATE", ", subResource: status", bad, good).rc, 0);
+
+    a = admit(&w, "UPDATE", "", good, OBJECT("", "selector: {matchLabels: {app: x}}, " LIMITS));
+    assert_int_equal(a.rc, 0);
+    expect_text(a.notes, "spec.selector: changed: pods that run already stay");
+    a = admit(&w, "UPDATE", "", good, OBJECT("", SELECTOR));
+    assert_null(strstr(a.notes, "changed"));
+
+    a = admit(&w, "DELETE", "", "null", bad);
+    assert_int_equal(a.rc, 0);
+    assert_string_equal(a.notes, "");
+    a = admit(&w, "DELETE", "", "null", "{status: {pods: [{name: a}, {name: b}]}}");
+    assert_int_equal(a.rc, 0);
+    expect_text(a.notes, "2 pods of this shard: they keep their rules");
+    world_deinit(&w);
+}
+
+static bool validate_once(void *data)
+{
+    const struct world *w = data;
+    struct err e = ERR_INIT;
+    struct notes notes = NOTES_INIT;
+    int rc = validate_config(w->configs[1], &options, &w->world, &notes, &e);
+    if (rc == 0) {
+        rc = validate_config(w->configs[2], &options, &w->world, &notes, &e);
+    }
+    assert_true(rc == 0 || e.msg[0] != '\0');
+    bool well = rc == 0 && notes.dropped == 0;
+    notes_deinit(&notes);
+    return well;
+}
+
+static void without_memory(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    world_add(w.configs, &w.world.config_count, config_of("b", OPERATOR("b", "l", IN("u, v"))));
+    world_add(w.configs, &w.world.config_count, config_of("a", OPERATOR("a", "l", IN("z"))));
+    world_add(w.configs, &w.world.config_count,
+              config_of("r", ROOT(", resourceSelector: [{" PODS "}]")));
+    assert_true(sweep_allocations(validate_once, &w) > 50);
+    world_deinit(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_good),
+        cmocka_unit_test(what_is_wrong),
+        cmocka_unit_test(names_have_room_for_the_configmap),
+        cmocka_unit_test(what_is_odd),
+        cmocka_unit_test(without_resources_all_are_taken),
+        cmocka_unit_test(pods_of_two_shards),
+        cmocka_unit_test(pods_that_there_are),
+        cmocka_unit_test(objects_of_two_shards),
+        cmocka_unit_test(roots),
+        cmocka_unit_test(what_the_webhook_says),
+        cmocka_unit_test(without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
