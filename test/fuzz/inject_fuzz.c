@@ -12,7 +12,7 @@
 #include "base/yaml.h"
 #include "check.h"
 
-#include "../unit/manager/object/patch_apply.h"
+#include "manager/object/patch_apply.h"
 
 #define KUBECONFIG "/etc/cmesh/kubeconfig/config"
 

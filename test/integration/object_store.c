@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../unit/manager/object/patch_apply.h"
 #include "base/buf.h"
+#include "manager/object/patch_apply.h"
 
 struct stored {
     struct list link;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../object/patch_apply.h"
+#include "manager/object/patch_apply.h"
 #include "alloc_sweep.h"
 #include "crypto/digest.h"
 #include "webhook/certificate_set.h"

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#include "../unit/temp_dir.h"
 #include "fixture.h"
+#include "temp_dir.h"
 
 struct world {
     struct net_loop *loop;

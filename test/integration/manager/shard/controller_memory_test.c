@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../unit/alloc_sweep.h"
+#include "alloc_sweep.h"
 #include "base/log.h"
 #include "controller_scene.h"
 #include "net/deadline.h"

@@ -10,12 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../unit/temp_dir.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "rulesync_proxy.h"
 #include "source_dir.h"
 #include "sync.h"
+#include "temp_dir.h"
 
 struct fixture {
     struct net_loop *loop;

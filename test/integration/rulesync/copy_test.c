@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../unit/temp_dir.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "copy.h"
+#include "temp_dir.h"
 
 struct fixture {
     struct net_loop *loop;

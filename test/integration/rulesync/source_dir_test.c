@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../unit/temp_dir.h"
 #include "base/log.h"
 #include "source_dir.h"
+#include "temp_dir.h"
 
 enum { LONG_MS = 60000, RETRY_MS = 80 };
 

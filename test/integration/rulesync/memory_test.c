@@ -11,12 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../unit/alloc_sweep.h"
-#include "../unit/temp_dir.h"
+#include "alloc_sweep.h"
 #include "base/log.h"
 #include "rulesync_proxy.h"
 #include "source_dir.h"
 #include "sync.h"
+#include "temp_dir.h"
 
 struct world {
     struct net_loop *loop;

@@ -11,11 +11,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "../unit/alloc_sweep.h"
-#include "../unit/temp_dir.h"
+#include "alloc_sweep.h"
 #include "control/client.h"
 #include "fixture.h"
 #include "rules/control.h"
+#include "temp_dir.h"
 
 enum { TIMEOUT_MS = 20000, CALLS_MAX = 4 };
 

@@ -10,10 +10,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "../unit/temp_dir.h"
 #include "base/log.h"
 #include "deliver.h"
 #include "rulesync_proxy.h"
+#include "temp_dir.h"
 
 struct fixture {
     struct net_loop *loop;

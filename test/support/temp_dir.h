@@ -3,8 +3,8 @@
  * temp_dir.h - a folder of a test's own, removed at the end with what is in it (one level of
  * folders deep).
  */
-#ifndef TEST_UNIT_TEMP_DIR_H
-#define TEST_UNIT_TEMP_DIR_H
+#ifndef TEST_SUPPORT_TEMP_DIR_H
+#define TEST_SUPPORT_TEMP_DIR_H
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "../unit/alloc_sweep.h"
+#include "alloc_sweep.h"
 #include "reload_scene.h"
 #include "watch/pages.h"
 

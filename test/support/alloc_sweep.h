@@ -5,8 +5,8 @@
  *
  * What libraries allocate inside of themselves does not fail, but for cJSON.
  */
-#ifndef TEST_UNIT_ALLOC_SWEEP_H
-#define TEST_UNIT_ALLOC_SWEEP_H
+#ifndef TEST_SUPPORT_ALLOC_SWEEP_H
+#define TEST_SUPPORT_ALLOC_SWEEP_H
 
 #include <errno.h>
 #include <stdarg.h>

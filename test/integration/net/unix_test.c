@@ -15,10 +15,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../unit/temp_dir.h"
 #include "fixture.h"
 #include "net/listener.h"
 #include "net/stream.h"
+#include "temp_dir.h"
 
 enum { LARGE = 3 * 1024 * 1024, STRANGER = 65533, PLAIN_USER = 65534 };
 
