@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "forward_internal.h"
 #include "guard/fence.h"
-#include "watch/retarget.h"
+#include "watch/derived_requests.h"
 
 enum {
     LOST_WRITE_MS = 5000, /* how long a write to what was lost may still take */
@@ -26,7 +26,7 @@ void change_cut(struct forward *f)
     change_forget(f);
     forward_abort_up(f);
     ctx->metrics->watches_cut++;
-    pace_note(&ctx->pace, f->scope.key.view, net_loop_now(ctx->loop));
+    cut_pacing_note(&ctx->pace, f->attributes.key.view, net_loop_now(ctx->loop));
     if (watch_cut(f->watch, ctx->why_cut, f->down) != 0) {
         forward_abort(f);
     }
@@ -56,8 +56,8 @@ void change_last_passed(struct forward *f)
 static uint64_t delay_of(const struct forward *f)
 {
     struct forward_context *ctx = f->ctx;
-    return pace_delay(&ctx->pace, f->scope.key.view, net_loop_now(ctx->loop), ctx->cut_index++,
-                      ctx->affected);
+    return cut_pacing_delay(&ctx->pace, f->attributes.key.view, net_loop_now(ctx->loop),
+                            ctx->cut_index++, ctx->affected);
 }
 
 static void on_due(struct net_deadline *d)
@@ -65,8 +65,8 @@ static void on_due(struct net_deadline *d)
     struct forward *f = LIST_ITEM(d, struct forward, due);
     if (f->lost) {
         log_warn("breaking off a write to what the shard has lost: it takes too long",
-                 log_strn("namespace", f->scope.namespace.ptr, f->scope.namespace.len),
-                 log_strn("resource", f->scope.resource.ptr, f->scope.resource.len));
+                 log_strn("namespace", f->attributes.namespace.ptr, f->attributes.namespace.len),
+                 log_strn("resource", f->attributes.resource.ptr, f->attributes.resource.len));
         forward_abort(f);
     } else if (watch_state(f->watch) == WATCH_LAST) {
         forward_abort(f); /* its last event does not end */
@@ -80,7 +80,7 @@ static void on_due(struct net_deadline *d)
 static struct difference_side side_of(const struct rules *rules, const struct forward *f)
 {
     const struct rules_entry *entry =
-        rules != NULL ? rules_match(rules, f->scope.group, f->scope.resource) : NULL;
+        rules != NULL ? rules_match(rules, f->attributes.group, f->attributes.resource) : NULL;
     return entry != NULL ? (struct difference_side){entry->id, entry->compiled}
                          : (struct difference_side){0};
 }
@@ -88,7 +88,7 @@ static struct difference_side side_of(const struct rules *rules, const struct fo
 static struct slice escaped_of(const struct rules *rules, const struct forward *f)
 {
     const struct rules_entry *entry =
-        rules != NULL ? rules_match(rules, f->scope.group, f->scope.resource) : NULL;
+        rules != NULL ? rules_match(rules, f->attributes.group, f->attributes.resource) : NULL;
     return entry != NULL ? entry->escaped : (struct slice){0};
 }
 
@@ -99,7 +99,7 @@ static void fall_back(struct forward *f, enum fallback why, const char *text)
     ctx->metrics->fallbacks[why]++;
     log_info("a watch is ended because it cannot be carried over to the new rules",
              log_str("reason", metrics_fallback_name(why)), log_str("error", text),
-             log_strn("resource", f->scope.resource.ptr, f->scope.resource.len));
+             log_strn("resource", f->attributes.resource.ptr, f->attributes.resource.len));
     change_forget(f);
     cut_in(f, delay_of(f));
 }
@@ -138,20 +138,20 @@ static void on_reach(void *data, uint64_t version, const struct err *e)
 static void find_version(struct forward *f)
 {
     struct err e = ERR_INIT;
-    struct reach_options o = {
+    struct version_probe_options o = {
         .upstream = f->ctx->upstream,
         .target = f->head->target,
         .selector = escaped_of(f->view, f),
         .version = watch_version(f->watch),
     };
-    transition_free(f->transition);
-    f->transition = NULL;
-    if (f->reach != NULL) {
-        reach_go_on(f->reach);
+    difference_writer_free(f->writer);
+    f->writer = NULL;
+    if (f->version_probe != NULL) {
+        version_probe_continue(f->version_probe);
         return;
     }
-    f->reach = reach_new(f->ctx->loop, &o, on_reach, f, &e);
-    if (f->reach == NULL) {
+    f->version_probe = version_probe_new(f->ctx->loop, &o, on_reach, f, &e);
+    if (f->version_probe == NULL) {
         fall_back(f, FALLBACK_EXPIRED, e.msg);
     }
 }
@@ -159,7 +159,7 @@ static void find_version(struct forward *f)
 static void on_transition_failed(void *data, const struct err *e)
 {
     struct forward *f = data;
-    if (e->code == -ESTALE && !transition_has_written(f->transition)) {
+    if (e->code == -ESTALE && !difference_writer_has_written(f->writer)) {
         find_version(f);
     } else {
         fall_back(f, fallback_of(e), e->msg);
@@ -171,8 +171,8 @@ static void reopen(struct forward *f)
 {
     struct err e = ERR_INIT;
     struct buf target = BUF_INIT(TARGET_MAX);
-    int rc = retarget_watch(f->head->target, escaped_of(f->goal, f), watch_version(f->watch),
-                            &target, &e);
+    int rc = derived_watch(f->head->target, escaped_of(f->goal, f), watch_version(f->watch),
+                           &target, &e);
     if (rc == 0) {
         struct slice text = slice_of((const char *)buf_data(&target), target.len);
         f->response_ended = false;
@@ -188,28 +188,28 @@ static void reopen(struct forward *f)
 
 static void end_transition(struct forward *f)
 {
-    transition_free(f->transition);
-    reach_free(f->reach);
-    f->transition = NULL;
-    f->reach = NULL;
+    difference_writer_free(f->writer);
+    version_probe_free(f->version_probe);
+    f->writer = NULL;
+    f->version_probe = NULL;
 }
 
 static void on_transition_done(void *data)
 {
     struct forward *f = data;
     struct metrics *m = f->ctx->metrics;
-    f->scope.key.selector = scope_selector(&f->scope, f->goal);
+    f->attributes.key.selector = request_attributes_selector(&f->attributes, f->goal);
     m->transitions++;
-    m->spliced_events += transition_events(f->transition);
-    metrics_count_duration(&m->transition, (uv_hrtime() - f->changed_ns) / 1000);
-    watch_carry_over(f->watch, &f->scope.key, transition_lowest(f->transition));
+    m->spliced_events += difference_writer_events(f->writer);
+    metrics_count_duration(&m->migration, (uv_hrtime() - f->changed_ns) / 1000);
+    watch_carry_over(f->watch, &f->attributes.key, difference_writer_lowest(f->writer));
     end_transition(f);
     rules_unref(f->view);
     f->view = NULL;
     reopen(f);
 }
 
-static const struct transition_handlers transition_handlers = {
+static const struct difference_writer_handlers difference_writer_handlers = {
     .on_done = on_transition_done,
     .on_failed = on_transition_failed,
 };
@@ -237,8 +237,8 @@ void change_not_reopened(struct forward *f)
 void change_forget(struct forward *f)
 {
     net_deadline_clear(&f->due);
-    if (f->transition != NULL && transition_has_written(f->transition)) {
-        watch_mix(f->watch, transition_lowest(f->transition));
+    if (f->writer != NULL && difference_writer_has_written(f->writer)) {
+        watch_mix(f->watch, difference_writer_lowest(f->writer));
     }
     end_transition(f);
     rules_unref(f->view);
@@ -258,7 +258,7 @@ static enum fallback obstacle(const struct forward *f)
 {
     bool impersonates = false;
     struct slice accept = {0};
-    if (f->head == NULL || !retarget_possible(f->head->target)) {
+    if (f->head == NULL || !derived_possible(f->head->target)) {
         return FALLBACK_FORM;
     }
     for (size_t i = 0; i < f->head->header_count; i++) {
@@ -290,22 +290,22 @@ static void begin_transition(struct forward *f)
         fall_back(f, why, "");
         return;
     }
-    struct transition_options o = {
+    struct difference_writer_options o = {
         .pages = ctx->pages,
         .down = f->down,
         .target = f->head->target,
         .encoding = watch_encoding(f->watch),
         .partial = wants_partial(f),
-        .bookmarks = f->scope.bookmarks,
+        .bookmarks = f->attributes.bookmarks,
         .version = watch_version(f->watch),
         .difference =
-            difference_get(&ctx->differences, side_of(f->view, f), side_of(f->goal, f), &e),
+            difference_cache_get(&ctx->differences, side_of(f->view, f), side_of(f->goal, f), &e),
     };
     if (o.difference != NULL) {
-        f->transition = transition_new(ctx->loop, &o, &transition_handlers, f, &e);
+        f->writer = difference_writer_new(ctx->loop, &o, &difference_writer_handlers, f, &e);
         difference_unref(o.difference);
     }
-    if (f->transition == NULL) {
+    if (f->writer == NULL) {
         fall_back(f, fallback_of(&e), e.msg);
     }
 }
@@ -329,20 +329,20 @@ static void carry_over(struct forward *f, struct rules *old, struct rules *now)
 /* The rules change while it is in transition. */
 static void redirect(struct forward *f, struct rules *now)
 {
-    uint64_t goal = scope_selector(&f->scope, f->goal);
-    if (goal == scope_selector(&f->scope, now)) {
+    uint64_t goal = request_attributes_selector(&f->attributes, f->goal);
+    if (goal == request_attributes_selector(&f->attributes, now)) {
         return; /* nothing new for it */
     }
-    if (f->transition != NULL && transition_has_written(f->transition)) {
+    if (f->writer != NULL && difference_writer_has_written(f->writer)) {
         fall_back(f, FALLBACK_SUPERSEDED, "");
         return;
     }
     rules_unref(f->goal);
     f->goal = rules_ref(now);
     f->changed_ns = uv_hrtime();
-    if (f->transition != NULL) {
-        transition_free(f->transition);
-        f->transition = NULL;
+    if (f->writer != NULL) {
+        difference_writer_free(f->writer);
+        f->writer = NULL;
         begin_transition(f);
     } /* else when a version was found */
 }
@@ -369,7 +369,7 @@ static void ask_again(struct forward *f)
 
 static bool in_transition(const struct forward *f)
 {
-    return f->transition != NULL || f->reach != NULL;
+    return f->writer != NULL || f->version_probe != NULL;
 }
 
 static void change_watch(struct forward *f, struct rules *old, struct rules *now)
@@ -407,20 +407,22 @@ static void change_one(struct forward *f, struct rules *old, struct rules *now)
 static bool sees_otherwise(const struct forward *f, const struct rules *now)
 {
     return f->scoped && (f->verb == VERB_LIST || f->verb == VERB_WATCH) &&
-           (in_transition(f) || scope_selector(&f->scope, now) != f->scope.key.selector);
+           (in_transition(f) ||
+            request_attributes_selector(&f->attributes, now) != f->attributes.key.selector);
 }
 
 /* A write that was sent and not answered, and would be refused now. */
 static bool is_lost(const struct forward *f, const struct rules *now)
 {
     struct request_info ri;
-    if (!f->scoped || !scope_is_write(&f->scope) || f->response_ended || f->tunnel ||
-        f->up == NULL) {
+    if (!f->scoped || !request_attributes_is_write(&f->attributes) || f->response_ended ||
+        f->tunnel || f->up == NULL) {
         return false;
     }
-    scope_to_request_info(&f->scope, &ri);
-    return fence_applies(now, &ri) || (f->verb == VERB_DELETECOLLECTION &&
-                                       scope_selector(&f->scope, now) != f->scope.key.selector);
+    request_attributes_to_request_info(&f->attributes, &ri);
+    return fence_applies(now, &ri) ||
+           (f->verb == VERB_DELETECOLLECTION &&
+            request_attributes_selector(&f->attributes, now) != f->attributes.key.selector);
 }
 
 /* ---- all of them ---- */
@@ -432,7 +434,7 @@ void change_context_init(struct forward_context *ctx)
 
 void change_context_deinit(struct forward_context *ctx)
 {
-    differences_deinit(&ctx->differences);
+    difference_cache_deinit(&ctx->differences);
 }
 
 static unsigned mark(struct forward_context *ctx, const struct rules *now)

@@ -25,7 +25,7 @@ int forward_context_init(struct forward_context *ctx, struct net_loop *l,
     list_init(&ctx->running);
     change_context_init(ctx);
     ctx->points = points;
-    ctx->pages = pages_new(l, upstream);
+    ctx->pages = list_pages_new(l, upstream);
     return ctx->pages != NULL ? 0 : -ENOMEM;
 }
 
@@ -87,7 +87,7 @@ void forward_destroy(struct forward *f)
     change_forget(f);
     watch_free(f->watch);
     list_meta_free(f->list);
-    scope_deinit(&f->scope);
+    request_attributes_deinit(&f->attributes);
     buf_reset(&f->body);
     free(f->head);
     settle(f);
@@ -126,7 +126,7 @@ void forward_context_deinit(struct forward_context *ctx)
         forward_abort(LIST_ITEM(ctx->running.next, struct forward, link));
     }
     change_context_deinit(ctx);
-    pages_free(ctx->pages);
+    list_pages_free(ctx->pages);
     resume_free(ctx->points);
 }
 
@@ -176,8 +176,8 @@ static void down_on_drain(struct http_exchange *x)
     struct forward *f = x->data;
     if (f->up != NULL) {
         http_exchange_resume(f->up);
-    } else if (f->transition != NULL) {
-        transition_drained(f->transition);
+    } else if (f->writer != NULL) {
+        difference_writer_drained(f->writer);
     }
 }
 
@@ -214,9 +214,9 @@ static bool open_watch(struct forward *f, const struct http_head *head)
     struct watch_options o = {
         .encoding = encoding_of(header_value(head, SLICE("Content-Type"))),
         .points = f->ctx->points,
-        .key = f->scope.key,
-        .version = f->scope.version,
-        .initial_events = f->scope.initial_events,
+        .key = f->attributes.key,
+        .version = f->attributes.version,
+        .initial_events = f->attributes.initial_events,
     };
     if (header_value(head, SLICE("Content-Encoding")).len > 0) {
         o.encoding = ENCODING_OTHER;
@@ -228,9 +228,9 @@ static bool open_watch(struct forward *f, const struct http_head *head)
 
 void forward_give_back(struct forward *f)
 {
-    if (f->scoped && f->verb == VERB_WATCH && f->scope.version != 0) {
-        struct resume_range range = {f->scope.version, f->scope.version};
-        resume_give(f->ctx->points, &f->scope.key, range);
+    if (f->scoped && f->verb == VERB_WATCH && f->attributes.version != 0) {
+        struct resume_range range = {f->attributes.version, f->attributes.version};
+        resume_give(f->ctx->points, &f->attributes.key, range);
     }
 }
 
@@ -326,17 +326,17 @@ static void note_list(struct forward *f)
 {
     struct list_meta_result found;
     list_meta_end(f->list, &found);
-    if (f->scope.newest && found.resource_version != 0) {
-        resume_newest(f->ctx->points, f->scope.key.resource, found.resource_version);
+    if (f->attributes.newest && found.resource_version != 0) {
+        resume_newest(f->ctx->points, f->attributes.key.resource, found.resource_version);
     }
     if (found.token != 0) {
-        resume_give_page(f->ctx->points, &f->scope.key, found.token);
+        resume_give_page(f->ctx->points, &f->attributes.key, found.token);
     } else if (found.resource_version != 0) {
         struct resume_range range = {found.resource_version, found.resource_version};
-        resume_give(f->ctx->points, &f->scope.key, range);
+        resume_give(f->ctx->points, &f->attributes.key, range);
     } else {
-        resume_give(f->ctx->points, &f->scope.key, RESUME_ANY);
-        resume_give_page(f->ctx->points, &f->scope.key, 0);
+        resume_give(f->ctx->points, &f->attributes.key, RESUME_ANY);
+        resume_give_page(f->ctx->points, &f->attributes.key, 0);
     }
 }
 
@@ -440,11 +440,12 @@ static bool keep(struct forward *f, const struct forward_request *r)
     if (r->body != NULL && buf_append(&f->body, r->body->ptr, r->body->len) != 0) {
         return false;
     }
-    if (r->scope == NULL) {
+    if (r->attributes == NULL) {
         return true;
     }
     f->head = repeatable ? http_head_copy(r->head) : NULL;
-    f->scoped = (!repeatable || f->head != NULL) && scope_keep(&f->scope, r->scope) == 0;
+    f->scoped = (!repeatable || f->head != NULL) &&
+                request_attributes_keep(&f->attributes, r->attributes) == 0;
     return f->scoped;
 }
 
@@ -543,11 +544,11 @@ static const char *state_of(const struct forward *f)
     if (f->reopening) {
         return "Reopening";
     }
-    if (f->reach != NULL && f->transition == NULL) {
+    if (f->version_probe != NULL && f->writer == NULL) {
         return "FindingVersion";
     }
-    if (f->transition != NULL) {
-        return transition_has_written(f->transition) ? "WritingDifference" : "ListingDifference";
+    if (f->writer != NULL) {
+        return difference_writer_has_written(f->writer) ? "WritingDifference" : "ListingDifference";
     }
     switch (watch_state(f->watch)) {
     case WATCH_PASSING:
@@ -563,7 +564,7 @@ static void describe_watch(const struct forward *f, cJSON *array)
 {
     char text[256];
     cJSON *row = cJSON_CreateObject();
-    const struct scope *s = &f->scope;
+    const struct request_attributes *s = &f->attributes;
     (void)snprintf(text, sizeof text, "%.*s%s%.*s", (int)s->resource.len, s->resource.ptr,
                    s->group.len > 0 ? "." : "", (int)s->group.len, s->group.ptr);
     cJSON_AddStringToObject(row, "resource", text);

@@ -16,16 +16,16 @@
 #include <cjson/cJSON.h>
 
 #include "base/list.h"
+#include "guard/request_attributes.h"
 #include "guard/resume.h"
-#include "guard/scope.h"
 #include "http/exchange.h"
 #include "kube/client/client.h"
 #include "kube/request_info.h"
 #include "metrics.h"
 #include "net/deadline.h"
-#include "watch/difference.h"
-#include "watch/pace.h"
-#include "watch/pages.h"
+#include "watch/cut_pacing.h"
+#include "watch/difference_cache.h"
+#include "watch/list_pages.h"
 
 /* What all forwards of a proxy share. */
 struct forward_context {
@@ -33,10 +33,10 @@ struct forward_context {
     struct kube_client *upstream;
     struct metrics *metrics;
     struct resume *points;
-    struct pace pace;
+    struct cut_pacing pace;
     struct list running;
-    struct pages *pages;
-    struct differences differences;
+    struct list_pages *pages;
+    struct difference_cache differences;
     bool seamless;             /* open watches are carried over to new rules, not cut */
     bool draining;             /* watches end at their next boundary */
     unsigned affected;         /* watches that the last change hit */
@@ -64,9 +64,10 @@ struct forward_request {
     const struct http_head *head; /* the operator's */
     struct slice target;          /* what is asked upstream */
     enum request_verb verb;
-    const struct scope *scope; /* what a change of the rules concerns; NULL: nothing. Copied */
-    const struct slice *body;  /* collected already; NULL: it passes as it comes */
-    bool request_ended;        /* the operator has sent all of it */
+    const struct request_attributes
+        *attributes;          /* what a change of the rules concerns; NULL: nothing. Copied */
+    const struct slice *body; /* collected already; NULL: it passes as it comes */
+    bool request_ended;       /* the operator has sent all of it */
 };
 
 /* Forwards a request that came on `down`. Answers it itself when that cannot be done. */
@@ -74,10 +75,11 @@ void forward_start(struct forward_context *ctx, struct http_exchange *down,
                    const struct forward_request *r);
 
 /* The rules `now` are in force instead of `old` (NULL: none). Of the requests that see collections,
- * those whose selector is another now: watches are silenced and carried over (transition.h), or cut
- * with 410 where that is not possible or not wanted (pace.h says when); lists are asked again, or
- * broken off if their answer has begun. Of the writes, those that the shard may not make any more
- * are waited for: on_settled follows, perhaps before return. The rest goes on untouched. */
+ * those whose selector is another now: watches are silenced and carried over (difference_writer.h),
+ * or cut with 410 where that is not possible or not wanted (cut_pacing.h says when); lists are
+ * asked again, or broken off if their answer has begun. Of the writes, those that the shard may not
+ * make any more are waited for: on_settled follows, perhaps before return. The rest goes on
+ * untouched. */
 void forward_change(struct forward_context *ctx, struct rules *old, struct rules *now,
                     const char *why);
 

@@ -7,8 +7,8 @@
 
 #include "codec/list_meta.h"
 #include "forward.h"
-#include "watch/reach.h"
-#include "watch/transition.h"
+#include "watch/difference_writer.h"
+#include "watch/version_probe.h"
 #include "watch/watch.h"
 
 struct forward {
@@ -18,7 +18,7 @@ struct forward {
     struct list link;
     enum request_verb verb;
     uint64_t begun_ns;
-    struct scope scope;      /* with `scoped` */
+    struct request_attributes attributes; /* with `scoped` */
     struct http_head *head;  /* the operator's: of a list or watch until the answer begins, of a
                                 watch that can be changed while it is open also then */
     struct watch *watch;     /* an open watch */
@@ -27,8 +27,9 @@ struct forward {
     struct net_deadline due; /* when a silent watch is cut, or the event it is within must have
                                 ended; or a lost write must have */
     uint64_t cut_at_ms;      /* when it is cut */
-    struct transition *transition;
-    struct reach *reach; /* in transition: finds a version that the API server still keeps */
+    struct difference_writer *writer;
+    struct version_probe
+        *version_probe;  /* in transition: finds a version that the API server still keeps */
     struct rules *view;  /* in transition: the rules under which the client saw what it has */
     struct rules *goal;  /* and those under which it will */
     uint64_t changed_ns; /* when the goal was set */

@@ -97,7 +97,7 @@ static int write_durations(const struct metrics *m, struct buf *out)
                              "tunnels left out.",
                              out);
     return rc != 0 ? rc
-                   : write_histogram(&m->transition, "cmesh_proxy_transition_duration_seconds",
+                   : write_histogram(&m->migration, "cmesh_proxy_transition_duration_seconds",
                                      "Time from a change of the rules to the last event that "
                                      "carries an open watch over to them.",
                                      out);

@@ -51,7 +51,7 @@ struct metrics {
     uint64_t transitions; /* watches carried over */
     uint64_t spliced_events;
     uint64_t fallbacks[FALLBACKS];
-    struct metrics_histogram transition; /* from the change to the last event written */
+    struct metrics_histogram migration; /* from the change to the last event written */
     uint64_t watches_cut;
     uint64_t watches_silenced;  /* before they were cut */
     uint64_t requests_repeated; /* unanswered when the rules changed */

@@ -54,10 +54,10 @@ struct request {
     struct http_exchange *x;
     const struct http_head *head; /* as the operator sent it */
     const struct request_info *ri;
-    const struct slice *body; /* collected; NULL: not looked at */
-    bool ended;               /* all of the request has come */
-    struct scope scope;       /* all zero: the rules do not concern it */
-    struct slice target;      /* as the rules have it */
+    const struct slice *body;             /* collected; NULL: not looked at */
+    bool ended;                           /* all of the request has come */
+    struct request_attributes attributes; /* all zero: the rules do not concern it */
+    struct slice target;                  /* as the rules have it */
 };
 
 static void refuse(const struct request *r, unsigned code, unsigned retry_after,
@@ -227,7 +227,7 @@ static bool apply_fence(const struct request *r)
 static bool apply_resume(const struct request *r)
 {
     struct proxy *p = r->proxy;
-    const struct scope *s = &r->scope;
+    const struct request_attributes *s = &r->attributes;
     bool current = true;
     resume_clock(p->forward.points, net_loop_now(p->loop));
     if (s->verb == VERB_WATCH && !s->initial_events && s->version != 0) {
@@ -284,15 +284,15 @@ static bool apply_rules(struct request *r, struct buf *body)
     if (lock != LOCK_OTHER) {
         return true; /* it concerns that object alone */
     }
-    scope_read(&r->scope, r->ri);
+    request_attributes_read(&r->attributes, r->ri);
     if (p->rules == NULL) {
         return true;
     }
-    r->scope.key.selector = scope_selector(&r->scope, p->rules);
-    if (!scope_is_selected(&r->scope)) {
+    r->attributes.key.selector = request_attributes_selector(&r->attributes, p->rules);
+    if (!request_attributes_is_selected(&r->attributes)) {
         return apply_fence(r); /* also of what writes by GET */
     }
-    if (r->scope.verb == VERB_DELETECOLLECTION && !apply_fence(r)) {
+    if (r->attributes.verb == VERB_DELETECOLLECTION && !apply_fence(r)) {
         return false;
     }
     return apply_selector(r) && apply_resume(r);
@@ -304,12 +304,13 @@ static void forward(const struct request *r, const struct buf *body)
 {
     struct proxy *p = r->proxy;
     struct slice changed = slice_of((const char *)buf_data(body), body->len);
-    bool concerned = scope_is_selected(&r->scope) || scope_is_write(&r->scope);
+    bool concerned = request_attributes_is_selected(&r->attributes) ||
+                     request_attributes_is_write(&r->attributes);
     struct forward_request f = {
         .head = r->head,
         .target = r->target,
         .verb = r->ri->verb,
-        .scope = concerned ? &r->scope : NULL,
+        .attributes = concerned ? &r->attributes : NULL,
         .body = body->len > 0 ? &changed : r->body,
         .request_ended = r->ended,
     };
@@ -458,7 +459,8 @@ static struct resume *open_points(const struct config *c, struct err *e)
 static int open_forward(struct proxy *p, struct resume *points, struct err *e)
 {
     int rc = forward_context_init(&p->forward, p->loop, p->upstream, p->metrics, points);
-    pace_init(&p->forward.pace, p->config->cut_interval_s * 1000, p->config->cut_spread_s * 1000);
+    cut_pacing_init(&p->forward.pace, p->config->cut_interval_s * 1000,
+                    p->config->cut_spread_s * 1000);
     p->forward.seamless = p->config->reload_mode == RELOAD_SEAMLESS;
     p->forward.again = on_again;
     p->forward.on_settled = on_settled;

@@ -255,7 +255,7 @@ static void pages(void **state)
     assert_true(resume_page(r, &pods_b, 78));
 }
 
-static void pages_that_are_not_known(void **state)
+static void list_pages_that_are_not_known(void **state)
 {
     struct resume *r = *state;
     resume_give_page(r, &pods_b, 0);
@@ -271,7 +271,7 @@ static void pages_that_are_not_known(void **state)
     assert_true(resume_page(r, &pods_b, 79));
 }
 
-static void pages_are_no_versions(void **state)
+static void list_pages_are_no_versions(void **state)
 {
     struct resume *r = *state;
     resume_give_page(r, &pods_a, 10);
@@ -702,8 +702,8 @@ int main(void)
         WITH_RESUME(versions_that_are_not_known),
         WITH_RESUME(many_selectors),
         WITH_RESUME(pages),
-        WITH_RESUME(pages_that_are_not_known),
-        WITH_RESUME(pages_are_no_versions),
+        WITH_RESUME(list_pages_that_are_not_known),
+        WITH_RESUME(list_pages_are_no_versions),
         WITH_RESUME(forgotten_points_are_refused),
         WITH_RESUME(what_is_used_is_kept),
         WITH_RESUME(what_was_dropped_is_used_again),

@@ -8,20 +8,20 @@
 #include <cmocka.h>
 
 #include "codec/list_meta.h"
-#include "guard/scope.h"
+#include "guard/request_attributes.h"
 
-static void read_request(const char *method, const char *target, struct scope *s)
+static void read_request(const char *method, const char *target, struct request_attributes *s)
 {
     static struct request_info ri;
     struct err e = ERR_INIT;
     assert_int_equal(request_info_parse(&ri, slice_str(method), slice_str(target), &e), 0);
-    scope_read(s, &ri);
+    request_attributes_read(s, &ri);
     request_info_deinit(&ri);
 }
 
 static uint64_t view_of(const char *target)
 {
-    struct scope s;
+    struct request_attributes s;
     read_request("GET", target, &s);
     return s.key.view;
 }
@@ -57,7 +57,7 @@ static void test_versions(void **state)
         {"resourceVersion=12345", 0}, /* a list shows all there is */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct scope s;
+        struct request_attributes s;
         char target[128] = "/api/v1/pods?";
         strcat(target, rows[i].query);
         read_request("GET", target, &s);
@@ -68,7 +68,7 @@ static void test_versions(void **state)
 static void test_initial_events_and_pages(void **state)
 {
     (void)state;
-    struct scope s;
+    struct request_attributes s;
     read_request("GET", "/api/v1/pods?watch=1&sendInitialEvents=true", &s);
     assert_true(s.initial_events);
     read_request("GET", "/api/v1/pods?watch=1&sendInitialEvents=false", &s);
@@ -95,7 +95,7 @@ static void test_lists_of_what_there_is_now(void **state)
         {"watch=1", false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct scope s;
+        struct request_attributes s;
         char target[128] = "/api/v1/pods?";
         strcat(target, rows[i].query);
         read_request("GET", target, &s);
@@ -122,10 +122,10 @@ static void test_what_it_does(void **state)
         {"PATCH", "/api/v1/namespaces/n/pods/p/status", false, true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct scope s;
+        struct request_attributes s;
         read_request(rows[i].method, rows[i].target, &s);
-        assert_int_equal(scope_is_selected(&s), rows[i].selected);
-        assert_int_equal(scope_is_write(&s), rows[i].write);
+        assert_int_equal(request_attributes_is_selected(&s), rows[i].selected);
+        assert_int_equal(request_attributes_is_write(&s), rows[i].write);
     }
 }
 
@@ -135,22 +135,22 @@ static void test_a_copy_outlives_the_request(void **state)
     char target[] = "/apis/apps/v1/namespaces/n/deployments/d";
     struct request_info ri;
     struct err e = ERR_INIT;
-    struct scope s;
-    struct scope kept;
+    struct request_attributes s;
+    struct request_attributes kept;
     assert_int_equal(request_info_parse(&ri, SLICE("PUT"), slice_str(target), &e), 0);
-    scope_read(&s, &ri);
-    assert_int_equal(scope_keep(&kept, &s), 0);
+    request_attributes_read(&s, &ri);
+    assert_int_equal(request_attributes_keep(&kept, &s), 0);
     request_info_deinit(&ri);
     memset(target, 'x', sizeof target - 1);
     struct request_info again;
-    scope_to_request_info(&kept, &again);
+    request_attributes_to_request_info(&kept, &again);
     assert_true(again.is_resource);
     assert_int_equal(again.verb, VERB_UPDATE);
     assert_true(slice_eq(again.group, SLICE("apps")));
     assert_true(slice_eq(again.resource, SLICE("deployments")));
     assert_true(slice_eq(again.namespace, SLICE("n")));
     assert_true(slice_eq(again.name, SLICE("d")));
-    scope_deinit(&kept);
+    request_attributes_deinit(&kept);
 }
 
 static void test_the_selector_is_that_of_the_rules(void **state)
@@ -162,13 +162,14 @@ static void test_the_selector_is_that_of_the_rules(void **state)
         "\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"selector\":\"a=b\"}]}}";
     struct err e = ERR_INIT;
     struct rules *rules = rules_parse(text, sizeof text - 1, &e);
-    struct scope s;
+    struct request_attributes s;
     assert_non_null(rules);
     read_request("GET", "/api/v1/pods", &s);
-    assert_int_equal(scope_selector(&s, rules), rules_match(rules, SLICE(""), SLICE("pods"))->id);
-    assert_int_equal(scope_selector(&s, NULL), 0);
+    assert_int_equal(request_attributes_selector(&s, rules),
+                     rules_match(rules, SLICE(""), SLICE("pods"))->id);
+    assert_int_equal(request_attributes_selector(&s, NULL), 0);
     read_request("GET", "/api/v1/secrets", &s);
-    assert_int_equal(scope_selector(&s, rules), 0);
+    assert_int_equal(request_attributes_selector(&s, rules), 0);
     rules_unref(rules);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "watch/pages.h"
+#include "watch/list_pages.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ enum { FAILURE_MAX = 256 };
 enum entry_state { ENTRY_WAITING, ENTRY_ASKED, ENTRY_DONE };
 
 struct page_entry {
-    struct pages *pages;
+    struct list_pages *pages;
     struct list link;
     struct list wants;
     struct list turn; /* in pages.more or pages.first */
@@ -40,7 +40,7 @@ struct page_entry {
     struct net_deadline limit;
 };
 
-struct pages {
+struct list_pages {
     struct net_loop *loop;
     struct kube_client *upstream;
     struct list entries;
@@ -54,9 +54,9 @@ struct pages {
 
 static void on_serve(struct net_task *t);
 
-struct pages *pages_new(struct net_loop *l, struct kube_client *upstream)
+struct list_pages *list_pages_new(struct net_loop *l, struct kube_client *upstream)
 {
-    struct pages *p = calloc(1, sizeof *p);
+    struct list_pages *p = calloc(1, sizeof *p);
     if (p != NULL) {
         p->loop = l;
         p->upstream = upstream;
@@ -68,7 +68,7 @@ struct pages *pages_new(struct net_loop *l, struct kube_client *upstream)
     return p;
 }
 
-void pages_free(struct pages *p)
+void list_pages_free(struct list_pages *p)
 {
     if (p != NULL) {
         net_task_cancel(&p->serve);
@@ -76,14 +76,14 @@ void pages_free(struct pages *p)
     }
 }
 
-uint64_t pages_asked(const struct pages *p)
+uint64_t list_pages_asked(const struct list_pages *p)
 {
     return p->asked;
 }
 
 static void set_state(struct page_entry *n, enum entry_state state)
 {
-    struct pages *p = n->pages;
+    struct list_pages *p = n->pages;
     p->coming -= n->state == ENTRY_ASKED ? 1 : 0;
     p->coming += state == ENTRY_ASKED ? 1 : 0;
     n->state = state;
@@ -156,7 +156,7 @@ static void on_tell(struct net_task *t)
             w->on_page(w, failed ? NULL : &n->page, failed ? &n->error : NULL);
         }
     }
-    pages_drop(&guard);
+    list_pages_drop(&guard);
 }
 
 /* ---- the answer ---- */
@@ -276,7 +276,7 @@ static const struct http_exchange_handlers up_handlers = {
 static void on_limit(struct net_deadline *d)
 {
     struct page_entry *n = LIST_ITEM(d, struct page_entry, limit);
-    bool full = n->state == ENTRY_WAITING && n->pages->held >= PAGES_TOTAL_MAX / 2;
+    bool full = n->state == ENTRY_WAITING && n->pages->held >= LIST_PAGES_TOTAL_MAX / 2;
     finish(n, full ? -EMSGSIZE : -ETIMEDOUT, full ? TOO_MUCH : "a list takes too long");
 }
 
@@ -313,20 +313,20 @@ static int ask(struct page_entry *n, struct err *e)
     }
     n->pages->asked++;
     set_state(n, ENTRY_ASKED);
-    net_deadline_set(n->pages->loop, &n->limit, PAGES_TIMEOUT_MS);
+    net_deadline_set(n->pages->loop, &n->limit, LIST_PAGES_TIMEOUT_MS);
     return 0;
 }
 
 /* The next whose turn it is; NULL: there is none, or no room. */
-static struct page_entry *next_turn(const struct pages *p)
+static struct page_entry *next_turn(const struct list_pages *p)
 {
-    if (p->coming >= PAGES_ASKED_MAX) {
+    if (p->coming >= LIST_PAGES_ASKED_MAX) {
         return NULL;
     }
     if (!list_empty(&p->more)) {
         return LIST_ITEM(p->more.next, struct page_entry, turn);
     }
-    bool room = p->held < PAGES_TOTAL_MAX / 2;
+    bool room = p->held < LIST_PAGES_TOTAL_MAX / 2;
     return room && !list_empty(&p->first) ? LIST_ITEM(p->first.next, struct page_entry, turn)
                                           : NULL;
 }
@@ -334,10 +334,10 @@ static struct page_entry *next_turn(const struct pages *p)
 /* Who holds pages gives none back before all have come, so these cannot wait for memory. */
 static void on_serve(struct net_task *t)
 {
-    struct pages *p = LIST_ITEM(t, struct pages, serve);
+    struct list_pages *p = LIST_ITEM(t, struct list_pages, serve);
     for (struct page_entry *n; (n = next_turn(p)) != NULL;) {
         struct err e = ERR_INIT;
-        if (p->held >= PAGES_TOTAL_MAX) {
+        if (p->held >= LIST_PAGES_TOTAL_MAX) {
             finish(n, -EMSGSIZE, TOO_MUCH);
         } else if (ask(n, &e) != 0) {
             finish(n, e.code, e.msg);
@@ -351,7 +351,7 @@ static uint64_t hash_of(const struct page_request *r)
     return hash_slice(HASH_SEED ^ form, r->target);
 }
 
-static struct page_entry *find(struct pages *p, const struct page_request *r, uint64_t hash)
+static struct page_entry *find(struct list_pages *p, const struct page_request *r, uint64_t hash)
 {
     for (struct list *node = p->entries.next; node != &p->entries; node = node->next) {
         struct page_entry *n = LIST_ITEM(node, struct page_entry, link);
@@ -364,8 +364,8 @@ static struct page_entry *find(struct pages *p, const struct page_request *r, ui
     return NULL;
 }
 
-static struct page_entry *entry_new(struct pages *p, const struct page_request *r, uint64_t hash,
-                                    struct err *e)
+static struct page_entry *entry_new(struct list_pages *p, const struct page_request *r,
+                                    uint64_t hash, struct err *e)
 {
     struct page_entry *n = calloc(1, sizeof *n);
     if (n == NULL) {
@@ -380,7 +380,7 @@ static struct page_entry *entry_new(struct pages *p, const struct page_request *
     list_init(&n->turn);
     net_task_init(&n->tell, on_tell);
     net_deadline_init(&n->limit, on_limit);
-    buf_init(&n->page.events, PAGES_EVENTS_MAX);
+    buf_init(&n->page.events, LIST_PAGES_EVENTS_MAX);
     n->items = list_items_new(r->encoding);
     n->target = strndup(r->target.ptr, r->target.len);
     n->request.target = slice_str(n->target);
@@ -391,12 +391,13 @@ static struct page_entry *entry_new(struct pages *p, const struct page_request *
     }
     list_append(&p->entries, &n->link);
     list_append(r->first ? &p->first : &p->more, &n->turn);
-    net_deadline_set(p->loop, &n->limit, PAGES_TIMEOUT_MS);
+    net_deadline_set(p->loop, &n->limit, LIST_PAGES_TIMEOUT_MS);
     net_task_queue(p->loop, &p->serve);
     return n;
 }
 
-int pages_want(struct pages *p, const struct page_request *r, struct page_want *w, struct err *e)
+int list_pages_want(struct list_pages *p, const struct page_request *r, struct page_want *w,
+                    struct err *e)
 {
     uint64_t hash = hash_of(r);
     struct page_entry *n = find(p, r, hash);
@@ -419,7 +420,7 @@ int pages_want(struct pages *p, const struct page_request *r, struct page_want *
     return 0;
 }
 
-void pages_drop(struct page_want *w)
+void list_pages_drop(struct page_want *w)
 {
     struct page_entry *n = w->entry;
     if (n == NULL) {

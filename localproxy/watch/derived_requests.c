@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "watch/retarget.h"
+#include "watch/derived_requests.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@ static struct slice path_of(struct slice target)
     return mark != NULL ? slice_of(target.ptr, (size_t)(mark - target.ptr)) : target;
 }
 
-bool retarget_possible(struct slice target)
+bool derived_possible(struct slice target)
 {
     struct slice path = path_of(target);
     return memmem(path.ptr, path.len, "/watch/", 7) == NULL &&
@@ -70,12 +70,12 @@ static int inject(struct slice target, struct slice selector, struct buf *out, s
     return query_inject_selector(target, selector, out, e);
 }
 
-int retarget_list(struct slice target, struct slice selector, uint64_t version, struct slice token,
-                  struct buf *out, struct err *e)
+int derived_list(struct slice target, struct slice selector, uint64_t version, struct slice token,
+                 struct buf *out, struct err *e)
 {
     struct buf plain = BUF_INIT(TARGET_MAX);
     int rc = copy_target(target, true, &plain);
-    rc = rc != 0 ? rc : buf_printf(&plain, "limit=%d", RETARGET_PAGE);
+    rc = rc != 0 ? rc : buf_printf(&plain, "limit=%d", DERIVED_PAGE);
     if (rc == 0 && token.len > 0) { /* it knows the version */
         rc = buf_append_str(&plain, "&continue=");
         rc = rc != 0 ? rc : query_encode(token, &plain);
@@ -96,7 +96,7 @@ static int watch_from(struct slice target, struct slice selector, uint64_t versi
     int rc = copy_target(target, probe, &plain);
     if (rc == 0 && probe) {
         rc = buf_printf(&plain, "watch=1&allowWatchBookmarks=true&timeoutSeconds=%d&",
-                        RETARGET_PROBE_S);
+                        DERIVED_PROBE_S);
     }
     rc = rc != 0 ? rc : buf_printf(&plain, "resourceVersion=%" PRIu64, version);
     rc = rc != 0 ? err_set(e, rc, "the request is too long")
@@ -105,14 +105,14 @@ static int watch_from(struct slice target, struct slice selector, uint64_t versi
     return rc;
 }
 
-int retarget_watch(struct slice target, struct slice selector, uint64_t version, struct buf *out,
-                   struct err *e)
+int derived_watch(struct slice target, struct slice selector, uint64_t version, struct buf *out,
+                  struct err *e)
 {
     return watch_from(target, selector, version, false, out, e);
 }
 
-int retarget_probe(struct slice target, struct slice selector, uint64_t version, struct buf *out,
-                   struct err *e)
+int derived_probe(struct slice target, struct slice selector, uint64_t version, struct buf *out,
+                  struct err *e)
 {
     return watch_from(target, selector, version, true, out, e);
 }

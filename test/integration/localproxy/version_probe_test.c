@@ -3,19 +3,19 @@
  * What a reach is told and tells, in each phase, and what it does without memory; the same of the
  * pages that share lists.
  */
-#include "watch/reach.h"
+#include "watch/version_probe.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "alloc_sweep.h"
 #include "reload_scene.h"
-#include "watch/pages.h"
+#include "watch/list_pages.h"
 
 #define TARGET "/api/v1/pods?watch=1&resourceVersion=20&timeoutSeconds=300&labelSelector=x"
 
 struct told {
-    struct reach *reach;
+    struct version_probe *version_probe;
     unsigned times;
     uint64_t version;
     int code;
@@ -49,29 +49,29 @@ static void on_reach(void *data, uint64_t version, const struct err *e)
     t->version = version;
     t->code = e != NULL ? e->code : 0;
     if (t->frees) {
-        reach_free(t->reach);
-        t->reach = NULL;
+        version_probe_free(t->version_probe);
+        t->version_probe = NULL;
     }
 }
 
-static struct reach *open_reach(struct scene *s, const char *selector, struct told *t,
-                                struct err *e)
+static struct version_probe *open_reach(struct scene *s, const char *selector, struct told *t,
+                                        struct err *e)
 {
-    struct reach_options o = {
+    struct version_probe_options o = {
         .upstream = s->upstream,
         .target = SLICE(TARGET),
         .selector = slice_str(selector),
         .version = 20,
     };
-    return reach_new(s->loop, &o, on_reach, t, e);
+    return version_probe_new(s->loop, &o, on_reach, t, e);
 }
 
 /* The two watches, answered. */
 static void begin(struct scene *s, struct told *t, struct asked **narrow, struct asked **wide)
 {
     struct err e = ERR_INIT;
-    *t = (struct told){.reach = open_reach(s, "ns%3Da", t, &e)};
-    assert_non_null(t->reach);
+    *t = (struct told){.version_probe = open_reach(s, "ns%3Da", t, &e)};
+    assert_non_null(t->version_probe);
     struct asked *a = scene_asked(s, "timeoutSeconds=3");
     struct asked *b = scene_asked(s, "timeoutSeconds=3");
     *narrow = strstr(a->target, "ns%3Da") != NULL ? a : b;
@@ -106,13 +106,13 @@ static void each_is_asked_for(void **state)
     asked_send(narrow, pod_event("BOOKMARK", "x", 40));
     scene_expect_gone(s, narrow);
     assert_int_equal(t.times, 1); /* not before it is wanted */
-    reach_go_on(t.reach);
+    version_probe_continue(t.version_probe);
     expect_told(s, &t, 2);
     assert_int_equal(t.version, 40);
-    reach_go_on(t.reach);
+    version_probe_continue(t.version_probe);
     expect_told(s, &t, 3);
     assert_int_equal(t.code, -ESTALE);
-    reach_free(t.reach);
+    version_probe_free(t.version_probe);
 }
 
 static void what_is_no_later_is_not_told(void **state)
@@ -127,7 +127,7 @@ static void what_is_no_later_is_not_told(void **state)
     asked_send(narrow, "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410}}\n");
     expect_told(s, &t, 1);
     assert_int_equal(t.code, -ESTALE);
-    assert_null(t.reach);
+    assert_null(t.version_probe);
 }
 
 static void may_be_freed_in_each_phase(void **state)
@@ -137,12 +137,12 @@ static void may_be_freed_in_each_phase(void **state)
     struct asked *narrow;
     struct asked *wide;
     struct err e = ERR_INIT;
-    t = (struct told){.reach = open_reach(s, "", &t, &e)};
-    reach_free(t.reach);
+    t = (struct told){.version_probe = open_reach(s, "", &t, &e)};
+    version_probe_free(t.version_probe);
     begin(s, &t, &narrow, &wide);
     asked_send(wide, "{\"type\":");
     run_for(s->loop, 5);
-    reach_free(t.reach);
+    version_probe_free(t.version_probe);
     scene_expect_gone(s, narrow);
     scene_expect_gone(s, wide);
     begin(s, &t, &narrow, &wide);
@@ -157,9 +157,9 @@ static bool reach_once(void *data)
 {
     struct told t = {0};
     struct err e = ERR_INIT;
-    struct reach *r = open_reach(data, "ns%3Da", &t, &e);
+    struct version_probe *r = open_reach(data, "ns%3Da", &t, &e);
     assert_true(r != NULL || e.code != 0);
-    reach_free(r);
+    version_probe_free(r);
     return r != NULL;
 }
 
@@ -178,11 +178,11 @@ static bool want_once(void *data)
     struct page_want want = {.on_page = on_page};
     struct page_request r = {.target = SLICE("/api/v1/pods"), .encoding = ENCODING_JSON};
     list_init(&want.link);
-    struct pages *pages = pages_new(s->loop, s->upstream);
-    int rc = pages != NULL ? pages_want(pages, &r, &want, &e) : -ENOMEM;
+    struct list_pages *pages = list_pages_new(s->loop, s->upstream);
+    int rc = pages != NULL ? list_pages_want(pages, &r, &want, &e) : -ENOMEM;
     assert_int_equal(rc != 0, want.entry == NULL);
-    pages_drop(&want);
-    pages_free(pages);
+    list_pages_drop(&want);
+    list_pages_free(pages);
     return rc == 0;
 }
 

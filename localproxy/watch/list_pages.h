@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pages.h - pages of lists of localproxy's own, turned into watch events.
+ * list_pages.h - pages of lists of localproxy's own, turned into watch events.
  *
  * A change of the rules makes many watches ask for the same pages at the same moment: each is asked
  * for once, and shared for as long as somebody holds it. Few are asked for at a time, the others
  * wait, so that those who ask for other things find connections, and so that memory has a bound:
- * PAGES_TOTAL_MAX of pages that are held, and PAGES_ASKED_MAX of those that are coming.
+ * LIST_PAGES_TOTAL_MAX of pages that are held, and LIST_PAGES_ASKED_MAX of those that are coming.
  */
-#ifndef LOCALPROXY_WATCH_PAGES_H
-#define LOCALPROXY_WATCH_PAGES_H
+#ifndef LOCALPROXY_WATCH_LIST_PAGES_H
+#define LOCALPROXY_WATCH_LIST_PAGES_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,14 +21,14 @@
 #include "kube/client/client.h"
 
 /* Bytes of events that one page may make, and how long it may wait, and then take. */
-#define PAGES_EVENTS_MAX ((size_t)16 * 1024 * 1024)
-#define PAGES_TIMEOUT_MS 15000
+#define LIST_PAGES_EVENTS_MAX ((size_t)16 * 1024 * 1024)
+#define LIST_PAGES_TIMEOUT_MS 15000
 /* Pages that are asked for at a time; bytes of events that all who hold pages keep in memory before
  * no more is asked for. */
-#define PAGES_ASKED_MAX 8
-#define PAGES_TOTAL_MAX ((size_t)64 * 1024 * 1024)
+#define LIST_PAGES_ASKED_MAX 8
+#define LIST_PAGES_TOTAL_MAX ((size_t)64 * 1024 * 1024)
 
-struct pages;
+struct list_pages;
 
 struct page {
     struct buf events; /* all objects of the page, each as a whole event */
@@ -49,29 +49,30 @@ struct page_request {
     bool first;            /* who wants it holds nothing yet, and can wait for memory */
 };
 
-/* Somebody who wants a page. Embedded; belongs to `pages` from pages_want to pages_drop. */
+/* Somebody who wants a page. Embedded; belongs to `pages` from list_pages_want to list_pages_drop.
+ */
 struct page_want {
     struct list link;
     struct page_entry *entry; /* NULL: nothing is wanted */
     bool told;
-    /* Once, never inside pages_want: the page, valid until pages_drop, or why there is none:
-     * -ESTALE (410: the version is not kept any more), -EMSGSIZE (also: too much is held), or
+    /* Once, never inside list_pages_want: the page, valid until list_pages_drop, or why there is
+     * none: -ESTALE (410: the version is not kept any more), -EMSGSIZE (also: too much is held), or
      * another. May call all functions. */
     void (*on_page)(struct page_want *w, const struct page *page, const struct err *e);
 };
 
 /* `upstream` must outlive it. NULL without memory. */
-MUST_CHECK struct pages *pages_new(struct net_loop *l, struct kube_client *upstream);
+MUST_CHECK struct list_pages *list_pages_new(struct net_loop *l, struct kube_client *upstream);
 /* Nobody wants anything any more. NULL is ignored. */
-void pages_free(struct pages *p);
+void list_pages_free(struct list_pages *p);
 
 /* 0: on_page follows unless dropped before. */
-MUST_CHECK int pages_want(struct pages *p, const struct page_request *r, struct page_want *w,
-                          struct err *e);
+MUST_CHECK int list_pages_want(struct list_pages *p, const struct page_request *r,
+                               struct page_want *w, struct err *e);
 /* Lets go. Does nothing for who wants nothing. */
-void pages_drop(struct page_want *w);
+void list_pages_drop(struct page_want *w);
 
 /* Lists asked of the API server. */
-uint64_t pages_asked(const struct pages *p);
+uint64_t list_pages_asked(const struct list_pages *p);
 
 #endif

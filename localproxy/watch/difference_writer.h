@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transition.h - writes into an open watch what a change of the rules gained and lost.
+ * difference_writer.h - writes into an open watch what a change of the rules gained and lost.
  *
  *     FETCHING --- all is there, or much ---> WRITING ---> done
  *         ^                                     |
@@ -14,23 +14,23 @@
  * When the API server does not keep R any more, it may still be at R itself: nothing of the kind
  * has changed since. Lists from its memory say of which version they are, and will do if that is R.
  */
-#ifndef LOCALPROXY_WATCH_TRANSITION_H
-#define LOCALPROXY_WATCH_TRANSITION_H
+#ifndef LOCALPROXY_WATCH_DIFFERENCE_WRITER_H
+#define LOCALPROXY_WATCH_DIFFERENCE_WRITER_H
 
 #include "codec/encoding.h"
 #include "http/exchange.h"
 #include "net/loop.h"
-#include "watch/difference.h"
-#include "watch/pages.h"
+#include "watch/difference_cache.h"
+#include "watch/list_pages.h"
 
 /* Up to so many bytes all is fetched before the first byte is written: until then a transition can
  * be given up without a trace. */
-#define TRANSITION_AHEAD ((size_t)4 * 1024 * 1024)
+#define DIFFERENCE_WRITER_AHEAD ((size_t)4 * 1024 * 1024)
 
-struct transition;
+struct difference_writer;
 
-struct transition_options {
-    struct pages *pages;
+struct difference_writer_options {
+    struct list_pages *pages;
     struct http_exchange *down; /* the stream, between two events */
     struct slice target; /* the client's own, without our selector; must outlive the transition */
     enum encoding encoding;
@@ -40,7 +40,7 @@ struct transition_options {
     struct difference *difference; /* a reference is taken */
 };
 
-struct transition_handlers {
+struct difference_writer_handlers {
     /* All is written. */
     void (*on_done)(void *data);
     /* It cannot be done: -ESTALE (the version is not kept any more, a later one would do), -ENODATA
@@ -50,23 +50,23 @@ struct transition_handlers {
 };
 
 /* NULL with `e` set. No handler is called before return, at most one after it. */
-MUST_CHECK struct transition *transition_new(struct net_loop *l, const struct transition_options *o,
-                                             const struct transition_handlers *handlers, void *data,
-                                             struct err *e);
+MUST_CHECK struct difference_writer *
+difference_writer_new(struct net_loop *l, const struct difference_writer_options *o,
+                      const struct difference_writer_handlers *handlers, void *data, struct err *e);
 
 /* After on_done: the number of events written, and the lowest version of an object in them (0:
  * there was none, or it could not be read). */
-uint64_t transition_events(const struct transition *s);
-uint64_t transition_lowest(const struct transition *s);
+uint64_t difference_writer_events(const struct difference_writer *s);
+uint64_t difference_writer_lowest(const struct difference_writer *s);
 
 /* Whether the client got some of it, so that it cannot be given up any more. */
-bool transition_has_written(const struct transition *s);
+bool difference_writer_has_written(const struct difference_writer *s);
 
 /* The stream takes more. */
-void transition_drained(struct transition *s);
+void difference_writer_drained(struct difference_writer *s);
 
 /* Gives it up, or frees what is left after a handler was called. May be called inside a handler.
  * NULL is ignored. */
-void transition_free(struct transition *s);
+void difference_writer_free(struct difference_writer *s);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * difference.h - what is lost and what is gained from one selector to another, worked out once for
- * all watches that a change of the rules moves from the one to the other.
+ * difference_cache.h - what is lost and what is gained from one selector to another, worked out
+ * once for all watches that a change of the rules moves from the one to the other.
  */
-#ifndef LOCALPROXY_WATCH_DIFFERENCE_H
-#define LOCALPROXY_WATCH_DIFFERENCE_H
+#ifndef LOCALPROXY_WATCH_DIFFERENCE_CACHE_H
+#define LOCALPROXY_WATCH_DIFFERENCE_CACHE_H
 
 #include <stdint.h>
 
@@ -12,7 +12,7 @@
 #include "rules/selector_difference.h"
 
 /* Pairs of selectors that are kept. */
-#define DIFFERENCES_MAX 16
+#define DIFFERENCE_CACHE_MAX 16
 
 /* Immutable, reference-counted. */
 struct difference {
@@ -24,8 +24,8 @@ struct difference {
 };
 
 /* All zero: empty. */
-struct differences {
-    struct difference *kept[DIFFERENCES_MAX];
+struct difference_cache {
+    struct difference *kept[DIFFERENCE_CACHE_MAX];
     unsigned next;
 };
 
@@ -36,11 +36,12 @@ struct difference_side {
 };
 
 /* The caller holds a reference. NULL with `e` set as selector_difference does. */
-MUST_CHECK struct difference *difference_get(struct differences *d, struct difference_side from,
-                                             struct difference_side to, struct err *e);
+MUST_CHECK struct difference *difference_cache_get(struct difference_cache *d,
+                                                   struct difference_side from,
+                                                   struct difference_side to, struct err *e);
 /* NULL is ignored. */
 void difference_unref(struct difference *d);
 
-void differences_deinit(struct differences *d);
+void difference_cache_deinit(struct difference_cache *d);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reach.h - how far a view still is what it was.
+ * version_probe.h - how far a view still is what it was.
  *
  * A client has all up to version R, and the API server does not keep R any more. What its watch
  * would tell first after R, at version E, proves that nothing in its view changed from R to E - 1;
@@ -12,8 +12,8 @@
  * shows nothing until there is a bookmark, which kube-apiserver sends 2 s before the end that was
  * asked for, if anything came since the watch began; so it reaches to the present.
  */
-#ifndef LOCALPROXY_WATCH_REACH_H
-#define LOCALPROXY_WATCH_REACH_H
+#ifndef LOCALPROXY_WATCH_VERSION_PROBE_H
+#define LOCALPROXY_WATCH_VERSION_PROBE_H
 
 #include <stdint.h>
 
@@ -22,9 +22,9 @@
 #include "kube/client/client.h"
 #include "net/loop.h"
 
-struct reach;
+struct version_probe;
 
-struct reach_options {
+struct version_probe_options {
     struct kube_client *upstream;
     struct slice target;   /* the watch as the client asked for it */
     struct slice selector; /* ours, encoded; empty: none */
@@ -32,18 +32,19 @@ struct reach_options {
 };
 
 /* The view is at `version`, which is above all that were told before, as it was at R. Or (`e`)
- * nothing more can be told: -ESTALE, after which only reach_free is left. Never called before
- * reach_new and reach_go_on return; may free the reach. */
-typedef void (*reach_cb)(void *data, uint64_t version, const struct err *e);
+ * nothing more can be told: -ESTALE, after which only version_probe_free is left. Never called
+ * before version_probe_new and version_probe_continue return; may free the probe. */
+typedef void (*version_probe_cb)(void *data, uint64_t version, const struct err *e);
 
 /* `cb` follows once. NULL with `e` set. */
-MUST_CHECK struct reach *reach_new(struct net_loop *l, const struct reach_options *o, reach_cb cb,
-                                   void *data, struct err *e);
+MUST_CHECK struct version_probe *version_probe_new(struct net_loop *l,
+                                                   const struct version_probe_options *o,
+                                                   version_probe_cb cb, void *data, struct err *e);
 
 /* What was told is not enough: `cb` follows once more. */
-void reach_go_on(struct reach *r);
+void version_probe_continue(struct version_probe *r);
 
 /* NULL is ignored. */
-void reach_free(struct reach *r);
+void version_probe_free(struct version_probe *r);
 
 #endif

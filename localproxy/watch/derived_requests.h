@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * retarget.h - the requests that stand in for a watch when its selector changes.
+ * derived_requests.h - the requests that stand in for a watch when its selector changes.
  *
  * All parameters that the client gave and that choose objects (labelSelector, fieldSelector) stay
  * as they were written; those that say where and how to begin are replaced. Targets are appended to
  * `out`; 0, or as query_inject_selector.
  */
-#ifndef LOCALPROXY_WATCH_RETARGET_H
-#define LOCALPROXY_WATCH_RETARGET_H
+#ifndef LOCALPROXY_WATCH_DERIVED_REQUESTS_H
+#define LOCALPROXY_WATCH_DERIVED_REQUESTS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,29 +16,29 @@
 #include "base/err.h"
 #include "base/slice.h"
 
-/* Objects in a page of retarget_list. */
-#define RETARGET_PAGE 500
+/* Objects in a page of derived_list. */
+#define DERIVED_PAGE 500
 
 /* Whether `target`, of a watch, names the collection in its path; the old form does not, in which
  * the path says /watch/ too. */
-bool retarget_possible(struct slice target);
+bool derived_possible(struct slice target);
 
-/* Seconds that the watch of retarget_probe takes. */
-#define RETARGET_PROBE_S 3
+/* Seconds that the watch of derived_probe takes. */
+#define DERIVED_PROBE_S 3
 
 /* Lists what the watch `target` sees of the objects matching `selector` (encoded), as they were at
  * `version`, page by page: `token` is the page before's `continue`, empty for the first. Version 0:
  * as they are in the API server's memory. */
-MUST_CHECK int retarget_list(struct slice target, struct slice selector, uint64_t version,
-                             struct slice token, struct buf *out, struct err *e);
+MUST_CHECK int derived_list(struct slice target, struct slice selector, uint64_t version,
+                            struct slice token, struct buf *out, struct err *e);
 
 /* Watches what the watch `target` sees of the objects matching `selector` (encoded; empty: all),
  * from `version` on. */
-MUST_CHECK int retarget_watch(struct slice target, struct slice selector, uint64_t version,
-                              struct buf *out, struct err *e);
+MUST_CHECK int derived_watch(struct slice target, struct slice selector, uint64_t version,
+                             struct buf *out, struct err *e);
 
 /* The same for a short time, with bookmarks. */
-MUST_CHECK int retarget_probe(struct slice target, struct slice selector, uint64_t version,
-                              struct buf *out, struct err *e);
+MUST_CHECK int derived_probe(struct slice target, struct slice selector, uint64_t version,
+                             struct buf *out, struct err *e);
 
 #endif

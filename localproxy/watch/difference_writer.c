@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "watch/transition.h"
+#include "watch/difference_writer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "codec/event_write.h"
 #include "codec/frames.h"
-#include "watch/retarget.h"
+#include "watch/derived_requests.h"
 
 enum {
     TARGET_MAX = 4 * 1024 * 1024,
@@ -20,7 +20,7 @@ enum {
 struct part {
     struct page_want want;
     struct list link; /* in transition.parts, in the order in which they are written */
-    struct transition *transition;
+    struct difference_writer *writer;
     const struct page *page; /* NULL: it is being fetched */
     size_t written;
 };
@@ -35,10 +35,10 @@ enum source {
     SOURCE_MEMORY /* what the API server has in memory, which must be of that version */
 };
 
-struct transition {
+struct difference_writer {
     struct net_loop *loop;
-    struct transition_options o;
-    const struct transition_handlers *handlers;
+    struct difference_writer_options o;
+    const struct difference_writer_handlers *handlers;
     void *data;
     enum source source;
     struct query queries[QUERIES_MAX];
@@ -59,7 +59,7 @@ struct transition {
 
 /* ---- ends ---- */
 
-static void fail(struct transition *s, const struct err *e)
+static void fail(struct difference_writer *s, const struct err *e)
 {
     struct err copy = *e;
     if (!s->over) {
@@ -68,7 +68,7 @@ static void fail(struct transition *s, const struct err *e)
     }
 }
 
-static void fail_code(struct transition *s, int code, const char *what)
+static void fail_code(struct difference_writer *s, int code, const char *what)
 {
     struct err e = ERR_INIT;
     (void)err_set(&e, code, "%s: %s", what, err_text(code));
@@ -77,7 +77,7 @@ static void fail_code(struct transition *s, int code, const char *what)
 
 /* So that the client, should it go on from the last version it saw, does not go back: what it
  * gained may have changed last long ago. */
-static int write_bookmark(struct transition *s)
+static int write_bookmark(struct difference_writer *s)
 {
     struct buf event = BUF_INIT(BOOKMARK_MAX);
     if (!s->o.bookmarks || s->kind == NULL || s->api_version == NULL) {
@@ -93,7 +93,7 @@ static int write_bookmark(struct transition *s)
     return rc;
 }
 
-static void finish(struct transition *s)
+static void finish(struct difference_writer *s)
 {
     int rc = write_bookmark(s);
     if (rc != 0) {
@@ -108,13 +108,13 @@ static void finish(struct transition *s)
 
 static void part_free(struct part *p)
 {
-    pages_drop(&p->want);
+    list_pages_drop(&p->want);
     list_remove(&p->link);
     free(p);
 }
 
 /* Bytes of the next events, about as many as one read gives. */
-static size_t next_piece(const struct transition *s, struct slice events)
+static size_t next_piece(const struct difference_writer *s, struct slice events)
 {
     struct frames frames;
     size_t size = 0;
@@ -128,7 +128,7 @@ static size_t next_piece(const struct transition *s, struct slice events)
 
 /* In pieces, so that a slow client is noticed in between; of whole events, so that the watch can be
  * ended after each. */
-static int write_part(struct transition *s, struct part *p)
+static int write_part(struct difference_writer *s, struct part *p)
 {
     const struct buf *events = &p->page->events;
     while (p->written < events->len && !http_exchange_blocked(s->o.down)) {
@@ -146,7 +146,7 @@ static int write_part(struct transition *s, struct part *p)
     return 0;
 }
 
-static int write_parts(struct transition *s)
+static int write_parts(struct difference_writer *s)
 {
     int rc = 0;
     while (rc == 0 && !list_empty(&s->parts)) {
@@ -156,7 +156,7 @@ static int write_parts(struct transition *s)
         }
         rc = write_part(s, p);
         if (rc != 0 || p->written < p->page->events.len) {
-            break; /* transition_drained goes on */
+            break; /* difference_writer_drained goes on */
         }
         part_free(p);
     }
@@ -165,10 +165,10 @@ static int write_parts(struct transition *s)
 
 /* ---- fetching ---- */
 
-static void advance(struct transition *s);
+static void advance(struct difference_writer *s);
 
 /* What the client is told of lies in the page; what is asked next is kept. */
-static int note_page(struct transition *s, const struct page *page)
+static int note_page(struct difference_writer *s, const struct page *page)
 {
     free(s->token);
     s->token = page->token != NULL ? strdup(page->token) : NULL;
@@ -186,7 +186,7 @@ static int note_page(struct transition *s, const struct page *page)
 }
 
 /* Nothing was written: from the beginning, out of the API server's memory. */
-static void turn_to_memory(struct transition *s)
+static void turn_to_memory(struct difference_writer *s)
 {
     while (!list_empty(&s->parts)) {
         part_free(LIST_ITEM(s->parts.next, struct part, link));
@@ -201,7 +201,7 @@ static void turn_to_memory(struct transition *s)
     advance(s);
 }
 
-static void on_no_page(struct transition *s, const struct err *e)
+static void on_no_page(struct difference_writer *s, const struct err *e)
 {
     if (e->code == -ESTALE && s->source == SOURCE_EXACT && !s->has_written) {
         turn_to_memory(s);
@@ -210,7 +210,7 @@ static void on_no_page(struct transition *s, const struct err *e)
     }
 }
 
-static void on_other_version(struct transition *s, const struct page *page)
+static void on_other_version(struct difference_writer *s, const struct page *page)
 {
     if (s->source == SOURCE_EXACT) {
         /* A server that does not know resourceVersionMatch shows what there is now. */
@@ -224,7 +224,7 @@ static void on_other_version(struct transition *s, const struct page *page)
 static void on_page(struct page_want *w, const struct page *page, const struct err *e)
 {
     struct part *p = LIST_ITEM(w, struct part, want);
-    struct transition *s = p->transition;
+    struct difference_writer *s = p->writer;
     s->fetching = false;
     if (e != NULL) {
         on_no_page(s, e);
@@ -248,13 +248,13 @@ static void on_page(struct page_want *w, const struct page *page, const struct e
     }
 }
 
-static int want_page(struct transition *s, struct part *p, struct err *e)
+static int want_page(struct difference_writer *s, struct part *p, struct err *e)
 {
     struct buf target = BUF_INIT(TARGET_MAX);
     const struct query *q = &s->queries[s->query];
     uint64_t version = s->source == SOURCE_EXACT ? s->o.version : 0;
-    int rc = retarget_list(s->o.target, slice_str(q->selector), version,
-                           slice_str(s->token != NULL ? s->token : ""), &target, e);
+    int rc = derived_list(s->o.target, slice_str(q->selector), version,
+                          slice_str(s->token != NULL ? s->token : ""), &target, e);
     if (rc == 0) {
         struct page_request r = {
             .target = slice_of((const char *)buf_data(&target), target.len),
@@ -264,19 +264,19 @@ static int want_page(struct transition *s, struct part *p, struct err *e)
             .first = !s->has_written && list_empty(&s->parts),
             .fresh = s->source == SOURCE_MEMORY,
         };
-        rc = pages_want(s->o.pages, &r, &p->want, e);
+        rc = list_pages_want(s->o.pages, &r, &p->want, e);
     }
     buf_reset(&target);
     return rc;
 }
 
-static int fetch(struct transition *s, struct err *e)
+static int fetch(struct difference_writer *s, struct err *e)
 {
     struct part *p = calloc(1, sizeof *p);
     if (p == NULL) {
         return err_set(e, -ENOMEM, "out of memory");
     }
-    p->transition = s;
+    p->writer = s;
     p->want.on_page = on_page;
     list_init(&p->want.link);
     int rc = want_page(s, p, e);
@@ -291,49 +291,49 @@ static int fetch(struct transition *s, struct err *e)
 
 /* ---- the course of things ---- */
 
-static void advance(struct transition *s)
+static void advance(struct difference_writer *s)
 {
     struct err e = ERR_INIT;
     bool all = !s->fetching && s->query == s->query_count;
-    int rc = s->has_written || all || s->ahead > TRANSITION_AHEAD ? write_parts(s) : 0;
+    int rc = s->has_written || all || s->ahead > DIFFERENCE_WRITER_AHEAD ? write_parts(s) : 0;
     if (rc != 0) {
         fail_code(s, rc, "cannot write an event");
     } else if (all && list_empty(&s->parts)) {
         finish(s);
-    } else if (!all && !s->fetching && s->ahead <= TRANSITION_AHEAD && fetch(s, &e) != 0) {
+    } else if (!all && !s->fetching && s->ahead <= DIFFERENCE_WRITER_AHEAD && fetch(s, &e) != 0) {
         fail(s, &e);
     }
 }
 
 static void on_go(struct net_task *t)
 {
-    struct transition *s = LIST_ITEM(t, struct transition, go);
+    struct difference_writer *s = LIST_ITEM(t, struct difference_writer, go);
     if (!s->over) {
         advance(s);
     }
 }
 
-void transition_drained(struct transition *s)
+void difference_writer_drained(struct difference_writer *s)
 {
     net_task_queue(s->loop, &s->go);
 }
 
-uint64_t transition_events(const struct transition *s)
+uint64_t difference_writer_events(const struct difference_writer *s)
 {
     return s->events;
 }
 
-uint64_t transition_lowest(const struct transition *s)
+uint64_t difference_writer_lowest(const struct difference_writer *s)
 {
     return s->lowest;
 }
 
-bool transition_has_written(const struct transition *s)
+bool difference_writer_has_written(const struct difference_writer *s)
 {
     return s->has_written;
 }
 
-static void add_queries(struct transition *s, const struct selector_difference *d,
+static void add_queries(struct difference_writer *s, const struct selector_difference *d,
                         enum event_type event)
 {
     for (size_t i = 0; i < d->count; i++) {
@@ -341,11 +341,12 @@ static void add_queries(struct transition *s, const struct selector_difference *
     }
 }
 
-struct transition *transition_new(struct net_loop *l, const struct transition_options *o,
-                                  const struct transition_handlers *handlers, void *data,
-                                  struct err *e)
+struct difference_writer *difference_writer_new(struct net_loop *l,
+                                                const struct difference_writer_options *o,
+                                                const struct difference_writer_handlers *handlers,
+                                                void *data, struct err *e)
 {
-    struct transition *s = calloc(1, sizeof *s);
+    struct difference_writer *s = calloc(1, sizeof *s);
     if (s == NULL) {
         (void)err_set(e, -ENOMEM, "out of memory");
         return NULL;
@@ -363,7 +364,7 @@ struct transition *transition_new(struct net_loop *l, const struct transition_op
     return s;
 }
 
-void transition_free(struct transition *s)
+void difference_writer_free(struct difference_writer *s)
 {
     if (s == NULL) {
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guard/scope.h"
+#include "guard/request_attributes.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -41,7 +41,8 @@ static uint64_t read_token(struct slice value)
     return hash;
 }
 
-static void read_parameter(struct scope *s, const struct query_piece *piece, uint64_t *view)
+static void read_parameter(struct request_attributes *s, const struct query_piece *piece,
+                           uint64_t *view)
 {
     if (query_equal(piece->key, SLICE("labelSelector")) ||
         query_equal(piece->key, SLICE("fieldSelector"))) {
@@ -60,9 +61,9 @@ static void read_parameter(struct scope *s, const struct query_piece *piece, uin
     }
 }
 
-void scope_read(struct scope *s, const struct request_info *ri)
+void request_attributes_read(struct request_attributes *s, const struct request_info *ri)
 {
-    *s = (struct scope){
+    *s = (struct request_attributes){
         .verb = ri->verb,
         .group = ri->group,
         .resource = ri->resource,
@@ -84,18 +85,18 @@ void scope_read(struct scope *s, const struct request_info *ri)
     s->key.view = view;
 }
 
-bool scope_is_selected(const struct scope *s)
+bool request_attributes_is_selected(const struct request_attributes *s)
 {
     return s->verb == VERB_LIST || s->verb == VERB_WATCH || s->verb == VERB_DELETECOLLECTION;
 }
 
-bool scope_is_write(const struct scope *s)
+bool request_attributes_is_write(const struct request_attributes *s)
 {
     return s->verb == VERB_CREATE || s->verb == VERB_UPDATE || s->verb == VERB_PATCH ||
            s->verb == VERB_DELETE || s->verb == VERB_DELETECOLLECTION;
 }
 
-uint64_t scope_selector(const struct scope *s, const struct rules *r)
+uint64_t request_attributes_selector(const struct request_attributes *s, const struct rules *r)
 {
     const struct rules_entry *entry = r != NULL ? rules_match(r, s->group, s->resource) : NULL;
     return entry != NULL ? entry->id : 0;
@@ -111,7 +112,7 @@ static struct slice copy(char **at, struct slice text)
     return kept;
 }
 
-int scope_keep(struct scope *to, const struct scope *from)
+int request_attributes_keep(struct request_attributes *to, const struct request_attributes *from)
 {
     size_t size = from->group.len + from->resource.len + from->namespace.len + from->name.len;
     char *memory = malloc(size + 1);
@@ -128,13 +129,13 @@ int scope_keep(struct scope *to, const struct scope *from)
     return 0;
 }
 
-void scope_deinit(struct scope *s)
+void request_attributes_deinit(struct request_attributes *s)
 {
     free(s->memory);
     s->memory = NULL;
 }
 
-void scope_to_request_info(const struct scope *s, struct request_info *ri)
+void request_attributes_to_request_info(const struct request_attributes *s, struct request_info *ri)
 {
     *ri = (struct request_info){
         .is_resource = true,

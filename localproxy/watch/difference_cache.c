@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "watch/difference.h"
+#include "watch/difference_cache.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,10 +32,10 @@ static struct difference *difference_new(struct difference_side from, struct dif
     return d;
 }
 
-struct difference *difference_get(struct differences *d, struct difference_side from,
-                                  struct difference_side to, struct err *e)
+struct difference *difference_cache_get(struct difference_cache *d, struct difference_side from,
+                                        struct difference_side to, struct err *e)
 {
-    for (unsigned i = 0; i < DIFFERENCES_MAX; i++) {
+    for (unsigned i = 0; i < DIFFERENCE_CACHE_MAX; i++) {
         struct difference *kept = d->kept[i];
         if (kept != NULL && kept->from == from.id && kept->to == to.id) {
             kept->refs++;
@@ -47,14 +47,14 @@ struct difference *difference_get(struct differences *d, struct difference_side 
         difference_unref(d->kept[d->next]);
         new->refs++;
         d->kept[d->next] = new;
-        d->next = (d->next + 1) % DIFFERENCES_MAX;
+        d->next = (d->next + 1) % DIFFERENCE_CACHE_MAX;
     }
     return new;
 }
 
-void differences_deinit(struct differences *d)
+void difference_cache_deinit(struct difference_cache *d)
 {
-    for (unsigned i = 0; i < DIFFERENCES_MAX; i++) {
+    for (unsigned i = 0; i < DIFFERENCE_CACHE_MAX; i++) {
         difference_unref(d->kept[i]);
         d->kept[i] = NULL;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "watch/reach.h"
+#include "watch/version_probe.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,16 +8,16 @@
 #include "codec/event.h"
 #include "codec/frames.h"
 #include "net/deadline.h"
-#include "watch/retarget.h"
+#include "watch/derived_requests.h"
 
 enum {
     TARGET_MAX = 4 * 1024 * 1024,
     EVENT_MAX = 1024 * 1024,
-    LIMIT_MS = 6000 /* RETARGET_PROBE_S, and what an answer may take */
+    LIMIT_MS = 6000 /* DERIVED_PROBE_S, and what an answer may take */
 };
 
 struct probe {
-    struct reach *reach;
+    struct version_probe *version_probe;
     struct http_exchange *up; /* NULL: over */
     struct frames frames;
     struct buf event;
@@ -26,10 +26,10 @@ struct probe {
 
 enum { WIDE, NARROW, PROBES };
 
-struct reach {
+struct version_probe {
     struct net_loop *loop;
-    struct reach_options o;
-    reach_cb cb;
+    struct version_probe_options o;
+    version_probe_cb cb;
     void *data;
     struct probe probes[PROBES];
     uint64_t version; /* the highest that was told */
@@ -45,12 +45,12 @@ static void end_probe(struct probe *p)
         p->up = NULL;
     }
     buf_reset(&p->event);
-    net_task_queue(p->reach->loop, &p->reach->tell);
+    net_task_queue(p->version_probe->loop, &p->version_probe->tell);
 }
 
 static void on_tell(struct net_task *t)
 {
-    struct reach *r = LIST_ITEM(t, struct reach, tell);
+    struct version_probe *r = LIST_ITEM(t, struct version_probe, tell);
     struct err e = ERR_INIT;
     bool more = false;
     if (!r->asked) {
@@ -89,7 +89,7 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     struct probe *p = x->data;
     const struct http_header *type = http_head_find(head, SLICE("Content-Type"));
     if (head->status == 401) {
-        kube_client_rejected(p->reach->o.upstream);
+        kube_client_rejected(p->version_probe->o.upstream);
     }
     if (head->status != 200 || type == NULL || encoding_of(type->value) != ENCODING_JSON ||
         http_head_find(head, SLICE("Content-Encoding")) != NULL) {
@@ -138,7 +138,7 @@ static const struct http_exchange_handlers up_handlers = {
 
 static void on_limit(struct net_deadline *d)
 {
-    struct reach *r = LIST_ITEM(d, struct reach, limit);
+    struct version_probe *r = LIST_ITEM(d, struct version_probe, limit);
     for (int i = 0; i < PROBES; i++) {
         end_probe(&r->probes[i]);
     }
@@ -154,8 +154,8 @@ static int ask(struct probe *p, struct slice selector, struct err *e)
                                 "application/json")},
         {SLICE("User-Agent"), SLICE("cmesh-localproxy/" CMESH_VERSION)},
     };
-    const struct reach_options *o = &p->reach->o;
-    int rc = retarget_probe(o->target, selector, o->version, &target, e);
+    const struct version_probe_options *o = &p->version_probe->o;
+    int rc = derived_probe(o->target, selector, o->version, &target, e);
     if (rc == 0) {
         struct http_head head = {
             .method = SLICE("GET"),
@@ -172,10 +172,10 @@ static int ask(struct probe *p, struct slice selector, struct err *e)
     return rc;
 }
 
-struct reach *reach_new(struct net_loop *l, const struct reach_options *o, reach_cb cb, void *data,
-                        struct err *e)
+struct version_probe *version_probe_new(struct net_loop *l, const struct version_probe_options *o,
+                                        version_probe_cb cb, void *data, struct err *e)
 {
-    struct reach *r = calloc(1, sizeof *r);
+    struct version_probe *r = calloc(1, sizeof *r);
     if (r == NULL) {
         (void)err_set(e, -ENOMEM, "out of memory");
         return NULL;
@@ -188,7 +188,7 @@ struct reach *reach_new(struct net_loop *l, const struct reach_options *o, reach
     net_task_init(&r->tell, on_tell);
     net_deadline_init(&r->limit, on_limit);
     for (int i = 0; i < PROBES; i++) {
-        r->probes[i].reach = r;
+        r->probes[i].version_probe = r;
         frames_init(&r->probes[i].frames, ENCODING_JSON);
         buf_init(&r->probes[i].event, EVENT_MAX);
     }
@@ -197,7 +197,7 @@ struct reach *reach_new(struct net_loop *l, const struct reach_options *o, reach
         rc = ask(&r->probes[WIDE], (struct slice){0}, e);
     }
     if (rc != 0) {
-        reach_free(r);
+        version_probe_free(r);
         return NULL;
     }
     net_deadline_set(l, &r->limit, LIMIT_MS);
@@ -205,13 +205,13 @@ struct reach *reach_new(struct net_loop *l, const struct reach_options *o, reach
     return r;
 }
 
-void reach_go_on(struct reach *r)
+void version_probe_continue(struct version_probe *r)
 {
     r->asked = true;
     net_task_queue(r->loop, &r->tell);
 }
 
-void reach_free(struct reach *r)
+void version_probe_free(struct version_probe *r)
 {
     if (r == NULL) {
         return;
