@@ -19,7 +19,7 @@ enum {
 
 int forward_context_init(struct forward_context *ctx, struct net_loop *l,
                          struct kube_client *upstream, struct metrics *metrics,
-                         struct resume *points)
+                         struct delivered_versions *points)
 {
     *ctx = (struct forward_context){.loop = l, .upstream = upstream, .metrics = metrics};
     list_init(&ctx->running);
@@ -127,7 +127,7 @@ void forward_context_deinit(struct forward_context *ctx)
     }
     change_context_deinit(ctx);
     list_pages_free(ctx->pages);
-    resume_free(ctx->points);
+    delivered_free(ctx->points);
 }
 
 /* ---- the operator's side ---- */
@@ -229,8 +229,8 @@ static bool open_watch(struct forward *f, const struct http_head *head)
 void forward_give_back(struct forward *f)
 {
     if (f->scoped && f->verb == VERB_WATCH && f->attributes.version != 0) {
-        struct resume_range range = {f->attributes.version, f->attributes.version};
-        resume_give(f->ctx->points, &f->attributes.key, range);
+        struct delivered_range range = {f->attributes.version, f->attributes.version};
+        delivered_give(f->ctx->points, &f->attributes.key, range);
     }
 }
 
@@ -327,16 +327,16 @@ static void note_list(struct forward *f)
     struct list_meta_result found;
     list_meta_end(f->list, &found);
     if (f->attributes.newest && found.resource_version != 0) {
-        resume_newest(f->ctx->points, f->attributes.key.resource, found.resource_version);
+        delivered_newest(f->ctx->points, f->attributes.key.resource, found.resource_version);
     }
     if (found.token != 0) {
-        resume_give_page(f->ctx->points, &f->attributes.key, found.token);
+        delivered_give_page(f->ctx->points, &f->attributes.key, found.token);
     } else if (found.resource_version != 0) {
-        struct resume_range range = {found.resource_version, found.resource_version};
-        resume_give(f->ctx->points, &f->attributes.key, range);
+        struct delivered_range range = {found.resource_version, found.resource_version};
+        delivered_give(f->ctx->points, &f->attributes.key, range);
     } else {
-        resume_give(f->ctx->points, &f->attributes.key, RESUME_ANY);
-        resume_give_page(f->ctx->points, &f->attributes.key, 0);
+        delivered_give(f->ctx->points, &f->attributes.key, DELIVERED_ANY);
+        delivered_give_page(f->ctx->points, &f->attributes.key, 0);
     }
 }
 

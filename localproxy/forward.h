@@ -16,8 +16,8 @@
 #include <cjson/cJSON.h>
 
 #include "base/list.h"
+#include "guard/delivered_versions.h"
 #include "guard/request_attributes.h"
-#include "guard/resume.h"
 #include "http/exchange.h"
 #include "kube/client/client.h"
 #include "kube/request_info.h"
@@ -32,7 +32,7 @@ struct forward_context {
     struct net_loop *loop;
     struct kube_client *upstream;
     struct metrics *metrics;
-    struct resume *points;
+    struct delivered_versions *points;
     struct cut_pacing pace;
     struct list running;
     struct list_pages *pages;
@@ -56,7 +56,7 @@ struct forward_context {
  * to set. */
 MUST_CHECK int forward_context_init(struct forward_context *ctx, struct net_loop *l,
                                     struct kube_client *upstream, struct metrics *metrics,
-                                    struct resume *points);
+                                    struct delivered_versions *points);
 /* Breaks off what still runs. */
 void forward_context_deinit(struct forward_context *ctx);
 

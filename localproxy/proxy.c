@@ -229,11 +229,11 @@ static bool apply_resume(const struct request *r)
     struct proxy *p = r->proxy;
     const struct request_attributes *s = &r->attributes;
     bool current = true;
-    resume_clock(p->forward.points, net_loop_now(p->loop));
+    delivered_clock(p->forward.points, net_loop_now(p->loop));
     if (s->verb == VERB_WATCH && !s->initial_events && s->version != 0) {
-        current = resume_watch(p->forward.points, &s->key, s->version);
+        current = delivered_watch(p->forward.points, &s->key, s->version);
     } else if (s->verb == VERB_LIST && s->page != 0) {
-        current = resume_page(p->forward.points, &s->key, s->page);
+        current = delivered_page(p->forward.points, &s->key, s->page);
     }
     if (!current) {
         p->metrics->resumes_refused++;
@@ -439,24 +439,24 @@ static int open_server(struct proxy *p, struct tls_config *tls, struct err *e)
     return 0;
 }
 
-static struct resume *open_points(const struct config *c, struct err *e)
+static struct delivered_versions *open_points(const struct config *c, struct err *e)
 {
     uint64_t doubt_ms = c->resume_doubt_s * 1000;
     if (c->state == NULL) {
-        struct resume *points = resume_new(doubt_ms);
+        struct delivered_versions *points = delivered_new(doubt_ms);
         if (points == NULL) {
             err_set(e, UV_ENOMEM, "out of memory");
         }
         return points;
     }
-    struct resume *points = resume_open(c->state, doubt_ms, e);
+    struct delivered_versions *points = delivered_open(c->state, doubt_ms, e);
     if (points == NULL) {
         err_prefix(e, "--state");
     }
     return points;
 }
 
-static int open_forward(struct proxy *p, struct resume *points, struct err *e)
+static int open_forward(struct proxy *p, struct delivered_versions *points, struct err *e)
 {
     int rc = forward_context_init(&p->forward, p->loop, p->upstream, p->metrics, points);
     cut_pacing_init(&p->forward.pace, p->config->cut_interval_s * 1000,
@@ -486,7 +486,7 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
     buf_init(&p->target, TARGET_MAX);
     buf_init(&p->lock_target, TARGET_MAX);
     fence_history_init(&p->history);
-    struct resume *points = open_points(p->config, e);
+    struct delivered_versions *points = open_points(p->config, e);
     if (points == NULL) {
         free(p);
         return NULL;

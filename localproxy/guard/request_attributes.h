@@ -7,7 +7,7 @@
 #define LOCALPROXY_GUARD_REQUEST_ATTRIBUTES_H
 
 #include "base/err.h"
-#include "guard/resume.h"
+#include "guard/delivered_versions.h"
 #include "kube/request_info.h"
 #include "rules/rules.h"
 
@@ -19,7 +19,7 @@ struct request_attributes {
     struct slice resource;
     struct slice namespace;
     struct slice name;
-    struct resume_key key;
+    struct delivered_key key;
     uint64_t version;    /* watch: go on from it; 0: begin with what there is */
     uint64_t page;       /* list: hash of the `continue` token; 0: from the beginning */
     bool newest;         /* list: of what there is now, and not of what a memory may hold */

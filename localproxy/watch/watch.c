@@ -17,7 +17,7 @@ struct watch {
     struct frames frames;
     struct buf held;   /* the event that is not complete yet */
     bool passing_long; /* an event too large to be held goes through */
-    struct resume_account
+    struct delivered_account
         *account;     /* `mixed`: before the last watch_carry_over, or in its course */
     uint64_t version; /* all up to it was delivered; 0: not known */
 };
@@ -28,7 +28,7 @@ struct watch *watch_new(const struct watch_options *o)
     if (w == NULL) {
         return NULL;
     }
-    w->account = resume_account_open(o->points, &o->key);
+    w->account = delivered_account_open(o->points, &o->key);
     if (w->account == NULL) {
         free(w);
         return NULL;
@@ -36,7 +36,7 @@ struct watch *watch_new(const struct watch_options *o)
     w->o = *o;
     w->account->unknown = o->encoding == ENCODING_OTHER;
     if (o->version != 0 && !o->initial_events) {
-        w->account->delivered = (struct resume_range){.from = o->version, .to = o->version};
+        w->account->delivered = (struct delivered_range){.from = o->version, .to = o->version};
         w->version = o->version;
     }
     w->account->synced = !o->initial_events;
@@ -48,9 +48,9 @@ struct watch *watch_new(const struct watch_options *o)
 }
 
 /* The smallest that holds both. */
-static struct resume_range join(struct resume_range a, struct resume_range b)
+static struct delivered_range join(struct delivered_range a, struct delivered_range b)
 {
-    return (struct resume_range){
+    return (struct delivered_range){
         .from = a.from < b.from ? a.from : b.from,
         .to = a.to > b.to ? a.to : b.to,
     };
@@ -61,7 +61,7 @@ void watch_free(struct watch *w)
     if (w == NULL) {
         return;
     }
-    resume_account_close(w->o.points, w->account, w->state == WATCH_CUT);
+    delivered_account_close(w->o.points, w->account, w->state == WATCH_CUT);
     buf_reset(&w->held);
     free(w);
 }
@@ -90,7 +90,7 @@ bool watch_at_boundary(const struct watch *w)
 
 static void note_version(struct watch *w, const struct event *ev)
 {
-    struct resume_account *a = w->account;
+    struct delivered_account *a = w->account;
     uint64_t version = ev->resource_version;
     if (version == 0) {
         a->unknown = a->unknown || ev->type != EVENT_ERROR;
@@ -100,14 +100,14 @@ static void note_version(struct watch *w, const struct event *ev)
     if (w->version != 0 || ev->type == EVENT_BOOKMARK) {
         w->version = version; /* events come in the order of their versions */
     }
-    resume_saw(w->o.points, &a->key, version);
+    delivered_saw(w->o.points, &a->key, version);
     if (!a->synced) {
         a->synced = ev->initial_events_end;
         if (!a->synced) {
             return; /* the order of initial events says nothing */
         }
     }
-    a->delivered = join(a->delivered, (struct resume_range){.from = version, .to = version});
+    a->delivered = join(a->delivered, (struct delivered_range){.from = version, .to = version});
 }
 
 static void look_at(struct watch *w, struct slice frame)
@@ -226,20 +226,20 @@ void watch_stands(struct watch *w, uint64_t version)
 
 void watch_mix(struct watch *w, uint64_t lowest)
 {
-    struct resume_account *a = w->account;
+    struct delivered_account *a = w->account;
     uint64_t from = lowest != 0 && lowest < w->version ? lowest : w->version;
     a->mixed = join(a->mixed, a->delivered);
-    a->mixed = join(a->mixed, (struct resume_range){.from = from, .to = w->version});
-    a->delivered = RESUME_NOTHING;
+    a->mixed = join(a->mixed, (struct delivered_range){.from = from, .to = w->version});
+    a->delivered = DELIVERED_NOTHING;
 }
 
-void watch_carry_over(struct watch *w, const struct resume_key *key, uint64_t lowest)
+void watch_carry_over(struct watch *w, const struct delivered_key *key, uint64_t lowest)
 {
     watch_mix(w, lowest);
     w->account->unknown = false;
     w->account->key = *key;
     w->account->changing = 0;
-    resume_saw(w->o.points, key, w->version);
+    delivered_saw(w->o.points, key, w->version);
     w->state = WATCH_PASSING;
     frames_init(&w->frames, w->o.encoding);
 }

@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #include "codec/encoding.h"
-#include "guard/resume.h"
+#include "guard/delivered_versions.h"
 #include "http/exchange.h"
 
 #define WATCH_HELD_MAX ((size_t)1024 * 1024) /* bytes */
@@ -34,8 +34,9 @@ struct watch;
 
 struct watch_options {
     enum encoding encoding; /* of the response */
-    struct resume *points;  /* is told what was delivered, and at the end from where to go on */
-    struct resume_key key;
+    struct delivered_versions
+        *points; /* is told what was delivered, and at the end from where to go on */
+    struct delivered_key key;
     uint64_t version;    /* the watch began after it; 0: with all there is */
     bool initial_events; /* asked for with sendInitialEvents */
 };
@@ -78,7 +79,7 @@ void watch_mix(struct watch *w, uint64_t lowest);
  *
  * Until one of those is delivered there is no point to go on from: a client that comes back with an
  * earlier version may have read all of these events, some, or none. */
-void watch_carry_over(struct watch *w, const struct resume_key *key, uint64_t lowest);
+void watch_carry_over(struct watch *w, const struct delivered_key *key, uint64_t lowest);
 
 /* Ends the response with the event that makes the operator list again (410 Expired). The watch is
  * SILENT. 0; -ENOTSUP in an encoding that is not known, else as http_exchange_send_*: then abort

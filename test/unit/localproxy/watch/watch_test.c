@@ -37,21 +37,21 @@ static const struct http_exchange_ops sink_ops = {.send_body = sink_send, .send_
 
 struct fixture {
     struct sink sink;
-    struct resume *points;
+    struct delivered_versions *points;
     struct watch *watch;
-    struct resume_key key;
+    struct delivered_key key;
 };
 
 static void open_watch(struct fixture *f, enum encoding encoding, uint64_t version, bool initial)
 {
     f->sink = (struct sink){.x = {.ops = &sink_ops}, .got = BUF_INIT((size_t)64 * 1024 * 1024)};
-    f->points = resume_new(0);
+    f->points = delivered_new(0);
     assert_non_null(f->points);
-    f->key = (struct resume_key){.resource = 1, .view = 2, .selector = 3};
+    f->key = (struct delivered_key){.resource = 1, .view = 2, .selector = 3};
     /* The resource is known, and another selector saw all up to 1,000,000. */
-    struct resume_key other = {.resource = 1, .view = 9, .selector = 4};
-    resume_newest(f->points, other.resource, 1000000);
-    resume_give(f->points, &other, (struct resume_range){1000000, 1000000});
+    struct delivered_key other = {.resource = 1, .view = 9, .selector = 4};
+    delivered_newest(f->points, other.resource, 1000000);
+    delivered_give(f->points, &other, (struct delivered_range){1000000, 1000000});
     struct watch_options o = {
         .encoding = encoding,
         .points = f->points,
@@ -66,7 +66,7 @@ static void open_watch(struct fixture *f, enum encoding encoding, uint64_t versi
 static void close_watch(struct fixture *f)
 {
     watch_free(f->watch);
-    resume_free(f->points);
+    delivered_free(f->points);
     buf_reset(&f->sink.got);
 }
 
@@ -133,9 +133,9 @@ static void test_the_end_of_a_watch_is_a_point_to_go_on_from(void **state)
         feed(&f, SLICE(EVENT("6") EVENT("9")));
         watch_free(f.watch);
         f.watch = NULL;
-        assert_false(resume_watch(f.points, &f.key, 10));
-        assert_false(resume_watch(f.points, &f.key, 4));
-        assert_true(resume_watch(f.points, &f.key, good[i]));
+        assert_false(delivered_watch(f.points, &f.key, 10));
+        assert_false(delivered_watch(f.points, &f.key, 4));
+        assert_true(delivered_watch(f.points, &f.key, good[i]));
         close_watch(&f);
     }
 }
@@ -150,7 +150,7 @@ static void test_a_watch_that_was_cut_is_none(void **state)
     assert_int_equal(watch_cut(f.watch, "why", &f.sink.x), 0);
     watch_free(f.watch);
     f.watch = NULL;
-    assert_false(resume_watch(f.points, &f.key, 6));
+    assert_false(delivered_watch(f.points, &f.key, 6));
     close_watch(&f);
 }
 
@@ -164,10 +164,10 @@ static void test_a_silenced_watch_that_was_not_cut_leaves_a_stale_point(void **s
     watch_silence(f.watch);
     watch_free(f.watch);
     f.watch = NULL;
-    struct resume_key now = f.key;
+    struct delivered_key now = f.key;
     now.selector = 7;
-    resume_give(f.points, &now, (struct resume_range){6, 6});
-    assert_false(resume_watch(f.points, &now, 6)); /* whose 6 this is cannot be told */
+    delivered_give(f.points, &now, (struct delivered_range){6, 6});
+    assert_false(delivered_watch(f.points, &now, 6)); /* whose 6 this is cannot be told */
     close_watch(&f);
 }
 
@@ -179,7 +179,7 @@ static void test_initial_events_are_no_points_until_they_ended(void **state)
     feed(&f, SLICE(EVENT("6")));
     watch_free(f.watch);
     f.watch = NULL;
-    assert_false(resume_watch(f.points, &f.key, 6));
+    assert_false(delivered_watch(f.points, &f.key, 6));
     close_watch(&f);
 
     open_watch(&f, ENCODING_JSON, 0, true);
@@ -188,8 +188,8 @@ static void test_initial_events_are_no_points_until_they_ended(void **state)
                           "\"40\",\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n"));
     watch_free(f.watch);
     f.watch = NULL;
-    assert_false(resume_watch(f.points, &f.key, 6));
-    assert_true(resume_watch(f.points, &f.key, 40));
+    assert_false(delivered_watch(f.points, &f.key, 6));
+    assert_true(delivered_watch(f.points, &f.key, 40));
     close_watch(&f);
 }
 
@@ -209,7 +209,7 @@ static void test_a_watch_that_was_carried_over_goes_on_only_from_what_came_after
         watch_silence(f.watch);
         feed(&f, SLICE(EVENT("7")));
         assert_int_equal(watch_version(f.watch), 6);
-        struct resume_key now = f.key;
+        struct delivered_key now = f.key;
         now.selector = 7;
         watch_carry_over(f.watch, &now, 3);
         assert_int_equal(watch_state(f.watch), WATCH_PASSING);
@@ -218,8 +218,8 @@ static void test_a_watch_that_was_carried_over_goes_on_only_from_what_came_after
         watch_free(f.watch);
         f.watch = NULL;
         /* Another client lists at the same version: whose it is cannot be told. */
-        resume_give(f.points, &now, (struct resume_range){6, 6});
-        assert_int_equal(resume_watch(f.points, &now, rows[i].version), rows[i].good);
+        delivered_give(f.points, &now, (struct delivered_range){6, 6});
+        assert_int_equal(delivered_watch(f.points, &now, rows[i].version), rows[i].good);
         close_watch(&f);
     }
 }
@@ -239,14 +239,14 @@ static void test_a_later_version_at_which_it_stands(void **state)
         watch_silence(f.watch);
         watch_stands(f.watch, 40);
         assert_int_equal(watch_version(f.watch), 40);
-        struct resume_key now = f.key;
+        struct delivered_key now = f.key;
         now.selector = 7;
         watch_carry_over(f.watch, &now, 38);
         feed(&f, SLICE(EVENT("41")));
         assert_got(&f, EVENT("6") EVENT("41"));
         watch_free(f.watch);
         f.watch = NULL;
-        assert_int_equal(resume_watch(f.points, &now, rows[i].version), rows[i].good);
+        assert_int_equal(delivered_watch(f.points, &now, rows[i].version), rows[i].good);
         close_watch(&f);
     }
 }

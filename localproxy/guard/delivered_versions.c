@@ -6,45 +6,45 @@
  * In a file it must be right at any moment, since a process may end at any: what is written in one
  * go is right by itself, everything else stands between begin() and end().
  */
-#include "guard/resume.h"
+#include "guard/delivered_versions.h"
 
 #include <stdlib.h>
 
-#include "guard/resume_internal.h"
+#include "guard/delivered_versions_internal.h"
 
 /* Until end(), what a file holds is not whole. */
-static void begin(struct resume *r)
+static void begin(struct delivered_versions *r)
 {
     atomic_store_explicit(&r->busy, 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-static void end(struct resume *r)
+static void end(struct delivered_versions *r)
 {
     atomic_signal_fence(memory_order_seq_cst);
     atomic_store_explicit(&r->busy, 0, memory_order_relaxed);
 }
 
-void resume_init(struct resume *r, uint64_t doubt_ms)
+void delivered_init(struct delivered_versions *r, uint64_t doubt_ms)
 {
     r->doubt_ms = doubt_ms;
     list_init(&r->points);
     list_init(&r->resources);
 }
 
-struct resume *resume_new(uint64_t doubt_ms)
+struct delivered_versions *delivered_new(uint64_t doubt_ms)
 {
-    struct resume *r = calloc(1, sizeof *r);
+    struct delivered_versions *r = calloc(1, sizeof *r);
     if (r != NULL) {
-        resume_init(r, doubt_ms);
+        delivered_init(r, doubt_ms);
     }
     return r;
 }
 
-void resume_free(struct resume *r)
+void delivered_free(struct delivered_versions *r)
 {
     if (r != NULL && r->file != NULL) {
-        resume_file_close(r);
+        delivered_file_close(r);
     } else {
         free(r);
     }
@@ -66,12 +66,12 @@ static void touch(struct list *head, struct list *node)
  * Resources and their ceilings.
  */
 
-static struct resource **resource_bucket(struct resume *r, uint64_t id)
+static struct resource **resource_bucket(struct delivered_versions *r, uint64_t id)
 {
-    return &r->resource_buckets[bucket_of(id, RESUME_RESOURCE_BUCKETS_LOG2)];
+    return &r->resource_buckets[bucket_of(id, DELIVERED_RESOURCE_BUCKETS_LOG2)];
 }
 
-static struct resource *find_resource(struct resume *r, uint64_t id)
+static struct resource *find_resource(struct delivered_versions *r, uint64_t id)
 {
     /* Events mostly come in runs. */
     struct resource *last = LIST_ITEM(r->resources.next, struct resource, node);
@@ -88,7 +88,7 @@ static struct resource *find_resource(struct resume *r, uint64_t id)
     return x;
 }
 
-static struct resource *forget_resource(struct resume *r)
+static struct resource *forget_resource(struct delivered_versions *r)
 {
     r->all_known = false;
     struct resource *x = LIST_ITEM(r->resources.prev, struct resource, node);
@@ -101,14 +101,14 @@ static struct resource *forget_resource(struct resume *r)
     return x;
 }
 
-static struct resource *ensure_resource(struct resume *r, uint64_t id)
+static struct resource *ensure_resource(struct delivered_versions *r, uint64_t id)
 {
     struct resource *x = find_resource(r, id);
     if (x != NULL) {
         return x;
     }
-    x = r->resource_count < RESUME_RESOURCES_MAX ? &r->resource_pool[r->resource_count++]
-                                                 : forget_resource(r);
+    x = r->resource_count < DELIVERED_RESOURCES_MAX ? &r->resource_pool[r->resource_count++]
+                                                    : forget_resource(r);
     struct resource **bucket = resource_bucket(r, id);
     *x = (struct resource){.id = id, .next = *bucket};
     *bucket = x;
@@ -127,7 +127,7 @@ static void raise_to(uint64_t *highest, uint64_t version)
 static void raise_highest(struct resource *x, uint64_t selector, uint64_t version)
 {
     struct seen *lowest = &x->seen[0];
-    for (size_t i = 0; i < RESUME_SELECTORS_MAX; i++) {
+    for (size_t i = 0; i < DELIVERED_SELECTORS_MAX; i++) {
         struct seen *s = &x->seen[i];
         if (s->selector == selector) {
             raise_to(&s->highest, version);
@@ -138,7 +138,8 @@ static void raise_highest(struct resource *x, uint64_t selector, uint64_t versio
     *lowest = (struct seen){.selector = selector, .highest = version};
 }
 
-static uint64_t ceiling(const struct resume *r, const struct resource *x, uint64_t selector)
+static uint64_t ceiling(const struct delivered_versions *r, const struct resource *x,
+                        uint64_t selector)
 {
     if (x == NULL || x->floor == 0) {
         if (!r->all_known) {
@@ -149,7 +150,7 @@ static uint64_t ceiling(const struct resume *r, const struct resource *x, uint64
         }
     }
     uint64_t highest = x->floor;
-    for (size_t i = 0; i < RESUME_SELECTORS_MAX; i++) {
+    for (size_t i = 0; i < DELIVERED_SELECTORS_MAX; i++) {
         if (x->seen[i].selector != selector) {
             raise_to(&highest, x->seen[i].highest);
         }
@@ -161,13 +162,13 @@ static uint64_t ceiling(const struct resume *r, const struct resource *x, uint64
  * Points.
  */
 
-static struct point **point_bucket(struct resume *r, const struct resume_key *key)
+static struct point **point_bucket(struct delivered_versions *r, const struct delivered_key *key)
 {
     uint64_t hash = key->resource * 0xff51afd7ed558ccdu + key->view;
-    return &r->point_buckets[bucket_of(hash, RESUME_POINT_BUCKETS_LOG2)];
+    return &r->point_buckets[bucket_of(hash, DELIVERED_POINT_BUCKETS_LOG2)];
 }
 
-static bool same_view(const struct point *p, const struct resume_key *key, enum point_kind kind)
+static bool same_view(const struct point *p, const struct delivered_key *key, enum point_kind kind)
 {
     return p->key.view == key->view && p->key.resource == key->resource && p->kind == kind;
 }
@@ -177,12 +178,12 @@ static uint64_t width(const struct point *p)
     return p->range.to - p->range.from;
 }
 
-static bool is_any(struct resume_range range)
+static bool is_any(struct delivered_range range)
 {
     return range.from == 0 && range.to == UINT64_MAX;
 }
 
-static void unlink_point(struct resume *r, struct point *p)
+static void unlink_point(struct delivered_versions *r, struct point *p)
 {
     struct point **at = point_bucket(r, &p->key);
     while (*at != p) {
@@ -192,7 +193,7 @@ static void unlink_point(struct resume *r, struct point *p)
     list_remove(&p->node);
 }
 
-static void drop_point(struct resume *r, struct point *p)
+static void drop_point(struct delivered_versions *r, struct point *p)
 {
     unlink_point(r, p);
     p->count = 0;
@@ -201,21 +202,21 @@ static void drop_point(struct resume *r, struct point *p)
 }
 
 /* NULL is fine. */
-static void take_point(struct resume *r, struct point *p)
+static void take_point(struct delivered_versions *r, struct point *p)
 {
     if (p != NULL && --p->count == 0) {
         drop_point(r, p);
     }
 }
 
-static struct point *unused_point(struct resume *r)
+static struct point *unused_point(struct delivered_versions *r)
 {
     struct point *p = r->spare;
     if (p != NULL) {
         r->spare = p->next;
         return p;
     }
-    if (r->point_count < RESUME_POINTS_MAX) {
+    if (r->point_count < DELIVERED_POINTS_MAX) {
         return &r->point_pool[r->point_count++];
     }
     p = LIST_ITEM(r->points.prev, struct point, node);
@@ -223,8 +224,8 @@ static struct point *unused_point(struct resume *r)
     return p;
 }
 
-static struct point *find_point(struct resume *r, const struct resume_key *key,
-                                enum point_kind kind, struct resume_range range)
+static struct point *find_point(struct delivered_versions *r, const struct delivered_key *key,
+                                enum point_kind kind, struct delivered_range range)
 {
     struct point *p = *point_bucket(r, key);
     while (p != NULL && !(same_view(p, key, kind) && p->key.selector == key->selector &&
@@ -234,8 +235,8 @@ static struct point *find_point(struct resume *r, const struct resume_key *key,
     return p;
 }
 
-static void add_point(struct resume *r, const struct resume_key *key, enum point_kind kind,
-                      struct resume_range range)
+static void add_point(struct delivered_versions *r, const struct delivered_key *key,
+                      enum point_kind kind, struct delivered_range range)
 {
     struct point *p = find_point(r, key, kind, range);
     if (p != NULL) {
@@ -256,7 +257,7 @@ struct match {
     struct point *stale;
 };
 
-static struct match match_points(struct resume *r, const struct resume_key *key,
+static struct match match_points(struct delivered_versions *r, const struct delivered_key *key,
                                  enum point_kind kind, uint64_t number)
 {
     struct match m = {.fresh = NULL};
@@ -270,10 +271,10 @@ static struct match match_points(struct resume *r, const struct resume_key *key,
 }
 
 /* Whether it was refused already, long enough ago. */
-static bool refused_before(struct resume *r, const struct resume_key *key, enum point_kind kind,
-                           uint64_t number)
+static bool refused_before(struct delivered_versions *r, const struct delivered_key *key,
+                           enum point_kind kind, uint64_t number)
 {
-    struct resume_range range = {.from = number, .to = number};
+    struct delivered_range range = {.from = number, .to = number};
     struct point *mark = find_point(r, key, kind, range);
     if (mark == NULL) {
         add_point(r, key, kind, range);
@@ -283,12 +284,13 @@ static bool refused_before(struct resume *r, const struct resume_key *key, enum 
     return r->now_ms - mark->since_ms >= r->doubt_ms;
 }
 
-void resume_clock(struct resume *r, uint64_t now_ms)
+void delivered_clock(struct delivered_versions *r, uint64_t now_ms)
 {
     r->now_ms = now_ms;
 }
 
-static void give(struct resume *r, const struct resume_key *key, struct resume_range range)
+static void give(struct delivered_versions *r, const struct delivered_key *key,
+                 struct delivered_range range)
 {
     add_point(r, key, POINT_VERSION, range);
     if (!is_any(range)) {
@@ -296,14 +298,15 @@ static void give(struct resume *r, const struct resume_key *key, struct resume_r
     }
 }
 
-void resume_give(struct resume *r, const struct resume_key *key, struct resume_range range)
+void delivered_give(struct delivered_versions *r, const struct delivered_key *key,
+                    struct delivered_range range)
 {
     begin(r);
     give(r, key, range);
     end(r);
 }
 
-void resume_newest(struct resume *r, uint64_t resource, uint64_t version)
+void delivered_newest(struct delivered_versions *r, uint64_t resource, uint64_t version)
 {
     begin(r);
     struct resource *x = ensure_resource(r, resource);
@@ -313,14 +316,15 @@ void resume_newest(struct resume *r, uint64_t resource, uint64_t version)
     end(r);
 }
 
-void resume_saw(struct resume *r, const struct resume_key *key, uint64_t version)
+void delivered_saw(struct delivered_versions *r, const struct delivered_key *key, uint64_t version)
 {
     begin(r);
     raise_highest(ensure_resource(r, key->resource), key->selector, version);
     end(r);
 }
 
-static bool may_watch(struct resume *r, const struct resume_key *key, uint64_t version)
+static bool may_watch(struct delivered_versions *r, const struct delivered_key *key,
+                      uint64_t version)
 {
     struct match m = match_points(r, key, POINT_VERSION, version);
     bool fresh = m.fresh != NULL;
@@ -342,7 +346,8 @@ static bool may_watch(struct resume *r, const struct resume_key *key, uint64_t v
     return refused_before(r, key, POINT_VERSION_REFUSED, version);
 }
 
-bool resume_watch(struct resume *r, const struct resume_key *key, uint64_t version)
+bool delivered_watch(struct delivered_versions *r, const struct delivered_key *key,
+                     uint64_t version)
 {
     begin(r);
     bool may = may_watch(r, key, version);
@@ -351,19 +356,20 @@ bool resume_watch(struct resume *r, const struct resume_key *key, uint64_t versi
 }
 
 /* Tokens that could not be learnt are 0. */
-static struct resume_range token_range(uint64_t token)
+static struct delivered_range token_range(uint64_t token)
 {
-    return token == 0 ? RESUME_ANY : (struct resume_range){.from = token, .to = token};
+    return token == 0 ? DELIVERED_ANY : (struct delivered_range){.from = token, .to = token};
 }
 
-void resume_give_page(struct resume *r, const struct resume_key *key, uint64_t token)
+void delivered_give_page(struct delivered_versions *r, const struct delivered_key *key,
+                         uint64_t token)
 {
     begin(r);
     add_point(r, key, POINT_PAGE, token_range(token));
     end(r);
 }
 
-static bool may_page(struct resume *r, const struct resume_key *key, uint64_t token)
+static bool may_page(struct delivered_versions *r, const struct delivered_key *key, uint64_t token)
 {
     struct match m = match_points(r, key, POINT_PAGE, token);
     /* A fresh token that is known goes before a stale one that is not. */
@@ -378,7 +384,7 @@ static bool may_page(struct resume *r, const struct resume_key *key, uint64_t to
     return refused_before(r, key, POINT_PAGE_REFUSED, token);
 }
 
-bool resume_page(struct resume *r, const struct resume_key *key, uint64_t token)
+bool delivered_page(struct delivered_versions *r, const struct delivered_key *key, uint64_t token)
 {
     begin(r);
     bool may = may_page(r, key, token);
@@ -390,24 +396,24 @@ bool resume_page(struct resume *r, const struct resume_key *key, uint64_t token)
  * Accounts.
  */
 
-static bool is_nothing(struct resume_range range)
+static bool is_nothing(struct delivered_range range)
 {
     return range.from > range.to;
 }
 
-static bool in_pool(const struct resume *r, const struct resume_account *a)
+static bool in_pool(const struct delivered_versions *r, const struct delivered_account *a)
 {
-    return a >= r->account_pool && a < r->account_pool + RESUME_ACCOUNTS_MAX;
+    return a >= r->account_pool && a < r->account_pool + DELIVERED_ACCOUNTS_MAX;
 }
 
-static struct resume_account *unused_account(struct resume *r)
+static struct delivered_account *unused_account(struct delivered_versions *r)
 {
-    struct resume_account *a = r->spare_account;
+    struct delivered_account *a = r->spare_account;
     if (a != NULL) {
         r->spare_account = a->next;
         return a;
     }
-    if (r->account_count < RESUME_ACCOUNTS_MAX) {
+    if (r->account_count < DELIVERED_ACCOUNTS_MAX) {
         return &r->account_pool[r->account_count++];
     }
     a = malloc(sizeof *a);
@@ -415,15 +421,16 @@ static struct resume_account *unused_account(struct resume *r)
     return a;
 }
 
-struct resume_account *resume_account_open(struct resume *r, const struct resume_key *key)
+struct delivered_account *delivered_account_open(struct delivered_versions *r,
+                                                 const struct delivered_key *key)
 {
     begin(r);
-    struct resume_account *a = unused_account(r);
+    struct delivered_account *a = unused_account(r);
     if (a != NULL) {
-        *a = (struct resume_account){
+        *a = (struct delivered_account){
             .key = *key,
-            .delivered = RESUME_NOTHING,
-            .mixed = RESUME_NOTHING,
+            .delivered = DELIVERED_NOTHING,
+            .mixed = DELIVERED_NOTHING,
             .open = 1,
         };
     }
@@ -432,15 +439,15 @@ struct resume_account *resume_account_open(struct resume *r, const struct resume
 }
 
 /* What the client of a watch that has ended may go on from. */
-static void settle(struct resume *r, const struct resume_account *a)
+static void settle(struct delivered_versions *r, const struct delivered_account *a)
 {
-    struct resume_key mixed = a->key;
-    mixed.selector = RESUME_MIXED;
+    struct delivered_key mixed = a->key;
+    mixed.selector = DELIVERED_MIXED;
     if (!a->synced) {
         return;
     }
     if (a->unknown) {
-        give(r, &a->key, RESUME_ANY);
+        give(r, &a->key, DELIVERED_ANY);
     } else if (!is_nothing(a->delivered)) {
         give(r, &a->key, a->delivered);
     }
@@ -449,7 +456,7 @@ static void settle(struct resume *r, const struct resume_account *a)
     }
 }
 
-void resume_account_close(struct resume *r, struct resume_account *a, bool told)
+void delivered_account_close(struct delivered_versions *r, struct delivered_account *a, bool told)
 {
     begin(r);
     if (!told) {
@@ -470,7 +477,7 @@ void resume_account_close(struct resume *r, struct resume_account *a, bool told)
  * What a process knew that has ended.
  */
 
-static void take_points(struct resume *r, const struct resume *old)
+static void take_points(struct delivered_versions *r, const struct delivered_versions *old)
 {
     for (size_t i = 0; i < old->point_count; i++) {
         const struct point *p = &old->point_pool[i];
@@ -485,31 +492,32 @@ static void take_points(struct resume *r, const struct resume *old)
 
 /* A list may have been passed on whose version was not noted any more: so the floor is not known
  * again, and what is not remembered is doubted. */
-static void take_resources(struct resume *r, const struct resume *old)
+static void take_resources(struct delivered_versions *r, const struct delivered_versions *old)
 {
     for (size_t i = 0; i < old->resource_count; i++) {
         const struct resource *x = &old->resource_pool[i];
-        for (size_t k = 0; k < RESUME_SELECTORS_MAX; k++) {
+        for (size_t k = 0; k < DELIVERED_SELECTORS_MAX; k++) {
             raise_highest(ensure_resource(r, x->id), x->seen[k].selector, x->seen[k].highest);
         }
     }
 }
 
-static void take_accounts(struct resume *r, const struct resume *old)
+static void take_accounts(struct delivered_versions *r, const struct delivered_versions *old)
 {
     for (size_t i = 0; i < old->account_count; i++) {
-        struct resume_account a = old->account_pool[i];
-        a.key.selector = a.changing ? RESUME_MIXED : a.key.selector;
+        struct delivered_account a = old->account_pool[i];
+        a.key.selector = a.changing ? DELIVERED_MIXED : a.key.selector;
         if (a.open) {
             settle(r, &a);
         }
     }
 }
 
-bool resume_take_over(struct resume *r, const struct resume *old)
+bool delivered_take_over(struct delivered_versions *r, const struct delivered_versions *old)
 {
-    if (old->busy != 0 || old->accounts_elsewhere != 0 || old->point_count > RESUME_POINTS_MAX ||
-        old->resource_count > RESUME_RESOURCES_MAX || old->account_count > RESUME_ACCOUNTS_MAX) {
+    if (old->busy != 0 || old->accounts_elsewhere != 0 || old->point_count > DELIVERED_POINTS_MAX ||
+        old->resource_count > DELIVERED_RESOURCES_MAX ||
+        old->account_count > DELIVERED_ACCOUNTS_MAX) {
         return false;
     }
     take_points(r, old);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * resume.h - from which points of the past a client may go on under the selector in force.
+ * delivered_versions.h - from which points of the past a client may go on under the selector in
+ * force.
  *
  * A client that listed under one selector and then watches "from version N" under another would
  * never hear of what it gained, nor that it lost anything. So localproxy remembers which points it
@@ -23,10 +24,10 @@
  * view is the same goes on as if nothing had been.
  *
  * Versions are compared as numbers. Kubernetes calls them opaque for clients; those of
- * kube-apiserver are revisions of etcd. What is no number is never compared: RESUME_ANY.
+ * kube-apiserver are revisions of etcd. What is no number is never compared: DELIVERED_ANY.
  */
-#ifndef LOCALPROXY_GUARD_RESUME_H
-#define LOCALPROXY_GUARD_RESUME_H
+#ifndef LOCALPROXY_GUARD_DELIVERED_VERSIONS_H
+#define LOCALPROXY_GUARD_DELIVERED_VERSIONS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,97 +35,101 @@
 #include "base/err.h"
 
 /* Bounds: points and resources that are remembered; the oldest are forgotten first. */
-#define RESUME_POINTS_MAX 4096
-#define RESUME_RESOURCES_MAX 1024
+#define DELIVERED_POINTS_MAX 4096
+#define DELIVERED_RESOURCES_MAX 1024
 /* Open watches of which a file keeps account. While there are more, what all clients have seen
  * would not be known after a restart. */
-#define RESUME_ACCOUNTS_MAX 1024
+#define DELIVERED_ACCOUNTS_MAX 1024
 
-struct resume;
+struct delivered_versions;
 
 /* What a request looks at. All are hashes; `selector` is rules_entry.id, 0 without a limit. */
-struct resume_key {
+struct delivered_key {
     uint64_t resource; /* group and resource */
     uint64_t view;
     uint64_t selector;
 };
 
 /* Versions from..to, both inclusive. */
-struct resume_range {
+struct delivered_range {
     uint64_t from;
     uint64_t to;
 };
 
 /* The selector of what was shown in part under one selector and in part under another: never the
  * one in force. */
-#define RESUME_MIXED UINT64_C(1)
+#define DELIVERED_MIXED UINT64_C(1)
 
 /* When the version is not known: fits every one. */
-#define RESUME_ANY ((struct resume_range){.from = 0, .to = UINT64_MAX})
+#define DELIVERED_ANY ((struct delivered_range){.from = 0, .to = UINT64_MAX})
 
 /* Nothing to go on from: from > to. */
-#define RESUME_NOTHING ((struct resume_range){.from = UINT64_MAX, .to = 0})
+#define DELIVERED_NOTHING ((struct delivered_range){.from = UINT64_MAX, .to = 0})
 
 /* What an open watch has delivered so far, kept by whoever passes its events: before they go out,
  * never after. Plain integers, for it may come from a file. */
-struct resume_account {
-    struct resume_key key;         /* of what is delivered now */
-    struct resume_range delivered; /* under key.selector */
-    struct resume_range mixed;     /* in part under another one */
-    uint8_t synced;                /* all initial events came; else nothing to go on from */
-    uint8_t unknown;               /* an event's version could not be read */
-    uint8_t changing;              /* events towards another selector may have been written */
+struct delivered_account {
+    struct delivered_key key;         /* of what is delivered now */
+    struct delivered_range delivered; /* under key.selector */
+    struct delivered_range mixed;     /* in part under another one */
+    uint8_t synced;                   /* all initial events came; else nothing to go on from */
+    uint8_t unknown;                  /* an event's version could not be read */
+    uint8_t changing;                 /* events towards another selector may have been written */
     uint8_t open;
-    struct resume_account *next; /* when it is not open */
+    struct delivered_account *next; /* when it is not open */
 };
 
 /* `doubt_ms`: how long a version that is not known is refused; 0: once. NULL without memory. */
-MUST_CHECK struct resume *resume_new(uint64_t doubt_ms);
+MUST_CHECK struct delivered_versions *delivered_new(uint64_t doubt_ms);
 /* The same, kept in the file `path`, which is made with mode 0600 where there is none: then nobody
  * has seen anything yet. What a process left there that ended is taken over; what another version
- * wrote, or was written before the machine started, is not: as resume_new. NULL with the reason: no
- * such folder, no room (it needs 600 kB), another process has it. */
-MUST_CHECK struct resume *resume_open(const char *path, uint64_t doubt_ms, struct err *e);
+ * wrote, or was written before the machine started, is not: as delivered_new. NULL with the reason:
+ * no such folder, no room (it needs 600 kB), another process has it. */
+MUST_CHECK struct delivered_versions *delivered_open(const char *path, uint64_t doubt_ms,
+                                                     struct err *e);
 /* Leaves the file. NULL is ignored. */
-void resume_free(struct resume *r);
+void delivered_free(struct delivered_versions *r);
 
 /* `version` is the newest of the resource that there is: clients have none above it from before a
  * start of localproxy. A list from the API server's memory (resourceVersion=0) says less: it may
  * lag behind, and a version is that of the last change of the resource, while lists of what there
  * is have that of the last change of anything. */
-void resume_newest(struct resume *r, uint64_t resource, uint64_t version);
+void delivered_newest(struct delivered_versions *r, uint64_t resource, uint64_t version);
 
 /* A watch that has ended without a 410 gave the client `range` under key->selector, or a whole list
- * (its last page) did: one version, or RESUME_ANY. Also after a watch that resume_watch allowed
- * failed before it began: gives the point back. */
-void resume_give(struct resume *r, const struct resume_key *key, struct resume_range range);
+ * (its last page) did: one version, or DELIVERED_ANY. Also after a watch that delivered_watch
+ * allowed failed before it began: gives the point back. */
+void delivered_give(struct delivered_versions *r, const struct delivered_key *key,
+                    struct delivered_range range);
 
 /* A watch begins: an account of nothing delivered yet. NULL without memory. */
-MUST_CHECK struct resume_account *resume_account_open(struct resume *r,
-                                                      const struct resume_key *key);
+MUST_CHECK struct delivered_account *delivered_account_open(struct delivered_versions *r,
+                                                            const struct delivered_key *key);
 /* It has ended. `told`: with a 410, so that the client lists again; else it may go on from what it
- * was shown: resume_give. */
-void resume_account_close(struct resume *r, struct resume_account *a, bool told);
+ * was shown: delivered_give. */
+void delivered_account_close(struct delivered_versions *r, struct delivered_account *a, bool told);
 
 /* An open watch delivered `version` under key->selector: raises what the ceiling is made of. Cheap:
  * called for each event. */
-void resume_saw(struct resume *r, const struct resume_key *key, uint64_t version);
+void delivered_saw(struct delivered_versions *r, const struct delivered_key *key, uint64_t version);
 
 /* The time, for what follows; ms of a clock that never goes back. */
-void resume_clock(struct resume *r, uint64_t now_ms);
+void delivered_clock(struct delivered_versions *r, uint64_t now_ms);
 
 /* Whether a watch may go on from `version` (not 0); takes the point.
  *
  * Yes above the ceiling, and from a fresh point that no stale one equals. No from a stale point,
  * which stays: that the client was told so is not certain. What is not known at all (after a start
- * without a file every version is, until resume_newest) is refused for doubt_ms from
+ * without a file every version is, until delivered_newest) is refused for doubt_ms from
  * the first time it is asked for: a client that still comes with it then learnt it some other way,
  * from a single object perhaps. */
-bool resume_watch(struct resume *r, const struct resume_key *key, uint64_t version);
+bool delivered_watch(struct delivered_versions *r, const struct delivered_key *key,
+                     uint64_t version);
 
 /* A page of a list ended with the `continue` token of that hash, and whether the next page may be
  * asked with it. A page may be asked more than once. */
-void resume_give_page(struct resume *r, const struct resume_key *key, uint64_t token);
-bool resume_page(struct resume *r, const struct resume_key *key, uint64_t token);
+void delivered_give_page(struct delivered_versions *r, const struct delivered_key *key,
+                         uint64_t token);
+bool delivered_page(struct delivered_versions *r, const struct delivered_key *key, uint64_t token);
 
 #endif

@@ -15,19 +15,19 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "guard/resume_internal.h"
+#include "guard/delivered_versions_internal.h"
 
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-struct resume_file {
+struct delivered_file {
     int fd; /* holds the lock */
 };
 
-static void stamp_init(struct resume_stamp *stamp)
+static void stamp_init(struct delivered_stamp *stamp)
 {
     struct buf boot = BUF_INIT(sizeof stamp->boot - 1);
     struct err e = ERR_INIT;
-    *stamp = (struct resume_stamp){.size = sizeof(struct resume)};
+    *stamp = (struct delivered_stamp){.size = sizeof(struct delivered_versions)};
     (void)snprintf(stamp->program, sizeof stamp->program, "localproxy %s", CMESH_VERSION);
     if (file_read(BOOT_ID, &boot, &e) == 0) {
         memcpy(stamp->boot, buf_data(&boot), boot.len);
@@ -60,9 +60,9 @@ static int open_locked(const char *path, struct err *e)
 }
 
 /* NULL: there is nothing. Without memory too, with `e` set. */
-static struct resume *read_old(int fd, struct err *e)
+static struct delivered_versions *read_old(int fd, struct err *e)
 {
-    struct resume *old = calloc(1, sizeof *old);
+    struct delivered_versions *old = calloc(1, sizeof *old);
     if (old == NULL) {
         err_set(e, -ENOMEM, "out of memory");
         return NULL;
@@ -75,15 +75,16 @@ static struct resume *read_old(int fd, struct err *e)
 }
 
 /* A file must have its room from the beginning: where there is none a mapping kills. */
-static struct resume *map(const char *path, int fd, struct err *e)
+static struct delivered_versions *map(const char *path, int fd, struct err *e)
 {
-    int rc = posix_fallocate(fd, 0, (off_t)sizeof(struct resume));
+    int rc = posix_fallocate(fd, 0, (off_t)sizeof(struct delivered_versions));
     if (rc != 0) {
         errno = rc;
         fail(path, "has no room", e);
         return NULL;
     }
-    void *memory = mmap(NULL, sizeof(struct resume), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *memory =
+        mmap(NULL, sizeof(struct delivered_versions), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) {
         fail(path, "cannot be mapped", e);
         return NULL;
@@ -92,14 +93,15 @@ static struct resume *map(const char *path, int fd, struct err *e)
 }
 
 /* From here on until it is not busy the file is good for nothing. */
-static void wipe(struct resume *r)
+static void wipe(struct delivered_versions *r)
 {
     atomic_store(&r->busy, 1);
-    size_t behind = offsetof(struct resume, file);
+    size_t behind = offsetof(struct delivered_versions, file);
     memset((char *)r + behind, 0, sizeof *r - behind);
 }
 
-static void begin_from(struct resume *r, const char *path, const struct resume *old)
+static void begin_from(struct delivered_versions *r, const char *path,
+                       const struct delivered_versions *old)
 {
     stamp_init(&r->stamp);
     if (old == NULL) {
@@ -108,7 +110,7 @@ static void begin_from(struct resume *r, const char *path, const struct resume *
         log_warn("what clients have seen before is not known: another version wrote it, or before "
                  "the machine started",
                  log_str("state", path));
-    } else if (!resume_take_over(r, old)) {
+    } else if (!delivered_take_over(r, old)) {
         log_warn("what clients have seen before is not known: what was written is not whole",
                  log_str("state", path));
     } else {
@@ -117,11 +119,11 @@ static void begin_from(struct resume *r, const char *path, const struct resume *
     atomic_store(&r->busy, 0);
 }
 
-struct resume *resume_open(const char *path, uint64_t doubt_ms, struct err *e)
+struct delivered_versions *delivered_open(const char *path, uint64_t doubt_ms, struct err *e)
 {
-    struct resume_file *file = calloc(1, sizeof *file);
-    struct resume *old = NULL;
-    struct resume *r = NULL;
+    struct delivered_file *file = calloc(1, sizeof *file);
+    struct delivered_versions *old = NULL;
+    struct delivered_versions *r = NULL;
     if (file == NULL) {
         err_set(e, -ENOMEM, "out of memory");
         return NULL;
@@ -140,7 +142,7 @@ struct resume *resume_open(const char *path, uint64_t doubt_ms, struct err *e)
     }
     wipe(r);
     r->file = file;
-    resume_init(r, doubt_ms);
+    delivered_init(r, doubt_ms);
     begin_from(r, path, old);
     free(old);
     return r;
@@ -153,9 +155,9 @@ no_file:
     return NULL;
 }
 
-void resume_file_close(struct resume *r)
+void delivered_file_close(struct delivered_versions *r)
 {
-    struct resume_file *file = r->file;
+    struct delivered_file *file = r->file;
     (void)munmap(r, sizeof *r);
     close(file->fd);
     free(file);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guard/resume.h"
+#include "guard/delivered_versions.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,333 +14,333 @@
 
 enum { PODS = 100, SECRETS, VIEW = 200, OTHER_VIEW, A = 300, B, C };
 
-static const struct resume_key pods_a = {PODS, VIEW, A};
-static const struct resume_key pods_b = {PODS, VIEW, B};
+static const struct delivered_key pods_a = {PODS, VIEW, A};
+static const struct delivered_key pods_b = {PODS, VIEW, B};
 
-static void give(struct resume *r, struct resume_key key, uint64_t from, uint64_t to)
+static void give(struct delivered_versions *r, struct delivered_key key, uint64_t from, uint64_t to)
 {
-    resume_give(r, &key, (struct resume_range){.from = from, .to = to});
+    delivered_give(r, &key, (struct delivered_range){.from = from, .to = to});
 }
 
-static void give_list(struct resume *r, struct resume_key key, uint64_t version)
+static void give_list(struct delivered_versions *r, struct delivered_key key, uint64_t version)
 {
     give(r, key, version, version);
-    resume_newest(r, key.resource, version);
+    delivered_newest(r, key.resource, version);
 }
 
 static int setup(void **state)
 {
-    *state = resume_new(0);
+    *state = delivered_new(0);
     return *state == NULL ? -1 : 0;
 }
 
 static int teardown(void **state)
 {
-    resume_free(*state);
+    delivered_free(*state);
     return 0;
 }
 
 static void a_list_is_good_for_one_watch(void **state)
 {
-    struct resume *r = *state;
+    struct delivered_versions *r = *state;
     give_list(r, pods_a, 10);
     give_list(r, pods_b, 20); /* 10 is below the ceiling from here on */
-    assert_true(resume_watch(r, &pods_a, 10));
-    assert_false(resume_watch(r, &pods_a, 10));
+    assert_true(delivered_watch(r, &pods_a, 10));
+    assert_false(delivered_watch(r, &pods_a, 10));
 }
 
 static void two_clients_may_list_at_one_version(void **state)
 {
-    struct resume *r = *state;
+    struct delivered_versions *r = *state;
     give_list(r, pods_a, 10);
     give_list(r, pods_a, 10);
-    assert_true(resume_watch(r, &pods_a, 10));
-    assert_true(resume_watch(r, &pods_a, 10));
-    assert_false(resume_watch(r, &pods_a, 10));
+    assert_true(delivered_watch(r, &pods_a, 10));
+    assert_true(delivered_watch(r, &pods_a, 10));
+    assert_false(delivered_watch(r, &pods_a, 10));
 }
 
 static void another_selector_must_list_again(void **state)
 {
-    struct resume *r = *state;
+    struct delivered_versions *r = *state;
     give_list(r, pods_a, 10);
     give_list(r, pods_a, 12);
-    assert_false(resume_watch(r, &pods_b, 10));
+    assert_false(delivered_watch(r, &pods_b, 10));
     give_list(r, pods_b, 13);
-    assert_true(resume_watch(r, &pods_b, 13));
-    assert_false(resume_watch(r, &pods_b, 12));
+    assert_true(delivered_watch(r, &pods_b, 13));
+    assert_false(delivered_watch(r, &pods_b, 12));
 }
 
 static void any_version_of_an_ended_watch(void **state)
 {
-    struct resume *r = *state;
+    struct delivered_versions *r = *state;
     give_list(r, pods_a, 10);
-    assert_true(resume_watch(r, &pods_a, 10));
+    assert_true(delivered_watch(r, &pods_a, 10));
     give(r, pods_a, 10, 30);
-    assert_false(resume_watch(r, &pods_b, 20));
-    assert_false(resume_watch(r, &pods_b, 20)); /* the client may not have heard it */
-    assert_true(resume_watch(r, &pods_a, 30));  /* once for the client, wherever it got to */
-    assert_false(resume_watch(r, &pods_a, 10));
+    assert_false(delivered_watch(r, &pods_b, 20));
+    assert_false(delivered_watch(r, &pods_b, 20)); /* the client may not have heard it */
+    assert_true(delivered_watch(r, &pods_a, 30));  /* once for the client, wherever it got to */
+    assert_false(delivered_watch(r, &pods_a, 10));
 }
 
 static void the_old_selector_comes_back(void **state)
 {
-    struct resume *r = *state;
+    struct delivered_versions *r = *state;
     give_list(r, pods_a, 10);
     give_list(r, pods_b, 20);
-    assert_true(resume_watch(r, &pods_a, 10));
-    assert_false(resume_watch(r, &pods_a, 20));
+    assert_true(delivered_watch(r, &pods_a, 10));
+    assert_false(delivered_watch(r, &pods_a, 20));
 }
 
 static void fresh_and_stale_alike(void **state)
 {
-    struct resume *r = *state;
+    struct delivered_versions *r = *state;
     give_list(r, pods_a, 10);
     give_list(r, pods_b, 10);
-    assert_false(resume_watch(r, &pods_b, 10)); /* both are gone */
-    assert_false(resume_watch(r, &pods_b, 10)); /* not known: refused once */
-    assert_true(resume_watch(r, &pods_b, 10));
+    assert_false(delivered_watch(r, &pods_b, 10)); /* both are gone */
+    assert_false(delivered_watch(r, &pods_b, 10)); /* not known: refused once */
+    assert_true(delivered_watch(r, &pods_b, 10));
 }
 
 static void the_narrowest_goes_first(void **state)
 {
-    struct resume *r = *state;
+    struct delivered_versions *r = *state;
     give(r, pods_a, 10, 20);
     give_list(r, pods_a, 15);
-    resume_give(r, &pods_a, RESUME_ANY);
+    delivered_give(r, &pods_a, DELIVERED_ANY);
     give_list(r, pods_b, 90);
-    assert_true(resume_watch(r, &pods_a, 15)); /* 15 alone */
-    assert_true(resume_watch(r, &pods_a, 11)); /* 10..20 */
-    assert_true(resume_watch(r, &pods_a, 15)); /* any */
-    assert_false(resume_watch(r, &pods_a, 15));
+    assert_true(delivered_watch(r, &pods_a, 15)); /* 15 alone */
+    assert_true(delivered_watch(r, &pods_a, 11)); /* 10..20 */
+    assert_true(delivered_watch(r, &pods_a, 15)); /* any */
+    assert_false(delivered_watch(r, &pods_a, 15));
 }
 
 static void above_the_ceiling(void **state)
 {
-    struct resume *r = *state;
+    struct delivered_versions *r = *state;
     give_list(r, pods_a, 10);
-    resume_saw(r, &pods_a, 20);
-    assert_false(resume_watch(r, &pods_b, 20));
-    assert_true(resume_watch(r, &pods_b, 21));
-    assert_true(resume_watch(r, &pods_b, 21));
-    assert_true(resume_watch(r, &pods_a, 11)); /* nothing came under B */
-    resume_saw(r, &pods_b, 30);
-    assert_false(resume_watch(r, &pods_a, 30));
-    assert_true(resume_watch(r, &pods_a, 31));
-    resume_saw(r, &pods_b, 25); /* watches do not go side by side */
-    assert_false(resume_watch(r, &pods_a, 29));
+    delivered_saw(r, &pods_a, 20);
+    assert_false(delivered_watch(r, &pods_b, 20));
+    assert_true(delivered_watch(r, &pods_b, 21));
+    assert_true(delivered_watch(r, &pods_b, 21));
+    assert_true(delivered_watch(r, &pods_a, 11)); /* nothing came under B */
+    delivered_saw(r, &pods_b, 30);
+    assert_false(delivered_watch(r, &pods_a, 30));
+    assert_true(delivered_watch(r, &pods_a, 31));
+    delivered_saw(r, &pods_b, 25); /* watches do not go side by side */
+    assert_false(delivered_watch(r, &pods_a, 29));
 }
 
 static void resources_have_their_own(void **state)
 {
-    struct resume *r = *state;
-    const struct resume_key secrets_b = {SECRETS, VIEW, B};
+    struct delivered_versions *r = *state;
+    const struct delivered_key secrets_b = {SECRETS, VIEW, B};
     give_list(r, pods_a, 50);
     give_list(r, secrets_b, 10);
-    assert_true(resume_watch(r, &secrets_b, 20));
-    assert_false(resume_watch(r, &pods_b, 20));
+    assert_true(delivered_watch(r, &secrets_b, 20));
+    assert_false(delivered_watch(r, &pods_b, 20));
 }
 
 /* Wherever they come to lie. */
 static void many_resources_with_one_view(void **state)
 {
-    struct resume *r = *state;
-    for (uint64_t i = 0; i < RESUME_RESOURCES_MAX; i++) {
-        give_list(r, (struct resume_key){i * i * i, VIEW, i % 2 == 0 ? A : B}, 10);
+    struct delivered_versions *r = *state;
+    for (uint64_t i = 0; i < DELIVERED_RESOURCES_MAX; i++) {
+        give_list(r, (struct delivered_key){i * i * i, VIEW, i % 2 == 0 ? A : B}, 10);
     }
-    for (uint64_t i = 1; i < RESUME_RESOURCES_MAX; i += 2) {
-        assert_true(resume_watch(r, &(struct resume_key){i * i * i, VIEW, B}, 10));
+    for (uint64_t i = 1; i < DELIVERED_RESOURCES_MAX; i += 2) {
+        assert_true(delivered_watch(r, &(struct delivered_key){i * i * i, VIEW, B}, 10));
     }
 }
 
 static void views_have_their_own(void **state)
 {
-    struct resume *r = *state;
-    const struct resume_key other = {PODS, OTHER_VIEW, A};
+    struct delivered_versions *r = *state;
+    const struct delivered_key other = {PODS, OTHER_VIEW, A};
     give_list(r, pods_a, 10);
     give_list(r, pods_b, 20);
-    assert_false(resume_watch(r, &other, 10));
-    assert_true(resume_watch(r, &pods_a, 10));
+    assert_false(delivered_watch(r, &other, 10));
+    assert_true(delivered_watch(r, &pods_a, 10));
 }
 
 static void nothing_is_known_after_a_start(void **state)
 {
-    struct resume *r = *state;
-    assert_false(resume_watch(r, &pods_a, 1000000));
-    assert_true(resume_watch(r, &pods_a, 1000000));
+    struct delivered_versions *r = *state;
+    assert_false(delivered_watch(r, &pods_a, 1000000));
+    assert_true(delivered_watch(r, &pods_a, 1000000));
     /* Events may tell of old objects, and a watch may end after them. */
-    resume_saw(r, &pods_a, 10);
+    delivered_saw(r, &pods_a, 10);
     give(r, pods_a, 5, 10);
-    assert_false(resume_watch(r, &pods_a, 1000));
+    assert_false(delivered_watch(r, &pods_a, 1000));
     give_list(r, pods_a, 0); /* no version at all */
-    assert_false(resume_watch(r, &pods_a, 1001));
+    assert_false(delivered_watch(r, &pods_a, 1001));
     give_list(r, pods_a, 2000);
-    assert_false(resume_watch(r, &pods_a, 1999));
-    assert_true(resume_watch(r, &pods_a, 2001));
+    assert_false(delivered_watch(r, &pods_a, 1999));
+    assert_true(delivered_watch(r, &pods_a, 2001));
 }
 
 static void refused_once_for_each_view_version_and_selector(void **state)
 {
-    struct resume *r = *state;
-    const struct resume_key other = {PODS, OTHER_VIEW, A};
+    struct delivered_versions *r = *state;
+    const struct delivered_key other = {PODS, OTHER_VIEW, A};
     give_list(r, pods_a, 50);
-    assert_false(resume_watch(r, &pods_a, 10));
-    assert_false(resume_watch(r, &pods_a, 11));
-    assert_false(resume_watch(r, &pods_b, 10));
-    assert_false(resume_watch(r, &other, 10));
-    assert_true(resume_watch(r, &pods_a, 10));
-    assert_true(resume_watch(r, &pods_a, 11));
-    assert_true(resume_watch(r, &pods_b, 10));
-    assert_true(resume_watch(r, &other, 10));
-    assert_true(resume_watch(r, &pods_a, 10));
+    assert_false(delivered_watch(r, &pods_a, 10));
+    assert_false(delivered_watch(r, &pods_a, 11));
+    assert_false(delivered_watch(r, &pods_b, 10));
+    assert_false(delivered_watch(r, &other, 10));
+    assert_true(delivered_watch(r, &pods_a, 10));
+    assert_true(delivered_watch(r, &pods_a, 11));
+    assert_true(delivered_watch(r, &pods_b, 10));
+    assert_true(delivered_watch(r, &other, 10));
+    assert_true(delivered_watch(r, &pods_a, 10));
 }
 
 static void refused_for_as_long_as_it_is_doubted(void **state)
 {
     (void)state;
-    struct resume *r = resume_new(60000);
+    struct delivered_versions *r = delivered_new(60000);
     assert_non_null(r);
-    resume_clock(r, 5000);
+    delivered_clock(r, 5000);
     give_list(r, pods_a, 50);
-    assert_false(resume_watch(r, &pods_a, 10));
-    resume_clock(r, 64999);
-    assert_false(resume_watch(r, &pods_a, 10));
-    assert_false(resume_watch(r, &pods_a, 11));
-    resume_clock(r, 65000);
-    assert_true(resume_watch(r, &pods_a, 10));
-    assert_true(resume_watch(r, &pods_a, 10));
-    assert_false(resume_watch(r, &pods_a, 11));
-    resume_free(r);
+    assert_false(delivered_watch(r, &pods_a, 10));
+    delivered_clock(r, 64999);
+    assert_false(delivered_watch(r, &pods_a, 10));
+    assert_false(delivered_watch(r, &pods_a, 11));
+    delivered_clock(r, 65000);
+    assert_true(delivered_watch(r, &pods_a, 10));
+    assert_true(delivered_watch(r, &pods_a, 10));
+    assert_false(delivered_watch(r, &pods_a, 11));
+    delivered_free(r);
 }
 
 static void versions_that_are_not_known(void **state)
 {
-    struct resume *r = *state;
-    resume_give(r, &pods_a, RESUME_ANY);
-    assert_true(resume_watch(r, &pods_a, 10));
-    assert_false(resume_watch(r, &pods_a, 11)); /* the ceiling did not move */
+    struct delivered_versions *r = *state;
+    delivered_give(r, &pods_a, DELIVERED_ANY);
+    assert_true(delivered_watch(r, &pods_a, 10));
+    assert_false(delivered_watch(r, &pods_a, 11)); /* the ceiling did not move */
     give_list(r, pods_a, 50);
-    resume_give(r, &pods_a, RESUME_ANY);
-    assert_true(resume_watch(r, &pods_b, 51)); /* above the ceiling: does not count */
-    assert_false(resume_watch(r, &pods_b, 40));
-    assert_false(resume_watch(r, &pods_b, 40)); /* it stays */
+    delivered_give(r, &pods_a, DELIVERED_ANY);
+    assert_true(delivered_watch(r, &pods_b, 51)); /* above the ceiling: does not count */
+    assert_false(delivered_watch(r, &pods_b, 40));
+    assert_false(delivered_watch(r, &pods_b, 40)); /* it stays */
 }
 
 static void many_selectors(void **state)
 {
-    struct resume *r = *state;
-    struct resume_key key = pods_a;
+    struct delivered_versions *r = *state;
+    struct delivered_key key = pods_a;
     for (uint64_t i = 0; i < 50; i++) {
         key.selector = 1000 + i;
         give_list(r, key, i == 7 ? 500 : 100 + i);
     }
-    assert_false(resume_watch(r, &pods_a, 500));
-    assert_true(resume_watch(r, &pods_a, 501));
+    assert_false(delivered_watch(r, &pods_a, 500));
+    assert_true(delivered_watch(r, &pods_a, 501));
     key.selector = 1007; /* the others' highest is 149 */
-    assert_true(resume_watch(r, &key, 501));
-    assert_false(resume_watch(r, &key, 149));
+    assert_true(delivered_watch(r, &key, 501));
+    assert_false(delivered_watch(r, &key, 149));
 }
 
 static void pages(void **state)
 {
-    struct resume *r = *state;
-    resume_give_page(r, &pods_a, 77);
-    assert_true(resume_page(r, &pods_a, 77));
-    assert_true(resume_page(r, &pods_a, 77));
-    assert_false(resume_page(r, &pods_b, 77));
-    assert_false(resume_page(r, &pods_b, 77)); /* not known any more: refused once */
-    assert_true(resume_page(r, &pods_b, 77));
-    resume_give_page(r, &pods_a, 78);
-    resume_give_page(r, &pods_b, 78);
-    assert_false(resume_page(r, &pods_b, 78));
-    assert_true(resume_page(r, &pods_b, 78));
+    struct delivered_versions *r = *state;
+    delivered_give_page(r, &pods_a, 77);
+    assert_true(delivered_page(r, &pods_a, 77));
+    assert_true(delivered_page(r, &pods_a, 77));
+    assert_false(delivered_page(r, &pods_b, 77));
+    assert_false(delivered_page(r, &pods_b, 77)); /* not known any more: refused once */
+    assert_true(delivered_page(r, &pods_b, 77));
+    delivered_give_page(r, &pods_a, 78);
+    delivered_give_page(r, &pods_b, 78);
+    assert_false(delivered_page(r, &pods_b, 78));
+    assert_true(delivered_page(r, &pods_b, 78));
 }
 
 static void list_pages_that_are_not_known(void **state)
 {
-    struct resume *r = *state;
-    resume_give_page(r, &pods_b, 0);
-    assert_true(resume_page(r, &pods_b, 77));
-    assert_true(resume_page(r, &pods_b, 78));
-    resume_give_page(r, &pods_a, 77);
-    assert_false(resume_page(r, &pods_b, 77));
-    resume_give_page(r, &pods_a, 0); /* may be any: one refusal */
-    assert_false(resume_page(r, &pods_b, 78));
-    assert_true(resume_page(r, &pods_b, 78));
-    resume_give_page(r, &pods_a, 0);
-    resume_give_page(r, &pods_b, 79);
-    assert_true(resume_page(r, &pods_b, 79));
+    struct delivered_versions *r = *state;
+    delivered_give_page(r, &pods_b, 0);
+    assert_true(delivered_page(r, &pods_b, 77));
+    assert_true(delivered_page(r, &pods_b, 78));
+    delivered_give_page(r, &pods_a, 77);
+    assert_false(delivered_page(r, &pods_b, 77));
+    delivered_give_page(r, &pods_a, 0); /* may be any: one refusal */
+    assert_false(delivered_page(r, &pods_b, 78));
+    assert_true(delivered_page(r, &pods_b, 78));
+    delivered_give_page(r, &pods_a, 0);
+    delivered_give_page(r, &pods_b, 79);
+    assert_true(delivered_page(r, &pods_b, 79));
 }
 
 static void list_pages_are_no_versions(void **state)
 {
-    struct resume *r = *state;
-    resume_give_page(r, &pods_a, 10);
-    assert_false(resume_watch(r, &pods_a, 10));
-    assert_false(resume_page(r, &pods_a, 11));
-    assert_false(resume_watch(r, &pods_a, 11));
-    assert_true(resume_page(r, &pods_a, 11));
+    struct delivered_versions *r = *state;
+    delivered_give_page(r, &pods_a, 10);
+    assert_false(delivered_watch(r, &pods_a, 10));
+    assert_false(delivered_page(r, &pods_a, 11));
+    assert_false(delivered_watch(r, &pods_a, 11));
+    assert_true(delivered_page(r, &pods_a, 11));
 }
 
 static void forgotten_points_are_refused(void **state)
 {
-    struct resume *r = *state;
+    struct delivered_versions *r = *state;
     give_list(r, pods_a, 1);
     give_list(r, pods_a, 2);
     give_list(r, pods_b, 1000000);
-    for (uint64_t i = 0; i < RESUME_POINTS_MAX - 2; i++) {
-        give_list(r, (struct resume_key){PODS, 1000 + i, A}, 3);
+    for (uint64_t i = 0; i < DELIVERED_POINTS_MAX - 2; i++) {
+        give_list(r, (struct delivered_key){PODS, 1000 + i, A}, 3);
     }
-    assert_false(resume_watch(r, &pods_a, 1)); /* the oldest; its mark takes the next place */
-    assert_false(resume_watch(r, &pods_a, 2));
-    assert_true(resume_watch(r, &(struct resume_key){PODS, 1500, A}, 3));
+    assert_false(delivered_watch(r, &pods_a, 1)); /* the oldest; its mark takes the next place */
+    assert_false(delivered_watch(r, &pods_a, 2));
+    assert_true(delivered_watch(r, &(struct delivered_key){PODS, 1500, A}, 3));
 }
 
 static void what_is_used_is_kept(void **state)
 {
-    struct resume *r = *state;
-    resume_give_page(r, &pods_a, 7);
+    struct delivered_versions *r = *state;
+    delivered_give_page(r, &pods_a, 7);
     give_list(r, pods_b, 1000000);
-    for (uint64_t i = 0; i < (uint64_t)3 * RESUME_POINTS_MAX; i++) {
+    for (uint64_t i = 0; i < (uint64_t)3 * DELIVERED_POINTS_MAX; i++) {
         give_list(r, pods_a, 1);
-        assert_true(resume_page(r, &pods_a, 7));
-        give_list(r, (struct resume_key){PODS, 1000 + i, A}, 3);
+        assert_true(delivered_page(r, &pods_a, 7));
+        give_list(r, (struct delivered_key){PODS, 1000 + i, A}, 3);
     }
-    for (uint64_t i = 0; i < (uint64_t)3 * RESUME_POINTS_MAX; i++) {
-        assert_true(resume_watch(r, &pods_a, 1));
+    for (uint64_t i = 0; i < (uint64_t)3 * DELIVERED_POINTS_MAX; i++) {
+        assert_true(delivered_watch(r, &pods_a, 1));
     }
-    assert_false(resume_watch(r, &pods_a, 1));
+    assert_false(delivered_watch(r, &pods_a, 1));
 }
 
 static void what_was_dropped_is_used_again(void **state)
 {
-    struct resume *r = *state;
-    const struct resume_key first = {PODS, OTHER_VIEW, A};
+    struct delivered_versions *r = *state;
+    const struct delivered_key first = {PODS, OTHER_VIEW, A};
     give_list(r, first, 1);
     give_list(r, pods_b, 1000000);
-    for (uint64_t i = 0; i < (uint64_t)3 * RESUME_POINTS_MAX; i += 10) {
+    for (uint64_t i = 0; i < (uint64_t)3 * DELIVERED_POINTS_MAX; i += 10) {
         for (uint64_t j = i; j < i + 10; j++) {
             give_list(r, pods_a, 2 + j);
         }
         for (uint64_t j = i; j < i + 10; j++) {
-            assert_true(resume_watch(r, &pods_a, 2 + j));
+            assert_true(delivered_watch(r, &pods_a, 2 + j));
         }
     }
-    assert_true(resume_watch(r, &first, 1)); /* nothing else is left, so it was not pushed out */
+    assert_true(delivered_watch(r, &first, 1)); /* nothing else is left, so it was not pushed out */
 }
 
 static void forgotten_resources_are_as_after_a_start(void **state)
 {
-    struct resume *r = *state;
+    struct delivered_versions *r = *state;
     give_list(r, pods_a, 10);
-    for (uint64_t i = 0; i < RESUME_RESOURCES_MAX; i++) {
-        assert_true(resume_watch(r, &pods_a, 11)); /* used, so it stays */
-        resume_saw(r, &(struct resume_key){1000 + i, VIEW, A}, 5);
+    for (uint64_t i = 0; i < DELIVERED_RESOURCES_MAX; i++) {
+        assert_true(delivered_watch(r, &pods_a, 11)); /* used, so it stays */
+        delivered_saw(r, &(struct delivered_key){1000 + i, VIEW, A}, 5);
     }
-    assert_true(resume_watch(r, &pods_a, 11));
-    for (uint64_t i = 0; i < RESUME_RESOURCES_MAX; i++) {
-        resume_saw(r, &(struct resume_key){9000 + i, VIEW, A}, 5);
+    assert_true(delivered_watch(r, &pods_a, 11));
+    for (uint64_t i = 0; i < DELIVERED_RESOURCES_MAX; i++) {
+        delivered_saw(r, &(struct delivered_key){9000 + i, VIEW, A}, 5);
     }
-    assert_false(resume_watch(r, &pods_a, 12));
+    assert_false(delivered_watch(r, &pods_a, 12));
 }
 
 /*
@@ -352,8 +352,8 @@ enum { MODEL_ITEMS = 512, MODEL_IDS = 6, MODEL_VERSIONS = 64 };
 struct item {
     unsigned count; /* 0: used up */
     char kind;      /* version, page, or their refusals in capitals */
-    struct resume_key key;
-    struct resume_range range;
+    struct delivered_key key;
+    struct delivered_range range;
 };
 
 struct model {
@@ -363,7 +363,8 @@ struct model {
     uint64_t highest[MODEL_IDS][MODEL_IDS]; /* of resource and selector */
 };
 
-static void model_add(struct model *m, char kind, struct resume_key key, struct resume_range range)
+static void model_add(struct model *m, char kind, struct delivered_key key,
+                      struct delivered_range range)
 {
     for (size_t i = 0; i < m->count; i++) {
         struct item *x = &m->items[i];
@@ -378,8 +379,8 @@ static void model_add(struct model *m, char kind, struct resume_key key, struct 
 }
 
 /* The narrowest item that holds `number`, given under the selector or not; then the youngest. */
-static struct item *model_find(struct model *m, char kind, struct resume_key key, uint64_t number,
-                               bool fresh)
+static struct item *model_find(struct model *m, char kind, struct delivered_key key,
+                               uint64_t number, bool fresh)
 {
     struct item *best = NULL;
     for (size_t i = 0; i < m->count; i++) {
@@ -394,23 +395,24 @@ static struct item *model_find(struct model *m, char kind, struct resume_key key
     return best;
 }
 
-static bool model_unknown(struct model *m, char kind, struct resume_key key, uint64_t number)
+static bool model_unknown(struct model *m, char kind, struct delivered_key key, uint64_t number)
 {
     struct item *mark = model_find(m, kind, key, number, true);
     if (mark != NULL) {
         return true;
     }
-    model_add(m, kind, key, (struct resume_range){number, number});
+    model_add(m, kind, key, (struct delivered_range){number, number});
     return false;
 }
 
-static void model_saw(struct model *m, struct resume_key key, uint64_t version)
+static void model_saw(struct model *m, struct delivered_key key, uint64_t version)
 {
     uint64_t *highest = &m->highest[key.resource][key.selector];
     *highest = version > *highest ? version : *highest;
 }
 
-static void model_give(struct model *m, struct resume_key key, struct resume_range range, bool list)
+static void model_give(struct model *m, struct delivered_key key, struct delivered_range range,
+                       bool list)
 {
     model_add(m, 'v', key, range);
     if (range.to == UINT64_MAX) {
@@ -422,7 +424,7 @@ static void model_give(struct model *m, struct resume_key key, struct resume_ran
     }
 }
 
-static bool model_above(const struct model *m, struct resume_key key, uint64_t version)
+static bool model_above(const struct model *m, struct delivered_key key, uint64_t version)
 {
     bool above = m->floor[key.resource] != 0 && version > m->floor[key.resource];
     for (uint64_t s = 0; s < MODEL_IDS; s++) {
@@ -431,7 +433,7 @@ static bool model_above(const struct model *m, struct resume_key key, uint64_t v
     return above;
 }
 
-static bool model_watch(struct model *m, struct resume_key key, uint64_t version)
+static bool model_watch(struct model *m, struct delivered_key key, uint64_t version)
 {
     struct item *fresh = model_find(m, 'v', key, version, true);
     struct item *stale = model_find(m, 'v', key, version, false);
@@ -449,7 +451,7 @@ static bool model_watch(struct model *m, struct resume_key key, uint64_t version
     return above || fresh != NULL || model_unknown(m, 'V', key, version);
 }
 
-static bool model_page(struct model *m, struct resume_key key, uint64_t token)
+static bool model_page(struct model *m, struct delivered_key key, uint64_t token)
 {
     struct item *stale = model_find(m, 'p', key, token, false);
     if (stale != NULL) {
@@ -468,47 +470,48 @@ static uint64_t random_below(uint64_t *seed, uint64_t n)
 }
 
 /* Aligned, so that of each width one range only holds a version, and which goes first is clear. */
-static struct resume_range random_range(uint64_t *seed, uint64_t version)
+static struct delivered_range random_range(uint64_t *seed, uint64_t version)
 {
     uint64_t dice = random_below(seed, 16);
     if (dice == 15) {
-        return RESUME_ANY;
+        return DELIVERED_ANY;
     }
     uint64_t size = dice < 8 ? 1 : (uint64_t)1 << random_below(seed, 5);
     uint64_t from = version - version % size;
-    return (struct resume_range){from, from + size - 1};
+    return (struct delivered_range){from, from + size - 1};
 }
 
-static void random_call(struct resume *r, struct model *m, uint64_t *seed, uint64_t base)
+static void random_call(struct delivered_versions *r, struct model *m, uint64_t *seed,
+                        uint64_t base)
 {
-    const struct resume_key key = {random_below(seed, 2), random_below(seed, 2),
-                                   1 + random_below(seed, MODEL_IDS - 1)};
+    const struct delivered_key key = {random_below(seed, 2), random_below(seed, 2),
+                                      1 + random_below(seed, MODEL_IDS - 1)};
     uint64_t version = base + 1 + random_below(seed, MODEL_VERSIONS);
     switch (random_below(seed, 8)) {
     case 0:
     case 1: {
-        struct resume_range range = random_range(seed, version);
+        struct delivered_range range = random_range(seed, version);
         bool list = range.from == range.to && random_below(seed, 2) == 0;
         if (list) {
-            resume_newest(r, key.resource, range.to);
+            delivered_newest(r, key.resource, range.to);
         }
-        resume_give(r, &key, range);
+        delivered_give(r, &key, range);
         model_give(m, key, range, list);
         return;
     }
     case 2:
-        resume_saw(r, &key, version);
+        delivered_saw(r, &key, version);
         model_saw(m, key, version);
         return;
     case 3:
-        resume_give_page(r, &key, version);
-        model_add(m, 'p', key, (struct resume_range){version, version});
+        delivered_give_page(r, &key, version);
+        model_add(m, 'p', key, (struct delivered_range){version, version});
         return;
     case 4:
-        assert_int_equal(resume_page(r, &key, version), model_page(m, key, version));
+        assert_int_equal(delivered_page(r, &key, version), model_page(m, key, version));
         return;
     default:
-        assert_int_equal(resume_watch(r, &key, version), model_watch(m, key, version));
+        assert_int_equal(delivered_watch(r, &key, version), model_watch(m, key, version));
     }
 }
 
@@ -517,13 +520,13 @@ static void random_calls(void **state)
     (void)state;
     uint64_t seed = 20240607;
     for (int round = 0; round < 300; round++) {
-        struct resume *r = resume_new(0);
+        struct delivered_versions *r = delivered_new(0);
         assert_non_null(r);
         struct model m = {.count = 0};
         for (uint64_t i = 0; i < MODEL_ITEMS; i++) {
             random_call(r, &m, &seed, i / 4);
         }
-        resume_free(r);
+        delivered_free(r);
     }
 }
 
@@ -535,15 +538,15 @@ static void random_calls(void **state)
 enum { CLIENTS = 12 };
 
 struct client {
-    struct resume_key key; /* its selector is the one it learnt all under */
-    uint64_t version;      /* 0: it has nothing */
-    uint64_t from;         /* of the open watch */
+    struct delivered_key key; /* its selector is the one it learnt all under */
+    uint64_t version;         /* 0: it has nothing */
+    uint64_t from;            /* of the open watch */
     bool watching;
     bool given; /* by this run of localproxy */
 };
 
 struct world {
-    struct resume *resume;
+    struct delivered_versions *resume;
     struct client clients[CLIENTS];
     uint64_t revision;
     uint64_t selector;
@@ -573,10 +576,10 @@ static void list(struct world *w, struct client *c)
 
 static void go_on(struct world *w, struct client *c)
 {
-    struct resume_key asked = c->key;
+    struct delivered_key asked = c->key;
     asked.selector = w->selector;
     bool same = c->key.selector == w->selector;
-    if (resume_watch(w->resume, &asked, c->version)) {
+    if (delivered_watch(w->resume, &asked, c->version)) {
         assert_true(same);
         c->watching = true;
         c->from = c->version;
@@ -595,7 +598,7 @@ static void change_an_object(struct world *w, uint64_t resource)
         struct client *c = &w->clients[i];
         if (c->watching && c->key.resource == resource && random_below(&w->seed, 4) != 0) {
             c->version = w->revision;
-            resume_saw(w->resume, &c->key, c->version);
+            delivered_saw(w->resume, &c->key, c->version);
         }
     }
 }
@@ -616,8 +619,8 @@ static void start_anew(struct world *w)
         w->clients[i].given = false;
     }
     w->selector = 1 + random_below(&w->seed, 8);
-    resume_free(w->resume);
-    w->resume = resume_new(0);
+    delivered_free(w->resume);
+    w->resume = delivered_new(0);
     assert_non_null(w->resume);
 }
 
@@ -635,10 +638,10 @@ static void act(struct world *w, struct client *c)
 static void clients_never_miss_a_change(void **state)
 {
     (void)state;
-    struct world w = {.seed = 4711, .selector = 1, .resume = resume_new(0)};
+    struct world w = {.seed = 4711, .selector = 1, .resume = delivered_new(0)};
     assert_non_null(w.resume);
     for (size_t i = 0; i < CLIENTS; i++) {
-        w.clients[i].key = (struct resume_key){.resource = i % 3, .view = i};
+        w.clients[i].key = (struct delivered_key){.resource = i % 3, .view = i};
     }
     for (int i = 0; i < 200000; i++) {
         uint64_t dice = random_below(&w.seed, 400);
@@ -652,7 +655,7 @@ static void clients_never_miss_a_change(void **state)
             act(&w, &w.clients[random_below(&w.seed, CLIENTS)]);
         }
     }
-    resume_free(w.resume);
+    delivered_free(w.resume);
     assert_true(w.went_on > 10000);
     assert_true(w.refused > 1000);
 }
@@ -660,16 +663,16 @@ static void clients_never_miss_a_change(void **state)
 static bool use(void *data)
 {
     (void)data;
-    struct resume *r = resume_new(0);
+    struct delivered_versions *r = delivered_new(0);
     if (r == NULL) {
         return false;
     }
     give_list(r, pods_a, 10);
-    resume_saw(r, &pods_a, 20);
-    resume_give_page(r, &pods_a, 7);
-    bool well = resume_watch(r, &pods_a, 10) && resume_page(r, &pods_a, 7) &&
-                !resume_watch(r, &pods_b, 20) && resume_watch(r, &pods_b, 20);
-    resume_free(r);
+    delivered_saw(r, &pods_a, 20);
+    delivered_give_page(r, &pods_a, 7);
+    bool well = delivered_watch(r, &pods_a, 10) && delivered_page(r, &pods_a, 7) &&
+                !delivered_watch(r, &pods_b, 20) && delivered_watch(r, &pods_b, 20);
+    delivered_free(r);
     return well;
 }
 
@@ -677,7 +680,7 @@ static void only_the_start_can_fail(void **state)
 {
     (void)state;
     assert_int_equal(sweep_allocations(use, NULL), 1);
-    resume_free(NULL);
+    delivered_free(NULL);
 }
 
 #define WITH_RESUME(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guard/resume.h"
+#include "guard/delivered_versions.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,23 +16,23 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "guard/resume_internal.h"
+#include "guard/delivered_versions_internal.h"
 #include "temp_dir.h"
 
 enum { PODS = 100, VIEW = 200, OTHER_VIEW, A = 300, B, DOUBT_MS = 60000 };
 
-static const struct resume_key pods_a = {PODS, VIEW, A};
-static const struct resume_key pods_b = {PODS, VIEW, B};
+static const struct delivered_key pods_a = {PODS, VIEW, A};
+static const struct delivered_key pods_b = {PODS, VIEW, B};
 
 struct fixture {
     struct temp_dir dir;
     char path[256];
-    struct resume *r;
+    struct delivered_versions *r;
 };
 
-static struct resume *try_open(struct fixture *f, struct err *e)
+static struct delivered_versions *try_open(struct fixture *f, struct err *e)
 {
-    return resume_open(f->path, DOUBT_MS, e);
+    return delivered_open(f->path, DOUBT_MS, e);
 }
 
 static void open_again(struct fixture *f)
@@ -58,7 +58,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    resume_free(f->r);
+    delivered_free(f->r);
     temp_dir_deinit(&f->dir);
     return 0;
 }
@@ -80,11 +80,11 @@ static void die(struct fixture *f)
 {
     struct buf content = BUF_INIT((size_t)4 * 1024 * 1024);
     read_file(f, &content);
-    struct resume *gone = f->r;
+    struct delivered_versions *gone = f->r;
     f->r = NULL;
     write_file(f, buf_data(&content), content.len);
     buf_reset(&content);
-    resume_free(gone);
+    delivered_free(gone);
 }
 
 static void restart(struct fixture *f)
@@ -93,19 +93,19 @@ static void restart(struct fixture *f)
     open_again(f);
 }
 
-static void give(struct fixture *f, struct resume_key key, uint64_t version)
+static void give(struct fixture *f, struct delivered_key key, uint64_t version)
 {
-    resume_give(f->r, &key, (struct resume_range){.from = version, .to = version});
+    delivered_give(f->r, &key, (struct delivered_range){.from = version, .to = version});
 }
 
-static struct resume_account *open_account(struct fixture *f, struct resume_key key, uint64_t from,
-                                           uint64_t to)
+static struct delivered_account *open_account(struct fixture *f, struct delivered_key key,
+                                              uint64_t from, uint64_t to)
 {
-    struct resume_account *a = resume_account_open(f->r, &key);
+    struct delivered_account *a = delivered_account_open(f->r, &key);
     assert_non_null(a);
     a->synced = 1;
-    a->delivered = (struct resume_range){.from = from, .to = to};
-    resume_saw(f->r, &key, to);
+    a->delivered = (struct delivered_range){.from = from, .to = to};
+    delivered_saw(f->r, &key, to);
     return a;
 }
 
@@ -115,10 +115,10 @@ static void test_nobody_has_seen_anything_at_first(void **state)
     struct stat st;
     assert_int_equal(stat(f->path, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
-    assert_true(resume_watch(f->r, &pods_a, 10));
+    assert_true(delivered_watch(f->r, &pods_a, 10));
     give(f, pods_b, 20);
-    assert_false(resume_watch(f->r, &pods_a, 20));
-    assert_true(resume_watch(f->r, &pods_a, 21));
+    assert_false(delivered_watch(f->r, &pods_a, 20));
+    assert_true(delivered_watch(f->r, &pods_a, 21));
 }
 
 static void test_points_outlive_the_process(void **state)
@@ -127,25 +127,25 @@ static void test_points_outlive_the_process(void **state)
     give(f, pods_a, 10);
     give(f, pods_a, 10);
     give(f, pods_b, 30);
-    resume_give_page(f->r, &pods_a, 77);
+    delivered_give_page(f->r, &pods_a, 77);
     restart(f);
-    assert_true(resume_watch(f->r, &pods_a, 10));
+    assert_true(delivered_watch(f->r, &pods_a, 10));
     restart(f);
-    assert_true(resume_watch(f->r, &pods_a, 10));
-    assert_false(resume_watch(f->r, &pods_a, 10));
-    assert_true(resume_page(f->r, &pods_a, 77));
-    assert_false(resume_page(f->r, &pods_b, 77));
+    assert_true(delivered_watch(f->r, &pods_a, 10));
+    assert_false(delivered_watch(f->r, &pods_a, 10));
+    assert_true(delivered_page(f->r, &pods_a, 77));
+    assert_false(delivered_page(f->r, &pods_b, 77));
 }
 
 static void test_open_watches_outlive_the_process(void **state)
 {
     struct fixture *f = *state;
     open_account(f, pods_a, 10, 19);
-    open_account(f, (struct resume_key){PODS, OTHER_VIEW, A}, 10, 19);
+    open_account(f, (struct delivered_key){PODS, OTHER_VIEW, A}, 10, 19);
     restart(f);
-    assert_true(resume_watch(f->r, &pods_a, 15));
-    assert_false(resume_watch(f->r, &(struct resume_key){PODS, OTHER_VIEW, B}, 15));
-    assert_false(resume_watch(f->r, &pods_a, 15)); /* it was one watch */
+    assert_true(delivered_watch(f->r, &pods_a, 15));
+    assert_false(delivered_watch(f->r, &(struct delivered_key){PODS, OTHER_VIEW, B}, 15));
+    assert_false(delivered_watch(f->r, &pods_a, 15)); /* it was one watch */
 }
 
 /* Versions are the same where nothing changes: who has which cannot be told, so both list. */
@@ -155,37 +155,37 @@ static void test_a_client_from_before_takes_no_others_list(void **state)
     open_account(f, pods_a, 10, 10);
     restart(f);
     give(f, pods_b, 10);
-    resume_newest(f->r, PODS, 10);
-    assert_false(resume_watch(f->r, &pods_b, 10)); /* of the client from before */
-    assert_false(resume_watch(f->r, &pods_b, 10)); /* of the one that has listed */
+    delivered_newest(f->r, PODS, 10);
+    assert_false(delivered_watch(f->r, &pods_b, 10)); /* of the client from before */
+    assert_false(delivered_watch(f->r, &pods_b, 10)); /* of the one that has listed */
     give(f, pods_b, 10);
     give(f, pods_b, 10);
-    assert_true(resume_watch(f->r, &pods_b, 10));
-    assert_true(resume_watch(f->r, &pods_b, 10));
+    assert_true(delivered_watch(f->r, &pods_b, 10));
+    assert_true(delivered_watch(f->r, &pods_b, 10));
 }
 
 static void test_ended_watches_are_no_account_any_more(void **state)
 {
     struct fixture *f = *state;
-    resume_account_close(f->r, open_account(f, pods_a, 10, 10), true);
-    resume_account_close(f->r, open_account(f, pods_a, 12, 12), false);
+    delivered_account_close(f->r, open_account(f, pods_a, 10, 10), true);
+    delivered_account_close(f->r, open_account(f, pods_a, 12, 12), false);
     give(f, pods_b, 20);
     restart(f);
-    assert_false(resume_watch(f->r, &pods_a, 10)); /* was told to list */
-    assert_true(resume_watch(f->r, &pods_a, 12));
-    assert_false(resume_watch(f->r, &pods_a, 12));
+    assert_false(delivered_watch(f->r, &pods_a, 10)); /* was told to list */
+    assert_true(delivered_watch(f->r, &pods_a, 12));
+    assert_false(delivered_watch(f->r, &pods_a, 12));
 }
 
 static void test_a_list_that_was_not_noted_is_doubted(void **state)
 {
     struct fixture *f = *state;
     give(f, pods_a, 10);
-    resume_newest(f->r, PODS, 10);
+    delivered_newest(f->r, PODS, 10);
     restart(f);
-    assert_false(resume_watch(f->r, &pods_a, 11));
+    assert_false(delivered_watch(f->r, &pods_a, 11));
     give(f, pods_a, 20);
-    resume_newest(f->r, PODS, 20);
-    assert_true(resume_watch(f->r, &pods_a, 21));
+    delivered_newest(f->r, PODS, 20);
+    assert_true(delivered_watch(f->r, &pods_a, 21));
 }
 
 static void test_ended_in_the_midst_of_a_change(void **state)
@@ -193,8 +193,8 @@ static void test_ended_in_the_midst_of_a_change(void **state)
     struct fixture *f = *state;
     open_account(f, pods_a, 10, 10)->changing = 1;
     restart(f);
-    assert_false(resume_watch(f->r, &pods_a, 10));
-    assert_false(resume_watch(f->r, &pods_b, 10));
+    assert_false(delivered_watch(f->r, &pods_a, 10));
+    assert_false(delivered_watch(f->r, &pods_b, 10));
 }
 
 static void test_ended_before_all_initial_events(void **state)
@@ -202,7 +202,7 @@ static void test_ended_before_all_initial_events(void **state)
     struct fixture *f = *state;
     open_account(f, pods_a, 10, 10)->synced = 0;
     restart(f);
-    assert_false(resume_watch(f->r, &pods_a, 10));
+    assert_false(delivered_watch(f->r, &pods_a, 10));
 }
 
 static void test_versions_that_could_not_be_read(void **state)
@@ -210,52 +210,52 @@ static void test_versions_that_could_not_be_read(void **state)
     struct fixture *f = *state;
     open_account(f, pods_a, 10, 10)->unknown = 1;
     restart(f);
-    assert_true(resume_watch(f->r, &pods_a, 15)); /* whatever it was */
-    assert_false(resume_watch(f->r, &pods_a, 15));
+    assert_true(delivered_watch(f->r, &pods_a, 15)); /* whatever it was */
+    assert_false(delivered_watch(f->r, &pods_a, 15));
 }
 
 static void test_a_change_that_is_over(void **state)
 {
     struct fixture *f = *state;
-    struct resume_account *a = open_account(f, pods_a, 10, 10);
+    struct delivered_account *a = open_account(f, pods_a, 10, 10);
     a->mixed = a->delivered;
-    a->delivered = (struct resume_range){.from = 12, .to = 14};
+    a->delivered = (struct delivered_range){.from = 12, .to = 14};
     restart(f);
-    assert_false(resume_watch(f->r, &pods_a, 10));
-    assert_true(resume_watch(f->r, &pods_a, 13));
+    assert_false(delivered_watch(f->r, &pods_a, 10));
+    assert_true(delivered_watch(f->r, &pods_a, 13));
 }
 
 static void test_accounts_are_used_again(void **state)
 {
     struct fixture *f = *state;
-    struct resume_account *all[RESUME_ACCOUNTS_MAX];
+    struct delivered_account *all[DELIVERED_ACCOUNTS_MAX];
     for (int round = 0; round < 3; round++) {
-        for (size_t i = 0; i < RESUME_ACCOUNTS_MAX; i++) {
+        for (size_t i = 0; i < DELIVERED_ACCOUNTS_MAX; i++) {
             all[i] = open_account(f, pods_a, 10 + i, 10 + i);
         }
-        for (size_t i = 0; i < RESUME_ACCOUNTS_MAX; i++) {
-            resume_account_close(f->r, all[i], true);
+        for (size_t i = 0; i < DELIVERED_ACCOUNTS_MAX; i++) {
+            delivered_account_close(f->r, all[i], true);
         }
     }
     open_account(f, pods_a, 10, 10);
     restart(f);
-    assert_true(resume_watch(f->r, &pods_a, 10));
+    assert_true(delivered_watch(f->r, &pods_a, 10));
 }
 
 static void test_more_watches_than_accounts(void **state)
 {
     struct fixture *f = *state;
-    struct resume_account *elsewhere = NULL;
-    for (size_t i = 0; i <= RESUME_ACCOUNTS_MAX; i++) {
+    struct delivered_account *elsewhere = NULL;
+    for (size_t i = 0; i <= DELIVERED_ACCOUNTS_MAX; i++) {
         elsewhere = open_account(f, pods_a, 10, 10);
     }
     die(f);
     free(elsewhere); /* with its process */
     open_again(f);
-    assert_false(resume_watch(f->r, &pods_a, 10)); /* not all is known: all is doubted */
+    assert_false(delivered_watch(f->r, &pods_a, 10)); /* not all is known: all is doubted */
     open_account(f, pods_a, 20, 20);
     restart(f);
-    assert_true(resume_watch(f->r, &pods_a, 20)); /* there are few again */
+    assert_true(delivered_watch(f->r, &pods_a, 20)); /* there are few again */
 }
 
 static void damage(struct fixture *f, size_t at, int byte)
@@ -270,8 +270,8 @@ static void damage(struct fixture *f, size_t at, int byte)
 static void assert_all_is_doubted(struct fixture *f)
 {
     open_again(f);
-    assert_false(resume_watch(f->r, &pods_a, 10));
-    assert_false(resume_watch(f->r, &pods_a, 1000000));
+    assert_false(delivered_watch(f->r, &pods_a, 10));
+    assert_false(delivered_watch(f->r, &pods_a, 1000000));
 }
 
 static void test_what_another_version_wrote(void **state)
@@ -279,7 +279,7 @@ static void test_what_another_version_wrote(void **state)
     struct fixture *f = *state;
     give(f, pods_a, 10);
     die(f);
-    damage(f, offsetof(struct resume, stamp.program), 'x');
+    damage(f, offsetof(struct delivered_versions, stamp.program), 'x');
     assert_all_is_doubted(f);
 }
 
@@ -288,7 +288,7 @@ static void test_what_was_written_before_the_machine_started(void **state)
     struct fixture *f = *state;
     give(f, pods_a, 10);
     die(f);
-    damage(f, offsetof(struct resume, stamp.boot), 'x');
+    damage(f, offsetof(struct delivered_versions, stamp.boot), 'x');
     assert_all_is_doubted(f);
 }
 
@@ -297,16 +297,16 @@ static void test_ended_while_it_wrote(void **state)
     struct fixture *f = *state;
     give(f, pods_a, 10);
     die(f);
-    damage(f, offsetof(struct resume, busy), 1);
+    damage(f, offsetof(struct delivered_versions, busy), 1);
     assert_all_is_doubted(f);
 }
 
 static void test_counts_that_cannot_be(void **state)
 {
     static const size_t counts[] = {
-        offsetof(struct resume, point_count),
-        offsetof(struct resume, resource_count),
-        offsetof(struct resume, account_count),
+        offsetof(struct delivered_versions, point_count),
+        offsetof(struct delivered_versions, resource_count),
+        offsetof(struct delivered_versions, account_count),
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
@@ -335,22 +335,22 @@ static void test_an_empty_file(void **state)
     die(f);
     write_file(f, "", 0);
     open_again(f);
-    assert_true(resume_watch(f->r, &pods_a, 10));
+    assert_true(delivered_watch(f->r, &pods_a, 10));
 }
 
 static void test_what_is_doubted_is_believed_in_time(void **state)
 {
     struct fixture *f = *state;
-    resume_clock(f->r, 5000);
+    delivered_clock(f->r, 5000);
     give(f, pods_a, 50);
     restart(f);
-    resume_clock(f->r, 6000);
-    assert_false(resume_watch(f->r, &pods_a, 10));
+    delivered_clock(f->r, 6000);
+    assert_false(delivered_watch(f->r, &pods_a, 10));
     restart(f);
-    resume_clock(f->r, 6000 + DOUBT_MS - 1);
-    assert_false(resume_watch(f->r, &pods_a, 10));
-    resume_clock(f->r, 6000 + DOUBT_MS);
-    assert_true(resume_watch(f->r, &pods_a, 10));
+    delivered_clock(f->r, 6000 + DOUBT_MS - 1);
+    assert_false(delivered_watch(f->r, &pods_a, 10));
+    delivered_clock(f->r, 6000 + DOUBT_MS);
+    assert_true(delivered_watch(f->r, &pods_a, 10));
 }
 
 static void assert_refused(struct fixture *f, int code, const char *reason)
@@ -366,7 +366,7 @@ static void test_files_that_cannot_be_used(void **state)
 {
     struct fixture *f = *state;
     assert_refused(f, -EBUSY, "another localproxy");
-    resume_free(f->r);
+    delivered_free(f->r);
     f->r = NULL;
     assert_int_equal(unlink(f->path), 0);
     assert_int_equal(mkdir(f->path, 0700), 0);
