@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/event_write.h"
 #include "codec/frames.h"
+#include "codec/watch_frame_write.h"
 #include "watch/derived_requests.h"
 
 enum {
@@ -27,7 +27,7 @@ struct part {
 
 struct query {
     const char *selector; /* encoded */
-    enum event_type event;
+    enum watch_frame_type event;
 };
 
 enum source {
@@ -84,7 +84,7 @@ static int write_bookmark(struct difference_writer *s)
         return 0;
     }
     struct object_type type = {slice_str(s->kind), slice_str(s->api_version)};
-    int rc = event_write_bookmark(s->o.encoding, &type, s->o.version, &event);
+    int rc = watch_frame_write_bookmark(s->o.encoding, &type, s->o.version, &event);
     if (rc == 0) {
         rc =
             http_exchange_send_body(s->o.down, slice_of((const char *)buf_data(&event), event.len));
@@ -334,7 +334,7 @@ bool difference_writer_has_written(const struct difference_writer *s)
 }
 
 static void add_queries(struct difference_writer *s, const struct selector_difference *d,
-                        enum event_type event)
+                        enum watch_frame_type event)
 {
     for (size_t i = 0; i < d->count; i++) {
         s->queries[s->query_count++] = (struct query){d->escaped[i], event};
@@ -358,8 +358,8 @@ struct difference_writer *difference_writer_new(struct net_loop *l,
     list_init(&s->parts);
     net_task_init(&s->go, on_go);
     s->o.difference->refs++;
-    add_queries(s, &s->o.difference->lost, EVENT_DELETED);
-    add_queries(s, &s->o.difference->gained, EVENT_ADDED);
+    add_queries(s, &s->o.difference->lost, WATCH_FRAME_DELETED);
+    add_queries(s, &s->o.difference->gained, WATCH_FRAME_ADDED);
     net_task_queue(l, &s->go);
     return s;
 }

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "codec/event.h"
-#include "codec/event_write.h"
 #include "codec/frames.h"
 #include "codec/list_items.h"
+#include "codec/watch_frame.h"
+#include "codec/watch_frame_write.h"
 #include "http/exchange.h"
 #include "net/deadline.h"
 
@@ -167,13 +167,14 @@ static int add_event(struct page_entry *n, struct slice item)
     struct object_type type = list_items_type(n->items);
     size_t before = page->events.len;
     size_t skip = n->request.encoding == ENCODING_PROTOBUF ? FRAMES_HEADER : 0;
-    int rc = event_write_item(n->request.encoding, n->request.event, &type, item, &page->events);
+    int rc =
+        watch_frame_write_item(n->request.encoding, n->request.event, &type, item, &page->events);
     if (rc != 0) {
         return rc;
     }
-    struct event ev;
+    struct watch_frame ev;
     const char *event = (const char *)buf_data(&page->events) + before + skip;
-    event_scan(n->request.encoding, slice_of(event, page->events.len - before - skip), &ev);
+    watch_frame_scan(n->request.encoding, slice_of(event, page->events.len - before - skip), &ev);
     if (page->count == 0 || ev.resource_version < page->lowest) {
         page->lowest = ev.resource_version;
     }

@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "codec/encoding.h"
-#include "codec/event.h"
+#include "codec/watch_frame.h"
 #include "kube/client/client.h"
 
 /* Bytes of events that one page may make, and how long it may wait, and then take. */
@@ -43,10 +43,10 @@ struct page {
 struct page_request {
     struct slice target; /* of the list */
     enum encoding encoding;
-    bool partial;          /* PartialObjectMetadata instead of whole objects */
-    enum event_type event; /* what the objects become */
-    bool fresh;            /* of no certain version: one that came before will not do */
-    bool first;            /* who wants it holds nothing yet, and can wait for memory */
+    bool partial;                /* PartialObjectMetadata instead of whole objects */
+    enum watch_frame_type event; /* what the objects become */
+    bool fresh;                  /* of no certain version: one that came before will not do */
+    bool first;                  /* who wants it holds nothing yet, and can wait for memory */
 };
 
 /* Somebody who wants a page. Embedded; belongs to `pages` from list_pages_want to list_pages_drop.

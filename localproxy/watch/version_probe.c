@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "codec/event.h"
 #include "codec/frames.h"
+#include "codec/watch_frame.h"
 #include "net/deadline.h"
 #include "watch/derived_requests.h"
 
@@ -77,10 +77,11 @@ static void on_tell(struct net_task *t)
 
 static void look_at(struct probe *p)
 {
-    struct event ev;
-    event_scan(ENCODING_JSON, slice_of((const char *)buf_data(&p->event), p->event.len), &ev);
-    if (ev.resource_version != 0 && ev.type != EVENT_ERROR && ev.type != EVENT_UNKNOWN) {
-        p->found = ev.resource_version - (ev.type == EVENT_BOOKMARK ? 0 : 1);
+    struct watch_frame ev;
+    watch_frame_scan(ENCODING_JSON, slice_of((const char *)buf_data(&p->event), p->event.len), &ev);
+    if (ev.resource_version != 0 && ev.type != WATCH_FRAME_ERROR &&
+        ev.type != WATCH_FRAME_UNKNOWN) {
+        p->found = ev.resource_version - (ev.type == WATCH_FRAME_BOOKMARK ? 0 : 1);
     }
 }
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "codec/event.h"
-#include "codec/event_write.h"
 #include "codec/frames.h"
+#include "codec/watch_frame.h"
+#include "codec/watch_frame_write.h"
 
 enum { CUT_MAX = 4096 };
 
@@ -88,16 +88,16 @@ bool watch_at_boundary(const struct watch *w)
 
 /* ---- what events say ---- */
 
-static void note_version(struct watch *w, const struct event *ev)
+static void note_version(struct watch *w, const struct watch_frame *ev)
 {
     struct delivered_account *a = w->account;
     uint64_t version = ev->resource_version;
     if (version == 0) {
-        a->unknown = a->unknown || ev->type != EVENT_ERROR;
+        a->unknown = a->unknown || ev->type != WATCH_FRAME_ERROR;
         w->version = 0;
         return;
     }
-    if (w->version != 0 || ev->type == EVENT_BOOKMARK) {
+    if (w->version != 0 || ev->type == WATCH_FRAME_BOOKMARK) {
         w->version = version; /* events come in the order of their versions */
     }
     delivered_saw(w->o.points, &a->key, version);
@@ -112,13 +112,13 @@ static void note_version(struct watch *w, const struct event *ev)
 
 static void look_at(struct watch *w, struct slice frame)
 {
-    struct event ev;
+    struct watch_frame ev;
     if (w->o.encoding == ENCODING_PROTOBUF) {
         frame = frame.len < FRAMES_HEADER
                     ? (struct slice){0}
                     : slice_of(frame.ptr + FRAMES_HEADER, frame.len - FRAMES_HEADER);
     }
-    event_scan(w->o.encoding, frame, &ev);
+    watch_frame_scan(w->o.encoding, frame, &ev);
     note_version(w, &ev);
 }
 
@@ -250,7 +250,7 @@ int watch_cut(struct watch *w, const char *message, struct http_exchange *down)
     if (w->o.encoding == ENCODING_OTHER) {
         return -ENOTSUP;
     }
-    int rc = event_write_expired(w->o.encoding, message, &event);
+    int rc = watch_frame_write_expired(w->o.encoding, message, &event);
     rc = rc != 0 ? rc : send(down, slice_of((const char *)buf_data(&event), event.len));
     rc = rc != 0 ? rc : http_exchange_send_end(down);
     buf_reset(&event);

@@ -7,8 +7,8 @@
 #include "codec/list_items.h"
 
 #include "check.h"
-#include "codec/event.h"
-#include "codec/event_write.h"
+#include "codec/watch_frame.h"
+#include "codec/watch_frame_write.h"
 #include "pieces.h"
 #include "plain_json.h"
 
@@ -30,14 +30,14 @@ static void check_event(enum encoding encoding, const struct object_type *type, 
 {
     struct buf b = BUF_INIT(SIZE_MAX / 2);
     size_t skip = encoding == ENCODING_PROTOBUF ? 4 : 0;
-    if (event_write_item(encoding, EVENT_ADDED, type, item, &b) == 0) {
+    if (watch_frame_write_item(encoding, WATCH_FRAME_ADDED, type, item, &b) == 0) {
         const char *event = (const char *)buf_data(&b) + skip;
-        struct event e;
+        struct watch_frame e;
         struct object_key of_event;
         struct object_key of_item;
-        event_scan(encoding, slice_of(event, b.len - skip), &e);
-        CHECK(e.type == EVENT_ADDED && e.code == 0);
-        int rc = event_object_key(encoding, slice_of(event, b.len - skip), &of_event);
+        watch_frame_scan(encoding, slice_of(event, b.len - skip), &e);
+        CHECK(e.type == WATCH_FRAME_ADDED && e.code == 0);
+        int rc = watch_frame_object_key(encoding, slice_of(event, b.len - skip), &of_event);
         CHECK(rc == object_key_of(encoding, item, &of_item));
         CHECK(rc != 0 || slice_eq(of_event.name, of_item.name));
         CHECK(encoding == ENCODING_PROTOBUF || memchr(event, '\n', b.len) == event + b.len - 1);

@@ -11,8 +11,8 @@
 
 #include "alloc_sweep.h"
 #include "capture.h"
-#include "codec/event.h"
 #include "codec/list_items.h"
+#include "codec/watch_frame.h"
 #include "random_json.h"
 
 /* What came of a list: items with the types known by then, one a line. */

@@ -12,19 +12,19 @@
 #include <cjson/cJSON.h>
 
 #include "capture.h"
-#include "codec/event.h"
+#include "codec/watch_frame.h"
 #include "random_json.h"
 
-static struct event scan(enum encoding encoding, struct slice text)
+static struct watch_frame scan(enum encoding encoding, struct slice text)
 {
     struct slice copy = exact_copy(text);
-    struct event e;
-    event_scan(encoding, copy, &e);
+    struct watch_frame e;
+    watch_frame_scan(encoding, copy, &e);
     free((void *)copy.ptr);
     return e;
 }
 
-static struct event scan_json(const char *text)
+static struct watch_frame scan_json(const char *text)
 {
     return scan(ENCODING_JSON, slice_str(text));
 }
@@ -32,30 +32,30 @@ static struct event scan_json(const char *text)
 /* ---- what a real server sends ---- */
 
 struct expected {
-    enum event_type type;
+    enum watch_frame_type type;
     uint64_t version;
     const char *name;
 };
 
-static const struct expected of_pods[] = {{EVENT_ADDED, 403, "p-0"},
-                                          {EVENT_MODIFIED, 413, "p-0"},
-                                          {EVENT_DELETED, 424, "p-2"},
-                                          {EVENT_BOOKMARK, 424, NULL},
-                                          {EVENT_UNKNOWN, 0, NULL}};
-static const struct expected of_widgets[] = {{EVENT_ADDED, 404, "w-1"},
-                                             {EVENT_MODIFIED, 420, "w-0"},
-                                             {EVENT_DELETED, 426, "w-2"},
-                                             {EVENT_UNKNOWN, 0, NULL}};
+static const struct expected of_pods[] = {{WATCH_FRAME_ADDED, 403, "p-0"},
+                                          {WATCH_FRAME_MODIFIED, 413, "p-0"},
+                                          {WATCH_FRAME_DELETED, 424, "p-2"},
+                                          {WATCH_FRAME_BOOKMARK, 424, NULL},
+                                          {WATCH_FRAME_UNKNOWN, 0, NULL}};
+static const struct expected of_widgets[] = {{WATCH_FRAME_ADDED, 404, "w-1"},
+                                             {WATCH_FRAME_MODIFIED, 420, "w-0"},
+                                             {WATCH_FRAME_DELETED, 426, "w-2"},
+                                             {WATCH_FRAME_UNKNOWN, 0, NULL}};
 
 static void check_event(enum encoding encoding, struct slice event, const struct expected *x)
 {
-    struct event e = scan(encoding, event);
+    struct watch_frame e = scan(encoding, event);
     assert_int_equal(e.type, x->type);
     assert_int_equal(e.resource_version, x->version);
     assert_false(e.initial_events_end);
     assert_int_equal(e.code, 0);
     struct object_key key;
-    int rc = event_object_key(encoding, event, &key);
+    int rc = watch_frame_object_key(encoding, event, &key);
     assert_int_equal(rc, x->name == NULL ? -ENOENT : 0);
     if (x->name != NULL) {
         assert_true(slice_eq(key.name, slice_str(x->name)));
@@ -64,7 +64,7 @@ static void check_event(enum encoding encoding, struct slice event, const struct
     /* Of an event that is cut off anything may be unknown, but nothing is wrong. */
     for (size_t len = 0; len < event.len; len += len < 700 ? 1 : 37) {
         e = scan(encoding, slice_of(event.ptr, len));
-        assert_true(e.type == x->type || e.type == EVENT_UNKNOWN);
+        assert_true(e.type == x->type || e.type == WATCH_FRAME_UNKNOWN);
         assert_true(e.resource_version == x->version || e.resource_version == 0);
     }
 }
@@ -92,7 +92,7 @@ static void test_captures(void **state)
         for (; capture_next_event(encoding, &rest, &event); x++) {
             check_event(encoding, event, x);
         }
-        assert_int_equal(x->type, EVENT_UNKNOWN);
+        assert_int_equal(x->type, WATCH_FRAME_UNKNOWN);
         buf_reset(&b);
     }
 }
@@ -107,8 +107,8 @@ static void test_captured_expiry(void **state)
         struct slice rest = capture_slice(&b);
         struct slice event;
         assert_true(capture_next_event(encoding, &rest, &event));
-        struct event e = scan(encoding, event);
-        assert_int_equal(e.type, EVENT_ERROR);
+        struct watch_frame e = scan(encoding, event);
+        assert_int_equal(e.type, WATCH_FRAME_ERROR);
         assert_int_equal(e.code, 410);
         assert_int_equal(e.resource_version, 0);
         buf_reset(&b);
@@ -120,15 +120,15 @@ static void test_captured_expiry(void **state)
 static void test_types(void **state)
 {
     (void)state;
-    for (enum event_type type = EVENT_ADDED; type <= EVENT_BOOKMARK; type++) {
+    for (enum watch_frame_type type = WATCH_FRAME_ADDED; type <= WATCH_FRAME_BOOKMARK; type++) {
         char text[200];
         (void)snprintf(text, sizeof text,
                        "{\"type\":\"%s\",\"object\":{\"metadata\":{\"resourceVersion\":\"7\"}}}",
-                       event_type_name(type));
+                       watch_frame_type_name(type));
         assert_int_equal(scan_json(text).type, type);
         assert_int_equal(scan_json(text).resource_version, 7);
     }
-    assert_string_equal(event_type_name(EVENT_UNKNOWN), "");
+    assert_string_equal(watch_frame_type_name(WATCH_FRAME_UNKNOWN), "");
     static const char *const others[] = {
         "",
         "\n",
@@ -139,11 +139,12 @@ static void test_types(void **state)
         "[{\"type\":\"ADDED\"}]",
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        assert_int_equal(scan_json(others[i]).type, EVENT_UNKNOWN);
+        assert_int_equal(scan_json(others[i]).type, WATCH_FRAME_UNKNOWN);
         assert_int_equal(scan_json(others[i]).resource_version, 0);
     }
-    assert_int_equal(scan(ENCODING_OTHER, SLICE("{\"type\":\"ADDED\"}")).type, EVENT_UNKNOWN);
-    assert_int_equal(scan(ENCODING_PROTOBUF, SLICE("{\"type\":\"ADDED\"}")).type, EVENT_UNKNOWN);
+    assert_int_equal(scan(ENCODING_OTHER, SLICE("{\"type\":\"ADDED\"}")).type, WATCH_FRAME_UNKNOWN);
+    assert_int_equal(scan(ENCODING_PROTOBUF, SLICE("{\"type\":\"ADDED\"}")).type,
+                     WATCH_FRAME_UNKNOWN);
 }
 
 static void test_versions(void **state)
@@ -194,7 +195,7 @@ static void test_only_the_objects_own_version_counts(void **state)
         "\"1\"}}}],\"kind\":\"Timetable\",\"metadata\":{\"resourceVersion\":\"7\"}}}",
     };
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
-        assert_int_equal(scan_json(right[i]).type, EVENT_ADDED);
+        assert_int_equal(scan_json(right[i]).type, WATCH_FRAME_ADDED);
         assert_int_equal(scan_json(right[i]).resource_version, 7);
     }
     assert_int_equal(
@@ -250,7 +251,7 @@ static void test_tables(void **state)
                          "{\"object\":{\"metadata\":{\"resourceVersion\":\"8\"}}}]}}";
     assert_int_equal(scan_json(of_row).resource_version, 7);
     struct object_key key;
-    assert_int_equal(event_object_key(ENCODING_JSON, slice_str(of_row), &key), 0);
+    assert_int_equal(watch_frame_object_key(ENCODING_JSON, slice_str(of_row), &key), 0);
     assert_true(slice_eq(key.name, SLICE("a")));
     assert_int_equal(key.namespace.len, 0);
     static const char *const without[] = {
@@ -261,7 +262,7 @@ static void test_tables(void **state)
          "\"metadata\":{\"resourceVersion\":\"8\"}}}]}}"),
     };
     for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
-        assert_int_equal(scan_json(without[i]).type, EVENT_ADDED);
+        assert_int_equal(scan_json(without[i]).type, WATCH_FRAME_ADDED);
         assert_int_equal(scan_json(without[i]).resource_version, 0);
     }
 }
@@ -284,7 +285,7 @@ static void test_codes(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[300];
         (void)snprintf(text, sizeof text, "{\"type\":\"ERROR\",\"object\":%s}", cases[i].object);
-        assert_int_equal(scan_json(text).type, EVENT_ERROR);
+        assert_int_equal(scan_json(text).type, WATCH_FRAME_ERROR);
         assert_int_equal(scan_json(text).code, cases[i].code);
     }
 }
@@ -354,14 +355,14 @@ static uint64_t plain_number(const char *s)
     return strspn(s, "0123456789") == strlen(s) ? strtoull(s, NULL, 10) : 0;
 }
 
-static struct event plain_scan(const char *text)
+static struct watch_frame plain_scan(const char *text)
 {
-    struct event e = {0};
+    struct watch_frame e = {0};
     cJSON *root = cJSON_Parse(text);
     assert_non_null(root);
     const char *name = string_at(root, "type");
-    for (enum event_type type = EVENT_ADDED; type <= EVENT_ERROR; type++) {
-        e.type = strcmp(name, event_type_name(type)) == 0 ? type : e.type;
+    for (enum watch_frame_type type = WATCH_FRAME_ADDED; type <= WATCH_FRAME_ERROR; type++) {
+        e.type = strcmp(name, watch_frame_type_name(type)) == 0 ? type : e.type;
     }
     const cJSON *object = cJSON_GetObjectItemCaseSensitive(root, "object");
     const cJSON *metas[2] = {cJSON_GetObjectItemCaseSensitive(object, "metadata"), NULL};
@@ -370,12 +371,12 @@ static struct event plain_scan(const char *text)
         metas[1] = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(row, "object"),
                                                     "metadata");
     }
-    for (int i = 0; i < 2 && e.type != EVENT_ERROR && e.type != EVENT_UNKNOWN; i++) {
+    for (int i = 0; i < 2 && e.type != WATCH_FRAME_ERROR && e.type != WATCH_FRAME_UNKNOWN; i++) {
         uint64_t version = plain_number(string_at(metas[i], "resourceVersion"));
         e.resource_version = e.resource_version != 0 ? e.resource_version : version;
         const cJSON *notes = cJSON_GetObjectItemCaseSensitive(metas[i], "annotations");
         e.initial_events_end = e.initial_events_end ||
-                               (e.type == EVENT_BOOKMARK &&
+                               (e.type == WATCH_FRAME_BOOKMARK &&
                                 strcmp(string_at(notes, "k8s.io/initial-events-end"), "true") == 0);
     }
     cJSON_Delete(root);
@@ -407,8 +408,8 @@ static void test_against_a_parser(void **state)
         random_state = seed * 2654435761u;
         struct buf b = BUF_INIT(1 << 22);
         put_random_event(&b);
-        struct event e = scan(ENCODING_JSON, capture_slice(&b));
-        struct event plain = plain_scan(buf_cstr(&b));
+        struct watch_frame e = scan(ENCODING_JSON, capture_slice(&b));
+        struct watch_frame plain = plain_scan(buf_cstr(&b));
         if (e.type != plain.type || e.resource_version != plain.resource_version ||
             e.initial_events_end != plain.initial_events_end) {
             print_message("seed %u: %s\n", seed, buf_cstr(&b));
@@ -454,10 +455,10 @@ static struct buf make_event(struct slice type, struct slice object, struct slic
     return t;
 }
 
-static struct event scan_made(struct slice type, struct slice object, struct slice tail)
+static struct watch_frame scan_made(struct slice type, struct slice object, struct slice tail)
 {
     struct buf b = make_event(type, object, tail);
-    struct event e = scan(ENCODING_PROTOBUF, capture_slice(&b));
+    struct watch_frame e = scan(ENCODING_PROTOBUF, capture_slice(&b));
     buf_reset(&b);
     return e;
 }
@@ -533,8 +534,8 @@ static void test_protobuf_metadata(void **state)
          0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct event e = scan_made(SLICE("ADDED"), cases[i].object, SLICE("\x1a\0\x22\0"));
-        assert_int_equal(e.type, EVENT_ADDED);
+        struct watch_frame e = scan_made(SLICE("ADDED"), cases[i].object, SLICE("\x1a\0\x22\0"));
+        assert_int_equal(e.type, WATCH_FRAME_ADDED);
         assert_int_equal(e.resource_version, cases[i].version);
     }
 }
@@ -550,18 +551,19 @@ static void test_protobuf_envelope(void **state)
     assert_int_equal(scan_made(SLICE("ADDED"), object, SLICE("\x1a\x01x")).resource_version, 0);
     assert_int_equal(scan_made(SLICE("ADDED"), object, SLICE("\x22\x01x")).resource_version, 0);
     assert_int_equal(scan_made(SLICE("ADDED"), object, SLICE("\x1a\x02x")).resource_version, 0);
-    assert_int_equal(scan_made(SLICE("added"), object, SLICE("")).type, EVENT_UNKNOWN);
+    assert_int_equal(scan_made(SLICE("added"), object, SLICE("")).type, WATCH_FRAME_UNKNOWN);
     assert_int_equal(scan_made(SLICE("added"), object, SLICE("")).resource_version, 0);
     /* An event around which there is an envelope is none. */
     assert_int_equal(scan(ENCODING_PROTOBUF, SLICE("k8s\0\x0a\x05"
                                                    "ADDED"))
                          .type,
-                     EVENT_UNKNOWN);
+                     WATCH_FRAME_UNKNOWN);
     /* An object without the magic number. */
-    struct event e = scan(ENCODING_PROTOBUF, SLICE("\x0a\x05"
-                                                   "ADDED\x12\x09\x0a\x07\x12\x05\x0a\x03\x32\x01"
-                                                   "7"));
-    assert_int_equal(e.type, EVENT_ADDED);
+    struct watch_frame e =
+        scan(ENCODING_PROTOBUF, SLICE("\x0a\x05"
+                                      "ADDED\x12\x09\x0a\x07\x12\x05\x0a\x03\x32\x01"
+                                      "7"));
+    assert_int_equal(e.type, WATCH_FRAME_ADDED);
     assert_int_equal(e.resource_version, 0);
 }
 
@@ -579,8 +581,8 @@ static void test_protobuf_initial_events_end(void **state)
                "7\x38\x01\x62\x08\x0a\x01"
                "a\x12\x03"
                "bcd"));
-    struct event e = scan_made(SLICE("BOOKMARK"), capture_slice(&entry), SLICE(""));
-    assert_int_equal(e.type, EVENT_BOOKMARK);
+    struct watch_frame e = scan_made(SLICE("BOOKMARK"), capture_slice(&entry), SLICE(""));
+    assert_int_equal(e.type, WATCH_FRAME_BOOKMARK);
     assert_int_equal(e.resource_version, 7);
     assert_true(e.initial_events_end);
     e = scan_made(SLICE("ADDED"), capture_slice(&entry), SLICE(""));
@@ -611,11 +613,11 @@ static void test_protobuf_with_wrong_bytes(void **state)
         static const int wrong[] = {0, 1, 0x7f, 0x80, 0xff};
         for (int k = 0; k < 5; k++) {
             struct slice copy = exact_copy(event);
-            struct event e;
+            struct watch_frame e;
             ((char *)copy.ptr)[i] = (char)wrong[k];
-            event_scan(ENCODING_PROTOBUF, copy, &e);
+            watch_frame_scan(ENCODING_PROTOBUF, copy, &e);
             struct object_key key;
-            (void)event_object_key(ENCODING_PROTOBUF, copy, &key);
+            (void)watch_frame_object_key(ENCODING_PROTOBUF, copy, &key);
             free((void *)copy.ptr);
         }
     }
@@ -645,8 +647,9 @@ static void test_object_keys(void **state)
     assert_int_equal(object_key_of(ENCODING_JSON, SLICE(""), &key), -ENOENT);
     assert_int_equal(object_key_of(ENCODING_PROTOBUF, SLICE(""), &key), -ENOENT);
     assert_int_equal(object_key_of(ENCODING_OTHER, SLICE("{}"), &key), -ENOTSUP);
-    assert_int_equal(event_object_key(ENCODING_JSON, SLICE("{\"type\":\"x\"}"), &key), -ENOENT);
-    assert_int_equal(event_object_key(ENCODING_OTHER, SLICE("{}"), &key), -ENOTSUP);
+    assert_int_equal(watch_frame_object_key(ENCODING_JSON, SLICE("{\"type\":\"x\"}"), &key),
+                     -ENOENT);
+    assert_int_equal(watch_frame_object_key(ENCODING_OTHER, SLICE("{}"), &key), -ENOTSUP);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "codec/event.h"
+#include "codec/watch_frame.h"
 
 #include <errno.h>
 
@@ -11,24 +11,24 @@ static const struct slice initial_events_end = {"k8s.io/initial-events-end", 25}
 
 static const struct {
     struct slice name;
-    enum event_type type;
+    enum watch_frame_type type;
 } types[] = {
-    {{"ADDED", 5}, EVENT_ADDED},     {{"MODIFIED", 8}, EVENT_MODIFIED},
-    {{"DELETED", 7}, EVENT_DELETED}, {{"BOOKMARK", 8}, EVENT_BOOKMARK},
-    {{"ERROR", 5}, EVENT_ERROR},
+    {{"ADDED", 5}, WATCH_FRAME_ADDED},     {{"MODIFIED", 8}, WATCH_FRAME_MODIFIED},
+    {{"DELETED", 7}, WATCH_FRAME_DELETED}, {{"BOOKMARK", 8}, WATCH_FRAME_BOOKMARK},
+    {{"ERROR", 5}, WATCH_FRAME_ERROR},
 };
 
-static enum event_type type_of(struct slice name)
+static enum watch_frame_type type_of(struct slice name)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (slice_eq(name, types[i].name)) {
             return types[i].type;
         }
     }
-    return EVENT_UNKNOWN;
+    return WATCH_FRAME_UNKNOWN;
 }
 
-const char *event_type_name(enum event_type type)
+const char *watch_frame_type_name(enum watch_frame_type type)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (types[i].type == type) {
@@ -58,7 +58,7 @@ static bool is_true_in(struct json_cursor c, struct slice name)
     return find_member(&c, name) && json_string(&c, &value) && slice_eq(value, SLICE("true"));
 }
 
-static void scan_metadata(struct json_cursor c, struct event *out)
+static void scan_metadata(struct json_cursor c, struct watch_frame *out)
 {
     struct slice key;
     struct slice text;
@@ -66,10 +66,10 @@ static void scan_metadata(struct json_cursor c, struct event *out)
         if (slice_eq(key, SLICE("resourceVersion"))) {
             struct json_cursor value = c;
             out->resource_version = json_string(&value, &text) ? decimal_or_zero(text) : 0;
-            if (out->type != EVENT_BOOKMARK) {
+            if (out->type != WATCH_FRAME_BOOKMARK) {
                 return;
             }
-        } else if (out->type == EVENT_BOOKMARK && slice_eq(key, SLICE("annotations")) &&
+        } else if (out->type == WATCH_FRAME_BOOKMARK && slice_eq(key, SLICE("annotations")) &&
                    is_true_in(c, initial_events_end)) {
             out->initial_events_end = true;
         }
@@ -83,7 +83,7 @@ static bool enter_first_row(struct json_cursor *rows)
            find_member(rows, SLICE("metadata"));
 }
 
-static void scan_rows(struct json_cursor c, struct event *out)
+static void scan_rows(struct json_cursor c, struct watch_frame *out)
 {
     uint64_t of_table = out->resource_version;
     if (enter_first_row(&c)) {
@@ -95,12 +95,12 @@ static void scan_rows(struct json_cursor c, struct event *out)
 }
 
 /* A Table's metadata has no annotations, and may have no version. */
-static bool needs_rows(const struct event *e)
+static bool needs_rows(const struct watch_frame *e)
 {
-    return e->resource_version == 0 || e->type == EVENT_BOOKMARK;
+    return e->resource_version == 0 || e->type == WATCH_FRAME_BOOKMARK;
 }
 
-static void scan_object(struct json_cursor c, struct event *out)
+static void scan_object(struct json_cursor c, struct watch_frame *out)
 {
     struct slice key;
     bool table = false;
@@ -122,7 +122,7 @@ static void scan_object(struct json_cursor c, struct event *out)
 }
 
 /* A Status. */
-static void scan_code(struct json_cursor c, struct event *out)
+static void scan_code(struct json_cursor c, struct watch_frame *out)
 {
     struct slice word;
     if (find_member(&c, SLICE("code")) && json_value(&c, &word)) {
@@ -131,7 +131,7 @@ static void scan_code(struct json_cursor c, struct event *out)
     }
 }
 
-static void scan_json(struct slice event, struct event *out)
+static void scan_json(struct slice event, struct watch_frame *out)
 {
     struct json_cursor c = json_cursor_of(event);
     struct json_cursor object = {NULL, NULL};
@@ -149,9 +149,9 @@ static void scan_json(struct slice event, struct event *out)
         }
     }
     out->type = type_of(name);
-    if (out->type == EVENT_ERROR) {
+    if (out->type == WATCH_FRAME_ERROR) {
         scan_code(object, out);
-    } else if (out->type != EVENT_UNKNOWN) {
+    } else if (out->type != WATCH_FRAME_UNKNOWN) {
         scan_object(object, out);
     }
 }
@@ -261,24 +261,24 @@ static struct slice metadata_of(struct slice object)
     return first ? f.bytes : slice_of(NULL, 0);
 }
 
-static void scan_protobuf_metadata(struct slice metadata, struct event *out)
+static void scan_protobuf_metadata(struct slice metadata, struct watch_frame *out)
 {
     struct protobuf_field f;
     uint32_t last = 0;
     while (next_of_metadata(&metadata, &f, &last)) {
         if (f.number == METADATA_VERSION) {
             out->resource_version = decimal_or_zero(f.bytes);
-            if (out->type != EVENT_BOOKMARK) {
+            if (out->type != WATCH_FRAME_BOOKMARK) {
                 return;
             }
-        } else if (f.number == METADATA_ANNOTATIONS && out->type == EVENT_BOOKMARK &&
+        } else if (f.number == METADATA_ANNOTATIONS && out->type == WATCH_FRAME_BOOKMARK &&
                    slice_eq(find_bytes(f.bytes, ENTRY_KEY), initial_events_end)) {
             out->initial_events_end = slice_eq(find_bytes(f.bytes, ENTRY_VALUE), SLICE("true"));
         }
     }
 }
 
-static void scan_protobuf_code(struct slice status, struct event *out)
+static void scan_protobuf_code(struct slice status, struct watch_frame *out)
 {
     struct protobuf_field f;
     while (protobuf_next(&status, &f) == PROTOBUF_FIELD) {
@@ -294,14 +294,14 @@ static struct slice protobuf_object(struct slice event)
     return open_envelope(find_bytes(find_bytes(event, EVENT_OBJECT), EXTENSION_RAW));
 }
 
-static void scan_protobuf(struct slice event, struct event *out)
+static void scan_protobuf(struct slice event, struct watch_frame *out)
 {
     out->type = type_of(find_bytes(event, EVENT_TYPE));
-    if (out->type == EVENT_UNKNOWN) {
+    if (out->type == WATCH_FRAME_UNKNOWN) {
         return;
     }
     struct slice object = protobuf_object(event);
-    if (out->type == EVENT_ERROR) {
+    if (out->type == WATCH_FRAME_ERROR) {
         scan_protobuf_code(object, out);
     } else {
         scan_protobuf_metadata(metadata_of(object), out);
@@ -325,9 +325,9 @@ static bool protobuf_key_of(struct slice object, struct object_key *out)
 
 /* ---- either ---- */
 
-void event_scan(enum encoding encoding, struct slice event, struct event *out)
+void watch_frame_scan(enum encoding encoding, struct slice event, struct watch_frame *out)
 {
-    *out = (struct event){.type = EVENT_UNKNOWN};
+    *out = (struct watch_frame){.type = WATCH_FRAME_UNKNOWN};
     if (encoding == ENCODING_JSON) {
         scan_json(event, out);
     } else if (encoding == ENCODING_PROTOBUF) {
@@ -346,7 +346,7 @@ int object_key_of(enum encoding encoding, struct slice object, struct object_key
     return found ? 0 : -ENOENT;
 }
 
-int event_object_key(enum encoding encoding, struct slice event, struct object_key *out)
+int watch_frame_object_key(enum encoding encoding, struct slice event, struct object_key *out)
 {
     struct slice object = {NULL, 0};
     if (encoding == ENCODING_PROTOBUF) {

@@ -11,9 +11,9 @@
 
 #include "alloc_sweep.h"
 #include "capture.h"
-#include "codec/event.h"
-#include "codec/event_write.h"
 #include "codec/list_items.h"
+#include "codec/watch_frame.h"
+#include "codec/watch_frame_write.h"
 
 static void assert_content(const struct buf *b, struct slice expected)
 {
@@ -25,7 +25,7 @@ static void test_expired_json(void **state)
 {
     (void)state;
     struct buf b = BUF_INIT(4096);
-    assert_int_equal(event_write_expired(ENCODING_JSON, "rules of \"a\" changed\n", &b), 0);
+    assert_int_equal(watch_frame_write_expired(ENCODING_JSON, "rules of \"a\" changed\n", &b), 0);
     assert_content(&b, SLICE("{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\","
                              "\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\","
                              "\"message\":\"cmesh: rules of \\\"a\\\" changed\\u000a\","
@@ -38,7 +38,7 @@ static void test_expired_protobuf(void **state)
 {
     (void)state;
     struct buf b = BUF_INIT(4096);
-    assert_int_equal(event_write_expired(ENCODING_PROTOBUF, "rules changed", &b), 0);
+    assert_int_equal(watch_frame_write_expired(ENCODING_PROTOBUF, "rules changed", &b), 0);
     assert_content(&b, SLICE("\x00\x00\x00\x50"
                              "\x0a\x05"
                              "ERROR"
@@ -60,7 +60,7 @@ static void test_expired_takes_any_message(void **state)
     for (enum encoding encoding = ENCODING_JSON; encoding <= ENCODING_PROTOBUF; encoding++) {
         struct buf b = BUF_INIT(8192);
         assert_int_equal(buf_append_str(&b, "before"), 0);
-        assert_int_equal(event_write_expired(encoding, message, &b), 0);
+        assert_int_equal(watch_frame_write_expired(encoding, message, &b), 0);
         assert_memory_equal(buf_data(&b), "before", 6);
         assert_null(memchr(buf_data(&b), 0xff, b.len));
         buf_reset(&b);
@@ -72,11 +72,11 @@ static void test_expired_refused(void **state)
     (void)state;
     struct buf b = BUF_INIT(100);
     assert_int_equal(buf_append_str(&b, "before"), 0);
-    assert_int_equal(event_write_expired(ENCODING_OTHER, "x", &b), -ENOTSUP);
+    assert_int_equal(watch_frame_write_expired(ENCODING_OTHER, "x", &b), -ENOTSUP);
     for (b.max = 6; b.max < 70; b.max++) {
-        assert_int_equal(event_write_expired(ENCODING_JSON, "x", &b), -ENOBUFS);
+        assert_int_equal(watch_frame_write_expired(ENCODING_JSON, "x", &b), -ENOBUFS);
         assert_content(&b, SLICE("before"));
-        assert_int_equal(event_write_expired(ENCODING_PROTOBUF, "x", &b), -ENOBUFS);
+        assert_int_equal(watch_frame_write_expired(ENCODING_PROTOBUF, "x", &b), -ENOBUFS);
         assert_content(&b, SLICE("before"));
     }
     buf_reset(&b);
@@ -95,7 +95,8 @@ static struct buf list_as_events(const char *name)
     struct slice item;
     while (list_items_next(l, &piece, &item, NULL) > 0) {
         struct object_type type = list_items_type(l);
-        assert_int_equal(event_write_item(encoding, EVENT_ADDED, &type, item, &events), 0);
+        assert_int_equal(watch_frame_write_item(encoding, WATCH_FRAME_ADDED, &type, item, &events),
+                         0);
     }
     assert_int_equal(list_items_finish(l, NULL), 0);
     list_items_free(l);
@@ -144,20 +145,20 @@ static int write_added(enum encoding encoding, const char *api_version, const ch
                        struct slice item, struct buf *out)
 {
     struct object_type type = {.kind = slice_str(kind), .api_version = slice_str(api_version)};
-    return event_write_item(encoding, EVENT_ADDED, &type, item, out);
+    return watch_frame_write_item(encoding, WATCH_FRAME_ADDED, &type, item, out);
 }
 
 static int write_bookmark(enum encoding encoding, const char *api_version, const char *kind,
                           uint64_t version, struct buf *out)
 {
     struct object_type type = {.kind = slice_str(kind), .api_version = slice_str(api_version)};
-    return event_write_bookmark(encoding, &type, version, out);
+    return watch_frame_write_bookmark(encoding, &type, version, out);
 }
 
 static void assert_item(const char *item, const char *expected)
 {
     struct buf b = BUF_INIT(4096);
-    int rc = event_write_item(ENCODING_JSON, EVENT_DELETED, &pod, slice_str(item), &b);
+    int rc = watch_frame_write_item(ENCODING_JSON, WATCH_FRAME_DELETED, &pod, slice_str(item), &b);
     assert_int_equal(rc, 0);
     assert_content(&b, slice_str(expected));
     buf_reset(&b);
@@ -238,10 +239,10 @@ static void test_bookmarks_are_read_back(void **state)
         assert_int_equal(rc, 0);
         struct slice rest = capture_slice(&b);
         struct slice event = {NULL, 0};
-        struct event e;
+        struct watch_frame e;
         assert_true(capture_next_event(encoding, &rest, &event));
-        event_scan(encoding, event, &e);
-        assert_int_equal(e.type, EVENT_BOOKMARK);
+        watch_frame_scan(encoding, event, &e);
+        assert_int_equal(e.type, WATCH_FRAME_BOOKMARK);
         assert_true(e.resource_version == UINT64_MAX);
         assert_int_equal(write_bookmark(encoding, "v1", "", 1, &b), -EINVAL);
         assert_int_equal(write_bookmark(encoding, "", "Pod", 1, &b), -EINVAL);
@@ -256,7 +257,7 @@ static bool write_without_memory(void *data)
 {
     enum encoding encoding = *(enum encoding *)data;
     struct buf b = BUF_INIT(4096);
-    int rc = event_write_expired(encoding, "rules changed", &b);
+    int rc = watch_frame_write_expired(encoding, "rules changed", &b);
     rc = rc != 0 ? rc : write_bookmark(encoding, "v1", "Pod", 7, &b);
     assert_true(rc == 0 || rc == -ENOMEM);
     buf_reset(&b);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "codec/event_write.h"
+#include "codec/watch_frame_write.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -126,7 +126,7 @@ static int settle(struct buf *out, size_t before, int rc)
     return rc;
 }
 
-int event_write_expired(enum encoding encoding, const char *message, struct buf *out)
+int watch_frame_write_expired(enum encoding encoding, const char *message, struct buf *out)
 {
     if (encoding == ENCODING_OTHER) {
         return -ENOTSUP;
@@ -194,8 +194,8 @@ static void join_lines(struct buf *out, size_t from)
     }
 }
 
-static int write_item_json(enum event_type event, const struct object_type *type, struct slice item,
-                           struct buf *out)
+static int write_item_json(enum watch_frame_type event, const struct object_type *type,
+                           struct slice item, struct buf *out)
 {
     struct missing m;
     if (!find_missing(item, &m) || (m.kind && type->kind.len == 0) ||
@@ -205,7 +205,7 @@ static int write_item_json(enum event_type event, const struct object_type *type
     const char *open = memchr(item.ptr, '{', item.len);
     size_t taken = (size_t)(open - item.ptr) + 1;
     size_t before = out->len;
-    int rc = buf_printf(out, "{\"type\":\"%s\",\"object\":{", event_type_name(event));
+    int rc = buf_printf(out, "{\"type\":\"%s\",\"object\":{", watch_frame_type_name(event));
     rc = rc != 0 ? rc : put_type(out, type, &m);
     rc = rc != 0 ? rc : buf_append(out, item.ptr + taken, item.len - taken);
     if (rc == 0) {
@@ -214,19 +214,19 @@ static int write_item_json(enum event_type event, const struct object_type *type
     return rc != 0 ? rc : buf_append_str(out, "}\n");
 }
 
-static int write_object_protobuf(enum event_type event, const struct object_type *type,
+static int write_object_protobuf(enum watch_frame_type event, const struct object_type *type,
                                  struct slice object, struct buf *out)
 {
     if (type->kind.len == 0 || type->api_version.len == 0) {
         return -EINVAL;
     }
-    int rc = put_envelope(out, slice_str(event_type_name(event)), type, object.len);
+    int rc = put_envelope(out, slice_str(watch_frame_type_name(event)), type, object.len);
     rc = rc != 0 ? rc : buf_append(out, object.ptr, object.len);
     return rc != 0 ? rc : buf_append(out, envelope_end.ptr, envelope_end.len);
 }
 
-int event_write_item(enum encoding encoding, enum event_type event, const struct object_type *type,
-                     struct slice item, struct buf *out)
+int watch_frame_write_item(enum encoding encoding, enum watch_frame_type event,
+                           const struct object_type *type, struct slice item, struct buf *out)
 {
     size_t before = out->len;
     switch (encoding) {
@@ -263,11 +263,11 @@ static int write_bookmark_protobuf(const struct object_type *type, const char *v
     char object[8 + VERSION_MAX];
     size_t len = strlen(version);
     int n = snprintf(object, sizeof object, "\x0a%c\x32%c%s", (int)len + 2, (int)len, version);
-    return write_object_protobuf(EVENT_BOOKMARK, type, slice_of(object, (size_t)n), out);
+    return write_object_protobuf(WATCH_FRAME_BOOKMARK, type, slice_of(object, (size_t)n), out);
 }
 
-int event_write_bookmark(enum encoding encoding, const struct object_type *type,
-                         uint64_t resource_version, struct buf *out)
+int watch_frame_write_bookmark(enum encoding encoding, const struct object_type *type,
+                               uint64_t resource_version, struct buf *out)
 {
     char version[VERSION_MAX];
     (void)snprintf(version, sizeof version, "%" PRIu64, resource_version);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * event.h - what a watch event says, read without parsing its object.
+ * watch_frame.h - what a watch event says, read without parsing its object.
  *
  * An event is the bytes of one frame: in JSON the line, with or without its newline; in protobuf
  * the bare WatchEvent that follows the length of 4 bytes. It is read from the front, no further
- * than needed, and nothing is allocated. Bytes that are no event give EVENT_UNKNOWN and zeros, and
- * are never read past their end.
+ * than needed, and nothing is allocated. Bytes that are no event give WATCH_FRAME_UNKNOWN and
+ * zeros, and are never read past their end.
  *
  * Sources: k8s.io/apimachinery/pkg/apis/meta/v1 (WatchEvent, ObjectMeta, Status, Table) and
  * pkg/runtime/generated.proto. Keys and types are compared as they are written: kube-apiserver
  * escapes no letter.
  */
-#ifndef LOCALPROXY_CODEC_EVENT_H
-#define LOCALPROXY_CODEC_EVENT_H
+#ifndef LOCALPROXY_CODEC_WATCH_FRAME_H
+#define LOCALPROXY_CODEC_WATCH_FRAME_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,17 +20,17 @@
 #include "base/slice.h"
 #include "codec/encoding.h"
 
-enum event_type {
-    EVENT_UNKNOWN,
-    EVENT_ADDED,
-    EVENT_MODIFIED,
-    EVENT_DELETED,
-    EVENT_BOOKMARK,
-    EVENT_ERROR
+enum watch_frame_type {
+    WATCH_FRAME_UNKNOWN,
+    WATCH_FRAME_ADDED,
+    WATCH_FRAME_MODIFIED,
+    WATCH_FRAME_DELETED,
+    WATCH_FRAME_BOOKMARK,
+    WATCH_FRAME_ERROR
 };
 
-struct event {
-    enum event_type type;
+struct watch_frame {
+    enum watch_frame_type type;
     /* metadata.resourceVersion of the object; of a Table without one, that of its first row's. 0:
      * none, or not a decimal number of 64 bits. Not looked for in an ERROR. */
     uint64_t resource_version;
@@ -38,10 +38,10 @@ struct event {
     unsigned code;           /* ERROR: the code of the Status; 0: none */
 };
 
-void event_scan(enum encoding encoding, struct slice event, struct event *out);
+void watch_frame_scan(enum encoding encoding, struct slice event, struct watch_frame *out);
 
-/* "ADDED", ...; "" for EVENT_UNKNOWN. */
-const char *event_type_name(enum event_type type);
+/* "ADDED", ...; "" for WATCH_FRAME_UNKNOWN. */
+const char *watch_frame_type_name(enum watch_frame_type type);
 
 /* Namespace and name of the object; both point into the event, escapes of JSON as they stand. The
  * namespace is empty for objects of the cluster. Of a Table: its first row's. -ENOENT when there is
@@ -50,7 +50,7 @@ struct object_key {
     struct slice namespace;
     struct slice name;
 };
-int event_object_key(enum encoding encoding, struct slice event, struct object_key *out);
+int watch_frame_object_key(enum encoding encoding, struct slice event, struct object_key *out);
 
 /* The same of an object by itself: a JSON object, or a protobuf message without envelope. */
 int object_key_of(enum encoding encoding, struct slice object, struct object_key *out);

@@ -3,7 +3,7 @@
  * The first byte chooses the encoding. Of JSON the scanner must say what a parser says; of protobuf
  * the same when fields follow that it does not know.
  */
-#include "codec/event.h"
+#include "codec/watch_frame.h"
 
 #include "base/buf.h"
 #include "check.h"
@@ -15,25 +15,25 @@ static const cJSON *metadata_of_first_row(const cJSON *rows)
     return plain_get(plain_get(row, "object"), "metadata");
 }
 
-static void read_metadata(const cJSON *metadata, struct event *e)
+static void read_metadata(const cJSON *metadata, struct watch_frame *e)
 {
     uint64_t version = plain_version(metadata);
     struct slice end =
         plain_string(plain_get(metadata, "annotations"), "k8s.io/initial-events-end");
     e->resource_version = e->resource_version != 0 ? e->resource_version : version;
     e->initial_events_end =
-        e->initial_events_end || (e->type == EVENT_BOOKMARK && slice_eq(end, SLICE("true")));
+        e->initial_events_end || (e->type == WATCH_FRAME_BOOKMARK && slice_eq(end, SLICE("true")));
 }
 
 /* In the order in which the members come: a Table says first that it is one. */
-static void read_object(const cJSON *object, struct event *e)
+static void read_object(const cJSON *object, struct watch_frame *e)
 {
     bool table = false;
     for (const cJSON *m = cJSON_IsObject(object) ? object->child : NULL; m != NULL; m = m->next) {
         struct slice key = slice_str(m->string);
         if (slice_eq(key, SLICE("metadata"))) {
             read_metadata(m, e);
-            if (!table || (e->resource_version != 0 && e->type != EVENT_BOOKMARK)) {
+            if (!table || (e->resource_version != 0 && e->type != WATCH_FRAME_BOOKMARK)) {
                 return;
             }
         } else if (slice_eq(key, SLICE("kind"))) {
@@ -45,19 +45,19 @@ static void read_object(const cJSON *object, struct event *e)
     }
 }
 
-static void check_json(struct slice text, const struct event *said)
+static void check_json(struct slice text, const struct watch_frame *said)
 {
     cJSON *root = plain_parse(text);
     if (root == NULL) {
         return;
     }
-    struct event e = {.type = EVENT_UNKNOWN};
+    struct watch_frame e = {.type = WATCH_FRAME_UNKNOWN};
     struct slice name = plain_string(root, "type");
-    for (enum event_type type = EVENT_ADDED; type <= EVENT_ERROR; type++) {
-        e.type = slice_eq(name, slice_str(event_type_name(type))) ? type : e.type;
+    for (enum watch_frame_type type = WATCH_FRAME_ADDED; type <= WATCH_FRAME_ERROR; type++) {
+        e.type = slice_eq(name, slice_str(watch_frame_type_name(type))) ? type : e.type;
     }
     const cJSON *object = plain_get(root, "object");
-    if (e.type != EVENT_UNKNOWN && e.type != EVENT_ERROR) {
+    if (e.type != WATCH_FRAME_UNKNOWN && e.type != WATCH_FRAME_ERROR) {
         read_object(object, &e);
     }
     CHECK(said->type == e.type);
@@ -65,21 +65,21 @@ static void check_json(struct slice text, const struct event *said)
     CHECK(said->initial_events_end == e.initial_events_end);
     /* A code may be written in ways that no server uses: then it is not known. */
     const cJSON *code = plain_get(object, "code");
-    CHECK(said->code == 0 ||
-          (e.type == EVENT_ERROR && cJSON_IsNumber(code) && code->valueint == (int)said->code));
+    CHECK(said->code == 0 || (e.type == WATCH_FRAME_ERROR && cJSON_IsNumber(code) &&
+                              code->valueint == (int)said->code));
     cJSON_Delete(root);
 }
 
-static void check_protobuf(struct slice event, const struct event *said)
+static void check_protobuf(struct slice event, const struct watch_frame *said)
 {
     static const char unknown[] = "\x78\x01\x7a\x01x";
     struct buf b = BUF_INIT(SIZE_MAX / 2);
-    struct event e;
+    struct watch_frame e;
     CHECK(buf_append(&b, event.ptr, event.len) == 0);
     CHECK(buf_append(&b, unknown, sizeof unknown - 1) == 0);
-    event_scan(ENCODING_PROTOBUF, slice_of((const char *)buf_data(&b), b.len), &e);
+    watch_frame_scan(ENCODING_PROTOBUF, slice_of((const char *)buf_data(&b), b.len), &e);
     /* What broke off may have been completed. */
-    CHECK(said->type == EVENT_UNKNOWN || said->type == e.type);
+    CHECK(said->type == WATCH_FRAME_UNKNOWN || said->type == e.type);
     CHECK(said->resource_version == 0 || said->resource_version == e.resource_version);
     CHECK(said->code == 0 || said->code == e.code);
     buf_reset(&b);
@@ -97,13 +97,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     enum encoding encoding = (data[0] & 1) != 0 ? ENCODING_PROTOBUF : ENCODING_JSON;
     struct slice text = slice_of((const char *)data + 1, size - 1);
-    struct event e;
+    struct watch_frame e;
     struct object_key key;
-    event_scan(encoding, text, &e);
-    CHECK(e.type != EVENT_UNKNOWN ||
+    watch_frame_scan(encoding, text, &e);
+    CHECK(e.type != WATCH_FRAME_UNKNOWN ||
           (e.resource_version == 0 && !e.initial_events_end && e.code == 0));
-    CHECK(e.type == EVENT_BOOKMARK || !e.initial_events_end);
-    if (event_object_key(encoding, text, &key) == 0) {
+    CHECK(e.type == WATCH_FRAME_BOOKMARK || !e.initial_events_end);
+    if (watch_frame_object_key(encoding, text, &key) == 0) {
         CHECK(key.name.len > 0);
         check_inside(key.name, text);
         check_inside(key.namespace, text);
