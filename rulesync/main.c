@@ -6,28 +6,28 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "admin.h"
 #include "base/file.h"
 #include "base/flags.h"
 #include "base/log.h"
-#include "config.h"
+#include "flags.h"
 #include "net/timer.h"
-#include "pages.h"
+#include "pipeline.h"
 #include "source_configmap.h"
 #include "source_dir.h"
-#include "sync.h"
 
 enum { SIGNALS = 3 };
 
 struct app {
-    struct config config;
+    struct rulesync_flags flags;
     struct net_loop *loop;
-    struct sync *sync;
+    struct pipeline *pipeline;
     struct source_dir *dir; /* one of these two */
     struct source_configmap *configmap;
     struct kube_access access;
     struct kube_client *client;
-    struct pages pages;
-    struct admin_server *admin;
+    struct rulesync_admin admin;
+    struct admin_server *server;
     struct net_timer *limit; /* of a single pass */
     uv_signal_t signals[SIGNALS];
     bool over; /* the single pass */
@@ -51,16 +51,16 @@ static void on_progress(void *data)
     if (a->over) {
         return;
     }
-    switch (sync_result(a->sync, why, sizeof why)) {
-    case SYNC_UNDER_WAY:
+    switch (pipeline_result(a->pipeline, why, sizeof why)) {
+    case PIPELINE_UNDER_WAY:
         return;
-    case SYNC_DONE:
-        log_info("done",
-                 log_num("generation", (int64_t)rules_generation(sync_status(a->sync)->rules)));
+    case PIPELINE_DONE:
+        log_info("done", log_num("generation",
+                                 (int64_t)rules_generation(pipeline_status(a->pipeline)->rules)));
         a->over = true;
         net_loop_stop(a->loop);
         return;
-    case SYNC_FAILED:
+    case PIPELINE_FAILED:
         fail(a, "failed", why);
         return;
     }
@@ -70,7 +70,7 @@ static void on_limit(void *data)
 {
     struct app *a = data;
     char why[ADMIN_WHY_MAX];
-    (void)sync_result(a->sync, why, sizeof why);
+    (void)pipeline_result(a->pipeline, why, sizeof why);
     fail(a, "not done within the time limit", why);
 }
 
@@ -85,7 +85,7 @@ static void look_again(struct app *a)
     if (a->configmap != NULL) {
         source_configmap_look(a->configmap);
     }
-    sync_retry(a->sync);
+    pipeline_retry(a->pipeline);
 }
 
 static void on_signal(uv_signal_t *handle, int signum)
@@ -96,7 +96,7 @@ static void on_signal(uv_signal_t *handle, int signum)
         return;
     }
     log_info("shutting down", log_str("signal", strsignal(signum)));
-    if (a->config.once) {
+    if (a->flags.once) {
         a->exit_code = EXIT_FAILED;
     }
     net_loop_stop(a->loop);
@@ -117,8 +117,8 @@ static void watch_signals(struct app *a)
 
 static int open_sync(struct app *a, struct err *e)
 {
-    const struct config *c = &a->config;
-    struct sync_options o = {
+    const struct rulesync_flags *c = &a->flags;
+    struct pipeline_options o = {
         .to = c->to != NULL && c->to[0] != '\0' ? c->to : NULL,
         .control = c->control != NULL && c->control[0] != '\0' ? c->control : NULL,
         .shard = c->shard,
@@ -126,20 +126,20 @@ static int open_sync(struct app *a, struct err *e)
         .on_change = c->once ? on_progress : NULL,
         .data = a,
     };
-    a->sync = sync_new(a->loop, &o, e);
-    return a->sync == NULL ? e->code : 0;
+    a->pipeline = pipeline_new(a->loop, &o, e);
+    return a->pipeline == NULL ? e->code : 0;
 }
 
 static int open_dir(struct app *a, struct err *e)
 {
-    struct source_dir_options o = {.path = a->config.from};
-    a->dir = source_dir_new(a->loop, &o, &sync_handlers, a->sync, e);
+    struct source_dir_options o = {.path = a->flags.from};
+    a->dir = source_dir_new(a->loop, &o, &pipeline_handlers, a->pipeline, e);
     return a->dir == NULL ? e->code : 0;
 }
 
 static int open_configmap(struct app *a, struct err *e)
 {
-    const struct config *c = &a->config;
+    const struct rulesync_flags *c = &a->flags;
     int rc = kube_access_open(c->kubeconfig, c->context, c->in_cluster, &a->access, e);
     if (rc != 0) {
         return rc;
@@ -149,33 +149,33 @@ static int open_configmap(struct app *a, struct err *e)
     if (a->client == NULL) {
         return e->code;
     }
-    a->configmap =
-        source_configmap_new(a->loop, a->client, c->from_configmap, &sync_handlers, a->sync, e);
+    a->configmap = source_configmap_new(a->loop, a->client, c->from_configmap, &pipeline_handlers,
+                                        a->pipeline, e);
     return a->configmap == NULL ? e->code : 0;
 }
 
 static int open_limit(struct app *a, struct err *e)
 {
-    if (a->config.timeout_s == 0) {
+    if (a->flags.timeout_s == 0) {
         return 0;
     }
     a->limit = net_timer_new(a->loop, on_limit, a);
     if (a->limit == NULL) {
         return err_set(e, UV_ENOMEM, "out of memory");
     }
-    net_timer_set(a->limit, a->config.timeout_s * 1000);
+    net_timer_set(a->limit, a->flags.timeout_s * 1000);
     return 0;
 }
 
 static int write_ready_file(const struct app *a, struct err *e)
 {
     struct buf text = BUF_INIT(4096);
-    if (a->config.ready_file == NULL) {
+    if (a->flags.ready_file == NULL) {
         return 0;
     }
-    int rc = buf_printf(&text, "{\"admin\":\"%s\"}\n", admin_server_address(a->admin));
+    int rc = buf_printf(&text, "{\"admin\":\"%s\"}\n", admin_server_address(a->server));
     if (rc == 0) {
-        rc = file_write_atomic(a->config.ready_file, buf_data(&text), text.len, 0644, e);
+        rc = file_write_atomic(a->flags.ready_file, buf_data(&text), text.len, 0644, e);
     }
     buf_reset(&text);
     return rc;
@@ -183,18 +183,18 @@ static int write_ready_file(const struct app *a, struct err *e)
 
 static int open_admin(struct app *a, struct err *e)
 {
-    a->pages = (struct pages){.config = &a->config, .sync = a->sync};
+    a->admin = (struct rulesync_admin){.flags = &a->flags, .pipeline = a->pipeline};
     const struct admin_server_options o = {
-        .address = a->config.admin,
+        .address = a->flags.admin,
         .program = "rulesync",
-        .ops = &pages_ops,
-        .data = &a->pages,
+        .ops = &rulesync_admin_ops,
+        .data = &a->admin,
     };
-    a->admin = admin_server_new(a->loop, &o, e);
-    if (a->admin == NULL) {
+    a->server = admin_server_new(a->loop, &o, e);
+    if (a->server == NULL) {
         return e->code;
     }
-    log_info("listening", log_str("admin", admin_server_address(a->admin)));
+    log_info("listening", log_str("admin", admin_server_address(a->server)));
     return write_ready_file(a, e);
 }
 
@@ -202,11 +202,11 @@ static int open_all(struct app *a, struct err *e)
 {
     int rc = open_sync(a, e);
     if (rc == 0) {
-        rc = a->config.from != NULL && a->config.from[0] != '\0' ? open_dir(a, e)
-                                                                 : open_configmap(a, e);
+        rc = a->flags.from != NULL && a->flags.from[0] != '\0' ? open_dir(a, e)
+                                                               : open_configmap(a, e);
     }
     if (rc == 0) {
-        rc = a->config.once ? open_limit(a, e) : open_admin(a, e);
+        rc = a->flags.once ? open_limit(a, e) : open_admin(a, e);
     }
     return rc;
 }
@@ -214,10 +214,10 @@ static int open_all(struct app *a, struct err *e)
 static void close_all(struct app *a)
 {
     net_timer_free(a->limit);
-    admin_server_free(a->admin);
+    admin_server_free(a->server);
     source_dir_free(a->dir);
     source_configmap_free(a->configmap);
-    sync_free(a->sync);
+    pipeline_free(a->pipeline);
     if (a->client != NULL) {
         kube_client_close(a->client, NULL, NULL);
     }
@@ -232,7 +232,7 @@ int main(int argc, char **argv)
 {
     struct app a = {.exit_code = EXIT_DONE};
     struct err e = ERR_INIT;
-    config_parse(&a.config, argc, argv);
+    rulesync_flags_parse(&a.flags, argc, argv);
     tls_tune_memory();
     a.loop = net_loop_new(&e);
     if (a.loop == NULL) {

@@ -226,7 +226,7 @@ static void on_change(void *data, const char *name)
 
 /* ---- life ---- */
 
-static void copy_path(struct source_dir *s, const char *path)
+static void last_good_path(struct source_dir *s, const char *path)
 {
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/') {
@@ -255,7 +255,7 @@ struct source_dir *source_dir_new(struct net_loop *l, const struct source_dir_op
     s->h = h;
     s->data = data;
     s->loop = l;
-    copy_path(s, o->path);
+    last_good_path(s, o->path);
     (void)locate(s, NULL);
     s->watch = net_folder_watch_new(l, on_change, s);
     s->timer = net_timer_new(l, on_timer, s);

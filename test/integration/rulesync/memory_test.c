@@ -13,9 +13,9 @@
 
 #include "alloc_sweep.h"
 #include "base/log.h"
+#include "pipeline.h"
 #include "rulesync_proxy.h"
 #include "source_dir.h"
-#include "sync.h"
 #include "temp_dir.h"
 
 struct world {
@@ -52,17 +52,17 @@ static int teardown(void **state)
     return rc;
 }
 
-static bool enforced(struct sync *s)
+static bool enforced(struct pipeline *s)
 {
     char why[ERR_MSG_MAX + 64];
-    return sync_ready(s, why, sizeof why) && !sync_status(s)->copy->trouble.open;
+    return pipeline_ready(s, why, sizeof why) && !pipeline_status(s)->copy->trouble.open;
 }
 
-static bool follow(struct world *w, struct sync *s)
+static bool follow(struct world *w, struct pipeline *s)
 {
     struct source_dir_options o = {.path = w->mount, .look_ms = 20, .retry_ms = 5};
     struct err e = ERR_INIT;
-    struct source_dir *source = source_dir_new(w->loop, &o, &sync_handlers, s, &e);
+    struct source_dir *source = source_dir_new(w->loop, &o, &pipeline_handlers, s, &e);
     if (source == NULL) {
         return false;
     }
@@ -78,20 +78,20 @@ static bool start_and_follow(void *data)
 {
     struct world *w = data;
     struct err e = ERR_INIT;
-    struct sync_options o = {
+    struct pipeline_options o = {
         .to = w->stored,
         .control = w->socket,
-        .deliver = {.check_ms = 10, .retry_min_ms = 2, .retry_max_ms = 4, .refused_ms = 20},
+        .delivery = {.check_ms = 10, .retry_min_ms = 2, .retry_max_ms = 4, .refused_ms = 20},
     };
     proxy_double_enforce(&w->proxy, NULL);
     (void)unlink(w->stored);
-    struct sync *s = sync_new(w->loop, &o, &e);
+    struct pipeline *s = pipeline_new(w->loop, &o, &e);
     if (s == NULL) {
         assert_int_equal(e.code, -ENOMEM);
         return false;
     }
     bool well = follow(w, s);
-    sync_free(s);
+    pipeline_free(s);
     run_for(w->loop, 5);
     return well;
 }

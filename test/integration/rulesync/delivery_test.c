@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "deliver.h"
+#include "delivery.h"
 #include "rulesync_proxy.h"
 #include "temp_dir.h"
 
@@ -19,7 +19,7 @@ struct fixture {
     struct net_loop *loop;
     struct temp_dir dir;
     char path[256];
-    struct deliver *deliver;
+    struct delivery *delivery;
     unsigned verdicts;
     struct proxy_double proxy;
 };
@@ -27,7 +27,7 @@ struct fixture {
 static void give(struct fixture *f, unsigned generation)
 {
     struct rules *r = proxy_rules_make(generation, "a", "b");
-    deliver_set(f->deliver, r);
+    delivery_set(f->delivery, r);
     rules_unref(r);
 }
 
@@ -55,7 +55,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    deliver_free(f->deliver);
+    delivery_free(f->delivery);
     proxy_double_stop(&f->proxy);
     int rc = net_loop_free(f->loop);
     temp_dir_deinit(&f->dir);
@@ -71,7 +71,7 @@ static void on_verdict(void *data)
 
 static void start_with(struct fixture *f, uint64_t call_ms, uint64_t refused_ms)
 {
-    struct deliver_options o = {
+    struct delivery_options o = {
         .socket = f->path,
         .call_ms = call_ms,
         .check_ms = 50,
@@ -82,8 +82,8 @@ static void start_with(struct fixture *f, uint64_t call_ms, uint64_t refused_ms)
         .data = f,
     };
     struct err e = ERR_INIT;
-    f->deliver = deliver_new(f->loop, &o, &e);
-    assert_non_null(f->deliver);
+    f->delivery = delivery_new(f->loop, &o, &e);
+    assert_non_null(f->delivery);
 }
 
 static void start(struct fixture *f)
@@ -97,12 +97,12 @@ static void start_slow(struct fixture *f)
     start_with(f, 60000, 60000);
 }
 
-static const struct deliver_status *status(struct fixture *f)
+static const struct delivery_status *status(struct fixture *f)
 {
-    return deliver_status(f->deliver);
+    return delivery_status(f->delivery);
 }
 
-static void wait_verdict(struct fixture *f, enum deliver_verdict verdict)
+static void wait_verdict(struct fixture *f, enum delivery_verdict verdict)
 {
     for (unsigned i = 0; i < 2000 && status(f)->verdict != verdict; i++) {
         run_for(f->loop, 5);
@@ -126,8 +126,8 @@ static void hands_over_and_goes_on_asking(void **state)
     proxy_double_start(&f->proxy);
     start(f);
     give(f, 7);
-    assert_int_equal(status(f)->verdict, DELIVER_PENDING);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    assert_int_equal(status(f)->verdict, DELIVERY_PENDING);
+    wait_verdict(f, DELIVERY_CONFIRMED);
     assert_int_equal(enforced(f), 7);
     assert_int_equal(status(f)->proxy.generation, 7);
     assert_int_equal(status(f)->confirmations, 1);
@@ -137,7 +137,7 @@ static void hands_over_and_goes_on_asking(void **state)
     assert_int_equal(f->proxy.puts, 1);
     assert_int_equal(f->verdicts, 1);
     give(f, 8);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
     assert_int_equal(enforced(f), 8);
     assert_int_equal(f->proxy.puts, 2);
 }
@@ -162,7 +162,7 @@ static void does_not_hand_over_what_is_enforced(void **state)
     proxy_double_start(&f->proxy);
     start(f);
     give(f, 7);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
     assert_int_equal(f->proxy.puts, 0);
 }
 
@@ -172,12 +172,12 @@ static void waits_for_a_proxy_that_comes_later(void **state)
     start(f);
     give(f, 7);
     run_for(f->loop, 150);
-    assert_int_equal(status(f)->verdict, DELIVER_PENDING);
+    assert_int_equal(status(f)->verdict, DELIVERY_PENDING);
     assert_true(status(f)->trouble.open);
     assert_non_null(strstr(status(f)->trouble.text, f->path));
     assert_in_range(status(f)->retries, 2, 40);
     proxy_double_start(&f->proxy);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
     assert_false(status(f)->trouble.open);
 }
 
@@ -187,32 +187,32 @@ static void hands_over_again_after_a_restart(void **state)
     proxy_double_start(&f->proxy);
     start(f);
     give(f, 7);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
     proxy_double_restart(&f->proxy, NULL);
     wait_for(f, &f->proxy.puts, 2);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
     assert_int_equal(enforced(f), 7);
     proxy_double_restart(&f->proxy, proxy_rules_make(3, "a", "b")); /* with an older copy */
     wait_for(f, &f->proxy.puts, 3);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
     assert_int_equal(enforced(f), 7);
     proxy_double_stop(&f->proxy);
-    wait_verdict(f, DELIVER_PENDING);
+    wait_verdict(f, DELIVERY_PENDING);
 }
 
 /* Its socket is seen to come: no pause, of whatever length, is waited for. */
 static void sees_a_proxy_come(void **state)
 {
     struct fixture *f = *state;
-    struct deliver_options o = {.socket = f->path, .retry_min_ms = 60000, .retry_max_ms = 60000};
+    struct delivery_options o = {.socket = f->path, .retry_min_ms = 60000, .retry_max_ms = 60000};
     struct err e = ERR_INIT;
-    f->deliver = deliver_new(f->loop, &o, &e);
-    assert_non_null(f->deliver);
+    f->delivery = delivery_new(f->loop, &o, &e);
+    assert_non_null(f->delivery);
     give(f, 7);
     run_for(f->loop, 50);
-    assert_int_equal(status(f)->verdict, DELIVER_PENDING);
+    assert_int_equal(status(f)->verdict, DELIVERY_PENDING);
     proxy_double_start(&f->proxy);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
     proxy_double_restart(&f->proxy, NULL);
     wait_for(f, &f->proxy.puts, 2);
     run_for(f->loop, 200);
@@ -227,12 +227,12 @@ static void leaves_a_proxy_that_is_ahead_alone(void **state)
     proxy_double_start(&f->proxy);
     start(f);
     give(f, 7);
-    wait_verdict(f, DELIVER_AHEAD);
+    wait_verdict(f, DELIVERY_AHEAD);
     assert_non_null(strstr(status(f)->trouble.text, "generation 9"));
     run_for(f->loop, 200);
     assert_int_equal(f->proxy.puts, 0);
     give(f, 10);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
     assert_int_equal(enforced(f), 10);
 }
 
@@ -243,14 +243,14 @@ static void does_not_insist_when_refused(void **state)
     proxy_double_start(&f->proxy);
     start(f);
     give(f, 7);
-    wait_verdict(f, DELIVER_REFUSED);
+    wait_verdict(f, DELIVERY_REFUSED);
     assert_non_null(strstr(status(f)->trouble.text, "I do not like it"));
     run_for(f->loop, 200);
     assert_int_equal(f->proxy.puts, 1);
     assert_int_equal(status(f)->refusals, 1);
     wait_for(f, &f->proxy.puts, 2); /* slowly */
     f->proxy.mood = OBEY;
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
 }
 
 /* Refused for what the proxy enforced then: that is over with a restart, or with newer rules. */
@@ -262,16 +262,16 @@ static void tries_at_once_when_something_changed(void **state)
     proxy_double_start(&f->proxy);
     start_slow(f);
     give(f, 7);
-    wait_verdict(f, DELIVER_REFUSED);
+    wait_verdict(f, DELIVERY_REFUSED);
     f->proxy.mood = OBEY;
     proxy_double_restart(&f->proxy, NULL);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
     f->proxy.mood = REFUSE;
     give(f, 8);
-    wait_verdict(f, DELIVER_REFUSED);
+    wait_verdict(f, DELIVERY_REFUSED);
     f->proxy.mood = OBEY;
     give(f, 9);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
     assert_int_equal(enforced(f), 9);
 }
 
@@ -283,10 +283,10 @@ static void tries_soon_when_put_off(void **state)
     start(f);
     give(f, 7);
     wait_for(f, &f->proxy.puts, 4);
-    assert_int_equal(status(f)->verdict, DELIVER_PENDING);
+    assert_int_equal(status(f)->verdict, DELIVERY_PENDING);
     assert_int_equal(status(f)->refusals, 0);
     f->proxy.mood = OBEY;
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
 }
 
 static void believes_only_what_is_said(void **state)
@@ -300,14 +300,14 @@ static void believes_only_what_is_said(void **state)
     start(f);
     give(f, 7);
     wait_for(f, &f->proxy.puts, 3);
-    assert_int_equal(status(f)->verdict, DELIVER_PENDING);
+    assert_int_equal(status(f)->verdict, DELIVERY_PENDING);
     assert_non_null(strstr(status(f)->trouble.text, "enforces others"));
     proxy_double_enforce(&f->proxy, proxy_rules_make(7, "z", "b"));
     wait_for(f, &f->proxy.puts, f->proxy.puts + 2);
-    assert_int_equal(status(f)->verdict, DELIVER_PENDING);
+    assert_int_equal(status(f)->verdict, DELIVERY_PENDING);
     assert_int_equal(status(f)->confirmations, 0);
     f->proxy.mood = OBEY;
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
 }
 
 static void newer_rules_do_not_wait_for_older_ones(void **state)
@@ -321,7 +321,7 @@ static void newer_rules_do_not_wait_for_older_ones(void **state)
     assert_non_null(f->proxy.held);
     f->proxy.mood = OBEY;
     give(f, 8);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
     assert_int_equal(enforced(f), 8);
     assert_null(f->proxy.held);
 }
@@ -336,7 +336,7 @@ static void an_answer_that_comes_late_counts_if_it_comes_in_time(void **state)
     wait_for(f, &f->proxy.puts, 1);
     run_for(f->loop, 100);
     proxy_double_release(&f->proxy);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
     assert_int_equal(f->proxy.puts, 1);
 }
 
@@ -350,7 +350,7 @@ static void gives_up_a_call_that_stalls(void **state)
     wait_for(f, &f->proxy.puts, 2);
     assert_true(status(f)->trouble.open);
     f->proxy.mood = OBEY;
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
 }
 
 /* A socket that takes connections and never says a word. */
@@ -366,13 +366,13 @@ static void survives_a_socket_that_stalls(void **state)
     start(f);
     give(f, 7);
     run_for(f->loop, 1000);
-    assert_int_equal(status(f)->verdict, DELIVER_PENDING);
+    assert_int_equal(status(f)->verdict, DELIVERY_PENDING);
     assert_true(status(f)->trouble.open);
     assert_in_range(status(f)->retries, 1, 6);
     assert_int_equal(close(fd), 0);
     assert_int_equal(unlink(f->path), 0);
     proxy_double_start(&f->proxy);
-    wait_verdict(f, DELIVER_CONFIRMED);
+    wait_verdict(f, DELIVERY_CONFIRMED);
 }
 
 static void can_be_freed_at_any_time(void **state)
@@ -380,16 +380,16 @@ static void can_be_freed_at_any_time(void **state)
     struct fixture *f = *state;
     proxy_double_start(&f->proxy);
     start(f);
-    deliver_free(f->deliver);
+    delivery_free(f->delivery);
     start(f);
     give(f, 7);
-    deliver_free(f->deliver);
+    delivery_free(f->delivery);
     f->proxy.mood = HOLD;
     start(f);
     give(f, 7);
     wait_for(f, &f->proxy.puts, 1);
-    deliver_free(f->deliver);
-    f->deliver = NULL;
+    delivery_free(f->delivery);
+    f->delivery = NULL;
     run_for(f->loop, 50);
     assert_null(f->proxy.held);
 }

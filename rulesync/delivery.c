@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "deliver.h"
+#include "delivery.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -31,8 +31,8 @@ struct refused {
     struct control_state proxy;
 };
 
-struct deliver {
-    struct deliver_options o;
+struct delivery {
+    struct delivery_options o;
     char *socket;
     char *folder; /* holds the socket */
     struct net_folder_watch *watch;
@@ -44,11 +44,11 @@ struct deliver {
     bool known;          /* status.proxy is of now, as far as one can tell */
     bool failed;         /* the last call did not come to an end */
     struct refused refused;
-    struct deliver_status status;
+    struct delivery_status status;
 };
 
-static void ask(struct deliver *d);
-static void offer(struct deliver *d);
+static void ask(struct delivery *d);
+static void offer(struct delivery *d);
 
 /* ---- comparing ---- */
 
@@ -80,16 +80,16 @@ static bool same_state(const struct control_state *a, const struct control_state
 
 /* ---- verdicts ---- */
 
-static void complain(struct deliver *d, enum log_level level, const char *event, const char *why)
+static void complain(struct delivery *d, enum log_level level, const char *event, const char *why)
 {
-    if (complaint_raise(&d->status.trouble, net_loop_now(d->loop), why)) {
+    if (condition_raise(&d->status.trouble, net_loop_now(d->loop), why)) {
         LOG_AT(level, event, log_str("error", why),
                log_num("generation", d->rules == NULL ? 0 : (int64_t)rules_generation(d->rules)),
                log_str("socket", d->socket));
     }
 }
 
-static void conclude(struct deliver *d, enum deliver_verdict verdict)
+static void conclude(struct delivery *d, enum delivery_verdict verdict)
 {
     bool news = d->status.verdict != verdict;
     d->status.verdict = verdict;
@@ -98,21 +98,21 @@ static void conclude(struct deliver *d, enum deliver_verdict verdict)
     }
 }
 
-static void confirmed(struct deliver *d)
+static void confirmed(struct delivery *d)
 {
-    bool again = complaint_settle(&d->status.trouble);
+    bool again = condition_clear(&d->status.trouble);
     d->status.confirmed_at = time(NULL);
     d->refused.until_ms = 0;
-    if (again || d->status.verdict != DELIVER_CONFIRMED) {
+    if (again || d->status.verdict != DELIVERY_CONFIRMED) {
         log_info("localproxy enforces the rules",
                  log_num("generation", (int64_t)rules_generation(d->rules)),
                  log_str("checksum", rules_checksum(d->rules)), log_str("socket", d->socket));
     }
     net_timer_set(d->pause, d->o.check_ms);
-    conclude(d, DELIVER_CONFIRMED);
+    conclude(d, DELIVERY_CONFIRMED);
 }
 
-static void left_alone(struct deliver *d)
+static void left_alone(struct delivery *d)
 {
     char why[ERR_MSG_MAX];
     (void)snprintf(why, sizeof why,
@@ -121,17 +121,17 @@ static void left_alone(struct deliver *d)
                    d->status.proxy.generation, rules_generation(d->rules));
     complain(d, LOG_ERROR, "rules not handed over", why);
     net_timer_set(d->pause, d->o.check_ms);
-    conclude(d, DELIVER_AHEAD);
+    conclude(d, DELIVERY_AHEAD);
 }
 
-static void refused(struct deliver *d, const char *why)
+static void refused(struct delivery *d, const char *why)
 {
     d->status.refusals++;
     d->refused = (struct refused){.until_ms = net_loop_now(d->loop) + d->o.refused_ms,
                                   .proxy = d->status.proxy};
     complain(d, LOG_ERROR, "localproxy refused the rules", why);
     net_timer_set(d->pause, d->o.check_ms);
-    conclude(d, DELIVER_REFUSED);
+    conclude(d, DELIVERY_REFUSED);
 }
 
 static uint32_t chance(void)
@@ -141,11 +141,11 @@ static uint32_t chance(void)
     return number;
 }
 
-static void failed(struct deliver *d, const char *why)
+static void failed(struct delivery *d, const char *why)
 {
     d->known = false;
     d->failed = true;
-    d->status.verdict = DELIVER_PENDING;
+    d->status.verdict = DELIVERY_PENDING;
     complain(d, LOG_WARN, "localproxy cannot be told the rules; trying on", why);
     net_timer_set(d->pause, backoff_next(&d->backoff, chance()));
 }
@@ -155,7 +155,7 @@ static void failed(struct deliver *d, const char *why)
 /* Its socket shows: nobody need wait for the end of a pause. */
 static void on_folder(void *data, const char *name)
 {
-    struct deliver *d = data;
+    struct delivery *d = data;
     const char *slash = strrchr(d->socket, '/');
     const char *own = slash != NULL ? slash + 1 : d->socket;
     if ((name == NULL || strcmp(name, own) == 0) && !control_client_busy(d->client)) {
@@ -164,7 +164,7 @@ static void on_folder(void *data, const char *name)
 }
 
 /* The folder may come later than we do, or anew. */
-static void watch_folder(struct deliver *d)
+static void watch_folder(struct delivery *d)
 {
     int rc = net_folder_watch_set(d->watch, d->folder);
     if (rc != 0) {
@@ -175,7 +175,7 @@ static void watch_folder(struct deliver *d)
 
 /* ---- calls ---- */
 
-static void note(struct deliver *d, const struct control_state *state)
+static void note(struct delivery *d, const struct control_state *state)
 {
     d->status.proxy = *state;
     d->status.answered = true;
@@ -185,7 +185,7 @@ static void note(struct deliver *d, const struct control_state *state)
     backoff_reset(&d->backoff);
 }
 
-static void fail_call(struct deliver *d, const struct err *e)
+static void fail_call(struct delivery *d, const struct err *e)
 {
     char why[ERR_MSG_MAX + 64];
     bool forbidden = e->code == -EACCES || e->code == -EPERM;
@@ -196,11 +196,11 @@ static void fail_call(struct deliver *d, const struct err *e)
 }
 
 /* It is known what the proxy enforces: is there something to do? */
-static void judge(struct deliver *d)
+static void judge(struct delivery *d)
 {
     const struct control_state *proxy = &d->status.proxy;
     if (d->rules == NULL) {
-        (void)complaint_settle(&d->status.trouble);
+        (void)condition_clear(&d->status.trouble);
         net_timer_set(d->pause, d->o.check_ms);
     } else if (enforces(proxy, d->rules)) {
         confirmed(d);
@@ -218,7 +218,7 @@ static void on_asked(void *data, const struct control_state *state, bool changed
                      const struct err *e)
 {
     (void)changed;
-    struct deliver *d = data;
+    struct delivery *d = data;
     if (e != NULL) {
         fail_call(d, e);
         return;
@@ -227,7 +227,7 @@ static void on_asked(void *data, const struct control_state *state, bool changed
     judge(d);
 }
 
-static void ask(struct deliver *d)
+static void ask(struct delivery *d)
 {
     struct err e = ERR_INIT;
     if (control_client_get(d->client, on_asked, d, &e) != 0) {
@@ -239,7 +239,7 @@ static void on_offered(void *data, const struct control_state *state, bool chang
                        const struct err *e)
 {
     (void)changed;
-    struct deliver *d = data;
+    struct delivery *d = data;
     if (e != NULL && (e->code == -EINVAL || e->code == -ESTALE)) {
         refused(d, e->msg);
         return;
@@ -257,7 +257,7 @@ static void on_offered(void *data, const struct control_state *state, bool chang
     }
 }
 
-static void offer(struct deliver *d)
+static void offer(struct delivery *d)
 {
     struct err e = ERR_INIT;
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
@@ -277,7 +277,7 @@ static void offer(struct deliver *d)
 
 static void on_pause_over(void *data)
 {
-    struct deliver *d = data;
+    struct delivery *d = data;
     if (d->failed) {
         d->status.retries++;
     }
@@ -285,12 +285,12 @@ static void on_pause_over(void *data)
     ask(d);
 }
 
-void deliver_set(struct deliver *d, struct rules *rules)
+void delivery_set(struct delivery *d, struct rules *rules)
 {
     rules_unref(d->rules);
     d->rules = rules_ref(rules);
     d->refused.until_ms = 0;
-    d->status.verdict = DELIVER_PENDING;
+    d->status.verdict = DELIVERY_PENDING;
     backoff_reset(&d->backoff);
     control_client_cancel(d->client);
     net_timer_clear(d->pause);
@@ -301,7 +301,7 @@ void deliver_set(struct deliver *d, struct rules *rules)
     }
 }
 
-void deliver_check(struct deliver *d)
+void delivery_check(struct delivery *d)
 {
     if (!control_client_busy(d->client)) {
         d->refused.until_ms = 0;
@@ -316,7 +316,7 @@ static uint64_t or_default(uint64_t value, uint64_t normal)
     return value != 0 ? value : normal;
 }
 
-static void set_options(struct deliver *d, const struct deliver_options *o)
+static void set_options(struct delivery *d, const struct delivery_options *o)
 {
     d->o = *o;
     d->o.call_ms = or_default(o->call_ms, CALL_MS);
@@ -326,9 +326,9 @@ static void set_options(struct deliver *d, const struct deliver_options *o)
                  or_default(o->retry_max_ms, RETRY_MAX_MS));
 }
 
-struct deliver *deliver_new(struct net_loop *l, const struct deliver_options *o, struct err *e)
+struct delivery *delivery_new(struct net_loop *l, const struct delivery_options *o, struct err *e)
 {
-    struct deliver *d = calloc(1, sizeof *d);
+    struct delivery *d = calloc(1, sizeof *d);
     if (d == NULL) {
         err_set(e, -ENOMEM, "out of memory");
         return NULL;
@@ -341,13 +341,13 @@ struct deliver *deliver_new(struct net_loop *l, const struct deliver_options *o,
     d->pause = net_timer_new(l, on_pause_over, d);
     if (d->socket == NULL || d->folder == NULL || d->watch == NULL || d->pause == NULL) {
         err_set(e, -ENOMEM, "out of memory");
-        deliver_free(d);
+        delivery_free(d);
         return NULL;
     }
     struct control_client_options co = {.path = o->socket, .timeout_ms = d->o.call_ms};
     d->client = control_client_new(l, &co, e);
     if (d->client == NULL) {
-        deliver_free(d);
+        delivery_free(d);
         return NULL;
     }
     watch_folder(d);
@@ -355,17 +355,17 @@ struct deliver *deliver_new(struct net_loop *l, const struct deliver_options *o,
     return d;
 }
 
-const struct deliver_status *deliver_status(const struct deliver *d)
+const struct delivery_status *delivery_status(const struct delivery *d)
 {
     return &d->status;
 }
 
-const char *deliver_socket(const struct deliver *d)
+const char *delivery_socket(const struct delivery *d)
 {
     return d->socket;
 }
 
-void deliver_free(struct deliver *d)
+void delivery_free(struct delivery *d)
 {
     if (d != NULL) {
         control_client_free(d->client);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "accept.h"
+#include "validate.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -39,7 +39,7 @@ static void use(const char *text, const char *shard)
 {
     struct offer offer;
     struct err e = ERR_INIT;
-    if (accept_rules(slice_str(text), PLACE, shard, current, &offer, &e) != 0) {
+    if (validate_rules(slice_str(text), PLACE, shard, current, &offer, &e) != 0) {
         fail_msg("%s", e.msg);
     }
     assert_int_equal(offer.refusal, REFUSAL_NONE);
@@ -52,7 +52,7 @@ static void refused(const char *text, const char *shard, int code, enum refusal 
 {
     struct offer offer;
     struct err e = ERR_INIT;
-    assert_int_equal(accept_rules(slice_str(text), PLACE, shard, current, &offer, &e), code);
+    assert_int_equal(validate_rules(slice_str(text), PLACE, shard, current, &offer, &e), code);
     assert_int_equal(offer.refusal, refusal);
     if (strstr(e.msg, words) == NULL || strstr(e.msg, PLACE ": ") != e.msg) {
         fail_msg("wanted \"%s\", got \"%s\"", words, e.msg);

@@ -9,14 +9,14 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "copy.h"
+#include "last_good.h"
 #include "temp_dir.h"
 
 struct fixture {
     struct net_loop *loop;
     struct temp_dir dir;
     char path[256];
-    struct copy *copy;
+    struct last_good *copy;
     struct rules *found; /* in the file, when the copy was opened */
 };
 
@@ -35,7 +35,7 @@ static int setup(void **state)
 
 static void shut(struct fixture *f)
 {
-    copy_free(f->copy);
+    last_good_free(f->copy);
     rules_unref(f->found);
     f->copy = NULL;
     f->found = NULL;
@@ -56,7 +56,7 @@ static void reopen(struct fixture *f)
 {
     struct err e = ERR_INIT;
     shut(f);
-    f->copy = copy_new(f->loop, f->path, &f->found, &e);
+    f->copy = last_good_new(f->loop, f->path, &f->found, &e);
     if (f->copy == NULL) {
         fail_msg("%s", e.msg);
     }
@@ -65,7 +65,7 @@ static void reopen(struct fixture *f)
 static void expect_no_copy(struct fixture *f, const char *words)
 {
     struct err e = ERR_INIT;
-    assert_null(copy_new(f->loop, f->path, &f->found, &e));
+    assert_null(last_good_new(f->loop, f->path, &f->found, &e));
     assert_null(f->found);
     if (strstr(e.msg, words) == NULL) {
         fail_msg("wanted \"%s\", got \"%s\"", words, e.msg);
@@ -90,7 +90,7 @@ static struct rules *rules(unsigned generation)
 static void store(struct fixture *f, unsigned generation)
 {
     struct rules *r = rules(generation);
-    copy_store(f->copy, r);
+    last_good_store(f->copy, r);
     rules_unref(r);
 }
 
@@ -105,11 +105,11 @@ static void expect_text(struct fixture *f, const char *text)
 
 static void wait_stored(struct fixture *f, unsigned generation)
 {
-    for (unsigned i = 0; i < 200 && copy_status(f->copy)->trouble.open; i++) {
+    for (unsigned i = 0; i < 200 && last_good_status(f->copy)->trouble.open; i++) {
         run_for(f->loop, 50);
     }
-    assert_false(copy_status(f->copy)->trouble.open);
-    assert_int_equal(copy_status(f->copy)->generation, generation);
+    assert_false(last_good_status(f->copy)->trouble.open);
+    assert_int_equal(last_good_status(f->copy)->generation, generation);
 }
 
 static void is_in_canonical_form_with_its_checksum(void **state)
@@ -117,15 +117,15 @@ static void is_in_canonical_form_with_its_checksum(void **state)
     struct fixture *f = *state;
     reopen(f);
     assert_null(f->found);
-    assert_int_equal(copy_status(f->copy)->generation, 0);
+    assert_int_equal(last_good_status(f->copy)->generation, 0);
     store(f, 7);
     expect_text(f,
                 "{\"apiVersion\":\"cmesh/v1\",\"checksum\":"
                 "\"sha256:04412774254598c0e6ca767aed55a9ca48306ba35a67476313d192bd0ad49d14\","
                 "\"generation\":7,\"kind\":\"ShardRules\",\"shard\":{\"name\":\"a\",\"namespace\":"
                 "\"ns\"},\"spec\":{\"limits\":[]}}\n");
-    assert_int_equal(copy_status(f->copy)->generation, 7);
-    assert_true(copy_status(f->copy)->at > 0);
+    assert_int_equal(last_good_status(f->copy)->generation, 7);
+    assert_true(last_good_status(f->copy)->at > 0);
 }
 
 static void is_found_after_a_restart(void **state)
@@ -135,9 +135,9 @@ static void is_found_after_a_restart(void **state)
     store(f, 7);
     reopen(f);
     assert_int_equal(rules_generation(f->found), 7);
-    assert_int_equal(copy_status(f->copy)->generation, 7);
-    assert_int_equal(copy_status(f->copy)->at, 0);
-    assert_string_equal(copy_status(f->copy)->checksum, rules_checksum(f->found));
+    assert_int_equal(last_good_status(f->copy)->generation, 7);
+    assert_int_equal(last_good_status(f->copy)->at, 0);
+    assert_string_equal(last_good_status(f->copy)->checksum, rules_checksum(f->found));
 }
 
 static void is_not_written_without_need(void **state)
@@ -153,7 +153,7 @@ static void is_not_written_without_need(void **state)
     store(f, 7);
     assert_int_equal(stat(f->path, &after), 0);
     assert_int_equal(before.st_ino, after.st_ino);
-    assert_int_equal(copy_status(f->copy)->stores, 0);
+    assert_int_equal(last_good_status(f->copy)->stores, 0);
 }
 
 static void is_tried_again(void **state)
@@ -162,14 +162,14 @@ static void is_tried_again(void **state)
     reopen(f);
     assert_int_equal(mkdir(f->path, 0755), 0); /* nothing can be written there */
     store(f, 7);
-    assert_true(copy_status(f->copy)->trouble.open);
-    assert_int_equal(copy_status(f->copy)->failures, 1);
-    assert_int_equal(copy_status(f->copy)->generation, 0);
+    assert_true(last_good_status(f->copy)->trouble.open);
+    assert_int_equal(last_good_status(f->copy)->failures, 1);
+    assert_int_equal(last_good_status(f->copy)->generation, 0);
     store(f, 8); /* newer ones take the place of what waits */
-    assert_int_equal(copy_status(f->copy)->failures, 2);
+    assert_int_equal(last_good_status(f->copy)->failures, 2);
     assert_int_equal(rmdir(f->path), 0);
     wait_stored(f, 8);
-    assert_int_equal(copy_status(f->copy)->stores, 1);
+    assert_int_equal(last_good_status(f->copy)->stores, 1);
     reopen(f);
     assert_int_equal(rules_generation(f->found), 8);
 }
@@ -178,13 +178,13 @@ static void is_tried_at_once_when_told_to(void **state)
 {
     struct fixture *f = *state;
     reopen(f);
-    copy_retry(f->copy); /* nothing waits */
+    last_good_retry(f->copy); /* nothing waits */
     assert_int_equal(mkdir(f->path, 0755), 0);
     store(f, 7);
     assert_int_equal(rmdir(f->path), 0);
-    copy_retry(f->copy);
-    assert_false(copy_status(f->copy)->trouble.open);
-    assert_int_equal(copy_status(f->copy)->generation, 7);
+    last_good_retry(f->copy);
+    assert_false(last_good_status(f->copy)->trouble.open);
+    assert_int_equal(last_good_status(f->copy)->generation, 7);
 }
 
 static void a_damaged_one_is_replaced(void **state)

@@ -1,47 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy.h - the last known good copy: one file that a restart, of rulesync or of localproxy, begins
- * with.
+ * last_good.h - the last known good copy: one file that a restart, of rulesync or of localproxy,
+ * begins with.
  *
  * It is replaced in one step (write, sync, rename), in canonical form with its checksum. Writing
  * blocks the loop. What cannot be written now, the disk being full, is tried again, with pauses
  * from 1 s to 30 s, until it can or newer rules take its place.
  */
-#ifndef RULESYNC_COPY_H
-#define RULESYNC_COPY_H
+#ifndef RULESYNC_LAST_GOOD_H
+#define RULESYNC_LAST_GOOD_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "complaint.h"
+#include "condition.h"
 #include "net/loop.h"
 #include "rules/rules.h"
 
-struct copy;
+struct last_good;
 
-struct copy_status {
+struct last_good_status {
     uint64_t generation; /* of what the file holds; 0: nothing that can be used */
     char checksum[RULES_CHECKSUM_LEN + 1];
     int64_t at; /* written, by this process: seconds since 1970; 0: it was there before */
     uint64_t stores;
     uint64_t failures;
-    struct complaint trouble; /* open: newer rules could not be stored yet */
+    struct condition trouble; /* open: newer rules could not be stored yet */
 };
 
 /* Reads the file; *out is what it holds, the caller unrefs; NULL when there is none, or a damaged
  * one (which is logged). NULL with `e` set: its folder does not exist, or it is there and cannot be
  * read: it may be newer than what comes, so nobody should go on. */
-MUST_CHECK struct copy *copy_new(struct net_loop *l, const char *path, struct rules **out,
-                                 struct err *e);
+MUST_CHECK struct last_good *last_good_new(struct net_loop *l, const char *path, struct rules **out,
+                                           struct err *e);
 
 /* Writes at once, unless the file holds these rules; sees to it later if that fails. */
-void copy_store(struct copy *c, struct rules *rules);
+void last_good_store(struct last_good *c, struct rules *rules);
 /* Tries again now what failed. */
-void copy_retry(struct copy *c);
+void last_good_retry(struct last_good *c);
 
-const char *copy_path(const struct copy *c);
-const struct copy_status *copy_status(const struct copy *c);
+const char *last_good_path(const struct last_good *c);
+const struct last_good_status *last_good_status(const struct last_good *c);
 /* NULL is ignored. */
-void copy_free(struct copy *c);
+void last_good_free(struct last_good *c);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "complaint.h"
+#include "condition.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-bool complaint_raise(struct complaint *c, uint64_t now_ms, const char *text)
+bool condition_raise(struct condition *c, uint64_t now_ms, const char *text)
 {
     bool news = !c->open || strncmp(c->text, text, sizeof c->text - 1) != 0 ||
-                now_ms - c->logged_ms >= COMPLAINT_REPEAT_MS;
+                now_ms - c->logged_ms >= CONDITION_REPEAT_MS;
     c->last = time(NULL);
     c->since = c->open ? c->since : c->last;
     c->open = true;
@@ -19,7 +19,7 @@ bool complaint_raise(struct complaint *c, uint64_t now_ms, const char *text)
     return news;
 }
 
-bool complaint_settle(struct complaint *c)
+bool condition_clear(struct condition *c)
 {
     bool was = c->open;
     c->open = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "accept.h"
+#include "validate.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static bool is_shard(const struct rules *r, const char *shard)
            strcmp(shard + len + 1, rules_shard_name(r)) == 0;
 }
 
-int accept_shard(const struct rules *r, const char *shard, const char *place, struct err *e)
+int validate_shard(const struct rules *r, const char *shard, const char *place, struct err *e)
 {
     if (shard == NULL || is_shard(r, shard)) {
         return 0;
@@ -67,8 +67,8 @@ static enum refusal compare(const struct rules *rules, const struct rules *curre
     return REFUSAL_NONE;
 }
 
-int accept_rules(struct slice text, const char *place, const char *shard,
-                 const struct rules *current, struct offer *out, struct err *e)
+int validate_rules(struct slice text, const char *place, const char *shard,
+                   const struct rules *current, struct offer *out, struct err *e)
 {
     struct err why = ERR_INIT;
     *out = (struct offer){.rules = rules_parse(text.ptr, text.len, &why)};
@@ -76,7 +76,7 @@ int accept_rules(struct slice text, const char *place, const char *shard,
         out->refusal = why.code == -ENOMEM ? REFUSAL_MEMORY : REFUSAL_INVALID;
         return err_set(e, why.code, "%s: %s", place, why.msg);
     }
-    if (accept_shard(out->rules, shard, place, &why) != 0) {
+    if (validate_shard(out->rules, shard, place, &why) != 0) {
         out->refusal = REFUSAL_SHARD;
     } else if (current != NULL) {
         out->refusal = compare(out->rules, current, place, &why);

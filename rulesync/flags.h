@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.h - rulesync's flags.
+ * flags.h - rulesync's flags.
  */
-#ifndef RULESYNC_CONFIG_H
-#define RULESYNC_CONFIG_H
+#ifndef RULESYNC_FLAGS_H
+#define RULESYNC_FLAGS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 /* Strings point into argv or the environment; NULL: not given. */
-struct config {
+struct rulesync_flags {
     const char *from;           /* exactly one of these two */
     const char *from_configmap; /* NAMESPACE/NAME */
     const char *to;             /* at least one of these two */
@@ -26,6 +26,6 @@ struct config {
 };
 
 /* Ends the process on --help, --version and wrong usage. */
-void config_parse(struct config *c, int argc, char **argv);
+void rulesync_flags_parse(struct rulesync_flags *c, int argc, char **argv);
 
 #endif

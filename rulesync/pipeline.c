@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sync.h"
+#include "pipeline.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,19 +9,19 @@
 
 #include "base/log.h"
 
-struct sync {
-    struct sync_options o;
+struct pipeline {
+    struct pipeline_options o;
     struct net_loop *loop;
     struct rules *rules;
-    struct copy *copy;
-    struct deliver *deliver;
+    struct last_good *copy;
+    struct delivery *delivery;
     bool taken; /* a document of the source was taken, or was known already */
-    struct sync_status status;
+    struct pipeline_status status;
 };
 
 static void changed(void *data)
 {
-    struct sync *s = data;
+    struct pipeline *s = data;
     if (s->o.on_change != NULL) {
         s->o.on_change(s->o.data);
     }
@@ -29,20 +29,20 @@ static void changed(void *data)
 
 /* ---- what the source tells ---- */
 
-static void see(struct sync *s, const struct offer *offer)
+static void see(struct pipeline *s, const struct offer *offer)
 {
-    struct sync_seen *seen = &s->status.seen;
-    *seen = (struct sync_seen){.at = time(NULL), .refusal = offer->refusal};
+    struct pipeline_seen *seen = &s->status.seen;
+    *seen = (struct pipeline_seen){.at = time(NULL), .refusal = offer->refusal};
     if (offer->rules != NULL) {
         seen->generation = rules_generation(offer->rules);
         memcpy(seen->checksum, rules_checksum(offer->rules), sizeof seen->checksum);
     }
 }
 
-static void refuse(struct sync *s, enum refusal refusal, const struct err *e)
+static void refuse(struct pipeline *s, enum refusal refusal, const struct err *e)
 {
     s->status.refusals[refusal]++;
-    if (complaint_raise(&s->status.refused, net_loop_now(s->loop), e->msg)) {
+    if (condition_raise(&s->status.refused, net_loop_now(s->loop), e->msg)) {
         log_error("rules refused; those in use stay", log_str("error", e->msg),
                   log_str("reason", refusal_text(refusal)),
                   log_num("inUse", s->rules == NULL ? 0 : (int64_t)rules_generation(s->rules)));
@@ -50,13 +50,13 @@ static void refuse(struct sync *s, enum refusal refusal, const struct err *e)
     changed(s);
 }
 
-static bool in_use(const struct sync *s, const struct rules *rules)
+static bool in_use(const struct pipeline *s, const struct rules *rules)
 {
     return s->rules != NULL && rules_generation(s->rules) == rules_generation(rules);
 }
 
 /* Takes over the reference. */
-static void use(struct sync *s, struct rules *rules, const char *place)
+static void use(struct pipeline *s, struct rules *rules, const char *place)
 {
     rules_unref(s->rules);
     s->rules = rules;
@@ -69,18 +69,18 @@ static void use(struct sync *s, struct rules *rules, const char *place)
              log_str("checksum", rules_checksum(rules)),
              log_num("limits", (int64_t)rules_limit_count(rules)), log_str("from", place));
     if (s->copy != NULL) {
-        copy_store(s->copy, rules);
+        last_good_store(s->copy, rules);
     }
-    if (s->deliver != NULL) {
-        deliver_set(s->deliver, rules);
+    if (s->delivery != NULL) {
+        delivery_set(s->delivery, rules);
     }
 }
 
 static int on_offer(void *data, const char *place, struct slice text, bool final, struct err *e)
 {
-    struct sync *s = data;
+    struct pipeline *s = data;
     struct offer offer;
-    int rc = accept_rules(text, place, s->o.shard, s->rules, &offer, e);
+    int rc = validate_rules(text, place, s->o.shard, s->rules, &offer, e);
     if (rc != 0 && !final) {
         rules_unref(offer.rules);
         return rc;
@@ -92,7 +92,7 @@ static int on_offer(void *data, const char *place, struct slice text, bool final
         refuse(s, offer.refusal, e);
         return rc;
     }
-    (void)complaint_settle(&s->status.refused);
+    (void)condition_clear(&s->status.refused);
     s->taken = true;
     if (in_use(s, offer.rules)) {
         rules_unref(offer.rules);
@@ -105,17 +105,17 @@ static int on_offer(void *data, const char *place, struct slice text, bool final
 
 static void on_trouble(void *data, enum source_trouble trouble, const struct err *e)
 {
-    struct sync *s = data;
+    struct pipeline *s = data;
     s->status.trouble = trouble;
     if (trouble == SOURCE_FINE) {
-        (void)complaint_settle(&s->status.source);
+        (void)condition_clear(&s->status.source);
         return;
     }
     s->status.troubles[trouble]++;
     if (trouble != SOURCE_UNREACHABLE) {
-        (void)complaint_settle(&s->status.refused); /* that document is not there any more */
+        (void)condition_clear(&s->status.refused); /* that document is not there any more */
     }
-    if (complaint_raise(&s->status.source, net_loop_now(s->loop), e->msg)) {
+    if (condition_raise(&s->status.source, net_loop_now(s->loop), e->msg)) {
         log_error("no rules to be read; those in use stay", log_str("error", e->msg),
                   log_num("inUse", s->rules == NULL ? 0 : (int64_t)rules_generation(s->rules)));
     }
@@ -124,12 +124,12 @@ static void on_trouble(void *data, enum source_trouble trouble, const struct err
 
 static void on_warn(void *data, const char *text)
 {
-    struct sync *s = data;
+    struct pipeline *s = data;
     (void)snprintf(s->status.warning, sizeof s->status.warning, "%s", text);
     log_warn("rules will not be updated", log_str("warning", text));
 }
 
-const struct source_handlers sync_handlers = {
+const struct source_handlers pipeline_handlers = {
     .offer = on_offer,
     .trouble = on_trouble,
     .warn = on_warn,
@@ -137,16 +137,16 @@ const struct source_handlers sync_handlers = {
 
 /* ---- what is known at the start ---- */
 
-static int open_copy(struct sync *s, struct err *e)
+static int open_copy(struct pipeline *s, struct err *e)
 {
     if (s->o.to == NULL) {
         return 0;
     }
-    s->copy = copy_new(s->loop, s->o.to, &s->rules, e);
+    s->copy = last_good_new(s->loop, s->o.to, &s->rules, e);
     if (s->copy == NULL) {
         return e->code;
     }
-    s->status.copy = copy_status(s->copy);
+    s->status.copy = last_good_status(s->copy);
     s->status.rules = s->rules;
     if (s->rules == NULL) {
         return 0;
@@ -154,36 +154,36 @@ static int open_copy(struct sync *s, struct err *e)
     log_info("last known good rules read", log_str("path", s->o.to),
              log_num("generation", (int64_t)rules_generation(s->rules)),
              log_str("checksum", rules_checksum(s->rules)));
-    int rc = accept_shard(s->rules, s->o.shard, s->o.to, e);
+    int rc = validate_shard(s->rules, s->o.shard, s->o.to, e);
     if (rc != 0) {
         err_prefix(e, "the last known good copy must be removed first");
     }
     return rc;
 }
 
-static int open_deliver(struct sync *s, struct err *e)
+static int open_deliver(struct pipeline *s, struct err *e)
 {
     if (s->o.control == NULL) {
         return 0;
     }
-    struct deliver_options o = s->o.deliver;
+    struct delivery_options o = s->o.delivery;
     o.socket = s->o.control;
     o.on_verdict = changed;
     o.data = s;
-    s->deliver = deliver_new(s->loop, &o, e);
-    if (s->deliver == NULL) {
+    s->delivery = delivery_new(s->loop, &o, e);
+    if (s->delivery == NULL) {
         return e->code;
     }
-    s->status.deliver = deliver_status(s->deliver);
+    s->status.delivery = delivery_status(s->delivery);
     if (s->rules != NULL) {
-        deliver_set(s->deliver, s->rules);
+        delivery_set(s->delivery, s->rules);
     }
     return 0;
 }
 
-struct sync *sync_new(struct net_loop *l, const struct sync_options *o, struct err *e)
+struct pipeline *pipeline_new(struct net_loop *l, const struct pipeline_options *o, struct err *e)
 {
-    struct sync *s = calloc(1, sizeof *s);
+    struct pipeline *s = calloc(1, sizeof *s);
     if (s == NULL) {
         err_set(e, -ENOMEM, "out of memory");
         return NULL;
@@ -191,30 +191,30 @@ struct sync *sync_new(struct net_loop *l, const struct sync_options *o, struct e
     s->o = *o;
     s->loop = l;
     if (open_copy(s, e) != 0 || open_deliver(s, e) != 0) {
-        sync_free(s);
+        pipeline_free(s);
         return NULL;
     }
     return s;
 }
 
-void sync_retry(struct sync *s)
+void pipeline_retry(struct pipeline *s)
 {
     if (s->copy != NULL) {
-        copy_retry(s->copy);
+        last_good_retry(s->copy);
     }
-    if (s->deliver != NULL) {
-        deliver_check(s->deliver);
+    if (s->delivery != NULL) {
+        delivery_check(s->delivery);
     }
 }
 
 /* ---- what it says ---- */
 
-const struct sync_status *sync_status(const struct sync *s)
+const struct pipeline_status *pipeline_status(const struct pipeline *s)
 {
     return &s->status;
 }
 
-static const char *why_no_rules(const struct sync_status *st)
+static const char *why_no_rules(const struct pipeline_status *st)
 {
     if (st->refused.open) {
         return st->refused.text;
@@ -222,16 +222,17 @@ static const char *why_no_rules(const struct sync_status *st)
     return st->source.open ? st->source.text : "none came yet";
 }
 
-bool sync_ready(const struct sync *s, char *why, size_t size)
+bool pipeline_ready(const struct pipeline *s, char *why, size_t size)
 {
-    const struct sync_status *st = &s->status;
+    const struct pipeline_status *st = &s->status;
     if (s->rules == NULL) {
         (void)snprintf(why, size, "no rules: %s", why_no_rules(st));
         return false;
     }
-    if (st->deliver != NULL && st->deliver->verdict != DELIVER_CONFIRMED) {
+    if (st->delivery != NULL && st->delivery->verdict != DELIVERY_CONFIRMED) {
         (void)snprintf(why, size, "localproxy does not confirm the rules: %s",
-                       st->deliver->trouble.open ? st->deliver->trouble.text : "not answered yet");
+                       st->delivery->trouble.open ? st->delivery->trouble.text
+                                                  : "not answered yet");
         return false;
     }
     (void)snprintf(why, size, "ok");
@@ -239,51 +240,51 @@ bool sync_ready(const struct sync *s, char *why, size_t size)
 }
 
 /* There is no good document. */
-static enum sync_result source_result(const struct sync *s, char *why, size_t size)
+static enum pipeline_result source_result(const struct pipeline *s, char *why, size_t size)
 {
-    const struct sync_status *st = &s->status;
+    const struct pipeline_status *st = &s->status;
     bool may_come =
         st->trouble == SOURCE_UNREACHABLE || (st->trouble == SOURCE_MISSING && s->o.at_start);
     (void)snprintf(why, size, "%s", why_no_rules(st));
-    return st->refused.open || !may_come ? SYNC_FAILED : SYNC_UNDER_WAY;
+    return st->refused.open || !may_come ? PIPELINE_FAILED : PIPELINE_UNDER_WAY;
 }
 
-static enum sync_result delivery_result(const struct sync *s, char *why, size_t size)
+static enum pipeline_result delivery_result(const struct pipeline *s, char *why, size_t size)
 {
-    const struct deliver_status *d = s->status.deliver;
-    if (d == NULL || d->verdict == DELIVER_CONFIRMED ||
-        (d->verdict == DELIVER_AHEAD && s->o.at_start)) {
-        return SYNC_DONE;
+    const struct delivery_status *d = s->status.delivery;
+    if (d == NULL || d->verdict == DELIVERY_CONFIRMED ||
+        (d->verdict == DELIVERY_AHEAD && s->o.at_start)) {
+        return PIPELINE_DONE;
     }
     (void)snprintf(why, size, "%s",
                    d->trouble.open ? d->trouble.text : "localproxy did not answer");
-    return d->verdict == DELIVER_PENDING ? SYNC_UNDER_WAY : SYNC_FAILED;
+    return d->verdict == DELIVERY_PENDING ? PIPELINE_UNDER_WAY : PIPELINE_FAILED;
 }
 
-enum sync_result sync_result(const struct sync *s, char *why, size_t size)
+enum pipeline_result pipeline_result(const struct pipeline *s, char *why, size_t size)
 {
-    const struct sync_status *st = &s->status;
+    const struct pipeline_status *st = &s->status;
     bool stuck = st->refused.open || st->source.open;
     if (stuck && !(s->o.at_start && s->rules != NULL)) {
         return source_result(s, why, size);
     }
     if (!stuck && !s->taken) {
         (void)snprintf(why, size, "no rules came");
-        return SYNC_UNDER_WAY;
+        return PIPELINE_UNDER_WAY;
     }
-    enum sync_result result = delivery_result(s, why, size);
-    if (result == SYNC_DONE && st->copy != NULL && st->copy->trouble.open) {
+    enum pipeline_result result = delivery_result(s, why, size);
+    if (result == PIPELINE_DONE && st->copy != NULL && st->copy->trouble.open) {
         (void)snprintf(why, size, "%s", st->copy->trouble.text);
-        return SYNC_FAILED;
+        return PIPELINE_FAILED;
     }
     return result;
 }
 
-void sync_free(struct sync *s)
+void pipeline_free(struct pipeline *s)
 {
     if (s != NULL) {
-        deliver_free(s->deliver);
-        copy_free(s->copy);
+        delivery_free(s->delivery);
+        last_good_free(s->copy);
         rules_unref(s->rules);
         free(s);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * deliver.h - hands rules over to localproxy, and sees to it that they stay enforced.
+ * delivery.h - hands rules over to localproxy, and sees to it that they stay enforced.
  *
  * Confirmed means that the proxy itself named the shard, generation and checksum that it was given.
  * Until then, and whenever it cannot be reached, it is tried again: with pauses from 0.1 s to 5 s,
@@ -15,28 +15,28 @@
  *                          ^  ^----- rules, when it is known what it enforces -' |
  *                          '---------- the pause is over -----------------------'
  */
-#ifndef RULESYNC_DELIVER_H
-#define RULESYNC_DELIVER_H
+#ifndef RULESYNC_DELIVERY_H
+#define RULESYNC_DELIVERY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "complaint.h"
+#include "condition.h"
 #include "control/state.h"
 #include "net/loop.h"
 #include "rules/rules.h"
 
-struct deliver;
+struct delivery;
 
-enum deliver_verdict {
-    DELIVER_PENDING,   /* nothing to hand over yet, or not confirmed yet */
-    DELIVER_CONFIRMED, /* the proxy enforces the rules that were given last */
-    DELIVER_REFUSED,   /* it refused them: see the complaint */
-    DELIVER_AHEAD,     /* it enforces a newer generation */
+enum delivery_verdict {
+    DELIVERY_PENDING,   /* nothing to hand over yet, or not confirmed yet */
+    DELIVERY_CONFIRMED, /* the proxy enforces the rules that were given last */
+    DELIVERY_REFUSED,   /* it refused them: see the condition */
+    DELIVERY_AHEAD,     /* it enforces a newer generation */
 };
 
-struct deliver_status {
-    enum deliver_verdict verdict;
+struct delivery_status {
+    enum delivery_verdict verdict;
     bool answered;              /* ever; then: */
     struct control_state proxy; /* what it said last */
     int64_t answered_at;        /* seconds since 1970 */
@@ -45,11 +45,11 @@ struct deliver_status {
     uint64_t confirmations;     /* of them confirmed */
     uint64_t retries;           /* attempts after one that failed */
     uint64_t refusals;
-    struct complaint trouble; /* why the verdict is not CONFIRMED */
+    struct condition trouble; /* why the verdict is not CONFIRMED */
 };
 
 /* Zero: the default. */
-struct deliver_options {
+struct delivery_options {
     const char *socket;
     uint64_t call_ms;      /* for one call; 10,000 */
     uint64_t check_ms;     /* between two questions when all is well; 5,000 */
@@ -63,16 +63,16 @@ struct deliver_options {
 };
 
 /* NULL with `e` set. */
-MUST_CHECK struct deliver *deliver_new(struct net_loop *l, const struct deliver_options *o,
-                                       struct err *e);
+MUST_CHECK struct delivery *delivery_new(struct net_loop *l, const struct delivery_options *o,
+                                         struct err *e);
 /* From now on these are handed over, and no others. */
-void deliver_set(struct deliver *d, struct rules *rules);
+void delivery_set(struct delivery *d, struct rules *rules);
 /* Ends a pause: tries or asks now. */
-void deliver_check(struct deliver *d);
+void delivery_check(struct delivery *d);
 
-const struct deliver_status *deliver_status(const struct deliver *d);
-const char *deliver_socket(const struct deliver *d);
+const struct delivery_status *delivery_status(const struct delivery *d);
+const char *delivery_socket(const struct delivery *d);
 /* NULL is ignored. */
-void deliver_free(struct deliver *d);
+void delivery_free(struct delivery *d);
 
 #endif

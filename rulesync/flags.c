@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config.h"
+#include "flags.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static bool given(const char *value)
 }
 
 /* What cannot be told flag by flag; NULL: all is well. */
-static const char *check(const struct config *c)
+static const char *check(const struct rulesync_flags *c)
 {
     if (!given(c->from) && !given(c->from_configmap)) {
         return "--from is missing: the folder where the ConfigMap is mounted, or a file "
@@ -79,10 +79,10 @@ static void misuse(const char *msg, const char *detail)
     exit(EXIT_USAGE);
 }
 
-void config_parse(struct config *c, int argc, char **argv)
+void rulesync_flags_parse(struct rulesync_flags *c, int argc, char **argv)
 {
     struct flags_common common = {.log_format = LOG_TEXT, .log_level = LOG_INFO};
-    *c = (struct config){.admin = "0.0.0.0:5442", .timeout_s = 60};
+    *c = (struct rulesync_flags){.admin = "0.0.0.0:5442", .timeout_s = 60};
     const struct flag flags[] = {
         {.name = "from",
          .value = "PATH",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pages.h"
+#include "admin.h"
 
 #include <inttypes.h>
 
@@ -14,16 +14,16 @@ static const char *const trouble_texts[SOURCE_TROUBLES] = {
 };
 
 static const char *const verdict_texts[] = {
-    [DELIVER_PENDING] = "pending",
-    [DELIVER_CONFIRMED] = "confirmed",
-    [DELIVER_REFUSED] = "refused",
-    [DELIVER_AHEAD] = "ahead",
+    [DELIVERY_PENDING] = "pending",
+    [DELIVERY_CONFIRMED] = "confirmed",
+    [DELIVERY_REFUSED] = "refused",
+    [DELIVERY_AHEAD] = "ahead",
 };
 
 static bool ready(void *data, char why[ADMIN_WHY_MAX])
 {
-    const struct pages *p = data;
-    return sync_ready(p->sync, why, ADMIN_WHY_MAX);
+    const struct rulesync_admin *p = data;
+    return pipeline_ready(p->pipeline, why, ADMIN_WHY_MAX);
 }
 
 /* ---- metrics ---- */
@@ -42,7 +42,7 @@ static int write_rules(const struct rules *r, struct buf *out)
                                 rules_shard_namespace(r), rules_shard_name(r), rules_checksum(r));
 }
 
-static int write_source(const struct sync_status *s, struct buf *out)
+static int write_source(const struct pipeline_status *s, struct buf *out)
 {
     const struct prometheus_metric numbers[] = {
         {"cmesh_rulesync_source_ok", "gauge",
@@ -65,7 +65,7 @@ static int write_source(const struct sync_status *s, struct buf *out)
 }
 
 /* Every reason is there from the start, so that a first refusal shows as an increase. */
-static int write_reasons(const struct sync_status *s, struct buf *out)
+static int write_reasons(const struct pipeline_status *s, struct buf *out)
 {
     int rc = prometheus_head(out, "cmesh_rulesync_refused_total", "counter",
                              "Documents refused, by reason.");
@@ -83,7 +83,7 @@ static int write_reasons(const struct sync_status *s, struct buf *out)
     return rc;
 }
 
-static int write_copy(const struct copy_status *c, struct buf *out)
+static int write_copy(const struct last_good_status *c, struct buf *out)
 {
     if (c == NULL) {
         return 0;
@@ -102,14 +102,14 @@ static int write_copy(const struct copy_status *c, struct buf *out)
     return prometheus_write(out, numbers, sizeof numbers / sizeof numbers[0]);
 }
 
-static int write_deliver(const struct deliver_status *d, struct buf *out)
+static int write_deliver(const struct delivery_status *d, struct buf *out)
 {
     if (d == NULL) {
         return 0;
     }
     const struct prometheus_metric numbers[] = {
         {"cmesh_rulesync_confirmed", "gauge", "1 while localproxy confirms the rules in use.",
-         d->verdict == DELIVER_CONFIRMED},
+         d->verdict == DELIVERY_CONFIRMED},
         {"cmesh_rulesync_enforced_generation", "gauge",
          "Generation that localproxy said last it enforces; 0: none.",
          d->answered && d->proxy.enforcing ? d->proxy.generation : 0},
@@ -131,19 +131,19 @@ static int write_deliver(const struct deliver_status *d, struct buf *out)
 
 static int write_metrics(void *data, struct buf *out)
 {
-    const struct pages *p = data;
-    const struct sync_status *s = sync_status(p->sync);
+    const struct rulesync_admin *p = data;
+    const struct pipeline_status *s = pipeline_status(p->pipeline);
     char why[ADMIN_WHY_MAX];
     const struct prometheus_metric ready_metric = {
         "cmesh_rulesync_ready", "gauge",
         "1 when rules are in use and, with --control, confirmed by localproxy.",
-        sync_ready(p->sync, why, sizeof why)};
+        pipeline_ready(p->pipeline, why, sizeof why)};
     int rc = prometheus_write(out, &ready_metric, 1);
     rc = rc != 0 ? rc : write_source(s, out);
     rc = rc != 0 ? rc : write_reasons(s, out);
     rc = rc != 0 ? rc : write_rules(s->rules, out);
     rc = rc != 0 ? rc : write_copy(s->copy, out);
-    return rc != 0 ? rc : write_deliver(s->deliver, out);
+    return rc != 0 ? rc : write_deliver(s->delivery, out);
 }
 
 /* ---- status ---- */
@@ -165,7 +165,7 @@ static void add_rules(cJSON *object, uint64_t generation, const char *checksum)
     }
 }
 
-static void add_error(cJSON *object, const struct complaint *c)
+static void add_error(cJSON *object, const struct condition *c)
 {
     if (c->open) {
         cJSON_AddStringToObject(object, "error", c->text);
@@ -173,12 +173,12 @@ static void add_error(cJSON *object, const struct complaint *c)
     }
 }
 
-static void add_source(const struct pages *p, const struct sync_status *s, cJSON *root)
+static void add_source(const struct rulesync_admin *p, const struct pipeline_status *s, cJSON *root)
 {
-    bool dir = p->config->from != NULL && p->config->from[0] != '\0';
+    bool dir = p->flags->from != NULL && p->flags->from[0] != '\0';
     cJSON *source = cJSON_AddObjectToObject(root, "source");
     cJSON_AddStringToObject(source, dir ? "path" : "configMap",
-                            dir ? p->config->from : p->config->from_configmap);
+                            dir ? p->flags->from : p->flags->from_configmap);
     cJSON_AddBoolToObject(source, "found", s->seen.at != 0 && !s->source.open);
     add_error(source, &s->source);
     if (s->warning[0] != '\0') {
@@ -186,7 +186,7 @@ static void add_source(const struct pages *p, const struct sync_status *s, cJSON
     }
 }
 
-static void add_seen(const struct sync_status *s, cJSON *root)
+static void add_seen(const struct pipeline_status *s, cJSON *root)
 {
     if (s->seen.at == 0) {
         return;
@@ -201,7 +201,7 @@ static void add_seen(const struct sync_status *s, cJSON *root)
     add_error(seen, &s->refused);
 }
 
-static void add_used(const struct sync_status *s, cJSON *root)
+static void add_used(const struct pipeline_status *s, cJSON *root)
 {
     const struct rules *r = s->rules;
     if (r == NULL) {
@@ -217,25 +217,27 @@ static void add_used(const struct sync_status *s, cJSON *root)
     add_time(used, "takenAt", s->rules_at);
 }
 
-static void add_stored(const struct pages *p, const struct copy_status *c, cJSON *root)
+static void add_stored(const struct rulesync_admin *p, const struct last_good_status *c,
+                       cJSON *root)
 {
     if (c == NULL) {
         return;
     }
     cJSON *stored = cJSON_AddObjectToObject(root, "stored");
-    cJSON_AddStringToObject(stored, "path", p->config->to);
+    cJSON_AddStringToObject(stored, "path", p->flags->to);
     add_rules(stored, c->generation, c->checksum);
     add_time(stored, "at", c->at);
     add_error(stored, &c->trouble);
 }
 
-static void add_enforced(const struct pages *p, const struct deliver_status *d, cJSON *root)
+static void add_enforced(const struct rulesync_admin *p, const struct delivery_status *d,
+                         cJSON *root)
 {
     if (d == NULL) {
         return;
     }
     cJSON *enforced = cJSON_AddObjectToObject(root, "enforced");
-    cJSON_AddStringToObject(enforced, "socket", p->config->control);
+    cJSON_AddStringToObject(enforced, "socket", p->flags->control);
     cJSON_AddStringToObject(enforced, "verdict", verdict_texts[d->verdict]);
     if (d->answered && d->proxy.enforcing) {
         add_rules(enforced, d->proxy.generation, d->proxy.checksum);
@@ -248,17 +250,17 @@ static void add_enforced(const struct pages *p, const struct deliver_status *d, 
     add_error(enforced, &d->trouble);
 }
 
-static const struct complaint *latest(const struct complaint *a, const struct complaint *b)
+static const struct condition *latest(const struct condition *a, const struct condition *b)
 {
     return b != NULL && b->last > a->last ? b : a;
 }
 
 /* The error that came last, over or not. */
-static void add_last_error(const struct sync_status *s, cJSON *root)
+static void add_last_error(const struct pipeline_status *s, cJSON *root)
 {
-    const struct complaint *c = latest(&s->refused, &s->source);
+    const struct condition *c = latest(&s->refused, &s->source);
     c = latest(c, s->copy != NULL ? &s->copy->trouble : NULL);
-    c = latest(c, s->deliver != NULL ? &s->deliver->trouble : NULL);
+    c = latest(c, s->delivery != NULL ? &s->delivery->trouble : NULL);
     if (c->last != 0) {
         cJSON *error = cJSON_AddObjectToObject(root, "lastError");
         cJSON_AddStringToObject(error, "message", c->text);
@@ -269,17 +271,17 @@ static void add_last_error(const struct sync_status *s, cJSON *root)
 
 static void add_status(void *data, cJSON *root)
 {
-    const struct pages *p = data;
-    const struct sync_status *s = sync_status(p->sync);
+    const struct rulesync_admin *p = data;
+    const struct pipeline_status *s = pipeline_status(p->pipeline);
     add_source(p, s, root);
     add_seen(s, root);
     add_used(s, root);
     add_stored(p, s->copy, root);
-    add_enforced(p, s->deliver, root);
+    add_enforced(p, s->delivery, root);
     add_last_error(s, root);
 }
 
-const struct admin_server_ops pages_ops = {
+const struct admin_server_ops rulesync_admin_ops = {
     .ready = ready,
     .metrics = write_metrics,
     .status = add_status,

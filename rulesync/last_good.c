@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy.h"
+#include "last_good.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,13 +14,13 @@
 
 enum { RETRY_MIN_MS = 1000, RETRY_MAX_MS = 30000 };
 
-struct copy {
+struct last_good {
     char *path;
     struct net_loop *loop;
     struct net_timer *retry;
     struct backoff backoff;
     struct rules *pending; /* to be stored; NULL: the file is up to date */
-    struct copy_status status;
+    struct last_good_status status;
 };
 
 /* ---- reading ---- */
@@ -87,24 +87,24 @@ static int write_file(const struct rules *rules, const char *path, struct err *e
     return rc;
 }
 
-static void note(struct copy *c, const struct rules *rules, int64_t at)
+static void note(struct last_good *c, const struct rules *rules, int64_t at)
 {
     c->status.generation = rules_generation(rules);
     memcpy(c->status.checksum, rules_checksum(rules), sizeof c->status.checksum);
     c->status.at = at;
 }
 
-static bool holds(const struct copy *c, const struct rules *rules)
+static bool holds(const struct last_good *c, const struct rules *rules)
 {
     return c->status.generation == rules_generation(rules) &&
            strcmp(c->status.checksum, rules_checksum(rules)) == 0;
 }
 
-static void stored(struct copy *c)
+static void stored(struct last_good *c)
 {
     note(c, c->pending, time(NULL));
     c->status.stores++;
-    (void)complaint_settle(&c->status.trouble);
+    (void)condition_clear(&c->status.trouble);
     backoff_reset(&c->backoff);
     log_info("rules stored", log_num("generation", (int64_t)c->status.generation),
              log_str("path", c->path));
@@ -112,10 +112,10 @@ static void stored(struct copy *c)
     c->pending = NULL;
 }
 
-static void failed(struct copy *c, const struct err *e)
+static void failed(struct last_good *c, const struct err *e)
 {
     c->status.failures++;
-    if (complaint_raise(&c->status.trouble, net_loop_now(c->loop), e->msg)) {
+    if (condition_raise(&c->status.trouble, net_loop_now(c->loop), e->msg)) {
         log_error("rules cannot be stored; a restart would not know them", log_str("error", e->msg),
                   log_num("generation", (int64_t)rules_generation(c->pending)));
     }
@@ -125,7 +125,7 @@ static void failed(struct copy *c, const struct err *e)
 
 static void try_to_store(void *data)
 {
-    struct copy *c = data;
+    struct last_good *c = data;
     struct err e = ERR_INIT;
     if (c->pending == NULL) {
         return;
@@ -137,17 +137,17 @@ static void try_to_store(void *data)
     }
 }
 
-void copy_store(struct copy *c, struct rules *rules)
+void last_good_store(struct last_good *c, struct rules *rules)
 {
     if (c->pending == NULL && holds(c, rules)) {
         return;
     }
     rules_unref(c->pending);
     c->pending = rules_ref(rules);
-    copy_retry(c);
+    last_good_retry(c);
 }
 
-void copy_retry(struct copy *c)
+void last_good_retry(struct last_good *c)
 {
     net_timer_clear(c->retry);
     backoff_reset(&c->backoff);
@@ -156,20 +156,21 @@ void copy_retry(struct copy *c)
 
 /* ---- life ---- */
 
-struct copy *copy_new(struct net_loop *l, const char *path, struct rules **out, struct err *e)
+struct last_good *last_good_new(struct net_loop *l, const char *path, struct rules **out,
+                                struct err *e)
 {
     *out = NULL;
     if (check_folder(path, e) != 0 || read_stored(path, out, e) != 0) {
         return NULL;
     }
-    struct copy *c = calloc(1, sizeof *c);
+    struct last_good *c = calloc(1, sizeof *c);
     if (c != NULL) {
         c->path = strdup(path);
         c->retry = net_timer_new(l, try_to_store, c);
     }
     if (c == NULL || c->path == NULL || c->retry == NULL) {
         err_set(e, -ENOMEM, "out of memory");
-        copy_free(c);
+        last_good_free(c);
         rules_unref(*out);
         *out = NULL;
         return NULL;
@@ -182,17 +183,17 @@ struct copy *copy_new(struct net_loop *l, const char *path, struct rules **out, 
     return c;
 }
 
-const char *copy_path(const struct copy *c)
+const char *last_good_path(const struct last_good *c)
 {
     return c->path;
 }
 
-const struct copy_status *copy_status(const struct copy *c)
+const struct last_good_status *last_good_status(const struct last_good *c)
 {
     return &c->status;
 }
 
-void copy_free(struct copy *c)
+void last_good_free(struct last_good *c)
 {
     if (c != NULL) {
         net_timer_free(c->retry);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * complaint.h - something that is wrong for now: its latest words, and when they are worth a line
+ * condition.h - something that is wrong for now: its latest words, and when they are worth a line
  * in the log.
  */
-#ifndef RULESYNC_COMPLAINT_H
-#define RULESYNC_COMPLAINT_H
+#ifndef RULESYNC_CONDITION_H
+#define RULESYNC_CONDITION_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,10 +12,10 @@
 #include "base/err.h"
 
 /* The same words are logged again after so long. */
-#define COMPLAINT_REPEAT_MS (10 * 60 * 1000)
+#define CONDITION_REPEAT_MS (10 * 60 * 1000)
 
 /* Zero: all is well. */
-struct complaint {
+struct condition {
     bool open;
     char text[ERR_MSG_MAX];
     int64_t since; /* seconds since 1970: raised first, and with these words or others last */
@@ -24,8 +24,8 @@ struct complaint {
 };
 
 /* `now_ms` is net_loop_now(). True: log it, for these words are new or were not said for long. */
-bool complaint_raise(struct complaint *c, uint64_t now_ms, const char *text);
+bool condition_raise(struct condition *c, uint64_t now_ms, const char *text);
 /* All is well. True: it was not before. Text and times stay, for those who ask what was. */
-bool complaint_settle(struct complaint *c);
+bool condition_clear(struct condition *c);
 
 #endif

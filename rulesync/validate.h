@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * accept.h - decides whether a document may take the place of the rules that are in use.
+ * validate.h - decides whether a document may take the place of the rules that are in use.
  *
  * Only rules that are valid, of the same shard, and newer may: whatever else comes is refused.
  */
-#ifndef RULESYNC_ACCEPT_H
-#define RULESYNC_ACCEPT_H
+#ifndef RULESYNC_VALIDATE_H
+#define RULESYNC_VALIDATE_H
 
 #include <stdint.h>
 
@@ -35,11 +35,11 @@ struct offer {
 /* `place` is where the text is from, for the message: "/etc/cmesh/rules.json". `shard` is
  * NAMESPACE/NAME or NULL (any); `current` the rules in use or NULL. 0, or -EINVAL, -E2BIG, -ESTALE
  * or -ENOMEM with `e` set. The same rules as the current ones are accepted. */
-MUST_CHECK int accept_rules(struct slice text, const char *place, const char *shard,
-                            const struct rules *current, struct offer *out, struct err *e);
+MUST_CHECK int validate_rules(struct slice text, const char *place, const char *shard,
+                              const struct rules *current, struct offer *out, struct err *e);
 
 /* Whether these are rules of `shard` (as above). -EINVAL with `e` set when not. */
-MUST_CHECK int accept_shard(const struct rules *r, const char *shard, const char *place,
-                            struct err *e);
+MUST_CHECK int validate_shard(const struct rules *r, const char *shard, const char *place,
+                              struct err *e);
 
 #endif

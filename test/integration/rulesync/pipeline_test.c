@@ -12,9 +12,9 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "pipeline.h"
 #include "rulesync_proxy.h"
 #include "source_dir.h"
-#include "sync.h"
 #include "temp_dir.h"
 
 struct fixture {
@@ -23,7 +23,7 @@ struct fixture {
     char mount[256];
     char stored[256];
     char socket[256];
-    struct sync *sync;
+    struct pipeline *pipeline;
     struct source_dir *source;
     unsigned changes;
     struct proxy_double proxy;
@@ -48,9 +48,9 @@ static int setup(void **state)
 static void stop(struct fixture *f)
 {
     source_dir_free(f->source);
-    sync_free(f->sync);
+    pipeline_free(f->pipeline);
     f->source = NULL;
-    f->sync = NULL;
+    f->pipeline = NULL;
 }
 
 static int teardown(void **state)
@@ -70,32 +70,32 @@ static void on_change(void *data)
     f->changes++;
 }
 
-static struct sync_options options(struct fixture *f)
+static struct pipeline_options options(struct fixture *f)
 {
-    return (struct sync_options){
+    return (struct pipeline_options){
         .to = f->stored,
         .control = f->socket,
-        .deliver = {.check_ms = 50, .retry_min_ms = 10, .retry_max_ms = 50, .refused_ms = 300},
+        .delivery = {.check_ms = 50, .retry_min_ms = 10, .retry_max_ms = 50, .refused_ms = 300},
         .on_change = on_change,
         .data = f,
     };
 }
 
-static void start_with(struct fixture *f, const struct sync_options *o)
+static void start_with(struct fixture *f, const struct pipeline_options *o)
 {
     struct err e = ERR_INIT;
-    f->sync = sync_new(f->loop, o, &e);
-    if (f->sync == NULL) {
+    f->pipeline = pipeline_new(f->loop, o, &e);
+    if (f->pipeline == NULL) {
         fail_msg("%s", e.msg);
     }
     struct source_dir_options so = {.path = f->mount, .settle_ms = 5, .retry_ms = 10};
-    f->source = source_dir_new(f->loop, &so, &sync_handlers, f->sync, &e);
+    f->source = source_dir_new(f->loop, &so, &pipeline_handlers, f->pipeline, &e);
     assert_non_null(f->source);
 }
 
 static void start(struct fixture *f)
 {
-    struct sync_options o = options(f);
+    struct pipeline_options o = options(f);
     start_with(f, &o);
 }
 
@@ -145,7 +145,7 @@ static unsigned stored_generation(struct fixture *f)
 static bool ready(struct fixture *f)
 {
     char why[ERR_MSG_MAX + 64];
-    return sync_ready(f->sync, why, sizeof why);
+    return pipeline_ready(f->pipeline, why, sizeof why);
 }
 
 static void wait_enforced(struct fixture *f, unsigned generation)
@@ -159,7 +159,7 @@ static void wait_enforced(struct fixture *f, unsigned generation)
     assert_int_equal(stored_generation(f), generation);
 }
 
-static void wait_open(struct fixture *f, const struct complaint *c, const char *words)
+static void wait_open(struct fixture *f, const struct condition *c, const char *words)
 {
     for (unsigned i = 0; i < 2000 && (!c->open || strstr(c->text, words) == NULL); i++) {
         run_for(f->loop, 5);
@@ -168,9 +168,9 @@ static void wait_open(struct fixture *f, const struct complaint *c, const char *
     assert_non_null(strstr(c->text, words));
 }
 
-static const struct sync_status *status(struct fixture *f)
+static const struct pipeline_status *status(struct fixture *f)
 {
-    return sync_status(f->sync);
+    return pipeline_status(f->pipeline);
 }
 
 /* ---- tests ---- */
@@ -277,7 +277,7 @@ static void rules_that_cannot_be_stored_are_enforced(void **state)
     assert_int_equal(proxy_double_enforced(&f->proxy), 8);
     assert_true(status(f)->copy->failures > 0);
     assert_int_equal(rmdir(f->stored), 0);
-    sync_retry(f->sync);
+    pipeline_retry(f->pipeline);
     wait_enforced(f, 8);
     assert_false(status(f)->copy->trouble.open);
 }
@@ -285,7 +285,7 @@ static void rules_that_cannot_be_stored_are_enforced(void **state)
 static void without_a_socket_it_is_ready_when_there_are_rules(void **state)
 {
     struct fixture *f = *state;
-    struct sync_options o = options(f);
+    struct pipeline_options o = options(f);
     o.control = NULL;
     start_with(f, &o);
     run_for(f->loop, 50);
@@ -300,7 +300,7 @@ static void without_a_socket_it_is_ready_when_there_are_rules(void **state)
 static void without_a_copy_generations_are_known_while_it_runs(void **state)
 {
     struct fixture *f = *state;
-    struct sync_options o = options(f);
+    struct pipeline_options o = options(f);
     o.to = NULL;
     proxy_double_start(&f->proxy);
     publish(f, 7, "a", "b");
@@ -313,7 +313,7 @@ static void without_a_copy_generations_are_known_while_it_runs(void **state)
     /* After a restart the proxy still knows. */
     stop(f);
     start_with(f, &o);
-    for (unsigned i = 0; i < 2000 && status(f)->deliver->verdict != DELIVER_AHEAD; i++) {
+    for (unsigned i = 0; i < 2000 && status(f)->delivery->verdict != DELIVERY_AHEAD; i++) {
         run_for(f->loop, 5);
     }
     assert_int_equal(proxy_double_enforced(&f->proxy), 7);
@@ -343,7 +343,7 @@ static void restarts_in_any_order_lose_nothing(void **state)
 static void a_copy_of_another_shard_stops_everything(void **state)
 {
     struct fixture *f = *state;
-    struct sync_options o = options(f);
+    struct pipeline_options o = options(f);
     struct err e = ERR_INIT;
     o.control = NULL;
     publish(f, 7, "a", "b");
@@ -353,17 +353,17 @@ static void a_copy_of_another_shard_stops_everything(void **state)
     }
     stop(f);
     o.shard = "ns/b";
-    assert_null(sync_new(f->loop, &o, &e));
+    assert_null(pipeline_new(f->loop, &o, &e));
     assert_non_null(strstr(e.msg, "must be removed first"));
 }
 
 /* ---- a single pass ---- */
 
-static void expect_result(struct fixture *f, enum sync_result result, const char *words)
+static void expect_result(struct fixture *f, enum pipeline_result result, const char *words)
 {
     char why[ERR_MSG_MAX + 64] = "";
     for (unsigned i = 0; i < 2000; i++) {
-        if (sync_result(f->sync, why, sizeof why) == result && strstr(why, words) != NULL) {
+        if (pipeline_result(f->pipeline, why, sizeof why) == result && strstr(why, words) != NULL) {
             return;
         }
         run_for(f->loop, 5);
@@ -376,11 +376,11 @@ static void a_single_pass_ends_when_all_is_done(void **state)
     struct fixture *f = *state;
     publish(f, 7, "a", "b");
     start(f);
-    expect_result(f, SYNC_UNDER_WAY, "");
+    expect_result(f, PIPELINE_UNDER_WAY, "");
     run_for(f->loop, 50);
-    expect_result(f, SYNC_UNDER_WAY, f->socket);
+    expect_result(f, PIPELINE_UNDER_WAY, f->socket);
     proxy_double_start(&f->proxy);
-    expect_result(f, SYNC_DONE, "");
+    expect_result(f, PIPELINE_DONE, "");
     wait_enforced(f, 7);
 }
 
@@ -389,21 +389,21 @@ static void a_single_pass_fails_for_good_reasons(void **state)
     struct fixture *f = *state;
     proxy_double_start(&f->proxy);
     start(f);
-    expect_result(f, SYNC_FAILED, "the key rules.json is not");
+    expect_result(f, PIPELINE_FAILED, "the key rules.json is not");
     publish_text(f, "[]");
-    expect_result(f, SYNC_FAILED, "mount/rules.json: ");
+    expect_result(f, PIPELINE_FAILED, "mount/rules.json: ");
     f->proxy.mood = REFUSE;
     publish(f, 7, "a", "b");
-    expect_result(f, SYNC_FAILED, "I do not like it");
+    expect_result(f, PIPELINE_FAILED, "I do not like it");
     f->proxy.mood = OBEY;
     proxy_double_enforce(&f->proxy, proxy_rules_make(9, "a", "b"));
-    expect_result(f, SYNC_FAILED, "generation 9");
+    expect_result(f, PIPELINE_FAILED, "generation 9");
     stop(f);
     assert_int_equal(unlink(f->stored), 0);
     publish(f, 10, "a", "b");
     start(f);
     assert_int_equal(mkdir(f->stored, 0755), 0);
-    expect_result(f, SYNC_FAILED, "not a regular file");
+    expect_result(f, PIPELINE_FAILED, "not a regular file");
     assert_int_equal(proxy_double_enforced(&f->proxy), 10);
 }
 
@@ -418,38 +418,38 @@ static void a_single_pass_is_about_the_source(void **state)
     stop(f);
     temp_dir_empty(f->mount);
     start(f);
-    expect_result(f, SYNC_FAILED, "the key rules.json is not");
+    expect_result(f, PIPELINE_FAILED, "the key rules.json is not");
     publish(f, 7, "a", "b");
-    expect_result(f, SYNC_DONE, "");
+    expect_result(f, PIPELINE_DONE, "");
 }
 
 /* Before an operator starts, what is there already will do. */
 static void a_single_pass_at_the_start_of_a_pod(void **state)
 {
     struct fixture *f = *state;
-    struct sync_options o = options(f);
+    struct pipeline_options o = options(f);
     o.at_start = true;
     proxy_double_start(&f->proxy);
     start_with(f, &o);
-    expect_result(f, SYNC_UNDER_WAY, "the key rules.json is not");
+    expect_result(f, PIPELINE_UNDER_WAY, "the key rules.json is not");
     publish_text(f, "[]");
-    expect_result(f, SYNC_FAILED, "mount/rules.json: ");
+    expect_result(f, PIPELINE_FAILED, "mount/rules.json: ");
     publish(f, 7, "a", "b");
-    expect_result(f, SYNC_DONE, "");
+    expect_result(f, PIPELINE_DONE, "");
     wait_enforced(f, 7);
     stop(f);
     temp_dir_empty(f->mount);
     start_with(f, &o);
-    expect_result(f, SYNC_DONE, "");
+    expect_result(f, PIPELINE_DONE, "");
     publish(f, 6, "a", "b");
     wait_open(f, &status(f)->refused, "is older");
-    expect_result(f, SYNC_DONE, "");
+    expect_result(f, PIPELINE_DONE, "");
     proxy_double_enforce(&f->proxy, proxy_rules_make(9, "a", "b"));
     publish(f, 8, "a", "b");
-    for (unsigned i = 0; i < 2000 && status(f)->deliver->verdict != DELIVER_AHEAD; i++) {
+    for (unsigned i = 0; i < 2000 && status(f)->delivery->verdict != DELIVERY_AHEAD; i++) {
         run_for(f->loop, 5);
     }
-    expect_result(f, SYNC_DONE, "");
+    expect_result(f, PIPELINE_DONE, "");
     assert_int_equal(proxy_double_enforced(&f->proxy), 9);
 }
 

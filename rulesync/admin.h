@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * admin.h - what rulesync says of itself on /readyz, /metrics and /status.
+ */
+#ifndef RULESYNC_ADMIN_H
+#define RULESYNC_ADMIN_H
+
+#include "admin/admin_server.h"
+#include "flags.h"
+#include "pipeline.h"
+
+/* The data of rulesync_admin_ops. */
+struct rulesync_admin {
+    const struct rulesync_flags *flags;
+    struct pipeline *pipeline;
+};
+
+extern const struct admin_server_ops rulesync_admin_ops;
+
+#endif
