@@ -12,13 +12,14 @@
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/secret.h"
-#include "config.h"
+#include "flags.h"
 #include "generate.h"
 #include "kube/access/access.h"
 #include "token.h"
 
 /* Over one of the files that were read: the real credentials would be gone. */
-static int refuse_overwriting(const struct config *c, const struct kubeconfig *kc, struct err *e)
+static int refuse_overwriting(const struct kubeconfig_gen_flags *c, const struct kubeconfig *kc,
+                              struct err *e)
 {
     struct stat out;
     if (strcmp(c->output, "-") == 0 || stat(c->output, &out) != 0) {
@@ -59,7 +60,7 @@ static int from_service_account(const struct generate_options *o, struct buf *te
     return rc;
 }
 
-static int from_kubeconfig(const struct config *c, const struct generate_options *o,
+static int from_kubeconfig(const struct kubeconfig_gen_flags *c, const struct generate_options *o,
                            struct buf *text, struct err *e)
 {
     struct generate_notes notes;
@@ -77,7 +78,7 @@ static int from_kubeconfig(const struct config *c, const struct generate_options
     return rc;
 }
 
-static int wrap_configmap(const struct config *c, struct buf *text, struct err *e)
+static int wrap_configmap(const struct kubeconfig_gen_flags *c, struct buf *text, struct err *e)
 {
     if (c->configmap == NULL) {
         return 0;
@@ -91,7 +92,7 @@ static int wrap_configmap(const struct config *c, struct buf *text, struct err *
     return rc;
 }
 
-static int write_out(const struct config *c, const struct buf *text, struct err *e)
+static int write_out(const struct kubeconfig_gen_flags *c, const struct buf *text, struct err *e)
 {
     if (strcmp(c->output, "-") != 0) {
         mode_t mode = c->shared ? 0644 : 0600;
@@ -107,7 +108,7 @@ static int write_out(const struct config *c, const struct buf *text, struct err 
     return 0;
 }
 
-static int load_token(const struct config *c, char **out, struct err *e)
+static int load_token(const struct kubeconfig_gen_flags *c, char **out, struct err *e)
 {
     bool made;
     if (c->token_file == NULL) {
@@ -124,7 +125,7 @@ static int load_token(const struct config *c, char **out, struct err *e)
     return 0;
 }
 
-static int load_proxy_ca(const struct config *c, struct kube_pem *out, struct err *e)
+static int load_proxy_ca(const struct kubeconfig_gen_flags *c, struct kube_pem *out, struct err *e)
 {
     int rc = c->proxy_ca == NULL ? 0 : kube_pem_read(c->proxy_ca, out, e);
     if (rc == 0 && out->data != NULL && strstr(out->data, "-----BEGIN CERTIFICATE") == NULL) {
@@ -139,7 +140,7 @@ static int load_proxy_ca(const struct config *c, struct kube_pem *out, struct er
     return rc;
 }
 
-static int run(const struct config *c, struct err *e)
+static int run(const struct kubeconfig_gen_flags *c, struct err *e)
 {
     struct buf text = BUF_INIT(GENERATE_TEXT_MAX);
     struct kube_pem ca = {.data = NULL};
@@ -165,9 +166,9 @@ static int run(const struct config *c, struct err *e)
 
 int main(int argc, char **argv)
 {
-    struct config c;
+    struct kubeconfig_gen_flags c;
     struct err e = ERR_INIT;
-    config_parse(&c, argc, argv);
+    kubeconfig_gen_flags_parse(&c, argc, argv);
     if (run(&c, &e) != 0) {
         log_error("nothing was written", log_str("error", e.msg));
         return EXIT_FAILED;

@@ -33,8 +33,8 @@ static void add_rules(const struct admin_options *o, cJSON *root)
 {
     const struct rules *r = proxy_rules(o->proxy);
     cJSON *rules = cJSON_AddObjectToObject(root, "rules");
-    cJSON_AddStringToObject(rules, "path", o->config->rules != NULL ? o->config->rules : "");
-    cJSON_AddStringToObject(rules, "control", o->config->control != NULL ? o->config->control : "");
+    cJSON_AddStringToObject(rules, "path", o->flags->rules != NULL ? o->flags->rules : "");
+    cJSON_AddStringToObject(rules, "control", o->flags->control != NULL ? o->flags->control : "");
     cJSON_AddBoolToObject(rules, "inForce", r != NULL);
     if (r == NULL) {
         return;
@@ -90,7 +90,7 @@ struct admin *admin_new(struct net_loop *l, const struct admin_options *o, struc
     }
     a->o = *o;
     const struct admin_server_options so = {
-        .address = o->config->admin,
+        .address = o->flags->admin,
         .program = "localproxy",
         .ops = &ops,
         .data = &a->o,

@@ -13,7 +13,7 @@
 struct admin;
 
 struct admin_options {
-    const struct config *config;
+    const struct localproxy_flags *flags;
     struct proxy *proxy;
     struct kube_client *upstream;
     struct metrics *metrics;

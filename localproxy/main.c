@@ -19,7 +19,7 @@
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/secret.h"
-#include "config.h"
+#include "flags.h"
 #include "lock/lock.h"
 #include "proxy.h"
 #include "rules/reload.h"
@@ -33,7 +33,7 @@ enum { LINGER_LOOK_MS = 200, LINGER_ALONE_MS = 2000 };
 enum state { STATE_RUNNING, STATE_LINGERING, STATE_DRAINING, STATE_STOPPED };
 
 struct app {
-    struct config config;
+    struct localproxy_flags flags;
     struct net_loop *loop;
     struct kube_access access;
     struct kube_client *upstream;
@@ -80,7 +80,7 @@ static void drain(struct app *a)
     log_info("shutting down", log_num("requests", proxy_stats(a->proxy)->busy),
              log_num("watches", (int64_t)a->metrics.open_watches));
     a->state = STATE_DRAINING;
-    (void)uv_timer_start(&a->timer, on_grace_over, a->config.shutdown_grace_s * 1000, 0);
+    (void)uv_timer_start(&a->timer, on_grace_over, a->flags.shutdown_grace_s * 1000, 0);
     proxy_drain(a->proxy);
 }
 
@@ -92,7 +92,7 @@ static void on_linger(uv_timer_t *timer)
         a->client_at = now;
     }
     if (now - a->client_at >= LINGER_ALONE_MS ||
-        now - a->signal_at >= a->config.shutdown_delay_s * 1000) {
+        now - a->signal_at >= a->flags.shutdown_delay_s * 1000) {
         drain(a);
     }
 }
@@ -101,7 +101,7 @@ static void linger(struct app *a)
 {
     log_info("still serving the operator until it ends",
              log_num("connections", proxy_stats(a->proxy)->open),
-             log_num("seconds", (int64_t)a->config.shutdown_delay_s));
+             log_num("seconds", (int64_t)a->flags.shutdown_delay_s));
     a->state = STATE_LINGERING;
     a->signal_at = uv_now(&a->loop->uv);
     a->client_at = a->signal_at;
@@ -117,7 +117,7 @@ static void on_signal(uv_signal_t *handle, int signum)
         return;
     }
     log_info("told to end", log_str("signal", strsignal(signum)));
-    if (a->config.shutdown_delay_s > 0) {
+    if (a->flags.shutdown_delay_s > 0) {
         linger(a);
     } else {
         drain(a);
@@ -129,10 +129,10 @@ static void on_signal(uv_signal_t *handle, int signum)
 static int load_token(struct app *a, struct slice *token, struct err *e)
 {
     *token = (struct slice){0};
-    if (a->config.token_file == NULL) {
+    if (a->flags.token_file == NULL) {
         return 0;
     }
-    int rc = file_read(a->config.token_file, &a->token, e);
+    int rc = file_read(a->flags.token_file, &a->token, e);
     if (rc != 0) {
         err_prefix(e, "--token-file");
         return rc;
@@ -143,13 +143,13 @@ static int load_token(struct app *a, struct slice *token, struct err *e)
         len--;
     }
     if (len == 0) {
-        return err_set(e, -EINVAL, "--token-file: %s: holds no token", a->config.token_file);
+        return err_set(e, -EINVAL, "--token-file: %s: holds no token", a->flags.token_file);
     }
     *token = slice_of(text, len);
     return 0;
 }
 
-static int load_listen_tls(const struct config *c, struct tls_config **out, struct err *e)
+static int load_listen_tls(const struct localproxy_flags *c, struct tls_config **out, struct err *e)
 {
     static const char *const alpn[] = {"http/1.1", NULL};
     *out = NULL;
@@ -179,17 +179,17 @@ static int load_listen_tls(const struct config *c, struct tls_config **out, stru
 static int open_proxy(struct app *a, struct err *e)
 {
     struct proxy_options o = {
-        .config = &a->config,
+        .flags = &a->flags,
         .upstream = a->upstream,
         .metrics = &a->metrics,
         .on_drained = on_drained,
         .data = a,
     };
-    int rc = lock_pod_namespace(a->config.pod_namespace, getenv("POD_NAMESPACE"), NULL,
+    int rc = lock_pod_namespace(a->flags.pod_namespace, getenv("POD_NAMESPACE"), NULL,
                                 &a->pod_namespace, e);
     o.pod_namespace = a->pod_namespace;
     rc = rc != 0 ? rc : load_token(a, &o.token, e);
-    rc = rc != 0 ? rc : load_listen_tls(&a->config, &o.tls, e);
+    rc = rc != 0 ? rc : load_listen_tls(&a->flags, &o.tls, e);
     if (rc != 0) {
         return rc;
     }
@@ -201,7 +201,7 @@ static int open_proxy(struct app *a, struct err *e)
 static int open_admin(struct app *a, struct err *e)
 {
     struct admin_options o = {
-        .config = &a->config,
+        .flags = &a->flags,
         .proxy = a->proxy,
         .upstream = a->upstream,
         .metrics = &a->metrics,
@@ -213,13 +213,13 @@ static int open_admin(struct app *a, struct err *e)
 static int write_ready_file(const struct app *a, struct err *e)
 {
     struct buf text = BUF_INIT(4096);
-    if (a->config.ready_file == NULL) {
+    if (a->flags.ready_file == NULL) {
         return 0;
     }
     int rc = buf_printf(&text, "{\"listen\":\"%s\",\"admin\":\"%s\"}\n", proxy_address(a->proxy),
                         admin_address(a->admin));
     if (rc == 0) {
-        rc = file_write_atomic(a->config.ready_file, buf_data(&text), text.len, 0644, e);
+        rc = file_write_atomic(a->flags.ready_file, buf_data(&text), text.len, 0644, e);
     }
     buf_reset(&text);
     return rc;
@@ -250,7 +250,7 @@ static void watch_signals(struct app *a)
 
 static int open_all(struct app *a, struct err *e)
 {
-    const struct config *c = &a->config;
+    const struct localproxy_flags *c = &a->flags;
     int rc = kube_access_open(c->kubeconfig, c->context, c->in_cluster, &a->access, e);
     if (rc != 0) {
         return rc;
@@ -300,7 +300,7 @@ int main(int argc, char **argv)
 {
     struct app a = {.token = BUF_INIT(SECRET_FILE_MAX)};
     struct err e = ERR_INIT;
-    config_parse(&a.config, argc, argv);
+    localproxy_flags_parse(&a.flags, argc, argv);
     tls_tune_memory();
     raise_file_limit();
     a.loop = net_loop_new(&e);

@@ -28,7 +28,7 @@ enum {
 
 struct proxy {
     struct net_loop *loop;
-    const struct config *config;
+    const struct localproxy_flags *flags;
     struct kube_client *upstream;
     struct metrics *metrics;
     struct slice token;
@@ -210,12 +210,12 @@ static bool apply_fence(const struct request *r)
     }
     bool lost = fence_lost(&p->history, p->rules, r->ri, net_loop_now(p->loop));
     fence_message(p->rules, r->ri, lost, &e);
-    if (lost || p->config->write_fence == WRITE_FENCE_ENFORCE) {
+    if (lost || p->flags->write_fence == WRITE_FENCE_ENFORCE) {
         p->metrics->writes_fenced++;
         refuse(r, 403, 0, e.msg);
         return false;
     }
-    if (p->config->write_fence == WRITE_FENCE_AUDIT) {
+    if (p->flags->write_fence == WRITE_FENCE_AUDIT) {
         p->metrics->writes_audited++;
         log_warn("a write outside the shard was let through (--write-fence=audit)",
                  log_str("reason", e.msg));
@@ -274,7 +274,7 @@ static bool apply_rules(struct request *r, struct buf *body)
 {
     struct proxy *p = r->proxy;
     enum lock_found lock = LOCK_OTHER;
-    if (p->rules == NULL && p->config->no_rules == NO_RULES_BLOCK) {
+    if (p->rules == NULL && p->flags->no_rules == NO_RULES_BLOCK) {
         refuse_without_rules(r);
         return false;
     }
@@ -424,12 +424,12 @@ static const struct http_server_handlers server_handlers = {
 static int open_server(struct proxy *p, struct tls_config *tls, struct err *e)
 {
     struct http_server_options so = {
-        .address = p->config->listen,
+        .address = p->flags->listen,
         .tls = tls,
         .head_timeout_ms = HEAD_TIMEOUT_MS,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
         .write_timeout_ms = WRITE_TIMEOUT_MS,
-        .max_connections = (unsigned)p->config->max_connections,
+        .max_connections = (unsigned)p->flags->max_connections,
     };
     p->server = http_server_new(p->loop, &so, &server_handlers, p, e);
     if (p->server == NULL) {
@@ -439,7 +439,7 @@ static int open_server(struct proxy *p, struct tls_config *tls, struct err *e)
     return 0;
 }
 
-static struct delivered_versions *open_points(const struct config *c, struct err *e)
+static struct delivered_versions *open_points(const struct localproxy_flags *c, struct err *e)
 {
     uint64_t doubt_ms = c->resume_doubt_s * 1000;
     if (c->state == NULL) {
@@ -459,9 +459,9 @@ static struct delivered_versions *open_points(const struct config *c, struct err
 static int open_forward(struct proxy *p, struct delivered_versions *points, struct err *e)
 {
     int rc = forward_context_init(&p->forward, p->loop, p->upstream, p->metrics, points);
-    cut_pacing_init(&p->forward.pace, p->config->cut_interval_s * 1000,
-                    p->config->cut_spread_s * 1000);
-    p->forward.seamless = p->config->reload_mode == RELOAD_SEAMLESS;
+    cut_pacing_init(&p->forward.pace, p->flags->cut_interval_s * 1000,
+                    p->flags->cut_spread_s * 1000);
+    p->forward.seamless = p->flags->reload_mode == RELOAD_SEAMLESS;
     p->forward.again = on_again;
     p->forward.on_settled = on_settled;
     p->forward.data = p;
@@ -476,7 +476,7 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
         return NULL;
     }
     p->loop = l;
-    p->config = o->config;
+    p->flags = o->flags;
     p->upstream = o->upstream;
     p->metrics = o->metrics;
     p->token = o->token;
@@ -486,7 +486,7 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
     buf_init(&p->target, TARGET_MAX);
     buf_init(&p->lock_target, TARGET_MAX);
     fence_history_init(&p->history);
-    struct delivered_versions *points = open_points(p->config, e);
+    struct delivered_versions *points = open_points(p->flags, e);
     if (points == NULL) {
         free(p);
         return NULL;
@@ -585,7 +585,7 @@ bool proxy_ready(const struct proxy *p, char *why, size_t size)
         (void)snprintf(why, size, "shutting down");
         return false;
     }
-    if (p->rules == NULL && p->config->no_rules == NO_RULES_BLOCK) {
+    if (p->rules == NULL && p->flags->no_rules == NO_RULES_BLOCK) {
         (void)snprintf(why, size, "no valid rules: %s", p->why_none);
         return false;
     }

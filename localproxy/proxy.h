@@ -11,7 +11,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "config.h"
+#include "flags.h"
 #include "http/server.h"
 #include "kube/client/client.h"
 #include "metrics.h"
@@ -20,7 +20,7 @@
 struct proxy;
 
 struct proxy_options {
-    const struct config *config;
+    const struct localproxy_flags *flags;
     struct kube_client *upstream;
     struct metrics *metrics;
     struct tls_config *tls;         /* NULL: plain */

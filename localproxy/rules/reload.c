@@ -12,7 +12,7 @@
 #include "rules/control.h"
 
 struct reload {
-    const struct config *config;
+    const struct localproxy_flags *flags;
     struct proxy *proxy;
     struct metrics *metrics;
     struct control *control;
@@ -53,7 +53,7 @@ static struct rules *read_rules(const char *path, struct err *e)
 static void load_file(struct reload *r)
 {
     struct err e = ERR_INIT;
-    const struct config *c = r->config;
+    const struct localproxy_flags *c = r->flags;
     if (c->rules == NULL && c->control != NULL) {
         proxy_explain_no_rules(r->proxy, "none were handed over on the control socket yet");
         return;
@@ -198,15 +198,15 @@ static const struct control_handlers control_handlers = {
     .forget = on_forget,
 };
 
-struct reload *reload_new(struct net_loop *l, const struct config *config, struct proxy *proxy,
-                          struct metrics *metrics, struct err *e)
+struct reload *reload_new(struct net_loop *l, const struct localproxy_flags *config,
+                          struct proxy *proxy, struct metrics *metrics, struct err *e)
 {
     struct reload *r = calloc(1, sizeof *r);
     if (r == NULL) {
         err_set(e, UV_ENOMEM, "out of memory");
         return NULL;
     }
-    r->config = config;
+    r->flags = config;
     r->proxy = proxy;
     r->metrics = metrics;
     list_init(&r->waiting);

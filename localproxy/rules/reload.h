@@ -9,7 +9,7 @@
 #ifndef LOCALPROXY_RULES_RELOAD_H
 #define LOCALPROXY_RULES_RELOAD_H
 
-#include "config.h"
+#include "flags.h"
 #include "metrics.h"
 #include "proxy.h"
 
@@ -17,7 +17,7 @@ struct reload;
 
 /* Loads the file; that it is missing or wrong is logged and said by the proxy, but no failure.
  * Opens the socket. NULL with `e` set. */
-MUST_CHECK struct reload *reload_new(struct net_loop *l, const struct config *config,
+MUST_CHECK struct reload *reload_new(struct net_loop *l, const struct localproxy_flags *config,
                                      struct proxy *proxy, struct metrics *metrics, struct err *e);
 
 /* Closes the socket. NULL is ignored. */

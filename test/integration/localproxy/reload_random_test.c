@@ -155,7 +155,7 @@ static void play(struct net_loop *l, uint64_t seed)
     p->seed = seed;
     store_init(&p->store, seed);
     p->store.may_write = may_write;
-    p->scene.config.reload_mode = store_chance(&p->store, 4) == 0 ? RELOAD_CUT : RELOAD_SEAMLESS;
+    p->scene.flags.reload_mode = store_chance(&p->store, 4) == 0 ? RELOAD_CUT : RELOAD_SEAMLESS;
     assert_true(scene_open(&p->scene, l));
     p->world = (struct informer_world){.scene = &p->scene, .store = &p->store};
     scene_limit(&p->scene, NULL);

@@ -142,7 +142,7 @@ static bool start_proxy(struct scene *s)
 {
     struct err e = ERR_INIT;
     struct proxy_options o = {
-        .config = &s->config,
+        .flags = &s->flags,
         .upstream = s->upstream,
         .metrics = &s->metrics,
         .on_drained = on_drained,
@@ -177,8 +177,8 @@ bool scene_open(struct scene *s, struct net_loop *l)
     struct kube_client_options o = {.access = &s->access, .max_idle = 16};
     struct err e = ERR_INIT;
     s->loop = l;
-    s->config.listen = "127.0.0.1:0";
-    s->config.resume_doubt_s = 60;
+    s->flags.listen = "127.0.0.1:0";
+    s->flags.resume_doubt_s = 60;
     list_init(&s->asked);
     if (!start_server(s)) {
         return false;

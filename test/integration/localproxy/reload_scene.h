@@ -43,7 +43,7 @@ struct scene {
     struct http_server *server;
     struct kube_access access;
     struct kube_client *upstream;
-    struct config config; /* may be set before scene_open */
+    struct localproxy_flags flags; /* may be set before scene_open */
     struct metrics metrics;
     struct proxy *proxy;
     struct list asked; /* in the order in which they came; all that ever did */

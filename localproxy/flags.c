@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config.h"
+#include "flags.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static const char examples[] =
     "    kubectl --server=http://127.0.0.1:5443 get pods -A\n";
 
 /* What cannot be told flag by flag. */
-static void check(const struct config *c, const struct program *p)
+static void check(const struct localproxy_flags *c, const struct program *p)
 {
     const char *wrong = NULL;
     if (c->in_cluster && (c->kubeconfig != NULL || c->context != NULL)) {
@@ -45,10 +45,10 @@ static void check(const struct config *c, const struct program *p)
     }
 }
 
-void config_parse(struct config *c, int argc, char **argv)
+void localproxy_flags_parse(struct localproxy_flags *c, int argc, char **argv)
 {
     struct flags_common common = {.log_format = LOG_TEXT, .log_level = LOG_INFO};
-    *c = (struct config){
+    *c = (struct localproxy_flags){
         .listen = "127.0.0.1:5443",
         .admin = "0.0.0.0:5441",
         .no_rules = NO_RULES_BLOCK,

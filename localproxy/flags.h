@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.h - localproxy's flags.
+ * flags.h - localproxy's flags.
  */
-#ifndef LOCALPROXY_CONFIG_H
-#define LOCALPROXY_CONFIG_H
+#ifndef LOCALPROXY_FLAGS_H
+#define LOCALPROXY_FLAGS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@ enum write_fence { WRITE_FENCE_ENFORCE, WRITE_FENCE_AUDIT, WRITE_FENCE_OFF };
 enum no_rules { NO_RULES_BLOCK, NO_RULES_PASSTHROUGH };
 
 /* Strings point into argv or the environment; NULL: not given. */
-struct config {
+struct localproxy_flags {
     const char *kubeconfig;
     const char *context;
     bool in_cluster;
@@ -39,6 +39,6 @@ struct config {
 };
 
 /* Ends the process on --help, --version and wrong usage. */
-void config_parse(struct config *c, int argc, char **argv);
+void localproxy_flags_parse(struct localproxy_flags *c, int argc, char **argv);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.h - kubeconfig-gen's flags.
+ * flags.h - kubeconfig-gen's flags.
  */
-#ifndef KUBECONFIG_GEN_CONFIG_H
-#define KUBECONFIG_GEN_CONFIG_H
+#ifndef KUBECONFIG_GEN_FLAGS_H
+#define KUBECONFIG_GEN_FLAGS_H
 
 #include <stdbool.h>
 
 #include "base/url.h"
 
 /* Strings point into argv or the environment; NULL: not given. */
-struct config {
+struct kubeconfig_gen_flags {
     const char *kubeconfig;
     bool in_cluster;
     const char *context;
@@ -24,6 +24,6 @@ struct config {
 };
 
 /* Ends the process on --help, --version and wrong usage. */
-void config_parse(struct config *c, int argc, char **argv);
+void kubeconfig_gen_flags_parse(struct kubeconfig_gen_flags *c, int argc, char **argv);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config.h"
+#include "flags.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void refuse(const struct program *p, const char *what)
     exit(EXIT_USAGE);
 }
 
-static void check_proxy(struct config *c, const struct program *p)
+static void check_proxy(struct kubeconfig_gen_flags *c, const struct program *p)
 {
     struct err e = ERR_INIT;
     if (url_parse(c->proxy, &c->proxy_url, &e) != 0) {
@@ -50,7 +50,7 @@ static void check_proxy(struct config *c, const struct program *p)
     }
 }
 
-static void check_configmap(const struct config *c, const struct program *p)
+static void check_configmap(const struct kubeconfig_gen_flags *c, const struct program *p)
 {
     const char *slash = c->configmap == NULL ? NULL : strchr(c->configmap, '/');
     if (c->configmap == NULL) {
@@ -67,10 +67,10 @@ static void check_configmap(const struct config *c, const struct program *p)
     }
 }
 
-void config_parse(struct config *c, int argc, char **argv)
+void kubeconfig_gen_flags_parse(struct kubeconfig_gen_flags *c, int argc, char **argv)
 {
     struct flags_common common = {.log_format = LOG_TEXT, .log_level = LOG_INFO};
-    *c = (struct config){.proxy = "http://127.0.0.1:5443", .output = "-"};
+    *c = (struct kubeconfig_gen_flags){.proxy = "http://127.0.0.1:5443", .output = "-"};
     const struct flag flags[] = {
         {.name = "kubeconfig",
          .value = "PATH",
