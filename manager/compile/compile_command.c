@@ -13,7 +13,7 @@
 #include "compile/rules_diff.h"
 #include "compile/rules_set.h"
 #include "compile/validate.h"
-#include "object/notes.h"
+#include "object/warnings.h"
 #include "json/json.h"
 
 #define PROGRAM "manager compile" /* what messages about no file begin with */
@@ -92,19 +92,19 @@ static bool wanted(const struct run *r, const struct rules *rules)
 static void validate(struct run *r, const struct config_entry *entry)
 {
     const struct validate_world world = {.configs = r->configs, .config_count = r->files.count};
-    struct notes notes = NOTES_INIT;
+    struct warnings warnings = WARNINGS_INIT;
     struct err e = ERR_INIT;
-    int rc = validate_config(entry->config, &r->command->options, &world, &notes, &e);
-    for (size_t i = 0; i < notes.count; i++) {
+    int rc = validate_config(entry->config, &r->command->options, &world, &warnings, &e);
+    for (size_t i = 0; i < warnings.count; i++) {
         char msg[ERR_MSG_MAX + 8];
-        (void)snprintf(msg, sizeof msg, "note: %s", notes.items[i]);
-        report(r, LOG_WARN, config_files_name(entry), config_files_line(entry, notes.items[i]),
+        (void)snprintf(msg, sizeof msg, "note: %s", warnings.items[i]);
+        report(r, LOG_WARN, config_files_name(entry), config_files_line(entry, warnings.items[i]),
                msg);
     }
     if (rc != 0) {
         fail_config(r, entry, e.msg);
     }
-    notes_deinit(&notes);
+    warnings_deinit(&warnings);
 }
 
 static void compile_one(struct run *r, const struct config_entry *entry)

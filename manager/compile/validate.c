@@ -25,7 +25,7 @@ struct validation {
     const struct validate_world *world;
     struct rules *rules;
     struct selector *pods;
-    struct notes *notes;
+    struct warnings *warnings;
     struct err *e;
 };
 
@@ -137,10 +137,10 @@ static int check_neighbour(const struct validation *v, const cJSON *other)
     if (overlap == OVERLAP_CERTAIN || pod != NULL) {
         rc = refuse_overlap(v, other, theirs, pod);
     } else if (overlap == OVERLAP_POSSIBLE) {
-        notes_add(v->notes,
-                  "spec.selector: a pod could have the labels for this and for ShardingConfig "
-                  "\"%.100s\"; it would be refused",
-                  shards_name(other));
+        warnings_add(v->warnings,
+                     "spec.selector: a pod could have the labels for this and for ShardingConfig "
+                     "\"%.100s\"; it would be refused",
+                     shards_name(other));
     }
     selector_free(theirs);
     return rc;
@@ -153,8 +153,9 @@ static int check_pods(struct validation *v)
         return v->e->code;
     }
     if (!overlap_satisfiable(v->pods)) {
-        notes_add(v->notes, "spec.selector: no pod can match it: its requirements contradict each "
-                            "other, or a list of values is empty");
+        warnings_add(v->warnings,
+                     "spec.selector: no pod can match it: its requirements contradict each "
+                     "other, or a list of values is empty");
     }
     int rc = 0;
     for (size_t i = 0; i < v->world->config_count && rc == 0; i++) {
@@ -304,10 +305,10 @@ static int note_contradiction(const struct validation *v, void *data, const cJSO
     (void)data;
     const char *resource = find_resource(v->rules, NULL, entry, is_contradiction);
     if (resource != NULL) {
-        notes_add(v->notes,
-                  "%s: the limits on \"%.63s\" contradict each other, or a list of values is "
-                  "empty: the shard sees none",
-                  path, resource);
+        warnings_add(v->warnings,
+                     "%s: the limits on \"%.63s\" contradict each other, or a list of values is "
+                     "empty: the shard sees none",
+                     path, resource);
     }
     return 0;
 }
@@ -340,10 +341,10 @@ static void note_sharing(const struct validation *v, const cJSON *other)
     if (lock != NULL && strcmp(lock, rules_leader_election(v->rules)) == 0) {
         struct sharing s = {.theirs = theirs};
         if (each_entry(v, find_shared, &s) != 0) {
-            notes_add(v->notes,
-                      "spec.limits: shard \"%.100s\" of the same operator sees \"%.63s\" that "
-                      "this one sees too",
-                      shards_name(other), s.resource);
+            warnings_add(v->warnings,
+                         "spec.limits: shard \"%.100s\" of the same operator sees \"%.63s\" that "
+                         "this one sees too",
+                         shards_name(other), s.resource);
         }
     }
     rules_unref(theirs);
@@ -352,7 +353,7 @@ static void note_sharing(const struct validation *v, const cJSON *other)
 static void note_oddities(const struct validation *v)
 {
     if (rules_limit_count(v->rules) == 0) {
-        notes_add(v->notes, "spec.limits: there are none: the shard sees everything");
+        warnings_add(v->warnings, "spec.limits: there are none: the shard sees everything");
     }
     (void)each_entry(v, note_contradiction, NULL);
     size_t compared = 0;
@@ -384,14 +385,14 @@ static int validate_shard(struct validation *v)
 }
 
 int validate_config(const cJSON *config, const struct compile_options *o,
-                    const struct validate_world *w, struct notes *notes, struct err *e)
+                    const struct validate_world *w, struct warnings *warnings, struct err *e)
 {
     struct err ignored;
     struct validation v = {.config = config,
                            .spec = field_get(config, "spec"),
                            .options = o,
                            .world = w,
-                           .notes = notes,
+                           .warnings = warnings,
                            .e = e == NULL ? &ignored : e};
     int rc = check_name(&v);
     if (rc != 0 || field_get(v.spec, "root") == NULL) {
@@ -400,8 +401,9 @@ int validate_config(const cJSON *config, const struct compile_options *o,
     rc = validate_root(config, o, v.e);
     rc = rc != 0 ? rc : check_webhook(&v);
     if (rc == 0) {
-        notes_add(notes, "spec.root: automatic sharding is not supported yet: nothing is done; "
-                         "write one ShardingConfig for each shard");
+        warnings_add(warnings,
+                     "spec.root: automatic sharding is not supported yet: nothing is done; "
+                     "write one ShardingConfig for each shard");
     }
     return rc;
 }
@@ -420,24 +422,25 @@ static bool same_field(const cJSON *a, const cJSON *b, const char *key)
     return x == NULL || y == NULL ? x == y : json_patch_equal(x, y);
 }
 
-static void note_deletion(const cJSON *config, struct notes *notes)
+static void note_deletion(const cJSON *config, struct warnings *warnings)
 {
     int pods = cJSON_GetArraySize(field_get(field_get(config, "status"), "pods"));
     if (pods > 0) {
-        notes_add(notes,
-                  "%d pod%s of this shard: they keep their rules, and get no new ones, until they "
-                  "are gone",
-                  pods, pods == 1 ? "" : "s");
+        warnings_add(
+            warnings,
+            "%d pod%s of this shard: they keep their rules, and get no new ones, until they "
+            "are gone",
+            pods, pods == 1 ? "" : "s");
     }
 }
 
 int validate_admit(const struct admission_request *r, const struct compile_options *o,
-                   const struct validate_world *w, struct notes *notes, struct err *e)
+                   const struct validate_world *w, struct warnings *warnings, struct err *e)
 {
     struct compile_options options = *o;
     options.namespace = r->namespace;
     if (r->operation == ADMISSION_DELETE) {
-        note_deletion(r->old_object, notes);
+        note_deletion(r->old_object, warnings);
     }
     if (r->object == NULL || r->resource.subresource[0] != '\0' || is_leaving(r->object)) {
         return 0;
@@ -447,11 +450,11 @@ int validate_admit(const struct admission_request *r, const struct compile_optio
     if (r->operation == ADMISSION_UPDATE && same_field(r->old_object, r->object, "spec")) {
         return 0;
     }
-    int rc = validate_config(r->object, &options, w, notes, e);
+    int rc = validate_config(r->object, &options, w, warnings, e);
     if (rc == 0 && r->operation == ADMISSION_UPDATE && !same_field(before, after, "selector")) {
-        notes_add(notes,
-                  "spec.selector: changed: pods that run already stay in the shard that they "
-                  "were started in");
+        warnings_add(warnings,
+                     "spec.selector: changed: pods that run already stay in the shard that they "
+                     "were started in");
     }
     return rc;
 }

@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "compile/compile.h"
 #include "object/admission_review.h"
-#include "object/notes.h"
+#include "object/warnings.h"
 
 struct validate_resource {
     const char *group; /* "" is the core group */
@@ -35,12 +35,14 @@ struct validate_world {
 
 /* 0; -EINVAL or -E2BIG, where the message begins with the path of the field; -ENOMEM. */
 MUST_CHECK int validate_config(const cJSON *config, const struct compile_options *o,
-                               const struct validate_world *w, struct notes *notes, struct err *e);
+                               const struct validate_world *w, struct warnings *warnings,
+                               struct err *e);
 
 /* The webhook's answer to a request for a ShardingConfig: 0, or errors as above. A change that
  * leaves the spec as it is, and one on the way to deletion, is always allowed: what came past the
  * webhook must not get stuck. */
 MUST_CHECK int validate_admit(const struct admission_request *r, const struct compile_options *o,
-                              const struct validate_world *w, struct notes *notes, struct err *e);
+                              const struct validate_world *w, struct warnings *warnings,
+                              struct err *e);
 
 #endif

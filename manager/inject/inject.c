@@ -57,16 +57,16 @@ static void keep_default_container(struct edit *ed, const struct inject_options 
 }
 
 static void change(struct edit *ed, struct inject_plan *plan, const cJSON *pod, cJSON *copy,
-                   struct notes *notes)
+                   struct warnings *warnings)
 {
     char key[INJECT_KEY_SIZE];
     const struct inject_options *o = plan->options;
     cJSON *spec = edit_object(ed, copy, "spec");
     cJSON *annotations = edit_object(ed, edit_object(ed, copy, "metadata"), "annotations");
     plan->token = cJSON_IsTrue(field_get(spec, "hostNetwork"));
-    plan->proxy_env = inject_operator_variables(ed, o, spec, notes);
-    inject_operator_set_variables(ed, o, spec, notes);
-    inject_operator_lead(ed, o, &plan->access, spec, notes);
+    plan->proxy_env = inject_operator_variables(ed, o, spec, warnings);
+    inject_operator_set_variables(ed, o, spec, warnings);
+    inject_operator_lead(ed, o, &plan->access, spec, warnings);
     inject_sidecars_add(ed, plan, spec);
     inject_operator_share_logs(ed, o, spec);
     (void)inject_options_key(plan->settings->prefix, SIDECAR_INJECTED, key);
@@ -78,19 +78,21 @@ static void change(struct edit *ed, struct inject_plan *plan, const cJSON *pod, 
     plan->proxy_env = NULL;
 }
 
-static void note_restarts(const struct inject_settings *s, const cJSON *spec, struct notes *notes)
+static void note_restarts(const struct inject_settings *s, const cJSON *spec,
+                          struct warnings *warnings)
 {
     const char *policy = cJSON_GetStringValue(field_get(spec, "restartPolicy"));
     if (!s->native && policy != NULL && strcmp(policy, "Always") != 0) {
-        notes_add(notes,
-                  "spec.restartPolicy: %.20s: the sidecars go on running when the operator has "
-                  "ended, so the pod does not end: for that the API server needs native sidecars "
-                  "(1.29)",
-                  policy);
+        warnings_add(
+            warnings,
+            "spec.restartPolicy: %.20s: the sidecars go on running when the operator has "
+            "ended, so the pod does not end: for that the API server needs native sidecars "
+            "(1.29)",
+            policy);
     }
 }
 
-static int make_patch(struct inject_plan *plan, const cJSON *pod, struct notes *notes,
+static int make_patch(struct inject_plan *plan, const cJSON *pod, struct warnings *warnings,
                       cJSON **patch, struct err *e)
 {
     struct edit ed = {.rc = 0};
@@ -98,7 +100,7 @@ static int make_patch(struct inject_plan *plan, const cJSON *pod, struct notes *
     if (copy == NULL) {
         return err_set(e, -ENOMEM, "out of memory");
     }
-    change(&ed, plan, pod, copy, notes);
+    change(&ed, plan, pod, copy, warnings);
     if (ed.rc == 0) {
         *patch = json_patch_diff(pod, copy);
         ed.rc = *patch == NULL ? -ENOMEM : 0;
@@ -111,7 +113,7 @@ static int make_patch(struct inject_plan *plan, const cJSON *pod, struct notes *
 }
 
 static int inject(const struct inject_settings *s, const struct inject_options *o, const cJSON *pod,
-                  const char *ns, const char *shard, struct notes *notes, cJSON **patch,
+                  const char *ns, const char *shard, struct warnings *warnings, cJSON **patch,
                   struct err *e)
 {
     struct inject_plan plan = {.settings = s, .options = o, .ns = ns, .shard = shard};
@@ -120,17 +122,17 @@ static int inject(const struct inject_settings *s, const struct inject_options *
     if (rc != 0) {
         return rc > 0 ? 0 : rc;
     }
-    rc = inject_access_init(&plan.access, o, spec, INJECT_KUBECONFIG, notes, e);
+    rc = inject_access_init(&plan.access, o, spec, INJECT_KUBECONFIG, warnings, e);
     if (rc == 0) {
-        note_restarts(s, spec, notes);
-        rc = make_patch(&plan, pod, notes, patch, e);
+        note_restarts(s, spec, warnings);
+        rc = make_patch(&plan, pod, warnings, patch, e);
         inject_access_deinit(&plan.access);
     }
     return rc;
 }
 
 int inject_pod(const struct inject_settings *s, const cJSON *pod, const char *ns, const char *shard,
-               struct notes *notes, cJSON **patch, struct err *e)
+               struct warnings *warnings, cJSON **patch, struct err *e)
 {
     struct inject_options o;
     *patch = NULL;
@@ -141,7 +143,7 @@ int inject_pod(const struct inject_settings *s, const cJSON *pod, const char *ns
     }
     int rc = inject_options_init(&o, s->prefix, pod, e);
     if (rc == 0) {
-        rc = inject(s, &o, pod, ns, shard, notes, patch, e);
+        rc = inject(s, &o, pod, ns, shard, warnings, patch, e);
         inject_options_deinit(&o);
     }
     return rc;
@@ -155,8 +157,8 @@ static bool is_mirror(const cJSON *pod)
 }
 
 int inject_admit(const struct admission_request *r, const struct inject_settings *s,
-                 const cJSON *const *configs, size_t count, struct notes *notes, cJSON **patch,
-                 struct err *e)
+                 const cJSON *const *configs, size_t count, struct warnings *warnings,
+                 cJSON **patch, struct err *e)
 {
     *patch = NULL;
     if (r->operation != ADMISSION_CREATE || strcmp(r->resource.resource, "pods") != 0 ||
@@ -165,7 +167,8 @@ int inject_admit(const struct admission_request *r, const struct inject_settings
         return 0;
     }
     if (is_mirror(r->object)) {
-        notes_add(notes, "static pods cannot be injected: the kubelet runs what its file says");
+        warnings_add(warnings,
+                     "static pods cannot be injected: the kubelet runs what its file says");
         return 0;
     }
     const cJSON *config = shards_of_pod(configs, count, r->namespace, r->object, e);
@@ -178,5 +181,5 @@ int inject_admit(const struct admission_request *r, const struct inject_settings
     }
     return config == NULL
                ? e->code
-               : inject_pod(s, r->object, r->namespace, shards_name(config), notes, patch, e);
+               : inject_pod(s, r->object, r->namespace, shards_name(config), warnings, patch, e);
 }

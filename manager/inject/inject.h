@@ -22,7 +22,7 @@
 
 #include "base/err.h"
 #include "object/admission_review.h"
-#include "object/notes.h"
+#include "object/warnings.h"
 
 /* Quantities as Kubernetes writes them, "50m", "64Mi"; NULL: none. */
 struct inject_resources {
@@ -60,12 +60,13 @@ bool inject_wanted(const struct inject_settings *s, const cJSON *pod);
  * injected already. 0; -EINVAL with the reason in the message: nothing is injected, and the pod
  * must not run, for it would see everything; -ENOMEM. */
 MUST_CHECK int inject_pod(const struct inject_settings *s, const cJSON *pod, const char *ns,
-                          const char *shard, struct notes *notes, cJSON **patch, struct err *e);
+                          const char *shard, struct warnings *warnings, cJSON **patch,
+                          struct err *e);
 
 /* The webhook's answer: errors as above, and -ENOENT or -EEXIST when not exactly one of the configs
  * selects the pod. What is not a new pod that asks for injection is left alone: 0 and NULL. */
 MUST_CHECK int inject_admit(const struct admission_request *r, const struct inject_settings *s,
-                            const cJSON *const *configs, size_t count, struct notes *notes,
+                            const cJSON *const *configs, size_t count, struct warnings *warnings,
                             cJSON **patch, struct err *e);
 
 #endif

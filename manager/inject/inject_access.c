@@ -286,7 +286,7 @@ static int add_token(struct search *s)
     return there ? 0 : add_mount(s, mount);
 }
 
-static int take_service_account(struct search *s, struct notes *notes)
+static int take_service_account(struct search *s, struct warnings *warnings)
 {
     const cJSON *mount = find_token(s);
     if (mount != NULL) {
@@ -297,8 +297,9 @@ static int take_service_account(struct search *s, struct notes *notes)
                        "spec.automountServiceAccountToken: Invalid value: false: localproxy needs "
                        "the token, or a kubeconfig in one of the operator's volumes");
     }
-    notes_add(notes, "spec.containers: none has the token of a service account: localproxy, which "
-                     "speaks in the operator's name, may have none either");
+    warnings_add(warnings,
+                 "spec.containers: none has the token of a service account: localproxy, which "
+                 "speaks in the operator's name, may have none either");
     return 0;
 }
 
@@ -347,7 +348,7 @@ static int take_containers(struct search *s)
 }
 
 int inject_access_init(struct inject_access *a, const struct inject_options *o, const cJSON *spec,
-                       const char *ours, struct notes *notes, struct err *e)
+                       const char *ours, struct warnings *warnings, struct err *e)
 {
     struct search s = {.access = a, .options = o, .spec = spec, .ours = ours, .e = e};
     *a = (struct inject_access){.mounts = cJSON_CreateArray(), .env = cJSON_CreateArray()};
@@ -356,7 +357,7 @@ int inject_access_init(struct inject_access *a, const struct inject_options *o, 
         rc = take_volume(&s);
     }
     if (rc == 0) {
-        rc = a->kubeconfig[0] == '\0' ? take_service_account(&s, notes) : add_token(&s);
+        rc = a->kubeconfig[0] == '\0' ? take_service_account(&s, warnings) : add_token(&s);
     }
     if (rc == -ENOMEM) {
         (void)err_set(e, -ENOMEM, "out of memory");

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "inject/inject_options.h"
-#include "object/notes.h"
+#include "object/warnings.h"
 
 #define INJECT_PATH_SIZE 1024
 
@@ -33,7 +33,7 @@ const cJSON *inject_access_argument(const cJSON *item, const char **path);
 /* Looks at spec of the pod as it came. `ours` is the path of the kubeconfig that leads to
  * localproxy. 0, then inject_access_deinit is due; -EINVAL with the field, or -ENOMEM. */
 MUST_CHECK int inject_access_init(struct inject_access *a, const struct inject_options *o,
-                                  const cJSON *spec, const char *ours, struct notes *notes,
+                                  const cJSON *spec, const char *ours, struct warnings *warnings,
                                   struct err *e);
 void inject_access_deinit(struct inject_access *a);
 

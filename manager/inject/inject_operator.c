@@ -125,7 +125,7 @@ static bool runs_a_shell(const cJSON *command, const cJSON *args)
     return false;
 }
 
-static void append_argument(struct edit *ed, cJSON *container, struct notes *notes)
+static void append_argument(struct edit *ed, cJSON *container, struct warnings *warnings)
 {
     const cJSON *command = field_get(container, "command");
     const cJSON *args = field_get(container, "args");
@@ -136,21 +136,21 @@ static void append_argument(struct edit *ed, cJSON *container, struct notes *not
         why = "runs a shell";
     }
     if (why != NULL) {
-        notes_add(notes,
-                  "spec.containers[%.63s]: %s: --kubeconfig was not added, KUBECONFIG must do",
-                  text_of(container, "name"), why);
+        warnings_add(warnings,
+                     "spec.containers[%.63s]: %s: --kubeconfig was not added, KUBECONFIG must do",
+                     text_of(container, "name"), why);
         return;
     }
     edit_append_string(ed, edit_array(ed, container, "args"), "--kubeconfig=" INJECT_KUBECONFIG);
 }
 
-static void set_arguments(struct edit *ed, cJSON *container, bool append, struct notes *notes)
+static void set_arguments(struct edit *ed, cJSON *container, bool append, struct warnings *warnings)
 {
     bool in_command = replace_arguments(ed, cJSON_GetObjectItemCaseSensitive(container, "command"));
     bool replaced =
         replace_arguments(ed, cJSON_GetObjectItemCaseSensitive(container, "args")) || in_command;
     if (!replaced && append) {
-        append_argument(ed, container, notes);
+        append_argument(ed, container, warnings);
     }
 }
 
@@ -165,7 +165,7 @@ static bool takes_flag(const struct inject_options *o, cJSON *list, const cJSON 
 }
 
 void inject_operator_lead(struct edit *ed, const struct inject_options *o,
-                          const struct inject_access *a, cJSON *spec, struct notes *notes)
+                          const struct inject_access *a, cJSON *spec, struct warnings *warnings)
 {
     cJSON *list = edit_array(ed, spec, "containers");
     cJSON *container;
@@ -180,13 +180,13 @@ void inject_operator_lead(struct edit *ed, const struct inject_options *o,
             set_variable(ed, container, "KUBECONFIG", INJECT_KUBECONFIG);
         }
         if (!o->keep_args) {
-            set_arguments(ed, container, takes_flag(o, list, container), notes);
+            set_arguments(ed, container, takes_flag(o, list, container), warnings);
         }
     }
     if (o->keep_env && o->keep_args) {
-        notes_add(notes,
-                  "spec.containers: neither KUBECONFIG nor --kubeconfig was set: "
-                  "without " INJECT_KUBECONFIG " the operator does not go through localproxy");
+        warnings_add(warnings,
+                     "spec.containers: neither KUBECONFIG nor --kubeconfig was set: "
+                     "without " INJECT_KUBECONFIG " the operator does not go through localproxy");
     }
 }
 
@@ -207,7 +207,7 @@ static cJSON *find_variable(const cJSON *spec, const char *name)
 
 /* NAME=VALUE, or NAME for the value that a container of the pod has. */
 static void sync_variable(struct edit *ed, cJSON *list, const cJSON *spec, char *text,
-                          struct notes *notes)
+                          struct warnings *warnings)
 {
     char *value = strchr(text, '=');
     if (value != NULL) {
@@ -219,14 +219,14 @@ static void sync_variable(struct edit *ed, cJSON *list, const cJSON *spec, char 
     }
     const cJSON *found = find_variable(spec, text);
     if (found == NULL) {
-        notes_add(notes, "env-sync: no container has a variable %.100s", text);
+        warnings_add(warnings, "env-sync: no container has a variable %.100s", text);
         return;
     }
     edit_append(ed, list, cJSON_Duplicate(found, true));
 }
 
 cJSON *inject_operator_variables(struct edit *ed, const struct inject_options *o, const cJSON *spec,
-                                 struct notes *notes)
+                                 struct warnings *warnings)
 {
     cJSON *holder = cJSON_CreateObject();
     cJSON *list = edit_array(ed, holder, "env");
@@ -236,7 +236,7 @@ cJSON *inject_operator_variables(struct edit *ed, const struct inject_options *o
         size_t len = strcspn(rest, ",");
         char *text = strndup(rest, len);
         if (text != NULL && len > 0) {
-            sync_variable(ed, list, spec, text, notes);
+            sync_variable(ed, list, spec, text, warnings);
         } else if (text == NULL) {
             edit_append(ed, list, NULL);
         }
@@ -253,7 +253,7 @@ cJSON *inject_operator_variables(struct edit *ed, const struct inject_options *o
 }
 
 void inject_operator_set_variables(struct edit *ed, const struct inject_options *o, cJSON *spec,
-                                   struct notes *notes)
+                                   struct warnings *warnings)
 {
     cJSON *list = edit_array(ed, spec, "containers");
     const cJSON *entry;
@@ -261,8 +261,8 @@ void inject_operator_set_variables(struct edit *ed, const struct inject_options 
     {
         cJSON *container = find_named(list, "name", text_of(entry, "name"));
         if (container == NULL) {
-            notes_add(notes, "env-inject: the pod has no container \"%.63s\"",
-                      text_of(entry, "name"));
+            warnings_add(warnings, "env-inject: the pod has no container \"%.63s\"",
+                         text_of(entry, "name"));
             continue;
         }
         const cJSON *variable;

@@ -10,22 +10,22 @@
 #include "inject/inject_access.h"
 #include "inject/inject_options.h"
 #include "object/edit.h"
-#include "object/notes.h"
+#include "object/warnings.h"
 
 #define INJECT_LOGS_VOLUME "cmesh-logs"
 
 /* Gives each the kubeconfig: its volume, KUBECONFIG, `--kubeconfig`. What could not be done is
  * noted. */
 void inject_operator_lead(struct edit *ed, const struct inject_options *o,
-                          const struct inject_access *a, cJSON *spec, struct notes *notes);
+                          const struct inject_access *a, cJSON *spec, struct warnings *warnings);
 
 /* The variables of env-sync, in a new array that the caller frees. NULL after a failure. */
 cJSON *inject_operator_variables(struct edit *ed, const struct inject_options *o, const cJSON *spec,
-                                 struct notes *notes);
+                                 struct warnings *warnings);
 
 /* Sets the variables of env-inject. */
 void inject_operator_set_variables(struct edit *ed, const struct inject_options *o, cJSON *spec,
-                                   struct notes *notes);
+                                   struct warnings *warnings);
 
 /* Lets all containers have the folder of log-path in common. */
 void inject_operator_share_logs(struct edit *ed, const struct inject_options *o, cJSON *spec);

@@ -65,8 +65,8 @@ static void each_reflector(struct labeller *l, void (*act)(struct reflector *))
 static uint64_t pause_for(struct labeller *l, struct resource *r, const char *ns, const char *name)
 {
     bool begins;
-    uint64_t pause =
-        contest_pause(&l->contest, r->id, ns, name, net_clock_now(l->options.clock), &begins);
+    uint64_t pause = relabel_backoff_pause(&l->backoff, r->id, ns, name,
+                                           net_clock_now(l->options.clock), &begins);
     l->contested += pause > 0 ? 1 : 0;
     if (begins) {
         resource_tell_contest(r, ns, name);
@@ -106,7 +106,7 @@ static void on_done(void *data, unsigned resource, const char *ns, const char *n
         resource_take_outcome(r, ns, name, outcome, error);
     }
     if (outcome == PATCHER_CHANGED) {
-        contest_labelled(&l->contest, resource, ns, name, net_clock_now(l->options.clock));
+        relabel_backoff_labelled(&l->backoff, resource, ns, name, net_clock_now(l->options.clock));
     }
     labeller_go_on(l);
 }
@@ -322,19 +322,19 @@ static void on_wake(void *data)
 
 /* ---- which resources there are ---- */
 
-static void tell_notes(struct labeller *l, const struct notes *notes)
+static void log_warnings(struct labeller *l, const struct warnings *warnings)
 {
     uint64_t hash = HASH_SEED;
-    for (size_t i = 0; i < notes->count; i++) {
-        hash = hash_slice(hash, slice_str(notes->items[i]));
+    for (size_t i = 0; i < warnings->count; i++) {
+        hash = hash_slice(hash, slice_str(warnings->items[i]));
     }
     if (hash == l->notes_hash) {
         return;
     }
     l->notes_hash = hash;
-    for (size_t i = 0; i < notes->count; i++) {
+    for (size_t i = 0; i < warnings->count; i++) {
         log_warn("of the configured resources one cannot be labelled",
-                 log_str("reason", notes->items[i]));
+                 log_str("reason", warnings->items[i]));
     }
 }
 
@@ -372,7 +372,7 @@ static void compare(struct labeller *l, const struct sharding_resource *wanted, 
 
 void labeller_discovered(struct labeller *l)
 {
-    struct notes notes = NOTES_INIT;
+    struct warnings warnings = WARNINGS_INIT;
     struct sharding_resource *wanted;
     size_t count;
     if (!discovery_ready(l->options.discovery)) {
@@ -380,10 +380,10 @@ void labeller_discovered(struct labeller *l)
     }
     l->out_of_memory = false;
     if (sharding_resources_resolve(l->options.resources, l->options.discovery, &wanted, &count,
-                                   &notes) == 0) {
+                                   &warnings) == 0) {
         l->resolved = true;
         compare(l, wanted, count);
-        tell_notes(l, &notes);
+        log_warnings(l, &warnings);
         free(wanted);
     } else {
         l->out_of_memory = true;
@@ -392,7 +392,7 @@ void labeller_discovered(struct labeller *l)
         log_error("out of memory: not all resources are labelled");
         net_clock_set_timer(l->options.clock, l->wake, AGAIN_MS);
     }
-    notes_deinit(&notes);
+    warnings_deinit(&warnings);
     labeller_go_on(l);
 }
 
@@ -411,11 +411,11 @@ static int make_parts(struct labeller *l, struct err *e)
         .clock = o->clock,
     };
     l->patcher = patcher_new(l->loop, &po, &patcher_handlers, l, e);
-    l->definitions = definitions_new(l->loop, o->client, o->discovery, o->clock, e);
+    l->crds = crd_watch_new(l->loop, o->client, o->discovery, o->clock, e);
     l->wake = net_timer_new(l->loop, on_wake, l);
     l->progress = net_timer_new(l->loop, on_progress, l);
-    bool made = l->patcher != NULL && l->definitions != NULL && l->wake != NULL &&
-                l->progress != NULL && resource_new(l, "", "v1", "namespaces", false) != NULL;
+    bool made = l->patcher != NULL && l->crds != NULL && l->wake != NULL && l->progress != NULL &&
+                resource_new(l, "", "v1", "namespaces", false) != NULL;
     return made ? 0 : err_set(e, -ENOMEM, "out of memory");
 }
 
@@ -454,7 +454,7 @@ void labeller_free(struct labeller *l)
         resource_free(first(l));
     }
     net_task_cancel(&l->turn);
-    definitions_free(l->definitions);
+    crd_watch_free(l->crds);
     patcher_free(l->patcher);
     net_timer_free(l->wake);
     net_timer_free(l->progress);

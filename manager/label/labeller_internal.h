@@ -9,11 +9,11 @@
 #include "base/backoff.h"
 #include "base/list.h"
 #include "kube/client/reflector.h"
-#include "label/contest.h"
-#include "label/definitions.h"
+#include "label/crd_watch.h"
 #include "label/labeller.h"
 #include "label/object_set.h"
 #include "label/patcher.h"
+#include "label/relabel_backoff.h"
 #include "net/timer.h"
 
 /* Objects that wait to be patched: from HIGH on no more pages are asked for, from LOW on they are
@@ -70,8 +70,8 @@ struct labeller {
     struct net_loop *loop;
     struct labeller_options options;
     struct patcher *patcher;
-    struct definitions *definitions;
-    struct contest contest;
+    struct crd_watch *crds;
+    struct relabel_backoff backoff;
     uint64_t contested;    /* objects that had to wait, counted each time */
     struct list resources; /* namespaces first */
     unsigned next_id;

@@ -187,7 +187,7 @@ static const char *namespace_of(const struct admission_request *r)
 }
 
 int labels_admit(const struct labels_keys *k, const struct admission_request *r, cJSON **patch,
-                 struct notes *notes)
+                 struct warnings *warnings)
 {
     struct labels_plan p;
     const char *ns = namespace_of(r);
@@ -198,10 +198,11 @@ int labels_admit(const struct labels_keys *k, const struct admission_request *r,
     }
     labels_plan_init(&p, k, r->object, ns);
     if (p.state == LABELS_FOREIGN) {
-        notes_add(notes,
-                  "metadata.labels[%s]: \"%.63s\" is not \"%s\", and is left as it is without %s: "
-                  "\"" CONTROLLED "\": the shard that this belongs to may not see it",
-                  k->key[p.foreign], p.found, p.value[p.foreign], k->key[LABELS_CONTROL]);
+        warnings_add(
+            warnings,
+            "metadata.labels[%s]: \"%.63s\" is not \"%s\", and is left as it is without %s: "
+            "\"" CONTROLLED "\": the shard that this belongs to may not see it",
+            k->key[p.foreign], p.found, p.value[p.foreign], k->key[LABELS_CONTROL]);
     }
     if (p.state != LABELS_MISSING) {
         return 0;

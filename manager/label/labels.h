@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "compile/compile.h"
 #include "object/admission_review.h"
-#include "object/notes.h"
+#include "object/warnings.h"
 
 #define LABELS_PREFIX "ctrlmesh.kusionstack.io"
 #define LABELS_KEY_SIZE 384 /* a prefix of 253 bytes, a slash, a name of 63, a NUL */
@@ -67,6 +67,6 @@ MUST_CHECK cJSON *labels_removal_patch(const struct labels_keys *k);
 /* The webhook's answer for a namespace or an object in one: 0, and *patch, which the caller frees,
  * or NULL when nothing changes. What is left alone is noted. It never refuses: -ENOMEM. */
 MUST_CHECK int labels_admit(const struct labels_keys *k, const struct admission_request *r,
-                            cJSON **patch, struct notes *notes);
+                            cJSON **patch, struct warnings *warnings);
 
 #endif

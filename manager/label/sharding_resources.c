@@ -289,7 +289,7 @@ struct resolving {
     const struct discovery_resource **found;
     size_t count;
     size_t room;
-    struct notes *notes;
+    struct warnings *warnings;
 };
 
 static bool can_be_labelled(const struct discovery_resource *d)
@@ -325,7 +325,7 @@ static int take(struct resolving *r, const struct discovery_resource *d)
 
 static void note(const struct resolving *r, const struct entry *entry, const char *what)
 {
-    notes_add(r->notes, "%.200s/%.63s: %s", entry->group_version, entry->kind, what);
+    warnings_add(r->warnings, "%.200s/%.63s: %s", entry->group_version, entry->kind, what);
 }
 
 static int resolve_entry(struct resolving *r, const struct entry *entry,
@@ -407,9 +407,10 @@ static struct sharding_resource *copy(const struct resolving *r)
 }
 
 int sharding_resources_resolve(const struct sharding_resources *s, const struct discovery *d,
-                               struct sharding_resource **out, size_t *count, struct notes *notes)
+                               struct sharding_resource **out, size_t *count,
+                               struct warnings *warnings)
 {
-    struct resolving r = {.s = s, .notes = notes};
+    struct resolving r = {.s = s, .warnings = warnings};
     size_t all_count;
     const struct discovery_resource *all = discovery_all(d, &all_count);
     int rc = 0;

@@ -20,7 +20,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "kube/client/discovery.h"
-#include "object/notes.h"
+#include "object/warnings.h"
 
 struct sharding_resources;
 
@@ -49,7 +49,7 @@ MUST_CHECK struct sharding_resources *sharding_resources_everything(void);
  * server has no such kind". 0 or -ENOMEM. */
 MUST_CHECK int sharding_resources_resolve(const struct sharding_resources *s,
                                           const struct discovery *d, struct sharding_resource **out,
-                                          size_t *count, struct notes *notes);
+                                          size_t *count, struct warnings *warnings);
 
 void sharding_resources_free(struct sharding_resources *s);
 

@@ -352,18 +352,19 @@ static const struct patcher_handlers patcher_handlers = {.path = path_of, .on_do
 static void on_discovered(void *data)
 {
     struct run *r = data;
-    struct notes notes = NOTES_INIT;
+    struct warnings warnings = WARNINGS_INIT;
     struct err e = ERR_INIT;
     note_progress(r);
     if (!discovery_ready(r->discovery)) {
         return;
     }
-    int rc =
-        sharding_resources_resolve(r->configured, r->discovery, &r->resources, &r->count, &notes);
-    for (size_t i = 0; i < notes.count; i++) {
-        log_warn("of the configured resources one is left out", log_str("reason", notes.items[i]));
+    int rc = sharding_resources_resolve(r->configured, r->discovery, &r->resources, &r->count,
+                                        &warnings);
+    for (size_t i = 0; i < warnings.count; i++) {
+        log_warn("of the configured resources one is left out",
+                 log_str("reason", warnings.items[i]));
     }
-    notes_deinit(&notes);
+    warnings_deinit(&warnings);
     discovery_free(r->discovery);
     r->discovery = NULL;
     r->stage = r->command->dry_run ? STAGE_COUNTING : STAGE_REMOVING;

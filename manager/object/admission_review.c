@@ -183,7 +183,7 @@ static struct slice cut(const char *text)
     return slice_of(text, len);
 }
 
-static int add_warnings(const struct notes *warnings, struct buf *out)
+static int add_warnings(const struct warnings *warnings, struct buf *out)
 {
     int rc = buf_append_str(out, ",\"warnings\":[");
     for (size_t i = 0; i < warnings->count && rc == 0; i++) {
@@ -206,7 +206,7 @@ static int add_response(const struct admission_request *r, const struct admissio
     } else if (rc == 0 && a->patch != NULL && a->patch->child != NULL) {
         rc = add_patch(a->patch, out);
     }
-    const struct notes *w = a->warnings;
+    const struct warnings *w = a->warnings;
     if (rc == 0 && w != NULL && w->count + w->dropped > 0 && strcmp(r->api_version, V1) == 0) {
         rc = add_warnings(w, out);
     }

@@ -15,7 +15,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/slice.h"
-#include "object/notes.h"
+#include "object/warnings.h"
 
 #define ADMISSION_REVIEW_MAX (8 * 1024 * 1024) /* bytes of a question: two objects and more */
 
@@ -56,7 +56,7 @@ struct admission_answer {
     unsigned refusal;    /* an HTTP status code; 0: allowed */
     const char *message; /* why it is refused; need not be valid UTF-8 */
     const cJSON *patch;  /* of JSON Patch operations; NULL or `[]`: no change; not when refused */
-    const struct notes *warnings; /* may be NULL; kubectl shows them. v1beta1 has none */
+    const struct warnings *warnings; /* may be NULL; kubectl shows them. v1beta1 has none */
 };
 
 /* Reads a question. 0, then admission_request_deinit is due; else nothing is held and it cannot be

@@ -37,7 +37,7 @@ bool leader_may_write(void *data)
 
 static int begin_controller(struct leader *l, struct err *e)
 {
-    const struct settings *s = l->o.settings;
+    const struct manager_flags *s = l->o.settings;
     const struct controller_options o = {
         .client = l->o.client,
         .world = l->o.world,
@@ -56,7 +56,7 @@ static int begin_controller(struct leader *l, struct err *e)
 
 static int begin_labeller(struct leader *l, struct err *e)
 {
-    const struct settings *s = l->o.settings;
+    const struct manager_flags *s = l->o.settings;
     if (s->label_qps == 0) {
         return 0;
     }
@@ -153,7 +153,7 @@ static int stand(struct leader *l, struct err *e)
         .on_leader = on_leader,
         .on_state = on_state,
     };
-    const struct settings *s = l->o.settings;
+    const struct manager_flags *s = l->o.settings;
     const uint64_t duration_ms = s->lease_duration_s * MS;
     const struct lease_options o = {
         .client = l->o.client,

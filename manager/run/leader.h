@@ -19,14 +19,14 @@
 #include "label/labels.h"
 #include "label/sharding_resources.h"
 #include "net/loop.h"
-#include "run/settings.h"
+#include "run/flags.h"
 #include "shard/world.h"
 
 struct leader;
 
 /* All must outlive the leader. */
 struct leader_options {
-    const struct settings *settings;
+    const struct manager_flags *settings;
     struct kube_client *client;
     const char *namespace; /* the manager's own */
     const char *identity;

@@ -16,9 +16,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "net/timer.h"
+#include "run/admin.h"
+#include "run/admission_snapshot.h"
 #include "run/leader.h"
-#include "run/outlook.h"
-#include "run/pages.h"
 #include "run/server_version.h"
 #include "webhook/serving.h"
 
@@ -27,7 +27,7 @@ enum { SIGNALS = 2, EVENTS_MS = 2000, DAY_SECONDS = 24 * 3600, MS = 1000, IDENTI
 enum state { STATE_RUNNING, STATE_ENDING, STATE_STOPPED };
 
 struct run {
-    struct settings settings;
+    struct manager_flags settings;
     struct labels_keys keys;
     struct compile_options compile;
     char host[256];
@@ -42,10 +42,10 @@ struct run {
     struct world *world;
     struct event_recorder *events;
     struct server_version *version;
-    struct outlook outlook;
+    struct admission_snapshot outlook;
     struct leader *leader;
     struct webhook_serving *webhook; /* NULL: there is none */
-    struct pages pages;
+    struct manager_admin pages;
     struct admin_server *admin;
 
     uv_signal_t signals[SIGNALS];
@@ -119,13 +119,13 @@ static void watch_signals(struct run *r)
 /* The resources that the API server sends to the webhook for labels follow what it has. */
 static void send_resources(struct run *r)
 {
-    struct notes notes = NOTES_INIT;
+    struct warnings warnings = WARNINGS_INIT;
     struct sharding_resource *found = NULL;
     size_t count = 0;
     if (r->webhook == NULL || !discovery_ready(r->discovery)) {
         return;
     }
-    int rc = sharding_resources_resolve(r->resources, r->discovery, &found, &count, &notes);
+    int rc = sharding_resources_resolve(r->resources, r->discovery, &found, &count, &warnings);
     if (rc == 0) {
         rc = webhook_serving_set_resources(r->webhook, found, count);
     }
@@ -133,7 +133,7 @@ static void send_resources(struct run *r)
         log_error("the webhook for labels keeps its resources", log_str("error", err_text(rc)));
     }
     free(found);
-    notes_deinit(&notes);
+    warnings_deinit(&warnings);
 }
 
 static void on_discovered(void *data)
@@ -156,7 +156,7 @@ static void on_discovery_state(void *data, const char *error)
 static void on_version(void *data, const char *major, const char *minor)
 {
     struct run *r = data;
-    if (r->settings.native == SETTINGS_NATIVE_AUTO) {
+    if (r->settings.native == NATIVE_SIDECARS_AUTO) {
         r->settings.inject.native = inject_native_sidecars(major, minor);
     }
 }
@@ -172,14 +172,14 @@ static void on_lead(void *data)
 static int look(void *data, bool pods_needed, struct validate_world *w, struct err *e)
 {
     struct run *r = data;
-    return outlook_look(&r->outlook, pods_needed, w, e);
+    return admission_snapshot_look(&r->outlook, pods_needed, w, e);
 }
 
 /* ---- the beginning ---- */
 
 static int open_client(struct run *r, struct err *e)
 {
-    const struct settings *s = &r->settings;
+    const struct manager_flags *s = &r->settings;
     int rc = kube_access_open(s->kubeconfig, s->context, s->in_cluster, &r->access, e);
     if (rc != 0) {
         return rc;
@@ -217,7 +217,7 @@ static int open_world(struct run *r, struct err *e)
     if (r->world == NULL) {
         return e->code;
     }
-    r->outlook = (struct outlook){.world = r->world, .discovery = r->discovery};
+    r->outlook = (struct admission_snapshot){.world = r->world, .discovery = r->discovery};
     const struct event_recorder_options events = {
         .client = r->client, .component = "cmesh-manager", .host = r->host};
     r->events = event_recorder_new(r->loop, &events, e);
@@ -249,7 +249,7 @@ static int open_leader(struct run *r, struct err *e)
 
 static int open_webhook(struct run *r, struct err *e)
 {
-    const struct settings *s = &r->settings;
+    const struct manager_flags *s = &r->settings;
     if (s->webhook[0] == '\0') {
         return 0;
     }
@@ -292,7 +292,7 @@ static int write_ready_file(const struct run *r, struct err *e)
 
 static int open_admin(struct run *r, struct err *e)
 {
-    r->pages = (struct pages){
+    r->pages = (struct manager_admin){
         .client = r->client,
         .discovery = r->discovery,
         .world = r->world,
@@ -303,7 +303,7 @@ static int open_admin(struct run *r, struct err *e)
     const struct admin_server_options o = {
         .address = r->settings.admin,
         .program = "manager",
-        .ops = &pages_ops,
+        .ops = &manager_admin_ops,
         .data = &r->pages,
     };
     r->admin = admin_server_new(r->loop, &o, e);
@@ -336,7 +336,7 @@ static void close_all(struct run *r)
     leader_free(r->leader);
     server_version_free(r->version);
     event_recorder_free(r->events);
-    outlook_deinit(&r->outlook);
+    admission_snapshot_deinit(&r->outlook);
     world_free(r->world);
     discovery_free(r->discovery);
     sharding_resources_free(r->resources);
@@ -370,8 +370,8 @@ static void introduce(struct run *r)
 
 static int prepare(struct run *r, int argc, char **argv, struct err *e)
 {
-    settings_parse(&r->settings, argc, argv);
-    r->settings.inject.native = r->settings.native == SETTINGS_NATIVE_ON;
+    manager_flags_parse(&r->settings, argc, argv);
+    r->settings.inject.native = r->settings.native == NATIVE_SIDECARS_ON;
     r->compile = (struct compile_options){.generation = 1, .labels = r->settings.labels};
     introduce(r);
     tls_tune_memory();

@@ -29,16 +29,16 @@ static int decide_pod(void *data, const struct admission_request *r, struct webh
         return 0;
     }
     int rc = look(world, false, &w, e);
-    return rc != 0
-               ? rc
-               : inject_admit(r, world->inject, w.configs, w.config_count, &d->notes, &d->patch, e);
+    return rc != 0 ? rc
+                   : inject_admit(r, world->inject, w.configs, w.config_count, &d->warnings,
+                                  &d->patch, e);
 }
 
 static int decide_labels(void *data, const struct admission_request *r, struct webhook_decision *d,
                          struct err *e)
 {
     const struct webhook_world *world = data;
-    int rc = labels_admit(world->keys, r, &d->patch, &d->notes);
+    int rc = labels_admit(world->keys, r, &d->patch, &d->warnings);
     return rc == 0 ? 0 : err_set(e, rc, "%s", err_text(rc));
 }
 
@@ -48,7 +48,7 @@ static int decide_config(void *data, const struct admission_request *r, struct w
     const struct webhook_world *world = data;
     struct validate_world w;
     int rc = look(world, true, &w, e);
-    return rc != 0 ? rc : validate_admit(r, world->compile, &w, &d->notes, e);
+    return rc != 0 ? rc : validate_admit(r, world->compile, &w, &d->warnings, e);
 }
 
 const struct webhook_route webhook_routes[] = {

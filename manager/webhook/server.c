@@ -170,7 +170,7 @@ static enum result decide(struct webhook_server *s, const struct webhook_route *
         .refusal = refusal_of(rc),
         .message = e.msg,
         .patch = rc == 0 ? d.patch : NULL,
-        .warnings = &d.notes,
+        .warnings = &d.warnings,
     };
     enum result result = RESULT_ERROR;
     if (rc == 0 || a.refusal != 0) {
@@ -185,7 +185,7 @@ static enum result decide(struct webhook_server *s, const struct webhook_route *
         log_refusal(route, r, e.msg);
     }
     cJSON_Delete(d.patch);
-    notes_deinit(&d.notes);
+    warnings_deinit(&d.warnings);
     return result;
 }
 

@@ -19,7 +19,7 @@
 #include "crypto/tls.h"
 #include "net/loop.h"
 #include "object/admission_review.h"
-#include "object/notes.h"
+#include "object/warnings.h"
 
 #define WEBHOOK_PATH_PODS "/mutate/pods"
 #define WEBHOOK_PATH_NAMESPACES "/mutate/namespaces"
@@ -30,8 +30,8 @@ struct webhook_server;
 
 /* What a handler has decided; empty when it is called. */
 struct webhook_decision {
-    cJSON *patch;       /* freed by the server; NULL: nothing is changed */
-    struct notes notes; /* warnings for the user */
+    cJSON *patch;             /* freed by the server; NULL: nothing is changed */
+    struct warnings warnings; /* for the user */
 };
 
 /* Decides. 0: allowed; -EINVAL, -E2BIG, -ENOENT or -EEXIST: refused, `e` says why; anything else

@@ -50,16 +50,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     check_request(&r);
-    struct notes notes = NOTES_INIT;
+    struct warnings warnings = WARNINGS_INIT;
     char piece[64] = "";
     memcpy(piece, data + size / 2, size / 2 < sizeof piece ? size / 2 : sizeof piece - 1);
-    notes_add(&notes, "%s", piece);
+    warnings_add(&warnings, "%s", piece);
     cJSON *patch = cJSON_CreateArray();
     CHECK(cJSON_AddItemToArray(patch, cJSON_CreateString(r.uid)));
-    check_answer(&r, &(struct admission_answer){.patch = patch, .warnings = &notes});
+    check_answer(&r, &(struct admission_answer){.patch = patch, .warnings = &warnings});
     check_answer(&r, &(struct admission_answer){.refusal = 403, .message = piece});
     cJSON_Delete(patch);
-    notes_deinit(&notes);
+    warnings_deinit(&warnings);
     admission_request_deinit(&r);
     return 0;
 }

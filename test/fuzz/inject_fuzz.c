@@ -117,13 +117,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     struct inject_settings s = inject_defaults;
-    struct notes notes = NOTES_INIT;
+    struct warnings warnings = WARNINGS_INIT;
     struct err e = ERR_INIT;
     cJSON *patch = NULL;
     s.prefix = "m";
     s.image = "image";
     s.native = data[0] % 2 == 1;
-    int rc = inject_pod(&s, pod, "ns", "shard", &notes, &patch, &e);
+    int rc = inject_pod(&s, pod, "ns", "shard", &warnings, &patch, &e);
     CHECK(rc == 0 || (e.msg[0] != '\0' && patch == NULL));
     if (patch != NULL) {
         cJSON *made = patch_apply(pod, patch);
@@ -134,7 +134,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         cJSON_Delete(made);
     }
     cJSON_Delete(patch);
-    notes_deinit(&notes);
+    warnings_deinit(&warnings);
     cJSON_Delete(pod);
     return 0;
 }

@@ -82,10 +82,10 @@ static void generate(const struct kubeconfig *kc, const char *context)
 {
     static const struct url proxy = {.host = "127.0.0.1", .port = 5443};
     struct generate_options o = {.proxy = &proxy, .context = context};
-    struct generate_notes notes;
+    struct generate_notes warnings;
     struct err e = ERR_INIT;
     struct buf text = BUF_INIT(GENERATE_TEXT_MAX);
-    if (generate_from_kubeconfig(kc, &o, &text, &notes, &e) == 0) {
+    if (generate_from_kubeconfig(kc, &o, &text, &warnings, &e) == 0) {
         check_generated(&text);
     } else {
         CHECK(e.msg[0] != '\0');

@@ -58,7 +58,7 @@ static int decide(void *data, const struct admission_request *r, struct webhook_
     case REFUSES:
         return err_set(e, -EINVAL, "spec.x: Invalid value");
     case WARNS:
-        notes_add(&d->notes, "mind the gap");
+        warnings_add(&d->warnings, "mind the gap");
         return 0;
     case FAILS:
         return -ENOMEM;

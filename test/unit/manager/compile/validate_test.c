@@ -92,7 +92,7 @@ static void expect_text(const char *got, const char *want)
 static void check(const struct world *w, cJSON *config, const char *want, const char *note)
 {
     struct err e = ERR_INIT;
-    struct notes notes = NOTES_INIT;
+    struct warnings notes = WARNINGS_INIT;
     int rc = validate_config(config, &options, &w->world, &notes, &e);
     cJSON_Delete(config);
     if (want == NULL && rc != 0) {
@@ -111,7 +111,7 @@ static void check(const struct world *w, cJSON *config, const char *want, const 
     if (!found || (note == NULL && want == NULL && notes.count > 0)) {
         fail_msg("wanted note \"%s\", got \"%s\"", note == NULL ? "" : note, all);
     }
-    notes_deinit(&notes);
+    warnings_deinit(&notes);
 }
 
 #define SELECTOR "selector: {matchLabels: {app: demo}}"
@@ -417,7 +417,7 @@ static struct answer admit(const struct world *w, const char *operation, const c
 {
     struct answer a = {.rc = 0};
     struct err e = ERR_INIT;
-    struct notes notes = NOTES_INIT;
+    struct warnings notes = WARNINGS_INIT;
     struct admission_request r;
     char text[4096];
     (void)snprintf(text, sizeof text,
@@ -437,7 +437,7 @@ static struct answer admit(const struct world *w, const char *operation, const c
     for (size_t i = 0; i < notes.count; i++) {
         strncat(a.notes, notes.items[i], sizeof a.notes - strlen(a.notes) - 1);
     }
-    notes_deinit(&notes);
+    warnings_deinit(&notes);
     admission_request_deinit(&r);
     buf_reset(&json);
     return a;
@@ -497,14 +497,14 @@ static bool validate_once(void *data)
 {
     const struct world *w = data;
     struct err e = ERR_INIT;
-    struct notes notes = NOTES_INIT;
+    struct warnings notes = WARNINGS_INIT;
     int rc = validate_config(w->configs[1], &options, &w->world, &notes, &e);
     if (rc == 0) {
         rc = validate_config(w->configs[2], &options, &w->world, &notes, &e);
     }
     assert_true(rc == 0 || e.msg[0] != '\0');
     bool well = rc == 0 && notes.dropped == 0;
-    notes_deinit(&notes);
+    warnings_deinit(&notes);
     return well;
 }
 

@@ -99,7 +99,7 @@ static void expect(const cJSON *pod, const char *want)
 }
 
 /* The injected pod, which the caller frees; NULL: it needed nothing. Must not fail. */
-static cJSON *inject(const struct inject_settings *s, const cJSON *pod, struct notes *notes)
+static cJSON *inject(const struct inject_settings *s, const cJSON *pod, struct warnings *notes)
 {
     struct err e = ERR_INIT;
     cJSON *patch = NULL;
@@ -441,7 +441,7 @@ static void what_pods_get(void **state)
     s.prefix = "m.io";
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         cJSON *pod = pod_of(cases[i].annotations, cases[i].labels, cases[i].spec);
-        struct notes notes = NOTES_INIT;
+        struct warnings notes = WARNINGS_INIT;
         cJSON *made = inject(&s, pod, &notes);
         for (size_t j = 0; j < 8 && cases[i].want[j] != NULL; j++) {
             expect(made, cases[i].want[j]);
@@ -450,7 +450,7 @@ static void what_pods_get(void **state)
         assert_string_equal(cJSON_GetObjectItem(note, "m.io/sharding-config-injected")->valuestring,
                             "sharding-demo");
         assert_null(inject(&s, made, NULL));
-        notes_deinit(&notes);
+        warnings_deinit(&notes);
         cJSON_Delete(made);
         cJSON_Delete(pod);
     }
@@ -486,7 +486,7 @@ static void what_is_noted(void **state)
     s.prefix = "m.io";
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         cJSON *pod = pod_of(cases[i].annotations, "", cases[i].spec);
-        struct notes notes = NOTES_INIT;
+        struct warnings notes = WARNINGS_INIT;
         cJSON *made = inject(&s, pod, &notes);
         bool found = false;
         for (size_t j = 0; j < notes.count; j++) {
@@ -496,7 +496,7 @@ static void what_is_noted(void **state)
             fail_msg("\"%s\" is not among %zu notes: %s", cases[i].note, notes.count,
                      notes.count > 0 ? notes.items[0] : "");
         }
-        notes_deinit(&notes);
+        warnings_deinit(&notes);
         cJSON_Delete(made);
         cJSON_Delete(pod);
     }
@@ -702,13 +702,13 @@ static void native_sidecars_need_no_delay(void **state)
 {
     (void)state;
     struct inject_settings s = settings_of(true);
-    struct notes notes = NOTES_INIT;
+    struct warnings notes = WARNINGS_INIT;
     cJSON *pod = parse("{metadata: {}, spec: {restartPolicy: Never, containers: [" OPERATOR "]}}");
     cJSON *made = inject(&s, pod, &notes);
     expect(made, "!spec.initContainers.cmesh-localproxy.args.6");
     expect(made, "!spec.initContainers.cmesh-rulesync.lifecycle");
     assert_int_equal(notes.count, 1); /* about the token */
-    notes_deinit(&notes);
+    warnings_deinit(&notes);
     cJSON_Delete(made);
     cJSON_Delete(pod);
 }
@@ -805,7 +805,7 @@ static void static_pods_are_left_alone(void **state)
         "\"object\":{\"metadata\":{\"labels\":{\"ctrlmesh.kusionstack.io/enable-proxy\":\"true\"},"
         "\"annotations\":{\"kubernetes.io/config.mirror\":\"x\"}},\"spec\":{}}}}";
     struct inject_settings s = settings_of(false);
-    struct notes notes = NOTES_INIT;
+    struct warnings notes = WARNINGS_INIT;
     struct admission_request r;
     struct err e = ERR_INIT;
     cJSON *patch = NULL;
@@ -814,7 +814,7 @@ static void static_pods_are_left_alone(void **state)
     assert_null(patch);
     assert_int_equal(notes.count, 1);
     assert_non_null(strstr(notes.items[0], "static pods"));
-    notes_deinit(&notes);
+    warnings_deinit(&notes);
     admission_request_deinit(&r);
 }
 
@@ -823,14 +823,14 @@ static bool inject_once(void *data)
     const cJSON *pod = data;
     struct inject_settings s = settings_of(false);
     struct err e = ERR_INIT;
-    struct notes notes = NOTES_INIT;
+    struct warnings notes = WARNINGS_INIT;
     cJSON *patch = NULL;
     s.prefix = "m.io";
     int rc = inject_pod(&s, pod, "ns", "shard", &notes, &patch, &e);
     assert_true((rc == 0) == (patch != NULL));
     assert_true(rc == 0 || e.msg[0] != '\0');
     bool well = rc == 0 && notes.dropped == 0;
-    notes_deinit(&notes);
+    warnings_deinit(&notes);
     cJSON_Delete(patch);
     return well;
 }

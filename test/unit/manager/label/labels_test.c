@@ -291,7 +291,7 @@ static void what_the_webhook_does(void **state)
     struct labels_keys k = keys_of(&defaults);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct admission_request r = request_of(cases[i].request);
-        struct notes notes = NOTES_INIT;
+        struct warnings notes = WARNINGS_INIT;
         cJSON *patch = NULL;
         assert_int_equal(labels_admit(&k, &r, &patch, &notes), 0);
         if (cases[i].namespace != NULL) {
@@ -311,7 +311,7 @@ static void what_the_webhook_does(void **state)
             fail_msg("wanted \"%s\", got \"%s\"", cases[i].note, notes.items[0]);
         }
         cJSON_Delete(patch);
-        notes_deinit(&notes);
+        warnings_deinit(&notes);
         admission_request_deinit(&r);
     }
 }

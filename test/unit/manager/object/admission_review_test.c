@@ -214,16 +214,16 @@ static void a_patch_is_base64(void **state)
 static void warnings_are_for_v1(void **state)
 {
     (void)state;
-    struct notes notes = NOTES_INIT;
-    notes_add(&notes, "limit %d is \"empty\"", 3);
-    notes_add(&notes, "second");
+    struct warnings notes = WARNINGS_INIT;
+    warnings_add(&notes, "limit %d is \"empty\"", 3);
+    warnings_add(&notes, "second");
     const struct admission_answer a = {.warnings = &notes};
     expect_answer(REVIEW("v1", CREATE_POD), &a,
                   ANSWER("v1", "\"allowed\":true," ANSWER_UID
                                ",\"warnings\":[\"limit 3 is \\\"empty\\\"\",\"second\"]"));
     expect_answer(REVIEW("v1beta1", CREATE_POD), &a,
                   ANSWER("v1beta1", "\"allowed\":true," ANSWER_UID));
-    notes_deinit(&notes);
+    warnings_deinit(&notes);
     expect_answer(REVIEW("v1", CREATE_POD), &a, ANSWER("v1", "\"allowed\":true," ANSWER_UID));
 }
 
@@ -231,7 +231,7 @@ static void warnings_are_for_v1(void **state)
 static void warnings_are_bounded(void **state)
 {
     (void)state;
-    struct notes notes = NOTES_INIT;
+    struct warnings notes = WARNINGS_INIT;
     struct admission_request r;
     struct buf out = BUF_INIT(65536);
     struct err e = ERR_INIT;
@@ -239,19 +239,19 @@ static void warnings_are_bounded(void **state)
     memset(longest, 'x', sizeof longest);
     memcpy(longest + 255, "\xe2\x82\xac", 3);
     longest[sizeof longest - 1] = '\0';
-    for (int i = 0; i < NOTES_MAX + 3; i++) {
-        notes_add(&notes, "%s", longest);
+    for (int i = 0; i < WARNINGS_MAX + 3; i++) {
+        warnings_add(&notes, "%s", longest);
     }
     const struct admission_answer a = {.warnings = &notes};
     read_text(&r, REVIEW("v1", CREATE_POD));
     assert_int_equal(admission_answer_write(&r, &a, &out), 0);
     cJSON *review = json_parse((const char *)buf_data(&out), out.len, &e);
     const cJSON *list = cJSON_GetObjectItem(cJSON_GetObjectItem(review, "response"), "warnings");
-    assert_int_equal(cJSON_GetArraySize(list), NOTES_MAX + 1);
+    assert_int_equal(cJSON_GetArraySize(list), WARNINGS_MAX + 1);
     assert_int_equal(strlen(cJSON_GetArrayItem(list, 0)->valuestring), 255);
-    assert_string_equal(cJSON_GetArrayItem(list, NOTES_MAX)->valuestring, "3 more");
+    assert_string_equal(cJSON_GetArrayItem(list, WARNINGS_MAX)->valuestring, "3 more");
     cJSON_Delete(review);
-    notes_deinit(&notes);
+    warnings_deinit(&notes);
     buf_reset(&out);
     admission_request_deinit(&r);
 }
@@ -277,19 +277,19 @@ static bool answer_once(void *data)
     (void)data;
     struct admission_request r;
     struct err e = ERR_INIT;
-    struct notes notes = NOTES_INIT;
+    struct warnings notes = WARNINGS_INIT;
     static const char text[] = REVIEW("v1", CREATE_POD);
     if (admission_request_init(&r, slice_str(text), &e) != 0) {
         assert_true(e.code < 0 && r.root == NULL);
         return false;
     }
     struct buf out = BUF_INIT(65536);
-    notes_add(&notes, "a warning");
+    warnings_add(&notes, "a warning");
     cJSON *patch = cJSON_Parse("[{\"op\":\"remove\",\"path\":\"/a\"}]");
     const struct admission_answer a = {.patch = patch, .warnings = &notes};
     bool well = admission_answer_write(&r, &a, &out) == 0 && patch != NULL && notes.count == 1;
     cJSON_Delete(patch);
-    notes_deinit(&notes);
+    warnings_deinit(&notes);
     buf_reset(&out);
     admission_request_deinit(&r);
     return well;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/pages.h"
+#include "run/admin.h"
 
 #include <stdio.h>
 
@@ -9,7 +9,7 @@
  * lead. */
 static bool is_ready(void *data, char why[ADMIN_WHY_MAX])
 {
-    const struct pages *p = data;
+    const struct manager_admin *p = data;
     const char *reason = "ok";
     bool ready = true;
     if (!kube_client_ready(p->client)) {
@@ -45,7 +45,7 @@ static int events_metrics(const struct event_recorder *events, struct buf *out)
 
 static int add_metrics(void *data, struct buf *out)
 {
-    const struct pages *p = data;
+    const struct manager_admin *p = data;
     int rc = leader_metrics(p->leader, out);
     if (rc == 0) {
         rc = world_metrics(p->world, out);
@@ -65,7 +65,7 @@ static void add_error(cJSON *object, const char *error)
 
 static void add_status(void *data, cJSON *root)
 {
-    const struct pages *p = data;
+    const struct manager_admin *p = data;
     cJSON *api = cJSON_AddObjectToObject(root, "apiServer");
     cJSON_AddStringToObject(api, "server", kube_client_server(p->client));
     cJSON_AddBoolToObject(api, "credentials", kube_client_ready(p->client));
@@ -82,7 +82,7 @@ static void add_status(void *data, cJSON *root)
     }
 }
 
-const struct admin_server_ops pages_ops = {
+const struct admin_server_ops manager_admin_ops = {
     .ready = is_ready,
     .metrics = add_metrics,
     .status = add_status,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/outlook.h"
+#include "run/admission_snapshot.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-static int add_configs(struct outlook *o, struct validate_world *w)
+static int add_configs(struct admission_snapshot *o, struct validate_world *w)
 {
     size_t count = 0, n = 0;
     for (const struct world_config *c = world_next_config(o->world, NULL); c != NULL;
@@ -24,7 +24,7 @@ static int add_configs(struct outlook *o, struct validate_world *w)
     return 0;
 }
 
-static int add_pods(struct outlook *o, struct validate_world *w)
+static int add_pods(struct admission_snapshot *o, struct validate_world *w)
 {
     size_t count = 0;
     for (const struct pod *p = world_next_pod(o->world, NULL); p != NULL;
@@ -48,7 +48,7 @@ static int add_pods(struct outlook *o, struct validate_world *w)
     return 0;
 }
 
-static int add_resources(struct outlook *o, struct validate_world *w)
+static int add_resources(struct admission_snapshot *o, struct validate_world *w)
 {
     if (!discovery_ready(o->discovery)) {
         return 0;
@@ -68,9 +68,10 @@ static int add_resources(struct outlook *o, struct validate_world *w)
     return 0;
 }
 
-int outlook_look(struct outlook *o, bool pods_needed, struct validate_world *w, struct err *e)
+int admission_snapshot_look(struct admission_snapshot *o, bool pods_needed,
+                            struct validate_world *w, struct err *e)
 {
-    outlook_deinit(o);
+    admission_snapshot_deinit(o);
     *w = (struct validate_world){.config_count = 0};
     /* The first config in a namespace makes its pods be listed: until then others are not refused.
      */
@@ -89,7 +90,7 @@ int outlook_look(struct outlook *o, bool pods_needed, struct validate_world *w, 
     return rc != 0 ? err_set(e, rc, "out of memory") : 0;
 }
 
-void outlook_deinit(struct outlook *o)
+void admission_snapshot_deinit(struct admission_snapshot *o)
 {
     for (size_t i = 0; i < o->pod_count; i++) {
         cJSON_Delete(o->pods[i]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "label/definitions.h"
+#include "label/crd_watch.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 /* A definition is seen here a little before the API server serves what it defines. */
 enum { SERVED_MS = 8000 };
 
-struct definitions {
+struct crd_watch {
     struct discovery *discovery;
     const struct net_clock *clock;
     struct reflector *reflector;
@@ -20,13 +20,13 @@ struct definitions {
 
 static void on_timer(void *data)
 {
-    struct definitions *d = data;
+    struct crd_watch *d = data;
     discovery_refresh(d->discovery);
 }
 
 static void on_object(void *data, enum reflector_change change, const cJSON *object)
 {
-    struct definitions *d = data;
+    struct crd_watch *d = data;
     (void)object;
     /* What is there at start discovery has asked for already. */
     if (change != REFLECTOR_LISTED || reflector_stats(d->reflector)->synced) {
@@ -45,16 +45,16 @@ static void on_state(void *data, const char *error)
 
 static const struct reflector_handlers handlers = {.on_object = on_object, .on_state = on_state};
 
-struct definitions *definitions_new(struct net_loop *l, struct kube_client *c,
-                                    struct discovery *discovery, const struct net_clock *clock,
-                                    struct err *e)
+struct crd_watch *crd_watch_new(struct net_loop *l, struct kube_client *c,
+                                struct discovery *discovery, const struct net_clock *clock,
+                                struct err *e)
 {
     const struct reflector_options o = {
         .client = c,
         .path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
         .metadata_only = true,
     };
-    struct definitions *d = calloc(1, sizeof *d);
+    struct crd_watch *d = calloc(1, sizeof *d);
     if (d == NULL) {
         err_set(e, -ENOMEM, "out of memory");
         return NULL;
@@ -64,14 +64,14 @@ struct definitions *definitions_new(struct net_loop *l, struct kube_client *c,
     d->timer = net_timer_new(l, on_timer, d);
     d->reflector = reflector_new(l, &o, &handlers, d, e);
     if (d->timer == NULL || d->reflector == NULL) {
-        definitions_free(d);
+        crd_watch_free(d);
         err_set(e, -ENOMEM, "out of memory");
         return NULL;
     }
     return d;
 }
 
-void definitions_free(struct definitions *d)
+void crd_watch_free(struct crd_watch *d)
 {
     if (d != NULL) {
         reflector_free(d->reflector);

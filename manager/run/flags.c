@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/settings.h"
+#include "run/flags.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static void misuse(const char *msg, const char *detail)
 }
 
 /* What cannot be told flag by flag; NULL: all is well. */
-static const char *check(const struct settings *s)
+static const char *check(const struct manager_flags *s)
 {
     if (s->in_cluster && (s->kubeconfig != NULL || s->context != NULL)) {
         return "--in-cluster cannot stand beside --kubeconfig or --context";
@@ -67,7 +67,7 @@ static void switch_off(const char **address)
     }
 }
 
-static void check_all(struct settings *s)
+static void check_all(struct manager_flags *s)
 {
     struct err e = ERR_INIT;
     struct labels_keys keys;
@@ -82,7 +82,7 @@ static void check_all(struct settings *s)
     s->inject.prefix = s->labels.prefix;
 }
 
-static const struct settings defaults = {
+static const struct manager_flags defaults = {
     .leader_elect = true,
     .lease = "cmesh-manager",
     .lease_duration_s = 15,
@@ -101,12 +101,12 @@ static const struct settings defaults = {
     .handover_wait_s = 10,
 };
 
-void settings_parse(struct settings *s, int argc, char **argv)
+void manager_flags_parse(struct manager_flags *s, int argc, char **argv)
 {
     struct flags_common common = {.log_format = LOG_TEXT, .log_level = LOG_INFO};
     *s = defaults;
     s->inject = inject_defaults;
-    int native = SETTINGS_NATIVE_AUTO;
+    int native = NATIVE_SIDECARS_AUTO;
     const struct flag flags[] = {
         {.name = "kubeconfig",
          .value = "PATH",
@@ -325,7 +325,7 @@ void settings_parse(struct settings *s, int argc, char **argv)
     if (rest < argc) {
         misuse("unexpected argument ", argv[rest]);
     }
-    s->native = (enum settings_native)native;
+    s->native = (enum native_sidecars)native;
     check_all(s);
     memcpy(s->proxy_arg_items, s->proxy_args.items, s->proxy_args.count * sizeof(char *));
     s->inject.proxy_args = s->proxy_arg_items;

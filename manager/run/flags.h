@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.h - the flags of the running manager.
+ * flags.h - the flags of the running manager.
  */
-#ifndef MANAGER_RUN_SETTINGS_H
-#define MANAGER_RUN_SETTINGS_H
+#ifndef MANAGER_RUN_FLAGS_H
+#define MANAGER_RUN_FLAGS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,10 +12,10 @@
 #include "compile/compile.h"
 #include "inject/inject.h"
 
-enum settings_native { SETTINGS_NATIVE_AUTO, SETTINGS_NATIVE_ON, SETTINGS_NATIVE_OFF };
+enum native_sidecars { NATIVE_SIDECARS_AUTO, NATIVE_SIDECARS_ON, NATIVE_SIDECARS_OFF };
 
 /* Strings point into argv or the environment; NULL: not given. */
-struct settings {
+struct manager_flags {
     const char *kubeconfig;
     const char *context;
     bool in_cluster;
@@ -46,12 +46,12 @@ struct settings {
     uint64_t handover_wait_s; /* 0: nothing waits */
 
     struct inject_settings inject;
-    enum settings_native native;
+    enum native_sidecars native;
     struct flag_list proxy_args;
     const char *proxy_arg_items[FLAG_LIST_MAX + 1]; /* the same, ended by NULL */
 };
 
 /* Ends the process on --help, --version and wrong usage. */
-void settings_parse(struct settings *s, int argc, char **argv);
+void manager_flags_parse(struct manager_flags *s, int argc, char **argv);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * outlook.h - what webhooks decide from: the shards and pods of the world and the resources of
- * discovery, in the form that validate.h and inject.h take.
+ * admission_snapshot.h - what webhooks decide from: the shards and pods of the world and the
+ * resources of discovery, in the form that validate.h and inject.h take.
  */
-#ifndef MANAGER_RUN_OUTLOOK_H
-#define MANAGER_RUN_OUTLOOK_H
+#ifndef MANAGER_RUN_ADMISSION_SNAPSHOT_H
+#define MANAGER_RUN_ADMISSION_SNAPSHOT_H
 
 #include <stdbool.h>
 
@@ -13,7 +13,7 @@
 #include "kube/client/discovery.h"
 #include "shard/world.h"
 
-struct outlook {
+struct admission_snapshot {
     const struct world *world;
     const struct discovery *discovery;
     /* Of the last look. */
@@ -25,8 +25,8 @@ struct outlook {
 
 /* What there is; valid until the loop runs on, or the next call. Pods are left out unless they are
  * needed, and resources while they are not known. 0; -EAGAIN: it is not known yet; -ENOMEM. */
-MUST_CHECK int outlook_look(struct outlook *o, bool pods_needed, struct validate_world *w,
-                            struct err *e);
-void outlook_deinit(struct outlook *o);
+MUST_CHECK int admission_snapshot_look(struct admission_snapshot *o, bool pods_needed,
+                                       struct validate_world *w, struct err *e);
+void admission_snapshot_deinit(struct admission_snapshot *o);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pages.h - what the running manager tells on its admin server.
+ * admin.h - what the running manager tells on its admin server.
  */
-#ifndef MANAGER_RUN_PAGES_H
-#define MANAGER_RUN_PAGES_H
+#ifndef MANAGER_RUN_ADMIN_H
+#define MANAGER_RUN_ADMIN_H
 
 #include "admin/admin_server.h"
 #include "kube/client/client.h"
@@ -14,7 +14,7 @@
 #include "webhook/serving.h"
 
 /* All outlive the server. */
-struct pages {
+struct manager_admin {
     struct kube_client *client;
     const struct discovery *discovery;
     const struct world *world;
@@ -23,7 +23,7 @@ struct pages {
     const struct webhook_serving *webhook; /* NULL: there is none */
 };
 
-/* With a struct pages as data. */
-extern const struct admin_server_ops pages_ops;
+/* With a struct manager_admin as data. */
+extern const struct admin_server_ops manager_admin_ops;
 
 #endif

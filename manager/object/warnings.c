@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "object/notes.h"
+#include "object/warnings.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-void notes_add(struct notes *n, const char *fmt, ...)
+void warnings_add(struct warnings *n, const char *fmt, ...)
 {
     char text[ERR_MSG_MAX];
     va_list ap;
@@ -18,7 +18,7 @@ void notes_add(struct notes *n, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    char *copy = n->count < NOTES_MAX ? strdup(text) : NULL;
+    char *copy = n->count < WARNINGS_MAX ? strdup(text) : NULL;
     if (copy == NULL) {
         n->dropped++;
         return;
@@ -26,10 +26,10 @@ void notes_add(struct notes *n, const char *fmt, ...)
     n->items[n->count++] = copy;
 }
 
-void notes_deinit(struct notes *n)
+void warnings_deinit(struct warnings *n)
 {
     for (size_t i = 0; i < n->count; i++) {
         free(n->items[i]);
     }
-    *n = (struct notes)NOTES_INIT;
+    *n = (struct warnings)WARNINGS_INIT;
 }
