@@ -91,10 +91,10 @@ static bool wanted(const struct run *r, const struct rules *rules)
 /* What the webhook would say, beside all configs of the input. */
 static void validate(struct run *r, const struct config_entry *entry)
 {
-    const struct validate_world world = {.configs = r->configs, .config_count = r->files.count};
+    const struct validate_context context = {.configs = r->configs, .config_count = r->files.count};
     struct warnings warnings = WARNINGS_INIT;
     struct err e = ERR_INIT;
-    int rc = validate_config(entry->config, &r->command->options, &world, &warnings, &e);
+    int rc = validate_config(entry->config, &r->command->options, &context, &warnings, &e);
     for (size_t i = 0; i < warnings.count; i++) {
         char msg[ERR_MSG_MAX + 8];
         (void)snprintf(msg, sizeof msg, "note: %s", warnings.items[i]);

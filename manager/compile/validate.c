@@ -22,7 +22,7 @@ struct validation {
     const cJSON *config;
     const cJSON *spec;
     const struct compile_options *options;
-    const struct validate_world *world;
+    const struct validate_context *context;
     struct rules *rules;
     struct selector *pods;
     struct warnings *warnings;
@@ -114,8 +114,8 @@ static int refuse_overlap(const struct validation *v, const cJSON *other,
 /* A pod that there is and that both select. */
 static const cJSON *common_pod(const struct validation *v, const struct selector *theirs)
 {
-    for (size_t i = 0; i < v->world->pod_count; i++) {
-        const cJSON *pod = v->world->pods[i];
+    for (size_t i = 0; i < v->context->pod_count; i++) {
+        const cJSON *pod = v->context->pods[i];
         if (strcmp(namespace_of(v, pod), namespace_of(v, v->config)) == 0 &&
             shards_selects(v->pods, pod) && shards_selects(theirs, pod)) {
             return pod;
@@ -158,9 +158,9 @@ static int check_pods(struct validation *v)
                      "other, or a list of values is empty");
     }
     int rc = 0;
-    for (size_t i = 0; i < v->world->config_count && rc == 0; i++) {
-        if (is_neighbour(v, v->world->configs[i])) {
-            rc = check_neighbour(v, v->world->configs[i]);
+    for (size_t i = 0; i < v->context->config_count && rc == 0; i++) {
+        if (is_neighbour(v, v->context->configs[i])) {
+            rc = check_neighbour(v, v->context->configs[i]);
         }
     }
     return rc;
@@ -202,7 +202,7 @@ static bool same_or_any(const char *pattern, const char *text)
 }
 
 /* Whether the group, or any if NULL, serves the resource, or anything if that is `*`. */
-static bool is_served(const struct validate_world *w, const char *group, const char *resource)
+static bool is_served(const struct validate_context *w, const char *group, const char *resource)
 {
     for (size_t i = 0; i < w->resource_count; i++) {
         if (same_or_any(group, w->resources[i].group) &&
@@ -213,7 +213,7 @@ static bool is_served(const struct validate_world *w, const char *group, const c
     return false;
 }
 
-static bool is_served_by_one(const struct validate_world *w, const cJSON *groups,
+static bool is_served_by_one(const struct validate_context *w, const cJSON *groups,
                              const char *resource)
 {
     const cJSON *group;
@@ -232,7 +232,7 @@ static int refuse_resource(const struct validation *v, const char *path, unsigne
 {
     char plural[NAME_SUBDOMAIN_MAX];
     (void)snprintf(plural, sizeof plural, "%.240ss", resource);
-    bool meant = is_served_by_one(v->world, groups, plural);
+    bool meant = is_served_by_one(v->context, groups, plural);
     return err_set(v->e, -EINVAL,
                    "%s.resources[%u]: Not found: \"%.100s\": the API server serves no such "
                    "resource in these groups%s%s%s",
@@ -249,7 +249,7 @@ static int check_served(const struct validation *v, void *data, const cJSON *ent
     const cJSON *item;
     cJSON_ArrayForEach(item, groups)
     {
-        if (!is_served(v->world, item->valuestring, "*")) {
+        if (!is_served(v->context, item->valuestring, "*")) {
             return err_set(v->e, -EINVAL,
                            "%s.apiGroups[%u]: Not found: \"%.100s\": the API server serves no "
                            "such group",
@@ -260,7 +260,7 @@ static int check_served(const struct validation *v, void *data, const cJSON *ent
     i = 0;
     cJSON_ArrayForEach(item, field_get(entry, "resources"))
     {
-        if (!is_served_by_one(v->world, groups, item->valuestring)) {
+        if (!is_served_by_one(v->context, groups, item->valuestring)) {
             return refuse_resource(v, path, i, groups, item->valuestring);
         }
         i++;
@@ -358,9 +358,9 @@ static void note_oddities(const struct validation *v)
     (void)each_entry(v, note_contradiction, NULL);
     size_t compared = 0;
     bool elects = rules_leader_election(v->rules) != NULL;
-    for (size_t i = 0; i < v->world->config_count && elects && compared < SHARED_MAX; i++) {
-        if (is_neighbour(v, v->world->configs[i])) {
-            note_sharing(v, v->world->configs[i]);
+    for (size_t i = 0; i < v->context->config_count && elects && compared < SHARED_MAX; i++) {
+        if (is_neighbour(v, v->context->configs[i])) {
+            note_sharing(v, v->context->configs[i]);
             compared++;
         }
     }
@@ -373,7 +373,7 @@ static int validate_shard(struct validation *v)
     v->rules = compile_config(v->config, v->options, v->e);
     int rc = v->rules == NULL ? v->e->code : check_webhook(v);
     rc = rc != 0 ? rc : check_pods(v);
-    if (rc == 0 && v->world->resource_count > 0) {
+    if (rc == 0 && v->context->resource_count > 0) {
         rc = each_entry(v, check_served, NULL);
     }
     if (rc == 0) {
@@ -385,13 +385,13 @@ static int validate_shard(struct validation *v)
 }
 
 int validate_config(const cJSON *config, const struct compile_options *o,
-                    const struct validate_world *w, struct warnings *warnings, struct err *e)
+                    const struct validate_context *w, struct warnings *warnings, struct err *e)
 {
     struct err ignored;
     struct validation v = {.config = config,
                            .spec = field_get(config, "spec"),
                            .options = o,
-                           .world = w,
+                           .context = w,
                            .warnings = warnings,
                            .e = e == NULL ? &ignored : e};
     int rc = check_name(&v);
@@ -435,7 +435,7 @@ static void note_deletion(const cJSON *config, struct warnings *warnings)
 }
 
 int validate_admit(const struct admission_request *r, const struct compile_options *o,
-                   const struct validate_world *w, struct warnings *warnings, struct err *e)
+                   const struct validate_context *w, struct warnings *warnings, struct err *e)
 {
     struct compile_options options = *o;
     options.namespace = r->namespace;

@@ -24,7 +24,7 @@ struct validate_resource {
 };
 
 /* What there is. Any part may be left empty: what needs it is not checked then. */
-struct validate_world {
+struct validate_context {
     const cJSON *const *configs; /* ShardingConfigs of any namespace, the old version of this too */
     size_t config_count;
     const cJSON *const *pods; /* of any namespace; metadata is enough */
@@ -35,14 +35,14 @@ struct validate_world {
 
 /* 0; -EINVAL or -E2BIG, where the message begins with the path of the field; -ENOMEM. */
 MUST_CHECK int validate_config(const cJSON *config, const struct compile_options *o,
-                               const struct validate_world *w, struct warnings *warnings,
+                               const struct validate_context *w, struct warnings *warnings,
                                struct err *e);
 
 /* The webhook's answer to a request for a ShardingConfig: 0, or errors as above. A change that
  * leaves the spec as it is, and one on the way to deletion, is always allowed: what came past the
  * webhook must not get stuck. */
 MUST_CHECK int validate_admit(const struct admission_request *r, const struct compile_options *o,
-                              const struct validate_world *w, struct warnings *warnings,
+                              const struct validate_context *w, struct warnings *warnings,
                               struct err *e);
 
 #endif

@@ -15,9 +15,9 @@ static bool is_ready(void *data, char why[ADMIN_WHY_MAX])
     if (!kube_client_ready(p->client)) {
         ready = false;
         reason = kube_client_error(p->client);
-    } else if (!world_synced(p->world)) {
+    } else if (!shard_cache_synced(p->cache)) {
         ready = false;
-        reason = world_error(p->world);
+        reason = shard_cache_error(p->cache);
         reason = reason != NULL ? reason : "the ShardingConfigs are being listed";
     } else if (p->webhook != NULL && !webhook_serving_ready(p->webhook, &reason)) {
         ready = false;
@@ -48,7 +48,7 @@ static int add_metrics(void *data, struct buf *out)
     const struct manager_admin *p = data;
     int rc = leader_metrics(p->leader, out);
     if (rc == 0) {
-        rc = world_metrics(p->world, out);
+        rc = shard_cache_metrics(p->cache, out);
     }
     if (rc == 0) {
         rc = events_metrics(p->events, out);
@@ -73,9 +73,9 @@ static void add_status(void *data, cJSON *root)
     cJSON *found = cJSON_AddObjectToObject(root, "discovery");
     cJSON_AddBoolToObject(found, "ready", discovery_ready(p->discovery));
     add_error(found, discovery_error(p->discovery));
-    cJSON *world = cJSON_AddObjectToObject(root, "shards");
-    cJSON_AddBoolToObject(world, "synced", world_synced(p->world));
-    add_error(world, world_error(p->world));
+    cJSON *shards = cJSON_AddObjectToObject(root, "shards");
+    cJSON_AddBoolToObject(shards, "synced", shard_cache_synced(p->cache));
+    add_error(shards, shard_cache_error(p->cache));
     leader_status(p->leader, root);
     if (p->webhook != NULL) {
         webhook_serving_status(p->webhook, root);

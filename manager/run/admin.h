@@ -10,14 +10,14 @@
 #include "kube/client/discovery.h"
 #include "kube/client/event_recorder.h"
 #include "run/leader.h"
-#include "shard/world.h"
+#include "shard/shard_cache.h"
 #include "webhook/serving.h"
 
 /* All outlive the server. */
 struct manager_admin {
     struct kube_client *client;
     const struct discovery *discovery;
-    const struct world *world;
+    const struct shard_cache *cache;
     const struct event_recorder *events;
     const struct leader *leader;
     const struct webhook_serving *webhook; /* NULL: there is none */

@@ -4,19 +4,19 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static int add_configs(struct admission_snapshot *o, struct validate_world *w)
+static int add_configs(struct admission_snapshot *o, struct validate_context *w)
 {
     size_t count = 0, n = 0;
-    for (const struct world_config *c = world_next_config(o->world, NULL); c != NULL;
-         c = world_next_config(o->world, c)) {
+    for (const struct shard_cache_config *c = shard_cache_next_config(o->cache, NULL); c != NULL;
+         c = shard_cache_next_config(o->cache, c)) {
         count++;
     }
     o->configs = calloc(count + 1, sizeof(cJSON *));
     if (o->configs == NULL) {
         return -ENOMEM;
     }
-    for (const struct world_config *c = world_next_config(o->world, NULL); c != NULL;
-         c = world_next_config(o->world, c)) {
+    for (const struct shard_cache_config *c = shard_cache_next_config(o->cache, NULL); c != NULL;
+         c = shard_cache_next_config(o->cache, c)) {
         o->configs[n++] = c->object;
     }
     w->configs = o->configs;
@@ -24,19 +24,19 @@ static int add_configs(struct admission_snapshot *o, struct validate_world *w)
     return 0;
 }
 
-static int add_pods(struct admission_snapshot *o, struct validate_world *w)
+static int add_pods(struct admission_snapshot *o, struct validate_context *w)
 {
     size_t count = 0;
-    for (const struct pod *p = world_next_pod(o->world, NULL); p != NULL;
-         p = world_next_pod(o->world, p)) {
+    for (const struct pod *p = shard_cache_next_pod(o->cache, NULL); p != NULL;
+         p = shard_cache_next_pod(o->cache, p)) {
         count++;
     }
     o->pods = calloc(count + 1, sizeof(cJSON *));
     if (o->pods == NULL) {
         return -ENOMEM;
     }
-    for (const struct pod *p = world_next_pod(o->world, NULL); p != NULL;
-         p = world_next_pod(o->world, p)) {
+    for (const struct pod *p = shard_cache_next_pod(o->cache, NULL); p != NULL;
+         p = shard_cache_next_pod(o->cache, p)) {
         cJSON *pod = pod_to_json(p);
         if (pod == NULL) {
             return -ENOMEM;
@@ -48,7 +48,7 @@ static int add_pods(struct admission_snapshot *o, struct validate_world *w)
     return 0;
 }
 
-static int add_resources(struct admission_snapshot *o, struct validate_world *w)
+static int add_resources(struct admission_snapshot *o, struct validate_context *w)
 {
     if (!discovery_ready(o->discovery)) {
         return 0;
@@ -69,14 +69,14 @@ static int add_resources(struct admission_snapshot *o, struct validate_world *w)
 }
 
 int admission_snapshot_look(struct admission_snapshot *o, bool pods_needed,
-                            struct validate_world *w, struct err *e)
+                            struct validate_context *w, struct err *e)
 {
     admission_snapshot_deinit(o);
-    *w = (struct validate_world){.config_count = 0};
+    *w = (struct validate_context){.config_count = 0};
     /* The first config in a namespace makes its pods be listed: until then others are not refused.
      */
-    if (!world_configs_synced(o->world)) {
-        const char *why = world_error(o->world);
+    if (!shard_cache_configs_synced(o->cache)) {
+        const char *why = shard_cache_error(o->cache);
         return err_set(e, -EAGAIN, "the ShardingConfigs are not known yet%s%s",
                        why == NULL ? "" : ": ", why == NULL ? "" : why);
     }

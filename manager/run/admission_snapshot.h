@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * admission_snapshot.h - what webhooks decide from: the shards and pods of the world and the
+ * admission_snapshot.h - what webhooks decide from: the shards and pods of the cache and the
  * resources of discovery, in the form that validate.h and inject.h take.
  */
 #ifndef MANAGER_RUN_ADMISSION_SNAPSHOT_H
@@ -11,10 +11,10 @@
 #include "base/err.h"
 #include "compile/validate.h"
 #include "kube/client/discovery.h"
-#include "shard/world.h"
+#include "shard/shard_cache.h"
 
 struct admission_snapshot {
-    const struct world *world;
+    const struct shard_cache *cache;
     const struct discovery *discovery;
     /* Of the last look. */
     const cJSON **configs;
@@ -26,7 +26,7 @@ struct admission_snapshot {
 /* What there is; valid until the loop runs on, or the next call. Pods are left out unless they are
  * needed, and resources while they are not known. 0; -EAGAIN: it is not known yet; -ENOMEM. */
 MUST_CHECK int admission_snapshot_look(struct admission_snapshot *o, bool pods_needed,
-                                       struct validate_world *w, struct err *e);
+                                       struct validate_context *w, struct err *e);
 void admission_snapshot_deinit(struct admission_snapshot *o);
 
 #endif

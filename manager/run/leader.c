@@ -40,7 +40,7 @@ static int begin_controller(struct leader *l, struct err *e)
     const struct manager_flags *s = l->o.settings;
     const struct controller_options o = {
         .client = l->o.client,
-        .world = l->o.world,
+        .cache = l->o.cache,
         .events = l->o.events,
         .counts = &l->counts,
         .labels = s->labels,

@@ -20,7 +20,7 @@
 #include "label/sharding_resources.h"
 #include "net/loop.h"
 #include "run/flags.h"
-#include "shard/world.h"
+#include "shard/shard_cache.h"
 
 struct leader;
 
@@ -30,7 +30,7 @@ struct leader_options {
     struct kube_client *client;
     const char *namespace; /* the manager's own */
     const char *identity;
-    struct world *world;
+    struct shard_cache *cache;
     struct discovery *discovery;
     struct event_recorder *events;
     const struct sharding_resources *resources;

@@ -39,7 +39,7 @@ struct run {
     struct kube_client *client;
     struct discovery *discovery;
     struct sharding_resources *resources;
-    struct world *world;
+    struct shard_cache *cache;
     struct event_recorder *events;
     struct server_version *version;
     struct admission_snapshot outlook;
@@ -169,7 +169,7 @@ static void on_lead(void *data)
     }
 }
 
-static int look(void *data, bool pods_needed, struct validate_world *w, struct err *e)
+static int look(void *data, bool pods_needed, struct validate_context *w, struct err *e)
 {
     struct run *r = data;
     return admission_snapshot_look(&r->outlook, pods_needed, w, e);
@@ -208,16 +208,16 @@ static int open_resources(struct run *r, struct err *e)
 
 static int open_world(struct run *r, struct err *e)
 {
-    const struct world_options o = {
+    const struct shard_cache_options o = {
         .client = r->client,
         .namespace = r->settings.watch_namespace,
         .prefix = r->settings.labels.prefix,
     };
-    r->world = world_new(r->loop, &o, e);
-    if (r->world == NULL) {
+    r->cache = shard_cache_new(r->loop, &o, e);
+    if (r->cache == NULL) {
         return e->code;
     }
-    r->outlook = (struct admission_snapshot){.world = r->world, .discovery = r->discovery};
+    r->outlook = (struct admission_snapshot){.cache = r->cache, .discovery = r->discovery};
     const struct event_recorder_options events = {
         .client = r->client, .component = "cmesh-manager", .host = r->host};
     r->events = event_recorder_new(r->loop, &events, e);
@@ -235,7 +235,7 @@ static int open_leader(struct run *r, struct err *e)
         .client = r->client,
         .namespace = r->namespace,
         .identity = r->identity,
-        .world = r->world,
+        .cache = r->cache,
         .discovery = r->discovery,
         .events = r->events,
         .resources = r->resources,
@@ -262,7 +262,7 @@ static int open_webhook(struct run *r, struct err *e)
         .names = s->webhook_hosts.items,
         .name_count = s->webhook_hosts.count,
         .serving_seconds = s->certificate_days * DAY_SECONDS,
-        .world = {.keys = &r->keys,
+        .context = {.keys = &r->keys,
                   .inject = &s->inject,
                   .compile = &r->compile,
                   .look = look,
@@ -295,7 +295,7 @@ static int open_admin(struct run *r, struct err *e)
     r->pages = (struct manager_admin){
         .client = r->client,
         .discovery = r->discovery,
-        .world = r->world,
+        .cache = r->cache,
         .events = r->events,
         .leader = r->leader,
         .webhook = r->webhook,
@@ -337,7 +337,7 @@ static void close_all(struct run *r)
     server_version_free(r->version);
     event_recorder_free(r->events);
     admission_snapshot_deinit(&r->outlook);
-    world_free(r->world);
+    shard_cache_free(r->cache);
     discovery_free(r->discovery);
     sharding_resources_free(r->resources);
     net_timer_free(r->delay);

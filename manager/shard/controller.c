@@ -73,14 +73,14 @@ static void free_shard(struct shard *s)
     free(s);
 }
 
-const struct world_config *shard_config(const struct shard *s)
+const struct shard_cache_config *shard_config(const struct shard *s)
 {
-    return world_find_config(s->controller->options.world, s->key);
+    return shard_cache_find_config(s->controller->options.cache, s->key);
 }
 
 const struct rules_map *shard_map(struct shard *s)
 {
-    const struct rules_map *seen = world_find_map(s->controller->options.world, s->key);
+    const struct rules_map *seen = shard_cache_find_map(s->controller->options.cache, s->key);
     if (s->written == NULL) {
         return seen;
     }
@@ -161,7 +161,7 @@ static void add(struct controller *c, const char *key, uint64_t ms)
     }
 }
 
-static uint64_t gather_ms(const struct world_config *config)
+static uint64_t gather_ms(const struct shard_cache_config *config)
 {
     return GATHER_MS + (config == NULL ? 0 : config->pod_count / GATHER_PODS_PER_MS);
 }
@@ -177,7 +177,7 @@ static void on_work(void *data, const char *key)
         work_queue_done(c->queue, key, WORK_RETRY, 0);
         return;
     }
-    bool ready = world_ready(c->options.world, namespace);
+    bool ready = shard_cache_ready(c->options.cache, namespace);
     free(namespace);
     if (!ready) {
         work_queue_done(c->queue, key, WORK_DONE, 0); /* on_ready brings it again */
@@ -190,57 +190,59 @@ static void on_work(void *data, const char *key)
     }
 }
 
-static void on_shard(void *data, const char *key, enum world_part part)
+static void on_shard(void *data, const char *key, enum shard_cache_part part)
 {
     struct controller *c = data;
-    struct shard *s = part == WORLD_CONFIG ? provide_shard(c, key) : NULL;
+    struct shard *s = part == SHARD_CACHE_CONFIG ? provide_shard(c, key) : NULL;
     if (s != NULL && s->noticed_at == 0) {
         s->noticed_at = controller_now(c);
     }
     controller_wake(c, key);
-    add(c, key, part == WORLD_PODS ? gather_ms(world_find_config(c->options.world, key)) : 0);
+    add(c, key,
+        part == SHARD_CACHE_PODS ? gather_ms(shard_cache_find_config(c->options.cache, key)) : 0);
 }
 
 static void on_ready(void *data, const char *ns)
 {
     struct controller *c = data;
-    const struct world *w = c->options.world;
+    const struct shard_cache *w = c->options.cache;
     if (ns == NULL) {
-        for (const struct rules_map *m = NULL; (m = world_next_map(w, m)) != NULL;) {
+        for (const struct rules_map *m = NULL; (m = shard_cache_next_map(w, m)) != NULL;) {
             add(c, m->key, 0);
         }
         return;
     }
-    for (const struct world_config *o = NULL; (o = world_next_config(w, o)) != NULL;) {
+    for (const struct shard_cache_config *o = NULL; (o = shard_cache_next_config(w, o)) != NULL;) {
         if (strcmp(o->ns, ns) == 0) {
-            on_shard(c, o->key, WORLD_CONFIG);
+            on_shard(c, o->key, SHARD_CACHE_CONFIG);
         }
     }
 }
 
 /* ---- pods ---- */
 
-const struct world_config *controller_shard_of_pod(const struct controller *c, const struct pod *p)
+const struct shard_cache_config *controller_shard_of_pod(const struct controller *c,
+                                                         const struct pod *p)
 {
-    const struct world *w = c->options.world;
+    const struct shard_cache *w = c->options.cache;
     if (p->proxy_port == 0 || p->over) {
         return NULL;
     }
     if (p->injected[0] == '\0') {
-        return world_shard_count(w, p) == 1 ? world_shard_of(w, p, NULL) : NULL;
+        return shard_cache_shard_count(w, p) == 1 ? shard_cache_shard_of(w, p, NULL) : NULL;
     }
     char *key = NULL;
     if (asprintf(&key, "%s/%s", p->ns, p->injected) < 0) {
         return NULL;
     }
-    const struct world_config *config = world_find_config(w, key);
+    const struct shard_cache_config *config = shard_cache_find_config(w, key);
     free(key);
     return config;
 }
 
 static void expect(struct controller *c, const struct pod *p)
 {
-    const struct world_config *config = controller_shard_of_pod(c, p);
+    const struct shard_cache_config *config = controller_shard_of_pod(c, p);
     struct shard *s = config == NULL ? NULL : controller_find_shard(c, config->key);
     const struct rules_map *map = s == NULL ? NULL : shard_map(s);
     if (map != NULL && map->generation != 0) {
@@ -272,7 +274,7 @@ void controller_watch_pod(struct controller *c, const struct pod *p)
 static void on_pod(void *data, const struct pod *p, bool gone)
 {
     struct controller *c = data;
-    if (gone || world_shard_count(c->options.world, p) == 0) {
+    if (gone || shard_cache_shard_count(c->options.cache, p) == 0) {
         prober_forget(c->prober, p->key);
     } else {
         controller_watch_pod(c, p);
@@ -282,9 +284,10 @@ static void on_pod(void *data, const struct pod *p, bool gone)
 static void on_probe(void *data, const char *key)
 {
     struct controller *c = data;
-    const struct world_config *configs[SHARDS_OF_POD_MAX];
-    const struct pod *p = world_find_pod(c->options.world, key);
-    size_t count = p == NULL ? 0 : world_shards_of(c->options.world, p, configs, SHARDS_OF_POD_MAX);
+    const struct shard_cache_config *configs[SHARDS_OF_POD_MAX];
+    const struct pod *p = shard_cache_find_pod(c->options.cache, key);
+    size_t count =
+        p == NULL ? 0 : shard_cache_shards_of(c->options.cache, p, configs, SHARDS_OF_POD_MAX);
     for (size_t i = 0; i < count; i++) {
         controller_wake(c, configs[i]->key);
         add(c, configs[i]->key, gather_ms(configs[i]));
@@ -323,11 +326,11 @@ void controller_tell_kept(struct controller *c, const struct event_object *confi
     }
 }
 
-static void on_deleted(void *data, const struct world_config *config)
+static void on_deleted(void *data, const struct shard_cache_config *config)
 {
     struct controller *c = data;
     struct shard *s = provide_shard(c, config->key);
-    const struct pod **pods = world_pods_of(c->options.world, config);
+    const struct pod **pods = shard_cache_pods_of(c->options.cache, config);
     struct event_object about = event_object_of(config->object);
     size_t kept = 0;
     for (size_t i = 0; pods != NULL && i < config->pod_count; i++) {
@@ -346,7 +349,7 @@ static void on_deleted(void *data, const struct world_config *config)
 
 /* ---- life ---- */
 
-static const struct world_handlers handlers = {
+static const struct shard_cache_handlers handlers = {
     .on_shard = on_shard,
     .on_pod = on_pod,
     .on_deleted = on_deleted,
@@ -370,14 +373,14 @@ static int begin(struct controller *c, struct err *e)
 /* What there is already is told to nobody: it is asked for. */
 static void look_around(struct controller *c)
 {
-    const struct world *w = c->options.world;
-    for (const struct world_config *o = NULL; (o = world_next_config(w, o)) != NULL;) {
-        on_shard(c, o->key, WORLD_CONFIG);
+    const struct shard_cache *w = c->options.cache;
+    for (const struct shard_cache_config *o = NULL; (o = shard_cache_next_config(w, o)) != NULL;) {
+        on_shard(c, o->key, SHARD_CACHE_CONFIG);
     }
-    for (const struct rules_map *m = NULL; (m = world_next_map(w, m)) != NULL;) {
+    for (const struct rules_map *m = NULL; (m = shard_cache_next_map(w, m)) != NULL;) {
         add(c, m->key, 0);
     }
-    for (const struct pod *p = NULL; (p = world_next_pod(w, p)) != NULL;) {
+    for (const struct pod *p = NULL; (p = shard_cache_next_pod(w, p)) != NULL;) {
         on_pod(c, p, false);
     }
 }
@@ -400,7 +403,7 @@ struct controller *controller_new(struct net_loop *l, const struct controller_op
         controller_free(c);
         return NULL;
     }
-    world_listen(o->world, &handlers, c);
+    shard_cache_listen(o->cache, &handlers, c);
     look_around(c);
     return c;
 }
@@ -410,7 +413,7 @@ void controller_free(struct controller *c)
     if (c == NULL) {
         return;
     }
-    world_listen(c->options.world, NULL, NULL);
+    shard_cache_listen(c->options.cache, NULL, NULL);
     nudger_free(c->nudger);
     prober_free(c->prober);
     work_queue_free(c->queue);

@@ -24,7 +24,7 @@
 #include "net/clock.h"
 #include "net/loop.h"
 #include "shard/prober.h"
-#include "shard/world.h"
+#include "shard/shard_cache.h"
 
 struct controller;
 
@@ -67,11 +67,11 @@ struct controller_counts {
 
 struct controller_options {
     struct kube_client *client; /* these four must outlive the controller */
-    struct world *world;        /* listened to by it alone */
+    struct shard_cache *cache;  /* listened to by it alone */
     struct event_recorder *events;
     struct controller_counts *counts;
     struct compile_labels labels; /* texts are kept, not copied */
-    const char *prefix;           /* of labels and annotations, as the world's; kept, not copied */
+    const char *prefix;           /* of labels and annotations, as the cache's; kept, not copied */
     /* Whether this process leads at this very moment: asked right before each write. */
     bool (*may_write)(void *data);
     void *data;
@@ -85,7 +85,7 @@ struct controller_options {
     const struct net_clock *clock; /* kept, not copied; NULL: the system's */
 };
 
-/* Begins with all that the world knows. NULL with `e` set: -ENOMEM. */
+/* Begins with all that the cache knows. NULL with `e` set: -ENOMEM. */
 MUST_CHECK struct controller *controller_new(struct net_loop *l, const struct controller_options *o,
                                              struct err *e);
 

@@ -6,7 +6,7 @@
  *           -> shard_clean_up -> shard_done                     when it is gone
  *
  * Each step goes on to the next one, at once or when its request was answered. At most one request
- * of a shard is under way. Between two steps the world may have changed: each looks anew.
+ * of a shard is under way. Between two steps the cache may have changed: each looks anew.
  */
 #ifndef MANAGER_SHARD_CONTROLLER_INTERNAL_H
 #define MANAGER_SHARD_CONTROLLER_INTERNAL_H
@@ -19,7 +19,7 @@
 #include "shard/handover.h"
 #include "shard/status.h"
 
-/* What the answer to a write told is believed for so long, until the world shows it: ms. */
+/* What the answer to a write told is believed for so long, until the cache shows it: ms. */
 #define CONTROLLER_BELIEF_MS 10000
 
 struct nudger;
@@ -44,9 +44,9 @@ struct shard {
     char checksum[RULES_CHECKSUM_LEN + 1];
     struct err refusal; /* code 0: it makes sense */
 
-    /* The ConfigMap that the world does not show yet. */
-    struct rules_map *written; /* NULL: the world is right */
-    char *base;                /* the version that the world showed when it was written; "": none */
+    /* The ConfigMap that the cache does not show yet. */
+    struct rules_map *written; /* NULL: the cache is right */
+    char *base;                /* the version that the cache showed when it was written; "": none */
     uint64_t written_at;
 
     uint64_t generation; /* written last by this controller; 0: none was */
@@ -105,7 +105,7 @@ void shard_done(struct shard *s, enum work_result result, unsigned retry_after);
 /* ---- what they have in common ---- */
 
 /* NULL: it is gone. */
-const struct world_config *shard_config(const struct shard *s);
+const struct shard_cache_config *shard_config(const struct shard *s);
 /* The ConfigMap as far as is known: NULL: there is none. */
 const struct rules_map *shard_map(struct shard *s);
 /* Why the config's spec makes no sense; NULL: it does. */
@@ -132,7 +132,8 @@ char *controller_path(const char *group, const char *ns, const char *resource);
 struct shard *controller_find_shard(const struct controller *c, const char *key);
 /* The shard whose rules the pod mounts: of which its sidecars were put into it, else the only one
  * that selects it. NULL: there is none, or that cannot be told, or it has no sidecars. */
-const struct world_config *controller_shard_of_pod(const struct controller *c, const struct pod *p);
+const struct shard_cache_config *controller_shard_of_pod(const struct controller *c,
+                                                         const struct pod *p);
 /* Asks the pod's proxy from now on, if it has one, and expects the shard's generation of it. */
 void controller_watch_pod(struct controller *c, const struct pod *p);
 
@@ -144,15 +145,16 @@ void controller_tell_kept(struct controller *c, const struct event_object *confi
 
 /* Whether rules `to` must not be published yet, and the shard comes again when that may be
  * different. `from`: what its own pods may enforce, NULL: nothing. 1, 0 or -ENOMEM. */
-MUST_CHECK int shard_wait(struct shard *s, const struct world_config *config,
+MUST_CHECK int shard_wait(struct shard *s, const struct shard_cache_config *config,
                           const struct rules *from, const struct rules *to);
 void shard_wait_end(struct shard *s);
 /* The reason why its rules do not stand in the ConfigMap yet. */
 extern const char shard_waiting[];
 /* Forgets rules that none of its pods enforces any more. */
-void shard_settle(struct shard *s, const struct world_config *config, const struct rules_map *map);
+void shard_settle(struct shard *s, const struct shard_cache_config *config,
+                  const struct rules_map *map);
 /* It was published late: an Event names the other shard. */
-void shard_tell_late(struct shard *s, const struct world_config *config, uint64_t generation);
+void shard_tell_late(struct shard *s, const struct shard_cache_config *config, uint64_t generation);
 /* Something about the shard of that name has changed: who waits for its pods looks again. */
 void controller_wake(struct controller *c, const char *key);
 

@@ -41,11 +41,11 @@ static bool has_account(const struct accounts *a, const char *name)
     return false;
 }
 
-static int find_accounts(const struct shard *s, const struct world_config *config,
+static int find_accounts(const struct shard *s, const struct shard_cache_config *config,
                          struct accounts *out)
 {
     const struct controller *c = s->controller;
-    const struct pod **pods = world_pods_of(c->options.world, config);
+    const struct pod **pods = shard_cache_pods_of(c->options.cache, config);
     if (pods == NULL) {
         return -ENOMEM;
     }
@@ -62,10 +62,11 @@ static int find_accounts(const struct shard *s, const struct world_config *confi
 
 /* What its pods with one of these accounts hold, at most; -ENOMEM. If all enforce what is
  * published, what was earlier is forgotten. */
-static int find_hold(struct controller *c, struct shard *other, const struct world_config *config,
-                     const struct rules_map *map, const struct accounts *accounts)
+static int find_hold(struct controller *c, struct shard *other,
+                     const struct shard_cache_config *config, const struct rules_map *map,
+                     const struct accounts *accounts)
 {
-    const struct pod **pods = world_pods_of(c->options.world, config);
+    const struct pod **pods = shard_cache_pods_of(c->options.cache, config);
     enum handover_hold most = HANDOVER_NOTHING;
     enum handover_hold ours = HANDOVER_NOTHING;
     if (pods == NULL) {
@@ -88,7 +89,8 @@ static int find_hold(struct controller *c, struct shard *other, const struct wor
     return (int)ours;
 }
 
-void shard_settle(struct shard *s, const struct world_config *config, const struct rules_map *map)
+void shard_settle(struct shard *s, const struct shard_cache_config *config,
+                  const struct rules_map *map)
 {
     static const struct accounts none = {.count = 0};
     int rc = s->past.count > 1 ? find_hold(s->controller, s, config, map, &none) : 0;
@@ -105,7 +107,7 @@ static bool may_show(const struct gain *g, const struct shard *other, const stru
     if (other == NULL || hold == HANDOVER_NOTHING) {
         return shows;
     }
-    /* What was sent last may be there already, though the world does not show it. */
+    /* What was sent last may be there already, though the cache does not show it. */
     size_t first = hold == HANDOVER_PAST || other->past.count == 0 ? 0 : other->past.count - 1;
     for (size_t i = first; i < other->past.count && !shows; i++) {
         shows = rules_gain(g->from, g->to, other->past.rules[i]);
@@ -114,23 +116,24 @@ static bool may_show(const struct gain *g, const struct shard *other, const stru
 }
 
 /* Whether the pods of that config's shard may show some of it. 0, 1, or -ENOMEM. */
-static int holds(struct controller *c, const struct world_config *config, const struct gain *g)
+static int holds(struct controller *c, const struct shard_cache_config *config,
+                 const struct gain *g)
 {
     struct shard *other = controller_find_shard(c, config->key);
     const struct rules_map *map =
-        other == NULL ? world_find_map(c->options.world, config->key) : shard_map(other);
+        other == NULL ? shard_cache_find_map(c->options.cache, config->key) : shard_map(other);
     map = map != NULL && rules_map_ours(map) ? map : NULL;
     int hold = find_hold(c, other, config, map, &g->accounts);
     return hold < 0 ? hold : may_show(g, other, map, (enum handover_hold)hold);
 }
 
 /* The first by name of those whose pods may; *out NULL: nobody's. 0 or -ENOMEM. */
-static int find_holder(struct shard *s, const struct world_config *config, struct gain *g,
-                       const struct world_config **out)
+static int find_holder(struct shard *s, const struct shard_cache_config *config, struct gain *g,
+                       const struct shard_cache_config **out)
 {
     struct controller *c = s->controller;
-    const struct world *w = c->options.world;
-    const struct world_config *next = NULL;
+    const struct shard_cache *w = c->options.cache;
+    const struct shard_cache_config *next = NULL;
     *out = NULL;
     if (g->from != NULL && !rules_gain(g->from, g->to, NULL)) {
         return 0;
@@ -139,7 +142,7 @@ static int find_holder(struct shard *s, const struct world_config *config, struc
     if (rc != 0 || g->accounts.count == 0) {
         return rc;
     }
-    while (rc >= 0 && (next = world_next_config_in(w, config->ns, next)) != NULL) {
+    while (rc >= 0 && (next = shard_cache_next_config_in(w, config->ns, next)) != NULL) {
         bool first = next != config && (*out == NULL || strcmp(next->name, (*out)->name) < 0);
         rc = first ? holds(c, next, g) : 0;
         *out = rc > 0 ? next : *out;
@@ -158,7 +161,7 @@ void shard_wait_end(struct shard *s)
 }
 
 /* 0 or -ENOMEM. */
-static int wait_for(struct shard *s, const struct world_config *holder, const char *checksum)
+static int wait_for(struct shard *s, const struct shard_cache_config *holder, const char *checksum)
 {
     struct controller *c = s->controller;
     bool begun = s->holder != NULL && strcmp(s->waits_for, checksum) == 0;
@@ -182,12 +185,12 @@ static int wait_for(struct shard *s, const struct world_config *holder, const ch
     return 0;
 }
 
-int shard_wait(struct shard *s, const struct world_config *config, const struct rules *from,
+int shard_wait(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
                const struct rules *to)
 {
     struct controller *c = s->controller;
     struct gain g = {.from = from, .to = to};
-    const struct world_config *holder = NULL;
+    const struct shard_cache_config *holder = NULL;
     int rc = c->options.handover_ms == 0 ? 0 : find_holder(s, config, &g, &holder);
     if (rc != 0 || holder == NULL) {
         shard_wait_end(s);
@@ -206,7 +209,7 @@ int shard_wait(struct shard *s, const struct world_config *config, const struct 
     return 1;
 }
 
-void shard_tell_late(struct shard *s, const struct world_config *config, uint64_t generation)
+void shard_tell_late(struct shard *s, const struct shard_cache_config *config, uint64_t generation)
 {
     struct controller *c = s->controller;
     struct event_object about = event_object_of(config->object);

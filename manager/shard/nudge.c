@@ -55,12 +55,12 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     controller_count(c, CONTROLLER_NUDGE, error);
     if (object != NULL) {
         const char *uid = cJSON_GetStringValue(field_get(field_get(object, "metadata"), "uid"));
-        world_pod_told(c->options.world, n->key, uid == NULL ? "" : uid, n->generation);
+        shard_cache_pod_told(c->options.cache, n->key, uid == NULL ? "" : uid, n->generation);
         prober_expect(c->prober, n->key, n->generation);
         finish(n, WORK_DONE, 0);
         return;
     }
-    /* Another pod of that name, or none: next time the world shows it. */
+    /* Another pod of that name, or none: next time the cache shows it. */
     bool gone = error->code == 404 || error->code == 409 || error->code == 422;
     if (!gone) {
         log_warn("cannot tell a pod of its new rules; the kubelet brings them within a minute",
@@ -93,7 +93,7 @@ static cJSON *make_patch(const struct controller *c, const struct pod *p, uint64
 /* The generation to tell; 0: none. */
 static uint64_t due(const struct controller *c, const struct pod *p)
 {
-    const struct world_config *config = p == NULL ? NULL : controller_shard_of_pod(c, p);
+    const struct shard_cache_config *config = p == NULL ? NULL : controller_shard_of_pod(c, p);
     struct table_node *node = config == NULL ? NULL : table_find(&c->shards, config->key);
     const struct rules_map *map =
         node == NULL ? NULL : shard_map(LIST_ITEM(node, struct shard, node));
@@ -143,7 +143,7 @@ static int send_nudge(struct nudge *n, const struct pod *p)
 static void on_work(void *data, const char *key)
 {
     struct nudger *r = data;
-    const struct pod *p = world_find_pod(r->controller->options.world, key);
+    const struct pod *p = shard_cache_find_pod(r->controller->options.cache, key);
     uint64_t generation = due(r->controller, p);
     if (generation == 0) {
         work_queue_done(r->queue, key, WORK_DONE, 0);

@@ -59,7 +59,7 @@ static void delete_map(struct shard *s, const struct rules_map *map)
     free(path);
 }
 
-/* The world may be behind: only the API server's word counts. */
+/* The cache may be behind: only the API server's word counts. */
 static void on_looked(void *data, const cJSON *object, const struct api_error *error)
 {
     struct shard *s = data;
@@ -74,7 +74,7 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
 
 static void look(struct shard *s, const struct rules_map *map)
 {
-    char *path = controller_path(WORLD_GROUP_PATH, map->ns, WORLD_RESOURCE);
+    char *path = controller_path(SHARD_CACHE_GROUP_PATH, map->ns, SHARD_CACHE_RESOURCE);
     struct writer_request q = {.verb = WRITER_GET, .path = path, .name = map->shard};
     if (path == NULL) {
         shard_done(s, WORK_RETRY, 0);
@@ -93,7 +93,7 @@ static bool keeps(const struct pod *p, const struct rules_map *map)
 /* It was deleted while nobody led. */
 static void tell_late(struct shard *s, const struct rules_map *map)
 {
-    const struct world *w = s->controller->options.world;
+    const struct shard_cache *w = s->controller->options.cache;
     const struct pod *pods[LATE_MAX];
     size_t count = 0;
     struct event_object about = {.api_version = COMPILE_API_VERSION,
@@ -101,7 +101,8 @@ static void tell_late(struct shard *s, const struct rules_map *map)
                                  .namespace = map->ns,
                                  .name = map->shard,
                                  .uid = map->owner_uid};
-    for (const struct pod *p = NULL; count < LATE_MAX && (p = world_next_pod(w, p)) != NULL;) {
+    for (const struct pod *p = NULL;
+         count < LATE_MAX && (p = shard_cache_next_pod(w, p)) != NULL;) {
         if (keeps(p, map)) {
             pods[count++] = p;
         }

@@ -20,7 +20,7 @@ const char shard_waiting[] = "WaitingForHandover";
 
 /* ---- compiling ---- */
 
-static struct rules *compile(const struct shard *s, const struct world_config *config,
+static struct rules *compile(const struct shard *s, const struct shard_cache_config *config,
                              uint64_t generation, struct err *e)
 {
     struct compile_options o = {
@@ -28,13 +28,13 @@ static struct rules *compile(const struct shard *s, const struct world_config *c
     return compile_config(config->object, &o, e);
 }
 
-static double spec_version(const struct world_config *config)
+static double spec_version(const struct shard_cache_config *config)
 {
     const cJSON *n = field_get(field_get(config->object, "metadata"), "generation");
     return cJSON_IsNumber(n) ? n->valuedouble : 0;
 }
 
-static bool is_compiled(const struct shard *s, const struct world_config *config)
+static bool is_compiled(const struct shard *s, const struct shard_cache_config *config)
 {
     double version = spec_version(config);
     return s->uid != NULL && strcmp(s->uid, config->uid) == 0 && version > 0 &&
@@ -42,7 +42,7 @@ static bool is_compiled(const struct shard *s, const struct world_config *config
 }
 
 /* The config is another one of the same name: what was known is of no use. */
-static int meet(struct shard *s, const struct world_config *config)
+static int meet(struct shard *s, const struct shard_cache_config *config)
 {
     if (s->uid != NULL && strcmp(s->uid, config->uid) == 0) {
         return 0;
@@ -58,7 +58,7 @@ static int meet(struct shard *s, const struct world_config *config)
 }
 
 /* 0, also when the spec makes no sense: shard_refusal tells; or -ENOMEM. */
-static int update_spec(struct shard *s, const struct world_config *config)
+static int update_spec(struct shard *s, const struct shard_cache_config *config)
 {
     struct err e = ERR_INIT;
     uint64_t noticed = s->noticed_at;
@@ -86,7 +86,7 @@ static int update_spec(struct shard *s, const struct world_config *config)
 
 /* ---- which generation ---- */
 
-static void ask_status(struct generation *g, const struct world_config *config,
+static void ask_status(struct generation *g, const struct shard_cache_config *config,
                        const char *checksum)
 {
     const cJSON *status = field_get(config->object, "status");
@@ -97,11 +97,11 @@ static void ask_status(struct generation *g, const struct world_config *config,
     }
 }
 
-static int ask_pods(struct generation *g, const struct shard *s, const struct world_config *config,
-                    const char *checksum)
+static int ask_pods(struct generation *g, const struct shard *s,
+                    const struct shard_cache_config *config, const char *checksum)
 {
     struct controller *c = s->controller;
-    const struct pod **pods = world_pods_of(c->options.world, config);
+    const struct pod **pods = shard_cache_pods_of(c->options.cache, config);
     if (pods == NULL) {
         return -ENOMEM;
     }
@@ -121,11 +121,11 @@ static int ask_pods(struct generation *g, const struct shard *s, const struct wo
 /* Without a ConfigMap only pods know which generation there was, and the last leader may have died
  * before it could tell them by an annotation: they are asked first, and their answers bring the
  * shard again. */
-static bool must_ask_first(const struct shard *s, const struct world_config *config,
+static bool must_ask_first(const struct shard *s, const struct shard_cache_config *config,
                            const struct rules_map *map)
 {
     struct controller *c = s->controller;
-    const struct pod **pods = map != NULL ? NULL : world_pods_of(c->options.world, config);
+    const struct pod **pods = map != NULL ? NULL : shard_cache_pods_of(c->options.cache, config);
     bool must = false;
     for (size_t i = 0; pods != NULL && i < config->pod_count && !must; i++) {
         const struct probe_result *r = prober_result(c->prober, pods[i]->key);
@@ -136,7 +136,7 @@ static bool must_ask_first(const struct shard *s, const struct world_config *con
 }
 
 /* Of rules with this checksum. 0: out of memory. */
-static uint64_t choose_generation(const struct shard *s, const struct world_config *config,
+static uint64_t choose_generation(const struct shard *s, const struct shard_cache_config *config,
                                   const struct rules_map *map, const char *checksum)
 {
     struct generation g = {.largest = 0};
@@ -175,10 +175,10 @@ static void not_ours(struct shard *s, const struct rules_map *map)
     set_trouble(s, "NameTaken", true, e.msg);
 }
 
-/* What the API server has now, which the world shows before long. */
+/* What the API server has now, which the cache shows before long. */
 static void believe(struct shard *s, struct rules_map *map)
 {
-    const struct rules_map *seen = world_find_map(s->controller->options.world, s->key);
+    const struct rules_map *seen = shard_cache_find_map(s->controller->options.cache, s->key);
     if (s->base == NULL || strcmp(seen == NULL ? "" : seen->version, s->base) != 0) {
         rules_map_free(map); /* it has moved on already */
         return;
@@ -189,10 +189,10 @@ static void believe(struct shard *s, struct rules_map *map)
     controller_look_later(s);
 }
 
-/* Remembers what the world shows at the moment of the request. */
+/* Remembers what the cache shows at the moment of the request. */
 static int note_base(struct shard *s)
 {
-    const struct rules_map *seen = world_find_map(s->controller->options.world, s->key);
+    const struct rules_map *seen = shard_cache_find_map(s->controller->options.cache, s->key);
     rules_map_free(s->written);
     s->written = NULL;
     free(s->base);
@@ -202,10 +202,10 @@ static int note_base(struct shard *s)
 
 /* Pods that have the sidecars of the shard go on mounting its ConfigMap when its selector has
  * changed, until they are gone. */
-static void tell_former_pods(struct controller *c, const struct world_config *config)
+static void tell_former_pods(struct controller *c, const struct shard_cache_config *config)
 {
-    const struct world *w = c->options.world;
-    for (const struct pod *p = NULL; (p = world_next_pod(w, p)) != NULL;) {
+    const struct shard_cache *w = c->options.cache;
+    for (const struct pod *p = NULL; (p = shard_cache_next_pod(w, p)) != NULL;) {
         if (strcmp(p->injected, config->name) == 0 && strcmp(p->ns, config->ns) == 0) {
             nudger_add(c->nudger, p);
         }
@@ -213,11 +213,11 @@ static void tell_former_pods(struct controller *c, const struct world_config *co
 }
 
 /* `fresh`: it is another generation than before. */
-static void tell_pods(struct shard *s, const struct world_config *config, uint64_t generation,
+static void tell_pods(struct shard *s, const struct shard_cache_config *config, uint64_t generation,
                       bool fresh)
 {
     struct controller *c = s->controller;
-    const struct pod **pods = world_pods_of(c->options.world, config);
+    const struct pod **pods = shard_cache_pods_of(c->options.cache, config);
     for (size_t i = 0; pods != NULL && i < config->pod_count; i++) {
         if (controller_shard_of_pod(c, pods[i]) != config) {
             continue;
@@ -238,7 +238,7 @@ static void tell_pods(struct shard *s, const struct world_config *config, uint64
 static void on_success(struct shard *s, const struct rules_map *map)
 {
     struct controller *c = s->controller;
-    const struct world_config *config = shard_config(s);
+    const struct shard_cache_config *config = shard_config(s);
     bool whole = strcmp(map->checksum, s->checksum) == 0; /* nothing that it gains waits */
     if (whole) {
         fine(s);
@@ -306,7 +306,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     shard_report(s);
 }
 
-/* One that the world does not show, for it has not our label, or not yet. */
+/* One that the cache does not show, for it has not our label, or not yet. */
 static void on_looked(void *data, const cJSON *object, const struct api_error *error)
 {
     struct shard *s = data;
@@ -328,7 +328,7 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
     }
     believe(s, map);
     if (s->written == NULL) {
-        shard_done(s, WORK_RETRY, 0); /* the world has it by now */
+        shard_done(s, WORK_RETRY, 0); /* the cache has it by now */
     } else {
         shard_publish(s);
     }
@@ -336,7 +336,7 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
 
 static void look(struct shard *s)
 {
-    const struct world_config *config = shard_config(s);
+    const struct shard_cache_config *config = shard_config(s);
     char *path = config == NULL ? NULL : controller_path("/api/v1", config->ns, "configmaps");
     char *name = config == NULL ? NULL : rules_map_name(config->name);
     struct writer_request q = {.verb = WRITER_GET, .path = path, .name = name};
@@ -370,7 +370,7 @@ static void send_map(struct shard *s, const struct rules_map *map, const char *n
     free(name);
 }
 
-static void write_map(struct shard *s, const struct world_config *config,
+static void write_map(struct shard *s, const struct shard_cache_config *config,
                       const struct rules_map *map, struct rules *rules)
 {
     struct err e = ERR_INIT;
@@ -416,7 +416,7 @@ static struct rules *rules_between(const struct rules *from, const struct rules 
     return rules;
 }
 
-static void publish_between(struct shard *s, const struct world_config *config,
+static void publish_between(struct shard *s, const struct shard_cache_config *config,
                             const struct rules_map *map, const struct rules *from,
                             const struct rules *wanted)
 {
@@ -456,7 +456,7 @@ static struct rules *published_rules(struct shard *s, const struct rules_map *ma
     return last == NULL ? NULL : rules_ref(last);
 }
 
-static void publish_wanted(struct shard *s, const struct world_config *config,
+static void publish_wanted(struct shard *s, const struct shard_cache_config *config,
                            const struct rules_map *map, uint64_t generation)
 {
     struct err e = ERR_INIT;
@@ -477,7 +477,7 @@ static void publish_wanted(struct shard *s, const struct world_config *config,
     rules_unref(from);
 }
 
-static void note_right(struct shard *s, const struct world_config *config,
+static void note_right(struct shard *s, const struct shard_cache_config *config,
                        const struct rules_map *map)
 {
     uint64_t generation = map->generation;
@@ -489,14 +489,14 @@ static void note_right(struct shard *s, const struct world_config *config,
     shard_report(s);
 }
 
-static bool is_ending(const struct world_config *config)
+static bool is_ending(const struct shard_cache_config *config)
 {
     return field_get(field_get(config->object, "metadata"), "deletionTimestamp") != NULL;
 }
 
 void shard_publish(struct shard *s)
 {
-    const struct world_config *config = shard_config(s);
+    const struct shard_cache_config *config = shard_config(s);
     if (config == NULL || update_spec(s, config) != 0) {
         shard_done(s, config == NULL ? WORK_DONE : WORK_RETRY, 0);
         return;

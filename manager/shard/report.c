@@ -15,13 +15,13 @@ enum { MICROSECONDS = 1000 };
 
 /* ---- facts ---- */
 
-static struct status_pod pod_facts(struct shard *s, const struct world_config *config,
+static struct status_pod pod_facts(struct shard *s, const struct shard_cache_config *config,
                                    const struct pod *p)
 {
     struct controller *c = s->controller;
-    const struct world *w = c->options.world;
-    const struct world_config *other =
-        world_shard_count(w, p) > 1 ? world_shard_of(w, p, config) : NULL;
+    const struct shard_cache *w = c->options.cache;
+    const struct shard_cache_config *other =
+        shard_cache_shard_count(w, p) > 1 ? shard_cache_shard_of(w, p, config) : NULL;
     if (p->proxy_port != 0 && prober_result(c->prober, p->key) == NULL) {
         controller_watch_pod(c, p);
     }
@@ -37,9 +37,9 @@ static struct status_pod pod_facts(struct shard *s, const struct world_config *c
 }
 
 /* The caller frees. NULL without memory. */
-static struct status_pod *collect_pods(struct shard *s, const struct world_config *config)
+static struct status_pod *collect_pods(struct shard *s, const struct shard_cache_config *config)
 {
-    const struct pod **pods = world_pods_of(s->controller->options.world, config);
+    const struct pod **pods = shard_cache_pods_of(s->controller->options.cache, config);
     struct status_pod *facts = calloc(config->pod_count + 1, sizeof *facts);
     for (size_t i = 0; pods != NULL && facts != NULL && i < config->pod_count; i++) {
         facts[i] = pod_facts(s, config, pods[i]);
@@ -54,7 +54,7 @@ static struct status_pod *collect_pods(struct shard *s, const struct world_confi
 
 /* A new leader knows nothing of the pods. What the last one wrote stands until each was asked once,
  * so that a status does not become worse, and better again, each time that the leader changes. */
-static bool is_too_early(const struct shard *s, const struct world_config *config,
+static bool is_too_early(const struct shard *s, const struct shard_cache_config *config,
                          const struct status_pod *pods)
 {
     bool unknown = false;
@@ -65,7 +65,7 @@ static bool is_too_early(const struct shard *s, const struct world_config *confi
 }
 
 /* NULL without memory, or *early. */
-static cJSON *make_status(struct shard *s, const struct world_config *config, bool *changed,
+static cJSON *make_status(struct shard *s, const struct shard_cache_config *config, bool *changed,
                           bool *early)
 {
     const struct rules_map *map = shard_map(s);
@@ -149,7 +149,7 @@ static struct shard_news compare(const struct shard *s, const cJSON *old, const 
     };
 }
 
-static void tell(struct shard *s, const struct world_config *config)
+static void tell(struct shard *s, const struct shard_cache_config *config)
 {
     struct event_recorder *events = s->controller->options.events;
     struct event_object about = event_object_of(config->object);
@@ -184,7 +184,7 @@ static void finish(struct shard *s)
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct shard *s = data;
-    const struct world_config *config = shard_config(s);
+    const struct shard_cache_config *config = shard_config(s);
     s->writer = NULL;
     controller_count(s->controller, CONTROLLER_STATUS, error);
     if (object != NULL) {
@@ -206,7 +206,8 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 
 /* Refused when the config has changed since: then it comes again. Takes what the old status has and
  * the new one has not away. */
-static cJSON *make_patch(const struct world_config *config, const cJSON *old, const cJSON *new)
+static cJSON *make_patch(const struct shard_cache_config *config, const cJSON *old,
+                         const cJSON *new)
 {
     struct edit ed = {.rc = 0};
     cJSON *patch = cJSON_CreateObject();
@@ -230,13 +231,13 @@ static cJSON *make_patch(const struct world_config *config, const cJSON *old, co
 }
 
 /* Whether this version of the config was written to just now, and its successor is not seen yet. */
-static bool is_answer_due(const struct shard *s, const struct world_config *config)
+static bool is_answer_due(const struct shard *s, const struct shard_cache_config *config)
 {
     return s->status_base != NULL && strcmp(s->status_base, config->version) == 0 &&
            controller_now(s->controller) - s->status_at <= CONTROLLER_BELIEF_MS;
 }
 
-static int note_base(struct shard *s, const struct world_config *config)
+static int note_base(struct shard *s, const struct shard_cache_config *config)
 {
     free(s->status_base);
     s->status_base = strdup(config->version);
@@ -244,10 +245,10 @@ static int note_base(struct shard *s, const struct world_config *config)
     return s->status_base == NULL ? -ENOMEM : 0;
 }
 
-static void send_status(struct shard *s, const struct world_config *config)
+static void send_status(struct shard *s, const struct shard_cache_config *config)
 {
     const cJSON *old = field_get(config->object, "status");
-    char *path = controller_path(WORLD_GROUP_PATH, config->ns, WORLD_RESOURCE);
+    char *path = controller_path(SHARD_CACHE_GROUP_PATH, config->ns, SHARD_CACHE_RESOURCE);
     cJSON *body = make_patch(config, old, s->status);
     struct writer_request q = {
         .verb = WRITER_MERGE_PATCH,
@@ -282,7 +283,7 @@ static void note_enforced(struct shard *s)
 
 void shard_report(struct shard *s)
 {
-    const struct world_config *config = shard_config(s);
+    const struct shard_cache_config *config = shard_config(s);
     bool changed = false;
     bool early = false;
     if (config == NULL) {

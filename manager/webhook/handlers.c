@@ -4,11 +4,11 @@
 #include <errno.h>
 
 /* A refusal is an answer that is known; what is not known yet must not look like one. */
-static int look(const struct webhook_world *world, bool pods_needed, struct validate_world *w,
+static int look(const struct webhook_context *context, bool pods_needed, struct validate_context *w,
                 struct err *e)
 {
-    *w = (struct validate_world){0};
-    int rc = world->look(world->data, pods_needed, w, e);
+    *w = (struct validate_context){0};
+    int rc = context->look(context->data, pods_needed, w, e);
     if (rc == 0) {
         return 0;
     }
@@ -23,32 +23,32 @@ static int look(const struct webhook_world *world, bool pods_needed, struct vali
 static int decide_pod(void *data, const struct admission_request *r, struct webhook_decision *d,
                       struct err *e)
 {
-    const struct webhook_world *world = data;
-    struct validate_world w;
-    if (r->operation != ADMISSION_CREATE || !inject_wanted(world->inject, r->object)) {
+    const struct webhook_context *context = data;
+    struct validate_context w;
+    if (r->operation != ADMISSION_CREATE || !inject_wanted(context->inject, r->object)) {
         return 0;
     }
-    int rc = look(world, false, &w, e);
+    int rc = look(context, false, &w, e);
     return rc != 0 ? rc
-                   : inject_admit(r, world->inject, w.configs, w.config_count, &d->warnings,
+                   : inject_admit(r, context->inject, w.configs, w.config_count, &d->warnings,
                                   &d->patch, e);
 }
 
 static int decide_labels(void *data, const struct admission_request *r, struct webhook_decision *d,
                          struct err *e)
 {
-    const struct webhook_world *world = data;
-    int rc = labels_admit(world->keys, r, &d->patch, &d->warnings);
+    const struct webhook_context *context = data;
+    int rc = labels_admit(context->keys, r, &d->patch, &d->warnings);
     return rc == 0 ? 0 : err_set(e, rc, "%s", err_text(rc));
 }
 
 static int decide_config(void *data, const struct admission_request *r, struct webhook_decision *d,
                          struct err *e)
 {
-    const struct webhook_world *world = data;
-    struct validate_world w;
-    int rc = look(world, true, &w, e);
-    return rc != 0 ? rc : validate_admit(r, world->compile, &w, &d->warnings, e);
+    const struct webhook_context *context = data;
+    struct validate_context w;
+    int rc = look(context, true, &w, e);
+    return rc != 0 ? rc : validate_admit(r, context->compile, &w, &d->warnings, e);
 }
 
 const struct webhook_route webhook_routes[] = {

@@ -15,18 +15,18 @@
 #include "webhook/server.h"
 
 /* What the decisions are made from. Pointers are kept: all must outlive the server. */
-struct webhook_world {
+struct webhook_context {
     const struct labels_keys *keys;
     const struct inject_settings *inject;
     const struct compile_options *compile;
     /* What there is now; valid until the loop runs on. 0, or an error with the reason in `e` when
      * it is not known yet (-EAGAIN): then no decision is made. `pods_needed`: whether pods and
      * resources are looked at, else they may be left out. */
-    int (*look)(void *data, bool pods_needed, struct validate_world *w, struct err *e);
+    int (*look)(void *data, bool pods_needed, struct validate_context *w, struct err *e);
     void *data;
 };
 
-/* The four routes, for webhook_server_options; `data` there is a const struct webhook_world. */
+/* The four routes, for webhook_server_options; `data` there is a const struct webhook_context. */
 extern const struct webhook_route webhook_routes[];
 
 #endif

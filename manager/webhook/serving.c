@@ -14,7 +14,7 @@
 enum { NAMES_MAX = 32, NAME_SIZE = 320 };
 
 struct webhook_serving {
-    struct webhook_world world;
+    struct webhook_context context;
     bool (*may_write)(void *data);
     void *data;
     struct webhook_server *server;
@@ -92,7 +92,7 @@ static int open_server(struct webhook_serving *s, struct net_loop *l,
                        const struct webhook_serving_options *o, struct err *e)
 {
     const struct webhook_server_options so = {
-        .address = o->address, .routes = webhook_routes, .data = &s->world};
+        .address = o->address, .routes = webhook_routes, .data = &s->context};
     s->server = webhook_server_new(l, &so, e);
     return s->server == NULL ? e->code : 0;
 }
@@ -147,7 +147,7 @@ struct webhook_serving *webhook_serving_new(struct net_loop *l,
         (void)err_set(e, -ENOMEM, "out of memory");
         return NULL;
     }
-    s->world = o->world;
+    s->context = o->context;
     s->may_write = o->may_write;
     s->data = o->data;
     int rc = collect_names(&names, o, service, e);

@@ -43,7 +43,7 @@ struct webhook_serving_options {
     uint64_t authority_seconds; /* lifetimes, as in webhook/certificates.h; 0: the usual */
     uint64_t serving_seconds;
     uint64_t settle_ms;
-    struct webhook_world world;
+    struct webhook_context context;
     bool (*may_write)(void *data); /* configurations; NULL: always */
     void *data;
     const struct net_clock *clock; /* NULL: the system's */

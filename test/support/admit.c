@@ -27,7 +27,7 @@ struct app {
     struct flags_common common;
 };
 
-static int look(void *data, bool pods_needed, struct validate_world *w, struct err *e)
+static int look(void *data, bool pods_needed, struct validate_context *w, struct err *e)
 {
     (void)data;
     (void)pods_needed;
@@ -132,7 +132,7 @@ static int start(struct app *a, struct err *e)
     a->options.client = a->client;
     a->options.names = a->hosts.items;
     a->options.name_count = a->hosts.count;
-    a->options.world = (struct webhook_world){
+    a->options.context = (struct webhook_context){
         .keys = &a->keys, .inject = &inject_defaults, .compile = &a->compile, .look = look};
     a->serving = webhook_serving_new(a->loop, &a->options, e);
     return a->serving == NULL ? e->code : write_ready_file(a, e);

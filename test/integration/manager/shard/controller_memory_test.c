@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allocations of the controller and its world fail, one in each run: nothing crashes, nothing
+ * Allocations of the controller and its cache fail, one in each run: nothing crashes, nothing
  * leaks, and in the end the rules are published and told all the same.
  */
 #include <stdio.h>

@@ -159,18 +159,18 @@ bool scene_open(struct scene *s)
 bool scene_begin(struct scene *s, const struct reflector_ops *ops)
 {
     struct err e = ERR_INIT;
-    struct world_options wo = {.client = s->store.client, .prefix = PREFIX, .ops = ops};
+    struct shard_cache_options wo = {.client = s->store.client, .prefix = PREFIX, .ops = ops};
     struct event_recorder_options eo = {
         .client = s->store.client, .component = "test", .clock = s->clock};
-    s->world = s->world != NULL ? s->world : world_new(s->store.loop, &wo, &e);
+    s->cache = s->cache != NULL ? s->cache : shard_cache_new(s->store.loop, &wo, &e);
     s->events = s->events != NULL ? s->events : event_recorder_new(s->store.loop, &eo, &e);
-    return s->world != NULL && s->events != NULL;
+    return s->cache != NULL && s->events != NULL;
 }
 
 bool scene_close(struct scene *s)
 {
     controller_free(s->controller);
-    world_free(s->world);
+    shard_cache_free(s->cache);
     event_recorder_free(s->events);
     store_close(&s->store);
     return net_loop_free(s->store.loop) == 0;
@@ -191,12 +191,12 @@ int scene_teardown(void **state)
     return well ? 0 : -1;
 }
 
-struct controller *scene_controller(struct scene *s, struct world *world)
+struct controller *scene_controller(struct scene *s, struct shard_cache *cache)
 {
     struct err e = ERR_INIT;
     struct controller_options o = {
         .client = s->store.client,
-        .world = world,
+        .cache = cache,
         .events = s->events,
         .counts = &s->counts,
         .labels = {.prefix = PREFIX,
@@ -215,7 +215,7 @@ struct controller *scene_controller(struct scene *s, struct world *world)
 
 bool scene_try_to_lead(struct scene *s)
 {
-    s->controller = scene_controller(s, s->world);
+    s->controller = scene_controller(s, s->cache);
     return s->controller != NULL;
 }
 

@@ -25,7 +25,7 @@ struct scene_probe_entry {
 
 struct scene {
     struct kube_store store;
-    struct world *world;
+    struct shard_cache *cache;
     struct event_recorder *events;
     const struct net_clock *clock; /* NULL: the system's */
     struct controller *controller;
@@ -58,8 +58,8 @@ int scene_teardown(void **state);
 /* The process leads, or leads no more. `without`: it does not hold the lease. */
 void scene_lead(struct scene *s);
 bool scene_try_to_lead(struct scene *s);
-/* Another one, in another world: NULL without memory. */
-struct controller *scene_controller(struct scene *s, struct world *world);
+/* Another one, in another cache: NULL without memory. */
+struct controller *scene_controller(struct scene *s, struct shard_cache *cache);
 void scene_lead_without(struct scene *s);
 void scene_retire(struct scene *s);
 

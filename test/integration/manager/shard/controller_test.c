@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller and its world against a small API server; proxies are played by the test.
+ * The controller and its cache against a small API server; proxies are played by the test.
  */
 #include "shard/controller.h"
 
@@ -412,8 +412,8 @@ static void test_two_leaders(void **state)
     struct scene *s = *state;
     struct meanings m = {.last = 0};
     struct err e = ERR_INIT;
-    struct world_options o = {.client = s->store.client, .prefix = "ctrlmesh.kusionstack.io"};
-    struct world *other_world = world_new(s->store.loop, &o, &e);
+    struct shard_cache_options o = {.client = s->store.client, .prefix = "ctrlmesh.kusionstack.io"};
+    struct shard_cache *other_world = shard_cache_new(s->store.loop, &o, &e);
     assert_non_null(other_world);
     struct controller *other = scene_controller(s, other_world);
     assert_non_null(other);
@@ -434,7 +434,7 @@ static void test_two_leaders(void **state)
     look_at_generation(s, &m);
     assert_true(m.last <= 30);
     controller_free(other);
-    world_free(other_world);
+    shard_cache_free(other_world);
 }
 
 static void test_nothing_is_written_without_the_lease(void **state)
@@ -486,7 +486,7 @@ static void test_metrics(void **state)
     scene_expect_condition(s, "a", "Enforced", "True");
     scene_settle(s);
     struct buf out = BUF_INIT(1024 * 1024);
-    assert_int_equal(world_metrics(s->world, &out), 0);
+    assert_int_equal(shard_cache_metrics(s->cache, &out), 0);
     assert_int_equal(controller_metrics(s->controller, &s->counts, &out), 0);
     const char *text = buf_cstr(&out);
     assert_non_null(strstr(text, "cmesh_manager_shards{state=\"enforced\"} 1\n"));

@@ -36,7 +36,7 @@ struct sidecar {
 
 enum whim { NONE, FREES, FORGETS_ALL };
 
-struct world {
+struct shard_cache {
     struct net_loop *loop;
     struct fake_clock clock;
     struct prober *prober;
@@ -105,7 +105,7 @@ static const struct http_server_handlers server_handlers = {
     .on_refuse = on_refuse,
 };
 
-static void listen_on(struct world *w, struct sidecar *s, const char *address)
+static void listen_on(struct shard_cache *w, struct sidecar *s, const char *address)
 {
     const struct http_server_options o = {.address = address,
                                           .head_timeout_ms = 20000,
@@ -156,11 +156,11 @@ static void complain(struct sidecar *s, const char *error)
     say(s, 200, text);
 }
 
-/* ---- the world ---- */
+/* ---- the cache ---- */
 
 static void on_change(void *data, const char *key)
 {
-    struct world *w = data;
+    struct shard_cache *w = data;
     w->changes++;
     (void)snprintf(w->changed, sizeof w->changed, "%s", key);
     if (w->whim == FREES) {
@@ -178,7 +178,7 @@ static void on_change(void *data, const char *key)
 
 static int setup(void **state)
 {
-    struct world *w = calloc(1, sizeof *w);
+    struct shard_cache *w = calloc(1, sizeof *w);
     if (w == NULL || loop_setup((void **)&w->loop) != 0) {
         return -1;
     }
@@ -196,7 +196,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct net_loop *l = w->loop;
     prober_free(w->prober);
     for (unsigned i = 0; i < PODS; i++) {
@@ -212,7 +212,7 @@ static int teardown(void **state)
 }
 
 /* Pod number i has a localproxy that enforces generation 1 of demo/a since `since`. */
-static struct sidecar *add_proxy(struct world *w, unsigned i)
+static struct sidecar *add_proxy(struct shard_cache *w, unsigned i)
 {
     struct sidecar *s = &w->proxies[i];
     listen_on(w, s, "127.0.0.1:0");
@@ -220,7 +220,7 @@ static struct sidecar *add_proxy(struct world *w, unsigned i)
     return s;
 }
 
-static int watch(struct world *w, unsigned i, const char *uid, const char *proxy,
+static int watch(struct shard_cache *w, unsigned i, const char *uid, const char *proxy,
                  const char *rulesync)
 {
     char key[32];
@@ -230,13 +230,13 @@ static int watch(struct world *w, unsigned i, const char *uid, const char *proxy
         &(struct prober_target){.key = key, .uid = uid, .proxy = proxy, .rulesync = rulesync});
 }
 
-static const struct probe_result *result(struct world *w)
+static const struct probe_result *result(struct shard_cache *w)
 {
     return prober_result(w->prober, "demo/pod-0");
 }
 
 /* Runs the loop for real until *number is at least `wanted`; the clock stands still. */
-static void await(struct world *w, const unsigned *number, unsigned wanted)
+static void await(struct shard_cache *w, const unsigned *number, unsigned wanted)
 {
     for (int turn = 0; turn < TURNS && *number < wanted; turn++) {
         fake_clock_pass(&w->clock, 0);
@@ -246,7 +246,7 @@ static void await(struct world *w, const unsigned *number, unsigned wanted)
 }
 
 /* A sidecar is asked once more, and what it says is taken in. */
-static void pass_and_await(struct world *w, uint64_t ms, const struct sidecar *s)
+static void pass_and_await(struct shard_cache *w, uint64_t ms, const struct sidecar *s)
 {
     unsigned before = s->asked;
     fake_clock_pass(&w->clock, ms - 1);
@@ -257,7 +257,7 @@ static void pass_and_await(struct world *w, uint64_t ms, const struct sidecar *s
     run_for(w->loop, 20);
 }
 
-static void await_state(struct world *w, enum probe_state state)
+static void await_state(struct shard_cache *w, enum probe_state state)
 {
     for (int turn = 0; turn < TURNS && result(w)->state != state; turn++) {
         fake_clock_pass(&w->clock, 0);
@@ -268,7 +268,7 @@ static void await_state(struct world *w, enum probe_state state)
 }
 
 /* Moves the clock on, with pauses for answers. */
-static void pass(struct world *w, uint64_t ms)
+static void pass(struct shard_cache *w, uint64_t ms)
 {
     for (uint64_t done = 0; done < ms; done += 100) {
         fake_clock_pass(&w->clock, 100);
@@ -277,7 +277,7 @@ static void pass(struct world *w, uint64_t ms)
 }
 
 /* Pod 0 answered. */
-static struct sidecar *begin(struct world *w, const char *rulesync)
+static struct sidecar *begin(struct shard_cache *w, const char *rulesync)
 {
     struct sidecar *s = add_proxy(w, 0);
     assert_int_equal(watch(w, 0, "u", address_of(s), rulesync), 0);
@@ -292,7 +292,7 @@ static struct sidecar *begin(struct world *w, const char *rulesync)
 
 static void test_says_what_is_enforced(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = begin(w, NULL);
     const struct probe_result *r = result(w);
     assert_string_equal(s->target, "/status");
@@ -312,7 +312,7 @@ static void test_says_what_is_enforced(void **state)
 
 static void test_asks_again_now_and_then(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = begin(w, NULL);
     pass_and_await(w, 15000, s);
     assert_int_equal(w->changes, 1); /* nothing new */
@@ -332,7 +332,7 @@ static void test_asks_again_now_and_then(void **state)
 
 static void test_pods_are_not_asked_in_step(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     w->clock.random = 0;
     struct sidecar *s = begin(w, NULL);
     pass_and_await(w, 13500, s);
@@ -347,7 +347,7 @@ static void test_pods_are_not_asked_in_step(void **state)
 
 static void test_a_clock_that_is_ahead(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = add_proxy(w, 0);
     const int64_t first = FAKE_CLOCK_WALL / 1000;
     enforce(s, "a", 1, FAKE_CLOCK_WALL / 1000000 + 3600);
@@ -366,7 +366,7 @@ static void test_a_clock_that_is_ahead(void **state)
 
 static void test_asks_often_until_it_is_enforced(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = begin(w, NULL);
     pass(w, 5000);
     prober_expect(w->prober, "demo/pod-0", 2);
@@ -391,7 +391,7 @@ static void test_asks_often_until_it_is_enforced(void **state)
 
 static void test_asks_ever_more_rarely(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = begin(w, NULL);
     prober_expect(w->prober, "demo/pod-0", 2);
     pass(w, 1000);
@@ -410,7 +410,7 @@ static void test_asks_ever_more_rarely(void **state)
 
 static void test_rulesync_says_why(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *sync = &w->rulesyncs[0];
     listen_on(w, sync, "127.0.0.1:0");
     complain(sync, "line 3: no such operator");
@@ -442,7 +442,7 @@ static void test_rulesync_says_why(void **state)
 
 static void test_rulesync_does_not_answer(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *sync = &w->rulesyncs[0];
     char address[64];
     listen_on(w, sync, "127.0.0.1:0");
@@ -470,7 +470,7 @@ static void test_rulesync_does_not_answer(void **state)
 
 static void test_one_miss_is_no_news(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = begin(w, NULL);
     s->status = 500;
     pass_and_await(w, 15000, s);
@@ -493,7 +493,7 @@ static void test_one_miss_is_no_news(void **state)
 
 static void test_connection_refused(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = add_proxy(w, 0);
     char address[64];
     (void)snprintf(address, sizeof address, "%s", address_of(s));
@@ -513,7 +513,7 @@ static void test_connection_refused(void **state)
 /* A pod that starts is found at once if something is expected of it. */
 static void test_a_pod_that_starts(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = add_proxy(w, 0);
     char address[64];
     (void)snprintf(address, sizeof address, "%s", address_of(s));
@@ -526,7 +526,7 @@ static void test_a_pod_that_starts(void **state)
     assert_int_equal(result(w)->state, PROBE_ANSWERED);
 }
 
-static void expect_silent(struct world *w, struct sidecar *s, const char *why)
+static void expect_silent(struct shard_cache *w, struct sidecar *s, const char *why)
 {
     for (int turn = 0; turn < 200 && result(w)->state != PROBE_SILENT; turn++) {
         fake_clock_pass(&w->clock, 500);
@@ -547,7 +547,7 @@ static void expect_silent(struct world *w, struct sidecar *s, const char *why)
 
 static void test_answers_that_are_none(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = begin(w, NULL);
     s->behaviour = IS_SILENT;
     expect_silent(w, s, "no complete answer came within 300 ms");
@@ -565,7 +565,7 @@ static void test_answers_that_are_none(void **state)
 
 static void test_an_answer_that_is_too_large(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = begin(w, NULL);
     size_t size = 300 * (size_t)1024;
     char *large = malloc(size + 1);
@@ -580,7 +580,7 @@ static void test_an_answer_that_is_too_large(void **state)
 /* What is there does not speak HTTP, or speaks without end. */
 static void test_garbage(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     unsigned port = 0;
     int listener = raw_listen(&port);
     char address[64];
@@ -613,7 +613,7 @@ static void test_garbage(void **state)
 
 /* ---- many ---- */
 
-static unsigned open_questions(const struct world *w, unsigned from, unsigned to)
+static unsigned open_questions(const struct shard_cache *w, unsigned from, unsigned to)
 {
     unsigned n = 0;
     for (unsigned i = from; i < to; i++) {
@@ -624,7 +624,7 @@ static unsigned open_questions(const struct world *w, unsigned from, unsigned to
 
 static void test_so_many_at_a_time(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     for (unsigned i = 0; i < 24; i++) {
         add_proxy(w, i)->behaviour = IS_SILENT;
         assert_int_equal(watch(w, i, "u", address_of(&w->proxies[i]), NULL), 0);
@@ -640,7 +640,7 @@ static void test_so_many_at_a_time(void **state)
     assert_int_equal(prober_stats(w->prober)->asked, 24);
 }
 
-static unsigned silent_pods(const struct world *w)
+static unsigned silent_pods(const struct shard_cache *w)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < PODS; i++) {
@@ -654,7 +654,7 @@ static unsigned silent_pods(const struct world *w)
 /* A node that is gone must not hold up what is told of others. */
 static void test_silent_pods_do_not_hold_up_others(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     for (unsigned i = 0; i < PODS; i++) {
         struct sidecar *s = add_proxy(w, i);
         s->behaviour = i > 0 ? IS_SILENT : ANSWERS;
@@ -676,7 +676,7 @@ static void test_silent_pods_do_not_hold_up_others(void **state)
 
 static void test_many_are_found(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = add_proxy(w, 0);
     for (unsigned i = 0; i < 1000; i++) {
         assert_int_equal(watch(w, i, "u", address_of(s), NULL), 0);
@@ -699,7 +699,7 @@ static void test_many_are_found(void **state)
 
 static void test_an_address_that_changes(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = begin(w, NULL);
     struct sidecar *other = add_proxy(w, 1);
     enforce(other, "a", 2, 1700000500);
@@ -716,7 +716,7 @@ static void test_an_address_that_changes(void **state)
 
 static void test_an_address_that_changes_during_a_question(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = add_proxy(w, 0);
     struct sidecar *other = add_proxy(w, 1);
     s->behaviour = IS_SILENT;
@@ -732,7 +732,7 @@ static void test_an_address_that_changes_during_a_question(void **state)
 
 static void test_another_pod_of_that_name(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = begin(w, NULL);
     prober_expect(w->prober, "demo/pod-0", 2);
     pass(w, 1000);
@@ -751,7 +751,7 @@ static void test_another_pod_of_that_name(void **state)
 
 static void test_addresses_that_are_none(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     static const char *const odd[] = {
         "",           "127.0.0.1",   ":5441", "pod.example:5441", "127.0.0.1:0",
         "127.0.0.1:", "127.0.0.1:x", "[::1]", "1.2.3.4.5:1",      "127.0.0.1:70000"};
@@ -774,7 +774,7 @@ static void test_addresses_that_are_none(void **state)
 
 static void test_forgets_during_a_question(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *s = add_proxy(w, 0);
     s->behaviour = IS_SILENT;
     assert_int_equal(watch(w, 0, "u", address_of(s), NULL), 0);
@@ -790,7 +790,7 @@ static void test_forgets_during_a_question(void **state)
 
 static void test_forgets_while_rulesync_is_asked(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *sync = &w->rulesyncs[0];
     listen_on(w, sync, "127.0.0.1:0");
     sync->behaviour = IS_SILENT;
@@ -805,7 +805,7 @@ static void test_forgets_while_rulesync_is_asked(void **state)
 
 static void test_free_during_questions(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     struct sidecar *sync = &w->rulesyncs[0];
     listen_on(w, sync, "127.0.0.1:0");
     sync->behaviour = IS_SILENT;
@@ -829,7 +829,7 @@ static void test_free_during_questions(void **state)
 
 static void test_free_when_told(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     w->whim = FREES;
     for (unsigned i = 0; i < 6; i++) {
         assert_int_equal(watch(w, i, "u", address_of(add_proxy(w, i)), NULL), 0);
@@ -841,7 +841,7 @@ static void test_free_when_told(void **state)
 
 static void test_forget_all_when_told(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     w->whim = FORGETS_ALL;
     for (unsigned i = 0; i < 6; i++) {
         assert_int_equal(watch(w, i, "u", address_of(add_proxy(w, i)), NULL), 0);
@@ -882,7 +882,7 @@ static bool play(void *data)
 
 static void test_out_of_memory(void **state)
 {
-    struct world *w = *state;
+    struct shard_cache *w = *state;
     prober_free(w->prober);
     w->prober = NULL;
     assert_true(sweep_allocations(play, w->loop) > 20);

@@ -32,7 +32,7 @@ enum { OBJECTS_MAX = 8 };
 struct world {
     const cJSON *configs[OBJECTS_MAX];
     const cJSON *pods[OBJECTS_MAX];
-    struct validate_world world;
+    struct validate_context world;
 };
 
 static cJSON *parse(const char *text)
@@ -58,13 +58,13 @@ static cJSON *config_of(const char *name, const char *spec)
     return parse(text);
 }
 
-static void world_add(const cJSON **list, size_t *count, cJSON *object)
+static void shard_cache_add(const cJSON **list, size_t *count, cJSON *object)
 {
     assert_true(*count < OBJECTS_MAX);
     list[(*count)++] = object;
 }
 
-static void world_init(struct world *w)
+static void shard_cache_init(struct world *w)
 {
     *w = (struct world){
         .world = {.resources = served, .resource_count = sizeof served / sizeof served[0]}};
@@ -72,7 +72,7 @@ static void world_init(struct world *w)
     w->world.pods = w->pods;
 }
 
-static void world_deinit(struct world *w)
+static void shard_cache_deinit(struct world *w)
 {
     for (size_t i = 0; i < OBJECTS_MAX; i++) {
         cJSON_Delete((cJSON *)w->configs[i]);
@@ -123,7 +123,7 @@ static void what_is_good(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w);
+    shard_cache_init(&w);
     check(&w, config_of("a", SELECTOR ", " LIMITS), NULL, NULL);
     check(&w, config_of("a", SELECTOR ", limits: [{objectSelector: " LIMIT "}]"), NULL, NULL);
     check(&w,
@@ -141,7 +141,7 @@ static void what_is_good(void **state)
                                   "resources: [pods, deployments]}, {apiGroups: [batch], "
                                   "resources: ['*']}], selector: {matchLabels: {a: b}}}]"),
           NULL, NULL);
-    world_deinit(&w);
+    shard_cache_deinit(&w);
 }
 
 static void what_is_wrong(void **state)
@@ -198,11 +198,11 @@ static void what_is_wrong(void **state)
         {SELECTOR ", limit: []", "spec.limit: Forbidden: unknown field"},
     };
     struct world w;
-    world_init(&w);
+    shard_cache_init(&w);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         check(&w, config_of("a", cases[i].spec), cases[i].want, NULL);
     }
-    world_deinit(&w);
+    shard_cache_deinit(&w);
 }
 
 static void names_have_room_for_the_configmap(void **state)
@@ -210,13 +210,13 @@ static void names_have_room_for_the_configmap(void **state)
     (void)state;
     struct world w;
     char name[260];
-    world_init(&w);
+    shard_cache_init(&w);
     memset(name, 'a', sizeof name);
     name[253 - (sizeof "cmesh-rules-" - 1)] = '\0';
     check(&w, config_of(name, SELECTOR ", " LIMITS), NULL, NULL);
     strcat(name, "a");
     check(&w, config_of(name, SELECTOR ", " LIMITS), "metadata.name: Invalid value: \"aaa", NULL);
-    world_deinit(&w);
+    shard_cache_deinit(&w);
 }
 
 static void what_is_odd(void **state)
@@ -244,25 +244,25 @@ static void what_is_odd(void **state)
          "spec.selector: no pod can match it"},
     };
     struct world w;
-    world_init(&w);
+    shard_cache_init(&w);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         check(&w, config_of("a", cases[i].spec), NULL, cases[i].note);
     }
-    world_deinit(&w);
+    shard_cache_deinit(&w);
 }
 
 static void without_resources_all_are_taken(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w);
+    shard_cache_init(&w);
     w.world.resource_count = 0;
     check(&w,
           config_of("a", SELECTOR
                     ", limits: [{relateResources: [{apiGroups: [x], resources: [things]}], "
                     "selector: {matchLabels: {a: b}}}]"),
           NULL, NULL);
-    world_deinit(&w);
+    shard_cache_deinit(&w);
 }
 
 #define NAMED(values)                                                                              \
@@ -273,13 +273,15 @@ static void pods_of_two_shards(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w);
-    world_add(w.configs, &w.world.config_count, config_of("b", NAMED("op-1, op-2")));
-    world_add(w.configs, &w.world.config_count, config_of("c", "selector: {matchLabels: {x: v}}"));
-    world_add(w.configs, &w.world.config_count, config_of("broken", "selector: 5"));
-    world_add(w.configs, &w.world.config_count, config_of("root", "root: {}"));
-    world_add(w.configs, &w.world.config_count,
-              parse("metadata: {name: b, namespace: elsewhere}\nspec: {" NAMED("op-0") "}\n"));
+    shard_cache_init(&w);
+    shard_cache_add(w.configs, &w.world.config_count, config_of("b", NAMED("op-1, op-2")));
+    shard_cache_add(w.configs, &w.world.config_count,
+                    config_of("c", "selector: {matchLabels: {x: v}}"));
+    shard_cache_add(w.configs, &w.world.config_count, config_of("broken", "selector: 5"));
+    shard_cache_add(w.configs, &w.world.config_count, config_of("root", "root: {}"));
+    shard_cache_add(
+        w.configs, &w.world.config_count,
+        parse("metadata: {name: b, namespace: elsewhere}\nspec: {" NAMED("op-0") "}\n"));
     check(&w, config_of("a", NAMED("op-2, op-3")),
           "spec.selector: Invalid value: selects pods that ShardingConfig \"b\" selects too, and a "
           "pod can be in one shard only: statefulset.kubernetes.io/pod-name in (op-1,op-2)",
@@ -291,7 +293,7 @@ static void pods_of_two_shards(void **state)
     check(&w, config_of("a", NAMED("op-0, op-3")), NULL, "and for ShardingConfig \"c\"");
     /* The one that is changed is among them. */
     check(&w, config_of("b", NAMED("op-1, op-3")), NULL, "and for ShardingConfig \"c\"");
-    world_deinit(&w);
+    shard_cache_deinit(&w);
 }
 
 /* Labels that have nothing to do with each other, on one pod. */
@@ -299,23 +301,23 @@ static void pods_that_there_are(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w);
-    world_add(w.configs, &w.world.config_count, config_of("b", NAMED("op-1")));
-    world_add(w.pods, &w.world.pod_count,
-              parse("metadata: {name: op-1, namespace: other, labels: {app: demo, "
-                    "statefulset.kubernetes.io/pod-name: op-1}}\n"));
-    world_add(w.pods, &w.world.pod_count,
-              parse("metadata: {name: op-2, namespace: demo, labels: {app: demo}}\n"));
-    world_add(w.pods, &w.world.pod_count, parse("metadata: {name: op-3, namespace: demo}\n"));
+    shard_cache_init(&w);
+    shard_cache_add(w.configs, &w.world.config_count, config_of("b", NAMED("op-1")));
+    shard_cache_add(w.pods, &w.world.pod_count,
+                    parse("metadata: {name: op-1, namespace: other, labels: {app: demo, "
+                          "statefulset.kubernetes.io/pod-name: op-1}}\n"));
+    shard_cache_add(w.pods, &w.world.pod_count,
+                    parse("metadata: {name: op-2, namespace: demo, labels: {app: demo}}\n"));
+    shard_cache_add(w.pods, &w.world.pod_count, parse("metadata: {name: op-3, namespace: demo}\n"));
     check(&w, config_of("a", SELECTOR ", " LIMITS), NULL, "ShardingConfig \"b\"");
-    world_add(w.pods, &w.world.pod_count,
-              parse("metadata: {name: op-1, namespace: demo, labels: {app: demo, "
-                    "statefulset.kubernetes.io/pod-name: op-1}}\n"));
+    shard_cache_add(w.pods, &w.world.pod_count,
+                    parse("metadata: {name: op-1, namespace: demo, labels: {app: demo, "
+                          "statefulset.kubernetes.io/pod-name: op-1}}\n"));
     check(&w, config_of("a", SELECTOR ", " LIMITS),
           "spec.selector: Invalid value: selects pod \"op-1\", as ShardingConfig \"b\" does: a pod "
           "can be in one shard only",
           NULL);
-    world_deinit(&w);
+    shard_cache_deinit(&w);
 }
 
 #define OPERATOR(app, lock, limits)                                                                \
@@ -329,16 +331,17 @@ static void objects_of_two_shards(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w);
-    world_add(w.configs, &w.world.config_count, config_of("b", OPERATOR("b", "l", IN("u, v"))));
+    shard_cache_init(&w);
+    shard_cache_add(w.configs, &w.world.config_count,
+                    config_of("b", OPERATOR("b", "l", IN("u, v"))));
     check(&w, config_of("a", OPERATOR("a", "l", IN("z"))), NULL, NULL);
     check(&w, config_of("a", OPERATOR("a", "l", IN("v, z"))), NULL,
           "spec.limits: shard \"b\" of the same operator sees \"pods\" that this one sees too");
     check(&w, config_of("a", OPERATOR("a", "other", IN("v, z"))), NULL, NULL);
     check(&w, config_of("a", OPERATOR("a", "''", IN("v, z"))), NULL, NULL);
-    world_add(w.configs, &w.world.config_count, config_of("c", OPERATOR("c", "l", "")));
+    shard_cache_add(w.configs, &w.world.config_count, config_of("c", OPERATOR("c", "l", "")));
     check(&w, config_of("a", OPERATOR("a", "l", IN("z"))), NULL, "shard \"c\" of the same");
-    world_deinit(&w);
+    shard_cache_deinit(&w);
 }
 
 #define ROOT(more) "root: {prefix: op, targetStatefulSet: op" more "}"
@@ -397,12 +400,12 @@ static void roots(void **state)
         {ROOT("") ", selector: {matchLabels: {a: /}}", "spec.selector.matchLabels: Invalid value"},
     };
     struct world w;
-    world_init(&w);
+    shard_cache_init(&w);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         check(&w, config_of("a", cases[i].spec), cases[i].want,
               cases[i].want == NULL ? "spec.root: automatic sharding is not supported yet" : NULL);
     }
-    world_deinit(&w);
+    shard_cache_deinit(&w);
 }
 
 struct answer {
@@ -451,8 +454,8 @@ static void what_the_webhook_says(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w);
-    world_add(w.configs, &w.world.config_count, config_of("b", NAMED("op-1")));
+    shard_cache_init(&w);
+    shard_cache_add(w.configs, &w.world.config_count, config_of("b", NAMED("op-1")));
     static const char good[] = OBJECT("", SELECTOR ", " LIMITS);
     static const char bad[] = OBJECT("", SELECTOR ", limits: [{}]");
     static const char worse[] = OBJECT("", SELECTOR ", limits: [{}, {}]");
@@ -490,7 +493,7 @@ static void what_the_webhook_says(void **state)
     a = admit(&w, "DELETE", "", "null", "{status: {pods: [{name: a}, {name: b}]}}");
     assert_int_equal(a.rc, 0);
     expect_text(a.notes, "2 pods of this shard: they keep their rules");
-    world_deinit(&w);
+    shard_cache_deinit(&w);
 }
 
 static bool validate_once(void *data)
@@ -512,13 +515,14 @@ static void without_memory(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w);
-    world_add(w.configs, &w.world.config_count, config_of("b", OPERATOR("b", "l", IN("u, v"))));
-    world_add(w.configs, &w.world.config_count, config_of("a", OPERATOR("a", "l", IN("z"))));
-    world_add(w.configs, &w.world.config_count,
-              config_of("r", ROOT(", resourceSelector: [{" PODS "}]")));
+    shard_cache_init(&w);
+    shard_cache_add(w.configs, &w.world.config_count,
+                    config_of("b", OPERATOR("b", "l", IN("u, v"))));
+    shard_cache_add(w.configs, &w.world.config_count, config_of("a", OPERATOR("a", "l", IN("z"))));
+    shard_cache_add(w.configs, &w.world.config_count,
+                    config_of("r", ROOT(", resourceSelector: [{" PODS "}]")));
     assert_true(sweep_allocations(validate_once, &w) > 50);
-    world_deinit(&w);
+    shard_cache_deinit(&w);
 }
 
 int main(void)

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "manager/object/patch_apply.h"
 #include "alloc_sweep.h"
 #include "crypto/digest.h"
+#include "manager/object/patch_apply.h"
 #include "webhook/certificate_set.h"
 #include "json/json.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shard/world.h"
+#include "shard/shard_cache.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "inject/inject_options.h"
 #include "object/names.h"
 #include "shard/members.h"
-#include "shard/world_internal.h"
+#include "shard/shard_cache_internal.h"
 #include "json/field.h"
 
 enum {
@@ -25,36 +25,36 @@ enum {
 
 /* ---- telling ---- */
 
-static void tell_shard(const struct world *w, const char *key, enum world_part part)
+static void tell_shard(const struct shard_cache *w, const char *key, enum shard_cache_part part)
 {
     if (w->handlers != NULL && w->handlers->on_shard != NULL) {
         w->handlers->on_shard(w->data, key, part);
     }
 }
 
-static void tell_pod(const struct world *w, const struct pod *pod, bool gone)
+static void tell_pod(const struct shard_cache *w, const struct pod *pod, bool gone)
 {
     if (w->handlers != NULL && w->handlers->on_pod != NULL) {
         w->handlers->on_pod(w->data, pod, gone);
     }
 }
 
-static void tell_shards_of(const struct world *w, const struct pod_entry *p)
+static void tell_shards_of(const struct shard_cache *w, const struct pod_entry *p)
 {
     for (struct list *n = p->member.shards.next; n != &p->member.shards; n = n->next) {
         struct config *c = config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard);
-        tell_shard(w, c->seen.key, WORLD_PODS);
+        tell_shard(w, c->seen.key, SHARD_CACHE_PODS);
     }
 }
 
-static void tell_ready(const struct world *w, const struct space *s)
+static void tell_ready(const struct shard_cache *w, const struct namespace *s)
 {
-    if (w->handlers != NULL && w->handlers->on_ready != NULL && world_ready(w, s->name)) {
+    if (w->handlers != NULL && w->handlers->on_ready != NULL && shard_cache_ready(w, s->name)) {
         w->handlers->on_ready(w->data, s->name);
     }
 }
 
-static void set_again(struct world *w)
+static void set_again(struct shard_cache *w)
 {
     if (w->again_set) {
         return;
@@ -68,17 +68,17 @@ static void set_again(struct world *w)
 }
 
 /* Something could not be kept: the collection is listed again before long. */
-static void lose(struct feed *f)
+static void lose(struct informer *f)
 {
     log_error("out of memory; this collection will be listed again",
-              log_str("collection", world_collection_text(f->collection)));
+              log_str("collection", shard_cache_collection_text(f->collection)));
     f->lost = true;
-    set_again(f->world);
+    set_again(f->cache);
 }
 
 /* ---- pods ---- */
 
-static void drop_pod(struct world *w, struct pod_entry *p)
+static void drop_pod(struct shard_cache *w, struct pod_entry *p)
 {
     struct pod *old = p->pod;
     tell_shards_of(w, p);
@@ -90,14 +90,14 @@ static void drop_pod(struct world *w, struct pod_entry *p)
     free(old);
 }
 
-static struct pod_entry *add_pod(struct world *w, struct space *s, struct pod *pod)
+static struct pod_entry *add_pod(struct shard_cache *w, struct namespace *s, struct pod *pod)
 {
     struct pod_entry *p = calloc(1, sizeof *p);
     if (p == NULL || table_insert(&w->pods, &p->node, pod->key) != 0) {
         free(p);
         return NULL;
     }
-    p->space = s;
+    p->namespace = s;
     members_pod_init(&p->member);
     list_append(&s->pods, &p->link);
     return p;
@@ -112,9 +112,9 @@ static struct pod *exchange_pod(struct pod_entry *p, struct pod *pod)
     return old;
 }
 
-static int put_pod(struct feed *f, struct pod *pod)
+static int put_pod(struct informer *f, struct pod *pod)
 {
-    struct world *w = f->world;
+    struct shard_cache *w = f->cache;
     struct pod_entry *p = find_pod(w, pod->key);
     if (p != NULL && strcmp(p->pod->uid, pod->uid) != 0) {
         drop_pod(w, p); /* another pod of the same name */
@@ -125,7 +125,7 @@ static int put_pod(struct feed *f, struct pod *pod)
         free(exchange_pod(p, pod));
         return 0;
     }
-    p = p != NULL ? p : add_pod(w, f->space, pod);
+    p = p != NULL ? p : add_pod(w, f->namespace, pod);
     if (p == NULL) {
         free(pod);
         return -ENOMEM;
@@ -133,7 +133,7 @@ static int put_pod(struct feed *f, struct pod *pod)
     tell_shards_of(w, p);
     free(exchange_pod(p, pod));
     p->stale = false;
-    if (members_place(&f->space->members, &p->member, pod) != 0) {
+    if (members_place(&f->namespace->members, &p->member, pod) != 0) {
         drop_pod(w, p);
         return -ENOMEM;
     }
@@ -142,7 +142,8 @@ static int put_pod(struct feed *f, struct pod *pod)
     return 0;
 }
 
-void world_pod_told(struct world *w, const char *key, const char *uid, uint64_t generation)
+void shard_cache_pod_told(struct shard_cache *w, const char *key, const char *uid,
+                          uint64_t generation)
 {
     struct pod_entry *p = find_pod(w, key);
     if (p != NULL && strcmp(p->pod->uid, uid) == 0) {
@@ -152,17 +153,17 @@ void world_pod_told(struct world *w, const char *key, const char *uid, uint64_t 
 
 static void on_pod_list(void *data)
 {
-    struct feed *f = data;
-    for (struct list *n = f->space->pods.next; n != &f->space->pods; n = n->next) {
+    struct informer *f = data;
+    for (struct list *n = f->namespace->pods.next; n != &f->namespace->pods; n = n->next) {
         LIST_ITEM(n, struct pod_entry, link)->stale = true;
     }
 }
 
 static void on_pod_object(void *data, enum reflector_change change, const cJSON *object)
 {
-    struct feed *f = data;
-    struct pod *pod = pod_new(object, &f->world->keys);
-    struct pod_entry *p = pod == NULL ? NULL : find_pod(f->world, pod->key);
+    struct informer *f = data;
+    struct pod *pod = pod_new(object, &f->cache->keys);
+    struct pod_entry *p = pod == NULL ? NULL : find_pod(f->cache, pod->key);
     if (pod == NULL) {
         lose(f);
     } else if (change != REFLECTOR_DELETED) {
@@ -172,36 +173,36 @@ static void on_pod_object(void *data, enum reflector_change change, const cJSON 
     } else {
         free(pod);
         if (p != NULL) {
-            drop_pod(f->world, p);
+            drop_pod(f->cache, p);
         }
     }
 }
 
 static void on_pods_synced(void *data)
 {
-    struct feed *f = data;
+    struct informer *f = data;
     struct list *next = NULL;
     if (f->lost) {
         return;
     }
-    for (struct list *n = f->space->pods.next; n != &f->space->pods; n = next) {
+    for (struct list *n = f->namespace->pods.next; n != &f->namespace->pods; n = next) {
         next = n->next;
         struct pod_entry *p = LIST_ITEM(n, struct pod_entry, link);
         if (p->stale) {
-            drop_pod(f->world, p);
+            drop_pod(f->cache, p);
         }
     }
     f->synced = true;
-    tell_ready(f->world, f->space);
+    tell_ready(f->cache, f->namespace);
 }
 
 /* ---- following ---- */
 
 static void on_state(void *data, const char *error)
 {
-    struct feed *f = data;
-    const char *what = world_collection_text(f->collection);
-    const char *ns = f->space == NULL ? "" : f->space->name;
+    struct informer *f = data;
+    const char *what = shard_cache_collection_text(f->collection);
+    const char *ns = f->namespace == NULL ? "" : f->namespace->name;
     if (error != NULL) {
         log_warn("cannot follow", log_str("collection", what), log_str("namespace", ns),
                  log_str("error", error));
@@ -217,57 +218,57 @@ static const struct reflector_handlers pod_handlers = {
     .on_state = on_state,
 };
 
-static void collect_path(const struct feed *f, char out[PATH_SIZE])
+static void collect_path(const struct informer *f, char out[PATH_SIZE])
 {
     static const struct {
         const char *group;
         const char *resource;
-    } parts[WORLD_COLLECTIONS] = {
-        [WORLD_OF_CONFIGS] = {WORLD_GROUP_PATH, WORLD_RESOURCE},
-        [WORLD_OF_MAPS] = {"/api/v1", "configmaps"},
-        [WORLD_OF_PODS] = {"/api/v1", "pods"},
+    } parts[SHARD_CACHE_COLLECTIONS] = {
+        [SHARD_CACHE_OF_CONFIGS] = {SHARD_CACHE_GROUP_PATH, SHARD_CACHE_RESOURCE},
+        [SHARD_CACHE_OF_MAPS] = {"/api/v1", "configmaps"},
+        [SHARD_CACHE_OF_PODS] = {"/api/v1", "pods"},
     };
-    const char *ns = f->space != NULL ? f->space->name : f->world->namespace;
+    const char *ns = f->namespace != NULL ? f->namespace->name : f->cache->namespace;
     (void)snprintf(out, PATH_SIZE, "%s%s%s/%s", parts[f->collection].group,
                    ns == NULL ? "" : "/namespaces/", ns == NULL ? "" : ns,
                    parts[f->collection].resource);
 }
 
-static int follow(struct feed *f, struct err *e)
+static int follow(struct informer *f, struct err *e)
 {
     char path[PATH_SIZE];
     char label[INJECT_KEY_SIZE + sizeof "=true"];
     char key[INJECT_KEY_SIZE];
-    const struct world *w = f->world;
+    const struct shard_cache *w = f->cache;
     (void)snprintf(label, sizeof label, "%s=true",
                    inject_options_key(w->prefix, RULES_MAP_LABEL, key));
     collect_path(f, path);
     struct reflector_options o = {
         .client = w->client,
         .path = path,
-        .label_selector = f->collection == WORLD_OF_MAPS ? label : NULL,
+        .label_selector = f->collection == SHARD_CACHE_OF_MAPS ? label : NULL,
         .ops = w->ops,
     };
     struct reflector *fresh = reflector_new(w->loop, &o, f->handlers, f, e);
     if (fresh == NULL) {
         return e->code;
     }
-    world_feed_end(f);
+    informer_end(f);
     f->reflector = fresh;
     f->lost = false;
     return 0;
 }
 
-static void feed_init(struct feed *f, struct world *w, struct space *s,
-                      enum world_collection collection, const struct reflector_handlers *h)
+static void feed_init(struct informer *f, struct shard_cache *w, struct namespace *s,
+                      enum shard_cache_collection collection, const struct reflector_handlers *h)
 {
-    f->world = w;
-    f->space = s;
+    f->cache = w;
+    f->namespace = s;
     f->collection = collection;
     f->handlers = h;
 }
 
-static void follow_again(struct feed *f)
+static void follow_again(struct informer *f)
 {
     struct err e = ERR_INIT;
     if (f->lost && follow(f, &e) != 0) {
@@ -277,38 +278,38 @@ static void follow_again(struct feed *f)
 
 static void on_again(struct net_deadline *d)
 {
-    struct world *w = LIST_ITEM(d, struct world, again);
+    struct shard_cache *w = LIST_ITEM(d, struct shard_cache, again);
     w->again_set = false;
-    follow_again(&w->configs_feed);
-    follow_again(&w->maps_feed);
-    for (struct table_node *n = NULL; (n = table_next(&w->spaces, n)) != NULL;) {
-        follow_again(&LIST_ITEM(n, struct space, node)->feed);
+    follow_again(&w->configs_informer);
+    follow_again(&w->maps_informer);
+    for (struct table_node *n = NULL; (n = table_next(&w->namespaces, n)) != NULL;) {
+        follow_again(&LIST_ITEM(n, struct namespace, node)->informer);
     }
 }
 
 /* ---- namespaces ---- */
 
-static struct space *find_space(const struct world *w, const char *ns)
+static struct namespace *find_space(const struct shard_cache *w, const char *ns)
 {
-    struct table_node *n = table_find(&w->spaces, ns);
-    return n == NULL ? NULL : LIST_ITEM(n, struct space, node);
+    struct table_node *n = table_find(&w->namespaces, ns);
+    return n == NULL ? NULL : LIST_ITEM(n, struct namespace, node);
 }
 
-static void free_space(struct world *w, struct space *s)
+static void free_space(struct shard_cache *w, struct namespace *s)
 {
-    world_feed_end(&s->feed);
+    informer_end(&s->informer);
     while (!list_empty(&s->pods)) {
         drop_pod(w, LIST_ITEM(s->pods.next, struct pod_entry, link));
     }
     members_deinit(&s->members);
-    table_remove(&w->spaces, &s->node);
+    table_remove(&w->namespaces, &s->node);
     free(s);
 }
 
-static struct space *new_space(struct world *w, const char *ns)
+static struct namespace *new_space(struct shard_cache *w, const char *ns)
 {
     struct err e = ERR_INIT;
-    struct space *s = calloc(1, sizeof *s + strlen(ns) + 1);
+    struct namespace *s = calloc(1, sizeof *s + strlen(ns) + 1);
     if (s == NULL) {
         return NULL;
     }
@@ -316,19 +317,19 @@ static struct space *new_space(struct world *w, const char *ns)
     list_init(&s->configs);
     list_init(&s->pods);
     members_init(&s->members);
-    feed_init(&s->feed, w, s, WORLD_OF_PODS, &pod_handlers);
-    if (table_insert(&w->spaces, &s->node, s->name) != 0) {
+    feed_init(&s->informer, w, s, SHARD_CACHE_OF_PODS, &pod_handlers);
+    if (table_insert(&w->namespaces, &s->node, s->name) != 0) {
         free(s);
         return NULL;
     }
-    if (follow(&s->feed, &e) != 0) {
+    if (follow(&s->informer, &e) != 0) {
         free_space(w, s);
         return NULL;
     }
     return s;
 }
 
-static void leave_space(struct world *w, struct space *s)
+static void leave_space(struct shard_cache *w, struct namespace *s)
 {
     if (list_empty(&s->configs)) {
         free_space(w, s);
@@ -338,7 +339,7 @@ static void leave_space(struct world *w, struct space *s)
 /* ---- configs ---- */
 
 /* The pods whose membership of a shard changes are told of afterwards. */
-static void tell_pods_of(const struct world *w, const struct config *c)
+static void tell_pods_of(const struct shard_cache *w, const struct config *c)
 {
     for (struct list *n = c->shard.pods.next; n != &c->shard.pods; n = n->next) {
         struct pod_entry *p = pod_of_member(LIST_ITEM(n, struct member, of_shard)->pod);
@@ -347,9 +348,9 @@ static void tell_pods_of(const struct world *w, const struct config *c)
     }
 }
 
-static int join_pods(struct world *w, struct config *c)
+static int join_pods(struct shard_cache *w, struct config *c)
 {
-    struct space *s = c->space;
+    struct namespace *s = c->namespace;
     int rc = members_add(&s->members, &c->shard, c->selector);
     for (struct list *n = s->pods.next; rc == 0 && n != &s->pods; n = n->next) {
         struct pod_entry *p = LIST_ITEM(n, struct pod_entry, link);
@@ -360,7 +361,7 @@ static int join_pods(struct world *w, struct config *c)
 }
 
 /* They are told of one by one, when they are not members any more. */
-static void part_pods(struct world *w, struct config *c)
+static void part_pods(struct shard_cache *w, struct config *c)
 {
     while (!list_empty(&c->shard.pods)) {
         struct member *m = LIST_ITEM(c->shard.pods.next, struct member, of_shard);
@@ -369,7 +370,7 @@ static void part_pods(struct world *w, struct config *c)
         tell_shards_of(w, p);
         tell_pod(w, p->pod, false);
     }
-    members_remove(&c->space->members, &c->shard);
+    members_remove(&c->namespace->members, &c->shard);
 }
 
 static void free_config(struct config *c)
@@ -380,7 +381,7 @@ static void free_config(struct config *c)
 }
 
 /* The namespace is followed on: leave_space is due. */
-static void drop_config(struct world *w, struct config *c)
+static void drop_config(struct shard_cache *w, struct config *c)
 {
     if (w->handlers != NULL && w->handlers->on_deleted != NULL) {
         c->seen.pod_count = c->shard.pod_count;
@@ -389,7 +390,7 @@ static void drop_config(struct world *w, struct config *c)
     table_remove(&w->configs, &c->node);
     part_pods(w, c);
     list_remove(&c->link);
-    tell_shard(w, c->seen.key, WORLD_CONFIG);
+    tell_shard(w, c->seen.key, SHARD_CACHE_CONFIG);
     free_config(c);
 }
 
@@ -421,7 +422,7 @@ static void set_config(struct config *c, cJSON *object)
     cJSON_Delete(c->object);
     c->object = object;
     c->stale = false;
-    c->seen = (struct world_config){
+    c->seen = (struct shard_cache_config){
         .key = c->key,
         .ns = shards_namespace(object),
         .name = shards_name(object),
@@ -432,15 +433,15 @@ static void set_config(struct config *c, cJSON *object)
     };
 }
 
-static struct config *add_config(struct world *w, const char *key, const char *ns)
+static struct config *add_config(struct shard_cache *w, const char *key, const char *ns)
 {
-    struct space *s = find_space(w, ns);
+    struct namespace *s = find_space(w, ns);
     struct config *c = calloc(1, sizeof *c + strlen(key) + 1);
     s = s != NULL ? s : new_space(w, ns);
     if (c != NULL && s != NULL) {
         memcpy(c->key, key, strlen(key) + 1);
         members_shard_init(&c->shard);
-        c->space = s;
+        c->namespace = s;
         if (table_insert(&w->configs, &c->node, c->key) == 0) {
             list_append(&s->configs, &c->link);
             return c;
@@ -468,7 +469,7 @@ static bool same_selector(const struct selector *a, const struct selector *b)
 }
 
 /* Takes `selector`. */
-static int change_selector(struct world *w, struct config *c, struct selector *selector)
+static int change_selector(struct shard_cache *w, struct config *c, struct selector *selector)
 {
     if (same_selector(c->selector, selector)) {
         selector_free(selector);
@@ -487,13 +488,13 @@ static int change_selector(struct world *w, struct config *c, struct selector *s
     return rc;
 }
 
-static int put_config(struct world *w, const char *key, const cJSON *object)
+static int put_config(struct shard_cache *w, const char *key, const cJSON *object)
 {
     struct config *c = find_config(w, key);
     struct selector *selector = NULL;
-    struct space *left = NULL;
+    struct namespace *left = NULL;
     if (c != NULL && strcmp(c->seen.uid, meta_string(object, "uid")) != 0) {
-        left = c->space; /* another config of the same name */
+        left = c->namespace; /* another config of the same name */
         drop_config(w, c);
         c = NULL;
     }
@@ -514,7 +515,7 @@ static int put_config(struct world *w, const char *key, const cJSON *object)
     }
     set_config(c, copy);
     rc = change_selector(w, c, selector);
-    tell_shard(w, key, WORLD_CONFIG);
+    tell_shard(w, key, SHARD_CACHE_CONFIG);
     return rc;
 }
 
@@ -525,33 +526,33 @@ static int config_key(const cJSON *object, char **out)
 
 static void on_config_list(void *data)
 {
-    struct feed *f = data;
-    for (struct table_node *n = NULL; (n = table_next(&f->world->configs, n)) != NULL;) {
+    struct informer *f = data;
+    for (struct table_node *n = NULL; (n = table_next(&f->cache->configs, n)) != NULL;) {
         LIST_ITEM(n, struct config, node)->stale = true;
     }
 }
 
-static void remove_config(struct world *w, struct config *c)
+static void remove_config(struct shard_cache *w, struct config *c)
 {
-    struct space *s = c->space;
+    struct namespace *s = c->namespace;
     drop_config(w, c);
     leave_space(w, s);
 }
 
 static void on_config_object(void *data, enum reflector_change change, const cJSON *object)
 {
-    struct feed *f = data;
+    struct informer *f = data;
     char *key = NULL;
     int rc = config_key(object, &key);
-    struct config *c = rc != 0 ? NULL : find_config(f->world, key);
+    struct config *c = rc != 0 ? NULL : find_config(f->cache, key);
     if (rc != 0) {
         lose(f);
         return;
     }
     if (change != REFLECTOR_DELETED) {
-        rc = put_config(f->world, key, object);
+        rc = put_config(f->cache, key, object);
     } else if (c != NULL) {
-        remove_config(f->world, c);
+        remove_config(f->cache, c);
     }
     free(key);
     if (rc != 0) {
@@ -559,30 +560,30 @@ static void on_config_object(void *data, enum reflector_change change, const cJS
     }
 }
 
-static void tell_all_ready(const struct world *w)
+static void tell_all_ready(const struct shard_cache *w)
 {
-    if (w->handlers != NULL && w->handlers->on_ready != NULL && w->configs_feed.synced &&
-        w->maps_feed.synced) {
+    if (w->handlers != NULL && w->handlers->on_ready != NULL && w->configs_informer.synced &&
+        w->maps_informer.synced) {
         w->handlers->on_ready(w->data, NULL);
     }
-    for (struct table_node *n = NULL; (n = table_next(&w->spaces, n)) != NULL;) {
-        tell_ready(w, LIST_ITEM(n, struct space, node));
+    for (struct table_node *n = NULL; (n = table_next(&w->namespaces, n)) != NULL;) {
+        tell_ready(w, LIST_ITEM(n, struct namespace, node));
     }
 }
 
 static void on_configs_synced(void *data)
 {
-    struct feed *f = data;
-    struct table_node *next = f->lost ? NULL : table_next(&f->world->configs, NULL);
+    struct informer *f = data;
+    struct table_node *next = f->lost ? NULL : table_next(&f->cache->configs, NULL);
     while (next != NULL) {
         struct config *c = LIST_ITEM(next, struct config, node);
-        next = table_next(&f->world->configs, next);
+        next = table_next(&f->cache->configs, next);
         if (c->stale) {
-            remove_config(f->world, c);
+            remove_config(f->cache, c);
         }
     }
     f->synced = f->synced || !f->lost;
-    tell_all_ready(f->world);
+    tell_all_ready(f->cache);
 }
 
 static const struct reflector_handlers config_handlers = {
@@ -594,16 +595,16 @@ static const struct reflector_handlers config_handlers = {
 
 /* ---- ConfigMaps ---- */
 
-static void drop_map(struct world *w, struct map_entry *m)
+static void drop_map(struct shard_cache *w, struct map_entry *m)
 {
     table_remove(&w->maps, &m->node);
-    tell_shard(w, m->map->key, WORLD_CONFIGMAP);
+    tell_shard(w, m->map->key, SHARD_CACHE_CONFIGMAP);
     rules_map_free(m->map);
     free(m);
 }
 
 /* Takes `map`. */
-static int put_map(struct world *w, struct rules_map *map)
+static int put_map(struct shard_cache *w, struct rules_map *map)
 {
     struct map_entry *m = find_map(w, map->key);
     bool same = m != NULL && strcmp(m->map->version, map->version) == 0;
@@ -620,32 +621,32 @@ static int put_map(struct world *w, struct rules_map *map)
     m->node.key = map->key;
     m->stale = false;
     if (!same) {
-        tell_shard(w, map->key, WORLD_CONFIGMAP);
+        tell_shard(w, map->key, SHARD_CACHE_CONFIGMAP);
     }
     return 0;
 }
 
 static void on_map_list(void *data)
 {
-    struct feed *f = data;
-    for (struct table_node *n = NULL; (n = table_next(&f->world->maps, n)) != NULL;) {
+    struct informer *f = data;
+    for (struct table_node *n = NULL; (n = table_next(&f->cache->maps, n)) != NULL;) {
         LIST_ITEM(n, struct map_entry, node)->stale = true;
     }
 }
 
 static void on_map_object(void *data, enum reflector_change change, const cJSON *object)
 {
-    struct feed *f = data;
+    struct informer *f = data;
     struct rules_map *map = NULL;
-    int rc = rules_map_new(object, f->world->prefix, &map);
+    int rc = rules_map_new(object, f->cache->prefix, &map);
     if (rc == 0 && map != NULL && change == REFLECTOR_DELETED) {
-        struct map_entry *m = find_map(f->world, map->key);
+        struct map_entry *m = find_map(f->cache, map->key);
         rules_map_free(map);
         if (m != NULL) {
-            drop_map(f->world, m);
+            drop_map(f->cache, m);
         }
     } else if (rc == 0 && map != NULL) {
-        rc = put_map(f->world, map);
+        rc = put_map(f->cache, map);
     }
     if (rc != 0) {
         lose(f);
@@ -654,17 +655,17 @@ static void on_map_object(void *data, enum reflector_change change, const cJSON 
 
 static void on_maps_synced(void *data)
 {
-    struct feed *f = data;
-    struct table_node *next = f->lost ? NULL : table_next(&f->world->maps, NULL);
+    struct informer *f = data;
+    struct table_node *next = f->lost ? NULL : table_next(&f->cache->maps, NULL);
     while (next != NULL) {
         struct map_entry *m = LIST_ITEM(next, struct map_entry, node);
-        next = table_next(&f->world->maps, next);
+        next = table_next(&f->cache->maps, next);
         if (m->stale) {
-            drop_map(f->world, m);
+            drop_map(f->cache, m);
         }
     }
     f->synced = f->synced || !f->lost;
-    tell_all_ready(f->world);
+    tell_all_ready(f->cache);
 }
 
 static const struct reflector_handlers map_handlers = {
@@ -682,7 +683,7 @@ static char *annotation(const char *prefix, const char *name)
     return strdup(inject_options_key(prefix, name, key));
 }
 
-static int begin(struct world *w, const struct world_options *o, struct err *e)
+static int begin(struct shard_cache *w, const struct shard_cache_options *o, struct err *e)
 {
     w->prefix = strdup(o->prefix);
     w->namespace = o->namespace == NULL ? NULL : strdup(o->namespace);
@@ -693,13 +694,14 @@ static int begin(struct world *w, const struct world_options *o, struct err *e)
         return err_set(e, -ENOMEM, "out of memory");
     }
     w->keys = (struct pod_keys){.generation = w->generation_key, .injected = w->injected_key};
-    int rc = follow(&w->configs_feed, e);
-    return rc != 0 ? rc : follow(&w->maps_feed, e);
+    int rc = follow(&w->configs_informer, e);
+    return rc != 0 ? rc : follow(&w->maps_informer, e);
 }
 
-struct world *world_new(struct net_loop *l, const struct world_options *o, struct err *e)
+struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache_options *o,
+                                    struct err *e)
 {
-    struct world *w = calloc(1, sizeof *w);
+    struct shard_cache *w = calloc(1, sizeof *w);
     if (w == NULL) {
         (void)err_set(e, -ENOMEM, "out of memory");
         return NULL;
@@ -708,24 +710,24 @@ struct world *world_new(struct net_loop *l, const struct world_options *o, struc
     w->client = o->client;
     w->ops = o->ops;
     net_deadline_init(&w->again, on_again);
-    feed_init(&w->configs_feed, w, NULL, WORLD_OF_CONFIGS, &config_handlers);
-    feed_init(&w->maps_feed, w, NULL, WORLD_OF_MAPS, &map_handlers);
+    feed_init(&w->configs_informer, w, NULL, SHARD_CACHE_OF_CONFIGS, &config_handlers);
+    feed_init(&w->maps_informer, w, NULL, SHARD_CACHE_OF_MAPS, &map_handlers);
     struct err why = ERR_INIT;
     if (begin(w, o, &why) != 0) {
         (void)err_set(e, why.code, "%s", why.msg);
-        world_free(w);
+        shard_cache_free(w);
         return NULL;
     }
     return w;
 }
 
-void world_listen(struct world *w, const struct world_handlers *h, void *data)
+void shard_cache_listen(struct shard_cache *w, const struct shard_cache_handlers *h, void *data)
 {
     w->handlers = h;
     w->data = data;
 }
 
-void world_free(struct world *w)
+void shard_cache_free(struct shard_cache *w)
 {
     if (w == NULL) {
         return;
@@ -738,12 +740,12 @@ void world_free(struct world *w)
     for (struct table_node *n = NULL; (n = table_next(&w->maps, NULL)) != NULL;) {
         drop_map(w, LIST_ITEM(n, struct map_entry, node));
     }
-    world_feed_end(&w->configs_feed);
-    world_feed_end(&w->maps_feed);
+    informer_end(&w->configs_informer);
+    informer_end(&w->maps_informer);
     table_deinit(&w->configs);
     table_deinit(&w->maps);
     table_deinit(&w->pods);
-    table_deinit(&w->spaces);
+    table_deinit(&w->namespaces);
     free(w->generation_key);
     free(w->injected_key);
     free(w->namespace);

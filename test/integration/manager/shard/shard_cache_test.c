@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a world knows of a small API server, and what it tells whoever listens.
+ * What a cache knows of a small API server, and what it tells whoever listens.
  */
-#include "shard/world.h"
+#include "shard/shard_cache.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ enum { PATIENCE_TURNS = 5000 };
 
 struct place {
     struct kube_store store;
-    struct world *world;
+    struct shard_cache *cache;
     struct buf log;
 };
 
@@ -25,10 +25,11 @@ static void note(struct place *p, const char *fmt, const char *a, const char *b)
     assert_int_equal(buf_printf(&p->log, "%s(%s%s%s) ", fmt, a, b[0] == '\0' ? "" : " ", b), 0);
 }
 
-static void on_shard(void *data, const char *key, enum world_part part)
+static void on_shard(void *data, const char *key, enum shard_cache_part part)
 {
-    static const char *const parts[] = {
-        [WORLD_CONFIG] = "config", [WORLD_PODS] = "pods", [WORLD_CONFIGMAP] = "map"};
+    static const char *const parts[] = {[SHARD_CACHE_CONFIG] = "config",
+                                        [SHARD_CACHE_PODS] = "pods",
+                                        [SHARD_CACHE_CONFIGMAP] = "map"};
     note(data, parts[part], key, "");
 }
 
@@ -36,15 +37,16 @@ static void on_pod(void *data, const struct pod *pod, bool gone)
 {
     struct place *p = data;
     char count[16];
-    (void)snprintf(count, sizeof count, "%zu", gone ? (size_t)0 : world_shard_count(p->world, pod));
+    (void)snprintf(count, sizeof count, "%zu",
+                   gone ? (size_t)0 : shard_cache_shard_count(p->cache, pod));
     note(p, gone ? "gone" : "pod", pod->key, count);
 }
 
-static void on_deleted(void *data, const struct world_config *config)
+static void on_deleted(void *data, const struct shard_cache_config *config)
 {
     struct place *p = data;
     char count[16];
-    const struct pod **pods = world_pods_of(p->world, config);
+    const struct pod **pods = shard_cache_pods_of(p->cache, config);
     (void)snprintf(count, sizeof count, "%zu", config->pod_count);
     note(p, "deleted", config->key, count);
     assert_non_null(pods);
@@ -56,7 +58,7 @@ static void on_ready(void *data, const char *ns)
     note(data, "ready", ns == NULL ? "" : ns, "");
 }
 
-static const struct world_handlers handlers = {
+static const struct shard_cache_handlers handlers = {
     .on_shard = on_shard, .on_pod = on_pod, .on_deleted = on_deleted, .on_ready = on_ready};
 
 /* ---- the usual ---- */
@@ -74,8 +76,8 @@ static int teardown(void **state)
 {
     struct place *p = *state;
     struct net_loop *l = p->store.loop;
-    world_free(p->world);
-    world_free(NULL);
+    shard_cache_free(p->cache);
+    shard_cache_free(NULL);
     store_close(&p->store);
     buf_reset(&p->log);
     free(p);
@@ -85,20 +87,20 @@ static int teardown(void **state)
 static void begin(struct place *p, const char *namespace)
 {
     struct err e = ERR_INIT;
-    struct world_options o = {
+    struct shard_cache_options o = {
         .client = p->store.client, .prefix = "ctrlmesh.kusionstack.io", .namespace = namespace};
-    p->world = world_new(p->store.loop, &o, &e);
-    assert_non_null(p->world);
-    assert_false(world_synced(p->world));
-    world_listen(p->world, &handlers, p);
+    p->cache = shard_cache_new(p->store.loop, &o, &e);
+    assert_non_null(p->cache);
+    assert_false(shard_cache_synced(p->cache));
+    shard_cache_listen(p->cache, &handlers, p);
 }
 
 static void await_synced(struct place *p)
 {
-    for (int i = 0; i < PATIENCE_TURNS && !world_synced(p->world); i++) {
+    for (int i = 0; i < PATIENCE_TURNS && !shard_cache_synced(p->cache); i++) {
         run_for(p->store.loop, 1);
     }
-    assert_true(world_synced(p->world));
+    assert_true(shard_cache_synced(p->cache));
 }
 
 /* Until it was told; what was told is forgotten then. */
@@ -152,10 +154,10 @@ static void test_what_there_is(void **state)
     put_map(p, "n", "foreign", "false");
     begin(p, NULL);
     await_synced(p);
-    assert_true(world_ready(p->world, "n"));
-    assert_true(world_ready(p->world, "elsewhere")); /* nothing is to be known there */
-    assert_null(world_error(p->world));
-    const struct world_config *a = world_find_config(p->world, "n/a");
+    assert_true(shard_cache_ready(p->cache, "n"));
+    assert_true(shard_cache_ready(p->cache, "elsewhere")); /* nothing is to be known there */
+    assert_null(shard_cache_error(p->cache));
+    const struct shard_cache_config *a = shard_cache_find_config(p->cache, "n/a");
     assert_string_equal(a->name, "a");
     assert_int_equal(a->pod_count, 2);
     assert_false(a->root);
@@ -166,16 +168,16 @@ static void test_what_there_is(void **state)
         store_text(a->object,
                    "metadata/annotations/kubectl.kubernetes.io~last-applied-configuration"),
         "");
-    const struct pod **pods = world_pods_of(p->world, a);
+    const struct pod **pods = shard_cache_pods_of(p->cache, a);
     assert_string_equal(pods[0]->name, "p1"); /* by name */
     assert_string_equal(pods[1]->name, "p2");
-    assert_ptr_equal(world_shard_of(p->world, pods[0], NULL), a);
-    assert_null(world_shard_of(p->world, pods[0], a));
+    assert_ptr_equal(shard_cache_shard_of(p->cache, pods[0], NULL), a);
+    assert_null(shard_cache_shard_of(p->cache, pods[0], a));
     free(pods);
-    assert_null(world_find_pod(p->world, "elsewhere/p4")); /* no config, so no interest */
-    assert_non_null(world_find_map(p->world, "n/a"));
-    assert_null(world_find_map(p->world, "n/foreign"));
-    assert_null(world_find_config(p->world, "n/c"));
+    assert_null(shard_cache_find_pod(p->cache, "elsewhere/p4")); /* no config, so no interest */
+    assert_non_null(shard_cache_find_map(p->cache, "n/a"));
+    assert_null(shard_cache_find_map(p->cache, "n/foreign"));
+    assert_null(shard_cache_find_config(p->cache, "n/c"));
 }
 
 static void test_one_namespace(void **state)
@@ -186,9 +188,9 @@ static void test_one_namespace(void **state)
     put_map(p, "m", "a", "true");
     begin(p, "n");
     await_synced(p);
-    assert_non_null(world_find_config(p->world, "n/a"));
-    assert_null(world_find_config(p->world, "m/a"));
-    assert_null(world_find_map(p->world, "m/a"));
+    assert_non_null(shard_cache_find_config(p->cache, "n/a"));
+    assert_null(shard_cache_find_config(p->cache, "m/a"));
+    assert_null(shard_cache_find_map(p->cache, "m/a"));
 }
 
 /* While the pods of a new namespace are listed the configs are known all the same. */
@@ -196,11 +198,11 @@ static void test_a_new_namespace(void **state)
 {
     struct place *p = *state;
     begin(p, NULL);
-    assert_false(world_configs_synced(p->world));
+    assert_false(shard_cache_configs_synced(p->cache));
     await_synced(p);
     put_config(p, "n", "a", "a");
-    for (int i = 0; i < PATIENCE_TURNS && !world_ready(p->world, "n"); i++) {
-        assert_true(world_configs_synced(p->world));
+    for (int i = 0; i < PATIENCE_TURNS && !shard_cache_ready(p->cache, "n"); i++) {
+        assert_true(shard_cache_configs_synced(p->cache));
         run_for(p->store.loop, 1);
     }
     expect(p, "config(n/a) ");
@@ -228,19 +230,19 @@ static void test_changes(void **state)
     expect(p, "map(n/a) ");
     put_map(p, "n", "a", "no");
     expect(p, "map(n/a) ");
-    assert_null(world_find_map(p->world, "n/a"));
+    assert_null(shard_cache_find_map(p->cache, "n/a"));
     store_delete(&p->store, "pods", "n", "p1");
     expect(p, "pods(n/a) gone(n/p1 0) ");
     put_pod(p, "n", "p1", "a");
     expect(p, "pod(n/p1 1) ");
     store_delete(&p->store, "shardingconfigs", "n", "a");
     expect(p, "deleted(n/a 1) pod(n/p1 0) config(n/a) ");
-    assert_non_null(world_find_pod(p->world, "n/p1"));
+    assert_non_null(shard_cache_find_pod(p->cache, "n/p1"));
     store_delete(&p->store, "shardingconfigs", "n", "b");
     expect(p, "deleted(n/b 0) config(n/b) gone(n/p1 0) "); /* the namespace is left */
     put_config(p, "n", "a", "a");
     expect(p, "ready(n) ");
-    assert_int_equal(world_find_config(p->world, "n/a")->pod_count, 1);
+    assert_int_equal(shard_cache_find_config(p->cache, "n/a")->pod_count, 1);
 }
 
 /* A status, a heartbeat: what is not kept is not told. */
@@ -267,7 +269,7 @@ static void test_made_again(void **state)
     put_pod(p, "n", "p1", "a");
     begin(p, NULL);
     await_synced(p);
-    char *uid = strdup(world_find_config(p->world, "n/a")->uid);
+    char *uid = strdup(shard_cache_find_config(p->cache, "n/a")->uid);
     run_for(p->store.loop, 20);
     buf_clear(&p->log);
     /* Nobody is told of the end in between: the list shows another one. */
@@ -279,8 +281,8 @@ static void test_made_again(void **state)
     expect(p, "deleted(n/a 1) ");
     await_synced(p);
     run_for(p->store.loop, 20);
-    assert_string_not_equal(world_find_config(p->world, "n/a")->uid, uid);
-    assert_int_equal(world_find_config(p->world, "n/a")->pod_count, 1);
+    assert_string_not_equal(shard_cache_find_config(p->cache, "n/a")->uid, uid);
+    assert_int_equal(shard_cache_find_config(p->cache, "n/a")->pod_count, 1);
     free(uid);
 }
 
@@ -296,35 +298,35 @@ static void test_selectors_that_make_no_sense(void **state)
                    "\"matchLabels\":{\"shard\":\"a\"}}}}");
     begin(p, NULL);
     await_synced(p);
-    assert_int_equal(world_find_config(p->world, "n/a")->pod_count, 0);
-    assert_int_equal(world_find_config(p->world, "n/b")->pod_count, 0);
-    assert_int_equal(world_find_config(p->world, "n/c")->pod_count, 0);
-    assert_true(world_find_config(p->world, "n/c")->root);
-    assert_int_equal(world_shard_count(p->world, world_find_pod(p->world, "n/p1")), 0);
+    assert_int_equal(shard_cache_find_config(p->cache, "n/a")->pod_count, 0);
+    assert_int_equal(shard_cache_find_config(p->cache, "n/b")->pod_count, 0);
+    assert_int_equal(shard_cache_find_config(p->cache, "n/c")->pod_count, 0);
+    assert_true(shard_cache_find_config(p->cache, "n/c")->root);
+    assert_int_equal(shard_cache_shard_count(p->cache, shard_cache_find_pod(p->cache, "n/p1")), 0);
 }
 
 static void test_view(void **state)
 {
     struct place *p = *state;
-    struct world_view v;
+    struct shard_cache_view v;
     put_config(p, "n", "a", "a");
     put_config(p, "m", "a", "a");
     put_pod(p, "n", "p1", "a");
     put_pod(p, "n", "p2", "b");
     begin(p, NULL);
     await_synced(p);
-    assert_int_equal(world_view_init(&v, p->world, "n", true), 0);
+    assert_int_equal(shard_cache_view_init(&v, p->cache, "n", true), 0);
     assert_int_equal(v.config_count, 1);
     assert_int_equal(v.pod_count, 2);
     assert_string_equal(store_text(v.configs[0], "metadata/namespace"), "n");
     assert_string_equal(store_text(v.pods[0], "metadata/namespace"), "n");
-    world_view_deinit(&v);
-    assert_int_equal(world_view_init(&v, p->world, "n", false), 0);
+    shard_cache_view_deinit(&v);
+    assert_int_equal(shard_cache_view_init(&v, p->cache, "n", false), 0);
     assert_int_equal(v.pod_count, 0);
-    world_view_deinit(&v);
-    assert_int_equal(world_view_init(&v, p->world, "other", true), 0);
+    shard_cache_view_deinit(&v);
+    assert_int_equal(shard_cache_view_init(&v, p->cache, "other", true), 0);
     assert_int_equal(v.config_count, 0);
-    world_view_deinit(&v);
+    shard_cache_view_deinit(&v);
 }
 
 static void test_pod_told(void **state)
@@ -334,12 +336,12 @@ static void test_pod_told(void **state)
     put_pod(p, "n", "p1", "a");
     begin(p, NULL);
     await_synced(p);
-    const char *uid = world_find_pod(p->world, "n/p1")->uid;
-    world_pod_told(p->world, "n/p1", "another", 7);
-    world_pod_told(p->world, "n/none", uid, 7);
-    assert_int_equal(world_find_pod(p->world, "n/p1")->generation, 0);
-    world_pod_told(p->world, "n/p1", uid, 7);
-    assert_int_equal(world_find_pod(p->world, "n/p1")->generation, 7);
+    const char *uid = shard_cache_find_pod(p->cache, "n/p1")->uid;
+    shard_cache_pod_told(p->cache, "n/p1", "another", 7);
+    shard_cache_pod_told(p->cache, "n/none", uid, 7);
+    assert_int_equal(shard_cache_find_pod(p->cache, "n/p1")->generation, 0);
+    shard_cache_pod_told(p->cache, "n/p1", uid, 7);
+    assert_int_equal(shard_cache_find_pod(p->cache, "n/p1")->generation, 7);
 }
 
 /* At any moment of its beginning. */
@@ -352,8 +354,8 @@ static void test_freed_early(void **state)
     for (uint64_t ms = 0; ms < 20; ms++) {
         begin(p, NULL);
         run_for(p->store.loop, ms);
-        world_free(p->world);
-        p->world = NULL;
+        shard_cache_free(p->cache);
+        p->cache = NULL;
         run_for(p->store.loop, 2);
     }
 }

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shard_cache.h - what there is: all ShardingConfigs, the ConfigMaps with their rules, and the pods
+ * of each namespace that has a ShardingConfig; followed at the API server.
+ *
+ * Every replica of the manager has one. Webhooks ask it; the leader's controller listens to it.
+ *
+ * What it gives out is valid until the loop runs on, and inside handlers until they return.
+ */
+#ifndef MANAGER_SHARD_SHARD_CACHE_H
+#define MANAGER_SHARD_SHARD_CACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "compile/compile.h"
+#include "kube/client/client.h"
+#include "kube/client/reflector.h"
+#include "net/loop.h"
+#include "shard/pod.h"
+#include "shard/rules_map.h"
+
+/* Of all namespaces; of one: "/namespaces/NS" before the last part. */
+#define SHARD_CACHE_GROUP_PATH "/apis/" COMPILE_API_VERSION
+#define SHARD_CACHE_RESOURCE "shardingconfigs"
+
+struct shard_cache;
+
+/* A ShardingConfig. */
+struct shard_cache_config {
+    const char *key; /* "namespace/name", which is what a shard is called here */
+    const char *ns;
+    const char *name;
+    const char *uid;
+    const char *version;
+    const cJSON *object; /* with apiVersion and kind, without managedFields */
+    bool root;           /* has spec.root, so no pods */
+    size_t pod_count;    /* that it selects */
+};
+
+enum shard_cache_part { SHARD_CACHE_CONFIG, SHARD_CACHE_PODS, SHARD_CACHE_CONFIGMAP };
+
+/* None is ever called inside a function of this header; shard_cache_listen is allowed inside all,
+ * shard_cache_free in none. Any may be NULL. */
+struct shard_cache_handlers {
+    /* Something about a shard is other than before. It may be gone: shard_cache_find_config tells.
+     */
+    void (*on_shard)(void *data, const char *key, enum shard_cache_part part);
+    /* A pod, or which shards select it, is other than before; `gone`: nothing is known of it any
+     * more. */
+    void (*on_pod)(void *data, const struct pod *pod, bool gone);
+    /* A config was deleted. It can still be asked for its pods. on_shard follows. */
+    void (*on_deleted)(void *data, const struct shard_cache_config *config);
+    /* All that is needed to decide about this namespace's shards is known now: shard_cache_ready.
+     * NULL: about namespaces without configs. */
+    void (*on_ready)(void *data, const char *ns);
+};
+
+struct shard_cache_options {
+    struct kube_client *client;      /* must outlive the cache */
+    const char *namespace;           /* nothing else is looked at; NULL: all; copied */
+    const char *prefix;              /* of labels and annotations; copied */
+    const struct reflector_ops *ops; /* for tests; NULL: the usual */
+};
+
+/* Begins to follow with the loop's next turn. NULL with `e` set: -EINVAL, -ENOMEM. */
+MUST_CHECK struct shard_cache *shard_cache_new(struct net_loop *l,
+                                               const struct shard_cache_options *o, struct err *e);
+
+/* One listens; NULL: nobody any more. What is there already is not told. */
+void shard_cache_listen(struct shard_cache *w, const struct shard_cache_handlers *h, void *data);
+
+/* Everything that is followed was listed: webhooks can decide. */
+bool shard_cache_synced(const struct shard_cache *w);
+/* Whether all ShardingConfigs are known; the pods in the namespace of a new one may follow. */
+bool shard_cache_configs_synced(const struct shard_cache *w);
+/* The configs, the ConfigMaps and the pods of that namespace were listed. */
+bool shard_cache_ready(const struct shard_cache *w, const char *ns);
+/* What keeps it from following, for people; NULL: nothing. */
+const char *shard_cache_error(const struct shard_cache *w);
+
+/* NULL: there is none. */
+const struct shard_cache_config *shard_cache_find_config(const struct shard_cache *w,
+                                                         const char *key);
+const struct rules_map *shard_cache_find_map(const struct shard_cache *w, const char *key);
+const struct pod *shard_cache_find_pod(const struct shard_cache *w, const char *key);
+
+/* The configs, one after the other; NULL begins, and ends. */
+const struct shard_cache_config *shard_cache_next_config(const struct shard_cache *w,
+                                                         const struct shard_cache_config *c);
+/* The same for those of one namespace. */
+const struct shard_cache_config *shard_cache_next_config_in(const struct shard_cache *w,
+                                                            const char *ns,
+                                                            const struct shard_cache_config *c);
+/* The same for all rules ConfigMaps and all pods. */
+const struct rules_map *shard_cache_next_map(const struct shard_cache *w,
+                                             const struct rules_map *m);
+const struct pod *shard_cache_next_pod(const struct shard_cache *w, const struct pod *p);
+
+/* The pods that a config selects, in the order of their names: config->pod_count of them, in an
+ * array that the caller frees. NULL without memory. */
+MUST_CHECK const struct pod **shard_cache_pods_of(const struct shard_cache *w,
+                                                  const struct shard_cache_config *c);
+/* How many configs select the pod, and the first of them by name; `but`: another one than this.
+ * NULL: none. */
+size_t shard_cache_shard_count(const struct shard_cache *w, const struct pod *p);
+const struct shard_cache_config *shard_cache_shard_of(const struct shard_cache *w,
+                                                      const struct pod *p,
+                                                      const struct shard_cache_config *but);
+/* All of them, as far as there is room; returns how many were put there. */
+size_t shard_cache_shards_of(const struct shard_cache *w, const struct pod *p,
+                             const struct shard_cache_config **out, size_t room);
+
+/* The API server has answered that the pod has been told of this generation: it need not be told
+ * again before the cache shows it. */
+void shard_cache_pod_told(struct shard_cache *w, const char *key, const char *uid,
+                          uint64_t generation);
+
+/* The configs and pods of one namespace as trees, for what decides about JSON: struct
+ * validate_context, inject_admit. The configs are the cache's own. */
+struct shard_cache_view {
+    const cJSON **configs;
+    size_t config_count;
+    cJSON **pods; /* metadata alone */
+    size_t pod_count;
+};
+/* `pods`: those are wanted too. 0, then shard_cache_view_deinit is due; or -ENOMEM. */
+MUST_CHECK int shard_cache_view_init(struct shard_cache_view *v, const struct shard_cache *w,
+                                     const char *ns, bool pods);
+void shard_cache_view_deinit(struct shard_cache_view *v);
+
+/* Appends metrics, cmesh_manager_... 0, -ENOBUFS or -ENOMEM. */
+MUST_CHECK int shard_cache_metrics(const struct shard_cache *w, struct buf *out);
+
+/* At once. NULL is ignored. */
+void shard_cache_free(struct shard_cache *w);
+
+#endif
