@@ -17,7 +17,7 @@
 #define IN_CLUSTER "in-cluster"
 
 /* The tree under construction. */
-struct writer {
+struct object_request {
     const struct generate_options *o;
     cJSON *root;
     cJSON *clusters;
@@ -30,9 +30,9 @@ static int fail_memory(struct err *e)
     return err_set(e, -ENOMEM, "out of memory");
 }
 
-static int init(struct writer *w, const struct generate_options *o, struct err *e)
+static int init(struct object_request *w, const struct generate_options *o, struct err *e)
 {
-    *w = (struct writer){.o = o, .root = cJSON_CreateObject()};
+    *w = (struct object_request){.o = o, .root = cJSON_CreateObject()};
     if (w->root == NULL || cJSON_AddStringToObject(w->root, "apiVersion", "v1") == NULL ||
         cJSON_AddStringToObject(w->root, "kind", "Config") == NULL ||
         (w->clusters = cJSON_AddArrayToObject(w->root, "clusters")) == NULL ||
@@ -108,7 +108,7 @@ static int add_ca(cJSON *cluster, struct slice ca)
     return rc;
 }
 
-static int add_cluster(struct writer *w, const char *name, struct err *e)
+static int add_cluster(struct object_request *w, const char *name, struct err *e)
 {
     struct buf server = BUF_INIT((size_t)64 * 1024);
     cJSON *cluster = add_named(w->clusters, name, "cluster");
@@ -129,7 +129,7 @@ static int add_cluster(struct writer *w, const char *name, struct err *e)
     return rc != 0 ? fail_memory(e) : 0;
 }
 
-static int add_user(struct writer *w, const char *name, struct err *e)
+static int add_user(struct object_request *w, const char *name, struct err *e)
 {
     cJSON *user = add_named(w->users, name, "user");
     if (user == NULL ||
@@ -139,8 +139,8 @@ static int add_user(struct writer *w, const char *name, struct err *e)
     return 0;
 }
 
-static int add_context(struct writer *w, const char *name, const char *cluster, const char *user,
-                       const char *ns, struct err *e)
+static int add_context(struct object_request *w, const char *name, const char *cluster,
+                       const char *user, const char *ns, struct err *e)
 {
     cJSON *context = add_named(w->contexts, name, "context");
     if (context == NULL ||
@@ -171,7 +171,8 @@ static int read_context(const struct kubeconfig_entry *entry, const struct gener
     return rc;
 }
 
-static int copy_context(struct writer *w, const struct kubeconfig_entry *entry, struct err *e)
+static int copy_context(struct object_request *w, const struct kubeconfig_entry *entry,
+                        struct err *e)
 {
     struct context_fields f;
     int rc = read_context(entry, w->o, &f, e);
@@ -206,8 +207,8 @@ static void note_server(const struct kubeconfig *kc, const struct kubeconfig_ent
     }
 }
 
-static int copy_all(struct writer *w, const struct kubeconfig *kc, struct generate_notes *notes,
-                    struct err *e)
+static int copy_all(struct object_request *w, const struct kubeconfig *kc,
+                    struct generate_notes *notes, struct err *e)
 {
     const char *first_server = NULL;
     int rc = 0;
@@ -233,8 +234,8 @@ static int copy_all(struct writer *w, const struct kubeconfig *kc, struct genera
     return rc;
 }
 
-static int copy_one(struct writer *w, const struct kubeconfig *kc, struct generate_notes *notes,
-                    struct err *e)
+static int copy_one(struct object_request *w, const struct kubeconfig *kc,
+                    struct generate_notes *notes, struct err *e)
 {
     struct context_fields f;
     const struct kubeconfig_entry *entry = kubeconfig_context(kc, w->o->context, e);
@@ -255,7 +256,7 @@ static int copy_one(struct writer *w, const struct kubeconfig *kc, struct genera
     return rc;
 }
 
-static int print(const struct writer *w, struct buf *out, struct err *e)
+static int print(const struct object_request *w, struct buf *out, struct err *e)
 {
     int rc = buf_append_str(out, "# Written by kubeconfig-gen. The clusters lead to localproxy, "
                                  "which has the credentials.\n");
@@ -268,7 +269,7 @@ static int print(const struct writer *w, struct buf *out, struct err *e)
 int generate_from_kubeconfig(const struct kubeconfig *kc, const struct generate_options *o,
                              struct buf *out, struct generate_notes *notes, struct err *e)
 {
-    struct writer w;
+    struct object_request w;
     *notes = (struct generate_notes){.contexts = 0};
     int rc = init(&w, o, e);
     if (rc == 0) {
@@ -282,7 +283,7 @@ int generate_from_kubeconfig(const struct kubeconfig *kc, const struct generate_
 int generate_in_cluster(const char *ns, const struct generate_options *o, struct buf *out,
                         struct err *e)
 {
-    struct writer w;
+    struct object_request w;
     int rc = init(&w, o, e);
     rc = rc != 0 ? rc : add_cluster(&w, IN_CLUSTER, e);
     rc = rc != 0 ? rc : add_user(&w, IN_CLUSTER, e);

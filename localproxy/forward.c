@@ -482,7 +482,7 @@ struct http_exchange *forward_ask(struct forward *f, const struct http_head *hea
     h.upgrade = headers_may_upgrade(head);
     h.header_count = headers_of_request(&h, headers);
     h.headers = headers;
-    h.patient = f->verb == VERB_WATCH;
+    h.background = f->verb == VERB_WATCH;
     if (body != NULL) {
         h.framing = HTTP_BODY_LENGTH;
         h.content_length = body->len;

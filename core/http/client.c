@@ -11,18 +11,18 @@
 
 /* Connections being opened at a time. Until one TLS session is there that others can resume, one:
  * a full handshake costs fifty times as much as a resumed one. */
-enum { HEAD_OUT_MAX = 4 * 1024 * 1024, DIALLING_MAX = 8, DIALLING_PATIENT_MAX = 6 };
+enum { HEAD_OUT_MAX = 4 * 1024 * 1024, DIALLING_MAX = 8, DIALLING_BACKGROUND_MAX = 6 };
 
 struct http_client {
     struct net_loop *loop;
     struct http_client_options o;
     char *host; /* or the path of a Unix socket */
     struct tls_config *tls;
-    unsigned generation; /* grows when the TLS settings change */
-    struct list idle;    /* connections, the one used last in front */
-    struct list conns;   /* all others */
-    struct list waiting; /* requests for which no connection may be opened yet */
-    struct list patient; /* the patient ones of them */
+    unsigned generation;    /* grows when the TLS settings change */
+    struct list idle;       /* connections, the one used last in front */
+    struct list conns;      /* all others */
+    struct list waiting;    /* requests for which no connection may be opened yet */
+    struct list background; /* the background ones of them */
     struct net_task serve;
     unsigned dialling;
     bool established; /* a connection was opened with these TLS settings */
@@ -52,7 +52,7 @@ struct conn {
 struct request {
     struct http_exchange x;
     struct conn *conn; /* NULL while waiting */
-    struct list link;  /* in client->waiting or client->patient */
+    struct list link;  /* in client->waiting or client->background */
     struct buf head;   /* kept until the response begins */
     enum http_framing framing;
     uint64_t content_length;
@@ -60,7 +60,7 @@ struct request {
     bool bodyless; /* complete with its head; the user's end is a formality */
     bool repeatable;
     bool upgrade;
-    bool patient;
+    bool background;
 };
 
 static const struct http_exchange_ops exchange_ops;
@@ -173,7 +173,7 @@ static void fail_waiting(struct http_client *client, const struct err *e)
     struct list failing;
     list_init(&failing);
     move_all(&client->waiting, &failing);
-    move_all(&client->patient, &failing);
+    move_all(&client->background, &failing);
     while (!list_empty(&failing)) {
         struct request *r = LIST_ITEM(failing.next, struct request, link);
         list_remove(&r->link);
@@ -389,7 +389,7 @@ static int carry(struct conn *c, struct request *r)
 
 static bool may_dial(const struct http_client *client, const struct request *r)
 {
-    unsigned most = r->patient ? DIALLING_PATIENT_MAX : DIALLING_MAX;
+    unsigned most = r->background ? DIALLING_BACKGROUND_MAX : DIALLING_MAX;
     return client->dialling < (client->tls != NULL && !client->established ? 1U : most);
 }
 
@@ -397,8 +397,8 @@ static bool may_dial(const struct http_client *client, const struct request *r)
 static bool serve(struct http_client *client, struct request *r)
 {
     struct err e = ERR_INIT;
-    /* Where there is a queue, patient ones would take all that others leave, and keep it. */
-    struct conn *c = r->patient ? NULL : take_idle(client, r);
+    /* Where there is a queue, background requests would take all that others leave, and keep it. */
+    struct conn *c = r->background ? NULL : take_idle(client, r);
     if (c == NULL && !may_dial(client, r)) {
         return false;
     }
@@ -418,8 +418,8 @@ static void on_serve(struct net_task *t)
 {
     struct http_client *client = LIST_ITEM(t, struct http_client, serve);
     bool more = true;
-    while (more && !(list_empty(&client->waiting) && list_empty(&client->patient))) {
-        struct list *from = list_empty(&client->waiting) ? &client->patient : &client->waiting;
+    while (more && !(list_empty(&client->waiting) && list_empty(&client->background))) {
+        struct list *from = list_empty(&client->waiting) ? &client->background : &client->waiting;
         more = serve(client, LIST_ITEM(from->next, struct request, link));
     }
 }
@@ -527,7 +527,7 @@ struct http_client *http_client_new(struct net_loop *l, const struct http_client
     list_init(&c->idle);
     list_init(&c->conns);
     list_init(&c->waiting);
-    list_init(&c->patient);
+    list_init(&c->background);
     net_task_init(&c->serve, on_serve);
     return c;
 }
@@ -564,7 +564,7 @@ static struct request *request_new(const struct http_head *head,
     r->content_length = head->content_length;
     r->is_head = slice_eq(head->method, SLICE("HEAD"));
     r->upgrade = head->upgrade;
-    r->patient = head->patient;
+    r->background = head->background;
     bool safe = r->is_head || slice_eq(head->method, SLICE("GET")) ||
                 slice_eq(head->method, SLICE("OPTIONS"));
     r->bodyless = head->framing == HTTP_BODY_NONE ||
@@ -587,7 +587,7 @@ struct http_exchange *http_client_request(struct http_client *c, const struct ht
         return NULL;
     }
     c->stats.requests++;
-    bool queue = !list_empty(&c->waiting) || (r->patient && !list_empty(&c->patient));
+    bool queue = !list_empty(&c->waiting) || (r->background && !list_empty(&c->background));
     struct conn *conn = queue ? NULL : take_idle(c, r);
     int rc = 0;
     if (conn != NULL) {
@@ -595,7 +595,7 @@ struct http_exchange *http_client_request(struct http_client *c, const struct ht
     } else if (!queue && may_dial(c, r)) {
         rc = dial(c, r, e);
     } else {
-        list_append(r->patient ? &c->patient : &c->waiting, &r->link);
+        list_append(r->background ? &c->background : &c->waiting, &r->link);
     }
     if (rc != 0) {
         err_set(e, rc, "cannot send the request: %s", err_text(rc));

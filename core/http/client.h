@@ -4,8 +4,8 @@
  *
  * A request takes the connection that was used last, or dials a new one; when many come at once,
  * they wait until others have TLS sessions to resume or are done with theirs. Patient ones
- * (http_head.patient: many that stay open for long) wait behind all others, and leave them room. A
- * request that is safe to repeat (GET, HEAD, OPTIONS without body) and fails on a kept connection
+ * (http_head.background: many that stay open for long) wait behind all others, and leave them room.
+ * A request that is safe to repeat (GET, HEAD, OPTIONS without body) and fails on a kept connection
  * before any byte of the response is repeated once on a new one; for others the kept connection is
  * asked first whether the peer has closed it.
  */

@@ -42,7 +42,7 @@ struct http_head {
     bool keep_alive;         /* the peer will take another message after this one */
     bool upgrade;         /* request: `Connection: upgrade` and `Upgrade`; response: status 101 */
     bool expect_continue; /* request: `Expect: 100-continue` */
-    bool patient;         /* request: others may be sent before it (http/client.h) */
+    bool background;      /* request: others may be sent before it (http/client.h) */
 };
 
 /* The first header of that name (case ignored), or NULL. */

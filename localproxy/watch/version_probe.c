@@ -164,7 +164,7 @@ static int ask(struct probe *p, struct slice selector, struct err *e)
             .headers = headers,
             .header_count = sizeof headers / sizeof headers[0],
             .framing = HTTP_BODY_NONE,
-            .patient = true,
+            .background = true,
         };
         p->up = kube_client_request(o->upstream, &head, &up_handlers, p, e);
         rc = p->up != NULL ? 0 : e->code;

@@ -8,8 +8,8 @@
 
 #include "base/list.h"
 #include "base/token_bucket.h"
+#include "kube/client/object_request.h"
 #include "kube/client/watch_event.h"
-#include "kube/client/writer.h"
 #include "label/object_set.h"
 #include "net/work_queue.h"
 
@@ -32,10 +32,10 @@ enum {
  */
 struct job {
     struct patcher *patcher;
-    struct list link;      /* READY: in patcher.ready */
-    const char *key;       /* NULL: IDLE */
-    struct writer *writer; /* PATCHING, LOOKING */
-    bool look;             /* what the next request, or this one, is for */
+    struct list link;               /* READY: in patcher.ready */
+    const char *key;                /* NULL: IDLE */
+    struct object_request *request; /* PATCHING, LOOKING */
+    bool look;                      /* what the next request, or this one, is for */
     unsigned rounds;
     unsigned resource;
     char *text; /* that these point into */
@@ -277,7 +277,7 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
 {
     struct job *j = data;
     struct patcher *p = j->patcher;
-    j->writer = NULL;
+    j->request = NULL;
     if (object == NULL) {
         fail(j, error);
     } else if (j->look) {
@@ -291,16 +291,16 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
 static int ask(struct job *j, const char *path, const cJSON *patch, struct err *e)
 {
     struct patcher *p = j->patcher;
-    const struct writer_request q = {
-        .verb = j->look ? WRITER_GET : WRITER_MERGE_PATCH,
+    const struct object_request_options q = {
+        .verb = j->look ? OBJECT_REQUEST_GET : OBJECT_REQUEST_MERGE_PATCH,
         .path = path,
         .name = j->name,
         .body = patch,
         .field_manager = j->look ? NULL : FIELD_MANAGER,
         .metadata_only = true,
     };
-    j->writer = writer_start(p->loop, p->options.client, &q, on_answer, j, e);
-    if (j->writer == NULL) {
+    j->request = object_request_start(p->loop, p->options.client, &q, on_answer, j, e);
+    if (j->request == NULL) {
         return e->code;
     }
     if (j->look) {
@@ -476,7 +476,7 @@ void patcher_free(struct patcher *p)
         return;
     }
     for (unsigned i = 0; i < p->options.parallel; i++) {
-        writer_cancel(p->jobs[i].writer);
+        object_request_cancel(p->jobs[i].request);
         free(p->jobs[i].text);
     }
     work_queue_free(p->queue);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "kube/client/writer.h"
+#include "kube/client/object_request.h"
 #include "net/timer.h"
 
 enum { PAUSE_MS = 2000 };
@@ -14,7 +14,7 @@ struct server_version {
     struct net_loop *loop;
     struct kube_client *client;
     struct net_timer *timer;
-    struct writer *running;
+    struct object_request *running;
     server_version_cb cb;
     void *data;
 };
@@ -39,8 +39,8 @@ static void ask(void *data)
 {
     struct server_version *v = data;
     struct err e = ERR_INIT;
-    const struct writer_request q = {.verb = WRITER_GET, .path = "/version"};
-    v->running = writer_start(v->loop, v->client, &q, on_answer, v, &e);
+    const struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = "/version"};
+    v->running = object_request_start(v->loop, v->client, &q, on_answer, v, &e);
     if (v->running == NULL) {
         net_timer_set(v->timer, PAUSE_MS);
     }
@@ -66,7 +66,7 @@ void server_version_free(struct server_version *v)
     if (v == NULL) {
         return;
     }
-    writer_cancel(v->running);
+    object_request_cancel(v->running);
     net_timer_free(v->timer);
     free(v);
 }

@@ -62,7 +62,7 @@ static struct shard *provide_shard(struct controller *c, const char *key)
 static void free_shard(struct shard *s)
 {
     table_remove(&s->controller->shards, &s->node);
-    writer_cancel(s->writer);
+    object_request_cancel(s->request);
     cJSON_Delete(s->status);
     free(s->status_base);
     rules_map_free(s->written);
@@ -124,16 +124,16 @@ void controller_look_later(struct shard *s)
 
 /* ---- requests ---- */
 
-void shard_write(struct shard *s, const struct writer_request *q, writer_cb cb)
+void shard_write(struct shard *s, const struct object_request_options *q, object_request_cb cb)
 {
     struct controller *c = s->controller;
     struct err e = ERR_INIT;
-    if (q->verb != WRITER_GET && !c->options.may_write(c->options.data)) {
+    if (q->verb != OBJECT_REQUEST_GET && !c->options.may_write(c->options.data)) {
         shard_done(s, WORK_RETRY, 0);
         return;
     }
-    s->writer = writer_start(c->loop, c->options.client, q, cb, s, &e);
-    if (s->writer == NULL) {
+    s->request = object_request_start(c->loop, c->options.client, q, cb, s, &e);
+    if (s->request == NULL) {
         log_warn("cannot ask the API server", log_str("shard", s->key), log_str("error", e.msg));
         shard_done(s, WORK_RETRY, 0);
     }

@@ -13,7 +13,7 @@
 
 #include "base/list.h"
 #include "base/table.h"
-#include "kube/client/writer.h"
+#include "kube/client/object_request.h"
 #include "net/work_queue.h"
 #include "shard/controller.h"
 #include "shard/handover.h"
@@ -36,7 +36,7 @@ struct shard_news {
 struct shard {
     struct table_node node;
     struct controller *controller;
-    struct writer *writer; /* the request that is under way */
+    struct object_request *request; /* the request that is under way */
 
     /* The spec that was compiled last. */
     char *uid; /* of its config; NULL: none was */
@@ -118,7 +118,7 @@ void controller_look_later(struct shard *s);
 
 /* Starts a request if this process leads; the step goes on in `cb`. If it cannot, shard_done is
  * called: nothing may be done with `s` afterwards. */
-void shard_write(struct shard *s, const struct writer_request *q, writer_cb cb);
+void shard_write(struct shard *s, const struct object_request_options *q, object_request_cb cb);
 /* What became of a write: `error` NULL: it succeeded. */
 void controller_count(struct controller *c, enum controller_write what,
                       const struct api_error *error);

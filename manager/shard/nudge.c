@@ -28,7 +28,7 @@ struct nudger {
 struct nudge {
     struct list link;
     struct nudger *nudger;
-    struct writer *writer;
+    struct object_request *request;
     uint64_t generation;
     char *key; /* of the pod */
 };
@@ -36,7 +36,7 @@ struct nudge {
 static void free_nudge(struct nudge *n)
 {
     list_remove(&n->link);
-    writer_cancel(n->writer);
+    object_request_cancel(n->request);
     free(n->key);
     free(n);
 }
@@ -51,7 +51,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 {
     struct nudge *n = data;
     struct controller *c = n->nudger->controller;
-    n->writer = NULL;
+    n->request = NULL;
     controller_count(c, CONTROLLER_NUDGE, error);
     if (object != NULL) {
         const char *uid = cJSON_GetStringValue(field_get(field_get(object, "metadata"), "uid"));
@@ -125,8 +125,8 @@ static int send_nudge(struct nudge *n, const struct pod *p)
     struct err e = ERR_INIT;
     cJSON *body = make_patch(c, p, n->generation);
     char *path = controller_path("/api/v1", p->ns, "pods");
-    struct writer_request q = {
-        .verb = WRITER_MERGE_PATCH,
+    struct object_request_options q = {
+        .verb = OBJECT_REQUEST_MERGE_PATCH,
         .path = path,
         .name = p->name,
         .body = body,
@@ -134,10 +134,11 @@ static int send_nudge(struct nudge *n, const struct pod *p)
         .metadata_only = true,
     };
     bool may = path != NULL && body != NULL && c->options.may_write(c->options.data);
-    n->writer = may ? writer_start(c->loop, c->options.client, &q, on_written, n, &e) : NULL;
+    n->request =
+        may ? object_request_start(c->loop, c->options.client, &q, on_written, n, &e) : NULL;
     cJSON_Delete(body);
     free(path);
-    return n->writer == NULL ? -EAGAIN : 0;
+    return n->request == NULL ? -EAGAIN : 0;
 }
 
 static void on_work(void *data, const char *key)

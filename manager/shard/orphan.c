@@ -15,7 +15,7 @@ enum { LATE_MAX = 64 };
 static void on_deleted(void *data, const cJSON *object, const struct api_error *error)
 {
     struct shard *s = data;
-    s->writer = NULL;
+    s->request = NULL;
     controller_count(s->controller, CONTROLLER_CLEANUP, error);
     if (object != NULL) {
         log_info("deleted the rules of a ShardingConfig that is gone", log_str("shard", s->key));
@@ -48,8 +48,8 @@ static void delete_map(struct shard *s, const struct rules_map *map)
 {
     char *path = controller_path("/api/v1", map->ns, "configmaps");
     cJSON *body = delete_options(map);
-    struct writer_request q = {
-        .verb = WRITER_DELETE, .path = path, .name = map->name, .body = body};
+    struct object_request_options q = {
+        .verb = OBJECT_REQUEST_DELETE, .path = path, .name = map->name, .body = body};
     if (path == NULL || body == NULL) {
         shard_done(s, WORK_RETRY, 0);
     } else {
@@ -64,7 +64,7 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
 {
     struct shard *s = data;
     const struct rules_map *map = shard_map(s);
-    s->writer = NULL;
+    s->request = NULL;
     if (object == NULL && error->code == 404 && map != NULL && shard_config(s) == NULL) {
         delete_map(s, map);
     } else {
@@ -75,7 +75,8 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
 static void look(struct shard *s, const struct rules_map *map)
 {
     char *path = controller_path(SHARD_CACHE_GROUP_PATH, map->ns, SHARD_CACHE_RESOURCE);
-    struct writer_request q = {.verb = WRITER_GET, .path = path, .name = map->shard};
+    struct object_request_options q = {
+        .verb = OBJECT_REQUEST_GET, .path = path, .name = map->shard};
     if (path == NULL) {
         shard_done(s, WORK_RETRY, 0);
     } else {

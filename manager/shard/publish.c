@@ -291,7 +291,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 {
     struct shard *s = data;
     struct rules_map *map = NULL;
-    s->writer = NULL;
+    s->request = NULL;
     controller_count(s->controller, CONTROLLER_CONFIGMAP, error);
     if (object == NULL) {
         on_failure(s, error);
@@ -311,7 +311,7 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
 {
     struct shard *s = data;
     struct rules_map *map = NULL;
-    s->writer = NULL;
+    s->request = NULL;
     if (object == NULL) {
         shard_done(s, WORK_RETRY, error->retry_after);
         return;
@@ -339,7 +339,7 @@ static void look(struct shard *s)
     const struct shard_cache_config *config = shard_config(s);
     char *path = config == NULL ? NULL : controller_path("/api/v1", config->ns, "configmaps");
     char *name = config == NULL ? NULL : rules_map_name(config->name);
-    struct writer_request q = {.verb = WRITER_GET, .path = path, .name = name};
+    struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = path, .name = name};
     if (path == NULL || name == NULL || note_base(s) != 0) {
         shard_done(s, WORK_RETRY, 0);
     } else {
@@ -354,8 +354,8 @@ static void send_map(struct shard *s, const struct rules_map *map, const char *n
 {
     char *path = controller_path("/api/v1", ns, "configmaps");
     char *name = map == NULL ? NULL : strdup(map->name);
-    struct writer_request q = {
-        .verb = map == NULL ? WRITER_CREATE : WRITER_MERGE_PATCH,
+    struct object_request_options q = {
+        .verb = map == NULL ? OBJECT_REQUEST_CREATE : OBJECT_REQUEST_MERGE_PATCH,
         .path = path,
         .name = name,
         .body = body,

@@ -185,7 +185,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 {
     struct shard *s = data;
     const struct shard_cache_config *config = shard_config(s);
-    s->writer = NULL;
+    s->request = NULL;
     controller_count(s->controller, CONTROLLER_STATUS, error);
     if (object != NULL) {
         if (config != NULL) {
@@ -250,8 +250,8 @@ static void send_status(struct shard *s, const struct shard_cache_config *config
     const cJSON *old = field_get(config->object, "status");
     char *path = controller_path(SHARD_CACHE_GROUP_PATH, config->ns, SHARD_CACHE_RESOURCE);
     cJSON *body = make_patch(config, old, s->status);
-    struct writer_request q = {
-        .verb = WRITER_MERGE_PATCH,
+    struct object_request_options q = {
+        .verb = OBJECT_REQUEST_MERGE_PATCH,
         .path = path,
         .name = config->name,
         .subresource = "status",

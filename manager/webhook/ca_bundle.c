@@ -9,7 +9,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "crypto/certificate.h"
-#include "kube/client/writer.h"
+#include "kube/client/object_request.h"
 #include "net/work_queue.h"
 #include "webhook/configuration.h"
 #include "json/field.h"
@@ -61,7 +61,7 @@ struct ca_bundle {
     struct net_timer *timer;
     struct list entries;
     struct work_queue *queue;
-    struct writer *writer;
+    struct object_request *request;
     char *writing; /* the key that is being written */
 
     char *bundle; /* NULL: not known yet */
@@ -294,7 +294,7 @@ static bool is_conflict(const struct ca_bundle *b, unsigned code)
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct ca_bundle *b = data;
-    b->writer = NULL;
+    b->request = NULL;
     if (object != NULL) {
         b->stats.writes++;
         b->write = (struct err){0};
@@ -314,8 +314,8 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 
 static int begin_write(struct ca_bundle *b, const struct entry *entry, const cJSON *patch)
 {
-    const struct writer_request q = {
-        .verb = WRITER_JSON_PATCH,
+    const struct object_request_options q = {
+        .verb = OBJECT_REQUEST_JSON_PATCH,
         .path = paths[entry->kind],
         .name = entry->key + 2,
         .body = patch,
@@ -325,8 +325,8 @@ static int begin_write(struct ca_bundle *b, const struct entry *entry, const cJS
     if (b->writing == NULL) {
         return err_set(&b->write, -ENOMEM, "out of memory for webhook configurations");
     }
-    b->writer = writer_start(b->loop, b->client, &q, on_written, b, &b->write);
-    if (b->writer == NULL) {
+    b->request = object_request_start(b->loop, b->client, &q, on_written, b, &b->write);
+    if (b->request == NULL) {
         free(b->writing);
         b->writing = NULL;
         return b->write.code;
@@ -500,7 +500,7 @@ void ca_bundle_free(struct ca_bundle *b)
     for (size_t i = 0; i < KINDS; i++) {
         reflector_free(b->sources[i].reflector);
     }
-    writer_cancel(b->writer);
+    object_request_cancel(b->request);
     work_queue_free(b->queue);
     net_timer_free(b->timer);
     while (!list_empty(&b->entries)) {

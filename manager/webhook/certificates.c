@@ -9,7 +9,7 @@
 #include "base/backoff.h"
 #include "base/log.h"
 #include "base/secret.h"
-#include "kube/client/writer.h"
+#include "kube/client/object_request.h"
 #include "kube/name.h"
 #include "webhook/certificate_set.h"
 #include "json/field.h"
@@ -50,7 +50,7 @@ struct certificates {
     uint64_t settle_ms;
 
     struct reflector *reflector;
-    struct writer *writer;
+    struct object_request *request;
     struct net_timer *timer;
     struct net_task check;
     struct backoff backoff;
@@ -172,7 +172,7 @@ static void await_event(struct certificates *c)
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct certificates *c = data;
-    c->writer = NULL;
+    c->request = NULL;
     if (object != NULL) {
         c->stats.writes++;
         c->write = (struct err){0};
@@ -236,8 +236,8 @@ static cJSON *patched_secret(const struct certificates *c, cJSON *data)
 static void begin_write(struct certificates *c, cJSON *data)
 {
     cJSON *body = c->exists ? patched_secret(c, data) : new_secret(c, data);
-    struct writer_request q = {
-        .verb = c->exists ? WRITER_MERGE_PATCH : WRITER_CREATE,
+    struct object_request_options q = {
+        .verb = c->exists ? OBJECT_REQUEST_MERGE_PATCH : OBJECT_REQUEST_CREATE,
         .path = c->path,
         .name = c->exists ? c->secret : NULL,
         .body = body,
@@ -245,9 +245,10 @@ static void begin_write(struct certificates *c, cJSON *data)
     };
     struct err e = ERR_INIT;
     (void)err_set(&e, -ENOMEM, "out of memory");
-    c->writer = body == NULL ? NULL : writer_start(c->loop, c->client, &q, on_written, c, &e);
+    c->request =
+        body == NULL ? NULL : object_request_start(c->loop, c->client, &q, on_written, c, &e);
     secret_json_delete(body);
-    if (c->writer != NULL) {
+    if (c->request != NULL) {
         c->phase = WRITING;
         c->moved = false;
         return;
@@ -629,7 +630,7 @@ void certificates_free(struct certificates *c)
         return;
     }
     reflector_free(c->reflector);
-    writer_cancel(c->writer);
+    object_request_cancel(c->request);
     net_timer_free(c->timer);
     net_task_cancel(&c->check);
     certificate_set_deinit(&c->set);

@@ -18,7 +18,7 @@
 #include "base/flags.h"
 #include "base/log.h"
 #include "kube/client/lease.h"
-#include "kube/client/writer.h"
+#include "kube/client/object_request.h"
 #include "json/json.h"
 
 enum { WRITE_MS = 10 };
@@ -29,7 +29,7 @@ struct app {
     struct kube_client *client;
     struct lease *lease;
     struct net_timer *timer; /* of the next write */
-    struct writer *writer;
+    struct object_request *request;
     unsigned writes;
     uv_signal_t terminate;
     const char *kubeconfig;
@@ -61,7 +61,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 {
     struct app *a = data;
     (void)object;
-    a->writer = NULL;
+    a->request = NULL;
     if (error != NULL) {
         log_warn("cannot write", log_str("error", error->msg));
     }
@@ -82,11 +82,11 @@ static void on_timer(void *data)
     cJSON_AddStringToObject(values, "count", count); /* what changes nothing is no write */
     char path[256];
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/%s/configmaps", a->options.namespace);
-    struct writer_request q = {
-        .verb = WRITER_MERGE_PATCH, .path = path, .name = a->map, .body = patch};
+    struct object_request_options q = {
+        .verb = OBJECT_REQUEST_MERGE_PATCH, .path = path, .name = a->map, .body = patch};
     struct err e = ERR_INIT;
-    a->writer = writer_start(a->loop, a->client, &q, on_written, a, &e);
-    if (a->writer == NULL) {
+    a->request = object_request_start(a->loop, a->client, &q, on_written, a, &e);
+    if (a->request == NULL) {
         log_warn("cannot write", log_str("error", e.msg));
     }
     cJSON_Delete(patch);
@@ -95,8 +95,8 @@ static void on_timer(void *data)
 static void stop_writing(struct app *a)
 {
     net_timer_clear(a->timer);
-    writer_cancel(a->writer);
-    a->writer = NULL;
+    object_request_cancel(a->request);
+    a->request = NULL;
 }
 
 /* ---- the election ---- */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/backoff.h"
-#include "kube/client/writer.h"
+#include "kube/client/object_request.h"
 
 enum {
     REFRESH_MS = 600000,
@@ -26,7 +26,7 @@ static const char root_accept[] =
 /* One request. */
 struct question {
     struct discovery *discovery;
-    struct writer *writer;            /* NULL: not under way */
+    struct object_request *request;   /* NULL: not under way */
     struct resource_version *version; /* NULL: a root */
     char path[PATH_SIZE];
 };
@@ -161,9 +161,9 @@ static void take(struct discovery *d, const struct question *q, const cJSON *doc
 
 static void close_question(struct question *q)
 {
-    writer_cancel(q->writer);
+    object_request_cancel(q->request);
     free(q->version);
-    q->writer = NULL;
+    q->request = NULL;
     q->version = NULL;
 }
 
@@ -173,7 +173,7 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
 {
     struct question *q = data;
     struct discovery *d = q->discovery;
-    q->writer = NULL;
+    q->request = NULL;
     d->asking--;
     if (object != NULL) {
         take(d, q, object);
@@ -189,7 +189,7 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
 static struct question *free_question(struct discovery *d)
 {
     size_t i = 0;
-    while (d->questions[i].writer != NULL) {
+    while (d->questions[i].request != NULL) {
         i++;
     }
     return &d->questions[i];
@@ -199,7 +199,8 @@ static void ask(struct discovery *d, struct question *q)
 {
     const struct resource_version *v = q->version;
     struct err e = ERR_INIT;
-    struct writer_request request = {.verb = WRITER_GET, .path = q->path, .accept = root_accept};
+    struct object_request_options request = {
+        .verb = OBJECT_REQUEST_GET, .path = q->path, .accept = root_accept};
     if (v != NULL) {
         request.accept = NULL;
         (void)snprintf(q->path, sizeof q->path, "%s%s/%s", v->group[0] == '\0' ? "/api" : "/apis/",
@@ -208,9 +209,9 @@ static void ask(struct discovery *d, struct question *q)
     if (v != NULL && v->stale) {
         err_set(&e, -EIO, "its server does not answer");
     } else {
-        q->writer = writer_start(d->loop, d->client, &request, on_answer, q, &e);
+        q->request = object_request_start(d->loop, d->client, &request, on_answer, q, &e);
     }
-    if (q->writer != NULL) {
+    if (q->request != NULL) {
         d->asking++;
     } else {
         fail(d, q, e.msg);

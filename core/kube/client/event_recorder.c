@@ -15,7 +15,7 @@
 #include "base/token_bucket.h"
 #include "base/utf8.h"
 #include "kube/client/event_body.h"
-#include "kube/client/writer.h"
+#include "kube/client/object_request.h"
 
 enum {
     BUCKETS = 256,
@@ -61,7 +61,7 @@ struct event {
     struct due due; /* WAITING */
     struct event_recorder *recorder;
     struct subject *subject;
-    struct writer *request; /* WRITING */
+    struct object_request *request; /* WRITING */
     enum phase phase;
     enum event_type type;
     bool combined; /* of several that differ in their message */
@@ -205,7 +205,7 @@ static void forget_event(struct event *v)
     struct event_recorder *r = v->recorder;
     r->writing -= v->phase == PHASE_WRITING ? 1 : 0;
     r->event_count--;
-    writer_cancel(v->request);
+    object_request_cancel(v->request);
     due_heap_remove(&r->waiting, &v->due);
     list_remove(&v->ready);
     list_remove(&v->link);
@@ -465,13 +465,13 @@ static int start_request(struct event_recorder *r, struct event *v, struct err *
     }
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/%s/events",
                    event_body_namespace(&body.about));
-    const struct writer_request q = {
-        .verb = v->created ? WRITER_MERGE_PATCH : WRITER_CREATE,
+    const struct object_request_options q = {
+        .verb = v->created ? OBJECT_REQUEST_MERGE_PATCH : OBJECT_REQUEST_CREATE,
         .path = path,
         .name = v->created ? v->name : NULL,
         .body = object,
     };
-    v->request = writer_start(r->loop, r->client, &q, on_written, v, e);
+    v->request = object_request_start(r->loop, r->client, &q, on_written, v, e);
     cJSON_Delete(object);
     return v->request == NULL ? e->code : 0;
 }

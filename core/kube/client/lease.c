@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "kube/client/lease_object.h"
-#include "kube/client/writer.h"
+#include "kube/client/object_request.h"
 #include "kube/name.h"
 
 enum {
@@ -73,7 +73,7 @@ struct lease {
     uint64_t seen_at; /* when it was seen to have changed */
     bool unsure;      /* a write of ours failed, or nobody knows: it is to be read first */
 
-    struct writer *request;
+    struct object_request *request;
     bool writing;   /* `request` is not just a look */
     unsigned looks; /* in this attempt */
     uint64_t sent_at;
@@ -264,7 +264,7 @@ static void fail(struct lease *l, const char *verb, const char *why)
 
 static void finish_release(struct lease *l)
 {
-    writer_cancel(l->request);
+    object_request_cancel(l->request);
     l->request = NULL;
     transit(l, STATE_RELEASED);
 }
@@ -274,18 +274,18 @@ static void finish_release(struct lease *l)
 static void on_read(void *data, const cJSON *object, const struct api_error *error);
 static void on_write(void *data, const cJSON *object, const struct api_error *error);
 
-static int ask(struct lease *l, const struct writer_request *q, struct err *e)
+static int ask(struct lease *l, const struct object_request_options *q, struct err *e)
 {
-    l->writing = q->verb != WRITER_GET;
+    l->writing = q->verb != OBJECT_REQUEST_GET;
     l->sent_at = now(l);
-    l->request = writer_start(l->loop, l->client, q, l->writing ? on_write : on_read, l, e);
+    l->request = object_request_start(l->loop, l->client, q, l->writing ? on_write : on_read, l, e);
     return l->request == NULL ? e->code : 0;
 }
 
 static void read_lease(struct lease *l)
 {
-    const struct writer_request q = {
-        .verb = WRITER_GET,
+    const struct object_request_options q = {
+        .verb = OBJECT_REQUEST_GET,
         .path = l->path,
         .name = l->name,
         .timeout_ms = l->renew_deadline_ms / 2,
@@ -318,8 +318,8 @@ static void write_lease(struct lease *l, enum lease_claim claim)
             ? NULL
             : lease_object_claim(create ? blank : l->seen, claim, l->identity,
                                  (int64_t)l->duration_ms / 1000, net_clock_wall(l->clock));
-    const struct writer_request q = {
-        .verb = create ? WRITER_CREATE : WRITER_UPDATE,
+    const struct object_request_options q = {
+        .verb = create ? OBJECT_REQUEST_CREATE : OBJECT_REQUEST_UPDATE,
         .path = l->path,
         .name = create ? NULL : l->name,
         .body = body,
@@ -449,7 +449,7 @@ static void on_write(void *data, const cJSON *object, const struct api_error *er
 static void cancel(struct lease *l)
 {
     l->unsure = l->unsure || (l->request != NULL && l->writing);
-    writer_cancel(l->request);
+    object_request_cancel(l->request);
     l->request = NULL;
 }
 

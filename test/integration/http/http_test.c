@@ -36,7 +36,7 @@ struct world {
     bool server_broke; /* on_close with an error */
     bool drained;
     char last_target[256];
-    bool patient; /* what is asked next */
+    bool background; /* what is asked next */
 };
 
 /* One request of the client under test. */
@@ -249,7 +249,7 @@ static void ask_begin(struct world *w, struct ask *a, const char *method, enum h
         .framing = framing,
         .content_length = length,
         .upgrade = upgrade,
-        .patient = w->patient,
+        .background = w->background,
     };
     memset(a, 0, sizeof *a);
     a->keep_body = true;
@@ -562,12 +562,12 @@ static void test_patient_requests_wait_behind_others(void **state)
     struct world *w = *state;
     static struct ask patient[30];
     static struct ask others[12];
-    w->patient = true;
+    w->background = true;
     for (int i = 0; i < 30; i++) {
         ask_get(w, &patient[i]);
     }
     assert_int_equal(http_client_stats(w->client)->dialled, 6); /* two are left to others */
-    w->patient = false;
+    w->background = false;
     for (int i = 0; i < 12; i++) {
         ask_get(w, &others[i]);
     }
@@ -599,7 +599,7 @@ static void test_requests_that_wait_fail_with_the_dial(void **state)
     struct http_client *good = w->client;
     w->client = new_client(w, port);
     for (int i = 0; i < 12; i++) {
-        w->patient = i % 2 == 0;
+        w->background = i % 2 == 0;
         ask_get(w, &a[i]);
     }
     for (int i = 0; i < 12; i++) {

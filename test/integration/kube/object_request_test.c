@@ -2,7 +2,7 @@
 /*
  * Requests about single objects, against a scripted API server.
  */
-#include "kube/client/writer.h"
+#include "kube/client/object_request.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 
 struct caller {
     struct api_world world;
-    struct writer *writer;
+    struct object_request *request;
     bool called;
     bool again; /* starts another one in the callback */
     char object[4096];
@@ -54,7 +54,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 {
     struct caller *c = data;
     c->called = true;
-    c->writer = NULL;
+    c->request = NULL;
     assert_true((object == NULL) == (error != NULL));
     if (error != NULL) {
         c->error = *error;
@@ -68,28 +68,28 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         buf_reset(&text);
     }
     if (c->again) {
-        struct writer_request q = {.verb = WRITER_GET, .path = "/again"};
+        struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = "/again"};
         c->again = false;
         c->called = false;
-        c->writer = writer_start(c->world.loop, c->world.client, &q, on_written, c, NULL);
-        assert_non_null(c->writer);
+        c->request = object_request_start(c->world.loop, c->world.client, &q, on_written, c, NULL);
+        assert_non_null(c->request);
     }
 }
 
-static void start(struct caller *c, const struct writer_request *q)
+static void start(struct caller *c, const struct object_request_options *q)
 {
     struct err e = ERR_INIT;
     c->called = false;
     c->object[0] = '\0';
-    c->writer = writer_start(c->world.loop, c->world.client, q, on_written, c, &e);
-    if (c->writer == NULL) {
+    c->request = object_request_start(c->world.loop, c->world.client, q, on_written, c, &e);
+    if (c->request == NULL) {
         fail_msg("%s", e.msg);
     }
     assert_false(c->called);
 }
 
 /* Starts it with that body, which is gone when the request is sent. */
-static void start_with(struct caller *c, struct writer_request q, const char *body)
+static void start_with(struct caller *c, struct object_request_options q, const char *body)
 {
     cJSON *tree = json_parse(body, strlen(body), NULL);
     assert_non_null(tree);
@@ -117,7 +117,8 @@ static const struct api_error *expect_error(struct caller *c, unsigned code)
 static void test_gets(void **state)
 {
     struct caller *c = *state;
-    start(c, &(struct writer_request){.verb = WRITER_GET, .path = MAPS, .name = "x"});
+    start(c,
+          &(struct object_request_options){.verb = OBJECT_REQUEST_GET, .path = MAPS, .name = "x"});
     struct api_request *q = api_expect(&c->world, "GET", MAPS "/x");
     assert_string_equal(q->accept, "application/json");
     assert_string_equal(q->content_type, "");
@@ -125,7 +126,8 @@ static void test_gets(void **state)
     assert_string_equal(q->body, "");
     api_answer(q, 200, NULL, "{\"b\":1,\"a\":[]}");
     expect_object(c, "{\"a\":[],\"b\":1}");
-    start(c, &(struct writer_request){.verb = WRITER_GET, .path = "/apis", .accept = "text/x"});
+    start(c, &(struct object_request_options){
+                 .verb = OBJECT_REQUEST_GET, .path = "/apis", .accept = "text/x"});
     q = api_expect(&c->world, "GET", "/apis");
     assert_string_equal(q->accept, "text/x");
     api_answer(q, 200, NULL, "{}");
@@ -135,15 +137,16 @@ static void test_gets(void **state)
 static void test_creates(void **state)
 {
     struct caller *c = *state;
-    struct writer_request r = {.verb = WRITER_CREATE, .path = MAPS, .field_manager = "m"};
+    struct object_request_options r = {
+        .verb = OBJECT_REQUEST_CREATE, .path = MAPS, .field_manager = "m"};
     start_with(c, r, "{\"metadata\":{\"name\":\"x\",\"n\":1099511627776}}");
     struct api_request *q = api_expect(&c->world, "POST", MAPS "?fieldManager=m");
     assert_string_equal(q->content_type, "application/json");
     assert_string_equal(q->body, "{\"metadata\":{\"n\":1099511627776,\"name\":\"x\"}}");
     api_answer(q, 201, NULL, "{\"kind\":\"ConfigMap\"}");
     expect_object(c, "{\"kind\":\"ConfigMap\"}");
-    r = (struct writer_request){
-        .verb = WRITER_CREATE, .path = "/p", .name = "x", .subresource = "eviction"};
+    r = (struct object_request_options){
+        .verb = OBJECT_REQUEST_CREATE, .path = "/p", .name = "x", .subresource = "eviction"};
     start_with(c, r, "{}");
     api_answer(api_expect(&c->world, "POST", "/p/x/eviction"), 201, NULL, "{}");
     expect_object(c, "{}");
@@ -152,15 +155,15 @@ static void test_creates(void **state)
 static void test_updates_and_deletes(void **state)
 {
     struct caller *c = *state;
-    struct writer_request r = {
-        .verb = WRITER_UPDATE, .path = MAPS, .name = "x", .subresource = "status"};
+    struct object_request_options r = {
+        .verb = OBJECT_REQUEST_UPDATE, .path = MAPS, .name = "x", .subresource = "status"};
     start_with(c, r, "{\"status\":{}}");
     struct api_request *q = api_expect(&c->world, "PUT", MAPS "/x/status");
     assert_string_equal(q->content_type, "application/json");
     assert_string_equal(q->body, "{\"status\":{}}");
     api_answer(q, 200, NULL, "{\"status\":{}}");
     expect_object(c, "{\"status\":{}}");
-    r = (struct writer_request){.verb = WRITER_DELETE, .path = MAPS, .name = "x"};
+    r = (struct object_request_options){.verb = OBJECT_REQUEST_DELETE, .path = MAPS, .name = "x"};
     start(c, &r);
     q = api_expect(&c->world, "DELETE", MAPS "/x");
     assert_string_equal(q->body, "");
@@ -178,23 +181,25 @@ static void test_patches(void **state)
 {
     struct caller *c = *state;
     static const struct {
-        enum writer_verb verb;
+        enum object_request_verb verb;
         const char *body;
         const char *content_type;
     } patches[] = {
-        {WRITER_MERGE_PATCH, "{\"a\":null}", "application/merge-patch+json"},
-        {WRITER_JSON_PATCH, "[{\"op\":\"remove\",\"path\":\"/a\"}]", "application/json-patch+json"},
-        {WRITER_STRATEGIC_PATCH, "{\"$patch\":\"x\"}", "application/strategic-merge-patch+json"},
-        {WRITER_APPLY, "{\"apiVersion\":\"v1\"}", "application/apply-patch+yaml"},
+        {OBJECT_REQUEST_MERGE_PATCH, "{\"a\":null}", "application/merge-patch+json"},
+        {OBJECT_REQUEST_JSON_PATCH, "[{\"op\":\"remove\",\"path\":\"/a\"}]",
+         "application/json-patch+json"},
+        {OBJECT_REQUEST_STRATEGIC_PATCH, "{\"$patch\":\"x\"}",
+         "application/strategic-merge-patch+json"},
+        {OBJECT_REQUEST_APPLY, "{\"apiVersion\":\"v1\"}", "application/apply-patch+yaml"},
     };
     for (size_t i = 0; i < sizeof patches / sizeof patches[0]; i++) {
-        bool apply = patches[i].verb == WRITER_APPLY;
-        struct writer_request r = {.verb = patches[i].verb,
-                                   .path = MAPS,
-                                   .name = "x",
-                                   .field_manager = "m",
-                                   .force = apply,
-                                   .metadata_only = true};
+        bool apply = patches[i].verb == OBJECT_REQUEST_APPLY;
+        struct object_request_options r = {.verb = patches[i].verb,
+                                           .path = MAPS,
+                                           .name = "x",
+                                           .field_manager = "m",
+                                           .force = apply,
+                                           .metadata_only = true};
         start_with(c, r, patches[i].body);
         struct api_request *q =
             api_expect(&c->world, "PATCH",
@@ -215,31 +220,36 @@ static void test_refuses_what_makes_no_sense(void **state)
     cJSON *object = cJSON_CreateObject();
     cJSON *array = cJSON_CreateArray();
     const struct {
-        struct writer_request q;
+        struct object_request_options q;
         const char *msg;
     } cases[] = {
-        {{.verb = WRITER_GET, .path = "/p", .name = "x", .body = object},
+        {{.verb = OBJECT_REQUEST_GET, .path = "/p", .name = "x", .body = object},
          "this request has no body"},
-        {{.verb = WRITER_CREATE, .path = "/p"}, "this request needs a body"},
-        {{.verb = WRITER_CREATE, .path = "/p", .name = "x", .body = object},
+        {{.verb = OBJECT_REQUEST_CREATE, .path = "/p"}, "this request needs a body"},
+        {{.verb = OBJECT_REQUEST_CREATE, .path = "/p", .name = "x", .body = object},
          "the name of the object is part of its body"},
-        {{.verb = WRITER_UPDATE, .path = "/p", .body = object},
+        {{.verb = OBJECT_REQUEST_UPDATE, .path = "/p", .body = object},
          "the name of the object is missing"},
-        {{.verb = WRITER_UPDATE, .path = "/p", .name = "..", .body = object},
+        {{.verb = OBJECT_REQUEST_UPDATE, .path = "/p", .name = "..", .body = object},
          "this is no name of an object: \"..\""},
-        {{.verb = WRITER_DELETE, .path = "/p"}, "the name of the object is missing"},
-        {{.verb = WRITER_JSON_PATCH, .path = "/p", .name = "x", .body = object},
+        {{.verb = OBJECT_REQUEST_DELETE, .path = "/p"}, "the name of the object is missing"},
+        {{.verb = OBJECT_REQUEST_JSON_PATCH, .path = "/p", .name = "x", .body = object},
          "the body of this request is no list"},
-        {{.verb = WRITER_MERGE_PATCH, .path = "/p", .name = "x", .body = array},
+        {{.verb = OBJECT_REQUEST_MERGE_PATCH, .path = "/p", .name = "x", .body = array},
          "the body of this request is no object"},
-        {{.verb = WRITER_MERGE_PATCH, .path = "/p", .name = "x", .body = object, .force = true},
+        {{.verb = OBJECT_REQUEST_MERGE_PATCH,
+          .path = "/p",
+          .name = "x",
+          .body = object,
+          .force = true},
          "only what is applied can be forced"},
-        {{.verb = WRITER_APPLY, .path = "/p", .name = "x", .body = object},
+        {{.verb = OBJECT_REQUEST_APPLY, .path = "/p", .name = "x", .body = object},
          "the field manager is missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct err e = ERR_INIT;
-        assert_null(writer_start(c->world.loop, c->world.client, &cases[i].q, on_written, c, &e));
+        assert_null(
+            object_request_start(c->world.loop, c->world.client, &cases[i].q, on_written, c, &e));
         assert_int_equal(e.code, -EINVAL);
         assert_string_equal(e.msg, cases[i].msg);
     }
@@ -252,7 +262,8 @@ static void test_refuses_what_makes_no_sense(void **state)
 
 static void get(struct caller *c)
 {
-    start(c, &(struct writer_request){.verb = WRITER_GET, .path = "/p", .name = "x"});
+    start(c,
+          &(struct object_request_options){.verb = OBJECT_REQUEST_GET, .path = "/p", .name = "x"});
 }
 
 static void answer_get(struct caller *c, unsigned status, const char *retry_after, const char *body)
@@ -303,7 +314,8 @@ static void test_no_answer_has_no_code(void **state)
 static void test_keeps_the_time_limit(void **state)
 {
     struct caller *c = *state;
-    start(c, &(struct writer_request){.verb = WRITER_GET, .path = "/p", .timeout_ms = 1});
+    start(c, &(struct object_request_options){
+                 .verb = OBJECT_REQUEST_GET, .path = "/p", .timeout_ms = 1});
     (void)api_expect(&c->world, "GET", "/p");
     assert_non_null(strstr(expect_error(c, 0)->msg, "no complete answer came within 1 ms"));
     api_expect_gone(&c->world, 1);
@@ -313,11 +325,11 @@ static void test_is_cancelled(void **state)
 {
     struct caller *c = *state;
     get(c);
-    writer_cancel(c->writer);
+    object_request_cancel(c->request);
     get(c);
     (void)api_expect(&c->world, "GET", "/p/x");
-    writer_cancel(c->writer);
-    writer_cancel(NULL);
+    object_request_cancel(c->request);
+    object_request_cancel(NULL);
     api_expect_gone(&c->world, 1);
     assert_false(c->called);
 }
@@ -390,10 +402,10 @@ static void test_needs_credentials(void **state)
     struct kube_access access = w->access;
     access.exec = &exec;
     struct kube_client *before = become(w, &access);
-    struct writer_request q = {.verb = WRITER_GET, .path = "/p"};
+    struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = "/p"};
     struct err e = ERR_INIT;
     bool closed = false;
-    assert_null(writer_start(w->loop, w->client, &q, on_written, c, &e));
+    assert_null(object_request_start(w->loop, w->client, &q, on_written, c, &e));
     assert_int_equal(e.code, -EAGAIN);
     assert_memory_equal(e.msg, "waiting for credentials", 23);
     kube_client_close(w->client, on_client_closed, &closed);
@@ -417,11 +429,14 @@ static bool play(void *data)
     if (l == NULL) {
         return false;
     }
-    struct writer_request q = {
-        .verb = WRITER_MERGE_PATCH, .path = "/p", .name = "x", .body = data, .field_manager = "m"};
+    struct object_request_options q = {.verb = OBJECT_REQUEST_MERGE_PATCH,
+                                       .path = "/p",
+                                       .name = "x",
+                                       .body = data,
+                                       .field_manager = "m"};
     bool opened = api_open(&c.world, l);
-    c.writer = opened ? writer_start(l, c.world.client, &q, on_written, &c, &e) : NULL;
-    if (c.writer != NULL) {
+    c.request = opened ? object_request_start(l, c.world.client, &q, on_written, &c, &e) : NULL;
+    if (c.request != NULL) {
         run_until(l, &c.called);
     } else if (opened) {
         assert_true(e.code < 0 && e.msg[0] != '\0');

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/client/writer.h"
+#include "kube/client/object_request.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 
 enum { TARGET_MAX = 64 * 1024, HEADERS_MAX = 3 };
 
-struct writer {
+struct object_request {
     struct kube_client *client;
     struct http_fetch *fetch;
-    writer_cb cb;
+    object_request_cb cb;
     void *data;
 };
 
@@ -30,17 +30,17 @@ static const struct {
     const char *content_type;
     enum body body;
 } verbs[] = {
-    [WRITER_GET] = {{"GET", 3}, NULL, BODY_NONE},
-    [WRITER_CREATE] = {{"POST", 4}, "application/json", BODY_OBJECT},
-    [WRITER_UPDATE] = {{"PUT", 3}, "application/json", BODY_OBJECT},
-    [WRITER_DELETE] = {{"DELETE", 6}, "application/json", BODY_MAY},
-    [WRITER_MERGE_PATCH] = {{"PATCH", 5}, "application/merge-patch+json", BODY_OBJECT},
-    [WRITER_JSON_PATCH] = {{"PATCH", 5}, "application/json-patch+json", BODY_ARRAY},
-    [WRITER_STRATEGIC_PATCH] = {{"PATCH", 5},
-                                "application/strategic-merge-patch+json",
-                                BODY_OBJECT},
+    [OBJECT_REQUEST_GET] = {{"GET", 3}, NULL, BODY_NONE},
+    [OBJECT_REQUEST_CREATE] = {{"POST", 4}, "application/json", BODY_OBJECT},
+    [OBJECT_REQUEST_UPDATE] = {{"PUT", 3}, "application/json", BODY_OBJECT},
+    [OBJECT_REQUEST_DELETE] = {{"DELETE", 6}, "application/json", BODY_MAY},
+    [OBJECT_REQUEST_MERGE_PATCH] = {{"PATCH", 5}, "application/merge-patch+json", BODY_OBJECT},
+    [OBJECT_REQUEST_JSON_PATCH] = {{"PATCH", 5}, "application/json-patch+json", BODY_ARRAY},
+    [OBJECT_REQUEST_STRATEGIC_PATCH] = {{"PATCH", 5},
+                                        "application/strategic-merge-patch+json",
+                                        BODY_OBJECT},
     /* YAML, of which JSON is a part. */
-    [WRITER_APPLY] = {{"PATCH", 5}, "application/apply-patch+yaml", BODY_OBJECT},
+    [OBJECT_REQUEST_APPLY] = {{"PATCH", 5}, "application/apply-patch+yaml", BODY_OBJECT},
 };
 
 /* ---- the answer ---- */
@@ -52,7 +52,7 @@ static void set_error(struct api_error *out, const struct err *e)
 }
 
 /* The object; NULL with `error` set. */
-static cJSON *read_answer(const struct writer *w, const struct http_answer *a,
+static cJSON *read_answer(const struct object_request *w, const struct http_answer *a,
                           struct api_error *error)
 {
     struct err e = ERR_INIT;
@@ -75,7 +75,7 @@ static cJSON *read_answer(const struct writer *w, const struct http_answer *a,
 
 static void on_answer(void *data, const struct http_answer *a, const struct err *e)
 {
-    struct writer *w = data;
+    struct object_request *w = data;
     struct api_error error;
     cJSON *object = NULL;
     if (a != NULL) {
@@ -95,7 +95,7 @@ static void on_answer(void *data, const struct http_answer *a, const struct err 
 
 /* ---- the request ---- */
 
-static int check_body(const struct writer_request *q, struct err *e)
+static int check_body(const struct object_request_options *q, struct err *e)
 {
     enum body wanted = verbs[q->verb].body;
     if (q->body == NULL ? wanted == BODY_OBJECT || wanted == BODY_ARRAY : wanted == BODY_NONE) {
@@ -108,25 +108,26 @@ static int check_body(const struct writer_request *q, struct err *e)
     return 0;
 }
 
-static int check(const struct writer_request *q, struct err *e)
+static int check(const struct object_request_options *q, struct err *e)
 {
     bool named = q->name != NULL;
-    if (q->verb == WRITER_CREATE ? named != (q->subresource != NULL)
-                                 : !named && q->verb != WRITER_GET) {
+    if (q->verb == OBJECT_REQUEST_CREATE ? named != (q->subresource != NULL)
+                                         : !named && q->verb != OBJECT_REQUEST_GET) {
         return err_set(e, -EINVAL, "the name of the object is %s",
                        named ? "part of its body" : "missing");
     }
-    if (q->force && q->verb != WRITER_APPLY) {
+    if (q->force && q->verb != OBJECT_REQUEST_APPLY) {
         return err_set(e, -EINVAL, "only what is applied can be forced");
     }
-    if (q->verb == WRITER_APPLY && (q->field_manager == NULL || q->field_manager[0] == '\0')) {
+    if (q->verb == OBJECT_REQUEST_APPLY &&
+        (q->field_manager == NULL || q->field_manager[0] == '\0')) {
         return err_set(e, -EINVAL, "the field manager is missing");
     }
     return check_body(q, e);
 }
 
-static int write_request(const struct writer_request *q, struct buf *target, struct buf *body,
-                         struct err *e)
+static int write_request(const struct object_request_options *q, struct buf *target,
+                         struct buf *body, struct err *e)
 {
     const struct object_target t = {
         .path = q->path,
@@ -144,7 +145,7 @@ static int write_request(const struct writer_request *q, struct buf *target, str
     return rc != 0 ? err_set(e, rc, "the body of the request: %s", err_text(rc)) : 0;
 }
 
-static struct slice accepted(const struct writer_request *q)
+static struct slice accepted(const struct object_request_options *q)
 {
     if (q->accept != NULL) {
         return slice_str(q->accept);
@@ -154,8 +155,8 @@ static struct slice accepted(const struct writer_request *q)
                             : SLICE("application/json");
 }
 
-static struct http_fetch *fetch(struct net_loop *l, struct writer *w,
-                                const struct writer_request *q, struct slice target,
+static struct http_fetch *fetch(struct net_loop *l, struct object_request *w,
+                                const struct object_request_options *q, struct slice target,
                                 struct slice body, struct err *e)
 {
     static const char *const wanted[] = {"Retry-After", NULL};
@@ -171,19 +172,19 @@ static struct http_fetch *fetch(struct net_loop *l, struct writer *w,
         .headers = headers,
         .header_count = body.ptr == NULL ? HEADERS_MAX - 1 : HEADERS_MAX,
         .body = body,
-        .answer_max = WRITER_ANSWER_MAX,
-        .timeout_ms = q->timeout_ms == 0 ? WRITER_TIMEOUT_MS : q->timeout_ms,
+        .answer_max = OBJECT_REQUEST_ANSWER_MAX,
+        .timeout_ms = q->timeout_ms == 0 ? OBJECT_REQUEST_TIMEOUT_MS : q->timeout_ms,
         .wanted = wanted,
     };
     return http_fetch_start(l, &o, on_answer, w, e);
 }
 
-static struct writer *start(struct net_loop *l, const struct writer *model,
-                            const struct writer_request *q, struct err *e)
+static struct object_request *start(struct net_loop *l, const struct object_request *model,
+                                    const struct object_request_options *q, struct err *e)
 {
     struct buf target = BUF_INIT(TARGET_MAX);
-    struct buf body = BUF_INIT(WRITER_BODY_MAX);
-    struct writer *w = NULL;
+    struct buf body = BUF_INIT(OBJECT_REQUEST_BODY_MAX);
+    struct object_request *w = NULL;
     if (write_request(q, &target, &body, e) != 0) {
         goto out;
     }
@@ -205,10 +206,11 @@ out:
     return w;
 }
 
-struct writer *writer_start(struct net_loop *l, struct kube_client *c,
-                            const struct writer_request *q, writer_cb cb, void *data, struct err *e)
+struct object_request *object_request_start(struct net_loop *l, struct kube_client *c,
+                                            const struct object_request_options *q,
+                                            object_request_cb cb, void *data, struct err *e)
 {
-    const struct writer model = {.client = c, .cb = cb, .data = data};
+    const struct object_request model = {.client = c, .cb = cb, .data = data};
     if (check(q, e) != 0) {
         return NULL;
     }
@@ -221,7 +223,7 @@ struct writer *writer_start(struct net_loop *l, struct kube_client *c,
     return start(l, &model, q, e);
 }
 
-void writer_cancel(struct writer *w)
+void object_request_cancel(struct object_request *w)
 {
     if (w != NULL) {
         http_fetch_cancel(w->fetch);
