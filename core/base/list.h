@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/ensure.h"
+
 struct list {
     struct list *prev;
     struct list *next;
@@ -33,8 +35,10 @@ static inline bool list_linked(const struct list *node)
     return node->next != node;
 }
 
+/* The node must be unlinked: initialized, removed, or all zero. */
 static inline void list_append(struct list *head, struct list *node)
 {
+    ensure(node->next == NULL || node->next == node);
     node->prev = head->prev;
     node->next = head;
     head->prev->next = node;
@@ -53,5 +57,14 @@ static inline void list_remove(struct list *node)
     node->next->prev = node->prev;
     list_init(node);
 }
+
+/* Each node of a list from the first to the last. The body must not unlink the node; see below. */
+#define LIST_FOR_EACH(node, head)                                                                  \
+    for (struct list *node = (head)->next; node != (head); node = node->next)
+
+/* The same where the body may unlink the node, or free what holds it, but no other. */
+#define LIST_FOR_EACH_SAFE(node, after, head)                                                      \
+    for (struct list *node = (head)->next, *after = node->next; node != (head);                    \
+         node = after, after = node->next)
 
 #endif
