@@ -27,7 +27,7 @@ struct object_request {
 
 static int fail_memory(struct err *e)
 {
-    return err_set(e, -ENOMEM, "out of memory");
+    return err_memory(e);
 }
 
 static int init(struct object_request *w, const struct generate_options *o, struct err *e)

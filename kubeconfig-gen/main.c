@@ -85,7 +85,7 @@ static int wrap_configmap(const struct kubeconfig_gen_flags *c, struct buf *text
     }
     struct buf manifest = BUF_INIT(GENERATE_TEXT_MAX);
     const char *kubeconfig = buf_cstr(text);
-    int rc = kubeconfig == NULL ? err_set(e, -ENOMEM, "out of memory")
+    int rc = kubeconfig == NULL ? err_memory(e)
                                 : generate_configmap(c->configmap, kubeconfig, &manifest, e);
     buf_reset(text);
     *text = manifest;

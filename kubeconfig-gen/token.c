@@ -43,7 +43,7 @@ static char *check(const char *text, const char *path, struct err *e)
     }
     char *token = strndup(begin, len);
     if (token == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
     }
     return token;
 }
@@ -53,7 +53,7 @@ static char *read_token(const char *path, struct err *e)
     struct buf text = BUF_INIT(FILE_MAX);
     char *token = NULL;
     if (buf_reserve(&text, FILE_MAX) == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
     } else if (file_read(path, &text, e) == 0) {
         const char *cstr = buf_cstr(&text);
         token = check(cstr != NULL && strlen(cstr) == text.len ? cstr : "", path, e);
@@ -86,7 +86,7 @@ static int publish(const char *path, const struct buf *line, struct err *e)
 {
     char *tmp = NULL;
     if (asprintf(&tmp, "%s.XXXXXX", path) < 0) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     int fd = mkostemp(tmp, O_CLOEXEC); /* mode 0600 */
     if (fd < 0) {

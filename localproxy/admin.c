@@ -85,7 +85,7 @@ struct admin *admin_new(struct net_loop *l, const struct admin_options *o, struc
 {
     struct admin *a = calloc(1, sizeof *a);
     if (a == NULL) {
-        err_set(e, UV_ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     a->o = *o;

@@ -174,7 +174,7 @@ static void reopen(struct forward *f)
     int rc = derived_watch(f->head->target, escaped_of(f->goal, f), watch_version(f->watch),
                            &target, &e);
     if (rc == 0) {
-        struct slice text = slice_of((const char *)buf_data(&target), target.len);
+        struct slice text = buf_slice(&target);
         f->response_ended = false;
         f->request_passed = false;
         f->up = forward_ask(f, f->head, text, NULL, &e);
@@ -440,7 +440,8 @@ void change_context_deinit(struct forward_context *ctx)
 static unsigned mark(struct forward_context *ctx, const struct rules *now)
 {
     unsigned watches = 0;
-    for (struct list *node = ctx->running.next; node != &ctx->running; node = node->next) {
+    LIST_FOR_EACH(node, &ctx->running)
+    {
         struct forward *f = LIST_ITEM(node, struct forward, link);
         if (!f->lost && is_lost(f, now)) {
             f->lost = true;

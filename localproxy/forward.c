@@ -47,8 +47,7 @@ bool forward_refuse(struct metrics *m, struct http_exchange *down, enum request_
     metrics_count_code(m, verb, code);
     int rc = status_write(&body, code, NULL, retry_after, "%s", message);
     if (rc == 0) {
-        rc = http_respond(down, code, SLICE("application/json"),
-                          slice_of((const char *)buf_data(&body), body.len), extra, n);
+        rc = http_respond(down, code, SLICE("application/json"), buf_slice(&body), extra, n);
     }
     buf_reset(&body);
     if (rc != 0) {
@@ -151,8 +150,7 @@ static void pass_request_end(struct forward *f)
     int rc = 0;
     f->request_passed = true;
     if (f->body.len > 0) {
-        rc =
-            http_exchange_send_body(f->up, slice_of((const char *)buf_data(&f->body), f->body.len));
+        rc = http_exchange_send_body(f->up, buf_slice(&f->body));
         buf_reset(&f->body);
     }
     if (rc != 0 || http_exchange_send_end(f->up) != 0) {
@@ -583,7 +581,8 @@ unsigned forward_describe_watches(const struct forward_context *ctx, cJSON *arra
     if (array == NULL) {
         return 0; /* no memory */
     }
-    for (struct list *node = ctx->running.next; node != &ctx->running; node = node->next) {
+    LIST_FOR_EACH(node, &ctx->running)
+    {
         const struct forward *f = LIST_ITEM(node, const struct forward, link);
         if (f->watch != NULL && count++ < FORWARD_DESCRIBED_MAX) {
             describe_watch(f, array);

@@ -162,9 +162,9 @@ static int load_listen_tls(const struct localproxy_flags *c, struct tls_config *
     rc = rc != 0 ? rc : file_read(c->listen_tls_key, &key, e);
     if (rc == 0) {
         struct tls_server_options o = {
-            .cert = slice_of((const char *)buf_data(&cert), cert.len),
+            .cert = buf_slice(&cert),
             .cert_name = c->listen_tls_cert,
-            .key = slice_of((const char *)buf_data(&key), key.len),
+            .key = buf_slice(&key),
             .key_name = c->listen_tls_key,
             .alpn = alpn,
         };

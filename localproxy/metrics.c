@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "base/array.h"
 #include "base/prometheus.h"
 
 /* Upper bounds of the duration histogram, as text and in microseconds. */
@@ -123,7 +124,7 @@ static int write_rules(const struct rules *r, struct buf *out)
         {"cmesh_proxy_rules_limits", "gauge", "Limits in the rules in force.",
          r == NULL ? 0 : rules_limit_count(r)},
     };
-    int rc = prometheus_write(out, numbers, sizeof numbers / sizeof numbers[0]);
+    int rc = prometheus_write(out, numbers, ARRAY_LEN(numbers));
     if (rc == 0 && r != NULL) {
         rc = prometheus_head(out, "cmesh_proxy_rules_info", "gauge",
                              "The shard and checksum of the rules.");
@@ -211,7 +212,7 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
         {"cmesh_proxy_upstream_connections_idle", "gauge", "Of them unused.", s->client->idle},
     };
     int rc = write_codes(m, out);
-    rc = rc != 0 ? rc : prometheus_write(out, numbers, sizeof numbers / sizeof numbers[0]);
+    rc = rc != 0 ? rc : prometheus_write(out, numbers, ARRAY_LEN(numbers));
     rc = rc != 0 ? rc : write_fallbacks(m, out);
     rc = rc != 0 ? rc : write_reload_time(m, out);
     rc = rc != 0 ? rc : write_durations(m, out);

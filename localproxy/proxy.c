@@ -182,7 +182,7 @@ static bool apply_lock(struct request *r, enum lock_found *found, struct buf *ou
         return false;
     }
     if (result.found == LOCK_RENAMED) {
-        r->target = slice_of((const char *)buf_data(&p->lock_target), p->lock_target.len);
+        r->target = buf_slice(&p->lock_target);
     }
     if (!result.needs_body) {
         return true;
@@ -258,7 +258,7 @@ static bool apply_selector(struct request *r)
         return false;
     }
     p->metrics->limited++;
-    r->target = slice_of((const char *)buf_data(&p->target), p->target.len);
+    r->target = buf_slice(&p->target);
     return true;
 }
 
@@ -303,7 +303,7 @@ static bool apply_rules(struct request *r, struct buf *body)
 static void forward(const struct request *r, const struct buf *body)
 {
     struct proxy *p = r->proxy;
-    struct slice changed = slice_of((const char *)buf_data(body), body->len);
+    struct slice changed = buf_slice(body);
     bool concerned = request_attributes_is_selected(&r->attributes) ||
                      request_attributes_is_write(&r->attributes);
     struct forward_request f = {
@@ -445,7 +445,7 @@ static struct delivered_versions *open_points(const struct localproxy_flags *c, 
     if (c->state == NULL) {
         struct delivered_versions *points = delivered_new(doubt_ms);
         if (points == NULL) {
-            err_set(e, UV_ENOMEM, "out of memory");
+            err_memory(e);
         }
         return points;
     }
@@ -472,7 +472,7 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
 {
     struct proxy *p = calloc(1, sizeof *p);
     if (p == NULL) {
-        err_set(e, UV_ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     p->loop = l;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/flags.h"
 #include "compile/compile_flags.h"
 #include "label/unlabel_flags.h"
@@ -25,7 +26,7 @@ int main(int argc, char **argv)
     if (argc < 2 || argv[1][0] == '-') {
         return run_main(argc, argv);
     }
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         if (strcmp(argv[1], commands[i].name) == 0) {
             argv[1] = argv[0];
             return commands[i].main(argc - 1, argv + 1);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "base/array.h"
 #include "base/prometheus.h"
 #include "base/rfc3339.h"
 
@@ -61,7 +62,7 @@ static int write_source(const struct pipeline_status *s, struct buf *out)
         {"cmesh_rulesync_documents_total", "counter", "Documents seen, new or not.", s->offers},
         {"cmesh_rulesync_taken_total", "counter", "Documents taken.", s->taken},
     };
-    return prometheus_write(out, numbers, sizeof numbers / sizeof numbers[0]);
+    return prometheus_write(out, numbers, ARRAY_LEN(numbers));
 }
 
 /* Every reason is there from the start, so that a first refusal shows as an increase. */
@@ -99,7 +100,7 @@ static int write_copy(const struct last_good_status *c, struct buf *out)
         {"cmesh_rulesync_store_failures_total", "counter", "Times that it could not be written.",
          c->failures},
     };
-    return prometheus_write(out, numbers, sizeof numbers / sizeof numbers[0]);
+    return prometheus_write(out, numbers, ARRAY_LEN(numbers));
 }
 
 static int write_deliver(const struct delivery_status *d, struct buf *out)
@@ -126,7 +127,7 @@ static int write_deliver(const struct delivery_status *d, struct buf *out)
         {"cmesh_rulesync_proxy_refusals_total", "counter",
          "Times that localproxy refused the rules.", d->refusals},
     };
-    return prometheus_write(out, numbers, sizeof numbers / sizeof numbers[0]);
+    return prometheus_write(out, numbers, ARRAY_LEN(numbers));
 }
 
 static int write_metrics(void *data, struct buf *out)

@@ -264,7 +264,7 @@ static void offer(struct delivery *d)
     int rc = rules_to_json(d->rules, &text);
     if (rc == 0) {
         d->status.offers++;
-        struct slice document = slice_of((const char *)buf_data(&text), text.len);
+        struct slice document = buf_slice(&text);
         rc = control_client_put(d->client, document, on_offered, d, &e);
     } else {
         err_set(&e, rc, "cannot write the rules as text: %s", err_text(rc));
@@ -330,7 +330,7 @@ struct delivery *delivery_new(struct net_loop *l, const struct delivery_options 
 {
     struct delivery *d = calloc(1, sizeof *d);
     if (d == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     d->loop = l;
@@ -340,7 +340,7 @@ struct delivery *delivery_new(struct net_loop *l, const struct delivery_options 
     d->watch = net_folder_watch_new(l, on_folder, d);
     d->pause = net_timer_new(l, on_pause_over, d);
     if (d->socket == NULL || d->folder == NULL || d->watch == NULL || d->pause == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         delivery_free(d);
         return NULL;
     }

@@ -64,7 +64,7 @@ static int check_folder(const char *path, struct err *e)
     struct stat st;
     char *folder = file_resolve(path, ".");
     if (folder == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     int rc = stat(folder, &st) == 0 ? 0 : -errno;
     free(folder);
@@ -169,7 +169,7 @@ struct last_good *last_good_new(struct net_loop *l, const char *path, struct rul
         c->retry = net_timer_new(l, try_to_store, c);
     }
     if (c == NULL || c->path == NULL || c->retry == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         last_good_free(c);
         rules_unref(*out);
         *out = NULL;

@@ -161,7 +161,7 @@ static int open_limit(struct app *a, struct err *e)
     }
     a->limit = net_timer_new(a->loop, on_limit, a);
     if (a->limit == NULL) {
-        return err_set(e, UV_ENOMEM, "out of memory");
+        return err_memory(e);
     }
     net_timer_set(a->limit, a->flags.timeout_s * 1000);
     return 0;

@@ -185,7 +185,7 @@ struct pipeline *pipeline_new(struct net_loop *l, const struct pipeline_options 
 {
     struct pipeline *s = calloc(1, sizeof *s);
     if (s == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     s->o = *o;

@@ -104,7 +104,7 @@ struct source_configmap *source_configmap_new(struct net_loop *l, struct kube_cl
 {
     struct source_configmap *s = calloc(1, sizeof *s);
     if (s == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     const char *slash = strchr(name, '/');

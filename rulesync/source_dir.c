@@ -124,7 +124,7 @@ static void check_mount(struct source_dir *s)
     (void)snprintf(file, sizeof file, "%.*s/%.255s", PATH_MAX - 257,
                    strcmp(folder, "/") == 0 ? "" : folder, last_part(s->file));
     if (file_read(s->o.mountinfo, &text, &e) == 0 &&
-        mounts_never_update(slice_of((const char *)buf_data(&text), text.len), folder, file, why)) {
+        mounts_never_update(buf_slice(&text), folder, file, why)) {
         s->h->warn(s->data, why);
     }
     buf_reset(&text);
@@ -197,7 +197,7 @@ static bool look(struct source_dir *s)
         rc = read_file(s, &text, &e);
     }
     if (rc == 0) {
-        settled = offer(s, slice_of((const char *)buf_data(&text), text.len));
+        settled = offer(s, buf_slice(&text));
     } else {
         s->known = false;
         s->h->trouble(s->data, rc == -ENOENT || rc == -ENOTDIR ? SOURCE_MISSING : SOURCE_UNREADABLE,
@@ -244,7 +244,7 @@ struct source_dir *source_dir_new(struct net_loop *l, const struct source_dir_op
     }
     struct source_dir *s = calloc(1, sizeof *s);
     if (s == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     s->o = *o;
@@ -260,7 +260,7 @@ struct source_dir *source_dir_new(struct net_loop *l, const struct source_dir_op
     s->watch = net_folder_watch_new(l, on_change, s);
     s->timer = net_timer_new(l, on_timer, s);
     if (s->watch == NULL || s->timer == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         source_dir_free(s);
         return NULL;
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/prometheus.h"
 #include "http/server.h"
 #include "kube/status.h"
@@ -30,8 +31,7 @@ static void respond_text(struct http_exchange *x, unsigned code, const char *tex
     if (buf_printf(&body, "%s\n", text) != 0) {
         http_exchange_abort(x);
     } else {
-        respond(x, code, SLICE("text/plain; charset=utf-8"),
-                slice_of((const char *)buf_data(&body), body.len));
+        respond(x, code, SLICE("text/plain; charset=utf-8"), buf_slice(&body));
     }
     buf_reset(&body);
 }
@@ -57,8 +57,7 @@ static void serve_metrics(struct admin_server *a, struct http_exchange *x)
     if (rc != 0) {
         http_exchange_abort(x);
     } else {
-        respond(x, 200, SLICE(PROMETHEUS_CONTENT_TYPE),
-                slice_of((const char *)buf_data(&body), body.len));
+        respond(x, 200, SLICE(PROMETHEUS_CONTENT_TYPE), buf_slice(&body));
     }
     buf_reset(&body);
 }
@@ -111,7 +110,7 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
         respond_text(x, 405, "only GET and HEAD are served here");
         return;
     }
-    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(pages); i++) {
         if (slice_eq(path, pages[i].path)) {
             pages[i].serve(a, x);
             return;
@@ -138,7 +137,7 @@ struct admin_server *admin_server_new(struct net_loop *l, const struct admin_ser
 {
     struct admin_server *a = calloc(1, sizeof *a);
     if (a == NULL) {
-        err_set(e, UV_ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     a->o = *o;

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/slice.h"
 
 struct buf {
     uint8_t *base; /* the allocation; NULL while empty */
@@ -35,6 +36,12 @@ void buf_reset(struct buf *b);
 static inline uint8_t *buf_data(const struct buf *b)
 {
     return b->base == NULL ? NULL : b->base + b->off;
+}
+
+/* The content, until the buffer changes. */
+static inline struct slice buf_slice(const struct buf *b)
+{
+    return slice_of((const char *)buf_data(b), b->len);
 }
 
 MUST_CHECK int buf_append(struct buf *b, const void *data, size_t len);

@@ -70,3 +70,8 @@ const char *err_text(int code)
     }
     return uv_strerror(code);
 }
+
+int err_memory(struct err *e)
+{
+    return err_set(e, -ENOMEM, "out of memory");
+}

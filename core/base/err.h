@@ -31,6 +31,9 @@ struct err {
  * `e` may be NULL: then only the code is returned. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* The same for want of memory. Returns -ENOMEM. */
+int err_memory(struct err *e);
+
 /* Puts "<text>: " before the message that is there, for context: which file, which field. */
 void err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -313,7 +313,7 @@ enum flags_result flags_parse(const struct program *p, int argc, char **argv, in
 
     char **positional = calloc((size_t)argc + 1, sizeof *positional);
     if (positional == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return FLAGS_WRONG;
     }
     int count = 0;

@@ -43,7 +43,7 @@ static int fail_at(struct builder *b, const yaml_mark_t *at, const char *what)
 
 static int fail_memory(struct builder *b)
 {
-    return err_set(b->e, -ENOMEM, "out of memory");
+    return err_memory(b->e);
 }
 
 /* The line of a byte. */
@@ -565,7 +565,7 @@ static cJSON *parse(const char *text, size_t len, bool single, struct yaml_lines
     struct err ignored;
     struct builder *b = calloc(1, sizeof *b);
     if (b == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     b->want_lines = lines != NULL;
@@ -591,7 +591,7 @@ cJSON *yaml_parse(const char *text, size_t len, struct yaml_lines *lines, struct
     cJSON *root = array->child == NULL ? cJSON_CreateNull() : cJSON_DetachItemFromArray(array, 0);
     cJSON_Delete(array);
     if (root == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         if (lines != NULL) {
             yaml_lines_deinit(lines);
         }

@@ -27,7 +27,7 @@ struct control_client *control_client_new(struct net_loop *l,
     }
     struct control_client *c = calloc(1, sizeof *c);
     if (c == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     struct http_client_options ho = {

@@ -232,7 +232,7 @@ static int finish(struct maker *m, struct certificate_pair *out, struct err *e)
         out->cert = strdup((const char *)cert);
         out->key = strdup((const char *)key);
         if (out->cert == NULL || out->key == NULL) {
-            rc = err_set(e, -ENOMEM, "out of memory");
+            rc = err_memory(e);
         }
     }
     mbedtls_platform_zeroize(key, sizeof key);
@@ -380,7 +380,7 @@ static int parse(struct certificate *c, struct slice pem, struct err *e)
 {
     char *copy = strndup(pem.ptr, pem.len);
     if (copy == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     int rc = mbedtls_x509_crt_parse(&c->crt, (const unsigned char *)copy, strlen(copy) + 1);
     free(copy);
@@ -398,7 +398,7 @@ struct certificate *certificate_read(struct slice pem, struct slice *rest, struc
     }
     struct certificate *c = calloc(1, sizeof *c);
     if (c == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     mbedtls_x509_crt_init(&c->crt);

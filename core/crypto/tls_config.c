@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/secret.h"
 
@@ -99,7 +100,7 @@ static int load_ca(struct tls_config *c, struct slice ca, const char *name, stru
 {
     c->ca_name = strdup(label(name, "the given CA"));
     if (c->ca_name == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     int rc = parse_certs(&c->ca, ca, c->ca_name, e);
     return rc < 0 ? rc : 0;
@@ -119,7 +120,7 @@ static const char *find_bundle(void)
     if (given != NULL && given[0] != '\0') {
         return given;
     }
-    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
         if (access(paths[i], R_OK) == 0) {
             return paths[i];
         }
@@ -138,7 +139,7 @@ static int load_system_ca(struct tls_config *c, struct err *e)
     struct buf text = BUF_INIT(BUNDLE_MAX);
     int rc = file_read(path, &text, e);
     if (rc == 0) {
-        rc = load_ca(c, slice_of((const char *)buf_data(&text), text.len), path, e);
+        rc = load_ca(c, buf_slice(&text), path, e);
     }
     buf_reset(&text);
     return rc;
@@ -216,11 +217,11 @@ static int copy_alpn(struct tls_config *c, const char *const *alpn, struct err *
     for (size_t i = 0; c->alpn != NULL && i < n; i++) {
         c->alpn[i] = strdup(alpn[i]);
         if (c->alpn[i] == NULL) {
-            return err_set(e, -ENOMEM, "out of memory");
+            return err_memory(e);
         }
     }
     if (c->alpn == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     int rc = mbedtls_ssl_conf_alpn_protocols(&c->conf, (const char **)c->alpn);
     return rc == 0 ? 0 : tls_error(e, -EINVAL, "ALPN", rc);
@@ -244,7 +245,7 @@ static struct tls_config *config_alloc(int endpoint, struct err *e)
 {
     struct tls_config *c = calloc(1, sizeof(*c));
     if (c == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     c->refs = 1;
@@ -276,7 +277,7 @@ static int set_server_name(struct tls_config *c, const char *name, struct err *e
     }
     c->server_name = strdup(name);
     if (c->server_name == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     size_t len = strlen(name);
     if (len > 1 && name[len - 1] == '.') {

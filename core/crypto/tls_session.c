@@ -86,7 +86,7 @@ struct tls_session *tls_session_new(struct tls_config *c, struct err *e)
 {
     struct tls_session *s = calloc(1, sizeof(*s));
     if (s == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     mbedtls_ssl_init(&s->ssl);
@@ -336,7 +336,7 @@ static int make_room(const struct tls_session *s, size_t len, struct buf *out, s
         return err_set(e, -ENOBUFS, "no room for encrypted data");
     }
     if (buf_reserve(out, need) == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     return 0;
 }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/array.h"
+
 #define NAME_MAX_TEXT 160
 
 /* The common name, else the first alternative name, else the whole subject. */
@@ -113,7 +115,7 @@ static bool earlier(const mbedtls_x509_time *a, const mbedtls_x509_time *b)
 {
     const int x[] = {a->year, a->mon, a->day, a->hour, a->min, a->sec};
     const int y[] = {b->year, b->mon, b->day, b->hour, b->min, b->sec};
-    for (size_t i = 0; i < sizeof(x) / sizeof(x[0]); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(x); i++) {
         if (x[i] != y[i]) {
             return x[i] < y[i];
         }

@@ -153,8 +153,7 @@ static int send_request(struct conn *c)
     c->state = CONN_BUSY;
     c->keep_alive = false;
     h1_parser_expect(c->h1.parser, r->is_head);
-    int rc = h1_conn_send_head(&c->h1, slice_of((const char *)buf_data(&r->head), r->head.len),
-                               r->framing, r->content_length);
+    int rc = h1_conn_send_head(&c->h1, buf_slice(&r->head), r->framing, r->content_length);
     return rc == 0 && r->bodyless ? h1_conn_send_end(&c->h1) : rc;
 }
 
@@ -322,7 +321,7 @@ static int dial(struct http_client *client, struct request *r, struct err *e)
     if (c == NULL || h1_conn_init(&c->h1, client->loop, NULL, H1_RESPONSES, &h1_limits_default,
                                   &conn_handlers, c) != 0) {
         free(c);
-        return err_set(e, UV_ENOMEM, "out of memory");
+        return err_memory(e);
     }
     struct net_dial_options o = {
         .host = client->o.host,
@@ -516,7 +515,7 @@ struct http_client *http_client_new(struct net_loop *l, const struct http_client
     struct http_client *c = calloc(1, sizeof *c);
     if (c == NULL || (c->host = strdup(o->path != NULL ? o->path : o->host)) == NULL) {
         free(c);
-        err_set(e, UV_ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     c->loop = l;
@@ -583,7 +582,7 @@ struct http_exchange *http_client_request(struct http_client *c, const struct ht
 {
     struct request *r = request_new(head, handlers, data);
     if (r == NULL) {
-        err_set(e, UV_ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     c->stats.requests++;

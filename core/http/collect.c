@@ -41,7 +41,7 @@ static void on_end(struct http_exchange *x)
 {
     struct http_collect *c = x->data;
     if (!c->told) {
-        tell(c, slice_of((const char *)buf_data(&c->body), c->body.len), NULL);
+        tell(c, buf_slice(&c->body), NULL);
     }
 }
 

@@ -102,7 +102,7 @@ static void on_head(struct http_collect *c, const struct http_head *head)
          i++) {
         if (!keep_header(f, i, head)) {
             struct err e = ERR_INIT;
-            (void)err_set(&e, -ENOMEM, "out of memory");
+            (void)err_memory(&e);
             end(f, &e);
             return;
         }
@@ -161,7 +161,7 @@ struct http_fetch *http_fetch_start(struct net_loop *l, const struct http_fetch_
 {
     struct http_fetch *f = fetch_new(o, cb, data);
     if (f == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     struct http_head head = {

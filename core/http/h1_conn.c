@@ -104,7 +104,7 @@ static void on_go(struct net_task *t)
     /* The owner may queue more bytes or close while these are handed over. */
     struct buf work = c->held;
     buf_init(&c->held, HELD_MAX);
-    struct slice rest = slice_of((const char *)buf_data(&work), work.len);
+    struct slice rest = buf_slice(&work);
     pump(c, &rest);
     if (c->stream != NULL) {
         buf_consume(&work, work.len - rest.len);

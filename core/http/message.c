@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 const struct http_header *http_head_find(const struct http_head *h, struct slice name)
 {
     for (size_t i = 0; i < h->header_count; i++) {
@@ -136,7 +138,7 @@ const char *http_reason(unsigned status)
         {505, "HTTP Version Not Supported"},
         {511, "Network Authentication Required"},
     };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
         if (known[i].status == status) {
             return known[i].phrase;
         }

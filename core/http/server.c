@@ -247,8 +247,8 @@ static void refuse(struct conn *c, const struct err *e)
         return;
     }
     s->handlers->on_refuse(s->data, (unsigned)-e->code, e->msg, &body);
-    int rc = http_respond(&c->x, (unsigned)-e->code, SLICE("application/json"),
-                          slice_of((const char *)buf_data(&body), body.len), NULL, 0);
+    int rc = http_respond(&c->x, (unsigned)-e->code, SLICE("application/json"), buf_slice(&body),
+                          NULL, 0);
     buf_reset(&body);
     if (rc == 0) {
         close_gently(c);
@@ -321,8 +321,8 @@ static int send_head(struct http_exchange *x, const struct http_head *head)
     int rc = h1_head_write(&h, choose_after(c), &bytes);
     bool no_body = c->head_request || head->status == 204 || head->status == 304;
     if (rc == 0) {
-        rc = h1_conn_send_head(&c->h1, slice_of((const char *)buf_data(&bytes), bytes.len),
-                               no_body ? HTTP_BODY_NONE : h.framing, head->content_length);
+        rc = h1_conn_send_head(&c->h1, buf_slice(&bytes), no_body ? HTTP_BODY_NONE : h.framing,
+                               head->content_length);
     }
     net_loop_take_back(c->server->loop, &bytes);
     if (rc == 0 && h.upgrade) {
@@ -433,7 +433,7 @@ struct http_server *http_server_new(struct net_loop *l, const struct http_server
 {
     struct http_server *s = calloc(1, sizeof *s);
     if (s == NULL) {
-        err_set(e, UV_ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     s->loop = l;

@@ -67,7 +67,7 @@ static int check_tree(const cJSON *item, struct err *e)
         size_t n = 0;
         const cJSON **members = sorted_members(item, &n);
         if (members == NULL && n > 0) {
-            return err_set(e, -ENOMEM, "out of memory");
+            return err_memory(e);
         }
         for (size_t i = 1; i < n; i++) {
             if (strcmp(members[i - 1]->string, members[i]->string) == 0) {
@@ -240,7 +240,7 @@ static cJSON *parse_tokens(const char *text, size_t len, struct err *e)
     errno = 0; /* cJSON does not tell a failed malloc from an error in the text */
     cJSON *root = cJSON_ParseWithLengthOpts(text, len, &end, 0);
     if (root == NULL && errno == ENOMEM) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     if (root == NULL) {
@@ -297,7 +297,7 @@ cJSON *json_parse(const char *text, size_t len, struct err *e)
     }
     char *copy = without_escaped_nul(text, len);
     if (copy == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     cJSON *root = parse_tokens(copy, len, e);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/array.h"
 #include "kube/selector.h"
 #include "kube/selector_builder.h"
 
@@ -105,7 +106,7 @@ static int read_operator(struct source *s, const cJSON *item, enum selector_op *
     if (!cJSON_IsString(item)) {
         return wrong_type(s, "operator", "a string");
     }
-    for (size_t i = 0; i < sizeof operators / sizeof operators[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(operators); i++) {
         if (strcmp(item->valuestring, operators[i].name) == 0) {
             *op = operators[i].op;
             return 0;
@@ -220,7 +221,7 @@ static struct selector *finish(struct source *s)
     struct selector *made =
         s->nothing ? selector_nothing() : selector_builder_finish(s->builder, false);
     if (made == NULL) {
-        (void)err_set(s->e, -ENOMEM, "out of memory");
+        (void)err_memory(s->e);
     }
     return made;
 }

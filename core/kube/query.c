@@ -204,7 +204,7 @@ static int append_all(struct buf *out, const struct slice *parts, size_t count, 
     if (to == NULL) {
         bool full = out->len > out->max || total > out->max - out->len;
         return full ? err_set(e, -ENOBUFS, "the request target with the selector is too long")
-                    : err_set(e, -ENOMEM, "out of memory");
+                    : err_memory(e);
     }
     for (size_t i = 0; i < count; i++) {
         if (parts[i].len > 0) {

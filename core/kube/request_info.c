@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/decimal.h"
 #include "kube/field_selector.h"
 #include "kube/percent.h"
@@ -61,7 +62,7 @@ static int decode_path(struct request_info *ri, struct slice raw, struct err *e)
     }
     char *mem = malloc(raw.len);
     if (mem == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     size_t n = 0;
     for (size_t i = 0; i < raw.len; n++) {
@@ -248,7 +249,7 @@ static void collect_options(struct slice query, struct list_options *o)
         if (!piece.valid) {
             continue;
         }
-        for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
             if (!*fields[i].has && query_equal(piece.key, fields[i].key)) {
                 *fields[i].value = piece.value;
                 *fields[i].has = true;
@@ -364,7 +365,7 @@ static int refine_get(struct request_info *ri, struct err *e)
     }
     if (rc == -ENOMEM || rc == -ENOBUFS) {
         buf_reset(&name);
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     set_verb(ri, is_watch(&o, rc == 0) ? VERB_WATCH : VERB_LIST);
     if (rc == 0 && found > 0) {

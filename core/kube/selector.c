@@ -308,7 +308,7 @@ static struct selector *finish(struct selector_builder *b, bool merge, struct er
 {
     struct selector *s = selector_builder_finish(b, merge);
     if (s == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
     }
     return s;
 }

@@ -189,7 +189,7 @@ int net_dial(struct net_loop *l, const struct net_dial_options *o,
     }
     struct net_stream *s = dial_new(l, o);
     if (s == NULL) {
-        return err_set(e, UV_ENOMEM, "out of memory");
+        return err_memory(e);
     }
     s->handlers = handlers;
     s->data = data;

@@ -163,7 +163,7 @@ static struct net_listener *listener_new(struct net_loop *l, const struct net_li
 {
     struct net_listener *n = calloc(1, sizeof *n);
     if (n == NULL) {
-        (void)err_set(e, UV_ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     n->loop = l;

@@ -38,7 +38,7 @@ struct net_loop *net_loop_new(struct err *e)
 {
     struct net_loop *l = calloc(1, sizeof *l);
     if (l == NULL) {
-        err_set(e, UV_ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     list_init(&l->tasks);

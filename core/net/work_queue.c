@@ -317,7 +317,7 @@ struct work_queue *work_queue_new(struct net_loop *l, const struct work_queue_op
 {
     struct work_queue *q = calloc(1, sizeof *q);
     if (q == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     fill_options(q, o);
@@ -333,7 +333,7 @@ struct work_queue *work_queue_new(struct net_loop *l, const struct work_queue_op
     if (q->buckets == NULL || q->timer == NULL) {
         net_timer_free(q->timer);
         destroy(q);
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     q->bucket_count = BUCKETS_MIN;
@@ -441,7 +441,8 @@ void work_queue_drain(struct work_queue *q, work_queue_drain_cb cb, void *data)
         due_heap_remove(&q->later, d);
         forget_if_idle(q, LIST_ITEM(d, struct entry, due));
     }
-    for (struct list *n = q->active.next; n != &q->active; n = n->next) {
+    LIST_FOR_EACH(n, &q->active)
+    {
         LIST_ITEM(n, struct entry, link)->phase = PHASE_ACTIVE;
     }
     attend(q);

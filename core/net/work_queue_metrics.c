@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/array.h"
 #include "base/prometheus.h"
 
 struct sample {
@@ -90,7 +91,7 @@ static const struct {
 int work_queue_metrics(struct buf *out, const struct work_queue *const *queues, size_t count)
 {
     int rc = 0;
-    for (size_t m = 0; m < sizeof metrics / sizeof metrics[0] && rc == 0; m++) {
+    for (size_t m = 0; m < ARRAY_LEN(metrics) && rc == 0; m++) {
         rc = prometheus_head(out, metrics[m].name, metrics[m].type, metrics[m].help);
         for (size_t i = 0; i < count && rc == 0; i++) {
             const struct sample s = {metrics[m].name, work_queue_name(queues[i]),

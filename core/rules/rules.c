@@ -60,7 +60,7 @@ fail(const struct source *s, int code, const cJSON *item, const char *path, cons
 
 static int out_of_memory(const struct source *s)
 {
-    return err_set(s->e, -ENOMEM, "out of memory");
+    return err_memory(s->e);
 }
 
 static int wrong_type(const struct source *s, const cJSON *item, const char *path,
@@ -503,7 +503,7 @@ struct rules *rules_parse(const char *text, size_t len, struct err *e)
     }
     struct rules *r = calloc(1, sizeof *r);
     if (r == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     r->refs = 1;

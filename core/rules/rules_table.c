@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "crypto/digest.h"
 #include "kube/query.h"
 
@@ -272,7 +273,7 @@ static int print_entry(struct rules_entry *entry)
     struct buf escaped = BUF_INIT((size_t)3 * SELECTOR_TEXT_MAX);
     int rc = selector_print(entry->compiled, &text);
     if (rc == 0) {
-        rc = query_encode(slice_of((const char *)buf_data(&text), text.len), &escaped);
+        rc = query_encode(buf_slice(&text), &escaped);
     }
     if (rc == 0) {
         rc = take_text(&text, &entry->selector);
@@ -292,7 +293,7 @@ static struct rules_entry *entry_new(const struct limit_list *list,
     const struct selector **all = malloc(list->count * sizeof(const struct selector *));
     struct rules_entry *entry = calloc(1, sizeof *entry);
     if (all == NULL || entry == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         goto failed;
     }
     for (size_t i = 0; i < list->count; i++) {
@@ -390,7 +391,7 @@ const struct rules_entry *rules_table_match(const struct rules_table *t, struct 
 {
     const struct slice any = SLICE("*");
     const struct slice tried[][2] = {{group, resource}, {any, resource}, {group, any}, {any, any}};
-    for (size_t i = 0; i < sizeof tried / sizeof tried[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(tried); i++) {
         const struct rules_pattern *p = find(t, tried[i][0], tried[i][1]);
         if (p != NULL) {
             return p->entry;

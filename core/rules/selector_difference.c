@@ -310,7 +310,7 @@ static int too_large(struct table *t)
 
 static int out_of_memory(struct table *t)
 {
-    return err_set(t->e, -ENOMEM, "out of memory");
+    return err_memory(t->e);
 }
 
 static int print_encoded(const struct selector *s, struct buf *out)
@@ -318,7 +318,7 @@ static int print_encoded(const struct selector *s, struct buf *out)
     struct buf text = BUF_INIT(RULES_ESCAPED_MAX);
     int rc = selector_print(s, &text);
     if (rc == 0) {
-        rc = query_encode(slice_of((const char *)buf_data(&text), text.len), out);
+        rc = query_encode(buf_slice(&text), out);
     }
     buf_reset(&text);
     return rc;

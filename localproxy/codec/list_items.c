@@ -51,7 +51,7 @@ int list_items_complete(struct list_items *l, struct slice *piece, size_t n, siz
         return 0;
     }
     int rc = list_items_hold(l, piece, n, max);
-    *value = slice_of((const char *)buf_data(&l->held), l->held.len);
+    *value = buf_slice(&l->held);
     return rc;
 }
 

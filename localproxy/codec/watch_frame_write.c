@@ -107,8 +107,7 @@ static int write_expired_protobuf(const char *message, struct buf *out)
     struct buf status = BUF_INIT(5 * MESSAGE_MAX);
     int rc = buf_append_str(&text, "cmesh: ");
     rc = rc != 0 ? rc : utf8_append_valid(&text, slice_str(message));
-    rc = rc != 0 ? rc
-                 : put_status_fields(&status, slice_of((const char *)buf_data(&text), text.len));
+    rc = rc != 0 ? rc : put_status_fields(&status, buf_slice(&text));
     rc = rc != 0 ? rc : put_envelope(out, SLICE("ERROR"), &meta, status.len);
     rc = rc != 0 ? rc : buf_append(out, buf_data(&status), status.len);
     rc = rc != 0 ? rc : buf_append(out, envelope_end.ptr, envelope_end.len);

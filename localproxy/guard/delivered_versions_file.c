@@ -64,7 +64,7 @@ static struct delivered_versions *read_old(int fd, struct err *e)
 {
     struct delivered_versions *old = calloc(1, sizeof *old);
     if (old == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     if (pread(fd, old, sizeof *old, 0) <= 0) {
@@ -125,7 +125,7 @@ struct delivered_versions *delivered_open(const char *path, uint64_t doubt_ms, s
     struct delivered_versions *old = NULL;
     struct delivered_versions *r = NULL;
     if (file == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     file->fd = open_locked(path, e);

@@ -35,7 +35,7 @@ static uint64_t read_token(struct slice value)
     struct buf token = BUF_INIT(64 * 1024);
     uint64_t hash = 0;
     if (value.len > 0 && query_decode(value, &token) == 0) {
-        hash = list_meta_hash(slice_of((const char *)buf_data(&token), token.len));
+        hash = list_meta_hash(buf_slice(&token));
     }
     buf_reset(&token);
     return hash;

@@ -23,7 +23,7 @@ static int copy_namespace(struct slice name, const char *from, char **out, struc
                        name.len > 100 ? 100 : (int)name.len, name.ptr, why);
     }
     *out = strndup(name.ptr, name.len);
-    return *out == NULL ? err_set(e, -ENOMEM, "out of memory") : 0;
+    return *out == NULL ? err_memory(e) : 0;
 }
 
 /* The file's first word. */
@@ -31,14 +31,14 @@ static int read_namespace(const char *dir, char **out, struct err *e)
 {
     char *path;
     if (asprintf(&path, "%s/namespace", dir) < 0) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     struct buf text = BUF_INIT(NAMESPACE_FILE_MAX);
     struct err why = ERR_INIT;
     int rc = file_read(path, &text, &why);
     const char *name = rc == 0 ? buf_cstr(&text) : NULL;
     if (rc == 0 && name == NULL) {
-        rc = err_set(e, -ENOMEM, "out of memory");
+        rc = err_memory(e);
     } else if (rc == 0) {
         rc = copy_namespace(slice_of(name, strcspn(name, " \t\r\n")), path, out, e);
     } else {
@@ -199,7 +199,7 @@ static int examine_query(const struct lock_rule *rule, struct slice target, stru
     struct buf text = BUF_INIT(encoded.len);
     int rc = query_decode(encoded, &text);
     if (rc == 0) {
-        struct slice plain = slice_of((const char *)buf_data(&text), text.len);
+        struct slice plain = buf_slice(&text);
         rc = examine_selector(rule, encoded, plain, target, out, result, e);
     } else {
         rc = err_set(e, rc, "out of memory");

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/array.h"
+
 #define UNDERSTOOD                                                                                 \
     "leader election needs to read it; JSON, YAML and Kubernetes protobuf without "                \
     "Content-Encoding "                                                                            \
@@ -40,7 +42,7 @@ static struct slice media_type(struct slice content_type)
 static rewrite_cb *find_form(struct slice content_type)
 {
     struct slice type = media_type(content_type);
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
         if (slice_ieq(type, slice_str(forms[i].media_type))) {
             return forms[i].rewrite;
         }

@@ -18,7 +18,7 @@ struct editor {
 
 static int fail_memory(struct err *e)
 {
-    return err_set(e, -ENOMEM, "out of memory");
+    return err_memory(e);
 }
 
 /* How writing the new body ended. */

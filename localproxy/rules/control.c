@@ -42,8 +42,7 @@ struct control_call {
 static int respond(struct http_exchange *x, unsigned code, const struct buf *body)
 {
     const struct http_header allow = {SLICE("Allow"), SLICE("GET, HEAD, PUT")};
-    return http_respond(x, code, SLICE("application/json"),
-                        slice_of((const char *)buf_data(body), body->len), &allow,
+    return http_respond(x, code, SLICE("application/json"), buf_slice(body), &allow,
                         code == 405 ? 1 : 0);
 }
 
@@ -243,7 +242,7 @@ struct control *control_new(struct net_loop *l, const char *path, const struct c
 {
     struct control *c = calloc(1, sizeof *c);
     if (c == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     c->loop = l;

@@ -139,7 +139,7 @@ static int put_in_force(struct reload *r, struct rules *rules, struct control_ca
     }
     struct waiting_call *w = calloc(1, sizeof *w);
     if (w == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     w->call = call;
     w->changed = rc == 0;
@@ -182,7 +182,8 @@ static void on_describe(void *data, struct control_state *out)
 static void on_forget(void *data, struct control_call *call)
 {
     struct reload *r = data;
-    for (struct list *node = r->waiting.next; node != &r->waiting; node = node->next) {
+    LIST_FOR_EACH(node, &r->waiting)
+    {
         struct waiting_call *w = LIST_ITEM(node, struct waiting_call, link);
         if (w->call == call) {
             list_remove(&w->link);
@@ -203,7 +204,7 @@ struct reload *reload_new(struct net_loop *l, const struct localproxy_flags *con
 {
     struct reload *r = calloc(1, sizeof *r);
     if (r == NULL) {
-        err_set(e, UV_ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     r->flags = config;

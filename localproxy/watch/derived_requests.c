@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "kube/query.h"
 
 enum { TARGET_MAX = 4 * 1024 * 1024 };
@@ -51,8 +52,8 @@ static int copy_target(struct slice target, bool own, struct buf *out)
     int rc = buf_append(out, path.ptr, path.len);
     rc = rc != 0 ? rc : buf_append_char(out, '?');
     for (struct query_piece piece; rc == 0 && query_next(&rest, &piece);) {
-        bool dropped = is_one_of(piece.key, begins, sizeof begins / sizeof begins[0]) ||
-                       (own && is_one_of(piece.key, watches, sizeof watches / sizeof watches[0]));
+        bool dropped = is_one_of(piece.key, begins, ARRAY_LEN(begins)) ||
+                       (own && is_one_of(piece.key, watches, ARRAY_LEN(watches)));
         if (!dropped && piece.text.len > 0) {
             rc = buf_append(out, piece.text.ptr, piece.text.len);
             rc = rc != 0 ? rc : buf_append_char(out, '&');
@@ -84,7 +85,7 @@ int derived_list(struct slice target, struct slice selector, uint64_t version, s
                         version != 0 ? "&resourceVersionMatch=Exact" : "");
     }
     rc = rc != 0 ? err_set(e, rc, "the request is too long")
-                 : inject(slice_of((const char *)buf_data(&plain), plain.len), selector, out, e);
+                 : inject(buf_slice(&plain), selector, out, e);
     buf_reset(&plain);
     return rc;
 }
@@ -100,7 +101,7 @@ static int watch_from(struct slice target, struct slice selector, uint64_t versi
     }
     rc = rc != 0 ? rc : buf_printf(&plain, "resourceVersion=%" PRIu64, version);
     rc = rc != 0 ? err_set(e, rc, "the request is too long")
-                 : inject(slice_of((const char *)buf_data(&plain), plain.len), selector, out, e);
+                 : inject(buf_slice(&plain), selector, out, e);
     buf_reset(&plain);
     return rc;
 }

@@ -18,7 +18,7 @@ static struct difference *difference_new(struct difference_side from, struct dif
 {
     struct difference *d = calloc(1, sizeof *d);
     if (d == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     d->refs = 1;

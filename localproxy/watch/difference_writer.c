@@ -86,8 +86,7 @@ static int write_bookmark(struct difference_writer *s)
     struct object_type type = {slice_str(s->kind), slice_str(s->api_version)};
     int rc = watch_frame_write_bookmark(s->o.encoding, &type, s->o.version, &event);
     if (rc == 0) {
-        rc =
-            http_exchange_send_body(s->o.down, slice_of((const char *)buf_data(&event), event.len));
+        rc = http_exchange_send_body(s->o.down, buf_slice(&event));
     }
     buf_reset(&event);
     return rc;
@@ -257,7 +256,7 @@ static int want_page(struct difference_writer *s, struct part *p, struct err *e)
                           slice_str(s->token != NULL ? s->token : ""), &target, e);
     if (rc == 0) {
         struct page_request r = {
-            .target = slice_of((const char *)buf_data(&target), target.len),
+            .target = buf_slice(&target),
             .encoding = s->o.encoding,
             .partial = s->o.partial,
             .event = q->event,
@@ -274,7 +273,7 @@ static int fetch(struct difference_writer *s, struct err *e)
 {
     struct part *p = calloc(1, sizeof *p);
     if (p == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     p->writer = s;
     p->want.on_page = on_page;
@@ -348,7 +347,7 @@ struct difference_writer *difference_writer_new(struct net_loop *l,
 {
     struct difference_writer *s = calloc(1, sizeof *s);
     if (s == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     s->loop = l;

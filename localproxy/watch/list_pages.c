@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash.h"
 #include "codec/frames.h"
 #include "codec/list_items.h"
@@ -305,7 +306,7 @@ static int ask(struct page_entry *n, struct err *e)
         .method = SLICE("GET"),
         .target = n->request.target,
         .headers = headers,
-        .header_count = sizeof headers / sizeof headers[0],
+        .header_count = ARRAY_LEN(headers),
         .framing = HTTP_BODY_NONE,
     };
     n->up = kube_client_request(n->pages->upstream, &head, &up_handlers, n, e);
@@ -354,7 +355,8 @@ static uint64_t hash_of(const struct page_request *r)
 
 static struct page_entry *find(struct list_pages *p, const struct page_request *r, uint64_t hash)
 {
-    for (struct list *node = p->entries.next; node != &p->entries; node = node->next) {
+    LIST_FOR_EACH(node, &p->entries)
+    {
         struct page_entry *n = LIST_ITEM(node, struct page_entry, link);
         if (n->hash == hash && n->error.code == 0 && n->request.encoding == r->encoding &&
             n->request.partial == r->partial && n->request.event == r->event &&
@@ -370,7 +372,7 @@ static struct page_entry *entry_new(struct list_pages *p, const struct page_requ
 {
     struct page_entry *n = calloc(1, sizeof *n);
     if (n == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     n->pages = p;
@@ -386,7 +388,7 @@ static struct page_entry *entry_new(struct list_pages *p, const struct page_requ
     n->target = strndup(r->target.ptr, r->target.len);
     n->request.target = slice_str(n->target);
     if (n->items == NULL || n->target == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         entry_free(n);
         return NULL;
     }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "codec/frames.h"
 #include "codec/watch_frame.h"
@@ -78,7 +79,7 @@ static void on_tell(struct net_task *t)
 static void look_at(struct probe *p)
 {
     struct watch_frame ev;
-    watch_frame_scan(ENCODING_JSON, slice_of((const char *)buf_data(&p->event), p->event.len), &ev);
+    watch_frame_scan(ENCODING_JSON, buf_slice(&p->event), &ev);
     if (ev.resource_version != 0 && ev.type != WATCH_FRAME_ERROR &&
         ev.type != WATCH_FRAME_UNKNOWN) {
         p->found = ev.resource_version - (ev.type == WATCH_FRAME_BOOKMARK ? 0 : 1);
@@ -160,9 +161,9 @@ static int ask(struct probe *p, struct slice selector, struct err *e)
     if (rc == 0) {
         struct http_head head = {
             .method = SLICE("GET"),
-            .target = slice_of((const char *)buf_data(&target), target.len),
+            .target = buf_slice(&target),
             .headers = headers,
-            .header_count = sizeof headers / sizeof headers[0],
+            .header_count = ARRAY_LEN(headers),
             .framing = HTTP_BODY_NONE,
             .background = true,
         };
@@ -178,7 +179,7 @@ struct version_probe *version_probe_new(struct net_loop *l, const struct version
 {
     struct version_probe *r = calloc(1, sizeof *r);
     if (r == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     r->loop = l;

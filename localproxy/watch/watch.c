@@ -131,7 +131,7 @@ static int send(struct http_exchange *down, struct slice data)
 
 static int send_held(struct watch *w, struct http_exchange *down)
 {
-    int rc = send(down, slice_of((const char *)buf_data(&w->held), w->held.len));
+    int rc = send(down, buf_slice(&w->held));
     buf_reset(&w->held);
     return rc;
 }
@@ -146,7 +146,7 @@ static int hold(struct watch *w, struct slice data, struct http_exchange *down)
         return 0;
     }
     if (w->held.len > 0) {
-        look_at(w, slice_of((const char *)buf_data(&w->held), w->held.len));
+        look_at(w, buf_slice(&w->held));
     }
     w->passing_long = true;
     int rc = send_held(w, down);
@@ -158,7 +158,7 @@ static int complete(struct watch *w, struct slice data, struct http_exchange *do
 {
     bool whole = !w->passing_long && buf_append(&w->held, data.ptr, data.len) == 0;
     if (!w->passing_long) {
-        look_at(w, slice_of((const char *)buf_data(&w->held), w->held.len));
+        look_at(w, buf_slice(&w->held));
     }
     w->passing_long = false;
     int rc = send_held(w, down);
@@ -251,7 +251,7 @@ int watch_cut(struct watch *w, const char *message, struct http_exchange *down)
         return -ENOTSUP;
     }
     int rc = watch_frame_write_expired(w->o.encoding, message, &event);
-    rc = rc != 0 ? rc : send(down, slice_of((const char *)buf_data(&event), event.len));
+    rc = rc != 0 ? rc : send(down, buf_slice(&event));
     rc = rc != 0 ? rc : http_exchange_send_end(down);
     buf_reset(&event);
     w->state = rc == 0 ? WATCH_CUT : w->state;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "kube/selector.h"
 #include "json/json.h"
 
@@ -35,7 +36,7 @@ struct compilation {
 
 static int out_of_memory(struct compilation *c)
 {
-    return err_set(c->e, -ENOMEM, "out of memory");
+    return err_memory(c->e);
 }
 
 static int required(struct compilation *c, const char *path)
@@ -464,7 +465,7 @@ static size_t translate_field(const char *path, char out[PATH_LEN])
         {"spec.labels.shardHash", "--label-shard-hash"},
         {"spec.labels.control", "--label-control"},
     };
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
         size_t len = strlen(fields[i].rules);
         if (strncmp(path, fields[i].rules, len) == 0) {
             (void)snprintf(out, PATH_LEN, "%s", fields[i].config);

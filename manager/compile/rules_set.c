@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/yaml.h"
 #include "compile/input.h"
 #include "json/json.h"
@@ -164,7 +165,7 @@ static int is_document(const struct dirent *entry)
 {
     static const char *const endings[] = {".json", ".yaml", ".yml"};
     size_t len = strlen(entry->d_name);
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
         size_t n = strlen(endings[i]);
         if (len > n && strcmp(entry->d_name + len - n, endings[i]) == 0) {
             return 1;

@@ -270,7 +270,7 @@ static struct selector *join(const struct pattern *items, size_t count, struct e
 {
     struct selector **list = calloc(count, sizeof *list);
     if (list == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     bool whole = true;

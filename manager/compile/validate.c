@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "compile/overlap.h"
 #include "compile/shards.h"
 #include "compile/validate_root.h"
@@ -81,7 +82,7 @@ static int check_webhook(const struct validation *v)
     const cJSON *webhook = field_get(v->spec, "webhook");
     int port = 0;
     int rc = field_int(webhook, "spec.webhook", "port", 1, 65535, &port, v->e);
-    for (size_t i = 0; i < sizeof taken / sizeof taken[0] && rc == 0; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(taken) && rc == 0; i++) {
         if (port == (int)taken[i]) {
             rc = err_set(v->e, -EINVAL,
                          "spec.webhook.port: Invalid value: %d: is a port of the sidecars", port);
@@ -129,7 +130,7 @@ static int check_neighbour(const struct validation *v, const cJSON *other)
     struct err ignored = ERR_INIT;
     struct selector *theirs = shards_pod_selector(other, &ignored);
     if (theirs == NULL) {
-        return ignored.code == -ENOMEM ? err_set(v->e, -ENOMEM, "out of memory") : 0;
+        return ignored.code == -ENOMEM ? err_memory(v->e) : 0;
     }
     enum overlap overlap = overlap_between(v->pods, theirs);
     const cJSON *pod = overlap == OVERLAP_NONE ? NULL : common_pod(v, theirs);

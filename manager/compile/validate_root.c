@@ -169,7 +169,7 @@ static int compile_shard(const cJSON *config, const struct compile_options *o, s
     struct err inner = ERR_INIT;
     cJSON *copy = as_shard(config);
     if (copy == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     struct rules *rules = compile_config(copy, o, &inner);
     cJSON_Delete(copy);

@@ -98,7 +98,7 @@ static int make_patch(struct inject_plan *plan, const cJSON *pod, struct warning
     struct edit ed = {.rc = 0};
     cJSON *copy = cJSON_Duplicate(pod, true);
     if (copy == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     change(&ed, plan, pod, copy, warnings);
     if (ed.rc == 0) {
@@ -109,7 +109,7 @@ static int make_patch(struct inject_plan *plan, const cJSON *pod, struct warning
     if (ed.rc == -EINVAL) {
         return err_set(e, -EINVAL, "the pod has a field of another type than Kubernetes has it");
     }
-    return ed.rc == 0 ? 0 : err_set(e, -ENOMEM, "out of memory");
+    return ed.rc == 0 ? 0 : err_memory(e);
 }
 
 static int inject(const struct inject_settings *s, const struct inject_options *o, const cJSON *pod,

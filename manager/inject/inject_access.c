@@ -360,7 +360,7 @@ int inject_access_init(struct inject_access *a, const struct inject_options *o, 
         rc = a->kubeconfig[0] == '\0' ? take_service_account(&s, warnings) : add_token(&s);
     }
     if (rc == -ENOMEM) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
     }
     if (rc != 0) {
         inject_access_deinit(a);

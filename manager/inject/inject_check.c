@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "inject/inject_operator.h"
 #include "inject/inject_sidecars.h"
 #include "object/names.h"
@@ -22,7 +23,7 @@ static bool is_taken(const cJSON *port)
     static const int taken[] = {SIDECAR_API_PORT, SIDECAR_ADMIN_PORT, SIDECAR_RULESYNC_PORT};
     const cJSON *number = field_get(port, "containerPort");
     const char *protocol = text_of(port, "protocol");
-    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(taken); i++) {
         if (cJSON_IsNumber(number) && number->valueint == taken[i]) {
             return protocol[0] == '\0' || strcmp(protocol, "TCP") == 0;
         }
@@ -187,7 +188,7 @@ static int check_system(const cJSON *spec, struct err *e)
                        "spec.os.name: Invalid value: \"%.63s\": the sidecars run on linux only",
                        os);
     }
-    for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(labels); i++) {
         os = text_of(field_get(spec, "nodeSelector"), labels[i]);
         if (os[0] != '\0' && strcmp(os, "linux") != 0) {
             return err_set(e, -EINVAL,

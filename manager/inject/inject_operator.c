@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "inject/inject_sidecars.h"
 #include "json/field.h"
 
@@ -117,7 +118,7 @@ static bool runs_a_shell(const cJSON *command, const cJSON *args)
     const char *program = cJSON_GetStringValue(first);
     const char *slash = program == NULL ? NULL : strrchr(program, '/');
     program = slash == NULL ? program : slash + 1;
-    for (size_t i = 0; program != NULL && i < sizeof shells / sizeof shells[0]; i++) {
+    for (size_t i = 0; program != NULL && i < ARRAY_LEN(shells); i++) {
         if (strcmp(program, shells[i]) == 0) {
             return true;
         }

@@ -68,7 +68,7 @@ static int read_json(const struct source *s, const char *name, cJSON **out)
     }
     *out = json_parse(text, strlen(text), &inner);
     if (*out == NULL && inner.code == -ENOMEM) {
-        return err_set(s->e, -ENOMEM, "out of memory");
+        return err_memory(s->e);
     }
     return *out != NULL ? 0 : complain(s, name, inner.msg);
 }

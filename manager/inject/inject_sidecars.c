@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/array.h"
 #include "object/names.h"
 #include "json/field.h"
 
@@ -341,14 +342,14 @@ static bool has_named(const cJSON *list, const char *name)
 
 const char *inject_sidecars_find(const cJSON *spec, bool wanted)
 {
-    for (size_t i = 0; i < sizeof containers / sizeof containers[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(containers); i++) {
         bool there = has_named(field_get(spec, "initContainers"), containers[i]) ||
                      has_named(field_get(spec, "containers"), containers[i]);
         if (there == wanted) {
             return containers[i];
         }
     }
-    for (size_t i = 0; i < sizeof volumes / sizeof volumes[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(volumes); i++) {
         if (has_named(field_get(spec, "volumes"), volumes[i]) == wanted) {
             return volumes[i];
         }

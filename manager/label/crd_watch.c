@@ -56,7 +56,7 @@ struct crd_watch *crd_watch_new(struct net_loop *l, struct kube_client *c,
     };
     struct crd_watch *d = calloc(1, sizeof *d);
     if (d == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     d->discovery = discovery;
@@ -65,7 +65,7 @@ struct crd_watch *crd_watch_new(struct net_loop *l, struct kube_client *c,
     d->reflector = reflector_new(l, &o, &handlers, d, e);
     if (d->timer == NULL || d->reflector == NULL) {
         crd_watch_free(d);
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     return d;

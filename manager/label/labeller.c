@@ -416,7 +416,7 @@ static int make_parts(struct labeller *l, struct err *e)
     l->progress = net_timer_new(l->loop, on_progress, l);
     bool made = l->patcher != NULL && l->crds != NULL && l->wake != NULL && l->progress != NULL &&
                 resource_new(l, "", "v1", "namespaces", false) != NULL;
-    return made ? 0 : err_set(e, -ENOMEM, "out of memory");
+    return made ? 0 : err_memory(e);
 }
 
 struct labeller *labeller_new(struct net_loop *loop, const struct labeller_options *o,
@@ -424,7 +424,7 @@ struct labeller *labeller_new(struct net_loop *loop, const struct labeller_optio
 {
     struct labeller *l = calloc(1, sizeof *l);
     if (l == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     l->loop = loop;

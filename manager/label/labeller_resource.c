@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "kube/client/watch_event.h"
 #include "label/labeller_internal.h"
@@ -20,7 +21,7 @@ enum {
 
 static const char *const system_namespaces[] = {"kube-system", "kube-public", "kube-node-lease"};
 
-enum { SYSTEM_NAMESPACES = sizeof system_namespaces / sizeof system_namespaces[0] };
+enum { SYSTEM_NAMESPACES = ARRAY_LEN(system_namespaces) };
 
 /* ---- namespaces that are left out ---- */
 

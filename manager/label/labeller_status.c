@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
+#include "base/array.h"
 #include "base/prometheus.h"
 #include "label/labeller_internal.h"
 
@@ -112,7 +113,7 @@ static int plain(const struct labeller *l, struct buf *out)
         {"cmesh_manager_label_throttled_total", "counter",
          "Requests that the API server answered with status 429.", s->throttled},
     };
-    return prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+    return prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
 int labeller_metrics(const struct labeller *l, struct buf *out)

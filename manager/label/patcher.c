@@ -315,7 +315,7 @@ static int start(struct job *j, const char *path, struct err *e)
 {
     cJSON *patch = NULL;
     if (!j->look && (patch = make_patch(j)) == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     int rc = ask(j, path, patch, e);
     cJSON_Delete(patch);
@@ -450,7 +450,7 @@ struct patcher *patcher_new(struct net_loop *l, const struct patcher_options *o,
     }
 fail:
     patcher_free(p);
-    err_set(e, -ENOMEM, "out of memory");
+    err_memory(e);
     return NULL;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/yaml.h"
 #include "kube/name.h"
@@ -219,7 +220,7 @@ struct sharding_resources *sharding_resources_parse(struct slice text, const cha
     struct reading r = {
         .out = make(ENTRIES_MAX), .name = name, .lines = YAML_LINES_INIT, .e = &local};
     if (r.out == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     r.out->tree = read_tree(&r, text);
@@ -237,7 +238,7 @@ struct sharding_resources *sharding_resources_load(const char *path, struct err 
     struct buf text = BUF_INIT(TEXT_MAX);
     struct sharding_resources *s = NULL;
     if (file_read(path, &text, e) == 0) {
-        s = sharding_resources_parse(slice_of((const char *)buf_data(&text), text.len), path, e);
+        s = sharding_resources_parse(buf_slice(&text), path, e);
     }
     buf_reset(&text);
     return s;
@@ -260,7 +261,7 @@ struct sharding_resources *sharding_resources_default(void)
         {"v1", "Secret"},    {"v1", "ServiceAccount"}, {"v1", "PersistentVolumeClaim"},
         {"v1", "Endpoints"}, {"apps/v1", "*"},         {"batch/v1", "*"},
     };
-    return from_entries(entries, sizeof entries / sizeof entries[0]);
+    return from_entries(entries, ARRAY_LEN(entries));
 }
 
 struct sharding_resources *sharding_resources_everything(void)

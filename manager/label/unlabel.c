@@ -418,7 +418,7 @@ static int read_command(struct run *r, struct err *e)
         r->configured = sharding_resources_default();
     }
     if (r->configured == NULL) {
-        return e->code != 0 ? e->code : err_set(e, -ENOMEM, "out of memory");
+        return e->code != 0 ? e->code : err_memory(e);
     }
     return kube_access_open(c->kubeconfig, c->context, c->in_cluster, &r->access, e);
 }
@@ -446,7 +446,7 @@ static int open_parts(struct run *r, struct err *e)
     r->progress = net_timer_new(r->loop, on_progress, r);
     r->patience = net_timer_new(r->loop, on_patience, r);
     if (r->patcher == NULL || r->discovery == NULL || r->progress == NULL || r->patience == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     return 0;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/utf8.h"
 #include "crypto/digest.h"
 #include "kube/status.h"
@@ -65,7 +66,7 @@ static int read_operation(struct admission_request *r, const cJSON *request, str
 {
     const char *name = "";
     int rc = field_required(request, "request", "operation", &name, e);
-    for (size_t i = 0; i < sizeof operations / sizeof operations[0] && rc == 0; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(operations) && rc == 0; i++) {
         if (strcmp(operations[i], name) == 0) {
             r->operation = (enum admission_operation)i;
             return 0;
@@ -164,7 +165,7 @@ static int add_patch(const cJSON *patch, struct buf *out)
     struct buf text = BUF_INIT(ANSWER_MAX);
     int rc = json_canonical(patch, &text);
     rc = rc != 0 ? rc : buf_append_str(out, ",\"patch\":\"");
-    rc = rc != 0 ? rc : base64_encode(slice_of((const char *)buf_data(&text), text.len), out);
+    rc = rc != 0 ? rc : base64_encode(buf_slice(&text), out);
     rc = rc != 0 ? rc : buf_append_str(out, "\",\"patchType\":\"JSONPatch\"");
     buf_reset(&text);
     return rc;

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/array.h"
 #include "base/prometheus.h"
 
 /* A manager that does not lead is ready too: it serves webhooks, and knows all that it needs to
@@ -40,7 +41,7 @@ static int events_metrics(const struct event_recorder *events, struct buf *out)
          "Events that were given up or forgotten before they were written.",
          s->failed + s->dropped},
     };
-    return prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+    return prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
 static int add_metrics(void *data, struct buf *out)

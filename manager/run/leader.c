@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "base/prometheus.h"
 #include "kube/client/lease.h"
@@ -172,12 +173,12 @@ struct leader *leader_new(struct net_loop *loop, const struct leader_options *o,
 {
     struct leader *l = calloc(1, sizeof *l);
     if (l == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     *l = (struct leader){.loop = loop, .o = *o};
     l->timer = net_timer_new(loop, begin_alone, l);
-    int rc = l->timer == NULL ? err_set(e, -ENOMEM, "out of memory") : 0;
+    int rc = l->timer == NULL ? err_memory(e) : 0;
     if (rc == 0 && o->settings->leader_elect) {
         rc = stand(l, e);
     } else if (rc == 0) {
@@ -204,7 +205,7 @@ int leader_metrics(const struct leader *l, struct buf *out)
         {"cmesh_manager_leader_changes_total", "counter", "Times that this manager came to lead.",
          l->changes},
     };
-    int rc = prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+    int rc = prometheus_write(out, metrics, ARRAY_LEN(metrics));
     if (rc == 0) {
         rc = controller_metrics(l->controller, &l->counts, out);
     }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "net/timer.h"
@@ -199,7 +200,7 @@ static int open_resources(struct run *r, struct err *e)
     const char *path = r->settings.sharding_resources;
     r->resources = path != NULL ? sharding_resources_load(path, e) : sharding_resources_default();
     if (r->resources == NULL) {
-        return path != NULL ? e->code : err_set(e, UV_ENOMEM, "out of memory");
+        return path != NULL ? e->code : err_memory(e);
     }
     const struct discovery_options o = {.client = r->client};
     r->discovery = discovery_new(r->loop, &o, &handlers, r, e);
@@ -322,8 +323,8 @@ static int open_all(struct run *r, struct err *e)
     };
     r->delay = net_timer_new(r->loop, on_delay_over, r);
     r->grace = net_timer_new(r->loop, on_grace_over, r);
-    int rc = r->delay == NULL || r->grace == NULL ? err_set(e, UV_ENOMEM, "out of memory") : 0;
-    for (size_t i = 0; rc == 0 && i < sizeof steps / sizeof steps[0]; i++) {
+    int rc = r->delay == NULL || r->grace == NULL ? err_memory(e) : 0;
+    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(steps); i++) {
         rc = steps[i](r, e);
     }
     return rc;

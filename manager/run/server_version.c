@@ -53,7 +53,7 @@ struct server_version *server_version_new(struct net_loop *l, struct kube_client
     struct net_timer *timer = v == NULL ? NULL : net_timer_new(l, ask, v);
     if (timer == NULL) {
         free(v);
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     *v = (struct server_version){.loop = l, .client = c, .timer = timer, .cb = cb, .data = data};

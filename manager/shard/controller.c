@@ -390,7 +390,7 @@ struct controller *controller_new(struct net_loop *l, const struct controller_op
 {
     struct controller *c = calloc(1, sizeof *c);
     if (c == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     c->loop = l;

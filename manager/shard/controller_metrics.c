@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
+#include "base/array.h"
 #include "base/prometheus.h"
 #include "shard/controller_internal.h"
 
@@ -89,7 +90,7 @@ static int write_states(struct buf *out, const struct controller *c)
         {"cmesh_manager_shards_published", "gauge",
          "ShardingConfigs whose rules stand in their ConfigMap.", published},
     };
-    int rc = prometheus_write(out, gauges, sizeof gauges / sizeof gauges[0]);
+    int rc = prometheus_write(out, gauges, ARRAY_LEN(gauges));
     rc = rc != 0 ? rc
                  : prometheus_head(out, "cmesh_manager_shards", "gauge",
                                    "ShardingConfigs by whether they are enforced, and why not.");
@@ -109,7 +110,7 @@ static int write_probes(struct buf *out, const struct controller *c)
         {"cmesh_manager_probe_failures_total", "counter", "Of them without an answer.", p->failed},
         {"cmesh_manager_probed_pods", "gauge", "Pods whose proxies are asked.", p->targets},
     };
-    return prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+    return prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
 int controller_metrics(const struct controller *c, const struct controller_counts *n,
@@ -123,7 +124,7 @@ int controller_metrics(const struct controller *c, const struct controller_count
         {"cmesh_manager_handover_timeouts_total", "counter",
          "Times that these had not within --handover-wait.", n->late},
     };
-    int rc = prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+    int rc = prometheus_write(out, metrics, ARRAY_LEN(metrics));
     rc = rc != 0 ? rc : write_writes(out, n);
     rc = rc != 0 ? rc
                  : write_latency(out, "cmesh_manager_publish_seconds",
@@ -140,5 +141,5 @@ int controller_metrics(const struct controller *c, const struct controller_count
     const struct work_queue *queues[] = {c->queue, nudger_queue(c->nudger)};
     rc = write_states(out, c);
     rc = rc != 0 ? rc : write_probes(out, c);
-    return rc != 0 ? rc : work_queue_metrics(out, queues, sizeof queues / sizeof queues[0]);
+    return rc != 0 ? rc : work_queue_metrics(out, queues, ARRAY_LEN(queues));
 }

@@ -225,7 +225,8 @@ void shard_tell_late(struct shard *s, const struct shard_cache_config *config, u
 
 void controller_wake(struct controller *c, const char *key)
 {
-    for (struct list *n = c->waiting.next; n != &c->waiting; n = n->next) {
+    LIST_FOR_EACH(n, &c->waiting)
+    {
         struct shard *s = LIST_ITEM(n, struct shard, waiting);
         if (strcmp(s->holder, key) == 0) {
             int rc = work_queue_add(c->queue, s->key);

@@ -167,7 +167,7 @@ struct nudger *nudger_new(struct controller *c, struct err *e)
         .clock = c->options.clock,
     };
     if (r == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     r->controller = c;

@@ -7,6 +7,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/array.h"
 #include "kube/name.h"
 #include "json/json.h"
 
@@ -129,7 +130,7 @@ static const char *trouble_of(const cJSON *root)
     static const char *const fields[][2] = {
         {"source", "error"}, {"seen", "error"}, {"enforced", "error"}, {"source", "warning"}};
     const char *text = "";
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0] && text[0] == '\0'; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(fields) && text[0] == '\0'; i++) {
         text = text_of(member(root, fields[i][0]), fields[i][1]);
     }
     return text;

@@ -646,7 +646,7 @@ fail_buckets:
 fail_prober:
     free(p);
 fail:
-    (void)err_set(e, -ENOMEM, "out of memory");
+    (void)err_memory(e);
     return NULL;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "compile/compile.h"
 #include "compile/shards.h"
@@ -141,7 +142,7 @@ static struct rules_map *settle(const struct rules_map *found)
     const char *texts[] = {found->ns,      found->name,      found->uid,
                            found->version, found->owner_uid, found->checksum};
     size_t size = strlen(found->ns) + strlen(found->shard) + 2;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         size += strlen(texts[i]) + 1;
     }
     struct rules_map *m = malloc(sizeof *m + size);

@@ -41,7 +41,8 @@ static void tell_pod(const struct shard_cache *w, const struct pod *pod, bool go
 
 static void tell_shards_of(const struct shard_cache *w, const struct pod_entry *p)
 {
-    for (struct list *n = p->member.shards.next; n != &p->member.shards; n = n->next) {
+    LIST_FOR_EACH(n, &p->member.shards)
+    {
         struct config *c = config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard);
         tell_shard(w, c->seen.key, SHARD_CACHE_PODS);
     }
@@ -154,7 +155,8 @@ void shard_cache_pod_told(struct shard_cache *w, const char *key, const char *ui
 static void on_pod_list(void *data)
 {
     struct informer *f = data;
-    for (struct list *n = f->namespace->pods.next; n != &f->namespace->pods; n = n->next) {
+    LIST_FOR_EACH(n, &f->namespace->pods)
+    {
         LIST_ITEM(n, struct pod_entry, link)->stale = true;
     }
 }
@@ -341,7 +343,8 @@ static void leave_space(struct shard_cache *w, struct namespace *s)
 /* The pods whose membership of a shard changes are told of afterwards. */
 static void tell_pods_of(const struct shard_cache *w, const struct config *c)
 {
-    for (struct list *n = c->shard.pods.next; n != &c->shard.pods; n = n->next) {
+    LIST_FOR_EACH(n, &c->shard.pods)
+    {
         struct pod_entry *p = pod_of_member(LIST_ITEM(n, struct member, of_shard)->pod);
         tell_shards_of(w, p);
         tell_pod(w, p->pod, false);
@@ -691,7 +694,7 @@ static int begin(struct shard_cache *w, const struct shard_cache_options *o, str
     w->injected_key = annotation(o->prefix, SIDECAR_INJECTED);
     if (w->prefix == NULL || (w->namespace == NULL && o->namespace != NULL) ||
         w->generation_key == NULL || w->injected_key == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     w->keys = (struct pod_keys){.generation = w->generation_key, .injected = w->injected_key};
     int rc = follow(&w->configs_informer, e);
@@ -703,7 +706,7 @@ struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache
 {
     struct shard_cache *w = calloc(1, sizeof *w);
     if (w == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     w->loop = l;

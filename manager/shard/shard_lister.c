@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/prometheus.h"
 #include "shard/shard_cache_internal.h"
 
@@ -133,7 +134,8 @@ const struct pod **shard_cache_pods_of(const struct shard_cache *w,
     if (pods == NULL) {
         return NULL;
     }
-    for (struct list *n = s->pods.next; n != &s->pods; n = n->next) {
+    LIST_FOR_EACH(n, &s->pods)
+    {
         pods[count++] = pod_of_member(LIST_ITEM(n, struct member, of_shard)->pod)->pod;
     }
     qsort(pods, count, sizeof *pods, by_name);
@@ -151,7 +153,8 @@ const struct shard_cache_config *shard_cache_shard_of(const struct shard_cache *
 {
     const struct shard_cache_config *best = NULL;
     const struct members_pod *member = &find_pod(w, p->key)->member;
-    for (struct list *n = member->shards.next; n != &member->shards; n = n->next) {
+    LIST_FOR_EACH(n, &member->shards)
+    {
         struct config *c = config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard);
         if (&c->seen != but && (best == NULL || strcmp(c->seen.name, best->name) < 0)) {
             best = show(c);
@@ -188,7 +191,8 @@ static int view_pods(struct shard_cache_view *v, struct namespace *s)
     if (v->pods == NULL) {
         return -ENOMEM;
     }
-    for (struct list *n = s->pods.next; n != &s->pods; n = n->next) {
+    LIST_FOR_EACH(n, &s->pods)
+    {
         v->pods[v->pod_count] = pod_to_json(LIST_ITEM(n, struct pod_entry, link)->pod);
         if (v->pods[v->pod_count] == NULL) {
             return -ENOMEM;
@@ -303,7 +307,7 @@ int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
         events[i] = counts[i].events;
         failures[i] = counts[i].failures;
     }
-    int rc = prometheus_write(out, gauges, sizeof gauges / sizeof gauges[0]);
+    int rc = prometheus_write(out, gauges, ARRAY_LEN(gauges));
     rc = rc != 0 ? rc : write_counts(out, "cmesh_manager_lists_total", "Lists begun.", lists);
     rc =
         rc != 0 ? rc : write_counts(out, "cmesh_manager_watches_total", "Watches opened.", watches);

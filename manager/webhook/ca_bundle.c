@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "crypto/certificate.h"
@@ -75,7 +76,8 @@ struct ca_bundle {
 
 static struct entry *find(const struct ca_bundle *b, const char *key)
 {
-    for (struct list *n = b->entries.next; n != &b->entries; n = n->next) {
+    LIST_FOR_EACH(n, &b->entries)
+    {
         struct entry *entry = LIST_ITEM(n, struct entry, link);
         if (strcmp(entry->key, key) == 0) {
             return entry;
@@ -96,7 +98,8 @@ static void recount(struct ca_bundle *b)
     b->stats.configurations = 0;
     b->stats.webhooks = 0;
     b->stats.wrong = 0;
-    for (struct list *n = b->entries.next; n != &b->entries; n = n->next) {
+    LIST_FOR_EACH(n, &b->entries)
+    {
         const struct entry *entry = LIST_ITEM(n, struct entry, link);
         b->stats.configurations++;
         b->stats.webhooks += configuration_count(&b->target, entry->object);
@@ -167,7 +170,8 @@ static void on_list(void *data)
 {
     struct source *s = data;
     struct ca_bundle *b = s->owner;
-    for (struct list *n = b->entries.next; n != &b->entries; n = n->next) {
+    LIST_FOR_EACH(n, &b->entries)
+    {
         struct entry *entry = LIST_ITEM(n, struct entry, link);
         entry->stale = entry->stale || entry->kind == s->kind;
     }
@@ -360,7 +364,8 @@ static void on_work(void *data, const char *key)
 
 void ca_bundle_check(struct ca_bundle *b)
 {
-    for (struct list *n = b->entries.next; n != &b->entries; n = n->next) {
+    LIST_FOR_EACH(n, &b->entries)
+    {
         (void)enqueue(b, LIST_ITEM(n, struct entry, link)->key);
     }
 }
@@ -450,7 +455,7 @@ static int begin(struct ca_bundle *b, struct err *e)
                                           .clock = b->clock};
     b->timer = net_timer_new(b->loop, on_timer, b);
     if (b->timer == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     b->queue = work_queue_new(b->loop, &qo, on_work, b, e);
     int rc = b->queue == NULL ? e->code : 0;
@@ -469,7 +474,7 @@ struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_optio
     struct ca_bundle *b = calloc(1, sizeof *b);
     e = e == NULL ? &local : e;
     if (b == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     b->loop = l;
@@ -509,7 +514,7 @@ void ca_bundle_free(struct ca_bundle *b)
     for (size_t i = 0; b->hosts != NULL && b->hosts[i] != NULL; i++) {
         free(b->hosts[i]);
     }
-    for (size_t i = 0; i < sizeof b->texts / sizeof b->texts[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(b->texts); i++) {
         free(b->texts[i]);
     }
     free(b->hosts);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
 #include "json/field.h"
@@ -436,7 +437,7 @@ int certificate_set_bundle(const struct certificate_set *s, struct buf *out)
     static const enum certificate_role order[] = {CERTIFICATE_CURRENT, CERTIFICATE_NEXT,
                                                   CERTIFICATE_PREVIOUS};
     int rc = 0;
-    for (size_t i = 0; i < sizeof order / sizeof order[0] && rc == 0; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(order) && rc == 0; i++) {
         const struct certificate_entry *entry = &s->entries[order[i]];
         if (entry->read != NULL) {
             size_t len = strlen(entry->cert);

@@ -244,7 +244,7 @@ static void begin_write(struct certificates *c, cJSON *data)
         .field_manager = MANAGER,
     };
     struct err e = ERR_INIT;
-    (void)err_set(&e, -ENOMEM, "out of memory");
+    (void)err_memory(&e);
     c->request =
         body == NULL ? NULL : object_request_start(c->loop, c->client, &q, on_written, c, &e);
     secret_json_delete(body);
@@ -572,7 +572,7 @@ struct certificates *certificates_new(struct net_loop *l, const struct certifica
     }
     struct certificates *c = calloc(1, sizeof *c);
     if (c == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     c->loop = l;
@@ -583,7 +583,7 @@ struct certificates *certificates_new(struct net_loop *l, const struct certifica
     backoff_init(&c->repairs, REPAIR_MIN_MS, REPAIR_MAX_MS);
     c->timer = net_timer_new(l, on_timer, c);
     if (c->timer == NULL || copy_options(c, o) != 0) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         certificates_free(c);
         return NULL;
     }

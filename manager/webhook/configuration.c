@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/url.h"
 #include "crypto/digest.h"
 #include "object/json_patch.h"
@@ -82,7 +83,7 @@ static int present_bundle(const cJSON *webhook, struct buf *out)
 
 static struct slice text_in(const struct buf *b)
 {
-    return slice_of((const char *)buf_data(b), b->len);
+    return buf_slice(b);
 }
 
 /* 1: there is that one; 0; or -ENOMEM. What cannot be read is passed over. */
@@ -240,7 +241,7 @@ static cJSON *add_rule(cJSON *rules, const struct sharding_resource *r)
         {"scope", cJSON_CreateString("Namespaced")},
     };
     bool ok = true;
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
         if (!cJSON_AddItemToObject(rule, fields[i].key, fields[i].value)) {
             cJSON_Delete(fields[i].value);
             ok = false;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/array.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/prometheus.h"
@@ -119,7 +120,7 @@ static void respond_failure(struct http_exchange *x, unsigned status, const char
     if (status_write(&body, status, NULL, 0, "%s", why) != 0) {
         http_exchange_abort(x);
     } else {
-        respond(x, status, slice_of((const char *)buf_data(&body), body.len), header);
+        respond(x, status, buf_slice(&body), header);
     }
     buf_reset(&body);
 }
@@ -151,7 +152,7 @@ static enum result answer_review(struct http_exchange *x, const struct admission
                          : a->patch != NULL && a->patch->child != NULL ? RESULT_PATCHED
                                                                        : RESULT_ALLOWED;
     if (rc == 0) {
-        respond(x, 200, slice_of((const char *)buf_data(&body), body.len), NULL);
+        respond(x, 200, buf_slice(&body), NULL);
     } else {
         respond_failure(x, 500, err_text(rc), NULL);
         result = RESULT_ERROR;
@@ -410,7 +411,7 @@ struct webhook_server *webhook_server_new(struct net_loop *l,
     struct webhook_server *s = calloc(1, sizeof *s);
     struct tls_config *tls = s == NULL ? NULL : stand_in(e);
     if (s == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
     }
     if (tls == NULL) {
         free(s);
@@ -522,5 +523,5 @@ int webhook_server_metrics(const struct webhook_server *s, struct buf *out)
         {"cmesh_webhook_refused_total", "counter",
          "Connections over the limit, and requests that are no HTTP.", http->refused},
     };
-    return rc != 0 ? rc : prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+    return rc != 0 ? rc : prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }

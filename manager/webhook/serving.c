@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "base/prometheus.h"
 #include "webhook/ca_bundle.h"
@@ -75,7 +76,7 @@ static int collect_names(struct names *n, const struct webhook_serving_options *
                          const char *service, struct err *e)
 {
     static const char *const endings[] = {".svc", "", ".svc.cluster.local"};
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
         (void)snprintf(n->service[i], NAME_SIZE, "%s.%s%s", service, o->namespace, endings[i]);
         n->list[n->count++] = n->service[i];
     }
@@ -144,7 +145,7 @@ struct webhook_serving *webhook_serving_new(struct net_loop *l,
     struct webhook_serving *s = calloc(1, sizeof *s);
     e = e == NULL ? &local : e;
     if (s == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     s->context = o->context;
@@ -237,7 +238,7 @@ static int write_certificates(const struct certificates_stats *c, struct buf *ou
                  : prometheus_seconds(out, "cmesh_webhook_authority_expiry_timestamp_seconds",
                                       "gauge", "When the authority expires; 0: there is none.",
                                       (double)c->authority_expires);
-    return rc != 0 ? rc : prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+    return rc != 0 ? rc : prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
 static int write_bundle(const struct ca_bundle_stats *b, struct buf *out)
@@ -254,7 +255,7 @@ static int write_bundle(const struct ca_bundle_stats *b, struct buf *out)
         {"cmesh_webhook_configuration_failures_total", "counter", "Writes that failed otherwise.",
          b->failures},
     };
-    return prometheus_write(out, metrics, sizeof metrics / sizeof metrics[0]);
+    return prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
 int webhook_serving_metrics(const struct webhook_serving *s, struct buf *out)

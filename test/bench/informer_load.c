@@ -455,7 +455,7 @@ static int load_init(struct load *l, const char *address, uint64_t count, struct
     l->informers = calloc(count, sizeof(*l->informers));
     l->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (l->informers == NULL || l->epoll < 0) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     for (size_t n = 0; n < count; n++) {
         l->informers[n].load = l;

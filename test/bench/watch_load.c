@@ -299,7 +299,7 @@ static int load_init(struct load *l, const char *address, const char *target, ui
     l->watches = calloc(watches, sizeof(*l->watches));
     l->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (l->watches == NULL || l->epoll < 0) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     return 0;
 }

@@ -191,7 +191,7 @@ static int load_event(struct source *s, const char *path, struct err *e)
     s->chunk = malloc(text.len + CHUNK_FRAME);
     if (s->chunk == NULL) {
         buf_reset(&text);
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     int head = snprintf(s->chunk, CHUNK_FRAME, "%zx\r\n", text.len);
     memcpy(s->chunk + head, buf_data(&text), text.len);

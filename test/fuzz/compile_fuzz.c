@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/array.h"
 #include "base/yaml.h"
 #include "check.h"
 
@@ -37,7 +38,7 @@ static const struct compile_options options = {
 
 static cJSON *read_config(const uint8_t *data, size_t size)
 {
-    size_t frame = data[0] % (sizeof frames / sizeof frames[0]);
+    size_t frame = data[0] % (ARRAY_LEN(frames));
     struct buf text = BUF_INIT(65536);
     struct err e = ERR_INIT;
     cJSON *config = NULL;

@@ -21,8 +21,7 @@ static void check_written(const struct control_state *s, const bool *changed)
     struct control_state again;
     bool changed_again = false;
     CHECK(control_state_encode(s, changed, &text) == 0);
-    CHECK(control_state_decode(slice_of((const char *)buf_data(&text), text.len), &again,
-                               &changed_again, NULL) == 0);
+    CHECK(control_state_decode(buf_slice(&text), &again, &changed_again, NULL) == 0);
     check_same(s, &again);
     CHECK(changed_again == (changed != NULL && *changed));
     buf_reset(&text);
@@ -36,7 +35,7 @@ static void check_error(struct slice body)
     control_error_decode(body, why);
     CHECK(memchr(why, '\0', sizeof why) != NULL);
     CHECK(control_error_encode(why, &text) == 0);
-    control_error_decode(slice_of((const char *)buf_data(&text), text.len), again);
+    control_error_decode(buf_slice(&text), again);
     CHECK(strcmp(why, again) == 0);
     buf_reset(&text);
 }

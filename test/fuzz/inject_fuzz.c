@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/array.h"
 #include "base/yaml.h"
 #include "check.h"
 
@@ -31,7 +32,7 @@ static const struct {
 
 static cJSON *read_pod(const uint8_t *data, size_t size)
 {
-    size_t frame = data[0] / 2 % (sizeof frames / sizeof frames[0]);
+    size_t frame = data[0] / 2 % (ARRAY_LEN(frames));
     struct buf text = BUF_INIT(65536);
     struct err e = ERR_INIT;
     cJSON *pod = NULL;
@@ -60,7 +61,7 @@ static bool has_wishes(const cJSON *pod)
 {
     static const char *const names[] = {"m/disable-fake-kubeconfig-arg",
                                         "m/disable-fake-kubeconfig-env", "m/operator-containers"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         if (get(get(get(pod, "metadata"), "annotations"), names[i]) != NULL ||
             get(get(get(pod, "metadata"), "labels"), names[i]) != NULL) {
             return true;

@@ -35,7 +35,7 @@ static struct list_meta_result learn(bool protobuf, bool gzip, struct slice body
 
 static struct slice slice_of_buf(const struct buf *b)
 {
-    return slice_of((const char *)buf_data(b), b->len);
+    return buf_slice(b);
 }
 
 /* A long member before the others, when the text is an object. */

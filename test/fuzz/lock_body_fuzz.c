@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/yaml.h"
 #include "check.h"
 #include "json/json.h"
@@ -195,7 +196,7 @@ static void expect(enum form form, struct slice body, struct expected *x)
 static void check_rewritten(enum form form, const struct expected *before, const struct buf *out)
 {
     struct expected after;
-    expect(form, slice_of((const char *)buf_data(out), out->len), &after);
+    expect(form, buf_slice(out), &after);
     if (before->known) {
         CHECK(after.known && after.found == LOCK_OWN);
         CHECK(after.text.len == before->text.len);
@@ -208,7 +209,7 @@ static void check_rewritten(enum form form, const struct expected *before, const
 static void check_one_edit(struct slice body, const struct buf *out)
 {
     struct slice to = slice_str(rule.renamed);
-    struct slice now = slice_of((const char *)buf_data(out), out->len);
+    struct slice now = buf_slice(out);
     size_t same = 0;
     while (same < body.len && same < now.len && body.ptr[same] == now.ptr[same]) {
         same++;
@@ -266,7 +267,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *copy = malloc(size);
     CHECK(copy != NULL);
     memcpy(copy, data + 1, size - 1);
-    size_t i = data[0] % (sizeof types / sizeof types[0]);
+    size_t i = data[0] % (ARRAY_LEN(types));
     check(types[i].type, types[i].form, slice_of(copy, size - 1));
     free(copy);
     return 0;

@@ -41,8 +41,7 @@ static void check_selectors(struct slice before, struct slice after)
     struct buf b = BUF_INIT(SIZE_MAX);
     decode_selector(before, &a);
     decode_selector(after, &b);
-    check_terms(slice_of((const char *)buf_data(&a), a.len),
-                slice_of((const char *)buf_data(&b), b.len));
+    check_terms(buf_slice(&a), buf_slice(&b));
     buf_reset(&a);
     buf_reset(&b);
 }
@@ -59,7 +58,7 @@ static void check_renamed(const struct request_info *ri, struct slice method, st
                           const struct buf *out)
 {
     struct request_info now;
-    struct slice text = slice_of((const char *)buf_data(out), out->len);
+    struct slice text = buf_slice(out);
     CHECK(request_info_parse(&now, method, text, NULL) == 0);
     check_same(ri, &now);
     if (ri->name.len > 0 && ri->name_mem == NULL) {

@@ -5,6 +5,7 @@
  */
 #include "kube/request_info.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "check.h"
 #include "kube/query.h"
@@ -21,9 +22,9 @@ static void check_places(const struct request_info *ri)
 {
     const struct slice parts[] = {ri->api_prefix, ri->group,       ri->version, ri->namespace,
                                   ri->resource,   ri->subresource, ri->parts};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         CHECK(inside(parts[i], ri->path));
-        CHECK(i + 1 == sizeof parts / sizeof parts[0] || parts[i].len == 0 ||
+        CHECK(i + 1 == ARRAY_LEN(parts) || parts[i].len == 0 ||
               memchr(parts[i].ptr, '/', parts[i].len) == NULL);
     }
     CHECK(ri->name_mem != NULL || inside(ri->name, ri->parts));

@@ -6,6 +6,7 @@
  */
 #include "rules/rules.h"
 
+#include "base/array.h"
 #include "check.h"
 
 #define HEAD                                                                                       \
@@ -45,8 +46,8 @@ static void check_entry(const struct rules_entry *entry)
 static void check_same_answers(const struct rules *a, const struct rules *b)
 {
     static const char *const names[] = {"", "*", "pods", "apps", "a", "x"};
-    for (size_t g = 0; g < sizeof names / sizeof names[0]; g++) {
-        for (size_t r = 0; r < sizeof names / sizeof names[0]; r++) {
+    for (size_t g = 0; g < ARRAY_LEN(names); g++) {
+        for (size_t r = 0; r < ARRAY_LEN(names); r++) {
             const struct rules_entry *x = rules_match(a, slice_str(names[g]), slice_str(names[r]));
             const struct rules_entry *y = rules_match(b, slice_str(names[g]), slice_str(names[r]));
             CHECK((x == NULL) == (y == NULL));
@@ -79,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1) {
         return 0;
     }
-    size_t frame = data[0] % (sizeof frames / sizeof frames[0]);
+    size_t frame = data[0] % (ARRAY_LEN(frames));
     struct buf text = BUF_INIT(1 << 20);
     CHECK(buf_append_str(&text, frames[frame].before) == 0);
     CHECK(buf_append(&text, data + 1, size - 1) == 0);

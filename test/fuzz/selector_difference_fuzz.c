@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "check.h"
 #include "kube/query.h"
@@ -20,11 +21,11 @@ static struct selector *read_back(const char *escaped)
     struct buf text = BUF_INIT(1 << 20);
     struct buf again = BUF_INIT(1 << 20);
     CHECK(query_decode(slice_str(escaped), &text) == 0);
-    struct slice canonical = slice_of((const char *)buf_data(&text), text.len);
+    struct slice canonical = buf_slice(&text);
     struct selector *s = selector_parse(canonical, NULL);
     CHECK(s != NULL);
     CHECK(selector_print(s, &again) == 0);
-    CHECK(slice_eq(slice_of((const char *)buf_data(&again), again.len), canonical));
+    CHECK(slice_eq(buf_slice(&again), canonical));
     buf_reset(&text);
     buf_reset(&again);
     return s;
@@ -49,7 +50,7 @@ static size_t add_labels(const struct selector *s, unsigned *choice, struct sele
             continue;
         }
         const char *value = kind == 1 || r[i].value_count == 0
-                                ? odd[draw(choice, sizeof odd / sizeof odd[0])]
+                                ? odd[draw(choice, ARRAY_LEN(odd))]
                                 : r[i].values[draw(choice, r[i].value_count)];
         labels[made++] =
             (struct selector_label){.key = slice_str(r[i].key), .value = slice_str(value)};

@@ -5,6 +5,7 @@
  */
 #include "kube/selector.h"
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "check.h"
 #include "kube/query.h"
@@ -14,7 +15,7 @@
 static struct slice print(const struct selector *s, struct buf *out)
 {
     CHECK(selector_print(s, out) == 0);
-    return slice_of((const char *)buf_data(out), out->len);
+    return buf_slice(out);
 }
 
 static void check_order(const struct selector *s)
@@ -44,7 +45,7 @@ static size_t make_labels(const struct selector *s, unsigned choice, struct sele
             continue;
         }
         const char *value = c == 1 || r[i].value_count == 0
-                                ? odd[(choice >> 8) % (sizeof odd / sizeof odd[0])]
+                                ? odd[(choice >> 8) % (ARRAY_LEN(odd))]
                                 : r[i].values[(choice >> 8) % r[i].value_count];
         labels[made++] =
             (struct selector_label){.key = slice_str(r[i].key), .value = slice_str(value)};

@@ -77,7 +77,7 @@ static void check_protobuf(struct slice event, const struct watch_frame *said)
     struct watch_frame e;
     CHECK(buf_append(&b, event.ptr, event.len) == 0);
     CHECK(buf_append(&b, unknown, sizeof unknown - 1) == 0);
-    watch_frame_scan(ENCODING_PROTOBUF, slice_of((const char *)buf_data(&b), b.len), &e);
+    watch_frame_scan(ENCODING_PROTOBUF, buf_slice(&b), &e);
     /* What broke off may have been completed. */
     CHECK(said->type == WATCH_FRAME_UNKNOWN || said->type == e.type);
     CHECK(said->resource_version == 0 || said->resource_version == e.resource_version);

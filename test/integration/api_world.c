@@ -126,7 +126,8 @@ void api_cut(struct api_request *q)
 
 static struct api_request *first_whole(struct api_world *w)
 {
-    for (struct list *n = w->requests.next; n != &w->requests; n = n->next) {
+    LIST_FOR_EACH(n, &w->requests)
+    {
         struct api_request *q = LIST_ITEM(n, struct api_request, link);
         if (q->whole) {
             return q;

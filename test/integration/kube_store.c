@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "http/collect.h"
 #include "kube/name.h"
@@ -200,8 +201,7 @@ static void send_change(struct watch *w, const struct change *c)
                                           : "DELETED",
                                 text),
                      0);
-    assert_int_equal(
-        http_exchange_send_body(w->x, slice_of((const char *)buf_data(&line), line.len)), 0);
+    assert_int_equal(http_exchange_send_body(w->x, buf_slice(&line)), 0);
     buf_reset(&line);
     free(text);
 }
@@ -223,7 +223,8 @@ static void record(struct kube_store *s, const char *resource, const char *ns, c
     }
     s->writes++;
     list_append(&s->history, &c->link);
-    for (struct list *n = s->watches.next; n != &s->watches; n = n->next) {
+    LIST_FOR_EACH(n, &s->watches)
+    {
         send_change(LIST_ITEM(n, struct watch, link), c);
     }
 }
@@ -245,7 +246,8 @@ static void begin_watch(struct kube_store *s, struct http_exchange *x,
     x->data = w;
     list_append(&s->watches, &w->link);
     assert_int_equal(http_exchange_send_head(x, &head), 0);
-    for (struct list *n = s->history.next; n != &s->history; n = n->next) {
+    LIST_FOR_EACH(n, &s->history)
+    {
         const struct change *c = LIST_ITEM(n, struct change, link);
         if (c->version > version) {
             send_change(w, c);
@@ -267,7 +269,8 @@ void store_end_watches(struct kube_store *s)
 static struct object *find(const struct kube_store *s, const char *resource, const char *ns,
                            const char *name)
 {
-    for (struct list *n = s->objects.next; n != &s->objects; n = n->next) {
+    LIST_FOR_EACH(n, &s->objects)
+    {
         struct object *o = LIST_ITEM(n, struct object, link);
         if (strcmp(o->resource, resource) == 0 && strcmp(o->ns, ns) == 0 &&
             strcmp(meta(o->json, "name"), name) == 0) {
@@ -339,7 +342,7 @@ void store_put(struct kube_store *s, const char *resource, const char *ns, cJSON
         return;
     }
     static const char *const kept[] = {"uid", "namespace", "resourceVersion", "generation"};
-    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
         cJSON *m = member(object, "metadata");
         cJSON_DeleteItemFromObjectCaseSensitive(m, kept[i]);
         (void)cJSON_AddItemToObject(
@@ -380,7 +383,8 @@ void store_delete(struct kube_store *s, const char *resource, const char *ns, co
 const cJSON *store_next(const struct kube_store *s, const char *resource, const cJSON *object)
 {
     bool found = object == NULL;
-    for (struct list *n = s->objects.next; n != &s->objects; n = n->next) {
+    LIST_FOR_EACH(n, &s->objects)
+    {
         const struct object *o = LIST_ITEM(n, struct object, link);
         if (found && strcmp(o->resource, resource) == 0) {
             return o->json;
@@ -564,7 +568,7 @@ static struct selector *selector_of(struct slice target)
     struct buf text = BUF_INIT(4096);
     struct selector *selector = NULL;
     if (query_get(target, "labelSelector", &text) == 1) {
-        selector = selector_parse(slice_of((const char *)buf_data(&text), text.len), NULL);
+        selector = selector_parse(buf_slice(&text), NULL);
         assert_non_null(selector);
     }
     buf_reset(&text);

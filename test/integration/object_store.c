@@ -33,7 +33,8 @@ static const char *name_of(const cJSON *object)
 
 static struct stored *find(const struct object_store *s, const char *path, const char *name)
 {
-    for (struct list *n = s->objects.next; n != &s->objects; n = n->next) {
+    LIST_FOR_EACH(n, &s->objects)
+    {
         struct stored *o = LIST_ITEM(n, struct stored, link);
         if (strcmp(o->path, path) == 0 && strcmp(name_of(o->object), name) == 0) {
             return o;
@@ -106,7 +107,8 @@ static void answer_list(struct object_store *s, struct api_request *q)
     name_filter(q, path, name);
     assert_int_equal(
         buf_printf(&body, "{\"metadata\":{\"resourceVersion\":\"%u\"},\"items\":[", s->version), 0);
-    for (struct list *n = s->objects.next; n != &s->objects; n = n->next) {
+    LIST_FOR_EACH(n, &s->objects)
+    {
         struct stored *o = LIST_ITEM(n, struct stored, link);
         if (strcmp(o->path, path) == 0 &&
             (name[0] == '\0' || strcmp(name, name_of(o->object)) == 0)) {
@@ -306,7 +308,8 @@ static void answer_watches(struct object_store *s)
 
 static struct api_request *waiting_write(const struct object_store *s)
 {
-    for (struct list *n = s->api.requests.next; n != &s->api.requests; n = n->next) {
+    LIST_FOR_EACH(n, &s->api.requests)
+    {
         struct api_request *q = LIST_ITEM(n, struct api_request, link);
         if (q->whole && strcmp(q->method, "GET") != 0) {
             return q;

@@ -39,7 +39,7 @@ static inline enum encoding capture_encoding(const char *name)
 
 static inline struct slice capture_slice(const struct buf *b)
 {
-    return slice_of((const char *)buf_data(b), b->len);
+    return buf_slice(b);
 }
 
 /* Takes the next event off a captured watch, with its length of 4 bytes in protobuf. */

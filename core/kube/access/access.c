@@ -19,7 +19,7 @@ enum { PEM_MAX = 1 << 20 };
 
 static int fail_memory(struct err *e)
 {
-    return err_set(e, -ENOMEM, "out of memory");
+    return err_memory(e);
 }
 
 static int copy_string(const char *from, char **to, struct err *e)

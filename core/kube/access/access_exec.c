@@ -17,7 +17,7 @@ enum { ARGS_MAX = 1000, CLUSTER_CONFIG_MAX = 1 << 16 };
 
 static int fail_memory(struct err *e)
 {
-    return err_set(e, -ENOMEM, "out of memory");
+    return err_memory(e);
 }
 
 /* A copy of the string at `field` of exec; *out is NULL when it is missing or empty. */

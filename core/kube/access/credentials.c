@@ -64,7 +64,7 @@ struct credentials {
 
 static int fail_memory(struct err *e)
 {
-    return err_set(e, -ENOMEM, "out of memory");
+    return err_memory(e);
 }
 
 static void notify(struct credentials *c, enum credentials_event event)

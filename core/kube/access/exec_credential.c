@@ -30,7 +30,7 @@ static int take(const cJSON *status, const char *key, char **out, struct err *e)
         return 0;
     }
     *out = strdup(item->valuestring);
-    return *out == NULL ? err_set(e, -ENOMEM, "out of memory") : 0;
+    return *out == NULL ? err_memory(e) : 0;
 }
 
 static int take_expiry(const cJSON *status, int64_t now, int64_t *out, struct err *e)

@@ -17,7 +17,7 @@
 
 static int fail_memory(struct err *e)
 {
-    return err_set(e, -ENOMEM, "out of memory");
+    return err_memory(e);
 }
 
 /* "path" or "path:line". */

@@ -128,7 +128,7 @@ struct kube_client *kube_client_new(struct net_loop *l, const struct kube_client
 {
     struct kube_client *c = calloc(1, sizeof *c);
     if (c == NULL) {
-        err_set(e, UV_ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     c->access = o->access;
@@ -221,9 +221,9 @@ struct http_exchange *kube_client_request(struct kube_client *c, const struct ht
     struct http_exchange *x = NULL;
     if (buf_append_str(&target, c->access->server.path) != 0 ||
         buf_append(&target, head->target.ptr, head->target.len) != 0) {
-        err_set(e, UV_ENOMEM, "out of memory");
+        err_memory(e);
     } else {
-        h.target = slice_of((const char *)buf_data(&target), target.len);
+        h.target = buf_slice(&target);
         x = http_client_request(c->http, &h, handlers, data, e);
     }
     buf_reset(&target);

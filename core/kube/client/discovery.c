@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/backoff.h"
 #include "kube/client/object_request.h"
 
@@ -74,7 +75,7 @@ struct discovery {
 
 static const char *const root_paths[] = {"/api", "/apis"};
 
-enum { ROOTS = sizeof root_paths / sizeof root_paths[0] };
+enum { ROOTS = ARRAY_LEN(root_paths) };
 
 /* ---- calls of the user ---- */
 
@@ -283,7 +284,7 @@ static void end_round(struct discovery *d)
         err_set(&e, -EIO, "%s (and %u more)", d->failure.msg, d->failed - 1);
     }
     if (d->broken) {
-        err_set(&e, -ENOMEM, "out of memory");
+        err_memory(&e);
     }
     err_prefix(&e, "not all resources of the API server are known");
     bool changed = !d->broken && take_over(d);
@@ -338,7 +339,7 @@ struct discovery *discovery_new(struct net_loop *l, const struct discovery_optio
     struct net_timer *timer = d == NULL ? NULL : net_timer_new(l, on_timer, d);
     if (timer == NULL) {
         free(d);
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     d->loop = l;

@@ -267,7 +267,8 @@ static struct match look_for(struct subject *s, enum event_type type, const char
                              const char *message, int64_t now)
 {
     struct match m = {0};
-    for (struct list *n = s->events.next; n != &s->events; n = n->next) {
+    LIST_FOR_EACH(n, &s->events)
+    {
         struct event *v = LIST_ITEM(n, struct event, link);
         if (v->type != type || strcmp(v->reason, reason) != 0) {
             continue;
@@ -461,7 +462,7 @@ static int start_request(struct event_recorder *r, struct event *v, struct err *
     struct event_body body = body_of(v);
     cJSON *object = v->created ? event_body_repeat(&body) : event_body_new(&body);
     if (object == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/%s/events",
                    event_body_namespace(&body.about));
@@ -592,7 +593,7 @@ struct event_recorder *event_recorder_new(struct net_loop *l,
 {
     struct event_recorder *r = calloc(1, sizeof *r);
     if (r == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     r->component = strdup(o->component);
@@ -600,7 +601,7 @@ struct event_recorder *event_recorder_new(struct net_loop *l,
     r->timer = r->component == NULL || r->host == NULL ? NULL : net_timer_new(l, on_timer, r);
     if (r->timer == NULL) {
         destroy(r);
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     r->loop = l;

@@ -535,7 +535,7 @@ static int fill(struct lease *l, const struct lease_options *o, struct err *e)
     l->name = strdup(o->name);
     l->identity = strdup(o->identity);
     if (l->namespace == NULL || l->name == NULL || l->identity == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     (void)snprintf(l->path, sizeof l->path, "/apis/coordination.k8s.io/v1/namespaces/%s/leases",
                    l->namespace);
@@ -547,7 +547,7 @@ struct lease *lease_new(struct net_loop *loop, const struct lease_options *o,
 {
     struct lease *l = calloc(1, sizeof *l);
     if (l == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     if (fill(l, o, e) != 0) {
@@ -557,7 +557,7 @@ struct lease *lease_new(struct net_loop *loop, const struct lease_options *o,
     l->timer = net_timer_new(loop, on_timer, l);
     if (l->timer == NULL) {
         destroy(l);
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     l->loop = loop;

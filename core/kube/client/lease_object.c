@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/rfc3339.h"
 
 enum { MICRO = 1000000, TIME_SIZE = 40 };
@@ -40,7 +41,7 @@ int64_t lease_object_seconds(const cJSON *lease)
 bool lease_object_same(const cJSON *a, const cJSON *b)
 {
     static const char *const texts[] = {"holderIdentity", "acquireTime", "renewTime"};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         if (strcmp(text_of(a, texts[i]), text_of(b, texts[i])) != 0) {
             return false;
         }

@@ -106,7 +106,7 @@ static cJSON *parse_frame(struct slice text, struct slice items, struct err *e)
     cJSON *root = NULL;
     if (buf_append(&frame, text.ptr, (size_t)(items.ptr - text.ptr)) != 0 ||
         buf_append(&frame, behind, (size_t)(text.ptr + text.len - behind)) != 0) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
     } else {
         root = json_parse((const char *)buf_data(&frame), frame.len, e);
     }

@@ -190,12 +190,11 @@ static struct object_request *start(struct net_loop *l, const struct object_requ
     }
     w = malloc(sizeof *w);
     if (w == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         goto out;
     }
     *w = *model;
-    w->fetch = fetch(l, w, q, slice_of((const char *)buf_data(&target), target.len),
-                     slice_of((const char *)buf_data(&body), body.len), e);
+    w->fetch = fetch(l, w, q, buf_slice(&target), buf_slice(&body), e);
     if (w->fetch == NULL) {
         free(w);
         w = NULL;

@@ -325,7 +325,7 @@ static int end_page(struct reflector *r, const struct list_page *p, struct err *
 {
     char *token = p->token == NULL ? NULL : strdup(p->token);
     if (p->token != NULL && token == NULL) {
-        return err_set(e, -ENOMEM, "out of memory");
+        return err_memory(e);
     }
     forget_token(r);
     r->token = token;
@@ -395,13 +395,13 @@ static int ask_for_page(struct reflector *r, struct err *e)
                                  "application/json")
                          : SLICE("application/json")};
     struct buf target = BUF_INIT(COLLECTION_TARGET_MAX);
-    struct slice base = slice_of((const char *)buf_data(&r->base), r->base.len);
+    struct slice base = buf_slice(&r->base);
     int rc = collection_list(base, r->page_size, r->token, &target);
     if (rc == 0) {
         struct http_fetch_options o = {
             .via = kube_client_requester(r->client),
             .method = SLICE("GET"),
-            .target = slice_of((const char *)buf_data(&target), target.len),
+            .target = buf_slice(&target),
             .headers = &accept,
             .header_count = 1,
             .answer_max = REFLECTOR_PAGE_MAX,
@@ -577,7 +577,7 @@ static void on_close(struct http_exchange *x, const struct err *e)
     r->x = NULL;
     enter(r);
     if (r->state == STATE_REFUSED) {
-        struct slice body = slice_of((const char *)buf_data(&r->refusal), r->refusal.len);
+        struct slice body = buf_slice(&r->refusal);
         fail_refused(r, r->status, r->retry_after, body);
     } else {
         end_watch(r, e);
@@ -606,13 +606,13 @@ static int open_watch(struct reflector *r, struct err *e)
                                      "application/json")
                              : SLICE("application/json")};
     struct buf target = BUF_INIT(COLLECTION_TARGET_MAX);
-    struct slice base = slice_of((const char *)buf_data(&r->base), r->base.len);
+    struct slice base = buf_slice(&r->base);
     r->watch_seconds = WATCH_MIN_S + r->ops.random(r->ops.data) % WATCH_SPREAD_S;
     int rc = collection_watch(base, r->version, r->watch_seconds, &target);
     if (rc == 0) {
         struct http_head head = {
             .method = SLICE("GET"),
-            .target = slice_of((const char *)buf_data(&target), target.len),
+            .target = buf_slice(&target),
             .headers = &accept,
             .header_count = 1,
             .framing = HTTP_BODY_NONE,
@@ -714,7 +714,7 @@ struct reflector *reflector_new(struct net_loop *l, const struct reflector_optio
 {
     struct reflector *r = calloc(1, sizeof *r);
     if (r == NULL) {
-        err_set(e, -ENOMEM, "out of memory");
+        err_memory(e);
         return NULL;
     }
     if (init_base(r, o, e) != 0) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "kube/name.h"
 
 enum { ROOM_MIN = 64 };
@@ -160,7 +161,7 @@ static unsigned verbs_of(const cJSON *resource)
     const cJSON *verb;
     cJSON_ArrayForEach(verb, member(resource, "verbs"))
     {
-        for (size_t i = 0; cJSON_IsString(verb) && i < sizeof names / sizeof names[0]; i++) {
+        for (size_t i = 0; cJSON_IsString(verb) && i < ARRAY_LEN(names); i++) {
             verbs |= strcmp(verb->valuestring, names[i]) == 0 ? 1u << i : 0;
         }
     }

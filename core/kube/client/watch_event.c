@@ -55,7 +55,7 @@ static int take_line(struct watch_lines *w, struct slice *data, struct slice *li
     data->ptr++;
     data->len--;
     w->given = w->partial.len > 0;
-    *line = w->given ? slice_of((const char *)buf_data(&w->partial), w->partial.len) : head;
+    *line = w->given ? buf_slice(&w->partial) : head;
     return line->len > w->max ? -EMSGSIZE : 1;
 }
 

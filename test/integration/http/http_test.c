@@ -84,9 +84,7 @@ static void serve_end(struct http_exchange *x)
 {
     struct world *w = x->data;
     if (w->behaviour == ANSWER_AT_END) {
-        assert_int_equal(http_respond(x, 200, SLICE("text/plain"),
-                                      slice_of((const char *)buf_data(&w->echo), w->echo.len), NULL,
-                                      0),
+        assert_int_equal(http_respond(x, 200, SLICE("text/plain"), buf_slice(&w->echo), NULL, 0),
                          0);
     } else if (w->behaviour == ANSWER_UPGRADE) {
         assert_int_equal(http_exchange_send_end(x), 0); /* the tunnel's end */

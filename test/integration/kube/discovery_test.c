@@ -97,7 +97,8 @@ static struct api_request *expect_request(struct user *u, const char *target)
     for (int turn = 0; turn < 2000; turn++) {
         fake_clock_pass(&w->clock, 0);
         run_for(w->loop, 1);
-        for (struct list *n = w->requests.next; n != &w->requests; n = n->next) {
+        LIST_FOR_EACH(n, &w->requests)
+        {
             struct api_request *q = LIST_ITEM(n, struct api_request, link);
             if (q->whole && strcmp(q->target, target) == 0) {
                 return q;

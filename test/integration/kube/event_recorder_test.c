@@ -11,6 +11,7 @@
 
 #include "alloc_sweep.h"
 #include "api_world.h"
+#include "base/array.h"
 #include "base/log.h"
 #include "json/json.h"
 
@@ -391,7 +392,7 @@ static void test_tries_again(void **state)
     static const unsigned statuses[] = {500, 503, 429, 401};
     uint64_t pause = 500;
     char name[256] = "";
-    for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(statuses); i++) {
         struct api_request *q = expect_request(u, "POST", EVENTS);
         assert_true(i == 0 || strcmp(name, name_of(q)) == 0);
         (void)snprintf(name, sizeof name, "%s", name_of(q));

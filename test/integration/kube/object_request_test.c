@@ -12,6 +12,7 @@
 
 #include "alloc_sweep.h"
 #include "api_world.h"
+#include "base/array.h"
 #include "base/log.h"
 #include "temp_dir.h"
 #include "json/json.h"
@@ -192,7 +193,7 @@ static void test_patches(void **state)
          "application/strategic-merge-patch+json"},
         {OBJECT_REQUEST_APPLY, "{\"apiVersion\":\"v1\"}", "application/apply-patch+yaml"},
     };
-    for (size_t i = 0; i < sizeof patches / sizeof patches[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(patches); i++) {
         bool apply = patches[i].verb == OBJECT_REQUEST_APPLY;
         struct object_request_options r = {.verb = patches[i].verb,
                                            .path = MAPS,
@@ -246,7 +247,7 @@ static void test_refuses_what_makes_no_sense(void **state)
         {{.verb = OBJECT_REQUEST_APPLY, .path = "/p", .name = "x", .body = object},
          "the field manager is missing"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct err e = ERR_INIT;
         assert_null(
             object_request_start(c->world.loop, c->world.client, &cases[i].q, on_written, c, &e));

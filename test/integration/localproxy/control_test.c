@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "control/client.h"
 #include "fixture.h"
 #include "rules/control.h"
@@ -325,7 +326,7 @@ static void test_what_refusals_become(void **state)
         {-ENOMEM, -EAGAIN}, {-ECANCELED, -EAGAIN}, {-EIO, -EAGAIN},
     };
     w->behaviour = REFUSE;
-    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
         struct call call;
         char expected[64];
         (void)snprintf(expected, sizeof expected, "refused with %d", codes[i].given);
@@ -444,7 +445,7 @@ static void test_other_requests(void **state)
         {"PUT /v1/rules HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n",
          "HTTP/1.1 100 Continue\r\n"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         exchange_raw(w, cases[i][0], cases[i][1]);
     }
 }
@@ -636,7 +637,7 @@ static void test_answers_that_make_no_sense(void **state)
         {"", UV_EOF, "closed"},
     };
     int fd = raw_server(w, 4);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct call call;
         answer_raw(w, fd, cases[i].answer, true, &call);
         assert_false(call.good);

@@ -6,6 +6,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/array.h"
 #include "kube/query.h"
 
 enum { PAUSE_MAX = 12 };
@@ -371,11 +372,11 @@ void informer_open(struct informer *f, struct informer_world *w, unsigned number
     buf_init(&f->body, SIZE_MAX / 2);
     f->ns = chance(f, 3) == 0 ? (char)('a' + chance(f, 4)) : '\0';
     f->page = chance(f, 2) == 0 ? 500 : 1 + chance(f, 5);
-    f->selector_text = selectors[chance(f, sizeof selectors / sizeof selectors[0])];
+    f->selector_text = selectors[chance(f, ARRAY_LEN(selectors))];
     if (f->selector_text != NULL) {
         struct buf text = BUF_INIT(256);
         assert_int_equal(query_decode(slice_str(f->selector_text), &text), 0);
-        f->selector = selector_parse(slice_of((const char *)buf_data(&text), text.len), &e);
+        f->selector = selector_parse(buf_slice(&text), &e);
         assert_non_null(f->selector);
         buf_reset(&text);
     }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/log.h"
 
 enum { INFORMERS = 12, STEPS = 400, SETTLE_TURNS = 4000, CATCH_UP = 12, ROUNDS = 20 };
@@ -64,7 +65,7 @@ static void set_selector(struct play *p, const char *text)
 
 static void reload(struct play *p)
 {
-    unsigned i = store_chance(&p->store, sizeof pool / sizeof pool[0]);
+    unsigned i = store_chance(&p->store, ARRAY_LEN(pool));
     set_selector(p, pool[i]);
     scene_limit(&p->scene, pool[i]);
     p->reloads++;
@@ -78,7 +79,7 @@ static void reload(struct play *p)
 /* The rules change while it is away, or do not. */
 static void restart(struct play *p)
 {
-    unsigned i = store_chance(&p->store, sizeof pool / sizeof pool[0]);
+    unsigned i = store_chance(&p->store, ARRAY_LEN(pool));
     scene_restart(&p->scene);
     for (unsigned n = 0; n < INFORMERS; n++) {
         informer_move(&p->informers[n]);

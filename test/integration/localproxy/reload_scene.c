@@ -332,7 +332,7 @@ void scene_expect(struct scene *s, struct client *c, const char *text)
 static bool has_times(struct client *c, const char *text, unsigned times)
 {
     size_t len = strlen(text);
-    struct slice rest = slice_of((const char *)buf_data(&c->text), c->text.len);
+    struct slice rest = buf_slice(&c->text);
     unsigned n = 0;
     for (const char *at;
          n < times && rest.len > 0 && (at = memmem(rest.ptr, rest.len, text, len)) != NULL; n++) {
@@ -359,7 +359,8 @@ void scene_expect_times(struct scene *s, struct client *c, const char *text, uns
 
 static struct asked *find(struct scene *s, const char *part)
 {
-    for (struct list *node = s->asked.next; node != &s->asked; node = node->next) {
+    LIST_FOR_EACH(node, &s->asked)
+    {
         struct asked *a = LIST_ITEM(node, struct asked, link);
         if (!a->seen && strstr(a->target, part) != NULL) {
             a->seen = true;

@@ -72,7 +72,8 @@ void store_init(struct store *st, uint64_t seed)
 
 void store_deinit(struct store *st, struct scene *s)
 {
-    for (struct list *node = s->asked.next; node != &s->asked; node = node->next) {
+    LIST_FOR_EACH(node, &s->asked)
+    {
         forget_query(LIST_ITEM(node, struct asked, link)->data);
     }
     for (unsigned i = 0; i < STORE_OBJECTS; i++) {
@@ -406,7 +407,8 @@ static void take(struct store *st, struct asked *a)
 
 void store_turn(struct store *st, struct scene *s)
 {
-    for (struct list *node = s->asked.next; node != &s->asked; node = node->next) {
+    LIST_FOR_EACH(node, &s->asked)
+    {
         struct asked *a = LIST_ITEM(node, struct asked, link);
         if (!a->seen) {
             take(st, a);
@@ -422,7 +424,8 @@ void store_turn(struct store *st, struct scene *s)
 
 bool store_writes_allowed(const struct store *st, struct scene *s)
 {
-    for (struct list *node = s->asked.next; node != &s->asked; node = node->next) {
+    LIST_FOR_EACH(node, &s->asked)
+    {
         const struct asked *a = LIST_ITEM(node, struct asked, link);
         const struct query *q = a->data;
         if (strcmp(a->method, "GET") != 0 && !is_over(a) && q != NULL &&

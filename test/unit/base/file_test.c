@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "temp_dir.h"
 
@@ -195,7 +196,7 @@ static void resolves_paths_beside_a_file(void **state)
         {"a/config", "ca", "a/ca"},
         {"/etc/config", "/ca", "/ca"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char *got = file_resolve(rows[i][0], rows[i][1]);
         assert_string_equal(got, rows[i][2]);
         free(got);

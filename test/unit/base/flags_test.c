@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "base/flags.h"
 #include "base/log.h"
 
@@ -95,7 +96,7 @@ static void unset_environment(void)
 {
     static const char *const names[] = {"CMESH_A_PATH", "CMESH_ON",   "CMESH_PORT",
                                         "CMESH_MODE",   "CMESH_LIST", "CMESH_LOG_LEVEL"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         (void)unsetenv(names[i]);
     }
 }
@@ -219,7 +220,7 @@ static void refuses_and_says_why(void **state)
         {"--on=yes", NULL, {"--on", "\"yes\"", "true or false"}},
         {"--log-level=trace", NULL, {"--log-level", "error, warn, info, debug"}},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const char *argv[ARGS_MAX + 1];
         struct fixture f;
         init(&f);
@@ -325,7 +326,7 @@ static void prints_help_and_exits_0(void **state)
         "Default: /default.",          "--port=N",          "Default: 80.",      "--mode=MODE",
         "One of: block, passthrough.", "--log-level=LEVEL", "--version",         "CMESH_",
     };
-    for (size_t i = 0; i < sizeof wants / sizeof wants[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(wants); i++) {
         if (strstr(text, wants[i]) == NULL) {
             fail_msg("no \"%s\" in:\n%s", wants[i], text);
         }

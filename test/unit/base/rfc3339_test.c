@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "base/rfc3339.h"
 
 static void test_times(void **state)
@@ -28,7 +29,7 @@ static void test_times(void **state)
         {"1969-12-31T23:59:59Z", -1},
         {"9999-12-31T23:59:59Z", 253402300799},
     };
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
         int64_t seconds = 42;
         if (!rfc3339_parse(good[i].text, &seconds)) {
             fail_msg("%s is refused", good[i].text);
@@ -60,7 +61,7 @@ static void test_what_is_no_time(void **state)
         "01-09-09T01:46:40Z",
         "-001-09-09T01:46:40Z",
     };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         int64_t seconds;
         if (rfc3339_parse(bad[i], &seconds)) {
             fail_msg("%s is taken", bad[i]);

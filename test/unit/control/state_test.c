@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "control/state.h"
 
 #define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
@@ -185,7 +186,7 @@ static void test_what_is_refused(void **state)
          "\",\"since\":\"1969-12-31T23:59:59Z\"}}",
          "enforced.since: must be a time"},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct control_state s;
         struct err e = ERR_INIT;
         bool changed;
@@ -205,9 +206,7 @@ static void test_odd_reasons(void **state)
     struct buf out = BUF_INIT(CONTROL_BODY_MAX);
     memset(s.reason, 0xff, sizeof s.reason - 1);
     assert_int_equal(control_state_encode(&s, NULL, &out), 0);
-    assert_int_equal(
-        control_state_decode(slice_of((const char *)buf_data(&out), out.len), &again, NULL, NULL),
-        0);
+    assert_int_equal(control_state_decode(buf_slice(&out), &again, NULL, NULL), 0);
     /* Whole replacement characters, as many as fit. */
     assert_int_equal(strlen(again.reason), (ERR_MSG_MAX - 1) / 3 * 3);
     assert_memory_equal(again.reason, "\xef\xbf\xbd\xef\xbf\xbd", 6);
@@ -221,11 +220,11 @@ static void test_errors(void **state)
     struct buf out = BUF_INIT(CONTROL_BODY_MAX);
     assert_int_equal(control_error_encode("line 3: \"a\" \xff\n", &out), 0);
     assert_string_equal(buf_cstr(&out), "{\"error\":\"line 3: \\\"a\\\" \xef\xbf\xbd\\u000a\"}\n");
-    control_error_decode(slice_of((const char *)buf_data(&out), out.len), why);
+    control_error_decode(buf_slice(&out), why);
     assert_string_equal(why, "line 3: \"a\" \xef\xbf\xbd\n");
     buf_reset(&out);
     static const char *const none[] = {"", "not JSON", "[]", "{}", "{\"error\":1}", "null"};
-    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(none); i++) {
         control_error_decode(slice_str(none[i]), why);
         assert_string_equal(why, "");
     }
@@ -238,15 +237,14 @@ static bool write_and_read(void *data)
     struct control_state none = {.reason = "why"};
     struct buf out = BUF_INIT(CONTROL_BODY_MAX);
     char why[ERR_MSG_MAX];
-    bool good =
-        control_state_encode(&enforcing, NULL, &out) == 0 &&
-        control_state_decode(slice_of((const char *)buf_data(&out), out.len), &s, NULL, NULL) == 0;
+    bool good = control_state_encode(&enforcing, NULL, &out) == 0 &&
+                control_state_decode(buf_slice(&out), &s, NULL, NULL) == 0;
     buf_clear(&out);
     good = good && control_state_encode(&none, NULL, &out) == 0;
     buf_clear(&out);
     good = good && control_error_encode("why", &out) == 0;
     if (good) {
-        control_error_decode(slice_of((const char *)buf_data(&out), out.len), why);
+        control_error_decode(buf_slice(&out), why);
         good = strcmp(why, "why") == 0;
     }
     buf_reset(&out);

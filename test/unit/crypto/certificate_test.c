@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "link.h"
 #include "temp_dir.h"
 
@@ -37,7 +38,7 @@ static struct certificate_spec server_spec(void)
                                      .not_before = now - HOUR,
                                      .not_after = now + HOUR,
                                      .names = names,
-                                     .name_count = sizeof names / sizeof names[0]};
+                                     .name_count = ARRAY_LEN(names)};
 }
 
 static int make(void **state)

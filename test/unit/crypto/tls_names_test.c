@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/array.h"
 #include "crypto/tls_names.h"
 
 static const struct {
@@ -49,7 +50,7 @@ static const struct {
 static void names_match_by_rfc6125(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
         bool m = tls_name_matches(rules[i].pattern, strlen(rules[i].pattern), rules[i].host,
                                   strlen(rules[i].host));
         if (m != rules[i].matches) {
@@ -76,7 +77,7 @@ static void peers_are_addresses_or_names(void **state)
         {"localhost", 0},   {"1.example.com", 0}, {"[localhost]", 0},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof(peers) / sizeof(peers[0]); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(peers); i++) {
         struct tls_peer_name n;
         tls_peer_name_init(&n, peers[i].text);
         assert_int_equal(n.ip_len, peers[i].ip_len);

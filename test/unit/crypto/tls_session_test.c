@@ -8,6 +8,7 @@
 
 #include <errno.h>
 
+#include "base/array.h"
 #include "crypto/tls_internal.h"
 #include "link.h"
 
@@ -90,7 +91,7 @@ static void data_of_all_sizes_goes_both_ways(void **state)
     struct link l;
     (void)state;
     open_link(&l);
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         send_and_check(&l.client, &l.server, sizes[i], LINK_MAX);
         send_and_check(&l.server, &l.client, sizes[i], LINK_MAX);
         send_and_check(&l.server, &l.client, sizes[i], 1000);
@@ -133,7 +134,7 @@ static void plaintext_comes_in_the_pieces_asked_for(void **state)
     (void)state;
     open_link(&l);
     assert_int_equal(tls_session_write(l.client.tls, "abcdefgh", 8, &l.client.out, NULL), 0);
-    struct slice in = slice_of((const char *)buf_data(&l.client.out), l.client.out.len);
+    struct slice in = buf_slice(&l.client.out);
     const char *const pieces[] = {"abc", "def", "gh"};
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(tls_session_read(l.server.tls, &in, data, sizeof(data), &got,
@@ -161,7 +162,7 @@ static void data_behind_the_handshake_is_left_for_reading(void **state)
         link_shake_end(&l.server, &l.client, LINK_MAX);
     }
     assert_int_equal(tls_session_write(l.server.tls, "hello", 5, &l.server.out, NULL), 0);
-    struct slice in = slice_of((const char *)buf_data(&l.server.out), l.server.out.len);
+    struct slice in = buf_slice(&l.server.out);
     size_t all = in.len;
     if (l.client.result == TLS_MORE) {
         l.client.result = tls_session_handshake(l.client.tls, &in, &l.client.out, &l.client.e);
@@ -315,7 +316,7 @@ static void alpn_finds_what_is_common(void **state)
         {NULL, both, NULL, false},      {both, NULL, NULL, false},      {other, both, NULL, true},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct tls_config *c = new_client(cases[i].offered);
         struct tls_config *s = new_server(cases[i].known);
         struct link l;

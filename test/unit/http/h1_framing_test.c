@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "http/h1_framing.h"
 
 enum { HEADERS_MAX = 4 };
@@ -65,7 +66,7 @@ static void refuses_what_can_be_read_in_two_ways(void **state)
         {"length", H1_REQUESTS, {HOST, LENGTH("9223372036854775807")}, 0},
         {"chunked", H1_RESPONSES, {ENCODING("Chunked")}, 0},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct http_head h;
         struct http_header headers[HEADERS_MAX];
         int got = derive(&rows[i], &h, headers);

@@ -710,7 +710,7 @@ static size_t body_bytes(const struct buf *bytes, enum h1_event *last)
 {
     struct h1_parser *p = h1_parser_new(H1_REQUESTS, &h1_limits_default);
     assert_non_null(p);
-    struct slice data = slice_of((const char *)buf_data(bytes), bytes->len);
+    struct slice data = buf_slice(bytes);
     struct slice body;
     const struct http_head *head;
     size_t total = 0;

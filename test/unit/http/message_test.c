@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "http/message.h"
 
 static void finds_the_first_header_whatever_its_case(void **state)
@@ -40,7 +41,7 @@ static void list_holds_whole_tokens_only(void **state)
         {" , ", "close", false},           {",", "", false},
         {"clos", "close", false},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         bool got = http_list_has(slice_str(rows[i].value), slice_str(rows[i].token));
         if (got != rows[i].want) {
             fail_msg("\"%s\" has \"%s\": %d", rows[i].value, rows[i].token, got);
@@ -61,12 +62,12 @@ static void tells_hop_by_hop_headers(void **state)
                                       "Trailer",
                                       "Transfer-Encoding",
                                       "Upgrade"};
-    for (size_t i = 0; i < sizeof hop / sizeof hop[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(hop); i++) {
         assert_true(http_header_is_hop_by_hop(slice_str(hop[i]), slice_of(NULL, 0)));
     }
     static const char *const end_to_end[] = {"Authorization", "Content-Type", "Trailers", "T",
                                              "Host",          "Accept",       "Upgrad3",  ""};
-    for (size_t i = 0; i < sizeof end_to_end / sizeof end_to_end[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(end_to_end); i++) {
         assert_false(http_header_is_hop_by_hop(slice_str(end_to_end[i]), SLICE("close")));
     }
     assert_true(http_header_is_hop_by_hop(SLICE("X-Trace"), SLICE("close, x-trace")));

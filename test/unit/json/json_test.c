@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "json/json.h"
 
 /* The canonical text of `text`; the caller frees. */
@@ -50,7 +51,7 @@ static void accepts_and_prints_canonically(void **state)
                                    "b\\\\u0000\""},
         {"{\"a\\u0000\":1,\"a\":2}", "{\"a\":2,\"a\xef\xbf\xbd\":1}"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char *got = canonical(rows[i].text, strlen(rows[i].text));
         assert_string_equal(got, rows[i].want);
         char *again = canonical(got, strlen(got));
@@ -135,7 +136,7 @@ static void refuses_what_is_not_json(void **state)
         {"{\"a\":1,\"b\":2,\"a\":3}", "\"a\" stands twice"},
         {"[{\"x\":{\"a\":1,\"\\u0061\":1}}]", "\"a\" stands twice"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         refuse(rows[i].text, strlen(rows[i].text), rows[i].want);
     }
     refuse("{}\0", 3, "");
@@ -189,7 +190,7 @@ static void numbers_keep_their_value(void **state)
 {
     (void)state;
     static const double values[] = {0.1, 1.0 / 3, 1e300, -2.5e-300, 9007199254740994.0, 5e-324};
-    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(values); i++) {
         struct buf out = BUF_INIT(100);
         cJSON *number = cJSON_CreateNumber(values[i]);
         assert_non_null(number);
@@ -228,7 +229,7 @@ static void tells_the_line_of_a_value(void **state)
         {cJSON_GetArrayItem(b, 4)->child, 8},
         {cJSON_GetObjectItemCaseSensitive(root, "d"), 9},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         assert_int_equal(json_line(text, strlen(text), root, rows[i].item), rows[i].line);
     }
     cJSON *other = cJSON_CreateNull();

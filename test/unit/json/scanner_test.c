@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "json/scanner.h"
 
 #include <errno.h>
@@ -87,7 +88,7 @@ static void refuses_what_is_none(void **state)
         {"\xef\xbb\xbf{}", "a JSON value"},
         {"// no\n{}", "a JSON value"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct slice value;
         struct err e = ERR_INIT;
         assert_int_equal(json_scan_document(slice_str(rows[i].text), &value, &e), -EINVAL);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "kube/field_selector.h"
 
 #include <errno.h>
@@ -36,7 +37,7 @@ static void refuses_what_is_no_term(void **state)
 {
     (void)state;
     static const char *const bad[] = {"a", "a!", "a=b=c", "a=b\\", "a=\\b", " "};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct field_term t;
         struct slice rest = slice_str(bad[i]);
         if (field_selector_next(&rest, &t) != -EINVAL) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "kube/request_info.h"
 
 #include <errno.h>
@@ -400,7 +401,7 @@ static void refused(void **state)
         {"/apis/apps/v1/watch?watch=1", "unable to determine"},
         {"/%61pi/v1/watch", "unable to determine"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct request_info ri;
         struct err e = ERR_INIT;
         int rc = request_info_parse(&ri, SLICE("GET"), slice_str(rows[i].target), &e);
@@ -440,7 +441,7 @@ static void ambiguous(void **state)
         {"/api/v1/pods//log", true},
         {"/api/v1/pods/p//log", true},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct request_info ri;
         assert_int_equal(request_info_parse(&ri, SLICE("GET"), slice_str(rows[i].target), NULL), 0);
         if (ri.ambiguous != rows[i].ambiguous) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "kube/selector.h"
 
 #include <errno.h>
@@ -98,7 +99,7 @@ static void canonical_text(void **state)
          "a=b1234567890123456789012345678901234567890123456789012345678901b"},
         {"a>9223372036854775807", "a>9223372036854775807"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct selector *s = parse(rows[i].text);
         prints(s, rows[i].text, rows[i].canonical);
         struct selector *again = parse(rows[i].canonical);
@@ -178,7 +179,7 @@ static void errors_say_where(void **state)
         /* what is shown of hostile text */
         {"a \x1b[31m", "position 3: found '?[31m'"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct err e = ERR_INIT;
         assert_null(selector_parse(slice_str(rows[i].text), &e));
         if (e.code != -EINVAL || strncmp(e.msg, rows[i].says, strlen(rows[i].says)) != 0) {
@@ -206,7 +207,7 @@ static void nul_as_in_kubernetes(void **state)
         {{"!\0=b", 4}, NULL},
         {{"a in (b\0)", 9}, "a in (b)"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct selector *s = selector_parse(rows[i].text, NULL);
         if ((s == NULL) != (rows[i].canonical == NULL)) {
             fail_msg("row %zu", i);
@@ -302,7 +303,7 @@ static void evaluation(void **state)
         {"a/b=c", "a/b=c", true},
         {"A=b", "a=b", false},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct selector *s = parse(rows[i].selector);
         if (matches(s, rows[i].labels) != rows[i].match) {
             fail_msg("'%s' on '%s'", rows[i].selector, rows[i].labels);
@@ -328,7 +329,7 @@ static void conjunction(void **state)
         {"a=b", "a==b", "a=b,a==b"},
         {"k,!k", "a=b", "a=b,k,!k"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct selector *list[] = {parse(rows[i].a), parse(rows[i].b)};
         struct selector *both = selector_and((const struct selector *const *)list, 2, NULL);
         prints(both, rows[i].a, rows[i].both);
@@ -359,7 +360,7 @@ static void equality(void **state)
     struct selector *others[] = {parse("a=1"), parse("a=1,b in (x,z)"), parse("a=1,b notin (x,y)"),
                                  parse("a=1,c in (x,y)"), parse("a==1,b in (x,y)")};
     assert_true(selector_equal(a, same));
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
         assert_false(selector_equal(a, others[i]));
         selector_free(others[i]);
     }
@@ -445,7 +446,7 @@ static void from_label_selector(void **state)
          "{\"key\":\"b\",\"operator\":\"Exists\"}]}",
          "k,!k"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct err e = ERR_INIT;
         struct selector *s = from_json(rows[i].text, &e);
         if (s == NULL) {
@@ -501,7 +502,7 @@ static void label_selector_errors_name_the_field(void **state)
          ".matchExpressions[1].value: Forbidden: unknown field"},
     };
 #undef EXPRESSION
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct err e = ERR_INIT;
         assert_null(from_json(rows[i].json, &e));
         const char *prefix = "spec.limits[0].selector";

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "net/address.h"
 
 static void test_addresses(void **state)
@@ -31,7 +32,7 @@ static void test_addresses(void **state)
         {"127.0.0.1127.0.0.1127.0.0.1127.0.0.1127.0.0.1127.0.0.1127.0.0.1127.0.0.1:80", NULL},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct sockaddr_storage addr;
         struct err e = ERR_INIT;
         int rc = net_address_parse(rows[i].text, &addr, &e);

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "base/log.h"
 #include "fake_clock.h"
 
@@ -310,7 +311,7 @@ static void test_pauses_become_longer(void **state)
     struct user *u = *state;
     add(u, "a");
     expect(u, "a ");
-    for (size_t i = 0; i < sizeof pauses / sizeof pauses[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(pauses); i++) {
         retry(u, "a");
         assert_int_equal(work_queue_failures(u->queue, "a"), i + 1);
         expect_after(u, pauses[i] - 1, "");

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "crypto/digest.h"
 
 #define HEAD                                                                                       \
@@ -353,7 +354,7 @@ static void errors_name_line_and_path(void **state)
          "line 4: checksum: Invalid value: the spec has sha256:"},
         {SPEC("\"limits\":[],\"limits\":[]"), "key \"limits\" stands twice"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct err e = ERR_INIT;
         assert_null(rules_parse(rows[i].text, strlen(rows[i].text), &e));
         if (e.code != -EINVAL || strncmp(e.msg, rows[i].says, strlen(rows[i].says)) != 0) {

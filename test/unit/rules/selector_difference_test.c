@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "kube/query.h"
 #include "rules/rules.h"
 
@@ -259,7 +260,7 @@ static void texts_are_bounded_in_sum(void **state)
 static const char *const states[] = {NULL, "", "x", "y", "z", "2", "3", "4", "5", "6"};
 static const char *const keys[] = {"a", "b", "c"};
 
-enum { STATES = sizeof states / sizeof states[0], KEYS = 3, UNIVERSE = STATES * STATES * STATES };
+enum { STATES = ARRAY_LEN(states), KEYS = 3, UNIVERSE = STATES * STATES * STATES };
 
 static size_t make_labels(unsigned n, struct selector_label *labels)
 {
@@ -295,7 +296,7 @@ static void random_requirement(uint64_t *seed, struct buf *text)
     static const char *const forms[] = {
         "%s",   "!%s",    "%s=x",   "%s!=y",  "%s>3",   "%s<5",      "%s>5",      "%s=3",
         "%s!=", "%s in ", "%s in ", "%s in ", "%s in ", "%s notin ", "%s notin ", "%s notin "};
-    const char *form = forms[draw(seed, sizeof forms / sizeof forms[0])];
+    const char *form = forms[draw(seed, ARRAY_LEN(forms))];
     for (; *form != '\0'; form++) {
         bool key = *form == '%';
         form += key;

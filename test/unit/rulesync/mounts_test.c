@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "mounts.h"
 
 #include <setjmp.h>
@@ -63,7 +64,7 @@ static void is_content_with_all_others(void **state)
         "702 660 8:1 /x /etc/cmesh\\04 - ext4",
         "702 660 8:1 /x /etc/cmesh/rules.json\\",
     };
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         assert_null(check(texts[i], "/etc/cmesh", "/etc/cmesh/rules.json"));
     }
 }

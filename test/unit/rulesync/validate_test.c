@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "validate.h"
 
 #include <errno.h>
@@ -117,7 +118,7 @@ static void refuses_what_is_not_valid(void **state)
          "line 2: spec.limits[0].selector"},
     };
     use(document("a", 7, SPEC_A), NULL);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         refused(cases[i].text, NULL, -EINVAL, REFUSAL_INVALID, cases[i].words);
     }
 }

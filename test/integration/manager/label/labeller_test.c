@@ -11,6 +11,7 @@
 
 #include "alloc_sweep.h"
 #include "api_world.h"
+#include "base/array.h"
 #include "base/log.h"
 
 #define P "ctrlmesh.kusionstack.io/"
@@ -68,7 +69,7 @@ static bool answer_discovery(struct user *u, struct api_request *q)
         {"/api/v1", u->core},
         {"/apis/apps/v1", RESOURCES(RESOURCE("deployments", "Deployment", "true", ALL_VERBS))},
     };
-    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(pages); i++) {
         if (strcmp(q->target, pages[i].target) == 0) {
             api_answer(q, 200, NULL, pages[i].body);
             return true;
@@ -203,7 +204,8 @@ static void turn(struct user *u)
 static struct api_request *look(struct user *u, const char *method, const char *path,
                                 const char *part)
 {
-    for (struct list *n = u->world.requests.next; n != &u->world.requests; n = n->next) {
+    LIST_FOR_EACH(n, &u->world.requests)
+    {
         struct api_request *q = LIST_ITEM(n, struct api_request, link);
         size_t len = strlen(path);
         if (q->whole && strcmp(q->method, method) == 0 && strncmp(q->target, path, len) == 0 &&

@@ -11,6 +11,7 @@
 
 #include "alloc_sweep.h"
 #include "api_world.h"
+#include "base/array.h"
 #include "base/log.h"
 
 #define P "ctrlmesh.kusionstack.io/"
@@ -214,7 +215,7 @@ static void test_looks_at_what_was_changed_meanwhile(void **state)
         {404, "", PATCHER_GONE},           {200, "{\"metadata\":{}}", PATCHER_GONE},
         {403, "", PATCHER_REFUSED},
     };
-    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (unsigned i = 0; i < ARRAY_LEN(cases); i++) {
         add(u, "x", "8");
         answer(u, "PATCH", NULL, 409, "");
         answer(u, "GET", MAPS "/x", cases[i].status, cases[i].found);
@@ -302,7 +303,7 @@ static void test_says_why_it_is_refused(void **state)
 {
     struct user *u = *state;
     static const unsigned codes[] = {400, 403, 405, 415, 422};
-    for (unsigned i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+    for (unsigned i = 0; i < ARRAY_LEN(codes); i++) {
         add(u, "x", "8");
         answer(u, "PATCH", NULL, codes[i],
                "{\"kind\":\"Status\",\"status\":\"Failure\",\"message\":\"no, never\"}");

@@ -41,7 +41,7 @@ struct prober *prober_new(struct net_loop *l, const struct prober_options *o, st
     struct prober *p = calloc(1, sizeof *p);
     (void)l;
     if (p == NULL) {
-        (void)err_set(e, -ENOMEM, "out of memory");
+        (void)err_memory(e);
         return NULL;
     }
     p->scene = the_scene;

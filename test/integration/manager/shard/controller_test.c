@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "compile/compile.h"
 #include "controller_scene.h"
@@ -313,8 +314,8 @@ static void test_every_failure_is_tried_again(void **state)
     scene_config(s, "a", "pods", "app=a");
     scene_lead(s);
     scene_expect_generation(s, "a", 1);
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
-        for (size_t f = 0; f < sizeof faults / sizeof faults[0]; f++) {
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+        for (size_t f = 0; f < ARRAY_LEN(faults); f++) {
             char selector[32];
             scene_enforces(s, "a-0", "a");
             scene_expect_condition(s, "a", "Enforced", "True");

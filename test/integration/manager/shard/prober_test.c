@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "fake_clock.h"
 #include "fixture.h"
 #include "http/server.h"
@@ -590,7 +591,7 @@ static void test_garbage(void **state)
                                          "3\r\n\r\n{}")};
     (void)snprintf(address, sizeof address, "127.0.0.1:%u", port);
     assert_int_equal(watch(w, 0, "u", address, NULL), 0);
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         uint64_t failed = prober_stats(w->prober)->failed;
         int fd = -1;
         for (int turn = 0; turn < TURNS && fd < 0; turn++) {
@@ -755,7 +756,7 @@ static void test_addresses_that_are_none(void **state)
     static const char *const odd[] = {
         "",           "127.0.0.1",   ":5441", "pod.example:5441", "127.0.0.1:0",
         "127.0.0.1:", "127.0.0.1:x", "[::1]", "1.2.3.4.5:1",      "127.0.0.1:70000"};
-    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
         assert_int_equal(watch(w, 0, "u", odd[i], NULL), -EINVAL);
         assert_int_equal(watch(w, 0, "u", "127.0.0.1:1", odd[i]), -EINVAL);
     }

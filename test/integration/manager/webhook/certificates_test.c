@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "base/log.h"
 #include "crypto/certificate.h"
 #include "crypto/digest.h"
@@ -141,8 +142,7 @@ static struct certificate *read_field(struct world *w, const char *key)
     struct buf text = BUF_INIT(65536);
     struct err e = ERR_INIT;
     assert_int_equal(base64_decode(slice_str(field(w, key)), &text), 0);
-    struct certificate *c =
-        certificate_read(slice_of((const char *)buf_data(&text), text.len), NULL, &e);
+    struct certificate *c = certificate_read(buf_slice(&text), NULL, &e);
     buf_reset(&text);
     if (c == NULL) {
         fail_msg("%s: %s", key, e.msg);
@@ -348,7 +348,7 @@ static void test_damage_is_repaired_while_service_goes_on(void **state)
     start(w, 0);
     start(w, 1);
     store_settle(&w->store);
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
         unsigned served = w->replicas[0].served;
         char *bundle = strndup(w->replicas[0].bundle, 200);
         overwrite(w, keys[i], "Z2FyYmFnZQ==");

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "base/log.h"
 #include "crypto/certificate.h"
 #include "fixture.h"
@@ -277,7 +278,7 @@ static void test_no_decision_is_no_answer(void **state)
     } cases[] = {{FAILS, "not enough memory"},
                  {KNOWS_NOTHING, "the cache is empty"},
                  {LIES, "something broke"}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         w->whim = cases[i].whim;
         const struct ask *q = post(w, "/mutate/x", REVIEW);
         assert_int_equal(q->status, 500);

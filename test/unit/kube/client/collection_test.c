@@ -13,7 +13,7 @@
 
 static struct slice text(const struct buf *b)
 {
-    return slice_of((const char *)buf_data(b), b->len);
+    return buf_slice(b);
 }
 
 /* The targets as strings; the caller frees. */

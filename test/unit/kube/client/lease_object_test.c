@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "json/json.h"
 
 #define NOW INT64_C(1767225600000123)
@@ -52,7 +53,7 @@ static void test_reads(void **state)
         "{\"spec\":{\"holderIdentity\":null,\"leaseDurationSeconds\":\"15\"}}",
         "{\"spec\":{\"holderIdentity\":7,\"leaseDurationSeconds\":-1}}",
     };
-    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
         lease = parse(odd[i]);
         assert_string_equal(lease_object_holder(lease), "");
         assert_int_equal(lease_object_seconds(lease), 0);
@@ -97,7 +98,7 @@ static void test_a_renewal_is_a_difference(void **state)
         {"{}", false},
     };
     cJSON *held = parse(HELD);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         cJSON *other = parse(cases[i].other);
         assert_int_equal(lease_object_same(held, other), cases[i].same);
         cJSON_Delete(other);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 
 #define MAPS "/api/v1/namespaces/n/configmaps"
 
@@ -61,7 +62,7 @@ static void test_refuses_what_would_be_another_object(void **state)
     expect_refusal(&(struct object_target){.path = "/a?b"},
                    "this is no path of a resource: \"/a?b\"");
     static const char *const names[] = {"", ".", "..", "a/b", "a%2fb"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         char msg[64] = "this is no name of an object: \"";
         strcat(strcat(msg, names[i]), "\"");
         expect_refusal(&(struct object_target){.path = MAPS, .name = names[i]}, msg);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "json/json.h"
 
 struct world {
@@ -86,7 +87,8 @@ static void expect_items(const struct resource_table *t, const char *expected)
 static void expect_versions(struct world *w, const char *expected)
 {
     struct buf out = BUF_INIT(65536);
-    for (struct list *n = w->versions.next; n != &w->versions; n = n->next) {
+    LIST_FOR_EACH(n, &w->versions)
+    {
         struct resource_version *v = LIST_ITEM(n, struct resource_version, link);
         assert_int_equal(
             buf_printf(&out, "%s/%s@%u%s ", v->group, v->version, v->rank, v->stale ? "?" : ""), 0);
@@ -252,7 +254,7 @@ static void test_finds(void **state)
     assert_int_equal(count, 1);
     static const char *const none[] = {"",       "v2", "apps",      "apps/",
                                        "apps/v", "/v", "apps/v1/x", "zz/v1"};
-    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(none); i++) {
         assert_null(resource_table_of(t, none[i], &count));
         assert_int_equal(count, 0);
     }

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "guard/delivered_versions_internal.h"
 #include "temp_dir.h"
@@ -309,7 +310,7 @@ static void test_counts_that_cannot_be(void **state)
         offsetof(struct delivered_versions, account_count),
     };
     struct fixture *f = *state;
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         give(f, pods_a, 10);
         die(f);
         damage(f, counts[i] + 3, 0x7f);

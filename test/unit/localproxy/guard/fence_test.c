@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "guard/fence.h"
 
 #include <errno.h>
@@ -187,7 +188,7 @@ static void writes_and_nothing_else(void **state)
         {"PUT", "/version", false},
     };
     struct rules *r = limit_pods(1, NS_KEY "=a");
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         expect(r, cases[i].method, cases[i].target, cases[i].fenced);
     }
     expect(r, "PUT", "/api/v1/namespaces/a/pods/x/status", false);

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "codec/list_meta.h"
 #include "guard/request_attributes.h"
 
@@ -56,7 +57,7 @@ static void test_versions(void **state)
         {"watch=1&resourceVersion=abc", 1},
         {"resourceVersion=12345", 0}, /* a list shows all there is */
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct request_attributes s;
         char target[128] = "/api/v1/pods?";
         strcat(target, rows[i].query);
@@ -94,7 +95,7 @@ static void test_lists_of_what_there_is_now(void **state)
         {"limit=5&continue=ab", false},
         {"watch=1", false},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct request_attributes s;
         char target[128] = "/api/v1/pods?";
         strcat(target, rows[i].query);
@@ -121,7 +122,7 @@ static void test_what_it_does(void **state)
         {"PUT", "/api/v1/namespaces/n/pods/p", false, true},
         {"PATCH", "/api/v1/namespaces/n/pods/p/status", false, true},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct request_attributes s;
         read_request(rows[i].method, rows[i].target, &s);
         assert_int_equal(request_attributes_is_selected(&s), rows[i].selected);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "kube/query.h"
 #include "temp_dir.h"
 
@@ -123,7 +124,7 @@ static void creates_are_decided_by_their_body(void **state)
     (void)state;
     static const char *const collections[] = {LEASES, MAPS, MAPS "?dryRun=All&fieldManager=leader",
                                               "/api/v1/namespaces/ops/endpoints"};
-    for (size_t i = 0; i < sizeof collections / sizeof collections[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(collections); i++) {
         struct lock_request r = examine("POST", collections[i], NULL);
         assert_int_equal(r.found, LOCK_OTHER);
         assert_true(r.needs_body);
@@ -291,7 +292,7 @@ static void check_body(const char *type, struct slice text, enum lock_found want
     if (rewrite(&b, &out, &found, &e) != 0) {
         fail_msg("%.*s: %s", (int)text.len, text.ptr, e.msg);
     }
-    struct slice got = slice_of((const char *)buf_data(&out), out.len);
+    struct slice got = buf_slice(&out);
     if (found != want || !slice_eq(got, want_text)) {
         fail_msg("%.*s: %s, %.*s", (int)text.len, text.ptr, found_names[found], (int)got.len,
                  got.ptr);
@@ -558,8 +559,7 @@ static void protobuf_lengths(void **state)
         struct buf after = BUF_INIT(1 << 20);
         make_protobuf(&before, "leader", filler);
         make_protobuf(&after, "leader---shard-a", filler);
-        check_body(PROTOBUF, slice_of((const char *)buf_data(&before), before.len), LOCK_RENAMED,
-                   slice_of((const char *)buf_data(&after), after.len));
+        check_body(PROTOBUF, buf_slice(&before), LOCK_RENAMED, buf_slice(&after));
         buf_reset(&before);
         buf_reset(&after);
     }
@@ -635,7 +635,7 @@ static void bodies_bounded_by_the_buffer(void **state)
         {"application/yaml", "", SLICE("metadata: {name: leader}")},
         {PROTOBUF, "", SLICE(MAGIC "\x12\x0a\x0a\x08\x0a\x06leader")},
     };
-    for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
         struct buf out = BUF_INIT(24);
         struct err e = ERR_INIT;
         enum lock_found found;
@@ -805,7 +805,7 @@ static void failing_allocations(void **state)
     };
     assert_true(sweep_allocations(examine_scenario, path) > 0);
     assert_true(sweep_allocations(examine_scenario, query) > 0);
-    for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
         assert_true(sweep_allocations(body_scenario, &bodies[i]) > 0);
     }
     struct temp_dir dir;

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "watch/watch.h"
 
@@ -202,7 +203,7 @@ static void test_a_watch_that_was_carried_over_goes_on_only_from_what_came_after
         uint64_t version;
         bool good;
     } rows[] = {{3, false}, {5, false}, {6, false}, {7, true}, {8, true}, {9, false}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct fixture f;
         open_watch(&f, ENCODING_JSON, 5, false);
         feed(&f, SLICE(EVENT("6")));
@@ -232,7 +233,7 @@ static void test_a_later_version_at_which_it_stands(void **state)
         uint64_t version;
         bool good;
     } rows[] = {{5, false}, {6, false}, {7, false}, {40, false}, {41, true}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct fixture f;
         open_watch(&f, ENCODING_JSON, 5, false);
         feed(&f, SLICE(EVENT("6")));

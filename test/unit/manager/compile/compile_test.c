@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include "base/yaml.h"
 
 static const struct compile_options defaults = {
@@ -197,7 +198,7 @@ static void no_limits_are_no_limits(void **state)
     static const char *const specs[] = {"", " limits: []\n", " limits:\n",
                                         " controller: {}\n webhook: {}\n root: null\n",
                                         " controller: {leaderElectionName: ''}\n"};
-    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
         struct rules *rules = compile_text(config_of(specs[i]));
         assert_int_equal(rules_limit_count(rules), 0);
         assert_null(rules_leader_election(rules));
@@ -311,7 +312,7 @@ static void wrong_specs(void **state)
         {" limits: [x]\n", "spec.limits[0]: Invalid value: must be an object"},
         {" limits: [{}]\n", "spec.limits[0].relateResources: Required value"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         expect_error(config_of(cases[i].spec), cases[i].want);
     }
     expect_error(HEAD "spec: {selector: {matchLabel: {a: b}}}\n",
@@ -371,7 +372,7 @@ static void wrong_limits(void **state)
          ".objectSelector.objectSelector: Forbidden: unknown field"},
         {"{objectSelector: ~}", ".relateResources: Required value"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char spec[1024];
         char want[256];
         (void)snprintf(spec, sizeof spec, GOOD " - %s\n", cases[i].limit);
@@ -420,7 +421,7 @@ static void kinds(void **state)
                  {"{kind: 1}", false},
                  {"[]", false},
                  {"x", false}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct err e = ERR_INIT;
         cJSON *document = yaml_parse(cases[i].text, strlen(cases[i].text), NULL, &e);
         assert_int_equal(compile_is_config(document), cases[i].config);

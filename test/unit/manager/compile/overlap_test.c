@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "compile/overlap.h"
 
 #include <setjmp.h>
@@ -58,7 +59,7 @@ static void pairs(void **state)
         {"k,!k", "a=1", OVERLAP_NONE},
         {"a=1", "b=1,b=2", OVERLAP_NONE},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct selector *a = parse(cases[i].a);
         struct selector *b = parse(cases[i].b);
         if (overlap_between(a, b) != cases[i].want || overlap_between(b, a) != cases[i].want) {
@@ -81,7 +82,7 @@ static void alone(void **state)
         {"a,!a", false}, {"a in (1,2),a notin (1)", true}, {"a in (1,2),a notin (1,2)", false},
         {"a=", true},    {"a notin (1),a", true},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct selector *s = parse(cases[i].text);
         if (overlap_satisfiable(s) != cases[i].want) {
             fail_msg("%s", cases[i].text);
@@ -98,7 +99,7 @@ static void every_object_of_a_small_world(void **state)
     static const char *const parts[] = {
         "", "a", "!a", "a=1", "a!=1", "a in (1,2)", "a notin (1,2)", "a=3"};
     static const char *const values[] = {NULL, "1", "2", "3", "other"};
-    size_t n = sizeof parts / sizeof parts[0];
+    size_t n = ARRAY_LEN(parts);
     for (size_t i = 0; i < n * n * n * n; i++) {
         char a_text[64];
         char b_text[64];
@@ -109,7 +110,7 @@ static void every_object_of_a_small_world(void **state)
         struct selector *a = parse(a_text);
         struct selector *b = parse(b_text);
         bool both = false;
-        for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+        for (size_t v = 0; v < ARRAY_LEN(values); v++) {
             struct selector_label label = {.key = SLICE("a"), .value = slice_str(values[v])};
             size_t count = values[v] == NULL ? 0 : 1;
             both =
@@ -136,7 +137,7 @@ static void what_is_outside_in_a_small_world(void **state)
     static const char *const parts[] = {
         "", "a", "!a", "a=1", "a!=1", "a in (1,2)", "a notin (1,2)", "a=3"};
     static const char *const values[] = {NULL, "1", "2", "3", "other"};
-    size_t n = sizeof parts / sizeof parts[0];
+    size_t n = ARRAY_LEN(parts);
     for (size_t i = 0; i < n * n * n * n; i++) {
         char text[64];
         const char *last = parts[i / n / n / n];
@@ -147,7 +148,7 @@ static void what_is_outside_in_a_small_world(void **state)
         struct selector *narrow = parse(text); /* labels of another key are outside of this */
         bool any = false;
         bool both = false;
-        for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+        for (size_t v = 0; v < ARRAY_LEN(values); v++) {
             both = both || (has(a, values[v]) && has(b, values[v]));
             any = any || (has(a, values[v]) && has(b, values[v]) && !has(out, values[v]));
         }
@@ -188,7 +189,7 @@ static void what_is_outside(void **state)
         {"a=1", NULL, "k,!k", true},
         {"a=1", NULL, "", false},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct selector *a = parse(cases[i].a);
         struct selector *b = cases[i].b == NULL ? NULL : parse(cases[i].b);
         struct selector *out = parse(cases[i].out);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 
 static struct rules *parse(unsigned generation, const char *spec)
 {
@@ -137,7 +138,7 @@ static void differences(void **state)
         {"\"limits\":[" PODS("a=1") "," PODS("b=1") "]", "\"limits\":[" PODS("a=1,b=1") "]",
          "# the same limits, written otherwise\n"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct rules *before = parse(1, cases[i].before);
         struct rules *after = parse(1, cases[i].after);
         bool equal = true;

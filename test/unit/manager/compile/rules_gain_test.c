@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "base/buf.h"
 
 /* "pods ns=1|apps/deployments ns=2|secrets,configmaps a": limits; NULL: no rules. */
@@ -106,7 +107,7 @@ static void cases(void **state)
         {"pods ns in (3,4)|pods ns in (4,5)", "pods ns in (4)", "pods ns=4", false, false},
         {"pods k,!k", "pods ns=1", "pods ns=1", true, true},
     };
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(list); i++) {
         struct rules *from = make(list[i].from);
         struct rules *to = make(list[i].to);
         struct rules *others = make(list[i].others);

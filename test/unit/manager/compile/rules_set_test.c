@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "temp_dir.h"
 
 #define RULES(name)                                                                                \
@@ -90,7 +91,7 @@ static void what_files_hold(void **state)
         {"--- " RULES("a") "\n--- " RULES("a") "\n",
          "f.json: there is more than one document for shard ns/a"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char got[ERR_MSG_MAX];
         temp_dir_write(&f->dir, "f.json", cases[i].text, 0644);
         (void)read_all(f, "f.json", got);

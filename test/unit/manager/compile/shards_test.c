@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "base/yaml.h"
 
 static cJSON *parse(const char *text)
@@ -73,7 +74,7 @@ static void the_shard_of_a_pod(void **state)
         {"{app: two}", NULL, "the ShardingConfigs \"b\" and \"two\" both select this pod"},
     };
     struct configs c = configs_of(WORLD);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char text[256];
         struct err e = ERR_INIT;
         (void)snprintf(text, sizeof text, "{metadata: {labels: %s}}", cases[i].labels);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "base/yaml.h"
 #include "json/json.h"
 
@@ -66,8 +67,7 @@ static void shard_cache_add(const cJSON **list, size_t *count, cJSON *object)
 
 static void shard_cache_init(struct world *w)
 {
-    *w = (struct world){
-        .world = {.resources = served, .resource_count = sizeof served / sizeof served[0]}};
+    *w = (struct world){.world = {.resources = served, .resource_count = ARRAY_LEN(served)}};
     w->world.configs = w->configs;
     w->world.pods = w->pods;
 }
@@ -199,7 +199,7 @@ static void what_is_wrong(void **state)
     };
     struct world w;
     shard_cache_init(&w);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         check(&w, config_of("a", cases[i].spec), cases[i].want, NULL);
     }
     shard_cache_deinit(&w);
@@ -245,7 +245,7 @@ static void what_is_odd(void **state)
     };
     struct world w;
     shard_cache_init(&w);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         check(&w, config_of("a", cases[i].spec), NULL, cases[i].note);
     }
     shard_cache_deinit(&w);
@@ -401,7 +401,7 @@ static void roots(void **state)
     };
     struct world w;
     shard_cache_init(&w);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         check(&w, config_of("a", cases[i].spec), cases[i].want,
               cases[i].want == NULL ? "spec.root: automatic sharding is not supported yet" : NULL);
     }

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "base/file.h"
 #include "base/yaml.h"
 #include "manager/object/patch_apply.h"
@@ -439,7 +440,7 @@ static void what_pods_get(void **state)
     };
     struct inject_settings s = settings_of(false);
     s.prefix = "m.io";
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         cJSON *pod = pod_of(cases[i].annotations, cases[i].labels, cases[i].spec);
         struct warnings notes = WARNINGS_INIT;
         cJSON *made = inject(&s, pod, &notes);
@@ -484,7 +485,7 @@ static void what_is_noted(void **state)
     };
     struct inject_settings s = settings_of(false);
     s.prefix = "m.io";
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         cJSON *pod = pod_of(cases[i].annotations, "", cases[i].spec);
         struct warnings notes = WARNINGS_INIT;
         cJSON *made = inject(&s, pod, &notes);
@@ -622,7 +623,7 @@ static void what_is_refused(void **state)
     };
     struct inject_settings s = settings_of(false);
     s.prefix = "m.io";
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct err e = ERR_INIT;
         cJSON *patch = NULL;
         cJSON *pod = pod_of(cases[i].annotations, "", cases[i].spec);
@@ -722,7 +723,7 @@ static void server_versions(void **state)
         bool want;
     } cases[] = {{"1", "20", false}, {"1", "28+", false}, {"1", "29", true}, {"1", "29+", true},
                  {"1", "32", true},  {"2", "0", true},    {"", "", false},   {"1", "", false}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         assert_int_equal(inject_native_sidecars(cases[i].major, cases[i].minor), cases[i].want);
     }
 }
@@ -758,7 +759,7 @@ static void what_the_webhook_does(void **state)
     struct inject_settings s = settings_of(true);
     cJSON *list = parse(CONFIGS);
     const cJSON *configs[] = {list->child, list->child->next};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char text[2048];
         struct admission_request r;
         struct err e = ERR_INIT;

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "base/yaml.h"
 #include "manager/object/patch_apply.h"
 #include "json/json.h"
@@ -98,7 +99,7 @@ static void bad_keys(void **state)
         {{NULL, "n", "h", "n"},
          "--label-control: Duplicate value: \"ctrlmesh.kusionstack.io/n\": --label-namespace has"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct labels_keys k;
         struct err e = ERR_INIT;
         assert_int_equal(labels_keys_init(&k, &cases[i].names, &e), -EINVAL);
@@ -141,7 +142,7 @@ static void what_is_to_be_done(void **state)
         {"{" P "namespace: [1]}", LABELS_FOREIGN, NULL, NULL},
     };
     struct labels_keys k = keys_of(&defaults);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char text[512];
         (void)snprintf(text, sizeof text, "{metadata: {name: x, labels: %s}}", cases[i].labels);
         cJSON *object = parse(text);
@@ -174,7 +175,7 @@ static void objects_without_labels(void **state)
     };
     struct labels_keys k = keys_of(&defaults);
     struct labels_plan p;
-    for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(objects); i++) {
         cJSON *object = parse(objects[i]);
         labels_plan_init(&p, &k, object, "a");
         assert_int_equal(p.state, LABELS_MISSING);
@@ -210,7 +211,7 @@ static void what_is_taken_away(void **state)
         {"null", false},
     };
     struct labels_keys k = keys_of(&defaults);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char text[512];
         (void)snprintf(text, sizeof text, "{metadata: {labels: %s}}", cases[i].labels);
         cJSON *object = parse(text);
@@ -289,7 +290,7 @@ static void what_the_webhook_does(void **state)
          "b", NULL},
     };
     struct labels_keys k = keys_of(&defaults);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct admission_request r = request_of(cases[i].request);
         struct warnings notes = WARNINGS_INIT;
         cJSON *patch = NULL;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "label/relabel_backoff.h"
 
 #include <setjmp.h>
@@ -27,7 +28,7 @@ static void pauses_double(void **state)
     static const uint64_t wanted[] = {0, 0, 0, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000};
     uint64_t now = 5000;
     bool begins;
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
         assert_int_equal(relabel_backoff_pause(c, 1, "ns", "x", now, &begins), wanted[i]);
         assert_int_equal(begins, i == RELABEL_BACKOFF_FREE);
         now += wanted[i];

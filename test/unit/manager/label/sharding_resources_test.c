@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "temp_dir.h"
 
 #define CONFIG_MAP                                                                                 \
@@ -36,7 +37,7 @@ static void what_is_read(void **state)
         "apiVersion: v1\nkind: Other\ngroupVersionKinds: {v1: [Pod]}",
         in_config_map,
     };
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
         struct err e = ERR_INIT;
         struct sharding_resources *s = parse(good[i], &e);
         if (s == NULL) {
@@ -76,7 +77,7 @@ static void what_is_refused(void **state)
         {CONFIG_MAP "data:\n  a: '['", "file:5: data: line"},
         {CONFIG_MAP "data:\n  a: 'v1: [Pod]'", "file: v1: Forbidden: unknown field"},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct err e = ERR_INIT;
         assert_null(parse(bad[i].text, &e));
         assert_int_equal(e.code, -EINVAL);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "crypto/digest.h"
 #include "json/json.h"
 
@@ -134,7 +135,7 @@ static void what_cannot_be_answered(void **state)
         {REVIEW("v1", UID PODS "\"operation\":\"CREATE\",\"userInfo\":{\"username\":0}"),
          "request.userInfo.username: Invalid value: must be a string"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct admission_request r;
         struct err e = ERR_INIT;
         assert_int_equal(admission_request_init(&r, slice_str(cases[i].text), &e), -EINVAL);

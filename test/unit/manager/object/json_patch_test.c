@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "base/buf.h"
 #include "manager/object/patch_apply.h"
 #include "json/json.h"
@@ -73,7 +74,7 @@ static void equal_documents_need_nothing(void **state)
         "{\"a\":[1,\"b\",null,{\"c\":false}],\"d\":{}}",
         "[{\"name\":\"a\"},{\"name\":\"a\"}]",
     };
-    for (size_t i = 0; i < sizeof documents / sizeof documents[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(documents); i++) {
         check(documents[i], documents[i], "[]");
     }
     check("{\"a\":1,\"b\":{\"c\":2,\"d\":3}}", "{\"b\":{\"d\":3,\"c\":2},\"a\":1}", "[]");
@@ -166,7 +167,7 @@ static void any_pair_of_documents(void **state)
         "{\"a/b\":{\"c~d\":[[1,2],3]}}",
         "\"text\"",
     };
-    size_t n = sizeof documents / sizeof documents[0];
+    size_t n = ARRAY_LEN(documents);
     for (size_t i = 0; i < n * n; i++) {
         check(documents[i / n], documents[i % n], NULL);
     }

@@ -98,7 +98,8 @@ static int set_pod(struct yard *y, size_t i, const char *labels)
 
 static bool is_member(const struct members_shard *s, const struct members_pod *p)
 {
-    for (struct list *n = s->pods.next; n != &s->pods; n = n->next) {
+    LIST_FOR_EACH(n, &s->pods)
+    {
         if (LIST_ITEM(n, struct member, of_shard)->pod == p) {
             return true;
         }

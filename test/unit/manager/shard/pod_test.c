@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "base/yaml.h"
 #include "json/json.h"
 
@@ -103,7 +104,7 @@ static void test_annotations_that_are_no_generation(void **state)
     static const char *const values[] = {
         "", "x", "-1", "+1", " 1", "1 ", "1.0", "0", "4503599627370497", "99999999999999999999999"};
     (void)state;
-    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(values); i++) {
         char text[256];
         (void)snprintf(
             text, sizeof text,
@@ -133,7 +134,7 @@ static void test_same(void **state)
     };
     struct pod *p = make(whole);
     (void)state;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
         const char *at = strstr(whole, others[i][0]);
         char *text = NULL;
         assert_true(asprintf(&text, "%.*s%s%s", (int)(at - whole), whole, others[i][1],
@@ -164,7 +165,7 @@ static void test_selected(void **state)
         {"app=op,!x", true}, {"shard notin (a)", false},      {"shard!=b", true},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof selectors / sizeof selectors[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(selectors); i++) {
         struct selector *s = selector_parse(slice_str(selectors[i].text), NULL);
         assert_int_equal(pod_selected(p, s), selectors[i].selected);
         selector_free(s);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 
 #define HEX16 "0123456789abcdef"
 #define SUM "sha256:" HEX16 HEX16 HEX16 HEX16
@@ -46,7 +47,7 @@ static void test_what_is_not_settled_is_not_enforced(void **state)
               "\",\"since\":1,\"settled\":1}"),
     };
     (void)state;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         struct probe_result r = {.enforcing = true};
         assert_int_equal(probe_answer_proxy(slice_str(texts[i]), &r, NULL), 0);
         assert_false(r.enforcing);
@@ -112,7 +113,7 @@ static void test_what_makes_no_sense_changes_nothing(void **state)
         {ODD("\"n/s\"", "7", OK_SUM, "1"), "its answer has no valid rules.shard"},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct probe_result r = {0};
         struct err e = ERR_INIT;
         assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
@@ -145,7 +146,7 @@ static void test_why_rulesync_does_not_take_rules(void **state)
         {RULESYNC(",\"seen\":{\"error\":\"a\\nb\\u001b[2J\\u007f\"}"), "a b [2J "},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char message[PROBE_MESSAGE_SIZE] = "old";
         assert_int_equal(probe_answer_rulesync(slice_str(cases[i].text), message, NULL), 0);
         assert_string_equal(message, cases[i].message);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "base/buf.h"
 #include "json/json.h"
 
@@ -194,7 +195,7 @@ static void test_whose_it_is(void **state)
          true},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(maps); i++) {
         char text[1024];
         (void)snprintf(text, sizeof text,
                        "{\"metadata\":{\"name\":\"cmesh-rules-a\",\"namespace\":\"n\"%s},"

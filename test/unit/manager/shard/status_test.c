@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "json/json.h"
 
 #define NOW INT64_C(1767225600000) /* 2026-01-01T00:00:00Z */
@@ -382,7 +383,7 @@ static void test_the_worst_is_the_reason(void **state)
     static const char *const parts[] = {"1 of 7",          "Without a sidecar", "Of two shards",
                                         "Enforcing other", "Not taking",        "Not answering",
                                         "Not confirmed"};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         const char *found = strstr(message, parts[i]);
         assert_non_null(found);
         message = found;
@@ -550,7 +551,7 @@ static void test_when_a_condition_changed(void **state)
         {"[]", "2026-01-01T00:00:00Z"},
         {"null", "2026-01-01T00:00:00Z"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct made m = make_with(published(NULL, 0), cases[i].old);
         assert_string_equal(text_at(condition(&m, "Enforced"), "lastTransitionTime"),
                             cases[i].time);

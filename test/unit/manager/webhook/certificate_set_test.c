@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
 
@@ -112,7 +113,7 @@ static int bundle_size(struct world *w)
 {
     struct buf text = BUF_INIT(CERTIFICATE_SET_BUNDLE_MAX);
     assert_int_equal(certificate_set_bundle(&w->set, &text), 0);
-    struct slice rest = slice_of((const char *)buf_data(&text), text.len);
+    struct slice rest = buf_slice(&text);
     int n = 0;
     struct certificate *c;
     while (rest.len > 0 && (c = certificate_read(rest, &rest, NULL)) != NULL) {
@@ -290,7 +291,7 @@ static void test_damage_is_repaired(void **state)
         {"previous-ca.crt", "garbage", NULL, CERTIFICATE_KEEP, ""},
     };
     struct world *w = *state;
-    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(damages); i++) {
         const struct damage *d = &damages[i];
         cJSON *good = cJSON_Duplicate(data_of(w), true);
         if (d->text != NULL) {

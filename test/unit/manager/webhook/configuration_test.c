@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "crypto/digest.h"
 #include "manager/object/patch_apply.h"
 #include "webhook/certificate_set.h"
@@ -315,7 +316,7 @@ static void test_strange_objects(void **state)
         "{\"webhooks\":{\"a\":{\"clientConfig\":5}}}",
         "{\"metadata\":{\"resourceVersion\":5},\"webhooks\":[{\"clientConfig\":{\"service\":5}}]}"};
     char *wanted = BUNDLE(CURRENT);
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         cJSON *object = cJSON_Parse(texts[i]);
         assert_null(patch_for(object, wanted, NULL));
         assert_int_equal(configuration_count(&target, object), 0);
