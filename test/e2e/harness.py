@@ -495,13 +495,22 @@ def make_namespace(control_plane, prefix, cleanup):
     """A new namespace, of which the name is returned, that is ready for pods."""
     name = f"{prefix}-{os.getpid()}-{next(Run.counter)}"
     control_plane.json("/api/v1/namespaces", "POST", {"metadata": {"name": name}})
-    path = f"/api/v1/namespaces/{name}"
-    cleanup(control_plane.fetch, path, "DELETE")
-    wait_for(
-        lambda: control_plane.fetch(f"{path}/serviceaccounts/default").status == 200,
-        "the namespace has its service account",
-    )
+    cleanup(control_plane.fetch, f"/api/v1/namespaces/{name}", "DELETE")
+    wait_for_pods(control_plane, name)
     return name
+
+
+def wait_for_pods(control_plane, namespace, account="default"):
+    """Until pods of a service account may be created there: before, the account is missing, or its
+    token is."""
+    path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+    pod = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    pod["spec"]["serviceAccountName"] = account
+    body, kind = json.dumps(pod).encode(), [("Content-Type", "application/json")]
+    wait_for(
+        lambda: control_plane.fetch(path, "POST", kind, body).status != 403,
+        f"{namespace} has its service account {account}",
+    )
 
 
 def seed():

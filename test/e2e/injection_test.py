@@ -39,6 +39,7 @@ class ApiServerTest(harness.TestCase):
         namespace = harness.make_namespace(cluster, "injection", self.addCleanup)
         accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         cluster.json(accounts, "POST", {"metadata": {"name": "operator-demo"}})
+        harness.wait_for_pods(cluster, namespace, "operator-demo")
         count = 0
         for name, pod in injected("ordinary"):
             with self.subTest(pod=name):

@@ -242,13 +242,7 @@ class WebhookCase(harness.TestCase):
         name = self.new_namespace_name()
         self.addCleanup(self.cluster.fetch, f"/api/v1/namespaces/{name}", "DELETE")
         self.create(self.namespace_object(name, labels))
-        harness.wait_for(
-            lambda: self.cluster.fetch(
-                f"/api/v1/namespaces/{name}/serviceaccounts/default"
-            ).status
-            == 200,
-            "the namespace has its service account",
-        )
+        harness.wait_for_pods(self.cluster, name)
         return name
 
     def get_namespace(self, name):
