@@ -12,7 +12,7 @@ Jobs (all of them when none is named):
   shell     shellcheck over all shell scripts
   licence   every source file begins with an SPDX line
   folders   every top-level folder has a README.md
-  tidy      clang-tidy over the sources of the release build
+  tidy      clang-tidy over the sources of the release build, unless they were clean before
   all       all of these
 
 Only files known to git are checked.
@@ -99,12 +99,7 @@ lint_tidy() {
 		sort -u | comm -12 - <(tracked '*.c' | sort))
 	all=$(tracked '*.c' | wc -l)
 	report tidy ${#files[@]} "compiled sources ($((all - ${#files[@]})) others are not in this build)"
-	# The largest first, so that none of them is left to the end.
-	stat -c '%s %n' "${files[@]}" | sort -rn | cut -d ' ' -f 2- |
-		xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p build/release 2> >(
-		# How much it left out in headers of the system is of no interest.
-		grep -vE '^[0-9]+ warnings? generated|^Suppressed|^Use -header-filter' >&2
-	)
+	test/tidy.py build/release "${files[@]}"
 }
 
 jobs=()
