@@ -1,24 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """What only the store behind the API server can do."""
 
+import base64
 import json
 import os
 
 import harness
 
 
-def compact(control_plane, revision):
-    """Makes etcd forget all that was before; revisions are the API server's resourceVersions."""
+def ask(control_plane, call, question):
+    """Status and JSON answer of etcd's API."""
     connection = harness.UnixConnection(os.path.join(control_plane.directory, "etcd:0"))
     try:
-        body = json.dumps({"revision": revision, "physical": True})
-        connection.request("POST", "/v3/kv/compaction", body)
+        connection.request("POST", "/v3/kv/" + call, json.dumps(question))
         answer = connection.getresponse()
-        text = answer.read()
+        return answer.status, json.loads(answer.read())
     finally:
         connection.close()
-    if answer.status != 200 and b"has been compacted" not in text:
-        raise AssertionError(f"compaction: {answer.status} {text}")
+
+
+def keys(control_plane):
+    """Of all that is stored: /registry/KIND/NAMESPACE/NAME."""
+    first, end = (base64.b64encode(key).decode() for key in (b"/registry/", b"/registry0"))
+    status, answer = ask(
+        control_plane, "range", {"key": first, "range_end": end, "keys_only": True}
+    )
+    if status != 200:
+        raise AssertionError(f"range: {status} {answer}")
+    return {base64.b64decode(pair["key"]).decode() for pair in answer["kvs"]}
+
+
+def compact(control_plane, revision):
+    """Makes etcd forget all that was before; revisions are the API server's resourceVersions."""
+    status, answer = ask(control_plane, "compaction", {"revision": revision, "physical": True})
+    if status != 200 and "has been compacted" not in json.dumps(answer):
+        raise AssertionError(f"compaction: {status} {answer}")
 
 
 def compact_all(control_plane):

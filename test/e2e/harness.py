@@ -32,6 +32,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 CLUSTER = os.path.join(ROOT, "test", "cluster", "cluster")
 
 SANITIZER_REPORT = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error:|UndefinedBehavior")
+LANE = "control_plane"  # ctest's name for what `lanes` has it hand out
 NAMESPACE_LABEL = "ctrlmesh.kusionstack.io/namespace"
 HASH_LABEL = "ctrlmesh.kusionstack.io/sharding-hash"
 
@@ -161,9 +162,19 @@ class Run:
     def cluster(cls):
         with cls.lock:
             if cls.shared is None:
-                cls.shared = Cluster(os.environ.get("CMESH_E2E_CLUSTER_DIR"))
+                given = lane_directory() or os.environ.get("CMESH_E2E_CLUSTER_DIR")
+                cls.shared = Cluster(given)
                 atexit.register(cls.shared.stop)
             return cls.shared
+
+
+def lane_directory():
+    """Of the control plane that ctest has given this run; None: it has none to give."""
+    lane = os.environ.get(f"CTEST_RESOURCE_GROUP_0_{LANE.upper()}")
+    if lane is None:
+        return None
+    number = dict(part.split(":") for part in lane.split(","))["id"]
+    return os.path.realpath(os.path.join(os.environ["CMESH_E2E_LANES"], number))
 
 
 def cluster():
