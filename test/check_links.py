@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that what Markdown files refer to exists: links to files and headings, and paths in
+backquotes that begin with a folder of the repository. Links to other sites are not followed.
+"""
+
+import glob
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
+QUOTED = re.compile(r"`([A-Za-z0-9._*/-]+/[A-Za-z0-9._*/-]*)`")
+FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.M | re.S)
+
+
+def tracked(*patterns):
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return sorted({name for name in listed.stdout.splitlines() if os.path.isfile(at(name))})
+
+
+def at(name):
+    return os.path.join(ROOT, name)
+
+
+def prose(name):
+    """The text of a page without its fenced code, which keeps its line numbers."""
+    with open(at(name), encoding="utf-8") as f:
+        return FENCE.sub(lambda m: "\n" * m.group().count("\n"), f.read())
+
+
+def anchors(name):
+    """The anchors of a page's headings, as GitHub makes them."""
+    found = set()
+    for heading in re.findall(r"^#+\s+(.*?)\s*$", prose(name), re.M):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        number = 0
+        while (unique := f"{slug}-{number}" if number else slug) in found:
+            number += 1
+        found.add(unique)
+    return found
+
+
+def wrong_link(page, target):
+    """Why the target of a link is wrong, or None."""
+    path, _, anchor = target.partition("#")
+    name = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+    if name.startswith(".."):
+        return "leads out of the repository"
+    if not os.path.exists(at(name)):
+        return f"there is no {name}"
+    if anchor and (not name.endswith(".md") or anchor not in anchors(name)):
+        return f"{name} has no heading #{anchor}"
+    return None
+
+
+def references(page, folders):
+    """(offset, what is referred to, why that is wrong or None) of a page."""
+    text = prose(page)
+    for match in LINK.finditer(text):
+        if not re.match(r"[a-z]+:", match[1]):
+            yield match.start(), match[1], wrong_link(page, match[1])
+    for match in QUOTED.finditer(text):
+        if match[1].split("/")[0] in folders:
+            there = glob.glob(at(match[1])) or glob.glob(at(match[1]) + ".[ch]")
+            yield match.start(), match[1], None if there else "there is no such file"
+
+
+def main():
+    names = tracked()
+    folders = {name.split("/")[0] for name in names if "/" in name}
+    pages = [name for name in names if name.endswith(".md")]
+    checked = wrong = 0
+    for page in pages:
+        text = prose(page)
+        for offset, target, reason in references(page, folders):
+            checked += 1
+            if reason:
+                wrong += 1
+                line = text.count("\n", 0, offset) + 1
+                print(f"{page}:{line}: {target}: {reason}", file=sys.stderr)
+    print(f"links: {checked} references in {len(pages)} pages")
+    return 1 if wrong or not checked else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
