@@ -61,14 +61,18 @@ void err_prefix(struct err *e, const char *fmt, ...)
     trim_torn_utf8(e->msg);
 }
 
+/* libuv's words, from its own table: uv_strerror would allocate for a code that is not in it. */
 const char *err_text(int code)
 {
-    char name[64];
-    (void)uv_err_name_r(code, name, sizeof name);
-    if (strncmp(name, "Unknown", 7) == 0) {
-        return strerror(-code); /* uv_strerror would allocate, for good */
+#define TEXT_OF(name, text)                                                                        \
+    case UV_##name:                                                                                \
+        return text;
+    switch (code) {
+        UV_ERRNO_MAP(TEXT_OF)
+    default:
+        return strerror(-code);
     }
-    return uv_strerror(code);
+#undef TEXT_OF
 }
 
 int err_memory(struct err *e)

@@ -44,3 +44,10 @@ const struct net_clock net_clock_system = {
     .set_timer = system_set_timer,
     .random = system_random,
 };
+
+uint64_t net_clock_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}

@@ -29,6 +29,9 @@ struct net_clock {
 /* The system's. */
 extern const struct net_clock net_clock_system;
 
+/* Nanoseconds that never go back, now: to measure how long something took. */
+uint64_t net_clock_ns(void);
+
 static inline uint64_t net_clock_now(const struct net_clock *c)
 {
     return c->now(c->data);

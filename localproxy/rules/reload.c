@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "net/clock.h"
 #include "rules/control.h"
 
 struct reload {
@@ -159,12 +160,12 @@ static int on_reload(void *data, struct slice text, struct control_call *call, s
     if (proxy_draining(r->proxy)) {
         return err_set(e, -ESHUTDOWN, "localproxy is shutting down");
     }
-    uint64_t begun = uv_hrtime();
+    uint64_t begun = net_clock_ns();
     struct rules *rules = rules_parse(text.ptr, text.len, e);
     int rc = rules != NULL ? put_in_force(r, rules, call, e) : e->code;
     rules_unref(rules);
     if (rc == 0) {
-        r->metrics->reload_us = (uv_hrtime() - begun) / 1000;
+        r->metrics->reload_us = (net_clock_ns() - begun) / 1000;
     } else {
         r->metrics->reloads_refused++;
         log_error("refused new rules: those in force stay", log_str("error", e->msg));
