@@ -60,12 +60,12 @@ static int grow(struct buf *b, size_t len)
 
 int buf_append(struct buf *b, const void *data, size_t len)
 {
-    if (len == 0) {
-        return 0;
+    if (len == 0 || b->error != 0) {
+        return b->error;
     }
     int rc = grow(b, len);
     if (rc != 0) {
-        return rc;
+        return buf_fail(b, rc);
     }
     memcpy(b->base + b->off + b->len, data, len);
     b->len += len;
@@ -85,15 +85,15 @@ int buf_append_char(struct buf *b, char c)
 int buf_printf(struct buf *b, const char *fmt, ...)
 {
     va_list ap;
+    if (b->error != 0) {
+        return b->error;
+    }
     va_start(ap, fmt);
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
-    if (n < 0) {
-        return -EINVAL;
-    }
-    int rc = grow(b, (size_t)n);
+    int rc = n < 0 ? -EINVAL : grow(b, (size_t)n);
     if (rc != 0) {
-        return rc;
+        return buf_fail(b, rc);
     }
     va_start(ap, fmt);
     (void)vsnprintf((char *)b->base + b->off + b->len, (size_t)n + 1, fmt, ap);
@@ -102,9 +102,24 @@ int buf_printf(struct buf *b, const char *fmt, ...)
     return 0;
 }
 
+int buf_fail(struct buf *b, int error)
+{
+    b->error = b->error != 0 ? b->error : error;
+    return b->error;
+}
+
+int buf_settle(struct buf *b, size_t before)
+{
+    int rc = b->error;
+    if (rc != 0) {
+        buf_truncate(b, before);
+    }
+    return rc;
+}
+
 uint8_t *buf_reserve(struct buf *b, size_t len)
 {
-    return grow(b, len) == 0 ? b->base + b->off + b->len : NULL;
+    return b->error == 0 && grow(b, len) == 0 ? b->base + b->off + b->len : NULL;
 }
 
 void buf_commit(struct buf *b, size_t len)
@@ -121,15 +136,21 @@ void buf_consume(struct buf *b, size_t len)
     }
 }
 
+void buf_truncate(struct buf *b, size_t len)
+{
+    b->len = len;
+    b->error = 0;
+}
+
 void buf_clear(struct buf *b)
 {
     b->off = 0;
-    b->len = 0;
+    buf_truncate(b, 0);
 }
 
 const char *buf_cstr(struct buf *b)
 {
-    if (grow(b, 0) != 0) {
+    if (b->error != 0 || grow(b, 0) != 0) {
         return NULL;
     }
     b->base[b->off + b->len] = '\0';

@@ -3,8 +3,12 @@
  * buf.h - a growing run of bytes with a declared maximum.
  *
  * Bytes are appended at the end and consumed from the front. A buffer never grows past its maximum:
- * an append that would is refused whole. All functions that grow return 0, -ENOBUFS (over the
+ * an append that would is refused whole. All functions that append return 0, -ENOBUFS (over the
  * maximum) or -ENOMEM, and leave the content as it was on error.
+ *
+ * The first error stays: each later append is refused with it, and so is taking the content as
+ * text. A series of appends needs one check at its end, by buf_error or buf_settle. Only what drops
+ * the content or its end (buf_settle, buf_truncate, buf_clear, buf_reset) forgets the error.
  */
 #ifndef CORE_BASE_BUF_H
 #define CORE_BASE_BUF_H
@@ -21,11 +25,12 @@ struct buf {
     size_t len;    /* bytes held */
     size_t cap;    /* size of the allocation */
     size_t max;    /* bound on len */
+    int error;     /* the first one, or 0 */
 };
 
 #define BUF_INIT(maximum)                                                                          \
     {                                                                                              \
-        .base = NULL, .off = 0, .len = 0, .cap = 0, .max = (maximum)                               \
+        .base = NULL, .off = 0, .len = 0, .cap = 0, .max = (maximum), .error = 0                   \
     }
 
 void buf_init(struct buf *b, size_t max);
@@ -44,18 +49,31 @@ static inline struct slice buf_slice(const struct buf *b)
     return slice_of((const char *)buf_data(b), b->len);
 }
 
-MUST_CHECK int buf_append(struct buf *b, const void *data, size_t len);
-MUST_CHECK int buf_append_str(struct buf *b, const char *str);
-MUST_CHECK int buf_append_char(struct buf *b, char c);
-MUST_CHECK int buf_printf(struct buf *b, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+int buf_append(struct buf *b, const void *data, size_t len);
+int buf_append_str(struct buf *b, const char *str);
+int buf_append_char(struct buf *b, char c);
+int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Notes an error of who writes, unless there is one already; returns the one that stays. */
+int buf_fail(struct buf *b, int error);
 
-/* Room for `len` more bytes behind the content; NULL when refused. Fill it, then buf_commit. */
+/* The first error of the appends so far, or 0. */
+MUST_CHECK static inline int buf_error(const struct buf *b)
+{
+    return b->error;
+}
+/* Ends a series of appends that found `before` bytes: 0; or the first error, and then the content
+ * is those bytes again and the error is forgotten. */
+MUST_CHECK int buf_settle(struct buf *b, size_t before);
+
+/* Room for `len` more bytes behind the content; NULL when refused, which is not remembered. Fill
+ * it, then buf_commit. */
 MUST_CHECK uint8_t *buf_reserve(struct buf *b, size_t len);
 void buf_commit(struct buf *b, size_t len);
 
 /* Drops `len` (at most b->len) bytes from the front, keeping the memory. */
 void buf_consume(struct buf *b, size_t len);
+/* Drops all but the first `len` (at most b->len) bytes. */
+void buf_truncate(struct buf *b, size_t len);
 /* Drops all content, keeping the memory. */
 void buf_clear(struct buf *b);
 

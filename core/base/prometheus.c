@@ -14,20 +14,19 @@ int prometheus_head(struct buf *out, const char *name, const char *type, const c
 
 int prometheus_write(struct buf *out, const struct prometheus_metric *metrics, size_t count)
 {
-    int rc = 0;
-    for (size_t i = 0; i < count && rc == 0; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct prometheus_metric *m = &metrics[i];
-        rc = prometheus_head(out, m->name, m->type, m->help);
-        rc = rc != 0 ? rc : buf_printf(out, "%s %" PRIu64 "\n", m->name, m->value);
+        prometheus_head(out, m->name, m->type, m->help);
+        buf_printf(out, "%s %" PRIu64 "\n", m->name, m->value);
     }
-    return rc;
+    return buf_error(out);
 }
 
 int prometheus_seconds(struct buf *out, const char *name, const char *type, const char *help,
                        double value)
 {
-    int rc = prometheus_head(out, name, type, help);
-    return rc != 0 ? rc : buf_printf(out, "%s %.6f\n", name, value);
+    prometheus_head(out, name, type, help);
+    return buf_printf(out, "%s %.6f\n", name, value);
 }
 
 /* proc(5): the second number of statm is the resident pages. */
@@ -48,17 +47,16 @@ int prometheus_process(struct buf *out)
 {
     uint64_t resident = 0;
     struct rusage usage;
-    int rc = 0;
     if (resident_bytes(&resident)) {
         const struct prometheus_metric memory = {"process_resident_memory_bytes", "gauge",
                                                  "Resident memory.", resident};
-        rc = prometheus_write(out, &memory, 1);
+        prometheus_write(out, &memory, 1);
     }
-    if (rc == 0 && getrusage(RUSAGE_SELF, &usage) == 0) {
+    if (getrusage(RUSAGE_SELF, &usage) == 0) {
         double cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                      (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-        rc = prometheus_seconds(out, "process_cpu_seconds_total", "counter",
-                                "User and system CPU time.", cpu);
+        prometheus_seconds(out, "process_cpu_seconds_total", "counter", "User and system CPU time.",
+                           cpu);
     }
-    return rc;
+    return buf_error(out);
 }

@@ -2,8 +2,8 @@
 /*
  * prometheus.h - writes metrics as Prometheus reads them: the text format, version 0.0.4.
  *
- * A metric is a head and then its samples. All functions append; 0, -ENOBUFS or -ENOMEM, and then
- * the text is not whole and must not be sent.
+ * A metric is a head and then its samples. All functions append; 0, -ENOBUFS or -ENOMEM, which
+ * stays in the buffer (base/buf.h): the text is not whole then and must not be sent.
  */
 #ifndef CORE_BASE_PROMETHEUS_H
 #define CORE_BASE_PROMETHEUS_H
@@ -24,17 +24,15 @@ struct prometheus_metric {
 };
 
 /* The two comment lines; the samples follow, written with buf_printf. */
-MUST_CHECK int prometheus_head(struct buf *out, const char *name, const char *type,
-                               const char *help);
+int prometheus_head(struct buf *out, const char *name, const char *type, const char *help);
 
-MUST_CHECK int prometheus_write(struct buf *out, const struct prometheus_metric *metrics,
-                                size_t count);
+int prometheus_write(struct buf *out, const struct prometheus_metric *metrics, size_t count);
 
 /* One metric that is not a whole number: seconds. */
-MUST_CHECK int prometheus_seconds(struct buf *out, const char *name, const char *type,
-                                  const char *help, double value);
+int prometheus_seconds(struct buf *out, const char *name, const char *type, const char *help,
+                       double value);
 
 /* What this process uses: process_resident_memory_bytes and process_cpu_seconds_total. */
-MUST_CHECK int prometheus_process(struct buf *out);
+int prometheus_process(struct buf *out);
 
 #endif

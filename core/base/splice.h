@@ -12,7 +12,7 @@ struct splice {
     struct slice rest; /* of the text, not copied yet */
     struct buf *out;
     size_t before; /* bytes in `out` that are not ours */
-    int rc;        /* the first error */
+    int rc;
 };
 
 void splice_init(struct splice *s, struct slice text, struct buf *out);

@@ -49,13 +49,12 @@ size_t utf8_decode(struct slice text, uint32_t *code_point)
 
 int utf8_append_valid(struct buf *out, struct slice text)
 {
-    int rc = 0;
-    while (text.len > 0 && rc == 0) {
+    while (text.len > 0) {
         uint32_t cp;
         size_t n = utf8_decode(text, &cp);
         bool bad = n == 1 && cp == UTF8_REPLACEMENT;
-        rc = bad ? buf_append(out, "\xef\xbf\xbd", 3) : buf_append(out, text.ptr, n);
+        buf_append(out, bad ? "\xef\xbf\xbd" : text.ptr, bad ? 3 : n);
         text = slice_of(text.ptr + n, text.len - n);
     }
-    return rc;
+    return buf_error(out);
 }

@@ -18,6 +18,6 @@
 size_t utf8_decode(struct slice text, uint32_t *code_point);
 
 /* Appends the text with each invalid byte replaced by U+FFFD. 0, -ENOBUFS or -ENOMEM. */
-MUST_CHECK int utf8_append_valid(struct buf *out, struct slice text);
+int utf8_append_valid(struct buf *out, struct slice text);
 
 #endif

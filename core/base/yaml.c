@@ -779,7 +779,7 @@ int yaml_emit(const cJSON *item, struct buf *out)
     int rc = emit_document(&w, item);
     yaml_emitter_delete(&w.emitter);
     if (rc != 0) {
-        out->len = before;
+        buf_truncate(out, before);
     }
     return rc;
 }

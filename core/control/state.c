@@ -82,7 +82,7 @@ int control_state_encode(const struct control_state *s, const bool *changed, str
     size_t before = out->len;
     int rc = add_state(s, changed, out);
     if (rc != 0) {
-        out->len = before;
+        buf_truncate(out, before);
     }
     return rc;
 }
@@ -93,7 +93,7 @@ int control_error_encode(const char *why, struct buf *out)
     int rc = add_member(out, "{\"error\":", why);
     rc = rc != 0 ? rc : buf_append_str(out, "}\n");
     if (rc != 0) {
-        out->len = before;
+        buf_truncate(out, before);
     }
     return rc;
 }

@@ -94,7 +94,7 @@ int status_write(struct buf *out, unsigned code, const char *reason, unsigned re
     int rc = write_fields(out, code, reason == NULL ? status_reason(code) : reason, retry_after,
                           message);
     if (rc != 0) {
-        out->len = before;
+        buf_truncate(out, before);
     }
     return rc;
 }

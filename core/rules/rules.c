@@ -602,7 +602,7 @@ int rules_to_json(const struct rules *r, struct buf *out)
     rc = rc != 0 ? rc : json_canonical(member(r->document, "spec"), out);
     rc = rc != 0 ? rc : buf_append_char(out, '}');
     if (rc != 0) {
-        out->len = before;
+        buf_truncate(out, before);
     }
     return rc;
 }

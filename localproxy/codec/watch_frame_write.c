@@ -120,7 +120,7 @@ static int write_expired_protobuf(const char *message, struct buf *out)
 static int settle(struct buf *out, size_t before, int rc)
 {
     if (rc != 0) {
-        out->len = before;
+        buf_truncate(out, before);
     }
     return rc;
 }

@@ -52,7 +52,7 @@ static int finish(struct editor *ed, enum lock_found *found)
 /* Gives up: what was copied so far is taken back. */
 static int abandon(struct editor *ed, int rc)
 {
-    ed->splice.out->len = ed->splice.before;
+    buf_truncate(ed->splice.out, ed->splice.before);
     return rc;
 }
 

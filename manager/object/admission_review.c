@@ -224,7 +224,7 @@ int admission_answer_write(const struct admission_request *r, const struct admis
     rc = rc != 0 ? rc : add_response(r, a, out);
     rc = rc != 0 ? rc : buf_append_char(out, '}');
     if (rc != 0) {
-        out->len = before;
+        buf_truncate(out, before);
     }
     return rc;
 }

@@ -39,13 +39,48 @@ static void never_grows_past_its_maximum(void **state)
     (void)state;
     struct buf b = BUF_INIT(4);
     assert_int_equal(buf_append_str(&b, "abc"), 0);
-    assert_int_equal(buf_append_str(&b, "de"), -ENOBUFS);
-    assert_int_equal(buf_printf(&b, "%d", 12), -ENOBUFS);
     assert_null(buf_reserve(&b, 2));
+    assert_int_equal(buf_append_str(&b, "de"), -ENOBUFS);
+    assert_int_equal(buf_settle(&b, 3), -ENOBUFS);
+    assert_int_equal(buf_printf(&b, "%d", 12), -ENOBUFS);
+    assert_int_equal(buf_settle(&b, 3), -ENOBUFS);
     assert_content(&b, "abc");
     assert_int_equal(buf_append_char(&b, 'd'), 0);
     assert_int_equal(buf_append_char(&b, 'e'), -ENOBUFS);
+    assert_int_equal(buf_settle(&b, 4), -ENOBUFS);
     assert_content(&b, "abcd");
+    buf_reset(&b);
+}
+
+static void the_first_error_stays(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT(4);
+    assert_int_equal(buf_settle(&b, 0), 0);
+    buf_append_str(&b, "abc");
+    buf_append_str(&b, "de");
+    /* These would fit. */
+    assert_int_equal(buf_append_char(&b, 'f'), -ENOBUFS);
+    assert_int_equal(buf_append(&b, NULL, 0), -ENOBUFS);
+    assert_int_equal(buf_printf(&b, "%d", 1), -ENOBUFS);
+    assert_int_equal(buf_fail(&b, -EINVAL), -ENOBUFS);
+    assert_null(buf_reserve(&b, 1));
+    assert_null(buf_cstr(&b));
+    assert_null(buf_take_str(&b));
+    assert_int_equal(buf_error(&b), -ENOBUFS);
+    assert_int_equal(b.len, 3);
+    assert_int_equal(buf_settle(&b, 1), -ENOBUFS);
+    assert_int_equal(buf_error(&b), 0);
+    assert_content(&b, "a");
+    assert_int_equal(buf_fail(&b, -EINVAL), -EINVAL);
+    buf_truncate(&b, 1);
+    assert_content(&b, "a");
+    buf_fail(&b, -EINVAL);
+    buf_clear(&b);
+    assert_content(&b, "");
+    buf_fail(&b, -EINVAL);
+    buf_reset(&b);
+    assert_content(&b, "");
     buf_reset(&b);
 }
 
@@ -118,11 +153,9 @@ static void gives_its_text_away(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(appends_in_order),
-        cmocka_unit_test(never_grows_past_its_maximum),
-        cmocka_unit_test(refuses_sizes_that_overflow),
-        cmocka_unit_test(consumes_from_the_front),
-        cmocka_unit_test(reserves_and_commits),
+        cmocka_unit_test(appends_in_order),        cmocka_unit_test(never_grows_past_its_maximum),
+        cmocka_unit_test(the_first_error_stays),   cmocka_unit_test(refuses_sizes_that_overflow),
+        cmocka_unit_test(consumes_from_the_front), cmocka_unit_test(reserves_and_commits),
         cmocka_unit_test(gives_its_text_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
