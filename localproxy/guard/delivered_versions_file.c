@@ -13,7 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "guard/delivered_versions_internal.h"
 
@@ -23,11 +25,61 @@ struct delivered_file {
     int fd; /* holds the lock */
 };
 
+#define FIELD(type, member) offsetof(struct type, member), sizeof(((struct type *)0)->member)
+
+/* All that delivered_take_over reads: a build whose compiler lays it out in another way, or that
+ * has another field, must not believe the file. */
+static const size_t layout[] = {
+    sizeof(struct delivered_versions),
+    FIELD(delivered_versions, busy),
+    FIELD(delivered_versions, accounts_elsewhere),
+    FIELD(delivered_versions, point_count),
+    FIELD(delivered_versions, point_pool),
+    FIELD(delivered_versions, resource_count),
+    FIELD(delivered_versions, resource_pool),
+    FIELD(delivered_versions, account_count),
+    FIELD(delivered_versions, account_pool),
+    sizeof(struct point),
+    FIELD(point, key),
+    FIELD(point, kind),
+    FIELD(point, count),
+    FIELD(point, since_ms),
+    FIELD(point, range),
+    POINT_KINDS,
+    sizeof(struct resource),
+    FIELD(resource, id),
+    FIELD(resource, seen),
+    FIELD(seen, selector),
+    FIELD(seen, highest),
+    sizeof(struct delivered_account),
+    FIELD(delivered_account, key),
+    FIELD(delivered_account, delivered),
+    FIELD(delivered_account, mixed),
+    FIELD(delivered_account, synced),
+    FIELD(delivered_account, unknown),
+    FIELD(delivered_account, changing),
+    FIELD(delivered_account, open),
+    FIELD(delivered_key, resource),
+    FIELD(delivered_key, view),
+    FIELD(delivered_key, selector),
+    FIELD(delivered_range, from),
+    FIELD(delivered_range, to),
+};
+
+static uint64_t layout_hash(void)
+{
+    uint64_t hash = HASH_SEED;
+    for (size_t i = 0; i < ARRAY_LEN(layout); i++) {
+        hash = hash_slice(hash, slice_of((const char *)&layout[i], sizeof layout[i]));
+    }
+    return hash;
+}
+
 static void stamp_init(struct delivered_stamp *stamp)
 {
     struct buf boot = BUF_INIT(sizeof stamp->boot - 1);
     struct err e = ERR_INIT;
-    *stamp = (struct delivered_stamp){.size = sizeof(struct delivered_versions)};
+    *stamp = (struct delivered_stamp){.layout = layout_hash()};
     (void)snprintf(stamp->program, sizeof stamp->program, "localproxy %s", CMESH_VERSION);
     if (file_read(BOOT_ID, &boot, &e) == 0) {
         memcpy(stamp->boot, buf_data(&boot), boot.len);

@@ -57,8 +57,8 @@ struct resource {
 /* Who wrote a file: the memory of another one cannot be read. */
 struct delivered_stamp {
     char program[32];
-    char boot[40]; /* of the machine */
-    uint64_t size; /* of struct delivered_versions */
+    char boot[40];   /* of the machine */
+    uint64_t layout; /* hash over where all that is read again lies, and how large it is */
 };
 
 struct delivered_file;

@@ -284,6 +284,15 @@ static void test_what_another_version_wrote(void **state)
     assert_all_is_doubted(f);
 }
 
+static void test_what_a_build_with_another_layout_wrote(void **state)
+{
+    struct fixture *f = *state;
+    give(f, pods_a, 10);
+    die(f);
+    damage(f, offsetof(struct delivered_versions, stamp.layout), 'x');
+    assert_all_is_doubted(f);
+}
+
 static void test_what_was_written_before_the_machine_started(void **state)
 {
     struct fixture *f = *state;
@@ -401,6 +410,7 @@ int main(void)
         TEST(test_accounts_are_used_again),
         TEST(test_more_watches_than_accounts),
         TEST(test_what_another_version_wrote),
+        TEST(test_what_a_build_with_another_layout_wrote),
         TEST(test_what_was_written_before_the_machine_started),
         TEST(test_ended_while_it_wrote),
         TEST(test_counts_that_cannot_be),
