@@ -1,21 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Happy path: forward_start > down_on_body, down_on_end > pass_request_end > up_on_head >
+ * up_on_body > up_on_end; gone when both sides are closed (release).
+ *
+ * Ways to fail: the API server does not answer (fail_unanswered: 503 or 504), its answer ends early
+ * (the operator's is broken off), the operator goes away (the request is given up). What cannot be
+ * sent on breaks off both sides (forward_abort).
+ */
 #include "forward.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "forward_internal.h"
+#include "codec/list_meta.h"
+#include "guard/fence.h"
 #include "headers.h"
 #include "http/server.h"
 #include "kube/status.h"
+#include "net/deadline.h"
 
 enum {
     STATUS_MAX = 16 * 1024,
     RETRY_AFTER_S = 1,
+    LOST_WRITE_MS = 5000, /* how long a write to what was lost may still take */
 };
+
+/* COMING --- down sent all of it ---> WHOLE --- up was told ---> PASSED. In a tunnel, and when a
+ * watch is asked for once more, it begins anew. */
+enum request_state { REQUEST_COMING, REQUEST_WHOLE, REQUEST_PASSED };
+
+/* AWAITED --- its head went down ---> PASSING --- up sent all of it ---> ENDED. ENDED at once where
+ * localproxy answers itself. */
+enum response_state { RESPONSE_AWAITED, RESPONSE_PASSING, RESPONSE_ENDED };
+
+struct forward {
+    struct forward_context *ctx;
+    struct http_exchange *down; /* NULL once it is over */
+    struct http_exchange *up;   /* likewise; of a watch that passes nothing NULL too */
+    struct list link;
+    enum request_verb verb;
+    enum request_state request;
+    enum response_state response;
+    uint64_t begun_ns;
+    struct request_attributes attributes; /* if `concerned` */
+    struct http_head *head;      /* the operator's: of a list or watch until the answer begins, of a
+                                    watch that can migrate also then */
+    struct watch *watch;         /* an open watch */
+    struct migration *migration; /* how it stands */
+    struct list_meta *list;      /* a list that is being passed on */
+    struct buf body;             /* of the request, if it was collected, until it is sent */
+    struct net_deadline lost_due; /* when a lost write must have ended */
+    bool concerned;               /* the rules concern it */
+    bool lost;                    /* a write to what the shard has lost meanwhile */
+    bool tunnel;
+};
+
+struct forward *forward_of(struct list *link)
+{
+    return LIST_ITEM(link, struct forward, link);
+}
+
+bool forward_is_watch(const struct forward *f)
+{
+    return f->watch != NULL;
+}
 
 int forward_context_init(struct forward_context *ctx, struct net_loop *l,
                          struct kube_client *upstream, struct metrics *metrics,
@@ -23,10 +73,8 @@ int forward_context_init(struct forward_context *ctx, struct net_loop *l,
 {
     *ctx = (struct forward_context){.loop = l, .upstream = upstream, .metrics = metrics};
     list_init(&ctx->running);
-    change_context_init(ctx);
     ctx->points = points;
-    ctx->pages = list_pages_new(l, upstream);
-    return ctx->pages != NULL ? 0 : -ENOMEM;
+    return migration_context_init(&ctx->migrations, l, upstream, metrics);
 }
 
 bool forward_refuse(struct metrics *m, struct http_exchange *down, enum request_verb verb,
@@ -61,9 +109,10 @@ bool forward_refuse(struct metrics *m, struct http_exchange *down, enum request_
 static void settle(struct forward *f)
 {
     struct forward_context *ctx = f->ctx;
+    net_deadline_clear(&f->lost_due);
     if (f->lost) {
         f->lost = false;
-        if (--ctx->lost == 0) {
+        if (--ctx->lost_writes == 0) {
             ctx->on_settled(ctx->data);
         }
     }
@@ -74,16 +123,17 @@ static void count_end(struct forward *f)
     struct metrics *m = f->ctx->metrics;
     m->open_watches -= f->watch != NULL ? 1 : 0;
     m->tunnels -= f->tunnel ? 1 : 0;
-    if (f->responded && f->watch == NULL && !f->tunnel) {
+    if (f->response != RESPONSE_AWAITED && f->watch == NULL && !f->tunnel) {
         metrics_count_duration(&m->duration, (uv_hrtime() - f->begun_ns) / 1000);
     }
 }
 
-void forward_destroy(struct forward *f)
+/* Without closing either side: those that are left must have been taken out of it. */
+static void forward_free(struct forward *f)
 {
     count_end(f);
     list_remove(&f->link);
-    change_forget(f);
+    migration_free(f->migration);
     watch_free(f->watch);
     list_meta_free(f->list);
     request_attributes_deinit(&f->attributes);
@@ -93,15 +143,15 @@ void forward_destroy(struct forward *f)
     free(f);
 }
 
-/* Frees when both sides are over. */
+/* Frees it when both sides are over. */
 static void release(struct forward *f)
 {
     if (f->down == NULL && f->up == NULL) {
-        forward_destroy(f);
+        forward_free(f);
     }
 }
 
-void forward_abort_up(struct forward *f)
+static void abort_up(struct forward *f)
 {
     if (f->up != NULL) {
         http_exchange_abort(f->up);
@@ -109,9 +159,10 @@ void forward_abort_up(struct forward *f)
     }
 }
 
-void forward_abort(struct forward *f)
+/* Breaks off both sides; `f` is gone. */
+static void forward_abort(struct forward *f)
 {
-    forward_abort_up(f);
+    abort_up(f);
     if (f->down != NULL) {
         http_exchange_abort(f->down);
         f->down = NULL;
@@ -124,8 +175,7 @@ void forward_context_deinit(struct forward_context *ctx)
     while (!list_empty(&ctx->running)) { /* answered, but the API server has not let go yet */
         forward_abort(LIST_ITEM(ctx->running.next, struct forward, link));
     }
-    change_context_deinit(ctx);
-    list_pages_free(ctx->pages);
+    migration_context_deinit(&ctx->migrations);
     delivered_free(ctx->points);
 }
 
@@ -148,7 +198,7 @@ static void down_on_body(struct http_exchange *x, struct slice data)
 static void pass_request_end(struct forward *f)
 {
     int rc = 0;
-    f->request_passed = true;
+    f->request = REQUEST_PASSED;
     if (f->body.len > 0) {
         rc = http_exchange_send_body(f->up, buf_slice(&f->body));
         buf_reset(&f->body);
@@ -161,10 +211,8 @@ static void pass_request_end(struct forward *f)
 static void down_on_end(struct http_exchange *x)
 {
     struct forward *f = x->data;
-    f->request_ended = true;
-    bool may_pass =
-        f->tunnel || (!f->request_passed && f->up != NULL && !http_exchange_blocked(f->up));
-    if (f->up != NULL && may_pass) {
+    f->request = REQUEST_WHOLE;
+    if (f->up != NULL && (f->tunnel || !http_exchange_blocked(f->up))) {
         pass_request_end(f);
     }
 }
@@ -174,8 +222,8 @@ static void down_on_drain(struct http_exchange *x)
     struct forward *f = x->data;
     if (f->up != NULL) {
         http_exchange_resume(f->up);
-    } else if (f->writer != NULL) {
-        difference_writer_drained(f->writer);
+    } else if (f->migration != NULL) {
+        migration_drained(f->migration);
     }
 }
 
@@ -186,8 +234,8 @@ static void down_on_close(struct http_exchange *x, const struct err *e)
     if (e != NULL) {
         log_debug("the operator's request ended early", log_str("error", e->msg));
     }
-    if (f->up != NULL && (e != NULL || !f->response_ended)) {
-        forward_abort_up(f);
+    if (f->up != NULL && (e != NULL || f->response != RESPONSE_ENDED)) {
+        abort_up(f);
     }
     release(f);
 }
@@ -199,6 +247,34 @@ static const struct http_exchange_handlers down_handlers = {
     .on_close = down_on_close,
 };
 
+/* ---- what the migration of a watch asks for ---- */
+
+static int ask(struct forward *f, const struct http_head *head, struct slice target,
+               const struct slice *body, struct err *e);
+
+static int on_reopen(void *data, struct slice target, struct err *e)
+{
+    struct forward *f = data;
+    f->request = REQUEST_WHOLE;
+    return ask(f, f->head, target, NULL, e);
+}
+
+static void on_end_upstream(void *data)
+{
+    abort_up(data);
+}
+
+static void on_migration_abort(void *data)
+{
+    forward_abort(data);
+}
+
+static const struct migration_handlers migration_handlers = {
+    .reopen = on_reopen,
+    .end_upstream = on_end_upstream,
+    .abort = on_migration_abort,
+};
+
 /* ---- the beginning of an answer ---- */
 
 static struct slice header_value(const struct http_head *head, struct slice name)
@@ -207,7 +283,13 @@ static struct slice header_value(const struct http_head *head, struct slice name
     return h != NULL ? h->value : (struct slice){0};
 }
 
-static bool open_watch(struct forward *f, const struct http_head *head)
+static void drop_head(struct forward *f)
+{
+    free(f->head);
+    f->head = NULL;
+}
+
+static struct watch *watch_of(const struct forward *f, const struct http_head *head)
 {
     struct watch_options o = {
         .encoding = encoding_of(header_value(head, SLICE("Content-Type"))),
@@ -219,14 +301,40 @@ static bool open_watch(struct forward *f, const struct http_head *head)
     if (header_value(head, SLICE("Content-Encoding")).len > 0) {
         o.encoding = ENCODING_OTHER;
     }
-    f->watch = watch_new(&o);
-    f->ctx->metrics->open_watches += f->watch != NULL ? 1 : 0;
-    return f->watch != NULL;
+    return watch_new(&o);
 }
 
-void forward_give_back(struct forward *f)
+static struct migration *migration_of(struct forward *f)
 {
-    if (f->scoped && f->verb == VERB_WATCH && f->attributes.version != 0) {
+    struct migration_options o = {
+        .watch = f->watch,
+        .down = f->down,
+        .attributes = &f->attributes,
+        .head = f->head,
+        .handlers = &migration_handlers,
+        .data = f,
+    };
+    return migration_new(&f->ctx->migrations, &o);
+}
+
+static bool open_watch(struct forward *f, const struct http_head *head)
+{
+    if (!f->ctx->migrations.seamless) {
+        drop_head(f);
+    }
+    f->watch = watch_of(f, head);
+    if (f->watch == NULL) {
+        return false;
+    }
+    f->ctx->metrics->open_watches++;
+    f->migration = migration_of(f);
+    return f->migration != NULL;
+}
+
+/* A watch that did not begin: the client may try again from where it is. */
+static void give_back(struct forward *f)
+{
+    if (f->concerned && f->verb == VERB_WATCH && f->attributes.version != 0) {
         struct delivered_range range = {f->attributes.version, f->attributes.version};
         delivered_give(f->ctx->points, &f->attributes.key, range);
     }
@@ -235,17 +343,20 @@ void forward_give_back(struct forward *f)
 /* Keeps account of what this answer is. False: no memory. */
 static bool note_kind(struct forward *f, const struct http_head *head)
 {
+    if (head->status == 200 && f->concerned && f->verb == VERB_WATCH) {
+        return open_watch(f, head);
+    }
+    drop_head(f);
     if (head->status == 101) {
         f->tunnel = true;
+        f->request = REQUEST_COMING;
         f->ctx->metrics->tunnels++;
-    } else if (head->status == 200 && f->scoped && f->verb == VERB_WATCH) {
-        return open_watch(f, head);
-    } else if (head->status == 200 && f->scoped && f->verb == VERB_LIST) {
+    } else if (head->status == 200 && f->concerned && f->verb == VERB_LIST) {
         f->list = list_meta_new(header_value(head, SLICE("Content-Type")),
                                 header_value(head, SLICE("Content-Encoding")));
         return f->list != NULL;
     } else {
-        forward_give_back(f);
+        give_back(f);
     }
     if (head->status == 401) {
         kube_client_rejected(f->ctx->upstream);
@@ -253,12 +364,18 @@ static bool note_kind(struct forward *f, const struct http_head *head)
     return true;
 }
 
-void forward_end_watch(struct forward *f)
+/* It stands between two events: the operator sees a plain end and will watch on. */
+static void end_watch(struct forward *f)
 {
-    forward_abort_up(f);
+    abort_up(f);
     if (http_exchange_send_end(f->down) != 0) {
         forward_abort(f);
     }
+}
+
+static bool is_reopening(const struct forward *f)
+{
+    return f->migration != NULL && migration_state(f->migration) == MIGRATION_REOPENING;
 }
 
 static void up_on_head(struct http_exchange *x, const struct http_head *head)
@@ -266,9 +383,8 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     struct forward *f = x->data;
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
-    (void)x;
-    if (f->reopening) {
-        change_reopened(f, head);
+    if (is_reopening(f)) {
+        migration_answered(f->migration, head);
         return;
     }
     h.headers = headers;
@@ -276,44 +392,53 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     if (head->framing == HTTP_BODY_NONE && head->content_length > 0) {
         h.framing = HTTP_BODY_LENGTH; /* what the answer to a GET would have */
     }
-    f->responded = true;
+    f->response = RESPONSE_PASSING;
     metrics_count_code(f->ctx->metrics, f->verb, head->status);
-    bool noted = note_kind(f, head);
-    if (f->watch == NULL || !f->ctx->seamless) {
-        free(f->head);
-        f->head = NULL;
-    }
-    if (!noted || http_exchange_send_head(f->down, &h) != 0) {
+    if (!note_kind(f, head) || http_exchange_send_head(f->down, &h) != 0) {
         forward_abort(f);
     } else if (f->watch != NULL && f->ctx->draining) {
-        forward_end_watch(f);
+        end_watch(f);
     }
 }
 
 /* ---- the API server's side ---- */
 
-static int pass_body(struct forward *f, struct slice data)
+static void end_last_event(struct forward *f)
 {
-    if (f->watch != NULL) {
-        return watch_feed(f->watch, data, f->down);
+    if (f->ctx->draining) {
+        migration_cut(f->migration);
+    } else {
+        migration_last_event_ended(f->migration);
     }
-    if (f->list != NULL) {
-        list_meta_feed(f->list, data);
+}
+
+static void pass_events(struct forward *f, struct slice data)
+{
+    bool last = migration_state(f->migration) == MIGRATION_LAST_EVENT;
+    if (watch_feed(f->watch, data, f->down) != 0) {
+        forward_abort(f);
+    } else if (last && watch_state(f->watch) == WATCH_SILENT) {
+        end_last_event(f);
+    } else if (f->ctx->draining && watch_at_boundary(f->watch)) {
+        end_watch(f);
+    } else if (http_exchange_blocked(f->down)) {
+        http_exchange_pause(f->up);
     }
-    return http_exchange_send_body(f->down, data);
 }
 
 static void up_on_body(struct http_exchange *x, struct slice data)
 {
     struct forward *f = x->data;
-    bool last = f->watch != NULL && watch_state(f->watch) == WATCH_LAST;
     f->ctx->metrics->response_bytes += data.len;
-    if (pass_body(f, data) != 0) {
+    if (f->watch != NULL) {
+        pass_events(f, data);
+        return;
+    }
+    if (f->list != NULL) {
+        list_meta_feed(f->list, data);
+    }
+    if (http_exchange_send_body(f->down, data) != 0) {
         forward_abort(f);
-    } else if (last && watch_state(f->watch) == WATCH_SILENT) {
-        change_last_passed(f);
-    } else if (f->watch != NULL && f->ctx->draining && watch_at_boundary(f->watch)) {
-        forward_end_watch(f);
     } else if (http_exchange_blocked(f->down)) {
         http_exchange_pause(x);
     }
@@ -338,16 +463,20 @@ static void note_list(struct forward *f)
     }
 }
 
+static bool is_silent(const struct forward *f)
+{
+    return f->watch != NULL && watch_state(f->watch) == WATCH_SILENT;
+}
+
 static void up_on_end(struct http_exchange *x)
 {
     struct forward *f = x->data;
-    (void)x;
-    f->response_ended = true;
+    f->response = RESPONSE_ENDED;
     if (f->watch != NULL && watch_state(f->watch) == WATCH_LAST) {
         forward_abort(f); /* within an event */
         return;
     }
-    if (f->watch != NULL && watch_state(f->watch) == WATCH_SILENT) {
+    if (is_silent(f)) {
         return; /* it ends when its time has come */
     }
     if (f->list != NULL) {
@@ -361,8 +490,7 @@ static void up_on_end(struct http_exchange *x)
 static void up_on_drain(struct http_exchange *x)
 {
     struct forward *f = x->data;
-    (void)x;
-    if (f->request_ended && !f->request_passed) {
+    if (f->request == REQUEST_WHOLE) {
         pass_request_end(f);
     } else if (f->down != NULL) {
         http_exchange_resume(f->down);
@@ -386,8 +514,8 @@ static void answer_failure(struct forward *f, const struct err *e)
 /* Nothing of the answer came. */
 static void fail_unanswered(struct forward *f, const struct err *e)
 {
-    f->responded = true;
-    forward_give_back(f);
+    f->response = RESPONSE_ENDED;
+    give_back(f);
     http_exchange_resume(f->down);
     answer_failure(f, e);
 }
@@ -395,17 +523,15 @@ static void fail_unanswered(struct forward *f, const struct err *e)
 static void up_on_close(struct http_exchange *x, const struct err *e)
 {
     struct forward *f = x->data;
-    (void)x;
     f->up = NULL;
-    if (f->reopening) {
-        change_not_reopened(f);
+    if (is_reopening(f)) {
+        migration_unanswered(f->migration);
         return;
     }
-    bool silent = f->watch != NULL && watch_state(f->watch) == WATCH_SILENT;
-    if (e != NULL && !f->response_ended && !silent) {
+    if (e != NULL && f->response != RESPONSE_ENDED && !is_silent(f)) {
         f->ctx->metrics->upstream_errors++;
         log_warn("the API server's answer failed", log_str("error", e->msg));
-        if (f->down != NULL && !f->responded) {
+        if (f->down != NULL && f->response == RESPONSE_AWAITED) {
             fail_unanswered(f, e);
         } else if (f->down != NULL) {
             http_exchange_abort(f->down);
@@ -425,6 +551,15 @@ static const struct http_exchange_handlers up_handlers = {
 
 /* ---- the beginning ---- */
 
+static void on_lost_due(struct net_deadline *d)
+{
+    struct forward *f = LIST_ITEM(d, struct forward, lost_due);
+    log_warn("breaking off a write to what the shard has lost: it takes too long",
+             log_strn("namespace", f->attributes.namespace.ptr, f->attributes.namespace.len),
+             log_strn("resource", f->attributes.resource.ptr, f->attributes.resource.len));
+    forward_abort(f);
+}
+
 static bool has_body(const struct http_head *head)
 {
     return head->framing == HTTP_BODY_CHUNKED ||
@@ -442,9 +577,11 @@ static bool keep(struct forward *f, const struct forward_request *r)
         return true;
     }
     f->head = repeatable ? http_head_copy(r->head) : NULL;
-    f->scoped = (!repeatable || f->head != NULL) &&
-                request_attributes_keep(&f->attributes, r->attributes) == 0;
-    return f->scoped;
+    if (repeatable && f->head == NULL) {
+        return false;
+    }
+    f->concerned = request_attributes_keep(&f->attributes, r->attributes) == 0;
+    return f->concerned;
 }
 
 static struct forward *forward_new(struct forward_context *ctx, struct http_exchange *down,
@@ -458,9 +595,9 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
     f->verb = r->verb;
     f->down = down;
     f->begun_ns = uv_hrtime();
-    f->request_ended = r->request_ended;
+    f->request = r->request_ended ? REQUEST_WHOLE : REQUEST_COMING;
     list_init(&f->link);
-    net_deadline_init(&f->due, ctx->on_due);
+    net_deadline_init(&f->lost_due, on_lost_due);
     buf_init(&f->body, r->body != NULL ? r->body->len : 0);
     if (!keep(f, r)) {
         buf_reset(&f->body);
@@ -471,8 +608,9 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
     return f;
 }
 
-struct http_exchange *forward_ask(struct forward *f, const struct http_head *head,
-                                  struct slice target, const struct slice *body, struct err *e)
+/* Asks the API server for `target` in the name of the operator's request `head`. */
+static int ask(struct forward *f, const struct http_head *head, struct slice target,
+               const struct slice *body, struct err *e)
 {
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
@@ -485,7 +623,8 @@ struct http_exchange *forward_ask(struct forward *f, const struct http_head *hea
         h.framing = HTTP_BODY_LENGTH;
         h.content_length = body->len;
     }
-    return kube_client_request(f->ctx->upstream, &h, &up_handlers, f, e);
+    f->up = kube_client_request(f->ctx->upstream, &h, &up_handlers, f, e);
+    return f->up != NULL ? 0 : e->code;
 }
 
 void forward_start(struct forward_context *ctx, struct http_exchange *down,
@@ -497,68 +636,119 @@ void forward_start(struct forward_context *ctx, struct http_exchange *down,
         (void)forward_refuse(ctx->metrics, down, r->verb, 503, RETRY_AFTER_S, "out of memory");
         return;
     }
-    f->up = forward_ask(f, r->head, r->target, r->body, &e);
-    if (f->up == NULL) {
+    if (ask(f, r->head, r->target, r->body, &e) != 0) {
         ctx->metrics->upstream_errors++;
-        forward_give_back(f);
+        give_back(f);
         answer_failure(f, &e);
-        forward_destroy(f);
+        forward_free(f);
         return;
     }
     down->handlers = &down_handlers;
     down->data = f;
     list_append(&ctx->running, &f->link);
     if (!http_exchange_blocked(f->up)) {
-        if (f->request_ended) {
+        if (f->request == REQUEST_WHOLE) {
             pass_request_end(f);
         }
-    } else if (!f->request_ended && has_body(r->head)) {
+    } else if (f->request == REQUEST_COMING && has_body(r->head)) {
         http_exchange_pause(down);
     }
 }
 
-void forward_drain(struct forward_context *ctx)
+/* ---- the rules change ---- */
+
+bool forward_affected(const struct forward *f, const struct rules *now)
 {
-    ctx->draining = true;
-    for (struct list *node = ctx->running.next, *next; node != &ctx->running; node = next) {
-        next = node->next;
-        struct forward *f = LIST_ITEM(node, struct forward, link);
-        if (f->watch == NULL || f->down == NULL) {
-            continue;
-        }
-        if (watch_state(f->watch) == WATCH_SILENT) {
-            change_cut(f);
-        } else if (watch_state(f->watch) == WATCH_PASSING && !f->response_ended &&
-                   watch_at_boundary(f->watch)) {
-            forward_end_watch(f);
-        }
+    if (!f->concerned || (f->verb != VERB_LIST && f->verb != VERB_WATCH)) {
+        return false;
+    }
+    if (f->migration != NULL) {
+        return migration_affected(f->migration, now);
+    }
+    return request_attributes_selector(&f->attributes, now) != f->attributes.key.selector;
+}
+
+/* Not answered yet: the operator does not notice. */
+static void send_again(struct forward *f)
+{
+    struct forward_context *ctx = f->ctx;
+    struct http_exchange *down = f->down;
+    struct http_head *head = f->head;
+    bool whole = f->request != REQUEST_COMING;
+    f->down = NULL;
+    f->head = NULL;
+    give_back(f);
+    abort_up(f);
+    http_exchange_resume(down);
+    forward_free(f);
+    ctx->metrics->requests_repeated++;
+    ctx->again(ctx->data, down, head, whole);
+    free(head);
+}
+
+static void change_watch(struct forward *f, struct rules *old, struct rules *now)
+{
+    if (watch_state(f->watch) == WATCH_PASSING && f->response == RESPONSE_ENDED) {
+        return; /* its end is on the way to the operator */
+    }
+    migration_change_rules(f->migration, old, now);
+}
+
+void forward_change_rules(struct forward *f, struct rules *old, struct rules *now)
+{
+    bool unanswered = f->response == RESPONSE_AWAITED;
+    if (f->down == NULL) {
+        return; /* over already */
+    }
+    if (f->watch != NULL) {
+        change_watch(f, old, now);
+    } else if (f->head != NULL && unanswered) {
+        send_again(f);
+    } else if (unanswered || f->tunnel || (f->list != NULL && f->response != RESPONSE_ENDED)) {
+        f->ctx->metrics->lists_broken_off++;
+        forward_abort(f);
+    }
+}
+
+/* A write that was sent and not answered, and would be refused now. */
+static bool is_lost(const struct forward *f, const struct rules *now)
+{
+    struct request_info ri;
+    if (!f->concerned || !request_attributes_is_write(&f->attributes) ||
+        f->response == RESPONSE_ENDED || f->tunnel || f->up == NULL) {
+        return false;
+    }
+    request_attributes_to_request_info(&f->attributes, &ri);
+    return fence_applies(now, &ri) ||
+           (f->verb == VERB_DELETECOLLECTION &&
+            request_attributes_selector(&f->attributes, now) != f->attributes.key.selector);
+}
+
+void forward_await_lost_write(struct forward *f, const struct rules *now)
+{
+    if (!f->lost && is_lost(f, now)) {
+        f->lost = true;
+        f->ctx->lost_writes++;
+        net_deadline_set(f->ctx->loop, &f->lost_due, LOST_WRITE_MS);
+    }
+}
+
+void forward_drain(struct forward *f)
+{
+    if (f->watch == NULL || f->down == NULL) {
+        return;
+    }
+    if (is_silent(f)) {
+        migration_cut(f->migration);
+    } else if (watch_state(f->watch) == WATCH_PASSING && f->response != RESPONSE_ENDED &&
+               watch_at_boundary(f->watch)) {
+        end_watch(f);
     }
 }
 
 /* ---- what it says of itself ---- */
 
-static const char *state_of(const struct forward *f)
-{
-    if (f->reopening) {
-        return "Reopening";
-    }
-    if (f->version_probe != NULL && f->writer == NULL) {
-        return "FindingVersion";
-    }
-    if (f->writer != NULL) {
-        return difference_writer_has_written(f->writer) ? "WritingDifference" : "ListingDifference";
-    }
-    switch (watch_state(f->watch)) {
-    case WATCH_PASSING:
-        return "Passing";
-    case WATCH_CUT:
-        return "Ended";
-    default:
-        return "Silenced";
-    }
-}
-
-static void describe_watch(const struct forward *f, cJSON *array)
+void forward_describe(const struct forward *f, cJSON *array)
 {
     char text[256];
     cJSON *row = cJSON_CreateObject();
@@ -568,25 +758,9 @@ static void describe_watch(const struct forward *f, cJSON *array)
     cJSON_AddStringToObject(row, "resource", text);
     (void)snprintf(text, sizeof text, "%.*s", (int)s->namespace.len, s->namespace.ptr);
     cJSON_AddStringToObject(row, "namespace", text);
-    cJSON_AddStringToObject(row, "state", state_of(f));
+    cJSON_AddStringToObject(row, "state", migration_state_name(f->migration));
     cJSON_AddBoolToObject(row, "limited", s->key.selector != 0);
     (void)snprintf(text, sizeof text, "%" PRIu64, watch_version(f->watch));
     cJSON_AddStringToObject(row, "resourceVersion", text);
     cJSON_AddItemToArray(array, row);
-}
-
-unsigned forward_describe_watches(const struct forward_context *ctx, cJSON *array)
-{
-    unsigned count = 0;
-    if (array == NULL) {
-        return 0; /* no memory */
-    }
-    LIST_FOR_EACH(node, &ctx->running)
-    {
-        const struct forward *f = LIST_ITEM(node, const struct forward, link);
-        if (f->watch != NULL && count++ < FORWARD_DESCRIBED_MAX) {
-            describe_watch(f, array);
-        }
-    }
-    return count;
 }

@@ -8,7 +8,7 @@
  *
  * Bodies are passed on as they come; when one side takes no more, the other is not read. When the
  * rules change, what was asked under the old ones ends, each kind of request in its own way
- * (forward_change); all others do not notice.
+ * (forward_change_rules); all others do not notice. in_flight.h does it to all that run.
  */
 #ifndef LOCALPROXY_FORWARD_H
 #define LOCALPROXY_FORWARD_H
@@ -22,10 +22,9 @@
 #include "kube/client/client.h"
 #include "kube/request_info.h"
 #include "metrics.h"
-#include "net/deadline.h"
-#include "watch/cut_pacing.h"
-#include "watch/difference_cache.h"
-#include "watch/list_pages.h"
+#include "watch/migration.h"
+
+struct forward;
 
 /* What all forwards of a proxy share. */
 struct forward_context {
@@ -33,17 +32,10 @@ struct forward_context {
     struct kube_client *upstream;
     struct metrics *metrics;
     struct delivered_versions *points;
-    struct cut_pacing pace;
+    struct migration_context migrations;
     struct list running;
-    struct list_pages *pages;
-    struct difference_cache differences;
-    bool seamless;             /* open watches are carried over to new rules, not cut */
-    bool draining;             /* watches end at their next boundary */
-    unsigned affected;         /* watches that the last change hit */
-    unsigned cut_index;        /* of the next of them that is cut */
-    unsigned lost;             /* writes under way to what the shard has lost */
-    net_deadline_cb on_due;    /* of a forward: see forward_internal.h */
-    char why_cut[ERR_MSG_MAX]; /* the last change, for those who must list again */
+    bool draining;        /* watches end at their next boundary */
+    unsigned lost_writes; /* under way to what the shard has lost */
     /* Sends a request through the rules again: they changed before it was answered. */
     void (*again)(void *data, struct http_exchange *down, const struct http_head *head,
                   bool request_ended);
@@ -52,8 +44,8 @@ struct forward_context {
     void *data;
 };
 
-/* Takes `points`, which is not NULL, in any case. 0 or -ENOMEM. Callbacks and pace are the caller's
- * to set. */
+/* Takes `points`, which is not NULL, in any case. 0 or -ENOMEM. Callbacks and what migration.h says
+ * of its context are the caller's to set. */
 MUST_CHECK int forward_context_init(struct forward_context *ctx, struct net_loop *l,
                                     struct kube_client *upstream, struct metrics *metrics,
                                     struct delivered_versions *points);
@@ -74,22 +66,32 @@ struct forward_request {
 void forward_start(struct forward_context *ctx, struct http_exchange *down,
                    const struct forward_request *r);
 
-/* The rules `now` are in force instead of `old` (NULL: none). Of the requests that see collections,
- * those whose selector is another now: watches are silenced and carried over (difference_writer.h),
- * or cut with 410 where that is not possible or not wanted (cut_pacing.h says when); lists are
- * asked again, or broken off if their answer has begun. Of the writes, those that the shard may not
- * make any more are waited for: on_settled follows, perhaps before return. The rest goes on
- * untouched. */
-void forward_change(struct forward_context *ctx, struct rules *old, struct rules *now,
-                    const char *why);
+/* ---- one of context.running ---- */
 
-/* Ends all watches cleanly, each between two events. Other requests go on. */
-void forward_drain(struct forward_context *ctx);
+struct forward *forward_of(struct list *link);
 
-/* Appends an object for each open watch to the JSON array: what it sees, and how it stands. At most
- * FORWARD_DESCRIBED_MAX; returns how many there are. */
-#define FORWARD_DESCRIBED_MAX 500
-unsigned forward_describe_watches(const struct forward_context *ctx, cJSON *array);
+/* An open watch, that is one whose answer has begun. */
+bool forward_is_watch(const struct forward *f);
+
+/* Whether it sees a collection, and another part of it than under the rules that it was asked
+ * under. */
+bool forward_affected(const struct forward *f, const struct rules *now);
+
+/* Of one that is affected, the rules `now` being in force instead of `old` (NULL: none): a watch
+ * migrates or is cut (watch/migration.h); what the API server has not begun to answer goes through
+ * context.again; the rest is broken off. It may be gone after that. */
+void forward_change_rules(struct forward *f, struct rules *old, struct rules *now);
+
+/* If it is a write under way that the shard may not make under the rules `now`: counts it in
+ * context.lost_writes until it is over, and breaks it off if that takes long. */
+void forward_await_lost_write(struct forward *f, const struct rules *now);
+
+/* Ends a watch between two events, now or as soon as it can with context.draining. Does nothing to
+ * others. It may be gone after that. */
+void forward_drain(struct forward *f);
+
+/* Appends to the JSON array what a watch sees, and how it stands. */
+void forward_describe(const struct forward *f, cJSON *array);
 
 /* Answers with a metav1.Status. `retry_after`: seconds, 0: none. False: that failed, and the
  * exchange was aborted. */

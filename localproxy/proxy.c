@@ -13,6 +13,7 @@
 #include "guard/fence.h"
 #include "guard/token.h"
 #include "http/collect.h"
+#include "in_flight.h"
 #include "kube/query.h"
 #include "kube/status.h"
 #include "lock/lock.h"
@@ -459,9 +460,9 @@ static struct delivered_versions *open_points(const struct localproxy_flags *c, 
 static int open_forward(struct proxy *p, struct delivered_versions *points, struct err *e)
 {
     int rc = forward_context_init(&p->forward, p->loop, p->upstream, p->metrics, points);
-    cut_pacing_init(&p->forward.pace, p->flags->cut_interval_s * 1000,
+    cut_pacing_init(&p->forward.migrations.pacing, p->flags->cut_interval_s * 1000,
                     p->flags->cut_spread_s * 1000);
-    p->forward.seamless = p->flags->reload_mode == RELOAD_SEAMLESS;
+    p->forward.migrations.seamless = p->flags->reload_mode == RELOAD_SEAMLESS;
     p->forward.again = on_again;
     p->forward.on_settled = on_settled;
     p->forward.data = p;
@@ -527,7 +528,7 @@ void proxy_set_rules(struct proxy *p, struct rules *rules)
     (void)snprintf(why, sizeof why,
                    "the rules of shard %s/%s changed to generation %" PRIu64 ": list again",
                    rules_shard_namespace(rules), rules_shard_name(rules), rules_generation(rules));
-    forward_change(&p->forward, old, rules, why);
+    in_flight_change_rules(&p->forward, old, rules, why);
     rules_unref(old);
     p->metrics->reloads += old != NULL ? 1 : 0;
 }
@@ -554,7 +555,7 @@ const char *proxy_why_no_rules(const struct proxy *p)
 
 bool proxy_settled(const struct proxy *p)
 {
-    return p->forward.lost == 0;
+    return p->forward.lost_writes == 0;
 }
 
 bool proxy_draining(const struct proxy *p)
@@ -576,7 +577,7 @@ const struct http_server_stats *proxy_stats(const struct proxy *p)
 
 unsigned proxy_describe_watches(const struct proxy *p, cJSON *array)
 {
-    return forward_describe_watches(&p->forward, array);
+    return in_flight_describe_watches(&p->forward, array);
 }
 
 bool proxy_ready(const struct proxy *p, char *why, size_t size)
@@ -602,7 +603,7 @@ bool proxy_ready(const struct proxy *p, char *why, size_t size)
 void proxy_drain(struct proxy *p)
 {
     http_server_drain(p->server);
-    forward_drain(&p->forward);
+    in_flight_drain(&p->forward);
 }
 
 void proxy_free(struct proxy *p)

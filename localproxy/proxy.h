@@ -39,8 +39,8 @@ typedef void (*proxy_settled_cb)(void *data);
 void proxy_on_settled(struct proxy *p, proxy_settled_cb cb, void *data);
 
 /* Puts rules in force (a reference is taken): from now on nothing is shown or written by others.
- * What runs under the old ones ends as forward_change says; on_settled follows, perhaps before
- * return. */
+ * What runs under the old ones ends as in_flight_change_rules says; on_settled follows, perhaps
+ * before return. */
 void proxy_set_rules(struct proxy *p, struct rules *rules);
 /* Why there are none. */
 void proxy_explain_no_rules(struct proxy *p, const char *why);

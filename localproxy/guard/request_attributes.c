@@ -96,9 +96,15 @@ bool request_attributes_is_write(const struct request_attributes *s)
            s->verb == VERB_DELETE || s->verb == VERB_DELETECOLLECTION;
 }
 
+const struct rules_entry *request_attributes_entry(const struct request_attributes *s,
+                                                   const struct rules *r)
+{
+    return r != NULL ? rules_match(r, s->group, s->resource) : NULL;
+}
+
 uint64_t request_attributes_selector(const struct request_attributes *s, const struct rules *r)
 {
-    const struct rules_entry *entry = r != NULL ? rules_match(r, s->group, s->resource) : NULL;
+    const struct rules_entry *entry = request_attributes_entry(s, r);
     return entry != NULL ? entry->id : 0;
 }
 

@@ -36,7 +36,10 @@ bool request_attributes_is_selected(const struct request_attributes *s);
 /* Changes objects: create, update, patch, delete, deletecollection. */
 bool request_attributes_is_write(const struct request_attributes *s);
 
-/* The id of what the rules limit it to; 0: nothing does. Without rules 0. */
+/* What the rules (NULL: none) limit it to; NULL: nothing does. */
+const struct rules_entry *request_attributes_entry(const struct request_attributes *s,
+                                                   const struct rules *r);
+/* The entry's id; 0 without one. */
 uint64_t request_attributes_selector(const struct request_attributes *s, const struct rules *r);
 
 /* Copies to keep, with memory of its own. 0 or -ENOMEM. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/state_machine.h"
 #include "codec/frames.h"
 #include "codec/watch_frame_write.h"
 #include "watch/derived_requests.h"
@@ -19,7 +20,7 @@ enum {
 /* A page, wanted, fetched, or being written. */
 struct part {
     struct page_want want;
-    struct list link; /* in transition.parts, in the order in which they are written */
+    struct list link; /* in writer.parts, in the order in which they are written */
     struct difference_writer *writer;
     const struct page *page; /* NULL: it is being fetched */
     size_t written;
@@ -29,6 +30,8 @@ struct query {
     const char *selector; /* encoded */
     enum watch_frame_type event;
 };
+
+enum writer_state { WRITER_LISTING, WRITER_WRITING, WRITER_OVER };
 
 enum source {
     SOURCE_EXACT, /* what was there at the version */
@@ -40,16 +43,14 @@ struct difference_writer {
     struct difference_writer_options o;
     const struct difference_writer_handlers *handlers;
     void *data;
+    enum writer_state state;
     enum source source;
     struct query queries[QUERIES_MAX];
     size_t query_count;
     size_t query;      /* the one that is listed; query_count: all were */
     char *token;       /* where its next page begins; NULL: at the start */
-    bool fetching;     /* the last of the parts has no page yet */
     struct list parts; /* in the order in which they are written */
     size_t ahead;      /* bytes of them that are not written */
-    bool has_written;
-    bool over; /* a handler was called */
     uint64_t events;
     uint64_t lowest;
     char *kind;
@@ -57,13 +58,24 @@ struct difference_writer {
     struct net_task go;
 };
 
+static const struct state_machine machine = {
+    .object = "difference writer",
+    .states = {[WRITER_LISTING] = {"Listing", STATE(WRITER_WRITING) | STATE(WRITER_OVER)},
+               [WRITER_WRITING] = {"Writing", STATE(WRITER_OVER)},
+               [WRITER_OVER] = {"Over", 0}}};
+
+static void set_state(struct difference_writer *s, enum writer_state next)
+{
+    s->state = state_change(&machine, s->state, next, (struct slice){0});
+}
+
 /* ---- ends ---- */
 
 static void fail(struct difference_writer *s, const struct err *e)
 {
     struct err copy = *e;
-    if (!s->over) {
-        s->over = true;
+    if (s->state != WRITER_OVER) {
+        set_state(s, WRITER_OVER);
         s->handlers->on_failed(s->data, &copy);
     }
 }
@@ -98,7 +110,7 @@ static void finish(struct difference_writer *s)
     if (rc != 0) {
         fail_code(s, rc, "cannot write a bookmark");
     } else {
-        s->over = true;
+        set_state(s, WRITER_OVER);
         s->handlers->on_done(s->data);
     }
 }
@@ -125,6 +137,14 @@ static size_t next_piece(const struct difference_writer *s, struct slice events)
     return size;
 }
 
+static void note_written(struct difference_writer *s)
+{
+    if (s->state == WRITER_LISTING) {
+        set_state(s, WRITER_WRITING);
+        s->handlers->on_first_event(s->data);
+    }
+}
+
 /* In pieces, so that a slow client is noticed in between; of whole events, so that the watch can be
  * ended after each. */
 static int write_part(struct difference_writer *s, struct part *p)
@@ -138,9 +158,9 @@ static int write_part(struct difference_writer *s, struct part *p)
         if (rc != 0) {
             return rc;
         }
-        s->has_written = true;
         p->written += step;
         s->ahead -= step;
+        note_written(s);
     }
     return 0;
 }
@@ -166,6 +186,12 @@ static int write_parts(struct difference_writer *s)
 
 static void advance(struct difference_writer *s);
 
+/* Whether the last of the parts has no page yet. */
+static bool is_fetching(const struct difference_writer *s)
+{
+    return !list_empty(&s->parts) && LIST_ITEM(s->parts.prev, struct part, link)->page == NULL;
+}
+
 /* What the client is told of lies in the page; what is asked next is kept. */
 static int note_page(struct difference_writer *s, const struct page *page)
 {
@@ -185,7 +211,7 @@ static int note_page(struct difference_writer *s, const struct page *page)
 }
 
 /* Nothing was written: from the beginning, out of the API server's memory. */
-static void turn_to_memory(struct difference_writer *s)
+static void restart_from_memory(struct difference_writer *s)
 {
     while (!list_empty(&s->parts)) {
         part_free(LIST_ITEM(s->parts.next, struct part, link));
@@ -202,8 +228,8 @@ static void turn_to_memory(struct difference_writer *s)
 
 static void on_no_page(struct difference_writer *s, const struct err *e)
 {
-    if (e->code == -ESTALE && s->source == SOURCE_EXACT && !s->has_written) {
-        turn_to_memory(s);
+    if (e->code == -ESTALE && s->source == SOURCE_EXACT && s->state == WRITER_LISTING) {
+        restart_from_memory(s);
     } else {
         fail(s, e);
     }
@@ -224,7 +250,6 @@ static void on_page(struct page_want *w, const struct page *page, const struct e
 {
     struct part *p = LIST_ITEM(w, struct part, want);
     struct difference_writer *s = p->writer;
-    s->fetching = false;
     if (e != NULL) {
         on_no_page(s, e);
         return;
@@ -260,7 +285,7 @@ static int want_page(struct difference_writer *s, struct part *p, struct err *e)
             .encoding = s->o.encoding,
             .partial = s->o.partial,
             .event = q->event,
-            .first = !s->has_written && list_empty(&s->parts),
+            .first = s->state == WRITER_LISTING && list_empty(&s->parts),
             .fresh = s->source == SOURCE_MEMORY,
         };
         rc = list_pages_want(s->o.pages, &r, &p->want, e);
@@ -284,7 +309,6 @@ static int fetch(struct difference_writer *s, struct err *e)
         return rc;
     }
     list_append(&s->parts, &p->link);
-    s->fetching = true;
     return 0;
 }
 
@@ -293,13 +317,17 @@ static int fetch(struct difference_writer *s, struct err *e)
 static void advance(struct difference_writer *s)
 {
     struct err e = ERR_INIT;
-    bool all = !s->fetching && s->query == s->query_count;
-    int rc = s->has_written || all || s->ahead > DIFFERENCE_WRITER_AHEAD ? write_parts(s) : 0;
+    bool fetching = is_fetching(s);
+    bool all = !fetching && s->query == s->query_count;
+    int rc = 0;
+    if (s->state == WRITER_WRITING || all || s->ahead > DIFFERENCE_WRITER_AHEAD) {
+        rc = write_parts(s);
+    }
     if (rc != 0) {
         fail_code(s, rc, "cannot write an event");
     } else if (all && list_empty(&s->parts)) {
         finish(s);
-    } else if (!all && !s->fetching && s->ahead <= DIFFERENCE_WRITER_AHEAD && fetch(s, &e) != 0) {
+    } else if (!all && !fetching && s->ahead <= DIFFERENCE_WRITER_AHEAD && fetch(s, &e) != 0) {
         fail(s, &e);
     }
 }
@@ -307,7 +335,7 @@ static void advance(struct difference_writer *s)
 static void on_go(struct net_task *t)
 {
     struct difference_writer *s = LIST_ITEM(t, struct difference_writer, go);
-    if (!s->over) {
+    if (s->state != WRITER_OVER) {
         advance(s);
     }
 }
@@ -325,11 +353,6 @@ uint64_t difference_writer_events(const struct difference_writer *s)
 uint64_t difference_writer_lowest(const struct difference_writer *s)
 {
     return s->lowest;
-}
-
-bool difference_writer_has_written(const struct difference_writer *s)
-{
-    return s->has_written;
 }
 
 static void add_queries(struct difference_writer *s, const struct selector_difference *d,
@@ -368,7 +391,6 @@ void difference_writer_free(struct difference_writer *s)
     if (s == NULL) {
         return;
     }
-    s->over = true;
     net_task_cancel(&s->go);
     while (!list_empty(&s->parts)) {
         part_free(LIST_ITEM(s->parts.next, struct part, link));

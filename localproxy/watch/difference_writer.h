@@ -2,9 +2,9 @@
 /*
  * difference_writer.h - writes into an open watch what a change of the rules gained and lost.
  *
- *     FETCHING --- all is there, or much ---> WRITING ---> done
- *         ^                                     |
- *         +---------- more is to come ----------+
+ *     LISTING --- all is there, or much ---> WRITING ---> OVER
+ *        |                                                 ^
+ *        +--- there is no event, or it cannot be done -----+
  *
  * A client that has all up to version R sees the objects matching its own selector and the old one
  * as they were at R. What the old selector matched and the new one does not is listed as it was at
@@ -23,8 +23,8 @@
 #include "watch/difference_cache.h"
 #include "watch/list_pages.h"
 
-/* Up to so many bytes all is fetched before the first byte is written: until then a transition can
- * be given up without a trace. */
+/* Up to so many bytes all is fetched before the first byte is written: until then it can be
+ * given up without a trace. */
 #define DIFFERENCE_WRITER_AHEAD ((size_t)4 * 1024 * 1024)
 
 struct difference_writer;
@@ -32,7 +32,7 @@ struct difference_writer;
 struct difference_writer_options {
     struct list_pages *pages;
     struct http_exchange *down; /* the stream, between two events */
-    struct slice target; /* the client's own, without our selector; must outlive the transition */
+    struct slice target; /* the client's own, without our selector; must outlive the writer */
     enum encoding encoding;
     bool partial;   /* the client asked for PartialObjectMetadata */
     bool bookmarks; /* the client takes BOOKMARK events */
@@ -41,6 +41,9 @@ struct difference_writer_options {
 };
 
 struct difference_writer_handlers {
+    /* The first events went out: from here on the client has to be told the rest, or to list
+     * again. May not free the writer. */
+    void (*on_first_event)(void *data);
     /* All is written. */
     void (*on_done)(void *data);
     /* It cannot be done: -ESTALE (the version is not kept any more, a later one would do), -ENODATA
@@ -54,13 +57,10 @@ MUST_CHECK struct difference_writer *
 difference_writer_new(struct net_loop *l, const struct difference_writer_options *o,
                       const struct difference_writer_handlers *handlers, void *data, struct err *e);
 
-/* After on_done: the number of events written, and the lowest version of an object in them (0:
- * there was none, or it could not be read). */
+/* The number of events that are written, or about to be, and the lowest version of an object in
+ * them (0: there was none, or it could not be read). */
 uint64_t difference_writer_events(const struct difference_writer *s);
 uint64_t difference_writer_lowest(const struct difference_writer *s);
-
-/* Whether the client got some of it, so that it cannot be given up any more. */
-bool difference_writer_has_written(const struct difference_writer *s);
 
 /* The stream takes more. */
 void difference_writer_drained(struct difference_writer *s);

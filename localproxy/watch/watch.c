@@ -18,7 +18,7 @@ struct watch {
     struct buf held;   /* the event that is not complete yet */
     bool passing_long; /* an event too large to be held goes through */
     struct delivered_account
-        *account;     /* `mixed`: before the last watch_carry_over, or in its course */
+        *account;     /* `mixed`: before the last watch_migrated, or in its course */
     uint64_t version; /* all up to it was delivered; 0: not known */
 };
 
@@ -233,7 +233,7 @@ void watch_mix(struct watch *w, uint64_t lowest)
     a->delivered = DELIVERED_NOTHING;
 }
 
-void watch_carry_over(struct watch *w, const struct delivered_key *key, uint64_t lowest)
+void watch_migrated(struct watch *w, const struct delivered_key *key, uint64_t lowest)
 {
     watch_mix(w, lowest);
     w->account->unknown = false;

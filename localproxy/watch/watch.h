@@ -2,7 +2,7 @@
 /*
  * watch.h - an open watch, event by event.
  *
- *        +------- watch_carry_over ----+
+ *        +------- watch_migrated ----+
  *        v                             |
  *     PASSING --- watch_silence ---> SILENT --- watch_cut ---> CUT
  *        |                             ^
@@ -79,7 +79,7 @@ void watch_mix(struct watch *w, uint64_t lowest);
  *
  * Until one of those is delivered there is no point to go on from: a client that comes back with an
  * earlier version may have read all of these events, some, or none. */
-void watch_carry_over(struct watch *w, const struct delivered_key *key, uint64_t lowest);
+void watch_migrated(struct watch *w, const struct delivered_key *key, uint64_t lowest);
 
 /* Ends the response with the event that makes the operator list again (410 Expired). The watch is
  * SILENT. 0; -ENOTSUP in an encoding that is not known, else as http_exchange_send_*: then abort

@@ -212,7 +212,7 @@ static void test_a_watch_that_was_carried_over_goes_on_only_from_what_came_after
         assert_int_equal(watch_version(f.watch), 6);
         struct delivered_key now = f.key;
         now.selector = 7;
-        watch_carry_over(f.watch, &now, 3);
+        watch_migrated(f.watch, &now, 3);
         assert_int_equal(watch_state(f.watch), WATCH_PASSING);
         feed(&f, SLICE(EVENT("7") EVENT("8")));
         assert_got(&f, EVENT("6") EVENT("7") EVENT("8"));
@@ -242,7 +242,7 @@ static void test_a_later_version_at_which_it_stands(void **state)
         assert_int_equal(watch_version(f.watch), 40);
         struct delivered_key now = f.key;
         now.selector = 7;
-        watch_carry_over(f.watch, &now, 38);
+        watch_migrated(f.watch, &now, 38);
         feed(&f, SLICE(EVENT("41")));
         assert_got(&f, EVENT("6") EVENT("41"));
         watch_free(f.watch);

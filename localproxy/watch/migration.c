@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Happy path: migration_change_rules > list_difference > on_first_event > on_written > reopen >
+ * migration_answered.
+ *
+ * Ways to fail: fall_back counts why, and cut_after takes the watch to its end. on_failed tells
+ * a version that is not kept, which find_version may mend, from the rest. Only where not even the
+ * end can be written the stream is broken off.
+ */
+#include "watch/migration.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/state_machine.h"
+#include "net/deadline.h"
+#include "watch/derived_requests.h"
+#include "watch/difference_writer.h"
+#include "watch/version_probe.h"
+
+enum {
+    LAST_EVENT_MS = 5000, /* how long the event may take that the watch is within */
+    TARGET_MAX = 4 * 1024 * 1024,
+};
+
+struct migration {
+    struct migration_context *ctx;
+    struct migration_options o;
+    enum migration_state state;
+    struct rules *from;               /* under which the client saw what it has; NULL: none */
+    struct rules *to;                 /* LISTING to REOPENING: and those under which it will */
+    struct difference_writer *writer; /* LISTING, WRITING */
+    struct version_probe *probe;      /* since FINDING_VERSION */
+    uint64_t changed_ns;              /* when `to` was set */
+    struct net_deadline due;          /* SILENT: to be cut; LAST_EVENT: the event must have ended */
+    uint64_t cut_at_ms;               /* when it is to be cut, at the earliest */
+};
+
+static const struct state_machine machine = {
+    .object = "migration",
+    .states = {
+        [MIGRATION_PASSING] = {"Passing", STATE(MIGRATION_LISTING) | STATE(MIGRATION_LAST_EVENT) |
+                                              STATE(MIGRATION_SILENT)},
+        [MIGRATION_LISTING] = {"ListingDifference",
+                               STATE(MIGRATION_LISTING) | STATE(MIGRATION_FINDING_VERSION) |
+                                   STATE(MIGRATION_WRITING) | STATE(MIGRATION_REOPENING) |
+                                   STATE(MIGRATION_SILENT)},
+        [MIGRATION_FINDING_VERSION] = {"FindingVersion",
+                                       STATE(MIGRATION_LISTING) | STATE(MIGRATION_SILENT)},
+        [MIGRATION_WRITING] = {"WritingDifference",
+                               STATE(MIGRATION_REOPENING) | STATE(MIGRATION_SILENT)},
+        [MIGRATION_REOPENING] = {"Reopening", STATE(MIGRATION_PASSING) | STATE(MIGRATION_LISTING) |
+                                                  STATE(MIGRATION_SILENT)},
+        [MIGRATION_LAST_EVENT] = {"LastEvent", STATE(MIGRATION_SILENT)},
+        [MIGRATION_SILENT] = {"Silenced", STATE(MIGRATION_CUT)},
+        [MIGRATION_CUT] = {"Ended", 0},
+    }};
+
+enum migration_state migration_state(const struct migration *m)
+{
+    return m->state;
+}
+
+const char *migration_state_name(const struct migration *m)
+{
+    return state_name(&machine, m->state);
+}
+
+static void set_state(struct migration *m, enum migration_state next)
+{
+    m->state = state_change(&machine, m->state, next, m->o.attributes->resource);
+}
+
+/* ---- what all share ---- */
+
+int migration_context_init(struct migration_context *ctx, struct net_loop *l,
+                           struct kube_client *upstream, struct metrics *metrics)
+{
+    *ctx = (struct migration_context){.loop = l, .upstream = upstream, .metrics = metrics};
+    ctx->pages = list_pages_new(l, upstream);
+    return ctx->pages != NULL ? 0 : -ENOMEM;
+}
+
+void migration_context_deinit(struct migration_context *ctx)
+{
+    difference_cache_deinit(&ctx->differences);
+    list_pages_free(ctx->pages);
+}
+
+void migration_context_change(struct migration_context *ctx, unsigned affected, const char *why)
+{
+    ctx->affected = affected;
+    ctx->cut_index = 0;
+    (void)snprintf(ctx->why, sizeof ctx->why, "%s", why);
+}
+
+/* ---- the watch is cut ---- */
+
+static void release(struct migration *m)
+{
+    net_deadline_clear(&m->due);
+    difference_writer_free(m->writer);
+    version_probe_free(m->probe);
+    rules_unref(m->from);
+    rules_unref(m->to);
+    m->writer = NULL;
+    m->probe = NULL;
+    m->from = NULL;
+    m->to = NULL;
+}
+
+/* Of what was written in part the client cannot go on. */
+static void note_unfinished(struct migration *m)
+{
+    if (m->state == MIGRATION_WRITING) {
+        watch_mix(m->o.watch, difference_writer_lowest(m->writer));
+    }
+}
+
+/* Gives up what is under way. */
+static void fall_silent(struct migration *m)
+{
+    note_unfinished(m);
+    release(m);
+    if (m->state != MIGRATION_SILENT) {
+        set_state(m, MIGRATION_SILENT);
+    }
+}
+
+void migration_cut(struct migration *m)
+{
+    struct migration_context *ctx = m->ctx;
+    fall_silent(m);
+    m->o.handlers->end_upstream(m->o.data);
+    ctx->metrics->watches_cut++;
+    cut_pacing_note(&ctx->pacing, m->o.attributes->key.view, net_loop_now(ctx->loop));
+    if (watch_cut(m->o.watch, ctx->why, m->o.down) != 0) {
+        m->o.handlers->abort(m->o.data);
+        return;
+    }
+    set_state(m, MIGRATION_CUT);
+}
+
+/* Not before the end of an event that the watch is within. */
+static void cut_after(struct migration *m, uint64_t delay_ms)
+{
+    struct migration_context *ctx = m->ctx;
+    if (watch_state(m->o.watch) == WATCH_LAST) {
+        set_state(m, MIGRATION_LAST_EVENT);
+        m->cut_at_ms = net_loop_now(ctx->loop) + delay_ms;
+        net_deadline_set(ctx->loop, &m->due, LAST_EVENT_MS);
+        return;
+    }
+    fall_silent(m);
+    if (delay_ms == 0) {
+        migration_cut(m);
+        return;
+    }
+    ctx->metrics->watches_silenced++;
+    net_deadline_set(ctx->loop, &m->due, delay_ms);
+}
+
+void migration_last_event_ended(struct migration *m)
+{
+    uint64_t now = net_loop_now(m->ctx->loop);
+    cut_after(m, m->cut_at_ms > now ? m->cut_at_ms - now : 0);
+}
+
+static void on_due(struct net_deadline *d)
+{
+    struct migration *m = LIST_ITEM(d, struct migration, due);
+    if (m->state == MIGRATION_LAST_EVENT) {
+        m->o.handlers->abort(m->o.data);
+    } else {
+        migration_cut(m);
+    }
+}
+
+/* When the pacing allows it. */
+static void cut(struct migration *m)
+{
+    struct migration_context *ctx = m->ctx;
+    cut_after(m, cut_pacing_delay(&ctx->pacing, m->o.attributes->key.view, net_loop_now(ctx->loop),
+                                  ctx->cut_index++, ctx->affected));
+}
+
+static void fall_back(struct migration *m, enum fallback why, const char *text)
+{
+    const struct request_attributes *a = m->o.attributes;
+    m->ctx->metrics->fallbacks[why]++;
+    log_info("an open watch cannot be migrated to the new rules and is ended",
+             log_str("reason", metrics_fallback_name(why)), log_str("error", text),
+             log_strn("resource", a->resource.ptr, a->resource.len));
+    cut(m);
+}
+
+static enum fallback fallback_of(const struct err *e)
+{
+    switch (e->code) {
+    case -ESTALE:
+    case -ENODATA:
+        return FALLBACK_EXPIRED;
+    case -ENOTSUP:
+    case -E2BIG:
+        return FALLBACK_SELECTOR;
+    case -EMSGSIZE:
+        return FALLBACK_SIZE;
+    default:
+        return FALLBACK_UPSTREAM;
+    }
+}
+
+/* ---- whether it can be done ---- */
+
+static bool contains(struct slice text, struct slice part)
+{
+    return text.len >= part.len && memmem(text.ptr, text.len, part.ptr, part.len) != NULL;
+}
+
+/* All headers `Accept` together would be a list; clients send one. */
+static struct slice accept_of(const struct http_head *head)
+{
+    const struct http_header *accept = http_head_find(head, SLICE("Accept"));
+    return accept != NULL ? accept->value : (struct slice){0};
+}
+
+static bool impersonates(const struct http_head *head)
+{
+    const struct slice prefix = SLICE("Impersonate");
+    for (size_t i = 0; i < head->header_count; i++) {
+        struct slice name = head->headers[i].name;
+        if (name.len >= prefix.len && slice_ieq(slice_of(name.ptr, prefix.len), prefix)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_form(const struct migration *m)
+{
+    const struct http_head *head = m->o.head;
+    return head != NULL && derived_possible(head->target) && !impersonates(head) &&
+           !contains(accept_of(head), SLICE("as=Table")) &&
+           watch_encoding(m->o.watch) != ENCODING_OTHER;
+}
+
+/* ---- the difference is listed and written ---- */
+
+static void find_version(struct migration *m);
+static void reopen(struct migration *m);
+
+static void free_writer(struct migration *m)
+{
+    difference_writer_free(m->writer);
+    m->writer = NULL;
+}
+
+static void on_first_event(void *data)
+{
+    struct migration *m = data;
+    set_state(m, MIGRATION_WRITING);
+}
+
+static void on_written(void *data)
+{
+    struct migration *m = data;
+    struct metrics *metrics = m->ctx->metrics;
+    struct request_attributes *a = m->o.attributes;
+    a->key.selector = request_attributes_selector(a, m->to);
+    metrics->transitions++;
+    metrics->spliced_events += difference_writer_events(m->writer);
+    metrics_count_duration(&metrics->migration, (uv_hrtime() - m->changed_ns) / 1000);
+    watch_migrated(m->o.watch, &a->key, difference_writer_lowest(m->writer));
+    set_state(m, MIGRATION_REOPENING);
+    reopen(m);
+}
+
+static void on_failed(void *data, const struct err *e)
+{
+    struct migration *m = data;
+    if (e->code == -ESTALE && m->state == MIGRATION_LISTING) {
+        find_version(m);
+    } else {
+        fall_back(m, fallback_of(e), e->msg);
+    }
+}
+
+static const struct difference_writer_handlers writer_handlers = {
+    .on_first_event = on_first_event,
+    .on_done = on_written,
+    .on_failed = on_failed,
+};
+
+static struct difference_side side_of(const struct migration *m, const struct rules *rules)
+{
+    const struct rules_entry *entry = request_attributes_entry(m->o.attributes, rules);
+    return entry != NULL ? (struct difference_side){entry->id, entry->compiled}
+                         : (struct difference_side){0};
+}
+
+static int start_writer(struct migration *m, struct err *e)
+{
+    struct migration_context *ctx = m->ctx;
+    struct difference_writer_options o = {
+        .pages = ctx->pages,
+        .down = m->o.down,
+        .target = m->o.head->target,
+        .encoding = watch_encoding(m->o.watch),
+        .partial = contains(accept_of(m->o.head), SLICE("as=PartialObjectMetadata")),
+        .bookmarks = m->o.attributes->bookmarks,
+        .version = watch_version(m->o.watch),
+        .difference =
+            difference_cache_get(&ctx->differences, side_of(m, m->from), side_of(m, m->to), e),
+    };
+    if (o.difference == NULL) {
+        return e->code;
+    }
+    m->writer = difference_writer_new(ctx->loop, &o, &writer_handlers, m, e);
+    difference_unref(o.difference);
+    return m->writer != NULL ? 0 : e->code;
+}
+
+/* From m->from to m->to, as it was at the version that the client has. */
+static void list_difference(struct migration *m)
+{
+    struct err e = ERR_INIT;
+    if (!has_form(m)) {
+        fall_back(m, FALLBACK_FORM, "");
+    } else if (watch_version(m->o.watch) == 0) {
+        fall_back(m, FALLBACK_VERSION, "");
+    } else if (start_writer(m, &e) != 0) {
+        fall_back(m, fallback_of(&e), e.msg);
+    } else {
+        set_state(m, MIGRATION_LISTING);
+    }
+}
+
+/* ---- the API server does not keep the version ---- */
+
+static void on_version(void *data, uint64_t version, const struct err *e)
+{
+    struct migration *m = data;
+    if (e != NULL) {
+        fall_back(m, fallback_of(e), e->msg);
+        return;
+    }
+    watch_stands(m->o.watch, version);
+    list_difference(m);
+}
+
+static struct slice selector_under(const struct migration *m, const struct rules *rules)
+{
+    const struct rules_entry *entry = request_attributes_entry(m->o.attributes, rules);
+    return entry != NULL ? entry->escaped : (struct slice){0};
+}
+
+static void find_version(struct migration *m)
+{
+    struct err e = ERR_INIT;
+    struct version_probe_options o = {
+        .upstream = m->ctx->upstream,
+        .target = m->o.head->target,
+        .selector = selector_under(m, m->from),
+        .version = watch_version(m->o.watch),
+    };
+    free_writer(m);
+    if (m->probe != NULL) {
+        version_probe_continue(m->probe);
+    } else {
+        m->probe = version_probe_new(m->ctx->loop, &o, on_version, m, &e);
+    }
+    if (m->probe == NULL) {
+        fall_back(m, FALLBACK_EXPIRED, e.msg);
+        return;
+    }
+    set_state(m, MIGRATION_FINDING_VERSION);
+}
+
+/* ---- the watch that is to follow ---- */
+
+static int ask_again(struct migration *m, struct err *e)
+{
+    struct buf target = BUF_INIT(TARGET_MAX);
+    int rc = derived_watch(m->o.head->target, selector_under(m, m->to), watch_version(m->o.watch),
+                           &target, e);
+    if (rc == 0) {
+        struct slice text = buf_slice(&target);
+        rc = m->o.handlers->reopen(m->o.data, text, e);
+    }
+    buf_reset(&target);
+    return rc;
+}
+
+static void fail_reopen(struct migration *m, const char *why)
+{
+    watch_silence(m->o.watch);
+    fall_back(m, FALLBACK_REOPEN, why);
+}
+
+/* Watches on from where the client is now. */
+static void reopen(struct migration *m)
+{
+    struct err e = ERR_INIT;
+    free_writer(m);
+    version_probe_free(m->probe);
+    m->probe = NULL;
+    if (ask_again(m, &e) != 0) {
+        fail_reopen(m, e.msg);
+    }
+}
+
+void migration_answered(struct migration *m, const struct http_head *head)
+{
+    const struct http_header *type = http_head_find(head, SLICE("Content-Type"));
+    bool same = type != NULL && encoding_of(type->value) == watch_encoding(m->o.watch);
+    if (head->status != 200 || !same || http_head_find(head, SLICE("Content-Encoding")) != NULL) {
+        m->o.handlers->end_upstream(m->o.data);
+        fail_reopen(m, "the new watch was not answered as the one before");
+        return;
+    }
+    release(m);
+    set_state(m, MIGRATION_PASSING);
+}
+
+void migration_unanswered(struct migration *m)
+{
+    fail_reopen(m, "the new watch was not answered");
+}
+
+/* ---- the rules change ---- */
+
+static void aim_at(struct migration *m, struct rules *rules)
+{
+    rules_unref(m->to);
+    m->to = rules_ref(rules);
+    m->changed_ns = uv_hrtime();
+}
+
+static void start(struct migration *m, struct rules *old, struct rules *now)
+{
+    watch_silence(m->o.watch);
+    if (!m->ctx->seamless) {
+        cut(m);
+    } else if (watch_state(m->o.watch) == WATCH_LAST) {
+        fall_back(m, FALLBACK_SIZE, "within a large event");
+    } else {
+        m->o.handlers->end_upstream(m->o.data);
+        rules_unref(m->from);
+        m->from = old != NULL ? rules_ref(old) : NULL;
+        aim_at(m, now);
+        list_difference(m);
+    }
+}
+
+bool migration_affected(const struct migration *m, const struct rules *now)
+{
+    const struct request_attributes *a = m->o.attributes;
+    uint64_t selector = m->to != NULL ? request_attributes_selector(a, m->to) : a->key.selector;
+    return selector != request_attributes_selector(a, now);
+}
+
+void migration_change_rules(struct migration *m, struct rules *old, struct rules *now)
+{
+    switch (m->state) {
+    case MIGRATION_PASSING:
+    case MIGRATION_REOPENING:
+        start(m, old, now);
+        break;
+    case MIGRATION_LISTING:
+        free_writer(m);
+        aim_at(m, now);
+        list_difference(m);
+        break;
+    case MIGRATION_FINDING_VERSION:
+        aim_at(m, now);
+        break;
+    case MIGRATION_WRITING:
+        fall_back(m, FALLBACK_SUPERSEDED, "");
+        break;
+    default:
+        break; /* the time of its end is set */
+    }
+}
+
+void migration_drained(struct migration *m)
+{
+    if (m->writer != NULL) {
+        difference_writer_drained(m->writer);
+    }
+}
+
+/* ---- life ---- */
+
+struct migration *migration_new(struct migration_context *ctx, const struct migration_options *o)
+{
+    struct migration *m = calloc(1, sizeof *m);
+    if (m == NULL) {
+        return NULL;
+    }
+    m->ctx = ctx;
+    m->o = *o;
+    net_deadline_init(&m->due, on_due);
+    return m;
+}
+
+void migration_free(struct migration *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    note_unfinished(m);
+    release(m);
+    free(m);
+}
