@@ -159,6 +159,7 @@ class Localproxy(Proxy):
                 "--kubeconfig", self.write_kubeconfig(lab, upstream, folder),
                 "--rules", lab.write(f"{folder}/rules.json", json.dumps(rules)),
                 "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0",
+                "--state", lab.path(folder, "state"),  # as every installation has it
                 "--ready-file", lab.path(folder, "ready.json")]
 
 
