@@ -67,7 +67,7 @@ def references(page, folders):
         if not re.match(r"[a-z]+:", match[1]):
             yield match.start(), match[1], wrong_link(page, match[1])
     for match in QUOTED.finditer(text):
-        if match[1].split("/")[0] in folders:
+        if match[1].split("/")[0] in folders and "NAME" not in match[1]:
             there = glob.glob(at(match[1])) or glob.glob(at(match[1]) + ".[ch]")
             yield match.start(), match[1], None if there else "there is no such file"
 
