@@ -12,6 +12,7 @@ Jobs (all of them when none is named):
   shell     shellcheck over all shell scripts
   licence   every source file begins with an SPDX line
   folders   every top-level folder has a README.md
+  links     links and paths in Markdown files lead somewhere
   tidy      clang-tidy over the sources of the release build, unless they were clean before
   all       all of these
 
@@ -92,6 +93,10 @@ lint_folders() {
 	return "$missing"
 }
 
+lint_links() {
+	test/check_links.py
+}
+
 lint_tidy() {
 	local database=build/release/compile_commands.json files all
 	cmake --preset release >/dev/null # so that the database knows the newest files
@@ -105,13 +110,13 @@ lint_tidy() {
 jobs=()
 for job; do
 	case $job in
-	format | shell | licence | folders | tidy) jobs+=("$job") ;;
+	format | shell | licence | folders | links | tidy) jobs+=("$job") ;;
 	all) jobs=() ; break ;;
 	-h | --help) usage; exit 0 ;;
 	*) echo "lint: no such job: $job (see --help)" >&2; exit 2 ;;
 	esac
 done
-[ ${#jobs[@]} -gt 0 ] || jobs=(format shell licence folders tidy)
+[ ${#jobs[@]} -gt 0 ] || jobs=(format shell licence folders links tidy)
 
 # Every job in a shell of its own, as what follows || would run without -e.
 failed=()
