@@ -21,9 +21,9 @@ enum {
 /*
  *             add                 hand out               done, nothing else to do
  *   IDLE ------------> QUEUED --------------> ACTIVE ------------------------------> IDLE
- *    ^ due later, or     ^                    |    ^
- *    | the entry goes    |                add |    | (draining: not once more)
- *                        |    done            v    |
+ *    ^ due later, or     ^                    |
+ *    | the entry goes    |                add |
+ *                        |    done            v
  *                        +------------------ AGAIN
  *
  * Beside that, in any phase, the key may be due to be added at some time.
@@ -43,15 +43,13 @@ struct entry {
     char key[];
 };
 
-enum state { STATE_OPEN, STATE_DRAINING, STATE_DRAINED, STATE_CLOSED };
-
 struct work_queue {
     struct net_loop *loop;
     struct work_queue_options options;
     const struct net_clock *clock;
     work_queue_cb handle;
     void *data;
-    enum state state;
+    bool closed;
     unsigned calls; /* of ours on the stack that may call the user */
 
     uint64_t seed;
@@ -65,8 +63,6 @@ struct work_queue {
 
     struct net_task turn;
     struct net_timer *timer;
-    work_queue_drain_cb on_drained;
-    void *drain_data;
     struct work_queue_stats stats;
 };
 
@@ -173,8 +169,7 @@ static bool may_begin(const struct work_queue *q)
 /* Inside of our own callbacks it is done at their end. */
 static void attend(struct work_queue *q)
 {
-    bool drained = q->state == STATE_DRAINING && q->stats.depth + q->stats.active == 0;
-    if (q->calls == 0 && (may_begin(q) || drained)) {
+    if (q->calls == 0 && may_begin(q)) {
         net_task_queue(q->loop, &q->turn);
     }
 }
@@ -246,17 +241,6 @@ static void begin(struct work_queue *q)
     q->handle(q->data, e->key);
 }
 
-static void end_drain(struct work_queue *q)
-{
-    if (q->state != STATE_DRAINING || q->stats.depth + q->stats.active > 0) {
-        return;
-    }
-    q->state = STATE_DRAINED;
-    if (q->on_drained != NULL) {
-        q->on_drained(q->drain_data);
-    }
-}
-
 static void destroy(struct work_queue *q)
 {
     for (size_t i = 0; i < q->bucket_count; i++) {
@@ -274,14 +258,11 @@ static void work(struct work_queue *q)
 {
     q->calls++;
     take_due(q);
-    for (int i = 0; i < BATCH && q->state != STATE_CLOSED && may_begin(q); i++) {
+    for (int i = 0; i < BATCH && !q->closed && may_begin(q); i++) {
         begin(q);
     }
-    if (q->state != STATE_CLOSED) {
-        end_drain(q);
-    }
     q->calls--;
-    if (q->state == STATE_CLOSED) {
+    if (q->closed) {
         destroy(q);
     } else {
         set_timer(q);
@@ -342,9 +323,6 @@ struct work_queue *work_queue_new(struct net_loop *l, const struct work_queue_op
 
 int work_queue_add(struct work_queue *q, const char *key)
 {
-    if (q->state != STATE_OPEN) {
-        return 0;
-    }
     struct entry *e = obtain(q, key);
     if (e == NULL) {
         return -ENOMEM;
@@ -358,9 +336,6 @@ int work_queue_add_after(struct work_queue *q, const char *key, uint64_t ms)
 {
     if (ms == 0) {
         return work_queue_add(q, key);
-    }
-    if (q->state != STATE_OPEN) {
-        return 0;
     }
     struct entry *e = obtain(q, key);
     if (e == NULL) {
@@ -388,9 +363,7 @@ static void fail(struct work_queue *q, struct entry *e, unsigned retry_after)
 {
     q->stats.retries++;
     e->failures++;
-    if (q->state == STATE_OPEN) {
-        put_off(q, e, pause_of(q, e, retry_after), true);
-    }
+    put_off(q, e, pause_of(q, e, retry_after), true);
 }
 
 static void succeed(struct work_queue *q, struct entry *e)
@@ -428,26 +401,6 @@ void work_queue_done(struct work_queue *q, const char *key, enum work_result res
     attend(q);
 }
 
-void work_queue_drain(struct work_queue *q, work_queue_drain_cb cb, void *data)
-{
-    if (q->state != STATE_OPEN) {
-        return;
-    }
-    q->state = STATE_DRAINING;
-    q->on_drained = cb;
-    q->drain_data = data;
-    while (q->later.count > 0) {
-        struct due *d = q->later.items[q->later.count - 1];
-        due_heap_remove(&q->later, d);
-        forget_if_idle(q, LIST_ITEM(d, struct entry, due));
-    }
-    LIST_FOR_EACH(n, &q->active)
-    {
-        LIST_ITEM(n, struct entry, link)->phase = PHASE_ACTIVE;
-    }
-    attend(q);
-}
-
 struct work_queue_stats work_queue_stats(const struct work_queue *q)
 {
     struct work_queue_stats s = q->stats;
@@ -473,10 +426,10 @@ unsigned work_queue_failures(const struct work_queue *q, const char *key)
 
 void work_queue_free(struct work_queue *q)
 {
-    if (q == NULL || q->state == STATE_CLOSED) {
+    if (q == NULL || q->closed) {
         return;
     }
-    q->state = STATE_CLOSED;
+    q->closed = true;
     net_task_cancel(&q->turn);
     net_timer_free(q->timer);
     if (q->calls == 0) {

@@ -30,7 +30,6 @@ enum work_result {
 /* From the loop, never inside a function of this header. The key is handled until
  * work_queue_done, which may be called here or at any later time. `key` is valid until then. */
 typedef void (*work_queue_cb)(void *data, const char *key);
-typedef void (*work_queue_drain_cb)(void *data);
 
 struct work_queue_options {
     const char *name;              /* in metrics; kept, not copied */
@@ -65,7 +64,7 @@ MUST_CHECK struct work_queue *work_queue_new(struct net_loop *l, const struct wo
                                              work_queue_cb handle, void *data, struct err *e);
 
 /* Handles the key soon; it is copied. 0; -ENOMEM, which happens only for a key that the queue does
- * not hold in any way; after work_queue_drain keys are ignored. */
+ * not hold in any way. */
 MUST_CHECK int work_queue_add(struct work_queue *q, const char *key);
 /* The same after a while. Of several times the earliest counts; work_queue_add does not take it
  * back. */
@@ -75,11 +74,6 @@ MUST_CHECK int work_queue_add_after(struct work_queue *q, const char *key, uint6
  * pause in seconds (struct api_error has it), 0: none but the usual. */
 void work_queue_done(struct work_queue *q, const char *key, enum work_result result,
                      unsigned retry_after);
-
-/* Takes no more keys, forgets those that are to be added later or once more, hands out what is
- * queued, and calls `cb` from the loop when nothing is handled any more; work_queue_free is then
- * still due, and allowed inside. `cb` may be NULL; only the first call counts. */
-void work_queue_drain(struct work_queue *q, work_queue_drain_cb cb, void *data);
 
 struct work_queue_stats work_queue_stats(const struct work_queue *q);
 const char *work_queue_name(const struct work_queue *q);

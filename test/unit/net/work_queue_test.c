@@ -24,29 +24,17 @@ struct user {
     struct net_loop *loop;
     struct fake_clock clock;
     struct work_queue *queue;
-    char log[65536]; /* "a " for each key that was handed out, "drained " */
+    char log[65536]; /* "a " for each key that was handed out */
     bool done_at_once;
     enum work_result result; /* of done_at_once */
     const char *add_in_handler;
-    bool drain_in_handler;
     bool free_in_handler;
-    bool free_when_drained;
 };
 
 static void note(struct user *u, const char *text)
 {
     assert_true(strlen(u->log) + strlen(text) + 2 < sizeof u->log);
     strcat(strcat(u->log, text), " ");
-}
-
-static void on_drained(void *data)
-{
-    struct user *u = data;
-    note(u, "drained");
-    if (u->free_when_drained) {
-        work_queue_free(u->queue);
-        u->queue = NULL;
-    }
 }
 
 static void on_key(void *data, const char *key)
@@ -59,9 +47,6 @@ static void on_key(void *data, const char *key)
     }
     if (u->done_at_once) {
         work_queue_done(u->queue, key, u->result, 0);
-    }
-    if (u->drain_in_handler) {
-        work_queue_drain(u->queue, on_drained, u);
     }
     if (u->free_in_handler) {
         work_queue_free(u->queue);
@@ -438,59 +423,6 @@ static void test_counts_durations(void **state)
 
 /* ---- the end ---- */
 
-static void test_drains(void **state)
-{
-    struct user *u = *state;
-    add(u, "a");
-    expect(u, "a ");
-    add(u, "a"); /* once more: it need not be */
-    add(u, "b");
-    add_after(u, "c", 100);
-    work_queue_drain(u->queue, on_drained, u);
-    work_queue_drain(u->queue, NULL, NULL);
-    add(u, "d");
-    add_after(u, "d", 10);
-    expect_counts(u, 1, 1, 0);
-    expect(u, "");
-    retry(u, "a");
-    expect(u, "b ");
-    done(u, "b");
-    assert_string_equal(u->log, "");
-    expect(u, "drained ");
-    expect_after(u, 100000, "");
-}
-
-static void test_drains_at_once(void **state)
-{
-    struct user *u = *state;
-    work_queue_drain(u->queue, on_drained, u);
-    assert_string_equal(u->log, "");
-    u->free_when_drained = true;
-    expect(u, "drained ");
-    assert_null(u->queue);
-}
-
-static void test_drains_without_callback(void **state)
-{
-    struct user *u = *state;
-    u->done_at_once = true;
-    add(u, "a");
-    work_queue_drain(u->queue, NULL, NULL);
-    expect(u, "a ");
-}
-
-static void test_drain_in_the_handler(void **state)
-{
-    struct user *u = *state;
-    u->done_at_once = true;
-    u->drain_in_handler = true;
-    u->free_when_drained = true;
-    add(u, "a");
-    add(u, "b");
-    expect(u, "a b drained ");
-    assert_null(u->queue);
-}
-
 static void test_free_in_each_phase(void **state)
 {
     struct user *u = *state;
@@ -509,10 +441,6 @@ static void test_free_in_each_phase(void **state)
     expect(u, "a ");
     retry(u, "a");
     reopen(u, 1); /* failed */
-    add(u, "a");
-    expect(u, "a ");
-    work_queue_drain(u->queue, on_drained, u);
-    reopen(u, 1); /* draining */
     expect_after(u, 100000, "");
 }
 
@@ -662,10 +590,6 @@ int main(void)
         TEST(test_a_failure_and_news),
         TEST(test_success_keeps_what_was_asked_for),
         TEST(test_counts_durations),
-        TEST(test_drains),
-        TEST(test_drains_at_once),
-        TEST(test_drains_without_callback),
-        TEST(test_drain_in_the_handler),
         TEST(test_free_in_each_phase),
         TEST(test_free_in_the_handler),
         TEST(test_no_key_is_lost_or_doubled),
