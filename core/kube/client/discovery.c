@@ -387,29 +387,6 @@ const struct discovery_resource *discovery_all(const struct discovery *d, size_t
     return d->known.items;
 }
 
-const struct discovery_resource *discovery_of(const struct discovery *d, const char *group_version,
-                                              size_t *count)
-{
-    return resource_table_of(&d->known, group_version, count);
-}
-
-const struct discovery_resource *discovery_kind(const struct discovery *d,
-                                                const char *group_version, const char *kind)
-{
-    return resource_table_kind(&d->known, group_version, kind);
-}
-
-const struct discovery_resource *discovery_plural(const struct discovery *d,
-                                                  const char *group_version, const char *plural)
-{
-    return resource_table_plural(&d->known, group_version, plural);
-}
-
-bool discovery_has(const struct discovery *d, const char *group, const char *plural)
-{
-    return resource_table_has(&d->known, group, plural);
-}
-
 void discovery_free(struct discovery *d)
 {
     if (d == NULL || d->state == STATE_CLOSED) {

@@ -52,20 +52,9 @@ bool discovery_ready(const struct discovery *d);
 /* What on_state said last; NULL: nothing. Valid until the loop runs on. */
 const char *discovery_error(const struct discovery *d);
 
-/* All below is valid until on_change, or the discovery is freed. */
-
-/* Everything, sorted by group, version and plural; no subresources. */
+/* Everything, sorted by group, version and plural; no subresources. Valid until on_change, or the
+ * discovery is freed. */
 const struct discovery_resource *discovery_all(const struct discovery *d, size_t *count);
-/* Those of one group version, "v1" or "apps/v1"; NULL and 0: it has none. */
-const struct discovery_resource *discovery_of(const struct discovery *d, const char *group_version,
-                                              size_t *count);
-/* The one of that kind, or of that plural name, in "v1" or "apps/v1"; NULL: there is none. */
-const struct discovery_resource *discovery_kind(const struct discovery *d,
-                                                const char *group_version, const char *kind);
-const struct discovery_resource *discovery_plural(const struct discovery *d,
-                                                  const char *group_version, const char *plural);
-/* Whether any version of the group has a resource of that name. "*": any. */
-bool discovery_has(const struct discovery *d, const char *group, const char *plural);
 
 void discovery_free(struct discovery *d);
 

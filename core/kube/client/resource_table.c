@@ -353,8 +353,6 @@ void resource_table_finish(struct resource_table *t)
     t->count = kept;
 }
 
-/* ---- looking ---- */
-
 bool resource_table_same(const struct resource_table *a, const struct resource_table *b)
 {
     if (a->count != b->count) {
@@ -369,83 +367,4 @@ bool resource_table_same(const struct resource_table *a, const struct resource_t
         }
     }
     return true;
-}
-
-static int compare_slice(const char *text, struct slice to)
-{
-    size_t len = strlen(text);
-    size_t shorter = len < to.len ? len : to.len;
-    int order = shorter == 0 ? 0 : memcmp(text, to.ptr, shorter);
-    return order != 0 ? order : (len > to.len) - (len < to.len);
-}
-
-static int compare_key(const struct discovery_resource *r, struct slice group, struct slice version)
-{
-    int order = compare_slice(r->group, group);
-    return order != 0 ? order : compare_slice(r->version, version);
-}
-
-const struct discovery_resource *resource_table_of(const struct resource_table *t,
-                                                   const char *group_version, size_t *count)
-{
-    const char *slash = strchr(group_version, '/');
-    struct slice group =
-        slice_of(group_version, slash == NULL ? 0 : (size_t)(slash - group_version));
-    struct slice version = slice_str(slash == NULL ? group_version : slash + 1);
-    size_t low = 0;
-    for (size_t high = t->count; low < high;) {
-        size_t middle = low + (high - low) / 2;
-        if (compare_key(&t->items[middle], group, version) < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    size_t end = low;
-    while (end < t->count && compare_key(&t->items[end], group, version) == 0) {
-        end++;
-    }
-    *count = end - low;
-    return end == low ? NULL : &t->items[low];
-}
-
-const struct discovery_resource *resource_table_kind(const struct resource_table *t,
-                                                     const char *group_version, const char *kind)
-{
-    size_t count;
-    const struct discovery_resource *r = resource_table_of(t, group_version, &count);
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(r[i].kind, kind) == 0) {
-            return &r[i];
-        }
-    }
-    return NULL;
-}
-
-const struct discovery_resource *
-resource_table_plural(const struct resource_table *t, const char *group_version, const char *plural)
-{
-    size_t count;
-    const struct discovery_resource *r = resource_table_of(t, group_version, &count);
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(r[i].plural, plural) == 0) {
-            return &r[i];
-        }
-    }
-    return NULL;
-}
-
-static bool fits(const char *pattern, const char *text)
-{
-    return strcmp(pattern, "*") == 0 || strcmp(pattern, text) == 0;
-}
-
-bool resource_table_has(const struct resource_table *t, const char *group, const char *plural)
-{
-    for (size_t i = 0; i < t->count; i++) {
-        if (fits(group, t->items[i].group) && fits(plural, t->items[i].plural)) {
-            return true;
-        }
-    }
-    return false;
 }

@@ -91,14 +91,5 @@ void resource_table_finish(struct resource_table *t);
 
 /* Of finished ones. */
 bool resource_table_same(const struct resource_table *a, const struct resource_table *b);
-/* As discovery_of, discovery_kind, discovery_plural and discovery_has (kube/discovery.h). */
-const struct discovery_resource *resource_table_of(const struct resource_table *t,
-                                                   const char *group_version, size_t *count);
-const struct discovery_resource *resource_table_kind(const struct resource_table *t,
-                                                     const char *group_version, const char *kind);
-const struct discovery_resource *resource_table_plural(const struct resource_table *t,
-                                                       const char *group_version,
-                                                       const char *plural);
-bool resource_table_has(const struct resource_table *t, const char *group, const char *plural);
 
 #endif

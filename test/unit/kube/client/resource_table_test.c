@@ -236,40 +236,6 @@ static void test_what_is_there_twice_is_there_once(void **state)
     expect_items(&w->table, "/v1/bindings:Binding* /v1/namespaces:Namespace!* /v1/pods:Pod* ");
 }
 
-static void test_finds(void **state)
-{
-    struct world *w = *state;
-    size_t count = 7;
-    resource_table_finish(&w->table);
-    assert_null(resource_table_of(&w->table, "v1", &count));
-    assert_int_equal(count, 0);
-    assert_int_equal(add_list(w, "", "v1", 0, PODS), 0);
-    assert_int_equal(add_list(w, "apps", "v1", 0, DEPLOYMENTS), 0);
-    assert_int_equal(add_list(w, "apps", "v1beta1", 1, DEPLOYMENTS), 0);
-    resource_table_finish(&w->table);
-    const struct resource_table *t = &w->table;
-    assert_ptr_equal(resource_table_of(t, "v1", &count), &t->items[0]);
-    assert_int_equal(count, 3);
-    assert_ptr_equal(resource_table_of(t, "apps/v1", &count), &t->items[3]);
-    assert_int_equal(count, 1);
-    static const char *const none[] = {"",       "v2", "apps",      "apps/",
-                                       "apps/v", "/v", "apps/v1/x", "zz/v1"};
-    for (size_t i = 0; i < ARRAY_LEN(none); i++) {
-        assert_null(resource_table_of(t, none[i], &count));
-        assert_int_equal(count, 0);
-    }
-    assert_ptr_equal(resource_table_kind(t, "v1", "Pod"), &t->items[2]);
-    assert_null(resource_table_kind(t, "v1", "pods"));
-    assert_null(resource_table_kind(t, "v2", "Pod"));
-    assert_ptr_equal(resource_table_plural(t, "apps/v1beta1", "deployments"), &t->items[4]);
-    assert_null(resource_table_plural(t, "apps/v1beta1", "pods"));
-    assert_true(resource_table_has(t, "apps", "deployments"));
-    assert_true(resource_table_has(t, "*", "pods"));
-    assert_true(resource_table_has(t, "", "*"));
-    assert_false(resource_table_has(t, "apps", "pods"));
-    assert_false(resource_table_has(t, "batch", "*"));
-}
-
 static void test_keeps_what_was_known(void **state)
 {
     struct world *w = *state;
@@ -361,7 +327,6 @@ int main(void)
         TEST(test_refuses_other_documents),
         TEST(test_a_table_has_an_end),
         TEST(test_what_is_there_twice_is_there_once),
-        TEST(test_finds),
         TEST(test_keeps_what_was_known),
         TEST(test_paths),
         cmocka_unit_test(test_out_of_memory),
