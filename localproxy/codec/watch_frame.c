@@ -156,30 +156,6 @@ static void scan_json(struct slice event, struct watch_frame *out)
     }
 }
 
-static bool json_object_key(struct json_cursor c, struct object_key *out)
-{
-    struct slice key;
-    for (bool more = json_enter(&c, '{'); more && json_next_key(&c, &key); more = json_skip(&c)) {
-        struct json_cursor value = c;
-        if (slice_eq(key, SLICE("name"))) {
-            (void)json_string(&value, &out->name);
-        } else if (slice_eq(key, SLICE("namespace"))) {
-            (void)json_string(&value, &out->namespace);
-        }
-    }
-    return out->name.len > 0;
-}
-
-static bool json_key_of(struct json_cursor object, struct object_key *out)
-{
-    struct json_cursor c = object;
-    if (find_member(&c, SLICE("metadata")) && json_object_key(c, out)) {
-        return true;
-    }
-    c = object;
-    return find_member(&c, SLICE("rows")) && enter_first_row(&c) && json_object_key(c, out);
-}
-
 /* ---- protobuf ---- */
 
 enum {
@@ -190,8 +166,6 @@ enum {
     UNKNOWN_ENCODING = 3,
     UNKNOWN_CONTENT_TYPE = 4,
     OBJECT_METADATA = 1,
-    METADATA_NAME = 1,
-    METADATA_NAMESPACE = 3,
     METADATA_VERSION = 6,
     METADATA_GENERATION = 7,
     METADATA_GRACE_PERIOD = 10,
@@ -308,21 +282,6 @@ static void scan_protobuf(struct slice event, struct watch_frame *out)
     }
 }
 
-static bool protobuf_key_of(struct slice object, struct object_key *out)
-{
-    struct slice metadata = metadata_of(object);
-    struct protobuf_field f;
-    uint32_t last = 0;
-    while (next_of_metadata(&metadata, &f, &last) && f.number <= METADATA_NAMESPACE) {
-        if (f.number == METADATA_NAME) {
-            out->name = f.bytes;
-        } else if (f.number == METADATA_NAMESPACE) {
-            out->namespace = f.bytes;
-        }
-    }
-    return out->name.len > 0;
-}
-
 /* ---- either ---- */
 
 void watch_frame_scan(enum encoding encoding, struct slice event, struct watch_frame *out)
@@ -333,29 +292,4 @@ void watch_frame_scan(enum encoding encoding, struct slice event, struct watch_f
     } else if (encoding == ENCODING_PROTOBUF) {
         scan_protobuf(event, out);
     }
-}
-
-int object_key_of(enum encoding encoding, struct slice object, struct object_key *out)
-{
-    *out = (struct object_key){{NULL, 0}, {NULL, 0}};
-    if (encoding == ENCODING_OTHER) {
-        return -ENOTSUP;
-    }
-    bool found = encoding == ENCODING_JSON ? json_key_of(json_cursor_of(object), out)
-                                           : protobuf_key_of(object, out);
-    return found ? 0 : -ENOENT;
-}
-
-int watch_frame_object_key(enum encoding encoding, struct slice event, struct object_key *out)
-{
-    struct slice object = {NULL, 0};
-    if (encoding == ENCODING_PROTOBUF) {
-        object = protobuf_object(event);
-    } else if (encoding == ENCODING_JSON) {
-        struct json_cursor c = json_cursor_of(event);
-        if (find_member(&c, SLICE("object"))) {
-            object = slice_of(c.at, (size_t)(c.end - c.at));
-        }
-    }
-    return object_key_of(encoding, object, out);
 }

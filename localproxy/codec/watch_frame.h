@@ -43,16 +43,4 @@ void watch_frame_scan(enum encoding encoding, struct slice event, struct watch_f
 /* "ADDED", ...; "" for WATCH_FRAME_UNKNOWN. */
 const char *watch_frame_type_name(enum watch_frame_type type);
 
-/* Namespace and name of the object; both point into the event, escapes of JSON as they stand. The
- * namespace is empty for objects of the cluster. Of a Table: its first row's. -ENOENT when there is
- * no name, -ENOTSUP for an encoding that cannot be read. */
-struct object_key {
-    struct slice namespace;
-    struct slice name;
-};
-int watch_frame_object_key(enum encoding encoding, struct slice event, struct object_key *out);
-
-/* The same of an object by itself: a JSON object, or a protobuf message without envelope. */
-int object_key_of(enum encoding encoding, struct slice object, struct object_key *out);
-
 #endif

@@ -34,18 +34,17 @@ static struct watch_frame scan_json(const char *text)
 struct expected {
     enum watch_frame_type type;
     uint64_t version;
-    const char *name;
 };
 
-static const struct expected of_pods[] = {{WATCH_FRAME_ADDED, 403, "p-0"},
-                                          {WATCH_FRAME_MODIFIED, 413, "p-0"},
-                                          {WATCH_FRAME_DELETED, 424, "p-2"},
-                                          {WATCH_FRAME_BOOKMARK, 424, NULL},
-                                          {WATCH_FRAME_UNKNOWN, 0, NULL}};
-static const struct expected of_widgets[] = {{WATCH_FRAME_ADDED, 404, "w-1"},
-                                             {WATCH_FRAME_MODIFIED, 420, "w-0"},
-                                             {WATCH_FRAME_DELETED, 426, "w-2"},
-                                             {WATCH_FRAME_UNKNOWN, 0, NULL}};
+static const struct expected of_pods[] = {{WATCH_FRAME_ADDED, 403},
+                                          {WATCH_FRAME_MODIFIED, 413},
+                                          {WATCH_FRAME_DELETED, 424},
+                                          {WATCH_FRAME_BOOKMARK, 424},
+                                          {WATCH_FRAME_UNKNOWN, 0}};
+static const struct expected of_widgets[] = {{WATCH_FRAME_ADDED, 404},
+                                             {WATCH_FRAME_MODIFIED, 420},
+                                             {WATCH_FRAME_DELETED, 426},
+                                             {WATCH_FRAME_UNKNOWN, 0}};
 
 static void check_event(enum encoding encoding, struct slice event, const struct expected *x)
 {
@@ -54,13 +53,6 @@ static void check_event(enum encoding encoding, struct slice event, const struct
     assert_int_equal(e.resource_version, x->version);
     assert_false(e.initial_events_end);
     assert_int_equal(e.code, 0);
-    struct object_key key;
-    int rc = watch_frame_object_key(encoding, event, &key);
-    assert_int_equal(rc, x->name == NULL ? -ENOENT : 0);
-    if (x->name != NULL) {
-        assert_true(slice_eq(key.name, slice_str(x->name)));
-        assert_true(slice_eq(key.namespace, SLICE("scan")));
-    }
     /* Of an event that is cut off anything may be unknown, but nothing is wrong. */
     for (size_t len = 0; len < event.len; len += len < 700 ? 1 : 37) {
         e = scan(encoding, slice_of(event.ptr, len));
@@ -250,10 +242,6 @@ static void test_tables(void **state)
                          "\"object\":{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"7\"}}},"
                          "{\"object\":{\"metadata\":{\"resourceVersion\":\"8\"}}}]}}";
     assert_int_equal(scan_json(of_row).resource_version, 7);
-    struct object_key key;
-    assert_int_equal(watch_frame_object_key(ENCODING_JSON, slice_str(of_row), &key), 0);
-    assert_true(slice_eq(key.name, SLICE("a")));
-    assert_int_equal(key.namespace.len, 0);
     static const char *const without[] = {
         "{\"type\":\"ADDED\",\"object\":{\"kind\":\"Table\",\"metadata\":{},\"rows\":[]}}",
         "{\"type\":\"ADDED\",\"object\":{\"kind\":\"Table\",\"metadata\":{},\"rows\":null}}",
@@ -616,40 +604,10 @@ static void test_protobuf_with_wrong_bytes(void **state)
             struct watch_frame e;
             ((char *)copy.ptr)[i] = (char)wrong[k];
             watch_frame_scan(ENCODING_PROTOBUF, copy, &e);
-            struct object_key key;
-            (void)watch_frame_object_key(ENCODING_PROTOBUF, copy, &key);
             free((void *)copy.ptr);
         }
     }
     buf_reset(&b);
-}
-
-static void test_object_keys(void **state)
-{
-    (void)state;
-    struct object_key key;
-    assert_int_equal(object_key_of(ENCODING_JSON,
-                                   SLICE("{\"spec\":{\"name\":\"x\"},\"metadata\":{\"labels\":{"
-                                         "\"name\":\"y\"},\"namespace\":\"b\",\"name\":\"a\"}}"),
-                                   &key),
-                     0);
-    assert_true(slice_eq(key.name, SLICE("a")));
-    assert_true(slice_eq(key.namespace, SLICE("b")));
-    assert_int_equal(object_key_of(ENCODING_PROTOBUF,
-                                   SLICE("\x0a\x07\x0a\x01"
-                                         "a\x1a\x02"
-                                         "ns"),
-                                   &key),
-                     0);
-    assert_true(slice_eq(key.name, SLICE("a")));
-    assert_true(slice_eq(key.namespace, SLICE("ns")));
-    assert_int_equal(object_key_of(ENCODING_JSON, SLICE("{\"metadata\":{}}"), &key), -ENOENT);
-    assert_int_equal(object_key_of(ENCODING_JSON, SLICE(""), &key), -ENOENT);
-    assert_int_equal(object_key_of(ENCODING_PROTOBUF, SLICE(""), &key), -ENOENT);
-    assert_int_equal(object_key_of(ENCODING_OTHER, SLICE("{}"), &key), -ENOTSUP);
-    assert_int_equal(watch_frame_object_key(ENCODING_JSON, SLICE("{\"type\":\"x\"}"), &key),
-                     -ENOENT);
-    assert_int_equal(watch_frame_object_key(ENCODING_OTHER, SLICE("{}"), &key), -ENOTSUP);
 }
 
 int main(void)
@@ -669,7 +627,6 @@ int main(void)
         cmocka_unit_test(test_protobuf_initial_events_end),
         cmocka_unit_test(test_protobuf_codes),
         cmocka_unit_test(test_protobuf_with_wrong_bytes),
-        cmocka_unit_test(test_object_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
