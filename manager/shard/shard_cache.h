@@ -120,19 +120,6 @@ size_t shard_cache_shards_of(const struct shard_cache *w, const struct pod *p,
 void shard_cache_pod_told(struct shard_cache *w, const char *key, const char *uid,
                           uint64_t generation);
 
-/* The configs and pods of one namespace as trees, for what decides about JSON: struct
- * validate_context, inject_admit. The configs are the cache's own. */
-struct shard_cache_view {
-    const cJSON **configs;
-    size_t config_count;
-    cJSON **pods; /* metadata alone */
-    size_t pod_count;
-};
-/* `pods`: those are wanted too. 0, then shard_cache_view_deinit is due; or -ENOMEM. */
-MUST_CHECK int shard_cache_view_init(struct shard_cache_view *v, const struct shard_cache *w,
-                                     const char *ns, bool pods);
-void shard_cache_view_deinit(struct shard_cache_view *v);
-
 /* Appends metrics, cmesh_manager_... 0, -ENOBUFS or -ENOMEM. */
 MUST_CHECK int shard_cache_metrics(const struct shard_cache *w, struct buf *out);
 

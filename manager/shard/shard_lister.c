@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a cache answers: look-ups, views for webhooks, metrics.
+ * What a cache answers: look-ups and metrics.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -172,65 +172,6 @@ size_t shard_cache_shards_of(const struct shard_cache *w, const struct pod *p,
         out[count++] = show(config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard));
     }
     return count;
-}
-
-/* ---- views ---- */
-
-static size_t length(const struct list *head)
-{
-    size_t count = 0;
-    for (const struct list *n = head->next; n != head; n = n->next) {
-        count++;
-    }
-    return count;
-}
-
-static int view_pods(struct shard_cache_view *v, struct namespace *s)
-{
-    v->pods = calloc(length(&s->pods) + 1, sizeof *v->pods);
-    if (v->pods == NULL) {
-        return -ENOMEM;
-    }
-    LIST_FOR_EACH(n, &s->pods)
-    {
-        v->pods[v->pod_count] = pod_to_json(LIST_ITEM(n, struct pod_entry, link)->pod);
-        if (v->pods[v->pod_count] == NULL) {
-            return -ENOMEM;
-        }
-        v->pod_count++;
-    }
-    return 0;
-}
-
-int shard_cache_view_init(struct shard_cache_view *v, const struct shard_cache *w, const char *ns,
-                          bool pods)
-{
-    struct table_node *node = table_find(&w->namespaces, ns);
-    *v = (struct shard_cache_view){.configs = NULL};
-    if (node == NULL) {
-        return 0;
-    }
-    struct namespace *s = LIST_ITEM(node, struct namespace, node);
-    v->configs = calloc(length(&s->configs) + 1, sizeof *v->configs);
-    int rc = v->configs == NULL ? -ENOMEM : 0;
-    for (struct list *n = s->configs.next; rc == 0 && n != &s->configs; n = n->next) {
-        v->configs[v->config_count++] = LIST_ITEM(n, struct config, link)->object;
-    }
-    rc = rc != 0 || !pods ? rc : view_pods(v, s);
-    if (rc != 0) {
-        shard_cache_view_deinit(v);
-    }
-    return rc;
-}
-
-void shard_cache_view_deinit(struct shard_cache_view *v)
-{
-    for (size_t i = 0; i < v->pod_count; i++) {
-        cJSON_Delete(v->pods[i]);
-    }
-    free(v->pods);
-    free(v->configs);
-    *v = (struct shard_cache_view){.configs = NULL};
 }
 
 /* ---- metrics ---- */

@@ -305,30 +305,6 @@ static void test_selectors_that_make_no_sense(void **state)
     assert_int_equal(shard_cache_shard_count(p->cache, shard_cache_find_pod(p->cache, "n/p1")), 0);
 }
 
-static void test_view(void **state)
-{
-    struct place *p = *state;
-    struct shard_cache_view v;
-    put_config(p, "n", "a", "a");
-    put_config(p, "m", "a", "a");
-    put_pod(p, "n", "p1", "a");
-    put_pod(p, "n", "p2", "b");
-    begin(p, NULL);
-    await_synced(p);
-    assert_int_equal(shard_cache_view_init(&v, p->cache, "n", true), 0);
-    assert_int_equal(v.config_count, 1);
-    assert_int_equal(v.pod_count, 2);
-    assert_string_equal(store_text(v.configs[0], "metadata/namespace"), "n");
-    assert_string_equal(store_text(v.pods[0], "metadata/namespace"), "n");
-    shard_cache_view_deinit(&v);
-    assert_int_equal(shard_cache_view_init(&v, p->cache, "n", false), 0);
-    assert_int_equal(v.pod_count, 0);
-    shard_cache_view_deinit(&v);
-    assert_int_equal(shard_cache_view_init(&v, p->cache, "other", true), 0);
-    assert_int_equal(v.config_count, 0);
-    shard_cache_view_deinit(&v);
-}
-
 static void test_pod_told(void **state)
 {
     struct place *p = *state;
@@ -372,7 +348,6 @@ int main(void)
         TEST(test_what_does_not_matter),
         TEST(test_made_again),
         TEST(test_selectors_that_make_no_sense),
-        TEST(test_view),
         TEST(test_pod_told),
         TEST(test_freed_early),
     };
