@@ -152,16 +152,6 @@ bool query_find(struct slice query, struct slice key, struct slice *value)
     return false;
 }
 
-int query_get(struct slice target, const char *key, struct buf *out)
-{
-    struct slice value;
-    if (!query_find(query_of(target), slice_str(key), &value)) {
-        return 0;
-    }
-    int rc = query_decode(value, out);
-    return rc == 0 ? 1 : rc;
-}
-
 /* What the selector grammar skips: nothing would be left to AND with. */
 static bool blank(struct slice encoded)
 {

@@ -46,10 +46,6 @@ MUST_CHECK int query_encode(struct slice plain, struct buf *out);
 /* The first valid piece whose decoded key is `key`: true, and its encoded value. */
 bool query_find(struct slice query, struct slice key, struct slice *value);
 
-/* Appends the decoded value of the first `key` in the target's query, which is the only one that
- * kube-apiserver reads. 1 found, 0 not there, -ENOBUFS or -ENOMEM. */
-MUST_CHECK int query_get(struct slice target, const char *key, struct buf *out);
-
 /* Whether all servers read the query alike. -EINVAL: a `;` in it (servers built with Go before 1.17
  * split there), a `#` in the target, or too many pieces. */
 MUST_CHECK int query_check(struct slice target, struct err *e);

@@ -418,18 +418,6 @@ static bool compares(const struct selector_requirement *r, struct slice value)
     return r->op == SELECTOR_GREATER ? theirs > ours : theirs < ours;
 }
 
-static const struct selector_label *find_label(const struct selector_label *labels, size_t count,
-                                               const char *key)
-{
-    struct slice wanted = slice_str(key);
-    for (size_t i = 0; i < count; i++) {
-        if (slice_eq(labels[i].key, wanted)) {
-            return &labels[i];
-        }
-    }
-    return NULL;
-}
-
 bool selector_requirement_matches(const struct selector_requirement *r, const struct slice *value)
 {
     switch (r->op) {
@@ -449,18 +437,6 @@ bool selector_requirement_matches(const struct selector_requirement *r, const st
         return value != NULL && compares(r, *value);
     }
     return false;
-}
-
-bool selector_matches(const struct selector *s, const struct selector_label *labels, size_t count)
-{
-    for (size_t i = 0; i < s->count; i++) {
-        const struct selector_requirement *r = &s->items[i];
-        const struct selector_label *label = find_label(labels, count, r->key);
-        if (!selector_requirement_matches(r, label != NULL ? &label->value : NULL)) {
-            return false;
-        }
-    }
-    return true;
 }
 
 static bool requirement_equal(const struct selector_requirement *a,

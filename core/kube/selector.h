@@ -50,12 +50,6 @@ struct selector_requirement {
 
 struct selector; /* immutable */
 
-/* An object's labels. A key that stands twice: the first counts. */
-struct selector_label {
-    struct slice key;
-    struct slice value;
-};
-
 /* Parses the text of a labelSelector parameter. As in Kubernetes a NUL byte between two tokens ends
  * the text. NULL with the byte position in the message: -EINVAL, -E2BIG (over the bounds above),
  * -ENOMEM. */
@@ -87,8 +81,6 @@ const struct selector_requirement *selector_requirements(const struct selector *
 /* Whether an object whose label of that key has this value satisfies it; NULL: has no such label.
  */
 bool selector_requirement_matches(const struct selector_requirement *r, const struct slice *value);
-
-bool selector_matches(const struct selector *s, const struct selector_label *labels, size_t count);
 
 /* Same canonical text. */
 bool selector_equal(const struct selector *a, const struct selector *b);

@@ -15,7 +15,9 @@ static const char *const methods[] = {"GET", "POST", "PUT", "PATCH", "DELETE", "
 
 static void decode_selector(struct slice target, struct buf *text)
 {
-    CHECK(query_get(target, "fieldSelector", text) == 1);
+    struct slice value;
+    CHECK(query_find(query_of(target), SLICE("fieldSelector"), &value));
+    CHECK(query_decode(value, text) == 0);
 }
 
 /* The terms are the same, but that those about the name have the new one instead of the old. */

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "check.h"
 #include "kube/query.h"
+#include "selector_matches.h"
 
 #define LABELS_MAX 16
 

@@ -8,9 +8,10 @@
 #include "base/buf.h"
 #include "http/collect.h"
 #include "kube/name.h"
-#include "kube/query.h"
 #include "kube/request_info.h"
 #include "kube/selector.h"
+#include "query_get.h"
+#include "selector_matches.h"
 #include "json/json.h"
 
 enum { BODY_MAX = 4 * 1024 * 1024, TEXT_MAX = 64 * 1024 * 1024, TARGET_MAX = 4096 };

@@ -80,12 +80,18 @@ static const struct reflector_handlers handlers = {
     .on_state = on_state,
 };
 
+static const char *const reasons[REFLECTOR_REASONS] = {
+    [REFLECTOR_START] = "start",
+    [REFLECTOR_EXPIRED] = "expired",
+    [REFLECTOR_MALFORMED] = "malformed",
+    [REFLECTOR_REFUSED] = "refused",
+};
+
 static void print_stats(const struct reflector_stats *s)
 {
     cJSON *stats = cJSON_CreateObject();
     for (int i = 0; i < REFLECTOR_REASONS; i++) {
-        cJSON_AddNumberToObject(stats, reflector_reason_text((enum reflector_reason)i),
-                                (double)s->lists[i]);
+        cJSON_AddNumberToObject(stats, reasons[i], (double)s->lists[i]);
     }
     cJSON_AddNumberToObject(stats, "pages", (double)s->pages);
     cJSON_AddNumberToObject(stats, "objects", (double)s->objects);

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kube/query.h"
+#include "query_get.h"
+#include "selector_matches.h"
 
 #define PODS "/pods"
 

@@ -169,22 +169,6 @@ static void encodes_and_decodes(void **state)
     buf_reset(&out);
 }
 
-static void gets_the_first_value(void **state)
-{
-    (void)state;
-    struct buf out = BUF_INIT(1024);
-    assert_int_equal(query_get(SLICE("/p?x=%zz&x=a%20b&x=c"), "x", &out), 1);
-    assert_string_equal(buf_cstr(&out), "a b");
-    buf_clear(&out);
-    assert_int_equal(query_get(SLICE("/p?x"), "x", &out), 1);
-    assert_int_equal(out.len, 0);
-    assert_int_equal(query_get(SLICE("/p?xx=1&=x"), "x", &out), 0);
-    assert_int_equal(query_get(SLICE("/p"), "x", &out), 0);
-    assert_int_equal(query_get(SLICE("/p?x=1=2"), "x", &out), 1);
-    assert_string_equal(buf_cstr(&out), "1=2");
-    buf_reset(&out);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,7 +181,6 @@ int main(void)
         cmocka_unit_test(bounds_the_number_of_parameters),
         cmocka_unit_test(bounded_by_the_buffer),
         cmocka_unit_test(encodes_and_decodes),
-        cmocka_unit_test(gets_the_first_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "crypto/digest.h"
+#include "selector_matches.h"
 
 #define HEAD                                                                                       \
     "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\n"                                      \

@@ -14,6 +14,7 @@
 #include "base/array.h"
 #include "kube/query.h"
 #include "rules/rules.h"
+#include "selector_matches.h"
 
 /* NULL: everything. */
 static struct selector *parse(const char *text)

@@ -14,6 +14,7 @@
 
 #include "base/array.h"
 #include "base/yaml.h"
+#include "selector_matches.h"
 
 static const struct compile_options defaults = {
     .namespace = "default",
