@@ -360,11 +360,6 @@ const struct delivery_status *delivery_status(const struct delivery *d)
     return &d->status;
 }
 
-const char *delivery_socket(const struct delivery *d)
-{
-    return d->socket;
-}
-
 void delivery_free(struct delivery *d)
 {
     if (d != NULL) {

@@ -71,7 +71,6 @@ void delivery_set(struct delivery *d, struct rules *rules);
 void delivery_check(struct delivery *d);
 
 const struct delivery_status *delivery_status(const struct delivery *d);
-const char *delivery_socket(const struct delivery *d);
 /* NULL is ignored. */
 void delivery_free(struct delivery *d);
 

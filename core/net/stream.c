@@ -461,21 +461,6 @@ int net_stream_peer_uid(const struct net_stream *s, uid_t *uid)
     return rc;
 }
 
-void net_stream_peer(const struct net_stream *s, char out[NET_ADDRESS_MAX])
-{
-    struct sockaddr_storage addr = {0};
-    struct ucred peer;
-    int len = sizeof addr;
-    if (peer_credentials(s, &peer) == 0) {
-        (void)snprintf(out, NET_ADDRESS_MAX, "uid %u pid %d", peer.uid, (int)peer.pid);
-    } else if (!s->local &&
-               uv_tcp_getpeername(&s->socket.tcp, (struct sockaddr *)&addr, &len) == 0) {
-        net_address_format((const struct sockaddr *)&addr, out);
-    } else {
-        (void)snprintf(out, NET_ADDRESS_MAX, "unknown");
-    }
-}
-
 const struct tls_session *net_stream_tls(const struct net_stream *s)
 {
     return s->tls;

@@ -95,8 +95,6 @@ void net_stream_close(struct net_stream *s);
  * end nor bytes. On a connection that is not in use, bytes are its end too: TLS says close_notify
  * first. */
 bool net_stream_quiet(const struct net_stream *s);
-/* The peer's address; of a Unix socket "uid N pid N". For messages. */
-void net_stream_peer(const struct net_stream *s, char out[NET_ADDRESS_MAX]);
 /* Whose process connected, or listened, at the other end of a Unix socket: 0, -EOPNOTSUPP for TCP,
  * or what the system says. */
 MUST_CHECK int net_stream_peer_uid(const struct net_stream *s, uid_t *uid);

@@ -178,11 +178,6 @@ void control_done(struct control_call *r, bool changed)
     call_answered(r, respond_state(r->control, r->collect.x, &changed));
 }
 
-void control_failed(struct control_call *r, unsigned code, const char *why)
-{
-    refuse_call(r, code, why);
-}
-
 /* ---- requests ---- */
 
 /* "/v2/..." is of another version. */

@@ -21,9 +21,9 @@ struct control;
 struct control_call;
 
 struct control_handlers {
-    /* Puts a document in force; `text` is valid during the call. 0: control_done or control_failed
-     * follows for `r`, perhaps before return. Negative: refused, `e` says why and neither may be
-     * called: -EINVAL and -E2BIG (a bad document, answered with 400), -ESTALE (older, other rules
+    /* Puts a document in force; `text` is valid during the call. 0: control_done follows
+     * for `r`, perhaps before return. Negative: refused, `e` says why and it may not be called:
+     * -EINVAL and -E2BIG (a bad document, answered with 400), -ESTALE (older, other rules
      * of the generation in force, of another shard: 409), any other (503: may be tried again). */
     int (*reload)(void *data, struct slice text, struct control_call *r, struct err *e);
     /* Says what is enforced now: see control_state_set. */
@@ -40,8 +40,6 @@ MUST_CHECK struct control *control_new(struct net_loop *l, const char *path,
 /* Answers that the document is in force (200), with the state that `describe` gives; `changed`:
  * it was not before. `r` is gone. */
 void control_done(struct control_call *r, bool changed);
-/* Answers that it is not, with status `code` and the reason. `r` is gone. */
-void control_failed(struct control_call *r, unsigned code, const char *why);
 
 /* Closes the socket and removes its file; `forget` is called for what is not answered. NULL is
  * ignored. */

@@ -50,7 +50,6 @@ struct list_pages {
     struct net_task serve;
     unsigned coming; /* entries that are ASKED */
     size_t held;     /* bytes of those that are DONE */
-    uint64_t asked;
 };
 
 static void on_serve(struct net_task *t);
@@ -75,11 +74,6 @@ void list_pages_free(struct list_pages *p)
         net_task_cancel(&p->serve);
         free(p);
     }
-}
-
-uint64_t list_pages_asked(const struct list_pages *p)
-{
-    return p->asked;
 }
 
 static void set_state(struct page_entry *n, enum entry_state state)
@@ -313,7 +307,6 @@ static int ask(struct page_entry *n, struct err *e)
     if (n->up == NULL) {
         return e->code;
     }
-    n->pages->asked++;
     set_state(n, ENTRY_ASKED);
     net_deadline_set(n->pages->loop, &n->limit, LIST_PAGES_TIMEOUT_MS);
     return 0;

@@ -72,7 +72,4 @@ MUST_CHECK int list_pages_want(struct list_pages *p, const struct page_request *
 /* Lets go. Does nothing for who wants nothing. */
 void list_pages_drop(struct page_want *w);
 
-/* Lists asked of the API server. */
-uint64_t list_pages_asked(const struct list_pages *p);
-
 #endif

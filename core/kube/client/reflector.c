@@ -762,17 +762,6 @@ const struct reflector_stats *reflector_stats(const struct reflector *r)
     return &r->stats;
 }
 
-const char *reflector_reason_text(enum reflector_reason reason)
-{
-    static const char *const texts[] = {
-        [REFLECTOR_START] = "start",
-        [REFLECTOR_EXPIRED] = "expired",
-        [REFLECTOR_MALFORMED] = "malformed",
-        [REFLECTOR_REFUSED] = "refused",
-    };
-    return texts[reason];
-}
-
 void reflector_free(struct reflector *r)
 {
     if (r == NULL || r->state == STATE_CLOSED) {

@@ -117,8 +117,6 @@ void reflector_release(struct reflector *r);
 /* What on_state said last; NULL: nothing keeps it from following. Valid until the loop runs on. */
 const char *reflector_error(const struct reflector *r);
 const struct reflector_stats *reflector_stats(const struct reflector *r);
-/* "start", "expired", ...: for metrics. */
-const char *reflector_reason_text(enum reflector_reason reason);
 
 /* Ends everything at once: no handler is called any more. NULL is ignored. */
 void reflector_free(struct reflector *r);

@@ -1053,16 +1053,6 @@ static void test_handlers_that_are_not_there(void **state)
     assert_null(reflector_error(w->reflector));
 }
 
-/* They name metrics. */
-static void test_reasons_have_names(void **state)
-{
-    (void)state;
-    assert_string_equal(reflector_reason_text(REFLECTOR_START), "start");
-    assert_string_equal(reflector_reason_text(REFLECTOR_EXPIRED), "expired");
-    assert_string_equal(reflector_reason_text(REFLECTOR_MALFORMED), "malformed");
-    assert_string_equal(reflector_reason_text(REFLECTOR_REFUSED), "refused");
-}
-
 static void test_wrong_options(void **state)
 {
     struct world *w = *state;
@@ -1156,7 +1146,6 @@ int main(void)
         WITH_WORLD(test_free_when_an_error_is_told),
         WITH_WORLD(test_free_when_all_is_well),
         WITH_WORLD(test_handlers_that_are_not_there),
-        cmocka_unit_test(test_reasons_have_names),
         WITH_WORLD(test_wrong_options),
         WITH_WORLD(test_real_time),
     };
