@@ -11,7 +11,7 @@
 #include <mbedtls/ecp.h>
 #include <mbedtls/rsa.h>
 
-#include "crypto/mbedtls_compat.h"
+#include "crypto/mbedtls/compat.h"
 
 #define PEM_SIZE 8192
 

@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #include "base/array.h"
-#include "crypto/tls_internal.h"
+#include "crypto/mbedtls/tls_internal.h"
 #include "link.h"
 
 static struct certs_pair ca;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "crypto/tls_internal.h"
+#include "crypto/mbedtls/tls_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include <mbedtls/ecp.h>
 
 #include "base/secret.h"
-#include "crypto/tls_internal.h"
+#include "crypto/mbedtls/tls_internal.h"
 
 /* GeneralName choices with the class bits of an implicit tag: RFC 5280 section 4.2.1.6. */
 enum { TAG_DNS = 0x82, TAG_IP = 0x87 };

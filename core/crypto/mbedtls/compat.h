@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mbedtls_compat.h - what differs between mbedTLS 2.28 and 3.6, and the headers that all need.
+ * compat.h - what differs between mbedTLS 2.28 and 3.6, and the headers that all need.
  */
 #ifndef CORE_CRYPTO_MBEDTLS_COMPAT_H
 #define CORE_CRYPTO_MBEDTLS_COMPAT_H

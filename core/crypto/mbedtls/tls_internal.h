@@ -2,10 +2,10 @@
 /*
  * tls_internal.h - what the files of the TLS adapter share; nobody else includes it.
  */
-#ifndef CORE_CRYPTO_TLS_INTERNAL_H
-#define CORE_CRYPTO_TLS_INTERNAL_H
+#ifndef CORE_CRYPTO_MBEDTLS_TLS_INTERNAL_H
+#define CORE_CRYPTO_MBEDTLS_TLS_INTERNAL_H
 
-#include "crypto/mbedtls_compat.h"
+#include "crypto/mbedtls/compat.h"
 #include "crypto/tls.h"
 #include "crypto/tls_names.h"
 
