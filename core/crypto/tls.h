@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tls.h - TLS sessions without I/O, over mbedTLS.
+ * tls.h - TLS sessions without I/O.
  *
  * A `tls_config` holds what many sessions share (certificates, trust, ciphers, the resumption
  * cache); it is immutable once made and counted. A `tls_session` turns ciphertext into plaintext
- * and back in memory; the net layer moves the bytes. This folder alone knows the library.
+ * and back in memory; the net layer moves the bytes. Which library does the work is not seen here.
  *
  * Verification covers the chain, the validity dates, and the name: DNS SANs (with one left-most
  * wildcard label, RFC 6125) or IP SANs; a certificate without SANs names nobody, as in Go. TLS 1.2

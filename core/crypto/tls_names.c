@@ -6,11 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-/* GeneralName choices, RFC 5280 section 4.2.1.6; both versions of the library list the entries of
- * the extension with their tags, whatever the type. */
-#define SAN_DNS 2
-#define SAN_IP 7
-
 void tls_peer_name_init(struct tls_peer_name *n, const char *text)
 {
     char bare[INET6_ADDRSTRLEN];
@@ -50,75 +45,64 @@ bool tls_name_matches(const char *pattern, size_t pattern_len, const char *host,
     return pattern_len == host_len && strncasecmp(pattern, host, host_len) == 0;
 }
 
-static bool entry_matches(const mbedtls_x509_buf *san, const struct tls_peer_name *n)
+bool tls_san_matches(const struct tls_san *san, const struct tls_peer_name *n)
 {
-    switch (san->tag & MBEDTLS_ASN1_TAG_VALUE_MASK) {
-    case SAN_DNS:
-        return n->dns != NULL &&
-               tls_name_matches((const char *)san->p, san->len, n->dns, n->dns_len);
-    case SAN_IP:
-        return n->ip_len != 0 && san->len == n->ip_len && memcmp(san->p, n->ip, san->len) == 0;
+    const struct slice *v = &san->value;
+    switch (san->type) {
+    case TLS_SAN_DNS:
+        return n->dns != NULL && tls_name_matches(v->ptr, v->len, n->dns, n->dns_len);
+    case TLS_SAN_IP:
+        return n->ip_len != 0 && v->len == n->ip_len && memcmp(v->ptr, n->ip, v->len) == 0;
     default:
         return false;
     }
 }
 
-bool tls_cert_names(const mbedtls_x509_crt *crt, const struct tls_peer_name *n)
-{
-    for (const mbedtls_x509_sequence *s = &crt->subject_alt_names; s != NULL; s = s->next) {
-        if (s->buf.p != NULL && entry_matches(&s->buf, n)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool in_host_name(unsigned char c)
+static bool in_host_name(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
            c == '.' || c == '_' || c == '*';
 }
 
 /* A NUL inside must not hide what follows it, nor a comma make one name look like two. */
-static void printable(const mbedtls_x509_buf *san, char *out, size_t size)
+static void printable(struct slice name, char *out, size_t size)
 {
-    size_t n = san->len < size ? san->len : size - 1;
+    size_t n = name.len < size ? name.len : size - 1;
     for (size_t i = 0; i < n; i++) {
-        out[i] = in_host_name(san->p[i]) ? (char)san->p[i] : '?';
+        out[i] = in_host_name(name.ptr[i]) ? name.ptr[i] : '?';
     }
     out[n] = '\0';
 }
 
 /* Writes one name as text; false when it is of a type that names no host. */
-static bool entry_text(const mbedtls_x509_buf *san, char *out, size_t size)
+static bool san_text(const struct tls_san *san, char *out, size_t size)
 {
-    switch (san->tag & MBEDTLS_ASN1_TAG_VALUE_MASK) {
-    case SAN_DNS:
-        printable(san, out, size);
+    const struct slice *v = &san->value;
+    switch (san->type) {
+    case TLS_SAN_DNS:
+        printable(*v, out, size);
         return true;
-    case SAN_IP:
-        return (san->len == 4 && inet_ntop(AF_INET, san->p, out, (socklen_t)size) != NULL) ||
-               (san->len == 16 && inet_ntop(AF_INET6, san->p, out, (socklen_t)size) != NULL);
+    case TLS_SAN_IP:
+        return (v->len == 4 && inet_ntop(AF_INET, v->ptr, out, (socklen_t)size) != NULL) ||
+               (v->len == 16 && inet_ntop(AF_INET6, v->ptr, out, (socklen_t)size) != NULL);
     default:
         return false;
     }
 }
 
-void tls_cert_list_names(const mbedtls_x509_crt *crt, char *out, size_t size)
+bool tls_san_list(const struct tls_san *san, char *out, size_t size)
 {
     static const char more[] = ", ...";
-    size_t used = 0;
-    out[0] = '\0';
-    for (const mbedtls_x509_sequence *s = &crt->subject_alt_names; s != NULL; s = s->next) {
-        char name[256];
-        if (s->buf.p == NULL || !entry_text(&s->buf, name, sizeof(name))) {
-            continue;
-        }
-        size_t len = strlen(name) + (used > 0 ? 2 : 0);
-        if (used + len + sizeof(more) > size) {
-            snprintf(out + used, size - used, "%s", used > 0 ? more : "...");
-            return;
-        }
-        used += (size_t)snprintf(out + used, size - used, "%s%s", used > 0 ? ", " : "", name);
+    char name[256];
+    if (!san_text(san, name, sizeof(name))) {
+        return true;
     }
+    size_t used = strlen(out);
+    size_t len = strlen(name) + (used > 0 ? 2 : 0);
+    if (used + len + sizeof(more) > size) {
+        snprintf(out + used, size - used, "%s", used > 0 ? more : "...");
+        return false;
+    }
+    snprintf(out + used, size - used, "%s%s", used > 0 ? ", " : "", name);
+    return true;
 }

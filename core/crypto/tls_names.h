@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tls_names.h - does a certificate name this host? Subject alternative names only (RFC 6125).
+ *
+ * The library reads a certificate and gives its names one by one; what they mean is decided here.
  */
 #ifndef CORE_CRYPTO_TLS_NAMES_H
 #define CORE_CRYPTO_TLS_NAMES_H
 
-#include <mbedtls/x509_crt.h>
-
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "base/slice.h"
 
 /* Who the peer must be: an IP address in network order, or else a DNS name. */
 struct tls_peer_name {
@@ -18,6 +20,14 @@ struct tls_peer_name {
     size_t ip_len; /* 4, 16, or 0 */
 };
 
+/* A subject alternative name of a certificate; the other types of name are not those of a host. */
+enum tls_san_type { TLS_SAN_OTHER, TLS_SAN_DNS, TLS_SAN_IP };
+
+struct tls_san {
+    enum tls_san_type type;
+    struct slice value; /* as the certificate has it: the name, or 4 or 16 bytes */
+};
+
 /* Reads "10.0.0.1", "::1", "[::1]" or a name; `text` must outlive `n`. */
 void tls_peer_name_init(struct tls_peer_name *n, const char *text);
 
@@ -25,10 +35,12 @@ void tls_peer_name_init(struct tls_peer_name *n, const char *text);
  * left-most label, which stands for exactly one label and needs one behind it. */
 bool tls_name_matches(const char *pattern, size_t pattern_len, const char *host, size_t host_len);
 
-bool tls_cert_names(const mbedtls_x509_crt *crt, const struct tls_peer_name *n);
+/* Whether it is a name of that peer. */
+bool tls_san_matches(const struct tls_san *san, const struct tls_peer_name *n);
 
-/* The DNS names and IP addresses of `crt` as "a, b, 10.0.0.1", cut with "..." to fit. Empty when
- * it has none. Bytes that are in no host name become '?'. */
-void tls_cert_list_names(const mbedtls_x509_crt *crt, char *out, size_t size);
+/* Appends the name to the list of names in `out` ("a, b, 10.0.0.1"), which begins as "". False when
+ * it does not fit: the list ends with "..." then. A name that names no host is left out; bytes that
+ * are in no host name become '?'. */
+bool tls_san_list(const struct tls_san *san, char *out, size_t size);
 
 #endif

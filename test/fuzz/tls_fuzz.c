@@ -16,8 +16,8 @@
 #include "certs.h"
 #include "check.h"
 #include "crypto/digest.h"
+#include "crypto/mbedtls/certificate_names.h"
 #include "crypto/tls.h"
-#include "crypto/tls_names.h"
 
 #define WIRE_MAX (1024 * 1024)
 
@@ -196,17 +196,17 @@ static void fuzz_names(struct slice der)
     mbedtls_x509_crt_init(&crt);
     if (mbedtls_x509_crt_parse_der(&crt, (const unsigned char *)der.ptr, der.len) == 0) {
         char *save = NULL;
-        tls_cert_list_names(&crt, names, sizeof(names));
+        certificate_names_list(&crt, names, sizeof(names));
         for (char *n = strtok_r(names, ", ", &save); n != NULL; n = strtok_r(NULL, ", ", &save)) {
             struct tls_peer_name peer;
             tls_peer_name_init(&peer, n);
             /* Cut, not printable, a pattern, a name that reads as an address, or a final dot. */
             if (strpbrk(n, "?*") == NULL && strcmp(n, "...") != 0 && peer.dns != NULL &&
                 peer.dns_len == strlen(n) && strlen(n) < 255) {
-                CHECK(tls_cert_names(&crt, &peer));
+                CHECK(certificate_names_peer(&crt, &peer));
             }
         }
-        tls_cert_list_names(&crt, names, 5);
+        certificate_names_list(&crt, names, 5);
         CHECK(strlen(names) < 5);
     }
     mbedtls_x509_crt_free(&crt);

@@ -11,6 +11,7 @@
 #include <mbedtls/ecp.h>
 
 #include "base/secret.h"
+#include "crypto/mbedtls/certificate_names.h"
 #include "crypto/mbedtls/tls_internal.h"
 
 /* GeneralName choices with the class bits of an implicit tag: RFC 5280 section 4.2.1.6. */
@@ -445,7 +446,7 @@ bool certificate_has_name(const struct certificate *c, const char *name)
 {
     struct tls_peer_name n;
     tls_peer_name_init(&n, name);
-    return tls_cert_names(&c->crt, &n);
+    return certificate_names_peer(&c->crt, &n);
 }
 
 bool certificate_is_server(const struct certificate *c)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "crypto/mbedtls/certificate_names.h"
 #include "crypto/mbedtls/tls_internal.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ static void cert_label(const mbedtls_x509_name *dn, const mbedtls_x509_crt *crt,
         }
     }
     if (crt != NULL) {
-        tls_cert_list_names(crt, out, size);
+        certificate_names_list(crt, out, size);
     }
     if (out[0] == '\0' && mbedtls_x509_dn_gets(out, size, dn) <= 0) {
         snprintf(out, size, "an unnamed subject");
@@ -73,7 +74,7 @@ static void say_wrong_name(const struct tls_session *s, const mbedtls_x509_crt *
                            const char *name)
 {
     char names[NAME_MAX_TEXT];
-    tls_cert_list_names(crt, names, sizeof(names));
+    certificate_names_list(crt, names, sizeof(names));
     if (names[0] == '\0') {
         err_set(s->io.e, -EACCES,
                 "certificate of \"%s\" has no DNS or IP subject alternative names, but the server "
@@ -130,7 +131,7 @@ int tls_verify(void *data, mbedtls_x509_crt *crt, int depth, uint32_t *flags)
     struct tls_session *s = data;
     /* The library's own opinion on names is wrong for us: see tls_names.h. */
     *flags &= ~(uint32_t)MBEDTLS_X509_BADCERT_CN_MISMATCH;
-    if (depth == 0 && s->client && !tls_cert_names(crt, &s->config->peer)) {
+    if (depth == 0 && s->client && !certificate_names_peer(crt, &s->config->peer)) {
         *flags |= MBEDTLS_X509_BADCERT_CN_MISMATCH;
     }
     if (s->valid_until.year == 0 || earlier(&crt->valid_to, &s->valid_until)) {

@@ -93,6 +93,51 @@ static void a_trailing_dot_is_not_part_of_the_name(void **state)
     assert_int_equal(n.dns_len, strlen("example.com"));
 }
 
+static void only_names_of_the_peers_type_match(void **state)
+{
+    static const struct {
+        enum tls_san_type type;
+        struct slice value;
+        const char *peer;
+        bool matches;
+    } cases[] = {
+        {TLS_SAN_DNS, {"localhost", 9}, "localhost", true},
+        {TLS_SAN_OTHER, {"localhost", 9}, "localhost", false},
+        {TLS_SAN_IP, {"localhost", 9}, "localhost", false},
+        {TLS_SAN_IP, {"\x7f\0\0\1", 4}, "127.0.0.1", true},
+        {TLS_SAN_IP, {"\x7f\0\0\2", 4}, "127.0.0.1", false},
+        {TLS_SAN_IP, {"\x7f\0\0\1", 3}, "127.0.0.1", false},
+        {TLS_SAN_OTHER, {"\x7f\0\0\1", 4}, "127.0.0.1", false},
+        {TLS_SAN_DNS, {"127.0.0.1", 9}, "127.0.0.1", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct tls_san san = {.type = cases[i].type, .value = cases[i].value};
+        struct tls_peer_name n;
+        tls_peer_name_init(&n, cases[i].peer);
+        if (tls_san_matches(&san, &n) != cases[i].matches) {
+            fail_msg("case %zu: %d", i, !cases[i].matches);
+        }
+    }
+}
+
+static void names_of_hosts_are_listed(void **state)
+{
+    static const struct tls_san sans[] = {
+        {TLS_SAN_DNS, {"a.example", 9}},
+        {TLS_SAN_OTHER, {"mail@example", 12}},
+        {TLS_SAN_IP, {"\12\0\0\1", 4}},
+    };
+    char list[32] = "";
+    (void)state;
+    for (size_t i = 0; i < sizeof(sans) / sizeof(sans[0]); i++) {
+        assert_true(tls_san_list(&sans[i], list, sizeof(list)));
+    }
+    assert_string_equal(list, "a.example, 10.0.0.1");
+    assert_false(tls_san_list(&sans[0], list, sizeof(list)));
+    assert_string_equal(list, "a.example, 10.0.0.1, ...");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +145,8 @@ int main(void)
         cmocka_unit_test(a_nul_in_a_pattern_does_not_end_it),
         cmocka_unit_test(peers_are_addresses_or_names),
         cmocka_unit_test(a_trailing_dot_is_not_part_of_the_name),
+        cmocka_unit_test(only_names_of_the_peers_type_match),
+        cmocka_unit_test(names_of_hosts_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
