@@ -18,11 +18,12 @@ import harness
 import wire
 from webhook_case import CONFIGURATIONS, SECRET
 
-SHORT_LIVES = ["--authority-seconds", "24", "--serving-seconds", "9"]
+# A third of it is left when the next is made: a busy machine may take some seconds until all use it.
+SHORT_LIVES = ["--authority-seconds", "48", "--serving-seconds", "16"]
 LONG_LIVES = ["--authority-seconds", "7200", "--serving-seconds", "3600"]
 SETTLE_MS = 3000
 LATE_SECONDS = 2  # a client may be as late as this: less than SETTLE_MS
-SECONDS = 70
+PAUSE = 0.05  # from one request to the next
 MUTATING = CONFIGURATIONS + "/mutatingwebhookconfigurations"
 
 
@@ -132,6 +133,7 @@ class RotationTest(harness.TestCase):
             if answer.status != 201:
                 self.note(f"{answer.status} {answer.body[:300]}")
             self.written += 1
+            self.ending.wait(PAUSE)
 
     def connect(self):
         """On connections of its own, trusting what was published up to LATE_SECONDS ago."""
@@ -147,7 +149,7 @@ class RotationTest(harness.TestCase):
             for text in (known[0][1], bundle):
                 for replica in self.replicas:
                     self.handshake(text, replica)
-            time.sleep(0.02)
+            self.ending.wait(PAUSE)
 
     def handshake(self, bundle, replica):
         context = ssl.create_default_context(cadata=bundle)
@@ -187,14 +189,16 @@ class RotationTest(harness.TestCase):
     def test_nobody_notices(self):
         self.configure(SHORT_LIVES)
         with self.stream():
-            time.sleep(SECONDS)
+            harness.wait_for(
+                lambda: len(self.authorities) >= 4 and len(self.served) >= 12 or self.failures,
+                "there were enough of them",
+                timeout=300,
+            )
         print(
             f"{self.written} writes, {self.handshakes} handshakes, {len(self.authorities)} "
             f"authorities, {len(self.served)} serving certificates",
             flush=True,
         )
-        self.assertGreaterEqual(len(self.authorities), 3)
-        self.assertGreaterEqual(len(self.served), 8)
         self.assertGreater(self.written, 20)
         self.assertGreater(self.handshakes, 20)
         self.assertNotIn("repairing the webhooks", self.logs())
