@@ -108,6 +108,17 @@ class RestartWithStateTest(RestartTest):
 class SlowReaderTest(reload_case.ReloadTestCase):
     """Rules change again while clients still read what the change before gained and lost."""
 
+    def maybe_wait_written(self):
+        """Now and then until a difference is being written, or there is none any more: on a busy
+        machine the next change is there before."""
+
+        def look():
+            states = {watch["state"] for watch in self.proxy_process.status()["watches"]}
+            return "WritingDifference" in states or states <= {"Passing"}
+
+        if self.pick.random() < 0.5:
+            harness.wait_for(look, "a difference is written")
+
     def test_slow_readers(self):
         self.world.fill_heavily(300, 30_000)
         judge = checker.Checker(self.cluster, self.rules, self.proxy_process.reload)
@@ -121,7 +132,7 @@ class SlowReaderTest(reload_case.ReloadTestCase):
         for _ in range(3):
             for client in self.clients:
                 client.slow = True
-            self.change(judge, 12, 0.15)
+            self.change(judge, 12, 0.15, disturb=self.maybe_wait_written)
             for client in self.clients:
                 client.slow = False
             delay = judge.quiesce(60)
@@ -163,6 +174,17 @@ class LostServerTest(reload_case.ReloadTestCase):
     def expired(self):
         return self.metric('fallbacks_total{reason="expired"}')
 
+    def nothing_else_changes(self):
+        """The namespaces of other tests are gone, and this one's have all that is put there for them
+        by the API server's controllers."""
+        namespaces = self.cluster.json("/api/v1/namespaces")["items"]
+        path = "/api/v1/configmaps?fieldSelector=metadata.name=kube-root-ca.crt"
+        given = {item["metadata"]["namespace"] for item in self.cluster.json(path)["items"]}
+        return all(
+            item["status"]["phase"] == "Active" and item["metadata"]["name"] in given
+            for item in namespaces
+        )
+
     def change_something_else(self, number):
         """That is in no informer's view, nor makes the API server change such."""
         path = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -178,6 +200,7 @@ class LostServerTest(reload_case.ReloadTestCase):
 
     def test_rules_change_while_it_forgets_and_nothing_else_does(self):
         """What it has in memory is still what was there at the version that the clients have."""
+        harness.wait_for(self.nothing_else_changes, "nothing else changes", interval=0.1)
         judge = checker.Checker(self.cluster, self.rules, self.proxy_process.reload)
         forms = ["typed:configmaps", "json:secrets", "metadata:pods", f"dynamic:{informer_case.GEARS}"]
         url = self.proxy_process.url
