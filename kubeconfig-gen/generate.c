@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/secret.h"
-#include "base/yaml.h"
+#include "yaml/yaml.h"
 #include "crypto/digest.h"
 
 /* The user name that stands beside the token in the proxy's URL, see add_server. */

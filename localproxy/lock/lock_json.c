@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/splice.h"
-#include "base/yaml.h"
+#include "yaml/yaml.h"
 #include "json/scanner.h"
 
 struct editor {

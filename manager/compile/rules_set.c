@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/array.h"
-#include "base/yaml.h"
+#include "yaml/yaml.h"
 #include "compile/input.h"
 #include "json/json.h"
 

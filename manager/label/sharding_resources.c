@@ -8,7 +8,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "base/yaml.h"
+#include "yaml/yaml.h"
 #include "kube/name.h"
 #include "json/field.h"
 

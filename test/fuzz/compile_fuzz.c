@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/yaml.h"
+#include "yaml/yaml.h"
 #include "check.h"
 
 #define HEAD                                                                                       \

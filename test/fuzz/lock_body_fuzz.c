@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/yaml.h"
+#include "yaml/yaml.h"
 #include "check.h"
 #include "json/json.h"
 

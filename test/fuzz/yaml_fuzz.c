@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/yaml.h"
+#include "yaml/yaml.h"
 #include "check.h"
 #include "json/json.h"
 

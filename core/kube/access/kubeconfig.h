@@ -17,7 +17,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
-#include "base/yaml.h"
+#include "yaml/yaml.h"
 
 #define KUBECONFIG_FILE_MAX (16u << 20)
 #define KUBECONFIG_ENTRIES_MAX 10000 /* of each kind */

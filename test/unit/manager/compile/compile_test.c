@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "base/array.h"
-#include "base/yaml.h"
 #include "selector_matches.h"
+#include "yaml/yaml.h"
 
 static const struct compile_options defaults = {
     .namespace = "default",

@@ -14,7 +14,7 @@
 
 #include "alloc_sweep.h"
 #include "base/array.h"
-#include "base/yaml.h"
+#include "yaml/yaml.h"
 
 static cJSON *parse(const char *text)
 {

@@ -17,7 +17,7 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/file.h"
-#include "base/yaml.h"
+#include "yaml/yaml.h"
 #include "manager/object/patch_apply.h"
 #include "object/json_patch.h"
 #include "json/json.h"

@@ -14,7 +14,7 @@
 
 #include "alloc_sweep.h"
 #include "base/array.h"
-#include "base/yaml.h"
+#include "yaml/yaml.h"
 #include "manager/object/patch_apply.h"
 #include "json/json.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * yaml_scalar.h - what a plain (unquoted) scalar of YAML means.
+ * scalar.h - what a plain (unquoted) scalar of YAML means.
  *
  * The rules of sigs.k8s.io/yaml: YAML 1.1 but for numbers to base 60 and dates, which are strings.
  */
-#ifndef CORE_BASE_YAML_SCALAR_H
-#define CORE_BASE_YAML_SCALAR_H
+#ifndef CORE_YAML_SCALAR_H
+#define CORE_YAML_SCALAR_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/yaml_scalar.h"
+#include "yaml/scalar.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -11,8 +11,8 @@
  * Refused, with line and column: a syntax error, a key that stands twice, a tag outside the core
  * schema, .inf and .nan, a NUL inside a string, and documents beyond the limits below.
  */
-#ifndef CORE_BASE_YAML_H
-#define CORE_BASE_YAML_H
+#ifndef CORE_YAML_YAML_H
+#define CORE_YAML_YAML_H
 
 #include <stddef.h>
 

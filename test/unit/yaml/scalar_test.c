@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "base/yaml_scalar.h"
+#include "yaml/scalar.h"
 
 static void test_words(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/yaml.h"
+#include "yaml/yaml.h"
 
 #include <errno.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 #include <yaml.h>
 
 #include "base/slice.h"
-#include "base/yaml_scalar.h"
+#include "yaml/scalar.h"
 
 #define CORE_TAG "tag:yaml.org,2002:"
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/yaml.h"
+#include "yaml/yaml.h"
 #include "json/json.h"
 
 static void expect_json(const char *yaml, const char *json)
