@@ -11,38 +11,37 @@
 
 #include "yaml/scalar.h"
 
+/* Errors of writing stay in the buffer. */
 struct emitter {
     yaml_emitter_t emitter;
     struct buf *out;
-    int rc; /* of the buffer */
 };
 
 static int on_output(void *data, unsigned char *bytes, size_t len)
 {
     struct emitter *w = data;
-    w->rc = buf_append(w->out, bytes, len);
-    return w->rc == 0;
+    return buf_append(w->out, bytes, len) == 0;
 }
 
-/* `made` is what the event's initializer said; the emitter takes the event over in every case. */
-static int emit_event(struct emitter *w, int made, yaml_event_t *event)
+/* `made` is what the event's initializer said. */
+static void emit_event(struct emitter *w, int made, yaml_event_t *event)
 {
     if (!made) {
-        return -EINVAL;
+        buf_fail(w->out, -EINVAL);
+    } else if (buf_error(w->out) != 0) {
+        yaml_event_delete(event);
+    } else if (!yaml_emitter_emit(&w->emitter, event)) { /* which took the event over */
+        buf_fail(w->out, w->emitter.error == YAML_MEMORY_ERROR ? -ENOMEM : -EINVAL);
     }
-    if (!yaml_emitter_emit(&w->emitter, event)) {
-        return w->rc != 0 ? w->rc : w->emitter.error == YAML_MEMORY_ERROR ? -ENOMEM : -EINVAL;
-    }
-    return 0;
 }
 
-static int emit_scalar(struct emitter *w, const char *text, yaml_scalar_style_t style)
+static void emit_scalar(struct emitter *w, const char *text, yaml_scalar_style_t style)
 {
     yaml_event_t event;
-    return emit_event(w,
-                      yaml_scalar_event_initialize(&event, NULL, NULL, (const yaml_char_t *)text,
-                                                   (int)strlen(text), 1, 1, style),
-                      &event);
+    emit_event(w,
+               yaml_scalar_event_initialize(&event, NULL, NULL, (const yaml_char_t *)text,
+                                            (int)strlen(text), 1, 1, style),
+               &event);
 }
 
 /* A block reads best for text of lines; where it cannot hold the text libyaml quotes instead. */
@@ -53,20 +52,18 @@ static bool block_ok(const char *text)
            text[len - 1] == '\n' && (len < 2 || text[len - 2] != '\n');
 }
 
-static int emit_string(struct emitter *w, const char *text)
+static void emit_string(struct emitter *w, const char *text)
 {
-    if (yaml_scalar_plain_ok(text)) {
-        return emit_scalar(w, text, YAML_PLAIN_SCALAR_STYLE);
-    }
-    return emit_scalar(
-        w, text, block_ok(text) ? YAML_LITERAL_SCALAR_STYLE : YAML_DOUBLE_QUOTED_SCALAR_STYLE);
+    yaml_scalar_style_t quoted =
+        block_ok(text) ? YAML_LITERAL_SCALAR_STYLE : YAML_DOUBLE_QUOTED_SCALAR_STYLE;
+    emit_scalar(w, text, yaml_scalar_plain_ok(text) ? YAML_PLAIN_SCALAR_STYLE : quoted);
 }
 
-static int emit_key(struct emitter *w, const char *key)
+static void emit_key(struct emitter *w, const char *key)
 {
-    return emit_scalar(w, key,
-                       yaml_scalar_plain_ok(key) ? YAML_PLAIN_SCALAR_STYLE
-                                                 : YAML_DOUBLE_QUOTED_SCALAR_STYLE);
+    emit_scalar(w, key,
+                yaml_scalar_plain_ok(key) ? YAML_PLAIN_SCALAR_STYLE
+                                          : YAML_DOUBLE_QUOTED_SCALAR_STYLE);
 }
 
 /* The shortest digits that give the same number again. */
@@ -84,86 +81,82 @@ static void format_fraction(double value, char *text, size_t size)
     }
 }
 
-static int emit_number(struct emitter *w, double value)
+static void emit_number(struct emitter *w, double value)
 {
     char text[40];
     if (!isfinite(value)) {
-        return -EINVAL;
+        buf_fail(w->out, -EINVAL);
+        return;
     }
     if (value == floor(value) && fabs(value) <= 9007199254740992.0) {
         (void)snprintf(text, sizeof text, "%.0f", value == 0 ? 0.0 : value);
     } else {
         format_fraction(value, text, sizeof text);
     }
-    return emit_scalar(w, text, YAML_PLAIN_SCALAR_STYLE);
+    emit_scalar(w, text, YAML_PLAIN_SCALAR_STYLE);
 }
 
-static int emit_node(struct emitter *w, const cJSON *item);
+static void emit_node(struct emitter *w, const cJSON *item);
 
-static int emit_object(struct emitter *w, const cJSON *item)
+static void emit_object(struct emitter *w, const cJSON *item)
 {
     yaml_event_t event;
     yaml_mapping_style_t style =
         item->child == NULL ? YAML_FLOW_MAPPING_STYLE : YAML_BLOCK_MAPPING_STYLE;
-    int rc =
-        emit_event(w, yaml_mapping_start_event_initialize(&event, NULL, NULL, 1, style), &event);
+    emit_event(w, yaml_mapping_start_event_initialize(&event, NULL, NULL, 1, style), &event);
     const cJSON *child;
     cJSON_ArrayForEach(child, item)
     {
-        rc = rc != 0 ? rc : emit_key(w, child->string);
-        rc = rc != 0 ? rc : emit_node(w, child);
+        emit_key(w, child->string);
+        emit_node(w, child);
     }
-    return rc != 0 ? rc : emit_event(w, yaml_mapping_end_event_initialize(&event), &event);
+    emit_event(w, yaml_mapping_end_event_initialize(&event), &event);
 }
 
-static int emit_array(struct emitter *w, const cJSON *item)
+static void emit_array(struct emitter *w, const cJSON *item)
 {
     yaml_event_t event;
     yaml_sequence_style_t style =
         item->child == NULL ? YAML_FLOW_SEQUENCE_STYLE : YAML_BLOCK_SEQUENCE_STYLE;
-    int rc =
-        emit_event(w, yaml_sequence_start_event_initialize(&event, NULL, NULL, 1, style), &event);
+    emit_event(w, yaml_sequence_start_event_initialize(&event, NULL, NULL, 1, style), &event);
     const cJSON *child;
     cJSON_ArrayForEach(child, item)
     {
-        rc = rc != 0 ? rc : emit_node(w, child);
+        emit_node(w, child);
     }
-    return rc != 0 ? rc : emit_event(w, yaml_sequence_end_event_initialize(&event), &event);
+    emit_event(w, yaml_sequence_end_event_initialize(&event), &event);
 }
 
-static int emit_node(struct emitter *w, const cJSON *item)
+static void emit_node(struct emitter *w, const cJSON *item)
 {
     if (cJSON_IsObject(item)) {
-        return emit_object(w, item);
+        emit_object(w, item);
+    } else if (cJSON_IsArray(item)) {
+        emit_array(w, item);
+    } else if (cJSON_IsString(item)) {
+        emit_string(w, item->valuestring);
+    } else if (cJSON_IsNumber(item)) {
+        emit_number(w, item->valuedouble);
+    } else if (cJSON_IsBool(item)) {
+        emit_scalar(w, cJSON_IsTrue(item) ? "true" : "false", YAML_PLAIN_SCALAR_STYLE);
+    } else {
+        emit_scalar(w, "null", YAML_PLAIN_SCALAR_STYLE);
     }
-    if (cJSON_IsArray(item)) {
-        return emit_array(w, item);
-    }
-    if (cJSON_IsString(item)) {
-        return emit_string(w, item->valuestring);
-    }
-    if (cJSON_IsNumber(item)) {
-        return emit_number(w, item->valuedouble);
-    }
-    const char *word = cJSON_IsBool(item) ? (cJSON_IsTrue(item) ? "true" : "false") : "null";
-    return emit_scalar(w, word, YAML_PLAIN_SCALAR_STYLE);
 }
 
-static int emit_document(struct emitter *w, const cJSON *item)
+static void emit_document(struct emitter *w, const cJSON *item)
 {
     yaml_event_t event;
-    int rc = emit_event(w, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING), &event);
-    rc = rc != 0 ? rc
-                 : emit_event(w, yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1),
-                              &event);
-    rc = rc != 0 ? rc : emit_node(w, item);
-    rc = rc != 0 ? rc : emit_event(w, yaml_document_end_event_initialize(&event, 1), &event);
-    return rc != 0 ? rc : emit_event(w, yaml_stream_end_event_initialize(&event), &event);
+    emit_event(w, yaml_stream_start_event_initialize(&event, YAML_UTF8_ENCODING), &event);
+    emit_event(w, yaml_document_start_event_initialize(&event, NULL, NULL, NULL, 1), &event);
+    emit_node(w, item);
+    emit_event(w, yaml_document_end_event_initialize(&event, 1), &event);
+    emit_event(w, yaml_stream_end_event_initialize(&event), &event);
 }
 
 int yaml_emit(const cJSON *item, struct buf *out)
 {
-    struct emitter w = {.out = out, .rc = 0};
+    struct emitter w = {.out = out};
     size_t before = out->len;
     if (!yaml_emitter_initialize(&w.emitter)) {
         return -ENOMEM;
@@ -171,10 +164,7 @@ int yaml_emit(const cJSON *item, struct buf *out)
     yaml_emitter_set_output(&w.emitter, on_output, &w);
     yaml_emitter_set_unicode(&w.emitter, 1);
     yaml_emitter_set_width(&w.emitter, -1);
-    int rc = emit_document(&w, item);
+    emit_document(&w, item);
     yaml_emitter_delete(&w.emitter);
-    if (rc != 0) {
-        buf_truncate(out, before);
-    }
-    return rc;
+    return buf_settle(out, before);
 }

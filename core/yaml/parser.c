@@ -370,7 +370,9 @@ static int fill_mapping(struct builder *b, cJSON *object, int depth)
             return 0;
         }
         rc = read_key(b, &event, room, &key);
-        rc = rc != 0 ? rc : fill_member(b, object, key, depth);
+        if (rc == 0) {
+            rc = fill_member(b, object, key, depth);
+        }
         yaml_event_delete(&event);
         if (rc != 0) {
             return rc;
