@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard_cache_internal.h - how a cache keeps what it knows: for shard_cache.c, which follows, and
- * shard_cache_look.c, which answers.
+ * shard_cache_internal.h - how a cache keeps what it knows.
+ *
+ * shard_cache.c begins and ends it and tells who listens; shard_cache_informer.c follows a
+ * collection, whose objects shard_cache_configs.c, shard_cache_maps.c and shard_cache_pods.c keep;
+ * shard_lister.c answers.
  */
 #ifndef MANAGER_SHARD_SHARD_CACHE_INTERNAL_H
 #define MANAGER_SHARD_SHARD_CACHE_INTERNAL_H
@@ -127,10 +130,47 @@ static inline struct map_entry *find_map(const struct shard_cache *w, const char
     return n == NULL ? NULL : LIST_ITEM(n, struct map_entry, node);
 }
 
+/* ---- shard_cache_informer.c ---- */
+
 /* "shardingconfigs" and so on. */
 const char *shard_cache_collection_text(enum shard_cache_collection c);
 
+/* `ns`: whose pods; NULL: of all namespaces that are looked at. */
+void informer_init(struct informer *f, struct shard_cache *w, struct namespace *ns,
+                   enum shard_cache_collection collection, const struct reflector_handlers *h);
+/* Begins to follow, or begins anew. */
+MUST_CHECK int informer_follow(struct informer *f, struct err *e);
+/* Something could not be kept: the collection is listed again before long. */
+void informer_lose(struct informer *f);
 /* Follows no more, and keeps the counts. */
 void informer_end(struct informer *f);
+/* Adds what its reflector has counted. */
+void informer_count(struct informer_counts *to, const struct informer *f);
+/* Of each collection's reflector_handlers. */
+void informer_on_state(void *data, const char *error);
+/* When shard_cache.again is due: what was lost is listed. */
+void shard_cache_list_again(struct net_deadline *d);
+
+/* ---- shard_cache_configs.c, shard_cache_maps.c, shard_cache_pods.c ---- */
+
+extern const struct reflector_handlers shard_cache_config_handlers;
+extern const struct reflector_handlers shard_cache_map_handlers;
+extern const struct reflector_handlers shard_cache_pod_handlers;
+
+/* They tell who listens. The namespace goes with its last config. */
+void shard_cache_remove_config(struct shard_cache *w, struct config *c);
+void shard_cache_drop_map(struct shard_cache *w, struct map_entry *m);
+void shard_cache_drop_pod(struct shard_cache *w, struct pod_entry *p);
+
+/* ---- shard_cache.c: telling who listens ---- */
+
+void shard_cache_tell_shard(const struct shard_cache *w, const char *key,
+                            enum shard_cache_part part);
+void shard_cache_tell_pod(const struct shard_cache *w, const struct pod *pod, bool gone);
+/* All shards that select the pod. */
+void shard_cache_tell_shards_of(const struct shard_cache *w, const struct pod_entry *p);
+/* That the namespace is ready, if it is; all of them. */
+void shard_cache_tell_ready(const struct shard_cache *w, const struct namespace *s);
+void shard_cache_tell_all_ready(const struct shard_cache *w);
 
 #endif

@@ -10,16 +10,6 @@
 #include "base/prometheus.h"
 #include "shard/shard_cache_internal.h"
 
-const char *shard_cache_collection_text(enum shard_cache_collection c)
-{
-    static const char *const texts[SHARD_CACHE_COLLECTIONS] = {
-        [SHARD_CACHE_OF_CONFIGS] = SHARD_CACHE_RESOURCE,
-        [SHARD_CACHE_OF_MAPS] = "configmaps",
-        [SHARD_CACHE_OF_PODS] = "pods",
-    };
-    return texts[c];
-}
-
 /* ---- whether it knows ---- */
 
 bool shard_cache_ready(const struct shard_cache *w, const char *ns)
@@ -176,48 +166,27 @@ size_t shard_cache_shards_of(const struct shard_cache *w, const struct pod *p,
 
 /* ---- metrics ---- */
 
-static void count_feed(struct informer_counts *to, const struct informer *f)
-{
-    if (f->reflector == NULL) {
-        return;
-    }
-    const struct reflector_stats *s = reflector_stats(f->reflector);
-    for (size_t i = 0; i < REFLECTOR_REASONS; i++) {
-        to->lists += s->lists[i];
-    }
-    to->watches += s->watches;
-    to->events += s->events;
-    to->failures += s->failures;
-}
-
-void informer_end(struct informer *f)
-{
-    count_feed(&f->cache->past[f->collection], f);
-    reflector_free(f->reflector);
-    f->reflector = NULL;
-}
-
 static void count_all(const struct shard_cache *w,
                       struct informer_counts counts[SHARD_CACHE_COLLECTIONS])
 {
     memcpy(counts, w->past, sizeof w->past);
-    count_feed(&counts[SHARD_CACHE_OF_CONFIGS], &w->configs_informer);
-    count_feed(&counts[SHARD_CACHE_OF_MAPS], &w->maps_informer);
+    informer_count(&counts[SHARD_CACHE_OF_CONFIGS], &w->configs_informer);
+    informer_count(&counts[SHARD_CACHE_OF_MAPS], &w->maps_informer);
     for (struct table_node *n = NULL; (n = table_next(&w->namespaces, n)) != NULL;) {
-        count_feed(&counts[SHARD_CACHE_OF_PODS], &LIST_ITEM(n, struct namespace, node)->informer);
+        informer_count(&counts[SHARD_CACHE_OF_PODS],
+                       &LIST_ITEM(n, struct namespace, node)->informer);
     }
 }
 
-static int write_counts(struct buf *out, const char *name, const char *help,
-                        const uint64_t values[SHARD_CACHE_COLLECTIONS])
+static void write_counts(struct buf *out, const char *name, const char *help,
+                         const uint64_t values[SHARD_CACHE_COLLECTIONS])
 {
-    int rc = prometheus_head(out, name, "counter", help);
-    for (size_t i = 0; rc == 0 && i < SHARD_CACHE_COLLECTIONS; i++) {
-        rc = buf_printf(out, "%s{collection=\"%s\"} %llu\n", name,
-                        shard_cache_collection_text((enum shard_cache_collection)i),
-                        (unsigned long long)values[i]);
+    prometheus_head(out, name, "counter", help);
+    for (size_t i = 0; i < SHARD_CACHE_COLLECTIONS; i++) {
+        buf_printf(out, "%s{collection=\"%s\"} %llu\n", name,
+                   shard_cache_collection_text((enum shard_cache_collection)i),
+                   (unsigned long long)values[i]);
     }
-    return rc;
 }
 
 int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
@@ -248,14 +217,11 @@ int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
         events[i] = counts[i].events;
         failures[i] = counts[i].failures;
     }
-    int rc = prometheus_write(out, gauges, ARRAY_LEN(gauges));
-    rc = rc != 0 ? rc : write_counts(out, "cmesh_manager_lists_total", "Lists begun.", lists);
-    rc =
-        rc != 0 ? rc : write_counts(out, "cmesh_manager_watches_total", "Watches opened.", watches);
-    rc = rc != 0
-             ? rc
-             : write_counts(out, "cmesh_manager_watch_events_total", "Events received.", events);
-    return rc != 0 ? rc
-                   : write_counts(out, "cmesh_manager_follow_failures_total",
-                                  "Lists and watches that failed.", failures);
+    prometheus_write(out, gauges, ARRAY_LEN(gauges));
+    write_counts(out, "cmesh_manager_lists_total", "Lists begun.", lists);
+    write_counts(out, "cmesh_manager_watches_total", "Watches opened.", watches);
+    write_counts(out, "cmesh_manager_watch_events_total", "Events received.", events);
+    write_counts(out, "cmesh_manager_follow_failures_total", "Lists and watches that failed.",
+                 failures);
+    return buf_error(out);
 }

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ShardingConfigs, and the namespaces that have some, whose pods are followed.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compile/shards.h"
+#include "shard/shard_cache_internal.h"
+#include "json/field.h"
+
+#define LAST_APPLIED "kubectl.kubernetes.io/last-applied-configuration"
+
+/* ---- namespaces ---- */
+
+static struct namespace *find_namespace(const struct shard_cache *w, const char *ns)
+{
+    struct table_node *n = table_find(&w->namespaces, ns);
+    return n == NULL ? NULL : LIST_ITEM(n, struct namespace, node);
+}
+
+static void free_namespace(struct shard_cache *w, struct namespace *s)
+{
+    informer_end(&s->informer);
+    while (!list_empty(&s->pods)) {
+        shard_cache_drop_pod(w, LIST_ITEM(s->pods.next, struct pod_entry, link));
+    }
+    members_deinit(&s->members);
+    table_remove(&w->namespaces, &s->node);
+    free(s);
+}
+
+static struct namespace *new_namespace(struct shard_cache *w, const char *ns)
+{
+    struct err e = ERR_INIT;
+    struct namespace *s = calloc(1, sizeof *s + strlen(ns) + 1);
+    if (s == NULL) {
+        return NULL;
+    }
+    memcpy(s->name, ns, strlen(ns) + 1);
+    list_init(&s->configs);
+    list_init(&s->pods);
+    members_init(&s->members);
+    informer_init(&s->informer, w, s, SHARD_CACHE_OF_PODS, &shard_cache_pod_handlers);
+    if (table_insert(&w->namespaces, &s->node, s->name) != 0) {
+        free(s);
+        return NULL;
+    }
+    if (informer_follow(&s->informer, &e) != 0) {
+        free_namespace(w, s);
+        return NULL;
+    }
+    return s;
+}
+
+static void leave_namespace(struct shard_cache *w, struct namespace *s)
+{
+    if (list_empty(&s->configs)) {
+        free_namespace(w, s);
+    }
+}
+
+/* ---- configs ---- */
+
+/* The pods whose membership of a shard changes are told of afterwards. */
+static void tell_pods_of(const struct shard_cache *w, const struct config *c)
+{
+    LIST_FOR_EACH(n, &c->shard.pods)
+    {
+        struct pod_entry *p = pod_of_member(LIST_ITEM(n, struct member, of_shard)->pod);
+        shard_cache_tell_shards_of(w, p);
+        shard_cache_tell_pod(w, p->pod, false);
+    }
+}
+
+static int join_pods(struct shard_cache *w, struct config *c)
+{
+    struct namespace *s = c->namespace;
+    int rc = members_add(&s->members, &c->shard, c->selector);
+    for (struct list *n = s->pods.next; rc == 0 && n != &s->pods; n = n->next) {
+        struct pod_entry *p = LIST_ITEM(n, struct pod_entry, link);
+        rc = members_join(&c->shard, &p->member, p->pod);
+    }
+    tell_pods_of(w, c);
+    return rc;
+}
+
+/* They are told of one by one, when they are not members any more. */
+static void part_pods(struct shard_cache *w, struct config *c)
+{
+    while (!list_empty(&c->shard.pods)) {
+        struct member *m = LIST_ITEM(c->shard.pods.next, struct member, of_shard);
+        struct pod_entry *p = pod_of_member(m->pod);
+        members_part(m);
+        shard_cache_tell_shards_of(w, p);
+        shard_cache_tell_pod(w, p->pod, false);
+    }
+    members_remove(&c->namespace->members, &c->shard);
+}
+
+static void free_config(struct config *c)
+{
+    selector_free(c->selector);
+    cJSON_Delete(c->object);
+    free(c);
+}
+
+/* The namespace is followed on: leave_namespace is due. */
+static void drop_config(struct shard_cache *w, struct config *c)
+{
+    if (w->handlers != NULL && w->handlers->on_deleted != NULL) {
+        c->seen.pod_count = c->shard.pod_count;
+        w->handlers->on_deleted(w->data, &c->seen);
+    }
+    table_remove(&w->configs, &c->node);
+    part_pods(w, c);
+    list_remove(&c->link);
+    shard_cache_tell_shard(w, c->seen.key, SHARD_CACHE_CONFIG);
+    free_config(c);
+}
+
+static cJSON *copy_config(const cJSON *object)
+{
+    cJSON *copy = cJSON_Duplicate(object, true);
+    cJSON *meta = cJSON_GetObjectItemCaseSensitive(copy, "metadata");
+    cJSON *annotations = cJSON_GetObjectItemCaseSensitive(meta, "annotations");
+    cJSON_DeleteItemFromObjectCaseSensitive(meta, "managedFields");
+    cJSON_DeleteItemFromObjectCaseSensitive(annotations, LAST_APPLIED);
+    cJSON_DeleteItemFromObjectCaseSensitive(copy, "apiVersion"); /* items of lists have none */
+    cJSON_DeleteItemFromObjectCaseSensitive(copy, "kind");
+    if (cJSON_AddStringToObject(copy, "apiVersion", COMPILE_API_VERSION) == NULL ||
+        cJSON_AddStringToObject(copy, "kind", COMPILE_KIND) == NULL) {
+        cJSON_Delete(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+static const char *meta_string(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(field_get(field_get(object, "metadata"), key));
+    return text == NULL ? "" : text;
+}
+
+static void set_config(struct config *c, cJSON *object)
+{
+    cJSON_Delete(c->object);
+    c->object = object;
+    c->stale = false;
+    c->seen = (struct shard_cache_config){
+        .key = c->key,
+        .ns = shards_namespace(object),
+        .name = shards_name(object),
+        .uid = meta_string(object, "uid"),
+        .version = meta_string(object, "resourceVersion"),
+        .object = object,
+        .root = field_get(field_get(object, "spec"), "root") != NULL,
+    };
+}
+
+static struct config *add_config(struct shard_cache *w, const char *key, const char *ns)
+{
+    struct namespace *s = find_namespace(w, ns);
+    struct config *c = calloc(1, sizeof *c + strlen(key) + 1);
+    s = s != NULL ? s : new_namespace(w, ns);
+    if (c != NULL && s != NULL) {
+        memcpy(c->key, key, strlen(key) + 1);
+        members_shard_init(&c->shard);
+        c->namespace = s;
+        if (table_insert(&w->configs, &c->node, c->key) == 0) {
+            list_append(&s->configs, &c->link);
+            return c;
+        }
+    }
+    if (s != NULL) {
+        leave_namespace(w, s);
+    }
+    free(c);
+    return NULL;
+}
+
+/* What selects its pods; *out is NULL when nothing sensible does. */
+static int pod_selector(const cJSON *object, struct selector **out)
+{
+    struct err e = ERR_INIT;
+    bool root = field_get(field_get(object, "spec"), "root") != NULL;
+    *out = root ? NULL : shards_pod_selector(object, &e);
+    return *out == NULL && e.code == -ENOMEM ? -ENOMEM : 0;
+}
+
+static bool same_selector(const struct selector *a, const struct selector *b)
+{
+    return (a == NULL) == (b == NULL) && (a == NULL || selector_equal(a, b));
+}
+
+/* Takes `selector`. */
+static int change_selector(struct shard_cache *w, struct config *c, struct selector *selector)
+{
+    if (same_selector(c->selector, selector)) {
+        selector_free(selector);
+        return 0;
+    }
+    part_pods(w, c);
+    selector_free(c->selector);
+    c->selector = selector;
+    int rc = selector == NULL ? 0 : join_pods(w, c);
+    if (rc != 0) {
+        part_pods(w, c);
+        selector_free(c->selector);
+        c->selector = NULL;
+        c->seen.version = ""; /* so that the next list changes it again */
+    }
+    return rc;
+}
+
+static int put_config(struct shard_cache *w, const char *key, const cJSON *object)
+{
+    struct config *c = find_config(w, key);
+    struct selector *selector = NULL;
+    struct namespace *left = NULL;
+    if (c != NULL && strcmp(c->seen.uid, meta_string(object, "uid")) != 0) {
+        left = c->namespace; /* another config of the same name */
+        drop_config(w, c);
+        c = NULL;
+    }
+    if (c != NULL && strcmp(c->seen.version, meta_string(object, "resourceVersion")) == 0) {
+        c->stale = false;
+        return 0;
+    }
+    cJSON *copy = copy_config(object);
+    int rc = copy == NULL ? -ENOMEM : pod_selector(object, &selector);
+    c = rc != 0 || c != NULL ? c : add_config(w, key, shards_namespace(object));
+    if (rc != 0 || c == NULL) {
+        cJSON_Delete(copy);
+        selector_free(selector);
+        if (left != NULL) {
+            leave_namespace(w, left);
+        }
+        return -ENOMEM;
+    }
+    set_config(c, copy);
+    rc = change_selector(w, c, selector);
+    shard_cache_tell_shard(w, key, SHARD_CACHE_CONFIG);
+    return rc;
+}
+
+static int config_key(const cJSON *object, char **out)
+{
+    return asprintf(out, "%s/%s", shards_namespace(object), shards_name(object)) < 0 ? -ENOMEM : 0;
+}
+
+static void on_config_list(void *data)
+{
+    struct informer *f = data;
+    for (struct table_node *n = NULL; (n = table_next(&f->cache->configs, n)) != NULL;) {
+        LIST_ITEM(n, struct config, node)->stale = true;
+    }
+}
+
+void shard_cache_remove_config(struct shard_cache *w, struct config *c)
+{
+    struct namespace *s = c->namespace;
+    drop_config(w, c);
+    leave_namespace(w, s);
+}
+
+static void on_config_object(void *data, enum reflector_change change, const cJSON *object)
+{
+    struct informer *f = data;
+    char *key = NULL;
+    int rc = config_key(object, &key);
+    struct config *c = rc != 0 ? NULL : find_config(f->cache, key);
+    if (rc != 0) {
+        informer_lose(f);
+        return;
+    }
+    if (change != REFLECTOR_DELETED) {
+        rc = put_config(f->cache, key, object);
+    } else if (c != NULL) {
+        shard_cache_remove_config(f->cache, c);
+    }
+    free(key);
+    if (rc != 0) {
+        informer_lose(f);
+    }
+}
+
+static void on_configs_synced(void *data)
+{
+    struct informer *f = data;
+    struct table_node *next = f->lost ? NULL : table_next(&f->cache->configs, NULL);
+    while (next != NULL) {
+        struct config *c = LIST_ITEM(next, struct config, node);
+        next = table_next(&f->cache->configs, next);
+        if (c->stale) {
+            shard_cache_remove_config(f->cache, c);
+        }
+    }
+    f->synced = f->synced || !f->lost;
+    shard_cache_tell_all_ready(f->cache);
+}
+
+const struct reflector_handlers shard_cache_config_handlers = {
+    .on_list = on_config_list,
+    .on_object = on_config_object,
+    .on_synced = on_configs_synced,
+    .on_state = informer_on_state,
+};
