@@ -2,20 +2,18 @@
 #include "webhook/server.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "base/array.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "base/prometheus.h"
 #include "crypto/certificate.h"
 #include "http/collect.h"
 #include "http/server.h"
 #include "kube/status.h"
 #include "net/deadline.h"
+#include "webhook/metrics.h"
 
 enum {
     HEAD_TIMEOUT_MS = 10000,
@@ -29,24 +27,6 @@ enum {
     REFUSAL_MAX = 4096,
 };
 
-#define BUCKETS 6
-
-enum result { RESULT_ALLOWED, RESULT_PATCHED, RESULT_REFUSED, RESULT_ERROR, RESULT_BAD, RESULTS };
-
-static const char *const result_names[RESULTS] = {
-    [RESULT_ALLOWED] = "allowed", [RESULT_PATCHED] = "patched", [RESULT_REFUSED] = "refused",
-    [RESULT_ERROR] = "error",     [RESULT_BAD] = "bad_request",
-};
-
-/* Upper bounds in us; the last bucket has none. */
-static const uint64_t bounds[BUCKETS - 1] = {1000, 5000, 25000, 100000, 1000000};
-
-struct route_stats {
-    uint64_t results[RESULTS];
-    uint64_t buckets[BUCKETS]; /* each for itself, not summed up */
-    uint64_t sum_us;
-};
-
 struct webhook_server {
     struct webhook_server_options o;
     struct net_loop *loop;
@@ -54,7 +34,7 @@ struct webhook_server {
     uint64_t bodies;  /* bytes that may still come of them */
     uint64_t unknown; /* requests for no route */
     size_t routes;
-    struct route_stats stats[ROUTES_MAX];
+    struct webhook_stats stats[ROUTES_MAX];
     void (*drained)(void *data);
     void *drained_data;
 };
@@ -143,26 +123,26 @@ static void log_refusal(const struct webhook_route *route, const struct admissio
              log_str("namespace", r->namespace), log_str("name", r->name), log_str("why", why));
 }
 
-static enum result answer_review(struct http_exchange *x, const struct admission_request *r,
-                                 const struct admission_answer *a)
+static enum webhook_result answer_review(struct http_exchange *x, const struct admission_request *r,
+                                         const struct admission_answer *a)
 {
     struct buf body = BUF_INIT(ANSWER_MAX);
     int rc = admission_answer_write(r, a, &body);
-    enum result result = a->refusal != 0                               ? RESULT_REFUSED
-                         : a->patch != NULL && a->patch->child != NULL ? RESULT_PATCHED
-                                                                       : RESULT_ALLOWED;
+    enum webhook_result result = a->refusal != 0                               ? WEBHOOK_REFUSED
+                                 : a->patch != NULL && a->patch->child != NULL ? WEBHOOK_PATCHED
+                                                                               : WEBHOOK_ALLOWED;
     if (rc == 0) {
         respond(x, 200, buf_slice(&body), NULL);
     } else {
         respond_failure(x, 500, err_text(rc), NULL);
-        result = RESULT_ERROR;
+        result = WEBHOOK_ERROR;
     }
     buf_reset(&body);
     return result;
 }
 
-static enum result decide(struct webhook_server *s, const struct webhook_route *route,
-                          struct http_exchange *x, const struct admission_request *r)
+static enum webhook_result decide(struct webhook_server *s, const struct webhook_route *route,
+                                  struct http_exchange *x, const struct admission_request *r)
 {
     struct err e = ERR_INIT;
     struct webhook_decision d = {.patch = NULL};
@@ -173,7 +153,7 @@ static enum result decide(struct webhook_server *s, const struct webhook_route *
         .patch = rc == 0 ? d.patch : NULL,
         .warnings = &d.warnings,
     };
-    enum result result = RESULT_ERROR;
+    enum webhook_result result = WEBHOOK_ERROR;
     if (rc == 0 || a.refusal != 0) {
         result = answer_review(x, r, &a);
     } else {
@@ -182,7 +162,7 @@ static enum result decide(struct webhook_server *s, const struct webhook_route *
                  log_str("error", e.msg[0] != '\0' ? e.msg : err_text(rc)));
         respond_failure(x, 500, e.msg[0] != '\0' ? e.msg : err_text(rc), NULL);
     }
-    if (result == RESULT_REFUSED) {
+    if (result == WEBHOOK_REFUSED) {
         log_refusal(route, r, e.msg);
     }
     cJSON_Delete(d.patch);
@@ -190,8 +170,8 @@ static enum result decide(struct webhook_server *s, const struct webhook_route *
     return result;
 }
 
-static enum result review(struct webhook_server *s, size_t route, struct http_exchange *x,
-                          struct slice body)
+static enum webhook_result review(struct webhook_server *s, size_t route, struct http_exchange *x,
+                                  struct slice body)
 {
     struct admission_request r;
     struct err e = ERR_INIT;
@@ -201,22 +181,11 @@ static enum result review(struct webhook_server *s, size_t route, struct http_ex
         log_warn("a webhook was asked something else than a review",
                  log_str("webhook", s->o.routes[route].name), log_str("error", e.msg));
         respond_failure(x, status, e.msg, NULL);
-        return status == 500 ? RESULT_ERROR : RESULT_BAD;
+        return status == 500 ? WEBHOOK_ERROR : WEBHOOK_BAD_REQUEST;
     }
-    enum result result = decide(s, &s->o.routes[route], x, &r);
+    enum webhook_result result = decide(s, &s->o.routes[route], x, &r);
     admission_request_deinit(&r);
     return result;
-}
-
-static void count(struct route_stats *stats, enum result result, uint64_t us)
-{
-    size_t bucket = 0;
-    while (bucket < BUCKETS - 1 && us > bounds[bucket]) {
-        bucket++;
-    }
-    stats->results[result]++;
-    stats->buckets[bucket]++;
-    stats->sum_us += us;
 }
 
 /* ---- bodies ---- */
@@ -235,16 +204,16 @@ static void on_body(struct http_collect *collect, struct slice body, const struc
     struct webhook_server *s = q->server;
     struct http_exchange *x = http_collect_release(&q->collect);
     uint64_t begun = now_us();
-    enum result result = RESULT_BAD;
+    enum webhook_result result = WEBHOOK_BAD_REQUEST;
     if (e == NULL) {
         result = review(s, q->route, x, body);
     } else if (e->code == -EMSGSIZE) {
         respond_failure(x, 413, e->msg, NULL);
     } else {
         respond_failure(x, 500, e->msg, NULL);
-        result = RESULT_ERROR;
+        result = WEBHOOK_ERROR;
     }
-    count(&s->stats[q->route], result, now_us() - begun);
+    webhook_stats_observe(&s->stats[q->route], result, now_us() - begun);
     forget(q);
 }
 
@@ -253,7 +222,7 @@ static void on_gone(struct http_collect *collect, const struct err *e)
 {
     struct asked *q = LIST_ITEM(collect, struct asked, collect);
     log_debug("a review was not sent to its end", log_str("error", e == NULL ? "" : e->msg));
-    q->server->stats[q->route].results[RESULT_BAD]++;
+    q->server->stats[q->route].results[WEBHOOK_BAD_REQUEST]++;
     forget(q);
 }
 
@@ -267,7 +236,7 @@ static void on_limit(struct net_deadline *limit)
     struct asked *q = LIST_ITEM(limit, struct asked, limit);
     struct http_exchange *x = http_collect_release(&q->collect);
     log_info("closing a connection: the body of a review did not come in time");
-    q->server->stats[q->route].results[RESULT_BAD]++;
+    q->server->stats[q->route].results[WEBHOOK_BAD_REQUEST]++;
     forget(q);
     respond_failure(x, 408, "the body did not come in time", NULL);
 }
@@ -299,7 +268,7 @@ static void collect(struct webhook_server *s, struct http_exchange *x, size_t ro
 {
     struct asked *q = calloc(1, sizeof *q);
     if (q == NULL) {
-        s->stats[route].results[RESULT_ERROR]++;
+        s->stats[route].results[WEBHOOK_ERROR]++;
         respond_failure(x, 500, "out of memory", NULL);
         return;
     }
@@ -316,7 +285,7 @@ static void collect(struct webhook_server *s, struct http_exchange *x, size_t ro
 static void refuse(struct webhook_server *s, struct http_exchange *x, size_t route, unsigned status,
                    const char *why, const struct http_header *header)
 {
-    s->stats[route].results[RESULT_BAD]++;
+    s->stats[route].results[WEBHOOK_BAD_REQUEST]++;
     respond_failure(x, status, why, header);
 }
 
@@ -392,10 +361,8 @@ static struct tls_config *stand_in(struct err *e)
     struct certificate_pair ca = {0};
     struct certificate_pair own = {0};
     struct tls_config *tls = NULL;
-    int rc = certificate_make_authority(&spec, &ca, e);
-    rc = rc != 0 ? rc
-                 : certificate_make_server(&spec, slice_str(ca.cert), slice_str(ca.key), &own, e);
-    if (rc == 0) {
+    if (certificate_make_authority(&spec, &ca, e) == 0 &&
+        certificate_make_server(&spec, slice_str(ca.cert), slice_str(ca.key), &own, e) == 0) {
         const struct tls_server_options o = {.cert = slice_str(own.cert),
                                              .key = slice_str(own.key)};
         tls = tls_config_new_server(&o, e);
@@ -450,6 +417,18 @@ const char *webhook_server_address(const struct webhook_server *s)
     return http_server_address(s->http);
 }
 
+int webhook_server_metrics(const struct webhook_server *s, struct buf *out)
+{
+    const struct webhook_metrics m = {
+        .routes = s->o.routes,
+        .stats = s->stats,
+        .count = s->routes,
+        .unknown = s->unknown,
+        .http = http_server_stats(s->http),
+    };
+    return webhook_metrics_write(&m, out);
+}
+
 void webhook_server_drain(struct webhook_server *s, void (*cb)(void *data), void *data)
 {
     s->drained = cb;
@@ -464,64 +443,4 @@ void webhook_server_free(struct webhook_server *s)
     }
     http_server_free(s->http); /* those that asked are told, and forgotten */
     free(s);
-}
-
-/* ---- metrics ---- */
-
-static int write_requests(const struct webhook_server *s, struct buf *out)
-{
-    int rc = prometheus_head(out, "cmesh_webhook_requests_total", "counter",
-                             "Reviews by webhook and by what became of them.");
-    for (size_t i = 0; i < s->routes; i++) {
-        for (size_t r = 0; r < RESULTS && rc == 0; r++) {
-            rc = buf_printf(
-                out, "cmesh_webhook_requests_total{webhook=\"%s\",result=\"%s\"} %" PRIu64 "\n",
-                s->o.routes[i].name, result_names[r], s->stats[i].results[r]);
-        }
-    }
-    return rc;
-}
-
-static int write_duration(const struct webhook_server *s, size_t i, struct buf *out)
-{
-    const char *name = s->o.routes[i].name;
-    uint64_t sum = 0;
-    int rc = 0;
-    for (size_t b = 0; b < BUCKETS && rc == 0; b++) {
-        char le[16] = "+Inf";
-        if (b < BUCKETS - 1) {
-            (void)snprintf(le, sizeof le, "%g", (double)bounds[b] / 1e6);
-        }
-        sum += s->stats[i].buckets[b];
-        rc = buf_printf(
-            out, "cmesh_webhook_duration_seconds_bucket{webhook=\"%s\",le=\"%s\"} %" PRIu64 "\n",
-            name, le, sum);
-    }
-    return rc != 0
-               ? rc
-               : buf_printf(out,
-                            "cmesh_webhook_duration_seconds_sum{webhook=\"%s\"} %.6f\n"
-                            "cmesh_webhook_duration_seconds_count{webhook=\"%s\"} %" PRIu64 "\n",
-                            name, (double)s->stats[i].sum_us / 1e6, name, sum);
-}
-
-int webhook_server_metrics(const struct webhook_server *s, struct buf *out)
-{
-    const struct http_server_stats *http = http_server_stats(s->http);
-    int rc = write_requests(s, out);
-    rc = rc != 0 ? rc
-                 : prometheus_head(out, "cmesh_webhook_duration_seconds", "histogram",
-                                   "Time from a review's last byte to its answer.");
-    for (size_t i = 0; i < s->routes && rc == 0; i++) {
-        rc = write_duration(s, i, out);
-    }
-    const struct prometheus_metric metrics[] = {
-        {"cmesh_webhook_unknown_path_total", "counter", "Requests for no webhook.", s->unknown},
-        {"cmesh_webhook_connections", "gauge", "Connections that are open.", http->open},
-        {"cmesh_webhook_connections_total", "counter", "Connections that were accepted.",
-         http->accepted},
-        {"cmesh_webhook_refused_total", "counter",
-         "Connections over the limit, and requests that are no HTTP.", http->refused},
-    };
-    return rc != 0 ? rc : prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }

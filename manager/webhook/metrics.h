@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * metrics.h - counts what became of reviews and how long they took, and writes it for Prometheus.
+ */
+#ifndef MANAGER_WEBHOOK_METRICS_H
+#define MANAGER_WEBHOOK_METRICS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "http/server.h"
+#include "webhook/server.h"
+
+#define WEBHOOK_BUCKETS 6
+
+enum webhook_result {
+    WEBHOOK_ALLOWED,
+    WEBHOOK_PATCHED,
+    WEBHOOK_REFUSED,
+    WEBHOOK_ERROR,
+    WEBHOOK_BAD_REQUEST,
+    WEBHOOK_RESULTS
+};
+
+/* Of one route. All zero before the first review. */
+struct webhook_stats {
+    uint64_t results[WEBHOOK_RESULTS];
+    uint64_t buckets[WEBHOOK_BUCKETS]; /* each for itself, not summed up */
+    uint64_t sum_us;
+};
+
+/* A review that was answered in `us` microseconds. */
+void webhook_stats_observe(struct webhook_stats *s, enum webhook_result result, uint64_t us);
+
+/* What is written. */
+struct webhook_metrics {
+    const struct webhook_route *routes;
+    const struct webhook_stats *stats; /* of each route */
+    size_t count;
+    uint64_t unknown; /* requests for no route */
+    const struct http_server_stats *http;
+};
+
+/* Appends cmesh_webhook_*. 0, -ENOBUFS or -ENOMEM. */
+MUST_CHECK int webhook_metrics_write(const struct webhook_metrics *m, struct buf *out);
+
+#endif
