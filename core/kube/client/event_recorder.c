@@ -9,30 +9,20 @@
 
 #include "base/backoff.h"
 #include "base/due_heap.h"
-#include "base/hash.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "base/token_bucket.h"
 #include "base/utf8.h"
 #include "kube/client/event_body.h"
+#include "kube/client/event_correlator.h"
 #include "kube/client/object_request.h"
 
 enum {
-    BUCKETS = 256,
-    PARALLEL = 2,       /* requests at a time */
-    SUBJECT_BURST = 25, /* of one object at once, and then one every 300 s: as client-go */
-    SUBJECT_S = 300,
-    TOTAL_BURST = 100,
-    TOTAL_PER_SECOND = 20,
-    ALIKE_MAX = 10, /* Events that differ in their message only, within 600 s: as client-go */
-    ALIKE_S = 600,
+    PARALLEL = 2, /* requests at a time */
     ATTEMPTS_MAX = 12,
     RETRY_MIN_MS = 1000,
     RETRY_MAX_MS = 60000,
     PATH_SIZE = 300,
 };
-
-static const char combined_mark[] = "(combined from similar events): ";
 
 /*
  *            recorded              handed out              written
@@ -44,37 +34,18 @@ static const char combined_mark[] = "(combined from similar events): ";
  */
 enum phase { PHASE_KNOWN, PHASE_READY, PHASE_WAITING, PHASE_WRITING };
 
-/* What Events are about. */
-struct subject {
-    struct subject *next; /* in its bucket */
-    struct list link;     /* of all, the one of which nothing was recorded for longest first */
-    uint64_t hash;
-    struct token_bucket tokens;
-    struct list events;
-    struct event_object about; /* of the memory behind */
-    char text[];
-};
-
 struct event {
-    struct list link; /* of the subject's */
+    struct correlated_event is;
     struct list ready;
     struct due due; /* WAITING */
     struct event_recorder *recorder;
-    struct subject *subject;
     struct object_request *request; /* WRITING */
     enum phase phase;
-    enum event_type type;
-    bool combined; /* of several that differ in their message */
-    bool created;  /* the API server has it */
-    unsigned count;
-    unsigned sent;    /* of them told with the request that is under way */
-    unsigned written; /* of them told */
+    bool created;     /* the API server has it */
+    unsigned sent;    /* of the count: told with the request that is under way */
+    unsigned written; /* of the count: told */
     unsigned attempts;
-    int64_t first; /* seconds since 1970 */
-    int64_t last;
-    char *message; /* with the mark, if they are combined */
     char name[EVENT_NAME_SIZE];
-    char reason[];
 };
 
 struct event_recorder {
@@ -86,13 +57,10 @@ struct event_recorder {
     unsigned calls; /* of ours on the stack that may call the user */
     bool closed;
 
-    struct subject *buckets[BUCKETS];
-    struct list subjects;
-    size_t event_count;
+    struct event_correlator correlator;
     struct list ready;
-    struct due_heap waiting; /* with room for all events */
+    struct due_heap waiting; /* with room for all Events */
     size_t writing;
-    struct token_bucket tokens;
     uint64_t serial;
 
     struct net_task turn;
@@ -103,208 +71,12 @@ struct event_recorder {
     struct event_recorder_stats stats;
 };
 
-/* ---- what is kept ---- */
-
 static const char *or_empty(const char *text)
 {
     return text == NULL ? "" : text;
 }
 
-static uint64_t hash_of(const struct event_object *o)
-{
-    uint64_t hash = hash_slice(HASH_SEED, slice_str(o->kind));
-    hash = hash_slice(hash, slice_str(or_empty(o->namespace)));
-    hash = hash_slice(hash, slice_str(o->name));
-    return hash_slice(hash, slice_str(or_empty(o->uid)));
-}
-
-static bool same_text(const char *a, const char *b)
-{
-    return strcmp(or_empty(a), or_empty(b)) == 0;
-}
-
-static bool same_object(const struct event_object *a, const struct event_object *b)
-{
-    return same_text(a->name, b->name) && same_text(a->namespace, b->namespace) &&
-           same_text(a->kind, b->kind) && same_text(a->uid, b->uid) &&
-           same_text(a->api_version, b->api_version);
-}
-
-static struct subject **bucket(struct event_recorder *r, uint64_t hash)
-{
-    return &r->buckets[hash % BUCKETS];
-}
-
-/* Copies `text` to `*at`, which moves on. */
-static const char *copy_text(char **at, const char *text)
-{
-    char *copy = *at;
-    size_t size = strlen(or_empty(text)) + 1;
-    memcpy(copy, or_empty(text), size);
-    *at += size;
-    return copy;
-}
-
-static struct subject *subject_new(struct event_recorder *r, const struct event_object *o,
-                                   uint64_t hash)
-{
-    size_t size = strlen(or_empty(o->api_version)) + strlen(o->kind) +
-                  strlen(or_empty(o->namespace)) + strlen(o->name) + strlen(or_empty(o->uid)) +
-                  strlen(or_empty(o->version)) + 6;
-    struct subject *s = calloc(1, sizeof *s + size);
-    if (s == NULL) {
-        return NULL;
-    }
-    char *at = s->text;
-    s->about.api_version = copy_text(&at, o->api_version);
-    s->about.kind = copy_text(&at, o->kind);
-    s->about.namespace = copy_text(&at, o->namespace);
-    s->about.name = copy_text(&at, o->name);
-    s->about.uid = copy_text(&at, o->uid);
-    s->about.version = copy_text(&at, o->version);
-    s->hash = hash;
-    token_bucket_init(&s->tokens, 1.0 / SUBJECT_S, SUBJECT_BURST);
-    list_init(&s->events);
-    list_init(&s->link);
-    s->next = *bucket(r, hash);
-    *bucket(r, hash) = s;
-    return s;
-}
-
-/* The one recorded about last goes to the end. */
-static struct subject *obtain_subject(struct event_recorder *r, const struct event_object *o)
-{
-    uint64_t hash = hash_of(o);
-    struct subject *s = *bucket(r, hash);
-    while (s != NULL && (s->hash != hash || !same_object(&s->about, o))) {
-        s = s->next;
-    }
-    if (s == NULL) {
-        s = subject_new(r, o, hash);
-    }
-    if (s != NULL) {
-        list_remove(&s->link);
-        list_append(&r->subjects, &s->link);
-    }
-    return s;
-}
-
-static void forget_subject(struct event_recorder *r, struct subject *s)
-{
-    struct subject **at = bucket(r, s->hash);
-    while (*at != s) {
-        at = &(*at)->next;
-    }
-    *at = s->next;
-    list_remove(&s->link);
-    free(s);
-}
-
-static void forget_event(struct event *v)
-{
-    struct event_recorder *r = v->recorder;
-    r->writing -= v->phase == PHASE_WRITING ? 1 : 0;
-    r->event_count--;
-    object_request_cancel(v->request);
-    due_heap_remove(&r->waiting, &v->due);
-    list_remove(&v->ready);
-    list_remove(&v->link);
-    free(v->message);
-    free(v);
-}
-
-static void make_room(struct event_recorder *r)
-{
-    while (r->event_count >= EVENT_RECORDER_KEPT) {
-        struct subject *s = LIST_ITEM(r->subjects.next, struct subject, link);
-        bool last = s->link.next == &r->subjects;
-        if (!list_empty(&s->events)) {
-            struct event *v = LIST_ITEM(s->events.next, struct event, link);
-            r->stats.dropped += v->written < v->count ? 1 : 0;
-            forget_event(v);
-        }
-        if (list_empty(&s->events) && !last) {
-            forget_subject(r, s);
-        }
-    }
-}
-
-static struct event *event_new(struct event_recorder *r, struct subject *s, enum event_type type,
-                               const char *reason, const char *message)
-{
-    size_t size = strlen(reason) + 1;
-    make_room(r);
-    if (due_heap_reserve(&r->waiting, r->event_count + 1) != 0) {
-        return NULL;
-    }
-    struct event *v = calloc(1, sizeof *v + size);
-    char *copy = strdup(message);
-    if (v == NULL || copy == NULL) {
-        free(v);
-        free(copy);
-        return NULL;
-    }
-    memcpy(v->reason, reason, size);
-    v->message = copy;
-    v->recorder = r;
-    v->subject = s;
-    v->type = type;
-    list_init(&v->ready);
-    list_append(&s->events, &v->link);
-    r->event_count++;
-    return v;
-}
-
-/* ---- which Event it is ---- */
-
-struct match {
-    struct event *same;     /* with that message */
-    struct event *combined; /* of several messages */
-    unsigned alike;         /* of late, with other messages */
-};
-
-static struct match look_for(struct subject *s, enum event_type type, const char *reason,
-                             const char *message, int64_t now)
-{
-    struct match m = {0};
-    LIST_FOR_EACH(n, &s->events)
-    {
-        struct event *v = LIST_ITEM(n, struct event, link);
-        if (v->type != type || strcmp(v->reason, reason) != 0) {
-            continue;
-        }
-        if (v->combined) {
-            m.combined = v;
-        } else if (strcmp(v->message, message) == 0) {
-            m.same = v;
-        } else if (now - v->last < ALIKE_S) {
-            m.alike++;
-        }
-    }
-    return m;
-}
-
-/* The Event is the one of its kind whose message changes. Without memory it keeps the one it has.
- */
-static struct event *combine(struct event_recorder *r, struct subject *s, struct event *v,
-                             enum event_type type, const char *reason, const char *message)
-{
-    char text[sizeof combined_mark + EVENT_MESSAGE_MAX];
-    (void)snprintf(text, sizeof text, "%s%s", combined_mark, message);
-    if (v == NULL) {
-        v = event_new(r, s, type, reason, text);
-        if (v != NULL) {
-            v->combined = true;
-        }
-        return v;
-    }
-    char *copy = strdup(text);
-    if (copy != NULL) {
-        free(v->message);
-        v->message = copy;
-    }
-    return v;
-}
+/* ---- what is to be written ---- */
 
 static void attend(struct event_recorder *r)
 {
@@ -317,36 +89,21 @@ static void make_ready(struct event_recorder *r, struct event *v)
     list_append(&r->ready, &v->ready);
 }
 
-static void count(struct event_recorder *r, struct event *v, int64_t now)
+/* It is about to be forgotten: nothing more is done with it. */
+static void release(struct event_recorder *r, struct event *v)
 {
-    v->first = v->count == 0 ? now : v->first;
-    v->last = now;
-    v->count++;
-    if (v->phase == PHASE_KNOWN) {
-        make_ready(r, v);
-        attend(r);
-    }
+    r->writing -= v->phase == PHASE_WRITING ? 1 : 0;
+    object_request_cancel(v->request);
+    due_heap_remove(&r->waiting, &v->due);
+    list_remove(&v->ready);
 }
 
-static struct event *record(struct event_recorder *r, const struct event_object *about,
-                            enum event_type type, const char *reason, const char *message,
-                            int64_t now)
+static void on_forget(void *data, struct correlated_event *c)
 {
-    struct subject *s = obtain_subject(r, about);
-    if (s == NULL) {
-        return NULL;
-    }
-    struct match m = look_for(s, type, reason, message, now);
-    struct event *v = m.same;
-    if (v == NULL && m.alike >= ALIKE_MAX) {
-        v = combine(r, s, m.combined, type, reason, message);
-    } else if (v == NULL) {
-        v = event_new(r, s, type, reason, message);
-    }
-    if (list_empty(&s->events)) {
-        forget_subject(r, s);
-    }
-    return v;
+    struct event_recorder *r = data;
+    struct event *v = LIST_ITEM(c, struct event, is);
+    r->stats.dropped += v->written < v->is.count ? 1 : 0;
+    release(r, v);
 }
 
 /* ---- writing ---- */
@@ -365,14 +122,11 @@ static void wait_for(struct event_recorder *r, struct event *v, uint64_t ms)
 
 static void give_up(struct event_recorder *r, struct event *v, const char *why)
 {
-    log_warn("an Event could not be written", log_str("about", v->subject->about.name),
-             log_str("reason", v->reason), log_str("error", why));
+    log_warn("an Event could not be written", log_str("about", v->is.about->name),
+             log_str("reason", v->is.reason), log_str("error", why));
     r->stats.failed++;
-    struct subject *s = v->subject;
-    forget_event(v);
-    if (list_empty(&s->events)) {
-        forget_subject(r, s);
-    }
+    release(r, v);
+    event_correlator_forget(&r->correlator, &v->is);
 }
 
 static void fail(struct event_recorder *r, struct event *v, const struct api_error *e)
@@ -401,7 +155,7 @@ static void succeed(struct event_recorder *r, struct event *v)
     v->written = v->sent;
     r->stats.written++;
     v->phase = PHASE_KNOWN;
-    if (v->written < v->count) {
+    if (v->written < v->is.count) {
         make_ready(r, v);
     }
 }
@@ -432,15 +186,15 @@ static struct event_body body_of(const struct event *v)
 {
     return (struct event_body){
         .name = v->name,
-        .about = v->subject->about,
-        .type = v->type,
-        .reason = v->reason,
-        .message = v->message,
+        .about = *v->is.about,
+        .type = v->is.type,
+        .reason = v->is.reason,
+        .message = v->is.message,
         .component = v->recorder->component,
         .host = v->recorder->host,
-        .count = v->count,
-        .first = v->first,
-        .last = v->last,
+        .count = v->is.count,
+        .first = v->is.first,
+        .last = v->is.last,
     };
 }
 
@@ -449,7 +203,7 @@ static void name_event(struct event_recorder *r, struct event *v)
 {
     if (v->attempts == 0) {
         uint64_t unique = (uint64_t)net_clock_wall(r->clock) * 1000 + r->serial++ % 1000;
-        event_body_name(v->subject->about.name, unique, v->name);
+        event_body_name(v->is.about->name, unique, v->name);
     }
 }
 
@@ -482,7 +236,7 @@ static void write_event(struct event_recorder *r, struct event *v)
     struct err e = ERR_INIT;
     list_remove(&v->ready);
     v->phase = PHASE_WRITING;
-    v->sent = v->count;
+    v->sent = v->is.count;
     r->writing++;
     if (start_request(r, v, &e) == 0) {
         return;
@@ -501,19 +255,16 @@ static uint64_t write_ready(struct event_recorder *r)
     while (r->writing < PARALLEL && !list_empty(&r->ready)) {
         struct event *v = LIST_ITEM(r->ready.next, struct event, ready);
         uint64_t now = net_clock_now(r->clock);
-        struct token_bucket before = v->subject->tokens;
-        bool again = v->attempts > 0;
-        uint64_t wait = again ? 0 : token_bucket_take(&v->subject->tokens, now);
-        if (wait > 0) {
-            wait_for(r, v, wait);
-            continue;
-        }
-        wait = token_bucket_take(&r->tokens, now);
-        if (wait > 0) {
-            v->subject->tokens = before;
+        bool all = false;
+        uint64_t wait = event_correlator_admit(&r->correlator, &v->is, v->attempts > 0, now, &all);
+        if (all) {
             return wait;
         }
-        write_event(r, v);
+        if (wait > 0) {
+            wait_for(r, v, wait);
+        } else {
+            write_event(r, v);
+        }
     }
     return UINT64_MAX;
 }
@@ -598,19 +349,21 @@ struct event_recorder *event_recorder_new(struct net_loop *l,
     }
     r->component = strdup(o->component);
     r->host = strdup(or_empty(o->host));
-    r->timer = r->component == NULL || r->host == NULL ? NULL : net_timer_new(l, on_timer, r);
+    if (r->component != NULL && r->host != NULL &&
+        due_heap_reserve(&r->waiting, EVENT_RECORDER_KEPT) == 0) {
+        r->timer = net_timer_new(l, on_timer, r);
+    }
     if (r->timer == NULL) {
         destroy(r);
         err_memory(e);
         return NULL;
     }
+    event_correlator_init(&r->correlator, EVENT_RECORDER_KEPT, sizeof(struct event), on_forget, r);
     r->loop = l;
     r->client = o->client;
     r->clock = o->clock == NULL ? &net_clock_system : o->clock;
-    list_init(&r->subjects);
     list_init(&r->ready);
     net_task_init(&r->turn, on_turn);
-    token_bucket_init(&r->tokens, TOTAL_PER_SECOND, TOTAL_BURST);
     return r;
 }
 
@@ -668,12 +421,20 @@ void event_record(struct event_recorder *r, const struct event_object *about, en
         r->stats.dropped++;
         return;
     }
-    int64_t now = wall_seconds(r);
-    struct event *v = record(r, about, type, reason, message, now);
-    if (v == NULL) {
+    struct correlated_event *c =
+        event_correlator_count(&r->correlator, about, type, reason, message, wall_seconds(r));
+    if (c == NULL) {
         r->stats.dropped++;
-    } else {
-        count(r, v, now);
+        return;
+    }
+    struct event *v = LIST_ITEM(c, struct event, is);
+    if (v->recorder == NULL) {
+        v->recorder = r;
+        list_init(&v->ready);
+    }
+    if (v->phase == PHASE_KNOWN) {
+        make_ready(r, v);
+        attend(r);
     }
 }
 
@@ -696,12 +457,10 @@ void event_recorder_free(struct event_recorder *r)
     if (r == NULL || r->closed) {
         return;
     }
-    while (!list_empty(&r->subjects)) {
-        struct subject *s = LIST_ITEM(r->subjects.next, struct subject, link);
-        while (!list_empty(&s->events)) {
-            forget_event(LIST_ITEM(s->events.next, struct event, link));
-        }
-        forget_subject(r, s);
+    struct correlated_event *c;
+    while ((c = event_correlator_any(&r->correlator)) != NULL) {
+        release(r, LIST_ITEM(c, struct event, is));
+        event_correlator_forget(&r->correlator, c);
     }
     net_task_cancel(&r->turn);
     net_timer_free(r->timer);

@@ -213,30 +213,6 @@ static void test_counts_repeats(void **state)
     expect_nothing(u);
 }
 
-static void test_what_differs_is_another(void **state)
-{
-    struct user *u = *state;
-    struct event_object other = thing;
-    event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
-    event_record(u->recorder, &thing, EVENT_WARNING, "R", "m");
-    event_record(u->recorder, &thing, EVENT_NORMAL, "S", "m");
-    event_record(u->recorder, &thing, EVENT_NORMAL, "R", "n");
-    other.name = "y";
-    event_record(u->recorder, &other, EVENT_NORMAL, "R", "m");
-    other.kind = "Other";
-    event_record(u->recorder, &other, EVENT_NORMAL, "R", "m");
-    other.uid = "v";
-    event_record(u->recorder, &other, EVENT_NORMAL, "R", "m");
-    other.version = "8"; /* the same object, changed */
-    event_record(u->recorder, &other, EVENT_NORMAL, "R", "m");
-    for (int i = 0; i < 7; i++) {
-        struct api_request *q = expect_request(u, "POST", EVENTS);
-        assert_string_equal(member(q, "count"), i < 6 ? "1" : "2");
-        accept_event(q);
-    }
-    expect_nothing(u);
-}
-
 static void test_an_event_that_is_gone_is_made_again(void **state)
 {
     struct user *u = *state;
@@ -278,18 +254,6 @@ static void test_many_messages_become_one_event(void **state)
     assert_string_equal(member(q, "count"), "2");
     api_answer(q, 200, NULL, "{}");
     settle(u);
-    /* Those that are known are counted by themselves. */
-    event_record(u->recorder, &thing, EVENT_WARNING, "R", "try 3");
-    q = expect_request(u, "PATCH", NULL);
-    assert_string_equal(member(q, "message"), "try 3");
-    api_answer(q, 200, NULL, "{}");
-    settle(u);
-    /* After ten minutes it begins anew. */
-    fake_clock_pass(&u->world.clock, 601000);
-    event_record(u->recorder, &thing, EVENT_WARNING, "R", "try 12");
-    q = expect_request(u, "POST", EVENTS);
-    assert_string_equal(member(q, "message"), "try 12");
-    accept_event(q);
 }
 
 /* ---- rates ---- */
@@ -373,7 +337,7 @@ static void test_the_oldest_are_forgotten(void **state)
     assert_int_equal(event_recorder_stats(u->recorder)->dropped, 10);
     struct api_request *q = expect_request(u, "POST", EVENTS);
     assert_non_null(strstr(q->body, "\"name\":\"x10\""));
-    /* Of one object too. */
+    /* Requests under way go with what they are about. */
     for (int i = 0; i < EVENT_RECORDER_KEPT + 10; i++) {
         char reason[16];
         (void)snprintf(reason, sizeof reason, "R%d", i);
@@ -577,7 +541,6 @@ int main(void)
         TEST(test_about_nothing),
         TEST(test_messages_of_any_length),
         TEST(test_counts_repeats),
-        TEST(test_what_differs_is_another),
         TEST(test_an_event_that_is_gone_is_made_again),
         TEST(test_many_messages_become_one_event),
         TEST(test_an_object_has_its_share),
