@@ -82,7 +82,7 @@ static void report_open_handle(uv_handle_t *handle, void *arg)
 {
     (void)arg;
     if (!uv_is_closing(handle)) {
-        log_error("a handle was left open", log_str("type", uv_handle_type_name(handle->type)));
+        log_error("handle leaked", log_str("type", uv_handle_type_name(handle->type)));
     }
 }
 

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "program/program.h"
+
+#include <signal.h>
+
+#include "base/file.h"
+#include "base/flags.h"
+#include "base/log.h"
+#include "crypto/tls.h"
+#include "json/json.h"
+
+enum { READY_FILE_MAX = 4096 };
+
+static void on_signal(void *data, int signum)
+{
+    struct program *p = data;
+    if (signum == SIGHUP) {
+        p->ops->on_reload(p->data);
+        return;
+    }
+    if (p->shutting_down) {
+        log_warn("received a second signal, stopping at once");
+        net_loop_stop(p->loop);
+        return;
+    }
+    if (signum == SIGTERM) {
+        log_info("received SIGTERM, shutting down");
+    } else {
+        log_info("received SIGINT, shutting down");
+    }
+    p->shutting_down = true;
+    p->ops->on_shutdown(p->data);
+}
+
+static int watch_signals(struct program *p, struct err *e)
+{
+    static const int numbers[PROGRAM_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
+    for (size_t i = 0; i < PROGRAM_SIGNALS; i++) {
+        if (numbers[i] == SIGHUP && p->ops->on_reload == NULL) {
+            continue;
+        }
+        p->signals[i] = net_signal_new(p->loop, numbers[i], on_signal, p, e);
+        if (p->signals[i] == NULL) {
+            return e->code;
+        }
+    }
+    return 0;
+}
+
+static int open_all(struct program *p, struct err *e)
+{
+    int rc = watch_signals(p, e);
+    if (rc != 0) {
+        return rc;
+    }
+    return p->ops->open(p->data, e);
+}
+
+static void fail_to_start(struct program *p, const struct err *e)
+{
+    log_error("cannot start", log_str("error", e->msg));
+    p->exit_code = EXIT_FAILED;
+}
+
+int program_run(struct program *p, const struct program_ops *ops, void *data)
+{
+    struct err e = ERR_INIT;
+    (void)signal(SIGPIPE, SIG_IGN);
+    tls_tune_memory();
+    *p = (struct program){.ops = ops, .data = data, .exit_code = EXIT_DONE};
+    p->loop = net_loop_new(&e);
+    if (p->loop == NULL) {
+        fail_to_start(p, &e);
+        return p->exit_code;
+    }
+    if (open_all(p, &e) == 0) {
+        net_loop_run(p->loop);
+    } else {
+        fail_to_start(p, &e);
+    }
+    ops->close(data);
+    for (size_t i = 0; i < PROGRAM_SIGNALS; i++) {
+        net_signal_free(p->signals[i]);
+    }
+    if (net_loop_free(p->loop) != 0) {
+        p->exit_code = EXIT_FAILED;
+    }
+    return p->exit_code;
+}
+
+void program_stop(struct program *p, int exit_code)
+{
+    p->exit_code = exit_code;
+    net_loop_stop(p->loop);
+}
+
+int program_write_ready_file(const char *path, const struct program_address *addresses,
+                             size_t count, struct err *e)
+{
+    struct buf text = BUF_INIT(READY_FILE_MAX);
+    if (path == NULL) {
+        return 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        (void)buf_append_char(&text, i == 0 ? '{' : ',');
+        (void)buf_fail(&text, json_quote(addresses[i].name, &text));
+        (void)buf_append_char(&text, ':');
+        (void)buf_fail(&text, json_quote(addresses[i].address, &text));
+    }
+    (void)buf_append_str(&text, "}\n");
+    int rc = buf_error(&text);
+    if (rc == 0) {
+        rc = file_write_atomic(path, buf_data(&text), text.len, 0644, e);
+    } else {
+        (void)err_set(e, rc, "--ready-file: %s", err_text(rc));
+    }
+    buf_reset(&text);
+    return rc;
+}
