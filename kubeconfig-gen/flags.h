@@ -7,13 +7,14 @@
 
 #include <stdbool.h>
 
+#include "base/flags.h"
 #include "base/url.h"
+#include "program/kube_flags.h"
 
 /* Strings point into argv or the environment; NULL: not given. */
 struct kubeconfig_gen_flags {
-    const char *kubeconfig;
-    bool in_cluster;
-    const char *context;
+    struct flags_common common;
+    struct kube_flags kube; /* where the real kubeconfig is; context NULL: all */
     const char *proxy;
     struct url proxy_url; /* `proxy`, parsed */
     const char *proxy_ca;

@@ -64,8 +64,8 @@ static int from_kubeconfig(const struct kubeconfig_gen_flags *c, const struct ge
                            struct buf *text, struct err *e)
 {
     struct generate_notes notes;
-    struct kubeconfig *kc = kubeconfig_load(c->kubeconfig, e);
-    if (kc == NULL && e->code == -ENOENT && c->kubeconfig == NULL && c->context == NULL &&
+    struct kubeconfig *kc = kubeconfig_load(c->kube.kubeconfig, e);
+    if (kc == NULL && e->code == -ENOENT && c->kube.kubeconfig == NULL && c->kube.context == NULL &&
         getenv("KUBERNETES_SERVICE_HOST") != NULL) {
         return from_service_account(o, text, e);
     }
@@ -152,9 +152,10 @@ static int run(const struct kubeconfig_gen_flags *c, struct err *e)
             .proxy = &c->proxy_url,
             .proxy_ca = slice_of(ca.data, ca.len),
             .token = token,
-            .context = c->context,
+            .context = c->kube.context,
         };
-        rc = c->in_cluster ? from_service_account(&o, &text, e) : from_kubeconfig(c, &o, &text, e);
+        rc = c->kube.in_cluster ? from_service_account(&o, &text, e)
+                                : from_kubeconfig(c, &o, &text, e);
     }
     rc = rc != 0 ? rc : wrap_configmap(c, &text, e);
     rc = rc != 0 ? rc : write_out(c, &text, e);

@@ -5,8 +5,10 @@
 #ifndef LOCALPROXY_FLAGS_H
 #define LOCALPROXY_FLAGS_H
 
-#include <stdbool.h>
 #include <stdint.h>
+
+#include "base/flags.h"
+#include "program/kube_flags.h"
 
 enum reload_mode { RELOAD_SEAMLESS, RELOAD_CUT };
 enum write_fence { WRITE_FENCE_ENFORCE, WRITE_FENCE_AUDIT, WRITE_FENCE_OFF };
@@ -14,9 +16,8 @@ enum no_rules { NO_RULES_BLOCK, NO_RULES_PASSTHROUGH };
 
 /* Strings point into argv or the environment; NULL: not given. */
 struct localproxy_flags {
-    const char *kubeconfig;
-    const char *context;
-    bool in_cluster;
+    struct flags_common common;
+    struct kube_flags kube;
     const char *listen;
     const char *listen_tls_cert;
     const char *listen_tls_key;

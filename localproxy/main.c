@@ -1,40 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main.c - wiring: flags, the parts, signals, a clean end.
+ * main.c - wiring: flags, the parts, a clean end.
  *
- *     RUNNING -- first signal --> LINGERING -- no client left, delay over --> DRAINING
- *     DRAINING -- drained, grace over --> STOPPED
- *     LINGERING, DRAINING -- second signal --> STOPPED
+ *     running -- signal --> lingering -- no client left, delay over --> draining
+ *     draining -- drained, grace over --> stopped
  *
- * Without a delay there is no LINGERING.
+ * Without a delay it does not linger. A second signal stops it at once (program/program.h).
  */
-#include <signal.h>
-#include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include "admin.h"
+#include "base/array.h"
 #include "base/file.h"
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/secret.h"
 #include "flags.h"
 #include "lock/lock.h"
+#include "net/timer.h"
+#include "program/program.h"
 #include "proxy.h"
 #include "rules/reload.h"
 
-enum { SECRET_FILE_MAX = 1024 * 1024, SIGNALS = 2 };
+enum { SECRET_FILE_MAX = 1024 * 1024 };
 
 /* While it lingers: how often clients are counted, and how long there must have been none. An
  * operator that is about to give its lease back may have closed all connections for a moment. */
 enum { LINGER_LOOK_MS = 200, LINGER_ALONE_MS = 2000 };
 
-enum state { STATE_RUNNING, STATE_LINGERING, STATE_DRAINING, STATE_STOPPED };
-
 struct app {
+    struct program program;
     struct localproxy_flags flags;
-    struct net_loop *loop;
     struct kube_access access;
     struct kube_client *upstream;
     struct metrics metrics;
@@ -43,57 +42,49 @@ struct app {
     struct proxy *proxy;
     struct reload *reload;
     struct admin *admin;
-    uv_signal_t signals[SIGNALS];
-    uv_timer_t timer; /* of the state */
+    struct net_timer *linger; /* until clients are counted again */
+    struct net_timer *grace;
     uint64_t signal_at;
     uint64_t client_at; /* while it lingers: when there was one last */
-    enum state state;
 };
 
 /* ---- the end ---- */
 
-static void stop(struct app *a)
+static void on_grace_over(void *data)
 {
-    if (a->state == STATE_STOPPED) {
-        return;
-    }
-    a->state = STATE_STOPPED;
-    net_loop_stop(a->loop);
-}
-
-static void on_grace_over(uv_timer_t *timer)
-{
-    struct app *a = timer->data;
+    struct app *a = data;
     log_warn("the grace period is over: ending what is still in flight",
              log_num("requests", proxy_stats(a->proxy)->busy));
-    stop(a);
+    program_stop(&a->program, EXIT_DONE);
 }
 
 static void on_drained(void *data)
 {
+    struct app *a = data;
     log_info("all requests are done");
-    stop(data);
+    program_stop(&a->program, EXIT_DONE);
 }
 
 static void drain(struct app *a)
 {
-    log_info("shutting down", log_num("requests", proxy_stats(a->proxy)->busy),
+    log_info("draining", log_num("requests", proxy_stats(a->proxy)->busy),
              log_num("watches", (int64_t)a->metrics.open_watches));
-    a->state = STATE_DRAINING;
-    (void)uv_timer_start(&a->timer, on_grace_over, a->flags.shutdown_grace_s * 1000, 0);
+    net_timer_set(a->grace, a->flags.shutdown_grace_s * 1000);
     proxy_drain(a->proxy);
 }
 
-static void on_linger(uv_timer_t *timer)
+static void on_linger(void *data)
 {
-    struct app *a = timer->data;
-    uint64_t now = uv_now(&a->loop->uv);
+    struct app *a = data;
+    uint64_t now = net_loop_now(a->program.loop);
     if (proxy_stats(a->proxy)->open > 0) {
         a->client_at = now;
     }
     if (now - a->client_at >= LINGER_ALONE_MS ||
         now - a->signal_at >= a->flags.shutdown_delay_s * 1000) {
         drain(a);
+    } else {
+        net_timer_set(a->linger, LINGER_LOOK_MS);
     }
 }
 
@@ -102,21 +93,14 @@ static void linger(struct app *a)
     log_info("still serving the operator until it ends",
              log_num("connections", proxy_stats(a->proxy)->open),
              log_num("seconds", (int64_t)a->flags.shutdown_delay_s));
-    a->state = STATE_LINGERING;
-    a->signal_at = uv_now(&a->loop->uv);
+    a->signal_at = net_loop_now(a->program.loop);
     a->client_at = a->signal_at;
-    (void)uv_timer_start(&a->timer, on_linger, LINGER_LOOK_MS, LINGER_LOOK_MS);
+    net_timer_set(a->linger, LINGER_LOOK_MS);
 }
 
-static void on_signal(uv_signal_t *handle, int signum)
+static void on_shutdown(void *data)
 {
-    struct app *a = handle->data;
-    if (a->state != STATE_RUNNING) {
-        log_warn("second signal: ending at once");
-        stop(a);
-        return;
-    }
-    log_info("told to end", log_str("signal", strsignal(signum)));
+    struct app *a = data;
     if (a->flags.shutdown_delay_s > 0) {
         linger(a);
     } else {
@@ -159,7 +143,9 @@ static int load_listen_tls(const struct localproxy_flags *c, struct tls_config *
     struct buf cert = BUF_INIT(SECRET_FILE_MAX);
     struct buf key = BUF_INIT(SECRET_FILE_MAX);
     int rc = file_read(c->listen_tls_cert, &cert, e);
-    rc = rc != 0 ? rc : file_read(c->listen_tls_key, &key, e);
+    if (rc == 0) {
+        rc = file_read(c->listen_tls_key, &key, e);
+    }
     if (rc == 0) {
         struct tls_server_options o = {
             .cert = buf_slice(&cert),
@@ -187,13 +173,19 @@ static int open_proxy(struct app *a, struct err *e)
     };
     int rc = lock_pod_namespace(a->flags.pod_namespace, getenv("POD_NAMESPACE"), NULL,
                                 &a->pod_namespace, e);
-    o.pod_namespace = a->pod_namespace;
-    rc = rc != 0 ? rc : load_token(a, &o.token, e);
-    rc = rc != 0 ? rc : load_listen_tls(&a->flags, &o.tls, e);
     if (rc != 0) {
         return rc;
     }
-    a->proxy = proxy_new(a->loop, &o, e);
+    o.pod_namespace = a->pod_namespace;
+    rc = load_token(a, &o.token, e);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = load_listen_tls(&a->flags, &o.tls, e);
+    if (rc != 0) {
+        return rc;
+    }
+    a->proxy = proxy_new(a->program.loop, &o, e);
     tls_config_unref(o.tls);
     return a->proxy == NULL ? e->code : 0;
 }
@@ -206,23 +198,17 @@ static int open_admin(struct app *a, struct err *e)
         .upstream = a->upstream,
         .metrics = &a->metrics,
     };
-    a->admin = admin_new(a->loop, &o, e);
+    a->admin = admin_new(a->program.loop, &o, e);
     return a->admin == NULL ? e->code : 0;
 }
 
 static int write_ready_file(const struct app *a, struct err *e)
 {
-    struct buf text = BUF_INIT(4096);
-    if (a->flags.ready_file == NULL) {
-        return 0;
-    }
-    int rc = buf_printf(&text, "{\"listen\":\"%s\",\"admin\":\"%s\"}\n", proxy_address(a->proxy),
-                        admin_address(a->admin));
-    if (rc == 0) {
-        rc = file_write_atomic(a->flags.ready_file, buf_data(&text), text.len, 0644, e);
-    }
-    buf_reset(&text);
-    return rc;
+    const struct program_address addresses[] = {
+        {"listen", proxy_address(a->proxy)},
+        {"admin", admin_address(a->admin)},
+    };
+    return program_write_ready_file(a->flags.ready_file, addresses, ARRAY_LEN(addresses), e);
 }
 
 /* One connection of the operator takes two descriptors; the soft limit is often 1,024. */
@@ -235,42 +221,41 @@ static void raise_file_limit(void)
     }
 }
 
-static void watch_signals(struct app *a)
+static int open_timers(struct app *a, struct err *e)
 {
-    static const int numbers[SIGNALS] = {SIGTERM, SIGINT};
-    (void)signal(SIGPIPE, SIG_IGN);
-    for (int i = 0; i < SIGNALS; i++) {
-        (void)uv_signal_init(&a->loop->uv, &a->signals[i]);
-        a->signals[i].data = a;
-        (void)uv_signal_start(&a->signals[i], on_signal, numbers[i]);
-    }
-    (void)uv_timer_init(&a->loop->uv, &a->timer);
-    a->timer.data = a;
+    a->linger = net_timer_new(a->program.loop, on_linger, a);
+    a->grace = net_timer_new(a->program.loop, on_grace_over, a);
+    return a->linger == NULL || a->grace == NULL ? err_memory(e) : 0;
 }
 
-static int open_all(struct app *a, struct err *e)
+static int open_upstream(struct app *a, struct err *e)
 {
-    const struct localproxy_flags *c = &a->flags;
-    int rc = kube_access_open(c->kubeconfig, c->context, c->in_cluster, &a->access, e);
+    int rc = kube_flags_open(&a->flags.kube, &a->access, e);
     if (rc != 0) {
         return rc;
     }
-    struct kube_client_options o = {.access = &a->access, .max_idle = 256};
-    a->upstream = kube_client_new(a->loop, &o, e);
-    if (a->upstream == NULL) {
-        return e->code;
-    }
-    rc = open_proxy(a, e);
-    if (rc != 0) {
-        return rc;
-    }
-    a->reload = reload_new(a->loop, c, a->proxy, &a->metrics, e);
-    if (a->reload == NULL) {
-        return e->code;
-    }
-    rc = open_admin(a, e);
-    if (rc != 0) {
-        return rc;
+    const struct kube_client_options o = {.access = &a->access, .max_idle = 256};
+    a->upstream = kube_client_new(a->program.loop, &o, e);
+    return a->upstream == NULL ? e->code : 0;
+}
+
+static int open_reload(struct app *a, struct err *e)
+{
+    a->reload = reload_new(a->program.loop, &a->flags, a->proxy, &a->metrics, e);
+    return a->reload == NULL ? e->code : 0;
+}
+
+static int open_all(void *data, struct err *e)
+{
+    static int (*const steps[])(struct app *, struct err *) = {
+        open_timers, open_upstream, open_proxy, open_reload, open_admin,
+    };
+    struct app *a = data;
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        int rc = steps[i](a, e);
+        if (rc != 0) {
+            return rc;
+        }
     }
     log_info("listening", log_str("listen", proxy_address(a->proxy)),
              log_str("admin", admin_address(a->admin)),
@@ -278,43 +263,33 @@ static int open_all(struct app *a, struct err *e)
     return write_ready_file(a, e);
 }
 
-static void close_all(struct app *a)
+static void close_all(void *data)
 {
+    struct app *a = data;
     admin_free(a->admin);
     reload_free(a->reload);
     proxy_free(a->proxy);
     if (a->upstream != NULL) {
         kube_client_close(a->upstream, NULL, NULL);
     }
-    for (int i = 0; i < SIGNALS; i++) {
-        uv_close((uv_handle_t *)&a->signals[i], NULL);
-    }
-    uv_close((uv_handle_t *)&a->timer, NULL);
-    (void)net_loop_free(a->loop);
-    kube_access_deinit(&a->access);
-    secret_buf_reset(&a->token);
-    free(a->pod_namespace);
+    net_timer_free(a->linger);
+    net_timer_free(a->grace);
 }
+
+static const struct program_ops ops = {
+    .open = open_all,
+    .on_shutdown = on_shutdown,
+    .close = close_all,
+};
 
 int main(int argc, char **argv)
 {
     struct app a = {.token = BUF_INIT(SECRET_FILE_MAX)};
-    struct err e = ERR_INIT;
     localproxy_flags_parse(&a.flags, argc, argv);
-    tls_tune_memory();
     raise_file_limit();
-    a.loop = net_loop_new(&e);
-    if (a.loop == NULL) {
-        log_error("cannot start", log_str("error", e.msg));
-        return EXIT_FAILED;
-    }
-    watch_signals(&a);
-    int rc = open_all(&a, &e);
-    if (rc != 0) {
-        log_error("cannot start", log_str("error", e.msg));
-    } else {
-        net_loop_run(a.loop);
-    }
-    close_all(&a);
-    return rc == 0 ? EXIT_DONE : EXIT_FAILED;
+    int code = program_run(&a.program, &ops, &a);
+    kube_access_deinit(&a.access);
+    secret_buf_reset(&a.token);
+    free(a.pod_namespace);
+    return code;
 }

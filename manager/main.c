@@ -11,12 +11,12 @@
 #include "label/unlabel_flags.h"
 #include "run/run.h"
 
-struct command {
+struct subcommand {
     const char *name;
     int (*main)(int argc, char **argv);
 };
 
-static const struct command commands[] = {
+static const struct subcommand commands[] = {
     {"compile", compile_main},
     {"unlabel", unlabel_main},
 };
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
             return commands[i].main(argc - 1, argv + 1);
         }
     }
-    fprintf(stderr, "manager: there is no command %s\nRun \"manager --help\" for the usage.\n",
+    fprintf(stderr, "manager: there is no command %s\nRun \"manager --help\" for the flags.\n",
             argv[1]);
     return EXIT_USAGE;
 }

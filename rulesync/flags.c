@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "flags.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/flags.h"
 #include "base/log.h"
 #include "kube/name.h"
 #include "source.h"
@@ -32,6 +29,78 @@ static const char examples[] =
     "        --control=/tmp/control.sock --admin=127.0.0.1:5442\n"
     "    rulesync --once --from=/etc/cmesh --to=/var/lib/cmesh/rules.json\n";
 
+static const struct rulesync_flags defaults = {
+    .common = FLAGS_COMMON_DEFAULTS,
+    .admin = "0.0.0.0:5442",
+    .timeout_s = 60,
+};
+
+static const struct flag table[] = {
+    {.name = "from",
+     .value = "PATH",
+     FLAG_STRING_AT(struct rulesync_flags, from),
+     .help = "The folder where the ConfigMap is mounted (its key is " SOURCE_KEY "), or a "
+             "file. It need not exist yet. Mount the whole ConfigMap: with subPath an update "
+             "never shows up."},
+    {.name = "from-configmap",
+     .value = "NS/NAME",
+     FLAG_STRING_AT(struct rulesync_flags, from_configmap),
+     .help = "Follow this ConfigMap at the API server instead, for development outside of a "
+             "pod. Needs get, list and watch on it."},
+    {.name = "to",
+     .value = "PATH",
+     FLAG_STRING_AT(struct rulesync_flags, to),
+     .help = "The file for the last known good rules; its folder must exist. It is replaced in "
+             "one step: no reader ever sees half of it. Give it to localproxy as --rules."},
+    {.name = "control",
+     .value = "SOCKET",
+     FLAG_STRING_AT(struct rulesync_flags, control),
+     .help = "localproxy's control socket. At least one of --to and --control is needed."},
+    {.name = "shard",
+     .value = "NS/NAME",
+     FLAG_STRING_AT(struct rulesync_flags, shard),
+     .help = "Refuse rules of any other shard. Without it those of any shard are taken, as "
+             "long as the ones in use are of the same."},
+    {.name = "once",
+     FLAG_BOOL_AT(struct rulesync_flags, once),
+     .help = "Take the rules once and end: an init step. Without --control it does not wait "
+             "for localproxy."},
+    {.name = "at-start",
+     FLAG_BOOL_AT(struct rulesync_flags, at_start),
+     .help = "With --once, before an operator starts: good rules that are there already will "
+             "do, stored ones or newer ones that localproxy enforces, and a document that is "
+             "missing is waited for."},
+    {.name = "timeout",
+     .value = "SECONDS",
+     .max = 86400,
+     FLAG_UINT_AT(struct rulesync_flags, timeout_s),
+     .help = "With --once: give up after so long. 0: never."},
+    {.name = "admin",
+     .value = "ADDR:PORT",
+     FLAG_STRING_AT(struct rulesync_flags, admin),
+     .help = "Where /healthz, /readyz, /metrics and /status are served; port 0 picks a free "
+             "one. Not with --once."},
+    {.name = "ready-file",
+     .value = "PATH",
+     FLAG_STRING_AT(struct rulesync_flags, ready_file),
+     .help = "Written when it runs: JSON that tells where it listens."},
+    FLAGS_KUBE(struct rulesync_flags, kube, "Only with --from-configmap. "),
+    FLAGS_COMMON(struct rulesync_flags, common),
+    {.name = NULL},
+};
+
+static const struct command command = {
+    .program = "rulesync",
+    .summary = "keep a shard's rules current: check, store, hand over",
+    .usage = "--from=PATH [--to=PATH] [--control=SOCKET] [FLAGS]\n"
+             "--from-configmap=NS/NAME [--to=PATH] [--control=SOCKET] [FLAGS]\n"
+             "--once --from=PATH --to=PATH [FLAGS]",
+    .description = description,
+    .examples = examples,
+    .see_also = "localproxy(1), manager(1)",
+    .flags = table,
+};
+
 /* NAMESPACE/NAME */
 static bool object_ok(const char *text)
 {
@@ -53,7 +122,7 @@ static const char *check(const struct rulesync_flags *c)
                "(or --from-configmap)";
     }
     if (given(c->from) && given(c->from_configmap)) {
-        return "--from and --from-configmap cannot stand together";
+        return "--from and --from-configmap cannot be combined";
     }
     if (!given(c->to) && !given(c->control)) {
         return "--to or --control is missing: the rules would go nowhere";
@@ -67,116 +136,15 @@ static const char *check(const struct rulesync_flags *c)
     if (c->at_start && !c->once) {
         return "--at-start needs --once";
     }
-    if (c->in_cluster && (c->kubeconfig != NULL || c->context != NULL)) {
-        return "--in-cluster cannot stand beside --kubeconfig or --context";
-    }
-    return NULL;
-}
-
-static void misuse(const char *msg, const char *detail)
-{
-    fprintf(stderr, "rulesync: %s%s\nRun \"rulesync --help\" for the flags.\n", msg, detail);
-    exit(EXIT_USAGE);
+    return kube_flags_check(&c->kube);
 }
 
 void rulesync_flags_parse(struct rulesync_flags *c, int argc, char **argv)
 {
-    struct flags_common common = {.log_format = LOG_TEXT, .log_level = LOG_INFO};
-    *c = (struct rulesync_flags){.admin = "0.0.0.0:5442", .timeout_s = 60};
-    const struct flag flags[] = {
-        {.name = "from",
-         .value = "PATH",
-         .help = "The folder where the ConfigMap is mounted (its key is " SOURCE_KEY "), or a "
-                 "file. It need not exist yet. Mount the whole ConfigMap: with subPath an update "
-                 "never shows up.",
-         .type = FLAG_STRING,
-         .target = &c->from},
-        {.name = "from-configmap",
-         .value = "NS/NAME",
-         .help = "Follow this ConfigMap at the API server instead, for development outside of a "
-                 "pod. Needs get, list and watch on it.",
-         .type = FLAG_STRING,
-         .target = &c->from_configmap},
-        {.name = "to",
-         .value = "PATH",
-         .help = "The file for the last known good rules; its folder must exist. It is replaced in "
-                 "one step: no reader ever sees half of it. Give it to localproxy as --rules.",
-         .type = FLAG_STRING,
-         .target = &c->to},
-        {.name = "control",
-         .value = "SOCKET",
-         .help = "localproxy's control socket. At least one of --to and --control is needed.",
-         .type = FLAG_STRING,
-         .target = &c->control},
-        {.name = "shard",
-         .value = "NS/NAME",
-         .help = "Refuse rules of any other shard. Without it those of any shard are taken, as "
-                 "long as the ones in use are of the same.",
-         .type = FLAG_STRING,
-         .target = &c->shard},
-        {.name = "once",
-         .help = "Take the rules once and end: an init step. Without --control it does not wait "
-                 "for localproxy.",
-         .type = FLAG_BOOL,
-         .target = &c->once},
-        {.name = "at-start",
-         .help = "With --once, before an operator starts: good rules that are there already will "
-                 "do, stored ones or newer ones that localproxy enforces, and a document that is "
-                 "missing is waited for.",
-         .type = FLAG_BOOL,
-         .target = &c->at_start},
-        {.name = "timeout",
-         .value = "SECONDS",
-         .help = "With --once: give up after so long. 0: never.",
-         .type = FLAG_UINT,
-         .target = &c->timeout_s,
-         .max = 86400},
-        {.name = "admin",
-         .value = "ADDR:PORT",
-         .help = "Where /healthz, /readyz, /metrics and /status are served; port 0 picks a free "
-                 "one. Not with --once.",
-         .type = FLAG_STRING,
-         .target = &c->admin},
-        {.name = "ready-file",
-         .value = "PATH",
-         .help = "Written when it runs: JSON that tells where it listens.",
-         .type = FLAG_STRING,
-         .target = &c->ready_file},
-        {.name = "kubeconfig",
-         .value = "PATH",
-         .help = "With --from-configmap: kubeconfig of the API server. Without it: $KUBECONFIG, "
-                 "~/.kube/config, or the pod's service account.",
-         .type = FLAG_STRING,
-         .target = &c->kubeconfig},
-        {.name = "context",
-         .value = "NAME",
-         .help = "Its context; the current one otherwise.",
-         .type = FLAG_STRING,
-         .target = &c->context},
-        {.name = "in-cluster",
-         .help = "With --from-configmap: use the pod's service account, whatever kubeconfig "
-                 "there is.",
-         .type = FLAG_BOOL,
-         .target = &c->in_cluster},
-        FLAGS_COMMON(&common),
-        {.name = NULL},
-    };
-    const struct program program = {
-        .name = "rulesync",
-        .summary = "keep a shard's rules current: check, store, hand over",
-        .usage = "--from=PATH [--to=PATH] [--control=SOCKET] [FLAGS]\n"
-                 "--from-configmap=NS/NAME [--to=PATH] [--control=SOCKET] [FLAGS]\n"
-                 "--once --from=PATH --to=PATH [FLAGS]",
-        .description = description,
-        .examples = examples,
-        .flags = flags,
-    };
-    int rest = flags_parse_or_exit(&program, &common, argc, argv);
-    if (rest < argc) {
-        misuse("unexpected argument ", argv[rest]);
-    }
+    *c = defaults;
+    (void)flags_parse_or_exit(&command, c, &c->common, argc, argv);
     const char *wrong = check(c);
     if (wrong != NULL) {
-        misuse(wrong, "");
+        flags_misuse(&command, "%s", wrong);
     }
 }

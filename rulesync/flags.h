@@ -8,8 +8,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/flags.h"
+#include "program/kube_flags.h"
+
 /* Strings point into argv or the environment; NULL: not given. */
 struct rulesync_flags {
+    struct flags_common common;
     const char *from;           /* exactly one of these two */
     const char *from_configmap; /* NAMESPACE/NAME */
     const char *to;             /* at least one of these two */
@@ -20,9 +24,7 @@ struct rulesync_flags {
     uint64_t timeout_s; /* of a single pass; 0: none */
     const char *admin;
     const char *ready_file;
-    const char *kubeconfig;
-    const char *context;
-    bool in_cluster;
+    struct kube_flags kube;
 };
 
 /* Ends the process on --help, --version and wrong usage. */

@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main.c - wiring: flags, the parts, signals, a clean end.
+ * main.c - wiring: flags, the parts, a clean end.
  */
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "admin.h"
-#include "base/file.h"
 #include "base/flags.h"
 #include "base/log.h"
 #include "flags.h"
 #include "net/timer.h"
 #include "pipeline.h"
+#include "program/program.h"
 #include "source_configmap.h"
 #include "source_dir.h"
 
-enum { SIGNALS = 3 };
-
 struct app {
+    struct program program;
     struct rulesync_flags flags;
-    struct net_loop *loop;
     struct pipeline *pipeline;
     struct source_dir *dir; /* one of these two */
     struct source_configmap *configmap;
@@ -29,9 +23,7 @@ struct app {
     struct rulesync_admin admin;
     struct admin_server *server;
     struct net_timer *limit; /* of a single pass */
-    uv_signal_t signals[SIGNALS];
-    bool over; /* the single pass */
-    int exit_code;
+    bool over;               /* the single pass */
 };
 
 /* ---- a single pass ---- */
@@ -40,8 +32,7 @@ static void fail(struct app *a, const char *event, const char *why)
 {
     log_error(event, log_str("error", why));
     a->over = true;
-    a->exit_code = EXIT_FAILED;
-    net_loop_stop(a->loop);
+    program_stop(&a->program, EXIT_FAILED);
 }
 
 static void on_progress(void *data)
@@ -58,7 +49,7 @@ static void on_progress(void *data)
         log_info("done", log_num("generation",
                                  (int64_t)rules_generation(pipeline_status(a->pipeline)->rules)));
         a->over = true;
-        net_loop_stop(a->loop);
+        program_stop(&a->program, EXIT_DONE);
         return;
     case PIPELINE_FAILED:
         fail(a, "failed", why);
@@ -76,9 +67,10 @@ static void on_limit(void *data)
 
 /* ---- signals ---- */
 
-static void look_again(struct app *a)
+static void on_reload(void *data)
 {
-    log_info("looking again");
+    struct app *a = data;
+    log_info("received SIGHUP, looking again");
     if (a->dir != NULL) {
         source_dir_look(a->dir);
     }
@@ -88,29 +80,10 @@ static void look_again(struct app *a)
     pipeline_retry(a->pipeline);
 }
 
-static void on_signal(uv_signal_t *handle, int signum)
+static void on_shutdown(void *data)
 {
-    struct app *a = handle->data;
-    if (signum == SIGHUP) {
-        look_again(a);
-        return;
-    }
-    log_info("shutting down", log_str("signal", strsignal(signum)));
-    if (a->flags.once) {
-        a->exit_code = EXIT_FAILED;
-    }
-    net_loop_stop(a->loop);
-}
-
-static void watch_signals(struct app *a)
-{
-    static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
-    (void)signal(SIGPIPE, SIG_IGN);
-    for (int i = 0; i < SIGNALS; i++) {
-        (void)uv_signal_init(&a->loop->uv, &a->signals[i]);
-        a->signals[i].data = a;
-        (void)uv_signal_start(&a->signals[i], on_signal, numbers[i]);
-    }
+    struct app *a = data;
+    program_stop(&a->program, a->flags.once ? EXIT_FAILED : EXIT_DONE);
 }
 
 /* ---- the beginning ---- */
@@ -126,31 +99,31 @@ static int open_sync(struct app *a, struct err *e)
         .on_change = c->once ? on_progress : NULL,
         .data = a,
     };
-    a->pipeline = pipeline_new(a->loop, &o, e);
+    a->pipeline = pipeline_new(a->program.loop, &o, e);
     return a->pipeline == NULL ? e->code : 0;
 }
 
 static int open_dir(struct app *a, struct err *e)
 {
     struct source_dir_options o = {.path = a->flags.from};
-    a->dir = source_dir_new(a->loop, &o, &pipeline_handlers, a->pipeline, e);
+    a->dir = source_dir_new(a->program.loop, &o, &pipeline_handlers, a->pipeline, e);
     return a->dir == NULL ? e->code : 0;
 }
 
 static int open_configmap(struct app *a, struct err *e)
 {
     const struct rulesync_flags *c = &a->flags;
-    int rc = kube_access_open(c->kubeconfig, c->context, c->in_cluster, &a->access, e);
+    int rc = kube_flags_open(&c->kube, &a->access, e);
     if (rc != 0) {
         return rc;
     }
     struct kube_client_options o = {.access = &a->access, .max_idle = 2};
-    a->client = kube_client_new(a->loop, &o, e);
+    a->client = kube_client_new(a->program.loop, &o, e);
     if (a->client == NULL) {
         return e->code;
     }
-    a->configmap = source_configmap_new(a->loop, a->client, c->from_configmap, &pipeline_handlers,
-                                        a->pipeline, e);
+    a->configmap = source_configmap_new(a->program.loop, a->client, c->from_configmap,
+                                        &pipeline_handlers, a->pipeline, e);
     return a->configmap == NULL ? e->code : 0;
 }
 
@@ -159,7 +132,7 @@ static int open_limit(struct app *a, struct err *e)
     if (a->flags.timeout_s == 0) {
         return 0;
     }
-    a->limit = net_timer_new(a->loop, on_limit, a);
+    a->limit = net_timer_new(a->program.loop, on_limit, a);
     if (a->limit == NULL) {
         return err_memory(e);
     }
@@ -169,16 +142,8 @@ static int open_limit(struct app *a, struct err *e)
 
 static int write_ready_file(const struct app *a, struct err *e)
 {
-    struct buf text = BUF_INIT(4096);
-    if (a->flags.ready_file == NULL) {
-        return 0;
-    }
-    int rc = buf_printf(&text, "{\"admin\":\"%s\"}\n", admin_server_address(a->server));
-    if (rc == 0) {
-        rc = file_write_atomic(a->flags.ready_file, buf_data(&text), text.len, 0644, e);
-    }
-    buf_reset(&text);
-    return rc;
+    const struct program_address address = {"admin", admin_server_address(a->server)};
+    return program_write_ready_file(a->flags.ready_file, &address, 1, e);
 }
 
 static int open_admin(struct app *a, struct err *e)
@@ -190,7 +155,7 @@ static int open_admin(struct app *a, struct err *e)
         .ops = &rulesync_admin_ops,
         .data = &a->admin,
     };
-    a->server = admin_server_new(a->loop, &o, e);
+    a->server = admin_server_new(a->program.loop, &o, e);
     if (a->server == NULL) {
         return e->code;
     }
@@ -198,21 +163,24 @@ static int open_admin(struct app *a, struct err *e)
     return write_ready_file(a, e);
 }
 
-static int open_all(struct app *a, struct err *e)
+static int open_all(void *data, struct err *e)
 {
+    struct app *a = data;
+    bool from_file = a->flags.from != NULL && a->flags.from[0] != '\0';
     int rc = open_sync(a, e);
-    if (rc == 0) {
-        rc = a->flags.from != NULL && a->flags.from[0] != '\0' ? open_dir(a, e)
-                                                               : open_configmap(a, e);
+    if (rc != 0) {
+        return rc;
     }
-    if (rc == 0) {
-        rc = a->flags.once ? open_limit(a, e) : open_admin(a, e);
+    rc = from_file ? open_dir(a, e) : open_configmap(a, e);
+    if (rc != 0) {
+        return rc;
     }
-    return rc;
+    return a->flags.once ? open_limit(a, e) : open_admin(a, e);
 }
 
-static void close_all(struct app *a)
+static void close_all(void *data)
 {
+    struct app *a = data;
     net_timer_free(a->limit);
     admin_server_free(a->server);
     source_dir_free(a->dir);
@@ -221,31 +189,20 @@ static void close_all(struct app *a)
     if (a->client != NULL) {
         kube_client_close(a->client, NULL, NULL);
     }
-    for (int i = 0; i < SIGNALS; i++) {
-        uv_close((uv_handle_t *)&a->signals[i], NULL);
-    }
-    (void)net_loop_free(a->loop);
-    kube_access_deinit(&a->access);
 }
+
+static const struct program_ops ops = {
+    .open = open_all,
+    .on_shutdown = on_shutdown,
+    .on_reload = on_reload,
+    .close = close_all,
+};
 
 int main(int argc, char **argv)
 {
-    struct app a = {.exit_code = EXIT_DONE};
-    struct err e = ERR_INIT;
+    struct app a = {.over = false};
     rulesync_flags_parse(&a.flags, argc, argv);
-    tls_tune_memory();
-    a.loop = net_loop_new(&e);
-    if (a.loop == NULL) {
-        log_error("cannot start", log_str("error", e.msg));
-        return EXIT_FAILED;
-    }
-    watch_signals(&a);
-    if (open_all(&a, &e) != 0) {
-        log_error("cannot start", log_str("error", e.msg));
-        a.exit_code = EXIT_FAILED;
-    } else {
-        net_loop_run(a.loop);
-    }
-    close_all(&a);
-    return a.exit_code;
+    int code = program_run(&a.program, &ops, &a);
+    kube_access_deinit(&a.access);
+    return code;
 }

@@ -4,126 +4,42 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/flags_internal.h"
 #include "base/log.h"
 
 const char *const flags_log_formats[] = {"text", "json", NULL};
 const char *const flags_log_levels[] = {"error", "warn", "info", "debug", NULL};
 
-enum { TEXT_INDENT = 4, HELP_INDENT = 8, HELP_WIDTH = 88, ENV_NAME_MAX = 64 };
-
-static void env_name(const char *flag, char out[ENV_NAME_MAX])
+void flags_env_name(const char *flag, char out[FLAGS_ENV_NAME_SIZE])
 {
-    int n = snprintf(out, ENV_NAME_MAX, "CMESH_%s", flag);
-    for (int i = 0; i < n && i < ENV_NAME_MAX - 1; i++) {
+    int n = snprintf(out, FLAGS_ENV_NAME_SIZE, "CMESH_%s", flag);
+    for (int i = 0; i < n && i < FLAGS_ENV_NAME_SIZE - 1; i++) {
         out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
     }
 }
 
-/* Prints `text` wrapped to the help's width, each line indented; \n begins a new line. */
-static void print_wrapped(const char *text, int indent)
+void flags_full_name(const struct command *c, char separator, char out[FLAGS_FULL_NAME_SIZE])
 {
-    const char *p = text;
-    while (*p != '\0') {
-        int column = printf("%*s", indent, "");
-        bool first = true;
-        while (*p != '\0' && *p != '\n') {
-            size_t word = strcspn(p, " \n");
-            if (!first && column + 1 + (int)word > HELP_WIDTH) {
-                break;
-            }
-            column += printf("%s%.*s", first ? "" : " ", (int)word, p);
-            first = false;
-            p += word;
-            p += *p == ' ' ? 1 : 0;
-        }
-        p += *p == '\n' ? 1 : 0;
-        (void)putchar('\n');
+    if (c->name == NULL) {
+        (void)snprintf(out, FLAGS_FULL_NAME_SIZE, "%s", c->program);
+    } else {
+        (void)snprintf(out, FLAGS_FULL_NAME_SIZE, "%s%c%s", c->program, separator, c->name);
     }
 }
 
-static void print_default(const struct flag *f)
+/* The member that the flag sets. */
+static void *target_of(const struct flag *f, void *flags)
 {
-    if (f->default_text != NULL) {
-        if (f->default_text[0] != '\0') {
-            printf("%*sDefault: %s.\n", HELP_INDENT, "", f->default_text);
-        }
-        return;
-    }
-    switch (f->type) {
-    case FLAG_STRING: {
-        const char *value = *(const char **)f->target;
-        if (value != NULL && value[0] != '\0') {
-            printf("%*sDefault: %s.\n", HELP_INDENT, "", value);
-        }
-        break;
-    }
-    case FLAG_UINT:
-        printf("%*sDefault: %" PRIu64 ".\n", HELP_INDENT, "", *(uint64_t *)f->target);
-        break;
-    case FLAG_CHOICE:
-        printf("%*sDefault: %s.\n", HELP_INDENT, "", f->choices[*(int *)f->target]);
-        break;
-    case FLAG_BOOL:
-    case FLAG_LIST:
-        break;
-    }
+    return (char *)flags + f->offset;
 }
 
-static void print_flag(const struct flag *f)
-{
-    printf("    ");
-    if (f->letter != 0) {
-        printf("-%c, ", f->letter);
-    }
-    printf("--%s", f->name);
-    if (f->value != NULL) {
-        printf("=%s", f->value);
-    }
-    (void)putchar('\n');
-    print_wrapped(f->help, HELP_INDENT);
-    if (f->choices != NULL) {
-        printf("%*sOne of:", HELP_INDENT, "");
-        for (size_t i = 0; f->choices[i] != NULL; i++) {
-            printf("%s %s", i == 0 ? "" : ",", f->choices[i]);
-        }
-        printf(".\n");
-    }
-    print_default(f);
-}
-
-static void print_help(const struct program *p)
-{
-    printf("%s - %s\n\nUsage:\n", p->name, p->summary);
-    for (const char *u = p->usage; *u != '\0';) {
-        size_t n = strcspn(u, "\n");
-        printf("    %s %.*s\n", p->name, (int)n, u);
-        u += n + (u[n] == '\n' ? 1 : 0);
-    }
-    if (p->description != NULL) {
-        (void)putchar('\n');
-        print_wrapped(p->description, 0);
-    }
-    printf("\nFlags:\n");
-    for (const struct flag *f = p->flags; f->name != NULL; f++) {
-        print_flag(f);
-    }
-    printf("    --help\n%*sPrint this text.\n", HELP_INDENT, "");
-    printf("    --version\n%*sPrint the version.\n", HELP_INDENT, "");
-    printf("\nEnvironment:\n");
-    print_wrapped("Each flag can be given as CMESH_<FLAG>, upper case with underscores "
-                  "(--log-level: CMESH_LOG_LEVEL). The command line wins.",
-                  TEXT_INDENT);
-    printf("\nExit codes:\n    0 done, 1 failed, 2 wrong usage.\n");
-    if (p->examples != NULL) {
-        printf("\nExamples:\n%s", p->examples);
-    }
-}
-
-static int set_uint(const struct flag *f, const char *value, const char *shown, struct err *e)
+static int set_uint(const struct flag *f, void *target, const char *value, const char *shown,
+                    struct err *e)
 {
     char *end = NULL;
     errno = 0;
@@ -133,16 +49,17 @@ static int set_uint(const struct flag *f, const char *value, const char *shown, 
         return err_set(e, -EINVAL, "%s: \"%s\" is not a whole number from %" PRIu64 " to %" PRIu64,
                        shown, value, f->min, f->max);
     }
-    *(uint64_t *)f->target = n;
+    *(uint64_t *)target = n;
     return 0;
 }
 
-static int set_choice(const struct flag *f, const char *value, const char *shown, struct err *e)
+static int set_choice(const struct flag *f, void *target, const char *value, const char *shown,
+                      struct err *e)
 {
     char known[160] = "";
     for (int i = 0; f->choices[i] != NULL; i++) {
         if (strcmp(f->choices[i], value) == 0) {
-            *(int *)f->target = i;
+            *(int *)target = i;
             return 0;
         }
         size_t n = strlen(known);
@@ -151,19 +68,19 @@ static int set_choice(const struct flag *f, const char *value, const char *shown
     return err_set(e, -EINVAL, "%s: \"%s\" is not one of: %s", shown, value, known);
 }
 
-static int set_bool(const struct flag *f, const char *value, const char *shown, struct err *e)
+static int set_bool(void *target, const char *value, const char *shown, struct err *e)
 {
     bool yes = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
     if (!yes && strcmp(value, "false") != 0 && strcmp(value, "0") != 0) {
         return err_set(e, -EINVAL, "%s: \"%s\" is not true or false", shown, value);
     }
-    *(bool *)f->target = yes;
+    *(bool *)target = yes;
     return 0;
 }
 
-static int set_list(const struct flag *f, const char *value, const char *shown, struct err *e)
+static int set_list(void *target, const char *value, const char *shown, struct err *e)
 {
-    struct flag_list *list = f->target;
+    struct flag_list *list = target;
     if (list->count == FLAG_LIST_MAX) {
         return err_set(e, -EINVAL, "%s: given more than %d times", shown, FLAG_LIST_MAX);
     }
@@ -172,33 +89,34 @@ static int set_list(const struct flag *f, const char *value, const char *shown, 
 }
 
 /* `shown` names where the value came from, for the message: --flag or CMESH_FLAG. */
-static int set_value(const struct flag *f, const char *value, const char *shown, struct err *e)
+static int set_value(const struct flag *f, void *target, const char *value, const char *shown,
+                     struct err *e)
 {
     switch (f->type) {
     case FLAG_STRING:
-        *(const char **)f->target = value;
+        *(const char **)target = value;
         return 0;
     case FLAG_UINT:
-        return set_uint(f, value, shown, e);
+        return set_uint(f, target, value, shown, e);
     case FLAG_CHOICE:
-        return set_choice(f, value, shown, e);
+        return set_choice(f, target, value, shown, e);
     case FLAG_BOOL:
-        return set_bool(f, value, shown, e);
+        return set_bool(target, value, shown, e);
     case FLAG_LIST:
-        return set_list(f, value, shown, e);
+        return set_list(target, value, shown, e);
     }
     return 0;
 }
 
 /* Splits a comma separated variable in place; the environment's own copy is modified. What it gives
  * replaces the default. */
-static int set_list_from_env(const struct flag *f, char *value, const char *shown, struct err *e)
+static int set_list_from_env(void *target, char *value, const char *shown, struct err *e)
 {
     char *save = NULL;
-    ((struct flag_list *)f->target)->count = 0;
+    ((struct flag_list *)target)->count = 0;
     for (char *item = strtok_r(value, ",", &save); item != NULL;
          item = strtok_r(NULL, ",", &save)) {
-        int rc = set_list(f, item, shown, e);
+        int rc = set_list(target, item, shown, e);
         if (rc != 0) {
             return rc;
         }
@@ -206,17 +124,18 @@ static int set_list_from_env(const struct flag *f, char *value, const char *show
     return 0;
 }
 
-static int read_environment(const struct program *p, struct err *e)
+static int read_environment(const struct command *c, void *flags, struct err *e)
 {
-    for (const struct flag *f = p->flags; f->name != NULL; f++) {
-        char name[ENV_NAME_MAX];
-        env_name(f->name, name);
+    for (const struct flag *f = c->flags; f->name != NULL; f++) {
+        char name[FLAGS_ENV_NAME_SIZE];
+        flags_env_name(f->name, name);
         char *value = getenv(name);
         if (value == NULL || value[0] == '\0') {
             continue;
         }
-        int rc = f->type == FLAG_LIST ? set_list_from_env(f, value, name, e)
-                                      : set_value(f, value, name, e);
+        void *target = target_of(f, flags);
+        int rc = f->type == FLAG_LIST ? set_list_from_env(target, value, name, e)
+                                      : set_value(f, target, value, name, e);
         if (rc != 0) {
             return rc;
         }
@@ -224,9 +143,9 @@ static int read_environment(const struct program *p, struct err *e)
     return 0;
 }
 
-static const struct flag *find_flag(const struct program *p, const char *name, size_t len)
+static const struct flag *find_flag(const struct command *c, const char *name, size_t len)
 {
-    for (const struct flag *f = p->flags; f->name != NULL; f++) {
+    for (const struct flag *f = c->flags; f->name != NULL; f++) {
         if (strlen(f->name) == len && strncmp(f->name, name, len) == 0) {
             return f;
         }
@@ -234,9 +153,9 @@ static const struct flag *find_flag(const struct program *p, const char *name, s
     return NULL;
 }
 
-static const struct flag *find_letter(const struct program *p, char letter)
+static const struct flag *find_letter(const struct command *c, char letter)
 {
-    for (const struct flag *f = p->flags; f->name != NULL; f++) {
+    for (const struct flag *f = c->flags; f->name != NULL; f++) {
         if (f->letter != 0 && f->letter == letter) {
             return f;
         }
@@ -244,20 +163,29 @@ static const struct flag *find_letter(const struct program *p, char letter)
     return NULL;
 }
 
-/* One argument that begins with a dash; *i moves past a value taken from the next argument. */
-static int parse_one(const struct program *p, int argc, char **argv, int *i, struct err *e)
+/* A command line while it is read. */
+struct line {
+    const struct command *command;
+    void *flags;
+    int argc;
+    char **argv;
+    int at;
+};
+
+/* One argument that begins with a dash; l->at moves past a value taken from the next argument. */
+static int parse_one(struct line *l, struct err *e)
 {
-    char *arg = argv[*i];
+    char *arg = l->argv[l->at];
     const struct flag *f;
     const char *value = NULL;
     char shown[80];
     if (arg[1] == '-') {
         size_t len = strcspn(arg + 2, "=");
-        f = find_flag(p, arg + 2, len);
+        f = find_flag(l->command, arg + 2, len);
         value = arg[2 + len] == '=' ? arg + 2 + len + 1 : NULL;
         (void)snprintf(shown, sizeof shown, "--%.*s", (int)(len < 64 ? len : 64), arg + 2);
     } else {
-        f = find_letter(p, arg[1]);
+        f = find_letter(l->command, arg[1]);
         value = arg[2] != '\0' ? arg + 2 : NULL;
         (void)snprintf(shown, sizeof shown, "-%c", arg[1]);
     }
@@ -267,97 +195,131 @@ static int parse_one(const struct program *p, int argc, char **argv, int *i, str
     if (value == NULL && f->type == FLAG_BOOL) {
         value = "true";
     }
-    if (value == NULL) {
-        if (*i + 1 >= argc) {
-            return err_set(e, -EINVAL, "%s needs a value (%s)", shown,
-                           f->value != NULL ? f->value : "VALUE");
-        }
-        value = argv[++*i];
+    if (value == NULL && l->at + 1 >= l->argc) {
+        return err_set(e, -EINVAL, "%s needs a value (%s)", shown,
+                       f->value != NULL ? f->value : "VALUE");
     }
-    return set_value(f, value, shown, e);
+    if (value == NULL) {
+        value = l->argv[++l->at];
+    }
+    return set_value(f, target_of(f, l->flags), value, shown, e);
 }
 
 /* A list given on the command line replaces the one from the environment. */
-static void forget_env_lists(const struct program *p, int argc, char **argv)
+static void forget_env_lists(const struct line *l)
 {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+    for (int i = 1; i < l->argc && strcmp(l->argv[i], "--") != 0; i++) {
+        const char *arg = l->argv[i];
         const struct flag *f = NULL;
-        if (strncmp(argv[i], "--", 2) == 0) {
-            f = find_flag(p, argv[i] + 2, strcspn(argv[i] + 2, "="));
-        } else if (argv[i][0] == '-' && argv[i][1] != '\0') {
-            f = find_letter(p, argv[i][1]);
+        if (strncmp(arg, "--", 2) == 0) {
+            f = find_flag(l->command, arg + 2, strcspn(arg + 2, "="));
+        } else if (arg[0] == '-' && arg[1] != '\0') {
+            f = find_letter(l->command, arg[1]);
         }
         if (f != NULL && f->type == FLAG_LIST) {
-            ((struct flag_list *)f->target)->count = 0;
+            ((struct flag_list *)target_of(f, l->flags))->count = 0;
         }
     }
 }
 
-enum flags_result flags_parse(const struct program *p, int argc, char **argv, int *rest,
-                              struct err *e)
+/* --help and the like, wherever they are before a "--"; false: there is none. */
+static bool print_what_is_asked(const struct line *l)
 {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            print_help(p);
-            return FLAGS_EXIT;
+    const struct command *c = l->command;
+    for (int i = 1; i < l->argc && strcmp(l->argv[i], "--") != 0; i++) {
+        const char *arg = l->argv[i];
+        if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
+            flags_print_help(c, l->flags);
+            return true;
         }
-        if (strcmp(argv[i], "--version") == 0) {
-            printf("%s %s\n", p->name, CMESH_VERSION);
-            return FLAGS_EXIT;
+        if (strcmp(arg, "--version") == 0) {
+            printf("%s %s\n", c->program, CMESH_VERSION);
+            return true;
+        }
+        if (strcmp(arg, "--man") == 0) {
+            flags_print_man(c, l->flags);
+            return true;
         }
     }
-    if (read_environment(p, e) != 0) {
+    return false;
+}
+
+/* Reads all flags, and moves what is none to the end of argv, in its order: *rest is where it
+ * begins. `positional` has room for all. */
+static int parse_all(struct line *l, char **positional, int *rest, struct err *e)
+{
+    int count = 0;
+    for (l->at = 1; l->at < l->argc && strcmp(l->argv[l->at], "--") != 0; l->at++) {
+        const char *arg = l->argv[l->at];
+        if (arg[0] != '-' || arg[1] == '\0') {
+            positional[count++] = l->argv[l->at];
+            continue;
+        }
+        int rc = parse_one(l, e);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    for (int i = l->at + 1; i < l->argc; i++) {
+        positional[count++] = l->argv[i];
+    }
+    *rest = l->argc - count;
+    for (int i = 0; i < count; i++) {
+        l->argv[*rest + i] = positional[i];
+    }
+    return 0;
+}
+
+enum flags_result flags_parse(const struct command *c, void *flags, int argc, char **argv,
+                              int *rest, struct err *e)
+{
+    struct line l = {.command = c, .flags = flags, .argc = argc, .argv = argv};
+    if (print_what_is_asked(&l)) {
+        return FLAGS_EXIT;
+    }
+    if (read_environment(c, flags, e) != 0) {
         return FLAGS_WRONG;
     }
-    forget_env_lists(p, argc, argv);
-
+    forget_env_lists(&l);
     char **positional = calloc((size_t)argc + 1, sizeof *positional);
     if (positional == NULL) {
         err_memory(e);
         return FLAGS_WRONG;
     }
-    int count = 0;
-    int i = 1;
-    enum flags_result result = FLAGS_OK;
-    for (; i < argc; i++) {
-        if (strcmp(argv[i], "--") == 0) {
-            i++;
-            break;
-        }
-        if (argv[i][0] != '-' || argv[i][1] == '\0') {
-            positional[count++] = argv[i];
-        } else if (parse_one(p, argc, argv, &i, e) != 0) {
-            result = FLAGS_WRONG;
-            break;
-        }
-    }
-    if (result == FLAGS_OK) {
-        for (; i < argc; i++) {
-            positional[count++] = argv[i];
-        }
-        *rest = argc - count;
-        for (int k = 0; k < count; k++) {
-            argv[*rest + k] = positional[k];
-        }
-    }
+    int rc = parse_all(&l, positional, rest, e);
     free(positional);
-    return result;
+    if (rc == 0 && *rest < argc && !c->takes_arguments) {
+        rc = err_set(e, -EINVAL, "unexpected argument %s", argv[*rest]);
+    }
+    return rc == 0 ? FLAGS_OK : FLAGS_WRONG;
 }
 
-int flags_parse_or_exit(const struct program *p, const struct flags_common *common, int argc,
-                        char **argv)
+void flags_misuse(const struct command *c, const char *fmt, ...)
+{
+    char name[FLAGS_FULL_NAME_SIZE];
+    va_list ap;
+    flags_full_name(c, ' ', name);
+    (void)fprintf(stderr, "%s: ", c->program);
+    va_start(ap, fmt);
+    (void)vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    (void)fprintf(stderr, "\nRun \"%s --help\" for the flags.\n", name);
+    exit(EXIT_USAGE);
+}
+
+int flags_parse_or_exit(const struct command *c, void *flags, const struct flags_common *common,
+                        int argc, char **argv)
 {
     struct err e = ERR_INIT;
     int rest = argc;
-    switch (flags_parse(p, argc, argv, &rest, &e)) {
+    switch (flags_parse(c, flags, argc, argv, &rest, &e)) {
     case FLAGS_EXIT:
         exit(fflush(stdout) == 0 ? EXIT_DONE : EXIT_FAILED);
     case FLAGS_WRONG:
-        fprintf(stderr, "%s: %s\nRun \"%s --help\" for the flags.\n", p->name, e.msg, p->name);
-        exit(EXIT_USAGE);
+        flags_misuse(c, "%s", e.msg);
     case FLAGS_OK:
         break;
     }
-    log_init(p->name, (enum log_format)common->log_format, (enum log_level)common->log_level);
+    log_init(c->program, (enum log_format)common->log_format, (enum log_level)common->log_level);
     return rest;
 }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flags.h - command lines: one table gives parsing, `CMESH_…` variables and `--help`.
+ * flags.h - command lines: one table gives parsing, `CMESH_…` variables, `--help` and the manual
+ * page.
  *
  * Long flags take `--flag=value` and `--flag value`; `--` ends them. Each flag is also read from
  * the environment as CMESH_<FLAG> (upper case, dashes as underscores; an empty variable counts as
- * none); the command line wins.
+ * none); the command line wins. `--man` (for the build, not in --help) prints the manual page.
  * Exit codes of every program: 0 done, 1 failed, 2 wrong usage.
+ *
+ * A table is constant: each flag names the member that it sets by its offset in the struct that
+ * holds what was read, and FLAG_STRING_AT and so on check that the member has the right type.
  */
 #ifndef CORE_BASE_FLAGS_H
 #define CORE_BASE_FLAGS_H
@@ -19,11 +23,11 @@
 enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 enum flag_type {
-    FLAG_STRING, /* target: const char * (points into argv or the environment) */
-    FLAG_BOOL,   /* target: bool; `--flag` alone means true, `--flag=false` is taken too */
-    FLAG_UINT,   /* target: uint64_t, within [min, max] */
-    FLAG_CHOICE, /* target: int, the index in `choices` */
-    FLAG_LIST, /* target: struct flag_list; may be repeated; in the environment: comma separated */
+    FLAG_STRING, /* const char * (points into argv or the environment) */
+    FLAG_BOOL,   /* bool; `--flag` alone means true, `--flag=false` is taken too */
+    FLAG_UINT,   /* uint64_t, within [min, max] */
+    FLAG_CHOICE, /* int, the index in `choices` */
+    FLAG_LIST,   /* struct flag_list; may be repeated; in the environment: comma separated */
 };
 
 #define FLAG_LIST_MAX 64
@@ -38,42 +42,61 @@ struct flag {
     const char *value; /* name of the value in the help, as PATH; NULL for booleans */
     const char *help;  /* one or more sentences; wrapped by the printer */
     enum flag_type type;
-    char letter;  /* short form, or 0 */
-    void *target; /* holds the default before parsing */
-    uint64_t min; /* FLAG_UINT only */
+    char letter;   /* short form, or 0 */
+    size_t offset; /* of the member that it sets, which holds the default before parsing */
+    uint64_t min;  /* FLAG_UINT only */
     uint64_t max;
     const char *const *choices; /* FLAG_CHOICE only: NULL-terminated */
     const char *default_text;   /* overrides how the default is shown; "" hides it */
 };
 
-struct program {
-    const char *name;
+/* The flag's type and offset: FLAG_STRING_AT(struct x_flags, path). Does not compile when the
+ * member has another type. */
+#define FLAG_AT(flag_type, c_type, owner, member)                                                  \
+    .type = (flag_type),                                                                           \
+    .offset = offsetof(owner, member) + 0 * sizeof(_Generic(((owner *)NULL)->member, c_type : 1))
+#define FLAG_STRING_AT(owner, member) FLAG_AT(FLAG_STRING, const char *, owner, member)
+#define FLAG_BOOL_AT(owner, member) FLAG_AT(FLAG_BOOL, bool, owner, member)
+#define FLAG_UINT_AT(owner, member) FLAG_AT(FLAG_UINT, uint64_t, owner, member)
+#define FLAG_CHOICE_AT(owner, member) FLAG_AT(FLAG_CHOICE, int, owner, member)
+#define FLAG_LIST_AT(owner, member) FLAG_AT(FLAG_LIST, struct flag_list, owner, member)
+
+/* A program, or one command of a program that has several. */
+struct command {
+    const char *program;
+    const char *name;         /* as in `manager compile`; NULL: the program itself */
     const char *summary;      /* one line, for the head of --help */
-    const char *usage;        /* one line a form, without the program's name, separated by \n */
+    const char *usage;        /* one line a form, without program and name, separated by \n */
     const char *description;  /* paragraphs separated by \n; may be NULL */
     const char *examples;     /* verbatim lines; may be NULL */
+    const char *see_also;     /* for the manual page: "x(1), y(1)"; may be NULL */
     const struct flag *flags; /* ends with a NULL name */
+    bool takes_arguments;     /* beside flags */
 };
 
-/* The flags that every program has; put FLAGS_COMMON into the table. */
+/* The flags that every program has: a member of its struct, and FLAGS_COMMON in the table. */
 struct flags_common {
     int log_format; /* enum log_format */
     int log_level;  /* enum log_level */
 };
 
+#define FLAGS_COMMON_DEFAULTS                                                                      \
+    {                                                                                              \
+        .log_format = LOG_TEXT, .log_level = LOG_INFO                                              \
+    }
+
 extern const char *const flags_log_formats[];
 extern const char *const flags_log_levels[];
 
-#define FLAGS_COMMON(common)                                                                       \
+#define FLAGS_COMMON(owner, common)                                                                \
     {.name = "log-format",                                                                         \
      .value = "FORMAT",                                                                            \
-     .help = "Format of the log lines on standard error.",                                         \
-     .type = FLAG_CHOICE,                                                                          \
-     .target = &(common)->log_format,                                                              \
-     .choices = flags_log_formats},                                                                \
+     FLAG_CHOICE_AT(owner, common.log_format),                                                     \
+     .choices = flags_log_formats,                                                                 \
+     .help = "Format of the log lines on standard error."},                                        \
     {                                                                                              \
-        .name = "log-level", .value = "LEVEL", .help = "Least important level that is logged.",    \
-        .type = FLAG_CHOICE, .target = &(common)->log_level, .choices = flags_log_levels           \
+        .name = "log-level", .value = "LEVEL", FLAG_CHOICE_AT(owner, common.log_level),            \
+        .choices = flags_log_levels, .help = "Least important level that is logged."               \
     }
 
 enum flags_result {
@@ -82,13 +105,19 @@ enum flags_result {
     FLAGS_WRONG, /* `e` says what: print it and exit 2 */
 };
 
-/* Positional arguments are moved behind the flags in argv; *rest is where they begin. */
-MUST_CHECK enum flags_result flags_parse(const struct program *p, int argc, char **argv, int *rest,
-                                         struct err *e);
+/* Sets members of `flags`, the struct that the table is about. Positional arguments are moved
+ * behind the flags in argv; *rest is where they begin. */
+MUST_CHECK enum flags_result flags_parse(const struct command *c, void *flags, int argc,
+                                         char **argv, int *rest, struct err *e);
 
 /* Parses, and on FLAGS_EXIT or FLAGS_WRONG prints what is due and ends the process with the right
- * exit code; sets up the log from `common`. Returns the index of the first positional argument. */
-int flags_parse_or_exit(const struct program *p, const struct flags_common *common, int argc,
-                        char **argv);
+ * exit code; sets up the log from `common`, a part of `flags`. Returns the index of the first
+ * positional argument. */
+int flags_parse_or_exit(const struct command *c, void *flags, const struct flags_common *common,
+                        int argc, char **argv);
+
+/* For what cannot be told flag by flag: ends the process with the message and EXIT_USAGE. */
+_Noreturn void flags_misuse(const struct command *c, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/flags.h"
 #include "base/log.h"
 #include "compile/compile_command.h"
+#include "compile/label_flags.h"
 #include "kube/name.h"
 
 #define GENERATION_MAX 9007199254740991u /* what a JSON number holds exactly */
@@ -29,17 +29,70 @@ static const char examples[] =
     "    kubectl get shardingconfigs -A -o yaml | manager compile -f - -o rules/\n"
     "    kubectl get configmaps -A -o yaml | manager compile -f sharding.yaml --diff -\n";
 
-struct arguments {
+struct compile_flags {
     struct flags_common common;
-    struct flag_list files;
+    struct flag_list files; /* of -f */
     struct compile_command command;
 };
 
-static void misuse(const char *msg, const char *detail)
-{
-    fprintf(stderr, "manager: %s%s\nRun \"manager compile --help\" for the usage.\n", msg, detail);
-    exit(EXIT_USAGE);
-}
+static const struct compile_flags defaults = {
+    .common = FLAGS_COMMON_DEFAULTS,
+    .command = {.output = "-",
+                .options = {.namespace = "default",
+                            .generation = 1,
+                            .labels = LABEL_FLAGS_DEFAULTS(NULL)}},
+};
+
+static const struct flag table[] = {
+    {.name = "filename",
+     .letter = 'f',
+     .value = "FILE",
+     FLAG_LIST_AT(struct compile_flags, files),
+     .help = "A file with ShardingConfigs, or - for standard input; may be repeated."},
+    {.name = "shard",
+     .value = "[NS/]NAME",
+     FLAG_STRING_AT(struct compile_flags, command.shard),
+     .help = "Compile this shard alone. Without it: all."},
+    {.name = "output",
+     .letter = 'o',
+     .value = "DIR",
+     FLAG_STRING_AT(struct compile_flags, command.output),
+     .help = "Write NAMESPACE.NAME.json for each shard into this folder, which is made if it "
+             "is missing; - prints them one after the other, sorted by shard."},
+    {.name = "diff",
+     .value = "RULES",
+     FLAG_STRING_AT(struct compile_flags, command.diff),
+     .help = "Show what changes against these rules: a file with rules documents or the "
+             "ConfigMaps that hold them, a folder of such files (as -o writes it), or - for "
+             "standard input. The generation shown is the one that follows."},
+    {.name = "namespace",
+     .letter = 'n',
+     .value = "NS",
+     FLAG_STRING_AT(struct compile_flags, command.options.namespace),
+     .help = "Namespace of ShardingConfigs that name none."},
+    {.name = "generation",
+     .value = "NUMBER",
+     .min = 1,
+     .max = GENERATION_MAX,
+     FLAG_UINT_AT(struct compile_flags, command.options.generation),
+     .help = "Generation of the rules. A proxy refuses rules older than those it enforces."},
+    FLAGS_LABELS(struct compile_flags, command.options.labels, "",
+                 "the API group of the ShardingConfig"),
+    FLAGS_COMMON(struct compile_flags, common),
+    {.name = NULL},
+};
+
+static const struct command command = {
+    .program = "manager",
+    .name = "compile",
+    .summary = "compile ShardingConfigs into rules, without a cluster",
+    .usage = "-f FILE... [FLAGS]",
+    .description = description,
+    .examples = examples,
+    .see_also = "manager(1), localproxy(1)",
+    .flags = table,
+    .takes_arguments = true,
+};
 
 static bool shard_ok(const char *shard)
 {
@@ -53,7 +106,7 @@ static bool shard_ok(const char *shard)
 
 /* The files are those of -f and, so that `-f *.yaml` works, what follows. The caller frees. NULL
  * without memory. */
-static const char **collect_files(struct arguments *a, int argc, char **argv, int rest)
+static const char **collect_files(struct compile_flags *a, int argc, char **argv, int rest)
 {
     const char **files = calloc(a->files.count + (size_t)argc, sizeof *files);
     if (files == NULL) {
@@ -71,84 +124,6 @@ static const char **collect_files(struct arguments *a, int argc, char **argv, in
     return files;
 }
 
-static int parse(struct arguments *a, int argc, char **argv)
-{
-    struct compile_command *c = &a->command;
-    const struct flag flags[] = {
-        {.name = "filename",
-         .letter = 'f',
-         .value = "FILE",
-         .help = "A file with ShardingConfigs, or - for standard input; may be repeated.",
-         .type = FLAG_LIST,
-         .target = &a->files},
-        {.name = "shard",
-         .value = "[NS/]NAME",
-         .help = "Compile this shard alone. Without it: all.",
-         .type = FLAG_STRING,
-         .target = &c->shard},
-        {.name = "output",
-         .letter = 'o',
-         .value = "DIR",
-         .help = "Write NAMESPACE.NAME.json for each shard into this folder, which is made if it "
-                 "is missing; - prints them one after the other, sorted by shard.",
-         .type = FLAG_STRING,
-         .target = &c->output},
-        {.name = "diff",
-         .value = "RULES",
-         .help = "Show what changes against these rules: a file with rules documents or the "
-                 "ConfigMaps that hold them, a folder of such files (as -o writes it), or - for "
-                 "standard input. The generation shown is the one that follows.",
-         .type = FLAG_STRING,
-         .target = &c->diff},
-        {.name = "namespace",
-         .letter = 'n',
-         .value = "NS",
-         .help = "Namespace of ShardingConfigs that name none.",
-         .type = FLAG_STRING,
-         .target = &c->options.namespace},
-        {.name = "generation",
-         .value = "NUMBER",
-         .help = "Generation of the rules. A proxy refuses rules older than those it enforces.",
-         .type = FLAG_UINT,
-         .target = &c->options.generation,
-         .min = 1,
-         .max = GENERATION_MAX},
-        {.name = "label-prefix",
-         .value = "PREFIX",
-         .help = "Prefix of the control labels.",
-         .type = FLAG_STRING,
-         .target = &c->options.labels.prefix,
-         .default_text = "the API group of the ShardingConfig"},
-        {.name = "label-namespace",
-         .value = "NAME",
-         .help = "Control label with an object's namespace: a name below the prefix, or a whole "
-                 "key with a slash.",
-         .type = FLAG_STRING,
-         .target = &c->options.labels.namespace},
-        {.name = "label-shard-hash",
-         .value = "NAME",
-         .help = "Control label with the hash of an object's namespace.",
-         .type = FLAG_STRING,
-         .target = &c->options.labels.shard_hash},
-        {.name = "label-control",
-         .value = "NAME",
-         .help = "Control label that says that an object is labelled.",
-         .type = FLAG_STRING,
-         .target = &c->options.labels.control},
-        FLAGS_COMMON(&a->common),
-        {.name = NULL},
-    };
-    const struct program program = {
-        .name = "manager",
-        .summary = "the control plane of the mesh",
-        .usage = "compile -f FILE... [FLAGS]",
-        .description = description,
-        .examples = examples,
-        .flags = flags,
-    };
-    return flags_parse_or_exit(&program, &a->common, argc, argv);
-}
-
 /* What cannot be told flag by flag. */
 static void check(const struct compile_command *c)
 {
@@ -157,39 +132,31 @@ static void check(const struct compile_command *c)
         standard = standard || strcmp(c->files[i], "-") == 0;
     }
     if (c->file_count == 0) {
-        misuse("-f FILE is missing; - is standard input", "");
+        flags_misuse(&command, "-f FILE is missing; - is standard input");
     }
     if (c->shard != NULL && !shard_ok(c->shard)) {
-        misuse("--shard must be NAME or NAMESPACE/NAME, not ", c->shard);
+        flags_misuse(&command, "--shard must be NAME or NAMESPACE/NAME, not %s", c->shard);
     }
     if (c->diff != NULL && strcmp(c->output, "-") != 0) {
-        misuse("--diff and --output cannot stand together", "");
+        flags_misuse(&command, "--diff and --output cannot be combined");
     }
     if (c->diff != NULL && strcmp(c->diff, "-") == 0 && standard) {
-        misuse("--filename and --diff cannot both be standard input", "");
+        flags_misuse(&command, "--filename and --diff cannot both be standard input");
     }
 }
 
 int compile_main(int argc, char **argv)
 {
-    struct arguments a = {
-        .common = {.log_format = LOG_TEXT, .log_level = LOG_INFO},
-        .command = {.output = "-",
-                    .options = {.namespace = "default",
-                                .generation = 1,
-                                .labels = {.namespace = "namespace",
-                                           .shard_hash = "sharding-hash",
-                                           .control = "control"}}},
-    };
-    int rest = parse(&a, argc, argv);
-    const char **files = collect_files(&a, argc, argv, rest);
+    struct compile_flags f = defaults;
+    int rest = flags_parse_or_exit(&command, &f, &f.common, argc, argv);
+    const char **files = collect_files(&f, argc, argv, rest);
     if (files == NULL) {
         fprintf(stderr, "manager: out of memory\n");
         return EXIT_FAILED;
     }
-    check(&a.command);
-    a.command.log_format = (enum log_format)a.common.log_format;
-    int code = compile_command_run(&a.command);
+    check(&f.command);
+    f.command.log_format = (enum log_format)f.common.log_format;
+    int code = compile_command_run(&f.command);
     free(files);
     return code;
 }

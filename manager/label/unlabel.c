@@ -2,7 +2,6 @@
 #include "label/unlabel.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "label/labeller.h"
 #include "label/patcher.h"
 #include "net/timer.h"
+#include "program/program.h"
 
 enum {
     PARALLEL = 8,
@@ -22,7 +22,6 @@ enum {
     LEVEL_LOW = 250,      /* objects that wait: as the labeller has them */
     LEVEL_HIGH = 1000,
     REFUSED_MAX = 20, /* in a row: it is no use with this resource */
-    SIGNALS = 2,
     NAME_LEN = 400,
 };
 
@@ -33,8 +32,8 @@ enum {
 enum stage { STAGE_DISCOVERING, STAGE_COUNTING, STAGE_REMOVING, STAGE_VERIFYING, STAGE_OVER };
 
 struct run {
+    struct program program;
     const struct unlabel_command *command;
-    struct net_loop *loop;
     struct labels_keys keys;
     struct sharding_resources *configured;
     struct kube_access access;
@@ -44,8 +43,6 @@ struct run {
     struct net_timer *progress;
     struct net_timer *patience;
     struct net_task turn;
-    uv_signal_t signals[SIGNALS];
-    bool watching_signals;
 
     enum stage stage;
     struct sharding_resource *resources;
@@ -61,7 +58,6 @@ struct run {
     uint64_t total; /* taken away, or counted */
     uint64_t failed;
     uint64_t left; /* found when verifying */
-    int exit_code;
 };
 
 /* ---- words ---- */
@@ -111,8 +107,7 @@ static void on_progress(void *data)
 static void end(struct run *r, int exit_code)
 {
     r->stage = STAGE_OVER;
-    r->exit_code = exit_code;
-    net_loop_stop(r->loop);
+    program_stop(&r->program, exit_code);
 }
 
 static void give_up(struct run *r, const char *what, const char *why)
@@ -126,7 +121,7 @@ static void on_patience(void *data)
     struct run *r = data;
     const char *why = r->reflector != NULL ? reflector_error(r->reflector) : NULL;
     why = why == NULL && r->discovery != NULL ? discovery_error(r->discovery) : why;
-    give_up(r, "given up: nothing went on for two minutes", why == NULL ? "" : why);
+    give_up(r, "given up: no progress for two minutes", why == NULL ? "" : why);
 }
 
 static void note_progress(struct run *r)
@@ -183,7 +178,7 @@ static void stop_listing(struct run *r)
     reflector_free(r->reflector);
     r->reflector = NULL;
     r->listed = true;
-    net_task_queue(r->loop, &r->turn);
+    net_task_queue(r->program.loop, &r->turn);
 }
 
 static void on_synced(void *data)
@@ -237,7 +232,7 @@ static int begin_listing(struct run *r, struct err *e)
     const char *text = discovery_path(&d, NULL, &path) == 0 ? buf_cstr(&path) : NULL;
     const struct reflector_options o = {
         .client = r->client, .path = text, .label_selector = selector, .metadata_only = true};
-    r->reflector = reflector_new(r->loop, &o, &list_handlers, r, e);
+    r->reflector = reflector_new(r->program.loop, &o, &list_handlers, r, e);
     buf_reset(&path);
     r->held = false;
     r->listed = false;
@@ -342,7 +337,7 @@ static void on_done(void *data, unsigned resource, const char *ns, const char *n
                 "the manager's webhook is still there: delete its MutatingWebhookConfiguration "
                 "first");
     }
-    net_task_queue(r->loop, &r->turn);
+    net_task_queue(r->program.loop, &r->turn);
 }
 
 static const struct patcher_handlers patcher_handlers = {.path = path_of, .on_done = on_done};
@@ -386,21 +381,9 @@ static const struct discovery_handlers discovery_handlers = {
     .on_state = on_discovery_state,
 };
 
-static void on_signal(uv_signal_t *handle, int signum)
+static void on_shutdown(void *data)
 {
-    give_up(handle->data, "stopped; what is left is left as it was", strsignal(signum));
-}
-
-static void watch_signals(struct run *r)
-{
-    static const int numbers[SIGNALS] = {SIGTERM, SIGINT};
-    (void)signal(SIGPIPE, SIG_IGN);
-    for (int i = 0; i < SIGNALS; i++) {
-        (void)uv_signal_init(&r->loop->uv, &r->signals[i]);
-        r->signals[i].data = r;
-        (void)uv_signal_start(&r->signals[i], on_signal, numbers[i]);
-    }
-    r->watching_signals = true;
+    give_up(data, "stopped; the remaining labels are kept", "interrupted by a signal");
 }
 
 static int read_command(struct run *r, struct err *e)
@@ -420,7 +403,7 @@ static int read_command(struct run *r, struct err *e)
     if (r->configured == NULL) {
         return e->code != 0 ? e->code : err_memory(e);
     }
-    return kube_access_open(c->kubeconfig, c->context, c->in_cluster, &r->access, e);
+    return kube_flags_open(&c->kube, &r->access, e);
 }
 
 static int open_parts(struct run *r, struct err *e)
@@ -428,7 +411,7 @@ static int open_parts(struct run *r, struct err *e)
     const struct unlabel_command *c = r->command;
     const unsigned parallel = c->parallel == 0 ? PARALLEL : (unsigned)c->parallel;
     const struct kube_client_options ko = {.access = &r->access, .max_idle = parallel};
-    r->client = kube_client_new(r->loop, &ko, e);
+    r->client = kube_client_new(r->program.loop, &ko, e);
     if (r->client == NULL) {
         return e->code;
     }
@@ -441,67 +424,59 @@ static int open_parts(struct run *r, struct err *e)
         .clock = &net_clock_system,
     };
     const struct discovery_options dopt = {.client = r->client};
-    r->patcher = patcher_new(r->loop, &po, &patcher_handlers, r, e);
-    r->discovery = discovery_new(r->loop, &dopt, &discovery_handlers, r, e);
-    r->progress = net_timer_new(r->loop, on_progress, r);
-    r->patience = net_timer_new(r->loop, on_patience, r);
+    r->patcher = patcher_new(r->program.loop, &po, &patcher_handlers, r, e);
+    r->discovery = discovery_new(r->program.loop, &dopt, &discovery_handlers, r, e);
+    r->progress = net_timer_new(r->program.loop, on_progress, r);
+    r->patience = net_timer_new(r->program.loop, on_patience, r);
     if (r->patcher == NULL || r->discovery == NULL || r->progress == NULL || r->patience == NULL) {
         return err_memory(e);
     }
     return 0;
 }
 
-static int start(struct run *r, struct err *e)
+static int open_all(void *data, struct err *e)
 {
+    struct run *r = data;
     int rc = read_command(r, e);
     if (rc != 0) {
         return rc;
     }
-    r->loop = net_loop_new(e);
-    if (r->loop == NULL) {
-        return e->code;
-    }
-    watch_signals(r);
     net_task_init(&r->turn, on_turn);
     rc = open_parts(r, e);
-    if (rc == 0) {
-        r->began_at = net_clock_now(&net_clock_system);
-        net_timer_set(r->progress, PROGRESS_MS);
-        note_progress(r);
+    if (rc != 0) {
+        return rc;
     }
-    return rc;
+    r->began_at = net_clock_now(&net_clock_system);
+    net_timer_set(r->progress, PROGRESS_MS);
+    note_progress(r);
+    return 0;
 }
 
-static void close_all(struct run *r)
+static void close_all(void *data)
 {
+    struct run *r = data;
     reflector_free(r->reflector);
     patcher_free(r->patcher);
     discovery_free(r->discovery);
     net_timer_free(r->progress);
     net_timer_free(r->patience);
-    free(r->resources);
     if (r->client != NULL) {
         kube_client_close(r->client, NULL, NULL);
     }
-    for (int i = 0; i < SIGNALS && r->watching_signals; i++) {
-        uv_close((uv_handle_t *)&r->signals[i], NULL);
-    }
-    if (r->loop != NULL) {
-        (void)net_loop_free(r->loop);
-    }
-    sharding_resources_free(r->configured);
-    kube_access_deinit(&r->access);
 }
+
+static const struct program_ops ops = {
+    .open = open_all,
+    .on_shutdown = on_shutdown,
+    .close = close_all,
+};
 
 int unlabel_command_run(const struct unlabel_command *command)
 {
-    struct run r = {.command = command, .exit_code = EXIT_FAILED};
-    struct err e = ERR_INIT;
-    if (start(&r, &e) == 0) {
-        net_loop_run(r.loop);
-    } else {
-        log_error("cannot start", log_str("error", e.msg));
-    }
-    close_all(&r);
-    return r.exit_code;
+    struct run r = {.command = command};
+    int code = program_run(&r.program, &ops, &r);
+    free(r.resources);
+    sharding_resources_free(r.configured);
+    kube_access_deinit(&r.access);
+    return code;
 }

@@ -14,12 +14,11 @@
 
 #include "base/err.h"
 #include "compile/compile.h"
+#include "program/kube_flags.h"
 
 /* What the flags say. */
 struct unlabel_command {
-    const char *kubeconfig; /* as kube_access_open has them */
-    const char *context;
-    bool in_cluster;
+    struct kube_flags kube;
     struct compile_labels labels; /* prefix NULL: LABELS_PREFIX */
     const char *resources;        /* the file of --sharding-resources; NULL: the default ones */
     bool all_resources;           /* everything that discovery shows, instead */

@@ -11,14 +11,14 @@
 #include "base/flags.h"
 #include "compile/compile.h"
 #include "inject/inject.h"
+#include "program/kube_flags.h"
 
 enum native_sidecars { NATIVE_SIDECARS_AUTO, NATIVE_SIDECARS_ON, NATIVE_SIDECARS_OFF };
 
 /* Strings point into argv or the environment; NULL: not given. */
 struct manager_flags {
-    const char *kubeconfig;
-    const char *context;
-    bool in_cluster;
+    struct flags_common common;
+    struct kube_flags kube;
     const char *namespace;       /* of Lease, Secret and Service; NULL: that of the credentials */
     const char *watch_namespace; /* of ShardingConfigs; NULL: all */
     bool leader_elect;
@@ -46,7 +46,7 @@ struct manager_flags {
     uint64_t handover_wait_s; /* 0: nothing waits */
 
     struct inject_settings inject;
-    enum native_sidecars native;
+    int native; /* enum native_sidecars */
     struct flag_list proxy_args;
     const char *proxy_arg_items[FLAG_LIST_MAX + 1]; /* the same, ended by NULL */
 };

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c - wiring: flags, the parts, signals, a clean end.
+ * run.c - wiring: flags, the parts, a clean end.
  *
- * RUNNING -- first signal --> ENDING -- Lease given back, webhooks answered, Events written,
- *     or grace over, or second signal --> STOPPED
+ * running -- signal --> ending -- Lease given back, webhooks answered, Events written,
+ *     or grace over --> stopped
+ *
+ * A second signal stops it at once (program/program.h).
  */
 #include "run/run.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/array.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "net/timer.h"
+#include "program/program.h"
 #include "run/admin.h"
 #include "run/admission_snapshot.h"
 #include "run/leader.h"
 #include "run/server_version.h"
 #include "webhook/serving.h"
 
-enum { SIGNALS = 2, EVENTS_MS = 2000, DAY_SECONDS = 24 * 3600, MS = 1000, IDENTITY_SIZE = 320 };
-
-enum state { STATE_RUNNING, STATE_ENDING, STATE_STOPPED };
+enum { EVENTS_MS = 2000, DAY_SECONDS = 24 * 3600, MS = 1000, IDENTITY_SIZE = 320 };
 
 struct run {
+    struct program program;
     struct manager_flags settings;
     struct labels_keys keys;
     struct compile_options compile;
@@ -35,7 +35,6 @@ struct run {
     char identity[IDENTITY_SIZE];
     const char *namespace;
 
-    struct net_loop *loop;
     struct kube_access access;
     struct kube_client *client;
     struct discovery *discovery;
@@ -49,10 +48,8 @@ struct run {
     struct manager_admin pages;
     struct admin_server *admin;
 
-    uv_signal_t signals[SIGNALS];
     struct net_timer *delay; /* of the webhooks' end */
     struct net_timer *grace;
-    enum state state;
     unsigned unfinished; /* of what is to end before the process does */
 };
 
@@ -61,8 +58,7 @@ struct run {
 static void stop(void *data)
 {
     struct run *r = data;
-    r->state = STATE_STOPPED;
-    net_loop_stop(r->loop);
+    program_stop(&r->program, EXIT_DONE);
 }
 
 static void on_grace_over(void *data)
@@ -85,16 +81,9 @@ static void on_delay_over(void *data)
     webhook_serving_drain(r->webhook, on_part_ended, r);
 }
 
-static void on_signal(uv_signal_t *handle, int signum)
+static void on_shutdown(void *data)
 {
-    struct run *r = handle->data;
-    if (r->state != STATE_RUNNING) {
-        log_warn("second signal: ending at once");
-        stop(r);
-        return;
-    }
-    log_info("shutting down", log_str("signal", strsignal(signum)));
-    r->state = STATE_ENDING;
+    struct run *r = data;
     uint64_t delay_s = r->webhook != NULL ? r->settings.shutdown_delay_s : 0;
     net_timer_set(r->grace, (delay_s + r->settings.shutdown_grace_s) * MS);
     r->unfinished = r->webhook != NULL ? 2 : 1;
@@ -102,17 +91,6 @@ static void on_signal(uv_signal_t *handle, int signum)
         net_timer_set(r->delay, delay_s * MS);
     }
     leader_resign(r->leader, on_part_ended, r);
-}
-
-static void watch_signals(struct run *r)
-{
-    static const int numbers[SIGNALS] = {SIGTERM, SIGINT};
-    (void)signal(SIGPIPE, SIG_IGN);
-    for (int i = 0; i < SIGNALS; i++) {
-        (void)uv_signal_init(&r->loop->uv, &r->signals[i]);
-        r->signals[i].data = r;
-        (void)uv_signal_start(&r->signals[i], on_signal, numbers[i]);
-    }
 }
 
 /* ---- what happens while it runs ---- */
@@ -181,13 +159,13 @@ static int look(void *data, bool pods_needed, struct validate_context *w, struct
 static int open_client(struct run *r, struct err *e)
 {
     const struct manager_flags *s = &r->settings;
-    int rc = kube_access_open(s->kubeconfig, s->context, s->in_cluster, &r->access, e);
+    int rc = kube_flags_open(&s->kube, &r->access, e);
     if (rc != 0) {
         return rc;
     }
     r->namespace = s->namespace != NULL ? s->namespace : r->access.ns;
     const struct kube_client_options o = {.access = &r->access, .max_idle = 16};
-    r->client = kube_client_new(r->loop, &o, e);
+    r->client = kube_client_new(r->program.loop, &o, e);
     return r->client == NULL ? e->code : 0;
 }
 
@@ -203,7 +181,7 @@ static int open_resources(struct run *r, struct err *e)
         return path != NULL ? e->code : err_memory(e);
     }
     const struct discovery_options o = {.client = r->client};
-    r->discovery = discovery_new(r->loop, &o, &handlers, r, e);
+    r->discovery = discovery_new(r->program.loop, &o, &handlers, r, e);
     return r->discovery == NULL ? e->code : 0;
 }
 
@@ -214,18 +192,18 @@ static int open_world(struct run *r, struct err *e)
         .namespace = r->settings.watch_namespace,
         .prefix = r->settings.labels.prefix,
     };
-    r->cache = shard_cache_new(r->loop, &o, e);
+    r->cache = shard_cache_new(r->program.loop, &o, e);
     if (r->cache == NULL) {
         return e->code;
     }
     r->outlook = (struct admission_snapshot){.cache = r->cache, .discovery = r->discovery};
     const struct event_recorder_options events = {
         .client = r->client, .component = "cmesh-manager", .host = r->host};
-    r->events = event_recorder_new(r->loop, &events, e);
+    r->events = event_recorder_new(r->program.loop, &events, e);
     if (r->events == NULL) {
         return e->code;
     }
-    r->version = server_version_new(r->loop, r->client, on_version, r, e);
+    r->version = server_version_new(r->program.loop, r->client, on_version, r, e);
     return r->version == NULL ? e->code : 0;
 }
 
@@ -244,7 +222,7 @@ static int open_leader(struct run *r, struct err *e)
         .on_lead = on_lead,
         .data = r,
     };
-    r->leader = leader_new(r->loop, &o, e);
+    r->leader = leader_new(r->program.loop, &o, e);
     return r->leader == NULL ? e->code : 0;
 }
 
@@ -271,24 +249,17 @@ static int open_webhook(struct run *r, struct err *e)
         .may_write = leader_may_write,
         .data = r->leader,
     };
-    r->webhook = webhook_serving_new(r->loop, &o, e);
+    r->webhook = webhook_serving_new(r->program.loop, &o, e);
     return r->webhook == NULL ? e->code : 0;
 }
 
 static int write_ready_file(const struct run *r, struct err *e)
 {
-    struct buf text = BUF_INIT(4096);
-    if (r->settings.ready_file == NULL) {
-        return 0;
-    }
-    int rc =
-        buf_printf(&text, "{\"admin\":\"%s\",\"webhook\":\"%s\"}\n", admin_server_address(r->admin),
-                   r->webhook == NULL ? "" : webhook_serving_address(r->webhook));
-    if (rc == 0) {
-        rc = file_write_atomic(r->settings.ready_file, buf_data(&text), text.len, 0644, e);
-    }
-    buf_reset(&text);
-    return rc;
+    const struct program_address addresses[] = {
+        {"admin", admin_server_address(r->admin)},
+        {"webhook", r->webhook == NULL ? "" : webhook_serving_address(r->webhook)},
+    };
+    return program_write_ready_file(r->settings.ready_file, addresses, ARRAY_LEN(addresses), e);
 }
 
 static int open_admin(struct run *r, struct err *e)
@@ -307,7 +278,7 @@ static int open_admin(struct run *r, struct err *e)
         .ops = &manager_admin_ops,
         .data = &r->pages,
     };
-    r->admin = admin_server_new(r->loop, &o, e);
+    r->admin = admin_server_new(r->program.loop, &o, e);
     if (r->admin == NULL) {
         return e->code;
     }
@@ -316,22 +287,29 @@ static int open_admin(struct run *r, struct err *e)
     return write_ready_file(r, e);
 }
 
-static int open_all(struct run *r, struct err *e)
+static int open_timers(struct run *r, struct err *e)
+{
+    r->delay = net_timer_new(r->program.loop, on_delay_over, r);
+    r->grace = net_timer_new(r->program.loop, on_grace_over, r);
+    return r->delay == NULL || r->grace == NULL ? err_memory(e) : 0;
+}
+
+static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct run *, struct err *) = {
-        open_client, open_resources, open_world, open_leader, open_webhook, open_admin,
+        open_timers, open_client, open_resources, open_world, open_leader, open_webhook, open_admin,
     };
-    r->delay = net_timer_new(r->loop, on_delay_over, r);
-    r->grace = net_timer_new(r->loop, on_grace_over, r);
-    int rc = r->delay == NULL || r->grace == NULL ? err_memory(e) : 0;
+    struct run *r = data;
+    int rc = labels_keys_init(&r->keys, &r->settings.labels, e);
     for (size_t i = 0; rc == 0 && i < ARRAY_LEN(steps); i++) {
         rc = steps[i](r, e);
     }
     return rc;
 }
 
-static void close_all(struct run *r)
+static void close_all(void *data)
 {
+    struct run *r = data;
     admin_server_free(r->admin);
     webhook_serving_free(r->webhook);
     leader_free(r->leader);
@@ -346,11 +324,6 @@ static void close_all(struct run *r)
     if (r->client != NULL) {
         kube_client_close(r->client, NULL, NULL);
     }
-    for (int i = 0; i < SIGNALS; i++) {
-        uv_close((uv_handle_t *)&r->signals[i], NULL);
-    }
-    (void)net_loop_free(r->loop);
-    kube_access_deinit(&r->access);
 }
 
 /* Who this is: for the Lease, in which no two may be the same. */
@@ -369,37 +342,20 @@ static void introduce(struct run *r)
                    (unsigned)net_clock_random(&net_clock_system));
 }
 
-static int prepare(struct run *r, int argc, char **argv, struct err *e)
-{
-    manager_flags_parse(&r->settings, argc, argv);
-    r->settings.inject.native = r->settings.native == NATIVE_SIDECARS_ON;
-    r->compile = (struct compile_options){.generation = 1, .labels = r->settings.labels};
-    introduce(r);
-    tls_tune_memory();
-    int rc = labels_keys_init(&r->keys, &r->settings.labels, e);
-    if (rc == 0) {
-        r->loop = net_loop_new(e);
-        rc = r->loop == NULL ? e->code : 0;
-    }
-    return rc;
-}
+static const struct program_ops ops = {
+    .open = open_all,
+    .on_shutdown = on_shutdown,
+    .close = close_all,
+};
 
 int run_main(int argc, char **argv)
 {
-    struct run r = {.state = STATE_RUNNING};
-    struct err e = ERR_INIT;
-    int code = EXIT_DONE;
-    if (prepare(&r, argc, argv, &e) != 0) {
-        log_error("cannot start", log_str("error", e.msg));
-        return EXIT_FAILED;
-    }
-    watch_signals(&r);
-    if (open_all(&r, &e) != 0) {
-        log_error("cannot start", log_str("error", e.msg));
-        code = EXIT_FAILED;
-    } else {
-        net_loop_run(r.loop);
-    }
-    close_all(&r);
+    struct run r = {.unfinished = 0};
+    manager_flags_parse(&r.settings, argc, argv);
+    r.settings.inject.native = r.settings.native == NATIVE_SIDECARS_ON;
+    r.compile = (struct compile_options){.generation = 1, .labels = r.settings.labels};
+    introduce(&r);
+    int code = program_run(&r.program, &ops, &r);
+    kube_access_deinit(&r.access);
     return code;
 }

@@ -465,41 +465,47 @@ static int load_init(struct load *l, const char *address, uint64_t count, struct
     return 0;
 }
 
+struct arguments {
+    struct flags_common common;
+    const char *address;
+    const char *path;
+    uint64_t informers;
+};
+
+static const struct flag table[] = {
+    {.name = "connect",
+     .value = "ADDR:PORT",
+     .help = "The proxy.",
+     FLAG_STRING_AT(struct arguments, address)},
+    {.name = "path",
+     .value = "PATH",
+     .help = "What is listed and watched; {} in it is replaced by the informer's number.",
+     FLAG_STRING_AT(struct arguments, path)},
+    {.name = "informers",
+     .value = "N",
+     .help = "How many.",
+     FLAG_UINT_AT(struct arguments, informers),
+     .min = 1,
+     .max = 4096},
+    FLAGS_COMMON(struct arguments, common),
+    {0},
+};
+
+static const struct command command = {
+    .program = "informer_load",
+    .summary = "lists and watches as many informers do",
+    .usage = "--connect ADDR:PORT [FLAG ...]",
+    .flags = table,
+};
+
 int main(int argc, char **argv)
 {
     static struct load l;
-    struct flags_common common = {0};
-    const char *address = NULL;
-    uint64_t informers = 100;
-    l.path = "/api/v1/pods";
-    const struct flag flags[] = {
-        {.name = "connect",
-         .value = "ADDR:PORT",
-         .help = "The proxy.",
-         .type = FLAG_STRING,
-         .target = &address},
-        {.name = "path",
-         .value = "PATH",
-         .help = "What is listed and watched; {} in it is replaced by the informer's number.",
-         .type = FLAG_STRING,
-         .target = &l.path},
-        {.name = "informers",
-         .value = "N",
-         .help = "How many.",
-         .type = FLAG_UINT,
-         .target = &informers,
-         .min = 1,
-         .max = 4096},
-        FLAGS_COMMON(&common),
-        {0},
-    };
-    const struct program program = {.name = "informer_load",
-                                    .summary = "lists and watches as many informers do",
-                                    .usage = "--connect ADDR:PORT [FLAG ...]",
-                                    .flags = flags};
+    struct arguments f = {.path = "/api/v1/pods", .informers = 100};
     struct err e = ERR_INIT;
-    flags_parse_or_exit(&program, &common, argc, argv);
-    if (load_init(&l, address, informers, &e) != 0 || run(&l, &e) != 0) {
+    (void)flags_parse_or_exit(&command, &f, &f.common, argc, argv);
+    l.path = f.path;
+    if (load_init(&l, f.address, f.informers, &e) != 0 || run(&l, &e) != 0) {
         (void)fprintf(stderr, "informer_load: %s\n", e.msg);
         return EXIT_FAILED;
     }

@@ -304,56 +304,60 @@ static int load_init(struct load *l, const char *address, const char *target, ui
     return 0;
 }
 
+struct arguments {
+    struct flags_common common;
+    const char *address;
+    const char *target;
+    uint64_t watches;
+    uint64_t warmup_ms;
+    uint64_t measure_ms;
+};
+
+static const struct flag table[] = {
+    {.name = "connect",
+     .value = "ADDR:PORT",
+     .help = "The proxy, or the server itself.",
+     FLAG_STRING_AT(struct arguments, address)},
+    {.name = "target",
+     .value = "PATH",
+     .help = "Path and query of the watch.",
+     FLAG_STRING_AT(struct arguments, target)},
+    {.name = "watches",
+     .value = "N",
+     .help = "Watches to open.",
+     FLAG_UINT_AT(struct arguments, watches),
+     .min = 1,
+     .max = 4096},
+    {.name = "warmup",
+     .value = "MS",
+     .help = "Milliseconds between the last opening and the first event that counts.",
+     FLAG_UINT_AT(struct arguments, warmup_ms),
+     .max = 600000},
+    {.name = "measure",
+     .value = "MS",
+     .help = "Milliseconds to measure.",
+     FLAG_UINT_AT(struct arguments, measure_ms),
+     .max = 600000},
+    FLAGS_COMMON(struct arguments, common),
+    {0},
+};
+
+static const struct command command = {
+    .program = "watch_load",
+    .summary = "opens watches and measures their events' latency",
+    .usage = "--connect ADDR:PORT [FLAG ...]",
+    .flags = table,
+};
+
 int main(int argc, char **argv)
 {
     static struct load l;
-    struct flags_common common = {0};
-    const char *address = NULL;
-    const char *target = "/api/v1/pods?watch=true";
-    uint64_t watches = 100;
-    uint64_t warmup_ms = 500;
-    uint64_t measure_ms = 3000;
-    const struct flag flags[] = {
-        {.name = "connect",
-         .value = "ADDR:PORT",
-         .help = "The proxy, or the server itself.",
-         .type = FLAG_STRING,
-         .target = &address},
-        {.name = "target",
-         .value = "PATH",
-         .help = "Path and query of the watch.",
-         .type = FLAG_STRING,
-         .target = &target},
-        {.name = "watches",
-         .value = "N",
-         .help = "Watches to open.",
-         .type = FLAG_UINT,
-         .target = &watches,
-         .min = 1,
-         .max = 4096},
-        {.name = "warmup",
-         .value = "MS",
-         .help = "Milliseconds between the last opening and the first event that counts.",
-         .type = FLAG_UINT,
-         .target = &warmup_ms,
-         .max = 600000},
-        {.name = "measure",
-         .value = "MS",
-         .help = "Milliseconds to measure.",
-         .type = FLAG_UINT,
-         .target = &measure_ms,
-         .max = 600000},
-        FLAGS_COMMON(&common),
-        {0},
-    };
-    const struct program program = {.name = "watch_load",
-                                    .summary = "opens watches and measures their events' latency",
-                                    .usage = "--connect ADDR:PORT [FLAG ...]",
-                                    .flags = flags};
+    struct arguments f = {
+        .target = "/api/v1/pods?watch=true", .watches = 100, .warmup_ms = 500, .measure_ms = 3000};
     struct err e = ERR_INIT;
-    flags_parse_or_exit(&program, &common, argc, argv);
-    if (load_init(&l, address, target, watches, &e) != 0 ||
-        run(&l, warmup_ms, measure_ms, &e) != 0) {
+    (void)flags_parse_or_exit(&command, &f, &f.common, argc, argv);
+    if (load_init(&l, f.address, f.target, f.watches, &e) != 0 ||
+        run(&l, f.warmup_ms, f.measure_ms, &e) != 0) {
         (void)fprintf(stderr, "watch_load: %s\n", e.msg);
         return EXIT_FAILED;
     }

@@ -229,37 +229,43 @@ static int start_listening(struct source *s, const char *address, struct err *e)
     return 0;
 }
 
+struct arguments {
+    struct flags_common common;
+    const char *address;
+    const char *event;
+};
+
+static const struct flag table[] = {
+    {.name = "listen",
+     .value = "ADDR:PORT",
+     .help = "Where to listen; port 0 picks a free one.",
+     FLAG_STRING_AT(struct arguments, address)},
+    {.name = "event",
+     .value = "FILE",
+     .help = "One line of JSON, sent as each event.",
+     FLAG_STRING_AT(struct arguments, event)},
+    FLAGS_COMMON(struct arguments, common),
+    {0},
+};
+
+static const struct command command = {
+    .program = "watch_source",
+    .summary = "serves watch streams stamped with the time",
+    .usage = "--event FILE [--listen ADDR:PORT]",
+    .flags = table,
+};
+
 int main(int argc, char **argv)
 {
     static struct source s;
-    struct flags_common common = {0};
-    const char *address = "127.0.0.1:0";
-    const char *event = NULL;
-    const struct flag flags[] = {
-        {.name = "listen",
-         .value = "ADDR:PORT",
-         .help = "Where to listen; port 0 picks a free one.",
-         .type = FLAG_STRING,
-         .target = &address},
-        {.name = "event",
-         .value = "FILE",
-         .help = "One line of JSON, sent as each event.",
-         .type = FLAG_STRING,
-         .target = &event},
-        FLAGS_COMMON(&common),
-        {0},
-    };
-    const struct program program = {.name = "watch_source",
-                                    .summary = "serves watch streams stamped with the time",
-                                    .usage = "--event FILE [--listen ADDR:PORT]",
-                                    .flags = flags};
+    struct arguments f = {.address = "127.0.0.1:0"};
     struct err e = ERR_INIT;
-    flags_parse_or_exit(&program, &common, argc, argv);
-    if (event == NULL) {
+    (void)flags_parse_or_exit(&command, &f, &f.common, argc, argv);
+    if (f.event == NULL) {
         (void)fprintf(stderr, "watch_source: --event is missing\n");
         return EXIT_USAGE;
     }
-    if (load_event(&s, event, &e) != 0 || start_listening(&s, address, &e) != 0) {
+    if (load_event(&s, f.event, &e) != 0 || start_listening(&s, f.address, &e) != 0) {
         (void)fprintf(stderr, "watch_source: %s\n", e.msg);
         return EXIT_FAILED;
     }

@@ -444,7 +444,7 @@ class Token(Case):
         self.assertEqual(stat.S_IMODE(os.stat(self.token_path).st_mode), 0o600)
 
     def test_not_in_a_configmap(self):
-        self.refused(2, "cannot stand beside --token-file", "--kubeconfig", self.path("config"),
+        self.refused(2, "cannot be combined with --token-file", "--kubeconfig", self.path("config"),
                      "--token-file", self.token_path, "--configmap=a/b")
 
 
@@ -521,9 +521,9 @@ class BadInput(Case):
         for words, args in (
                 ("unknown flag --nope", ["--nope"]),
                 ("--context needs a value", ["--context"]),
-                ("no arguments beside the flags", ["extra"]),
-                ("cannot stand beside", ["--in-cluster", "--context=x"]),
-                ("cannot stand beside", ["--in-cluster", "--kubeconfig=x"]),
+                ("unexpected argument extra", ["extra"]),
+                ("cannot be combined", ["--in-cluster", "--context=x"]),
+                ("cannot be combined", ["--in-cluster", "--kubeconfig=x"]),
                 ("--proxy: the URL must begin with", ["--proxy=127.0.0.1:5443"]),
                 ("--proxy: the URL must begin with", ["--proxy=ftp://h"]),
                 ("--proxy: the URL has no host", ["--proxy=http://"]),

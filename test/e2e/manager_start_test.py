@@ -75,7 +75,7 @@ class CommandLineTest(ManagerTestCase):
         cases = (
             (["publish"], ["no command publish", "manager --help"]),
             (["--no-such-flag"], ["--no-such-flag"]),
-            (["--in-cluster", "--context=x"], ["--in-cluster cannot stand beside"]),
+            (["--in-cluster", "--context=x"], ["--in-cluster cannot be combined"]),
             (["--namespace=No_Name"], ["--namespace must be the name of a namespace"]),
             (["--watch-namespace=a.b"], ["--watch-namespace"]),
             (["--lease=A"], ["--lease"]),
@@ -88,7 +88,7 @@ class CommandLineTest(ManagerTestCase):
             (["--admin=127.0.0.1:0", "more"], ["unexpected argument more"]),
             (["compile"], ["-f FILE is missing", "manager compile --help"]),
             (["unlabel", "x"], ["unexpected argument x", "manager unlabel --help"]),
-            (["unlabel", "--all-resources", "--sharding-resources=x"], ["cannot stand beside"]),
+            (["unlabel", "--all-resources", "--sharding-resources=x"], ["cannot be combined"]),
         )
         for args, mentions in cases:
             with self.subTest(args=args):

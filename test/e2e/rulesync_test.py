@@ -506,7 +506,7 @@ class PagesTest(RuleSyncTestCase):
         for args, words in (
             ([], "--from is missing"),
             (["--from", folder], "--to or --control is missing"),
-            (["--from", folder, "--from-configmap", "a/b", "--to", "x"], "cannot stand together"),
+            (["--from", folder, "--from-configmap", "a/b", "--to", "x"], "cannot be combined"),
             (["--from-configmap", "b", "--to", "x"], "must be NAMESPACE/NAME"),
             (["--from-configmap", "a/B", "--to", "x"], "must be NAMESPACE/NAME"),
             (["--from", folder, "--to", "x", "--shard", "a"], "must be NAMESPACE/NAME"),

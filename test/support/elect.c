@@ -10,7 +10,6 @@
  * it gives the Lease back and ends.
  */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -19,19 +18,19 @@
 #include "base/log.h"
 #include "kube/client/lease.h"
 #include "kube/client/object_request.h"
+#include "program/program.h"
 #include "json/json.h"
 
 enum { WRITE_MS = 10 };
 
 struct app {
-    struct net_loop *loop;
+    struct program program;
     struct kube_access access;
     struct kube_client *client;
     struct lease *lease;
     struct net_timer *timer; /* of the next write */
     struct object_request *request;
     unsigned writes;
-    uv_signal_t terminate;
     const char *kubeconfig;
     const char *map; /* NULL: nothing is written */
     struct lease_options options;
@@ -85,7 +84,7 @@ static void on_timer(void *data)
     struct object_request_options q = {
         .verb = OBJECT_REQUEST_MERGE_PATCH, .path = path, .name = a->map, .body = patch};
     struct err e = ERR_INIT;
-    a->request = object_request_start(a->loop, a->client, &q, on_written, a, &e);
+    a->request = object_request_start(a->program.loop, a->client, &q, on_written, a, &e);
     if (a->request == NULL) {
         log_warn("cannot write", log_str("error", e.msg));
     }
@@ -138,98 +137,87 @@ static const struct lease_handlers handlers = {
 static void on_released(void *data)
 {
     struct app *a = data;
-    net_loop_stop(a->loop);
+    program_stop(&a->program, EXIT_DONE);
 }
 
-static void on_terminate(uv_signal_t *handle, int signum)
+static void on_shutdown(void *data)
 {
-    struct app *a = handle->data;
-    (void)signum;
+    struct app *a = data;
     lease_release(a->lease, on_released, a);
-    net_loop_settle(a->loop);
 }
 
 /* ---- life ---- */
 
-static void read_flags(struct app *a, int argc, char **argv)
-{
-    const struct flag flags[] = {
-        {.name = "kubeconfig",
-         .value = "PATH",
-         .help = "How to reach the API server.",
-         .type = FLAG_STRING,
-         .target = &a->kubeconfig},
-        {.name = "namespace",
-         .value = "NAME",
-         .help = "Of the Lease.",
-         .type = FLAG_STRING,
-         .target = &a->options.namespace},
-        {.name = "name",
-         .value = "NAME",
-         .help = "Of the Lease.",
-         .type = FLAG_STRING,
-         .target = &a->options.name},
-        {.name = "identity",
-         .value = "NAME",
-         .help = "Of this replica.",
-         .type = FLAG_STRING,
-         .target = &a->options.identity},
-        {.name = "map",
-         .value = "NAME",
-         .help = "Of the ConfigMap that a leader writes.",
-         .type = FLAG_STRING,
-         .target = &a->map},
-        {.name = "duration-ms",
-         .value = "MS",
-         .help = "How long a Lease holds that is not renewed.",
-         .type = FLAG_UINT,
-         .target = &a->options.duration_ms,
-         .min = 1000,
-         .max = 3600000},
-        {.name = "renew-deadline-ms",
-         .value = "MS",
-         .help = "When a leader that cannot renew gives up.",
-         .type = FLAG_UINT,
-         .target = &a->options.renew_deadline_ms,
-         .min = 1,
-         .max = 3600000},
-        {.name = "retry-period-ms",
-         .value = "MS",
-         .help = "Between tries.",
-         .type = FLAG_UINT,
-         .target = &a->options.retry_period_ms,
-         .min = 1,
-         .max = 3600000},
-        FLAGS_COMMON(&a->common),
-        {0},
-    };
-    const struct program program = {
-        .name = "elect",
-        .summary = "Stands for election.",
-        .usage = "--namespace NAME --name NAME --identity NAME [FLAG...]",
-        .flags = flags,
-    };
-    (void)flags_parse_or_exit(&program, &a->common, argc, argv);
-}
+static const struct flag table[] = {
+    {.name = "kubeconfig",
+     .value = "PATH",
+     .help = "How to reach the API server.",
+     FLAG_STRING_AT(struct app, kubeconfig)},
+    {.name = "namespace",
+     .value = "NAME",
+     .help = "Of the Lease.",
+     FLAG_STRING_AT(struct app, options.namespace)},
+    {.name = "name",
+     .value = "NAME",
+     .help = "Of the Lease.",
+     FLAG_STRING_AT(struct app, options.name)},
+    {.name = "identity",
+     .value = "NAME",
+     .help = "Of this replica.",
+     FLAG_STRING_AT(struct app, options.identity)},
+    {.name = "map",
+     .value = "NAME",
+     .help = "Of the ConfigMap that a leader writes.",
+     FLAG_STRING_AT(struct app, map)},
+    {.name = "duration-ms",
+     .value = "MS",
+     .help = "How long a Lease holds that is not renewed.",
+     FLAG_UINT_AT(struct app, options.duration_ms),
+     .min = 1000,
+     .max = 3600000},
+    {.name = "renew-deadline-ms",
+     .value = "MS",
+     .help = "When a leader that cannot renew gives up.",
+     FLAG_UINT_AT(struct app, options.renew_deadline_ms),
+     .min = 1,
+     .max = 3600000},
+    {.name = "retry-period-ms",
+     .value = "MS",
+     .help = "Between tries.",
+     FLAG_UINT_AT(struct app, options.retry_period_ms),
+     .min = 1,
+     .max = 3600000},
+    FLAGS_COMMON(struct app, common),
+    {0},
+};
 
-static int start(struct app *a, struct err *e)
+static const struct command command = {
+    .program = "elect",
+    .summary = "Stands for election.",
+    .usage = "--namespace NAME --name NAME --identity NAME [FLAG...]",
+    .flags = table,
+};
+
+static int open_all(void *data, struct err *e)
 {
+    struct app *a = data;
     if (kube_access_open(a->kubeconfig, NULL, false, &a->access, e) != 0) {
         return e->code;
     }
     struct kube_client_options o = {.access = &a->access, .max_idle = 4};
-    a->client = kube_client_new(a->loop, &o, e);
-    a->timer = a->client == NULL ? NULL : net_timer_new(a->loop, on_timer, a);
+    a->client = kube_client_new(a->program.loop, &o, e);
+    a->timer = a->client == NULL ? NULL : net_timer_new(a->program.loop, on_timer, a);
     if (a->timer == NULL) {
         return -1;
     }
     a->options.client = a->client;
-    a->lease = lease_new(a->loop, &a->options, &handlers, a, e);
+    a->lease = lease_new(a->program.loop, &a->options, &handlers, a, e);
     return a->lease == NULL ? e->code : 0;
 }
 
-static void close_all(struct app *a)
+static void close_all(void *data)
 {
+    struct app *a = data;
     lease_free(a->lease);
     if (a->timer != NULL) {
         stop_writing(a);
@@ -238,38 +226,21 @@ static void close_all(struct app *a)
     if (a->client != NULL) {
         kube_client_close(a->client, NULL, NULL);
     }
-    uv_close((uv_handle_t *)&a->terminate, NULL);
 }
 
-static int run(struct app *a)
-{
-    struct err e = ERR_INIT;
-    a->loop = net_loop_new(&e);
-    if (a->loop == NULL) {
-        log_error("cannot start", log_str("error", e.msg));
-        return EXIT_FAILED;
-    }
-    (void)uv_signal_init(&a->loop->uv, &a->terminate);
-    a->terminate.data = a;
-    (void)uv_signal_start(&a->terminate, on_terminate, SIGTERM);
-    int rc = start(a, &e);
-    if (rc == 0) {
-        net_loop_run(a->loop);
-    } else {
-        log_error("cannot start", log_str("error", e.msg));
-    }
-    close_all(a);
-    rc = net_loop_free(a->loop) != 0 || rc != 0 ? EXIT_FAILED : EXIT_DONE;
-    kube_access_deinit(&a->access);
-    return rc;
-}
+static const struct program_ops ops = {
+    .open = open_all,
+    .on_shutdown = on_shutdown,
+    .close = close_all,
+};
 
 int main(int argc, char **argv)
 {
     struct app a = {
         .options = {.duration_ms = 15000, .renew_deadline_ms = 10000, .retry_period_ms = 2000},
-        .common = {.log_format = LOG_TEXT, .log_level = LOG_INFO}};
-    (void)signal(SIGPIPE, SIG_IGN);
-    read_flags(&a, argc, argv);
-    return run(&a);
+        .common = FLAGS_COMMON_DEFAULTS};
+    (void)flags_parse_or_exit(&command, &a, &a.common, argc, argv);
+    int code = program_run(&a.program, &ops, &a);
+    kube_access_deinit(&a.access);
+    return code;
 }

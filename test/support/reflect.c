@@ -7,13 +7,13 @@
  *     {"type":"added","object":{...}}  {"type":"modified",...}  {"type":"deleted",...}
  *     {"type":"state","error":"..."}   {"type":"stats",...}
  */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/flags.h"
 #include "base/log.h"
 #include "kube/client/reflector.h"
+#include "program/program.h"
 #include "json/json.h"
 
 static const char *const change_names[] = {
@@ -24,11 +24,10 @@ static const char *const change_names[] = {
 };
 
 struct app {
-    struct net_loop *loop;
+    struct program program;
     struct kube_access access;
     struct kube_client *client;
     struct reflector *reflector;
-    uv_signal_t terminate;
     const char *kubeconfig;
     struct reflector_options options;
     uint64_t page_size;
@@ -103,112 +102,91 @@ static void print_stats(const struct reflector_stats *s)
     cJSON_Delete(stats);
 }
 
-static void on_terminate(uv_signal_t *handle, int signum)
+static void on_shutdown(void *data)
 {
-    struct app *a = handle->data;
-    (void)signum;
+    struct app *a = data;
     print_stats(reflector_stats(a->reflector));
-    net_loop_stop(a->loop);
+    program_stop(&a->program, EXIT_DONE);
 }
 
-static void read_flags(struct app *a, int argc, char **argv)
-{
-    const struct flag flags[] = {
-        {.name = "kubeconfig",
-         .value = "PATH",
-         .help = "How to reach the API server.",
-         .type = FLAG_STRING,
-         .target = &a->kubeconfig},
-        {.name = "path",
-         .value = "PATH",
-         .help = "Of the collection.",
-         .type = FLAG_STRING,
-         .target = &a->options.path},
-        {.name = "name",
-         .value = "NAME",
-         .help = "Only this object.",
-         .type = FLAG_STRING,
-         .target = &a->options.name},
-        {.name = "labels",
-         .value = "SELECTOR",
-         .help = "Label selector.",
-         .type = FLAG_STRING,
-         .target = &a->options.label_selector},
-        {.name = "fields",
-         .value = "SELECTOR",
-         .help = "Field selector.",
-         .type = FLAG_STRING,
-         .target = &a->options.field_selector},
-        {.name = "metadata-only",
-         .help = "Ask for metadata alone.",
-         .type = FLAG_BOOL,
-         .target = &a->options.metadata_only},
-        {.name = "page-size",
-         .value = "COUNT",
-         .help = "Objects in a page.",
-         .type = FLAG_UINT,
-         .target = &a->page_size,
-         .min = 1,
-         .max = 10000},
-        FLAGS_COMMON(&a->common),
-        {0},
-    };
-    const struct program program = {
-        .name = "reflect",
-        .summary = "Prints what happens in a collection of the API server.",
-        .usage = "--path PATH [FLAG...]",
-        .flags = flags,
-    };
-    (void)flags_parse_or_exit(&program, &a->common, argc, argv);
-}
+static const struct flag table[] = {
+    {.name = "kubeconfig",
+     .value = "PATH",
+     .help = "How to reach the API server.",
+     FLAG_STRING_AT(struct app, kubeconfig)},
+    {.name = "path",
+     .value = "PATH",
+     .help = "Of the collection.",
+     FLAG_STRING_AT(struct app, options.path)},
+    {.name = "name",
+     .value = "NAME",
+     .help = "Only this object.",
+     FLAG_STRING_AT(struct app, options.name)},
+    {.name = "labels",
+     .value = "SELECTOR",
+     .help = "Label selector.",
+     FLAG_STRING_AT(struct app, options.label_selector)},
+    {.name = "fields",
+     .value = "SELECTOR",
+     .help = "Field selector.",
+     FLAG_STRING_AT(struct app, options.field_selector)},
+    {.name = "metadata-only",
+     .help = "Ask for metadata alone.",
+     FLAG_BOOL_AT(struct app, options.metadata_only)},
+    {.name = "page-size",
+     .value = "COUNT",
+     .help = "Objects in a page.",
+     FLAG_UINT_AT(struct app, page_size),
+     .min = 1,
+     .max = 10000},
+    FLAGS_COMMON(struct app, common),
+    {0},
+};
 
-static int start(struct app *a, struct err *e)
+static const struct command command = {
+    .program = "reflect",
+    .summary = "Prints what happens in a collection of the API server.",
+    .usage = "--path PATH [FLAG...]",
+    .flags = table,
+};
+
+static int open_all(void *data, struct err *e)
 {
+    struct app *a = data;
     if (kube_access_open(a->kubeconfig, NULL, false, &a->access, e) != 0) {
         return e->code;
     }
     struct kube_client_options o = {.access = &a->access, .max_idle = 4};
-    a->client = kube_client_new(a->loop, &o, e);
+    a->client = kube_client_new(a->program.loop, &o, e);
     if (a->client == NULL) {
         return e->code;
     }
     a->options.client = a->client;
     a->options.page_size = (unsigned)a->page_size;
-    a->reflector = reflector_new(a->loop, &a->options, &handlers, a, e);
+    a->reflector = reflector_new(a->program.loop, &a->options, &handlers, a, e);
     return a->reflector == NULL ? e->code : 0;
 }
 
-static int run(struct app *a)
+static void close_all(void *data)
 {
-    struct err e = ERR_INIT;
-    a->loop = net_loop_new(&e);
-    if (a->loop == NULL) {
-        log_error("cannot start", log_str("error", e.msg));
-        return EXIT_FAILED;
-    }
-    (void)uv_signal_init(&a->loop->uv, &a->terminate);
-    a->terminate.data = a;
-    (void)uv_signal_start(&a->terminate, on_terminate, SIGTERM);
-    int rc = start(a, &e);
-    if (rc == 0) {
-        net_loop_run(a->loop);
-    } else {
-        log_error("cannot start", log_str("error", e.msg));
-    }
+    struct app *a = data;
     reflector_free(a->reflector);
     if (a->client != NULL) {
         kube_client_close(a->client, NULL, NULL);
     }
-    uv_close((uv_handle_t *)&a->terminate, NULL);
-    rc = net_loop_free(a->loop) != 0 || rc != 0 ? EXIT_FAILED : EXIT_DONE;
-    kube_access_deinit(&a->access);
-    return rc;
 }
+
+static const struct program_ops ops = {
+    .open = open_all,
+    .on_shutdown = on_shutdown,
+    .close = close_all,
+};
 
 int main(int argc, char **argv)
 {
-    struct app a = {.page_size = 500, .common = {.log_format = LOG_TEXT, .log_level = LOG_INFO}};
-    (void)signal(SIGPIPE, SIG_IGN);
-    read_flags(&a, argc, argv);
-    return run(&a);
+    struct app a = {.page_size = 500, .common = FLAGS_COMMON_DEFAULTS};
+    (void)flags_parse_or_exit(&command, &a, &a.common, argc, argv);
+    int code = program_run(&a.program, &ops, &a);
+    kube_access_deinit(&a.access);
+    return code;
 }

@@ -23,52 +23,58 @@ struct fixture {
     uint64_t port;
     int mode;
     struct flag_list list;
-    struct flag flags[8];
-    struct program program;
     int rest;
     struct err e;
 };
 
 static const char *const modes[] = {"block", "passthrough", NULL};
 
+static const struct flag table[] = {
+    {.name = "a-path",
+     .letter = 'p',
+     .value = "PATH",
+     FLAG_STRING_AT(struct fixture, path),
+     .help = "Where it is."},
+    {.name = "on", FLAG_BOOL_AT(struct fixture, on), .help = "Whether it is on."},
+    {.name = "port",
+     .value = "N",
+     .min = 1,
+     .max = 65535,
+     FLAG_UINT_AT(struct fixture, port),
+     .help = "The port."},
+    {.name = "mode",
+     .value = "MODE",
+     .choices = modes,
+     FLAG_CHOICE_AT(struct fixture, mode),
+     .help = "What it does; see --on."},
+    {.name = "list",
+     .letter = 'l',
+     .value = "ITEM",
+     FLAG_LIST_AT(struct fixture, list),
+     .help = "What there is."},
+    FLAGS_COMMON(struct fixture, common),
+    {.name = NULL},
+};
+
+static const struct command command = {
+    .program = "prog",
+    .summary = "tests flags",
+    .usage = "[FLAGS] FILE\n--on [FLAGS]",
+    .description = "The first paragraph, with `prog run` in it and a\\backslash.\n.second",
+    .examples = "    prog --on FILE\n.hidden\n",
+    .see_also = "other(1)",
+    .flags = table,
+    .takes_arguments = true,
+};
+
 static void init(struct fixture *f)
 {
-    *f = (struct fixture){.path = "/default", .port = 80, .mode = 0};
-    f->common = (struct flags_common){.log_format = LOG_TEXT, .log_level = LOG_INFO};
-    f->list = (struct flag_list){.items = {"default"}, .count = 1};
-    const struct flag flags[8] = {
-        {.name = "a-path",
-         .letter = 'p',
-         .value = "PATH",
-         .help = "Where it is.",
-         .type = FLAG_STRING,
-         .target = &f->path},
-        {.name = "on", .help = "Whether it is on.", .type = FLAG_BOOL, .target = &f->on},
-        {.name = "port",
-         .value = "N",
-         .help = "The port.",
-         .type = FLAG_UINT,
-         .target = &f->port,
-         .min = 1,
-         .max = 65535},
-        {.name = "mode",
-         .value = "MODE",
-         .help = "What it does.",
-         .type = FLAG_CHOICE,
-         .target = &f->mode,
-         .choices = modes},
-        {.name = "list",
-         .letter = 'l',
-         .value = "ITEM",
-         .help = "What there is.",
-         .type = FLAG_LIST,
-         .target = &f->list},
-        FLAGS_COMMON(&f->common),
-        {.name = NULL},
+    *f = (struct fixture){
+        .common = FLAGS_COMMON_DEFAULTS,
+        .path = "/default",
+        .port = 80,
+        .list = {.items = {"default"}, .count = 1},
     };
-    memcpy(f->flags, flags, sizeof flags);
-    f->program = (struct program){
-        .name = "prog", .summary = "tests flags", .usage = "[FLAGS] FILE", .flags = f->flags};
 }
 
 enum { ARGS_MAX = 100 };
@@ -87,7 +93,7 @@ static enum flags_result parse(struct fixture *f, const char **argv, ...)
     va_end(ap);
     argv[argc] = NULL;
     f->e = (struct err)ERR_INIT;
-    return flags_parse(&f->program, argc, (char **)argv, &f->rest, &f->e);
+    return flags_parse(&command, f, argc, (char **)argv, &f->rest, &f->e);
 }
 
 #define PARSE(f, ...) parse(f, argv, ##__VA_ARGS__, NULL)
@@ -169,9 +175,10 @@ static void lists_are_bounded(void **state)
         argv[i] = "--list=x";
     }
     init(&f);
-    assert_int_equal(flags_parse(&f.program, FLAG_LIST_MAX + 1, argv, &f.rest, &f.e), FLAGS_OK);
+    assert_int_equal(flags_parse(&command, &f, FLAG_LIST_MAX + 1, argv, &f.rest, &f.e), FLAGS_OK);
     assert_int_equal(f.list.count, FLAG_LIST_MAX);
-    assert_int_equal(flags_parse(&f.program, FLAG_LIST_MAX + 2, argv, &f.rest, &f.e), FLAGS_WRONG);
+    assert_int_equal(flags_parse(&command, &f, FLAG_LIST_MAX + 2, argv, &f.rest, &f.e),
+                     FLAGS_WRONG);
     assert_non_null(strstr(f.e.msg, "--list"));
 }
 
@@ -298,7 +305,7 @@ static int run(char **argv, int fd, char *text, size_t size)
         (void)dup2(ends[1], fd);
         (void)close(ends[0]);
         (void)close(ends[1]);
-        (void)flags_parse_or_exit(&f.program, &f.common, argc, argv);
+        (void)flags_parse_or_exit(&command, &f, &f.common, argc, argv);
         _exit(77);
     }
     (void)close(ends[1]);
@@ -339,6 +346,32 @@ static void prints_help_and_exits_0(void **state)
     assert_string_equal(text, "");
 }
 
+/* In man(7): dashes can be copied, and no text is taken for a request. */
+static void prints_the_manual_page(void **state)
+{
+    (void)state;
+    char text[16384];
+    char *man[] = {"prog", "--man", NULL};
+    assert_int_equal(run(man, STDOUT_FILENO, text, sizeof text), 0);
+    static const char *const wants[] = {
+        ".TH \"PROG\" 1",
+        ".SH NAME\nprog \\- tests flags\n",
+        "\\fBprog\\fR [FLAGS] FILE\n.br\n\\fBprog\\fR \\-\\-on [FLAGS]\n",
+        "with \\fBprog run\\fR in it and a\\ebackslash.\n.PP\n\\&.second\n",
+        ".TP\n\\fB\\-p\\fR, \\fB\\-\\-a\\-path\\fR=\\fIPATH\\fR\n",
+        "What it does; see \\fB\\-\\-on\\fR.\nOne of: block, passthrough.\nDefault: block.\n"
+        "Environment: \\fBCMESH_MODE\\fR.\n",
+        ".SH EXIT STATUS\n",
+        "    prog \\-\\-on FILE\n\\&.hidden\n",
+        ".SH SEE ALSO\nother(1)\n",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(wants); i++) {
+        if (strstr(text, wants[i]) == NULL) {
+            fail_msg("no \"%s\" in:\n%s", wants[i], text);
+        }
+    }
+}
+
 static void prints_the_version_and_exits_0(void **state)
 {
     (void)state;
@@ -376,6 +409,7 @@ int main(void)
         TEST(the_command_line_wins),
         TEST(names_a_wrong_variable),
         TEST(prints_help_and_exits_0),
+        TEST(prints_the_manual_page),
         TEST(prints_the_version_and_exits_0),
         TEST(wrong_usage_exits_2),
     };

@@ -203,7 +203,7 @@ static int setup(void **state)
     temp_dir_write(&u->dir, "kubeconfig", text, 0600);
     temp_dir_write(&u->dir, "resources", "groupVersionKinds: {v1: [ConfigMap]}", 0600);
     u->command = (struct unlabel_command){
-        .kubeconfig = temp_dir_path(&u->dir, "kubeconfig", u->kubeconfig),
+        .kube.kubeconfig = temp_dir_path(&u->dir, "kubeconfig", u->kubeconfig),
         .labels = {.namespace = "namespace", .shard_hash = "sharding-hash", .control = "control"},
         .all_resources = true,
         .qps = 100000,
@@ -361,9 +361,9 @@ static void test_ends_when_told_to(void **state)
 static void test_cannot_start(void **state)
 {
     struct user *u = *state;
-    u->command.kubeconfig = "/nowhere";
+    u->command.kube.kubeconfig = "/nowhere";
     assert_int_equal(run(u, MOOD_WELL), EXIT_FAILED);
-    u->command.kubeconfig = u->kubeconfig;
+    u->command.kube.kubeconfig = u->kubeconfig;
     u->command.labels.control = "namespace";
     assert_int_equal(run(u, MOOD_WELL), EXIT_FAILED);
     u->command.labels.control = "control";

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * flags_internal.h - what parsing, --help and the manual page share.
+ */
+#ifndef CORE_BASE_FLAGS_INTERNAL_H
+#define CORE_BASE_FLAGS_INTERNAL_H
+
+#include "base/flags.h"
+
+#define FLAGS_ENV_NAME_SIZE 64
+#define FLAGS_FULL_NAME_SIZE 64
+#define FLAGS_NUMBER_SIZE 24
+
+/* CMESH_LOG_LEVEL of log-level. */
+void flags_env_name(const char *flag, char out[FLAGS_ENV_NAME_SIZE]);
+/* The program's name, and the command's behind `separator`. */
+void flags_full_name(const struct command *c, char separator, char out[FLAGS_FULL_NAME_SIZE]);
+/* What is shown as the default: a constant, or a number written into `number`; NULL: nothing. */
+const char *flags_default(const struct flag *f, const void *flags, char number[FLAGS_NUMBER_SIZE]);
+
+/* On standard output. `flags` holds the defaults. */
+void flags_print_help(const struct command *c, const void *flags);
+void flags_print_man(const struct command *c, const void *flags);
+
+#endif
