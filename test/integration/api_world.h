@@ -11,10 +11,10 @@
 #define TEST_INTEGRATION_API_WORLD_H
 
 #include "fake_clock.h"
-#include "fixture.h"
 #include "http/collect.h"
 #include "http/server.h"
 #include "kube/client/client.h"
+#include "loop_fixture.h"
 
 struct api_world;
 

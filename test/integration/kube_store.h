@@ -11,9 +11,9 @@
 
 #include <cjson/cJSON.h>
 
-#include "fixture.h"
 #include "http/server.h"
 #include "kube/client/client.h"
+#include "loop_fixture.h"
 
 struct kube_store;
 

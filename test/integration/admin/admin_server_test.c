@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "fixture.h"
+#include "loop_fixture.h"
+#include "raw_peer.h"
 
 struct world {
     struct net_loop *loop;
@@ -64,7 +65,7 @@ static int teardown(void **state)
     struct world *w = *state;
     admin_server_free(w->admin);
     admin_server_free(NULL);
-    return net_loop_free(w->loop);
+    return loop_free(w->loop);
 }
 
 /* The whole answer; valid until the next one. */

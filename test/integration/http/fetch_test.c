@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "base/list.h"
-#include "fixture.h"
 #include "http/collect.h"
 #include "http/fetch.h"
 #include "http/server.h"
+#include "loop_fixture.h"
 
 enum { TAKEN_MAX = 6 * 1024 * 1024, WAIT_MS = 20000 };
 

@@ -6,9 +6,10 @@
 #include <unistd.h>
 
 #include "certs.h"
-#include "fixture.h"
 #include "http/client.h"
 #include "http/server.h"
+#include "loop_fixture.h"
+#include "raw_peer.h"
 
 /* What the server under test does with the next requests. */
 enum behaviour {

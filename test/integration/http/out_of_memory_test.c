@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "fixture.h"
 #include "http/client.h"
 #include "http/server.h"
+#include "loop_fixture.h"
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -227,7 +227,7 @@ static bool play(unsigned failing)
     countdown = 0;
     http_client_free(s.client);
     http_server_free(s.server);
-    assert_int_equal(net_loop_free(s.loop), 0);
+    assert_int_equal(loop_free(s.loop), 0);
     return both;
 }
 

@@ -87,7 +87,7 @@ static int teardown(void **state)
     discovery_free(u->discovery);
     api_close(&u->world);
     free(u);
-    return net_loop_free(l);
+    return loop_free(l);
 }
 
 /* The request for that target, whichever came first. */
@@ -429,7 +429,7 @@ static bool play(void *data)
     }
     discovery_free(u.discovery);
     api_close(&u.world);
-    assert_int_equal(net_loop_free(l), 0);
+    assert_int_equal(loop_free(l), 0);
     return well;
 }
 

@@ -53,7 +53,7 @@ static int teardown(void **state)
     event_recorder_free(u->recorder);
     api_close(&u->world);
     free(u);
-    return net_loop_free(l);
+    return loop_free(l);
 }
 
 static struct api_request *expect_request(struct user *u, const char *method, const char *target)
@@ -521,7 +521,7 @@ static bool play(void *data)
     }
     event_recorder_free(u.recorder);
     api_close(&u.world);
-    assert_int_equal(net_loop_free(l), 0);
+    assert_int_equal(loop_free(l), 0);
     return well;
 }
 

@@ -120,7 +120,7 @@ static int teardown(void **state)
     api_close(&c->world);
     buf_reset(&c->log);
     free(c);
-    return net_loop_free(l);
+    return loop_free(l);
 }
 
 /* ---- what is expected ---- */
@@ -927,7 +927,7 @@ static void test_there_is_never_more_than_one(void **state)
     api_close(&p->world);
     cJSON_Delete(p->kept);
     free(p);
-    assert_int_equal(net_loop_free(l), 0);
+    assert_int_equal(loop_free(l), 0);
 }
 
 /* ---- memory ---- */
@@ -961,7 +961,7 @@ static bool play(void *data)
     lease_free(lease);
     api_close(&p.world);
     cJSON_Delete(p.kept);
-    assert_int_equal(net_loop_free(l), 0);
+    assert_int_equal(loop_free(l), 0);
     return well;
 }
 

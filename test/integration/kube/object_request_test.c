@@ -48,7 +48,7 @@ static int teardown(void **state)
     struct net_loop *l = c->world.loop;
     api_close(&c->world);
     free(c);
-    return net_loop_free(l);
+    return loop_free(l);
 }
 
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
@@ -445,7 +445,7 @@ static bool play(void *data)
     sweep_left = -1;
     bool well = strcmp(c.object, "{\"a\":1}") == 0;
     api_close(&c.world);
-    assert_int_equal(net_loop_free(l), 0);
+    assert_int_equal(loop_free(l), 0);
     return well;
 }
 

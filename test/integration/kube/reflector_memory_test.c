@@ -59,7 +59,7 @@ static bool play(void *data)
         fail_msg("it did not get there: \"%s\"", buf_cstr(&w.log));
     }
     world_close(&w);
-    assert_int_equal(net_loop_free(l), 0);
+    assert_int_equal(loop_free(l), 0);
     return started;
 }
 

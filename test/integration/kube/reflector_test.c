@@ -37,7 +37,7 @@ static int teardown(void **state)
     struct net_loop *l = w->loop;
     world_close(w);
     free(w);
-    return net_loop_free(l);
+    return loop_free(l);
 }
 
 static const char *one(const char *name, const char *version)
@@ -790,7 +790,7 @@ static int secret_teardown(void **state)
     struct secret *s = *state;
     struct net_loop *l = s->w.loop;
     world_close(&s->w);
-    int rc = net_loop_free(l);
+    int rc = loop_free(l);
     temp_dir_deinit(&s->dir);
     free(s);
     return rc;

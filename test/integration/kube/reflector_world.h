@@ -11,9 +11,9 @@
 #ifndef TEST_INTEGRATION_REFLECTOR_WORLD_H
 #define TEST_INTEGRATION_REFLECTOR_WORLD_H
 
-#include "fixture.h"
 #include "http/server.h"
 #include "kube/client/reflector.h"
+#include "loop_fixture.h"
 
 /* What the user does when it is called. */
 enum world_whim {

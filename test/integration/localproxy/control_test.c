@@ -14,7 +14,8 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "control/client.h"
-#include "fixture.h"
+#include "loop_fixture.h"
+#include "raw_peer.h"
 #include "rules/control.h"
 #include "temp_dir.h"
 
@@ -156,7 +157,7 @@ static int teardown(void **state)
     control_client_free(w->client);
     control_free(w->control);
     rules_unref(w->rules);
-    int rc = net_loop_free(w->loop);
+    int rc = loop_free(w->loop);
     temp_dir_deinit(&w->dir);
     free(w);
     return rc;
@@ -848,7 +849,7 @@ static bool put_and_get(void *data)
     control_free(w->control);
     rules_unref(w->rules);
     w->rules = NULL;
-    assert_int_equal(net_loop_free(w->loop), 0);
+    assert_int_equal(loop_free(w->loop), 0);
     return good;
 }
 

@@ -13,8 +13,8 @@
 #ifndef TEST_INTEGRATION_RELOAD_SCENE_H
 #define TEST_INTEGRATION_RELOAD_SCENE_H
 
-#include "fixture.h"
 #include "http/server.h"
+#include "loop_fixture.h"
 #include "proxy.h"
 
 /* A request at the API server. */

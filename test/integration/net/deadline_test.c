@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fixture.h"
+#include "loop_fixture.h"
 #include "net/deadline.h"
 
 struct limit {

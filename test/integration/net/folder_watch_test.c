@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "fixture.h"
+#include "loop_fixture.h"
 #include "temp_dir.h"
 
 struct world {
@@ -46,7 +46,7 @@ static int teardown(void **state)
     struct world *w = *state;
     net_folder_watch_free(w->watch);
     temp_dir_deinit(&w->dir);
-    return net_loop_free(w->loop);
+    return loop_free(w->loop);
 }
 
 static void wait_told(struct world *w)

@@ -2,9 +2,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "fixture.h"
+#include "loop_fixture.h"
 #include "net/listener.h"
 #include "net/stream.h"
+#include "raw_peer.h"
 
 /* One end of a connection: what happened to it. */
 struct end {

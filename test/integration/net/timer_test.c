@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/timer.h"
 
-#include "fixture.h"
+#include "loop_fixture.h"
 
 struct ticks {
     struct net_loop *loop;

@@ -3,9 +3,10 @@
 #include <unistd.h>
 
 #include "certs.h"
-#include "fixture.h"
+#include "loop_fixture.h"
 #include "net/listener.h"
 #include "net/stream.h"
+#include "raw_peer.h"
 
 struct end {
     struct net_stream *stream;

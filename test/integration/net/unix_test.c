@@ -15,9 +15,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fixture.h"
+#include "loop_fixture.h"
 #include "net/listener.h"
 #include "net/stream.h"
+#include "raw_peer.h"
 #include "temp_dir.h"
 
 enum { LARGE = 3 * 1024 * 1024, STRANGER = 65533, PLAIN_USER = 65534 };
@@ -130,7 +131,7 @@ static int teardown(void **state)
         assert_int_equal(seteuid(getuid()), 0);
         (void)prctl(PR_SET_DUMPABLE, 1); /* for the leak checker */
     }
-    int rc = net_loop_free(w->loop);
+    int rc = loop_free(w->loop);
     temp_dir_deinit(&w->dir);
     free(w);
     return rc;

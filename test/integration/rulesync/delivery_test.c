@@ -2,7 +2,7 @@
 /*
  * Hand-over to the server's side of localproxy, which does as it is told.
  */
-#include "fixture.h"
+#include "loop_fixture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static int teardown(void **state)
     struct fixture *f = *state;
     delivery_free(f->delivery);
     proxy_double_stop(&f->proxy);
-    int rc = net_loop_free(f->loop);
+    int rc = loop_free(f->loop);
     temp_dir_deinit(&f->dir);
     free(f);
     return rc;

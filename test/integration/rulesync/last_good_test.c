@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fixture.h"
+#include "loop_fixture.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static int teardown(void **state)
 {
     struct fixture *f = *state;
     shut(f);
-    int rc = net_loop_free(f->loop);
+    int rc = loop_free(f->loop);
     temp_dir_deinit(&f->dir);
     free(f);
     return rc;

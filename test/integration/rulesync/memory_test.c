@@ -3,7 +3,7 @@
  * Each allocation fails once: nothing crashes, nothing leaks, and in the end the rules are enforced
  * all the same.
  */
-#include "fixture.h"
+#include "loop_fixture.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static int teardown(void **state)
 {
     struct world *w = *state;
     proxy_double_stop(&w->proxy);
-    int rc = net_loop_free(w->loop);
+    int rc = loop_free(w->loop);
     temp_dir_deinit(&w->dir);
     return rc;
 }

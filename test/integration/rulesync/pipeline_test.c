@@ -2,7 +2,7 @@
 /*
  * All of rulesync but its flags: a folder on one side, the control socket on the other.
  */
-#include "fixture.h"
+#include "loop_fixture.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static int teardown(void **state)
     struct fixture *f = *state;
     stop(f);
     proxy_double_stop(&f->proxy);
-    int rc = net_loop_free(f->loop);
+    int rc = loop_free(f->loop);
     temp_dir_deinit(&f->dir);
     free(f);
     return rc;

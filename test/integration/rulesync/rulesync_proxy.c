@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "fixture.h"
+#include "loop_fixture.h"
 #include "rules/control.h"
 
 struct rules *proxy_rules_make(unsigned generation, const char *shard, const char *spare)

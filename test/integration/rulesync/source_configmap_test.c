@@ -2,7 +2,7 @@
 /*
  * The ConfigMap source against an API server that holds one ConfigMap, or none.
  */
-#include "fixture.h"
+#include "loop_fixture.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -236,7 +236,7 @@ static int teardown(void **state)
     if (f->server != NULL) {
         http_server_free(f->server);
     }
-    int rc = net_loop_free(f->loop);
+    int rc = loop_free(f->loop);
     free(f);
     return rc;
 }

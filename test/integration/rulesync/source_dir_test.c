@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fixture.h"
+#include "loop_fixture.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -84,7 +84,7 @@ static int teardown(void **state)
 {
     struct fixture *f = *state;
     source_dir_free(f->source);
-    int rc = net_loop_free(f->loop);
+    int rc = loop_free(f->loop);
     temp_dir_empty(f->mount);
     temp_dir_deinit(&f->dir);
     free(f);

@@ -15,7 +15,7 @@
 #include "net/process.h"
 
 struct fixture {
-    struct loop_fixture loop;
+    struct net_loop *loop;
     struct process *process;
     int calls;
     int code;
@@ -29,7 +29,7 @@ static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    loop_fixture_init(&f->loop);
+    assert_int_equal(loop_setup((void **)&f->loop), 0);
     *state = f;
     return 0;
 }
@@ -37,7 +37,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    int rc = loop_fixture_deinit(&f->loop);
+    int rc = loop_free(f->loop);
     free(f);
     return rc;
 }
@@ -60,7 +60,7 @@ static void start_shell(struct fixture *f, const char *script, uint64_t timeout_
     struct err e = ERR_INIT;
     char *argv[] = {"sh", "-c", (char *)script, NULL};
     struct process_options o = {.argv = argv, .timeout_ms = timeout_ms, .output_max = output_max};
-    if (process_run(&f->loop.loop, &o, on_done, f, &f->process, &e) != 0) {
+    if (process_run(&f->loop->uv, &o, on_done, f, &f->process, &e) != 0) {
         fail_msg("%s", e.msg);
     }
     assert_int_equal(f->calls, 0);
@@ -68,7 +68,7 @@ static void start_shell(struct fixture *f, const char *script, uint64_t timeout_
 
 static void finish(struct fixture *f)
 {
-    assert_true(loop_fixture_run(&f->loop, NULL, 20000));
+    run_to_end(f->loop);
     assert_int_equal(f->calls, 1);
 }
 
@@ -119,7 +119,7 @@ static void test_environment(void **state)
     char *argv[] = {"/usr/bin/env", NULL};
     char *env[] = {"A=1", "B=two words", NULL};
     struct process_options o = {.argv = argv, .env = env, .timeout_ms = 10000, .output_max = 4096};
-    assert_int_equal(process_run(&f->loop.loop, &o, on_done, f, &f->process, &e), 0);
+    assert_int_equal(process_run(&f->loop->uv, &o, on_done, f, &f->process, &e), 0);
     finish(f);
     assert_string_equal(f->out, "A=1\nB=two words\n");
 }
@@ -130,9 +130,9 @@ static void test_missing_command(void **state)
     struct err e = ERR_INIT;
     char *argv[] = {"cmesh-no-such-program", NULL};
     struct process_options o = {.argv = argv, .timeout_ms = 10000, .output_max = 4096};
-    assert_int_equal(process_run(&f->loop.loop, &o, on_done, f, &f->process, &e), -ENOENT);
+    assert_int_equal(process_run(&f->loop->uv, &o, on_done, f, &f->process, &e), -ENOENT);
     assert_non_null(strstr(e.msg, "cannot run cmesh-no-such-program: no such file"));
-    assert_true(loop_fixture_run(&f->loop, NULL, 10000));
+    run_to_end(f->loop);
     assert_int_equal(f->calls, 0);
 }
 
@@ -142,8 +142,8 @@ static void test_not_executable(void **state)
     struct err e = ERR_INIT;
     char *argv[] = {"/etc/passwd", NULL};
     struct process_options o = {.argv = argv, .timeout_ms = 10000, .output_max = 4096};
-    assert_int_equal(process_run(&f->loop.loop, &o, on_done, f, &f->process, &e), -EACCES);
-    assert_true(loop_fixture_run(&f->loop, NULL, 10000));
+    assert_int_equal(process_run(&f->loop->uv, &o, on_done, f, &f->process, &e), -EACCES);
+    run_to_end(f->loop);
 }
 
 static bool is_gone(const char *pid_text)
@@ -236,7 +236,7 @@ static void on_cancel_timer(uv_timer_t *timer)
 
 static void cancel_after(struct fixture *f, uv_timer_t *timer, uint64_t ms)
 {
-    assert_int_equal(uv_timer_init(&f->loop.loop, timer), 0);
+    assert_int_equal(uv_timer_init(&f->loop->uv, timer), 0);
     timer->data = f;
     assert_int_equal(uv_timer_start(timer, on_cancel_timer, ms, 0), 0);
 }

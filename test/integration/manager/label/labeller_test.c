@@ -191,7 +191,7 @@ static int teardown(void **state)
     struct net_loop *l = u->world.loop;
     close_user(u);
     free(u);
-    return net_loop_free(l);
+    return loop_free(l);
 }
 
 static void turn(struct user *u)
@@ -771,7 +771,7 @@ static bool play(void *data)
     sweep_left = -1;
     well = well && !sweep_failed && is(&u, "checked");
     close_user(&u);
-    assert_int_equal(net_loop_free(l), 0);
+    assert_int_equal(loop_free(l), 0);
     return well;
 }
 

@@ -114,7 +114,7 @@ static int teardown(void **state)
     patcher_free(u->patcher);
     api_close(&u->world);
     free(u);
-    return net_loop_free(l);
+    return loop_free(l);
 }
 
 /* Another one in its place. */
@@ -538,7 +538,7 @@ static bool play(void *data)
     assert_true(well || !added);
     patcher_free(u.patcher);
     api_close(&u.world);
-    assert_int_equal(net_loop_free(l), 0);
+    assert_int_equal(loop_free(l), 0);
     return well;
 }
 

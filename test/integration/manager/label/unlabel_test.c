@@ -223,7 +223,7 @@ static int teardown(void **state)
     api_close(&u->world);
     temp_dir_deinit(&u->dir);
     free(u);
-    return net_loop_free(l);
+    return loop_free(l);
 }
 
 static pid_t start(const struct user *u)

@@ -173,7 +173,7 @@ bool scene_close(struct scene *s)
     shard_cache_free(s->cache);
     event_recorder_free(s->events);
     store_close(&s->store);
-    return net_loop_free(s->store.loop) == 0;
+    return loop_free(s->store.loop) == 0;
 }
 
 int scene_setup(void **state)

@@ -13,8 +13,9 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "fake_clock.h"
-#include "fixture.h"
 #include "http/server.h"
+#include "loop_fixture.h"
+#include "raw_peer.h"
 
 enum { TIMEOUT_MS = 300, PODS = 48, TURNS = 5000 };
 
@@ -209,7 +210,7 @@ static int teardown(void **state)
         free(w->rulesyncs[i].body);
     }
     free(w);
-    return net_loop_free(l);
+    return loop_free(l);
 }
 
 /* Pod number i has a localproxy that enforces generation 1 of demo/a since `since`. */

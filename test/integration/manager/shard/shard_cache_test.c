@@ -81,7 +81,7 @@ static int teardown(void **state)
     store_close(&p->store);
     buf_reset(&p->log);
     free(p);
-    return net_loop_free(l);
+    return loop_free(l);
 }
 
 static void begin(struct place *p, const char *namespace)

@@ -557,7 +557,7 @@ static bool play(void *data)
     }
     stop(r);
     store_close(&w->store);
-    assert_int_equal(net_loop_free(l), 0);
+    assert_int_equal(loop_free(l), 0);
     free(w);
     return well;
 }

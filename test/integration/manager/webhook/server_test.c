@@ -13,9 +13,9 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "crypto/certificate.h"
-#include "fixture.h"
 #include "http/client.h"
 #include "http/fetch.h"
+#include "loop_fixture.h"
 #include "json/json.h"
 
 enum { HOUR = 3600, BODY_TIMEOUT_MS = 400, ASKS = 8 };
@@ -528,7 +528,7 @@ static bool play(void *data)
     webhook_server_free(w.server);
     tls_config_unref(tls);
     certificate_pair_deinit(&w.ca);
-    assert_int_equal(net_loop_free(w.loop), 0);
+    assert_int_equal(loop_free(w.loop), 0);
     return well;
 }
 

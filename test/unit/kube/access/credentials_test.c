@@ -18,7 +18,7 @@
 #define V1 "client.authentication.k8s.io/v1"
 
 struct fixture {
-    struct loop_fixture loop;
+    struct net_loop *loop;
     struct temp_dir dir;
     struct kube_access access;
     struct kube_exec exec;
@@ -36,7 +36,7 @@ static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    loop_fixture_init(&f->loop);
+    assert_int_equal(loop_setup((void **)&f->loop), 0);
     temp_dir_init(&f->dir);
     f->access.user = "me";
     f->exec.api_version = V1;
@@ -59,10 +59,10 @@ static int teardown(void **state)
         credentials_close(f->credentials, on_closed, f);
         credentials_close(f->credentials, on_closed, f); /* idempotent */
         assert_false(f->closed);
-        assert_true(loop_fixture_run(&f->loop, &f->closed, 10000));
+        run_until(f->loop, &f->closed);
     }
-    assert_true(loop_fixture_run(&f->loop, NULL, 10000));
-    int rc = loop_fixture_deinit(&f->loop);
+    run_to_end(f->loop);
+    int rc = loop_free(f->loop);
     temp_dir_deinit(&f->dir);
     free(f);
     return rc;
@@ -90,7 +90,7 @@ static struct credentials *start(struct fixture *f, struct err *e)
         .exec_timeout_ms = 2000,
         .retry_ms = 20,
     };
-    f->credentials = credentials_new(&f->loop.loop, &f->access, &o, e);
+    f->credentials = credentials_new(&f->loop->uv, &f->access, &o, e);
     return f->credentials;
 }
 
@@ -105,24 +105,7 @@ static void start_ok(struct fixture *f)
 static void wait_for_event(struct fixture *f)
 {
     f->event = false;
-    assert_true(loop_fixture_run(&f->loop, &f->event, 10000));
-}
-
-static void on_pause(uv_timer_t *timer)
-{
-    *(bool *)timer->data = true;
-    uv_close((uv_handle_t *)timer, NULL);
-}
-
-static void pause_loop(struct fixture *f, uint64_t ms)
-{
-    uv_timer_t timer;
-    bool over = false;
-    assert_int_equal(uv_timer_init(&f->loop.loop, &timer), 0);
-    timer.data = &over;
-    assert_int_equal(uv_timer_start(&timer, on_pause, ms, 0), 0);
-    assert_true(loop_fixture_run(&f->loop, &over, 10000));
-    (void)uv_run(&f->loop.loop, UV_RUN_NOWAIT); /* the timer's close */
+    run_until(f->loop, &f->event);
 }
 
 /* A plugin of `script`, which runs in sh with the test's folder as $D. */
@@ -161,7 +144,7 @@ static void test_token_and_basic(void **state)
     start_ok(f);
     assert_string_equal(credentials_authorization(f->credentials), "Bearer abc");
     credentials_close(f->credentials, on_closed, f);
-    assert_true(loop_fixture_run(&f->loop, &f->closed, 1000));
+    run_until(f->loop, &f->closed);
     f->closed = false;
 
     f->access.token = NULL;
@@ -198,7 +181,7 @@ static void test_token_file_is_followed(void **state)
     temp_dir_write(&f->dir, "token", "second", 0600);
     /* Not looked at again before the pause is over. */
     assert_string_equal(credentials_authorization(f->credentials), "Bearer first");
-    pause_loop(f, 60);
+    run_for(f->loop, 60);
     assert_string_equal(credentials_authorization(f->credentials), "Bearer second");
 }
 
@@ -221,7 +204,7 @@ static void test_token_file_swapped_by_symlink(void **state)
     assert_string_equal(credentials_authorization(f->credentials), "Bearer aaaa");
     assert_int_equal(symlink("v2", next), 0);
     assert_int_equal(rename(next, data), 0);
-    pause_loop(f, 60);
+    run_for(f->loop, 60);
     assert_string_equal(credentials_authorization(f->credentials), "Bearer bbbb");
 }
 
@@ -233,10 +216,10 @@ static void test_token_file_is_read_again_after_a_rejection(void **state)
     struct err e = ERR_INIT;
     use_token_file(f, path);
     temp_dir_write(&f->dir, "token", "first", 0600);
-    f->credentials = credentials_new(&f->loop.loop, &f->access, &o, &e);
+    f->credentials = credentials_new(&f->loop->uv, &f->access, &o, &e);
     assert_non_null(f->credentials);
     temp_dir_write(&f->dir, "token", "second", 0600);
-    pause_loop(f, 1050);
+    run_for(f->loop, 1050);
     assert_string_equal(credentials_authorization(f->credentials), "Bearer first");
     credentials_rejected(f->credentials);
     assert_string_equal(credentials_authorization(f->credentials), "Bearer second");
@@ -252,16 +235,16 @@ static void test_last_token_is_kept_while_the_file_is_wrong(void **state)
     static const char *const wrong[] = {"", " \n", "two tokens", "line\r\nX: y"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         temp_dir_write(&f->dir, "token", wrong[i], 0600);
-        pause_loop(f, 60);
+        run_for(f->loop, 60);
         assert_string_equal(credentials_authorization(f->credentials), "Bearer good");
         assert_non_null(credentials_error(f->credentials));
         assert_true(credentials_ready(f->credentials));
     }
     assert_int_equal(unlink(path), 0);
-    pause_loop(f, 60);
+    run_for(f->loop, 60);
     assert_string_equal(credentials_authorization(f->credentials), "Bearer good");
     temp_dir_write(&f->dir, "token", "better", 0600);
-    pause_loop(f, 60);
+    run_for(f->loop, 60);
     assert_string_equal(credentials_authorization(f->credentials), "Bearer better");
     assert_null(credentials_error(f->credentials));
 }
@@ -280,7 +263,7 @@ static void test_token_file_missing_at_start(void **state)
     start_ok(f);
     assert_string_equal(credentials_authorization(f->credentials), "Bearer fallback");
     temp_dir_write(&f->dir, "token", "later", 0600);
-    pause_loop(f, 60);
+    run_for(f->loop, 60);
     assert_string_equal(credentials_authorization(f->credentials), "Bearer later");
 }
 
@@ -295,18 +278,18 @@ static void test_certificate_files_are_followed(void **state)
     assert_int_equal(kube_pem_read(temp_dir_path(&f->dir, "cert", cert), &f->access.cert, &e), 0);
     assert_int_equal(kube_pem_read(temp_dir_path(&f->dir, "key", key), &f->access.key, &e), 0);
     start_ok(f);
-    pause_loop(f, 60);
+    run_for(f->loop, 60);
     (void)credentials_authorization(f->credentials);
     assert_int_equal(f->tls, 0);
     temp_dir_write(&f->dir, "cert", "cert 2!", 0600);
     temp_dir_write(&f->dir, "key", "key 2!", 0600);
-    pause_loop(f, 60);
+    run_for(f->loop, 60);
     (void)credentials_authorization(f->credentials);
     assert_int_equal(f->tls, 1);
     assert_true(slice_eq(credentials_cert(f->credentials), SLICE("cert 2!")));
     assert_true(slice_eq(credentials_key(f->credentials), SLICE("key 2!")));
     assert_int_equal(unlink(key), 0);
-    pause_loop(f, 60);
+    run_for(f->loop, 60);
     (void)credentials_authorization(f->credentials);
     assert_int_equal(f->tls, 1);
     assert_true(slice_eq(credentials_key(f->credentials), SLICE("key 2!")));
@@ -351,7 +334,7 @@ static void test_plugin_runs_again_ahead_of_the_expiry(void **state)
     assert_string_equal(credentials_authorization(f->credentials), "Bearer t0");
     const char *now = "";
     for (int i = 0; i < 200 && strcmp(now, "Bearer t1") != 0; i++) {
-        pause_loop(f, 50);
+        run_for(f->loop, 50);
         /* There is a valid credential at each moment: the new one comes before the end. */
         assert_true(credentials_ready(f->credentials));
         now = credentials_authorization(f->credentials);
@@ -368,12 +351,12 @@ static void test_plugin_runs_again_after_a_rejection(void **state)
     start_ok(f);
     wait_for_event(f);
     write_plugin(f, GIVE("\"token\":\"new\""));
-    pause_loop(f, 60);
+    run_for(f->loop, 60);
     assert_string_equal(credentials_authorization(f->credentials), "Bearer old");
     credentials_rejected(f->credentials);
     credentials_rejected(f->credentials);
     assert_true(credentials_ready(f->credentials));
-    pause_loop(f, 300);
+    run_for(f->loop, 300);
     assert_string_equal(credentials_authorization(f->credentials), "Bearer new");
 }
 
@@ -383,12 +366,12 @@ static void test_rejections_do_not_start_the_plugin_too_often(void **state)
     struct credentials_options o = {.on_event = on_event, .data = f, .file_check_ms = 1000000};
     struct err e = ERR_INIT;
     write_plugin(f, "echo x >> $D/runs\n" GIVE("\"token\":\"t\""));
-    f->credentials = credentials_new(&f->loop.loop, &f->access, &o, &e);
+    f->credentials = credentials_new(&f->loop->uv, &f->access, &o, &e);
     assert_non_null(f->credentials);
     wait_for_event(f);
     for (int i = 0; i < 10; i++) {
         credentials_rejected(f->credentials);
-        pause_loop(f, 20);
+        run_for(f->loop, 20);
     }
     struct stat st;
     char path[256];
@@ -475,9 +458,9 @@ static void test_plugin_that_vanishes_leaves_the_credential(void **state)
     start_ok(f);
     wait_for_event(f);
     assert_int_equal(unlink(f->command), 0);
-    pause_loop(f, 60);
+    run_for(f->loop, 60);
     credentials_rejected(f->credentials);
-    pause_loop(f, 100);
+    run_for(f->loop, 100);
     assert_int_equal(f->failed, 0); /* the old one is still there */
     assert_string_equal(credentials_authorization(f->credentials), "Bearer t");
     assert_non_null(credentials_error(f->credentials));
@@ -488,7 +471,7 @@ static void test_close_while_the_plugin_runs(void **state)
     struct fixture *f = *state;
     write_plugin(f, "sleep 60");
     start_ok(f);
-    pause_loop(f, 100); /* teardown closes */
+    run_for(f->loop, 100); /* teardown closes */
 }
 
 static void test_close_at_once(void **state)
@@ -512,7 +495,7 @@ static void test_close_inside_of_an_event(void **state)
     f->close_on_event = true;
     write_plugin(f, GIVE("\"clientCertificateData\":\"C\",\"clientKeyData\":\"K\""));
     start_ok(f);
-    assert_true(loop_fixture_run(&f->loop, &f->closed, 10000));
+    run_until(f->loop, &f->closed);
     assert_int_equal(f->tls, 1);
     assert_int_equal(f->ready, 0);
 }

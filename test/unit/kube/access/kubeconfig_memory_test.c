@@ -136,7 +136,7 @@ static void test_generate(void **state)
 
 /* What the loop waits for at the end; the plugin fails by itself (/bin/false). */
 struct run {
-    struct loop_fixture loop;
+    struct net_loop *loop;
     struct kube_access access;
 };
 
@@ -144,14 +144,14 @@ static bool keep(void *data)
 {
     struct run *r = data;
     struct err e = ERR_INIT;
-    struct credentials *c = credentials_new(&r->loop.loop, &r->access, NULL, &e);
+    struct credentials *c = credentials_new(&r->loop->uv, &r->access, NULL, &e);
     if (c == NULL) {
-        assert_true(loop_fixture_run(&r->loop, NULL, 10000));
+        run_to_end(r->loop);
         return told(&e);
     }
     (void)credentials_authorization(c);
     credentials_close(c, NULL, NULL);
-    assert_true(loop_fixture_run(&r->loop, NULL, 10000));
+    run_to_end(r->loop);
     return true;
 }
 
@@ -162,11 +162,11 @@ static void test_credentials(void **state)
     for (size_t i = 0; i < sizeof contexts / sizeof *contexts; i++) {
         struct run r;
         f->context = contexts[i];
-        loop_fixture_init(&r.loop);
+        assert_int_equal(loop_setup((void **)&r.loop), 0);
         assert_true(load(f, &r.access));
         assert_true(sweep_allocations(keep, &r) > 1);
         kube_access_deinit(&r.access);
-        assert_int_equal(loop_fixture_deinit(&r.loop), 0);
+        assert_int_equal(loop_free(r.loop), 0);
     }
 }
 

@@ -1,76 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fixture.h"
+#include "raw_peer.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "net/address.h"
 
-enum { PATIENCE_MS = 20000, WAKE_MS = 10, TURNS_MIN = 20 };
-
-int loop_setup(void **state)
-{
-    struct err e = ERR_INIT;
-    (void)signal(SIGPIPE, SIG_IGN);
-    *state = net_loop_new(&e);
-    return *state == NULL ? -1 : 0;
-}
-
-int loop_teardown(void **state)
-{
-    return net_loop_free(*state);
-}
-
-struct limit {
-    uint64_t at;
-    bool over;
-};
-
-static void on_wake(uv_timer_t *timer)
-{
-    struct limit *limit = timer->data;
-    limit->over = uv_now(timer->loop) >= limit->at;
-}
-
-static bool run(struct net_loop *l, const bool *flag, uint64_t ms)
-{
-    uv_timer_t timer;
-    (void)uv_timer_init(&l->uv, &timer);
-    uv_update_time(&l->uv);
-    struct limit limit = {.at = uv_now(&l->uv) + ms};
-    timer.data = &limit;
-    /* A timer that is due at once runs before the loop sleeps: the flag must be looked at without
-     * another event. */
-    uint64_t wake = flag != NULL && ms > WAKE_MS ? WAKE_MS : ms;
-    (void)uv_timer_start(&timer, on_wake, wake, WAKE_MS);
-    while (!limit.over && (flag == NULL || !*flag)) {
-        (void)uv_run(&l->uv, UV_RUN_ONCE);
-    }
-    uv_close((uv_handle_t *)&timer, NULL);
-    (void)uv_run(&l->uv, UV_RUN_NOWAIT);
-    return !limit.over;
-}
-
-void run_until(struct net_loop *l, const bool *flag)
-{
-    if (!run(l, flag, PATIENCE_MS)) {
-        fail_msg("what was waited for did not happen");
-    }
-}
-
-void run_for(struct net_loop *l, uint64_t ms)
-{
-    (void)run(l, NULL, ms);
-    /* A busy machine may have given the time to others. */
-    for (int i = 0; i < TURNS_MIN; i++) {
-        (void)uv_run(&l->uv, UV_RUN_NOWAIT);
-    }
-}
+enum { PATIENCE_MS = 20000 };
 
 void raw_connect(struct raw_peer *p, const char *address)
 {

@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fixture.h - a loop for a test, bounded in time, that nothing may survive.
+ * raw_peer.h - the other side of a connection, byte by byte: a plain socket in the test's own
+ * hands.
  */
-#ifndef TEST_INTEGRATION_FIXTURE_H
-#define TEST_INTEGRATION_FIXTURE_H
+#ifndef TEST_SUPPORT_RAW_PEER_H
+#define TEST_SUPPORT_RAW_PEER_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "net/loop.h"
+#include "loop_fixture.h"
 
 /* Bytes that a raw TCP peer in the test collects. */
 struct raw_peer {
@@ -23,15 +15,6 @@ struct raw_peer {
     size_t len;
     bool ended; /* the other side closed */
 };
-
-/* cmocka set-up and tear-down: *state is the loop. Tear-down fails if a handle survived. */
-int loop_setup(void **state);
-int loop_teardown(void **state);
-
-/* Runs the loop until *flag, or fails the test after 20 s. */
-void run_until(struct net_loop *l, const bool *flag);
-/* Runs the loop for about `ms`, and what is ready then. */
-void run_for(struct net_loop *l, uint64_t ms);
 
 /* A blocking-free raw client: connects, sends, reads what has come so far, closes. */
 void raw_connect(struct raw_peer *p, const char *address);
