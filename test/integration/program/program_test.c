@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/flags.h"
-#include "fixture.h"
+#include "loop_fixture.h"
 #include "net/timer.h"
 #include "temp_dir.h"
 
