@@ -19,6 +19,7 @@
 #include "headers.h"
 #include "http/server.h"
 #include "kube/status.h"
+#include "net/clock.h"
 #include "net/deadline.h"
 
 enum {
@@ -124,7 +125,7 @@ static void count_end(struct forward *f)
     m->open_watches -= f->watch != NULL ? 1 : 0;
     m->tunnels -= f->tunnel ? 1 : 0;
     if (f->response != RESPONSE_AWAITED && f->watch == NULL && !f->tunnel) {
-        metrics_count_duration(&m->duration, (uv_hrtime() - f->begun_ns) / 1000);
+        metrics_count_duration(&m->duration, (net_clock_ns() - f->begun_ns) / 1000);
     }
 }
 
@@ -594,7 +595,7 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
     f->ctx = ctx;
     f->verb = r->verb;
     f->down = down;
-    f->begun_ns = uv_hrtime();
+    f->begun_ns = net_clock_ns();
     f->request = r->request_ended ? REQUEST_WHOLE : REQUEST_COMING;
     list_init(&f->link);
     net_deadline_init(&f->lost_due, on_lost_due);

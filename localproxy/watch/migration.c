@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/state_machine.h"
+#include "net/clock.h"
 #include "net/deadline.h"
 #include "watch/derived_requests.h"
 #include "watch/difference_writer.h"
@@ -272,7 +273,7 @@ static void on_written(void *data)
     a->key.selector = request_attributes_selector(a, m->to);
     metrics->transitions++;
     metrics->spliced_events += difference_writer_events(m->writer);
-    metrics_count_duration(&metrics->migration, (uv_hrtime() - m->changed_ns) / 1000);
+    metrics_count_duration(&metrics->migration, (net_clock_ns() - m->changed_ns) / 1000);
     watch_migrated(m->o.watch, &a->key, difference_writer_lowest(m->writer));
     set_state(m, MIGRATION_REOPENING);
     reopen(m);
@@ -436,7 +437,7 @@ static void aim_at(struct migration *m, struct rules *rules)
 {
     rules_unref(m->to);
     m->to = rules_ref(rules);
-    m->changed_ns = uv_hrtime();
+    m->changed_ns = net_clock_ns();
 }
 
 static void start(struct migration *m, struct rules *old, struct rules *now)
