@@ -63,60 +63,53 @@ const char *metrics_fallback_name(enum fallback why)
     return names[why];
 }
 
-static int write_codes(const struct metrics *m, struct buf *out)
+static void write_codes(const struct metrics *m, struct buf *out)
 {
-    int rc = prometheus_head(out, "cmesh_proxy_requests_total", "counter",
-                             "Requests answered, by verb and status code.");
-    for (unsigned i = 0; i < m->code_count && rc == 0; i++) {
-        rc = buf_printf(out, "cmesh_proxy_requests_total{verb=\"%s\",code=\"%u\"} %" PRIu64 "\n",
-                        verb_names[m->codes[i].verb], m->codes[i].code, m->codes[i].count);
+    prometheus_head(out, "cmesh_proxy_requests_total", "counter",
+                    "Requests answered, by verb and status code.");
+    for (unsigned i = 0; i < m->code_count; i++) {
+        buf_printf(out, "cmesh_proxy_requests_total{verb=\"%s\",code=\"%u\"} %" PRIu64 "\n",
+                   verb_names[m->codes[i].verb], m->codes[i].code, m->codes[i].count);
     }
-    return rc;
 }
 
-static int write_histogram(const struct metrics_histogram *h, const char *name, const char *help,
-                           struct buf *out)
+static void write_histogram(const struct metrics_histogram *h, const char *name, const char *help,
+                            struct buf *out)
 {
     uint64_t sum = 0;
-    int rc = prometheus_head(out, name, "histogram", help);
-    for (unsigned i = 0; i < METRICS_BUCKETS && rc == 0; i++) {
+    prometheus_head(out, name, "histogram", help);
+    for (unsigned i = 0; i < METRICS_BUCKETS; i++) {
         sum += h->buckets[i];
-        rc = buf_printf(out, "%s_bucket{le=\"%s\"} %" PRIu64 "\n", name, buckets[i].le, sum);
+        buf_printf(out, "%s_bucket{le=\"%s\"} %" PRIu64 "\n", name, buckets[i].le, sum);
     }
     sum += h->buckets[METRICS_BUCKETS];
-    return rc != 0 ? rc
-                   : buf_printf(out,
-                                "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum %.6f\n%s_count %" PRIu64
-                                "\n",
-                                name, sum, name, (double)h->sum_us / 1e6, name, sum);
+    buf_printf(out, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum %.6f\n%s_count %" PRIu64 "\n", name,
+               sum, name, (double)h->sum_us / 1e6, name, sum);
 }
 
-static int write_durations(const struct metrics *m, struct buf *out)
+static void write_durations(const struct metrics *m, struct buf *out)
 {
-    int rc = write_histogram(&m->duration, "cmesh_proxy_request_duration_seconds",
-                             "Time from a request's head to the end of its response, watches and "
-                             "tunnels left out.",
-                             out);
-    return rc != 0 ? rc
-                   : write_histogram(&m->migration, "cmesh_proxy_transition_duration_seconds",
-                                     "Time from a change of the rules to the last event that "
-                                     "carries an open watch over to them.",
-                                     out);
+    write_histogram(&m->duration, "cmesh_proxy_request_duration_seconds",
+                    "Time from a request's head to the end of its response, watches and "
+                    "tunnels left out.",
+                    out);
+    write_histogram(&m->migration, "cmesh_proxy_transition_duration_seconds",
+                    "Time from a change of the rules to the last event that "
+                    "carries an open watch over to them.",
+                    out);
 }
 
-static int write_fallbacks(const struct metrics *m, struct buf *out)
+static void write_fallbacks(const struct metrics *m, struct buf *out)
 {
-    int rc =
-        prometheus_head(out, "cmesh_proxy_fallbacks_total", "counter",
-                        "Open watches that could not be carried over to new rules, by reason.");
-    for (unsigned i = 0; i < FALLBACKS && rc == 0; i++) {
-        rc = buf_printf(out, "cmesh_proxy_fallbacks_total{reason=\"%s\"} %" PRIu64 "\n",
-                        metrics_fallback_name(i), m->fallbacks[i]);
+    prometheus_head(out, "cmesh_proxy_fallbacks_total", "counter",
+                    "Open watches that could not be carried over to new rules, by reason.");
+    for (unsigned i = 0; i < FALLBACKS; i++) {
+        buf_printf(out, "cmesh_proxy_fallbacks_total{reason=\"%s\"} %" PRIu64 "\n",
+                   metrics_fallback_name(i), m->fallbacks[i]);
     }
-    return rc;
 }
 
-static int write_rules(const struct rules *r, struct buf *out)
+static void write_rules(const struct rules *r, struct buf *out)
 {
     const struct prometheus_metric numbers[] = {
         {"cmesh_proxy_rules_generation", "gauge",
@@ -124,26 +117,15 @@ static int write_rules(const struct rules *r, struct buf *out)
         {"cmesh_proxy_rules_limits", "gauge", "Limits in the rules in force.",
          r == NULL ? 0 : rules_limit_count(r)},
     };
-    int rc = prometheus_write(out, numbers, ARRAY_LEN(numbers));
-    if (rc == 0 && r != NULL) {
-        rc = prometheus_head(out, "cmesh_proxy_rules_info", "gauge",
-                             "The shard and checksum of the rules.");
-        rc = rc != 0 ? rc
-                     : buf_printf(out,
-                                  "cmesh_proxy_rules_info{namespace=\"%s\",shard=\"%s\",checksum="
-                                  "\"%s\"} 1\n",
-                                  rules_shard_namespace(r), rules_shard_name(r), rules_checksum(r));
+    prometheus_write(out, numbers, ARRAY_LEN(numbers));
+    if (r != NULL) {
+        prometheus_head(out, "cmesh_proxy_rules_info", "gauge",
+                        "The shard and checksum of the rules.");
+        buf_printf(out,
+                   "cmesh_proxy_rules_info{namespace=\"%s\",shard=\"%s\",checksum="
+                   "\"%s\"} 1\n",
+                   rules_shard_namespace(r), rules_shard_name(r), rules_checksum(r));
     }
-    return rc;
-}
-
-static int write_reload_time(const struct metrics *m, struct buf *out)
-{
-    static const char name[] = "cmesh_proxy_reload_duration_seconds";
-    return buf_printf(out,
-                      "# HELP %s What the last change of the rules took of the loop's time.\n"
-                      "# TYPE %s gauge\n%s %.6f\n",
-                      name, name, name, (double)m->reload_us / 1e6);
 }
 
 int metrics_write(const struct metrics *m, const struct metrics_sources *s, struct buf *out)
@@ -211,10 +193,13 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
          s->client->open},
         {"cmesh_proxy_upstream_connections_idle", "gauge", "Of them unused.", s->client->idle},
     };
-    int rc = write_codes(m, out);
-    rc = rc != 0 ? rc : prometheus_write(out, numbers, ARRAY_LEN(numbers));
-    rc = rc != 0 ? rc : write_fallbacks(m, out);
-    rc = rc != 0 ? rc : write_reload_time(m, out);
-    rc = rc != 0 ? rc : write_durations(m, out);
-    return rc != 0 ? rc : write_rules(s->rules, out);
+    write_codes(m, out);
+    prometheus_write(out, numbers, ARRAY_LEN(numbers));
+    write_fallbacks(m, out);
+    prometheus_seconds(out, "cmesh_proxy_reload_duration_seconds", "gauge",
+                       "What the last change of the rules took of the loop's time.",
+                       (double)m->reload_us / 1e6);
+    write_durations(m, out);
+    write_rules(s->rules, out);
+    return buf_error(out);
 }

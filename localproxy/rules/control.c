@@ -8,6 +8,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "base/state_machine.h"
 #include "http/collect.h"
 #include "http/server.h"
 #include "net/deadline.h"
@@ -29,6 +30,13 @@ struct control {
 
 /* COLLECTING -> RELOADING (the handlers have it) -> ANSWERED (it waits for its exchange to end) */
 enum call_state { CALL_COLLECTING, CALL_RELOADING, CALL_ANSWERED };
+
+static const struct state_machine machine = {
+    .object = "control call",
+    .states = {[CALL_COLLECTING] = {"Collecting", STATE(CALL_RELOADING) | STATE(CALL_ANSWERED)},
+               [CALL_RELOADING] = {"Reloading", STATE(CALL_ANSWERED)},
+               [CALL_ANSWERED] = {"Answered", 0}},
+};
 
 struct control_call {
     struct http_collect collect;
@@ -52,7 +60,9 @@ static int respond_state(const struct control *c, struct http_exchange *x, const
     struct buf body = BUF_INIT(CONTROL_BODY_MAX);
     c->handlers->describe(c->data, &state);
     int rc = control_state_encode(&state, changed, &body);
-    rc = rc != 0 ? rc : respond(x, 200, &body);
+    if (rc == 0) {
+        rc = respond(x, 200, &body);
+    }
     buf_reset(&body);
     return rc;
 }
@@ -61,7 +71,9 @@ static int respond_error(struct http_exchange *x, unsigned code, const char *why
 {
     struct buf body = BUF_INIT(CONTROL_BODY_MAX);
     int rc = control_error_encode(why, &body);
-    rc = rc != 0 ? rc : respond(x, code, &body);
+    if (rc == 0) {
+        rc = respond(x, code, &body);
+    }
     buf_reset(&body);
     return rc;
 }
@@ -77,6 +89,11 @@ static void end_exchange(struct http_exchange *x, int rc)
 
 /* ---- documents ---- */
 
+static void set_state(struct control_call *r, enum call_state next)
+{
+    r->state = state_change(&machine, r->state, next, (struct slice){0});
+}
+
 static void call_free(struct control_call *r)
 {
     net_deadline_clear(&r->limit);
@@ -87,7 +104,7 @@ static void call_free(struct control_call *r)
 /* An answer was sent, or could not be. */
 static void call_answered(struct control_call *r, int rc)
 {
-    r->state = CALL_ANSWERED;
+    set_state(r, CALL_ANSWERED);
     net_deadline_clear(&r->limit);
     if (rc != 0) {
         log_error("cannot answer on the control socket", log_str("error", err_text(rc)));
@@ -128,7 +145,7 @@ static void on_body(struct http_collect *collect, struct slice body, const struc
         refuse_call(r, status_of(e->code), e->msg);
         return;
     }
-    r->state = CALL_RELOADING;
+    set_state(r, CALL_RELOADING);
     int rc = c->handlers->reload(c->data, body, r, &why);
     if (rc != 0) {
         refuse_call(r, status_of(rc), why.msg);

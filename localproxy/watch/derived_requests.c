@@ -45,65 +45,67 @@ static bool is_one_of(struct slice key, const struct slice *names, size_t count)
 }
 
 /* Path and query without what is replaced; ends such that a parameter may follow. */
-static int copy_target(struct slice target, bool own, struct buf *out)
+static void copy_target(struct slice target, bool own, struct buf *out)
 {
     struct slice path = path_of(target);
     struct slice rest = query_of(target);
-    int rc = buf_append(out, path.ptr, path.len);
-    rc = rc != 0 ? rc : buf_append_char(out, '?');
-    for (struct query_piece piece; rc == 0 && query_next(&rest, &piece);) {
+    buf_append(out, path.ptr, path.len);
+    buf_append_char(out, '?');
+    for (struct query_piece piece; query_next(&rest, &piece);) {
         bool dropped = is_one_of(piece.key, begins, ARRAY_LEN(begins)) ||
                        (own && is_one_of(piece.key, watches, ARRAY_LEN(watches)));
         if (!dropped && piece.text.len > 0) {
-            rc = buf_append(out, piece.text.ptr, piece.text.len);
-            rc = rc != 0 ? rc : buf_append_char(out, '&');
+            buf_append(out, piece.text.ptr, piece.text.len);
+            buf_append_char(out, '&');
         }
     }
-    return rc;
 }
 
-static int inject(struct slice target, struct slice selector, struct buf *out, struct err *e)
+/* Takes what is in `plain`, with the selector, to `out`. */
+static int inject(struct buf *plain, struct slice selector, struct buf *out, struct err *e)
 {
-    if (selector.len == 0) {
-        int rc = buf_append(out, target.ptr, target.len);
-        return rc != 0 ? err_set(e, rc, "the request is too long") : 0;
+    int rc = buf_error(plain);
+    if (rc == 0 && selector.len > 0) {
+        rc = query_inject_selector(buf_slice(plain), selector, out, e);
+        buf_reset(plain);
+        return rc;
     }
-    return query_inject_selector(target, selector, out, e);
+    if (rc == 0) {
+        rc = buf_append(out, buf_data(plain), plain->len);
+    }
+    buf_reset(plain);
+    return rc != 0 ? err_set(e, rc, "the request is too long") : 0;
 }
 
 int derived_list(struct slice target, struct slice selector, uint64_t version, struct slice token,
                  struct buf *out, struct err *e)
 {
     struct buf plain = BUF_INIT(TARGET_MAX);
-    int rc = copy_target(target, true, &plain);
-    rc = rc != 0 ? rc : buf_printf(&plain, "limit=%d", DERIVED_PAGE);
-    if (rc == 0 && token.len > 0) { /* it knows the version */
-        rc = buf_append_str(&plain, "&continue=");
-        rc = rc != 0 ? rc : query_encode(token, &plain);
-    } else if (rc == 0) {
-        rc = buf_printf(&plain, "&resourceVersion=%" PRIu64 "%s", version,
-                        version != 0 ? "&resourceVersionMatch=Exact" : "");
+    copy_target(target, true, &plain);
+    buf_printf(&plain, "limit=%d", DERIVED_PAGE);
+    if (token.len > 0) { /* it knows the version */
+        buf_append_str(&plain, "&continue=");
+        int rc = query_encode(token, &plain);
+        if (rc != 0) {
+            buf_fail(&plain, rc);
+        }
+    } else {
+        buf_printf(&plain, "&resourceVersion=%" PRIu64 "%s", version,
+                   version != 0 ? "&resourceVersionMatch=Exact" : "");
     }
-    rc = rc != 0 ? err_set(e, rc, "the request is too long")
-                 : inject(buf_slice(&plain), selector, out, e);
-    buf_reset(&plain);
-    return rc;
+    return inject(&plain, selector, out, e);
 }
 
 static int watch_from(struct slice target, struct slice selector, uint64_t version, bool probe,
                       struct buf *out, struct err *e)
 {
     struct buf plain = BUF_INIT(TARGET_MAX);
-    int rc = copy_target(target, probe, &plain);
-    if (rc == 0 && probe) {
-        rc = buf_printf(&plain, "watch=1&allowWatchBookmarks=true&timeoutSeconds=%d&",
-                        DERIVED_PROBE_S);
+    copy_target(target, probe, &plain);
+    if (probe) {
+        buf_printf(&plain, "watch=1&allowWatchBookmarks=true&timeoutSeconds=%d&", DERIVED_PROBE_S);
     }
-    rc = rc != 0 ? rc : buf_printf(&plain, "resourceVersion=%" PRIu64, version);
-    rc = rc != 0 ? err_set(e, rc, "the request is too long")
-                 : inject(buf_slice(&plain), selector, out, e);
-    buf_reset(&plain);
-    return rc;
+    buf_printf(&plain, "resourceVersion=%" PRIu64, version);
+    return inject(&plain, selector, out, e);
 }
 
 int derived_watch(struct slice target, struct slice selector, uint64_t version, struct buf *out,

@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/hash.h"
+#include "base/state_machine.h"
 #include "codec/frames.h"
 #include "codec/list_items.h"
 #include "codec/watch_frame.h"
@@ -17,11 +18,19 @@
 
 enum { FAILURE_MAX = 256 };
 
-#define TOO_MUCH "too much is being carried over at a time"
+#define TOO_MUCH "too many events of open watches are kept at a time"
 
-/* WAITING -- there is room --> ASKED -- all of the answer --> DONE, with a page or an error. Gone
- * with the last want. */
-enum entry_state { ENTRY_WAITING, ENTRY_ASKED, ENTRY_DONE };
+/* WAITING -- there is room --> ASKED -- all of the answer came --> WHOLE -- it is closed --> DONE,
+ * with a page or an error; with an error from each of them. Gone with the last want. */
+enum entry_state { ENTRY_WAITING, ENTRY_ASKED, ENTRY_WHOLE, ENTRY_DONE };
+
+static const struct state_machine machine = {
+    .object = "list page",
+    .states = {[ENTRY_WAITING] = {"Waiting", STATE(ENTRY_ASKED) | STATE(ENTRY_DONE)},
+               [ENTRY_ASKED] = {"Asked", STATE(ENTRY_WHOLE) | STATE(ENTRY_DONE)},
+               [ENTRY_WHOLE] = {"Whole", STATE(ENTRY_DONE)},
+               [ENTRY_DONE] = {"Done", 0}},
+};
 
 struct page_entry {
     struct list_pages *pages;
@@ -36,7 +45,6 @@ struct page_entry {
     struct list_items *items;
     struct page page;
     struct err error; /* why there is no page; code 0: none */
-    bool whole;       /* all of the answer came */
     struct net_task tell;
     struct net_deadline limit;
 };
@@ -48,7 +56,7 @@ struct list_pages {
     struct list more;  /* those that wait, for somebody who holds others */
     struct list first; /* for nobody who does */
     struct net_task serve;
-    unsigned coming; /* entries that are ASKED */
+    unsigned coming; /* entries that are ASKED or WHOLE */
     size_t held;     /* bytes of those that are DONE */
 };
 
@@ -76,12 +84,17 @@ void list_pages_free(struct list_pages *p)
     }
 }
 
-static void set_state(struct page_entry *n, enum entry_state state)
+static bool is_coming(const struct page_entry *n)
+{
+    return n->state == ENTRY_ASKED || n->state == ENTRY_WHOLE;
+}
+
+static void set_state(struct page_entry *n, enum entry_state next)
 {
     struct list_pages *p = n->pages;
-    p->coming -= n->state == ENTRY_ASKED ? 1 : 0;
-    p->coming += state == ENTRY_ASKED ? 1 : 0;
-    n->state = state;
+    p->coming -= is_coming(n) ? 1 : 0;
+    n->state = state_change(&machine, n->state, next, n->request.target);
+    p->coming += is_coming(n) ? 1 : 0;
     list_remove(&n->turn);
     net_task_queue(p->loop, &p->serve);
 }
@@ -91,8 +104,12 @@ static void entry_free(struct page_entry *n)
     if (n->up != NULL) {
         http_exchange_abort(n->up);
     }
-    n->pages->held -= n->state == ENTRY_DONE ? n->page.events.len : 0;
-    set_state(n, ENTRY_DONE);
+    if (n->state == ENTRY_DONE) {
+        n->pages->held -= n->page.events.len;
+        net_task_queue(n->pages->loop, &n->pages->serve);
+    } else {
+        set_state(n, ENTRY_DONE);
+    }
     list_remove(&n->link);
     net_task_cancel(&n->tell);
     net_deadline_clear(&n->limit);
@@ -244,8 +261,9 @@ static void up_on_end(struct http_exchange *x)
     n->page.token = copy(token);
     if (token.len > 0 && n->page.token == NULL) {
         finish(n, -ENOMEM, "out of memory");
+    } else {
+        set_state(n, ENTRY_WHOLE);
     }
-    n->whole = true;
 }
 
 static void up_on_drain(struct http_exchange *x)
@@ -258,7 +276,8 @@ static void up_on_close(struct http_exchange *x, const struct err *e)
 {
     struct page_entry *n = x->data;
     n->up = NULL;
-    finish(n, n->whole ? 0 : -EIO, e != NULL ? e->msg : "the answer to a list ended early");
+    finish(n, n->state == ENTRY_WHOLE ? 0 : -EIO,
+           e != NULL ? e->msg : "the answer to a list ended early");
 }
 
 static const struct http_exchange_handlers up_handlers = {

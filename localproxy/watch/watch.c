@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "base/state_machine.h"
 #include "codec/frames.h"
 #include "codec/watch_frame.h"
 #include "codec/watch_frame_write.h"
@@ -21,6 +22,19 @@ struct watch {
         *account;     /* `mixed`: before the last watch_migrated, or in its course */
     uint64_t version; /* all up to it was delivered; 0: not known */
 };
+
+static const struct state_machine machine = {
+    .object = "watch",
+    .states = {[WATCH_PASSING] = {"Passing", STATE(WATCH_LAST) | STATE(WATCH_SILENT)},
+               [WATCH_LAST] = {"Last", STATE(WATCH_SILENT)},
+               [WATCH_SILENT] = {"Silent", STATE(WATCH_PASSING) | STATE(WATCH_CUT)},
+               [WATCH_CUT] = {"Cut", 0}},
+};
+
+static void set_state(struct watch *w, enum watch_state next)
+{
+    w->state = state_change(&machine, w->state, next, (struct slice){0});
+}
 
 struct watch *watch_new(const struct watch_options *o)
 {
@@ -110,7 +124,7 @@ static void note_version(struct watch *w, const struct watch_frame *ev)
     a->delivered = join(a->delivered, (struct delivered_range){.from = version, .to = version});
 }
 
-static void look_at(struct watch *w, struct slice frame)
+static void read_event(struct watch *w, struct slice frame)
 {
     struct watch_frame ev;
     if (w->o.encoding == ENCODING_PROTOBUF) {
@@ -146,11 +160,14 @@ static int hold(struct watch *w, struct slice data, struct http_exchange *down)
         return 0;
     }
     if (w->held.len > 0) {
-        look_at(w, buf_slice(&w->held));
+        read_event(w, buf_slice(&w->held));
     }
     w->passing_long = true;
     int rc = send_held(w, down);
-    return rc != 0 ? rc : send(down, data);
+    if (rc != 0) {
+        return rc;
+    }
+    return send(down, data);
 }
 
 /* The end of an event whose beginning came before. */
@@ -158,14 +175,17 @@ static int complete(struct watch *w, struct slice data, struct http_exchange *do
 {
     bool whole = !w->passing_long && buf_append(&w->held, data.ptr, data.len) == 0;
     if (!w->passing_long) {
-        look_at(w, buf_slice(&w->held));
+        read_event(w, buf_slice(&w->held));
     }
     w->passing_long = false;
     int rc = send_held(w, down);
-    return rc != 0 || whole ? rc : send(down, data);
+    if (rc != 0 || whole) {
+        return rc;
+    }
+    return send(down, data);
 }
 
-static struct slice behind(struct slice data, size_t n)
+static struct slice after(struct slice data, size_t n)
 {
     return slice_of(data.ptr + n, data.len - n);
 }
@@ -175,11 +195,14 @@ static int pass_events(struct watch *w, struct slice data, struct http_exchange 
 {
     struct slice rest = data;
     for (size_t n; rest.len > 0 && (n = frames_next(&w->frames, rest)) > 0;) {
-        look_at(w, slice_of(rest.ptr, n));
-        rest = behind(rest, n);
+        read_event(w, slice_of(rest.ptr, n));
+        rest = after(rest, n);
     }
     int rc = send(down, slice_of(data.ptr, data.len - rest.len));
-    return rc != 0 ? rc : hold(w, rest, down);
+    if (rc != 0) {
+        return rc;
+    }
+    return hold(w, rest, down);
 }
 
 int watch_feed(struct watch *w, struct slice data, struct http_exchange *down)
@@ -199,10 +222,10 @@ int watch_feed(struct watch *w, struct slice data, struct http_exchange *down)
         if (rc != 0) {
             return rc;
         }
-        data = behind(data, n);
+        data = after(data, n);
     }
     if (w->state == WATCH_LAST) {
-        w->state = WATCH_SILENT;
+        set_state(w, WATCH_SILENT);
         return 0;
     }
     return pass_events(w, data, down);
@@ -213,7 +236,7 @@ int watch_feed(struct watch *w, struct slice data, struct http_exchange *down)
 void watch_silence(struct watch *w)
 {
     if (w->state == WATCH_PASSING) {
-        w->state = w->passing_long ? WATCH_LAST : WATCH_SILENT;
+        set_state(w, w->passing_long ? WATCH_LAST : WATCH_SILENT);
         w->account->changing = 1;
         buf_reset(&w->held);
     }
@@ -240,7 +263,7 @@ void watch_migrated(struct watch *w, const struct delivered_key *key, uint64_t l
     w->account->key = *key;
     w->account->changing = 0;
     delivered_saw(w->o.points, key, w->version);
-    w->state = WATCH_PASSING;
+    set_state(w, WATCH_PASSING);
     frames_init(&w->frames, w->o.encoding);
 }
 
@@ -251,9 +274,15 @@ int watch_cut(struct watch *w, const char *message, struct http_exchange *down)
         return -ENOTSUP;
     }
     int rc = watch_frame_write_expired(w->o.encoding, message, &event);
-    rc = rc != 0 ? rc : send(down, buf_slice(&event));
-    rc = rc != 0 ? rc : http_exchange_send_end(down);
+    if (rc == 0) {
+        rc = send(down, buf_slice(&event));
+    }
     buf_reset(&event);
-    w->state = rc == 0 ? WATCH_CUT : w->state;
+    if (rc == 0) {
+        rc = http_exchange_send_end(down);
+    }
+    if (rc == 0) {
+        set_state(w, WATCH_CUT);
+    }
     return rc;
 }
