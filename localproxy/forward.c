@@ -14,27 +14,41 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/state_machine.h"
 #include "codec/list_meta.h"
 #include "guard/fence.h"
 #include "headers.h"
 #include "http/server.h"
-#include "kube/status.h"
 #include "net/clock.h"
 #include "net/deadline.h"
+#include "refusal.h"
 
 enum {
-    STATUS_MAX = 16 * 1024,
     RETRY_AFTER_S = 1,
     LOST_WRITE_MS = 5000, /* how long a write to what was lost may still take */
 };
 
-/* COMING --- down sent all of it ---> WHOLE --- up was told ---> PASSED. In a tunnel, and when a
- * watch is asked for once more, it begins anew. */
+/* COMING --- down sent all of it ---> WHOLE --- up was told ---> PASSED. WHOLE once more at the end
+ * of a tunnel, and with each new watch that follows a migration. */
 enum request_state { REQUEST_COMING, REQUEST_WHOLE, REQUEST_PASSED };
+
+static const struct state_machine request_machine = {
+    .object = "request",
+    .states = {[REQUEST_COMING] = {"Coming", STATE(REQUEST_WHOLE)},
+               [REQUEST_WHOLE] = {"Whole", STATE(REQUEST_WHOLE) | STATE(REQUEST_PASSED)},
+               [REQUEST_PASSED] = {"Passed", STATE(REQUEST_WHOLE)}},
+};
 
 /* AWAITED --- its head went down ---> PASSING --- up sent all of it ---> ENDED. ENDED at once where
  * localproxy answers itself. */
 enum response_state { RESPONSE_AWAITED, RESPONSE_PASSING, RESPONSE_ENDED };
+
+static const struct state_machine response_machine = {
+    .object = "response",
+    .states = {[RESPONSE_AWAITED] = {"Awaited", STATE(RESPONSE_PASSING) | STATE(RESPONSE_ENDED)},
+               [RESPONSE_PASSING] = {"Passing", STATE(RESPONSE_ENDED)},
+               [RESPONSE_ENDED] = {"Ended", 0}},
+};
 
 struct forward {
     struct forward_context *ctx;
@@ -58,6 +72,16 @@ struct forward {
     bool tunnel;
 };
 
+static void set_request(struct forward *f, enum request_state next)
+{
+    f->request = state_change(&request_machine, f->request, next, f->attributes.resource);
+}
+
+static void set_response(struct forward *f, enum response_state next)
+{
+    f->response = state_change(&response_machine, f->response, next, f->attributes.resource);
+}
+
 struct forward *forward_of(struct list *link)
 {
     return LIST_ITEM(link, struct forward, link);
@@ -76,33 +100,6 @@ int forward_context_init(struct forward_context *ctx, struct net_loop *l,
     list_init(&ctx->running);
     ctx->points = points;
     return migration_context_init(&ctx->migrations, l, upstream, metrics);
-}
-
-bool forward_refuse(struct metrics *m, struct http_exchange *down, enum request_verb verb,
-                    unsigned code, unsigned retry_after, const char *message)
-{
-    struct buf body = BUF_INIT(STATUS_MAX);
-    char seconds[16];
-    struct http_header extra[2];
-    size_t n = 0;
-    if (retry_after != 0) {
-        (void)snprintf(seconds, sizeof seconds, "%u", retry_after);
-        extra[n++] = (struct http_header){SLICE("Retry-After"), slice_str(seconds)};
-    }
-    if (code == 401) {
-        extra[n++] = (struct http_header){SLICE("WWW-Authenticate"), SLICE("Bearer")};
-    }
-    m->rejected++;
-    metrics_count_code(m, verb, code);
-    int rc = status_write(&body, code, NULL, retry_after, "%s", message);
-    if (rc == 0) {
-        rc = http_respond(down, code, SLICE("application/json"), buf_slice(&body), extra, n);
-    }
-    buf_reset(&body);
-    if (rc != 0) {
-        http_exchange_abort(down);
-    }
-    return rc == 0;
 }
 
 /* ---- the end of a forward ---- */
@@ -199,7 +196,7 @@ static void down_on_body(struct http_exchange *x, struct slice data)
 static void pass_request_end(struct forward *f)
 {
     int rc = 0;
-    f->request = REQUEST_PASSED;
+    set_request(f, REQUEST_PASSED);
     if (f->body.len > 0) {
         rc = http_exchange_send_body(f->up, buf_slice(&f->body));
         buf_reset(&f->body);
@@ -212,7 +209,7 @@ static void pass_request_end(struct forward *f)
 static void down_on_end(struct http_exchange *x)
 {
     struct forward *f = x->data;
-    f->request = REQUEST_WHOLE;
+    set_request(f, REQUEST_WHOLE);
     if (f->up != NULL && (f->tunnel || !http_exchange_blocked(f->up))) {
         pass_request_end(f);
     }
@@ -256,7 +253,7 @@ static int ask(struct forward *f, const struct http_head *head, struct slice tar
 static int on_reopen(void *data, struct slice target, struct err *e)
 {
     struct forward *f = data;
-    f->request = REQUEST_WHOLE;
+    set_request(f, REQUEST_WHOLE);
     return ask(f, f->head, target, NULL, e);
 }
 
@@ -350,7 +347,6 @@ static bool note_kind(struct forward *f, const struct http_head *head)
     drop_head(f);
     if (head->status == 101) {
         f->tunnel = true;
-        f->request = REQUEST_COMING;
         f->ctx->metrics->tunnels++;
     } else if (head->status == 200 && f->concerned && f->verb == VERB_LIST) {
         f->list = list_meta_new(header_value(head, SLICE("Content-Type")),
@@ -393,7 +389,7 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     if (head->framing == HTTP_BODY_NONE && head->content_length > 0) {
         h.framing = HTTP_BODY_LENGTH; /* what the answer to a GET would have */
     }
-    f->response = RESPONSE_PASSING;
+    set_response(f, RESPONSE_PASSING);
     metrics_count_code(f->ctx->metrics, f->verb, head->status);
     if (!note_kind(f, head) || http_exchange_send_head(f->down, &h) != 0) {
         forward_abort(f);
@@ -472,7 +468,7 @@ static bool is_silent(const struct forward *f)
 static void up_on_end(struct http_exchange *x)
 {
     struct forward *f = x->data;
-    f->response = RESPONSE_ENDED;
+    set_response(f, RESPONSE_ENDED);
     if (f->watch != NULL && watch_state(f->watch) == WATCH_LAST) {
         forward_abort(f); /* within an event */
         return;
@@ -506,8 +502,8 @@ static void answer_failure(struct forward *f, const struct err *e)
     bool timeout = e->code == UV_ETIMEDOUT;
     (void)snprintf(message, sizeof message, "the API server %s cannot be asked: %s",
                    kube_client_server(f->ctx->upstream), e->msg);
-    if (!forward_refuse(f->ctx->metrics, f->down, f->verb, timeout ? 504 : 503, RETRY_AFTER_S,
-                        message)) {
+    if (!refusal_send(f->ctx->metrics, f->down, f->verb, timeout ? 504 : 503, RETRY_AFTER_S,
+                      message)) {
         f->down = NULL;
     }
 }
@@ -515,7 +511,7 @@ static void answer_failure(struct forward *f, const struct err *e)
 /* Nothing of the answer came. */
 static void fail_unanswered(struct forward *f, const struct err *e)
 {
-    f->response = RESPONSE_ENDED;
+    set_response(f, RESPONSE_ENDED);
     give_back(f);
     http_exchange_resume(f->down);
     answer_failure(f, e);
@@ -634,7 +630,7 @@ void forward_start(struct forward_context *ctx, struct http_exchange *down,
     struct err e = ERR_INIT;
     struct forward *f = forward_new(ctx, down, r);
     if (f == NULL) {
-        (void)forward_refuse(ctx->metrics, down, r->verb, 503, RETRY_AFTER_S, "out of memory");
+        (void)refusal_send(ctx->metrics, down, r->verb, 503, RETRY_AFTER_S, "out of memory");
         return;
     }
     if (ask(f, r->head, r->target, r->body, &e) != 0) {

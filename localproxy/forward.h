@@ -93,9 +93,4 @@ void forward_drain(struct forward *f);
 /* Appends to the JSON array what a watch sees, and how it stands. */
 void forward_describe(const struct forward *f, cJSON *array);
 
-/* Answers with a metav1.Status. `retry_after`: seconds, 0: none. False: that failed, and the
- * exchange was aborted. */
-bool forward_refuse(struct metrics *m, struct http_exchange *down, enum request_verb verb,
-                    unsigned code, unsigned retry_after, const char *message);
-
 #endif

@@ -17,6 +17,7 @@
 #include "kube/query.h"
 #include "kube/status.h"
 #include "lock/lock.h"
+#include "refusal.h"
 
 enum {
     HEAD_TIMEOUT_MS = 10000,
@@ -65,8 +66,8 @@ static void refuse(const struct request *r, unsigned code, unsigned retry_after,
                    const char *message)
 {
     log_info("refused a request", log_num("code", code), log_str("reason", message));
-    (void)forward_refuse(r->proxy->metrics, r->x, r->ri != NULL ? r->ri->verb : VERB_OTHER, code,
-                         retry_after, message);
+    (void)refusal_send(r->proxy->metrics, r->x, r->ri != NULL ? r->ri->verb : VERB_OTHER, code,
+                       retry_after, message);
 }
 
 static void refuse_error(const struct request *r, const struct err *e)

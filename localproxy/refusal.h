@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * refusal.h - answers of localproxy's own: errors as metav1.Status.
+ */
+#ifndef LOCALPROXY_REFUSAL_H
+#define LOCALPROXY_REFUSAL_H
+
+#include "http/exchange.h"
+#include "kube/request_info.h"
+#include "metrics.h"
+
+/* Answers with an error. `retry_after`: seconds, 0: none. False: that failed, and the exchange was
+ * aborted. */
+bool refusal_send(struct metrics *m, struct http_exchange *x, enum request_verb verb, unsigned code,
+                  unsigned retry_after, const char *message);
+
+#endif
