@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Happy path: forward_start > down_on_body, down_on_end > pass_request_end > up_on_head >
- * up_on_body > up_on_end; gone when both sides are closed (release).
+ * up_on_body > up_on_end; gone when both sides are closed (free_if_over).
  *
  * Ways to fail: the API server does not answer (fail_unanswered: 503 or 504), its answer ends early
  * (the operator's is broken off), the operator goes away (the request is given up). What cannot be
@@ -104,7 +104,7 @@ int forward_context_init(struct forward_context *ctx, struct net_loop *l,
 
 /* ---- the end of a forward ---- */
 
-static void settle(struct forward *f)
+static void settle_lost_write(struct forward *f)
 {
     struct forward_context *ctx = f->ctx;
     net_deadline_clear(&f->lost_due);
@@ -137,12 +137,12 @@ static void forward_free(struct forward *f)
     request_attributes_deinit(&f->attributes);
     buf_reset(&f->body);
     free(f->head);
-    settle(f);
+    settle_lost_write(f);
     free(f);
 }
 
 /* Frees it when both sides are over. */
-static void release(struct forward *f)
+static void free_if_over(struct forward *f)
 {
     if (f->down == NULL && f->up == NULL) {
         forward_free(f);
@@ -165,7 +165,7 @@ static void forward_abort(struct forward *f)
         http_exchange_abort(f->down);
         f->down = NULL;
     }
-    release(f);
+    free_if_over(f);
 }
 
 void forward_context_deinit(struct forward_context *ctx)
@@ -235,7 +235,7 @@ static void down_on_close(struct http_exchange *x, const struct err *e)
     if (f->up != NULL && (e != NULL || f->response != RESPONSE_ENDED)) {
         abort_up(f);
     }
-    release(f);
+    free_if_over(f);
 }
 
 static const struct http_exchange_handlers down_handlers = {
@@ -247,14 +247,14 @@ static const struct http_exchange_handlers down_handlers = {
 
 /* ---- what the migration of a watch asks for ---- */
 
-static int ask(struct forward *f, const struct http_head *head, struct slice target,
-               const struct slice *body, struct err *e);
+static int ask_upstream(struct forward *f, const struct http_head *head, struct slice target,
+                        const struct slice *body, struct err *e);
 
 static int on_reopen(void *data, struct slice target, struct err *e)
 {
     struct forward *f = data;
     set_request(f, REQUEST_WHOLE);
-    return ask(f, f->head, target, NULL, e);
+    return ask_upstream(f, f->head, target, NULL, e);
 }
 
 static void on_end_upstream(void *data)
@@ -330,7 +330,7 @@ static bool open_watch(struct forward *f, const struct http_head *head)
 }
 
 /* A watch that did not begin: the client may try again from where it is. */
-static void give_back(struct forward *f)
+static void give_version_back(struct forward *f)
 {
     if (f->concerned && f->verb == VERB_WATCH && f->attributes.version != 0) {
         struct delivered_range range = {f->attributes.version, f->attributes.version};
@@ -339,7 +339,7 @@ static void give_back(struct forward *f)
 }
 
 /* Keeps account of what this answer is. False: no memory. */
-static bool note_kind(struct forward *f, const struct http_head *head)
+static bool note_answer(struct forward *f, const struct http_head *head)
 {
     if (head->status == 200 && f->concerned && f->verb == VERB_WATCH) {
         return open_watch(f, head);
@@ -353,7 +353,7 @@ static bool note_kind(struct forward *f, const struct http_head *head)
                                 header_value(head, SLICE("Content-Encoding")));
         return f->list != NULL;
     } else {
-        give_back(f);
+        give_version_back(f);
     }
     if (head->status == 401) {
         kube_client_rejected(f->ctx->upstream);
@@ -391,7 +391,7 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     }
     set_response(f, RESPONSE_PASSING);
     metrics_count_code(f->ctx->metrics, f->verb, head->status);
-    if (!note_kind(f, head) || http_exchange_send_head(f->down, &h) != 0) {
+    if (!note_answer(f, head) || http_exchange_send_head(f->down, &h) != 0) {
         forward_abort(f);
     } else if (f->watch != NULL && f->ctx->draining) {
         end_watch(f);
@@ -512,7 +512,7 @@ static void answer_failure(struct forward *f, const struct err *e)
 static void fail_unanswered(struct forward *f, const struct err *e)
 {
     set_response(f, RESPONSE_ENDED);
-    give_back(f);
+    give_version_back(f);
     http_exchange_resume(f->down);
     answer_failure(f, e);
 }
@@ -535,7 +535,7 @@ static void up_on_close(struct http_exchange *x, const struct err *e)
             f->down = NULL;
         }
     }
-    release(f);
+    free_if_over(f);
 }
 
 static const struct http_exchange_handlers up_handlers = {
@@ -564,7 +564,7 @@ static bool has_body(const struct http_head *head)
 }
 
 /* Copies what is needed when the rules change, or the connection is there. */
-static bool keep(struct forward *f, const struct forward_request *r)
+static bool keep_request(struct forward *f, const struct forward_request *r)
 {
     bool repeatable = (r->verb == VERB_LIST || r->verb == VERB_WATCH) && !has_body(r->head);
     if (r->body != NULL && buf_append(&f->body, r->body->ptr, r->body->len) != 0) {
@@ -596,7 +596,7 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
     list_init(&f->link);
     net_deadline_init(&f->lost_due, on_lost_due);
     buf_init(&f->body, r->body != NULL ? r->body->len : 0);
-    if (!keep(f, r)) {
+    if (!keep_request(f, r)) {
         buf_reset(&f->body);
         free(f->head);
         free(f);
@@ -606,8 +606,8 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
 }
 
 /* Asks the API server for `target` in the name of the operator's request `head`. */
-static int ask(struct forward *f, const struct http_head *head, struct slice target,
-               const struct slice *body, struct err *e)
+static int ask_upstream(struct forward *f, const struct http_head *head, struct slice target,
+                        const struct slice *body, struct err *e)
 {
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
@@ -633,9 +633,9 @@ void forward_start(struct forward_context *ctx, struct http_exchange *down,
         (void)refusal_send(ctx->metrics, down, r->verb, 503, RETRY_AFTER_S, "out of memory");
         return;
     }
-    if (ask(f, r->head, r->target, r->body, &e) != 0) {
+    if (ask_upstream(f, r->head, r->target, r->body, &e) != 0) {
         ctx->metrics->upstream_errors++;
-        give_back(f);
+        give_version_back(f);
         answer_failure(f, &e);
         forward_free(f);
         return;
@@ -674,7 +674,7 @@ static void send_again(struct forward *f)
     bool whole = f->request != REQUEST_COMING;
     f->down = NULL;
     f->head = NULL;
-    give_back(f);
+    give_version_back(f);
     abort_up(f);
     http_exchange_resume(down);
     forward_free(f);

@@ -90,7 +90,7 @@ static void refuse_error(const struct request *r, const struct err *e)
 
 /* ---- the lock of leader election ---- */
 
-static void handle(struct request *r);
+static void handle_request(struct request *r);
 
 /* A body that may hold the lock's name. */
 struct waiting {
@@ -116,7 +116,7 @@ static void handle_body(const struct waiting *w, struct http_exchange *x, struct
         return;
     }
     r.ri = &ri;
-    handle(&r);
+    handle_request(&r);
     request_info_deinit(&ri);
 }
 
@@ -226,7 +226,7 @@ static bool apply_fence(const struct request *r)
 }
 
 /* False: it goes on from something that was seen under other rules, and was refused. */
-static bool apply_resume(const struct request *r)
+static bool apply_delivered_versions(const struct request *r)
 {
     struct proxy *p = r->proxy;
     const struct request_attributes *s = &r->attributes;
@@ -297,12 +297,12 @@ static bool apply_rules(struct request *r, struct buf *body)
     if (r->attributes.verb == VERB_DELETECOLLECTION && !apply_fence(r)) {
         return false;
     }
-    return apply_selector(r) && apply_resume(r);
+    return apply_selector(r) && apply_delivered_versions(r);
 }
 
 /* ---- the way of a request ---- */
 
-static void forward(const struct request *r, const struct buf *body)
+static void forward_upstream(const struct request *r, const struct buf *body)
 {
     struct proxy *p = r->proxy;
     struct slice changed = buf_slice(body);
@@ -341,7 +341,7 @@ static bool has_credentials(const struct request *r)
     return false;
 }
 
-static void handle(struct request *r)
+static void handle_request(struct request *r)
 {
     struct buf body = BUF_INIT((size_t)2 * LOCK_BODY_MAX);
     r->target = r->head->target;
@@ -351,12 +351,13 @@ static void handle(struct request *r)
                "resource is meant");
     } else if (has_credentials(r) && (!r->ri->is_resource || apply_rules(r, &body))) {
         log_request(r);
-        forward(r, &body);
+        forward_upstream(r, &body);
     }
     buf_reset(&body);
 }
 
-static void take(struct proxy *p, struct http_exchange *x, const struct http_head *head, bool ended)
+static void take_request(struct proxy *p, struct http_exchange *x, const struct http_head *head,
+                         bool ended)
 {
     struct request_info ri;
     struct err e = ERR_INIT;
@@ -366,7 +367,7 @@ static void take(struct proxy *p, struct http_exchange *x, const struct http_hea
         return;
     }
     r.ri = &ri;
-    handle(&r);
+    handle_request(&r);
     request_info_deinit(&ri);
 }
 
@@ -380,7 +381,7 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
                "use the kubeconfig that kubeconfig-gen wrote with it");
         return;
     }
-    take(p, x, head, false);
+    take_request(p, x, head, false);
 }
 
 /* ---- what the forwards call ---- */
@@ -388,7 +389,7 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
 static void on_again(void *data, struct http_exchange *x, const struct http_head *head, bool ended)
 {
     x->handlers = NULL;
-    take(data, x, head, ended);
+    take_request(data, x, head, ended);
 }
 
 static void on_settled(void *data)

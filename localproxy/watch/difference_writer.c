@@ -55,7 +55,7 @@ struct difference_writer {
     uint64_t lowest;
     char *kind;
     char *api_version;
-    struct net_task go;
+    struct net_task resume;
 };
 
 static const struct state_machine machine = {
@@ -71,7 +71,7 @@ static void set_state(struct difference_writer *s, enum writer_state next)
 
 /* ---- ends ---- */
 
-static void fail(struct difference_writer *s, const struct err *e)
+static void fail_writer(struct difference_writer *s, const struct err *e)
 {
     struct err copy = *e;
     if (s->state != WRITER_OVER) {
@@ -80,11 +80,11 @@ static void fail(struct difference_writer *s, const struct err *e)
     }
 }
 
-static void fail_code(struct difference_writer *s, int code, const char *what)
+static void fail_writer_with(struct difference_writer *s, int code, const char *what)
 {
     struct err e = ERR_INIT;
     (void)err_set(&e, code, "%s: %s", what, err_text(code));
-    fail(s, &e);
+    fail_writer(s, &e);
 }
 
 /* So that the client, should it go on from the last version it saw, does not go back: what it
@@ -104,11 +104,11 @@ static int write_bookmark(struct difference_writer *s)
     return rc;
 }
 
-static void finish(struct difference_writer *s)
+static void finish_writer(struct difference_writer *s)
 {
     int rc = write_bookmark(s);
     if (rc != 0) {
-        fail_code(s, rc, "cannot write a bookmark");
+        fail_writer_with(s, rc, "cannot write a bookmark");
     } else {
         set_state(s, WRITER_OVER);
         s->handlers->on_done(s->data);
@@ -184,7 +184,7 @@ static int write_parts(struct difference_writer *s)
 
 /* ---- fetching ---- */
 
-static void advance(struct difference_writer *s);
+static void advance_writer(struct difference_writer *s);
 
 /* Whether the last of the parts has no page yet. */
 static bool is_fetching(const struct difference_writer *s)
@@ -223,7 +223,7 @@ static void restart_from_memory(struct difference_writer *s)
     s->ahead = 0;
     s->events = 0;
     s->lowest = 0;
-    advance(s);
+    advance_writer(s);
 }
 
 static void on_no_page(struct difference_writer *s, const struct err *e)
@@ -231,7 +231,7 @@ static void on_no_page(struct difference_writer *s, const struct err *e)
     if (e->code == -ESTALE && s->source == SOURCE_EXACT && s->state == WRITER_LISTING) {
         restart_from_memory(s);
     } else {
-        fail(s, e);
+        fail_writer(s, e);
     }
 }
 
@@ -239,10 +239,11 @@ static void on_other_version(struct difference_writer *s, const struct page *pag
 {
     if (s->source == SOURCE_EXACT) {
         /* A server that does not know resourceVersionMatch shows what there is now. */
-        fail_code(s, -EPROTO, "the list is of another version than the one that was asked for");
+        fail_writer_with(s, -EPROTO,
+                         "the list is of another version than the one that was asked for");
     } else {
-        fail_code(s, page->version > s->o.version ? -ESTALE : -ENODATA,
-                  "the API server does not keep the version any more");
+        fail_writer_with(s, page->version > s->o.version ? -ESTALE : -ENODATA,
+                         "the API server does not keep the version any more");
     }
 }
 
@@ -266,9 +267,9 @@ static void on_page(struct page_want *w, const struct page *page, const struct e
     }
     int rc = note_page(s, page);
     if (rc != 0) {
-        fail_code(s, rc, "cannot keep a page");
+        fail_writer_with(s, rc, "cannot keep a page");
     } else {
-        advance(s);
+        advance_writer(s);
     }
 }
 
@@ -294,7 +295,7 @@ static int want_page(struct difference_writer *s, struct part *p, struct err *e)
     return rc;
 }
 
-static int fetch(struct difference_writer *s, struct err *e)
+static int fetch_page(struct difference_writer *s, struct err *e)
 {
     struct part *p = calloc(1, sizeof *p);
     if (p == NULL) {
@@ -314,7 +315,7 @@ static int fetch(struct difference_writer *s, struct err *e)
 
 /* ---- the course of things ---- */
 
-static void advance(struct difference_writer *s)
+static void advance_writer(struct difference_writer *s)
 {
     struct err e = ERR_INIT;
     bool fetching = is_fetching(s);
@@ -324,25 +325,25 @@ static void advance(struct difference_writer *s)
         rc = write_parts(s);
     }
     if (rc != 0) {
-        fail_code(s, rc, "cannot write an event");
+        fail_writer_with(s, rc, "cannot write an event");
     } else if (all && list_empty(&s->parts)) {
-        finish(s);
-    } else if (!all && !fetching && s->ahead <= DIFFERENCE_WRITER_AHEAD && fetch(s, &e) != 0) {
-        fail(s, &e);
+        finish_writer(s);
+    } else if (!all && !fetching && s->ahead <= DIFFERENCE_WRITER_AHEAD && fetch_page(s, &e) != 0) {
+        fail_writer(s, &e);
     }
 }
 
-static void on_go(struct net_task *t)
+static void on_resume(struct net_task *t)
 {
-    struct difference_writer *s = LIST_ITEM(t, struct difference_writer, go);
+    struct difference_writer *s = LIST_ITEM(t, struct difference_writer, resume);
     if (s->state != WRITER_OVER) {
-        advance(s);
+        advance_writer(s);
     }
 }
 
 void difference_writer_drained(struct difference_writer *s)
 {
-    net_task_queue(s->loop, &s->go);
+    net_task_queue(s->loop, &s->resume);
 }
 
 uint64_t difference_writer_events(const struct difference_writer *s)
@@ -378,11 +379,11 @@ struct difference_writer *difference_writer_new(struct net_loop *l,
     s->handlers = handlers;
     s->data = data;
     list_init(&s->parts);
-    net_task_init(&s->go, on_go);
+    net_task_init(&s->resume, on_resume);
     s->o.difference->refs++;
     add_queries(s, &s->o.difference->lost, WATCH_FRAME_DELETED);
     add_queries(s, &s->o.difference->gained, WATCH_FRAME_ADDED);
-    net_task_queue(l, &s->go);
+    net_task_queue(l, &s->resume);
     return s;
 }
 
@@ -391,7 +392,7 @@ void difference_writer_free(struct difference_writer *s)
     if (s == NULL) {
         return;
     }
-    net_task_cancel(&s->go);
+    net_task_cancel(&s->resume);
     while (!list_empty(&s->parts)) {
         part_free(LIST_ITEM(s->parts.next, struct part, link));
     }

@@ -124,7 +124,7 @@ static void entry_free(struct page_entry *n)
 
 /* ---- telling those who want it ---- */
 
-static void finish(struct page_entry *n, int code, const char *why)
+static void finish_entry(struct page_entry *n, int code, const char *why)
 {
     if (n->state == ENTRY_DONE) {
         return;
@@ -145,7 +145,7 @@ static void finish(struct page_entry *n, int code, const char *why)
 
 /* Those who were told stay on the list of wants until they let go; an entry that nobody wants any
  * more is gone, so the walk ends when it may be. */
-static void on_tell(struct net_task *t)
+static void on_tell_wants(struct net_task *t)
 {
     struct page_entry *n = LIST_ITEM(t, struct page_entry, tell);
     struct list untold;
@@ -197,10 +197,10 @@ static int add_event(struct page_entry *n, struct slice item)
 static void fail_answer(struct page_entry *n, int code)
 {
     if (code == -ENOBUFS) {
-        finish(n, -EMSGSIZE, "a page is too large");
+        finish_entry(n, -EMSGSIZE, "a page is too large");
     } else {
-        finish(n, code == -ENOTSUP ? -EPROTO : code,
-               code == -ENOMEM ? "out of memory" : "the list cannot be read");
+        finish_entry(n, code == -ENOTSUP ? -EPROTO : code,
+                     code == -ENOMEM ? "out of memory" : "the list cannot be read");
     }
 }
 
@@ -215,10 +215,10 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
         }
         (void)snprintf(why, sizeof why, "the API server answered a list with status %u",
                        head->status);
-        finish(n, head->status == 410 ? -ESTALE : -EIO, why);
+        finish_entry(n, head->status == 410 ? -ESTALE : -EIO, why);
     } else if (type == NULL || encoding_of(type->value) != n->request.encoding ||
                http_head_find(head, SLICE("Content-Encoding")) != NULL) {
-        finish(n, -EPROTO, "the API server answered a list in another encoding");
+        finish_entry(n, -EPROTO, "the API server answered a list in another encoding");
     }
 }
 
@@ -239,7 +239,7 @@ static void up_on_body(struct http_exchange *x, struct slice data)
     }
 }
 
-static char *copy(struct slice text)
+static char *copy_text(struct slice text)
 {
     return text.len == 0 ? NULL : strndup(text.ptr, text.len);
 }
@@ -256,11 +256,11 @@ static void up_on_end(struct http_exchange *x)
     struct object_type type = list_items_type(n->items);
     struct slice token = list_items_token(n->items);
     n->page.version = list_items_version(n->items);
-    n->page.kind = copy(type.kind);
-    n->page.api_version = copy(type.api_version);
-    n->page.token = copy(token);
+    n->page.kind = copy_text(type.kind);
+    n->page.api_version = copy_text(type.api_version);
+    n->page.token = copy_text(token);
     if (token.len > 0 && n->page.token == NULL) {
-        finish(n, -ENOMEM, "out of memory");
+        finish_entry(n, -ENOMEM, "out of memory");
     } else {
         set_state(n, ENTRY_WHOLE);
     }
@@ -276,8 +276,8 @@ static void up_on_close(struct http_exchange *x, const struct err *e)
 {
     struct page_entry *n = x->data;
     n->up = NULL;
-    finish(n, n->state == ENTRY_WHOLE ? 0 : -EIO,
-           e != NULL ? e->msg : "the answer to a list ended early");
+    finish_entry(n, n->state == ENTRY_WHOLE ? 0 : -EIO,
+                 e != NULL ? e->msg : "the answer to a list ended early");
 }
 
 static const struct http_exchange_handlers up_handlers = {
@@ -292,7 +292,7 @@ static void on_limit(struct net_deadline *d)
 {
     struct page_entry *n = LIST_ITEM(d, struct page_entry, limit);
     bool full = n->state == ENTRY_WAITING && n->pages->held >= LIST_PAGES_TOTAL_MAX / 2;
-    finish(n, full ? -EMSGSIZE : -ETIMEDOUT, full ? TOO_MUCH : "a list takes too long");
+    finish_entry(n, full ? -EMSGSIZE : -ETIMEDOUT, full ? TOO_MUCH : "a list takes too long");
 }
 
 /* ---- asking ---- */
@@ -309,7 +309,7 @@ static struct slice accept_of(const struct page_request *r)
                       : SLICE("application/vnd.kubernetes.protobuf");
 }
 
-static int ask(struct page_entry *n, struct err *e)
+static int ask_for_page(struct page_entry *n, struct err *e)
 {
     struct http_header headers[] = {
         {SLICE("Accept"), accept_of(&n->request)},
@@ -352,20 +352,21 @@ static void on_serve(struct net_task *t)
     for (struct page_entry *n; (n = next_turn(p)) != NULL;) {
         struct err e = ERR_INIT;
         if (p->held >= LIST_PAGES_TOTAL_MAX) {
-            finish(n, -EMSGSIZE, TOO_MUCH);
-        } else if (ask(n, &e) != 0) {
-            finish(n, e.code, e.msg);
+            finish_entry(n, -EMSGSIZE, TOO_MUCH);
+        } else if (ask_for_page(n, &e) != 0) {
+            finish_entry(n, e.code, e.msg);
         }
     }
 }
 
-static uint64_t hash_of(const struct page_request *r)
+static uint64_t hash_request(const struct page_request *r)
 {
     uint64_t form = (uint64_t)r->event << 8 | (uint64_t)r->encoding << 1 | r->partial;
     return hash_slice(HASH_SEED ^ form, r->target);
 }
 
-static struct page_entry *find(struct list_pages *p, const struct page_request *r, uint64_t hash)
+static struct page_entry *find_entry(struct list_pages *p, const struct page_request *r,
+                                     uint64_t hash)
 {
     LIST_FOR_EACH(node, &p->entries)
     {
@@ -393,7 +394,7 @@ static struct page_entry *entry_new(struct list_pages *p, const struct page_requ
     list_init(&n->link);
     list_init(&n->wants);
     list_init(&n->turn);
-    net_task_init(&n->tell, on_tell);
+    net_task_init(&n->tell, on_tell_wants);
     net_deadline_init(&n->limit, on_limit);
     buf_init(&n->page.events, LIST_PAGES_EVENTS_MAX);
     n->items = list_items_new(r->encoding);
@@ -414,8 +415,8 @@ static struct page_entry *entry_new(struct list_pages *p, const struct page_requ
 int list_pages_want(struct list_pages *p, const struct page_request *r, struct page_want *w,
                     struct err *e)
 {
-    uint64_t hash = hash_of(r);
-    struct page_entry *n = find(p, r, hash);
+    uint64_t hash = hash_request(r);
+    struct page_entry *n = find_entry(p, r, hash);
     if (n == NULL) {
         n = entry_new(p, r, hash, e);
     }

@@ -35,7 +35,7 @@ struct version_probe {
     struct probe probes[PROBES];
     uint64_t version; /* the highest that was told */
     bool asked;       /* `cb` is to follow */
-    struct net_task tell;
+    struct net_task report;
     struct net_deadline limit;
 };
 
@@ -46,37 +46,37 @@ static void end_probe(struct probe *p)
         p->up = NULL;
     }
     buf_reset(&p->event);
-    net_task_queue(p->version_probe->loop, &p->version_probe->tell);
+    net_task_queue(p->version_probe->loop, &p->version_probe->report);
 }
 
-static void on_tell(struct net_task *t)
+static void on_report(struct net_task *t)
 {
-    struct version_probe *r = LIST_ITEM(t, struct version_probe, tell);
+    struct version_probe *v = LIST_ITEM(t, struct version_probe, report);
     struct err e = ERR_INIT;
     bool more = false;
-    if (!r->asked) {
+    if (!v->asked) {
         return;
     }
     for (int i = 0; i < PROBES; i++) {
-        const struct probe *p = &r->probes[i];
+        const struct probe *p = &v->probes[i];
         more = more || p->up != NULL;
-        if (p->found > r->version) {
-            r->version = p->found;
-            r->asked = false;
+        if (p->found > v->version) {
+            v->version = p->found;
+            v->asked = false;
         }
     }
-    if (!r->asked) {
-        r->cb(r->data, r->version, NULL);
+    if (!v->asked) {
+        v->cb(v->data, v->version, NULL);
     } else if (!more) {
-        r->asked = false;
+        v->asked = false;
         (void)err_set(&e, -ESTALE, "the API server does not keep the version any more");
-        r->cb(r->data, 0, &e);
+        v->cb(v->data, 0, &e);
     }
 }
 
 /* ---- the answer ---- */
 
-static void look_at(struct probe *p)
+static void read_event(struct probe *p)
 {
     struct watch_frame ev;
     watch_frame_scan(ENCODING_JSON, buf_slice(&p->event), &ev);
@@ -105,7 +105,7 @@ static void up_on_body(struct http_exchange *x, struct slice data)
     size_t n = frames_next(&p->frames, data);
     int rc = buf_append(&p->event, data.ptr, n > 0 ? n : data.len);
     if (rc == 0 && n > 0) {
-        look_at(p);
+        read_event(p);
     }
     if (rc != 0 || n > 0) {
         end_probe(p);
@@ -140,15 +140,15 @@ static const struct http_exchange_handlers up_handlers = {
 
 static void on_limit(struct net_deadline *d)
 {
-    struct version_probe *r = LIST_ITEM(d, struct version_probe, limit);
+    struct version_probe *v = LIST_ITEM(d, struct version_probe, limit);
     for (int i = 0; i < PROBES; i++) {
-        end_probe(&r->probes[i]);
+        end_probe(&v->probes[i]);
     }
 }
 
 /* ---- asking ---- */
 
-static int ask(struct probe *p, struct slice selector, struct err *e)
+static int start_probe(struct probe *p, struct slice selector, struct err *e)
 {
     struct buf target = BUF_INIT(TARGET_MAX);
     struct http_header headers[] = {
@@ -177,51 +177,51 @@ static int ask(struct probe *p, struct slice selector, struct err *e)
 struct version_probe *version_probe_new(struct net_loop *l, const struct version_probe_options *o,
                                         version_probe_cb cb, void *data, struct err *e)
 {
-    struct version_probe *r = calloc(1, sizeof *r);
-    if (r == NULL) {
+    struct version_probe *v = calloc(1, sizeof *v);
+    if (v == NULL) {
         (void)err_memory(e);
         return NULL;
     }
-    r->loop = l;
-    r->o = *o;
-    r->cb = cb;
-    r->data = data;
-    r->version = o->version;
-    net_task_init(&r->tell, on_tell);
-    net_deadline_init(&r->limit, on_limit);
+    v->loop = l;
+    v->o = *o;
+    v->cb = cb;
+    v->data = data;
+    v->version = o->version;
+    net_task_init(&v->report, on_report);
+    net_deadline_init(&v->limit, on_limit);
     for (int i = 0; i < PROBES; i++) {
-        r->probes[i].version_probe = r;
-        frames_init(&r->probes[i].frames, ENCODING_JSON);
-        buf_init(&r->probes[i].event, EVENT_MAX);
+        v->probes[i].version_probe = v;
+        frames_init(&v->probes[i].frames, ENCODING_JSON);
+        buf_init(&v->probes[i].event, EVENT_MAX);
     }
-    int rc = ask(&r->probes[NARROW], o->selector, e);
+    int rc = start_probe(&v->probes[NARROW], o->selector, e);
     if (rc == 0 && o->selector.len > 0) {
-        rc = ask(&r->probes[WIDE], (struct slice){0}, e);
+        rc = start_probe(&v->probes[WIDE], (struct slice){0}, e);
     }
     if (rc != 0) {
-        version_probe_free(r);
+        version_probe_free(v);
         return NULL;
     }
-    net_deadline_set(l, &r->limit, LIMIT_MS);
-    r->asked = true;
-    return r;
+    net_deadline_set(l, &v->limit, LIMIT_MS);
+    v->asked = true;
+    return v;
 }
 
-void version_probe_continue(struct version_probe *r)
+void version_probe_continue(struct version_probe *v)
 {
-    r->asked = true;
-    net_task_queue(r->loop, &r->tell);
+    v->asked = true;
+    net_task_queue(v->loop, &v->report);
 }
 
-void version_probe_free(struct version_probe *r)
+void version_probe_free(struct version_probe *v)
 {
-    if (r == NULL) {
+    if (v == NULL) {
         return;
     }
     for (int i = 0; i < PROBES; i++) {
-        end_probe(&r->probes[i]);
+        end_probe(&v->probes[i]);
     }
-    net_task_cancel(&r->tell);
-    net_deadline_clear(&r->limit);
-    free(r);
+    net_task_cancel(&v->report);
+    net_deadline_clear(&v->limit);
+    free(v);
 }

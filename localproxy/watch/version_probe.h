@@ -42,9 +42,9 @@ MUST_CHECK struct version_probe *version_probe_new(struct net_loop *l,
                                                    version_probe_cb cb, void *data, struct err *e);
 
 /* What was told is not enough: `cb` follows once more. */
-void version_probe_continue(struct version_probe *r);
+void version_probe_continue(struct version_probe *v);
 
 /* NULL is ignored. */
-void version_probe_free(struct version_probe *r);
+void version_probe_free(struct version_probe *v);
 
 #endif
