@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ensure.h"
+
 /* Bytes of the next messages that a peer may send ahead before it is no longer read. */
 enum { HELD_MAX = 2 * 64 * 1024 };
 
@@ -273,7 +275,7 @@ int h1_head_write(const struct http_head *head, enum h1_after after, struct buf 
 int h1_conn_send_head(struct h1_conn *c, struct slice bytes, enum http_framing framing,
                       uint64_t length)
 {
-    if (c->stream == NULL || c->out != H1_OUT_IDLE) {
+    if (c->stream == NULL || odd(c->out != H1_OUT_IDLE)) {
         return -EPROTO;
     }
     c->out = H1_OUT_BODY;
@@ -303,7 +305,7 @@ static int send_chunk(struct h1_conn *c, struct slice data)
 
 int h1_conn_send_body(struct h1_conn *c, struct slice data)
 {
-    if (c->stream == NULL || (c->out != H1_OUT_BODY && c->out != H1_OUT_RAW)) {
+    if (c->stream == NULL || odd(c->out != H1_OUT_BODY && c->out != H1_OUT_RAW)) {
         return -EPROTO;
     }
     if (data.len == 0 || c->head_only) {
@@ -331,7 +333,7 @@ int h1_conn_send_end(struct h1_conn *c)
         net_stream_shutdown(c->stream);
         return 0;
     }
-    if (c->out != H1_OUT_BODY) {
+    if (odd(c->out != H1_OUT_BODY)) {
         return -EPROTO;
     }
     if (!c->head_only && c->out_framing == HTTP_BODY_LENGTH && c->out_left > 0) {
