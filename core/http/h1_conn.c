@@ -158,14 +158,7 @@ static void on_drain(void *data)
     c->handlers->on_drain(c->data);
 }
 
-static void on_open(void *data)
-{
-    struct h1_conn *c = data;
-    c->handlers->on_open(c->data);
-}
-
 static const struct net_stream_handlers stream_handlers = {
-    .on_open = on_open,
     .on_read = on_read,
     .on_eof = on_eof,
     .on_drain = on_drain,
@@ -189,15 +182,8 @@ int h1_conn_init(struct h1_conn *c, struct net_loop *l, struct net_stream *s, en
     c->out = H1_OUT_IDLE;
     buf_init(&c->held, HELD_MAX);
     net_task_init(&c->go, on_go);
-    if (s != NULL) {
-        net_stream_set_handlers(s, &stream_handlers, c);
-    }
+    net_stream_set_handlers(s, &stream_handlers, c);
     return 0;
-}
-
-const struct net_stream_handlers *h1_conn_stream_handlers(void)
-{
-    return &stream_handlers;
 }
 
 void h1_conn_start(struct h1_conn *c)

@@ -16,7 +16,6 @@
 
 /* Handlers may call all functions below, h1_conn_close included. */
 struct h1_conn_handlers {
-    void (*on_open)(void *data); /* dialled connections only */
     void (*on_head)(void *data, const struct http_head *head);
     void (*on_body)(void *data, struct slice bytes);
     void (*on_end)(void *data);
@@ -62,16 +61,13 @@ struct h1_conn {
 /* What a head says of the connection after the message. */
 enum h1_after { H1_AFTER_DEFAULT, H1_AFTER_CLOSE, H1_AFTER_KEEP };
 
-/* Takes an accepted stream and sets its handlers. For a dialled one `s` is NULL: then
- * h1_conn_stream_handlers() and `c` go to net_dial, and the owner sets c->stream. 0 or -ENOMEM (the
- * stream is not taken then). */
+/* Takes a stream that is open and sets its handlers. 0 or -ENOMEM (the stream is not taken then).
+ */
 MUST_CHECK int h1_conn_init(struct h1_conn *c, struct net_loop *l, struct net_stream *s,
                             enum h1_role role, const struct h1_limits *limits,
                             const struct h1_conn_handlers *handlers, void *data);
 /* Begins to read. */
 void h1_conn_start(struct h1_conn *c);
-
-const struct net_stream_handlers *h1_conn_stream_handlers(void);
 
 /* Appends the head as HTTP/1.1; Connection and framing headers are written from `after`,
  * head->upgrade and head->framing. 0, -ENOBUFS or -ENOMEM. */
