@@ -663,6 +663,33 @@ static void test_tls_connections_resume_the_first_session(void **state)
     assert_int_equal(stats->resumed, stats->dialled - 1);
 }
 
+/* A session of other settings is no reason to believe that these allow many. */
+static void test_new_tls_settings_are_tried_by_one_connection(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[4];
+    struct tls_config *server_tls;
+    struct tls_config *client_tls;
+    make_tls(&server_tls, &client_tls);
+    http_server_free(w->server);
+    w->server = new_server(w, server_tls);
+    use_client(w, client_tls);
+    get(w, &a[3]);
+    check_body(&a[3], "hello");
+
+    http_client_set_tls(w->client, client_tls);
+    for (int i = 0; i < 3; i++) {
+        ask_get(w, &a[i]);
+    }
+    assert_int_equal(http_client_stats(w->client)->dialled, 2);
+    for (int i = 0; i < 3; i++) {
+        ask_finish(w, &a[i]);
+        check_body(&a[i], "hello");
+    }
+    tls_config_unref(server_tls);
+    tls_config_unref(client_tls);
+}
+
 static void test_a_new_certificate_leaves_open_connections_alone(void **state)
 {
     struct world *w = *state;
@@ -901,25 +928,43 @@ static void expect_on(struct world *w, int fd, struct raw_peer *p, const char *t
 
 static const char ok_answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/* A first request puts a connection into the pool, which the server then closes as soon as the next
- * request has reached it. */
-static void stale_connection(struct world *w, const char *method, struct ask *second, int fd)
+/* From now on the client asks a server that the test plays: connections come in at the result. */
+static int play_server(struct world *w)
 {
-    static struct raw_peer p;
+    unsigned port;
+    int fd = raw_listen(&port);
+    http_client_free(w->client);
+    w->client = new_client(w, port);
+    return fd;
+}
+
+/* A first request has `answer`; the server's end of its connection is `p`. */
+static void first_request(struct world *w, int fd, struct raw_peer *p, const char *answer)
+{
     static struct ask first;
     ask_get(w, &first);
     send_when_open(w, &first);
     assert_int_equal(http_exchange_send_end(first.x), 0);
-    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
-    raw_send(&p, ok_answer, strlen(ok_answer));
+    expect_on(w, accept_one(w, fd), p, "\r\n\r\n");
+    raw_send(p, answer, strlen(answer));
     run_until(w->loop, &first.closed);
+    assert_false(first.failed);
     check_body(&first, "ok");
+    p->len = 0;
+}
 
-    ask_begin(w, second, method, HTTP_BODY_NONE, 0, false);
+/* A first request puts a connection into the pool, which the server then closes as soon as the next
+ * request has reached it, and it has said `last`. */
+static void stale_connection(struct world *w, const char *method, bool upgrade, struct ask *second,
+                             int fd, const char *last)
+{
+    static struct raw_peer p;
+    first_request(w, fd, &p, ok_answer);
+    ask_begin(w, second, method, HTTP_BODY_NONE, 0, upgrade);
     assert_false(http_exchange_blocked(second->x));
     assert_int_equal(http_exchange_send_end(second->x), 0);
-    p.len = 0;
     raw_expect(w->loop, &p, "\r\n\r\n");
+    raw_send(&p, last, strlen(last));
     raw_close(&p);
 }
 
@@ -928,11 +973,8 @@ static void test_a_get_is_repeated_on_a_new_connection(void **state)
     struct world *w = *state;
     static struct raw_peer p;
     static struct ask a;
-    unsigned port;
-    int fd = raw_listen(&port);
-    struct http_client *good = w->client;
-    w->client = new_client(w, port);
-    stale_connection(w, "GET", &a, fd);
+    int fd = play_server(w);
+    stale_connection(w, "GET", false, &a, fd, "");
     int again = accept_one(w, fd);
     run_until(w->loop, &a.drained);
     assert_int_equal(http_exchange_send_end(a.x), 0);
@@ -943,27 +985,130 @@ static void test_a_get_is_repeated_on_a_new_connection(void **state)
     check_body(&a, "ok");
     assert_int_equal(http_client_stats(w->client)->repeated, 1);
     raw_close(&p);
-    http_client_free(w->client);
-    w->client = good;
     assert_int_equal(close(fd), 0);
 }
 
-static void test_a_post_is_not_repeated(void **state)
+static void check_not_repeated(struct world *w, const char *method, bool upgrade, const char *last)
 {
-    struct world *w = *state;
     static struct ask a;
-    unsigned port;
-    int fd = raw_listen(&port);
-    struct http_client *good = w->client;
-    w->client = new_client(w, port);
-    stale_connection(w, "POST", &a, fd);
+    int fd = play_server(w);
+    stale_connection(w, method, upgrade, &a, fd, last);
     run_until(w->loop, &a.closed);
     assert_true(a.failed);
     run_for(w->loop, 50);
     assert_int_equal(accept4(fd, NULL, NULL, SOCK_NONBLOCK), -1);
     assert_int_equal(http_client_stats(w->client)->repeated, 0);
-    http_client_free(w->client);
-    w->client = good;
+    assert_int_equal(close(fd), 0);
+}
+
+static void test_a_post_is_not_repeated(void **state)
+{
+    check_not_repeated(*state, "POST", false, "");
+}
+
+static void test_a_get_that_was_answered_in_part_is_not_repeated(void **state)
+{
+    check_not_repeated(*state, "GET", false, "HTTP/1.1 2");
+}
+
+static void test_an_upgrade_is_not_repeated(void **state)
+{
+    check_not_repeated(*state, "GET", true, "");
+}
+
+/* The loop has not seen yet that the server closed; a POST must not find out. */
+static void test_a_post_asks_whether_the_connection_is_closed(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    static struct ask a;
+    int fd = play_server(w);
+    first_request(w, fd, &p, ok_answer);
+    raw_close(&p);
+    ask_begin(w, &a, "POST", HTTP_BODY_NONE, 0, false);
+    assert_int_equal(http_client_stats(w->client)->dialled, 2);
+    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    raw_send(&p, ok_answer, strlen(ok_answer));
+    run_until(w->loop, &a.closed);
+    assert_false(a.failed);
+    check_body(&a, "ok");
+    raw_close(&p);
+    assert_int_equal(close(fd), 0);
+}
+
+/* What has been answered so leaves no connection behind. */
+static void check_not_kept(struct world *w, const char *answer)
+{
+    static struct raw_peer p;
+    int fd = play_server(w);
+    first_request(w, fd, &p, answer);
+    assert_int_equal(http_client_stats(w->client)->idle, 0);
+    assert_int_equal(http_client_stats(w->client)->open, 0);
+    raw_close(&p);
+    assert_int_equal(close(fd), 0);
+}
+
+static void test_a_server_may_close_after_its_answer(void **state)
+{
+    check_not_kept(*state, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+}
+
+static void test_bytes_behind_an_answer_end_the_connection(void **state)
+{
+    check_not_kept(*state, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n");
+}
+
+static void test_new_tls_settings_end_connections_in_use(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    static struct ask a;
+    int fd = play_server(w);
+    ask_get(w, &a);
+    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    http_client_set_tls(w->client, NULL);
+    raw_send(&p, ok_answer, strlen(ok_answer));
+    run_until(w->loop, &a.closed);
+    check_body(&a, "ok");
+    assert_int_equal(http_client_stats(w->client)->open, 0);
+    raw_close(&p);
+    assert_int_equal(close(fd), 0);
+}
+
+static void test_a_protocol_nobody_asked_for_is_an_error(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    static struct ask a;
+    static const char answer[] =
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+    int fd = play_server(w);
+    ask_get(w, &a);
+    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    raw_send(&p, answer, strlen(answer));
+    run_until(w->loop, &a.closed);
+    assert_int_equal(a.error.code, UV_EPROTO);
+    assert_false(a.headed);
+    raw_close(&p);
+    assert_int_equal(close(fd), 0);
+}
+
+static void test_a_request_may_be_paused_before_it_is_sent(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    static struct ask a;
+    int fd = play_server(w);
+    ask_get(w, &a);
+    http_exchange_pause(a.x);
+    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    raw_send(&p, ok_answer, strlen(ok_answer));
+    run_for(w->loop, 50);
+    assert_false(a.headed);
+    http_exchange_resume(a.x);
+    run_until(w->loop, &a.closed);
+    check_body(&a, "ok");
+    raw_close(&p);
     assert_int_equal(close(fd), 0);
 }
 
@@ -972,10 +1117,7 @@ static void test_an_early_answer_is_delivered(void **state)
     struct world *w = *state;
     static struct raw_peer p;
     static struct ask a;
-    unsigned port;
-    int fd = raw_listen(&port);
-    struct http_client *good = w->client;
-    w->client = new_client(w, port);
+    int fd = play_server(w);
     ask_begin(w, &a, "POST", HTTP_BODY_LENGTH, 1000000, false);
     expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
     static const char answer[] = "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig";
@@ -985,8 +1127,6 @@ static void test_an_early_answer_is_delivered(void **state)
     check_body(&a, "big");
     assert_int_equal(http_client_stats(w->client)->open, 0);
     raw_close(&p);
-    http_client_free(w->client);
-    w->client = good;
     assert_int_equal(close(fd), 0);
 }
 
@@ -995,18 +1135,13 @@ static void test_an_answer_that_is_not_http_is_an_error(void **state)
     struct world *w = *state;
     static struct raw_peer p;
     static struct ask a;
-    unsigned port;
-    int fd = raw_listen(&port);
-    struct http_client *good = w->client;
-    w->client = new_client(w, port);
+    int fd = play_server(w);
     ask_get(w, &a);
     expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
     raw_send(&p, "SSH-2.0-OpenSSH\r\n\r\n", 19);
     run_until(w->loop, &a.closed);
     assert_true(a.failed);
     raw_close(&p);
-    http_client_free(w->client);
-    w->client = good;
     assert_int_equal(close(fd), 0);
 }
 
@@ -1046,6 +1181,7 @@ int main(void)
         HTTP_TEST(test_patient_requests_wait_behind_others),
         HTTP_TEST(test_requests_that_wait_fail_with_the_dial),
         HTTP_TEST(test_tls_connections_resume_the_first_session),
+        HTTP_TEST(test_new_tls_settings_are_tried_by_one_connection),
         HTTP_TEST(test_a_new_certificate_leaves_open_connections_alone),
         HTTP_TEST(test_upgrade_becomes_a_tunnel),
         HTTP_TEST(test_garbage_is_refused),
@@ -1061,6 +1197,14 @@ int main(void)
         HTTP_TEST(test_freeing_the_server_ends_exchanges),
         HTTP_TEST(test_a_get_is_repeated_on_a_new_connection),
         HTTP_TEST(test_a_post_is_not_repeated),
+        HTTP_TEST(test_a_get_that_was_answered_in_part_is_not_repeated),
+        HTTP_TEST(test_an_upgrade_is_not_repeated),
+        HTTP_TEST(test_a_post_asks_whether_the_connection_is_closed),
+        HTTP_TEST(test_a_server_may_close_after_its_answer),
+        HTTP_TEST(test_bytes_behind_an_answer_end_the_connection),
+        HTTP_TEST(test_new_tls_settings_end_connections_in_use),
+        HTTP_TEST(test_a_protocol_nobody_asked_for_is_an_error),
+        HTTP_TEST(test_a_request_may_be_paused_before_it_is_sent),
         HTTP_TEST(test_an_early_answer_is_delivered),
         HTTP_TEST(test_an_answer_that_is_not_http_is_an_error),
         HTTP_TEST(test_freeing_the_client_ends_requests_in_each_phase),
