@@ -4,16 +4,13 @@
 #include <inttypes.h>
 
 #include "base/array.h"
-#include "base/prometheus.h"
 
-/* Upper bounds of the duration histogram, as text and in microseconds. */
-static const struct {
-    const char *le;
-    uint64_t us;
-} buckets[METRICS_BUCKETS] = {
-    {"0.001", 1000},  {"0.0025", 2500}, {"0.005", 5000}, {"0.01", 10000},
-    {"0.025", 25000}, {"0.05", 50000},  {"0.1", 100000}, {"0.25", 250000},
-    {"0.5", 500000},  {"1", 1000000},   {"5", 5000000},  {"30", 30000000},
+/* In microseconds. */
+static const struct prometheus_bounds bounds = {
+    .per_second = 1000000,
+    .count = 12,
+    .upper = {1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 5000000,
+              30000000},
 };
 
 static const char *const verb_names[] = {
@@ -38,14 +35,9 @@ void metrics_count_code(struct metrics *m, enum request_verb verb, unsigned code
     m->codes[m->code_count++] = (struct metrics_code){.verb = verb, .code = code, .count = 1};
 }
 
-void metrics_count_duration(struct metrics_histogram *h, uint64_t us)
+void metrics_count_duration(struct prometheus_histogram *h, uint64_t us)
 {
-    unsigned i = 0;
-    while (i < METRICS_BUCKETS && us > buckets[i].us) {
-        i++;
-    }
-    h->buckets[i]++;
-    h->sum_us += us;
+    prometheus_observe(h, &bounds, us);
 }
 
 const char *metrics_fallback_name(enum fallback why)
@@ -73,18 +65,11 @@ static void write_codes(const struct metrics *m, struct buf *out)
     }
 }
 
-static void write_histogram(const struct metrics_histogram *h, const char *name, const char *help,
-                            struct buf *out)
+static void write_histogram(const struct prometheus_histogram *h, const char *name,
+                            const char *help, struct buf *out)
 {
-    uint64_t sum = 0;
     prometheus_head(out, name, "histogram", help);
-    for (unsigned i = 0; i < METRICS_BUCKETS; i++) {
-        sum += h->buckets[i];
-        buf_printf(out, "%s_bucket{le=\"%s\"} %" PRIu64 "\n", name, buckets[i].le, sum);
-    }
-    sum += h->buckets[METRICS_BUCKETS];
-    buf_printf(out, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum %.6f\n%s_count %" PRIu64 "\n", name,
-               sum, name, (double)h->sum_us / 1e6, name, sum);
+    prometheus_histogram(out, name, NULL, h, &bounds);
 }
 
 static void write_durations(const struct metrics *m, struct buf *out)

@@ -8,12 +8,13 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/prometheus.h"
 #include "http/client.h"
 #include "http/server.h"
 #include "kube/request_info.h"
 #include "rules/rules.h"
 
-enum { METRICS_CODES = 64, METRICS_BUCKETS = 12 };
+enum { METRICS_CODES = 64 };
 
 /* Why an open watch could not be carried over to new rules. */
 enum fallback {
@@ -26,11 +27,6 @@ enum fallback {
     FALLBACK_SUPERSEDED, /* the rules changed again while it was being written */
     FALLBACK_REOPEN,     /* the watch that is to follow could not be had */
     FALLBACKS
-};
-
-struct metrics_histogram {
-    uint64_t buckets[METRICS_BUCKETS + 1];
-    uint64_t sum_us;
 };
 
 struct metrics {
@@ -51,7 +47,7 @@ struct metrics {
     uint64_t transitions; /* watches carried over */
     uint64_t spliced_events;
     uint64_t fallbacks[FALLBACKS];
-    struct metrics_histogram migration; /* from the change to the last event written */
+    struct prometheus_histogram migration; /* from the change to the last event written */
     uint64_t watches_cut;
     uint64_t watches_silenced;  /* before they were cut */
     uint64_t requests_repeated; /* unanswered when the rules changed */
@@ -60,12 +56,12 @@ struct metrics {
     uint64_t writes_fenced;
     uint64_t writes_audited;
     uint64_t tunnels;
-    struct metrics_histogram duration; /* to the end of the response; watches not counted */
+    struct prometheus_histogram duration; /* to the end of the response; watches not counted */
 };
 
 /* A response's head was sent to the operator. */
 void metrics_count_code(struct metrics *m, enum request_verb verb, unsigned code);
-void metrics_count_duration(struct metrics_histogram *h, uint64_t us);
+void metrics_count_duration(struct prometheus_histogram *h, uint64_t us);
 const char *metrics_fallback_name(enum fallback why);
 
 /* What the text is made of beside the counters. */

@@ -29,6 +29,41 @@ int prometheus_seconds(struct buf *out, const char *name, const char *type, cons
     return buf_printf(out, "%s %.6f\n", name, value);
 }
 
+void prometheus_observe(struct prometheus_histogram *h, const struct prometheus_bounds *b,
+                        uint64_t value)
+{
+    size_t i = 0;
+    while (i < b->count && value > b->upper[i]) {
+        i++;
+    }
+    h->counts[i]++;
+    h->sum += value;
+}
+
+int prometheus_histogram(struct buf *out, const char *name, const char *label,
+                         const struct prometheus_histogram *h, const struct prometheus_bounds *b)
+{
+    const char *before_le = label == NULL ? "" : ",";
+    const double unit = (double)b->per_second;
+    uint64_t count = 0;
+    char labels[128] = "";
+    if (label == NULL) {
+        label = "";
+    } else {
+        (void)snprintf(labels, sizeof labels, "{%s}", label);
+    }
+    for (size_t i = 0; i < b->count; i++) {
+        count += h->counts[i];
+        buf_printf(out, "%s_bucket{%s%sle=\"%g\"} %" PRIu64 "\n", name, label, before_le,
+                   (double)b->upper[i] / unit, count);
+    }
+    count += h->counts[b->count];
+    buf_printf(out, "%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", name, label, before_le, count);
+    buf_printf(out, "%s_sum%s %.*f\n", name, labels, b->per_second == 1000 ? 3 : 6,
+               (double)h->sum / unit);
+    return buf_printf(out, "%s_count%s %" PRIu64 "\n", name, labels, count);
+}
+
 /* proc(5): the second number of statm is the resident pages. */
 static bool resident_bytes(uint64_t *out)
 {

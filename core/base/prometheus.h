@@ -32,6 +32,30 @@ int prometheus_write(struct buf *out, const struct prometheus_metric *metrics, s
 int prometheus_seconds(struct buf *out, const char *name, const char *type, const char *help,
                        double value);
 
+/* A histogram of durations: how many fell into each bucket, and what they are together. The upper
+ * bounds of buckets are apart, a constant of its kind. All zero at first. */
+#define PROMETHEUS_BOUNDS_MAX 12
+
+struct prometheus_bounds {
+    uint64_t per_second; /* of the unit that is observed: 1,000 or 1,000,000 */
+    size_t count;
+    uint64_t upper[PROMETHEUS_BOUNDS_MAX]; /* rising */
+};
+
+struct prometheus_histogram {
+    uint64_t counts[PROMETHEUS_BOUNDS_MAX + 1]; /* each for itself, not summed up; in the one behind
+                                                   the last bound is what took longer */
+    uint64_t sum;
+};
+
+void prometheus_observe(struct prometheus_histogram *h, const struct prometheus_bounds *b,
+                        uint64_t value);
+
+/* The samples, in seconds, behind a head of type "histogram". `label`, as name="x": what they have
+ * in common; NULL: nothing. */
+int prometheus_histogram(struct buf *out, const char *name, const char *label,
+                         const struct prometheus_histogram *h, const struct prometheus_bounds *b);
+
 /* What this process uses: process_resident_memory_bytes and process_cpu_seconds_total. */
 int prometheus_process(struct buf *out);
 

@@ -66,7 +66,11 @@ struct work_queue {
     struct work_queue_stats stats;
 };
 
-const uint64_t work_queue_bounds[WORK_QUEUE_BUCKETS - 1] = {1, 10, 100, 1000, 10000};
+const struct prometheus_bounds work_queue_bounds = {
+    .per_second = 1000,
+    .count = 5,
+    .upper = {1, 10, 100, 1000, 10000},
+};
 
 /* ---- the table of entries ---- */
 
@@ -151,16 +155,6 @@ static void forget_if_idle(struct work_queue *q, struct entry *e)
 
 /* ---- what is to be done when ---- */
 
-static void count_duration(struct work_queue_durations *d, uint64_t ms)
-{
-    size_t i = 0;
-    while (i < WORK_QUEUE_BUCKETS - 1 && ms > work_queue_bounds[i]) {
-        i++;
-    }
-    d->counts[i]++;
-    d->sum_ms += ms;
-}
-
 static bool may_begin(const struct work_queue *q)
 {
     return !list_empty(&q->queued) && q->stats.active < q->options.parallel;
@@ -237,7 +231,7 @@ static void begin(struct work_queue *q)
     list_append(&q->active, &e->link);
     q->stats.depth--;
     q->stats.active++;
-    count_duration(&q->stats.queued, e->begun_at - e->added_at);
+    prometheus_observe(&q->stats.queued, &work_queue_bounds, e->begun_at - e->added_at);
     q->handle(q->data, e->key);
 }
 
@@ -384,7 +378,8 @@ void work_queue_done(struct work_queue *q, const char *key, enum work_result res
     }
     bool again = e->phase == PHASE_AGAIN;
     uint64_t added_at = e->added_at;
-    count_duration(&q->stats.processed, net_clock_now(q->clock) - e->begun_at);
+    prometheus_observe(&q->stats.processed, &work_queue_bounds,
+                       net_clock_now(q->clock) - e->begun_at);
     list_remove(&e->link);
     q->stats.active--;
     e->phase = PHASE_IDLE;

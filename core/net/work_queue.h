@@ -17,6 +17,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/prometheus.h"
 #include "net/clock.h"
 #include "net/loop.h"
 
@@ -39,14 +40,8 @@ struct work_queue_options {
     const struct net_clock *clock; /* kept, not copied; NULL: the system's */
 };
 
-/* Durations are counted by these bounds, in ms; what took longer is in the last count. */
-#define WORK_QUEUE_BUCKETS 6
-extern const uint64_t work_queue_bounds[WORK_QUEUE_BUCKETS - 1];
-
-struct work_queue_durations {
-    uint64_t counts[WORK_QUEUE_BUCKETS]; /* each for itself, not summed up */
-    uint64_t sum_ms;
-};
+/* How durations are counted: in ms. */
+extern const struct prometheus_bounds work_queue_bounds;
 
 struct work_queue_stats {
     uint64_t adds;                         /* keys that came to be queued, retries included */
@@ -55,8 +50,8 @@ struct work_queue_stats {
     size_t active;                         /* being handled now */
     size_t waiting;                        /* to be added later */
     uint64_t longest_ms;                   /* how long the one begun first is handled already */
-    struct work_queue_durations queued;    /* from added to begun */
-    struct work_queue_durations processed; /* from begun to done */
+    struct prometheus_histogram queued;    /* from added to begun */
+    struct prometheus_histogram processed; /* from begun to done */
 };
 
 /* NULL with `e` set: -ENOMEM. */

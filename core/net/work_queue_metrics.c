@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/array.h"
-#include "base/prometheus.h"
 
 struct sample {
     const char *metric;
@@ -19,25 +18,11 @@ static int write_number(struct buf *out, const struct sample *s, uint64_t value)
 }
 
 static int write_durations(struct buf *out, const struct sample *s,
-                           const struct work_queue_durations *d)
+                           const struct prometheus_histogram *h)
 {
-    uint64_t sum = 0;
-    int rc = 0;
-    for (size_t i = 0; i < WORK_QUEUE_BUCKETS && rc == 0; i++) {
-        char bound[32] = "+Inf";
-        if (i < WORK_QUEUE_BUCKETS - 1) {
-            (void)snprintf(bound, sizeof bound, "%g", (double)work_queue_bounds[i] / 1000);
-        }
-        sum += d->counts[i];
-        rc = buf_printf(out, "%s_bucket{name=\"%s\",le=\"%s\"} %llu\n", s->metric, s->queue, bound,
-                        (unsigned long long)sum);
-    }
-    rc = rc != 0 ? rc
-                 : buf_printf(out, "%s_sum{name=\"%s\"} %.3f\n", s->metric, s->queue,
-                              (double)d->sum_ms / 1000);
-    return rc != 0 ? rc
-                   : buf_printf(out, "%s_count{name=\"%s\"} %llu\n", s->metric, s->queue,
-                                (unsigned long long)sum);
+    char label[128];
+    (void)snprintf(label, sizeof label, "name=\"%s\"", s->queue);
+    return prometheus_histogram(out, s->metric, label, h, &work_queue_bounds);
 }
 
 static int write_depth(struct buf *out, const struct sample *s)

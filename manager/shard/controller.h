@@ -18,6 +18,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/prometheus.h"
 #include "compile/compile.h"
 #include "kube/client/client.h"
 #include "kube/client/event_recorder.h"
@@ -44,15 +45,6 @@ enum controller_write {
     CONTROLLER_WRITES,
 };
 
-/* Bounds of latencies: ms. What took longer is in the last count. */
-#define CONTROLLER_BUCKETS 9
-extern const uint64_t controller_bounds[CONTROLLER_BUCKETS - 1];
-
-struct controller_latency {
-    uint64_t counts[CONTROLLER_BUCKETS]; /* each for itself, not summed up */
-    uint64_t sum_ms;
-};
-
 /* Counts go on from one controller to the next: they belong to whoever makes controllers. All zero
  * at first. */
 struct controller_counts {
@@ -61,8 +53,8 @@ struct controller_counts {
     uint64_t writes[CONTROLLER_WRITES][CONTROLLER_RESULTS];
     uint64_t waits; /* times that rules waited for another shard's pods to confirm theirs */
     uint64_t late;  /* times that these did not in time */
-    struct controller_latency published; /* from the change of a config to its rules in place, */
-    struct controller_latency enforced;  /* and in force on every pod */
+    struct prometheus_histogram published; /* from the change of a config to its rules in place, */
+    struct prometheus_histogram enforced;  /* and in force on every pod */
 };
 
 struct controller_options {

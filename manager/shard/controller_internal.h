@@ -122,7 +122,7 @@ void shard_write(struct shard *s, const struct object_request_options *q, object
 /* What became of a write: `error` NULL: it succeeded. */
 void controller_count(struct controller *c, enum controller_write what,
                       const struct api_error *error);
-void controller_observe(struct controller_latency *l, uint64_t ms);
+void controller_observe(struct prometheus_histogram *h, uint64_t ms);
 uint64_t controller_now(const struct controller *c);
 
 /* "/api/v1/namespaces/NS/<resource>"; the caller frees. */

@@ -5,36 +5,23 @@
 #include "base/prometheus.h"
 #include "shard/controller_internal.h"
 
-const uint64_t controller_bounds[CONTROLLER_BUCKETS - 1] = {50,   100,  250,   500,
-                                                            1000, 2500, 10000, 60000};
+/* In milliseconds. */
+static const struct prometheus_bounds bounds = {
+    .per_second = 1000,
+    .count = 8,
+    .upper = {50, 100, 250, 500, 1000, 2500, 10000, 60000},
+};
 
-void controller_observe(struct controller_latency *l, uint64_t ms)
+void controller_observe(struct prometheus_histogram *h, uint64_t ms)
 {
-    size_t i = 0;
-    while (i < CONTROLLER_BUCKETS - 1 && ms > controller_bounds[i]) {
-        i++;
-    }
-    l->counts[i]++;
-    l->sum_ms += ms;
+    prometheus_observe(h, &bounds, ms);
 }
 
 static int write_latency(struct buf *out, const char *name, const char *help,
-                         const struct controller_latency *l)
+                         const struct prometheus_histogram *h)
 {
-    uint64_t count = 0;
-    int rc = prometheus_head(out, name, "histogram", help);
-    for (size_t i = 0; rc == 0 && i < CONTROLLER_BUCKETS; i++) {
-        count += l->counts[i];
-        if (i < CONTROLLER_BUCKETS - 1) {
-            rc = buf_printf(out, "%s_bucket{le=\"%g\"} %" PRIu64 "\n", name,
-                            (double)controller_bounds[i] / 1000, count);
-        }
-    }
-    return rc != 0 ? rc
-                   : buf_printf(out,
-                                "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum %.3f\n%s_count %" PRIu64
-                                "\n",
-                                name, count, name, (double)l->sum_ms / 1000, name, count);
+    prometheus_head(out, name, "histogram", help);
+    return prometheus_histogram(out, name, NULL, h, &bounds);
 }
 
 static int write_writes(struct buf *out, const struct controller_counts *n)

@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "base/array.h"
-#include "base/prometheus.h"
 
 static const char *const result_names[WEBHOOK_RESULTS] = {
     [WEBHOOK_ALLOWED] = "allowed",         [WEBHOOK_PATCHED] = "patched",
@@ -13,18 +12,17 @@ static const char *const result_names[WEBHOOK_RESULTS] = {
     [WEBHOOK_BAD_REQUEST] = "bad_request",
 };
 
-/* Upper bounds in us; the last bucket has none. */
-static const uint64_t bounds[WEBHOOK_BUCKETS - 1] = {1000, 5000, 25000, 100000, 1000000};
+/* In microseconds. */
+static const struct prometheus_bounds bounds = {
+    .per_second = 1000000,
+    .count = 5,
+    .upper = {1000, 5000, 25000, 100000, 1000000},
+};
 
 void webhook_stats_observe(struct webhook_stats *s, enum webhook_result result, uint64_t us)
 {
-    size_t bucket = 0;
-    while (bucket < WEBHOOK_BUCKETS - 1 && us > bounds[bucket]) {
-        bucket++;
-    }
     s->results[result]++;
-    s->buckets[bucket]++;
-    s->sum_us += us;
+    prometheus_observe(&s->duration, &bounds, us);
 }
 
 static void write_requests(const char *webhook, const struct webhook_stats *s, struct buf *out)
@@ -37,21 +35,9 @@ static void write_requests(const char *webhook, const struct webhook_stats *s, s
 
 static void write_duration(const char *webhook, const struct webhook_stats *s, struct buf *out)
 {
-    uint64_t sum = 0;
-    for (size_t b = 0; b < WEBHOOK_BUCKETS; b++) {
-        char le[16] = "+Inf";
-        if (b < WEBHOOK_BUCKETS - 1) {
-            (void)snprintf(le, sizeof le, "%g", (double)bounds[b] / 1e6);
-        }
-        sum += s->buckets[b];
-        buf_printf(out,
-                   "cmesh_webhook_duration_seconds_bucket{webhook=\"%s\",le=\"%s\"} %" PRIu64 "\n",
-                   webhook, le, sum);
-    }
-    buf_printf(out,
-               "cmesh_webhook_duration_seconds_sum{webhook=\"%s\"} %.6f\n"
-               "cmesh_webhook_duration_seconds_count{webhook=\"%s\"} %" PRIu64 "\n",
-               webhook, (double)s->sum_us / 1e6, webhook, sum);
+    char label[128];
+    (void)snprintf(label, sizeof label, "webhook=\"%s\"", webhook);
+    prometheus_histogram(out, "cmesh_webhook_duration_seconds", label, &s->duration, &bounds);
 }
 
 int webhook_metrics_write(const struct webhook_metrics *m, struct buf *out)

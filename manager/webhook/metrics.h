@@ -9,10 +9,9 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/prometheus.h"
 #include "http/server.h"
 #include "webhook/server.h"
-
-#define WEBHOOK_BUCKETS 6
 
 enum webhook_result {
     WEBHOOK_ALLOWED,
@@ -26,8 +25,7 @@ enum webhook_result {
 /* Of one route. All zero before the first review. */
 struct webhook_stats {
     uint64_t results[WEBHOOK_RESULTS];
-    uint64_t buckets[WEBHOOK_BUCKETS]; /* each for itself, not summed up */
-    uint64_t sum_us;
+    struct prometheus_histogram duration;
 };
 
 /* A review that was answered in `us` microseconds. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "base/prometheus.h"
 
 #include <errno.h>
@@ -48,6 +49,34 @@ static void says_when_there_is_no_room(void **state)
     buf_reset(&whole);
 }
 
+static void writes_histograms(void **state)
+{
+    (void)state;
+    static const struct prometheus_bounds ms = {1000, 2, {5, 1000}};
+    static const struct prometheus_bounds us = {1000000, 1, {2500}};
+    struct prometheus_histogram h = {.sum = 0};
+    struct buf out = BUF_INIT(1024);
+    static const uint64_t values[] = {0, 5, 6, 1001};
+    for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+        prometheus_observe(&h, &ms, values[i]);
+    }
+    assert_int_equal(prometheus_histogram(&out, "a_seconds", "name=\"x\"", &h, &ms), 0);
+    assert_string_equal(buf_cstr(&out), "a_seconds_bucket{name=\"x\",le=\"0.005\"} 2\n"
+                                        "a_seconds_bucket{name=\"x\",le=\"1\"} 3\n"
+                                        "a_seconds_bucket{name=\"x\",le=\"+Inf\"} 4\n"
+                                        "a_seconds_sum{name=\"x\"} 1.012\n"
+                                        "a_seconds_count{name=\"x\"} 4\n");
+    buf_clear(&out);
+    h = (struct prometheus_histogram){.sum = 0};
+    prometheus_observe(&h, &us, 2500);
+    assert_int_equal(prometheus_histogram(&out, "b_seconds", NULL, &h, &us), 0);
+    assert_string_equal(buf_cstr(&out), "b_seconds_bucket{le=\"0.0025\"} 1\n"
+                                        "b_seconds_bucket{le=\"+Inf\"} 1\n"
+                                        "b_seconds_sum 0.002500\n"
+                                        "b_seconds_count 1\n");
+    buf_reset(&out);
+}
+
 static double value_of(const char *text, const char *name)
 {
     char line[128];
@@ -73,6 +102,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_heads_and_samples),
         cmocka_unit_test(says_when_there_is_no_room),
+        cmocka_unit_test(writes_histograms),
         cmocka_unit_test(tells_what_the_process_uses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
