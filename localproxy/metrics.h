@@ -16,7 +16,7 @@
 
 enum { METRICS_CODES = 64 };
 
-/* Why an open watch could not be carried over to new rules. */
+/* Why an open watch could not migrate to new rules. */
 enum fallback {
     FALLBACK_VERSION,    /* what the client has is not known: no version was delivered yet */
     FALLBACK_FORM,       /* a table, an unknown encoding, somebody else's name */
@@ -44,7 +44,7 @@ struct metrics {
     uint64_t reloads;
     uint64_t reloads_refused;
     uint64_t reload_us;   /* what the last one took of the loop's time */
-    uint64_t transitions; /* watches carried over */
+    uint64_t transitions; /* watches that migrated */
     uint64_t spliced_events;
     uint64_t fallbacks[FALLBACKS];
     struct prometheus_histogram migration; /* from the change to the last event written */

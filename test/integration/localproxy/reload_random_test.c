@@ -171,10 +171,10 @@ static void play(struct net_loop *l, uint64_t seed)
         settle(p);
     }
     const struct metrics *m = &p->scene.metrics;
-    print_message(
-        "  %u reloads, %u restarts, %lu carried over, %lu spliced, %lu cut, %lu expired\n",
-        p->reloads, p->restarts, (unsigned long)m->transitions, (unsigned long)m->spliced_events,
-        (unsigned long)m->watches_cut, (unsigned long)m->fallbacks[FALLBACK_EXPIRED]);
+    print_message("  %u reloads, %u restarts, %lu migrated, %lu spliced, %lu cut, %lu expired\n",
+                  p->reloads, p->restarts, (unsigned long)m->transitions,
+                  (unsigned long)m->spliced_events, (unsigned long)m->watches_cut,
+                  (unsigned long)m->fallbacks[FALLBACK_EXPIRED]);
     for (unsigned n = 0; n < INFORMERS; n++) {
         informer_close(&p->informers[n]);
     }

@@ -208,7 +208,7 @@ static void expect_readable(struct scene *s, const struct client *c)
 
 /* Clients that do not read hold what was listed for them. Whoever has nothing yet waits then; who
  * has something, and would have to wait for more, is cut. */
-static void memory_of_all_transitions_is_bounded(void **state)
+static void memory_of_all_migrations_is_bounded(void **state)
 {
     struct scene *s = *state;
     static struct client clients[9];
@@ -309,7 +309,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(large_event_is_finished_before_the_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(lists_of_the_difference_share_connections, setup, teardown),
         cmocka_unit_test_setup_teardown(few_lists_are_asked_for_at_a_time, setup, teardown),
-        cmocka_unit_test_setup_teardown(memory_of_all_transitions_is_bounded, setup, teardown),
+        cmocka_unit_test_setup_teardown(memory_of_all_migrations_is_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(version_in_memory_will_do, setup, teardown),
         cmocka_unit_test_setup_teardown(later_version_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(no_later_version_is_found, setup, teardown),

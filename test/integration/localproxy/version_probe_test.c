@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a reach is told and tells, in each phase, and what it does without memory; the same of the
- * pages that share lists.
+ * What a version probe is told and tells, in each phase, and what it does without memory; the same
+ * of the pages that share lists.
  */
 #include "watch/version_probe.h"
 
@@ -42,7 +42,7 @@ static int teardown(void **state)
     return loop_teardown(&loop);
 }
 
-static void on_reach(void *data, uint64_t version, const struct err *e)
+static void on_version(void *data, uint64_t version, const struct err *e)
 {
     struct told *t = data;
     t->times++;
@@ -54,7 +54,7 @@ static void on_reach(void *data, uint64_t version, const struct err *e)
     }
 }
 
-static struct version_probe *open_reach(struct scene *s, const char *selector, struct told *t,
+static struct version_probe *open_probe(struct scene *s, const char *selector, struct told *t,
                                         struct err *e)
 {
     struct version_probe_options o = {
@@ -63,14 +63,14 @@ static struct version_probe *open_reach(struct scene *s, const char *selector, s
         .selector = slice_str(selector),
         .version = 20,
     };
-    return version_probe_new(s->loop, &o, on_reach, t, e);
+    return version_probe_new(s->loop, &o, on_version, t, e);
 }
 
 /* The two watches, answered. */
 static void begin(struct scene *s, struct told *t, struct asked **narrow, struct asked **wide)
 {
     struct err e = ERR_INIT;
-    *t = (struct told){.version_probe = open_reach(s, "ns%3Da", t, &e)};
+    *t = (struct told){.version_probe = open_probe(s, "ns%3Da", t, &e)};
     assert_non_null(t->version_probe);
     struct asked *a = scene_asked(s, "timeoutSeconds=3");
     struct asked *b = scene_asked(s, "timeoutSeconds=3");
@@ -137,7 +137,7 @@ static void may_be_freed_in_each_phase(void **state)
     struct asked *narrow;
     struct asked *wide;
     struct err e = ERR_INIT;
-    t = (struct told){.version_probe = open_reach(s, "", &t, &e)};
+    t = (struct told){.version_probe = open_probe(s, "", &t, &e)};
     version_probe_free(t.version_probe);
     begin(s, &t, &narrow, &wide);
     asked_send(wide, "{\"type\":");
@@ -153,11 +153,11 @@ static void may_be_freed_in_each_phase(void **state)
     scene_expect_gone(s, wide);
 }
 
-static bool reach_once(void *data)
+static bool probe_once(void *data)
 {
     struct told t = {0};
     struct err e = ERR_INIT;
-    struct version_probe *r = open_reach(data, "ns%3Da", &t, &e);
+    struct version_probe *r = open_probe(data, "ns%3Da", &t, &e);
     assert_true(r != NULL || e.code != 0);
     version_probe_free(r);
     return r != NULL;
@@ -188,7 +188,7 @@ static bool want_once(void *data)
 
 static void memory_runs_out(void **state)
 {
-    assert_true(sweep_allocations(reach_once, *state) > 3);
+    assert_true(sweep_allocations(probe_once, *state) > 3);
     assert_true(sweep_allocations(want_once, *state) > 2);
 }
 

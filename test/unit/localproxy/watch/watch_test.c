@@ -195,8 +195,8 @@ static void test_initial_events_are_no_points_until_they_ended(void **state)
 }
 
 /* Between what was shown before and what came after, a client may have read any part of the events
- * that carried it over. */
-static void test_a_watch_that_was_carried_over_goes_on_only_from_what_came_after(void **state)
+ * of its migration. */
+static void test_a_watch_that_migrated_goes_on_only_from_what_came_after(void **state)
 {
     (void)state;
     static const struct {
@@ -373,7 +373,7 @@ int main(void)
         cmocka_unit_test(test_a_watch_that_was_cut_is_none),
         cmocka_unit_test(test_a_silenced_watch_that_was_not_cut_leaves_a_stale_point),
         cmocka_unit_test(test_initial_events_are_no_points_until_they_ended),
-        cmocka_unit_test(test_a_watch_that_was_carried_over_goes_on_only_from_what_came_after),
+        cmocka_unit_test(test_a_watch_that_migrated_goes_on_only_from_what_came_after),
         cmocka_unit_test(test_a_later_version_at_which_it_stands),
         cmocka_unit_test(test_the_version_is_known_from_the_start_or_a_bookmark),
         cmocka_unit_test(test_an_event_too_large_to_hold_is_finished),
