@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "net/deadline.h"
-#include "net/stream.h"
 
 enum { CLOSE_PATIENCE_MS = 5000 };
 
@@ -42,7 +41,7 @@ struct net_loop *net_loop_new(struct err *e)
         return NULL;
     }
     list_init(&l->tasks);
-    list_init(&l->dirty);
+    list_init(&l->last);
     list_init(&l->deadlines);
     l->tick_at = UINT64_MAX;
     l->cipher = malloc(NET_READ_SIZE);
@@ -141,19 +140,31 @@ void net_task_queue(struct net_loop *l, struct net_task *t)
     }
 }
 
+void net_task_queue_last(struct net_loop *l, struct net_task *t)
+{
+    if (!list_linked(&t->link)) {
+        list_append(&l->last, &t->link);
+    }
+}
+
 void net_task_cancel(struct net_task *t)
 {
     list_remove(&t->link);
 }
 
-void net_loop_settle(struct net_loop *l)
+static void run_tasks(struct list *tasks)
 {
-    while (!list_empty(&l->tasks)) {
-        struct net_task *t = LIST_ITEM(l->tasks.next, struct net_task, link);
+    while (!list_empty(tasks)) {
+        struct net_task *t = LIST_ITEM(tasks->next, struct net_task, link);
         list_remove(&t->link);
         t->cb(t);
     }
-    net_stream_flush_all(l);
+}
+
+void net_loop_settle(struct net_loop *l)
+{
+    run_tasks(&l->tasks);
+    run_tasks(&l->last);
 }
 
 void net_loop_lend(struct net_loop *l, struct buf *b)

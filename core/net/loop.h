@@ -38,7 +38,7 @@ struct net_loop {
     uv_timer_t tick;      /* looks at the deadlines: see deadline.h */
     uint64_t tick_at;     /* when it does next; UINT64_MAX: it is stopped */
     struct list tasks;    /* put off until this turn's callbacks have returned */
-    struct list dirty;    /* streams with staged output */
+    struct list last;     /* tasks that run after those: streams write what they have staged */
     struct list deadlines;
     unsigned streams; /* open, those that are closing included */
     struct buf spare[NET_SPARE_COUNT];
@@ -67,10 +67,11 @@ static inline uint64_t net_loop_now(const struct net_loop *l)
 void net_task_init(struct net_task *t, net_task_cb cb);
 /* Runs the callback once, soon; queueing a queued task does nothing. */
 void net_task_queue(struct net_loop *l, struct net_task *t);
+/* The same, after all that net_task_queue put off. */
+void net_task_queue_last(struct net_loop *l, struct net_task *t);
 void net_task_cancel(struct net_task *t);
 
-/* For the net layer, at the end of an event: runs the tasks, then sends what streams have staged.
- */
+/* For the net layer, at the end of an event: runs the tasks, then the last ones. */
 void net_loop_settle(struct net_loop *l);
 
 /* An empty write buffer gets memory that another stream gave back, if there is some; and gives

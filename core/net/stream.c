@@ -44,7 +44,7 @@ void stream_begin_close(struct net_stream *s)
     net_deadline_clear(&s->limit);
     net_deadline_clear(&s->stall);
     net_deadline_clear(&s->quiet);
-    list_remove(&s->dirty_link);
+    net_task_cancel(&s->flush);
     if (s->resolving) {
         /* The look-up's callback frees; it may be past cancelling. */
         (void)uv_cancel((uv_req_t *)&s->dial->lookup);
@@ -136,7 +136,7 @@ struct net_stream *stream_new(struct net_loop *l, uint64_t write_timeout_ms)
     buf_init(&s->plain, NET_WRITE_MAX);
     buf_init(&s->wire, NET_WRITE_MAX + NET_WRITE_MAX / 16);
     buf_init(&s->flight, NET_WRITE_MAX + NET_WRITE_MAX / 16);
-    list_init(&s->dirty_link);
+    net_task_init(&s->flush, stream_on_flush);
     net_deadline_init(&s->limit, on_limit);
     net_deadline_init(&s->stall, on_stall);
     net_deadline_init(&s->quiet, on_quiet);
@@ -207,7 +207,7 @@ static void decrypt(struct net_stream *s, struct slice in)
             have += r == TLS_OK ? got : 0;
         }
         if (s->wire.len > 0) {
-            stream_mark_dirty(s);
+            stream_flush_later(s);
         }
         if (have > 0) {
             deliver(s, slice_of((const char *)s->loop->plain, have));

@@ -101,7 +101,4 @@ MUST_CHECK int net_stream_peer_uid(const struct net_stream *s, uid_t *uid);
 /* NULL for a plain stream. */
 const struct tls_session *net_stream_tls(const struct net_stream *s);
 
-/* For the loop: sends what all streams have staged. */
-void net_stream_flush_all(struct net_loop *l);
-
 #endif

@@ -64,7 +64,7 @@ struct net_stream {
     size_t flight_left; /* for the write timeout: what was left when last looked at */
     uv_write_t write_req;
     uv_shutdown_t shutdown_req;
-    struct list dirty_link;
+    struct net_task flush;     /* of what is staged, at the end of the loop's turn */
     struct net_deadline limit; /* connecting, handshake or finishing */
     struct net_deadline stall; /* writing */
     struct net_deadline quiet; /* TLS: when it passes, memory is given back */
@@ -106,7 +106,9 @@ void stream_opened(struct net_stream *s);
 /* stream_write.c */
 /* Sends what is staged. Calls no handler. */
 void stream_flush(struct net_stream *s);
-void stream_mark_dirty(struct net_stream *s);
+/* At the end of the loop's turn. */
+void stream_flush_later(struct net_stream *s);
+void stream_on_flush(struct net_task *t);
 
 /* dial.c */
 /* Tries the next address; the handle is closed or not yet open. */

@@ -7,11 +7,14 @@ static size_t queued(const struct net_stream *s)
     return s->plain.len + s->wire.len + s->flight.len;
 }
 
-void stream_mark_dirty(struct net_stream *s)
+void stream_flush_later(struct net_stream *s)
 {
-    if (!list_linked(&s->dirty_link)) {
-        list_append(&s->loop->dirty, &s->dirty_link);
-    }
+    net_task_queue_last(s->loop, &s->flush);
+}
+
+void stream_on_flush(struct net_task *t)
+{
+    stream_flush(LIST_ITEM(t, struct net_stream, flush));
 }
 
 /* A failed write usually has its reason waiting on the reading side (an early answer, a reset);
@@ -108,7 +111,7 @@ static void start_flight(struct net_stream *s)
 
 void stream_flush(struct net_stream *s)
 {
-    list_remove(&s->dirty_link);
+    net_task_cancel(&s->flush);
     if (s->write_dead || s->state < STATE_HANDSHAKING || s->state == STATE_CLOSING) {
         return;
     }
@@ -134,13 +137,6 @@ void stream_flush(struct net_stream *s)
     net_loop_take_back(s->loop, &s->wire);
     if (s->shut && !s->shut_sent && s->plain.len == 0) {
         send_shutdown(s);
-    }
-}
-
-void net_stream_flush_all(struct net_loop *l)
-{
-    while (!list_empty(&l->dirty)) {
-        stream_flush(LIST_ITEM(l->dirty.next, struct net_stream, dirty_link));
     }
 }
 
@@ -204,7 +200,7 @@ int net_stream_write(struct net_stream *s, const struct slice *parts, size_t cou
     if (stage->len > STAGE_MAX) {
         stream_flush(s);
     } else if (stage->len > 0) {
-        stream_mark_dirty(s);
+        stream_flush_later(s);
     }
     if (queued(s) > NET_WRITE_HIGH) {
         s->was_blocked = true;
@@ -227,5 +223,5 @@ void net_stream_shutdown(struct net_stream *s)
         tls_session_shutdown(s->tls, &s->wire);
     }
     s->shut = true;
-    stream_mark_dirty(s);
+    stream_flush_later(s);
 }
