@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that what Markdown files refer to exists: links to files and headings, and paths in
-backquotes that begin with a folder of the repository. Links to other sites are not followed.
+"""Checks that what Markdown files refer to exists: links to files and headings, paths in backquotes
+that begin with a folder of the repository, and C files, also in pictures, by the end of their path.
+Links to other sites are not followed.
 """
 
 import glob
@@ -13,6 +14,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
 QUOTED = re.compile(r"`([A-Za-z0-9._*/-]+/[A-Za-z0-9._*/-]*)`")
+SOURCE = re.compile(r"(?<![\w/.*-])([a-z][a-z0-9_/-]*\.[ch])\b")
 FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.M | re.S)
 
 
@@ -28,10 +30,14 @@ def at(name):
     return os.path.join(ROOT, name)
 
 
-def prose(name):
-    """The text of a page without its fenced code, which keeps its line numbers."""
+def whole(name):
     with open(at(name), encoding="utf-8") as f:
-        return FENCE.sub(lambda m: "\n" * m.group().count("\n"), f.read())
+        return f.read()
+
+
+def prose(name):
+    """The text of a page without its fenced code, with the same offsets."""
+    return FENCE.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), whole(name))
 
 
 def anchors(name):
@@ -60,8 +66,9 @@ def wrong_link(page, target):
     return None
 
 
-def references(page, folders):
+def references(page, names):
     """(offset, what is referred to, why that is wrong or None) of a page."""
+    folders = {name.split("/")[0] for name in names if "/" in name}
     text = prose(page)
     for match in LINK.finditer(text):
         if not re.match(r"[a-z]+:", match[1]):
@@ -70,20 +77,21 @@ def references(page, folders):
         if match[1].split("/")[0] in folders and "NAME" not in match[1]:
             there = glob.glob(at(match[1])) or glob.glob(at(match[1]) + ".[ch]")
             yield match.start(), match[1], None if there else "there is no such file"
+    for match in SOURCE.finditer(whole(page)):
+        there = any(f"/{name}".endswith(f"/{match[1]}") for name in names)
+        yield match.start(), match[1], None if there else "there is no such file"
 
 
 def main():
     names = tracked()
-    folders = {name.split("/")[0] for name in names if "/" in name}
     pages = [name for name in names if name.endswith(".md")]
     checked = wrong = 0
     for page in pages:
-        text = prose(page)
-        for offset, target, reason in references(page, folders):
+        for offset, target, reason in references(page, names):
             checked += 1
             if reason:
                 wrong += 1
-                line = text.count("\n", 0, offset) + 1
+                line = whole(page).count("\n", 0, offset) + 1
                 print(f"{page}:{line}: {target}: {reason}", file=sys.stderr)
     print(f"links: {checked} references in {len(pages)} pages")
     return 1 if wrong or not checked else 0
