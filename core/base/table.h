@@ -19,6 +19,8 @@ struct table_node {
 
 /* All zero: empty. */
 struct table {
+    uint64_t
+        seed; /* of the hash: a random number, set while it is empty, where others choose keys */
     struct table_node **buckets;
     size_t room; /* of buckets: a power of two, or 0 */
     size_t count;

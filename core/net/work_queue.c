@@ -7,14 +7,13 @@
 
 #include "base/backoff.h"
 #include "base/due_heap.h"
-#include "base/hash.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/table.h"
 
 enum {
     RETRY_MIN_MS = 200,
     RETRY_MAX_MS = 60000,
-    BUCKETS_MIN = 64,
     BATCH = 64, /* keys handed out before others have their turn */
 };
 
@@ -31,8 +30,7 @@ enum {
 enum phase { PHASE_IDLE, PHASE_QUEUED, PHASE_ACTIVE, PHASE_AGAIN };
 
 struct entry {
-    struct entry *next; /* in its bucket */
-    uint64_t hash;
+    struct table_node node;
     struct list link; /* QUEUED, ACTIVE, AGAIN */
     enum phase phase;
     unsigned failures;   /* in a row */
@@ -52,10 +50,7 @@ struct work_queue {
     bool closed;
     unsigned calls; /* of ours on the stack that may call the user */
 
-    uint64_t seed;
-    struct entry **buckets;
-    size_t bucket_count; /* a power of two */
-    size_t count;        /* entries */
+    struct table entries;
     struct list queued;
     struct list active;
 
@@ -74,45 +69,10 @@ const struct prometheus_bounds work_queue_bounds = {
 
 /* ---- the table of entries ---- */
 
-static struct entry **bucket(const struct work_queue *q, uint64_t hash)
-{
-    return &q->buckets[hash & (q->bucket_count - 1)];
-}
-
-static uint64_t hash_of(const struct work_queue *q, const char *key)
-{
-    return hash_slice(q->seed, slice_str(key));
-}
-
 static struct entry *find(const struct work_queue *q, const char *key)
 {
-    uint64_t hash = hash_of(q, key);
-    struct entry *e = *bucket(q, hash);
-    while (e != NULL && (e->hash != hash || strcmp(e->key, key) != 0)) {
-        e = e->next;
-    }
-    return e;
-}
-
-/* Without memory the chains become longer. */
-static void grow_table(struct work_queue *q)
-{
-    struct entry **old = q->buckets;
-    size_t n = q->bucket_count;
-    struct entry **buckets = q->count < n ? NULL : calloc(n * 2, sizeof *buckets);
-    if (buckets == NULL) {
-        return;
-    }
-    q->buckets = buckets;
-    q->bucket_count = n * 2;
-    for (size_t i = 0; i < n; i++) {
-        for (struct entry *e = old[i], *next; e != NULL; e = next) {
-            next = e->next;
-            e->next = *bucket(q, e->hash);
-            *bucket(q, e->hash) = e;
-        }
-    }
-    free(old);
+    struct table_node *n = table_find(&q->entries, key);
+    return n == NULL ? NULL : LIST_ITEM(n, struct entry, node);
 }
 
 /* The entry of that key, a new one if there is none; NULL without memory. */
@@ -124,17 +84,19 @@ static struct entry *obtain(struct work_queue *q, const char *key)
         return e;
     }
     /* What is known of can then be put off without memory. */
-    if (due_heap_reserve(&q->later, q->count + 1) != 0 ||
-        (e = calloc(1, sizeof *e + size)) == NULL) {
+    if (due_heap_reserve(&q->later, q->entries.count + 1) != 0) {
         return NULL;
     }
-    grow_table(q);
+    e = calloc(1, sizeof *e + size);
+    if (e == NULL) {
+        return NULL;
+    }
     memcpy(e->key, key, size);
-    e->hash = hash_of(q, key);
     list_init(&e->link);
-    e->next = *bucket(q, e->hash);
-    *bucket(q, e->hash) = e;
-    q->count++;
+    if (table_insert(&q->entries, &e->node, e->key) != 0) {
+        free(e);
+        return NULL;
+    }
     return e;
 }
 
@@ -144,12 +106,7 @@ static void forget_if_idle(struct work_queue *q, struct entry *e)
     if (e->phase != PHASE_IDLE || due_is_set(&e->due)) {
         return;
     }
-    struct entry **at = bucket(q, e->hash);
-    while (*at != e) {
-        at = &(*at)->next;
-    }
-    *at = e->next;
-    q->count--;
+    table_remove(&q->entries, &e->node);
     free(e);
 }
 
@@ -237,13 +194,11 @@ static void begin(struct work_queue *q)
 
 static void destroy(struct work_queue *q)
 {
-    for (size_t i = 0; i < q->bucket_count; i++) {
-        for (struct entry *e = q->buckets[i], *next; e != NULL; e = next) {
-            next = e->next;
-            free(e);
-        }
+    for (struct table_node *n = table_next(&q->entries, NULL), *next; n != NULL; n = next) {
+        next = table_next(&q->entries, n);
+        free(LIST_ITEM(n, struct entry, node));
     }
-    free(q->buckets);
+    table_deinit(&q->entries);
     due_heap_deinit(&q->later);
     free(q);
 }
@@ -299,19 +254,16 @@ struct work_queue *work_queue_new(struct net_loop *l, const struct work_queue_op
     q->loop = l;
     q->handle = handle;
     q->data = data;
-    q->seed = HASH_SEED ^ ((uint64_t)net_clock_random(q->clock) << 32);
+    q->entries.seed = (uint64_t)net_clock_random(q->clock) << 32;
     list_init(&q->queued);
     list_init(&q->active);
     net_task_init(&q->turn, on_turn);
-    q->buckets = calloc(BUCKETS_MIN, sizeof *q->buckets);
     q->timer = net_timer_new(l, on_timer, q);
-    if (q->buckets == NULL || q->timer == NULL) {
-        net_timer_free(q->timer);
+    if (q->timer == NULL) {
         destroy(q);
         err_memory(e);
         return NULL;
     }
-    q->bucket_count = BUCKETS_MIN;
     return q;
 }
 

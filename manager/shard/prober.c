@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/due_heap.h"
-#include "base/hash.h"
 #include "base/list.h"
+#include "base/table.h"
 #include "http/fetch.h"
 #include "net/address.h"
 #include "net/timer.h"
@@ -25,7 +25,6 @@ enum {
     PATIENCE_MS = 1000, /* so long localproxy is expected to change without rulesync being asked */
     STARTUP_MS = 10000, /* so long a pod that never answered may be about to start */
     MISSES = 2,         /* a pod that answered and misses so many questions is silent */
-    BUCKETS_MIN = 64,
 };
 
 /* Pods that were silent the last time have a part of the questions at a time, so that a node full
@@ -47,8 +46,7 @@ struct endpoint {
 enum phase { PHASE_IDLE, PHASE_ASKING_PROXY, PHASE_ASKING_RULESYNC };
 
 struct target {
-    struct target *next; /* in its bucket */
-    uint64_t hash;
+    struct table_node node;
     struct prober *prober;
     char *uid;
     struct endpoint proxy;
@@ -74,8 +72,7 @@ struct prober {
     struct net_loop *loop;
     struct prober_options o;
     struct net_timer *timer;
-    struct target **buckets;
-    size_t bucket_count; /* a power of two */
+    struct table targets;
     struct due_heap heaps[LANES];
     unsigned running[LANES];
     struct list changed; /* targets of which the user is still to be told */
@@ -90,42 +87,10 @@ static uint64_t now_of(const struct prober *p)
     return net_clock_now(p->o.clock);
 }
 
-/* ---- the table of targets ---- */
-
-static struct target **find_link(const struct prober *p, const char *key, uint64_t hash)
-{
-    struct target **link = &p->buckets[hash & (p->bucket_count - 1)];
-    while (*link != NULL && ((*link)->hash != hash || strcmp((*link)->key, key) != 0)) {
-        link = &(*link)->next;
-    }
-    return link;
-}
-
 static struct target *find(const struct prober *p, const char *key)
 {
-    return *find_link(p, key, hash_slice(HASH_SEED, slice_str(key)));
-}
-
-/* Without memory the chains become longer. */
-static void grow_table(struct prober *p)
-{
-    size_t n = p->bucket_count;
-    struct target **old = p->buckets;
-    struct target **buckets = p->stats.targets < n ? NULL : calloc(n * 2, sizeof *buckets);
-    if (buckets == NULL) {
-        return;
-    }
-    p->buckets = buckets;
-    p->bucket_count = n * 2;
-    for (size_t i = 0; i < n; i++) {
-        for (struct target *t = old[i], *next; t != NULL; t = next) {
-            struct target **link = &buckets[t->hash & (n * 2 - 1)];
-            next = t->next;
-            t->next = *link;
-            *link = t;
-        }
-    }
-    free(old);
+    struct table_node *n = table_find(&p->targets, key);
+    return n == NULL ? NULL : LIST_ITEM(n, struct target, node);
 }
 
 /* ---- endpoints ---- */
@@ -505,19 +470,14 @@ static struct target *target_new(struct prober *p, const char *key)
         }
     }
     memcpy(t->key, key, size);
-    t->hash = hash_slice(HASH_SEED, slice_str(key));
     t->prober = p;
     list_init(&t->changed);
-    return t;
-}
-
-static void insert(struct prober *p, struct target *t)
-{
-    struct target **link = find_link(p, t->key, t->hash);
-    t->next = *link;
-    *link = t;
+    if (table_insert(&p->targets, &t->node, t->key) != 0) {
+        free(t);
+        return NULL;
+    }
     p->stats.targets++;
-    grow_table(p);
+    return t;
 }
 
 /* Another pod of the same name. */
@@ -568,9 +528,6 @@ int prober_watch(struct prober *p, const struct prober_target *o)
         endpoint_deinit(&to[1]);
         return rc != 0 ? rc : -ENOMEM;
     }
-    if (known == NULL) {
-        insert(p, t);
-    }
     redirect(t, uid, to);
     serve(p);
     return 0;
@@ -578,10 +535,9 @@ int prober_watch(struct prober *p, const struct prober_target *o)
 
 void prober_forget(struct prober *p, const char *key)
 {
-    struct target **link = find_link(p, key, hash_slice(HASH_SEED, slice_str(key)));
-    struct target *t = *link;
+    struct target *t = find(p, key);
     if (t != NULL) {
-        *link = t->next;
+        table_remove(&p->targets, &t->node);
         p->stats.targets--;
         target_free(t);
         serve(p);
@@ -628,21 +584,14 @@ struct prober *prober_new(struct net_loop *l, const struct prober_options *o, st
     p->o.timeout_ms = o->timeout_ms != 0 ? o->timeout_ms : TIMEOUT_MS;
     p->o.parallel = o->parallel != 0 ? o->parallel : PARALLEL;
     p->o.clock = o->clock != NULL ? o->clock : &net_clock_system;
-    p->bucket_count = BUCKETS_MIN;
-    p->buckets = calloc(p->bucket_count, sizeof(struct target *));
-    if (p->buckets == NULL) {
-        goto fail_prober;
-    }
     p->timer = net_timer_new(l, on_timer, p);
     if (p->timer == NULL) {
-        goto fail_buckets;
+        goto fail_prober;
     }
     list_init(&p->changed);
     net_task_init(&p->tell, on_tell);
     return p;
 
-fail_buckets:
-    free(p->buckets);
 fail_prober:
     free(p);
 fail:
@@ -655,18 +604,15 @@ void prober_free(struct prober *p)
     if (p == NULL) {
         return;
     }
-    for (size_t i = 0; i < p->bucket_count; i++) {
-        while (p->buckets[i] != NULL) {
-            struct target *t = p->buckets[i];
-            p->buckets[i] = t->next;
-            target_free(t);
-        }
+    for (struct table_node *n = table_next(&p->targets, NULL), *next; n != NULL; n = next) {
+        next = table_next(&p->targets, n);
+        target_free(LIST_ITEM(n, struct target, node));
     }
     net_task_cancel(&p->tell);
     net_timer_free(p->timer);
     for (enum lane lane = 0; lane < LANES; lane++) {
         due_heap_deinit(&p->heaps[lane]);
     }
-    free(p->buckets);
+    table_deinit(&p->targets);
     free(p);
 }
