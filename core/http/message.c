@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/ascii.h"
 
 const struct http_header *http_head_find(const struct http_head *h, struct slice name)
 {
@@ -16,18 +17,13 @@ const struct http_header *http_head_find(const struct http_head *h, struct slice
     return NULL;
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
 static struct slice trim(const char *ptr, size_t len)
 {
-    while (len > 0 && is_blank(ptr[0])) {
+    while (len > 0 && ascii_is_blank(ptr[0])) {
         ptr++;
         len--;
     }
-    while (len > 0 && is_blank(ptr[len - 1])) {
+    while (len > 0 && ascii_is_blank(ptr[len - 1])) {
         len--;
     }
     return slice_of(ptr, len);

@@ -6,6 +6,8 @@
  */
 #include "json/cursor.h"
 
+#include "base/ascii.h"
+
 #if defined(__SSE2__) && !defined(JSON_CURSOR_PORTABLE)
 #include <emmintrin.h>
 #define HAVE_SSE2 1
@@ -167,15 +169,10 @@ const char *json_nesting_end(struct json_nesting *n, const char *data, const cha
     return i < BLOCK ? data + i + 1 : NULL;
 }
 
-static inline bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 /* The byte under the cursor, behind white space; 0 at the end. */
 static inline char peek(struct json_cursor *c)
 {
-    while (c->at < c->end && is_blank(*c->at)) {
+    while (c->at < c->end && ascii_is_space(*c->at)) {
         c->at++;
     }
     return c->at < c->end ? *c->at : '\0';
@@ -265,7 +262,7 @@ bool json_next_element(struct json_cursor *c)
 static bool skip_word(struct json_cursor *c)
 {
     const char *p = c->at;
-    while (p < c->end && *p != ',' && *p != '}' && *p != ']' && !is_blank(*p)) {
+    while (p < c->end && *p != ',' && *p != '}' && *p != ']' && !ascii_is_space(*p)) {
         p++;
     }
     bool whole = p < c->end && p > c->at;

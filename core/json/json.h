@@ -26,14 +26,15 @@ MUST_CHECK cJSON *json_parse(const char *text, size_t len, struct err *e);
 /* The line on which `item` begins in the text that `root` was parsed from; 0 if it is not there. */
 unsigned json_line(const char *text, size_t len, const cJSON *root, const cJSON *item);
 
-/* Appends the canonical text of `item`. 0, -ENOBUFS, -ENOMEM, or -EINVAL (not finite number). */
-MUST_CHECK int json_canonical(const cJSON *item, struct buf *out);
+/* Appends the canonical text of `item`. 0, -ENOBUFS, -ENOMEM, or -EINVAL (not finite number), which
+ * stays in the buffer (base/buf.h). */
+int json_canonical(const cJSON *item, struct buf *out);
 
 /* The same document for people: two spaces a level, lists of scalars in one line. No newline at the
  * end. Errors as above. */
-MUST_CHECK int json_indented(const cJSON *item, struct buf *out);
+int json_indented(const cJSON *item, struct buf *out);
 
 /* Appends `str` as a quoted JSON string. 0, -ENOBUFS or -ENOMEM. */
-MUST_CHECK int json_quote(const char *str, struct buf *out);
+int json_quote(const char *str, struct buf *out);
 
 #endif

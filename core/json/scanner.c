@@ -3,28 +3,23 @@
 
 #include <errno.h>
 
+#include "base/ascii.h"
+#include "base/utf8.h"
+#include "json/cursor.h"
+
 struct scanner {
     const char *at;
     const char *end;
     unsigned depth;
+    bool utf8; /* strings must be */
     const char *problem;
 };
 
 static bool check_value(struct scanner *s);
 
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static void skip_space(struct scanner *s)
 {
-    while (s->at < s->end && is_space(*s->at)) {
+    while (s->at < s->end && ascii_is_space(*s->at)) {
         s->at++;
     }
 }
@@ -33,6 +28,15 @@ static bool wrong(struct scanner *s, const char *problem)
 {
     s->problem = problem;
     return false;
+}
+
+/* Of a byte that nothing may begin with here, if there is one. */
+static bool unexpected(struct scanner *s, const char *problem)
+{
+    if (s->at == s->end) {
+        return wrong(s, "JSON ends too early");
+    }
+    return wrong(s, (unsigned char)*s->at < 0x20 ? "a control byte" : problem);
 }
 
 static bool take(struct scanner *s, char c)
@@ -46,7 +50,7 @@ static bool take(struct scanner *s, char c)
 
 static int hex_digit(char c)
 {
-    if (is_digit(c)) {
+    if (ascii_is_digit(c)) {
         return c - '0';
     }
     char lower = (char)(c | 0x20);
@@ -67,38 +71,54 @@ static int code_unit(struct slice text)
     return unit;
 }
 
-/* Behind a backslash. */
+/* At a backslash. */
 static bool check_escape(struct scanner *s)
 {
-    if (s->at == s->end) {
+    struct slice behind = slice_of(s->at + 1, (size_t)(s->end - s->at - 1));
+    if (behind.len == 0) {
+        s->at = s->end;
         return wrong(s, "a string does not end");
     }
-    char c = *s->at++;
-    if (c == 'u') {
-        if (code_unit(slice_of(s->at, (size_t)(s->end - s->at))) < 0) {
-            return wrong(s, "an unknown escape in a string");
-        }
-        s->at += 4;
-        return true;
+    bool unicode = behind.ptr[0] == 'u';
+    if (unicode ? code_unit(slice_of(behind.ptr + 1, behind.len - 1)) < 0
+                : memchr("\"\\/bfnrt", behind.ptr[0], 8) == NULL) {
+        return wrong(s, "an unknown escape in a string");
     }
-    return (c != '\0' && strchr("\"\\/bfnrt", c) != NULL) ||
-           wrong(s, "an unknown escape in a string");
+    s->at += unicode ? 6 : 2;
+    return true;
+}
+
+/* At a byte above 0x7f. */
+static bool check_character(struct scanner *s)
+{
+    uint32_t code_point;
+    size_t n = utf8_decode(slice_of(s->at, (size_t)(s->end - s->at)), &code_point);
+    if (s->utf8 && n == 1) {
+        return wrong(s, "a string is not UTF-8");
+    }
+    s->at += n;
+    return true;
 }
 
 static bool check_string(struct scanner *s)
 {
     if (!take(s, '"')) {
-        return wrong(s, "a string is expected");
+        return unexpected(s, "a string is expected");
     }
     while (!take(s, '"')) {
         if (s->at == s->end) {
             return wrong(s, "a string does not end");
         }
-        if ((unsigned char)*s->at < 0x20) {
+        unsigned char c = (unsigned char)*s->at;
+        if (c < 0x20) {
             return wrong(s, "a control byte in a string");
         }
-        if (*s->at++ == '\\' && !check_escape(s)) {
-            return false;
+        if (c == '\\' || c > 0x7f) {
+            if (c == '\\' ? !check_escape(s) : !check_character(s)) {
+                return false;
+            }
+        } else {
+            s->at++;
         }
     }
     return true;
@@ -107,7 +127,7 @@ static bool check_string(struct scanner *s)
 static bool take_digits(struct scanner *s)
 {
     const char *start = s->at;
-    while (s->at < s->end && is_digit(*s->at)) {
+    while (s->at < s->end && ascii_is_digit(*s->at)) {
         s->at++;
     }
     return s->at > start;
@@ -115,8 +135,9 @@ static bool take_digits(struct scanner *s)
 
 static bool check_number(struct scanner *s)
 {
+    const char *start = s->at;
     (void)take(s, '-');
-    bool well = take(s, '0') || take_digits(s);
+    bool well = take(s, '0') ? s->at == s->end || !ascii_is_digit(*s->at) : take_digits(s);
     if (well && take(s, '.')) {
         well = take_digits(s);
     }
@@ -124,6 +145,7 @@ static bool check_number(struct scanner *s)
         (void)(take(s, '+') || take(s, '-'));
         well = take_digits(s);
     }
+    s->at = well ? s->at : start;
     return well || wrong(s, "not a JSON number");
 }
 
@@ -146,7 +168,7 @@ static bool check_member(struct scanner *s, bool keyed)
         return false;
     }
     skip_space(s);
-    return (take(s, ':') || wrong(s, "':' is expected")) && check_value(s);
+    return (take(s, ':') || unexpected(s, "':' is expected")) && check_value(s);
 }
 
 static bool check_list(struct scanner *s, char close)
@@ -163,7 +185,8 @@ static bool check_list(struct scanner *s, char close)
         }
         done = take(s, close);
         if (!done && !take(s, ',')) {
-            return wrong(s, close == '}' ? "',' or '}' is expected" : "',' or ']' is expected");
+            return unexpected(s,
+                              close == '}' ? "',' or '}' is expected" : "',' or ']' is expected");
         }
     }
     s->depth--;
@@ -172,10 +195,7 @@ static bool check_list(struct scanner *s, char close)
 
 static bool check_bare(struct scanner *s)
 {
-    if (s->at == s->end) {
-        return wrong(s, "JSON ends too early");
-    }
-    switch (*s->at) {
+    switch (s->at == s->end ? '\0' : *s->at) {
     case '{':
         return check_list(s, '}');
     case '[':
@@ -189,8 +209,9 @@ static bool check_bare(struct scanner *s)
     case 'n':
         return check_word(s, SLICE("null"));
     default:
-        return *s->at == '-' || is_digit(*s->at) ? check_number(s)
-                                                 : wrong(s, "a JSON value is expected");
+        return s->at < s->end && (*s->at == '-' || ascii_is_digit(*s->at))
+                   ? check_number(s)
+                   : unexpected(s, "a JSON value is expected");
     }
 }
 
@@ -205,102 +226,77 @@ static bool check_value(struct scanner *s)
     return true;
 }
 
-static int fail_at(struct slice text, const struct scanner *s, struct err *e)
+int json_fail_at(struct slice text, const char *at, const char *problem, struct err *e)
+{
+    unsigned line = json_line_at(text, at);
+    const char *start = at;
+    while (start > text.ptr && start[-1] != '\n') {
+        start--;
+    }
+    return err_set(e, -EINVAL, "line %u, column %zu: %s", line, (size_t)(at - start) + 1, problem);
+}
+
+unsigned json_line_at(struct slice text, const char *at)
 {
     unsigned line = 1;
-    const char *start = text.ptr;
-    for (const char *p = text.ptr; p < s->at; p++) {
-        if (*p == '\n') {
-            line++;
-            start = p + 1;
-        }
+    for (const char *p = text.ptr; p < at; p++) {
+        line += *p == '\n' ? 1 : 0;
     }
-    return err_set(e, -EINVAL, "line %u, column %zu: %s", line, (size_t)(s->at - start) + 1,
-                   s->problem);
+    return line;
 }
 
 static struct slice trimmed(struct slice text)
 {
-    while (text.len > 0 && is_space(text.ptr[0])) {
+    while (text.len > 0 && ascii_is_space(text.ptr[0])) {
         text = slice_of(text.ptr + 1, text.len - 1);
     }
-    while (text.len > 0 && is_space(text.ptr[text.len - 1])) {
+    while (text.len > 0 && ascii_is_space(text.ptr[text.len - 1])) {
         text.len--;
     }
     return text;
 }
 
-int json_scan_document(struct slice text, struct slice *value, struct err *e)
+static int check_document(struct slice text, bool utf8, struct err *e)
 {
     const char *start = text.len > 0 ? text.ptr : "";
-    struct scanner s = {.at = start, .end = start + text.len};
+    struct scanner s = {.at = start, .end = start + text.len, .utf8 = utf8};
     if (check_value(&s) && s.at < s.end) {
         s.problem = "text after the JSON document";
     }
-    if (s.problem != NULL) {
-        return fail_at(slice_of(start, text.len), &s, e);
+    return s.problem == NULL ? 0 : json_fail_at(slice_of(start, text.len), s.at, s.problem, e);
+}
+
+int json_check(struct slice text, struct err *e)
+{
+    return check_document(text, true, e);
+}
+
+int json_scan_document(struct slice text, struct slice *value, struct err *e)
+{
+    int rc = check_document(text, false, e);
+    if (rc == 0) {
+        *value = trimmed(text);
     }
-    *value = trimmed(text);
-    return 0;
+    return rc;
 }
 
 struct slice json_scan_inside(struct slice value)
 {
-    if (value.len < 2 || (value.ptr[0] != '{' && value.ptr[0] != '[')) {
-        return slice_of(NULL, 0);
-    }
-    return trimmed(slice_of(value.ptr + 1, value.len - 2));
-}
-
-/* In checked text: the length of the value that stands at its beginning. */
-static size_t value_length(struct slice text)
-{
-    size_t depth = 0;
-    bool quoted = false;
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.ptr[i];
-        if (quoted) {
-            quoted = c != '"';
-            i += c == '\\' ? 1 : 0;
-            continue;
-        }
-        if (depth == 0 && (c == ',' || c == ':' || is_space(c))) {
-            return i;
-        }
-        quoted = c == '"';
-        depth += c == '{' || c == '[' ? 1 : 0;
-        depth -= c == '}' || c == ']' ? 1 : 0;
-    }
-    return text.len;
-}
-
-/* Takes a value and the white space and the one separator that follow it. */
-static struct slice take_value(struct slice *rest)
-{
-    size_t n = value_length(*rest);
-    struct slice value = slice_of(rest->ptr, n);
-    *rest = trimmed(slice_of(rest->ptr + n, rest->len - n));
-    if (rest->len > 0) {
-        *rest = trimmed(slice_of(rest->ptr + 1, rest->len - 1));
-    }
-    return value;
-}
-
-static bool has_key(struct slice inside)
-{
-    size_t n = value_length(inside);
-    struct slice behind = trimmed(slice_of(inside.ptr + n, inside.len - n));
-    return inside.ptr[0] == '"' && behind.len > 0 && behind.ptr[0] == ':';
+    bool nested = value.len > 0 && (value.ptr[0] == '{' || value.ptr[0] == '[');
+    return nested ? slice_of(value.ptr + 1, value.len - 1) : slice_of(NULL, 0);
 }
 
 bool json_scan_next(struct slice *inside, struct slice *key, struct slice *value)
 {
-    if (inside->len == 0) {
-        return false;
+    struct json_cursor c = json_cursor_of(*inside);
+    bool keyed = inside->len > 0 && inside->ptr[inside->len - 1] == '}';
+    *key = slice_of(NULL, 0);
+    bool found = (keyed ? json_next_key(&c, key) : json_next_element(&c)) && json_value(&c, value);
+    if (found && keyed) {
+        *key = slice_of(key->ptr - 1, key->len + 2);
     }
-    *key = has_key(*inside) ? take_value(inside) : slice_of(NULL, 0);
-    *value = take_value(inside);
-    return true;
+    *inside = slice_of(c.at, (size_t)(c.end - c.at));
+    return found;
 }
 
 int json_scan_member(struct slice object, struct slice key, struct slice *value)

@@ -21,8 +21,16 @@
  * and column. */
 MUST_CHECK int json_scan_document(struct slice text, struct slice *value, struct err *e);
 
-/* The members of a checked object or the items of a checked array, to iterate over. Empty for other
- * values. */
+/* The same, and that all strings are UTF-8. */
+MUST_CHECK int json_check(struct slice text, struct err *e);
+
+/* What is wrong at a place of the text: "line 2, column 7: <problem>". Returns -EINVAL. */
+int json_fail_at(struct slice text, const char *at, const char *problem, struct err *e);
+/* From 1. */
+unsigned json_line_at(struct slice text, const char *at);
+
+/* The members of a checked object or the items of a checked array, to iterate over, with the
+ * closing bracket. Empty for other values. */
 struct slice json_scan_inside(struct slice value);
 
 /* Takes the next one off `inside`; false at the end. `key` keeps its quotes; in an array it is

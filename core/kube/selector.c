@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/ascii.h"
 #include "base/decimal.h"
 #include "kube/selector_builder.h"
 
@@ -34,11 +35,6 @@ struct parser {
     struct selector_builder *builder;
     struct err *e;
 };
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
 
 static enum token_kind symbol_kind(char c)
 {
@@ -76,7 +72,7 @@ static size_t symbol_end(const struct parser *p, size_t start, enum token_kind *
 static size_t word_end(const struct parser *p, size_t start)
 {
     size_t i = start;
-    while (i < p->text.len && p->text.ptr[i] != '\0' && !is_space(p->text.ptr[i]) &&
+    while (i < p->text.len && p->text.ptr[i] != '\0' && !ascii_is_space(p->text.ptr[i]) &&
            symbol_kind(p->text.ptr[i]) == TOKEN_END) {
         i++;
     }
@@ -87,7 +83,7 @@ static size_t word_end(const struct parser *p, size_t start)
  * token. */
 static void lex(struct parser *p)
 {
-    while (p->pos < p->text.len && is_space(p->text.ptr[p->pos])) {
+    while (p->pos < p->text.len && ascii_is_space(p->text.ptr[p->pos])) {
         p->pos++;
     }
     struct token t = {.kind = TOKEN_END, .at = p->pos, .text = SLICE("")};

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "codec/encoding.h"
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
+#include "base/ascii.h"
 
 static struct slice trim(struct slice s)
 {
-    while (s.len > 0 && is_blank(s.ptr[0])) {
+    while (s.len > 0 && ascii_is_blank(s.ptr[0])) {
         s.ptr++;
         s.len--;
     }
-    while (s.len > 0 && is_blank(s.ptr[s.len - 1])) {
+    while (s.len > 0 && ascii_is_blank(s.ptr[s.len - 1])) {
         s.len--;
     }
     return s;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "base/ascii.h"
 #include "base/decimal.h"
 
 /* What is awaited. */
@@ -30,11 +31,6 @@ enum { VALUE_MAX = 2 * LIST_ITEMS_TOKEN_MAX };
 static int malformed(struct list_items *l)
 {
     return list_items_fail(l, -EINVAL, "the list is malformed");
-}
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
 static bool key_is(const struct list_items_json *j, struct slice name)
@@ -154,7 +150,7 @@ static void take_word(struct list_items_json *j, struct slice *piece)
 {
     size_t n = 0;
     while (n < piece->len && piece->ptr[n] != ',' && piece->ptr[n] != '}' &&
-           !is_blank(piece->ptr[n])) {
+           !ascii_is_space(piece->ptr[n])) {
         n++;
     }
     j->state = n < piece->len ? BEHIND_VALUE : IN_WORD;
@@ -255,7 +251,7 @@ static int step(struct list_items *l, char c)
 
 static int step_over(struct list_items *l, struct slice *piece)
 {
-    while (piece->len > 0 && is_blank(piece->ptr[0])) {
+    while (piece->len > 0 && ascii_is_space(piece->ptr[0])) {
         list_items_skip(piece, 1);
     }
     int rc = piece->len == 0 ? 0 : step(l, piece->ptr[0]);

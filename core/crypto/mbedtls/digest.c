@@ -9,6 +9,8 @@
 #include <mbedtls/md.h>
 #include <mbedtls/platform_util.h>
 
+#include "base/ascii.h"
+
 #define SHA256_LEN 32
 
 void sha256_hex(const void *data, size_t len, char out[SHA256_HEX_LEN + 1])
@@ -25,11 +27,6 @@ void sha256_hex(const void *data, size_t len, char out[SHA256_HEX_LEN + 1])
         out[2 * i + 1] = digits[sum[i] & 15];
     }
     out[SHA256_HEX_LEN] = '\0';
-}
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
 /* The library takes white space at some places only, and forgives missing padding. */
@@ -64,7 +61,7 @@ int base64_decode(struct slice text, struct buf *out)
     }
     size_t len = 0;
     for (size_t i = 0; i < text.len; i++) {
-        if (!is_space(text.ptr[i])) {
+        if (!ascii_is_space(text.ptr[i])) {
             dense[len++] = (unsigned char)text.ptr[i];
         }
     }

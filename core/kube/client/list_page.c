@@ -6,93 +6,26 @@
 
 #include "base/buf.h"
 #include "kube/client/watch_event.h"
+#include "json/cursor.h"
 #include "json/json.h"
 
 /*
- * Only brackets and strings are looked at to find where a value ends. What lies between them is
- * checked by json_parse: the objects one by one, and all the rest, with `[]` in place of the items,
- * as the page's frame. When all of these are JSON and commas stand between the objects, the page
- * is.
+ * A cursor finds where values end without checking what lies between: that is done by json_parse,
+ * which reads the objects one by one, and all the rest, with `[]` in place of the items, as the
+ * page's frame. When all of these are JSON and commas stand between the objects, the page is.
  */
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-static size_t skip_space(struct slice text, size_t at)
-{
-    while (at < text.len && is_space(text.ptr[at])) {
-        at++;
-    }
-    return at;
-}
-
-/* Behind the string that begins at `at`. */
-static size_t skip_string(struct slice text, size_t at)
-{
-    for (at++; at < text.len && text.ptr[at] != '"'; at++) {
-        at += text.ptr[at] == '\\' ? 1 : 0;
-    }
-    return at < text.len ? at + 1 : text.len;
-}
-
-/* From inside a bracket to the one that closes it, or to the end of the text. */
-static size_t find_close(struct slice text, size_t at)
-{
-    size_t depth = 0;
-    while (at < text.len) {
-        char c = text.ptr[at];
-        if (c == '"') {
-            at = skip_string(text, at);
-            continue;
-        }
-        if (c == '}' || c == ']') {
-            if (depth == 0) {
-                return at;
-            }
-            depth--;
-        }
-        depth += c == '{' || c == '[' ? 1 : 0;
-        at++;
-    }
-    return text.len;
-}
-
-/* Behind the `[` that opens the items, if a key named so begins at `at`; 0: none does. */
-static size_t items_start(struct slice text, size_t at)
-{
-    const struct slice key = SLICE("\"items\"");
-    if (text.len - at < key.len || memcmp(text.ptr + at, key.ptr, key.len) != 0) {
-        return 0;
-    }
-    at = skip_space(text, at + key.len);
-    if (at == text.len || text.ptr[at] != ':') {
-        return 0;
-    }
-    at = skip_space(text, at + 1);
-    return at < text.len && text.ptr[at] == '[' ? at + 1 : 0;
-}
 
 /* What stands between the brackets of the page's items; without items, an empty slice at the end of
  * the text. */
 static struct slice find_items(struct slice text)
 {
-    size_t at = skip_space(text, 0);
-    at += at < text.len ? 1 : 0; /* the page's own bracket */
-    while (at < text.len && text.ptr[at] != '}' && text.ptr[at] != ']') {
-        char c = text.ptr[at];
-        if (c == '"') {
-            size_t start = items_start(text, at);
-            if (start != 0) {
-                return slice_of(text.ptr + start, find_close(text, start) - start);
-            }
-            at = skip_string(text, at);
-        } else if (c == '{' || c == '[') {
-            at = find_close(text, at + 1);
-            at += at < text.len ? 1 : 0;
-        } else {
-            at++;
+    struct json_cursor c = json_cursor_of(text);
+    struct slice key;
+    struct slice value;
+    bool more = json_enter(&c, '{');
+    while (more && json_next_key(&c, &key) && json_value(&c, &value)) {
+        if (slice_eq(key, SLICE("items")) && value.ptr[0] == '[') {
+            return slice_of(value.ptr + 1, value.len - 2);
         }
     }
     return slice_of(text.ptr + text.len, 0);
@@ -155,24 +88,17 @@ int list_page_init(struct list_page *p, struct slice text, struct err *e)
 /* Takes the text of the next object off the items, and the comma before it: 1; 0 at the end. */
 static int next_text(struct list_page *p, struct slice *object, struct err *e)
 {
-    struct slice rest = p->items;
-    size_t at = skip_space(rest, 0);
-    if (at == rest.len) {
+    struct json_cursor c = json_cursor_of(p->items);
+    if (json_at_end(&c)) {
         return 0;
     }
-    if (p->count > 0) {
-        if (rest.ptr[at] != ',') {
-            return err_set(e, -EINVAL, "no comma between two items");
-        }
-        at = skip_space(rest, at + 1);
+    if (p->count > 0 && *c.at++ != ',') {
+        return err_set(e, -EINVAL, "no comma between two items");
     }
-    if (at == rest.len || rest.ptr[at] != '{') {
+    if (json_at_end(&c) || *c.at != '{' || !json_value(&c, object)) {
         return err_set(e, -EINVAL, "item %zu of the list is no object", p->count + 1);
     }
-    size_t end = find_close(rest, at + 1);
-    end += end < rest.len ? 1 : 0;
-    *object = slice_of(rest.ptr + at, end - at);
-    p->items = slice_of(rest.ptr + end, rest.len - end);
+    p->items = slice_of(c.at, (size_t)(c.end - c.at));
     p->count++;
     return 1;
 }

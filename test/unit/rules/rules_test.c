@@ -240,7 +240,7 @@ static void errors_name_line_and_path(void **state)
         const char *says;
     } rows[] = {
         {"", "line 1, column 1: JSON ends too early"},
-        {"{", "line 1, column 1: JSON"},
+        {"{", "line 1, column 2: JSON ends too early"},
         {"[]", "the document must be a JSON object"},
         {"{}", "line 1: apiVersion: Required value"},
         {"{\"apiVersion\":1}", "line 1: apiVersion: Invalid value: must be a string"},
