@@ -22,7 +22,8 @@ static const struct rules_labels default_labels = {
 
 struct rules {
     size_t refs;
-    cJSON *document; /* what all strings below point into; selectors in canonical form */
+    struct rules *whole; /* whose all of this is but the generation; NULL: its own */
+    cJSON *document;     /* what all strings below point into; selectors in canonical form */
     uint64_t generation;
     char checksum[RULES_CHECKSUM_LEN + 1];
     const char *shard_namespace;
@@ -524,9 +525,27 @@ struct rules *rules_ref(struct rules *r)
     return r;
 }
 
+struct rules *rules_with_generation(struct rules *r, uint64_t generation)
+{
+    struct rules *copy = malloc(sizeof *copy);
+    if (copy == NULL) {
+        return NULL;
+    }
+    *copy = *r;
+    copy->refs = 1;
+    copy->whole = rules_ref(r->whole != NULL ? r->whole : r);
+    copy->generation = generation;
+    return copy;
+}
+
 void rules_unref(struct rules *r)
 {
     if (r == NULL || --r->refs > 0) {
+        return;
+    }
+    if (r->whole != NULL) {
+        rules_unref(r->whole);
+        free(r);
         return;
     }
     free_selectors(r);

@@ -59,6 +59,10 @@ struct rules *rules_ref(struct rules *r);
 /* The last one frees; NULL is fine. */
 void rules_unref(struct rules *r);
 
+/* The same but for the generation; shares what it has with `r`. The caller holds one reference. NULL
+ * without memory. */
+MUST_CHECK struct rules *rules_with_generation(struct rules *r, uint64_t generation);
+
 uint64_t rules_generation(const struct rules *r);
 /* "sha256:<hex>", of the canonical spec, whether the document named it or not. */
 const char *rules_checksum(const struct rules *r);

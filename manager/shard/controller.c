@@ -67,6 +67,7 @@ static void free_shard(struct shard *s)
     free(s->status_base);
     rules_map_free(s->written);
     shard_wait_end(s);
+    rules_unref(s->compiled);
     handover_deinit(&s->past);
     free(s->base);
     free(s->uid);

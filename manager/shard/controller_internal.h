@@ -52,6 +52,7 @@ struct shard {
     uint64_t generation; /* written last by this controller; 0: none was */
     char generation_checksum[RULES_CHECKSUM_LEN + 1];
 
+    struct rules *compiled; /* of the spec, of generation 1; NULL: not known, or it is refused */
     struct handover_past past;
 
     /* What it gains waits for the pods of another shard. */

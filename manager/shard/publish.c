@@ -20,11 +20,12 @@ const char shard_waiting[] = "WaitingForHandover";
 
 /* ---- compiling ---- */
 
+/* Of generation 1, for which one they get is known later, by their checksum. */
 static struct rules *compile(const struct shard *s, const struct shard_cache_config *config,
-                             uint64_t generation, struct err *e)
+                             struct err *e)
 {
     struct compile_options o = {
-        .namespace = config->ns, .generation = generation, .labels = s->controller->options.labels};
+        .namespace = config->ns, .generation = 1, .labels = s->controller->options.labels};
     return compile_config(config->object, &o, e);
 }
 
@@ -54,6 +55,7 @@ static int meet(struct shard *s, const struct shard_cache_config *config)
     free(s->uid);
     s->uid = uid;
     s->checksum[0] = '\0';
+    s->spec_version = 0;
     return 0;
 }
 
@@ -66,7 +68,7 @@ static int update_spec(struct shard *s, const struct shard_cache_config *config)
     if (is_compiled(s, config)) {
         return 0;
     }
-    struct rules *rules = meet(s, config) != 0 ? NULL : compile(s, config, 1, &e);
+    struct rules *rules = meet(s, config) != 0 ? NULL : compile(s, config, &e);
     if (rules == NULL && (e.code == -ENOMEM || e.code == 0)) {
         return -ENOMEM;
     }
@@ -76,11 +78,12 @@ static int update_spec(struct shard *s, const struct shard_cache_config *config)
         s->placed = false;
     }
     (void)snprintf(s->checksum, sizeof s->checksum, "%s", checksum);
+    rules_unref(s->compiled);
+    s->compiled = rules;
     s->refusal = e;
     s->spec_version = spec_version(config);
     s->controller->options.counts->compiled += rules != NULL;
     s->controller->options.counts->refused += rules == NULL;
-    rules_unref(rules);
     return 0;
 }
 
@@ -404,43 +407,39 @@ static void set_waiting(struct shard *s)
     set_trouble(s, shard_waiting, false, text);
 }
 
-/* What it loses, it loses at once. NULL with `e` set. */
-static struct rules *rules_between(const struct rules *from, const struct rules *wanted,
-                                   uint64_t generation, struct err *e)
+/* What it loses, it loses at once. Of generation 1, as what is compiled. NULL: not now. */
+static struct rules *rules_between(const struct rules *from, const struct rules *wanted)
 {
+    struct err e = ERR_INIT;
     bool loses = rules_gain(wanted, from, NULL);
-    struct rules *rules = handover_between(from, loses ? wanted : NULL, generation, e);
-    if (rules == NULL && e->code == -E2BIG) {
-        rules = handover_between(from, NULL, generation, e);
-    }
-    return rules;
+    struct rules *rules = handover_between(from, loses ? wanted : NULL, 1, &e);
+    return rules == NULL && e.code == -E2BIG ? handover_between(from, NULL, 1, &e) : rules;
 }
 
 static void publish_between(struct shard *s, const struct shard_cache_config *config,
                             const struct rules_map *map, const struct rules *from,
                             const struct rules *wanted)
 {
-    struct err e = ERR_INIT;
     set_waiting(s);
     if (from == NULL) {
         shard_report(s); /* its pods wait for rules */
         return;
     }
-    struct rules *rules = rules_between(from, wanted, 1, &e);
+    struct rules *rules = rules_between(from, wanted);
     uint64_t generation =
         rules == NULL ? 0 : choose_generation(s, config, map, rules_checksum(rules));
     bool right = generation != 0 && map != NULL &&
                  rules_map_right(map, config->uid, generation, rules_checksum(rules));
-    rules_unref(rules);
-    rules = generation == 0 || right ? NULL : rules_between(from, wanted, generation, &e);
+    struct rules *next = generation == 0 || right ? NULL : rules_with_generation(rules, generation);
     if (right) {
         tell_pods(s, config, generation, false);
         shard_report(s);
-    } else if (rules == NULL) {
+    } else if (next == NULL) {
         shard_done(s, WORK_RETRY, 0);
     } else {
-        write_map(s, config, map, rules);
+        write_map(s, config, map, next);
     }
+    rules_unref(next);
     rules_unref(rules);
 }
 
@@ -459,9 +458,8 @@ static struct rules *published_rules(struct shard *s, const struct rules_map *ma
 static void publish_wanted(struct shard *s, const struct shard_cache_config *config,
                            const struct rules_map *map, uint64_t generation)
 {
-    struct err e = ERR_INIT;
     struct rules *from = published_rules(s, map);
-    struct rules *wanted = compile(s, config, generation, &e);
+    struct rules *wanted = rules_with_generation(s->compiled, generation);
     int waits = wanted == NULL ? -ENOMEM : shard_wait(s, config, from, wanted);
     if (waits < 0) {
         shard_done(s, WORK_RETRY, 0);

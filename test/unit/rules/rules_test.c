@@ -470,6 +470,32 @@ static void a_thousand_limits(void **state)
     buf_reset(&text);
 }
 
+static void another_generation(void **state)
+{
+    (void)state;
+    struct rules *r = parse(LIMITS(LIMIT("\"\"", "\"pods\"", "a=b")));
+    struct rules *next = rules_with_generation(r, 8);
+    struct rules *last = rules_with_generation(next, 9);
+    struct buf text = BUF_INIT(4096);
+    assert_int_equal(rules_generation(r), 7);
+    assert_int_equal(rules_generation(next), 8);
+    assert_string_equal(rules_checksum(next), rules_checksum(r));
+    assert_ptr_equal(rules_match(next, SLICE(""), SLICE("pods")),
+                     rules_match(r, SLICE(""), SLICE("pods")));
+    /* What they share stays as long as one of them. */
+    rules_unref(r);
+    rules_unref(next);
+    assert_int_equal(rules_to_json(last, &text), 0);
+    struct rules *again = parse(buf_cstr(&text));
+    assert_int_equal(rules_generation(again), 9);
+    assert_string_equal(rules_checksum(again), rules_checksum(last));
+    assert_int_equal(rules_match(last, SLICE(""), SLICE("pods"))->id,
+                     rules_match(again, SLICE(""), SLICE("pods"))->id);
+    rules_unref(again);
+    rules_unref(last);
+    buf_reset(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -482,6 +508,7 @@ int main(void)
         cmocka_unit_test(contradictions_match_nothing),
         cmocka_unit_test(no_limits_is_said_explicitly),
         cmocka_unit_test(references),
+        cmocka_unit_test(another_generation),
         cmocka_unit_test(errors_name_line_and_path),
         cmocka_unit_test(truncated_documents),
         cmocka_unit_test(hostile_overlaps),
