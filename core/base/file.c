@@ -101,7 +101,8 @@ int file_write_atomic(const char *path, const void *data, size_t len, mode_t mod
     }
     int fd = mkostemp(tmp, O_CLOEXEC);
     if (fd < 0) {
-        rc = err_set(e, -errno, "%s: cannot create a file beside it: %s", path, strerror(errno));
+        rc = err_set(e, -errno, "%s: cannot create a temporary file next to it: %s", path,
+                     strerror(errno));
         free(tmp);
         return rc;
     }

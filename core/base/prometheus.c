@@ -84,14 +84,14 @@ int prometheus_process(struct buf *out)
     struct rusage usage;
     if (resident_bytes(&resident)) {
         const struct prometheus_metric memory = {"process_resident_memory_bytes", "gauge",
-                                                 "Resident memory.", resident};
+                                                 "Resident memory size in bytes.", resident};
         prometheus_write(out, &memory, 1);
     }
     if (getrusage(RUSAGE_SELF, &usage) == 0) {
         double cpu = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                      (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-        prometheus_seconds(out, "process_cpu_seconds_total", "counter", "User and system CPU time.",
-                           cpu);
+        prometheus_seconds(out, "process_cpu_seconds_total", "counter",
+                           "Total user and system CPU time spent in seconds.", cpu);
     }
     return buf_error(out);
 }

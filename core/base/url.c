@@ -30,10 +30,10 @@ static int check_characters(const char *text, struct err *e)
     for (const char *p = text; *p != '\0'; p++) {
         unsigned char c = (unsigned char)*p;
         if (c <= ' ' || c >= 0x7f || strchr("\"<>\\^`{|}", c) != NULL) {
-            return err_set(e, -EINVAL,
-                           "character %zu of the URL cannot stand there (byte 0x%02x); "
-                           "percent-encode it",
-                           (size_t)(p - text) + 1, c);
+            return err_set(
+                e, -EINVAL,
+                "character %zu of the URL is not allowed there (byte 0x%02x); percent-encode it",
+                (size_t)(p - text) + 1, c);
         }
     }
     return 0;
@@ -44,7 +44,7 @@ static int parse_ipv6(const char **p, const char *end, struct url *out, struct e
 {
     const char *bracket = memchr(*p, ']', (size_t)(end - *p));
     if (bracket == NULL) {
-        return err_set(e, -EINVAL, "the URL's IPv6 address lacks its closing bracket");
+        return err_set(e, -EINVAL, "the URL's IPv6 address has no closing bracket");
     }
     size_t len = (size_t)(bracket - *p) - 1;
     if (len > URL_HOST_MAX) {
@@ -81,7 +81,7 @@ static int parse_name(const char **p, const char *end, struct url *out, struct e
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)(*p)[i];
         if (!isalnum(c) && c != '-' && c != '.' && c != '_') {
-            return err_set(e, -EINVAL, "the URL's host holds \"%c\"", c);
+            return err_set(e, -EINVAL, "the URL's host contains \"%c\"", c);
         }
     }
     memcpy(out->host, *p, len);
@@ -141,7 +141,8 @@ int url_parse(const char *text, struct url *out, struct err *e)
     }
     const char *end = p + strcspn(p, "/?#");
     if (memchr(p, '@', (size_t)(end - p)) != NULL) {
-        return err_set(e, -EINVAL, "the URL holds a user or password before an \"@\"; remove it");
+        return err_set(e, -EINVAL,
+                       "the URL contains a user or password before an \"@\"; remove it");
     }
     rc = *p == '[' ? parse_ipv6(&p, end, out, e) : parse_name(&p, end, out, e);
     rc = rc != 0 ? rc : parse_port(p, end, out, e);

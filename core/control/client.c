@@ -94,7 +94,7 @@ static void on_answer(void *data, const struct http_answer *a, const struct err 
     } else {
         rc = control_state_decode(a->body, &state, &changed, &why);
         if (rc != 0) {
-            err_prefix(&why, "%s: cannot understand the answer", c->path);
+            err_prefix(&why, "%s: cannot parse the response", c->path);
         }
     }
     c->cb(c->data, rc == 0 ? &state : NULL, rc == 0 && changed, rc == 0 ? NULL : &why);
@@ -104,7 +104,7 @@ static int begin(struct control_client *c, struct slice method, struct slice bod
                  control_client_cb cb, void *data, struct err *e)
 {
     if (c->fetch != NULL) {
-        return err_set(e, -EBUSY, "%s: another call is under way", c->path);
+        return err_set(e, -EBUSY, "%s: another call is in progress", c->path);
     }
     const struct http_header headers[] = {
         {SLICE("Host"), SLICE("localhost")},

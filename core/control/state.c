@@ -19,7 +19,7 @@ void control_state_set(struct control_state *s, const struct rules *r, int64_t s
     if (r == NULL) {
         bool unsaid = reason == NULL || reason[0] == '\0';
         (void)snprintf(s->reason, sizeof s->reason, "%s",
-                       unsaid ? "no rules were given yet" : reason);
+                       unsaid ? "no rules received yet" : reason);
         return;
     }
     s->enforcing = true;
@@ -164,7 +164,7 @@ static int read_since(const cJSON *enforced, struct control_state *out, struct e
     const cJSON *item = member(enforced, "since");
     if (!cJSON_IsString(item) || !rfc3339_parse(item->valuestring, &out->since) || out->since < 0) {
         return wrong(e, "enforced.since",
-                     item == NULL ? "is missing" : "must be a time since 1970 as RFC 3339 has it");
+                     item == NULL ? "is missing" : "must be an RFC 3339 time since 1970");
     }
     return 0;
 }
@@ -188,7 +188,7 @@ static int read_version(const cJSON *root, struct err *e)
     }
     return item->valuedouble == CONTROL_VERSION
                ? 0
-               : err_set(e, -EPROTO, "version: is %g, but only %d is known here", item->valuedouble,
+               : err_set(e, -EPROTO, "version: is %g, but only %d is supported", item->valuedouble,
                          CONTROL_VERSION);
 }
 

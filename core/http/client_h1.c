@@ -45,7 +45,7 @@ static void on_head(void *data, const struct http_head *head)
     struct session *s = data;
     struct client_request *r = s->request;
     if (r == NULL) {
-        break_off(s, UV_EPROTO, "the server sent a response nobody asked for");
+        break_off(s, UV_EPROTO, "the server sent an unsolicited response");
         return;
     }
     s->keep_alive = head->keep_alive && head->framing != HTTP_BODY_CLOSE;

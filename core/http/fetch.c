@@ -49,7 +49,7 @@ static void on_limit(struct net_deadline *d)
 {
     struct http_fetch *f = LIST_ITEM(d, struct http_fetch, limit);
     struct err e = ERR_INIT;
-    (void)err_set(&e, -ETIMEDOUT, "no complete answer came within %llu ms",
+    (void)err_set(&e, -ETIMEDOUT, "no complete response within %llu ms",
                   (unsigned long long)f->timeout_ms);
     end(f, &e);
 }

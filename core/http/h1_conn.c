@@ -84,7 +84,7 @@ static void keep(struct h1_conn *c, struct slice rest)
         return;
     }
     if (buf_append(&c->held, rest.ptr, rest.len) != 0) {
-        report(c, -ENOBUFS, "the peer sent more than it may ahead of its turn");
+        report(c, -ENOBUFS, "the peer sent too much data ahead of its turn");
     }
 }
 

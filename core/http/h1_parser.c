@@ -312,14 +312,14 @@ static enum h1_event check_request_line(struct h1_parser *p)
         return fail_bad(p, "the request line is malformed");
     }
     if (slice_eq(h->method, SLICE("CONNECT"))) {
-        return fail_bad(p, "CONNECT is not served");
+        return fail_bad(p, "CONNECT is not supported");
     }
     bool asterisk = slice_eq(h->target, SLICE("*")) && slice_eq(h->method, SLICE("OPTIONS"));
     if (h->target.len == 0 || (h->target.ptr[0] != '/' && !asterisk)) {
         return fail_bad(p, "the request target is not a path");
     }
     if (!is_visible_ascii(h->target)) {
-        return fail_bad(p, "the request target holds a byte that must be percent-encoded");
+        return fail_bad(p, "the request target contains a byte that must be percent-encoded");
     }
     return H1_MORE;
 }
@@ -370,7 +370,7 @@ static enum h1_event fail_from_llhttp(struct h1_parser *p, llhttp_errno_t rc)
             n++;
         }
         if (n > 0 && n < p->start_line_len && line[n] == ' ') {
-            return fail(p, -HTTP_PARSE_NOT_IMPLEMENTED, "the method is not known");
+            return fail(p, -HTTP_PARSE_NOT_IMPLEMENTED, "unknown method");
         }
     }
     const char *why = llhttp_get_error_reason(&p->ll);

@@ -113,7 +113,7 @@ static void on_limit(struct net_deadline *d)
     bool begun = !h1_parser_idle(c->h1.parser);
     if (begun && c->head_begun) {
         s->stats.refused++;
-        log_info("closing a connection: its request head did not come in time");
+        log_info("closing a connection: timeout waiting for the request head");
         close_now(c);
     } else if (!begun && net_loop_now(s->loop) - c->idle_since >= s->o.idle_timeout_ms) {
         close_now(c);
@@ -396,7 +396,8 @@ static void on_accept(void *data, struct net_stream *stream)
     struct http_server *s = data;
     if (s->o.max_connections != 0 && s->stats.open >= s->o.max_connections) {
         s->stats.refused++;
-        log_warn("refusing a connection: too many are open", log_num("open", s->stats.open));
+        log_warn("refusing a connection: too many open connections",
+                 log_num("open", s->stats.open));
         net_stream_close(stream);
         return;
     }

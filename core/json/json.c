@@ -56,8 +56,7 @@ static int check_tree(const cJSON *item, struct err *e)
         }
         for (size_t i = 1; i < n; i++) {
             if (strcmp(members[i - 1]->string, members[i]->string) == 0) {
-                int rc = err_set(e, -EINVAL, "key \"%s\" stands twice in one object",
-                                 members[i]->string);
+                int rc = err_set(e, -EINVAL, "duplicate key \"%s\"", members[i]->string);
                 free(members);
                 return rc;
             }

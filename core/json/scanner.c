@@ -34,7 +34,7 @@ static bool wrong(struct scanner *s, const char *problem)
 static bool unexpected(struct scanner *s, const char *problem)
 {
     if (s->at == s->end) {
-        return wrong(s, "JSON ends too early");
+        return wrong(s, "unexpected end of JSON");
     }
     return wrong(s, (unsigned char)*s->at < 0x20 ? "a control byte" : problem);
 }
@@ -77,12 +77,12 @@ static bool check_escape(struct scanner *s)
     struct slice behind = slice_of(s->at + 1, (size_t)(s->end - s->at - 1));
     if (behind.len == 0) {
         s->at = s->end;
-        return wrong(s, "a string does not end");
+        return wrong(s, "unterminated string");
     }
     bool unicode = behind.ptr[0] == 'u';
     if (unicode ? code_unit(slice_of(behind.ptr + 1, behind.len - 1)) < 0
                 : memchr("\"\\/bfnrt", behind.ptr[0], 8) == NULL) {
-        return wrong(s, "an unknown escape in a string");
+        return wrong(s, "invalid escape sequence in a string");
     }
     s->at += unicode ? 6 : 2;
     return true;
@@ -94,7 +94,7 @@ static bool check_character(struct scanner *s)
     uint32_t code_point;
     size_t n = utf8_decode(slice_of(s->at, (size_t)(s->end - s->at)), &code_point);
     if (s->utf8 && n == 1) {
-        return wrong(s, "a string is not UTF-8");
+        return wrong(s, "invalid UTF-8 in a string");
     }
     s->at += n;
     return true;
@@ -103,15 +103,15 @@ static bool check_character(struct scanner *s)
 static bool check_string(struct scanner *s)
 {
     if (!take(s, '"')) {
-        return unexpected(s, "a string is expected");
+        return unexpected(s, "expected a string");
     }
     while (!take(s, '"')) {
         if (s->at == s->end) {
-            return wrong(s, "a string does not end");
+            return wrong(s, "unterminated string");
         }
         unsigned char c = (unsigned char)*s->at;
         if (c < 0x20) {
-            return wrong(s, "a control byte in a string");
+            return wrong(s, "control character in a string");
         }
         if (c == '\\' || c > 0x7f) {
             if (c == '\\' ? !check_escape(s) : !check_character(s)) {
@@ -146,13 +146,13 @@ static bool check_number(struct scanner *s)
         well = take_digits(s);
     }
     s->at = well ? s->at : start;
-    return well || wrong(s, "not a JSON number");
+    return well || wrong(s, "invalid number");
 }
 
 static bool check_word(struct scanner *s, struct slice word)
 {
     if ((size_t)(s->end - s->at) < word.len || memcmp(s->at, word.ptr, word.len) != 0) {
-        return wrong(s, "a JSON value is expected");
+        return wrong(s, "expected a JSON value");
     }
     s->at += word.len;
     return true;
@@ -168,13 +168,13 @@ static bool check_member(struct scanner *s, bool keyed)
         return false;
     }
     skip_space(s);
-    return (take(s, ':') || unexpected(s, "':' is expected")) && check_value(s);
+    return (take(s, ':') || unexpected(s, "expected ':'")) && check_value(s);
 }
 
 static bool check_list(struct scanner *s, char close)
 {
     if (++s->depth > JSON_SCAN_DEPTH_MAX) {
-        return wrong(s, "too many levels");
+        return wrong(s, "nested too deeply");
     }
     s->at++;
     skip_space(s);
@@ -186,7 +186,7 @@ static bool check_list(struct scanner *s, char close)
         done = take(s, close);
         if (!done && !take(s, ',')) {
             return unexpected(s,
-                              close == '}' ? "',' or '}' is expected" : "',' or ']' is expected");
+                              close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
         }
     }
     s->depth--;
@@ -211,7 +211,7 @@ static bool check_bare(struct scanner *s)
     default:
         return s->at < s->end && (*s->at == '-' || ascii_is_digit(*s->at))
                    ? check_number(s)
-                   : unexpected(s, "a JSON value is expected");
+                   : unexpected(s, "expected a JSON value");
     }
 }
 
@@ -261,7 +261,7 @@ static int check_document(struct slice text, bool utf8, struct err *e)
     const char *start = text.len > 0 ? text.ptr : "";
     struct scanner s = {.at = start, .end = start + text.len, .utf8 = utf8};
     if (check_value(&s) && s.at < s.end) {
-        s.problem = "text after the JSON document";
+        s.problem = "unexpected text after the JSON document";
     }
     return s.problem == NULL ? 0 : json_fail_at(slice_of(start, text.len), s.at, s.problem, e);
 }

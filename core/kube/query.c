@@ -168,10 +168,11 @@ int query_check(struct slice target, struct err *e)
 {
     struct slice query = query_of(target);
     if (has_byte(target, '#')) {
-        return err_set(e, -EINVAL, "the request target holds a '#'");
+        return err_set(e, -EINVAL, "the request target contains a '#'");
     }
     if (has_byte(query, ';')) {
-        return err_set(e, -EINVAL, "the query holds a ';', which some servers read as a separator");
+        return err_set(e, -EINVAL,
+                       "the query contains a ';', which some servers read as a separator");
     }
     size_t pieces = 1;
     for (size_t i = 0; i < query.len; i++) {

@@ -44,10 +44,11 @@ static int check_target(struct slice target, struct err *e)
     for (size_t i = 0; i < target.len; i++) {
         unsigned char c = (unsigned char)target.ptr[i];
         if (c <= ' ' || c == 0x7f) {
-            return err_set(e, -EINVAL, "the request target holds white space or a control byte");
+            return err_set(e, -EINVAL,
+                           "the request target contains white space or a control character");
         }
         if (c == '#') {
-            return err_set(e, -EINVAL, "the request target holds a '#'");
+            return err_set(e, -EINVAL, "the request target contains a '#'");
         }
     }
     return 0;
@@ -69,7 +70,7 @@ static int decode_path(struct request_info *ri, struct slice raw, struct err *e)
         int byte = raw.ptr[i] == '%' ? percent_byte(after(raw, i)) : (unsigned char)raw.ptr[i];
         if (byte < 0) {
             free(mem);
-            return err_set(e, -EINVAL, "the path holds an invalid percent-escape");
+            return err_set(e, -EINVAL, "the path contains an invalid percent-escape");
         }
         mem[n] = (char)byte;
         i += raw.ptr[i] == '%' ? 3 : 1;

@@ -24,7 +24,7 @@ void dial_free(struct net_stream *s)
 static int explain(const struct dial *d, int code, struct err *e)
 {
     bool full = code == UV_EAGAIN && d->port[0] == '\0'; /* connect(2) of a Unix socket */
-    const char *why = full ? "too many connections wait there to be accepted" : err_text(code);
+    const char *why = full ? "too many connections are waiting to be accepted" : err_text(code);
     return err_set(e, code, "cannot connect to %s%s: %s", d->host, d->port, why);
 }
 
@@ -76,7 +76,7 @@ void dial_next(struct net_stream *s)
         /* No handle is open: the look-up state frees without one. */
         s->state = STATE_RESOLVING;
         if (addr != NULL) {
-            err_set(&d->last, rc, "cannot make a socket: %s", err_text(rc));
+            err_set(&d->last, rc, "cannot create a socket: %s", err_text(rc));
         }
         struct err e = d->last;
         stream_fail(s, &e);

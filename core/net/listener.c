@@ -83,10 +83,10 @@ static bool may_enter(const struct net_listener *n, const struct net_stream *s)
         return true;
     }
     if (rc == 0) {
-        log_warn("turning away a connection from another user",
+        log_warn("refusing a connection from another user",
                  log_str("path", net_listener_address(n)), log_num("uid", uid));
     } else {
-        log_warn("turning away a connection: cannot find out whose it is",
+        log_warn("refusing a connection: cannot determine its user",
                  log_str("path", net_listener_address(n)), log_str("error", err_text(rc)));
     }
     return false;
@@ -171,7 +171,7 @@ static struct net_listener *listener_new(struct net_loop *l, const struct net_li
     n->write_timeout_ms = o->write_timeout_ms;
     int rc = net_socket_init(&l->uv, &n->socket, n->local);
     if (rc != 0) {
-        (void)err_set(e, rc, "cannot make a socket: %s", err_text(rc));
+        (void)err_set(e, rc, "cannot create a socket: %s", err_text(rc));
         free(n);
         return NULL;
     }

@@ -60,7 +60,7 @@ close_loop:
     (void)uv_run(&l->uv, UV_RUN_DEFAULT);
     (void)uv_loop_close(&l->uv);
 free_memory:
-    err_set(e, rc, "cannot make an event loop: %s", err_text(rc));
+    err_set(e, rc, "cannot create an event loop: %s", err_text(rc));
     free(l->plain);
     free(l->cipher);
     free(l);

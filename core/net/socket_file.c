@@ -43,7 +43,7 @@ static int probe(const struct sockaddr_un *addr, struct err *e)
     const char *path = addr->sun_path;
     int fd = new_socket();
     if (fd < 0) {
-        return fail(path, "cannot make a socket for", e);
+        return fail(path, "cannot create a socket for", e);
     }
     int rc = connect(fd, (const struct sockaddr *)addr, sizeof *addr) == 0 ? 0 : errno;
     (void)close(fd);
@@ -53,15 +53,16 @@ static int probe(const struct sockaddr_un *addr, struct err *e)
         return 0;
     case 0:
     case EAGAIN: /* more connections wait there than it takes */
-        return err_set(e, -EADDRINUSE, "cannot listen on %s: another process listens there", path);
-    case EPROTOTYPE:
-        return err_set(e, -EADDRINUSE,
-                       "cannot listen on %s: it is a socket of another kind, which another process "
-                       "may use",
+        return err_set(e, -EADDRINUSE, "cannot listen on %s: another process is listening on it",
                        path);
+    case EPROTOTYPE:
+        return err_set(
+            e, -EADDRINUSE,
+            "cannot listen on %s: it is a socket of another type, which another process may use",
+            path);
     default:
         errno = rc;
-        return fail(path, "cannot find out whether somebody listens on", e);
+        return fail(path, "cannot determine whether a process is listening on", e);
     }
 }
 
@@ -70,17 +71,17 @@ static int remove_stale(const struct sockaddr_un *addr, struct err *e)
     const char *path = addr->sun_path;
     struct stat st;
     if (lstat(path, &st) != 0) {
-        return errno == ENOENT ? 0 : fail(path, "cannot look at", e);
+        return errno == ENOENT ? 0 : fail(path, "cannot stat", e);
     }
     if (!S_ISSOCK(st.st_mode)) {
-        return err_set(e, -EEXIST, "cannot listen on %s: it is there and is not a socket", path);
+        return err_set(e, -EEXIST, "cannot listen on %s: it exists and is not a socket", path);
     }
     int rc = probe(addr, e);
     if (rc == 0 && unlink(path) != 0 && errno != ENOENT) {
         rc = fail(path, "cannot remove the old socket", e);
     }
     if (rc == 0) {
-        log_info("replacing the socket of a process that is gone", log_str("path", path));
+        log_info("replacing a stale socket", log_str("path", path));
     }
     return rc;
 }
@@ -90,7 +91,7 @@ static int identify(struct socket_file *f, struct err *e)
 {
     struct stat st;
     if (lstat(f->path, &st) != 0) {
-        return fail(f->path, "cannot look at", e);
+        return fail(f->path, "cannot stat", e);
     }
     f->device = st.st_dev;
     f->inode = st.st_ino;

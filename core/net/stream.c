@@ -85,7 +85,7 @@ static void on_limit(struct net_deadline *d)
         stream_begin_close(s);
         break;
     case STATE_HANDSHAKING:
-        err_set(&e, UV_ETIMEDOUT, "the TLS handshake took too long");
+        err_set(&e, UV_ETIMEDOUT, "the TLS handshake timed out");
         stream_fail(s, &e);
         break;
     case STATE_OPEN:
@@ -93,7 +93,7 @@ static void on_limit(struct net_deadline *d)
         fail_code(s, UV_EPIPE, "cannot write");
         break;
     default:
-        err_set(&e, UV_ETIMEDOUT, "connecting to %s%s took too long",
+        err_set(&e, UV_ETIMEDOUT, "connecting to %s%s timed out",
                 s->dial != NULL ? s->dial->host : "?", s->dial != NULL ? s->dial->port : "");
         stream_fail(s, &e);
         break;
@@ -184,7 +184,7 @@ bool stream_shake_hands(struct net_stream *s, struct slice *in)
     case TLS_MORE:
         return false;
     case TLS_CLOSED:
-        err_set(&e, UV_ECONNRESET, "the peer closed during the TLS handshake");
+        err_set(&e, UV_ECONNRESET, "the peer closed the connection during the TLS handshake");
         break;
     case TLS_FAILED:
         break;
@@ -252,11 +252,11 @@ static void on_read_end(struct net_stream *s, int code)
     if (code != UV_EOF) {
         fail_code(s, code, "cannot read");
     } else if (s->state == STATE_HANDSHAKING) {
-        err_set(&e, UV_ECONNRESET, "the peer closed during the TLS handshake");
+        err_set(&e, UV_ECONNRESET, "the peer closed the connection during the TLS handshake");
         stream_fail(s, &e);
     } else if (s->tls != NULL) {
         /* RFC 5246 section 7.2.1: without close_notify the end may be an attacker's. */
-        err_set(&e, UV_ECONNRESET, "the peer closed without ending TLS");
+        err_set(&e, UV_ECONNRESET, "the peer closed the connection without close_notify");
         stream_fail(s, &e);
     } else {
         stream_update_reading(s);
@@ -377,7 +377,7 @@ int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config
         struct err e = ERR_INIT;
         s->tls = tls_session_new(tls, &e);
         if (s->tls == NULL) {
-            log_warn("cannot begin TLS", log_str("error", e.msg));
+            log_warn("cannot start TLS", log_str("error", e.msg));
             rc = UV_EPROTO;
         }
     }

@@ -325,7 +325,7 @@ void work_queue_done(struct work_queue *q, const char *key, enum work_result res
 {
     struct entry *e = find(q, key);
     if (e == NULL || (e->phase != PHASE_ACTIVE && e->phase != PHASE_AGAIN)) {
-        log_error("a key is done that was not handed out", log_str("key", key));
+        log_error("a key was marked done that is not being processed", log_str("key", key));
         return;
     }
     bool again = e->phase == PHASE_AGAIN;

@@ -62,15 +62,18 @@ static const struct {
     const char *help;
     int (*write)(struct buf *out, const struct sample *s);
 } metrics[] = {
-    {"workqueue_depth", "gauge", "Keys that wait to be handled.", write_depth},
-    {"workqueue_adds_total", "counter", "Keys that were queued.", write_adds},
-    {"workqueue_retries_total", "counter", "Keys whose handling failed.", write_retries},
-    {"workqueue_queue_duration_seconds", "histogram", "How long keys waited in the queue.",
-     write_queued},
-    {"workqueue_work_duration_seconds", "histogram", "How long keys were handled.",
-     write_processed},
+    {"workqueue_depth", "gauge", "Current number of keys waiting in the work queue.", write_depth},
+    {"workqueue_adds_total", "counter", "Total number of keys added to the work queue.",
+     write_adds},
+    {"workqueue_retries_total", "counter", "Total number of retries of keys in the work queue.",
+     write_retries},
+    {"workqueue_queue_duration_seconds", "histogram",
+     "Time in seconds that keys waited in the work queue before being processed.", write_queued},
+    {"workqueue_work_duration_seconds", "histogram",
+     "Time in seconds that processing a key from the work queue took.", write_processed},
     {"workqueue_longest_running_processor_seconds", "gauge",
-     "How long the key that was begun first is being handled.", write_longest},
+     "Seconds that the longest running processor of the work queue has been running.",
+     write_longest},
 };
 
 int work_queue_metrics(struct buf *out, const struct work_queue *const *queues, size_t count)

@@ -256,8 +256,8 @@ static const char *check_resource(struct slice resource)
         return NULL;
     }
     if (resource.len > 0 && memchr(resource.ptr, '/', resource.len) != NULL) {
-        return "a limit is on a resource as a whole: subresources cannot be listed or watched, and "
-               "follow from the resource; write it without \"/\" and what follows";
+        return "must be a resource without \"/\": subresources cannot be listed or watched, and "
+               "follow from their resource";
     }
     return name_check_subdomain(resource);
 }

@@ -106,7 +106,7 @@ static cJSON *admit(struct builder *b, cJSON *node, const yaml_mark_t *at)
         return NULL;
     }
     if (++b->nodes > YAML_NODES_MAX) {
-        (void)fail_at(b, at, "more values than a document may hold");
+        (void)fail_at(b, at, "too many values in the document");
     } else if (note_line(b, node, at->line) == 0) {
         return node;
     }
@@ -199,7 +199,7 @@ static cJSON *build_alias(struct builder *b, const yaml_event_t *event, int dept
             return copy_node(b, b->anchors[i - 1].node, &event->start_mark, depth);
         }
     }
-    (void)fail_at(b, &event->start_mark, "alias of an anchor that does not stand before it");
+    (void)fail_at(b, &event->start_mark, "alias of an anchor that is not defined before it");
     return NULL;
 }
 
@@ -210,7 +210,7 @@ static int type_scalar(struct builder *b, const yaml_event_t *event, struct yaml
     const char *tag = (const char *)event->data.scalar.tag;
     const yaml_mark_t *at = &event->start_mark;
     if (strlen(text) != event->data.scalar.length) {
-        return fail_at(b, at, "a NUL byte in a string");
+        return fail_at(b, at, "a string contains a NUL byte");
     }
     *out = (struct yaml_scalar){.type = YAML_STRING};
     if (tag == NULL || strcmp(tag, "!") == 0) {
@@ -218,7 +218,7 @@ static int type_scalar(struct builder *b, const yaml_event_t *event, struct yaml
             *out = yaml_scalar_resolve(text);
         }
         if (out->type == YAML_NOT_FINITE) {
-            return fail_at(b, at, "infinity and not-a-number have no meaning in JSON");
+            return fail_at(b, at, "infinity and NaN cannot be represented in JSON");
         }
         return 0;
     }
@@ -232,7 +232,7 @@ static int type_scalar(struct builder *b, const yaml_event_t *event, struct yaml
         (strcmp(tag, CORE_TAG "null") == 0 && out->type == YAML_NULL)) {
         return 0;
     }
-    return fail_at(b, at, "a tag that is not supported here, or does not fit its value");
+    return fail_at(b, at, "the tag is not supported or does not match its value");
 }
 
 static cJSON *build_scalar(struct builder *b, const yaml_event_t *event)
@@ -267,7 +267,7 @@ static int check_collection(struct builder *b, const yaml_char_t *tag, const cha
 {
     if (tag != NULL && strcmp((const char *)tag, "!") != 0 &&
         strcmp((const char *)tag, expected) != 0) {
-        return fail_at(b, at, "a tag that is not supported here");
+        return fail_at(b, at, "the tag is not supported");
     }
     return depth >= YAML_DEPTH_MAX ? fail_at(b, at, "nested too deeply") : 0;
 }
@@ -403,8 +403,7 @@ static int refuse_pair(struct builder *b, const cJSON *one, const cJSON *other,
 {
     size_t first = line_of_child(b, one, at);
     size_t second = line_of_child(b, other, at);
-    return err_set(b->e, -EINVAL,
-                   "line %zu: key \"%.100s\" stands twice in the mapping at line %zu",
+    return err_set(b->e, -EINVAL, "line %zu: duplicate key \"%.100s\" in the mapping at line %zu",
                    first > second ? first : second, one->string, at->line + 1);
 }
 
@@ -511,7 +510,8 @@ static int build_stream(struct builder *b, cJSON *array)
         if (type == YAML_DOCUMENT_START_EVENT) {
             in_document = true;
             rc = b->single && array->child != NULL
-                     ? fail_at(b, &event.start_mark, "a second document begins; one is expected")
+                     ? fail_at(b, &event.start_mark,
+                               "more than one document; exactly one is expected")
                      : 0;
         } else if (type == YAML_DOCUMENT_END_EVENT) {
             in_document = false;

@@ -153,7 +153,7 @@ TABLE = (
     ("document", COMMENTED, "", TAKEN),
     ("document", WRAPPED, "", TAKEN),
     ("document", KRIDGE, "", CLIENT),
-    ("document", FLAT, '30: key "matchExpressions" stands twice in the mapping at line 1', SCHEMA),
+    ("document", FLAT, '30: duplicate key "matchExpressions" in the mapping at line 1', SCHEMA),
     (
         "edit",
         ("  controller:", "\tcontroller:"),
@@ -187,19 +187,19 @@ TABLE = (
     (
         "edit",
         ("  webhook:", "  controller:"),
-        '10: key "controller" stands twice in the mapping at line 7',
+        '10: duplicate key "controller" in the mapping at line 7',
         LOST,
     ),
     (
         "edit",
         ("        app: foo", "        app: foo\n        app: bar"),
-        '28: key "app" stands twice in the mapping at line 27',
+        '28: duplicate key "app" in the mapping at line 27',
         LOST,
     ),
     (
         "edit",
         ("- ns-b", "- *nope"),
-        "25: column 11: alias of an anchor that does not stand before it",
+        "25: column 11: alias of an anchor that is not defined before it",
         CLIENT,
     ),
     (
@@ -211,13 +211,13 @@ TABLE = (
     (
         "label value",
         "!secret foo",
-        "27: column 14: a tag that is not supported here, or does not fit its value",
+        "27: column 14: the tag is not supported or does not match its value",
         LOST,
     ),
     (
         "label value",
         "!!binary Zm9v",
-        "27: column 14: a tag that is not supported here, or does not fit its value",
+        "27: column 14: the tag is not supported or does not match its value",
         LOST,
     ),
     ("label value", "!!str 5", "", TAKEN),
@@ -266,7 +266,7 @@ TABLE = (
     (
         "label value",
         ".inf",
-        "27: column 14: infinity and not-a-number have no meaning in JSON",
+        "27: column 14: infinity and NaN cannot be represented in JSON",
         CLIENT,
     ),
     (
@@ -775,7 +775,7 @@ TABLE = (
     (
         "resources",
         '[{apiGroups: [""], resources: ["*/scale"]}]',
-        '13: spec.limits[0].relateResources[0].resources[0]: Invalid value: "*/scale": a limit is',
+        '13: spec.limits[0].relateResources[0].resources[0]: Invalid value: "*/scale": must be a resource',
         WEBHOOK,
     ),
     (

@@ -513,7 +513,7 @@ class InCluster(Case):
         self.assertEqual(yaml.safe_load(self.generate()), made)
 
     def test_no_pod(self):
-        self.refused(1, "this is no pod", "--in-cluster")
+        self.refused(1, "not running in a pod", "--in-cluster")
 
 
 class BadInput(Case):
@@ -528,7 +528,7 @@ class BadInput(Case):
                 ("--proxy: the URL must begin with", ["--proxy=ftp://h"]),
                 ("--proxy: the URL has no host", ["--proxy=http://"]),
                 ("--proxy: the URL's port", ["--proxy=http://h:x"]),
-                ("--proxy: the URL holds a user", ["--proxy=http://u:SECRET@h"]),
+                ("--proxy: the URL contains a user", ["--proxy=http://u:SECRET@h"]),
                 ("--proxy: the URL has a path", ["--proxy=http://h/api"]),
                 ("--proxy-ca is for", ["--proxy-ca=x"]),
                 ("--configmap: write NAMESPACE/NAME", ["--configmap=x"]),

@@ -457,7 +457,7 @@ class TruthTest(ShardsTestCase):
 
     def test_a_proxy_that_hangs(self):
         self.pods[0].proxy.signal(signal.SIGSTOP)
-        self.expect("Silent", "1/2", self.pods[0], "no complete answer came within")
+        self.expect("Silent", "1/2", self.pods[0], "no complete response within")
         self.pods[0].proxy.signal(signal.SIGCONT)
         self.well_again()
 
@@ -478,7 +478,7 @@ class TruthTest(ShardsTestCase):
     def test_a_rulesync_that_hangs(self):
         self.pods[0].sync.signal(signal.SIGSTOP)
         self.show("shard-a", "b")
-        self.expect("Refused", "1/2", self.pods[0], "no complete answer came within")
+        self.expect("Refused", "1/2", self.pods[0], "no complete response within")
         self.pods[0].sync.signal(signal.SIGCONT)
         self.well_again()
 

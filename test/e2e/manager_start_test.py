@@ -135,7 +135,7 @@ class ObstacleTest(ManagerTestCase):
             (["--kubeconfig", self.kubeconfig, *ADMIN, "--webhook", taken], [taken, "in use"]),
             (["--kubeconfig", self.kubeconfig, "--sharding-resources", "/no/such"], ["/no/such"]),
             (["--kubeconfig", self.kubeconfig, "--sharding-resources", resources], [":3"]),
-            (["--in-cluster"], ["this is no pod", "--kubeconfig"]),
+            (["--in-cluster"], ["not running in a pod", "--kubeconfig"]),
         )
         for args, mentions in cases:
             with self.subTest(args=args):

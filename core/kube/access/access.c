@@ -245,7 +245,7 @@ static int impersonate_one(const struct kubeconfig_entry *user, const char *key,
         return kubeconfig_fail(user, key, e, "must be a string; put it in quotes");
     }
     if (!header_ok(item->valuestring)) {
-        return kubeconfig_fail(user, key, e, "holds a control character");
+        return kubeconfig_fail(user, key, e, "contains a control character");
     }
     return add_header(a, name, item->valuestring, e);
 }
@@ -325,7 +325,7 @@ static int take_impersonation(const struct kubeconfig_entry *user, struct kube_a
     rc = rc != 0 ? rc : impersonate_extra(user, a, e);
     if (rc == 0 && as == NULL && a->header_count > 0) {
         rc = kubeconfig_fail(user, "as", e,
-                             "is missing: a uid, groups or extra fields can only be taken on "
+                             "is missing: a uid, groups or extra fields can only be impersonated "
                              "together with a user");
     }
     return rc;
@@ -349,8 +349,9 @@ static int check_token(const struct kubeconfig_entry *user, const char *token, s
 {
     for (const char *p = token != NULL ? token : ""; *p != '\0'; p++) {
         if ((unsigned char)*p <= ' ' || (unsigned char)*p >= 0x7f) {
-            return kubeconfig_fail(user, "token", e,
-                                   "holds white space or another character that no token has");
+            return kubeconfig_fail(
+                user, "token", e,
+                "contains white space or another character that is not allowed in a token");
         }
     }
     return 0;
@@ -369,7 +370,7 @@ static int take_secrets(const struct kubeconfig_entry *user, struct kube_access 
                                "has a token and a user name or password; only one is allowed");
     }
     if (rc == 0 && a->username != NULL && strchr(a->username, ':') != NULL) {
-        return kubeconfig_fail(user, "username", e, "cannot hold a colon");
+        return kubeconfig_fail(user, "username", e, "cannot contain a colon");
     }
     return rc;
 }
@@ -377,8 +378,8 @@ static int take_secrets(const struct kubeconfig_entry *user, struct kube_access 
 static int resolve_user(const struct kubeconfig_entry *user, struct kube_access *a, struct err *e)
 {
     int rc = refuse_field(user, "auth-provider",
-                          "is not supported (and gone from kubectl); use an exec plugin instead, "
-                          "as gke-gcloud-auth-plugin or kubelogin",
+                          "is not supported (and was removed from kubectl); use an exec plugin "
+                          "instead, as gke-gcloud-auth-plugin or kubelogin",
                           e);
     rc = rc != 0 ? rc : take_certificate(user, a, e);
     rc = rc != 0 ? rc : take_secrets(user, a, e);
@@ -455,8 +456,8 @@ static int check_pod(const char **host, const char **port, struct err *e)
     *port = getenv("KUBERNETES_SERVICE_PORT");
     if (*host == NULL || **host == '\0' || *port == NULL || **port == '\0') {
         return err_set(e, -ENOENT,
-                       "this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are "
-                       "not set; give --kubeconfig instead");
+                       "not running in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT "
+                       "are not set; give --kubeconfig instead");
     }
     return 0;
 }

@@ -118,8 +118,8 @@ static char *trim_token(char *text, const char *path, struct err *e)
     }
     for (size_t i = 0; i < len; i++) {
         if ((unsigned char)token[i] <= ' ' || (unsigned char)token[i] >= 0x7f) {
-            err_set(e, -EINVAL, "%s: holds more than one token, or something else than a token",
-                    path);
+            err_set(e, -EINVAL,
+                    "%s: contains more than one token, or something that is not a token", path);
             return NULL;
         }
     }
@@ -156,8 +156,7 @@ static void refresh_token_file(struct credentials *c)
     if (read_token_file(c, &e) != 0) {
         c->token_state = (struct file_state){.ino = 0}; /* look again next time */
         if (c->error.code == 0) {
-            log_warn("the token file cannot be read; the last token is used",
-                     log_str("error", e.msg));
+            log_warn("cannot read the token file; using the last token", log_str("error", e.msg));
         }
         c->error = e;
         return;
@@ -199,8 +198,7 @@ static void refresh_certificate(struct credentials *c)
     }
     if (read_certificate(c, &e) != 0) {
         c->cert_state = (struct file_state){.ino = 0};
-        log_warn("the client certificate cannot be read; the last one is used",
-                 log_str("error", e.msg));
+        log_warn("cannot read the client certificate; using the last one", log_str("error", e.msg));
         return;
     }
     log_info("the client certificate changed", log_str("path", c->access->cert.path));
@@ -319,7 +317,7 @@ static void fetch_succeeded(struct credentials *c, struct exec_credential *new)
     if (c->expires_at != 0) {
         wait_for(c, refresh_pause_ms(c->expires_at));
     }
-    log_debug("the credential plugin gave a credential", log_str("user", c->access->user),
+    log_debug("the credential plugin returned a credential", log_str("user", c->access->user),
               log_num("expires_at", c->expires_at));
     if (tls) {
         notify(c, CREDENTIALS_TLS);
@@ -336,10 +334,10 @@ static void log_diagnostics(const struct credentials *c, struct slice text, bool
         return;
     }
     if (failed) {
-        log_warn("the credential plugin said", log_str("command", c->access->exec->command),
+        log_warn("output of the credential plugin", log_str("command", c->access->exec->command),
                  log_strn("stderr", text.ptr, len));
     } else {
-        log_debug("the credential plugin said", log_str("command", c->access->exec->command),
+        log_debug("output of the credential plugin", log_str("command", c->access->exec->command),
                   log_strn("stderr", text.ptr, len));
     }
 }
@@ -361,10 +359,10 @@ static int check_end(struct credentials *c, const struct process_result *r)
         return err_set(e, r->code, "%.120s: %s", command, err_text(r->code));
     }
     if (r->signal != 0) {
-        return err_set(e, -ECHILD, "%.120s was ended by signal %d", command, r->signal);
+        return err_set(e, -ECHILD, "%.120s was terminated by signal %d", command, r->signal);
     }
     if (r->exit_status != 0) {
-        err_set(e, -ECHILD, "%.120s failed with exit code %d; what it said is in the log", command,
+        err_set(e, -ECHILD, "%.120s failed with exit code %d; its output is in the log", command,
                 r->exit_status);
         add_hint(c);
         return -ECHILD;
@@ -452,7 +450,7 @@ static int start_token(struct credentials *c, struct err *e)
     int rc = read_token_file(c, e);
     if (rc != 0 && a->token != NULL) {
         c->token_state = (struct file_state){.ino = 0};
-        log_warn("the token file cannot be read; the kubeconfig's own token is used",
+        log_warn("cannot read the token file; using the token in the kubeconfig",
                  log_str("error", e != NULL ? e->msg : ""));
         return 0;
     }
@@ -564,7 +562,7 @@ void credentials_rejected(struct credentials *c)
     look_at_files(c, c->options.file_check_ms < AGAIN_MS ? c->options.file_check_ms : AGAIN_MS);
     if (c->phase == WAITING && c->failures == 0 &&
         uv_now(c->loop) - c->fetched_at >= c->options.file_check_ms) {
-        log_info("the server rejected the credential; the plugin is run again",
+        log_info("the API server rejected the credential; running the plugin again",
                  log_str("user", c->access->user));
         fetch(c);
     }

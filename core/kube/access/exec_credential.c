@@ -40,7 +40,7 @@ static int take_expiry(const cJSON *status, int64_t now, int64_t *out, struct er
         return 0;
     }
     if (!cJSON_IsString(item) || !rfc3339_parse(item->valuestring, out)) {
-        return err_set(e, -EINVAL, "status.expirationTimestamp is not a time as RFC 3339 has it");
+        return err_set(e, -EINVAL, "status.expirationTimestamp is not an RFC 3339 time");
     }
     if (*out <= now) {
         return err_set(e, -EKEYEXPIRED,
@@ -56,8 +56,8 @@ static int check_token(const char *token, struct err *e)
     for (const char *p = token != NULL ? token : ""; *p != '\0'; p++) {
         if ((unsigned char)*p <= ' ' || (unsigned char)*p >= 0x7f) {
             return err_set(e, -EINVAL,
-                           "status.token holds white space or another character that no token "
-                           "has");
+                           "status.token contains white space or another character that is not "
+                           "allowed in a token");
         }
     }
     return 0;
@@ -101,13 +101,13 @@ int exec_credential_parse(struct slice output, const char *api_version, int64_t 
     *out = (struct exec_credential){.token = NULL};
     cJSON *root = output.len == 0 ? NULL : json_parse(output.ptr, output.len, e);
     if (output.len == 0) {
-        err_set(e, -EINVAL, "it is empty");
+        err_set(e, -EINVAL, "empty output");
     }
     int rc = root == NULL ? -EINVAL : parse_document(root, api_version, now, out, e);
     secret_json_delete(root);
     if (rc != 0) {
         exec_credential_deinit(out);
-        err_prefix(e, "what it printed is wrong");
+        err_prefix(e, "invalid output");
     }
     return rc;
 }

@@ -182,7 +182,7 @@ static int add_entry(const struct section *s, const struct kubeconfig_entry *ent
     struct kubeconfig_list *list = s->list;
     const struct kubeconfig_entry *same = kubeconfig_find(list, entry->name);
     if (same != NULL && same->file == entry->file) {
-        return kubeconfig_fail(entry, "", e, "the name stands twice in this file");
+        return kubeconfig_fail(entry, "", e, "duplicate name in this file");
     }
     if (same != NULL) {
         return 0; /* an earlier file won it */
@@ -259,7 +259,7 @@ static int load_file(struct kubeconfig *kc, const char *path, bool may_miss, str
     kc->file_count++;
     int rc = parse_file(file, e);
     if (rc == -ENOENT && may_miss) {
-        log_debug("kubeconfig file is missing and left out", log_str("path", path));
+        log_debug("kubeconfig file does not exist, skipped", log_str("path", path));
         free(file->path);
         kc->file_count--;
         return 0;

@@ -52,11 +52,11 @@ static int add_fields(const struct collection *c, struct buf *out)
 int collection_base(const struct collection *c, struct buf *out, struct err *e)
 {
     if (!collection_is_path(c->path)) {
-        return err_set(e, -EINVAL, "this is no path of a resource: \"%s\"",
+        return err_set(e, -EINVAL, "not the path of a resource: \"%s\"",
                        c->path == NULL ? "" : c->path);
     }
     if (c->name != NULL && !is_plain(c->name)) {
-        return err_set(e, -EINVAL, "this is no name of an object: \"%s\"", c->name);
+        return err_set(e, -EINVAL, "not the name of an object: \"%s\"", c->name);
     }
     int rc = buf_printf(out, "%s?", c->path);
     if (rc == 0 && c->label_selector != NULL && c->label_selector[0] != '\0') {

@@ -208,7 +208,7 @@ static void ask(struct discovery *d, struct question *q)
                        v->group, v->version);
     }
     if (v != NULL && v->stale) {
-        err_set(&e, -EIO, "its server does not answer");
+        err_set(&e, -EIO, "its API server does not respond");
     } else {
         q->request = object_request_start(d->loop, d->client, &request, on_answer, q, &e);
     }
@@ -286,7 +286,7 @@ static void end_round(struct discovery *d)
     if (d->broken) {
         err_memory(&e);
     }
-    err_prefix(&e, "not all resources of the API server are known");
+    err_prefix(&e, "discovery is incomplete");
     bool changed = !d->broken && take_over(d);
     resource_table_deinit(&d->found);
     rest(d);

@@ -122,7 +122,7 @@ static void wait_for(struct event_recorder *r, struct event *v, uint64_t ms)
 
 static void give_up(struct event_recorder *r, struct event *v, const char *why)
 {
-    log_warn("an Event could not be written", log_str("about", v->is.about->name),
+    log_warn("cannot write an Event", log_str("about", v->is.about->name),
              log_str("reason", v->is.reason), log_str("error", why));
     r->stats.failed++;
     release(r, v);

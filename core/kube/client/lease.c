@@ -229,7 +229,7 @@ static uint64_t taken_until(const struct lease *l)
 static void start_leading(struct lease *l)
 {
     transit(l, STATE_LEADER);
-    log_info("this process leads", log_str("lease", l->name), log_str("identity", l->identity));
+    log_info("became leader", log_str("lease", l->name), log_str("identity", l->identity));
     l->handlers->on_started(l->data);
 }
 
@@ -237,8 +237,8 @@ static void start_leading(struct lease *l)
 static void stop_leading(struct lease *l, enum state next, const char *why)
 {
     transit(l, next);
-    log_info("this process leads no more", log_str("lease", l->name),
-             log_str("identity", l->identity), log_str("reason", why));
+    log_info("lost leadership", log_str("lease", l->name), log_str("identity", l->identity),
+             log_str("reason", why));
     l->handlers->on_stopped(l->data);
 }
 
@@ -354,7 +354,7 @@ static void decide(struct lease *l)
         return;
     }
     if (l->state == STATE_LEADER && !ours) {
-        stop_leading(l, STATE_CANDIDATE, "another one holds the lease");
+        stop_leading(l, STATE_CANDIDATE, "another process holds the lease");
         if (l->state != STATE_CANDIDATE) {
             return;
         }
@@ -473,7 +473,7 @@ static void take_time(struct lease *l)
         rest(l);
         stop_leading(l, STATE_CANDIDATE, "the lease could not be renewed in time");
     } else if (l->state == STATE_RELEASING && t >= l->release_by) {
-        log_warn("the lease could not be given back", log_str("lease", l->name));
+        log_warn("cannot release the lease", log_str("lease", l->name));
         finish_release(l);
     }
     if (l->state < STATE_RELEASED && l->request == NULL && t >= l->attempt_at) {
@@ -510,13 +510,13 @@ static int check(const struct lease_options *o, const struct lease *l, struct er
         return err_set(e, -EINVAL, "the identity of this process is missing");
     }
     if (l->duration_ms % 1000 != 0 || l->duration_ms / 1000 > INT32_MAX) {
-        return err_set(e, -EINVAL, "a lease lasts whole seconds");
+        return err_set(e, -EINVAL, "the lease duration must be a whole number of seconds");
     }
     if (l->renew_deadline_ms >= l->duration_ms) {
-        return err_set(e, -EINVAL, "a lease must last longer than its holder tries to renew it");
+        return err_set(e, -EINVAL, "the lease duration must be longer than the renew deadline");
     }
     if (l->retry_period_ms * 6 / 5 >= l->renew_deadline_ms) {
-        return err_set(e, -EINVAL, "a lease must be tried to be renewed more than once");
+        return err_set(e, -EINVAL, "the renew deadline must be longer than 1.2 retry periods");
     }
     return 0;
 }
@@ -606,7 +606,7 @@ void lease_release(struct lease *l, lease_release_cb cb, void *data)
     l->release_by = now(l) + l->renew_deadline_ms;
     enter(l);
     if (leads) {
-        stop_leading(l, STATE_RELEASING, "it was told to");
+        stop_leading(l, STATE_RELEASING, "shutting down");
     } else {
         transit(l, STATE_RELEASING);
     }

@@ -55,7 +55,7 @@ static int check_items(const struct list_page *p, struct err *e)
     if (cJSON_IsNull(items) || (cJSON_IsArray(items) && items->child == NULL)) {
         return 0;
     }
-    return err_set(e, -EINVAL, "a list without items");
+    return err_set(e, -EINVAL, "the list has no items");
 }
 
 static int read_frame(struct list_page *p, struct err *e)
@@ -66,7 +66,7 @@ static int read_frame(struct list_page *p, struct err *e)
     p->version = object_version(p->root);
     p->token = token == NULL || token[0] == '\0' ? NULL : token;
     if (p->version == NULL) {
-        return err_set(e, -EINVAL, "a list without metadata.resourceVersion");
+        return err_set(e, -EINVAL, "the list has no metadata.resourceVersion");
     }
     return check_items(p, e);
 }
@@ -96,7 +96,7 @@ static int next_text(struct list_page *p, struct slice *object, struct err *e)
         return err_set(e, -EINVAL, "no comma between two items");
     }
     if (json_at_end(&c) || *c.at != '{' || !json_value(&c, object)) {
-        return err_set(e, -EINVAL, "item %zu of the list is no object", p->count + 1);
+        return err_set(e, -EINVAL, "item %zu of the list is not an object", p->count + 1);
     }
     p->items = slice_of(c.at, (size_t)(c.end - c.at));
     p->count++;

@@ -64,10 +64,10 @@ static cJSON *read_answer(const struct object_request *w, const struct http_answ
     if (object != NULL && !cJSON_IsObject(object)) {
         cJSON_Delete(object);
         object = NULL;
-        err_set(&e, -EPROTO, "it is no JSON object");
+        err_set(&e, -EPROTO, "not a JSON object");
     }
     if (object == NULL) {
-        err_prefix(&e, "the answer of %s cannot be read", kube_client_server(w->client));
+        err_prefix(&e, "cannot parse the response of %s", kube_client_server(w->client));
         set_error(error, &e);
     }
     return object;
@@ -82,7 +82,7 @@ static void on_answer(void *data, const struct http_answer *a, const struct err 
         object = read_answer(w, a, &error);
     } else {
         struct err why = *e;
-        err_prefix(&why, "no answer of %s", kube_client_server(w->client));
+        err_prefix(&why, "request to %s failed", kube_client_server(w->client));
         set_error(&error, &why);
     }
     if (a != NULL && a->status == 401) {
@@ -99,11 +99,13 @@ static int check_body(const struct object_request_options *q, struct err *e)
 {
     enum body wanted = verbs[q->verb].body;
     if (q->body == NULL ? wanted == BODY_OBJECT || wanted == BODY_ARRAY : wanted == BODY_NONE) {
-        return err_set(e, -EINVAL, "this request %s body", q->body == NULL ? "needs a" : "has no");
+        return err_set(e, -EINVAL, "this request %s body",
+                       q->body == NULL ? "must have a" : "must not have a");
     }
     bool array = wanted == BODY_ARRAY;
     if (q->body != NULL && !(array ? cJSON_IsArray(q->body) : cJSON_IsObject(q->body))) {
-        return err_set(e, -EINVAL, "the body of this request is no %s", array ? "list" : "object");
+        return err_set(e, -EINVAL, "the body of this request must be %s",
+                       array ? "a list" : "an object");
     }
     return 0;
 }
@@ -117,7 +119,7 @@ static int check(const struct object_request_options *q, struct err *e)
                        named ? "part of its body" : "missing");
     }
     if (q->force && q->verb != OBJECT_REQUEST_APPLY) {
-        return err_set(e, -EINVAL, "only what is applied can be forced");
+        return err_set(e, -EINVAL, "force is only allowed with apply");
     }
     if (q->verb == OBJECT_REQUEST_APPLY &&
         (q->field_manager == NULL || q->field_manager[0] == '\0')) {

@@ -16,14 +16,14 @@ static bool is_segment(const char *text)
 static int check(const struct object_target *t, struct err *e)
 {
     if (!collection_is_path(t->path)) {
-        return err_set(e, -EINVAL, "this is no path of a resource: \"%s\"",
+        return err_set(e, -EINVAL, "not the path of a resource: \"%s\"",
                        t->path == NULL ? "" : t->path);
     }
     if (t->name != NULL && !is_segment(t->name)) {
-        return err_set(e, -EINVAL, "this is no name of an object: \"%s\"", t->name);
+        return err_set(e, -EINVAL, "not the name of an object: \"%s\"", t->name);
     }
     if (t->subresource != NULL && (t->name == NULL || !is_segment(t->subresource))) {
-        return err_set(e, -EINVAL, "this is no subresource of an object: \"%s\"", t->subresource);
+        return err_set(e, -EINVAL, "not a subresource of an object: \"%s\"", t->subresource);
     }
     return 0;
 }

@@ -561,7 +561,8 @@ static void end_watch(struct reflector *r, const struct err *e)
         t.e = *e;
         t.ordinary = r->state == STATE_FOLLOWING; /* many a connection is cut some time */
     } else {
-        err_set(&t.e, -EPROTO, torn ? "it ended inside of an event" : "it ended at once");
+        err_set(&t.e, -EPROTO,
+                torn ? "it ended in the middle of an event" : "it ended immediately");
     }
     if (e == NULL && torn) {
         t.relist = REFLECTOR_MALFORMED;
@@ -672,9 +673,9 @@ static void fail_late(struct reflector *r)
 {
     struct err e = ERR_INIT;
     if (r->state == STATE_FOLLOWING) {
-        err_set(&e, -ETIMEDOUT, "nothing came for %u s", r->watch_seconds + GRACE_MS / 1000);
+        err_set(&e, -ETIMEDOUT, "nothing received for %u s", r->watch_seconds + GRACE_MS / 1000);
     } else {
-        err_set(&e, -ETIMEDOUT, "no answer came for %d s",
+        err_set(&e, -ETIMEDOUT, "no response for %d s",
                 (r->state == STATE_LISTING ? PAGE_MS : OPEN_MS) / 1000);
     }
     fail_with(r, SAME_AGAIN, &e);

@@ -193,7 +193,7 @@ int resource_table_add_list(struct resource_table *t, const cJSON *document,
                             const struct resource_version *version, struct err *e)
 {
     if (strcmp(text_of(document, "kind"), "APIResourceList") != 0) {
-        return err_set(e, -EINVAL, "this is no APIResourceList");
+        return err_set(e, -EINVAL, "not an APIResourceList");
     }
     int rc = add_list(t, member(document, "resources"), version);
     return rc != 0 ? err_set(e, rc, "out of memory") : 0;
@@ -293,7 +293,7 @@ int resource_table_add_root(struct resource_table *t, const cJSON *document, str
             rc = rc != 0 ? rc : name_core_version(item, versions);
         }
     } else {
-        return err_set(e, -EINVAL, "this is no discovery document");
+        return err_set(e, -EINVAL, "not a discovery document");
     }
     return rc != 0 ? err_set(e, rc, "out of memory") : 0;
 }

@@ -94,7 +94,7 @@ static int read_type(const cJSON *root, enum watch_event_type *type, struct err 
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "type"));
     if (text == NULL) {
-        return err_set(e, -EINVAL, "an event without type");
+        return err_set(e, -EINVAL, "an event has no type");
     }
     for (size_t i = 0; i < sizeof type_names / sizeof *type_names; i++) {
         if (strcmp(text, type_names[i]) == 0) {
@@ -102,7 +102,7 @@ static int read_type(const cJSON *root, enum watch_event_type *type, struct err 
             return 0;
         }
     }
-    return err_set(e, -EINVAL, "an event of the unknown type \"%.32s\"", text);
+    return err_set(e, -EINVAL, "unknown event type \"%.32s\"", text);
 }
 
 static int read_event(struct watch_event *event, struct err *e)
@@ -114,7 +114,7 @@ static int read_event(struct watch_event *event, struct err *e)
     const char *type = type_names[event->type];
     event->object = cJSON_GetObjectItemCaseSensitive(event->root, "object");
     if (!cJSON_IsObject(event->object)) {
-        return err_set(e, -EINVAL, "an event %s without object", type);
+        return err_set(e, -EINVAL, "the %s event has no object", type);
     }
     if (event->type == WATCH_ERROR) {
         event->version = NULL;
@@ -122,10 +122,10 @@ static int read_event(struct watch_event *event, struct err *e)
     }
     event->version = object_version(event->object);
     if (event->version == NULL) {
-        return err_set(e, -EINVAL, "an event %s without metadata.resourceVersion", type);
+        return err_set(e, -EINVAL, "the %s event has no metadata.resourceVersion", type);
     }
     if (event->type != WATCH_BOOKMARK && object_name(event->object) == NULL) {
-        return err_set(e, -EINVAL, "an event %s without metadata.name", type);
+        return err_set(e, -EINVAL, "the %s event has no metadata.name", type);
     }
     return 0;
 }

@@ -254,8 +254,8 @@ static void test_keeps_what_does_not_answer(void **state)
     assert_null(find_kind(u->discovery, "apps/v1", "Deployment"));
     assert_non_null(find_kind(u->discovery, "metrics.k8s.io/v1beta1", "NodeMetrics"));
     assert_non_null(find_kind(u->discovery, "v1", "Pod"));
-    assert_string_equal(u->state, "not all resources of the API server are known: v1: 500 Internal "
-                                  "Server Error (and 1 more)");
+    assert_string_equal(u->state,
+                        "discovery is incomplete: v1: 500 Internal Server Error (and 1 more)");
     assert_string_equal(discovery_error(u->discovery), u->state);
     pass(u, 1000);
     discover(u);
@@ -274,7 +274,7 @@ static void test_keeps_all_when_nothing_answers(void **state)
     answer(u, "/api", "{\"kind\":\"Other\"}");
     refuse(u, "/apis", 502);
     pass(u, 2000);
-    assert_non_null(strstr(u->state, "/api: this is no discovery document (and 1 more)"));
+    assert_non_null(strstr(u->state, "/api: not a discovery document (and 1 more)"));
     assert_non_null(find_kind(u->discovery, "v1", "Pod"));
     assert_non_null(find_kind(u->discovery, "apps/v1", "Deployment"));
     assert_int_equal(u->changes, 1);
@@ -318,8 +318,8 @@ static void test_stale_groups(void **state)
     answer(u, "/apis", ALL("metrics.k8s.io", "", "", "Stale"));
     settle(u);
     assert_non_null(find_kind(u->discovery, "metrics.k8s.io/v1", "NodeMetrics"));
-    assert_string_equal(u->state, "not all resources of the API server are known: "
-                                  "metrics.k8s.io/v1: its server does not answer");
+    assert_string_equal(
+        u->state, "discovery is incomplete: metrics.k8s.io/v1: its API server does not respond");
 }
 
 /* ---- the end ---- */

@@ -225,25 +225,25 @@ static void test_refuses_what_makes_no_sense(void **state)
         const char *msg;
     } cases[] = {
         {{.verb = OBJECT_REQUEST_GET, .path = "/p", .name = "x", .body = object},
-         "this request has no body"},
-        {{.verb = OBJECT_REQUEST_CREATE, .path = "/p"}, "this request needs a body"},
+         "this request must not have a body"},
+        {{.verb = OBJECT_REQUEST_CREATE, .path = "/p"}, "this request must have a body"},
         {{.verb = OBJECT_REQUEST_CREATE, .path = "/p", .name = "x", .body = object},
          "the name of the object is part of its body"},
         {{.verb = OBJECT_REQUEST_UPDATE, .path = "/p", .body = object},
          "the name of the object is missing"},
         {{.verb = OBJECT_REQUEST_UPDATE, .path = "/p", .name = "..", .body = object},
-         "this is no name of an object: \"..\""},
+         "not the name of an object: \"..\""},
         {{.verb = OBJECT_REQUEST_DELETE, .path = "/p"}, "the name of the object is missing"},
         {{.verb = OBJECT_REQUEST_JSON_PATCH, .path = "/p", .name = "x", .body = object},
-         "the body of this request is no list"},
+         "the body of this request must be a list"},
         {{.verb = OBJECT_REQUEST_MERGE_PATCH, .path = "/p", .name = "x", .body = array},
-         "the body of this request is no object"},
+         "the body of this request must be an object"},
         {{.verb = OBJECT_REQUEST_MERGE_PATCH,
           .path = "/p",
           .name = "x",
           .body = object,
           .force = true},
-         "only what is applied can be forced"},
+         "force is only allowed with apply"},
         {{.verb = OBJECT_REQUEST_APPLY, .path = "/p", .name = "x", .body = object},
          "the field manager is missing"},
     };
@@ -305,11 +305,11 @@ static void test_no_answer_has_no_code(void **state)
     get(c);
     api_cut(api_expect(&c->world, "GET", "/p/x"));
     const struct api_error *error = expect_error(c, 0);
-    assert_memory_equal(error->msg, "no answer of http://127.0.0.1:", 30);
+    assert_memory_equal(error->msg, "request to http://127.0.0.1:", 28);
     answer_get(c, 200, NULL, "{\"a\":");
-    assert_non_null(strstr(expect_error(c, 0)->msg, "cannot be read: line 1"));
+    assert_non_null(strstr(expect_error(c, 0)->msg, ": line 1"));
     answer_get(c, 200, NULL, "[]");
-    assert_non_null(strstr(expect_error(c, 0)->msg, "cannot be read: it is no JSON object"));
+    assert_non_null(strstr(expect_error(c, 0)->msg, ": not a JSON object"));
 }
 
 static void test_keeps_the_time_limit(void **state)
@@ -318,7 +318,7 @@ static void test_keeps_the_time_limit(void **state)
     start(c, &(struct object_request_options){
                  .verb = OBJECT_REQUEST_GET, .path = "/p", .timeout_ms = 1});
     (void)api_expect(&c->world, "GET", "/p");
-    assert_non_null(strstr(expect_error(c, 0)->msg, "no complete answer came within 1 ms"));
+    assert_non_null(strstr(expect_error(c, 0)->msg, "no complete response within 1 ms"));
     api_expect_gone(&c->world, 1);
 }
 

@@ -589,7 +589,7 @@ static void test_an_end_inside_of_an_event(void **state)
     follow_well(w);
     world_send(w, "{\"type\":\"ADD");
     world_end(w);
-    world_expect_error(w, "inside of an event");
+    world_expect_error(w, "in the middle of an event");
     world_pass(w, 100, 100);
     relist(w);
     assert_int_equal(lists(w, REFLECTOR_MALFORMED), 1);
@@ -671,7 +671,7 @@ static void test_a_watch_that_ends_at_once(void **state)
             world_expect_deadline(w, 1000, 1000);
         }
     }
-    world_expect_error(w, "ended at once");
+    world_expect_error(w, "ended immediately");
     relist(w);
     assert_int_equal(lists(w, REFLECTOR_REFUSED), 1);
 }
@@ -707,7 +707,7 @@ static void test_a_silent_watch(void **state)
     world_expect_log(w, "A:b@11 ");
     world_pass(w, SILENCE_MS, SILENCE_MS);
     world_expect_gone(w);
-    world_expect_error(w, "nothing came for 330 s");
+    world_expect_error(w, "nothing received for 330 s");
     world_pass(w, 100, 100);
     world_expect_request(w, WATCH("11"));
 }
@@ -719,7 +719,7 @@ static void test_late_answers(void **state)
     world_expect_request(w, LIST);
     world_pass(w, 60000, 70000);
     world_expect_gone(w);
-    world_expect_error(w, "no answer came for 65 s");
+    world_expect_error(w, "no response for 65 s");
     world_pass(w, 100, 100);
     world_expect_request(w, LIST);
     world_begin(w);

@@ -619,8 +619,8 @@ static void test_answers_that_make_no_sense(void **state)
     } cases[] = {
         {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", -EPROTO, "version: is missing"},
         {"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{\"version\":2}", -EPROTO,
-         "version: is 2, but only 1 is known here"},
-        {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwhat", -EPROTO, "cannot understand"},
+         "version: is 2, but only 1 is supported"},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwhat", -EPROTO, "cannot parse"},
         {"HTTP/1.1 204 No Content\r\n\r\n", -EPROTO, "status 204"},
         {"HTTP/1.1 404 Not Found\r\nContent-Length: 16\r\n\r\n{\"error\":\"gone\"}", -EPROTO,
          "status 404: gone"},

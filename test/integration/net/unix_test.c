@@ -338,7 +338,7 @@ static void test_nobody_accepts(void **state)
     int fd = raw_socket(w->path, 0);
     int waiting = raw_dial(w->path);
     assert_true(waiting >= 0);
-    expect_no_connection(w, UV_EAGAIN, "too many connections wait");
+    expect_no_connection(w, UV_EAGAIN, "too many connections are waiting");
     (void)close(waiting);
     (void)close(fd);
 }
@@ -433,7 +433,7 @@ static void test_living_socket_is_left_alone(void **state)
     assert_null(try_listen(w, w->path, &e));
     assert_int_equal(e.code, -EADDRINUSE);
     assert_non_null(strstr(e.msg, w->path));
-    assert_non_null(strstr(e.msg, "another process listens there"));
+    assert_non_null(strstr(e.msg, "another process is listening on it"));
     /* Also when it accepts nobody: the connection just made waits, and fills its queue. */
     assert_null(try_listen(w, w->path, &e));
     assert_int_equal(e.code, -EADDRINUSE);

@@ -76,7 +76,7 @@ static void test_refused(void **state)
         {"https://[hello]", "not an IPv6 address"},
         {"https://[::1]x", "between its host and its port"},
         {"https://[::1%eth0]", "%25ZONE"},
-        {"https://a!b", "holds \"!\""},
+        {"https://a!b", "contains \"!\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct url u;

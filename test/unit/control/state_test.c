@@ -104,7 +104,7 @@ static void test_set_without_rules(void **state)
     assert_false(s.enforcing);
     assert_string_equal(s.reason, "the file is damaged");
     control_state_set(&s, NULL, 0, NULL);
-    assert_string_equal(s.reason, "no rules were given yet");
+    assert_string_equal(s.reason, "no rules received yet");
     memset(endless, 'x', sizeof endless - 1);
     endless[sizeof endless - 1] = '\0';
     control_state_set(&s, NULL, 0, endless);
@@ -143,8 +143,8 @@ static void test_what_is_refused(void **state)
         const char *body;
         const char *why;
     } bad[] = {
-        {"", "ends too early"},
-        {"{\"version\":1", "ends too early"},
+        {"", "unexpected end"},
+        {"{\"version\":1", "unexpected end"},
         {"[]", "must be a JSON object"},
         {"{\"enforced\":" ENFORCED "}", "version: is missing"},
         {"{\"version\":\"1\",\"enforced\":" ENFORCED "}", "version: must be a number"},
@@ -181,10 +181,10 @@ static void test_what_is_refused(void **state)
          "enforced.since: is missing"},
         {"{\"version\":1,\"enforced\":{" SHARD ",\"generation\":1,\"checksum\":\"" CHECKSUM
          "\",\"since\":\"yesterday\"}}",
-         "enforced.since: must be a time"},
+         "enforced.since: must be an RFC 3339 time"},
         {"{\"version\":1,\"enforced\":{" SHARD ",\"generation\":1,\"checksum\":\"" CHECKSUM
          "\",\"since\":\"1969-12-31T23:59:59Z\"}}",
-         "enforced.since: must be a time"},
+         "enforced.since: must be an RFC 3339 time"},
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct control_state s;

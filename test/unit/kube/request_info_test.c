@@ -394,7 +394,7 @@ static void refused(void **state)
         {"/api/v1/pods?watch=1#", "'#'"},
         {"/api/v1/pods?a b", "white space"},
         {"/api/v1/po\tds", "white space"},
-        {"/api/v1/pods?a\x7f", "control byte"},
+        {"/api/v1/pods?a\x7f", "control character"},
         {"/api/v1/watch", "unable to determine"},
         {"/api/v1/watch/", "unable to determine"},
         {"/api/v1/proxy", "unable to determine"},

@@ -239,8 +239,8 @@ static void errors_name_line_and_path(void **state)
         const char *text;
         const char *says;
     } rows[] = {
-        {"", "line 1, column 1: JSON ends too early"},
-        {"{", "line 1, column 2: JSON ends too early"},
+        {"", "line 1, column 1: unexpected end of JSON"},
+        {"{", "line 1, column 2: unexpected end of JSON"},
         {"[]", "the document must be a JSON object"},
         {"{}", "line 1: apiVersion: Required value"},
         {"{\"apiVersion\":1}", "line 1: apiVersion: Invalid value: must be a string"},
@@ -302,8 +302,8 @@ static void errors_name_line_and_path(void **state)
          "line 4: spec.limits[0].resources: Required value: must have at least one entry"},
         {LIMITS(LIMIT("\"\"", "\"\"", "a")), "line 4: spec.limits[0].resources[0]: Invalid value"},
         {LIMITS(LIMIT("\"\"", "\"pods/log\"", "a")),
-         "line 4: spec.limits[0].resources[0]: Invalid value: \"pods/log\": a limit is on a "
-         "resource as a whole"},
+         "line 4: spec.limits[0].resources[0]: Invalid value: \"pods/log\": must be a resource "
+         "without"},
         {LIMITS(LIMIT("\"\"", "\"*/scale\"", "a")),
          "line 4: spec.limits[0].resources[0]: Invalid value"},
         {LIMITS(LIMIT("\"\"", "\"pods\",\"*\",\"pods\"", "a")),
@@ -353,7 +353,7 @@ static void errors_name_line_and_path(void **state)
               "0000000000000000000000000000000000000000000000000000000000000000\","
               "\"spec\":{\"limits\":[]}}",
          "line 4: checksum: Invalid value: the spec has sha256:"},
-        {SPEC("\"limits\":[],\"limits\":[]"), "key \"limits\" stands twice"},
+        {SPEC("\"limits\":[],\"limits\":[]"), "duplicate key \"limits\""},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct err e = ERR_INIT;

@@ -552,7 +552,7 @@ static void test_answers_that_are_none(void **state)
     struct shard_cache *w = *state;
     struct sidecar *s = begin(w, NULL);
     s->behaviour = IS_SILENT;
-    expect_silent(w, s, "no complete answer came within 300 ms");
+    expect_silent(w, s, "no complete response within 300 ms");
     s->behaviour = CUTS;
     expect_silent(w, s, "localproxy: ");
     say(s, 503, "{\"program\":\"localproxy\",\"rules\":{\"inForce\":false}}");

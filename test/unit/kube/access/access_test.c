@@ -245,7 +245,7 @@ static void test_refused_clusters(void **state)
         {"{server: ''}", "clusters[c].server: the URL of the API server is missing"},
         {"{server: 5}", "clusters[c].server: must be a string"},
         {"{server: 'ftp://h'}", "clusters[c].server: the URL must begin with"},
-        {"{server: 'https://me:SECRET@h'}", "clusters[c].server: the URL holds a user"},
+        {"{server: 'https://me:SECRET@h'}", "clusters[c].server: the URL contains a user"},
         {"{server: 'https://h', proxy-url: 'http://u:SECRET@p'}", "clusters[c].proxy-url: "},
         {"{server: 'https://h', insecure-skip-tls-verify: 'true'}", "must be true or false"},
         {"{server: 'https://h', insecure-skip-tls-verify: true, certificate-authority-data: YQ==}",
@@ -273,17 +273,17 @@ static void test_refused_users(void **state)
          ":7: users[u].client-key-data: is not valid base64"},
         {"{client-key: /nonexistent/key}", "users[u].client-key: /nonexistent/key: "},
         {"{client-key-data: 12}", "users[u].client-key-data: must be a string"},
-        {"{token: \"SECRET\\n\"}", "users[u].token: holds white space"},
-        {"{token: \"SECRET\\nX: y\"}", "users[u].token: holds white space"},
+        {"{token: \"SECRET\\n\"}", "users[u].token: contains white space"},
+        {"{token: \"SECRET\\nX: y\"}", "users[u].token: contains white space"},
         {"{token: SECRET, username: u}", "only one is allowed"},
         {"{tokenFile: f, password: SECRET}", "only one is allowed"},
-        {"{username: 'a:b', password: SECRET}", "users[u].username: cannot hold a colon"},
+        {"{username: 'a:b', password: SECRET}", "users[u].username: cannot contain a colon"},
         {"{auth-provider: {name: gcp, config: {access-token: SECRET}}}",
          "users[u].auth-provider: is not supported"},
         {"{as-groups: [a]}", "users[u].as: is missing"},
         {"{as: a, as-groups: a}", "users[u].as-groups: must be a list"},
         {"{as: a, as-groups: [1]}", "users[u].as-groups: must be a string"},
-        {"{as: \"a\\r\\nX: y\"}", "users[u].as: holds a control character"},
+        {"{as: \"a\\r\\nX: y\"}", "users[u].as: contains a control character"},
         {"{as: a, as-user-extra: [b]}", "users[u].as-user-extra: must map"},
         {"{exec: text}", "users[u].exec: must be a mapping"},
         {"{exec: {" V1 ", interactiveMode: Never}}", "users[u].exec.command: "},
@@ -345,7 +345,7 @@ static void test_in_cluster(void **state)
     struct err e = ERR_INIT;
     char path[256];
     assert_int_equal(kube_access_in_cluster(f->dir.path, &a, &e), -ENOENT);
-    assert_non_null(strstr(e.msg, "this is no pod"));
+    assert_non_null(strstr(e.msg, "not running in a pod"));
 
     setenv("KUBERNETES_SERVICE_HOST", "fd00::1", 1);
     setenv("KUBERNETES_SERVICE_PORT", "443", 1);

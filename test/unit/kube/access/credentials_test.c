@@ -413,7 +413,7 @@ static void expect_plugin_error(struct fixture *f, const char *script, const cha
 
 static void test_plugin_that_prints_nonsense(void **state)
 {
-    expect_plugin_error(*state, "echo hello", "what it printed is wrong: line 1");
+    expect_plugin_error(*state, "echo hello", "invalid output: line 1");
 }
 
 static void test_plugin_that_prints_too_much(void **state)
@@ -429,7 +429,7 @@ static void test_plugin_that_hangs(void **state)
 
 static void test_plugin_that_dies(void **state)
 {
-    expect_plugin_error(*state, "kill -9 $$", "was ended by signal 9");
+    expect_plugin_error(*state, "kill -9 $$", "was terminated by signal 9");
 }
 
 static void test_plugin_with_an_expired_credential(void **state)

@@ -111,7 +111,7 @@ static void test_wrong_output(void **state)
         const char *text;
         const char *words;
     } cases[] = {
-        {"", "it is empty"},
+        {"", "empty output"},
         {"SECRET", "line 1"},
         {"{\"token\":\"SECRET\"}", "it is not an ExecCredential of " V1},
         {"[1]", "it is not an ExecCredential"},
@@ -122,10 +122,10 @@ static void test_wrong_output(void **state)
         {HEAD "\"status\":{}}", "neither a token nor"},
         {HEAD "\"status\":{\"token\":\"\"}}", "neither a token nor"},
         {HEAD "\"status\":{\"token\":5}}", "status.token is not a string"},
-        {HEAD "\"status\":{\"token\":\"SECRET\\r\\nX: y\"}}", "status.token holds white space"},
+        {HEAD "\"status\":{\"token\":\"SECRET\\r\\nX: y\"}}", "status.token contains white space"},
         {HEAD "\"status\":{\"clientKeyData\":\"SECRET\"}}", "only one of clientCertificateData"},
-        {HEAD "\"status\":{\"token\":\"SECRET\",\"token\":\"SECRET\"}}", "stands twice"},
-        {HEAD "\"status\":{\"token\":\"SECRET\"", "JSON ends too early"},
+        {HEAD "\"status\":{\"token\":\"SECRET\",\"token\":\"SECRET\"}}", "duplicate key"},
+        {HEAD "\"status\":{\"token\":\"SECRET\"", "unexpected end of JSON"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct exec_credential c;

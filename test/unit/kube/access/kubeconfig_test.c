@@ -202,9 +202,9 @@ static void test_hostile_files(void **state)
     expect_refused(f, "users:\n- user: {}\n", ":2: users: each element needs a name");
     expect_refused(f, "users:\n- name: 12\n", "put it in quotes");
     expect_refused(f, "users:\n- {name: a, user: text}\n", ":2: users[a].user must be a mapping");
-    expect_refused(f, "users: [{name: a}, {name: a}]\n", "users[a]: the name stands twice");
+    expect_refused(f, "users: [{name: a}, {name: a}]\n", "users[a]: duplicate name");
     expect_refused(f, "contexts: [{name: a}]\ncurrent-context: 7\n", ":2: current-context");
-    expect_refused(f, "contexts: [{name: a}]\ncontexts: []\n", "key \"contexts\" stands twice");
+    expect_refused(f, "contexts: [{name: a}]\ncontexts: []\n", "duplicate key \"contexts\"");
     expect_refused(f,
                    "\x7f"
                    "ELF\x02\x01\x01\x03",

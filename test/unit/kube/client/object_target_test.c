@@ -58,19 +58,18 @@ static void test_says_how(void **state)
 static void test_refuses_what_would_be_another_object(void **state)
 {
     (void)state;
-    expect_refusal(&(struct object_target){.name = "x"}, "this is no path of a resource: \"\"");
-    expect_refusal(&(struct object_target){.path = "/a?b"},
-                   "this is no path of a resource: \"/a?b\"");
+    expect_refusal(&(struct object_target){.name = "x"}, "not the path of a resource: \"\"");
+    expect_refusal(&(struct object_target){.path = "/a?b"}, "not the path of a resource: \"/a?b\"");
     static const char *const names[] = {"", ".", "..", "a/b", "a%2fb"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        char msg[64] = "this is no name of an object: \"";
+        char msg[64] = "not the name of an object: \"";
         strcat(strcat(msg, names[i]), "\"");
         expect_refusal(&(struct object_target){.path = MAPS, .name = names[i]}, msg);
     }
     expect_refusal(&(struct object_target){.path = MAPS, .subresource = "status"},
-                   "this is no subresource of an object: \"status\"");
+                   "not a subresource of an object: \"status\"");
     expect_refusal(&(struct object_target){.path = MAPS, .name = "x", .subresource = "a/b"},
-                   "this is no subresource of an object: \"a/b\"");
+                   "not a subresource of an object: \"a/b\"");
 }
 
 static bool write_one(void *data)

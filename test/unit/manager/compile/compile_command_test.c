@@ -210,7 +210,7 @@ static void yaml_errors_name_the_file(void **state)
     assert_int_equal(run(f, "a: [\n"), EXIT_FAILED);
     expect_words(f, "in.yaml:2: column 1: ");
     assert_int_equal(run(f, "a:\n  b: 1\n  c: 2\n  b: 3\n"), EXIT_FAILED);
-    expect_words(f, "in.yaml:4: key \"b\" stands twice in the mapping at line 2");
+    expect_words(f, "in.yaml:4: duplicate key \"b\" in the mapping at line 2");
     assert_int_equal(run(f, "a: b\nc: \x01\n"), EXIT_FAILED);
     expect_words(f, "in.yaml:2: byte 8: control characters are not allowed");
     assert_int_equal(run(f, ""), EXIT_FAILED);
