@@ -13,7 +13,7 @@
 #include "yaml/yaml.h"
 #include "check.h"
 
-#include "manager/object/patch_apply.h"
+#include "patch_apply.h"
 
 #define KUBECONFIG "/etc/cmesh/kubeconfig/config"
 

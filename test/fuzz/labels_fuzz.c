@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "manager/object/patch_apply.h"
+#include "patch_apply.h"
 #include "json/json.h"
 
 static const struct compile_labels names = {.prefix = "p.io",

@@ -9,7 +9,7 @@
 
 #include "base/secret.h"
 #include "check.h"
-#include "manager/object/patch_apply.h"
+#include "patch_apply.h"
 #include "webhook/certificate_set.h"
 #include "webhook/configuration.h"
 #include "json/json.h"

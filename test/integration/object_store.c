@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "manager/object/patch_apply.h"
+#include "patch_apply.h"
 
 struct stored {
     struct list link;
@@ -283,9 +283,9 @@ static void serve_one(struct object_store *s, struct api_request *q)
     }
 }
 
-static void serve(struct api_world *w, struct api_request *q)
+static void serve(struct scripted_api *a, struct api_request *q)
 {
-    struct object_store *s = w->data;
+    struct object_store *s = a->data;
     if (s->serving != NULL) {
         s->serving(true);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * object_store.h - an API server that keeps objects, for several writers at a time: lists, watches,
- * creation and patches with their preconditions, over api_world.h.
+ * creation and patches with their preconditions, over scripted_api.h.
  *
  *     store_open(&s, loop);
  *     store_put(&s, "/api/v1/namespaces/n/secrets", object);     somebody else writes
@@ -15,13 +15,13 @@
 
 #include <cjson/cJSON.h>
 
-#include "api_world.h"
 #include "kube/client/reflector.h"
+#include "scripted_api.h"
 
 enum { STORE_EVENTS_MAX = 4096 };
 
 struct object_store {
-    struct api_world api;
+    struct scripted_api api;
     struct reflector_ops ops; /* for reflectors: their pauses pass with store_turn */
     struct list pauses;
     struct list objects;

@@ -17,6 +17,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "alloc_pause.h"
+
 /* Volatile, for compilers know that the real functions change neither.
  * sweep_left: allocations until the one that fails; negative: none fails. */
 static volatile long sweep_left = -1;
@@ -30,6 +32,18 @@ static bool sweep_fails(void)
     sweep_failed = true;
     errno = ENOMEM;
     return true;
+}
+
+long alloc_sweep_pause(void)
+{
+    long left = sweep_left;
+    sweep_left = -1;
+    return left;
+}
+
+void alloc_sweep_resume(long paused)
+{
+    sweep_left = paused;
 }
 
 void *__real_malloc(size_t size);

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #include "alloc_sweep.h"
-#include "api_world.h"
 #include "base/log.h"
+#include "scripted_api.h"
 
 #define VERSIONS "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"]}"
 #define GROUP(name, version)                                                                       \
@@ -28,7 +28,7 @@
     "\"},\"scope\":\"Namespaced\"}],\"freshness\":\"" freshness "\"}]}]}"
 
 struct user {
-    struct api_world world;
+    struct scripted_api api;
     struct discovery *discovery;
     unsigned changes;
     char state[ERR_MSG_MAX];
@@ -71,10 +71,10 @@ static int setup(void **state)
 {
     struct net_loop *l = NULL;
     struct user *u = calloc(1, sizeof *u);
-    if (u == NULL || loop_setup((void **)&l) != 0 || !api_open(&u->world, l)) {
+    if (u == NULL || loop_setup((void **)&l) != 0 || !api_open(&u->api, l)) {
         return -1;
     }
-    struct discovery_options o = {.client = u->world.client, .clock = &u->world.clock.clock};
+    struct discovery_options o = {.client = u->api.client, .clock = &u->api.clock.clock};
     u->discovery = discovery_new(l, &o, &handlers, u, NULL);
     *state = u;
     return u->discovery == NULL ? -1 : 0;
@@ -83,9 +83,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct user *u = *state;
-    struct net_loop *l = u->world.loop;
+    struct net_loop *l = u->api.loop;
     discovery_free(u->discovery);
-    api_close(&u->world);
+    api_close(&u->api);
     free(u);
     return loop_free(l);
 }
@@ -93,11 +93,11 @@ static int teardown(void **state)
 /* The request for that target, whichever came first. */
 static struct api_request *expect_request(struct user *u, const char *target)
 {
-    struct api_world *w = &u->world;
+    struct scripted_api *a = &u->api;
     for (int turn = 0; turn < 2000; turn++) {
-        fake_clock_pass(&w->clock, 0);
-        run_for(w->loop, 1);
-        LIST_FOR_EACH(n, &w->requests)
+        fake_clock_pass(&a->clock, 0);
+        run_for(a->loop, 1);
+        LIST_FOR_EACH(n, &a->requests)
         {
             struct api_request *q = LIST_ITEM(n, struct api_request, link);
             if (q->whole && strcmp(q->target, target) == 0) {
@@ -121,18 +121,18 @@ static void refuse(struct user *u, const char *target, unsigned status)
 
 static void settle(struct user *u)
 {
-    fake_clock_pass(&u->world.clock, 0);
-    run_for(u->world.loop, 10);
-    assert_true(list_empty(&u->world.requests));
+    fake_clock_pass(&u->api.clock, 0);
+    run_for(u->api.loop, 10);
+    assert_true(list_empty(&u->api.requests));
 }
 
 /* It rests for exactly so long. */
 static void pass(struct user *u, uint64_t ms)
 {
     settle(u);
-    fake_clock_pass(&u->world.clock, ms - 1);
+    fake_clock_pass(&u->api.clock, ms - 1);
     settle(u);
-    fake_clock_pass(&u->world.clock, 1);
+    fake_clock_pass(&u->api.clock, 1);
 }
 
 /* The one of that kind in "v1" or "apps/v1"; NULL: there is none. */
@@ -156,7 +156,7 @@ static void expect_known(struct user *u, const char *group_version, const char *
 {
     for (int turn = 0; turn < 1000 && find_kind(u->discovery, group_version, kind) == NULL;
          turn++) {
-        run_for(u->world.loop, 1);
+        run_for(u->api.loop, 1);
     }
     assert_non_null(find_kind(u->discovery, group_version, kind));
 }
@@ -186,7 +186,7 @@ static void test_asks_group_by_group(void **state)
     assert_int_equal(count, 3);
     assert_non_null(find_kind(u->discovery, "apps/v1", "Deployment"));
     assert_non_null(find_kind(u->discovery, "metrics.k8s.io/v1beta1", "NodeMetrics"));
-    assert_int_equal(u->world.count, 5);
+    assert_int_equal(u->api.count, 5);
 }
 
 static void test_asks_for_all_at_once(void **state)
@@ -201,7 +201,7 @@ static void test_asks_for_all_at_once(void **state)
     answer(u, "/apis", ALL("apps", "deployments", "Deployment", "Current"));
     expect_known(u, "v1", "Pod");
     expect_known(u, "apps/v1", "Deployment");
-    assert_int_equal(u->world.count, 2);
+    assert_int_equal(u->api.count, 2);
 }
 
 static void test_asks_again(void **state)
@@ -234,7 +234,7 @@ static void test_asks_when_told_to(void **state)
     pass(u, 5000);
     discover(u);
     settle(u);
-    fake_clock_pass(&u->world.clock, 60000);
+    fake_clock_pass(&u->api.clock, 60000);
     settle(u);
     discovery_refresh(u->discovery);
     discover(u);
@@ -328,9 +328,9 @@ static void test_free_before_anything(void **state)
 {
     struct user *u = *state;
     forget(u);
-    fake_clock_forget(&u->world.clock);
-    api_expect_quiet(&u->world);
-    assert_int_equal(u->world.count, 0);
+    fake_clock_forget(&u->api.clock);
+    api_expect_quiet(&u->api);
+    assert_int_equal(u->api.count, 0);
 }
 
 static void test_free_while_asking(void **state)
@@ -340,7 +340,7 @@ static void test_free_while_asking(void **state)
     (void)expect_request(u, "/apis");
     (void)expect_request(u, "/api/v1");
     forget(u);
-    api_expect_gone(&u->world, 2);
+    api_expect_gone(&u->api, 2);
     assert_int_equal(u->changes, 0);
 }
 
@@ -352,7 +352,7 @@ static void test_free_with_versions_left(void **state)
                "d", "v1") "," GROUP("e", "v1") "," GROUP("f", "v1")));
     (void)expect_request(u, "/apis/c/v1");
     forget(u);
-    api_expect_gone(&u->world, 4);
+    api_expect_gone(&u->api, 4);
 }
 
 static void test_free_on_change(void **state)
@@ -362,9 +362,9 @@ static void test_free_on_change(void **state)
     answer(u, "/api", VERSIONS);
     answer(u, "/apis", GROUPS(""));
     answer(u, "/api/v1", RESOURCES("pods", "Pod"));
-    run_for(u->world.loop, 20);
+    run_for(u->api.loop, 20);
     assert_null(u->discovery);
-    fake_clock_forget(&u->world.clock);
+    fake_clock_forget(&u->api.clock);
 }
 
 static void test_free_on_state(void **state)
@@ -373,9 +373,9 @@ static void test_free_on_state(void **state)
     u->free_on_state = true;
     refuse(u, "/api", 500);
     refuse(u, "/apis", 500);
-    run_for(u->world.loop, 20);
+    run_for(u->api.loop, 20);
     assert_null(u->discovery);
-    fake_clock_forget(&u->world.clock);
+    fake_clock_forget(&u->api.clock);
 }
 
 static void test_refresh_on_change(void **state)
@@ -386,15 +386,15 @@ static void test_refresh_on_change(void **state)
     pass(u, 5000);
     discover(u);
     settle(u);
-    fake_clock_pass(&u->world.clock, 60000);
+    fake_clock_pass(&u->api.clock, 60000);
     settle(u);
 }
 
 /* ---- memory ---- */
 
-static void serve(struct api_world *w, struct api_request *q)
+static void serve(struct scripted_api *a, struct api_request *q)
 {
-    (void)w;
+    (void)a;
     if (strcmp(q->target, "/api") == 0) {
         api_answer(q, 200, NULL, VERSIONS);
     } else if (strcmp(q->target, "/apis") == 0) {
@@ -406,21 +406,21 @@ static void serve(struct api_world *w, struct api_request *q)
 
 static bool play(void *data)
 {
-    struct user u = {.world = {.serve = serve}};
+    struct user u = {.api = {.serve = serve}};
     struct net_loop *l = net_loop_new(NULL);
     (void)data;
     if (l == NULL) {
         return false;
     }
-    bool opened = api_open(&u.world, l);
-    struct discovery_options o = {.client = u.world.client, .clock = &u.world.clock.clock};
+    bool opened = api_open(&u.api, l);
+    struct discovery_options o = {.client = u.api.client, .clock = &u.api.clock.clock};
     u.discovery = opened ? discovery_new(l, &o, &handlers, &u, NULL) : NULL;
     bool well = u.discovery != NULL;
     for (int i = 0; well && i < 200 &&
                     (!discovery_ready(u.discovery) || find_kind(u.discovery, "v1", "Pod") == NULL);
          i++) {
         run_for(l, 1);
-        fake_clock_pass(&u.world.clock, 500);
+        fake_clock_pass(&u.api.clock, 500);
     }
     sweep_left = -1;
     if (well) {
@@ -428,7 +428,7 @@ static bool play(void *data)
         assert_non_null(find_kind(u.discovery, "apps/v1", "Deployment"));
     }
     discovery_free(u.discovery);
-    api_close(&u.world);
+    api_close(&u.api);
     assert_int_equal(loop_free(l), 0);
     return well;
 }

@@ -10,15 +10,15 @@
 #include <stdlib.h>
 
 #include "alloc_sweep.h"
-#include "api_world.h"
 #include "base/array.h"
 #include "base/log.h"
+#include "scripted_api.h"
 #include "json/json.h"
 
 #define EVENTS "/api/v1/namespaces/ns/events"
 
 struct user {
-    struct api_world world;
+    struct scripted_api api;
     struct event_recorder *recorder;
     bool flushed;
     bool free_when_flushed;
@@ -34,13 +34,13 @@ static int setup(void **state)
 {
     struct net_loop *l = NULL;
     struct user *u = calloc(1, sizeof *u);
-    if (u == NULL || loop_setup((void **)&l) != 0 || !api_open(&u->world, l)) {
+    if (u == NULL || loop_setup((void **)&l) != 0 || !api_open(&u->api, l)) {
         return -1;
     }
-    struct event_recorder_options o = {.client = u->world.client,
+    struct event_recorder_options o = {.client = u->api.client,
                                        .component = "tester",
                                        .host = "pod-0",
-                                       .clock = &u->world.clock.clock};
+                                       .clock = &u->api.clock.clock};
     u->recorder = event_recorder_new(l, &o, NULL);
     *state = u;
     return u->recorder == NULL ? -1 : 0;
@@ -49,17 +49,17 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct user *u = *state;
-    struct net_loop *l = u->world.loop;
+    struct net_loop *l = u->api.loop;
     event_recorder_free(u->recorder);
-    api_close(&u->world);
+    api_close(&u->api);
     free(u);
     return loop_free(l);
 }
 
 static struct api_request *expect_request(struct user *u, const char *method, const char *target)
 {
-    fake_clock_pass(&u->world.clock, 0);
-    return api_expect(&u->world, method, target);
+    fake_clock_pass(&u->api.clock, 0);
+    return api_expect(&u->api, method, target);
 }
 
 static const char *member(const struct api_request *q, const char *key)
@@ -97,15 +97,15 @@ static void accept_event(struct api_request *q)
 
 static void settle(struct user *u)
 {
-    fake_clock_pass(&u->world.clock, 0);
-    run_for(u->world.loop, 10);
-    fake_clock_pass(&u->world.clock, 0);
+    fake_clock_pass(&u->api.clock, 0);
+    run_for(u->api.loop, 10);
+    fake_clock_pass(&u->api.clock, 0);
 }
 
 static void expect_nothing(struct user *u)
 {
     settle(u);
-    assert_true(list_empty(&u->world.requests));
+    assert_true(list_empty(&u->api.requests));
 }
 
 /* Where the Event is that was created last. */
@@ -122,7 +122,7 @@ static void test_writes_an_event(void **state)
 {
     struct user *u = *state;
     event_record(u->recorder, &thing, EVENT_NORMAL, "Published", "generation %d of %s", 7, "x");
-    assert_true(list_empty(&u->world.requests));
+    assert_true(list_empty(&u->api.requests));
     struct api_request *q = expect_request(u, "POST", EVENTS);
     assert_string_equal(
         q->body,
@@ -195,7 +195,7 @@ static void test_counts_repeats(void **state)
     (void)snprintf(name, sizeof name, "%s", name_of(q));
     accept_event(q);
     expect_nothing(u);
-    fake_clock_pass(&u->world.clock, 60000);
+    fake_clock_pass(&u->api.clock, 60000);
     event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
     q = expect_request(u, "PATCH", patch_target(name));
     assert_string_equal(q->body, "{\"count\":3,\"lastTimestamp\":\"2026-01-01T00:01:00Z\","
@@ -222,7 +222,7 @@ static void test_an_event_that_is_gone_is_made_again(void **state)
     (void)snprintf(name, sizeof name, "%s", name_of(q));
     accept_event(q);
     settle(u);
-    fake_clock_pass(&u->world.clock, 7200000);
+    fake_clock_pass(&u->api.clock, 7200000);
     event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
     api_answer(expect_request(u, "PATCH", patch_target(name)), 404, NULL, "");
     q = expect_request(u, "POST", EVENTS);
@@ -258,9 +258,9 @@ static void test_many_messages_become_one_event(void **state)
 
 /* ---- rates ---- */
 
-static void serve(struct api_world *w, struct api_request *q)
+static void serve(struct scripted_api *a, struct api_request *q)
 {
-    struct user *u = w->data;
+    struct user *u = a->data;
     bool create = strcmp(q->method, "POST") == 0;
     u->created += create ? 1 : 0;
     u->patched += create ? 0 : 1;
@@ -270,19 +270,19 @@ static void serve(struct api_world *w, struct api_request *q)
 static void wait_written(struct user *u, uint64_t written)
 {
     for (int i = 0; i < 2000 && event_recorder_stats(u->recorder)->written < written; i++) {
-        run_for(u->world.loop, 1);
-        fake_clock_pass(&u->world.clock, 0);
+        run_for(u->api.loop, 1);
+        fake_clock_pass(&u->api.clock, 0);
     }
-    run_for(u->world.loop, 10);
-    fake_clock_pass(&u->world.clock, 0);
+    run_for(u->api.loop, 10);
+    fake_clock_pass(&u->api.clock, 0);
     assert_int_equal(event_recorder_stats(u->recorder)->written, written);
 }
 
 static void test_an_object_has_its_share(void **state)
 {
     struct user *u = *state;
-    u->world.serve = serve;
-    u->world.data = u;
+    u->api.serve = serve;
+    u->api.data = u;
     for (unsigned i = 0; i < 25; i++) {
         event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
         wait_written(u, i + 1);
@@ -295,8 +295,8 @@ static void test_an_object_has_its_share(void **state)
     other.name = "y";
     event_record(u->recorder, &other, EVENT_NORMAL, "R", "m");
     wait_written(u, 26);
-    u->world.serve = NULL;
-    fake_clock_pass(&u->world.clock, 300000);
+    u->api.serve = NULL;
+    fake_clock_pass(&u->api.clock, 300000);
     struct api_request *q = expect_request(u, "PATCH", NULL);
     assert_string_equal(member(q, "count"), "1025");
     api_answer(q, 200, NULL, "{}");
@@ -307,8 +307,8 @@ static void test_an_object_has_its_share(void **state)
 static void test_all_have_a_share(void **state)
 {
     struct user *u = *state;
-    u->world.serve = serve;
-    u->world.data = u;
+    u->api.serve = serve;
+    u->api.data = u;
     for (int i = 0; i < 150; i++) {
         char name[16];
         struct event_object about = thing;
@@ -317,11 +317,11 @@ static void test_all_have_a_share(void **state)
         event_record(u->recorder, &about, EVENT_NORMAL, "R", "m");
     }
     wait_written(u, 100);
-    fake_clock_pass(&u->world.clock, 1000);
+    fake_clock_pass(&u->api.clock, 1000);
     wait_written(u, 120);
-    fake_clock_pass(&u->world.clock, 1500);
+    fake_clock_pass(&u->api.clock, 1500);
     wait_written(u, 150);
-    assert_int_equal(u->world.count, 150);
+    assert_int_equal(u->api.count, 150);
 }
 
 static void test_the_oldest_are_forgotten(void **state)
@@ -344,7 +344,7 @@ static void test_the_oldest_are_forgotten(void **state)
         event_record(u->recorder, &thing, EVENT_NORMAL, reason, "m");
     }
     assert_int_equal(event_recorder_stats(u->recorder)->dropped, 20 + EVENT_RECORDER_KEPT);
-    api_expect_gone(&u->world, 2);
+    api_expect_gone(&u->api, 2);
 }
 
 /* ---- failures ---- */
@@ -363,9 +363,9 @@ static void test_tries_again(void **state)
         api_answer(q, statuses[i], NULL, "");
         settle(u);
         event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
-        fake_clock_pass(&u->world.clock, pause - 1);
+        fake_clock_pass(&u->api.clock, pause - 1);
         expect_nothing(u);
-        fake_clock_pass(&u->world.clock, 1);
+        fake_clock_pass(&u->api.clock, 1);
         pause *= 2;
     }
     struct api_request *q = expect_request(u, "POST", EVENTS);
@@ -381,9 +381,9 @@ static void test_comes_again_when_it_is_told_to(void **state)
     event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
     api_answer(expect_request(u, "POST", EVENTS), 429, "20", "");
     settle(u);
-    fake_clock_pass(&u->world.clock, 19999);
+    fake_clock_pass(&u->api.clock, 19999);
     expect_nothing(u);
-    fake_clock_pass(&u->world.clock, 1);
+    fake_clock_pass(&u->api.clock, 1);
     accept_event(expect_request(u, "POST", EVENTS));
 }
 
@@ -396,7 +396,7 @@ static void test_a_lost_answer_makes_no_second_event(void **state)
     (void)snprintf(name, sizeof name, "%s", name_of(q));
     api_cut(q);
     settle(u);
-    fake_clock_pass(&u->world.clock, 500);
+    fake_clock_pass(&u->api.clock, 500);
     q = expect_request(u, "POST", EVENTS);
     assert_string_equal(name_of(q), name);
     api_answer(q, 409, NULL, "{\"kind\":\"Status\",\"reason\":\"AlreadyExists\",\"code\":409}");
@@ -417,7 +417,7 @@ static void test_gives_up(void **state)
     for (int i = 0; i < 12; i++) {
         api_cut(expect_request(u, "POST", EVENTS));
         settle(u);
-        fake_clock_pass(&u->world.clock, 60000);
+        fake_clock_pass(&u->api.clock, 60000);
     }
     expect_nothing(u);
     assert_int_equal(event_recorder_stats(u->recorder)->failed, 2);
@@ -464,12 +464,12 @@ static void test_flushes_not_for_ever(void **state)
     event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
     event_recorder_flush(u->recorder, 1000, on_flushed, u);
     (void)expect_request(u, "POST", EVENTS);
-    fake_clock_pass(&u->world.clock, 999);
+    fake_clock_pass(&u->api.clock, 999);
     assert_false(u->flushed);
-    fake_clock_pass(&u->world.clock, 1);
+    fake_clock_pass(&u->api.clock, 1);
     assert_true(u->flushed);
     assert_null(u->recorder);
-    api_expect_gone(&u->world, 1);
+    api_expect_gone(&u->api, 1);
 }
 
 static void test_free_in_each_phase(void **state)
@@ -487,30 +487,30 @@ static void test_free_in_each_phase(void **state)
     event_recorder_free(u->recorder);
     event_recorder_free(NULL);
     u->recorder = NULL;
-    api_expect_gone(&u->world, 1);
+    api_expect_gone(&u->api, 1);
 }
 
 /* ---- memory ---- */
 
 static bool play(void *data)
 {
-    struct user u = {.world = {.serve = serve}};
+    struct user u = {.api = {.serve = serve}};
     struct net_loop *l = net_loop_new(NULL);
     (void)data;
     if (l == NULL) {
         return false;
     }
-    u.world.data = &u;
-    bool opened = api_open(&u.world, l);
+    u.api.data = &u;
+    bool opened = api_open(&u.api, l);
     struct event_recorder_options o = {
-        .client = u.world.client, .component = "tester", .clock = &u.world.clock.clock};
+        .client = u.api.client, .component = "tester", .clock = &u.api.clock.clock};
     u.recorder = opened ? event_recorder_new(l, &o, NULL) : NULL;
     for (int i = 0; u.recorder != NULL && i < 13; i++) {
         event_record(u.recorder, &thing, EVENT_NORMAL, "R", "m%d", i);
     }
     for (int i = 0; u.recorder != NULL && i < 100 && u.created + u.patched < 11; i++) {
         run_for(l, 1);
-        fake_clock_pass(&u.world.clock, 100);
+        fake_clock_pass(&u.api.clock, 100);
     }
     sweep_left = -1;
     bool well = u.recorder != NULL;
@@ -520,7 +520,7 @@ static bool play(void *data)
         assert_true(u.created + dropped >= 11);
     }
     event_recorder_free(u.recorder);
-    api_close(&u.world);
+    api_close(&u.api);
     assert_int_equal(loop_free(l), 0);
     return well;
 }

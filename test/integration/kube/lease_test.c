@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #include "alloc_sweep.h"
-#include "api_world.h"
 #include "base/log.h"
+#include "scripted_api.h"
 #include "json/json.h"
 
 #define LEASES "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
@@ -22,7 +22,7 @@
 enum whim { NONE, FREES_ON_STARTED, FREES_ON_STOPPED, FREES_ON_LEADER, FREES_ON_STATE, RELEASES };
 
 struct elector {
-    struct api_world world;
+    struct scripted_api api;
     struct lease *lease;
     struct buf log;
     enum whim whim;
@@ -91,18 +91,18 @@ static const struct lease_handlers handlers = {
 
 static struct lease_options options_of(struct elector *c)
 {
-    return (struct lease_options){.client = c->world.client,
+    return (struct lease_options){.client = c->api.client,
                                   .namespace = "ns",
                                   .name = "x",
                                   .identity = "me",
-                                  .clock = &c->world.clock.clock};
+                                  .clock = &c->api.clock.clock};
 }
 
 static int setup(void **state)
 {
     struct net_loop *l = NULL;
     struct elector *c = calloc(1, sizeof *c);
-    if (c == NULL || loop_setup((void **)&l) != 0 || !api_open(&c->world, l)) {
+    if (c == NULL || loop_setup((void **)&l) != 0 || !api_open(&c->api, l)) {
         return -1;
     }
     buf_init(&c->log, SIZE_MAX);
@@ -115,9 +115,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct elector *c = *state;
-    struct net_loop *l = c->world.loop;
+    struct net_loop *l = c->api.loop;
     lease_free(c->lease);
-    api_close(&c->world);
+    api_close(&c->api);
     buf_reset(&c->log);
     free(c);
     return loop_free(l);
@@ -132,8 +132,8 @@ static void expect_log(struct elector *c, const char *log)
         if (strcmp(text, log) == 0) {
             break;
         }
-        fake_clock_pass(&c->world.clock, 0);
-        run_for(c->world.loop, 1);
+        fake_clock_pass(&c->api.clock, 0);
+        run_for(c->api.loop, 1);
     }
     assert_string_equal(buf_cstr(&c->log), log);
     buf_clear(&c->log);
@@ -141,18 +141,18 @@ static void expect_log(struct elector *c, const char *log)
 
 static struct api_request *expect_request(struct elector *c, const char *method, const char *target)
 {
-    fake_clock_pass(&c->world.clock, 0);
-    return api_expect(&c->world, method, target);
+    fake_clock_pass(&c->api.clock, 0);
+    return api_expect(&c->api, method, target);
 }
 
 /* It rests, and acts `ms` from now, not earlier. */
 static void pass(struct elector *c, uint64_t ms)
 {
-    run_for(c->world.loop, 10);
-    assert_true(list_empty(&c->world.requests));
-    fake_clock_pass(&c->world.clock, ms - 1);
-    api_expect_quiet(&c->world);
-    fake_clock_pass(&c->world.clock, 1);
+    run_for(c->api.loop, 10);
+    assert_true(list_empty(&c->api.requests));
+    fake_clock_pass(&c->api.clock, ms - 1);
+    api_expect_quiet(&c->api);
+    fake_clock_pass(&c->api.clock, 1);
 }
 
 static const char *object(const char *holder, int seconds, const char *renewed, int transitions,
@@ -283,7 +283,7 @@ static void test_waits_while_another_leads(void **state)
 static void test_candidates_do_not_move_in_step(void **state)
 {
     struct elector *c = *state;
-    c->world.clock.random = UINT32_MAX;
+    c->api.clock.random = UINT32_MAX;
     answer_read(c, object("other", 15, "R1", 3, "1"));
     expect_log(c, "leader:other ");
     pass(c, 4399);
@@ -294,7 +294,7 @@ static void test_candidates_do_not_move_in_step(void **state)
 static void test_a_lease_lasts_as_long_as_it_says(void **state)
 {
     struct elector *c = *state;
-    c->world.clock.random = UINT32_MAX;
+    c->api.clock.random = UINT32_MAX;
     answer_read(c, object("other", 60, "R1", 3, "1"));
     for (int i = 0; i < 13; i++) {
         pass(c, 4399);
@@ -358,13 +358,13 @@ static void test_stops_before_others_may_start(void **state)
     lead(c);
     pass(c, 2000);
     (void)expect_request(c, "PUT", LEASE); /* never answered */
-    fake_clock_pass(&c->world.clock, 7999);
+    fake_clock_pass(&c->api.clock, 7999);
     assert_true(lease_held(c->lease));
     expect_log(c, "");
-    fake_clock_pass(&c->world.clock, 1);
+    fake_clock_pass(&c->api.clock, 1);
     expect_log(c, "stopped ");
     assert_false(lease_held(c->lease));
-    api_expect_gone(&c->world, 1);
+    api_expect_gone(&c->api, 1);
     /* It stands for election again: nobody took it. */
     pass(c, 2000);
     answer_read(c, object("me", 15, "R2", 0, "2"));
@@ -389,9 +389,9 @@ static void test_failures_in_between_do_not_matter(void **state)
     /* The second failure had other words. */
     expect_log(c, "error fine ");
     /* From now on it has 10 s again. */
-    fake_clock_pass(&c->world.clock, 9999);
+    fake_clock_pass(&c->api.clock, 9999);
     expect_log(c, "");
-    fake_clock_pass(&c->world.clock, 1);
+    fake_clock_pass(&c->api.clock, 1);
     expect_log(c, "stopped ");
 }
 
@@ -402,15 +402,15 @@ static void test_time_runs_from_when_it_was_sent(void **state)
     lead(c);
     pass(c, 2000);
     struct api_request *q = expect_request(c, "PUT", LEASE);
-    fake_clock_pass(&c->world.clock, 4000);
+    fake_clock_pass(&c->api.clock, 4000);
     accept_write(q, "2");
-    run_for(c->world.loop, 20);
+    run_for(c->api.loop, 20);
     pass(c, 2000);
     (void)expect_request(c, "PUT", LEASE);
-    fake_clock_pass(&c->world.clock, 3999);
+    fake_clock_pass(&c->api.clock, 3999);
     assert_true(lease_held(c->lease));
     expect_log(c, "");
-    fake_clock_pass(&c->world.clock, 1);
+    fake_clock_pass(&c->api.clock, 1);
     assert_false(lease_held(c->lease));
     expect_log(c, "stopped ");
 }
@@ -484,9 +484,9 @@ static void test_knows_that_time_has_passed(void **state)
 {
     struct elector *c = *state;
     lead(c);
-    fake_clock_jump(&c->world.clock, 9999);
+    fake_clock_jump(&c->api.clock, 9999);
     assert_true(lease_held(c->lease));
-    fake_clock_jump(&c->world.clock, 1);
+    fake_clock_jump(&c->api.clock, 1);
     assert_false(lease_held(c->lease));
     expect_log(c, "stopped ");
 }
@@ -498,9 +498,9 @@ static void test_an_answer_that_comes_too_late_is_none(void **state)
     pass(c, 2000);
     struct api_request *q = expect_request(c, "PUT", LEASE);
     accept_write(q, "2");
-    fake_clock_jump(&c->world.clock, 60000);
+    fake_clock_jump(&c->api.clock, 60000);
     /* The answer is there before the timer is looked at. */
-    run_for(c->world.loop, 20);
+    run_for(c->api.loop, 20);
     expect_log(c, "stopped ");
 }
 
@@ -509,7 +509,7 @@ static void test_does_not_start_on_an_old_answer(void **state)
     struct elector *c = *state;
     api_answer(expect_request(c, "GET", LEASE), 404, NULL, NOT_FOUND);
     struct api_request *q = expect_request(c, "POST", LEASES);
-    fake_clock_jump(&c->world.clock, 10000);
+    fake_clock_jump(&c->api.clock, 10000);
     accept_write(q, "1");
     expect_log(c, "leader:me ");
     assert_false(lease_held(c->lease));
@@ -558,7 +558,7 @@ static void test_refuses_options(void **state)
     bad[6].identity = NULL;
     for (size_t i = 0; i < 7; i++) {
         struct err e = ERR_INIT;
-        assert_null(lease_new(c->world.loop, &bad[i], &handlers, c, &e));
+        assert_null(lease_new(c->api.loop, &bad[i], &handlers, c, &e));
         assert_int_equal(e.code, -EINVAL);
         assert_true(e.msg[0] != '\0');
     }
@@ -576,7 +576,7 @@ static void test_gives_it_back(void **state)
 {
     struct elector *c = *state;
     lead(c);
-    fake_clock_pass(&c->world.clock, 500);
+    fake_clock_pass(&c->api.clock, 500);
     release(c);
     assert_string_equal(buf_cstr(&c->log), "stopped ");
     struct api_request *q = expect_request(c, "PUT", LEASE);
@@ -588,8 +588,8 @@ static void test_gives_it_back(void **state)
         "\"leaseTransitions\":0,\"renewTime\":\"2026-01-01T00:00:00.500123Z\"}}");
     accept_write(q, "2");
     expect_log(c, "stopped leader: released ");
-    fake_clock_pass(&c->world.clock, 60000);
-    api_expect_quiet(&c->world);
+    fake_clock_pass(&c->api.clock, 60000);
+    api_expect_quiet(&c->api);
 }
 
 static void test_gives_back_what_is_being_renewed(void **state)
@@ -653,11 +653,11 @@ static void test_gives_up_giving_back(void **state)
     release(c);
     (void)expect_request(c, "PUT", LEASE);
     expect_log(c, "stopped ");
-    fake_clock_pass(&c->world.clock, 9999);
+    fake_clock_pass(&c->api.clock, 9999);
     expect_log(c, "");
-    fake_clock_pass(&c->world.clock, 1);
+    fake_clock_pass(&c->api.clock, 1);
     expect_log(c, "released ");
-    api_expect_gone(&c->world, 1);
+    api_expect_gone(&c->api, 1);
 }
 
 static void test_a_candidate_has_nothing_to_give_back(void **state)
@@ -668,7 +668,7 @@ static void test_a_candidate_has_nothing_to_give_back(void **state)
     release(c);
     assert_string_equal(buf_cstr(&c->log), "");
     expect_log(c, "released ");
-    assert_int_equal(c->world.count, 1);
+    assert_int_equal(c->api.count, 1);
 }
 
 static void test_nor_while_it_looks(void **state)
@@ -677,7 +677,7 @@ static void test_nor_while_it_looks(void **state)
     (void)expect_request(c, "GET", LEASE);
     release(c);
     expect_log(c, "released ");
-    api_expect_gone(&c->world, 1);
+    api_expect_gone(&c->api, 1);
 }
 
 static void test_released_when_it_starts(void **state)
@@ -694,8 +694,8 @@ static void expect_end(struct elector *c)
 {
     assert_null(c->lease);
     buf_clear(&c->log);
-    fake_clock_forget(&c->world.clock);
-    api_expect_quiet(&c->world);
+    fake_clock_forget(&c->api.clock);
+    api_expect_quiet(&c->api);
     assert_int_equal(c->log.len, 0);
 }
 
@@ -705,7 +705,7 @@ static void test_free_when_started(void **state)
     c->whim = FREES_ON_STARTED;
     api_answer(expect_request(c, "GET", LEASE), 404, NULL, NOT_FOUND);
     accept_write(expect_request(c, "POST", LEASES), "1");
-    run_for(c->world.loop, 20);
+    run_for(c->api.loop, 20);
     expect_end(c);
 }
 
@@ -717,7 +717,7 @@ static void test_free_when_stopped(void **state)
     pass(c, 2000);
     api_answer(expect_request(c, "PUT", LEASE), 409, NULL, CONFLICT);
     answer_read(c, object("other", 15, "R2", 1, "2"));
-    run_for(c->world.loop, 20);
+    run_for(c->api.loop, 20);
     expect_end(c);
 }
 
@@ -728,7 +728,7 @@ static void test_free_when_stopped_by_time(void **state)
     lead(c);
     pass(c, 2000);
     (void)expect_request(c, "PUT", LEASE);
-    fake_clock_pass(&c->world.clock, 8000);
+    fake_clock_pass(&c->api.clock, 8000);
     expect_end(c);
 }
 
@@ -746,7 +746,7 @@ static void test_free_when_told_who_leads(void **state)
     struct elector *c = *state;
     c->whim = FREES_ON_LEADER;
     answer_read(c, object("other", 15, "R2", 1, "2"));
-    run_for(c->world.loop, 20);
+    run_for(c->api.loop, 20);
     expect_end(c);
 }
 
@@ -755,7 +755,7 @@ static void test_free_when_told_what_is_wrong(void **state)
     struct elector *c = *state;
     c->whim = FREES_ON_STATE;
     api_answer(expect_request(c, "GET", LEASE), 500, NULL, "");
-    run_for(c->world.loop, 20);
+    run_for(c->api.loop, 20);
     expect_end(c);
 }
 
@@ -767,7 +767,7 @@ static void test_free_while_asking(void **state)
     (void)expect_request(c, "PUT", LEASE);
     lease_free(c->lease);
     c->lease = NULL;
-    api_expect_gone(&c->world, 1);
+    api_expect_gone(&c->api, 1);
 }
 
 /* ---- several, and a server that keeps what they write ---- */
@@ -775,7 +775,7 @@ static void test_free_while_asking(void **state)
 enum { ELECTORS = 3, ROUNDS = 400 };
 
 struct parliament {
-    struct api_world world;
+    struct scripted_api api;
     struct lease *leases[ELECTORS];
     int leaders; /* by what they were told */
     unsigned elections;
@@ -843,9 +843,9 @@ static bool keep(struct parliament *p, const struct api_request *q)
 }
 
 /* As the API server, but for what goes wrong: before it is done, or before it is told. */
-static void serve(struct api_world *w, struct api_request *q)
+static void serve(struct scripted_api *a, struct api_request *q)
 {
-    struct parliament *p = w->data;
+    struct parliament *p = a->data;
     bool wrong = chance(p) % 256 < p->trouble;
     if (wrong && chance(p) % 2 == 0) {
         api_answer(q, 503, NULL, "");
@@ -865,12 +865,12 @@ static void serve(struct api_world *w, struct api_request *q)
 static void start_member(struct parliament *p, size_t i)
 {
     static const char *const names[ELECTORS] = {"a", "b", "c"};
-    struct lease_options o = {.client = p->world.client,
+    struct lease_options o = {.client = p->api.client,
                               .namespace = "ns",
                               .name = "x",
                               .identity = names[i],
-                              .clock = &p->world.clock.clock};
-    p->leases[i] = lease_new(p->world.loop, &o, &members, p, NULL);
+                              .clock = &p->api.clock.clock};
+    p->leases[i] = lease_new(p->api.loop, &o, &members, p, NULL);
     assert_non_null(p->leases[i]);
 }
 
@@ -886,13 +886,13 @@ static int held(const struct parliament *p)
 /* Time passes by itself, or the process stands still. */
 static void take_turn(struct parliament *p)
 {
-    run_for(p->world.loop, 1);
-    p->world.clock.random = chance(p) << 8;
+    run_for(p->api.loop, 1);
+    p->api.clock.random = chance(p) << 8;
     if (chance(p) % 16 == 0) {
-        fake_clock_jump(&p->world.clock, chance(p) % 20000);
+        fake_clock_jump(&p->api.clock, chance(p) % 20000);
         assert_true(held(p) <= 1);
     }
-    fake_clock_pass(&p->world.clock, chance(p) % 1500);
+    fake_clock_pass(&p->api.clock, chance(p) % 1500);
     assert_true(held(p) <= 1);
     assert_true(p->leaders <= 1);
 }
@@ -903,9 +903,9 @@ static void test_there_is_never_more_than_one(void **state)
     struct parliament *p = calloc(1, sizeof *p);
     (void)state;
     p->random = 42;
-    p->world.serve = serve;
-    p->world.data = p;
-    assert_true(api_open(&p->world, l));
+    p->api.serve = serve;
+    p->api.data = p;
+    assert_true(api_open(&p->api, l));
     for (size_t i = 0; i < ELECTORS; i++) {
         start_member(p, i);
     }
@@ -916,15 +916,15 @@ static void test_there_is_never_more_than_one(void **state)
     p->trouble = 0;
     for (int i = 0; i < 200 && held(p) != 1; i++) {
         run_for(l, 1);
-        fake_clock_pass(&p->world.clock, 1000);
+        fake_clock_pass(&p->api.clock, 1000);
     }
     assert_int_equal(held(p), 1);
     assert_true(p->elections > 5);
-    print_message("%u elections, %u requests\n", p->elections, p->world.count);
+    print_message("%u elections, %u requests\n", p->elections, p->api.count);
     for (size_t i = 0; i < ELECTORS; i++) {
         lease_free(p->leases[i]);
     }
-    api_close(&p->world);
+    api_close(&p->api);
     cJSON_Delete(p->kept);
     free(p);
     assert_int_equal(loop_free(l), 0);
@@ -934,23 +934,23 @@ static void test_there_is_never_more_than_one(void **state)
 
 static bool play(void *data)
 {
-    struct parliament p = {.random = 1, .world = {.serve = serve}};
+    struct parliament p = {.random = 1, .api = {.serve = serve}};
     struct net_loop *l = net_loop_new(NULL);
     (void)data;
     if (l == NULL) {
         return false;
     }
-    p.world.data = &p;
-    bool opened = api_open(&p.world, l);
-    struct lease_options o = {.client = p.world.client,
+    p.api.data = &p;
+    bool opened = api_open(&p.api, l);
+    struct lease_options o = {.client = p.api.client,
                               .namespace = "ns",
                               .name = "x",
                               .identity = "a",
-                              .clock = &p.world.clock.clock};
+                              .clock = &p.api.clock.clock};
     struct lease *lease = opened ? lease_new(l, &o, &members, &p, NULL) : NULL;
     for (int i = 0; lease != NULL && i < 300 && p.version < 3; i++) {
         run_for(l, 1);
-        fake_clock_pass(&p.world.clock, 500);
+        fake_clock_pass(&p.api.clock, 500);
     }
     sweep_left = -1;
     bool well = lease != NULL;
@@ -959,7 +959,7 @@ static bool play(void *data)
         assert_true(lease_held(lease));
     }
     lease_free(lease);
-    api_close(&p.world);
+    api_close(&p.api);
     cJSON_Delete(p.kept);
     assert_int_equal(loop_free(l), 0);
     return well;

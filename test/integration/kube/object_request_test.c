@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "alloc_sweep.h"
-#include "api_world.h"
 #include "base/array.h"
 #include "base/log.h"
+#include "scripted_api.h"
 #include "temp_dir.h"
 #include "json/json.h"
 
@@ -23,7 +23,7 @@
     "\"reason\":\"" reason "\",\"code\":" #code "}"
 
 struct caller {
-    struct api_world world;
+    struct scripted_api api;
     struct object_request *request;
     bool called;
     bool again; /* starts another one in the callback */
@@ -35,7 +35,7 @@ static int setup(void **state)
 {
     struct net_loop *l = NULL;
     struct caller *c = calloc(1, sizeof *c);
-    if (c == NULL || loop_setup((void **)&l) != 0 || !api_open(&c->world, l)) {
+    if (c == NULL || loop_setup((void **)&l) != 0 || !api_open(&c->api, l)) {
         return -1;
     }
     *state = c;
@@ -45,8 +45,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct caller *c = *state;
-    struct net_loop *l = c->world.loop;
-    api_close(&c->world);
+    struct net_loop *l = c->api.loop;
+    api_close(&c->api);
     free(c);
     return loop_free(l);
 }
@@ -72,7 +72,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = "/again"};
         c->again = false;
         c->called = false;
-        c->request = object_request_start(c->world.loop, c->world.client, &q, on_written, c, NULL);
+        c->request = object_request_start(c->api.loop, c->api.client, &q, on_written, c, NULL);
         assert_non_null(c->request);
     }
 }
@@ -82,7 +82,7 @@ static void start(struct caller *c, const struct object_request_options *q)
     struct err e = ERR_INIT;
     c->called = false;
     c->object[0] = '\0';
-    c->request = object_request_start(c->world.loop, c->world.client, q, on_written, c, &e);
+    c->request = object_request_start(c->api.loop, c->api.client, q, on_written, c, &e);
     if (c->request == NULL) {
         fail_msg("%s", e.msg);
     }
@@ -101,13 +101,13 @@ static void start_with(struct caller *c, struct object_request_options q, const 
 
 static void expect_object(struct caller *c, const char *text)
 {
-    run_until(c->world.loop, &c->called);
+    run_until(c->api.loop, &c->called);
     assert_string_equal(c->object, text);
 }
 
 static const struct api_error *expect_error(struct caller *c, unsigned code)
 {
-    run_until(c->world.loop, &c->called);
+    run_until(c->api.loop, &c->called);
     assert_string_equal(c->object, "");
     assert_int_equal(c->error.code, code);
     return &c->error;
@@ -120,7 +120,7 @@ static void test_gets(void **state)
     struct caller *c = *state;
     start(c,
           &(struct object_request_options){.verb = OBJECT_REQUEST_GET, .path = MAPS, .name = "x"});
-    struct api_request *q = api_expect(&c->world, "GET", MAPS "/x");
+    struct api_request *q = api_expect(&c->api, "GET", MAPS "/x");
     assert_string_equal(q->accept, "application/json");
     assert_string_equal(q->content_type, "");
     assert_string_equal(q->user_agent, "cmesh/" CMESH_VERSION);
@@ -129,7 +129,7 @@ static void test_gets(void **state)
     expect_object(c, "{\"a\":[],\"b\":1}");
     start(c, &(struct object_request_options){
                  .verb = OBJECT_REQUEST_GET, .path = "/apis", .accept = "text/x"});
-    q = api_expect(&c->world, "GET", "/apis");
+    q = api_expect(&c->api, "GET", "/apis");
     assert_string_equal(q->accept, "text/x");
     api_answer(q, 200, NULL, "{}");
     expect_object(c, "{}");
@@ -141,7 +141,7 @@ static void test_creates(void **state)
     struct object_request_options r = {
         .verb = OBJECT_REQUEST_CREATE, .path = MAPS, .field_manager = "m"};
     start_with(c, r, "{\"metadata\":{\"name\":\"x\",\"n\":1099511627776}}");
-    struct api_request *q = api_expect(&c->world, "POST", MAPS "?fieldManager=m");
+    struct api_request *q = api_expect(&c->api, "POST", MAPS "?fieldManager=m");
     assert_string_equal(q->content_type, "application/json");
     assert_string_equal(q->body, "{\"metadata\":{\"n\":1099511627776,\"name\":\"x\"}}");
     api_answer(q, 201, NULL, "{\"kind\":\"ConfigMap\"}");
@@ -149,7 +149,7 @@ static void test_creates(void **state)
     r = (struct object_request_options){
         .verb = OBJECT_REQUEST_CREATE, .path = "/p", .name = "x", .subresource = "eviction"};
     start_with(c, r, "{}");
-    api_answer(api_expect(&c->world, "POST", "/p/x/eviction"), 201, NULL, "{}");
+    api_answer(api_expect(&c->api, "POST", "/p/x/eviction"), 201, NULL, "{}");
     expect_object(c, "{}");
 }
 
@@ -159,19 +159,19 @@ static void test_updates_and_deletes(void **state)
     struct object_request_options r = {
         .verb = OBJECT_REQUEST_UPDATE, .path = MAPS, .name = "x", .subresource = "status"};
     start_with(c, r, "{\"status\":{}}");
-    struct api_request *q = api_expect(&c->world, "PUT", MAPS "/x/status");
+    struct api_request *q = api_expect(&c->api, "PUT", MAPS "/x/status");
     assert_string_equal(q->content_type, "application/json");
     assert_string_equal(q->body, "{\"status\":{}}");
     api_answer(q, 200, NULL, "{\"status\":{}}");
     expect_object(c, "{\"status\":{}}");
     r = (struct object_request_options){.verb = OBJECT_REQUEST_DELETE, .path = MAPS, .name = "x"};
     start(c, &r);
-    q = api_expect(&c->world, "DELETE", MAPS "/x");
+    q = api_expect(&c->api, "DELETE", MAPS "/x");
     assert_string_equal(q->body, "");
     api_answer(q, 200, NULL, "{\"kind\":\"Status\",\"status\":\"Success\"}");
     expect_object(c, "{\"kind\":\"Status\",\"status\":\"Success\"}");
     start_with(c, r, "{\"preconditions\":{\"uid\":\"u\"}}");
-    q = api_expect(&c->world, "DELETE", MAPS "/x");
+    q = api_expect(&c->api, "DELETE", MAPS "/x");
     assert_string_equal(q->body, "{\"preconditions\":{\"uid\":\"u\"}}");
     assert_string_equal(q->content_type, "application/json");
     api_answer(q, 202, NULL, "{}");
@@ -203,7 +203,7 @@ static void test_patches(void **state)
                                            .metadata_only = true};
         start_with(c, r, patches[i].body);
         struct api_request *q =
-            api_expect(&c->world, "PATCH",
+            api_expect(&c->api, "PATCH",
                        apply ? MAPS "/x?fieldManager=m&force=true" : MAPS "/x?fieldManager=m");
         assert_string_equal(q->content_type, patches[i].content_type);
         assert_string_equal(q->body, patches[i].body);
@@ -250,11 +250,11 @@ static void test_refuses_what_makes_no_sense(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct err e = ERR_INIT;
         assert_null(
-            object_request_start(c->world.loop, c->world.client, &cases[i].q, on_written, c, &e));
+            object_request_start(c->api.loop, c->api.client, &cases[i].q, on_written, c, &e));
         assert_int_equal(e.code, -EINVAL);
         assert_string_equal(e.msg, cases[i].msg);
     }
-    api_expect_quiet(&c->world);
+    api_expect_quiet(&c->api);
     cJSON_Delete(object);
     cJSON_Delete(array);
 }
@@ -270,7 +270,7 @@ static void get(struct caller *c)
 static void answer_get(struct caller *c, unsigned status, const char *retry_after, const char *body)
 {
     get(c);
-    api_answer(api_expect(&c->world, "GET", "/p/x"), status, retry_after, body);
+    api_answer(api_expect(&c->api, "GET", "/p/x"), status, retry_after, body);
 }
 
 static void test_says_what_the_server_says(void **state)
@@ -303,7 +303,7 @@ static void test_no_answer_has_no_code(void **state)
 {
     struct caller *c = *state;
     get(c);
-    api_cut(api_expect(&c->world, "GET", "/p/x"));
+    api_cut(api_expect(&c->api, "GET", "/p/x"));
     const struct api_error *error = expect_error(c, 0);
     assert_memory_equal(error->msg, "request to http://127.0.0.1:", 28);
     answer_get(c, 200, NULL, "{\"a\":");
@@ -317,9 +317,9 @@ static void test_keeps_the_time_limit(void **state)
     struct caller *c = *state;
     start(c, &(struct object_request_options){
                  .verb = OBJECT_REQUEST_GET, .path = "/p", .timeout_ms = 1});
-    (void)api_expect(&c->world, "GET", "/p");
+    (void)api_expect(&c->api, "GET", "/p");
     assert_non_null(strstr(expect_error(c, 0)->msg, "no complete response within 1 ms"));
-    api_expect_gone(&c->world, 1);
+    api_expect_gone(&c->api, 1);
 }
 
 static void test_is_cancelled(void **state)
@@ -328,10 +328,10 @@ static void test_is_cancelled(void **state)
     get(c);
     object_request_cancel(c->request);
     get(c);
-    (void)api_expect(&c->world, "GET", "/p/x");
+    (void)api_expect(&c->api, "GET", "/p/x");
     object_request_cancel(c->request);
     object_request_cancel(NULL);
-    api_expect_gone(&c->world, 1);
+    api_expect_gone(&c->api, 1);
     assert_false(c->called);
 }
 
@@ -340,7 +340,7 @@ static void test_another_one_from_the_callback(void **state)
     struct caller *c = *state;
     c->again = true;
     answer_get(c, 200, NULL, "{}");
-    api_answer(api_expect(&c->world, "GET", "/again"), 200, NULL, "{\"a\":1}");
+    api_answer(api_expect(&c->api, "GET", "/again"), 200, NULL, "{\"a\":1}");
     expect_object(c, "{\"a\":1}");
 }
 
@@ -352,79 +352,79 @@ static void on_client_closed(void *data)
 }
 
 /* Of the client of `access`, from now on. */
-static struct kube_client *become(struct api_world *w, const struct kube_access *access)
+static struct kube_client *become(struct scripted_api *a, const struct kube_access *access)
 {
     struct kube_client_options o = {.access = access, .max_idle = 1};
     struct err e = ERR_INIT;
-    struct kube_client *before = w->client;
-    w->client = kube_client_new(w->loop, &o, &e);
-    assert_non_null(w->client);
+    struct kube_client *before = a->client;
+    a->client = kube_client_new(a->loop, &o, &e);
+    assert_non_null(a->client);
     return before;
 }
 
 static void test_a_401_makes_the_token_be_read_again(void **state)
 {
     struct caller *c = *state;
-    struct api_world *w = &c->world;
+    struct scripted_api *a = &c->api;
     struct temp_dir dir;
     char path[256];
     temp_dir_init(&dir);
     temp_dir_write(&dir, "token", "old", 0600);
-    struct kube_access access = w->access;
+    struct kube_access access = a->access;
     access.token_file = (char *)(size_t)temp_dir_path(&dir, "token", path);
-    struct kube_client *before = become(w, &access);
+    struct kube_client *before = become(a, &access);
     get(c);
-    struct api_request *q = api_expect(w, "GET", "/p/x");
+    struct api_request *q = api_expect(a, "GET", "/p/x");
     assert_string_equal(q->authorization, "Bearer old");
     temp_dir_write(&dir, "token", "newer", 0600);
-    run_for(w->loop, 1100); /* files are not looked at more often */
+    run_for(a->loop, 1100); /* files are not looked at more often */
     api_answer(q, 401, NULL, STATUS(401, "Unauthorized"));
     assert_string_equal(expect_error(c, 401)->msg, "401 Unauthorized: m");
     get(c);
-    q = api_expect(w, "GET", "/p/x");
+    q = api_expect(a, "GET", "/p/x");
     assert_string_equal(q->authorization, "Bearer newer");
     api_answer(q, 200, NULL, "{}");
     expect_object(c, "{}");
-    kube_client_close(w->client, NULL, NULL);
-    w->client = before;
-    run_for(w->loop, 5);
+    kube_client_close(a->client, NULL, NULL);
+    a->client = before;
+    run_for(a->loop, 5);
     temp_dir_deinit(&dir);
 }
 
 static void test_needs_credentials(void **state)
 {
     struct caller *c = *state;
-    struct api_world *w = &c->world;
+    struct scripted_api *a = &c->api;
     static char sleep[] = "/bin/sleep";
     static char version[] = "client.authentication.k8s.io/v1";
     char ten[] = "10";
     char *args[] = {ten, NULL};
     struct kube_exec exec = {.command = sleep, .args = args, .api_version = version};
-    struct kube_access access = w->access;
+    struct kube_access access = a->access;
     access.exec = &exec;
-    struct kube_client *before = become(w, &access);
+    struct kube_client *before = become(a, &access);
     struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = "/p"};
     struct err e = ERR_INIT;
     bool closed = false;
-    assert_null(object_request_start(w->loop, w->client, &q, on_written, c, &e));
+    assert_null(object_request_start(a->loop, a->client, &q, on_written, c, &e));
     assert_int_equal(e.code, -EAGAIN);
     assert_memory_equal(e.msg, "waiting for credentials", 23);
-    kube_client_close(w->client, on_client_closed, &closed);
-    run_until(w->loop, &closed);
-    w->client = before;
+    kube_client_close(a->client, on_client_closed, &closed);
+    run_until(a->loop, &closed);
+    a->client = before;
 }
 
 /* ---- memory ---- */
 
-static void serve(struct api_world *w, struct api_request *q)
+static void serve(struct scripted_api *a, struct api_request *q)
 {
-    (void)w;
+    (void)a;
     api_answer(q, 200, NULL, "{\"a\":1}");
 }
 
 static bool play(void *data)
 {
-    struct caller c = {.world = {.serve = serve}};
+    struct caller c = {.api = {.serve = serve}};
     struct net_loop *l = net_loop_new(NULL);
     struct err e = ERR_INIT;
     if (l == NULL) {
@@ -435,8 +435,8 @@ static bool play(void *data)
                                        .name = "x",
                                        .body = data,
                                        .field_manager = "m"};
-    bool opened = api_open(&c.world, l);
-    c.request = opened ? object_request_start(l, c.world.client, &q, on_written, &c, &e) : NULL;
+    bool opened = api_open(&c.api, l);
+    c.request = opened ? object_request_start(l, c.api.client, &q, on_written, &c, &e) : NULL;
     if (c.request != NULL) {
         run_until(l, &c.called);
     } else if (opened) {
@@ -444,7 +444,7 @@ static bool play(void *data)
     }
     sweep_left = -1;
     bool well = strcmp(c.object, "{\"a\":1}") == 0;
-    api_close(&c.world);
+    api_close(&c.api);
     assert_int_equal(loop_free(l), 0);
     return well;
 }

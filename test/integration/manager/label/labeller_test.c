@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 #include "alloc_sweep.h"
-#include "api_world.h"
 #include "base/array.h"
 #include "base/log.h"
+#include "scripted_api.h"
 
 #define P "ctrlmesh.kusionstack.io/"
 #define KEY "ctrlmesh.kusionstack.io%2Fcontrol"
@@ -36,7 +36,7 @@
 enum { TURNS = 6000 };
 
 struct user {
-    struct api_world world;
+    struct scripted_api api;
     struct labels_keys keys;
     struct sharding_resources *resources;
     struct discovery *discovery;
@@ -78,9 +78,9 @@ static bool answer_discovery(struct user *u, struct api_request *q)
     return false;
 }
 
-static void serve(struct api_world *w, struct api_request *q)
+static void serve(struct scripted_api *a, struct api_request *q)
 {
-    struct user *u = w->data;
+    struct user *u = a->data;
     bool definitions = strstr(q->target, "customresourcedefinitions") != NULL;
     if (answer_discovery(u, q) || is_watch(q)) {
         return;
@@ -117,34 +117,34 @@ static bool open_user(struct user *u, struct net_loop *l, const char *resources)
     const struct compile_labels names = {
         .namespace = "namespace", .shard_hash = "sharding-hash", .control = "control"};
     struct err e = ERR_INIT;
-    u->world.serve = serve;
-    u->world.data = u;
+    u->api.serve = serve;
+    u->api.data = u;
     u->core = RESOURCES(MAPS "," RESOURCE("nodes", "Node", "false", ALL_VERBS) "," RESOURCE(
         "bindings", "Binding", "true", "\"create\""));
-    if (!api_open(&u->world, l) || labels_keys_init(&u->keys, &names, NULL) != 0) {
+    if (!api_open(&u->api, l) || labels_keys_init(&u->keys, &names, NULL) != 0) {
         return false;
     }
     u->resources = sharding_resources_parse(slice_str(resources), "test", &e);
     assert_non_null(u->resources);
     u->options = (struct labeller_options){
-        .client = u->world.client,
+        .client = u->api.client,
         .resources = u->resources,
         .keys = &u->keys,
         .namespace = "cmesh",
         .qps = 100000,
         .may_write = may_write,
         .data = u,
-        .clock = &u->world.clock.clock,
+        .clock = &u->api.clock.clock,
     };
     return true;
 }
 
 static bool begin(struct user *u)
 {
-    struct discovery_options o = {.client = u->world.client, .clock = &u->world.clock.clock};
-    u->discovery = discovery_new(u->world.loop, &o, &handlers, u, NULL);
+    struct discovery_options o = {.client = u->api.client, .clock = &u->api.clock.clock};
+    u->discovery = discovery_new(u->api.loop, &o, &handlers, u, NULL);
     u->options.discovery = u->discovery;
-    u->labeller = u->discovery == NULL ? NULL : labeller_new(u->world.loop, &u->options, NULL);
+    u->labeller = u->discovery == NULL ? NULL : labeller_new(u->api.loop, &u->options, NULL);
     return u->labeller != NULL;
 }
 
@@ -154,14 +154,14 @@ static void end(struct user *u)
     u->labeller = NULL;
     discovery_free(u->discovery);
     u->discovery = NULL;
-    fake_clock_forget(&u->world.clock);
+    fake_clock_forget(&u->api.clock);
 }
 
 static void close_user(struct user *u)
 {
     end(u);
     sharding_resources_free(u->resources);
-    api_close(&u->world);
+    api_close(&u->api);
 }
 
 static int set_up(void **state, const char *resources)
@@ -188,7 +188,7 @@ static int setup_maps(void **state)
 static int teardown(void **state)
 {
     struct user *u = *state;
-    struct net_loop *l = u->world.loop;
+    struct net_loop *l = u->api.loop;
     close_user(u);
     free(u);
     return loop_free(l);
@@ -196,15 +196,15 @@ static int teardown(void **state)
 
 static void turn(struct user *u)
 {
-    fake_clock_pass(&u->world.clock, 0);
-    run_for(u->world.loop, 1);
+    fake_clock_pass(&u->api.clock, 0);
+    run_for(u->api.loop, 1);
 }
 
 /* A waiting request whose target has all of these; NULL: there is none. */
 static struct api_request *look(struct user *u, const char *method, const char *path,
                                 const char *part)
 {
-    LIST_FOR_EACH(n, &u->world.requests)
+    LIST_FOR_EACH(n, &u->api.requests)
     {
         struct api_request *q = LIST_ITEM(n, struct api_request, link);
         size_t len = strlen(path);
@@ -248,7 +248,7 @@ static void list(struct user *u, const char *path, const char *part, const char 
 static void expect_quiet(struct user *u)
 {
     turn(u);
-    api_expect_quiet(&u->world);
+    api_expect_quiet(&u->api);
     turn(u);
 }
 
@@ -303,7 +303,7 @@ static void expect_status(struct user *u, const char *key)
 /* Lists that nobody has answered yet. */
 static void answer_lists(struct user *u)
 {
-    for (struct list *n = u->world.requests.next, *after; n != &u->world.requests; n = after) {
+    for (struct list *n = u->api.requests.next, *after; n != &u->api.requests; n = after) {
         struct api_request *q = LIST_ITEM(n, struct api_request, link);
         after = n->next;
         if (q->whole && strstr(q->target, "limit=") != NULL) {
@@ -376,7 +376,7 @@ static void test_checks_again_after_hours(void **state)
     struct user *u = *state;
     settle(u);
     expect_quiet(u);
-    fake_clock_pass(&u->world.clock, 6 * 3600 * 1000);
+    fake_clock_pass(&u->api.clock, 6 * 3600 * 1000);
     list(u, SPACES_PATH, LABELLED, LIST(""));
     list(u, MAPS_PATH, LABELLED, LIST(OBJECT("ns-a", "copied", OURS_BUT_WRONG)));
     expect_metric(u, "cmesh_manager_label_labelled_total{resource=\"configmaps\"} 1");
@@ -427,7 +427,7 @@ static void test_another_owners_are_counted_and_left_alone(void **state)
     struct api_request *q = NULL;
     while ((q = look(u, "GET", MAPS_PATH, "watch=true")) == NULL) {
         turn(u);
-        run_for(u->world.loop, 20);
+        run_for(u->api.loop, 20);
     }
     api_answer(q, 200, NULL,
                EVENT("DELETED", OBJECT("ns-a", "x", FOREIGN))
@@ -446,7 +446,7 @@ static void test_somebody_takes_the_labels_away(void **state)
         struct api_request *q = NULL;
         while ((q = look(u, "GET", MAPS_PATH, "watch=true")) == NULL) {
             turn(u);
-            run_for(u->world.loop, 20);
+            run_for(u->api.loop, 20);
         }
         api_answer(q, 200, NULL, body);
         (void)snprintf(body, sizeof body,
@@ -456,7 +456,7 @@ static void test_somebody_takes_the_labels_away(void **state)
     struct api_request *q = NULL;
     while ((q = look(u, "GET", MAPS_PATH, "watch=true")) == NULL) {
         turn(u);
-        run_for(u->world.loop, 20);
+        run_for(u->api.loop, 20);
     }
     api_answer(q, 200, NULL,
                EVENT("MODIFIED", OBJECT("ns-a", "x", "")) EVENT("ADDED", OBJECT("ns-a", "y", "")));
@@ -464,7 +464,7 @@ static void test_somebody_takes_the_labels_away(void **state)
     assert_string_equal(u->patched, "/api/v1/namespaces/ns-a/configmaps/y");
     expect_metric(u, "cmesh_manager_label_pending 1");
     expect_metric(u, "cmesh_manager_label_contested_total 1");
-    fake_clock_pass(&u->world.clock, 1000);
+    fake_clock_pass(&u->api.clock, 1000);
     expect_metric(u, "cmesh_manager_label_labelled_total{resource=\"configmaps\"} 5");
     assert_string_equal(u->patched, "/api/v1/namespaces/ns-a/configmaps/x");
 }
@@ -522,7 +522,7 @@ static void answer_patches(struct user *u, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         struct api_request *q = NULL;
         for (int n = 0; n < TURNS && q == NULL; n++) {
-            for (struct list *at = u->world.requests.next; at != &u->world.requests && q == NULL;
+            for (struct list *at = u->api.requests.next; at != &u->api.requests && q == NULL;
                  at = at->next) {
                 struct api_request *other = LIST_ITEM(at, struct api_request, link);
                 q = other->whole && strcmp(other->method, "PATCH") == 0 ? other : NULL;
@@ -636,17 +636,17 @@ static void test_a_resource_that_is_refused_rests(void **state)
     refuse_patches(u, 20, 403);
     list(u, DEPLOYMENTS_PATH, UNLABELLED, LIST(""));
     expect_metric(u, "cmesh_manager_label_resources{state=\"resting\"} 1");
-    api_expect_gone(&u->world, 1); /* the next page */
-    refuse_patches(u, 7, 403);     /* those that were on their way */
+    api_expect_gone(&u->api, 1); /* the next page */
+    refuse_patches(u, 7, 403);   /* those that were on their way */
     expect_metric(u, "cmesh_manager_label_pending 0");
     u->empty = true; /* the others have nothing */
     answer_lists(u);
     expect_quiet(u);
     u->empty = false;
     assert_false(is(u, "complete"));
-    fake_clock_pass(&u->world.clock, 29000);
+    fake_clock_pass(&u->api.clock, 29000);
     expect_quiet(u);
-    fake_clock_pass(&u->world.clock, 1000);
+    fake_clock_pass(&u->api.clock, 1000);
     u->manual = false;
     list_many(u, MAPS_PATH, UNLABELLED, 0, 50, "");
     expect_metric(u, "cmesh_manager_label_labelled_total{resource=\"configmaps\"} 50");
@@ -663,7 +663,7 @@ static void test_what_was_refused_is_tried_again(void **state)
     settle(u);
     expect_metric(u, "cmesh_manager_label_failed_total{resource=\"configmaps\"} 1");
     u->manual = false;
-    fake_clock_pass(&u->world.clock, 31000);
+    fake_clock_pass(&u->api.clock, 31000);
     list_many(u, MAPS_PATH, UNLABELLED, 0, 1, "");
     expect_metric(u, "cmesh_manager_label_labelled_total{resource=\"configmaps\"} 1");
     list(u, MAPS_PATH, LABELLED, LIST("")); /* it might have been one that is labelled */
@@ -675,12 +675,12 @@ static void test_writes_only_while_it_leads(void **state)
     u->lost = true;
     list(u, SPACES_PATH, UNLABELLED, LIST(SPACE("ns-a", "")));
     (void)expect(u, "GET", MAPS_PATH, UNLABELLED);
-    fake_clock_pass(&u->world.clock, 5000);
+    fake_clock_pass(&u->api.clock, 5000);
     expect_quiet(u);
     assert_int_equal(u->patches, 0);
     expect_metric(u, "cmesh_manager_label_pending 1");
     u->lost = false;
-    fake_clock_pass(&u->world.clock, 60000);
+    fake_clock_pass(&u->api.clock, 60000);
     expect_metric(u, "cmesh_manager_label_labelled_total{resource=\"namespaces\"} 1");
 }
 
@@ -688,8 +688,8 @@ static void test_writes_only_while_it_leads(void **state)
 
 static void discover_again(struct user *u)
 {
-    fake_clock_pass(&u->world.clock, 600000);
-    run_for(u->world.loop, 10);
+    fake_clock_pass(&u->api.clock, 600000);
+    run_for(u->api.loop, 10);
     turn(u);
 }
 
@@ -704,10 +704,10 @@ static void test_resources_come_and_go(void **state)
     list(u, "/api/v1/secrets", LABELLED, LIST(""));
     expect_metric(u, "cmesh_manager_label_labelled_total{resource=\"secrets\"} 1");
     (void)expect(u, "GET", "/api/v1/secrets", "watch=true");
-    unsigned gone = u->world.gone;
+    unsigned gone = u->api.gone;
     u->core = RESOURCES(MAPS);
     discover_again(u);
-    api_expect_gone(&u->world, gone + 1);
+    api_expect_gone(&u->api, gone + 1);
     expect_metric(u, "cmesh_manager_label_resources{state=\"following\"} 2");
 }
 
@@ -719,8 +719,8 @@ static void test_new_definitions_are_noticed(void **state)
     api_answer(
         expect(u, "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "watch=true"),
         200, NULL, EVENT("ADDED", SPACE("things.example.com", "")));
-    run_for(u->world.loop, 10);
-    fake_clock_pass(&u->world.clock, 5000);
+    run_for(u->api.loop, 10);
+    fake_clock_pass(&u->api.clock, 5000);
     (void)expect(u, "GET", "/api/v1/secrets", UNLABELLED);
 }
 
@@ -749,7 +749,7 @@ static void test_freed_in_each_phase(void **state)
     assert_true(begin(u)); /* checking */
     settle(u);
     end(u); /* following */
-    run_for(u->world.loop, 10);
+    run_for(u->api.loop, 10);
 }
 
 static bool play(void *data)
@@ -765,7 +765,7 @@ static bool play(void *data)
     sweep_left = left;
     bool well = begin(&u);
     for (int i = 0; i < 400 && well && !(sweep_left < 0 || is(&u, "checked")); i++) {
-        fake_clock_pass(&u.world.clock, 100);
+        fake_clock_pass(&u.api.clock, 100);
         run_for(l, 1);
     }
     sweep_left = -1;

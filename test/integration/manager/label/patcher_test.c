@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 #include "alloc_sweep.h"
-#include "api_world.h"
 #include "base/array.h"
 #include "base/log.h"
+#include "scripted_api.h"
 
 #define P "ctrlmesh.kusionstack.io/"
 #define MAPS "/api/v1/namespaces/ns-a/configmaps"
@@ -33,7 +33,7 @@
     "namespace\":\"other\"}}}"
 
 struct user {
-    struct api_world world;
+    struct scripted_api api;
     struct labels_keys keys;
     struct patcher *patcher;
     struct patcher_options options;
@@ -80,17 +80,17 @@ static bool open_user(struct user *u, struct net_loop *l)
 {
     const struct compile_labels names = {
         .namespace = "namespace", .shard_hash = "sharding-hash", .control = "control"};
-    if (!api_open(&u->world, l) || labels_keys_init(&u->keys, &names, NULL) != 0) {
+    if (!api_open(&u->api, l) || labels_keys_init(&u->keys, &names, NULL) != 0) {
         return false;
     }
     u->options = (struct patcher_options){
-        .client = u->world.client,
+        .client = u->api.client,
         .keys = &u->keys,
         .qps = 1000,
         .parallel = 2,
         .may_write = may_write,
         .may_write_data = u,
-        .clock = &u->world.clock.clock,
+        .clock = &u->api.clock.clock,
     };
     return true;
 }
@@ -110,9 +110,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct user *u = *state;
-    struct net_loop *l = u->world.loop;
+    struct net_loop *l = u->api.loop;
     patcher_free(u->patcher);
-    api_close(&u->world);
+    api_close(&u->api);
     free(u);
     return loop_free(l);
 }
@@ -121,8 +121,8 @@ static int teardown(void **state)
 static void renew(struct user *u)
 {
     patcher_free(u->patcher);
-    fake_clock_forget(&u->world.clock);
-    u->patcher = patcher_new(u->world.loop, &u->options, &handlers, u, NULL);
+    fake_clock_forget(&u->api.clock);
+    u->patcher = patcher_new(u->api.loop, &u->options, &handlers, u, NULL);
     assert_non_null(u->patcher);
 }
 
@@ -133,20 +133,20 @@ static void add(struct user *u, const char *name, const char *version)
 
 static void pass(struct user *u, uint64_t ms)
 {
-    fake_clock_pass(&u->world.clock, ms);
-    run_for(u->world.loop, 2);
+    fake_clock_pass(&u->api.clock, ms);
+    run_for(u->api.loop, 2);
 }
 
 static struct api_request *expect(struct user *u, const char *method, const char *target)
 {
     pass(u, 0);
-    return api_expect(&u->world, method, target);
+    return api_expect(&u->api, method, target);
 }
 
 static void expect_quiet(struct user *u)
 {
     pass(u, 0);
-    api_expect_quiet(&u->world);
+    api_expect_quiet(&u->api);
 }
 
 /* So many are done in all. */
@@ -267,7 +267,7 @@ static void test_unwanted_resources(void **state)
     u->unwanted = true;
     add(u, "x", "8");
     expect_done(u, 1, PATCHER_GONE);
-    assert_int_equal(u->world.count, 0);
+    assert_int_equal(u->api.count, 0);
 }
 
 /* ---- removal ---- */
@@ -323,7 +323,7 @@ static void test_gives_up_what_fails_again_and_again(void **state)
         answer(u, "PATCH", NULL, 500, "");
         expect_quiet(u);
         pass(u, pause - 1);
-        api_expect_quiet(&u->world);
+        api_expect_quiet(&u->api);
         pass(u, 1);
     }
     assert_int_equal(u->done, 0);
@@ -339,7 +339,7 @@ static void test_never_gives_up_a_server_that_is_away(void **state)
     add(u, "x", "8");
     for (int i = 0; i < 12; i++) {
         api_cut(expect(u, "PATCH", NULL));
-        run_for(u->world.loop, 5);
+        run_for(u->api.loop, 5);
         pass(u, 60000);
     }
     answer(u, "PATCH", NULL, 200, LABELLED);
@@ -357,7 +357,7 @@ static void test_429_holds_all_back(void **state)
     answer(u, "PATCH", MAPS "/y" MANAGER, 200, LABELLED); /* was on its way */
     expect_done(u, 1, PATCHER_CHANGED);
     pass(u, 2990);
-    api_expect_quiet(&u->world);
+    api_expect_quiet(&u->api);
     pass(u, 20);
     answer(u, "PATCH", MAPS "/z" MANAGER, 200, LABELLED);
     pass(u, 200);
@@ -367,7 +367,7 @@ static void test_429_holds_all_back(void **state)
     add(u, "x", "9");
     answer(u, "PATCH", NULL, 429, "");
     pass(u, 990);
-    api_expect_quiet(&u->world);
+    api_expect_quiet(&u->api);
     pass(u, 20);
     answer(u, "PATCH", NULL, 200, LABELLED);
     expect_done(u, 4, PATCHER_CHANGED);
@@ -387,7 +387,7 @@ static void test_keeps_the_rate(void **state)
     answer(u, "PATCH", MAPS "/x" MANAGER, 200, LABELLED);
     expect_quiet(u);
     pass(u, 499);
-    api_expect_quiet(&u->world);
+    api_expect_quiet(&u->api);
     pass(u, 1);
     answer(u, "PATCH", MAPS "/y" MANAGER, 409, "");
     expect_quiet(u);
@@ -406,8 +406,8 @@ static void test_so_many_at_a_time(void **state)
     add(u, "y", "8");
     add(u, "z", "8");
     pass(u, 0);
-    run_for(u->world.loop, 10);
-    assert_int_equal(u->world.count, 2);
+    run_for(u->api.loop, 10);
+    assert_int_equal(u->api.count, 2);
     answer(u, "PATCH", MAPS "/x" MANAGER, 200, LABELLED);
     expect_done(u, 1, PATCHER_CHANGED);
     answer(u, "PATCH", MAPS "/y" MANAGER, 200, LABELLED);
@@ -453,7 +453,7 @@ static void test_some_time_later(void **state)
     assert_int_equal(patcher_later(u->patcher), 1);
     expect_quiet(u);
     pass(u, 2999);
-    api_expect_quiet(&u->world);
+    api_expect_quiet(&u->api);
     pass(u, 1);
     (void)expect(u, "PATCH", NULL);
     assert_int_equal(patcher_later(u->patcher), 0);
@@ -469,8 +469,8 @@ static void test_writes_only_while_it_may(void **state)
     add(u, "x", "8");
     expect_quiet(u);
     pass(u, 5000);
-    api_expect_quiet(&u->world);
-    assert_int_equal(u->world.count, 0);
+    api_expect_quiet(&u->api);
+    assert_int_equal(u->api.count, 0);
     u->lost = false;
     pass(u, 60000);
     answer(u, "PATCH", NULL, 200, LABELLED);
@@ -491,18 +491,18 @@ static void test_freed_in_each_phase(void **state)
     add(u, "y", "8");
     (void)expect(u, "PATCH", MAPS "/x" MANAGER); /* one is sent, one waits for its token */
     renew(u);
-    api_expect_gone(&u->world, 1);
+    api_expect_gone(&u->api, 1);
     u->options.qps = 1000;
     renew(u);
     add(u, "x", "8");
     answer(u, "PATCH", NULL, 409, "");
     (void)expect(u, "GET", NULL);
     renew(u); /* looking */
-    api_expect_gone(&u->world, 2);
+    api_expect_gone(&u->api, 2);
     add(u, "x", "8");
     answer(u, "PATCH", NULL, 429, "");
     pass(u, 0);
-    run_for(u->world.loop, 5);
+    run_for(u->api.loop, 5);
     renew(u); /* pausing */
     assert_int_equal(u->done, 0);
     expect_quiet(u);
@@ -524,8 +524,8 @@ static bool play(void *data)
     bool added = u.patcher != NULL && patcher_add(u.patcher, 7, "ns-a", "x", "8", 0) == 0;
     for (int turn = 0; turn < 3000 && added && u.done == 0; turn++) {
         pass(&u, 20);
-        if (!list_empty(&u.world.requests)) {
-            struct api_request *q = LIST_ITEM(u.world.requests.next, struct api_request, link);
+        if (!list_empty(&u.api.requests)) {
+            struct api_request *q = LIST_ITEM(u.api.requests.next, struct api_request, link);
             if (q->whole) {
                 bool look = strcmp(q->method, "GET") == 0;
                 bool stale = strcmp(q->body, PATCH("8")) == 0;
@@ -537,7 +537,7 @@ static bool play(void *data)
     bool well = added && u.done == 1 && u.outcome == PATCHER_CHANGED;
     assert_true(well || !added);
     patcher_free(u.patcher);
-    api_close(&u.world);
+    api_close(&u.api);
     assert_int_equal(loop_free(l), 0);
     return well;
 }

@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api_world.h"
 #include "base/flags.h"
 #include "base/log.h"
+#include "scripted_api.h"
 #include "temp_dir.h"
 
 #define CONTROL "ctrlmesh.kusionstack.io/control"
@@ -35,7 +35,7 @@ enum mood {
 };
 
 struct user {
-    struct api_world world;
+    struct scripted_api api;
     struct temp_dir dir;
     struct unlabel_command command;
     char kubeconfig[256];
@@ -165,9 +165,9 @@ static void answer_one(struct user *u, struct api_request *q)
     }
 }
 
-static void serve(struct api_world *w, struct api_request *q)
+static void serve(struct scripted_api *a, struct api_request *q)
 {
-    struct user *u = w->data;
+    struct user *u = a->data;
     if (strcmp(q->target, "/api") == 0) {
         api_answer(q, 200, NULL, "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"]}");
     } else if (strcmp(q->target, "/apis") == 0) {
@@ -189,7 +189,7 @@ static int setup(void **state)
 {
     struct net_loop *l = NULL;
     struct user *u = calloc(1, sizeof *u);
-    if (u == NULL || loop_setup((void **)&l) != 0 || !api_open(&u->world, l)) {
+    if (u == NULL || loop_setup((void **)&l) != 0 || !api_open(&u->api, l)) {
         return -1;
     }
     char text[1024];
@@ -199,7 +199,7 @@ static int setup(void **state)
                    "\"clusters\":[{\"name\":\"c\",\"cluster\":{\"server\":\"http://127.0.0.1:%u\"}}"
                    "],\"users\":[{\"name\":\"u\",\"user\":{}}],\"contexts\":[{\"name\":\"c\","
                    "\"context\":{\"cluster\":\"c\",\"user\":\"u\"}}]}",
-                   u->world.access.server.port);
+                   u->api.access.server.port);
     temp_dir_write(&u->dir, "kubeconfig", text, 0600);
     temp_dir_write(&u->dir, "resources", "groupVersionKinds: {v1: [ConfigMap]}", 0600);
     u->command = (struct unlabel_command){
@@ -208,8 +208,8 @@ static int setup(void **state)
         .all_resources = true,
         .qps = 100000,
     };
-    u->world.serve = serve;
-    u->world.data = u;
+    u->api.serve = serve;
+    u->api.data = u;
     memset(u->labelled, true, sizeof u->labelled);
     u->namespace = true;
     *state = u;
@@ -219,8 +219,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct user *u = *state;
-    struct net_loop *l = u->world.loop;
-    api_close(&u->world);
+    struct net_loop *l = u->api.loop;
+    api_close(&u->api);
     temp_dir_deinit(&u->dir);
     free(u);
     return loop_free(l);
@@ -244,7 +244,7 @@ static int wait_end(struct user *u, pid_t child)
         if (waitpid(child, &status, WNOHANG) == child) {
             return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
         }
-        run_for(u->world.loop, 1);
+        run_for(u->api.loop, 1);
     }
     (void)kill(child, SIGKILL);
     (void)waitpid(child, &status, 0);
@@ -352,7 +352,7 @@ static void test_ends_when_told_to(void **state)
     u->mood = MOOD_SILENT;
     pid_t child = start(u);
     for (int turn = 0; turn < TURNS && u->patches == 0; turn++) {
-        run_for(u->world.loop, 1);
+        run_for(u->api.loop, 1);
     }
     assert_int_equal(kill(child, SIGTERM), 0);
     assert_int_equal(wait_end(u, child), EXIT_FAILED);
@@ -370,7 +370,7 @@ static void test_cannot_start(void **state)
     u->command.all_resources = false;
     u->command.resources = "/nowhere";
     assert_int_equal(run(u, MOOD_WELL), EXIT_FAILED);
-    assert_int_equal(u->world.count, 0);
+    assert_int_equal(u->api.count, 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -18,7 +18,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "yaml/yaml.h"
-#include "manager/object/patch_apply.h"
+#include "patch_apply.h"
 #include "object/json_patch.h"
 #include "json/json.h"
 

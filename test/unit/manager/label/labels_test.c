@@ -15,7 +15,7 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "yaml/yaml.h"
-#include "manager/object/patch_apply.h"
+#include "patch_apply.h"
 #include "json/json.h"
 
 static const struct compile_labels defaults = {

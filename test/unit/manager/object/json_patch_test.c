@@ -12,7 +12,7 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/buf.h"
-#include "manager/object/patch_apply.h"
+#include "patch_apply.h"
 #include "json/json.h"
 
 static cJSON *parse(const char *text)

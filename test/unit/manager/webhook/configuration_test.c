@@ -14,7 +14,7 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "crypto/digest.h"
-#include "manager/object/patch_apply.h"
+#include "patch_apply.h"
 #include "webhook/certificate_set.h"
 #include "json/json.h"
 

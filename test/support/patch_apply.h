@@ -2,8 +2,8 @@
 /*
  * patch_apply.h - applies a JSON Patch as the API server would; for tests, include it once.
  */
-#ifndef TEST_UNIT_MANAGER_PATCH_APPLY_H
-#define TEST_UNIT_MANAGER_PATCH_APPLY_H
+#ifndef TEST_SUPPORT_PATCH_APPLY_H
+#define TEST_SUPPORT_PATCH_APPLY_H
 
 #include <stdbool.h>
 #include <stdio.h>
