@@ -73,21 +73,6 @@ static void hurried_deadline(void *data, struct net_deadline *d, uint64_t ms)
 static const struct reflector_ops ops = {.set_deadline = hurried_deadline,
                                          .random = hurried_random};
 
-/* ---- what the server needs for itself does not fail ---- */
-
-static long kept_left;
-static int depth;
-
-static void guard(bool inside)
-{
-    if (inside && depth++ == 0) {
-        kept_left = sweep_left;
-        sweep_left = -1;
-    } else if (!inside && --depth == 0) {
-        sweep_left = kept_left;
-    }
-}
-
 /* ---- one run ---- */
 
 static bool is_done(struct scene *s)
@@ -117,17 +102,16 @@ static bool publish_and_tell(void *data)
     sweep_left = -1;
     s = (struct scene){.clock = &hurried};
     assert_true(scene_open(&s));
-    the_loop = s.store.loop;
+    the_loop = s.store.api.loop;
     list_init(&due);
     net_task_init(&passing, pass);
     scene_pod(&s, "a-0", "a", "a");
     scene_config(&s, "a", "pods", "app=a");
-    s.store.guard = guard;
     sweep_left = left;
     assert_true(begin(&s) || (sweep_failed && begin(&s)));
     int turns = 0;
     while (turns++ < PATIENCE_TURNS && !is_done(&s)) {
-        run_for(s.store.loop, 1);
+        run_for(s.store.api.loop, 1);
     }
     sweep_left = -1;
     bool done = is_done(&s);

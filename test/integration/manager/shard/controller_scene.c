@@ -127,17 +127,6 @@ void scene_forget_probes(struct scene *s)
 
 /* ---- life ---- */
 
-static unsigned on_request(void *data, const struct store_request *q, enum store_fault *fault)
-{
-    struct scene *s = data;
-    if (s->failures == 0 || strcmp(q->method, "GET") == 0 || strstr(q->path, s->failing) == NULL) {
-        return 0;
-    }
-    s->failures--;
-    *fault = s->fault;
-    return s->status;
-}
-
 static bool may_write(void *data)
 {
     return ((const struct scene *)data)->holds;
@@ -149,8 +138,6 @@ bool scene_open(struct scene *s)
     if (loop_setup((void **)&l) != 0 || !store_open(&s->store, l)) {
         return false;
     }
-    s->store.on_request = on_request;
-    s->store.data = s;
     s->holds = true;
     the_scene = s;
     return true;
@@ -159,11 +146,11 @@ bool scene_open(struct scene *s)
 bool scene_begin(struct scene *s, const struct reflector_ops *ops)
 {
     struct err e = ERR_INIT;
-    struct shard_cache_options wo = {.client = s->store.client, .prefix = PREFIX, .ops = ops};
+    struct shard_cache_options wo = {.client = s->store.api.client, .prefix = PREFIX, .ops = ops};
     struct event_recorder_options eo = {
-        .client = s->store.client, .component = "test", .clock = s->clock};
-    s->cache = s->cache != NULL ? s->cache : shard_cache_new(s->store.loop, &wo, &e);
-    s->events = s->events != NULL ? s->events : event_recorder_new(s->store.loop, &eo, &e);
+        .client = s->store.api.client, .component = "test", .clock = s->clock};
+    s->cache = s->cache != NULL ? s->cache : shard_cache_new(s->store.api.loop, &wo, &e);
+    s->events = s->events != NULL ? s->events : event_recorder_new(s->store.api.loop, &eo, &e);
     return s->cache != NULL && s->events != NULL;
 }
 
@@ -173,7 +160,7 @@ bool scene_close(struct scene *s)
     shard_cache_free(s->cache);
     event_recorder_free(s->events);
     store_close(&s->store);
-    return loop_free(s->store.loop) == 0;
+    return loop_free(s->store.api.loop) == 0;
 }
 
 int scene_setup(void **state)
@@ -195,7 +182,7 @@ struct controller *scene_controller(struct scene *s, struct shard_cache *cache)
 {
     struct err e = ERR_INIT;
     struct controller_options o = {
-        .client = s->store.client,
+        .client = s->store.api.client,
         .cache = cache,
         .events = s->events,
         .counts = &s->counts,
@@ -210,7 +197,7 @@ struct controller *scene_controller(struct scene *s, struct shard_cache *cache)
         .handover_ms = s->handover_ms,
         .clock = s->clock,
     };
-    return controller_new(s->store.loop, &o, &e);
+    return controller_new(s->store.api.loop, &o, &e);
 }
 
 bool scene_try_to_lead(struct scene *s)
@@ -300,21 +287,12 @@ void scene_config_in(struct scene *s, const char *name, unsigned values)
 
 /* ---- what goes wrong ---- */
 
-void scene_fail(struct scene *s, const char *path, unsigned status, enum store_fault fault,
-                unsigned count)
-{
-    s->failing = path;
-    s->status = status;
-    s->fault = fault;
-    s->failures = count;
-}
-
 void scene_await_fault(struct scene *s)
 {
-    for (unsigned ms = 0; ms < PATIENCE_MS && s->failures > 0; ms += TURN_MS) {
-        run_for(s->store.loop, TURN_MS);
+    for (unsigned ms = 0; ms < PATIENCE_MS && s->store.failing.count > 0; ms += TURN_MS) {
+        run_for(s->store.api.loop, TURN_MS);
     }
-    assert_int_equal(s->failures, 0);
+    assert_int_equal(s->store.failing.count, 0);
 }
 
 /* ---- looking ---- */
@@ -381,7 +359,7 @@ void scene_set_rules(struct scene *s, const char *shard, const char *text)
     do {                                                                                           \
         unsigned waited = 0;                                                                       \
         while (!(condition) && waited < PATIENCE_MS) {                                             \
-            run_for(s->store.loop, TURN_MS);                                                       \
+            run_for(s->store.api.loop, TURN_MS);                                                   \
             waited += TURN_MS;                                                                     \
         }                                                                                          \
         if (!(condition)) {                                                                        \
@@ -442,7 +420,7 @@ void scene_settle(struct scene *s)
     unsigned quiet = 0;
     unsigned before = s->store.requests;
     for (unsigned ms = 0; ms < PATIENCE_MS && quiet < SETTLED_MS; ms += TURN_MS) {
-        run_for(s->store.loop, TURN_MS);
+        run_for(s->store.api.loop, TURN_MS);
         quiet = s->store.requests == before ? quiet + TURN_MS : 0;
         before = s->store.requests;
     }

@@ -11,8 +11,8 @@
 #ifndef TEST_INTEGRATION_CONTROLLER_SCENE_H
 #define TEST_INTEGRATION_CONTROLLER_SCENE_H
 
-#include "kube_store.h"
 #include "shard/controller.h"
+#include "storing_api.h"
 
 enum { SCENE_PROBES = 16 };
 
@@ -24,7 +24,7 @@ struct scene_probe_entry {
 };
 
 struct scene {
-    struct kube_store store;
+    struct storing_api store;
     struct shard_cache *cache;
     struct event_recorder *events;
     const struct net_clock *clock; /* NULL: the system's */
@@ -32,12 +32,6 @@ struct scene {
     struct controller_counts counts;
     bool holds; /* the lease */
     uint64_t handover_ms;
-
-    /* what fails: requests with this in their path */
-    const char *failing;
-    unsigned status;
-    enum store_fault fault;
-    unsigned failures; /* that are left */
 
     struct prober_options probes;
     struct scene_probe_entry entries[SCENE_PROBES];
@@ -78,10 +72,7 @@ void scene_probe(struct scene *s, const char *pod, const char *shard, uint64_t g
                  const char *checksum);
 void scene_forget_probes(struct scene *s);
 
-/* The next `count` requests with this in their path fail. */
-void scene_fail(struct scene *s, const char *path, unsigned status, enum store_fault fault,
-                unsigned count);
-/* Until they have. */
+/* Until what store_fail asked for has happened. */
 void scene_await_fault(struct scene *s);
 
 /* Waits, or fails the test. */

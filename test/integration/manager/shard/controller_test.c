@@ -61,7 +61,7 @@ static void test_nothing_is_written_when_nothing_changed(void **state)
     unsigned writes = s->store.writes;
     unsigned requests = s->store.requests;
     store_end_watches(&s->store);
-    run_for(s->store.loop, 300);
+    run_for(s->store.api.loop, 300);
     scene_retire(s);
     scene_lead(s);
     scene_settle(s);
@@ -322,7 +322,7 @@ static void test_every_failure_is_tried_again(void **state)
             scene_settle(s);
             uint64_t before = scene_generation(s, "a");
             (void)snprintf(selector, sizeof selector, "app=f%u", ++round);
-            scene_fail(s, kinds[k], faults[f].status, faults[f].fault,
+            store_fail(&s->store, kinds[k], faults[f].status, faults[f].fault,
                        faults[f].fault == STORE_CUT_DONE ? 1 : 2);
             scene_config(s, "a", "pods", selector);
             scene_expect_rules(s, "a", selector);
@@ -346,14 +346,14 @@ static void test_leader_lost_in_the_middle(void **state)
         char selector[32];
         (void)snprintf(selector, sizeof selector, "app=l%u", round);
         scene_config(s, "a", "pods", selector);
-        scene_fail(s, kinds[round % 3], 0, round / 3 == 0 ? STORE_HOLD : STORE_CUT_DONE, 1);
+        store_fail(&s->store, kinds[round % 3], 0, round / 3 == 0 ? STORE_HOLD : STORE_CUT_DONE, 1);
         scene_lead(s);
         scene_await_fault(s);
         scene_retire(s);
         s->holds = false;
-        run_for(s->store.loop, 20);
+        run_for(s->store.api.loop, 20);
         unsigned writes = s->store.writes;
-        run_for(s->store.loop, 50);
+        run_for(s->store.api.loop, 50);
         assert_int_equal(s->store.writes, writes); /* nothing without the lead */
         scene_lead(s);
         scene_expect_rules(s, "a", selector);
@@ -376,7 +376,7 @@ static void test_freed_at_any_moment(void **state)
         (void)snprintf(selector, sizeof selector, "app=t%u", ms);
         scene_config(s, "a", "pods", selector);
         scene_lead(s);
-        run_for(s->store.loop, ms / 2);
+        run_for(s->store.api.loop, ms / 2);
         scene_retire(s);
     }
     scene_lead(s);
@@ -413,8 +413,9 @@ static void test_two_leaders(void **state)
     struct scene *s = *state;
     struct meanings m = {.last = 0};
     struct err e = ERR_INIT;
-    struct shard_cache_options o = {.client = s->store.client, .prefix = "ctrlmesh.kusionstack.io"};
-    struct shard_cache *other_world = shard_cache_new(s->store.loop, &o, &e);
+    struct shard_cache_options o = {.client = s->store.api.client,
+                                    .prefix = "ctrlmesh.kusionstack.io"};
+    struct shard_cache *other_world = shard_cache_new(s->store.api.loop, &o, &e);
     assert_non_null(other_world);
     struct controller *other = scene_controller(s, other_world);
     assert_non_null(other);
@@ -425,7 +426,7 @@ static void test_two_leaders(void **state)
         (void)snprintf(selector, sizeof selector, "app=w%u", i);
         scene_config(s, "a", "pods", selector);
         for (unsigned ms = 0; ms < 1 + i % 7; ms++) {
-            run_for(s->store.loop, 1);
+            run_for(s->store.api.loop, 1);
             look_at_generation(s, &m);
         }
     }
@@ -446,7 +447,7 @@ static void test_nothing_is_written_without_the_lease(void **state)
     s->holds = false;
     unsigned writes = s->store.writes;
     scene_lead_without(s);
-    run_for(s->store.loop, 500);
+    run_for(s->store.api.loop, 500);
     assert_int_equal(s->store.writes, writes);
     s->holds = true;
     scene_expect_generation(s, "a", 1);

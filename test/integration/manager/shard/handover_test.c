@@ -61,7 +61,7 @@ static void expect_waiting(struct scene *s, const char *shard, const char *other
 
 static void stays_at(struct scene *s, const char *shard, uint64_t generation)
 {
-    run_for(s->store.loop, PAUSE_MS);
+    run_for(s->store.api.loop, PAUSE_MS);
     assert_int_equal(scene_generation(s, shard), generation);
 }
 
@@ -474,7 +474,7 @@ static void test_writes_that_fail(void **state)
         bool there = i % 2 == 0;
         uint64_t blue = scene_generation(s, "blue");
         uint64_t green = scene_generation(s, "green");
-        scene_fail(s, there ? "cmesh-rules-blue" : "cmesh-rules-green",
+        store_fail(&s->store, there ? "cmesh-rules-blue" : "cmesh-rules-green",
                    faults[i / 2] == STORE_NONE ? 500 : 0, faults[i / 2], 1);
         sees(s, "green", there ? "\"3\",\"4\",\"5\"" : "\"4\",\"5\"");
         sees(s, "blue", there ? "\"1\",\"2\"" : "\"1\",\"2\",\"3\"");

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "kube_store.h"
+#include "storing_api.h"
 
 enum { PATIENCE_TURNS = 5000 };
 
 struct place {
-    struct kube_store store;
+    struct storing_api store;
     struct shard_cache *cache;
     struct buf log;
 };
@@ -75,7 +75,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct place *p = *state;
-    struct net_loop *l = p->store.loop;
+    struct net_loop *l = p->store.api.loop;
     shard_cache_free(p->cache);
     shard_cache_free(NULL);
     store_close(&p->store);
@@ -88,8 +88,8 @@ static void begin(struct place *p, const char *namespace)
 {
     struct err e = ERR_INIT;
     struct shard_cache_options o = {
-        .client = p->store.client, .prefix = "ctrlmesh.kusionstack.io", .namespace = namespace};
-    p->cache = shard_cache_new(p->store.loop, &o, &e);
+        .client = p->store.api.client, .prefix = "ctrlmesh.kusionstack.io", .namespace = namespace};
+    p->cache = shard_cache_new(p->store.api.loop, &o, &e);
     assert_non_null(p->cache);
     assert_false(shard_cache_synced(p->cache));
     shard_cache_listen(p->cache, &handlers, p);
@@ -98,7 +98,7 @@ static void begin(struct place *p, const char *namespace)
 static void await_synced(struct place *p)
 {
     for (int i = 0; i < PATIENCE_TURNS && !shard_cache_synced(p->cache); i++) {
-        run_for(p->store.loop, 1);
+        run_for(p->store.api.loop, 1);
     }
     assert_true(shard_cache_synced(p->cache));
 }
@@ -107,12 +107,12 @@ static void await_synced(struct place *p)
 static void expect(struct place *p, const char *text)
 {
     for (int i = 0; i < PATIENCE_TURNS && strstr(buf_cstr(&p->log), text) == NULL; i++) {
-        run_for(p->store.loop, 1);
+        run_for(p->store.api.loop, 1);
     }
     if (strstr(buf_cstr(&p->log), text) == NULL) {
         fail_msg("\"%s\" is not in \"%s\"", text, buf_cstr(&p->log));
     }
-    run_for(p->store.loop, 5);
+    run_for(p->store.api.loop, 5);
     buf_clear(&p->log);
 }
 
@@ -203,7 +203,7 @@ static void test_a_new_namespace(void **state)
     put_config(p, "n", "a", "a");
     for (int i = 0; i < PATIENCE_TURNS && !shard_cache_ready(p->cache, "n"); i++) {
         assert_true(shard_cache_configs_synced(p->cache));
-        run_for(p->store.loop, 1);
+        run_for(p->store.api.loop, 1);
     }
     expect(p, "config(n/a) ");
     await_synced(p);
@@ -253,12 +253,12 @@ static void test_what_does_not_matter(void **state)
     put_pod(p, "n", "p1", "a");
     begin(p, NULL);
     await_synced(p);
-    run_for(p->store.loop, 20);
+    run_for(p->store.api.loop, 20);
     buf_clear(&p->log);
     store_put_text(&p->store, "pods", "n",
                    "{\"metadata\":{\"name\":\"p1\",\"labels\":{\"shard\":\"a\"}},\"status\":{"
                    "\"message\":\"still here\"}}");
-    run_for(p->store.loop, 50);
+    run_for(p->store.api.loop, 50);
     assert_string_equal(buf_cstr(&p->log), "");
 }
 
@@ -270,7 +270,7 @@ static void test_made_again(void **state)
     begin(p, NULL);
     await_synced(p);
     char *uid = strdup(shard_cache_find_config(p->cache, "n/a")->uid);
-    run_for(p->store.loop, 20);
+    run_for(p->store.api.loop, 20);
     buf_clear(&p->log);
     /* Nobody is told of the end in between: the list shows another one. */
     store_end_watches(&p->store);
@@ -280,7 +280,7 @@ static void test_made_again(void **state)
     put_pod(p, "n", "p1", "a");
     expect(p, "deleted(n/a 1) ");
     await_synced(p);
-    run_for(p->store.loop, 20);
+    run_for(p->store.api.loop, 20);
     assert_string_not_equal(shard_cache_find_config(p->cache, "n/a")->uid, uid);
     assert_int_equal(shard_cache_find_config(p->cache, "n/a")->pod_count, 1);
     free(uid);
@@ -329,10 +329,10 @@ static void test_freed_early(void **state)
     put_pod(p, "n", "p1", "a");
     for (uint64_t ms = 0; ms < 20; ms++) {
         begin(p, NULL);
-        run_for(p->store.loop, ms);
+        run_for(p->store.api.loop, ms);
         shard_cache_free(p->cache);
         p->cache = NULL;
-        run_for(p->store.loop, 2);
+        run_for(p->store.api.loop, 2);
     }
 }
 

@@ -12,12 +12,11 @@
 #include "base/log.h"
 #include "crypto/certificate.h"
 #include "crypto/digest.h"
-#include "object_store.h"
+#include "storing_api.h"
 #include "webhook/certificate_set.h"
 
-#define GROUP "/apis/admissionregistration.k8s.io/v1/"
-#define MUTATING GROUP "mutatingwebhookconfigurations"
-#define VALIDATING GROUP "validatingwebhookconfigurations"
+#define MUTATING "mutatingwebhookconfigurations"
+#define VALIDATING "validatingwebhookconfigurations"
 
 enum { REPLICAS = 2, DAY = 24 * 3600 };
 
@@ -32,7 +31,7 @@ struct replica {
 
 struct world {
     struct net_loop *loop;
-    struct object_store store;
+    struct storing_api store;
     struct certificate_pair old;
     struct certificate_pair young;
     struct replica replicas[REPLICAS];
@@ -124,7 +123,8 @@ static cJSON *configuration(const char *name)
     char text[1024];
     (void)snprintf(
         text, sizeof text,
-        "{\"metadata\":{\"name\":\"%s\"},\"webhooks\":["
+        "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"app.kubernetes.io/part-of\":\"cmesh\"}},"
+        "\"webhooks\":["
         "{\"name\":\"pods\",\"clientConfig\":{\"service\":{\"namespace\":\"cmesh-system\","
         "\"name\":\"cmesh-webhook\",\"path\":\"/mutate/pods\"}}},"
         "{\"name\":\"resources\",\"clientConfig\":{\"url\":\"https://127.0.0.1:1/mutate/resources\""
@@ -134,28 +134,29 @@ static cJSON *configuration(const char *name)
     return cJSON_Parse(text);
 }
 
-static const cJSON *webhook(struct world *w, const char *path, const char *name, int index)
+static const cJSON *webhook(struct world *w, const char *resource, const char *name, int index)
 {
-    const cJSON *object = store_get(&w->store, path, name);
+    const cJSON *object = store_get(&w->store, resource, "", name);
     assert_non_null(object);
     return cJSON_GetArrayItem(cJSON_GetObjectItem(object, "webhooks"), index);
 }
 
 /* What a webhook trusts, in base64; "": nothing. */
-static const char *bundle_of(struct world *w, const char *path, const char *name, int index)
+static const char *bundle_of(struct world *w, const char *resource, const char *name, int index)
 {
-    const cJSON *client = cJSON_GetObjectItem(webhook(w, path, name, index), "clientConfig");
+    const cJSON *client = cJSON_GetObjectItem(webhook(w, resource, name, index), "clientConfig");
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(client, "caBundle"));
     return text == NULL ? "" : text;
 }
 
-static void expect_bundle(struct world *w, const char *path, const char *name, const char *wanted)
+static void expect_bundle(struct world *w, const char *resource, const char *name,
+                          const char *wanted)
 {
     struct buf out = BUF_INIT(65536);
     assert_int_equal(base64_encode(slice_str(wanted), &out), 0);
-    assert_string_equal(bundle_of(w, path, name, 0), buf_cstr(&out));
-    assert_string_equal(bundle_of(w, path, name, 1), buf_cstr(&out));
-    assert_string_equal(bundle_of(w, path, name, 2), "");
+    assert_string_equal(bundle_of(w, resource, name, 0), buf_cstr(&out));
+    assert_string_equal(bundle_of(w, resource, name, 1), buf_cstr(&out));
+    assert_string_equal(bundle_of(w, resource, name, 2), "");
     buf_reset(&out);
 }
 
@@ -165,9 +166,9 @@ static void set(struct ca_bundle *b, const char *text)
 }
 
 /* Somebody removes what we wrote. */
-static void overwrite(struct world *w, const char *path, const char *name)
+static void overwrite(struct world *w, const char *resource, const char *name)
 {
-    store_put(&w->store, path, configuration(name));
+    store_put(&w->store, resource, "", configuration(name));
 }
 
 /* ---- tests ---- */
@@ -219,7 +220,7 @@ static void test_what_comes_and_goes(void **state)
         store_settle(&w->store);
         expect_bundle(w, VALIDATING, "new", w->old.cert);
     }
-    store_delete(&w->store, VALIDATING, "new");
+    store_delete(&w->store, VALIDATING, "", "new");
     store_settle(&w->store);
     assert_int_equal(ca_bundle_stats(b)->configurations, 0);
     assert_int_equal(w->store.writes, 6);
@@ -316,25 +317,25 @@ static void test_a_refused_write_is_tried_again(void **state)
 {
     struct world *w = *state;
     overwrite(w, MUTATING, "cmesh");
-    w->store.refusing = 403;
+    store_fail(&w->store, "", 403, STORE_NONE, UINT32_MAX);
     struct ca_bundle *b = start(w, 0);
     set(b, w->old.cert);
     store_settle(&w->store);
     assert_non_null(strstr(ca_bundle_error(b), "cannot write webhook configuration cmesh: 403"));
     store_pass(&w->store, 100000);
     assert_in_range(ca_bundle_stats(b)->failures, 3, 14);
-    w->store.refusing = 0;
+    store_fail(&w->store, "", 0, STORE_NONE, 0);
     store_pass(&w->store, 100000);
     store_settle(&w->store);
     expect_bundle(w, MUTATING, "cmesh", w->old.cert);
     assert_null(ca_bundle_error(b));
 }
 
-static void disturb(struct object_store *s)
+static void disturb(struct storing_api *s)
 {
     static unsigned times;
     if (times++ < 3) {
-        store_put(s, MUTATING, configuration("cmesh"));
+        store_put(s, MUTATING, "", configuration("cmesh"));
     }
 }
 
@@ -372,17 +373,6 @@ static void test_freed_at_any_moment(void **state)
 
 /* ---- memory ---- */
 
-static void serving(bool begins)
-{
-    static long left;
-    if (begins) {
-        left = sweep_left;
-        sweep_left = -1;
-    } else {
-        sweep_left = left;
-    }
-}
-
 static bool play(void *data)
 {
     const char *authority = data;
@@ -397,7 +387,6 @@ static bool play(void *data)
     sweep_left = -1; /* the API server always has memory */
     bool well = store_open(&w->store, l);
     overwrite(w, MUTATING, "cmesh");
-    w->store.serving = serving;
     w->replicas[0].leads = true;
     sweep_left = left;
     struct ca_bundle *b = well ? open_bundle(w, 0, NULL) : NULL;

@@ -13,9 +13,9 @@
 #include "base/log.h"
 #include "crypto/certificate.h"
 #include "crypto/digest.h"
-#include "object_store.h"
+#include "storing_api.h"
 
-#define SECRETS "/api/v1/namespaces/cmesh-system/secrets"
+#define SECRETS "secrets", "cmesh-system"
 
 enum { REPLICAS = 2, DAY = 24 * 3600, PATIENCE = 4000 };
 
@@ -36,7 +36,7 @@ struct replica {
 
 struct world {
     struct net_loop *loop;
-    struct object_store store;
+    struct storing_api store;
     struct replica replicas[REPLICAS];
 };
 
@@ -406,7 +406,7 @@ static void test_what_others_wrote_stays(void **state)
 static void test_a_refused_write_is_tried_again(void **state)
 {
     struct world *w = *state;
-    w->store.refusing = 500;
+    store_fail(&w->store, "", 500, STORE_NONE, UINT32_MAX);
     start(w, 0);
     store_settle(&w->store);
     assert_false(certificates_ready(w->replicas[0].certificates));
@@ -415,21 +415,17 @@ static void test_a_refused_write_is_tried_again(void **state)
     store_pass(&w->store, 100000);
     unsigned failures = (unsigned)certificates_stats(w->replicas[0].certificates)->failures;
     assert_in_range(failures, 2, 12); /* with growing pauses */
-    w->store.refusing = 0;
+    store_fail(&w->store, "", 0, STORE_NONE, 0);
     store_pass(&w->store, 60000);
     store_settle(&w->store);
     expect_good(w, 0);
 }
 
-static void disturb(struct object_store *s)
+static void disturb(struct storing_api *s)
 {
     static int times;
     if (times++ < 3) {
-        cJSON *secret = cJSON_Duplicate(store_get(s, SECRETS, CERTIFICATES_SECRET), true);
-        cJSON *metadata = cJSON_GetObjectItem(secret, "metadata");
-        cJSON_DeleteItemFromObject(metadata, "generation");
-        cJSON_AddNumberToObject(metadata, "generation", times);
-        store_put(s, SECRETS, secret);
+        store_put(s, SECRETS, cJSON_Duplicate(store_get(s, SECRETS, CERTIFICATES_SECRET), true));
     }
 }
 
@@ -511,18 +507,6 @@ static void test_wrong_options(void **state)
 
 /* ---- memory ---- */
 
-/* What the API server allocates does not fail. */
-static void serving(bool begins)
-{
-    static long left;
-    if (begins) {
-        left = sweep_left;
-        sweep_left = -1;
-    } else {
-        sweep_left = left;
-    }
-}
-
 static bool play(void *data)
 {
     struct world *w = calloc(1, sizeof *w);
@@ -539,7 +523,6 @@ static bool play(void *data)
     struct replica *r = &w->replicas[0];
     r->world = w;
     r->client = w->store.api.client;
-    w->store.serving = serving;
     struct certificates_options o = options(r);
     sweep_left = left;
     r->certificates = certificates_new(l, &o, &handlers, r, NULL);

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * storing_api.h - an API server that keeps objects of any resource, with all their versions: lists
+ * with selectors, pages and exact versions, watches with bookmarks, creation, patches and deletion
+ * with preconditions. It answers over scripted_api.h.
+ *
+ *     store_open(&s, loop);
+ *     store_put_text(&s, "pods", "ns", "{\"metadata\":{\"name\":\"x\"}}");   somebody else writes
+ *     store_settle(&s);                                        everybody has reacted
+ *     store_get(&s, "pods", "ns", "x");                        what is there now
+ *
+ * Versions are numbers that grow by one with each write. Nothing is validated. A namespace is ""
+ * for what has none.
+ */
+#ifndef TEST_SUPPORT_STORING_API_H
+#define TEST_SUPPORT_STORING_API_H
+
+#include <cjson/cJSON.h>
+
+#include "kube/client/reflector.h"
+#include "kube/selector.h"
+#include "scripted_api.h"
+
+/* The version before the first write. */
+enum { STORE_FIRST = 100 };
+
+/* What happens to a write instead of the usual. */
+enum store_fault {
+    STORE_NONE,
+    STORE_CUT,      /* nothing is done, and the connection ends */
+    STORE_CUT_DONE, /* it is done, and the connection ends without an answer */
+    STORE_HOLD,     /* it is done, and never answered */
+};
+
+/* One state of an object. */
+struct stored_version {
+    unsigned version;
+    cJSON *json; /* NULL: it was deleted */
+    char *text;  /* of json */
+};
+
+struct stored_object {
+    struct list link;
+    char *resource;
+    char *ns;
+    char *name;
+    struct stored_version *history; /* the first one first */
+    size_t count;
+};
+
+struct storing_api {
+    struct scripted_api api;
+    struct list objects;        /* in the order in which they first came; those that are gone too */
+    struct stored_object **log; /* whom version STORE_FIRST + 1 + i has changed */
+    unsigned version;
+    const char *kind;   /* of all objects, in group "" version "v1"; NULL: nothing is said */
+    unsigned writes;    /* of clients, that changed something */
+    unsigned requests;  /* all but lists and watches */
+    unsigned conflicts; /* writes that were refused because the object was there or had changed */
+    bool silent;        /* watches show nothing for as long as it is set */
+    bool held;          /* writes wait for as long as it is set */
+    struct {
+        const char *path; /* writes of which this is a part */
+        unsigned status;  /* the answer, and nothing is done; 0: as it should be */
+        enum store_fault fault;
+        unsigned count; /* so many of them, the next ones */
+    } failing;
+    /* Called before a client's write is looked at; may write itself. */
+    void (*before_write)(struct storing_api *s);
+
+    struct reflector_ops ops; /* for reflectors: their pauses pass with store_turn */
+    struct list pauses;
+
+    /* Failures by chance: see store_play. */
+    bool by_chance;
+    bool calm; /* nothing fails */
+    uint64_t random;
+    unsigned compacted; /* before it nothing can be listed */
+    unsigned forgotten; /* and before this one no watch begins: it is no later */
+};
+
+/* False: out of memory. `by_chance` is kept. */
+bool store_open(struct storing_api *s, struct net_loop *l);
+void store_close(struct storing_api *s);
+
+/* ---- objects ---- */
+
+/* NULL: there is none. `resource` as in "pods". Valid until the next write. */
+const cJSON *store_get(const struct storing_api *s, const char *resource, const char *ns,
+                       const char *name);
+/* Creates or replaces, as somebody else; takes `object`, which needs metadata.name alone. */
+void store_put(struct storing_api *s, const char *resource, const char *ns, cJSON *object);
+/* The same of a JSON text as printf makes it. */
+void store_put_text(struct storing_api *s, const char *resource, const char *ns, const char *fmt,
+                    ...) __attribute__((format(printf, 4, 5)));
+void store_delete(struct storing_api *s, const char *resource, const char *ns, const char *name);
+/* One after the other; NULL begins, and ends. */
+const cJSON *store_next(const struct storing_api *s, const char *resource, const cJSON *object);
+/* The object as it was at that version; NULL: it was not. */
+const struct stored_version *stored_at(const struct stored_object *o, unsigned version);
+/* NULL selects everything. */
+bool store_selects(const struct selector *selector, const cJSON *object);
+/* The text at a path as in "data/rules.json", where `~` is a slash; "" when there is none; a
+ * number's text. */
+const char *store_text(const cJSON *object, const char *path);
+
+/* ---- what goes wrong ---- */
+
+/* Ends all watches that are open, as a server may at any time. */
+void store_end_watches(struct storing_api *s);
+/* The next `count` writes to a path with that part fail; see `failing`. */
+void store_fail(struct storing_api *s, const char *path, unsigned status, enum store_fault fault,
+                unsigned count);
+/* `silent` or `held` have changed: answers what has waited. */
+void store_go_on(struct storing_api *s);
+
+/* ---- time ---- */
+
+/* Runs the loop for a moment; pauses of reflectors are over. */
+void store_turn(struct storing_api *s, uint64_t ms);
+/* Until nothing is asked for and nothing changes any more. */
+void store_settle(struct storing_api *s);
+/* Moves the clock. */
+void store_pass(struct storing_api *s, uint64_t ms);
+
+/* ---- by chance ---- */
+
+/* Of 0 to n-1. */
+unsigned store_chance(struct storing_api *s, unsigned n);
+/* Forgets the past, but for the newest `kept` versions; watches may know more. */
+void store_compact(struct storing_api *s, unsigned kept);
+/* With `by_chance` nothing is answered but in here: does something for each request that is open;
+ * answers it, a piece of it, or breaks it off. */
+void store_play(struct storing_api *s);
+
+#endif
