@@ -359,8 +359,8 @@ static void prints_the_manual_page(void **state)
         "\\fBprog\\fR [FLAGS] FILE\n.br\n\\fBprog\\fR \\-\\-on [FLAGS]\n",
         "with \\fBprog run\\fR in it and a\\ebackslash.\n.PP\n\\&.second\n",
         ".TP\n\\fB\\-p\\fR, \\fB\\-\\-a\\-path\\fR=\\fIPATH\\fR\n",
-        "What it does; see \\fB\\-\\-on\\fR.\nOne of: block, passthrough.\nDefault: block.\n"
-        "Environment: \\fBCMESH_MODE\\fR.\n",
+        ("What it does; see \\fB\\-\\-on\\fR.\nOne of: block, passthrough.\nDefault: block.\n"
+         "Environment: \\fBCMESH_MODE\\fR.\n"),
         ".SH EXIT STATUS\n",
         "    prog \\-\\-on FILE\n\\&.hidden\n",
         ".SH SEE ALSO\nother(1)\n",
