@@ -462,30 +462,30 @@ bool selector_equal(const struct selector *a, const struct selector *b)
     return true;
 }
 
-static int print_requirement(const struct selector_requirement *r, struct buf *out)
+static void print_requirement(const struct selector_requirement *r, struct buf *out)
 {
     static const char *const words[] = {
         [SELECTOR_EXISTS] = "",          [SELECTOR_NOT_EXISTS] = "", [SELECTOR_EQUALS] = "=",
         [SELECTOR_DOUBLE_EQUALS] = "==", [SELECTOR_IN] = " in (",    [SELECTOR_NOT_EQUALS] = "!=",
         [SELECTOR_NOT_IN] = " notin (",  [SELECTOR_GREATER] = ">",   [SELECTOR_LESS] = "<",
     };
-    int rc = r->op == SELECTOR_NOT_EXISTS ? buf_append_char(out, '!') : 0;
-    rc = rc != 0 ? rc : buf_append_str(out, r->key);
-    rc = rc != 0 ? rc : buf_append_str(out, words[r->op]);
-    for (size_t i = 0; i < r->value_count && rc == 0; i++) {
-        rc = i > 0 ? buf_append_char(out, ',') : 0;
-        rc = rc != 0 ? rc : buf_append_str(out, r->values[i]);
+    buf_append_str(out, r->op == SELECTOR_NOT_EXISTS ? "!" : "");
+    buf_append_str(out, r->key);
+    buf_append_str(out, words[r->op]);
+    for (size_t i = 0; i < r->value_count; i++) {
+        buf_append_str(out, i > 0 ? "," : "");
+        buf_append_str(out, r->values[i]);
     }
-    bool list = r->op == SELECTOR_IN || r->op == SELECTOR_NOT_IN;
-    return rc != 0 || !list ? rc : buf_append_char(out, ')');
+    if (r->op == SELECTOR_IN || r->op == SELECTOR_NOT_IN) {
+        buf_append_char(out, ')');
+    }
 }
 
 int selector_print(const struct selector *s, struct buf *out)
 {
-    int rc = 0;
-    for (size_t i = 0; i < s->count && rc == 0; i++) {
-        rc = i > 0 ? buf_append_char(out, ',') : 0;
-        rc = rc != 0 ? rc : print_requirement(&s->items[i], out);
+    for (size_t i = 0; i < s->count; i++) {
+        buf_append_str(out, i > 0 ? "," : "");
+        print_requirement(&s->items[i], out);
     }
-    return rc;
+    return buf_error(out);
 }

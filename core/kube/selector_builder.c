@@ -34,8 +34,8 @@ static int too_big(int rc)
 static int add_text(struct selector_builder *b, struct slice s, size_t *at)
 {
     *at = b->text.len;
-    int rc = buf_append(&b->text, s.ptr, s.len);
-    return too_big(rc != 0 ? rc : buf_append_char(&b->text, '\0'));
+    buf_append(&b->text, s.ptr, s.len);
+    return too_big(buf_append_char(&b->text, '\0'));
 }
 
 int selector_builder_open(struct selector_builder *b, struct slice key, enum selector_op op,

@@ -48,37 +48,39 @@ const char *status_reason(unsigned code)
     }
 }
 
-static int add_string(struct buf *out, const char *key, const char *value)
+static void add_string(struct buf *out, const char *key, const char *value)
 {
-    int rc = buf_printf(out, ",\"%s\":", key);
-    return rc != 0 ? rc : json_quote(value, out);
+    buf_printf(out, ",\"%s\":", key);
+    json_quote(value, out);
 }
 
 /* The message as valid UTF-8 (it may quote what a client sent, and may be cut), in quotes. */
-static int add_message(struct buf *out, const char *message)
+static void add_message(struct buf *out, const char *message)
 {
     struct buf clean = BUF_INIT(3 * MESSAGE_MAX);
-    int rc = utf8_append_valid(&clean, slice_str(message));
-    const char *text = rc == 0 ? buf_cstr(&clean) : NULL;
-    rc = text == NULL && rc == 0 ? -ENOMEM : rc;
-    rc = rc != 0 ? rc : add_string(out, "message", text);
+    utf8_append_valid(&clean, slice_str(message));
+    const char *text = buf_cstr(&clean);
+    if (text != NULL) {
+        add_string(out, "message", text);
+    } else {
+        buf_fail(out, -ENOMEM);
+    }
     buf_reset(&clean);
-    return rc;
 }
 
-static int write_fields(struct buf *out, unsigned code, const char *reason, unsigned retry_after,
-                        const char *message)
+static void write_fields(struct buf *out, unsigned code, const char *reason, unsigned retry_after,
+                         const char *message)
 {
-    int rc = buf_append_str(
+    buf_append_str(
         out, "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\"");
-    rc = rc != 0 ? rc : add_message(out, message);
-    if (rc == 0 && reason[0] != '\0') {
-        rc = add_string(out, "reason", reason);
+    add_message(out, message);
+    if (reason[0] != '\0') {
+        add_string(out, "reason", reason);
     }
-    if (rc == 0 && retry_after > 0) {
-        rc = buf_printf(out, ",\"details\":{\"retryAfterSeconds\":%u}", retry_after);
+    if (retry_after > 0) {
+        buf_printf(out, ",\"details\":{\"retryAfterSeconds\":%u}", retry_after);
     }
-    return rc != 0 ? rc : buf_printf(out, ",\"code\":%u}", code);
+    buf_printf(out, ",\"code\":%u}", code);
 }
 
 int status_write(struct buf *out, unsigned code, const char *reason, unsigned retry_after,
@@ -91,10 +93,6 @@ int status_write(struct buf *out, unsigned code, const char *reason, unsigned re
     (void)vsnprintf(message + prefix, sizeof message - prefix, fmt, ap);
     va_end(ap);
     size_t before = out->len;
-    int rc = write_fields(out, code, reason == NULL ? status_reason(code) : reason, retry_after,
-                          message);
-    if (rc != 0) {
-        buf_truncate(out, before);
-    }
-    return rc;
+    write_fields(out, code, reason == NULL ? status_reason(code) : reason, retry_after, message);
+    return buf_settle(out, before);
 }

@@ -40,7 +40,7 @@ struct source {
     const char *text;
     size_t len;
     const cJSON *root;
-    struct err *e;
+    struct err *e; /* never NULL; has the code of each failure */
 };
 
 /* "line 7: spec.limits[0].selector: <what>" */
@@ -380,11 +380,13 @@ static int read_limit(const struct source *s, const cJSON *limit, struct rules *
     if (!cJSON_IsObject(limit)) {
         return wrong_type(s, limit, path, "an object");
     }
-    int rc = refuse_unknown(s, limit, path, known);
-    rc = rc != 0 ? rc : check_list(s, limit, path, "apiGroups", check_group);
-    rc = rc != 0 ? rc : check_list(s, limit, path, "resources", check_resource);
-    rc = rc != 0 ? rc : read_selector(s, limit, path, &r->selectors[index]);
-    return rc != 0 ? rc : add_patterns(s, limit, path, r, index);
+    if (refuse_unknown(s, limit, path, known) != 0 ||
+        check_list(s, limit, path, "apiGroups", check_group) != 0 ||
+        check_list(s, limit, path, "resources", check_resource) != 0 ||
+        read_selector(s, limit, path, &r->selectors[index]) != 0) {
+        return s->e->code;
+    }
+    return add_patterns(s, limit, path, r, index);
 }
 
 static int read_limits(const struct source *s, const cJSON *spec, struct rules *r)
@@ -431,11 +433,11 @@ static int read_spec(const struct source *s, struct rules *r)
     if (!cJSON_IsObject(spec)) {
         return wrong_type(s, spec, "spec", "an object");
     }
-    int rc = refuse_unknown(s, spec, "spec", known);
-    rc = rc != 0 ? rc : read_leader_election(s, spec, r);
-    rc = rc != 0 ? rc : read_webhook(s, spec);
-    rc = rc != 0 ? rc : read_labels(s, spec, r);
-    return rc != 0 ? rc : read_limits(s, spec, r);
+    if (refuse_unknown(s, spec, "spec", known) != 0 || read_leader_election(s, spec, r) != 0 ||
+        read_webhook(s, spec) != 0 || read_labels(s, spec, r) != 0) {
+        return s->e->code;
+    }
+    return read_limits(s, spec, r);
 }
 
 static bool checksum_shape(const char *text)
@@ -477,12 +479,12 @@ static int read_document(const struct source *s, struct rules *r)
     if (!cJSON_IsObject(s->root)) {
         return err_set(s->e, -EINVAL, "the document must be a JSON object");
     }
-    int rc = read_constant(s, "apiVersion", RULES_API_VERSION);
-    rc = rc != 0 ? rc : read_constant(s, "kind", RULES_KIND);
-    rc = rc != 0 ? rc : read_shard(s, r);
-    rc = rc != 0 ? rc : read_generation(s, r);
-    rc = rc != 0 ? rc : read_spec(s, r);
-    return rc != 0 ? rc : read_checksum(s, r);
+    if (read_constant(s, "apiVersion", RULES_API_VERSION) != 0 ||
+        read_constant(s, "kind", RULES_KIND) != 0 || read_shard(s, r) != 0 ||
+        read_generation(s, r) != 0 || read_spec(s, r) != 0) {
+        return s->e->code;
+    }
+    return read_checksum(s, r);
 }
 
 static void free_selectors(struct rules *r)
@@ -609,19 +611,15 @@ const struct rules_entry *rules_match(const struct rules *r, struct slice group,
 int rules_to_json(const struct rules *r, struct buf *out)
 {
     size_t before = out->len;
-    int rc = buf_append_str(out, "{\"apiVersion\":\"" RULES_API_VERSION "\",\"checksum\":\"");
-    rc = rc != 0 ? rc : buf_append_str(out, r->checksum);
-    rc =
-        rc != 0 ? rc : buf_printf(out, "\",\"generation\":%llu", (unsigned long long)r->generation);
-    rc = rc != 0 ? rc : buf_append_str(out, ",\"kind\":\"" RULES_KIND "\",\"shard\":{\"name\":\"");
-    rc = rc != 0 ? rc : buf_append_str(out, r->shard_name);
-    rc = rc != 0 ? rc : buf_append_str(out, "\",\"namespace\":\"");
-    rc = rc != 0 ? rc : buf_append_str(out, r->shard_namespace);
-    rc = rc != 0 ? rc : buf_append_str(out, "\"},\"spec\":");
-    rc = rc != 0 ? rc : json_canonical(member(r->document, "spec"), out);
-    rc = rc != 0 ? rc : buf_append_char(out, '}');
-    if (rc != 0) {
-        buf_truncate(out, before);
-    }
-    return rc;
+    buf_append_str(out, "{\"apiVersion\":\"" RULES_API_VERSION "\",\"checksum\":\"");
+    buf_append_str(out, r->checksum);
+    buf_printf(out, "\",\"generation\":%llu", (unsigned long long)r->generation);
+    buf_append_str(out, ",\"kind\":\"" RULES_KIND "\",\"shard\":{\"name\":\"");
+    buf_append_str(out, r->shard_name);
+    buf_append_str(out, "\",\"namespace\":\"");
+    buf_append_str(out, r->shard_namespace);
+    buf_append_str(out, "\"},\"spec\":");
+    json_canonical(member(r->document, "spec"), out);
+    buf_append_char(out, '}');
+    return buf_settle(out, before);
 }

@@ -47,31 +47,31 @@ static int merge(struct script *s, const struct rules_text *a, const struct rule
 
 /* ---- printing ---- */
 
-static int print_run(const struct step *steps, size_t count, enum mark mark, struct buf *out)
+static void print_run(const struct step *steps, size_t count, enum mark mark, struct buf *out)
 {
     static const char signs[] = {[KEPT] = ' ', [REMOVED] = '-', [ADDED] = '+'};
-    int rc = 0;
-    for (size_t i = 0; i < count && rc == 0; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (steps[i].mark == mark) {
-            rc = buf_printf(out, "%c%*s%s\n", signs[mark], (int)steps[i].line->depth * 2, "",
-                            steps[i].line->text);
+            buf_printf(out, "%c%*s%s\n", signs[mark], (int)steps[i].line->depth * 2, "",
+                       steps[i].line->text);
         }
     }
-    return rc;
 }
 
 /* Of a run of changes what is removed comes first. */
-static int print_steps(const struct step *steps, size_t count, struct buf *out)
+static void print_steps(const struct step *steps, size_t count, struct buf *out)
 {
-    int rc = 0;
-    for (size_t i = 0, n; i < count && rc == 0; i += n) {
+    for (size_t i = 0, n; i < count; i += n) {
         bool kept = steps[i].mark == KEPT;
         for (n = 1; i + n < count && (steps[i + n].mark == KEPT) == kept; n++) {
         }
-        rc = kept ? print_run(&steps[i], n, KEPT, out) : print_run(&steps[i], n, REMOVED, out);
-        rc = kept || rc != 0 ? rc : print_run(&steps[i], n, ADDED, out);
+        if (kept) {
+            print_run(&steps[i], n, KEPT, out);
+        } else {
+            print_run(&steps[i], n, REMOVED, out);
+            print_run(&steps[i], n, ADDED, out);
+        }
     }
-    return rc;
 }
 
 static size_t count_without(const struct script *s, size_t begin, size_t end, enum mark mark)
@@ -84,28 +84,26 @@ static size_t count_without(const struct script *s, size_t begin, size_t end, en
 }
 
 /* "-3,7": the line it begins with and how many there are; as in diff, the line before if none. */
-static int print_range(const struct script *s, size_t begin, size_t end, enum mark other, char sign,
-                       struct buf *out)
+static void print_range(const struct script *s, size_t begin, size_t end, enum mark other,
+                        char sign, struct buf *out)
 {
     size_t count = count_without(s, begin, end, other);
     size_t first = count_without(s, 0, begin, other) + (count > 0 ? 1 : 0);
-    return buf_printf(out, " %c%zu,%zu", sign, first, count);
+    buf_printf(out, " %c%zu,%zu", sign, first, count);
 }
 
 /* Behind the ranges stands what the first line is part of, if the hunk does not show it. */
-static int print_hunk(const struct script *s, size_t begin, size_t end, struct buf *out)
+static void print_hunk(const struct script *s, size_t begin, size_t end, struct buf *out)
 {
     const struct rules_text_line *part = NULL;
     for (size_t i = begin; i > 0 && part == NULL && s->steps[begin].line->depth > 1; i--) {
         part = s->steps[i - 1].line->depth == 1 ? s->steps[i - 1].line : NULL;
     }
-    int rc = buf_append_str(out, "@@");
-    rc = rc != 0 ? rc : print_range(s, begin, end, ADDED, '-', out);
-    rc = rc != 0 ? rc : print_range(s, begin, end, REMOVED, '+', out);
-    rc = rc != 0 ? rc
-                 : buf_printf(out, " @@%s%s\n", part == NULL ? "" : " ",
-                              part == NULL ? "" : part->text);
-    return rc != 0 ? rc : print_steps(&s->steps[begin], end - begin, out);
+    buf_append_str(out, "@@");
+    print_range(s, begin, end, ADDED, '-', out);
+    print_range(s, begin, end, REMOVED, '+', out);
+    buf_printf(out, " @@%s%s\n", part == NULL ? "" : " ", part == NULL ? "" : part->text);
+    print_steps(&s->steps[begin], end - begin, out);
 }
 
 /* Where a hunk ends that has a change at `at`: before more than two contexts of kept lines. */
@@ -119,28 +117,28 @@ static size_t hunk_end(const struct script *s, size_t at)
     return end < s->count ? end : s->count;
 }
 
-static int print_script(const struct script *s, struct buf *out)
+static void print_script(const struct script *s, struct buf *out)
 {
-    int rc = 0;
     size_t end = 0;
-    for (size_t i = 0; i < s->count && rc == 0; i++) {
+    for (size_t i = 0; i < s->count; i++) {
         if (i >= end && s->steps[i].mark != KEPT) {
             size_t begin = i > CONTEXT ? i - CONTEXT : 0;
             end = hunk_end(s, i);
-            rc = print_hunk(s, begin, end, out);
+            print_hunk(s, begin, end, out);
         }
     }
-    return rc;
 }
 
-static int print_name(const char *sign, const struct rules *rules, uint64_t generation,
-                      struct buf *out)
+static void print_name(const char *sign, const struct rules *rules, uint64_t generation,
+                       struct buf *out)
 {
     char name[RULES_SET_NAME];
-    return rules == NULL
-               ? buf_printf(out, "%s /dev/null\n", sign)
-               : buf_printf(out, "%s %s\tgeneration %" PRIu64 ", %s\n", sign,
-                            rules_set_name(rules, name), generation, rules_checksum(rules));
+    if (rules == NULL) {
+        buf_printf(out, "%s /dev/null\n", sign);
+    } else {
+        buf_printf(out, "%s %s\tgeneration %" PRIu64 ", %s\n", sign, rules_set_name(rules, name),
+                   generation, rules_checksum(rules));
+    }
 }
 
 /* ---- all ---- */
@@ -156,12 +154,13 @@ static int print_different(const struct rules *before, const struct rules *after
                            const struct script *s, struct buf *out)
 {
     uint64_t generation = before == NULL ? 0 : rules_generation(before);
-    int rc = print_name("---", before, generation, out);
-    rc = rc != 0 ? rc : print_name("+++", after, generation + 1, out);
-    if (rc == 0 && before != NULL && after != NULL && count_without(s, 0, s->count, KEPT) == 0) {
+    print_name("---", before, generation, out);
+    print_name("+++", after, generation + 1, out);
+    if (before != NULL && after != NULL && count_without(s, 0, s->count, KEPT) == 0) {
         return buf_append_str(out, "# the same limits, written otherwise\n");
     }
-    return rc != 0 ? rc : print_script(s, out);
+    print_script(s, out);
+    return buf_error(out);
 }
 
 int rules_diff(const struct rules *before, const struct rules *after, struct buf *out, bool *equal,

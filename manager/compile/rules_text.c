@@ -69,10 +69,14 @@ __attribute__((format(printf, 3, 4))) static int add(struct rules_text *t, const
     if (n < 0) {
         return -ENOMEM;
     }
-    int rc = buf_append_str(&key, path);
-    rc = rc != 0 || path[0] == '\0' ? rc : buf_append_char(&key, JOIN);
-    rc = rc != 0 ? rc : buf_append_str(&key, text);
-    rc = rc != 0 ? rc : add_key(t, buf_take_str(&key));
+    buf_append_str(&key, path);
+    if (path[0] != '\0') {
+        buf_append_char(&key, JOIN);
+    }
+    int rc = buf_append_str(&key, text);
+    if (rc == 0) {
+        rc = add_key(t, buf_take_str(&key));
+    }
     buf_reset(&key);
     free(text);
     return rc;
