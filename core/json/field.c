@@ -11,7 +11,7 @@ static const char *dot(const char *path)
     return path[0] == '\0' ? "" : ".";
 }
 
-static int wrong_type(struct err *e, const char *path, const char *key, const char *expected)
+int field_wrong_type(struct err *e, const char *path, const char *key, const char *expected)
 {
     return err_set(e, -EINVAL, "%s%s%s: Invalid value: must be %s", path, dot(path), key, expected);
 }
@@ -29,12 +29,23 @@ const cJSON *field_get(const cJSON *object, const char *key)
     return cJSON_IsNull(item) ? NULL : item;
 }
 
+const char *field_text(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(field_get(object, key));
+    return text == NULL ? "" : text;
+}
+
+const char *field_meta(const cJSON *object, const char *key)
+{
+    return field_text(field_get(object, "metadata"), key);
+}
+
 int field_string(const cJSON *object, const char *path, const char *key, const char **out,
                  struct err *e)
 {
     const cJSON *item = field_get(object, key);
     if (item != NULL && !cJSON_IsString(item)) {
-        return wrong_type(e, path, key, "a string");
+        return field_wrong_type(e, path, key, "a string");
     }
     *out = item == NULL ? "" : item->valuestring;
     return 0;
@@ -44,14 +55,14 @@ int field_object(const cJSON *object, const char *path, const char *key, const c
                  struct err *e)
 {
     *out = field_get(object, key);
-    return *out == NULL || cJSON_IsObject(*out) ? 0 : wrong_type(e, path, key, "an object");
+    return *out == NULL || cJSON_IsObject(*out) ? 0 : field_wrong_type(e, path, key, "an object");
 }
 
 int field_array(const cJSON *object, const char *path, const char *key, const cJSON **out,
                 struct err *e)
 {
     *out = field_get(object, key);
-    return *out == NULL || cJSON_IsArray(*out) ? 0 : wrong_type(e, path, key, "an array");
+    return *out == NULL || cJSON_IsArray(*out) ? 0 : field_wrong_type(e, path, key, "an array");
 }
 
 int field_int(const cJSON *object, const char *path, const char *key, int min, int max, int *out,
@@ -65,7 +76,7 @@ int field_int(const cJSON *object, const char *path, const char *key, int min, i
         item->valuedouble > item->valueint || item->valuedouble < item->valueint) {
         char expected[64];
         (void)snprintf(expected, sizeof expected, "a whole number from %d to %d", min, max);
-        return wrong_type(e, path, key, expected);
+        return field_wrong_type(e, path, key, expected);
     }
     *out = item->valueint;
     return 0;

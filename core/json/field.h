@@ -16,6 +16,11 @@
 /* NULL when it is absent. */
 const cJSON *field_get(const cJSON *object, const char *key);
 
+/* Its text; "" when it is absent or no string. */
+const char *field_text(const cJSON *object, const char *key);
+/* The same of its metadata. */
+const char *field_meta(const cJSON *object, const char *key);
+
 /* "" or NULL when it is absent. */
 MUST_CHECK int field_string(const cJSON *object, const char *path, const char *key,
                             const char **out, struct err *e);
@@ -38,5 +43,8 @@ MUST_CHECK int field_known(const cJSON *object, const char *path, const char *co
 /* "<path>.<key>: Invalid value: "<value>": <why>". Returns -EINVAL. */
 int field_invalid(struct err *e, const char *path, const char *key, const char *value,
                   const char *why);
+
+/* "<path>.<key>: Invalid value: must be <expected>". Returns -EINVAL. */
+int field_wrong_type(struct err *e, const char *path, const char *key, const char *expected);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/array.h"
 #include "kube/selector.h"
 #include "kube/selector_builder.h"
+#include "json/field.h"
 
 #define PATH_MAX_LEN 256
 
@@ -16,22 +17,10 @@ struct source {
     bool nothing; /* an In with an empty list was seen */
 };
 
-/* Kubernetes' words: the field, what kind of error, the value, what is expected. */
-static int invalid(struct source *s, const char *field, const char *value, const char *why)
-{
-    return err_set(s->e, -EINVAL, "%s.%s: Invalid value: \"%.100s\": %s", s->path, field, value,
-                   why);
-}
-
-static int wrong_type(struct source *s, const char *field, const char *expected)
-{
-    return err_set(s->e, -EINVAL, "%s.%s: Invalid value: must be %s", s->path, field, expected);
-}
-
 static int built(struct source *s, int rc, const char *field, const char *value, const char *why)
 {
     if (rc == -EINVAL) {
-        return invalid(s, field, value, why);
+        return field_invalid(s->e, s->path, field, value, why);
     }
     if (rc != 0) {
         (void)err_set(s->e, rc, "%s: %s", s->path,
@@ -61,7 +50,7 @@ static int add_match_labels(struct source *s, const cJSON *labels)
         return 0;
     }
     if (!cJSON_IsObject(labels)) {
-        return wrong_type(s, "matchLabels", "an object");
+        return field_wrong_type(s->e, s->path, "matchLabels", "an object");
     }
     const cJSON *item;
     cJSON_ArrayForEach(item, labels)
@@ -69,23 +58,6 @@ static int add_match_labels(struct source *s, const cJSON *labels)
         int rc = add_match_label(s, item);
         if (rc != 0) {
             return rc;
-        }
-    }
-    return 0;
-}
-
-static int refuse_unknown(struct source *s, const cJSON *object, const char *const *known)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, object)
-    {
-        size_t i = 0;
-        while (known[i] != NULL && strcmp(known[i], item->string) != 0) {
-            i++;
-        }
-        if (known[i] == NULL) {
-            return err_set(s->e, -EINVAL, "%s.%.100s: Forbidden: unknown field", s->path,
-                           item->string);
         }
     }
     return 0;
@@ -104,7 +76,7 @@ static int read_operator(struct source *s, const cJSON *item, enum selector_op *
         return err_set(s->e, -EINVAL, "%s.operator: Required value", s->path);
     }
     if (!cJSON_IsString(item)) {
-        return wrong_type(s, "operator", "a string");
+        return field_wrong_type(s->e, s->path, "operator", "a string");
     }
     for (size_t i = 0; i < ARRAY_LEN(operators); i++) {
         if (strcmp(item->valuestring, operators[i].name) == 0) {
@@ -112,15 +84,15 @@ static int read_operator(struct source *s, const cJSON *item, enum selector_op *
             return 0;
         }
     }
-    return invalid(s, "operator", item->valuestring,
-                   "not a valid selector operator (In, NotIn, Exists or DoesNotExist)");
+    return field_invalid(s->e, s->path, "operator", item->valuestring,
+                         "not a valid selector operator (In, NotIn, Exists or DoesNotExist)");
 }
 
 static int check_values(struct source *s, enum selector_op op, const cJSON *values)
 {
     bool given = values != NULL && !cJSON_IsNull(values);
     if (given && !cJSON_IsArray(values)) {
-        return wrong_type(s, "values", "an array");
+        return field_wrong_type(s->e, s->path, "values", "an array");
     }
     bool empty = !given || values->child == NULL;
     if (op == SELECTOR_EXISTS || op == SELECTOR_NOT_EXISTS) {
@@ -151,7 +123,7 @@ static int add_values(struct source *s, const cJSON *values)
         char field[32];
         (void)snprintf(field, sizeof field, "values[%zu]", i++);
         if (!cJSON_IsString(item)) {
-            return wrong_type(s, field, "a string");
+            return field_wrong_type(s->e, s->path, field, "a string");
         }
         const char *why = NULL;
         int rc = selector_builder_value(s->builder, slice_str(item->valuestring), &why);
@@ -168,7 +140,7 @@ static int add_expression(struct source *s, const cJSON *expression)
     if (!cJSON_IsObject(expression)) {
         return err_set(s->e, -EINVAL, "%s: Invalid value: must be an object", s->path);
     }
-    int rc = refuse_unknown(s, expression, known);
+    int rc = field_known(expression, s->path, known, s->e);
     enum selector_op op = SELECTOR_EXISTS;
     if (rc == 0) {
         rc = read_operator(s, cJSON_GetObjectItemCaseSensitive(expression, "operator"), &op);
@@ -183,7 +155,7 @@ static int add_expression(struct source *s, const cJSON *expression)
     const cJSON *key = cJSON_GetObjectItemCaseSensitive(expression, "key");
     if (!cJSON_IsString(key)) {
         return key == NULL ? err_set(s->e, -EINVAL, "%s.key: Required value", s->path)
-                           : wrong_type(s, "key", "a string");
+                           : field_wrong_type(s->e, s->path, "key", "a string");
     }
     const char *why = NULL;
     rc = selector_builder_open(s->builder, slice_str(key->valuestring), op, &why);
@@ -196,7 +168,7 @@ static int add_expressions(struct source *s, const cJSON *expressions)
         return 0;
     }
     if (!cJSON_IsArray(expressions)) {
-        return wrong_type(s, "matchExpressions", "an array");
+        return field_wrong_type(s->e, s->path, "matchExpressions", "an array");
     }
     size_t i = 0;
     int rc = 0;
@@ -236,7 +208,7 @@ struct selector *selector_from_label_selector(const cJSON *object, const char *p
         return NULL;
     }
     selector_builder_init(&b);
-    int rc = refuse_unknown(&s, object, known);
+    int rc = field_known(object, s.path, known, s.e);
     if (rc == 0) {
         rc = add_match_labels(&s, cJSON_GetObjectItemCaseSensitive(object, "matchLabels"));
     }

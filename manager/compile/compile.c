@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "kube/selector.h"
+#include "json/field.h"
 #include "json/json.h"
 
 enum { PATH_LEN = 128 };
@@ -49,31 +50,6 @@ static int wrong_type(struct compilation *c, const char *path, const char *expec
     return err_set(c->e, -EINVAL, "%s: Invalid value: must be %s", path, expected);
 }
 
-/* NULL when it is absent or null, as the API server has it. */
-static cJSON *member(const cJSON *object, const char *key)
-{
-    cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNull(item) ? NULL : item;
-}
-
-static int refuse_unknown(struct compilation *c, const cJSON *object, const char *path,
-                          const char *const *known)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, object)
-    {
-        size_t i = 0;
-        while (known[i] != NULL && strcmp(known[i], item->string) != 0) {
-            i++;
-        }
-        if (known[i] == NULL) {
-            return err_set(c->e, -EINVAL, "%s.%.100s: Forbidden: unknown field", path,
-                           item->string);
-        }
-    }
-    return 0;
-}
-
 bool compile_is_config(const cJSON *document)
 {
     const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(document, "kind"));
@@ -82,7 +58,7 @@ bool compile_is_config(const cJSON *document)
 
 static int read_api_version(struct compilation *c, const cJSON *config)
 {
-    const cJSON *item = member(config, "apiVersion");
+    const cJSON *item = field_get(config, "apiVersion");
     if (item == NULL) {
         return required(c, "apiVersion");
     }
@@ -107,9 +83,9 @@ static int read_api_version(struct compilation *c, const cJSON *config)
 /* Adds {"namespace": …, "name": …}; whether they are good names is checked with the rules. */
 static int add_shard(struct compilation *c, const cJSON *config, cJSON *document)
 {
-    const cJSON *meta = member(config, "metadata");
-    const cJSON *name = member(meta, "name");
-    const cJSON *ns = member(meta, "namespace");
+    const cJSON *meta = field_get(config, "metadata");
+    const cJSON *name = field_get(meta, "name");
+    const cJSON *ns = field_get(meta, "namespace");
     if (meta != NULL && !cJSON_IsObject(meta)) {
         return wrong_type(c, "metadata", "an object");
     }
@@ -132,7 +108,7 @@ static int add_shard(struct compilation *c, const cJSON *config, cJSON *document
 /* The pods of the shard: of no use to the rules, but nothing works without. */
 static int check_pod_selector(struct compilation *c, const cJSON *spec)
 {
-    const cJSON *item = member(spec, "selector");
+    const cJSON *item = field_get(spec, "selector");
     if (item == NULL) {
         return err_set(c->e, -EINVAL, "spec.selector: Required value: which pods the shard is");
     }
@@ -144,16 +120,16 @@ static int check_pod_selector(struct compilation *c, const cJSON *spec)
 static int add_webhook(struct compilation *c, const cJSON *spec, cJSON *rules_spec)
 {
     static const char *const known[] = {"certDir", "port", NULL};
-    const cJSON *webhook = member(spec, "webhook");
+    const cJSON *webhook = field_get(spec, "webhook");
     if (webhook == NULL) {
         return 0;
     }
     if (!cJSON_IsObject(webhook)) {
         return wrong_type(c, "spec.webhook", "an object");
     }
-    int rc = refuse_unknown(c, webhook, "spec.webhook", known);
-    const cJSON *dir = member(webhook, "certDir");
-    const cJSON *port = member(webhook, "port");
+    int rc = field_known(webhook, "spec.webhook", known, c->e);
+    const cJSON *dir = field_get(webhook, "certDir");
+    const cJSON *port = field_get(webhook, "port");
     if (rc == 0 && dir != NULL && !cJSON_IsString(dir)) {
         return wrong_type(c, "spec.webhook.certDir", "a string");
     }
@@ -175,12 +151,12 @@ static int add_webhook(struct compilation *c, const cJSON *spec, cJSON *rules_sp
 static int add_leader_election(struct compilation *c, const cJSON *spec, cJSON *rules_spec)
 {
     static const char *const known[] = {"leaderElectionName", NULL};
-    const cJSON *controller = member(spec, "controller");
-    const cJSON *name = member(controller, "leaderElectionName");
+    const cJSON *controller = field_get(spec, "controller");
+    const cJSON *name = field_get(controller, "leaderElectionName");
     if (controller != NULL && !cJSON_IsObject(controller)) {
         return wrong_type(c, "spec.controller", "an object");
     }
-    int rc = refuse_unknown(c, controller, "spec.controller", known);
+    int rc = field_known(controller, "spec.controller", known, c->e);
     if (rc != 0 || name == NULL) {
         return rc;
     }
@@ -253,7 +229,7 @@ static int note_origin(struct compilation *c, const struct origin *o)
 /* Copies one list; whether it is in order is checked with the rules. */
 static int copy_list(struct compilation *c, const cJSON *from, cJSON *to, const char *key)
 {
-    const cJSON *list = member(from, key);
+    const cJSON *list = field_get(from, key);
     if (list == NULL) {
         return 0;
     }
@@ -273,7 +249,7 @@ static int add_rule(struct compilation *c, const cJSON *resources, const char *p
     if (!cJSON_IsObject(resources)) {
         return wrong_type(c, path, "an object");
     }
-    int rc = refuse_unknown(c, resources, path, known);
+    int rc = field_known(resources, path, known, c->e);
     rc = rc != 0 ? rc : check_size(c, path, selector);
     rc = rc != 0 ? rc : note_origin(c, o);
     if (rc != 0) {
@@ -298,7 +274,7 @@ static int read_selector(struct compilation *c, const cJSON *limit, const char *
 {
     char path[PATH_LEN];
     (void)snprintf(path, sizeof path, "%s.selector", limit_path);
-    const cJSON *item = member(limit, "selector");
+    const cJSON *item = field_get(limit, "selector");
     if (item == NULL) {
         return required(c, path);
     }
@@ -325,8 +301,8 @@ static int add_rules(struct compilation *c, const cJSON *limit, const char *path
     char *selector = NULL;
     char inner[PATH_LEN];
     (void)snprintf(inner, sizeof inner, "%s.relateResources", path);
-    int rc = refuse_unknown(c, limit, path, known);
-    const cJSON *list = member(limit, "relateResources");
+    int rc = field_known(limit, path, known, c->e);
+    const cJSON *list = field_get(limit, "relateResources");
     if (rc == 0 && list == NULL) {
         rc = required(c, inner);
     } else if (rc == 0 && !cJSON_IsArray(list)) {
@@ -358,13 +334,13 @@ static int add_limit(struct compilation *c, const cJSON *limit, unsigned index)
     if (!cJSON_IsObject(limit)) {
         return wrong_type(c, path, "an object");
     }
-    const cJSON *inner = member(limit, "objectSelector");
+    const cJSON *inner = field_get(limit, "objectSelector");
     if (inner == NULL) {
         return add_rules(c, limit, path, o);
     }
-    int rc = refuse_unknown(c, limit, path, known);
+    int rc = field_known(limit, path, known, c->e);
     for (size_t i = 1; rc == 0 && known[i] != NULL; i++) {
-        if (member(limit, known[i]) != NULL) {
+        if (field_get(limit, known[i]) != NULL) {
             rc = err_set(c->e, -EINVAL, "%s.%s: Forbidden: may not stand beside objectSelector",
                          path, known[i]);
         }
@@ -382,7 +358,7 @@ static int add_limit(struct compilation *c, const cJSON *limit, unsigned index)
 
 static int add_limits(struct compilation *c, const cJSON *spec, cJSON *rules_spec)
 {
-    const cJSON *limits = member(spec, "limits");
+    const cJSON *limits = field_get(spec, "limits");
     c->limits = cJSON_AddArrayToObject(rules_spec, "limits");
     if (c->limits == NULL) {
         return out_of_memory(c);
@@ -406,15 +382,15 @@ static int add_spec(struct compilation *c, const cJSON *config, cJSON *document)
 {
     static const char *const known[] = {"selector", "controller", "webhook",
                                         "limits",   "root",       NULL};
-    const cJSON *spec = member(config, "spec");
+    const cJSON *spec = field_get(config, "spec");
     if (spec == NULL) {
         return required(c, "spec");
     }
     if (!cJSON_IsObject(spec)) {
         return wrong_type(c, "spec", "an object");
     }
-    int rc = refuse_unknown(c, spec, "spec", known);
-    if (rc == 0 && member(spec, "root") != NULL) {
+    int rc = field_known(spec, "spec", known, c->e);
+    if (rc == 0 && field_get(spec, "root") != NULL) {
         rc = err_set(c->e, -EINVAL,
                      "spec.root: Forbidden: automatic sharding is not supported yet: write one "
                      "ShardingConfig for each shard");

@@ -9,8 +9,9 @@
 #include <sys/stat.h>
 
 #include "base/array.h"
-#include "yaml/yaml.h"
 #include "compile/input.h"
+#include "yaml/yaml.h"
+#include "json/field.h"
 #include "json/json.h"
 
 #define KEY "rules.json" /* of a ConfigMap */
@@ -99,21 +100,15 @@ static int add_text(struct rules_set *s, const char *text, size_t len, struct er
                            : err_set(e, rc, "out of memory");
 }
 
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
-    return text == NULL ? "" : text;
-}
-
 static int add_document(struct rules_set *s, const cJSON *document, struct err *e)
 {
-    const char *kind = text_of(document, "kind");
+    const char *kind = field_text(document, "kind");
     if (strcmp(kind, "ConfigMap") == 0) {
-        const char *text = text_of(cJSON_GetObjectItemCaseSensitive(document, "data"), KEY);
+        const char *text = field_text(cJSON_GetObjectItemCaseSensitive(document, "data"), KEY);
         int rc = text[0] == '\0' ? 0 : add_text(s, text, strlen(text), e);
         if (rc != 0) {
             err_prefix(e, "%s",
-                       text_of(cJSON_GetObjectItemCaseSensitive(document, "metadata"), "name"));
+                       field_text(cJSON_GetObjectItemCaseSensitive(document, "metadata"), "name"));
         }
         return rc;
     }

@@ -40,20 +40,14 @@ bool shards_selects(const struct selector *s, const cJSON *object)
     return true;
 }
 
-static const char *meta_string(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(field_get(field_get(object, "metadata"), key));
-    return text == NULL ? "" : text;
-}
-
 const char *shards_name(const cJSON *object)
 {
-    return meta_string(object, "name");
+    return field_meta(object, "name");
 }
 
 const char *shards_namespace(const cJSON *object)
 {
-    return meta_string(object, "namespace");
+    return field_meta(object, "namespace");
 }
 
 /* 1 or 0, or -ENOMEM. */

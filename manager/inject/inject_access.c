@@ -21,19 +21,13 @@ struct search {
     struct err *e;
 };
 
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(field_get(object, key));
-    return text == NULL ? "" : text;
-}
-
 /* The item of a list with that name. */
 static const cJSON *find_named(const cJSON *list, const char *name)
 {
     const cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
-        if (strcmp(text_of(item, "name"), name) == 0) {
+        if (strcmp(field_text(item, "name"), name) == 0) {
             return item;
         }
     }
@@ -47,14 +41,15 @@ static const cJSON *find_variable(const cJSON *container, const char *name)
     const cJSON *item;
     cJSON_ArrayForEach(item, field_get(container, "env"))
     {
-        found = strcmp(text_of(item, "name"), name) == 0 ? item : found;
+        found = strcmp(field_text(item, "name"), name) == 0 ? item : found;
     }
     return found;
 }
 
 bool inject_access_concerns(const struct inject_options *o, const cJSON *container)
 {
-    return o->containers == NULL || inject_options_lists(o->containers, text_of(container, "name"));
+    return o->containers == NULL ||
+           inject_options_lists(o->containers, field_text(container, "name"));
 }
 
 const cJSON *inject_access_argument(const cJSON *item, const char **path)
@@ -94,7 +89,7 @@ static const cJSON *first_item(const cJSON *container, const char *key)
 /* Bytes of `path` that the mount stands for; 0: it is not in there. */
 static size_t covers(const cJSON *mount, const char *path)
 {
-    const char *dir = text_of(mount, "mountPath");
+    const char *dir = field_text(mount, "mountPath");
     size_t len = strlen(dir);
     while (len > 1 && dir[len - 1] == '/') {
         len--;
@@ -122,7 +117,7 @@ static int refuse(const struct search *s, const cJSON *container, const char *pa
     return err_set(s->e, -EINVAL,
                    "spec.containers[%.63s]: its kubeconfig \"%.150s\" %s: localproxy needs it in "
                    "place of the container",
-                   text_of(container, "name"), path, why);
+                   field_text(container, "name"), path, why);
 }
 
 static int add_mount(struct search *s, const cJSON *mount)
@@ -141,8 +136,8 @@ static int check_same(const struct search *s, const cJSON *container, const cJSO
 {
     const cJSON *first = s->access->mounts->child;
     bool same = strcmp(s->access->kubeconfig, path) == 0 &&
-                strcmp(text_of(first, "name"), text_of(mount, "name")) == 0 &&
-                strcmp(text_of(first, "subPath"), text_of(mount, "subPath")) == 0;
+                strcmp(field_text(first, "name"), field_text(mount, "name")) == 0 &&
+                strcmp(field_text(first, "subPath"), field_text(mount, "subPath")) == 0;
     return same ? 0 : refuse(s, container, path, "is not that of another container");
 }
 
@@ -178,7 +173,7 @@ static int take_environment(struct search *s, const cJSON *container)
     if (field_get(variable, "valueFrom") != NULL) {
         return refuse(s, container, "$KUBECONFIG", "comes from somewhere else");
     }
-    return take_path(s, container, text_of(variable, "value"));
+    return take_path(s, container, field_text(variable, "value"));
 }
 
 static int take_arguments(struct search *s, const cJSON *container)
@@ -204,7 +199,7 @@ static const char *only_item(const cJSON *volume)
     const cJSON *source = field_get(volume, "configMap");
     source = source != NULL ? source : field_get(volume, "secret");
     const cJSON *items = field_get(source, "items");
-    return cJSON_GetArraySize(items) == 1 ? text_of(items->child, "path") : "";
+    return cJSON_GetArraySize(items) == 1 ? field_text(items->child, "path") : "";
 }
 
 /* Where in the volume the file is that a container of the operator was given. */
@@ -213,11 +208,11 @@ static const char *used_file(const struct search *s, const char *volume)
     const cJSON *container;
     cJSON_ArrayForEach(container, field_get(s->spec, "containers"))
     {
-        const char *path = text_of(find_variable(container, "KUBECONFIG"), "value");
+        const char *path = field_text(find_variable(container, "KUBECONFIG"), "value");
         (void)inject_access_argument(first_item(container, "command"), &path);
         (void)inject_access_argument(first_item(container, "args"), &path);
         const cJSON *mount = find_mount(container, path);
-        if (mount != NULL && strcmp(text_of(mount, "name"), volume) == 0 &&
+        if (mount != NULL && strcmp(field_text(mount, "name"), volume) == 0 &&
             field_get(mount, "subPath") == NULL) {
             path += covers(mount, path);
             return path + strspn(path, "/");
@@ -281,8 +276,8 @@ static int add_token(struct search *s)
 {
     const cJSON *mount = find_token(s);
     const cJSON *other = s->access->mounts->child;
-    bool there = mount == NULL || (other != NULL && strcmp(text_of(mount, "mountPath"),
-                                                           text_of(other, "mountPath")) == 0);
+    bool there = mount == NULL || (other != NULL && strcmp(field_text(mount, "mountPath"),
+                                                           field_text(other, "mountPath")) == 0);
     return there ? 0 : add_mount(s, mount);
 }
 
@@ -316,13 +311,13 @@ static int take_variable(struct search *s, const cJSON *container, const char *n
         return err_set(s->e, -EINVAL,
                        "spec.containers[%.63s].env[%s]: Invalid value: is not what another "
                        "container has",
-                       text_of(container, "name"), name);
+                       field_text(container, "name"), name);
     }
-    if (strstr(text_of(variable, "value"), "$(") != NULL) {
+    if (strstr(field_text(variable, "value"), "$(") != NULL) {
         return err_set(s->e, -EINVAL,
                        "spec.containers[%.63s].env[%s]: Invalid value: \"%.100s\": localproxy, "
                        "which needs it too, does not have the variables that it names",
-                       text_of(container, "name"), name, text_of(variable, "value"));
+                       field_text(container, "name"), name, field_text(variable, "value"));
     }
     edit_append(&s->edit, s->access->env, cJSON_Duplicate(variable, true));
     return s->edit.rc;

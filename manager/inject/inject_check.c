@@ -10,19 +10,13 @@
 #include "object/names.h"
 #include "json/field.h"
 
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(field_get(object, key));
-    return text == NULL ? "" : text;
-}
-
 /* ---- containers ---- */
 
 static bool is_taken(const cJSON *port)
 {
     static const int taken[] = {SIDECAR_API_PORT, SIDECAR_ADMIN_PORT, SIDECAR_RULESYNC_PORT};
     const cJSON *number = field_get(port, "containerPort");
-    const char *protocol = text_of(port, "protocol");
+    const char *protocol = field_text(port, "protocol");
     for (size_t i = 0; i < ARRAY_LEN(taken); i++) {
         if (cJSON_IsNumber(number) && number->valueint == taken[i]) {
             return protocol[0] == '\0' || strcmp(protocol, "TCP") == 0;
@@ -55,7 +49,7 @@ static int check_mounts(const cJSON *container, unsigned index, struct err *e)
     const cJSON *mount;
     cJSON_ArrayForEach(mount, field_get(container, "volumeMounts"))
     {
-        const char *path = text_of(mount, "mountPath");
+        const char *path = field_text(mount, "mountPath");
         if (strncmp(path, INJECT_KUBECONFIG_DIR, len) == 0 &&
             path[len + strspn(path + len, "/")] == '\0') {
             return err_set(e, -EINVAL,
@@ -98,7 +92,7 @@ static int check_init_containers(const cJSON *spec, struct err *e)
     const cJSON *container;
     cJSON_ArrayForEach(container, list)
     {
-        if (rc == 0 && strcmp(text_of(container, "restartPolicy"), "Always") == 0) {
+        if (rc == 0 && strcmp(field_text(container, "restartPolicy"), "Always") == 0) {
             rc = check_ports(container, "initContainers", i, e);
         }
         i++;
@@ -113,7 +107,7 @@ static bool has_named(const cJSON *list, const char *name, size_t len)
     const cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
-        const char *found = text_of(item, "name");
+        const char *found = field_text(item, "name");
         if (strlen(found) == len && memcmp(found, name, len) == 0) {
             return true;
         }
@@ -182,14 +176,14 @@ static int check_parts(const struct inject_options *o, const cJSON *spec, const 
 static int check_system(const cJSON *spec, struct err *e)
 {
     static const char *const labels[] = {"kubernetes.io/os", "beta.kubernetes.io/os"};
-    const char *os = text_of(field_get(spec, "os"), "name");
+    const char *os = field_text(field_get(spec, "os"), "name");
     if (os[0] != '\0' && strcmp(os, "linux") != 0) {
         return err_set(e, -EINVAL,
                        "spec.os.name: Invalid value: \"%.63s\": the sidecars run on linux only",
                        os);
     }
     for (size_t i = 0; i < ARRAY_LEN(labels); i++) {
-        os = text_of(field_get(spec, "nodeSelector"), labels[i]);
+        os = field_text(field_get(spec, "nodeSelector"), labels[i]);
         if (os[0] != '\0' && strcmp(os, "linux") != 0) {
             return err_set(e, -EINVAL,
                            "spec.nodeSelector[%s]: Invalid value: \"%.63s\": the sidecars run on "

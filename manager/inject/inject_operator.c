@@ -9,18 +9,12 @@
 #include "inject/inject_sidecars.h"
 #include "json/field.h"
 
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(field_get(object, key));
-    return text == NULL ? "" : text;
-}
-
 static cJSON *find_named(cJSON *list, const char *key, const char *name)
 {
     cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
-        if (strcmp(text_of(item, key), name) == 0) {
+        if (strcmp(field_text(item, key), name) == 0) {
             return item;
         }
     }
@@ -57,7 +51,7 @@ static void remove_behind(cJSON *list, const cJSON *item, const char *name)
     while (next != NULL) {
         cJSON *other = next;
         next = next->next;
-        if (strcmp(text_of(other, "name"), name) == 0) {
+        if (strcmp(field_text(other, "name"), name) == 0) {
             cJSON_Delete(cJSON_DetachItemViaPointer(list, other));
         }
     }
@@ -139,7 +133,7 @@ static void append_argument(struct edit *ed, cJSON *container, struct warnings *
     if (why != NULL) {
         warnings_add(warnings,
                      "spec.containers[%.63s]: %s: --kubeconfig was not added, KUBECONFIG must do",
-                     text_of(container, "name"), why);
+                     field_text(container, "name"), why);
         return;
     }
     edit_append_string(ed, edit_array(ed, container, "args"), "--kubeconfig=" INJECT_KUBECONFIG);
@@ -162,7 +156,7 @@ static bool takes_flag(const struct inject_options *o, cJSON *list, const cJSON 
     const char *main_one = o->default_container;
     return o->containers != NULL || main_one == NULL ||
            find_named(list, "name", main_one) == NULL ||
-           strcmp(main_one, text_of(container, "name")) == 0;
+           strcmp(main_one, field_text(container, "name")) == 0;
 }
 
 void inject_operator_lead(struct edit *ed, const struct inject_options *o,
@@ -260,16 +254,16 @@ void inject_operator_set_variables(struct edit *ed, const struct inject_options 
     const cJSON *entry;
     cJSON_ArrayForEach(entry, o->env_inject)
     {
-        cJSON *container = find_named(list, "name", text_of(entry, "name"));
+        cJSON *container = find_named(list, "name", field_text(entry, "name"));
         if (container == NULL) {
             warnings_add(warnings, "env-inject: the pod has no container \"%.63s\"",
-                         text_of(entry, "name"));
+                         field_text(entry, "name"));
             continue;
         }
         const cJSON *variable;
         cJSON_ArrayForEach(variable, field_get(entry, "env"))
         {
-            set_variable(ed, container, text_of(variable, "key"), text_of(variable, "value"));
+            set_variable(ed, container, field_text(variable, "key"), field_text(variable, "value"));
         }
     }
 }
@@ -285,7 +279,7 @@ static const char *volume_at(const cJSON *list, const char *path)
         const cJSON *mount = find_named(cJSON_GetObjectItemCaseSensitive(container, "volumeMounts"),
                                         "mountPath", path);
         if (mount != NULL) {
-            return text_of(mount, "name");
+            return field_text(mount, "name");
         }
     }
     return NULL;

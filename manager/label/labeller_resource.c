@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "kube/client/watch_event.h"
 #include "label/labeller_internal.h"
+#include "json/field.h"
 
 enum {
     AGAIN_MIN_MS = 60000,
@@ -119,13 +120,6 @@ void resource_tell_contest(struct resource *r, const char *ns, const char *name)
 
 /* ---- what comes ---- */
 
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, key));
-    return text == NULL ? "" : text;
-}
-
 /* `plan` NULL: what it is labelled with is not known. */
 static void take_foreign(struct resource *r, const char *ns, const char *name,
                          const struct labels_plan *plan)
@@ -140,7 +134,7 @@ static void take_object(struct resource *r, enum reflector_change change, const 
     struct labeller *l = r->labeller;
     struct labels_plan plan;
     const char *name = object_name(object);
-    const char *ns = r->namespaced ? text_of(object, "namespace") : "";
+    const char *ns = r->namespaced ? field_meta(object, "namespace") : "";
     const char *owner = r->namespaced ? ns : name;
     if (owner[0] == '\0' || is_left_out(l, owner)) {
         return;

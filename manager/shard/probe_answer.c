@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "kube/name.h"
+#include "json/field.h"
 #include "json/json.h"
 
 /* The greatest integer that JSON numbers carry without loss, and the last second of the year 9999.
@@ -16,21 +17,10 @@
 #define INTEGER_MAX 9007199254740991.0
 #define SECONDS_MAX 253402300799.0
 
-static const cJSON *member(const cJSON *object, const char *key)
-{
-    return cJSON_GetObjectItemCaseSensitive(object, key);
-}
-
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(member(object, key));
-    return text != NULL ? text : "";
-}
-
 /* False when it is no integer from 0 to `max`. */
 static bool integer_of(const cJSON *object, const char *key, double max, uint64_t *out)
 {
-    const cJSON *item = member(object, key);
+    const cJSON *item = field_get(object, key);
     double value = cJSON_IsNumber(item) ? item->valuedouble : -1;
     if (!(value >= 0 && value <= max) || (double)(uint64_t)value < value) {
         return false;
@@ -58,7 +48,7 @@ static cJSON *parse(struct slice body, const char *program, struct err *e)
         err_prefix(e, "its answer");
         return NULL;
     }
-    if (strcmp(text_of(root, "program"), program) != 0) {
+    if (strcmp(field_text(root, "program"), program) != 0) {
         (void)err_set(e, -EINVAL, "what answers there is not %s", program);
         cJSON_Delete(root);
         return NULL;
@@ -68,9 +58,9 @@ static cJSON *parse(struct slice body, const char *program, struct err *e)
 
 static int read_shard(const cJSON *rules, struct probe_result *r, struct err *e)
 {
-    const cJSON *shard = member(rules, "shard");
-    const char *ns = text_of(shard, "namespace");
-    const char *name = text_of(shard, "name");
+    const cJSON *shard = field_get(rules, "shard");
+    const char *ns = field_text(shard, "namespace");
+    const char *name = field_text(shard, "name");
     if (name_check_label(slice_str(ns)) != NULL || name_check_subdomain(slice_str(name)) != NULL) {
         return wrong(e, "rules.shard");
     }
@@ -80,7 +70,7 @@ static int read_shard(const cJSON *rules, struct probe_result *r, struct err *e)
 
 static int read_rules(const cJSON *rules, struct probe_result *r, struct err *e)
 {
-    const char *checksum = text_of(rules, "checksum");
+    const char *checksum = field_text(rules, "checksum");
     uint64_t since = 0;
     if (!integer_of(rules, "generation", INTEGER_MAX, &r->generation) || r->generation == 0) {
         return wrong(e, "rules.generation");
@@ -93,7 +83,7 @@ static int read_rules(const cJSON *rules, struct probe_result *r, struct err *e)
     }
     (void)snprintf(r->checksum, sizeof r->checksum, "%s", checksum);
     r->since_ms = (int64_t)since * 1000;
-    r->enforcing = cJSON_IsTrue(member(rules, "settled"));
+    r->enforcing = cJSON_IsTrue(field_get(rules, "settled"));
     return read_shard(rules, r, e);
 }
 
@@ -104,16 +94,16 @@ int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e)
         return e->code;
     }
     struct probe_result read = *r;
-    const cJSON *rules = member(root, "rules");
+    const cJSON *rules = field_get(root, "rules");
     int rc = 0;
     read.enforcing = false;
     read.generation = 0;
     read.checksum[0] = '\0';
     read.shard[0] = '\0';
     read.since_ms = 0;
-    if (!cJSON_IsBool(member(rules, "inForce"))) {
+    if (!cJSON_IsBool(field_get(rules, "inForce"))) {
         rc = wrong(e, "rules.inForce");
-    } else if (cJSON_IsTrue(member(rules, "inForce"))) {
+    } else if (cJSON_IsTrue(field_get(rules, "inForce"))) {
         rc = read_rules(rules, &read, e);
     }
     cJSON_Delete(root);
@@ -131,7 +121,7 @@ static const char *trouble_of(const cJSON *root)
         {"source", "error"}, {"seen", "error"}, {"enforced", "error"}, {"source", "warning"}};
     const char *text = "";
     for (size_t i = 0; i < ARRAY_LEN(fields) && text[0] == '\0'; i++) {
-        text = text_of(member(root, fields[i][0]), fields[i][1]);
+        text = field_text(field_get(root, fields[i][0]), fields[i][1]);
     }
     return text;
 }

@@ -111,15 +111,10 @@ static const cJSON *condition(const cJSON *status, const char *type)
     return NULL;
 }
 
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(field_get(object, key));
-    return text == NULL ? "" : text;
-}
-
 static bool differs(const cJSON *old, const cJSON *new, const char *type, const char *key)
 {
-    return strcmp(text_of(condition(old, type), key), text_of(condition(new, type), key)) != 0;
+    return strcmp(field_text(condition(old, type), key), field_text(condition(new, type), key)) !=
+           0;
 }
 
 static bool other_generation(const cJSON *old, const cJSON *new)
@@ -156,18 +151,19 @@ static void tell(struct shard *s, const struct shard_cache_config *config)
     const cJSON *enforced = condition(s->status, "Enforced");
     if (s->news.refused) {
         event_record(events, &about, EVENT_WARNING, "CompileFailed", "%s",
-                     text_of(condition(s->status, "Compiled"), "message"));
+                     field_text(condition(s->status, "Compiled"), "message"));
     }
     if (s->news.trouble) {
         event_record(events, &about, EVENT_WARNING, "PublishFailed", "%s",
-                     text_of(condition(s->status, "Published"), "message"));
+                     field_text(condition(s->status, "Published"), "message"));
     }
     if (s->news.enforced) {
-        event_record(events, &about, EVENT_NORMAL, "Enforced", "%s", text_of(enforced, "message"));
+        event_record(events, &about, EVENT_NORMAL, "Enforced", "%s",
+                     field_text(enforced, "message"));
     }
     if (s->news.lost) {
-        event_record(events, &about, EVENT_WARNING, text_of(enforced, "reason"), "%s",
-                     text_of(enforced, "message"));
+        event_record(events, &about, EVENT_WARNING, field_text(enforced, "reason"), "%s",
+                     field_text(enforced, "message"));
     }
 }
 

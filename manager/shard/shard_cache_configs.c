@@ -138,12 +138,6 @@ static cJSON *copy_config(const cJSON *object)
     return copy;
 }
 
-static const char *meta_string(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(field_get(field_get(object, "metadata"), key));
-    return text == NULL ? "" : text;
-}
-
 static void set_config(struct config *c, cJSON *object)
 {
     cJSON_Delete(c->object);
@@ -153,8 +147,8 @@ static void set_config(struct config *c, cJSON *object)
         .key = c->key,
         .ns = shards_namespace(object),
         .name = shards_name(object),
-        .uid = meta_string(object, "uid"),
-        .version = meta_string(object, "resourceVersion"),
+        .uid = field_meta(object, "uid"),
+        .version = field_meta(object, "resourceVersion"),
         .object = object,
         .root = field_get(field_get(object, "spec"), "root") != NULL,
     };
@@ -220,12 +214,12 @@ static int put_config(struct shard_cache *w, const char *key, const cJSON *objec
     struct config *c = find_config(w, key);
     struct selector *selector = NULL;
     struct namespace *left = NULL;
-    if (c != NULL && strcmp(c->seen.uid, meta_string(object, "uid")) != 0) {
+    if (c != NULL && strcmp(c->seen.uid, field_meta(object, "uid")) != 0) {
         left = c->namespace; /* another config of the same name */
         drop_config(w, c);
         c = NULL;
     }
-    if (c != NULL && strcmp(c->seen.version, meta_string(object, "resourceVersion")) == 0) {
+    if (c != NULL && strcmp(c->seen.version, field_meta(object, "resourceVersion")) == 0) {
         c->stale = false;
         return 0;
     }

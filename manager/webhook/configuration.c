@@ -15,20 +15,14 @@
 
 enum { PATH_SIZE = 64 };
 
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const cJSON *item = field_get(object, key);
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
-
 /* ---- whose ---- */
 
 /* NULL: not ours. */
 static const char *path_at_service(const struct configuration_target *t, const cJSON *service)
 {
-    bool ours = strcmp(text_of(service, "namespace"), t->namespace) == 0 &&
-                strcmp(text_of(service, "name"), t->service) == 0;
-    return ours ? text_of(service, "path") : NULL;
+    bool ours = strcmp(field_text(service, "namespace"), t->namespace) == 0 &&
+                strcmp(field_text(service, "name"), t->service) == 0;
+    return ours ? field_text(service, "path") : NULL;
 }
 
 static bool is_host(const struct configuration_target *t, const char *host)
@@ -57,7 +51,8 @@ static const char *path_of(const struct configuration_target *t, const cJSON *we
 {
     const cJSON *client = field_get(webhook, "clientConfig");
     const cJSON *service = field_get(client, "service");
-    return service != NULL ? path_at_service(t, service) : path_at_url(t, text_of(client, "url"));
+    return service != NULL ? path_at_service(t, service)
+                           : path_at_url(t, field_text(client, "url"));
 }
 
 unsigned configuration_count(const struct configuration_target *t, const cJSON *configuration)
@@ -76,7 +71,7 @@ unsigned configuration_count(const struct configuration_target *t, const cJSON *
 /* The bundle of a webhook, PEM; empty: none, or no base64. 0 or -ENOMEM. */
 static int present_bundle(const cJSON *webhook, struct buf *out)
 {
-    const char *text = text_of(field_get(webhook, "clientConfig"), "caBundle");
+    const char *text = field_text(field_get(webhook, "clientConfig"), "caBundle");
     int rc = base64_decode(slice_str(text), out);
     return rc == -ENOMEM ? rc : 0;
 }
@@ -333,7 +328,7 @@ int configuration_patch(const struct configuration_target *t,
                         const struct configuration_wanted *wanted, const cJSON *configuration,
                         cJSON **out)
 {
-    const char *version = text_of(field_get(configuration, "metadata"), "resourceVersion");
+    const char *version = field_text(field_get(configuration, "metadata"), "resourceVersion");
     cJSON *patch = cJSON_CreateArray();
     *out = NULL;
     int rc = patch == NULL ? -ENOMEM

@@ -5,6 +5,7 @@
 
 #include "base/decimal.h"
 #include "http/message.h"
+#include "json/field.h"
 #include "json/json.h"
 
 /* Of a body that is no Status: so much of its first line is shown. */
@@ -19,13 +20,6 @@ static unsigned number_of(const cJSON *object, const char *key, unsigned max)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
     return cJSON_IsNumber(item) ? bounded(item->valuedouble, max) : 0;
-}
-
-/* "" when it is missing. */
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
-    return text == NULL ? "" : text;
 }
 
 static void set_message(struct api_error *out, const char *reason, const char *message)
@@ -43,7 +37,7 @@ static void set_message(struct api_error *out, const char *reason, const char *m
 void api_error_from_status(const cJSON *status, struct api_error *out)
 {
     const cJSON *details = cJSON_GetObjectItemCaseSensitive(status, "details");
-    const char *reason = text_of(status, "reason");
+    const char *reason = field_text(status, "reason");
     out->code = number_of(status, "code", 999);
     out->retry_after = number_of(details, "retryAfterSeconds", API_ERROR_RETRY_MAX);
     out->expired =
@@ -52,7 +46,7 @@ void api_error_from_status(const cJSON *status, struct api_error *out)
     if (reason[0] == '\0') {
         reason = out->code == 0 ? "an unknown error" : http_reason(out->code);
     }
-    set_message(out, reason, text_of(status, "message"));
+    set_message(out, reason, field_text(status, "message"));
 }
 
 static unsigned retry_seconds(const char *header)
@@ -80,14 +74,14 @@ void api_error_from_answer(unsigned status, const char *retry_after, struct slic
 {
     char excerpt[EXCERPT_MAX + 1];
     cJSON *root = json_parse(body.ptr, body.len, NULL);
-    const char *kind = text_of(root, "kind");
+    const char *kind = field_text(root, "kind");
     bool is_status = strcmp(kind, "Status") == 0;
     api_error_from_status(is_status ? root : NULL, out);
     /* The head is what the server, or who answered for it, acts by; the body explains. */
     if (out->code != status || !is_status) {
         out->code = status;
         take_excerpt(body, excerpt);
-        set_message(out, http_reason(status), is_status ? text_of(root, "message") : excerpt);
+        set_message(out, http_reason(status), is_status ? field_text(root, "message") : excerpt);
     }
     out->expired = status == 410;
     out->exists = out->exists && status == 409;

@@ -15,6 +15,7 @@
 #include "kube/client/event_body.h"
 #include "kube/client/event_correlator.h"
 #include "kube/client/object_request.h"
+#include "json/field.h"
 
 enum {
     PARALLEL = 2, /* requests at a time */
@@ -367,21 +368,16 @@ struct event_recorder *event_recorder_new(struct net_loop *l,
     return r;
 }
 
-static const char *text_of(const cJSON *object, const char *key)
-{
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
-}
-
 struct event_object event_object_of(const cJSON *object)
 {
     const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(object, "metadata");
     return (struct event_object){
-        .api_version = text_of(object, "apiVersion"),
-        .kind = text_of(object, "kind"),
-        .namespace = text_of(metadata, "namespace"),
-        .name = text_of(metadata, "name"),
-        .uid = text_of(metadata, "uid"),
-        .version = text_of(metadata, "resourceVersion"),
+        .api_version = field_text(object, "apiVersion"),
+        .kind = field_text(object, "kind"),
+        .namespace = field_text(metadata, "namespace"),
+        .name = field_text(metadata, "name"),
+        .uid = field_text(metadata, "uid"),
+        .version = field_text(metadata, "resourceVersion"),
     };
 }
 
@@ -417,7 +413,7 @@ void event_record(struct event_recorder *r, const struct event_object *about, en
     write_message(message, fmt, ap);
     va_end(ap);
     r->stats.recorded++;
-    if (about->kind == NULL || about->name == NULL) {
+    if (or_empty(about->kind)[0] == '\0' || or_empty(about->name)[0] == '\0') {
         r->stats.dropped++;
         return;
     }

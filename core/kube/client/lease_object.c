@@ -6,18 +6,13 @@
 
 #include "base/array.h"
 #include "base/rfc3339.h"
+#include "json/field.h"
 
 enum { MICRO = 1000000, TIME_SIZE = 40 };
 
 static const cJSON *spec_of(const cJSON *lease)
 {
     return cJSON_GetObjectItemCaseSensitive(lease, "spec");
-}
-
-static const char *text_of(const cJSON *lease, const char *key)
-{
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(spec_of(lease), key));
-    return text == NULL ? "" : text;
 }
 
 /* From 0 to what an int32 holds. */
@@ -30,7 +25,7 @@ static int64_t number_of(const cJSON *lease, const char *key)
 
 const char *lease_object_holder(const cJSON *lease)
 {
-    return text_of(lease, "holderIdentity");
+    return field_text(spec_of(lease), "holderIdentity");
 }
 
 int64_t lease_object_seconds(const cJSON *lease)
@@ -42,7 +37,7 @@ bool lease_object_same(const cJSON *a, const cJSON *b)
 {
     static const char *const texts[] = {"holderIdentity", "acquireTime", "renewTime"};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        if (strcmp(text_of(a, texts[i]), text_of(b, texts[i])) != 0) {
+        if (strcmp(field_text(spec_of(a), texts[i]), field_text(spec_of(b), texts[i])) != 0) {
             return false;
         }
     }
@@ -90,7 +85,7 @@ static bool fill(cJSON *spec, const cJSON *before, enum lease_claim claim, const
                  int64_t seconds, const char *now)
 {
     int64_t transitions = number_of(before, "leaseTransitions");
-    const char *acquired = text_of(before, "acquireTime");
+    const char *acquired = field_text(spec_of(before), "acquireTime");
     bool release = claim == LEASE_RELEASE;
     if (claim == LEASE_ACQUIRE && transitions < INT32_MAX) {
         transitions++;

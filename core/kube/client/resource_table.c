@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "kube/name.h"
+#include "json/field.h"
 
 enum { ROOM_MIN = 64 };
 
@@ -141,25 +142,13 @@ int resource_table_copy_groups(struct resource_table *t, const struct resource_t
 
 /* ---- documents ---- */
 
-static const cJSON *member(const cJSON *object, const char *key)
-{
-    return cJSON_GetObjectItemCaseSensitive(object, key);
-}
-
-/* "" when it is missing. */
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(member(object, key));
-    return text == NULL ? "" : text;
-}
-
 static unsigned verbs_of(const cJSON *resource)
 {
     static const char *const names[] = {"get",    "list",  "watch",  "create",
                                         "update", "patch", "delete", "deletecollection"};
     unsigned verbs = 0;
     const cJSON *verb;
-    cJSON_ArrayForEach(verb, member(resource, "verbs"))
+    cJSON_ArrayForEach(verb, field_get(resource, "verbs"))
     {
         for (size_t i = 0; cJSON_IsString(verb) && i < ARRAY_LEN(names); i++) {
             verbs |= strcmp(verb->valuestring, names[i]) == 0 ? 1u << i : 0;
@@ -178,9 +167,9 @@ static int add_list(struct resource_table *t, const cJSON *resources,
         struct discovery_resource r = {
             .group = v->group,
             .version = v->version,
-            .kind = text_of(item, "kind"),
-            .plural = text_of(item, "name"),
-            .namespaced = cJSON_IsTrue(member(item, "namespaced")),
+            .kind = field_text(item, "kind"),
+            .plural = field_text(item, "name"),
+            .namespaced = cJSON_IsTrue(field_get(item, "namespaced")),
             .verbs = verbs_of(item),
             .rank = v->rank,
         };
@@ -192,10 +181,10 @@ static int add_list(struct resource_table *t, const cJSON *resources,
 int resource_table_add_list(struct resource_table *t, const cJSON *document,
                             const struct resource_version *version, struct err *e)
 {
-    if (strcmp(text_of(document, "kind"), "APIResourceList") != 0) {
+    if (strcmp(field_text(document, "kind"), "APIResourceList") != 0) {
         return err_set(e, -EINVAL, "not an APIResourceList");
     }
-    int rc = add_list(t, member(document, "resources"), version);
+    int rc = add_list(t, field_get(document, "resources"), version);
     return rc != 0 ? err_set(e, rc, "out of memory") : 0;
 }
 
@@ -205,14 +194,14 @@ static int add_discovered(struct resource_table *t, const cJSON *version, const 
 {
     const cJSON *item;
     int rc = 0;
-    cJSON_ArrayForEach(item, member(version, "resources"))
+    cJSON_ArrayForEach(item, field_get(version, "resources"))
     {
         struct discovery_resource r = {
             .group = group,
-            .version = text_of(version, "version"),
-            .kind = text_of(member(item, "responseKind"), "kind"),
-            .plural = text_of(item, "resource"),
-            .namespaced = strcmp(text_of(item, "scope"), "Namespaced") == 0,
+            .version = field_text(version, "version"),
+            .kind = field_text(field_get(item, "responseKind"), "kind"),
+            .plural = field_text(item, "resource"),
+            .namespaced = strcmp(field_text(item, "scope"), "Namespaced") == 0,
             .verbs = verbs_of(item),
             .rank = rank,
         };
@@ -224,17 +213,17 @@ static int add_discovered(struct resource_table *t, const cJSON *version, const 
 /* The versions stand in the order of the group's preference. */
 static int add_discovered_group(struct resource_table *t, const cJSON *group, struct list *versions)
 {
-    const char *name = text_of(member(group, "metadata"), "name");
+    const char *name = field_text(field_get(group, "metadata"), "name");
     const cJSON *version;
     unsigned rank = 0;
     int rc = 0;
     if (!is_group(name)) {
         return 0;
     }
-    cJSON_ArrayForEach(version, member(group, "versions"))
+    cJSON_ArrayForEach(version, field_get(group, "versions"))
     {
-        bool stale = strcmp(text_of(version, "freshness"), "Stale") == 0;
-        const char *version_name = text_of(version, "version");
+        bool stale = strcmp(field_text(version, "freshness"), "Stale") == 0;
+        const char *version_name = field_text(version, "version");
         if (rc == 0 && is_label(version_name)) {
             rc = add_discovered(t, version, name, rank);
         }
@@ -249,16 +238,17 @@ static int add_discovered_group(struct resource_table *t, const cJSON *group, st
 /* Of an APIGroupList: there the preferred version is named, usually the first. */
 static int name_versions(const cJSON *group, struct list *versions)
 {
-    const char *preferred = text_of(member(group, "preferredVersion"), "version");
+    const char *preferred = field_text(field_get(group, "preferredVersion"), "version");
     const cJSON *version;
     unsigned rank = 1;
     int rc = 0;
-    cJSON_ArrayForEach(version, member(group, "versions"))
+    cJSON_ArrayForEach(version, field_get(group, "versions"))
     {
-        const char *name = text_of(version, "version");
+        const char *name = field_text(version, "version");
         bool first = strcmp(name, preferred) == 0;
-        rc = rc != 0 ? rc
-                     : add_version(versions, text_of(group, "name"), name, first ? 0 : rank, false);
+        rc = rc != 0
+                 ? rc
+                 : add_version(versions, field_text(group, "name"), name, first ? 0 : rank, false);
         rank++;
     }
     return rc;
@@ -274,21 +264,21 @@ static int name_core_version(const cJSON *version, struct list *versions)
 int resource_table_add_root(struct resource_table *t, const cJSON *document, struct list *versions,
                             struct err *e)
 {
-    const char *kind = text_of(document, "kind");
+    const char *kind = field_text(document, "kind");
     const cJSON *item;
     int rc = 0;
     if (strcmp(kind, "APIGroupDiscoveryList") == 0) {
-        cJSON_ArrayForEach(item, member(document, "items"))
+        cJSON_ArrayForEach(item, field_get(document, "items"))
         {
             rc = rc != 0 ? rc : add_discovered_group(t, item, versions);
         }
     } else if (strcmp(kind, "APIGroupList") == 0) {
-        cJSON_ArrayForEach(item, member(document, "groups"))
+        cJSON_ArrayForEach(item, field_get(document, "groups"))
         {
             rc = rc != 0 ? rc : name_versions(item, versions);
         }
     } else if (strcmp(kind, "APIVersions") == 0) {
-        cJSON_ArrayForEach(item, member(document, "versions"))
+        cJSON_ArrayForEach(item, field_get(document, "versions"))
         {
             rc = rc != 0 ? rc : name_core_version(item, versions);
         }
