@@ -521,6 +521,20 @@ static void who_leaves_while_it_is_written_lists_again(void **state)
     client_close(&c);
 }
 
+static void shutdown_waits_for_no_migration(void **state)
+{
+    struct scene *s = *state;
+    struct client c;
+    scene_limit(s, "ns in (a)");
+    (void)open_watch(s, &c);
+    scene_limit(s, "ns in (b)");
+    struct asked *list = scene_asked(s, "resourceVersionMatch=Exact");
+    proxy_drain(s->proxy);
+    scene_expect(s, &c, "\"code\":410");
+    scene_expect_gone(s, list);
+    client_close(&c);
+}
+
 /* ---- writes to what was lost ---- */
 
 static void write_to_what_was_lost_is_waited_for(void **state)
@@ -605,6 +619,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(who_leaves_while_it_is_written_lists_again, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(shutdown_waits_for_no_migration, setup, teardown),
         cmocka_unit_test_setup_teardown(write_to_what_was_lost_is_waited_for, setup, teardown),
         cmocka_unit_test_setup_teardown(tunnel_passes_bytes_and_its_end, setup, teardown),
     };

@@ -12,6 +12,8 @@
 
 #include "base/array.h"
 #include "base/buf.h"
+#include "base/file.h"
+#include "temp_dir.h"
 #include "watch/watch.h"
 
 /* The operator's side, which remembers what it got. */
@@ -252,6 +254,110 @@ static void test_a_later_version_at_which_it_stands(void **state)
     }
 }
 
+/* The events of a migration are as old as their objects: a client may have read any of them. */
+static void test_versions_down_to_the_oldest_object_written_are_no_points(void **state)
+{
+    (void)state;
+    for (uint64_t version = 2; version <= 4; version++) {
+        struct fixture f;
+        open_watch(&f, ENCODING_JSON, 5, false);
+        watch_silence(f.watch);
+        struct delivered_key now = f.key;
+        now.selector = 7;
+        watch_migrated(f.watch, &now, 3);
+        watch_free(f.watch);
+        f.watch = NULL;
+        delivered_give(f.points, &now, (struct delivered_range){version, version});
+        assert_int_equal(delivered_watch(f.points, &now, version), version < 3);
+        close_watch(&f);
+    }
+}
+
+static void test_an_unread_version_is_of_no_matter_after_a_migration(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_watch(&f, ENCODING_JSON, 5, false);
+    feed(&f, SLICE(EVENT("x")));
+    feed(&f,
+         SLICE("{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\"}}}\n"));
+    watch_silence(f.watch);
+    struct delivered_key now = f.key;
+    now.selector = 7;
+    watch_migrated(f.watch, &now, 0);
+    feed(&f, SLICE(EVENT("10")));
+    watch_free(f.watch);
+    f.watch = NULL;
+    assert_false(delivered_watch(f.points, &now, 8));
+    assert_true(delivered_watch(f.points, &now, 10));
+    close_watch(&f);
+}
+
+/* Also before the new watch has told anything. */
+static void test_a_migration_delivers_the_version_at_which_it_stands(void **state)
+{
+    (void)state;
+    struct fixture f = {.key = {.resource = 1, .view = 2, .selector = 3}};
+    f.points = delivered_new(0);
+    assert_non_null(f.points);
+    delivered_newest(f.points, 1, 5);
+    struct watch_options o = {.points = f.points, .key = f.key, .version = 5};
+    o.encoding = ENCODING_JSON;
+    f.watch = watch_new(&o);
+    assert_non_null(f.watch);
+    watch_silence(f.watch);
+    watch_stands(f.watch, 40);
+    f.key.selector = 7;
+    watch_migrated(f.watch, &f.key, 0);
+    struct delivered_key other = {.resource = 1, .view = 9, .selector = 8};
+    assert_false(delivered_watch(f.points, &other, 40));
+    assert_true(delivered_watch(f.points, &other, 41));
+    close_watch(&f);
+}
+
+/* What the next process finds if this one is killed now. */
+static struct delivered_versions *open_copy(const char *path, const char *copy)
+{
+    struct buf content = BUF_INIT((size_t)4 * 1024 * 1024);
+    struct err e = ERR_INIT;
+    assert_int_equal(file_read(path, &content, &e), 0);
+    assert_int_equal(file_write_atomic(copy, buf_data(&content), content.len, 0600, &e), 0);
+    buf_reset(&content);
+    struct delivered_versions *r = delivered_open(copy, 0, &e);
+    assert_non_null(r);
+    return r;
+}
+
+/* Events of a migration may have been written: its client goes on from nowhere. */
+static void test_a_crash_while_it_is_silenced_leaves_no_point(void **state)
+{
+    (void)state;
+    for (int silenced = 0; silenced < 2; silenced++) {
+        struct fixture f = {.key = {.resource = 1, .view = 2, .selector = 3}};
+        struct temp_dir dir;
+        char path[256];
+        char copy[256];
+        struct err e = ERR_INIT;
+        temp_dir_init(&dir);
+        (void)temp_dir_path(&dir, "state", path);
+        (void)temp_dir_path(&dir, "copy", copy);
+        f.points = delivered_open(path, 0, &e);
+        assert_non_null(f.points);
+        struct watch_options o = {.points = f.points, .key = f.key, .version = 5};
+        o.encoding = ENCODING_JSON;
+        f.watch = watch_new(&o);
+        assert_non_null(f.watch);
+        if (silenced) {
+            watch_silence(f.watch);
+        }
+        struct delivered_versions *next = open_copy(path, copy);
+        assert_int_equal(delivered_watch(next, &f.key, 5), !silenced);
+        delivered_free(next);
+        close_watch(&f);
+        temp_dir_deinit(&dir);
+    }
+}
+
 static void test_the_version_is_known_from_the_start_or_a_bookmark(void **state)
 {
     (void)state;
@@ -375,6 +481,10 @@ int main(void)
         cmocka_unit_test(test_initial_events_are_no_points_until_they_ended),
         cmocka_unit_test(test_a_watch_that_migrated_goes_on_only_from_what_came_after),
         cmocka_unit_test(test_a_later_version_at_which_it_stands),
+        cmocka_unit_test(test_versions_down_to_the_oldest_object_written_are_no_points),
+        cmocka_unit_test(test_an_unread_version_is_of_no_matter_after_a_migration),
+        cmocka_unit_test(test_a_migration_delivers_the_version_at_which_it_stands),
+        cmocka_unit_test(test_a_crash_while_it_is_silenced_leaves_no_point),
         cmocka_unit_test(test_the_version_is_known_from_the_start_or_a_bookmark),
         cmocka_unit_test(test_an_event_too_large_to_hold_is_finished),
         cmocka_unit_test(test_what_is_no_known_encoding_passes_and_cannot_be_cut),
