@@ -14,6 +14,7 @@
 #include "crypto/digest.h"
 #include "kube/access/exec_credential.h"
 #include "net/process.h"
+#include "net/timer.h"
 
 enum {
     FILE_CHECK_MS = 10000,
@@ -35,7 +36,7 @@ enum {
 enum phase { FIXED, FETCHING, WAITING, CLOSING };
 
 struct credentials {
-    uv_loop_t *loop;
+    struct net_loop *loop;
     const struct kube_access *access;
     struct credentials_options options;
     enum phase phase;
@@ -55,11 +56,12 @@ struct credentials {
     struct process *plugin; /* while FETCHING, or CLOSING after it */
     uint64_t fetched_at;    /* loop time of the last start of the plugin */
     unsigned failures;      /* in a row */
-    uv_timer_t timer;
+    struct net_timer *timer;
 
     credentials_close_cb close_cb;
     void *close_data;
-    int open; /* what close waits for */
+    struct net_task closed; /* calls back outside of credentials_close */
+    int open;               /* what close waits for: that task, and the plugin */
 };
 
 static int fail_memory(struct err *e)
@@ -207,7 +209,7 @@ static void refresh_certificate(struct credentials *c)
 
 static void look_at_files(struct credentials *c, uint64_t pause_ms)
 {
-    uint64_t now = uv_now(c->loop);
+    uint64_t now = net_loop_now(c->loop);
     if (c->phase == CLOSING || now - c->looked_at < pause_ms) {
         return;
     }
@@ -235,13 +237,6 @@ bool credentials_ready(const struct credentials *c)
     return c->given && !is_expired(c);
 }
 
-static void on_timer(uv_timer_t *timer);
-
-static void wait_for(struct credentials *c, uint64_t ms)
-{
-    (void)uv_timer_start(&c->timer, on_timer, ms, 0);
-}
-
 static void add_hint(struct credentials *c)
 {
     const char *hint = c->access->exec->install_hint;
@@ -262,7 +257,7 @@ static void fetch_failed(struct credentials *c)
     err_prefix(&c->error, "users[%.80s].exec", c->access->user);
     log_warn("the credential plugin failed", log_str("error", c->error.msg),
              log_num("retry_ms", (int64_t)pause));
-    wait_for(c, pause);
+    net_timer_set(c->timer, pause);
     if (!credentials_ready(c)) {
         notify(c, CREDENTIALS_FAILED);
     }
@@ -315,7 +310,7 @@ static void fetch_succeeded(struct credentials *c, struct exec_credential *new)
     c->error = (struct err)ERR_INIT;
     c->phase = WAITING;
     if (c->expires_at != 0) {
-        wait_for(c, refresh_pause_ms(c->expires_at));
+        net_timer_set(c->timer, refresh_pause_ms(c->expires_at));
     }
     log_debug("the credential plugin returned a credential", log_str("user", c->access->user),
               log_num("expires_at", c->expires_at));
@@ -409,10 +404,10 @@ static int start_plugin(struct credentials *c)
     };
     int rc = o.argv == NULL || o.env == NULL
                  ? fail_memory(&c->error)
-                 : process_run(c->loop, &o, on_plugin_done, c, &c->plugin, &c->error);
+                 : process_run(&c->loop->uv, &o, on_plugin_done, c, &c->plugin, &c->error);
     free((char **)o.argv);
     exec_credential_env_free((char **)o.env);
-    c->fetched_at = uv_now(c->loop);
+    c->fetched_at = net_loop_now(c->loop);
     if (rc == 0) {
         c->phase = FETCHING;
     } else {
@@ -423,15 +418,15 @@ static int start_plugin(struct credentials *c)
 
 static void fetch(struct credentials *c)
 {
-    (void)uv_timer_stop(&c->timer);
+    net_timer_clear(c->timer);
     if (start_plugin(c) != 0) {
         fetch_failed(c);
     }
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_timer(void *data)
 {
-    struct credentials *c = timer->data;
+    struct credentials *c = data;
     if (c->phase == WAITING) {
         fetch(c);
     }
@@ -502,7 +497,12 @@ static void free_credentials(struct credentials *c)
     free(c);
 }
 
-struct credentials *credentials_new(uv_loop_t *loop, const struct kube_access *access,
+static void on_closed(struct net_task *task)
+{
+    finish_close(LIST_ITEM(task, struct credentials, closed));
+}
+
+struct credentials *credentials_new(struct net_loop *l, const struct kube_access *access,
                                     const struct credentials_options *options, struct err *e)
 {
     struct credentials *c = calloc(1, sizeof *c);
@@ -510,7 +510,7 @@ struct credentials *credentials_new(uv_loop_t *loop, const struct kube_access *a
         fail_memory(e);
         return NULL;
     }
-    c->loop = loop;
+    c->loop = l;
     c->access = access;
     c->options = options != NULL ? *options : (struct credentials_options){.data = NULL};
     c->options.file_check_ms =
@@ -518,13 +518,17 @@ struct credentials *credentials_new(uv_loop_t *loop, const struct kube_access *a
     c->options.exec_timeout_ms =
         c->options.exec_timeout_ms != 0 ? c->options.exec_timeout_ms : EXEC_TIMEOUT_MS;
     c->options.retry_ms = c->options.retry_ms != 0 ? c->options.retry_ms : RETRY_MS;
-    c->looked_at = uv_now(loop);
-    if (start(c, e) != 0) {
+    c->looked_at = net_loop_now(l);
+    net_task_init(&c->closed, on_closed);
+    c->timer = net_timer_new(l, on_timer, c);
+    if (c->timer == NULL) {
+        fail_memory(e);
+    }
+    if (c->timer == NULL || start(c, e) != 0) {
+        net_timer_free(c->timer);
         free_credentials(c);
         return NULL;
     }
-    (void)uv_timer_init(loop, &c->timer); /* only sets up memory */
-    c->timer.data = c;
     return c;
 }
 
@@ -561,7 +565,7 @@ void credentials_rejected(struct credentials *c)
     enum { AGAIN_MS = 1000 };
     look_at_files(c, c->options.file_check_ms < AGAIN_MS ? c->options.file_check_ms : AGAIN_MS);
     if (c->phase == WAITING && c->failures == 0 &&
-        uv_now(c->loop) - c->fetched_at >= c->options.file_check_ms) {
+        net_loop_now(c->loop) - c->fetched_at >= c->options.file_check_ms) {
         log_info("the API server rejected the credential; running the plugin again",
                  log_str("user", c->access->user));
         fetch(c);
@@ -581,11 +585,6 @@ static void finish_close(struct credentials *c)
     }
 }
 
-static void on_timer_closed(uv_handle_t *handle)
-{
-    finish_close(handle->data);
-}
-
 void credentials_close(struct credentials *c, credentials_close_cb cb, void *data)
 {
     if (c->phase == CLOSING) {
@@ -595,7 +594,8 @@ void credentials_close(struct credentials *c, credentials_close_cb cb, void *dat
     c->close_cb = cb;
     c->close_data = data;
     c->open = 1;
-    uv_close((uv_handle_t *)&c->timer, on_timer_closed);
+    net_timer_free(c->timer);
+    net_task_queue(c->loop, &c->closed);
     if (c->plugin != NULL) {
         c->open++;
         process_cancel(c->plugin);

@@ -15,11 +15,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <uv.h>
-
 #include "base/err.h"
 #include "base/slice.h"
 #include "kube/access/access.h"
+#include "net/loop.h"
 
 struct credentials;
 
@@ -49,7 +48,7 @@ struct credentials_options {
 
 /* Reads the files at once; starts the plugin, if there is one. `access` must outlive it. NULL with
  * `e` set; then nothing is left to close. */
-MUST_CHECK struct credentials *credentials_new(uv_loop_t *loop, const struct kube_access *access,
+MUST_CHECK struct credentials *credentials_new(struct net_loop *l, const struct kube_access *access,
                                                const struct credentials_options *options,
                                                struct err *e);
 

@@ -138,7 +138,7 @@ struct kube_client *kube_client_new(struct net_loop *l, const struct kube_client
     (void)snprintf(c->server, sizeof c->server, "%s://%s%s",
                    o->access->server.https ? "https" : "http", c->host, o->access->server.path);
     struct credentials_options co = {.on_event = on_credentials, .data = c};
-    c->credentials = credentials_new(&l->uv, o->access, &co, e);
+    c->credentials = credentials_new(l, o->access, &co, e);
     if (c->credentials == NULL) {
         free(c);
         return NULL;

@@ -90,7 +90,7 @@ static struct credentials *start(struct fixture *f, struct err *e)
         .exec_timeout_ms = 2000,
         .retry_ms = 20,
     };
-    f->credentials = credentials_new(&f->loop->uv, &f->access, &o, e);
+    f->credentials = credentials_new(f->loop, &f->access, &o, e);
     return f->credentials;
 }
 
@@ -216,7 +216,7 @@ static void test_token_file_is_read_again_after_a_rejection(void **state)
     struct err e = ERR_INIT;
     use_token_file(f, path);
     temp_dir_write(&f->dir, "token", "first", 0600);
-    f->credentials = credentials_new(&f->loop->uv, &f->access, &o, &e);
+    f->credentials = credentials_new(f->loop, &f->access, &o, &e);
     assert_non_null(f->credentials);
     temp_dir_write(&f->dir, "token", "second", 0600);
     run_for(f->loop, 1050);
@@ -366,7 +366,7 @@ static void test_rejections_do_not_start_the_plugin_too_often(void **state)
     struct credentials_options o = {.on_event = on_event, .data = f, .file_check_ms = 1000000};
     struct err e = ERR_INIT;
     write_plugin(f, "echo x >> $D/runs\n" GIVE("\"token\":\"t\""));
-    f->credentials = credentials_new(&f->loop->uv, &f->access, &o, &e);
+    f->credentials = credentials_new(f->loop, &f->access, &o, &e);
     assert_non_null(f->credentials);
     wait_for_event(f);
     for (int i = 0; i < 10; i++) {

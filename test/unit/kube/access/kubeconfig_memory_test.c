@@ -144,7 +144,7 @@ static bool keep(void *data)
 {
     struct run *r = data;
     struct err e = ERR_INIT;
-    struct credentials *c = credentials_new(&r->loop->uv, &r->access, NULL, &e);
+    struct credentials *c = credentials_new(r->loop, &r->access, NULL, &e);
     if (c == NULL) {
         run_to_end(r->loop);
         return told(&e);
