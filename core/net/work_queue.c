@@ -9,6 +9,7 @@
 #include "base/due_heap.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/state_machine.h"
 #include "base/table.h"
 
 enum {
@@ -28,6 +29,14 @@ enum {
  * Beside that, in any phase, the key may be due to be added at some time.
  */
 enum phase { PHASE_IDLE, PHASE_QUEUED, PHASE_ACTIVE, PHASE_AGAIN };
+
+static const struct state_machine phases = {
+    .object = "key of a work queue",
+    .states = {[PHASE_IDLE] = {"idle", STATE(PHASE_QUEUED)},
+               [PHASE_QUEUED] = {"queued", STATE(PHASE_ACTIVE)},
+               [PHASE_ACTIVE] = {"active", STATE(PHASE_AGAIN) | STATE(PHASE_IDLE)},
+               [PHASE_AGAIN] = {"again", STATE(PHASE_IDLE)}},
+};
 
 struct entry {
     struct table_node node;
@@ -66,6 +75,11 @@ const struct prometheus_bounds work_queue_bounds = {
     .count = 5,
     .upper = {1, 10, 100, 1000, 10000},
 };
+
+static void set_phase(struct entry *e, enum phase phase)
+{
+    e->phase = state_change(&phases, e->phase, phase, slice_str(e->key));
+}
 
 /* ---- the table of entries ---- */
 
@@ -145,10 +159,10 @@ static void enqueue(struct work_queue *q, struct entry *e)
     }
     e->added_at = net_clock_now(q->clock);
     if (e->phase == PHASE_ACTIVE) {
-        e->phase = PHASE_AGAIN;
+        set_phase(e, PHASE_AGAIN);
         return;
     }
-    e->phase = PHASE_QUEUED;
+    set_phase(e, PHASE_QUEUED);
     list_append(&q->queued, &e->link);
     q->stats.adds++;
     q->stats.depth++;
@@ -182,7 +196,7 @@ static void take_due(struct work_queue *q)
 static void begin(struct work_queue *q)
 {
     struct entry *e = LIST_ITEM(q->queued.next, struct entry, link);
-    e->phase = PHASE_ACTIVE;
+    set_phase(e, PHASE_ACTIVE);
     e->begun_at = net_clock_now(q->clock);
     list_remove(&e->link);
     list_append(&q->active, &e->link);
@@ -334,7 +348,7 @@ void work_queue_done(struct work_queue *q, const char *key, enum work_result res
                        net_clock_now(q->clock) - e->begun_at);
     list_remove(&e->link);
     q->stats.active--;
-    e->phase = PHASE_IDLE;
+    set_phase(e, PHASE_IDLE);
     if (again) {
         enqueue(q, e);
         e->added_at = added_at;

@@ -8,6 +8,7 @@
 
 #include "base/flags.h"
 #include "base/log.h"
+#include "base/state_machine.h"
 #include "kube/client/reflector.h"
 #include "kube/client/watch_event.h"
 #include "label/labeller.h"
@@ -30,6 +31,16 @@ enum {
  *   (dry_run: COUNTING in place of REMOVING, and no VERIFYING) --> OVER
  */
 enum stage { STAGE_DISCOVERING, STAGE_COUNTING, STAGE_REMOVING, STAGE_VERIFYING, STAGE_OVER };
+
+static const struct state_machine stages = {
+    .object = "removal of control labels",
+    .states = {[STAGE_DISCOVERING] = {"discovering", STATE(STAGE_COUNTING) | STATE(STAGE_REMOVING) |
+                                                         STATE(STAGE_OVER)},
+               [STAGE_COUNTING] = {"counting", STATE(STAGE_OVER)},
+               [STAGE_REMOVING] = {"removing", STATE(STAGE_VERIFYING) | STATE(STAGE_OVER)},
+               [STAGE_VERIFYING] = {"verifying", STATE(STAGE_OVER)},
+               [STAGE_OVER] = {"over", STATE(STAGE_OVER)}}, /* a signal may come at the very end */
+};
 
 struct run {
     struct program program;
@@ -102,11 +113,16 @@ static void on_progress(void *data)
              log_num("ms", elapsed(r)));
 }
 
+static void set_stage(struct run *r, enum stage stage)
+{
+    r->stage = state_change(&stages, r->stage, stage, slice_str(""));
+}
+
 /* ---- the end ---- */
 
 static void end(struct run *r, int exit_code)
 {
-    r->stage = STAGE_OVER;
+    set_stage(r, STAGE_OVER);
     program_stop(&r->program, exit_code);
 }
 
@@ -260,7 +276,7 @@ static void next_resource(struct run *r)
     if (r->at < r->count) {
         r->at++;
     } else if (r->stage == STAGE_REMOVING && r->failed == 0) {
-        r->stage = STAGE_VERIFYING;
+        set_stage(r, STAGE_VERIFYING);
         r->at = 0;
     } else {
         sum_up(r);
@@ -362,7 +378,7 @@ static void on_discovered(void *data)
     warnings_deinit(&warnings);
     discovery_free(r->discovery);
     r->discovery = NULL;
-    r->stage = r->command->dry_run ? STAGE_COUNTING : STAGE_REMOVING;
+    set_stage(r, r->command->dry_run ? STAGE_COUNTING : STAGE_REMOVING);
     if (rc != 0 || begin_listing(r, &e) != 0) {
         give_up(r, "cannot start", rc != 0 ? err_text(rc) : e.msg);
     }

@@ -8,6 +8,7 @@
 
 #include "base/due_heap.h"
 #include "base/list.h"
+#include "base/state_machine.h"
 #include "base/table.h"
 #include "http/fetch.h"
 #include "net/address.h"
@@ -44,6 +45,14 @@ struct endpoint {
  *    +---------------+-------------------+       it is due in IDLE only
  */
 enum phase { PHASE_IDLE, PHASE_ASKING_PROXY, PHASE_ASKING_RULESYNC };
+
+static const struct state_machine phases = {
+    .object = "probed pod",
+    .states = {[PHASE_IDLE] = {"idle", STATE(PHASE_ASKING_PROXY)},
+               [PHASE_ASKING_PROXY] = {"asking the proxy",
+                                       STATE(PHASE_ASKING_RULESYNC) | STATE(PHASE_IDLE)},
+               [PHASE_ASKING_RULESYNC] = {"asking rulesync", STATE(PHASE_IDLE)}},
+};
 
 struct target {
     struct table_node node;
@@ -85,6 +94,11 @@ static void serve(struct prober *p);
 static uint64_t now_of(const struct prober *p)
 {
     return net_clock_now(p->o.clock);
+}
+
+static void set_phase(struct target *t, enum phase phase)
+{
+    t->phase = state_change(&phases, t->phase, phase, slice_str(t->key));
 }
 
 static struct target *find(const struct prober *p, const char *key)
@@ -242,7 +256,7 @@ static void end_question(struct target *t)
 {
     struct prober *p = t->prober;
     p->running[t->lane]--;
-    t->phase = PHASE_IDLE;
+    set_phase(t, PHASE_IDLE);
     make_due(t, delay_of(t));
 }
 
@@ -313,7 +327,7 @@ static bool needs_rulesync(const struct target *t)
 static void ask_rulesync(struct target *t)
 {
     struct err e = ERR_INIT;
-    t->phase = PHASE_ASKING_RULESYNC;
+    set_phase(t, PHASE_ASKING_RULESYNC);
     t->fetch = start_fetch(t, &t->rulesync, on_rulesync, &e);
     if (t->fetch == NULL) {
         t->prober->stats.failed++;
@@ -388,7 +402,7 @@ static void ask(struct target *t)
     struct err e = ERR_INIT;
     due_heap_remove(&p->heaps[t->lane], &t->due);
     p->running[t->lane]++;
-    t->phase = PHASE_ASKING_PROXY;
+    set_phase(t, PHASE_ASKING_PROXY);
     t->fetch = start_fetch(t, &t->proxy, on_proxy, &e);
     if (t->fetch == NULL) {
         p->stats.failed++;
@@ -441,7 +455,7 @@ static void stop_asking(struct target *t)
         http_fetch_cancel(t->fetch);
         t->fetch = NULL;
         p->running[t->lane]--;
-        t->phase = PHASE_IDLE;
+        set_phase(t, PHASE_IDLE);
     }
     due_heap_remove(&p->heaps[t->lane], &t->due);
 }
