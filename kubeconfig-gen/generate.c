@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/secret.h"
-#include "yaml/yaml.h"
 #include "crypto/digest.h"
+#include "yaml/yaml.h"
 
 /* The user name that stands beside the token in the proxy's URL, see add_server. */
 #define TOKEN_USER "cmesh"
@@ -17,7 +17,7 @@
 #define IN_CLUSTER "in-cluster"
 
 /* The tree under construction. */
-struct object_request {
+struct tree {
     const struct generate_options *o;
     cJSON *root;
     cJSON *clusters;
@@ -30,9 +30,9 @@ static int fail_memory(struct err *e)
     return err_memory(e);
 }
 
-static int init(struct object_request *w, const struct generate_options *o, struct err *e)
+static int init(struct tree *w, const struct generate_options *o, struct err *e)
 {
-    *w = (struct object_request){.o = o, .root = cJSON_CreateObject()};
+    *w = (struct tree){.o = o, .root = cJSON_CreateObject()};
     if (w->root == NULL || cJSON_AddStringToObject(w->root, "apiVersion", "v1") == NULL ||
         cJSON_AddStringToObject(w->root, "kind", "Config") == NULL ||
         (w->clusters = cJSON_AddArrayToObject(w->root, "clusters")) == NULL ||
@@ -66,15 +66,16 @@ static bool has_named(const cJSON *list, const char *name)
     return false;
 }
 
-static int append_escaped(struct buf *out, const char *text)
+static void append_escaped(struct buf *out, const char *text)
 {
-    int rc = 0;
-    for (const char *p = text; *p != '\0' && rc == 0; p++) {
+    for (const char *p = text; *p != '\0'; p++) {
         unsigned char c = (unsigned char)*p;
-        bool plain = isalnum(c) || strchr("-._~", c) != NULL;
-        rc = plain ? buf_append_char(out, (char)c) : buf_printf(out, "%%%02X", c);
+        if (isalnum(c) || strchr("-._~", c) != NULL) {
+            buf_append_char(out, (char)c);
+        } else {
+            buf_printf(out, "%%%02X", c);
+        }
     }
-    return rc;
 }
 
 /*
@@ -86,13 +87,13 @@ static int server_text(const struct generate_options *o, struct buf *out)
 {
     char host[URL_HOST_PORT_SIZE];
     url_host_port(o->proxy, host);
-    int rc = buf_append_str(out, o->proxy->https ? "https://" : "http://");
+    buf_append_str(out, o->proxy->https ? "https://" : "http://");
     if (o->token != NULL && !o->proxy->https) {
-        rc = rc != 0 ? rc : buf_append_str(out, TOKEN_USER ":");
-        rc = rc != 0 ? rc : append_escaped(out, o->token);
-        rc = rc != 0 ? rc : buf_append_char(out, '@');
+        buf_append_str(out, TOKEN_USER ":");
+        append_escaped(out, o->token);
+        buf_append_char(out, '@');
     }
-    return rc != 0 ? rc : buf_append_str(out, host);
+    return buf_append_str(out, host);
 }
 
 static int add_ca(cJSON *cluster, struct slice ca)
@@ -108,7 +109,7 @@ static int add_ca(cJSON *cluster, struct slice ca)
     return rc;
 }
 
-static int add_cluster(struct object_request *w, const char *name, struct err *e)
+static int add_cluster(struct tree *w, const char *name, struct err *e)
 {
     struct buf server = BUF_INIT((size_t)64 * 1024);
     cJSON *cluster = add_named(w->clusters, name, "cluster");
@@ -129,7 +130,7 @@ static int add_cluster(struct object_request *w, const char *name, struct err *e
     return rc != 0 ? fail_memory(e) : 0;
 }
 
-static int add_user(struct object_request *w, const char *name, struct err *e)
+static int add_user(struct tree *w, const char *name, struct err *e)
 {
     cJSON *user = add_named(w->users, name, "user");
     if (user == NULL ||
@@ -139,8 +140,8 @@ static int add_user(struct object_request *w, const char *name, struct err *e)
     return 0;
 }
 
-static int add_context(struct object_request *w, const char *name, const char *cluster,
-                       const char *user, const char *ns, struct err *e)
+static int add_context(struct tree *w, const char *name, const char *cluster, const char *user,
+                       const char *ns, struct err *e)
 {
     cJSON *context = add_named(w->contexts, name, "context");
     if (context == NULL ||
@@ -150,6 +151,11 @@ static int add_context(struct object_request *w, const char *name, const char *c
         return fail_memory(e);
     }
     return 0;
+}
+
+static int set_current(struct tree *w, const char *name, struct err *e)
+{
+    return cJSON_AddStringToObject(w->root, "current-context", name) == NULL ? fail_memory(e) : 0;
 }
 
 /* The three strings of a context that are copied; NULL where it has none. */
@@ -162,21 +168,24 @@ struct context_fields {
 static int read_context(const struct kubeconfig_entry *entry, const struct generate_options *o,
                         struct context_fields *out, struct err *e)
 {
-    int rc = kubeconfig_string(entry, "cluster", &out->cluster, e);
-    rc = rc != 0 ? rc : kubeconfig_string(entry, "user", &out->user, e);
-    rc = rc != 0 ? rc : kubeconfig_string(entry, "namespace", &out->ns, e);
-    if (rc == 0 && out->user == NULL && o->token != NULL) {
+    if (kubeconfig_string(entry, "cluster", &out->cluster, e) != 0 ||
+        kubeconfig_string(entry, "user", &out->user, e) != 0 ||
+        kubeconfig_string(entry, "namespace", &out->ns, e) != 0) {
+        return e->code;
+    }
+    if (out->user == NULL && o->token != NULL) {
         out->user = EXTRA_USER;
     }
-    return rc;
+    return 0;
 }
 
-static int copy_context(struct object_request *w, const struct kubeconfig_entry *entry,
-                        struct err *e)
+static int copy_context(struct tree *w, const struct kubeconfig_entry *entry, struct err *e)
 {
     struct context_fields f;
     int rc = read_context(entry, w->o, &f, e);
-    rc = rc != 0 ? rc : add_context(w, entry->name, f.cluster, f.user, f.ns, e);
+    if (rc == 0) {
+        rc = add_context(w, entry->name, f.cluster, f.user, f.ns, e);
+    }
     if (rc == 0 && f.user != NULL && strcmp(f.user, EXTRA_USER) == 0 &&
         !has_named(w->users, EXTRA_USER)) {
         rc = add_user(w, EXTRA_USER, e);
@@ -207,8 +216,8 @@ static void note_server(const struct kubeconfig *kc, const struct kubeconfig_ent
     }
 }
 
-static int copy_all(struct object_request *w, const struct kubeconfig *kc,
-                    struct generate_notes *notes, struct err *e)
+static int copy_all(struct tree *w, const struct kubeconfig *kc, struct generate_notes *notes,
+                    struct err *e)
 {
     const char *first_server = NULL;
     int rc = 0;
@@ -234,8 +243,8 @@ static int copy_all(struct object_request *w, const struct kubeconfig *kc,
     return rc;
 }
 
-static int copy_one(struct object_request *w, const struct kubeconfig *kc,
-                    struct generate_notes *notes, struct err *e)
+static int copy_one(struct tree *w, const struct kubeconfig *kc, struct generate_notes *notes,
+                    struct err *e)
 {
     struct context_fields f;
     const struct kubeconfig_entry *entry = kubeconfig_context(kc, w->o->context, e);
@@ -247,51 +256,71 @@ static int copy_one(struct object_request *w, const struct kubeconfig *kc,
         return kubeconfig_fail(entry, "cluster", e, "the context names no cluster that is there");
     }
     rc = add_cluster(w, f.cluster, e);
-    rc = rc != 0 || f.user == NULL ? rc : add_user(w, f.user, e);
-    rc = rc != 0 ? rc : add_context(w, entry->name, f.cluster, f.user, f.ns, e);
-    if (rc == 0 && cJSON_AddStringToObject(w->root, "current-context", entry->name) == NULL) {
-        return fail_memory(e);
+    if (rc == 0 && f.user != NULL) {
+        rc = add_user(w, f.user, e);
+    }
+    if (rc == 0) {
+        rc = add_context(w, entry->name, f.cluster, f.user, f.ns, e);
+    }
+    if (rc == 0) {
+        rc = set_current(w, entry->name, e);
     }
     notes->contexts = 1;
     return rc;
 }
 
-static int print(const struct object_request *w, struct buf *out, struct err *e)
+static int print(const struct tree *w, struct buf *out, struct err *e)
 {
-    int rc = buf_append_str(out, "# Written by kubeconfig-gen. The clusters lead to localproxy, "
-                                 "which has the credentials.\n");
-    rc = rc != 0 ? rc : yaml_emit(w->root, out);
-    return rc == -EINVAL ? err_set(e, rc, "a name in the kubeconfig is not UTF-8")
-           : rc != 0     ? err_set(e, rc, "cannot write the kubeconfig: %s", err_text(rc))
-                         : 0;
+    buf_append_str(out, "# Written by kubeconfig-gen. The clusters lead to localproxy, which has "
+                        "the credentials.\n");
+    int rc = yaml_emit(w->root, out);
+    if (rc == -EINVAL) {
+        return err_set(e, rc, "a name in the kubeconfig is not UTF-8");
+    }
+    return rc != 0 ? err_set(e, rc, "cannot write the kubeconfig: %s", err_text(rc)) : 0;
 }
 
 int generate_from_kubeconfig(const struct kubeconfig *kc, const struct generate_options *o,
                              struct buf *out, struct generate_notes *notes, struct err *e)
 {
-    struct object_request w;
+    struct tree w;
     *notes = (struct generate_notes){.contexts = 0};
     int rc = init(&w, o, e);
     if (rc == 0) {
         rc = o->context != NULL ? copy_one(&w, kc, notes, e) : copy_all(&w, kc, notes, e);
     }
-    rc = rc != 0 ? rc : print(&w, out, e);
+    if (rc == 0) {
+        rc = print(&w, out, e);
+    }
     secret_json_delete(w.root);
     return rc;
+}
+
+static int fill_in_cluster(struct tree *w, const char *ns, struct err *e)
+{
+    int rc = add_cluster(w, IN_CLUSTER, e);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = add_user(w, IN_CLUSTER, e);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = add_context(w, IN_CLUSTER, IN_CLUSTER, IN_CLUSTER, ns, e);
+    return rc == 0 ? set_current(w, IN_CLUSTER, e) : rc;
 }
 
 int generate_in_cluster(const char *ns, const struct generate_options *o, struct buf *out,
                         struct err *e)
 {
-    struct object_request w;
+    struct tree w;
     int rc = init(&w, o, e);
-    rc = rc != 0 ? rc : add_cluster(&w, IN_CLUSTER, e);
-    rc = rc != 0 ? rc : add_user(&w, IN_CLUSTER, e);
-    rc = rc != 0 ? rc : add_context(&w, IN_CLUSTER, IN_CLUSTER, IN_CLUSTER, ns, e);
-    if (rc == 0 && cJSON_AddStringToObject(w.root, "current-context", IN_CLUSTER) == NULL) {
-        rc = fail_memory(e);
+    if (rc == 0) {
+        rc = fill_in_cluster(&w, ns, e);
     }
-    rc = rc != 0 ? rc : print(&w, out, e);
+    if (rc == 0) {
+        rc = print(&w, out, e);
+    }
     secret_json_delete(w.root);
     return rc;
 }

@@ -55,7 +55,9 @@ static int from_service_account(const struct generate_options *o, struct buf *te
 {
     char *ns = NULL;
     int rc = kube_service_account_namespace(NULL, &ns, e);
-    rc = rc != 0 ? rc : generate_in_cluster(ns, o, text, e);
+    if (rc == 0) {
+        rc = generate_in_cluster(ns, o, text, e);
+    }
     free(ns);
     return rc;
 }
@@ -70,7 +72,9 @@ static int from_kubeconfig(const struct kubeconfig_gen_flags *c, const struct ge
         return from_service_account(o, text, e);
     }
     int rc = kc == NULL ? e->code : refuse_overwriting(c, kc, e);
-    rc = rc != 0 ? rc : generate_from_kubeconfig(kc, o, text, &notes, e);
+    if (rc == 0) {
+        rc = generate_from_kubeconfig(kc, o, text, &notes, e);
+    }
     if (rc == 0) {
         tell(&notes);
     }
@@ -140,25 +144,35 @@ static int load_proxy_ca(const struct kubeconfig_gen_flags *c, struct kube_pem *
     return rc;
 }
 
+/* What is written, whole. */
+static int make_text(const struct kubeconfig_gen_flags *c, const struct generate_options *o,
+                     struct buf *text, struct err *e)
+{
+    int rc = c->kube.in_cluster ? from_service_account(o, text, e) : from_kubeconfig(c, o, text, e);
+    return rc == 0 ? wrap_configmap(c, text, e) : rc;
+}
+
 static int run(const struct kubeconfig_gen_flags *c, struct err *e)
 {
     struct buf text = BUF_INIT(GENERATE_TEXT_MAX);
     struct kube_pem ca = {.data = NULL};
     char *token = NULL;
     int rc = load_proxy_ca(c, &ca, e);
-    rc = rc != 0 ? rc : load_token(c, &token, e);
     if (rc == 0) {
-        struct generate_options o = {
+        rc = load_token(c, &token, e);
+    }
+    if (rc == 0) {
+        const struct generate_options o = {
             .proxy = &c->proxy_url,
             .proxy_ca = slice_of(ca.data, ca.len),
             .token = token,
             .context = c->kube.context,
         };
-        rc = c->kube.in_cluster ? from_service_account(&o, &text, e)
-                                : from_kubeconfig(c, &o, &text, e);
+        rc = make_text(c, &o, &text, e);
     }
-    rc = rc != 0 ? rc : wrap_configmap(c, &text, e);
-    rc = rc != 0 ? rc : write_out(c, &text, e);
+    if (rc == 0) {
+        rc = write_out(c, &text, e);
+    }
     secret_buf_reset(&text);
     secret_free(token);
     kube_pem_deinit(&ca);

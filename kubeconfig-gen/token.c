@@ -109,7 +109,9 @@ static int make_token(const char *path, struct err *e)
 {
     struct buf line = BUF_INIT(64);
     int rc = random_line(&line, e);
-    rc = rc != 0 ? rc : publish(path, &line, e);
+    if (rc == 0) {
+        rc = publish(path, &line, e);
+    }
     secret_buf_reset(&line);
     return rc;
 }

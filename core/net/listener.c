@@ -129,8 +129,12 @@ static int listen_tcp(struct net_listener *n, const char *address,
                       const struct sockaddr_storage *addr, struct err *e)
 {
     int rc = uv_tcp_bind(&n->socket.tcp, (const struct sockaddr *)addr, 0);
-    rc = rc != 0 ? rc : uv_listen(&n->socket.stream, BACKLOG, on_connection);
-    rc = rc != 0 ? rc : remember_address(n);
+    if (rc == 0) {
+        rc = uv_listen(&n->socket.stream, BACKLOG, on_connection);
+    }
+    if (rc == 0) {
+        rc = remember_address(n);
+    }
     if (rc != 0) {
         (void)err_set(
             e, rc, "cannot listen on %s: %s%s", address, err_text(rc),
@@ -148,8 +152,9 @@ static int listen_local(struct net_listener *n, const char *path, struct err *e)
     int rc = uv_pipe_open(&n->socket.pipe, fd);
     if (rc != 0) {
         (void)close(fd);
+    } else {
+        rc = uv_listen(&n->socket.stream, BACKLOG, on_connection);
     }
-    rc = rc != 0 ? rc : uv_listen(&n->socket.stream, BACKLOG, on_connection);
     if (rc != 0) {
         socket_file_remove(&n->file);
         (void)err_set(e, rc, "cannot listen on %s: %s", path, err_text(rc));

@@ -215,7 +215,9 @@ int process_run(uv_loop_t *loop, const struct process_options *o, process_done_c
     }
     (void)uv_timer_start(&p->timer, on_timeout, o->timeout_ms, 0);
     rc = uv_read_start((uv_stream_t *)&p->out, on_alloc, on_read);
-    rc = rc != 0 ? rc : uv_read_start((uv_stream_t *)&p->err, on_alloc, on_read);
+    if (rc == 0) {
+        rc = uv_read_start((uv_stream_t *)&p->err, on_alloc, on_read);
+    }
     if (rc != 0) {
         end_early(p, rc); /* the callback tells */
     }

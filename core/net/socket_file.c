@@ -102,7 +102,9 @@ int socket_file_bind(struct socket_file *f, const char *path, struct err *e)
 {
     struct sockaddr_un addr;
     int rc = socket_file_address(path, &addr, e);
-    rc = rc != 0 ? rc : remove_stale(&addr, e);
+    if (rc == 0) {
+        rc = remove_stale(&addr, e);
+    }
     if (rc != 0) {
         return rc;
     }
