@@ -12,8 +12,9 @@ const char *state_name(const struct state_machine *m, uint32_t state)
 
 uint32_t state_change(const struct state_machine *m, uint32_t from, uint32_t to, struct slice which)
 {
-    log_debug("state changed", log_str("object", m->object), log_strn("which", which.ptr, which.len),
-              log_str("from", state_name(m, from)), log_str("to", state_name(m, to)));
+    log_debug("state changed", log_str("object", m->object),
+              log_strn("which", which.ptr, which.len), log_str("from", state_name(m, from)),
+              log_str("to", state_name(m, to)));
     ensure(from < STATE_MAX && to < STATE_MAX);
     bool invalid = (m->states[from].next & STATE(to)) == 0;
     if (invalid) {

@@ -185,8 +185,7 @@ static bool check_list(struct scanner *s, char close)
         }
         done = take(s, close);
         if (!done && !take(s, ',')) {
-            return unexpected(s,
-                              close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
+            return unexpected(s, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
         }
     }
     s->depth--;

@@ -59,8 +59,8 @@ struct rules *rules_ref(struct rules *r);
 /* The last one frees; NULL is fine. */
 void rules_unref(struct rules *r);
 
-/* The same but for the generation; shares what it has with `r`. The caller holds one reference. NULL
- * without memory. */
+/* The same but for the generation; shares what it has with `r`. The caller holds one reference.
+ * NULL without memory. */
 MUST_CHECK struct rules *rules_with_generation(struct rules *r, uint64_t generation);
 
 uint64_t rules_generation(const struct rules *r);

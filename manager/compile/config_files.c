@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "yaml/yaml.h"
 #include "compile/compile.h"
 #include "compile/input.h"
+#include "yaml/yaml.h"
 
 struct config_file {
     const char *name; /* as messages show it */

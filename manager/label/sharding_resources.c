@@ -8,8 +8,8 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "yaml/yaml.h"
 #include "kube/name.h"
+#include "yaml/yaml.h"
 #include "json/field.h"
 
 enum {

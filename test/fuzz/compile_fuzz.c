@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "yaml/yaml.h"
 #include "check.h"
+#include "yaml/yaml.h"
 
 #define HEAD                                                                                       \
     "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\nkind: ShardingConfig\n"                         \

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "yaml/yaml.h"
 #include "check.h"
+#include "yaml/yaml.h"
 
 #include "patch_apply.h"
 

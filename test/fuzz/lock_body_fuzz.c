@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "yaml/yaml.h"
 #include "check.h"
+#include "yaml/yaml.h"
 #include "json/json.h"
 
 static const struct lock_rule rule = {.name = "leader", .renamed = "leader---s1", .namespace = "n"};

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "yaml/yaml.h"
 #include "check.h"
+#include "yaml/yaml.h"
 #include "json/json.h"
 
 static size_t count_nodes(const cJSON *item, int depth)

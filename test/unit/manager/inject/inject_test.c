@@ -17,9 +17,9 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/file.h"
-#include "yaml/yaml.h"
-#include "patch_apply.h"
 #include "object/json_patch.h"
+#include "patch_apply.h"
+#include "yaml/yaml.h"
 #include "json/json.h"
 
 static struct inject_settings settings_of(bool native)

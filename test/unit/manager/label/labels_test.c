@@ -14,8 +14,8 @@
 
 #include "alloc_sweep.h"
 #include "base/array.h"
-#include "yaml/yaml.h"
 #include "patch_apply.h"
+#include "yaml/yaml.h"
 #include "json/json.h"
 
 static const struct compile_labels defaults = {
