@@ -13,9 +13,12 @@ enum { MESSAGE_MAX = 1024, EXPIRED = 410, VARINT_MAX = 10, VERSION_MAX = 24 };
 
 static int write_expired_json(const char *message, struct buf *out)
 {
-    int rc = buf_append_str(out, "{\"type\":\"ERROR\",\"object\":");
-    rc = rc != 0 ? rc : status_write(out, EXPIRED, NULL, 0, "%s", message);
-    return rc != 0 ? rc : buf_append_str(out, "}\n");
+    buf_append_str(out, "{\"type\":\"ERROR\",\"object\":");
+    int rc = status_write(out, EXPIRED, NULL, 0, "%s", message);
+    if (rc != 0) {
+        return rc;
+    }
+    return buf_append_str(out, "}\n");
 }
 
 static size_t varint_size(uint64_t value)
@@ -33,7 +36,7 @@ static size_t field_size(size_t len)
     return 1 + varint_size(len) + len;
 }
 
-static int put_varint(struct buf *out, uint64_t value)
+static void put_varint(struct buf *out, uint64_t value)
 {
     uint8_t bytes[VARINT_MAX];
     size_t n = 0;
@@ -41,30 +44,30 @@ static int put_varint(struct buf *out, uint64_t value)
         bytes[n++] = (uint8_t)(value | 0x80);
     }
     bytes[n++] = (uint8_t)value;
-    return buf_append(out, bytes, n);
+    buf_append(out, bytes, n);
 }
 
 /* The head of a length-delimited field. */
-static int put_head(struct buf *out, unsigned field, size_t len)
+static void put_head(struct buf *out, unsigned field, size_t len)
 {
-    int rc = buf_append_char(out, (char)(field << 3 | 2));
-    return rc != 0 ? rc : put_varint(out, len);
+    buf_append_char(out, (char)(field << 3 | 2));
+    put_varint(out, len);
 }
 
-static int put_field(struct buf *out, unsigned field, struct slice content)
+static void put_field(struct buf *out, unsigned field, struct slice content)
 {
-    int rc = put_head(out, field, content.len);
-    return rc != 0 ? rc : buf_append(out, content.ptr, content.len);
+    put_head(out, field, content.len);
+    buf_append(out, content.ptr, content.len);
 }
 
-static int put_length(struct buf *out, size_t len)
+static void put_length(struct buf *out, size_t len)
 {
-    if (len > UINT32_MAX) {
-        return -ENOBUFS;
-    }
     const uint8_t bytes[] = {(uint8_t)(len >> 24), (uint8_t)(len >> 16), (uint8_t)(len >> 8),
                              (uint8_t)len};
-    return buf_append(out, bytes, sizeof bytes);
+    if (len > UINT32_MAX) {
+        buf_fail(out, -ENOBUFS);
+    }
+    buf_append(out, bytes, sizeof bytes);
 }
 
 static const struct slice magic = {"k8s\0", 4};
@@ -73,31 +76,31 @@ static const struct slice envelope_end = {"\x1a\x00\x22\x00", 4};
 
 /* Everything of an event before the object's own bytes, of which `object_len` have to follow, and
  * then envelope_end. */
-static int put_envelope(struct buf *out, struct slice type, const struct object_type *meta,
-                        size_t object_len)
+static void put_envelope(struct buf *out, struct slice type, const struct object_type *meta,
+                         size_t object_len)
 {
     size_t meta_len = field_size(meta->api_version.len) + field_size(meta->kind.len);
     size_t raw_len = magic.len + field_size(meta_len) + field_size(object_len) + envelope_end.len;
     size_t event_len = field_size(type.len) + field_size(field_size(raw_len));
-    int rc = put_length(out, event_len);
-    rc = rc != 0 ? rc : put_field(out, 1, type);
-    rc = rc != 0 ? rc : put_head(out, 2, field_size(raw_len));
-    rc = rc != 0 ? rc : put_head(out, 1, raw_len);
-    rc = rc != 0 ? rc : buf_append(out, magic.ptr, magic.len);
-    rc = rc != 0 ? rc : put_head(out, 1, meta_len);
-    rc = rc != 0 ? rc : put_field(out, 1, meta->api_version);
-    rc = rc != 0 ? rc : put_field(out, 2, meta->kind);
-    return rc != 0 ? rc : put_head(out, 2, object_len);
+    put_length(out, event_len);
+    put_field(out, 1, type);
+    put_head(out, 2, field_size(raw_len));
+    put_head(out, 1, raw_len);
+    buf_append(out, magic.ptr, magic.len);
+    put_head(out, 1, meta_len);
+    put_field(out, 1, meta->api_version);
+    put_field(out, 2, meta->kind);
+    put_head(out, 2, object_len);
 }
 
-static int put_status_fields(struct buf *out, struct slice message)
+static void put_status_fields(struct buf *out, struct slice message)
 {
-    int rc = put_field(out, 1, SLICE("")); /* metadata */
-    rc = rc != 0 ? rc : put_field(out, 2, SLICE("Failure"));
-    rc = rc != 0 ? rc : put_field(out, 3, message);
-    rc = rc != 0 ? rc : put_field(out, 4, slice_str(status_reason(EXPIRED)));
-    rc = rc != 0 ? rc : buf_append_char(out, 6 << 3); /* code */
-    return rc != 0 ? rc : put_varint(out, EXPIRED);
+    put_field(out, 1, SLICE("")); /* metadata */
+    put_field(out, 2, SLICE("Failure"));
+    put_field(out, 3, message);
+    put_field(out, 4, slice_str(status_reason(EXPIRED)));
+    buf_append_char(out, 6 << 3); /* code */
+    put_varint(out, EXPIRED);
 }
 
 static int write_expired_protobuf(const char *message, struct buf *out)
@@ -105,12 +108,14 @@ static int write_expired_protobuf(const char *message, struct buf *out)
     static const struct object_type meta = {.kind = {"Status", 6}, .api_version = {"v1", 2}};
     struct buf text = BUF_INIT(4 * MESSAGE_MAX);
     struct buf status = BUF_INIT(5 * MESSAGE_MAX);
-    int rc = buf_append_str(&text, "cmesh: ");
-    rc = rc != 0 ? rc : utf8_append_valid(&text, slice_str(message));
-    rc = rc != 0 ? rc : put_status_fields(&status, buf_slice(&text));
-    rc = rc != 0 ? rc : put_envelope(out, SLICE("ERROR"), &meta, status.len);
-    rc = rc != 0 ? rc : buf_append(out, buf_data(&status), status.len);
-    rc = rc != 0 ? rc : buf_append(out, envelope_end.ptr, envelope_end.len);
+    buf_append_str(&text, "cmesh: ");
+    utf8_append_valid(&text, slice_str(message));
+    put_status_fields(&status, buf_slice(&text));
+    put_envelope(out, SLICE("ERROR"), &meta, status.len);
+    buf_append(out, buf_data(&status), status.len);
+    buf_append(out, envelope_end.ptr, envelope_end.len);
+    buf_fail(out, buf_error(&text));
+    int rc = buf_fail(out, buf_error(&status));
     buf_reset(&status);
     buf_reset(&text);
     return rc;
@@ -165,22 +170,20 @@ static bool find_missing(struct slice item, struct missing *m)
     return true;
 }
 
-static int put_member(struct buf *out, const char *key, struct slice value, bool last)
+static void put_member(struct buf *out, const char *key, struct slice value, bool last)
 {
-    return buf_printf(out, "\"%s\":\"%.*s\"%s", key, (int)value.len, value.ptr, last ? "" : ",");
+    buf_printf(out, "\"%s\":\"%.*s\"%s", key, (int)value.len, value.ptr, last ? "" : ",");
 }
 
 /* Where the server has them: first, kind before apiVersion. */
-static int put_type(struct buf *out, const struct object_type *type, const struct missing *m)
+static void put_type(struct buf *out, const struct object_type *type, const struct missing *m)
 {
-    int rc = 0;
     if (m->kind) {
-        rc = put_member(out, "kind", type->kind, m->all && !m->api_version);
+        put_member(out, "kind", type->kind, m->all && !m->api_version);
     }
-    if (m->api_version && rc == 0) {
-        rc = put_member(out, "apiVersion", type->api_version, m->all);
+    if (m->api_version) {
+        put_member(out, "apiVersion", type->api_version, m->all);
     }
-    return rc;
 }
 
 /* White space between tokens is all that a line feed can be: an event has to stay one line. */
@@ -204,13 +207,13 @@ static int write_item_json(enum watch_frame_type event, const struct object_type
     const char *open = memchr(item.ptr, '{', item.len);
     size_t taken = (size_t)(open - item.ptr) + 1;
     size_t before = out->len;
-    int rc = buf_printf(out, "{\"type\":\"%s\",\"object\":{", watch_frame_type_name(event));
-    rc = rc != 0 ? rc : put_type(out, type, &m);
-    rc = rc != 0 ? rc : buf_append(out, item.ptr + taken, item.len - taken);
-    if (rc == 0) {
+    buf_printf(out, "{\"type\":\"%s\",\"object\":{", watch_frame_type_name(event));
+    put_type(out, type, &m);
+    buf_append(out, item.ptr + taken, item.len - taken);
+    if (buf_error(out) == 0) {
         join_lines(out, before);
     }
-    return rc != 0 ? rc : buf_append_str(out, "}\n");
+    return buf_append_str(out, "}\n");
 }
 
 static int write_object_protobuf(enum watch_frame_type event, const struct object_type *type,
@@ -219,9 +222,9 @@ static int write_object_protobuf(enum watch_frame_type event, const struct objec
     if (type->kind.len == 0 || type->api_version.len == 0) {
         return -EINVAL;
     }
-    int rc = put_envelope(out, slice_str(watch_frame_type_name(event)), type, object.len);
-    rc = rc != 0 ? rc : buf_append(out, object.ptr, object.len);
-    return rc != 0 ? rc : buf_append(out, envelope_end.ptr, envelope_end.len);
+    put_envelope(out, slice_str(watch_frame_type_name(event)), type, object.len);
+    buf_append(out, object.ptr, object.len);
+    return buf_append(out, envelope_end.ptr, envelope_end.len);
 }
 
 int watch_frame_write_item(enum encoding encoding, enum watch_frame_type event,
@@ -246,13 +249,10 @@ static int write_bookmark_json(const struct object_type *type, const char *versi
     if (type->kind.len == 0 || type->api_version.len == 0) {
         return -EINVAL;
     }
-    int rc = buf_append_str(out, "{\"type\":\"BOOKMARK\",\"object\":{");
-    rc = rc != 0 ? rc : put_type(out, type, &both);
-    return rc != 0 ? rc
-                   : buf_printf(out,
-                                "\"metadata\":{\"resourceVersion\":\"%s\","
-                                "\"creationTimestamp\":null}}}\n",
-                                version);
+    buf_append_str(out, "{\"type\":\"BOOKMARK\",\"object\":{");
+    put_type(out, type, &both);
+    return buf_printf(
+        out, "\"metadata\":{\"resourceVersion\":\"%s\",\"creationTimestamp\":null}}}\n", version);
 }
 
 /* An object that has nothing but metadata with a version. */
