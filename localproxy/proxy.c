@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Happy path: on_request > take_request > handle_request > apply_rules > forward_upstream.
+ *
+ * Two ways begin anew: a body that may hold the lock's name is collected first (collect_body >
+ * on_lock_body > handle_body > handle_request), and what was not answered when the rules changed
+ * goes through them once more (on_again > take_request). Each apply_ function that returns false
+ * has refused the request, or collects its body.
+ */
 #include "proxy.h"
 
 #include <errno.h>

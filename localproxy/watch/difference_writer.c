@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Happy path: on_resume > advance_writer > fetch_page > on_page > advance_writer, for each page of
+ * each selector; then write_parts as far as the client takes it, and finish_writer.
+ *
+ * Ways to fail: no page (on_no_page), one of another version (on_other_version), no memory, the
+ * client's stream. Where nothing was written yet and the version is not kept, all begins again with
+ * what the API server has in memory (restart_from_memory); else fail_writer.
+ */
 #include "watch/difference_writer.h"
 
 #include <errno.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Happy path: list_pages_want > on_serve, when there is room > ask_for_page > up_on_body, which
+ * makes events of objects > up_on_end > up_on_close > finish_entry > on_tell_wants.
+ *
+ * Each way to fail ends in finish_entry too, with a code; who wants the page is told the same way.
+ */
 #include "watch/list_pages.h"
 
 #include <errno.h>
