@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "admin/admin_server.h"
+#include "control/status.h"
 
 struct admin {
     struct admin_options o;
@@ -35,18 +36,13 @@ static void add_rules(const struct admin_options *o, cJSON *root)
     cJSON *rules = cJSON_AddObjectToObject(root, "rules");
     cJSON_AddStringToObject(rules, "path", o->flags->rules != NULL ? o->flags->rules : "");
     cJSON_AddStringToObject(rules, "control", o->flags->control != NULL ? o->flags->control : "");
-    cJSON_AddBoolToObject(rules, "inForce", r != NULL);
+    struct control_proxy_status status = {.settled = r != NULL && proxy_settled(o->proxy)};
+    control_state_set(&status.rules, r, proxy_rules_since(o->proxy), NULL);
+    control_proxy_status_add(rules, &status);
     if (r == NULL) {
         return;
     }
-    cJSON *shard = cJSON_AddObjectToObject(rules, "shard");
-    cJSON_AddStringToObject(shard, "namespace", rules_shard_namespace(r));
-    cJSON_AddStringToObject(shard, "name", rules_shard_name(r));
-    cJSON_AddNumberToObject(rules, "generation", (double)rules_generation(r));
-    cJSON_AddStringToObject(rules, "checksum", rules_checksum(r));
     cJSON_AddNumberToObject(rules, "limits", (double)rules_limit_count(r));
-    cJSON_AddNumberToObject(rules, "since", (double)proxy_rules_since(o->proxy));
-    cJSON_AddBoolToObject(rules, "settled", proxy_settled(o->proxy));
     cJSON_AddNumberToObject(rules, "reloads", (double)o->metrics->reloads);
 }
 
@@ -91,7 +87,7 @@ struct admin *admin_new(struct net_loop *l, const struct admin_options *o, struc
     a->o = *o;
     const struct admin_server_options so = {
         .address = o->flags->admin,
-        .program = "localproxy",
+        .program = CONTROL_STATUS_LOCALPROXY,
         .ops = &ops,
         .data = &a->o,
     };

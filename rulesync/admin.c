@@ -5,7 +5,7 @@
 
 #include "base/array.h"
 #include "base/prometheus.h"
-#include "base/rfc3339.h"
+#include "control/status.h"
 
 static const char *const trouble_texts[SOURCE_TROUBLES] = {
     [SOURCE_FINE] = "none",
@@ -149,16 +149,8 @@ static int write_metrics(void *data, struct buf *out)
 
 /* ---- status ---- */
 
-/* Left out when it is 0. */
-static void add_time(cJSON *object, const char *key, int64_t seconds)
-{
-    char text[RFC3339_SIZE];
-    if (seconds != 0 && rfc3339_format(seconds, text) == 0) {
-        cJSON_AddStringToObject(object, key, text);
-    }
-}
-
-static void add_rules(cJSON *object, uint64_t generation, const char *checksum)
+/* Of a document: its shard is that of the rules in use, or it is refused. */
+static void add_document(cJSON *object, uint64_t generation, const char *checksum)
 {
     if (generation != 0) {
         cJSON_AddNumberToObject(object, "generation", (double)generation);
@@ -169,21 +161,20 @@ static void add_rules(cJSON *object, uint64_t generation, const char *checksum)
 static void add_error(cJSON *object, const struct condition *c)
 {
     if (c->open) {
-        cJSON_AddStringToObject(object, "error", c->text);
-        add_time(object, "errorSince", c->since);
+        control_rulesync_error_add(object, c->text, c->since);
     }
 }
 
 static void add_source(const struct rulesync_admin *p, const struct pipeline_status *s, cJSON *root)
 {
     bool dir = p->flags->from != NULL && p->flags->from[0] != '\0';
-    cJSON *source = cJSON_AddObjectToObject(root, "source");
+    cJSON *source = control_rulesync_part_add(root, CONTROL_SOURCE);
     cJSON_AddStringToObject(source, dir ? "path" : "configMap",
                             dir ? p->flags->from : p->flags->from_configmap);
     cJSON_AddBoolToObject(source, "found", s->seen.at != 0 && !s->source.open);
     add_error(source, &s->source);
     if (s->warning[0] != '\0') {
-        cJSON_AddStringToObject(source, "warning", s->warning);
+        control_rulesync_warning_add(source, s->warning);
     }
 }
 
@@ -192,9 +183,9 @@ static void add_seen(const struct pipeline_status *s, cJSON *root)
     if (s->seen.at == 0) {
         return;
     }
-    cJSON *seen = cJSON_AddObjectToObject(root, "seen");
-    add_rules(seen, s->seen.generation, s->seen.checksum);
-    add_time(seen, "at", s->seen.at);
+    cJSON *seen = control_rulesync_part_add(root, CONTROL_SEEN);
+    add_document(seen, s->seen.generation, s->seen.checksum);
+    control_time_add(seen, "at", s->seen.at);
     cJSON_AddBoolToObject(seen, "taken", s->seen.refusal == REFUSAL_NONE);
     if (s->seen.refusal != REFUSAL_NONE) {
         cJSON_AddStringToObject(seen, "reason", refusal_text(s->seen.refusal));
@@ -209,13 +200,12 @@ static void add_used(const struct pipeline_status *s, cJSON *root)
         return;
     }
     cJSON *used = cJSON_AddObjectToObject(root, "rules");
-    cJSON *shard = cJSON_AddObjectToObject(used, "shard");
-    cJSON_AddStringToObject(shard, "namespace", rules_shard_namespace(r));
-    cJSON_AddStringToObject(shard, "name", rules_shard_name(r));
-    add_rules(used, rules_generation(r), rules_checksum(r));
+    struct control_state state;
+    control_state_set(&state, r, 0, NULL);
+    (void)control_rules_add(used, &state);
     cJSON_AddNumberToObject(used, "limits", (double)rules_limit_count(r));
     cJSON_AddStringToObject(used, "from", s->rules_at != 0 ? "source" : "stored copy");
-    add_time(used, "takenAt", s->rules_at);
+    control_time_add(used, "takenAt", s->rules_at);
 }
 
 static void add_stored(const struct rulesync_admin *p, const struct last_good_status *c,
@@ -226,8 +216,8 @@ static void add_stored(const struct rulesync_admin *p, const struct last_good_st
     }
     cJSON *stored = cJSON_AddObjectToObject(root, "stored");
     cJSON_AddStringToObject(stored, "path", p->flags->to);
-    add_rules(stored, c->generation, c->checksum);
-    add_time(stored, "at", c->at);
+    add_document(stored, c->generation, c->checksum);
+    control_time_add(stored, "at", c->at);
     add_error(stored, &c->trouble);
 }
 
@@ -237,17 +227,17 @@ static void add_enforced(const struct rulesync_admin *p, const struct delivery_s
     if (d == NULL) {
         return;
     }
-    cJSON *enforced = cJSON_AddObjectToObject(root, "enforced");
+    cJSON *enforced = control_rulesync_part_add(root, CONTROL_ENFORCED);
     cJSON_AddStringToObject(enforced, "socket", p->flags->control);
     cJSON_AddStringToObject(enforced, "verdict", verdict_texts[d->verdict]);
     if (d->answered && d->proxy.enforcing) {
-        add_rules(enforced, d->proxy.generation, d->proxy.checksum);
-        add_time(enforced, "since", d->proxy.since);
+        (void)control_rules_add(enforced, &d->proxy);
+        control_time_add(enforced, "since", d->proxy.since);
     } else if (d->answered) {
         cJSON_AddStringToObject(enforced, "nothing", d->proxy.reason);
     }
-    add_time(enforced, "answeredAt", d->answered_at);
-    add_time(enforced, "confirmedAt", d->confirmed_at);
+    control_time_add(enforced, "answeredAt", d->answered_at);
+    control_time_add(enforced, "confirmedAt", d->confirmed_at);
     add_error(enforced, &d->trouble);
 }
 
@@ -265,7 +255,7 @@ static void add_last_error(const struct pipeline_status *s, cJSON *root)
     if (c->last != 0) {
         cJSON *error = cJSON_AddObjectToObject(root, "lastError");
         cJSON_AddStringToObject(error, "message", c->text);
-        add_time(error, "at", c->last);
+        control_time_add(error, "at", c->last);
         cJSON_AddBoolToObject(error, "over", !c->open);
     }
 }

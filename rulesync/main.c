@@ -5,6 +5,7 @@
 #include "admin.h"
 #include "base/flags.h"
 #include "base/log.h"
+#include "control/status.h"
 #include "flags.h"
 #include "net/timer.h"
 #include "pipeline.h"
@@ -151,7 +152,7 @@ static int open_admin(struct app *a, struct err *e)
     a->admin = (struct rulesync_admin){.flags = &a->flags, .pipeline = a->pipeline};
     const struct admin_server_options o = {
         .address = a->flags.admin,
-        .program = "rulesync",
+        .program = CONTROL_STATUS_RULESYNC,
         .ops = &rulesync_admin_ops,
         .data = &a->admin,
     };

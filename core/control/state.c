@@ -2,15 +2,13 @@
 #include "control/state.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/rfc3339.h"
 #include "base/utf8.h"
+#include "control/status.h"
 #include "json/json.h"
-
-#define GENERATION_MAX 9007199254740991.0 /* what a JSON number holds exactly */
 
 void control_state_set(struct control_state *s, const struct rules *r, int64_t since,
                        const char *reason)
@@ -33,65 +31,96 @@ void control_state_set(struct control_state *s, const struct rules *r, int64_t s
 /* ---- writing ---- */
 
 /* Texts may quote what others sent, and may be cut within a character. */
-static int add_text(struct buf *out, const char *text)
+static int clean_text(const char *text, struct buf *out)
 {
-    struct buf clean = BUF_INIT(3 * strlen(text) + 1);
-    int rc = utf8_append_valid(&clean, slice_str(text));
-    const char *str = rc == 0 ? buf_cstr(&clean) : NULL;
-    rc = str == NULL && rc == 0 ? -ENOMEM : rc;
-    rc = rc != 0 ? rc : json_quote(str, out);
-    buf_reset(&clean);
-    return rc;
+    buf_init(out, 3 * strlen(text) + 1);
+    int rc = utf8_append_valid(out, slice_str(text));
+    return rc == 0 && buf_cstr(out) == NULL ? -ENOMEM : rc;
 }
 
-static int add_member(struct buf *out, const char *before, const char *text)
-{
-    int rc = buf_append_str(out, before);
-    return rc != 0 ? rc : add_text(out, text);
-}
-
-static int add_enforced(const struct control_state *s, struct buf *out)
+static int add_enforced(const struct control_state *s, cJSON *root)
 {
     char since[RFC3339_SIZE];
     if (s->since < 0 || rfc3339_format(s->since, since) != 0) {
         return -EINVAL;
     }
-    int rc = add_member(out, "{\"shard\":{\"namespace\":", s->shard_namespace);
-    rc = rc != 0 ? rc : add_member(out, ",\"name\":", s->shard_name);
-    rc = rc != 0 ? rc : buf_printf(out, "},\"generation\":%" PRIu64, s->generation);
-    rc = rc != 0 ? rc : add_member(out, ",\"checksum\":", s->checksum);
-    return rc != 0 ? rc : buf_printf(out, ",\"since\":\"%s\"}", since);
+    cJSON *enforced = cJSON_AddObjectToObject(root, "enforced");
+    bool good =
+        control_rules_add(enforced, s) && cJSON_AddStringToObject(enforced, "since", since) != NULL;
+    return good ? 0 : -ENOMEM;
 }
 
-static int add_state(const struct control_state *s, const bool *changed, struct buf *out)
+static int add_reason(const char *reason, cJSON *root)
 {
-    int rc = buf_printf(out, "{\"version\":%d,\"enforced\":", CONTROL_VERSION);
-    if (rc == 0 && s->enforcing) {
-        rc = add_enforced(s, out);
-    } else if (rc == 0) {
-        rc = add_member(out, "null,\"reason\":", s->reason);
+    struct buf clean;
+    int rc = clean_text(reason, &clean);
+    if (rc == 0 && (cJSON_AddNullToObject(root, "enforced") == NULL ||
+                    cJSON_AddStringToObject(root, "reason", buf_cstr(&clean)) == NULL)) {
+        rc = -ENOMEM;
     }
-    if (rc == 0 && changed != NULL) {
-        rc = buf_printf(out, ",\"changed\":%s", *changed ? "true" : "false");
+    buf_reset(&clean);
+    return rc;
+}
+
+static int add_state(const struct control_state *s, const bool *changed, cJSON *root)
+{
+    if (cJSON_AddNumberToObject(root, "version", CONTROL_VERSION) == NULL) {
+        return -ENOMEM;
     }
-    return rc != 0 ? rc : buf_append_str(out, "}\n");
+    int rc = s->enforcing ? add_enforced(s, root) : add_reason(s->reason, root);
+    if (rc == 0 && changed != NULL && cJSON_AddBoolToObject(root, "changed", *changed) == NULL) {
+        rc = -ENOMEM;
+    }
+    return rc;
+}
+
+/* In one line. */
+static int print(const cJSON *root, struct buf *out)
+{
+    char *text = cJSON_PrintUnformatted(root);
+    if (text == NULL) {
+        return -ENOMEM;
+    }
+    int rc = buf_append_str(out, text);
+    cJSON_free(text);
+    return rc != 0 ? rc : buf_append_char(out, '\n');
 }
 
 int control_state_encode(const struct control_state *s, const bool *changed, struct buf *out)
 {
     size_t before = out->len;
-    int rc = add_state(s, changed, out);
+    cJSON *root = cJSON_CreateObject();
+    int rc = add_state(s, changed, root);
+    if (rc == 0) {
+        rc = print(root, out);
+    }
+    cJSON_Delete(root);
     if (rc != 0) {
         buf_truncate(out, before);
     }
     return rc;
 }
 
+static int add_error(const char *why, struct buf *out)
+{
+    struct buf clean;
+    int rc = clean_text(why, &clean);
+    cJSON *root = cJSON_CreateObject();
+    if (rc == 0 && cJSON_AddStringToObject(root, "error", buf_cstr(&clean)) == NULL) {
+        rc = -ENOMEM;
+    }
+    if (rc == 0) {
+        rc = print(root, out);
+    }
+    cJSON_Delete(root);
+    buf_reset(&clean);
+    return rc;
+}
+
 int control_error_encode(const char *why, struct buf *out)
 {
     size_t before = out->len;
-    int rc = add_member(out, "{\"error\":", why);
-    rc = rc != 0 ? rc : buf_append_str(out, "}\n");
+    int rc = add_error(why, out);
     if (rc != 0) {
         buf_truncate(out, before);
     }
@@ -108,76 +137,6 @@ static const cJSON *member(const cJSON *object, const char *key)
 static int wrong(struct err *e, const char *path, const char *what)
 {
     return err_set(e, -EPROTO, "%s: %s", path, what);
-}
-
-/* A string that `check` takes; `out` has room for all such. */
-static int read_string(const cJSON *parent, const char *key, const char *path,
-                       const char *(*check)(struct slice), char *out, size_t size, struct err *e)
-{
-    const cJSON *item = member(parent, key);
-    if (!cJSON_IsString(item)) {
-        return wrong(e, path, item == NULL ? "is missing" : "must be a string");
-    }
-    const char *why = check(slice_str(item->valuestring));
-    if (why != NULL) {
-        return wrong(e, path, why);
-    }
-    (void)snprintf(out, size, "%s", item->valuestring);
-    return 0;
-}
-
-static const char *check_checksum(struct slice text)
-{
-    const size_t prefix = sizeof "sha256:" - 1;
-    bool good = text.len == RULES_CHECKSUM_LEN && memcmp(text.ptr, "sha256:", prefix) == 0 &&
-                strspn(text.ptr + prefix, "0123456789abcdef") == text.len - prefix;
-    return good ? NULL : "must be \"sha256:\" and 64 lower case hex digits";
-}
-
-static int read_shard(const cJSON *enforced, struct control_state *out, struct err *e)
-{
-    const cJSON *shard = member(enforced, "shard");
-    if (!cJSON_IsObject(shard)) {
-        return wrong(e, "enforced.shard", shard == NULL ? "is missing" : "must be an object");
-    }
-    int rc = read_string(shard, "namespace", "enforced.shard.namespace", name_check_label,
-                         out->shard_namespace, sizeof out->shard_namespace, e);
-    return rc != 0 ? rc
-                   : read_string(shard, "name", "enforced.shard.name", name_check_subdomain,
-                                 out->shard_name, sizeof out->shard_name, e);
-}
-
-static int read_generation(const cJSON *enforced, struct control_state *out, struct err *e)
-{
-    const cJSON *item = member(enforced, "generation");
-    double n = cJSON_IsNumber(item) ? item->valuedouble : 0;
-    if (!(n >= 1 && n <= GENERATION_MAX) || (double)(uint64_t)n != n) {
-        return wrong(e, "enforced.generation",
-                     item == NULL ? "is missing" : "must be an integer of at least 1");
-    }
-    out->generation = (uint64_t)n;
-    return 0;
-}
-
-static int read_since(const cJSON *enforced, struct control_state *out, struct err *e)
-{
-    const cJSON *item = member(enforced, "since");
-    if (!cJSON_IsString(item) || !rfc3339_parse(item->valuestring, &out->since) || out->since < 0) {
-        return wrong(e, "enforced.since",
-                     item == NULL ? "is missing" : "must be an RFC 3339 time since 1970");
-    }
-    return 0;
-}
-
-static int read_enforced(const cJSON *enforced, struct control_state *out, struct err *e)
-{
-    out->enforcing = true;
-    int rc = read_shard(enforced, out, e);
-    rc = rc != 0 ? rc : read_generation(enforced, out, e);
-    rc = rc != 0 ? rc
-                 : read_string(enforced, "checksum", "enforced.checksum", check_checksum,
-                               out->checksum, sizeof out->checksum, e);
-    return rc != 0 ? rc : read_since(enforced, out, e);
 }
 
 static int read_version(const cJSON *root, struct err *e)
@@ -221,7 +180,7 @@ static int read_state(const cJSON *root, struct control_state *out, bool *change
     *changed = cJSON_IsTrue(said);
     const cJSON *enforced = member(root, "enforced");
     if (cJSON_IsObject(enforced)) {
-        return read_enforced(enforced, out, e);
+        return control_rules_read(enforced, "enforced", out, e);
     }
     if (!cJSON_IsNull(enforced)) {
         return wrong(e, "enforced", enforced == NULL ? "is missing" : "must be an object or null");

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/status.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/rfc3339.h"
+#include "json/json.h"
+
+#define GENERATION_MAX 9007199254740991.0 /* what a JSON number holds exactly */
+#define SECONDS_MAX 253402300799.0        /* the last second of the year 9999 */
+
+static const cJSON *member(const cJSON *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+static const char *text_of(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(member(object, key));
+    return text != NULL ? text : "";
+}
+
+static int wrong(struct err *e, const char *path, const char *field, const cJSON *item,
+                 const char *what)
+{
+    return err_set(e, -EPROTO, "%s.%s: %s", path, field, item == NULL ? "is missing" : what);
+}
+
+/* ---- rules, wherever they are told ---- */
+
+bool control_rules_add(cJSON *object, const struct control_state *s)
+{
+    char generation[24]; /* cJSON prints large numbers to 15 digits */
+    (void)snprintf(generation, sizeof generation, "%" PRIu64, s->generation);
+    cJSON *shard = cJSON_AddObjectToObject(object, "shard");
+    return cJSON_AddStringToObject(shard, "namespace", s->shard_namespace) != NULL &&
+           cJSON_AddStringToObject(shard, "name", s->shard_name) != NULL &&
+           cJSON_AddRawToObject(object, "generation", generation) != NULL &&
+           cJSON_AddStringToObject(object, "checksum", s->checksum) != NULL;
+}
+
+/* A string that `check` takes; `out` has room for all such. */
+static int read_string(const cJSON *item, const char *path, const char *field,
+                       const char *(*check)(struct slice), char *out, size_t size, struct err *e)
+{
+    if (!cJSON_IsString(item)) {
+        return wrong(e, path, field, item, "must be a string");
+    }
+    const char *why = check(slice_str(item->valuestring));
+    if (why != NULL) {
+        return wrong(e, path, field, item, why);
+    }
+    (void)snprintf(out, size, "%s", item->valuestring);
+    return 0;
+}
+
+static int read_shard(const cJSON *object, const char *path, struct control_state *out,
+                      struct err *e)
+{
+    const cJSON *shard = member(object, "shard");
+    if (!cJSON_IsObject(shard)) {
+        return wrong(e, path, "shard", shard, "must be an object");
+    }
+    int rc = read_string(member(shard, "namespace"), path, "shard.namespace", name_check_label,
+                         out->shard_namespace, sizeof out->shard_namespace, e);
+    if (rc != 0) {
+        return rc;
+    }
+    return read_string(member(shard, "name"), path, "shard.name", name_check_subdomain,
+                       out->shard_name, sizeof out->shard_name, e);
+}
+
+static const char *check_checksum(struct slice text)
+{
+    const size_t prefix = sizeof "sha256:" - 1;
+    bool good = text.len == RULES_CHECKSUM_LEN && memcmp(text.ptr, "sha256:", prefix) == 0 &&
+                strspn(text.ptr + prefix, "0123456789abcdef") == text.len - prefix;
+    return good ? NULL : "must be \"sha256:\" and 64 lower case hex digits";
+}
+
+/* Whether it is a whole number of at least `min`. */
+static bool read_integer(const cJSON *item, double min, double max, uint64_t *out)
+{
+    double n = cJSON_IsNumber(item) ? item->valuedouble : -1;
+    if (!(n >= min && n <= max) || (double)(uint64_t)n != n) {
+        return false;
+    }
+    *out = (uint64_t)n;
+    return true;
+}
+
+static bool read_time(const cJSON *item, int64_t *out)
+{
+    uint64_t seconds = 0;
+    if (cJSON_IsString(item)) {
+        return rfc3339_parse(item->valuestring, out) && *out >= 0;
+    }
+    if (!read_integer(item, 0, SECONDS_MAX, &seconds)) {
+        return false;
+    }
+    *out = (int64_t)seconds;
+    return true;
+}
+
+int control_rules_read(const cJSON *object, const char *path, struct control_state *out,
+                       struct err *e)
+{
+    const cJSON *generation = member(object, "generation");
+    const cJSON *since = member(object, "since");
+    out->enforcing = true;
+    int rc = read_shard(object, path, out, e);
+    if (rc != 0) {
+        return rc;
+    }
+    if (!read_integer(generation, 1, GENERATION_MAX, &out->generation)) {
+        return wrong(e, path, "generation", generation, "must be an integer of at least 1");
+    }
+    rc = read_string(member(object, "checksum"), path, "checksum", check_checksum, out->checksum,
+                     sizeof out->checksum, e);
+    if (rc != 0) {
+        return rc;
+    }
+    if (!read_time(since, &out->since)) {
+        return wrong(e, path, "since", since,
+                     "must be a time since 1970, in seconds or as RFC 3339 has it");
+    }
+    return 0;
+}
+
+/* ---- GET /status ---- */
+
+void control_proxy_status_add(cJSON *rules, const struct control_proxy_status *s)
+{
+    cJSON_AddBoolToObject(rules, "inForce", s->rules.enforcing);
+    if (s->rules.enforcing && control_rules_add(rules, &s->rules)) {
+        cJSON_AddNumberToObject(rules, "since", (double)s->rules.since);
+        cJSON_AddBoolToObject(rules, "settled", s->settled);
+    }
+}
+
+int control_proxy_status_read(const cJSON *root, struct control_proxy_status *out, struct err *e)
+{
+    const cJSON *rules = member(root, "rules");
+    const cJSON *in_force = member(rules, "inForce");
+    memset(out, 0, sizeof *out);
+    if (!cJSON_IsBool(in_force)) {
+        return wrong(e, "rules", "inForce", in_force, "must be true or false");
+    }
+    if (cJSON_IsFalse(in_force)) {
+        return 0;
+    }
+    out->settled = cJSON_IsTrue(member(rules, "settled"));
+    return control_rules_read(rules, "rules", &out->rules, e);
+}
+
+static const char *const parts[] = {
+    [CONTROL_SOURCE] = "source",
+    [CONTROL_SEEN] = "seen",
+    [CONTROL_ENFORCED] = "enforced",
+};
+
+cJSON *control_rulesync_part_add(cJSON *root, enum control_rulesync_part part)
+{
+    return cJSON_AddObjectToObject(root, parts[part]);
+}
+
+void control_rulesync_error_add(cJSON *part, const char *text, int64_t since)
+{
+    cJSON_AddStringToObject(part, "error", text);
+    control_time_add(part, "errorSince", since);
+}
+
+void control_rulesync_warning_add(cJSON *part, const char *text)
+{
+    cJSON_AddStringToObject(part, "warning", text);
+}
+
+const char *control_rulesync_trouble(const cJSON *root)
+{
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        const char *text = text_of(member(root, parts[i]), "error");
+        if (text[0] != '\0') {
+            return text;
+        }
+    }
+    return text_of(member(root, parts[CONTROL_SOURCE]), "warning");
+}
+
+cJSON *control_status_parse(struct slice body, const char *program, struct err *e)
+{
+    struct err why = ERR_INIT;
+    cJSON *root = json_parse(body.ptr != NULL ? body.ptr : "", body.len, &why);
+    if (root == NULL) {
+        (void)err_set(e, why.code == -ENOMEM ? why.code : -EPROTO, "its answer: %s", why.msg);
+        return NULL;
+    }
+    if (strcmp(text_of(root, "program"), program) != 0) {
+        (void)err_set(e, -EPROTO, "what answers there is not %s", program);
+        cJSON_Delete(root);
+        return NULL;
+    }
+    return root;
+}
+
+void control_time_add(cJSON *object, const char *key, int64_t seconds)
+{
+    char text[RFC3339_SIZE];
+    if (seconds != 0 && rfc3339_format(seconds, text) == 0) {
+        cJSON_AddStringToObject(object, key, text);
+    }
+}

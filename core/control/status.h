@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * status.h - which rules a program has, in one form for all answers that say so.
+ *
+ * These are GET /v1/rules of the control socket (state.h), and GET /status of localproxy and of
+ * rulesync, which manager reads. README.md beside this file documents both.
+ *
+ * What is read comes from whoever has the address: everything is checked, and longer than its place
+ * is nothing. Readers skip what they do not know.
+ */
+#ifndef CORE_CONTROL_STATUS_H
+#define CORE_CONTROL_STATUS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "control/state.h"
+
+#define CONTROL_STATUS_LOCALPROXY "localproxy"
+#define CONTROL_STATUS_RULESYNC "rulesync"
+
+/* ---- rules, wherever they are told ---- */
+
+/* Adds shard, generation and checksum to `object`. False: out of memory. */
+bool control_rules_add(cJSON *object, const struct control_state *s);
+
+/* Reads these three and `since`, whether it is a text of RFC 3339 or a number of seconds, and sets
+ * `enforcing`. `path` names the object in messages. 0, or -EPROTO with `e` saying what is missing
+ * or wrong; then *out is undefined. */
+MUST_CHECK int control_rules_read(const cJSON *object, const char *path, struct control_state *out,
+                                  struct err *e);
+
+/* ---- GET /status ---- */
+
+/* localproxy's: what stands at "rules". */
+struct control_proxy_status {
+    struct control_state rules; /* enforcing: they are in force; there is no reason otherwise */
+    bool settled;               /* of earlier rules no write is under way any more */
+};
+
+/* Adds to the object at "rules". What there is no memory for is left out, here and below. */
+void control_proxy_status_add(cJSON *rules, const struct control_proxy_status *s);
+/* 0, or with `e` set -EPROTO; then *out is undefined. */
+MUST_CHECK int control_proxy_status_read(const cJSON *root, struct control_proxy_status *out,
+                                         struct err *e);
+
+/* rulesync's: the parts that tell what it cannot do, in the order in which they hinder. */
+enum control_rulesync_part {
+    CONTROL_SOURCE,   /* where documents come from */
+    CONTROL_SEEN,     /* the document that is there */
+    CONTROL_ENFORCED, /* what localproxy says */
+};
+
+cJSON *control_rulesync_part_add(cJSON *root, enum control_rulesync_part part);
+/* An error that is there now, since then (seconds since 1970; 0: unknown). */
+void control_rulesync_error_add(cJSON *part, const char *text, int64_t since);
+/* Of the source. */
+void control_rulesync_warning_add(cJSON *part, const char *text);
+/* Why it does not take or hand over what is published: the first error, else the warning, else "".
+ * Belongs to the tree; may hold any characters. */
+const char *control_rulesync_trouble(const cJSON *root);
+
+/* The document with which `program` answered; to be deleted. NULL with `e` set: -EPROTO, also when
+ * another program did, or -ENOMEM. */
+MUST_CHECK cJSON *control_status_parse(struct slice body, const char *program, struct err *e);
+
+/* Adds a time as RFC 3339 has it; 0 is left out. */
+void control_time_add(cJSON *object, const char *key, int64_t seconds);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/array.h"
+#include "control/status.h"
+#include "json/json.h"
+
+#define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
+#define CHECKSUM "sha256:" ZEROS
+#define RULES                                                                                      \
+    "\"shard\":{\"namespace\":\"demo\",\"name\":\"demo-1\"},\"generation\":7,\"checksum\":"        \
+    "\"" CHECKSUM "\""
+
+static const struct control_state rules = {
+    .enforcing = true,
+    .shard_namespace = "demo",
+    .shard_name = "demo-1",
+    .generation = 7,
+    .checksum = CHECKSUM,
+    .since = 1000000000,
+};
+
+/* Deletes the tree. */
+static void expect_text(cJSON *root, const char *text)
+{
+    char *printed = cJSON_PrintUnformatted(root);
+    assert_string_equal(printed, text);
+    cJSON_free(printed);
+    cJSON_Delete(root);
+}
+
+static cJSON *tree(const char *text)
+{
+    cJSON *root = json_parse(text, strlen(text), NULL);
+    assert_non_null(root);
+    return root;
+}
+
+static void test_what_localproxy_writes(void **state)
+{
+    (void)state;
+    struct control_proxy_status s = {.rules = rules, .settled = true};
+    cJSON *root = cJSON_CreateObject();
+    control_proxy_status_add(root, &s);
+    expect_text(root, "{\"inForce\":true," RULES ",\"since\":1000000000,\"settled\":true}");
+    s = (struct control_proxy_status){.settled = false};
+    root = cJSON_CreateObject();
+    control_proxy_status_add(root, &s);
+    expect_text(root, "{\"inForce\":false}");
+}
+
+static void test_what_rulesync_writes(void **state)
+{
+    (void)state;
+    cJSON *root = cJSON_CreateObject();
+    cJSON *source = control_rulesync_part_add(root, CONTROL_SOURCE);
+    control_rulesync_error_add(source, "no file", 1000000000);
+    control_rulesync_warning_add(source, "a subPath");
+    control_rulesync_error_add(control_rulesync_part_add(root, CONTROL_SEEN), "old", 0);
+    (void)control_rulesync_part_add(root, CONTROL_ENFORCED);
+    expect_text(root, "{\"source\":{\"error\":\"no file\",\"errorSince\":\"2001-09-09T01:46:40Z\","
+                      "\"warning\":\"a subPath\"},\"seen\":{\"error\":\"old\"},\"enforced\":{}}");
+}
+
+/* Seconds, as localproxy says it, and text, as all others do. */
+static void test_both_forms_of_a_time_are_read(void **state)
+{
+    static const char *const texts[] = {
+        "{" RULES ",\"since\":1000000000}",
+        "{" RULES ",\"since\":\"2001-09-09T01:46:40Z\"}",
+        "{\"later\":[]," RULES ",\"since\":1000000000.0}",
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct control_state s = {.enforcing = false};
+        cJSON *root = tree(texts[i]);
+        assert_int_equal(control_rules_read(root, "rules", &s, NULL), 0);
+        assert_memory_equal(&s, &rules, sizeof s);
+        cJSON_Delete(root);
+    }
+}
+
+static void test_odd_times_are_refused(void **state)
+{
+    static const char *const texts[] = {
+        "-1", "1.5", "253402300800", "1e300", "true", "null", "\"\"", "\"1969-12-31T23:59:59Z\"",
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct control_state s;
+        struct err e = ERR_INIT;
+        char text[256];
+        (void)snprintf(text, sizeof text, "{" RULES ",\"since\":%s}", texts[i]);
+        cJSON *root = tree(text);
+        if (control_rules_read(root, "x", &s, &e) != -EPROTO ||
+            strncmp(e.msg, "x.since: must be a time", strlen("x.since: must be a time")) != 0) {
+            fail_msg("%s: %s", texts[i], e.msg);
+        }
+        cJSON_Delete(root);
+    }
+}
+
+static void test_what_is_settled(void **state)
+{
+    static const struct {
+        const char *text;
+        bool enforcing;
+        bool settled;
+    } cases[] = {
+        {"{\"rules\":{\"inForce\":false,\"settled\":true}}", false, false},
+        {"{\"rules\":{\"inForce\":true," RULES ",\"since\":1,\"settled\":true}}", true, true},
+        {"{\"rules\":{\"inForce\":true," RULES ",\"since\":1,\"settled\":1}}", true, false},
+        {"{\"rules\":{\"inForce\":true," RULES ",\"since\":1}}", true, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct control_proxy_status s;
+        cJSON *root = tree(cases[i].text);
+        assert_int_equal(control_proxy_status_read(root, &s, NULL), 0);
+        assert_int_equal(s.rules.enforcing, cases[i].enforcing);
+        assert_int_equal(s.settled, cases[i].settled);
+        cJSON_Delete(root);
+    }
+}
+
+static void test_who_answers(void **state)
+{
+    struct err e = ERR_INIT;
+    (void)state;
+    cJSON *root =
+        control_status_parse(SLICE("{\"program\":\"rulesync\"}"), CONTROL_STATUS_RULESYNC, NULL);
+    assert_non_null(root);
+    assert_string_equal(control_rulesync_trouble(root), "");
+    cJSON_Delete(root);
+    assert_null(
+        control_status_parse(SLICE("{\"program\":\"rulesync\"}"), CONTROL_STATUS_LOCALPROXY, &e));
+    assert_int_equal(e.code, -EPROTO);
+    assert_null(control_status_parse((struct slice){0}, CONTROL_STATUS_LOCALPROXY, &e));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_localproxy_writes),
+        cmocka_unit_test(test_what_rulesync_writes),
+        cmocka_unit_test(test_both_forms_of_a_time_are_read),
+        cmocka_unit_test(test_odd_times_are_refused),
+        cmocka_unit_test(test_what_is_settled),
+        cmocka_unit_test(test_who_answers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
