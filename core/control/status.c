@@ -126,7 +126,7 @@ int control_rules_read(const cJSON *object, const char *path, struct control_sta
     }
     if (!read_time(since, &out->since)) {
         return wrong(e, path, "since", since,
-                     "must be a time since 1970, in seconds or as RFC 3339 has it");
+                     "must be a time since 1970, in seconds or in RFC 3339 form");
     }
     return 0;
 }
@@ -195,11 +195,11 @@ cJSON *control_status_parse(struct slice body, const char *program, struct err *
     struct err why = ERR_INIT;
     cJSON *root = json_parse(body.ptr != NULL ? body.ptr : "", body.len, &why);
     if (root == NULL) {
-        (void)err_set(e, why.code == -ENOMEM ? why.code : -EPROTO, "its answer: %s", why.msg);
+        (void)err_set(e, why.code == -ENOMEM ? why.code : -EPROTO, "invalid response: %s", why.msg);
         return NULL;
     }
     if (strcmp(text_of(root, "program"), program) != 0) {
-        (void)err_set(e, -EPROTO, "what answers there is not %s", program);
+        (void)err_set(e, -EPROTO, "the server there is not %s", program);
         cJSON_Delete(root);
         return NULL;
     }

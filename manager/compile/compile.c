@@ -110,7 +110,8 @@ static int check_pod_selector(struct compilation *c, const cJSON *spec)
 {
     const cJSON *item = field_get(spec, "selector");
     if (item == NULL) {
-        return err_set(c->e, -EINVAL, "spec.selector: Required value: which pods the shard is");
+        return err_set(c->e, -EINVAL,
+                       "spec.selector: Required value: selects the pods of the shard");
     }
     struct selector *selector = selector_from_label_selector(item, "spec.selector", c->e);
     selector_free(selector);
@@ -341,8 +342,9 @@ static int add_limit(struct compilation *c, const cJSON *limit, unsigned index)
     int rc = field_known(limit, path, known, c->e);
     for (size_t i = 1; rc == 0 && known[i] != NULL; i++) {
         if (field_get(limit, known[i]) != NULL) {
-            rc = err_set(c->e, -EINVAL, "%s.%s: Forbidden: may not stand beside objectSelector",
-                         path, known[i]);
+            rc = err_set(c->e, -EINVAL,
+                         "%s.%s: Forbidden: may not be set together with objectSelector", path,
+                         known[i]);
         }
     }
     if (rc != 0) {

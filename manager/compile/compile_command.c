@@ -215,7 +215,7 @@ static void write_results(struct run *r)
     struct err e = ERR_INIT;
     const char *output = r->command->output;
     if (strcmp(output, "-") != 0 && mkdir(output, 0755) != 0 && errno != EEXIST) {
-        (void)err_set(&e, -errno, "%s: cannot make the folder: %s", output, strerror(errno));
+        (void)err_set(&e, -errno, "%s: cannot create the folder: %s", output, strerror(errno));
     }
     for (size_t i = 0; i < r->results.count && e.code == 0; i++) {
         (void)write_result(r, r->results.items[i], &e);

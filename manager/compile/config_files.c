@@ -97,7 +97,7 @@ static void add_text(struct reader *r, const struct buf *text)
         return;
     }
     if (f->documents->child == NULL) {
-        fail(r, 0, "holds no document");
+        fail(r, 0, "contains no document");
     }
     const cJSON *document;
     cJSON_ArrayForEach(document, f->documents)

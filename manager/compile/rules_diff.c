@@ -157,7 +157,7 @@ static int print_different(const struct rules *before, const struct rules *after
     print_name("---", before, generation, out);
     print_name("+++", after, generation + 1, out);
     if (before != NULL && after != NULL && count_without(s, 0, s->count, KEPT) == 0) {
-        return buf_append_str(out, "# the same limits, written otherwise\n");
+        return buf_append_str(out, "# the same limits, written differently\n");
     }
     print_script(s, out);
     return buf_error(out);

@@ -137,7 +137,7 @@ static int add_documents(struct rules_set *s, const cJSON *documents, struct err
         }
         rc = rc != 0 ? rc : add_document(s, document, e);
     }
-    return rc == 0 && s->count == before ? err_set(e, -EINVAL, "holds no rules document") : rc;
+    return rc == 0 && s->count == before ? err_set(e, -EINVAL, "contains no rules document") : rc;
 }
 
 static int read_file(struct rules_set *s, const char *path, struct err *e)
@@ -181,7 +181,9 @@ static int read_folder(struct rules_set *s, const char *path, struct err *e)
             rc = err_set(e, -ENAMETOOLONG, "%.100s...: the path is too long", path);
         }
         const char *file = rc == 0 ? buf_cstr(&name) : NULL;
-        rc = file != NULL ? read_file(s, file, e) : rc != 0 ? rc : err_set(e, -ENOMEM, "no memory");
+        rc = file != NULL ? read_file(s, file, e)
+             : rc != 0    ? rc
+                          : err_set(e, -ENOMEM, "out of memory");
         buf_reset(&name);
         free(entries[i]);
     }

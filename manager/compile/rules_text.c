@@ -313,7 +313,7 @@ static int add_limits(struct rules_text *t, const cJSON *limits, struct err *e)
 {
     struct patterns p = {.items = NULL};
     int rc = collect(&p, limits);
-    rc = rc != 0 || p.count > 0 ? rc : add(t, "", "no limits: all is seen");
+    rc = rc != 0 || p.count > 0 ? rc : add(t, "", "no limits: everything is visible");
     rc = rc != 0 || p.count == 0 ? rc : add(t, "", "limits:");
     for (size_t i = 0, n; i < p.count && rc == 0; i += n) {
         for (n = 1; i + n < p.count && compare_patterns(&p.items[i], &p.items[i + n]) == 0; n++) {

@@ -11,7 +11,7 @@ struct selector *shards_pod_selector(const cJSON *config, struct err *e)
     const cJSON *spec = field_get(config, "spec");
     const cJSON *item = field_get(spec, "selector");
     if (item == NULL) {
-        (void)err_set(e, -EINVAL, "spec.selector: Required value: which pods the shard is");
+        (void)err_set(e, -EINVAL, "spec.selector: Required value: selects the pods of the shard");
         return NULL;
     }
     struct selector *s = selector_from_label_selector(item, "spec.selector", e);

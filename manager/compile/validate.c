@@ -140,7 +140,7 @@ static int check_neighbour(const struct validation *v, const cJSON *other)
     } else if (overlap == OVERLAP_POSSIBLE) {
         warnings_add(v->warnings,
                      "spec.selector: a pod could have the labels for this and for ShardingConfig "
-                     "\"%.100s\"; it would be refused",
+                     "\"%.100s\"; it would be rejected",
                      shards_name(other));
     }
     selector_free(theirs);
@@ -354,7 +354,7 @@ static void note_sharing(const struct validation *v, const cJSON *other)
 static void note_oddities(const struct validation *v)
 {
     if (rules_limit_count(v->rules) == 0) {
-        warnings_add(v->warnings, "spec.limits: there are none: the shard sees everything");
+        warnings_add(v->warnings, "spec.limits: no limits: the shard sees everything");
     }
     (void)each_entry(v, note_contradiction, NULL);
     size_t compared = 0;
@@ -402,9 +402,8 @@ int validate_config(const cJSON *config, const struct compile_options *o,
     rc = validate_root(config, o, v.e);
     rc = rc != 0 ? rc : check_webhook(&v);
     if (rc == 0) {
-        warnings_add(warnings,
-                     "spec.root: automatic sharding is not supported yet: nothing is done; "
-                     "write one ShardingConfig for each shard");
+        warnings_add(warnings, "spec.root: automatic sharding is not supported yet: this object "
+                               "has no effect; write one ShardingConfig for each shard");
     }
     return rc;
 }
@@ -427,11 +426,9 @@ static void note_deletion(const cJSON *config, struct warnings *warnings)
 {
     int pods = cJSON_GetArraySize(field_get(field_get(config, "status"), "pods"));
     if (pods > 0) {
-        warnings_add(
-            warnings,
-            "%d pod%s of this shard: they keep their rules, and get no new ones, until they "
-            "are gone",
-            pods, pods == 1 ? "" : "s");
+        warnings_add(warnings,
+                     "%d pod%s of this shard: they keep their current rules until they are deleted",
+                     pods, pods == 1 ? "" : "s");
     }
 }
 
@@ -453,9 +450,9 @@ int validate_admit(const struct admission_request *r, const struct compile_optio
     }
     int rc = validate_config(r->object, &options, w, warnings, e);
     if (rc == 0 && r->operation == ADMISSION_UPDATE && !same_field(before, after, "selector")) {
-        warnings_add(warnings,
-                     "spec.selector: changed: pods that run already stay in the shard that they "
-                     "were started in");
+        warnings_add(
+            warnings,
+            "spec.selector: changed: running pods stay in the shard that they were started in");
     }
     return rc;
 }

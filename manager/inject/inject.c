@@ -85,9 +85,8 @@ static void note_restarts(const struct inject_settings *s, const cJSON *spec,
     if (!s->native && policy != NULL && strcmp(policy, "Always") != 0) {
         warnings_add(
             warnings,
-            "spec.restartPolicy: %.20s: the sidecars go on running when the operator has "
-            "ended, so the pod does not end: for that the API server needs native sidecars "
-            "(1.29)",
+            "spec.restartPolicy: %.20s: the sidecars keep running after the operator has exited, "
+            "so the pod does not complete: this needs native sidecars (Kubernetes 1.29)",
             policy);
     }
 }
@@ -107,7 +106,7 @@ static int make_patch(struct inject_plan *plan, const cJSON *pod, struct warning
     }
     cJSON_Delete(copy);
     if (ed.rc == -EINVAL) {
-        return err_set(e, -EINVAL, "the pod has a field of another type than Kubernetes has it");
+        return err_set(e, -EINVAL, "the pod has a field of the wrong type");
     }
     return ed.rc == 0 ? 0 : err_memory(e);
 }
@@ -167,16 +166,17 @@ int inject_admit(const struct admission_request *r, const struct inject_settings
         return 0;
     }
     if (is_mirror(r->object)) {
-        warnings_add(warnings,
-                     "static pods cannot be injected: the kubelet runs what its file says");
+        warnings_add(
+            warnings,
+            "static pods cannot be injected: the kubelet runs them from its manifest file");
         return 0;
     }
     const cJSON *config = shards_of_pod(configs, count, r->namespace, r->object, e);
     if (config == NULL && e->code == -ENOENT) {
         char key[INJECT_KEY_SIZE];
         return err_set(e, -ENOENT,
-                       "no ShardingConfig in namespace \"%.63s\" selects this pod: make one first, "
-                       "or take the label %s off",
+                       "no ShardingConfig in namespace \"%.63s\" selects this pod: create one "
+                       "first, or remove the label %s",
                        r->namespace, inject_options_key(s->prefix, SIDECAR_ENABLE, key));
     }
     return config == NULL

@@ -115,8 +115,8 @@ static const cJSON *find_mount(const cJSON *container, const char *path)
 static int refuse(const struct search *s, const cJSON *container, const char *path, const char *why)
 {
     return err_set(s->e, -EINVAL,
-                   "spec.containers[%.63s]: its kubeconfig \"%.150s\" %s: localproxy needs it in "
-                   "place of the container",
+                   "spec.containers[%.63s]: its kubeconfig \"%.150s\" %s: localproxy needs it "
+                   "instead of the container",
                    field_text(container, "name"), path, why);
 }
 
@@ -138,7 +138,7 @@ static int check_same(const struct search *s, const cJSON *container, const cJSO
     bool same = strcmp(s->access->kubeconfig, path) == 0 &&
                 strcmp(field_text(first, "name"), field_text(mount, "name")) == 0 &&
                 strcmp(field_text(first, "subPath"), field_text(mount, "subPath")) == 0;
-    return same ? 0 : refuse(s, container, path, "is not that of another container");
+    return same ? 0 : refuse(s, container, path, "differs from that of another container");
 }
 
 static int take_path(struct search *s, const cJSON *container, const char *path)
@@ -171,7 +171,7 @@ static int take_environment(struct search *s, const cJSON *container)
         return 0;
     }
     if (field_get(variable, "valueFrom") != NULL) {
-        return refuse(s, container, "$KUBECONFIG", "comes from somewhere else");
+        return refuse(s, container, "$KUBECONFIG", "comes from another source");
     }
     return take_path(s, container, field_text(variable, "value"));
 }
@@ -241,8 +241,8 @@ static int take_volume(struct search *s)
     const char *file = given[len] == '/' ? given + len + 1 : only_item(volume);
     file = file[0] != '\0' ? file : used_file(s, a->hidden);
     if (file[0] == '\0' || strstr(file, "..") != NULL) {
-        return refuse_volume(s,
-                             "cannot tell which file of it: write VOLUME/FILE, as an annotation");
+        return refuse_volume(
+            s, "cannot determine which file of it: set VOLUME/FILE with an annotation");
     }
     int n = snprintf(a->kubeconfig, sizeof a->kubeconfig, CLUSTER_DIR "/%s", file);
     if (n < 0 || (size_t)n >= sizeof a->kubeconfig) {
@@ -292,9 +292,8 @@ static int take_service_account(struct search *s, struct warnings *warnings)
                        "spec.automountServiceAccountToken: Invalid value: false: localproxy needs "
                        "the token, or a kubeconfig in one of the operator's volumes");
     }
-    warnings_add(warnings,
-                 "spec.containers: none has the token of a service account: localproxy, which "
-                 "speaks in the operator's name, may have none either");
+    warnings_add(warnings, "spec.containers: none mounts a service account token: localproxy, "
+                           "which uses the operator's identity, may have none either");
     return 0;
 }
 
@@ -308,15 +307,15 @@ static int take_variable(struct search *s, const cJSON *container, const char *n
         return 0;
     }
     if (known != NULL) {
-        return err_set(s->e, -EINVAL,
-                       "spec.containers[%.63s].env[%s]: Invalid value: is not what another "
-                       "container has",
-                       field_text(container, "name"), name);
+        return err_set(
+            s->e, -EINVAL,
+            "spec.containers[%.63s].env[%s]: Invalid value: differs from that of another container",
+            field_text(container, "name"), name);
     }
     if (strstr(field_text(variable, "value"), "$(") != NULL) {
         return err_set(s->e, -EINVAL,
                        "spec.containers[%.63s].env[%s]: Invalid value: \"%.100s\": localproxy, "
-                       "which needs it too, does not have the variables that it names",
+                       "which needs it too, does not have the variables that it refers to",
                        field_text(container, "name"), name, field_text(variable, "value"));
     }
     edit_append(&s->edit, s->access->env, cJSON_Duplicate(variable, true));

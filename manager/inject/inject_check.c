@@ -54,7 +54,7 @@ static int check_mounts(const cJSON *container, unsigned index, struct err *e)
             path[len + strspn(path + len, "/")] == '\0') {
             return err_set(e, -EINVAL,
                            "spec.containers[%u].volumeMounts[%u].mountPath: Invalid value: "
-                           "\"%.100s\": is where the kubeconfig is put",
+                           "\"%.100s\": is where the kubeconfig is mounted",
                            index, i, path);
         }
         i++;
@@ -125,7 +125,7 @@ static int check_operator(const struct inject_options *o, const cJSON *spec, str
         size_t len = strcspn(rest, ", ");
         if (len > 0 && !has_named(list, rest, len)) {
             return inject_options_complain(o, "operator-containers", e,
-                                           "\"%.*s\" is none of spec.containers",
+                                           "\"%.*s\" is not in spec.containers",
                                            (int)(len < 63 ? len : 63), rest);
         }
         names += len > 0 ? 1 : 0;
@@ -167,7 +167,7 @@ static int check_parts(const struct inject_options *o, const cJSON *spec, const 
     }
     return inject_options_complain(o, SIDECAR_INJECTED, e,
                                    "\"%.100s\": the pod looks like a copy of an injected one, "
-                                   "%s%s: take out what was injected, and this annotation",
+                                   "%s%s: remove what was injected, and this annotation",
                                    o->injected,
                                    missing != NULL ? "without " : "of another shard than ",
                                    missing != NULL ? missing : shard);

@@ -126,14 +126,15 @@ static void append_argument(struct edit *ed, cJSON *container, struct warnings *
     const cJSON *args = field_get(container, "args");
     const char *why = NULL;
     if (cJSON_GetArraySize(command) == 0 && cJSON_GetArraySize(args) == 0) {
-        why = "has neither command nor args, which would take the place of the image's own";
+        why = "has neither command nor args, which would replace those of the image";
     } else if (runs_a_shell(command, args)) {
         why = "runs a shell";
     }
     if (why != NULL) {
-        warnings_add(warnings,
-                     "spec.containers[%.63s]: %s: --kubeconfig was not added, KUBECONFIG must do",
-                     field_text(container, "name"), why);
+        warnings_add(
+            warnings,
+            "spec.containers[%.63s]: %s: --kubeconfig was not added, only KUBECONFIG is set",
+            field_text(container, "name"), why);
         return;
     }
     edit_append_string(ed, edit_array(ed, container, "args"), "--kubeconfig=" INJECT_KUBECONFIG);
@@ -179,9 +180,8 @@ void inject_operator_lead(struct edit *ed, const struct inject_options *o,
         }
     }
     if (o->keep_env && o->keep_args) {
-        warnings_add(warnings,
-                     "spec.containers: neither KUBECONFIG nor --kubeconfig was set: "
-                     "without " INJECT_KUBECONFIG " the operator does not go through localproxy");
+        warnings_add(warnings, "spec.containers: neither KUBECONFIG nor --kubeconfig was set: "
+                               "without " INJECT_KUBECONFIG " the operator bypasses localproxy");
     }
 }
 

@@ -39,7 +39,8 @@ static void on_state(void *data, const char *error)
 {
     (void)data;
     if (error != NULL) {
-        log_warn("new kinds of resources will be noticed late", log_str("error", error));
+        log_warn("cannot watch CustomResourceDefinitions; new resources will be discovered late",
+                 log_str("error", error));
     }
 }
 

@@ -162,7 +162,7 @@ static void on_progress(void *data)
     l->telling = changes(l) != l->told_changes || !is_idle(l);
     if (l->telling) {
         l->told_changes = changes(l);
-        tell(l, "giving control labels");
+        tell(l, "adding control labels");
         net_clock_set_timer(l->options.clock, l->progress, PROGRESS_MS);
     }
 }
@@ -301,13 +301,13 @@ static void on_turn(struct net_task *task)
     if (!list_next(l) || !idle) {
         return;
     }
-    tell_once(l, &l->told_labelled, "all that lacked control labels has them",
-              "what lacked control labels has them, but for resources that cannot be followed");
+    tell_once(l, &l->told_labelled, "all objects have their control labels",
+              "all objects have their control labels, except of resources that cannot be watched");
     if (check_next(l)) {
         forget_refusals(l);
         plan_check(l);
-        tell_once(l, &l->told_checked, "all control labels were checked",
-                  "control labels were checked, but for resources that cannot be followed");
+        tell_once(l, &l->told_checked, "all control labels verified",
+                  "all control labels verified, except of resources that cannot be watched");
     }
 }
 
@@ -333,8 +333,7 @@ static void log_warnings(struct labeller *l, const struct warnings *warnings)
     }
     l->notes_hash = hash;
     for (size_t i = 0; i < warnings->count; i++) {
-        log_warn("of the configured resources one cannot be labelled",
-                 log_str("reason", warnings->items[i]));
+        log_warn("configured resource cannot be labelled", log_str("reason", warnings->items[i]));
     }
 }
 

@@ -78,7 +78,7 @@ static void tell_foreign(struct resource *r, const char *ns, const char *name,
     resource_name(r, resource, sizeof resource);
     (void)snprintf(object, sizeof object, "%s%s%s", ns, ns[0] == '\0' ? "" : "/", name);
     const char *label = plan == NULL ? "" : r->labeller->options.keys->key[plan->foreign];
-    log_warn("labelled by another owner, and left alone: its shard may not see it",
+    log_warn("object is labelled by another owner, skipped: its shard may not see it",
              log_str("resource", resource), log_str("object", object), log_str("label", label),
              log_str("value", plan == NULL ? "" : plan->found));
 }
@@ -87,7 +87,7 @@ static const char *hint(const struct api_error *error)
 {
     return error->code == 403 && strstr(error->msg, "cannot ") != NULL
                ? "the manager needs the verbs list, watch and patch on this resource"
-               : "it is tried again later";
+               : "will retry";
 }
 
 static void tell_refusal(struct resource *r, const char *ns, const char *name,
@@ -99,9 +99,9 @@ static void tell_refusal(struct resource *r, const char *ns, const char *name,
     }
     r->told_refusal = true;
     resource_name(r, resource, sizeof resource);
-    log_warn("an object cannot be labelled, and more of this resource are not named",
+    log_warn("cannot label an object (further failures of this resource are not logged)",
              log_str("resource", resource), log_str("namespace", ns), log_str("name", name),
-             log_str("error", error == NULL ? "another webhook takes the labels away" : error->msg),
+             log_str("error", error == NULL ? "another webhook removes the labels" : error->msg),
              log_str("hint", error == NULL ? "" : hint(error)));
 }
 
@@ -113,8 +113,8 @@ void resource_tell_contest(struct resource *r, const char *ns, const char *name)
     }
     r->told_contest = true;
     resource_name(r, resource, sizeof resource);
-    log_warn("somebody takes the control labels of an object away again and again: it is labelled "
-             "ever more seldom, and more of this resource are not named",
+    log_warn("the control labels of an object are removed repeatedly: backing off (further objects "
+             "of this resource are not logged)",
              log_str("resource", resource), log_str("namespace", ns), log_str("name", name));
 }
 
@@ -184,7 +184,7 @@ static void on_state(void *data, const char *error)
     labeller_go_on(r->labeller);
     resource_name(r, resource, sizeof resource);
     if (error == NULL) {
-        log_info("a resource is followed again", log_str("resource", resource));
+        log_info("watching the resource again", log_str("resource", resource));
         return;
     }
     if (!r->no_fields && is_about_fields(error)) {
@@ -195,7 +195,7 @@ static void on_state(void *data, const char *error)
     if (strstr(error, ": 404 ") != NULL) {
         discovery_refresh(r->labeller->options.discovery);
     }
-    log_warn("a resource cannot be followed: new objects stay without control labels",
+    log_warn("cannot watch a resource: its new objects do not get control labels",
              log_str("resource", resource), log_str("error", error),
              log_str("hint", strstr(error, ": 403 ") != NULL
                                  ? "the manager needs the verbs list, watch and patch on it"
@@ -241,7 +241,7 @@ static void on_check_state(void *data, const char *error)
     char resource[NAME_MAX_LEN];
     resource_name(r, resource, sizeof resource);
     if (error != NULL) {
-        log_warn("the labels of a resource cannot be checked", log_str("resource", resource),
+        log_warn("cannot verify the labels of a resource", log_str("resource", resource),
                  log_str("error", error));
     }
     labeller_go_on(r->labeller);
@@ -300,7 +300,7 @@ static void rest(struct resource *r)
 {
     char resource[NAME_MAX_LEN];
     resource_name(r, resource, sizeof resource);
-    log_warn("a resource is left alone for a while: all its objects are refused",
+    log_warn("backing off from a resource: the API server rejects all its objects",
              log_str("resource", resource));
     drop(r, &r->unlabelled);
     drop(r, &r->labelled);

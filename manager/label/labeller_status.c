@@ -64,7 +64,8 @@ static size_t count_phase(const struct labeller *l, enum resource_phase phase)
 static int by_phase(const struct labeller *l, struct buf *out)
 {
     static const char name[] = "cmesh_manager_label_resources";
-    int rc = prometheus_head(out, name, "gauge", "Resources that are labelled, by state.");
+    int rc = prometheus_head(out, name, "gauge",
+                             "Resources whose objects get control labels, by state.");
     for (unsigned i = 0; i < RESOURCE_PHASES && rc == 0; i++) {
         rc = buf_printf(out, "%s{state=\"%s\"} %zu\n", name, phases[i],
                         count_phase(l, (enum resource_phase)i));
@@ -90,7 +91,8 @@ static int requests(const struct labeller *l, struct buf *out)
         add_stats(resource_of(n)->unlabelled, &pages, &watches);
         add_stats(resource_of(n)->labelled, &pages, &watches);
     }
-    int rc = prometheus_head(out, name, "counter", "Requests for control labels, by verb.");
+    int rc = prometheus_head(out, name, "counter",
+                             "Requests to the API server to set control labels, by verb.");
     rc = rc != 0 ? rc
                  : buf_printf(out,
                               "%s{verb=\"patch\"} %" PRIu64 "\n%s{verb=\"get\"} %" PRIu64
@@ -103,15 +105,17 @@ static int plain(const struct labeller *l, struct buf *out)
 {
     const struct patcher_stats *s = patcher_stats(l->patcher);
     const struct prometheus_metric metrics[] = {
-        {"cmesh_manager_label_pending", "gauge", "Objects that wait for their control labels.",
+        {"cmesh_manager_label_pending", "gauge", "Objects waiting for their control labels.",
          patcher_level(l->patcher)},
         {"cmesh_manager_label_contested_total", "counter",
-         "Times that an object had to wait since its labels are taken away again and again.",
+         "Times that labelling an object was delayed because its control labels are removed "
+         "repeatedly.",
          l->contested},
-        {"cmesh_manager_label_retries_total", "counter", "Requests that are made again later.",
-         s->retries},
+        {"cmesh_manager_label_retries_total", "counter",
+         "Requests to set control labels that were retried.", s->retries},
         {"cmesh_manager_label_throttled_total", "counter",
-         "Requests that the API server answered with status 429.", s->throttled},
+         "Requests to set control labels that the API server answered with status 429.",
+         s->throttled},
     };
     return prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
@@ -122,14 +126,17 @@ int labeller_metrics(const struct labeller *l, struct buf *out)
         return 0;
     }
     int rc = by_resource(l, out, "cmesh_manager_label_labelled_total", "counter",
-                         "Objects that were given control labels.", labelled);
+                         "Objects that were given control labels, by resource.", labelled);
     rc = rc != 0 ? rc
                  : by_resource(l, out, "cmesh_manager_label_failed_total", "counter",
-                               "Objects that could not be labelled when it was tried.", failed);
-    rc = rc != 0 ? rc
-                 : by_resource(l, out, "cmesh_manager_label_foreign", "gauge",
-                               "Objects that another owner labelled, and that are left alone.",
-                               foreign);
+                               "Failed attempts to set control labels on an object, by resource.",
+                               failed);
+    rc = rc != 0
+             ? rc
+             : by_resource(
+                   l, out, "cmesh_manager_label_foreign", "gauge",
+                   "Objects skipped because another owner set their control labels, by resource.",
+                   foreign);
     rc = rc != 0 ? rc : by_phase(l, out);
     rc = rc != 0 ? rc : requests(l, out);
     return rc != 0 ? rc : plain(l, out);

@@ -348,7 +348,7 @@ static int resolve_entry(struct resolving *r, const struct entry *entry,
     bool known = unfit != NULL && (any || strcmp(unfit->kind, "Namespace") == 0);
     if (rc == 0 && r->count == before && !known) {
         note(r, entry,
-             unfit == NULL        ? "the API server has no such kind"
+             unfit == NULL        ? "the API server does not serve this kind"
              : !unfit->namespaced ? "it is not namespaced"
                                   : "it cannot be listed, watched and patched");
     }

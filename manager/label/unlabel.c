@@ -108,7 +108,7 @@ static void on_progress(void *data)
         return;
     }
     name_current(r, resource);
-    log_info("taking control labels away", log_str("resource", resource),
+    log_info("removing control labels", log_str("resource", resource),
              log_num("removed", (int64_t)r->total), log_num("failed", (int64_t)r->failed),
              log_num("ms", elapsed(r)));
 }
@@ -148,15 +148,15 @@ static void note_progress(struct run *r)
 static void sum_up(struct run *r)
 {
     if (r->command->dry_run) {
-        log_info("dry run: control labels would be taken away",
-                 log_num("objects", (int64_t)r->total), log_num("failed", (int64_t)r->failed),
-                 log_num("ms", elapsed(r)));
+        log_info("dry run: control labels would be removed", log_num("objects", (int64_t)r->total),
+                 log_num("failed", (int64_t)r->failed), log_num("ms", elapsed(r)));
     } else if (r->left > 0) {
         log_error(
-            "objects were labelled again meanwhile: is a manager, or its webhook, still there?",
+            "objects were labelled again meanwhile: is a manager, or its webhook, still installed?",
             log_num("removed", (int64_t)r->total), log_num("left", (int64_t)r->left));
     } else {
-        log_info(r->failed == 0 ? "the control labels are gone" : "some control labels are left",
+        log_info(r->failed == 0 ? "control labels removed"
+                                : "some control labels could not be removed",
                  log_num("removed", (int64_t)r->total), log_num("failed", (int64_t)r->failed),
                  log_num("ms", elapsed(r)));
     }
@@ -223,8 +223,7 @@ static void on_state(void *data, const char *error)
     bool refused = strstr(error, ": 403 ") != NULL || strstr(error, ": 405 ") != NULL;
     name_current(r, resource);
     if (!gone) {
-        log_warn("a resource cannot be listed", log_str("resource", resource),
-                 log_str("error", error));
+        log_warn("cannot list a resource", log_str("resource", resource), log_str("error", error));
     }
     if (gone || refused) {
         r->failed += refused ? 1 : 0;
@@ -263,7 +262,7 @@ static void tell_resource(const struct run *r)
     char resource[NAME_LEN];
     name_current(r, resource);
     if (r->total > r->before) {
-        log_info(r->stage == STAGE_COUNTING ? "would be unlabelled" : "unlabelled",
+        log_info(r->stage == STAGE_COUNTING ? "control labels would be removed" : "unlabelled",
                  log_str("resource", resource),
                  log_num("objects", (int64_t)(r->total - r->before)));
     }
@@ -283,7 +282,7 @@ static void next_resource(struct run *r)
         return;
     }
     if (begin_listing(r, &e) != 0) {
-        give_up(r, "cannot go on", e.msg);
+        give_up(r, "cannot continue", e.msg);
     }
 }
 
@@ -323,10 +322,10 @@ static void take_refusal(struct run *r, const char *ns, const char *name,
     char resource[NAME_LEN];
     name_current(r, resource);
     r->failed++;
-    log_warn("an object cannot be unlabelled", log_str("resource", resource),
+    log_warn("cannot remove the control labels of an object", log_str("resource", resource),
              log_str("namespace", ns), log_str("name", name), log_str("error", error->msg));
     if (++r->refused_in_row == REFUSED_MAX) {
-        log_warn("the resource is given up: all its objects are refused",
+        log_warn("giving up on a resource: the API server rejects all its objects",
                  log_str("resource", resource));
         if (r->reflector != NULL) {
             stop_listing(r);
@@ -349,8 +348,8 @@ static void on_done(void *data, unsigned resource, const char *ns, const char *n
     } else if (outcome == PATCHER_REFUSED) {
         take_refusal(r, ns, name, error);
     } else if (outcome == PATCHER_UNDONE) {
-        give_up(r, "stopped: the labels are put back at once",
-                "the manager's webhook is still there: delete its MutatingWebhookConfiguration "
+        give_up(r, "stopped: the labels are added again immediately",
+                "the manager's webhook is still installed: delete its MutatingWebhookConfiguration "
                 "first");
     }
     net_task_queue(r->program.loop, &r->turn);
@@ -372,8 +371,7 @@ static void on_discovered(void *data)
     int rc = sharding_resources_resolve(r->configured, r->discovery, &r->resources, &r->count,
                                         &warnings);
     for (size_t i = 0; i < warnings.count; i++) {
-        log_warn("of the configured resources one is left out",
-                 log_str("reason", warnings.items[i]));
+        log_warn("configured resource skipped", log_str("reason", warnings.items[i]));
     }
     warnings_deinit(&warnings);
     discovery_free(r->discovery);
@@ -388,7 +386,7 @@ static void on_discovery_state(void *data, const char *error)
 {
     (void)data;
     if (error != NULL) {
-        log_warn("discovery is not complete", log_str("error", error));
+        log_warn("discovery is incomplete", log_str("error", error));
     }
 }
 

@@ -33,13 +33,13 @@ static int events_metrics(const struct event_recorder *events, struct buf *out)
 {
     const struct event_recorder_stats *s = event_recorder_stats(events);
     const struct prometheus_metric metrics[] = {
-        {"cmesh_manager_events_recorded_total", "counter", "Events that were recorded.",
+        {"cmesh_manager_events_recorded_total", "counter", "Events recorded by the manager.",
          s->recorded},
         {"cmesh_manager_events_written_total", "counter",
-         "Requests that wrote an Event; one may stand for several.", s->written},
+         "Requests to the API server that wrote an Event; one may combine several Events.",
+         s->written},
         {"cmesh_manager_events_lost_total", "counter",
-         "Events that were given up or forgotten before they were written.",
-         s->failed + s->dropped},
+         "Events dropped before they were written to the API server.", s->failed + s->dropped},
     };
     return prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }

@@ -77,7 +77,7 @@ int admission_snapshot_look(struct admission_snapshot *o, bool pods_needed,
      */
     if (!shard_cache_configs_synced(o->cache)) {
         const char *why = shard_cache_error(o->cache);
-        return err_set(e, -EAGAIN, "the ShardingConfigs are not known yet%s%s",
+        return err_set(e, -EAGAIN, "the ShardingConfigs have not been listed yet%s%s",
                        why == NULL ? "" : ": ", why == NULL ? "" : why);
     }
     int rc = add_configs(o, w);

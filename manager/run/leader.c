@@ -94,7 +94,7 @@ static void begin_work(void *data)
         rc = begin_labeller(l, &e);
     }
     if (rc != 0) {
-        log_error("cannot begin to lead, trying again", log_str("error", e.msg));
+        log_error("cannot start leading, will retry", log_str("error", e.msg));
         end_work(l);
         net_timer_set(l->timer, RETRY_MS);
     }
@@ -128,9 +128,9 @@ static void on_state(void *data, const char *error)
 {
     (void)data;
     if (error != NULL) {
-        log_warn("the Lease cannot be read or written", log_str("error", error));
+        log_warn("cannot read or write the Lease", log_str("error", error));
     } else {
-        log_info("the Lease can be read and written again");
+        log_info("can read and write the Lease again");
     }
 }
 
@@ -201,9 +201,10 @@ void leader_discovered(struct leader *l)
 int leader_metrics(const struct leader *l, struct buf *out)
 {
     const struct prometheus_metric metrics[] = {
-        {"cmesh_manager_leader", "gauge", "Whether this manager leads.", l->leading ? 1 : 0},
-        {"cmesh_manager_leader_changes_total", "counter", "Times that this manager came to lead.",
-         l->changes},
+        {"cmesh_manager_leader", "gauge", "1 while this manager is the leader, 0 otherwise.",
+         l->leading ? 1 : 0},
+        {"cmesh_manager_leader_changes_total", "counter",
+         "Times that this manager became the leader.", l->changes},
     };
     int rc = prometheus_write(out, metrics, ARRAY_LEN(metrics));
     if (rc == 0) {

@@ -63,7 +63,7 @@ static void stop(void *data)
 
 static void on_grace_over(void *data)
 {
-    log_warn("the grace period is over: ending at once");
+    log_warn("the grace period is over, exiting immediately");
     stop(data);
 }
 
@@ -109,7 +109,9 @@ static void send_resources(struct run *r)
         rc = webhook_serving_set_resources(r->webhook, found, count);
     }
     if (rc != 0) {
-        log_error("the webhook for labels keeps its resources", log_str("error", err_text(rc)));
+        log_error(
+            "cannot update the resources of the webhook for labels; keeping the previous ones",
+            log_str("error", err_text(rc)));
     }
     free(found);
     warnings_deinit(&warnings);

@@ -26,8 +26,8 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
     const char *major = cJSON_GetStringValue(cJSON_GetObjectItem(object, "major"));
     const char *minor = cJSON_GetStringValue(cJSON_GetObjectItem(object, "minor"));
     if (major == NULL || minor == NULL) {
-        log_debug("the API server's version is not known",
-                  log_str("error", object == NULL ? error->msg : "the answer names none"));
+        log_debug("cannot determine the version of the API server",
+                  log_str("error", object == NULL ? error->msg : "the response has none"));
         net_timer_set(v->timer, PAUSE_MS);
         return;
     }

@@ -135,7 +135,8 @@ void shard_write(struct shard *s, const struct object_request_options *q, object
     }
     s->request = object_request_start(c->loop, c->options.client, q, cb, s, &e);
     if (s->request == NULL) {
-        log_warn("cannot ask the API server", log_str("shard", s->key), log_str("error", e.msg));
+        log_warn("request to the API server failed", log_str("shard", s->key),
+                 log_str("error", e.msg));
         shard_done(s, WORK_RETRY, 0);
     }
 }
@@ -157,7 +158,7 @@ static void add(struct controller *c, const char *key, uint64_t ms)
 {
     int rc = ms == 0 ? work_queue_add(c->queue, key) : work_queue_add_after(c->queue, key, ms);
     if (rc != 0) {
-        log_error("out of memory; this shard is looked at with its next change",
+        log_error("out of memory; this shard is processed again with its next change",
                   log_str("shard", key));
     }
 }
@@ -265,8 +266,8 @@ void controller_watch_pod(struct controller *c, const struct pod *p)
         .key = p->key, .uid = p->uid, .proxy = proxy, .rulesync = sync[0] == '\0' ? NULL : sync};
     int rc = prober_watch(c->prober, &target);
     if (rc != 0) {
-        log_warn("cannot ask a proxy what it enforces", log_str("pod", p->key),
-                 log_str("address", proxy), log_str("error", err_text(rc)));
+        log_warn("cannot probe a proxy", log_str("pod", p->key), log_str("address", proxy),
+                 log_str("error", err_text(rc)));
         return;
     }
     expect(c, p);

@@ -38,7 +38,7 @@ static int write_writes(struct buf *out, const struct controller_counts *n)
         [CONTROLLER_FAILED] = "failed",
     };
     int rc = prometheus_head(out, "cmesh_manager_writes_total", "counter",
-                             "Writes to the API server, by what they were for.");
+                             "Writes to the API server by the leading manager, by purpose.");
     for (size_t i = 0; rc == 0 && i < CONTROLLER_WRITES * CONTROLLER_RESULTS; i++) {
         size_t w = i / CONTROLLER_RESULTS;
         size_t r = i % CONTROLLER_RESULTS;
@@ -72,15 +72,15 @@ static int write_states(struct buf *out, const struct controller *c)
         }
     }
     const struct prometheus_metric gauges[] = {
-        {"cmesh_manager_shards_compiled", "gauge", "ShardingConfigs whose spec makes sense.",
+        {"cmesh_manager_shards_compiled", "gauge", "ShardingConfigs whose spec is valid.",
          compiled},
         {"cmesh_manager_shards_published", "gauge",
-         "ShardingConfigs whose rules stand in their ConfigMap.", published},
+         "ShardingConfigs whose rules are published in their ConfigMap.", published},
     };
     int rc = prometheus_write(out, gauges, ARRAY_LEN(gauges));
     rc = rc != 0 ? rc
                  : prometheus_head(out, "cmesh_manager_shards", "gauge",
-                                   "ShardingConfigs by whether they are enforced, and why not.");
+                                   "ShardingConfigs by enforcement state.");
     for (size_t i = 0; rc == 0 && i < REASONS; i++) {
         rc = buf_printf(out, "cmesh_manager_shards{state=\"%s\"} %" PRIu64 "\n", reasons[i],
                         enforced[i]);
@@ -92,10 +92,12 @@ static int write_probes(struct buf *out, const struct controller *c)
 {
     const struct prober_stats *p = prober_stats(c->prober);
     const struct prometheus_metric metrics[] = {
-        {"cmesh_manager_probes_total", "counter", "Questions to proxies, of this leader.",
+        {"cmesh_manager_probes_total", "counter", "Probes of proxies by the leading manager.",
          p->asked},
-        {"cmesh_manager_probe_failures_total", "counter", "Of them without an answer.", p->failed},
-        {"cmesh_manager_probed_pods", "gauge", "Pods whose proxies are asked.", p->targets},
+        {"cmesh_manager_probe_failures_total", "counter",
+         "Probes of proxies by the leading manager that failed.", p->failed},
+        {"cmesh_manager_probed_pods", "gauge", "Pods whose proxies the leading manager probes.",
+         p->targets},
     };
     return prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
@@ -104,23 +106,27 @@ int controller_metrics(const struct controller *c, const struct controller_count
                        struct buf *out)
 {
     const struct prometheus_metric metrics[] = {
-        {"cmesh_manager_compiled_total", "counter", "Specs that were compiled.", n->compiled},
-        {"cmesh_manager_refused_total", "counter", "Specs that make no sense.", n->refused},
+        {"cmesh_manager_compiled_total", "counter",
+         "Specs of ShardingConfigs that were compiled into rules.", n->compiled},
+        {"cmesh_manager_refused_total", "counter",
+         "Specs of ShardingConfigs that were rejected as invalid.", n->refused},
         {"cmesh_manager_handover_waits_total", "counter",
-         "Times that rules waited until another shard's pods had confirmed theirs.", n->waits},
+         "Times that publishing rules waited for a handover from another shard.", n->waits},
         {"cmesh_manager_handover_timeouts_total", "counter",
-         "Times that these had not within --handover-wait.", n->late},
+         "Times that a handover from another shard was not confirmed within --handover-wait.",
+         n->late},
     };
     int rc = prometheus_write(out, metrics, ARRAY_LEN(metrics));
     rc = rc != 0 ? rc : write_writes(out, n);
     rc = rc != 0 ? rc
-                 : write_latency(out, "cmesh_manager_publish_seconds",
-                                 "From the change of a ShardingConfig to its rules in place.",
-                                 &n->published);
+                 : write_latency(
+                       out, "cmesh_manager_publish_seconds",
+                       "Time from the change of a ShardingConfig to its rules being published.",
+                       &n->published);
     rc = rc != 0 ? rc
                  : write_latency(out, "cmesh_manager_enforce_seconds",
-                                 "From the change of a ShardingConfig to its rules in force on "
-                                 "every pod.",
+                                 "Time from the change of a ShardingConfig to its rules being "
+                                 "enforced by every pod.",
                                  &n->enforced);
     if (rc != 0 || c == NULL) {
         return rc;

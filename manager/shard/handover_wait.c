@@ -172,7 +172,7 @@ static int wait_for(struct shard *s, const struct shard_cache_config *holder, co
     free(s->holder);
     s->holder = key;
     if (!begun) {
-        log_info("what the shard gains waits for another one's pods", log_str("shard", s->key),
+        log_info("waiting for handover from another shard", log_str("shard", s->key),
                  log_str("other", key));
         s->waits_since = controller_now(c);
         s->late = false;
@@ -214,8 +214,9 @@ void shard_tell_late(struct shard *s, const struct shard_cache_config *config, u
     struct controller *c = s->controller;
     struct event_object about = event_object_of(config->object);
     c->options.counts->late++;
-    log_warn("another shard's pods may still show what this one gained", log_str("shard", s->key),
-             log_str("other", s->holder));
+    log_warn(
+        "handover timed out: pods of the other shard may still show what this shard has gained",
+        log_str("shard", s->key), log_str("other", s->holder));
     event_record(c->options.events, &about, EVENT_WARNING, "HandoverTimedOut",
                  "generation %" PRIu64 " was published after %" PRIu64
                  " s, although pods of shard %s have not confirmed that they do not show some of "

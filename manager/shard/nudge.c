@@ -63,7 +63,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     /* Another pod of that name, or none: next time the cache shows it. */
     bool gone = error->code == 404 || error->code == 409 || error->code == 422;
     if (!gone) {
-        log_warn("cannot tell a pod of its new rules; the kubelet brings them within a minute",
+        log_warn("cannot notify a pod of its new rules; the kubelet updates them within a minute",
                  log_str("pod", n->key), log_str("error", error->msg));
     }
     finish(n, WORK_RETRY, error->retry_after);
@@ -183,7 +183,7 @@ struct nudger *nudger_new(struct controller *c, struct err *e)
 void nudger_add(struct nudger *n, const struct pod *p)
 {
     if (work_queue_add(n->queue, p->key) != 0) {
-        log_error("out of memory; the kubelet brings the rules within a minute",
+        log_error("out of memory; the kubelet updates the rules within a minute",
                   log_str("pod", p->key));
     }
 }

@@ -29,7 +29,7 @@ int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e)
     int rc = control_proxy_status_read(root, &s, &why);
     cJSON_Delete(root);
     if (rc != 0) {
-        return err_set(e, -EINVAL, "its answer: %s", why.msg);
+        return err_set(e, -EINVAL, "invalid response: %s", why.msg);
     }
     r->enforcing = s.settled;
     r->generation = s.rules.generation;

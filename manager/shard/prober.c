@@ -285,7 +285,7 @@ static struct http_fetch *start_fetch(struct target *t, const struct endpoint *t
 static bool failed(struct prober *p, const struct http_answer *a, int parsed, struct err *e)
 {
     if (a != NULL && a->status != 200) {
-        parsed = err_set(e, -EPROTO, "it answers with HTTP status %u", a->status);
+        parsed = err_set(e, -EPROTO, "HTTP status %u", a->status);
     }
     p->stats.failed += parsed != 0 ? 1 : 0;
     return parsed != 0;

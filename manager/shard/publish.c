@@ -172,8 +172,8 @@ static void not_ours(struct shard *s, const struct rules_map *map)
 {
     struct err e = ERR_INIT;
     (void)err_set(&e, -EEXIST,
-                  "ConfigMap %s belongs to somebody else%s and is left alone: delete or rename it, "
-                  "or rename the ShardingConfig",
+                  "ConfigMap %s is not managed by this manager%s and was left unchanged: delete or "
+                  "rename it, or rename the ShardingConfig",
                   map->name, map->foreign_owner ? ", who controls it," : "");
     set_trouble(s, "NameTaken", true, e.msg);
 }
@@ -257,7 +257,7 @@ static void on_success(struct shard *s, const struct rules_map *map)
     if (config != NULL) {
         struct event_object about = event_object_of(config->object);
         event_record(c->options.events, &about, EVENT_NORMAL, "Published",
-                     "generation %" PRIu64 " of the rules stands in ConfigMap %s", map->generation,
+                     "published generation %" PRIu64 " to ConfigMap %s", map->generation,
                      map->name);
         if (whole && s->late) {
             shard_tell_late(s, config, map->generation);
@@ -279,12 +279,12 @@ static void on_failure(struct shard *s, const struct api_error *error)
         return;
     }
     if (conflict || error->code == 0) {
-        log_info("not published; will try again", log_str("shard", s->key),
+        log_info("publishing failed, will retry", log_str("shard", s->key),
                  log_str("error", error->msg));
         shard_done(s, WORK_RETRY, error->retry_after);
         return;
     }
-    log_warn("cannot publish", log_str("shard", s->key), log_str("error", error->msg));
+    log_warn("cannot publish rules", log_str("shard", s->key), log_str("error", error->msg));
     set_trouble(s, "Refused", true, error->msg);
     s->retry_after = error->retry_after;
     shard_report(s);
@@ -401,7 +401,7 @@ static void set_waiting(struct shard *s)
     char text[ERR_MSG_MAX];
     (void)snprintf(
         text, sizeof text,
-        "What the spec adds is held back, for %" PRIu64
+        "Publishing what the spec adds is delayed, for %" PRIu64
         " s at most, until the pods of shard %s have confirmed that they do not show it.",
         s->controller->options.handover_ms / MS, s->holder);
     set_trouble(s, shard_waiting, false, text);

@@ -197,17 +197,18 @@ int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
     uint64_t events[SHARD_CACHE_COLLECTIONS];
     uint64_t failures[SHARD_CACHE_COLLECTIONS];
     const struct prometheus_metric gauges[] = {
-        {"cmesh_manager_known_shardingconfigs", "gauge", "ShardingConfigs that are followed.",
+        {"cmesh_manager_known_shardingconfigs", "gauge", "ShardingConfigs in the manager's cache.",
          w->configs.count},
-        {"cmesh_manager_known_configmaps", "gauge", "ConfigMaps with rules that are followed.",
+        {"cmesh_manager_known_configmaps", "gauge", "ConfigMaps with rules in the manager's cache.",
          w->maps.count},
-        {"cmesh_manager_known_pods", "gauge", "Pods of namespaces with ShardingConfigs.",
-         w->pods.count},
-        {"cmesh_manager_known_namespaces", "gauge", "Namespaces whose pods are followed.",
+        {"cmesh_manager_known_pods", "gauge",
+         "Pods in the manager's cache, of namespaces with ShardingConfigs.", w->pods.count},
+        {"cmesh_manager_known_namespaces", "gauge", "Namespaces whose pods the manager watches.",
          w->namespaces.count},
-        {"cmesh_manager_synced", "gauge", "1 once everything that is followed was listed.",
+        {"cmesh_manager_synced", "gauge", "1 once the manager's cache has synced, 0 before.",
          shard_cache_synced(w)},
-        {"cmesh_manager_following", "gauge", "0 while something keeps it from following.",
+        {"cmesh_manager_following", "gauge",
+         "1 while the manager's lists and watches work, 0 while one of them fails.",
          shard_cache_error(w) == NULL},
     };
     count_all(w, counts);

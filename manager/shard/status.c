@@ -47,15 +47,15 @@ struct kind {
 
 static const struct kind kinds[VERDICTS] = {
     [VERDICT_NO_SIDECAR] =
-        {STATUS_NO_SIDECAR, "NoSidecar", "Without a sidecar, and so seeing everything",
+        {STATUS_NO_SIDECAR, "NoSidecar", "Without a sidecar, so seeing everything",
          ". Label the pods' template ctrlmesh.kusionstack.io/enable-proxy: \"true\"", false},
-    [VERDICT_OVERLAPPING] = {STATUS_OVERLAPPING, "Overlapping", "Of two shards",
+    [VERDICT_OVERLAPPING] = {STATUS_OVERLAPPING, "Overlapping", "In two shards",
                              ". Change one of the selectors", true},
     [VERDICT_OTHER_RULES] = {STATUS_OTHER_RULES, "OtherRules", "Enforcing other rules", "", true},
-    [VERDICT_REFUSED] = {STATUS_REFUSED, "Refused", "Not taking the rules", "", true},
-    [VERDICT_SILENT] = {STATUS_SILENT, "Silent", "Not answering", "", true},
+    [VERDICT_REFUSED] = {STATUS_REFUSED, "Refused", "Rejecting the rules", "", true},
+    [VERDICT_SILENT] = {STATUS_SILENT, "Silent", "Not responding", "", true},
     [VERDICT_WAITING] = {STATUS_WAITING, "Waiting", "Not confirmed yet", "", true},
-    [VERDICT_CONTESTED] = {STATUS_ENFORCED, "Enforced", "Of two shards",
+    [VERDICT_CONTESTED] = {STATUS_ENFORCED, "Enforced", "In two shards",
                            ". Change one of the selectors", true},
     [VERDICT_STARTING] = {STATUS_WAITING, "Waiting", "Not ready yet", "", true},
 };
@@ -183,8 +183,7 @@ static void add_condition(struct view *v, cJSON *conditions, const char *type, b
 static void add_compiled(struct view *v, cJSON *conditions)
 {
     const struct status_facts *f = v->f;
-    char cause[CAUSE_MAX] =
-        "The spec makes sense."; /* never "": old API servers take it for null */
+    char cause[CAUSE_MAX] = "The spec is valid."; /* never "": old API servers take it for null */
     if (f->compile_error != NULL) {
         probe_answer_text(cause, sizeof cause, f->compile_error);
     }
@@ -208,7 +207,7 @@ static void add_published(struct view *v, cJSON *conditions)
         add_condition(v, conditions, "Published", false,
                       f->publish_reason != NULL ? f->publish_reason : "Failed", text);
     } else if (f->generation == 0) {
-        add_condition(v, conditions, "Published", false, "Pending", "It is about to be.");
+        add_condition(v, conditions, "Published", false, "Pending", "Publishing is pending.");
     } else {
         (void)snprintf(text, sizeof text, "ConfigMap %s holds generation %" PRIu64 ".",
                        f->configmap, f->generation);

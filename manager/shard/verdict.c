@@ -38,10 +38,10 @@ static enum verdict judge_silent(const struct status_pod *p, char text[VERDICT_T
         return not_yet(p);
     }
     if (r->state == PROBE_WAITING) {
-        say(text, "has not answered yet%s%s", r->message[0] != '\0' ? ": " : "", r->message);
+        say(text, "has not responded yet%s%s", r->message[0] != '\0' ? ": " : "", r->message);
         return not_yet(p);
     }
-    say(text, "does not answer: %s", r->message);
+    say(text, "does not respond: %s", r->message);
     return p->ready || r->generation != 0 ? VERDICT_SILENT : VERDICT_STARTING;
 }
 
@@ -51,14 +51,13 @@ static bool has_other_rules(const struct status_facts *f, const char *shard,
 {
     if (strcmp(r->shard, shard) != 0) {
         say(text,
-            "enforces the rules of shard %s: it was started for that one, and has to be started "
-            "again",
+            "enforces the rules of shard %s: it was started for that one, and must be restarted",
             r->shard);
     } else if (r->generation > f->generation) {
         say(text, "enforces generation %" PRIu64 ", which is newer than what is published",
             r->generation);
     } else if (r->generation == f->generation && strcmp(r->checksum, f->checksum) != 0) {
-        say(text, "enforces other rules that are of generation %" PRIu64 " too", r->generation);
+        say(text, "enforces different rules of the same generation %" PRIu64, r->generation);
     } else {
         return false;
     }
@@ -77,11 +76,11 @@ static enum verdict judge_answer(const struct status_facts *f, const char *shard
         return VERDICT_REFUSED;
     }
     if (r->generation == 0) {
-        say(text, "has no rules, and shows nothing until it has");
+        say(text, "has no rules, and shows nothing until it has some");
         return not_yet(p);
     }
     if (r->generation == f->generation) {
-        say(text, "is still ending what began under earlier rules");
+        say(text, "is still finishing requests under earlier rules");
     } else {
         say(text, "still enforces generation %" PRIu64, r->generation);
     }

@@ -210,7 +210,7 @@ static void warn_if_none(struct ca_bundle *b)
     bool all = b->sources[MUTATING].synced && b->sources[VALIDATING].synced;
     if (all && b->stats.webhooks == 0 && !b->warned) {
         b->warned = true;
-        log_warn("no webhook configuration leads to this manager: nothing will be sent to it",
+        log_warn("no webhook configuration refers to this manager: it will not be called",
                  log_str("selector", b->texts[0]), log_str("namespace", b->target.namespace),
                  log_str("service", b->target.service));
     }
@@ -239,7 +239,7 @@ static void on_state(void *data, const char *error)
     s->error = (struct err){0};
     if (error != NULL) {
         (void)err_set(&s->error, -EIO, "cannot read webhook configurations: %s", error);
-        log_warn("cannot follow webhook configurations", log_str("error", error));
+        log_warn("cannot watch webhook configurations", log_str("error", error));
     }
 }
 
@@ -302,7 +302,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     if (object != NULL) {
         b->stats.writes++;
         b->write = (struct err){0};
-        log_info("put a webhook configuration right", log_str("name", b->writing + 2));
+        log_info("repaired a webhook configuration", log_str("name", b->writing + 2));
         finish(b, WORK_DONE, 0);
     } else if (is_conflict(b, error->code)) {
         b->stats.conflicts++;

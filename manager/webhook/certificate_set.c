@@ -100,7 +100,7 @@ static const char *authority_fault(const struct certificate_entry *ca, int64_t n
         return ca->cert == NULL ? "is missing" : "cannot be read";
     }
     if (!certificate_is_authority(ca->read)) {
-        return "is not that of an authority";
+        return "is not a CA certificate";
     }
     if (certificate_not_after(ca->read) < now) {
         return "has expired";
@@ -118,7 +118,7 @@ static const char *signer_fault(const struct certificate_entry *ca, int64_t now)
     if (ca->key == NULL) {
         return "has no key";
     }
-    return certificate_fits(ca->read, slice_str(ca->key)) ? NULL : "has a key that does not fit";
+    return certificate_fits(ca->read, slice_str(ca->key)) ? NULL : "has a key that does not match";
 }
 
 static const char *missing_name(const struct certificate *c, const struct certificate_rules *r)
@@ -138,10 +138,10 @@ static const char *serving_fault(const struct certificate_set *s, int64_t now)
         return serving->cert == NULL ? "is missing" : "cannot be read";
     }
     if (serving->key == NULL || !certificate_fits(serving->read, slice_str(serving->key))) {
-        return serving->key == NULL ? "has no key" : "has a key that does not fit";
+        return serving->key == NULL ? "has no key" : "has a key that does not match";
     }
     if (!certificate_is_server(serving->read)) {
-        return "is not meant for a server";
+        return "is not a server certificate";
     }
     if (certificate_not_after(serving->read) < now) {
         return "has expired";
@@ -151,7 +151,7 @@ static const char *serving_fault(const struct certificate_set *s, int64_t now)
     }
     return certificate_signed_by(serving->read, s->entries[CERTIFICATE_CURRENT].read)
                ? NULL
-               : "is of another authority";
+               : "is signed by another CA";
 }
 
 bool certificate_set_serves(const struct certificate_set *s, const struct certificate_rules *r,
@@ -208,7 +208,7 @@ static bool wants_next(const struct certificate_set *s, int64_t now, struct cert
         return true;
     }
     if (due(current->read) <= now) {
-        (void)snprintf(p->why, sizeof p->why, "two thirds of the authority's life are over");
+        (void)snprintf(p->why, sizeof p->why, "two thirds of the authority's lifetime have passed");
         return true;
     }
     p->next_look = due(current->read);
@@ -257,7 +257,8 @@ void certificate_set_plan(const struct certificate_set *s, const struct certific
     int64_t at = due(s->entries[CERTIFICATE_SERVING].read);
     int64_t end = certificate_not_after(s->entries[CERTIFICATE_SERVING].read) + 1;
     if (at <= now && may_renew(s, now)) {
-        decide(p, CERTIFICATE_RENEW, "two thirds of the serving certificate's life are over");
+        decide(p, CERTIFICATE_RENEW,
+               "two thirds of the serving certificate's lifetime have passed");
         return;
     }
     at = at <= now ? end : at;

@@ -131,7 +131,7 @@ static void hand_out_serving(struct certificates *c)
     c->use = (struct err){0};
     free(c->serving);
     c->serving = copy;
-    log_info("serving webhooks with another certificate",
+    log_info("serving webhooks with a new certificate",
              log_num("expires", certificate_not_after(entry->read)));
     c->handlers->on_serving(c->data, tls);
     tls_config_unref(tls);
@@ -180,7 +180,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         await_event(c);
     } else if (error->code == 409 || error->code == 404) {
         c->stats.conflicts++;
-        log_debug("the webhooks' certificates were changed by somebody else",
+        log_debug("the webhooks' certificates were changed by another process",
                   log_str("error", error->msg));
         await_event(c);
     } else {
@@ -300,7 +300,7 @@ static void carry_out(struct certificates *c, const struct certificate_plan *p)
     cJSON *data = certificate_set_change(&c->set, &c->rules, now_seconds(c), p, &e);
     if (data == NULL) {
         c->write = e;
-        log_error("cannot make certificates", log_str("error", e.msg));
+        log_error("cannot create certificates", log_str("error", e.msg));
         rest(c, backoff_next(&c->backoff, net_clock_random(c->clock)));
         return;
     }
@@ -346,7 +346,7 @@ static void plan_restoration(const struct certificates *c, struct certificate_pl
     p->action = CERTIFICATE_RESTORE;
     p->broken = true;
     (void)snprintf(p->why, sizeof p->why, "the Secret %s",
-                   c->exists ? "was overwritten with something useless" : "was deleted");
+                   c->exists ? "was overwritten with invalid data" : "was deleted");
 }
 
 static void decide(struct certificates *c)
@@ -473,7 +473,7 @@ static void on_state(void *data, const char *error)
     c->follow = (struct err){0};
     if (error != NULL) {
         (void)err_set(&c->follow, -EIO, "cannot read Secret %s: %s", c->secret, error);
-        log_warn("cannot follow the webhooks' certificates", log_str("error", c->follow.msg));
+        log_warn("cannot watch the webhooks' certificates", log_str("error", c->follow.msg));
     }
 }
 
@@ -549,7 +549,7 @@ static int check_options(const struct certificates_options *o, struct err *e)
 {
     const char *secret = o->secret != NULL ? o->secret : CERTIFICATES_SECRET;
     if (o->namespace == NULL || name_check_label(slice_str(o->namespace)) != NULL) {
-        return err_set(e, -EINVAL, "the namespace of the webhooks' Secret is missing or wrong");
+        return err_set(e, -EINVAL, "the namespace of the webhooks' Secret is missing or invalid");
     }
     if (name_check_subdomain(slice_str(secret)) != NULL) {
         return err_set(e, -EINVAL, "%s cannot be the name of a Secret", secret);
@@ -608,7 +608,7 @@ const char *certificates_error(const struct certificates *c)
         return c->write.code != 0 ? c->write.msg : c->use.msg;
     }
     if (c->serving == NULL) {
-        return c->synced ? "the webhooks' certificates are being made"
+        return c->synced ? "the webhooks' certificates are being created"
                          : "the webhooks' certificates have not been read yet";
     }
     return certificates_ready(c) ? NULL : "the webhooks' certificate has expired";

@@ -118,7 +118,7 @@ static unsigned refusal_of(int rc)
 static void log_refusal(const struct webhook_route *route, const struct admission_request *r,
                         const char *why)
 {
-    log_info("refused by webhook", log_str("webhook", route->name),
+    log_info("request denied by webhook", log_str("webhook", route->name),
              log_str("operation", admission_operation_name(r->operation)),
              log_str("namespace", r->namespace), log_str("name", r->name), log_str("why", why));
 }
@@ -157,7 +157,7 @@ static enum webhook_result decide(struct webhook_server *s, const struct webhook
     if (rc == 0 || a.refusal != 0) {
         result = answer_review(x, r, &a);
     } else {
-        log_warn("a webhook could not decide", log_str("webhook", route->name),
+        log_warn("webhook failed", log_str("webhook", route->name),
                  log_str("namespace", r->namespace), log_str("name", r->name),
                  log_str("error", e.msg[0] != '\0' ? e.msg : err_text(rc)));
         respond_failure(x, 500, e.msg[0] != '\0' ? e.msg : err_text(rc), NULL);
@@ -178,7 +178,7 @@ static enum webhook_result review(struct webhook_server *s, size_t route, struct
     int rc = admission_request_init(&r, body, &e);
     if (rc != 0) {
         unsigned status = rc == -EINVAL ? 400 : rc == -E2BIG ? 413 : 500;
-        log_warn("a webhook was asked something else than a review",
+        log_warn("webhook received something other than an AdmissionReview",
                  log_str("webhook", s->o.routes[route].name), log_str("error", e.msg));
         respond_failure(x, status, e.msg, NULL);
         return status == 500 ? WEBHOOK_ERROR : WEBHOOK_BAD_REQUEST;
@@ -238,7 +238,7 @@ static void on_limit(struct net_deadline *limit)
     log_info("closing a connection: the body of a review did not come in time");
     q->server->stats[q->route].results[WEBHOOK_BAD_REQUEST]++;
     forget(q);
-    respond_failure(x, 408, "the body did not come in time", NULL);
+    respond_failure(x, 408, "timeout waiting for the body", NULL);
 }
 
 /* ---- heads ---- */
@@ -304,7 +304,7 @@ static void on_route(struct webhook_server *s, struct http_exchange *x,
     } else if (size > ADMISSION_REVIEW_MAX) {
         refuse(s, x, route, 413, "the review is too large", NULL);
     } else if (s->bodies + size > BODIES_MAX) {
-        refuse(s, x, route, 503, "too many reviews at once", &later);
+        refuse(s, x, route, 503, "too many concurrent reviews", &later);
     } else {
         collect(s, x, route, size);
     }
@@ -321,7 +321,7 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
         }
     }
     s->unknown++;
-    respond_failure(x, 404, "there is no webhook of this path", NULL);
+    respond_failure(x, 404, "no webhook at this path", NULL);
 }
 
 static void on_refuse(void *data, unsigned status, const char *why, struct buf *body)

@@ -220,39 +220,45 @@ bool webhook_serving_ready(const struct webhook_serving *s, const char **why)
 static int write_certificates(const struct certificates_stats *c, struct buf *out)
 {
     const struct prometheus_metric metrics[] = {
-        {"cmesh_webhook_secret_writes_total", "counter", "Writes of the certificates' Secret.",
-         c->writes},
+        {"cmesh_webhook_secret_writes_total", "counter",
+         "Writes of the Secret with the webhook certificates.", c->writes},
         {"cmesh_webhook_secret_conflicts_total", "counter",
-         "Writes in which another replica was faster.", c->conflicts},
-        {"cmesh_webhook_secret_failures_total", "counter", "Writes that failed otherwise.",
+         "Writes of the Secret with the webhook certificates that conflicted with another replica.",
+         c->conflicts},
+        {"cmesh_webhook_secret_failures_total", "counter", "Writes of the Secret with the webhook certificates that failed for other reasons.",
          c->failures},
         {"cmesh_webhook_certificate_repairs_total", "counter",
-         "Times that something of the Secret was found broken.", c->replaced},
-        {"cmesh_webhook_authority_rotating", "gauge", "Whether an authority is being replaced.",
+         "Times that the Secret with the webhook certificates was found broken and repaired.",
+         c->replaced},
+        {"cmesh_webhook_authority_rotating", "gauge",
+         "1 while the certificate authority of the webhooks is being replaced, 0 otherwise.",
          c->rotating ? 1 : 0},
     };
-    int rc = prometheus_seconds(out, "cmesh_webhook_certificate_expiry_timestamp_seconds", "gauge",
-                                "When the serving certificate expires; 0: there is none.",
-                                (double)c->serving_expires);
-    rc = rc != 0 ? rc
-                 : prometheus_seconds(out, "cmesh_webhook_authority_expiry_timestamp_seconds",
-                                      "gauge", "When the authority expires; 0: there is none.",
-                                      (double)c->authority_expires);
+    int rc = prometheus_seconds(
+        out, "cmesh_webhook_certificate_expiry_timestamp_seconds", "gauge",
+        "Unix time at which the serving certificate of the webhooks expires; 0 if there is none.",
+        (double)c->serving_expires);
+    rc = rc != 0
+             ? rc
+             : prometheus_seconds(out, "cmesh_webhook_authority_expiry_timestamp_seconds", "gauge",
+                                  "Unix time at which the certificate authority of the webhooks "
+                                  "expires; 0 if there is none.",
+                                  (double)c->authority_expires);
     return rc != 0 ? rc : prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
 static int write_bundle(const struct ca_bundle_stats *b, struct buf *out)
 {
     const struct prometheus_metric metrics[] = {
-        {"cmesh_webhook_configurations", "gauge", "Webhook configurations with our label.",
-         b->configurations},
+        {"cmesh_webhook_configurations", "gauge",
+         "Webhook configurations labelled as belonging to the manager.", b->configurations},
         {"cmesh_webhook_configurations_wrong", "gauge",
-         "Those of them that are not as they should be.", b->wrong},
-        {"cmesh_webhook_configuration_writes_total", "counter", "Times that one was put right.",
-         b->writes},
+         "Webhook configurations that differ from what the manager requires.", b->wrong},
+        {"cmesh_webhook_configuration_writes_total", "counter",
+         "Writes that repaired a webhook configuration.", b->writes},
         {"cmesh_webhook_configuration_conflicts_total", "counter",
-         "Writes in which somebody else was faster.", b->conflicts},
-        {"cmesh_webhook_configuration_failures_total", "counter", "Writes that failed otherwise.",
+         "Writes of webhook configurations that conflicted with another writer.", b->conflicts},
+        {"cmesh_webhook_configuration_failures_total", "counter", "Writes of webhook configurations that failed for other reasons.",
          b->failures},
     };
     return prometheus_write(out, metrics, ARRAY_LEN(metrics));

@@ -445,7 +445,7 @@ static int run(struct load *l, struct err *e)
 static int load_init(struct load *l, const char *address, uint64_t count, struct err *e)
 {
     if (address == NULL || address_parse(address, &l->address) != 0) {
-        return err_set(e, -EINVAL, "--connect ADDR:PORT is missing or wrong");
+        return err_set(e, -EINVAL, "--connect ADDR:PORT is missing or invalid");
     }
     if (strlen(l->path) > TARGET_MAX - EVENT_DIGITS - 1) {
         return err_set(e, -EINVAL, "--path is too long");

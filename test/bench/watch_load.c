@@ -285,7 +285,7 @@ static int load_init(struct load *l, const char *address, const char *target, ui
                      struct err *e)
 {
     if (address == NULL || address_parse(address, &l->address) != 0) {
-        return err_set(e, -EINVAL, "--connect ADDR:PORT is missing or wrong");
+        return err_set(e, -EINVAL, "--connect ADDR:PORT is missing or invalid");
     }
     int n = snprintf(l->request, sizeof(l->request),
                      "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: operator/v1 (linux/amd64)\r\n"

@@ -435,7 +435,7 @@ TABLE = (
     ("spec", "", "6: spec: Required value", SCHEMA),
     ("spec", "[]", "6: spec: Invalid value: must be an object", SCHEMA),
     ("spec", "x", "6: spec: Invalid value: must be an object", SCHEMA),
-    ("spec", "{}", "6: spec.selector: Required value: which pods the shard is", WEBHOOK),
+    ("spec", "{}", "6: spec.selector: Required value: selects the pods of the shard", WEBHOOK),
     ("edit", ("  limits:", "  limit:"), "13: spec.limit: Forbidden: unknown field", LOST),
     (
         "edit",
@@ -480,7 +480,7 @@ TABLE = (
         "20: spec.limits[0].selectors: Forbidden: unknown field",
         WEBHOOK,
     ),
-    ("selector", "~", "28: spec.selector: Required value: which pods the shard is", WEBHOOK),
+    ("selector", "~", "28: spec.selector: Required value: selects the pods of the shard", WEBHOOK),
     ("selector", "{}", "28: spec.selector: Required value: an empty selector would ma", WEBHOOK),
     ("selector", "app=demo", "28: spec.selector: Invalid value: must be an object", SCHEMA),
     ("selector", "[a]", "28: spec.selector: Invalid value: must be an object", SCHEMA),
@@ -825,7 +825,7 @@ TABLE = (
     (
         "edit",
         ("  - relateResources", "  - objectSelector: {}\n    relateResources"),
-        "15: spec.limits[0].relateResources: Forbidden: may not stand beside objectSelector",
+        "15: spec.limits[0].relateResources: Forbidden: may not be set together with objectSelector",
         WEBHOOK,
     ),
     ("edit", ("  - relateResources", "  - objectSelector:\n    relateResources"), "", TAKEN),

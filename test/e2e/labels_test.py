@@ -230,7 +230,7 @@ class StartTest(LabelsTestCase):
         for name in SYSTEM:
             for item in self.items(f"/api/v1/namespaces/{name}/secrets"):
                 self.assertNotIn("labels", item["metadata"])
-        self.assertRegex(manager.log(), "all that lacked control labels has them .*labelled=")
+        self.assertRegex(manager.log(), "all objects have their control labels .*labelled=")
 
     def test_what_is_right_is_not_touched(self):
         namespace = self.namespace()
@@ -457,8 +457,8 @@ class OwnersTest(LabelsTestCase):
         harness.wait_for(lambda: "resource=services" in manager.log(), "services are told of")
         log = manager.log()
         needed = "the manager needs the verbs list, watch and patch"
-        self.assertEqual(1, len(re.findall(f"an object cannot be.*secrets.*{needed}", log)), log)
-        self.assertRegex(log, f"cannot be followed.*resource=services.*{needed}")
+        self.assertEqual(1, len(re.findall(f"cannot label an object.*secrets.*{needed}", log)), log)
+        self.assertRegex(log, f"cannot watch a resource.*resource=services.*{needed}")
         self.assertEqual([], self.unlabelled(self.maps(namespace)))
 
 
@@ -517,7 +517,7 @@ class UnlabelTest(LabelsTestCase):
 
         code, log = self.unlabel("--dry-run")
         self.assertEqual(0, code, log)
-        self.assertRegex(log, r"would be unlabelled resource=configmaps objects=6\d\d")
+        self.assertRegex(log, r"control labels would be removed resource=configmaps objects=6\d\d")
         self.assertEqual(["theirs"], self.unlabelled(self.maps(namespace)))
 
         code, log = self.unlabel("--label-qps", "5000")
@@ -536,7 +536,7 @@ class UnlabelTest(LabelsTestCase):
         self.manager("--label-qps", "5000").wait_settled()
         code, log = self.unlabel("--label-qps", "5000")
         self.assertEqual(1, code, log)
-        self.assertIn("is a manager, or its webhook, still there?", log)
+        self.assertIn("is a manager, or its webhook, still installed?", log)
 
     def test_no_server_and_wrong_usage(self):
         def run(*args):

@@ -247,7 +247,7 @@ class Rules:
             code, _, err = self.try_apply(thing)
             self.assertEqual(0, code, err)
         if self.warns:
-            self.assertIn("pods that run already stay in the shard", err)
+            self.assertIn("running pods stay in the shard", err)
         self.kubectl("delete", "shardingconfig", "-n", ns, "shard-a")
 
 
@@ -353,7 +353,7 @@ class AnswerTest(WebhookCase):
     def test_wrong_questions(self):
         plain = [("Content-Type", "text/plain")]
         path = "/mutate/resources"
-        self.assert_failure(self.post("/", b"{}"), 404, "no webhook of this path")
+        self.assert_failure(self.post("/", b"{}"), 404, "no webhook at this path")
         self.assert_failure(self.post("/mutate/pods/x", b"{}"), 404)
         answer = self.post(path, None, "GET", ())
         self.assert_failure(answer, 405, "POST")
@@ -586,7 +586,7 @@ class SecretTest(WebhookCase):
                 )
                 thing = self.create(config_map(ns, key.replace(".", "-")))
                 self.assertEqual(control_labels(ns), given_control_labels(thing))
-        self.assertIn("overwritten with something useless", self.manager.log())
+        self.assertIn("overwritten with invalid data", self.manager.log())
 
     def test_a_deleted_secret_comes_back(self):
         ns = self.namespace()

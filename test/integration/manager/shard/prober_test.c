@@ -459,10 +459,10 @@ static void test_rulesync_does_not_answer(void **state)
     listen_on(w, sync, address);
     say(sync, 500, "");
     pass(w, 1500);
-    assert_non_null(strstr(result(w)->message, "it answers with HTTP status 500"));
+    assert_non_null(strstr(result(w)->message, "HTTP status 500"));
     say(sync, 200, "{\"program\":\"else\"}");
     pass(w, 1500);
-    assert_non_null(strstr(result(w)->message, "what answers there is not rulesync"));
+    assert_non_null(strstr(result(w)->message, "the server there is not rulesync"));
     complain(sync, "why");
     pass(w, 1500);
     assert_string_equal(result(w)->message, "why");
@@ -556,13 +556,13 @@ static void test_answers_that_are_none(void **state)
     s->behaviour = CUTS;
     expect_silent(w, s, "localproxy: ");
     say(s, 503, "{\"program\":\"localproxy\",\"rules\":{\"inForce\":false}}");
-    expect_silent(w, s, "it answers with HTTP status 503");
+    expect_silent(w, s, "HTTP status 503");
     say(s, 302, "");
-    expect_silent(w, s, "it answers with HTTP status 302");
+    expect_silent(w, s, "HTTP status 302");
     say(s, 200, "no JSON");
-    expect_silent(w, s, "its answer: ");
+    expect_silent(w, s, "invalid response: ");
     say(s, 200, "{\"program\":\"nginx\"}");
-    expect_silent(w, s, "what answers there is not localproxy");
+    expect_silent(w, s, "the server there is not localproxy");
 }
 
 static void test_an_answer_that_is_too_large(void **state)

@@ -159,7 +159,7 @@ static void lists_are_taken(void **state)
                             "  spec: {selector: {matchLabels: {a: b}}}\n"
                             "- {kind: Pod}\n"),
                      EXIT_DONE);
-    expect_words(f, "in.yaml:7: note: spec.limits: there are none: the shard sees everything");
+    expect_words(f, "in.yaml:7: note: spec.limits: no limits: the shard sees everything");
     expect_words(f, "in.yaml:8: note: skipped: kind Pod");
     assert_true(written(f, "out/demo.a.json"));
 }
@@ -214,7 +214,7 @@ static void yaml_errors_name_the_file(void **state)
     assert_int_equal(run(f, "a: b\nc: \x01\n"), EXIT_FAILED);
     expect_words(f, "in.yaml:2: byte 8: control characters are not allowed");
     assert_int_equal(run(f, ""), EXIT_FAILED);
-    expect_words(f, "in.yaml: holds no document");
+    expect_words(f, "in.yaml: contains no document");
     assert_int_equal(run(f, "kind: \"\\e[31m\\n\"\n"), EXIT_FAILED);
     expect_words(f, "skipped: kind ?[31m?, not");
     f->files[0] = "/nowhere/at-all";
@@ -231,7 +231,7 @@ static void output_that_cannot_be_written(void **state)
     expect_words(f, "in.yaml/demo.a.json: ");
     f->command.output = temp_dir_path(&f->dir, "no/where", path);
     assert_int_equal(run(f, SHARD("a", LIMITS)), EXIT_FAILED);
-    expect_words(f, "no/where: cannot make the folder: No such file");
+    expect_words(f, "no/where: cannot create the folder: No such file");
 }
 
 /* The exit codes of diff(1); what is printed is rules_diff's. */

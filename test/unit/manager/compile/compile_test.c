@@ -367,7 +367,7 @@ static void wrong_limits(void **state)
         {"{objectSelector: {relateResources: [" PODS "], selector: {}}}",
          ".objectSelector.selector: Required value"},
         {"{objectSelector: {}, selector: {}}",
-         ".selector: Forbidden: may not stand beside objectSelector"},
+         ".selector: Forbidden: may not be set together with objectSelector"},
         {"{objectSelector: {relateResources: [" PODS "], selector: {matchLabels: {a: b}}, "
          "objectSelector: {}}}",
          ".objectSelector.objectSelector: Forbidden: unknown field"},

@@ -119,24 +119,24 @@ static void differences(void **state)
          "-limits:\n"
          "-  pods in the core group:\n"
          "-    nothing\n"
-         "+no limits: all is seen\n"},
+         "+no limits: everything is visible\n"},
         {"\"labels\":{\"control\":\"x/y\"},\"limits\":[]",
          "\"labels\":{\"control\":\"x/z\"},\"limits\":[]",
          "@@ -1,3 +1,3 @@\n"
          " control labels:\n"
          "-  control: x/y\n"
          "+  control: x/z\n"
-         " no limits: all is seen\n"},
+         " no limits: everything is visible\n"},
         {"\"webhook\":{\"port\":9443},\"limits\":[]",
          "\"webhook\":{\"port\":443,\"certDir\":\"/c\"},\"limits\":[]",
          "@@ -1,3 +1,4 @@\n"
-         " no limits: all is seen\n"
+         " no limits: everything is visible\n"
          " webhook:\n"
          "-  port: 9443\n"
          "+  certDir: /c\n"
          "+  port: 443\n"},
         {"\"limits\":[" PODS("a=1") "," PODS("b=1") "]", "\"limits\":[" PODS("a=1,b=1") "]",
-         "# the same limits, written otherwise\n"},
+         "# the same limits, written differently\n"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct rules *before = parse(1, cases[i].before);

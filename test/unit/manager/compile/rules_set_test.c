@@ -83,8 +83,8 @@ static void what_files_hold(void **state)
          "'" RULES("x") "'}}\n",
          "ns/x"},
         {"{\"kind\":\"ConfigMapList\",\"items\":[" RULES("c") "]}", "ns/c"},
-        {"", "f.json: holds no rules document"},
-        {"kind: ShardingConfig\n", "f.json: holds no rules document"},
+        {"", "f.json: contains no rules document"},
+        {"kind: ShardingConfig\n", "f.json: contains no rules document"},
         {"{", "f.json: line 2, column 1: "},
         {"kind: ShardRules\n", "f.json: line 1: apiVersion: "},
         {"kind: ConfigMap\nmetadata: {name: m}\ndata: {rules.json: '{}'}\n", "f.json: m: line 1: "},
@@ -112,7 +112,7 @@ static void folders(void **state)
     temp_dir_write(&f->dir, "d/README.md", "nothing", 0644);
     assert_string_equal(read_all(f, "d", got), "ns/a ns/b");
     temp_dir_write(&f->dir, "d/c.yml", "x: y", 0644);
-    assert_string_equal(read_all(f, "d", got), "d/c.yml: holds no rules document");
+    assert_string_equal(read_all(f, "d", got), "d/c.yml: contains no rules document");
     assert_string_equal(read_all(f, "none", got), "none: cannot open: No such file or directory");
 }
 

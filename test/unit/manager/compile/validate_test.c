@@ -173,7 +173,7 @@ static void what_is_wrong(void **state)
         {SELECTOR ", limits: [" LIMIT ", {objectSelector: {" PODS "}}]",
          "spec.limits[1].objectSelector.selector: Required value"},
         {SELECTOR ", limits: [{objectSelector: " LIMIT ", " PODS "}]",
-         "spec.limits[0].relateResources: Forbidden: may not stand beside objectSelector"},
+         "spec.limits[0].relateResources: Forbidden: may not be set together with objectSelector"},
         {SELECTOR ", limits: [{relateResources: [{apiGroups: [''], resources: [pod]}], "
                   "selector: {matchLabels: {a: b}}}]",
          "spec.limits[0].relateResources[0].resources[0]: Not found: \"pod\": the API server "
@@ -226,7 +226,7 @@ static void what_is_odd(void **state)
         const char *spec;
         const char *note;
     } cases[] = {
-        {SELECTOR, "spec.limits: there are none: the shard sees everything"},
+        {SELECTOR, "spec.limits: no limits: the shard sees everything"},
         {SELECTOR ", limits: [{" PODS ", selector: {matchExpressions: [{key: a, operator: In, "
                   "values: []}]}}]",
          "spec.limits[0].relateResources[0]: the limits on \"pods\" contradict each other, or a "
@@ -483,7 +483,7 @@ static void what_the_webhook_says(void **state)
 
     a = admit(&w, "UPDATE", "", good, OBJECT("", "selector: {matchLabels: {app: x}}, " LIMITS));
     assert_int_equal(a.rc, 0);
-    expect_text(a.notes, "spec.selector: changed: pods that run already stay");
+    expect_text(a.notes, "spec.selector: changed: running pods stay");
     a = admit(&w, "UPDATE", "", good, OBJECT("", SELECTOR));
     assert_null(strstr(a.notes, "changed"));
 
@@ -492,7 +492,7 @@ static void what_the_webhook_says(void **state)
     assert_string_equal(a.notes, "");
     a = admit(&w, "DELETE", "", "null", "{status: {pods: [{name: a}, {name: b}]}}");
     assert_int_equal(a.rc, 0);
-    expect_text(a.notes, "2 pods of this shard: they keep their rules");
+    expect_text(a.notes, "2 pods of this shard: they keep their current rules");
     shard_cache_deinit(&w);
 }
 

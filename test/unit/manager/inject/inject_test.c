@@ -466,14 +466,13 @@ static void what_is_noted(void **state)
         const char *note;
     } cases[] = {
         {"", "containers: [{name: op}]",
-         "spec.containers[op]: has neither command nor args, which would take the place of the "
-         "image's own: --kubeconfig was not added, KUBECONFIG must do"},
+         "spec.containers[op]: has neither command nor args, which would replace those of the "
+         "image: --kubeconfig was not added, only KUBECONFIG is set"},
         {"", "containers: [{name: op, command: [/bin/sh, -c, exec /op]}]",
          "spec.containers[op]: runs a shell: --kubeconfig was not added"},
         {"", "containers: [{name: op, args: [bash, -c, /op]}]",
          "spec.containers[op]: runs a shell"},
-        {"", "containers: [" OPERATOR "]",
-         "spec.containers: none has the token of a service account"},
+        {"", "containers: [" OPERATOR "]", "spec.containers: none mounts a service account token"},
         {"m.io/env-sync: NOPE", "containers: [" OPERATOR "]",
          "env-sync: no container has a variable NOPE"},
         {"m.io/env-inject: '[{\"name\":\"x\"}]'", "containers: [" OPERATOR "]",
@@ -481,7 +480,7 @@ static void what_is_noted(void **state)
         {"m.io/disable-fake-kubeconfig-env: 'true', m.io/disable-fake-kubeconfig-arg: 'true'",
          "containers: [" OPERATOR "]", "spec.containers: neither KUBECONFIG nor --kubeconfig"},
         {"", "restartPolicy: OnFailure, containers: [" OPERATOR "]",
-         "spec.restartPolicy: OnFailure: the sidecars go on running when the operator has ended"},
+         "spec.restartPolicy: OnFailure: the sidecars keep running after the operator has exited"},
     };
     struct inject_settings s = settings_of(false);
     s.prefix = "m.io";
@@ -515,8 +514,8 @@ static void what_is_refused(void **state)
         {"", "containers: []", "spec.containers: Required value"},
         {"", "containers: {}", "spec.containers: Invalid value: must be an array"},
         {"", "containers: [x]", "spec.containers[0]: Invalid value: must be an object"},
-        {"", "containers: [" OPERATOR "], volumes: {}", "the pod has a field of another type"},
-        {"", "containers: [{name: op, env: x}]", "the pod has a field of another type"},
+        {"", "containers: [" OPERATOR "], volumes: {}", "the pod has a field of the wrong type"},
+        {"", "containers: [{name: op, env: x}]", "the pod has a field of the wrong type"},
         {"", "os: {name: windows}, containers: [" OPERATOR "]",
          "spec.os.name: Invalid value: \"windows\""},
         {"",
@@ -549,7 +548,7 @@ static void what_is_refused(void **state)
         {"", "containers: [{name: op, env: [{name: KUBECONFIG, value: '/a:/b'}]}]",
          "spec.containers[op]: its kubeconfig \"/a:/b\" must be one path"},
         {"", "containers: [{name: op, env: [{name: KUBECONFIG, valueFrom: {secretKeyRef: {}}}]}]",
-         "spec.containers[op]: its kubeconfig \"$KUBECONFIG\" comes from somewhere else"},
+         "spec.containers[op]: its kubeconfig \"$KUBECONFIG\" comes from another source"},
         {"",
          "containers: [{name: op, args: [--kubeconfig=/k/c], volumeMounts: [{name: k, "
          "mountPath: /k, subPathExpr: $(POD_NAME)}]}]",
@@ -557,22 +556,23 @@ static void what_is_refused(void **state)
         {"",
          "containers: [{name: a, args: [--kubeconfig=/k/c], volumeMounts: [{name: k, mountPath: "
          "/k}]}, {name: b, args: [--kubeconfig=/k/d], volumeMounts: [{name: k, mountPath: /k}]}]",
-         "spec.containers[b]: its kubeconfig \"/k/d\" is not that of another container"},
+         "spec.containers[b]: its kubeconfig \"/k/d\" differs from that of another container"},
         {"",
          "containers: [{name: a, args: [--kubeconfig=/k/c], volumeMounts: [{name: k, mountPath: "
          "/k}]}, {name: b, args: [--kubeconfig=/k/c], volumeMounts: [{name: l, mountPath: /k}]}]",
-         "spec.containers[b]: its kubeconfig \"/k/c\" is not that of another container"},
+         "spec.containers[b]: its kubeconfig \"/k/c\" differs from that of another container"},
         {"",
          "containers: [{name: a, env: [{name: KUBERNETES_SERVICE_HOST, value: x}]}, {name: b, "
          "env: [{name: KUBERNETES_SERVICE_HOST, value: z}]}]",
-         "spec.containers[b].env[KUBERNETES_SERVICE_HOST]: Invalid value: is not what another"},
+         "spec.containers[b].env[KUBERNETES_SERVICE_HOST]: Invalid value: differs from that of "
+         "another"},
         {"m.io/kubeconfig-volume: none", "containers: [" OPERATOR "]",
          "metadata.annotations[m.io/kubeconfig-volume]: Invalid value: \"none\": the pod has no "
          "such volume"},
         {"m.io/kubeconfig-volume: v",
          "containers: [" OPERATOR "], volumes: [{name: v, secret: {}}]",
-         "metadata.annotations[m.io/kubeconfig-volume]: Invalid value: \"v\": cannot tell which "
-         "file of it"},
+         "metadata.annotations[m.io/kubeconfig-volume]: Invalid value: \"v\": cannot determine "
+         "which file of it"},
         {"m.io/kubeconfig-volume: v/../x", "containers: [" OPERATOR "], volumes: [{name: v}]",
          "metadata.annotations[m.io/kubeconfig-volume]: Invalid value: \"v/../x\""},
         {"m.io/disable-fake-kubeconfig-arg: 'yes'", "containers: [" OPERATOR "]",
@@ -607,15 +607,15 @@ static void what_is_refused(void **state)
          "spec.containers[a].env[KUBERNETES_SERVICE_HOST]: Invalid value: \"$(HOST_IP)\": "
          "localproxy, which needs it too"},
         {"m.io/operator-containers: 'op, pilot'", "containers: [" OPERATOR "]",
-         "metadata.annotations[m.io/operator-containers]: Invalid value: \"pilot\" is none of "
+         "metadata.annotations[m.io/operator-containers]: Invalid value: \"pilot\" is not in "
          "spec.containers"},
         {"m.io/operator-containers: o", "containers: [" OPERATOR "]",
-         "metadata.annotations[m.io/operator-containers]: Invalid value: \"o\" is none of"},
+         "metadata.annotations[m.io/operator-containers]: Invalid value: \"o\" is not in"},
         {"m.io/operator-containers: ' ,'", "containers: [" OPERATOR "]",
          "metadata.annotations[m.io/operator-containers]: Invalid value: names no container"},
         {"m.io/operator-containers: early",
          "containers: [" OPERATOR "], initContainers: [{name: early}]",
-         "metadata.annotations[m.io/operator-containers]: Invalid value: \"early\" is none of"},
+         "metadata.annotations[m.io/operator-containers]: Invalid value: \"early\" is not in"},
         {"m.io/log-path: /l", "containers: [" OPERATOR "], volumes: [{name: cmesh-logs}]",
          "metadata.annotations[m.io/log-path]: Invalid value: the pod has a volume \"cmesh-logs\""},
         {"m.io/log-path: logs", "containers: [" OPERATOR "]",
@@ -746,8 +746,8 @@ static void what_the_webhook_does(void **state)
         {"operation: CREATE", "shard: a", 0, "a"},
         {"operation: CREATE", "app: b", 0, "b"},
         {"operation: CREATE", "app: none", -ENOENT,
-         "no ShardingConfig in namespace \"demo\" selects this pod: make one first, or take the "
-         "label ctrlmesh.kusionstack.io/enable-proxy off"},
+         "no ShardingConfig in namespace \"demo\" selects this pod: create one first, or remove "
+         "the label ctrlmesh.kusionstack.io/enable-proxy off"},
         {"operation: CREATE", "app: b, shard: a", -EEXIST,
          "the ShardingConfigs \"a\" and \"b\" both select this pod"},
         {"operation: UPDATE", "shard: a", 0, NULL},

@@ -80,36 +80,37 @@ static void test_what_makes_no_sense_changes_nothing(void **state)
         const char *text;
         const char *why;
     } cases[] = {
-        {"", "its answer: "},
-        {"<html>", "its answer: "},
-        {"{\"program\":\"localproxy\"", "its answer: "},
-        {"[]", "what answers there is not localproxy"},
-        {"null", "what answers there is not localproxy"},
-        {"{\"program\":7}", "what answers there is not localproxy"},
-        {RULESYNC(""), "what answers there is not localproxy"},
-        {"{\"program\":\"localproxy\"}", "its answer: rules.inForce"},
-        {PROXY("[]"), "its answer: rules.inForce"},
-        {PROXY("{\"inForce\":\"true\"}"), "its answer: rules.inForce"},
-        {PROXY("{\"inForce\":true}"), "its answer: rules.shard: is missing"},
-        {ODD(OK_SHARD, "0", OK_SUM, "1"), "its answer: rules.generation"},
-        {ODD(OK_SHARD, "-1", OK_SUM, "1"), "its answer: rules.generation"},
-        {ODD(OK_SHARD, "1.5", OK_SUM, "1"), "its answer: rules.generation"},
-        {ODD(OK_SHARD, "1e300", OK_SUM, "1"), "its answer: rules.generation"},
-        {ODD(OK_SHARD, "\"7\"", OK_SUM, "1"), "its answer: rules.generation"},
-        {ODD(OK_SHARD, "7", "\"\"", "1"), "its answer: rules.checksum"},
-        {ODD(OK_SHARD, "7", "\"" SUM "0\"", "1"), "its answer: rules.checksum"},
+        {"", "invalid response: "},
+        {"<html>", "invalid response: "},
+        {"{\"program\":\"localproxy\"", "invalid response: "},
+        {"[]", "the server there is not localproxy"},
+        {"null", "the server there is not localproxy"},
+        {"{\"program\":7}", "the server there is not localproxy"},
+        {RULESYNC(""), "the server there is not localproxy"},
+        {"{\"program\":\"localproxy\"}", "invalid response: rules.inForce"},
+        {PROXY("[]"), "invalid response: rules.inForce"},
+        {PROXY("{\"inForce\":\"true\"}"), "invalid response: rules.inForce"},
+        {PROXY("{\"inForce\":true}"), "invalid response: rules.shard: is missing"},
+        {ODD(OK_SHARD, "0", OK_SUM, "1"), "invalid response: rules.generation"},
+        {ODD(OK_SHARD, "-1", OK_SUM, "1"), "invalid response: rules.generation"},
+        {ODD(OK_SHARD, "1.5", OK_SUM, "1"), "invalid response: rules.generation"},
+        {ODD(OK_SHARD, "1e300", OK_SUM, "1"), "invalid response: rules.generation"},
+        {ODD(OK_SHARD, "\"7\"", OK_SUM, "1"), "invalid response: rules.generation"},
+        {ODD(OK_SHARD, "7", "\"\"", "1"), "invalid response: rules.checksum"},
+        {ODD(OK_SHARD, "7", "\"" SUM "0\"", "1"), "invalid response: rules.checksum"},
         {ODD(OK_SHARD, "7", "\"md5:0000000" HEX16 HEX16 HEX16 "12345678\"", "1"),
-         "its answer: rules.checksum"},
+         "invalid response: rules.checksum"},
         {ODD(OK_SHARD, "7", "\"sha256:X123456789abcdef" HEX16 HEX16 HEX16 "\"", "1"),
-         "its answer: rules.checksum"},
-        {ODD(OK_SHARD, "7", OK_SUM, "-1"), "its answer: rules.since"},
-        {ODD(OK_SHARD, "7", OK_SUM, "253402300800"), "its answer: rules.since"},
-        {ODD(OK_SHARD, "7", OK_SUM, "null"), "its answer: rules.since"},
+         "invalid response: rules.checksum"},
+        {ODD(OK_SHARD, "7", OK_SUM, "-1"), "invalid response: rules.since"},
+        {ODD(OK_SHARD, "7", OK_SUM, "253402300800"), "invalid response: rules.since"},
+        {ODD(OK_SHARD, "7", OK_SUM, "null"), "invalid response: rules.since"},
         {ODD("{\"namespace\":\"n/m\",\"name\":\"s\"}", "7", OK_SUM, "1"),
-         "its answer: rules.shard"},
-        {ODD("{\"namespace\":\"n\",\"name\":\"S\"}", "7", OK_SUM, "1"), "its answer: rules.shard"},
-        {ODD("{\"namespace\":\"n\"}", "7", OK_SUM, "1"), "its answer: rules.shard"},
-        {ODD("\"n/s\"", "7", OK_SUM, "1"), "its answer: rules.shard"},
+         "invalid response: rules.shard"},
+        {ODD("{\"namespace\":\"n\",\"name\":\"S\"}", "7", OK_SUM, "1"),
+         "invalid response: rules.shard"},
+        {ODD("{\"namespace\":\"n\"}", "7", OK_SUM, "1"), "invalid response: rules.shard"},
+        {ODD("\"n/s\"", "7", OK_SUM, "1"), "invalid response: rules.shard"},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -153,7 +154,7 @@ static void test_why_rulesync_does_not_take_rules(void **state)
     char message[PROBE_MESSAGE_SIZE] = "old";
     struct err e = ERR_INIT;
     assert_int_equal(probe_answer_rulesync(SLICE(PROXY(RULES)), message, &e), -EINVAL);
-    assert_string_equal(e.msg, "what answers there is not rulesync");
+    assert_string_equal(e.msg, "the server there is not rulesync");
     assert_string_equal(message, "old");
 }
 

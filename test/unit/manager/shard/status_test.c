@@ -167,7 +167,7 @@ static void test_all_enforced(void **state)
     assert_string_equal(
         buf_cstr(&out),
         "{\"checksum\":\"sha256:aaaa\",\"conditions\":["
-        "{\"lastTransitionTime\":\"2026-01-01T00:00:00Z\",\"message\":\"The spec makes sense.\","
+        "{\"lastTransitionTime\":\"2026-01-01T00:00:00Z\",\"message\":\"The spec is valid.\","
         "\"observedGeneration\":5,\"reason\":\"Valid\",\"status\":\"True\",\"type\":\"Compiled\"},"
         "{\"lastTransitionTime\":\"2026-01-01T00:00:00Z\",\"message\":\"ConfigMap cmesh-rules-a "
         "holds generation 7.\",\"observedGeneration\":5,\"reason\":\"Published\",\"status\":"
@@ -208,19 +208,19 @@ static void test_pods_that_are_late(void **state)
                "6).");
     struct probe_result none = probe(PROBE_ANSWERED, 0, "", "");
     expect_pod(ready_pod("p", &none), STATUS_WAITING, "0/1", "False", "Waiting",
-               "has no rules, and shows nothing until it has",
+               "has no rules, and shows nothing until it has some",
                "0 of 1 pods enforce generation 7. Not confirmed yet: p (has no rules, and shows "
-               "nothing until it has).");
+               "nothing until it has some).");
     struct probe_result busy = enforcing(7);
     busy.enforcing = false;
     expect_pod(ready_pod("p", &busy), STATUS_WAITING, "0/1", "False", "Waiting",
-               "is still ending what began under earlier rules",
-               "0 of 1 pods enforce generation 7. Not confirmed yet: p (is still ending what began "
-               "under earlier rules).");
+               "is still finishing requests under earlier rules",
+               "0 of 1 pods enforce generation 7. Not confirmed yet: p (is still finishing "
+               "requests under earlier rules).");
     struct probe_result never = probe(PROBE_WAITING, 0, "", "connection refused");
     expect_pod(ready_pod("p", &never), STATUS_WAITING, "0/1", "False", "Waiting",
-               "has not answered yet: connection refused",
-               "0 of 1 pods enforce generation 7. Not confirmed yet: p (has not answered yet: "
+               "has not responded yet: connection refused",
+               "0 of 1 pods enforce generation 7. Not confirmed yet: p (has not responded yet: "
                "connection refused).");
     expect_pod(ready_pod("p", NULL), STATUS_WAITING, "0/1", "False", "Waiting",
                "has no address yet",
@@ -232,12 +232,13 @@ static void test_pods_that_do_not_answer(void **state)
     (void)state;
     struct probe_result r = probe(PROBE_SILENT, 7, "demo/a", "timed out");
     const char *message =
-        "0 of 1 pods enforce generation 7. Not answering: p (does not answer: timed out).";
+        "0 of 1 pods enforce generation 7. Not responding: p (does not respond: timed out).";
     expect_pod(ready_pod("p", &r), STATUS_SILENT, "0/1", "False", "Silent",
-               "does not answer: timed out", message);
+               "does not respond: timed out", message);
     struct status_pod pod = ready_pod("p", &r);
     pod.ready = false; /* it may go on with these rules */
-    expect_pod(pod, STATUS_SILENT, "0/1", "False", "Silent", "does not answer: timed out", message);
+    expect_pod(pod, STATUS_SILENT, "0/1", "False", "Silent", "does not respond: timed out",
+               message);
 }
 
 static void test_pods_that_refuse(void **state)
@@ -246,24 +247,24 @@ static void test_pods_that_refuse(void **state)
     struct probe_result r = probe(PROBE_ANSWERED, 6, "demo/a", "line 3: no such operator");
     expect_pod(ready_pod("p", &r), STATUS_REFUSED, "0/1", "False", "Refused",
                "line 3: no such operator",
-               "0 of 1 pods enforce generation 7. Not taking the rules: p (line 3: no such "
+               "0 of 1 pods enforce generation 7. Rejecting the rules: p (line 3: no such "
                "operator).");
     struct probe_result none = probe(PROBE_ANSWERED, 0, "", "no ConfigMap");
     struct status_pod pod = ready_pod("p", &none);
     pod.ready = false;
     expect_pod(pod, STATUS_REFUSED, "0/1", "False", "Refused", "no ConfigMap",
-               "0 of 1 pods enforce generation 7. Not taking the rules: p (no ConfigMap).");
+               "0 of 1 pods enforce generation 7. Rejecting the rules: p (no ConfigMap).");
 }
 
 static void test_other_rules(void **state)
 {
     (void)state;
     struct probe_result r = probe(PROBE_ANSWERED, 7, "demo/z", "");
-    expect_pod(ready_pod("p", &r), STATUS_OTHER_RULES, "0/1", "False", "OtherRules",
-               "enforces the rules of shard demo/z: it was started for that one, and has to be "
-               "started again",
-               "0 of 1 pods enforce generation 7. Enforcing other rules: p (enforces the rules of "
-               "shard demo/z: it was started for that one, and has to be started again).");
+    expect_pod(
+        ready_pod("p", &r), STATUS_OTHER_RULES, "0/1", "False", "OtherRules",
+        "enforces the rules of shard demo/z: it was started for that one, and must be restarted",
+        "0 of 1 pods enforce generation 7. Enforcing other rules: p (enforces the rules of shard "
+        "demo/z: it was started for that one, and must be restarted).");
     r = probe(PROBE_ANSWERED, 9, "demo/a", "older ones are refused");
     expect_pod(ready_pod("p", &r), STATUS_OTHER_RULES, "0/1", "False", "OtherRules",
                "enforces generation 9, which is newer than what is published",
@@ -271,10 +272,11 @@ static void test_other_rules(void **state)
                "which is newer than what is published).");
     r = enforcing(7);
     (void)snprintf(r.checksum, sizeof r.checksum, "%s", OTHER_SUM);
-    expect_pod(ready_pod("p", &r), STATUS_OTHER_RULES, "0/1", "False", "OtherRules",
-               "enforces other rules that are of generation 7 too",
-               "0 of 1 pods enforce generation 7. Enforcing other rules: p (enforces other rules "
-               "that are of generation 7 too).");
+    expect_pod(
+        ready_pod("p", &r), STATUS_OTHER_RULES, "0/1", "False", "OtherRules",
+        "enforces different rules of the same generation 7",
+        "0 of 1 pods enforce generation 7. Enforcing other rules: p (enforces different rules "
+        "of the same generation 7).");
 }
 
 static void test_no_sidecar(void **state)
@@ -283,7 +285,7 @@ static void test_no_sidecar(void **state)
     struct status_pod pod = {.name = "p"}; /* ready or not */
     expect_pod(pod, STATUS_NO_SIDECAR, "0/1", "False", "NoSidecar",
                "has no sidecar: its operator sees everything",
-               "0 of 1 pods enforce generation 7. Without a sidecar, and so seeing everything: p. "
+               "0 of 1 pods enforce generation 7. Without a sidecar, so seeing everything: p. "
                "Label the pods' template ctrlmesh.kusionstack.io/enable-proxy: \"true\".");
 }
 
@@ -294,11 +296,11 @@ static void test_overlapping(void **state)
     struct status_pod pod = ready_pod("p", &r);
     pod.other_shard = "demo/z";
     expect_pod(pod, STATUS_OVERLAPPING, "0/1", "False", "Overlapping", "is selected by demo/z too",
-               "0 of 1 pods enforce generation 7. Of two shards: p (is selected by "
+               "0 of 1 pods enforce generation 7. In two shards: p (is selected by "
                "demo/z too). Change one of the selectors.");
     r = enforcing(7); /* it is ours, for now */
     expect_pod(pod, STATUS_ENFORCED, "1/1", "True", "Enforced", "is selected by demo/z too",
-               "1 of 1 pods enforce generation 7. Of two shards: p (is selected by "
+               "1 of 1 pods enforce generation 7. In two shards: p (is selected by "
                "demo/z too). Change one of the selectors.");
 }
 
@@ -314,7 +316,7 @@ static void test_pods_that_start(void **state)
         pods[i].ready = false;
     }
     const char *message =
-        " pods enforce generation 7. Not ready yet: crashing (does not answer: "
+        " pods enforce generation 7. Not ready yet: crashing (does not respond: "
         "connection refused), new (has no address yet), pulling (has not answered "
         "yet).";
     char text[512];
@@ -380,8 +382,8 @@ static void test_the_worst_is_the_reason(void **state)
     }
     struct made m = make(published(pods, 7));
     const char *message = text_at(condition(&m, "Enforced"), "message");
-    static const char *const parts[] = {"1 of 7",          "Without a sidecar", "Of two shards",
-                                        "Enforcing other", "Not taking",        "Not answering",
+    static const char *const parts[] = {"1 of 7",          "Without a sidecar",   "In two shards",
+                                        "Enforcing other", "Rejecting the rules", "Not responding",
                                         "Not confirmed"};
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         const char *found = strstr(message, parts[i]);
@@ -478,7 +480,7 @@ static void test_rules_that_are_not_published(void **state)
     f.publish_reason = "TooLarge";
     f.publish_error = "the rules would need 1.2 MiB";
     struct made m = make(f);
-    expect_condition(&m, "Compiled", "True", "Valid", "The spec makes sense.");
+    expect_condition(&m, "Compiled", "True", "Valid", "The spec is valid.");
     expect_condition(&m, "Published", "False", "TooLarge", "the rules would need 1.2 MiB");
     expect_condition(&m, "Enforced", "False", "NotPublished",
                      "0 of 0 pods enforce generation 7, of an earlier spec.");
@@ -491,7 +493,7 @@ static void test_rules_that_are_not_published(void **state)
     made_free(&m);
     f.publish_error = NULL;
     m = make(f);
-    expect_condition(&m, "Published", "False", "Pending", "It is about to be.");
+    expect_condition(&m, "Published", "False", "Pending", "Publishing is pending.");
     made_free(&m);
 }
 

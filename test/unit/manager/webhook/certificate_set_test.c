@@ -277,15 +277,15 @@ static void test_damage_is_repaired(void **state)
         {"tls.crt", "", NULL, CERTIFICATE_RENEW, "the serving certificate is missing"},
         {"tls.crt", "garbage", NULL, CERTIFICATE_RENEW, "the serving certificate cannot be read"},
         {"tls.key", "", NULL, CERTIFICATE_RENEW, "the serving certificate has no key"},
-        {"tls.key", "garbage", NULL, CERTIFICATE_RENEW, "has a key that does not fit"},
-        {"tls.key", NULL, "ca.key", CERTIFICATE_RENEW, "has a key that does not fit"},
+        {"tls.key", "garbage", NULL, CERTIFICATE_RENEW, "has a key that does not match"},
+        {"tls.key", NULL, "ca.key", CERTIFICATE_RENEW, "has a key that does not match"},
         {"ca.crt", "", NULL, CERTIFICATE_RESTART, "the authority's certificate is missing"},
         {"ca.crt", "garbage", NULL, CERTIFICATE_RESTART, "the authority's certificate cannot"},
-        {"ca.crt", NULL, "tls.crt", CERTIFICATE_RESTART, "is not that of an authority"},
+        {"ca.crt", NULL, "tls.crt", CERTIFICATE_RESTART, "is not a CA certificate"},
         /* Nothing is wrong for the clients yet, so they get the time to learn of another. */
         {"ca.key", "", NULL, CERTIFICATE_PREPARE, "the authority's certificate has no key"},
-        {"ca.key", "garbage", NULL, CERTIFICATE_PREPARE, "has a key that does not fit"},
-        {"ca.key", NULL, "tls.key", CERTIFICATE_PREPARE, "has a key that does not fit"},
+        {"ca.key", "garbage", NULL, CERTIFICATE_PREPARE, "has a key that does not match"},
+        {"ca.key", NULL, "tls.key", CERTIFICATE_PREPARE, "has a key that does not match"},
         {"next-ca.crt", "garbage", NULL, CERTIFICATE_PREPARE, "the next authority's certificate"},
         {"next-ca.crt", NULL, "ca.crt", CERTIFICATE_PREPARE, "has no key"},
         {"previous-ca.crt", "garbage", NULL, CERTIFICATE_KEEP, ""},
@@ -346,7 +346,7 @@ static void test_another_authority(void **state)
     assert_int_equal(certificate_make_authority(&spec, &other, NULL), 0);
     set_field(w, "ca.crt", other.cert);
     set_field(w, "ca.key", other.key);
-    expect(w, false, CERTIFICATE_RENEW, "the serving certificate is of another authority");
+    expect(w, false, CERTIFICATE_RENEW, "the serving certificate is signed by another CA");
     carry_out(w);
     assert_true(serves(w));
     certificate_pair_deinit(&other);
