@@ -253,7 +253,8 @@ static int copy_one(struct tree *w, const struct kubeconfig *kc, struct generate
         return rc;
     }
     if (f.cluster == NULL || kubeconfig_find(&kc->clusters, f.cluster) == NULL) {
-        return kubeconfig_fail(entry, "cluster", e, "the context names no cluster that is there");
+        return kubeconfig_fail(entry, "cluster", e,
+                               "the context refers to a cluster that does not exist");
     }
     rc = add_cluster(w, f.cluster, e);
     if (rc == 0 && f.user != NULL) {

@@ -124,7 +124,7 @@ static int load_token(const struct kubeconfig_gen_flags *c, char **out, struct e
         return e->code;
     }
     if (made) {
-        log_info("made a token that localproxy is to demand", log_str("path", c->token_file));
+        log_info("created a token for localproxy", log_str("path", c->token_file));
     }
     return 0;
 }
@@ -133,10 +133,11 @@ static int load_proxy_ca(const struct kubeconfig_gen_flags *c, struct kube_pem *
 {
     int rc = c->proxy_ca == NULL ? 0 : kube_pem_read(c->proxy_ca, out, e);
     if (rc == 0 && out->data != NULL && strstr(out->data, "-----BEGIN CERTIFICATE") == NULL) {
-        rc = err_set(e, -EINVAL, "%s: there is no PEM certificate in it", c->proxy_ca);
+        rc = err_set(e, -EINVAL, "%s: contains no PEM certificate", c->proxy_ca);
     }
     if (rc == 0 && out->data != NULL && strstr(out->data, "PRIVATE KEY") != NULL) {
-        rc = err_set(e, -EINVAL, "%s: holds a private key, which is not to be copied", c->proxy_ca);
+        rc = err_set(e, -EINVAL, "%s: contains a private key, which must not be copied",
+                     c->proxy_ca);
     }
     if (rc != 0) {
         err_prefix(e, "--proxy-ca");

@@ -90,14 +90,14 @@ static int publish(const char *path, const struct buf *line, struct err *e)
     }
     int fd = mkostemp(tmp, O_CLOEXEC); /* mode 0600 */
     if (fd < 0) {
-        int rc = err_set(e, -errno, "%s: cannot create it: %s", path, strerror(errno));
+        int rc = err_set(e, -errno, "%s: cannot create: %s", path, strerror(errno));
         free(tmp);
         return rc;
     }
     int rc = 0;
     if (write(fd, buf_data(line), line->len) != (ssize_t)line->len || fsync(fd) != 0 ||
         link(tmp, path) != 0) {
-        rc = err_set(e, -errno, "%s: cannot create it: %s", path, strerror(errno));
+        rc = err_set(e, -errno, "%s: cannot create: %s", path, strerror(errno));
     }
     (void)close(fd);
     (void)unlink(tmp);

@@ -90,7 +90,7 @@ static void on_linger(void *data)
 
 static void linger(struct app *a)
 {
-    log_info("still serving the operator until it ends",
+    log_info("still serving until the operator closes its connections",
              log_num("connections", proxy_stats(a->proxy)->open),
              log_num("seconds", (int64_t)a->flags.shutdown_delay_s));
     a->signal_at = net_loop_now(a->program.loop);
@@ -127,7 +127,7 @@ static int load_token(struct app *a, struct slice *token, struct err *e)
         len--;
     }
     if (len == 0) {
-        return err_set(e, -EINVAL, "--token-file: %s: holds no token", a->flags.token_file);
+        return err_set(e, -EINVAL, "--token-file: %s: contains no token", a->flags.token_file);
     }
     *token = slice_of(text, len);
     return 0;

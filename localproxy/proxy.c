@@ -227,7 +227,7 @@ static bool apply_fence(const struct request *r)
     }
     if (p->flags->write_fence == WRITE_FENCE_AUDIT) {
         p->metrics->writes_audited++;
-        log_warn("a write outside the shard was let through (--write-fence=audit)",
+        log_warn("allowed a write outside the shard (--write-fence=audit)",
                  log_str("reason", e.msg));
     }
     return true;
@@ -248,7 +248,8 @@ static bool apply_delivered_versions(const struct request *r)
     if (!current) {
         p->metrics->resumes_refused++;
         refuse(r, 410, 0,
-               "what this request goes on from may have been seen under other rules: list again");
+               "the resourceVersion or continue token of this request may come from other rules: "
+               "list again");
     }
     return current;
 }
@@ -355,8 +356,7 @@ static void handle_request(struct request *r)
     r->target = r->head->target;
     if (r->ri->ambiguous) {
         refuse(r, 400, 0,
-               "the path has empty, \".\" or \"..\" segments, so that it is not certain which "
-               "resource is meant");
+               "the path has empty, \".\" or \"..\" segments, which makes the resource ambiguous");
     } else if (has_credentials(r) && (!r->ri->is_resource || apply_rules(r, &body))) {
         log_request(r);
         forward_upstream(r, &body);
@@ -522,7 +522,7 @@ static void take_lock_rule(struct proxy *p)
 {
     struct err e = ERR_INIT;
     if (lock_rule_init(&p->lock, p->rules, p->pod_namespace, &e) != 0) {
-        log_error("leader election is not kept apart: the shards share one lock",
+        log_error("leader election is not sharded: the shards share one lock",
                   log_str("error", e.msg));
     }
 }

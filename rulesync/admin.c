@@ -47,20 +47,25 @@ static int write_source(const struct pipeline_status *s, struct buf *out)
 {
     const struct prometheus_metric numbers[] = {
         {"cmesh_rulesync_source_ok", "gauge",
-         "1 while there is a document to be read and it is not refused.",
+         "1 while the source has a readable document that is not rejected, 0 otherwise.",
          s->seen.at != 0 && !s->source.open && !s->refused.open},
         {"cmesh_rulesync_seen_generation", "gauge",
-         "Generation of the document seen last, taken or not; 0: none, or it cannot be read.",
+         "Generation of the last document seen at the source, accepted or not; 0 if there is none "
+         "or it cannot be read.",
          s->seen.generation},
-        {"cmesh_rulesync_seen_timestamp_seconds", "gauge", "When it was seen; 0: never.",
+        {"cmesh_rulesync_seen_timestamp_seconds", "gauge",
+         "Unix time at which the last document was seen at the source; 0 if never.",
          (uint64_t)s->seen.at},
-        {"cmesh_rulesync_used_generation", "gauge", "Generation of the rules in use; 0: none.",
+        {"cmesh_rulesync_used_generation", "gauge",
+         "Generation of the rules in use; 0 if there are none.",
          s->rules == NULL ? 0 : rules_generation(s->rules)},
         {"cmesh_rulesync_used_timestamp_seconds", "gauge",
-         "When they were taken from the source; 0: they were read from the last known good copy.",
+         "Unix time at which the rules in use were accepted from the source; 0 if they were read "
+         "from the last known good copy.",
          (uint64_t)s->rules_at},
-        {"cmesh_rulesync_documents_total", "counter", "Documents seen, new or not.", s->offers},
-        {"cmesh_rulesync_taken_total", "counter", "Documents taken.", s->taken},
+        {"cmesh_rulesync_documents_total", "counter", "Documents seen at the source, new or not.",
+         s->offers},
+        {"cmesh_rulesync_taken_total", "counter", "Documents accepted from the source.", s->taken},
     };
     return prometheus_write(out, numbers, ARRAY_LEN(numbers));
 }
@@ -69,14 +74,14 @@ static int write_source(const struct pipeline_status *s, struct buf *out)
 static int write_reasons(const struct pipeline_status *s, struct buf *out)
 {
     int rc = prometheus_head(out, "cmesh_rulesync_refused_total", "counter",
-                             "Documents refused, by reason.");
+                             "Documents of the source that were rejected, by reason.");
     for (unsigned i = REFUSAL_NONE + 1; i < REFUSALS && rc == 0; i++) {
         rc = buf_printf(out, "cmesh_rulesync_refused_total{reason=\"%s\"} %" PRIu64 "\n",
                         refusal_text(i), s->refusals[i]);
     }
     rc = rc != 0 ? rc
                  : prometheus_head(out, "cmesh_rulesync_source_errors_total", "counter",
-                                   "Looks at the source that found no document, by reason.");
+                                   "Checks of the source that found no document, by reason.");
     for (unsigned i = SOURCE_FINE + 1; i < SOURCE_TROUBLES && rc == 0; i++) {
         rc = buf_printf(out, "cmesh_rulesync_source_errors_total{reason=\"%s\"} %" PRIu64 "\n",
                         trouble_texts[i], s->troubles[i]);
@@ -91,14 +96,17 @@ static int write_copy(const struct last_good_status *c, struct buf *out)
     }
     const struct prometheus_metric numbers[] = {
         {"cmesh_rulesync_stored_generation", "gauge",
-         "Generation that the last known good copy holds; 0: none.", c->generation},
+         "Generation of the last known good copy; 0 if there is none.", c->generation},
         {"cmesh_rulesync_stored_timestamp_seconds", "gauge",
-         "When it was written by this process; 0: it was not.", (uint64_t)c->at},
-        {"cmesh_rulesync_store_pending", "gauge", "1 while newer rules could not be stored.",
+         "Unix time at which this process wrote the last known good copy; 0 if it did not.",
+         (uint64_t)c->at},
+        {"cmesh_rulesync_store_pending", "gauge",
+         "1 while newer rules could not be stored as last known good copy, 0 otherwise.",
          c->trouble.open},
-        {"cmesh_rulesync_stores_total", "counter", "Times that it was written.", c->stores},
-        {"cmesh_rulesync_store_failures_total", "counter", "Times that it could not be written.",
-         c->failures},
+        {"cmesh_rulesync_stores_total", "counter",
+         "Times that the last known good copy was written.", c->stores},
+        {"cmesh_rulesync_store_failures_total", "counter",
+         "Times that the last known good copy could not be written.", c->failures},
     };
     return prometheus_write(out, numbers, ARRAY_LEN(numbers));
 }
@@ -109,23 +117,26 @@ static int write_deliver(const struct delivery_status *d, struct buf *out)
         return 0;
     }
     const struct prometheus_metric numbers[] = {
-        {"cmesh_rulesync_confirmed", "gauge", "1 while localproxy confirms the rules in use.",
+        {"cmesh_rulesync_confirmed", "gauge",
+         "1 while localproxy confirms the rules in use, 0 otherwise.",
          d->verdict == DELIVERY_CONFIRMED},
         {"cmesh_rulesync_enforced_generation", "gauge",
-         "Generation that localproxy said last it enforces; 0: none.",
+         "Generation that localproxy last reported to enforce; 0 if none.",
          d->answered && d->proxy.enforcing ? d->proxy.generation : 0},
         {"cmesh_rulesync_answered_timestamp_seconds", "gauge",
-         "When localproxy answered last; 0: never.", (uint64_t)d->answered_at},
+         "Unix time of the last response of localproxy; 0 if it never responded.",
+         (uint64_t)d->answered_at},
         {"cmesh_rulesync_confirmed_timestamp_seconds", "gauge",
-         "When it confirmed the rules in use, or those before, last; 0: never.",
+         "Unix time at which localproxy last confirmed rules; 0 if never.",
          (uint64_t)d->confirmed_at},
-        {"cmesh_rulesync_offers_total", "counter", "Times that rules were handed over.", d->offers},
+        {"cmesh_rulesync_offers_total", "counter", "Times that rules were sent to localproxy.",
+         d->offers},
         {"cmesh_rulesync_confirmations_total", "counter",
-         "Of them those that localproxy confirmed.", d->confirmations},
-        {"cmesh_rulesync_retries_total", "counter", "Calls to localproxy after one that failed.",
-         d->retries},
+         "Times that localproxy confirmed rules that were sent to it.", d->confirmations},
+        {"cmesh_rulesync_retries_total", "counter",
+         "Calls to localproxy that retried a failed one.", d->retries},
         {"cmesh_rulesync_proxy_refusals_total", "counter",
-         "Times that localproxy refused the rules.", d->refusals},
+         "Times that localproxy rejected the rules.", d->refusals},
     };
     return prometheus_write(out, numbers, ARRAY_LEN(numbers));
 }
@@ -137,7 +148,7 @@ static int write_metrics(void *data, struct buf *out)
     char why[ADMIN_WHY_MAX];
     const struct prometheus_metric ready_metric = {
         "cmesh_rulesync_ready", "gauge",
-        "1 when rules are in use and, with --control, confirmed by localproxy.",
+        "1 while rules are in use and, with --control, confirmed by localproxy; 0 otherwise.",
         pipeline_ready(p->pipeline, why, sizeof why)};
     int rc = prometheus_write(out, &ready_metric, 1);
     rc = rc != 0 ? rc : write_source(s, out);

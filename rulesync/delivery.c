@@ -117,9 +117,9 @@ static void left_alone(struct delivery *d)
     char why[ERR_MSG_MAX];
     (void)snprintf(why, sizeof why,
                    "localproxy enforces generation %" PRIu64
-                   ", which is newer than generation %" PRIu64 ": it is left alone",
+                   ", which is newer than generation %" PRIu64 "; keeping it",
                    d->status.proxy.generation, rules_generation(d->rules));
-    complain(d, LOG_ERROR, "rules not handed over", why);
+    complain(d, LOG_ERROR, "rules not sent to localproxy", why);
     net_timer_set(d->pause, d->o.check_ms);
     conclude(d, DELIVERY_AHEAD);
 }
@@ -129,7 +129,7 @@ static void refused(struct delivery *d, const char *why)
     d->status.refusals++;
     d->refused = (struct refused){.until_ms = net_loop_now(d->loop) + d->o.refused_ms,
                                   .proxy = d->status.proxy};
-    complain(d, LOG_ERROR, "localproxy refused the rules", why);
+    complain(d, LOG_ERROR, "localproxy rejected the rules", why);
     net_timer_set(d->pause, d->o.check_ms);
     conclude(d, DELIVERY_REFUSED);
 }
@@ -146,7 +146,7 @@ static void failed(struct delivery *d, const char *why)
     d->known = false;
     d->failed = true;
     d->status.verdict = DELIVERY_PENDING;
-    complain(d, LOG_WARN, "localproxy cannot be told the rules; trying on", why);
+    complain(d, LOG_WARN, "cannot send the rules to localproxy, will retry", why);
     net_timer_set(d->pause, backoff_next(&d->backoff, chance()));
 }
 
@@ -168,8 +168,8 @@ static void watch_folder(struct delivery *d)
 {
     int rc = net_folder_watch_set(d->watch, d->folder);
     if (rc != 0) {
-        log_debug("cannot watch; localproxy will be found late", log_str("folder", d->folder),
-                  log_str("error", err_text(rc)));
+        log_debug("cannot watch the folder of the control socket; localproxy will be detected late",
+                  log_str("folder", d->folder), log_str("error", err_text(rc)));
     }
 }
 
@@ -253,7 +253,7 @@ static void on_offered(void *data, const struct control_state *state, bool chang
         d->status.confirmations++;
         confirmed(d);
     } else {
-        failed(d, "localproxy took the rules, but says that it enforces others");
+        failed(d, "localproxy accepted the rules, but reports that it enforces others");
     }
 }
 

@@ -116,7 +116,8 @@ static void failed(struct last_good *c, const struct err *e)
 {
     c->status.failures++;
     if (condition_raise(&c->status.trouble, net_loop_now(c->loop), e->msg)) {
-        log_error("rules cannot be stored; a restart would not know them", log_str("error", e->msg),
+        log_error("cannot store the rules; they would be lost by a restart",
+                  log_str("error", e->msg),
                   log_num("generation", (int64_t)rules_generation(c->pending)));
     }
     /* Nobody competes for this file: no chance needed. */

@@ -43,7 +43,7 @@ static void refuse(struct pipeline *s, enum refusal refusal, const struct err *e
 {
     s->status.refusals[refusal]++;
     if (condition_raise(&s->status.refused, net_loop_now(s->loop), e->msg)) {
-        log_error("rules refused; those in use stay", log_str("error", e->msg),
+        log_error("rejected rules, keeping those in use", log_str("error", e->msg),
                   log_str("reason", refusal_text(refusal)),
                   log_num("inUse", s->rules == NULL ? 0 : (int64_t)rules_generation(s->rules)));
     }
@@ -63,7 +63,7 @@ static void use(struct pipeline *s, struct rules *rules, const char *place)
     s->status.rules = rules;
     s->status.rules_at = time(NULL);
     s->status.taken++;
-    log_info("rules taken", log_str("namespace", rules_shard_namespace(rules)),
+    log_info("accepted rules", log_str("namespace", rules_shard_namespace(rules)),
              log_str("shard", rules_shard_name(rules)),
              log_num("generation", (int64_t)rules_generation(rules)),
              log_str("checksum", rules_checksum(rules)),
@@ -116,7 +116,7 @@ static void on_trouble(void *data, enum source_trouble trouble, const struct err
         (void)condition_clear(&s->status.refused); /* that document is not there any more */
     }
     if (condition_raise(&s->status.source, net_loop_now(s->loop), e->msg)) {
-        log_error("no rules to be read; those in use stay", log_str("error", e->msg),
+        log_error("cannot read rules, keeping those in use", log_str("error", e->msg),
                   log_num("inUse", s->rules == NULL ? 0 : (int64_t)rules_generation(s->rules)));
     }
     changed(s);
@@ -219,7 +219,7 @@ static const char *why_no_rules(const struct pipeline_status *st)
     if (st->refused.open) {
         return st->refused.text;
     }
-    return st->source.open ? st->source.text : "none came yet";
+    return st->source.open ? st->source.text : "none received yet";
 }
 
 bool pipeline_ready(const struct pipeline *s, char *why, size_t size)
@@ -231,8 +231,7 @@ bool pipeline_ready(const struct pipeline *s, char *why, size_t size)
     }
     if (st->delivery != NULL && st->delivery->verdict != DELIVERY_CONFIRMED) {
         (void)snprintf(why, size, "localproxy does not confirm the rules: %s",
-                       st->delivery->trouble.open ? st->delivery->trouble.text
-                                                  : "not answered yet");
+                       st->delivery->trouble.open ? st->delivery->trouble.text : "no response yet");
         return false;
     }
     (void)snprintf(why, size, "ok");
@@ -257,7 +256,7 @@ static enum pipeline_result delivery_result(const struct pipeline *s, char *why,
         return PIPELINE_DONE;
     }
     (void)snprintf(why, size, "%s",
-                   d->trouble.open ? d->trouble.text : "localproxy did not answer");
+                   d->trouble.open ? d->trouble.text : "localproxy did not respond");
     return d->verdict == DELIVERY_PENDING ? PIPELINE_UNDER_WAY : PIPELINE_FAILED;
 }
 
@@ -269,7 +268,7 @@ enum pipeline_result pipeline_result(const struct pipeline *s, char *why, size_t
         return source_result(s, why, size);
     }
     if (!stuck && !s->taken) {
-        (void)snprintf(why, size, "no rules came");
+        (void)snprintf(why, size, "no rules received");
         return PIPELINE_UNDER_WAY;
     }
     enum pipeline_result result = delivery_result(s, why, size);

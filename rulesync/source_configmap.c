@@ -67,7 +67,7 @@ static void on_synced(void *data)
 {
     struct source_configmap *s = data;
     if (!s->listed) {
-        miss(s, "there is no such ConfigMap");
+        miss(s, "the ConfigMap does not exist");
     }
 }
 
@@ -129,7 +129,7 @@ void source_configmap_look(struct source_configmap *s)
     struct err e = ERR_INIT;
     struct reflector *fresh = follow(s, &e);
     if (fresh == NULL) {
-        log_warn("cannot look again; following as before", log_str("error", e.msg));
+        log_warn("cannot restart the watch; keeping the current one", log_str("error", e.msg));
         return;
     }
     reflector_free(s->reflector);

@@ -102,8 +102,8 @@ static void watch(struct source_dir *s)
         }
     }
     if (rc != 0 && !s->blind) {
-        log_warn("cannot watch; changes will be seen late", log_str("folder", s->folder),
-                 log_str("error", err_text(rc)));
+        log_warn("cannot watch the source; changes will be detected late",
+                 log_str("folder", s->folder), log_str("error", err_text(rc)));
     }
     s->blind = rc != 0;
 }
@@ -150,7 +150,7 @@ static int read_file(struct source_dir *s, struct buf *text, struct err *e)
     struct stat st;
     int rc = stat(s->file, &st) == 0 ? 0 : -errno;
     if (rc == -ENOENT) {
-        return err_set(e, rc, "%s: the folder is there, the key " SOURCE_KEY " is not", s->folder);
+        return err_set(e, rc, "%s: the folder has no key " SOURCE_KEY, s->folder);
     }
     if (rc != 0) {
         return err_set(e, rc, "%s: %s", s->file, strerror(-rc));

@@ -101,9 +101,9 @@ static int open_locked(const char *path, struct err *e)
         return fail(path, "cannot be opened", e);
     }
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        err_set(e, -EINVAL, "%s: is no regular file", path);
+        err_set(e, -EINVAL, "%s: is not a regular file", path);
     } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        err_set(e, -EBUSY, "%s: another localproxy keeps its state there: give each its own", path);
+        err_set(e, -EBUSY, "%s: another localproxy uses it: give each its own", path);
     } else {
         return fd;
     }
@@ -159,14 +159,14 @@ static void begin_from(struct delivered_versions *r, const char *path,
     if (old == NULL) {
         r->all_known = true;
     } else if (memcmp(&old->stamp, &r->stamp, sizeof r->stamp) != 0) {
-        log_warn("what clients have seen before is not known: another version wrote it, or before "
-                 "the machine started",
+        log_warn("starting without the saved client state: another version wrote it, or it is from "
+                 "before the last boot",
                  log_str("state", path));
     } else if (!delivered_take_over(r, old)) {
-        log_warn("what clients have seen before is not known: what was written is not whole",
+        log_warn("starting without the saved client state: the file is incomplete",
                  log_str("state", path));
     } else {
-        log_info("going on from what clients have seen before", log_str("state", path));
+        log_info("restored the saved client state", log_str("state", path));
     }
     atomic_store(&r->busy, 0);
 }

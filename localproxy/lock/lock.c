@@ -74,11 +74,10 @@ int lock_rule_init(struct lock_rule *rule, const struct rules *rules, const char
     const char *ns = pod_namespace != NULL ? pod_namespace : rules_shard_namespace(rules);
     if (strlen(ns) > NAME_LABEL_MAX ||
         strlen(name) + strlen("---") + strlen(shard) > NAME_SUBDOMAIN_MAX) {
-        return err_set(
-            e, -ENAMETOOLONG,
-            "leader election: \"%.100s---%.100s\" in namespace \"%.100s\" is longer than "
-            "Kubernetes takes: %d characters for an object, %d for a namespace",
-            name, shard, ns, NAME_SUBDOMAIN_MAX, NAME_LABEL_MAX);
+        return err_set(e, -ENAMETOOLONG,
+                       "leader election: \"%.100s---%.100s\" in namespace \"%.100s\" is longer "
+                       "than Kubernetes allows: %d characters for an object, %d for a namespace",
+                       name, shard, ns, NAME_SUBDOMAIN_MAX, NAME_LABEL_MAX);
     }
     (void)snprintf(rule->namespace, sizeof rule->namespace, "%s", ns);
     (void)snprintf(rule->name, sizeof rule->name, "%s", name);

@@ -76,11 +76,10 @@ static void edit_name(struct editor *ed, struct slice value)
 static int member(struct editor *ed, struct slice object, const char *key, struct slice *value)
 {
     int rc = json_scan_member(object, slice_str(key), value);
-    return rc >= 0 ? rc
-                   : err_set(ed->e, rc,
-                             "the body has \"%s\" twice in one object: it is not certain which "
-                             "object it names",
-                             key);
+    return rc >= 0
+               ? rc
+               : err_set(ed->e, rc,
+                         "duplicate key \"%s\" in the body: ambiguous which object it names", key);
 }
 
 static int edit_metadata(struct editor *ed, struct slice metadata)

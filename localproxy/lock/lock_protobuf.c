@@ -116,8 +116,8 @@ static int find(struct slice message, uint32_t number, struct field *out, struct
         }
         if (r.type != WIRE_BYTES || found > 0) {
             return err_set(e, -EINVAL,
-                           "field %u stands twice in the protobuf body, or has another type: it is "
-                           "not certain which object the body names",
+                           "field %u occurs twice in the protobuf body or has the wrong type: "
+                           "ambiguous which object it names",
                            number);
         }
         *out = r.field;

@@ -169,7 +169,7 @@ static const struct http_collect_handlers collect_handlers = {
 
 static void on_limit(struct net_deadline *d)
 {
-    refuse_call(LIST_ITEM(d, struct control_call, limit), 408, "the document did not come in time");
+    refuse_call(LIST_ITEM(d, struct control_call, limit), 408, "timeout waiting for the document");
 }
 
 static void take_document(struct control *c, struct http_exchange *x, const struct http_head *head)
@@ -184,7 +184,7 @@ static void take_document(struct control *c, struct http_exchange *x, const stru
     http_collect_take(&r->collect, x);
     net_deadline_init(&r->limit, on_limit);
     if (head->framing == HTTP_BODY_LENGTH && head->content_length > RULES_TEXT_MAX) {
-        refuse_call(r, 413, "the document is larger than a rules document may be");
+        refuse_call(r, 413, "the document exceeds the size limit of a rules document");
         return;
     }
     net_deadline_set(c->loop, &r->limit, BODY_TIMEOUT_MS);
@@ -208,11 +208,10 @@ static int refuse_path(struct http_exchange *x, struct slice path)
 {
     const struct slice own = SLICE("/v1/");
     bool same = path.len >= own.len && memcmp(path.ptr, own.ptr, own.len) == 0;
-    return respond_error(
-        x, 404,
-        of_other_version(path) && !same
-            ? "this version of the protocol is not spoken here; version 1 is, at /v1/rules"
-            : "there is nothing here; GET and PUT are answered at /v1/rules");
+    return respond_error(x, 404,
+                         of_other_version(path) && !same
+                             ? "unsupported protocol version; version 1 is served at /v1/rules"
+                             : "not found; /v1/rules supports GET and PUT");
 }
 
 static void on_request(void *data, struct http_exchange *x, const struct http_head *head)
@@ -229,7 +228,7 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
     } else if (slice_eq(head->method, SLICE("GET")) || slice_eq(head->method, SLICE("HEAD"))) {
         end_exchange(x, respond_state(c, x, NULL));
     } else {
-        end_exchange(x, respond_error(x, 405, "only GET and PUT are answered here"));
+        end_exchange(x, respond_error(x, 405, "only GET and PUT are supported"));
     }
 }
 

@@ -56,25 +56,25 @@ static void load_file(struct reload *r)
     struct err e = ERR_INIT;
     const struct localproxy_flags *c = r->flags;
     if (c->rules == NULL && c->control != NULL) {
-        proxy_explain_no_rules(r->proxy, "none were handed over on the control socket yet");
+        proxy_explain_no_rules(r->proxy, "none received on the control socket yet");
         return;
     }
     if (c->rules == NULL) {
-        log_warn("no rules: everything is shown unfiltered (--no-rules=passthrough)");
+        log_warn("no rules: requests are not filtered (--no-rules=passthrough)");
         return;
     }
     struct rules *rules = read_rules(c->rules, &e);
     if (rules == NULL) {
         proxy_explain_no_rules(r->proxy, e.msg);
         if (e.code == -ENOENT && c->control != NULL) {
-            log_info("no rules yet: they are to come on the control socket",
+            log_info("no rules yet: waiting for them on the control socket",
                      log_str("rules", c->rules), log_str("control", c->control));
             return;
         }
         log_error("no valid rules", log_str("error", e.msg),
                   log_str("effect", c->no_rules == NO_RULES_BLOCK
                                         ? "resource requests are answered with 503"
-                                        : "everything is shown unfiltered"));
+                                        : "requests are not filtered"));
         return;
     }
     proxy_set_rules(r->proxy, rules);
@@ -168,7 +168,7 @@ static int on_reload(void *data, struct slice text, struct control_call *call, s
         r->metrics->reload_us = (net_clock_ns() - begun) / 1000;
     } else {
         r->metrics->reloads_refused++;
-        log_error("refused new rules: those in force stay", log_str("error", e->msg));
+        log_error("rejected new rules, keeping those in force", log_str("error", e->msg));
     }
     return rc;
 }

@@ -393,7 +393,7 @@ static void test_documents_that_are_too_large(void **state)
     char *text = calloc(1, len);
     assert_non_null(text);
     exchange_raw(w, "PUT /v1/rules HTTP/1.1\r\nHost: x\r\nContent-Length: 8388609\r\n\r\n",
-                 "larger than a rules document may be");
+                 "exceeds the size limit of a rules document");
     raw_dial(w, &p);
     send_text(&p, "PUT /v1/rules HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
     for (int i = 0; i < 9 && !strstr(p.text, "413"); i++) {
@@ -419,12 +419,12 @@ static void test_other_requests(void **state)
     struct world *w = *state;
     static const char *const cases[][2] = {
         {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 404 Not Found\r\n"},
-        {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "answered at /v1/rules\"}"},
-        {"GET /v1/rule HTTP/1.1\r\nHost: x\r\n\r\n", "GET and PUT are answered at /v1/rules\"}"},
+        {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "/v1/rules supports GET and PUT\"}"},
+        {"GET /v1/rule HTTP/1.1\r\nHost: x\r\n\r\n", "/v1/rules supports GET and PUT\"}"},
         {"GET /v1/rules/ HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 404 Not Found\r\n"},
         {"GET /v2/rules HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 404 Not Found\r\n"},
         {"GET /v2/rules HTTP/1.1\r\nHost: x\r\n\r\n",
-         "{\"error\":\"this version of the protocol is not spoken here; version 1 is"},
+         "{\"error\":\"unsupported protocol version; version 1 is served at"},
         {"PUT /v10/rules HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}", "version 1 is"},
         {"POST /v1/rules HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
          "Allow: GET, HEAD, PUT\r\n"},
@@ -485,7 +485,7 @@ static void test_document_that_does_not_come(void **state)
     put(w, document(1), &call); /* others are served meanwhile */
     assert_true(call.good);
     raw_expect(w->loop, &p, "HTTP/1.1 408 ");
-    raw_expect(w->loop, &p, "did not come in time");
+    raw_expect(w->loop, &p, "timeout waiting for the document");
     raw_expect(w->loop, &p, NULL);
     raw_close(&p);
 }

@@ -234,7 +234,7 @@ static void what_is_missing_changes_nothing(void **state)
     start(f);
     wait_enforced(f, 7);
     temp_dir_empty(f->mount);
-    wait_open(f, &status(f)->source, "the key rules.json is not");
+    wait_open(f, &status(f)->source, "has no key rules.json");
     assert_int_equal(status(f)->troubles[SOURCE_MISSING], 1);
     assert_int_equal(rmdir(f->mount), 0);
     wait_open(f, &status(f)->source, "mount: No such file");
@@ -389,7 +389,7 @@ static void a_single_pass_fails_for_good_reasons(void **state)
     struct fixture *f = *state;
     proxy_double_start(&f->proxy);
     start(f);
-    expect_result(f, PIPELINE_FAILED, "the key rules.json is not");
+    expect_result(f, PIPELINE_FAILED, "has no key rules.json");
     publish_text(f, "[]");
     expect_result(f, PIPELINE_FAILED, "mount/rules.json: ");
     f->proxy.mood = REFUSE;
@@ -418,7 +418,7 @@ static void a_single_pass_is_about_the_source(void **state)
     stop(f);
     temp_dir_empty(f->mount);
     start(f);
-    expect_result(f, PIPELINE_FAILED, "the key rules.json is not");
+    expect_result(f, PIPELINE_FAILED, "has no key rules.json");
     publish(f, 7, "a", "b");
     expect_result(f, PIPELINE_DONE, "");
 }
@@ -431,7 +431,7 @@ static void a_single_pass_at_the_start_of_a_pod(void **state)
     o.at_start = true;
     proxy_double_start(&f->proxy);
     start_with(f, &o);
-    expect_result(f, PIPELINE_UNDER_WAY, "the key rules.json is not");
+    expect_result(f, PIPELINE_UNDER_WAY, "has no key rules.json");
     publish_text(f, "[]");
     expect_result(f, PIPELINE_FAILED, "mount/rules.json: ");
     publish(f, 7, "a", "b");

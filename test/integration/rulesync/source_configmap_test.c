@@ -268,7 +268,8 @@ static void says_what_is_missing(void **state)
 {
     struct fixture *f = *state;
     start(f, NULL);
-    wait_trouble(f, SOURCE_MISSING, "configmap demo/rules key rules.json: there is no such");
+    wait_trouble(f, SOURCE_MISSING,
+                 "configmap demo/rules key rules.json: the ConfigMap does not exist");
     publish(f, "{\"rules.yaml\":\"x\"}");
     wait_trouble(f, SOURCE_MISSING, "has no such key");
     publish(f, "null");
@@ -297,13 +298,13 @@ static void survives_the_server(void **state)
     struct fixture *f = *state;
     char address[NET_ADDRESS_MAX];
     start(f, NULL);
-    wait_trouble(f, SOURCE_MISSING, "there is no such");
+    wait_trouble(f, SOURCE_MISSING, "does not exist");
     (void)snprintf(address, sizeof address, "%s", http_server_address(f->server));
     http_server_free(f->server);
     f->server = NULL;
     wait_trouble(f, SOURCE_UNREACHABLE, "");
     assert_true(server_start(f, address));
-    wait_trouble(f, SOURCE_MISSING, "there is no such");
+    wait_trouble(f, SOURCE_MISSING, "does not exist");
     publish(f, DATA("one"));
     wait_text(f, "one");
 }

@@ -228,7 +228,7 @@ static void waits_for_a_folder_and_for_a_key(void **state)
     assert_int_equal(mkdir(f->mount, 0755), 0);
     wait_news(f);
     assert_int_equal(f->trouble, SOURCE_MISSING);
-    assert_non_null(strstr(f->error, "the folder is there, the key rules.json is not"));
+    assert_non_null(strstr(f->error, "the folder has no key rules.json"));
     publish(f, "one");
     wait_text(f, "one");
     publish(f, NULL);

@@ -234,9 +234,9 @@ static void test_refused(void **state)
     (void)state;
     expect_refused(two_clusters, "n", "there is no context \"n\"; there are: e, w");
     expect_refused("contexts: [{name: x, context: {cluster: gone}}]\n", "x",
-                   "the context names no cluster that is there");
+                   "the context refers to a cluster that does not exist");
     expect_refused("contexts: [{name: x, context: {user: gone}}]\n", "x",
-                   "the context names no cluster that is there");
+                   "the context refers to a cluster that does not exist");
     expect_refused("contexts: [{name: x, context: {namespace: 5}}]\n", NULL,
                    ":1: contexts[x].namespace: must be a string");
 }

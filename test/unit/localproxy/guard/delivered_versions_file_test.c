@@ -383,7 +383,7 @@ static void test_files_that_cannot_be_used(void **state)
     assert_refused(f, -EISDIR, "Is a directory");
     assert_int_equal(rmdir(f->path), 0);
     assert_int_equal(mkfifo(f->path, 0600), 0);
-    assert_refused(f, -EINVAL, "no regular file");
+    assert_refused(f, -EINVAL, "not a regular file");
     assert_int_equal(unlink(f->path), 0);
     assert_int_equal(symlink("/dev/null", f->path), 0);
     assert_refused(f, -ELOOP, "symbolic links");

@@ -747,7 +747,7 @@ static void what_the_webhook_does(void **state)
         {"operation: CREATE", "app: b", 0, "b"},
         {"operation: CREATE", "app: none", -ENOENT,
          "no ShardingConfig in namespace \"demo\" selects this pod: create one first, or remove "
-         "the label ctrlmesh.kusionstack.io/enable-proxy off"},
+         "the label ctrlmesh.kusionstack.io/enable-proxy"},
         {"operation: CREATE", "app: b, shard: a", -EEXIST,
          "the ShardingConfigs \"a\" and \"b\" both select this pod"},
         {"operation: UPDATE", "shard: a", 0, NULL},

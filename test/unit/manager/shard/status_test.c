@@ -317,7 +317,7 @@ static void test_pods_that_start(void **state)
     }
     const char *message =
         " pods enforce generation 7. Not ready yet: crashing (does not respond: "
-        "connection refused), new (has no address yet), pulling (has not answered "
+        "connection refused), new (has no address yet), pulling (has not responded "
         "yet).";
     char text[512];
     struct made m = make(published(pods, 4));
