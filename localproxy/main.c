@@ -53,7 +53,7 @@ struct app {
 static void on_grace_over(void *data)
 {
     struct app *a = data;
-    log_warn("the grace period is over: ending what is still in flight",
+    log_warn("the grace period is over, aborting requests in flight",
              log_num("requests", proxy_stats(a->proxy)->busy));
     program_stop(&a->program, EXIT_DONE);
 }
@@ -61,7 +61,7 @@ static void on_grace_over(void *data)
 static void on_drained(void *data)
 {
     struct app *a = data;
-    log_info("all requests are done");
+    log_info("all requests completed");
     program_stop(&a->program, EXIT_DONE);
 }
 

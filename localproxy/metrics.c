@@ -58,7 +58,7 @@ const char *metrics_fallback_name(enum fallback why)
 static void write_codes(const struct metrics *m, struct buf *out)
 {
     prometheus_head(out, "cmesh_proxy_requests_total", "counter",
-                    "Requests answered, by verb and status code.");
+                    "Requests of the operator answered, by verb and status code.");
     for (unsigned i = 0; i < m->code_count; i++) {
         buf_printf(out, "cmesh_proxy_requests_total{verb=\"%s\",code=\"%u\"} %" PRIu64 "\n",
                    verb_names[m->codes[i].verb], m->codes[i].code, m->codes[i].count);
@@ -74,20 +74,20 @@ static void write_histogram(const struct prometheus_histogram *h, const char *na
 
 static void write_durations(const struct metrics *m, struct buf *out)
 {
-    write_histogram(&m->duration, "cmesh_proxy_request_duration_seconds",
-                    "Time from a request's head to the end of its response, watches and "
-                    "tunnels left out.",
-                    out);
-    write_histogram(&m->migration, "cmesh_proxy_transition_duration_seconds",
-                    "Time from a change of the rules to the last event that "
-                    "carries an open watch over to them.",
-                    out);
+    write_histogram(
+        &m->duration, "cmesh_proxy_request_duration_seconds",
+        "Time from a request's head to the end of its response, excluding watches and tunnels.",
+        out);
+    write_histogram(
+        &m->migration, "cmesh_proxy_transition_duration_seconds",
+        "Time from a change of the rules to the last event that migrates an open watch to them.",
+        out);
 }
 
 static void write_fallbacks(const struct metrics *m, struct buf *out)
 {
     prometheus_head(out, "cmesh_proxy_fallbacks_total", "counter",
-                    "Open watches that could not be carried over to new rules, by reason.");
+                    "Watches that could not be migrated to new rules, by reason.");
     for (unsigned i = 0; i < FALLBACKS; i++) {
         buf_printf(out, "cmesh_proxy_fallbacks_total{reason=\"%s\"} %" PRIu64 "\n",
                    metrics_fallback_name(i), m->fallbacks[i]);
@@ -190,9 +190,10 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
     write_codes(m, out);
     prometheus_write(out, numbers, ARRAY_LEN(numbers));
     write_fallbacks(m, out);
-    prometheus_seconds(out, "cmesh_proxy_reload_duration_seconds", "gauge",
-                       "What the last change of the rules took of the loop's time.",
-                       (double)m->reload_us / 1e6);
+    prometheus_seconds(
+        out, "cmesh_proxy_reload_duration_seconds", "gauge",
+        "Event loop time in seconds that applying the last change of the rules took.",
+        (double)m->reload_us / 1e6);
     write_durations(m, out);
     write_rules(s->rules, out);
     return buf_error(out);

@@ -36,7 +36,7 @@ static bool unexpected(struct scanner *s, const char *problem)
     if (s->at == s->end) {
         return wrong(s, "unexpected end of JSON");
     }
-    return wrong(s, (unsigned char)*s->at < 0x20 ? "a control byte" : problem);
+    return wrong(s, (unsigned char)*s->at < 0x20 ? "control character" : problem);
 }
 
 static bool take(struct scanner *s, char c)

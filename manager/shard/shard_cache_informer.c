@@ -39,7 +39,7 @@ static void set_again(struct shard_cache *w)
 
 void informer_lose(struct informer *f)
 {
-    log_error("out of memory; this collection will be listed again",
+    log_error("out of memory; listing this collection again",
               log_str("collection", shard_cache_collection_text(f->collection)));
     f->lost = true;
     set_again(f->cache);
@@ -51,10 +51,10 @@ void informer_on_state(void *data, const char *error)
     const char *what = shard_cache_collection_text(f->collection);
     const char *ns = f->namespace == NULL ? "" : f->namespace->name;
     if (error != NULL) {
-        log_warn("cannot follow", log_str("collection", what), log_str("namespace", ns),
+        log_warn("cannot list or watch", log_str("collection", what), log_str("namespace", ns),
                  log_str("error", error));
     } else {
-        log_info("following again", log_str("collection", what), log_str("namespace", ns));
+        log_info("watching again", log_str("collection", what), log_str("namespace", ns));
     }
 }
 

@@ -219,10 +219,13 @@ int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
         failures[i] = counts[i].failures;
     }
     prometheus_write(out, gauges, ARRAY_LEN(gauges));
-    write_counts(out, "cmesh_manager_lists_total", "Lists begun.", lists);
-    write_counts(out, "cmesh_manager_watches_total", "Watches opened.", watches);
-    write_counts(out, "cmesh_manager_watch_events_total", "Events received.", events);
-    write_counts(out, "cmesh_manager_follow_failures_total", "Lists and watches that failed.",
-                 failures);
+    write_counts(out, "cmesh_manager_lists_total",
+                 "Lists that the manager's cache started, by collection.", lists);
+    write_counts(out, "cmesh_manager_watches_total",
+                 "Watches that the manager's cache opened, by collection.", watches);
+    write_counts(out, "cmesh_manager_watch_events_total",
+                 "Watch events that the manager's cache received, by collection.", events);
+    write_counts(out, "cmesh_manager_follow_failures_total",
+                 "Lists and watches of the manager's cache that failed, by collection.", failures);
     return buf_error(out);
 }

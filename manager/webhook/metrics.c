@@ -43,22 +43,25 @@ static void write_duration(const char *webhook, const struct webhook_stats *s, s
 int webhook_metrics_write(const struct webhook_metrics *m, struct buf *out)
 {
     prometheus_head(out, "cmesh_webhook_requests_total", "counter",
-                    "Reviews by webhook and by what became of them.");
+                    "Admission reviews by webhook and result.");
     for (size_t i = 0; i < m->count; i++) {
         write_requests(m->routes[i].name, &m->stats[i], out);
     }
     prometheus_head(out, "cmesh_webhook_duration_seconds", "histogram",
-                    "Time from a review's last byte to its answer.");
+                    "Time from the last byte of an admission review to its response.");
     for (size_t i = 0; i < m->count; i++) {
         write_duration(m->routes[i].name, &m->stats[i], out);
     }
     const struct prometheus_metric metrics[] = {
-        {"cmesh_webhook_unknown_path_total", "counter", "Requests for no webhook.", m->unknown},
-        {"cmesh_webhook_connections", "gauge", "Connections that are open.", m->http->open},
-        {"cmesh_webhook_connections_total", "counter", "Connections that were accepted.",
-         m->http->accepted},
+        {"cmesh_webhook_unknown_path_total", "counter",
+         "Requests to webhook paths that do not exist.", m->unknown},
+        {"cmesh_webhook_connections", "gauge", "Open connections to the webhook server.",
+         m->http->open},
+        {"cmesh_webhook_connections_total", "counter",
+         "Connections accepted by the webhook server.", m->http->accepted},
         {"cmesh_webhook_refused_total", "counter",
-         "Connections over the limit, and requests that are no HTTP.", m->http->refused},
+         "Connections over the limit and malformed requests refused by the webhook server.",
+         m->http->refused},
     };
     return prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }

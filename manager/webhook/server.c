@@ -221,7 +221,7 @@ static void on_body(struct http_collect *collect, struct slice body, const struc
 static void on_gone(struct http_collect *collect, const struct err *e)
 {
     struct asked *q = LIST_ITEM(collect, struct asked, collect);
-    log_debug("a review was not sent to its end", log_str("error", e == NULL ? "" : e->msg));
+    log_debug("AdmissionReview was cut off", log_str("error", e == NULL ? "" : e->msg));
     q->server->stats[q->route].results[WEBHOOK_BAD_REQUEST]++;
     forget(q);
 }
@@ -235,7 +235,7 @@ static void on_limit(struct net_deadline *limit)
 {
     struct asked *q = LIST_ITEM(limit, struct asked, limit);
     struct http_exchange *x = http_collect_release(&q->collect);
-    log_info("closing a connection: the body of a review did not come in time");
+    log_info("closing a connection: timeout waiting for the body of an AdmissionReview");
     q->server->stats[q->route].results[WEBHOOK_BAD_REQUEST]++;
     forget(q);
     respond_failure(x, 408, "timeout waiting for the body", NULL);

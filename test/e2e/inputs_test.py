@@ -67,8 +67,8 @@ class CompileTest(harness.TestCase):
 
     def test_what_is_no_document(self):
         for text, wanted in (
-            ("", " holds no document"),
-            ("# nothing\n", " holds no document"),
+            ("", " contains no document"),
+            ("# nothing\n", " contains no document"),
             (b"\0", "1: byte 0: control characters are not allowed"),
             (inputs.DOCUMENT.encode().replace(b"foo", b"f\xffo"), "27: byte 535: invalid leading"),
             (inputs.DOCUMENT.encode("utf-16-be"), "1: byte 0: control characters are not allowed"),

@@ -387,7 +387,7 @@ class Token(Case):
         done = self.run_gen("--kubeconfig", self.simple(), "--proxy", self.server.url,
                             "--token-file", self.token_path, "-o", self.fake)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("made a token", done.stderr)
+        self.assertIn("created a token", done.stderr)
         with open(self.token_path, encoding="ascii") as f:
             self.token = f.read().strip()
         self.assertNotIn(self.token, done.stderr)
@@ -499,7 +499,7 @@ class Output(Case):
         with open(ca, "rb") as f:
             self.assertEqual(base64.b64decode(cluster["certificate-authority-data"]), f.read())
         key = self.write("key", "-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n")
-        self.refused(1, "holds a private key", "--kubeconfig", self.path("config"),
+        self.refused(1, "contains a private key", "--kubeconfig", self.path("config"),
                      "--proxy=https://p", "--proxy-ca", key)
 
 

@@ -522,7 +522,7 @@ class UnlabelTest(LabelsTestCase):
 
         code, log = self.unlabel("--label-qps", "5000")
         self.assertEqual(0, code, log)
-        self.assertIn("the control labels are gone", log)
+        self.assertIn("control labels removed", log)
         for path in (self.maps(namespace), "/api/v1/namespaces", "/api/v1/secrets"):
             for item in self.items(path):
                 if item["metadata"]["name"] != "theirs":

@@ -519,7 +519,7 @@ class TruthTest(ShardsTestCase):
         new.set_status(ready=False)
         self.wait_condition("shard-a", "Enforced", "True", "Enforced")
         harness.wait_for(
-            lambda: "has not answered yet" in self.row("shard-a", new).get("message", ""),
+            lambda: "has not responded yet" in self.row("shard-a", new).get("message", ""),
             "nothing is known of it",
         )
         self.assertNotIn("generation", self.row("shard-a", new))

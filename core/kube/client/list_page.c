@@ -93,7 +93,7 @@ static int next_text(struct list_page *p, struct slice *object, struct err *e)
         return 0;
     }
     if (p->count > 0 && *c.at++ != ',') {
-        return err_set(e, -EINVAL, "no comma between two items");
+        return err_set(e, -EINVAL, "missing comma between two items");
     }
     if (json_at_end(&c) || *c.at != '{' || !json_value(&c, object)) {
         return err_set(e, -EINVAL, "item %zu of the list is not an object", p->count + 1);

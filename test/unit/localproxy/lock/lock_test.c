@@ -615,7 +615,7 @@ static void protobuf_that_is_refused(void **state)
                  "occurs twice");
     body_refused(PROTOBUF, "", SLICE(MAGIC "\x12\x0d\x0a\x0b\x0a\x06leader\x0a\x01x"), -EINVAL,
                  "occurs twice");
-    body_refused(PROTOBUF, "", SLICE(MAGIC "\x12\x04\x0a\x02\x08\x01"), -EINVAL, "another type");
+    body_refused(PROTOBUF, "", SLICE(MAGIC "\x12\x04\x0a\x02\x08\x01"), -EINVAL, "wrong type");
     /* not plain protobuf inside */
     body_refused(PROTOBUF, "", SLICE(MAGIC "\x12\x00\x1a\x04gzip\x22\x00"), -ENOTSUP,
                  "content encoding");
