@@ -119,8 +119,8 @@ static void refuses_what_is_not_json(void **state)
         {"[1e999]", "out of range"},
         {"\"a\nb\"", "line 1, column 3: control character in a string"},
         {"\"a\tb\"", "control character in a string"},
-        {"[\x0b]", "line 1, column 2: a control byte"},
-        {"{\x01}", "a control byte"},
+        {"[\x0b]", "line 1, column 2: control character"},
+        {"{\x01}", "control character"},
         {"\"\\u12\"", "line 1, column 2: invalid escape sequence"},
         {"[\"\\u006+1\"]", "invalid escape sequence"},
         {"{\"name\":\"a\\uzzzzb\"}", "invalid escape sequence"},
@@ -141,7 +141,7 @@ static void refuses_what_is_not_json(void **state)
     }
     refuse("{}\0", 3, "");
     refuse("\"a\0b\"", 5, "control character in a string");
-    refuse("[1\0]", 4, "a control byte");
+    refuse("[1\0]", 4, "control character");
 }
 
 static void differs_in_case_is_no_duplicate(void **state)
