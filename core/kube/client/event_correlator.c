@@ -174,7 +174,7 @@ static struct correlated_event *event_new(struct event_correlator *c, struct eve
         free(copy);
         return NULL;
     }
-    v->reason = strcpy((char *)v + c->event_size, reason);
+    v->reason = memcpy((char *)v + c->event_size, reason, strlen(reason) + 1);
     v->message = copy;
     v->subject = s;
     v->about = &s->about;
