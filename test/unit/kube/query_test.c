@@ -166,6 +166,10 @@ static void encodes_and_decodes(void **state)
     assert_int_equal(query_decode(SLICE("%4g"), &back), -EINVAL);
     assert_int_equal(query_decode(SLICE("%%41"), &back), -EINVAL);
     buf_reset(&back);
+    back.max = 2;
+    assert_int_equal(query_decode(SLICE("abc"), &back), -ENOBUFS);
+    assert_int_equal(query_decode(SLICE("ab"), &back), 0);
+    buf_reset(&back);
     buf_reset(&out);
 }
 

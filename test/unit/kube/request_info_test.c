@@ -214,6 +214,7 @@ static void list_or_watch(void **state)
         LIST("?watch=FALSE", "list"),
         LIST("?watch=fAlSe", "list"),
         LIST("?watch=%66alse", "list"),
+        LIST("?watch=fal%C5%BFx", "watch"),
         LIST("?watch=0", "list"),
         LIST("?watch=%30", "list"),
         LIST("?watch=00", "watch"),

@@ -470,6 +470,64 @@ static void a_thousand_limits(void **state)
     buf_reset(&text);
 }
 
+/* 0 or the error. */
+static int parse_and_reset(struct buf *text)
+{
+    struct err e = ERR_INIT;
+    struct rules *r = rules_parse((const char *)buf_data(text), text->len, &e);
+    assert_int_equal(buf_error(text), 0);
+    assert_true((r != NULL) == (e.code == 0));
+    rules_unref(r);
+    buf_reset(text);
+    return e.code;
+}
+
+static int with_limits(int count)
+{
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    buf_append_str(&text, HEAD "\"spec\":{\"limits\":[");
+    for (int i = 0; i < count; i++) {
+        buf_printf(&text, "%s{\"apiGroups\":[\"\"],\"resources\":[\"r%d\"],\"selector\":\"a\"}",
+                   i > 0 ? "," : "", i);
+    }
+    buf_append_str(&text, "]}}");
+    return parse_and_reset(&text);
+}
+
+static int with_resources(int count)
+{
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    buf_append_str(&text, HEAD "\"spec\":{\"limits\":[{\"apiGroups\":[\"\"],\"resources\":[");
+    for (int i = 0; i < count; i++) {
+        buf_printf(&text, "%s\"r%d\"", i > 0 ? "," : "", i);
+    }
+    buf_append_str(&text, "],\"selector\":\"a\"}]}}");
+    return parse_and_reset(&text);
+}
+
+/* With "---" and the shard's name, shard-a, that many characters. */
+static int with_lock_name(int length)
+{
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    buf_append_str(&text, HEAD "\"spec\":{\"limits\":[],\"leaderElection\":{\"name\":\"");
+    for (int i = 10; i < length; i++) {
+        buf_append_char(&text, 'a');
+    }
+    buf_append_str(&text, "\"}}}");
+    return parse_and_reset(&text);
+}
+
+static void bounds_are_included(void **state)
+{
+    (void)state;
+    assert_int_equal(with_limits(RULES_LIMITS_MAX), 0);
+    assert_int_equal(with_limits(RULES_LIMITS_MAX + 1), -E2BIG);
+    assert_int_equal(with_resources(RULES_LIST_MAX), 0);
+    assert_int_not_equal(with_resources(RULES_LIST_MAX + 1), 0);
+    assert_int_equal(with_lock_name(253), 0);
+    assert_int_equal(with_lock_name(254), -EINVAL);
+}
+
 static void another_generation(void **state)
 {
     (void)state;
@@ -509,6 +567,7 @@ int main(void)
         cmocka_unit_test(no_limits_is_said_explicitly),
         cmocka_unit_test(references),
         cmocka_unit_test(another_generation),
+        cmocka_unit_test(bounds_are_included),
         cmocka_unit_test(errors_name_line_and_path),
         cmocka_unit_test(truncated_documents),
         cmocka_unit_test(hostile_overlaps),
