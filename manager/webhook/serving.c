@@ -225,7 +225,8 @@ static int write_certificates(const struct certificates_stats *c, struct buf *ou
         {"cmesh_webhook_secret_conflicts_total", "counter",
          "Writes of the Secret with the webhook certificates that conflicted with another replica.",
          c->conflicts},
-        {"cmesh_webhook_secret_failures_total", "counter", "Writes of the Secret with the webhook certificates that failed for other reasons.",
+        {"cmesh_webhook_secret_failures_total", "counter",
+         "Writes of the Secret with the webhook certificates that failed for other reasons.",
          c->failures},
         {"cmesh_webhook_certificate_repairs_total", "counter",
          "Times that the Secret with the webhook certificates was found broken and repaired.",
@@ -258,8 +259,8 @@ static int write_bundle(const struct ca_bundle_stats *b, struct buf *out)
          "Writes that repaired a webhook configuration.", b->writes},
         {"cmesh_webhook_configuration_conflicts_total", "counter",
          "Writes of webhook configurations that conflicted with another writer.", b->conflicts},
-        {"cmesh_webhook_configuration_failures_total", "counter", "Writes of webhook configurations that failed for other reasons.",
-         b->failures},
+        {"cmesh_webhook_configuration_failures_total", "counter",
+         "Writes of webhook configurations that failed for other reasons.", b->failures},
     };
     return prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
