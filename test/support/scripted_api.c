@@ -282,6 +282,14 @@ void api_expect_gone(struct scripted_api *a, unsigned count)
     assert_int_equal(a->gone, count);
 }
 
+void api_expect_given_up(const struct api_request *q)
+{
+    for (int turn = 0; turn < PATIENCE_TURNS && !q->gone; turn++) {
+        run_for(q->api->loop, TURN_MS);
+    }
+    assert_true(q->gone);
+}
+
 /* ---- life ---- */
 
 bool api_open(struct scripted_api *a, struct net_loop *l)

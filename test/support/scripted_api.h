@@ -75,6 +75,8 @@ struct api_request *api_expect_part(struct scripted_api *a, const char *part);
 void api_expect_quiet(struct scripted_api *a);
 /* Waits until the client has given up so many requests in all. */
 void api_expect_gone(struct scripted_api *a, unsigned count);
+/* Waits until it has given up this one. */
+void api_expect_given_up(const struct api_request *q);
 
 /* A whole answer. `retry_after` NULL: no such header. */
 void api_answer(struct api_request *q, unsigned status, const char *retry_after, const char *body);

@@ -50,8 +50,6 @@ static void start_over(struct informer *f)
 struct seen {
     unsigned object;
     unsigned version;
-    char ns;
-    struct store_version labels;
 };
 
 static const char *text_in(const cJSON *object, const char *key)
@@ -61,29 +59,29 @@ static const char *text_in(const cJSON *object, const char *key)
 
 static struct seen read_object(const cJSON *object)
 {
-    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(object, "metadata");
-    const cJSON *labels = cJSON_GetObjectItemCaseSensitive(metadata, "labels");
-    const char *zone = text_in(labels, "zone");
-    struct seen s = {.version = (unsigned)strtoul(text_in(metadata, "resourceVersion"), NULL, 10)};
-    if (labels != NULL) {
-        s.object = (unsigned)strtoul(text_in(metadata, "name") + 1, NULL, 10);
-        s.ns = text_in(labels, "ns")[0];
-        s.labels.app = text_in(labels, "app")[0];
-        s.labels.zone = zone != NULL ? zone[0] : '\0';
-    }
-    return s;
+    return (struct seen){
+        .object = (unsigned)strtoul(store_text(object, "metadata/name") + 1, NULL, 10),
+        .version = (unsigned)strtoul(store_text(object, "metadata/resourceVersion"), NULL, 10),
+    };
 }
 
-static void check(struct informer *f, const struct seen *s, const char *how)
+static bool is_mine(const struct informer *f, const cJSON *object)
 {
-    if (!store_matches(s->ns, &s->labels, f->selector) || (f->ns != 0 && f->ns != s->ns)) {
+    return store_selects(f->selector, object) &&
+           (f->ns == 0 || store_text(object, "metadata/namespace")[0] == f->ns);
+}
+
+static void check(struct informer *f, const cJSON *object, const char *how)
+{
+    struct seen s = read_object(object);
+    if (!is_mine(f, object)) {
         informer_explain(f);
-        fail_msg("informer %u %s p%u, which it did not ask for", f->number, how, s->object);
+        fail_msg("informer %u %s p%u, which it did not ask for", f->number, how, s.object);
     }
-    if (f->world->strict && !store_matches(s->ns, &s->labels, f->world->rules)) {
+    if (f->world->strict && !store_selects(f->world->rules, object)) {
         informer_explain(f);
-        fail_msg("informer %u %s p%u@%u, which is outside of the rules", f->number, how, s->object,
-                 s->version);
+        fail_msg("informer %u %s p%u@%u, which is outside of the rules", f->number, how, s.object,
+                 s.version);
     }
 }
 
@@ -96,7 +94,7 @@ static void take_list(struct informer *f, const cJSON *list)
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(list, "items"))
     {
         struct seen s = read_object(item);
-        check(f, &s, "was listed");
+        check(f, item, "was listed");
         assert_int_equal(f->coming[s.object], 0);
         f->coming[s.object] = s.version;
     }
@@ -168,7 +166,7 @@ static void take_change(struct informer *f, const char *type, const cJSON *objec
     note(f, type, s.object);
     note(f, "@", s.version);
     if (!deleted) {
-        check(f, &s, "was shown");
+        check(f, object, "was shown");
     }
     if (!right) {
         informer_explain(f);
@@ -350,7 +348,7 @@ void informer_turn(struct informer *f)
 static void connect_to(struct informer *f)
 {
     struct err e = ERR_INIT;
-    const char *address = proxy_address(f->world->scene->proxy);
+    const char *address = proxy_address(f->world->fixture->proxy);
     struct http_client_options o = {
         .host = "127.0.0.1",
         .port = (unsigned)strtoul(strrchr(address, ':') + 1, NULL, 10),
@@ -359,7 +357,7 @@ static void connect_to(struct informer *f)
         .write_timeout_ms = 10000,
         .max_idle = 1,
     };
-    f->http = http_client_new(f->world->scene->loop, &o, &e);
+    f->http = http_client_new(f->world->store->api.loop, &o, &e);
     assert_non_null(f->http);
 }
 
@@ -389,17 +387,25 @@ void informer_move(struct informer *f)
     connect_to(f);
 }
 
-static unsigned wanted(const struct informer *f, unsigned object)
+const char *pod_ns(unsigned pod)
 {
-    const struct store *st = f->world->store;
-    const struct store_version *v = store_shows(st, object, f->world->rules, f->selector);
-    return v != NULL && (f->ns == 0 || st->objects[object].ns == f->ns) ? v->version : 0;
+    static const char *const spaces[] = {"a", "b", "c", "d"};
+    return spaces[pod % ARRAY_LEN(spaces)];
+}
+
+static unsigned wanted(const struct informer *f, unsigned pod)
+{
+    char name[16];
+    (void)snprintf(name, sizeof name, "p%u", pod);
+    const cJSON *object = store_get(f->world->store, "pods", pod_ns(pod), name);
+    bool shown = object != NULL && is_mine(f, object) && store_selects(f->world->rules, object);
+    return shown ? read_object(object).version : 0;
 }
 
 bool informer_is_right(const struct informer *f)
 {
     bool right = f->synced || f->kind == INFORMER_WATCHES;
-    for (unsigned i = 0; i < STORE_OBJECTS && right; i++) {
+    for (unsigned i = 0; i < PODS && right; i++) {
         right = f->cache[i] == wanted(f, i);
     }
     return right && f->phase == INFORMER_WATCHING;
@@ -410,7 +416,7 @@ void informer_explain(const struct informer *f)
     print_message("informer %u: kind %d, namespace %c, selector %s, phase %d, version %u\n",
                   f->number, (int)f->kind, f->ns != 0 ? f->ns : '*',
                   f->selector_text != NULL ? f->selector_text : "", (int)f->phase, f->version);
-    for (unsigned i = 0; i < STORE_OBJECTS; i++) {
+    for (unsigned i = 0; i < PODS; i++) {
         if (f->cache[i] != wanted(f, i)) {
             print_message("  p%u: has %u, should have %u\n", i, f->cache[i], wanted(f, i));
         }

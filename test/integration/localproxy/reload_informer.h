@@ -8,7 +8,11 @@
 #define TEST_INTEGRATION_RELOAD_INFORMER_H
 
 #include "http/client.h"
-#include "reload_store.h"
+#include "reload_fixture.h"
+#include "storing_api.h"
+
+/* Pods p0, p1, ...: each is in a namespace of one letter, see pod_ns. */
+enum { PODS = 24 };
 
 enum informer_kind {
     INFORMER_LISTS,   /* lists, and watches from there: client-go */
@@ -22,8 +26,8 @@ enum informer_phase { INFORMER_WAITS, INFORMER_LISTING, INFORMER_WATCHING };
 
 /* What the test knows. */
 struct informer_world {
-    struct scene *scene;
-    struct store *store;
+    struct fixture *fixture;
+    struct storing_api *store;
     const struct selector *rules; /* in force; NULL: no limit */
     bool strict;                  /* what was on its way when they came into force has arrived */
 };
@@ -42,9 +46,9 @@ struct informer {
     unsigned pause; /* turns */
     unsigned status;
     struct buf body;
-    unsigned cache[STORE_OBJECTS];  /* versions; 0: it is not there */
-    unsigned coming[STORE_OBJECTS]; /* of a list under way */
-    unsigned version;               /* to go on from; 0: from the beginning */
+    unsigned cache[PODS];  /* versions; 0: it is not there */
+    unsigned coming[PODS]; /* of a list under way */
+    unsigned version;      /* to go on from; 0: from the beginning */
     bool synced;
     char *token;
     unsigned lists;
@@ -52,6 +56,9 @@ struct informer {
     unsigned events;
     char last[4096]; /* what it did, for messages */
 };
+
+/* "a" to "d". */
+const char *pod_ns(unsigned pod);
 
 void informer_open(struct informer *f, struct informer_world *w, unsigned number);
 /* The proxy's address is another one. */

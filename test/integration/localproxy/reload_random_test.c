@@ -17,8 +17,8 @@
 enum { INFORMERS = 12, STEPS = 400, SETTLE_TURNS = 4000, CATCH_UP = 12, ROUNDS = 20 };
 
 struct play {
-    struct scene scene;
-    struct store store;
+    struct fixture fixture;
+    struct storing_api store;
     struct informer_world world;
     struct informer informers[INFORMERS];
     struct selector *rules;
@@ -31,8 +31,35 @@ struct play {
 static void turn_loop(struct play *p)
 {
     for (int i = 0; i < 3; i++) {
-        (void)uv_run(&p->scene.loop->uv, UV_RUN_NOWAIT);
+        (void)uv_run(&p->store.api.loop->uv, UV_RUN_NOWAIT);
     }
+}
+
+/* Creates, changes or deletes some pod. Its labels are ns (its namespace, never another), app and
+ * zone, which may be missing. */
+static void change_pod(struct storing_api *st)
+{
+    unsigned i = store_chance(st, PODS);
+    char name[16];
+    (void)snprintf(name, sizeof name, "p%u", i);
+    const cJSON *old = store_get(st, "pods", pod_ns(i), name);
+    const char *app = store_text(old, "metadata/labels/app");
+    const char *zone = store_text(old, "metadata/labels/zone");
+    char letter[2] = {app[0] != '\0' ? app[0] : 'x', '\0'};
+    char digit[2] = {zone[0], '\0'};
+    if (old != NULL && store_chance(st, 6) == 0) {
+        store_delete(st, "pods", pod_ns(i), name);
+        return;
+    }
+    if (store_chance(st, 2) == 0) {
+        letter[0] = (char)('x' + store_chance(st, 3));
+        digit[0] = store_chance(st, 3) == 0 ? '\0' : (char)('1' + store_chance(st, 5));
+    }
+    store_put_text(
+        st, "pods", pod_ns(i),
+        "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"ns\":\"%s\",\"app\":\"%s\"%s%s%s}}}", name,
+        pod_ns(i), letter, digit[0] != '\0' ? ",\"zone\":\"" : "", digit,
+        digit[0] != '\0' ? "\"" : "");
 }
 
 static const char *const pool[] = {
@@ -67,7 +94,7 @@ static void reload(struct play *p)
 {
     unsigned i = store_chance(&p->store, ARRAY_LEN(pool));
     set_selector(p, pool[i]);
-    scene_limit(&p->scene, pool[i]);
+    fixture_limit(&p->fixture, pool[i]);
     p->reloads++;
     /* What was on its way arrives; nothing new does. */
     for (int turn = 0; turn < CATCH_UP; turn++) {
@@ -80,21 +107,21 @@ static void reload(struct play *p)
 static void restart(struct play *p)
 {
     unsigned i = store_chance(&p->store, ARRAY_LEN(pool));
-    scene_restart(&p->scene);
+    fixture_restart(&p->fixture);
     for (unsigned n = 0; n < INFORMERS; n++) {
         informer_move(&p->informers[n]);
     }
     set_selector(p, pool[i]);
-    scene_limit(&p->scene, pool[i]);
+    fixture_limit(&p->fixture, pool[i]);
     p->world.strict = true;
     p->restarts++;
 }
 
 static void step(struct play *p)
 {
-    struct store *st = &p->store;
+    struct storing_api *st = &p->store;
     if (store_chance(st, 2) == 0) {
-        store_change(st);
+        change_pod(st);
     }
     if (store_chance(st, 12) == 0) {
         reload(p);
@@ -108,7 +135,7 @@ static void step(struct play *p)
     for (unsigned n = 0; n < INFORMERS; n++) {
         informer_turn(&p->informers[n]);
     }
-    store_turn(st, &p->scene);
+    store_play(st);
     turn_loop(p);
 }
 
@@ -129,8 +156,8 @@ static void settle(struct play *p)
         for (unsigned n = 0; n < INFORMERS; n++) {
             informer_turn(&p->informers[n]);
         }
-        store_turn(&p->store, &p->scene);
-        run_for(p->scene.loop, 1);
+        store_play(&p->store);
+        run_for(p->store.api.loop, 1);
     }
     for (unsigned n = 0; n < INFORMERS; n++) {
         if (!informer_is_right(&p->informers[n])) {
@@ -142,24 +169,22 @@ static void settle(struct play *p)
     p->store.calm = false;
 }
 
-static bool may_write(void *data, char ns)
-{
-    (void)data;
-    (void)ns;
-    return true;
-}
-
 static void play(struct net_loop *l, uint64_t seed)
 {
     struct play *p = calloc(1, sizeof *p);
     assert_non_null(p);
     p->seed = seed;
-    store_init(&p->store, seed);
-    p->store.may_write = may_write;
-    p->scene.flags.reload_mode = store_chance(&p->store, 4) == 0 ? RELOAD_CUT : RELOAD_SEAMLESS;
-    assert_true(scene_open(&p->scene, l));
-    p->world = (struct informer_world){.scene = &p->scene, .store = &p->store};
-    scene_limit(&p->scene, NULL);
+    p->store.by_chance = true;
+    p->store.kind = "Pod";
+    p->store.random = seed * 2654435761u + 88172645463325252u;
+    assert_true(store_open(&p->store, l));
+    for (unsigned i = 0; i < 2 * PODS; i++) {
+        change_pod(&p->store);
+    }
+    p->fixture.flags.reload_mode = store_chance(&p->store, 4) == 0 ? RELOAD_CUT : RELOAD_SEAMLESS;
+    assert_true(fixture_open(&p->fixture, &p->store.api));
+    p->world = (struct informer_world){.fixture = &p->fixture, .store = &p->store};
+    fixture_limit(&p->fixture, NULL);
     for (unsigned n = 0; n < INFORMERS; n++) {
         informer_open(&p->informers[n], &p->world, n);
     }
@@ -170,7 +195,7 @@ static void play(struct net_loop *l, uint64_t seed)
         }
         settle(p);
     }
-    const struct metrics *m = &p->scene.metrics;
+    const struct metrics *m = &p->fixture.metrics;
     print_message("  %u reloads, %u restarts, %lu migrated, %lu spliced, %lu cut, %lu expired\n",
                   p->reloads, p->restarts, (unsigned long)m->transitions,
                   (unsigned long)m->spliced_events, (unsigned long)m->watches_cut,
@@ -178,8 +203,8 @@ static void play(struct net_loop *l, uint64_t seed)
     for (unsigned n = 0; n < INFORMERS; n++) {
         informer_close(&p->informers[n]);
     }
-    store_deinit(&p->store, &p->scene);
-    scene_close(&p->scene);
+    fixture_close(&p->fixture);
+    store_close(&p->store);
     selector_free(p->rules);
     free(p);
 }

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reload_fixture.h - a localproxy between two sides that the test plays, all in one loop: an API
+ * server that answers when it is told to, and clients on plain sockets.
+ *
+ *     fixture_limit(f, "ns in (a)");                rules come into force
+ *     fixture_get(f, &client, "/api/v1/pods?watch=1"); a client asks
+ *     q = api_expect_part(f->api, "watch=1");       the API server is asked
+ *     api_begin(q, NULL);                           and answers
+ *     api_send(q, "...");
+ *     fixture_expect(f, &client, "...");            the client sees it
+ */
+#ifndef TEST_INTEGRATION_RELOAD_FIXTURE_H
+#define TEST_INTEGRATION_RELOAD_FIXTURE_H
+
+#include "proxy.h"
+#include "scripted_api.h"
+
+/* Somebody who asks the proxy. */
+struct client {
+    int fd;
+    struct buf text; /* all that came */
+    bool ended;      /* the proxy closed the connection */
+};
+
+struct fixture {
+    struct scripted_api *api;
+    struct scripted_api scripted;  /* the api of fixture_setup */
+    struct localproxy_flags flags; /* may be set before fixture_open */
+    struct metrics metrics;
+    struct proxy *proxy;
+    unsigned generation;
+    unsigned settled; /* times that the proxy said so */
+};
+
+/* cmocka set-up and tear-down: *state is the fixture. */
+int fixture_setup(void **state);
+int fixture_teardown(void **state);
+/* A proxy of an API server that is there. False: out of memory. */
+bool fixture_open(struct fixture *f, struct scripted_api *api);
+/* Ends the proxy and starts another one, which has forgotten everything. No rules are in force. */
+void fixture_restart(struct fixture *f);
+void fixture_close(struct fixture *f);
+
+/* Rules of the next generation: one limit on pods, or none at all with NULL. */
+void fixture_limit(struct fixture *f, const char *selector);
+
+void client_open(struct fixture *f, struct client *c);
+void client_send(struct client *c, const char *text);
+/* Opens a connection and sends a GET without body; with "Accept: application/json". */
+void fixture_get(struct fixture *f, struct client *c, const char *target);
+/* Reads what has come. */
+void client_read(struct client *c);
+/* Whether it has. */
+bool client_has(struct client *c, const char *text);
+void client_close(struct client *c);
+
+/* Runs the loop until the client has got `text`; NULL: until its connection was closed. */
+void fixture_expect(struct fixture *f, struct client *c, const char *text);
+/* Runs it until *number is `value`. */
+void fixture_expect_number(struct fixture *f, const uint64_t *number, uint64_t value);
+
+/* An event and a list of pods in JSON; `names` ends with NULL. Texts in turns of some static
+ * memory. */
+const char *pod_event(const char *type, const char *name, unsigned version);
+const char *pod_list(unsigned version, const char *token, const char *const *names);
+
+#endif
