@@ -5,7 +5,7 @@
  */
 #include "alloc_sweep.h"
 #include "base/log.h"
-#include "reflector_world.h"
+#include "reflector_fixture.h"
 
 enum { PATIENCE_TURNS = 3000 };
 
@@ -15,50 +15,50 @@ static bool starts_with(const char *text, const char *start)
 }
 
 /* What is kept after the version 20 was lost: the second list is at 30. */
-static void serve(struct world *w)
+static void serve(struct fixture *f)
 {
-    if (starts_with(w->target, "/p?limit=500&continue=")) {
-        world_answer(w, 200, NULL,
-                     world_list("10", NULL, (const char *[]){world_object("c", "3"), NULL}));
-    } else if (starts_with(w->target, "/p?limit=500") && !w->lost) {
-        const char *objects[] = {world_object("a", "1"), world_object("b", "2"), NULL};
-        world_answer(w, 200, NULL, world_list("10", "token", objects));
-    } else if (starts_with(w->target, "/p?limit=500")) {
-        world_answer(w, 200, NULL,
-                     world_list("30", NULL, (const char *[]){world_object("d", "4"), NULL}));
-    } else if (strstr(w->target, "resourceVersion=30") != NULL) {
-        world_begin(w);
-        world_send(w, world_event("ADDED", "e", "31"));
+    if (starts_with(f->asked->target, "/p?limit=500&continue=")) {
+        api_answer(f->asked, 200, NULL,
+                   fixture_list("10", NULL, (const char *[]){fixture_object("c", "3"), NULL}));
+    } else if (starts_with(f->asked->target, "/p?limit=500") && !f->lost) {
+        const char *objects[] = {fixture_object("a", "1"), fixture_object("b", "2"), NULL};
+        api_answer(f->asked, 200, NULL, fixture_list("10", "token", objects));
+    } else if (starts_with(f->asked->target, "/p?limit=500")) {
+        api_answer(f->asked, 200, NULL,
+                   fixture_list("30", NULL, (const char *[]){fixture_object("d", "4"), NULL}));
+    } else if (strstr(f->asked->target, "resourceVersion=30") != NULL) {
+        api_begin(f->asked, NULL);
+        api_send(f->asked, fixture_event("ADDED", "e", "31"));
     } else {
-        w->lost = true;
-        world_answer(w, 410, NULL, "{\"kind\":\"Status\",\"code\":410}");
+        f->lost = true;
+        api_answer(f->asked, 410, NULL, "{\"kind\":\"Status\",\"code\":410}");
     }
 }
 
-static bool is_there(struct world *w)
+static bool is_there(struct fixture *f)
 {
-    const char *text = buf_cstr(&w->log);
+    const char *text = buf_cstr(&f->log);
     return text != NULL && strstr(text, "+d@4 synced ") != NULL && strstr(text, "A:e@31 ") != NULL;
 }
 
 static bool play(void *data)
 {
-    struct world w = {.on_request = serve, .running = true};
+    struct fixture f = {.on_request = serve, .running = true};
     struct reflector_options o = {.path = "/p", .label_selector = ""};
     struct net_loop *l = net_loop_new(NULL);
     (void)data;
     if (l == NULL) {
         return false;
     }
-    bool started = world_open(&w, l) && world_start(&w, &o);
-    for (int turn = 0; started && turn < PATIENCE_TURNS && !is_there(&w); turn++) {
+    bool started = fixture_open(&f, l) && fixture_start(&f, &o);
+    for (int turn = 0; started && turn < PATIENCE_TURNS && !is_there(&f); turn++) {
         run_for(l, 1);
     }
     sweep_left = -1;
-    if (started && !is_there(&w)) {
-        fail_msg("it did not get there: \"%s\"", buf_cstr(&w.log));
+    if (started && !is_there(&f)) {
+        fail_msg("it did not get there: \"%s\"", buf_cstr(&f.log));
     }
-    world_close(&w);
+    fixture_close(&f);
     assert_int_equal(loop_free(l), 0);
     return started;
 }
