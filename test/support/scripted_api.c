@@ -292,27 +292,41 @@ void api_expect_given_up(const struct api_request *q)
 
 /* ---- life ---- */
 
+/* On any port when that of `access` is 0. */
+bool api_listen(struct scripted_api *a)
+{
+    char address[32];
+    struct http_server_options o = {.address = address,
+                                    .head_timeout_ms = TIMEOUT_MS,
+                                    .idle_timeout_ms = TIMEOUT_MS,
+                                    .write_timeout_ms = TIMEOUT_MS};
+    (void)snprintf(address, sizeof address, "127.0.0.1:%u", a->access.server.port);
+    a->server = http_server_new(a->loop, &o, &server_handlers, a, NULL);
+    return a->server != NULL;
+}
+
+void api_stop(struct scripted_api *a)
+{
+    http_server_free(a->server);
+    a->server = NULL;
+}
+
 bool api_open(struct scripted_api *a, struct net_loop *l)
 {
-    struct http_server_options so = {.address = "127.0.0.1:0",
-                                     .head_timeout_ms = TIMEOUT_MS,
-                                     .idle_timeout_ms = TIMEOUT_MS,
-                                     .write_timeout_ms = TIMEOUT_MS};
-    struct kube_client_options co = {.access = &a->access, .max_idle = 16};
+    struct kube_client_options o = {.access = &a->access, .max_idle = 16};
     struct err e = ERR_INIT;
     a->loop = l;
     list_init(&a->requests);
     list_init(&a->over);
     fake_clock_init(&a->clock, l);
-    a->server = http_server_new(l, &so, &server_handlers, a, NULL);
-    if (a->server == NULL) {
+    if (!api_listen(a)) {
         return false;
     }
     a->access.user = "me";
     strcpy(a->access.server.host, "127.0.0.1");
     a->access.server.port =
         (uint16_t)strtoul(strrchr(http_server_address(a->server), ':') + 1, NULL, 10);
-    a->client = kube_client_new(l, &co, &e);
+    a->client = kube_client_new(l, &o, &e);
     return a->client != NULL;
 }
 

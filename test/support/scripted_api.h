@@ -63,6 +63,9 @@ struct scripted_api {
 /* False: out of memory. `serve`, `free_data` and `data` are kept. */
 bool api_open(struct scripted_api *a, struct net_loop *l);
 void api_close(struct scripted_api *a);
+/* The server goes away, and comes back on the same port. False: the port is not free any more. */
+void api_stop(struct scripted_api *a);
+bool api_listen(struct scripted_api *a);
 /* Frees the requests that are over. */
 void api_forget(struct scripted_api *a);
 

@@ -149,6 +149,7 @@ static void answer_list(struct api_request *r)
     struct storing_api *s = store_of(r);
     struct query *q = r->data;
     struct buf body = BUF_INIT(SIZE_MAX / 2);
+    s->lists++;
     if (q->exact && q->version < s->compacted) {
         api_answer(r, 410, NULL, gone);
         return;

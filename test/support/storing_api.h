@@ -53,9 +53,10 @@ struct storing_api {
     struct list objects;        /* in the order in which they first came; those that are gone too */
     struct stored_object **log; /* whom version STORE_FIRST + 1 + i has changed */
     unsigned version;
-    const char *kind;   /* of all objects, in group "" version "v1"; NULL: nothing is said */
-    unsigned writes;    /* of clients, that changed something */
-    unsigned requests;  /* all but lists and watches */
+    const char *kind;  /* of all objects, in group "" version "v1"; NULL: nothing is said */
+    unsigned writes;   /* of clients, that changed something */
+    unsigned requests; /* all but lists and watches */
+    unsigned lists;
     unsigned conflicts; /* writes that were refused because the object was there or had changed */
     bool silent;        /* watches show nothing for as long as it is set */
     bool held;          /* writes wait for as long as it is set */

@@ -525,8 +525,7 @@ static void test_a_connection_that_breaks(void **state)
 static void test_nobody_listens(void **state)
 {
     struct fixture *f = *state;
-    http_server_free(f->api.server);
-    f->api.server = NULL;
+    api_stop(&f->api);
     fixture_start_plain(f);
     fixture_expect_error(f, "refused");
     fixture_pass(f, 100, 100);

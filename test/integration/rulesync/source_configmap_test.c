@@ -1,34 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ConfigMap source against an API server that holds one ConfigMap, or none.
+ * The ConfigMap source against an API server that has the ConfigMap, or has not.
  */
-#include "loop_fixture.h"
+#include "storing_api.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "http/server.h"
-#include "net/address.h"
 #include "source_configmap.h"
 
-#define TARGET "/api/v1/namespaces/demo/configmaps?fieldSelector=metadata.name%3Drules"
-
-enum { STATUS_OK = 200 };
-
 struct fixture {
-    struct net_loop *loop;
-    struct kube_access access;
-    struct kube_client *client;
+    struct storing_api store;
     struct source_configmap *source;
-    /* the server */
-    struct http_server *server;
-    unsigned status;     /* of its answers to lists */
-    const char *content; /* "data" of the ConfigMap as JSON; NULL: there is none */
-    unsigned version;
-    unsigned lists;
-    struct http_exchange *watch;
     /* what the source told */
     char place[256];
     char text[256];
@@ -38,130 +23,15 @@ struct fixture {
     bool news;
 };
 
-/* ---- the server ---- */
-
-static const char *object(const struct fixture *f)
-{
-    static char text[1024];
-    (void)snprintf(text, sizeof text,
-                   "{\"metadata\":{\"name\":\"rules\",\"namespace\":\"demo\",\"resourceVersion\":"
-                   "\"%u\"},\"data\":%s}",
-                   f->version, f->content);
-    return text;
-}
-
-static void respond(struct http_exchange *x, unsigned status, const char *body)
-{
-    assert_int_equal(http_respond(x, status, SLICE("application/json"), slice_str(body), NULL, 0),
-                     0);
-}
-
-static void serve_list(struct fixture *f, struct http_exchange *x)
-{
-    char text[2048];
-    f->lists++;
-    if (f->status != STATUS_OK) {
-        respond(x, f->status,
-                "{\"kind\":\"Status\",\"message\":\"no such right\",\"code\":403,\"reason\":"
-                "\"Forbidden\",\"status\":\"Failure\"}");
-        return;
-    }
-    (void)snprintf(text, sizeof text,
-                   "{\"kind\":\"ConfigMapList\",\"apiVersion\":\"v1\",\"metadata\":{"
-                   "\"resourceVersion\":\"%u\"},\"items\":[%s]}",
-                   f->version, f->content != NULL ? object(f) : "");
-    respond(x, 200, text);
-}
-
-static void on_watch_close(struct http_exchange *x, const struct err *e)
-{
-    (void)e;
-    struct fixture *f = x->data;
-    f->watch = f->watch == x ? NULL : f->watch;
-}
-
-static void on_body(struct http_exchange *x, struct slice data)
-{
-    (void)x;
-    (void)data;
-}
-
-static void on_nothing(struct http_exchange *x)
-{
-    (void)x;
-}
-
-static const struct http_exchange_handlers watch_handlers = {
-    .on_body = on_body,
-    .on_end = on_nothing,
-    .on_drain = on_nothing,
-    .on_close = on_watch_close,
-};
-
-static void serve_watch(struct fixture *f, struct http_exchange *x)
-{
-    struct http_header type = {SLICE("Content-Type"), SLICE("application/json")};
-    struct http_head head = {
-        .status = 200, .headers = &type, .header_count = 1, .framing = HTTP_BODY_CHUNKED};
-    f->watch = x;
-    assert_int_equal(http_exchange_send_head(x, &head), 0);
-}
-
-static void on_request(void *data, struct http_exchange *x, const struct http_head *head)
-{
-    struct fixture *f = data;
-    char target[512];
-    (void)snprintf(target, sizeof target, "%.*s", (int)head->target.len, head->target.ptr);
-    x->handlers = &watch_handlers;
-    x->data = f;
-    assert_int_equal(strncmp(target, TARGET, strlen(TARGET)), 0);
-    if (strstr(target, "watch=true") != NULL) {
-        serve_watch(f, x);
-    } else {
-        serve_list(f, x);
-    }
-}
-
-static void on_refuse(void *data, unsigned status, const char *why, struct buf *body)
-{
-    (void)data;
-    (void)status;
-    (void)why;
-    buf_clear(body);
-}
-
-static const struct http_server_handlers server_handlers = {
-    .on_request = on_request,
-    .on_refuse = on_refuse,
-};
-
-static bool server_start(struct fixture *f, const char *address)
-{
-    struct http_server_options o = {.address = address,
-                                    .head_timeout_ms = 20000,
-                                    .idle_timeout_ms = 20000,
-                                    .write_timeout_ms = 20000};
-    struct err e = ERR_INIT;
-    f->server = http_server_new(f->loop, &o, &server_handlers, f, &e);
-    return f->server != NULL;
-}
-
-/* NULL: it is deleted. */
+/* `content` is "data" as JSON; NULL: the ConfigMap is deleted. */
 static void publish(struct fixture *f, const char *content)
 {
-    char event[2048];
-    const char *type = content == NULL ? "DELETED" : f->content == NULL ? "ADDED" : "MODIFIED";
-    f->version++;
-    if (content != NULL) {
-        f->content = content;
+    if (content == NULL) {
+        store_delete(&f->store, "configmaps", "demo", "rules");
+        return;
     }
-    for (unsigned i = 0; i < 400 && f->watch == NULL; i++) {
-        run_for(f->loop, 10);
-    }
-    assert_non_null(f->watch);
-    int len = snprintf(event, sizeof event, "{\"type\":\"%s\",\"object\":%s}\n", type, object(f));
-    assert_int_equal(http_exchange_send_body(f->watch, slice_of(event, (size_t)len)), 0);
-    f->content = content;
+    store_put_text(&f->store, "configmaps", "demo",
+                   "{\"metadata\":{\"name\":\"rules\"},\"data\":%s}", content);
 }
 
 /* ---- what the source tells ---- */
@@ -192,7 +62,7 @@ static void wait_text(struct fixture *f, const char *text)
 {
     while (f->trouble != SOURCE_FINE || strcmp(f->text, text) != 0) {
         f->news = false;
-        run_until(f->loop, &f->news);
+        run_until(f->store.api.loop, &f->news);
     }
 }
 
@@ -200,56 +70,47 @@ static void wait_trouble(struct fixture *f, enum source_trouble trouble, const c
 {
     while (f->trouble != trouble || strstr(f->error, words) == NULL) {
         f->news = false;
-        run_until(f->loop, &f->news);
+        run_until(f->store.api.loop, &f->news);
     }
 }
 
+#define DATA(text) "{\"rules.json\":\"" text "\",\"other\":\"x\"}"
+
 static int setup(void **state)
 {
-    struct err e = ERR_INIT;
     struct fixture *f = calloc(1, sizeof *f);
-    if (f == NULL || loop_setup((void **)&f->loop) != 0) {
-        return -1;
-    }
+    struct net_loop *l = NULL;
     log_init("test", LOG_TEXT, LOG_ERROR);
-    f->version = 10;
-    f->status = STATUS_OK;
-    f->trouble = SOURCE_TROUBLES;
-    if (!server_start(f, "127.0.0.1:0")) {
+    *state = f;
+    if (f == NULL || loop_setup((void **)&l) != 0 || !store_open(&f->store, l)) {
         return -1;
     }
-    f->access.user = "me";
-    strcpy(f->access.server.host, "127.0.0.1");
-    f->access.server.port =
-        (uint16_t)strtoul(strrchr(http_server_address(f->server), ':') + 1, NULL, 10);
-    struct kube_client_options o = {.access = &f->access, .max_idle = 2};
-    f->client = kube_client_new(f->loop, &o, &e);
-    *state = f;
-    return f->client == NULL ? -1 : 0;
+    f->trouble = SOURCE_TROUBLES;
+    store_put_text(&f->store, "configmaps", "demo",
+                   "{\"metadata\":{\"name\":\"other\"},\"data\":%s}", DATA("of another"));
+    return 0;
 }
 
 static int teardown(void **state)
 {
     struct fixture *f = *state;
+    struct net_loop *l = f->store.api.loop;
     source_configmap_free(f->source);
-    kube_client_close(f->client, NULL, NULL);
-    if (f->server != NULL) {
-        http_server_free(f->server);
-    }
-    int rc = loop_free(f->loop);
+    store_close(&f->store);
     free(f);
-    return rc;
+    return loop_free(l);
 }
 
 static void start(struct fixture *f, const char *content)
 {
     struct err e = ERR_INIT;
-    f->content = content;
-    f->source = source_configmap_new(f->loop, f->client, "demo/rules", &handlers, f, &e);
+    if (content != NULL) {
+        publish(f, content);
+    }
+    f->source = source_configmap_new(f->store.api.loop, f->store.api.client, "demo/rules",
+                                     &handlers, f, &e);
     assert_non_null(f->source);
 }
-
-#define DATA(text) "{\"rules.json\":\"" text "\",\"other\":\"x\"}"
 
 static void takes_what_is_there_and_what_comes(void **state)
 {
@@ -282,13 +143,22 @@ static void says_what_is_missing(void **state)
     wait_text(f, "two");
 }
 
+static void forbid(struct scripted_api *a, struct api_request *q)
+{
+    (void)a;
+    api_answer(q, 403, NULL,
+               "{\"kind\":\"Status\",\"message\":\"no such right\",\"code\":403,\"reason\":"
+               "\"Forbidden\",\"status\":\"Failure\"}");
+}
+
 static void says_what_is_forbidden(void **state)
 {
     struct fixture *f = *state;
-    f->status = 403;
+    void (*serve)(struct scripted_api *, struct api_request *) = f->store.api.serve;
+    f->store.api.serve = forbid;
     start(f, DATA("one"));
     wait_trouble(f, SOURCE_UNREACHABLE, "no such right");
-    f->status = STATUS_OK;
+    f->store.api.serve = serve;
     wait_text(f, "one");
 }
 
@@ -296,14 +166,11 @@ static void says_what_is_forbidden(void **state)
 static void survives_the_server(void **state)
 {
     struct fixture *f = *state;
-    char address[NET_ADDRESS_MAX];
     start(f, NULL);
     wait_trouble(f, SOURCE_MISSING, "does not exist");
-    (void)snprintf(address, sizeof address, "%s", http_server_address(f->server));
-    http_server_free(f->server);
-    f->server = NULL;
+    api_stop(&f->store.api);
     wait_trouble(f, SOURCE_UNREACHABLE, "");
-    assert_true(server_start(f, address));
+    assert_true(api_listen(&f->store.api));
     wait_trouble(f, SOURCE_MISSING, "does not exist");
     publish(f, DATA("one"));
     wait_text(f, "one");
@@ -316,10 +183,10 @@ static void looks_when_told_to(void **state)
     wait_text(f, "one");
     source_configmap_look(f->source);
     for (unsigned i = 0; i < 400 && f->offers < 2; i++) {
-        run_for(f->loop, 10);
+        run_for(f->store.api.loop, 10);
     }
     assert_int_equal(f->offers, 2);
-    assert_int_equal(f->lists, 2);
+    assert_int_equal(f->store.lists, 2);
     publish(f, DATA("two"));
     wait_text(f, "two");
 }
