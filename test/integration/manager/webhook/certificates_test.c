@@ -528,7 +528,7 @@ static bool play(void *data)
     r->certificates = certificates_new(l, &o, &handlers, r, NULL);
     well = r->certificates != NULL;
     for (int i = 0; well && i < PATIENCE && r->served == 0; i++) {
-        store_turn(&w->store, 1);
+        store_turn(&w->store, 0);
         fake_clock_pass(&w->store.api.clock, 1000);
         if (i == 30) {
             sweep_left = -1; /* the first half is over: now it must come right */
