@@ -126,7 +126,7 @@ int control_rules_read(const cJSON *object, const char *path, struct control_sta
     }
     if (!read_time(since, &out->since)) {
         return wrong(e, path, "since", since,
-                     "must be a time since 1970, in seconds or in RFC 3339 form");
+                     "must be a time since 1970, in seconds or in RFC 3339 format");
     }
     return 0;
 }

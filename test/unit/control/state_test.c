@@ -195,10 +195,10 @@ static void test_what_is_refused(void **state)
          "enforced.since: is missing"},
         {"{\"version\":1,\"enforced\":{" SHARD ",\"generation\":1,\"checksum\":\"" CHECKSUM
          "\",\"since\":\"yesterday\"}}",
-         "enforced.since: must be a time since 1970"},
+         "enforced.since: must be a time since 1970, in seconds or in RFC 3339 format"},
         {"{\"version\":1,\"enforced\":{" SHARD ",\"generation\":1,\"checksum\":\"" CHECKSUM
          "\",\"since\":\"1969-12-31T23:59:59Z\"}}",
-         "enforced.since: must be a time since 1970"},
+         "enforced.since: must be a time since 1970, in seconds or in RFC 3339 format"},
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct control_state s;
