@@ -768,7 +768,7 @@ TABLE = (
     (
         "resources",
         '[{apiGroups: [""], resources: [pods/log]}]',
-        '13: spec.limits[0].relateResources[0].resources[0]: Invalid value: "pods/log": a limit i',
+        '13: spec.limits[0].relateResources[0].resources[0]: Invalid value: "pods/log": must be a',
         WEBHOOK,
     ),
     ("resources", '[{apiGroups: [""], resources: ["*"]}]', "", TAKEN),
