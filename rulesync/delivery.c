@@ -47,7 +47,7 @@ struct delivery {
     struct delivery_status status;
 };
 
-static void ask(struct delivery *d);
+static void ask_state(struct delivery *d);
 static void offer(struct delivery *d);
 
 /* ---- comparing ---- */
@@ -175,7 +175,7 @@ static void watch_folder(struct delivery *d)
 
 /* ---- calls ---- */
 
-static void note(struct delivery *d, const struct control_state *state)
+static void note_answer(struct delivery *d, const struct control_state *state)
 {
     d->status.proxy = *state;
     d->status.answered = true;
@@ -223,11 +223,11 @@ static void on_asked(void *data, const struct control_state *state, bool changed
         fail_call(d, e);
         return;
     }
-    note(d, state);
+    note_answer(d, state);
     judge(d);
 }
 
-static void ask(struct delivery *d)
+static void ask_state(struct delivery *d)
 {
     struct err e = ERR_INIT;
     if (control_client_get(d->client, on_asked, d, &e) != 0) {
@@ -248,7 +248,7 @@ static void on_offered(void *data, const struct control_state *state, bool chang
         fail_call(d, e);
         return;
     }
-    note(d, state);
+    note_answer(d, state);
     if (enforces(state, d->rules)) {
         d->status.confirmations++;
         confirmed(d);
@@ -282,7 +282,7 @@ static void on_pause_over(void *data)
         d->status.retries++;
     }
     d->known = false;
-    ask(d);
+    ask_state(d);
 }
 
 void delivery_set(struct delivery *d, struct rules *rules)
@@ -297,7 +297,7 @@ void delivery_set(struct delivery *d, struct rules *rules)
     if (d->known && !ahead(&d->status.proxy, rules)) {
         offer(d);
     } else {
-        ask(d);
+        ask_state(d);
     }
 }
 

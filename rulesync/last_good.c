@@ -87,7 +87,7 @@ static int write_file(const struct rules *rules, const char *path, struct err *e
     return rc;
 }
 
-static void note(struct last_good *c, const struct rules *rules, int64_t at)
+static void note_stored(struct last_good *c, const struct rules *rules, int64_t at)
 {
     c->status.generation = rules_generation(rules);
     memcpy(c->status.checksum, rules_checksum(rules), sizeof c->status.checksum);
@@ -102,7 +102,7 @@ static bool holds(const struct last_good *c, const struct rules *rules)
 
 static void stored(struct last_good *c)
 {
-    note(c, c->pending, time(NULL));
+    note_stored(c, c->pending, time(NULL));
     c->status.stores++;
     (void)condition_clear(&c->status.trouble);
     backoff_reset(&c->backoff);
@@ -179,7 +179,7 @@ struct last_good *last_good_new(struct net_loop *l, const char *path, struct rul
     c->loop = l;
     backoff_init(&c->backoff, RETRY_MIN_MS, RETRY_MAX_MS);
     if (*out != NULL) {
-        note(c, *out, 0);
+        note_stored(c, *out, 0);
     }
     return c;
 }

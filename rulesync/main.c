@@ -29,7 +29,7 @@ struct app {
 
 /* ---- a single pass ---- */
 
-static void fail(struct app *a, const char *event, const char *why)
+static void end_with_error(struct app *a, const char *event, const char *why)
 {
     log_error(event, log_str("error", why));
     a->over = true;
@@ -53,7 +53,7 @@ static void on_progress(void *data)
         program_stop(&a->program, EXIT_DONE);
         return;
     case PIPELINE_FAILED:
-        fail(a, "failed", why);
+        end_with_error(a, "failed", why);
         return;
     }
 }
@@ -63,7 +63,7 @@ static void on_limit(void *data)
     struct app *a = data;
     char why[ADMIN_WHY_MAX];
     (void)pipeline_result(a->pipeline, why, sizeof why);
-    fail(a, "not done within the time limit", why);
+    end_with_error(a, "not done within the time limit", why);
 }
 
 /* ---- signals ---- */

@@ -29,7 +29,7 @@ static void changed(void *data)
 
 /* ---- what the source tells ---- */
 
-static void see(struct pipeline *s, const struct offer *offer)
+static void note_seen(struct pipeline *s, const struct offer *offer)
 {
     struct pipeline_seen *seen = &s->status.seen;
     *seen = (struct pipeline_seen){.at = time(NULL), .refusal = offer->refusal};
@@ -56,7 +56,7 @@ static bool in_use(const struct pipeline *s, const struct rules *rules)
 }
 
 /* Takes over the reference. */
-static void use(struct pipeline *s, struct rules *rules, const char *place)
+static void use_rules(struct pipeline *s, struct rules *rules, const char *place)
 {
     rules_unref(s->rules);
     s->rules = rules;
@@ -86,7 +86,7 @@ static int on_offer(void *data, const char *place, struct slice text, bool final
         return rc;
     }
     s->status.offers++;
-    see(s, &offer);
+    note_seen(s, &offer);
     if (rc != 0) {
         rules_unref(offer.rules);
         refuse(s, offer.refusal, e);
@@ -97,7 +97,7 @@ static int on_offer(void *data, const char *place, struct slice text, bool final
     if (in_use(s, offer.rules)) {
         rules_unref(offer.rules);
     } else {
-        use(s, offer.rules, place);
+        use_rules(s, offer.rules, place);
     }
     changed(s);
     return 0;

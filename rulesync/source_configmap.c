@@ -25,7 +25,7 @@ struct source_configmap {
     struct err missing; /* code 0: it is there, key and all */
 };
 
-static void miss(struct source_configmap *s, const char *what)
+static void report_missing(struct source_configmap *s, const char *what)
 {
     err_set(&s->missing, -ENOENT, "%s: %s", s->place, what);
     s->h->trouble(s->data, SOURCE_MISSING, &s->missing);
@@ -51,7 +51,7 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
     struct source_configmap *s = data;
     s->listed = true;
     if (change == REFLECTOR_DELETED) {
-        miss(s, "the ConfigMap was deleted");
+        report_missing(s, "the ConfigMap was deleted");
         return;
     }
     const cJSON *keys = cJSON_GetObjectItemCaseSensitive(object, "data");
@@ -59,7 +59,7 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
     if (cJSON_IsString(text)) {
         offer(s, text->valuestring);
     } else {
-        miss(s, "the ConfigMap has no such key");
+        report_missing(s, "the ConfigMap has no such key");
     }
 }
 
@@ -67,7 +67,7 @@ static void on_synced(void *data)
 {
     struct source_configmap *s = data;
     if (!s->listed) {
-        miss(s, "the ConfigMap does not exist");
+        report_missing(s, "the ConfigMap does not exist");
     }
 }
 

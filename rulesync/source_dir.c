@@ -180,7 +180,7 @@ static bool offer(struct source_dir *s, struct slice text)
 }
 
 /* False: look again soon. */
-static bool look(struct source_dir *s)
+static bool read_source(struct source_dir *s)
 {
     struct err e = ERR_INIT;
     struct buf text = BUF_INIT(RULES_TEXT_MAX);
@@ -211,7 +211,7 @@ static void on_timer(void *data)
 {
     struct source_dir *s = data;
     s->soon = false;
-    bool settled = look(s);
+    bool settled = read_source(s);
     net_timer_set(s->timer, settled ? s->o.look_ms : s->o.retry_ms);
 }
 

@@ -100,8 +100,8 @@ static void on_answer(void *data, const struct http_answer *a, const struct err 
     c->cb(c->data, rc == 0 ? &state : NULL, rc == 0 && changed, rc == 0 ? NULL : &why);
 }
 
-static int begin(struct control_client *c, struct slice method, struct slice body,
-                 control_client_cb cb, void *data, struct err *e)
+static int begin_call(struct control_client *c, struct slice method, struct slice body,
+                      control_client_cb cb, void *data, struct err *e)
 {
     if (c->fetch != NULL) {
         return err_set(e, -EBUSY, "%s: another call is in progress", c->path);
@@ -133,12 +133,12 @@ int control_client_put(struct control_client *c, struct slice text, control_clie
     if (text.len > RULES_TEXT_MAX) {
         return err_set(e, -EMSGSIZE, "the document has more than %d bytes", RULES_TEXT_MAX);
     }
-    return begin(c, SLICE("PUT"), text.ptr != NULL ? text : SLICE(""), cb, data, e);
+    return begin_call(c, SLICE("PUT"), text.ptr != NULL ? text : SLICE(""), cb, data, e);
 }
 
 int control_client_get(struct control_client *c, control_client_cb cb, void *data, struct err *e)
 {
-    return begin(c, SLICE("GET"), (struct slice){0}, cb, data, e);
+    return begin_call(c, SLICE("GET"), (struct slice){0}, cb, data, e);
 }
 
 bool control_client_busy(const struct control_client *c)

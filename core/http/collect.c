@@ -6,7 +6,7 @@
 
 #include "base/list.h"
 
-static void tell(struct http_collect *c, struct slice body, const struct err *e)
+static void tell_body(struct http_collect *c, struct slice body, const struct err *e)
 {
     c->told = true;
     c->handlers->on_body(c, body, e);
@@ -34,14 +34,14 @@ static void on_body(struct http_exchange *x, struct slice data)
         (void)err_set(&e, rc, "out of memory for the body");
     }
     buf_reset(&c->body);
-    tell(c, (struct slice){0}, &e);
+    tell_body(c, (struct slice){0}, &e);
 }
 
 static void on_end(struct http_exchange *x)
 {
     struct http_collect *c = x->data;
     if (!c->told) {
-        tell(c, buf_slice(&c->body), NULL);
+        tell_body(c, buf_slice(&c->body), NULL);
     }
 }
 

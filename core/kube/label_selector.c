@@ -185,7 +185,7 @@ static int add_expressions(struct source *s, const cJSON *expressions)
     return rc;
 }
 
-static struct selector *finish(struct source *s)
+static struct selector *build_selector(struct source *s)
 {
     if (s->nothing) {
         selector_builder_deinit(s->builder);
@@ -219,5 +219,5 @@ struct selector *selector_from_label_selector(const cJSON *object, const char *p
         selector_builder_deinit(&b);
         return NULL;
     }
-    return finish(&s);
+    return build_selector(&s);
 }

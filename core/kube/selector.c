@@ -300,7 +300,7 @@ static int parse(struct parser *p)
     }
 }
 
-static struct selector *finish(struct selector_builder *b, bool merge, struct err *e)
+static struct selector *build_selector(struct selector_builder *b, bool merge, struct err *e)
 {
     struct selector *s = selector_builder_finish(b, merge);
     if (s == NULL) {
@@ -322,7 +322,7 @@ struct selector *selector_parse(struct slice text, struct err *e)
         selector_builder_deinit(&b);
         return NULL;
     }
-    return finish(&b, false, e);
+    return build_selector(&b, false, e);
 }
 
 struct selector *selector_nothing(void)
@@ -358,7 +358,7 @@ struct selector *selector_and(const struct selector *const *list, size_t count, 
                       rc == -E2BIG ? "the selectors are too large together" : "out of memory");
         return NULL;
     }
-    return finish(&b, true, e);
+    return build_selector(&b, true, e);
 }
 
 void selector_free(struct selector *s)

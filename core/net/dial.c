@@ -149,7 +149,7 @@ static int begin_connect(struct net_stream *s)
     return rc;
 }
 
-static int begin(struct net_stream *s, unsigned port)
+static int begin_dial(struct net_stream *s, unsigned port)
 {
     struct dial *d = s->dial;
     return s->local || net_address_literal(d->host, port, &d->literal) == 0 ? begin_connect(s)
@@ -193,7 +193,7 @@ int net_dial(struct net_loop *l, const struct net_dial_options *o,
     }
     s->handlers = handlers;
     s->data = data;
-    rc = begin(s, o->port);
+    rc = begin_dial(s, o->port);
     if (rc != 0) {
         (void)explain(s->dial, rc, e);
         if (s->state == STATE_CONNECTING) {

@@ -26,7 +26,7 @@ int socket_file_address(const char *path, struct sockaddr_un *out, struct err *e
     return 0;
 }
 
-static int fail(const char *path, const char *doing, struct err *e)
+static int set_errno_error(const char *path, const char *doing, struct err *e)
 {
     int code = -errno;
     return err_set(e, code, "%s %s: %s", doing, path, err_text(code));
@@ -43,7 +43,7 @@ static int probe(const struct sockaddr_un *addr, struct err *e)
     const char *path = addr->sun_path;
     int fd = new_socket();
     if (fd < 0) {
-        return fail(path, "cannot create a socket for", e);
+        return set_errno_error(path, "cannot create a socket for", e);
     }
     int rc = connect(fd, (const struct sockaddr *)addr, sizeof *addr) == 0 ? 0 : errno;
     (void)close(fd);
@@ -62,7 +62,7 @@ static int probe(const struct sockaddr_un *addr, struct err *e)
             path);
     default:
         errno = rc;
-        return fail(path, "cannot determine whether a process is listening on", e);
+        return set_errno_error(path, "cannot determine whether a process is listening on", e);
     }
 }
 
@@ -71,14 +71,14 @@ static int remove_stale(const struct sockaddr_un *addr, struct err *e)
     const char *path = addr->sun_path;
     struct stat st;
     if (lstat(path, &st) != 0) {
-        return errno == ENOENT ? 0 : fail(path, "cannot stat", e);
+        return errno == ENOENT ? 0 : set_errno_error(path, "cannot stat", e);
     }
     if (!S_ISSOCK(st.st_mode)) {
         return err_set(e, -EEXIST, "cannot listen on %s: it exists and is not a socket", path);
     }
     int rc = probe(addr, e);
     if (rc == 0 && unlink(path) != 0 && errno != ENOENT) {
-        rc = fail(path, "cannot remove the old socket", e);
+        rc = set_errno_error(path, "cannot remove the old socket", e);
     }
     if (rc == 0) {
         log_info("replacing a stale socket", log_str("path", path));
@@ -91,7 +91,7 @@ static int identify(struct socket_file *f, struct err *e)
 {
     struct stat st;
     if (lstat(f->path, &st) != 0) {
-        return fail(f->path, "cannot stat", e);
+        return set_errno_error(f->path, "cannot stat", e);
     }
     f->device = st.st_dev;
     f->inode = st.st_ino;
@@ -113,7 +113,7 @@ int socket_file_bind(struct socket_file *f, const char *path, struct err *e)
     /* Linux gives the file the socket's own mode, less the umask: it is never open to others. */
     if (fd < 0 || fchmod(fd, S_IRUSR | S_IWUSR) != 0 ||
         bind(fd, (const struct sockaddr *)&addr, sizeof addr) != 0) {
-        rc = fail(path, "cannot listen on", e);
+        rc = set_errno_error(path, "cannot listen on", e);
     } else {
         rc = identify(f, e);
     }

@@ -193,7 +193,7 @@ static void take_due(struct work_queue *q)
     }
 }
 
-static void begin(struct work_queue *q)
+static void hand_out_key(struct work_queue *q)
 {
     struct entry *e = LIST_ITEM(q->queued.next, struct entry, link);
     set_phase(e, PHASE_ACTIVE);
@@ -217,12 +217,12 @@ static void destroy(struct work_queue *q)
     free(q);
 }
 
-static void work(struct work_queue *q)
+static void hand_out_keys(struct work_queue *q)
 {
     q->calls++;
     take_due(q);
     for (int i = 0; i < BATCH && !q->closed && may_begin(q); i++) {
-        begin(q);
+        hand_out_key(q);
     }
     q->calls--;
     if (q->closed) {
@@ -234,12 +234,12 @@ static void work(struct work_queue *q)
 
 static void on_turn(struct net_task *t)
 {
-    work(LIST_ITEM(t, struct work_queue, turn));
+    hand_out_keys(LIST_ITEM(t, struct work_queue, turn));
 }
 
 static void on_timer(void *data)
 {
-    work(data);
+    hand_out_keys(data);
 }
 
 /* ---- what users call ---- */
@@ -319,14 +319,14 @@ static uint64_t pause_of(struct work_queue *q, const struct entry *e, unsigned r
     return pause > asked ? pause : asked + pause / 2;
 }
 
-static void fail(struct work_queue *q, struct entry *e, unsigned retry_after)
+static void retry_key(struct work_queue *q, struct entry *e, unsigned retry_after)
 {
     q->stats.retries++;
     e->failures++;
     put_off(q, e, pause_of(q, e, retry_after), true);
 }
 
-static void succeed(struct work_queue *q, struct entry *e)
+static void reset_failures(struct work_queue *q, struct entry *e)
 {
     e->failures = 0;
     if (e->due_to_failure) {
@@ -354,9 +354,9 @@ void work_queue_done(struct work_queue *q, const char *key, enum work_result res
         e->added_at = added_at;
     }
     if (result == WORK_RETRY) {
-        fail(q, e, retry_after);
+        retry_key(q, e, retry_after);
     } else {
-        succeed(q, e);
+        reset_failures(q, e);
     }
     forget_if_idle(q, e);
     attend(q);

@@ -59,7 +59,7 @@ static void report(void *data, enum log_level level, const char *file, unsigned 
     }
 }
 
-static void fail(struct run *r, const char *msg)
+static void report_error(struct run *r, const char *msg)
 {
     report(r, LOG_ERROR, NULL, 0, msg);
 }
@@ -136,7 +136,7 @@ static void compile_all(struct run *r)
 {
     r->configs = calloc(r->files.count + 1, sizeof(cJSON *));
     if (r->configs == NULL) {
-        fail(r, "out of memory");
+        report_error(r, "out of memory");
         return;
     }
     for (size_t i = 0; i < r->files.count; i++) {
@@ -222,7 +222,7 @@ static void write_results(struct run *r)
     }
     flush(&e);
     if (e.code != 0) {
-        fail(r, e.msg);
+        report_error(r, e.msg);
     }
 }
 
@@ -273,7 +273,7 @@ static bool compare(struct run *r)
     }
     rules_set_deinit(&before);
     if (e.code != 0) {
-        fail(r, e.msg);
+        report_error(r, e.msg);
     }
     return different;
 }
@@ -292,7 +292,7 @@ static void check_found(struct run *r)
         (void)snprintf(msg, sizeof msg, "none of the %zu configs in the input is shard %.300s",
                        r->skipped, r->command->shard);
     }
-    fail(r, msg);
+    report_error(r, msg);
 }
 
 int compile_command_run(const struct compile_command *command)

@@ -25,7 +25,7 @@ struct reader {
     int rc;
 };
 
-static void fail(struct reader *r, unsigned line, const char *msg)
+static void report_file_error(struct reader *r, unsigned line, const char *msg)
 {
     r->report(r->data, LOG_ERROR, r->file->name, line, msg);
     r->rc = -1;
@@ -40,7 +40,7 @@ static void fail_parsing(struct reader *r, const char *msg)
         msg += used + 1;
         msg += strspn(msg, " ");
     }
-    fail(r, line, msg);
+    report_file_error(r, line, msg);
 }
 
 static void skip(struct reader *r, const cJSON *document)
@@ -59,7 +59,7 @@ static void add(struct reader *r, const cJSON *config)
         size_t cap = c->cap == 0 ? 16 : c->cap * 2;
         struct config_entry *grown = realloc(c->entries, cap * sizeof *grown);
         if (grown == NULL) {
-            fail(r, 0, "out of memory");
+            report_file_error(r, 0, "out of memory");
             return;
         }
         c->entries = grown;
@@ -97,7 +97,7 @@ static void add_text(struct reader *r, const struct buf *text)
         return;
     }
     if (f->documents->child == NULL) {
-        fail(r, 0, "contains no document");
+        report_file_error(r, 0, "contains no document");
     }
     const cJSON *document;
     cJSON_ArrayForEach(document, f->documents)

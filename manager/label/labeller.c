@@ -36,7 +36,7 @@ static struct resource *first(const struct labeller *l)
 }
 
 /* The one behind `r`; NULL: `r` is the last. */
-static struct resource *next(const struct labeller *l, const struct resource *r)
+static struct resource *next_resource(const struct labeller *l, const struct resource *r)
 {
     return r->link.next == &l->resources ? NULL : LIST_ITEM(r->link.next, struct resource, link);
 }
@@ -45,14 +45,14 @@ static struct resource *find(const struct labeller *l, unsigned id)
 {
     struct resource *r = first(l);
     while (r != NULL && r->id != id) {
-        r = next(l, r);
+        r = next_resource(l, r);
     }
     return r;
 }
 
 static void each_reflector(struct labeller *l, void (*act)(struct reflector *))
 {
-    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+    for (struct resource *r = first(l); r != NULL; r = next_resource(l, r)) {
         if (r->unlabelled != NULL) {
             act(r->unlabelled);
         }
@@ -116,7 +116,7 @@ static const struct patcher_handlers patcher_handlers = {.path = path_of, .on_do
 uint64_t labeller_outcomes(const struct labeller *l, enum patcher_outcome outcome)
 {
     uint64_t sum = 0;
-    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+    for (struct resource *r = first(l); r != NULL; r = next_resource(l, r)) {
         sum += r->outcomes[outcome];
     }
     return sum;
@@ -132,7 +132,7 @@ static uint64_t changes(const struct labeller *l)
 static uint64_t foreign(const struct labeller *l)
 {
     uint64_t sum = 0;
-    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+    for (struct resource *r = first(l); r != NULL; r = next_resource(l, r)) {
         sum += r->foreign.count;
     }
     return sum;
@@ -143,7 +143,7 @@ static uint64_t failures(const struct labeller *l)
     return labeller_outcomes(l, PATCHER_REFUSED) + labeller_outcomes(l, PATCHER_UNDONE);
 }
 
-static void tell(const struct labeller *l, const char *what)
+static void log_progress(const struct labeller *l, const char *what)
 {
     uint64_t ms = net_clock_now(l->options.clock) - l->began_at;
     log_write(LOG_INFO, what,
@@ -162,7 +162,7 @@ static void on_progress(void *data)
     l->telling = changes(l) != l->told_changes || !is_idle(l);
     if (l->telling) {
         l->told_changes = changes(l);
-        tell(l, "adding control labels");
+        log_progress(l, "adding control labels");
         net_clock_set_timer(l->options.clock, l->progress, PROGRESS_MS);
     }
 }
@@ -198,7 +198,7 @@ static void check_again(struct labeller *l, uint64_t now)
         return;
     }
     l->check_at = 0;
-    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+    for (struct resource *r = first(l); r != NULL; r = next_resource(l, r)) {
         r->check = r->check == CHECK_DONE ? CHECK_DUE : r->check;
     }
 }
@@ -210,7 +210,7 @@ static void begin_again(struct labeller *l)
     uint64_t now = net_clock_now(l->options.clock);
     check_again(l, now);
     uint64_t soonest = l->check_at;
-    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+    for (struct resource *r = first(l); r != NULL; r = next_resource(l, r)) {
         bool room = r->left_out && !l->held && r->phase != RESOURCE_RESTING;
         if (room || (r->again_at != 0 && r->again_at <= now)) {
             resource_begin(r);
@@ -227,7 +227,7 @@ static void begin_again(struct labeller *l)
 /* One resource is listed at a time; one that cannot be is not waited for. True: all are. */
 static bool list_next(struct labeller *l)
 {
-    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+    for (struct resource *r = first(l); r != NULL; r = next_resource(l, r)) {
         if (r->phase == RESOURCE_LISTING && resource_error(r) == NULL) {
             return false;
         }
@@ -241,7 +241,7 @@ static bool list_next(struct labeller *l)
 
 static bool check_next(struct labeller *l)
 {
-    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+    for (struct resource *r = first(l); r != NULL; r = next_resource(l, r)) {
         if (r->check == CHECK_RUNNING && reflector_error(r->labelled) == NULL) {
             return false;
         }
@@ -256,7 +256,7 @@ static bool check_next(struct labeller *l)
 /* What was refused once and is not any more, is tried soon again when it is refused next time. */
 static void forget_refusals(struct labeller *l)
 {
-    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+    for (struct resource *r = first(l); r != NULL; r = next_resource(l, r)) {
         if (r->again_at == 0) {
             backoff_reset(&r->backoff);
         }
@@ -267,7 +267,7 @@ bool labeller_follows_all(const struct labeller *l)
 {
     const struct resource *r = first(l);
     while (r != NULL && r->phase == RESOURCE_FOLLOWING) {
-        r = next(l, r);
+        r = next_resource(l, r);
     }
     return r == NULL && l->resolved;
 }
@@ -285,7 +285,7 @@ static void tell_once(struct labeller *l, bool *told, const char *all, const cha
     if (!*told) {
         *told = true;
         l->told_changes = changes(l);
-        tell(l, labeller_follows_all(l) ? all : some);
+        log_progress(l, labeller_follows_all(l) ? all : some);
     }
 }
 
@@ -341,7 +341,7 @@ static void keep_or_add(struct labeller *l, const struct sharding_resource *s)
 {
     struct resource *r = first(l);
     while (r != NULL && !resource_is(r, s)) {
-        r = next(l, r);
+        r = next_resource(l, r);
     }
     if (r == NULL) {
         r = resource_new(l, s->group, s->version, s->plural, true);
@@ -355,14 +355,14 @@ static void keep_or_add(struct labeller *l, const struct sharding_resource *s)
 
 static void compare(struct labeller *l, const struct sharding_resource *wanted, size_t count)
 {
-    for (struct resource *r = first(l); r != NULL; r = next(l, r)) {
+    for (struct resource *r = first(l); r != NULL; r = next_resource(l, r)) {
         r->stale = r->namespaced; /* namespaces stay */
     }
     for (size_t i = 0; i < count; i++) {
         keep_or_add(l, &wanted[i]);
     }
     for (struct resource *r = first(l), *after; r != NULL; r = after) {
-        after = next(l, r);
+        after = next_resource(l, r);
         if (r->stale) {
             resource_free(r);
         }

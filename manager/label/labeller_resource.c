@@ -296,7 +296,7 @@ static void come_again(struct resource *r)
     labeller_go_on(r->labeller);
 }
 
-static void rest(struct resource *r)
+static void back_off_resource(struct resource *r)
 {
     char resource[NAME_MAX_LEN];
     resource_name(r, resource, sizeof resource);
@@ -353,7 +353,7 @@ void resource_take_outcome(struct resource *r, const char *ns, const char *name,
     case PATCHER_UNDONE:
         tell_refusal(r, ns, name, error);
         if (++r->refused_in_row == REFUSED_MAX) {
-            rest(r);
+            back_off_resource(r);
         } else {
             come_again(r);
         }

@@ -135,7 +135,7 @@ static const char *release(struct job *j, char **text)
     return key;
 }
 
-static void finish(struct job *j, enum patcher_outcome outcome, const struct api_error *error)
+static void finish_job(struct job *j, enum patcher_outcome outcome, const struct api_error *error)
 {
     static const struct api_error no_memory = {.msg = "out of memory"};
     struct patcher *p = j->patcher;
@@ -185,7 +185,7 @@ static void fail_for_now(struct job *j, const struct api_error *error)
         hold_back(p, error->retry_after);
     }
     if (of_object && work_queue_failures(p->queue, j->key) >= FAILURES_MAX) {
-        finish(j, PATCHER_REFUSED, error);
+        finish_job(j, PATCHER_REFUSED, error);
     } else {
         put_off(j, error->retry_after);
     }
@@ -198,18 +198,18 @@ static void make_ready(struct job *j, bool look)
     send_ready(j->patcher);
 }
 
-static void fail(struct job *j, const struct api_error *error)
+static void request_failed(struct job *j, const struct api_error *error)
 {
     unsigned code = error->code;
     if (code == 404) {
-        finish(j, PATCHER_GONE, NULL);
+        finish_job(j, PATCHER_GONE, NULL);
     } else if (code == 409 && ++j->rounds < ROUNDS_MAX) {
         make_ready(j, true);
     } else if (code == 0 || code == 401 || code == 408 || code == 409 || code == 429 ||
                code >= 500) {
         fail_for_now(j, error);
     } else {
-        finish(j, PATCHER_REFUSED, error);
+        finish_job(j, PATCHER_REFUSED, error);
     }
 }
 
@@ -266,7 +266,7 @@ static void take_look(struct job *j, const cJSON *object)
     const char *version = object_version(object);
     enum patcher_outcome what = needs(j, object);
     if (what != PATCHER_CHANGED || version == NULL) {
-        finish(j, version == NULL ? PATCHER_GONE : what, NULL);
+        finish_job(j, version == NULL ? PATCHER_GONE : what, NULL);
         return;
     }
     memcpy(j->version, version, strlen(version) + 1);
@@ -279,16 +279,17 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
     struct patcher *p = j->patcher;
     j->request = NULL;
     if (object == NULL) {
-        fail(j, error);
+        request_failed(j, error);
     } else if (j->look) {
         take_look(j, object);
     } else {
-        finish(j, needs(j, object) == PATCHER_NEEDLESS ? PATCHER_CHANGED : PATCHER_UNDONE, NULL);
+        finish_job(j, needs(j, object) == PATCHER_NEEDLESS ? PATCHER_CHANGED : PATCHER_UNDONE,
+                   NULL);
     }
     send_ready(p);
 }
 
-static int ask(struct job *j, const char *path, const cJSON *patch, struct err *e)
+static int send_request(struct job *j, const char *path, const cJSON *patch, struct err *e)
 {
     struct patcher *p = j->patcher;
     const struct object_request_options q = {
@@ -311,13 +312,13 @@ static int ask(struct job *j, const char *path, const cJSON *patch, struct err *
     return 0;
 }
 
-static int start(struct job *j, const char *path, struct err *e)
+static int start_job(struct job *j, const char *path, struct err *e)
 {
     cJSON *patch = NULL;
     if (!j->look && (patch = make_patch(j)) == NULL) {
         return err_memory(e);
     }
-    int rc = ask(j, path, patch, e);
+    int rc = send_request(j, path, patch, e);
     cJSON_Delete(patch);
     return rc;
 }
@@ -332,16 +333,16 @@ static void dispatch(struct job *j)
     rc = rc == 0 && text == NULL ? -ENOMEM : rc;
     bool may =
         j->look || p->options.may_write == NULL || p->options.may_write(p->options.may_write_data);
-    rc = rc != 0 ? rc : may ? start(j, text, &e) : -EAGAIN;
+    rc = rc != 0 ? rc : may ? start_job(j, text, &e) : -EAGAIN;
     buf_reset(&path);
     if (rc == -ENOENT) {
-        finish(j, PATCHER_GONE, NULL);
+        finish_job(j, PATCHER_GONE, NULL);
     } else if (rc == -ENOMEM || rc == -EAGAIN) {
         put_off(j, 0);
     } else if (rc != 0) {
         struct api_error error = {0};
         (void)snprintf(error.msg, sizeof error.msg, "%s", e.msg);
-        finish(j, PATCHER_REFUSED, &error);
+        finish_job(j, PATCHER_REFUSED, &error);
     }
 }
 

@@ -309,7 +309,7 @@ static bool is_of(const struct discovery_resource *d, const char *group_version)
            strcmp(d->version, slash == NULL ? group_version : slash + 1) == 0;
 }
 
-static int take(struct resolving *r, const struct discovery_resource *d)
+static int add_resource(struct resolving *r, const struct discovery_resource *d)
 {
     if (r->count == r->room) {
         size_t room = r->room == 0 ? 64 : r->room * 2;
@@ -342,7 +342,7 @@ static int resolve_entry(struct resolving *r, const struct entry *entry,
             any ? r->s->events || strcmp(d->kind, "Event") != 0 : strcmp(d->kind, entry->kind) == 0;
         if (named && is_of(d, entry->group_version)) {
             unfit = can_be_labelled(d) ? unfit : d;
-            rc = can_be_labelled(d) ? take(r, d) : 0;
+            rc = can_be_labelled(d) ? add_resource(r, d) : 0;
         }
     }
     bool known = unfit != NULL && (any || strcmp(unfit->kind, "Namespace") == 0);

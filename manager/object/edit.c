@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void fail(struct edit *ed, int rc)
+static void edit_fail(struct edit *ed, int rc)
 {
     ed->rc = ed->rc != 0 ? ed->rc : rc;
 }
@@ -14,13 +14,13 @@ static void fail(struct edit *ed, int rc)
 void edit_set(struct edit *ed, cJSON *parent, const char *key, cJSON *value)
 {
     if (value == NULL || ed->rc != 0) {
-        fail(ed, -ENOMEM);
+        edit_fail(ed, -ENOMEM);
         cJSON_Delete(value);
         return;
     }
     cJSON_DeleteItemFromObjectCaseSensitive(parent, key);
     if (!cJSON_AddItemToObject(parent, key, value)) {
-        fail(ed, -ENOMEM);
+        edit_fail(ed, -ENOMEM);
         cJSON_Delete(value);
     }
 }
@@ -40,7 +40,7 @@ cJSON *edit_object(struct edit *ed, cJSON *parent, const char *key)
 {
     cJSON *item = provide(ed, parent, key, cJSON_CreateObject);
     if (item != NULL && !cJSON_IsObject(item)) {
-        fail(ed, -EINVAL);
+        edit_fail(ed, -EINVAL);
         return NULL;
     }
     return item;
@@ -50,7 +50,7 @@ cJSON *edit_array(struct edit *ed, cJSON *parent, const char *key)
 {
     cJSON *item = provide(ed, parent, key, cJSON_CreateArray);
     if (item != NULL && !cJSON_IsArray(item)) {
-        fail(ed, -EINVAL);
+        edit_fail(ed, -EINVAL);
         return NULL;
     }
     return item;
@@ -74,7 +74,7 @@ void edit_bool(struct edit *ed, cJSON *parent, const char *key, bool value)
 void edit_append(struct edit *ed, cJSON *array, cJSON *value)
 {
     if (value == NULL || ed->rc != 0 || !cJSON_AddItemToArray(array, value)) {
-        fail(ed, -ENOMEM);
+        edit_fail(ed, -ENOMEM);
         cJSON_Delete(value);
     }
 }
@@ -83,7 +83,7 @@ void edit_append(struct edit *ed, cJSON *array, cJSON *value)
 void edit_prepend(struct edit *ed, cJSON *array, cJSON *value)
 {
     if (value == NULL || ed->rc != 0 || !cJSON_InsertItemInArray(array, 0, value)) {
-        fail(ed, -ENOMEM);
+        edit_fail(ed, -ENOMEM);
         cJSON_Delete(value);
     }
 }
@@ -91,7 +91,7 @@ void edit_prepend(struct edit *ed, cJSON *array, cJSON *value)
 void edit_replace(struct edit *ed, cJSON *array, int index, cJSON *value)
 {
     if (value == NULL || ed->rc != 0 || !cJSON_ReplaceItemInArray(array, index, value)) {
-        fail(ed, -ENOMEM);
+        edit_fail(ed, -ENOMEM);
         cJSON_Delete(value);
     }
 }
@@ -116,7 +116,7 @@ void edit_append_format(struct edit *ed, cJSON *array, const char *fmt, ...)
     int n = vasprintf(&text, fmt, ap);
     va_end(ap);
     if (n < 0) {
-        fail(ed, -ENOMEM);
+        edit_fail(ed, -ENOMEM);
         return;
     }
     edit_append_string(ed, array, text);

@@ -150,7 +150,7 @@ static void on_lead(void *data)
     }
 }
 
-static int look(void *data, bool pods_needed, struct validate_context *w, struct err *e)
+static int take_snapshot(void *data, bool pods_needed, struct validate_context *w, struct err *e)
 {
     struct run *r = data;
     return admission_snapshot_look(&r->outlook, pods_needed, w, e);
@@ -246,7 +246,7 @@ static int open_webhook(struct run *r, struct err *e)
         .context = {.keys = &r->keys,
                     .inject = &s->inject,
                     .compile = &r->compile,
-                    .look = look,
+                    .look = take_snapshot,
                     .data = r},
         .may_write = leader_may_write,
         .data = r->leader,

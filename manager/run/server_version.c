@@ -35,7 +35,7 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
     v->cb(v->data, major, minor);
 }
 
-static void ask(void *data)
+static void request_version(void *data)
 {
     struct server_version *v = data;
     struct err e = ERR_INIT;
@@ -50,7 +50,7 @@ struct server_version *server_version_new(struct net_loop *l, struct kube_client
                                           server_version_cb cb, void *data, struct err *e)
 {
     struct server_version *v = calloc(1, sizeof *v);
-    struct net_timer *timer = v == NULL ? NULL : net_timer_new(l, ask, v);
+    struct net_timer *timer = v == NULL ? NULL : net_timer_new(l, request_version, v);
     if (timer == NULL) {
         free(v);
         err_memory(e);

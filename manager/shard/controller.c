@@ -358,7 +358,7 @@ static const struct shard_cache_handlers handlers = {
     .on_ready = on_ready,
 };
 
-static int begin(struct controller *c, struct err *e)
+static int start_parts(struct controller *c, struct err *e)
 {
     const struct controller_options *o = &c->options;
     struct work_queue_options queue = {
@@ -401,7 +401,7 @@ struct controller *controller_new(struct net_loop *l, const struct controller_op
     c->clock = o->clock != NULL ? o->clock : &net_clock_system;
     c->options.parallel = o->parallel != 0 ? o->parallel : PARALLEL;
     c->options.orphan_ms = o->orphan_ms != 0 ? o->orphan_ms : ORPHAN_MS;
-    if (begin(c, e) != 0) {
+    if (start_parts(c, e) != 0) {
         controller_free(c);
         return NULL;
     }

@@ -41,7 +41,7 @@ static void free_nudge(struct nudge *n)
     free(n);
 }
 
-static void finish(struct nudge *n, enum work_result result, unsigned retry_after)
+static void finish_nudge(struct nudge *n, enum work_result result, unsigned retry_after)
 {
     work_queue_done(n->nudger->queue, n->key, result, retry_after);
     free_nudge(n);
@@ -57,7 +57,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         const char *uid = cJSON_GetStringValue(field_get(field_get(object, "metadata"), "uid"));
         shard_cache_pod_told(c->options.cache, n->key, uid == NULL ? "" : uid, n->generation);
         prober_expect(c->prober, n->key, n->generation);
-        finish(n, WORK_DONE, 0);
+        finish_nudge(n, WORK_DONE, 0);
         return;
     }
     /* Another pod of that name, or none: next time the cache shows it. */
@@ -66,7 +66,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         log_warn("cannot notify a pod of its new rules; the kubelet updates them within a minute",
                  log_str("pod", n->key), log_str("error", error->msg));
     }
-    finish(n, WORK_RETRY, error->retry_after);
+    finish_nudge(n, WORK_RETRY, error->retry_after);
 }
 
 /* Refused for another pod of that name, and when it has changed: a leader of before might tell an
@@ -154,7 +154,7 @@ static void on_work(void *data, const char *key)
     if (n == NULL) {
         work_queue_done(r->queue, key, WORK_RETRY, 0);
     } else if (send_nudge(n, p) != 0) {
-        finish(n, WORK_RETRY, 0);
+        finish_nudge(n, WORK_RETRY, 0);
     }
 }
 

@@ -72,7 +72,7 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
     }
 }
 
-static void look(struct shard *s, const struct rules_map *map)
+static void get_config(struct shard *s, const struct rules_map *map)
 {
     char *path = controller_path(SHARD_CACHE_GROUP_PATH, map->ns, SHARD_CACHE_RESOURCE);
     struct object_request_options q = {
@@ -128,7 +128,7 @@ void shard_clean_up(struct shard *s)
     s->gone_at = s->gone_at != 0 ? s->gone_at : now;
     uint64_t gone = now - s->gone_at;
     if (gone >= c->options.orphan_ms) {
-        look(s, map);
+        get_config(s, map);
         return;
     }
     controller_look_after(s, c->options.orphan_ms - gone);

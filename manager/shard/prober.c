@@ -396,7 +396,7 @@ static void on_proxy(void *data, const struct http_answer *a, const struct err *
     serve(p);
 }
 
-static void ask(struct target *t)
+static void start_probe(struct target *t)
 {
     struct prober *p = t->prober;
     struct err e = ERR_INIT;
@@ -426,7 +426,7 @@ static void serve(struct prober *p)
     for (enum lane lane = 0; lane < LANES; lane++) {
         struct due *first = due_heap_first(&p->heaps[lane]);
         while (first != NULL && first->at <= now && is_free(p, lane)) {
-            ask(LIST_ITEM(first, struct target, due));
+            start_probe(LIST_ITEM(first, struct target, due));
             first = due_heap_first(&p->heaps[lane]);
         }
         if (first != NULL && first->at < next && is_free(p, lane)) {

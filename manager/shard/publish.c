@@ -43,7 +43,7 @@ static bool is_compiled(const struct shard *s, const struct shard_cache_config *
 }
 
 /* The config is another one of the same name: what was known is of no use. */
-static int meet(struct shard *s, const struct shard_cache_config *config)
+static int reset_if_replaced(struct shard *s, const struct shard_cache_config *config)
 {
     if (s->uid != NULL && strcmp(s->uid, config->uid) == 0) {
         return 0;
@@ -68,7 +68,7 @@ static int update_spec(struct shard *s, const struct shard_cache_config *config)
     if (is_compiled(s, config)) {
         return 0;
     }
-    struct rules *rules = meet(s, config) != 0 ? NULL : compile(s, config, &e);
+    struct rules *rules = reset_if_replaced(s, config) != 0 ? NULL : compile(s, config, &e);
     if (rules == NULL && (e.code == -ENOMEM || e.code == 0)) {
         return -ENOMEM;
     }
@@ -161,7 +161,7 @@ static void set_trouble(struct shard *s, const char *reason, bool retry, const c
     (void)err_set(&s->trouble, -EIO, "%s", msg);
 }
 
-static void fine(struct shard *s)
+static void clear_trouble(struct shard *s)
 {
     s->trouble_reason = NULL;
     s->retry = false;
@@ -179,7 +179,7 @@ static void not_ours(struct shard *s, const struct rules_map *map)
 }
 
 /* What the API server has now, which the cache shows before long. */
-static void believe(struct shard *s, struct rules_map *map)
+static void store_current_map(struct shard *s, struct rules_map *map)
 {
     const struct rules_map *seen = shard_cache_find_map(s->controller->options.cache, s->key);
     if (s->base == NULL || strcmp(seen == NULL ? "" : seen->version, s->base) != 0) {
@@ -244,7 +244,7 @@ static void on_success(struct shard *s, const struct rules_map *map)
     const struct shard_cache_config *config = shard_config(s);
     bool whole = strcmp(map->checksum, s->checksum) == 0; /* nothing that it gains waits */
     if (whole) {
-        fine(s);
+        clear_trouble(s);
     }
     s->generation = map->generation;
     (void)snprintf(s->generation_checksum, sizeof s->generation_checksum, "%s", map->checksum);
@@ -269,13 +269,13 @@ static void on_success(struct shard *s, const struct rules_map *map)
     }
 }
 
-static void look(struct shard *s);
+static void get_configmap(struct shard *s);
 
 static void on_failure(struct shard *s, const struct api_error *error)
 {
     bool conflict = error->code == 409 || error->code == 404;
     if (error->exists) {
-        look(s);
+        get_configmap(s);
         return;
     }
     if (conflict || error->code == 0) {
@@ -305,7 +305,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         return;
     }
     on_success(s, map);
-    believe(s, map);
+    store_current_map(s, map);
     shard_report(s);
 }
 
@@ -329,7 +329,7 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
         shard_report(s);
         return;
     }
-    believe(s, map);
+    store_current_map(s, map);
     if (s->written == NULL) {
         shard_done(s, WORK_RETRY, 0); /* the cache has it by now */
     } else {
@@ -337,7 +337,7 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
     }
 }
 
-static void look(struct shard *s)
+static void get_configmap(struct shard *s)
 {
     const struct shard_cache_config *config = shard_config(s);
     char *path = config == NULL ? NULL : controller_path("/api/v1", config->ns, "configmaps");
@@ -467,7 +467,7 @@ static void publish_wanted(struct shard *s, const struct shard_cache_config *con
         publish_between(s, config, map, from, wanted);
     } else {
         if (s->trouble_reason == shard_waiting) {
-            fine(s);
+            clear_trouble(s);
         }
         write_map(s, config, map, wanted);
     }
@@ -479,7 +479,7 @@ static void note_right(struct shard *s, const struct shard_cache_config *config,
                        const struct rules_map *map)
 {
     uint64_t generation = map->generation;
-    fine(s);
+    clear_trouble(s);
     shard_wait_end(s);
     shard_settle(s, config, map);
     s->changed_at = s->placed ? s->changed_at : 0; /* it stood there already */
@@ -501,7 +501,7 @@ void shard_publish(struct shard *s)
     }
     const struct rules_map *map = shard_map(s);
     if (shard_refusal(s) != NULL || is_ending(config)) {
-        fine(s);
+        clear_trouble(s);
         shard_wait_end(s);
         shard_report(s);
     } else if (map != NULL && !rules_map_ours(map)) {

@@ -144,7 +144,7 @@ static struct shard_news compare(const struct shard *s, const cJSON *old, const 
     };
 }
 
-static void tell(struct shard *s, const struct shard_cache_config *config)
+static void record_events(struct shard *s, const struct shard_cache_config *config)
 {
     struct event_recorder *events = s->controller->options.events;
     struct event_object about = event_object_of(config->object);
@@ -169,7 +169,7 @@ static void tell(struct shard *s, const struct shard_cache_config *config)
 
 /* ---- writing ---- */
 
-static void finish(struct shard *s)
+static void finish_report(struct shard *s)
 {
     bool retry = s->trouble_reason != NULL && s->retry;
     cJSON_Delete(s->status);
@@ -185,9 +185,9 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     controller_count(s->controller, CONTROLLER_STATUS, error);
     if (object != NULL) {
         if (config != NULL) {
-            tell(s, config);
+            record_events(s, config);
         }
-        finish(s);
+        finish_report(s);
         return;
     }
     free(s->status_base);
@@ -283,13 +283,13 @@ void shard_report(struct shard *s)
     bool changed = false;
     bool early = false;
     if (config == NULL) {
-        finish(s);
+        finish_report(s);
         return;
     }
     cJSON_Delete(s->status);
     s->status = make_status(s, config, &changed, &early);
     if (early) {
-        finish(s); /* the first answers bring it again */
+        finish_report(s); /* the first answers bring it again */
         return;
     }
     if (s->status == NULL) {
@@ -298,7 +298,7 @@ void shard_report(struct shard *s)
     }
     note_enforced(s);
     if (!changed || is_answer_due(s, config)) {
-        finish(s);
+        finish_report(s);
         return;
     }
     s->news = compare(s, field_get(config->object, "status"), s->status);

@@ -147,20 +147,20 @@ static int keep(struct ca_bundle *b, enum kind kind, const char *key, const cJSO
     return enqueue(b, key);
 }
 
-static void tell(struct ca_bundle *b)
+static void notify_change(struct ca_bundle *b)
 {
     if (b->on_change != NULL) {
         b->on_change(b->data);
     }
 }
 
-static void forget(struct ca_bundle *b, const char *key)
+static void remove_entry(struct ca_bundle *b, const char *key)
 {
     struct entry *entry = find(b, key);
     if (entry != NULL) {
         entry_free(entry);
         recount(b);
-        tell(b);
+        notify_change(b);
     }
 }
 
@@ -195,11 +195,11 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
         return;
     }
     if (change == REFLECTOR_DELETED) {
-        forget(b, key);
+        remove_entry(b, key);
     } else if (keep(b, s->kind, key, object) != 0) {
         follow_again(s);
     } else {
-        tell(b);
+        notify_change(b);
     }
     free(key);
 }
@@ -230,7 +230,7 @@ static void on_synced(void *data)
     s->synced = !s->again;
     recount(b);
     warn_if_none(b);
-    tell(b);
+    notify_change(b);
 }
 
 static void on_state(void *data, const char *error)
@@ -279,7 +279,7 @@ static void on_timer(void *data)
 
 /* ---- writing ---- */
 
-static void finish(struct ca_bundle *b, enum work_result result, unsigned retry_after)
+static void finish_write(struct ca_bundle *b, enum work_result result, unsigned retry_after)
 {
     char *key = b->writing;
     b->writing = NULL;
@@ -303,16 +303,16 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         b->stats.writes++;
         b->write = (struct err){0};
         log_info("repaired a webhook configuration", log_str("name", b->writing + 2));
-        finish(b, WORK_DONE, 0);
+        finish_write(b, WORK_DONE, 0);
     } else if (is_conflict(b, error->code)) {
         b->stats.conflicts++;
-        finish(b, WORK_RETRY, 0);
+        finish_write(b, WORK_RETRY, 0);
     } else {
         b->stats.failures++;
         (void)err_set(&b->write, -EIO, "cannot write webhook configuration %s: %s", b->writing + 2,
                       error->msg);
         log_warn("cannot write a webhook configuration", log_str("error", b->write.msg));
-        finish(b, WORK_RETRY, error->retry_after);
+        finish_write(b, WORK_RETRY, error->retry_after);
     }
 }
 
@@ -447,7 +447,7 @@ static int copy_options(struct ca_bundle *b, const struct ca_bundle_options *o)
     return 0;
 }
 
-static int begin(struct ca_bundle *b, struct err *e)
+static int start_parts(struct ca_bundle *b, struct err *e)
 {
     const struct work_queue_options qo = {.name = "webhook-configurations",
                                           .retry_min_ms = RETRY_MIN_MS,
@@ -489,7 +489,7 @@ struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_optio
     if (rc != 0) {
         (void)err_set(e, rc, "out of memory");
     }
-    rc = rc != 0 ? rc : begin(b, e);
+    rc = rc != 0 ? rc : start_parts(b, e);
     if (rc != 0) {
         ca_bundle_free(b);
         return NULL;

@@ -176,7 +176,7 @@ bool certificate_set_serves(const struct certificate_set *s, const struct certif
 
 /* ---- planning ---- */
 
-static void decide(struct certificate_plan *p, enum certificate_action action, const char *why)
+static void set_plan(struct certificate_plan *p, enum certificate_action action, const char *why)
 {
     p->action = action;
     if (why != NULL) {
@@ -226,7 +226,7 @@ static void plan_rotation(const struct certificate_set *s, int64_t now, bool nex
             (void)snprintf(p->why, sizeof p->why, "the next authority's certificate %s", fault);
         }
     } else if (next_trusted) {
-        decide(p, CERTIFICATE_PROMOTE, "all webhook configurations trust the next authority");
+        set_plan(p, CERTIFICATE_PROMOTE, "all webhook configurations trust the next authority");
         p->broken = false;
     }
 }
@@ -257,8 +257,8 @@ void certificate_set_plan(const struct certificate_set *s, const struct certific
     int64_t at = due(s->entries[CERTIFICATE_SERVING].read);
     int64_t end = certificate_not_after(s->entries[CERTIFICATE_SERVING].read) + 1;
     if (at <= now && may_renew(s, now)) {
-        decide(p, CERTIFICATE_RENEW,
-               "two thirds of the serving certificate's lifetime have passed");
+        set_plan(p, CERTIFICATE_RENEW,
+                 "two thirds of the serving certificate's lifetime have passed");
         return;
     }
     at = at <= now ? end : at;

@@ -152,7 +152,7 @@ static void hand_out(struct certificates *c)
 
 /* ---- writing ---- */
 
-static void rest(struct certificates *c, uint64_t ms)
+static void wait_until_next_check(struct certificates *c, uint64_t ms)
 {
     c->phase = WAITING;
     look_after(c, ms);
@@ -165,7 +165,7 @@ static void await_event(struct certificates *c)
         c->phase = IDLE;
         check_soon(c);
     } else {
-        rest(c, SEEN_MS);
+        wait_until_next_check(c, SEEN_MS);
     }
 }
 
@@ -188,8 +188,8 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         (void)err_set(&c->write, -EIO, "cannot write Secret %s: %s", c->secret, error->msg);
         log_warn("cannot write the webhooks' certificates", log_str("error", c->write.msg));
         uint64_t ms = backoff_next(&c->backoff, net_clock_random(c->clock));
-        rest(c,
-             error->retry_after * UINT64_C(1000) > ms ? error->retry_after * UINT64_C(1000) : ms);
+        wait_until_next_check(
+            c, error->retry_after * UINT64_C(1000) > ms ? error->retry_after * UINT64_C(1000) : ms);
     }
 }
 
@@ -254,7 +254,7 @@ static void begin_write(struct certificates *c, cJSON *data)
         return;
     }
     c->write = e;
-    rest(c, backoff_next(&c->backoff, net_clock_random(c->clock)));
+    wait_until_next_check(c, backoff_next(&c->backoff, net_clock_random(c->clock)));
 }
 
 static void log_plan(const struct certificates *c, const struct certificate_plan *p)
@@ -281,7 +281,7 @@ static bool repairs_too_often(struct certificates *c)
 {
     uint64_t now = net_clock_now(c->clock);
     if (now < c->repair_after) {
-        rest(c, c->repair_after - now);
+        wait_until_next_check(c, c->repair_after - now);
         return true;
     }
     if (now - c->repair_after > REPAIR_MAX_MS) {
@@ -301,7 +301,7 @@ static void carry_out(struct certificates *c, const struct certificate_plan *p)
     if (data == NULL) {
         c->write = e;
         log_error("cannot create certificates", log_str("error", e.msg));
-        rest(c, backoff_next(&c->backoff, net_clock_random(c->clock)));
+        wait_until_next_check(c, backoff_next(&c->backoff, net_clock_random(c->clock)));
         return;
     }
     log_plan(c, p);
@@ -349,7 +349,7 @@ static void plan_restoration(const struct certificates *c, struct certificate_pl
                    c->exists ? "was overwritten with invalid data" : "was deleted");
 }
 
-static void decide(struct certificates *c)
+static void renew_if_due(struct certificates *c)
 {
     struct certificate_plan plan;
     int64_t now = now_seconds(c);
@@ -380,7 +380,7 @@ static void on_check(struct net_task *t)
 {
     struct certificates *c = LIST_ITEM(t, struct certificates, check);
     if (c->synced && !c->stale && c->phase == IDLE) {
-        decide(c);
+        renew_if_due(c);
     }
 }
 
@@ -397,7 +397,7 @@ static void moved(struct certificates *c)
 }
 
 /* Takes `set`, unless nobody could be served with it and with the one that is held somebody can. */
-static void use(struct certificates *c, struct certificate_set *set)
+static void use_certificates(struct certificates *c, struct certificate_set *set)
 {
     const struct certificate_rules any_name = {0};
     char why[256];
@@ -413,7 +413,7 @@ static void use(struct certificates *c, struct certificate_set *set)
     }
 }
 
-static void take(struct certificates *c, const cJSON *object)
+static void take_secret(struct certificates *c, const cJSON *object)
 {
     struct certificate_set set = {0};
     const cJSON *version = field_get(field_get(object, "metadata"), "resourceVersion");
@@ -428,11 +428,11 @@ static void take(struct certificates *c, const cJSON *object)
     free(c->version);
     c->version = copy;
     c->exists = true;
-    use(c, &set);
+    use_certificates(c, &set);
     moved(c);
 }
 
-static void drop(struct certificates *c)
+static void secret_deleted(struct certificates *c)
 {
     char why[256];
     c->exists = false;
@@ -450,11 +450,11 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
 {
     struct certificates *c = data;
     if (change == REFLECTOR_DELETED) {
-        drop(c);
+        secret_deleted(c);
         return;
     }
     c->listed = true;
-    take(c, object);
+    take_secret(c, object);
 }
 
 static void on_synced(void *data)
@@ -462,7 +462,7 @@ static void on_synced(void *data)
     struct certificates *c = data;
     c->synced = true;
     if (!c->listed) {
-        drop(c);
+        secret_deleted(c);
     }
     check_soon(c);
 }

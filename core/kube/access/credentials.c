@@ -466,7 +466,7 @@ static int copy_pem(const struct kube_pem *from, struct kube_pem *to, struct err
     return 0;
 }
 
-static int start(struct credentials *c, struct err *e)
+static int start_sources(struct credentials *c, struct err *e)
 {
     const struct kube_access *a = c->access;
     int rc = start_token(c, e);
@@ -524,7 +524,7 @@ struct credentials *credentials_new(struct net_loop *l, const struct kube_access
     if (c->timer == NULL) {
         fail_memory(e);
     }
-    if (c->timer == NULL || start(c, e) != 0) {
+    if (c->timer == NULL || start_sources(c, e) != 0) {
         net_timer_free(c->timer);
         free_credentials(c);
         return NULL;

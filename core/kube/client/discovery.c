@@ -98,7 +98,7 @@ static void leave(struct discovery *d)
 }
 
 /* NULL: all is known. */
-static void report(struct discovery *d, const struct err *e)
+static void report_state(struct discovery *d, const struct err *e)
 {
     if (d->state == STATE_CLOSED ||
         (e == NULL ? d->error.code == 0
@@ -135,7 +135,7 @@ static int keep(struct discovery *d, const struct question *q)
                       : resource_table_copy_groups(&d->found, &d->known);
 }
 
-static void fail(struct discovery *d, const struct question *q, const char *why)
+static void question_failed(struct discovery *d, const struct question *q, const char *why)
 {
     const struct resource_version *v = q->version;
     if (d->failed++ == 0 && v == NULL) {
@@ -148,13 +148,13 @@ static void fail(struct discovery *d, const struct question *q, const char *why)
     d->broken = keep(d, q) != 0 || d->broken;
 }
 
-static void take(struct discovery *d, const struct question *q, const cJSON *document)
+static void add_document(struct discovery *d, const struct question *q, const cJSON *document)
 {
     struct err e = ERR_INIT;
     int rc = q->version == NULL ? resource_table_add_root(&d->found, document, &d->versions, &e)
                                 : resource_table_add_list(&d->found, document, q->version, &e);
     if (rc == -EINVAL) {
-        fail(d, q, e.msg);
+        question_failed(d, q, e.msg);
     } else if (rc != 0) {
         d->broken = true;
     }
@@ -168,7 +168,7 @@ static void close_question(struct question *q)
     q->version = NULL;
 }
 
-static void go_on(struct discovery *d);
+static void ask_more(struct discovery *d);
 
 static void on_answer(void *data, const cJSON *object, const struct api_error *error)
 {
@@ -177,13 +177,13 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
     q->request = NULL;
     d->asking--;
     if (object != NULL) {
-        take(d, q, object);
+        add_document(d, q, object);
     } else if (error->code != 404) { /* it is not there, or not any more */
-        fail(d, q, error->msg);
+        question_failed(d, q, error->msg);
     }
     close_question(q);
     enter(d);
-    go_on(d);
+    ask_more(d);
     leave(d);
 }
 
@@ -196,7 +196,7 @@ static struct question *free_question(struct discovery *d)
     return &d->questions[i];
 }
 
-static void ask(struct discovery *d, struct question *q)
+static void send_question(struct discovery *d, struct question *q)
 {
     const struct resource_version *v = q->version;
     struct err e = ERR_INIT;
@@ -215,7 +215,7 @@ static void ask(struct discovery *d, struct question *q)
     if (q->request != NULL) {
         d->asking++;
     } else {
-        fail(d, q, e.msg);
+        question_failed(d, q, e.msg);
         close_question(q);
     }
 }
@@ -232,7 +232,7 @@ static bool ask_next(struct discovery *d)
     } else {
         return false;
     }
-    ask(d, q);
+    send_question(d, q);
     return true;
 }
 
@@ -246,7 +246,7 @@ static void set_timer(struct discovery *d)
     }
 }
 
-static void rest(struct discovery *d)
+static void wait_for_next_round(struct discovery *d)
 {
     uint64_t pause = d->refresh_ms;
     bool well = d->failed == 0 && !d->broken;
@@ -289,17 +289,17 @@ static void end_round(struct discovery *d)
     err_prefix(&e, "discovery is incomplete");
     bool changed = !d->broken && take_over(d);
     resource_table_deinit(&d->found);
-    rest(d);
+    wait_for_next_round(d);
     if (changed) {
         tell_change(d);
     }
-    report(d, e.code == 0 ? NULL : &e);
+    report_state(d, e.code == 0 ? NULL : &e);
     if (d->state != STATE_CLOSED) {
         set_timer(d);
     }
 }
 
-static void go_on(struct discovery *d)
+static void ask_more(struct discovery *d)
 {
     while (d->asking < PARALLEL && ask_next(d)) {
     }
@@ -325,7 +325,7 @@ static void on_timer(void *data)
     d->root_failed = false;
     d->broken = false;
     enter(d);
-    go_on(d);
+    ask_more(d);
     leave(d);
 }
 

@@ -121,7 +121,7 @@ static void wait_for(struct event_recorder *r, struct event *v, uint64_t ms)
     due_heap_set(&r->waiting, &v->due, net_clock_now(r->clock) + ms);
 }
 
-static void give_up(struct event_recorder *r, struct event *v, const char *why)
+static void drop_event(struct event_recorder *r, struct event *v, const char *why)
 {
     log_warn("cannot write an Event", log_str("about", v->is.about->name),
              log_str("reason", v->is.reason), log_str("error", why));
@@ -130,14 +130,14 @@ static void give_up(struct event_recorder *r, struct event *v, const char *why)
     event_correlator_forget(&r->correlator, &v->is);
 }
 
-static void fail(struct event_recorder *r, struct event *v, const struct api_error *e)
+static void write_failed(struct event_recorder *r, struct event *v, const struct api_error *e)
 {
     bool again = e->code == 0 || e->code == 401 || e->code == 429 || e->code >= 500;
     struct backoff b;
     uint64_t longest = RETRY_MIN_MS;
     v->attempts++;
     if (!again || v->attempts >= ATTEMPTS_MAX) {
-        give_up(r, v, e->msg);
+        drop_event(r, v, e->msg);
         return;
     }
     for (unsigned i = 1; i < v->attempts && longest < RETRY_MAX_MS; i++) {
@@ -178,7 +178,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         v->created = false; /* the API server forgets Events after an hour */
         make_ready(r, v);
     } else {
-        fail(r, v, error);
+        write_failed(r, v, error);
     }
     attend(r);
 }
@@ -246,7 +246,7 @@ static void write_event(struct event_recorder *r, struct event *v)
     memcpy(error.msg, e.msg, sizeof error.msg);
     r->writing--;
     v->phase = PHASE_KNOWN;
-    fail(r, v, &error);
+    write_failed(r, v, &error);
 }
 
 /* An object that has no token left waits alone; without a common one all wait. A retry costs the
@@ -314,7 +314,7 @@ static void destroy(struct event_recorder *r)
     free(r);
 }
 
-static void work(struct event_recorder *r)
+static void write_due_events(struct event_recorder *r)
 {
     take_due(r);
     uint64_t wait = write_ready(r);
@@ -330,12 +330,12 @@ static void work(struct event_recorder *r)
 
 static void on_turn(struct net_task *t)
 {
-    work(LIST_ITEM(t, struct event_recorder, turn));
+    write_due_events(LIST_ITEM(t, struct event_recorder, turn));
 }
 
 static void on_timer(void *data)
 {
-    work(data);
+    write_due_events(data);
 }
 
 /* ---- what users call ---- */

@@ -157,7 +157,7 @@ static void leave(struct lease *l)
 }
 
 /* NULL: all is well. */
-static void report(struct lease *l, const struct err *e)
+static void report_state(struct lease *l, const struct err *e)
 {
     if (l->state == STATE_CLOSED ||
         (e == NULL ? l->error.code == 0
@@ -244,7 +244,7 @@ static void stop_leading(struct lease *l, enum state next, const char *why)
 
 /* The rest of an attempt: the next one is so far away. A candidate's is up to chance, so that not
  * all of them try at the same moment. */
-static void rest(struct lease *l)
+static void schedule_next_attempt(struct lease *l)
 {
     uint64_t pause = l->retry_period_ms;
     if (l->state == STATE_CANDIDATE) {
@@ -254,12 +254,12 @@ static void rest(struct lease *l)
     l->looks = 0;
 }
 
-static void fail(struct lease *l, const char *verb, const char *why)
+static void attempt_failed(struct lease *l, const char *verb, const char *why)
 {
     struct err e = ERR_INIT;
     err_set(&e, -EIO, "cannot %s the lease %s/%s: %s", verb, l->namespace, l->name, why);
-    rest(l);
-    report(l, &e);
+    schedule_next_attempt(l);
+    report_state(l, &e);
 }
 
 static void finish_release(struct lease *l)
@@ -274,7 +274,7 @@ static void finish_release(struct lease *l)
 static void on_read(void *data, const cJSON *object, const struct api_error *error);
 static void on_write(void *data, const cJSON *object, const struct api_error *error);
 
-static int ask(struct lease *l, const struct object_request_options *q, struct err *e)
+static int send_request(struct lease *l, const struct object_request_options *q, struct err *e)
 {
     l->writing = q->verb != OBJECT_REQUEST_GET;
     l->sent_at = now(l);
@@ -292,8 +292,8 @@ static void read_lease(struct lease *l)
     };
     struct err e = ERR_INIT;
     l->looks++;
-    if (ask(l, &q, &e) != 0) {
-        fail(l, "read", e.msg);
+    if (send_request(l, &q, &e) != 0) {
+        attempt_failed(l, "read", e.msg);
     }
 }
 
@@ -326,9 +326,9 @@ static void write_lease(struct lease *l, enum lease_claim claim)
         .timeout_ms = l->renew_deadline_ms / 2,
     };
     if (body == NULL) {
-        fail(l, verb_of(claim), "out of memory");
-    } else if (ask(l, &q, &e) != 0) {
-        fail(l, verb_of(claim), e.msg);
+        attempt_failed(l, verb_of(claim), "out of memory");
+    } else if (send_request(l, &q, &e) != 0) {
+        attempt_failed(l, verb_of(claim), e.msg);
     }
     cJSON_Delete(blank);
     cJSON_Delete(body);
@@ -338,15 +338,15 @@ static void write_lease(struct lease *l, enum lease_claim claim)
 
 static void wait_for_others(struct lease *l, uint64_t until)
 {
-    rest(l);
+    schedule_next_attempt(l);
     if (until < l->attempt_at) {
         l->attempt_at = until;
     }
-    report(l, NULL);
+    report_state(l, NULL);
 }
 
 /* The Lease is known as it is now. */
-static void decide(struct lease *l)
+static void act_on_lease(struct lease *l)
 {
     bool ours = is_ours(l);
     if (l->state == STATE_RELEASING && !ours) {
@@ -372,11 +372,11 @@ static void decide(struct lease *l)
 static void take_look(struct lease *l, const cJSON *object, const struct api_error *error)
 {
     if (object != NULL && observe(l, object) == 0) {
-        decide(l);
+        act_on_lease(l);
     } else if (object != NULL) {
-        fail(l, "read", "out of memory");
+        attempt_failed(l, "read", "out of memory");
     } else if (error->code != 404) {
-        fail(l, "read", error->msg);
+        attempt_failed(l, "read", error->msg);
     } else if (l->state == STATE_RELEASING) {
         finish_release(l);
     } else {
@@ -400,9 +400,9 @@ static void take_success(struct lease *l)
     uint64_t sent_at = l->sent_at;
     bool late = now(l) >= sent_at + l->renew_deadline_ms;
     l->renewed_at = sent_at;
-    rest(l);
+    schedule_next_attempt(l);
     if (l->state == STATE_RELEASING) {
-        decide(l);
+        act_on_lease(l);
     } else if (l->state == STATE_LEADER && late) {
         stop_leading(l, STATE_CANDIDATE, "the lease was not renewed in time");
     } else if (late) {
@@ -410,7 +410,7 @@ static void take_success(struct lease *l)
     } else if (l->state == STATE_CANDIDATE) {
         start_leading(l);
     }
-    report(l, NULL);
+    report_state(l, NULL);
 }
 
 /* Somebody else was faster, or removed it, or perhaps it was written: a look tells. A candidate
@@ -421,9 +421,9 @@ static void take_failure(struct lease *l, const struct api_error *error)
     if ((conflict || error->code == 0) && l->state != STATE_CANDIDATE && l->looks < LOOKS_MAX) {
         read_lease(l);
     } else if (conflict && l->state == STATE_CANDIDATE) {
-        rest(l);
+        schedule_next_attempt(l);
     } else {
-        fail(l, "write", error->msg);
+        attempt_failed(l, "write", error->msg);
     }
 }
 
@@ -438,7 +438,7 @@ static void on_write(void *data, const cJSON *object, const struct api_error *er
     } else if (observe(l, object) == 0) {
         take_success(l);
     } else {
-        fail(l, "read", "out of memory");
+        attempt_failed(l, "read", "out of memory");
     }
     report_leader(l);
     leave(l);
@@ -460,7 +460,7 @@ static void attempt(struct lease *l)
     if (l->state == STATE_CANDIDATE || l->seen == NULL || l->unsure) {
         read_lease(l);
     } else {
-        decide(l);
+        act_on_lease(l);
     }
 }
 
@@ -470,7 +470,7 @@ static void take_time(struct lease *l)
     uint64_t t = now(l);
     if (l->state == STATE_LEADER && t >= deadline(l)) {
         cancel(l);
-        rest(l);
+        schedule_next_attempt(l);
         stop_leading(l, STATE_CANDIDATE, "the lease could not be renewed in time");
     } else if (l->state == STATE_RELEASING && t >= l->release_by) {
         log_warn("cannot release the lease", log_str("lease", l->name));
@@ -496,7 +496,7 @@ static void on_timer(void *data)
 
 /* ---- life ---- */
 
-static int check(const struct lease_options *o, const struct lease *l, struct err *e)
+static int check_options(const struct lease_options *o, const struct lease *l, struct err *e)
 {
     const char *why = name_check_label(slice_str(o->namespace));
     if (why != NULL) {
@@ -528,7 +528,7 @@ static int fill(struct lease *l, const struct lease_options *o, struct err *e)
     l->duration_ms = o->duration_ms == 0 ? DURATION_MS : o->duration_ms;
     l->renew_deadline_ms = o->renew_deadline_ms == 0 ? RENEW_DEADLINE_MS : o->renew_deadline_ms;
     l->retry_period_ms = o->retry_period_ms == 0 ? RETRY_PERIOD_MS : o->retry_period_ms;
-    if (check(o, l, e) != 0) {
+    if (check_options(o, l, e) != 0) {
         return -EINVAL;
     }
     l->namespace = strdup(o->namespace);

@@ -110,7 +110,7 @@ static int check_body(const struct object_request_options *q, struct err *e)
     return 0;
 }
 
-static int check(const struct object_request_options *q, struct err *e)
+static int check_options(const struct object_request_options *q, struct err *e)
 {
     bool named = q->name != NULL;
     if (q->verb == OBJECT_REQUEST_CREATE ? named != (q->subresource != NULL)
@@ -181,8 +181,8 @@ static struct http_fetch *fetch(struct net_loop *l, struct object_request *w,
     return http_fetch_start(l, &o, on_answer, w, e);
 }
 
-static struct object_request *start(struct net_loop *l, const struct object_request *model,
-                                    const struct object_request_options *q, struct err *e)
+static struct object_request *start_request(struct net_loop *l, const struct object_request *model,
+                                            const struct object_request_options *q, struct err *e)
 {
     struct buf target = BUF_INIT(TARGET_MAX);
     struct buf body = BUF_INIT(OBJECT_REQUEST_BODY_MAX);
@@ -212,7 +212,7 @@ struct object_request *object_request_start(struct net_loop *l, struct kube_clie
                                             object_request_cb cb, void *data, struct err *e)
 {
     const struct object_request model = {.client = c, .cb = cb, .data = data};
-    if (check(q, e) != 0) {
+    if (check_options(q, e) != 0) {
         return NULL;
     }
     if (!kube_client_ready(c)) {
@@ -221,7 +221,7 @@ struct object_request *object_request_start(struct net_loop *l, struct kube_clie
                 why == NULL ? "" : why);
         return NULL;
     }
-    return start(l, &model, q, e);
+    return start_request(l, &model, q, e);
 }
 
 void object_request_cancel(struct object_request *w)

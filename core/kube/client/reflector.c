@@ -170,7 +170,7 @@ static void leave(struct reflector *r)
 }
 
 /* NULL: all is well. The user may close the reflector in it. */
-static void report(struct reflector *r, const struct err *e)
+static void report_state(struct reflector *r, const struct err *e)
 {
     if (e == NULL ? r->error.code == 0 : r->error.code != 0 && strcmp(r->error.msg, e->msg) == 0) {
         return;
@@ -184,7 +184,7 @@ static void report(struct reflector *r, const struct err *e)
 /* ---- ends ---- */
 
 /* Nothing is under way any more, and nothing more will happen. */
-static void stop(struct reflector *r)
+static void cancel_requests(struct reflector *r)
 {
     struct http_exchange *x = r->x;
     net_deadline_clear(&r->limit);
@@ -211,7 +211,7 @@ static void pause_for(struct reflector *r, uint64_t ms)
     r->ops.set_deadline(r->ops.data, &r->limit, ms);
 }
 
-static void go_on(struct reflector *r)
+static void schedule_turn(struct reflector *r)
 {
     transit(r, STATE_WAITING);
     net_task_queue(r->loop, &r->turn);
@@ -224,13 +224,13 @@ static uint64_t pause_after(struct reflector *r, const struct trouble *t)
     return pause > asked ? pause : asked + pause / 2;
 }
 
-static void fail(struct reflector *r, struct trouble *t)
+static void retry_after_failure(struct reflector *r, struct trouble *t)
 {
     const char *verb = r->version[0] == '\0' ? "list" : "watch";
     const char *query = memchr(buf_data(&r->base), '?', r->base.len);
     err_prefix(&t->e, "cannot %s %s%.*s", verb, kube_client_server(r->client),
                (int)(query - (const char *)buf_data(&r->base)), (const char *)buf_data(&r->base));
-    stop(r);
+    cancel_requests(r);
     r->stats.failures++;
     r->failures++;
     if (t->relist != SAME_AGAIN) {
@@ -241,14 +241,14 @@ static void fail(struct reflector *r, struct trouble *t)
     }
     pause_for(r, pause_after(r, t));
     if (!t->ordinary || r->failures > 1) {
-        report(r, &t->e);
+        report_state(r, &t->e);
     }
 }
 
 static void fail_with(struct reflector *r, enum reflector_reason relist, const struct err *e)
 {
     struct trouble t = {.relist = relist, .e = *e};
-    fail(r, &t);
+    retry_after_failure(r, &t);
 }
 
 /* A watch failed without any event. Perhaps the network's or the server's state is the reason,
@@ -273,8 +273,8 @@ static void fail_refused(struct reflector *r, unsigned status, const char *retry
     bool watching = r->state == STATE_REFUSED;
     if (status == 406 && r->metadata_only) {
         r->metadata_only = false;
-        stop(r);
-        go_on(r);
+        cancel_requests(r);
+        schedule_turn(r);
         return;
     }
     api_error_from_answer(status, retry_after, body, &error);
@@ -288,7 +288,7 @@ static void fail_refused(struct reflector *r, unsigned status, const char *retry
     } else if (status != 401 && status != 429) {
         t.relist = REFLECTOR_REFUSED;
     }
-    fail(r, &t);
+    retry_after_failure(r, &t);
     if (status == 401 && r->state != STATE_CLOSED) {
         kube_client_rejected(r->client);
     }
@@ -366,7 +366,7 @@ static void fail_list(struct reflector *r, const struct err *e)
         fail_with(r, REFLECTOR_MALFORMED, e);
     } else {
         r->page_size = (r->page_size + 3) / 4;
-        go_on(r);
+        schedule_turn(r);
     }
 }
 
@@ -436,7 +436,7 @@ static void prove(struct reflector *r)
     r->refusals = 0;
     backoff_reset(&r->backoff);
     await_bytes(r);
-    report(r, NULL);
+    report_state(r, NULL);
 }
 
 static void take_error(struct reflector *r, const cJSON *status)
@@ -450,7 +450,7 @@ static void take_error(struct reflector *r, const cJSON *status)
         t.relist = REFLECTOR_EXPIRED;
         t.ordinary = true;
     }
-    fail(r, &t);
+    retry_after_failure(r, &t);
 }
 
 static void take_event(struct reflector *r, const struct watch_event *event)
@@ -540,11 +540,11 @@ static void on_head(struct http_exchange *x, const struct http_head *head)
 static void end_well(struct reflector *r)
 {
     bool soon = r->state == STATE_PROVING;
-    stop(r);
+    cancel_requests(r);
     if (soon) {
         pause_for(r, backoff_next(&r->backoff, r->ops.random(r->ops.data)));
     } else {
-        go_on(r);
+        schedule_turn(r);
     }
 }
 
@@ -569,7 +569,7 @@ static void end_watch(struct reflector *r, const struct err *e)
     } else if (r->state == STATE_PROVING && !r->fruitful) {
         t.relist = count_refusal(r);
     }
-    fail(r, &t);
+    retry_after_failure(r, &t);
 }
 
 static void on_close(struct http_exchange *x, const struct err *e)
@@ -636,7 +636,7 @@ static void await_credentials(struct reflector *r)
     err_set(&e, -EAGAIN, "waiting for credentials%s%s", why == NULL ? "" : ": ",
             why == NULL ? "" : why);
     pause_for(r, CREDENTIALS_MS);
-    report(r, &e);
+    report_state(r, &e);
 }
 
 static void proceed(struct reflector *r)
@@ -749,7 +749,7 @@ void reflector_release(struct reflector *r)
 {
     r->held = false;
     if (r->state == STATE_HELD) {
-        go_on(r);
+        schedule_turn(r);
     }
 }
 
@@ -768,7 +768,7 @@ void reflector_free(struct reflector *r)
     if (r == NULL || r->state == STATE_CLOSED) {
         return;
     }
-    stop(r);
+    cancel_requests(r);
     forget_token(r);
     transit(r, STATE_CLOSED);
     if (r->calls == 0) {
