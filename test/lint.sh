@@ -12,6 +12,7 @@ Jobs (all of them when none is named):
   shell     shellcheck over all shell scripts
   licence   every source file begins with an SPDX line
   folders   every top-level folder has a README.md
+  layers    core includes only what is below it, and each library in one place
   links     links and paths in Markdown files lead somewhere
   tidy      clang-tidy over the sources of the release build, unless they were clean before
   all       all of these
@@ -80,6 +81,41 @@ lint_licence() {
 	return "$missing"
 }
 
+# The floors of core/, from the lowest: see core/README.md.
+floors=(base json yaml crypto net http kube rules control admin program)
+
+# Where the headers of a library may be included.
+lint_borders() {
+	local header place
+	while read -r header place; do
+		tracked 'core/*.[ch]' 'localproxy/*.[ch]' 'manager/*.[ch]' 'rulesync/*.[ch]' \
+			'kubeconfig-gen/*.[ch]' | xargs grep -nE "#include <$header" | grep -vE "^$place"
+	done <<-'TABLE'
+		mbedtls/ core/crypto/mbedtls/
+		llhttp core/http/h1_parser.c
+		yaml core/yaml/
+		uv core/(net/|base/err\.c)
+	TABLE
+}
+
+lint_layers() {
+	local found="" floor above=() i
+	for ((i = ${#floors[@]} - 1; i >= 0; i--)); do
+		floor=${floors[i]}
+		if [ ${#above[@]} -gt 0 ]; then
+			found+=$(tracked "core/$floor/*.[ch]" |
+				xargs grep -nE "#include \"($(IFS='|' && echo "${above[*]}"))/" || true)
+		fi
+		above+=("$floor")
+	done
+	found+=$(lint_borders || true)
+	report layers ${#floors[@]} "floors of core"
+	[ -z "$found" ] || {
+		printf '%s\n' "$found" "core/README.md says what may include what" >&2
+		return 1
+	}
+}
+
 lint_folders() {
 	local folders folder missing=0
 	mapfile -t folders < <(git ls-files | sed -n 's,^\([^./][^/]*\)/.*,\1,p' | sort -u)
@@ -110,13 +146,13 @@ lint_tidy() {
 jobs=()
 for job; do
 	case $job in
-	format | shell | licence | folders | links | tidy) jobs+=("$job") ;;
+	format | shell | licence | folders | layers | links | tidy) jobs+=("$job") ;;
 	all) jobs=() ; break ;;
 	-h | --help) usage; exit 0 ;;
 	*) echo "lint: no such job: $job (see --help)" >&2; exit 2 ;;
 	esac
 done
-[ ${#jobs[@]} -gt 0 ] || jobs=(format shell licence folders links tidy)
+[ ${#jobs[@]} -gt 0 ] || jobs=(format shell licence folders layers links tidy)
 
 # Every job in a shell of its own, as what follows || would run without -e.
 failed=()
