@@ -8,7 +8,7 @@
  * their low digits, as in every JSON number of cJSON. JSON is YAML too, but for characters escaped
  * as a pair of surrogates.
  *
- * Refused, with line and column: a syntax error, a key that stands twice, a tag outside the core
+ * Refused, with line and column: a syntax error, a duplicate key, a tag outside the core
  * schema, .inf and .nan, a NUL inside a string, and documents beyond the limits below.
  */
 #ifndef CORE_YAML_YAML_H

@@ -26,7 +26,7 @@ bool shards_selects(const struct selector *s, const cJSON *object);
 const char *shards_name(const cJSON *object);
 const char *shards_namespace(const cJSON *object);
 
-/* The one config of that namespace that selects the pod; those that make no sense are passed over.
+/* The one config of that namespace that selects the pod; those that are invalid are passed over.
  * NULL: none does, or several do (-ENOENT and -EEXIST, with a message), or -ENOMEM. */
 MUST_CHECK const cJSON *shards_of_pod(const cJSON *const *configs, size_t count, const char *ns,
                                       const cJSON *pod, struct err *e);

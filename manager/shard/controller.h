@@ -49,7 +49,7 @@ enum controller_write {
  * at first. */
 struct controller_counts {
     uint64_t compiled;
-    uint64_t refused; /* specs that make no sense */
+    uint64_t refused; /* specs that are invalid */
     uint64_t writes[CONTROLLER_WRITES][CONTROLLER_RESULTS];
     uint64_t waits; /* times that rules waited for another shard's pods to confirm theirs */
     uint64_t late;  /* times that these did not in time */

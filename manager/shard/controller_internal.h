@@ -26,7 +26,7 @@ struct nudger;
 
 /* What users should see, once. */
 struct shard_news {
-    bool refused;  /* the spec makes no sense */
+    bool refused;  /* the spec is invalid */
     bool trouble;  /* its rules do not stand in the ConfigMap */
     bool enforced; /* all is well */
     bool lost;     /* something is wrong with pods */
@@ -109,7 +109,7 @@ void shard_done(struct shard *s, enum work_result result, unsigned retry_after);
 const struct shard_cache_config *shard_config(const struct shard *s);
 /* The ConfigMap as far as is known: NULL: there is none. */
 const struct rules_map *shard_map(struct shard *s);
-/* Why the config's spec makes no sense; NULL: it does. */
+/* Why the config's spec is invalid; NULL: it is valid. */
 const char *shard_refusal(const struct shard *s);
 
 /* Looks at the shard, whose key is being handled, again: after so many ms; or when nothing of what

@@ -59,7 +59,7 @@ static int reset_if_replaced(struct shard *s, const struct shard_cache_config *c
     return 0;
 }
 
-/* 0, also when the spec makes no sense: shard_refusal tells; or -ENOMEM. */
+/* 0, also when the spec is invalid: shard_refusal tells; or -ENOMEM. */
 static int update_spec(struct shard *s, const struct shard_cache_config *config)
 {
     struct err e = ERR_INIT;

@@ -42,7 +42,7 @@ struct status_pod {
 
 struct status_facts {
     const cJSON *config;        /* the ShardingConfig as it is, with its old status */
-    const char *compile_error;  /* why the spec makes no sense; NULL: it does */
+    const char *compile_error;  /* why the spec is invalid; NULL: it is valid */
     bool root;                  /* compile_error is that it is a root, which has no pods */
     const char *publish_reason; /* why its rules do not stand in the ConfigMap: one word, */
     const char *publish_error;  /* and for people; NULL: they do */

@@ -32,7 +32,7 @@ struct lease;
  * lease_free is allowed in all of them. All but on_started and on_stopped may be NULL. */
 struct lease_handlers {
     void (*on_started)(void *data); /* this process leads */
-    /* It leads no more, and nothing may be written from now on. After each on_started, unless
+    /* It has lost leadership, and nothing may be written from now on. After each on_started, unless
      * lease_free was called. */
     void (*on_stopped)(void *data);
     /* Another one leads, or this one; "": nobody. When it changes. */
