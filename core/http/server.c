@@ -82,10 +82,13 @@ static void close_gently(struct conn *c)
 }
 
 /* The user of a running exchange learns why it ended. */
+/* The last call: whatever comes then, the user's data may be gone. */
 static void tell_closed(struct conn *c, const struct err *e)
 {
-    if (c->x.handlers != NULL && c->x.handlers->on_close != NULL) {
-        c->x.handlers->on_close(&c->x, e);
+    const struct http_exchange_handlers *user = c->x.handlers;
+    c->x.handlers = NULL;
+    if (user != NULL && user->on_close != NULL) {
+        user->on_close(&c->x, e);
     }
 }
 
@@ -233,12 +236,8 @@ static void refuse(struct conn *c, const struct err *e)
         c->x.ops = &exchange_ops;
     }
     /* Its user is told first; the answer is the server's own from here on. */
-    struct http_exchange user = c->x;
     bool answering = c->h1.out != H1_OUT_IDLE;
-    if (user.handlers != NULL && user.handlers->on_close != NULL) {
-        c->x.handlers = NULL;
-        user.handlers->on_close(&c->x, e);
-    }
+    tell_closed(c, e);
     if (c->state != CONN_BUSY) {
         return;
     }

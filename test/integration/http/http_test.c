@@ -767,6 +767,22 @@ static void test_garbage_is_refused(void **state)
     assert_int_equal(http_server_stats(w->server)->refused, 1);
 }
 
+/* What the user of the request before had is gone: nobody may be told a second time. */
+static void test_garbage_after_an_answer_is_refused(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    w->behaviour = ANSWER_AT_END;
+    raw_exchange(w, &p, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nfirst", "first");
+    assert_int_equal(w->server_closed, 1);
+    raw_send(&p, "garbage\r\n\r\n", 11);
+    raw_expect(w->loop, &p, "HTTP/1.1 400 Bad Request\r\n");
+    raw_expect(w->loop, &p, NULL);
+    raw_close(&p);
+    assert_int_equal(w->server_closed, 1);
+    assert_false(w->server_broke);
+}
+
 static void test_a_bad_body_ends_the_request(void **state)
 {
     struct world *w = *state;
@@ -1185,6 +1201,7 @@ int main(void)
         HTTP_TEST(test_a_new_certificate_leaves_open_connections_alone),
         HTTP_TEST(test_upgrade_becomes_a_tunnel),
         HTTP_TEST(test_garbage_is_refused),
+        HTTP_TEST(test_garbage_after_an_answer_is_refused),
         HTTP_TEST(test_a_bad_body_ends_the_request),
         HTTP_TEST(test_a_huge_head_is_refused),
         HTTP_TEST(test_a_slow_head_is_closed),
