@@ -408,7 +408,8 @@ class ConfigMapTest(RuleSyncTestCase):
         s.start_proxy()
         s.look_on()
         self.start_sync()
-        self.wait_error(s, "source", f"configmap {self.name} key rules.json: there is no such")
+        place = f"configmap {self.name} key rules.json"
+        self.wait_error(s, "source", f"{place}: the ConfigMap does not exist")
         self.publish("POST")
         s.wait_enforced()
         for _ in range(10):
