@@ -50,6 +50,7 @@ static void accepts_and_prints_canonically(void **state)
         {"\"a\\u0000b\\\\u0000\"", "\"a\xef\xbf\xbd"
                                    "b\\\\u0000\""},
         {"{\"a\\u0000\":1,\"a\":2}", "{\"a\":2,\"a\xef\xbf\xbd\":1}"},
+        {"\xef\xbb\xbf[1]", "[1]"}, /* behind a byte order mark */
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char *got = canonical(rows[i].text, strlen(rows[i].text));
