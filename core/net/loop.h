@@ -55,7 +55,8 @@ void net_loop_run(struct net_loop *l);
 void net_loop_stop(struct net_loop *l);
 
 /* All handles must have been closed by their owners; runs the loop, for at most 5 s, until they
- * are. 0, or UV_EBUSY when a handle is still open (a defect: it is logged; memory is kept). */
+ * are. 0, or UV_EBUSY when a handle is still open (a defect: it is logged; memory is kept, as it is
+ * where a name is still being looked up). */
 int net_loop_free(struct net_loop *l);
 
 /* Milliseconds of a clock that never goes back, as of the start of this turn. */
