@@ -12,7 +12,7 @@ import informer_case
 import real_clients
 
 LOCK = "operator"
-LEASE = 4.0  # seconds a lock holds that is not renewed
+LEASE = 8.0  # seconds a lock holds that is not renewed
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}"
 CONFIG_MAPS = "/api/v1/namespaces/{}/configmaps/{}"
@@ -85,7 +85,7 @@ class ElectionTest(harness.TestCase):
     def elect(self, kind, content_type):
         namespace = harness.make_namespace(self.cluster, f"election-{kind}", self.addCleanup)
         flags = {"lock": kind, "namespace": namespace, "name": LOCK, "content_type": content_type}
-        flags.update(lease_duration=f"{LEASE}s", renew_deadline="3s", retry_period="500ms")
+        flags.update(lease_duration=f"{LEASE}s", renew_deadline="6s", retry_period="500ms")
         shards = [Shard(self, name, namespace, flags) for name in ("shard-a", "shard-b")]
         for shard in shards:
             # With two objects client-go blocks itself when replicas start at the same moment.

@@ -207,7 +207,7 @@ class PatienceTest(harness.TestCase):
         self.assertEqual((200, 200), self.result("idle_within_limits"))
 
     def test_a_server_that_never_shakes_hands(self):
-        self.assert_status_error(self.result("silent_server"), 504, "Timeout", ["too long"])
+        self.assert_status_error(self.result("silent_server"), 504, "Timeout", ["timed out"])
 
     def test_clients_that_never_shake_hands(self):
         closed, seconds = self.result("silent_clients")

@@ -310,7 +310,7 @@ class RulesTest(StartupTestCase):
         proxy = self.start(self.path("missing"), "--no-rules=passthrough")
         self.assertEqual(200, proxy.fetch("/api/v1/pods").status)
         self.assertEqual("/api/v1/pods", self.asked[-1].target)
-        self.assertIn("unfiltered", proxy.log())
+        self.assertIn("not filtered", proxy.log())
 
     def test_good_rules_are_reported(self):
         proxy = self.start(self.rules)

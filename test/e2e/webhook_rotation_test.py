@@ -19,7 +19,7 @@ import wire
 from webhook_case import CONFIGURATIONS, SECRET
 
 # A third of it is left when the next is made: a busy machine may take some seconds until all use it.
-SHORT_LIVES = ["--authority-seconds", "48", "--serving-seconds", "16"]
+SHORT_LIVES = ["--authority-seconds", "72", "--serving-seconds", "24"]
 LONG_LIVES = ["--authority-seconds", "7200", "--serving-seconds", "3600"]
 SETTLE_MS = 3000
 LATE_SECONDS = 2  # a client may be as late as this: less than SETTLE_MS
