@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/state_machine.h"
 #include "kube/client/lease_object.h"
 #include "kube/client/object_request.h"
 #include "kube/name.h"
@@ -32,17 +33,15 @@ enum {
  */
 enum state { STATE_CANDIDATE, STATE_LEADER, STATE_RELEASING, STATE_RELEASED, STATE_CLOSED };
 
-#define EDGE(s) (1u << STATE_##s)
-
-static const struct {
-    const char *name;
-    unsigned next; /* states that may follow */
-} states[] = {
-    [STATE_CANDIDATE] = {"candidate", EDGE(LEADER) | EDGE(RELEASING) | EDGE(CLOSED)},
-    [STATE_LEADER] = {"leader", EDGE(CANDIDATE) | EDGE(RELEASING) | EDGE(CLOSED)},
-    [STATE_RELEASING] = {"releasing", EDGE(RELEASED) | EDGE(CLOSED)},
-    [STATE_RELEASED] = {"released", EDGE(CLOSED)},
-    [STATE_CLOSED] = {"closed", 0},
+static const struct state_machine machine = {
+    .object = "lease",
+    .states = {[STATE_CANDIDATE] = {"candidate", STATE(STATE_LEADER) | STATE(STATE_RELEASING) |
+                                                     STATE(STATE_CLOSED)},
+               [STATE_LEADER] = {"leader", STATE(STATE_CANDIDATE) | STATE(STATE_RELEASING) |
+                                               STATE(STATE_CLOSED)},
+               [STATE_RELEASING] = {"releasing", STATE(STATE_RELEASED) | STATE(STATE_CLOSED)},
+               [STATE_RELEASED] = {"released", STATE(STATE_CLOSED)},
+               [STATE_CLOSED] = {"closed", 0}},
 };
 
 struct lease {
@@ -84,15 +83,9 @@ struct lease {
 
 /* ---- the state, and calls of the user ---- */
 
-static void transit(struct lease *l, enum state next)
+static void set_state(struct lease *l, enum state next)
 {
-    if ((states[l->state].next & (1u << next)) == 0) {
-        log_error("a lease took a wrong way", log_str("from", states[l->state].name),
-                  log_str("to", states[next].name));
-    }
-    log_debug("lease", log_str("name", l->name), log_str("from", states[l->state].name),
-              log_str("to", states[next].name));
-    l->state = next;
+    l->state = state_change(&machine, l->state, next, slice_str(l->name));
 }
 
 static void destroy(struct lease *l)
@@ -228,7 +221,7 @@ static uint64_t taken_until(const struct lease *l)
 
 static void start_leading(struct lease *l)
 {
-    transit(l, STATE_LEADER);
+    set_state(l, STATE_LEADER);
     log_info("became leader", log_str("lease", l->name), log_str("identity", l->identity));
     l->handlers->on_started(l->data);
 }
@@ -236,7 +229,7 @@ static void start_leading(struct lease *l)
 /* `next`: CANDIDATE or RELEASING. */
 static void stop_leading(struct lease *l, enum state next, const char *why)
 {
-    transit(l, next);
+    set_state(l, next);
     log_info("lost leadership", log_str("lease", l->name), log_str("identity", l->identity),
              log_str("reason", why));
     l->handlers->on_stopped(l->data);
@@ -266,7 +259,7 @@ static void finish_release(struct lease *l)
 {
     object_request_cancel(l->request);
     l->request = NULL;
-    transit(l, STATE_RELEASED);
+    set_state(l, STATE_RELEASED);
 }
 
 /* ---- requests ---- */
@@ -608,7 +601,7 @@ void lease_release(struct lease *l, lease_release_cb cb, void *data)
     if (leads) {
         stop_leading(l, STATE_RELEASING, "shutting down");
     } else {
-        transit(l, STATE_RELEASING);
+        set_state(l, STATE_RELEASING);
     }
     if (l->state == STATE_RELEASING) {
         begin_release(l, leads || l->unsure || is_ours(l));
@@ -621,7 +614,7 @@ void lease_free(struct lease *l)
     if (l == NULL || l->state == STATE_CLOSED) {
         return;
     }
-    transit(l, STATE_CLOSED);
+    set_state(l, STATE_CLOSED);
     cancel(l);
     net_timer_free(l->timer);
     if (l->calls == 0) {

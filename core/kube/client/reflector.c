@@ -8,6 +8,7 @@
 
 #include "base/backoff.h"
 #include "base/log.h"
+#include "base/state_machine.h"
 #include "http/fetch.h"
 #include "kube/client/api_error.h"
 #include "kube/client/collection.h"
@@ -52,22 +53,22 @@ enum state {
     STATE_CLOSED,
 };
 
-#define EDGE(s) (1u << STATE_##s)
-
-static const struct {
-    const char *name;
-    unsigned next; /* states that may follow */
-} states[] = {
-    [STATE_WAITING] = {"waiting",
-                       EDGE(WAITING) | EDGE(HELD) | EDGE(LISTING) | EDGE(OPENING) | EDGE(CLOSED)},
-    [STATE_HELD] = {"held", EDGE(WAITING) | EDGE(CLOSED)},
-    [STATE_LISTING] = {"listing",
-                       EDGE(WAITING) | EDGE(HELD) | EDGE(LISTING) | EDGE(OPENING) | EDGE(CLOSED)},
-    [STATE_OPENING] = {"opening", EDGE(WAITING) | EDGE(PROVING) | EDGE(REFUSED) | EDGE(CLOSED)},
-    [STATE_PROVING] = {"proving", EDGE(WAITING) | EDGE(FOLLOWING) | EDGE(CLOSED)},
-    [STATE_FOLLOWING] = {"following", EDGE(WAITING) | EDGE(CLOSED)},
-    [STATE_REFUSED] = {"refused", EDGE(WAITING) | EDGE(CLOSED)},
-    [STATE_CLOSED] = {"closed", 0},
+static const struct state_machine machine = {
+    .object = "reflector",
+    .states = {[STATE_WAITING] = {"waiting", STATE(STATE_WAITING) | STATE(STATE_HELD) |
+                                                 STATE(STATE_LISTING) | STATE(STATE_OPENING) |
+                                                 STATE(STATE_CLOSED)},
+               [STATE_HELD] = {"held", STATE(STATE_WAITING) | STATE(STATE_CLOSED)},
+               [STATE_LISTING] = {"listing", STATE(STATE_WAITING) | STATE(STATE_HELD) |
+                                                 STATE(STATE_LISTING) | STATE(STATE_OPENING) |
+                                                 STATE(STATE_CLOSED)},
+               [STATE_OPENING] = {"opening", STATE(STATE_WAITING) | STATE(STATE_PROVING) |
+                                                 STATE(STATE_REFUSED) | STATE(STATE_CLOSED)},
+               [STATE_PROVING] = {"proving", STATE(STATE_WAITING) | STATE(STATE_FOLLOWING) |
+                                                 STATE(STATE_CLOSED)},
+               [STATE_FOLLOWING] = {"following", STATE(STATE_WAITING) | STATE(STATE_CLOSED)},
+               [STATE_REFUSED] = {"refused", STATE(STATE_WAITING) | STATE(STATE_CLOSED)},
+               [STATE_CLOSED] = {"closed", 0}},
 };
 
 struct reflector {
@@ -138,15 +139,9 @@ static uint32_t system_random(void *data)
 
 /* ---- the state, and calls of the user ---- */
 
-static void transit(struct reflector *r, enum state next)
+static void set_state(struct reflector *r, enum state next)
 {
-    if ((states[r->state].next & (1u << next)) == 0) {
-        log_error("a reflector took a wrong way", log_str("from", states[r->state].name),
-                  log_str("to", states[next].name));
-    }
-    log_debug("reflector", log_strn("target", (const char *)buf_data(&r->base), r->base.len),
-              log_str("from", states[r->state].name), log_str("to", states[next].name));
-    r->state = next;
+    r->state = state_change(&machine, r->state, next, buf_slice(&r->base));
     r->stats.following = next == STATE_PROVING || next == STATE_FOLLOWING;
 }
 
@@ -207,13 +202,13 @@ static void forget_token(struct reflector *r)
 
 static void pause_for(struct reflector *r, uint64_t ms)
 {
-    transit(r, STATE_WAITING);
+    set_state(r, STATE_WAITING);
     r->ops.set_deadline(r->ops.data, &r->limit, ms);
 }
 
 static void schedule_turn(struct reflector *r)
 {
-    transit(r, STATE_WAITING);
+    set_state(r, STATE_WAITING);
     net_task_queue(r->loop, &r->turn);
 }
 
@@ -431,7 +426,7 @@ static void await_bytes(struct reflector *r)
 /* The watch works: all that was wrong before is history. */
 static void prove(struct reflector *r)
 {
-    transit(r, STATE_FOLLOWING);
+    set_state(r, STATE_FOLLOWING);
     r->failures = 0;
     r->refusals = 0;
     backoff_reset(&r->backoff);
@@ -519,7 +514,7 @@ static void on_head(struct http_exchange *x, const struct http_head *head)
 {
     struct reflector *r = x->data;
     if (head->status == 200) {
-        transit(r, STATE_PROVING);
+        set_state(r, STATE_PROVING);
         r->stats.watches++;
         r->fruitful = false;
         r->ops.set_deadline(r->ops.data, &r->limit, PROVE_MS);
@@ -532,7 +527,7 @@ static void on_head(struct http_exchange *x, const struct http_head *head)
     }
     r->retry_after[len] = '\0';
     r->status = head->status;
-    transit(r, STATE_REFUSED);
+    set_state(r, STATE_REFUSED);
 }
 
 /* The server ended it in good order: as it does with all its watches, or so soon that it must not
@@ -648,7 +643,7 @@ static void proceed(struct reflector *r)
     }
     bool list = r->version[0] == '\0';
     if (list && r->held) {
-        transit(r, STATE_HELD);
+        set_state(r, STATE_HELD);
         return;
     }
     int rc = list ? ask_for_page(r, &e) : open_watch(r, &e);
@@ -656,7 +651,7 @@ static void proceed(struct reflector *r)
         fail_with(r, SAME_AGAIN, &e);
         return;
     }
-    transit(r, list ? STATE_LISTING : STATE_OPENING);
+    set_state(r, list ? STATE_LISTING : STATE_OPENING);
     r->ops.set_deadline(r->ops.data, &r->limit, list ? PAGE_MS : OPEN_MS);
 }
 
@@ -770,7 +765,7 @@ void reflector_free(struct reflector *r)
     }
     cancel_requests(r);
     forget_token(r);
-    transit(r, STATE_CLOSED);
+    set_state(r, STATE_CLOSED);
     if (r->calls == 0) {
         destroy(r);
     }
