@@ -309,7 +309,8 @@ class LaterTest(LabelsTestCase):
         kinds = {"v1": ["ConfigMap"], "labels.example.com/v1": ["*"]}
         manager = self.manager(kinds=kinds)
         manager.wait_settled()
-        self.assertIn("labels.example.com/v1/*: the API server does not serve this kind", manager.log())
+        what = "labels.example.com/v1/*: the API server does not serve this kind"
+        self.assertIn(what, manager.log())
         namespace = self.namespace()
         self.addCleanup(kubectl.run, "delete", "-f", "-", stdin=CRD)
         kubectl("apply", "-f", "-", stdin=CRD)
