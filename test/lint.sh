@@ -98,17 +98,25 @@ lint_borders() {
 	TABLE
 }
 
-lint_layers() {
-	local found="" floor above=() i
+# What includes something of a floor above its own.
+lint_floors() {
+	local floor above=() i
 	for ((i = ${#floors[@]} - 1; i >= 0; i--)); do
 		floor=${floors[i]}
-		if [ ${#above[@]} -gt 0 ]; then
-			found+=$(tracked "core/$floor/*.[ch]" |
-				xargs grep -nE "#include \"($(IFS='|' && echo "${above[*]}"))/" || true)
-		fi
+		[ ${#above[@]} -eq 0 ] || tracked "core/$floor/*.[ch]" |
+			xargs grep -nE "#include \"($(IFS='|' && echo "${above[*]}"))/" || true
 		above+=("$floor")
 	done
-	found+=$(lint_borders || true)
+}
+
+lint_layers() {
+	local found known
+	known=$(printf '%s\n' "${floors[@]}" | sort)
+	[ "$(git ls-files core | sed -n 's,^core/\([^/]*\)/.*,\1,p' | sort -u)" = "$known" ] || {
+		echo "lint: layers: the folders of core are not those that this job knows" >&2
+		return 1
+	}
+	found=$(lint_floors; lint_borders || true)
 	report layers ${#floors[@]} "floors of core"
 	[ -z "$found" ] || {
 		printf '%s\n' "$found" "core/README.md says what may include what" >&2

@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/rfc3339.h"
+#include "json/field.h"
 #include "json/json.h"
 
 #define GENERATION_MAX 9007199254740991.0 /* what a JSON number holds exactly */
@@ -16,12 +17,6 @@
 static const cJSON *member(const cJSON *object, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(object, key);
-}
-
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(member(object, key));
-    return text != NULL ? text : "";
 }
 
 static int wrong(struct err *e, const char *path, const char *field, const cJSON *item,
@@ -182,12 +177,12 @@ void control_rulesync_warning_add(cJSON *part, const char *text)
 const char *control_rulesync_trouble(const cJSON *root)
 {
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        const char *text = text_of(member(root, parts[i]), "error");
+        const char *text = field_text(member(root, parts[i]), "error");
         if (text[0] != '\0') {
             return text;
         }
     }
-    return text_of(member(root, parts[CONTROL_SOURCE]), "warning");
+    return field_text(member(root, parts[CONTROL_SOURCE]), "warning");
 }
 
 cJSON *control_status_parse(struct slice body, const char *program, struct err *e)
@@ -198,7 +193,7 @@ cJSON *control_status_parse(struct slice body, const char *program, struct err *
         (void)err_set(e, why.code == -ENOMEM ? why.code : -EPROTO, "invalid response: %s", why.msg);
         return NULL;
     }
-    if (strcmp(text_of(root, "program"), program) != 0) {
+    if (strcmp(field_text(root, "program"), program) != 0) {
         (void)err_set(e, -EPROTO, "the server there is not %s", program);
         cJSON_Delete(root);
         return NULL;
