@@ -111,17 +111,9 @@ static char *without_escaped_nul(const char *text, size_t len)
     return copy;
 }
 
-/* Without the byte order mark that editors of some systems write (RFC 8259 section 8.1). */
-static struct slice without_mark(const char *text, size_t len)
-{
-    static const struct slice mark = {.ptr = "\xef\xbb\xbf", .len = 3};
-    bool marked = len >= mark.len && memcmp(text, mark.ptr, mark.len) == 0;
-    return marked ? slice_of(text + mark.len, len - mark.len) : slice_of(text, len);
-}
-
 cJSON *json_parse(const char *text, size_t len, struct err *e)
 {
-    struct slice document = without_mark(text, len);
+    struct slice document = slice_of(text, len);
     if (json_check(document, e) != 0) {
         return NULL;
     }
@@ -158,7 +150,7 @@ static const char *find_text(struct slice value, const cJSON *node, const cJSON 
 
 unsigned json_line(const char *text, size_t len, const cJSON *root, const cJSON *item)
 {
-    struct slice document = without_mark(text, len);
+    struct slice document = slice_of(text, len);
     struct slice value;
     if (root == NULL || json_scan_document(document, &value, NULL) != 0) {
         return 0;

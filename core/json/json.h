@@ -16,11 +16,12 @@
 #include "base/err.h"
 
 /* Parses one whole document as RFC 8259 has it (cJSON alone takes more). Refused, with line and
- * column in the message: a syntax error, bytes after the document, a NUL byte and other control
- * bytes, strings that are not UTF-8; and a duplicate key in one object, a number out of a
- * double's range, more than a thousand levels. An escaped NUL, where a C string would end, is read
- * as U+FFFD: no name, label or selector may hold either, and an object of a stranger that has one
- * in an annotation must not make a whole list unreadable. NULL on error: -EINVAL or -ENOMEM. */
+ * column in the message: a syntax error, a byte order mark, bytes after the document, a NUL byte
+ * and other control bytes, strings that are not UTF-8; and a duplicate key in one object, a number
+ * out of a double's range, more than a thousand levels. An escaped NUL, where a C string would end,
+ * is read as U+FFFD: no name, label or selector may hold either, and an object of a stranger that
+ * has one in an annotation must not make a whole list unreadable. NULL on error: -EINVAL or
+ * -ENOMEM. */
 MUST_CHECK cJSON *json_parse(const char *text, size_t len, struct err *e);
 
 /* The line on which `item` begins in the text that `root` was parsed from; 0 if it is not there. */

@@ -496,6 +496,14 @@ static void free_selectors(struct rules *r)
     r->selectors = NULL;
 }
 
+/* Without the byte order mark that editors of some systems write (RFC 8259 section 8.1). */
+static struct slice without_mark(struct slice text)
+{
+    static const struct slice mark = {.ptr = "\xef\xbb\xbf", .len = 3};
+    bool marked = text.len >= mark.len && memcmp(text.ptr, mark.ptr, mark.len) == 0;
+    return marked ? slice_of(text.ptr + mark.len, text.len - mark.len) : text;
+}
+
 struct rules *rules_parse(const char *text, size_t len, struct err *e)
 {
     struct err ignored;
@@ -511,8 +519,9 @@ struct rules *rules_parse(const char *text, size_t len, struct err *e)
     }
     r->refs = 1;
     rules_table_init(&r->table);
-    r->document = json_parse(text, len, e);
-    struct source s = {.text = text, .len = len, .root = r->document, .e = e};
+    struct slice document = without_mark(slice_of(text, len));
+    r->document = json_parse(document.ptr, document.len, e);
+    struct source s = {.text = document.ptr, .len = document.len, .root = r->document, .e = e};
     if (r->document == NULL || read_document(&s, r) != 0) {
         rules_unref(r);
         return NULL;

@@ -81,6 +81,19 @@ static void whole_document(void **state)
     rules_unref(r);
 }
 
+/* Editors of some systems write it, and RFC 8259 lets a parser pass over it. */
+static void byte_order_mark(void **state)
+{
+    (void)state;
+    struct rules *r = parse("\xef\xbb\xbf" LIMITS(LIMIT("\"\"", "\"pods\"", "a=b")));
+    assert_int_equal(rules_limit_count(r), 1);
+    rules_unref(r);
+    struct err e = ERR_INIT;
+    static const char twice[] = "\xef\xbb\xbf\xef\xbb\xbf{}";
+    assert_null(rules_parse(twice, sizeof twice - 1, &e));
+    assert_non_null(strstr(e.msg, "line 1, column 1"));
+}
+
 static void canonical_json(void **state)
 {
     (void)state;
@@ -558,6 +571,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_document),
+        cmocka_unit_test(byte_order_mark),
         cmocka_unit_test(canonical_json),
         cmocka_unit_test(checksum_is_of_the_canonical_spec),
         cmocka_unit_test(wildcards_and_overlaps),
