@@ -29,6 +29,12 @@ const cJSON *field_get(const cJSON *object, const char *key)
     return cJSON_IsNull(item) ? NULL : item;
 }
 
+const cJSON *field_map(const cJSON *object, const char *key)
+{
+    const cJSON *item = field_get(object, key);
+    return cJSON_IsObject(item) ? item : NULL;
+}
+
 const char *field_text(const cJSON *object, const char *key)
 {
     const char *text = cJSON_GetStringValue(field_get(object, key));

@@ -16,6 +16,9 @@
 /* NULL when it is absent. */
 const cJSON *field_get(const cJSON *object, const char *key);
 
+/* The same, of a map: NULL as well when it is no object, so that each item of it has a name. */
+const cJSON *field_map(const cJSON *object, const char *key);
+
 /* Its text; "" when it is absent or no string. */
 const char *field_text(const cJSON *object, const char *key);
 /* The same of its metadata. */

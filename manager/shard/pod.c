@@ -117,7 +117,7 @@ static size_t place_texts(struct pod *p, struct pod_label *labels, struct shelf 
     p->account = place(s, account[0] != '\0' ? account : "default");
     p->injected = place(s, string_at(field_get(meta, "annotations"), keys->injected));
     const cJSON *label = NULL;
-    cJSON_ArrayForEach(label, field_get(meta, "labels"))
+    cJSON_ArrayForEach(label, field_map(meta, "labels"))
     {
         const char *key = place(s, label->string);
         const char *value = place(s, cJSON_IsString(label) ? label->valuestring : "");

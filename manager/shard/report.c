@@ -243,7 +243,7 @@ static int note_base(struct shard *s, const struct shard_cache_config *config)
 
 static void send_status(struct shard *s, const struct shard_cache_config *config)
 {
-    const cJSON *old = field_get(config->object, "status");
+    const cJSON *old = field_map(config->object, "status");
     char *path = controller_path(SHARD_CACHE_GROUP_PATH, config->ns, SHARD_CACHE_RESOURCE);
     cJSON *body = make_patch(config, old, s->status);
     struct object_request_options q = {

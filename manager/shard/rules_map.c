@@ -77,7 +77,7 @@ static size_t foreign_size(const cJSON *object)
 {
     size_t sum = 0;
     const cJSON *item = NULL;
-    cJSON_ArrayForEach(item, field_get(object, "data"))
+    cJSON_ArrayForEach(item, field_map(object, "data"))
     {
         bool ours = strcmp(item->string, RULES_MAP_KEY) == 0;
         sum += ours || !cJSON_IsString(item) ? 0 : strlen(item->valuestring);

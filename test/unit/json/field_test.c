@@ -42,6 +42,8 @@ static void fields_that_are_there(void **state)
     assert_true(cJSON_IsObject(item));
     assert_int_equal(field_array(object, "a", "list", &item, &e), 0);
     assert_true(cJSON_IsArray(item));
+    assert_true(cJSON_IsObject(field_map(object, "object")));
+    assert_null(field_map(object, "list"));
     assert_int_equal(field_int(object, "a", "five", 5, 5, &number, &e), 0);
     assert_int_equal(number, 5);
 }

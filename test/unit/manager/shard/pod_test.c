@@ -89,6 +89,9 @@ static void test_little_is_known(void **state)
     pod_address(p, 5441, address);
     assert_string_equal(address, "");
     free(p);
+    p = make("metadata: {name: a, namespace: \"n\", labels: [x, {y: z}]}"); /* no map */
+    assert_int_equal(p->label_count, 0);
+    free(p);
     p = make("metadata: {name: a, namespace: \"n\", deletionTimestamp: \"2026-01-01T00:00:00Z\"}\n"
              "spec: {initContainers: [{name: cmesh-localproxy}]}\n"
              "status: {phase: Failed, podIP: \"fd00::1\"}");

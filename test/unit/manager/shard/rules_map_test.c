@@ -229,6 +229,22 @@ static void test_sizes(void **state)
     rules_unref(rules);
 }
 
+static void test_data_that_is_no_map(void **state)
+{
+    struct err e = ERR_INIT;
+    static const char text[] =
+        "{\"metadata\":{\"name\":\"cmesh-rules-a\",\"namespace\":\"n\"},\"data\":[\"x\"]}";
+    cJSON *object = json_parse(text, sizeof text - 1, &e);
+    struct rules_map *m = NULL;
+    (void)state;
+    assert_non_null(object);
+    assert_int_equal(rules_map_new(object, PREFIX, &m), 0);
+    assert_int_equal(m->foreign_size, 0);
+    assert_false(m->intact);
+    rules_map_free(m);
+    cJSON_Delete(object);
+}
+
 static bool make_and_read(void *data)
 {
     struct rules_map *m = NULL;
@@ -261,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_whatever_is_wrong_is_put_right),
         cmocka_unit_test(test_whose_it_is),
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_data_that_is_no_map),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
