@@ -56,6 +56,12 @@ int net_address_parse(const char *text, struct sockaddr_storage *out, struct err
     return 0;
 }
 
+int net_address_check(const char *text, struct err *e)
+{
+    struct sockaddr_storage ignored;
+    return net_address_parse(text, &ignored, e);
+}
+
 void net_address_format(const struct sockaddr *addr, char out[NET_ADDRESS_MAX])
 {
     char host[64] = "?";

@@ -15,6 +15,8 @@
 /* Parses `127.0.0.1:5443`, `[::1]:5443` or `:5443` (all addresses, IPv4). Names are not looked up.
  * 0, or -EINVAL with the message. */
 MUST_CHECK int net_address_parse(const char *text, struct sockaddr_storage *out, struct err *e);
+/* The same, to learn only whether a listener can be given this text. */
+MUST_CHECK int net_address_check(const char *text, struct err *e);
 
 /* 0 when `host` (without brackets) is an IP literal. */
 MUST_CHECK int net_address_literal(const char *host, unsigned port, struct sockaddr_storage *out);

@@ -182,8 +182,7 @@ int net_dial(struct net_loop *l, const struct net_dial_options *o,
              const struct net_stream_handlers *handlers, void *data, struct net_stream **out,
              struct err *e)
 {
-    struct sockaddr_un checked;
-    int rc = o->path != NULL ? socket_file_address(o->path, &checked, e) : 0;
+    int rc = o->path != NULL ? socket_file_check(o->path, e) : 0;
     if (rc != 0) {
         return rc;
     }

@@ -26,6 +26,12 @@ int socket_file_address(const char *path, struct sockaddr_un *out, struct err *e
     return 0;
 }
 
+int socket_file_check(const char *path, struct err *e)
+{
+    struct sockaddr_un ignored;
+    return socket_file_address(path, &ignored, e);
+}
+
 static int set_errno_error(const char *path, const char *doing, struct err *e)
 {
     int code = -errno;

@@ -21,6 +21,8 @@ struct socket_file {
 
 /* 0, or -EINVAL or -ENAMETOOLONG with the message. */
 MUST_CHECK int socket_file_address(const char *path, struct sockaddr_un *out, struct err *e);
+/* The same, to learn only whether a socket can have this path. */
+MUST_CHECK int socket_file_check(const char *path, struct err *e);
 
 /* Makes the file, of mode 0600 from its first moment, and returns a socket bound to it. A socket
  * left by a process that is gone is replaced. Negative with `e` set: somebody listens there

@@ -36,6 +36,7 @@ static void test_addresses(void **state)
         struct sockaddr_storage addr;
         struct err e = ERR_INIT;
         int rc = net_address_parse(rows[i].text, &addr, &e);
+        assert_int_equal(net_address_check(rows[i].text, NULL), rc);
         if (rows[i].printed == NULL) {
             assert_int_not_equal(rc, 0);
             assert_string_not_equal(e.msg, "");
