@@ -18,7 +18,7 @@ MUST_CHECK int net_address_parse(const char *text, struct sockaddr_storage *out,
 /* The same, to learn only whether a listener can be given this text. */
 MUST_CHECK int net_address_check(const char *text, struct err *e);
 
-/* 0 when `host` (without brackets) is an IP literal. */
+/* 0 when `host` (without brackets) is an IP literal; otherwise `out` is of no meaning. */
 MUST_CHECK int net_address_literal(const char *host, unsigned port, struct sockaddr_storage *out);
 
 void net_address_format(const struct sockaddr *addr, char out[NET_ADDRESS_MAX]);

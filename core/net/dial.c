@@ -64,30 +64,22 @@ static void on_connected(uv_connect_t *req, int status)
 void dial_next(struct net_stream *s)
 {
     struct dial *d = s->dial;
-    const struct sockaddr *addr = NULL;
-    if (d->next != NULL) {
-        addr = d->next->ai_addr;
-        d->next = d->next->ai_next;
-    } else if (d->literal.ss_family != AF_UNSPEC) {
-        addr = (const struct sockaddr *)&d->literal;
-    }
-    int rc = addr == NULL ? 0 : stream_open_handle(s);
-    if (addr == NULL || rc != 0) {
+    const struct addrinfo *a = d->next;
+    int rc = a == NULL ? 0 : stream_open_handle(s);
+    if (a == NULL || rc != 0) {
         /* No handle is open: the look-up state frees without one. */
         s->state = STATE_RESOLVING;
-        if (addr != NULL) {
+        if (a != NULL) {
             err_set(&d->last, rc, "cannot create a socket: %s", err_text(rc));
         }
         struct err e = d->last;
         stream_fail(s, &e);
         return;
     }
+    d->next = a->ai_next;
     s->state = STATE_CONNECTING;
     d->connect.data = s;
-    rc = uv_tcp_connect(&d->connect, &s->socket.tcp, addr, on_connected);
-    if (d->literal.ss_family != AF_UNSPEC) {
-        d->literal.ss_family = AF_UNSPEC; /* tried */
-    }
+    rc = uv_tcp_connect(&d->connect, &s->socket.tcp, a->ai_addr, on_connected);
     if (rc != 0) {
         (void)explain(d, rc, &d->last);
         s->reopening = true;
@@ -130,7 +122,7 @@ static int begin_lookup(struct net_stream *s, unsigned number)
 }
 
 /* A literal or a path needs no look-up, but its errors too must come after net_dial returned. */
-static int begin_connect(struct net_stream *s)
+static int begin_connect(struct net_stream *s, const struct sockaddr_storage *literal)
 {
     struct dial *d = s->dial;
     int rc = stream_open_handle(s);
@@ -143,17 +135,16 @@ static int begin_connect(struct net_stream *s)
         uv_pipe_connect(&d->connect, &s->socket.pipe, d->host, on_connected);
         return 0;
     }
-    rc = uv_tcp_connect(&d->connect, &s->socket.tcp, (const struct sockaddr *)&d->literal,
-                        on_connected);
-    d->literal.ss_family = AF_UNSPEC;
-    return rc;
+    return uv_tcp_connect(&d->connect, &s->socket.tcp, (const struct sockaddr *)literal,
+                          on_connected);
 }
 
 static int begin_dial(struct net_stream *s, unsigned port)
 {
-    struct dial *d = s->dial;
-    return s->local || net_address_literal(d->host, port, &d->literal) == 0 ? begin_connect(s)
-                                                                            : begin_lookup(s, port);
+    struct sockaddr_storage literal;
+    return s->local || net_address_literal(s->dial->host, port, &literal) == 0
+               ? begin_connect(s, &literal)
+               : begin_lookup(s, port);
 }
 
 /* A stream in its first state; NULL without memory. */

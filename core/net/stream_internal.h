@@ -78,7 +78,6 @@ struct dial {
     uv_connect_t connect;
     struct addrinfo *found;      /* to be freed; NULL for a literal */
     const struct addrinfo *next; /* to be tried */
-    struct sockaddr_storage literal;
     struct tls_config *tls;
     char *host;    /* or the path of a Unix socket */
     char port[16]; /* for messages: " port N", or "" */

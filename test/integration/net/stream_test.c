@@ -296,6 +296,24 @@ static void test_a_name_is_looked_up(void **state)
     close_pair(&p);
 }
 
+/* Nothing listens on the only address of this name; somebody does on another one of this machine. */
+static void test_only_addresses_of_the_name_are_tried(void **state)
+{
+    struct end server = {0};
+    struct end t = {0};
+    struct err e = ERR_INIT;
+    struct net_listener_options o = {.address = "[::1]:0"};
+    struct net_listener *n = net_listener_new(*state, &o, on_accept, &server, &e);
+    if (n == NULL) {
+        skip(); /* a machine without IPv6 */
+    }
+    dial(&t, *state, "127.1", port_of(n)); /* no literal, but looked up without a server */
+    run_until(*state, &t.failed);
+    assert_int_equal(t.error.code, UV_ECONNREFUSED);
+    assert_false(t.opened || server.opened);
+    net_listener_close(n);
+}
+
 static void test_close_at_once(void **state)
 {
     struct end t = {0};
@@ -399,6 +417,7 @@ int main(void)
         LOOP_TEST(test_a_refused_connection_names_the_peer),
         LOOP_TEST(test_an_unknown_name_is_an_error),
         LOOP_TEST(test_a_name_is_looked_up),
+        LOOP_TEST(test_only_addresses_of_the_name_are_tried),
         LOOP_TEST(test_close_at_once),
         LOOP_TEST(test_close_during_look_up),
         LOOP_TEST(test_close_inside_on_open),
