@@ -28,6 +28,22 @@ static int explain(const struct dial *d, int code, struct err *e)
     return err_set(e, code, "cannot connect to %s%s: %s", d->host, d->port, why);
 }
 
+/* No address is left. */
+static void give_up(struct net_stream *s)
+{
+    struct err e = s->dial->last;
+    stream_set_state(s, STATE_NO_SOCKET);
+    stream_fail(s, &e);
+}
+
+/* The address just tried cannot be reached. */
+static void reopen(struct net_stream *s, int code)
+{
+    (void)explain(s->dial, code, &s->dial->last);
+    stream_set_state(s, STATE_REOPENING);
+    uv_close(&s->socket.handle, stream_on_closed);
+}
+
 static void on_connected(uv_connect_t *req, int status)
 {
     struct net_stream *s = req->data;
@@ -36,9 +52,7 @@ static void on_connected(uv_connect_t *req, int status)
         return;
     }
     if (status != 0) {
-        (void)explain(d, status, &d->last);
-        s->reopening = true;
-        uv_close(&s->socket.handle, stream_on_closed);
+        reopen(s, status);
         return;
     }
     stream_set_options(s, d->user_timeout_ms);
@@ -46,7 +60,7 @@ static void on_connected(uv_connect_t *req, int status)
         stream_opened(s);
     } else {
         struct err e = ERR_INIT;
-        s->state = STATE_HANDSHAKING;
+        stream_set_state(s, STATE_HANDSHAKING);
         s->tls = tls_session_new(d->tls, &e);
         if (s->tls == NULL) {
             stream_fail(s, &e);
@@ -61,36 +75,35 @@ static void on_connected(uv_connect_t *req, int status)
     }
 }
 
+static int start_connect(struct net_stream *s, const struct sockaddr *addr)
+{
+    s->dial->connect.data = s;
+    return uv_tcp_connect(&s->dial->connect, &s->socket.tcp, addr, on_connected);
+}
+
 void dial_next(struct net_stream *s)
 {
-    struct dial *d = s->dial;
-    const struct addrinfo *a = d->next;
-    int rc = a == NULL ? 0 : stream_open_handle(s);
-    if (a == NULL || rc != 0) {
-        /* No handle is open: the look-up state frees without one. */
-        s->state = STATE_RESOLVING;
-        if (a != NULL) {
-            err_set(&d->last, rc, "cannot create a socket: %s", err_text(rc));
-        }
-        struct err e = d->last;
-        stream_fail(s, &e);
+    const struct addrinfo *a = s->dial->next;
+    if (a == NULL) {
+        give_up(s);
         return;
     }
-    d->next = a->ai_next;
-    s->state = STATE_CONNECTING;
-    d->connect.data = s;
-    rc = uv_tcp_connect(&d->connect, &s->socket.tcp, a->ai_addr, on_connected);
+    s->dial->next = a->ai_next;
+    int rc = stream_open_socket(s);
     if (rc != 0) {
-        (void)explain(d, rc, &d->last);
-        s->reopening = true;
-        uv_close(&s->socket.handle, stream_on_closed);
+        err_set(&s->dial->last, rc, "cannot create a socket: %s", err_text(rc));
+        give_up(s);
+        return;
+    }
+    rc = start_connect(s, a->ai_addr);
+    if (rc != 0) {
+        reopen(s, rc);
     }
 }
 
 static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *found)
 {
     struct net_stream *s = req->data;
-    s->resolving = false;
     if (s->state == STATE_CLOSING) {
         if (found != NULL) {
             uv_freeaddrinfo(found);
@@ -99,9 +112,8 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *foun
         return;
     }
     if (status != 0) {
-        struct err e = ERR_INIT;
-        err_set(&e, status, "cannot look up %s: %s", s->dial->host, err_text(status));
-        stream_fail(s, &e);
+        err_set(&s->dial->last, status, "cannot look up %s: %s", s->dial->host, err_text(status));
+        give_up(s);
         return;
     }
     s->dial->found = found;
@@ -117,7 +129,9 @@ static int begin_lookup(struct net_stream *s, unsigned number)
     s->dial->lookup.data = s;
     int rc =
         uv_getaddrinfo(&s->loop->uv, &s->dial->lookup, on_resolved, s->dial->host, port, &hints);
-    s->resolving = rc == 0;
+    if (rc == 0) {
+        stream_set_state(s, STATE_RESOLVING);
+    }
     return rc;
 }
 
@@ -125,18 +139,16 @@ static int begin_lookup(struct net_stream *s, unsigned number)
 static int begin_connect(struct net_stream *s, const struct sockaddr_storage *literal)
 {
     struct dial *d = s->dial;
-    int rc = stream_open_handle(s);
+    int rc = stream_open_socket(s);
     if (rc != 0) {
         return rc;
     }
-    s->state = STATE_CONNECTING;
-    d->connect.data = s;
-    if (s->local) {
-        uv_pipe_connect(&d->connect, &s->socket.pipe, d->host, on_connected);
-        return 0;
+    if (!s->local) {
+        return start_connect(s, (const struct sockaddr *)literal);
     }
-    return uv_tcp_connect(&d->connect, &s->socket.tcp, (const struct sockaddr *)literal,
-                          on_connected);
+    d->connect.data = s;
+    uv_pipe_connect(&d->connect, &s->socket.pipe, d->host, on_connected);
+    return 0;
 }
 
 static int begin_dial(struct net_stream *s, unsigned port)
@@ -147,7 +159,7 @@ static int begin_dial(struct net_stream *s, unsigned port)
                : begin_lookup(s, port);
 }
 
-/* A stream in its first state; NULL without memory. */
+/* NULL without memory. */
 static struct net_stream *dial_new(struct net_loop *l, const struct net_dial_options *o)
 {
     struct dial *d = calloc(1, sizeof *d);
@@ -159,7 +171,6 @@ static struct net_stream *dial_new(struct net_loop *l, const struct net_dial_opt
         return NULL;
     }
     s->dial = d;
-    s->state = STATE_RESOLVING;
     s->local = o->path != NULL;
     if (!s->local) {
         (void)snprintf(d->port, sizeof d->port, " port %u", o->port);
@@ -186,11 +197,7 @@ int net_dial(struct net_loop *l, const struct net_dial_options *o,
     rc = begin_dial(s, o->port);
     if (rc != 0) {
         (void)explain(s->dial, rc, e);
-        if (s->state == STATE_CONNECTING) {
-            stream_begin_close(s);
-        } else {
-            stream_free(s);
-        }
+        stream_begin_close(s);
         return rc;
     }
     if (o->connect_timeout_ms != 0) {

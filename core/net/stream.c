@@ -7,7 +7,31 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/state_machine.h"
 #include "net/stream_internal.h"
+
+static const struct state_machine machine = {
+    .object = "stream",
+    .states = {[STATE_NO_SOCKET] = {"NoSocket", STATE(STATE_RESOLVING) | STATE(STATE_CONNECTING) |
+                                                    STATE(STATE_CLOSING)},
+               [STATE_RESOLVING] = {"Resolving", STATE(STATE_NO_SOCKET) | STATE(STATE_CONNECTING) |
+                                                     STATE(STATE_CLOSING)},
+               [STATE_CONNECTING] = {"Connecting",
+                                     STATE(STATE_REOPENING) | STATE(STATE_HANDSHAKING) |
+                                         STATE(STATE_OPEN) | STATE(STATE_CLOSING)},
+               [STATE_REOPENING] = {"Reopening", STATE(STATE_NO_SOCKET) | STATE(STATE_CONNECTING) |
+                                                     STATE(STATE_CLOSING)},
+               [STATE_HANDSHAKING] = {"Handshaking", STATE(STATE_OPEN) | STATE(STATE_CLOSING)},
+               [STATE_OPEN] = {"Open", STATE(STATE_FINISHING) | STATE(STATE_CLOSING)},
+               [STATE_FINISHING] = {"Finishing", STATE(STATE_CLOSING)},
+               [STATE_CLOSING] = {"Closing", 0}},
+};
+
+void stream_set_state(struct net_stream *s, enum state next)
+{
+    const char *host = s->dial != NULL ? s->dial->host : "";
+    s->state = state_change(&machine, s->state, next, slice_str(host));
+}
 
 void stream_free(struct net_stream *s)
 {
@@ -23,35 +47,29 @@ void stream_free(struct net_stream *s)
 void stream_on_closed(uv_handle_t *handle)
 {
     struct net_stream *s = handle->data;
-    if (s->reopening && s->state == STATE_CONNECTING) {
-        s->reopening = false;
+    if (s->state == STATE_REOPENING) {
         dial_next(s);
-        return;
-    }
-    s->reopening = false;
-    if (s->state == STATE_CLOSING && !s->resolving) {
+    } else {
         stream_free(s);
     }
 }
 
 void stream_begin_close(struct net_stream *s)
 {
-    if (s->state == STATE_CLOSING) {
+    enum state was = s->state;
+    if (was == STATE_CLOSING) {
         return;
     }
-    bool had_handle = s->state != STATE_RESOLVING;
-    s->state = STATE_CLOSING;
+    stream_set_state(s, STATE_CLOSING);
     net_deadline_clear(&s->limit);
     net_deadline_clear(&s->stall);
     net_deadline_clear(&s->quiet);
     net_task_cancel(&s->flush);
-    if (s->resolving) {
-        /* The look-up's callback frees; it may be past cancelling. */
-        (void)uv_cancel((uv_req_t *)&s->dial->lookup);
-    }
-    if (!had_handle && !s->resolving) {
+    if (was == STATE_NO_SOCKET) {
         stream_free(s);
-    } else if (had_handle && !uv_is_closing(&s->socket.handle)) {
+    } else if (was == STATE_RESOLVING) {
+        (void)uv_cancel((uv_req_t *)&s->dial->lookup); /* which may be past it */
+    } else if (was != STATE_REOPENING) {
         uv_close(&s->socket.handle, stream_on_closed);
     }
 }
@@ -93,8 +111,7 @@ static void on_limit(struct net_deadline *d)
         fail_code(s, UV_EPIPE, "cannot write");
         break;
     default:
-        err_set(&e, UV_ETIMEDOUT, "connecting to %s%s timed out",
-                s->dial != NULL ? s->dial->host : "?", s->dial != NULL ? s->dial->port : "");
+        err_set(&e, UV_ETIMEDOUT, "connecting to %s%s timed out", s->dial->host, s->dial->port);
         stream_fail(s, &e);
         break;
     }
@@ -143,10 +160,13 @@ struct net_stream *stream_new(struct net_loop *l, uint64_t write_timeout_ms)
     return s;
 }
 
-int stream_open_handle(struct net_stream *s)
+int stream_open_socket(struct net_stream *s)
 {
     int rc = net_socket_init(&s->loop->uv, &s->socket, s->local);
     s->socket.handle.data = s;
+    if (rc == 0) {
+        stream_set_state(s, STATE_CONNECTING);
+    }
     return rc;
 }
 
@@ -162,7 +182,7 @@ static void deliver(struct net_stream *s, struct slice bytes)
 void stream_opened(struct net_stream *s)
 {
     bool dialled = s->dial != NULL;
-    s->state = STATE_OPEN;
+    stream_set_state(s, STATE_OPEN);
     net_deadline_clear(&s->limit);
     dial_free(s);
     stream_update_reading(s);
@@ -241,7 +261,7 @@ static void on_read_end(struct net_stream *s, int code)
 {
     s->eof_seen = true;
     if (s->state == STATE_FINISHING) {
-        if (code != UV_EOF || s->shut_sent) {
+        if (code != UV_EOF || s->output != OUTPUT_ENDING) {
             stream_begin_close(s);
         } else {
             stream_update_reading(s);
@@ -365,15 +385,12 @@ int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config
         return UV_ENOMEM;
     }
     s->local = server->type == UV_NAMED_PIPE;
-    int rc = stream_open_handle(s);
-    if (rc != 0) {
-        stream_free(s);
-        return rc;
+    int rc = stream_open_socket(s);
+    if (rc == 0) {
+        rc = uv_accept(server, &s->socket.stream);
     }
-    s->state = STATE_OPEN;
-    rc = uv_accept(server, &s->socket.stream);
     if (rc == 0 && tls != NULL) {
-        s->state = STATE_HANDSHAKING;
+        stream_set_state(s, STATE_HANDSHAKING);
         struct err e = ERR_INIT;
         s->tls = tls_session_new(tls, &e);
         if (s->tls == NULL) {
@@ -389,6 +406,8 @@ int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config
     if (tls != NULL) {
         net_deadline_set(l, &s->limit, ACCEPT_HANDSHAKE_MS);
         stream_update_reading(s);
+    } else {
+        stream_opened(s);
     }
     *out = s;
     return 0;
@@ -405,18 +424,18 @@ void net_stream_set_handlers(struct net_stream *s, const struct net_stream_handl
 
 void net_stream_finish(struct net_stream *s)
 {
-    if (s->state != STATE_OPEN || s->write_dead) {
+    if (s->state != STATE_OPEN || s->output == OUTPUT_FAILED) {
         net_stream_close(s);
         return;
     }
     net_stream_shutdown(s);
-    s->state = STATE_FINISHING;
+    stream_set_state(s, STATE_FINISHING);
     s->handlers = NULL;
-    if (s->shut_sent && s->eof_seen) {
+    if (s->output == OUTPUT_ENDED && s->eof_seen) {
         stream_begin_close(s);
         return;
     }
-    if (s->shut_sent) {
+    if (s->output == OUTPUT_ENDED) {
         net_deadline_set(s->loop, &s->limit, FINISH_TIMEOUT_MS);
     }
     stream_update_reading(s);
@@ -432,7 +451,7 @@ bool net_stream_quiet(const struct net_stream *s)
 {
     uv_os_fd_t fd;
     char byte;
-    if (s->state != STATE_OPEN || s->eof_seen || s->write_dead ||
+    if (s->state != STATE_OPEN || s->eof_seen || s->output == OUTPUT_FAILED ||
         uv_fileno(&s->socket.handle, &fd) != 0) {
         return false;
     }

@@ -12,25 +12,33 @@
 #include "net/stream.h"
 
 /*
- *              dial                                      accept
- *               |                                     plain |  | TLS
- *           RESOLVING --> CONNECTING --> HANDSHAKING <------|--+
- *               |          |   ^  |           |             |
- *               |          +---+  +---------> OPEN <--------+
- *               |        next address          |
- *               +----------+-------+-----------+---> FINISHING (owner gone, delivering the rest)
- *                                              |          |
- *                                              +----------+---> CLOSING (uv_close called)
+ *     NO_SOCKET <--> RESOLVING
+ *      |     ^           |
+ *      |     |           v
+ *      +-----|------> CONNECTING --> HANDSHAKING
+ *            |         |  ^  |            |
+ *            |         v  |  |            v
+ *            +----- REOPENING +--------> OPEN --> FINISHING
  *
- * The memory goes in the last callback of the last handle or request.
+ *     any --> CLOSING
  */
 enum state {
+    STATE_NO_SOCKET, /* not yet dialled or accepted; or no address is left, and the owner told so */
     STATE_RESOLVING,
     STATE_CONNECTING,
+    STATE_REOPENING, /* the socket is being closed, to try the next address with a new one */
     STATE_HANDSHAKING,
     STATE_OPEN,
-    STATE_FINISHING,
-    STATE_CLOSING,
+    STATE_FINISHING, /* the owner is gone; what is queued is delivered */
+    STATE_CLOSING,   /* the memory goes in the callback that is due of the socket or the look-up */
+};
+
+/* What the owner writes. */
+enum output {
+    OUTPUT_OPEN,
+    OUTPUT_ENDING, /* net_stream_shutdown was called */
+    OUTPUT_ENDED,  /* and carried out */
+    OUTPUT_FAILED, /* the peer takes no more: it is dropped */
 };
 
 enum {
@@ -47,20 +55,15 @@ struct net_stream {
     const struct net_stream_handlers *handlers;
     void *data;
     enum state state;
+    enum output output;
     bool local;         /* a Unix socket */
     bool reading;       /* uv_read_start is in force */
     bool want_read;     /* the owner wants bytes */
     bool was_blocked;   /* on_drain is due */
-    bool shut;          /* net_stream_shutdown was called */
-    bool shut_sent;     /* and carried out */
-    bool write_dead;    /* the peer takes no more: output is dropped */
     bool eof_seen;      /* nothing more comes from the peer */
-    bool in_flight;     /* write_req is under way */
-    bool resolving;     /* the look-up holds on to the memory */
-    bool reopening;     /* closing the handle only to try the next address */
     struct buf plain;   /* staged plaintext (TLS only) */
     struct buf wire;    /* bytes for the kernel */
-    struct buf flight;  /* bytes that uv_write is at */
+    struct buf flight;  /* bytes that uv_write is at; empty: write_req is not under way */
     size_t flight_left; /* for the write timeout: what was left when last looked at */
     uv_write_t write_req;
     uv_shutdown_t shutdown_req;
@@ -87,11 +90,13 @@ struct dial {
 
 /* stream.c */
 struct net_stream *stream_new(struct net_loop *l, uint64_t write_timeout_ms);
-/* No handle may be open. */
+void stream_set_state(struct net_stream *s, enum state next);
+/* Without a socket. */
 void stream_free(struct net_stream *s);
-MUST_CHECK int stream_open_handle(struct net_stream *s);
+/* STATE_CONNECTING then, unless it failed. */
+MUST_CHECK int stream_open_socket(struct net_stream *s);
 void stream_on_closed(uv_handle_t *handle);
-/* May free the stream: no access after it where no handle is open. */
+/* Frees the stream at once in STATE_NO_SOCKET. */
 void stream_begin_close(struct net_stream *s);
 /* Tells the owner, who closes; without owner closes. The last access. */
 void stream_fail(struct net_stream *s, const struct err *e);
@@ -110,7 +115,7 @@ void stream_flush_later(struct net_stream *s);
 void stream_on_flush(struct net_task *t);
 
 /* dial.c */
-/* Tries the next address; the handle is closed or not yet open. */
+/* Tries the next address, with a new socket. */
 void dial_next(struct net_stream *s);
 void dial_free(struct net_stream *s);
 

@@ -1,6 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
+#include "base/state_machine.h"
 #include "net/stream_internal.h"
+
+static const struct state_machine outputs = {
+    .object = "stream output",
+    .states = {[OUTPUT_OPEN] = {"Open", STATE(OUTPUT_ENDING) | STATE(OUTPUT_FAILED)},
+               [OUTPUT_ENDING] = {"Ending", STATE(OUTPUT_ENDED) | STATE(OUTPUT_FAILED)},
+               [OUTPUT_ENDED] = {"Ended", STATE(OUTPUT_FAILED)},
+               [OUTPUT_FAILED] = {"Failed", STATE(OUTPUT_FAILED)}},
+};
+
+static void set_output(struct net_stream *s, enum output next)
+{
+    s->output = state_change(&outputs, s->output, next, SLICE(""));
+}
 
 static size_t queued(const struct net_stream *s)
 {
@@ -21,7 +35,7 @@ void stream_on_flush(struct net_task *t)
  * that is the better story, so the error is only told if nothing comes from there. */
 static void writing_failed(struct net_stream *s)
 {
-    s->write_dead = true;
+    set_output(s, OUTPUT_FAILED);
     buf_clear(&s->plain);
     buf_clear(&s->wire);
     if (s->state == STATE_FINISHING) {
@@ -42,7 +56,7 @@ static void on_shutdown(uv_shutdown_t *req, int status)
 
 static void send_shutdown(struct net_stream *s)
 {
-    s->shut_sent = true;
+    set_output(s, OUTPUT_ENDED);
     s->shutdown_req.data = s;
     int rc = uv_shutdown(&s->shutdown_req, &s->socket.stream, on_shutdown);
     if (s->state == STATE_FINISHING) {
@@ -53,7 +67,6 @@ static void send_shutdown(struct net_stream *s)
 static void on_written(uv_write_t *req, int status)
 {
     struct net_stream *s = req->data;
-    s->in_flight = false;
     net_deadline_clear(&s->stall);
     net_loop_take_back(s->loop, &s->flight);
     if (s->state == STATE_CLOSING) {
@@ -102,7 +115,6 @@ static void start_flight(struct net_stream *s)
         writing_failed(s);
         return;
     }
-    s->in_flight = true;
     if (s->write_timeout_ms != 0) {
         s->flight_left = s->flight.len;
         net_deadline_set(s->loop, &s->stall, s->write_timeout_ms);
@@ -112,13 +124,13 @@ static void start_flight(struct net_stream *s)
 void stream_flush(struct net_stream *s)
 {
     net_task_cancel(&s->flush);
-    if (s->write_dead || s->state < STATE_HANDSHAKING || s->state == STATE_CLOSING) {
+    if (s->output == OUTPUT_FAILED || s->state < STATE_HANDSHAKING || s->state == STATE_CLOSING) {
         return;
     }
     if (s->tls != NULL && s->state != STATE_HANDSHAKING) {
         encrypt_staged(s);
     }
-    if (s->in_flight || s->write_dead) {
+    if (s->flight.len > 0 || s->output == OUTPUT_FAILED) {
         return;
     }
     if (s->wire.len > 0) {
@@ -135,7 +147,7 @@ void stream_flush(struct net_stream *s)
         return;
     }
     net_loop_take_back(s->loop, &s->wire);
-    if (s->shut && !s->shut_sent && s->plain.len == 0) {
+    if (s->output == OUTPUT_ENDING && s->plain.len == 0) {
         send_shutdown(s);
     }
 }
@@ -170,7 +182,7 @@ static size_t write_direct(struct net_stream *s, const struct slice *parts, size
 
 int net_stream_write(struct net_stream *s, const struct slice *parts, size_t count)
 {
-    if (s->write_dead || s->state == STATE_CLOSING) {
+    if (s->output == OUTPUT_FAILED || s->state == STATE_CLOSING) {
         return 0;
     }
     size_t total = 0;
@@ -181,7 +193,7 @@ int net_stream_write(struct net_stream *s, const struct slice *parts, size_t cou
         return -ENOBUFS;
     }
     size_t skip = 0;
-    if (s->tls == NULL && s->state == STATE_OPEN && !s->in_flight &&
+    if (s->tls == NULL && s->state == STATE_OPEN && s->flight.len == 0 &&
         s->wire.len + total > STAGE_MAX) {
         skip = write_direct(s, parts, count);
     }
@@ -215,13 +227,13 @@ bool net_stream_blocked(const struct net_stream *s)
 
 void net_stream_shutdown(struct net_stream *s)
 {
-    if (s->shut || s->state == STATE_CLOSING) {
+    if (s->output != OUTPUT_OPEN || s->state == STATE_CLOSING) {
         return;
     }
-    if (s->tls != NULL && !s->write_dead) {
+    set_output(s, OUTPUT_ENDING);
+    if (s->tls != NULL) {
         encrypt_staged(s);
         tls_session_shutdown(s->tls, &s->wire);
     }
-    s->shut = true;
     stream_flush_later(s);
 }
