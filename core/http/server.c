@@ -6,6 +6,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "base/state_machine.h"
 #include "http/h1_conn.h"
 #include "net/deadline.h"
 #include "net/listener.h"
@@ -28,6 +29,13 @@ struct http_server {
 /* IDLE -> BUSY (a head came) -> IDLE (both messages complete) ... -> GONE */
 enum conn_state { CONN_IDLE, CONN_BUSY, CONN_GONE };
 
+static const struct state_machine machine = {
+    .object = "client connection",
+    .states = {[CONN_IDLE] = {"Idle", STATE(CONN_BUSY) | STATE(CONN_GONE)},
+               [CONN_BUSY] = {"Busy", STATE(CONN_IDLE) | STATE(CONN_GONE)},
+               [CONN_GONE] = {"Gone", 0}},
+};
+
 struct conn {
     struct http_exchange x;
     struct h1_conn h1;
@@ -46,6 +54,14 @@ struct conn {
 
 static const struct http_exchange_ops exchange_ops;
 
+static void set_state(struct conn *c, enum conn_state next)
+{
+    struct http_server_stats *stats = &c->server->stats;
+    stats->busy -= c->state == CONN_BUSY ? 1 : 0;
+    c->state = state_change(&machine, c->state, next, SLICE(""));
+    stats->busy += next == CONN_BUSY ? 1 : 0;
+}
+
 static void check_drained(struct http_server *s)
 {
     if (s->draining && s->stats.busy == 0) {
@@ -60,9 +76,8 @@ static void retire(struct conn *c)
         return;
     }
     struct http_server *s = c->server;
-    s->stats.busy -= c->state == CONN_BUSY ? 1 : 0;
     s->stats.open--;
-    c->state = CONN_GONE;
+    set_state(c, CONN_GONE);
     net_deadline_clear(&c->limit);
     list_remove(&c->link);
     net_task_queue(s->loop, &c->turn);
@@ -81,8 +96,8 @@ static void close_gently(struct conn *c)
     retire(c);
 }
 
-/* The user of a running exchange learns why it ended. */
-/* The last call: whatever comes then, the user's data may be gone. */
+/* The user of a running exchange learns why it ended. It is the last call: the user's data may be
+ * gone then. */
 static void tell_closed(struct conn *c, const struct err *e)
 {
     const struct http_exchange_handlers *user = c->x.handlers;
@@ -132,8 +147,7 @@ static void complete(struct conn *c)
     struct http_server *s = c->server;
     bool again = c->keep_alive && !s->draining && c->h1.in == H1_IN_DONE;
     if (again) {
-        c->state = CONN_IDLE;
-        s->stats.busy--;
+        set_state(c, CONN_IDLE);
         wait_for_request(c);
         tell_closed(c, NULL);
         h1_conn_next(&c->h1);
@@ -163,8 +177,7 @@ static void on_head(void *data, const struct http_head *head)
     struct conn *c = data;
     struct http_server *s = c->server;
     net_deadline_clear(&c->limit);
-    c->state = CONN_BUSY;
-    s->stats.busy++;
+    set_state(c, CONN_BUSY);
     c->head_request = slice_eq(head->method, SLICE("HEAD"));
     c->keep_alive = head->keep_alive;
     c->upgrade = head->upgrade;
@@ -230,8 +243,7 @@ static void refuse(struct conn *c, const struct err *e)
     c->keep_alive = false;
     c->minor = 1;
     if (c->state == CONN_IDLE) {
-        c->state = CONN_BUSY;
-        s->stats.busy++;
+        set_state(c, CONN_BUSY);
         c->head_request = false;
         c->x.ops = &exchange_ops;
     }
@@ -409,7 +421,6 @@ static void on_accept(void *data, struct net_stream *stream)
         return;
     }
     c->server = s;
-    c->state = CONN_IDLE;
     net_deadline_init(&c->limit, on_limit);
     net_task_init(&c->turn, on_turn);
     list_append(&s->conns, &c->link);
