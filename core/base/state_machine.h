@@ -21,6 +21,7 @@
 #ifndef CORE_BASE_STATE_MACHINE_H
 #define CORE_BASE_STATE_MACHINE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/slice.h"
@@ -43,6 +44,14 @@ struct state_machine {
  * Returns `to`. */
 uint32_t state_change(const struct state_machine *m, uint32_t from, uint32_t to,
                       struct slice which);
+
+/* The same, but silent where the table has the edge: for what changes with every message. */
+static inline uint32_t state_step(const struct state_machine *m, uint32_t from, uint32_t to,
+                                  struct slice which)
+{
+    bool valid = from < STATE_MAX && to < STATE_MAX && (m->states[from].next & STATE(to)) != 0;
+    return valid ? to : state_change(m, from, to, which);
+}
 
 /* The name of a state; "?" of one that the table does not have. */
 const char *state_name(const struct state_machine *m, uint32_t state);

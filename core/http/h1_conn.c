@@ -6,9 +6,39 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "base/state_machine.h"
 
 /* Bytes of the next messages that a peer may send ahead before it is no longer read. */
 enum { HELD_MAX = 2 * 64 * 1024 };
+
+static const struct state_machine in_machine = {
+    .object = "incoming message",
+    .states = {[H1_IN_MESSAGE] = {"Message",
+                                  STATE(H1_IN_DONE) | STATE(H1_IN_RAW) | STATE(H1_IN_CLOSED)},
+               [H1_IN_DONE] = {"Done",
+                               STATE(H1_IN_MESSAGE) | STATE(H1_IN_RAW) | STATE(H1_IN_CLOSED)},
+               [H1_IN_RAW] = {"Raw", STATE(H1_IN_CLOSED)},
+               [H1_IN_CLOSED] = {"Closed", STATE(H1_IN_CLOSED)}},
+};
+
+static const struct state_machine out_machine = {
+    .object = "outgoing message",
+    .states = {[H1_OUT_IDLE] = {"Idle", STATE(H1_OUT_BODY)},
+               [H1_OUT_BODY] = {"Body", STATE(H1_OUT_DONE) | STATE(H1_OUT_RAW)},
+               [H1_OUT_DONE] = {"Done", STATE(H1_OUT_IDLE) | STATE(H1_OUT_RAW)},
+               [H1_OUT_RAW] = {"Raw", STATE(H1_OUT_RAW_DONE)},
+               [H1_OUT_RAW_DONE] = {"RawDone", 0}},
+};
+
+static void set_in(struct h1_conn *c, enum h1_in next)
+{
+    c->in = state_step(&in_machine, c->in, next, SLICE(""));
+}
+
+static void set_out(struct h1_conn *c, enum h1_out next)
+{
+    c->out = state_step(&out_machine, c->out, next, SLICE(""));
+}
 
 static void report(struct h1_conn *c, int code, const char *text)
 {
@@ -33,13 +63,11 @@ static bool parse_step(struct h1_conn *c, struct slice *data)
         c->handlers->on_body(c->data, body);
         return true;
     case H1_END:
-        if (c->in == H1_IN_MESSAGE) {
-            c->in = H1_IN_DONE;
-            c->handlers->on_end(c->data);
-        }
+        set_in(c, H1_IN_DONE);
+        c->handlers->on_end(c->data);
         return true;
     case H1_ERROR:
-        c->in = H1_IN_DONE;
+        set_in(c, H1_IN_DONE);
         c->handlers->on_error(c->data, &e);
         return false;
     }
@@ -124,15 +152,15 @@ static void on_eof(void *data)
     struct h1_conn *c = data;
     switch (c->in) {
     case H1_IN_RAW:
-        c->in = H1_IN_CLOSED;
+        set_in(c, H1_IN_CLOSED);
         c->handlers->on_end(c->data);
         break;
     case H1_IN_MESSAGE:
         if (h1_parser_idle(c->parser)) {
-            c->in = H1_IN_CLOSED;
+            set_in(c, H1_IN_CLOSED);
             c->handlers->on_eof(c->data);
         } else if (h1_parser_finish(c->parser)) {
-            c->in = H1_IN_DONE;
+            set_in(c, H1_IN_DONE);
             c->handlers->on_end(c->data);
         } else {
             report(c, UV_EOF, "the peer closed in the middle of a message");
@@ -178,8 +206,6 @@ int h1_conn_init(struct h1_conn *c, struct net_loop *l, struct net_stream *s, en
     c->stream = s;
     c->handlers = handlers;
     c->data = data;
-    c->in = H1_IN_MESSAGE;
-    c->out = H1_OUT_IDLE;
     buf_init(&c->held, HELD_MAX);
     net_task_init(&c->go, on_go);
     net_stream_set_handlers(s, &stream_handlers, c);
@@ -264,7 +290,7 @@ int h1_conn_send_head(struct h1_conn *c, struct slice bytes, enum http_framing f
     if (c->stream == NULL || odd(c->out != H1_OUT_IDLE)) {
         return -EPROTO;
     }
-    c->out = H1_OUT_BODY;
+    set_out(c, H1_OUT_BODY);
     c->out_framing = framing;
     c->out_left = framing == HTTP_BODY_LENGTH ? length : 0;
     c->head_only = framing == HTTP_BODY_NONE;
@@ -315,7 +341,7 @@ int h1_conn_send_end(struct h1_conn *c)
         return -EPROTO;
     }
     if (c->out == H1_OUT_RAW) {
-        c->out = H1_OUT_RAW_DONE;
+        set_out(c, H1_OUT_RAW_DONE);
         net_stream_shutdown(c->stream);
         return 0;
     }
@@ -325,7 +351,7 @@ int h1_conn_send_end(struct h1_conn *c)
     if (!c->head_only && c->out_framing == HTTP_BODY_LENGTH && c->out_left > 0) {
         return -EPROTO;
     }
-    c->out = H1_OUT_DONE;
+    set_out(c, H1_OUT_DONE);
     if (!c->head_only && c->out_framing == HTTP_BODY_CHUNKED) {
         struct slice end = SLICE("0\r\n\r\n");
         return net_stream_write(c->stream, &end, 1);
@@ -356,8 +382,8 @@ void h1_conn_resume(struct h1_conn *c)
 
 void h1_conn_go_raw(struct h1_conn *c)
 {
-    c->in = H1_IN_RAW;
-    c->out = H1_OUT_RAW;
+    set_in(c, H1_IN_RAW);
+    set_out(c, H1_OUT_RAW);
     c->head_only = false;
     if (!c->pumping) {
         net_task_queue(c->loop, &c->go);
@@ -372,8 +398,8 @@ bool h1_conn_done(const struct h1_conn *c)
 
 void h1_conn_next(struct h1_conn *c)
 {
-    c->in = H1_IN_MESSAGE;
-    c->out = H1_OUT_IDLE;
+    set_in(c, H1_IN_MESSAGE);
+    set_out(c, H1_OUT_IDLE);
     c->paused = false;
     if (!c->pumping && c->held.len > 0) {
         net_task_queue(c->loop, &c->go);
@@ -387,7 +413,7 @@ void h1_conn_next(struct h1_conn *c)
 static void drop(struct h1_conn *c)
 {
     c->stream = NULL;
-    c->in = H1_IN_CLOSED;
+    set_in(c, H1_IN_CLOSED);
     net_task_cancel(&c->go);
     buf_reset(&c->held);
 }

@@ -149,8 +149,8 @@ static void complete(struct conn *c)
     if (again) {
         set_state(c, CONN_IDLE);
         wait_for_request(c);
-        tell_closed(c, NULL);
         h1_conn_next(&c->h1);
+        tell_closed(c, NULL);
     } else {
         close_gently(c);
         tell_closed(c, NULL);

@@ -16,9 +16,9 @@ static const struct state_machine machine = {
                                                     STATE(STATE_CLOSING)},
                [STATE_RESOLVING] = {"Resolving", STATE(STATE_NO_SOCKET) | STATE(STATE_CONNECTING) |
                                                      STATE(STATE_CLOSING)},
-               [STATE_CONNECTING] = {"Connecting",
-                                     STATE(STATE_REOPENING) | STATE(STATE_HANDSHAKING) |
-                                         STATE(STATE_OPEN) | STATE(STATE_CLOSING)},
+               [STATE_CONNECTING] = {"Connecting", STATE(STATE_REOPENING) |
+                                                       STATE(STATE_HANDSHAKING) |
+                                                       STATE(STATE_OPEN) | STATE(STATE_CLOSING)},
                [STATE_REOPENING] = {"Reopening", STATE(STATE_NO_SOCKET) | STATE(STATE_CONNECTING) |
                                                      STATE(STATE_CLOSING)},
                [STATE_HANDSHAKING] = {"Handshaking", STATE(STATE_OPEN) | STATE(STATE_CLOSING)},
