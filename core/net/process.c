@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/secret.h"
+#include "base/state_machine.h"
 
 enum { DRAIN_MS = 500, HANDLES = 4 };
 
@@ -19,22 +20,34 @@ enum { DRAIN_MS = 500, HANDLES = 4 };
  */
 enum phase { RUNNING, KILLED, DRAINING, CLOSING };
 
+static const struct state_machine phases = {
+    .object = "child process",
+    .states = {[RUNNING] = {"Running", STATE(KILLED) | STATE(DRAINING) | STATE(CLOSING)},
+               [KILLED] = {"Killed", STATE(CLOSING)},
+               [DRAINING] = {"Draining", STATE(CLOSING)},
+               [CLOSING] = {"Closing", 0}},
+};
+
 struct process {
     uv_process_t handle;
     uv_pipe_t out;
     uv_pipe_t err;
     uv_timer_t timer;
     enum phase phase;
-    int open;          /* handles that are not yet closed */
-    int reading;       /* pipes that have not ended */
-    bool failed_start; /* nobody is told */
+    int open;    /* handles that are not yet closed */
+    int reading; /* pipes that have not ended */
     struct buf out_buf;
     struct buf err_buf;
     char chunk[4096];
     struct process_result result;
-    process_done_cb cb;
+    process_done_cb cb; /* NULL: it did not start */
     void *data;
 };
+
+static void set_phase(struct process *p, enum phase next)
+{
+    p->phase = state_change(&phases, p->phase, next, SLICE(""));
+}
 
 static void free_process(struct process *p)
 {
@@ -55,7 +68,7 @@ static void on_closed(uv_handle_t *handle)
     if (--p->open > 0) {
         return;
     }
-    if (!p->failed_start) {
+    if (p->cb != NULL) {
         p->result.out = content(&p->out_buf);
         p->result.err = content(&p->err_buf);
         p->cb(p->data, &p->result);
@@ -65,7 +78,7 @@ static void on_closed(uv_handle_t *handle)
 
 static void close_all(struct process *p)
 {
-    p->phase = CLOSING;
+    set_phase(p, CLOSING);
     uv_close((uv_handle_t *)&p->handle, on_closed);
     uv_close((uv_handle_t *)&p->out, on_closed);
     uv_close((uv_handle_t *)&p->err, on_closed);
@@ -77,7 +90,7 @@ static void end_early(struct process *p, int code)
 {
     if (p->phase == RUNNING) {
         p->result.code = code;
-        p->phase = KILLED;
+        set_phase(p, KILLED);
         /* It leads its process group, and is not reaped yet: the number is still its own. */
         if (kill(-uv_process_get_pid(&p->handle), SIGKILL) != 0) {
             (void)uv_process_kill(&p->handle, SIGKILL);
@@ -107,7 +120,7 @@ static void on_exit_of_child(uv_process_t *handle, int64_t status, int signal)
         close_all(p);
         return;
     }
-    p->phase = DRAINING;
+    set_phase(p, DRAINING);
     (void)uv_timer_start(&p->timer, on_drain_timeout, DRAIN_MS, 0);
 }
 
@@ -209,7 +222,7 @@ int process_run(uv_loop_t *loop, const struct process_options *o, process_done_c
     }
     int rc = spawn(loop, p, o);
     if (rc != 0) {
-        p->failed_start = true;
+        p->cb = NULL;
         close_all(p);
         return err_set(e, rc, "cannot run %.200s: %s", o->argv[0], err_text(rc));
     }

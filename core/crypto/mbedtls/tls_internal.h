@@ -44,8 +44,8 @@ struct tls_io {
 
 /*
  *  SHAKING --> OPEN --> ENDED (close_notify received)
- *     |         |
- *     +---------+-----> DEAD
+ *     |         |         |
+ *     +---------+---------+--> DEAD
  */
 enum tls_state { TLS_SHAKING, TLS_OPEN, TLS_ENDED, TLS_DEAD };
 

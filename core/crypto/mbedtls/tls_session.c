@@ -6,9 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/state_machine.h"
+
 #define RECORD_MAX 16384 /* plaintext in a record, RFC 5246 section 6.2.1 */
 /* Header 5, explicit nonce 8, tag 16; with some room. */
 #define RECORD_OVERHEAD 40
+
+static const struct state_machine machine = {
+    .object = "TLS session",
+    .states = {[TLS_SHAKING] = {"Shaking", STATE(TLS_OPEN) | STATE(TLS_DEAD)},
+               [TLS_OPEN] = {"Open", STATE(TLS_ENDED) | STATE(TLS_DEAD)},
+               [TLS_ENDED] = {"Ended", STATE(TLS_DEAD)},
+               [TLS_DEAD] = {"Dead", 0}},
+};
+
+static void set_state(struct tls_session *s, enum tls_state next)
+{
+    s->state = state_change(&machine, s->state, next, SLICE(""));
+}
 
 /* ---- the library's I/O: memory only ---- */
 
@@ -219,7 +234,7 @@ static enum tls_result failed(struct tls_session *s, int rc)
 {
     explain(s, rc);
     ensure_alert(s, rc);
-    s->state = TLS_DEAD;
+    set_state(s, TLS_DEAD);
     return TLS_FAILED;
 }
 
@@ -257,7 +272,7 @@ static void established(struct tls_session *s)
     if (s->client) {
         remember(s);
     }
-    s->state = TLS_OPEN;
+    set_state(s, TLS_OPEN);
     /* The handshake's records were large, those of a watch may never be. */
     s->between_records = true;
     tls_session_idle(s);
@@ -279,7 +294,7 @@ enum tls_result tls_session_handshake(struct tls_session *s, struct slice *in, s
     } else if (rc == MBEDTLS_ERR_SSL_WANT_READ) {
         r = TLS_MORE;
     } else if (rc == MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY) {
-        s->state = TLS_DEAD;
+        set_state(s, TLS_DEAD);
         r = TLS_CLOSED;
     } else {
         r = failed(s, rc);
@@ -308,13 +323,18 @@ enum tls_result tls_session_read(struct tls_session *s, struct slice *in, void *
     } else if (rc == MBEDTLS_ERR_SSL_WANT_READ) {
         r = TLS_MORE;
     } else if (rc == MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY) {
-        s->state = TLS_ENDED;
+        set_state(s, TLS_ENDED);
         r = TLS_CLOSED;
     } else {
         r = failed(s, rc);
     }
     end_io(s);
     return r;
+}
+
+static bool may_write(const struct tls_session *s)
+{
+    return (s->state == TLS_OPEN || s->state == TLS_ENDED) && !s->close_sent;
 }
 
 static size_t bound(size_t len, size_t record)
@@ -345,11 +365,10 @@ int tls_session_write(struct tls_session *s, const void *data, size_t len, struc
                       struct err *e)
 {
     const unsigned char *from = data;
-    int rc = 0;
-    if ((s->state != TLS_OPEN && s->state != TLS_ENDED) || s->close_sent) {
+    if (!may_write(s)) {
         return err_set(e, -EPROTO, "the TLS session is not open");
     }
-    rc = make_room(s, len, out, e);
+    int rc = make_room(s, len, out, e);
     if (rc != 0) {
         return rc;
     }
@@ -368,7 +387,7 @@ int tls_session_write(struct tls_session *s, const void *data, size_t len, struc
 
 void tls_session_shutdown(struct tls_session *s, struct buf *out)
 {
-    if ((s->state != TLS_OPEN && s->state != TLS_ENDED) || s->close_sent) {
+    if (!may_write(s)) {
         return;
     }
     s->close_sent = true;
