@@ -34,45 +34,62 @@ struct certificate {
 
 /* ---- writing ---- */
 
-/* What a certificate is made from. */
+/* What a certificate is made from. Steps are false with `e` set. */
 struct maker {
     mbedtls_x509write_cert w;
     mbedtls_pk_context key;    /* of the new certificate */
     mbedtls_pk_context ca_key; /* of a server's authority */
+    int rc;                    /* the library's first error */
+    struct err *e;
 };
 
-static void maker_init(struct maker *m)
+static void maker_init(struct maker *m, struct err *e)
 {
     mbedtls_x509write_crt_init(&m->w);
     mbedtls_pk_init(&m->key);
     mbedtls_pk_init(&m->ca_key);
+    m->rc = 0;
+    m->e = e;
 }
 
-static void maker_deinit(struct maker *m)
+static bool refuse(struct maker *m, const char *why)
 {
-    mbedtls_x509write_crt_free(&m->w);
-    mbedtls_pk_free(&m->key);
-    mbedtls_pk_free(&m->ca_key);
+    (void)err_set(m->e, -EINVAL, "%s", why);
+    return false;
+}
+
+/* Keeps what a function of the library returned, if it is the first error. */
+static void note(struct maker *m, int rc)
+{
+    m->rc = m->rc < 0 ? m->rc : rc;
+}
+
+/* Whether all went well that was noted; `code` is ours for errors of the library. */
+static bool outcome(struct maker *m, int code, const char *what)
+{
+    if (m->rc < 0) {
+        (void)tls_error(m->e, code, what, m->rc);
+    }
+    return m->rc >= 0;
 }
 
 static bool common_name_ok(const char *name)
 {
     size_t len = name == NULL ? 0 : strlen(name);
-    size_t good = len == 0 ? 0
-                           : strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789-._@: ");
-    return len >= 1 && len <= COMMON_NAME_MAX && good == len;
+    return len >= 1 && len <= COMMON_NAME_MAX &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._@: ") ==
+               len;
 }
 
-static int set_subject(struct maker *m, const char *common_name, struct err *e)
+static bool set_subject(struct maker *m, const char *common_name)
 {
     char text[COMMON_NAME_MAX + sizeof "CN="];
     if (!common_name_ok(common_name)) {
-        return err_set(e, -EINVAL, "this cannot be a common name");
+        return refuse(m, "this cannot be a common name");
     }
     (void)snprintf(text, sizeof text, "CN=%s", common_name);
-    int rc = mbedtls_x509write_crt_set_subject_name(&m->w, text);
-    return rc == 0 ? 0 : tls_error(e, -EINVAL, "subject", rc);
+    note(m, mbedtls_x509write_crt_set_subject_name(&m->w, text));
+    return outcome(m, -EINVAL, "subject");
 }
 
 /* As the library wants it: "20240131235959". */
@@ -86,60 +103,52 @@ static int format_time(int64_t at, char out[16])
     return strftime(out, 16, "%Y%m%d%H%M%S", &tm) == 14 ? 0 : -EINVAL;
 }
 
-static int set_validity(struct maker *m, const struct certificate_spec *spec, struct err *e)
+static bool set_validity(struct maker *m, const struct certificate_spec *spec)
 {
     char from[16];
     char to[16];
     if (spec->not_before > spec->not_after || format_time(spec->not_before, from) != 0 ||
         format_time(spec->not_after, to) != 0) {
-        return err_set(e, -EINVAL, "these dates cannot be those of a certificate");
+        return refuse(m, "these dates cannot be those of a certificate");
     }
-    int rc = mbedtls_x509write_crt_set_validity(&m->w, from, to);
-    return rc == 0 ? 0 : tls_error(e, -EINVAL, "validity", rc);
+    note(m, mbedtls_x509write_crt_set_validity(&m->w, from, to));
+    return outcome(m, -EINVAL, "validity");
 }
 
 /* RFC 5280 section 4.1.2.2: positive, at most 20 bytes; and hard to guess. */
-static int set_serial(struct maker *m, struct err *e)
+static bool set_serial(struct maker *m)
 {
-    unsigned char serial[SERIAL_LEN];
-    int rc = crypto_random(NULL, serial, sizeof serial);
+    unsigned char serial[SERIAL_LEN] = {0};
+    note(m, crypto_random(NULL, serial, sizeof serial));
     serial[0] = (unsigned char)((serial[0] & 0x7f) | 0x40);
-    rc = rc != 0 ? rc : compat_set_serial(&m->w, serial, sizeof serial);
-    return rc == 0 ? 0 : tls_error(e, -EIO, "serial number", rc);
+    note(m, compat_set_serial(&m->w, serial, sizeof serial));
+    return outcome(m, -EIO, "serial number");
 }
 
-static int make_key(struct maker *m, struct err *e)
+static bool make_key(struct maker *m)
 {
-    int rc = mbedtls_pk_setup(&m->key, mbedtls_pk_info_from_type(MBEDTLS_PK_ECKEY));
-    rc = rc != 0 ? rc
-                 : mbedtls_ecp_gen_key(MBEDTLS_ECP_DP_SECP256R1, mbedtls_pk_ec(m->key),
-                                       crypto_random, NULL);
     mbedtls_x509write_crt_set_subject_key(&m->w, &m->key);
-    return rc == 0 ? 0 : tls_error(e, -EIO, "key", rc);
+    note(m, mbedtls_pk_setup(&m->key, mbedtls_pk_info_from_type(MBEDTLS_PK_ECKEY)));
+    if (m->rc == 0) {
+        note(m, mbedtls_ecp_gen_key(MBEDTLS_ECP_DP_SECP256R1, mbedtls_pk_ec(m->key), crypto_random,
+                                    NULL));
+    }
+    return outcome(m, -EIO, "key");
 }
 
 /* What authorities and servers have in common. */
-static int begin(struct maker *m, const struct certificate_spec *spec, struct err *e)
+static bool begin(struct maker *m, const struct certificate_spec *spec)
 {
     mbedtls_x509write_crt_set_version(&m->w, MBEDTLS_X509_CRT_VERSION_3);
     mbedtls_x509write_crt_set_md_alg(&m->w, MBEDTLS_MD_SHA256);
-    int rc = set_subject(m, spec->common_name, e);
-    rc = rc != 0 ? rc : set_validity(m, spec, e);
-    rc = rc != 0 ? rc : set_serial(m, e);
-    return rc != 0 ? rc : make_key(m, e);
+    return set_subject(m, spec->common_name) && set_validity(m, spec) && set_serial(m) &&
+           make_key(m);
 }
 
-/* Identifiers let a client find the right one of two authorities. */
-static int set_identifiers(struct maker *m)
+static bool set_issuer(struct maker *m, const char *name)
 {
-    int rc = mbedtls_x509write_crt_set_subject_key_identifier(&m->w);
-    return rc != 0 ? rc : mbedtls_x509write_crt_set_authority_key_identifier(&m->w);
-}
-
-static int set_issuer(struct maker *m, const char *name, struct err *e)
-{
-    int rc = mbedtls_x509write_crt_set_issuer_name(&m->w, name);
-    return rc == 0 ? 0 : tls_error(e, -EINVAL, "the authority's name", rc);
+    note(m, mbedtls_x509write_crt_set_issuer_name(&m->w, name));
+    return outcome(m, -EINVAL, "the authority's name");
 }
 
 static int read_key(mbedtls_pk_context *pk, struct slice text, struct err *e)
@@ -158,89 +167,81 @@ static int read_key(mbedtls_pk_context *pk, struct slice text, struct err *e)
 }
 
 /* ASN.1 is written backwards: from the end of the buffer to its start. */
-static int put_name(unsigned char **p, unsigned char *start, const char *name)
+static void put_name(struct maker *m, unsigned char **p, unsigned char *start, const char *name)
 {
     struct tls_peer_name n;
     tls_peer_name_init(&n, name);
     const void *data = n.dns != NULL ? (const void *)n.dns : n.ip;
     size_t len = n.dns != NULL ? n.dns_len : n.ip_len;
-    int all = mbedtls_asn1_write_raw_buffer(p, start, data, len);
-    int rc = all < 0 ? all : mbedtls_asn1_write_len(p, start, len);
-    return rc < 0 ? rc : mbedtls_asn1_write_tag(p, start, n.dns != NULL ? TAG_DNS : TAG_IP);
+    note(m, name[0] == '\0' ? MBEDTLS_ERR_X509_INVALID_NAME : 0);
+    note(m, mbedtls_asn1_write_raw_buffer(p, start, data, len));
+    note(m, mbedtls_asn1_write_len(p, start, len));
+    note(m, mbedtls_asn1_write_tag(p, start, n.dns != NULL ? TAG_DNS : TAG_IP));
 }
 
-static int set_names(struct maker *m, const struct certificate_spec *spec, struct err *e)
+static bool set_names(struct maker *m, const struct certificate_spec *spec)
 {
     unsigned char buf[CERTIFICATE_NAMES_SIZE];
     unsigned char *const end = buf + sizeof buf;
     unsigned char *p = end;
-    int rc = 0;
     if (spec->name_count == 0 || spec->name_count > CERTIFICATE_NAMES_MAX) {
-        return err_set(e, -EINVAL, "a server's certificate needs 1 to %d names",
-                       CERTIFICATE_NAMES_MAX);
+        (void)err_set(m->e, -EINVAL, "a server's certificate needs 1 to %d names",
+                      CERTIFICATE_NAMES_MAX);
+        return false;
     }
-    for (size_t n = spec->name_count; n > 0 && rc >= 0; n--) {
-        rc = spec->names[n - 1][0] == '\0' ? MBEDTLS_ERR_X509_INVALID_NAME
-                                           : put_name(&p, buf, spec->names[n - 1]);
+    for (size_t n = spec->name_count; n > 0; n--) {
+        put_name(m, &p, buf, spec->names[n - 1]);
     }
-    rc = rc < 0 ? rc : mbedtls_asn1_write_len(&p, buf, (size_t)(end - p));
-    rc = rc < 0 ? rc
-                : mbedtls_asn1_write_tag(&p, buf, MBEDTLS_ASN1_CONSTRUCTED | MBEDTLS_ASN1_SEQUENCE);
-    rc = rc < 0
-             ? rc
-             : mbedtls_x509write_crt_set_extension(&m->w, MBEDTLS_OID_SUBJECT_ALT_NAME,
-                                                   MBEDTLS_OID_SIZE(MBEDTLS_OID_SUBJECT_ALT_NAME),
-                                                   0, p, (size_t)(end - p));
-    return rc >= 0 ? 0 : tls_error(e, -EINVAL, "names", rc);
+    note(m, mbedtls_asn1_write_len(&p, buf, (size_t)(end - p)));
+    note(m, mbedtls_asn1_write_tag(&p, buf, MBEDTLS_ASN1_CONSTRUCTED | MBEDTLS_ASN1_SEQUENCE));
+    note(m, mbedtls_x509write_crt_set_extension(&m->w, MBEDTLS_OID_SUBJECT_ALT_NAME,
+                                                MBEDTLS_OID_SIZE(MBEDTLS_OID_SUBJECT_ALT_NAME), 0,
+                                                p, (size_t)(end - p)));
+    return outcome(m, -EINVAL, "names");
 }
 
-static int set_server_usage(struct maker *m, struct err *e)
+static bool set_server_usage(struct maker *m)
 {
     /* SEQUENCE { OID 1.3.6.1.5.5.7.3.1 }: serverAuth */
     static const unsigned char server_auth[] = {0x30, 0x0a, 0x06, 0x08, 0x2b, 0x06,
                                                 0x01, 0x05, 0x05, 0x07, 0x03, 0x01};
-    int rc = mbedtls_x509write_crt_set_basic_constraints(&m->w, 0, -1);
-    rc = rc != 0 ? rc
-                 : mbedtls_x509write_crt_set_key_usage(&m->w, MBEDTLS_X509_KU_DIGITAL_SIGNATURE);
-    rc = rc != 0
-             ? rc
-             : mbedtls_x509write_crt_set_extension(&m->w, MBEDTLS_OID_EXTENDED_KEY_USAGE,
-                                                   MBEDTLS_OID_SIZE(MBEDTLS_OID_EXTENDED_KEY_USAGE),
-                                                   0, server_auth, sizeof server_auth);
-    return rc == 0 ? 0 : tls_error(e, -EINVAL, "usage", rc);
+    note(m, mbedtls_x509write_crt_set_basic_constraints(&m->w, 0, -1));
+    note(m, mbedtls_x509write_crt_set_key_usage(&m->w, MBEDTLS_X509_KU_DIGITAL_SIGNATURE));
+    note(m, mbedtls_x509write_crt_set_extension(&m->w, MBEDTLS_OID_EXTENDED_KEY_USAGE,
+                                                MBEDTLS_OID_SIZE(MBEDTLS_OID_EXTENDED_KEY_USAGE), 0,
+                                                server_auth, sizeof server_auth));
+    return outcome(m, -EINVAL, "usage");
 }
 
-static int set_authority_usage(struct maker *m, struct err *e)
+static bool set_authority_usage(struct maker *m)
 {
-    int rc = mbedtls_x509write_crt_set_basic_constraints(&m->w, 1, 0);
-    rc = rc != 0 ? rc
-                 : mbedtls_x509write_crt_set_key_usage(&m->w, MBEDTLS_X509_KU_KEY_CERT_SIGN |
-                                                                  MBEDTLS_X509_KU_CRL_SIGN);
-    return rc == 0 ? 0 : tls_error(e, -EINVAL, "usage", rc);
+    note(m, mbedtls_x509write_crt_set_basic_constraints(&m->w, 1, 0));
+    note(m, mbedtls_x509write_crt_set_key_usage(&m->w, MBEDTLS_X509_KU_KEY_CERT_SIGN |
+                                                           MBEDTLS_X509_KU_CRL_SIGN));
+    return outcome(m, -EINVAL, "usage");
 }
 
 /* Signs, and writes both as PEM. */
-static int finish(struct maker *m, struct certificate_pair *out, struct err *e)
+static bool finish(struct maker *m, struct certificate_pair *out)
 {
     unsigned char key[KEY_PEM_MAX];
     unsigned char cert[CERT_PEM_MAX];
-    int rc = set_identifiers(m);
-    rc = rc != 0 ? rc : mbedtls_x509write_crt_pem(&m->w, cert, sizeof cert, crypto_random, NULL);
-    rc = rc != 0 ? rc : mbedtls_pk_write_key_pem(&m->key, key, sizeof key);
-    if (rc != 0) {
-        rc = tls_error(e, -EIO, "certificate", rc);
-    } else {
+    /* Identifiers let a client find the right one of two authorities. */
+    note(m, mbedtls_x509write_crt_set_subject_key_identifier(&m->w));
+    note(m, mbedtls_x509write_crt_set_authority_key_identifier(&m->w));
+    note(m, mbedtls_x509write_crt_pem(&m->w, cert, sizeof cert, crypto_random, NULL));
+    note(m, mbedtls_pk_write_key_pem(&m->key, key, sizeof key));
+    bool good = outcome(m, -EIO, "certificate");
+    if (good) {
         out->cert = strdup((const char *)cert);
         out->key = strdup((const char *)key);
-        if (out->cert == NULL || out->key == NULL) {
-            rc = err_memory(e);
+        good = out->cert != NULL && out->key != NULL;
+        if (!good) {
+            (void)err_memory(m->e);
         }
     }
     mbedtls_platform_zeroize(key, sizeof key);
-    if (rc != 0) {
-        certificate_pair_deinit(out);
-    }
-    return rc;
+    return good;
 }
 
 void certificate_pair_deinit(struct certificate_pair *p)
@@ -250,59 +251,71 @@ void certificate_pair_deinit(struct certificate_pair *p)
     *p = (struct certificate_pair){0};
 }
 
+/* The authority is its own issuer. */
+static bool sign_itself(struct maker *m, const char *common_name)
+{
+    char issuer[COMMON_NAME_MAX + sizeof "CN="];
+    (void)snprintf(issuer, sizeof issuer, "CN=%s", common_name);
+    mbedtls_x509write_crt_set_issuer_key(&m->w, &m->key);
+    return set_issuer(m, issuer);
+}
+
+static int maker_deinit(struct maker *m, bool good, struct certificate_pair *out)
+{
+    if (!good) {
+        certificate_pair_deinit(out);
+    }
+    mbedtls_x509write_crt_free(&m->w);
+    mbedtls_pk_free(&m->key);
+    mbedtls_pk_free(&m->ca_key);
+    return good ? 0 : m->e->code;
+}
+
 int certificate_make_authority(const struct certificate_spec *spec, struct certificate_pair *out,
                                struct err *e)
 {
     struct maker m;
-    char issuer[COMMON_NAME_MAX + sizeof "CN="];
+    struct err local;
     *out = (struct certificate_pair){0};
-    maker_init(&m);
-    int rc = begin(&m, spec, e);
-    rc = rc != 0 ? rc : set_authority_usage(&m, e);
-    if (rc == 0) {
-        mbedtls_x509write_crt_set_issuer_key(&m.w, &m.key);
-        (void)snprintf(issuer, sizeof issuer, "CN=%s", spec->common_name);
-        rc = set_issuer(&m, issuer, e);
-    }
-    rc = rc != 0 ? rc : finish(&m, out, e);
-    maker_deinit(&m);
-    return rc;
+    maker_init(&m, e != NULL ? e : &local);
+    bool good = begin(&m, spec) && set_authority_usage(&m) && sign_itself(&m, spec->common_name) &&
+                finish(&m, out);
+    return maker_deinit(&m, good, out);
 }
 
 /* The text of a name is not always enough to write the same name again, and a client compares their
  * bytes. */
-static int check_signature(const struct certificate_pair *made, const struct certificate *ca,
-                           struct err *e)
+static bool check_signature(struct maker *m, const struct certificate_pair *made,
+                            const struct certificate *ca)
 {
-    struct certificate *c = certificate_read(slice_str(made->cert), NULL, e);
+    struct certificate *c = certificate_read(slice_str(made->cert), NULL, m->e);
     if (c == NULL) {
-        return e->code;
+        return false;
     }
-    int rc = certificate_signed_by(c, ca) ? 0
-                                          : err_set(e, -EINVAL,
-                                                    "the authority cannot be used: what it signs "
-                                                    "does not lead back to it");
+    bool good = certificate_signed_by(c, ca);
     certificate_free(c);
-    return rc;
+    return good ||
+           refuse(m, "the authority cannot be used: what it signs does not lead back to it");
 }
 
 /* Issuer and key of the authority. */
-static int set_authority(struct maker *m, const struct certificate *ca, struct slice key,
-                         struct err *e)
+static bool set_authority(struct maker *m, const struct certificate *ca, struct slice key)
 {
     char issuer[ISSUER_MAX];
-    int rc = read_key(&m->ca_key, key, e);
-    if (rc == 0 && compat_check_pair(&ca->crt.pk, &m->ca_key) != 0) {
-        rc = err_set(e, -EINVAL, "the key is not that of the authority's certificate");
+    if (read_key(&m->ca_key, key, m->e) != 0) {
+        return false;
     }
-    if (rc == 0 && !certificate_is_authority(ca)) {
-        rc = err_set(e, -EINVAL, "the certificate is not that of an authority");
+    if (compat_check_pair(&ca->crt.pk, &m->ca_key) != 0) {
+        return refuse(m, "the key is not that of the authority's certificate");
     }
-    if (rc == 0 && mbedtls_x509_dn_gets(issuer, sizeof issuer, &ca->crt.subject) < 0) {
-        rc = err_set(e, -EINVAL, "the authority's name is too long");
+    if (!certificate_is_authority(ca)) {
+        return refuse(m, "the certificate is not that of an authority");
+    }
+    if (mbedtls_x509_dn_gets(issuer, sizeof issuer, &ca->crt.subject) < 0) {
+        return refuse(m, "the authority's name is too long");
     }
     mbedtls_x509write_crt_set_issuer_key(&m->w, &m->ca_key);
-    return rc != 0 ? rc : set_issuer(m, issuer, e);
+    return set_issuer(m, issuer);
 }
 
 int certificate_make_server(const struct certificate_spec *spec, struct slice ca_cert,
@@ -317,19 +330,11 @@ int certificate_make_server(const struct certificate_spec *spec, struct slice ca
         return e->code == -ENOENT ? err_set(e, -EINVAL, "the authority's certificate is missing")
                                   : e->code;
     }
-    maker_init(&m);
-    int rc = begin(&m, spec, e);
-    rc = rc != 0 ? rc : set_names(&m, spec, e);
-    rc = rc != 0 ? rc : set_server_usage(&m, e);
-    rc = rc != 0 ? rc : set_authority(&m, ca, ca_key, e);
-    rc = rc != 0 ? rc : finish(&m, out, e);
-    rc = rc != 0 ? rc : check_signature(out, ca, e);
-    if (rc != 0) {
-        certificate_pair_deinit(out);
-    }
-    maker_deinit(&m);
+    maker_init(&m, e);
+    bool good = begin(&m, spec) && set_names(&m, spec) && set_server_usage(&m) &&
+                set_authority(&m, ca, ca_key) && finish(&m, out) && check_signature(&m, out, ca);
     certificate_free(ca);
-    return rc;
+    return maker_deinit(&m, good, out);
 }
 
 /* ---- reading ---- */

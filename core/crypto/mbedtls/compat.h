@@ -74,7 +74,9 @@ static inline int compat_set_serial(mbedtls_x509write_cert *w, unsigned char *se
     mbedtls_mpi mpi;
     mbedtls_mpi_init(&mpi);
     int rc = mbedtls_mpi_read_binary(&mpi, serial, len);
-    rc = rc != 0 ? rc : mbedtls_x509write_crt_set_serial(w, &mpi);
+    if (rc == 0) {
+        rc = mbedtls_x509write_crt_set_serial(w, &mpi);
+    }
     mbedtls_mpi_free(&mpi);
     return rc;
 }
