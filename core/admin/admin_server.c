@@ -52,9 +52,7 @@ static void serve_ready(struct admin_server *a, struct http_exchange *x)
 static void serve_metrics(struct admin_server *a, struct http_exchange *x)
 {
     struct buf body = BUF_INIT(BODY_MAX);
-    int rc = a->o.ops->metrics(a->o.data, &body);
-    rc = rc != 0 ? rc : prometheus_process(&body);
-    if (rc != 0) {
+    if (a->o.ops->metrics(a->o.data, &body) != 0 || prometheus_process(&body) != 0) {
         http_exchange_abort(x);
     } else {
         respond(x, 200, SLICE(PROMETHEUS_CONTENT_TYPE), buf_slice(&body));

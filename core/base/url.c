@@ -134,19 +134,19 @@ static int parse_path(const char *p, struct url *out, struct err *e)
 int url_parse(const char *text, struct url *out, struct err *e)
 {
     const char *p = text;
-    int rc = check_characters(text, e);
-    rc = rc != 0 ? rc : parse_scheme(&p, out, e);
-    if (rc != 0) {
-        return rc;
+    if (check_characters(text, e) != 0 || parse_scheme(&p, out, e) != 0) {
+        return -EINVAL;
     }
     const char *end = p + strcspn(p, "/?#");
     if (memchr(p, '@', (size_t)(end - p)) != NULL) {
         return err_set(e, -EINVAL,
                        "the URL contains a user or password before an \"@\"; remove it");
     }
-    rc = *p == '[' ? parse_ipv6(&p, end, out, e) : parse_name(&p, end, out, e);
-    rc = rc != 0 ? rc : parse_port(p, end, out, e);
-    return rc != 0 ? rc : parse_path(end, out, e);
+    int rc = *p == '[' ? parse_ipv6(&p, end, out, e) : parse_name(&p, end, out, e);
+    if (rc != 0 || parse_port(p, end, out, e) != 0) {
+        return -EINVAL;
+    }
+    return parse_path(end, out, e);
 }
 
 void url_host_port(const struct url *u, char out[URL_HOST_PORT_SIZE])

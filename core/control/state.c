@@ -81,9 +81,9 @@ static int print(const cJSON *root, struct buf *out)
     if (text == NULL) {
         return -ENOMEM;
     }
-    int rc = buf_append_str(out, text);
+    buf_append_str(out, text);
     cJSON_free(text);
-    return rc != 0 ? rc : buf_append_char(out, '\n');
+    return buf_append_char(out, '\n');
 }
 
 int control_state_encode(const struct control_state *s, const bool *changed, struct buf *out)

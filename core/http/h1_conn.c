@@ -219,23 +219,23 @@ void h1_conn_start(struct h1_conn *c)
 
 /* ---- sending ---- */
 
-static int put_start_line(const struct http_head *h, struct buf *out)
+static void put_start_line(const struct http_head *h, struct buf *out)
 {
     if (h->method.len > 0) {
-        int rc = buf_append(out, h->method.ptr, h->method.len);
-        rc = rc != 0 ? rc : buf_append_char(out, ' ');
-        rc = rc != 0 ? rc : buf_append(out, h->target.ptr, h->target.len);
-        return rc != 0 ? rc : buf_append_str(out, " HTTP/1.1\r\n");
+        buf_append(out, h->method.ptr, h->method.len);
+        buf_append_char(out, ' ');
+        buf_append(out, h->target.ptr, h->target.len);
+        buf_append_str(out, " HTTP/1.1\r\n");
+        return;
     }
-    const char *reason = http_reason(h->status);
-    struct slice text = h->reason.len > 0 ? h->reason : slice_str(reason);
+    struct slice text = h->reason.len > 0 ? h->reason : slice_str(http_reason(h->status));
     char line[16] = "HTTP/1.1 200 ";
     line[9] = (char)('0' + h->status / 100 % 10);
     line[10] = (char)('0' + h->status / 10 % 10);
     line[11] = (char)('0' + h->status % 10);
-    int rc = buf_append(out, line, 13);
-    rc = rc != 0 ? rc : buf_append(out, text.ptr, text.len);
-    return rc != 0 ? rc : buf_append(out, "\r\n", 2);
+    buf_append(out, line, 13);
+    buf_append(out, text.ptr, text.len);
+    buf_append(out, "\r\n", 2);
 }
 
 static uint8_t *put(uint8_t *to, struct slice text)
@@ -246,42 +246,42 @@ static uint8_t *put(uint8_t *to, struct slice text)
     return to + text.len;
 }
 
-static int put_header(const struct http_header *h, struct buf *out)
+static void put_header(const struct http_header *h, struct buf *out)
 {
     size_t len = h->name.len + h->value.len + 4;
     uint8_t *to = buf_reserve(out, len);
     if (to == NULL) {
-        return -ENOBUFS;
+        buf_fail(out, -ENOBUFS);
+        return;
     }
     to = put(to, h->name);
     to = put(to, SLICE(": "));
     to = put(to, h->value);
     (void)put(to, SLICE("\r\n"));
     buf_commit(out, len);
-    return 0;
 }
 
 int h1_head_write(const struct http_head *head, enum h1_after after, struct buf *out)
 {
-    int rc = put_start_line(head, out);
-    for (size_t i = 0; i < head->header_count && rc == 0; i++) {
-        rc = put_header(&head->headers[i], out);
+    put_start_line(head, out);
+    for (size_t i = 0; i < head->header_count; i++) {
+        put_header(&head->headers[i], out);
     }
-    if (rc == 0 && head->upgrade) {
-        rc = buf_append_str(out, "Connection: Upgrade\r\n");
-    } else if (rc == 0 && after != H1_AFTER_DEFAULT) {
-        rc = buf_append_str(out, after == H1_AFTER_CLOSE ? "Connection: close\r\n"
-                                                         : "Connection: keep-alive\r\n");
+    if (head->upgrade) {
+        buf_append_str(out, "Connection: Upgrade\r\n");
+    } else if (after != H1_AFTER_DEFAULT) {
+        buf_append_str(out, after == H1_AFTER_CLOSE ? "Connection: close\r\n"
+                                                    : "Connection: keep-alive\r\n");
     }
-    if (rc == 0 && head->framing == HTTP_BODY_LENGTH) {
+    if (head->framing == HTTP_BODY_LENGTH) {
         char line[48];
         int n = snprintf(line, sizeof line, "Content-Length: %llu\r\n",
                          (unsigned long long)head->content_length);
-        rc = buf_append(out, line, (size_t)n);
-    } else if (rc == 0 && head->framing == HTTP_BODY_CHUNKED) {
-        rc = buf_append_str(out, "Transfer-Encoding: chunked\r\n");
+        buf_append(out, line, (size_t)n);
+    } else if (head->framing == HTTP_BODY_CHUNKED) {
+        buf_append_str(out, "Transfer-Encoding: chunked\r\n");
     }
-    return rc != 0 ? rc : buf_append(out, "\r\n", 2);
+    return buf_append(out, "\r\n", 2);
 }
 
 int h1_conn_send_head(struct h1_conn *c, struct slice bytes, enum http_framing framing,

@@ -540,6 +540,8 @@ int http_respond(struct http_exchange *x, unsigned status, struct slice content_
         .content_length = body.len,
     };
     int rc = http_exchange_send_head(x, &head);
-    rc = rc != 0 ? rc : http_exchange_send_body(x, body);
-    return rc != 0 ? rc : http_exchange_send_end(x);
+    if (rc == 0) {
+        rc = http_exchange_send_body(x, body);
+    }
+    return rc == 0 ? http_exchange_send_end(x) : rc;
 }
