@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/flags_internal.h"
 #include "base/log.h"
 
@@ -170,7 +171,19 @@ struct line {
     int argc;
     char **argv;
     int at;
+    bool given[FLAGS_MAX]; /* the flags that it has, by their place in the table */
 };
+
+static int refuse_unknown(const char *shown, struct err *e)
+{
+    static const char *const bare[] = {"--help", "--version", "--man"};
+    for (size_t i = 0; i < ARRAY_LEN(bare); i++) {
+        if (strcmp(shown, bare[i]) == 0) {
+            return err_set(e, -EINVAL, "%s takes no value", shown);
+        }
+    }
+    return err_set(e, -EINVAL, "unknown flag %s", shown);
+}
 
 /* One argument that begins with a dash; l->at moves past a value taken from the next argument. */
 static int parse_one(struct line *l, struct err *e)
@@ -190,8 +203,9 @@ static int parse_one(struct line *l, struct err *e)
         (void)snprintf(shown, sizeof shown, "-%c", arg[1]);
     }
     if (f == NULL) {
-        return err_set(e, -EINVAL, "unknown flag %s", shown);
+        return refuse_unknown(shown, e);
     }
+    l->given[f - l->command->flags] = true;
     if (value == NULL && f->type == FLAG_BOOL) {
         value = "true";
     }
@@ -270,6 +284,45 @@ static int parse_all(struct line *l, char **positional, int *rest, struct err *e
     return 0;
 }
 
+static bool is_set(const struct line *l, const char *name)
+{
+    const struct flag *f = find_flag(l->command, name, strlen(name));
+    const void *target = target_of(f, l->flags);
+    if (f->type == FLAG_BOOL) {
+        return *(const bool *)target;
+    }
+    const char *text = *(const char *const *)target;
+    return text != NULL && text[0] != '\0';
+}
+
+/* What one flag asks of others. */
+static int check_others(const struct line *l, struct err *e)
+{
+    for (const struct flag *f = l->command->flags; f->name != NULL; f++) {
+        if (!l->given[f - l->command->flags]) {
+            continue;
+        }
+        if (f->needs != NULL && !is_set(l, f->needs)) {
+            return err_set(e, -EINVAL, "--%s needs --%s", f->name, f->needs);
+        }
+        if (f->excludes != NULL && is_set(l, f->excludes)) {
+            return err_set(e, -EINVAL, "--%s cannot be combined with --%s", f->name, f->excludes);
+        }
+    }
+    return 0;
+}
+
+static int refuse_argument(const struct command *c, const char *argument, struct err *e)
+{
+    for (const char *const *name = c->commands; name != NULL && *name != NULL; name++) {
+        if (strcmp(*name, argument) == 0) {
+            return err_set(e, -EINVAL, "the command %s must come first, its flags behind it: %s %s",
+                           argument, c->program, argument);
+        }
+    }
+    return err_set(e, -EINVAL, "unexpected argument \"%s\"", argument);
+}
+
 enum flags_result flags_parse(const struct command *c, void *flags, int argc, char **argv,
                               int *rest, struct err *e)
 {
@@ -289,7 +342,10 @@ enum flags_result flags_parse(const struct command *c, void *flags, int argc, ch
     int rc = parse_all(&l, positional, rest, e);
     free(positional);
     if (rc == 0 && *rest < argc && !c->takes_arguments) {
-        rc = err_set(e, -EINVAL, "unexpected argument %s", argv[*rest]);
+        rc = refuse_argument(c, argv[*rest], e);
+    }
+    if (rc == 0) {
+        rc = check_others(&l, e);
     }
     return rc == 0 ? FLAGS_OK : FLAGS_WRONG;
 }

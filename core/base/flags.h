@@ -48,6 +48,11 @@ struct flag {
     uint64_t max;
     const char *const *choices; /* FLAG_CHOICE only: NULL-terminated */
     const char *default_text;   /* overrides how the default is shown; "" hides it */
+    /* Other flags, boolean or text without a default: on the command line this one is refused
+     * without `needs` and with `excludes`, where it would do nothing. A variable is not, for it may
+     * be meant for another program. */
+    const char *needs;
+    const char *excludes;
 };
 
 /* The flag's type and offset: FLAG_STRING_AT(struct x_flags, path). Does not compile when the
@@ -64,14 +69,16 @@ struct flag {
 /* A program, or one command of a program that has several. */
 struct command {
     const char *program;
-    const char *name;         /* as in `manager compile`; NULL: the program itself */
-    const char *summary;      /* one line, for the head of --help */
-    const char *usage;        /* one line a form, without program and name, separated by \n */
-    const char *description;  /* paragraphs separated by \n; may be NULL */
-    const char *examples;     /* verbatim lines; may be NULL */
-    const char *see_also;     /* for the manual page: "x(1), y(1)"; may be NULL */
-    const struct flag *flags; /* ends with a NULL name */
-    bool takes_arguments;     /* beside flags */
+    const char *name;            /* as in `manager compile`; NULL: the program itself */
+    const char *summary;         /* one line, for the head of --help */
+    const char *usage;           /* one line a form, without program and name, separated by \n */
+    const char *const *commands; /* of the program, ends with NULL; NULL: it has none */
+    const char *description;     /* paragraphs separated by \n; may be NULL */
+    const char *examples;        /* verbatim lines; may be NULL */
+    const char *exit_codes;      /* a sentence, where they are others; may be NULL */
+    const char *see_also;        /* for the manual page: "x(1), y(1)"; may be NULL */
+    const struct flag *flags;    /* ends with a NULL name */
+    bool takes_arguments;        /* beside flags */
 };
 
 /* The flags that every program has: a member of its struct, and FLAGS_COMMON in the table. */

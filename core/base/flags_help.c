@@ -76,6 +76,10 @@ static void print_flag(const struct flag *f, const void *flags)
         }
         printf(".\n");
     }
+    if (f->needs != NULL || f->excludes != NULL) {
+        printf("%*s%s with --%s.\n", HELP_INDENT, "", f->needs != NULL ? "Only" : "Not",
+               f->needs != NULL ? f->needs : f->excludes);
+    }
     const char *value = flags_default(f, flags, number);
     if (value != NULL) {
         printf("%*sDefault: %s.\n", HELP_INDENT, "", value);
@@ -112,6 +116,9 @@ void flags_print_help(const struct command *c, const void *flags)
                   "(--log-level: CMESH_LOG_LEVEL). The command line wins.",
                   TEXT_INDENT);
     printf("\nExit codes:\n    0 done, 1 failed, 2 wrong usage.\n");
+    if (c->exit_codes != NULL) {
+        print_wrapped(c->exit_codes, TEXT_INDENT);
+    }
     if (c->examples != NULL) {
         printf("\nExamples:\n%s", c->examples);
     }

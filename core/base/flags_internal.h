@@ -10,6 +10,7 @@
 #define FLAGS_ENV_NAME_SIZE 64
 #define FLAGS_FULL_NAME_SIZE 64
 #define FLAGS_NUMBER_SIZE 24
+#define FLAGS_MAX 64 /* in a table */
 
 /* CMESH_LOG_LEVEL of log-level. */
 void flags_env_name(const char *flag, char out[FLAGS_ENV_NAME_SIZE]);

@@ -164,6 +164,11 @@ static void put_flag(const struct flag *f, const void *flags)
         }
         printf(".\n");
     }
+    if (f->needs != NULL || f->excludes != NULL) {
+        printf("%s with \\fB\\-\\-", f->needs != NULL ? "Only" : "Not");
+        put_text(f->needs != NULL ? f->needs : f->excludes);
+        printf("\\fR.\n");
+    }
     const char *value = flags_default(f, flags, number);
     if (value != NULL) {
         printf("Default: ");
@@ -174,11 +179,15 @@ static void put_flag(const struct flag *f, const void *flags)
     printf("Environment: \\fB%s\\fR.\n", variable);
 }
 
-static void put_exit_status(void)
+static void put_exit_status(const struct command *c)
 {
     printf(".SH EXIT STATUS\n"
            ".TP\n.B 0\nDone.\n.TP\n.B 1\nFailed; standard error says why.\n"
            ".TP\n.B 2\nWrong usage.\n");
+    if (c->exit_codes != NULL) {
+        printf(".PP\n");
+        put_prose(c->exit_codes, ".PP");
+    }
 }
 
 void flags_print_man(const struct command *c, const void *flags)
@@ -198,7 +207,7 @@ void flags_print_man(const struct command *c, const void *flags)
     put_prose("Each flag can be given as the variable that is named beside it; of lists the items "
               "are separated by commas. An empty variable counts as none. The command line wins.",
               ".PP");
-    put_exit_status();
+    put_exit_status(c);
     if (c->examples != NULL) {
         printf(".SH EXAMPLES\n");
         put_verbatim(c->examples);

@@ -23,6 +23,8 @@ struct fixture {
     uint64_t port;
     int mode;
     struct flag_list list;
+    const char *with_on;
+    uint64_t without_on;
     int rest;
     struct err e;
 };
@@ -52,6 +54,17 @@ static const struct flag table[] = {
      .value = "ITEM",
      FLAG_LIST_AT(struct fixture, list),
      .help = "What there is."},
+    {.name = "with-on",
+     .value = "TEXT",
+     FLAG_STRING_AT(struct fixture, with_on),
+     .needs = "on",
+     .help = "What is on."},
+    {.name = "without-on",
+     .value = "N",
+     .max = 9,
+     FLAG_UINT_AT(struct fixture, without_on),
+     .excludes = "on",
+     .help = "What is off."},
     FLAGS_COMMON(struct fixture, common),
     {.name = NULL},
 };
@@ -62,6 +75,7 @@ static const struct command command = {
     .usage = "[FLAGS] FILE\n--on [FLAGS]",
     .description = "The first paragraph, with `prog run` in it and a\\backslash.\n.second",
     .examples = "    prog --on FILE\n.hidden\n",
+    .exit_codes = "With --on: 3.",
     .see_also = "other(1)",
     .flags = table,
     .takes_arguments = true,
@@ -100,8 +114,9 @@ static enum flags_result parse(struct fixture *f, const char **argv, ...)
 
 static void unset_environment(void)
 {
-    static const char *const names[] = {"CMESH_A_PATH", "CMESH_ON",   "CMESH_PORT",
-                                        "CMESH_MODE",   "CMESH_LIST", "CMESH_LOG_LEVEL"};
+    static const char *const names[] = {"CMESH_A_PATH",  "CMESH_ON",        "CMESH_PORT",
+                                        "CMESH_MODE",    "CMESH_LIST",      "CMESH_LOG_LEVEL",
+                                        "CMESH_WITH_ON", "CMESH_WITHOUT_ON"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         (void)unsetenv(names[i]);
     }
@@ -226,6 +241,11 @@ static void refuses_and_says_why(void **state)
         {"--mode=bloc", NULL, {"--mode", "\"bloc\""}},
         {"--on=yes", NULL, {"--on", "\"yes\"", "true or false"}},
         {"--log-level=trace", NULL, {"--log-level", "error, warn, info, debug"}},
+        {"--help=1", NULL, {"--help takes no value"}},
+        {"--version=", NULL, {"--version takes no value"}},
+        {"--with-on=x", NULL, {"--with-on needs --on"}},
+        {"--with-on=x", "--on=false", {"--with-on needs --on"}},
+        {"--without-on=1", "--on", {"--without-on cannot be combined with --on"}},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const char *argv[ARGS_MAX + 1];
@@ -273,6 +293,48 @@ static void the_command_line_wins(void **state)
     assert_int_equal(f.list.count, 1);
     assert_string_equal(f.list.items[0], "c");
     assert_int_equal(f.mode, 0);
+}
+
+static void flags_that_need_or_exclude_others(void **state)
+{
+    (void)state;
+    const char *argv[ARGS_MAX + 1];
+    struct fixture f;
+    init(&f);
+    assert_int_equal(PARSE(&f, "--with-on=x", "--on"), FLAGS_OK);
+    init(&f);
+    assert_int_equal(PARSE(&f, "--without-on=1"), FLAGS_OK);
+    /* A variable may be meant for another program. */
+    (void)setenv("CMESH_WITH_ON", "x", 1);
+    assert_int_equal(PARSE(&f), FLAGS_OK);
+    (void)setenv("CMESH_ON", "true", 1);
+    (void)setenv("CMESH_WITHOUT_ON", "1", 1);
+    assert_int_equal(PARSE(&f), FLAGS_OK);
+}
+
+static void refuses_arguments(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"run", NULL};
+    struct command c = command;
+    c.takes_arguments = false;
+    c.commands = commands;
+    static const struct {
+        const char *argument;
+        const char *want;
+    } rows[] = {
+        {"", "unexpected argument \"\""},
+        {"two words", "unexpected argument \"two words\""},
+        {"run", "the command run must come first, its flags behind it: prog run"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char *argv[] = {"prog", "--on", (char *)rows[i].argument, NULL};
+        struct fixture f;
+        init(&f);
+        f.e = (struct err)ERR_INIT;
+        assert_int_equal(flags_parse(&c, &f, 3, argv, &f.rest, &f.e), FLAGS_WRONG);
+        assert_string_equal(f.e.msg, rows[i].want);
+    }
 }
 
 static void names_a_wrong_variable(void **state)
@@ -329,9 +391,10 @@ static void prints_help_and_exits_0(void **state)
     char *help[] = {"prog", "--port=wrong", "--help", NULL};
     assert_int_equal(run(help, STDOUT_FILENO, text, sizeof text), 0);
     static const char *const wants[] = {
-        "prog - tests flags",          "prog [FLAGS] FILE", "-p, --a-path=PATH", "Where it is.",
-        "Default: /default.",          "--port=N",          "Default: 80.",      "--mode=MODE",
-        "One of: block, passthrough.", "--log-level=LEVEL", "--version",         "CMESH_",
+        "prog - tests flags",          "prog [FLAGS] FILE", "-p, --a-path=PATH",   "Where it is.",
+        "Default: /default.",          "--port=N",          "Default: 80.",        "--mode=MODE",
+        "One of: block, passthrough.", "--log-level=LEVEL", "--version",           "CMESH_",
+        "Only with --on.\n",           "Not with --on.\n",  "    With --on: 3.\n",
     };
     for (size_t i = 0; i < ARRAY_LEN(wants); i++) {
         if (strstr(text, wants[i]) == NULL) {
@@ -362,6 +425,8 @@ static void prints_the_manual_page(void **state)
         ("What it does; see \\fB\\-\\-on\\fR.\nOne of: block, passthrough.\nDefault: block.\n"
          "Environment: \\fBCMESH_MODE\\fR.\n"),
         ".SH EXIT STATUS\n",
+        "What is on.\nOnly with \\fB\\-\\-on\\fR.\nEnvironment:",
+        "Wrong usage.\n.PP\nWith \\fB\\-\\-on\\fR: 3.\n.SH EXAMPLES",
         "    prog \\-\\-on FILE\n\\&.hidden\n",
         ".SH SEE ALSO\nother(1)\n",
     };
@@ -407,6 +472,8 @@ int main(void)
         TEST(refuses_and_says_why),
         TEST(reads_the_environment),
         TEST(the_command_line_wins),
+        TEST(flags_that_need_or_exclude_others),
+        TEST(refuses_arguments),
         TEST(names_a_wrong_variable),
         TEST(prints_help_and_exits_0),
         TEST(prints_the_manual_page),
