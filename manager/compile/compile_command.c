@@ -16,7 +16,7 @@
 #include "object/warnings.h"
 #include "json/json.h"
 
-#define PROGRAM "manager compile" /* what messages about no file begin with */
+#define PROGRAM "manager" /* what messages about no file begin with */
 #define TEXT_MAX ((size_t)8 * RULES_TEXT_MAX)
 
 struct run {

@@ -19,9 +19,7 @@ static const char description[] =
     "shardingconfigs -A -o yaml` prints is taken too. Objects of other kinds are skipped with a "
     "note. Everything that is wrong is reported as FILE:LINE: MESSAGE, and then nothing is "
     "written.\n"
-    "With --diff it writes nothing but what would change, as `diff -u` does, and its exit codes "
-    "are "
-    "those of diff: 0 no difference, 1 there are some, 2 trouble.";
+    "With --diff it writes nothing but what would change, as `diff -u` does.";
 
 static const char examples[] =
     "    manager compile -f sharding.yaml\n"
@@ -89,6 +87,8 @@ static const struct command command = {
     .usage = "-f FILE... [FLAGS]",
     .description = description,
     .examples = examples,
+    .exit_codes = "With --diff those of diff: 0 no difference, 1 some, 2 trouble, such as invalid "
+                  "input.",
     .see_also = "manager(1), localproxy(1)",
     .flags = table,
     .takes_arguments = true,
@@ -127,6 +127,7 @@ static const char **collect_files(struct compile_flags *a, int argc, char **argv
 /* What cannot be told flag by flag. */
 static void check(const struct compile_command *c)
 {
+    const char *prefix = c->options.labels.prefix;
     bool standard = false;
     for (size_t i = 0; i < c->file_count; i++) {
         standard = standard || strcmp(c->files[i], "-") == 0;
@@ -136,6 +137,10 @@ static void check(const struct compile_command *c)
     }
     if (c->shard != NULL && !shard_ok(c->shard)) {
         flags_misuse(&command, "--shard must be NAME or NAMESPACE/NAME, not %s", c->shard);
+    }
+    if (prefix != NULL && name_check_subdomain(slice_str(prefix)) != NULL) {
+        flags_misuse(&command, "--label-prefix: Invalid value: \"%.100s\": %s", prefix,
+                     name_check_subdomain(slice_str(prefix)));
     }
     if (c->diff != NULL && strcmp(c->output, "-") != 0) {
         flags_misuse(&command, "--diff and --output cannot be combined");

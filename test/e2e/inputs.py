@@ -381,19 +381,19 @@ TABLE = (
     (
         "edit",
         ("kind: ShardingConfig\n", ""),
-        "manager compile: there is no ShardingConfig in the input",
+        "manager: there is no ShardingConfig in the input",
         CLIENT,
     ),
     (
         "edit",
         ("ShardingConfig", "shardingconfig"),
-        "manager compile: there is no ShardingConfig in the input",
+        "manager: there is no ShardingConfig in the input",
         CLIENT,
     ),
     (
         "edit",
         ("ShardingConfig", "5"),
-        "manager compile: there is no ShardingConfig in the input",
+        "manager: there is no ShardingConfig in the input",
         CLIENT,
     ),
     ("edit", ("  name: sharding-demo\n", ""), "4: metadata.name: Required value", SCHEMA),

@@ -254,7 +254,7 @@ static void comparing(void **state)
     expect_words(f, "in.yaml:6: spec.lims: Forbidden: unknown field");
     f->command.diff = "/nowhere";
     assert_int_equal(run(f, SHARD("a", LIMITS)), 2);
-    expect_words(f, "manager compile: --diff: /nowhere: cannot open: No such file");
+    expect_words(f, "manager: --diff: /nowhere: cannot open: No such file");
 }
 
 int main(void)
