@@ -22,6 +22,10 @@ int labels_keys_init(struct labels_keys *k, const struct compile_labels *names, 
         [LABELS_SHARD_HASH] = {"--label-shard-hash", names->shard_hash},
         [LABELS_CONTROL] = {"--label-control", names->control},
     };
+    const char *wrong = name_check_subdomain(slice_str(prefix));
+    if (wrong != NULL) {
+        return err_set(e, -EINVAL, "--label-prefix: Invalid value: \"%.100s\": %s", prefix, wrong);
+    }
     for (size_t i = 0; i < LABELS_COUNT; i++) {
         bool whole = strchr(parts[i].name, '/') != NULL;
         (void)snprintf(k->key[i], sizeof k->key[i], "%s%s%s", whole ? "" : prefix, whole ? "" : "/",

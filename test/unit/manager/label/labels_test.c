@@ -90,12 +90,12 @@ static void bad_keys(void **state)
         struct compile_labels names;
         const char *want;
     } cases[] = {
-        {{"a b", "n", "h", "c"}, "--label-namespace: Invalid value: \"a b/n\": prefix part"},
-        {{"", "n", "h", "c"}, "--label-namespace: Invalid value: \"/n\""},
+        {{"a b", "n", "h", "c"}, "--label-prefix: Invalid value: \"a b\""},
+        {{"", "n", "h", "c"}, "--label-prefix: Invalid value: \"\""},
         {{NULL, "n", "", "c"}, "--label-shard-hash: Invalid value"},
         {{NULL, "n", "h", "a/b/c"}, "--label-control: Invalid value: \"a/b/c\""},
         {{NULL, "n", "h", longest}, "--label-control: Invalid value"},
-        {{longest, "n", "h", "c"}, "--label-namespace: Invalid value"},
+        {{longest, "n", "h", "c"}, "--label-prefix: Invalid value"},
         {{NULL, "n", "h", "n"},
          "--label-control: Duplicate value: \"ctrlmesh.kusionstack.io/n\": --label-namespace has"},
     };
