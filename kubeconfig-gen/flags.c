@@ -131,9 +131,9 @@ void kubeconfig_gen_flags_parse(struct kubeconfig_gen_flags *c, int argc, char *
 {
     *c = defaults;
     (void)flags_parse_or_exit(&command, c, &c->common, argc, argv);
-    const char *wrong = kube_flags_check(&c->kube);
-    if (wrong != NULL) {
-        flags_misuse(&command, "%s", wrong);
+    struct err e = ERR_INIT;
+    if (kube_flags_check(&c->kube, &e) != 0) {
+        flags_misuse(&command, "%s", e.msg);
     }
     check_proxy(c);
     check_configmap(c);

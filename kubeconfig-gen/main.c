@@ -67,6 +67,9 @@ static int from_kubeconfig(const struct kubeconfig_gen_flags *c, const struct ge
 {
     struct generate_notes notes;
     struct kubeconfig *kc = kubeconfig_load(c->kube.kubeconfig, e);
+    if (kc == NULL && c->kube.kubeconfig != NULL) {
+        err_prefix(e, "--kubeconfig");
+    }
     if (kc == NULL && e->code == -ENOENT && c->kube.kubeconfig == NULL && c->kube.context == NULL &&
         getenv("KUBERNETES_SERVICE_HOST") != NULL) {
         return from_service_account(o, text, e);
@@ -103,6 +106,8 @@ static int write_out(const struct kubeconfig_gen_flags *c, const struct buf *tex
         int rc = file_write_atomic(c->output, buf_data(text), text->len, mode, e);
         if (rc == 0) {
             log_info("written", log_str("path", c->output), log_str("proxy", c->proxy));
+        } else {
+            err_prefix(e, "--output");
         }
         return rc;
     }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "flags.h"
 
+#include <errno.h>
 #include <stddef.h>
 
 #include "base/log.h"
+#include "kube/name.h"
+#include "program/program.h"
 
 static const char *const no_rules_choices[] = {"block", "passthrough", NULL};
 static const char *const reload_mode_choices[] = {"seamless", "cut", NULL};
@@ -40,7 +43,7 @@ static const struct localproxy_flags defaults = {
 };
 
 static const struct flag table[] = {
-    FLAGS_KUBE(struct localproxy_flags, kube, ""),
+    FLAGS_KUBE(struct localproxy_flags, kube, NULL),
     {.name = "rules",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, rules),
@@ -170,25 +173,35 @@ static const struct command command = {
     .flags = table,
 };
 
-/* What cannot be told flag by flag; NULL: all is well. */
-static const char *check(const struct localproxy_flags *c)
+/* What cannot be told flag by flag. */
+static int check(const struct localproxy_flags *c, struct err *e)
 {
     if ((c->listen_tls_cert == NULL) != (c->listen_tls_key == NULL)) {
-        return "--listen-tls-cert and --listen-tls-key must be given together";
+        return err_set(e, -EINVAL, "--listen-tls-cert and --listen-tls-key must be given together");
     }
     if (c->rules == NULL && c->control == NULL && c->no_rules == NO_RULES_BLOCK) {
-        return "--rules and --control are missing; without rules nothing would ever be shown "
-               "(--no-rules=passthrough shows everything, for development)";
+        return err_set(e, -EINVAL,
+                       "--rules and --control are missing; without rules nothing would ever be "
+                       "shown (--no-rules=passthrough shows everything, for development)");
     }
-    return kube_flags_check(&c->kube);
+    if (c->pod_namespace != NULL && c->pod_namespace[0] != '\0' &&
+        name_check_label(slice_str(c->pod_namespace)) != NULL) {
+        return err_set(e, -EINVAL, "--pod-namespace must be the name of a namespace");
+    }
+    if (program_check_address("--listen", c->listen, e) != 0 ||
+        program_check_address("--admin", c->admin, e) != 0 ||
+        program_check_socket("--control", c->control, e) != 0) {
+        return e->code;
+    }
+    return kube_flags_check(&c->kube, e);
 }
 
 void localproxy_flags_parse(struct localproxy_flags *c, int argc, char **argv)
 {
+    struct err e = ERR_INIT;
     *c = defaults;
     (void)flags_parse_or_exit(&command, c, &c->common, argc, argv);
-    const char *wrong = check(c);
-    if (wrong != NULL) {
-        flags_misuse(&command, "%s", wrong);
+    if (check(c, &e) != 0) {
+        flags_misuse(&command, "%s", e.msg);
     }
 }

@@ -8,6 +8,7 @@
  * Without a delay it does not linger. A second signal stops it at once (program/program.h).
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -25,7 +26,7 @@
 #include "proxy.h"
 #include "rules/reload.h"
 
-enum { SECRET_FILE_MAX = 1024 * 1024 };
+enum { SECRET_FILE_MAX = 1024 * 1024, FILE_NAME_SIZE = 256 /* in messages */ };
 
 /* While it lingers: how often clients are counted, and how long there must have been none. An
  * operator that is about to give its lease back may have closed all connections for a moment. */
@@ -110,15 +111,23 @@ static void on_shutdown(void *data)
 
 /* ---- the beginning ---- */
 
+static int read_file(const char *flag, const char *path, struct buf *out, struct err *e)
+{
+    int rc = file_read(path, out, e);
+    if (rc != 0) {
+        err_prefix(e, "%s", flag);
+    }
+    return rc;
+}
+
 static int load_token(struct app *a, struct slice *token, struct err *e)
 {
     *token = (struct slice){0};
     if (a->flags.token_file == NULL) {
         return 0;
     }
-    int rc = file_read(a->flags.token_file, &a->token, e);
+    int rc = read_file("--token-file", a->flags.token_file, &a->token, e);
     if (rc != 0) {
-        err_prefix(e, "--token-file");
         return rc;
     }
     const char *text = (const char *)buf_data(&a->token);
@@ -142,16 +151,20 @@ static int load_listen_tls(const struct localproxy_flags *c, struct tls_config *
     }
     struct buf cert = BUF_INIT(SECRET_FILE_MAX);
     struct buf key = BUF_INIT(SECRET_FILE_MAX);
-    int rc = file_read(c->listen_tls_cert, &cert, e);
+    int rc = read_file("--listen-tls-cert", c->listen_tls_cert, &cert, e);
     if (rc == 0) {
-        rc = file_read(c->listen_tls_key, &key, e);
+        rc = read_file("--listen-tls-key", c->listen_tls_key, &key, e);
     }
     if (rc == 0) {
+        char cert_name[FILE_NAME_SIZE];
+        char key_name[FILE_NAME_SIZE];
+        (void)snprintf(cert_name, sizeof cert_name, "--listen-tls-cert=%s", c->listen_tls_cert);
+        (void)snprintf(key_name, sizeof key_name, "--listen-tls-key=%s", c->listen_tls_key);
         struct tls_server_options o = {
             .cert = buf_slice(&cert),
-            .cert_name = c->listen_tls_cert,
+            .cert_name = cert_name,
             .key = buf_slice(&key),
-            .key_name = c->listen_tls_key,
+            .key_name = key_name,
             .alpn = alpn,
         };
         *out = tls_config_new_server(&o, e);
@@ -221,6 +234,11 @@ static void raise_file_limit(void)
     }
 }
 
+static int check_ready_file(struct app *a, struct err *e)
+{
+    return program_check_ready_file(a->flags.ready_file, e);
+}
+
 static int open_timers(struct app *a, struct err *e)
 {
     a->linger = net_timer_new(a->program.loop, on_linger, a);
@@ -248,7 +266,7 @@ static int open_reload(struct app *a, struct err *e)
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct app *, struct err *) = {
-        open_timers, open_upstream, open_proxy, open_reload, open_admin,
+        check_ready_file, open_timers, open_upstream, open_proxy, open_reload, open_admin,
     };
     struct app *a = data;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {

@@ -32,7 +32,10 @@ int main(int argc, char **argv)
             return commands[i].main(argc - 1, argv + 1);
         }
     }
-    fprintf(stderr, "manager: there is no command %s\nRun \"manager --help\" for the flags.\n",
-            argv[1]);
+    fprintf(stderr, "manager: there is no command \"%s\"; there are:", argv[1]);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        fprintf(stderr, "%s %s", i == 0 ? "" : ",", commands[i].name);
+    }
+    fprintf(stderr, "\nRun \"manager --help\" for commands and flags.\n");
     return EXIT_USAGE;
 }

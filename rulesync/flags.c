@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "flags.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "kube/name.h"
+#include "program/program.h"
 #include "source.h"
 
 static const char description[] =
@@ -67,24 +69,28 @@ static const struct flag table[] = {
              "for localproxy."},
     {.name = "at-start",
      FLAG_BOOL_AT(struct rulesync_flags, at_start),
-     .help = "With --once, before an operator starts: good rules that are there already will "
-             "do, stored ones or newer ones that localproxy enforces, and a document that is "
-             "missing is waited for."},
+     .needs = "once",
+     .help = "Before an operator starts: good rules that are there already will do, stored ones "
+             "or newer ones that localproxy enforces, and a document that is missing is waited "
+             "for."},
     {.name = "timeout",
      .value = "SECONDS",
      .max = 86400,
      FLAG_UINT_AT(struct rulesync_flags, timeout_s),
-     .help = "With --once: give up after so long. 0: never."},
+     .needs = "once",
+     .help = "Give up after so long. 0: never."},
     {.name = "admin",
      .value = "ADDR:PORT",
      FLAG_STRING_AT(struct rulesync_flags, admin),
+     .excludes = "once",
      .help = "Where /healthz, /readyz, /metrics and /status are served; port 0 picks a free "
-             "one. Not with --once."},
+             "one."},
     {.name = "ready-file",
      .value = "PATH",
      FLAG_STRING_AT(struct rulesync_flags, ready_file),
+     .excludes = "once",
      .help = "Written when it runs: JSON that tells where it listens."},
-    FLAGS_KUBE(struct rulesync_flags, kube, "Only with --from-configmap. "),
+    FLAGS_KUBE(struct rulesync_flags, kube, "from-configmap"),
     FLAGS_COMMON(struct rulesync_flags, common),
     {.name = NULL},
 };
@@ -114,37 +120,39 @@ static bool given(const char *value)
     return value != NULL && value[0] != '\0';
 }
 
-/* What cannot be told flag by flag; NULL: all is well. */
-static const char *check(const struct rulesync_flags *c)
+/* What cannot be told flag by flag. */
+static int check(const struct rulesync_flags *c, struct err *e)
 {
     if (!given(c->from) && !given(c->from_configmap)) {
-        return "--from is missing: the folder where the ConfigMap is mounted, or a file "
-               "(or --from-configmap)";
+        return err_set(e, -EINVAL,
+                       "--from is missing: the folder where the ConfigMap is mounted, or a file "
+                       "(or --from-configmap)");
     }
     if (given(c->from) && given(c->from_configmap)) {
-        return "--from and --from-configmap cannot be combined";
+        return err_set(e, -EINVAL, "--from and --from-configmap cannot be combined");
     }
     if (!given(c->to) && !given(c->control)) {
-        return "--to or --control is missing: the rules would go nowhere";
+        return err_set(e, -EINVAL, "--to or --control is missing: the rules would go nowhere");
     }
     if (given(c->from_configmap) && !object_ok(c->from_configmap)) {
-        return "--from-configmap must be NAMESPACE/NAME";
+        return err_set(e, -EINVAL, "--from-configmap must be NAMESPACE/NAME");
     }
     if (c->shard != NULL && !object_ok(c->shard)) {
-        return "--shard must be NAMESPACE/NAME";
+        return err_set(e, -EINVAL, "--shard must be NAMESPACE/NAME");
     }
-    if (c->at_start && !c->once) {
-        return "--at-start needs --once";
+    if (program_check_address("--admin", c->admin, e) != 0 ||
+        program_check_socket("--control", given(c->control) ? c->control : NULL, e) != 0) {
+        return e->code;
     }
-    return kube_flags_check(&c->kube);
+    return kube_flags_check(&c->kube, e);
 }
 
 void rulesync_flags_parse(struct rulesync_flags *c, int argc, char **argv)
 {
+    struct err e = ERR_INIT;
     *c = defaults;
     (void)flags_parse_or_exit(&command, c, &c->common, argc, argv);
-    const char *wrong = check(c);
-    if (wrong != NULL) {
-        flags_misuse(&command, "%s", wrong);
+    if (check(c, &e) != 0) {
+        flags_misuse(&command, "%s", e.msg);
     }
 }

@@ -168,7 +168,11 @@ static int open_all(void *data, struct err *e)
 {
     struct app *a = data;
     bool from_file = a->flags.from != NULL && a->flags.from[0] != '\0';
-    int rc = open_sync(a, e);
+    int rc = program_check_ready_file(a->flags.ready_file, e);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = open_sync(a, e);
     if (rc != 0) {
         return rc;
     }

@@ -89,6 +89,21 @@ static int check_target(const char *path, struct err *e)
     return 0;
 }
 
+int file_check_writable(const char *path, struct err *e)
+{
+    int rc = check_target(path, e);
+    if (rc != 0) {
+        return rc;
+    }
+    char *folder = file_resolve(path, ".");
+    if (folder == NULL) {
+        return err_memory(e);
+    }
+    rc = access(folder, W_OK | X_OK) == 0 ? 0 : -errno;
+    free(folder);
+    return rc == 0 ? 0 : err_set(e, rc, "%s: its folder: %s", path, strerror(-rc));
+}
+
 int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
 {
     int rc = check_target(path, e);

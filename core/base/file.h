@@ -22,6 +22,9 @@ MUST_CHECK int file_read(const char *path, struct buf *out, struct err *e);
 MUST_CHECK int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode,
                                  struct err *e);
 
+/* Whether file_write_atomic can make or replace the file, as far as that shows beforehand. */
+MUST_CHECK int file_check_writable(const char *path, struct err *e);
+
 /* Joins a relative `path` to the folder of the file `base`; copies an absolute one. The caller
  * frees; NULL without memory. */
 MUST_CHECK char *file_resolve(const char *base, const char *path);

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "program/kube_flags.h"
 
-#include <stddef.h>
+#include <errno.h>
 
-const char *kube_flags_check(const struct kube_flags *f)
+int kube_flags_check(const struct kube_flags *f, struct err *e)
 {
     if (f->in_cluster && (f->kubeconfig != NULL || f->context != NULL)) {
-        return "--in-cluster cannot be combined with --kubeconfig or --context";
+        return err_set(e, -EINVAL,
+                       "--in-cluster cannot be combined with --kubeconfig or --context");
     }
-    return NULL;
+    return 0;
 }
 
 int kube_flags_open(const struct kube_flags *f, struct kube_access *out, struct err *e)
 {
-    return kube_access_open(f->kubeconfig, f->context, f->in_cluster, out, e);
+    int rc = kube_access_open(f->kubeconfig, f->context, f->in_cluster, out, e);
+    if (rc != 0 && f->kubeconfig != NULL) {
+        err_prefix(e, "--kubeconfig");
+    }
+    return rc;
 }

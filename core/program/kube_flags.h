@@ -18,27 +18,30 @@ struct kube_flags {
     bool in_cluster;
 };
 
-/* For the table. `when`: a sentence before each, as "Only with --x. ", or "". */
-#define FLAGS_KUBE(owner, kube, when)                                                              \
+/* For the table. `needs_`: the flag that each of them needs, or NULL. */
+#define FLAGS_KUBE(owner, kube, needs_)                                                            \
     {.name = "kubeconfig",                                                                         \
      .value = "PATH",                                                                              \
      FLAG_STRING_AT(owner, kube.kubeconfig),                                                       \
-     .help = when "Kubeconfig of the API server. Without it: $KUBECONFIG, ~/.kube/config, or the " \
-                  "pod's service account."},                                                       \
+     .needs = (needs_),                                                                            \
+     .help =                                                                                       \
+         "Kubeconfig of the API server. Without it: $KUBECONFIG, ~/.kube/config, or the pod's "    \
+         "service account."},                                                                      \
         {.name = "context",                                                                        \
          .value = "NAME",                                                                          \
          FLAG_STRING_AT(owner, kube.context),                                                      \
-         .help = when "Context of the kubeconfig to use instead of its current one."},             \
+         .needs = (needs_),                                                                        \
+         .help = "Context of the kubeconfig to use instead of its current one."},                  \
     {                                                                                              \
-        .name = "in-cluster", FLAG_BOOL_AT(owner, kube.in_cluster),                                \
-        .help = when "Use the pod's service account, whatever kubeconfig there is. Its token is "  \
-                     "read again when the file changes."                                           \
+        .name = "in-cluster", FLAG_BOOL_AT(owner, kube.in_cluster), .needs = (needs_),             \
+        .help = "Use the pod's service account, whatever kubeconfig there is. Its token is read "  \
+                "again when the file changes."                                                     \
     }
 
-/* What is wrong with their combination; NULL: nothing. */
-const char *kube_flags_check(const struct kube_flags *f);
+/* Of their combination: 0, or -EINVAL with the message. */
+MUST_CHECK int kube_flags_check(const struct kube_flags *f, struct err *e);
 
-/* kube_access_open with them. */
+/* kube_access_open with them; the message names the flag. */
 MUST_CHECK int kube_flags_open(const struct kube_flags *f, struct kube_access *out, struct err *e);
 
 #endif

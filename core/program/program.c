@@ -7,6 +7,8 @@
 #include "base/flags.h"
 #include "base/log.h"
 #include "crypto/tls.h"
+#include "net/address.h"
+#include "net/socket_file.h"
 #include "json/json.h"
 
 enum { READY_FILE_MAX = 4096 };
@@ -94,6 +96,33 @@ void program_stop(struct program *p, int exit_code)
     net_loop_stop(p->loop);
 }
 
+int program_check_address(const char *flag, const char *address, struct err *e)
+{
+    int rc = net_address_check(address, e);
+    if (rc != 0) {
+        err_prefix(e, "%s", flag);
+    }
+    return rc;
+}
+
+int program_check_socket(const char *flag, const char *path, struct err *e)
+{
+    int rc = path == NULL ? 0 : socket_file_check(path, e);
+    if (rc != 0) {
+        err_prefix(e, "%s", flag);
+    }
+    return rc;
+}
+
+int program_check_ready_file(const char *path, struct err *e)
+{
+    int rc = path == NULL ? 0 : file_check_writable(path, e);
+    if (rc != 0) {
+        err_prefix(e, "--ready-file");
+    }
+    return rc;
+}
+
 int program_write_ready_file(const char *path, const struct program_address *addresses,
                              size_t count, struct err *e)
 {
@@ -112,7 +141,10 @@ int program_write_ready_file(const char *path, const struct program_address *add
     if (rc == 0) {
         rc = file_write_atomic(path, buf_data(&text), text.len, 0644, e);
     } else {
-        (void)err_set(e, rc, "--ready-file: %s", err_text(rc));
+        (void)err_set(e, rc, "%s", err_text(rc));
+    }
+    if (rc != 0) {
+        err_prefix(e, "--ready-file");
     }
     buf_reset(&text);
     return rc;

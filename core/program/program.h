@@ -49,6 +49,15 @@ MUST_CHECK int program_run(struct program *p, const struct program_ops *ops, voi
 /* Ends the loop after this turn; of several calls the last one's exit code counts. */
 void program_stop(struct program *p, int exit_code);
 
+/* Of the values of flags, while they are parsed: where to listen, and the path of a Unix socket
+ * (NULL: none). 0, or negative with a message that begins with the flag. */
+MUST_CHECK int program_check_address(const char *flag, const char *address, struct err *e);
+MUST_CHECK int program_check_socket(const char *flag, const char *path, struct err *e);
+
+/* Whether the file of --ready-file (NULL: none) could be written: before anything listens. 0, or
+ * negative with `e` set. */
+MUST_CHECK int program_check_ready_file(const char *path, struct err *e);
+
 /* Where a part listens: "" if it does not. */
 struct program_address {
     const char *name;

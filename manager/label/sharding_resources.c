@@ -240,6 +240,9 @@ struct sharding_resources *sharding_resources_load(const char *path, struct err 
     if (file_read(path, &text, e) == 0) {
         s = sharding_resources_parse(buf_slice(&text), path, e);
     }
+    if (s == NULL) {
+        err_prefix(e, "--sharding-resources");
+    }
     buf_reset(&text);
     return s;
 }

@@ -36,6 +36,7 @@ struct sharding_resource {
  * or -ENOMEM. */
 MUST_CHECK struct sharding_resources *sharding_resources_parse(struct slice text, const char *name,
                                                                struct err *e);
+/* The same of the file of --sharding-resources, which the message names. */
 MUST_CHECK struct sharding_resources *sharding_resources_load(const char *path, struct err *e);
 /* v1: Pod, Service, ConfigMap, Secret, ServiceAccount, PersistentVolumeClaim, Endpoints; apps/v1:
  * "*"; batch/v1: "*": what is used without a file. NULL without memory. */

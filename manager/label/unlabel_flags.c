@@ -45,7 +45,7 @@ static const struct flag table[] = {
      .max = 100000,
      FLAG_UINT_AT(struct unlabel_flags, command.qps),
      .help = "How many objects are changed in a second."},
-    FLAGS_KUBE(struct unlabel_flags, command.kube, ""),
+    FLAGS_KUBE(struct unlabel_flags, command.kube, NULL),
     FLAGS_LABELS(struct unlabel_flags, command.labels, "", NULL),
     FLAGS_COMMON(struct unlabel_flags, common),
     {.name = NULL},
@@ -67,14 +67,10 @@ static void check(const struct unlabel_command *c)
 {
     struct err e = ERR_INIT;
     struct labels_keys keys;
-    const char *wrong = kube_flags_check(&c->kube);
-    if (wrong != NULL) {
-        flags_misuse(&command, "%s", wrong);
-    }
     if (c->all_resources && c->resources != NULL) {
         flags_misuse(&command, "--all-resources cannot be combined with --sharding-resources");
     }
-    if (labels_keys_init(&keys, &c->labels, &e) != 0) {
+    if (kube_flags_check(&c->kube, &e) != 0 || labels_keys_init(&keys, &c->labels, &e) != 0) {
         flags_misuse(&command, "%s", e.msg);
     }
 }

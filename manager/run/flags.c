@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/flags.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "compile/label_flags.h"
 #include "kube/name.h"
 #include "label/labeller.h"
+#include "net/address.h"
 #include "object/names.h"
+#include "program/program.h"
 
 static const char description[] =
     "The manager makes operators run as shards. Without a command it runs: it compiles each "
@@ -46,7 +49,7 @@ static const struct manager_flags defaults = {
 };
 
 static const struct flag table[] = {
-    FLAGS_KUBE(struct manager_flags, kube, ""),
+    FLAGS_KUBE(struct manager_flags, kube, NULL),
     {.name = "namespace",
      .letter = 'n',
      .value = "NS",
@@ -189,38 +192,20 @@ static const struct flag table[] = {
     {.name = NULL},
 };
 
+static const char *const command_names[] = {"compile", "unlabel", NULL};
+
 static const struct command command = {
     .program = "manager",
     .summary = "the control plane of the mesh",
     .usage = "[FLAGS]\n"
              "compile -f FILE... [FLAGS]\n"
              "unlabel [FLAGS]",
+    .commands = command_names,
     .description = description,
     .examples = examples,
     .see_also = "manager-compile(1), manager-unlabel(1), localproxy(1), rulesync(1)",
     .flags = table,
 };
-
-/* What cannot be told flag by flag; NULL: all is well. */
-static const char *check(const struct manager_flags *s)
-{
-    if (s->namespace != NULL && name_check_label(slice_str(s->namespace)) != NULL) {
-        return "--namespace must be the name of a namespace";
-    }
-    if (s->watch_namespace != NULL && name_check_label(slice_str(s->watch_namespace)) != NULL) {
-        return "--watch-namespace must be the name of a namespace";
-    }
-    if (name_check_subdomain(slice_str(s->lease)) != NULL) {
-        return "--lease must be the name of an object";
-    }
-    if (name_check_label(slice_str(s->webhook_service)) != NULL) {
-        return "--webhook-service must be the name of a Service";
-    }
-    if (name_check_subdomain(slice_str(s->webhook_secret)) != NULL) {
-        return "--webhook-secret must be the name of an object";
-    }
-    return kube_flags_check(&s->kube);
-}
 
 /* "off" and "" mean that there is none. */
 static void switch_off(const char **address)
@@ -230,27 +215,75 @@ static void switch_off(const char **address)
     }
 }
 
-static void check_all(struct manager_flags *s)
+/* What the webhooks' certificate can be for: an IP address, or a name, also with a wildcard. */
+static bool host_ok(const char *host)
 {
-    struct err e = ERR_INIT;
+    struct sockaddr_storage address;
+    return net_address_literal(host, 0, &address) == 0 ||
+           name_check_subdomain(slice_str(strncmp(host, "*.", 2) == 0 ? host + 2 : host)) == NULL;
+}
+
+static int check_webhook(const struct manager_flags *s, struct err *e)
+{
+    if (name_check_label(slice_str(s->webhook_service)) != NULL) {
+        return err_set(e, -EINVAL, "--webhook-service must be the name of a Service");
+    }
+    if (name_check_subdomain(slice_str(s->webhook_secret)) != NULL) {
+        return err_set(e, -EINVAL, "--webhook-secret must be the name of an object");
+    }
+    for (size_t i = 0; i < s->webhook_hosts.count; i++) {
+        if (!host_ok(s->webhook_hosts.items[i])) {
+            return err_set(e, -EINVAL,
+                           "--webhook-host: \"%s\" is neither a host name nor an IP address",
+                           s->webhook_hosts.items[i]);
+        }
+    }
+    return s->webhook[0] == '\0' ? 0 : program_check_address("--webhook", s->webhook, e);
+}
+
+static bool pull_policy_ok(const char *policy)
+{
+    return policy == NULL || strcmp(policy, "Always") == 0 || strcmp(policy, "IfNotPresent") == 0 ||
+           strcmp(policy, "Never") == 0;
+}
+
+/* What cannot be told flag by flag. */
+static int check(const struct manager_flags *s, struct err *e)
+{
     struct labels_keys keys;
-    const char *wrong = check(s);
-    if (wrong != NULL) {
-        flags_misuse(&command, "%s", wrong);
+    if (s->namespace != NULL && name_check_label(slice_str(s->namespace)) != NULL) {
+        return err_set(e, -EINVAL, "--namespace must be the name of a namespace");
     }
-    if (labels_keys_init(&keys, &s->labels, &e) != 0) {
-        flags_misuse(&command, "%s", e.msg);
+    if (s->watch_namespace != NULL && name_check_label(slice_str(s->watch_namespace)) != NULL) {
+        return err_set(e, -EINVAL, "--watch-namespace must be the name of a namespace");
     }
-    switch_off(&s->webhook);
-    s->inject.prefix = s->labels.prefix;
+    if (name_check_subdomain(slice_str(s->lease)) != NULL) {
+        return err_set(e, -EINVAL, "--lease must be the name of an object");
+    }
+    if (s->identity != NULL && s->identity[0] == '\0') {
+        return err_set(e, -EINVAL, "--identity must not be empty");
+    }
+    if (!pull_policy_ok(s->inject.pull_policy)) {
+        return err_set(e, -EINVAL, "--sidecar-pull-policy must be Always, IfNotPresent or Never");
+    }
+    if (program_check_address("--admin", s->admin, e) != 0 || check_webhook(s, e) != 0 ||
+        labels_keys_init(&keys, &s->labels, e) != 0) {
+        return e->code;
+    }
+    return kube_flags_check(&s->kube, e);
 }
 
 void manager_flags_parse(struct manager_flags *s, int argc, char **argv)
 {
+    struct err e = ERR_INIT;
     *s = defaults;
     s->inject = inject_defaults;
     (void)flags_parse_or_exit(&command, s, &s->common, argc, argv);
-    check_all(s);
+    switch_off(&s->webhook);
+    if (check(s, &e) != 0) {
+        flags_misuse(&command, "%s", e.msg);
+    }
+    s->inject.prefix = s->labels.prefix;
     memcpy(s->proxy_arg_items, s->proxy_args.items, s->proxy_args.count * sizeof(char *));
     s->inject.proxy_args = s->proxy_arg_items;
 }

@@ -289,6 +289,11 @@ static int open_admin(struct run *r, struct err *e)
     return write_ready_file(r, e);
 }
 
+static int check_ready_file(struct run *r, struct err *e)
+{
+    return program_check_ready_file(r->settings.ready_file, e);
+}
+
 static int open_timers(struct run *r, struct err *e)
 {
     r->delay = net_timer_new(r->program.loop, on_delay_over, r);
@@ -299,7 +304,8 @@ static int open_timers(struct run *r, struct err *e)
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct run *, struct err *) = {
-        open_timers, open_client, open_resources, open_world, open_leader, open_webhook, open_admin,
+        check_ready_file, open_timers, open_client,  open_resources,
+        open_world,       open_leader, open_webhook, open_admin,
     };
     struct run *r = data;
     int rc = labels_keys_init(&r->keys, &r->settings.labels, e);

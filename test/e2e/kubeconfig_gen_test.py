@@ -521,7 +521,7 @@ class BadInput(Case):
         for words, args in (
                 ("unknown flag --nope", ["--nope"]),
                 ("--context needs a value", ["--context"]),
-                ("unexpected argument extra", ["extra"]),
+                ('unexpected argument "extra"', ["extra"]),
                 ("cannot be combined", ["--in-cluster", "--context=x"]),
                 ("cannot be combined", ["--in-cluster", "--kubeconfig=x"]),
                 ("--proxy: the URL must begin with", ["--proxy=127.0.0.1:5443"]),

@@ -73,21 +73,29 @@ class CommandLineTest(ManagerTestCase):
 
     def test_wrong_usage(self):
         cases = (
-            (["publish"], ["no command publish", "manager --help"]),
+            (["publish"], ['no command "publish"', "compile, unlabel", "manager --help"]),
+            ([""], ['no command ""']),
+            (["--kubeconfig=x", "compile"], ["compile must come first", "manager compile"]),
+            (["--admin=127.0.0.1:99999"], ['--admin: "127.0.0.1:99999"']),
+            (["--webhook=localhost:0"], ["--webhook: ", "localhost"]),
             (["--no-such-flag"], ["--no-such-flag"]),
             (["--in-cluster", "--context=x"], ["--in-cluster cannot be combined"]),
             (["--namespace=No_Name"], ["--namespace must be the name of a namespace"]),
             (["--watch-namespace=a.b"], ["--watch-namespace"]),
             (["--lease=A"], ["--lease"]),
+            (["--identity="], ["--identity must not be empty"]),
+            (["--webhook-host=a b"], ['--webhook-host: "a b" is neither a host name']),
+            (["--sidecar-pull-policy=never"], ["--sidecar-pull-policy must be Always"]),
             (["--webhook-service=a/b"], ["--webhook-service"]),
             (["--webhook-secret=-"], ["--webhook-secret"]),
             (["--lease-duration=1"], ["--lease-duration", "3"]),
             (["--native-sidecars=perhaps"], ["--native-sidecars", "auto"]),
-            (["--label-prefix=a b"], ["a b/namespace"]),
+            (["--label-prefix=a b"], ["--label-prefix: ", "a b"]),
             (["--label-qps=-1"], ["--label-qps"]),
-            (["--admin=127.0.0.1:0", "more"], ["unexpected argument more"]),
+            (["--admin=127.0.0.1:0", "more"], ['unexpected argument "more"']),
             (["compile"], ["-f FILE is missing", "manager compile --help"]),
-            (["unlabel", "x"], ["unexpected argument x", "manager unlabel --help"]),
+            (["compile", "-f", "x", "--label-prefix=a b"], ['--label-prefix: Invalid value: "a b"']),
+            (["unlabel", "x"], ['unexpected argument "x"', "manager unlabel --help"]),
             (["unlabel", "--all-resources", "--sharding-resources=x"], ["cannot be combined"]),
         )
         for args, mentions in cases:
@@ -129,11 +137,11 @@ class ObstacleTest(ManagerTestCase):
         taken = self.taken()
         resources = self.path("resources.yaml", "groupVersionKinds:\n  v1: [Pod]\n  apps: Pod\n")
         cases = (
-            (["--kubeconfig", "/no/such"], ["/no/such", "No such file"]),
+            (["--kubeconfig", "/no/such"], ["--kubeconfig: /no/such", "No such file"]),
             (["--kubeconfig", self.kubeconfig, "--context", "d"], ["no context", "d"]),
             (["--kubeconfig", self.kubeconfig, "--admin", taken], [taken, "in use"]),
             (["--kubeconfig", self.kubeconfig, *ADMIN, "--webhook", taken], [taken, "in use"]),
-            (["--kubeconfig", self.kubeconfig, "--sharding-resources", "/no/such"], ["/no/such"]),
+            (["--kubeconfig", self.kubeconfig, "--sharding-resources", "/no/such"], ["--sharding-resources: /no/such"]),
             (["--kubeconfig", self.kubeconfig, "--sharding-resources", resources], [":3"]),
             (["--in-cluster"], ["not running in a pod", "--kubeconfig"]),
         )

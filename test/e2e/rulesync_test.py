@@ -511,11 +511,20 @@ class PagesTest(RuleSyncTestCase):
             (["--from-configmap", "b", "--to", "x"], "must be NAMESPACE/NAME"),
             (["--from-configmap", "a/B", "--to", "x"], "must be NAMESPACE/NAME"),
             (["--from", folder, "--to", "x", "--shard", "a"], "must be NAMESPACE/NAME"),
-            (["--from", folder, "--to", "x", "extra"], "unexpected argument extra"),
+            (["--from", folder, "--to", "x", "extra"], 'unexpected argument "extra"'),
             (["--from", folder, "--to", "x", "--nonsense"], "--nonsense"),
             (["--from", folder, "--to", "x", "--timeout", "no"], "--timeout"),
-            (["--in-cluster", "--context", "x", "--from", "f", "--to", "t"], "--in-cluster"),
+            (["--in-cluster", "--context", "x", "--from-configmap", "a/b", "--to", "t"], "--in-cluster"),
             (["--from", folder, "--to", "x", "--at-start"], "--at-start needs --once"),
+            (["--from", folder, "--to", "x", "--timeout", "1"], "--timeout needs --once"),
+            (["--from", folder, "--to", "x", "--kubeconfig", "f"],
+             "--kubeconfig needs --from-configmap"),
+            (["--from", folder, "--to", "x", "--once", "--admin", "127.0.0.1:0"],
+             "--admin cannot be combined with --once"),
+            (["--from", folder, "--to", "x", "--once", "--ready-file", "x"],
+             "--ready-file cannot be combined with --once"),
+            (["--from", folder, "--to", "x", "--admin", "nonsense"], '--admin: "nonsense"'),
+            (["--from", folder, "--control", "/" + "x" * 200], "--control: /xxx"),
         ):
             result = self.run_once(*args)
             self.assertEqual(2, result.returncode, args)
@@ -530,14 +539,15 @@ class PagesTest(RuleSyncTestCase):
             (["--to", self.path("nowhere/x.json")], "its folder: No such file or directory"),
             (["--to", self.folder], "not a file"),
             (["--to", taken, "--shard", "a/b"], "must be removed first"),
-            (["--control", "/" + "x" * 200], "x" * 20),
         ):
             result = self.run_once(*base, *args)
             self.assertEqual(1, result.returncode, args)
             self.assertIn(words, result.stderr)
-        result = self.run_once("--from", mount.path, "--to", taken, "--admin", "nonsense")
+        ready = ["--to", taken, "--ready-file", self.path("nowhere/ready")]
+        result = self.run_once(*base, *ready)
         self.assertEqual(1, result.returncode)
-        self.assertIn("--admin", result.stderr)
+        self.assertIn("--ready-file: ", result.stderr)
+        self.assertNotIn("listening", result.stderr)
 
     def test_once(self):
         mount = shard.Mount(self.path("mount"))

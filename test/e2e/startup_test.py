@@ -85,7 +85,10 @@ class FlagsTest(StartupTestCase):
             (["--no-such-flag"], "--no-such-flag"),
             ([rules, "--rulez=x"], "--rulez"),
             (["--rules"], "--rules"),
-            ([rules, "surplus"], "surplus"),
+            ([rules, "surplus"], 'unexpected argument "surplus"'),
+            ([rules, ""], 'unexpected argument ""'),
+            (["--help=1"], "--help takes no value"),
+            ([rules, "--control=/" + "x" * 200], "--control: /xxx"),
             ([rules, "--no-rules=maybe"], "maybe"),
             ([rules, "--log-level=loud"], "loud"),
             ([rules, "--log-format=xml"], "xml"),
@@ -95,6 +98,7 @@ class FlagsTest(StartupTestCase):
             ([rules, "--shutdown-grace=99999999999999999999"], "99999999999999999999"),
             ([rules, "--max-connections=0"], "--max-connections"),
             ([rules, "--in-cluster=perhaps"], "perhaps"),
+            ([rules, "--pod-namespace=A_B"], "--pod-namespace must be"),
             ([rules, "--in-cluster", "--kubeconfig=x"], "--in-cluster"),
             ([rules, "--in-cluster", "--context=x"], "--in-cluster"),
             ([rules, "--listen-tls-cert=x"], "--listen-tls-key"),
@@ -151,7 +155,7 @@ class FlagsTest(StartupTestCase):
 
 
 class AddressTest(StartupTestCase):
-    """Ports in use, and addresses that are none: exit code 1."""
+    """Ports in use, and addresses that are none."""
 
     def base(self):
         return ["--kubeconfig", self.kubeconfig, "--rules", self.rules]
@@ -165,16 +169,22 @@ class AddressTest(StartupTestCase):
 
     def test_bad_addresses(self):
         for address in ("", "x", "localhost:80", "127.0.0.1", "127.0.0.1:99999", "1.2.3:80", ":-1"):
-            args = [f"--listen={address}", "--admin=127.0.0.1:0"]
-            self.assert_fails(1, ["--listen"], *self.base(), *args)
+            for flag, other in (("--listen", "--admin"), ("--admin", "--listen")):
+                args = [f"{flag}={address}", f"{other}=127.0.0.1:0"]
+                self.assert_fails(2, [f'{flag}: "', "--help"], *self.base(), *args)
 
     def test_address_of_another_machine(self):
         args = ["--listen=192.0.2.1:0", "--admin=127.0.0.1:0"]
         self.assert_fails(1, ["--listen", "192.0.2.1"], *self.base(), *args)
 
     def test_ready_file_that_cannot_be_written(self):
-        path = self.path("no-such-folder/ready")
-        self.assert_fails(1, [path], *self.base(), *self.ports(), "--ready-file", path)
+        for path, reason in (
+            (self.path("no-such-folder/ready"), "its folder: No such file"),
+            (self.folder, "not a regular file"),
+        ):
+            args = [*self.base(), *self.ports(), "--ready-file", path]
+            text = self.assert_fails(1, [f"--ready-file: {path}: {reason}"], *args)
+            self.assertNotIn("listening", text)
 
     def test_state_that_cannot_be_kept(self):
         path = self.path("no-such-folder/state")
@@ -370,7 +380,7 @@ class KubeconfigTest(StartupTestCase):
         for name in ("nothing-here", "folder"):
             path = self.path(name)
             args = ["--kubeconfig", path, "--rules", self.rules, *self.ports()]
-            self.assert_fails(1, [path], *args)
+            self.assert_fails(1, [f"--kubeconfig: {path}"], *args)
 
     def test_nothing_at_all(self):
         text = self.assert_fails(1, [], "--rules", self.rules, *self.ports())
@@ -430,12 +440,12 @@ class SecretFilesTest(StartupTestCase):
         _, other_key = authority.server("other")
         garbage = self.path("garbage", "not PEM at all\n")
         for cert_path, key_path, mention in (
-            ("/does/not/exist", key, "/does/not/exist"),
-            (certificate, "/does/not/exist", "/does/not/exist"),
-            (garbage, key, garbage),
-            (certificate, garbage, garbage),
-            (key, certificate, ""),
-            (certificate, other_key, ""),
+            ("/does/not/exist", key, "--listen-tls-cert: /does/not/exist"),
+            (certificate, "/does/not/exist", "--listen-tls-key: /does/not/exist"),
+            (garbage, key, f"--listen-tls-cert={garbage}"),
+            (certificate, garbage, f"--listen-tls-key={garbage}"),
+            (key, certificate, f"--listen-tls-cert={key}"),
+            (certificate, other_key, f"--listen-tls-key={other_key} does not belong"),
         ):
             args = ["--listen-tls-cert", cert_path, "--listen-tls-key", key_path]
             self.assert_fails(1, [mention], *self.base(), *args)

@@ -132,7 +132,11 @@ static void writes_the_ready_file(void **state)
     assert_string_equal(buf_cstr(&text), "{\"admin\":\"[::1]:80\",\"webhook\":\"\"}\n");
     buf_reset(&text);
     (void)temp_dir_path(&dir, "none/ready.json", path);
+    assert_int_equal(program_check_ready_file(path, &e), -ENOENT);
     assert_int_equal(program_write_ready_file(path, addresses, 2, &e), -ENOENT);
+    assert_int_equal(strncmp(e.msg, "--ready-file: /", strlen("--ready-file: /")), 0);
+    assert_int_equal(program_check_ready_file(NULL, &e), 0);
+    assert_int_equal(program_check_ready_file(dir.path, &e), -EISDIR);
     temp_dir_deinit(&dir);
 }
 
