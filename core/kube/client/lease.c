@@ -255,10 +255,15 @@ static void attempt_failed(struct lease *l, const char *verb, const char *why)
     report_state(l, &e);
 }
 
-static void finish_release(struct lease *l)
+static void cancel_request(struct lease *l)
 {
     object_request_cancel(l->request);
     l->request = NULL;
+}
+
+static void finish_release(struct lease *l)
+{
+    cancel_request(l);
     set_state(l, STATE_RELEASED);
 }
 
@@ -439,13 +444,6 @@ static void on_write(void *data, const cJSON *object, const struct api_error *er
 
 /* ---- time ---- */
 
-static void cancel(struct lease *l)
-{
-    l->unsure = l->unsure || (l->request != NULL && l->writing);
-    object_request_cancel(l->request);
-    l->request = NULL;
-}
-
 static void attempt(struct lease *l)
 {
     l->looks = 0;
@@ -462,7 +460,7 @@ static void take_time(struct lease *l)
 {
     uint64_t t = now(l);
     if (l->state == STATE_LEADER && t >= deadline(l)) {
-        cancel(l);
+        cancel_request(l);
         schedule_next_attempt(l);
         stop_leading(l, STATE_CANDIDATE, "the lease could not be renewed in time");
     } else if (l->state == STATE_RELEASING && t >= l->release_by) {
@@ -581,7 +579,7 @@ static void begin_release(struct lease *l, bool perhaps_ours)
     if (l->request != NULL && l->writing) {
         return; /* what it does is known with its answer */
     }
-    cancel(l);
+    cancel_request(l);
     l->attempt_at = now(l);
     if (!perhaps_ours) {
         finish_release(l);
@@ -615,7 +613,7 @@ void lease_free(struct lease *l)
         return;
     }
     set_state(l, STATE_CLOSED);
-    cancel(l);
+    cancel_request(l);
     net_timer_free(l->timer);
     if (l->calls == 0) {
         destroy(l);

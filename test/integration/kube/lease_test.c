@@ -306,6 +306,21 @@ static void test_a_lease_lasts_as_long_as_it_says(void **state)
     expect_log(c, "leader:other started leader:me ");
 }
 
+/* Nor less long than our own would: who holds it may go by another clock. */
+static void test_a_lease_lasts_as_long_as_ours(void **state)
+{
+    struct elector *c = *state;
+    answer_read(c, object("other", 1, "R1", 3, "1"));
+    for (int i = 0; i < 7; i++) {
+        pass(c, 2000);
+        answer_read(c, object("other", 1, "R1", 3, "1"));
+    }
+    pass(c, 1000);
+    answer_read(c, object("other", 1, "R1", 3, "1"));
+    accept_write(expect_request(c, "PUT", LEASE), "2");
+    expect_log(c, "leader:other started leader:me ");
+}
+
 static void test_takes_what_was_given_back(void **state)
 {
     struct elector *c = *state;
@@ -554,7 +569,7 @@ static void test_refuses_options(void **state)
     bad[2].identity = "";
     bad[3].duration_ms = 1500;
     bad[4].renew_deadline_ms = 15000;
-    bad[5].retry_period_ms = 9000;
+    bad[5].retry_period_ms = 8334; /* 1.2 of them are the 10 s of the deadline */
     bad[6].identity = NULL;
     for (size_t i = 0; i < 7; i++) {
         struct err e = ERR_INIT;
@@ -983,6 +998,7 @@ int main(void)
         TEST(test_waits_while_another_leads),
         TEST(test_candidates_do_not_move_in_step),
         TEST(test_a_lease_lasts_as_long_as_it_says),
+        TEST(test_a_lease_lasts_as_long_as_ours),
         TEST(test_takes_what_was_given_back),
         TEST(test_its_own_name_is_its_own),
         TEST(test_of_two_one_wins),

@@ -431,6 +431,34 @@ static void test_a_watch_that_is_refused(void **state)
         fixture_expect_request(f, i < 4 ? WATCH("10") : LIST);
     }
     assert_int_equal(lists(f, REFLECTOR_REFUSED), 1); /* the second one is counted when it comes */
+    /* The version of the new list has as many. */
+    api_answer(f->asked, 200, NULL, one("b", "2"));
+    fixture_expect_request(f, WATCH("10"));
+    api_answer(f->asked, 500, NULL, "");
+    fixture_pass(f, pause, pause);
+    fixture_expect_request(f, WATCH("10"));
+}
+
+/* A watch that worked shows that the version is good. */
+static void test_refusals_before_a_watch_that_worked(void **state)
+{
+    struct fixture *f = *state;
+    fixture_start_plain(f);
+    fixture_expect_request(f, LIST);
+    api_answer(f->asked, 200, NULL, one("a", "1"));
+    for (uint64_t pause = 100; pause < 1600; pause *= 2) {
+        fixture_expect_request(f, WATCH("10"));
+        api_answer(f->asked, 500, NULL, "");
+        fixture_pass(f, pause, pause);
+    }
+    fixture_expect_request(f, WATCH("10"));
+    api_begin(f->asked, NULL);
+    fixture_pass(f, 1000, 1000);
+    api_end(f->asked);
+    fixture_expect_request(f, WATCH("10"));
+    api_answer(f->asked, 500, NULL, "");
+    fixture_pass(f, 100, 100);
+    fixture_expect_request(f, WATCH("10"));
 }
 
 static void test_an_error_event(void **state)
@@ -704,6 +732,7 @@ static void test_a_silent_watch(void **state)
 {
     struct fixture *f = *state;
     follow_well(f);
+    f->deadline_ms = 0; /* from the event on, not from the beginning */
     api_send(f->asked, fixture_event("ADDED", "b", "11"));
     fixture_expect_log(f, "A:b@11 ");
     fixture_pass(f, SILENCE_MS, SILENCE_MS);
@@ -1112,6 +1141,7 @@ int main(void)
         WITH_FIXTURE(test_a_page_that_fails_is_asked_for_again),
         WITH_FIXTURE(test_a_token_that_is_refused),
         WITH_FIXTURE(test_a_watch_that_is_refused),
+        WITH_FIXTURE(test_refusals_before_a_watch_that_worked),
         WITH_FIXTURE(test_an_error_event),
         WITH_FIXTURE(test_retry_after),
         WITH_FIXTURE(test_429_is_no_reason_to_list),

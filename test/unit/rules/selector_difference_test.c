@@ -197,6 +197,7 @@ static void comparisons_are_kept_but_not_negated(void **state)
         {"k>5", "k notin (1,6,x)", "k in (6)"},
         {"k in (4,6,x)", "k>5", "k in (4,x)"},
         {"!k", "k>5", "!k"},
+        {"k<9223372036854775807", "k=5", "k!=5,k<9223372036854775807"},
     };
     CHECK_ROWS(rows);
     struct selector_difference d;
