@@ -25,11 +25,6 @@ struct tree {
     cJSON *contexts;
 };
 
-static int fail_memory(struct err *e)
-{
-    return err_memory(e);
-}
-
 static int init(struct tree *w, const struct generate_options *o, struct err *e)
 {
     *w = (struct tree){.o = o, .root = cJSON_CreateObject()};
@@ -38,7 +33,7 @@ static int init(struct tree *w, const struct generate_options *o, struct err *e)
         (w->clusters = cJSON_AddArrayToObject(w->root, "clusters")) == NULL ||
         (w->contexts = cJSON_AddArrayToObject(w->root, "contexts")) == NULL ||
         (w->users = cJSON_AddArrayToObject(w->root, "users")) == NULL) {
-        return fail_memory(e);
+        return err_memory(e);
     }
     return 0;
 }
@@ -127,7 +122,7 @@ static int add_cluster(struct tree *w, const char *name, struct err *e)
         rc = -ENOMEM;
     }
     secret_buf_reset(&server);
-    return rc != 0 ? fail_memory(e) : 0;
+    return rc != 0 ? err_memory(e) : 0;
 }
 
 static int add_user(struct tree *w, const char *name, struct err *e)
@@ -135,7 +130,7 @@ static int add_user(struct tree *w, const char *name, struct err *e)
     cJSON *user = add_named(w->users, name, "user");
     if (user == NULL ||
         (w->o->token != NULL && cJSON_AddStringToObject(user, "token", w->o->token) == NULL)) {
-        return fail_memory(e);
+        return err_memory(e);
     }
     return 0;
 }
@@ -148,14 +143,14 @@ static int add_context(struct tree *w, const char *name, const char *cluster, co
         (cluster != NULL && cJSON_AddStringToObject(context, "cluster", cluster) == NULL) ||
         (user != NULL && cJSON_AddStringToObject(context, "user", user) == NULL) ||
         (ns != NULL && cJSON_AddStringToObject(context, "namespace", ns) == NULL)) {
-        return fail_memory(e);
+        return err_memory(e);
     }
     return 0;
 }
 
 static int set_current(struct tree *w, const char *name, struct err *e)
 {
-    return cJSON_AddStringToObject(w->root, "current-context", name) == NULL ? fail_memory(e) : 0;
+    return cJSON_AddStringToObject(w->root, "current-context", name) == NULL ? err_memory(e) : 0;
 }
 
 /* The three strings of a context that are copied; NULL where it has none. */
@@ -168,15 +163,13 @@ struct context_fields {
 static int read_context(const struct kubeconfig_entry *entry, const struct generate_options *o,
                         struct context_fields *out, struct err *e)
 {
-    if (kubeconfig_string(entry, "cluster", &out->cluster, e) != 0 ||
-        kubeconfig_string(entry, "user", &out->user, e) != 0 ||
-        kubeconfig_string(entry, "namespace", &out->ns, e) != 0) {
-        return e->code;
-    }
+    out->cluster = kubeconfig_string(entry, "cluster", e);
+    out->user = kubeconfig_string(entry, "user", e);
+    out->ns = kubeconfig_string(entry, "namespace", e);
     if (out->user == NULL && o->token != NULL) {
         out->user = EXTRA_USER;
     }
-    return 0;
+    return e->code;
 }
 
 static int copy_context(struct tree *w, const struct kubeconfig_entry *entry, struct err *e)
@@ -197,15 +190,12 @@ static int copy_context(struct tree *w, const struct kubeconfig_entry *entry, st
 static void note_server(const struct kubeconfig *kc, const struct kubeconfig_entry *context,
                         const char **first_server, struct generate_notes *notes)
 {
-    const char *name = NULL;
-    const char *server = NULL;
-    struct err ignored;
-    if (kubeconfig_string(context, "cluster", &name, &ignored) != 0 || name == NULL) {
-        return;
-    }
-    const struct kubeconfig_entry *cluster = kubeconfig_find(&kc->clusters, name);
-    if (cluster == NULL || kubeconfig_string(cluster, "server", &server, &ignored) != 0 ||
-        server == NULL || notes->other != NULL) {
+    struct err ignored = ERR_INIT;
+    const char *name = kubeconfig_string(context, "cluster", &ignored);
+    const struct kubeconfig_entry *cluster =
+        name == NULL ? NULL : kubeconfig_find(&kc->clusters, name);
+    const char *server = cluster == NULL ? NULL : kubeconfig_string(cluster, "server", &ignored);
+    if (server == NULL || notes->other != NULL) {
         return;
     }
     if (*first_server == NULL) {
@@ -238,7 +228,7 @@ static int copy_all(struct tree *w, const struct kubeconfig *kc, struct generate
     notes->no_current = kubeconfig_find(&kc->contexts, kc->current_context) == NULL;
     if (rc == 0 && !notes->no_current &&
         cJSON_AddStringToObject(w->root, "current-context", kc->current_context) == NULL) {
-        return fail_memory(e);
+        return err_memory(e);
     }
     return rc;
 }
@@ -253,8 +243,8 @@ static int copy_one(struct tree *w, const struct kubeconfig *kc, struct generate
         return rc;
     }
     if (f.cluster == NULL || kubeconfig_find(&kc->clusters, f.cluster) == NULL) {
-        return kubeconfig_fail(entry, "cluster", e,
-                               "the context refers to a cluster that does not exist");
+        kubeconfig_fail(entry, "cluster", e, "the context refers to a cluster that does not exist");
+        return e->code;
     }
     rc = add_cluster(w, f.cluster, e);
     if (rc == 0 && f.user != NULL) {

@@ -17,95 +17,74 @@ enum { PEM_MAX = 1 << 20 };
 
 /* Messages name files, lines and fields, never what a field holds. */
 
-static int fail_memory(struct err *e)
+static char *copy_string(const char *from, struct err *e)
 {
-    return err_memory(e);
-}
-
-static int copy_string(const char *from, char **to, struct err *e)
-{
-    *to = from == NULL ? NULL : strdup(from);
-    return from != NULL && *to == NULL ? fail_memory(e) : 0;
-}
-
-/* A copy of the string at `key` of the entry. */
-static int take_string(const struct kubeconfig_entry *entry, const char *key, char **out,
-                       struct err *e)
-{
-    const char *text;
-    int rc = kubeconfig_string(entry, key, &text, e);
-    return rc != 0 ? rc : copy_string(text, out, e);
-}
-
-/* As take_string, for a path: relative ones are meant from the kubeconfig's folder. */
-static int take_path(const struct kubeconfig_entry *entry, const char *key, char **out,
-                     struct err *e)
-{
-    const char *text;
-    int rc = kubeconfig_string(entry, key, &text, e);
-    if (rc != 0 || text == NULL) {
-        return rc;
+    char *copy = strdup(from);
+    if (copy == NULL) {
+        err_memory(e);
     }
-    *out = file_resolve(entry->file->path, text);
-    return *out == NULL ? fail_memory(e) : 0;
+    return copy;
 }
 
-static int take_bool(const struct kubeconfig_entry *entry, const char *key, bool *out,
-                     struct err *e)
+/* As kubeconfig_copy, of a path: relative ones are meant from the kubeconfig's folder. */
+static char *take_path(const struct kubeconfig_entry *entry, const char *key, struct err *e)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(entry->body, key);
-    if (item != NULL && !cJSON_IsNull(item) && !cJSON_IsBool(item)) {
-        return kubeconfig_fail(entry, key, e, "must be true or false, without quotes");
+    const char *text = kubeconfig_string(entry, key, e);
+    char *path = text == NULL ? NULL : file_resolve(entry->file->path, text);
+    if (path == NULL && text != NULL) {
+        err_memory(e);
     }
-    *out = cJSON_IsTrue(item);
-    return 0;
+    return path;
 }
 
-static int decode_pem(const struct kubeconfig_entry *entry, const char *key, const char *text,
-                      struct kube_pem *out, struct err *e)
+static void decode_pem(const struct kubeconfig_entry *entry, const char *key, const char *text,
+                       struct kube_pem *out, struct err *e)
 {
     struct buf data = BUF_INIT(PEM_MAX);
     /* In one piece, so that a growing buffer leaves no copy of a key behind. */
-    if (buf_reserve(&data, strlen(text) < PEM_MAX ? strlen(text) : PEM_MAX) == NULL) {
-        return fail_memory(e);
+    size_t room = strlen(text) < PEM_MAX ? strlen(text) : PEM_MAX;
+    int rc = buf_reserve(&data, room) == NULL ? -ENOMEM : base64_decode(slice_str(text), &data);
+    if (rc == 0) {
+        out->len = data.len;
+        out->data = buf_take_str(&data);
+        if (asprintf(&out->name, "%s: %s[%.80s].%s", entry->file->path, entry->kind, entry->name,
+                     key) < 0) {
+            out->name = NULL;
+        }
+        rc = out->data == NULL || out->name == NULL ? -ENOMEM : 0;
     }
-    int rc = base64_decode(slice_str(text), &data);
-    if (rc != 0) {
-        secret_buf_reset(&data);
-        return rc == -ENOMEM    ? fail_memory(e)
-               : rc == -ENOBUFS ? kubeconfig_fail(entry, key, e, "larger than %d bytes", PEM_MAX)
-                                : kubeconfig_fail(entry, key, e,
-                                                  "is not valid base64; encode it again with "
-                                                  "base64 -w0, or name the file instead");
+    if (rc == -ENOMEM) {
+        err_memory(e);
+    } else if (rc == -ENOBUFS) {
+        kubeconfig_fail(entry, key, e, "larger than %d bytes", PEM_MAX);
+    } else if (rc != 0) {
+        kubeconfig_fail(entry, key, e,
+                        "is not valid base64; encode it again with base64 -w0, or name the file "
+                        "instead");
     }
-    out->len = data.len;
-    out->data = buf_take_str(&data);
-    if (out->data == NULL || asprintf(&out->name, "%s: %s[%.80s].%s", entry->file->path,
-                                      entry->kind, entry->name, key) < 0) {
-        out->name = NULL;
-        return fail_memory(e);
-    }
-    return 0;
+    secret_buf_reset(&data);
 }
 
 int kube_pem_read(const char *path, struct kube_pem *out, struct err *e)
 {
     struct buf data = BUF_INIT(PEM_MAX);
     if (buf_reserve(&data, PEM_MAX) == NULL) {
-        return fail_memory(e);
+        return err_memory(e);
     }
     int rc = file_read(path, &data, e);
     if (rc == 0 && data.len == 0) {
         rc = err_set(e, -EINVAL, "%s: the file is empty", path);
     }
     if (rc == 0) {
-        out->len = data.len;
-        out->data = calloc(1, data.len + 1);
-        if (out->data != NULL) {
+        *out = (struct kube_pem){.data = calloc(1, data.len + 1),
+                                 .len = data.len,
+                                 .name = strdup(path),
+                                 .path = strdup(path)};
+        if (out->data == NULL || out->name == NULL || out->path == NULL) {
+            rc = err_memory(e);
+        } else {
             memcpy(out->data, buf_data(&data), data.len);
         }
-        rc = out->data == NULL ? fail_memory(e) : copy_string(path, &out->name, e);
-        rc = rc != 0 ? rc : copy_string(path, &out->path, e);
     }
     secret_buf_reset(&data);
     return rc;
@@ -123,95 +102,80 @@ void kube_pem_deinit(struct kube_pem *pem)
 }
 
 /* From `<field>-data`, or from the file that `<field>` names; the data wins, as in client-go. */
-static int take_pem(const struct kubeconfig_entry *entry, const char *field, struct kube_pem *out,
-                    struct err *e)
+static void take_pem(const struct kubeconfig_entry *entry, const char *field, struct kube_pem *out,
+                     struct err *e)
 {
     char data_key[64];
-    const char *data;
-    const char *path;
     (void)snprintf(data_key, sizeof data_key, "%s-data", field);
-    int rc = kubeconfig_string(entry, data_key, &data, e);
-    rc = rc != 0 ? rc : kubeconfig_string(entry, field, &path, e);
-    if (rc != 0) {
-        return rc;
+    const char *data = kubeconfig_string(entry, data_key, e);
+    char *path = take_path(entry, field, e);
+    if (e->code != 0) {
+        free(path);
+        return;
     }
     if (data != NULL) {
-        return decode_pem(entry, data_key, data, out, e);
+        decode_pem(entry, data_key, data, out, e);
+    } else if (path != NULL) {
+        int rc = kube_pem_read(path, out, e);
+        if (rc != 0 && rc != -ENOMEM) {
+            err_prefix(e, "%s: %s[%.80s].%s", entry->file->path, entry->kind, entry->name, field);
+        }
     }
-    if (path == NULL) {
-        return 0;
-    }
-    char *resolved = file_resolve(entry->file->path, path);
-    if (resolved == NULL) {
-        return fail_memory(e);
-    }
-    rc = kube_pem_read(resolved, out, e);
-    if (rc != 0 && rc != -ENOMEM) {
-        err_prefix(e, "%s: %s[%.80s].%s", entry->file->path, entry->kind, entry->name, field);
-    }
-    free(resolved);
-    return rc;
+    free(path);
 }
 
 /* `host:port` without a scheme means https where something of TLS is configured (client-go). */
-static int take_server(const struct kubeconfig_entry *cluster, const char *text, bool has_tls,
-                       struct url *out, struct err *e)
-{
-    char *full = NULL;
-    struct err inner = ERR_INIT;
-    if (strstr(text, "://") == NULL) {
-        if (asprintf(&full, "%s://%s", has_tls ? "https" : "http", text) < 0) {
-            return fail_memory(e);
-        }
-    }
-    int rc = url_parse(full != NULL ? full : text, out, &inner);
-    free(full);
-    return rc != 0 ? kubeconfig_fail(cluster, "server", e, "%s", inner.msg) : 0;
-}
-
-static int take_server_name(const struct kubeconfig_entry *cluster, struct kube_access *a,
-                            struct err *e)
-{
-    int rc = take_string(cluster, "tls-server-name", &a->server_name, e);
-    if (rc != 0 || a->server_name != NULL || !a->server.https) {
-        return rc;
-    }
-    a->server_name = strndup(a->server.host, strcspn(a->server.host, "%"));
-    return a->server_name == NULL ? fail_memory(e) : 0;
-}
-
-static int refuse_field(const struct kubeconfig_entry *entry, const char *key, const char *why,
+static void take_server(const struct kubeconfig_entry *cluster, bool has_tls, struct url *out,
                         struct err *e)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(entry->body, key);
-    bool given = item != NULL && !cJSON_IsNull(item) &&
-                 !(cJSON_IsString(item) && item->valuestring[0] == '\0');
-    return given ? kubeconfig_fail(entry, key, e, "%s", why) : 0;
+    const char *text = kubeconfig_string(cluster, "server", e);
+    char *full = NULL;
+    struct err inner = ERR_INIT;
+    if (text == NULL) {
+        kubeconfig_fail(cluster, "server", e, "the URL of the API server is missing");
+        return;
+    }
+    if (strstr(text, "://") == NULL &&
+        asprintf(&full, "%s://%s", has_tls ? "https" : "http", text) < 0) {
+        err_memory(e);
+        return;
+    }
+    if (url_parse(full != NULL ? full : text, out, &inner) != 0) {
+        kubeconfig_fail(cluster, "server", e, "%s", inner.msg);
+    }
+    free(full);
 }
 
-static int resolve_cluster(const struct kubeconfig_entry *cluster, struct kube_access *a,
-                           bool client_tls, struct err *e)
+static void refuse_field(const struct kubeconfig_entry *entry, const char *key, const char *why,
+                         struct err *e)
 {
-    const char *server;
-    int rc = kubeconfig_string(cluster, "server", &server, e);
-    if (rc == 0 && server == NULL) {
-        rc = kubeconfig_fail(cluster, "server", e, "the URL of the API server is missing");
+    const cJSON *item = kubeconfig_value(entry, key);
+    if (item != NULL && !(cJSON_IsString(item) && item->valuestring[0] == '\0')) {
+        kubeconfig_fail(entry, key, e, "%s", why);
     }
-    rc = rc != 0 ? rc
-                 : refuse_field(cluster, "proxy-url",
-                                "reaching the API server through a proxy is not supported; remove "
-                                "the field, or name an address that is reached directly",
-                                e);
-    rc = rc != 0 ? rc : take_bool(cluster, "insecure-skip-tls-verify", &a->insecure, e);
-    rc = rc != 0 ? rc : take_pem(cluster, "certificate-authority", &a->ca, e);
-    if (rc == 0 && a->insecure && a->ca.data != NULL) {
-        rc = kubeconfig_fail(cluster, "insecure-skip-tls-verify", e,
-                             "is true although a certificate authority is given; remove one of "
-                             "the two");
+}
+
+static void take_cluster(const struct kubeconfig_entry *cluster, struct kube_access *a,
+                         struct err *e)
+{
+    refuse_field(cluster, "proxy-url",
+                 "reaching the API server through a proxy is not supported; remove the field, or "
+                 "name an address that is reached directly",
+                 e);
+    a->insecure = kubeconfig_bool(cluster, "insecure-skip-tls-verify", e);
+    take_pem(cluster, "certificate-authority", &a->ca, e);
+    if (a->insecure && a->ca.data != NULL) {
+        kubeconfig_fail(cluster, "insecure-skip-tls-verify", e,
+                        "is true although a certificate authority is given; remove one of the two");
     }
-    bool has_tls = a->insecure || a->ca.data != NULL || client_tls;
-    rc = rc != 0 ? rc : take_server(cluster, server, has_tls, &a->server, e);
-    return rc != 0 ? rc : take_server_name(cluster, a, e);
+    take_server(cluster, a->insecure || a->ca.data != NULL || a->cert.data != NULL, &a->server, e);
+    a->server_name = kubeconfig_copy(cluster, "tls-server-name", e);
+    if (e->code == 0 && a->server_name == NULL && a->server.https) {
+        a->server_name = strndup(a->server.host, strcspn(a->server.host, "%"));
+        if (a->server_name == NULL) {
+            err_memory(e);
+        }
+    }
 }
 
 /* What may stand in a header's value: no control characters (RFC 9110 section 5.5). */
@@ -226,178 +190,166 @@ static bool header_ok(const char *text)
     return true;
 }
 
-static int add_header(struct kube_access *a, const char *name, const char *value, struct err *e)
+/* `value` NULL: none. */
+static void impersonate(const struct kubeconfig_entry *user, const char *key, const char *name,
+                        const char *value, struct kube_access *a, struct err *e)
 {
+    if (value == NULL || e->code != 0) {
+        return;
+    }
+    if (!header_ok(value)) {
+        kubeconfig_fail(user, key, e, "contains a control character");
+        return;
+    }
     struct kube_pair *items = realloc(a->headers, (a->header_count + 1) * sizeof *items);
     if (items == NULL) {
-        return fail_memory(e);
+        err_memory(e);
+        return;
     }
     a->headers = items;
     struct kube_pair *pair = &items[a->header_count++];
     *pair = (struct kube_pair){.name = strdup(name), .value = strdup(value)};
-    return pair->name == NULL || pair->value == NULL ? fail_memory(e) : 0;
+    if (pair->name == NULL || pair->value == NULL) {
+        err_memory(e);
+    }
 }
 
-static int impersonate_one(const struct kubeconfig_entry *user, const char *key, const char *name,
-                           const cJSON *item, struct kube_access *a, struct err *e)
-{
-    if (!cJSON_IsString(item)) {
-        return kubeconfig_fail(user, key, e, "must be a string; put it in quotes");
-    }
-    if (!header_ok(item->valuestring)) {
-        return kubeconfig_fail(user, key, e, "contains a control character");
-    }
-    return add_header(a, name, item->valuestring, e);
-}
-
-static int impersonate_list(const struct kubeconfig_entry *user, const char *key, const char *name,
-                            const cJSON *list, struct kube_access *a, struct err *e)
+static void impersonate_list(const struct kubeconfig_entry *user, const char *key, const char *name,
+                             const cJSON *list, struct kube_access *a, struct err *e)
 {
     if (list != NULL && !cJSON_IsNull(list) && !cJSON_IsArray(list)) {
-        return kubeconfig_fail(user, key, e, "must be a list of strings");
+        kubeconfig_fail(user, key, e, "must be a list of strings");
     }
     const cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
-        int rc = impersonate_one(user, key, name, item, a, e);
-        if (rc != 0) {
-            return rc;
+        if (!cJSON_IsString(item)) {
+            kubeconfig_fail(user, key, e, "must be a string; put it in quotes");
         }
+        impersonate(user, key, name, cJSON_GetStringValue(item), a, e);
     }
-    return 0;
 }
 
 /* Bytes that a header's name cannot hold are percent-encoded, and the percent sign itself. */
-static int extra_name(const char *key, struct buf *out)
+static void extra_name(const char *key, struct buf *out)
 {
-    int rc = buf_append_str(out, "Impersonate-Extra-");
-    for (const char *p = key; *p != '\0' && rc == 0; p++) {
+    buf_append_str(out, "Impersonate-Extra-");
+    for (const char *p = key; *p != '\0'; p++) {
         unsigned char c = (unsigned char)*p;
-        bool legal = isalnum(c) || strchr("!#$&'*+-.^_`|~", c) != NULL;
-        rc = legal ? buf_append_char(out, (char)c) : buf_printf(out, "%%%02X", c);
+        if (isalnum(c) || strchr("!#$&'*+-.^_`|~", c) != NULL) {
+            buf_append_char(out, (char)c);
+        } else {
+            buf_printf(out, "%%%02X", c);
+        }
     }
-    return rc;
 }
 
-static int impersonate_extra(const struct kubeconfig_entry *user, struct kube_access *a,
-                             struct err *e)
+static void impersonate_extra(const struct kubeconfig_entry *user, struct kube_access *a,
+                              struct err *e)
 {
-    const cJSON *map = cJSON_GetObjectItemCaseSensitive(user->body, "as-user-extra");
-    if (map != NULL && !cJSON_IsNull(map) && !cJSON_IsObject(map)) {
-        return kubeconfig_fail(user, "as-user-extra", e, "must map names to lists of strings");
-    }
+    const cJSON *map = kubeconfig_value(user, "as-user-extra");
     const cJSON *list;
+    if (map != NULL && !cJSON_IsObject(map)) {
+        kubeconfig_fail(user, "as-user-extra", e, "must map names to lists of strings");
+        return;
+    }
     cJSON_ArrayForEach(list, map)
     {
         struct buf name = BUF_INIT(1024);
-        int rc = extra_name(list->string, &name);
-        const char *text = rc == 0 ? buf_cstr(&name) : NULL;
-        rc = text != NULL ? impersonate_list(user, "as-user-extra", text, list, a, e)
-             : rc == -ENOBUFS
-                 ? kubeconfig_fail(user, "as-user-extra", e, "a name is too long for a header")
-                 : fail_memory(e);
-        buf_reset(&name);
-        if (rc != 0) {
-            return rc;
+        extra_name(list->string, &name);
+        const char *text = buf_cstr(&name);
+        if (text != NULL) {
+            impersonate_list(user, "as-user-extra", text, list, a, e);
+        } else if (buf_error(&name) == -ENOBUFS) {
+            kubeconfig_fail(user, "as-user-extra", e, "a name is too long for a header");
+        } else {
+            err_memory(e);
         }
+        buf_reset(&name);
     }
-    return 0;
 }
 
 /* https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation */
-static int take_impersonation(const struct kubeconfig_entry *user, struct kube_access *a,
-                              struct err *e)
+static void take_impersonation(const struct kubeconfig_entry *user, struct kube_access *a,
+                               struct err *e)
 {
-    const char *as;
-    const char *uid;
-    const cJSON *groups = cJSON_GetObjectItemCaseSensitive(user->body, "as-groups");
-    int rc = kubeconfig_string(user, "as", &as, e);
-    rc = rc != 0 ? rc : kubeconfig_string(user, "as-uid", &uid, e);
-    if (rc == 0 && as != NULL) {
-        rc = impersonate_one(user, "as", "Impersonate-User",
-                             cJSON_GetObjectItemCaseSensitive(user->body, "as"), a, e);
+    const char *as = kubeconfig_string(user, "as", e);
+    impersonate(user, "as", "Impersonate-User", as, a, e);
+    impersonate(user, "as-uid", "Impersonate-Uid", kubeconfig_string(user, "as-uid", e), a, e);
+    impersonate_list(user, "as-groups", "Impersonate-Group", kubeconfig_value(user, "as-groups"), a,
+                     e);
+    impersonate_extra(user, a, e);
+    if (as == NULL && a->header_count > 0) {
+        kubeconfig_fail(user, "as", e,
+                        "is missing: a uid, groups or extra fields can only be impersonated "
+                        "together with a user");
     }
-    if (rc == 0 && uid != NULL) {
-        rc = impersonate_one(user, "as-uid", "Impersonate-Uid",
-                             cJSON_GetObjectItemCaseSensitive(user->body, "as-uid"), a, e);
-    }
-    rc = rc != 0 ? rc : impersonate_list(user, "as-groups", "Impersonate-Group", groups, a, e);
-    rc = rc != 0 ? rc : impersonate_extra(user, a, e);
-    if (rc == 0 && as == NULL && a->header_count > 0) {
-        rc = kubeconfig_fail(user, "as", e,
-                             "is missing: a uid, groups or extra fields can only be impersonated "
-                             "together with a user");
-    }
-    return rc;
 }
 
-static int take_certificate(const struct kubeconfig_entry *user, struct kube_access *a,
-                            struct err *e)
+static void take_certificate(const struct kubeconfig_entry *user, struct kube_access *a,
+                             struct err *e)
 {
-    int rc = take_pem(user, "client-certificate", &a->cert, e);
-    rc = rc != 0 ? rc : take_pem(user, "client-key", &a->key, e);
-    if (rc == 0 && (a->cert.data == NULL) != (a->key.data == NULL)) {
+    take_pem(user, "client-certificate", &a->cert, e);
+    take_pem(user, "client-key", &a->key, e);
+    if ((a->cert.data == NULL) != (a->key.data == NULL)) {
         const char *key = a->cert.data == NULL ? "client-certificate" : "client-key";
         const char *other = a->cert.data == NULL ? "client-key" : "client-certificate";
-        rc = kubeconfig_fail(user, key, e, "is missing, or %s-data, although %s is given", key,
-                             other);
+        kubeconfig_fail(user, key, e, "is missing, or %s-data, although %s is given", key, other);
     }
-    return rc;
 }
 
-static int check_token(const struct kubeconfig_entry *user, const char *token, struct err *e)
+bool kube_token_ok(const char *token)
 {
-    for (const char *p = token != NULL ? token : ""; *p != '\0'; p++) {
-        if ((unsigned char)*p <= ' ' || (unsigned char)*p >= 0x7f) {
-            return kubeconfig_fail(
-                user, "token", e,
-                "contains white space or another character that is not allowed in a token");
-        }
+    while (*token > ' ' && *token < 0x7f) {
+        token++;
     }
-    return 0;
+    return *token == '\0';
 }
 
-static int take_secrets(const struct kubeconfig_entry *user, struct kube_access *a, struct err *e)
+static void take_secrets(const struct kubeconfig_entry *user, struct kube_access *a, struct err *e)
 {
-    int rc = take_string(user, "token", &a->token, e);
-    rc = rc != 0 ? rc : check_token(user, a->token, e);
-    rc = rc != 0 ? rc : take_path(user, "tokenFile", &a->token_file, e);
-    rc = rc != 0 ? rc : take_string(user, "username", &a->username, e);
-    rc = rc != 0 ? rc : take_string(user, "password", &a->password, e);
+    a->token = kubeconfig_copy(user, "token", e);
+    if (a->token != NULL && !kube_token_ok(a->token)) {
+        kubeconfig_fail(user, "token", e,
+                        "contains white space or another character that is not allowed in a "
+                        "token");
+    }
+    a->token_file = take_path(user, "tokenFile", e);
+    a->username = kubeconfig_copy(user, "username", e);
+    a->password = kubeconfig_copy(user, "password", e);
     bool basic = a->username != NULL || a->password != NULL;
-    if (rc == 0 && basic && (a->token != NULL || a->token_file != NULL)) {
-        return kubeconfig_fail(user, "", e,
-                               "has a token and a user name or password; only one is allowed");
+    if (basic && (a->token != NULL || a->token_file != NULL)) {
+        kubeconfig_fail(user, "", e,
+                        "has a token and a user name or password; only one is allowed");
     }
-    if (rc == 0 && a->username != NULL && strchr(a->username, ':') != NULL) {
-        return kubeconfig_fail(user, "username", e, "cannot contain a colon");
+    if (a->username != NULL && strchr(a->username, ':') != NULL) {
+        kubeconfig_fail(user, "username", e, "cannot contain a colon");
     }
-    return rc;
 }
 
-static int resolve_user(const struct kubeconfig_entry *user, struct kube_access *a, struct err *e)
+static void take_user(const struct kubeconfig_entry *user, struct kube_access *a, struct err *e)
 {
-    int rc = refuse_field(user, "auth-provider",
-                          "is not supported (and was removed from kubectl); use an exec plugin "
-                          "instead, as gke-gcloud-auth-plugin or kubelogin",
-                          e);
-    rc = rc != 0 ? rc : take_certificate(user, a, e);
-    rc = rc != 0 ? rc : take_secrets(user, a, e);
-    rc = rc != 0 ? rc : take_impersonation(user, a, e);
-    rc = rc != 0 ? rc : kube_exec_read(user, &a->exec, e);
+    refuse_field(user, "auth-provider",
+                 "is not supported (and was removed from kubectl); use an exec plugin instead, as "
+                 "gke-gcloud-auth-plugin or kubelogin",
+                 e);
+    take_certificate(user, a, e);
+    take_secrets(user, a, e);
+    take_impersonation(user, a, e);
+    a->exec = kube_exec_read(user, e);
     bool fixed = a->token != NULL || a->token_file != NULL || a->username != NULL;
-    if (rc == 0 && a->exec != NULL && fixed) {
+    if (a->exec != NULL && fixed) {
         log_warn("the exec plugin is not used: the user has a token or password",
                  log_str("user", user->name));
         kube_exec_free(a->exec);
         a->exec = NULL;
     }
-    return rc;
 }
 
-static const struct kubeconfig_entry *referred(const struct kubeconfig_entry *context,
-                                               const struct kubeconfig_list *list, const char *key,
-                                               const char *name, struct err *e)
+/* What the context names; NULL: it is not there. */
+static const struct kubeconfig_entry *find_named(const struct kubeconfig_entry *context,
+                                                 const struct kubeconfig_list *list,
+                                                 const char *key, const char *name, struct err *e)
 {
     const struct kubeconfig_entry *found = kubeconfig_find(list, name);
     if (found == NULL) {
@@ -407,47 +359,58 @@ static const struct kubeconfig_entry *referred(const struct kubeconfig_entry *co
     return found;
 }
 
-static int resolve(const struct kubeconfig *kc, const struct kubeconfig_entry *context,
-                   struct kube_access *a, struct err *e)
+static void take_context(const struct kubeconfig *kc, const struct kubeconfig_entry *context,
+                         struct kube_access *a, struct err *e)
 {
-    const char *cluster_name = NULL;
-    const char *user_name = NULL;
-    const char *ns = NULL;
-    int rc = kubeconfig_string(context, "cluster", &cluster_name, e);
-    rc = rc != 0 ? rc : kubeconfig_string(context, "user", &user_name, e);
-    rc = rc != 0 ? rc : kubeconfig_string(context, "namespace", &ns, e);
-    if (rc != 0) {
-        return rc;
-    }
+    const char *cluster_name = kubeconfig_string(context, "cluster", e);
+    const char *user_name = kubeconfig_string(context, "user", e);
+    const char *ns = kubeconfig_string(context, "namespace", e);
+    const struct kubeconfig_entry *cluster = NULL;
+    const struct kubeconfig_entry *user = NULL;
     if (cluster_name == NULL) {
-        return kubeconfig_fail(context, "cluster", e, "the context names no cluster");
+        kubeconfig_fail(context, "cluster", e, "the context names no cluster");
+    } else {
+        cluster = find_named(context, &kc->clusters, "cluster", cluster_name, e);
     }
-    const struct kubeconfig_entry *cluster =
-        referred(context, &kc->clusters, "cluster", cluster_name, e);
-    const struct kubeconfig_entry *user =
-        user_name == NULL ? NULL : referred(context, &kc->users, "user", user_name, e);
-    if (cluster == NULL || (user == NULL && user_name != NULL)) {
-        return -EINVAL;
+    if (user_name != NULL) {
+        user = find_named(context, &kc->users, "user", user_name, e);
     }
-    rc = copy_string(context->name, &a->context, e);
-    rc = rc != 0 ? rc : copy_string(cluster_name, &a->cluster, e);
-    rc = rc != 0 ? rc : copy_string(user_name != NULL ? user_name : "", &a->user, e);
-    rc = rc != 0 ? rc : copy_string(ns != NULL ? ns : "default", &a->ns, e);
-    rc = rc != 0 || user == NULL ? rc : resolve_user(user, a, e);
-    rc = rc != 0 ? rc : resolve_cluster(cluster, a, a->cert.data != NULL, e);
-    return rc != 0 || a->exec == NULL ? rc : kube_exec_add_cluster(a->exec, cluster, e);
+    if (e->code != 0) {
+        return;
+    }
+    a->context = copy_string(context->name, e);
+    a->cluster = copy_string(cluster_name, e);
+    a->user = copy_string(user_name != NULL ? user_name : "", e);
+    a->ns = copy_string(ns != NULL ? ns : "default", e);
+    if (user != NULL) {
+        take_user(user, a, e);
+    }
+    take_cluster(cluster, a, e);
+    if (a->exec != NULL) {
+        kube_exec_add_cluster(a->exec, cluster, e);
+    }
+}
+
+/* What was begun is not kept after an error. */
+static int finish_access(struct kube_access *out, const struct err *why, struct err *e)
+{
+    if (why->code == 0) {
+        return 0;
+    }
+    kube_access_deinit(out);
+    return err_set(e, why->code, "%s", why->msg);
 }
 
 int kube_access_resolve(const struct kubeconfig *kc, const char *context, struct kube_access *out,
                         struct err *e)
 {
+    struct err why = ERR_INIT;
     *out = (struct kube_access){.context = NULL};
-    const struct kubeconfig_entry *entry = kubeconfig_context(kc, context, e);
-    int rc = entry == NULL ? -EINVAL : resolve(kc, entry, out, e);
-    if (rc != 0) {
-        kube_access_deinit(out);
+    const struct kubeconfig_entry *entry = kubeconfig_context(kc, context, &why);
+    if (entry != NULL) {
+        take_context(kc, entry, out, &why);
     }
-    return rc;
+    return finish_access(out, &why, e);
 }
 
 static int check_pod(const char **host, const char **port, struct err *e)
@@ -462,25 +425,23 @@ static int check_pod(const char **host, const char **port, struct err *e)
     return 0;
 }
 
-static int in_cluster_server(struct url *out, struct err *e)
+static void take_pod_server(struct url *out, struct err *e)
 {
     const char *host;
     const char *port;
-    int rc = check_pod(&host, &port, e);
-    if (rc != 0) {
-        return rc;
-    }
     char *text = NULL;
+    if (check_pod(&host, &port, e) != 0) {
+        return;
+    }
     bool v6 = strchr(host, ':') != NULL;
     if (asprintf(&text, "https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port) < 0) {
-        return fail_memory(e);
+        err_memory(e);
+        return;
     }
-    rc = url_parse(text, out, e);
-    if (rc != 0) {
+    if (url_parse(text, out, e) != 0) {
         err_prefix(e, "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT");
     }
     free(text);
-    return rc;
 }
 
 int kube_service_account_namespace(const char *dir, char **out, struct err *e)
@@ -493,57 +454,60 @@ int kube_service_account_namespace(const char *dir, char **out, struct err *e)
         return rc;
     }
     if (asprintf(&path, "%s/namespace", dir != NULL ? dir : KUBE_SERVICE_ACCOUNT_DIR) < 0) {
-        return fail_memory(e);
+        return err_memory(e);
     }
     struct buf text = BUF_INIT(256);
-    rc = file_read(path, &text, e);
-    if (rc == 0) {
-        const char *ns = buf_cstr(&text);
+    struct err why = ERR_INIT;
+    rc = file_read(path, &text, &why);
+    if (rc == 0 || rc == -ENOENT) {
+        const char *ns = rc == 0 ? buf_cstr(&text) : NULL;
         *out = ns == NULL ? strdup("default") : strndup(ns, strcspn(ns, " \t\r\n"));
-        rc = *out == NULL ? fail_memory(e) : 0;
-    } else if (rc == -ENOENT) {
-        rc = copy_string("default", out, e);
+        rc = *out == NULL ? err_memory(e) : 0;
+    } else {
+        err_set(e, rc, "%s", why.msg);
     }
     buf_reset(&text);
     free(path);
     return rc;
 }
 
-static int in_cluster(const char *dir, struct kube_access *a, struct err *e)
+static void take_pod(const char *dir, struct kube_access *a, struct err *e)
 {
-    int rc = in_cluster_server(&a->server, e);
-    if (rc != 0) {
-        return rc;
-    }
     char *ca = NULL;
+    take_pod_server(&a->server, e);
+    if (e->code != 0) {
+        return;
+    }
     if (asprintf(&a->token_file, "%s/token", dir) < 0) {
         a->token_file = NULL;
-        return fail_memory(e);
+        err_memory(e);
+        return;
     }
     if (asprintf(&ca, "%s/ca.crt", dir) < 0) {
-        return fail_memory(e);
+        err_memory(e);
+        return;
     }
-    rc = kube_pem_read(ca, &a->ca, e);
+    int rc = kube_pem_read(ca, &a->ca, e);
     free(ca);
     if (rc != 0) {
         err_prefix(e, "service account");
-        return rc;
+        return;
     }
-    rc = kube_service_account_namespace(dir, &a->ns, e);
-    rc = rc != 0 ? rc : copy_string("", &a->context, e);
-    rc = rc != 0 ? rc : copy_string("", &a->cluster, e);
-    rc = rc != 0 ? rc : copy_string("", &a->user, e);
-    return rc != 0 ? rc : copy_string(a->server.host, &a->server_name, e);
+    if (kube_service_account_namespace(dir, &a->ns, e) != 0) {
+        return;
+    }
+    a->context = copy_string("", e);
+    a->cluster = copy_string("", e);
+    a->user = copy_string("", e);
+    a->server_name = copy_string(a->server.host, e);
 }
 
 int kube_access_in_cluster(const char *dir, struct kube_access *out, struct err *e)
 {
+    struct err why = ERR_INIT;
     *out = (struct kube_access){.context = NULL};
-    int rc = in_cluster(dir != NULL ? dir : KUBE_SERVICE_ACCOUNT_DIR, out, e);
-    if (rc != 0) {
-        kube_access_deinit(out);
-    }
-    return rc;
+    take_pod(dir != NULL ? dir : KUBE_SERVICE_ACCOUNT_DIR, out, &why);
+    return finish_access(out, &why, e);
 }
 
 int kube_access_open(const char *kubeconfig, const char *context, bool in_cluster_wanted,

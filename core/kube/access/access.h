@@ -32,6 +32,9 @@ MUST_CHECK int kube_pem_read(const char *path, struct kube_pem *out, struct err 
 /* Overwrites the memory. */
 void kube_pem_deinit(struct kube_pem *pem);
 
+/* Whether a header can carry it: printable ASCII without white space. */
+bool kube_token_ok(const char *token);
+
 struct kube_pair {
     char *name;
     char *value;

@@ -11,13 +11,13 @@
 #include "kube/access/access.h"
 #include "kube/access/kubeconfig.h"
 
-/* *out is NULL when the user has no plugin; the caller frees. */
-MUST_CHECK int kube_exec_read(const struct kubeconfig_entry *user, struct kube_exec **out,
-                              struct err *e);
+/* NULL when the user has no plugin, and on error. Errors stay in `e` (kubeconfig.h). The caller
+ * frees. */
+struct kube_exec *kube_exec_read(const struct kubeconfig_entry *user, struct err *e);
 
 /* Takes what the cluster's extensions hold for plugins, if the plugin wants it. */
-MUST_CHECK int kube_exec_add_cluster(struct kube_exec *exec, const struct kubeconfig_entry *cluster,
-                                     struct err *e);
+void kube_exec_add_cluster(struct kube_exec *exec, const struct kubeconfig_entry *cluster,
+                           struct err *e);
 
 void kube_exec_free(struct kube_exec *exec);
 

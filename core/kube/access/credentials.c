@@ -64,11 +64,6 @@ struct credentials {
     int open;               /* what close waits for: that task, and the plugin */
 };
 
-static int fail_memory(struct err *e)
-{
-    return err_memory(e);
-}
-
 static void notify(struct credentials *c, enum credentials_event event)
 {
     if (c->options.on_event != NULL && c->phase != CLOSING) {
@@ -96,10 +91,9 @@ static int set_basic(struct credentials *c, const char *user, const char *passwo
     }
     size_t len = strlen(plain);
     struct buf text = BUF_INIT(len * 2 + 8);
-    int rc = buf_reserve(&text, len * 2 + 8) == NULL ? -ENOMEM : 0;
-    rc = rc != 0 ? rc : base64_encode(slice_of(plain, len), &text);
-    const char *encoded = rc == 0 ? buf_cstr(&text) : NULL;
-    rc = encoded == NULL ? -ENOMEM : set_authorization(c, "Basic", encoded);
+    bool encoded = buf_reserve(&text, len * 2 + 8) != NULL &&
+                   base64_encode(slice_of(plain, len), &text) == 0 && buf_cstr(&text) != NULL;
+    int rc = encoded ? set_authorization(c, "Basic", (const char *)buf_data(&text)) : -ENOMEM;
     secret_buf_reset(&text);
     secret_free(plain);
     return rc;
@@ -118,12 +112,10 @@ static char *trim_token(char *text, const char *path, struct err *e)
         err_set(e, -EINVAL, "%s: the token file is empty", path);
         return NULL;
     }
-    for (size_t i = 0; i < len; i++) {
-        if ((unsigned char)token[i] <= ' ' || (unsigned char)token[i] >= 0x7f) {
-            err_set(e, -EINVAL,
-                    "%s: contains more than one token, or something that is not a token", path);
-            return NULL;
-        }
+    if (!kube_token_ok(token)) {
+        err_set(e, -EINVAL, "%s: contains more than one token, or something that is not a token",
+                path);
+        return NULL;
     }
     return token;
 }
@@ -133,7 +125,7 @@ static int read_token_file(struct credentials *c, struct err *e)
     const char *path = c->access->token_file;
     struct buf text = BUF_INIT(TOKEN_MAX);
     if (buf_reserve(&text, TOKEN_MAX) == NULL) {
-        return fail_memory(e);
+        return err_memory(e);
     }
     int rc = file_read(path, &text, e);
     if (rc == 0) {
@@ -141,7 +133,7 @@ static int read_token_file(struct credentials *c, struct err *e)
         char *token = cstr == NULL ? NULL : trim_token(cstr, path, e);
         rc = cstr == NULL    ? err_set(e, -EINVAL, "%s: the token file is empty", path)
              : token == NULL ? -EINVAL
-             : set_authorization(c, "Bearer", token) != 0 ? fail_memory(e)
+             : set_authorization(c, "Bearer", token) != 0 ? err_memory(e)
                                                           : 0;
     }
     secret_buf_reset(&text);
@@ -171,12 +163,11 @@ static int read_certificate(struct credentials *c, struct err *e)
 {
     struct kube_pem cert = {.data = NULL};
     struct kube_pem key = {.data = NULL};
-    int rc = kube_pem_read(c->access->cert.path, &cert, e);
-    rc = rc != 0 ? rc : kube_pem_read(c->access->key.path, &key, e);
-    if (rc != 0) {
+    if (kube_pem_read(c->access->cert.path, &cert, e) != 0 ||
+        kube_pem_read(c->access->key.path, &key, e) != 0) {
         kube_pem_deinit(&cert);
         kube_pem_deinit(&key);
-        return rc;
+        return e->code;
     }
     kube_pem_deinit(&c->cert);
     kube_pem_deinit(&c->key);
@@ -292,7 +283,7 @@ static void fetch_succeeded(struct credentials *c, struct exec_credential *new)
     bool pem = new->cert != NULL || c->access->cert.data == NULL;
     bool tls = pem && (!same_text(new->cert, c->cert.data) || !same_text(new->key, c->key.data));
     if (new->token != NULL && set_authorization(c, "Bearer", new->token) != 0) {
-        (void)fail_memory(&c->error);
+        (void)err_memory(&c->error);
         fetch_failed(c);
         return;
     }
@@ -403,7 +394,7 @@ static int start_plugin(struct credentials *c)
         .output_max = OUTPUT_MAX,
     };
     int rc = o.argv == NULL || o.env == NULL
-                 ? fail_memory(&c->error)
+                 ? err_memory(&c->error)
                  : process_run(&c->loop->uv, &o, on_plugin_done, c, &c->plugin, &c->error);
     free((char **)o.argv);
     exec_credential_env_free((char **)o.env);
@@ -436,7 +427,7 @@ static int start_token(struct credentials *c, struct err *e)
 {
     const struct kube_access *a = c->access;
     if (a->token != NULL && set_authorization(c, "Bearer", a->token) != 0) {
-        return fail_memory(e);
+        return err_memory(e);
     }
     if (a->token_file == NULL) {
         return 0;
@@ -452,14 +443,14 @@ static int start_token(struct credentials *c, struct err *e)
     return rc;
 }
 
-static int copy_pem(const struct kube_pem *from, struct kube_pem *to, struct err *e)
+static int copy_pem(const struct kube_pem *from, struct kube_pem *to)
 {
     if (from->data == NULL) {
         return 0;
     }
     to->data = calloc(1, from->len + 1);
     if (to->data == NULL) {
-        return fail_memory(e);
+        return -ENOMEM;
     }
     memcpy(to->data, from->data, from->len);
     to->len = from->len;
@@ -470,23 +461,26 @@ static int start_sources(struct credentials *c, struct err *e)
 {
     const struct kube_access *a = c->access;
     int rc = start_token(c, e);
-    if (rc == 0 && (a->username != NULL || a->password != NULL)) {
-        rc = set_basic(c, a->username, a->password) != 0 ? fail_memory(e) : 0;
+    if (rc != 0) {
+        return rc;
     }
-    if (rc == 0 && certificate_is_in_files(c)) {
+    if ((a->username != NULL || a->password != NULL) &&
+        set_basic(c, a->username, a->password) != 0) {
+        return err_memory(e);
+    }
+    if (certificate_is_in_files(c)) {
         (void)file_state_changed(&c->cert_state, a->cert.path);
         (void)file_state_changed(&c->key_state, a->key.path);
     }
-    rc = rc != 0 ? rc : copy_pem(&a->cert, &c->cert, e);
-    rc = rc != 0 ? rc : copy_pem(&a->key, &c->key, e);
-    c->given = a->exec == NULL;
-    if (rc == 0 && a->exec != NULL) {
-        rc = start_plugin(c);
-        if (rc != 0) {
-            err_set(e, rc, "users[%.80s].exec: %s", a->user, c->error.msg);
-        }
+    if (copy_pem(&a->cert, &c->cert) != 0 || copy_pem(&a->key, &c->key) != 0) {
+        return err_memory(e);
     }
-    return rc;
+    c->given = a->exec == NULL;
+    if (a->exec == NULL) {
+        return 0;
+    }
+    rc = start_plugin(c);
+    return rc == 0 ? 0 : err_set(e, rc, "users[%.80s].exec: %s", a->user, c->error.msg);
 }
 
 static void free_credentials(struct credentials *c)
@@ -507,7 +501,7 @@ struct credentials *credentials_new(struct net_loop *l, const struct kube_access
 {
     struct credentials *c = calloc(1, sizeof *c);
     if (c == NULL) {
-        fail_memory(e);
+        err_memory(e);
         return NULL;
     }
     c->loop = l;
@@ -522,7 +516,7 @@ struct credentials *credentials_new(struct net_loop *l, const struct kube_access
     net_task_init(&c->closed, on_closed);
     c->timer = net_timer_new(l, on_timer, c);
     if (c->timer == NULL) {
-        fail_memory(e);
+        err_memory(e);
     }
     if (c->timer == NULL || start_sources(c, e) != 0) {
         net_timer_free(c->timer);

@@ -10,33 +10,35 @@
 #include "base/rfc3339.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
+#include "json/field.h"
 #include "json/json.h"
 
 #define INFO_NAME "KUBERNETES_EXEC_INFO"
 
 enum { INFO_MAX = 4 << 20 };
 
-/* A copy of the string at `key`; *out stays NULL when it is missing or empty. */
-static int take(const cJSON *status, const char *key, char **out, struct err *e)
+/* A copy of the string at `key`; NULL when it is missing or empty. The first error stays in `e`. */
+static char *take(const cJSON *status, const char *key, struct err *e)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(status, key);
-    if (item == NULL || cJSON_IsNull(item)) {
-        return 0;
+    const cJSON *item = field_get(status, key);
+    if (item == NULL || e->code != 0) {
+        return NULL;
     }
     if (!cJSON_IsString(item)) {
-        return err_set(e, -EINVAL, "status.%s is not a string", key);
+        err_set(e, -EINVAL, "status.%s is not a string", key);
+        return NULL;
     }
-    if (item->valuestring[0] == '\0') {
-        return 0;
+    char *copy = item->valuestring[0] == '\0' ? NULL : strdup(item->valuestring);
+    if (copy == NULL && item->valuestring[0] != '\0') {
+        err_memory(e);
     }
-    *out = strdup(item->valuestring);
-    return *out == NULL ? err_memory(e) : 0;
+    return copy;
 }
 
 static int take_expiry(const cJSON *status, int64_t now, int64_t *out, struct err *e)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(status, "expirationTimestamp");
-    if (item == NULL || cJSON_IsNull(item)) {
+    const cJSON *item = field_get(status, "expirationTimestamp");
+    if (item == NULL) {
         return 0;
     }
     if (!cJSON_IsString(item) || !rfc3339_parse(item->valuestring, out)) {
@@ -51,29 +53,12 @@ static int take_expiry(const cJSON *status, int64_t now, int64_t *out, struct er
     return 0;
 }
 
-static int check_token(const char *token, struct err *e)
-{
-    for (const char *p = token != NULL ? token : ""; *p != '\0'; p++) {
-        if ((unsigned char)*p <= ' ' || (unsigned char)*p >= 0x7f) {
-            return err_set(e, -EINVAL,
-                           "status.token contains white space or another character that is not "
-                           "allowed in a token");
-        }
-    }
-    return 0;
-}
-
-static bool string_is(const cJSON *root, const char *key, const char *expected)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, key);
-    return cJSON_IsString(item) && strcmp(item->valuestring, expected) == 0;
-}
-
 static int parse_document(const cJSON *root, const char *api_version, int64_t now,
                           struct exec_credential *out, struct err *e)
 {
-    const cJSON *status = cJSON_GetObjectItemCaseSensitive(root, "status");
-    if (!string_is(root, "kind", "ExecCredential") || !string_is(root, "apiVersion", api_version)) {
+    const cJSON *status = field_get(root, "status");
+    if (strcmp(field_text(root, "kind"), "ExecCredential") != 0 ||
+        strcmp(field_text(root, "apiVersion"), api_version) != 0) {
         return err_set(e, -EINVAL,
                        "it is not an ExecCredential of %s, which the kubeconfig asks for",
                        api_version);
@@ -81,33 +66,43 @@ static int parse_document(const cJSON *root, const char *api_version, int64_t no
     if (!cJSON_IsObject(status)) {
         return err_set(e, -EINVAL, "it has no status");
     }
-    int rc = take_expiry(status, now, &out->expires_at, e);
-    rc = rc != 0 ? rc : take(status, "token", &out->token, e);
-    rc = rc != 0 ? rc : check_token(out->token, e);
-    rc = rc != 0 ? rc : take(status, "clientCertificateData", &out->cert, e);
-    rc = rc != 0 ? rc : take(status, "clientKeyData", &out->key, e);
-    if (rc == 0 && (out->cert == NULL) != (out->key == NULL)) {
+    if (take_expiry(status, now, &out->expires_at, e) != 0) {
+        return e->code;
+    }
+    out->token = take(status, "token", e);
+    out->cert = take(status, "clientCertificateData", e);
+    out->key = take(status, "clientKeyData", e);
+    if (e->code != 0) {
+        return e->code;
+    }
+    if (out->token != NULL && !kube_token_ok(out->token)) {
+        return err_set(e, -EINVAL,
+                       "status.token contains white space or another character that is not allowed "
+                       "in a token");
+    }
+    if ((out->cert == NULL) != (out->key == NULL)) {
         return err_set(e, -EINVAL, "it has only one of clientCertificateData and clientKeyData");
     }
-    if (rc == 0 && out->token == NULL && out->cert == NULL) {
+    if (out->token == NULL && out->cert == NULL) {
         return err_set(e, -EINVAL, "it has neither a token nor a client certificate");
     }
-    return rc;
+    return 0;
 }
 
 int exec_credential_parse(struct slice output, const char *api_version, int64_t now,
                           struct exec_credential *out, struct err *e)
 {
+    struct err why = ERR_INIT;
     *out = (struct exec_credential){.token = NULL};
-    cJSON *root = output.len == 0 ? NULL : json_parse(output.ptr, output.len, e);
     if (output.len == 0) {
-        err_set(e, -EINVAL, "empty output");
+        return err_set(e, -EINVAL, "invalid output: empty output");
     }
-    int rc = root == NULL ? -EINVAL : parse_document(root, api_version, now, out, e);
+    cJSON *root = json_parse(output.ptr, output.len, &why);
+    int rc = root == NULL ? -EINVAL : parse_document(root, api_version, now, out, &why);
     secret_json_delete(root);
     if (rc != 0) {
         exec_credential_deinit(out);
-        err_prefix(e, "invalid output");
+        err_set(e, why.code, "invalid output: %s", why.msg);
     }
     return rc;
 }

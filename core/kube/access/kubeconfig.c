@@ -15,83 +15,92 @@
 /* Names in messages are cut: they come from the file. */
 #define NAME_FMT "%.80s"
 
-static int fail_memory(struct err *e)
+/* "<file>:<line>: <text>", without the line where it is not known. */
+static int __attribute__((format(printf, 4, 5)))
+fail_at(const struct kubeconfig_file *file, const cJSON *node, struct err *e, const char *fmt, ...)
 {
-    return err_memory(e);
-}
-
-/* "path" or "path:line". */
-static void location(const struct kubeconfig_file *file, const cJSON *node, char *out, size_t size)
-{
-    unsigned line = yaml_line_of(&file->lines, node);
-    if (line > 0) {
-        (void)snprintf(out, size, "%s:%u", file->path, line);
-    } else {
-        (void)snprintf(out, size, "%s", file->path);
-    }
-}
-
-static int fail_file(const struct kubeconfig_file *file, const cJSON *node, struct err *e,
-                     const char *what)
-{
-    char where[300];
-    location(file, node, where, sizeof where);
-    return err_set(e, -EINVAL, "%s: %s", where, what);
-}
-
-/* The deepest node that is there on the path `key`. */
-static const cJSON *walk(const cJSON *body, const char *key)
-{
-    const cJSON *at = body;
-    while (*key != '\0') {
-        char field[64];
-        size_t len = strcspn(key, ".[");
-        (void)snprintf(field, sizeof field, "%.*s", (int)len, key);
-        const cJSON *next = cJSON_GetObjectItemCaseSensitive(at, field);
-        if (next == NULL) {
-            return at;
-        }
-        at = next;
-        key += len;
-        if (*key != '.') {
-            return at;
-        }
-        key++;
-    }
-    return at;
-}
-
-int kubeconfig_fail(const struct kubeconfig_entry *entry, const char *key, struct err *e,
-                    const char *fmt, ...)
-{
-    char where[300];
     char text[ERR_MSG_MAX];
+    char line[16] = "";
+    unsigned number = yaml_line_of(&file->lines, node);
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    location(entry->file, walk(entry->body, key), where, sizeof where);
-    return err_set(e, -EINVAL, "%s: %s[" NAME_FMT "]%s%s: %s", where, entry->kind, entry->name,
-                   *key == '\0' ? "" : ".", key, text);
+    if (number > 0) {
+        (void)snprintf(line, sizeof line, ":%u", number);
+    }
+    return err_set(e, -EINVAL, "%.280s%s: %s", file->path, line, text);
 }
 
-int kubeconfig_string(const struct kubeconfig_entry *entry, const char *key, const char **out,
-                      struct err *e)
+/* NULL: it is not there; *deepest is what there is of the way to it. */
+static const cJSON *walk(const cJSON *at, const char *path, const cJSON **deepest)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(entry->body, key);
-    *out = NULL;
-    if (item == NULL || cJSON_IsNull(item)) {
-        return 0;
+    do {
+        char field[64];
+        size_t len = strcspn(path, ".");
+        (void)snprintf(field, sizeof field, "%.*s", (int)len, path);
+        *deepest = at;
+        at = cJSON_GetObjectItemCaseSensitive(at, field);
+        path += path[len] == '.' ? len + 1 : len;
+    } while (at != NULL && *path != '\0');
+    *deepest = at != NULL ? at : *deepest;
+    return at;
+}
+
+void kubeconfig_fail(const struct kubeconfig_entry *entry, const char *path, struct err *e,
+                     const char *fmt, ...)
+{
+    char text[ERR_MSG_MAX];
+    const cJSON *deepest;
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    (void)walk(entry->body, path, &deepest);
+    if (e->code == 0) {
+        fail_at(entry->file, deepest, e, "%s[" NAME_FMT "]%s%s: %s", entry->kind, entry->name,
+                *path == '\0' ? "" : ".", path, text);
+    }
+}
+
+const cJSON *kubeconfig_value(const struct kubeconfig_entry *entry, const char *path)
+{
+    const cJSON *deepest;
+    const cJSON *item = walk(entry->body, path, &deepest);
+    return cJSON_IsNull(item) ? NULL : item;
+}
+
+const char *kubeconfig_string(const struct kubeconfig_entry *entry, const char *path, struct err *e)
+{
+    const cJSON *item = kubeconfig_value(entry, path);
+    if (item == NULL || e->code != 0) {
+        return NULL;
     }
     if (!cJSON_IsString(item)) {
-        return kubeconfig_fail(entry, key, e, "must be a string%s",
-                               cJSON_IsNumber(item) || cJSON_IsBool(item) ? "; put it in quotes"
-                                                                          : "");
+        bool bare = cJSON_IsNumber(item) || cJSON_IsBool(item);
+        kubeconfig_fail(entry, path, e, "must be a string%s", bare ? "; put it in quotes" : "");
+        return NULL;
     }
-    if (item->valuestring[0] != '\0') {
-        *out = item->valuestring;
+    return item->valuestring[0] != '\0' ? item->valuestring : NULL;
+}
+
+char *kubeconfig_copy(const struct kubeconfig_entry *entry, const char *path, struct err *e)
+{
+    const char *text = kubeconfig_string(entry, path, e);
+    char *copy = text == NULL ? NULL : strdup(text);
+    if (copy == NULL && text != NULL) {
+        err_memory(e);
     }
-    return 0;
+    return copy;
+}
+
+bool kubeconfig_bool(const struct kubeconfig_entry *entry, const char *path, struct err *e)
+{
+    const cJSON *item = kubeconfig_value(entry, path);
+    if (item != NULL && !cJSON_IsBool(item)) {
+        kubeconfig_fail(entry, path, e, "must be true or false, without quotes");
+    }
+    return cJSON_IsTrue(item);
 }
 
 /* The whole file in `text`, reserved in one piece so that no copy of a credential stays behind. */
@@ -100,7 +109,7 @@ static int read_file(const char *path, struct buf *text, struct err *e)
     struct stat st;
     if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
         st.st_size <= (off_t)text->max && buf_reserve(text, (size_t)st.st_size) == NULL) {
-        return fail_memory(e);
+        return err_memory(e);
     }
     int rc = file_read(path, text, e);
     if (rc == -EACCES) {
@@ -125,24 +134,23 @@ static int parse_file(struct kubeconfig_file *file, struct err *e)
     return rc;
 }
 
+static int check_constant(const struct kubeconfig_file *file, const char *key, const char *want,
+                          struct err *e)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(file->tree, key);
+    return item == NULL || (cJSON_IsString(item) && strcmp(item->valuestring, want) == 0)
+               ? 0
+               : fail_at(file, item, e, "not a kubeconfig: %s must be %s", key, want);
+}
+
 static int check_header(const struct kubeconfig_file *file, struct err *e)
 {
-    if (cJSON_IsNull(file->tree)) {
-        return 0;
+    if (!cJSON_IsObject(file->tree) && !cJSON_IsNull(file->tree)) {
+        return fail_at(file, file->tree, e,
+                       "not a kubeconfig: it must be a mapping with clusters, users and contexts");
     }
-    if (!cJSON_IsObject(file->tree)) {
-        return fail_file(file, file->tree, e,
-                         "not a kubeconfig: it must be a mapping with clusters, users and "
-                         "contexts");
-    }
-    const cJSON *kind = cJSON_GetObjectItemCaseSensitive(file->tree, "kind");
-    const cJSON *version = cJSON_GetObjectItemCaseSensitive(file->tree, "apiVersion");
-    bool ok = (kind == NULL || (cJSON_IsString(kind) && strcmp(kind->valuestring, "Config") == 0));
-    if (!ok) {
-        return fail_file(file, kind, e, "not a kubeconfig: kind must be Config");
-    }
-    ok = version == NULL || (cJSON_IsString(version) && strcmp(version->valuestring, "v1") == 0);
-    return ok ? 0 : fail_file(file, version, e, "not a kubeconfig: apiVersion must be v1");
+    int rc = check_constant(file, "kind", "Config", e);
+    return rc != 0 ? rc : check_constant(file, "apiVersion", "v1", e);
 }
 
 /* Where the entries of one kind stand in a file, and under which key each has its body. */
@@ -157,11 +165,11 @@ static int read_entry(const struct kubeconfig_file *file, const struct section *
 {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(item, "name");
     const cJSON *body = cJSON_GetObjectItemCaseSensitive(item, s->body_key);
-    char what[160];
     if (!cJSON_IsString(name) || name->valuestring[0] == '\0') {
-        (void)snprintf(what, sizeof what, "%s: each element needs a name, as a string%s", s->kind,
-                       cJSON_IsNumber(name) || cJSON_IsBool(name) ? " (put it in quotes)" : "");
-        return fail_file(file, name != NULL ? name : item, e, what);
+        bool bare = cJSON_IsNumber(name) || cJSON_IsBool(name);
+        return fail_at(file, name != NULL ? name : item, e,
+                       "%s: each element needs a name, as a string%s", s->kind,
+                       bare ? " (put it in quotes)" : "");
     }
     *out = (struct kubeconfig_entry){
         .kind = s->kind,
@@ -170,9 +178,8 @@ static int read_entry(const struct kubeconfig_file *file, const struct section *
         .file = file,
     };
     if (body != NULL && !cJSON_IsObject(body) && !cJSON_IsNull(body)) {
-        (void)snprintf(what, sizeof what, "%s[" NAME_FMT "].%s must be a mapping", s->kind,
-                       out->name, s->body_key);
-        return fail_file(file, body, e, what);
+        return fail_at(file, body, e, "%s[" NAME_FMT "].%s must be a mapping", s->kind, out->name,
+                       s->body_key);
     }
     return 0;
 }
@@ -182,19 +189,21 @@ static int add_entry(const struct section *s, const struct kubeconfig_entry *ent
     struct kubeconfig_list *list = s->list;
     const struct kubeconfig_entry *same = kubeconfig_find(list, entry->name);
     if (same != NULL && same->file == entry->file) {
-        return kubeconfig_fail(entry, "", e, "duplicate name in this file");
+        return fail_at(entry->file, entry->body, e, "%s[" NAME_FMT "]: duplicate name in this file",
+                       entry->kind, entry->name);
     }
     if (same != NULL) {
         return 0; /* an earlier file won it */
     }
     if (list->count == KUBECONFIG_ENTRIES_MAX) {
-        return kubeconfig_fail(entry, "", e, "more than %d entries", KUBECONFIG_ENTRIES_MAX);
+        return fail_at(entry->file, entry->body, e, "%s[" NAME_FMT "]: more than %d entries",
+                       entry->kind, entry->name, KUBECONFIG_ENTRIES_MAX);
     }
     if ((list->count & (list->count - 1)) == 0) {
         size_t cap = list->count == 0 ? 1 : list->count * 2;
         struct kubeconfig_entry *items = realloc(list->items, cap * sizeof *items);
         if (items == NULL) {
-            return fail_memory(e);
+            return err_memory(e);
         }
         list->items = items;
     }
@@ -209,16 +218,16 @@ static int merge_section(const struct kubeconfig_file *file, const struct sectio
         return 0;
     }
     if (!cJSON_IsArray(array)) {
-        char what[64];
-        (void)snprintf(what, sizeof what, "%s must be a list", s->kind);
-        return fail_file(file, array, e, what);
+        return fail_at(file, array, e, "%s must be a list", s->kind);
     }
     const cJSON *item;
     cJSON_ArrayForEach(item, array)
     {
         struct kubeconfig_entry entry;
         int rc = read_entry(file, s, item, &entry, e);
-        rc = rc != 0 ? rc : add_entry(s, &entry, e);
+        if (rc == 0) {
+            rc = add_entry(s, &entry, e);
+        }
         if (rc != 0) {
             return rc;
         }
@@ -240,7 +249,7 @@ static int merge_file(struct kubeconfig *kc, const struct kubeconfig_file *file,
     }
     const cJSON *current = cJSON_GetObjectItemCaseSensitive(file->tree, "current-context");
     if (current != NULL && !cJSON_IsNull(current) && !cJSON_IsString(current)) {
-        return fail_file(file, current, e, "current-context must be a string; put it in quotes");
+        return fail_at(file, current, e, "current-context must be a string; put it in quotes");
     }
     if (cJSON_IsString(current) && kc->current_context[0] == '\0') {
         kc->current_context = current->valuestring;
@@ -254,7 +263,7 @@ static int load_file(struct kubeconfig *kc, const char *path, bool may_miss, str
     struct kubeconfig_file *file = &kc->files[kc->file_count];
     *file = (struct kubeconfig_file){.path = strdup(path), .lines = YAML_LINES_INIT};
     if (file->path == NULL) {
-        return fail_memory(e);
+        return err_memory(e);
     }
     kc->file_count++;
     int rc = parse_file(file, e);
@@ -264,7 +273,7 @@ static int load_file(struct kubeconfig *kc, const char *path, bool may_miss, str
         kc->file_count--;
         return 0;
     }
-    return rc != 0 ? rc : merge_file(kc, file, e);
+    return rc == 0 ? merge_file(kc, file, e) : rc;
 }
 
 static bool is_loaded(const struct kubeconfig *kc, const char *path)
@@ -293,7 +302,7 @@ static int load_environment_list(struct kubeconfig *kc, const char *value, struc
 {
     char *list = strdup(value);
     if (list == NULL) {
-        return fail_memory(e);
+        return err_memory(e);
     }
     int rc = load_list(kc, list, e);
     free(list);
@@ -333,7 +342,7 @@ static int load(struct kubeconfig *kc, const char *path, struct err *e)
     kc->current_context = "";
     kc->files = calloc(slots, sizeof *kc->files); /* entries point into it: it never moves */
     if (kc->files == NULL) {
-        return fail_memory(e);
+        return err_memory(e);
     }
     int rc = path != NULL ? load_file(kc, path, false, e)
              : listed     ? load_environment_list(kc, list, e)
@@ -351,7 +360,7 @@ struct kubeconfig *kubeconfig_load(const char *path, struct err *e)
 {
     struct kubeconfig *kc = calloc(1, sizeof *kc);
     if (kc == NULL) {
-        fail_memory(e);
+        err_memory(e);
         return NULL;
     }
     if (load(kc, path, e) != 0) {

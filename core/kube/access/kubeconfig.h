@@ -12,6 +12,7 @@
 #ifndef CORE_KUBE_ACCESS_KUBECONFIG_H
 #define CORE_KUBE_ACCESS_KUBECONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <cjson/cJSON.h>
@@ -66,13 +67,23 @@ const struct kubeconfig_entry *kubeconfig_find(const struct kubeconfig_list *lis
 MUST_CHECK const struct kubeconfig_entry *kubeconfig_context(const struct kubeconfig *kc,
                                                              const char *name, struct err *e);
 
-/* The string at `key` of an entry's body: *out is NULL when it is missing, null or empty. */
-MUST_CHECK int kubeconfig_string(const struct kubeconfig_entry *entry, const char *key,
-                                 const char **out, struct err *e);
+/*
+ * Fields of an entry. `path` names one of its body, or one below that ("exec.command"). What is
+ * wrong goes into `e`, which is not NULL; the first error stays there, and once there is one,
+ * nothing more is read: a series of these needs one look at e->code at its end.
+ */
 
-/* Sets "<file>:<line>: <kind>[<name>].<key>: <text>"; `key` is a path of fields (exec.command).
- * Returns -EINVAL. */
-int kubeconfig_fail(const struct kubeconfig_entry *entry, const char *key, struct err *e,
-                    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* NULL: missing or null. */
+const cJSON *kubeconfig_value(const struct kubeconfig_entry *entry, const char *path);
+/* NULL: missing, null, empty, or an error. */
+const char *kubeconfig_string(const struct kubeconfig_entry *entry, const char *path,
+                              struct err *e);
+/* A copy of it, which the caller frees. */
+char *kubeconfig_copy(const struct kubeconfig_entry *entry, const char *path, struct err *e);
+bool kubeconfig_bool(const struct kubeconfig_entry *entry, const char *path, struct err *e);
+
+/* Sets "<file>:<line>: <kind>[<name>].<path>: <text>", unless there is an error already. */
+void kubeconfig_fail(const struct kubeconfig_entry *entry, const char *path, struct err *e,
+                     const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 #endif

@@ -86,10 +86,8 @@ static void test_one_file(void **state)
     assert_int_equal(kc->clusters.count, 2);
     assert_string_equal(kc->clusters.items[1].name, "west");
     assert_string_equal(kc->current_context, "e");
-    const char *server;
     struct err e = ERR_INIT;
-    assert_int_equal(kubeconfig_string(&kc->clusters.items[0], "server", &server, &e), 0);
-    assert_string_equal(server, "https://east");
+    assert_string_equal(kubeconfig_string(&kc->clusters.items[0], "server", &e), "https://east");
     assert_non_null(kubeconfig_context(kc, NULL, &e));
     assert_null(kubeconfig_find(&kc->users, "you"));
     kubeconfig_free(kc);
@@ -119,13 +117,11 @@ static void test_list_is_merged_first_wins(void **state)
     setenv("KUBECONFIG", list, 1);
     struct kubeconfig *kc = load_ok(NULL);
     struct err e = ERR_INIT;
-    const char *text;
     assert_int_equal(kc->file_count, 3);
     assert_int_equal(kc->clusters.count, 2);
     assert_string_equal(kc->current_context, "first");
     const struct kubeconfig_entry *one = kubeconfig_find(&kc->clusters, "one");
-    assert_int_equal(kubeconfig_string(one, "server", &text, &e), 0);
-    assert_string_equal(text, "https://one-a");
+    assert_string_equal(kubeconfig_string(one, "server", &e), "https://one-a");
     /* The entry of the first file counts whole: nothing of the second file's is mixed in. */
     assert_null(cJSON_GetObjectItem(one->body, "insecure-skip-tls-verify"));
     kubeconfig_free(kc);
@@ -253,24 +249,29 @@ static void test_context_errors_list_what_there_is(void **state)
 static void test_strings(void **state)
 {
     struct err e = ERR_INIT;
-    const char *text;
     struct kubeconfig *kc = load_ok(write_config(*state, "config",
                                                  "users:\n"
                                                  "- name: me\n"
                                                  "  user:\n"
                                                  "    token: ''\n"
                                                  "    password: 12345\n"
-                                                 "    username: ~\n"));
+                                                 "    username: ~\n"
+                                                 "    exec: {command: c}\n"));
     const struct kubeconfig_entry *me = &kc->users.items[0];
-    assert_int_equal(kubeconfig_string(me, "token", &text, &e), 0);
-    assert_null(text);
-    assert_int_equal(kubeconfig_string(me, "username", &text, &e), 0);
-    assert_null(text);
-    assert_int_equal(kubeconfig_string(me, "missing", &text, &e), 0);
-    assert_null(text);
-    assert_int_equal(kubeconfig_string(me, "password", &text, &e), -EINVAL);
+    assert_null(kubeconfig_string(me, "token", &e));
+    assert_null(kubeconfig_string(me, "username", &e));
+    assert_null(kubeconfig_string(me, "missing", &e));
+    assert_null(kubeconfig_string(me, "missing.below", &e));
+    assert_string_equal(kubeconfig_string(me, "exec.command", &e), "c");
+    assert_int_equal(e.code, 0);
+    assert_null(kubeconfig_string(me, "password", &e));
+    assert_int_equal(e.code, -EINVAL);
     assert_non_null(strstr(e.msg, "config:5: users[me].password: must be a string"));
     assert_null(strstr(e.msg, "12345"));
+    /* The first error stays. */
+    assert_null(kubeconfig_string(me, "exec.command", &e));
+    kubeconfig_fail(me, "exec.command", &e, "another");
+    assert_non_null(strstr(e.msg, "password: must be a string"));
     kubeconfig_free(kc);
 }
 
