@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/backoff.h"
+#include "base/state_machine.h"
 #include "kube/client/object_request.h"
 
 enum {
@@ -41,6 +42,13 @@ struct question {
  */
 enum state { STATE_RESTING, STATE_ASKING, STATE_CLOSED };
 
+static const struct state_machine machine = {
+    .object = "discovery",
+    .states = {[STATE_RESTING] = {"resting", STATE(STATE_ASKING) | STATE(STATE_CLOSED)},
+               [STATE_ASKING] = {"asking", STATE(STATE_RESTING) | STATE(STATE_CLOSED)},
+               [STATE_CLOSED] = {"closed", 0}},
+};
+
 struct discovery {
     struct net_loop *loop;
     struct kube_client *client;
@@ -69,7 +77,6 @@ struct discovery {
     unsigned failed;    /* parts of which nothing new is known */
     struct err failure; /* the first of them */
     bool root_failed;
-    bool broken; /* out of memory: what was found is not whole */
     uint64_t ended_at;
 };
 
@@ -77,7 +84,18 @@ static const char *const root_paths[] = {"/api", "/apis"};
 
 enum { ROOTS = ARRAY_LEN(root_paths) };
 
-/* ---- calls of the user ---- */
+/* ---- the state, and calls of the user ---- */
+
+static void set_state(struct discovery *d, enum state next)
+{
+    d->state = state_change(&machine, d->state, next, SLICE(""));
+    if (next == STATE_ASKING) {
+        d->roots = 0;
+        d->failed = 0;
+        d->failure = (struct err)ERR_INIT;
+        d->root_failed = false;
+    }
+}
 
 static void destroy(struct discovery *d)
 {
@@ -126,13 +144,15 @@ static bool is_core(const struct question *q)
 }
 
 /* What was known of that part stays. */
-static int keep(struct discovery *d, const struct question *q)
+static void keep_known(struct discovery *d, const struct question *q)
 {
     if (q->version != NULL) {
-        return resource_table_copy(&d->found, &d->known, q->version->group, q->version->version);
+        resource_table_copy(&d->found, &d->known, q->version->group, q->version->version);
+    } else if (is_core(q)) {
+        resource_table_copy(&d->found, &d->known, "", NULL);
+    } else {
+        resource_table_copy_groups(&d->found, &d->known);
     }
-    return is_core(q) ? resource_table_copy(&d->found, &d->known, "", NULL)
-                      : resource_table_copy_groups(&d->found, &d->known);
 }
 
 static void question_failed(struct discovery *d, const struct question *q, const char *why)
@@ -145,7 +165,7 @@ static void question_failed(struct discovery *d, const struct question *q, const
                 v->version, why);
     }
     d->root_failed = d->root_failed || v == NULL;
-    d->broken = keep(d, q) != 0 || d->broken;
+    keep_known(d, q);
 }
 
 static void add_document(struct discovery *d, const struct question *q, const cJSON *document)
@@ -153,10 +173,8 @@ static void add_document(struct discovery *d, const struct question *q, const cJ
     struct err e = ERR_INIT;
     int rc = q->version == NULL ? resource_table_add_root(&d->found, document, &d->versions, &e)
                                 : resource_table_add_list(&d->found, document, q->version, &e);
-    if (rc == -EINVAL) {
+    if (rc != 0) {
         question_failed(d, q, e.msg);
-    } else if (rc != 0) {
-        d->broken = true;
     }
 }
 
@@ -246,10 +264,9 @@ static void set_timer(struct discovery *d)
     }
 }
 
-static void wait_for_next_round(struct discovery *d)
+static void wait_for_next_round(struct discovery *d, bool well)
 {
     uint64_t pause = d->refresh_ms;
-    bool well = d->failed == 0 && !d->broken;
     if (well) {
         backoff_reset(&d->backoff);
     } else {
@@ -259,7 +276,7 @@ static void wait_for_next_round(struct discovery *d)
         pause = BETWEEN_MS;
     }
     d->again = false;
-    d->state = STATE_RESTING;
+    set_state(d, STATE_RESTING);
     d->ended_at = net_clock_now(d->clock);
     d->next_at = d->ended_at + pause;
 }
@@ -283,13 +300,13 @@ static void end_round(struct discovery *d)
     if (d->failed > 1) {
         err_set(&e, -EIO, "%s (and %u more)", d->failure.msg, d->failed - 1);
     }
-    if (d->broken) {
+    if (d->found.incomplete) {
         err_memory(&e);
     }
     err_prefix(&e, "discovery is incomplete");
-    bool changed = !d->broken && take_over(d);
+    bool changed = !d->found.incomplete && take_over(d);
     resource_table_deinit(&d->found);
-    wait_for_next_round(d);
+    wait_for_next_round(d, e.code == 0);
     if (changed) {
         tell_change(d);
     }
@@ -318,12 +335,7 @@ static void on_timer(void *data)
         set_timer(d);
         return;
     }
-    d->state = STATE_ASKING;
-    d->roots = 0;
-    d->failed = 0;
-    d->failure = (struct err)ERR_INIT;
-    d->root_failed = false;
-    d->broken = false;
+    set_state(d, STATE_ASKING);
     enter(d);
     ask_more(d);
     leave(d);
@@ -392,7 +404,7 @@ void discovery_free(struct discovery *d)
     if (d == NULL || d->state == STATE_CLOSED) {
         return;
     }
-    d->state = STATE_CLOSED;
+    set_state(d, STATE_CLOSED);
     for (size_t i = 0; i < PARALLEL; i++) {
         close_question(&d->questions[i]);
     }

@@ -30,28 +30,27 @@ void resource_table_deinit(struct resource_table *t)
 int discovery_path(const struct discovery_resource *r, const char *namespace, struct buf *out)
 {
     bool core = r->group[0] == '\0';
-    int rc = buf_printf(out, "%s%s/%s", core ? "/api" : "/apis/", r->group, r->version);
-    if (rc == 0 && namespace != NULL && r->namespaced) {
-        rc = buf_printf(out, "/namespaces/%s", namespace);
+    buf_printf(out, "%s%s/%s", core ? "/api" : "/apis/", r->group, r->version);
+    if (namespace != NULL && r->namespaced) {
+        buf_printf(out, "/namespaces/%s", namespace);
     }
-    return rc != 0 ? rc : buf_printf(out, "/%s", r->plural);
+    return buf_printf(out, "/%s", r->plural);
 }
 
 /* ---- adding ---- */
 
-static int make_room(struct resource_table *t)
+static bool make_room(struct resource_table *t)
 {
     if (t->count < t->room) {
-        return 0;
+        return true;
     }
     size_t room = t->room == 0 ? ROOM_MIN : t->room * 2;
     struct discovery_resource *items = realloc(t->items, room * sizeof *items);
-    if (items == NULL) {
-        return -ENOMEM;
+    if (items != NULL) {
+        t->items = items;
+        t->room = room;
     }
-    t->items = items;
-    t->room = room;
-    return 0;
+    return items != NULL;
 }
 
 static const char *copy_text(char **at, const char *text)
@@ -74,15 +73,16 @@ static bool is_label(const char *text)
 }
 
 /* Texts are copied. */
-static int add(struct resource_table *t, const struct discovery_resource *r)
+static void add_resource(struct resource_table *t, const struct discovery_resource *r)
 {
     if (t->count >= RESOURCE_TABLE_MAX || !is_label(r->plural) || r->kind[0] == '\0') {
-        return 0;
+        return;
     }
     size_t size = strlen(r->group) + strlen(r->version) + strlen(r->kind) + strlen(r->plural) + 4;
-    struct resource_text *text = make_room(t) != 0 ? NULL : malloc(sizeof *text + size);
+    struct resource_text *text = make_room(t) ? malloc(sizeof *text + size) : NULL;
     if (text == NULL) {
-        return -ENOMEM;
+        t->incomplete = true;
+        return;
     }
     text->next = t->texts;
     t->texts = text;
@@ -93,19 +93,19 @@ static int add(struct resource_table *t, const struct discovery_resource *r)
     copy->version = copy_text(&at, r->version);
     copy->kind = copy_text(&at, r->kind);
     copy->plural = copy_text(&at, r->plural);
-    return 0;
 }
 
-static int add_version(struct list *versions, const char *group, const char *version, unsigned rank,
-                       bool stale)
+static void add_version(struct resource_table *t, struct list *versions, const char *group,
+                        const char *version, unsigned rank, bool stale)
 {
     size_t size = strlen(group) + strlen(version) + 2;
     if (!is_group(group) || !is_label(version)) {
-        return 0;
+        return;
     }
     struct resource_version *v = calloc(1, sizeof *v + size);
     if (v == NULL) {
-        return -ENOMEM;
+        t->incomplete = true;
+        return;
     }
     char *at = v->text;
     v->group = copy_text(&at, group);
@@ -113,31 +113,26 @@ static int add_version(struct list *versions, const char *group, const char *ver
     v->rank = rank;
     v->stale = stale;
     list_append(versions, &v->link);
-    return 0;
 }
 
-int resource_table_copy(struct resource_table *t, const struct resource_table *from,
-                        const char *group, const char *version)
+void resource_table_copy(struct resource_table *t, const struct resource_table *from,
+                         const char *group, const char *version)
 {
-    int rc = 0;
-    for (size_t i = 0; i < from->count && rc == 0; i++) {
+    for (size_t i = 0; i < from->count; i++) {
         const struct discovery_resource *r = &from->items[i];
         if (strcmp(r->group, group) == 0 && (version == NULL || strcmp(r->version, version) == 0)) {
-            rc = add(t, r);
+            add_resource(t, r);
         }
     }
-    return rc;
 }
 
-int resource_table_copy_groups(struct resource_table *t, const struct resource_table *from)
+void resource_table_copy_groups(struct resource_table *t, const struct resource_table *from)
 {
-    int rc = 0;
-    for (size_t i = 0; i < from->count && rc == 0; i++) {
+    for (size_t i = 0; i < from->count; i++) {
         if (from->items[i].group[0] != '\0') {
-            rc = add(t, &from->items[i]);
+            add_resource(t, &from->items[i]);
         }
     }
-    return rc;
 }
 
 /* ---- documents ---- */
@@ -157,43 +152,34 @@ static unsigned verbs_of(const cJSON *resource)
     return verbs;
 }
 
-static int add_list(struct resource_table *t, const cJSON *resources,
-                    const struct resource_version *v)
+int resource_table_add_list(struct resource_table *t, const cJSON *document,
+                            const struct resource_version *version, struct err *e)
 {
     const cJSON *item;
-    int rc = 0;
-    cJSON_ArrayForEach(item, resources)
+    if (strcmp(field_text(document, "kind"), "APIResourceList") != 0) {
+        return err_set(e, -EINVAL, "not an APIResourceList");
+    }
+    cJSON_ArrayForEach(item, field_get(document, "resources"))
     {
         struct discovery_resource r = {
-            .group = v->group,
-            .version = v->version,
+            .group = version->group,
+            .version = version->version,
             .kind = field_text(item, "kind"),
             .plural = field_text(item, "name"),
             .namespaced = cJSON_IsTrue(field_get(item, "namespaced")),
             .verbs = verbs_of(item),
-            .rank = v->rank,
+            .rank = version->rank,
         };
-        rc = rc != 0 ? rc : add(t, &r);
+        add_resource(t, &r);
     }
-    return rc;
-}
-
-int resource_table_add_list(struct resource_table *t, const cJSON *document,
-                            const struct resource_version *version, struct err *e)
-{
-    if (strcmp(field_text(document, "kind"), "APIResourceList") != 0) {
-        return err_set(e, -EINVAL, "not an APIResourceList");
-    }
-    int rc = add_list(t, field_get(document, "resources"), version);
-    return rc != 0 ? err_set(e, rc, "out of memory") : 0;
+    return 0;
 }
 
 /* Of an APIGroupDiscoveryList. */
-static int add_discovered(struct resource_table *t, const cJSON *version, const char *group,
-                          unsigned rank)
+static void add_discovered(struct resource_table *t, const cJSON *version, const char *group,
+                           unsigned rank)
 {
     const cJSON *item;
-    int rc = 0;
     cJSON_ArrayForEach(item, field_get(version, "resources"))
     {
         struct discovery_resource r = {
@@ -205,60 +191,46 @@ static int add_discovered(struct resource_table *t, const cJSON *version, const 
             .verbs = verbs_of(item),
             .rank = rank,
         };
-        rc = rc != 0 ? rc : add(t, &r);
+        add_resource(t, &r);
     }
-    return rc;
 }
 
 /* The versions stand in the order of the group's preference. */
-static int add_discovered_group(struct resource_table *t, const cJSON *group, struct list *versions)
+static void add_discovered_group(struct resource_table *t, const cJSON *group,
+                                 struct list *versions)
 {
-    const char *name = field_text(field_get(group, "metadata"), "name");
+    const char *name = field_meta(group, "name");
     const cJSON *version;
     unsigned rank = 0;
-    int rc = 0;
     if (!is_group(name)) {
-        return 0;
+        return;
     }
     cJSON_ArrayForEach(version, field_get(group, "versions"))
     {
-        bool stale = strcmp(field_text(version, "freshness"), "Stale") == 0;
         const char *version_name = field_text(version, "version");
-        if (rc == 0 && is_label(version_name)) {
-            rc = add_discovered(t, version, name, rank);
+        if (is_label(version_name)) {
+            add_discovered(t, version, name, rank);
         }
-        if (rc == 0 && stale) {
-            rc = add_version(versions, name, version_name, rank, true);
+        if (strcmp(field_text(version, "freshness"), "Stale") == 0) {
+            add_version(t, versions, name, version_name, rank, true);
         }
         rank++;
     }
-    return rc;
 }
 
 /* Of an APIGroupList: there the preferred version is named, usually the first. */
-static int name_versions(const cJSON *group, struct list *versions)
+static void name_versions(struct resource_table *t, const cJSON *group, struct list *versions)
 {
     const char *preferred = field_text(field_get(group, "preferredVersion"), "version");
     const cJSON *version;
     unsigned rank = 1;
-    int rc = 0;
     cJSON_ArrayForEach(version, field_get(group, "versions"))
     {
         const char *name = field_text(version, "version");
         bool first = strcmp(name, preferred) == 0;
-        rc = rc != 0
-                 ? rc
-                 : add_version(versions, field_text(group, "name"), name, first ? 0 : rank, false);
+        add_version(t, versions, field_text(group, "name"), name, first ? 0 : rank, false);
         rank++;
     }
-    return rc;
-}
-
-/* Of APIVersions. */
-static int name_core_version(const cJSON *version, struct list *versions)
-{
-    const char *name = cJSON_GetStringValue(version);
-    return name == NULL ? 0 : add_version(versions, "", name, 0, false);
 }
 
 int resource_table_add_root(struct resource_table *t, const cJSON *document, struct list *versions,
@@ -266,26 +238,27 @@ int resource_table_add_root(struct resource_table *t, const cJSON *document, str
 {
     const char *kind = field_text(document, "kind");
     const cJSON *item;
-    int rc = 0;
     if (strcmp(kind, "APIGroupDiscoveryList") == 0) {
         cJSON_ArrayForEach(item, field_get(document, "items"))
         {
-            rc = rc != 0 ? rc : add_discovered_group(t, item, versions);
+            add_discovered_group(t, item, versions);
         }
     } else if (strcmp(kind, "APIGroupList") == 0) {
         cJSON_ArrayForEach(item, field_get(document, "groups"))
         {
-            rc = rc != 0 ? rc : name_versions(item, versions);
+            name_versions(t, item, versions);
         }
     } else if (strcmp(kind, "APIVersions") == 0) {
         cJSON_ArrayForEach(item, field_get(document, "versions"))
         {
-            rc = rc != 0 ? rc : name_core_version(item, versions);
+            if (cJSON_IsString(item)) {
+                add_version(t, versions, "", item->valuestring, 0, false);
+            }
         }
     } else {
         return err_set(e, -EINVAL, "not a discovery document");
     }
-    return rc != 0 ? err_set(e, rc, "out of memory") : 0;
+    return 0;
 }
 
 /* ---- order ---- */

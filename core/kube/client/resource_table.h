@@ -65,6 +65,7 @@ struct resource_table {
     size_t count;
     size_t room;
     struct resource_text *texts; /* that the items point to */
+    bool incomplete;             /* something could not be added: out of memory */
 };
 
 /* All zero: empty. Then it is empty again. */
@@ -72,18 +73,17 @@ void resource_table_deinit(struct resource_table *t);
 
 /* Adds what an APIGroupDiscoveryList has. What it only names (APIVersions, APIGroupList, versions
  * that are stale) is appended to `versions`, a list of struct resource_version, each to be freed by
- * the caller, on error too. 0; -EINVAL with `e` set: another document; -ENOMEM. */
+ * the caller. 0; -EINVAL with `e` set: another document. */
 MUST_CHECK int resource_table_add_root(struct resource_table *t, const cJSON *document,
                                        struct list *versions, struct err *e);
 /* Adds an APIResourceList, which is of that version. Errors as above. */
 MUST_CHECK int resource_table_add_list(struct resource_table *t, const cJSON *document,
                                        const struct resource_version *version, struct err *e);
-/* Adds what `from` has of the group in any version (`version` NULL) or one. 0 or -ENOMEM. */
-MUST_CHECK int resource_table_copy(struct resource_table *t, const struct resource_table *from,
-                                   const char *group, const char *version);
-/* Adds what `from` has of all groups but the core. 0 or -ENOMEM. */
-MUST_CHECK int resource_table_copy_groups(struct resource_table *t,
-                                          const struct resource_table *from);
+/* Adds what `from` has of the group in any version (`version` NULL) or one. */
+void resource_table_copy(struct resource_table *t, const struct resource_table *from,
+                         const char *group, const char *version);
+/* Adds what `from` has of all groups but the core. */
+void resource_table_copy_groups(struct resource_table *t, const struct resource_table *from);
 
 /* Sorts by group, version and plural, drops what is there twice, and finds the preferred ones:
  * nothing may be added any more. */
