@@ -118,12 +118,10 @@ static bool unreserved(char c)
 int query_encode(struct slice plain, struct buf *out)
 {
     static const char digits[] = "0123456789ABCDEF";
-    if (plain.len > out->max / 3) {
-        return -ENOBUFS;
-    }
-    uint8_t *to = buf_reserve(out, plain.len * 3);
+    uint8_t *to = plain.len > out->max / 3 ? NULL : buf_reserve(out, plain.len * 3);
     if (to == NULL) {
-        return plain.len * 3 > out->max - out->len ? -ENOBUFS : -ENOMEM;
+        bool full = plain.len > out->max / 3 || plain.len * 3 > out->max - out->len;
+        return buf_fail(out, full ? -ENOBUFS : -ENOMEM);
     }
     size_t n = 0;
     for (size_t i = 0; i < plain.len; i++) {

@@ -40,8 +40,9 @@ bool query_equal(struct slice encoded, struct slice plain);
 /* Appends the decoded text. 0, -EINVAL (bad escape), -ENOBUFS or -ENOMEM. */
 MUST_CHECK int query_decode(struct slice encoded, struct buf *out);
 
-/* Appends `plain` with all but `A-Za-z0-9-._~` percent-encoded. 0, -ENOBUFS or -ENOMEM. */
-MUST_CHECK int query_encode(struct slice plain, struct buf *out);
+/* Appends `plain` with all but `A-Za-z0-9-._~` percent-encoded. 0, -ENOBUFS or -ENOMEM, which
+ * stays in the buffer (base/buf.h). */
+int query_encode(struct slice plain, struct buf *out);
 
 /* The first valid piece whose decoded key is `key`: true, and its encoded value. */
 bool query_find(struct slice query, struct slice key, struct slice *value);

@@ -245,8 +245,12 @@ static int domain_of(struct run run, struct domain *out)
     *out = high;
     size_t half = run.count / 2;
     int rc = domain_of((struct run){run.items, half}, &low);
-    rc = rc != 0 ? rc : domain_of((struct run){run.items + half, run.count - half}, &high);
-    rc = rc != 0 ? rc : domain_intersect(&low, &high, out);
+    if (rc == 0) {
+        rc = domain_of((struct run){run.items + half, run.count - half}, &high);
+    }
+    if (rc == 0) {
+        rc = domain_intersect(&low, &high, out);
+    }
     domain_deinit(&low);
     domain_deinit(&high);
     return rc;
@@ -308,38 +312,24 @@ static int too_large(struct table *t)
     return err_set(t->e, -E2BIG, "the difference of the selectors is too large");
 }
 
-static int out_of_memory(struct table *t)
-{
-    return err_memory(t->e);
-}
-
-static int print_encoded(const struct selector *s, struct buf *out)
-{
-    struct buf text = BUF_INIT(RULES_ESCAPED_MAX);
-    int rc = selector_print(s, &text);
-    if (rc == 0) {
-        rc = query_encode(buf_slice(&text), out);
-    }
-    buf_reset(&text);
-    return rc;
-}
-
 static int add_text(struct table *t, const struct selector *s)
 {
+    struct buf text = BUF_INIT(RULES_ESCAPED_MAX);
     struct buf escaped = BUF_INIT((size_t)3 * RULES_ESCAPED_MAX);
-    int rc = print_encoded(s, &escaped);
-    size_t len = escaped.len;
-    if (rc == -ENOBUFS || len > t->room) {
-        buf_reset(&escaped);
-        return too_large(t);
+    int rc = selector_print(s, &text);
+    if (rc == 0) {
+        rc = query_encode(buf_slice(&text), &escaped);
     }
-    char *text = rc == 0 ? buf_take_str(&escaped) : NULL;
+    size_t len = escaped.len;
+    rc = rc == 0 && len > t->room ? -ENOBUFS : rc;
+    char *copy = rc == 0 ? buf_take_str(&escaped) : NULL;
+    buf_reset(&text);
     buf_reset(&escaped);
-    if (text == NULL) {
-        return out_of_memory(t);
+    if (copy == NULL) {
+        return rc == -ENOBUFS ? too_large(t) : err_memory(t->e);
     }
     t->room -= len;
-    t->out->escaped[t->out->count++] = text;
+    t->out->escaped[t->out->count++] = copy;
     return 0;
 }
 
@@ -360,10 +350,10 @@ static int add_selector(struct table *t, size_t at, const struct domain *there)
     }
     if (rc != 0) {
         selector_builder_deinit(&b);
-        return rc == -E2BIG ? too_large(t) : out_of_memory(t);
+        return rc == -E2BIG ? too_large(t) : err_memory(t->e);
     }
     struct selector *s = selector_builder_finish(&b, true);
-    rc = s == NULL ? out_of_memory(t) : add_text(t, s);
+    rc = s == NULL ? err_memory(t->e) : add_text(t, s);
     selector_free(s);
     return rc;
 }
@@ -376,7 +366,7 @@ static int add_domain(struct table *t, size_t at, const struct domain *d)
         struct domain missing = {.missing = true};
         rc = add_selector(t, at, &missing);
     }
-    return rc != 0 || domain_is_empty(d) ? rc : add_selector(t, at, d);
+    return rc == 0 && !domain_is_empty(d) ? add_selector(t, at, d) : rc;
 }
 
 static int add_cell(struct table *t, size_t at)
@@ -389,7 +379,7 @@ static int add_cell(struct table *t, size_t at)
     } else if (rc == -ENOTSUP) {
         (void)err_set(t->e, rc, "label %s: '>' and '<' have no negation", c->key);
     } else {
-        rc = out_of_memory(t);
+        rc = err_memory(t->e);
     }
     domain_deinit(&rest);
     return rc;
@@ -431,15 +421,19 @@ static int make_cells(struct table *t, struct run of, struct run without)
         return 0;
     }
     t->cells = calloc(of.count + without.count, sizeof t->cells[0]);
-    int rc = t->cells == NULL ? -ENOMEM : 0;
-    while (rc == 0 && of.count + without.count > 0) {
+    if (t->cells == NULL) {
+        return err_memory(t->e);
+    }
+    while (of.count + without.count > 0) {
         struct cell *c = &t->cells[t->count++];
         c->key = first_key(&of, &without);
-        rc = domain_of(take_key(&of, c->key), &c->of);
-        rc = rc != 0 ? rc : domain_of(take_key(&without, c->key), &c->without);
-        rc = rc != 0 ? rc : domain_intersect(&c->of, &c->without, &c->both);
+        if (domain_of(take_key(&of, c->key), &c->of) != 0 ||
+            domain_of(take_key(&without, c->key), &c->without) != 0 ||
+            domain_intersect(&c->of, &c->without, &c->both) != 0) {
+            return err_memory(t->e);
+        }
     }
-    return rc == 0 ? 0 : out_of_memory(t);
+    return 0;
 }
 
 static void free_cells(struct table *t)

@@ -25,28 +25,20 @@ static bool is_plain(const char *name)
     return name[0] != '\0' && strpbrk(name, ",=!\\/") == NULL;
 }
 
-static int add(struct buf *out, const char *key, const char *value)
+static void add_fields(const struct collection *c, struct buf *out)
 {
-    int rc = buf_append_str(out, key);
-    rc = rc != 0 ? rc : query_encode(slice_str(value), out);
-    return rc != 0 ? rc : buf_append_char(out, '&');
-}
-
-static int add_fields(const struct collection *c, struct buf *out)
-{
-    struct buf text = BUF_INIT(COLLECTION_TARGET_MAX);
     const char *fields = c->field_selector == NULL ? "" : c->field_selector;
-    int rc = c->name == NULL ? 0 : buf_printf(&text, "metadata.name=%s", c->name);
-    if (rc == 0 && fields[0] != '\0') {
-        rc = buf_printf(&text, "%s%s", text.len > 0 ? "," : "", fields);
+    if (c->name == NULL && fields[0] == '\0') {
+        return;
     }
-    const char *joined = rc == 0 ? buf_cstr(&text) : NULL;
-    rc = joined == NULL && rc == 0 ? -ENOMEM : rc;
-    if (rc == 0 && joined[0] != '\0') {
-        rc = add(out, "fieldSelector=", joined);
+    buf_append_str(out, "fieldSelector=");
+    if (c->name != NULL) {
+        query_encode(SLICE("metadata.name="), out);
+        query_encode(slice_str(c->name), out);
+        query_encode(fields[0] != '\0' ? SLICE(",") : SLICE(""), out);
     }
-    buf_reset(&text);
-    return rc;
+    query_encode(slice_str(fields), out);
+    buf_append_char(out, '&');
 }
 
 int collection_base(const struct collection *c, struct buf *out, struct err *e)
@@ -58,31 +50,32 @@ int collection_base(const struct collection *c, struct buf *out, struct err *e)
     if (c->name != NULL && !is_plain(c->name)) {
         return err_set(e, -EINVAL, "not the name of an object: \"%s\"", c->name);
     }
-    int rc = buf_printf(out, "%s?", c->path);
-    if (rc == 0 && c->label_selector != NULL && c->label_selector[0] != '\0') {
-        rc = add(out, "labelSelector=", c->label_selector);
+    buf_printf(out, "%s?", c->path);
+    if (c->label_selector != NULL && c->label_selector[0] != '\0') {
+        buf_append_str(out, "labelSelector=");
+        query_encode(slice_str(c->label_selector), out);
+        buf_append_char(out, '&');
     }
-    rc = rc != 0 ? rc : add_fields(c, out);
-    return rc != 0 ? err_set(e, rc, "selectors of %s: %s", c->path, err_text(rc)) : 0;
+    add_fields(c, out);
+    int rc = buf_error(out);
+    return rc == 0 ? 0 : err_set(e, rc, "selectors of %s: %s", c->path, err_text(rc));
 }
 
 int collection_list(struct slice base, unsigned limit, const char *token, struct buf *out)
 {
-    int rc = buf_append(out, base.ptr, base.len);
-    rc = rc != 0 ? rc : buf_printf(out, "limit=%u", limit);
-    if (rc == 0 && token != NULL) {
-        rc = buf_append_str(out, "&continue=");
-        rc = rc != 0 ? rc : query_encode(slice_str(token), out);
+    buf_append(out, base.ptr, base.len);
+    buf_printf(out, "limit=%u", limit);
+    if (token != NULL) {
+        buf_append_str(out, "&continue=");
+        query_encode(slice_str(token), out);
     }
-    return rc;
+    return buf_error(out);
 }
 
 int collection_watch(struct slice base, const char *version, unsigned seconds, struct buf *out)
 {
-    int rc = buf_append(out, base.ptr, base.len);
-    rc = rc != 0
-             ? rc
-             : buf_printf(out, "watch=true&allowWatchBookmarks=true&timeoutSeconds=%u", seconds);
-    rc = rc != 0 ? rc : buf_append_str(out, "&resourceVersion=");
-    return rc != 0 ? rc : query_encode(slice_str(version), out);
+    buf_append(out, base.ptr, base.len);
+    buf_printf(out,
+               "watch=true&allowWatchBookmarks=true&timeoutSeconds=%u&resourceVersion=", seconds);
+    return query_encode(slice_str(version), out);
 }

@@ -13,7 +13,7 @@ static bool is_segment(const char *text)
            strpbrk(text, "/%") == NULL;
 }
 
-static int check(const struct object_target *t, struct err *e)
+static int check_target(const struct object_target *t, struct err *e)
 {
     if (!collection_is_path(t->path)) {
         return err_set(e, -EINVAL, "not the path of a resource: \"%s\"",
@@ -28,37 +28,36 @@ static int check(const struct object_target *t, struct err *e)
     return 0;
 }
 
-static int add_segment(const char *segment, struct buf *out)
+static void add_segment(const char *segment, struct buf *out)
 {
-    if (segment == NULL) {
-        return 0;
+    if (segment != NULL) {
+        buf_append_char(out, '/');
+        query_encode(slice_str(segment), out);
     }
-    int rc = buf_append_char(out, '/');
-    return rc != 0 ? rc : query_encode(slice_str(segment), out);
 }
 
 /* `value` NULL: not at all. */
-static int add_parameter(const char *key, const char *value, bool *first, struct buf *out)
+static void add_parameter(const char *key, const char *value, bool *first, struct buf *out)
 {
-    if (value == NULL) {
-        return 0;
+    if (value != NULL) {
+        buf_printf(out, "%c%s=", *first ? '?' : '&', key);
+        query_encode(slice_str(value), out);
+        *first = false;
     }
-    int rc = buf_printf(out, "%c%s=", *first ? '?' : '&', key);
-    *first = false;
-    return rc != 0 ? rc : query_encode(slice_str(value), out);
 }
 
 int object_target_write(const struct object_target *t, struct buf *out, struct err *e)
 {
     bool first = true;
-    if (check(t, e) != 0) {
+    if (check_target(t, e) != 0) {
         return -EINVAL;
     }
-    int rc = buf_append_str(out, t->path);
-    rc = rc != 0 ? rc : add_segment(t->name, out);
-    rc = rc != 0 ? rc : add_segment(t->subresource, out);
-    rc = rc != 0 ? rc : add_parameter("fieldManager", t->field_manager, &first, out);
-    rc = rc != 0 ? rc : add_parameter("force", t->force ? "true" : NULL, &first, out);
-    rc = rc != 0 ? rc : add_parameter("dryRun", t->dry_run ? "All" : NULL, &first, out);
-    return rc != 0 ? err_set(e, rc, "the target of %s: %s", t->path, err_text(rc)) : 0;
+    buf_append_str(out, t->path);
+    add_segment(t->name, out);
+    add_segment(t->subresource, out);
+    add_parameter("fieldManager", t->field_manager, &first, out);
+    add_parameter("force", t->force ? "true" : NULL, &first, out);
+    add_parameter("dryRun", t->dry_run ? "All" : NULL, &first, out);
+    int rc = buf_error(out);
+    return rc == 0 ? 0 : err_set(e, rc, "the target of %s: %s", t->path, err_text(rc));
 }
