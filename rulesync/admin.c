@@ -29,21 +29,18 @@ static bool ready(void *data, char why[ADMIN_WHY_MAX])
 
 /* ---- metrics ---- */
 
-static int write_rules(const struct rules *r, struct buf *out)
+static void write_rules(const struct rules *r, struct buf *out)
 {
     if (r == NULL) {
-        return 0;
+        return;
     }
-    int rc = prometheus_head(out, "cmesh_rulesync_rules_info", "gauge",
-                             "The shard and checksum of the rules in use.");
-    return rc != 0 ? rc
-                   : buf_printf(out,
-                                "cmesh_rulesync_rules_info{namespace=\"%s\",shard=\"%s\",checksum="
-                                "\"%s\"} 1\n",
-                                rules_shard_namespace(r), rules_shard_name(r), rules_checksum(r));
+    prometheus_head(out, "cmesh_rulesync_rules_info", "gauge",
+                    "The shard and checksum of the rules in use.");
+    buf_printf(out, "cmesh_rulesync_rules_info{namespace=\"%s\",shard=\"%s\",checksum=\"%s\"} 1\n",
+               rules_shard_namespace(r), rules_shard_name(r), rules_checksum(r));
 }
 
-static int write_source(const struct pipeline_status *s, struct buf *out)
+static void write_source(const struct pipeline_status *s, struct buf *out)
 {
     const struct prometheus_metric numbers[] = {
         {"cmesh_rulesync_source_ok", "gauge",
@@ -67,32 +64,30 @@ static int write_source(const struct pipeline_status *s, struct buf *out)
          s->offers},
         {"cmesh_rulesync_taken_total", "counter", "Documents accepted from the source.", s->taken},
     };
-    return prometheus_write(out, numbers, ARRAY_LEN(numbers));
+    prometheus_write(out, numbers, ARRAY_LEN(numbers));
 }
 
 /* Every reason is there from the start, so that a first refusal shows as an increase. */
-static int write_reasons(const struct pipeline_status *s, struct buf *out)
+static void write_reasons(const struct pipeline_status *s, struct buf *out)
 {
-    int rc = prometheus_head(out, "cmesh_rulesync_refused_total", "counter",
-                             "Documents of the source that were rejected, by reason.");
-    for (unsigned i = REFUSAL_NONE + 1; i < REFUSALS && rc == 0; i++) {
-        rc = buf_printf(out, "cmesh_rulesync_refused_total{reason=\"%s\"} %" PRIu64 "\n",
-                        refusal_text(i), s->refusals[i]);
+    prometheus_head(out, "cmesh_rulesync_refused_total", "counter",
+                    "Documents of the source that were rejected, by reason.");
+    for (unsigned i = REFUSAL_NONE + 1; i < REFUSALS; i++) {
+        buf_printf(out, "cmesh_rulesync_refused_total{reason=\"%s\"} %" PRIu64 "\n",
+                   refusal_text(i), s->refusals[i]);
     }
-    rc = rc != 0 ? rc
-                 : prometheus_head(out, "cmesh_rulesync_source_errors_total", "counter",
-                                   "Checks of the source that found no document, by reason.");
-    for (unsigned i = SOURCE_FINE + 1; i < SOURCE_TROUBLES && rc == 0; i++) {
-        rc = buf_printf(out, "cmesh_rulesync_source_errors_total{reason=\"%s\"} %" PRIu64 "\n",
-                        trouble_texts[i], s->troubles[i]);
+    prometheus_head(out, "cmesh_rulesync_source_errors_total", "counter",
+                    "Checks of the source that found no document, by reason.");
+    for (unsigned i = SOURCE_FINE + 1; i < SOURCE_TROUBLES; i++) {
+        buf_printf(out, "cmesh_rulesync_source_errors_total{reason=\"%s\"} %" PRIu64 "\n",
+                   trouble_texts[i], s->troubles[i]);
     }
-    return rc;
 }
 
-static int write_copy(const struct last_good_status *c, struct buf *out)
+static void write_last_good(const struct last_good_status *c, struct buf *out)
 {
     if (c == NULL) {
-        return 0;
+        return;
     }
     const struct prometheus_metric numbers[] = {
         {"cmesh_rulesync_stored_generation", "gauge",
@@ -108,13 +103,13 @@ static int write_copy(const struct last_good_status *c, struct buf *out)
         {"cmesh_rulesync_store_failures_total", "counter",
          "Times that the last known good copy could not be written.", c->failures},
     };
-    return prometheus_write(out, numbers, ARRAY_LEN(numbers));
+    prometheus_write(out, numbers, ARRAY_LEN(numbers));
 }
 
-static int write_deliver(const struct delivery_status *d, struct buf *out)
+static void write_delivery(const struct delivery_status *d, struct buf *out)
 {
     if (d == NULL) {
-        return 0;
+        return;
     }
     const struct prometheus_metric numbers[] = {
         {"cmesh_rulesync_confirmed", "gauge",
@@ -138,7 +133,7 @@ static int write_deliver(const struct delivery_status *d, struct buf *out)
         {"cmesh_rulesync_proxy_refusals_total", "counter",
          "Times that localproxy rejected the rules.", d->refusals},
     };
-    return prometheus_write(out, numbers, ARRAY_LEN(numbers));
+    prometheus_write(out, numbers, ARRAY_LEN(numbers));
 }
 
 static int write_metrics(void *data, struct buf *out)
@@ -150,12 +145,13 @@ static int write_metrics(void *data, struct buf *out)
         "cmesh_rulesync_ready", "gauge",
         "1 while rules are in use and, with --control, confirmed by localproxy; 0 otherwise.",
         pipeline_ready(p->pipeline, why, sizeof why)};
-    int rc = prometheus_write(out, &ready_metric, 1);
-    rc = rc != 0 ? rc : write_source(s, out);
-    rc = rc != 0 ? rc : write_reasons(s, out);
-    rc = rc != 0 ? rc : write_rules(s->rules, out);
-    rc = rc != 0 ? rc : write_copy(s->copy, out);
-    return rc != 0 ? rc : write_deliver(s->delivery, out);
+    prometheus_write(out, &ready_metric, 1);
+    write_source(s, out);
+    write_reasons(s, out);
+    write_rules(s->rules, out);
+    write_last_good(s->copy, out);
+    write_delivery(s->delivery, out);
+    return buf_error(out);
 }
 
 /* ---- status ---- */

@@ -77,7 +77,9 @@ static int write_file(const struct rules *rules, const char *path, struct err *e
 {
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
     int rc = rules_to_json(rules, &text);
-    rc = rc != 0 ? rc : buf_append_char(&text, '\n');
+    if (rc == 0) {
+        rc = buf_append_char(&text, '\n');
+    }
     if (rc != 0) {
         (void)err_set(e, rc, "%s: cannot write: %s", path, err_text(rc));
     } else {

@@ -171,7 +171,6 @@ static int add_expressions(struct source *s, const cJSON *expressions)
         return field_wrong_type(s->e, s->path, "matchExpressions", "an array");
     }
     size_t i = 0;
-    int rc = 0;
     const cJSON *item;
     cJSON_ArrayForEach(item, expressions)
     {
@@ -179,10 +178,13 @@ static int add_expressions(struct source *s, const cJSON *expressions)
         (void)snprintf(path, sizeof path, "%s.matchExpressions[%zu]", s->path, i++);
         struct source inner = *s;
         inner.path = path;
-        rc = rc != 0 ? rc : add_expression(&inner, item);
+        int rc = add_expression(&inner, item);
         s->nothing = inner.nothing;
+        if (rc != 0) {
+            return rc;
+        }
     }
-    return rc;
+    return 0;
 }
 
 static struct selector *build_selector(struct source *s)

@@ -47,7 +47,7 @@ int selector_builder_open(struct selector_builder *b, struct slice key, enum sel
     }
     struct selector_draft d = {.op = op, .first_value = b->values.len / sizeof(size_t)};
     int rc = add_text(b, key, &d.key);
-    return rc != 0 ? rc : too_big(buf_append(&b->items, &d, sizeof d));
+    return rc == 0 ? too_big(buf_append(&b->items, &d, sizeof d)) : rc;
 }
 
 int selector_builder_value(struct selector_builder *b, struct slice value, const char **why)

@@ -146,11 +146,12 @@ static int read_shard(const struct source *s, struct rules *r)
     if (!cJSON_IsObject(shard)) {
         return wrong_type(s, shard, "shard", "an object");
     }
-    int rc =
-        read_name(s, shard, "namespace", "shard.namespace", name_check_label, &r->shard_namespace);
-    return rc != 0
-               ? rc
-               : read_name(s, shard, "name", "shard.name", name_check_subdomain, &r->shard_name);
+    if (read_name(s, shard, "namespace", "shard.namespace", name_check_label,
+                  &r->shard_namespace) != 0 ||
+        read_name(s, shard, "name", "shard.name", name_check_subdomain, &r->shard_name) != 0) {
+        return s->e->code;
+    }
+    return 0;
 }
 
 static int read_generation(const struct source *s, struct rules *r)

@@ -154,7 +154,7 @@ int rules_table_add(struct rules_table *t, struct slice group, struct slice reso
 {
     struct rules_pattern *p;
     int rc = ensure(t, group, resource, &p);
-    return rc != 0 ? rc : add_limit(p, limit);
+    return rc == 0 ? add_limit(p, limit) : rc;
 }
 
 static bool is_any(struct slice s)

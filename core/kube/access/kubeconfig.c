@@ -150,7 +150,7 @@ static int check_header(const struct kubeconfig_file *file, struct err *e)
                        "not a kubeconfig: it must be a mapping with clusters, users and contexts");
     }
     int rc = check_constant(file, "kind", "Config", e);
-    return rc != 0 ? rc : check_constant(file, "apiVersion", "v1", e);
+    return rc == 0 ? check_constant(file, "apiVersion", "v1", e) : rc;
 }
 
 /* Where the entries of one kind stand in a file, and under which key each has its body. */

@@ -339,13 +339,18 @@ static void take_page(struct reflector *r, struct slice body)
 {
     struct list_page p;
     struct err e = ERR_INIT;
-    int rc = list_page_init(&p, body, &e);
-    if (rc == 0) {
-        rc = r->token == NULL ? begin_list(r) : 0;
-        rc = rc != 0 ? rc : take_objects(r, &p, &e);
-        rc = rc != 0 ? rc : end_page(r, &p, &e);
-        list_page_deinit(&p);
+    if (list_page_init(&p, body, &e) != 0) {
+        fail_reading(r, &e);
+        return;
     }
+    int rc = r->token == NULL ? begin_list(r) : 0;
+    if (rc == 0) {
+        rc = take_objects(r, &p, &e);
+    }
+    if (rc == 0) {
+        rc = end_page(r, &p, &e);
+    }
+    list_page_deinit(&p);
     if (rc == 0) {
         proceed(r);
     } else if (rc != -ECANCELED) {
