@@ -11,6 +11,7 @@
 #include "base/due_heap.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/state_machine.h"
 #include "base/utf8.h"
 #include "kube/client/event_body.h"
 #include "kube/client/event_correlator.h"
@@ -29,19 +30,32 @@ enum {
  *            recorded              handed out              written
  *   KNOWN -------------> READY --------------> WRITING ---------------> KNOWN, or READY again
  *                         ^  |  no token        |   |
- *                    due  |  v                  |   +---> given up: forgotten
+ *                    due  |  v                  |   +---> given up: FORGOTTEN
  *                        WAITING <--------------+
  *                                    failed
+ *
+ * and each of them --> FORGOTTEN, when there are too many.
  */
-enum phase { PHASE_KNOWN, PHASE_READY, PHASE_WAITING, PHASE_WRITING };
+enum state { STATE_KNOWN, STATE_READY, STATE_WAITING, STATE_WRITING, STATE_FORGOTTEN };
+
+static const struct state_machine machine = {
+    .object = "Event",
+    .states = {[STATE_KNOWN] = {"known", STATE(STATE_READY) | STATE(STATE_FORGOTTEN)},
+               [STATE_READY] = {"ready", STATE(STATE_WRITING) | STATE(STATE_WAITING) |
+                                             STATE(STATE_FORGOTTEN)},
+               [STATE_WAITING] = {"waiting", STATE(STATE_READY) | STATE(STATE_FORGOTTEN)},
+               [STATE_WRITING] = {"writing", STATE(STATE_KNOWN) | STATE(STATE_READY) |
+                                                 STATE(STATE_WAITING) | STATE(STATE_FORGOTTEN)},
+               [STATE_FORGOTTEN] = {"forgotten", 0}},
+};
 
 struct event {
     struct correlated_event is;
-    struct list ready;
-    struct due due; /* WAITING */
+    struct list ready; /* READY */
+    struct due due;    /* WAITING */
     struct event_recorder *recorder;
     struct object_request *request; /* WRITING */
-    enum phase phase;
+    enum state state;
     bool created;     /* the API server has it */
     unsigned sent;    /* of the count: told with the request that is under way */
     unsigned written; /* of the count: told */
@@ -79,24 +93,26 @@ static const char *or_empty(const char *text)
 
 /* ---- what is to be written ---- */
 
-static void attend(struct event_recorder *r)
+static void schedule_turn(struct event_recorder *r)
 {
     net_task_queue(r->loop, &r->turn);
 }
 
-static void make_ready(struct event_recorder *r, struct event *v)
+/* Who goes to WAITING says until when, too. */
+static void set_state(struct event *v, enum state next)
 {
-    v->phase = PHASE_READY;
-    list_append(&r->ready, &v->ready);
-}
-
-/* It is about to be forgotten: nothing more is done with it. */
-static void release(struct event_recorder *r, struct event *v)
-{
-    r->writing -= v->phase == PHASE_WRITING ? 1 : 0;
-    object_request_cancel(v->request);
+    struct event_recorder *r = v->recorder;
+    r->writing -= v->state == STATE_WRITING ? 1 : 0;
+    r->writing += next == STATE_WRITING ? 1 : 0;
     due_heap_remove(&r->waiting, &v->due);
     list_remove(&v->ready);
+    if (next == STATE_READY) {
+        list_append(&r->ready, &v->ready);
+    }
+    if (next == STATE_FORGOTTEN) {
+        object_request_cancel(v->request);
+    }
+    v->state = state_change(&machine, v->state, next, slice_str(v->is.reason));
 }
 
 static void on_forget(void *data, struct correlated_event *c)
@@ -104,7 +120,7 @@ static void on_forget(void *data, struct correlated_event *c)
     struct event_recorder *r = data;
     struct event *v = LIST_ITEM(c, struct event, is);
     r->stats.dropped += v->written < v->is.count ? 1 : 0;
-    release(r, v);
+    set_state(v, STATE_FORGOTTEN);
 }
 
 /* ---- writing ---- */
@@ -116,8 +132,7 @@ static int64_t wall_seconds(const struct event_recorder *r)
 
 static void wait_for(struct event_recorder *r, struct event *v, uint64_t ms)
 {
-    list_remove(&v->ready);
-    v->phase = PHASE_WAITING;
+    set_state(v, STATE_WAITING);
     due_heap_set(&r->waiting, &v->due, net_clock_now(r->clock) + ms);
 }
 
@@ -126,7 +141,7 @@ static void drop_event(struct event_recorder *r, struct event *v, const char *wh
     log_warn("cannot write an Event", log_str("about", v->is.about->name),
              log_str("reason", v->is.reason), log_str("error", why));
     r->stats.failed++;
-    release(r, v);
+    set_state(v, STATE_FORGOTTEN);
     event_correlator_forget(&r->correlator, &v->is);
 }
 
@@ -149,16 +164,13 @@ static void write_failed(struct event_recorder *r, struct event *v, const struct
     wait_for(r, v, pause > asked ? pause : asked);
 }
 
-static void succeed(struct event_recorder *r, struct event *v)
+static void write_succeeded(struct event_recorder *r, struct event *v)
 {
     v->created = true;
     v->attempts = 0;
     v->written = v->sent;
     r->stats.written++;
-    v->phase = PHASE_KNOWN;
-    if (v->written < v->is.count) {
-        make_ready(r, v);
-    }
+    set_state(v, v->written < v->is.count ? STATE_READY : STATE_KNOWN);
 }
 
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
@@ -167,20 +179,18 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     struct event_recorder *r = v->recorder;
     bool creating = !v->created;
     v->request = NULL;
-    v->phase = PHASE_KNOWN;
-    r->writing--;
     if (object != NULL) {
-        succeed(r, v);
+        write_succeeded(r, v);
     } else if (creating && error->exists) {
         v->created = true; /* the answer of an earlier attempt was lost */
-        make_ready(r, v);
+        set_state(v, STATE_READY);
     } else if (!creating && error->code == 404) {
         v->created = false; /* the API server forgets Events after an hour */
-        make_ready(r, v);
+        set_state(v, STATE_READY);
     } else {
         write_failed(r, v, error);
     }
-    attend(r);
+    schedule_turn(r);
 }
 
 static struct event_body body_of(const struct event *v)
@@ -235,17 +245,13 @@ static int start_request(struct event_recorder *r, struct event *v, struct err *
 static void write_event(struct event_recorder *r, struct event *v)
 {
     struct err e = ERR_INIT;
-    list_remove(&v->ready);
-    v->phase = PHASE_WRITING;
+    set_state(v, STATE_WRITING);
     v->sent = v->is.count;
-    r->writing++;
     if (start_request(r, v, &e) == 0) {
         return;
     }
     struct api_error error = {.code = e.code == -EINVAL ? 400 : 0};
     memcpy(error.msg, e.msg, sizeof error.msg);
-    r->writing--;
-    v->phase = PHASE_KNOWN;
     write_failed(r, v, &error);
 }
 
@@ -277,8 +283,7 @@ static void take_due(struct event_recorder *r)
     uint64_t now = net_clock_now(r->clock);
     struct due *d;
     while ((d = due_heap_first(&r->waiting)) != NULL && d->at <= now) {
-        due_heap_remove(&r->waiting, d);
-        make_ready(r, LIST_ITEM(d, struct event, due));
+        set_state(LIST_ITEM(d, struct event, due), STATE_READY);
     }
 }
 
@@ -428,9 +433,9 @@ void event_record(struct event_recorder *r, const struct event_object *about, en
         v->recorder = r;
         list_init(&v->ready);
     }
-    if (v->phase == PHASE_KNOWN) {
-        make_ready(r, v);
-        attend(r);
+    if (v->state == STATE_KNOWN) {
+        set_state(v, STATE_READY);
+        schedule_turn(r);
     }
 }
 
@@ -445,7 +450,7 @@ void event_recorder_flush(struct event_recorder *r, uint64_t ms, event_recorder_
     r->on_flushed = cb;
     r->flush_data = data;
     r->flush_by = net_clock_now(r->clock) + ms;
-    attend(r);
+    schedule_turn(r);
 }
 
 void event_recorder_free(struct event_recorder *r)
@@ -455,7 +460,7 @@ void event_recorder_free(struct event_recorder *r)
     }
     struct correlated_event *c;
     while ((c = event_correlator_any(&r->correlator)) != NULL) {
-        release(r, LIST_ITEM(c, struct event, is));
+        set_state(LIST_ITEM(c, struct event, is), STATE_FORGOTTEN);
         event_correlator_forget(&r->correlator, c);
     }
     net_task_cancel(&r->turn);
