@@ -12,6 +12,7 @@
 #include "base/backoff.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/state_machine.h"
 #include "control/client.h"
 #include "net/folder_watch.h"
 #include "net/timer.h"
@@ -23,6 +24,31 @@ enum {
     RETRY_MAX_MS = 5000,
     REFUSED_MS = 60000,
     APPEARED_MS = 10, /* from a new socket to the call, so that the proxy listens by then */
+};
+
+/*
+ *   STARTING --+       +-- it has to have the rules --> OFFERING
+ *              v       |                                 |   |
+ *     +-----> ASKING --+------ answer ----+---- answer --+   |
+ *     |        |                          v                  |
+ *     |        +-- failed --+          RESTING --> ASKING, when the pause is over
+ *     |                     v                                |
+ *     +-- the pause ---- RETRYING <-------- failed ----------+
+ *
+ * New rules: from RESTING and OFFERING, where it is known what the proxy enforces, to OFFERING,
+ * unless it is ahead; from all others to ASKING.
+ */
+enum state { STATE_STARTING, STATE_ASKING, STATE_OFFERING, STATE_RESTING, STATE_RETRYING };
+
+static const struct state_machine machine = {
+    .object = "delivery",
+    .states = {[STATE_STARTING] = {"starting", STATE(STATE_ASKING)},
+               [STATE_ASKING] = {"asking", STATE(STATE_ASKING) | STATE(STATE_OFFERING) |
+                                               STATE(STATE_RESTING) | STATE(STATE_RETRYING)},
+               [STATE_OFFERING] = {"offering", STATE(STATE_ASKING) | STATE(STATE_OFFERING) |
+                                                   STATE(STATE_RESTING) | STATE(STATE_RETRYING)},
+               [STATE_RESTING] = {"resting", STATE(STATE_ASKING) | STATE(STATE_OFFERING)},
+               [STATE_RETRYING] = {"retrying", STATE(STATE_ASKING)}},
 };
 
 /* What the proxy enforced when it refused, and until when that counts. */
@@ -38,17 +64,29 @@ struct delivery {
     struct net_folder_watch *watch;
     struct net_loop *loop;
     struct control_client *client;
-    struct net_timer *pause;
+    struct net_timer *pause; /* STARTING, RESTING, RETRYING */
     struct backoff backoff;
     struct rules *rules; /* NULL: none were given yet */
-    bool known;          /* status.proxy is of now, as far as one can tell */
-    bool failed;         /* the last call did not come to an end */
+    enum state state;
     struct refused refused;
     struct delivery_status status;
 };
 
-static void ask_state(struct delivery *d);
-static void offer(struct delivery *d);
+static void set_state(struct delivery *d, enum state next)
+{
+    d->state = state_change(&machine, d->state, next, slice_str(d->socket));
+}
+
+static void rest(struct delivery *d)
+{
+    set_state(d, STATE_RESTING);
+    net_timer_set(d->pause, d->o.check_ms);
+}
+
+static bool is_calling(const struct delivery *d)
+{
+    return d->state == STATE_ASKING || d->state == STATE_OFFERING;
+}
 
 /* ---- comparing ---- */
 
@@ -98,7 +136,7 @@ static void conclude(struct delivery *d, enum delivery_verdict verdict)
     }
 }
 
-static void confirmed(struct delivery *d)
+static void note_confirmed(struct delivery *d)
 {
     bool again = condition_clear(&d->status.trouble);
     d->status.confirmed_at = time(NULL);
@@ -108,11 +146,11 @@ static void confirmed(struct delivery *d)
                  log_num("generation", (int64_t)rules_generation(d->rules)),
                  log_str("checksum", rules_checksum(d->rules)), log_str("socket", d->socket));
     }
-    net_timer_set(d->pause, d->o.check_ms);
+    rest(d);
     conclude(d, DELIVERY_CONFIRMED);
 }
 
-static void left_alone(struct delivery *d)
+static void note_ahead(struct delivery *d)
 {
     char why[ERR_MSG_MAX];
     (void)snprintf(why, sizeof why,
@@ -120,17 +158,17 @@ static void left_alone(struct delivery *d)
                    ", which is newer than generation %" PRIu64 "; keeping it",
                    d->status.proxy.generation, rules_generation(d->rules));
     complain(d, LOG_ERROR, "rules not sent to localproxy", why);
-    net_timer_set(d->pause, d->o.check_ms);
+    rest(d);
     conclude(d, DELIVERY_AHEAD);
 }
 
-static void refused(struct delivery *d, const char *why)
+static void note_refused(struct delivery *d, const char *why)
 {
     d->status.refusals++;
     d->refused = (struct refused){.until_ms = net_loop_now(d->loop) + d->o.refused_ms,
                                   .proxy = d->status.proxy};
     complain(d, LOG_ERROR, "localproxy rejected the rules", why);
-    net_timer_set(d->pause, d->o.check_ms);
+    rest(d);
     conclude(d, DELIVERY_REFUSED);
 }
 
@@ -141,10 +179,9 @@ static uint32_t chance(void)
     return number;
 }
 
-static void failed(struct delivery *d, const char *why)
+static void retry_later(struct delivery *d, const char *why)
 {
-    d->known = false;
-    d->failed = true;
+    set_state(d, STATE_RETRYING);
     d->status.verdict = DELIVERY_PENDING;
     complain(d, LOG_WARN, "cannot send the rules to localproxy, will retry", why);
     net_timer_set(d->pause, backoff_next(&d->backoff, chance()));
@@ -158,7 +195,7 @@ static void on_folder(void *data, const char *name)
     struct delivery *d = data;
     const char *slash = strrchr(d->socket, '/');
     const char *own = slash != NULL ? slash + 1 : d->socket;
-    if ((name == NULL || strcmp(name, own) == 0) && !control_client_busy(d->client)) {
+    if ((name == NULL || strcmp(name, own) == 0) && !is_calling(d)) {
         net_timer_set(d->pause, APPEARED_MS);
     }
 }
@@ -180,8 +217,6 @@ static void note_answer(struct delivery *d, const struct control_state *state)
     d->status.proxy = *state;
     d->status.answered = true;
     d->status.answered_at = time(NULL);
-    d->known = true;
-    d->failed = false;
     backoff_reset(&d->backoff);
 }
 
@@ -192,8 +227,10 @@ static void fail_call(struct delivery *d, const struct err *e)
     watch_folder(d);
     (void)snprintf(why, sizeof why, "%s%s", e->msg,
                    forbidden ? " (localproxy and rulesync must run as the same user)" : "");
-    failed(d, why);
+    retry_later(d, why);
 }
+
+static void offer_rules(struct delivery *d);
 
 /* It is known what the proxy enforces: is there something to do? */
 static void judge(struct delivery *d)
@@ -201,16 +238,16 @@ static void judge(struct delivery *d)
     const struct control_state *proxy = &d->status.proxy;
     if (d->rules == NULL) {
         (void)condition_clear(&d->status.trouble);
-        net_timer_set(d->pause, d->o.check_ms);
+        rest(d);
     } else if (enforces(proxy, d->rules)) {
-        confirmed(d);
+        note_confirmed(d);
     } else if (ahead(proxy, d->rules)) {
-        left_alone(d);
+        note_ahead(d);
     } else if (net_loop_now(d->loop) < d->refused.until_ms &&
                same_state(proxy, &d->refused.proxy)) {
-        net_timer_set(d->pause, d->o.check_ms);
+        rest(d);
     } else {
-        offer(d);
+        offer_rules(d);
     }
 }
 
@@ -230,8 +267,9 @@ static void on_asked(void *data, const struct control_state *state, bool changed
 static void ask_state(struct delivery *d)
 {
     struct err e = ERR_INIT;
+    set_state(d, STATE_ASKING);
     if (control_client_get(d->client, on_asked, d, &e) != 0) {
-        failed(d, e.msg);
+        retry_later(d, e.msg);
     }
 }
 
@@ -241,7 +279,7 @@ static void on_offered(void *data, const struct control_state *state, bool chang
     (void)changed;
     struct delivery *d = data;
     if (e != NULL && (e->code == -EINVAL || e->code == -ESTALE)) {
-        refused(d, e->msg);
+        note_refused(d, e->msg);
         return;
     }
     if (e != NULL) {
@@ -251,16 +289,17 @@ static void on_offered(void *data, const struct control_state *state, bool chang
     note_answer(d, state);
     if (enforces(state, d->rules)) {
         d->status.confirmations++;
-        confirmed(d);
+        note_confirmed(d);
     } else {
-        failed(d, "localproxy accepted the rules, but reports that it enforces others");
+        retry_later(d, "localproxy accepted the rules, but reports that it enforces others");
     }
 }
 
-static void offer(struct delivery *d)
+static void offer_rules(struct delivery *d)
 {
     struct err e = ERR_INIT;
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
+    set_state(d, STATE_OFFERING);
     int rc = rules_to_json(d->rules, &text);
     if (rc == 0) {
         d->status.offers++;
@@ -271,17 +310,14 @@ static void offer(struct delivery *d)
     }
     buf_reset(&text);
     if (rc != 0) {
-        failed(d, e.msg);
+        retry_later(d, e.msg);
     }
 }
 
 static void on_pause_over(void *data)
 {
     struct delivery *d = data;
-    if (d->failed) {
-        d->status.retries++;
-    }
-    d->known = false;
+    d->status.retries += d->state == STATE_RETRYING ? 1 : 0;
     ask_state(d);
 }
 
@@ -294,8 +330,9 @@ void delivery_set(struct delivery *d, struct rules *rules)
     backoff_reset(&d->backoff);
     control_client_cancel(d->client);
     net_timer_clear(d->pause);
-    if (d->known && !ahead(&d->status.proxy, rules)) {
-        offer(d);
+    bool known = d->state == STATE_RESTING || d->state == STATE_OFFERING;
+    if (known && !ahead(&d->status.proxy, rules)) {
+        offer_rules(d);
     } else {
         ask_state(d);
     }
@@ -303,7 +340,7 @@ void delivery_set(struct delivery *d, struct rules *rules)
 
 void delivery_check(struct delivery *d)
 {
-    if (!control_client_busy(d->client)) {
+    if (!is_calling(d)) {
         d->refused.until_ms = 0;
         net_timer_set(d->pause, 0);
     }

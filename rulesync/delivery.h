@@ -8,12 +8,6 @@
  * older copy gets them again; if its socket is seen to come anew, at once. Newer rules are handed
  * over at once, whatever is under way. A proxy that enforces a newer generation is left alone, and
  * what it refused is not offered again for a minute, unless it enforces something else by then.
- *
- *                    .-- rules --> PUTTING -- refused, answered otherwise --.
- *     IDLE -- rules -+                | confirmed                           v
- *                    '-> ASKING ------+--------------------------------> WAITING
- *                          ^  ^----- rules, when it is known what it enforces -' |
- *                          '---------- the pause is over -----------------------'
  */
 #ifndef RULESYNC_DELIVERY_H
 #define RULESYNC_DELIVERY_H

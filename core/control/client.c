@@ -141,11 +141,6 @@ int control_client_get(struct control_client *c, control_client_cb cb, void *dat
     return begin_call(c, SLICE("GET"), (struct slice){0}, cb, data, e);
 }
 
-bool control_client_busy(const struct control_client *c)
-{
-    return c->fetch != NULL;
-}
-
 void control_client_cancel(struct control_client *c)
 {
     http_fetch_cancel(c->fetch);

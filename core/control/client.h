@@ -44,7 +44,6 @@ MUST_CHECK int control_client_put(struct control_client *c, struct slice text, c
 /* Asks what is enforced; `changed` is false. As above. */
 MUST_CHECK int control_client_get(struct control_client *c, control_client_cb cb, void *data,
                                   struct err *e);
-bool control_client_busy(const struct control_client *c);
 
 /* Ends the call that is under way, if one is; its callback is not called. What was handed over may
  * have been put in force nevertheless. */
