@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "http/client.h"
 #include "http/fetch.h"
@@ -76,6 +77,14 @@ static void explain(const struct control_client *c, const struct http_answer *a,
     }
 }
 
+/* A connection that cannot be made is reported with its path already. */
+static void name_socket(const struct control_client *c, struct err *e)
+{
+    if (strstr(e->msg, c->path) == NULL) {
+        err_prefix(e, "%s", c->path);
+    }
+}
+
 static void on_answer(void *data, const struct http_answer *a, const struct err *e)
 {
     struct control_client *c = data;
@@ -87,7 +96,7 @@ static void on_answer(void *data, const struct http_answer *a, const struct err 
     if (a == NULL) {
         why = *e;
         rc = why.code;
-        err_prefix(&why, "%s", c->path);
+        name_socket(c, &why);
     } else if (a->status != 200) {
         explain(c, a, &why);
         rc = why.code;
@@ -124,7 +133,11 @@ static int begin_call(struct control_client *c, struct slice method, struct slic
     c->cb = cb;
     c->data = data;
     c->fetch = http_fetch_start(c->loop, &o, on_answer, c, &why);
-    return c->fetch != NULL ? 0 : err_set(e, why.code, "%s: %s", c->path, why.msg);
+    if (c->fetch == NULL) {
+        name_socket(c, &why);
+        return err_set(e, why.code, "%s", why.msg);
+    }
+    return 0;
 }
 
 int control_client_put(struct control_client *c, struct slice text, control_client_cb cb,
