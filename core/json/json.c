@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,36 +43,88 @@ static const cJSON **sorted_members(const cJSON *object, size_t *count)
     return members;
 }
 
+/* Where the text of `item` begins, that of `node` being `value`, and its key; NULL: it is not
+ * below.
+ */
+static const char *find_text(struct slice value, const cJSON *node, const cJSON *item,
+                             struct slice *key)
+{
+    if (node == item) {
+        return value.ptr;
+    }
+    struct slice inside = json_scan_inside(value);
+    const char *found = NULL;
+    for (node = node->child; node != NULL && found == NULL; node = node->next) {
+        if (!json_scan_next(&inside, key, &value)) {
+            return NULL;
+        }
+        found = find_text(value, node, item, key);
+    }
+    return found;
+}
+
+static const char *place_of(struct slice text, const cJSON *root, const cJSON *item,
+                            struct slice *key)
+{
+    struct slice value;
+    bool readable = root != NULL && json_scan_document(text, &value, NULL) == 0;
+    return readable ? find_text(value, root, item, key) : NULL;
+}
+
+/* A tree and the text that it was made of. */
+struct document {
+    struct slice text;
+    const cJSON *root;
+    struct err *e;
+};
+
+/* The two came together by sorting: which is the second is to be seen. */
+static int fail_duplicate(const struct document *d, const cJSON *a, const cJSON *b)
+{
+    char problem[160];
+    struct slice one = slice_of(d->text.ptr, 0);
+    struct slice other = one;
+    (void)place_of(d->text, d->root, a, &one);
+    (void)place_of(d->text, d->root, b, &other);
+    (void)snprintf(problem, sizeof problem, "duplicate key \"%.100s\"", a->string);
+    return json_fail_at(d->text, one.ptr > other.ptr ? one.ptr : other.ptr, problem, d->e);
+}
+
+static int fail_number(const struct document *d, const cJSON *item)
+{
+    struct slice key;
+    const char *at = place_of(d->text, d->root, item, &key);
+    return json_fail_at(d->text, at != NULL ? at : d->text.ptr, "number out of range", d->e);
+}
+
+static int check_keys(const struct document *d, const cJSON *object)
+{
+    size_t n = 0;
+    int rc = 0;
+    const cJSON **members = sorted_members(object, &n);
+    if (members == NULL && n > 0) {
+        return err_memory(d->e);
+    }
+    for (size_t i = 1; i < n && rc == 0; i++) {
+        if (strcmp(members[i - 1]->string, members[i]->string) == 0) {
+            rc = fail_duplicate(d, members[i - 1], members[i]);
+        }
+    }
+    free(members);
+    return rc;
+}
+
 /* cJSON bounds the depth of what it parses (CJSON_NESTING_LIMIT), so recursion is bounded too. */
-static int check_tree(const cJSON *item, struct err *e)
+static int check_tree(const struct document *d, const cJSON *item)
 {
     if (cJSON_IsNumber(item) && !isfinite(item->valuedouble)) {
-        return err_set(e, -EINVAL, "a number is out of range");
+        return fail_number(d, item);
     }
-    if (cJSON_IsObject(item)) {
-        size_t n = 0;
-        const cJSON **members = sorted_members(item, &n);
-        if (members == NULL && n > 0) {
-            return err_memory(e);
-        }
-        for (size_t i = 1; i < n; i++) {
-            if (strcmp(members[i - 1]->string, members[i]->string) == 0) {
-                int rc = err_set(e, -EINVAL, "duplicate key \"%s\"", members[i]->string);
-                free(members);
-                return rc;
-            }
-        }
-        free(members);
+    int rc = cJSON_IsObject(item) ? check_keys(d, item) : 0;
+    for (const cJSON *child = item->child; child != NULL && rc == 0; child = child->next) {
+        rc = check_tree(d, child);
     }
-    const cJSON *child;
-    cJSON_ArrayForEach(child, item)
-    {
-        int rc = check_tree(child, e);
-        if (rc != 0) {
-            return rc;
-        }
-    }
-    return 0;
+    return rc;
 }
 
 static cJSON *parse_checked(struct slice text, struct err *e)
@@ -79,12 +132,13 @@ static cJSON *parse_checked(struct slice text, struct err *e)
     const char *end = NULL;
     errno = 0; /* cJSON does not tell a failed malloc from an error in the text */
     cJSON *root = cJSON_ParseWithLengthOpts(text.ptr, text.len, &end, 0);
+    struct document d = {.text = text, .root = root, .e = e};
     if (root == NULL && errno == ENOMEM) {
         err_memory(e);
-    } else if (root == NULL) { /* half a pair of surrogates */
+    } else if (root == NULL) { /* nothing that is known */
         bool known = end != NULL && end >= text.ptr && end <= text.ptr + text.len;
         json_fail_at(text, known ? end : text.ptr, "JSON syntax error", e);
-    } else if (check_tree(root, e) != 0) {
+    } else if (check_tree(&d, root) != 0) {
         cJSON_Delete(root);
         root = NULL;
     }
@@ -130,32 +184,11 @@ cJSON *json_parse(const char *text, size_t len, struct err *e)
     return root;
 }
 
-/* Where the text of `item` begins, that of `node` being `value`; NULL: it is not below. */
-static const char *find_text(struct slice value, const cJSON *node, const cJSON *item)
-{
-    if (node == item) {
-        return value.ptr;
-    }
-    struct slice inside = json_scan_inside(value);
-    struct slice key;
-    const char *found = NULL;
-    for (node = node->child; node != NULL && found == NULL; node = node->next) {
-        if (!json_scan_next(&inside, &key, &value)) {
-            return NULL;
-        }
-        found = find_text(value, node, item);
-    }
-    return found;
-}
-
 unsigned json_line(const char *text, size_t len, const cJSON *root, const cJSON *item)
 {
     struct slice document = slice_of(text, len);
-    struct slice value;
-    if (root == NULL || json_scan_document(document, &value, NULL) != 0) {
-        return 0;
-    }
-    const char *at = find_text(value, root, item);
+    struct slice key;
+    const char *at = place_of(document, root, item, &key);
     return at == NULL ? 0 : json_line_at(document, at);
 }
 

@@ -7,11 +7,13 @@
 #include "base/utf8.h"
 #include "json/cursor.h"
 
+enum { NUMBER_MAX = 63 }; /* cJSON reads no further */
+
 struct scanner {
     const char *at;
     const char *end;
     unsigned depth;
-    bool utf8; /* strings must be */
+    bool strict; /* for a tree: strings are Unicode, numbers fit into cJSON's buffer */
     const char *problem;
 };
 
@@ -71,20 +73,34 @@ static int code_unit(struct slice text)
     return unit;
 }
 
+/* The code unit of `\uXXXX`; -1 when it is none. */
+static int unicode_escape(struct slice text)
+{
+    bool is = text.len > 2 && text.ptr[0] == '\\' && text.ptr[1] == 'u';
+    return is ? code_unit(slice_of(text.ptr + 2, text.len - 2)) : -1;
+}
+
 /* At a backslash. */
 static bool check_escape(struct scanner *s)
 {
-    struct slice behind = slice_of(s->at + 1, (size_t)(s->end - s->at - 1));
-    if (behind.len == 0) {
+    struct slice text = slice_of(s->at, (size_t)(s->end - s->at));
+    if (text.len == 1) {
         s->at = s->end;
         return wrong(s, "unterminated string");
     }
-    bool unicode = behind.ptr[0] == 'u';
-    if (unicode ? code_unit(slice_of(behind.ptr + 1, behind.len - 1)) < 0
-                : memchr("\"\\/bfnrt", behind.ptr[0], 8) == NULL) {
+    int unit = unicode_escape(text);
+    if (unit < 0 && memchr("\"\\/bfnrt", text.ptr[1], 8) == NULL) {
         return wrong(s, "invalid escape sequence in a string");
     }
-    s->at += unicode ? 6 : 2;
+    size_t len = unit < 0 ? 2 : 6;
+    if (s->strict && unit >= 0xd800 && unit <= 0xdfff) {
+        int low = unicode_escape(slice_of(text.ptr + len, text.len - len));
+        if (unit >= 0xdc00 || low < 0xdc00 || low > 0xdfff) {
+            return wrong(s, "unpaired surrogate in a string");
+        }
+        len = 12;
+    }
+    s->at += len;
     return true;
 }
 
@@ -93,7 +109,7 @@ static bool check_character(struct scanner *s)
 {
     uint32_t code_point;
     size_t n = utf8_decode(slice_of(s->at, (size_t)(s->end - s->at)), &code_point);
-    if (s->utf8 && n == 1) {
+    if (s->strict && n == 1) {
         return wrong(s, "invalid UTF-8 in a string");
     }
     s->at += n;
@@ -145,8 +161,9 @@ static bool check_number(struct scanner *s)
         (void)(take(s, '+') || take(s, '-'));
         well = take_digits(s);
     }
-    s->at = well ? s->at : start;
-    return well || wrong(s, "invalid number");
+    bool fits = !s->strict || s->at - start <= NUMBER_MAX;
+    s->at = well && fits ? s->at : start;
+    return (well && fits) || wrong(s, well ? "number with too many digits" : "invalid number");
 }
 
 static bool check_word(struct scanner *s, struct slice word)
@@ -255,10 +272,10 @@ static struct slice trimmed(struct slice text)
     return text;
 }
 
-static int check_document(struct slice text, bool utf8, struct err *e)
+static int check_document(struct slice text, bool strict, struct err *e)
 {
     const char *start = text.len > 0 ? text.ptr : "";
-    struct scanner s = {.at = start, .end = start + text.len, .utf8 = utf8};
+    struct scanner s = {.at = start, .end = start + text.len, .strict = strict};
     if (check_value(&s) && s.at < s.end) {
         s.problem = "unexpected text after the JSON document";
     }

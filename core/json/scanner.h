@@ -21,7 +21,8 @@
  * and column. */
 MUST_CHECK int json_scan_document(struct slice text, struct slice *value, struct err *e);
 
-/* The same, and that all strings are UTF-8. */
+/* The same for a document that becomes a tree: all strings are UTF-8, escaped surrogates come in
+ * pairs, and no number has more than 63 characters. */
 MUST_CHECK int json_check(struct slice text, struct err *e);
 
 /* What is wrong at a place of the text: "line 2, column 7: <problem>". Returns -EINVAL. */

@@ -289,8 +289,9 @@ static void check_found(struct run *r)
     if (r->command->shard == NULL) {
         (void)snprintf(msg, sizeof msg, "there is no " COMPILE_KIND " in the input");
     } else {
-        (void)snprintf(msg, sizeof msg, "none of the %zu configs in the input is shard %.300s",
-                       r->skipped, r->command->shard);
+        (void)snprintf(msg, sizeof msg,
+                       "there is no " COMPILE_KIND " of shard %.300s in the input; of others: %zu",
+                       r->command->shard, r->skipped);
     }
     report_error(r, msg);
 }

@@ -82,6 +82,8 @@ static void refuse(const char *text, size_t len, const char *want)
     assert_int_equal(e.code, -EINVAL);
 }
 
+#define NUMBER_OF_64 "1000000000000000000000000000000000000000000000000000000000000000"
+
 static void refuses_what_is_not_json(void **state)
 {
     (void)state;
@@ -117,7 +119,8 @@ static void refuses_what_is_not_json(void **state)
         {"[.5]", "JSON"},
         {"[0x10]", "expected ',' or ']'"},
         {"[1 2]", "expected ',' or ']'"},
-        {"[1e999]", "out of range"},
+        {"[1e999]", "line 1, column 2: number out of range"},
+        {"{\"a\":[1,\n -1e999]}", "line 2, column 2: number out of range"},
         {"\"a\nb\"", "line 1, column 3: control character in a string"},
         {"\"a\tb\"", "control character in a string"},
         {"[\x0b]", "line 1, column 2: control character"},
@@ -126,16 +129,22 @@ static void refuses_what_is_not_json(void **state)
         {"[\"\\u006+1\"]", "invalid escape sequence"},
         {"{\"name\":\"a\\uzzzzb\"}", "invalid escape sequence"},
         {"\"\\x41\"", "invalid escape sequence"},
-        {"\"\\ud83d\"", "JSON"},
-        {"\"\\ude00\"", "JSON"},
+        {"\"\\ud83d\"", "line 1, column 2: unpaired surrogate in a string"},
+        {"\"\\ude00\"", "line 1, column 2: unpaired surrogate in a string"},
+        {"{\"a\":\n\"x\\ud800\"}", "line 2, column 3: unpaired surrogate in a string"},
+        {"\"\\ud83d\\u0041\"", "unpaired surrogate"},
+        {"\"\\ud83d\\ud83d\"", "unpaired surrogate"},
+        {"\"\\ud83d\\", "unpaired surrogate"},
+        {NUMBER_OF_64, "line 1, column 1: number with too many digits"},
+        {"[" NUMBER_OF_64 "]", "line 1, column 2: number with too many digits"},
         {"\"abc", "line 1, column 5: unterminated string"},
         {"\"abc\\", "unterminated string"},
         {"\"\xff\"", "line 1, column 2: invalid UTF-8 in a string"},
         {"\"\xc3\"", "invalid UTF-8 in a string"},
         {"\"\xed\xa0\x80\"", "invalid UTF-8 in a string"},
         {"\"\xc0\x80\"", "invalid UTF-8 in a string"},
-        {"{\"a\":1,\"b\":2,\"a\":3}", "duplicate key \"a\""},
-        {"[{\"x\":{\"a\":1,\"\\u0061\":1}}]", "duplicate key \"a\""},
+        {"{\"a\":1,\"b\":2,\"a\":3}", "line 1, column 14: duplicate key \"a\""},
+        {"[{\"x\":{\"a\":1,\n \"\\u0061\": 1}}]", "line 2, column 2: duplicate key \"a\""},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         refuse(rows[i].text, strlen(rows[i].text), rows[i].want);

@@ -366,7 +366,7 @@ static void errors_name_line_and_path(void **state)
               "0000000000000000000000000000000000000000000000000000000000000000\","
               "\"spec\":{\"limits\":[]}}",
          "line 4: checksum: Invalid value: the spec has sha256:"},
-        {SPEC("\"limits\":[],\"limits\":[]"), "duplicate key \"limits\""},
+        {SPEC("\"limits\":[],\"limits\":[]"), "line 4, column 21: duplicate key \"limits\""},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct err e = ERR_INIT;
