@@ -38,7 +38,7 @@ static int refuse_overwriting(const struct kubeconfig_gen_flags *c, const struct
     return 0;
 }
 
-static void tell(const struct generate_notes *notes)
+static void warn_of_contexts(const struct generate_notes *notes, const struct kubeconfig *kc)
 {
     if (notes->other != NULL) {
         log_warn("the contexts belong to several API servers, but all will reach the one that "
@@ -47,7 +47,9 @@ static void tell(const struct generate_notes *notes)
     }
     if (notes->no_current) {
         log_warn("the kubeconfig has no current context, so the new one has none; choose one with "
-                 "--context");
+                 "--context, or set it with kubectl config use-context",
+                 log_str("path", kc->files[0].path),
+                 log_str("currentContext", kc->current_context));
     }
 }
 
@@ -79,7 +81,7 @@ static int from_kubeconfig(const struct kubeconfig_gen_flags *c, const struct ge
         rc = generate_from_kubeconfig(kc, o, text, &notes, e);
     }
     if (rc == 0) {
-        tell(&notes);
+        warn_of_contexts(&notes, kc);
     }
     kubeconfig_free(kc);
     return rc;

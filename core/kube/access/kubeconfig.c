@@ -428,7 +428,9 @@ const struct kubeconfig_entry *kubeconfig_context(const struct kubeconfig *kc, c
     if (kc->contexts.count == 0) {
         err_set(e, -EINVAL, "%s: the kubeconfig has no contexts", kc->files[0].path);
     } else if (wanted[0] == '\0') {
-        err_set(e, -EINVAL, "%s: no current-context is set; choose one with --context: %s",
+        err_set(e, -EINVAL,
+                "%s: no current-context is set; choose one with --context, or set it with kubectl "
+                "config use-context: %s",
                 kc->files[0].path, names);
     } else {
         err_set(e, -EINVAL, "%s: there is no context \"" NAME_FMT "\"%s; there are: %s",

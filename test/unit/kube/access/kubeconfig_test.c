@@ -234,7 +234,9 @@ static void test_context_errors_list_what_there_is(void **state)
                              "contexts: [{name: a}, {name: b}, {name: c}, {name: d}, "
                              "{name: e}, {name: f}, {name: g}, {name: h}, {name: i}]\n"));
     assert_null(kubeconfig_context(kc, NULL, &e));
-    assert_non_null(strstr(e.msg, "no current-context is set; choose one with --context: a, b"));
+    assert_non_null(
+        strstr(e.msg, "config: no current-context is set; choose one with --context, or set it "
+                      "with kubectl config use-context: a, b"));
     assert_non_null(strstr(e.msg, "h and 1 more"));
     assert_null(kubeconfig_context(kc, "zz", &e));
     assert_non_null(strstr(e.msg, "there is no context \"zz\"; there are: a, b"));
