@@ -39,38 +39,36 @@ static struct resource *resource_of(const struct list *n)
 /* ---- metrics ---- */
 
 /* One sample for each resource. */
-static int by_resource(const struct labeller *l, struct buf *out, const char *name,
-                       const char *type, const char *help, value_cb value)
+static void by_resource(const struct labeller *l, struct buf *out, const char *name,
+                        const char *type, const char *help, value_cb value)
 {
-    int rc = prometheus_head(out, name, type, help);
-    for (const struct list *n = l->resources.next; n != &l->resources && rc == 0; n = n->next) {
+    prometheus_head(out, name, type, help);
+    LIST_FOR_EACH(n, &l->resources)
+    {
         char resource[NAME_LEN];
         resource_name(resource_of(n), resource, sizeof resource);
-        rc = buf_printf(out, "%s{resource=\"%s\"} %" PRIu64 "\n", name, resource,
-                        value(resource_of(n)));
+        buf_printf(out, "%s{resource=\"%s\"} %" PRIu64 "\n", name, resource, value(resource_of(n)));
     }
-    return rc;
 }
 
 static size_t count_phase(const struct labeller *l, enum resource_phase phase)
 {
     size_t count = 0;
-    for (const struct list *n = l->resources.next; n != &l->resources; n = n->next) {
+    LIST_FOR_EACH(n, &l->resources)
+    {
         count += resource_of(n)->phase == phase ? 1 : 0;
     }
     return count;
 }
 
-static int by_phase(const struct labeller *l, struct buf *out)
+static void by_phase(const struct labeller *l, struct buf *out)
 {
     static const char name[] = "cmesh_manager_label_resources";
-    int rc = prometheus_head(out, name, "gauge",
-                             "Resources whose objects get control labels, by state.");
-    for (unsigned i = 0; i < RESOURCE_PHASES && rc == 0; i++) {
-        rc = buf_printf(out, "%s{state=\"%s\"} %zu\n", name, phases[i],
-                        count_phase(l, (enum resource_phase)i));
+    prometheus_head(out, name, "gauge", "Resources whose objects get control labels, by state.");
+    for (unsigned i = 0; i < RESOURCE_PHASES; i++) {
+        buf_printf(out, "%s{state=\"%s\"} %zu\n", name, phases[i],
+                   count_phase(l, (enum resource_phase)i));
     }
-    return rc;
 }
 
 static void add_stats(const struct reflector *r, uint64_t *pages, uint64_t *watches)
@@ -81,24 +79,23 @@ static void add_stats(const struct reflector *r, uint64_t *pages, uint64_t *watc
     }
 }
 
-static int requests(const struct labeller *l, struct buf *out)
+static void requests(const struct labeller *l, struct buf *out)
 {
     static const char name[] = "cmesh_manager_label_requests_total";
     const struct patcher_stats *s = patcher_stats(l->patcher);
     uint64_t pages = l->pages;
     uint64_t watches = l->watches;
-    for (const struct list *n = l->resources.next; n != &l->resources; n = n->next) {
+    LIST_FOR_EACH(n, &l->resources)
+    {
         add_stats(resource_of(n)->unlabelled, &pages, &watches);
         add_stats(resource_of(n)->labelled, &pages, &watches);
     }
-    int rc = prometheus_head(out, name, "counter",
-                             "Requests to the API server to set control labels, by verb.");
-    rc = rc != 0 ? rc
-                 : buf_printf(out,
-                              "%s{verb=\"patch\"} %" PRIu64 "\n%s{verb=\"get\"} %" PRIu64
-                              "\n%s{verb=\"list\"} %" PRIu64 "\n%s{verb=\"watch\"} %" PRIu64 "\n",
-                              name, s->patches, name, s->looks, name, pages, name, watches);
-    return rc;
+    prometheus_head(out, name, "counter",
+                    "Requests to the API server to set control labels, by verb.");
+    buf_printf(out,
+               "%s{verb=\"patch\"} %" PRIu64 "\n%s{verb=\"get\"} %" PRIu64
+               "\n%s{verb=\"list\"} %" PRIu64 "\n%s{verb=\"watch\"} %" PRIu64 "\n",
+               name, s->patches, name, s->looks, name, pages, name, watches);
 }
 
 static int plain(const struct labeller *l, struct buf *out)
@@ -125,21 +122,16 @@ int labeller_metrics(const struct labeller *l, struct buf *out)
     if (l == NULL) {
         return 0;
     }
-    int rc = by_resource(l, out, "cmesh_manager_label_labelled_total", "counter",
-                         "Objects that were given control labels, by resource.", labelled);
-    rc = rc != 0 ? rc
-                 : by_resource(l, out, "cmesh_manager_label_failed_total", "counter",
-                               "Failed attempts to set control labels on an object, by resource.",
-                               failed);
-    rc = rc != 0
-             ? rc
-             : by_resource(
-                   l, out, "cmesh_manager_label_foreign", "gauge",
-                   "Objects skipped because another owner set their control labels, by resource.",
-                   foreign);
-    rc = rc != 0 ? rc : by_phase(l, out);
-    rc = rc != 0 ? rc : requests(l, out);
-    return rc != 0 ? rc : plain(l, out);
+    by_resource(l, out, "cmesh_manager_label_labelled_total", "counter",
+                "Objects that were given control labels, by resource.", labelled);
+    by_resource(l, out, "cmesh_manager_label_failed_total", "counter",
+                "Failed attempts to set control labels on an object, by resource.", failed);
+    by_resource(l, out, "cmesh_manager_label_foreign", "gauge",
+                "Objects skipped because another owner set their control labels, by resource.",
+                foreign);
+    by_phase(l, out);
+    requests(l, out);
+    return plain(l, out);
 }
 
 /* ---- status ---- */
@@ -176,7 +168,8 @@ void labeller_status(const struct labeller *l, cJSON *root)
         return;
     }
     uint64_t others = 0;
-    for (const struct list *n = l->resources.next; n != &l->resources; n = n->next) {
+    LIST_FOR_EACH(n, &l->resources)
+    {
         others += foreign(resource_of(n));
     }
     (void)cJSON_AddNumberToObject(labels, "pending", (double)patcher_level(l->patcher));
@@ -186,7 +179,8 @@ void labeller_status(const struct labeller *l, cJSON *root)
                labeller_outcomes(l, PATCHER_REFUSED) + labeller_outcomes(l, PATCHER_UNDONE),
                others);
     cJSON *items = cJSON_AddArrayToObject(labels, "resources");
-    for (const struct list *n = l->resources.next; n != &l->resources; n = n->next) {
+    LIST_FOR_EACH(n, &l->resources)
+    {
         add_resource(items, resource_of(n));
     }
 }

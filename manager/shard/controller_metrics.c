@@ -17,14 +17,14 @@ void controller_observe(struct prometheus_histogram *h, uint64_t ms)
     prometheus_observe(h, &bounds, ms);
 }
 
-static int write_latency(struct buf *out, const char *name, const char *help,
-                         const struct prometheus_histogram *h)
+static void write_latency(struct buf *out, const char *name, const char *help,
+                          const struct prometheus_histogram *h)
 {
     prometheus_head(out, name, "histogram", help);
-    return prometheus_histogram(out, name, NULL, h, &bounds);
+    prometheus_histogram(out, name, NULL, h, &bounds);
 }
 
-static int write_writes(struct buf *out, const struct controller_counts *n)
+static void write_writes(struct buf *out, const struct controller_counts *n)
 {
     static const char *const what[CONTROLLER_WRITES] = {
         [CONTROLLER_CONFIGMAP] = "configmap",
@@ -37,15 +37,14 @@ static int write_writes(struct buf *out, const struct controller_counts *n)
         [CONTROLLER_CONFLICT] = "conflict",
         [CONTROLLER_FAILED] = "failed",
     };
-    int rc = prometheus_head(out, "cmesh_manager_writes_total", "counter",
-                             "Writes to the API server by the leading manager, by purpose.");
-    for (size_t i = 0; rc == 0 && i < CONTROLLER_WRITES * CONTROLLER_RESULTS; i++) {
+    prometheus_head(out, "cmesh_manager_writes_total", "counter",
+                    "Writes to the API server by the leading manager, by purpose.");
+    for (size_t i = 0; i < CONTROLLER_WRITES * CONTROLLER_RESULTS; i++) {
         size_t w = i / CONTROLLER_RESULTS;
         size_t r = i % CONTROLLER_RESULTS;
-        rc = buf_printf(out, "cmesh_manager_writes_total{what=\"%s\",result=\"%s\"} %" PRIu64 "\n",
-                        what[w], results[r], n->writes[w][r]);
+        buf_printf(out, "cmesh_manager_writes_total{what=\"%s\",result=\"%s\"} %" PRIu64 "\n",
+                   what[w], results[r], n->writes[w][r]);
     }
-    return rc;
 }
 
 /* Why shards are not enforced. */
@@ -58,7 +57,7 @@ static const char *const reasons[REASONS] = {
     [STATUS_WAITING] = "waiting",
 };
 
-static int write_states(struct buf *out, const struct controller *c)
+static void write_states(struct buf *out, const struct controller *c)
 {
     uint64_t compiled = 0;
     uint64_t published = 0;
@@ -77,18 +76,15 @@ static int write_states(struct buf *out, const struct controller *c)
         {"cmesh_manager_shards_published", "gauge",
          "ShardingConfigs whose rules are published in their ConfigMap.", published},
     };
-    int rc = prometheus_write(out, gauges, ARRAY_LEN(gauges));
-    rc = rc != 0 ? rc
-                 : prometheus_head(out, "cmesh_manager_shards", "gauge",
-                                   "ShardingConfigs by enforcement state.");
-    for (size_t i = 0; rc == 0 && i < REASONS; i++) {
-        rc = buf_printf(out, "cmesh_manager_shards{state=\"%s\"} %" PRIu64 "\n", reasons[i],
-                        enforced[i]);
+    prometheus_write(out, gauges, ARRAY_LEN(gauges));
+    prometheus_head(out, "cmesh_manager_shards", "gauge", "ShardingConfigs by enforcement state.");
+    for (size_t i = 0; i < REASONS; i++) {
+        buf_printf(out, "cmesh_manager_shards{state=\"%s\"} %" PRIu64 "\n", reasons[i],
+                   enforced[i]);
     }
-    return rc;
 }
 
-static int write_probes(struct buf *out, const struct controller *c)
+static void write_probes(struct buf *out, const struct controller *c)
 {
     const struct prober_stats *p = prober_stats(c->prober);
     const struct prometheus_metric metrics[] = {
@@ -99,7 +95,7 @@ static int write_probes(struct buf *out, const struct controller *c)
         {"cmesh_manager_probed_pods", "gauge", "Pods whose proxies the leading manager probes.",
          p->targets},
     };
-    return prometheus_write(out, metrics, ARRAY_LEN(metrics));
+    prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
 int controller_metrics(const struct controller *c, const struct controller_counts *n,
@@ -116,23 +112,20 @@ int controller_metrics(const struct controller *c, const struct controller_count
          "Times that a handover from another shard was not confirmed within --handover-wait.",
          n->late},
     };
-    int rc = prometheus_write(out, metrics, ARRAY_LEN(metrics));
-    rc = rc != 0 ? rc : write_writes(out, n);
-    rc = rc != 0 ? rc
-                 : write_latency(
-                       out, "cmesh_manager_publish_seconds",
-                       "Time from the change of a ShardingConfig to its rules being published.",
-                       &n->published);
-    rc = rc != 0 ? rc
-                 : write_latency(out, "cmesh_manager_enforce_seconds",
-                                 "Time from the change of a ShardingConfig to its rules being "
-                                 "enforced by every pod.",
-                                 &n->enforced);
-    if (rc != 0 || c == NULL) {
-        return rc;
+    prometheus_write(out, metrics, ARRAY_LEN(metrics));
+    write_writes(out, n);
+    write_latency(out, "cmesh_manager_publish_seconds",
+                  "Time from the change of a ShardingConfig to its rules being published.",
+                  &n->published);
+    write_latency(out, "cmesh_manager_enforce_seconds",
+                  "Time from the change of a ShardingConfig to its rules being enforced by every "
+                  "pod.",
+                  &n->enforced);
+    if (c == NULL) {
+        return buf_error(out);
     }
     const struct work_queue *queues[] = {c->queue, nudger_queue(c->nudger)};
-    rc = write_states(out, c);
-    rc = rc != 0 ? rc : write_probes(out, c);
-    return rc != 0 ? rc : work_queue_metrics(out, queues, ARRAY_LEN(queues));
+    write_states(out, c);
+    write_probes(out, c);
+    return work_queue_metrics(out, queues, ARRAY_LEN(queues));
 }

@@ -151,11 +151,8 @@ struct webhook_serving *webhook_serving_new(struct net_loop *l,
     s->context = o->context;
     s->may_write = o->may_write;
     s->data = o->data;
-    int rc = collect_names(&names, o, service, e);
-    rc = rc != 0 ? rc : open_server(s, l, o, e);
-    rc = rc != 0 ? rc : open_bundle(s, l, o, service, e);
-    rc = rc != 0 ? rc : open_certificates(s, l, o, &names, e);
-    if (rc != 0) {
+    if (collect_names(&names, o, service, e) != 0 || open_server(s, l, o, e) != 0 ||
+        open_bundle(s, l, o, service, e) != 0 || open_certificates(s, l, o, &names, e) != 0) {
         err_prefix(e, "--webhook");
         webhook_serving_free(s);
         return NULL;
@@ -217,7 +214,7 @@ bool webhook_serving_ready(const struct webhook_serving *s, const char **why)
     return ready;
 }
 
-static int write_certificates(const struct certificates_stats *c, struct buf *out)
+static void write_certificates(const struct certificates_stats *c, struct buf *out)
 {
     const struct prometheus_metric metrics[] = {
         {"cmesh_webhook_secret_writes_total", "counter",
@@ -235,20 +232,18 @@ static int write_certificates(const struct certificates_stats *c, struct buf *ou
          "1 while the certificate authority of the webhooks is being replaced, 0 otherwise.",
          c->rotating ? 1 : 0},
     };
-    int rc = prometheus_seconds(
+    prometheus_seconds(
         out, "cmesh_webhook_certificate_expiry_timestamp_seconds", "gauge",
         "Unix time at which the serving certificate of the webhooks expires; 0 if there is none.",
         (double)c->serving_expires);
-    rc = rc != 0
-             ? rc
-             : prometheus_seconds(out, "cmesh_webhook_authority_expiry_timestamp_seconds", "gauge",
-                                  "Unix time at which the certificate authority of the webhooks "
-                                  "expires; 0 if there is none.",
-                                  (double)c->authority_expires);
-    return rc != 0 ? rc : prometheus_write(out, metrics, ARRAY_LEN(metrics));
+    prometheus_seconds(
+        out, "cmesh_webhook_authority_expiry_timestamp_seconds", "gauge",
+        "Unix time at which the certificate authority of the webhooks expires; 0 if there is none.",
+        (double)c->authority_expires);
+    prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
-static int write_bundle(const struct ca_bundle_stats *b, struct buf *out)
+static void write_bundle(const struct ca_bundle_stats *b, struct buf *out)
 {
     const struct prometheus_metric metrics[] = {
         {"cmesh_webhook_configurations", "gauge",
@@ -262,16 +257,18 @@ static int write_bundle(const struct ca_bundle_stats *b, struct buf *out)
         {"cmesh_webhook_configuration_failures_total", "counter",
          "Writes of webhook configurations that failed for other reasons.", b->failures},
     };
-    return prometheus_write(out, metrics, ARRAY_LEN(metrics));
+    prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
 int webhook_serving_metrics(const struct webhook_serving *s, struct buf *out)
 {
     int rc = webhook_server_metrics(s->server, out);
-    if (rc == 0 && s->certificates != NULL) {
-        rc = write_certificates(certificates_stats(s->certificates), out);
+    if (s->certificates == NULL) {
+        return rc;
     }
-    return rc != 0 || s->bundle == NULL ? rc : write_bundle(ca_bundle_stats(s->bundle), out);
+    write_certificates(certificates_stats(s->certificates), out);
+    write_bundle(ca_bundle_stats(s->bundle), out);
+    return buf_error(out);
 }
 
 void webhook_serving_status(const struct webhook_serving *s, cJSON *root)
