@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "kube/selector.h"
+#include "object/edit.h"
 #include "json/field.h"
 #include "json/json.h"
 
@@ -27,7 +28,8 @@ struct origin {
 struct compilation {
     const struct compile_options *options;
     const char *group; /* the config's API group */
-    cJSON *limits;     /* of the rules */
+    struct edit edit;
+    cJSON *limits; /* of the rules */
     struct origin *origins;
     size_t origin_count;
     size_t origin_cap;
@@ -35,41 +37,27 @@ struct compilation {
     struct err *e;
 };
 
-static int out_of_memory(struct compilation *c)
+static int not_object(struct compilation *c, const char *path)
 {
-    return err_memory(c->e);
-}
-
-static int required(struct compilation *c, const char *path)
-{
-    return err_set(c->e, -EINVAL, "%s: Required value", path);
-}
-
-static int wrong_type(struct compilation *c, const char *path, const char *expected)
-{
-    return err_set(c->e, -EINVAL, "%s: Invalid value: must be %s", path, expected);
+    return err_set(c->e, -EINVAL, "%s: Invalid value: must be an object", path);
 }
 
 bool compile_is_config(const cJSON *document)
 {
-    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(document, "kind"));
-    return kind != NULL && strcmp(kind, COMPILE_KIND) == 0;
+    return strcmp(field_text(document, "kind"), COMPILE_KIND) == 0;
 }
 
 static int read_api_version(struct compilation *c, const cJSON *config)
 {
-    const cJSON *item = field_get(config, "apiVersion");
-    if (item == NULL) {
-        return required(c, "apiVersion");
+    const char *text = "";
+    if (field_required(config, "", "apiVersion", &text, c->e) != 0) {
+        return c->e->code;
     }
-    if (!cJSON_IsString(item)) {
-        return wrong_type(c, "apiVersion", "a string");
-    }
-    const char *slash = strrchr(item->valuestring, '/');
-    size_t len = slash == NULL ? 0 : (size_t)(slash - item->valuestring);
+    const char *slash = strrchr(text, '/');
+    size_t len = slash == NULL ? 0 : (size_t)(slash - text);
     for (size_t i = 0; api_groups[i] != NULL && slash != NULL; i++) {
         if (strcmp(slash + 1, API_VERSION) == 0 && strlen(api_groups[i]) == len &&
-            memcmp(api_groups[i], item->valuestring, len) == 0) {
+            memcmp(api_groups[i], text, len) == 0) {
             c->group = api_groups[i];
             return 0;
         }
@@ -77,32 +65,24 @@ static int read_api_version(struct compilation *c, const cJSON *config)
     return err_set(c->e, -EINVAL,
                    "apiVersion: Unsupported value: \"%.100s\": supported are \"%s/%s\" and "
                    "\"%s/%s\"",
-                   item->valuestring, api_groups[0], API_VERSION, api_groups[1], API_VERSION);
+                   text, api_groups[0], API_VERSION, api_groups[1], API_VERSION);
 }
 
 /* Adds {"namespace": …, "name": …}; whether they are good names is checked with the rules. */
 static int add_shard(struct compilation *c, const cJSON *config, cJSON *document)
 {
-    const cJSON *meta = field_get(config, "metadata");
-    const cJSON *name = field_get(meta, "name");
-    const cJSON *ns = field_get(meta, "namespace");
-    if (meta != NULL && !cJSON_IsObject(meta)) {
-        return wrong_type(c, "metadata", "an object");
+    const cJSON *meta = NULL;
+    const char *name = "";
+    const char *ns = "";
+    if (field_object(config, "", "metadata", &meta, c->e) != 0 ||
+        field_required(meta, "metadata", "name", &name, c->e) != 0 ||
+        field_string(meta, "metadata", "namespace", &ns, c->e) != 0) {
+        return c->e->code;
     }
-    if (name == NULL) {
-        return required(c, "metadata.name");
-    }
-    if (!cJSON_IsString(name) || (ns != NULL && !cJSON_IsString(ns))) {
-        return wrong_type(c, cJSON_IsString(name) ? "metadata.namespace" : "metadata.name",
-                          "a string");
-    }
-    const char *ns_text =
-        ns == NULL || ns->valuestring[0] == '\0' ? c->options->namespace : ns->valuestring;
-    cJSON *shard = cJSON_AddObjectToObject(document, "shard");
-    return shard != NULL && cJSON_AddStringToObject(shard, "name", name->valuestring) != NULL &&
-                   cJSON_AddStringToObject(shard, "namespace", ns_text) != NULL
-               ? 0
-               : out_of_memory(c);
+    cJSON *shard = edit_object(&c->edit, document, "shard");
+    edit_string(&c->edit, shard, "name", name);
+    edit_string(&c->edit, shard, "namespace", ns[0] == '\0' ? c->options->namespace : ns);
+    return 0;
 }
 
 /* The pods of the shard: of no use to the rules, but nothing works without. */
@@ -120,82 +100,61 @@ static int check_pod_selector(struct compilation *c, const cJSON *spec)
 
 static int add_webhook(struct compilation *c, const cJSON *spec, cJSON *rules_spec)
 {
+    static const char path[] = "spec.webhook";
     static const char *const known[] = {"certDir", "port", NULL};
-    const cJSON *webhook = field_get(spec, "webhook");
-    if (webhook == NULL) {
-        return 0;
+    const cJSON *webhook = NULL;
+    const char *dir = "";
+    int port = 0;
+    if (field_object(spec, "spec", "webhook", &webhook, c->e) != 0 ||
+        field_known(webhook, path, known, c->e) != 0 ||
+        field_string(webhook, path, "certDir", &dir, c->e) != 0 ||
+        field_int(webhook, path, "port", 1, 65535, &port, c->e) != 0) {
+        return c->e->code;
     }
-    if (!cJSON_IsObject(webhook)) {
-        return wrong_type(c, "spec.webhook", "an object");
+    cJSON *out = webhook == NULL ? NULL : edit_object(&c->edit, rules_spec, "webhook");
+    if (field_get(webhook, "certDir") != NULL) {
+        edit_string(&c->edit, out, "certDir", dir);
     }
-    int rc = field_known(webhook, "spec.webhook", known, c->e);
-    const cJSON *dir = field_get(webhook, "certDir");
-    const cJSON *port = field_get(webhook, "port");
-    if (rc == 0 && dir != NULL && !cJSON_IsString(dir)) {
-        return wrong_type(c, "spec.webhook.certDir", "a string");
+    if (port != 0) {
+        edit_number(&c->edit, out, "port", port);
     }
-    if (rc == 0 && port != NULL &&
-        !(cJSON_IsNumber(port) && port->valuedouble >= 1 && port->valuedouble <= 65535 &&
-          port->valuedouble == (double)port->valueint)) {
-        return wrong_type(c, "spec.webhook.port", "a whole number from 1 to 65535");
-    }
-    cJSON *out = rc == 0 ? cJSON_AddObjectToObject(rules_spec, "webhook") : NULL;
-    if (rc == 0 &&
-        (out == NULL ||
-         (dir != NULL && cJSON_AddStringToObject(out, "certDir", dir->valuestring) == NULL) ||
-         (port != NULL && cJSON_AddNumberToObject(out, "port", port->valuedouble) == NULL))) {
-        rc = out_of_memory(c);
-    }
-    return rc;
+    return 0;
 }
 
 static int add_leader_election(struct compilation *c, const cJSON *spec, cJSON *rules_spec)
 {
+    static const char path[] = "spec.controller";
     static const char *const known[] = {"leaderElectionName", NULL};
-    const cJSON *controller = field_get(spec, "controller");
-    const cJSON *name = field_get(controller, "leaderElectionName");
-    if (controller != NULL && !cJSON_IsObject(controller)) {
-        return wrong_type(c, "spec.controller", "an object");
-    }
-    int rc = field_known(controller, "spec.controller", known, c->e);
-    if (rc != 0 || name == NULL) {
-        return rc;
-    }
-    if (!cJSON_IsString(name)) {
-        return wrong_type(c, "spec.controller.leaderElectionName", "a string");
+    const cJSON *controller = NULL;
+    const char *name = "";
+    if (field_object(spec, "spec", "controller", &controller, c->e) != 0 ||
+        field_known(controller, path, known, c->e) != 0 ||
+        field_string(controller, path, known[0], &name, c->e) != 0) {
+        return c->e->code;
     }
     /* An empty string is how Go writes a field that is not set. */
-    if (name->valuestring[0] == '\0') {
-        return 0;
+    if (name[0] != '\0') {
+        edit_string(&c->edit, edit_object(&c->edit, rules_spec, "leaderElection"), "name", name);
     }
-    cJSON *election = cJSON_AddObjectToObject(rules_spec, "leaderElection");
-    return election != NULL && cJSON_AddStringToObject(election, "name", name->valuestring) != NULL
-               ? 0
-               : out_of_memory(c);
+    return 0;
 }
 
-static int add_label(struct compilation *c, cJSON *labels, const char *field, const char *name)
+static void add_label(struct compilation *c, cJSON *labels, const char *field, const char *name)
 {
     const char *prefix = c->options->labels.prefix != NULL ? c->options->labels.prefix : c->group;
+    bool whole = strchr(name, '/') != NULL;
     char key[512];
-    if (strchr(name, '/') != NULL) {
-        (void)snprintf(key, sizeof key, "%s", name);
-    } else {
-        (void)snprintf(key, sizeof key, "%s/%s", prefix, name);
-    }
-    return cJSON_AddStringToObject(labels, field, key) != NULL ? 0 : out_of_memory(c);
+    (void)snprintf(key, sizeof key, "%s%s%s", whole ? "" : prefix, whole ? "" : "/", name);
+    edit_string(&c->edit, labels, field, key);
 }
 
-static int add_labels(struct compilation *c, cJSON *rules_spec)
+static void add_labels(struct compilation *c, cJSON *rules_spec)
 {
     const struct compile_labels *names = &c->options->labels;
-    cJSON *labels = cJSON_AddObjectToObject(rules_spec, "labels");
-    if (labels == NULL) {
-        return out_of_memory(c);
-    }
-    int rc = add_label(c, labels, "namespace", names->namespace);
-    rc = rc != 0 ? rc : add_label(c, labels, "shardHash", names->shard_hash);
-    return rc != 0 ? rc : add_label(c, labels, "control", names->control);
+    cJSON *labels = edit_object(&c->edit, rules_spec, "labels");
+    add_label(c, labels, "namespace", names->namespace);
+    add_label(c, labels, "shardHash", names->shard_hash);
+    add_label(c, labels, "control", names->control);
 }
 
 /* Each entry repeats the selector of its limit: a small config must not fill memory. */
@@ -218,7 +177,7 @@ static int note_origin(struct compilation *c, const struct origin *o)
         size_t cap = c->origin_cap == 0 ? 16 : c->origin_cap * 2;
         struct origin *grown = realloc(c->origins, cap * sizeof *grown);
         if (grown == NULL) {
-            return out_of_memory(c);
+            return err_memory(c->e);
         }
         c->origins = grown;
         c->origin_cap = cap;
@@ -228,18 +187,12 @@ static int note_origin(struct compilation *c, const struct origin *o)
 }
 
 /* Copies one list; whether it is in order is checked with the rules. */
-static int copy_list(struct compilation *c, const cJSON *from, cJSON *to, const char *key)
+static void copy_list(struct compilation *c, const cJSON *from, cJSON *to, const char *key)
 {
     const cJSON *list = field_get(from, key);
-    if (list == NULL) {
-        return 0;
+    if (list != NULL) {
+        edit_set(&c->edit, to, key, cJSON_Duplicate(list, true));
     }
-    cJSON *copy = cJSON_Duplicate(list, true);
-    if (copy == NULL || !cJSON_AddItemToObject(to, key, copy)) {
-        cJSON_Delete(copy);
-        return out_of_memory(c);
-    }
-    return 0;
 }
 
 /* One entry of relateResources becomes one limit of the rules. */
@@ -248,25 +201,17 @@ static int add_rule(struct compilation *c, const cJSON *resources, const char *p
 {
     static const char *const known[] = {"apiGroups", "resources", NULL};
     if (!cJSON_IsObject(resources)) {
-        return wrong_type(c, path, "an object");
+        return not_object(c, path);
     }
-    int rc = field_known(resources, path, known, c->e);
-    rc = rc != 0 ? rc : check_size(c, path, selector);
-    rc = rc != 0 ? rc : note_origin(c, o);
-    if (rc != 0) {
-        return rc;
+    if (field_known(resources, path, known, c->e) != 0 || check_size(c, path, selector) != 0 ||
+        note_origin(c, o) != 0) {
+        return c->e->code;
     }
-    cJSON *limit = cJSON_CreateObject();
-    if (limit == NULL || !cJSON_AddItemToArray(c->limits, limit)) {
-        cJSON_Delete(limit);
-        return out_of_memory(c);
-    }
-    rc = copy_list(c, resources, limit, "apiGroups");
-    rc = rc != 0 ? rc : copy_list(c, resources, limit, "resources");
-    if (rc == 0 && cJSON_AddStringToObject(limit, "selector", selector) == NULL) {
-        rc = out_of_memory(c);
-    }
-    return rc;
+    cJSON *limit = edit_append_object(&c->edit, c->limits);
+    copy_list(c, resources, limit, "apiGroups");
+    copy_list(c, resources, limit, "resources");
+    edit_string(&c->edit, limit, "selector", selector);
+    return 0;
 }
 
 /* The limit's selector as canonical text; the caller frees. */
@@ -277,7 +222,7 @@ static int read_selector(struct compilation *c, const cJSON *limit, const char *
     (void)snprintf(path, sizeof path, "%s.selector", limit_path);
     const cJSON *item = field_get(limit, "selector");
     if (item == NULL) {
-        return required(c, path);
+        return err_set(c->e, -EINVAL, "%s: Required value", path);
     }
     struct selector *selector = selector_from_label_selector(item, path, c->e);
     if (selector == NULL) {
@@ -291,7 +236,7 @@ static int read_selector(struct compilation *c, const cJSON *limit, const char *
     if (rc == -ENOBUFS) {
         return err_set(c->e, -E2BIG, "%s: Too long: more than %d bytes", path, SELECTOR_TEXT_MAX);
     }
-    return *text != NULL ? 0 : out_of_memory(c);
+    return *text != NULL ? 0 : err_memory(c->e);
 }
 
 static int add_rules(struct compilation *c, const cJSON *limit, const char *path, struct origin o)
@@ -299,25 +244,19 @@ static int add_rules(struct compilation *c, const cJSON *limit, const char *path
     /* Beside it the other spelling may stand as null: so Go's encoder writes what is not set. */
     const char *const known[] = {"relateResources", "selector", o.wrapped ? NULL : "objectSelector",
                                  NULL};
+    const cJSON *list = NULL;
     char *selector = NULL;
-    char inner[PATH_LEN];
-    (void)snprintf(inner, sizeof inner, "%s.relateResources", path);
-    int rc = field_known(limit, path, known, c->e);
-    const cJSON *list = field_get(limit, "relateResources");
-    if (rc == 0 && list == NULL) {
-        rc = required(c, inner);
-    } else if (rc == 0 && !cJSON_IsArray(list)) {
-        rc = wrong_type(c, inner, "an array");
-    } else if (rc == 0 && list->child == NULL) {
-        rc = err_set(c->e, -EINVAL, "%s: Required value: must have at least one entry", inner);
+    if (field_known(limit, path, known, c->e) != 0 ||
+        field_array(limit, path, "relateResources", &list, c->e) != 0) {
+        return c->e->code;
     }
-    rc = rc != 0 ? rc : read_selector(c, limit, path, &selector);
-    const cJSON *item;
-    cJSON_ArrayForEach(item, list)
-    {
-        if (rc != 0) {
-            break;
-        }
+    if (list == NULL || list->child == NULL) {
+        return err_set(c->e, -EINVAL,
+                       "%s.relateResources: Required value: must have at least one entry", path);
+    }
+    int rc = read_selector(c, limit, path, &selector);
+    for (const cJSON *item = list->child; item != NULL && rc == 0; item = item->next) {
+        char inner[PATH_LEN];
         (void)snprintf(inner, sizeof inner, "%s.relateResources[%u]", path, o.resource);
         rc = add_rule(c, item, inner, selector, &o);
         o.resource++;
@@ -333,26 +272,25 @@ static int add_limit(struct compilation *c, const cJSON *limit, unsigned index)
     char path[PATH_LEN];
     (void)snprintf(path, sizeof path, "spec.limits[%u]", index);
     if (!cJSON_IsObject(limit)) {
-        return wrong_type(c, path, "an object");
+        return not_object(c, path);
     }
     const cJSON *inner = field_get(limit, "objectSelector");
     if (inner == NULL) {
         return add_rules(c, limit, path, o);
     }
-    int rc = field_known(limit, path, known, c->e);
-    for (size_t i = 1; rc == 0 && known[i] != NULL; i++) {
-        if (field_get(limit, known[i]) != NULL) {
-            rc = err_set(c->e, -EINVAL,
-                         "%s.%s: Forbidden: may not be set together with objectSelector", path,
-                         known[i]);
-        }
+    if (field_known(limit, path, known, c->e) != 0) {
+        return c->e->code;
     }
-    if (rc != 0) {
-        return rc;
+    for (size_t i = 1; known[i] != NULL; i++) {
+        if (field_get(limit, known[i]) != NULL) {
+            return err_set(c->e, -EINVAL,
+                           "%s.%s: Forbidden: may not be set together with objectSelector", path,
+                           known[i]);
+        }
     }
     (void)snprintf(path, sizeof path, "spec.limits[%u].objectSelector", index);
     if (!cJSON_IsObject(inner)) {
-        return wrong_type(c, path, "an object");
+        return not_object(c, path);
     }
     o.wrapped = true;
     return add_rules(c, inner, path, o);
@@ -360,21 +298,17 @@ static int add_limit(struct compilation *c, const cJSON *limit, unsigned index)
 
 static int add_limits(struct compilation *c, const cJSON *spec, cJSON *rules_spec)
 {
-    const cJSON *limits = field_get(spec, "limits");
-    c->limits = cJSON_AddArrayToObject(rules_spec, "limits");
-    if (c->limits == NULL) {
-        return out_of_memory(c);
-    }
-    if (limits != NULL && !cJSON_IsArray(limits)) {
-        return wrong_type(c, "spec.limits", "an array");
-    }
+    const cJSON *limits = NULL;
     unsigned i = 0;
     const cJSON *item;
+    c->limits = edit_array(&c->edit, rules_spec, "limits");
+    if (field_array(spec, "spec", "limits", &limits, c->e) != 0) {
+        return c->e->code;
+    }
     cJSON_ArrayForEach(item, limits)
     {
-        int rc = add_limit(c, item, i++);
-        if (rc != 0) {
-            return rc;
+        if (add_limit(c, item, i++) != 0) {
+            return c->e->code;
         }
     }
     return 0;
@@ -384,28 +318,27 @@ static int add_spec(struct compilation *c, const cJSON *config, cJSON *document)
 {
     static const char *const known[] = {"selector", "controller", "webhook",
                                         "limits",   "root",       NULL};
-    const cJSON *spec = field_get(config, "spec");
+    const cJSON *spec = NULL;
+    if (field_object(config, "", "spec", &spec, c->e) != 0) {
+        return c->e->code;
+    }
     if (spec == NULL) {
-        return required(c, "spec");
+        return err_set(c->e, -EINVAL, "spec: Required value");
     }
-    if (!cJSON_IsObject(spec)) {
-        return wrong_type(c, "spec", "an object");
+    if (field_known(spec, "spec", known, c->e) != 0) {
+        return c->e->code;
     }
-    int rc = field_known(spec, "spec", known, c->e);
-    if (rc == 0 && field_get(spec, "root") != NULL) {
-        rc = err_set(c->e, -EINVAL,
-                     "spec.root: Forbidden: automatic sharding is not supported yet: write one "
-                     "ShardingConfig for each shard");
+    if (field_get(spec, "root") != NULL) {
+        return err_set(c->e, -EINVAL,
+                       "spec.root: Forbidden: automatic sharding is not supported yet: write one "
+                       "ShardingConfig for each shard");
     }
-    cJSON *rules_spec = cJSON_AddObjectToObject(document, "spec");
-    if (rules_spec == NULL) {
-        return out_of_memory(c);
-    }
-    rc = rc != 0 ? rc : check_pod_selector(c, spec);
-    rc = rc != 0 ? rc : add_webhook(c, spec, rules_spec);
-    rc = rc != 0 ? rc : add_leader_election(c, spec, rules_spec);
-    rc = rc != 0 ? rc : add_labels(c, rules_spec);
-    return rc != 0 ? rc : add_limits(c, spec, rules_spec);
+    cJSON *rules_spec = edit_object(&c->edit, document, "spec");
+    add_labels(c, rules_spec);
+    bool added = check_pod_selector(c, spec) == 0 && add_webhook(c, spec, rules_spec) == 0 &&
+                 add_leader_election(c, spec, rules_spec) == 0 &&
+                 add_limits(c, spec, rules_spec) == 0;
+    return added ? 0 : c->e->code;
 }
 
 /* Finds what the rules call `path` in the config: "spec.limits[3]" is the fourth entry of
@@ -473,7 +406,7 @@ static struct rules *make_rules(struct compilation *c, const cJSON *document)
     struct buf text = BUF_INIT(RULES_TEXT_MAX);
     struct err inner = ERR_INIT;
     struct rules *made = NULL;
-    int rc = json_canonical(document, &text);
+    int rc = c->edit.rc != 0 ? c->edit.rc : json_canonical(document, &text);
     if (rc == -ENOBUFS) {
         (void)err_set(c->e, -E2BIG, "spec.limits: Too long: the rules have more than %d bytes",
                       RULES_TEXT_MAX);
@@ -489,28 +422,16 @@ static struct rules *make_rules(struct compilation *c, const cJSON *document)
     return made;
 }
 
-static cJSON *new_document(const struct compile_options *o)
-{
-    cJSON *d = cJSON_CreateObject();
-    if (cJSON_AddStringToObject(d, "apiVersion", RULES_API_VERSION) != NULL &&
-        cJSON_AddStringToObject(d, "kind", RULES_KIND) != NULL &&
-        cJSON_AddNumberToObject(d, "generation", (double)o->generation) != NULL) {
-        return d;
-    }
-    cJSON_Delete(d);
-    return NULL;
-}
-
 struct rules *compile_config(const cJSON *config, const struct compile_options *o, struct err *e)
 {
     struct compilation c = {.options = o, .e = e};
     struct rules *made = NULL;
-    cJSON *document = new_document(o);
-    int rc = document != NULL ? 0 : out_of_memory(&c);
-    rc = rc != 0 ? rc : read_api_version(&c, config);
-    rc = rc != 0 ? rc : add_shard(&c, config, document);
-    rc = rc != 0 ? rc : add_spec(&c, config, document);
-    if (rc == 0) {
+    cJSON *document = cJSON_CreateObject();
+    edit_string(&c.edit, document, "apiVersion", RULES_API_VERSION);
+    edit_string(&c.edit, document, "kind", RULES_KIND);
+    edit_number(&c.edit, document, "generation", (double)o->generation);
+    if (read_api_version(&c, config) == 0 && add_shard(&c, config, document) == 0 &&
+        add_spec(&c, config, document) == 0) {
         made = make_rules(&c, document);
     }
     cJSON_Delete(document);

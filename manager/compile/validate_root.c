@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kube/name.h"
+#include "object/edit.h"
 #include "rules/sharding.h"
 #include "json/field.h"
 
@@ -62,28 +63,33 @@ static int check_canary(const cJSON *root, struct err *e)
     static const char *const known[] = {"replicas", "inNamespaces", "inShardHash", NULL};
     const cJSON *canary = NULL;
     int replicas = 0;
-    int rc = field_object(root, ROOT, "canary", &canary, e);
-    rc = rc != 0 ? rc : field_known(canary, CANARY, known, e);
-    rc = rc != 0 ? rc : field_int(canary, CANARY, "replicas", 0, INT_MAX, &replicas, e);
-    rc = rc != 0 ? rc : check_list(canary, CANARY, "inNamespaces", name_check_label, e);
-    return rc != 0 ? rc : check_list(canary, CANARY, "inShardHash", check_hash, e);
+    bool right = field_object(root, ROOT, "canary", &canary, e) == 0 &&
+                 field_known(canary, CANARY, known, e) == 0 &&
+                 field_int(canary, CANARY, "replicas", 0, INT_MAX, &replicas, e) == 0 &&
+                 check_list(canary, CANARY, "inNamespaces", name_check_label, e) == 0 &&
+                 check_list(canary, CANARY, "inShardHash", check_hash, e) == 0;
+    return right ? 0 : e->code;
+}
+
+static int check_size(const cJSON *automatic, const char *key, int max, struct err *e)
+{
+    int value = 0;
+    if (field_int(automatic, AUTO, key, 1, max, &value, e) != 0) {
+        return e->code;
+    }
+    return value != 0 ? 0 : err_set(e, -EINVAL, AUTO ".%s: Required value", key);
 }
 
 static int check_auto(const cJSON *root, struct err *e)
 {
     static const char *const known[] = {"shardingSize", "everyShardReplicas", NULL};
     const cJSON *automatic = NULL;
-    int rc = field_object(root, ROOT, "auto", &automatic, e);
-    rc = rc != 0 ? rc : field_known(automatic, AUTO, known, e);
-    for (size_t i = 0; known[i] != NULL && rc == 0 && automatic != NULL; i++) {
-        int max = i == 0 ? SHARDING_HASH_SIZE : INT_MAX;
-        int value = 0;
-        rc = field_int(automatic, AUTO, known[i], 1, max, &value, e);
-        if (rc == 0 && value == 0) {
-            rc = err_set(e, -EINVAL, AUTO ".%s: Required value", known[i]);
-        }
-    }
-    return rc;
+    bool right =
+        field_object(root, ROOT, "auto", &automatic, e) == 0 &&
+        (automatic == NULL || (field_known(automatic, AUTO, known, e) == 0 &&
+                               check_size(automatic, known[0], SHARDING_HASH_SIZE, e) == 0 &&
+                               check_size(automatic, known[1], INT_MAX, e) == 0));
+    return right ? 0 : e->code;
 }
 
 static int check_fields(const cJSON *root, struct err *e)
@@ -91,76 +97,46 @@ static int check_fields(const cJSON *root, struct err *e)
     static const char *const known[] = {
         "disable", "prefix", "targetStatefulSet", "canary", "auto", "resourceSelector", NULL};
     const cJSON *disable = field_get(root, "disable");
-    int rc = field_known(root, ROOT, known, e);
-    if (rc == 0 && disable != NULL && !cJSON_IsBool(disable)) {
-        rc = err_set(e, -EINVAL, ROOT ".disable: Invalid value: must be true or false");
+    if (field_known(root, ROOT, known, e) != 0) {
+        return e->code;
     }
-    rc = rc != 0 ? rc : check_name(root, "prefix", e);
-    rc = rc != 0 ? rc : check_name(root, "targetStatefulSet", e);
-    rc = rc != 0 ? rc : check_canary(root, e);
-    return rc != 0 ? rc : check_auto(root, e);
+    if (disable != NULL && !cJSON_IsBool(disable)) {
+        return field_wrong_type(e, ROOT, "disable", "true or false");
+    }
+    bool right = check_name(root, "prefix", e) == 0 &&
+                 check_name(root, "targetStatefulSet", e) == 0 && check_canary(root, e) == 0 &&
+                 check_auto(root, e) == 0;
+    return right ? 0 : e->code;
 }
 
 /* {"matchLabels": {"a": "b"}}: where root needs no selector and the rules of a shard do. */
-static cJSON *some_selector(void)
+static void give_selector(struct edit *ed, cJSON *object)
 {
-    cJSON *selector = cJSON_CreateObject();
-    cJSON *labels = cJSON_AddObjectToObject(selector, "matchLabels");
-    if (cJSON_AddStringToObject(labels, "a", "b") == NULL) {
-        cJSON_Delete(selector);
-        return NULL;
+    if (field_get(object, "selector") == NULL) {
+        cJSON *selector = edit_object(ed, object, "selector");
+        edit_string(ed, edit_object(ed, selector, "matchLabels"), "a", "b");
     }
-    return selector;
 }
 
-static int give_selector(cJSON *object)
-{
-    if (field_get(object, "selector") != NULL) {
-        return 0;
-    }
-    cJSON *selector = some_selector();
-    cJSON_DeleteItemFromObjectCaseSensitive(object, "selector");
-    if (selector == NULL || !cJSON_AddItemToObject(object, "selector", selector)) {
-        cJSON_Delete(selector);
-        return -ENOMEM;
-    }
-    return 0;
-}
-
-/* What the root spreads, as the limits of a shard. */
-static int make_limits(cJSON *spec, const cJSON *list)
-{
-    cJSON *limits = list == NULL ? cJSON_CreateArray() : cJSON_Duplicate(list, true);
-    int rc = limits == NULL ? -ENOMEM : 0;
-    cJSON *limit;
-    cJSON_ArrayForEach(limit, limits)
-    {
-        if (rc == 0 && cJSON_IsObject(limit)) {
-            rc = give_selector(limit);
-        }
-    }
-    cJSON_DeleteItemFromObjectCaseSensitive(spec, "limits");
-    if (rc != 0 || !cJSON_AddItemToObject(spec, "limits", limits)) {
-        cJSON_Delete(limits);
-        return -ENOMEM;
-    }
-    return 0;
-}
-
-/* The config as that of a shard, with the root's resources in place of its limits. */
+/* The config as that of a shard, with what the root spreads in place of its limits. */
 static cJSON *as_shard(const cJSON *config)
 {
+    struct edit ed = {.rc = 0};
     cJSON *copy = cJSON_Duplicate(config, true);
     cJSON *spec = cJSON_GetObjectItemCaseSensitive(copy, "spec");
     cJSON *root = cJSON_DetachItemFromObjectCaseSensitive(spec, "root");
-    int rc = copy == NULL ? -ENOMEM : make_limits(spec, field_get(root, "resourceSelector"));
-    rc = rc != 0 ? rc : give_selector(spec);
+    cJSON *list = cJSON_DetachItemFromObjectCaseSensitive(root, "resourceSelector");
     cJSON_Delete(root);
-    if (rc != 0) {
-        cJSON_Delete(copy);
-        return NULL;
+    edit_set(&ed, spec, "limits", list != NULL ? list : cJSON_CreateArray());
+    cJSON *limit;
+    cJSON_ArrayForEach(limit, field_get(spec, "limits"))
+    {
+        if (cJSON_IsObject(limit)) {
+            give_selector(&ed, limit);
+        }
     }
-    return copy;
+    give_selector(&ed, spec);
+    return edit_result(&ed, copy);
 }
 
 static int compile_shard(const cJSON *config, const struct compile_options *o, struct err *e)
@@ -187,12 +163,13 @@ int validate_root(const cJSON *config, const struct compile_options *o, struct e
     const cJSON *spec = field_get(config, "spec");
     const cJSON *root = NULL;
     const cJSON *limits = field_get(spec, "limits");
-    int rc = field_object(spec, "spec", "root", &root, e);
-    rc = rc != 0 ? rc : check_fields(root, e);
-    if (rc == 0 && limits != NULL && limits->child != NULL) {
-        rc = err_set(e, -EINVAL,
-                     "spec.limits: Forbidden: may not be set together with " ROOT
-                     ", which has resourceSelector");
+    if (field_object(spec, "spec", "root", &root, e) != 0 || check_fields(root, e) != 0) {
+        return e->code;
     }
-    return rc != 0 ? rc : compile_shard(config, o, e);
+    if (limits != NULL && limits->child != NULL) {
+        return err_set(e, -EINVAL,
+                       "spec.limits: Forbidden: may not be set together with " ROOT
+                       ", which has resourceSelector");
+    }
+    return compile_shard(config, o, e);
 }

@@ -240,11 +240,7 @@ cJSON *inject_operator_variables(struct edit *ed, const struct inject_options *o
     }
     list = cJSON_DetachItemFromObjectCaseSensitive(holder, "env");
     cJSON_Delete(holder);
-    if (ed->rc != 0) {
-        cJSON_Delete(list);
-        return NULL;
-    }
-    return list;
+    return edit_result(ed, list);
 }
 
 void inject_operator_set_variables(struct edit *ed, const struct inject_options *o, cJSON *spec,

@@ -8,6 +8,7 @@
 #include "kube/name.h"
 #include "object/json_patch.h"
 #include "rules/sharding.h"
+#include "json/field.h"
 
 #define CONTROLLED "true"
 
@@ -47,18 +48,13 @@ int labels_keys_init(struct labels_keys *k, const struct compile_labels *names, 
 
 static const cJSON *labels_of(const cJSON *object)
 {
-    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
-    return cJSON_GetObjectItemCaseSensitive(meta, "labels");
+    return field_get(field_get(object, "metadata"), "labels");
 }
 
 /* NULL: there is no such label. */
 static const char *value_of(const cJSON *labels, const char *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(labels, key);
-    if (item == NULL || cJSON_IsNull(item)) {
-        return NULL;
-    }
-    return cJSON_IsString(item) ? item->valuestring : "";
+    return field_get(labels, key) == NULL ? NULL : field_text(labels, key);
 }
 
 void labels_plan_init(struct labels_plan *p, const struct labels_keys *k, const cJSON *object,
@@ -85,36 +81,23 @@ void labels_plan_init(struct labels_plan *p, const struct labels_keys *k, const 
     }
 }
 
-static cJSON *labels_to_set(const struct labels_plan *p, const struct labels_keys *k)
+/* Those that are not as they should be. */
+static void set_labels(struct edit *ed, cJSON *labels, const struct labels_plan *p,
+                       const struct labels_keys *k)
 {
-    cJSON *labels = cJSON_CreateObject();
-    for (size_t i = 0; i < LABELS_COUNT && labels != NULL; i++) {
-        if (p->set[i] && cJSON_AddStringToObject(labels, k->key[i], p->value[i]) == NULL) {
-            cJSON_Delete(labels);
-            labels = NULL;
+    for (size_t i = 0; i < LABELS_COUNT; i++) {
+        if (p->set[i]) {
+            edit_string(ed, labels, k->key[i], p->value[i]);
         }
     }
-    return labels;
 }
 
-/* `inner` under that key in a new object; takes it. */
-static cJSON *wrap(const char *key, cJSON *inner)
+static void add_whole(struct edit *ed, const struct labels_plan *p, const struct labels_keys *k,
+                      bool has_metadata, cJSON *patch)
 {
-    cJSON *outer = cJSON_CreateObject();
-    if (inner == NULL || !cJSON_AddItemToObject(outer, key, inner)) {
-        cJSON_Delete(inner);
-        cJSON_Delete(outer);
-        return NULL;
-    }
-    return outer;
-}
-
-static int add_whole(const struct labels_plan *p, const struct labels_keys *k, bool has_metadata,
-                     cJSON *patch)
-{
-    cJSON *labels = labels_to_set(p, k);
-    return has_metadata ? json_patch_add(patch, "add", "/metadata/labels", labels)
-                        : json_patch_add(patch, "add", "/metadata", wrap("labels", labels));
+    cJSON *value = cJSON_CreateObject();
+    set_labels(ed, has_metadata ? value : edit_object(ed, value, "labels"), p, k);
+    json_patch_add(ed, patch, "add", has_metadata ? "/metadata/labels" : "/metadata", value);
 }
 
 /* "/metadata/labels/ctrlmesh.kusionstack.io~1control": of what a key may hold only the slash, which
@@ -125,39 +108,37 @@ static void label_pointer(const char *key, char *out, size_t size)
     (void)snprintf(out, size, "/metadata/labels/%.*s~1%s", (int)prefix, key, key + prefix + 1);
 }
 
-static int add_each(const struct labels_plan *p, const struct labels_keys *k, cJSON *patch)
+static void add_each(struct edit *ed, const struct labels_plan *p, const struct labels_keys *k,
+                     cJSON *patch)
 {
-    int rc = 0;
     for (size_t i = 0; i < LABELS_COUNT; i++) {
         char path[LABELS_KEY_SIZE + 32];
         label_pointer(k->key[i], path, sizeof path);
-        if (rc == 0 && p->set[i]) {
-            rc = json_patch_add(patch, "add", path, cJSON_CreateString(p->value[i]));
+        if (p->set[i]) {
+            json_patch_add(ed, patch, "add", path, cJSON_CreateString(p->value[i]));
         }
     }
-    return rc;
 }
 
 cJSON *labels_json_patch(const struct labels_plan *p, const struct labels_keys *k,
                          const cJSON *object)
 {
-    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
+    struct edit ed = {.rc = 0};
     cJSON *patch = cJSON_CreateArray();
-    if (patch == NULL) {
-        return NULL;
+    if (cJSON_IsObject(labels_of(object))) {
+        add_each(&ed, p, k, patch);
+    } else {
+        add_whole(&ed, p, k, cJSON_IsObject(field_get(object, "metadata")), patch);
     }
-    int rc = cJSON_IsObject(labels_of(object)) ? add_each(p, k, patch)
-                                               : add_whole(p, k, cJSON_IsObject(meta), patch);
-    if (rc != 0) {
-        cJSON_Delete(patch);
-        return NULL;
-    }
-    return patch;
+    return edit_result(&ed, patch);
 }
 
 cJSON *labels_merge_patch(const struct labels_plan *p, const struct labels_keys *k)
 {
-    return wrap("metadata", wrap("labels", labels_to_set(p, k)));
+    struct edit ed = {.rc = 0};
+    cJSON *patch = cJSON_CreateObject();
+    set_labels(&ed, edit_object(&ed, edit_object(&ed, patch, "metadata"), "labels"), p, k);
+    return edit_result(&ed, patch);
 }
 
 bool labels_are_ours(const struct labels_keys *k, const cJSON *object)
@@ -168,14 +149,13 @@ bool labels_are_ours(const struct labels_keys *k, const cJSON *object)
 
 cJSON *labels_removal_patch(const struct labels_keys *k)
 {
-    cJSON *gone = cJSON_CreateObject();
-    for (size_t i = 0; i < LABELS_COUNT && gone != NULL; i++) {
-        if (cJSON_AddNullToObject(gone, k->key[i]) == NULL) {
-            cJSON_Delete(gone);
-            gone = NULL;
-        }
+    struct edit ed = {.rc = 0};
+    cJSON *patch = cJSON_CreateObject();
+    cJSON *labels = edit_object(&ed, edit_object(&ed, patch, "metadata"), "labels");
+    for (size_t i = 0; i < LABELS_COUNT; i++) {
+        edit_set(&ed, labels, k->key[i], cJSON_CreateNull());
     }
-    return wrap("metadata", wrap("labels", gone));
+    return edit_result(&ed, patch);
 }
 
 /* The namespace that the object of the request belongs to; "" when there is none, or when it has no
@@ -185,8 +165,7 @@ static const char *namespace_of(const struct admission_request *r)
     if (strcmp(r->resource.resource, "namespaces") != 0 || r->resource.group[0] != '\0') {
         return r->namespace;
     }
-    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(r->object, "metadata");
-    const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, "name"));
+    const char *name = cJSON_GetStringValue(field_get(field_get(r->object, "metadata"), "name"));
     return name != NULL ? name : r->name;
 }
 

@@ -6,9 +6,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void edit_fail(struct edit *ed, int rc)
+void edit_fail(struct edit *ed, int rc)
 {
-    ed->rc = ed->rc != 0 ? ed->rc : rc;
+    if (ed->rc == 0) {
+        ed->rc = rc;
+    }
+}
+
+cJSON *edit_result(const struct edit *ed, cJSON *document)
+{
+    if (ed->rc == 0) {
+        return document;
+    }
+    cJSON_Delete(document);
+    return NULL;
 }
 
 void edit_set(struct edit *ed, cJSON *parent, const char *key, cJSON *value)

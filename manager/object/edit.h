@@ -11,9 +11,17 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/err.h"
+
 struct edit {
     int rc; /* 0, or the first failure: -ENOMEM; -EINVAL: a field has another type */
 };
+
+/* Notes a failure of who changes, unless there is one already. */
+void edit_fail(struct edit *ed, int rc);
+
+/* Ends the steps: `document`; NULL, and it is deleted, if one has failed. */
+MUST_CHECK cJSON *edit_result(const struct edit *ed, cJSON *document);
 
 /* The field of `parent`, made if it is absent or null. */
 cJSON *edit_object(struct edit *ed, cJSON *parent, const char *key);

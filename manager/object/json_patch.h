@@ -10,6 +10,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
+#include "object/edit.h"
 
 /* Whether both say the same, in whatever order the members of objects stand. */
 bool json_patch_equal(const cJSON *a, const cJSON *b);
@@ -20,8 +21,8 @@ bool json_patch_equal(const cJSON *a, const cJSON *b);
  * looked for in the same order first. The caller frees. NULL without memory. */
 MUST_CHECK cJSON *json_patch_diff(const cJSON *from, const cJSON *to);
 
-/* Adds one operation to a patch; `path` is a JSON Pointer (RFC 6901). Takes `value`, also when it
- * fails; NULL for remove, else out of memory. 0 or -ENOMEM. */
-MUST_CHECK int json_patch_add(cJSON *patch, const char *op, const char *path, cJSON *value);
+/* Adds one operation to a patch; `path` is a JSON Pointer (RFC 6901). Takes `value` in any case;
+ * NULL for remove, else out of memory. */
+void json_patch_add(struct edit *ed, cJSON *patch, const char *op, const char *path, cJSON *value);
 
 #endif

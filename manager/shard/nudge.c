@@ -83,11 +83,7 @@ static cJSON *make_patch(const struct controller *c, const struct pod *p, uint64
     edit_string(&ed, meta, "resourceVersion", p->version);
     edit_string(&ed, edit_object(&ed, meta, "annotations"),
                 inject_options_key(c->options.prefix, POD_GENERATION, key), number);
-    if (ed.rc != 0) {
-        cJSON_Delete(patch);
-        return NULL;
-    }
-    return patch;
+    return edit_result(&ed, patch);
 }
 
 /* The generation to tell; 0: none. */

@@ -37,11 +37,7 @@ static cJSON *delete_options(const struct rules_map *map)
     cJSON *conditions = edit_object(&ed, options, "preconditions");
     edit_string(&ed, conditions, "uid", map->uid);
     edit_string(&ed, conditions, "resourceVersion", map->version);
-    if (ed.rc != 0) {
-        cJSON_Delete(options);
-        return NULL;
-    }
-    return options;
+    return edit_result(&ed, options);
 }
 
 static void delete_map(struct shard *s, const struct rules_map *map)

@@ -219,11 +219,7 @@ static cJSON *make_patch(const struct shard_cache_config *config, const cJSON *o
             edit_set(&ed, status, item->string, cJSON_CreateNull());
         }
     }
-    if (ed.rc != 0) {
-        cJSON_Delete(patch);
-        return NULL;
-    }
-    return patch;
+    return edit_result(&ed, patch);
 }
 
 /* Whether this version of the config was written to just now, and its successor is not seen yet. */

@@ -94,10 +94,11 @@ static int is_canonical(const struct rules *rules, const char *text)
 {
     struct buf again = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
     int rc = rules_to_json(rules, &again);
-    int same = again.len == strlen(text) &&
-               (again.len == 0 || memcmp(buf_data(&again), text, again.len) == 0);
+    if (rc == 0) {
+        rc = slice_eq(buf_slice(&again), slice_str(text));
+    }
     buf_reset(&again);
-    return rc != 0 ? rc : same;
+    return rc;
 }
 
 static bool is_of_shard(const struct rules *rules, const char *ns, const char *shard)
@@ -283,36 +284,22 @@ static int check_size(size_t len, const struct rules_map *old, struct err *e)
                    len, RULES_MAP_MAX);
 }
 
-static int render(const struct rules *rules, struct buf *out, struct err *e)
-{
-    int rc = rules_to_json(rules, out);
-    rc = rc != 0 ? rc : buf_append_char(out, '\0');
-    return rc == 0 ? 0 : err_set(e, rc, "%s", err_text(rc));
-}
-
 int rules_map_make(const struct rules_map *old, const struct rules *rules, const char *prefix,
                    const struct rules_map_owner *owner, cJSON **out, struct err *e)
 {
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    struct edit ed = {.rc = 0};
+    struct edit ed = {.rc = rules_to_json(rules, &text)};
     *out = NULL;
-    int rc = render(rules, &text, e);
-    rc = rc != 0 ? rc : check_size(text.len - 1, old, e);
-    if (rc != 0) {
+    if (ed.rc == 0 && check_size(text.len, old, e) != 0) {
         buf_reset(&text);
-        return rc;
+        return -E2BIG;
     }
     cJSON *object = cJSON_CreateObject();
     cJSON *meta = edit_object(&ed, object, "metadata");
     add_identity(&ed, object, meta, old, rules);
     add_metadata(&ed, meta, rules, prefix, owner);
-    edit_string(&ed, edit_object(&ed, object, "data"), RULES_MAP_KEY,
-                (const char *)buf_data(&text));
+    edit_string(&ed, edit_object(&ed, object, "data"), RULES_MAP_KEY, buf_cstr(&text));
     buf_reset(&text);
-    if (ed.rc != 0) {
-        cJSON_Delete(object);
-        return err_set(e, ed.rc, "%s", err_text(ed.rc));
-    }
-    *out = object;
-    return 0;
+    *out = edit_result(&ed, object);
+    return ed.rc == 0 ? 0 : err_set(e, ed.rc, "%s", err_text(ed.rc));
 }

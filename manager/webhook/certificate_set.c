@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
+#include "object/edit.h"
 #include "json/field.h"
 
 enum { ENTRY_MAX = 64 * 1024, BACKDATE_MAX = 3600, WHY_SIZE = 256 };
@@ -63,13 +64,14 @@ static int read_text(const cJSON *data, const char *key, char **out)
 static int read_entry(const cJSON *data, size_t role, struct certificate_entry *entry)
 {
     struct err e = ERR_INIT;
-    int rc = read_text(data, fields[role].cert, &entry->cert);
-    rc = rc != 0 ? rc : read_text(data, fields[role].key, &entry->key);
-    if (rc == 0 && entry->cert != NULL) {
-        entry->read = certificate_read(slice_str(entry->cert), NULL, &e);
-        rc = entry->read == NULL && e.code == -ENOMEM ? -ENOMEM : 0;
+    if (read_text(data, fields[role].cert, &entry->cert) != 0 ||
+        read_text(data, fields[role].key, &entry->key) != 0) {
+        return -ENOMEM;
     }
-    return rc;
+    if (entry->cert != NULL) {
+        entry->read = certificate_read(slice_str(entry->cert), NULL, &e);
+    }
+    return e.code == -ENOMEM ? -ENOMEM : 0;
 }
 
 int certificate_set_read(struct certificate_set *s, const cJSON *secret)
@@ -267,28 +269,46 @@ void certificate_set_plan(const struct certificate_set *s, const struct certific
 
 /* ---- changing ---- */
 
-/* Takes nothing; NULL removes the field. 0 or -ENOMEM. */
-static int add_text(cJSON *data, const char *key, const char *text)
+/* What of the Secret's data becomes another. The first failure stays, in `e` if it has words. */
+struct change {
+    struct edit edit;
+    cJSON *data;
+    const struct certificate_set *set;
+    const struct certificate_rules *rules;
+    int64_t now;
+    struct err *e;
+};
+
+/* NULL removes the field. */
+static void set_text(struct change *c, const char *key, const char *text)
 {
+    if (c->edit.rc != 0) {
+        return; /* no copies of keys that nobody overwrites */
+    }
     if (text == NULL) {
-        return cJSON_AddNullToObject(data, key) == NULL ? -ENOMEM : 0;
+        edit_set(&c->edit, c->data, key, cJSON_CreateNull());
+        return;
     }
     struct buf coded = BUF_INIT(2 * ENTRY_MAX);
     /* In one piece, so that no part of a key is left behind where the buffer grew. */
-    int rc = buf_reserve(&coded, 2 * strlen(text) + 8) == NULL ? -ENOMEM : 0;
-    rc = rc != 0 ? rc : base64_encode(slice_str(text), &coded);
-    const char *str = rc == 0 ? buf_cstr(&coded) : NULL;
-    if (str == NULL || cJSON_AddStringToObject(data, key, str) == NULL) {
-        rc = -ENOMEM;
-    }
+    bool room = buf_reserve(&coded, 2 * strlen(text) + 8) != NULL;
+    edit_fail(&c->edit, room ? base64_encode(slice_str(text), &coded) : -ENOMEM);
+    edit_string(&c->edit, c->data, key, buf_cstr(&coded));
     secret_buf_reset(&coded);
-    return rc;
 }
 
-static int add_entry(cJSON *data, enum certificate_role role, const char *cert, const char *key)
+static void set_entry(struct change *c, enum certificate_role role, const char *cert,
+                      const char *key)
 {
-    int rc = add_text(data, fields[role].cert, cert);
-    return rc != 0 || fields[role].key == NULL ? rc : add_text(data, fields[role].key, key);
+    set_text(c, fields[role].cert, cert);
+    if (fields[role].key != NULL) {
+        set_text(c, fields[role].key, key);
+    }
+}
+
+static void remove_entry(struct change *c, enum certificate_role role)
+{
+    set_entry(c, role, NULL, NULL);
 }
 
 /* Valid from before now, for those whose clock is behind. */
@@ -299,137 +319,134 @@ static struct certificate_spec spec_of(int64_t now, uint64_t seconds)
     return (struct certificate_spec){.not_before = now - back, .not_after = now + life};
 }
 
-static int make_authority(const struct certificate_rules *r, int64_t now,
-                          struct certificate_pair *out, struct err *e)
+static void set_authority(struct change *c, enum certificate_role role,
+                          struct certificate_pair *made)
 {
     char name[64];
-    struct certificate_spec spec = spec_of(now, r->authority_seconds);
-    (void)snprintf(name, sizeof name, CERTIFICATE_SET_AUTHORITY "%" PRId64, now);
+    struct certificate_spec spec = spec_of(c->now, c->rules->authority_seconds);
+    (void)snprintf(name, sizeof name, CERTIFICATE_SET_AUTHORITY "%" PRId64, c->now);
     spec.common_name = name;
-    return certificate_make_authority(&spec, out, e);
+    edit_fail(&c->edit, certificate_make_authority(&spec, made, c->e));
+    set_entry(c, role, made->cert, made->key);
 }
 
-/* Adds a serving certificate of that authority. */
-static int add_serving(cJSON *data, const struct certificate_rules *r, int64_t now,
-                       const char *ca_cert, const char *ca_key, struct err *e)
+/* A serving certificate of that authority. */
+static void set_serving(struct change *c, const char *ca_cert, const char *ca_key)
 {
     struct certificate_pair made = {0};
-    struct certificate_spec spec = spec_of(now, r->serving_seconds);
-    struct certificate *ca = certificate_read(slice_str(ca_cert), NULL, e);
+    struct certificate_spec spec = spec_of(c->now, c->rules->serving_seconds);
+    if (c->edit.rc != 0) {
+        return;
+    }
+    struct certificate *ca = certificate_read(slice_str(ca_cert), NULL, c->e);
     if (ca == NULL) {
-        return e->code;
+        edit_fail(&c->edit, c->e->code);
+        return;
     }
     if (certificate_not_after(ca) < spec.not_after) {
         spec.not_after = certificate_not_after(ca);
     }
     certificate_free(ca);
     spec.common_name = SERVING_NAME;
-    spec.names = r->names;
-    spec.name_count = r->name_count;
-    int rc = certificate_make_server(&spec, slice_str(ca_cert), slice_str(ca_key), &made, e);
-    rc = rc != 0 ? rc : add_entry(data, CERTIFICATE_SERVING, made.cert, made.key);
+    spec.names = c->rules->names;
+    spec.name_count = c->rules->name_count;
+    edit_fail(&c->edit,
+              certificate_make_server(&spec, slice_str(ca_cert), slice_str(ca_key), &made, c->e));
+    set_entry(c, CERTIFICATE_SERVING, made.cert, made.key);
     certificate_pair_deinit(&made);
-    return rc;
 }
 
 /* The authority that goes stays trusted for a while, for replicas that have not noticed. */
-static int add_previous(cJSON *data, const struct certificate_set *s, int64_t now)
+static void set_previous(struct change *c)
 {
-    const struct certificate_entry *old = &s->entries[CERTIFICATE_CURRENT];
-    return add_entry(data, CERTIFICATE_PREVIOUS,
-                     authority_fault(old, now) == NULL ? old->cert : NULL, NULL);
+    const struct certificate_entry *old = &c->set->entries[CERTIFICATE_CURRENT];
+    set_entry(c, CERTIFICATE_PREVIOUS, authority_fault(old, c->now) == NULL ? old->cert : NULL,
+              NULL);
 }
 
-static int add_next(cJSON *data, const struct certificate_rules *r, int64_t now, struct err *e)
+static void prepare(struct change *c)
 {
     struct certificate_pair made = {0};
-    int rc = make_authority(r, now, &made, e);
-    rc = rc != 0 ? rc : add_entry(data, CERTIFICATE_NEXT, made.cert, made.key);
+    set_authority(c, CERTIFICATE_NEXT, &made);
     certificate_pair_deinit(&made);
-    return rc;
 }
 
-static int renew(cJSON *data, const struct certificate_set *s, const struct certificate_rules *r,
-                 int64_t now, bool broken, struct err *e)
+static void renew(struct change *c, bool broken)
 {
-    const struct certificate_entry *ca = &s->entries[CERTIFICATE_CURRENT];
-    int rc = broken ? 0 : add_entry(data, CERTIFICATE_PREVIOUS, NULL, NULL);
-    return rc != 0 ? rc : add_serving(data, r, now, ca->cert, ca->key, e);
+    const struct certificate_entry *ca = &c->set->entries[CERTIFICATE_CURRENT];
+    if (!broken) {
+        remove_entry(c, CERTIFICATE_PREVIOUS);
+    }
+    set_serving(c, ca->cert, ca->key);
 }
 
-static int promote(cJSON *data, const struct certificate_set *s, const struct certificate_rules *r,
-                   int64_t now, struct err *e)
+static void promote(struct change *c)
 {
-    const struct certificate_entry *next = &s->entries[CERTIFICATE_NEXT];
-    int rc = add_entry(data, CERTIFICATE_CURRENT, next->cert, next->key);
-    rc = rc != 0 ? rc : add_entry(data, CERTIFICATE_NEXT, NULL, NULL);
-    rc = rc != 0 ? rc : add_previous(data, s, now);
-    return rc != 0 ? rc : add_serving(data, r, now, next->cert, next->key, e);
+    const struct certificate_entry *next = &c->set->entries[CERTIFICATE_NEXT];
+    set_entry(c, CERTIFICATE_CURRENT, next->cert, next->key);
+    remove_entry(c, CERTIFICATE_NEXT);
+    set_previous(c);
+    set_serving(c, next->cert, next->key);
 }
 
-static int restart(cJSON *data, const struct certificate_set *s, const struct certificate_rules *r,
-                   int64_t now, struct err *e)
+static void restart(struct change *c)
 {
     struct certificate_pair made = {0};
-    int rc = make_authority(r, now, &made, e);
-    rc = rc != 0 ? rc : add_entry(data, CERTIFICATE_CURRENT, made.cert, made.key);
-    rc = rc != 0 ? rc : add_entry(data, CERTIFICATE_NEXT, NULL, NULL);
-    rc = rc != 0 ? rc : add_previous(data, s, now);
-    rc = rc != 0 ? rc : add_serving(data, r, now, made.cert, made.key, e);
+    set_authority(c, CERTIFICATE_CURRENT, &made);
+    remove_entry(c, CERTIFICATE_NEXT);
+    set_previous(c);
+    set_serving(c, made.cert, made.key);
     certificate_pair_deinit(&made);
-    return rc;
 }
 
-static int restore(cJSON *data, const struct certificate_set *s, const struct certificate_rules *r,
-                   int64_t now, struct err *e)
+static void restore(struct change *c)
 {
-    bool has_next = signer_fault(&s->entries[CERTIFICATE_NEXT], now) == NULL;
-    int rc = 0;
-    for (int i = 0; i < CERTIFICATE_ROLES && rc == 0; i++) {
-        const struct certificate_entry *entry = &s->entries[i];
+    bool has_next = signer_fault(&c->set->entries[CERTIFICATE_NEXT], c->now) == NULL;
+    for (int i = 0; i < CERTIFICATE_ROLES; i++) {
+        const struct certificate_entry *entry = &c->set->entries[i];
         if (i != CERTIFICATE_NEXT || has_next) {
-            rc = add_entry(data, (enum certificate_role)i, entry->cert, entry->key);
+            set_entry(c, (enum certificate_role)i, entry->cert, entry->key);
         }
     }
-    return rc != 0 || has_next ? rc : add_next(data, r, now, e);
+    if (!has_next) {
+        prepare(c);
+    }
 }
 
 cJSON *certificate_set_change(const struct certificate_set *s, const struct certificate_rules *r,
                               int64_t now, const struct certificate_plan *plan, struct err *e)
 {
     struct err local = ERR_INIT;
-    cJSON *data = cJSON_CreateObject();
-    int rc = data == NULL ? -ENOMEM : -EINVAL;
-    e = e == NULL ? &local : e;
-    e->code = 0;
-    if (data != NULL) {
-        switch (plan->action) {
-        case CERTIFICATE_RENEW:
-            rc = renew(data, s, r, now, plan->broken, e);
-            break;
-        case CERTIFICATE_PREPARE:
-            rc = add_next(data, r, now, e);
-            break;
-        case CERTIFICATE_PROMOTE:
-            rc = promote(data, s, r, now, e);
-            break;
-        case CERTIFICATE_RESTART:
-            rc = restart(data, s, r, now, e);
-            break;
-        case CERTIFICATE_RESTORE:
-            rc = restore(data, s, r, now, e);
-            break;
-        case CERTIFICATE_KEEP:
-            break;
-        }
+    struct change c = {.data = cJSON_CreateObject(), .set = s, .rules = r, .now = now};
+    c.e = e == NULL ? &local : e;
+    c.e->code = 0;
+    switch (plan->action) {
+    case CERTIFICATE_RENEW:
+        renew(&c, plan->broken);
+        break;
+    case CERTIFICATE_PREPARE:
+        prepare(&c);
+        break;
+    case CERTIFICATE_PROMOTE:
+        promote(&c);
+        break;
+    case CERTIFICATE_RESTART:
+        restart(&c);
+        break;
+    case CERTIFICATE_RESTORE:
+        restore(&c);
+        break;
+    case CERTIFICATE_KEEP:
+        edit_fail(&c.edit, -EINVAL);
+        break;
     }
-    if (rc == 0) {
-        return data;
+    if (c.edit.rc == 0) {
+        return c.data;
     }
-    if (e->code == 0) {
-        (void)err_set(e, rc, "%s", err_text(rc));
+    if (c.e->code == 0) {
+        (void)err_set(c.e, c.edit.rc, "%s", err_text(c.edit.rc));
     }
-    secret_json_delete(data);
+    secret_json_delete(c.data);
     return NULL;
 }
 
@@ -437,16 +454,12 @@ int certificate_set_bundle(const struct certificate_set *s, struct buf *out)
 {
     static const enum certificate_role order[] = {CERTIFICATE_CURRENT, CERTIFICATE_NEXT,
                                                   CERTIFICATE_PREVIOUS};
-    int rc = 0;
-    for (size_t i = 0; i < ARRAY_LEN(order) && rc == 0; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(order); i++) {
         const struct certificate_entry *entry = &s->entries[order[i]];
         if (entry->read != NULL) {
-            size_t len = strlen(entry->cert);
-            rc = buf_append(out, entry->cert, len);
-            if (rc == 0 && entry->cert[len - 1] != '\n') {
-                rc = buf_append_char(out, '\n');
-            }
+            buf_append_str(out, entry->cert);
+            buf_append_str(out, entry->cert[strlen(entry->cert) - 1] != '\n' ? "\n" : "");
         }
     }
-    return rc;
+    return buf_error(out);
 }

@@ -11,6 +11,7 @@
 #include "base/secret.h"
 #include "kube/client/object_request.h"
 #include "kube/name.h"
+#include "object/edit.h"
 #include "webhook/certificate_set.h"
 #include "json/field.h"
 
@@ -193,39 +194,36 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     }
 }
 
-/* Takes `data`. */
-static cJSON *new_secret(const struct certificates *c, cJSON *data)
+static void remove_nulls(cJSON *data)
 {
-    cJSON *root = cJSON_CreateObject();
-    cJSON *metadata = cJSON_AddObjectToObject(root, "metadata");
-    cJSON *labels = cJSON_AddObjectToObject(metadata, "labels");
-    bool ok = cJSON_AddStringToObject(root, "apiVersion", "v1") != NULL &&
-              cJSON_AddStringToObject(root, "kind", "Secret") != NULL &&
-              cJSON_AddStringToObject(root, "type", "kubernetes.io/tls") != NULL &&
-              cJSON_AddStringToObject(metadata, "name", c->secret) != NULL &&
-              cJSON_AddStringToObject(labels, "app.kubernetes.io/part-of", "cmesh") != NULL &&
-              cJSON_AddStringToObject(labels, "app.kubernetes.io/managed-by", MANAGER) != NULL;
     for (cJSON *item = data->child, *next; item != NULL; item = next) {
         next = item->next;
         if (cJSON_IsNull(item)) {
             cJSON_Delete(cJSON_DetachItemViaPointer(data, item));
         }
     }
-    if (!ok || !cJSON_AddItemToObject(root, "data", data)) {
-        secret_json_delete(data);
-        secret_json_delete(root);
-        return NULL;
-    }
-    return root;
 }
 
-/* A merge patch that is refused with 409 unless the Secret is as it was seen. Takes `data`. */
-static cJSON *patched_secret(const struct certificates *c, cJSON *data)
+/* A new Secret; or a merge patch that is refused with 409 unless the Secret is as it was seen.
+ * Takes `data`. */
+static cJSON *make_body(const struct certificates *c, cJSON *data)
 {
+    struct edit ed = {.rc = 0};
     cJSON *root = cJSON_CreateObject();
-    cJSON *metadata = cJSON_AddObjectToObject(root, "metadata");
-    if (cJSON_AddStringToObject(metadata, "resourceVersion", c->version) == NULL ||
-        !cJSON_AddItemToObject(root, "data", data)) {
+    cJSON *metadata = edit_object(&ed, root, "metadata");
+    if (c->exists) {
+        edit_string(&ed, metadata, "resourceVersion", c->version);
+    } else {
+        cJSON *labels = edit_object(&ed, metadata, "labels");
+        edit_string(&ed, root, "apiVersion", "v1");
+        edit_string(&ed, root, "kind", "Secret");
+        edit_string(&ed, root, "type", "kubernetes.io/tls");
+        edit_string(&ed, metadata, "name", c->secret);
+        edit_string(&ed, labels, "app.kubernetes.io/part-of", "cmesh");
+        edit_string(&ed, labels, "app.kubernetes.io/managed-by", MANAGER);
+        remove_nulls(data);
+    }
+    if (ed.rc != 0 || !cJSON_AddItemToObject(root, "data", data)) {
         secret_json_delete(data);
         secret_json_delete(root);
         return NULL;
@@ -235,7 +233,7 @@ static cJSON *patched_secret(const struct certificates *c, cJSON *data)
 
 static void begin_write(struct certificates *c, cJSON *data)
 {
-    cJSON *body = c->exists ? patched_secret(c, data) : new_secret(c, data);
+    cJSON *body = make_body(c, data);
     struct object_request_options q = {
         .verb = c->exists ? OBJECT_REQUEST_MERGE_PATCH : OBJECT_REQUEST_CREATE,
         .path = c->path,

@@ -76,11 +76,6 @@ static int present_bundle(const cJSON *webhook, struct buf *out)
     return rc == -ENOMEM ? rc : 0;
 }
 
-static struct slice text_in(const struct buf *b)
-{
-    return buf_slice(b);
-}
-
 /* 1: there is that one; 0; or -ENOMEM. What cannot be read is passed over. */
 static int holds(struct slice bundle, const struct certificate *wanted)
 {
@@ -146,49 +141,43 @@ static bool is_news(const struct certificate *c, int64_t born, int64_t now)
                    strlen(CERTIFICATE_SET_AUTHORITY)) == 0;
 }
 
-/* Appends the authorities of ours that another replica knows and we do not. 0, -ENOBUFS or
- * -ENOMEM. */
-static int append_news(struct slice present, int64_t born, int64_t now, struct buf *out)
+/* Appends the authorities of ours that another replica knows and we do not. -ENOMEM stays in
+ * `out`. */
+static void append_news(struct slice present, int64_t born, int64_t now, struct buf *out)
 {
     struct err e = ERR_INIT;
-    int rc = 0;
-    while (present.len > 0 && rc == 0) {
+    while (present.len > 0) {
         struct slice rest = {0};
         struct certificate *c = certificate_read(present, &rest, &e);
         if (c == NULL && e.code == -ENOMEM) {
-            return -ENOMEM;
-        }
-        if (c != NULL && is_news(c, born, now)) {
+            buf_fail(out, -ENOMEM);
+        } else if (c != NULL && is_news(c, born, now)) {
             const char *begin =
                 memmem(present.ptr, present.len, "-----BEGIN", strlen("-----BEGIN"));
-            rc = buf_append(out, begin, (size_t)(rest.ptr - begin));
-            rc = rc != 0 ? rc : buf_append_char(out, '\n');
+            buf_append(out, begin, (size_t)(rest.ptr - begin));
+            buf_append_char(out, '\n');
         }
         certificate_free(c);
         present = rest;
     }
-    return rc;
 }
 
-/* Appends what the bundle should be, or nothing if it is right. 0, -ENOBUFS or -ENOMEM. */
-static int right_bundle(const struct configuration_wanted *w, struct slice present, struct buf *out)
+/* Appends what the bundle should be, or nothing if it is right. Errors stay in `out`. */
+static void right_bundle(const struct configuration_wanted *w, struct slice present,
+                         struct buf *out)
 {
     int64_t born = 0;
     struct buf news = BUF_INIT(CERTIFICATE_SET_BUNDLE_MAX);
-    int rc = youngest(w->bundle, &born);
-    rc = rc != 0 ? rc : append_news(present, born, w->now, &news);
-    bool right = slice_eq(present, w->bundle);
-    if (rc == 0 && news.len > 0) {
-        rc = holds_all(present, w->bundle);
-        right = rc == 1;
-        rc = rc < 0 ? rc : 0;
-    }
-    if (rc == 0 && !right) {
-        rc = buf_append(out, w->bundle.ptr, w->bundle.len);
-        rc = rc != 0 || news.len == 0 ? rc : buf_append(out, buf_data(&news), news.len);
+    buf_fail(&news, youngest(w->bundle, &born));
+    append_news(present, born, w->now, &news);
+    int right = news.len == 0 ? slice_eq(present, w->bundle) : holds_all(present, w->bundle);
+    buf_fail(out, buf_error(&news));
+    buf_fail(out, right < 0 ? right : 0);
+    if (right == 0) {
+        buf_append(out, w->bundle.ptr, w->bundle.len);
+        buf_append(out, buf_data(&news), news.len);
     }
     buf_reset(&news);
-    return rc;
 }
 
 bool configuration_trusts(const struct configuration_target *t, const cJSON *configuration,
@@ -199,7 +188,7 @@ bool configuration_trusts(const struct configuration_target *t, const cJSON *con
     {
         struct buf present = BUF_INIT(CERTIFICATE_SET_BUNDLE_MAX);
         bool good = path_of(t, webhook) == NULL || (present_bundle(webhook, &present) == 0 &&
-                                                    holds(text_in(&present), authority) == 1);
+                                                    holds(buf_slice(&present), authority) == 1);
         buf_reset(&present);
         if (!good) {
             return false;
@@ -216,53 +205,30 @@ static cJSON *one_string(const char *text)
 }
 
 /* A rule for one version of a group; its resources follow. */
-static cJSON *add_rule(cJSON *rules, const struct sharding_resource *r)
+static cJSON *add_rule(struct edit *ed, cJSON *rules, const struct sharding_resource *r)
 {
     static const char *const operations[] = {"CREATE", "UPDATE"};
-    cJSON *rule = cJSON_CreateObject();
-    if (!cJSON_AddItemToArray(rules, rule)) {
-        cJSON_Delete(rule);
-        return NULL;
-    }
-    cJSON *resources = cJSON_CreateArray();
-    struct {
-        const char *key;
-        cJSON *value;
-    } fields[] = {
-        {"apiGroups", one_string(r->group)},
-        {"apiVersions", one_string(r->version)},
-        {"operations", cJSON_CreateStringArray(operations, 2)},
-        {"resources", resources},
-        {"scope", cJSON_CreateString("Namespaced")},
-    };
-    bool ok = true;
-    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
-        if (!cJSON_AddItemToObject(rule, fields[i].key, fields[i].value)) {
-            cJSON_Delete(fields[i].value);
-            ok = false;
-        }
-    }
-    return ok ? resources : NULL;
+    cJSON *rule = edit_append_object(ed, rules);
+    edit_set(ed, rule, "apiGroups", one_string(r->group));
+    edit_set(ed, rule, "apiVersions", one_string(r->version));
+    edit_set(ed, rule, "operations", cJSON_CreateStringArray(operations, 2));
+    edit_string(ed, rule, "scope", "Namespaced");
+    return edit_array(ed, rule, "resources");
 }
 
 cJSON *configuration_rules(const struct sharding_resource *resources, size_t count)
 {
+    struct edit ed = {.rc = 0};
     cJSON *rules = cJSON_CreateArray();
     cJSON *names = NULL;
-    bool ok = rules != NULL;
-    for (size_t i = 0; i < count && ok; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct sharding_resource *r = &resources[i];
         bool same =
             i > 0 && strcmp(r->group, r[-1].group) == 0 && strcmp(r->version, r[-1].version) == 0;
-        names = same ? names : add_rule(rules, r);
-        cJSON *name = names == NULL ? NULL : cJSON_CreateString(r->plural);
-        ok = name != NULL && cJSON_AddItemToArray(names, name);
+        names = same ? names : add_rule(&ed, rules, r);
+        edit_append_string(&ed, names, r->plural);
     }
-    if (!ok) {
-        cJSON_Delete(rules);
-        return NULL;
-    }
-    return rules;
+    return edit_result(&ed, rules);
 }
 
 static bool rules_right(const cJSON *webhook, const cJSON *wanted)
@@ -273,72 +239,67 @@ static bool rules_right(const cJSON *webhook, const cJSON *wanted)
 
 /* ---- patches ---- */
 
-static int add_bundle(cJSON *patch, const cJSON *webhook, int index,
-                      const struct configuration_wanted *w)
+static void add_bundle(struct edit *ed, cJSON *patch, const cJSON *webhook, int index,
+                       const struct configuration_wanted *w)
 {
     char path[PATH_SIZE];
     struct buf present = BUF_INIT(CERTIFICATE_SET_BUNDLE_MAX);
     struct buf right = BUF_INIT(2 * CERTIFICATE_SET_BUNDLE_MAX);
     struct buf coded = BUF_INIT(4 * CERTIFICATE_SET_BUNDLE_MAX);
-    int rc = present_bundle(webhook, &present);
-    rc = rc != 0 ? rc : right_bundle(w, text_in(&present), &right);
-    if (rc == 0 && right.len > 0) {
-        rc = base64_encode(text_in(&right), &coded);
-        const char *text = rc == 0 ? buf_cstr(&coded) : NULL;
+    edit_fail(ed, present_bundle(webhook, &present));
+    right_bundle(w, buf_slice(&present), &right);
+    edit_fail(ed, buf_error(&right));
+    if (right.len > 0) {
+        edit_fail(ed, base64_encode(buf_slice(&right), &coded));
         (void)snprintf(path, sizeof path, "/webhooks/%d/clientConfig/caBundle", index);
-        rc = text == NULL ? -ENOMEM : json_patch_add(patch, "add", path, cJSON_CreateString(text));
+        json_patch_add(ed, patch, "add", path, cJSON_CreateString(buf_cstr(&coded)));
     }
     buf_reset(&present);
     buf_reset(&right);
     buf_reset(&coded);
-    return rc;
 }
 
-static int add_rules(cJSON *patch, const cJSON *webhook, int index, const cJSON *rules)
+static void add_rules(struct edit *ed, cJSON *patch, const cJSON *webhook, int index,
+                      const cJSON *rules)
 {
     char path[PATH_SIZE];
-    if (rules == NULL || rules_right(webhook, rules)) {
-        return 0;
+    if (rules != NULL && !rules_right(webhook, rules)) {
+        (void)snprintf(path, sizeof path, "/webhooks/%d/rules", index);
+        json_patch_add(ed, patch, "add", path, cJSON_Duplicate(rules, true));
     }
-    (void)snprintf(path, sizeof path, "/webhooks/%d/rules", index);
-    return json_patch_add(patch, "add", path, cJSON_Duplicate(rules, true));
 }
 
-static int add_changes(cJSON *patch, const struct configuration_target *t,
-                       const struct configuration_wanted *w, const cJSON *configuration)
+static void add_changes(struct edit *ed, cJSON *patch, const struct configuration_target *t,
+                        const struct configuration_wanted *w, const cJSON *configuration)
 {
     const cJSON *webhook;
     int index = 0;
-    int rc = 0;
     cJSON_ArrayForEach(webhook, field_get(configuration, "webhooks"))
     {
         const char *path = path_of(t, webhook);
-        if (rc == 0 && path != NULL && w->bundle.len > 0) {
-            rc = add_bundle(patch, webhook, index, w);
+        if (path != NULL && w->bundle.len > 0) {
+            add_bundle(ed, patch, webhook, index, w);
         }
-        if (rc == 0 && path != NULL && strcmp(path, WEBHOOK_PATH_RESOURCES) == 0) {
-            rc = add_rules(patch, webhook, index, w->rules);
+        if (path != NULL && strcmp(path, WEBHOOK_PATH_RESOURCES) == 0) {
+            add_rules(ed, patch, webhook, index, w->rules);
         }
         index++;
     }
-    return rc;
 }
 
 int configuration_patch(const struct configuration_target *t,
                         const struct configuration_wanted *wanted, const cJSON *configuration,
                         cJSON **out)
 {
-    const char *version = field_text(field_get(configuration, "metadata"), "resourceVersion");
+    const char *version = field_meta(configuration, "resourceVersion");
+    struct edit ed = {.rc = 0};
     cJSON *patch = cJSON_CreateArray();
-    *out = NULL;
-    int rc = patch == NULL ? -ENOMEM
-                           : json_patch_add(patch, "test", "/metadata/resourceVersion",
-                                            cJSON_CreateString(version));
-    rc = rc != 0 ? rc : add_changes(patch, t, wanted, configuration);
-    if (rc == 0 && cJSON_GetArraySize(patch) > 1) {
-        *out = patch;
-        return 0;
+    json_patch_add(&ed, patch, "test", "/metadata/resourceVersion", cJSON_CreateString(version));
+    add_changes(&ed, patch, t, wanted, configuration);
+    *out = edit_result(&ed, patch);
+    if (cJSON_GetArraySize(*out) == 1) { /* the test alone: all is right */
+        cJSON_Delete(*out);
+        *out = NULL;
     }
-    cJSON_Delete(patch);
-    return rc == 0 ? 0 : -ENOMEM;
+    return ed.rc == 0 ? 0 : -ENOMEM;
 }
