@@ -157,8 +157,12 @@ static int to_text(const struct rules *rules, struct buf *out)
     if (rc == 0) {
         struct err e = ERR_INIT;
         cJSON *tree = json_parse((const char *)buf_data(&canonical), canonical.len, &e);
-        rc = tree == NULL ? e.code : json_indented(tree, out);
-        rc = rc != 0 ? rc : buf_append_char(out, '\n');
+        if (tree != NULL) {
+            json_indented(tree, out);
+        } else {
+            buf_fail(out, e.code);
+        }
+        rc = buf_append_char(out, '\n');
         cJSON_Delete(tree);
     }
     buf_reset(&canonical);
@@ -235,7 +239,9 @@ static int print_difference(const struct rules *before, const struct rules *afte
     bool equal = false;
     int rc = rules_diff(before, after, &text, &equal, e);
     *different = *different || !equal;
-    rc = rc != 0 ? rc : print(&text, e);
+    if (rc == 0) {
+        rc = print(&text, e);
+    }
     buf_reset(&text);
     return rc;
 }

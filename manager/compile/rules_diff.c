@@ -26,7 +26,8 @@ struct script {
 /* ---- from one text to the other ---- */
 
 /* Both are sorted, so merging them finds the shortest way. */
-static int merge(struct script *s, const struct rules_text *a, const struct rules_text *b)
+static int merge(struct script *s, const struct rules_text *a, const struct rules_text *b,
+                 struct err *e)
 {
     size_t i = 0;
     size_t j = 0;
@@ -42,7 +43,7 @@ static int merge(struct script *s, const struct rules_text *a, const struct rule
         i += order <= 0 ? 1 : 0;
         j += order >= 0 ? 1 : 0;
     }
-    return s->steps == NULL ? -ENOMEM : 0;
+    return s->steps == NULL ? err_memory(e) : 0;
 }
 
 /* ---- printing ---- */
@@ -175,12 +176,11 @@ int rules_diff(const struct rules *before, const struct rules *after, struct buf
     struct rules_text a = RULES_TEXT_INIT;
     struct rules_text b = RULES_TEXT_INIT;
     struct script s = {.steps = NULL};
-    int rc = before == NULL ? 0 : rules_text_add(&a, before, e);
-    rc = rc != 0 || after == NULL ? rc : rules_text_add(&b, after, e);
-    if (rc == 0) {
-        rc = merge(&s, &a, &b);
-        rc = rc != 0 ? rc : print_different(before, after, &s, out);
-        rc = rc == 0 ? 0 : err_set(e, rc, "%s", err_text(rc));
+    bool merged = (before == NULL || rules_text_add(&a, before, e) == 0) &&
+                  (after == NULL || rules_text_add(&b, after, e) == 0) && merge(&s, &a, &b, e) == 0;
+    int rc = merged ? print_different(before, after, &s, out) : e->code;
+    if (merged && rc != 0) {
+        (void)err_set(e, rc, "%s", err_text(rc));
     }
     free(s.steps);
     rules_text_deinit(&a);

@@ -126,18 +126,21 @@ static int add_document(struct rules_set *s, const cJSON *document, struct err *
 static int add_documents(struct rules_set *s, const cJSON *documents, struct err *e)
 {
     size_t before = s->count;
-    int rc = 0;
     const cJSON *document;
     cJSON_ArrayForEach(document, documents)
     {
         const cJSON *item;
         cJSON_ArrayForEach(item, input_list_items(document, "ConfigMap"))
         {
-            rc = rc != 0 ? rc : add_document(s, item, e);
+            if (add_document(s, item, e) != 0) {
+                return e->code;
+            }
         }
-        rc = rc != 0 ? rc : add_document(s, document, e);
+        if (add_document(s, document, e) != 0) {
+            return e->code;
+        }
     }
-    return rc == 0 && s->count == before ? err_set(e, -EINVAL, "contains no rules document") : rc;
+    return s->count == before ? err_set(e, -EINVAL, "contains no rules document") : 0;
 }
 
 static int read_file(struct rules_set *s, const char *path, struct err *e)

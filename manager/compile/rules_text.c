@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kube/selector.h"
+#include "json/field.h"
 #include "json/json.h"
 
 /* Parts of a key are joined by a byte that no name has and that sorts before all others: so a line
@@ -29,22 +30,35 @@ struct patterns {
 
 /* ---- lines ---- */
 
-/* Takes over the key. */
-static int add_key(struct rules_text *t, char *key)
+static void note_error(struct rules_text *t, int error)
 {
-    struct rules_text_line line = {.key = key, .text = key};
-    if (key != NULL && t->count == t->cap) {
-        size_t cap = t->cap == 0 ? 64 : t->cap * 2;
-        struct rules_text_line *grown = realloc(t->lines, cap * sizeof *grown);
-        if (grown == NULL) {
-            free(key);
-            return -ENOMEM;
-        }
+    if (t->error == 0) {
+        t->error = error;
+    }
+}
+
+static bool make_room(struct rules_text *t)
+{
+    if (t->count < t->cap) {
+        return true;
+    }
+    size_t cap = t->cap == 0 ? 64 : t->cap * 2;
+    struct rules_text_line *grown = realloc(t->lines, cap * sizeof *grown);
+    if (grown != NULL) {
         t->lines = grown;
         t->cap = cap;
     }
-    if (key == NULL) {
-        return -ENOMEM;
+    return grown != NULL;
+}
+
+/* Takes over the key; NULL: there was no memory for it. */
+static void add_key(struct rules_text *t, char *key)
+{
+    struct rules_text_line line = {.key = key, .text = key};
+    if (key == NULL || t->error != 0 || !make_room(t)) {
+        note_error(t, -ENOMEM);
+        free(key);
+        return;
     }
     for (char *p = key; *p != '\0'; p++) {
         if (*p == JOIN) {
@@ -53,12 +67,11 @@ static int add_key(struct rules_text *t, char *key)
         }
     }
     t->lines[t->count++] = line;
-    return 0;
 }
 
 /* A line below those of `path`, which is a key too. */
-__attribute__((format(printf, 3, 4))) static int add(struct rules_text *t, const char *path,
-                                                     const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void add_line(struct rules_text *t, const char *path,
+                                                           const char *fmt, ...)
 {
     struct buf key = BUF_INIT(KEY_MAX);
     char *text = NULL;
@@ -67,19 +80,17 @@ __attribute__((format(printf, 3, 4))) static int add(struct rules_text *t, const
     int n = vasprintf(&text, fmt, ap);
     va_end(ap);
     if (n < 0) {
-        return -ENOMEM;
+        note_error(t, -ENOMEM);
+        return;
     }
     buf_append_str(&key, path);
     if (path[0] != '\0') {
         buf_append_char(&key, JOIN);
     }
-    int rc = buf_append_str(&key, text);
-    if (rc == 0) {
-        rc = add_key(t, buf_take_str(&key));
-    }
+    note_error(t, buf_append_str(&key, text));
+    add_key(t, buf_take_str(&key));
     buf_reset(&key);
     free(text);
-    return rc;
 }
 
 static int compare_lines(const void *a, const void *b)
@@ -123,32 +134,33 @@ static bool has_twin(const struct selector_requirement *list, size_t count,
     return false;
 }
 
-static int add_values(struct rules_text *t, const char *path, const struct selector_requirement *r,
-                      const char *word, bool twin)
+static void add_values(struct rules_text *t, const char *path, const struct selector_requirement *r,
+                       const char *word, bool twin)
 {
-    int rc = add(t, path, "%s %s:", r->key, word);
-    char *below = rc == 0 ? strdup(t->lines[t->count - 1].key) : NULL;
+    add_line(t, path, "%s %s:", r->key, word);
+    char *below = t->error == 0 ? strdup(t->lines[t->count - 1].key) : NULL;
     if (below == NULL) {
-        return -ENOMEM;
+        note_error(t, -ENOMEM);
+        return;
     }
     if (twin) {
         struct buf values = BUF_INIT(KEY_MAX);
-        for (size_t i = 0; i < r->value_count && rc == 0; i++) {
-            rc = buf_printf(&values, "%s%s", i == 0 ? "" : ",", shown(r->values[i]));
+        for (size_t i = 0; i < r->value_count; i++) {
+            buf_printf(&values, "%s%s", i == 0 ? "" : ",", shown(r->values[i]));
         }
-        const char *text = rc == 0 ? buf_cstr(&values) : NULL;
-        rc = text == NULL ? -ENOMEM : add(t, below, "(%s)", text);
+        const char *text = buf_cstr(&values);
+        note_error(t, text == NULL ? -ENOMEM : 0);
+        add_line(t, below, "(%s)", text == NULL ? "" : text);
         buf_reset(&values);
     }
-    for (size_t i = 0; i < r->value_count && rc == 0 && !twin; i++) {
-        rc = add(t, below, "%s", shown(r->values[i]));
+    for (size_t i = 0; i < r->value_count && !twin; i++) {
+        add_line(t, below, "%s", shown(r->values[i]));
     }
     free(below);
-    return rc;
 }
 
-static int add_requirement(struct rules_text *t, const char *path,
-                           const struct selector_requirement *r, bool twin)
+static void add_requirement(struct rules_text *t, const char *path,
+                            const struct selector_requirement *r, bool twin)
 {
     static const char *const signs[] = {
         [SELECTOR_EQUALS] = "=",  [SELECTOR_DOUBLE_EQUALS] = "=", [SELECTOR_NOT_EQUALS] = "!=",
@@ -156,22 +168,26 @@ static int add_requirement(struct rules_text *t, const char *path,
     };
     switch (r->op) {
     case SELECTOR_EXISTS:
-        return add(t, path, "%s", r->key);
+        add_line(t, path, "%s", r->key);
+        break;
     case SELECTOR_NOT_EXISTS:
-        return add(t, path, "!%s", r->key);
+        add_line(t, path, "!%s", r->key);
+        break;
     case SELECTOR_IN:
-        return add_values(t, path, r, "in", twin);
+        add_values(t, path, r, "in", twin);
+        break;
     case SELECTOR_NOT_IN:
-        return add_values(t, path, r, "notin", twin);
+        add_values(t, path, r, "notin", twin);
+        break;
     case SELECTOR_EQUALS:
     case SELECTOR_DOUBLE_EQUALS:
     case SELECTOR_NOT_EQUALS:
     case SELECTOR_GREATER:
     case SELECTOR_LESS:
+        add_line(t, path, "%s%s%s", r->key, signs[r->op],
+                 r->value_count == 0 ? "" : shown(r->values[0]));
         break;
     }
-    return add(t, path, "%s%s%s", r->key, signs[r->op],
-               r->value_count == 0 ? "" : shown(r->values[0]));
 }
 
 /* As selectors that match nothing are written: `k,!k`. */
@@ -188,18 +204,20 @@ static bool is_nothing(const struct selector_requirement *list, size_t count)
     return false;
 }
 
-static int add_selector(struct rules_text *t, const char *path, const struct selector *s)
+static void add_selector(struct rules_text *t, const char *path, const struct selector *s)
 {
     size_t count;
     const struct selector_requirement *list = selector_requirements(s, &count);
     if (is_nothing(list, count)) {
-        return add(t, path, "nothing");
+        add_line(t, path, "nothing");
+        return;
     }
-    int rc = count == 0 ? add(t, path, "everything") : 0;
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        rc = add_requirement(t, path, &list[i], has_twin(list, count, &list[i]));
+    if (count == 0) {
+        add_line(t, path, "everything");
     }
-    return rc;
+    for (size_t i = 0; i < count; i++) {
+        add_requirement(t, path, &list[i], has_twin(list, count, &list[i]));
+    }
 }
 
 /* ---- limits ---- */
@@ -212,25 +230,14 @@ static int compare_patterns(const void *a, const void *b)
     return order != 0 ? order : strcmp(left->group, right->group);
 }
 
-static const cJSON *get(const cJSON *object, const char *key)
-{
-    return cJSON_GetObjectItemCaseSensitive(object, key);
-}
-
-static const char *text_of(const cJSON *item)
-{
-    const char *text = cJSON_GetStringValue(item);
-    return text == NULL ? "" : text;
-}
-
 static size_t count_patterns(const cJSON *limits)
 {
     size_t count = 0;
     const cJSON *limit;
     cJSON_ArrayForEach(limit, limits)
     {
-        count += (size_t)cJSON_GetArraySize(get(limit, "apiGroups")) *
-                 (size_t)cJSON_GetArraySize(get(limit, "resources"));
+        count += (size_t)cJSON_GetArraySize(field_get(limit, "apiGroups")) *
+                 (size_t)cJSON_GetArraySize(field_get(limit, "resources"));
     }
     return count;
 }
@@ -246,14 +253,13 @@ static int collect(struct patterns *p, const cJSON *limits)
     const cJSON *resource;
     cJSON_ArrayForEach(limit, limits)
     {
-        cJSON_ArrayForEach(group, get(limit, "apiGroups"))
+        cJSON_ArrayForEach(group, field_get(limit, "apiGroups"))
         {
-            cJSON_ArrayForEach(resource, get(limit, "resources"))
+            cJSON_ArrayForEach(resource, field_get(limit, "resources"))
             {
-                p->items[p->count++] =
-                    (struct pattern){.group = text_of(group),
-                                     .resource = text_of(resource),
-                                     .selector = text_of(get(limit, "selector"))};
+                p->items[p->count++] = (struct pattern){.group = group->valuestring,
+                                                        .resource = resource->valuestring,
+                                                        .selector = field_text(limit, "selector")};
             }
         }
     }
@@ -288,8 +294,8 @@ static struct selector *join(const struct pattern *items, size_t count, struct e
     return all;
 }
 
-static int add_pattern(struct rules_text *t, const struct pattern *items, size_t count,
-                       struct err *e)
+static void add_pattern(struct rules_text *t, const struct pattern *items, size_t count,
+                        struct err *e)
 {
     const char *group = items->group;
     const char *resource = items->resource;
@@ -301,74 +307,75 @@ static int add_pattern(struct rules_text *t, const struct pattern *items, size_t
                                            : group);
     struct selector *selector = join(items, count, e);
     if (selector == NULL) {
-        return e->code;
+        note_error(t, e->code);
+        return;
     }
-    int rc = add(t, "", "%s", path);
-    rc = rc != 0 ? rc : add_selector(t, path, selector);
+    add_line(t, "", "%s", path);
+    add_selector(t, path, selector);
     selector_free(selector);
-    return rc;
 }
 
-static int add_limits(struct rules_text *t, const cJSON *limits, struct err *e)
+static void add_limits(struct rules_text *t, const cJSON *limits, struct err *e)
 {
     struct patterns p = {.items = NULL};
-    int rc = collect(&p, limits);
-    rc = rc != 0 || p.count > 0 ? rc : add(t, "", "no limits: everything is visible");
-    rc = rc != 0 || p.count == 0 ? rc : add(t, "", "limits:");
-    for (size_t i = 0, n; i < p.count && rc == 0; i += n) {
+    note_error(t, collect(&p, limits));
+    add_line(t, "", p.count > 0 ? "limits:" : "no limits: everything is visible");
+    for (size_t i = 0, n; i < p.count && t->error == 0; i += n) {
         for (n = 1; i + n < p.count && compare_patterns(&p.items[i], &p.items[i + n]) == 0; n++) {
         }
-        rc = add_pattern(t, &p.items[i], n, e);
+        add_pattern(t, &p.items[i], n, e);
     }
     free(p.items);
-    return rc;
 }
 
 /* ---- all ---- */
 
 /* "webhook:" and below it each of its fields. */
-static int add_fields(struct rules_text *t, const char *title, const cJSON *fields)
+static void add_fields(struct rules_text *t, const char *title, const cJSON *fields)
 {
-    int rc = fields == NULL ? 0 : add(t, "", "%s", title);
+    if (fields != NULL) {
+        add_line(t, "", "%s", title);
+    }
     const cJSON *field;
     cJSON_ArrayForEach(field, fields)
     {
-        if (rc == 0 && cJSON_IsNumber(field)) {
-            rc = add(t, title, "%s: %.0f", field->string, field->valuedouble);
-        } else if (rc == 0) {
-            rc = add(t, title, "%s: %s", field->string, text_of(field));
+        if (cJSON_IsNumber(field)) {
+            add_line(t, title, "%s: %.0f", field->string, field->valuedouble);
+        } else {
+            add_line(t, title, "%s: %s", field->string, field->valuestring);
         }
     }
-    return rc;
 }
 
-static int add_spec(struct rules_text *t, const cJSON *spec, struct err *e)
+static void add_spec(struct rules_text *t, const cJSON *spec, struct err *e)
 {
-    const cJSON *lock = get(get(spec, "leaderElection"), "name");
-    int rc = lock == NULL ? 0 : add(t, "", "leader election: %s", text_of(lock));
-    rc = rc != 0 ? rc : add_fields(t, "control labels:", get(spec, "labels"));
-    rc = rc != 0 ? rc : add_fields(t, "webhook:", get(spec, "webhook"));
-    return rc != 0 ? rc : add_limits(t, get(spec, "limits"), e);
+    const cJSON *election = field_get(spec, "leaderElection");
+    if (election != NULL) {
+        add_line(t, "", "leader election: %s", field_text(election, "name"));
+    }
+    add_fields(t, "control labels:", field_get(spec, "labels"));
+    add_fields(t, "webhook:", field_get(spec, "webhook"));
+    add_limits(t, field_get(spec, "limits"), e);
 }
 
 int rules_text_add(struct rules_text *t, const struct rules *rules, struct err *e)
 {
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    cJSON *tree = NULL;
-    int rc = rules_to_json(rules, &text);
-    if (rc == 0) {
-        tree = json_parse((const char *)buf_data(&text), text.len, e);
-        rc = tree == NULL ? e->code : add_spec(t, get(tree, "spec"), e);
+    note_error(t, rules_to_json(rules, &text));
+    cJSON *tree = t->error == 0 ? json_parse((const char *)buf_data(&text), text.len, e) : NULL;
+    if (tree != NULL) {
+        add_spec(t, field_get(tree, "spec"), e);
+    } else {
+        note_error(t, e->code);
     }
-    if (rc != 0 && e->code == 0) {
-        (void)err_set(e, rc, "%s", err_text(rc));
-    }
-    if (rc == 0) {
+    if (t->error == 0) {
         sort_lines(t);
+    } else if (e->code == 0) {
+        (void)err_set(e, t->error, "%s", err_text(t->error));
     }
     cJSON_Delete(tree);
     buf_reset(&text);
-    return rc;
+    return t->error;
 }
 
 void rules_text_deinit(struct rules_text *t)

@@ -32,11 +32,12 @@ struct rules_text {
     struct rules_text_line *lines;
     size_t count;
     size_t cap;
+    int error; /* the first one; no line is added any more */
 };
 
 #define RULES_TEXT_INIT                                                                            \
     {                                                                                              \
-        .lines = NULL, .count = 0, .cap = 0                                                        \
+        .lines = NULL, .count = 0, .cap = 0, .error = 0                                            \
     }
 
 /* 0; -E2BIG: selectors are too large together; or -ENOMEM. rules_text_deinit is due in any case. */

@@ -81,14 +81,16 @@ static int check_webhook(const struct validation *v)
     static const unsigned taken[] = {SIDECAR_API_PORT, SIDECAR_ADMIN_PORT, SIDECAR_RULESYNC_PORT};
     const cJSON *webhook = field_get(v->spec, "webhook");
     int port = 0;
-    int rc = field_int(webhook, "spec.webhook", "port", 1, 65535, &port, v->e);
-    for (size_t i = 0; i < ARRAY_LEN(taken) && rc == 0; i++) {
+    if (field_int(webhook, "spec.webhook", "port", 1, 65535, &port, v->e) != 0) {
+        return v->e->code;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(taken); i++) {
         if (port == (int)taken[i]) {
-            rc = err_set(v->e, -EINVAL,
-                         "spec.webhook.port: Invalid value: %d: is a port of the sidecars", port);
+            return err_set(v->e, -EINVAL,
+                           "spec.webhook.port: Invalid value: %d: is a port of the sidecars", port);
         }
     }
-    return rc != 0 ? rc : check_cert_dir(v, webhook);
+    return check_cert_dir(v, webhook);
 }
 
 /* ---- pods ---- */
@@ -372,17 +374,14 @@ static void note_oddities(const struct validation *v)
 static int validate_shard(struct validation *v)
 {
     v->rules = compile_config(v->config, v->options, v->e);
-    int rc = v->rules == NULL ? v->e->code : check_webhook(v);
-    rc = rc != 0 ? rc : check_pods(v);
-    if (rc == 0 && v->context->resource_count > 0) {
-        rc = each_entry(v, check_served, NULL);
-    }
-    if (rc == 0) {
+    bool valid = v->rules != NULL && check_webhook(v) == 0 && check_pods(v) == 0 &&
+                 (v->context->resource_count == 0 || each_entry(v, check_served, NULL) == 0);
+    if (valid) {
         note_oddities(v);
     }
     selector_free(v->pods);
     rules_unref(v->rules);
-    return rc;
+    return valid ? 0 : v->e->code;
 }
 
 int validate_config(const cJSON *config, const struct compile_options *o,
@@ -395,17 +394,18 @@ int validate_config(const cJSON *config, const struct compile_options *o,
                            .context = w,
                            .warnings = warnings,
                            .e = e == NULL ? &ignored : e};
-    int rc = check_name(&v);
-    if (rc != 0 || field_get(v.spec, "root") == NULL) {
-        return rc != 0 ? rc : validate_shard(&v);
+    if (check_name(&v) != 0) {
+        return v.e->code;
     }
-    rc = validate_root(config, o, v.e);
-    rc = rc != 0 ? rc : check_webhook(&v);
-    if (rc == 0) {
-        warnings_add(warnings, "spec.root: automatic sharding is not supported yet: this object "
-                               "has no effect; write one ShardingConfig for each shard");
+    if (field_get(v.spec, "root") == NULL) {
+        return validate_shard(&v);
     }
-    return rc;
+    if (validate_root(config, o, v.e) != 0 || check_webhook(&v) != 0) {
+        return v.e->code;
+    }
+    warnings_add(warnings, "spec.root: automatic sharding is not supported yet: this object has no "
+                           "effect; write one ShardingConfig for each shard");
+    return 0;
 }
 
 /* ---- the webhook ---- */

@@ -127,7 +127,7 @@ static int add_mount(struct search *s, const cJSON *mount)
     if (s->edit.rc == 0) {
         edit_bool(&s->edit, copy, "readOnly", true);
     }
-    return s->edit.rc;
+    return s->edit.rc == 0 ? 0 : err_memory(s->e);
 }
 
 /* All containers must mean the same file, for there is one localproxy. */
@@ -252,7 +252,7 @@ static int take_volume(struct search *s)
     edit_string(&s->edit, mount, "name", a->hidden);
     edit_string(&s->edit, mount, "mountPath", CLUSTER_DIR);
     edit_bool(&s->edit, mount, "readOnly", true);
-    return s->edit.rc;
+    return s->edit.rc == 0 ? 0 : err_memory(s->e);
 }
 
 /* ---- the service account ---- */
@@ -319,26 +319,33 @@ static int take_variable(struct search *s, const cJSON *container, const char *n
                        field_text(container, "name"), name, field_text(variable, "value"));
     }
     edit_append(&s->edit, s->access->env, cJSON_Duplicate(variable, true));
-    return s->edit.rc;
+    return s->edit.rc == 0 ? 0 : err_memory(s->e);
 }
 
-static int take_containers(struct search *s)
+static int take_container(struct search *s, const cJSON *container)
 {
-    int rc = 0;
+    if (s->options->kubeconfig_volume == NULL &&
+        (take_environment(s, container) != 0 || take_arguments(s, container) != 0)) {
+        return s->e->code;
+    }
+    bool taken = take_variable(s, container, "KUBERNETES_SERVICE_HOST") == 0 &&
+                 take_variable(s, container, "KUBERNETES_SERVICE_PORT") == 0;
+    return taken ? 0 : s->e->code;
+}
+
+static int take_all(struct search *s, struct warnings *warnings)
+{
     const cJSON *container;
     cJSON_ArrayForEach(container, field_get(s->spec, "containers"))
     {
-        if (rc != 0 || !inject_access_concerns(s->options, container)) {
-            continue;
+        if (inject_access_concerns(s->options, container) && take_container(s, container) != 0) {
+            return s->e->code;
         }
-        if (s->options->kubeconfig_volume == NULL) {
-            rc = take_environment(s, container);
-            rc = rc != 0 ? rc : take_arguments(s, container);
-        }
-        rc = rc != 0 ? rc : take_variable(s, container, "KUBERNETES_SERVICE_HOST");
-        rc = rc != 0 ? rc : take_variable(s, container, "KUBERNETES_SERVICE_PORT");
     }
-    return rc;
+    if (s->options->kubeconfig_volume != NULL && take_volume(s) != 0) {
+        return s->e->code;
+    }
+    return s->access->kubeconfig[0] == '\0' ? take_service_account(s, warnings) : add_token(s);
 }
 
 int inject_access_init(struct inject_access *a, const struct inject_options *o, const cJSON *spec,
@@ -346,16 +353,7 @@ int inject_access_init(struct inject_access *a, const struct inject_options *o, 
 {
     struct search s = {.access = a, .options = o, .spec = spec, .ours = ours, .e = e};
     *a = (struct inject_access){.mounts = cJSON_CreateArray(), .env = cJSON_CreateArray()};
-    int rc = a->mounts == NULL || a->env == NULL ? -ENOMEM : take_containers(&s);
-    if (rc == 0 && o->kubeconfig_volume != NULL) {
-        rc = take_volume(&s);
-    }
-    if (rc == 0) {
-        rc = a->kubeconfig[0] == '\0' ? take_service_account(&s, warnings) : add_token(&s);
-    }
-    if (rc == -ENOMEM) {
-        (void)err_memory(e);
-    }
+    int rc = a->mounts == NULL || a->env == NULL ? err_memory(e) : take_all(&s, warnings);
     if (rc != 0) {
         inject_access_deinit(a);
     }

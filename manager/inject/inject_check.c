@@ -65,22 +65,25 @@ static int check_mounts(const cJSON *container, unsigned index, struct err *e)
 static int check_containers(const cJSON *spec, struct err *e)
 {
     const cJSON *list = NULL;
-    int rc = field_array(spec, "spec", "containers", &list, e);
     unsigned i = 0;
     const cJSON *container;
-    if (rc == 0 && (list == NULL || list->child == NULL)) {
+    if (field_array(spec, "spec", "containers", &list, e) != 0) {
+        return e->code;
+    }
+    if (list == NULL || list->child == NULL) {
         return err_set(e, -EINVAL, "spec.containers: Required value");
     }
     cJSON_ArrayForEach(container, list)
     {
-        if (rc == 0 && !cJSON_IsObject(container)) {
-            rc = err_set(e, -EINVAL, "spec.containers[%u]: Invalid value: must be an object", i);
+        if (!cJSON_IsObject(container)) {
+            return err_set(e, -EINVAL, "spec.containers[%u]: Invalid value: must be an object", i);
         }
-        rc = rc != 0 ? rc : check_ports(container, "containers", i, e);
-        rc = rc != 0 ? rc : check_mounts(container, i, e);
+        if (check_ports(container, "containers", i, e) != 0 || check_mounts(container, i, e) != 0) {
+            return e->code;
+        }
         i++;
     }
-    return rc;
+    return 0;
 }
 
 /* Of those that go on running beside ours. */
@@ -200,10 +203,14 @@ int inject_check(const struct inject_options *o, const cJSON *pod, const char *s
     if (!cJSON_IsObject(field_get(pod, "metadata")) || !cJSON_IsObject(spec)) {
         return err_set(e, -EINVAL, "the pod has no metadata or no spec");
     }
-    int rc = check_system(spec, e);
-    rc = rc != 0 ? rc : check_parts(o, spec, shard, e);
-    rc = rc != 0 ? rc : check_containers(spec, e);
-    rc = rc != 0 ? rc : check_init_containers(spec, e);
-    rc = rc != 0 ? rc : check_operator(o, spec, e);
-    return rc != 0 ? rc : check_logs(o, spec, e);
+    if (check_system(spec, e) != 0) {
+        return e->code;
+    }
+    int rc = check_parts(o, spec, shard, e);
+    if (rc != 0) {
+        return rc;
+    }
+    bool right = check_containers(spec, e) == 0 && check_init_containers(spec, e) == 0 &&
+                 check_operator(o, spec, e) == 0 && check_logs(o, spec, e) == 0;
+    return right ? 0 : e->code;
 }

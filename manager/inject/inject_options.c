@@ -31,7 +31,7 @@ static const char *get(const struct source *s, const char *name)
     return text != NULL ? text : cJSON_GetStringValue(field_get(s->labels, key));
 }
 
-static int complain(const struct source *s, const char *name, const char *why)
+static int refuse(const struct source *s, const char *name, const char *why)
 {
     return err_set(s->e, -EINVAL, "metadata.annotations[%s/%s]: Invalid value: %s", s->prefix, name,
                    why);
@@ -46,7 +46,7 @@ int inject_options_complain(const struct inject_options *o, const char *name, st
     va_start(ap, fmt);
     (void)vsnprintf(why, sizeof why, fmt, ap);
     va_end(ap);
-    return complain(&s, name, why);
+    return refuse(&s, name, why);
 }
 
 static int read_switch(const struct source *s, const char *name, bool *out)
@@ -55,7 +55,7 @@ static int read_switch(const struct source *s, const char *name, bool *out)
     *out = text != NULL && strcmp(text, "true") == 0;
     return text == NULL || *out || strcmp(text, "false") == 0 || text[0] == '\0'
                ? 0
-               : complain(s, name, "must be \"true\" or \"false\"");
+               : refuse(s, name, "must be \"true\" or \"false\"");
 }
 
 static int read_json(const struct source *s, const char *name, cJSON **out)
@@ -70,7 +70,7 @@ static int read_json(const struct source *s, const char *name, cJSON **out)
     if (*out == NULL && inner.code == -ENOMEM) {
         return err_memory(s->e);
     }
-    return *out != NULL ? 0 : complain(s, name, inner.msg);
+    return *out != NULL ? 0 : refuse(s, name, inner.msg);
 }
 
 /* Quantities are left to the API server, which knows all ways to write them. */
@@ -84,23 +84,23 @@ static int read_resources(const struct source *s, struct inject_options *o)
     }
     struct err inner = ERR_INIT;
     if (!cJSON_IsObject(o->resources)) {
-        return complain(s, name, "must be an object with limits and requests");
+        return refuse(s, name, "must be an object with limits and requests");
     }
-    return field_known(o->resources, "", known, &inner) == 0 ? 0 : complain(s, name, inner.msg);
+    return field_known(o->resources, "", known, &inner) == 0 ? 0 : refuse(s, name, inner.msg);
 }
 
 static int check_variables(const struct source *s, const cJSON *list)
 {
     static const char name[] = "env-inject";
     if (list != NULL && !cJSON_IsArray(list)) {
-        return complain(s, name, "env must be a list");
+        return refuse(s, name, "env must be a list");
     }
     const cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
         const char *key = cJSON_GetStringValue(field_get(item, "key"));
         if (key == NULL || key[0] == '\0' || !cJSON_IsString(field_get(item, "value"))) {
-            return complain(s, name, "each of env must have key and value, two strings");
+            return refuse(s, name, "each of env must have key and value, two strings");
         }
     }
     return 0;
@@ -109,19 +109,23 @@ static int check_variables(const struct source *s, const cJSON *list)
 static int read_env_inject(const struct source *s, struct inject_options *o)
 {
     static const char name[] = "env-inject";
-    int rc = read_json(s, name, &o->env_inject);
-    if (rc == 0 && o->env_inject != NULL && !cJSON_IsArray(o->env_inject)) {
-        return complain(s, name, "must be a list of containers");
+    if (read_json(s, name, &o->env_inject) != 0) {
+        return s->e->code;
+    }
+    if (o->env_inject != NULL && !cJSON_IsArray(o->env_inject)) {
+        return refuse(s, name, "must be a list of containers");
     }
     const cJSON *item;
     cJSON_ArrayForEach(item, o->env_inject)
     {
-        if (rc == 0 && !cJSON_IsString(field_get(item, "name"))) {
-            rc = complain(s, name, "each entry must have the name of a container");
+        if (!cJSON_IsString(field_get(item, "name"))) {
+            return refuse(s, name, "each entry must have the name of a container");
         }
-        rc = rc != 0 ? rc : check_variables(s, field_get(item, "env"));
+        if (check_variables(s, field_get(item, "env")) != 0) {
+            return s->e->code;
+        }
     }
-    return rc;
+    return 0;
 }
 
 static int read_log_path(const struct source *s, struct inject_options *o)
@@ -129,7 +133,7 @@ static int read_log_path(const struct source *s, struct inject_options *o)
     o->log_path = get(s, "log-path");
     return o->log_path == NULL || (o->log_path[0] == '/' && o->log_path[1] != '\0')
                ? 0
-               : complain(s, "log-path", "must be an absolute path");
+               : refuse(s, "log-path", "must be an absolute path");
 }
 
 static int read_all(const struct source *s, struct inject_options *o)
@@ -140,11 +144,10 @@ static int read_all(const struct source *s, struct inject_options *o)
     o->env_sync = get(s, "env-sync");
     o->default_container =
         cJSON_GetStringValue(field_get(s->annotations, "kubectl.kubernetes.io/default-container"));
-    int rc = read_switch(s, "disable-fake-kubeconfig-arg", &o->keep_args);
-    rc = rc != 0 ? rc : read_switch(s, "disable-fake-kubeconfig-env", &o->keep_env);
-    rc = rc != 0 ? rc : read_log_path(s, o);
-    rc = rc != 0 ? rc : read_env_inject(s, o);
-    return rc != 0 ? rc : read_resources(s, o);
+    bool read = read_switch(s, "disable-fake-kubeconfig-arg", &o->keep_args) == 0 &&
+                read_switch(s, "disable-fake-kubeconfig-env", &o->keep_env) == 0 &&
+                read_log_path(s, o) == 0 && read_env_inject(s, o) == 0 && read_resources(s, o) == 0;
+    return read ? 0 : s->e->code;
 }
 
 int inject_options_init(struct inject_options *o, const char *prefix, const cJSON *pod,

@@ -314,7 +314,11 @@ static int send_request(struct job *j, const char *path, const cJSON *patch, str
 
 static int start_job(struct job *j, const char *path, struct err *e)
 {
+    const struct patcher_options *o = &j->patcher->options;
     cJSON *patch = NULL;
+    if (!j->look && o->may_write != NULL && !o->may_write(o->may_write_data)) {
+        return -EAGAIN;
+    }
     if (!j->look && (patch = make_patch(j)) == NULL) {
         return err_memory(e);
     }
@@ -329,11 +333,10 @@ static void dispatch(struct job *j)
     struct buf path = BUF_INIT(PATH_MAX_LEN);
     struct err e = ERR_INIT;
     int rc = p->handlers->path(p->data, j->resource, j->ns, &path);
-    const char *text = rc == 0 ? buf_cstr(&path) : NULL;
-    rc = rc == 0 && text == NULL ? -ENOMEM : rc;
-    bool may =
-        j->look || p->options.may_write == NULL || p->options.may_write(p->options.may_write_data);
-    rc = rc != 0 ? rc : may ? start_job(j, text, &e) : -EAGAIN;
+    if (rc == 0) {
+        const char *text = buf_cstr(&path);
+        rc = text == NULL ? -ENOMEM : start_job(j, text, &e);
+    }
     buf_reset(&path);
     if (rc == -ENOENT) {
         finish_job(j, PATCHER_GONE, NULL);

@@ -533,7 +533,9 @@ int prober_watch(struct prober *p, const struct prober_target *o)
         return -EINVAL;
     }
     int rc = endpoint_init(&to[0], p, o->proxy);
-    rc = rc != 0 ? rc : endpoint_init(&to[1], p, o->rulesync);
+    if (rc == 0) {
+        rc = endpoint_init(&to[1], p, o->rulesync);
+    }
     char *uid = rc == 0 ? strdup(o->uid) : NULL;
     struct target *t = known != NULL || uid == NULL ? known : target_new(p, o->key);
     if (uid == NULL || t == NULL) {

@@ -72,8 +72,9 @@ static int begin(struct shard_cache *w, const struct shard_cache_options *o, str
         return err_memory(e);
     }
     w->keys = (struct pod_keys){.generation = w->generation_key, .injected = w->injected_key};
-    int rc = informer_follow(&w->configs_informer, e);
-    return rc != 0 ? rc : informer_follow(&w->maps_informer, e);
+    bool follows =
+        informer_follow(&w->configs_informer, e) == 0 && informer_follow(&w->maps_informer, e) == 0;
+    return follows ? 0 : e->code;
 }
 
 struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache_options *o,

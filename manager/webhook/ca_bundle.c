@@ -425,19 +425,19 @@ const struct ca_bundle_stats *ca_bundle_stats(const struct ca_bundle *b)
 
 /* ---- life ---- */
 
-static int copy_options(struct ca_bundle *b, const struct ca_bundle_options *o)
+static int copy_options(struct ca_bundle *b, const struct ca_bundle_options *o, struct err *e)
 {
     b->texts[0] = strdup(o->label_selector != NULL ? o->label_selector : CA_BUNDLE_SELECTOR);
     b->texts[1] = strdup(o->namespace);
     b->texts[2] = strdup(o->service);
     b->hosts = calloc(o->host_count + 1, sizeof *b->hosts);
     if (b->texts[0] == NULL || b->texts[1] == NULL || b->texts[2] == NULL || b->hosts == NULL) {
-        return -ENOMEM;
+        return err_memory(e);
     }
     for (size_t i = 0; i < o->host_count; i++) {
         b->hosts[i] = strdup(o->hosts[i]);
         if (b->hosts[i] == NULL) {
-            return -ENOMEM;
+            return err_memory(e);
         }
     }
     b->target = (struct configuration_target){.namespace = b->texts[1],
@@ -485,12 +485,7 @@ struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_optio
     b->on_change = o->on_change;
     b->data = o->data;
     list_init(&b->entries);
-    int rc = copy_options(b, o);
-    if (rc != 0) {
-        (void)err_set(e, rc, "out of memory");
-    }
-    rc = rc != 0 ? rc : start_parts(b, e);
-    if (rc != 0) {
+    if (copy_options(b, o, e) != 0 || start_parts(b, e) != 0) {
         ca_bundle_free(b);
         return NULL;
     }

@@ -17,7 +17,7 @@ static int take_snapshot(const struct webhook_context *context, bool pods_needed
     }
     err_prefix(e, "not ready to decide");
     e->code = -EAGAIN;
-    return -EAGAIN;
+    return e->code;
 }
 
 static int decide_pod(void *data, const struct admission_request *r, struct webhook_decision *d,
@@ -28,10 +28,10 @@ static int decide_pod(void *data, const struct admission_request *r, struct webh
     if (r->operation != ADMISSION_CREATE || !inject_wanted(context->inject, r->object)) {
         return 0;
     }
-    int rc = take_snapshot(context, false, &w, e);
-    return rc != 0 ? rc
-                   : inject_admit(r, context->inject, w.configs, w.config_count, &d->warnings,
-                                  &d->patch, e);
+    if (take_snapshot(context, false, &w, e) != 0) {
+        return e->code;
+    }
+    return inject_admit(r, context->inject, w.configs, w.config_count, &d->warnings, &d->patch, e);
 }
 
 static int decide_labels(void *data, const struct admission_request *r, struct webhook_decision *d,
@@ -47,8 +47,10 @@ static int decide_config(void *data, const struct admission_request *r, struct w
 {
     const struct webhook_context *context = data;
     struct validate_context w;
-    int rc = take_snapshot(context, true, &w, e);
-    return rc != 0 ? rc : validate_admit(r, context->compile, &w, &d->warnings, e);
+    if (take_snapshot(context, true, &w, e) != 0) {
+        return e->code;
+    }
+    return validate_admit(r, context->compile, &w, &d->warnings, e);
 }
 
 const struct webhook_route webhook_routes[] = {
