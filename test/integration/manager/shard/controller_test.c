@@ -194,19 +194,33 @@ static void test_label_is_put_back(void **state)
     assert_int_equal(scene_generation(s, "a"), 1);
 }
 
-static void test_somebody_elses_map(void **state)
+/* `more`: of its metadata. */
+static void somebody_elses_map(struct scene *s, const char *more)
 {
-    struct scene *s = *state;
     store_put_text(&s->store, "configmaps", "n",
-                   "{\"metadata\":{\"name\":\"cmesh-rules-a\"},\"data\":{\"x\":\"y\"}}");
+                   "{\"metadata\":{\"name\":\"cmesh-rules-a\"%s},\"data\":{\"x\":\"y\"}}", more);
     scene_config(s, "a", "pods", "app=a");
     scene_lead(s);
     scene_expect_condition(s, "a", "Published", "False");
     scene_expect_event(s, "a", "PublishFailed", 1);
     assert_non_null(strstr(scene_condition(s, "a", "Published", "message"), "cmesh-rules-a"));
     assert_string_equal(scene_text(s, "configmaps", "cmesh-rules-a", "data/x"), "y");
+    assert_string_equal(scene_rules(s, "a"), "");
     store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
     scene_expect_condition(s, "a", "Published", "True");
+}
+
+static void test_somebody_elses_map(void **state)
+{
+    somebody_elses_map(*state, "");
+}
+
+/* The cache, which has all with this label, shows it. */
+static void test_somebody_elses_map_with_our_label(void **state)
+{
+    somebody_elses_map(*state, ",\"labels\":{\"ctrlmesh.kusionstack.io/rules\":\"true\"},"
+                               "\"ownerReferences\":[{\"controller\":true,\"kind\":\"Deployment\","
+                               "\"name\":\"d\",\"uid\":\"other\"}]");
 }
 
 static void test_too_large(void **state)
@@ -477,6 +491,31 @@ static void test_orphan_is_deleted(void **state)
     scene_expect_event(s, "b", "RulesKept", 1);
 }
 
+static unsigned long told_pods(struct scene *s)
+{
+    static const char name[] = "workqueue_adds_total{name=\"pods\"} ";
+    struct buf out = BUF_INIT(1024 * 1024);
+    assert_int_equal(controller_metrics(s->controller, &s->counts, &out), 0);
+    unsigned long adds = strtoul(strstr(buf_cstr(&out), name) + sizeof name - 1, NULL, 10);
+    buf_reset(&out);
+    return adds;
+}
+
+/* Each look at a shard would be as expensive as it has pods. */
+static void test_pods_that_know_are_not_told_again(void **state)
+{
+    struct scene *s = *state;
+    scene_pod(s, "a-0", "a", "a");
+    scene_config(s, "a", "pods", "app=a");
+    scene_lead(s);
+    scene_expect_told(s, "a-0", 1);
+    scene_settle(s);
+    unsigned long before = told_pods(s);
+    scene_enforces(s, "a-0", "a");
+    scene_expect_condition(s, "a", "Enforced", "True");
+    assert_int_equal(told_pods(s), before);
+}
+
 static void test_metrics(void **state)
 {
     struct scene *s = *state;
@@ -519,6 +558,7 @@ int main(void)
         TEST(test_edited_map_is_put_right),
         TEST(test_label_is_put_back),
         TEST(test_somebody_elses_map),
+        TEST(test_somebody_elses_map_with_our_label),
         TEST(test_too_large),
         TEST(test_made_again),
         TEST(test_a_proxy_knows_more),
@@ -530,6 +570,7 @@ int main(void)
         TEST(test_two_leaders),
         TEST(test_nothing_is_written_without_the_lease),
         TEST(test_orphan_is_deleted),
+        TEST(test_pods_that_know_are_not_told_again),
         TEST(test_metrics),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);

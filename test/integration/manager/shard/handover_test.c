@@ -118,9 +118,12 @@ static void test_the_gainer_waits_for_the_other_edit(void **state)
 {
     struct scene *s = *state;
     begin(s, LONG_MS);
-    sees(s, "green", "\"3\",\"4\",\"5\"");
+    sees(s, "green", "\"2\",\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "n/blue");
+    sees(s, "green", "\"3\",\"4\",\"5\"");
     stays_at(s, "green", 1);
+    scene_settle(s);
+    assert_int_equal(s->counts.waits, 2); /* each edit has its own time */
     sees(s, "blue", "\"1\",\"2\"");
     scene_expect_generation(s, "blue", 2);
     stays_at(s, "green", 1);

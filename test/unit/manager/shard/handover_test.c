@@ -210,6 +210,17 @@ static void what_pods_hold_that_never_answered(void **state)
     assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, &none), HANDOVER_PAST);
     s->pod.generation = 3; /* it was told of some, which are gone */
     assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, NULL), HANDOVER_ANYTHING);
+
+    /* So many attempts to publish the first generation that the first of them is forgotten. */
+    for (unsigned i = 0; i <= HANDOVER_RULES_MAX; i++) {
+        char limit[200];
+        (void)snprintf(limit, sizeof limit, LIMIT("pods", "ns=%u"), i);
+        struct rules *rules = make(1, limit);
+        handover_note(&none, rules);
+        rules_unref(rules);
+    }
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, &none), HANDOVER_ANYTHING);
+    handover_deinit(&none);
 }
 
 static void pods_that_hold_nothing(void **state)
