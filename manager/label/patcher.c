@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/list.h"
+#include "base/state_machine.h"
 #include "base/token_bucket.h"
 #include "kube/client/object_request.h"
 #include "kube/client/watch_event.h"
@@ -25,17 +26,29 @@ enum {
 #define FIELD_MANAGER "cmesh-manager"
 
 /*
- *   IDLE -- a key --> READY (for a token) --> PATCHING --> IDLE: done, refused, or again later
+ *   IDLE -- a key --> TO_PATCH -- a token --> PATCHING --> IDLE: done, refused, or again later
  *                       ^                        |
  *                       |                        | 409: it was changed meanwhile
- *                       +------ LOOKING <-- READY, to look
+ *                    LOOKING <-- a token -- TO_LOOK
  */
+enum job_state { JOB_IDLE, JOB_TO_PATCH, JOB_PATCHING, JOB_TO_LOOK, JOB_LOOKING };
+
+static const struct state_machine job_states = {
+    .object = "labelling",
+    .states = {[JOB_IDLE] = {"Idle", STATE(JOB_TO_PATCH)},
+               [JOB_TO_PATCH] = {"ToPatch", STATE(JOB_PATCHING) | STATE(JOB_IDLE)},
+               [JOB_PATCHING] = {"Patching", STATE(JOB_TO_LOOK) | STATE(JOB_IDLE)},
+               [JOB_TO_LOOK] = {"ToLook", STATE(JOB_LOOKING) | STATE(JOB_IDLE)},
+               [JOB_LOOKING] = {"Looking",
+                                STATE(JOB_TO_PATCH) | STATE(JOB_TO_LOOK) | STATE(JOB_IDLE)}},
+};
+
 struct job {
     struct patcher *patcher;
-    struct list link;               /* READY: in patcher.ready */
+    enum job_state state;
+    struct list link;               /* TO_PATCH, TO_LOOK: in patcher.ready */
     const char *key;                /* NULL: IDLE */
     struct object_request *request; /* PATCHING, LOOKING */
-    bool look;                      /* what the next request, or this one, is for */
     unsigned rounds;
     unsigned resource;
     char *text; /* that these point into */
@@ -124,11 +137,17 @@ int patcher_add(struct patcher *p, unsigned resource, const char *ns, const char
     return rc;
 }
 
+static void set_state(struct job *j, enum job_state state)
+{
+    j->state = state_change(&job_states, j->state, state, slice_str(j->key));
+}
+
 /* ---- the end of a job ---- */
 
 static const char *release(struct job *j, char **text)
 {
     const char *key = j->key;
+    set_state(j, JOB_IDLE);
     *text = j->text;
     j->key = NULL;
     j->text = NULL;
@@ -191,9 +210,9 @@ static void fail_for_now(struct job *j, const struct api_error *error)
     }
 }
 
-static void make_ready(struct job *j, bool look)
+static void make_ready(struct job *j, enum job_state state)
 {
-    j->look = look;
+    set_state(j, state);
     list_append(&j->patcher->ready, &j->link);
     send_ready(j->patcher);
 }
@@ -204,7 +223,7 @@ static void request_failed(struct job *j, const struct api_error *error)
     if (code == 404) {
         finish_job(j, PATCHER_GONE, NULL);
     } else if (code == 409 && ++j->rounds < ROUNDS_MAX) {
-        make_ready(j, true);
+        make_ready(j, JOB_TO_LOOK);
     } else if (code == 0 || code == 401 || code == 408 || code == 409 || code == 429 ||
                code >= 500) {
         fail_for_now(j, error);
@@ -270,7 +289,7 @@ static void take_look(struct job *j, const cJSON *object)
         return;
     }
     memcpy(j->version, version, strlen(version) + 1);
-    make_ready(j, false);
+    make_ready(j, JOB_TO_PATCH);
 }
 
 static void on_answer(void *data, const cJSON *object, const struct api_error *error)
@@ -280,7 +299,7 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
     j->request = NULL;
     if (object == NULL) {
         request_failed(j, error);
-    } else if (j->look) {
+    } else if (j->state == JOB_LOOKING) {
         take_look(j, object);
     } else {
         finish_job(j, needs(j, object) == PATCHER_NEEDLESS ? PATCHER_CHANGED : PATCHER_UNDONE,
@@ -292,23 +311,22 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
 static int send_request(struct job *j, const char *path, const cJSON *patch, struct err *e)
 {
     struct patcher *p = j->patcher;
+    bool look = j->state == JOB_TO_LOOK;
     const struct object_request_options q = {
-        .verb = j->look ? OBJECT_REQUEST_GET : OBJECT_REQUEST_MERGE_PATCH,
+        .verb = look ? OBJECT_REQUEST_GET : OBJECT_REQUEST_MERGE_PATCH,
         .path = path,
         .name = j->name,
         .body = patch,
-        .field_manager = j->look ? NULL : FIELD_MANAGER,
+        .field_manager = look ? NULL : FIELD_MANAGER,
         .metadata_only = true,
     };
     j->request = object_request_start(p->loop, p->options.client, &q, on_answer, j, e);
     if (j->request == NULL) {
         return e->code;
     }
-    if (j->look) {
-        p->stats.looks++;
-    } else {
-        p->stats.patches++;
-    }
+    set_state(j, look ? JOB_LOOKING : JOB_PATCHING);
+    p->stats.looks += look;
+    p->stats.patches += !look;
     return 0;
 }
 
@@ -316,10 +334,11 @@ static int start_job(struct job *j, const char *path, struct err *e)
 {
     const struct patcher_options *o = &j->patcher->options;
     cJSON *patch = NULL;
-    if (!j->look && o->may_write != NULL && !o->may_write(o->may_write_data)) {
+    bool look = j->state == JOB_TO_LOOK;
+    if (!look && o->may_write != NULL && !o->may_write(o->may_write_data)) {
         return -EAGAIN;
     }
-    if (!j->look && (patch = make_patch(j)) == NULL) {
+    if (!look && (patch = make_patch(j)) == NULL) {
         return err_memory(e);
     }
     int rc = send_request(j, path, patch, e);
@@ -410,20 +429,22 @@ static void on_key(void *data, const char *key)
 {
     struct patcher *p = data;
     struct job *j = p->jobs;
-    while (j->key != NULL) { /* the queue hands out no more than there are */
+    while (j->state != JOB_IDLE) { /* the queue hands out no more than there are */
         j++;
+    }
+    char *text = strdup(key);
+    if (text == NULL) {
+        p->stats.retries++;
+        work_queue_done(p->queue, key, WORK_RETRY, 0);
+        return;
     }
     j->key = key;
     j->rounds = 0;
     j->newer[0] = '\0';
-    j->text = strdup(key);
-    if (j->text == NULL) {
-        put_off(j, 0);
-        return;
-    }
+    j->text = text;
     split_key(j);
     forget_pause(j);
-    make_ready(j, false);
+    make_ready(j, JOB_TO_PATCH);
 }
 
 /* ---- life ---- */
