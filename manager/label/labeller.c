@@ -17,6 +17,19 @@ enum {
     NAME_LEN = 400
 };
 
+static const struct state_machine stages = {
+    .object = "labeller",
+    .states = {[LABELLER_RESOLVING] = {"Resolving", STATE(LABELLER_LABELLING)},
+               [LABELLER_LABELLING] = {"Labelling", STATE(LABELLER_CHECKING)},
+               [LABELLER_CHECKING] = {"Checking", STATE(LABELLER_STEADY)},
+               [LABELLER_STEADY] = {"Steady", 0}},
+};
+
+static void set_stage(struct labeller *l, enum labeller_stage stage)
+{
+    l->stage = state_change(&stages, l->stage, stage, slice_str(""));
+}
+
 /* ---- what is to be patched ---- */
 
 /* Those that wait longer, since somebody takes their labels away, are no reason to wait for. */
@@ -199,7 +212,9 @@ static void check_again(struct labeller *l, uint64_t now)
     }
     l->check_at = 0;
     for (struct resource *r = first(l); r != NULL; r = next_resource(l, r)) {
-        r->check = r->check == CHECK_DONE ? CHECK_DUE : r->check;
+        if (r->check == CHECK_DONE) {
+            resource_set_check(r, CHECK_DUE);
+        }
     }
 }
 
@@ -236,7 +251,7 @@ static bool list_next(struct labeller *l)
             return false;
         }
     }
-    return l->resolved;
+    return l->stage != LABELLER_RESOLVING;
 }
 
 static bool check_next(struct labeller *l)
@@ -269,7 +284,7 @@ bool labeller_follows_all(const struct labeller *l)
     while (r != NULL && r->phase == RESOURCE_FOLLOWING) {
         r = next_resource(l, r);
     }
-    return r == NULL && l->resolved;
+    return r == NULL && l->stage != LABELLER_RESOLVING;
 }
 
 static void plan_check(struct labeller *l)
@@ -280,10 +295,12 @@ static void plan_check(struct labeller *l)
     }
 }
 
-static void tell_once(struct labeller *l, bool *told, const char *all, const char *some)
+/* Once. */
+static void tell_stage(struct labeller *l, enum labeller_stage stage, const char *all,
+                       const char *some)
 {
-    if (!*told) {
-        *told = true;
+    if (l->stage < stage) {
+        set_stage(l, stage);
         l->told_changes = changes(l);
         log_progress(l, labeller_follows_all(l) ? all : some);
     }
@@ -301,13 +318,13 @@ static void on_turn(struct net_task *task)
     if (!list_next(l) || !idle) {
         return;
     }
-    tell_once(l, &l->told_labelled, "all objects have their control labels",
-              "all objects have their control labels, except of resources that cannot be watched");
+    tell_stage(l, LABELLER_CHECKING, "all objects have their control labels",
+               "all objects have their control labels, except of resources that cannot be watched");
     if (check_next(l)) {
         forget_refusals(l);
         plan_check(l);
-        tell_once(l, &l->told_checked, "all control labels verified",
-                  "all control labels verified, except of resources that cannot be watched");
+        tell_stage(l, LABELLER_STEADY, "all control labels verified",
+                   "all control labels verified, except of resources that cannot be watched");
     }
 }
 
@@ -380,7 +397,9 @@ void labeller_discovered(struct labeller *l)
     l->out_of_memory = false;
     if (sharding_resources_resolve(l->options.resources, l->options.discovery, &wanted, &count,
                                    &warnings) == 0) {
-        l->resolved = true;
+        if (l->stage == LABELLER_RESOLVING) {
+            set_stage(l, LABELLER_LABELLING);
+        }
         compare(l, wanted, count);
         log_warnings(l, &warnings);
         free(wanted);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * labeller_internal.h - what the files of the labeller share: labeller.c (whose turn it is),
- * labeller_resource.c (one resource), labeller_pages.c (metrics and status).
+ * labeller_resource.c (one resource), labeller_status.c (metrics and status).
  */
 #ifndef MANAGER_LABEL_LABELLER_INTERNAL_H
 #define MANAGER_LABEL_LABELLER_INTERNAL_H
 
 #include "base/backoff.h"
 #include "base/list.h"
+#include "base/state_machine.h"
 #include "kube/client/reflector.h"
 #include "label/crd_watch.h"
 #include "label/labeller.h"
@@ -36,7 +37,18 @@ enum resource_phase {
     RESOURCE_PHASES,
 };
 
+extern const struct state_machine resource_phases;
+
+/* Of what is labelled already; after CHECK_DONE, DUE again when there is a reason to. */
 enum resource_check { CHECK_DUE, CHECK_RUNNING, CHECK_DONE };
+
+/* What has been achieved so far, and told. */
+enum labeller_stage {
+    LABELLER_RESOLVING, /* until the discovery has been ready */
+    LABELLER_LABELLING, /* until each object has its labels */
+    LABELLER_CHECKING,  /* until those that were there are verified */
+    LABELLER_STEADY,
+};
 
 struct resource {
     struct list link; /* in labeller.resources */
@@ -75,18 +87,16 @@ struct labeller {
     uint64_t contested;    /* objects that had to wait, counted each time */
     struct list resources; /* namespaces first */
     unsigned next_id;
+    enum labeller_stage stage;
     bool held;           /* no pages are asked for */
-    bool resolved;       /* the discovery has been ready */
-    bool out_of_memory;  /* when it was looked into: that is done again */
+    bool out_of_memory;  /* when the discovery was looked into: that is done again */
     uint64_t notes_hash; /* of what was told of the configured resources */
     struct net_task turn;
     struct net_timer *wake;     /* for the next again_at, and check_at */
     uint64_t check_at;          /* all is checked again; 0: it is not checked yet */
     struct net_timer *progress; /* set while there is something to do */
     uint64_t began_at;
-    bool telling;       /* the timer of the progress is set */
-    bool told_labelled; /* all was labelled once */
-    bool told_checked;
+    bool telling;          /* the timer of the progress is set */
     uint64_t told_changes; /* when progress was told last */
     uint64_t pages;        /* of reflectors that are gone */
     uint64_t watches;
@@ -101,6 +111,7 @@ void resource_free(struct resource *r);
 bool resource_is(const struct resource *r, const struct sharding_resource *s);
 /* "deployments.apps" */
 void resource_name(const struct resource *r, char *out, size_t size);
+void resource_set_check(struct resource *r, enum resource_check check);
 /* Lists from the beginning, and follows. */
 void resource_begin(struct resource *r);
 /* Lists what is labelled, once. */

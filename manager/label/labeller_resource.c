@@ -24,6 +24,36 @@ static const char *const system_namespaces[] = {"kube-system", "kube-public", "k
 
 enum { SYSTEM_NAMESPACES = ARRAY_LEN(system_namespaces) };
 
+/* ---- states ---- */
+
+const struct state_machine resource_phases = {
+    .object = "labelled resource",
+    .states = {[RESOURCE_DUE] = {"due", STATE(RESOURCE_LISTING) | STATE(RESOURCE_RESTING)},
+               [RESOURCE_LISTING] = {"listing", STATE(RESOURCE_LISTING) |
+                                                    STATE(RESOURCE_FOLLOWING) |
+                                                    STATE(RESOURCE_RESTING)},
+               [RESOURCE_FOLLOWING] = {"following",
+                                       STATE(RESOURCE_LISTING) | STATE(RESOURCE_RESTING)},
+               [RESOURCE_RESTING] = {"resting", STATE(RESOURCE_LISTING) | STATE(RESOURCE_RESTING)}},
+};
+
+static const struct state_machine checks = {
+    .object = "check of a labelled resource",
+    .states = {[CHECK_DUE] = {"due", STATE(CHECK_DUE) | STATE(CHECK_RUNNING)},
+               [CHECK_RUNNING] = {"running", STATE(CHECK_DUE) | STATE(CHECK_DONE)},
+               [CHECK_DONE] = {"done", STATE(CHECK_DUE)}},
+};
+
+static void set_phase(struct resource *r, enum resource_phase phase)
+{
+    r->phase = state_change(&resource_phases, r->phase, phase, slice_str(r->plural));
+}
+
+void resource_set_check(struct resource *r, enum resource_check check)
+{
+    r->check = state_change(&checks, r->check, check, slice_str(r->plural));
+}
+
 /* ---- namespaces that are left out ---- */
 
 static const char *left_out(const struct labeller *l, size_t i)
@@ -166,7 +196,7 @@ static void on_synced(void *data)
 {
     struct resource *r = data;
     if (r->phase == RESOURCE_LISTING) {
-        r->phase = RESOURCE_FOLLOWING;
+        set_phase(r, RESOURCE_FOLLOWING);
     }
     labeller_go_on(r->labeller);
 }
@@ -211,7 +241,7 @@ static const struct reflector_handlers unlabelled_handlers = {
 
 /* ---- what is labelled, and not rightly ---- */
 
-static void drop(struct resource *r, struct reflector **which)
+static void drop_reflector(struct resource *r, struct reflector **which)
 {
     if (*which != NULL) {
         const struct reflector_stats *s = reflector_stats(*which);
@@ -230,8 +260,8 @@ static void on_labelled(void *data, enum reflector_change change, const cJSON *o
 static void on_all_labelled(void *data)
 {
     struct resource *r = data;
-    r->check = CHECK_DONE;
-    drop(r, &r->labelled);
+    resource_set_check(r, CHECK_DONE);
+    drop_reflector(r, &r->labelled);
     labeller_go_on(r->labeller);
 }
 
@@ -302,27 +332,26 @@ static void back_off_resource(struct resource *r)
     resource_name(r, resource, sizeof resource);
     log_warn("backing off from a resource: the API server rejects all its objects",
              log_str("resource", resource));
-    drop(r, &r->unlabelled);
-    drop(r, &r->labelled);
-    r->check = CHECK_DUE;
-    r->phase = RESOURCE_RESTING;
+    drop_reflector(r, &r->unlabelled);
+    drop_reflector(r, &r->labelled);
+    resource_set_check(r, CHECK_DUE);
+    set_phase(r, RESOURCE_RESTING);
     come_again(r);
 }
 
 void resource_begin(struct resource *r)
 {
-    drop(r, &r->unlabelled);
+    drop_reflector(r, &r->unlabelled);
     /* What was refused or left out may be one that is labelled. */
     if ((r->again_at != 0 || r->left_out) && r->check == CHECK_DONE) {
-        r->check = CHECK_DUE;
+        resource_set_check(r, CHECK_DUE);
     }
     r->left_out = false;
     r->again_at = 0;
     r->refused_in_row = 0;
     r->unlabelled = follow(r, "!=", &unlabelled_handlers);
-    r->phase = RESOURCE_LISTING;
+    set_phase(r, r->unlabelled == NULL ? RESOURCE_RESTING : RESOURCE_LISTING);
     if (r->unlabelled == NULL) {
-        r->phase = RESOURCE_RESTING;
         come_again(r);
     }
 }
@@ -330,7 +359,7 @@ void resource_begin(struct resource *r)
 void resource_check(struct resource *r)
 {
     r->labelled = follow(r, "=", &labelled_handlers);
-    r->check = r->labelled == NULL ? CHECK_DUE : CHECK_RUNNING;
+    resource_set_check(r, r->labelled == NULL ? CHECK_DUE : CHECK_RUNNING);
 }
 
 const char *resource_error(const struct resource *r)
@@ -393,8 +422,8 @@ struct resource *resource_new(struct labeller *l, const char *group, const char 
 
 void resource_free(struct resource *r)
 {
-    drop(r, &r->unlabelled);
-    drop(r, &r->labelled);
+    drop_reflector(r, &r->unlabelled);
+    drop_reflector(r, &r->labelled);
     object_set_clear(&r->foreign);
     list_remove(&r->link);
     free(r->group);

@@ -7,13 +7,6 @@
 
 enum { NAME_LEN = 400 };
 
-static const char *const phases[RESOURCE_PHASES] = {
-    [RESOURCE_DUE] = "due",
-    [RESOURCE_LISTING] = "listing",
-    [RESOURCE_FOLLOWING] = "following",
-    [RESOURCE_RESTING] = "resting",
-};
-
 typedef uint64_t (*value_cb)(const struct resource *r);
 
 static uint64_t labelled(const struct resource *r)
@@ -66,7 +59,7 @@ static void by_phase(const struct labeller *l, struct buf *out)
     static const char name[] = "cmesh_manager_label_resources";
     prometheus_head(out, name, "gauge", "Resources whose objects get control labels, by state.");
     for (unsigned i = 0; i < RESOURCE_PHASES; i++) {
-        buf_printf(out, "%s{state=\"%s\"} %zu\n", name, phases[i],
+        buf_printf(out, "%s{state=\"%s\"} %zu\n", name, state_name(&resource_phases, i),
                    count_phase(l, (enum resource_phase)i));
     }
 }
@@ -149,7 +142,7 @@ static void add_resource(cJSON *items, const struct resource *r)
     cJSON *item = cJSON_CreateObject();
     resource_name(r, resource, sizeof resource);
     (void)cJSON_AddStringToObject(item, "resource", resource);
-    (void)cJSON_AddStringToObject(item, "state", phases[r->phase]);
+    (void)cJSON_AddStringToObject(item, "state", state_name(&resource_phases, r->phase));
     (void)cJSON_AddBoolToObject(item, "checked", r->check == CHECK_DONE);
     add_counts(item, labelled(r), failed(r), foreign(r));
     if (resource_error(r) != NULL) {
@@ -173,8 +166,10 @@ void labeller_status(const struct labeller *l, cJSON *root)
         others += foreign(resource_of(n));
     }
     (void)cJSON_AddNumberToObject(labels, "pending", (double)patcher_level(l->patcher));
-    (void)cJSON_AddBoolToObject(labels, "complete", l->told_labelled && labeller_follows_all(l));
-    (void)cJSON_AddBoolToObject(labels, "checked", l->told_checked && labeller_follows_all(l));
+    (void)cJSON_AddBoolToObject(labels, "complete",
+                                l->stage >= LABELLER_CHECKING && labeller_follows_all(l));
+    (void)cJSON_AddBoolToObject(labels, "checked",
+                                l->stage == LABELLER_STEADY && labeller_follows_all(l));
     add_counts(labels, labeller_outcomes(l, PATCHER_CHANGED),
                labeller_outcomes(l, PATCHER_REFUSED) + labeller_outcomes(l, PATCHER_UNDONE),
                others);
