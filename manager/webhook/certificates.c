@@ -9,6 +9,7 @@
 #include "base/backoff.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "base/state_machine.h"
 #include "kube/client/object_request.h"
 #include "kube/name.h"
 #include "object/edit.h"
@@ -30,12 +31,23 @@ enum {
 };
 
 /*
- *     IDLE -> WRITING (a request is under way)
- *      ^         |
- *      |         v
- *      +----- WAITING (for the reflector to show what was written, by whomever; or a pause)
+ *     IDLE -> WRITING (a request is under way) -> SEEN (and the reflector has shown something)
+ *      ^         |                                 |  |
+ *      |         v                                 |  |
+ *      +----- WAITING <------ it has failed -------+  |
+ *      +----------------------------------------------+
+ *
+ * WAITING: for the reflector to show what was written, by whomever; or a pause.
  */
-enum phase { IDLE, WRITING, WAITING };
+enum phase { IDLE, WRITING, SEEN, WAITING };
+
+static const struct state_machine phases = {
+    .object = "certificates of the webhooks",
+    .states = {[IDLE] = {"Idle", STATE(WRITING) | STATE(WAITING)},
+               [WRITING] = {"Writing", STATE(SEEN) | STATE(WAITING)},
+               [SEEN] = {"Seen", STATE(IDLE) | STATE(WAITING)},
+               [WAITING] = {"Waiting", STATE(IDLE)}},
+};
 
 struct certificates {
     struct net_loop *loop;
@@ -56,7 +68,6 @@ struct certificates {
     struct net_task check;
     struct backoff backoff;
     enum phase phase;
-    bool moved; /* the reflector has shown something while a write was under way */
     struct backoff repairs;
     uint64_t repair_after; /* the next may be made then */
 
@@ -81,6 +92,11 @@ struct certificates {
 static int64_t now_seconds(const struct certificates *c)
 {
     return net_clock_wall(c->clock) / 1000000;
+}
+
+static void set_phase(struct certificates *c, enum phase phase)
+{
+    c->phase = state_change(&phases, c->phase, phase, slice_str(""));
 }
 
 static void check_soon(struct certificates *c)
@@ -155,15 +171,15 @@ static void hand_out(struct certificates *c)
 
 static void wait_until_next_check(struct certificates *c, uint64_t ms)
 {
-    c->phase = WAITING;
+    set_phase(c, WAITING);
     look_after(c, ms);
 }
 
 /* The reflector may have been faster than the answer. */
 static void await_event(struct certificates *c)
 {
-    if (c->moved) {
-        c->phase = IDLE;
+    if (c->phase == SEEN) {
+        set_phase(c, IDLE);
         check_soon(c);
     } else {
         wait_until_next_check(c, SEEN_MS);
@@ -247,8 +263,7 @@ static void begin_write(struct certificates *c, cJSON *data)
         body == NULL ? NULL : object_request_start(c->loop, c->client, &q, on_written, c, &e);
     secret_json_delete(body);
     if (c->request != NULL) {
-        c->phase = WRITING;
-        c->moved = false;
+        set_phase(c, WRITING);
         return;
     }
     c->write = e;
@@ -385,11 +400,12 @@ static void on_check(struct net_task *t)
 /* ---- following the Secret ---- */
 
 /* What a write waited for has come, or something else that makes another look worth it. */
-static void moved(struct certificates *c)
+static void secret_changed(struct certificates *c)
 {
-    c->moved = true;
-    if (c->phase == WAITING) {
-        c->phase = IDLE;
+    if (c->phase == WRITING) {
+        set_phase(c, SEEN);
+    } else if (c->phase == WAITING) {
+        set_phase(c, IDLE);
     }
     check_soon(c);
 }
@@ -427,7 +443,7 @@ static void take_secret(struct certificates *c, const cJSON *object)
     c->version = copy;
     c->exists = true;
     use_certificates(c, &set);
-    moved(c);
+    secret_changed(c);
 }
 
 static void secret_deleted(struct certificates *c)
@@ -435,7 +451,7 @@ static void secret_deleted(struct certificates *c)
     char why[256];
     c->exists = false;
     c->lost = certificate_set_serves(&c->set, &c->rules, now_seconds(c), why);
-    moved(c);
+    secret_changed(c);
 }
 
 static void on_list(void *data)
@@ -504,7 +520,7 @@ static void on_timer(void *data)
         look_after(c, RETRY_MIN_MS);
     }
     if (c->phase == WAITING) {
-        c->phase = IDLE;
+        set_phase(c, IDLE);
     }
     check_soon(c);
 }
