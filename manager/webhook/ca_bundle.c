@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/state_machine.h"
 #include "crypto/certificate.h"
 #include "kube/client/object_request.h"
 #include "net/work_queue.h"
@@ -37,12 +38,21 @@ struct entry {
     char key[]; /* "0/NAME": its kind and its name */
 };
 
+/* LISTING --> SYNCED; and either --> LOST, there was no memory for what was shown --> LISTING. */
+enum source_state { SOURCE_LISTING, SOURCE_SYNCED, SOURCE_LOST };
+
+static const struct state_machine source_states = {
+    .object = "webhook configurations",
+    .states = {[SOURCE_LISTING] = {"Listing", STATE(SOURCE_SYNCED) | STATE(SOURCE_LOST)},
+               [SOURCE_SYNCED] = {"Synced", STATE(SOURCE_LOST)},
+               [SOURCE_LOST] = {"Lost", STATE(SOURCE_LOST) | STATE(SOURCE_LISTING)}},
+};
+
 struct source {
     struct ca_bundle *owner;
     enum kind kind;
+    enum source_state state;
     struct reflector *reflector;
-    bool synced;
-    bool again; /* there was no memory for what it showed */
     struct err error;
 };
 
@@ -166,6 +176,17 @@ static void remove_entry(struct ca_bundle *b, const char *key)
 
 /* ---- following ---- */
 
+static void set_state(struct source *s, enum source_state state)
+{
+    s->state = state_change(&source_states, s->state, state, slice_str(paths[s->kind]));
+}
+
+static bool is_synced(const struct ca_bundle *b)
+{
+    return b->sources[MUTATING].state == SOURCE_SYNCED &&
+           b->sources[VALIDATING].state == SOURCE_SYNCED;
+}
+
 static void on_list(void *data)
 {
     struct source *s = data;
@@ -179,8 +200,7 @@ static void on_list(void *data)
 
 static void follow_again(struct source *s)
 {
-    s->again = true;
-    s->synced = false;
+    set_state(s, SOURCE_LOST);
     net_clock_set_timer(s->owner->clock, s->owner->timer, FOLLOW_AGAIN_MS);
 }
 
@@ -207,8 +227,7 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
 /* Once: an installation without them is easily taken for one that works. */
 static void warn_if_none(struct ca_bundle *b)
 {
-    bool all = b->sources[MUTATING].synced && b->sources[VALIDATING].synced;
-    if (all && b->stats.webhooks == 0 && !b->warned) {
+    if (is_synced(b) && b->stats.webhooks == 0 && !b->warned) {
         b->warned = true;
         log_warn("no webhook configuration refers to this manager: it will not be called",
                  log_str("selector", b->texts[0]), log_str("namespace", b->target.namespace),
@@ -227,7 +246,9 @@ static void on_synced(void *data)
             entry_free(entry);
         }
     }
-    s->synced = !s->again;
+    if (s->state == SOURCE_LISTING) {
+        set_state(s, SOURCE_SYNCED);
+    }
     recount(b);
     warn_if_none(b);
     notify_change(b);
@@ -262,7 +283,9 @@ static int follow(struct source *s, struct err *e)
     }
     reflector_free(s->reflector);
     s->reflector = r;
-    s->again = false;
+    if (s->state == SOURCE_LOST) {
+        set_state(s, SOURCE_LISTING);
+    }
     return 0;
 }
 
@@ -271,7 +294,7 @@ static void on_timer(void *data)
     struct ca_bundle *b = data;
     struct err e = ERR_INIT;
     for (size_t i = 0; i < KINDS; i++) {
-        if (b->sources[i].again && follow(&b->sources[i], &e) != 0) {
+        if (b->sources[i].state == SOURCE_LOST && follow(&b->sources[i], &e) != 0) {
             follow_again(&b->sources[i]);
         }
     }
@@ -400,7 +423,7 @@ int ca_bundle_set_resources(struct ca_bundle *b, const struct sharding_resource 
 bool ca_bundle_published(const struct ca_bundle *b, struct slice authority)
 {
     struct certificate *c = certificate_read(authority, NULL, NULL);
-    bool all = c != NULL && b->sources[MUTATING].synced && b->sources[VALIDATING].synced;
+    bool all = c != NULL && is_synced(b);
     for (struct list *n = b->entries.next; n != &b->entries && all; n = n->next) {
         all = configuration_trusts(&b->target, LIST_ITEM(n, struct entry, link)->object, c);
     }
