@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "base/prometheus.h"
+#include "base/state_machine.h"
 #include "kube/client/lease.h"
 #include "label/labeller.h"
 #include "net/timer.h"
@@ -14,11 +15,22 @@
 
 enum { RETRY_MS = 5000, MS = 1000 };
 
+/* STANDBY <-- holds the Lease, or holds it no more --> LEADING <-- out of memory --> BLOCKED, for a
+ * while. A process that is blocked leads all the same. */
+enum state { STANDBY, LEADING, BLOCKED };
+
+static const struct state_machine states = {
+    .object = "leader",
+    .states = {[STANDBY] = {"Standby", STATE(LEADING)},
+               [LEADING] = {"Leading", STATE(STANDBY) | STATE(BLOCKED)},
+               [BLOCKED] = {"Blocked", STATE(STANDBY) | STATE(LEADING)}},
+};
+
 struct leader {
     struct net_loop *loop;
     struct leader_options o;
     struct lease *lease; /* NULL: without election */
-    bool leading;
+    enum state state;
     struct net_timer *timer; /* begins without election, and again without memory */
     struct controller *controller;
     struct controller_counts counts;
@@ -28,10 +40,20 @@ struct leader {
     void *resigned_data;
 };
 
+static void set_state(struct leader *l, enum state state)
+{
+    l->state = state_change(&states, l->state, state, slice_str(l->o.identity));
+}
+
+static bool leads(const struct leader *l)
+{
+    return l->state != STANDBY;
+}
+
 bool leader_may_write(void *data)
 {
     const struct leader *l = data;
-    return l->leading && (l->lease == NULL || lease_held(l->lease));
+    return leads(l) && (l->lease == NULL || lease_held(l->lease));
 }
 
 /* ---- what a leader does ---- */
@@ -89,13 +111,11 @@ static void begin_work(void *data)
 {
     struct leader *l = data;
     struct err e = ERR_INIT;
-    int rc = begin_controller(l, &e);
-    if (rc == 0) {
-        rc = begin_labeller(l, &e);
-    }
-    if (rc != 0) {
+    set_state(l, LEADING);
+    if (begin_controller(l, &e) != 0 || begin_labeller(l, &e) != 0) {
         log_error("cannot start leading, will retry", log_str("error", e.msg));
         end_work(l);
+        set_state(l, BLOCKED);
         net_timer_set(l->timer, RETRY_MS);
     }
 }
@@ -103,7 +123,6 @@ static void begin_work(void *data)
 static void on_started(void *data)
 {
     struct leader *l = data;
-    l->leading = true;
     l->changes++;
     begin_work(l);
     l->o.on_lead(l->o.data);
@@ -112,14 +131,16 @@ static void on_started(void *data)
 static void on_stopped(void *data)
 {
     struct leader *l = data;
-    l->leading = false;
+    if (leads(l)) {
+        set_state(l, STANDBY);
+    }
     end_work(l);
 }
 
 static void on_leader(void *data, const char *identity)
 {
     const struct leader *l = data;
-    if (!l->leading) {
+    if (!leads(l)) {
         log_info("leader", log_str("identity", identity[0] == '\0' ? "nobody" : identity));
     }
 }
@@ -139,7 +160,7 @@ static void on_state(void *data, const char *error)
 static void begin_alone(void *data)
 {
     struct leader *l = data;
-    if (l->leading) {
+    if (leads(l)) {
         begin_work(l);
     } else {
         on_started(l);
@@ -202,7 +223,7 @@ int leader_metrics(const struct leader *l, struct buf *out)
 {
     const struct prometheus_metric metrics[] = {
         {"cmesh_manager_leader", "gauge", "1 while this manager is the leader, 0 otherwise.",
-         l->leading ? 1 : 0},
+         leads(l) ? 1 : 0},
         {"cmesh_manager_leader_changes_total", "counter",
          "Times that this manager became the leader.", l->changes},
     };
@@ -217,7 +238,7 @@ void leader_status(const struct leader *l, cJSON *root)
 {
     cJSON *o = cJSON_AddObjectToObject(root, "leader");
     cJSON_AddStringToObject(o, "identity", l->o.identity);
-    cJSON_AddBoolToObject(o, "leading", l->leading);
+    cJSON_AddBoolToObject(o, "leading", leads(l));
     if (l->lease != NULL) {
         cJSON_AddStringToObject(o, "leader", lease_leader(l->lease));
         const char *error = lease_error(l->lease);
