@@ -343,6 +343,7 @@ static void refuses_request_headers(void **state)
         REFUSED("folded", HOST "A: b\r\n c\r\n"),
         REFUSED("folded with a tab", HOST "A: b\r\n\tc\r\n"),
         REFUSED("folded first line", " " HOST),
+        ROW("folded, as soon as it is seen", "GET / HTTP/1.1\r\n" HOST "A: b\r\n ", "error(400)"),
         REFUSED("folded to an empty line", HOST "A: b\r\n \r\n"),
         REFUSED("a NUL in a value", HOST "A: b\0c\r\n"),
         REFUSED("a NUL in a name", HOST "A\0: b\r\n"),
