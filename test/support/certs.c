@@ -16,6 +16,7 @@
 #define PEM_SIZE 8192
 
 /* GeneralName choices with the class bits of an implicit tag. */
+#define TAG_EMAIL 0x81
 #define TAG_DNS 0x82
 #define TAG_IP 0x87
 
@@ -36,13 +37,14 @@ static char *copy(const char *text)
     return s;
 }
 
-static void make_key(mbedtls_pk_context *key, bool rsa)
+static void make_key(mbedtls_pk_context *key, unsigned rsa_bits)
 {
     mbedtls_pk_init(key);
-    must(mbedtls_pk_setup(key, mbedtls_pk_info_from_type(rsa ? MBEDTLS_PK_RSA : MBEDTLS_PK_ECKEY)),
-         "key");
-    if (rsa) {
-        must(mbedtls_rsa_gen_key(mbedtls_pk_rsa(*key), crypto_random, NULL, 2048, 65537), "RSA");
+    mbedtls_pk_type_t type = rsa_bits > 0 ? MBEDTLS_PK_RSA : MBEDTLS_PK_ECKEY;
+    must(mbedtls_pk_setup(key, mbedtls_pk_info_from_type(type)), "key");
+    if (rsa_bits > 0) {
+        must(mbedtls_rsa_gen_key(mbedtls_pk_rsa(*key), crypto_random, NULL, rsa_bits, 65537),
+             "RSA");
     } else {
         must(
             mbedtls_ecp_gen_key(MBEDTLS_ECP_DP_SECP256R1, mbedtls_pk_ec(*key), crypto_random, NULL),
@@ -76,6 +78,14 @@ static size_t count(const char *const *list)
     return n;
 }
 
+static void put_texts(unsigned char **p, unsigned char *start, unsigned char tag,
+                      const char *const *list)
+{
+    for (size_t n = count(list); n > 0; n--) {
+        put_name(p, start, tag, list[n - 1], strlen(list[n - 1]));
+    }
+}
+
 static void add_names(mbedtls_x509write_cert *w, const struct certs_spec *spec)
 {
     static const char oid[] = MBEDTLS_OID_SUBJECT_ALT_NAME;
@@ -84,9 +94,8 @@ static void add_names(mbedtls_x509write_cert *w, const struct certs_spec *spec)
     for (size_t n = count(spec->ips); n > 0; n--) {
         put_ip(&p, buf, spec->ips[n - 1]);
     }
-    for (size_t n = count(spec->dns); n > 0; n--) {
-        put_name(&p, buf, TAG_DNS, spec->dns[n - 1], strlen(spec->dns[n - 1]));
-    }
+    put_texts(&p, buf, TAG_DNS, spec->dns);
+    put_texts(&p, buf, TAG_EMAIL, spec->emails);
     size_t len = (size_t)(buf + sizeof(buf) - p);
     if (len == 0) {
         return;
@@ -140,7 +149,7 @@ static void write_cert(const struct certs_spec *spec, const char *issuer,
     snprintf(subject, sizeof(subject), "O=cmesh tests,CN=%s", spec->cn != NULL ? spec->cn : "test");
     mbedtls_x509write_crt_init(&w);
     mbedtls_x509write_crt_set_version(&w, MBEDTLS_X509_CRT_VERSION_3);
-    mbedtls_x509write_crt_set_md_alg(&w, MBEDTLS_MD_SHA256);
+    mbedtls_x509write_crt_set_md_alg(&w, spec->sha1 ? MBEDTLS_MD_SHA1 : MBEDTLS_MD_SHA256);
     mbedtls_x509write_crt_set_subject_key(&w, key);
     mbedtls_x509write_crt_set_issuer_key(&w, issuer_key);
     must(mbedtls_x509write_crt_set_subject_name(&w, subject), "subject");
@@ -162,7 +171,7 @@ static void write_cert(const struct certs_spec *spec, const char *issuer,
 void certs_make_ca(const char *cn, struct certs_pair *out)
 {
     mbedtls_pk_context key;
-    make_key(&key, false);
+    make_key(&key, 0);
     write_cert(&(struct certs_spec){.cn = cn, .is_ca = true}, NULL, &key, &key, out);
     mbedtls_pk_free(&key);
 }
@@ -179,7 +188,7 @@ void certs_issue(const struct certs_pair *ca, const struct certs_spec *spec, str
     must(mbedtls_x509_crt_parse(&ca_cert, (const unsigned char *)ca->cert, strlen(ca->cert) + 1),
          "CA");
     must(mbedtls_x509_dn_gets(issuer, sizeof(issuer), &ca_cert.subject), "CA");
-    make_key(&key, spec->rsa);
+    make_key(&key, spec->rsa_bits);
     write_cert(spec, issuer, &ca_key, &key, out);
     mbedtls_x509_crt_free(&ca_cert);
     mbedtls_pk_free(&ca_key);

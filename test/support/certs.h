@@ -22,11 +22,13 @@ struct certs_spec {
     const char *cn;         /* common name; NULL: "test" */
     const char *const *dns; /* subject alternative names, NULL-terminated; NULL: none */
     const char *const *ips; /* IPv4 and IPv6 literals */
+    const char *const *emails;
     const char *not_before; /* "20240131235959", UTC; NULL: long ago */
     const char *not_after;  /* NULL: far ahead */
     bool is_client;         /* extended key usage: for clients, not for servers */
     bool is_ca;             /* may issue others */
-    bool rsa;               /* RSA 2048 instead of P-256 */
+    bool sha1;              /* signed with SHA-1 instead of SHA-256 */
+    unsigned rsa_bits;      /* an RSA key of so many instead of P-256; 0: P-256 */
 };
 
 /* A self-signed authority, valid for long. */

@@ -129,8 +129,7 @@ static bool earlier(const mbedtls_x509_time *a, const mbedtls_x509_time *b)
 int tls_verify(void *data, mbedtls_x509_crt *crt, int depth, uint32_t *flags)
 {
     struct tls_session *s = data;
-    /* The library's own opinion on names is wrong for us: see tls_names.h. */
-    *flags &= ~(uint32_t)MBEDTLS_X509_BADCERT_CN_MISMATCH;
+    /* To the library a common name may be the host's: see tls_names.h. */
     if (depth == 0 && s->client && !certificate_names_peer(crt, &s->config->peer)) {
         *flags |= MBEDTLS_X509_BADCERT_CN_MISMATCH;
     }

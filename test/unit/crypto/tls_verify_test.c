@@ -88,7 +88,24 @@ static void a_dns_name_matches(void **state)
 static void rsa_keys_work(void **state)
 {
     (void)state;
-    expect((struct attempt){.server = {.dns = DNS("localhost"), .rsa = true}, .name = "localhost"});
+    expect((struct attempt){.server = {.dns = DNS("localhost"), .rsa_bits = 2048},
+                            .name = "localhost"});
+}
+
+static void a_short_key_is_refused(void **state)
+{
+    (void)state;
+    expect((struct attempt){.server = {.dns = DNS("localhost"), .rsa_bits = 1024},
+                            .name = "localhost",
+                            .says = "\"test\" has a key that is too short"});
+}
+
+static void a_weak_signature_is_refused(void **state)
+{
+    (void)state;
+    expect((struct attempt){.server = {.dns = DNS("localhost"), .sha1 = true},
+                            .name = "localhost",
+                            .says = "\"test\" is signed with an algorithm that is too weak"});
 }
 
 static void a_wrong_dns_name_lists_the_right_ones(void **state)
@@ -164,6 +181,13 @@ static void a_common_name_alone_names_nobody(void **state)
                             .says = "\"localhost\" has no DNS or IP subject alternative names"});
     expect((struct attempt){
         .server = {.cn = "127.0.0.1"}, .name = "127.0.0.1", .says = "has no DNS or IP"});
+}
+
+static void an_email_address_names_no_host(void **state)
+{
+    (void)state;
+    expect((struct attempt){
+        .server = {.emails = DNS("localhost")}, .name = "localhost", .says = "has no DNS or IP"});
 }
 
 static void the_common_name_does_not_help_beside_others(void **state)
@@ -385,6 +409,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dns_name_matches),
         cmocka_unit_test(rsa_keys_work),
+        cmocka_unit_test(a_short_key_is_refused),
+        cmocka_unit_test(a_weak_signature_is_refused),
         cmocka_unit_test(a_wrong_dns_name_lists_the_right_ones),
         cmocka_unit_test(odd_bytes_in_names_do_not_mislead),
         cmocka_unit_test(a_long_list_of_names_is_cut),
@@ -392,6 +418,7 @@ int main(void)
         cmocka_unit_test(a_wrong_ip_address_is_refused),
         cmocka_unit_test(an_ip_address_in_a_dns_name_does_not_count),
         cmocka_unit_test(a_common_name_alone_names_nobody),
+        cmocka_unit_test(an_email_address_names_no_host),
         cmocka_unit_test(the_common_name_does_not_help_beside_others),
         cmocka_unit_test(an_unknown_authority_is_refused),
         cmocka_unit_test(an_expired_certificate_is_refused_with_its_date),
