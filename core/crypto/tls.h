@@ -58,6 +58,7 @@ MUST_CHECK struct tls_config *tls_config_new_client(const struct tls_client_opti
                                                     struct err *e);
 MUST_CHECK struct tls_config *tls_config_new_server(const struct tls_server_options *o,
                                                     struct err *e);
+/* NULL is allowed, and returned. */
 struct tls_config *tls_config_ref(struct tls_config *c);
 void tls_config_unref(struct tls_config *c);
 
@@ -89,23 +90,17 @@ MUST_CHECK enum tls_result tls_session_read(struct tls_session *s, struct slice 
                                             struct err *e);
 
 /* Encrypts all of `data` into as few records as possible and appends them to `out`. 0; -ENOBUFS or
- * -ENOMEM when `out` has no room for tls_write_bound(len), the session staying usable; -EPROTO. */
+ * -ENOMEM when `out` has no room for all records, the session staying usable; -EPROTO. */
 MUST_CHECK int tls_session_write(struct tls_session *s, const void *data, size_t len,
                                  struct buf *out, struct err *e);
 
 /* Appends close_notify, once; nothing can be written afterwards. */
 void tls_session_shutdown(struct tls_session *s, struct buf *out);
 
-/* The protocol agreed on by ALPN, or NULL; "TLSv1.2" and cipher name for logs; resumed or not.
- * Strings belong to the session. Valid once established. */
+/* The protocol agreed on by ALPN, or NULL; resumed or not. The string belongs to the session. Valid
+ * once established. */
 const char *tls_session_alpn(const struct tls_session *s);
-const char *tls_session_version(const struct tls_session *s);
-const char *tls_session_cipher(const struct tls_session *s);
 bool tls_session_resumed(const struct tls_session *s);
-
-/* A bound on what writing `len` bytes of plaintext appends, and also on close_notify. A client that
- * negotiates shorter records (RFC 6066 section 4) makes a server session need more. */
-size_t tls_write_bound(size_t len);
 
 /* Gives the memory of the session's record buffers back to the system, where they hold nothing; it
  * returns when the next records are. Costs a system call each way and, later, page faults: meant

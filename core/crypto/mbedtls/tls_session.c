@@ -337,21 +337,12 @@ static bool may_write(const struct tls_session *s)
     return (s->state == TLS_OPEN || s->state == TLS_ENDED) && !s->close_sent;
 }
 
-static size_t bound(size_t len, size_t record)
-{
-    return len + (len / record + 1) * RECORD_OVERHEAD;
-}
-
-size_t tls_write_bound(size_t len)
-{
-    return bound(len, RECORD_MAX);
-}
-
 /* Makes all the room first, so that a refused write leaves the session as it was. */
 static int make_room(const struct tls_session *s, size_t len, struct buf *out, struct err *e)
 {
-    int record = mbedtls_ssl_get_max_out_record_payload(&s->ssl);
-    size_t need = bound(len, record > 0 ? (size_t)record : RECORD_MAX);
+    int payload = mbedtls_ssl_get_max_out_record_payload(&s->ssl);
+    size_t record = payload > 0 ? (size_t)payload : RECORD_MAX;
+    size_t need = len + (len / record + 1) * RECORD_OVERHEAD;
     if (need > out->max - out->len) {
         return err_set(e, -ENOBUFS, "no room for encrypted data");
     }
@@ -402,17 +393,6 @@ void tls_session_shutdown(struct tls_session *s, struct buf *out)
 const char *tls_session_alpn(const struct tls_session *s)
 {
     return mbedtls_ssl_get_alpn_protocol(&s->ssl);
-}
-
-const char *tls_session_version(const struct tls_session *s)
-{
-    return mbedtls_ssl_get_version(&s->ssl);
-}
-
-const char *tls_session_cipher(const struct tls_session *s)
-{
-    const char *name = mbedtls_ssl_get_ciphersuite(&s->ssl);
-    return name != NULL ? name : "";
 }
 
 bool tls_session_resumed(const struct tls_session *s)
