@@ -122,10 +122,7 @@ int file_write_atomic(const char *path, const void *data, size_t len, mode_t mod
         return rc;
     }
     rc = write_all(fd, data, len);
-    if (rc == 0 && fchmod(fd, mode) != 0) {
-        rc = -errno;
-    }
-    if (rc == 0 && fsync(fd) != 0) {
+    if (rc == 0 && (fchmod(fd, mode) != 0 || fsync(fd) != 0)) {
         rc = -errno;
     }
     if (close(fd) != 0 && rc == 0) {

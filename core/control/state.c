@@ -145,10 +145,11 @@ static int read_version(const cJSON *root, struct err *e)
     if (!cJSON_IsNumber(item)) {
         return wrong(e, "version", item == NULL ? "is missing" : "must be a number");
     }
-    return item->valuedouble == CONTROL_VERSION
-               ? 0
-               : err_set(e, -EPROTO, "version: is %g, but only %d is supported", item->valuedouble,
-                         CONTROL_VERSION);
+    if (item->valuedouble != CONTROL_VERSION) {
+        return err_set(e, -EPROTO, "version: is %g, but only %d is supported", item->valuedouble,
+                       CONTROL_VERSION);
+    }
+    return 0;
 }
 
 /* Cut to fit, as its writer's was: bytes replaced there may have made it longer. */

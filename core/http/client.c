@@ -468,7 +468,7 @@ struct http_client *http_client_new(struct net_loop *l, const struct http_client
     c->o = *o;
     c->o.host = o->path == NULL ? c->host : NULL;
     c->o.path = o->path != NULL ? c->host : NULL;
-    c->tls = o->tls != NULL ? tls_config_ref(o->tls) : NULL;
+    c->tls = tls_config_ref(o->tls);
     list_init(&c->ready);
     list_init(&c->conns);
     list_init(&c->waiting);
@@ -493,7 +493,7 @@ static void close_idle(struct http_client *c)
 void http_client_set_tls(struct http_client *c, struct tls_config *tls)
 {
     tls_config_unref(c->tls);
-    c->tls = tls != NULL ? tls_config_ref(tls) : NULL;
+    c->tls = tls_config_ref(tls);
     c->generation++;
     c->established = false;
     close_idle(c);

@@ -176,7 +176,7 @@ static struct net_stream *dial_new(struct net_loop *l, const struct net_dial_opt
         (void)snprintf(d->port, sizeof d->port, " port %u", o->port);
     }
     d->user_timeout_ms = o->user_timeout_ms;
-    d->tls = o->tls != NULL ? tls_config_ref(o->tls) : NULL;
+    d->tls = tls_config_ref(o->tls);
     return s;
 }
 

@@ -78,18 +78,21 @@ static void turn_away(struct net_listener *n)
 static bool may_enter(const struct net_listener *n, const struct net_stream *s)
 {
     uid_t uid;
-    int rc = n->local ? net_stream_peer_uid(s, &uid) : 0;
-    if (!n->local || (rc == 0 && (uid == geteuid() || uid == 0))) {
+    if (!n->local) {
         return true;
     }
-    if (rc == 0) {
-        log_warn("refusing a connection from another user",
-                 log_str("path", net_listener_address(n)), log_num("uid", uid));
-    } else {
+    int rc = net_stream_peer_uid(s, &uid);
+    if (rc != 0) {
         log_warn("refusing a connection: cannot determine its user",
                  log_str("path", net_listener_address(n)), log_str("error", err_text(rc)));
+        return false;
     }
-    return false;
+    if (uid != geteuid() && uid != 0) {
+        log_warn("refusing a connection from another user",
+                 log_str("path", net_listener_address(n)), log_num("uid", uid));
+        return false;
+    }
+    return true;
 }
 
 static void on_connection(uv_stream_t *server, int status)
@@ -181,7 +184,7 @@ static struct net_listener *listener_new(struct net_loop *l, const struct net_li
         return NULL;
     }
     n->socket.handle.data = n;
-    n->tls = o->tls != NULL ? tls_config_ref(o->tls) : NULL;
+    n->tls = tls_config_ref(o->tls);
     return n;
 }
 

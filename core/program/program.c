@@ -49,15 +49,6 @@ static int watch_signals(struct program *p, struct err *e)
     return 0;
 }
 
-static int open_all(struct program *p, struct err *e)
-{
-    int rc = watch_signals(p, e);
-    if (rc != 0) {
-        return rc;
-    }
-    return p->ops->open(p->data, e);
-}
-
 static void fail_to_start(struct program *p, const struct err *e)
 {
     log_error("cannot start", log_str("error", e->msg));
@@ -75,7 +66,7 @@ int program_run(struct program *p, const struct program_ops *ops, void *data)
         fail_to_start(p, &e);
         return p->exit_code;
     }
-    if (open_all(p, &e) == 0) {
+    if (watch_signals(p, &e) == 0 && ops->open(data, &e) == 0) {
         net_loop_run(p->loop);
     } else {
         fail_to_start(p, &e);

@@ -214,14 +214,14 @@ static int copy_alpn(struct tls_config *c, const char *const *alpn, struct err *
         n++;
     }
     c->alpn = calloc(n + 1, sizeof(*c->alpn));
-    for (size_t i = 0; c->alpn != NULL && i < n; i++) {
+    if (c->alpn == NULL) {
+        return err_memory(e);
+    }
+    for (size_t i = 0; i < n; i++) {
         c->alpn[i] = strdup(alpn[i]);
         if (c->alpn[i] == NULL) {
             return err_memory(e);
         }
-    }
-    if (c->alpn == NULL) {
-        return err_memory(e);
     }
     int rc = mbedtls_ssl_conf_alpn_protocols(&c->conf, (const char **)c->alpn);
     return rc == 0 ? 0 : tls_error(e, -EINVAL, "ALPN", rc);
@@ -383,7 +383,9 @@ struct tls_config *tls_config_new_server(const struct tls_server_options *o, str
 
 struct tls_config *tls_config_ref(struct tls_config *c)
 {
-    c->refs++;
+    if (c != NULL) {
+        c->refs++;
+    }
     return c;
 }
 

@@ -145,12 +145,12 @@ int tls_verify(void *data, mbedtls_x509_crt *crt, int depth, uint32_t *flags)
 
 void tls_verify_explain_usage(uint32_t flags, bool client, struct err *e)
 {
+    const char *peer = client ? "server" : "client";
     if ((flags & (MBEDTLS_X509_BADCERT_KEY_USAGE | MBEDTLS_X509_BADCERT_EXT_KEY_USAGE |
                   MBEDTLS_X509_BADCERT_NS_CERT_TYPE)) != 0) {
-        err_set(e, -EACCES, "the %s's certificate is not meant for a TLS %s (key usage)",
-                client ? "server" : "client", client ? "server" : "client");
+        err_set(e, -EACCES, "the %s's certificate is not meant for a TLS %s (key usage)", peer,
+                peer);
     } else {
-        err_set(e, -EACCES, "the %s's certificate has a key of an unsupported kind",
-                client ? "server" : "client");
+        err_set(e, -EACCES, "the %s's certificate has a key of an unsupported kind", peer);
     }
 }
