@@ -3,6 +3,9 @@
 """Checks that what Markdown files refer to exists: links to files and headings, paths in backquotes
 that begin with a folder of the repository, and C files, also in pictures, by the end of their path.
 Links to other sites are not followed.
+
+    test/check_links.py            the files of this checkout that git knows
+    test/check_links.py FOLDER     the links of what is installed there
 """
 
 import glob
@@ -11,18 +14,26 @@ import re
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else HERE
 LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
 QUOTED = re.compile(r"`([A-Za-z0-9._*/-]+/[A-Za-z0-9._*/-]*)`")
 SOURCE = re.compile(r"(?<![\w/.*-])([a-z][a-z0-9_/-]*\.[ch])\b")
 FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.M | re.S)
 
 
-def tracked(*patterns):
+def installed():
+    found = glob.glob("**", root_dir=ROOT, recursive=True)
+    return sorted(name for name in found if os.path.isfile(at(name)))
+
+
+def tracked():
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns],
-        cwd=ROOT, check=True, capture_output=True, text=True,
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT, check=False, capture_output=True, text=True,
     )  # fmt: skip
+    if listed.returncode != 0:
+        sys.exit(f"{ROOT} is no git checkout: {listed.stderr.strip()}")
     return sorted({name for name in listed.stdout.splitlines() if os.path.isfile(at(name))})
 
 
@@ -73,6 +84,8 @@ def references(page, names):
     for match in LINK.finditer(text):
         if not re.match(r"[a-z]+:", match[1]):
             yield match.start(), match[1], wrong_link(page, match[1])
+    if ROOT != HERE:
+        return
     for match in QUOTED.finditer(text):
         if match[1].split("/")[0] in folders and "NAME" not in match[1]:
             there = glob.glob(at(match[1])) or glob.glob(at(match[1]) + ".[ch]")
@@ -83,7 +96,7 @@ def references(page, names):
 
 
 def main():
-    names = tracked()
+    names = tracked() if ROOT == HERE else installed()
     pages = [name for name in names if name.endswith(".md")]
     checked = wrong = 0
     for page in pages:
