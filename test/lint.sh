@@ -160,6 +160,10 @@ for job; do
 	*) echo "lint: no such job: $job (see --help)" >&2; exit 2 ;;
 	esac
 done
+[ "$(git rev-parse --show-cdup 2>&1)" = "" ] || {
+	echo "lint: $PWD is not the top of a git checkout; git says which files there are" >&2
+	exit 2
+}
 [ ${#jobs[@]} -gt 0 ] || jobs=(format shell licence folders layers links tidy)
 
 # Every job in a shell of its own, as what follows || would run without -e.
