@@ -165,7 +165,7 @@ class LostServerTest(reload_case.ReloadTestCase):
                 etcd.compact_all(self.cluster)
 
         self.follow(40, 0.1, disturb=disturb)
-        informer_case.report(f"carried over: {self.metric('transitions_total'):.0f}, not since "
+        informer_case.report(f"migrated: {self.metric('transitions_total'):.0f}, not since "
                              f"it had expired: {self.expired():.0f}")
 
     def metric(self, name):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An open watch is carried over to new rules, to the byte: what is asked of the API server, what is
+"""An open watch migrates to new rules, to the byte: what is asked of the API server, what is
 written into the stream, and what happens when something fails or comes in between.
 """
 
@@ -88,7 +88,7 @@ class SeamlessCase(scripted_case.ScriptedCase):
 class CarryTest(SeamlessCase):
     """What the client gets, and what the API server is asked."""
 
-    def carry(self, encoding, version):
+    def migrate(self, encoding, version):
         """From a,b to b,c: one object is lost, one is gained."""
         lost, gained = meta("lost", 7, "a", uid="u-1"), meta("gained", 9, "c", labels={"x": "y"})
         self.reload_to("b", "c")
@@ -105,7 +105,7 @@ class CarryTest(SeamlessCase):
                     query = None if bookmarks else "&resourceVersion=20"
                     first = encoding.event("MODIFIED", meta("p", 25, "b"))
                     watch, old = self.open_from(encoding, first, query=query)
-                    lines = self.carry(encoding, 25)
+                    lines = self.migrate(encoding, 25)
                     self.assertTrue(old.closed())
                     if bookmarks:
                         lines += encoding.bookmark(25)
@@ -129,7 +129,7 @@ class CarryTest(SeamlessCase):
         self.mode = None
         self.start_with("a", "b")
         watch, _ = self.open_from(AS_JSON)
-        lines = self.carry(AS_JSON, 20)
+        lines = self.migrate(AS_JSON, 20)
         self.expect(watch, lines)
 
     def test_the_version_is_that_of_the_last_event(self):
@@ -351,7 +351,7 @@ class CarryTest(SeamlessCase):
         first, second = (json_event("ADDED", meta("p", n, "b")) for n in (21, 22))
         watch, old = self.open_from(AS_JSON, first)
         self.send_unseen(old, second[:40])
-        lines = self.carry(AS_JSON, 21) + AS_JSON.bookmark(21)
+        lines = self.migrate(AS_JSON, 21) + AS_JSON.bookmark(21)
         self.assertTrue(old.closed())
         self.expect(watch, lines)
         self.answer_watch(AS_JSON, 21, ("b", "c")).send(second)
@@ -389,7 +389,7 @@ class CarryTest(SeamlessCase):
             self.generation = 1
             proxy = self.start_with("a", "b")
             watch, _ = self.open_from(AS_JSON)
-            lines = self.carry(AS_JSON, 20) + AS_JSON.bookmark(20)
+            lines = self.migrate(AS_JSON, 20) + AS_JSON.bookmark(20)
             asked = self.answer_watch(AS_JSON, 20, ("b", "c"))
             if allowed:
                 asked.send(AS_JSON.bookmark(31))
@@ -990,7 +990,7 @@ class ForgottenTest(SeamlessCase):
             asked.open(AS_JSON)
         return narrow, found[wide]
 
-    def expect_carried(self, watch, version, encoding=AS_JSON, bookmarks=True):
+    def expect_migrated(self, watch, version, encoding=AS_JSON, bookmarks=True):
         """The rest of the way, at that version."""
         lost, gained = meta("lost", 7, "a"), meta("gained", 9, "c")
         self.answer_list(encoding, version, "a", [lost])
@@ -1026,7 +1026,7 @@ class ForgottenTest(SeamlessCase):
         self.answer_memory(AS_JSON, 22, "c")
         _, wide = self.probes()
         wide.send(json_event("ADDED", meta("x", 22, "z")))
-        self.expect_carried(watch, 21)
+        self.expect_migrated(watch, 21)
 
     def test_the_version_before_the_next_event(self):
         """Whoever tells of it; the client is not."""
@@ -1041,14 +1041,14 @@ class ForgottenTest(SeamlessCase):
                     self.assert_nothing_asked()
                     self.assertEqual("FindingVersion", self.state())
                     probe.send(line[50:] + json_event("MODIFIED", meta("q", 34, "a")))
-                    self.expect_carried(watch, 31, encoding)
+                    self.expect_migrated(watch, 31, encoding)
 
     def test_a_client_without_bookmarks(self):
         watch = self.forget(query="&resourceVersion=20")
         self.answer_memory(AS_JSON, 35, "a")
         narrow, _ = self.probes()
         narrow.send(AS_JSON.bookmark(40))
-        self.expect_carried(watch, 40, bookmarks=False)
+        self.expect_migrated(watch, 40, bookmarks=False)
 
     def test_the_next_event_is_too_old_as_well(self):
         """The bookmark of the narrow one is not, whether it comes before that turns out or after."""
@@ -1066,7 +1066,7 @@ class ForgottenTest(SeamlessCase):
                 self.answer_memory(AS_JSON, 35, "a")
                 if not before:
                     narrow.send(AS_JSON.bookmark(40))
-                self.expect_carried(watch, 40)
+                self.expect_migrated(watch, 40)
 
     def test_the_next_event_is_the_next_version(self):
         """So there is nothing between them that could be listed."""
@@ -1077,7 +1077,7 @@ class ForgottenTest(SeamlessCase):
         self.assertTrue(wide.closed())
         self.assert_nothing_asked()
         narrow.send(AS_JSON.bookmark(36))
-        self.expect_carried(watch, 36)
+        self.expect_migrated(watch, 36)
 
     def test_nothing_tells_of_a_later_version(self):
         gone = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
@@ -1215,8 +1215,8 @@ class LeaveTest(SeamlessCase):
                 self.assertTrue(asked.closed())
                 self.assert_ends()
 
-    def carried_and_gone(self, newer):
-        """A watch that was carried over, and whose client has gone without an end."""
+    def migrated_and_gone(self, newer):
+        """A watch that has migrated, and whose client has gone without an end."""
         watch, _ = self.open_from(AS_JSON)
         self.reload_to("b", "c")
         self.answer_list(AS_JSON, 20, "a", [meta("l", 5, "a")])
@@ -1243,7 +1243,7 @@ class LeaveTest(SeamlessCase):
             with self.subTest(newer=newer, version=version):
                 self.generation = 1
                 proxy = self.start_with("a", "b")
-                self.carried_and_gone(newer)
+                self.migrated_and_gone(newer)
                 target = f"{self.pods}?watch=true&resourceVersion={version}"
                 if allowed:
                     self.open_watch(AS_JSON, target=target)
