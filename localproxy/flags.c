@@ -97,8 +97,8 @@ static const struct flag table[] = {
      FLAG_STRING_AT(struct localproxy_flags, state),
      .help = "Remember in this file what clients have seen, beyond a restart, even by a crash: "
              "then those whose view is the same go on as if nothing had been, and the others "
-             "are told to list again. It holds no objects, only versions and hashes, takes "
-             "600 kB, and is made when missing. In a pod: in an emptyDir."},
+             "are told to list again. It holds no objects, only versions and hashes, has always "
+             "the same size, and is made when missing. In a pod: in an emptyDir."},
     {.name = "resume-doubt",
      .value = "SECONDS",
      .max = 86400,

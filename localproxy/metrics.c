@@ -132,7 +132,7 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
         {"cmesh_proxy_reloads_total", "counter",
          "Times that the rules were replaced while running.", m->reloads},
         {"cmesh_proxy_reloads_refused_total", "counter",
-         "Rules received on the control socket and rejected: invalid, older, or of another shard.",
+         "Rules received on the control socket and refused: invalid, older, or of another shard.",
          m->reloads_refused},
         {"cmesh_proxy_transitions_total", "counter",
          "Watches migrated to changed rules without a new list by the client.", m->transitions},

@@ -44,7 +44,7 @@ static void write_source(const struct pipeline_status *s, struct buf *out)
 {
     const struct prometheus_metric numbers[] = {
         {"cmesh_rulesync_source_ok", "gauge",
-         "1 while the source has a readable document that is not rejected, 0 otherwise.",
+         "1 while the source has a readable document that is not refused, 0 otherwise.",
          s->seen.at != 0 && !s->source.open && !s->refused.open},
         {"cmesh_rulesync_seen_generation", "gauge",
          "Generation of the last document seen at the source, accepted or not; 0 if there is none "
@@ -71,7 +71,7 @@ static void write_source(const struct pipeline_status *s, struct buf *out)
 static void write_reasons(const struct pipeline_status *s, struct buf *out)
 {
     prometheus_head(out, "cmesh_rulesync_refused_total", "counter",
-                    "Documents of the source that were rejected, by reason.");
+                    "Documents of the source that were refused, by reason.");
     for (unsigned i = REFUSAL_NONE + 1; i < REFUSALS; i++) {
         buf_printf(out, "cmesh_rulesync_refused_total{reason=\"%s\"} %" PRIu64 "\n",
                    refusal_text(i), s->refusals[i]);
@@ -131,7 +131,7 @@ static void write_delivery(const struct delivery_status *d, struct buf *out)
         {"cmesh_rulesync_retries_total", "counter",
          "Calls to localproxy that retried a failed one.", d->retries},
         {"cmesh_rulesync_proxy_refusals_total", "counter",
-         "Times that localproxy rejected the rules.", d->refusals},
+         "Times that localproxy refused the rules.", d->refusals},
     };
     prometheus_write(out, numbers, ARRAY_LEN(numbers));
 }

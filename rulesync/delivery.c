@@ -167,7 +167,7 @@ static void note_refused(struct delivery *d, const char *why)
     d->status.refusals++;
     d->refused = (struct refused){.until_ms = net_loop_now(d->loop) + d->o.refused_ms,
                                   .proxy = d->status.proxy};
-    complain(d, LOG_ERROR, "localproxy rejected the rules", why);
+    complain(d, LOG_ERROR, "localproxy refused the rules", why);
     rest(d);
     conclude(d, DELIVERY_REFUSED);
 }

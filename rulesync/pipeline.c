@@ -39,13 +39,19 @@ static void note_seen(struct pipeline *s, const struct offer *offer)
     }
 }
 
+/* For the log. */
+static struct log_field generation_in_use(const struct pipeline *s)
+{
+    return s->rules == NULL ? log_str("inUse", "none")
+                            : log_num("inUse", (int64_t)rules_generation(s->rules));
+}
+
 static void refuse(struct pipeline *s, enum refusal refusal, const struct err *e)
 {
     s->status.refusals[refusal]++;
     if (condition_raise(&s->status.refused, net_loop_now(s->loop), e->msg)) {
-        log_error("rejected rules, keeping those in use", log_str("error", e->msg),
-                  log_str("reason", refusal_text(refusal)),
-                  log_num("inUse", s->rules == NULL ? 0 : (int64_t)rules_generation(s->rules)));
+        log_error("refused rules, which changes nothing", log_str("error", e->msg),
+                  log_str("reason", refusal_text(refusal)), generation_in_use(s));
     }
     changed(s);
 }
@@ -116,8 +122,8 @@ static void on_trouble(void *data, enum source_trouble trouble, const struct err
         (void)condition_clear(&s->status.refused); /* that document is not there any more */
     }
     if (condition_raise(&s->status.source, net_loop_now(s->loop), e->msg)) {
-        log_error("cannot read rules, keeping those in use", log_str("error", e->msg),
-                  log_num("inUse", s->rules == NULL ? 0 : (int64_t)rules_generation(s->rules)));
+        log_error("cannot read rules, which changes nothing", log_str("error", e->msg),
+                  generation_in_use(s));
     }
     changed(s);
 }

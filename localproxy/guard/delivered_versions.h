@@ -84,7 +84,7 @@ MUST_CHECK struct delivered_versions *delivered_new(uint64_t doubt_ms);
 /* The same, kept in the file `path`, which is made with mode 0600 where there is none: then nobody
  * has seen anything yet. What a process left there that ended is taken over; what another version
  * wrote, or was written before the machine started, is not: as delivered_new. NULL with the reason:
- * no such folder, no room (it needs 600 kB), another process has it. */
+ * no such folder, no room (docs/localproxy.md has the size), another process has it. */
 MUST_CHECK struct delivered_versions *delivered_open(const char *path, uint64_t doubt_ms,
                                                      struct err *e);
 /* Leaves the file. NULL is ignored. */

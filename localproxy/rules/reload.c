@@ -168,7 +168,7 @@ static int on_reload(void *data, struct slice text, struct control_call *call, s
         r->metrics->reload_us = (net_clock_ns() - begun) / 1000;
     } else {
         r->metrics->reloads_refused++;
-        log_error("rejected new rules, keeping those in force", log_str("error", e->msg));
+        log_error("refused new rules, keeping those in force", log_str("error", e->msg));
     }
     return rc;
 }

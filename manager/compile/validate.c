@@ -142,7 +142,7 @@ static int check_neighbour(const struct validation *v, const cJSON *other)
     } else if (overlap == OVERLAP_POSSIBLE) {
         warnings_add(v->warnings,
                      "spec.selector: a pod could have the labels for this and for ShardingConfig "
-                     "\"%.100s\"; it would be rejected",
+                     "\"%.100s\"; it would be refused",
                      shards_name(other));
     }
     selector_free(theirs);

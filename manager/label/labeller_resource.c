@@ -330,7 +330,7 @@ static void back_off_resource(struct resource *r)
 {
     char resource[NAME_MAX_LEN];
     resource_name(r, resource, sizeof resource);
-    log_warn("backing off from a resource: the API server rejects all its objects",
+    log_warn("backing off from a resource: the API server refuses all its objects",
              log_str("resource", resource));
     drop_reflector(r, &r->unlabelled);
     drop_reflector(r, &r->labelled);

@@ -325,7 +325,7 @@ static void take_refusal(struct run *r, const char *ns, const char *name,
     log_warn("cannot remove the control labels of an object", log_str("resource", resource),
              log_str("namespace", ns), log_str("name", name), log_str("error", error->msg));
     if (++r->refused_in_row == REFUSED_MAX) {
-        log_warn("giving up on a resource: the API server rejects all its objects",
+        log_warn("giving up on a resource: the API server refuses all its objects",
                  log_str("resource", resource));
         if (r->reflector != NULL) {
             stop_listing(r);

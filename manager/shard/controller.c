@@ -322,7 +322,7 @@ void controller_tell_kept(struct controller *c, const struct event_object *confi
     }
     if (count > 0) {
         event_record(c->options.events, config, EVENT_WARNING, "RulesKept",
-                     "deleted while %zu pod%s enforced it: %s its rules until %s gone", count,
+                     "Deleted while %zu pod%s enforced it: %s its rules until %s gone", count,
                      count == 1 ? "" : "s", count == 1 ? "it keeps" : "they keep",
                      count == 1 ? "it is" : "they are");
     }

@@ -105,7 +105,7 @@ int controller_metrics(const struct controller *c, const struct controller_count
         {"cmesh_manager_compiled_total", "counter",
          "Specs of ShardingConfigs that were compiled into rules.", n->compiled},
         {"cmesh_manager_refused_total", "counter",
-         "Specs of ShardingConfigs that were rejected as invalid.", n->refused},
+         "Specs of ShardingConfigs that were refused as invalid.", n->refused},
         {"cmesh_manager_handover_waits_total", "counter",
          "Times that publishing rules waited for a handover from another shard.", n->waits},
         {"cmesh_manager_handover_timeouts_total", "counter",

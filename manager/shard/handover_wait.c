@@ -218,7 +218,7 @@ void shard_tell_late(struct shard *s, const struct shard_cache_config *config, u
         "handover timed out: pods of the other shard may still show what this shard has gained",
         log_str("shard", s->key), log_str("other", s->holder));
     event_record(c->options.events, &about, EVENT_WARNING, "HandoverTimedOut",
-                 "generation %" PRIu64 " was published after %" PRIu64
+                 "Generation %" PRIu64 " was published after %" PRIu64
                  " s, although pods of shard %s have not confirmed that they do not show some of "
                  "what is new in it: two shards may work on the same objects",
                  generation, c->options.handover_ms / MS, s->holder);

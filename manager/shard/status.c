@@ -52,7 +52,7 @@ static const struct kind kinds[VERDICTS] = {
     [VERDICT_OVERLAPPING] = {STATUS_OVERLAPPING, "Overlapping", "In two shards",
                              ". Change one of the selectors", true},
     [VERDICT_OTHER_RULES] = {STATUS_OTHER_RULES, "OtherRules", "Enforcing other rules", "", true},
-    [VERDICT_REFUSED] = {STATUS_REFUSED, "Refused", "Rejecting the rules", "", true},
+    [VERDICT_REFUSED] = {STATUS_REFUSED, "Refused", "Refusing the rules", "", true},
     [VERDICT_SILENT] = {STATUS_SILENT, "Silent", "Not responding", "", true},
     [VERDICT_WAITING] = {STATUS_WAITING, "Waiting", "Not confirmed yet", "", true},
     [VERDICT_CONTESTED] = {STATUS_ENFORCED, "Enforced", "In two shards",

@@ -604,7 +604,7 @@ class PagesTest(RuleSyncTestCase):
         mount.publish("nonsense")
         result = self.run_once(*base)
         self.assertEqual(0, result.returncode)
-        self.assertIn("rejected rules, keeping those in use", result.stderr)
+        self.assertIn("refused rules, which changes nothing", result.stderr)
         shutil.rmtree(mount.path)
         result = self.run_once(*base)
         self.assertEqual(0, result.returncode)

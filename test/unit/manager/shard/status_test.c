@@ -247,13 +247,13 @@ static void test_pods_that_refuse(void **state)
     struct probe_result r = probe(PROBE_ANSWERED, 6, "demo/a", "line 3: no such operator");
     expect_pod(ready_pod("p", &r), STATUS_REFUSED, "0/1", "False", "Refused",
                "line 3: no such operator",
-               "0 of 1 pods enforce generation 7. Rejecting the rules: p (line 3: no such "
+               "0 of 1 pods enforce generation 7. Refusing the rules: p (line 3: no such "
                "operator).");
     struct probe_result none = probe(PROBE_ANSWERED, 0, "", "no ConfigMap");
     struct status_pod pod = ready_pod("p", &none);
     pod.ready = false;
     expect_pod(pod, STATUS_REFUSED, "0/1", "False", "Refused", "no ConfigMap",
-               "0 of 1 pods enforce generation 7. Rejecting the rules: p (no ConfigMap).");
+               "0 of 1 pods enforce generation 7. Refusing the rules: p (no ConfigMap).");
 }
 
 static void test_other_rules(void **state)
@@ -383,7 +383,7 @@ static void test_the_worst_is_the_reason(void **state)
     struct made m = make(published(pods, 7));
     const char *message = text_at(condition(&m, "Enforced"), "message");
     static const char *const parts[] = {"1 of 7",          "Without a sidecar",   "In two shards",
-                                        "Enforcing other", "Rejecting the rules", "Not responding",
+                                        "Enforcing other", "Refusing the rules", "Not responding",
                                         "Not confirmed"};
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         const char *found = strstr(message, parts[i]);
