@@ -159,6 +159,7 @@ bool scene_close(struct scene *s)
     controller_free(s->controller);
     shard_cache_free(s->cache);
     event_recorder_free(s->events);
+    free(s->parsed.text);
     store_close(&s->store);
     return loop_free(s->store.api.loop) == 0;
 }
@@ -309,12 +310,18 @@ const char *scene_rules(struct scene *s, const char *shard)
     return scene_text(s, "configmaps", name, "data/rules.json");
 }
 
+/* Large rules are not parsed again each time that they are looked at. */
 uint64_t scene_generation(struct scene *s, const char *shard)
 {
-    struct rules *rules = parse_rules(s, shard);
-    uint64_t generation = rules == NULL ? 0 : rules_generation(rules);
-    rules_unref(rules);
-    return generation;
+    const char *text = scene_rules(s, shard);
+    if (s->parsed.text == NULL || strcmp(s->parsed.text, text) != 0) {
+        struct rules *rules = rules_parse(text, strlen(text), NULL);
+        free(s->parsed.text);
+        s->parsed.text = strdup(text);
+        s->parsed.generation = rules == NULL ? 0 : rules_generation(rules);
+        rules_unref(rules);
+    }
+    return s->parsed.generation;
 }
 
 const char *scene_condition(struct scene *s, const char *shard, const char *type, const char *key)
@@ -417,12 +424,17 @@ void scene_await_gone(struct scene *s, const char *resource, const char *name)
 
 void scene_settle(struct scene *s)
 {
+    scene_await_quiet(s, SETTLED_MS);
+}
+
+void scene_await_quiet(struct scene *s, unsigned length_ms)
+{
     unsigned quiet = 0;
     unsigned before = s->store.requests;
-    for (unsigned ms = 0; ms < PATIENCE_MS && quiet < SETTLED_MS; ms += TURN_MS) {
+    for (unsigned ms = 0; ms < PATIENCE_MS && quiet < length_ms; ms += TURN_MS) {
         run_for(s->store.api.loop, TURN_MS);
         quiet = s->store.requests == before ? quiet + TURN_MS : 0;
         before = s->store.requests;
     }
-    assert_true(quiet >= SETTLED_MS);
+    assert_true(quiet >= length_ms);
 }

@@ -32,6 +32,10 @@ struct scene {
     struct controller_counts counts;
     bool holds; /* the lease */
     uint64_t handover_ms;
+    struct {
+        char *text;
+        uint64_t generation;
+    } parsed; /* the rules that were looked at last */
 
     struct prober_options probes;
     struct scene_probe_entry entries[SCENE_PROBES];
@@ -86,8 +90,10 @@ void scene_expect_condition(struct scene *s, const char *shard, const char *type
 /* So many Events about it of that reason in all. */
 void scene_expect_event(struct scene *s, const char *name, const char *reason, unsigned count);
 void scene_await_gone(struct scene *s, const char *resource, const char *name);
-/* Until nothing is asked for any more. */
+/* Until nothing is asked for any more, nothing that failed either. */
 void scene_settle(struct scene *s);
+/* For so long. */
+void scene_await_quiet(struct scene *s, unsigned length_ms);
 
 /* As it is now. */
 const char *scene_text(struct scene *s, const char *resource, const char *name, const char *path);

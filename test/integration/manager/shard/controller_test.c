@@ -333,7 +333,7 @@ static void test_every_failure_is_tried_again(void **state)
             char selector[32];
             scene_enforces(s, "a-0", "a");
             scene_expect_condition(s, "a", "Enforced", "True");
-            scene_settle(s);
+            scene_await_quiet(s, 40);
             uint64_t before = scene_generation(s, "a");
             (void)snprintf(selector, sizeof selector, "app=f%u", ++round);
             store_fail(&s->store, kinds[k], faults[f].status, faults[f].fault,
