@@ -125,7 +125,7 @@ static const char **collect_files(struct compile_flags *a, int argc, char **argv
 }
 
 /* What cannot be told flag by flag. */
-static void check(const struct compile_command *c)
+static void check_flags(const struct compile_command *c)
 {
     const char *prefix = c->options.labels.prefix;
     bool standard = false;
@@ -159,7 +159,7 @@ int compile_main(int argc, char **argv)
         fprintf(stderr, "manager: out of memory\n");
         return EXIT_FAILED;
     }
-    check(&f.command);
+    check_flags(&f.command);
     f.command.log_format = (enum log_format)f.common.log_format;
     int code = compile_command_run(&f.command);
     free(files);

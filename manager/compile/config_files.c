@@ -52,7 +52,7 @@ static void skip(struct reader *r, const cJSON *document)
     r->report(r->data, LOG_WARN, r->file->name, yaml_line_of(&r->file->lines, document), msg);
 }
 
-static void add(struct reader *r, const cJSON *config)
+static void add_config(struct reader *r, const cJSON *config)
 {
     struct config_files *c = r->files;
     if (c->count == c->cap) {
@@ -73,14 +73,14 @@ static void add_document(struct reader *r, const cJSON *document)
     const cJSON *items = input_list_items(document, COMPILE_KIND);
     const cJSON *item;
     if (compile_is_config(document)) {
-        add(r, document);
+        add_config(r, document);
     } else if (items == NULL && !cJSON_IsNull(document)) { /* null: nothing between two "---" */
         skip(r, document);
     }
     cJSON_ArrayForEach(item, items)
     {
         if (compile_is_config(item)) {
-            add(r, item);
+            add_config(r, item);
         } else {
             skip(r, item);
         }

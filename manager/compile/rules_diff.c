@@ -26,8 +26,8 @@ struct script {
 /* ---- from one text to the other ---- */
 
 /* Both are sorted, so merging them finds the shortest way. */
-static int merge(struct script *s, const struct rules_text *a, const struct rules_text *b,
-                 struct err *e)
+static int merge_lines(struct script *s, const struct rules_text *a, const struct rules_text *b,
+                       struct err *e)
 {
     size_t i = 0;
     size_t j = 0;
@@ -177,7 +177,8 @@ int rules_diff(const struct rules *before, const struct rules *after, struct buf
     struct rules_text b = RULES_TEXT_INIT;
     struct script s = {.steps = NULL};
     bool merged = (before == NULL || rules_text_add(&a, before, e) == 0) &&
-                  (after == NULL || rules_text_add(&b, after, e) == 0) && merge(&s, &a, &b, e) == 0;
+                  (after == NULL || rules_text_add(&b, after, e) == 0) &&
+                  merge_lines(&s, &a, &b, e) == 0;
     int rc = merged ? print_different(before, after, &s, out) : e->code;
     if (merged && rc != 0) {
         (void)err_set(e, rc, "%s", err_text(rc));

@@ -49,7 +49,8 @@ static size_t count_patterns(const struct rules *r)
 }
 
 /* The caller frees the names of both in any case. */
-static int collect(const struct rules *const list[3], struct axis *groups, struct axis *resources)
+static int collect_names(const struct rules *const list[3], struct axis *groups,
+                         struct axis *resources)
 {
     size_t room = 1;
     for (size_t i = 0; i < 3; i++) {
@@ -124,7 +125,8 @@ bool rules_gain(const struct rules *from, const struct rules *to, const struct r
     struct axis groups = {.names = NULL};
     struct axis resources = {.names = NULL};
     bool gained = true;
-    if (collect(list, &groups, &resources) == 0 && groups.count <= CELLS_MAX / resources.count) {
+    if (collect_names(list, &groups, &resources) == 0 &&
+        groups.count <= CELLS_MAX / resources.count) {
         gained = any_gained(list, &groups, &resources);
     }
     free(groups.names);

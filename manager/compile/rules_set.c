@@ -60,7 +60,7 @@ int rules_set_add(struct rules_set *s, struct rules *rules)
     return 0;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
     char left[RULES_SET_NAME];
     char right[RULES_SET_NAME];
@@ -71,7 +71,7 @@ static int compare(const void *a, const void *b)
 void rules_set_sort(struct rules_set *s)
 {
     if (s->count > 0) {
-        qsort(s->items, s->count, sizeof(struct rules *), compare);
+        qsort(s->items, s->count, sizeof(struct rules *), compare_names);
     }
 }
 

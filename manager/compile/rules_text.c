@@ -242,7 +242,7 @@ static size_t count_patterns(const cJSON *limits)
     return count;
 }
 
-static int collect(struct patterns *p, const cJSON *limits)
+static int collect_patterns(struct patterns *p, const cJSON *limits)
 {
     p->items = calloc(count_patterns(limits) + 1, sizeof *p->items);
     if (p->items == NULL) {
@@ -318,7 +318,7 @@ static void add_pattern(struct rules_text *t, const struct pattern *items, size_
 static void add_limits(struct rules_text *t, const cJSON *limits, struct err *e)
 {
     struct patterns p = {.items = NULL};
-    note_error(t, collect(&p, limits));
+    note_error(t, collect_patterns(&p, limits));
     add_line(t, "", p.count > 0 ? "limits:" : "no limits: everything is visible");
     for (size_t i = 0, n; i < p.count && t->error == 0; i += n) {
         for (n = 1; i + n < p.count && compare_patterns(&p.items[i], &p.items[i + n]) == 0; n++) {

@@ -56,8 +56,8 @@ static void keep_default_container(struct edit *ed, const struct inject_options 
     }
 }
 
-static void change(struct edit *ed, struct inject_plan *plan, const cJSON *pod, cJSON *copy,
-                   struct warnings *warnings)
+static void change_pod(struct edit *ed, struct inject_plan *plan, const cJSON *pod, cJSON *copy,
+                       struct warnings *warnings)
 {
     char key[INJECT_KEY_SIZE];
     const struct inject_options *o = plan->options;
@@ -99,7 +99,7 @@ static int make_patch(struct inject_plan *plan, const cJSON *pod, struct warning
     if (copy == NULL) {
         return err_memory(e);
     }
-    change(&ed, plan, pod, copy, warnings);
+    change_pod(&ed, plan, pod, copy, warnings);
     if (ed.rc == 0) {
         *patch = json_patch_diff(pod, copy);
         ed.rc = *patch == NULL ? -ENOMEM : 0;

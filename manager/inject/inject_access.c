@@ -112,7 +112,8 @@ static const cJSON *find_mount(const cJSON *container, const char *path)
     return best;
 }
 
-static int refuse(const struct search *s, const cJSON *container, const char *path, const char *why)
+static int refuse_kubeconfig(const struct search *s, const cJSON *container, const char *path,
+                             const char *why)
 {
     return err_set(s->e, -EINVAL,
                    "spec.containers[%.63s]: its kubeconfig \"%.150s\" %s: localproxy needs it "
@@ -138,7 +139,8 @@ static int check_same(const struct search *s, const cJSON *container, const cJSO
     bool same = strcmp(s->access->kubeconfig, path) == 0 &&
                 strcmp(field_text(first, "name"), field_text(mount, "name")) == 0 &&
                 strcmp(field_text(first, "subPath"), field_text(mount, "subPath")) == 0;
-    return same ? 0 : refuse(s, container, path, "differs from that of another container");
+    return same ? 0
+                : refuse_kubeconfig(s, container, path, "differs from that of another container");
 }
 
 static int take_path(struct search *s, const cJSON *container, const char *path)
@@ -148,14 +150,14 @@ static int take_path(struct search *s, const cJSON *container, const char *path)
         return 0;
     }
     if (strstr(path, "$(") != NULL || strchr(path, ':') != NULL) {
-        return refuse(s, container, path, "must be one path, without variables");
+        return refuse_kubeconfig(s, container, path, "must be one path, without variables");
     }
     const cJSON *mount = path[0] == '/' ? find_mount(container, path) : NULL;
     if (mount == NULL || strlen(path) >= sizeof a->kubeconfig) {
-        return refuse(s, container, path, "is in none of its volumes");
+        return refuse_kubeconfig(s, container, path, "is in none of its volumes");
     }
     if (field_get(mount, "subPathExpr") != NULL) {
-        return refuse(s, container, path, "is mounted with subPathExpr");
+        return refuse_kubeconfig(s, container, path, "is mounted with subPathExpr");
     }
     if (a->kubeconfig[0] != '\0') {
         return check_same(s, container, mount, path);
@@ -171,7 +173,7 @@ static int take_environment(struct search *s, const cJSON *container)
         return 0;
     }
     if (field_get(variable, "valueFrom") != NULL) {
-        return refuse(s, container, "$KUBECONFIG", "comes from another source");
+        return refuse_kubeconfig(s, container, "$KUBECONFIG", "comes from another source");
     }
     return take_path(s, container, field_text(variable, "value"));
 }
@@ -223,8 +225,8 @@ static const char *used_file(const struct search *s, const char *volume)
 
 static int refuse_volume(const struct search *s, const char *why)
 {
-    return inject_options_complain(s->options, "kubeconfig-volume", s->e, "\"%.150s\": %s",
-                                   s->options->kubeconfig_volume, why);
+    return inject_options_invalid(s->options, "kubeconfig-volume", s->e, "\"%.150s\": %s",
+                                  s->options->kubeconfig_volume, why);
 }
 
 /* VOLUME or VOLUME/FILE. */

@@ -127,16 +127,16 @@ static int check_operator(const struct inject_options *o, const cJSON *spec, str
         rest += strspn(rest, ", ");
         size_t len = strcspn(rest, ", ");
         if (len > 0 && !has_named(list, rest, len)) {
-            return inject_options_complain(o, "operator-containers", e,
-                                           "\"%.*s\" is not in spec.containers",
-                                           (int)(len < 63 ? len : 63), rest);
+            return inject_options_invalid(o, "operator-containers", e,
+                                          "\"%.*s\" is not in spec.containers",
+                                          (int)(len < 63 ? len : 63), rest);
         }
         names += len > 0 ? 1 : 0;
         rest += len;
     }
     return o->containers == NULL || names > 0
                ? 0
-               : inject_options_complain(o, "operator-containers", e, "names no container");
+               : inject_options_invalid(o, "operator-containers", e, "names no container");
 }
 
 static int check_logs(const struct inject_options *o, const cJSON *spec, struct err *e)
@@ -145,9 +145,9 @@ static int check_logs(const struct inject_options *o, const cJSON *spec, struct 
     return o->log_path == NULL ||
                    !has_named(volumes, INJECT_LOGS_VOLUME, strlen(INJECT_LOGS_VOLUME))
                ? 0
-               : inject_options_complain(o, "log-path", e,
-                                         "the pod has a volume \"" INJECT_LOGS_VOLUME
-                                         "\" already: rename it");
+               : inject_options_invalid(o, "log-path", e,
+                                        "the pod has a volume \"" INJECT_LOGS_VOLUME
+                                        "\" already: rename it");
 }
 
 /* ---- the pod ---- */
@@ -168,12 +168,12 @@ static int check_parts(const struct inject_options *o, const cJSON *spec, const 
     if (missing == NULL && strcmp(o->injected, shard) == 0) {
         return 1;
     }
-    return inject_options_complain(o, SIDECAR_INJECTED, e,
-                                   "\"%.100s\": the pod looks like a copy of an injected one, "
-                                   "%s%s: remove what was injected, and this annotation",
-                                   o->injected,
-                                   missing != NULL ? "without " : "of another shard than ",
-                                   missing != NULL ? missing : shard);
+    return inject_options_invalid(o, SIDECAR_INJECTED, e,
+                                  "\"%.100s\": the pod looks like a copy of an injected one, "
+                                  "%s%s: remove what was injected, and this annotation",
+                                  o->injected,
+                                  missing != NULL ? "without " : "of another shard than ",
+                                  missing != NULL ? missing : shard);
 }
 
 static int check_system(const cJSON *spec, struct err *e)

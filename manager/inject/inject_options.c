@@ -31,14 +31,14 @@ static const char *get(const struct source *s, const char *name)
     return text != NULL ? text : cJSON_GetStringValue(field_get(s->labels, key));
 }
 
-static int refuse(const struct source *s, const char *name, const char *why)
+static int invalid_annotation(const struct source *s, const char *name, const char *why)
 {
     return err_set(s->e, -EINVAL, "metadata.annotations[%s/%s]: Invalid value: %s", s->prefix, name,
                    why);
 }
 
-int inject_options_complain(const struct inject_options *o, const char *name, struct err *e,
-                            const char *fmt, ...)
+int inject_options_invalid(const struct inject_options *o, const char *name, struct err *e,
+                           const char *fmt, ...)
 {
     char why[ERR_MSG_MAX];
     const struct source s = {.prefix = o->prefix, .e = e};
@@ -46,7 +46,7 @@ int inject_options_complain(const struct inject_options *o, const char *name, st
     va_start(ap, fmt);
     (void)vsnprintf(why, sizeof why, fmt, ap);
     va_end(ap);
-    return refuse(&s, name, why);
+    return invalid_annotation(&s, name, why);
 }
 
 static int read_switch(const struct source *s, const char *name, bool *out)
@@ -55,7 +55,7 @@ static int read_switch(const struct source *s, const char *name, bool *out)
     *out = text != NULL && strcmp(text, "true") == 0;
     return text == NULL || *out || strcmp(text, "false") == 0 || text[0] == '\0'
                ? 0
-               : refuse(s, name, "must be \"true\" or \"false\"");
+               : invalid_annotation(s, name, "must be \"true\" or \"false\"");
 }
 
 static int read_json(const struct source *s, const char *name, cJSON **out)
@@ -70,7 +70,7 @@ static int read_json(const struct source *s, const char *name, cJSON **out)
     if (*out == NULL && inner.code == -ENOMEM) {
         return err_memory(s->e);
     }
-    return *out != NULL ? 0 : refuse(s, name, inner.msg);
+    return *out != NULL ? 0 : invalid_annotation(s, name, inner.msg);
 }
 
 /* Quantities are left to the API server, which knows all ways to write them. */
@@ -84,23 +84,25 @@ static int read_resources(const struct source *s, struct inject_options *o)
     }
     struct err inner = ERR_INIT;
     if (!cJSON_IsObject(o->resources)) {
-        return refuse(s, name, "must be an object with limits and requests");
+        return invalid_annotation(s, name, "must be an object with limits and requests");
     }
-    return field_known(o->resources, "", known, &inner) == 0 ? 0 : refuse(s, name, inner.msg);
+    return field_known(o->resources, "", known, &inner) == 0
+               ? 0
+               : invalid_annotation(s, name, inner.msg);
 }
 
 static int check_variables(const struct source *s, const cJSON *list)
 {
     static const char name[] = "env-inject";
     if (list != NULL && !cJSON_IsArray(list)) {
-        return refuse(s, name, "env must be a list");
+        return invalid_annotation(s, name, "env must be a list");
     }
     const cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
         const char *key = cJSON_GetStringValue(field_get(item, "key"));
         if (key == NULL || key[0] == '\0' || !cJSON_IsString(field_get(item, "value"))) {
-            return refuse(s, name, "each of env must have key and value, two strings");
+            return invalid_annotation(s, name, "each of env must have key and value, two strings");
         }
     }
     return 0;
@@ -113,13 +115,13 @@ static int read_env_inject(const struct source *s, struct inject_options *o)
         return s->e->code;
     }
     if (o->env_inject != NULL && !cJSON_IsArray(o->env_inject)) {
-        return refuse(s, name, "must be a list of containers");
+        return invalid_annotation(s, name, "must be a list of containers");
     }
     const cJSON *item;
     cJSON_ArrayForEach(item, o->env_inject)
     {
         if (!cJSON_IsString(field_get(item, "name"))) {
-            return refuse(s, name, "each entry must have the name of a container");
+            return invalid_annotation(s, name, "each entry must have the name of a container");
         }
         if (check_variables(s, field_get(item, "env")) != 0) {
             return s->e->code;
@@ -133,7 +135,7 @@ static int read_log_path(const struct source *s, struct inject_options *o)
     o->log_path = get(s, "log-path");
     return o->log_path == NULL || (o->log_path[0] == '/' && o->log_path[1] != '\0')
                ? 0
-               : refuse(s, "log-path", "must be an absolute path");
+               : invalid_annotation(s, "log-path", "must be an absolute path");
 }
 
 static int read_all(const struct source *s, struct inject_options *o)

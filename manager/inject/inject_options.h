@@ -35,8 +35,8 @@ MUST_CHECK int inject_options_init(struct inject_options *o, const char *prefix,
 void inject_options_deinit(struct inject_options *o);
 
 /* Says what is wrong with one of them. Returns -EINVAL. */
-int inject_options_complain(const struct inject_options *o, const char *name, struct err *e,
-                            const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+int inject_options_invalid(const struct inject_options *o, const char *name, struct err *e,
+                           const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* Whether `name` stands in a list that is separated by commas; blanks do not count. */
 bool inject_options_lists(const char *list, const char *name);

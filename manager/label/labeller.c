@@ -54,7 +54,7 @@ static struct resource *next_resource(const struct labeller *l, const struct res
     return r->link.next == &l->resources ? NULL : LIST_ITEM(r->link.next, struct resource, link);
 }
 
-static struct resource *find(const struct labeller *l, unsigned id)
+static struct resource *find_resource(const struct labeller *l, unsigned id)
 {
     struct resource *r = first(l);
     while (r != NULL && r->id != id) {
@@ -80,9 +80,9 @@ static uint64_t pause_for(struct labeller *l, struct resource *r, const char *ns
     bool begins;
     uint64_t pause = relabel_backoff_pause(&l->backoff, r->id, ns, name,
                                            net_clock_now(l->options.clock), &begins);
-    l->contested += pause > 0 ? 1 : 0;
+    l->pauses += pause > 0 ? 1 : 0;
     if (begins) {
-        resource_tell_contest(r, ns, name);
+        resource_tell_backoff(r, ns, name);
     }
     return pause;
 }
@@ -101,7 +101,7 @@ bool labeller_add(struct labeller *l, struct resource *r, const char *ns, const 
 
 static int path_of(void *data, unsigned resource, const char *ns, struct buf *out)
 {
-    const struct resource *r = find(data, resource);
+    const struct resource *r = find_resource(data, resource);
     if (r == NULL || r->phase == RESOURCE_RESTING) {
         return -ENOENT;
     }
@@ -114,7 +114,7 @@ static void on_done(void *data, unsigned resource, const char *ns, const char *n
                     enum patcher_outcome outcome, const struct api_error *error)
 {
     struct labeller *l = data;
-    struct resource *r = find(l, resource);
+    struct resource *r = find_resource(l, resource);
     if (r != NULL) {
         resource_take_outcome(r, ns, name, outcome, error);
     }
@@ -195,7 +195,7 @@ void labeller_go_on(struct labeller *l)
     net_task_queue(l->loop, &l->turn);
 }
 
-static void release(struct labeller *l)
+static void release_reflectors(struct labeller *l)
 {
     if (l->held && level_now(l) <= LEVEL_LOW) {
         l->held = false;
@@ -309,7 +309,7 @@ static void tell_stage(struct labeller *l, enum labeller_stage stage, const char
 static void on_turn(struct net_task *task)
 {
     struct labeller *l = LIST_ITEM(task, struct labeller, turn);
-    release(l);
+    release_reflectors(l);
     begin_again(l);
     bool idle = is_idle(l);
     if (!idle) {
@@ -370,7 +370,8 @@ static void keep_or_add(struct labeller *l, const struct sharding_resource *s)
     }
 }
 
-static void compare(struct labeller *l, const struct sharding_resource *wanted, size_t count)
+static void update_resources(struct labeller *l, const struct sharding_resource *wanted,
+                             size_t count)
 {
     for (struct resource *r = first(l); r != NULL; r = next_resource(l, r)) {
         r->stale = r->namespaced; /* namespaces stay */
@@ -400,7 +401,7 @@ void labeller_discovered(struct labeller *l)
         if (l->stage == LABELLER_RESOLVING) {
             set_stage(l, LABELLER_LABELLING);
         }
-        compare(l, wanted, count);
+        update_resources(l, wanted, count);
         log_warnings(l, &warnings);
         free(wanted);
     } else {

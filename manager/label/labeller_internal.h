@@ -72,7 +72,7 @@ struct resource {
 
     unsigned refused_in_row; /* since one was not */
     bool told_refusal;
-    bool told_contest;
+    bool told_backoff;
     unsigned told_foreign;
     uint64_t outcomes[PATCHER_OUTCOMES];
     struct object_set foreign; /* now */
@@ -84,7 +84,7 @@ struct labeller {
     struct patcher *patcher;
     struct crd_watch *crds;
     struct relabel_backoff backoff;
-    uint64_t contested;    /* objects that had to wait, counted each time */
+    uint64_t pauses;       /* objects that had to wait, counted each time */
     struct list resources; /* namespaces first */
     unsigned next_id;
     enum labeller_stage stage;
@@ -117,7 +117,7 @@ void resource_begin(struct resource *r);
 /* Lists what is labelled, once. */
 void resource_check(struct resource *r);
 /* Somebody takes the labels of an object away, again and again. */
-void resource_tell_contest(struct resource *r, const char *ns, const char *name);
+void resource_tell_backoff(struct resource *r, const char *ns, const char *name);
 /* What keeps the listing from going on; NULL: nothing. */
 const char *resource_error(const struct resource *r);
 /* An object was dealt with. */

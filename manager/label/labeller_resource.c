@@ -135,13 +135,13 @@ static void tell_refusal(struct resource *r, const char *ns, const char *name,
              log_str("hint", error == NULL ? "" : hint(error)));
 }
 
-void resource_tell_contest(struct resource *r, const char *ns, const char *name)
+void resource_tell_backoff(struct resource *r, const char *ns, const char *name)
 {
     char resource[NAME_MAX_LEN];
-    if (r->told_contest) {
+    if (r->told_backoff) {
         return;
     }
-    r->told_contest = true;
+    r->told_backoff = true;
     resource_name(r, resource, sizeof resource);
     log_warn("the control labels of an object are removed repeatedly: backing off (further objects "
              "of this resource are not logged)",
@@ -285,8 +285,8 @@ static const struct reflector_handlers labelled_handlers = {
 
 /* ---- beginnings ---- */
 
-static struct reflector *follow(struct resource *r, const char *operator,
-                                const struct reflector_handlers * handlers)
+static struct reflector *follow_resource(struct resource *r, const char *operator,
+                                         const struct reflector_handlers * handlers)
 {
     struct labeller *l = r->labeller;
     const struct discovery_resource d = {
@@ -349,7 +349,7 @@ void resource_begin(struct resource *r)
     r->left_out = false;
     r->again_at = 0;
     r->refused_in_row = 0;
-    r->unlabelled = follow(r, "!=", &unlabelled_handlers);
+    r->unlabelled = follow_resource(r, "!=", &unlabelled_handlers);
     set_phase(r, r->unlabelled == NULL ? RESOURCE_RESTING : RESOURCE_LISTING);
     if (r->unlabelled == NULL) {
         come_again(r);
@@ -358,7 +358,7 @@ void resource_begin(struct resource *r)
 
 void resource_check(struct resource *r)
 {
-    r->labelled = follow(r, "=", &labelled_handlers);
+    r->labelled = follow_resource(r, "=", &labelled_handlers);
     resource_set_check(r, r->labelled == NULL ? CHECK_DUE : CHECK_RUNNING);
 }
 

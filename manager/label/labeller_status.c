@@ -32,8 +32,8 @@ static struct resource *resource_of(const struct list *n)
 /* ---- metrics ---- */
 
 /* One sample for each resource. */
-static void by_resource(const struct labeller *l, struct buf *out, const char *name,
-                        const char *type, const char *help, value_cb value)
+static void write_by_resource(const struct labeller *l, struct buf *out, const char *name,
+                              const char *type, const char *help, value_cb value)
 {
     prometheus_head(out, name, type, help);
     LIST_FOR_EACH(n, &l->resources)
@@ -54,7 +54,7 @@ static size_t count_phase(const struct labeller *l, enum resource_phase phase)
     return count;
 }
 
-static void by_phase(const struct labeller *l, struct buf *out)
+static void write_by_phase(const struct labeller *l, struct buf *out)
 {
     static const char name[] = "cmesh_manager_label_resources";
     prometheus_head(out, name, "gauge", "Resources whose objects get control labels, by state.");
@@ -72,7 +72,7 @@ static void add_stats(const struct reflector *r, uint64_t *pages, uint64_t *watc
     }
 }
 
-static void requests(const struct labeller *l, struct buf *out)
+static void write_requests(const struct labeller *l, struct buf *out)
 {
     static const char name[] = "cmesh_manager_label_requests_total";
     const struct patcher_stats *s = patcher_stats(l->patcher);
@@ -91,7 +91,7 @@ static void requests(const struct labeller *l, struct buf *out)
                name, s->patches, name, s->looks, name, pages, name, watches);
 }
 
-static int plain(const struct labeller *l, struct buf *out)
+static int write_plain(const struct labeller *l, struct buf *out)
 {
     const struct patcher_stats *s = patcher_stats(l->patcher);
     const struct prometheus_metric metrics[] = {
@@ -100,7 +100,7 @@ static int plain(const struct labeller *l, struct buf *out)
         {"cmesh_manager_label_contested_total", "counter",
          "Times that labelling an object was delayed because its control labels are removed "
          "repeatedly.",
-         l->contested},
+         l->pauses},
         {"cmesh_manager_label_retries_total", "counter",
          "Requests to set control labels that were retried.", s->retries},
         {"cmesh_manager_label_throttled_total", "counter",
@@ -115,16 +115,16 @@ int labeller_metrics(const struct labeller *l, struct buf *out)
     if (l == NULL) {
         return 0;
     }
-    by_resource(l, out, "cmesh_manager_label_labelled_total", "counter",
-                "Objects that were given control labels, by resource.", labelled);
-    by_resource(l, out, "cmesh_manager_label_failed_total", "counter",
-                "Failed attempts to set control labels on an object, by resource.", failed);
-    by_resource(l, out, "cmesh_manager_label_foreign", "gauge",
-                "Objects skipped because another owner set their control labels, by resource.",
-                foreign);
-    by_phase(l, out);
-    requests(l, out);
-    return plain(l, out);
+    write_by_resource(l, out, "cmesh_manager_label_labelled_total", "counter",
+                      "Objects that were given control labels, by resource.", labelled);
+    write_by_resource(l, out, "cmesh_manager_label_failed_total", "counter",
+                      "Failed attempts to set control labels on an object, by resource.", failed);
+    write_by_resource(
+        l, out, "cmesh_manager_label_foreign", "gauge",
+        "Objects skipped because another owner set their control labels, by resource.", foreign);
+    write_by_phase(l, out);
+    write_requests(l, out);
+    return write_plain(l, out);
 }
 
 /* ---- status ---- */

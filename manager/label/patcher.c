@@ -144,7 +144,7 @@ static void set_state(struct job *j, enum job_state state)
 
 /* ---- the end of a job ---- */
 
-static const char *release(struct job *j, char **text)
+static const char *release_job(struct job *j, char **text)
 {
     const char *key = j->key;
     set_state(j, JOB_IDLE);
@@ -164,7 +164,7 @@ static void finish_job(struct job *j, enum patcher_outcome outcome, const struct
     if (write_object(object, done.resource, done.ns, done.name)) {
         (void)object_set_remove(&p->known, "", object);
     }
-    work_queue_done(p->queue, release(j, &text), WORK_DONE, 0);
+    work_queue_done(p->queue, release_job(j, &text), WORK_DONE, 0);
     if (done.newer[0] != '\0' &&
         patcher_add(p, done.resource, done.ns, done.name, done.newer, 0) != 0) {
         outcome = PATCHER_REFUSED;
@@ -179,7 +179,7 @@ static void put_off(struct job *j, unsigned retry_after)
     struct patcher *p = j->patcher;
     char *text;
     p->stats.retries++;
-    work_queue_done(p->queue, release(j, &text), WORK_RETRY, retry_after);
+    work_queue_done(p->queue, release_job(j, &text), WORK_RETRY, retry_after);
     free(text);
 }
 
@@ -396,7 +396,7 @@ static void on_timer(void *data)
 
 /* ---- what the queue hands out ---- */
 
-static char *cut(char **rest)
+static char *cut_word(char **rest)
 {
     char *part = *rest;
     char *space = strchr(part, ' ');
@@ -410,9 +410,9 @@ static char *cut(char **rest)
 static void split_key(struct job *j)
 {
     char *rest = j->text;
-    j->resource = (unsigned)strtoul(cut(&rest), NULL, 10);
-    j->ns = cut(&rest);
-    j->name = cut(&rest);
+    j->resource = (unsigned)strtoul(cut_word(&rest), NULL, 10);
+    j->ns = cut_word(&rest);
+    j->name = cut_word(&rest);
     (void)snprintf(j->version, sizeof j->version, "%s", rest);
 }
 

@@ -85,7 +85,7 @@ static bool is_kind(const char *text)
     return *c == '\0' && c != text && (size_t)(c - text) <= NAME_LABEL_MAX;
 }
 
-static int add(struct reading *r, const cJSON *kinds, int index, const cJSON *item)
+static int add_kind(struct reading *r, const cJSON *kinds, int index, const cJSON *item)
 {
     struct sharding_resources *s = r->out;
     char key[32];
@@ -123,7 +123,7 @@ static int read_kinds(struct reading *r, const cJSON *kinds)
     }
     cJSON_ArrayForEach(item, kinds)
     {
-        int rc = add(r, kinds, index++, item);
+        int rc = add_kind(r, kinds, index++, item);
         if (rc != 0) {
             return rc;
         }
@@ -203,7 +203,7 @@ static cJSON *read_tree(struct reading *r, struct slice text)
     return inner;
 }
 
-static struct sharding_resources *make(size_t room)
+static struct sharding_resources *new_resources(size_t room)
 {
     struct sharding_resources *s = calloc(1, sizeof *s);
     if (s != NULL && (s->entries = calloc(room, sizeof *s->entries)) == NULL) {
@@ -218,7 +218,7 @@ struct sharding_resources *sharding_resources_parse(struct slice text, const cha
 {
     struct err local = ERR_INIT;
     struct reading r = {
-        .out = make(ENTRIES_MAX), .name = name, .lines = YAML_LINES_INIT, .e = &local};
+        .out = new_resources(ENTRIES_MAX), .name = name, .lines = YAML_LINES_INIT, .e = &local};
     if (r.out == NULL) {
         err_memory(e);
         return NULL;
@@ -249,7 +249,7 @@ struct sharding_resources *sharding_resources_load(const char *path, struct err 
 
 static struct sharding_resources *from_entries(const struct entry *entries, size_t count)
 {
-    struct sharding_resources *s = make(count);
+    struct sharding_resources *s = new_resources(count);
     if (s != NULL) {
         memcpy(s->entries, entries, count * sizeof *entries);
         s->count = count;
@@ -327,7 +327,7 @@ static int add_resource(struct resolving *r, const struct discovery_resource *d)
     return 0;
 }
 
-static void note(const struct resolving *r, const struct entry *entry, const char *what)
+static void warn_about(const struct resolving *r, const struct entry *entry, const char *what)
 {
     warnings_add(r->warnings, "%.200s/%.63s: %s", entry->group_version, entry->kind, what);
 }
@@ -350,16 +350,16 @@ static int resolve_entry(struct resolving *r, const struct entry *entry,
     }
     bool known = unfit != NULL && (any || strcmp(unfit->kind, "Namespace") == 0);
     if (rc == 0 && r->count == before && !known) {
-        note(r, entry,
-             unfit == NULL        ? "the API server does not serve this kind"
-             : !unfit->namespaced ? "it is not namespaced"
-                                  : "it cannot be listed, watched and patched");
+        warn_about(r, entry,
+                   unfit == NULL        ? "the API server does not serve this kind"
+                   : !unfit->namespaced ? "it is not namespaced"
+                                        : "it cannot be listed, watched and patched");
     }
     return rc;
 }
 
 /* The best version first. */
-static int compare(const void *a, const void *b)
+static int compare_resources(const void *a, const void *b)
 {
     const struct discovery_resource *x = *(const struct discovery_resource *const *)a;
     const struct discovery_resource *y = *(const struct discovery_resource *const *)b;
@@ -391,7 +391,7 @@ static const char *copy_text(char **at, const char *text)
 }
 
 /* The array, with the texts behind it. */
-static struct sharding_resource *copy(const struct resolving *r)
+static struct sharding_resource *copy_found(const struct resolving *r)
 {
     size_t texts = 1;
     for (size_t i = 0; i < r->count; i++) {
@@ -423,10 +423,10 @@ int sharding_resources_resolve(const struct sharding_resources *s, const struct 
     }
     if (rc == 0) {
         if (r.count > 0) {
-            qsort(r.found, r.count, sizeof *r.found, compare);
+            qsort(r.found, r.count, sizeof *r.found, compare_resources);
         }
         keep_each_once(&r);
-        *out = copy(&r);
+        *out = copy_found(&r);
         *count = r.count;
         rc = *out == NULL ? -ENOMEM : 0;
     }

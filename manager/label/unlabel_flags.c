@@ -63,7 +63,7 @@ static const struct command command = {
 };
 
 /* What cannot be told flag by flag. */
-static void check(const struct unlabel_command *c)
+static void check_flags(const struct unlabel_command *c)
 {
     struct err e = ERR_INIT;
     struct labels_keys keys;
@@ -79,6 +79,6 @@ int unlabel_main(int argc, char **argv)
 {
     struct unlabel_flags f = defaults;
     (void)flags_parse_or_exit(&command, &f, &f.common, argc, argv);
-    check(&f.command);
+    check_flags(&f.command);
     return unlabel_command_run(&f.command);
 }

@@ -182,7 +182,7 @@ static void add_patch(const cJSON *patch, struct buf *out)
 }
 
 /* A piece of at most so many bytes that ends between two characters. */
-static struct slice cut(const char *text)
+static struct slice shorten(const char *text)
 {
     size_t len = strlen(text);
     if (len > ADMISSION_WARNING_MAX) {
@@ -199,7 +199,7 @@ static void add_warnings(const struct warnings *warnings, struct buf *out)
     buf_append_str(out, ",\"warnings\":[");
     for (size_t i = 0; i < warnings->count; i++) {
         buf_append_str(out, i > 0 ? "," : "");
-        add_text(cut(warnings->items[i]), out);
+        add_text(shorten(warnings->items[i]), out);
     }
     if (warnings->dropped > 0) {
         buf_printf(out, "%s\"%zu more\"", warnings->count > 0 ? "," : "", warnings->dropped);

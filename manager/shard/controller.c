@@ -154,7 +154,7 @@ void controller_count(struct controller *c, enum controller_write what,
 
 /* ---- what is to be done ---- */
 
-static void add(struct controller *c, const char *key, uint64_t ms)
+static void enqueue(struct controller *c, const char *key, uint64_t ms)
 {
     int rc = ms == 0 ? work_queue_add(c->queue, key) : work_queue_add_after(c->queue, key, ms);
     if (rc != 0) {
@@ -200,8 +200,9 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
         s->noticed_at = controller_now(c);
     }
     controller_wake(c, key);
-    add(c, key,
-        part == SHARD_CACHE_PODS ? gather_ms(shard_cache_find_config(c->options.cache, key)) : 0);
+    enqueue(c, key,
+            part == SHARD_CACHE_PODS ? gather_ms(shard_cache_find_config(c->options.cache, key))
+                                     : 0);
 }
 
 static void on_ready(void *data, const char *ns)
@@ -210,7 +211,7 @@ static void on_ready(void *data, const char *ns)
     const struct shard_cache *w = c->options.cache;
     if (ns == NULL) {
         for (const struct rules_map *m = NULL; (m = shard_cache_next_map(w, m)) != NULL;) {
-            add(c, m->key, 0);
+            enqueue(c, m->key, 0);
         }
         return;
     }
@@ -242,7 +243,7 @@ const struct shard_cache_config *controller_shard_of_pod(const struct controller
     return config;
 }
 
-static void expect(struct controller *c, const struct pod *p)
+static void expect_generation(struct controller *c, const struct pod *p)
 {
     const struct shard_cache_config *config = controller_shard_of_pod(c, p);
     struct shard *s = config == NULL ? NULL : controller_find_shard(c, config->key);
@@ -270,7 +271,7 @@ void controller_watch_pod(struct controller *c, const struct pod *p)
                  log_str("error", err_text(rc)));
         return;
     }
-    expect(c, p);
+    expect_generation(c, p);
 }
 
 static void on_pod(void *data, const struct pod *p, bool gone)
@@ -292,7 +293,7 @@ static void on_probe(void *data, const char *key)
         p == NULL ? 0 : shard_cache_shards_of(c->options.cache, p, configs, SHARDS_OF_POD_MAX);
     for (size_t i = 0; i < count; i++) {
         controller_wake(c, configs[i]->key);
-        add(c, configs[i]->key, gather_ms(configs[i]));
+        enqueue(c, configs[i]->key, gather_ms(configs[i]));
     }
 }
 
@@ -380,7 +381,7 @@ static void look_around(struct controller *c)
         on_shard(c, o->key, SHARD_CACHE_CONFIG);
     }
     for (const struct rules_map *m = NULL; (m = shard_cache_next_map(w, m)) != NULL;) {
-        add(c, m->key, 0);
+        enqueue(c, m->key, 0);
     }
     for (const struct pod *p = NULL; (p = shard_cache_next_pod(w, p)) != NULL;) {
         on_pod(c, p, false);

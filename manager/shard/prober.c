@@ -89,7 +89,7 @@ struct prober {
     struct prober_stats stats;
 };
 
-static void serve(struct prober *p);
+static void ask_due(struct prober *p);
 
 static uint64_t now_of(const struct prober *p)
 {
@@ -101,7 +101,7 @@ static void set_phase(struct target *t, enum phase phase)
     t->phase = state_change(&phases, t->phase, phase, slice_str(t->key));
 }
 
-static struct target *find(const struct prober *p, const char *key)
+static struct target *find_target(const struct prober *p, const char *key)
 {
     struct table_node *n = table_find(&p->targets, key);
     return n == NULL ? NULL : LIST_ITEM(n, struct target, node);
@@ -316,7 +316,7 @@ static void on_rulesync(void *data, const struct http_answer *a, const struct er
         learn(t, &r);
     }
     end_question(t);
-    serve(p);
+    ask_due(p);
 }
 
 static bool needs_rulesync(const struct target *t)
@@ -393,7 +393,7 @@ static void on_proxy(void *data, const struct http_answer *a, const struct err *
             end_question(t);
         }
     }
-    serve(p);
+    ask_due(p);
 }
 
 static void start_probe(struct target *t)
@@ -419,7 +419,7 @@ static bool is_free(const struct prober *p, enum lane lane)
 }
 
 /* Asks who is due, as far as there is room, and comes back when the next is. */
-static void serve(struct prober *p)
+static void ask_due(struct prober *p)
 {
     uint64_t now = now_of(p);
     uint64_t next = UINT64_MAX;
@@ -442,7 +442,7 @@ static void serve(struct prober *p)
 
 static void on_timer(void *data)
 {
-    serve(data);
+    ask_due(data);
 }
 
 /* ---- targets ---- */
@@ -523,7 +523,7 @@ static void redirect(struct target *t, char *uid, struct endpoint to[2])
 
 int prober_watch(struct prober *p, const struct prober_target *o)
 {
-    struct target *known = find(p, o->key);
+    struct target *known = find_target(p, o->key);
     struct endpoint to[2] = {{0}, {0}};
     if (known != NULL && strcmp(known->uid, o->uid) == 0 && same_address(&known->proxy, o->proxy) &&
         same_address(&known->rulesync, o->rulesync)) {
@@ -545,24 +545,24 @@ int prober_watch(struct prober *p, const struct prober_target *o)
         return rc != 0 ? rc : -ENOMEM;
     }
     redirect(t, uid, to);
-    serve(p);
+    ask_due(p);
     return 0;
 }
 
 void prober_forget(struct prober *p, const char *key)
 {
-    struct target *t = find(p, key);
+    struct target *t = find_target(p, key);
     if (t != NULL) {
         table_remove(&p->targets, &t->node);
         p->stats.targets--;
         target_free(t);
-        serve(p);
+        ask_due(p);
     }
 }
 
 void prober_expect(struct prober *p, const char *key, uint64_t generation)
 {
-    struct target *t = find(p, key);
+    struct target *t = find_target(p, key);
     if (t == NULL || t->expected == generation) {
         return;
     }
@@ -571,13 +571,13 @@ void prober_expect(struct prober *p, const char *key, uint64_t generation)
     set_unmet(t, generation != 0 && !enforces(t));
     if (t->phase == PHASE_IDLE && generation != 0) {
         make_due(t, 0);
-        serve(p);
+        ask_due(p);
     }
 }
 
 const struct probe_result *prober_result(const struct prober *p, const char *key)
 {
-    const struct target *t = find(p, key);
+    const struct target *t = find_target(p, key);
     return t != NULL ? &t->result : NULL;
 }
 

@@ -21,8 +21,8 @@ const char shard_waiting[] = "WaitingForHandover";
 /* ---- compiling ---- */
 
 /* Of generation 1, for which one they get is known later, by their checksum. */
-static struct rules *compile(const struct shard *s, const struct shard_cache_config *config,
-                             struct err *e)
+static struct rules *compile_spec(const struct shard *s, const struct shard_cache_config *config,
+                                  struct err *e)
 {
     struct compile_options o = {
         .namespace = config->ns, .generation = 1, .labels = s->controller->options.labels};
@@ -68,7 +68,7 @@ static int update_spec(struct shard *s, const struct shard_cache_config *config)
     if (is_compiled(s, config)) {
         return 0;
     }
-    struct rules *rules = reset_if_replaced(s, config) != 0 ? NULL : compile(s, config, &e);
+    struct rules *rules = reset_if_replaced(s, config) != 0 ? NULL : compile_spec(s, config, &e);
     if (rules == NULL && (e.code == -ENOMEM || e.code == 0)) {
         return -ENOMEM;
     }

@@ -130,7 +130,7 @@ static bool is_alarm(enum status_enforced e)
            e == STATUS_REFUSED || e == STATUS_SILENT;
 }
 
-static struct shard_news compare(const struct shard *s, const cJSON *old, const cJSON *new)
+static struct shard_news compare_status(const struct shard *s, const cJSON *old, const cJSON *new)
 {
     bool moved = differs(old, new, "Enforced", "status") || other_generation(old, new);
     return (struct shard_news){
@@ -297,6 +297,6 @@ void shard_report(struct shard *s)
         finish_report(s);
         return;
     }
-    s->news = compare(s, field_get(config->object, "status"), s->status);
+    s->news = compare_status(s, field_get(config->object, "status"), s->status);
     send_status(s, config);
 }

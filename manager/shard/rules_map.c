@@ -138,7 +138,7 @@ static const char *append(char **at, const char *text)
 }
 
 /* Copies what was found, texts behind it. */
-static struct rules_map *settle(const struct rules_map *found)
+static struct rules_map *copy_map(const struct rules_map *found)
 {
     const char *texts[] = {found->ns,      found->name,      found->uid,
                            found->version, found->owner_uid, found->checksum};
@@ -187,7 +187,7 @@ int rules_map_new(const cJSON *object, const char *prefix, struct rules_map **ou
         found.rules = rules;
         found.checksum = rules == NULL ? "" : rules_checksum(rules);
         read_labels(&found, meta, prefix);
-        *out = settle(&found);
+        *out = copy_map(&found);
         rc = *out == NULL ? -ENOMEM : 0;
     }
     if (rc != 0) {

@@ -61,7 +61,8 @@ static char *annotation(const char *prefix, const char *name)
     return strdup(inject_options_key(prefix, name, key));
 }
 
-static int begin(struct shard_cache *w, const struct shard_cache_options *o, struct err *e)
+static int copy_and_follow(struct shard_cache *w, const struct shard_cache_options *o,
+                           struct err *e)
 {
     w->prefix = strdup(o->prefix);
     w->namespace = o->namespace == NULL ? NULL : strdup(o->namespace);
@@ -93,7 +94,7 @@ struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache
                   &shard_cache_config_handlers);
     informer_init(&w->maps_informer, w, NULL, SHARD_CACHE_OF_MAPS, &shard_cache_map_handlers);
     struct err why = ERR_INIT;
-    if (begin(w, o, &why) != 0) {
+    if (copy_and_follow(w, o, &why) != 0) {
         (void)err_set(e, why.code, "%s", why.msg);
         shard_cache_free(w);
         return NULL;

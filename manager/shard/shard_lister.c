@@ -46,7 +46,7 @@ const char *shard_cache_error(const struct shard_cache *w)
 
 /* ---- look-ups ---- */
 
-static const struct shard_cache_config *show(struct config *c)
+static const struct shard_cache_config *show_config(struct config *c)
 {
     c->seen.pod_count = c->shard.pod_count;
     return &c->seen;
@@ -56,7 +56,7 @@ const struct shard_cache_config *shard_cache_find_config(const struct shard_cach
                                                          const char *key)
 {
     struct config *c = find_config(w, key);
-    return c == NULL ? NULL : show(c);
+    return c == NULL ? NULL : show_config(c);
 }
 
 const struct rules_map *shard_cache_find_map(const struct shard_cache *w, const char *key)
@@ -76,7 +76,7 @@ const struct shard_cache_config *shard_cache_next_config(const struct shard_cach
 {
     struct table_node *n = c == NULL ? NULL : &LIST_ITEM(c, struct config, seen)->node;
     n = table_next(&w->configs, n);
-    return n == NULL ? NULL : show(LIST_ITEM(n, struct config, node));
+    return n == NULL ? NULL : show_config(LIST_ITEM(n, struct config, node));
 }
 
 const struct shard_cache_config *shard_cache_next_config_in(const struct shard_cache *w,
@@ -90,7 +90,7 @@ const struct shard_cache_config *shard_cache_next_config_in(const struct shard_c
     struct config *last = c == NULL ? NULL : LIST_ITEM(c, struct config, seen);
     struct namespace *s = last == NULL ? LIST_ITEM(node, struct namespace, node) : last->namespace;
     struct list *next = last == NULL ? s->configs.next : last->link.next;
-    return next == &s->configs ? NULL : show(LIST_ITEM(next, struct config, link));
+    return next == &s->configs ? NULL : show_config(LIST_ITEM(next, struct config, link));
 }
 
 const struct rules_map *shard_cache_next_map(const struct shard_cache *w, const struct rules_map *m)
@@ -147,7 +147,7 @@ const struct shard_cache_config *shard_cache_shard_of(const struct shard_cache *
     {
         struct config *c = config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard);
         if (&c->seen != but && (best == NULL || strcmp(c->seen.name, best->name) < 0)) {
-            best = show(c);
+            best = show_config(c);
         }
     }
     return best;
@@ -159,7 +159,7 @@ size_t shard_cache_shards_of(const struct shard_cache *w, const struct pod *p,
     const struct members_pod *member = &find_pod(w, p->key)->member;
     size_t count = 0;
     for (struct list *n = member->shards.next; n != &member->shards && count < room; n = n->next) {
-        out[count++] = show(config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard));
+        out[count++] = show_config(config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard));
     }
     return count;
 }

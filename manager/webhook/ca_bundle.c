@@ -84,7 +84,7 @@ struct ca_bundle {
 
 /* ---- what there is ---- */
 
-static struct entry *find(const struct ca_bundle *b, const char *key)
+static struct entry *find_entry(const struct ca_bundle *b, const char *key)
 {
     LIST_FOR_EACH(n, &b->entries)
     {
@@ -139,10 +139,10 @@ static struct entry *entry_new(struct ca_bundle *b, enum kind kind, const char *
 }
 
 /* 0 or -ENOMEM. */
-static int keep(struct ca_bundle *b, enum kind kind, const char *key, const cJSON *object)
+static int store_entry(struct ca_bundle *b, enum kind kind, const char *key, const cJSON *object)
 {
     cJSON *copy = cJSON_Duplicate(object, true);
-    struct entry *entry = find(b, key);
+    struct entry *entry = find_entry(b, key);
     if (copy != NULL && entry == NULL) {
         entry = entry_new(b, kind, key);
     }
@@ -166,7 +166,7 @@ static void notify_change(struct ca_bundle *b)
 
 static void remove_entry(struct ca_bundle *b, const char *key)
 {
-    struct entry *entry = find(b, key);
+    struct entry *entry = find_entry(b, key);
     if (entry != NULL) {
         entry_free(entry);
         recount(b);
@@ -216,7 +216,7 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
     }
     if (change == REFLECTOR_DELETED) {
         remove_entry(b, key);
-    } else if (keep(b, s->kind, key, object) != 0) {
+    } else if (store_entry(b, s->kind, key, object) != 0) {
         follow_again(s);
     } else {
         notify_change(b);
@@ -271,7 +271,7 @@ static const struct reflector_handlers reflector_handlers = {
     .on_state = on_state,
 };
 
-static int follow(struct source *s, struct err *e)
+static int follow_source(struct source *s, struct err *e)
 {
     const struct reflector_options o = {.client = s->owner->client,
                                         .path = paths[s->kind],
@@ -294,7 +294,7 @@ static void on_timer(void *data)
     struct ca_bundle *b = data;
     struct err e = ERR_INIT;
     for (size_t i = 0; i < KINDS; i++) {
-        if (b->sources[i].state == SOURCE_LOST && follow(&b->sources[i], &e) != 0) {
+        if (b->sources[i].state == SOURCE_LOST && follow_source(&b->sources[i], &e) != 0) {
             follow_again(&b->sources[i]);
         }
     }
@@ -364,7 +364,7 @@ static int begin_write(struct ca_bundle *b, const struct entry *entry, const cJS
 static void on_work(void *data, const char *key)
 {
     struct ca_bundle *b = data;
-    struct entry *entry = find(b, key);
+    struct entry *entry = find_entry(b, key);
     const struct configuration_wanted wanted = {
         .bundle = slice_str(b->bundle),
         .rules = b->rules,
@@ -485,7 +485,7 @@ static int start_parts(struct ca_bundle *b, struct err *e)
     for (size_t i = 0; i < KINDS && rc == 0; i++) {
         b->sources[i].owner = b;
         b->sources[i].kind = (enum kind)i;
-        rc = follow(&b->sources[i], e);
+        rc = follow_source(&b->sources[i], e);
     }
     return rc;
 }

@@ -498,7 +498,7 @@ static const struct reflector_handlers reflector_handlers = {
     .on_state = on_state,
 };
 
-static int follow(struct certificates *c, struct err *e)
+static int follow_secret(struct certificates *c, struct err *e)
 {
     const struct reflector_options ro = {
         .client = c->client, .path = c->path, .name = c->secret, .ops = c->ops};
@@ -516,7 +516,7 @@ static void on_timer(void *data)
     struct certificates *c = data;
     struct err e = ERR_INIT;
     if (c->stale) {
-        c->stale = follow(c, &e) != 0;
+        c->stale = follow_secret(c, &e) != 0;
         look_after(c, RETRY_MIN_MS);
     }
     if (c->phase == WAITING) {
@@ -601,7 +601,7 @@ struct certificates *certificates_new(struct net_loop *l, const struct certifica
         certificates_free(c);
         return NULL;
     }
-    if (follow(c, e) != 0) {
+    if (follow_secret(c, e) != 0) {
         certificates_free(c);
         return NULL;
     }

@@ -190,7 +190,7 @@ static enum webhook_result review(struct webhook_server *s, size_t route, struct
 
 /* ---- bodies ---- */
 
-static void forget(struct asked *q)
+static void asked_free(struct asked *q)
 {
     net_deadline_clear(&q->limit);
     q->server->bodies -= q->size;
@@ -214,7 +214,7 @@ static void on_body(struct http_collect *collect, struct slice body, const struc
         result = WEBHOOK_ERROR;
     }
     webhook_stats_observe(&s->stats[q->route], result, now_us() - begun);
-    forget(q);
+    asked_free(q);
 }
 
 /* The API server gave up before it had sent all of its question. */
@@ -223,7 +223,7 @@ static void on_gone(struct http_collect *collect, const struct err *e)
     struct asked *q = LIST_ITEM(collect, struct asked, collect);
     log_debug("AdmissionReview was cut off", log_str("error", e == NULL ? "" : e->msg));
     q->server->stats[q->route].results[WEBHOOK_BAD_REQUEST]++;
-    forget(q);
+    asked_free(q);
 }
 
 static const struct http_collect_handlers collect_handlers = {
@@ -237,7 +237,7 @@ static void on_limit(struct net_deadline *limit)
     struct http_exchange *x = http_collect_release(&q->collect);
     log_info("closing a connection: timeout waiting for the body of an AdmissionReview");
     q->server->stats[q->route].results[WEBHOOK_BAD_REQUEST]++;
-    forget(q);
+    asked_free(q);
     respond_failure(x, 408, "timeout waiting for the body", NULL);
 }
 
@@ -264,7 +264,8 @@ static bool is_json(const struct http_head *head)
     return slice_ieq(slice_of(type->value.ptr, len), SLICE("application/json"));
 }
 
-static void collect(struct webhook_server *s, struct http_exchange *x, size_t route, uint64_t size)
+static void collect_body(struct webhook_server *s, struct http_exchange *x, size_t route,
+                         uint64_t size)
 {
     struct asked *q = calloc(1, sizeof *q);
     if (q == NULL) {
@@ -282,8 +283,8 @@ static void collect(struct webhook_server *s, struct http_exchange *x, size_t ro
     http_collect_take(&q->collect, x);
 }
 
-static void refuse(struct webhook_server *s, struct http_exchange *x, size_t route, unsigned status,
-                   const char *why, const struct http_header *header)
+static void refuse_request(struct webhook_server *s, struct http_exchange *x, size_t route,
+                           unsigned status, const char *why, const struct http_header *header)
 {
     s->stats[route].results[WEBHOOK_BAD_REQUEST]++;
     respond_failure(x, status, why, header);
@@ -297,16 +298,16 @@ static void on_route(struct webhook_server *s, struct http_exchange *x,
     bool sized = head->framing == HTTP_BODY_LENGTH;
     uint64_t size = sized ? head->content_length : ADMISSION_REVIEW_MAX;
     if (!slice_eq(head->method, SLICE("POST"))) {
-        refuse(s, x, route, 405, "an AdmissionReview must be sent by POST", &allow);
+        refuse_request(s, x, route, 405, "an AdmissionReview must be sent by POST", &allow);
     } else if (!is_json(head)) {
-        refuse(s, x, route, 415, "the body must be an AdmissionReview of type application/json",
-               NULL);
+        refuse_request(s, x, route, 415,
+                       "the body must be an AdmissionReview of type application/json", NULL);
     } else if (size > ADMISSION_REVIEW_MAX) {
-        refuse(s, x, route, 413, "the review is too large", NULL);
+        refuse_request(s, x, route, 413, "the review is too large", NULL);
     } else if (s->bodies + size > BODIES_MAX) {
-        refuse(s, x, route, 503, "too many concurrent reviews", &later);
+        refuse_request(s, x, route, 503, "too many concurrent reviews", &later);
     } else {
-        collect(s, x, route, size);
+        collect_body(s, x, route, size);
     }
 }
 
