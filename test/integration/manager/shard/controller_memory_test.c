@@ -8,7 +8,7 @@
 
 #include "alloc_sweep.h"
 #include "base/log.h"
-#include "controller_scene.h"
+#include "controller_fixture.h"
 #include "net/deadline.h"
 
 /* Of all allocations each so many-th one fails: the whole takes seconds. */
@@ -75,24 +75,24 @@ static const struct reflector_ops ops = {.set_deadline = hurried_deadline,
 
 /* ---- one run ---- */
 
-static bool is_done(struct scene *s)
+static bool is_done(struct fixture *s)
 {
-    return strcmp(scene_condition(s, "a", "Published", "status"), "True") == 0 &&
-           strcmp(scene_text(s, "pods", "a-0",
-                             "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation"),
+    return strcmp(fixture_condition(s, "a", "Published", "status"), "True") == 0 &&
+           strcmp(fixture_text(s, "pods", "a-0",
+                               "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation"),
                   "1") == 0;
 }
 
-static bool begin(struct scene *s)
+static bool begin(struct fixture *s)
 {
-    return scene_begin(s, &ops) && (s->controller != NULL || scene_try_to_lead(s));
+    return fixture_begin(s, &ops) && (s->controller != NULL || fixture_try_to_lead(s));
 }
 
 static long runs;
 
 static bool publish_and_tell(void *data)
 {
-    static struct scene s;
+    static struct fixture s;
     long left = sweep_left;
     (void)data;
     if (runs++ % STRIDE != 0) {
@@ -100,13 +100,13 @@ static bool publish_and_tell(void *data)
         return false;
     }
     sweep_left = -1;
-    s = (struct scene){.clock = &hurried};
-    assert_true(scene_open(&s));
+    s = (struct fixture){.clock = &hurried};
+    assert_true(fixture_open(&s));
     the_loop = s.store.api.loop;
     list_init(&due);
     net_task_init(&passing, pass);
-    scene_pod(&s, "a-0", "a", "a");
-    scene_config(&s, "a", "pods", "app=a");
+    fixture_pod(&s, "a-0", "a", "a");
+    fixture_config(&s, "a", "pods", "app=a");
     sweep_left = left;
     assert_true(begin(&s) || (sweep_failed && begin(&s)));
     int turns = 0;
@@ -119,7 +119,7 @@ static bool publish_and_tell(void *data)
         (void)fprintf(stderr, "allocation %ld failed, and nothing was done about it\n", runs - 1);
     }
     net_task_cancel(&passing);
-    assert_true(scene_close(&s));
+    assert_true(fixture_close(&s));
     return done;
 }
 

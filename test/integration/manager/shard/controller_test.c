@@ -11,203 +11,205 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "compile/compile.h"
-#include "controller_scene.h"
+#include "controller_fixture.h"
 #include "json/field.h"
 
 /* ---- the usual way ---- */
 
 static void test_apply_edit(void **state)
 {
-    struct scene *s = *state;
-    scene_pod(s, "a-0", "a", "a");
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_text(s, "configmaps", "cmesh-rules-a",
-                      "metadata/labels/ctrlmesh.kusionstack.io~rules", "true");
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_text(s, "configmaps", "cmesh-rules-a",
+                        "metadata/labels/ctrlmesh.kusionstack.io~rules", "true");
     const cJSON *map = store_get(&s->store, "configmaps", "n", "cmesh-rules-a");
     const cJSON *config = store_get(&s->store, "shardingconfigs", "n", "a");
     assert_string_equal(store_text(map, "metadata/ownerReferences/0/uid"),
                         store_text(config, "metadata/uid"));
     assert_string_equal(store_text(map, "metadata/ownerReferences/0/kind"), "ShardingConfig");
-    assert_int_equal(scene_generation(s, "a"), 1);
-    scene_expect_text(s, "pods", "a-0",
-                      "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation", "1");
-    scene_expect_condition(s, "a", "Published", "True");
-    scene_expect_condition(s, "a", "Enforced", "False");
-    scene_enforces(s, "a-0", "a");
-    scene_expect_condition(s, "a", "Enforced", "True");
-    scene_expect_event(s, "a", "Published", 1);
-    scene_expect_event(s, "a", "Enforced", 1);
+    assert_int_equal(fixture_generation(s, "a"), 1);
+    fixture_expect_text(s, "pods", "a-0",
+                        "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation", "1");
+    fixture_expect_condition(s, "a", "Published", "True");
+    fixture_expect_condition(s, "a", "Enforced", "False");
+    fixture_enforces(s, "a-0", "a");
+    fixture_expect_condition(s, "a", "Enforced", "True");
+    fixture_expect_event(s, "a", "Published", 1);
+    fixture_expect_event(s, "a", "Enforced", 1);
 
-    scene_config(s, "a", "pods", "app=b");
-    scene_expect_generation(s, "a", 2);
-    scene_expect_text(s, "pods", "a-0",
-                      "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation", "2");
-    scene_expect_condition(s, "a", "Enforced", "False");
-    scene_enforces(s, "a-0", "a");
-    scene_expect_condition(s, "a", "Enforced", "True");
+    fixture_config(s, "a", "pods", "app=b");
+    fixture_expect_generation(s, "a", 2);
+    fixture_expect_text(s, "pods", "a-0",
+                        "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation", "2");
+    fixture_expect_condition(s, "a", "Enforced", "False");
+    fixture_enforces(s, "a-0", "a");
+    fixture_expect_condition(s, "a", "Enforced", "True");
 }
 
 static void test_nothing_is_written_when_nothing_changed(void **state)
 {
-    struct scene *s = *state;
-    scene_pod(s, "a-0", "a", "a");
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_generation(s, "a", 1);
-    scene_enforces(s, "a-0", "a");
-    scene_expect_condition(s, "a", "Enforced", "True");
-    scene_settle(s);
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    fixture_enforces(s, "a-0", "a");
+    fixture_expect_condition(s, "a", "Enforced", "True");
+    fixture_settle(s);
     unsigned writes = s->store.writes;
     unsigned requests = s->store.requests;
     store_end_watches(&s->store);
     run_for(s->store.api.loop, 300);
-    scene_retire(s);
-    scene_lead(s);
-    scene_settle(s);
+    fixture_retire(s);
+    fixture_lead(s);
+    fixture_settle(s);
     assert_int_equal(s->store.writes, writes);
     assert_int_equal(s->store.requests, requests);
 }
 
 static void test_bad_spec(void **state)
 {
-    struct scene *s = *state;
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_generation(s, "a", 1);
-    char *before = strdup(scene_rules(s, "a"));
+    struct fixture *s = *state;
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    char *before = strdup(fixture_rules(s, "a"));
     store_put_text(&s->store, "shardingconfigs", "n",
                    "{\"metadata\":{\"name\":\"a\"},\"spec\":{\"selector\":{\"matchLabels\":"
                    "{\"shard\":\"a\"}},\"limits\":[{\"relateResources\":[{\"apiGroups\":[\"\"],"
                    "\"resources\":[\"pods\"]}]}]}}");
-    scene_expect_condition(s, "a", "Compiled", "False");
-    scene_expect_event(s, "a", "CompileFailed", 1);
-    assert_string_equal(scene_rules(s, "a"), before);
-    assert_int_equal(scene_generation(s, "a"), 1);
+    fixture_expect_condition(s, "a", "Compiled", "False");
+    fixture_expect_event(s, "a", "CompileFailed", 1);
+    assert_string_equal(fixture_rules(s, "a"), before);
+    assert_int_equal(fixture_generation(s, "a"), 1);
     free(before);
-    scene_config(s, "a", "pods", "app=b");
-    scene_expect_condition(s, "a", "Compiled", "True");
-    scene_expect_generation(s, "a", 2);
+    fixture_config(s, "a", "pods", "app=b");
+    fixture_expect_condition(s, "a", "Compiled", "True");
+    fixture_expect_generation(s, "a", 2);
 }
 
 static void test_no_sidecar(void **state)
 {
-    struct scene *s = *state;
-    scene_plain_pod(s, "a-0", "a");
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_condition(s, "a", "Enforced", "False");
-    scene_settle(s);
-    assert_string_equal(scene_text(s, "pods", "a-0",
-                                   "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation"),
-                        "");
+    struct fixture *s = *state;
+    fixture_plain_pod(s, "a-0", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_condition(s, "a", "Enforced", "False");
+    fixture_settle(s);
+    assert_string_equal(
+        fixture_text(s, "pods", "a-0",
+                     "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation"),
+        "");
 }
 
 static void test_overlap_is_seen_on_both(void **state)
 {
-    struct scene *s = *state;
-    scene_pod(s, "a-0", "a", "a");
-    scene_config(s, "a", "pods", "app=a");
-    scene_config_for(s, "b", "pods", "app=b", "a");
-    scene_lead(s);
-    scene_expect_condition(s, "a", "Enforced", "False");
-    scene_expect_condition(s, "b", "Enforced", "False");
-    scene_expect_generation(s, "b", 1);
-    scene_enforces(s, "a-0", "a");
-    scene_settle(s);
-    assert_non_null(strstr(scene_condition(s, "a", "Enforced", "message"), "b"));
-    assert_non_null(strstr(scene_condition(s, "b", "Enforced", "message"), "a"));
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_config_for(s, "b", "pods", "app=b", "a");
+    fixture_lead(s);
+    fixture_expect_condition(s, "a", "Enforced", "False");
+    fixture_expect_condition(s, "b", "Enforced", "False");
+    fixture_expect_generation(s, "b", 1);
+    fixture_enforces(s, "a-0", "a");
+    fixture_settle(s);
+    assert_non_null(strstr(fixture_condition(s, "a", "Enforced", "message"), "b"));
+    assert_non_null(strstr(fixture_condition(s, "b", "Enforced", "message"), "a"));
     /* Told of by the shard whose sidecars it has alone. */
-    scene_config(s, "b", "pods", "app=c");
-    scene_expect_generation(s, "b", 2);
-    scene_settle(s);
-    assert_string_equal(scene_text(s, "pods", "a-0",
-                                   "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation"),
-                        "1");
+    fixture_config(s, "b", "pods", "app=c");
+    fixture_expect_generation(s, "b", 2);
+    fixture_settle(s);
+    assert_string_equal(
+        fixture_text(s, "pods", "a-0",
+                     "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation"),
+        "1");
 }
 
 static void test_pods_that_are_not_selected_any_more(void **state)
 {
-    struct scene *s = *state;
-    scene_pod(s, "a-0", "a", "a");
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_told(s, "a-0", 1);
-    scene_config_for(s, "a", "pods", "app=b", "other");
-    scene_expect_told(s, "a-0", 2);
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_told(s, "a-0", 1);
+    fixture_config_for(s, "a", "pods", "app=b", "other");
+    fixture_expect_told(s, "a-0", 2);
 }
 
 /* ---- what others do to the ConfigMap ---- */
 
 static void test_deleted_map_comes_back(void **state)
 {
-    struct scene *s = *state;
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_condition(s, "a", "Published", "True");
-    scene_config(s, "a", "pods", "app=b");
-    scene_expect_generation(s, "a", 2);
-    scene_settle(s);
+    struct fixture *s = *state;
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_condition(s, "a", "Published", "True");
+    fixture_config(s, "a", "pods", "app=b");
+    fixture_expect_generation(s, "a", 2);
+    fixture_settle(s);
     store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
-    scene_expect_generation(s, "a", 2);
+    fixture_expect_generation(s, "a", 2);
     /* and by a leader that knows nothing of it */
-    scene_settle(s);
-    scene_retire(s);
+    fixture_settle(s);
+    fixture_retire(s);
     store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
-    scene_lead(s);
-    scene_expect_generation(s, "a", 2);
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 2);
 }
 
 static void test_edited_map_is_put_right(void **state)
 {
-    struct scene *s = *state;
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_generation(s, "a", 1);
-    scene_settle(s);
-    scene_set_rules(
+    struct fixture *s = *state;
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    fixture_settle(s);
+    fixture_set_rules(
         s, "a",
         "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{"
         "\"namespace\":\"n\",\"name\":\"a\"},\"generation\":1,\"spec\":{\"limits\":[]}}");
-    scene_expect_generation(s, "a", 2);
-    assert_non_null(strstr(scene_rules(s, "a"), "app=a"));
-    scene_settle(s);
-    scene_set_rules(s, "a", "nonsense");
-    scene_expect_text(s, "configmaps", "cmesh-rules-a", "metadata/name", "cmesh-rules-a");
-    scene_settle(s);
-    assert_non_null(strstr(scene_rules(s, "a"), "app=a"));
-    assert_int_equal(scene_generation(s, "a"), 2);
+    fixture_expect_generation(s, "a", 2);
+    assert_non_null(strstr(fixture_rules(s, "a"), "app=a"));
+    fixture_settle(s);
+    fixture_set_rules(s, "a", "nonsense");
+    fixture_expect_text(s, "configmaps", "cmesh-rules-a", "metadata/name", "cmesh-rules-a");
+    fixture_settle(s);
+    assert_non_null(strstr(fixture_rules(s, "a"), "app=a"));
+    assert_int_equal(fixture_generation(s, "a"), 2);
 }
 
 static void test_label_is_put_back(void **state)
 {
-    struct scene *s = *state;
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_generation(s, "a", 1);
-    scene_settle(s);
+    struct fixture *s = *state;
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    fixture_settle(s);
     cJSON *map = cJSON_Duplicate(store_get(&s->store, "configmaps", "n", "cmesh-rules-a"), true);
     cJSON_DeleteItemFromObject(cJSON_GetObjectItem(map, "metadata"), "labels");
     store_put(&s->store, "configmaps", "n", map);
-    scene_expect_text(s, "configmaps", "cmesh-rules-a",
-                      "metadata/labels/ctrlmesh.kusionstack.io~rules", "true");
-    assert_int_equal(scene_generation(s, "a"), 1);
+    fixture_expect_text(s, "configmaps", "cmesh-rules-a",
+                        "metadata/labels/ctrlmesh.kusionstack.io~rules", "true");
+    assert_int_equal(fixture_generation(s, "a"), 1);
 }
 
 /* `more`: of its metadata. */
-static void somebody_elses_map(struct scene *s, const char *more)
+static void somebody_elses_map(struct fixture *s, const char *more)
 {
     store_put_text(&s->store, "configmaps", "n",
                    "{\"metadata\":{\"name\":\"cmesh-rules-a\"%s},\"data\":{\"x\":\"y\"}}", more);
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_condition(s, "a", "Published", "False");
-    scene_expect_event(s, "a", "PublishFailed", 1);
-    assert_non_null(strstr(scene_condition(s, "a", "Published", "message"), "cmesh-rules-a"));
-    assert_string_equal(scene_text(s, "configmaps", "cmesh-rules-a", "data/x"), "y");
-    assert_string_equal(scene_rules(s, "a"), "");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_condition(s, "a", "Published", "False");
+    fixture_expect_event(s, "a", "PublishFailed", 1);
+    assert_non_null(strstr(fixture_condition(s, "a", "Published", "message"), "cmesh-rules-a"));
+    assert_string_equal(fixture_text(s, "configmaps", "cmesh-rules-a", "data/x"), "y");
+    assert_string_equal(fixture_rules(s, "a"), "");
     store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
-    scene_expect_condition(s, "a", "Published", "True");
+    fixture_expect_condition(s, "a", "Published", "True");
 }
 
 static void test_somebody_elses_map(void **state)
@@ -225,87 +227,87 @@ static void test_somebody_elses_map_with_our_label(void **state)
 
 static void test_too_large(void **state)
 {
-    struct scene *s = *state;
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_generation(s, "a", 1);
-    scene_config_in(s, "a", 60000);
-    scene_expect_condition(s, "a", "Published", "False");
-    assert_non_null(strstr(scene_condition(s, "a", "Published", "message"), "1048576"));
-    assert_int_equal(scene_generation(s, "a"), 1);
-    scene_config(s, "a", "pods", "app=b");
-    scene_expect_generation(s, "a", 2);
-    scene_expect_condition(s, "a", "Published", "True");
+    struct fixture *s = *state;
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    fixture_config_in(s, "a", 60000);
+    fixture_expect_condition(s, "a", "Published", "False");
+    assert_non_null(strstr(fixture_condition(s, "a", "Published", "message"), "1048576"));
+    assert_int_equal(fixture_generation(s, "a"), 1);
+    fixture_config(s, "a", "pods", "app=b");
+    fixture_expect_generation(s, "a", 2);
+    fixture_expect_condition(s, "a", "Published", "True");
 }
 
 /* ---- generations never go back ---- */
 
 static void test_made_again(void **state)
 {
-    struct scene *s = *state;
-    scene_pod(s, "a-0", "a", "a");
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_generation(s, "a", 1);
-    scene_config(s, "a", "pods", "app=b");
-    scene_expect_generation(s, "a", 2);
-    scene_expect_text(s, "pods", "a-0",
-                      "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation", "2");
-    scene_enforces(s, "a-0", "a");
-    scene_expect_condition(s, "a", "Enforced", "True");
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    fixture_config(s, "a", "pods", "app=b");
+    fixture_expect_generation(s, "a", 2);
+    fixture_expect_text(s, "pods", "a-0",
+                        "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation", "2");
+    fixture_enforces(s, "a-0", "a");
+    fixture_expect_condition(s, "a", "Enforced", "True");
     store_delete(&s->store, "shardingconfigs", "n", "a");
-    scene_expect_event(s, "a-0", "RulesKept", 1);
-    scene_expect_event(s, "a", "RulesKept", 1);
+    fixture_expect_event(s, "a-0", "RulesKept", 1);
+    fixture_expect_event(s, "a", "RulesKept", 1);
     store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
-    scene_settle(s);
-    scene_retire(s);
-    scene_lead(s);
-    scene_forget_probes(s);
-    scene_config(s, "a", "pods", "app=c");
-    scene_expect_generation(s, "a", 3);
+    fixture_settle(s);
+    fixture_retire(s);
+    fixture_lead(s);
+    fixture_forget_probes(s);
+    fixture_config(s, "a", "pods", "app=c");
+    fixture_expect_generation(s, "a", 3);
 }
 
 static void test_a_proxy_knows_more(void **state)
 {
-    struct scene *s = *state;
-    scene_pod(s, "a-0", "a", "a");
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_generation(s, "a", 1);
-    scene_probe(s, "a-0", "a", 7, "sha256:other");
-    scene_expect_generation(s, "a", 8);
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    fixture_probe(s, "a-0", "a", 7, "sha256:other");
+    fixture_expect_generation(s, "a", 8);
     /* the same generation, other rules */
-    scene_probe(s, "a-0", "a", 8, "sha256:other");
-    scene_expect_generation(s, "a", 9);
+    fixture_probe(s, "a-0", "a", 8, "sha256:other");
+    fixture_expect_generation(s, "a", 9);
 }
 
 /* Nothing but the pod knows: the last leader died before it could tell it by the annotation, and
  * the ConfigMap went with its config. */
 static void test_pods_are_asked_first(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     s->slow_pods = true;
-    scene_pod(s, "a-0", "a", "a");
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_settle(s);
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_settle(s);
     assert_null(store_get(&s->store, "configmaps", "n", "cmesh-rules-a"));
-    scene_probe(s, "a-0", "a", 7, "sha256:other");
-    scene_expect_generation(s, "a", 8);
+    fixture_probe(s, "a-0", "a", 7, "sha256:other");
+    fixture_expect_generation(s, "a", 8);
 }
 
 static void test_next_leader_goes_on(void **state)
 {
-    struct scene *s = *state;
-    scene_config(s, "a", "pods", "app=a");
+    struct fixture *s = *state;
+    fixture_config(s, "a", "pods", "app=a");
     for (unsigned i = 1; i < 6; i++) {
         char selector[32];
         (void)snprintf(selector, sizeof selector, "app=v%u", i);
-        scene_config(s, "a", "pods", selector);
-        scene_lead(s);
-        scene_expect_generation(s, "a", i);
-        assert_non_null(strstr(scene_rules(s, "a"), selector));
-        scene_retire(s);
+        fixture_config(s, "a", "pods", selector);
+        fixture_lead(s);
+        fixture_expect_generation(s, "a", i);
+        assert_non_null(strstr(fixture_rules(s, "a"), selector));
+        fixture_retire(s);
     }
 }
 
@@ -315,7 +317,7 @@ static const char *const kinds[] = {"configmaps", "/pods/", "/status", "/events"
 
 static void test_every_failure_is_tried_again(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     static const struct {
         unsigned status;
         enum store_fault fault;
@@ -324,79 +326,79 @@ static void test_every_failure_is_tried_again(void **state)
         {404, STORE_NONE}, {0, STORE_CUT},    {0, STORE_CUT_DONE},
     };
     unsigned round = 0;
-    scene_pod(s, "a-0", "a", "a");
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_generation(s, "a", 1);
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
     for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
         for (size_t f = 0; f < ARRAY_LEN(faults); f++) {
             char selector[32];
-            scene_enforces(s, "a-0", "a");
-            scene_expect_condition(s, "a", "Enforced", "True");
-            scene_await_quiet(s, 40);
-            uint64_t before = scene_generation(s, "a");
+            fixture_enforces(s, "a-0", "a");
+            fixture_expect_condition(s, "a", "Enforced", "True");
+            fixture_await_quiet(s, 40);
+            uint64_t before = fixture_generation(s, "a");
             (void)snprintf(selector, sizeof selector, "app=f%u", ++round);
             store_fail(&s->store, kinds[k], faults[f].status, faults[f].fault,
                        faults[f].fault == STORE_CUT_DONE ? 1 : 2);
-            scene_config(s, "a", "pods", selector);
-            scene_expect_rules(s, "a", selector);
+            fixture_config(s, "a", "pods", selector);
+            fixture_expect_rules(s, "a", selector);
             if (strcmp(kinds[k], "/events") != 0) { /* of which one object gets so many only */
-                scene_await_fault(s);
+                fixture_await_fault(s);
             }
             /* One that was cut off after it was done is known to be done. */
-            assert_int_equal(scene_generation(s, "a"), before + 1);
-            scene_expect_told(s, "a-0", before + 1);
+            assert_int_equal(fixture_generation(s, "a"), before + 1);
+            fixture_expect_told(s, "a-0", before + 1);
         }
     }
 }
 
 static void test_leader_lost_in_the_middle(void **state)
 {
-    struct scene *s = *state;
-    scene_pod(s, "a-0", "a", "a");
-    scene_config(s, "a", "pods", "app=a");
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
     uint64_t last = 0;
     for (unsigned round = 0; round < 3 * 3; round++) {
         char selector[32];
         (void)snprintf(selector, sizeof selector, "app=l%u", round);
-        scene_config(s, "a", "pods", selector);
+        fixture_config(s, "a", "pods", selector);
         store_fail(&s->store, kinds[round % 3], 0, round / 3 == 0 ? STORE_HOLD : STORE_CUT_DONE, 1);
-        scene_lead(s);
-        scene_await_fault(s);
-        scene_retire(s);
+        fixture_lead(s);
+        fixture_await_fault(s);
+        fixture_retire(s);
         s->holds = false;
         run_for(s->store.api.loop, 20);
         unsigned writes = s->store.writes;
         run_for(s->store.api.loop, 50);
         assert_int_equal(s->store.writes, writes); /* nothing without the lead */
-        scene_lead(s);
-        scene_expect_rules(s, "a", selector);
-        scene_expect_told(s, "a-0", scene_generation(s, "a"));
-        assert_true(scene_generation(s, "a") > last);
-        last = scene_generation(s, "a");
-        scene_enforces(s, "a-0", "a");
-        scene_expect_condition(s, "a", "Enforced", "True");
-        scene_retire(s);
+        fixture_lead(s);
+        fixture_expect_rules(s, "a", selector);
+        fixture_expect_told(s, "a-0", fixture_generation(s, "a"));
+        assert_true(fixture_generation(s, "a") > last);
+        last = fixture_generation(s, "a");
+        fixture_enforces(s, "a-0", "a");
+        fixture_expect_condition(s, "a", "Enforced", "True");
+        fixture_retire(s);
     }
     assert_int_equal(last, 9);
 }
 
 static void test_freed_at_any_moment(void **state)
 {
-    struct scene *s = *state;
-    scene_pod(s, "a-0", "a", "a");
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
     for (unsigned ms = 0; ms < 40; ms++) {
         char selector[32];
         (void)snprintf(selector, sizeof selector, "app=t%u", ms);
-        scene_config(s, "a", "pods", selector);
-        scene_lead(s);
+        fixture_config(s, "a", "pods", selector);
+        fixture_lead(s);
         run_for(s->store.api.loop, ms / 2);
-        scene_retire(s);
+        fixture_retire(s);
     }
-    scene_lead(s);
-    scene_expect_rules(s, "a", "app=t39");
-    scene_expect_told(s, "a-0", scene_generation(s, "a"));
-    assert_true(scene_generation(s, "a") <= 40);
+    fixture_lead(s);
+    fixture_expect_rules(s, "a", "app=t39");
+    fixture_expect_told(s, "a-0", fixture_generation(s, "a"));
+    assert_true(fixture_generation(s, "a") <= 40);
 }
 
 /* What generations were seen to mean. */
@@ -405,9 +407,9 @@ struct meanings {
     uint64_t last;
 };
 
-static void look_at_generation(struct scene *s, struct meanings *m)
+static void look_at_generation(struct fixture *s, struct meanings *m)
 {
-    const char *text = scene_rules(s, "a");
+    const char *text = fixture_rules(s, "a");
     struct rules *rules = rules_parse(text, strlen(text), NULL);
     if (rules == NULL) {
         return;
@@ -424,74 +426,74 @@ static void look_at_generation(struct scene *s, struct meanings *m)
 /* It cannot be, but if it were, no generation would go back or mean two things. */
 static void test_two_leaders(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     struct meanings m = {.last = 0};
     struct err e = ERR_INIT;
     struct shard_cache_options o = {.client = s->store.api.client,
                                     .prefix = "ctrlmesh.kusionstack.io"};
-    struct shard_cache *other_world = shard_cache_new(s->store.api.loop, &o, &e);
-    assert_non_null(other_world);
-    struct controller *other = scene_controller(s, other_world);
+    struct shard_cache *other_cache = shard_cache_new(s->store.api.loop, &o, &e);
+    assert_non_null(other_cache);
+    struct controller *other = fixture_controller(s, other_cache);
     assert_non_null(other);
-    scene_pod(s, "a-0", "a", "a");
-    scene_lead(s);
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_lead(s);
     for (unsigned i = 0; i < 30; i++) {
         char selector[32];
         (void)snprintf(selector, sizeof selector, "app=w%u", i);
-        scene_config(s, "a", "pods", selector);
+        fixture_config(s, "a", "pods", selector);
         for (unsigned ms = 0; ms < 1 + i % 7; ms++) {
             run_for(s->store.api.loop, 1);
             look_at_generation(s, &m);
         }
     }
-    scene_expect_rules(s, "a", "app=w29");
-    scene_expect_told(s, "a-0", scene_generation(s, "a"));
-    scene_expect_condition(s, "a", "Published", "True");
+    fixture_expect_rules(s, "a", "app=w29");
+    fixture_expect_told(s, "a-0", fixture_generation(s, "a"));
+    fixture_expect_condition(s, "a", "Published", "True");
     look_at_generation(s, &m);
     assert_true(m.last <= 30);
     controller_free(other);
-    shard_cache_free(other_world);
+    shard_cache_free(other_cache);
 }
 
 static void test_nothing_is_written_without_the_lease(void **state)
 {
-    struct scene *s = *state;
-    scene_pod(s, "a-0", "a", "a");
-    scene_config(s, "a", "pods", "app=a");
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
     s->holds = false;
     unsigned writes = s->store.writes;
-    scene_lead_without(s);
+    fixture_lead_without(s);
     run_for(s->store.api.loop, 500);
     assert_int_equal(s->store.writes, writes);
     s->holds = true;
-    scene_expect_generation(s, "a", 1);
+    fixture_expect_generation(s, "a", 1);
 }
 
 static void test_orphan_is_deleted(void **state)
 {
-    struct scene *s = *state;
-    scene_config(s, "a", "pods", "app=a");
-    scene_config(s, "b", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_generation(s, "a", 1);
-    scene_expect_generation(s, "b", 1);
-    scene_settle(s);
+    struct fixture *s = *state;
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_config(s, "b", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    fixture_expect_generation(s, "b", 1);
+    fixture_settle(s);
     store_delete(&s->store, "shardingconfigs", "n", "a");
-    scene_await_gone(s, "configmaps", "cmesh-rules-a");
+    fixture_await_gone(s, "configmaps", "cmesh-rules-a");
     assert_non_null(store_get(&s->store, "configmaps", "n", "cmesh-rules-b"));
     /* that it is gone is found out by a leader that never knew it */
-    scene_pod(s, "b-0", "b", "b");
-    scene_config(s, "c", "pods", "app=a"); /* so that the pods are known */
-    scene_settle(s);
-    scene_retire(s);
+    fixture_pod(s, "b-0", "b", "b");
+    fixture_config(s, "c", "pods", "app=a"); /* so that the pods are known */
+    fixture_settle(s);
+    fixture_retire(s);
     store_delete(&s->store, "shardingconfigs", "n", "b");
-    scene_lead(s);
-    scene_await_gone(s, "configmaps", "cmesh-rules-b");
-    scene_expect_event(s, "b-0", "RulesKept", 1);
-    scene_expect_event(s, "b", "RulesKept", 1);
+    fixture_lead(s);
+    fixture_await_gone(s, "configmaps", "cmesh-rules-b");
+    fixture_expect_event(s, "b-0", "RulesKept", 1);
+    fixture_expect_event(s, "b", "RulesKept", 1);
 }
 
-static unsigned long told_pods(struct scene *s)
+static unsigned long told_pods(struct fixture *s)
 {
     static const char name[] = "workqueue_adds_total{name=\"pods\"} ";
     struct buf out = BUF_INIT(1024 * 1024);
@@ -504,28 +506,28 @@ static unsigned long told_pods(struct scene *s)
 /* Each look at a shard would be as expensive as it has pods. */
 static void test_pods_that_know_are_not_told_again(void **state)
 {
-    struct scene *s = *state;
-    scene_pod(s, "a-0", "a", "a");
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_told(s, "a-0", 1);
-    scene_settle(s);
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_told(s, "a-0", 1);
+    fixture_settle(s);
     unsigned long before = told_pods(s);
-    scene_enforces(s, "a-0", "a");
-    scene_expect_condition(s, "a", "Enforced", "True");
+    fixture_enforces(s, "a-0", "a");
+    fixture_expect_condition(s, "a", "Enforced", "True");
     assert_int_equal(told_pods(s), before);
 }
 
 static void test_metrics(void **state)
 {
-    struct scene *s = *state;
-    scene_pod(s, "a-0", "a", "a");
-    scene_config(s, "a", "pods", "app=a");
-    scene_lead(s);
-    scene_expect_generation(s, "a", 1);
-    scene_enforces(s, "a-0", "a");
-    scene_expect_condition(s, "a", "Enforced", "True");
-    scene_settle(s);
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    fixture_enforces(s, "a-0", "a");
+    fixture_expect_condition(s, "a", "Enforced", "True");
+    fixture_settle(s);
     struct buf out = BUF_INIT(1024 * 1024);
     assert_int_equal(shard_cache_metrics(s->cache, &out), 0);
     assert_int_equal(controller_metrics(s->controller, &s->counts, &out), 0);
@@ -543,7 +545,7 @@ static void test_metrics(void **state)
     buf_reset(&out);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, scene_setup, scene_teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_setup, fixture_teardown)
 
 int main(void)
 {

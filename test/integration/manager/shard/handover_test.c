@@ -7,12 +7,12 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "controller_scene.h"
+#include "controller_fixture.h"
 
 enum { LONG_MS = 60000, SHORT_MS = 400, PAUSE_MS = 300 };
 
 /* A config whose shard sees the pods of these namespaces: "\"1\",\"2\"". */
-static void sees(struct scene *s, const char *name, const char *values)
+static void sees(struct fixture *s, const char *name, const char *values)
 {
     store_put_text(&s->store, "shardingconfigs", "n",
                    "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"selector\":{\"matchLabels\":{"
@@ -22,7 +22,7 @@ static void sees(struct scene *s, const char *name, const char *values)
                    name, name, values);
 }
 
-static void pod_of(struct scene *s, const char *name, const char *shard, const char *account)
+static void pod_of(struct fixture *s, const char *name, const char *shard, const char *account)
 {
     store_put_text(&s->store, "pods", "n",
                    "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"shard\":\"%s\"},\"annotations\":{"
@@ -34,49 +34,49 @@ static void pod_of(struct scene *s, const char *name, const char *shard, const c
 }
 
 /* Blue sees 1 to 3 and green 4 and 5, each on one pod; all is enforced. */
-static void begin(struct scene *s, uint64_t handover_ms)
+static void begin(struct fixture *s, uint64_t handover_ms)
 {
     s->handover_ms = handover_ms;
     pod_of(s, "blue-0", "blue", "operator");
     pod_of(s, "green-0", "green", "operator");
     sees(s, "blue", "\"1\",\"2\",\"3\"");
     sees(s, "green", "\"4\",\"5\"");
-    scene_lead(s);
-    scene_expect_generation(s, "blue", 1);
-    scene_expect_generation(s, "green", 1);
-    scene_enforces(s, "blue-0", "blue");
-    scene_enforces(s, "green-0", "green");
-    scene_expect_condition(s, "blue", "Enforced", "True");
-    scene_expect_condition(s, "green", "Enforced", "True");
-    scene_settle(s);
+    fixture_lead(s);
+    fixture_expect_generation(s, "blue", 1);
+    fixture_expect_generation(s, "green", 1);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_enforces(s, "green-0", "green");
+    fixture_expect_condition(s, "blue", "Enforced", "True");
+    fixture_expect_condition(s, "green", "Enforced", "True");
+    fixture_settle(s);
 }
 
-static void expect_waiting(struct scene *s, const char *shard, const char *other)
+static void expect_waiting(struct fixture *s, const char *shard, const char *other)
 {
-    scene_expect_condition(s, shard, "Published", "False");
-    assert_string_equal(scene_condition(s, shard, "Published", "reason"), "WaitingForHandover");
-    assert_non_null(strstr(scene_condition(s, shard, "Published", "message"), other));
-    assert_string_equal(scene_condition(s, shard, "Enforced", "reason"), "NotPublished");
+    fixture_expect_condition(s, shard, "Published", "False");
+    assert_string_equal(fixture_condition(s, shard, "Published", "reason"), "WaitingForHandover");
+    assert_non_null(strstr(fixture_condition(s, shard, "Published", "message"), other));
+    assert_string_equal(fixture_condition(s, shard, "Enforced", "reason"), "NotPublished");
 }
 
-static void stays_at(struct scene *s, const char *shard, uint64_t generation)
+static void stays_at(struct fixture *s, const char *shard, uint64_t generation)
 {
     run_for(s->store.api.loop, PAUSE_MS);
-    assert_int_equal(scene_generation(s, shard), generation);
+    assert_int_equal(fixture_generation(s, shard), generation);
 }
 
-static void both_published(struct scene *s)
+static void both_published(struct fixture *s)
 {
-    scene_expect_condition(s, "blue", "Published", "True");
-    scene_expect_condition(s, "green", "Published", "True");
-    scene_settle(s);
-    scene_expect_event(s, "blue", "PublishFailed", 0);
-    scene_expect_event(s, "green", "PublishFailed", 0);
+    fixture_expect_condition(s, "blue", "Published", "True");
+    fixture_expect_condition(s, "green", "Published", "True");
+    fixture_settle(s);
+    fixture_expect_event(s, "blue", "PublishFailed", 0);
+    fixture_expect_event(s, "green", "PublishFailed", 0);
 }
 
 /* ---- what waits ---- */
 
-static void move(struct scene *s, bool loser_first)
+static void move(struct fixture *s, bool loser_first)
 {
     begin(s, LONG_MS);
     if (loser_first) {
@@ -86,19 +86,19 @@ static void move(struct scene *s, bool loser_first)
         sees(s, "green", "\"3\",\"4\",\"5\"");
         sees(s, "blue", "\"1\",\"2\"");
     }
-    scene_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "blue", 2);
     expect_waiting(s, "green", "n/blue");
     stays_at(s, "green", 1);
-    scene_settle(s);
+    fixture_settle(s);
     unsigned writes = s->store.writes;
     stays_at(s, "green", 1);
     assert_int_equal(s->store.writes, writes);
-    scene_enforces(s, "blue-0", "blue");
-    scene_expect_generation(s, "green", 2);
-    scene_enforces(s, "green-0", "green");
-    scene_expect_condition(s, "green", "Enforced", "True");
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 2);
+    fixture_enforces(s, "green-0", "green");
+    fixture_expect_condition(s, "green", "Enforced", "True");
     both_published(s);
-    scene_expect_event(s, "green", "HandoverTimedOut", 0);
+    fixture_expect_event(s, "green", "HandoverTimedOut", 0);
     assert_int_equal(s->counts.waits, 1);
     assert_int_equal(s->counts.late, 0);
 }
@@ -116,47 +116,47 @@ static void test_the_gainer_is_edited_first(void **state)
 /* Some time later. */
 static void test_the_gainer_waits_for_the_other_edit(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     sees(s, "green", "\"2\",\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "n/blue");
     sees(s, "green", "\"3\",\"4\",\"5\"");
     stays_at(s, "green", 1);
-    scene_settle(s);
+    fixture_settle(s);
     assert_int_equal(s->counts.waits, 2); /* each edit has its own time */
     sees(s, "blue", "\"1\",\"2\"");
-    scene_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "blue", 2);
     stays_at(s, "green", 1);
-    scene_enforces(s, "blue-0", "blue");
-    scene_expect_generation(s, "green", 2);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 2);
     both_published(s);
 }
 
 /* What either loses, it loses at once. */
 static void test_a_swap(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     sees(s, "blue", "\"1\",\"2\",\"4\"");
     sees(s, "green", "\"3\",\"5\"");
-    scene_expect_generation(s, "blue", 2);
-    scene_expect_generation(s, "green", 2);
-    scene_expect_rules(s, "blue", "ns in (1,2,3)");
-    scene_expect_rules(s, "blue", "ns in (1,2,4)");
-    scene_expect_rules(s, "green", "ns in (4,5)");
-    scene_expect_rules(s, "green", "ns in (3,5)");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "green", 2);
+    fixture_expect_rules(s, "blue", "ns in (1,2,3)");
+    fixture_expect_rules(s, "blue", "ns in (1,2,4)");
+    fixture_expect_rules(s, "green", "ns in (4,5)");
+    fixture_expect_rules(s, "green", "ns in (3,5)");
     expect_waiting(s, "blue", "n/green");
     expect_waiting(s, "green", "n/blue");
-    scene_expect_told(s, "blue-0", 2);
-    scene_enforces(s, "blue-0", "blue");
-    scene_expect_generation(s, "green", 3); /* blue does not show 3 any more */
+    fixture_expect_told(s, "blue-0", 2);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 3); /* blue does not show 3 any more */
     stays_at(s, "blue", 2);
-    assert_null(strstr(scene_rules(s, "green"), "ns in (4,5)"));
-    scene_enforces(s, "green-0", "green");
-    scene_expect_generation(s, "blue", 3);
-    scene_enforces(s, "blue-0", "blue");
-    scene_expect_condition(s, "blue", "Enforced", "True");
-    scene_expect_condition(s, "green", "Enforced", "True");
+    assert_null(strstr(fixture_rules(s, "green"), "ns in (4,5)"));
+    fixture_enforces(s, "green-0", "green");
+    fixture_expect_generation(s, "blue", 3);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_condition(s, "blue", "Enforced", "True");
+    fixture_expect_condition(s, "green", "Enforced", "True");
     both_published(s);
     assert_int_equal(s->counts.late, 0);
 }
@@ -164,128 +164,128 @@ static void test_a_swap(void **state)
 /* Requests of before are under way: it has not given anything up yet. */
 static void test_a_proxy_that_has_not_settled(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     sees(s, "blue", "\"1\",\"2\"");
     sees(s, "green", "\"3\",\"4\",\"5\"");
-    scene_expect_generation(s, "blue", 2);
-    for (size_t i = 0; i < SCENE_PROBES; i++) {
+    fixture_expect_generation(s, "blue", 2);
+    for (size_t i = 0; i < FIXTURE_PROBES; i++) {
         if (strcmp(s->entries[i].key, "n/blue-0") == 0) {
-            scene_enforces(s, "blue-0", "blue");
+            fixture_enforces(s, "blue-0", "blue");
             s->entries[i].result.enforcing = false;
         }
     }
     stays_at(s, "green", 1);
-    scene_enforces(s, "blue-0", "blue");
-    scene_expect_generation(s, "green", 2);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 2);
 }
 
 static void test_all_pods_must_confirm(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     pod_of(s, "blue-1", "blue", "operator");
-    scene_expect_told(s, "blue-1", 1);
-    scene_enforces(s, "blue-1", "blue");
+    fixture_expect_told(s, "blue-1", 1);
+    fixture_enforces(s, "blue-1", "blue");
     sees(s, "blue", "\"1\",\"2\"");
     sees(s, "green", "\"3\",\"4\",\"5\"");
-    scene_expect_generation(s, "blue", 2);
-    scene_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_enforces(s, "blue-0", "blue");
     stays_at(s, "green", 1);
     store_delete(&s->store, "pods", "n", "blue-1"); /* it is gone: so is what it showed */
-    scene_expect_generation(s, "green", 2);
+    fixture_expect_generation(s, "green", 2);
 }
 
 /* ---- what does not wait ---- */
 
 static void test_nothing_in_common(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     sees(s, "blue", "\"1\",\"2\"");
-    scene_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "blue", 2);
     sees(s, "green", "\"4\",\"5\",\"6\""); /* blue's pods have confirmed nothing yet */
-    scene_expect_generation(s, "green", 2);
+    fixture_expect_generation(s, "green", 2);
     sees(s, "green", "\"4\"");
-    scene_expect_generation(s, "green", 3);
+    fixture_expect_generation(s, "green", 3);
     both_published(s);
     assert_int_equal(s->counts.waits, 0);
 }
 
 static void test_another_operator(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     pod_of(s, "other-0", "other", "another");
     sees(s, "other", "\"1\",\"4\"");
-    scene_expect_generation(s, "other", 1);
-    scene_enforces(s, "other-0", "other");
+    fixture_expect_generation(s, "other", 1);
+    fixture_enforces(s, "other-0", "other");
     sees(s, "other", "\"1\",\"4\",\"5\"");
-    scene_expect_generation(s, "other", 2);
+    fixture_expect_generation(s, "other", 2);
     sees(s, "green", "\"1\",\"4\",\"5\"");
     expect_waiting(s, "green", "n/blue");
     sees(s, "blue", "\"2\"");
-    scene_expect_generation(s, "blue", 2);
-    scene_enforces(s, "blue-0", "blue");
-    scene_expect_generation(s, "green", 2);
+    fixture_expect_generation(s, "blue", 2);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 2);
     assert_int_equal(s->counts.waits, 1);
 }
 
 static void test_shards_without_pods_that_show_anything(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     sees(s, "empty", "\"6\",\"7\",\"8\"");
     sees(s, "bare", "\"9\"");
-    scene_plain_pod(s, "bare-0", "bare");
-    scene_expect_generation(s, "empty", 1);
-    scene_expect_generation(s, "bare", 1);
+    fixture_plain_pod(s, "bare-0", "bare");
+    fixture_expect_generation(s, "empty", 1);
+    fixture_expect_generation(s, "bare", 1);
     sees(s, "green", "\"4\",\"5\",\"6\",\"9\"");
-    scene_expect_generation(s, "green", 2);
+    fixture_expect_generation(s, "green", 2);
     sees(s, "empty", "\"1\",\"6\""); /* nobody gains anything by that */
-    scene_expect_generation(s, "empty", 2);
+    fixture_expect_generation(s, "empty", 2);
     assert_int_equal(s->counts.waits, 0);
 }
 
 /* A user may want two shards to see the same. */
 static void test_it_waits_no_longer_than_that(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, SHORT_MS);
     sees(s, "green", "\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "n/blue");
-    scene_expect_generation(s, "green", 2);
-    scene_expect_event(s, "green", "HandoverTimedOut", 1);
+    fixture_expect_generation(s, "green", 2);
+    fixture_expect_event(s, "green", "HandoverTimedOut", 1);
     both_published(s);
     assert_int_equal(s->counts.waits, 1);
     assert_int_equal(s->counts.late, 1);
     /* It is no gain any more. */
     sees(s, "green", "\"3\",\"4\"");
-    scene_expect_generation(s, "green", 3);
+    fixture_expect_generation(s, "green", 3);
     sees(s, "blue", "\"1\",\"3\"");
-    scene_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "blue", 2);
     both_published(s);
     assert_int_equal(s->counts.waits, 1);
 }
 
 static void test_a_silent_pod_is_waited_for(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, SHORT_MS);
     sees(s, "blue", "\"1\",\"2\"");
     sees(s, "green", "\"3\",\"4\",\"5\"");
-    scene_expect_generation(s, "blue", 2);
-    scene_forget_probes(s);
-    scene_expect_generation(s, "green", 2);
-    scene_expect_event(s, "green", "HandoverTimedOut", 1);
+    fixture_expect_generation(s, "blue", 2);
+    fixture_forget_probes(s);
+    fixture_expect_generation(s, "green", 2);
+    fixture_expect_event(s, "green", "HandoverTimedOut", 1);
 }
 
 static void test_switched_off(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, 0);
     sees(s, "green", "\"3\",\"4\",\"5\"");
-    scene_expect_generation(s, "green", 2);
+    fixture_expect_generation(s, "green", 2);
     assert_int_equal(s->counts.waits, 0);
 }
 
@@ -293,76 +293,76 @@ static void test_switched_off(void **state)
 
 static void test_it_is_edited_back(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     sees(s, "green", "\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "n/blue");
     sees(s, "green", "\"4\",\"5\"");
-    scene_expect_condition(s, "green", "Published", "True");
-    scene_settle(s);
-    assert_int_equal(scene_generation(s, "green"), 1);
+    fixture_expect_condition(s, "green", "Published", "True");
+    fixture_settle(s);
+    assert_int_equal(fixture_generation(s, "green"), 1);
     /* and blue, which has lost something, has it again */
     sees(s, "blue", "\"1\",\"2\"");
     sees(s, "green", "\"3\",\"4\",\"5\"");
-    scene_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "blue", 2);
     expect_waiting(s, "green", "n/blue");
     sees(s, "blue", "\"1\",\"2\",\"3\"");
-    scene_expect_generation(s, "blue", 3);
+    fixture_expect_generation(s, "blue", 3);
     stays_at(s, "green", 1);
 }
 
 static void test_another_edit_while_it_waits(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     sees(s, "blue", "\"1\",\"4\""); /* gives 2 and 3, wants 4 */
-    scene_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "blue", 2);
     expect_waiting(s, "blue", "n/green");
     sees(s, "blue", "\"1\",\"2\""); /* 4 no more, but 2 */
-    scene_expect_generation(s, "blue", 3);
+    fixture_expect_generation(s, "blue", 3);
     both_published(s);
-    assert_null(strstr(scene_rules(s, "blue"), "ns in (1,2,3)"));
+    assert_null(strstr(fixture_rules(s, "blue"), "ns in (1,2,3)"));
 }
 
 static void test_the_other_one_is_deleted(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     sees(s, "green", "\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "n/blue");
     store_delete(&s->store, "shardingconfigs", "n", "blue");
-    scene_expect_generation(s, "green", 2);
+    fixture_expect_generation(s, "green", 2);
 }
 
 static void test_it_is_deleted(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     sees(s, "green", "\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "n/blue");
     store_delete(&s->store, "shardingconfigs", "n", "green");
-    scene_await_gone(s, "configmaps", "cmesh-rules-green");
+    fixture_await_gone(s, "configmaps", "cmesh-rules-green");
     sees(s, "blue", "\"1\"");
-    scene_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "blue", 2);
 }
 
 /* The ConfigMap is put right without what is waited for. */
 static void test_a_map_that_is_deleted_meanwhile(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     sees(s, "blue", "\"1\",\"2\",\"4\"");
     sees(s, "green", "\"3\",\"5\"");
-    scene_expect_generation(s, "blue", 2);
-    scene_expect_generation(s, "green", 2);
-    scene_settle(s);
-    char *before = strdup(scene_rules(s, "green"));
+    fixture_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "green", 2);
+    fixture_settle(s);
+    char *before = strdup(fixture_rules(s, "green"));
     store_delete(&s->store, "configmaps", "n", "cmesh-rules-green");
-    scene_expect_generation(s, "green", 2);
-    assert_string_equal(scene_rules(s, "green"), before);
+    fixture_expect_generation(s, "green", 2);
+    assert_string_equal(fixture_rules(s, "green"), before);
     free(before);
-    scene_enforces(s, "blue-0", "blue");
-    scene_expect_generation(s, "green", 3);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 3);
 }
 
 /* So many values, as long as labels can be, and the one more. */
@@ -380,20 +380,20 @@ static char *many(const char *first, const char *stem, unsigned count)
 /* Old and new limits are too much for one ConfigMap: what is there stays until all can be given. */
 static void test_too_large_for_both(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     char *old = many("\"4\"", "old", 8400);
     char *new = many("\"3\"", "new", 8400);
     begin(s, LONG_MS);
     sees(s, "green", old);
-    scene_expect_generation(s, "green", 2);
-    scene_enforces(s, "green-0", "green");
+    fixture_expect_generation(s, "green", 2);
+    fixture_enforces(s, "green-0", "green");
     sees(s, "green", new);
     expect_waiting(s, "green", "n/blue");
     stays_at(s, "green", 2);
     sees(s, "blue", "\"1\"");
-    scene_expect_generation(s, "blue", 2);
-    scene_enforces(s, "blue-0", "blue");
-    scene_expect_generation(s, "green", 3);
+    fixture_expect_generation(s, "blue", 2);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 3);
     both_published(s);
     free(old);
     free(new);
@@ -403,65 +403,65 @@ static void test_too_large_for_both(void **state)
 
 static void test_the_next_leader_goes_on(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     sees(s, "blue", "\"1\",\"2\",\"4\"");
     sees(s, "green", "\"3\",\"5\"");
-    scene_expect_generation(s, "blue", 2);
-    scene_expect_generation(s, "green", 2);
+    fixture_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "green", 2);
     expect_waiting(s, "blue", "n/green");
     expect_waiting(s, "green", "n/blue");
-    scene_settle(s);
+    fixture_settle(s);
     unsigned writes = s->store.writes;
     for (unsigned i = 0; i < 3; i++) {
-        scene_retire(s);
-        scene_lead(s);
-        scene_settle(s);
+        fixture_retire(s);
+        fixture_lead(s);
+        fixture_settle(s);
     }
     assert_int_equal(s->store.writes, writes);
-    scene_enforces(s, "blue-0", "blue");
-    scene_expect_generation(s, "green", 3);
-    scene_retire(s);
-    scene_lead(s);
-    scene_enforces(s, "green-0", "green");
-    scene_expect_generation(s, "blue", 3);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 3);
+    fixture_retire(s);
+    fixture_lead(s);
+    fixture_enforces(s, "green-0", "green");
+    fixture_expect_generation(s, "blue", 3);
     both_published(s);
 }
 
 /* It does not know what pods enforce that have not confirmed yet: it may be anything. */
 static void test_a_leader_that_does_not_know_what_was(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     sees(s, "blue", "\"1\",\"2\"");
-    scene_expect_generation(s, "blue", 2);
-    scene_settle(s);
-    scene_retire(s);
-    scene_lead(s);
+    fixture_expect_generation(s, "blue", 2);
+    fixture_settle(s);
+    fixture_retire(s);
+    fixture_lead(s);
     sees(s, "green", "\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "n/blue");
     stays_at(s, "green", 1);
-    scene_enforces(s, "blue-0", "blue");
-    scene_expect_generation(s, "green", 2);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 2);
 }
 
 /* Pods are asked before anything is given. */
 static void test_a_leader_that_has_asked_nobody(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
-    scene_retire(s);
+    fixture_retire(s);
     sees(s, "blue", "\"1\",\"2\"");
     sees(s, "green", "\"3\",\"4\",\"5\"");
-    for (size_t i = 0; i < SCENE_PROBES; i++) {
+    for (size_t i = 0; i < FIXTURE_PROBES; i++) {
         s->entries[i].result = (struct probe_result){.state = PROBE_WAITING};
     }
-    scene_lead(s);
-    scene_expect_generation(s, "blue", 2);
+    fixture_lead(s);
+    fixture_expect_generation(s, "blue", 2);
     stays_at(s, "green", 1);
-    scene_enforces(s, "green-0", "green");
-    scene_enforces(s, "blue-0", "blue");
-    scene_expect_generation(s, "green", 2);
+    fixture_enforces(s, "green-0", "green");
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 2);
     both_published(s);
 }
 
@@ -471,30 +471,30 @@ static void test_a_leader_that_has_asked_nobody(void **state)
 static void test_writes_that_fail(void **state)
 {
     static const enum store_fault faults[] = {STORE_NONE, STORE_CUT, STORE_CUT_DONE};
-    struct scene *s = *state;
+    struct fixture *s = *state;
     begin(s, LONG_MS);
     for (unsigned i = 0; i < 6; i++) {
         bool there = i % 2 == 0;
-        uint64_t blue = scene_generation(s, "blue");
-        uint64_t green = scene_generation(s, "green");
+        uint64_t blue = fixture_generation(s, "blue");
+        uint64_t green = fixture_generation(s, "green");
         store_fail(&s->store, there ? "cmesh-rules-blue" : "cmesh-rules-green",
                    faults[i / 2] == STORE_NONE ? 500 : 0, faults[i / 2], 1);
         sees(s, "green", there ? "\"3\",\"4\",\"5\"" : "\"4\",\"5\"");
         sees(s, "blue", there ? "\"1\",\"2\"" : "\"1\",\"2\",\"3\"");
         const char *loser = there ? "blue" : "green";
         const char *gainer = there ? "green" : "blue";
-        scene_expect_generation(s, loser, (there ? blue : green) + 1);
-        assert_int_equal(scene_generation(s, gainer), there ? green : blue);
-        scene_enforces(s, there ? "blue-0" : "green-0", loser);
-        scene_expect_generation(s, gainer, (there ? green : blue) + 1);
-        scene_enforces(s, there ? "green-0" : "blue-0", gainer);
-        scene_await_fault(s);
-        scene_expect_condition(s, gainer, "Published", "True");
-        scene_settle(s);
+        fixture_expect_generation(s, loser, (there ? blue : green) + 1);
+        assert_int_equal(fixture_generation(s, gainer), there ? green : blue);
+        fixture_enforces(s, there ? "blue-0" : "green-0", loser);
+        fixture_expect_generation(s, gainer, (there ? green : blue) + 1);
+        fixture_enforces(s, there ? "green-0" : "blue-0", gainer);
+        fixture_await_fault(s);
+        fixture_expect_condition(s, gainer, "Published", "True");
+        fixture_settle(s);
     }
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, scene_setup, scene_teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_setup, fixture_teardown)
 
 int main(void)
 {

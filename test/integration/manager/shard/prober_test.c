@@ -38,7 +38,7 @@ struct sidecar {
 
 enum whim { NONE, FREES, FORGETS_ALL };
 
-struct shard_cache {
+struct fixture {
     struct net_loop *loop;
     struct fake_clock clock;
     struct prober *prober;
@@ -107,14 +107,14 @@ static const struct http_server_handlers server_handlers = {
     .on_refuse = on_refuse,
 };
 
-static void listen_on(struct shard_cache *w, struct sidecar *s, const char *address)
+static void listen_on(struct fixture *f, struct sidecar *s, const char *address)
 {
     const struct http_server_options o = {.address = address,
                                           .head_timeout_ms = 20000,
                                           .idle_timeout_ms = 20000,
                                           .write_timeout_ms = 20000};
     struct err e = ERR_INIT;
-    s->server = http_server_new(w->loop, &o, &server_handlers, s, &e);
+    s->server = http_server_new(f->loop, &o, &server_handlers, s, &e);
     if (s->server == NULL) {
         fail_msg("%s", e.msg);
     }
@@ -162,136 +162,136 @@ static void complain(struct sidecar *s, const char *error)
 
 static void on_change(void *data, const char *key)
 {
-    struct shard_cache *w = data;
-    w->changes++;
-    (void)snprintf(w->changed, sizeof w->changed, "%s", key);
-    if (w->whim == FREES) {
-        prober_free(w->prober);
-        w->prober = NULL;
-        fake_clock_forget(&w->clock);
-    } else if (w->whim == FORGETS_ALL) {
+    struct fixture *f = data;
+    f->changes++;
+    (void)snprintf(f->changed, sizeof f->changed, "%s", key);
+    if (f->whim == FREES) {
+        prober_free(f->prober);
+        f->prober = NULL;
+        fake_clock_forget(&f->clock);
+    } else if (f->whim == FORGETS_ALL) {
         for (unsigned i = 0; i < PODS; i++) {
             char name[32];
             (void)snprintf(name, sizeof name, "demo/pod-%u", i);
-            prober_forget(w->prober, name);
+            prober_forget(f->prober, name);
         }
     }
 }
 
-static struct prober *open_prober(struct shard_cache *w, uint64_t timeout_ms)
+static struct prober *open_prober(struct fixture *f, uint64_t timeout_ms)
 {
     const struct prober_options o = {.timeout_ms = timeout_ms,
                                      .parallel = 8,
-                                     .clock = &w->clock.clock,
+                                     .clock = &f->clock.clock,
                                      .on_change = on_change,
-                                     .data = w};
-    return prober_new(w->loop, &o, NULL);
+                                     .data = f};
+    return prober_new(f->loop, &o, NULL);
 }
 
 static int setup(void **state)
 {
-    struct shard_cache *w = calloc(1, sizeof *w);
-    if (w == NULL || loop_setup((void **)&w->loop) != 0) {
+    struct fixture *f = calloc(1, sizeof *f);
+    if (f == NULL || loop_setup((void **)&f->loop) != 0) {
         return -1;
     }
-    fake_clock_init(&w->clock, w->loop);
-    w->clock.random = UINT32_MAX / 2 + 1; /* the usual interval is what was asked for */
-    w->prober = open_prober(w, TIMEOUT_MS);
-    *state = w;
-    return w->prober == NULL ? -1 : 0;
+    fake_clock_init(&f->clock, f->loop);
+    f->clock.random = UINT32_MAX / 2 + 1; /* the usual interval is what was asked for */
+    f->prober = open_prober(f, TIMEOUT_MS);
+    *state = f;
+    return f->prober == NULL ? -1 : 0;
 }
 
 static int teardown(void **state)
 {
-    struct shard_cache *w = *state;
-    struct net_loop *l = w->loop;
-    prober_free(w->prober);
+    struct fixture *f = *state;
+    struct net_loop *l = f->loop;
+    prober_free(f->prober);
     for (unsigned i = 0; i < PODS; i++) {
-        stop(&w->proxies[i]);
-        free(w->proxies[i].body);
+        stop(&f->proxies[i]);
+        free(f->proxies[i].body);
     }
     for (unsigned i = 0; i < 2; i++) {
-        stop(&w->rulesyncs[i]);
-        free(w->rulesyncs[i].body);
+        stop(&f->rulesyncs[i]);
+        free(f->rulesyncs[i].body);
     }
-    free(w);
+    free(f);
     return loop_free(l);
 }
 
 /* Pod number i has a localproxy that enforces generation 1 of demo/a since `since`. */
-static struct sidecar *add_proxy(struct shard_cache *w, unsigned i)
+static struct sidecar *add_proxy(struct fixture *f, unsigned i)
 {
-    struct sidecar *s = &w->proxies[i];
-    listen_on(w, s, "127.0.0.1:0");
+    struct sidecar *s = &f->proxies[i];
+    listen_on(f, s, "127.0.0.1:0");
     enforce(s, "a", 1, 1700000000);
     return s;
 }
 
-static int watch(struct shard_cache *w, unsigned i, const char *uid, const char *proxy,
+static int watch(struct fixture *f, unsigned i, const char *uid, const char *proxy,
                  const char *rulesync)
 {
     char key[32];
     (void)snprintf(key, sizeof key, "demo/pod-%u", i);
     return prober_watch(
-        w->prober,
+        f->prober,
         &(struct prober_target){.key = key, .uid = uid, .proxy = proxy, .rulesync = rulesync});
 }
 
-static const struct probe_result *result(struct shard_cache *w)
+static const struct probe_result *result(struct fixture *f)
 {
-    return prober_result(w->prober, "demo/pod-0");
+    return prober_result(f->prober, "demo/pod-0");
 }
 
 /* Runs the loop for real until *number is at least `wanted`; the clock stands still. */
-static void await(struct shard_cache *w, const unsigned *number, unsigned wanted)
+static void await(struct fixture *f, const unsigned *number, unsigned wanted)
 {
     for (int turn = 0; turn < TURNS && *number < wanted; turn++) {
-        fake_clock_pass(&w->clock, 0);
-        run_for(w->loop, 1);
+        fake_clock_pass(&f->clock, 0);
+        run_for(f->loop, 1);
     }
     assert_true(*number >= wanted);
 }
 
 /* A sidecar is asked once more, and what it says is taken in. */
-static void pass_and_await(struct shard_cache *w, uint64_t ms, const struct sidecar *s)
+static void pass_and_await(struct fixture *f, uint64_t ms, const struct sidecar *s)
 {
     unsigned before = s->asked;
-    fake_clock_pass(&w->clock, ms - 1);
-    run_for(w->loop, 5);
+    fake_clock_pass(&f->clock, ms - 1);
+    run_for(f->loop, 5);
     assert_int_equal(s->asked, before);
-    fake_clock_pass(&w->clock, 1);
-    await(w, &s->asked, before + 1);
-    run_for(w->loop, 20);
+    fake_clock_pass(&f->clock, 1);
+    await(f, &s->asked, before + 1);
+    run_for(f->loop, 20);
 }
 
-static void await_state(struct shard_cache *w, enum probe_state state)
+static void await_state(struct fixture *f, enum probe_state state)
 {
-    for (int turn = 0; turn < TURNS && result(w)->state != state; turn++) {
-        fake_clock_pass(&w->clock, 0);
-        run_for(w->loop, 1);
+    for (int turn = 0; turn < TURNS && result(f)->state != state; turn++) {
+        fake_clock_pass(&f->clock, 0);
+        run_for(f->loop, 1);
     }
-    assert_int_equal(result(w)->state, state);
-    run_for(w->loop, 5);
+    assert_int_equal(result(f)->state, state);
+    run_for(f->loop, 5);
 }
 
 /* Moves the clock on, with pauses for answers. */
-static void pass(struct shard_cache *w, uint64_t ms)
+static void pass(struct fixture *f, uint64_t ms)
 {
     for (uint64_t done = 0; done < ms; done += 100) {
-        fake_clock_pass(&w->clock, 100);
-        run_for(w->loop, 3);
+        fake_clock_pass(&f->clock, 100);
+        run_for(f->loop, 3);
     }
 }
 
 /* Pod 0 answered. */
-static struct sidecar *begin(struct shard_cache *w, const char *rulesync)
+static struct sidecar *begin(struct fixture *f, const char *rulesync)
 {
-    struct sidecar *s = add_proxy(w, 0);
-    assert_int_equal(watch(w, 0, "u", address_of(s), rulesync), 0);
-    assert_int_equal(result(w)->state, PROBE_WAITING);
-    assert_false(result(w)->asked);
-    assert_int_equal(w->changes, 0);
-    await_state(w, PROBE_ANSWERED);
+    struct sidecar *s = add_proxy(f, 0);
+    assert_int_equal(watch(f, 0, "u", address_of(s), rulesync), 0);
+    assert_int_equal(result(f)->state, PROBE_WAITING);
+    assert_false(result(f)->asked);
+    assert_int_equal(f->changes, 0);
+    await_state(f, PROBE_ANSWERED);
     return s;
 }
 
@@ -299,9 +299,9 @@ static struct sidecar *begin(struct shard_cache *w, const char *rulesync)
 
 static void test_says_what_is_enforced(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = begin(w, NULL);
-    const struct probe_result *r = result(w);
+    struct fixture *f = *state;
+    struct sidecar *s = begin(f, NULL);
+    const struct probe_result *r = result(f);
     assert_string_equal(s->target, "/status");
     assert_string_equal(s->host, address_of(s));
     assert_true(r->asked);
@@ -311,269 +311,269 @@ static void test_says_what_is_enforced(void **state)
     assert_string_equal(r->shard, "demo/a");
     assert_true(r->since_ms == INT64_C(1700000000000));
     assert_string_equal(r->message, "");
-    assert_int_equal(w->changes, 1);
-    assert_string_equal(w->changed, "demo/pod-0");
-    assert_null(prober_result(w->prober, "demo/pod-1"));
-    assert_int_equal(prober_stats(w->prober)->targets, 1);
+    assert_int_equal(f->changes, 1);
+    assert_string_equal(f->changed, "demo/pod-0");
+    assert_null(prober_result(f->prober, "demo/pod-1"));
+    assert_int_equal(prober_stats(f->prober)->targets, 1);
 }
 
 static void test_asks_again_now_and_then(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = begin(w, NULL);
-    pass_and_await(w, 15000, s);
-    assert_int_equal(w->changes, 1); /* nothing new */
+    struct fixture *f = *state;
+    struct sidecar *s = begin(f, NULL);
+    pass_and_await(f, 15000, s);
+    assert_int_equal(f->changes, 1); /* nothing new */
     enforce(s, "b", 4, 1700000500);
-    pass_and_await(w, 15000, s);
-    assert_int_equal(w->changes, 2);
-    assert_string_equal(result(w)->shard, "demo/b");
-    assert_int_equal(result(w)->generation, 4);
+    pass_and_await(f, 15000, s);
+    assert_int_equal(f->changes, 2);
+    assert_string_equal(result(f)->shard, "demo/b");
+    assert_int_equal(result(f)->generation, 4);
     say(s, 200, "{\"program\":\"localproxy\",\"rules\":{\"inForce\":false}}");
-    pass_and_await(w, 15000, s);
-    assert_int_equal(w->changes, 3);
-    assert_false(result(w)->enforcing);
-    assert_int_equal(result(w)->generation, 0);
-    assert_int_equal(prober_stats(w->prober)->asked, 4);
-    assert_int_equal(prober_stats(w->prober)->failed, 0);
+    pass_and_await(f, 15000, s);
+    assert_int_equal(f->changes, 3);
+    assert_false(result(f)->enforcing);
+    assert_int_equal(result(f)->generation, 0);
+    assert_int_equal(prober_stats(f->prober)->asked, 4);
+    assert_int_equal(prober_stats(f->prober)->failed, 0);
 }
 
 static void test_pods_are_not_asked_in_step(void **state)
 {
-    struct shard_cache *w = *state;
-    w->clock.random = 0;
-    struct sidecar *s = begin(w, NULL);
-    pass_and_await(w, 13500, s);
-    w->clock.random = UINT32_MAX;
-    pass_and_await(w, 13500, s);
+    struct fixture *f = *state;
+    f->clock.random = 0;
+    struct sidecar *s = begin(f, NULL);
+    pass_and_await(f, 13500, s);
+    f->clock.random = UINT32_MAX;
+    pass_and_await(f, 13500, s);
     unsigned before = s->asked;
-    pass(w, 16000);
+    pass(f, 16000);
     assert_int_equal(s->asked, before);
-    pass(w, 500);
+    pass(f, 500);
     assert_int_equal(s->asked, before + 1);
 }
 
 static void test_a_clock_that_is_ahead(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = add_proxy(w, 0);
+    struct fixture *f = *state;
+    struct sidecar *s = add_proxy(f, 0);
     const int64_t first = FAKE_CLOCK_WALL / 1000;
     enforce(s, "a", 1, FAKE_CLOCK_WALL / 1000000 + 3600);
-    assert_int_equal(watch(w, 0, "u", address_of(s), NULL), 0);
-    await_state(w, PROBE_ANSWERED);
-    assert_true(result(w)->since_ms == first);
-    pass_and_await(w, 15000, s);
-    assert_true(result(w)->since_ms == first); /* the same rules, since the same time */
-    assert_int_equal(w->changes, 1);
+    assert_int_equal(watch(f, 0, "u", address_of(s), NULL), 0);
+    await_state(f, PROBE_ANSWERED);
+    assert_true(result(f)->since_ms == first);
+    pass_and_await(f, 15000, s);
+    assert_true(result(f)->since_ms == first); /* the same rules, since the same time */
+    assert_int_equal(f->changes, 1);
     enforce(s, "a", 2, FAKE_CLOCK_WALL / 1000000 + 3700);
-    pass_and_await(w, 15000, s);
-    assert_true(result(w)->since_ms == first + 30000);
+    pass_and_await(f, 15000, s);
+    assert_true(result(f)->since_ms == first + 30000);
 }
 
 /* ---- what is expected ---- */
 
 static void test_asks_often_until_it_is_enforced(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = begin(w, NULL);
-    pass(w, 5000);
-    prober_expect(w->prober, "demo/pod-0", 2);
-    await(w, &s->asked, 2);
-    run_for(w->loop, 10);
-    pass_and_await(w, 100, s);
-    pass_and_await(w, 100, s);
-    prober_expect(w->prober, "demo/pod-0", 2); /* said already */
-    pass_and_await(w, 100, s);
+    struct fixture *f = *state;
+    struct sidecar *s = begin(f, NULL);
+    pass(f, 5000);
+    prober_expect(f->prober, "demo/pod-0", 2);
+    await(f, &s->asked, 2);
+    run_for(f->loop, 10);
+    pass_and_await(f, 100, s);
+    pass_and_await(f, 100, s);
+    prober_expect(f->prober, "demo/pod-0", 2); /* said already */
+    pass_and_await(f, 100, s);
     enforce(s, "a", 2, 1700000500);
-    pass_and_await(w, 100, s);
-    assert_int_equal(result(w)->generation, 2);
-    pass_and_await(w, 15000, s);
+    pass_and_await(f, 100, s);
+    assert_int_equal(result(f)->generation, 2);
+    pass_and_await(f, 15000, s);
     /* It forgets: as if it had been started again with old rules. */
     enforce(s, "a", 1, 1700000500);
-    pass_and_await(w, 15000, s);
-    pass_and_await(w, 100, s);
-    prober_expect(w->prober, "demo/pod-0", 0);
-    pass_and_await(w, 100, s); /* was due already */
-    pass_and_await(w, 15000, s);
+    pass_and_await(f, 15000, s);
+    pass_and_await(f, 100, s);
+    prober_expect(f->prober, "demo/pod-0", 0);
+    pass_and_await(f, 100, s); /* was due already */
+    pass_and_await(f, 15000, s);
 }
 
 static void test_asks_ever_more_rarely(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = begin(w, NULL);
-    prober_expect(w->prober, "demo/pod-0", 2);
-    pass(w, 1000);
+    struct fixture *f = *state;
+    struct sidecar *s = begin(f, NULL);
+    prober_expect(f->prober, "demo/pod-0", 2);
+    pass(f, 1000);
     unsigned first = s->asked;
     assert_in_range(first, 8, 13); /* each 100 ms */
-    pass(w, 9000);
+    pass(f, 9000);
     assert_in_range(s->asked - first, 15, 30); /* a tenth of the time that passed */
     for (int i = 0; i < 200; i++) {
-        fake_clock_pass(&w->clock, 1000);
-        run_for(w->loop, 3);
+        fake_clock_pass(&f->clock, 1000);
+        run_for(f->loop, 3);
     }
     unsigned before = s->asked;
-    pass(w, 30000); /* as usual */
+    pass(f, 30000); /* as usual */
     assert_in_range(s->asked - before, 1, 3);
 }
 
 static void test_rulesync_says_why(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *sync = &w->rulesyncs[0];
-    listen_on(w, sync, "127.0.0.1:0");
+    struct fixture *f = *state;
+    struct sidecar *sync = &f->rulesyncs[0];
+    listen_on(f, sync, "127.0.0.1:0");
     complain(sync, "line 3: no such operator");
-    struct sidecar *s = begin(w, address_of(sync));
-    pass(w, 31000);
+    struct sidecar *s = begin(f, address_of(sync));
+    pass(f, 31000);
     assert_int_equal(sync->asked, 0); /* nothing is expected */
-    prober_expect(w->prober, "demo/pod-0", 2);
-    pass(w, 900);
+    prober_expect(f->prober, "demo/pod-0", 2);
+    pass(f, 900);
     assert_int_equal(sync->asked, 0); /* it may be on its way */
-    assert_string_equal(result(w)->message, "");
-    pass(w, 300);
+    assert_string_equal(result(f)->message, "");
+    pass(f, 300);
     assert_true(sync->asked > 0);
-    assert_string_equal(result(w)->message, "line 3: no such operator");
-    unsigned changes = w->changes;
-    pass(w, 2000);
-    assert_int_equal(w->changes, changes);
+    assert_string_equal(result(f)->message, "line 3: no such operator");
+    unsigned changes = f->changes;
+    pass(f, 2000);
+    assert_int_equal(f->changes, changes);
     complain(sync, "");
-    pass(w, 1000);
-    assert_string_equal(result(w)->message, "");
+    pass(f, 1000);
+    assert_string_equal(result(f)->message, "");
     complain(sync, "again");
-    pass(w, 1000);
+    pass(f, 1000);
     enforce(s, "a", 2, 1700000500);
-    pass(w, 1000);
-    assert_string_equal(result(w)->message, "");
+    pass(f, 1000);
+    assert_string_equal(result(f)->message, "");
     unsigned asked = sync->asked;
-    pass(w, 31000);
+    pass(f, 31000);
     assert_int_equal(sync->asked, asked);
 }
 
 static void test_rulesync_does_not_answer(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *sync = &w->rulesyncs[0];
+    struct fixture *f = *state;
+    struct sidecar *sync = &f->rulesyncs[0];
     char address[64];
-    listen_on(w, sync, "127.0.0.1:0");
+    listen_on(f, sync, "127.0.0.1:0");
     (void)snprintf(address, sizeof address, "%s", address_of(sync));
     stop(sync);
-    (void)begin(w, address);
-    prober_expect(w->prober, "demo/pod-0", 2);
-    pass(w, 1500);
-    assert_non_null(strstr(result(w)->message, "rulesync: cannot connect to 127.0.0.1"));
-    assert_non_null(strstr(result(w)->message, "connection refused"));
-    assert_int_equal(result(w)->state, PROBE_ANSWERED);
-    listen_on(w, sync, address);
+    (void)begin(f, address);
+    prober_expect(f->prober, "demo/pod-0", 2);
+    pass(f, 1500);
+    assert_non_null(strstr(result(f)->message, "rulesync: cannot connect to 127.0.0.1"));
+    assert_non_null(strstr(result(f)->message, "connection refused"));
+    assert_int_equal(result(f)->state, PROBE_ANSWERED);
+    listen_on(f, sync, address);
     say(sync, 500, "");
-    pass(w, 1500);
-    assert_non_null(strstr(result(w)->message, "HTTP status 500"));
+    pass(f, 1500);
+    assert_non_null(strstr(result(f)->message, "HTTP status 500"));
     say(sync, 200, "{\"program\":\"else\"}");
-    pass(w, 1500);
-    assert_non_null(strstr(result(w)->message, "the server there is not rulesync"));
+    pass(f, 1500);
+    assert_non_null(strstr(result(f)->message, "the server there is not rulesync"));
     complain(sync, "why");
-    pass(w, 1500);
-    assert_string_equal(result(w)->message, "why");
+    pass(f, 1500);
+    assert_string_equal(result(f)->message, "why");
 }
 
 /* ---- no answers ---- */
 
 static void test_one_miss_is_no_news(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = begin(w, NULL);
+    struct fixture *f = *state;
+    struct sidecar *s = begin(f, NULL);
     s->status = 500;
-    pass_and_await(w, 15000, s);
-    assert_int_equal(result(w)->state, PROBE_ANSWERED);
+    pass_and_await(f, 15000, s);
+    assert_int_equal(result(f)->state, PROBE_ANSWERED);
     s->status = 200;
-    pass_and_await(w, 1000, s);
-    assert_int_equal(w->changes, 1);
+    pass_and_await(f, 1000, s);
+    assert_int_equal(f->changes, 1);
     s->status = 500;
-    pass_and_await(w, 15000, s);
-    pass_and_await(w, 1000, s);
-    assert_int_equal(result(w)->state, PROBE_SILENT);
-    assert_int_equal(result(w)->generation, 1); /* as of the last answer */
-    assert_non_null(strstr(result(w)->message, "localproxy: "));
-    assert_int_equal(w->changes, 2);
+    pass_and_await(f, 15000, s);
+    pass_and_await(f, 1000, s);
+    assert_int_equal(result(f)->state, PROBE_SILENT);
+    assert_int_equal(result(f)->generation, 1); /* as of the last answer */
+    assert_non_null(strstr(result(f)->message, "localproxy: "));
+    assert_int_equal(f->changes, 2);
     s->status = 200;
-    pass_and_await(w, 1000, s);
-    assert_int_equal(result(w)->state, PROBE_ANSWERED);
-    assert_string_equal(result(w)->message, "");
+    pass_and_await(f, 1000, s);
+    assert_int_equal(result(f)->state, PROBE_ANSWERED);
+    assert_string_equal(result(f)->message, "");
 }
 
 static void test_connection_refused(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = add_proxy(w, 0);
+    struct fixture *f = *state;
+    struct sidecar *s = add_proxy(f, 0);
     char address[64];
     (void)snprintf(address, sizeof address, "%s", address_of(s));
     stop(s);
-    assert_int_equal(watch(w, 0, "u", address, NULL), 0);
-    pass(w, 9000);
-    assert_int_equal(result(w)->state, PROBE_WAITING); /* it may be about to start */
-    assert_true(result(w)->asked);
-    assert_non_null(strstr(result(w)->message, "connection refused"));
-    pass(w, 3000);
-    assert_int_equal(result(w)->state, PROBE_SILENT);
-    listen_on(w, s, address);
-    pass(w, 3000);
-    assert_int_equal(result(w)->state, PROBE_ANSWERED);
+    assert_int_equal(watch(f, 0, "u", address, NULL), 0);
+    pass(f, 9000);
+    assert_int_equal(result(f)->state, PROBE_WAITING); /* it may be about to start */
+    assert_true(result(f)->asked);
+    assert_non_null(strstr(result(f)->message, "connection refused"));
+    pass(f, 3000);
+    assert_int_equal(result(f)->state, PROBE_SILENT);
+    listen_on(f, s, address);
+    pass(f, 3000);
+    assert_int_equal(result(f)->state, PROBE_ANSWERED);
 }
 
 /* A pod that starts is found at once if something is expected of it. */
 static void test_a_pod_that_starts(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = add_proxy(w, 0);
+    struct fixture *f = *state;
+    struct sidecar *s = add_proxy(f, 0);
     char address[64];
     (void)snprintf(address, sizeof address, "%s", address_of(s));
     stop(s);
-    assert_int_equal(watch(w, 0, "u", address, NULL), 0);
-    prober_expect(w->prober, "demo/pod-0", 1);
-    pass(w, 2000);
-    listen_on(w, s, address);
-    pass(w, 400);
-    assert_int_equal(result(w)->state, PROBE_ANSWERED);
+    assert_int_equal(watch(f, 0, "u", address, NULL), 0);
+    prober_expect(f->prober, "demo/pod-0", 1);
+    pass(f, 2000);
+    listen_on(f, s, address);
+    pass(f, 400);
+    assert_int_equal(result(f)->state, PROBE_ANSWERED);
 }
 
-static void expect_silent(struct shard_cache *w, struct sidecar *s, const char *why)
+static void expect_silent(struct fixture *f, struct sidecar *s, const char *why)
 {
-    for (int turn = 0; turn < 200 && result(w)->state != PROBE_SILENT; turn++) {
-        fake_clock_pass(&w->clock, 500);
-        run_for(w->loop, 10);
+    for (int turn = 0; turn < 200 && result(f)->state != PROBE_SILENT; turn++) {
+        fake_clock_pass(&f->clock, 500);
+        run_for(f->loop, 10);
     }
-    assert_int_equal(result(w)->state, PROBE_SILENT);
-    if (strstr(result(w)->message, why) == NULL) {
-        fail_msg("%s", result(w)->message);
+    assert_int_equal(result(f)->state, PROBE_SILENT);
+    if (strstr(result(f)->message, why) == NULL) {
+        fail_msg("%s", result(f)->message);
     }
     s->behaviour = ANSWERS;
     enforce(s, "a", 1, 1700000000);
-    for (int turn = 0; turn < 200 && result(w)->state != PROBE_ANSWERED; turn++) {
-        fake_clock_pass(&w->clock, 500);
-        run_for(w->loop, 10);
+    for (int turn = 0; turn < 200 && result(f)->state != PROBE_ANSWERED; turn++) {
+        fake_clock_pass(&f->clock, 500);
+        run_for(f->loop, 10);
     }
-    assert_int_equal(result(w)->state, PROBE_ANSWERED);
+    assert_int_equal(result(f)->state, PROBE_ANSWERED);
 }
 
 static void test_answers_that_are_none(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = begin(w, NULL);
+    struct fixture *f = *state;
+    struct sidecar *s = begin(f, NULL);
     s->behaviour = IS_SILENT;
-    expect_silent(w, s, "no complete response within 300 ms");
+    expect_silent(f, s, "no complete response within 300 ms");
     s->behaviour = CUTS;
-    expect_silent(w, s, "localproxy: ");
+    expect_silent(f, s, "localproxy: ");
     say(s, 503, "{\"program\":\"localproxy\",\"rules\":{\"inForce\":false}}");
-    expect_silent(w, s, "HTTP status 503");
+    expect_silent(f, s, "HTTP status 503");
     say(s, 302, "");
-    expect_silent(w, s, "HTTP status 302");
+    expect_silent(f, s, "HTTP status 302");
     say(s, 200, "no JSON");
-    expect_silent(w, s, "invalid response: ");
+    expect_silent(f, s, "invalid response: ");
     say(s, 200, "{\"program\":\"nginx\"}");
-    expect_silent(w, s, "the server there is not localproxy");
+    expect_silent(f, s, "the server there is not localproxy");
 }
 
 static void test_an_answer_that_is_too_large(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = begin(w, NULL);
+    struct fixture *f = *state;
+    struct sidecar *s = begin(f, NULL);
     size_t size = 300 * (size_t)1024;
     char *large = malloc(size + 1);
     assert_non_null(large);
@@ -581,13 +581,13 @@ static void test_an_answer_that_is_too_large(void **state)
     large[size] = '\0';
     say(s, 200, large);
     free(large);
-    expect_silent(w, s, "262144");
+    expect_silent(f, s, "262144");
 }
 
 /* What is there does not speak HTTP, or speaks without end. */
 static void test_garbage(void **state)
 {
-    struct shard_cache *w = *state;
+    struct fixture *f = *state;
     unsigned port = 0;
     int listener = raw_listen(&port);
     char address[64];
@@ -596,23 +596,23 @@ static void test_garbage(void **state)
                                         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: "
                                          "3\r\n\r\n{}")};
     (void)snprintf(address, sizeof address, "127.0.0.1:%u", port);
-    assert_int_equal(watch(w, 0, "u", address, NULL), 0);
+    assert_int_equal(watch(f, 0, "u", address, NULL), 0);
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        uint64_t failed = prober_stats(w->prober)->failed;
+        uint64_t failed = prober_stats(f->prober)->failed;
         int fd = -1;
         for (int turn = 0; turn < TURNS && fd < 0; turn++) {
-            fake_clock_pass(&w->clock, 500);
-            run_for(w->loop, 1);
+            fake_clock_pass(&f->clock, 500);
+            run_for(f->loop, 1);
             fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         }
         assert_true(fd >= 0);
         assert_int_equal(write(fd, texts[i], strlen(texts[i])), (ssize_t)strlen(texts[i]));
-        for (int turn = 0; turn < TURNS && prober_stats(w->prober)->failed == failed; turn++) {
-            run_for(w->loop, 1);
+        for (int turn = 0; turn < TURNS && prober_stats(f->prober)->failed == failed; turn++) {
+            run_for(f->loop, 1);
         }
-        assert_true(prober_stats(w->prober)->failed > failed);
-        assert_int_not_equal(result(w)->state, PROBE_ANSWERED);
-        assert_string_not_equal(result(w)->message, "");
+        assert_true(prober_stats(f->prober)->failed > failed);
+        assert_int_not_equal(result(f)->state, PROBE_ANSWERED);
+        assert_string_not_equal(result(f)->message, "");
         (void)close(fd);
     }
     (void)close(listener);
@@ -620,40 +620,40 @@ static void test_garbage(void **state)
 
 /* ---- many ---- */
 
-static unsigned open_questions(const struct shard_cache *w, unsigned from, unsigned to)
+static unsigned open_questions(const struct fixture *f, unsigned from, unsigned to)
 {
     unsigned n = 0;
     for (unsigned i = from; i < to; i++) {
-        n += w->proxies[i].open;
+        n += f->proxies[i].open;
     }
     return n;
 }
 
 static void test_so_many_at_a_time(void **state)
 {
-    struct shard_cache *w = *state;
+    struct fixture *f = *state;
     for (unsigned i = 0; i < 24; i++) {
-        add_proxy(w, i)->behaviour = IS_SILENT;
-        assert_int_equal(watch(w, i, "u", address_of(&w->proxies[i]), NULL), 0);
+        add_proxy(f, i)->behaviour = IS_SILENT;
+        assert_int_equal(watch(f, i, "u", address_of(&f->proxies[i]), NULL), 0);
     }
-    for (int turn = 0; turn < TURNS && open_questions(w, 0, 24) < 8; turn++) {
-        run_for(w->loop, 1);
+    for (int turn = 0; turn < TURNS && open_questions(f, 0, 24) < 8; turn++) {
+        run_for(f->loop, 1);
     }
-    assert_int_equal(prober_stats(w->prober)->asked, 8);
-    for (int turn = 0; turn < TURNS && prober_stats(w->prober)->failed < 24; turn++) {
-        run_for(w->loop, 1);
-        assert_true(open_questions(w, 0, 24) <= 8);
+    assert_int_equal(prober_stats(f->prober)->asked, 8);
+    for (int turn = 0; turn < TURNS && prober_stats(f->prober)->failed < 24; turn++) {
+        run_for(f->loop, 1);
+        assert_true(open_questions(f, 0, 24) <= 8);
     }
-    assert_int_equal(prober_stats(w->prober)->asked, 24);
+    assert_int_equal(prober_stats(f->prober)->asked, 24);
 }
 
-static unsigned silent_pods(const struct shard_cache *w)
+static unsigned silent_pods(const struct fixture *f)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < PODS; i++) {
         char key[32];
         (void)snprintf(key, sizeof key, "demo/pod-%u", i);
-        n += prober_result(w->prober, key)->state == PROBE_SILENT ? 1 : 0;
+        n += prober_result(f->prober, key)->state == PROBE_SILENT ? 1 : 0;
     }
     return n;
 }
@@ -661,207 +661,207 @@ static unsigned silent_pods(const struct shard_cache *w)
 /* A node that is gone must not hold up what is told of others. */
 static void test_silent_pods_do_not_hold_up_others(void **state)
 {
-    struct shard_cache *w = *state;
-    prober_free(w->prober);
-    w->prober = open_prober(w, SHORT_MS);
+    struct fixture *f = *state;
+    prober_free(f->prober);
+    f->prober = open_prober(f, SHORT_MS);
     for (unsigned i = 0; i < PODS; i++) {
-        struct sidecar *s = add_proxy(w, i);
+        struct sidecar *s = add_proxy(f, i);
         s->behaviour = i > 0 ? IS_SILENT : ANSWERS;
-        assert_int_equal(watch(w, i, "u", address_of(s), NULL), 0);
+        assert_int_equal(watch(f, i, "u", address_of(s), NULL), 0);
     }
-    for (int turn = 0; turn < TURNS && silent_pods(w) < PODS - 1; turn++) {
-        fake_clock_pass(&w->clock, 1000);
-        run_for(w->loop, SHORT_MS / 4);
+    for (int turn = 0; turn < TURNS && silent_pods(f) < PODS - 1; turn++) {
+        fake_clock_pass(&f->clock, 1000);
+        run_for(f->loop, SHORT_MS / 4);
     }
-    assert_int_equal(silent_pods(w), PODS - 1);
-    fake_clock_pass(&w->clock, 15000); /* all of them are due */
-    run_for(w->loop, SHORT_MS / 4);
-    assert_in_range(open_questions(w, 1, PODS), 1, 2);
-    enforce(&w->proxies[0], "a", 2, 1700000500);
-    prober_expect(w->prober, "demo/pod-0", 2);
-    for (int turn = 0; turn < TURNS && result(w)->generation != 2; turn++) {
-        run_for(w->loop, 1);
-        assert_true(open_questions(w, 1, PODS) <= 2);
+    assert_int_equal(silent_pods(f), PODS - 1);
+    fake_clock_pass(&f->clock, 15000); /* all of them are due */
+    run_for(f->loop, SHORT_MS / 4);
+    assert_in_range(open_questions(f, 1, PODS), 1, 2);
+    enforce(&f->proxies[0], "a", 2, 1700000500);
+    prober_expect(f->prober, "demo/pod-0", 2);
+    for (int turn = 0; turn < TURNS && result(f)->generation != 2; turn++) {
+        run_for(f->loop, 1);
+        assert_true(open_questions(f, 1, PODS) <= 2);
     }
-    assert_int_equal(result(w)->generation, 2);
+    assert_int_equal(result(f)->generation, 2);
 }
 
 static void test_many_are_found(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = add_proxy(w, 0);
+    struct fixture *f = *state;
+    struct sidecar *s = add_proxy(f, 0);
     for (unsigned i = 0; i < 1000; i++) {
-        assert_int_equal(watch(w, i, "u", address_of(s), NULL), 0);
+        assert_int_equal(watch(f, i, "u", address_of(s), NULL), 0);
     }
-    await(w, &w->changes, 1000);
-    run_for(w->loop, 50);
-    assert_int_equal(w->changes, 1000);
+    await(f, &f->changes, 1000);
+    run_for(f->loop, 50);
+    assert_int_equal(f->changes, 1000);
     for (unsigned i = 0; i < 1000; i += 2) {
         char key[32];
         (void)snprintf(key, sizeof key, "demo/pod-%u", i);
-        prober_forget(w->prober, key);
-        prober_forget(w->prober, key);
-        assert_null(prober_result(w->prober, key));
+        prober_forget(f->prober, key);
+        prober_forget(f->prober, key);
+        assert_null(prober_result(f->prober, key));
     }
-    assert_int_equal(prober_stats(w->prober)->targets, 500);
-    assert_int_equal(prober_result(w->prober, "demo/pod-999")->state, PROBE_ANSWERED);
+    assert_int_equal(prober_stats(f->prober)->targets, 500);
+    assert_int_equal(prober_result(f->prober, "demo/pod-999")->state, PROBE_ANSWERED);
 }
 
 /* ---- changes of what is asked ---- */
 
 static void test_an_address_that_changes(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = begin(w, NULL);
-    struct sidecar *other = add_proxy(w, 1);
+    struct fixture *f = *state;
+    struct sidecar *s = begin(f, NULL);
+    struct sidecar *other = add_proxy(f, 1);
     enforce(other, "a", 2, 1700000500);
-    assert_int_equal(watch(w, 0, "u", address_of(s), NULL), 0); /* nothing new */
-    run_for(w->loop, 20);
+    assert_int_equal(watch(f, 0, "u", address_of(s), NULL), 0); /* nothing new */
+    run_for(f->loop, 20);
     assert_int_equal(s->asked, 1);
-    assert_int_equal(watch(w, 0, "u", address_of(other), NULL), 0);
-    assert_int_equal(result(w)->generation, 1); /* the same pod: what is known stands */
-    await(w, &other->asked, 1);
-    run_for(w->loop, 20);
-    assert_int_equal(result(w)->generation, 2);
+    assert_int_equal(watch(f, 0, "u", address_of(other), NULL), 0);
+    assert_int_equal(result(f)->generation, 1); /* the same pod: what is known stands */
+    await(f, &other->asked, 1);
+    run_for(f->loop, 20);
+    assert_int_equal(result(f)->generation, 2);
     assert_int_equal(s->asked, 1);
 }
 
 static void test_an_address_that_changes_during_a_question(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = add_proxy(w, 0);
-    struct sidecar *other = add_proxy(w, 1);
+    struct fixture *f = *state;
+    struct sidecar *s = add_proxy(f, 0);
+    struct sidecar *other = add_proxy(f, 1);
     s->behaviour = IS_SILENT;
-    assert_int_equal(watch(w, 0, "u", address_of(s), NULL), 0);
-    await(w, &s->open, 1);
-    assert_int_equal(watch(w, 0, "u", address_of(other), NULL), 0);
-    await_state(w, PROBE_ANSWERED);
-    run_for(w->loop, TIMEOUT_MS * 2);
+    assert_int_equal(watch(f, 0, "u", address_of(s), NULL), 0);
+    await(f, &s->open, 1);
+    assert_int_equal(watch(f, 0, "u", address_of(other), NULL), 0);
+    await_state(f, PROBE_ANSWERED);
+    run_for(f->loop, TIMEOUT_MS * 2);
     assert_int_equal(s->open, 0);
-    assert_int_equal(result(w)->state, PROBE_ANSWERED);
-    assert_int_equal(prober_stats(w->prober)->failed, 0);
+    assert_int_equal(result(f)->state, PROBE_ANSWERED);
+    assert_int_equal(prober_stats(f->prober)->failed, 0);
 }
 
 static void test_another_pod_of_that_name(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = begin(w, NULL);
-    prober_expect(w->prober, "demo/pod-0", 2);
-    pass(w, 1000);
+    struct fixture *f = *state;
+    struct sidecar *s = begin(f, NULL);
+    prober_expect(f->prober, "demo/pod-0", 2);
+    pass(f, 1000);
     s->behaviour = IS_SILENT;
-    assert_int_equal(watch(w, 0, "v", address_of(s), NULL), 0);
-    assert_int_equal(result(w)->state, PROBE_WAITING);
-    assert_int_equal(result(w)->generation, 0);
-    assert_string_equal(result(w)->shard, "");
+    assert_int_equal(watch(f, 0, "v", address_of(s), NULL), 0);
+    assert_int_equal(result(f)->state, PROBE_WAITING);
+    assert_int_equal(result(f)->generation, 0);
+    assert_string_equal(result(f)->shard, "");
     unsigned asked = s->asked;
     s->behaviour = ANSWERS;
-    await(w, &s->asked, asked + 1);
-    run_for(w->loop, 20);
-    assert_int_equal(result(w)->state, PROBE_ANSWERED);
-    pass_and_await(w, 15000, s); /* nothing is expected of it */
+    await(f, &s->asked, asked + 1);
+    run_for(f->loop, 20);
+    assert_int_equal(result(f)->state, PROBE_ANSWERED);
+    pass_and_await(f, 15000, s); /* nothing is expected of it */
 }
 
 static void test_addresses_that_are_none(void **state)
 {
-    struct shard_cache *w = *state;
+    struct fixture *f = *state;
     static const char *const odd[] = {
         "",           "127.0.0.1",   ":5441", "pod.example:5441", "127.0.0.1:0",
         "127.0.0.1:", "127.0.0.1:x", "[::1]", "1.2.3.4.5:1",      "127.0.0.1:70000"};
     for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
-        assert_int_equal(watch(w, 0, "u", odd[i], NULL), -EINVAL);
-        assert_int_equal(watch(w, 0, "u", "127.0.0.1:1", odd[i]), -EINVAL);
+        assert_int_equal(watch(f, 0, "u", odd[i], NULL), -EINVAL);
+        assert_int_equal(watch(f, 0, "u", "127.0.0.1:1", odd[i]), -EINVAL);
     }
-    assert_int_equal(watch(w, 0, "u", NULL, NULL), -EINVAL);
-    assert_null(result(w));
-    assert_int_equal(watch(w, 0, "u", "[::1]:1", "[fe80::1]:5442"), 0);
-    struct sidecar *s = add_proxy(w, 1);
-    assert_int_equal(watch(w, 1, "u", address_of(s), NULL), 0);
-    assert_int_equal(watch(w, 1, "u", "nonsense", NULL), -EINVAL);
-    await(w, &s->asked, 1); /* all is as before */
-    prober_forget(w->prober, "demo/nobody");
-    prober_expect(w->prober, "demo/nobody", 7);
+    assert_int_equal(watch(f, 0, "u", NULL, NULL), -EINVAL);
+    assert_null(result(f));
+    assert_int_equal(watch(f, 0, "u", "[::1]:1", "[fe80::1]:5442"), 0);
+    struct sidecar *s = add_proxy(f, 1);
+    assert_int_equal(watch(f, 1, "u", address_of(s), NULL), 0);
+    assert_int_equal(watch(f, 1, "u", "nonsense", NULL), -EINVAL);
+    await(f, &s->asked, 1); /* all is as before */
+    prober_forget(f->prober, "demo/nobody");
+    prober_expect(f->prober, "demo/nobody", 7);
 }
 
 /* ---- the end ---- */
 
 static void test_forgets_during_a_question(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *s = add_proxy(w, 0);
+    struct fixture *f = *state;
+    struct sidecar *s = add_proxy(f, 0);
     s->behaviour = IS_SILENT;
-    assert_int_equal(watch(w, 0, "u", address_of(s), NULL), 0);
-    prober_forget(w->prober, "demo/pod-0"); /* while it is connecting */
-    assert_int_equal(watch(w, 0, "u", address_of(s), NULL), 0);
-    await(w, &s->open, 1);
-    prober_forget(w->prober, "demo/pod-0"); /* while it waits for the answer */
-    run_for(w->loop, TIMEOUT_MS * 2);
+    assert_int_equal(watch(f, 0, "u", address_of(s), NULL), 0);
+    prober_forget(f->prober, "demo/pod-0"); /* while it is connecting */
+    assert_int_equal(watch(f, 0, "u", address_of(s), NULL), 0);
+    await(f, &s->open, 1);
+    prober_forget(f->prober, "demo/pod-0"); /* while it waits for the answer */
+    run_for(f->loop, TIMEOUT_MS * 2);
     assert_int_equal(s->open, 0);
-    assert_int_equal(w->changes, 0);
-    assert_int_equal(prober_stats(w->prober)->targets, 0);
+    assert_int_equal(f->changes, 0);
+    assert_int_equal(prober_stats(f->prober)->targets, 0);
 }
 
 static void test_forgets_while_rulesync_is_asked(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *sync = &w->rulesyncs[0];
-    listen_on(w, sync, "127.0.0.1:0");
+    struct fixture *f = *state;
+    struct sidecar *sync = &f->rulesyncs[0];
+    listen_on(f, sync, "127.0.0.1:0");
     sync->behaviour = IS_SILENT;
-    (void)begin(w, address_of(sync));
-    prober_expect(w->prober, "demo/pod-0", 2);
-    pass(w, 1200);
-    await(w, &sync->open, 1);
-    prober_forget(w->prober, "demo/pod-0");
-    run_for(w->loop, TIMEOUT_MS * 2);
+    (void)begin(f, address_of(sync));
+    prober_expect(f->prober, "demo/pod-0", 2);
+    pass(f, 1200);
+    await(f, &sync->open, 1);
+    prober_forget(f->prober, "demo/pod-0");
+    run_for(f->loop, TIMEOUT_MS * 2);
     assert_int_equal(sync->open, 0);
 }
 
 static void test_free_during_questions(void **state)
 {
-    struct shard_cache *w = *state;
-    struct sidecar *sync = &w->rulesyncs[0];
-    listen_on(w, sync, "127.0.0.1:0");
+    struct fixture *f = *state;
+    struct sidecar *sync = &f->rulesyncs[0];
+    listen_on(f, sync, "127.0.0.1:0");
     sync->behaviour = IS_SILENT;
-    (void)begin(w, address_of(sync));
-    prober_expect(w->prober, "demo/pod-0", 2);
-    pass(w, 1200);
-    await(w, &sync->open, 1);
-    struct sidecar *s = add_proxy(w, 1);
+    (void)begin(f, address_of(sync));
+    prober_expect(f->prober, "demo/pod-0", 2);
+    pass(f, 1200);
+    await(f, &sync->open, 1);
+    struct sidecar *s = add_proxy(f, 1);
     s->behaviour = IS_SILENT;
-    assert_int_equal(watch(w, 1, "u", address_of(s), NULL), 0);
-    await(w, &s->open, 1);
-    assert_int_equal(watch(w, 2, "u", address_of(s), NULL), 0);
-    unsigned changes = w->changes;
-    prober_free(w->prober);
-    w->prober = NULL;
-    fake_clock_forget(&w->clock);
-    run_for(w->loop, TIMEOUT_MS * 2);
+    assert_int_equal(watch(f, 1, "u", address_of(s), NULL), 0);
+    await(f, &s->open, 1);
+    assert_int_equal(watch(f, 2, "u", address_of(s), NULL), 0);
+    unsigned changes = f->changes;
+    prober_free(f->prober);
+    f->prober = NULL;
+    fake_clock_forget(&f->clock);
+    run_for(f->loop, TIMEOUT_MS * 2);
     assert_int_equal(s->open + sync->open, 0);
-    assert_int_equal(w->changes, changes);
+    assert_int_equal(f->changes, changes);
 }
 
 static void test_free_when_told(void **state)
 {
-    struct shard_cache *w = *state;
-    w->whim = FREES;
+    struct fixture *f = *state;
+    f->whim = FREES;
     for (unsigned i = 0; i < 6; i++) {
-        assert_int_equal(watch(w, i, "u", address_of(add_proxy(w, i)), NULL), 0);
+        assert_int_equal(watch(f, i, "u", address_of(add_proxy(f, i)), NULL), 0);
     }
-    await(w, &w->changes, 1);
-    run_for(w->loop, 50);
-    assert_int_equal(w->changes, 1);
+    await(f, &f->changes, 1);
+    run_for(f->loop, 50);
+    assert_int_equal(f->changes, 1);
 }
 
 static void test_forget_all_when_told(void **state)
 {
-    struct shard_cache *w = *state;
-    w->whim = FORGETS_ALL;
+    struct fixture *f = *state;
+    f->whim = FORGETS_ALL;
     for (unsigned i = 0; i < 6; i++) {
-        assert_int_equal(watch(w, i, "u", address_of(add_proxy(w, i)), NULL), 0);
+        assert_int_equal(watch(f, i, "u", address_of(add_proxy(f, i)), NULL), 0);
     }
-    await(w, &w->changes, 1);
-    run_for(w->loop, 50);
-    assert_int_equal(w->changes, 1);
-    assert_int_equal(prober_stats(w->prober)->targets, 0);
+    await(f, &f->changes, 1);
+    run_for(f->loop, 50);
+    assert_int_equal(f->changes, 1);
+    assert_int_equal(prober_stats(f->prober)->targets, 0);
 }
 
 /* ---- without memory ---- */
@@ -894,10 +894,10 @@ static bool play(void *data)
 
 static void test_out_of_memory(void **state)
 {
-    struct shard_cache *w = *state;
-    prober_free(w->prober);
-    w->prober = NULL;
-    assert_true(sweep_allocations(play, w->loop) > 20);
+    struct fixture *f = *state;
+    prober_free(f->prober);
+    f->prober = NULL;
+    assert_true(sweep_allocations(play, f->loop) > 20);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

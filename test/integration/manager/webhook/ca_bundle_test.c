@@ -20,16 +20,16 @@
 
 enum { REPLICAS = 2, DAY = 24 * 3600 };
 
-struct world;
+struct fixture;
 
 struct replica {
-    struct world *world;
+    struct fixture *world;
     struct ca_bundle *bundle;
     bool leads;
     unsigned changes;
 };
 
-struct world {
+struct fixture {
     struct net_loop *loop;
     struct storing_api store;
     struct certificate_pair old;
@@ -51,13 +51,13 @@ static void on_change(void *data)
     r->changes++;
 }
 
-static struct ca_bundle *open_bundle(struct world *w, size_t i, struct err *e)
+static struct ca_bundle *open_bundle(struct fixture *f, size_t i, struct err *e)
 {
     static const char *const hosts[] = {"127.0.0.1"};
-    struct replica *r = &w->replicas[i];
-    r->world = w;
+    struct replica *r = &f->replicas[i];
+    r->world = f;
     const struct ca_bundle_options o = {
-        .client = w->store.api.client,
+        .client = f->store.api.client,
         .namespace = "cmesh-system",
         .service = "cmesh-webhook",
         .hosts = hosts,
@@ -65,21 +65,21 @@ static struct ca_bundle *open_bundle(struct world *w, size_t i, struct err *e)
         .may_write = may_write,
         .on_change = on_change,
         .data = r,
-        .clock = &w->store.api.clock.clock,
-        .ops = &w->store.ops,
+        .clock = &f->store.api.clock.clock,
+        .ops = &f->store.ops,
     };
-    return ca_bundle_new(w->loop, &o, e);
+    return ca_bundle_new(f->loop, &o, e);
 }
 
-static struct ca_bundle *start(struct world *w, size_t i)
+static struct ca_bundle *start(struct fixture *f, size_t i)
 {
     struct err e = ERR_INIT;
-    w->replicas[i].leads = true;
-    w->replicas[i].bundle = open_bundle(w, i, &e);
-    if (w->replicas[i].bundle == NULL) {
+    f->replicas[i].leads = true;
+    f->replicas[i].bundle = open_bundle(f, i, &e);
+    if (f->replicas[i].bundle == NULL) {
         fail_msg("%s", e.msg);
     }
-    return w->replicas[i].bundle;
+    return f->replicas[i].bundle;
 }
 
 static void make_authority(const char *name, int64_t born, struct certificate_pair *out)
@@ -91,28 +91,28 @@ static void make_authority(const char *name, int64_t born, struct certificate_pa
 
 static int setup(void **state)
 {
-    struct world *w = calloc(1, sizeof *w);
-    if (w == NULL || loop_setup((void **)&w->loop) != 0 || !store_open(&w->store, w->loop)) {
+    struct fixture *f = calloc(1, sizeof *f);
+    if (f == NULL || loop_setup((void **)&f->loop) != 0 || !store_open(&f->store, f->loop)) {
         return -1;
     }
     int64_t now = FAKE_CLOCK_WALL / 1000000;
-    make_authority(CERTIFICATE_SET_AUTHORITY "1", now - 10 * DAY, &w->old);
-    make_authority(CERTIFICATE_SET_AUTHORITY "2", now - DAY, &w->young);
-    *state = w;
+    make_authority(CERTIFICATE_SET_AUTHORITY "1", now - 10 * DAY, &f->old);
+    make_authority(CERTIFICATE_SET_AUTHORITY "2", now - DAY, &f->young);
+    *state = f;
     return 0;
 }
 
 static int teardown(void **state)
 {
-    struct world *w = *state;
+    struct fixture *f = *state;
     for (size_t i = 0; i < REPLICAS; i++) {
-        ca_bundle_free(w->replicas[i].bundle);
+        ca_bundle_free(f->replicas[i].bundle);
     }
-    store_close(&w->store);
-    certificate_pair_deinit(&w->old);
-    certificate_pair_deinit(&w->young);
-    int rc = loop_teardown((void **)&w->loop);
-    free(w);
+    store_close(&f->store);
+    certificate_pair_deinit(&f->old);
+    certificate_pair_deinit(&f->young);
+    int rc = loop_teardown((void **)&f->loop);
+    free(f);
     return rc;
 }
 
@@ -134,29 +134,29 @@ static cJSON *configuration(const char *name)
     return cJSON_Parse(text);
 }
 
-static const cJSON *webhook(struct world *w, const char *resource, const char *name, int index)
+static const cJSON *webhook(struct fixture *f, const char *resource, const char *name, int index)
 {
-    const cJSON *object = store_get(&w->store, resource, "", name);
+    const cJSON *object = store_get(&f->store, resource, "", name);
     assert_non_null(object);
     return cJSON_GetArrayItem(cJSON_GetObjectItem(object, "webhooks"), index);
 }
 
 /* What a webhook trusts, in base64; "": nothing. */
-static const char *bundle_of(struct world *w, const char *resource, const char *name, int index)
+static const char *bundle_of(struct fixture *f, const char *resource, const char *name, int index)
 {
-    const cJSON *client = cJSON_GetObjectItem(webhook(w, resource, name, index), "clientConfig");
+    const cJSON *client = cJSON_GetObjectItem(webhook(f, resource, name, index), "clientConfig");
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(client, "caBundle"));
     return text == NULL ? "" : text;
 }
 
-static void expect_bundle(struct world *w, const char *resource, const char *name,
+static void expect_bundle(struct fixture *f, const char *resource, const char *name,
                           const char *wanted)
 {
     struct buf out = BUF_INIT(65536);
     assert_int_equal(base64_encode(slice_str(wanted), &out), 0);
-    assert_string_equal(bundle_of(w, resource, name, 0), buf_cstr(&out));
-    assert_string_equal(bundle_of(w, resource, name, 1), buf_cstr(&out));
-    assert_string_equal(bundle_of(w, resource, name, 2), "");
+    assert_string_equal(bundle_of(f, resource, name, 0), buf_cstr(&out));
+    assert_string_equal(bundle_of(f, resource, name, 1), buf_cstr(&out));
+    assert_string_equal(bundle_of(f, resource, name, 2), "");
     buf_reset(&out);
 }
 
@@ -166,38 +166,38 @@ static void set(struct ca_bundle *b, const char *text)
 }
 
 /* Somebody removes what we wrote. */
-static void overwrite(struct world *w, const char *resource, const char *name)
+static void overwrite(struct fixture *f, const char *resource, const char *name)
 {
-    store_put(&w->store, resource, "", configuration(name));
+    store_put(&f->store, resource, "", configuration(name));
 }
 
 /* ---- tests ---- */
 
 static void test_nothing_is_written_before_there_is_a_bundle(void **state)
 {
-    struct world *w = *state;
-    overwrite(w, MUTATING, "cmesh");
-    start(w, 0);
-    store_settle(&w->store);
-    assert_int_equal(w->store.writes, 0);
-    assert_false(ca_bundle_published(w->replicas[0].bundle, slice_str(w->old.cert)));
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh");
+    start(f, 0);
+    store_settle(&f->store);
+    assert_int_equal(f->store.writes, 0);
+    assert_false(ca_bundle_published(f->replicas[0].bundle, slice_str(f->old.cert)));
 }
 
 static void test_both_kinds_are_put_right(void **state)
 {
-    struct world *w = *state;
-    overwrite(w, MUTATING, "cmesh");
-    overwrite(w, VALIDATING, "cmesh"); /* of the same name */
-    struct ca_bundle *b = start(w, 0);
-    set(b, w->old.cert);
-    assert_false(ca_bundle_published(b, slice_str(w->old.cert)));
-    store_settle(&w->store);
-    expect_bundle(w, MUTATING, "cmesh", w->old.cert);
-    expect_bundle(w, VALIDATING, "cmesh", w->old.cert);
-    assert_int_equal(w->store.writes, 2);
-    assert_true(ca_bundle_published(b, slice_str(w->old.cert)));
-    assert_false(ca_bundle_published(b, slice_str(w->young.cert)));
-    assert_true(w->replicas[0].changes >= 4);
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh");
+    overwrite(f, VALIDATING, "cmesh"); /* of the same name */
+    struct ca_bundle *b = start(f, 0);
+    set(b, f->old.cert);
+    assert_false(ca_bundle_published(b, slice_str(f->old.cert)));
+    store_settle(&f->store);
+    expect_bundle(f, MUTATING, "cmesh", f->old.cert);
+    expect_bundle(f, VALIDATING, "cmesh", f->old.cert);
+    assert_int_equal(f->store.writes, 2);
+    assert_true(ca_bundle_published(b, slice_str(f->old.cert)));
+    assert_false(ca_bundle_published(b, slice_str(f->young.cert)));
+    assert_true(f->replicas[0].changes >= 4);
     const struct ca_bundle_stats *stats = ca_bundle_stats(b);
     assert_int_equal(stats->configurations, 2);
     assert_int_equal(stats->webhooks, 4);
@@ -207,127 +207,127 @@ static void test_both_kinds_are_put_right(void **state)
 
 static void test_what_comes_and_goes(void **state)
 {
-    struct world *w = *state;
-    struct ca_bundle *b = start(w, 0);
-    set(b, w->old.cert);
-    store_settle(&w->store);
-    assert_true(ca_bundle_published(b, slice_str(w->old.cert))); /* nobody needs it */
-    overwrite(w, VALIDATING, "new");
-    store_settle(&w->store);
-    expect_bundle(w, VALIDATING, "new", w->old.cert);
+    struct fixture *f = *state;
+    struct ca_bundle *b = start(f, 0);
+    set(b, f->old.cert);
+    store_settle(&f->store);
+    assert_true(ca_bundle_published(b, slice_str(f->old.cert))); /* nobody needs it */
+    overwrite(f, VALIDATING, "new");
+    store_settle(&f->store);
+    expect_bundle(f, VALIDATING, "new", f->old.cert);
     for (int i = 0; i < 5; i++) {
-        overwrite(w, VALIDATING, "new");
-        store_settle(&w->store);
-        expect_bundle(w, VALIDATING, "new", w->old.cert);
+        overwrite(f, VALIDATING, "new");
+        store_settle(&f->store);
+        expect_bundle(f, VALIDATING, "new", f->old.cert);
     }
-    store_delete(&w->store, VALIDATING, "", "new");
-    store_settle(&w->store);
+    store_delete(&f->store, VALIDATING, "", "new");
+    store_settle(&f->store);
     assert_int_equal(ca_bundle_stats(b)->configurations, 0);
-    assert_int_equal(w->store.writes, 6);
-    assert_true(ca_bundle_published(b, slice_str(w->young.cert)));
+    assert_int_equal(f->store.writes, 6);
+    assert_true(ca_bundle_published(b, slice_str(f->young.cert)));
 }
 
 static void test_rules_follow(void **state)
 {
     static const struct sharding_resource resources[] = {{"", "v1", "configmaps", "ConfigMap"},
                                                          {"", "v1", "pods", "Pod"}};
-    struct world *w = *state;
-    overwrite(w, MUTATING, "cmesh");
-    struct ca_bundle *b = start(w, 0);
-    set(b, w->old.cert);
-    store_settle(&w->store);
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh");
+    struct ca_bundle *b = start(f, 0);
+    set(b, f->old.cert);
+    store_settle(&f->store);
     assert_int_equal(
-        cJSON_GetArraySize(cJSON_GetObjectItem(webhook(w, MUTATING, "cmesh", 1), "rules")), 0);
+        cJSON_GetArraySize(cJSON_GetObjectItem(webhook(f, MUTATING, "cmesh", 1), "rules")), 0);
     for (size_t count = 2; count > 0; count--) {
         assert_int_equal(ca_bundle_set_resources(b, resources, count), 0);
-        store_settle(&w->store);
-        const cJSON *rules = cJSON_GetObjectItem(webhook(w, MUTATING, "cmesh", 1), "rules");
+        store_settle(&f->store);
+        const cJSON *rules = cJSON_GetObjectItem(webhook(f, MUTATING, "cmesh", 1), "rules");
         const cJSON *names = cJSON_GetObjectItem(cJSON_GetArrayItem(rules, 0), "resources");
         assert_int_equal(cJSON_GetArraySize(names), (int)count);
     }
-    assert_null(cJSON_GetObjectItem(webhook(w, MUTATING, "cmesh", 0), "rules"));
-    assert_int_equal(w->store.writes, 3);
+    assert_null(cJSON_GetObjectItem(webhook(f, MUTATING, "cmesh", 0), "rules"));
+    assert_int_equal(f->store.writes, 3);
 }
 
 static void test_only_the_leader_writes(void **state)
 {
-    struct world *w = *state;
-    struct replica *r = &w->replicas[0];
-    overwrite(w, MUTATING, "cmesh");
-    struct ca_bundle *b = start(w, 0);
+    struct fixture *f = *state;
+    struct replica *r = &f->replicas[0];
+    overwrite(f, MUTATING, "cmesh");
+    struct ca_bundle *b = start(f, 0);
     r->leads = false;
-    set(b, w->old.cert);
-    store_settle(&w->store);
-    assert_int_equal(w->store.writes, 0);
+    set(b, f->old.cert);
+    store_settle(&f->store);
+    assert_int_equal(f->store.writes, 0);
     assert_int_equal(ca_bundle_stats(b)->wrong, 1);
     r->leads = true;
     ca_bundle_check(b);
-    store_settle(&w->store);
-    expect_bundle(w, MUTATING, "cmesh", w->old.cert);
+    store_settle(&f->store);
+    expect_bundle(f, MUTATING, "cmesh", f->old.cert);
     assert_int_equal(ca_bundle_stats(b)->wrong, 0);
 }
 
 static void test_two_that_write_at_once(void **state)
 {
-    struct world *w = *state;
-    overwrite(w, MUTATING, "cmesh");
-    w->store.held = true;
-    set(start(w, 0), w->old.cert);
-    set(start(w, 1), w->old.cert);
-    store_settle(&w->store);
-    w->store.held = false;
-    store_go_on(&w->store);
-    store_settle(&w->store);
-    store_pass(&w->store, 60000);
-    store_settle(&w->store);
-    expect_bundle(w, MUTATING, "cmesh", w->old.cert);
-    assert_int_equal(w->store.writes, 1);
-    assert_int_equal(w->store.conflicts, 1);
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh");
+    f->store.held = true;
+    set(start(f, 0), f->old.cert);
+    set(start(f, 1), f->old.cert);
+    store_settle(&f->store);
+    f->store.held = false;
+    store_go_on(&f->store);
+    store_settle(&f->store);
+    store_pass(&f->store, 60000);
+    store_settle(&f->store);
+    expect_bundle(f, MUTATING, "cmesh", f->old.cert);
+    assert_int_equal(f->store.writes, 1);
+    assert_int_equal(f->store.conflicts, 1);
 }
 
 /* One has seen the Secret with a next authority, the other has not. */
 static void test_who_is_late_undoes_nothing(void **state)
 {
-    struct world *w = *state;
+    struct fixture *f = *state;
     char both[16384];
-    (void)snprintf(both, sizeof both, "%s%s", w->old.cert, w->young.cert);
-    overwrite(w, MUTATING, "cmesh");
-    set(start(w, 0), w->old.cert);
-    set(start(w, 1), both);
-    store_settle(&w->store);
-    expect_bundle(w, MUTATING, "cmesh", both);
-    unsigned writes = w->store.writes;
+    (void)snprintf(both, sizeof both, "%s%s", f->old.cert, f->young.cert);
+    overwrite(f, MUTATING, "cmesh");
+    set(start(f, 0), f->old.cert);
+    set(start(f, 1), both);
+    store_settle(&f->store);
+    expect_bundle(f, MUTATING, "cmesh", both);
+    unsigned writes = f->store.writes;
     for (int i = 0; i < 5; i++) {
-        ca_bundle_check(w->replicas[0].bundle);
-        ca_bundle_check(w->replicas[1].bundle);
-        store_pass(&w->store, 10000);
-        store_settle(&w->store);
+        ca_bundle_check(f->replicas[0].bundle);
+        ca_bundle_check(f->replicas[1].bundle);
+        store_pass(&f->store, 10000);
+        store_settle(&f->store);
     }
-    assert_int_equal(w->store.writes, writes);
-    assert_true(ca_bundle_published(w->replicas[0].bundle, slice_str(w->young.cert)));
+    assert_int_equal(f->store.writes, writes);
+    assert_true(ca_bundle_published(f->replicas[0].bundle, slice_str(f->young.cert)));
     /* And when somebody else removes all, both together put all back. */
-    overwrite(w, MUTATING, "cmesh");
-    store_settle(&w->store);
-    store_pass(&w->store, 10000);
-    store_settle(&w->store);
-    expect_bundle(w, MUTATING, "cmesh", both);
+    overwrite(f, MUTATING, "cmesh");
+    store_settle(&f->store);
+    store_pass(&f->store, 10000);
+    store_settle(&f->store);
+    expect_bundle(f, MUTATING, "cmesh", both);
 }
 
 static void test_a_refused_write_is_tried_again(void **state)
 {
-    struct world *w = *state;
-    overwrite(w, MUTATING, "cmesh");
-    store_fail(&w->store, "", 403, STORE_NONE, UINT32_MAX);
-    struct ca_bundle *b = start(w, 0);
-    set(b, w->old.cert);
-    store_settle(&w->store);
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh");
+    store_fail(&f->store, "", 403, STORE_NONE, UINT32_MAX);
+    struct ca_bundle *b = start(f, 0);
+    set(b, f->old.cert);
+    store_settle(&f->store);
     assert_non_null(strstr(ca_bundle_error(b), "cannot write webhook configuration cmesh: 403"));
-    store_pass(&w->store, 100000);
+    store_pass(&f->store, 100000);
     assert_in_range(ca_bundle_stats(b)->failures, 3, 14);
-    store_fail(&w->store, "", 0, STORE_NONE, 0);
-    store_pass(&w->store, 100000);
-    store_settle(&w->store);
-    expect_bundle(w, MUTATING, "cmesh", w->old.cert);
+    store_fail(&f->store, "", 0, STORE_NONE, 0);
+    store_pass(&f->store, 100000);
+    store_settle(&f->store);
+    expect_bundle(f, MUTATING, "cmesh", f->old.cert);
     assert_null(ca_bundle_error(b));
 }
 
@@ -341,32 +341,32 @@ static void disturb(struct storing_api *s)
 
 static void test_a_conflict_is_looked_at_again(void **state)
 {
-    struct world *w = *state;
-    overwrite(w, MUTATING, "cmesh");
-    w->store.before_write = disturb;
-    set(start(w, 0), w->old.cert);
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh");
+    f->store.before_write = disturb;
+    set(start(f, 0), f->old.cert);
     for (int i = 0; i < 10; i++) {
-        store_settle(&w->store);
-        store_pass(&w->store, 10000);
+        store_settle(&f->store);
+        store_pass(&f->store, 10000);
     }
-    expect_bundle(w, MUTATING, "cmesh", w->old.cert);
-    assert_int_equal(w->store.conflicts, 3);
-    assert_null(ca_bundle_error(w->replicas[0].bundle));
+    expect_bundle(f, MUTATING, "cmesh", f->old.cert);
+    assert_int_equal(f->store.conflicts, 3);
+    assert_null(ca_bundle_error(f->replicas[0].bundle));
 }
 
 static void test_freed_at_any_moment(void **state)
 {
-    struct world *w = *state;
-    overwrite(w, MUTATING, "cmesh");
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh");
     for (int turns = 0; turns < 30; turns++) {
-        w->store.held = turns % 2 == 0;
-        set(start(w, 0), turns % 4 < 2 ? w->old.cert : w->young.cert);
-        store_turn(&w->store, (uint64_t)(turns / 3));
-        ca_bundle_free(w->replicas[0].bundle);
-        w->replicas[0].bundle = NULL;
-        fake_clock_forget(&w->store.api.clock);
-        w->store.held = false;
-        store_go_on(&w->store);
+        f->store.held = turns % 2 == 0;
+        set(start(f, 0), turns % 4 < 2 ? f->old.cert : f->young.cert);
+        store_turn(&f->store, (uint64_t)(turns / 3));
+        ca_bundle_free(f->replicas[0].bundle);
+        f->replicas[0].bundle = NULL;
+        fake_clock_forget(&f->store.api.clock);
+        f->store.held = false;
+        store_go_on(&f->store);
     }
     ca_bundle_free(NULL);
 }
@@ -376,34 +376,34 @@ static void test_freed_at_any_moment(void **state)
 static bool play(void *data)
 {
     const char *authority = data;
-    struct world *w = calloc(1, sizeof *w);
-    struct net_loop *l = w == NULL ? NULL : net_loop_new(NULL);
+    struct fixture *f = calloc(1, sizeof *f);
+    struct net_loop *l = f == NULL ? NULL : net_loop_new(NULL);
     if (l == NULL) {
-        free(w);
+        free(f);
         return false;
     }
-    w->loop = l;
+    f->loop = l;
     long left = sweep_left;
     sweep_left = -1; /* the API server always has memory */
-    bool well = store_open(&w->store, l);
-    overwrite(w, MUTATING, "cmesh");
-    w->replicas[0].leads = true;
+    bool well = store_open(&f->store, l);
+    overwrite(f, MUTATING, "cmesh");
+    f->replicas[0].leads = true;
     sweep_left = left;
-    struct ca_bundle *b = well ? open_bundle(w, 0, NULL) : NULL;
+    struct ca_bundle *b = well ? open_bundle(f, 0, NULL) : NULL;
     well = b != NULL && ca_bundle_set(b, slice_str(authority)) == 0;
-    for (int i = 0; well && i < 4000 && w->store.writes == 0; i++) {
-        store_turn(&w->store, 0);
-        fake_clock_pass(&w->store.api.clock, 1000);
+    for (int i = 0; well && i < 4000 && f->store.writes == 0; i++) {
+        store_turn(&f->store, 0);
+        fake_clock_pass(&f->store.api.clock, 1000);
         sweep_left = i == 30 ? -1 : sweep_left; /* now it must come right */
     }
     sweep_left = -1;
     if (well) {
-        expect_bundle(w, MUTATING, "cmesh", authority);
+        expect_bundle(f, MUTATING, "cmesh", authority);
     }
     ca_bundle_free(b);
-    store_close(&w->store);
+    store_close(&f->store);
     assert_int_equal(loop_free(l), 0);
-    free(w);
+    free(f);
     return well;
 }
 

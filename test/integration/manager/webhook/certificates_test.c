@@ -21,11 +21,11 @@ enum { REPLICAS = 2, DAY = 24 * 3600, PATIENCE = 4000 };
 
 static const char *const names[] = {"cmesh-webhook.cmesh-system.svc"};
 
-struct world;
+struct fixture;
 
 /* What one manager has. */
 struct replica {
-    struct world *world;
+    struct fixture *world;
     struct certificates *certificates;
     struct tls_config *tls;
     unsigned served; /* times that another certificate came */
@@ -34,7 +34,7 @@ struct replica {
     struct kube_client *client;
 };
 
-struct world {
+struct fixture {
     struct net_loop *loop;
     struct storing_api store;
     struct replica replicas[REPLICAS];
@@ -85,14 +85,14 @@ static struct certificates_options options(struct replica *r)
     };
 }
 
-static void start(struct world *w, size_t i)
+static void start(struct fixture *f, size_t i)
 {
-    struct replica *r = &w->replicas[i];
+    struct replica *r = &f->replicas[i];
     struct err e = ERR_INIT;
-    r->world = w;
-    r->client = w->store.api.client;
+    r->world = f;
+    r->client = f->store.api.client;
     struct certificates_options o = options(r);
-    r->certificates = certificates_new(w->loop, &o, &handlers, r, &e);
+    r->certificates = certificates_new(f->loop, &o, &handlers, r, &e);
     if (r->certificates == NULL) {
         fail_msg("%s", e.msg);
     }
@@ -107,41 +107,41 @@ static void stop(struct replica *r)
 
 static int setup(void **state)
 {
-    struct world *w = calloc(1, sizeof *w);
-    if (w == NULL || loop_setup((void **)&w->loop) != 0 || !store_open(&w->store, w->loop)) {
+    struct fixture *f = calloc(1, sizeof *f);
+    if (f == NULL || loop_setup((void **)&f->loop) != 0 || !store_open(&f->store, f->loop)) {
         return -1;
     }
-    *state = w;
+    *state = f;
     return 0;
 }
 
 static int teardown(void **state)
 {
-    struct world *w = *state;
+    struct fixture *f = *state;
     for (size_t i = 0; i < REPLICAS; i++) {
-        stop(&w->replicas[i]);
+        stop(&f->replicas[i]);
     }
-    store_close(&w->store);
-    int rc = loop_teardown((void **)&w->loop);
-    free(w);
+    store_close(&f->store);
+    int rc = loop_teardown((void **)&f->loop);
+    free(f);
     return rc;
 }
 
 /* ---- the Secret ---- */
 
-static const char *field(struct world *w, const char *key)
+static const char *field(struct fixture *f, const char *key)
 {
-    const cJSON *secret = store_get(&w->store, SECRETS, CERTIFICATES_SECRET);
+    const cJSON *secret = store_get(&f->store, SECRETS, CERTIFICATES_SECRET);
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(secret, "data");
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(data, key));
     return text == NULL ? "" : text;
 }
 
-static struct certificate *read_field(struct world *w, const char *key)
+static struct certificate *read_field(struct fixture *f, const char *key)
 {
     struct buf text = BUF_INIT(65536);
     struct err e = ERR_INIT;
-    assert_int_equal(base64_decode(slice_str(field(w, key)), &text), 0);
+    assert_int_equal(base64_decode(slice_str(field(f, key)), &text), 0);
     struct certificate *c = certificate_read(buf_slice(&text), NULL, &e);
     buf_reset(&text);
     if (c == NULL) {
@@ -151,28 +151,28 @@ static struct certificate *read_field(struct world *w, const char *key)
 }
 
 /* The Secret as it is, for a change. */
-static cJSON *secret_copy(struct world *w)
+static cJSON *secret_copy(struct fixture *f)
 {
-    cJSON *copy = cJSON_Duplicate(store_get(&w->store, SECRETS, CERTIFICATES_SECRET), true);
+    cJSON *copy = cJSON_Duplicate(store_get(&f->store, SECRETS, CERTIFICATES_SECRET), true);
     assert_non_null(copy);
     return copy;
 }
 
-static void overwrite(struct world *w, const char *key, const char *value)
+static void overwrite(struct fixture *f, const char *key, const char *value)
 {
-    cJSON *secret = secret_copy(w);
+    cJSON *secret = secret_copy(f);
     cJSON *data = cJSON_GetObjectItemCaseSensitive(secret, "data");
     cJSON_DeleteItemFromObjectCaseSensitive(data, key);
     cJSON_AddStringToObject(data, key, value);
-    store_put(&w->store, SECRETS, secret);
+    store_put(&f->store, SECRETS, secret);
 }
 
 /* What every replica that is all right shows. */
-static void expect_good(struct world *w, size_t i)
+static void expect_good(struct fixture *f, size_t i)
 {
-    struct replica *r = &w->replicas[i];
-    struct certificate *authority = read_field(w, "ca.crt");
-    struct certificate *serving = read_field(w, "tls.crt");
+    struct replica *r = &f->replicas[i];
+    struct certificate *authority = read_field(f, "ca.crt");
+    struct certificate *serving = read_field(f, "tls.crt");
     struct certificate *trusted = certificate_read(slice_str(r->bundle), NULL, NULL);
     assert_non_null(trusted);
     assert_true(certificate_same(trusted, authority));
@@ -194,71 +194,71 @@ static void expect_good(struct world *w, size_t i)
 
 static void test_the_first_start_makes_everything(void **state)
 {
-    struct world *w = *state;
-    start(w, 0);
-    assert_false(certificates_ready(w->replicas[0].certificates));
-    assert_non_null(strstr(certificates_error(w->replicas[0].certificates), "not been read yet"));
-    store_settle(&w->store);
-    expect_good(w, 0);
-    const cJSON *secret = store_get(&w->store, SECRETS, CERTIFICATES_SECRET);
+    struct fixture *f = *state;
+    start(f, 0);
+    assert_false(certificates_ready(f->replicas[0].certificates));
+    assert_non_null(strstr(certificates_error(f->replicas[0].certificates), "not been read yet"));
+    store_settle(&f->store);
+    expect_good(f, 0);
+    const cJSON *secret = store_get(&f->store, SECRETS, CERTIFICATES_SECRET);
     assert_string_equal(cJSON_GetObjectItem(secret, "type")->valuestring, "kubernetes.io/tls");
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(secret, "data")), 4);
-    assert_int_equal(w->store.writes, 1);
-    assert_int_equal(w->replicas[0].served, 1);
-    assert_int_equal(certificates_stats(w->replicas[0].certificates)->replaced, 0);
+    assert_int_equal(f->store.writes, 1);
+    assert_int_equal(f->replicas[0].served, 1);
+    assert_int_equal(certificates_stats(f->replicas[0].certificates)->replaced, 0);
 }
 
 static void test_what_is_there_is_used(void **state)
 {
-    struct world *w = *state;
-    start(w, 0);
-    store_settle(&w->store);
-    stop(&w->replicas[0]);
-    start(w, 0);
-    store_settle(&w->store);
-    expect_good(w, 0);
-    assert_int_equal(w->store.writes, 1);
+    struct fixture *f = *state;
+    start(f, 0);
+    store_settle(&f->store);
+    stop(&f->replicas[0]);
+    start(f, 0);
+    store_settle(&f->store);
+    expect_good(f, 0);
+    assert_int_equal(f->store.writes, 1);
 }
 
 static void test_two_replicas_start_at_once(void **state)
 {
-    struct world *w = *state;
-    w->store.held = true; /* both find nothing, and both write */
-    start(w, 0);
-    start(w, 1);
-    store_settle(&w->store);
-    w->store.held = false;
-    store_go_on(&w->store);
-    store_settle(&w->store);
-    store_pass(&w->store, 60000);
-    store_settle(&w->store);
-    expect_good(w, 0);
-    expect_good(w, 1);
-    assert_string_equal(w->replicas[0].bundle, w->replicas[1].bundle);
-    assert_int_equal(w->store.writes, 1);
-    assert_int_equal(w->store.conflicts, 1);
-    assert_int_equal(w->replicas[0].served, 1);
-    assert_int_equal(w->replicas[1].served, 1);
+    struct fixture *f = *state;
+    f->store.held = true; /* both find nothing, and both write */
+    start(f, 0);
+    start(f, 1);
+    store_settle(&f->store);
+    f->store.held = false;
+    store_go_on(&f->store);
+    store_settle(&f->store);
+    store_pass(&f->store, 60000);
+    store_settle(&f->store);
+    expect_good(f, 0);
+    expect_good(f, 1);
+    assert_string_equal(f->replicas[0].bundle, f->replicas[1].bundle);
+    assert_int_equal(f->store.writes, 1);
+    assert_int_equal(f->store.conflicts, 1);
+    assert_int_equal(f->replicas[0].served, 1);
+    assert_int_equal(f->replicas[1].served, 1);
 }
 
 static void test_a_renewal_reaches_both(void **state)
 {
-    struct world *w = *state;
-    start(w, 0);
-    start(w, 1);
-    store_settle(&w->store);
+    struct fixture *f = *state;
+    start(f, 0);
+    start(f, 1);
+    store_settle(&f->store);
     for (int days = 0; days < 30; days++) {
-        fake_clock_jump(&w->store.api.clock, (uint64_t)DAY * 1000);
-        store_pass(&w->store, 600000);
-        store_settle(&w->store);
-        store_pass(&w->store, 30000);
-        store_settle(&w->store);
-        expect_good(w, 0);
-        expect_good(w, 1);
+        fake_clock_jump(&f->store.api.clock, (uint64_t)DAY * 1000);
+        store_pass(&f->store, 600000);
+        store_settle(&f->store);
+        store_pass(&f->store, 30000);
+        store_settle(&f->store);
+        expect_good(f, 0);
+        expect_good(f, 1);
     }
-    assert_in_range(w->store.writes, 5, 7); /* of 9 days' life 6, from 27 hours before its birth */
-    assert_int_equal(w->replicas[0].served, w->store.writes);
-    assert_int_equal(w->replicas[1].served, w->store.writes);
+    assert_in_range(f->store.writes, 5, 7); /* of 9 days' life 6, from 27 hours before its birth */
+    assert_int_equal(f->replicas[0].served, f->store.writes);
+    assert_int_equal(f->replicas[1].served, f->store.writes);
 }
 
 /* How many certificates a replica's bundle has. */
@@ -273,45 +273,45 @@ static int trusted(struct replica *r)
 
 static void test_an_authority_is_used_only_when_all_trust_it(void **state)
 {
-    struct world *w = *state;
-    start(w, 0);
-    start(w, 1);
-    store_settle(&w->store);
-    struct certificate *first = read_field(w, "ca.crt");
-    fake_clock_jump(&w->store.api.clock, (uint64_t)70 * DAY * 1000);
+    struct fixture *f = *state;
+    start(f, 0);
+    start(f, 1);
+    store_settle(&f->store);
+    struct certificate *first = read_field(f, "ca.crt");
+    fake_clock_jump(&f->store.api.clock, (uint64_t)70 * DAY * 1000);
     for (int i = 0; i < 10; i++) {
-        store_pass(&w->store, 600000);
-        store_settle(&w->store);
+        store_pass(&f->store, 600000);
+        store_settle(&f->store);
     }
-    struct certificate *serving = read_field(w, "tls.crt");
+    struct certificate *serving = read_field(f, "tls.crt");
     assert_true(certificate_signed_by(serving, first)); /* a new one, of the old authority */
-    struct certificate *next = read_field(w, "next-ca.crt");
-    assert_int_equal(trusted(&w->replicas[0]), 2);
-    assert_int_equal(trusted(&w->replicas[1]), 2);
-    assert_true(certificates_stats(w->replicas[0].certificates)->rotating);
+    struct certificate *next = read_field(f, "next-ca.crt");
+    assert_int_equal(trusted(&f->replicas[0]), 2);
+    assert_int_equal(trusted(&f->replicas[1]), 2);
+    assert_true(certificates_stats(f->replicas[0].certificates)->rotating);
 
-    w->replicas[0].published = true;
-    w->replicas[1].published = true;
-    certificates_check(w->replicas[0].certificates);
-    certificates_check(w->replicas[1].certificates);
-    store_pass(&w->store, 4000);
-    store_settle(&w->store);
-    assert_string_not_equal(field(w, "next-ca.crt"), ""); /* some may not have noticed */
-    store_pass(&w->store, 2000);
-    store_settle(&w->store);
-    struct certificate *now = read_field(w, "ca.crt");
+    f->replicas[0].published = true;
+    f->replicas[1].published = true;
+    certificates_check(f->replicas[0].certificates);
+    certificates_check(f->replicas[1].certificates);
+    store_pass(&f->store, 4000);
+    store_settle(&f->store);
+    assert_string_not_equal(field(f, "next-ca.crt"), ""); /* some may not have noticed */
+    store_pass(&f->store, 2000);
+    store_settle(&f->store);
+    struct certificate *now = read_field(f, "ca.crt");
     assert_true(certificate_same(now, next));
-    assert_string_equal(field(w, "next-ca.crt"), "");
-    expect_good(w, 0);
-    expect_good(w, 1);
-    assert_int_equal(trusted(&w->replicas[0]), 2);
+    assert_string_equal(field(f, "next-ca.crt"), "");
+    expect_good(f, 0);
+    expect_good(f, 1);
+    assert_int_equal(trusted(&f->replicas[0]), 2);
 
-    fake_clock_jump(&w->store.api.clock, (uint64_t)7 * DAY * 1000);
-    store_pass(&w->store, 600000);
-    store_settle(&w->store);
-    expect_good(w, 0);
-    assert_int_equal(trusted(&w->replicas[0]), 1);
-    assert_string_equal(field(w, "previous-ca.crt"), "");
+    fake_clock_jump(&f->store.api.clock, (uint64_t)7 * DAY * 1000);
+    store_pass(&f->store, 600000);
+    store_settle(&f->store);
+    expect_good(f, 0);
+    assert_int_equal(trusted(&f->replicas[0]), 1);
+    assert_string_equal(field(f, "previous-ca.crt"), "");
     certificate_free(first);
     certificate_free(serving);
     certificate_free(next);
@@ -321,68 +321,68 @@ static void test_an_authority_is_used_only_when_all_trust_it(void **state)
 /* It is taken back for a moment: settling begins anew. */
 static void test_settling_begins_anew(void **state)
 {
-    struct world *w = *state;
-    start(w, 0);
-    store_settle(&w->store);
-    fake_clock_jump(&w->store.api.clock, (uint64_t)70 * DAY * 1000);
+    struct fixture *f = *state;
+    start(f, 0);
+    store_settle(&f->store);
+    fake_clock_jump(&f->store.api.clock, (uint64_t)70 * DAY * 1000);
     for (int i = 0; i < 5; i++) {
-        store_pass(&w->store, 600000);
-        store_settle(&w->store);
+        store_pass(&f->store, 600000);
+        store_settle(&f->store);
     }
     for (int i = 0; i < 5; i++) {
-        w->replicas[0].published = true;
-        certificates_check(w->replicas[0].certificates);
-        store_pass(&w->store, 4000);
-        w->replicas[0].published = false;
-        certificates_check(w->replicas[0].certificates);
-        store_pass(&w->store, 4000);
-        store_settle(&w->store);
+        f->replicas[0].published = true;
+        certificates_check(f->replicas[0].certificates);
+        store_pass(&f->store, 4000);
+        f->replicas[0].published = false;
+        certificates_check(f->replicas[0].certificates);
+        store_pass(&f->store, 4000);
+        store_settle(&f->store);
     }
-    assert_string_not_equal(field(w, "next-ca.crt"), "");
+    assert_string_not_equal(field(f, "next-ca.crt"), "");
 }
 
 static void test_damage_is_repaired_while_service_goes_on(void **state)
 {
     static const char *const keys[] = {"tls.crt", "tls.key", "ca.crt"};
-    struct world *w = *state;
-    start(w, 0);
-    start(w, 1);
-    store_settle(&w->store);
+    struct fixture *f = *state;
+    start(f, 0);
+    start(f, 1);
+    store_settle(&f->store);
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        unsigned served = w->replicas[0].served;
-        char *bundle = strndup(w->replicas[0].bundle, 200);
-        overwrite(w, keys[i], "Z2FyYmFnZQ==");
-        store_settle(&w->store);
-        store_pass(&w->store, 400000); /* not too often */
-        store_settle(&w->store);
-        assert_string_not_equal(field(w, keys[i]), "Z2FyYmFnZQ==");
-        expect_good(w, 0);
-        expect_good(w, 1);
+        unsigned served = f->replicas[0].served;
+        char *bundle = strndup(f->replicas[0].bundle, 200);
+        overwrite(f, keys[i], "Z2FyYmFnZQ==");
+        store_settle(&f->store);
+        store_pass(&f->store, 400000); /* not too often */
+        store_settle(&f->store);
+        assert_string_not_equal(field(f, keys[i]), "Z2FyYmFnZQ==");
+        expect_good(f, 0);
+        expect_good(f, 1);
         /* What was held went back: clients notice nothing. */
-        assert_int_equal(w->replicas[0].served, served);
-        assert_true(strncmp(bundle, w->replicas[0].bundle, 200) == 0);
+        assert_int_equal(f->replicas[0].served, served);
+        assert_true(strncmp(bundle, f->replicas[0].bundle, 200) == 0);
         free(bundle);
     }
-    assert_true(certificates_stats(w->replicas[0].certificates)->replaced +
-                    certificates_stats(w->replicas[1].certificates)->replaced >=
+    assert_true(certificates_stats(f->replicas[0].certificates)->replaced +
+                    certificates_stats(f->replicas[1].certificates)->replaced >=
                 3);
 }
 
 static void test_a_deleted_secret_comes_back_with_a_next_authority(void **state)
 {
-    struct world *w = *state;
-    start(w, 0);
-    start(w, 1);
-    store_settle(&w->store);
-    struct certificate *before = read_field(w, "ca.crt");
-    store_delete(&w->store, SECRETS, CERTIFICATES_SECRET);
-    store_settle(&w->store);
-    expect_good(w, 0);
-    expect_good(w, 1);
-    struct certificate *after = read_field(w, "ca.crt");
+    struct fixture *f = *state;
+    start(f, 0);
+    start(f, 1);
+    store_settle(&f->store);
+    struct certificate *before = read_field(f, "ca.crt");
+    store_delete(&f->store, SECRETS, CERTIFICATES_SECRET);
+    store_settle(&f->store);
+    expect_good(f, 0);
+    expect_good(f, 1);
+    struct certificate *after = read_field(f, "ca.crt");
     assert_true(certificate_same(before, after));
-    assert_string_not_equal(field(w, "next-ca.crt"), "");
-    assert_int_equal(w->replicas[0].served, 1);
+    assert_string_not_equal(field(f, "next-ca.crt"), "");
+    assert_int_equal(f->replicas[0].served, 1);
     certificate_free(before);
     certificate_free(after);
 }
@@ -390,35 +390,35 @@ static void test_a_deleted_secret_comes_back_with_a_next_authority(void **state)
 /* Fields that others put there stay; so does what is no business of ours. */
 static void test_what_others_wrote_stays(void **state)
 {
-    struct world *w = *state;
+    struct fixture *f = *state;
     cJSON *secret = cJSON_Parse("{\"metadata\":{\"name\":\"" CERTIFICATES_SECRET
                                 "\",\"annotations\":{\"a\":\"b\"}},\"data\":{\"x\":\"eA==\"}}");
-    store_put(&w->store, SECRETS, secret);
-    start(w, 0);
-    store_settle(&w->store);
-    expect_good(w, 0);
-    assert_string_equal(field(w, "x"), "eA==");
-    const cJSON *now = store_get(&w->store, SECRETS, CERTIFICATES_SECRET);
+    store_put(&f->store, SECRETS, secret);
+    start(f, 0);
+    store_settle(&f->store);
+    expect_good(f, 0);
+    assert_string_equal(field(f, "x"), "eA==");
+    const cJSON *now = store_get(&f->store, SECRETS, CERTIFICATES_SECRET);
     assert_non_null(cJSON_GetObjectItem(cJSON_GetObjectItem(now, "metadata"), "annotations"));
-    assert_int_equal(certificates_stats(w->replicas[0].certificates)->replaced, 1);
+    assert_int_equal(certificates_stats(f->replicas[0].certificates)->replaced, 1);
 }
 
 static void test_a_refused_write_is_tried_again(void **state)
 {
-    struct world *w = *state;
-    store_fail(&w->store, "", 500, STORE_NONE, UINT32_MAX);
-    start(w, 0);
-    store_settle(&w->store);
-    assert_false(certificates_ready(w->replicas[0].certificates));
-    assert_non_null(strstr(certificates_error(w->replicas[0].certificates),
+    struct fixture *f = *state;
+    store_fail(&f->store, "", 500, STORE_NONE, UINT32_MAX);
+    start(f, 0);
+    store_settle(&f->store);
+    assert_false(certificates_ready(f->replicas[0].certificates));
+    assert_non_null(strstr(certificates_error(f->replicas[0].certificates),
                            "cannot write Secret " CERTIFICATES_SECRET));
-    store_pass(&w->store, 100000);
-    unsigned failures = (unsigned)certificates_stats(w->replicas[0].certificates)->failures;
+    store_pass(&f->store, 100000);
+    unsigned failures = (unsigned)certificates_stats(f->replicas[0].certificates)->failures;
     assert_in_range(failures, 2, 12); /* with growing pauses */
-    store_fail(&w->store, "", 0, STORE_NONE, 0);
-    store_pass(&w->store, 60000);
-    store_settle(&w->store);
-    expect_good(w, 0);
+    store_fail(&f->store, "", 0, STORE_NONE, 0);
+    store_pass(&f->store, 60000);
+    store_settle(&f->store);
+    expect_good(f, 0);
 }
 
 static void disturb(struct storing_api *s)
@@ -431,78 +431,78 @@ static void disturb(struct storing_api *s)
 
 static void test_a_conflict_is_looked_at_again(void **state)
 {
-    struct world *w = *state;
-    store_put(&w->store, SECRETS,
+    struct fixture *f = *state;
+    store_put(&f->store, SECRETS,
               cJSON_Parse("{\"metadata\":{\"name\":\"" CERTIFICATES_SECRET "\"}}"));
-    w->store.before_write = disturb;
-    start(w, 0);
-    store_settle(&w->store);
+    f->store.before_write = disturb;
+    start(f, 0);
+    store_settle(&f->store);
     for (int i = 0; i < 10; i++) {
-        store_pass(&w->store, 10000);
-        store_settle(&w->store);
+        store_pass(&f->store, 10000);
+        store_settle(&f->store);
     }
-    expect_good(w, 0);
-    assert_int_equal(w->store.conflicts, 3);
-    assert_int_equal(certificates_stats(w->replicas[0].certificates)->conflicts, 3);
+    expect_good(f, 0);
+    assert_int_equal(f->store.conflicts, 3);
+    assert_int_equal(certificates_stats(f->replicas[0].certificates)->conflicts, 3);
 }
 
 /* Two managers whose names exclude each other, as a mistake in a flag may make them. */
 static void test_two_that_disagree_do_not_fight_fast(void **state)
 {
     static const char *const others[] = {"another.name"};
-    struct world *w = *state;
-    struct replica *r = &w->replicas[1];
-    start(w, 0);
-    store_settle(&w->store);
-    r->world = w;
-    r->client = w->store.api.client;
+    struct fixture *f = *state;
+    struct replica *r = &f->replicas[1];
+    start(f, 0);
+    store_settle(&f->store);
+    r->world = f;
+    r->client = f->store.api.client;
     struct certificates_options o = options(r);
     o.names = others;
-    r->certificates = certificates_new(w->loop, &o, &handlers, r, NULL);
-    store_settle(&w->store);
+    r->certificates = certificates_new(f->loop, &o, &handlers, r, NULL);
+    store_settle(&f->store);
     for (int i = 0; i < 60; i++) {
-        store_pass(&w->store, 10000);
+        store_pass(&f->store, 10000);
     }
-    assert_in_range(w->store.writes, 2, 30);
+    assert_in_range(f->store.writes, 2, 30);
 }
 
 static void test_freed_at_any_moment(void **state)
 {
-    struct world *w = *state;
-    w->store.held = true;
+    struct fixture *f = *state;
+    f->store.held = true;
     for (int turns = 0; turns < 30; turns++) {
-        start(w, 0);
-        run_for(w->loop, (uint64_t)(turns / 3));
-        stop(&w->replicas[0]);
-        fake_clock_forget(&w->store.api.clock);
-        w->store.held = turns % 2 == 0;
-        store_go_on(&w->store);
+        start(f, 0);
+        run_for(f->loop, (uint64_t)(turns / 3));
+        stop(&f->replicas[0]);
+        fake_clock_forget(&f->store.api.clock);
+        f->store.held = turns % 2 == 0;
+        store_go_on(&f->store);
     }
     certificates_free(NULL);
 }
 
-static void expect_refused(struct world *w, struct certificates_options o, const char *says)
+static void expect_refused(struct fixture *f, struct certificates_options o, const char *says)
 {
     struct err e = ERR_INIT;
-    o.client = w->store.api.client;
-    assert_null(certificates_new(w->loop, &o, &handlers, NULL, &e));
+    o.client = f->store.api.client;
+    assert_null(certificates_new(f->loop, &o, &handlers, NULL, &e));
     assert_int_equal(e.code, -22);
     assert_non_null(strstr(e.msg, says));
 }
 
 static void test_wrong_options(void **state)
 {
-    struct world *w = *state;
-    struct replica r = {.world = w};
+    struct fixture *f = *state;
+    struct replica r = {.world = f};
     struct certificates_options o = options(&r);
     o.namespace = "Not/One";
-    expect_refused(w, o, "namespace");
+    expect_refused(f, o, "namespace");
     o = options(&r);
     o.secret = "x/y";
-    expect_refused(w, o, "x/y cannot be the name of a Secret");
+    expect_refused(f, o, "x/y cannot be the name of a Secret");
     o = options(&r);
     o.name_count = 0;
-    expect_refused(w, o, "needs 1 to 64 names");
+    expect_refused(f, o, "needs 1 to 64 names");
 }
 
 /* ---- memory ---- */
@@ -571,27 +571,27 @@ int __wrap_certificate_make_server(const struct certificate_spec *spec, struct s
 
 static bool play(void *data)
 {
-    struct world *w = calloc(1, sizeof *w);
-    struct net_loop *l = w == NULL ? NULL : net_loop_new(NULL);
+    struct fixture *f = calloc(1, sizeof *f);
+    struct net_loop *l = f == NULL ? NULL : net_loop_new(NULL);
     (void)data;
     if (l == NULL) {
-        free(w);
+        free(f);
         return false;
     }
-    w->loop = l;
+    f->loop = l;
     long left = sweep_left;
     sweep_left = -1; /* the API server always has memory, until it is asked */
-    bool well = store_open(&w->store, l);
-    struct replica *r = &w->replicas[0];
-    r->world = w;
-    r->client = w->store.api.client;
+    bool well = store_open(&f->store, l);
+    struct replica *r = &f->replicas[0];
+    r->world = f;
+    r->client = f->store.api.client;
     struct certificates_options o = options(r);
     sweep_left = left;
     r->certificates = certificates_new(l, &o, &handlers, r, NULL);
     well = r->certificates != NULL;
     for (int i = 0; well && i < PATIENCE && r->served == 0; i++) {
-        store_turn(&w->store, 0);
-        fake_clock_pass(&w->store.api.clock, 1000);
+        store_turn(&f->store, 0);
+        fake_clock_pass(&f->store.api.clock, 1000);
         if (i == 30) {
             sweep_left = -1; /* the first half is over: now it must come right */
         }
@@ -601,9 +601,9 @@ static bool play(void *data)
         assert_int_equal(r->served, 1);
     }
     stop(r);
-    store_close(&w->store);
+    store_close(&f->store);
     assert_int_equal(loop_free(l), 0);
-    free(w);
+    free(f);
     return well;
 }
 

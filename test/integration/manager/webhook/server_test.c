@@ -33,7 +33,7 @@ struct ask {
     char body[4096];
 };
 
-struct world {
+struct fixture {
     struct net_loop *loop;
     struct webhook_server *server;
     struct http_client *client;
@@ -47,10 +47,10 @@ struct world {
 static int decide(void *data, const struct admission_request *r, struct webhook_decision *d,
                   struct err *e)
 {
-    struct world *w = data;
-    w->decided++;
+    struct fixture *f = data;
+    f->decided++;
     assert_string_equal(r->uid, "u-1");
-    switch (w->whim) {
+    switch (f->whim) {
     case ALLOWS:
         return 0;
     case PATCHES:
@@ -79,7 +79,7 @@ static const struct webhook_route routes[] = {
 
 /* ---- set-up ---- */
 
-static struct tls_config *make_tls(struct world *w, struct certificate_pair *ca)
+static struct tls_config *make_tls(struct fixture *f, struct certificate_pair *ca)
 {
     struct certificate_pair own;
     int64_t now = (int64_t)time(NULL);
@@ -88,7 +88,7 @@ static struct tls_config *make_tls(struct world *w, struct certificate_pair *ca)
     struct certificate_spec s = a;
     s.names = names;
     s.name_count = 1;
-    (void)w;
+    (void)f;
     assert_int_equal(certificate_make_authority(&a, ca, NULL), 0);
     assert_int_equal(
         certificate_make_server(&s, slice_str(ca->cert), slice_str(ca->key), &own, NULL), 0);
@@ -99,18 +99,18 @@ static struct tls_config *make_tls(struct world *w, struct certificate_pair *ca)
     return tls;
 }
 
-static struct http_client *make_client(struct world *w, const char *trusted)
+static struct http_client *make_client(struct fixture *f, const char *trusted)
 {
     struct http_client_options co = {
         .host = "127.0.0.1",
-        .port = (uint16_t)atoi(strrchr(webhook_server_address(w->server), ':') + 1),
+        .port = (uint16_t)atoi(strrchr(webhook_server_address(f->server), ':') + 1),
         .connect_timeout_ms = 5000,
         .idle_timeout_ms = 60000,
         .max_idle = 4,
     };
     struct tls_client_options to = {.ca = slice_str(trusted), .server_name = "127.0.0.1"};
     struct err e = ERR_INIT;
-    struct http_client *c = http_client_new(w->loop, &co, &e);
+    struct http_client *c = http_client_new(f->loop, &co, &e);
     struct tls_config *tls = tls_config_new_client(&to, &e);
     if (c == NULL || tls == NULL) {
         fail_msg("%s", e.msg);
@@ -122,34 +122,34 @@ static struct http_client *make_client(struct world *w, const char *trusted)
 
 static int setup(void **state)
 {
-    static struct world w;
+    static struct fixture f;
     struct err e = ERR_INIT;
-    w = (struct world){.whim = ALLOWS};
+    f = (struct fixture){.whim = ALLOWS};
     const struct webhook_server_options o = {
-        .address = "127.0.0.1:0", .routes = routes, .data = &w, .body_timeout_ms = BODY_TIMEOUT_MS};
-    if (loop_setup((void **)&w.loop) != 0) {
+        .address = "127.0.0.1:0", .routes = routes, .data = &f, .body_timeout_ms = BODY_TIMEOUT_MS};
+    if (loop_setup((void **)&f.loop) != 0) {
         return -1;
     }
-    w.server = webhook_server_new(w.loop, &o, &e);
-    if (w.server == NULL) {
+    f.server = webhook_server_new(f.loop, &o, &e);
+    if (f.server == NULL) {
         (void)fprintf(stderr, "%s\n", e.msg);
         return -1;
     }
-    struct tls_config *tls = make_tls(&w, &w.ca);
-    webhook_server_set_tls(w.server, tls);
+    struct tls_config *tls = make_tls(&f, &f.ca);
+    webhook_server_set_tls(f.server, tls);
     tls_config_unref(tls);
-    w.client = make_client(&w, w.ca.cert);
-    *state = &w;
+    f.client = make_client(&f, f.ca.cert);
+    *state = &f;
     return 0;
 }
 
 static int teardown(void **state)
 {
-    struct world *w = *state;
-    http_client_free(w->client);
-    webhook_server_free(w->server);
-    certificate_pair_deinit(&w->ca);
-    return loop_teardown((void **)&w->loop);
+    struct fixture *f = *state;
+    http_client_free(f->client);
+    webhook_server_free(f->server);
+    certificate_pair_deinit(&f->ca);
+    return loop_teardown((void **)&f->loop);
 }
 
 /* ---- asking ---- */
@@ -172,7 +172,7 @@ static void on_answer(void *data, const struct http_answer *a, const struct err 
     (void)snprintf(q->body, sizeof q->body, "%.*s", (int)a->body.len, a->body.ptr);
 }
 
-static void begin(struct world *w, struct ask *q, const char *target, const char *body)
+static void begin(struct fixture *f, struct ask *q, const char *target, const char *body)
 {
     static const struct http_header headers[] = {
         {SLICE("Host"), SLICE("127.0.0.1")},
@@ -180,7 +180,7 @@ static void begin(struct world *w, struct ask *q, const char *target, const char
     };
     struct err e = ERR_INIT;
     const struct http_fetch_options o = {
-        .via = http_client_requester(w->client),
+        .via = http_client_requester(f->client),
         .method = SLICE("POST"),
         .target = slice_str(target),
         .headers = headers,
@@ -190,24 +190,24 @@ static void begin(struct world *w, struct ask *q, const char *target, const char
         .timeout_ms = 20000,
     };
     memset(q, 0, sizeof *q);
-    q->fetch = http_fetch_start(w->loop, &o, on_answer, q, &e);
+    q->fetch = http_fetch_start(f->loop, &o, on_answer, q, &e);
     if (q->fetch == NULL) {
         fail_msg("%s", e.msg);
     }
 }
 
-static const struct ask *post(struct world *w, const char *target, const char *body)
+static const struct ask *post(struct fixture *f, const char *target, const char *body)
 {
-    struct ask *q = &w->asks[0];
-    begin(w, q, target, body);
-    run_until(w->loop, &q->done);
+    struct ask *q = &f->asks[0];
+    begin(f, q, target, body);
+    run_until(f->loop, &q->done);
     return q;
 }
 
-static void expect_metric(struct world *w, const char *line)
+static void expect_metric(struct fixture *f, const char *line)
 {
     struct buf text = BUF_INIT(65536);
-    assert_int_equal(webhook_server_metrics(w->server, &text), 0);
+    assert_int_equal(webhook_server_metrics(f->server, &text), 0);
     if (strstr(buf_cstr(&text), line) == NULL) {
         fail_msg("\"%s\" is not in\n%s", line, buf_cstr(&text));
     }
@@ -232,26 +232,26 @@ static cJSON *response(const struct ask *q)
 
 static void test_what_is_decided_is_answered(void **state)
 {
-    struct world *w = *state;
-    cJSON *r = response(post(w, "/mutate/x?timeout=10s", REVIEW));
+    struct fixture *f = *state;
+    cJSON *r = response(post(f, "/mutate/x?timeout=10s", REVIEW));
     assert_true(cJSON_IsTrue(cJSON_GetObjectItem(r, "allowed")));
     assert_null(cJSON_GetObjectItem(r, "patch"));
     cJSON_Delete(r);
 
-    w->whim = PATCHES;
-    r = response(post(w, "/mutate/x", REVIEW));
+    f->whim = PATCHES;
+    r = response(post(f, "/mutate/x", REVIEW));
     assert_true(cJSON_IsTrue(cJSON_GetObjectItem(r, "allowed")));
     assert_non_null(cJSON_GetObjectItem(r, "patch"));
     cJSON_Delete(r);
 
-    w->whim = WARNS;
-    r = response(post(w, "/mutate/x", REVIEW));
+    f->whim = WARNS;
+    r = response(post(f, "/mutate/x", REVIEW));
     assert_string_equal(cJSON_GetArrayItem(cJSON_GetObjectItem(r, "warnings"), 0)->valuestring,
                         "mind the gap");
     cJSON_Delete(r);
 
-    w->whim = REFUSES;
-    r = response(post(w, "/mutate/x", REVIEW));
+    f->whim = REFUSES;
+    r = response(post(f, "/mutate/x", REVIEW));
     assert_true(cJSON_IsFalse(cJSON_GetObjectItem(r, "allowed")));
     const cJSON *status = cJSON_GetObjectItem(r, "status");
     assert_string_equal(cJSON_GetObjectItem(status, "message")->valuestring,
@@ -260,18 +260,18 @@ static void test_what_is_decided_is_answered(void **state)
     assert_string_equal(cJSON_GetObjectItem(status, "reason")->valuestring, "Forbidden");
     cJSON_Delete(r);
 
-    assert_int_equal(w->decided, 4);
-    expect_metric(w, "cmesh_webhook_requests_total{webhook=\"x\",result=\"allowed\"} 2\n");
-    expect_metric(w, "cmesh_webhook_requests_total{webhook=\"x\",result=\"patched\"} 1\n");
-    expect_metric(w, "cmesh_webhook_requests_total{webhook=\"x\",result=\"refused\"} 1\n");
-    expect_metric(w, "cmesh_webhook_duration_seconds_count{webhook=\"x\"} 4\n");
-    expect_metric(w, "cmesh_webhook_connections_total 1\n"); /* all on one */
+    assert_int_equal(f->decided, 4);
+    expect_metric(f, "cmesh_webhook_requests_total{webhook=\"x\",result=\"allowed\"} 2\n");
+    expect_metric(f, "cmesh_webhook_requests_total{webhook=\"x\",result=\"patched\"} 1\n");
+    expect_metric(f, "cmesh_webhook_requests_total{webhook=\"x\",result=\"refused\"} 1\n");
+    expect_metric(f, "cmesh_webhook_duration_seconds_count{webhook=\"x\"} 4\n");
+    expect_metric(f, "cmesh_webhook_connections_total 1\n"); /* all on one */
 }
 
 /* Nothing that goes wrong is an answer that could be taken for "allowed". */
 static void test_no_decision_is_no_answer(void **state)
 {
-    struct world *w = *state;
+    struct fixture *f = *state;
     static const struct {
         enum whim whim;
         const char *says;
@@ -279,59 +279,59 @@ static void test_no_decision_is_no_answer(void **state)
                  {KNOWS_NOTHING, "the cache is empty"},
                  {LIES, "something broke"}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        w->whim = cases[i].whim;
-        const struct ask *q = post(w, "/mutate/x", REVIEW);
+        f->whim = cases[i].whim;
+        const struct ask *q = post(f, "/mutate/x", REVIEW);
         assert_int_equal(q->status, 500);
         assert_non_null(strstr(q->body, cases[i].says));
         assert_non_null(strstr(q->body, "\"kind\":\"Status\""));
         assert_null(strstr(q->body, "allowed"));
     }
-    expect_metric(w, "cmesh_webhook_requests_total{webhook=\"x\",result=\"error\"} 3\n");
+    expect_metric(f, "cmesh_webhook_requests_total{webhook=\"x\",result=\"error\"} 3\n");
 }
 
 static void test_wrong_questions(void **state)
 {
-    struct world *w = *state;
-    assert_int_equal(post(w, "/mutate/y", REVIEW)->status, 404);
-    assert_int_equal(post(w, "/", REVIEW)->status, 404);
-    assert_int_equal(post(w, "/mutate/x", "garbage")->status, 400);
-    assert_int_equal(post(w, "/mutate/x", "{}")->status, 400);
-    assert_int_equal(post(w, "/mutate/x", "")->status, 400);
-    assert_int_equal(w->decided, 0);
-    expect_metric(w, "cmesh_webhook_requests_total{webhook=\"x\",result=\"bad_request\"} 3\n");
-    expect_metric(w, "cmesh_webhook_unknown_path_total 2\n");
+    struct fixture *f = *state;
+    assert_int_equal(post(f, "/mutate/y", REVIEW)->status, 404);
+    assert_int_equal(post(f, "/", REVIEW)->status, 404);
+    assert_int_equal(post(f, "/mutate/x", "garbage")->status, 400);
+    assert_int_equal(post(f, "/mutate/x", "{}")->status, 400);
+    assert_int_equal(post(f, "/mutate/x", "")->status, 400);
+    assert_int_equal(f->decided, 0);
+    expect_metric(f, "cmesh_webhook_requests_total{webhook=\"x\",result=\"bad_request\"} 3\n");
+    expect_metric(f, "cmesh_webhook_unknown_path_total 2\n");
 }
 
 static void test_a_new_certificate_is_for_new_connections(void **state)
 {
-    struct world *w = *state;
+    struct fixture *f = *state;
     struct certificate_pair another;
-    assert_int_equal(post(w, "/mutate/x", REVIEW)->status, 200);
-    struct tls_config *tls = make_tls(w, &another);
-    webhook_server_set_tls(w->server, tls);
+    assert_int_equal(post(f, "/mutate/x", REVIEW)->status, 200);
+    struct tls_config *tls = make_tls(f, &another);
+    webhook_server_set_tls(f->server, tls);
     tls_config_unref(tls);
-    assert_int_equal(post(w, "/mutate/x", REVIEW)->status, 200);
-    http_client_free(w->client);
-    w->client = make_client(w, w->ca.cert);
-    assert_int_equal(post(w, "/mutate/x", REVIEW)->e.code, -EACCES);
-    http_client_free(w->client);
-    w->client = make_client(w, another.cert);
-    assert_int_equal(post(w, "/mutate/x", REVIEW)->status, 200);
+    assert_int_equal(post(f, "/mutate/x", REVIEW)->status, 200);
+    http_client_free(f->client);
+    f->client = make_client(f, f->ca.cert);
+    assert_int_equal(post(f, "/mutate/x", REVIEW)->e.code, -EACCES);
+    http_client_free(f->client);
+    f->client = make_client(f, another.cert);
+    assert_int_equal(post(f, "/mutate/x", REVIEW)->status, 200);
     certificate_pair_deinit(&another);
 }
 
 /* Before there is a certificate nobody takes what is shown. */
 static void test_the_stand_in_is_refused(void **state)
 {
-    struct world *w = *state;
-    const struct webhook_server_options o = {.address = "127.0.0.1:0", .routes = routes, .data = w};
-    webhook_server_free(w->server);
-    w->server = webhook_server_new(w->loop, &o, NULL);
-    assert_non_null(w->server);
-    http_client_free(w->client);
-    w->client = make_client(w, w->ca.cert);
-    assert_int_equal(post(w, "/mutate/x", REVIEW)->e.code, -EACCES);
-    assert_int_equal(w->decided, 0);
+    struct fixture *f = *state;
+    const struct webhook_server_options o = {.address = "127.0.0.1:0", .routes = routes, .data = f};
+    webhook_server_free(f->server);
+    f->server = webhook_server_new(f->loop, &o, NULL);
+    assert_non_null(f->server);
+    http_client_free(f->client);
+    f->client = make_client(f, f->ca.cert);
+    assert_int_equal(post(f, "/mutate/x", REVIEW)->e.code, -EACCES);
+    assert_int_equal(f->decided, 0);
 }
 
 /* A request whose body does not come: raw bytes through our own client side of TLS. */
@@ -369,7 +369,7 @@ static const struct http_exchange_handlers slow_handlers = {
     .on_close = on_close,
 };
 
-static struct http_exchange *begin_slow(struct world *w, struct ask *q, uint64_t size)
+static struct http_exchange *begin_slow(struct fixture *f, struct ask *q, uint64_t size)
 {
     static const struct http_header headers[] = {
         {SLICE("Host"), SLICE("127.0.0.1")},
@@ -384,7 +384,7 @@ static struct http_exchange *begin_slow(struct world *w, struct ask *q, uint64_t
                                    .content_length = size};
     struct err e = ERR_INIT;
     memset(q, 0, sizeof *q);
-    struct http_exchange *x = http_client_request(w->client, &head, &slow_handlers, q, &e);
+    struct http_exchange *x = http_client_request(f->client, &head, &slow_handlers, q, &e);
     if (x == NULL) {
         fail_msg("%s", e.msg);
     }
@@ -392,103 +392,103 @@ static struct http_exchange *begin_slow(struct world *w, struct ask *q, uint64_t
 }
 
 /* Until the head was sent. */
-static void wait_connected(struct world *w, const struct http_exchange *x)
+static void wait_connected(struct fixture *f, const struct http_exchange *x)
 {
     for (int i = 0; i < 5000 && http_exchange_blocked(x); i++) {
-        run_for(w->loop, 1);
+        run_for(f->loop, 1);
     }
     assert_false(http_exchange_blocked(x));
 }
 
 static void test_a_body_that_does_not_come(void **state)
 {
-    struct world *w = *state;
-    struct ask *q = &w->asks[0];
-    struct http_exchange *x = begin_slow(w, q, 1000);
-    wait_connected(w, x);
+    struct fixture *f = *state;
+    struct ask *q = &f->asks[0];
+    struct http_exchange *x = begin_slow(f, q, 1000);
+    wait_connected(f, x);
     assert_int_equal(http_exchange_send_body(x, SLICE("{\"kind\"")), 0);
-    run_until(w->loop, &q->done);
+    run_until(f->loop, &q->done);
     assert_int_equal(q->status, 408);
-    assert_int_equal(post(w, "/mutate/x", REVIEW)->status, 200);
-    expect_metric(w, "cmesh_webhook_requests_total{webhook=\"x\",result=\"bad_request\"} 1\n");
+    assert_int_equal(post(f, "/mutate/x", REVIEW)->status, 200);
+    expect_metric(f, "cmesh_webhook_requests_total{webhook=\"x\",result=\"bad_request\"} 1\n");
 }
 
 static void test_bodies_are_bounded_together(void **state)
 {
-    struct world *w = *state;
-    struct ask *q = w->asks;
+    struct fixture *f = *state;
+    struct ask *q = f->asks;
     for (int i = 0; i < ASKS; i++) {
-        (void)begin_slow(w, &q[i], ADMISSION_REVIEW_MAX);
-        run_for(w->loop, 10);
+        (void)begin_slow(f, &q[i], ADMISSION_REVIEW_MAX);
+        run_for(f->loop, 10);
     }
     struct ask more;
-    (void)begin_slow(w, &more, 1);
-    run_until(w->loop, &more.done);
+    (void)begin_slow(f, &more, 1);
+    run_until(f->loop, &more.done);
     assert_int_equal(more.status, 503);
     for (int i = 0; i < ASKS; i++) {
-        run_until(w->loop, &q[i].done);
+        run_until(f->loop, &q[i].done);
         assert_int_equal(q[i].status, 408);
     }
-    assert_int_equal(post(w, "/mutate/x", REVIEW)->status, 200);
+    assert_int_equal(post(f, "/mutate/x", REVIEW)->status, 200);
 }
 
 static void test_a_client_that_gives_up(void **state)
 {
-    struct world *w = *state;
-    struct ask *q = &w->asks[0];
+    struct fixture *f = *state;
+    struct ask *q = &f->asks[0];
     for (uint64_t ms = 0; ms < 25; ms += 5) {
-        struct http_exchange *x = begin_slow(w, q, 1000);
-        run_for(w->loop, ms);
+        struct http_exchange *x = begin_slow(f, q, 1000);
+        run_for(f->loop, ms);
         http_exchange_abort(x);
     }
-    assert_int_equal(post(w, "/mutate/x", REVIEW)->status, 200);
-    assert_int_equal(w->decided, 1);
+    assert_int_equal(post(f, "/mutate/x", REVIEW)->status, 200);
+    assert_int_equal(f->decided, 1);
 }
 
 static void on_drained(void *data)
 {
-    struct world *w = data;
-    w->drained = true;
+    struct fixture *f = data;
+    f->drained = true;
 }
 
 static void test_draining_answers_what_was_asked(void **state)
 {
-    struct world *w = *state;
-    struct ask *q = &w->asks[0];
-    struct http_exchange *x = begin_slow(w, q, strlen(REVIEW));
-    wait_connected(w, x);
-    run_for(w->loop, 20);
-    webhook_server_drain(w->server, on_drained, w);
-    run_for(w->loop, 20);
-    assert_false(w->drained);
+    struct fixture *f = *state;
+    struct ask *q = &f->asks[0];
+    struct http_exchange *x = begin_slow(f, q, strlen(REVIEW));
+    wait_connected(f, x);
+    run_for(f->loop, 20);
+    webhook_server_drain(f->server, on_drained, f);
+    run_for(f->loop, 20);
+    assert_false(f->drained);
     assert_int_equal(http_exchange_send_body(x, SLICE(REVIEW)), 0);
     assert_int_equal(http_exchange_send_end(x), 0);
-    run_until(w->loop, &q->done);
+    run_until(f->loop, &q->done);
     assert_int_equal(q->status, 200);
-    run_until(w->loop, &w->drained);
-    assert_int_equal(w->decided, 1);
+    run_until(f->loop, &f->drained);
+    assert_int_equal(f->decided, 1);
 }
 
 static void test_freed_while_it_is_asked(void **state)
 {
-    struct world *w = *state;
-    struct ask *q = &w->asks[0];
-    wait_connected(w, begin_slow(w, q, 1000));
-    webhook_server_free(w->server);
-    w->server = NULL;
-    run_until(w->loop, &q->done);
+    struct fixture *f = *state;
+    struct ask *q = &f->asks[0];
+    wait_connected(f, begin_slow(f, q, 1000));
+    webhook_server_free(f->server);
+    f->server = NULL;
+    run_until(f->loop, &q->done);
     assert_int_not_equal(q->e.code, 0);
 }
 
 static void test_a_wrong_address(void **state)
 {
-    struct world *w = *state;
+    struct fixture *f = *state;
     struct err e = ERR_INIT;
-    struct webhook_server_options o = {.address = "nonsense", .routes = routes, .data = w};
-    assert_null(webhook_server_new(w->loop, &o, &e));
+    struct webhook_server_options o = {.address = "nonsense", .routes = routes, .data = f};
+    assert_null(webhook_server_new(f->loop, &o, &e));
     assert_true(strlen(e.msg) > 5);
-    o.address = webhook_server_address(w->server);
-    assert_null(webhook_server_new(w->loop, &o, &e));
+    o.address = webhook_server_address(f->server);
+    assert_null(webhook_server_new(f->loop, &o, &e));
     assert_non_null(strstr(e.msg, "cannot listen"));
 }
 
@@ -496,39 +496,39 @@ static void test_a_wrong_address(void **state)
 
 static bool play(void *data)
 {
-    struct world w = {.whim = PATCHES};
+    struct fixture f = {.whim = PATCHES};
     const struct webhook_server_options o = {
-        .address = "127.0.0.1:0", .routes = routes, .data = &w, .body_timeout_ms = 5000};
+        .address = "127.0.0.1:0", .routes = routes, .data = &f, .body_timeout_ms = 5000};
     long left = sweep_left;
     (void)data;
     sweep_left = -1;
-    w.loop = net_loop_new(NULL);
-    assert_non_null(w.loop);
-    struct tls_config *tls = make_tls(&w, &w.ca);
+    f.loop = net_loop_new(NULL);
+    assert_non_null(f.loop);
+    struct tls_config *tls = make_tls(&f, &f.ca);
     sweep_left = left;
-    w.server = webhook_server_new(w.loop, &o, NULL);
-    bool well = w.server != NULL;
+    f.server = webhook_server_new(f.loop, &o, NULL);
+    bool well = f.server != NULL;
     if (well) {
         long rest = sweep_left;
         sweep_left = -1;
-        webhook_server_set_tls(w.server, tls);
-        w.client = make_client(&w, w.ca.cert);
-        begin(&w, &w.asks[0], "/mutate/x", REVIEW);
+        webhook_server_set_tls(f.server, tls);
+        f.client = make_client(&f, f.ca.cert);
+        begin(&f, &f.asks[0], "/mutate/x", REVIEW);
         sweep_left = rest;
-        run_until(w.loop, &w.asks[0].done);
+        run_until(f.loop, &f.asks[0].done);
         sweep_left = -1;
-        well = w.asks[0].status == 200;
+        well = f.asks[0].status == 200;
         /* Either the whole answer, or one that says that there is none, or none. */
-        assert_true(well || w.asks[0].status == 0 || w.asks[0].status == 500);
-        assert_true(!well || strstr(w.asks[0].body, "\"patch\"") != NULL);
-        assert_int_equal(post(&w, "/mutate/x", REVIEW)->status, 200);
+        assert_true(well || f.asks[0].status == 0 || f.asks[0].status == 500);
+        assert_true(!well || strstr(f.asks[0].body, "\"patch\"") != NULL);
+        assert_int_equal(post(&f, "/mutate/x", REVIEW)->status, 200);
     }
     sweep_left = -1;
-    http_client_free(w.client);
-    webhook_server_free(w.server);
+    http_client_free(f.client);
+    webhook_server_free(f.server);
     tls_config_unref(tls);
-    certificate_pair_deinit(&w.ca);
-    assert_int_equal(loop_free(w.loop), 0);
+    certificate_pair_deinit(&f.ca);
+    assert_int_equal(loop_free(f.loop), 0);
     return well;
 }
 

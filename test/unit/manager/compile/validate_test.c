@@ -30,7 +30,7 @@ static const struct validate_resource served[] = {
 
 enum { OBJECTS_MAX = 8 };
 
-struct world {
+struct fixture {
     const cJSON *configs[OBJECTS_MAX];
     const cJSON *pods[OBJECTS_MAX];
     struct validate_context world;
@@ -65,18 +65,18 @@ static void shard_cache_add(const cJSON **list, size_t *count, cJSON *object)
     list[(*count)++] = object;
 }
 
-static void shard_cache_init(struct world *w)
+static void shard_cache_init(struct fixture *f)
 {
-    *w = (struct world){.world = {.resources = served, .resource_count = ARRAY_LEN(served)}};
-    w->world.configs = w->configs;
-    w->world.pods = w->pods;
+    *f = (struct fixture){.world = {.resources = served, .resource_count = ARRAY_LEN(served)}};
+    f->world.configs = f->configs;
+    f->world.pods = f->pods;
 }
 
-static void shard_cache_deinit(struct world *w)
+static void shard_cache_deinit(struct fixture *f)
 {
     for (size_t i = 0; i < OBJECTS_MAX; i++) {
-        cJSON_Delete((cJSON *)w->configs[i]);
-        cJSON_Delete((cJSON *)w->pods[i]);
+        cJSON_Delete((cJSON *)f->configs[i]);
+        cJSON_Delete((cJSON *)f->pods[i]);
     }
 }
 
@@ -89,11 +89,11 @@ static void expect_text(const char *got, const char *want)
 
 /* `want`: the beginning of the error, or NULL; `note`: part of one of the notes, or NULL for none.
  */
-static void check(const struct world *w, cJSON *config, const char *want, const char *note)
+static void check(const struct fixture *f, cJSON *config, const char *want, const char *note)
 {
     struct err e = ERR_INIT;
     struct warnings notes = WARNINGS_INIT;
-    int rc = validate_config(config, &options, &w->world, &notes, &e);
+    int rc = validate_config(config, &options, &f->world, &notes, &e);
     cJSON_Delete(config);
     if (want == NULL && rc != 0) {
         fail_msg("refused: %s", e.msg);
@@ -122,26 +122,26 @@ static void check(const struct world *w, cJSON *config, const char *want, const 
 static void what_is_good(void **state)
 {
     (void)state;
-    struct world w;
-    shard_cache_init(&w);
-    check(&w, config_of("a", SELECTOR ", " LIMITS), NULL, NULL);
-    check(&w, config_of("a", SELECTOR ", limits: [{objectSelector: " LIMIT "}]"), NULL, NULL);
-    check(&w,
+    struct fixture f;
+    shard_cache_init(&f);
+    check(&f, config_of("a", SELECTOR ", " LIMITS), NULL, NULL);
+    check(&f, config_of("a", SELECTOR ", limits: [{objectSelector: " LIMIT "}]"), NULL, NULL);
+    check(&f,
           config_of("a", SELECTOR ", " LIMITS ", controller: {leaderElectionName: l}, "
                                   "webhook: {certDir: /tmp/webhook-certs, port: 9443}"),
           NULL, NULL);
-    check(&w, config_of("a", SELECTOR ", " LIMITS ", webhook: {certDir: '', port: 9443}"), NULL,
+    check(&f, config_of("a", SELECTOR ", " LIMITS ", webhook: {certDir: '', port: 9443}"), NULL,
           NULL);
-    check(&w,
+    check(&f,
           config_of("a", SELECTOR ", limits: [{relateResources: [{apiGroups: ['*'], resources: "
                                   "[pods, services]}], selector: {matchLabels: {a: b}}}]"),
           NULL, NULL);
-    check(&w,
+    check(&f,
           config_of("a", SELECTOR ", limits: [{relateResources: [{apiGroups: ['', apps], "
                                   "resources: [pods, deployments]}, {apiGroups: [batch], "
                                   "resources: ['*']}], selector: {matchLabels: {a: b}}}]"),
           NULL, NULL);
-    shard_cache_deinit(&w);
+    shard_cache_deinit(&f);
 }
 
 static void what_is_wrong(void **state)
@@ -197,26 +197,26 @@ static void what_is_wrong(void **state)
         {SELECTOR ", " LIMITS ", webhook: {certDir: /a/..}", "spec.webhook.certDir: Invalid value"},
         {SELECTOR ", limit: []", "spec.limit: Forbidden: unknown field"},
     };
-    struct world w;
-    shard_cache_init(&w);
+    struct fixture f;
+    shard_cache_init(&f);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        check(&w, config_of("a", cases[i].spec), cases[i].want, NULL);
+        check(&f, config_of("a", cases[i].spec), cases[i].want, NULL);
     }
-    shard_cache_deinit(&w);
+    shard_cache_deinit(&f);
 }
 
 static void names_have_room_for_the_configmap(void **state)
 {
     (void)state;
-    struct world w;
+    struct fixture f;
     char name[260];
-    shard_cache_init(&w);
+    shard_cache_init(&f);
     memset(name, 'a', sizeof name);
     name[253 - (sizeof "cmesh-rules-" - 1)] = '\0';
-    check(&w, config_of(name, SELECTOR ", " LIMITS), NULL, NULL);
+    check(&f, config_of(name, SELECTOR ", " LIMITS), NULL, NULL);
     strcat(name, "a");
-    check(&w, config_of(name, SELECTOR ", " LIMITS), "metadata.name: Invalid value: \"aaa", NULL);
-    shard_cache_deinit(&w);
+    check(&f, config_of(name, SELECTOR ", " LIMITS), "metadata.name: Invalid value: \"aaa", NULL);
+    shard_cache_deinit(&f);
 }
 
 static void what_is_odd(void **state)
@@ -243,26 +243,26 @@ static void what_is_odd(void **state)
         {"selector: {matchExpressions: [{key: a, operator: In, values: []}]}, " LIMITS,
          "spec.selector: no pod can match it"},
     };
-    struct world w;
-    shard_cache_init(&w);
+    struct fixture f;
+    shard_cache_init(&f);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        check(&w, config_of("a", cases[i].spec), NULL, cases[i].note);
+        check(&f, config_of("a", cases[i].spec), NULL, cases[i].note);
     }
-    shard_cache_deinit(&w);
+    shard_cache_deinit(&f);
 }
 
 static void without_resources_all_are_taken(void **state)
 {
     (void)state;
-    struct world w;
-    shard_cache_init(&w);
-    w.world.resource_count = 0;
-    check(&w,
+    struct fixture f;
+    shard_cache_init(&f);
+    f.world.resource_count = 0;
+    check(&f,
           config_of("a", SELECTOR
                     ", limits: [{relateResources: [{apiGroups: [x], resources: [things]}], "
                     "selector: {matchLabels: {a: b}}}]"),
           NULL, NULL);
-    shard_cache_deinit(&w);
+    shard_cache_deinit(&f);
 }
 
 #define NAMED(values)                                                                              \
@@ -272,52 +272,52 @@ static void without_resources_all_are_taken(void **state)
 static void pods_of_two_shards(void **state)
 {
     (void)state;
-    struct world w;
-    shard_cache_init(&w);
-    shard_cache_add(w.configs, &w.world.config_count, config_of("b", NAMED("op-1, op-2")));
-    shard_cache_add(w.configs, &w.world.config_count,
+    struct fixture f;
+    shard_cache_init(&f);
+    shard_cache_add(f.configs, &f.world.config_count, config_of("b", NAMED("op-1, op-2")));
+    shard_cache_add(f.configs, &f.world.config_count,
                     config_of("c", "selector: {matchLabels: {x: v}}"));
-    shard_cache_add(w.configs, &w.world.config_count, config_of("broken", "selector: 5"));
-    shard_cache_add(w.configs, &w.world.config_count, config_of("root", "root: {}"));
+    shard_cache_add(f.configs, &f.world.config_count, config_of("broken", "selector: 5"));
+    shard_cache_add(f.configs, &f.world.config_count, config_of("root", "root: {}"));
     shard_cache_add(
-        w.configs, &w.world.config_count,
+        f.configs, &f.world.config_count,
         parse("metadata: {name: b, namespace: elsewhere}\nspec: {" NAMED("op-0") "}\n"));
-    check(&w, config_of("a", NAMED("op-2, op-3")),
+    check(&f, config_of("a", NAMED("op-2, op-3")),
           "spec.selector: Invalid value: selects pods that ShardingConfig \"b\" selects too, and a "
           "pod can be in one shard only: statefulset.kubernetes.io/pod-name in (op-1,op-2)",
           NULL);
-    check(&w, config_of("a", "selector: {matchLabels: {x: v, z: '1'}}, " LIMITS),
+    check(&f, config_of("a", "selector: {matchLabels: {x: v, z: '1'}}, " LIMITS),
           "spec.selector: Invalid value: selects pods that ShardingConfig \"c\" selects too", NULL);
-    check(&w, config_of("a", "selector: {matchLabels: {x: z}}, " LIMITS), NULL,
+    check(&f, config_of("a", "selector: {matchLabels: {x: z}}, " LIMITS), NULL,
           "spec.selector: a pod could have the labels for this and for ShardingConfig \"b\"");
-    check(&w, config_of("a", NAMED("op-0, op-3")), NULL, "and for ShardingConfig \"c\"");
+    check(&f, config_of("a", NAMED("op-0, op-3")), NULL, "and for ShardingConfig \"c\"");
     /* The one that is changed is among them. */
-    check(&w, config_of("b", NAMED("op-1, op-3")), NULL, "and for ShardingConfig \"c\"");
-    shard_cache_deinit(&w);
+    check(&f, config_of("b", NAMED("op-1, op-3")), NULL, "and for ShardingConfig \"c\"");
+    shard_cache_deinit(&f);
 }
 
 /* Labels that have nothing to do with each other, on one pod. */
 static void pods_that_there_are(void **state)
 {
     (void)state;
-    struct world w;
-    shard_cache_init(&w);
-    shard_cache_add(w.configs, &w.world.config_count, config_of("b", NAMED("op-1")));
-    shard_cache_add(w.pods, &w.world.pod_count,
+    struct fixture f;
+    shard_cache_init(&f);
+    shard_cache_add(f.configs, &f.world.config_count, config_of("b", NAMED("op-1")));
+    shard_cache_add(f.pods, &f.world.pod_count,
                     parse("metadata: {name: op-1, namespace: other, labels: {app: demo, "
                           "statefulset.kubernetes.io/pod-name: op-1}}\n"));
-    shard_cache_add(w.pods, &w.world.pod_count,
+    shard_cache_add(f.pods, &f.world.pod_count,
                     parse("metadata: {name: op-2, namespace: demo, labels: {app: demo}}\n"));
-    shard_cache_add(w.pods, &w.world.pod_count, parse("metadata: {name: op-3, namespace: demo}\n"));
-    check(&w, config_of("a", SELECTOR ", " LIMITS), NULL, "ShardingConfig \"b\"");
-    shard_cache_add(w.pods, &w.world.pod_count,
+    shard_cache_add(f.pods, &f.world.pod_count, parse("metadata: {name: op-3, namespace: demo}\n"));
+    check(&f, config_of("a", SELECTOR ", " LIMITS), NULL, "ShardingConfig \"b\"");
+    shard_cache_add(f.pods, &f.world.pod_count,
                     parse("metadata: {name: op-1, namespace: demo, labels: {app: demo, "
                           "statefulset.kubernetes.io/pod-name: op-1}}\n"));
-    check(&w, config_of("a", SELECTOR ", " LIMITS),
+    check(&f, config_of("a", SELECTOR ", " LIMITS),
           "spec.selector: Invalid value: selects pod \"op-1\", as ShardingConfig \"b\" does: a pod "
           "can be in one shard only",
           NULL);
-    shard_cache_deinit(&w);
+    shard_cache_deinit(&f);
 }
 
 #define OPERATOR(app, lock, limits)                                                                \
@@ -330,18 +330,18 @@ static void pods_that_there_are(void **state)
 static void objects_of_two_shards(void **state)
 {
     (void)state;
-    struct world w;
-    shard_cache_init(&w);
-    shard_cache_add(w.configs, &w.world.config_count,
+    struct fixture f;
+    shard_cache_init(&f);
+    shard_cache_add(f.configs, &f.world.config_count,
                     config_of("b", OPERATOR("b", "l", IN("u, v"))));
-    check(&w, config_of("a", OPERATOR("a", "l", IN("z"))), NULL, NULL);
-    check(&w, config_of("a", OPERATOR("a", "l", IN("v, z"))), NULL,
+    check(&f, config_of("a", OPERATOR("a", "l", IN("z"))), NULL, NULL);
+    check(&f, config_of("a", OPERATOR("a", "l", IN("v, z"))), NULL,
           "spec.limits: shard \"b\" of the same operator sees \"pods\" that this one sees too");
-    check(&w, config_of("a", OPERATOR("a", "other", IN("v, z"))), NULL, NULL);
-    check(&w, config_of("a", OPERATOR("a", "''", IN("v, z"))), NULL, NULL);
-    shard_cache_add(w.configs, &w.world.config_count, config_of("c", OPERATOR("c", "l", "")));
-    check(&w, config_of("a", OPERATOR("a", "l", IN("z"))), NULL, "shard \"c\" of the same");
-    shard_cache_deinit(&w);
+    check(&f, config_of("a", OPERATOR("a", "other", IN("v, z"))), NULL, NULL);
+    check(&f, config_of("a", OPERATOR("a", "''", IN("v, z"))), NULL, NULL);
+    shard_cache_add(f.configs, &f.world.config_count, config_of("c", OPERATOR("c", "l", "")));
+    check(&f, config_of("a", OPERATOR("a", "l", IN("z"))), NULL, "shard \"c\" of the same");
+    shard_cache_deinit(&f);
 }
 
 #define ROOT(more) "root: {prefix: op, targetStatefulSet: op" more "}"
@@ -399,13 +399,13 @@ static void roots(void **state)
         {ROOT("") ", controller: {leaderElectionName: A}", "spec.controller.leaderElectionName: "},
         {ROOT("") ", selector: {matchLabels: {a: /}}", "spec.selector.matchLabels: Invalid value"},
     };
-    struct world w;
-    shard_cache_init(&w);
+    struct fixture f;
+    shard_cache_init(&f);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        check(&w, config_of("a", cases[i].spec), cases[i].want,
+        check(&f, config_of("a", cases[i].spec), cases[i].want,
               cases[i].want == NULL ? "spec.root: automatic sharding is not supported yet" : NULL);
     }
-    shard_cache_deinit(&w);
+    shard_cache_deinit(&f);
 }
 
 struct answer {
@@ -415,7 +415,7 @@ struct answer {
 };
 
 /* Objects as YAML flow mappings, or "null". */
-static struct answer admit(const struct world *w, const char *operation, const char *more,
+static struct answer admit(const struct fixture *f, const char *operation, const char *more,
                            const char *object, const char *old)
 {
     struct answer a = {.rc = 0};
@@ -435,7 +435,7 @@ static struct answer admit(const struct world *w, const char *operation, const c
     if (admission_request_init(&r, slice_str(buf_cstr(&json)), &e) != 0) {
         fail_msg("%s", e.msg);
     }
-    a.rc = validate_admit(&r, &options, &w->world, &notes, &e);
+    a.rc = validate_admit(&r, &options, &f->world, &notes, &e);
     memcpy(a.message, e.msg, sizeof a.message);
     for (size_t i = 0; i < notes.count; i++) {
         strncat(a.notes, notes.items[i], sizeof a.notes - strlen(a.notes) - 1);
@@ -453,57 +453,57 @@ static struct answer admit(const struct world *w, const char *operation, const c
 static void what_the_webhook_says(void **state)
 {
     (void)state;
-    struct world w;
-    shard_cache_init(&w);
-    shard_cache_add(w.configs, &w.world.config_count, config_of("b", NAMED("op-1")));
+    struct fixture f;
+    shard_cache_init(&f);
+    shard_cache_add(f.configs, &f.world.config_count, config_of("b", NAMED("op-1")));
     static const char good[] = OBJECT("", SELECTOR ", " LIMITS);
     static const char bad[] = OBJECT("", SELECTOR ", limits: [{}]");
     static const char worse[] = OBJECT("", SELECTOR ", limits: [{}, {}]");
 
-    assert_int_equal(admit(&w, "CREATE", "", good, "null").rc, 0);
-    struct answer a = admit(&w, "CREATE", "", bad, "null");
+    assert_int_equal(admit(&f, "CREATE", "", good, "null").rc, 0);
+    struct answer a = admit(&f, "CREATE", "", bad, "null");
     assert_int_equal(a.rc, -EINVAL);
     expect_text(a.message, "spec.limits[0].relateResources: Required value");
     /* The namespace is that of the request. */
-    a = admit(&w, "CREATE", "", OBJECT("", NAMED("op-1")), "null");
+    a = admit(&f, "CREATE", "", OBJECT("", NAMED("op-1")), "null");
     expect_text(a.message, "ShardingConfig \"b\"");
 
-    assert_int_equal(admit(&w, "UPDATE", "", good, bad).rc, 0);
-    assert_int_equal(admit(&w, "UPDATE", "", bad, good).rc, -EINVAL);
-    assert_int_equal(admit(&w, "UPDATE", "", worse, bad).rc, -EINVAL);
+    assert_int_equal(admit(&f, "UPDATE", "", good, bad).rc, 0);
+    assert_int_equal(admit(&f, "UPDATE", "", bad, good).rc, -EINVAL);
+    assert_int_equal(admit(&f, "UPDATE", "", worse, bad).rc, -EINVAL);
     /* What came past the webhook must not get stuck. */
-    assert_int_equal(admit(&w, "UPDATE", "", OBJECT(", labels: {x: v}", "limits: [{}]"),
+    assert_int_equal(admit(&f, "UPDATE", "", OBJECT(", labels: {x: v}", "limits: [{}]"),
                            OBJECT("", "limits: [{}]"))
                          .rc,
                      0);
     assert_int_equal(
-        admit(&w, "UPDATE", "", OBJECT(", deletionTimestamp: '2026-01-01T00:00:00Z'", ""), good).rc,
+        admit(&f, "UPDATE", "", OBJECT(", deletionTimestamp: '2026-01-01T00:00:00Z'", ""), good).rc,
         0);
-    assert_int_equal(admit(&w, "UPDATE", ", subResource: status", bad, good).rc, 0);
+    assert_int_equal(admit(&f, "UPDATE", ", subResource: status", bad, good).rc, 0);
 
-    a = admit(&w, "UPDATE", "", good, OBJECT("", "selector: {matchLabels: {app: x}}, " LIMITS));
+    a = admit(&f, "UPDATE", "", good, OBJECT("", "selector: {matchLabels: {app: x}}, " LIMITS));
     assert_int_equal(a.rc, 0);
     expect_text(a.notes, "spec.selector: changed: running pods stay");
-    a = admit(&w, "UPDATE", "", good, OBJECT("", SELECTOR));
+    a = admit(&f, "UPDATE", "", good, OBJECT("", SELECTOR));
     assert_null(strstr(a.notes, "changed"));
 
-    a = admit(&w, "DELETE", "", "null", bad);
+    a = admit(&f, "DELETE", "", "null", bad);
     assert_int_equal(a.rc, 0);
     assert_string_equal(a.notes, "");
-    a = admit(&w, "DELETE", "", "null", "{status: {pods: [{name: a}, {name: b}]}}");
+    a = admit(&f, "DELETE", "", "null", "{status: {pods: [{name: a}, {name: b}]}}");
     assert_int_equal(a.rc, 0);
     expect_text(a.notes, "2 pods of this shard: they keep their current rules");
-    shard_cache_deinit(&w);
+    shard_cache_deinit(&f);
 }
 
 static bool validate_once(void *data)
 {
-    const struct world *w = data;
+    const struct fixture *f = data;
     struct err e = ERR_INIT;
     struct warnings notes = WARNINGS_INIT;
-    int rc = validate_config(w->configs[1], &options, &w->world, &notes, &e);
+    int rc = validate_config(f->configs[1], &options, &f->world, &notes, &e);
     if (rc == 0) {
-        rc = validate_config(w->configs[2], &options, &w->world, &notes, &e);
+        rc = validate_config(f->configs[2], &options, &f->world, &notes, &e);
     }
     assert_true(rc == 0 || e.msg[0] != '\0');
     bool well = rc == 0 && notes.dropped == 0;
@@ -514,15 +514,15 @@ static bool validate_once(void *data)
 static void without_memory(void **state)
 {
     (void)state;
-    struct world w;
-    shard_cache_init(&w);
-    shard_cache_add(w.configs, &w.world.config_count,
+    struct fixture f;
+    shard_cache_init(&f);
+    shard_cache_add(f.configs, &f.world.config_count,
                     config_of("b", OPERATOR("b", "l", IN("u, v"))));
-    shard_cache_add(w.configs, &w.world.config_count, config_of("a", OPERATOR("a", "l", IN("z"))));
-    shard_cache_add(w.configs, &w.world.config_count,
+    shard_cache_add(f.configs, &f.world.config_count, config_of("a", OPERATOR("a", "l", IN("z"))));
+    shard_cache_add(f.configs, &f.world.config_count,
                     config_of("r", ROOT(", resourceSelector: [{" PODS "}]")));
-    assert_true(sweep_allocations(validate_once, &w) > 50);
-    shard_cache_deinit(&w);
+    assert_true(sweep_allocations(validate_once, &f) > 50);
+    shard_cache_deinit(&f);
 }
 
 int main(void)

@@ -112,7 +112,7 @@ static void between_without_memory(void **state)
 
 /* ---- pods ---- */
 
-struct scene {
+struct fixture {
     struct rules *rules[12];
     struct handover_past past;
     struct rules_map map; /* has rules[1] */
@@ -122,7 +122,7 @@ struct scene {
 
 static int set_up(void **state)
 {
-    struct scene *s = calloc(1, sizeof *s);
+    struct fixture *s = calloc(1, sizeof *s);
     for (unsigned i = 0; i < 12; i++) {
         char limit[200];
         (void)snprintf(limit, sizeof limit, LIMIT("pods", "ns=%u"), i);
@@ -138,7 +138,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     handover_deinit(&s->past);
     for (unsigned i = 0; i < 12; i++) {
         rules_unref(s->rules[i]);
@@ -147,7 +147,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void answers(struct scene *s, unsigned number)
+static void answers(struct fixture *s, unsigned number)
 {
     s->probe = (struct probe_result){
         .state = PROBE_ANSWERED, .asked = true, .enforcing = true, .generation = number + 1};
@@ -156,14 +156,14 @@ static void answers(struct scene *s, unsigned number)
     (void)snprintf(s->probe.shard, sizeof s->probe.shard, "%s", SHARD);
 }
 
-static enum handover_hold hold(const struct scene *s)
+static enum handover_hold hold(const struct fixture *s)
 {
     return handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &s->past);
 }
 
 static void what_pods_that_answer_hold(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     answers(s, 1);
     assert_int_equal(hold(s), HANDOVER_PUBLISHED);
     s->probe.enforcing = false; /* earlier requests are under way */
@@ -181,7 +181,7 @@ static void what_pods_that_answer_hold(void **state)
 
 static void what_silent_pods_hold(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     answers(s, 1);
     s->probe.state = PROBE_SILENT;
     assert_int_equal(hold(s), HANDOVER_PUBLISHED);
@@ -193,7 +193,7 @@ static void what_silent_pods_hold(void **state)
 
 static void what_pods_hold_that_never_answered(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     struct handover_past none = {.count = 0};
     s->probe = (struct probe_result){.state = PROBE_WAITING};
     assert_int_equal(hold(s), HANDOVER_PAST); /* all that there ever was is known */
@@ -225,7 +225,7 @@ static void what_pods_hold_that_never_answered(void **state)
 
 static void pods_that_hold_nothing(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     answers(s, 0);
     s->pod.over = true;
     assert_int_equal(hold(s), HANDOVER_NOTHING);
@@ -241,7 +241,7 @@ static void pods_that_hold_nothing(void **state)
 /* It knows what stands in the ConfigMap, and not what stood there before. */
 static void what_a_new_leader_knows(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     struct handover_past none = {.count = 0};
     answers(s, 1);
     assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &none),
@@ -261,7 +261,7 @@ static void what_a_new_leader_knows(void **state)
 
 static void what_is_remembered(void **state)
 {
-    struct scene *s = *state;
+    struct fixture *s = *state;
     assert_int_equal(s->past.count, 2);
     handover_note(&s->past, s->rules[1]);
     assert_int_equal(s->past.count, 2);

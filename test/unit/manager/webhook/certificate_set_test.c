@@ -25,94 +25,94 @@ static const struct certificate_rules rules = {
     .names = names, .name_count = 2, .authority_seconds = YEAR, .serving_seconds = DAYS_90};
 
 /* A Secret, as it changes. */
-struct world {
+struct fixture {
     cJSON *secret;
     struct certificate_set set;
     struct certificate_plan plan;
     int64_t now;
 };
 
-static cJSON *data_of(struct world *w)
+static cJSON *data_of(struct fixture *f)
 {
-    return cJSON_GetObjectItemCaseSensitive(w->secret, "data");
+    return cJSON_GetObjectItemCaseSensitive(f->secret, "data");
 }
 
-static void read_again(struct world *w)
+static void read_again(struct fixture *f)
 {
-    certificate_set_deinit(&w->set);
-    assert_int_equal(certificate_set_read(&w->set, w->secret), 0);
+    certificate_set_deinit(&f->set);
+    assert_int_equal(certificate_set_read(&f->set, f->secret), 0);
 }
 
-static void plan(struct world *w, bool next_trusted)
+static void plan(struct fixture *f, bool next_trusted)
 {
-    certificate_set_plan(&w->set, &rules, w->now, next_trusted, &w->plan);
+    certificate_set_plan(&f->set, &rules, f->now, next_trusted, &f->plan);
 }
 
 /* Carries the plan out, as the API server would with a merge patch. */
-static void carry_out(struct world *w)
+static void carry_out(struct fixture *f)
 {
     struct err e = ERR_INIT;
-    cJSON *change = certificate_set_change(&w->set, &rules, w->now, &w->plan, &e);
+    cJSON *change = certificate_set_change(&f->set, &rules, f->now, &f->plan, &e);
     if (change == NULL) {
         fail_msg("%s", e.msg);
         return;
     }
     for (cJSON *item = change->child; item != NULL; item = item->next) {
-        cJSON_DeleteItemFromObjectCaseSensitive(data_of(w), item->string);
+        cJSON_DeleteItemFromObjectCaseSensitive(data_of(f), item->string);
         if (!cJSON_IsNull(item)) {
-            cJSON_AddStringToObject(data_of(w), item->string, item->valuestring);
+            cJSON_AddStringToObject(data_of(f), item->string, item->valuestring);
         }
     }
     cJSON_Delete(change);
-    read_again(w);
+    read_again(f);
 }
 
-static void expect(struct world *w, bool next_trusted, enum certificate_action action,
+static void expect(struct fixture *f, bool next_trusted, enum certificate_action action,
                    const char *why)
 {
-    plan(w, next_trusted);
-    if (w->plan.action != action || strstr(w->plan.why, why) == NULL) {
-        fail_msg("action %d because \"%s\", not %d because \"%s\"", w->plan.action, w->plan.why,
+    plan(f, next_trusted);
+    if (f->plan.action != action || strstr(f->plan.why, why) == NULL) {
+        fail_msg("action %d because \"%s\", not %d because \"%s\"", f->plan.action, f->plan.why,
                  action, why);
     }
 }
 
-static char *field(struct world *w, const char *key)
+static char *field(struct fixture *f, const char *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(data_of(w), key);
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(data_of(f), key);
     return item == NULL ? NULL : item->valuestring;
 }
 
-static void set_field(struct world *w, const char *key, const char *text)
+static void set_field(struct fixture *f, const char *key, const char *text)
 {
     struct buf coded = BUF_INIT(65536);
     assert_int_equal(base64_encode(slice_str(text), &coded), 0);
-    cJSON_DeleteItemFromObjectCaseSensitive(data_of(w), key);
-    cJSON_AddStringToObject(data_of(w), key, buf_cstr(&coded));
+    cJSON_DeleteItemFromObjectCaseSensitive(data_of(f), key);
+    cJSON_AddStringToObject(data_of(f), key, buf_cstr(&coded));
     buf_reset(&coded);
-    read_again(w);
+    read_again(f);
 }
 
-static void copy_field(struct world *w, const char *to, const char *from)
+static void copy_field(struct fixture *f, const char *to, const char *from)
 {
-    char *text = strdup(field(w, from));
-    cJSON_DeleteItemFromObjectCaseSensitive(data_of(w), to);
-    cJSON_AddStringToObject(data_of(w), to, text);
+    char *text = strdup(field(f, from));
+    cJSON_DeleteItemFromObjectCaseSensitive(data_of(f), to);
+    cJSON_AddStringToObject(data_of(f), to, text);
     free(text);
-    read_again(w);
+    read_again(f);
 }
 
-static bool serves(struct world *w)
+static bool serves(struct fixture *f)
 {
     char why[256];
-    return certificate_set_serves(&w->set, &rules, w->now, why);
+    return certificate_set_serves(&f->set, &rules, f->now, why);
 }
 
 /* How many authorities are trusted. */
-static int bundle_size(struct world *w)
+static int bundle_size(struct fixture *f)
 {
     struct buf text = BUF_INIT(CERTIFICATE_SET_BUNDLE_MAX);
-    assert_int_equal(certificate_set_bundle(&w->set, &text), 0);
+    assert_int_equal(certificate_set_bundle(&f->set, &text), 0);
     struct slice rest = buf_slice(&text);
     int n = 0;
     struct certificate *c;
@@ -125,10 +125,10 @@ static int bundle_size(struct world *w)
     return n;
 }
 
-static bool trusted(struct world *w, const char *cert)
+static bool trusted(struct fixture *f, const char *cert)
 {
     struct buf text = BUF_INIT(CERTIFICATE_SET_BUNDLE_MAX);
-    assert_int_equal(certificate_set_bundle(&w->set, &text), 0);
+    assert_int_equal(certificate_set_bundle(&f->set, &text), 0);
     bool found = strstr(buf_cstr(&text), cert) != NULL;
     buf_reset(&text);
     return found;
@@ -136,10 +136,10 @@ static bool trusted(struct world *w, const char *cert)
 
 static int setup_empty(void **state)
 {
-    static struct world w;
-    w = (struct world){.secret = cJSON_CreateObject(), .now = NOW};
-    cJSON_AddObjectToObject(w.secret, "data");
-    *state = &w;
+    static struct fixture f;
+    f = (struct fixture){.secret = cJSON_CreateObject(), .now = NOW};
+    cJSON_AddObjectToObject(f.secret, "data");
+    *state = &f;
     return 0;
 }
 
@@ -147,56 +147,56 @@ static int setup_empty(void **state)
 static int setup(void **state)
 {
     int rc = setup_empty(state);
-    struct world *w = *state;
-    read_again(w);
-    expect(w, false, CERTIFICATE_RESTART, "");
-    carry_out(w);
+    struct fixture *f = *state;
+    read_again(f);
+    expect(f, false, CERTIFICATE_RESTART, "");
+    carry_out(f);
     return rc;
 }
 
 static int teardown(void **state)
 {
-    struct world *w = *state;
-    certificate_set_deinit(&w->set);
-    cJSON_Delete(w->secret);
+    struct fixture *f = *state;
+    certificate_set_deinit(&f->set);
+    cJSON_Delete(f->secret);
     return 0;
 }
 
 static void test_nothing_becomes_everything(void **state)
 {
-    struct world *w = *state;
-    read_again(w);
-    assert_false(serves(w));
-    assert_int_equal(bundle_size(w), 0);
-    expect(w, false, CERTIFICATE_RESTART, "the authority's certificate is missing");
-    assert_true(w->plan.broken);
-    carry_out(w);
-    assert_true(serves(w));
-    assert_int_equal(bundle_size(w), 1);
-    assert_null(field(w, "next-ca.crt"));
-    assert_null(field(w, "previous-ca.crt"));
-    expect(w, false, CERTIFICATE_KEEP, "");
-    assert_in_range(w->plan.next_look, NOW + DAYS_90 * 2 / 3 - 3600, NOW + DAYS_90 * 2 / 3 + 3600);
-    assert_int_equal(certificate_not_after(w->set.entries[CERTIFICATE_CURRENT].read), NOW + YEAR);
+    struct fixture *f = *state;
+    read_again(f);
+    assert_false(serves(f));
+    assert_int_equal(bundle_size(f), 0);
+    expect(f, false, CERTIFICATE_RESTART, "the authority's certificate is missing");
+    assert_true(f->plan.broken);
+    carry_out(f);
+    assert_true(serves(f));
+    assert_int_equal(bundle_size(f), 1);
+    assert_null(field(f, "next-ca.crt"));
+    assert_null(field(f, "previous-ca.crt"));
+    expect(f, false, CERTIFICATE_KEEP, "");
+    assert_in_range(f->plan.next_look, NOW + DAYS_90 * 2 / 3 - 3600, NOW + DAYS_90 * 2 / 3 + 3600);
+    assert_int_equal(certificate_not_after(f->set.entries[CERTIFICATE_CURRENT].read), NOW + YEAR);
 }
 
 static void test_the_serving_certificate_is_renewed(void **state)
 {
-    struct world *w = *state;
-    char *authority = strdup(field(w, "ca.crt"));
-    plan(w, false);
-    w->now = w->plan.next_look - 1;
-    expect(w, false, CERTIFICATE_KEEP, "");
-    w->now++;
-    expect(w, false, CERTIFICATE_RENEW, "two thirds of the serving");
-    assert_false(w->plan.broken);
-    carry_out(w);
-    assert_true(serves(w));
-    assert_int_equal(certificate_not_after(w->set.entries[CERTIFICATE_SERVING].read),
-                     w->now + DAYS_90);
-    assert_string_equal(field(w, "ca.crt"), authority);
-    expect(w, false, CERTIFICATE_KEEP, "");
-    assert_true(w->plan.next_look > w->now);
+    struct fixture *f = *state;
+    char *authority = strdup(field(f, "ca.crt"));
+    plan(f, false);
+    f->now = f->plan.next_look - 1;
+    expect(f, false, CERTIFICATE_KEEP, "");
+    f->now++;
+    expect(f, false, CERTIFICATE_RENEW, "two thirds of the serving");
+    assert_false(f->plan.broken);
+    carry_out(f);
+    assert_true(serves(f));
+    assert_int_equal(certificate_not_after(f->set.entries[CERTIFICATE_SERVING].read),
+                     f->now + DAYS_90);
+    assert_string_equal(field(f, "ca.crt"), authority);
+    expect(f, false, CERTIFICATE_KEEP, "");
+    assert_true(f->plan.next_look > f->now);
     free(authority);
 }
 
@@ -204,36 +204,36 @@ static void test_the_serving_certificate_is_renewed(void **state)
  * the step before and of the step after. */
 static void test_an_authority_is_replaced_without_a_gap(void **state)
 {
-    struct world *w = *state;
-    char *first = strdup(w->set.entries[CERTIFICATE_CURRENT].cert);
-    w->now = NOW + YEAR * 2 / 3 + 1;
-    set_field(w, "unknown", "stays");
-    plan(w, false);
-    assert_int_equal(w->plan.action, CERTIFICATE_RENEW); /* its certificate expired long ago */
-    carry_out(w);
-    expect(w, false, CERTIFICATE_PREPARE, "two thirds of the authority");
-    assert_false(w->plan.broken);
-    carry_out(w);
-    char *second = strdup(w->set.entries[CERTIFICATE_NEXT].cert);
-    assert_true(serves(w) && trusted(w, first) && trusted(w, second));
-    assert_string_equal(w->set.entries[CERTIFICATE_CURRENT].cert, first);
+    struct fixture *f = *state;
+    char *first = strdup(f->set.entries[CERTIFICATE_CURRENT].cert);
+    f->now = NOW + YEAR * 2 / 3 + 1;
+    set_field(f, "unknown", "stays");
+    plan(f, false);
+    assert_int_equal(f->plan.action, CERTIFICATE_RENEW); /* its certificate expired long ago */
+    carry_out(f);
+    expect(f, false, CERTIFICATE_PREPARE, "two thirds of the authority");
+    assert_false(f->plan.broken);
+    carry_out(f);
+    char *second = strdup(f->set.entries[CERTIFICATE_NEXT].cert);
+    assert_true(serves(f) && trusted(f, first) && trusted(f, second));
+    assert_string_equal(f->set.entries[CERTIFICATE_CURRENT].cert, first);
 
-    expect(w, false, CERTIFICATE_KEEP, "");
-    expect(w, true, CERTIFICATE_PROMOTE, "trust the next authority");
-    assert_false(w->plan.broken);
-    carry_out(w);
-    assert_true(serves(w) && trusted(w, first) && trusted(w, second));
-    assert_string_equal(w->set.entries[CERTIFICATE_CURRENT].cert, second);
-    assert_string_equal(w->set.entries[CERTIFICATE_PREVIOUS].cert, first);
-    assert_null(w->set.entries[CERTIFICATE_NEXT].cert);
+    expect(f, false, CERTIFICATE_KEEP, "");
+    expect(f, true, CERTIFICATE_PROMOTE, "trust the next authority");
+    assert_false(f->plan.broken);
+    carry_out(f);
+    assert_true(serves(f) && trusted(f, first) && trusted(f, second));
+    assert_string_equal(f->set.entries[CERTIFICATE_CURRENT].cert, second);
+    assert_string_equal(f->set.entries[CERTIFICATE_PREVIOUS].cert, first);
+    assert_null(f->set.entries[CERTIFICATE_NEXT].cert);
 
-    expect(w, true, CERTIFICATE_KEEP, "");
-    w->now = w->plan.next_look;
-    expect(w, true, CERTIFICATE_RENEW, "two thirds of the serving");
-    carry_out(w);
-    assert_true(serves(w) && !trusted(w, first) && trusted(w, second));
-    assert_int_equal(bundle_size(w), 1);
-    assert_non_null(field(w, "unknown"));
+    expect(f, true, CERTIFICATE_KEEP, "");
+    f->now = f->plan.next_look;
+    expect(f, true, CERTIFICATE_RENEW, "two thirds of the serving");
+    carry_out(f);
+    assert_true(serves(f) && !trusted(f, first) && trusted(f, second));
+    assert_int_equal(bundle_size(f), 1);
+    assert_non_null(field(f, "unknown"));
     free(first);
     free(second);
 }
@@ -241,25 +241,25 @@ static void test_an_authority_is_replaced_without_a_gap(void **state)
 /* While nobody publishes the next one, service goes on for as long as anybody can be served. */
 static void test_an_authority_that_is_never_published(void **state)
 {
-    struct world *w = *state;
-    w->now = NOW + YEAR * 2 / 3 + 1;
+    struct fixture *f = *state;
+    f->now = NOW + YEAR * 2 / 3 + 1;
     int64_t end = NOW + YEAR;
-    for (int i = 0; i < 20 && w->now <= end; i++) {
-        plan(w, false);
-        if (w->plan.action == CERTIFICATE_KEEP) {
-            w->now = w->plan.next_look;
+    for (int i = 0; i < 20 && f->now <= end; i++) {
+        plan(f, false);
+        if (f->plan.action == CERTIFICATE_KEEP) {
+            f->now = f->plan.next_look;
         } else {
-            assert_int_not_equal(w->plan.action, CERTIFICATE_PROMOTE);
-            carry_out(w);
+            assert_int_not_equal(f->plan.action, CERTIFICATE_PROMOTE);
+            carry_out(f);
         }
-        assert_true(w->now > end || serves(w));
+        assert_true(f->now > end || serves(f));
     }
-    assert_true(w->now > end);
-    expect(w, false, CERTIFICATE_PROMOTE, "the authority's certificate has expired");
-    assert_true(w->plan.broken);
-    carry_out(w);
-    assert_true(serves(w));
-    assert_null(field(w, "previous-ca.crt"));
+    assert_true(f->now > end);
+    expect(f, false, CERTIFICATE_PROMOTE, "the authority's certificate has expired");
+    assert_true(f->plan.broken);
+    carry_out(f);
+    assert_true(serves(f));
+    assert_null(field(f, "previous-ca.crt"));
 }
 
 /* What somebody did to the Secret. */
@@ -290,91 +290,91 @@ static void test_damage_is_repaired(void **state)
         {"next-ca.crt", NULL, "ca.crt", CERTIFICATE_PREPARE, "has no key"},
         {"previous-ca.crt", "garbage", NULL, CERTIFICATE_KEEP, ""},
     };
-    struct world *w = *state;
+    struct fixture *f = *state;
     for (size_t i = 0; i < ARRAY_LEN(damages); i++) {
         const struct damage *d = &damages[i];
-        cJSON *good = cJSON_Duplicate(data_of(w), true);
+        cJSON *good = cJSON_Duplicate(data_of(f), true);
         if (d->text != NULL) {
-            set_field(w, d->field, d->text);
+            set_field(f, d->field, d->text);
         } else {
-            copy_field(w, d->field, d->from);
+            copy_field(f, d->field, d->from);
         }
-        expect(w, false, d->action, d->why);
+        expect(f, false, d->action, d->why);
         if (d->action != CERTIFICATE_KEEP) {
-            assert_true(w->plan.broken);
-            carry_out(w);
-            assert_true(serves(w));
-            plan(w, false);
-            assert_int_equal(w->plan.action, CERTIFICATE_KEEP);
+            assert_true(f->plan.broken);
+            carry_out(f);
+            assert_true(serves(f));
+            plan(f, false);
+            assert_int_equal(f->plan.action, CERTIFICATE_KEEP);
         }
-        cJSON_ReplaceItemInObjectCaseSensitive(w->secret, "data", good);
-        read_again(w);
+        cJSON_ReplaceItemInObjectCaseSensitive(f->secret, "data", good);
+        read_again(f);
     }
 }
 
 static void test_no_base64_is_not_there(void **state)
 {
-    struct world *w = *state;
-    cJSON_ReplaceItemInObjectCaseSensitive(data_of(w), "tls.crt", cJSON_CreateString("%%%"));
-    cJSON_ReplaceItemInObjectCaseSensitive(data_of(w), "tls.key", cJSON_CreateNumber(1));
-    read_again(w);
-    expect(w, false, CERTIFICATE_RENEW, "the serving certificate is missing");
-    cJSON_ReplaceItemInObjectCaseSensitive(w->secret, "data", cJSON_CreateString("x"));
-    read_again(w);
-    expect(w, false, CERTIFICATE_RESTART, "the authority's certificate is missing");
+    struct fixture *f = *state;
+    cJSON_ReplaceItemInObjectCaseSensitive(data_of(f), "tls.crt", cJSON_CreateString("%%%"));
+    cJSON_ReplaceItemInObjectCaseSensitive(data_of(f), "tls.key", cJSON_CreateNumber(1));
+    read_again(f);
+    expect(f, false, CERTIFICATE_RENEW, "the serving certificate is missing");
+    cJSON_ReplaceItemInObjectCaseSensitive(f->secret, "data", cJSON_CreateString("x"));
+    read_again(f);
+    expect(f, false, CERTIFICATE_RESTART, "the authority's certificate is missing");
 }
 
 static void test_a_missing_name_is_added(void **state)
 {
     static const char *const more[] = {"cmesh-webhook.cmesh-system.svc", "10.0.0.1", "10.0.0.2"};
     struct certificate_rules wider = rules;
-    struct world *w = *state;
+    struct fixture *f = *state;
     wider.names = more;
     wider.name_count = 3;
-    certificate_set_plan(&w->set, &wider, w->now, false, &w->plan);
-    assert_int_equal(w->plan.action, CERTIFICATE_RENEW);
-    assert_string_equal(w->plan.why, "the serving certificate does not name 10.0.0.2");
+    certificate_set_plan(&f->set, &wider, f->now, false, &f->plan);
+    assert_int_equal(f->plan.action, CERTIFICATE_RENEW);
+    assert_string_equal(f->plan.why, "the serving certificate does not name 10.0.0.2");
 }
 
 /* A certificate of another authority that happens to be in the Secret. */
 static void test_another_authority(void **state)
 {
-    struct world *w = *state;
+    struct fixture *f = *state;
     struct certificate_pair other;
     const struct certificate_spec spec = {
         .common_name = "other", .not_before = NOW - 10, .not_after = NOW + YEAR};
     assert_int_equal(certificate_make_authority(&spec, &other, NULL), 0);
-    set_field(w, "ca.crt", other.cert);
-    set_field(w, "ca.key", other.key);
-    expect(w, false, CERTIFICATE_RENEW, "the serving certificate is signed by another CA");
-    carry_out(w);
-    assert_true(serves(w));
+    set_field(f, "ca.crt", other.cert);
+    set_field(f, "ca.key", other.key);
+    expect(f, false, CERTIFICATE_RENEW, "the serving certificate is signed by another CA");
+    carry_out(f);
+    assert_true(serves(f));
     certificate_pair_deinit(&other);
 }
 
 static void test_an_expired_certificate_is_replaced(void **state)
 {
-    struct world *w = *state;
-    w->now = NOW + DAYS_90 + 1;
-    expect(w, false, CERTIFICATE_RENEW, "the serving certificate has expired");
-    carry_out(w);
-    assert_true(serves(w));
-    w->now = NOW + YEAR + 1;
-    expect(w, false, CERTIFICATE_RESTART, "the authority's certificate has expired");
-    carry_out(w);
-    assert_true(serves(w));
-    assert_null(field(w, "previous-ca.crt"));
-    w->now = NOW - YEAR;
-    expect(w, false, CERTIFICATE_RESTART, "the authority's certificate is not valid yet");
+    struct fixture *f = *state;
+    f->now = NOW + DAYS_90 + 1;
+    expect(f, false, CERTIFICATE_RENEW, "the serving certificate has expired");
+    carry_out(f);
+    assert_true(serves(f));
+    f->now = NOW + YEAR + 1;
+    expect(f, false, CERTIFICATE_RESTART, "the authority's certificate has expired");
+    carry_out(f);
+    assert_true(serves(f));
+    assert_null(field(f, "previous-ca.crt"));
+    f->now = NOW - YEAR;
+    expect(f, false, CERTIFICATE_RESTART, "the authority's certificate is not valid yet");
 }
 
 /* Everything that is held goes back, and an authority that only we know how to sign with. */
 static void test_restoring(void **state)
 {
-    struct world *w = *state;
-    char *serving = strdup(field(w, "tls.crt"));
+    struct fixture *f = *state;
+    char *serving = strdup(field(f, "tls.crt"));
     struct certificate_plan p = {.action = CERTIFICATE_RESTORE};
-    cJSON *change = certificate_set_change(&w->set, &rules, w->now, &p, NULL);
+    cJSON *change = certificate_set_change(&f->set, &rules, f->now, &p, NULL);
     assert_non_null(change);
     assert_string_equal(cJSON_GetObjectItem(change, "tls.crt")->valuestring, serving);
     assert_true(cJSON_IsString(cJSON_GetObjectItem(change, "tls.key")));
@@ -389,23 +389,23 @@ static void test_restoring(void **state)
 
 static void test_short_lives(void **state)
 {
-    struct world *w = *state;
+    struct fixture *f = *state;
     const struct certificate_rules brief = {
         .names = names, .name_count = 2, .authority_seconds = 30, .serving_seconds = 60};
     struct certificate_plan p = {.action = CERTIFICATE_RESTART};
-    cJSON *change = certificate_set_change(&w->set, &brief, w->now, &p, NULL);
-    cJSON_ReplaceItemInObjectCaseSensitive(w->secret, "data", change);
-    read_again(w);
+    cJSON *change = certificate_set_change(&f->set, &brief, f->now, &p, NULL);
+    cJSON_ReplaceItemInObjectCaseSensitive(f->secret, "data", change);
+    read_again(f);
     /* Never longer than its authority. */
-    assert_int_equal(certificate_not_after(w->set.entries[CERTIFICATE_SERVING].read), NOW + 30);
-    certificate_set_plan(&w->set, &brief, w->now, false, &p);
+    assert_int_equal(certificate_not_after(f->set.entries[CERTIFICATE_SERVING].read), NOW + 30);
+    certificate_set_plan(&f->set, &brief, f->now, false, &p);
     assert_int_equal(p.action, CERTIFICATE_KEEP);
     assert_in_range(p.next_look, NOW + 15, NOW + 21);
 }
 
 /* One action by itself, for keys take their time to make. */
 struct act {
-    const struct world *world;
+    const struct fixture *world;
     enum certificate_action action;
 };
 
@@ -432,11 +432,11 @@ static bool play(void *data)
 
 static void test_out_of_memory(void **state)
 {
-    struct world *w = *state;
-    copy_field(w, "next-ca.crt", "ca.crt");
-    copy_field(w, "next-ca.key", "ca.key");
+    struct fixture *f = *state;
+    copy_field(f, "next-ca.crt", "ca.crt");
+    copy_field(f, "next-ca.key", "ca.key");
     for (int action = CERTIFICATE_RENEW; action <= CERTIFICATE_RESTORE; action++) {
-        struct act act = {.world = w, .action = (enum certificate_action)action};
+        struct act act = {.world = f, .action = (enum certificate_action)action};
         assert_true(sweep_allocations(play, &act) > 20);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "controller_scene.h"
+#include "controller_fixture.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,16 +14,16 @@ enum { PATIENCE_MS = 15000, TURN_MS = 2, ORPHAN_MS = 300, SETTLED_MS = 250 };
 /* ---- the proxies: in place of manager/shard/prober.c ---- */
 
 struct prober {
-    struct scene *scene;
+    struct fixture *fixture;
     struct prober_stats stats;
 };
 
-static struct scene *the_scene; /* prober_new is told nothing of it */
+static struct fixture *the_fixture; /* prober_new is told nothing of it */
 
-static struct scene_probe_entry *probe_entry(struct scene *s, const char *key)
+static struct fixture_probe_entry *probe_entry(struct fixture *s, const char *key)
 {
-    for (size_t i = 0; i < SCENE_PROBES; i++) {
-        struct scene_probe_entry *e = &s->entries[i];
+    for (size_t i = 0; i < FIXTURE_PROBES; i++) {
+        struct fixture_probe_entry *e = &s->entries[i];
         if (e->key[0] == '\0') {
             (void)snprintf(e->key, sizeof e->key, "%s", key);
             e->result.asked = !s->slow_pods;
@@ -44,32 +44,32 @@ struct prober *prober_new(struct net_loop *l, const struct prober_options *o, st
         (void)err_memory(e);
         return NULL;
     }
-    p->scene = the_scene;
-    the_scene->probes = *o;
+    p->fixture = the_fixture;
+    the_fixture->probes = *o;
     return p;
 }
 
 int prober_watch(struct prober *p, const struct prober_target *t)
 {
     assert_string_equal(t->proxy, "10.0.0.1:5441");
-    probe_entry(p->scene, t->key)->watched = true;
+    probe_entry(p->fixture, t->key)->watched = true;
     return 0;
 }
 
 void prober_forget(struct prober *p, const char *key)
 {
-    probe_entry(p->scene, key)->watched = false;
+    probe_entry(p->fixture, key)->watched = false;
 }
 
 void prober_expect(struct prober *p, const char *key, uint64_t generation)
 {
     assert_true(generation > 0);
-    probe_entry(p->scene, key)->expected++;
+    probe_entry(p->fixture, key)->expected++;
 }
 
 const struct probe_result *prober_result(const struct prober *p, const char *key)
 {
-    const struct scene_probe_entry *e = probe_entry(p->scene, key);
+    const struct fixture_probe_entry *e = probe_entry(p->fixture, key);
     return e->watched ? &e->result : NULL;
 }
 
@@ -81,13 +81,13 @@ const struct prober_stats *prober_stats(const struct prober *p)
 void prober_free(struct prober *p)
 {
     if (p != NULL) {
-        p->scene->probes.on_change = NULL;
+        p->fixture->probes.on_change = NULL;
         free(p);
     }
 }
 
-void scene_probe(struct scene *s, const char *pod, const char *shard, uint64_t generation,
-                 const char *checksum)
+void fixture_probe(struct fixture *s, const char *pod, const char *shard, uint64_t generation,
+                   const char *checksum)
 {
     char key[128];
     (void)snprintf(key, sizeof key, "n/%s", pod);
@@ -104,23 +104,23 @@ void scene_probe(struct scene *s, const char *pod, const char *shard, uint64_t g
     }
 }
 
-static struct rules *parse_rules(struct scene *s, const char *shard)
+static struct rules *parse_rules(struct fixture *s, const char *shard)
 {
-    const char *text = scene_rules(s, shard);
+    const char *text = fixture_rules(s, shard);
     return rules_parse(text, strlen(text), NULL);
 }
 
-void scene_enforces(struct scene *s, const char *pod, const char *shard)
+void fixture_enforces(struct fixture *s, const char *pod, const char *shard)
 {
     struct rules *rules = parse_rules(s, shard);
     assert_non_null(rules);
-    scene_probe(s, pod, shard, rules_generation(rules), rules_checksum(rules));
+    fixture_probe(s, pod, shard, rules_generation(rules), rules_checksum(rules));
     rules_unref(rules);
 }
 
-void scene_forget_probes(struct scene *s)
+void fixture_forget_probes(struct fixture *s)
 {
-    for (size_t i = 0; i < SCENE_PROBES; i++) {
+    for (size_t i = 0; i < FIXTURE_PROBES; i++) {
         s->entries[i].result = (struct probe_result){.state = PROBE_WAITING, .asked = true};
     }
 }
@@ -129,21 +129,21 @@ void scene_forget_probes(struct scene *s)
 
 static bool may_write(void *data)
 {
-    return ((const struct scene *)data)->holds;
+    return ((const struct fixture *)data)->holds;
 }
 
-bool scene_open(struct scene *s)
+bool fixture_open(struct fixture *s)
 {
     struct net_loop *l = NULL;
     if (loop_setup((void **)&l) != 0 || !store_open(&s->store, l)) {
         return false;
     }
     s->holds = true;
-    the_scene = s;
+    the_fixture = s;
     return true;
 }
 
-bool scene_begin(struct scene *s, const struct reflector_ops *ops)
+bool fixture_begin(struct fixture *s, const struct reflector_ops *ops)
 {
     struct err e = ERR_INIT;
     struct shard_cache_options wo = {.client = s->store.api.client, .prefix = PREFIX, .ops = ops};
@@ -154,7 +154,7 @@ bool scene_begin(struct scene *s, const struct reflector_ops *ops)
     return s->cache != NULL && s->events != NULL;
 }
 
-bool scene_close(struct scene *s)
+bool fixture_close(struct fixture *s)
 {
     controller_free(s->controller);
     shard_cache_free(s->cache);
@@ -164,22 +164,22 @@ bool scene_close(struct scene *s)
     return loop_free(s->store.api.loop) == 0;
 }
 
-int scene_setup(void **state)
+int fixture_setup(void **state)
 {
-    struct scene *s = calloc(1, sizeof *s);
+    struct fixture *s = calloc(1, sizeof *s);
     *state = s;
-    return s != NULL && scene_open(s) && scene_begin(s, NULL) ? 0 : -1;
+    return s != NULL && fixture_open(s) && fixture_begin(s, NULL) ? 0 : -1;
 }
 
-int scene_teardown(void **state)
+int fixture_teardown(void **state)
 {
-    struct scene *s = *state;
-    bool well = scene_close(s);
+    struct fixture *s = *state;
+    bool well = fixture_close(s);
     free(s);
     return well ? 0 : -1;
 }
 
-struct controller *scene_controller(struct scene *s, struct shard_cache *cache)
+struct controller *fixture_controller(struct fixture *s, struct shard_cache *cache)
 {
     struct err e = ERR_INIT;
     struct controller_options o = {
@@ -201,24 +201,24 @@ struct controller *scene_controller(struct scene *s, struct shard_cache *cache)
     return controller_new(s->store.api.loop, &o, &e);
 }
 
-bool scene_try_to_lead(struct scene *s)
+bool fixture_try_to_lead(struct fixture *s)
 {
-    s->controller = scene_controller(s, s->cache);
+    s->controller = fixture_controller(s, s->cache);
     return s->controller != NULL;
 }
 
-void scene_lead_without(struct scene *s)
+void fixture_lead_without(struct fixture *s)
 {
-    assert_true(scene_try_to_lead(s));
+    assert_true(fixture_try_to_lead(s));
 }
 
-void scene_lead(struct scene *s)
+void fixture_lead(struct fixture *s)
 {
     s->holds = true;
-    scene_lead_without(s);
+    fixture_lead_without(s);
 }
 
-void scene_retire(struct scene *s)
+void fixture_retire(struct fixture *s)
 {
     controller_free(s->controller);
     s->controller = NULL;
@@ -226,7 +226,7 @@ void scene_retire(struct scene *s)
 
 /* ---- objects ---- */
 
-void scene_pod(struct scene *s, const char *name, const char *label, const char *shard)
+void fixture_pod(struct fixture *s, const char *name, const char *label, const char *shard)
 {
     store_put_text(&s->store, "pods", "n",
                    "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"shard\":\"%s\"},\"annotations\":{"
@@ -237,7 +237,7 @@ void scene_pod(struct scene *s, const char *name, const char *label, const char 
                    name, label, shard);
 }
 
-void scene_plain_pod(struct scene *s, const char *name, const char *label)
+void fixture_plain_pod(struct fixture *s, const char *name, const char *label)
 {
     store_put_text(&s->store, "pods", "n",
                    "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"shard\":\"%s\"}},\"spec\":{"
@@ -245,8 +245,8 @@ void scene_plain_pod(struct scene *s, const char *name, const char *label)
                    name, label);
 }
 
-void scene_config_for(struct scene *s, const char *name, const char *resource, const char *selector,
-                      const char *label)
+void fixture_config_for(struct fixture *s, const char *name, const char *resource,
+                        const char *selector, const char *label)
 {
     const char *equals = strchr(selector, '=');
     store_put_text(&s->store, "shardingconfigs", "n",
@@ -256,14 +256,14 @@ void scene_config_for(struct scene *s, const char *name, const char *resource, c
                    name, label, resource, (int)(equals - selector), selector, equals + 1);
 }
 
-void scene_config(struct scene *s, const char *name, const char *resource, const char *selector)
+void fixture_config(struct fixture *s, const char *name, const char *resource, const char *selector)
 {
-    scene_config_for(s, name, resource, selector, name);
+    fixture_config_for(s, name, resource, selector, name);
 }
 
 static const char *const many[] = {"pods", "services", "secrets"};
 
-void scene_config_in(struct scene *s, const char *name, unsigned values)
+void fixture_config_in(struct fixture *s, const char *name, unsigned values)
 {
     struct buf text = BUF_INIT((size_t)4 * 1024 * 1024);
     int rc = 0;
@@ -288,7 +288,7 @@ void scene_config_in(struct scene *s, const char *name, unsigned values)
 
 /* ---- what goes wrong ---- */
 
-void scene_await_fault(struct scene *s)
+void fixture_await_fault(struct fixture *s)
 {
     for (unsigned ms = 0; ms < PATIENCE_MS && s->store.failing.count > 0; ms += TURN_MS) {
         run_for(s->store.api.loop, TURN_MS);
@@ -298,22 +298,23 @@ void scene_await_fault(struct scene *s)
 
 /* ---- looking ---- */
 
-const char *scene_text(struct scene *s, const char *resource, const char *name, const char *path)
+const char *fixture_text(struct fixture *s, const char *resource, const char *name,
+                         const char *path)
 {
     return store_text(store_get(&s->store, resource, "n", name), path);
 }
 
-const char *scene_rules(struct scene *s, const char *shard)
+const char *fixture_rules(struct fixture *s, const char *shard)
 {
     char name[64];
     (void)snprintf(name, sizeof name, "cmesh-rules-%s", shard);
-    return scene_text(s, "configmaps", name, "data/rules.json");
+    return fixture_text(s, "configmaps", name, "data/rules.json");
 }
 
 /* Large rules are not parsed again each time that they are looked at. */
-uint64_t scene_generation(struct scene *s, const char *shard)
+uint64_t fixture_generation(struct fixture *s, const char *shard)
 {
-    const char *text = scene_rules(s, shard);
+    const char *text = fixture_rules(s, shard);
     if (s->parsed.text == NULL || strcmp(s->parsed.text, text) != 0) {
         struct rules *rules = rules_parse(text, strlen(text), NULL);
         free(s->parsed.text);
@@ -324,7 +325,8 @@ uint64_t scene_generation(struct scene *s, const char *shard)
     return s->parsed.generation;
 }
 
-const char *scene_condition(struct scene *s, const char *shard, const char *type, const char *key)
+const char *fixture_condition(struct fixture *s, const char *shard, const char *type,
+                              const char *key)
 {
     const cJSON *config = store_get(&s->store, "shardingconfigs", "n", shard);
     const cJSON *c = NULL;
@@ -337,7 +339,7 @@ const char *scene_condition(struct scene *s, const char *shard, const char *type
     return "";
 }
 
-static unsigned events(struct scene *s, const char *name, const char *reason)
+static unsigned events(struct fixture *s, const char *name, const char *reason)
 {
     unsigned count = 0;
     for (const cJSON *e = NULL; (e = store_next(&s->store, "events", e)) != NULL;) {
@@ -349,7 +351,7 @@ static unsigned events(struct scene *s, const char *name, const char *reason)
     return count;
 }
 
-void scene_set_rules(struct scene *s, const char *shard, const char *text)
+void fixture_set_rules(struct fixture *s, const char *shard, const char *text)
 {
     char name[64];
     (void)snprintf(name, sizeof name, "cmesh-rules-%s", shard);
@@ -374,60 +376,61 @@ void scene_set_rules(struct scene *s, const char *shard, const char *text)
         }                                                                                          \
     } while (0)
 
-void scene_expect_text(struct scene *s, const char *resource, const char *name, const char *path,
-                       const char *text)
+void fixture_expect_text(struct fixture *s, const char *resource, const char *name,
+                         const char *path, const char *text)
 {
-    AWAIT(strcmp(scene_text(s, resource, name, path), text) == 0, "%s %s: %s is \"%s\", not \"%s\"",
-          resource, name, path, scene_text(s, resource, name, path), text);
+    AWAIT(strcmp(fixture_text(s, resource, name, path), text) == 0,
+          "%s %s: %s is \"%s\", not \"%s\"", resource, name, path,
+          fixture_text(s, resource, name, path), text);
 }
 
-void scene_expect_generation(struct scene *s, const char *shard, uint64_t generation)
+void fixture_expect_generation(struct fixture *s, const char *shard, uint64_t generation)
 {
-    AWAIT(scene_generation(s, shard) == generation, "%s has generation %llu, not %llu", shard,
-          (unsigned long long)scene_generation(s, shard), (unsigned long long)generation);
+    AWAIT(fixture_generation(s, shard) == generation, "%s has generation %llu, not %llu", shard,
+          (unsigned long long)fixture_generation(s, shard), (unsigned long long)generation);
 }
 
-void scene_expect_rules(struct scene *s, const char *shard, const char *part)
+void fixture_expect_rules(struct fixture *s, const char *shard, const char *part)
 {
-    AWAIT(strstr(scene_rules(s, shard), part) != NULL, "%s is not in the rules of %s: %s", part,
-          shard, scene_rules(s, shard));
+    AWAIT(strstr(fixture_rules(s, shard), part) != NULL, "%s is not in the rules of %s: %s", part,
+          shard, fixture_rules(s, shard));
 }
 
-void scene_expect_told(struct scene *s, const char *pod, uint64_t generation)
+void fixture_expect_told(struct fixture *s, const char *pod, uint64_t generation)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%llu", (unsigned long long)generation);
-    scene_expect_text(s, "pods", pod,
-                      "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation", text);
+    fixture_expect_text(s, "pods", pod,
+                        "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation", text);
 }
 
-void scene_expect_condition(struct scene *s, const char *shard, const char *type,
-                            const char *status)
+void fixture_expect_condition(struct fixture *s, const char *shard, const char *type,
+                              const char *status)
 {
-    AWAIT(strcmp(scene_condition(s, shard, type, "status"), status) == 0,
+    AWAIT(strcmp(fixture_condition(s, shard, type, "status"), status) == 0,
           "%s of %s is \"%s\", not \"%s\": %s", type, shard,
-          scene_condition(s, shard, type, "status"), status,
-          scene_condition(s, shard, type, "message"));
+          fixture_condition(s, shard, type, "status"), status,
+          fixture_condition(s, shard, type, "message"));
 }
 
-void scene_expect_event(struct scene *s, const char *name, const char *reason, unsigned count)
+void fixture_expect_event(struct fixture *s, const char *name, const char *reason, unsigned count)
 {
     AWAIT(events(s, name, reason) >= count, "%s of %s was told %u times, not %u", reason, name,
           events(s, name, reason), count);
     assert_int_equal(events(s, name, reason), count);
 }
 
-void scene_await_gone(struct scene *s, const char *resource, const char *name)
+void fixture_await_gone(struct fixture *s, const char *resource, const char *name)
 {
     AWAIT(store_get(&s->store, resource, "n", name) == NULL, "%s is still there", name);
 }
 
-void scene_settle(struct scene *s)
+void fixture_settle(struct fixture *s)
 {
-    scene_await_quiet(s, SETTLED_MS);
+    fixture_await_quiet(s, SETTLED_MS);
 }
 
-void scene_await_quiet(struct scene *s, unsigned length_ms)
+void fixture_await_quiet(struct fixture *s, unsigned length_ms)
 {
     unsigned quiet = 0;
     unsigned before = s->store.requests;
