@@ -34,6 +34,7 @@ static bool start_proxy(struct fixture *f)
         .flags = &f->flags,
         .upstream = f->api->client,
         .metrics = &f->metrics,
+        .token = slice_str(f->token),
         .on_drained = on_drained,
         .data = f,
     };

@@ -27,6 +27,7 @@ struct fixture {
     struct scripted_api *api;
     struct scripted_api scripted;  /* the api of fixture_setup */
     struct localproxy_flags flags; /* may be set before fixture_open */
+    const char *token;             /* likewise, or before fixture_restart; NULL: none */
     struct metrics metrics;
     struct proxy *proxy;
     unsigned generation;

@@ -45,6 +45,8 @@ static void test_lengths(void **state)
     /* The largest length there is. */
     assert_int_equal(frames_next(&f, SLICE("\xff\xff\xff\xff!")), 0);
     assert_false(frames_at_boundary(&f));
+    assert_int_equal(frames_next(&f, slice_of("", UINT32_MAX)), UINT32_MAX - 1); /* not read */
+    assert_true(frames_at_boundary(&f));
 }
 
 /* Makes up events of `encoding`; returns their number. */

@@ -484,6 +484,17 @@ static void test_protobuf_metadata(void **state)
           "7",
           8},
          0},
+        {{"\x0a\x06\x42\x01"
+          "a\x32\x01"
+          "7",
+          8},
+         0},
+        {{"\x0a\x09\x0a\x01"
+          "a\x0a\x01"
+          "a\x32\x01"
+          "7",
+          11},
+         0},
         {{"\x0a\x06\x32\x01"
           "a\x32\x01"
           "7",

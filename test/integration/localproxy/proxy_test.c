@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the proxy refuses before the API server hears of it, and what it lets through.
+ */
+#include "reload_fixture.h"
+
+#define OWN "ctrlmesh.kusionstack.io/namespace"
+
+static void ask(struct fixture *f, struct client *c, const char *method, const char *target,
+                const char *header)
+{
+    char text[1024];
+    client_open(f, c);
+    (void)snprintf(text, sizeof text,
+                   "%s %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 0\r\n"
+                   "Content-Type: application/json\r\n\r\n",
+                   method, target, header);
+    client_send(c, text);
+}
+
+/* The API server hears nothing of it. `header`: one that the answer has. */
+static void expect_refused_with(struct fixture *f, struct client *c, const char *status,
+                                const char *header, const char *why)
+{
+    uint64_t refused = f->metrics.rejected;
+    fixture_expect(f, c, why);
+    assert_true(client_has(c, status));
+    assert_true(client_has(c, header));
+    assert_true(client_has(c, "\"kind\":\"Status\""));
+    assert_int_equal(f->metrics.rejected, refused + 1);
+    api_expect_quiet(f->api);
+    client_close(c);
+}
+
+static void expect_refused(struct fixture *f, struct client *c, const char *status, const char *why)
+{
+    expect_refused_with(f, c, status, "Content-Type: application/json", why);
+}
+
+static void expect_passed(struct fixture *f, struct client *c, const char *target)
+{
+    struct api_request *q = api_expect_part(f->api, target);
+    assert_string_equal(q->target, target);
+    api_answer(q, 200, NULL, "{\"passed\":1}");
+    fixture_expect(f, c, "{\"passed\":1}");
+    client_close(c);
+}
+
+/* ---- the token ---- */
+
+static void requests_without_the_token_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    f->token = "secret";
+    fixture_restart(f);
+    fixture_limit(f, NULL);
+    ask(f, &c, "GET", "/version", "");
+    expect_refused_with(f, &c, "401 Unauthorized", "WWW-Authenticate: Bearer", "--token-file");
+    ask(f, &c, "GET", "/version", "Authorization: Bearer secre\r\n");
+    expect_refused(f, &c, "401 Unauthorized", "--token-file");
+    ask(f, &c, "GET", "/version", "Authorization: Bearer secret\r\n");
+    expect_passed(f, &c, "/version");
+}
+
+/* ---- no rules ---- */
+
+static void resources_are_refused_without_rules(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    char why[64];
+    proxy_explain_no_rules(f->proxy, "still at school");
+    ask(f, &c, "GET", "/api/v1/pods", "");
+    expect_refused_with(f, &c, "503 Service Unavailable", "Retry-After: 1", "still at school");
+    assert_false(proxy_ready(f->proxy, why, sizeof why));
+    assert_non_null(strstr(why, "still at school"));
+    ask(f, &c, "GET", "/version", "");
+    expect_passed(f, &c, "/version");
+    f->flags.no_rules = NO_RULES_PASSTHROUGH;
+    ask(f, &c, "GET", "/api/v1/pods", "");
+    expect_passed(f, &c, "/api/v1/pods");
+    assert_true(proxy_ready(f->proxy, why, sizeof why));
+}
+
+/* ---- what cannot be read in one way only ---- */
+
+static void ambiguous_paths_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    ask(f, &c, "GET", "/api/v1/namespaces/a/../pods", "");
+    expect_refused(f, &c, "400 Bad Request", "ambiguous");
+    ask(f, &c, "GET", "/api/v1//pods", "");
+    expect_refused(f, &c, "400 Bad Request", "ambiguous");
+}
+
+static void queries_that_servers_read_differently_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    ask(f, &c, "GET", "/api/v1/pods?limit=1;labelSelector=x", "");
+    expect_refused(f, &c, "400 Bad Request", "';'");
+    assert_int_equal(f->metrics.limited, 0);
+    ask(f, &c, "GET", "/api/v1/services?limit=1;labelSelector=x", ""); /* no limit, no selector */
+    expect_passed(f, &c, "/api/v1/services?limit=1;labelSelector=x");
+}
+
+/* ---- the write fence ---- */
+
+static void writes_to_other_namespaces_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN " in (a)");
+    ask(f, &c, "DELETE", "/api/v1/namespaces/b/pods/x", "");
+    expect_refused(f, &c, "403 Forbidden", "does not belong to");
+    ask(f, &c, "DELETE", "/api/v1/namespaces/b/pods", ""); /* a selector alone would do no harm */
+    expect_refused(f, &c, "403 Forbidden", "does not belong to");
+    assert_int_equal(f->metrics.writes_fenced, 2);
+    ask(f, &c, "GET", "/api/v1/namespaces/b/pods/x", "");
+    expect_passed(f, &c, "/api/v1/namespaces/b/pods/x");
+    ask(f, &c, "DELETE", "/api/v1/namespaces/a/pods/x", "");
+    expect_passed(f, &c, "/api/v1/namespaces/a/pods/x");
+}
+
+static void audited_writes_pass_unless_just_lost(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    f->flags.write_fence = WRITE_FENCE_AUDIT;
+    fixture_limit(f, OWN " in (a,b)");
+    fixture_limit(f, OWN " in (a)");
+    ask(f, &c, "DELETE", "/api/v1/namespaces/c/pods/x", "");
+    expect_passed(f, &c, "/api/v1/namespaces/c/pods/x");
+    assert_int_equal(f->metrics.writes_audited, 1);
+    ask(f, &c, "DELETE", "/api/v1/namespaces/b/pods/x", "");
+    expect_refused(f, &c, "403 Forbidden", "no longer belongs to");
+    f->flags.write_fence = WRITE_FENCE_OFF;
+    ask(f, &c, "DELETE", "/api/v1/namespaces/b/pods/x", "");
+    expect_refused(f, &c, "403 Forbidden", "no longer belongs to");
+    ask(f, &c, "DELETE", "/api/v1/namespaces/c/pods/x", "");
+    expect_passed(f, &c, "/api/v1/namespaces/c/pods/x");
+    assert_int_equal(f->metrics.writes_audited, 1);
+    assert_int_equal(f->metrics.writes_fenced, 2);
+}
+
+/* ---- versions ---- */
+
+/* With sendInitialEvents the version is only a lower bound of the list that comes first. */
+static void initial_events_come_from_no_version(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, NULL);
+    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=5", "");
+    expect_refused(f, &c, "410 Gone", "list again");
+    assert_int_equal(f->metrics.resumes_refused, 1);
+    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=5&sendInitialEvents=true", "");
+    (void)api_expect_part(f->api, "sendInitialEvents");
+    client_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(requests_without_the_token_are_refused, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(resources_are_refused_without_rules, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(ambiguous_paths_are_refused, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(queries_that_servers_read_differently_are_refused,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(writes_to_other_namespaces_are_refused, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(audited_writes_pass_unless_just_lost, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(initial_events_come_from_no_version, fixture_setup,
+                                        fixture_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
