@@ -170,7 +170,6 @@ enum {
     METADATA_GENERATION = 7,
     METADATA_GRACE_PERIOD = 10,
     METADATA_ANNOTATIONS = 12,
-    METADATA_LAST = 17,
     ENTRY_KEY = 1,
     ENTRY_VALUE = 2,
     STATUS_CODE = 6,
@@ -218,7 +217,7 @@ static struct slice open_envelope(struct slice raw)
 static bool next_of_metadata(struct slice *rest, struct protobuf_field *f, uint32_t *last)
 {
     if (protobuf_next(rest, f) != PROTOBUF_FIELD || f->number < *last ||
-        (f->number == *last && f->number <= METADATA_GRACE_PERIOD) || f->number > METADATA_LAST) {
+        (f->number == *last && f->number <= METADATA_GRACE_PERIOD)) {
         return false;
     }
     *last = f->number;
