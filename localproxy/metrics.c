@@ -105,7 +105,7 @@ static void write_rules(const struct rules *r, struct buf *out)
     prometheus_write(out, numbers, ARRAY_LEN(numbers));
     if (r != NULL) {
         prometheus_head(out, "cmesh_proxy_rules_info", "gauge",
-                        "The shard and checksum of the rules.");
+                        "Shard and checksum of the rules that localproxy enforces; always 1.");
         buf_printf(out,
                    "cmesh_proxy_rules_info{namespace=\"%s\",shard=\"%s\",checksum="
                    "\"%s\"} 1\n",
@@ -117,11 +117,12 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
 {
     const struct prometheus_metric numbers[] = {
         {"cmesh_proxy_ready", "gauge",
-         "1 while rules are in force and credentials are usable, 0 otherwise.", s->ready},
+         "1 while localproxy has valid rules and credentials for the API server, 0 otherwise.",
+         s->ready},
         {"cmesh_proxy_limited_requests_total", "counter",
          "Requests to which the shard's label selector was added.", m->limited},
         {"cmesh_proxy_rejected_requests_total", "counter",
-         "Requests answered by localproxy itself with an error.", m->rejected},
+         "Requests that localproxy refused: answered itself with an error.", m->refused},
         {"cmesh_proxy_upstream_errors_total", "counter",
          "Requests that failed because the API server could not be reached or closed the "
          "connection.",
@@ -130,20 +131,20 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
          "Bytes of response bodies passed on to the operator.", m->response_bytes},
         {"cmesh_proxy_open_watches", "gauge", "Open watches of the operator.", m->open_watches},
         {"cmesh_proxy_reloads_total", "counter",
-         "Times that the rules were replaced while running.", m->reloads},
+         "Times that localproxy replaced the rules in force with new ones.", m->reloads},
         {"cmesh_proxy_reloads_refused_total", "counter",
          "Rules received on the control socket and refused: invalid, older, or of another shard.",
          m->reloads_refused},
         {"cmesh_proxy_transitions_total", "counter",
-         "Watches migrated to changed rules without a new list by the client.", m->transitions},
+         "Watches migrated to changed rules without a new list by the client.", m->migrated},
         {"cmesh_proxy_spliced_events_total", "counter",
          "Events that localproxy wrote into watches to migrate them to changed rules.",
          m->spliced_events},
         {"cmesh_proxy_watches_cut_total", "counter",
          "Watches ended with 410 Expired because their rules changed.", m->watches_cut},
         {"cmesh_proxy_watches_silenced_total", "counter",
-         "Watches ended with 410 Expired because their rules changed that were silenced for a "
-         "while first.",
+         "Open watches that were shown no events for a while before they were ended with 410 "
+         "Expired because their rules changed.",
          m->watches_silenced},
         {"cmesh_proxy_requests_repeated_total", "counter",
          "Lists and watches asked again because the rules changed before they were answered.",

@@ -37,15 +37,15 @@ struct metrics {
     } codes[METRICS_CODES]; /* the last one gathers what does not fit */
     unsigned code_count;
     uint64_t limited;         /* requests that got a selector */
-    uint64_t rejected;        /* answered by localproxy itself */
+    uint64_t refused;         /* answered by localproxy itself */
     uint64_t upstream_errors; /* the API server could not be asked, or broke off */
     uint64_t response_bytes;
     uint64_t open_watches;
     uint64_t reloads;
     uint64_t reloads_refused;
-    uint64_t reload_us;   /* what the last one took of the loop's time */
-    uint64_t transitions; /* watches that migrated */
-    uint64_t spliced_events;
+    uint64_t reload_us;      /* what the last one took of the loop's time */
+    uint64_t migrated;       /* watches */
+    uint64_t spliced_events; /* written to migrate watches */
     uint64_t fallbacks[FALLBACKS];
     struct prometheus_histogram migration; /* from the change to the last event written */
     uint64_t watches_cut;

@@ -22,7 +22,7 @@ bool refusal_send(struct metrics *m, struct http_exchange *x, enum request_verb 
     if (code == 401) {
         extra[n++] = (struct http_header){SLICE("WWW-Authenticate"), SLICE("Bearer")};
     }
-    m->rejected++;
+    m->refused++;
     metrics_count_code(m, verb, code);
     int rc = status_write(&body, code, NULL, retry_after, "%s", message);
     if (rc == 0) {

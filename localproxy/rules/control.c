@@ -127,7 +127,7 @@ static unsigned status_of(int code)
     }
 }
 
-static void refuse_call(struct control_call *r, unsigned code, const char *why)
+static void reject_call(struct control_call *r, unsigned code, const char *why)
 {
     call_answered(r, respond_error(r->collect.x, code, why));
 }
@@ -142,13 +142,13 @@ static void on_body(struct http_collect *collect, struct slice body, const struc
         return;
     }
     if (e != NULL) {
-        refuse_call(r, status_of(e->code), e->msg);
+        reject_call(r, status_of(e->code), e->msg);
         return;
     }
     set_state(r, CALL_RELOADING);
     int rc = c->handlers->reload(c->data, body, r, &why);
     if (rc != 0) {
-        refuse_call(r, status_of(rc), why.msg);
+        reject_call(r, status_of(rc), why.msg);
     }
 }
 
@@ -169,7 +169,7 @@ static const struct http_collect_handlers collect_handlers = {
 
 static void on_limit(struct net_deadline *d)
 {
-    refuse_call(LIST_ITEM(d, struct control_call, limit), 408, "timeout waiting for the document");
+    reject_call(LIST_ITEM(d, struct control_call, limit), 408, "timeout waiting for the document");
 }
 
 static void take_document(struct control *c, struct http_exchange *x, const struct http_head *head)
@@ -184,7 +184,7 @@ static void take_document(struct control *c, struct http_exchange *x, const stru
     http_collect_take(&r->collect, x);
     net_deadline_init(&r->limit, on_limit);
     if (head->framing == HTTP_BODY_LENGTH && head->content_length > RULES_TEXT_MAX) {
-        refuse_call(r, 413, "the document exceeds the size limit of a rules document");
+        reject_call(r, 413, "the document exceeds the size limit of a rules document");
         return;
     }
     net_deadline_set(c->loop, &r->limit, BODY_TIMEOUT_MS);

@@ -271,7 +271,7 @@ static void on_written(void *data)
     struct metrics *metrics = m->ctx->metrics;
     struct request_attributes *a = m->o.attributes;
     a->key.selector = request_attributes_selector(a, m->to);
-    metrics->transitions++;
+    metrics->migrated++;
     metrics->spliced_events += difference_writer_events(m->writer);
     metrics_count_duration(&metrics->migration, (net_clock_ns() - m->changed_ns) / 1000);
     watch_migrated(m->o.watch, &a->key, difference_writer_lowest(m->writer));

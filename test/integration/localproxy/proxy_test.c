@@ -22,12 +22,12 @@ static void ask(struct fixture *f, struct client *c, const char *method, const c
 static void expect_refused_with(struct fixture *f, struct client *c, const char *status,
                                 const char *header, const char *why)
 {
-    uint64_t refused = f->metrics.rejected;
+    uint64_t refused = f->metrics.refused;
     fixture_expect(f, c, why);
     assert_true(client_has(c, status));
     assert_true(client_has(c, header));
     assert_true(client_has(c, "\"kind\":\"Status\""));
-    assert_int_equal(f->metrics.rejected, refused + 1);
+    assert_int_equal(f->metrics.refused, refused + 1);
     api_expect_quiet(f->api);
     client_close(c);
 }

@@ -197,7 +197,7 @@ static void play(struct net_loop *l, uint64_t seed)
     }
     const struct metrics *m = &p->fixture.metrics;
     print_message("  %u reloads, %u restarts, %lu migrated, %lu spliced, %lu cut, %lu expired\n",
-                  p->reloads, p->restarts, (unsigned long)m->transitions,
+                  p->reloads, p->restarts, (unsigned long)m->migrated,
                   (unsigned long)m->spliced_events, (unsigned long)m->watches_cut,
                   (unsigned long)m->fallbacks[FALLBACK_EXPIRED]);
     for (unsigned n = 0; n < INFORMERS; n++) {

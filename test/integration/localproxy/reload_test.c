@@ -322,7 +322,7 @@ static void status_follows_a_migration(void **state)
     api_send(next, pod_event("ADDED", "later", 101));
     fixture_expect(f, &c, "later");
     expect_state(f, "Passing");
-    assert_int_equal(f->metrics.transitions, 1);
+    assert_int_equal(f->metrics.migrated, 1);
     assert_int_equal(f->metrics.spliced_events, 2);
     client_close(&c);
 }
