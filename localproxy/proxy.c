@@ -540,7 +540,6 @@ void proxy_set_rules(struct proxy *p, struct rules *rules)
                    rules_shard_namespace(rules), rules_shard_name(rules), rules_generation(rules));
     in_flight_change_rules(&p->forward, old, rules, why);
     rules_unref(old);
-    p->metrics->reloads += old != NULL ? 1 : 0;
 }
 
 void proxy_explain_no_rules(struct proxy *p, const char *why)

@@ -91,7 +91,7 @@ static bool same_shard(const struct rules *a, const struct rules *b)
 }
 
 /* Whether they may take the place of those in force. 1: they are the same. */
-static int check(const struct rules *new, const struct rules *now, struct err *e)
+static int compare_with_current(const struct rules *new, const struct rules *now, struct err *e)
 {
     uint64_t generation = rules_generation(new);
     if (now == NULL) {
@@ -134,7 +134,8 @@ static void on_settled(void *data)
 static int put_in_force(struct reload *r, struct rules *rules, struct control_call *call,
                         struct err *e)
 {
-    int rc = check(rules, proxy_rules(r->proxy), e);
+    const struct rules *now = proxy_rules(r->proxy);
+    int rc = compare_with_current(rules, now, e);
     if (rc < 0) {
         return rc;
     }
@@ -146,6 +147,7 @@ static int put_in_force(struct reload *r, struct rules *rules, struct control_ca
     w->changed = rc == 0;
     list_append(&r->waiting, &w->link);
     if (rc == 0) {
+        r->metrics->reloads += now != NULL ? 1 : 0;
         log_rules("new rules are in force", rules);
         proxy_set_rules(r->proxy, rules);
     } else if (proxy_settled(r->proxy)) {
