@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "kube/query.h"
+#include "watch/list_pages.h"
 
 enum { TARGET_MAX = 4 * 1024 * 1024 };
 
@@ -82,7 +83,7 @@ int derived_list(struct slice target, struct slice selector, uint64_t version, s
 {
     struct buf plain = BUF_INIT(TARGET_MAX);
     copy_target(target, true, &plain);
-    buf_printf(&plain, "limit=%d", DERIVED_PAGE);
+    buf_printf(&plain, "limit=%d", LIST_PAGES_OBJECTS);
     if (token.len > 0) { /* it knows the version */
         buf_append_str(&plain, "&continue=");
         int rc = query_encode(token, &plain);

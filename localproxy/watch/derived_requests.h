@@ -16,9 +16,6 @@
 #include "base/err.h"
 #include "base/slice.h"
 
-/* Objects in a page of derived_list. */
-#define DERIVED_PAGE 500
-
 /* Whether `target`, of a watch, names the collection in its path; the old form does not, in which
  * the path says /watch/ too. */
 bool derived_possible(struct slice target);

@@ -20,6 +20,8 @@
 #include "codec/watch_frame.h"
 #include "kube/client/client.h"
 
+/* Objects that a page is asked for with. */
+#define LIST_PAGES_OBJECTS 500
 /* Bytes of events that one page may make, and how long it may wait, and then take. */
 #define LIST_PAGES_EVENTS_MAX ((size_t)16 * 1024 * 1024)
 #define LIST_PAGES_TIMEOUT_MS 15000
