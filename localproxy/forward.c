@@ -527,7 +527,9 @@ static void up_on_close(struct http_exchange *x, const struct err *e)
     }
     if (e != NULL && f->response != RESPONSE_ENDED && !is_silent(f)) {
         f->ctx->metrics->upstream_errors++;
-        log_warn("the API server's answer failed", log_str("error", e->msg));
+        log_warn(f->response == RESPONSE_AWAITED ? "a request to the API server failed"
+                                                 : "the API server's answer ended early",
+                 log_str("error", e->msg));
         if (f->down != NULL && f->response == RESPONSE_AWAITED) {
             fail_unanswered(f, e);
         } else if (f->down != NULL) {
