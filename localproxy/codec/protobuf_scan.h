@@ -14,6 +14,8 @@
 
 enum protobuf_wire { PROTOBUF_VARINT = 0, PROTOBUF_64 = 1, PROTOBUF_BYTES = 2, PROTOBUF_32 = 5 };
 
+enum { PROTOBUF_VARINT_MAX = 10 }; /* bytes */
+
 struct protobuf_field {
     uint32_t number;
     enum protobuf_wire wire;
@@ -28,16 +30,16 @@ enum protobuf_result {
     PROTOBUF_MALFORMED,
 };
 
-/* Takes a varint of up to 10 bytes and 64 bits. */
+/* Takes a varint of up to 64 bits. */
 static inline enum protobuf_result protobuf_varint(struct slice *rest, uint64_t *value)
 {
     uint64_t v = 0;
-    for (unsigned i = 0; i < 10; i++) {
+    for (unsigned i = 0; i < PROTOBUF_VARINT_MAX; i++) {
         if (i == rest->len) {
             return PROTOBUF_CUT;
         }
         unsigned char c = (unsigned char)rest->ptr[i];
-        if (i == 9 && c > 1) {
+        if (i == PROTOBUF_VARINT_MAX - 1 && c > 1) {
             return PROTOBUF_MALFORMED;
         }
         v |= (uint64_t)(c & 0x7f) << (7 * i);
@@ -48,6 +50,17 @@ static inline enum protobuf_result protobuf_varint(struct slice *rest, uint64_t 
         }
     }
     return PROTOBUF_MALFORMED;
+}
+
+/* Returns how many bytes it wrote. */
+static inline size_t protobuf_put_varint(char out[PROTOBUF_VARINT_MAX], uint64_t value)
+{
+    size_t n = 0;
+    for (; value >= 0x80; value >>= 7) {
+        out[n++] = (char)(value | 0x80);
+    }
+    out[n++] = (char)value;
+    return n;
 }
 
 /* Takes the head of a field: number and wire type, and value or, in `value`, length. */

@@ -6,10 +6,11 @@
 #include <stdio.h>
 
 #include "base/utf8.h"
+#include "codec/protobuf_scan.h"
 #include "kube/status.h"
 #include "json/cursor.h"
 
-enum { MESSAGE_MAX = 1024, EXPIRED = 410, VARINT_MAX = 10, VERSION_MAX = 24 };
+enum { MESSAGE_MAX = 1024, EXPIRED = 410, VERSION_MAX = 24 };
 
 static int write_expired_json(const char *message, struct buf *out)
 {
@@ -38,13 +39,8 @@ static size_t field_size(size_t len)
 
 static void put_varint(struct buf *out, uint64_t value)
 {
-    uint8_t bytes[VARINT_MAX];
-    size_t n = 0;
-    for (; value >= 0x80; value >>= 7) {
-        bytes[n++] = (uint8_t)(value | 0x80);
-    }
-    bytes[n++] = (uint8_t)value;
-    buf_append(out, bytes, n);
+    char bytes[PROTOBUF_VARINT_MAX];
+    buf_append(out, bytes, protobuf_put_varint(bytes, value));
 }
 
 /* The head of a length-delimited field. */

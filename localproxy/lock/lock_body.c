@@ -50,7 +50,7 @@ static rewrite_cb *find_form(struct slice content_type)
     return NULL;
 }
 
-static int refuse(const char *header, struct slice value, struct err *e)
+static int refuse_header(const char *header, struct slice value, struct err *e)
 {
     return err_set(e, -ENOTSUP, "the body's %s is \"%.*s\": " UNDERSTOOD, header,
                    value.len > 100 ? 100 : (int)value.len, value.ptr);
@@ -60,12 +60,11 @@ static int refuse(const char *header, struct slice value, struct err *e)
 static int rewrite_untyped(const struct lock_rule *rule, struct slice body, struct buf *out,
                            enum lock_found *found, struct err *e)
 {
-    struct err why = ERR_INIT;
-    int rc = lock_rewrite_json(rule, body, out, found, &why);
+    int rc = lock_rewrite_json(rule, body, out, found, e);
     if (rc == -EINVAL && body.ptr[0] != '{') {
         return err_set(e, -ENOTSUP, "the body is not JSON and has no Content-Type: " UNDERSTOOD);
     }
-    return rc == 0 ? 0 : err_set(e, rc, "%s", why.msg);
+    return rc;
 }
 
 int lock_rewrite_body(const struct lock_rule *rule, struct slice content_type,
@@ -77,12 +76,20 @@ int lock_rewrite_body(const struct lock_rule *rule, struct slice content_type,
         return 0;
     }
     if (content_encoding.len > 0 && !slice_ieq(content_encoding, SLICE("identity"))) {
-        return refuse("Content-Encoding", content_encoding, e);
+        return refuse_header("Content-Encoding", content_encoding, e);
     }
-    if (content_type.len == 0) {
-        return rewrite_untyped(rule, body, out, found, e);
+    rewrite_cb *rewrite = content_type.len > 0 ? find_form(content_type) : rewrite_untyped;
+    if (rewrite == NULL) {
+        return refuse_header("Content-Type", content_type, e);
     }
-    rewrite_cb *rewrite = find_form(content_type);
-    return rewrite != NULL ? rewrite(rule, body, out, found, e)
-                           : refuse("Content-Type", content_type, e);
+    size_t before = out->len;
+    int rc = rewrite(rule, body, out, found, e);
+    if (rc != 0) {
+        *found = LOCK_OTHER;
+        buf_truncate(out, before);
+    }
+    if (rc == -ENOBUFS) {
+        return err_set(e, rc, "the body with the lock's own name is too large");
+    }
+    return rc == -ENOMEM ? err_memory(e) : rc;
 }

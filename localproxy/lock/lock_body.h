@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lock_body.h - the forms in which a body can name the lock; shared by the sources of lock.h, for
- * no one else. Each returns what lock_rewrite_body returns.
+ * no one else. Each returns what lock_rewrite_body returns, which tells -ENOBUFS and -ENOMEM, and
+ * undoes what a failure leaves in `out` and `found`.
  */
 #ifndef LOCALPROXY_LOCK_LOCK_BODY_H
 #define LOCALPROXY_LOCK_LOCK_BODY_H

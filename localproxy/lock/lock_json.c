@@ -16,47 +16,7 @@ struct editor {
     struct err *e;
 };
 
-static int fail_memory(struct err *e)
-{
-    return err_memory(e);
-}
-
-/* How writing the new body ended. */
-static int written(int rc, struct err *e)
-{
-    if (rc == -ENOBUFS) {
-        return err_set(e, rc, "the body with the lock's own name is too large");
-    }
-    return rc == -ENOMEM ? fail_memory(e) : rc;
-}
-
-static int begin(struct editor *ed, const struct lock_rule *rule, struct slice body,
-                 struct buf *out, struct slice *document, struct err *e)
-{
-    *ed = (struct editor){.rule = rule, .found = LOCK_OTHER, .e = e};
-    splice_init(&ed->splice, body, out);
-    int rc = json_scan_document(body, document, e);
-    if (rc != 0) {
-        err_prefix(e, "the body is not JSON");
-    }
-    return rc;
-}
-
-static int finish(struct editor *ed, enum lock_found *found)
-{
-    int rc = ed->found == LOCK_RENAMED ? written(splice_finish(&ed->splice), ed->e) : 0;
-    *found = rc == 0 ? ed->found : LOCK_OTHER;
-    return rc;
-}
-
-/* Gives up: what was copied so far is taken back. */
-static int abandon(struct editor *ed, int rc)
-{
-    buf_truncate(ed->splice.out, ed->splice.before);
-    return rc;
-}
-
-static void note(struct editor *ed, enum lock_found found)
+static void note_found(struct editor *ed, enum lock_found found)
 {
     ed->found = found > ed->found ? found : ed->found;
 }
@@ -66,26 +26,27 @@ static void edit_name(struct editor *ed, struct slice value)
     if (json_scan_equal(value, slice_str(ed->rule->name))) {
         splice_replace(&ed->splice, slice_of(value.ptr + 1, value.len - 2),
                        slice_str(ed->rule->renamed));
-        note(ed, LOCK_RENAMED);
+        note_found(ed, LOCK_RENAMED);
     } else if (json_scan_equal(value, slice_str(ed->rule->renamed))) {
-        note(ed, LOCK_OWN);
+        note_found(ed, LOCK_OWN);
     }
 }
 
 /* 1, 0 or an error that is told. */
-static int member(struct editor *ed, struct slice object, const char *key, struct slice *value)
+static int find_member(struct editor *ed, struct slice object, const char *key, struct slice *value)
 {
     int rc = json_scan_member(object, slice_str(key), value);
-    return rc >= 0
-               ? rc
-               : err_set(ed->e, rc,
-                         "duplicate key \"%s\" in the body: ambiguous which object it names", key);
+    if (rc < 0) {
+        return err_set(ed->e, rc,
+                       "duplicate key \"%s\" in the body: ambiguous which object it names", key);
+    }
+    return rc;
 }
 
 static int edit_metadata(struct editor *ed, struct slice metadata)
 {
     struct slice name;
-    int rc = member(ed, metadata, "name", &name);
+    int rc = find_member(ed, metadata, "name", &name);
     if (rc > 0) {
         edit_name(ed, name);
     }
@@ -95,29 +56,18 @@ static int edit_metadata(struct editor *ed, struct slice metadata)
 static int edit_object(struct editor *ed, struct slice object)
 {
     struct slice metadata;
-    int rc = member(ed, object, "metadata", &metadata);
+    int rc = find_member(ed, object, "metadata", &metadata);
     return rc > 0 ? edit_metadata(ed, metadata) : rc;
-}
-
-int lock_rewrite_json(const struct lock_rule *rule, struct slice body, struct buf *out,
-                      enum lock_found *found, struct err *e)
-{
-    struct editor ed;
-    struct slice document;
-    int rc = begin(&ed, rule, body, out, &document, e);
-    rc = rc != 0 ? rc : edit_object(&ed, document);
-    return rc != 0 ? abandon(&ed, rc) : finish(&ed, found);
 }
 
 static int edit_operation(struct editor *ed, struct slice operation)
 {
     struct slice path;
     struct slice value;
-    int rc = member(ed, operation, "path", &path);
-    if (rc <= 0) {
-        return rc;
+    int rc = find_member(ed, operation, "path", &path);
+    if (rc > 0) {
+        rc = find_member(ed, operation, "value", &value);
     }
-    rc = member(ed, operation, "value", &value);
     if (rc <= 0) {
         return rc;
     }
@@ -143,29 +93,45 @@ static int edit_operations(struct editor *ed, struct slice patch)
     return rc;
 }
 
+static int edit_body(const struct lock_rule *rule, struct slice body, struct buf *out,
+                     enum lock_found *found, struct err *e,
+                     int (*edit)(struct editor *ed, struct slice document))
+{
+    struct editor ed = {.rule = rule, .found = LOCK_OTHER, .e = e};
+    struct slice document;
+    int rc = json_scan_document(body, &document, e);
+    if (rc != 0) {
+        err_prefix(e, "the body is not JSON");
+        return rc;
+    }
+    splice_init(&ed.splice, body, out);
+    rc = edit(&ed, document);
+    *found = ed.found;
+    return rc == 0 && ed.found == LOCK_RENAMED ? splice_finish(&ed.splice) : rc;
+}
+
+int lock_rewrite_json(const struct lock_rule *rule, struct slice body, struct buf *out,
+                      enum lock_found *found, struct err *e)
+{
+    return edit_body(rule, body, out, found, e, edit_object);
+}
+
 int lock_rewrite_json_patch(const struct lock_rule *rule, struct slice body, struct buf *out,
                             enum lock_found *found, struct err *e)
 {
-    struct editor ed;
-    struct slice document;
-    int rc = begin(&ed, rule, body, out, &document, e);
-    rc = rc != 0 ? rc : edit_operations(&ed, document);
-    return rc != 0 ? abandon(&ed, rc) : finish(&ed, found);
+    return edit_body(rule, body, out, found, e, edit_operations);
 }
 
 static int rewrite_tree(const struct lock_rule *rule, const cJSON *tree, struct buf *out,
-                        enum lock_found *found, struct err *e)
+                        enum lock_found *found)
 {
     const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(tree, "metadata");
     cJSON *name = cJSON_GetObjectItemCaseSensitive(metadata, "name");
-    enum lock_found is = lock_compare(rule, slice_str(cJSON_GetStringValue(name)));
-    int rc = 0;
-    if (is == LOCK_RENAMED) {
-        rc = cJSON_SetValuestring(name, rule->renamed) != NULL ? yaml_emit(tree, out) : -ENOMEM;
-        rc = written(rc, e);
+    *found = lock_compare(rule, slice_str(cJSON_GetStringValue(name)));
+    if (*found != LOCK_RENAMED) {
+        return 0;
     }
-    *found = rc == 0 ? is : LOCK_OTHER;
-    return rc;
+    return cJSON_SetValuestring(name, rule->renamed) != NULL ? yaml_emit(tree, out) : -ENOMEM;
 }
 
 int lock_rewrite_yaml(const struct lock_rule *rule, struct slice body, struct buf *out,
@@ -178,10 +144,10 @@ int lock_rewrite_yaml(const struct lock_rule *rule, struct slice body, struct bu
     struct err why = ERR_INIT;
     cJSON *tree = yaml_parse(body.ptr, body.len, NULL, &why);
     if (tree == NULL) {
-        return why.code == -ENOMEM ? fail_memory(e)
+        return why.code == -ENOMEM ? -ENOMEM
                                    : err_set(e, -EINVAL, "the body is not YAML: %s", why.msg);
     }
-    int rc = rewrite_tree(rule, tree, out, found, e);
+    int rc = rewrite_tree(rule, tree, out, found);
     cJSON_Delete(tree);
     return rc;
 }
