@@ -123,12 +123,11 @@ class UntouchedTest(informer_case.InformerTestCase):
         informer_case.report(f"{count} reloads, {self.world.writes} writes, {heard} events heard")
 
     def check(self, client, watch):
-        expected = self.expected(watch)
+        expected, heard = self.expected(watch), self.heard(client, watch)
         deadline = time.monotonic() + 60
-        while self.heard(client, watch) != expected and time.monotonic() < deadline:
+        while heard != expected and time.monotonic() < deadline:
             time.sleep(0.1)
-            expected = self.expected(watch)
-        heard = self.heard(client, watch)
+            expected, heard = self.expected(watch), self.heard(client, watch)
         for key in expected.keys() | heard.keys():
             self.assertEqual(expected[key], heard[key], key)
         self.assertEqual(1, len(client.of(watch, "list")))
