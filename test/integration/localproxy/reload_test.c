@@ -73,6 +73,25 @@ static void pending_watch_with_a_body_does_not_keep_old_rules(void **state)
     client_close(&c);
 }
 
+/* ---- a list that is being sent ---- */
+
+static void list_that_is_being_sent_is_broken_off(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    fixture_get(f, &c, "/api/v1/pods");
+    struct api_request *a = api_expect_part(f->api, "/api/v1/pods");
+    api_begin(a, NULL);
+    api_send(a, "{\"kind\":\"PodList\",");
+    fixture_expect(f, &c, "PodList");
+    fixture_limit(f, "ns in (b)");
+    api_expect_given_up(a);
+    fixture_expect(f, &c, NULL);
+    assert_int_equal(f->metrics.lists_broken_off, 1);
+    client_close(&c);
+}
+
 /* ---- an event too large to be held ---- */
 
 static void send_large(struct api_request *a, char fill, size_t size)
@@ -592,6 +611,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(exec_by_get_is_a_write, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(pending_watch_with_a_body_does_not_keep_old_rules,
                                         fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(list_that_is_being_sent_is_broken_off, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(large_event_is_finished_before_the_cut, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(lists_of_the_difference_share_connections, fixture_setup,

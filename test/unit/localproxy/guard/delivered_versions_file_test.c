@@ -392,6 +392,19 @@ static void test_files_that_cannot_be_used(void **state)
     assert_refused(f, -ENOENT, "No such file");
 }
 
+/* From then on it is not known any more what all have seen. */
+static void test_a_forgotten_resource_is_doubted(void **state)
+{
+    struct fixture *f = *state;
+    delivered_saw(f->r, &pods_a, 10);
+    for (uint64_t i = 1; i <= DELIVERED_RESOURCES_MAX; i++) {
+        assert_true(delivered_watch(f->r, &(struct delivered_key){PODS + i, VIEW, B}, 5));
+        delivered_newest(f->r, PODS + i, 5);
+    }
+    assert_false(delivered_watch(f->r, &pods_b, 5));
+    assert_false(delivered_watch(f->r, &(struct delivered_key){PODS - 1, VIEW, B}, 5));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -418,6 +431,7 @@ int main(void)
         TEST(test_an_empty_file),
         TEST(test_what_is_doubted_is_believed_in_time),
         TEST(test_files_that_cannot_be_used),
+        TEST(test_a_forgotten_resource_is_doubted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
