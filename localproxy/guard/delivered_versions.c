@@ -327,23 +327,17 @@ static bool may_watch(struct delivered_versions *r, const struct delivered_key *
                       uint64_t version)
 {
     struct match m = match_points(r, key, POINT_VERSION, version);
-    bool fresh = m.fresh != NULL;
-    bool stale = m.stale != NULL;
-    /* A stale point of no known version does not count here: it would hold back a version that by
-     * all that is known was learnt since. */
-    if (version > ceiling(r, find_resource(r, key->resource), key->selector) &&
-        (!stale || is_any(m.stale->range))) {
-        take_point(r, m.fresh);
+    bool known = m.fresh != NULL || m.stale != NULL;
+    take_point(r, m.fresh);
+    /* All stale points are below the ceiling, but for those of no known version: these would hold
+     * back a version that by all that is known was learnt since. */
+    if (version > ceiling(r, find_resource(r, key->resource), key->selector)) {
         return true;
     }
-    take_point(r, m.fresh);
-    if (fresh && stale) {
+    if (m.fresh != NULL) {
         take_point(r, m.stale);
     }
-    if (fresh || stale) {
-        return !stale;
-    }
-    return refused_before(r, key, POINT_VERSION_REFUSED, version);
+    return known ? m.stale == NULL : refused_before(r, key, POINT_VERSION_REFUSED, version);
 }
 
 bool delivered_watch(struct delivered_versions *r, const struct delivered_key *key,
