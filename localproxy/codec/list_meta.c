@@ -52,7 +52,7 @@ uint64_t list_meta_hash(struct slice token)
     return hash == 0 ? 1 : hash;
 }
 
-static void finish(struct list_meta *m)
+static void finish_looking(struct list_meta *m)
 {
     m->state = DONE;
     free(m->held);
@@ -236,7 +236,7 @@ static void look_at_rest(struct list_meta *m)
     if (m->state == AT_HEAD && m->len > 0) {
         (void)look_at_head(m, slice_of(m->held, m->len));
     }
-    finish(m);
+    finish_looking(m);
 }
 
 /* ---- the body ---- */
@@ -252,7 +252,7 @@ static void feed_head(struct list_meta *m, struct slice *data)
 {
     size_t n = smaller(data->len, HELD_MAX - m->len);
     if (m->len == 0 && look_at_head(m, slice_of(data->ptr, n))) {
-        finish(m);
+        finish_looking(m);
         return;
     }
     if (m->held == NULL) {
@@ -260,7 +260,7 @@ static void feed_head(struct list_meta *m, struct slice *data)
         m->next_try = 2 * n;
     }
     if (m->held == NULL) {
-        finish(m);
+        finish_looking(m);
         return;
     }
     memcpy(m->held + m->len, data->ptr, n);
@@ -272,7 +272,7 @@ static void feed_head(struct list_meta *m, struct slice *data)
     m->next_try = 2 * m->len;
     bool full = m->len == HELD_MAX;
     if (look_at_head(m, slice_of(m->held, m->len)) || (full && m->encoding != ENCODING_JSON)) {
-        finish(m);
+        finish_looking(m);
     } else if (full) {
         m->state = AT_END;
     }
@@ -340,7 +340,7 @@ struct list_meta *list_meta_new(struct slice content_type, struct slice content_
 void list_meta_free(struct list_meta *m)
 {
     if (m != NULL) {
-        finish(m);
+        finish_looking(m);
         free(m);
     }
 }

@@ -118,7 +118,7 @@ static int write_expired_protobuf(const char *message, struct buf *out)
 }
 
 /* Undoes what an event wrote before it failed. */
-static int settle(struct buf *out, size_t before, int rc)
+static int undo_on_error(struct buf *out, size_t before, int rc)
 {
     if (rc != 0) {
         buf_truncate(out, before);
@@ -136,7 +136,7 @@ int watch_frame_write_expired(enum encoding encoding, const char *message, struc
     size_t before = out->len;
     int rc = encoding == ENCODING_JSON ? write_expired_json(bounded, out)
                                        : write_expired_protobuf(bounded, out);
-    return settle(out, before, rc);
+    return undo_on_error(out, before, rc);
 }
 
 /* ---- items ---- */
@@ -229,9 +229,9 @@ int watch_frame_write_item(enum encoding encoding, enum watch_frame_type event,
     size_t before = out->len;
     switch (encoding) {
     case ENCODING_JSON:
-        return settle(out, before, write_item_json(event, type, item, out));
+        return undo_on_error(out, before, write_item_json(event, type, item, out));
     case ENCODING_PROTOBUF:
-        return settle(out, before, write_object_protobuf(event, type, item, out));
+        return undo_on_error(out, before, write_object_protobuf(event, type, item, out));
     default:
         return -ENOTSUP;
     }
@@ -269,9 +269,9 @@ int watch_frame_write_bookmark(enum encoding encoding, const struct object_type 
     size_t before = out->len;
     switch (encoding) {
     case ENCODING_JSON:
-        return settle(out, before, write_bookmark_json(type, version, out));
+        return undo_on_error(out, before, write_bookmark_json(type, version, out));
     case ENCODING_PROTOBUF:
-        return settle(out, before, write_bookmark_protobuf(type, version, out));
+        return undo_on_error(out, before, write_bookmark_protobuf(type, version, out));
     default:
         return -ENOTSUP;
     }

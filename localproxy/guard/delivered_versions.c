@@ -4,7 +4,7 @@
  * only what is used is ever touched.
  *
  * In a file it must be right at any moment, since a process may end at any: what is written in one
- * go is right by itself, everything else stands between begin() and end().
+ * go is right by itself, everything else stands between begin_change() and end_change().
  */
 #include "guard/delivered_versions.h"
 
@@ -12,14 +12,14 @@
 
 #include "guard/delivered_versions_internal.h"
 
-/* Until end(), what a file holds is not whole. */
-static void begin(struct delivered_versions *r)
+/* Until end_change(), what a file holds is not whole. */
+static void begin_change(struct delivered_versions *r)
 {
     atomic_store_explicit(&r->busy, 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-static void end(struct delivered_versions *r)
+static void end_change(struct delivered_versions *r)
 {
     atomic_signal_fence(memory_order_seq_cst);
     atomic_store_explicit(&r->busy, 0, memory_order_relaxed);
@@ -56,7 +56,7 @@ static size_t bucket_of(uint64_t hash, unsigned log2)
     return (size_t)(hash * 0x9e3779b97f4a7c15u >> (64 - log2));
 }
 
-static void touch(struct list *head, struct list *node)
+static void move_to_front(struct list *head, struct list *node)
 {
     list_remove(node);
     list_prepend(head, node);
@@ -83,7 +83,7 @@ static struct resource *find_resource(struct delivered_versions *r, uint64_t id)
         x = x->next;
     }
     if (x != NULL) {
-        touch(&r->resources, &x->node);
+        move_to_front(&r->resources, &x->node);
     }
     return x;
 }
@@ -173,7 +173,7 @@ static bool same_view(const struct point *p, const struct delivered_key *key, en
     return p->key.view == key->view && p->key.resource == key->resource && p->kind == kind;
 }
 
-static uint64_t width(const struct point *p)
+static uint64_t range_width(const struct point *p)
 {
     return p->range.to - p->range.from;
 }
@@ -241,7 +241,7 @@ static void add_point(struct delivered_versions *r, const struct delivered_key *
     struct point *p = find_point(r, key, kind, range);
     if (p != NULL) {
         p->count++;
-        touch(&r->points, &p->node);
+        move_to_front(&r->points, &p->node);
         return;
     }
     p = unused_point(r); /* before the bucket is read: may change it */
@@ -264,7 +264,7 @@ static struct match match_points(struct delivered_versions *r, const struct deli
     for (struct point *p = *point_bucket(r, key); p != NULL; p = p->next) {
         if (same_view(p, key, kind) && p->range.from <= number && number <= p->range.to) {
             struct point **best = p->key.selector == key->selector ? &m.fresh : &m.stale;
-            *best = *best == NULL || width(p) < width(*best) ? p : *best;
+            *best = *best == NULL || range_width(p) < range_width(*best) ? p : *best;
         }
     }
     return m;
@@ -289,8 +289,8 @@ void delivered_clock(struct delivered_versions *r, uint64_t now_ms)
     r->now_ms = now_ms;
 }
 
-static void give(struct delivered_versions *r, const struct delivered_key *key,
-                 struct delivered_range range)
+static void give_versions(struct delivered_versions *r, const struct delivered_key *key,
+                          struct delivered_range range)
 {
     add_point(r, key, POINT_VERSION, range);
     if (!is_any(range)) {
@@ -301,26 +301,26 @@ static void give(struct delivered_versions *r, const struct delivered_key *key,
 void delivered_give(struct delivered_versions *r, const struct delivered_key *key,
                     struct delivered_range range)
 {
-    begin(r);
-    give(r, key, range);
-    end(r);
+    begin_change(r);
+    give_versions(r, key, range);
+    end_change(r);
 }
 
 void delivered_newest(struct delivered_versions *r, uint64_t resource, uint64_t version)
 {
-    begin(r);
+    begin_change(r);
     struct resource *x = ensure_resource(r, resource);
     if (x->floor == 0) {
         x->floor = version;
     }
-    end(r);
+    end_change(r);
 }
 
 void delivered_saw(struct delivered_versions *r, const struct delivered_key *key, uint64_t version)
 {
-    begin(r);
+    begin_change(r);
     raise_highest(ensure_resource(r, key->resource), key->selector, version);
-    end(r);
+    end_change(r);
 }
 
 static bool may_watch(struct delivered_versions *r, const struct delivered_key *key,
@@ -343,9 +343,9 @@ static bool may_watch(struct delivered_versions *r, const struct delivered_key *
 bool delivered_watch(struct delivered_versions *r, const struct delivered_key *key,
                      uint64_t version)
 {
-    begin(r);
+    begin_change(r);
     bool may = may_watch(r, key, version);
-    end(r);
+    end_change(r);
     return may;
 }
 
@@ -358,21 +358,21 @@ static struct delivered_range token_range(uint64_t token)
 void delivered_give_page(struct delivered_versions *r, const struct delivered_key *key,
                          uint64_t token)
 {
-    begin(r);
+    begin_change(r);
     add_point(r, key, POINT_PAGE, token_range(token));
-    end(r);
+    end_change(r);
 }
 
 static bool may_page(struct delivered_versions *r, const struct delivered_key *key, uint64_t token)
 {
     struct match m = match_points(r, key, POINT_PAGE, token);
     /* A fresh token that is known goes before a stale one that is not. */
-    if (m.stale != NULL && (m.fresh == NULL || width(m.stale) <= width(m.fresh))) {
+    if (m.stale != NULL && (m.fresh == NULL || range_width(m.stale) <= range_width(m.fresh))) {
         drop_point(r, m.stale);
         return false;
     }
     if (m.fresh != NULL) {
-        touch(&r->points, &m.fresh->node);
+        move_to_front(&r->points, &m.fresh->node);
         return true;
     }
     return refused_before(r, key, POINT_PAGE_REFUSED, token);
@@ -380,9 +380,9 @@ static bool may_page(struct delivered_versions *r, const struct delivered_key *k
 
 bool delivered_page(struct delivered_versions *r, const struct delivered_key *key, uint64_t token)
 {
-    begin(r);
+    begin_change(r);
     bool may = may_page(r, key, token);
-    end(r);
+    end_change(r);
     return may;
 }
 
@@ -418,7 +418,7 @@ static struct delivered_account *unused_account(struct delivered_versions *r)
 struct delivered_account *delivered_account_open(struct delivered_versions *r,
                                                  const struct delivered_key *key)
 {
-    begin(r);
+    begin_change(r);
     struct delivered_account *a = unused_account(r);
     if (a != NULL) {
         *a = (struct delivered_account){
@@ -428,12 +428,12 @@ struct delivered_account *delivered_account_open(struct delivered_versions *r,
             .open = 1,
         };
     }
-    end(r);
+    end_change(r);
     return a;
 }
 
 /* What the client of a watch that has ended may go on from. */
-static void settle(struct delivered_versions *r, const struct delivered_account *a)
+static void give_account(struct delivered_versions *r, const struct delivered_account *a)
 {
     struct delivered_key mixed = a->key;
     mixed.selector = DELIVERED_MIXED;
@@ -441,20 +441,20 @@ static void settle(struct delivered_versions *r, const struct delivered_account 
         return;
     }
     if (a->unknown) {
-        give(r, &a->key, DELIVERED_ANY);
+        give_versions(r, &a->key, DELIVERED_ANY);
     } else if (!is_nothing(a->delivered)) {
-        give(r, &a->key, a->delivered);
+        give_versions(r, &a->key, a->delivered);
     }
     if (!is_nothing(a->mixed)) {
-        give(r, &mixed, a->mixed);
+        give_versions(r, &mixed, a->mixed);
     }
 }
 
 void delivered_account_close(struct delivered_versions *r, struct delivered_account *a, bool told)
 {
-    begin(r);
+    begin_change(r);
     if (!told) {
-        settle(r, a);
+        give_account(r, a);
     }
     a->open = 0;
     if (in_pool(r, a)) {
@@ -464,7 +464,7 @@ void delivered_account_close(struct delivered_versions *r, struct delivered_acco
         r->accounts_elsewhere--;
         free(a);
     }
-    end(r);
+    end_change(r);
 }
 
 /*
@@ -502,7 +502,7 @@ static void take_accounts(struct delivered_versions *r, const struct delivered_v
         struct delivered_account a = old->account_pool[i];
         a.key.selector = a.changing ? DELIVERED_MIXED : a.key.selector;
         if (a.open) {
-            settle(r, &a);
+            give_account(r, &a);
         }
     }
 }

@@ -87,7 +87,7 @@ static void stamp_init(struct delivered_stamp *stamp)
     buf_reset(&boot);
 }
 
-static int fail(const char *path, const char *doing, struct err *e)
+static int fail_with_errno(const char *path, const char *doing, struct err *e)
 {
     int code = -errno;
     return err_set(e, code, "%s: %s: %s", path, doing, strerror(-code));
@@ -98,7 +98,7 @@ static int open_locked(const char *path, struct err *e)
     struct stat st;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0) {
-        return fail(path, "cannot be opened", e);
+        return fail_with_errno(path, "cannot be opened", e);
     }
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         err_set(e, -EINVAL, "%s: is not a regular file", path);
@@ -127,33 +127,33 @@ static struct delivered_versions *read_old(int fd, struct err *e)
 }
 
 /* A file must have its room from the beginning: where there is none a mapping kills. */
-static struct delivered_versions *map(const char *path, int fd, struct err *e)
+static struct delivered_versions *map_file(const char *path, int fd, struct err *e)
 {
     int rc = posix_fallocate(fd, 0, (off_t)sizeof(struct delivered_versions));
     if (rc != 0) {
         errno = rc;
-        fail(path, "has no room", e);
+        fail_with_errno(path, "has no room", e);
         return NULL;
     }
     void *memory =
         mmap(NULL, sizeof(struct delivered_versions), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) {
-        fail(path, "cannot be mapped", e);
+        fail_with_errno(path, "cannot be mapped", e);
         return NULL;
     }
     return memory;
 }
 
 /* From here on until it is not busy the file is good for nothing. */
-static void wipe(struct delivered_versions *r)
+static void wipe_file(struct delivered_versions *r)
 {
     atomic_store(&r->busy, 1);
     size_t behind = offsetof(struct delivered_versions, file);
     memset((char *)r + behind, 0, sizeof *r - behind);
 }
 
-static void begin_from(struct delivered_versions *r, const char *path,
-                       const struct delivered_versions *old)
+static void take_old(struct delivered_versions *r, const char *path,
+                     const struct delivered_versions *old)
 {
     stamp_init(&r->stamp);
     if (old == NULL) {
@@ -188,14 +188,14 @@ struct delivered_versions *delivered_open(const char *path, uint64_t doubt_ms, s
     if (old == NULL && e->code != 0) {
         goto no_memory;
     }
-    r = map(path, file->fd, e);
+    r = map_file(path, file->fd, e);
     if (r == NULL) {
         goto no_memory;
     }
-    wipe(r);
+    wipe_file(r);
     r->file = file;
     delivered_init(r, doubt_ms);
-    begin_from(r, path, old);
+    take_old(r, path, old);
     free(old);
     return r;
 

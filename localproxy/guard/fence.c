@@ -16,7 +16,7 @@ struct known {
     char hash_text[4];
 };
 
-static void know(struct known *k, const struct rules *r, struct slice namespace)
+static void learn_namespace(struct known *k, const struct rules *r, struct slice namespace)
 {
     k->keys = rules_labels(r);
     k->namespace = namespace;
@@ -40,16 +40,17 @@ static const struct slice *known_value(const struct known *k, const char *key)
 }
 
 /* Whether an object bears its labels already cannot be told, only what they say. */
-static bool decides(enum selector_op op)
+static bool op_decides(enum selector_op op)
 {
     return op != SELECTOR_EXISTS && op != SELECTOR_NOT_EXISTS;
 }
 
-static bool excluded(const struct known *k, const struct selector_requirement *list, size_t count)
+static bool namespace_excluded(const struct known *k, const struct selector_requirement *list,
+                               size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const struct slice *value = known_value(k, list[i].key);
-        if (value != NULL && decides(list[i].op) &&
+        if (value != NULL && op_decides(list[i].op) &&
             !selector_requirement_matches(&list[i], value)) {
             return true;
         }
@@ -68,14 +69,14 @@ static bool all_match(const struct selector_requirement *list, size_t count,
     return true;
 }
 
-static bool names_values(enum selector_op op)
+static bool op_names_values(enum selector_op op)
 {
     return op == SELECTOR_EQUALS || op == SELECTOR_DOUBLE_EQUALS || op == SELECTOR_IN;
 }
 
 /* Whether some label value, or having no such label, satisfies all requirements on one key. Of
  * those that leave the values open (`>`, `!=` and so on) it is taken for granted. */
-static bool satisfiable(const struct selector_requirement *list, size_t count)
+static bool key_satisfiable(const struct selector_requirement *list, size_t count)
 {
     if (all_match(list, count, NULL)) {
         return true;
@@ -85,7 +86,7 @@ static bool satisfiable(const struct selector_requirement *list, size_t count)
         if (list[i].op == SELECTOR_NOT_EXISTS) {
             return false;
         }
-        set = names_values(list[i].op) ? &list[i] : set;
+        set = op_names_values(list[i].op) ? &list[i] : set;
     }
     for (size_t i = 0; set != NULL && i < set->value_count; i++) {
         struct slice value = slice_str(set->values[i]);
@@ -104,7 +105,7 @@ static bool matches_nothing(const struct selector_requirement *list, size_t coun
         if (i < count && strcmp(list[i].key, list[first].key) == 0) {
             continue;
         }
-        if (i - first > 1 && !satisfiable(&list[first], i - first)) {
+        if (i - first > 1 && !key_satisfiable(&list[first], i - first)) {
             return true;
         }
         first = i;
@@ -154,8 +155,8 @@ bool fence_applies(const struct rules *r, const struct request_info *ri)
     size_t count;
     const struct selector_requirement *list = selector_requirements(entry->compiled, &count);
     struct known k;
-    know(&k, r, ri->namespace);
-    return excluded(&k, list, count) || matches_nothing(list, count);
+    learn_namespace(&k, r, ri->namespace);
+    return namespace_excluded(&k, list, count) || matches_nothing(list, count);
 }
 
 /* "deployments.apps/scale" */
@@ -199,22 +200,22 @@ void fence_history_deinit(struct fence_history *h)
     h->count = 0;
 }
 
-static void forget(struct fence_history *h, size_t index)
+static void forget_rules(struct fence_history *h, size_t index)
 {
     rules_unref(h->past[index].rules);
     h->count--;
     memmove(&h->past[index], &h->past[index + 1], (h->count - index) * sizeof h->past[0]);
 }
 
-static bool too_old(const struct fence_past *past, uint64_t now_ms)
+static bool past_too_old(const struct fence_past *past, uint64_t now_ms)
 {
     return now_ms > past->replaced_ms && now_ms - past->replaced_ms > FENCE_HISTORY_MS;
 }
 
 void fence_history_expire(struct fence_history *h, uint64_t now_ms)
 {
-    while (h->count > 0 && too_old(&h->past[0], now_ms)) {
-        forget(h, 0);
+    while (h->count > 0 && past_too_old(&h->past[0], now_ms)) {
+        forget_rules(h, 0);
     }
 }
 
@@ -226,12 +227,12 @@ void fence_history_add(struct fence_history *h, struct rules *old, uint64_t now_
     }
     for (size_t i = 0; i < h->count; i++) {
         if (strcmp(rules_checksum(h->past[i].rules), rules_checksum(old)) == 0) {
-            forget(h, i);
+            forget_rules(h, i);
             break;
         }
     }
     if (h->count == FENCE_HISTORY_MAX) {
-        forget(h, 0);
+        forget_rules(h, 0);
     }
     h->past[h->count++] = (struct fence_past){.rules = rules_ref(old), .replaced_ms = now_ms};
 }
@@ -243,7 +244,7 @@ bool fence_lost(const struct fence_history *h, const struct rules *now,
         return false;
     }
     for (size_t i = h->count; i-- > 0;) {
-        if (!too_old(&h->past[i], now_ms) && !fence_applies(h->past[i].rules, ri)) {
+        if (!past_too_old(&h->past[i], now_ms) && !fence_applies(h->past[i].rules, ri)) {
             return true;
         }
     }

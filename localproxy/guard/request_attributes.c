@@ -108,7 +108,7 @@ uint64_t request_attributes_selector(const struct request_attributes *s, const s
     return entry != NULL ? entry->id : 0;
 }
 
-static struct slice copy(char **at, struct slice text)
+static struct slice keep_text(char **at, struct slice text)
 {
     struct slice kept = slice_of(*at, text.len);
     if (text.len > 0) {
@@ -128,10 +128,10 @@ int request_attributes_keep(struct request_attributes *to, const struct request_
     char *at = memory;
     *to = *from;
     to->memory = memory;
-    to->group = copy(&at, from->group);
-    to->resource = copy(&at, from->resource);
-    to->namespace = copy(&at, from->namespace);
-    to->name = copy(&at, from->name);
+    to->group = keep_text(&at, from->group);
+    to->resource = keep_text(&at, from->resource);
+    to->namespace = keep_text(&at, from->namespace);
+    to->name = keep_text(&at, from->name);
     return 0;
 }
 

@@ -115,7 +115,7 @@ static struct slice encoded_part(struct slice encoded, size_t start, size_t len)
     return slice_of(encoded.ptr + from, i - from);
 }
 
-static int finish(struct splice *s, struct err *e)
+static int finish_target(struct splice *s, struct err *e)
 {
     int rc = splice_finish(s);
     if (rc == -ENOBUFS) {
@@ -137,7 +137,7 @@ static int examine_path(const struct lock_rule *rule, const struct request_info 
     splice_init(&s, target, out);
     splice_replace(&s, encoded_part(target, (size_t)(ri->name.ptr - ri->path.ptr), ri->name.len),
                    slice_str(rule->renamed));
-    return finish(&s, e);
+    return finish_target(&s, e);
 }
 
 /* What a field selector says of the lock: all terms count, so one that demands a name is enough. */
@@ -182,7 +182,7 @@ static int examine_selector(const struct lock_rule *rule, struct slice encoded, 
         struct splice s;
         splice_init(&s, target, out);
         replace_terms(rule, text, encoded, &s);
-        rc = finish(&s, e);
+        rc = finish_target(&s, e);
     }
     result->found = found;
     return rc;
@@ -207,8 +207,9 @@ static int examine_query(const struct lock_rule *rule, struct slice target, stru
     return rc;
 }
 
-static int examine(const struct lock_rule *rule, const struct request_info *ri, struct slice target,
-                   struct buf *out, struct lock_request *result, struct err *e)
+static int examine_request(const struct lock_rule *rule, const struct request_info *ri,
+                           struct slice target, struct buf *out, struct lock_request *result,
+                           struct err *e)
 {
     bool named_in_path = ri->name.len > 0 && ri->name_mem == NULL;
     switch (ri->verb) {
@@ -239,7 +240,7 @@ int lock_examine(const struct lock_rule *rule, const struct request_info *ri, st
         !slice_eq(ri->namespace, slice_str(rule->namespace))) {
         return 0;
     }
-    int rc = examine(rule, ri, target, out, result, e);
+    int rc = examine_request(rule, ri, target, out, result, e);
     if (rc != 0) {
         *result = nothing;
     }

@@ -63,7 +63,7 @@ static void copy_target(struct slice target, bool own, struct buf *out)
 }
 
 /* Takes what is in `plain`, with the selector, to `out`. */
-static int inject(struct buf *plain, struct slice selector, struct buf *out, struct err *e)
+static int put_selector(struct buf *plain, struct slice selector, struct buf *out, struct err *e)
 {
     int rc = buf_error(plain);
     if (rc == 0 && selector.len > 0) {
@@ -94,7 +94,7 @@ int derived_list(struct slice target, struct slice selector, uint64_t version, s
         buf_printf(&plain, "&resourceVersion=%" PRIu64 "%s", version,
                    version != 0 ? "&resourceVersionMatch=Exact" : "");
     }
-    return inject(&plain, selector, out, e);
+    return put_selector(&plain, selector, out, e);
 }
 
 static int watch_from(struct slice target, struct slice selector, uint64_t version, bool probe,
@@ -106,7 +106,7 @@ static int watch_from(struct slice target, struct slice selector, uint64_t versi
         buf_printf(&plain, "watch=1&allowWatchBookmarks=true&timeoutSeconds=%d&", DERIVED_PROBE_S);
     }
     buf_printf(&plain, "resourceVersion=%" PRIu64, version);
-    return inject(&plain, selector, out, e);
+    return put_selector(&plain, selector, out, e);
 }
 
 int derived_watch(struct slice target, struct slice selector, uint64_t version, struct buf *out,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Happy path: migration_change_rules > list_difference > on_first_event > on_written > reopen >
- * migration_answered.
+ * Happy path: migration_change_rules > list_difference > on_first_event > on_written > reopen_watch
+ * > migration_answered.
  *
  * Ways to fail: fall_back counts why, and cut_after takes the watch to its end. on_failed tells
  * a version that is not kept, which find_version may mend, from the rest. Only where not even the
@@ -100,7 +100,7 @@ void migration_context_change(struct migration_context *ctx, unsigned affected, 
 
 /* ---- the watch is cut ---- */
 
-static void release(struct migration *m)
+static void release_work(struct migration *m)
 {
     net_deadline_clear(&m->due);
     difference_writer_free(m->writer);
@@ -125,7 +125,7 @@ static void note_unfinished(struct migration *m)
 static void fall_silent(struct migration *m)
 {
     note_unfinished(m);
-    release(m);
+    release_work(m);
     if (m->state != MIGRATION_SILENT) {
         set_state(m, MIGRATION_SILENT);
     }
@@ -181,7 +181,7 @@ static void on_due(struct net_deadline *d)
 }
 
 /* When the pacing allows it. */
-static void cut(struct migration *m)
+static void cut_when_paced(struct migration *m)
 {
     struct migration_context *ctx = m->ctx;
     cut_after(m, cut_pacing_delay(&ctx->pacing, m->o.attributes->key.view, net_loop_now(ctx->loop),
@@ -195,7 +195,7 @@ static void fall_back(struct migration *m, enum fallback why, const char *text)
     log_info("an open watch cannot be migrated to the new rules and is ended",
              log_str("reason", metrics_fallback_name(why)), log_str("error", text),
              log_strn("resource", a->resource.ptr, a->resource.len));
-    cut(m);
+    cut_when_paced(m);
 }
 
 static enum fallback fallback_of(const struct err *e)
@@ -216,7 +216,7 @@ static enum fallback fallback_of(const struct err *e)
 
 /* ---- whether it can be done ---- */
 
-static bool contains(struct slice text, struct slice part)
+static bool text_contains(struct slice text, struct slice part)
 {
     return text.len >= part.len && memmem(text.ptr, text.len, part.ptr, part.len) != NULL;
 }
@@ -244,14 +244,14 @@ static bool has_form(const struct migration *m)
 {
     const struct http_head *head = m->o.head;
     return head != NULL && derived_possible(head->target) && !impersonates(head) &&
-           !contains(accept_of(head), SLICE("as=Table")) &&
+           !text_contains(accept_of(head), SLICE("as=Table")) &&
            watch_encoding(m->o.watch) != ENCODING_OTHER;
 }
 
 /* ---- the difference is listed and written ---- */
 
 static void find_version(struct migration *m);
-static void reopen(struct migration *m);
+static void reopen_watch(struct migration *m);
 
 static void free_writer(struct migration *m)
 {
@@ -276,7 +276,7 @@ static void on_written(void *data)
     metrics_count_duration(&metrics->migration, (net_clock_ns() - m->changed_ns) / 1000);
     watch_migrated(m->o.watch, &a->key, difference_writer_lowest(m->writer));
     set_state(m, MIGRATION_REOPENING);
-    reopen(m);
+    reopen_watch(m);
 }
 
 static void on_failed(void *data, const struct err *e)
@@ -310,7 +310,7 @@ static int start_writer(struct migration *m, struct err *e)
         .down = m->o.down,
         .target = m->o.head->target,
         .encoding = watch_encoding(m->o.watch),
-        .partial = contains(accept_of(m->o.head), SLICE("as=PartialObjectMetadata")),
+        .partial = text_contains(accept_of(m->o.head), SLICE("as=PartialObjectMetadata")),
         .bookmarks = m->o.attributes->bookmarks,
         .version = watch_version(m->o.watch),
         .difference =
@@ -382,7 +382,7 @@ static void find_version(struct migration *m)
 
 /* ---- the watch that is to follow ---- */
 
-static int ask_again(struct migration *m, struct err *e)
+static int ask_for_watch(struct migration *m, struct err *e)
 {
     struct buf target = BUF_INIT(TARGET_MAX);
     int rc = derived_watch(m->o.head->target, selector_under(m, m->to), watch_version(m->o.watch),
@@ -402,13 +402,13 @@ static void fail_reopen(struct migration *m, const char *why)
 }
 
 /* Watches on from where the client is now. */
-static void reopen(struct migration *m)
+static void reopen_watch(struct migration *m)
 {
     struct err e = ERR_INIT;
     free_writer(m);
     version_probe_free(m->probe);
     m->probe = NULL;
-    if (ask_again(m, &e) != 0) {
+    if (ask_for_watch(m, &e) != 0) {
         fail_reopen(m, e.msg);
     }
 }
@@ -422,7 +422,7 @@ void migration_answered(struct migration *m, const struct http_head *head)
         fail_reopen(m, "the new watch was not answered as the one before");
         return;
     }
-    release(m);
+    release_work(m);
     set_state(m, MIGRATION_PASSING);
 }
 
@@ -433,25 +433,25 @@ void migration_unanswered(struct migration *m)
 
 /* ---- the rules change ---- */
 
-static void aim_at(struct migration *m, struct rules *rules)
+static void set_target_rules(struct migration *m, struct rules *rules)
 {
     rules_unref(m->to);
     m->to = rules_ref(rules);
     m->changed_ns = net_clock_ns();
 }
 
-static void start(struct migration *m, struct rules *old, struct rules *now)
+static void start_migration(struct migration *m, struct rules *old, struct rules *now)
 {
     watch_silence(m->o.watch);
     if (!m->ctx->seamless) {
-        cut(m);
+        cut_when_paced(m);
     } else if (watch_state(m->o.watch) == WATCH_LAST) {
         fall_back(m, FALLBACK_SIZE, "within a large event");
     } else {
         m->o.handlers->end_upstream(m->o.data);
         rules_unref(m->from);
         m->from = old != NULL ? rules_ref(old) : NULL;
-        aim_at(m, now);
+        set_target_rules(m, now);
         list_difference(m);
     }
 }
@@ -468,15 +468,15 @@ void migration_change_rules(struct migration *m, struct rules *old, struct rules
     switch (m->state) {
     case MIGRATION_PASSING:
     case MIGRATION_REOPENING:
-        start(m, old, now);
+        start_migration(m, old, now);
         break;
     case MIGRATION_LISTING:
         free_writer(m);
-        aim_at(m, now);
+        set_target_rules(m, now);
         list_difference(m);
         break;
     case MIGRATION_FINDING_VERSION:
-        aim_at(m, now);
+        set_target_rules(m, now);
         break;
     case MIGRATION_WRITING:
         fall_back(m, FALLBACK_SUPERSEDED, "");
@@ -513,6 +513,6 @@ void migration_free(struct migration *m)
         return;
     }
     note_unfinished(m);
-    release(m);
+    release_work(m);
     free(m);
 }

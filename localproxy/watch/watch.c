@@ -62,7 +62,7 @@ struct watch *watch_new(const struct watch_options *o)
 }
 
 /* The smallest that holds both. */
-static struct delivered_range join(struct delivered_range a, struct delivered_range b)
+static struct delivered_range join_ranges(struct delivered_range a, struct delivered_range b)
 {
     return (struct delivered_range){
         .from = a.from < b.from ? a.from : b.from,
@@ -121,7 +121,8 @@ static void note_version(struct watch *w, const struct watch_frame *ev)
             return; /* the order of initial events says nothing */
         }
     }
-    a->delivered = join(a->delivered, (struct delivered_range){.from = version, .to = version});
+    a->delivered =
+        join_ranges(a->delivered, (struct delivered_range){.from = version, .to = version});
 }
 
 static void read_event(struct watch *w, struct slice frame)
@@ -138,23 +139,23 @@ static void read_event(struct watch *w, struct slice frame)
 
 /* ---- passing ---- */
 
-static int send(struct http_exchange *down, struct slice data)
+static int send_nonempty(struct http_exchange *down, struct slice data)
 {
     return data.len == 0 ? 0 : http_exchange_send_body(down, data);
 }
 
 static int send_held(struct watch *w, struct http_exchange *down)
 {
-    int rc = send(down, buf_slice(&w->held));
+    int rc = send_nonempty(down, buf_slice(&w->held));
     buf_reset(&w->held);
     return rc;
 }
 
 /* Part of an event. */
-static int hold(struct watch *w, struct slice data, struct http_exchange *down)
+static int hold_part(struct watch *w, struct slice data, struct http_exchange *down)
 {
     if (w->passing_long) {
-        return send(down, data);
+        return send_nonempty(down, data);
     }
     if (data.len == 0 || buf_append(&w->held, data.ptr, data.len) == 0) {
         return 0;
@@ -167,11 +168,11 @@ static int hold(struct watch *w, struct slice data, struct http_exchange *down)
     if (rc != 0) {
         return rc;
     }
-    return send(down, data);
+    return send_nonempty(down, data);
 }
 
 /* The end of an event whose beginning came before. */
-static int complete(struct watch *w, struct slice data, struct http_exchange *down)
+static int complete_event(struct watch *w, struct slice data, struct http_exchange *down)
 {
     bool whole = !w->passing_long && buf_append(&w->held, data.ptr, data.len) == 0;
     if (!w->passing_long) {
@@ -182,10 +183,10 @@ static int complete(struct watch *w, struct slice data, struct http_exchange *do
     if (rc != 0 || whole) {
         return rc;
     }
-    return send(down, data);
+    return send_nonempty(down, data);
 }
 
-static struct slice after(struct slice data, size_t n)
+static struct slice slice_after(struct slice data, size_t n)
 {
     return slice_of(data.ptr + n, data.len - n);
 }
@@ -196,13 +197,13 @@ static int pass_events(struct watch *w, struct slice data, struct http_exchange 
     struct slice rest = data;
     for (size_t n; rest.len > 0 && (n = frames_next(&w->frames, rest)) > 0;) {
         read_event(w, slice_of(rest.ptr, n));
-        rest = after(rest, n);
+        rest = slice_after(rest, n);
     }
-    int rc = send(down, slice_of(data.ptr, data.len - rest.len));
+    int rc = send_nonempty(down, slice_of(data.ptr, data.len - rest.len));
     if (rc != 0) {
         return rc;
     }
-    return hold(w, rest, down);
+    return hold_part(w, rest, down);
 }
 
 int watch_feed(struct watch *w, struct slice data, struct http_exchange *down)
@@ -211,18 +212,18 @@ int watch_feed(struct watch *w, struct slice data, struct http_exchange *down)
         return 0;
     }
     if (w->o.encoding == ENCODING_OTHER) {
-        return send(down, data);
+        return send_nonempty(down, data);
     }
     if (!frames_at_boundary(&w->frames)) {
         size_t n = frames_next(&w->frames, data);
         if (n == 0) {
-            return hold(w, data, down);
+            return hold_part(w, data, down);
         }
-        int rc = complete(w, slice_of(data.ptr, n), down);
+        int rc = complete_event(w, slice_of(data.ptr, n), down);
         if (rc != 0) {
             return rc;
         }
-        data = after(data, n);
+        data = slice_after(data, n);
     }
     if (w->state == WATCH_LAST) {
         set_state(w, WATCH_SILENT);
@@ -251,8 +252,8 @@ void watch_mix(struct watch *w, uint64_t lowest)
 {
     struct delivered_account *a = w->account;
     uint64_t from = lowest != 0 && lowest < w->version ? lowest : w->version;
-    a->mixed = join(a->mixed, a->delivered);
-    a->mixed = join(a->mixed, (struct delivered_range){.from = from, .to = w->version});
+    a->mixed = join_ranges(a->mixed, a->delivered);
+    a->mixed = join_ranges(a->mixed, (struct delivered_range){.from = from, .to = w->version});
     a->delivered = DELIVERED_NOTHING;
 }
 
@@ -275,7 +276,7 @@ int watch_cut(struct watch *w, const char *message, struct http_exchange *down)
     }
     int rc = watch_frame_write_expired(w->o.encoding, message, &event);
     if (rc == 0) {
-        rc = send(down, buf_slice(&event));
+        rc = send_nonempty(down, buf_slice(&event));
     }
     buf_reset(&event);
     if (rc == 0) {
