@@ -60,12 +60,12 @@ struct forward {
     enum response_state response;
     uint64_t begun_ns;
     struct request_attributes attributes; /* if `concerned` */
-    struct http_head *head;      /* the operator's: of a list or watch until the answer begins, of a
-                                    watch that can migrate also then */
-    struct watch *watch;         /* an open watch */
-    struct migration *migration; /* how it stands */
-    struct list_meta *list;      /* a list that is being passed on */
-    struct buf body;             /* of the request, if it was collected, until it is sent */
+    struct http_head *head;     /* the operator's: of a list or watch until the answer begins, of a
+                                   watch that can migrate also then */
+    struct watch *watch;        /* an open watch */
+    struct migration migration; /* of `watch` */
+    struct list_meta *list;     /* a list that is being passed on */
+    struct buf body;            /* of the request, if it was collected, until it is sent */
     struct net_deadline lost_due; /* when a lost write must have ended */
     bool concerned;               /* the rules concern it */
     bool lost;                    /* a write to what the shard has lost meanwhile */
@@ -131,8 +131,10 @@ static void forward_free(struct forward *f)
 {
     count_end(f);
     list_remove(&f->link);
-    migration_free(f->migration);
-    watch_free(f->watch);
+    if (f->watch != NULL) {
+        migration_deinit(&f->migration);
+        watch_free(f->watch);
+    }
     list_meta_free(f->list);
     request_attributes_deinit(&f->attributes);
     buf_reset(&f->body);
@@ -220,8 +222,8 @@ static void down_on_drain(struct http_exchange *x)
     struct forward *f = x->data;
     if (f->up != NULL) {
         http_exchange_resume(f->up);
-    } else if (f->migration != NULL) {
-        migration_drained(f->migration);
+    } else if (f->watch != NULL) {
+        migration_drained(&f->migration);
     }
 }
 
@@ -302,21 +304,14 @@ static struct watch *watch_of(const struct forward *f, const struct http_head *h
     return watch_new(&o);
 }
 
-static struct migration *migration_of(struct forward *f)
+static bool open_watch(struct forward *f, const struct http_head *head)
 {
     struct migration_options o = {
-        .watch = f->watch,
         .down = f->down,
         .attributes = &f->attributes,
-        .head = f->head,
         .handlers = &migration_handlers,
         .data = f,
     };
-    return migration_new(&f->ctx->migrations, &o);
-}
-
-static bool open_watch(struct forward *f, const struct http_head *head)
-{
     if (!f->ctx->migrations.seamless) {
         drop_head(f);
     }
@@ -325,8 +320,10 @@ static bool open_watch(struct forward *f, const struct http_head *head)
         return false;
     }
     f->ctx->metrics->open_watches++;
-    f->migration = migration_of(f);
-    return f->migration != NULL;
+    o.head = f->head;
+    o.watch = f->watch;
+    migration_init(&f->migration, &f->ctx->migrations, &o);
+    return true;
 }
 
 /* A watch that did not begin: the client may try again from where it is. */
@@ -372,7 +369,7 @@ static void end_watch(struct forward *f)
 
 static bool is_reopening(const struct forward *f)
 {
-    return f->migration != NULL && migration_state(f->migration) == MIGRATION_REOPENING;
+    return f->watch != NULL && migration_state(&f->migration) == MIGRATION_REOPENING;
 }
 
 static void up_on_head(struct http_exchange *x, const struct http_head *head)
@@ -381,7 +378,7 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
     if (is_reopening(f)) {
-        migration_answered(f->migration, head);
+        migration_answered(&f->migration, head);
         return;
     }
     h.headers = headers;
@@ -403,15 +400,15 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
 static void end_last_event(struct forward *f)
 {
     if (f->ctx->draining) {
-        migration_cut(f->migration);
+        migration_cut(&f->migration);
     } else {
-        migration_last_event_ended(f->migration);
+        migration_last_event_ended(&f->migration);
     }
 }
 
 static void pass_events(struct forward *f, struct slice data)
 {
-    bool last = migration_state(f->migration) == MIGRATION_LAST_EVENT;
+    bool last = migration_state(&f->migration) == MIGRATION_LAST_EVENT;
     if (watch_feed(f->watch, data, f->down) != 0) {
         forward_abort(f);
     } else if (last && watch_state(f->watch) == WATCH_SILENT) {
@@ -522,7 +519,7 @@ static void up_on_close(struct http_exchange *x, const struct err *e)
     struct forward *f = x->data;
     f->up = NULL;
     if (is_reopening(f)) {
-        migration_unanswered(f->migration);
+        migration_unanswered(&f->migration);
         return;
     }
     if (e != NULL && f->response != RESPONSE_ENDED && !is_silent(f)) {
@@ -661,8 +658,8 @@ bool forward_affected(const struct forward *f, const struct rules *now)
     if (!f->concerned || (f->verb != VERB_LIST && f->verb != VERB_WATCH)) {
         return false;
     }
-    if (f->migration != NULL) {
-        return migration_affected(f->migration, now);
+    if (f->watch != NULL) {
+        return migration_affected(&f->migration, now);
     }
     return request_attributes_selector(&f->attributes, now) != f->attributes.key.selector;
 }
@@ -690,7 +687,7 @@ static void change_watch(struct forward *f, struct rules *old, struct rules *now
     if (watch_state(f->watch) == WATCH_PASSING && f->response == RESPONSE_ENDED) {
         return; /* its end is on the way to the operator */
     }
-    migration_change_rules(f->migration, old, now);
+    migration_change_rules(&f->migration, old, now);
 }
 
 void forward_change_rules(struct forward *f, struct rules *old, struct rules *now)
@@ -738,7 +735,7 @@ void forward_drain(struct forward *f)
         return;
     }
     if (is_silent(f)) {
-        migration_cut(f->migration);
+        migration_cut(&f->migration);
     } else if (watch_state(f->watch) == WATCH_PASSING && f->response != RESPONSE_ENDED &&
                watch_at_boundary(f->watch)) {
         end_watch(f);
@@ -757,7 +754,7 @@ void forward_describe(const struct forward *f, cJSON *array)
     cJSON_AddStringToObject(row, "resource", text);
     (void)snprintf(text, sizeof text, "%.*s", (int)s->namespace.len, s->namespace.ptr);
     cJSON_AddStringToObject(row, "namespace", text);
-    cJSON_AddStringToObject(row, "state", migration_state_name(f->migration));
+    cJSON_AddStringToObject(row, "state", migration_state_name(&f->migration));
     cJSON_AddBoolToObject(row, "limited", s->key.selector != 0);
     (void)snprintf(text, sizeof text, "%" PRIu64, watch_version(f->watch));
     cJSON_AddStringToObject(row, "resourceVersion", text);

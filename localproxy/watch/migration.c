@@ -11,13 +11,11 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/state_machine.h"
 #include "net/clock.h"
-#include "net/deadline.h"
 #include "watch/derived_requests.h"
 #include "watch/difference_writer.h"
 #include "watch/version_probe.h"
@@ -25,19 +23,6 @@
 enum {
     LAST_EVENT_MS = 5000, /* how long the event may take that the watch is within */
     TARGET_MAX = 4 * 1024 * 1024,
-};
-
-struct migration {
-    struct migration_context *ctx;
-    struct migration_options o;
-    enum migration_state state;
-    struct rules *from;               /* under which the client saw what it has; NULL: none */
-    struct rules *to;                 /* LISTING to REOPENING: and those under which it will */
-    struct difference_writer *writer; /* LISTING, WRITING */
-    struct version_probe *probe;      /* since FINDING_VERSION */
-    uint64_t changed_ns;              /* when `to` was set */
-    struct net_deadline due;          /* SILENT: to be cut; LAST_EVENT: the event must have ended */
-    uint64_t cut_at_ms;               /* when it is to be cut, at the earliest */
 };
 
 static const struct state_machine machine = {
@@ -495,24 +480,15 @@ void migration_drained(struct migration *m)
 
 /* ---- life ---- */
 
-struct migration *migration_new(struct migration_context *ctx, const struct migration_options *o)
+void migration_init(struct migration *m, struct migration_context *ctx,
+                    const struct migration_options *o)
 {
-    struct migration *m = calloc(1, sizeof *m);
-    if (m == NULL) {
-        return NULL;
-    }
-    m->ctx = ctx;
-    m->o = *o;
+    *m = (struct migration){.ctx = ctx, .o = *o};
     net_deadline_init(&m->due, on_due);
-    return m;
 }
 
-void migration_free(struct migration *m)
+void migration_deinit(struct migration *m)
 {
-    if (m == NULL) {
-        return;
-    }
     note_unfinished(m);
     release_work(m);
-    free(m);
 }

@@ -32,6 +32,7 @@
 #include "http/exchange.h"
 #include "kube/client/client.h"
 #include "metrics.h"
+#include "net/deadline.h"
 #include "net/loop.h"
 #include "watch/cut_pacing.h"
 #include "watch/difference_cache.h"
@@ -78,7 +79,7 @@ struct migration_handlers {
     int (*reopen)(void *data, struct slice target, struct err *e);
     /* Nothing that the API server still sends of the watch is wanted. */
     void (*end_upstream)(void *data);
-    /* The client's stream cannot be ended between two events: breaks it off and frees the
+    /* The client's stream cannot be ended between two events: breaks it off and ends the
      * migration, which does nothing after that. */
     void (*abort)(void *data);
 };
@@ -94,13 +95,25 @@ struct migration_options {
     void *data;
 };
 
-struct migration;
+/* Its owner's to embed; no other looks inside. */
+struct migration {
+    struct migration_context *ctx;
+    struct migration_options o;
+    enum migration_state state;
+    struct rules *from;               /* under which the client saw what it has; NULL: none */
+    struct rules *to;                 /* LISTING to REOPENING: and those under which it will */
+    struct difference_writer *writer; /* LISTING, WRITING */
+    struct version_probe *probe;      /* since FINDING_VERSION */
+    uint64_t changed_ns;              /* when `to` was set */
+    struct net_deadline due;          /* SILENT: to be cut; LAST_EVENT: the event must have ended */
+    uint64_t cut_at_ms;               /* when it is to be cut, at the earliest */
+};
 
-/* Of a watch that has begun. NULL without memory. */
-MUST_CHECK struct migration *migration_new(struct migration_context *ctx,
-                                           const struct migration_options *o);
-/* Before the watch is freed. May be called inside a handler. NULL is ignored. */
-void migration_free(struct migration *m);
+/* Of a watch that has begun. */
+void migration_init(struct migration *m, struct migration_context *ctx,
+                    const struct migration_options *o);
+/* Before the watch is freed. May be called inside a handler. */
+void migration_deinit(struct migration *m);
 
 enum migration_state migration_state(const struct migration *m);
 /* As /status and the log have it. */
