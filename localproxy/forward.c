@@ -277,12 +277,6 @@ static const struct migration_handlers migration_handlers = {
 
 /* ---- the beginning of an answer ---- */
 
-static struct slice header_value(const struct http_head *head, struct slice name)
-{
-    const struct http_header *h = http_head_find(head, name);
-    return h != NULL ? h->value : (struct slice){0};
-}
-
 static void drop_head(struct forward *f)
 {
     free(f->head);
@@ -292,15 +286,12 @@ static void drop_head(struct forward *f)
 static struct watch *watch_of(const struct forward *f, const struct http_head *head)
 {
     struct watch_options o = {
-        .encoding = encoding_of(header_value(head, SLICE("Content-Type"))),
+        .encoding = headers_encoding(head),
         .points = f->ctx->points,
         .key = f->attributes.key,
         .version = f->attributes.version,
         .initial_events = f->attributes.initial_events,
     };
-    if (header_value(head, SLICE("Content-Encoding")).len > 0) {
-        o.encoding = ENCODING_OTHER;
-    }
     return watch_new(&o);
 }
 
@@ -346,8 +337,8 @@ static bool note_answer(struct forward *f, const struct http_head *head)
         f->tunnel = true;
         f->ctx->metrics->tunnels++;
     } else if (head->status == 200 && f->concerned && f->verb == VERB_LIST) {
-        f->list = list_meta_new(header_value(head, SLICE("Content-Type")),
-                                header_value(head, SLICE("Content-Encoding")));
+        f->list = list_meta_new(headers_value(head, SLICE("Content-Type")),
+                                headers_value(head, SLICE("Content-Encoding")));
         return f->list != NULL;
     } else {
         give_version_back(f);

@@ -1,6 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "headers.h"
 
+struct slice headers_value(const struct http_head *head, struct slice name)
+{
+    const struct http_header *h = http_head_find(head, name);
+    return h != NULL ? h->value : (struct slice){0};
+}
+
+enum encoding headers_encoding(const struct http_head *head)
+{
+    return headers_value(head, SLICE("Content-Encoding")).len > 0
+               ? ENCODING_OTHER
+               : encoding_of(headers_value(head, SLICE("Content-Type")));
+}
+
 static bool is_hop_by_hop(const struct http_head *head, struct slice name)
 {
     bool found = http_header_is_hop_by_hop(name, (struct slice){0});
@@ -48,7 +61,7 @@ size_t headers_of_request(const struct http_head *head, struct http_header out[H
 
 bool headers_may_upgrade(const struct http_head *head)
 {
-    const struct http_header *h = http_head_find(head, SLICE("Upgrade"));
-    return head->upgrade && h != NULL &&
-           (slice_ieq(h->value, SLICE("SPDY/3.1")) || slice_ieq(h->value, SLICE("websocket")));
+    struct slice protocol = headers_value(head, SLICE("Upgrade"));
+    return head->upgrade &&
+           (slice_ieq(protocol, SLICE("SPDY/3.1")) || slice_ieq(protocol, SLICE("websocket")));
 }

@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * headers.h - which headers of a message go on to the other side.
+ * headers.h - what headers say, and which of them go on to the other side.
  */
 #ifndef LOCALPROXY_HEADERS_H
 #define LOCALPROXY_HEADERS_H
 
+#include "codec/encoding.h"
 #include "http/message.h"
 
 enum { HEADERS_MAX = 160 };
+
+/* The value of the first header of that name; empty when there is none. */
+struct slice headers_value(const struct http_head *head, struct slice name);
+
+/* How the objects of a response are written; ENCODING_OTHER too when they are compressed. */
+enum encoding headers_encoding(const struct http_head *head);
 
 /* Copies the headers of a response that the operator gets; returns their number. */
 size_t headers_of_response(const struct http_head *head, struct http_header out[HEADERS_MAX]);

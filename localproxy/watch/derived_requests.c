@@ -120,3 +120,23 @@ int derived_probe(struct slice target, struct slice selector, uint64_t version, 
 {
     return watch_from(target, selector, version, true, out, e);
 }
+
+struct http_exchange *derived_ask(struct kube_client *upstream, struct slice target,
+                                  struct slice accept, bool background,
+                                  const struct http_exchange_handlers *handlers, void *data,
+                                  struct err *e)
+{
+    struct http_header headers[] = {
+        {SLICE("Accept"), accept},
+        {SLICE("User-Agent"), SLICE("cmesh-localproxy/" CMESH_VERSION)},
+    };
+    struct http_head head = {
+        .method = SLICE("GET"),
+        .target = target,
+        .headers = headers,
+        .header_count = ARRAY_LEN(headers),
+        .framing = HTTP_BODY_NONE,
+        .background = background,
+    };
+    return kube_client_request(upstream, &head, handlers, data, e);
+}

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/slice.h"
+#include "kube/client/client.h"
 
 /* Whether `target`, of a watch, names the collection in its path; the old form does not, in which
  * the path says /watch/ too. */
@@ -37,5 +38,12 @@ MUST_CHECK int derived_watch(struct slice target, struct slice selector, uint64_
 /* The same for a short time, with bookmarks. */
 MUST_CHECK int derived_probe(struct slice target, struct slice selector, uint64_t version,
                              struct buf *out, struct err *e);
+
+/* Asks for such a target in localproxy's own name: as kube_client_request. `background`: it may
+ * take long. */
+MUST_CHECK struct http_exchange *derived_ask(struct kube_client *upstream, struct slice target,
+                                             struct slice accept, bool background,
+                                             const struct http_exchange_handlers *handlers,
+                                             void *data, struct err *e);
 
 #endif

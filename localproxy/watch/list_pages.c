@@ -12,15 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/hash.h"
 #include "base/state_machine.h"
 #include "codec/frames.h"
 #include "codec/list_items.h"
 #include "codec/watch_frame.h"
 #include "codec/watch_frame_write.h"
+#include "headers.h"
 #include "http/exchange.h"
 #include "net/deadline.h"
+#include "watch/derived_requests.h"
 
 enum { FAILURE_MAX = 256 };
 
@@ -213,7 +214,6 @@ static void fail_answer(struct page_entry *n, int code)
 static void up_on_head(struct http_exchange *x, const struct http_head *head)
 {
     struct page_entry *n = x->data;
-    const struct http_header *type = http_head_find(head, SLICE("Content-Type"));
     char why[FAILURE_MAX];
     if (head->status != 200) {
         if (head->status == 401) {
@@ -222,8 +222,7 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
         (void)snprintf(why, sizeof why, "the API server answered a list with status %u",
                        head->status);
         finish_entry(n, head->status == 410 ? -ESTALE : -EIO, why);
-    } else if (type == NULL || encoding_of(type->value) != n->request.encoding ||
-               http_head_find(head, SLICE("Content-Encoding")) != NULL) {
+    } else if (headers_encoding(head) != n->request.encoding) {
         finish_entry(n, -EPROTO, "the API server answered a list in another encoding");
     }
 }
@@ -317,18 +316,8 @@ static struct slice accept_of(const struct page_request *r)
 
 static int ask_for_page(struct page_entry *n, struct err *e)
 {
-    struct http_header headers[] = {
-        {SLICE("Accept"), accept_of(&n->request)},
-        {SLICE("User-Agent"), SLICE("cmesh-localproxy/" CMESH_VERSION)},
-    };
-    struct http_head head = {
-        .method = SLICE("GET"),
-        .target = n->request.target,
-        .headers = headers,
-        .header_count = ARRAY_LEN(headers),
-        .framing = HTTP_BODY_NONE,
-    };
-    n->up = kube_client_request(n->pages->upstream, &head, &up_handlers, n, e);
+    n->up = derived_ask(n->pages->upstream, n->request.target, accept_of(&n->request), false,
+                        &up_handlers, n, e);
     if (n->up == NULL) {
         return e->code;
     }

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/state_machine.h"
+#include "headers.h"
 #include "net/clock.h"
 #include "watch/derived_requests.h"
 #include "watch/difference_writer.h"
@@ -206,13 +207,6 @@ static bool text_contains(struct slice text, struct slice part)
     return text.len >= part.len && memmem(text.ptr, text.len, part.ptr, part.len) != NULL;
 }
 
-/* All headers `Accept` together would be a list; clients send one. */
-static struct slice accept_of(const struct http_head *head)
-{
-    const struct http_header *accept = http_head_find(head, SLICE("Accept"));
-    return accept != NULL ? accept->value : (struct slice){0};
-}
-
 static bool impersonates(const struct http_head *head)
 {
     const struct slice prefix = SLICE("Impersonate");
@@ -229,7 +223,7 @@ static bool has_form(const struct migration *m)
 {
     const struct http_head *head = m->o.head;
     return head != NULL && derived_possible(head->target) && !impersonates(head) &&
-           !text_contains(accept_of(head), SLICE("as=Table")) &&
+           !text_contains(headers_value(head, SLICE("Accept")), SLICE("as=Table")) &&
            watch_encoding(m->o.watch) != ENCODING_OTHER;
 }
 
@@ -295,7 +289,8 @@ static int start_writer(struct migration *m, struct err *e)
         .down = m->o.down,
         .target = m->o.head->target,
         .encoding = watch_encoding(m->o.watch),
-        .partial = text_contains(accept_of(m->o.head), SLICE("as=PartialObjectMetadata")),
+        .partial = text_contains(headers_value(m->o.head, SLICE("Accept")),
+                                 SLICE("as=PartialObjectMetadata")),
         .bookmarks = m->o.attributes->bookmarks,
         .version = watch_version(m->o.watch),
         .difference =
@@ -400,9 +395,7 @@ static void reopen_watch(struct migration *m)
 
 void migration_answered(struct migration *m, const struct http_head *head)
 {
-    const struct http_header *type = http_head_find(head, SLICE("Content-Type"));
-    bool same = type != NULL && encoding_of(type->value) == watch_encoding(m->o.watch);
-    if (head->status != 200 || !same || http_head_find(head, SLICE("Content-Encoding")) != NULL) {
+    if (head->status != 200 || headers_encoding(head) != watch_encoding(m->o.watch)) {
         m->o.handlers->end_upstream(m->o.data);
         fail_reopen(m, "the new watch was not answered as the one before");
         return;

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/array.h"
 #include "base/buf.h"
 #include "codec/frames.h"
 #include "codec/watch_frame.h"
+#include "headers.h"
 #include "net/deadline.h"
 #include "watch/derived_requests.h"
 
@@ -89,12 +89,10 @@ static void read_event(struct probe *p)
 static void up_on_head(struct http_exchange *x, const struct http_head *head)
 {
     struct probe *p = x->data;
-    const struct http_header *type = http_head_find(head, SLICE("Content-Type"));
     if (head->status == 401) {
         kube_client_rejected(p->version_probe->o.upstream);
     }
-    if (head->status != 200 || type == NULL || encoding_of(type->value) != ENCODING_JSON ||
-        http_head_find(head, SLICE("Content-Encoding")) != NULL) {
+    if (head->status != 200 || headers_encoding(head) != ENCODING_JSON) {
         end_probe(p);
     }
 }
@@ -151,23 +149,13 @@ static void on_limit(struct net_deadline *d)
 static int start_probe(struct probe *p, struct slice selector, struct err *e)
 {
     struct buf target = BUF_INIT(TARGET_MAX);
-    struct http_header headers[] = {
-        {SLICE("Accept"), SLICE("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,"
-                                "application/json")},
-        {SLICE("User-Agent"), SLICE("cmesh-localproxy/" CMESH_VERSION)},
-    };
+    const struct slice accept =
+        SLICE("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,"
+              "application/json");
     const struct version_probe_options *o = &p->version_probe->o;
     int rc = derived_probe(o->target, selector, o->version, &target, e);
     if (rc == 0) {
-        struct http_head head = {
-            .method = SLICE("GET"),
-            .target = buf_slice(&target),
-            .headers = headers,
-            .header_count = ARRAY_LEN(headers),
-            .framing = HTTP_BODY_NONE,
-            .background = true,
-        };
-        p->up = kube_client_request(o->upstream, &head, &up_handlers, p, e);
+        p->up = derived_ask(o->upstream, buf_slice(&target), accept, true, &up_handlers, p, e);
         rc = p->up != NULL ? 0 : e->code;
     }
     buf_reset(&target);
