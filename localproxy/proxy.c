@@ -3,7 +3,7 @@
  * Happy path: on_request > take_request > handle_request > apply_rules > forward_upstream.
  *
  * Two ways begin anew: a body that may hold the lock's name is collected first (collect_body >
- * on_lock_body > handle_body > handle_request), and what was not answered when the rules changed
+ * on_lock_body > take_request), and what was not answered when the rules changed
  * goes through them once more (on_again > take_request). Each apply_ function that returns false
  * has refused the request, or collects its body.
  */
@@ -20,6 +20,7 @@
 #include "forward.h"
 #include "guard/fence.h"
 #include "guard/token.h"
+#include "headers.h"
 #include "http/collect.h"
 #include "in_flight.h"
 #include "kube/query.h"
@@ -38,13 +39,7 @@ enum {
 
 struct proxy {
     struct net_loop *loop;
-    const struct localproxy_flags *flags;
-    struct kube_client *upstream;
-    struct metrics *metrics;
-    struct slice token;
-    const char *pod_namespace;
-    void (*on_drained)(void *data);
-    void *data;
+    struct proxy_options o;
     proxy_settled_cb on_settled;
     void *settled_data;
     struct http_server *server;
@@ -74,7 +69,7 @@ static void refuse(const struct request *r, unsigned code, unsigned retry_after,
                    const char *message)
 {
     log_info("refused a request", log_num("code", code), log_str("reason", message));
-    (void)refusal_send(r->proxy->metrics, r->x, r->ri != NULL ? r->ri->verb : VERB_OTHER, code,
+    (void)refusal_send(r->proxy->o.metrics, r->x, r->ri != NULL ? r->ri->verb : VERB_OTHER, code,
                        retry_after, message);
 }
 
@@ -98,7 +93,7 @@ static void refuse_error(const struct request *r, const struct err *e)
 
 /* ---- the lock of leader election ---- */
 
-static void handle_request(struct request *r);
+static void take_request(struct request *r);
 
 /* A body that may hold the lock's name. */
 struct waiting {
@@ -114,28 +109,17 @@ static void waiting_free(struct waiting *w)
     free(w);
 }
 
-static void handle_body(const struct waiting *w, struct http_exchange *x, struct slice body)
-{
-    struct request_info ri;
-    struct err e = ERR_INIT;
-    struct request r = {.proxy = w->proxy, .x = x, .head = w->head, .body = &body, .ended = true};
-    if (request_info_parse(&ri, w->head->method, w->head->target, &e) != 0) {
-        refuse_error(&r, &e);
-        return;
-    }
-    r.ri = &ri;
-    handle_request(&r);
-    request_info_deinit(&ri);
-}
-
 static void on_lock_body(struct http_collect *c, struct slice body, const struct err *e)
 {
     struct waiting *w = LIST_ITEM(c, struct waiting, collect);
-    struct http_exchange *x = http_collect_release(c);
+    struct request r = {.proxy = w->proxy,
+                        .x = http_collect_release(c),
+                        .head = w->head,
+                        .body = &body,
+                        .ended = true};
     if (e == NULL) {
-        handle_body(w, x, body);
+        take_request(&r);
     } else {
-        struct request r = {.proxy = w->proxy, .x = x};
         refuse(&r, e->code == -ENOMEM ? 503 : 413, 0, e->msg);
     }
     waiting_free(w);
@@ -168,12 +152,6 @@ static void collect_body(const struct request *r)
     http_collect_take(&w->collect, r->x);
 }
 
-static struct slice header_value(const struct http_head *head, struct slice name)
-{
-    const struct http_header *h = http_head_find(head, name);
-    return h != NULL ? h->value : (struct slice){0};
-}
-
 /* Finds the lock in a request, and names it as in this shard. *out holds a body that was changed.
  * False: the request was refused, or waits for its body. */
 static bool apply_lock(struct request *r, enum lock_found *found, struct buf *out)
@@ -198,9 +176,9 @@ static bool apply_lock(struct request *r, enum lock_found *found, struct buf *ou
         return true;
     }
     enum lock_found in_body;
-    if (lock_rewrite_body(&p->lock, header_value(r->head, SLICE("Content-Type")),
-                          header_value(r->head, SLICE("Content-Encoding")), *r->body, out, &in_body,
-                          &e) != 0) {
+    if (lock_rewrite_body(&p->lock, headers_value(r->head, SLICE("Content-Type")),
+                          headers_value(r->head, SLICE("Content-Encoding")), *r->body, out,
+                          &in_body, &e) != 0) {
         refuse_error(r, &e);
         return false;
     }
@@ -220,13 +198,13 @@ static bool apply_fence(const struct request *r)
     }
     bool lost = fence_lost(&p->history, p->rules, r->ri, net_loop_now(p->loop));
     fence_message(p->rules, r->ri, lost, &e);
-    if (lost || p->flags->write_fence == WRITE_FENCE_ENFORCE) {
-        p->metrics->writes_fenced++;
+    if (lost || p->o.flags->write_fence == WRITE_FENCE_ENFORCE) {
+        p->o.metrics->writes_fenced++;
         refuse(r, 403, 0, e.msg);
         return false;
     }
-    if (p->flags->write_fence == WRITE_FENCE_AUDIT) {
-        p->metrics->writes_audited++;
+    if (p->o.flags->write_fence == WRITE_FENCE_AUDIT) {
+        p->o.metrics->writes_audited++;
         log_warn("allowed a write outside the shard (--write-fence=audit)",
                  log_str("reason", e.msg));
     }
@@ -246,7 +224,7 @@ static bool apply_delivered_versions(const struct request *r)
         current = delivered_page(p->forward.points, &s->key, s->page);
     }
     if (!current) {
-        p->metrics->resumes_refused++;
+        p->o.metrics->resumes_refused++;
         refuse(r, 410, 0,
                "the resourceVersion or continue token of this request may come from other rules: "
                "list again");
@@ -268,7 +246,7 @@ static bool apply_selector(struct request *r)
         refuse(r, 400, 0, e.msg);
         return false;
     }
-    p->metrics->limited++;
+    p->o.metrics->limited++;
     r->target = buf_slice(&p->target);
     return true;
 }
@@ -285,7 +263,7 @@ static bool apply_rules(struct request *r, struct buf *body)
 {
     struct proxy *p = r->proxy;
     enum lock_found lock = LOCK_OTHER;
-    if (p->rules == NULL && p->flags->no_rules == NO_RULES_BLOCK) {
+    if (p->rules == NULL && p->o.flags->no_rules == NO_RULES_BLOCK) {
         refuse_without_rules(r);
         return false;
     }
@@ -339,10 +317,10 @@ static void log_request(const struct request *r)
 static bool has_credentials(const struct request *r)
 {
     const struct proxy *p = r->proxy;
-    if (kube_client_ready(p->upstream)) {
+    if (kube_client_ready(p->o.upstream)) {
         return true;
     }
-    const char *why = kube_client_error(p->upstream);
+    const char *why = kube_client_error(p->o.upstream);
     char message[ERR_MSG_MAX + 64];
     (void)snprintf(message, sizeof message, "no credentials for the API server: %s",
                    why != NULL ? why : "they are being fetched");
@@ -364,40 +342,39 @@ static void handle_request(struct request *r)
     buf_reset(&body);
 }
 
-static void take_request(struct proxy *p, struct http_exchange *x, const struct http_head *head,
-                         bool ended)
+static void take_request(struct request *r)
 {
     struct request_info ri;
     struct err e = ERR_INIT;
-    struct request r = {.proxy = p, .x = x, .head = head, .ended = ended};
-    if (request_info_parse(&ri, head->method, head->target, &e) != 0) {
-        refuse_error(&r, &e);
+    if (request_info_parse(&ri, r->head->method, r->head->target, &e) != 0) {
+        refuse_error(r, &e);
         return;
     }
-    r.ri = &ri;
-    handle_request(&r);
+    r->ri = &ri;
+    handle_request(r);
     request_info_deinit(&ri);
 }
 
 static void on_request(void *data, struct http_exchange *x, const struct http_head *head)
 {
     struct proxy *p = data;
-    if (p->token.len > 0 && !token_is_in(head, p->token)) {
-        struct request r = {.proxy = p, .x = x};
+    struct request r = {.proxy = p, .x = x, .head = head};
+    if (p->o.token.len > 0 && !token_is_in(head, p->o.token)) {
         refuse(&r, 401, 0,
                "the token of --token-file is missing or wrong; "
                "use the kubeconfig that kubeconfig-gen wrote with it");
         return;
     }
-    take_request(p, x, head, false);
+    take_request(&r);
 }
 
 /* ---- what the forwards call ---- */
 
 static void on_again(void *data, struct http_exchange *x, const struct http_head *head, bool ended)
 {
+    struct request r = {.proxy = data, .x = x, .head = head, .ended = ended};
     x->handlers = NULL;
-    take_request(data, x, head, ended);
+    take_request(&r);
 }
 
 static void on_settled(void *data)
@@ -423,7 +400,7 @@ static void on_refuse(void *data, unsigned status, const char *why, struct buf *
 static void on_drained(void *data)
 {
     struct proxy *p = data;
-    p->on_drained(p->data);
+    p->o.on_drained(p->o.data);
 }
 
 static const struct http_server_handlers server_handlers = {
@@ -435,12 +412,12 @@ static const struct http_server_handlers server_handlers = {
 static int open_server(struct proxy *p, struct tls_config *tls, struct err *e)
 {
     struct http_server_options so = {
-        .address = p->flags->listen,
+        .address = p->o.flags->listen,
         .tls = tls,
         .head_timeout_ms = HEAD_TIMEOUT_MS,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
         .write_timeout_ms = WRITE_TIMEOUT_MS,
-        .max_connections = (unsigned)p->flags->max_connections,
+        .max_connections = (unsigned)p->o.flags->max_connections,
     };
     p->server = http_server_new(p->loop, &so, &server_handlers, p, e);
     if (p->server == NULL) {
@@ -453,26 +430,22 @@ static int open_server(struct proxy *p, struct tls_config *tls, struct err *e)
 static struct delivered_versions *open_points(const struct localproxy_flags *c, struct err *e)
 {
     uint64_t doubt_ms = c->resume_doubt_s * 1000;
-    if (c->state == NULL) {
-        struct delivered_versions *points = delivered_new(doubt_ms);
-        if (points == NULL) {
-            err_memory(e);
-        }
-        return points;
-    }
-    struct delivered_versions *points = delivered_open(c->state, doubt_ms, e);
-    if (points == NULL) {
+    struct delivered_versions *points =
+        c->state != NULL ? delivered_open(c->state, doubt_ms, e) : delivered_new(doubt_ms);
+    if (points == NULL && c->state != NULL) {
         err_prefix(e, "--state");
+    } else if (points == NULL) {
+        err_memory(e);
     }
     return points;
 }
 
 static int open_forward(struct proxy *p, struct delivered_versions *points, struct err *e)
 {
-    int rc = forward_context_init(&p->forward, p->loop, p->upstream, p->metrics, points);
-    cut_pacing_init(&p->forward.migrations.pacing, p->flags->cut_interval_s * 1000,
-                    p->flags->cut_spread_s * 1000);
-    p->forward.migrations.seamless = p->flags->reload_mode == RELOAD_SEAMLESS;
+    int rc = forward_context_init(&p->forward, p->loop, p->o.upstream, p->o.metrics, points);
+    cut_pacing_init(&p->forward.migrations.pacing, p->o.flags->cut_interval_s * 1000,
+                    p->o.flags->cut_spread_s * 1000);
+    p->forward.migrations.seamless = p->o.flags->reload_mode == RELOAD_SEAMLESS;
     p->forward.again = on_again;
     p->forward.on_settled = on_settled;
     p->forward.data = p;
@@ -487,17 +460,11 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
         return NULL;
     }
     p->loop = l;
-    p->flags = o->flags;
-    p->upstream = o->upstream;
-    p->metrics = o->metrics;
-    p->token = o->token;
-    p->pod_namespace = o->pod_namespace;
-    p->on_drained = o->on_drained;
-    p->data = o->data;
+    p->o = *o;
     buf_init(&p->target, TARGET_MAX);
     buf_init(&p->lock_target, TARGET_MAX);
     fence_history_init(&p->history);
-    struct delivered_versions *points = open_points(p->flags, e);
+    struct delivered_versions *points = open_points(p->o.flags, e);
     if (points == NULL) {
         free(p);
         return NULL;
@@ -521,7 +488,7 @@ void proxy_on_settled(struct proxy *p, proxy_settled_cb cb, void *data)
 static void take_lock_rule(struct proxy *p)
 {
     struct err e = ERR_INIT;
-    if (lock_rule_init(&p->lock, p->rules, p->pod_namespace, &e) != 0) {
+    if (lock_rule_init(&p->lock, p->rules, p->o.pod_namespace, &e) != 0) {
         log_error("leader election is not sharded: the shards share one lock",
                   log_str("error", e.msg));
     }
@@ -595,12 +562,12 @@ bool proxy_ready(const struct proxy *p, char *why, size_t size)
         (void)snprintf(why, size, "shutting down");
         return false;
     }
-    if (p->rules == NULL && p->flags->no_rules == NO_RULES_BLOCK) {
+    if (p->rules == NULL && p->o.flags->no_rules == NO_RULES_BLOCK) {
         (void)snprintf(why, size, "no valid rules: %s", p->why_none);
         return false;
     }
-    if (!kube_client_ready(p->upstream)) {
-        const char *error = kube_client_error(p->upstream);
+    if (!kube_client_ready(p->o.upstream)) {
+        const char *error = kube_client_error(p->o.upstream);
         (void)snprintf(why, size, "no credentials: %s",
                        error != NULL ? error : "they are being fetched");
         return false;
