@@ -8,6 +8,7 @@
  */
 #include "guard/delivered_versions.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "guard/delivered_versions_internal.h"
@@ -123,7 +124,9 @@ static void raise_to(uint64_t *highest, uint64_t version)
     }
 }
 
-/* A selector that is new here takes the place of the one that was seen least far. */
+/* A selector that is new here takes the place of the one that was seen least far: two others were
+ * seen at least as far, so that no ceiling sinks below a version that it knew. */
+static_assert(DELIVERED_SELECTORS_MAX >= 3, "one may be left out of a ceiling, one replaced");
 static void raise_highest(struct resource *x, uint64_t selector, uint64_t version)
 {
     struct seen *lowest = &x->seen[0];
