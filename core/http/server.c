@@ -499,7 +499,7 @@ void http_server_drain(struct http_server *s)
         next = node->next;
         struct conn *c = LIST_ITEM(node, struct conn, link);
         if (c->state == CONN_IDLE) {
-            close_now(c);
+            close_gently(c); /* its last response may still be queued */
         }
     }
     check_drained(s);

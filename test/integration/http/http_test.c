@@ -36,6 +36,7 @@ struct world {
     struct err server_error;
     bool server_broke; /* on_close with an error */
     bool drained;
+    bool drain_on_close;
     char last_target[256];
     bool background; /* what is asked next */
 };
@@ -103,6 +104,9 @@ static void serve_close(struct http_exchange *x, const struct err *e)
     w->server_closed++;
     w->server_broke = w->server_broke || e != NULL;
     w->serving = NULL;
+    if (w->drain_on_close) {
+        http_server_drain(w->server);
+    }
 }
 
 static const struct http_exchange_handlers serve_handlers = {
@@ -907,6 +911,18 @@ static void test_drain_finishes_what_runs(void **state)
     raw_close(&idle);
 }
 
+/* The answer is complete, but has not left yet. */
+static void test_drain_delivers_what_is_queued(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    w->drain_on_close = true;
+    get(w, &a);
+    assert_false(a.failed);
+    check_body(&a, "hello");
+    assert_true(w->drained);
+}
+
 static void test_freeing_the_server_ends_exchanges(void **state)
 {
     struct world *w = *state;
@@ -1211,6 +1227,7 @@ int main(void)
         HTTP_TEST(test_connection_close_is_honoured),
         HTTP_TEST(test_too_many_connections_are_closed),
         HTTP_TEST(test_drain_finishes_what_runs),
+        HTTP_TEST(test_drain_delivers_what_is_queued),
         HTTP_TEST(test_freeing_the_server_ends_exchanges),
         HTTP_TEST(test_a_get_is_repeated_on_a_new_connection),
         HTTP_TEST(test_a_post_is_not_repeated),
