@@ -22,15 +22,23 @@ struct end {
     unsigned checksum;
     size_t want; /* bytes after which `enough` is set */
     bool enough;
+    struct end *other; /* closed as soon as this one has failed */
 };
+
+static void close_end(struct end *t)
+{
+    if (t->stream != NULL) {
+        net_stream_close(t->stream);
+        t->stream = NULL;
+    }
+}
 
 static void on_open(void *data)
 {
     struct end *t = data;
     t->opened = true;
     if (t->close_on_open) {
-        net_stream_close(t->stream);
-        t->stream = NULL;
+        close_end(t);
         return;
     }
     net_stream_read_start(t->stream);
@@ -45,8 +53,7 @@ static void on_read(void *data, struct slice bytes)
     t->received += bytes.len;
     t->enough = t->want > 0 && t->received >= t->want;
     if (t->close_on_read) {
-        net_stream_close(t->stream);
-        t->stream = NULL;
+        close_end(t);
     }
 }
 
@@ -67,8 +74,10 @@ static void on_error(void *data, const struct err *e)
     struct end *t = data;
     t->failed = true;
     t->error = *e;
-    net_stream_close(t->stream);
-    t->stream = NULL;
+    close_end(t);
+    if (t->other != NULL) {
+        close_end(t->other);
+    }
 }
 
 static const struct net_stream_handlers handlers = {
@@ -118,14 +127,6 @@ static void open_pair(struct pair *p, struct net_loop *l, uint64_t write_timeout
     assert_false(p->client.opened); /* never before net_dial returns */
     run_until(l, &p->client.opened);
     run_until(l, &p->server.opened);
-}
-
-static void close_end(struct end *t)
-{
-    if (t->stream != NULL) {
-        net_stream_close(t->stream);
-        t->stream = NULL;
-    }
 }
 
 static void close_pair(struct pair *p)
@@ -246,6 +247,60 @@ static void test_finish_delivers_what_is_queued(void **state)
     close_pair(&p);
 }
 
+/* Runs until so many streams are left, and says how long that took: milliseconds. */
+static uint64_t wait_for_streams(struct net_loop *l, unsigned count)
+{
+    uint64_t start = net_loop_now(l);
+    while (l->streams > count && net_loop_now(l) - start < 5000) {
+        run_for(l, 2);
+    }
+    assert_int_equal(l->streams, count);
+    return net_loop_now(l) - start;
+}
+
+static void finish_end(struct end *t)
+{
+    net_stream_finish(t->stream);
+    t->stream = NULL;
+}
+
+static void test_a_finished_stream_waits_for_the_peer(void **state)
+{
+    struct pair p;
+    open_pair(&p, *state, 0);
+    finish_end(&p.server);
+    run_until(*state, &p.client.eof);
+    assert_int_equal(p.client.loop->streams, 2);
+    close_end(&p.client);
+    assert_true(wait_for_streams(*state, 0) < 500);
+    close_pair(&p);
+}
+
+static void test_a_stream_that_both_ended_is_finished_at_once(void **state)
+{
+    struct pair p;
+    open_pair(&p, *state, 0);
+    net_stream_read_start(p.server.stream);
+    net_stream_shutdown(p.client.stream);
+    net_stream_shutdown(p.server.stream);
+    run_until(*state, &p.server.eof);
+    run_until(*state, &p.client.eof);
+    finish_end(&p.server);
+    assert_true(wait_for_streams(*state, 1) < 500);
+    close_pair(&p);
+}
+
+static void test_a_finished_stream_does_not_wait_for_long(void **state)
+{
+    struct pair p;
+    open_pair(&p, *state, 0);
+    net_stream_shutdown(p.server.stream);
+    run_until(*state, &p.client.eof);
+    finish_end(&p.server);
+    (void)wait_for_streams(*state, 1);
+    close_pair(&p);
+}
+
 static void test_a_reader_that_stalls_is_given_up(void **state)
 {
     struct pair p;
@@ -296,7 +351,8 @@ static void test_a_name_is_looked_up(void **state)
     close_pair(&p);
 }
 
-/* Nothing listens on the only address of this name; somebody does on another one of this machine. */
+/* Nothing listens on the only address of this name; somebody does on another one of this machine.
+ */
 static void test_only_addresses_of_the_name_are_tried(void **state)
 {
     struct end server = {0};
@@ -333,6 +389,21 @@ static void test_close_during_look_up(void **state)
     close_end(&t);
     run_for(*state, 20);
     assert_false(t.opened || t.failed);
+}
+
+/* Both are refused in one turn of the loop: who hears of it first closes the other, whose socket is
+ * being closed. */
+static void test_close_between_two_addresses(void **state)
+{
+    struct end a = {0};
+    struct end b = {.other = &a};
+    unsigned port;
+    a.other = &b;
+    assert_int_equal(close(raw_listen(&port)), 0);
+    dial(&a, *state, "127.0.0.1", port);
+    dial(&b, *state, "127.0.0.1", port);
+    run_for(*state, 20);
+    assert_int_equal(a.failed + b.failed, 1);
 }
 
 static void test_close_inside_on_open(void **state)
@@ -413,6 +484,9 @@ int main(void)
         LOOP_TEST(test_a_queue_over_the_maximum_is_refused),
         LOOP_TEST(test_half_close_lets_the_other_side_go_on),
         LOOP_TEST(test_finish_delivers_what_is_queued),
+        LOOP_TEST(test_a_finished_stream_waits_for_the_peer),
+        LOOP_TEST(test_a_stream_that_both_ended_is_finished_at_once),
+        LOOP_TEST(test_a_finished_stream_does_not_wait_for_long),
         LOOP_TEST(test_a_reader_that_stalls_is_given_up),
         LOOP_TEST(test_a_refused_connection_names_the_peer),
         LOOP_TEST(test_an_unknown_name_is_an_error),
@@ -420,6 +494,7 @@ int main(void)
         LOOP_TEST(test_only_addresses_of_the_name_are_tried),
         LOOP_TEST(test_close_at_once),
         LOOP_TEST(test_close_during_look_up),
+        LOOP_TEST(test_close_between_two_addresses),
         LOOP_TEST(test_close_inside_on_open),
         LOOP_TEST(test_close_inside_on_read),
         LOOP_TEST(test_close_with_a_full_queue),
