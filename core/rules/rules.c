@@ -35,44 +35,38 @@ struct rules {
     struct rules_table table;
 };
 
-/* The document as it was written, for messages. */
+/* The document as it was written, for messages. The first error stays, and then all that is read is
+ * empty: a series of readings needs one look at the error at its end. */
 struct source {
     const char *text;
     size_t len;
     const cJSON *root;
-    struct err *e; /* never NULL; has the code of each failure */
+    struct err *e;
 };
 
 /* "line 7: spec.limits[0].selector: <what>" */
-static int __attribute__((format(printf, 5, 6)))
+static void __attribute__((format(printf, 5, 6)))
 fail(const struct source *s, int code, const cJSON *item, const char *path, const char *fmt, ...)
 {
     char what[ERR_MSG_MAX];
     va_list ap;
+    if (s->e->code != 0) {
+        return;
+    }
     va_start(ap, fmt);
     (void)vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
     unsigned line = item == NULL ? 0 : json_line(s->text, s->len, s->root, item);
-    if (line == 0) {
-        return err_set(s->e, code, "%s: %s", path, what);
+    err_set(s->e, code, "%s: %s", path, what);
+    if (line > 0) {
+        err_prefix(s->e, "line %u", line);
     }
-    return err_set(s->e, code, "line %u: %s: %s", line, path, what);
 }
 
-static int out_of_memory(const struct source *s)
+static void wrong_type(const struct source *s, const cJSON *item, const char *path,
+                       const char *expected)
 {
-    return err_memory(s->e);
-}
-
-static int wrong_type(const struct source *s, const cJSON *item, const char *path,
-                      const char *expected)
-{
-    return fail(s, -EINVAL, item, path, "Invalid value: must be %s", expected);
-}
-
-static int required(const struct source *s, const cJSON *parent, const char *path)
-{
-    return fail(s, -EINVAL, parent, path, "Required value");
+    fail(s, -EINVAL, item, path, "Invalid value: must be %s", expected);
 }
 
 static cJSON *member(const cJSON *object, const char *key)
@@ -80,9 +74,20 @@ static cJSON *member(const cJSON *object, const char *key)
     return cJSON_GetObjectItemCaseSensitive(object, key);
 }
 
+/* A member that must be there; NULL: it is not. */
+static cJSON *required(const struct source *s, const cJSON *parent, const char *key,
+                       const char *path)
+{
+    cJSON *item = member(parent, key);
+    if (item == NULL) {
+        fail(s, -EINVAL, parent, path, "Required value");
+    }
+    return item;
+}
+
 /* A newer writer may mean something by a field that is unknown here: it must not be half obeyed. */
-static int refuse_unknown(const struct source *s, const cJSON *object, const char *path,
-                          const char *const *known)
+static void refuse_unknown(const struct source *s, const cJSON *object, const char *path,
+                           const char *const *known)
 {
     const cJSON *item;
     cJSON_ArrayForEach(item, object)
@@ -92,158 +97,126 @@ static int refuse_unknown(const struct source *s, const cJSON *object, const cha
             i++;
         }
         if (known[i] == NULL) {
-            return fail(s, -EINVAL, item, path, "unknown field \"%.100s\"", item->string);
+            fail(s, -EINVAL, item, path, "unknown field \"%.100s\"", item->string);
         }
     }
-    return 0;
 }
 
-/* A string that must be there. */
-static int read_string(const struct source *s, const cJSON *parent, const char *key,
-                       const char *path, const char **out)
+/* NULL: it is missing, or no object. `known` NULL: it may have any fields. */
+static const cJSON *read_object(const struct source *s, const cJSON *parent, const char *key,
+                                const char *path, const char *const *known)
 {
     const cJSON *item = member(parent, key);
-    if (item == NULL) {
-        return required(s, parent, path);
+    if (item != NULL && !cJSON_IsObject(item)) {
+        wrong_type(s, item, path, "an object");
+        return NULL;
     }
-    if (!cJSON_IsString(item)) {
-        return wrong_type(s, item, path, "a string");
+    if (known != NULL) {
+        refuse_unknown(s, item, path, known);
     }
-    *out = item->valuestring;
-    return 0;
+    return item;
 }
 
-static int read_name(const struct source *s, const cJSON *parent, const char *key, const char *path,
-                     const char *(*check)(struct slice), const char **out)
+/* A string that must be there; "" when it is not. */
+static const char *read_string(const struct source *s, const cJSON *parent, const char *key,
+                               const char *path)
 {
-    int rc = read_string(s, parent, key, path, out);
-    if (rc != 0) {
-        return rc;
+    const cJSON *item = required(s, parent, key, path);
+    if (item != NULL && !cJSON_IsString(item)) {
+        wrong_type(s, item, path, "a string");
     }
-    const char *why = check(slice_str(*out));
-    return why == NULL ? 0
-                       : fail(s, -EINVAL, member(parent, key), path,
-                              "Invalid value: \"%.100s\": %s", *out, why);
+    return cJSON_IsString(item) ? item->valuestring : "";
 }
 
-static int read_constant(const struct source *s, const char *key, const char *want)
+static const char *read_name(const struct source *s, const cJSON *parent, const char *key,
+                             const char *path, const char *(*check)(struct slice))
 {
-    const char *got;
-    int rc = read_string(s, s->root, key, key, &got);
-    if (rc != 0 || strcmp(got, want) == 0) {
-        return rc;
+    const char *name = read_string(s, parent, key, path);
+    const char *why = check(slice_str(name));
+    if (why != NULL) {
+        fail(s, -EINVAL, member(parent, key), path, "Invalid value: \"%.100s\": %s", name, why);
     }
-    return fail(s, -EINVAL, member(s->root, key), key,
-                "Unsupported value: \"%.100s\": supported is \"%s\"", got, want);
+    return name;
 }
 
-static int read_shard(const struct source *s, struct rules *r)
+static void read_constant(const struct source *s, const char *key, const char *want)
 {
-    const cJSON *shard = member(s->root, "shard");
-    if (shard == NULL) {
-        return required(s, s->root, "shard");
+    const char *got = read_string(s, s->root, key, key);
+    if (strcmp(got, want) != 0) {
+        fail(s, -EINVAL, member(s->root, key), key,
+             "Unsupported value: \"%.100s\": supported is \"%s\"", got, want);
     }
-    if (!cJSON_IsObject(shard)) {
-        return wrong_type(s, shard, "shard", "an object");
-    }
-    if (read_name(s, shard, "namespace", "shard.namespace", name_check_label,
-                  &r->shard_namespace) != 0 ||
-        read_name(s, shard, "name", "shard.name", name_check_subdomain, &r->shard_name) != 0) {
-        return s->e->code;
-    }
-    return 0;
 }
 
-static int read_generation(const struct source *s, struct rules *r)
+static void read_shard(const struct source *s, struct rules *r)
 {
-    const cJSON *item = member(s->root, "generation");
-    if (item == NULL) {
-        return required(s, s->root, "generation");
-    }
+    (void)required(s, s->root, "shard", "shard");
+    const cJSON *shard = read_object(s, s->root, "shard", "shard", NULL);
+    r->shard_namespace = read_name(s, shard, "namespace", "shard.namespace", name_check_label);
+    r->shard_name = read_name(s, shard, "name", "shard.name", name_check_subdomain);
+}
+
+static void read_generation(const struct source *s, struct rules *r)
+{
+    const cJSON *item = required(s, s->root, "generation", "generation");
     double n = cJSON_IsNumber(item) ? item->valuedouble : 0;
     if (!(n >= 1 && n <= GENERATION_MAX) || (double)(uint64_t)n != n) {
-        return wrong_type(s, item, "generation", "an integer of at least 1");
+        wrong_type(s, item, "generation", "an integer of at least 1");
+        return;
     }
     r->generation = (uint64_t)n;
-    return 0;
 }
 
-static int read_leader_election(const struct source *s, const cJSON *spec, struct rules *r)
+static void read_leader_election(const struct source *s, const cJSON *spec, struct rules *r)
 {
     static const char *const known[] = {"name", NULL};
-    const char *path = "spec.leaderElection";
-    const cJSON *item = member(spec, "leaderElection");
+    const char *path = "spec.leaderElection.name";
+    const cJSON *item = read_object(s, spec, "leaderElection", "spec.leaderElection", known);
     if (item == NULL) {
-        return 0;
+        return;
     }
-    if (!cJSON_IsObject(item)) {
-        return wrong_type(s, item, path, "an object");
-    }
-    int rc = refuse_unknown(s, item, path, known);
-    if (rc == 0) {
-        rc = read_name(s, item, "name", "spec.leaderElection.name", name_check_subdomain,
-                       &r->leader_election);
-    }
-    if (rc != 0) {
-        return rc;
-    }
+    r->leader_election = read_name(s, item, "name", path, name_check_subdomain);
     /* The shard's own lock is called <name>---<shard>. */
     size_t len = strlen(r->leader_election) + 3 + strlen(r->shard_name);
-    return len <= NAME_SUBDOMAIN_MAX
-               ? 0
-               : fail(s, -EINVAL, item, "spec.leaderElection.name",
-                      "Invalid value: with \"---\" and the shard's name it has %zu characters, "
-                      "which is more than %d",
-                      len, NAME_SUBDOMAIN_MAX);
+    if (len > NAME_SUBDOMAIN_MAX) {
+        fail(s, -EINVAL, item, path,
+             "Invalid value: with \"---\" and the shard's name it has %zu characters, which is "
+             "more than %d",
+             len, NAME_SUBDOMAIN_MAX);
+    }
 }
 
 /* Of no use to list and watch: carried along for those who know the shard by its rules. */
-static int read_webhook(const struct source *s, const cJSON *spec)
+static void read_webhook(const struct source *s, const cJSON *spec)
 {
     static const char *const known[] = {"certDir", "port", NULL};
-    const cJSON *item = member(spec, "webhook");
-    if (item == NULL) {
-        return 0;
-    }
-    if (!cJSON_IsObject(item)) {
-        return wrong_type(s, item, "spec.webhook", "an object");
-    }
-    int rc = refuse_unknown(s, item, "spec.webhook", known);
+    const cJSON *item = read_object(s, spec, "webhook", "spec.webhook", known);
     const cJSON *dir = member(item, "certDir");
-    if (rc == 0 && dir != NULL && !cJSON_IsString(dir)) {
-        rc = wrong_type(s, dir, "spec.webhook.certDir", "a string");
-    }
     const cJSON *port = member(item, "port");
-    if (rc == 0 && port != NULL &&
+    if (dir != NULL && !cJSON_IsString(dir)) {
+        wrong_type(s, dir, "spec.webhook.certDir", "a string");
+    }
+    if (port != NULL &&
         !(cJSON_IsNumber(port) && port->valuedouble >= 1 && port->valuedouble <= 65535 &&
           port->valuedouble == (double)port->valueint)) {
-        rc = wrong_type(s, port, "spec.webhook.port", "an integer from 1 to 65535");
+        wrong_type(s, port, "spec.webhook.port", "an integer from 1 to 65535");
     }
-    return rc;
 }
 
-static int read_labels(const struct source *s, const cJSON *spec, struct rules *r)
+static void read_labels(const struct source *s, const cJSON *spec, struct rules *r)
 {
     static const char *const known[] = {"namespace", "shardHash", "control", NULL};
     r->labels = default_labels;
     const char **const targets[] = {&r->labels.namespace, &r->labels.shard_hash,
                                     &r->labels.control};
-    const cJSON *labels = member(spec, "labels");
-    if (labels == NULL) {
-        return 0;
-    }
-    if (!cJSON_IsObject(labels)) {
-        return wrong_type(s, labels, "spec.labels", "an object");
-    }
-    int rc = refuse_unknown(s, labels, "spec.labels", known);
-    for (size_t i = 0; known[i] != NULL && rc == 0; i++) {
+    const cJSON *labels = read_object(s, spec, "labels", "spec.labels", known);
+    for (size_t i = 0; known[i] != NULL; i++) {
         char path[PATH_LEN];
         (void)snprintf(path, sizeof path, "spec.labels.%s", known[i]);
         if (member(labels, known[i]) != NULL) {
-            rc = read_name(s, labels, known[i], path, name_check_qualified, targets[i]);
+            *targets[i] = read_name(s, labels, known[i], path, name_check_qualified);
         }
     }
-    return rc;
 }
 
 static const char *check_group(struct slice group)
@@ -264,181 +237,166 @@ static const char *check_resource(struct slice resource)
 }
 
 /* One entry of apiGroups or resources: a string that is in order and stands there once. */
-static int check_item(const struct source *s, const cJSON *list, const cJSON *item,
-                      const char *path, const char *(*check)(struct slice))
+static void check_item(const struct source *s, const cJSON *list, const cJSON *item,
+                       const char *path, const char *(*check)(struct slice))
 {
     if (!cJSON_IsString(item)) {
-        return wrong_type(s, item, path, "a string");
+        wrong_type(s, item, path, "a string");
+        return;
     }
     const char *why = check(slice_str(item->valuestring));
     if (why != NULL) {
-        return fail(s, -EINVAL, item, path, "Invalid value: \"%.100s\": %s", item->valuestring,
-                    why);
+        fail(s, -EINVAL, item, path, "Invalid value: \"%.100s\": %s", item->valuestring, why);
     }
     for (const cJSON *other = list->child; other != item; other = other->next) {
         if (strcmp(other->valuestring, item->valuestring) == 0) {
-            return fail(s, -EINVAL, item, path, "Duplicate value: \"%.100s\"", item->valuestring);
+            fail(s, -EINVAL, item, path, "Duplicate value: \"%.100s\"", item->valuestring);
         }
     }
-    return 0;
 }
 
-static int check_list(const struct source *s, const cJSON *limit, const char *limit_path,
-                      const char *key, const char *(*check)(struct slice))
+static void check_list(const struct source *s, const cJSON *limit, const char *limit_path,
+                       const char *key, const char *(*check)(struct slice))
 {
     char path[PATH_LEN];
     (void)snprintf(path, sizeof path, "%s.%s", limit_path, key);
-    const cJSON *list = member(limit, key);
-    if (list == NULL) {
-        return required(s, limit, path);
-    }
+    const cJSON *list = required(s, limit, key, path);
     if (!cJSON_IsArray(list)) {
-        return wrong_type(s, list, path, "an array");
+        wrong_type(s, list, path, "an array");
+        return;
     }
     if (list->child == NULL) {
-        return fail(s, -EINVAL, list, path, "Required value: must have at least one entry");
+        fail(s, -EINVAL, list, path, "Required value: must have at least one entry");
+    }
+    if (cJSON_GetArraySize(list) > RULES_LIST_MAX) {
+        fail(s, -E2BIG, list, path, "Too many: must have at most %d entries", RULES_LIST_MAX);
     }
     size_t i = 0;
-    const cJSON *item;
-    cJSON_ArrayForEach(item, list)
-    {
-        if (i == RULES_LIST_MAX) {
-            return fail(s, -E2BIG, list, path, "Too many: must have at most %d entries",
-                        RULES_LIST_MAX);
-        }
+    for (const cJSON *item = list->child; item != NULL && s->e->code == 0; item = item->next) {
         char item_path[PATH_LEN];
         (void)snprintf(item_path, sizeof item_path, "%.100s[%zu]", path, i++);
-        int rc = check_item(s, list, item, item_path, check);
-        if (rc != 0) {
-            return rc;
-        }
+        check_item(s, list, item, item_path, check);
     }
-    return 0;
 }
 
 /* Puts the canonical text of the selector into the document. */
-static int canonicalize(const struct source *s, cJSON *item, const struct selector *selector)
+static void canonicalize(const struct source *s, cJSON *item, const struct selector *selector)
 {
     struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
-    int rc = selector_print(selector, &text);
-    const char *str = rc == 0 ? buf_cstr(&text) : NULL;
-    rc = str != NULL && cJSON_SetValuestring(item, str) != NULL ? 0 : out_of_memory(s);
+    const char *str = selector_print(selector, &text) == 0 ? buf_cstr(&text) : NULL;
+    if (str == NULL || cJSON_SetValuestring(item, str) == NULL) {
+        err_memory(s->e);
+    }
     buf_reset(&text);
-    return rc;
 }
 
-static int read_selector(const struct source *s, const cJSON *limit, const char *limit_path,
-                         struct selector **out)
+static struct selector *read_selector(const struct source *s, const cJSON *limit,
+                                      const char *limit_path)
 {
     char path[PATH_LEN];
     (void)snprintf(path, sizeof path, "%s.selector", limit_path);
-    const char *text;
-    int rc = read_string(s, limit, "selector", path, &text);
-    if (rc != 0) {
-        return rc;
+    const char *text = read_string(s, limit, "selector", path);
+    if (s->e->code != 0) {
+        return NULL;
     }
     cJSON *item = member(limit, "selector");
     struct err inner = ERR_INIT;
-    *out = selector_parse(slice_str(text), &inner);
-    if (*out == NULL) {
-        return fail(s, inner.code, item, path, "Invalid value: \"%.100s\": %s", text, inner.msg);
+    struct selector *selector = selector_parse(slice_str(text), &inner);
+    if (selector == NULL) {
+        fail(s, inner.code, item, path, "Invalid value: \"%.100s\": %s", text, inner.msg);
+    } else if (selector_is_everything(selector)) {
+        fail(s, -EINVAL, item, path, "Required value: an empty selector would limit nothing");
+    } else {
+        canonicalize(s, item, selector);
     }
-    if (selector_is_everything(*out)) {
-        return fail(s, -EINVAL, item, path,
-                    "Required value: an empty selector would limit nothing");
-    }
-    return canonicalize(s, item, *out);
+    return selector;
 }
 
-static int add_patterns(const struct source *s, const cJSON *limit, const char *path,
-                        struct rules *r, size_t index)
+static void add_pattern(const struct source *s, const cJSON *limit, const char *path,
+                        struct rules *r, struct slice group, struct slice resource, size_t index)
 {
-    const cJSON *group;
-    const cJSON *resource;
-    cJSON_ArrayForEach(group, member(limit, "apiGroups"))
-    {
-        cJSON_ArrayForEach(resource, member(limit, "resources"))
-        {
-            int rc = rules_table_add(&r->table, slice_str(group->valuestring),
-                                     slice_str(resource->valuestring), (uint32_t)index);
-            if (rc == -E2BIG) {
-                return fail(s, rc, limit, path, "more than %d pairs of group and resource",
-                            RULES_PATTERNS_MAX);
-            }
-            if (rc != 0) {
-                return out_of_memory(s);
-            }
-        }
+    int rc = rules_table_add(&r->table, group, resource, (uint32_t)index);
+    if (rc == -E2BIG) {
+        fail(s, rc, limit, path, "more than %d pairs of group and resource", RULES_PATTERNS_MAX);
+    } else if (rc != 0) {
+        err_memory(s->e);
     }
-    return 0;
 }
 
-static int read_limit(const struct source *s, const cJSON *limit, struct rules *r, size_t index)
+static void read_limit(const struct source *s, const cJSON *limit, struct rules *r, size_t index)
 {
     static const char *const known[] = {"apiGroups", "resources", "selector", NULL};
     char path[64];
     (void)snprintf(path, sizeof path, "spec.limits[%zu]", index);
     if (!cJSON_IsObject(limit)) {
-        return wrong_type(s, limit, path, "an object");
+        wrong_type(s, limit, path, "an object");
+        return;
     }
-    if (refuse_unknown(s, limit, path, known) != 0 ||
-        check_list(s, limit, path, "apiGroups", check_group) != 0 ||
-        check_list(s, limit, path, "resources", check_resource) != 0 ||
-        read_selector(s, limit, path, &r->selectors[index]) != 0) {
-        return s->e->code;
+    refuse_unknown(s, limit, path, known);
+    check_list(s, limit, path, "apiGroups", check_group);
+    check_list(s, limit, path, "resources", check_resource);
+    r->selectors[index] = read_selector(s, limit, path);
+    if (s->e->code != 0) {
+        return;
     }
-    return add_patterns(s, limit, path, r, index);
+    const cJSON *groups = member(limit, "apiGroups");
+    const cJSON *resources = member(limit, "resources");
+    for (const cJSON *g = groups->child; g != NULL && s->e->code == 0; g = g->next) {
+        for (const cJSON *res = resources->child; res != NULL && s->e->code == 0; res = res->next) {
+            add_pattern(s, limit, path, r, slice_str(g->valuestring), slice_str(res->valuestring),
+                        index);
+        }
+    }
 }
 
-static int read_limits(const struct source *s, const cJSON *spec, struct rules *r)
+static void read_limits(const struct source *s, const cJSON *spec, struct rules *r)
 {
     const cJSON *limits = member(spec, "limits");
     if (limits == NULL) {
-        return fail(s, -EINVAL, spec, "spec.limits",
-                    "Required value: write [] if the shard has no limits");
-    }
-    if (!cJSON_IsArray(limits)) {
-        return wrong_type(s, limits, "spec.limits", "an array");
+        fail(s, -EINVAL, spec, "spec.limits",
+             "Required value: write [] if the shard has no limits");
+        return;
     }
     size_t count = (size_t)cJSON_GetArraySize(limits);
-    if (count > RULES_LIMITS_MAX) {
-        return fail(s, -E2BIG, limits, "spec.limits", "Too many: must have at most %d entries",
-                    RULES_LIMITS_MAX);
+    if (!cJSON_IsArray(limits)) {
+        wrong_type(s, limits, "spec.limits", "an array");
+    } else if (count > RULES_LIMITS_MAX) {
+        fail(s, -E2BIG, limits, "spec.limits", "Too many: must have at most %d entries",
+             RULES_LIMITS_MAX);
+    }
+    if (s->e->code != 0) {
+        return;
     }
     r->limit_count = count;
     r->selectors = calloc(count + 1, sizeof(struct selector *));
     if (r->selectors == NULL) {
-        return out_of_memory(s);
+        err_memory(s->e);
+        return;
     }
     size_t i = 0;
-    const cJSON *limit;
-    cJSON_ArrayForEach(limit, limits)
-    {
-        int rc = read_limit(s, limit, r, i++);
+    for (const cJSON *limit = limits->child; limit != NULL && s->e->code == 0;
+         limit = limit->next) {
+        read_limit(s, limit, r, i++);
+    }
+    if (s->e->code == 0) {
+        struct err inner = ERR_INIT;
+        const struct selector *const *selectors = (const struct selector *const *)r->selectors;
+        int rc = rules_table_compile(&r->table, selectors, &inner);
         if (rc != 0) {
-            return rc;
+            fail(s, rc, limits, "spec.limits", "%s", inner.msg);
         }
     }
-    struct err inner = ERR_INIT;
-    int rc = rules_table_compile(&r->table, (const struct selector *const *)r->selectors, &inner);
-    return rc == 0 ? 0 : fail(s, rc, limits, "spec.limits", "%s", inner.msg);
 }
 
-static int read_spec(const struct source *s, struct rules *r)
+static void read_spec(const struct source *s, struct rules *r)
 {
     static const char *const known[] = {"leaderElection", "limits", "labels", "webhook", NULL};
-    const cJSON *spec = member(s->root, "spec");
-    if (spec == NULL) {
-        return required(s, s->root, "spec");
-    }
-    if (!cJSON_IsObject(spec)) {
-        return wrong_type(s, spec, "spec", "an object");
-    }
-    if (refuse_unknown(s, spec, "spec", known) != 0 || read_leader_election(s, spec, r) != 0 ||
-        read_webhook(s, spec) != 0 || read_labels(s, spec, r) != 0) {
-        return s->e->code;
-    }
-    return read_limits(s, spec, r);
+    (void)required(s, s->root, "spec", "spec");
+    const cJSON *spec = read_object(s, s->root, "spec", "spec", known);
+    read_leader_election(s, spec, r);
+    read_webhook(s, spec);
+    read_labels(s, spec, r);
+    read_limits(s, spec, r);
 }
 
 static bool checksum_shape(const char *text)
@@ -448,44 +406,45 @@ static bool checksum_shape(const char *text)
 }
 
 /* Computes the checksum, after the selectors were put into canonical form, and compares. */
-static int read_checksum(const struct source *s, struct rules *r)
+static void read_checksum(const struct source *s, struct rules *r)
 {
     struct buf text = BUF_INIT((size_t)4 * RULES_TEXT_MAX);
+    const cJSON *item = member(s->root, "checksum");
     int rc = json_canonical(member(s->root, "spec"), &text);
-    if (rc != 0) {
-        buf_reset(&text);
-        return rc == -ENOMEM ? out_of_memory(s)
-                             : err_set(s->e, rc, "spec: cannot be put into canonical form");
+    if (rc == -ENOMEM) {
+        err_memory(s->e);
+    } else if (rc != 0) {
+        fail(s, rc, NULL, "spec", "cannot be put into canonical form");
     }
     memcpy(r->checksum, "sha256:", 7);
     sha256_hex(buf_data(&text), text.len, r->checksum + 7);
     buf_reset(&text);
-    const cJSON *item = member(s->root, "checksum");
     if (item == NULL) {
-        return 0;
+        return;
     }
     if (!cJSON_IsString(item) || !checksum_shape(item->valuestring)) {
-        return wrong_type(s, item, "checksum", "\"sha256:\" and 64 lower case hex digits");
+        wrong_type(s, item, "checksum", "\"sha256:\" and 64 lower case hex digits");
+    } else if (strcmp(item->valuestring, r->checksum) != 0) {
+        fail(s, -EINVAL, item, "checksum",
+             "Invalid value: the spec has %s: it was changed after it was written, or damaged",
+             r->checksum);
     }
-    return strcmp(item->valuestring, r->checksum) == 0
-               ? 0
-               : fail(s, -EINVAL, item, "checksum",
-                      "Invalid value: the spec has %s: it was changed after it was written, or "
-                      "damaged",
-                      r->checksum);
 }
 
-static int read_document(const struct source *s, struct rules *r)
+static void read_document(const struct source *s, struct rules *r)
 {
     if (!cJSON_IsObject(s->root)) {
-        return err_set(s->e, -EINVAL, "the document must be a JSON object");
+        err_set(s->e, -EINVAL, "the document must be a JSON object");
+        return;
     }
-    if (read_constant(s, "apiVersion", RULES_API_VERSION) != 0 ||
-        read_constant(s, "kind", RULES_KIND) != 0 || read_shard(s, r) != 0 ||
-        read_generation(s, r) != 0 || read_spec(s, r) != 0) {
-        return s->e->code;
+    read_constant(s, "apiVersion", RULES_API_VERSION);
+    read_constant(s, "kind", RULES_KIND);
+    read_shard(s, r);
+    read_generation(s, r);
+    read_spec(s, r);
+    if (s->e->code == 0) {
+        read_checksum(s, r);
     }
-    return read_checksum(s, r);
 }
 
 static void free_selectors(struct rules *r)
@@ -507,27 +466,29 @@ static struct slice without_mark(struct slice text)
 
 struct rules *rules_parse(const char *text, size_t len, struct err *e)
 {
-    struct err ignored;
-    e = e == NULL ? &ignored : e;
-    if (len > RULES_TEXT_MAX) {
-        (void)err_set(e, -E2BIG, "the document has more than %d bytes", RULES_TEXT_MAX);
-        return NULL;
-    }
+    struct err why = ERR_INIT;
+    struct slice document = without_mark(slice_of(text, len));
     struct rules *r = calloc(1, sizeof *r);
     if (r == NULL) {
-        (void)err_memory(e);
+        err_memory(e);
         return NULL;
     }
     r->refs = 1;
     rules_table_init(&r->table);
-    struct slice document = without_mark(slice_of(text, len));
-    r->document = json_parse(document.ptr, document.len, e);
-    struct source s = {.text = document.ptr, .len = document.len, .root = r->document, .e = e};
-    if (r->document == NULL || read_document(&s, r) != 0) {
-        rules_unref(r);
-        return NULL;
+    if (len > RULES_TEXT_MAX) {
+        err_set(&why, -E2BIG, "the document has more than %d bytes", RULES_TEXT_MAX);
+    } else {
+        r->document = json_parse(document.ptr, document.len, &why);
     }
-    free_selectors(r);
+    if (why.code == 0) {
+        read_document(&(struct source){document.ptr, document.len, r->document, &why}, r);
+        free_selectors(r);
+    }
+    if (why.code != 0) {
+        rules_unref(r);
+        r = NULL;
+        err_set(e, why.code, "%s", why.msg);
+    }
     return r;
 }
 
