@@ -43,6 +43,34 @@ static const cJSON **sorted_members(const cJSON *object, size_t *count)
     return members;
 }
 
+int json_find_duplicate(const cJSON *object, const cJSON **one, const cJSON **other)
+{
+    size_t n = 0;
+    size_t i = 1;
+    const cJSON **members = sorted_members(object, &n);
+    if (members == NULL && n > 0) {
+        return -ENOMEM;
+    }
+    while (i < n && strcmp(members[i - 1]->string, members[i]->string) != 0) {
+        i++;
+    }
+    bool found = i < n;
+    if (found) {
+        *one = members[i - 1];
+        *other = members[i];
+        const cJSON *later = *one;
+        while (later != NULL && later != *other) {
+            later = later->next;
+        }
+        if (later == NULL) {
+            *one = members[i];
+            *other = members[i - 1];
+        }
+    }
+    free(members);
+    return found;
+}
+
 /* Where the text of `item` begins, that of `node` being `value`, and its key; NULL: it is not
  * below.
  */
@@ -78,16 +106,13 @@ struct document {
     struct err *e;
 };
 
-/* The two came together by sorting: which is the second is to be seen. */
-static int fail_duplicate(const struct document *d, const cJSON *a, const cJSON *b)
+static int fail_duplicate(const struct document *d, const cJSON *second)
 {
     char problem[160];
-    struct slice one = slice_of(d->text.ptr, 0);
-    struct slice other = one;
-    (void)place_of(d->text, d->root, a, &one);
-    (void)place_of(d->text, d->root, b, &other);
-    (void)snprintf(problem, sizeof problem, "duplicate key \"%.100s\"", a->string);
-    return json_fail_at(d->text, one.ptr > other.ptr ? one.ptr : other.ptr, problem, d->e);
+    struct slice key = slice_of(d->text.ptr, 0);
+    (void)place_of(d->text, d->root, second, &key);
+    (void)snprintf(problem, sizeof problem, "duplicate key \"%.100s\"", second->string);
+    return json_fail_at(d->text, key.ptr, problem, d->e);
 }
 
 static int fail_number(const struct document *d, const cJSON *item)
@@ -99,19 +124,10 @@ static int fail_number(const struct document *d, const cJSON *item)
 
 static int check_keys(const struct document *d, const cJSON *object)
 {
-    size_t n = 0;
-    int rc = 0;
-    const cJSON **members = sorted_members(object, &n);
-    if (members == NULL && n > 0) {
-        return err_memory(d->e);
-    }
-    for (size_t i = 1; i < n && rc == 0; i++) {
-        if (strcmp(members[i - 1]->string, members[i]->string) == 0) {
-            rc = fail_duplicate(d, members[i - 1], members[i]);
-        }
-    }
-    free(members);
-    return rc;
+    const cJSON *one;
+    const cJSON *other;
+    int rc = json_find_duplicate(object, &one, &other);
+    return rc > 0 ? fail_duplicate(d, other) : rc < 0 ? err_memory(d->e) : 0;
 }
 
 /* cJSON bounds the depth of what it parses (CJSON_NESTING_LIMIT), so recursion is bounded too. */

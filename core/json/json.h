@@ -24,6 +24,11 @@
  * -ENOMEM. */
 MUST_CHECK cJSON *json_parse(const char *text, size_t len, struct err *e);
 
+/* The first two members that sorting shows to have the same key, in their order in the object: 1;
+ * 0: there are none; -ENOMEM. A hostile object with 100,000 keys costs no more than sorting them.
+ */
+MUST_CHECK int json_find_duplicate(const cJSON *object, const cJSON **one, const cJSON **other);
+
 /* The line on which `item` begins in the text that `root` was parsed from; 0 if it is not there. */
 unsigned json_line(const char *text, size_t len, const cJSON *root, const cJSON *item);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 #include "crypto/digest.h"
 #include "kube/query.h"
 
@@ -39,24 +40,10 @@ void rules_table_deinit(struct rules_table *t)
     rules_table_init(t);
 }
 
-/* FNV-1a over both texts, with a zero byte between. */
-static uint32_t hash_pair(struct slice group, struct slice resource)
-{
-    uint32_t h = 2166136261u;
-    for (size_t i = 0; i < group.len; i++) {
-        h = (h ^ (unsigned char)group.ptr[i]) * 16777619u;
-    }
-    h *= 16777619u;
-    for (size_t i = 0; i < resource.len; i++) {
-        h = (h ^ (unsigned char)resource.ptr[i]) * 16777619u;
-    }
-    return h;
-}
-
 /* Where the pair stands in the index, or the free place where it would. */
 static size_t find_place(const struct rules_table *t, struct slice group, struct slice resource)
 {
-    size_t at = hash_pair(group, resource) & (t->index_size - 1);
+    size_t at = hash_slice(hash_slice(HASH_SEED, group), resource) & (t->index_size - 1);
     while (t->index[at] != 0) {
         const struct rules_pattern *p = &t->patterns[t->index[at] - 1];
         if (slice_eq(p->resource, resource) && slice_eq(p->group, group)) {
@@ -107,8 +94,8 @@ static int grow_patterns(struct rules_table *t)
 }
 
 /* Finds or adds the pattern. Pointers to patterns are void afterwards. */
-static int ensure(struct rules_table *t, struct slice group, struct slice resource,
-                  struct rules_pattern **pattern)
+static int obtain_pattern(struct rules_table *t, struct slice group, struct slice resource,
+                          struct rules_pattern **pattern)
 {
     *pattern = find(t, group, resource);
     if (*pattern != NULL) {
@@ -153,7 +140,7 @@ int rules_table_add(struct rules_table *t, struct slice group, struct slice reso
                     uint32_t limit)
 {
     struct rules_pattern *p;
-    int rc = ensure(t, group, resource, &p);
+    int rc = obtain_pattern(t, group, resource, &p);
     return rc == 0 ? add_limit(p, limit) : rc;
 }
 
@@ -175,7 +162,7 @@ static int cross_wildcards(struct rules_table *t)
             struct slice resource = t->patterns[j].resource;
             struct rules_pattern *ignored;
             int rc = is_any(t->patterns[j].group) && !is_any(resource)
-                         ? ensure(t, group, resource, &ignored)
+                         ? obtain_pattern(t, group, resource, &ignored)
                          : 0;
             if (rc != 0) {
                 return rc;
@@ -199,8 +186,8 @@ static int compare_numbers(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static int collect(const struct rules_table *t, struct rules_pattern *p, struct limit_list *list,
-                   size_t *work)
+static int collect_limits(const struct rules_table *t, struct rules_pattern *p,
+                          struct limit_list *list, size_t *work)
 {
     const struct rules_pattern *wide[4] = {p};
     size_t count = 1;
@@ -367,7 +354,7 @@ int rules_table_compile(struct rules_table *t, const struct selector *const *sel
         t->entries = calloc(t->count, sizeof(struct rules_entry *));
         rc = lists == NULL || t->entries == NULL ? -ENOMEM : 0;
         for (size_t work = 0; rc == 0 && collected < t->count; collected += rc == 0) {
-            rc = collect(t, &t->patterns[collected], &lists[collected], &work);
+            rc = collect_limits(t, &t->patterns[collected], &lists[collected], &work);
         }
         if (rc == 0) {
             qsort(lists, t->count, sizeof *lists, compare_lists);

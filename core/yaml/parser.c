@@ -11,6 +11,8 @@
 
 #include "base/slice.h"
 #include "yaml/scalar.h"
+#include "json/json.h"
+#include "json/scanner.h"
 
 #define CORE_TAG "tag:yaml.org,2002:"
 
@@ -41,32 +43,18 @@ static int fail_at(struct builder *b, const yaml_mark_t *at, const char *what)
     return err_set(b->e, -EINVAL, "line %zu, column %zu: %s", at->line + 1, at->column + 1, what);
 }
 
-static int fail_memory(struct builder *b)
-{
-    return err_memory(b->e);
-}
-
-/* The line of a byte. */
-static size_t line_at(const struct builder *b, size_t offset)
-{
-    size_t line = 1;
-    for (size_t i = 0; i < offset && i < b->text.len; i++) {
-        line += b->text.ptr[i] == '\n' ? 1 : 0;
-    }
-    return line;
-}
-
 static int fail_parser(struct builder *b)
 {
     const yaml_parser_t *p = &b->parser;
     const char *problem = p->problem != NULL ? p->problem : "syntax error";
     if (p->error == YAML_MEMORY_ERROR) {
-        return fail_memory(b);
+        return err_memory(b->e);
     }
     if (p->error == YAML_READER_ERROR) {
         /* The position of the mark may be far before the bad byte: only the offset is exact. */
-        return err_set(b->e, -EINVAL, "line %zu, byte %zu: %s", line_at(b, p->problem_offset),
-                       p->problem_offset, problem);
+        size_t offset = p->problem_offset < b->text.len ? p->problem_offset : b->text.len;
+        return err_set(b->e, -EINVAL, "line %u, byte %zu: %s",
+                       json_line_at(b->text, b->text.ptr + offset), p->problem_offset, problem);
     }
     if (p->context != NULL) {
         return err_set(b->e, -EINVAL, "line %zu, column %zu: %s %s", p->problem_mark.line + 1,
@@ -89,7 +77,7 @@ static int note_line(struct builder *b, const cJSON *node, size_t line)
         size_t cap = b->lines_cap == 0 ? 64 : b->lines_cap * 2;
         struct yaml_line *items = realloc(b->lines.items, cap * sizeof *items);
         if (items == NULL) {
-            return fail_memory(b);
+            return err_memory(b->e);
         }
         b->lines.items = items;
         b->lines_cap = cap;
@@ -102,7 +90,7 @@ static int note_line(struct builder *b, const cJSON *node, size_t line)
 static cJSON *admit(struct builder *b, cJSON *node, const yaml_mark_t *at)
 {
     if (node == NULL) {
-        fail_memory(b);
+        err_memory(b->e);
         return NULL;
     }
     if (++b->nodes > YAML_NODES_MAX) {
@@ -125,7 +113,7 @@ static int remember_anchor(struct builder *b, const yaml_char_t *name, const cJS
     }
     char *copy = strdup((const char *)name);
     if (copy == NULL) {
-        return fail_memory(b);
+        return err_memory(b->e);
     }
     b->anchors[b->anchor_count++] = (struct anchor){.name = copy, .node = node};
     return 0;
@@ -156,7 +144,7 @@ static int add_member(struct builder *b, cJSON *object, const char *key, cJSON *
     }
     if (!cJSON_AddItemToObject(object, key, value)) {
         cJSON_Delete(value);
-        return fail_memory(b);
+        return err_memory(b->e);
     }
     return 0;
 }
@@ -380,13 +368,6 @@ static int fill_mapping(struct builder *b, cJSON *object, int depth)
     }
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-    const cJSON *const *x = a;
-    const cJSON *const *y = b;
-    return strcmp((*x)->string, (*y)->string);
-}
-
 /* The line of a child, if lines are noted, else that of its mapping; slow. */
 static size_t line_of_child(const struct builder *b, const cJSON *child, const yaml_mark_t *at)
 {
@@ -398,45 +379,16 @@ static size_t line_of_child(const struct builder *b, const cJSON *child, const y
     return at->line + 1;
 }
 
-static int refuse_pair(struct builder *b, const cJSON *one, const cJSON *other,
-                       const yaml_mark_t *at)
-{
-    size_t first = line_of_child(b, one, at);
-    size_t second = line_of_child(b, other, at);
-    return err_set(b->e, -EINVAL, "line %zu: duplicate key \"%.100s\" in the mapping at line %zu",
-                   first > second ? first : second, one->string, at->line + 1);
-}
-
-/* Sorts instead of comparing all with all: a hostile document has 100,000 keys. */
 static int refuse_duplicates(struct builder *b, const cJSON *object, const yaml_mark_t *at)
 {
-    size_t n = 0;
-    const cJSON *child;
-    cJSON_ArrayForEach(child, object)
-    {
-        n++;
+    const cJSON *one;
+    const cJSON *other;
+    int rc = json_find_duplicate(object, &one, &other);
+    if (rc <= 0) {
+        return rc == 0 ? 0 : err_memory(b->e);
     }
-    if (n < 2) {
-        return 0;
-    }
-    const cJSON **members = malloc(n * sizeof *members);
-    if (members == NULL) {
-        return fail_memory(b);
-    }
-    n = 0;
-    cJSON_ArrayForEach(child, object)
-    {
-        members[n++] = child;
-    }
-    qsort(members, n, sizeof *members, compare_keys);
-    int rc = 0;
-    for (size_t i = 1; i < n && rc == 0; i++) {
-        if (strcmp(members[i - 1]->string, members[i]->string) == 0) {
-            rc = refuse_pair(b, members[i - 1], members[i], at);
-        }
-    }
-    free(members);
-    return rc;
+    return err_set(b->e, -EINVAL, "line %zu: duplicate key \"%.100s\" in the mapping at line %zu",
+                   line_of_child(b, other, at), one->string, at->line + 1);
 }
 
 static cJSON *build_sequence(struct builder *b, const yaml_event_t *event, int depth)
@@ -537,13 +489,13 @@ static int compare_lines(const void *a, const void *b)
 static cJSON *build(struct builder *b, const char *text, size_t len, struct yaml_lines *lines)
 {
     if (!yaml_parser_initialize(&b->parser)) {
-        fail_memory(b);
+        err_memory(b->e);
         return NULL;
     }
     yaml_parser_set_input_string(&b->parser, (const unsigned char *)(len == 0 ? "" : text), len);
     cJSON *array = cJSON_CreateArray();
     if (array == NULL) {
-        fail_memory(b);
+        err_memory(b->e);
     } else if (build_stream(b, array) != 0) {
         cJSON_Delete(array);
         array = NULL;
@@ -572,7 +524,7 @@ static cJSON *parse(const char *text, size_t len, bool single, struct yaml_lines
     }
     b->want_lines = lines != NULL;
     b->single = single;
-    b->text = slice_of(text, len);
+    b->text = slice_of(len == 0 ? "" : text, len);
     b->e = e != NULL ? e : &ignored;
     cJSON *array = build(b, text, len, lines);
     free(b);

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "kube/client/watch_event.h"
 #include "json/cursor.h"
+#include "json/field.h"
 #include "json/json.h"
 
 /*
@@ -60,11 +61,9 @@ static int check_items(const struct list_page *p, struct err *e)
 
 static int read_frame(struct list_page *p, struct err *e)
 {
-    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(p->root, "metadata");
-    const char *token =
-        cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(metadata, "continue"));
+    const char *token = field_meta(p->root, "continue");
     p->version = object_version(p->root);
-    p->token = token == NULL || token[0] == '\0' ? NULL : token;
+    p->token = token[0] == '\0' ? NULL : token;
     if (p->version == NULL) {
         return err_set(e, -EINVAL, "the list has no metadata.resourceVersion");
     }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "json/field.h"
 #include "json/json.h"
 
 static const char *const type_names[] = {
@@ -74,9 +75,8 @@ int watch_lines_next(struct watch_lines *w, struct slice *data, struct slice *li
 
 static const char *metadata_text(const cJSON *object, const char *key)
 {
-    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(object, "metadata");
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(metadata, key));
-    return text == NULL || text[0] == '\0' ? NULL : text;
+    const char *text = field_meta(object, key);
+    return text[0] == '\0' ? NULL : text;
 }
 
 const char *object_name(const cJSON *object)
