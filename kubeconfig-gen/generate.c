@@ -25,17 +25,20 @@ struct tree {
     cJSON *contexts;
 };
 
-static int init(struct tree *w, const struct generate_options *o, struct err *e)
+/* NULL: left out. */
+static bool put_text(cJSON *object, const char *key, const char *text)
+{
+    return text == NULL || cJSON_AddStringToObject(object, key, text) != NULL;
+}
+
+static bool init_tree(struct tree *w, const struct generate_options *o)
 {
     *w = (struct tree){.o = o, .root = cJSON_CreateObject()};
-    if (w->root == NULL || cJSON_AddStringToObject(w->root, "apiVersion", "v1") == NULL ||
-        cJSON_AddStringToObject(w->root, "kind", "Config") == NULL ||
-        (w->clusters = cJSON_AddArrayToObject(w->root, "clusters")) == NULL ||
-        (w->contexts = cJSON_AddArrayToObject(w->root, "contexts")) == NULL ||
-        (w->users = cJSON_AddArrayToObject(w->root, "users")) == NULL) {
-        return err_memory(e);
-    }
-    return 0;
+    return w->root != NULL && put_text(w->root, "apiVersion", "v1") &&
+           put_text(w->root, "kind", "Config") &&
+           (w->clusters = cJSON_AddArrayToObject(w->root, "clusters")) != NULL &&
+           (w->contexts = cJSON_AddArrayToObject(w->root, "contexts")) != NULL &&
+           (w->users = cJSON_AddArrayToObject(w->root, "users")) != NULL;
 }
 
 /* Adds {name: <name>, <key>: {}} to the list and returns the inner object; NULL without memory. */
@@ -78,7 +81,7 @@ static void append_escaped(struct buf *out, const char *text)
  * what stands in the URL as Basic authentication; the other clients do it the other way round.
  * With both in place each sends one, and localproxy takes either.
  */
-static int server_text(const struct generate_options *o, struct buf *out)
+static void write_server(const struct generate_options *o, struct buf *out)
 {
     char host[URL_HOST_PORT_SIZE];
     url_host_port(o->proxy, host);
@@ -88,69 +91,55 @@ static int server_text(const struct generate_options *o, struct buf *out)
         append_escaped(out, o->token);
         buf_append_char(out, '@');
     }
-    return buf_append_str(out, host);
+    buf_append_str(out, host);
 }
 
-static int add_ca(cJSON *cluster, struct slice ca)
+static bool put_ca(cJSON *cluster, struct slice ca)
 {
     struct buf text = BUF_INIT(ca.len * 2 + 8);
-    int rc = base64_encode(ca, &text);
-    const char *encoded = rc == 0 ? buf_cstr(&text) : NULL;
-    if (encoded == NULL ||
-        cJSON_AddStringToObject(cluster, "certificate-authority-data", encoded) == NULL) {
-        rc = -ENOMEM;
-    }
+    bool ok = base64_encode(ca, &text) == 0 && buf_cstr(&text) != NULL &&
+              put_text(cluster, "certificate-authority-data", (const char *)buf_data(&text));
     buf_reset(&text);
-    return rc;
+    return ok;
 }
 
-static int add_cluster(struct tree *w, const char *name, struct err *e)
+/* These fail for want of memory only. */
+
+static bool add_cluster(struct tree *w, const char *name)
 {
     struct buf server = BUF_INIT((size_t)64 * 1024);
     cJSON *cluster = add_named(w->clusters, name, "cluster");
-    int rc = cluster == NULL ? -ENOMEM : server_text(w->o, &server);
-    const char *text = rc == 0 ? buf_cstr(&server) : NULL;
-    if (text == NULL || cJSON_AddStringToObject(cluster, "server", text) == NULL) {
-        rc = -ENOMEM;
-    }
-    if (rc == 0 && w->o->proxy_ca.len > 0) {
-        rc = add_ca(cluster, w->o->proxy_ca);
+    write_server(w->o, &server);
+    bool ok = cluster != NULL && buf_cstr(&server) != NULL &&
+              put_text(cluster, "server", (const char *)buf_data(&server));
+    if (ok && w->o->proxy_ca.len > 0) {
+        ok = put_ca(cluster, w->o->proxy_ca);
     }
     /* Nothing is verified over plain HTTP; the JavaScript client wants to have that said. */
-    if (rc == 0 && !w->o->proxy->https &&
-        cJSON_AddTrueToObject(cluster, "insecure-skip-tls-verify") == NULL) {
-        rc = -ENOMEM;
+    if (ok && !w->o->proxy->https) {
+        ok = cJSON_AddTrueToObject(cluster, "insecure-skip-tls-verify") != NULL;
     }
     secret_buf_reset(&server);
-    return rc != 0 ? err_memory(e) : 0;
+    return ok;
 }
 
-static int add_user(struct tree *w, const char *name, struct err *e)
+static bool add_user(struct tree *w, const char *name)
 {
     cJSON *user = add_named(w->users, name, "user");
-    if (user == NULL ||
-        (w->o->token != NULL && cJSON_AddStringToObject(user, "token", w->o->token) == NULL)) {
-        return err_memory(e);
-    }
-    return 0;
+    return user != NULL && put_text(user, "token", w->o->token);
 }
 
-static int add_context(struct tree *w, const char *name, const char *cluster, const char *user,
-                       const char *ns, struct err *e)
+static bool add_context(struct tree *w, const char *name, const char *cluster, const char *user,
+                        const char *ns)
 {
     cJSON *context = add_named(w->contexts, name, "context");
-    if (context == NULL ||
-        (cluster != NULL && cJSON_AddStringToObject(context, "cluster", cluster) == NULL) ||
-        (user != NULL && cJSON_AddStringToObject(context, "user", user) == NULL) ||
-        (ns != NULL && cJSON_AddStringToObject(context, "namespace", ns) == NULL)) {
-        return err_memory(e);
-    }
-    return 0;
+    return context != NULL && put_text(context, "cluster", cluster) &&
+           put_text(context, "user", user) && put_text(context, "namespace", ns);
 }
 
-static int set_current(struct tree *w, const char *name, struct err *e)
+static bool set_current(struct tree *w, const char *name)
 {
-    return cJSON_AddStringToObject(w->root, "current-context", name) == NULL ? err_memory(e) : 0;
+    return put_text(w->root, "current-context", name);
 }
 
 /* The three strings of a context that are copied; NULL where it has none. */
@@ -176,14 +165,15 @@ static int copy_context(struct tree *w, const struct kubeconfig_entry *entry, st
 {
     struct context_fields f;
     int rc = read_context(entry, w->o, &f, e);
-    if (rc == 0) {
-        rc = add_context(w, entry->name, f.cluster, f.user, f.ns, e);
+    if (rc != 0) {
+        return rc;
     }
-    if (rc == 0 && f.user != NULL && strcmp(f.user, EXTRA_USER) == 0 &&
-        !has_named(w->users, EXTRA_USER)) {
-        rc = add_user(w, EXTRA_USER, e);
-    }
-    return rc;
+    bool extra =
+        f.user != NULL && strcmp(f.user, EXTRA_USER) == 0 && !has_named(w->users, EXTRA_USER);
+    return add_context(w, entry->name, f.cluster, f.user, f.ns) &&
+                   (!extra || add_user(w, EXTRA_USER))
+               ? 0
+               : err_memory(e);
 }
 
 /* Remembers two contexts whose clusters have different servers, if there are. */
@@ -210,13 +200,18 @@ static int copy_all(struct tree *w, const struct kubeconfig *kc, struct generate
                     struct err *e)
 {
     const char *first_server = NULL;
+    bool ok = true;
+    for (size_t i = 0; i < kc->clusters.count && ok; i++) {
+        ok = add_cluster(w, kc->clusters.items[i].name);
+    }
+    for (size_t i = 0; i < kc->users.count && ok; i++) {
+        ok = add_user(w, kc->users.items[i].name);
+    }
+    notes->no_current = kubeconfig_find(&kc->contexts, kc->current_context) == NULL;
+    if (!ok || (!notes->no_current && !set_current(w, kc->current_context))) {
+        return err_memory(e);
+    }
     int rc = 0;
-    for (size_t i = 0; i < kc->clusters.count && rc == 0; i++) {
-        rc = add_cluster(w, kc->clusters.items[i].name, e);
-    }
-    for (size_t i = 0; i < kc->users.count && rc == 0; i++) {
-        rc = add_user(w, kc->users.items[i].name, e);
-    }
     for (size_t i = 0; i < kc->contexts.count && rc == 0; i++) {
         rc = copy_context(w, &kc->contexts.items[i], e);
         note_server(kc, &kc->contexts.items[i], &first_server, notes);
@@ -224,11 +219,6 @@ static int copy_all(struct tree *w, const struct kubeconfig *kc, struct generate
     notes->contexts = kc->contexts.count;
     if (notes->other == NULL) {
         notes->one = NULL;
-    }
-    notes->no_current = kubeconfig_find(&kc->contexts, kc->current_context) == NULL;
-    if (rc == 0 && !notes->no_current &&
-        cJSON_AddStringToObject(w->root, "current-context", kc->current_context) == NULL) {
-        return err_memory(e);
     }
     return rc;
 }
@@ -238,29 +228,22 @@ static int copy_one(struct tree *w, const struct kubeconfig *kc, struct generate
 {
     struct context_fields f;
     const struct kubeconfig_entry *entry = kubeconfig_context(kc, w->o->context, e);
-    int rc = entry == NULL ? -EINVAL : read_context(entry, w->o, &f, e);
-    if (rc != 0) {
-        return rc;
+    if (entry == NULL || read_context(entry, w->o, &f, e) != 0) {
+        return e->code;
     }
     if (f.cluster == NULL || kubeconfig_find(&kc->clusters, f.cluster) == NULL) {
         kubeconfig_fail(entry, "cluster", e, "the context refers to a cluster that does not exist");
         return e->code;
     }
-    rc = add_cluster(w, f.cluster, e);
-    if (rc == 0 && f.user != NULL) {
-        rc = add_user(w, f.user, e);
-    }
-    if (rc == 0) {
-        rc = add_context(w, entry->name, f.cluster, f.user, f.ns, e);
-    }
-    if (rc == 0) {
-        rc = set_current(w, entry->name, e);
-    }
     notes->contexts = 1;
-    return rc;
+    return add_cluster(w, f.cluster) && (f.user == NULL || add_user(w, f.user)) &&
+                   add_context(w, entry->name, f.cluster, f.user, f.ns) &&
+                   set_current(w, entry->name)
+               ? 0
+               : err_memory(e);
 }
 
-static int print(const struct tree *w, struct buf *out, struct err *e)
+static int print_tree(const struct tree *w, struct buf *out, struct err *e)
 {
     buf_append_str(out, "# Written by kubeconfig-gen. The clusters lead to localproxy, which has "
                         "the credentials.\n");
@@ -276,42 +259,24 @@ int generate_from_kubeconfig(const struct kubeconfig *kc, const struct generate_
 {
     struct tree w;
     *notes = (struct generate_notes){.contexts = 0};
-    int rc = init(&w, o, e);
+    int rc = !init_tree(&w, o)    ? err_memory(e)
+             : o->context != NULL ? copy_one(&w, kc, notes, e)
+                                  : copy_all(&w, kc, notes, e);
     if (rc == 0) {
-        rc = o->context != NULL ? copy_one(&w, kc, notes, e) : copy_all(&w, kc, notes, e);
-    }
-    if (rc == 0) {
-        rc = print(&w, out, e);
+        rc = print_tree(&w, out, e);
     }
     secret_json_delete(w.root);
     return rc;
-}
-
-static int fill_in_cluster(struct tree *w, const char *ns, struct err *e)
-{
-    int rc = add_cluster(w, IN_CLUSTER, e);
-    if (rc != 0) {
-        return rc;
-    }
-    rc = add_user(w, IN_CLUSTER, e);
-    if (rc != 0) {
-        return rc;
-    }
-    rc = add_context(w, IN_CLUSTER, IN_CLUSTER, IN_CLUSTER, ns, e);
-    return rc == 0 ? set_current(w, IN_CLUSTER, e) : rc;
 }
 
 int generate_in_cluster(const char *ns, const struct generate_options *o, struct buf *out,
                         struct err *e)
 {
     struct tree w;
-    int rc = init(&w, o, e);
-    if (rc == 0) {
-        rc = fill_in_cluster(&w, ns, e);
-    }
-    if (rc == 0) {
-        rc = print(&w, out, e);
-    }
+    bool ok = init_tree(&w, o) && add_cluster(&w, IN_CLUSTER) && add_user(&w, IN_CLUSTER) &&
+              add_context(&w, IN_CLUSTER, IN_CLUSTER, IN_CLUSTER, ns) &&
+              set_current(&w, IN_CLUSTER);
+    int rc = ok ? print_tree(&w, out, e) : err_memory(e);
     secret_json_delete(w.root);
     return rc;
 }
@@ -320,16 +285,15 @@ static cJSON *configmap_tree(const char *ns_and_name, const char *text)
 {
     const char *slash = strchr(ns_and_name, '/');
     cJSON *root = cJSON_CreateObject();
-    bool ok = root != NULL && cJSON_AddStringToObject(root, "apiVersion", "v1") != NULL &&
-              cJSON_AddStringToObject(root, "kind", "ConfigMap") != NULL;
+    bool ok =
+        root != NULL && put_text(root, "apiVersion", "v1") && put_text(root, "kind", "ConfigMap");
     cJSON *metadata = ok ? cJSON_AddObjectToObject(root, "metadata") : NULL;
     char *ns = strndup(ns_and_name, (size_t)(slash - ns_and_name));
-    ok = metadata != NULL && ns != NULL &&
-         cJSON_AddStringToObject(metadata, "name", slash + 1) != NULL &&
-         cJSON_AddStringToObject(metadata, "namespace", ns) != NULL;
+    ok = metadata != NULL && ns != NULL && put_text(metadata, "name", slash + 1) &&
+         put_text(metadata, "namespace", ns);
     cJSON *data = ok ? cJSON_AddObjectToObject(root, "data") : NULL;
     free(ns);
-    if (data == NULL || cJSON_AddStringToObject(data, "kubeconfig", text) == NULL) {
+    if (data == NULL || !put_text(data, "kubeconfig", text)) {
         cJSON_Delete(root);
         return NULL;
     }

@@ -13,26 +13,21 @@
 #include "base/file.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
+#include "kube/access/access.h"
 
 enum { RANDOM_BYTES = 32, FILE_MAX = TOKEN_LEN_MAX + 256 };
 
 /* The one line of the file, without the white space around it; a copy. */
-static char *check(const char *text, const char *path, struct err *e)
+static char *check_token(char *text, const char *path, struct err *e)
 {
-    const char *begin = text + strspn(text, " \t\r\n");
-    size_t len = strlen(begin);
-    while (len > 0 && strchr(" \t\r\n", begin[len - 1]) != NULL) {
-        len--;
-    }
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)begin[i];
-        if (c <= ' ' || c >= 0x7f) {
-            err_set(e, -EINVAL,
-                    "%s: must hold one token on one line, of printable ASCII characters without "
-                    "white space",
-                    path);
-            return NULL;
-        }
+    char *token = kube_token_trim(text);
+    size_t len = strlen(token);
+    if (!kube_token_ok(token)) {
+        err_set(e, -EINVAL,
+                "%s: must hold one token on one line, of printable ASCII characters without white "
+                "space",
+                path);
+        return NULL;
     }
     if (len < TOKEN_LEN_MIN || len > TOKEN_LEN_MAX) {
         err_set(e, -EINVAL,
@@ -41,7 +36,7 @@ static char *check(const char *text, const char *path, struct err *e)
                 path, len, TOKEN_LEN_MIN, TOKEN_LEN_MAX);
         return NULL;
     }
-    char *token = strndup(begin, len);
+    token = strdup(token);
     if (token == NULL) {
         err_memory(e);
     }
@@ -55,8 +50,10 @@ static char *read_token(const char *path, struct err *e)
     if (buf_reserve(&text, FILE_MAX) == NULL) {
         err_memory(e);
     } else if (file_read(path, &text, e) == 0) {
+        char none[] = "";
         const char *cstr = buf_cstr(&text);
-        token = check(cstr != NULL && strlen(cstr) == text.len ? cstr : "", path, e);
+        bool whole = cstr != NULL && strlen(cstr) == text.len;
+        token = check_token(whole ? (char *)buf_data(&text) : none, path, e);
     }
     secret_buf_reset(&text);
     return token;

@@ -298,6 +298,17 @@ static void take_certificate(const struct kubeconfig_entry *user, struct kube_ac
     }
 }
 
+char *kube_token_trim(char *text)
+{
+    char *token = text + strspn(text, " \t\r\n");
+    size_t len = strlen(token);
+    while (len > 0 && strchr(" \t\r\n", token[len - 1]) != NULL) {
+        len--;
+    }
+    token[len] = '\0';
+    return token;
+}
+
 bool kube_token_ok(const char *token)
 {
     while (*token > ' ' && *token < 0x7f) {

@@ -32,6 +32,8 @@ MUST_CHECK int kube_pem_read(const char *path, struct kube_pem *out, struct err 
 /* Overwrites the memory. */
 void kube_pem_deinit(struct kube_pem *pem);
 
+/* The text of a token file without the white space around it, cut in place. */
+char *kube_token_trim(char *text);
 /* Whether a header can carry it: printable ASCII without white space. */
 bool kube_token_ok(const char *token);
 

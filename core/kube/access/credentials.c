@@ -99,42 +99,30 @@ static int set_basic(struct credentials *c, const char *user, const char *passwo
     return rc;
 }
 
-/* The token that a file's content is, cut out in place; NULL with `e` set. */
-static char *trim_token(char *text, const char *path, struct err *e)
+/* `text` is what the token file holds. */
+static int take_token(struct credentials *c, char *text, struct err *e)
 {
-    char *token = text + strspn(text, " \t\r\n");
-    size_t len = strlen(token);
-    while (len > 0 && strchr(" \t\r\n", token[len - 1]) != NULL) {
-        len--;
-    }
-    token[len] = '\0';
-    if (len == 0) {
-        err_set(e, -EINVAL, "%s: the token file is empty", path);
-        return NULL;
+    const char *path = c->access->token_file;
+    const char *token = kube_token_trim(text);
+    if (token[0] == '\0') {
+        return err_set(e, -EINVAL, "%s: the token file is empty", path);
     }
     if (!kube_token_ok(token)) {
-        err_set(e, -EINVAL, "%s: contains more than one token, or something that is not a token",
-                path);
-        return NULL;
+        return err_set(e, -EINVAL,
+                       "%s: contains more than one token, or something that is not a token", path);
     }
-    return token;
+    return set_authorization(c, "Bearer", token) == 0 ? 0 : err_memory(e);
 }
 
 static int read_token_file(struct credentials *c, struct err *e)
 {
-    const char *path = c->access->token_file;
     struct buf text = BUF_INIT(TOKEN_MAX);
     if (buf_reserve(&text, TOKEN_MAX) == NULL) {
         return err_memory(e);
     }
-    int rc = file_read(path, &text, e);
+    int rc = file_read(c->access->token_file, &text, e);
     if (rc == 0) {
-        char *cstr = buf_cstr(&text) == NULL ? NULL : (char *)buf_data(&text);
-        char *token = cstr == NULL ? NULL : trim_token(cstr, path, e);
-        rc = cstr == NULL    ? err_set(e, -EINVAL, "%s: the token file is empty", path)
-             : token == NULL ? -EINVAL
-             : set_authorization(c, "Bearer", token) != 0 ? err_memory(e)
-                                                          : 0;
+        rc = buf_cstr(&text) == NULL ? err_memory(e) : take_token(c, (char *)buf_data(&text), e);
     }
     secret_buf_reset(&text);
     return rc;
