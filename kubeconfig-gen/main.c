@@ -160,7 +160,7 @@ static int make_text(const struct kubeconfig_gen_flags *c, const struct generate
     return rc == 0 ? wrap_configmap(c, text, e) : rc;
 }
 
-static int run(const struct kubeconfig_gen_flags *c, struct err *e)
+static int write_kubeconfig(const struct kubeconfig_gen_flags *c, struct err *e)
 {
     struct buf text = BUF_INIT(GENERATE_TEXT_MAX);
     struct kube_pem ca = {.data = NULL};
@@ -192,7 +192,7 @@ int main(int argc, char **argv)
     struct kubeconfig_gen_flags c;
     struct err e = ERR_INIT;
     kubeconfig_gen_flags_parse(&c, argc, argv);
-    if (run(&c, &e) != 0) {
+    if (write_kubeconfig(&c, &e) != 0) {
         log_error("nothing was written", log_str("error", e.msg));
         return EXIT_FAILED;
     }

@@ -21,7 +21,7 @@ static const char *const verdict_texts[] = {
     [DELIVERY_AHEAD] = "ahead",
 };
 
-static bool ready(void *data, char why[ADMIN_WHY_MAX])
+static bool is_ready(void *data, char why[ADMIN_WHY_MAX])
 {
     const struct rulesync_admin *p = data;
     return pipeline_ready(p->pipeline, why, ADMIN_WHY_MAX);
@@ -248,7 +248,8 @@ static void add_enforced(const struct rulesync_admin *p, const struct delivery_s
     add_error(enforced, &d->trouble);
 }
 
-static const struct condition *latest(const struct condition *a, const struct condition *b)
+static const struct condition *latest_condition(const struct condition *a,
+                                                const struct condition *b)
 {
     return b != NULL && b->last > a->last ? b : a;
 }
@@ -256,9 +257,9 @@ static const struct condition *latest(const struct condition *a, const struct co
 /* The error that came last, over or not. */
 static void add_last_error(const struct pipeline_status *s, cJSON *root)
 {
-    const struct condition *c = latest(&s->refused, &s->source);
-    c = latest(c, s->copy != NULL ? &s->copy->trouble : NULL);
-    c = latest(c, s->delivery != NULL ? &s->delivery->trouble : NULL);
+    const struct condition *c = latest_condition(&s->refused, &s->source);
+    c = latest_condition(c, s->copy != NULL ? &s->copy->trouble : NULL);
+    c = latest_condition(c, s->delivery != NULL ? &s->delivery->trouble : NULL);
     if (c->last != 0) {
         cJSON *error = cJSON_AddObjectToObject(root, "lastError");
         cJSON_AddStringToObject(error, "message", c->text);
@@ -280,7 +281,7 @@ static void add_status(void *data, cJSON *root)
 }
 
 const struct admin_server_ops rulesync_admin_ops = {
-    .ready = ready,
+    .ready = is_ready,
     .metrics = write_metrics,
     .status = add_status,
 };

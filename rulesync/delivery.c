@@ -77,7 +77,7 @@ static void set_state(struct delivery *d, enum state next)
     d->state = state_change(&machine, d->state, next, slice_str(d->socket));
 }
 
-static void rest(struct delivery *d)
+static void rest_until_check(struct delivery *d)
 {
     set_state(d, STATE_RESTING);
     net_timer_set(d->pause, d->o.check_ms);
@@ -118,7 +118,8 @@ static bool same_state(const struct control_state *a, const struct control_state
 
 /* ---- verdicts ---- */
 
-static void complain(struct delivery *d, enum log_level level, const char *event, const char *why)
+static void raise_trouble(struct delivery *d, enum log_level level, const char *event,
+                          const char *why)
 {
     if (condition_raise(&d->status.trouble, net_loop_now(d->loop), why)) {
         LOG_AT(level, event, log_str("error", why),
@@ -127,7 +128,7 @@ static void complain(struct delivery *d, enum log_level level, const char *event
     }
 }
 
-static void conclude(struct delivery *d, enum delivery_verdict verdict)
+static void set_verdict(struct delivery *d, enum delivery_verdict verdict)
 {
     bool news = d->status.verdict != verdict;
     d->status.verdict = verdict;
@@ -146,8 +147,8 @@ static void note_confirmed(struct delivery *d)
                  log_num("generation", (int64_t)rules_generation(d->rules)),
                  log_str("checksum", rules_checksum(d->rules)), log_str("socket", d->socket));
     }
-    rest(d);
-    conclude(d, DELIVERY_CONFIRMED);
+    rest_until_check(d);
+    set_verdict(d, DELIVERY_CONFIRMED);
 }
 
 static void note_ahead(struct delivery *d)
@@ -157,9 +158,9 @@ static void note_ahead(struct delivery *d)
                    "localproxy enforces generation %" PRIu64
                    ", which is newer than generation %" PRIu64 "; keeping it",
                    d->status.proxy.generation, rules_generation(d->rules));
-    complain(d, LOG_ERROR, "rules not sent to localproxy", why);
-    rest(d);
-    conclude(d, DELIVERY_AHEAD);
+    raise_trouble(d, LOG_ERROR, "rules not sent to localproxy", why);
+    rest_until_check(d);
+    set_verdict(d, DELIVERY_AHEAD);
 }
 
 static void note_refused(struct delivery *d, const char *why)
@@ -167,9 +168,9 @@ static void note_refused(struct delivery *d, const char *why)
     d->status.refusals++;
     d->refused = (struct refused){.until_ms = net_loop_now(d->loop) + d->o.refused_ms,
                                   .proxy = d->status.proxy};
-    complain(d, LOG_ERROR, "localproxy refused the rules", why);
-    rest(d);
-    conclude(d, DELIVERY_REFUSED);
+    raise_trouble(d, LOG_ERROR, "localproxy refused the rules", why);
+    rest_until_check(d);
+    set_verdict(d, DELIVERY_REFUSED);
 }
 
 static uint32_t chance(void)
@@ -183,7 +184,7 @@ static void retry_later(struct delivery *d, const char *why)
 {
     set_state(d, STATE_RETRYING);
     d->status.verdict = DELIVERY_PENDING;
-    complain(d, LOG_WARN, "cannot send the rules to localproxy, will retry", why);
+    raise_trouble(d, LOG_WARN, "cannot send the rules to localproxy, will retry", why);
     net_timer_set(d->pause, backoff_next(&d->backoff, chance()));
 }
 
@@ -233,19 +234,19 @@ static void fail_call(struct delivery *d, const struct err *e)
 static void offer_rules(struct delivery *d);
 
 /* It is known what the proxy enforces: is there something to do? */
-static void judge(struct delivery *d)
+static void act_on_answer(struct delivery *d)
 {
     const struct control_state *proxy = &d->status.proxy;
     if (d->rules == NULL) {
         (void)condition_clear(&d->status.trouble);
-        rest(d);
+        rest_until_check(d);
     } else if (enforces(proxy, d->rules)) {
         note_confirmed(d);
     } else if (ahead(proxy, d->rules)) {
         note_ahead(d);
     } else if (net_loop_now(d->loop) < d->refused.until_ms &&
                same_state(proxy, &d->refused.proxy)) {
-        rest(d);
+        rest_until_check(d);
     } else {
         offer_rules(d);
     }
@@ -261,7 +262,7 @@ static void on_asked(void *data, const struct control_state *state, bool changed
         return;
     }
     note_answer(d, state);
-    judge(d);
+    act_on_answer(d);
 }
 
 static void ask_state(struct delivery *d)

@@ -25,7 +25,7 @@ struct last_good {
 
 /* ---- reading ---- */
 
-static int load(const char *path, struct rules **out, struct err *e)
+static int load_rules(const char *path, struct rules **out, struct err *e)
 {
     struct buf text = BUF_INIT(RULES_TEXT_MAX);
     int rc = file_read(path, &text, e);
@@ -51,7 +51,7 @@ static int read_stored(const char *path, struct rules **out, struct err *e)
     if (!S_ISREG(st.st_mode)) {
         return err_set(e, -EINVAL, "%s: not a file", path);
     }
-    int rc = load(path, out, &why);
+    int rc = load_rules(path, out, &why);
     if (rc == -EINVAL || rc == -E2BIG || rc == -ENOBUFS) {
         log_warn("the stored rules are damaged and will be replaced", log_str("error", why.msg));
         return 0;
@@ -73,7 +73,7 @@ static int check_folder(const char *path, struct err *e)
 
 /* ---- writing ---- */
 
-static int write_file(const struct rules *rules, const char *path, struct err *e)
+static int write_rules(const struct rules *rules, const char *path, struct err *e)
 {
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
     int rc = rules_to_json(rules, &text);
@@ -96,13 +96,13 @@ static void note_stored(struct last_good *c, const struct rules *rules, int64_t 
     c->status.at = at;
 }
 
-static bool holds(const struct last_good *c, const struct rules *rules)
+static bool holds_rules(const struct last_good *c, const struct rules *rules)
 {
     return c->status.generation == rules_generation(rules) &&
            strcmp(c->status.checksum, rules_checksum(rules)) == 0;
 }
 
-static void stored(struct last_good *c)
+static void store_succeeded(struct last_good *c)
 {
     note_stored(c, c->pending, time(NULL));
     c->status.stores++;
@@ -114,7 +114,7 @@ static void stored(struct last_good *c)
     c->pending = NULL;
 }
 
-static void failed(struct last_good *c, const struct err *e)
+static void store_failed(struct last_good *c, const struct err *e)
 {
     c->status.failures++;
     if (condition_raise(&c->status.trouble, net_loop_now(c->loop), e->msg)) {
@@ -133,16 +133,16 @@ static void try_to_store(void *data)
     if (c->pending == NULL) {
         return;
     }
-    if (write_file(c->pending, c->path, &e) == 0) {
-        stored(c);
+    if (write_rules(c->pending, c->path, &e) == 0) {
+        store_succeeded(c);
     } else {
-        failed(c, &e);
+        store_failed(c, &e);
     }
 }
 
 void last_good_store(struct last_good *c, struct rules *rules)
 {
-    if (c->pending == NULL && holds(c, rules)) {
+    if (c->pending == NULL && holds_rules(c, rules)) {
         return;
     }
     rules_unref(c->pending);

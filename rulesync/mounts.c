@@ -18,7 +18,7 @@ static struct slice next_line(struct slice *rest)
 }
 
 /* An empty slice when the line has fewer fields. */
-static struct slice field(struct slice line, unsigned number)
+static struct slice mount_field(struct slice line, unsigned number)
 {
     size_t at = 0;
     for (;; number--) {
@@ -73,7 +73,7 @@ bool mounts_never_update(struct slice mountinfo, const char *folder, const char 
 {
     while (mountinfo.len > 0) {
         struct slice line = next_line(&mountinfo);
-        struct slice point = field(line, FIELD_POINT);
+        struct slice point = mount_field(line, FIELD_POINT);
         if (same_path(point, file)) {
             (void)snprintf(why, ERR_MSG_MAX,
                            "%s is a mount of a single file (subPath): changes of the ConfigMap "
@@ -81,7 +81,7 @@ bool mounts_never_update(struct slice mountinfo, const char *folder, const char 
                            file);
             return true;
         }
-        if (same_path(point, folder) && of_a_moment(field(line, FIELD_ROOT))) {
+        if (same_path(point, folder) && of_a_moment(mount_field(line, FIELD_ROOT))) {
             (void)snprintf(why, ERR_MSG_MAX,
                            "%s is a mount of a part of a volume (subPath): changes of the "
                            "ConfigMap will never show up here; mount the whole ConfigMap",

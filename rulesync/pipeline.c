@@ -19,7 +19,7 @@ struct pipeline {
     struct pipeline_status status;
 };
 
-static void changed(void *data)
+static void report_change(void *data)
 {
     struct pipeline *s = data;
     if (s->o.on_change != NULL) {
@@ -46,14 +46,14 @@ static struct log_field generation_in_use(const struct pipeline *s)
                             : log_num("inUse", (int64_t)rules_generation(s->rules));
 }
 
-static void refuse(struct pipeline *s, enum refusal refusal, const struct err *e)
+static void refuse_offer(struct pipeline *s, enum refusal refusal, const struct err *e)
 {
     s->status.refusals[refusal]++;
     if (condition_raise(&s->status.refused, net_loop_now(s->loop), e->msg)) {
         log_error("refused rules, which changes nothing", log_str("error", e->msg),
                   log_str("reason", refusal_text(refusal)), generation_in_use(s));
     }
-    changed(s);
+    report_change(s);
 }
 
 static bool in_use(const struct pipeline *s, const struct rules *rules)
@@ -95,7 +95,7 @@ static int on_offer(void *data, const char *place, struct slice text, bool final
     note_seen(s, &offer);
     if (rc != 0) {
         rules_unref(offer.rules);
-        refuse(s, offer.refusal, e);
+        refuse_offer(s, offer.refusal, e);
         return rc;
     }
     (void)condition_clear(&s->status.refused);
@@ -105,7 +105,7 @@ static int on_offer(void *data, const char *place, struct slice text, bool final
     } else {
         use_rules(s, offer.rules, place);
     }
-    changed(s);
+    report_change(s);
     return 0;
 }
 
@@ -125,7 +125,7 @@ static void on_trouble(void *data, enum source_trouble trouble, const struct err
         log_error("cannot read rules, which changes nothing", log_str("error", e->msg),
                   generation_in_use(s));
     }
-    changed(s);
+    report_change(s);
 }
 
 static void on_warn(void *data, const char *text)
@@ -143,7 +143,7 @@ const struct source_handlers pipeline_handlers = {
 
 /* ---- what is known at the start ---- */
 
-static int open_copy(struct pipeline *s, struct err *e)
+static int open_last_good(struct pipeline *s, struct err *e)
 {
     if (s->o.to == NULL) {
         return 0;
@@ -167,14 +167,14 @@ static int open_copy(struct pipeline *s, struct err *e)
     return rc;
 }
 
-static int open_deliver(struct pipeline *s, struct err *e)
+static int open_delivery(struct pipeline *s, struct err *e)
 {
     if (s->o.control == NULL) {
         return 0;
     }
     struct delivery_options o = s->o.delivery;
     o.socket = s->o.control;
-    o.on_verdict = changed;
+    o.on_verdict = report_change;
     o.data = s;
     s->delivery = delivery_new(s->loop, &o, e);
     if (s->delivery == NULL) {
@@ -196,7 +196,7 @@ struct pipeline *pipeline_new(struct net_loop *l, const struct pipeline_options 
     }
     s->o = *o;
     s->loop = l;
-    if (open_copy(s, e) != 0 || open_deliver(s, e) != 0) {
+    if (open_last_good(s, e) != 0 || open_delivery(s, e) != 0) {
         pipeline_free(s);
         return NULL;
     }

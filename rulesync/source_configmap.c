@@ -31,7 +31,7 @@ static void report_missing(struct source_configmap *s, const char *what)
     s->h->trouble(s->data, SOURCE_MISSING, &s->missing);
 }
 
-static void offer(struct source_configmap *s, const char *text)
+static void offer_text(struct source_configmap *s, const char *text)
 {
     struct err e = ERR_INIT;
     s->missing.code = 0;
@@ -57,7 +57,7 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
     const cJSON *keys = cJSON_GetObjectItemCaseSensitive(object, "data");
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(keys, SOURCE_KEY);
     if (cJSON_IsString(text)) {
-        offer(s, text->valuestring);
+        offer_text(s, text->valuestring);
     } else {
         report_missing(s, "the ConfigMap has no such key");
     }
@@ -92,7 +92,7 @@ static const struct reflector_handlers handlers = {
     .on_state = on_state,
 };
 
-static struct reflector *follow(struct source_configmap *s, struct err *e)
+static struct reflector *start_reflector(struct source_configmap *s, struct err *e)
 {
     struct reflector_options o = {.client = s->client, .path = s->path, .name = s->name};
     return reflector_new(s->loop, &o, &handlers, s, e);
@@ -116,7 +116,7 @@ struct source_configmap *source_configmap_new(struct net_loop *l, struct kube_cl
                    (int)(slash - name), name);
     (void)snprintf(s->name, sizeof s->name, "%s", slash + 1);
     (void)snprintf(s->place, sizeof s->place, "configmap %s key " SOURCE_KEY, name);
-    s->reflector = follow(s, e);
+    s->reflector = start_reflector(s, e);
     if (s->reflector == NULL) {
         free(s);
         return NULL;
@@ -127,7 +127,7 @@ struct source_configmap *source_configmap_new(struct net_loop *l, struct kube_cl
 void source_configmap_look(struct source_configmap *s)
 {
     struct err e = ERR_INIT;
-    struct reflector *fresh = follow(s, &e);
+    struct reflector *fresh = start_reflector(s, &e);
     if (fresh == NULL) {
         log_warn("cannot restart the watch; keeping the current one", log_str("error", e.msg));
         return;

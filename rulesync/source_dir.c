@@ -48,7 +48,7 @@ struct source_dir {
 /* ---- where the file is ---- */
 
 /* The folder of `path`, as dirname(1). */
-static void parent(const char *path, char out[PATH_MAX])
+static void parent_folder(const char *path, char out[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
     if (slash == NULL) {
@@ -60,7 +60,7 @@ static void parent(const char *path, char out[PATH_MAX])
 }
 
 /* What is given may be a folder today and have been nothing, or a file, before. */
-static int locate(struct source_dir *s, struct err *e)
+static int locate_file(struct source_dir *s, struct err *e)
 {
     struct stat st;
     int rc = stat(s->given, &st) == 0 ? 0 : -errno;
@@ -68,7 +68,7 @@ static int locate(struct source_dir *s, struct err *e)
         (void)snprintf(s->folder, PATH_MAX, "%s", s->given);
         (void)snprintf(s->file, PATH_MAX, "%.*s/" SOURCE_KEY, PATH_MAX - 32, s->given);
     } else {
-        parent(s->given, s->folder);
+        parent_folder(s->given, s->folder);
         (void)snprintf(s->file, PATH_MAX, "%s", s->given);
     }
     return rc == 0 ? 0 : err_set(e, rc, "%s: %s", s->given, strerror(-rc));
@@ -81,7 +81,7 @@ static const char *last_part(const char *path)
 }
 
 /* A folder may hold much that is not ours, and /tmp is never quiet. */
-static bool concerns(const struct source_dir *s, const char *name)
+static bool concerns_source(const struct source_dir *s, const char *name)
 {
     return name == NULL || strcmp(name, last_part(s->file)) == 0 ||
            strcmp(name, last_part(s->folder)) == 0 || strcmp(name, last_part(s->given)) == 0 ||
@@ -89,13 +89,13 @@ static bool concerns(const struct source_dir *s, const char *name)
 }
 
 /* While the folder is not there, its own folder tells when it comes. */
-static void watch(struct source_dir *s)
+static void watch_folder(struct source_dir *s)
 {
     char above[PATH_MAX];
     struct stat st;
     int rc = net_folder_watch_set(s->watch, s->folder);
     if (rc != 0) {
-        parent(s->folder, above);
+        parent_folder(s->folder, above);
         rc = net_folder_watch_set(s->watch, above);
         if (stat(s->folder, &st) == 0) { /* it came in between */
             rc = net_folder_watch_set(s->watch, s->folder);
@@ -145,7 +145,7 @@ static bool may_be_half_written(const struct source_dir *s)
     return time(NULL) - st.st_mtim.tv_sec <= YOUNG_S;
 }
 
-static int read_file(struct source_dir *s, struct buf *text, struct err *e)
+static int read_text(struct source_dir *s, struct buf *text, struct err *e)
 {
     struct stat st;
     int rc = stat(s->file, &st) == 0 ? 0 : -errno;
@@ -162,7 +162,7 @@ static int read_file(struct source_dir *s, struct buf *text, struct err *e)
 }
 
 /* False: look again soon. */
-static bool offer(struct source_dir *s, struct slice text)
+static bool offer_file(struct source_dir *s, struct slice text)
 {
     struct err e = ERR_INIT;
     bool final = !may_be_half_written(s);
@@ -185,8 +185,8 @@ static bool read_source(struct source_dir *s)
     struct err e = ERR_INIT;
     struct buf text = BUF_INIT(RULES_TEXT_MAX);
     bool settled = true;
-    int rc = locate(s, &e);
-    watch(s);
+    int rc = locate_file(s, &e);
+    watch_folder(s);
     if (rc == 0) {
         check_mount(s);
         bool changed = file_state_changed(&s->state, s->file);
@@ -194,10 +194,10 @@ static bool read_source(struct source_dir *s)
         if (s->known) {
             return true;
         }
-        rc = read_file(s, &text, &e);
+        rc = read_text(s, &text, &e);
     }
     if (rc == 0) {
-        settled = offer(s, buf_slice(&text));
+        settled = offer_file(s, buf_slice(&text));
     } else {
         s->known = false;
         s->h->trouble(s->data, rc == -ENOENT || rc == -ENOTDIR ? SOURCE_MISSING : SOURCE_UNREADABLE,
@@ -218,7 +218,7 @@ static void on_timer(void *data)
 static void on_change(void *data, const char *name)
 {
     struct source_dir *s = data;
-    if (!s->soon && concerns(s, name)) {
+    if (!s->soon && concerns_source(s, name)) {
         s->soon = true;
         net_timer_set(s->timer, s->o.settle_ms);
     }
@@ -226,7 +226,7 @@ static void on_change(void *data, const char *name)
 
 /* ---- life ---- */
 
-static void last_good_path(struct source_dir *s, const char *path)
+static void set_given_path(struct source_dir *s, const char *path)
 {
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/') {
@@ -255,8 +255,8 @@ struct source_dir *source_dir_new(struct net_loop *l, const struct source_dir_op
     s->h = h;
     s->data = data;
     s->loop = l;
-    last_good_path(s, o->path);
-    (void)locate(s, NULL);
+    set_given_path(s, o->path);
+    (void)locate_file(s, NULL);
     s->watch = net_folder_watch_new(l, on_change, s);
     s->timer = net_timer_new(l, on_timer, s);
     if (s->watch == NULL || s->timer == NULL) {

@@ -39,8 +39,8 @@ static bool same_shard(const struct rules *a, const struct rules *b)
            strcmp(rules_shard_namespace(a), rules_shard_namespace(b)) == 0;
 }
 
-static enum refusal compare(const struct rules *rules, const struct rules *current,
-                            const char *place, struct err *e)
+static enum refusal compare_with_current(const struct rules *rules, const struct rules *current,
+                                         const char *place, struct err *e)
 {
     uint64_t new = rules_generation(rules);
     uint64_t old = rules_generation(current);
@@ -79,7 +79,7 @@ int validate_rules(struct slice text, const char *place, const char *shard,
     if (validate_shard(out->rules, shard, place, &why) != 0) {
         out->refusal = REFUSAL_SHARD;
     } else if (current != NULL) {
-        out->refusal = compare(out->rules, current, place, &why);
+        out->refusal = compare_with_current(out->rules, current, place, &why);
     }
     return out->refusal == REFUSAL_NONE ? 0 : err_set(e, why.code, "%s", why.msg);
 }

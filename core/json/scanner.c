@@ -26,22 +26,22 @@ static void skip_space(struct scanner *s)
     }
 }
 
-static bool wrong(struct scanner *s, const char *problem)
+static bool set_problem(struct scanner *s, const char *problem)
 {
     s->problem = problem;
     return false;
 }
 
 /* Of a byte that nothing may begin with here, if there is one. */
-static bool unexpected(struct scanner *s, const char *problem)
+static bool set_unexpected(struct scanner *s, const char *problem)
 {
     if (s->at == s->end) {
-        return wrong(s, "unexpected end of JSON");
+        return set_problem(s, "unexpected end of JSON");
     }
-    return wrong(s, (unsigned char)*s->at < 0x20 ? "control character" : problem);
+    return set_problem(s, (unsigned char)*s->at < 0x20 ? "control character" : problem);
 }
 
-static bool take(struct scanner *s, char c)
+static bool take_char(struct scanner *s, char c)
 {
     if (s->at == s->end || *s->at != c) {
         return false;
@@ -86,17 +86,17 @@ static bool check_escape(struct scanner *s)
     struct slice text = slice_of(s->at, (size_t)(s->end - s->at));
     if (text.len == 1) {
         s->at = s->end;
-        return wrong(s, "unterminated string");
+        return set_problem(s, "unterminated string");
     }
     int unit = unicode_escape(text);
     if (unit < 0 && memchr("\"\\/bfnrt", text.ptr[1], 8) == NULL) {
-        return wrong(s, "invalid escape sequence in a string");
+        return set_problem(s, "invalid escape sequence in a string");
     }
     size_t len = unit < 0 ? 2 : 6;
     if (s->strict && unit >= 0xd800 && unit <= 0xdfff) {
         int low = unicode_escape(slice_of(text.ptr + len, text.len - len));
         if (unit >= 0xdc00 || low < 0xdc00 || low > 0xdfff) {
-            return wrong(s, "unpaired surrogate in a string");
+            return set_problem(s, "unpaired surrogate in a string");
         }
         len = 12;
     }
@@ -110,7 +110,7 @@ static bool check_character(struct scanner *s)
     uint32_t code_point;
     size_t n = utf8_decode(slice_of(s->at, (size_t)(s->end - s->at)), &code_point);
     if (s->strict && n == 1) {
-        return wrong(s, "invalid UTF-8 in a string");
+        return set_problem(s, "invalid UTF-8 in a string");
     }
     s->at += n;
     return true;
@@ -118,16 +118,16 @@ static bool check_character(struct scanner *s)
 
 static bool check_string(struct scanner *s)
 {
-    if (!take(s, '"')) {
-        return unexpected(s, "expected a string");
+    if (!take_char(s, '"')) {
+        return set_unexpected(s, "expected a string");
     }
-    while (!take(s, '"')) {
+    while (!take_char(s, '"')) {
         if (s->at == s->end) {
-            return wrong(s, "unterminated string");
+            return set_problem(s, "unterminated string");
         }
         unsigned char c = (unsigned char)*s->at;
         if (c < 0x20) {
-            return wrong(s, "control character in a string");
+            return set_problem(s, "control character in a string");
         }
         if (c == '\\' || c > 0x7f) {
             if (c == '\\' ? !check_escape(s) : !check_character(s)) {
@@ -152,24 +152,25 @@ static bool take_digits(struct scanner *s)
 static bool check_number(struct scanner *s)
 {
     const char *start = s->at;
-    (void)take(s, '-');
-    bool well = take(s, '0') ? s->at == s->end || !ascii_is_digit(*s->at) : take_digits(s);
-    if (well && take(s, '.')) {
+    (void)take_char(s, '-');
+    bool well = take_char(s, '0') ? s->at == s->end || !ascii_is_digit(*s->at) : take_digits(s);
+    if (well && take_char(s, '.')) {
         well = take_digits(s);
     }
-    if (well && (take(s, 'e') || take(s, 'E'))) {
-        (void)(take(s, '+') || take(s, '-'));
+    if (well && (take_char(s, 'e') || take_char(s, 'E'))) {
+        (void)(take_char(s, '+') || take_char(s, '-'));
         well = take_digits(s);
     }
     bool fits = !s->strict || s->at - start <= NUMBER_MAX;
     s->at = well && fits ? s->at : start;
-    return (well && fits) || wrong(s, well ? "number with too many digits" : "invalid number");
+    return (well && fits) ||
+           set_problem(s, well ? "number with too many digits" : "invalid number");
 }
 
 static bool check_word(struct scanner *s, struct slice word)
 {
     if ((size_t)(s->end - s->at) < word.len || memcmp(s->at, word.ptr, word.len) != 0) {
-        return wrong(s, "expected a JSON value");
+        return set_problem(s, "expected a JSON value");
     }
     s->at += word.len;
     return true;
@@ -185,24 +186,24 @@ static bool check_member(struct scanner *s, bool keyed)
         return false;
     }
     skip_space(s);
-    return (take(s, ':') || unexpected(s, "expected ':'")) && check_value(s);
+    return (take_char(s, ':') || set_unexpected(s, "expected ':'")) && check_value(s);
 }
 
 static bool check_list(struct scanner *s, char close)
 {
     if (++s->depth > JSON_SCAN_DEPTH_MAX) {
-        return wrong(s, "nested too deeply");
+        return set_problem(s, "nested too deeply");
     }
     s->at++;
     skip_space(s);
-    bool done = take(s, close);
+    bool done = take_char(s, close);
     while (!done) {
         if (!check_member(s, close == '}')) {
             return false;
         }
-        done = take(s, close);
-        if (!done && !take(s, ',')) {
-            return unexpected(s, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
+        done = take_char(s, close);
+        if (!done && !take_char(s, ',')) {
+            return set_unexpected(s, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
         }
     }
     s->depth--;
@@ -227,7 +228,7 @@ static bool check_bare(struct scanner *s)
     default:
         return s->at < s->end && (*s->at == '-' || ascii_is_digit(*s->at))
                    ? check_number(s)
-                   : unexpected(s, "expected a JSON value");
+                   : set_unexpected(s, "expected a JSON value");
     }
 }
 

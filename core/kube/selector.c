@@ -111,7 +111,7 @@ static struct token consume(struct parser *p)
 }
 
 /* Texts of others go into messages: bounded, and only what prints. */
-static int unexpected(struct parser *p, struct token t, const char *expected)
+static int fail_unexpected(struct parser *p, struct token t, const char *expected)
 {
     if (t.kind == TOKEN_END) {
         return err_set(p->e, -EINVAL, "position %zu: the selector ends, expected %s", t.at + 1,
@@ -128,7 +128,7 @@ static int unexpected(struct parser *p, struct token t, const char *expected)
                    expected);
 }
 
-static int refused(struct parser *p, struct token t, int rc, const char *what, const char *why)
+static int fail_refused(struct parser *p, struct token t, int rc, const char *what, const char *why)
 {
     if (rc == -EINVAL) {
         return err_set(p->e, rc, "position %zu: invalid label %s: %s", t.at + 1, what, why);
@@ -141,7 +141,7 @@ static int add_value(struct parser *p, struct token t)
 {
     const char *why = NULL;
     int rc = selector_builder_value(p->builder, t.text, &why);
-    return rc == 0 ? 0 : refused(p, t, rc, "value", why);
+    return rc == 0 ? 0 : fail_refused(p, t, rc, "value", why);
 }
 
 static int add_empty_value(struct parser *p)
@@ -172,7 +172,7 @@ static int parse_list(struct parser *p)
         if (t.kind == TOKEN_WORD) {
             rc = add_value(p, t);
             if (rc == 0 && p->next.kind != TOKEN_COMMA && p->next.kind != TOKEN_CLOSE) {
-                rc = unexpected(p, p->next, "',' or ')'");
+                rc = fail_unexpected(p, p->next, "',' or ')'");
             }
         } else if (t.kind == TOKEN_COMMA) {
             bool last = p->next.kind == TOKEN_CLOSE;
@@ -182,7 +182,7 @@ static int parse_list(struct parser *p)
                 continue;
             }
         } else {
-            rc = unexpected(p, t, "',' or a value");
+            rc = fail_unexpected(p, t, "',' or a value");
         }
         if (rc != 0 || p->next.kind == TOKEN_CLOSE) {
             return rc;
@@ -195,7 +195,7 @@ static int parse_values(struct parser *p)
 {
     struct token t = consume(p);
     if (t.kind != TOKEN_OPEN) {
-        return unexpected(p, t, "'('");
+        return fail_unexpected(p, t, "'('");
     }
     int rc = p->next.kind == TOKEN_CLOSE ? add_empty_value(p) : parse_list(p);
     if (rc == 0) {
@@ -210,7 +210,7 @@ static int parse_exact_value(struct parser *p)
         return add_empty_value(p);
     }
     struct token t = consume(p);
-    return t.kind == TOKEN_WORD ? add_value(p, t) : unexpected(p, t, "a value");
+    return t.kind == TOKEN_WORD ? add_value(p, t) : fail_unexpected(p, t, "a value");
 }
 
 static int operator_of(struct parser *p, struct token t, enum selector_op *op)
@@ -242,14 +242,14 @@ static int operator_of(struct parser *p, struct token t, enum selector_op *op)
         *op = SELECTOR_NOT_IN;
         return 0;
     }
-    return unexpected(p, t, "'=', '==', '!=', '>', '<', 'in' or 'notin'");
+    return fail_unexpected(p, t, "'=', '==', '!=', '>', '<', 'in' or 'notin'");
 }
 
 static int open_requirement(struct parser *p, struct token key, enum selector_op op)
 {
     const char *why = NULL;
     int rc = selector_builder_open(p->builder, key.text, op, &why);
-    return rc == 0 ? 0 : refused(p, key, rc, "key", why);
+    return rc == 0 ? 0 : fail_refused(p, key, rc, "key", why);
 }
 
 static int parse_requirement(struct parser *p)
@@ -260,7 +260,7 @@ static int parse_requirement(struct parser *p)
         key = consume(p);
     }
     if (key.kind != TOKEN_WORD) {
-        return unexpected(p, key, "a label key");
+        return fail_unexpected(p, key, "a label key");
     }
     if (negated || p->next.kind == TOKEN_END || p->next.kind == TOKEN_COMMA) {
         return open_requirement(p, key, negated ? SELECTOR_NOT_EXISTS : SELECTOR_EXISTS);
@@ -276,7 +276,7 @@ static int parse_requirement(struct parser *p)
     return rc;
 }
 
-static int parse(struct parser *p)
+static int parse_requirements(struct parser *p)
 {
     lex(p);
     if (p->next.kind == TOKEN_END) {
@@ -284,7 +284,7 @@ static int parse(struct parser *p)
     }
     while (true) {
         if (p->next.kind != TOKEN_WORD && p->next.kind != TOKEN_NOT) {
-            return unexpected(p, p->next, "'!' or a label key");
+            return fail_unexpected(p, p->next, "'!' or a label key");
         }
         int rc = parse_requirement(p);
         if (rc != 0) {
@@ -295,7 +295,7 @@ static int parse(struct parser *p)
             return 0;
         }
         if (t.kind != TOKEN_COMMA) {
-            return unexpected(p, t, "',' or the end");
+            return fail_unexpected(p, t, "',' or the end");
         }
     }
 }
@@ -318,7 +318,7 @@ struct selector *selector_parse(struct slice text, struct err *e)
     struct selector_builder b;
     selector_builder_init(&b);
     struct parser p = {.text = text, .builder = &b, .e = e};
-    if (parse(&p) != 0) {
+    if (parse_requirements(&p) != 0) {
         selector_builder_deinit(&b);
         return NULL;
     }

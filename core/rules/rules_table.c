@@ -54,8 +54,8 @@ static size_t find_place(const struct rules_table *t, struct slice group, struct
     return at;
 }
 
-static struct rules_pattern *find(const struct rules_table *t, struct slice group,
-                                  struct slice resource)
+static struct rules_pattern *find_pattern(const struct rules_table *t, struct slice group,
+                                          struct slice resource)
 {
     if (t->count == 0) {
         return NULL;
@@ -97,7 +97,7 @@ static int grow_patterns(struct rules_table *t)
 static int obtain_pattern(struct rules_table *t, struct slice group, struct slice resource,
                           struct rules_pattern **pattern)
 {
-    *pattern = find(t, group, resource);
+    *pattern = find_pattern(t, group, resource);
     if (*pattern != NULL) {
         return 0;
     }
@@ -192,13 +192,13 @@ static int collect_limits(const struct rules_table *t, struct rules_pattern *p,
     const struct rules_pattern *wide[4] = {p};
     size_t count = 1;
     if (!is_any(p->group)) {
-        wide[count++] = find(t, SLICE("*"), p->resource);
+        wide[count++] = find_pattern(t, SLICE("*"), p->resource);
     }
     if (!is_any(p->resource)) {
-        wide[count++] = find(t, p->group, SLICE("*"));
+        wide[count++] = find_pattern(t, p->group, SLICE("*"));
     }
     if (count == 3) {
-        wide[count++] = find(t, SLICE("*"), SLICE("*"));
+        wide[count++] = find_pattern(t, SLICE("*"), SLICE("*"));
     }
     size_t total = 0;
     for (size_t i = 0; i < count; i++) {
@@ -379,7 +379,7 @@ const struct rules_entry *rules_table_match(const struct rules_table *t, struct 
     const struct slice any = SLICE("*");
     const struct slice tried[][2] = {{group, resource}, {any, resource}, {group, any}, {any, any}};
     for (size_t i = 0; i < ARRAY_LEN(tried); i++) {
-        const struct rules_pattern *p = find(t, tried[i][0], tried[i][1]);
+        const struct rules_pattern *p = find_pattern(t, tried[i][0], tried[i][1]);
         if (p != NULL) {
             return p->entry;
         }

@@ -78,7 +78,7 @@ static bool domain_has(const struct domain *d, const char *value)
 }
 
 /* Gives the domain memory for so many values. */
-static int reserve(struct domain *d, size_t count)
+static int reserve_values(struct domain *d, size_t count)
 {
     if (count == 0) {
         return 0;
@@ -107,7 +107,7 @@ static void sort_values(struct domain *d)
 }
 
 /* Makes it one of numbers. */
-static void limit(struct domain *d, int64_t least, int64_t most)
+static void limit_numbers(struct domain *d, int64_t least, int64_t most)
 {
     d->least = d->numeric && d->least > least ? d->least : least;
     d->most = d->numeric && d->most < most ? d->most : most;
@@ -123,9 +123,9 @@ static struct domain domain_of_comparison(const struct selector_requirement *r)
         return d;
     }
     if (r->op == SELECTOR_GREATER && n < INT64_MAX) {
-        limit(&d, n + 1, INT64_MAX);
+        limit_numbers(&d, n + 1, INT64_MAX);
     } else if (r->op == SELECTOR_LESS && n > INT64_MIN) {
-        limit(&d, INT64_MIN, n - 1);
+        limit_numbers(&d, INT64_MIN, n - 1);
     }
     return d;
 }
@@ -165,7 +165,7 @@ static void intersect_inverted(const struct domain *a, const struct domain *b, s
     const struct domain *sides[] = {a, b};
     for (size_t i = 0; i < 2; i++) {
         if (sides[i]->numeric) {
-            limit(&range, sides[i]->least, sides[i]->most);
+            limit_numbers(&range, sides[i]->least, sides[i]->most);
         }
     }
     out->inverted = range.inverted;
@@ -185,7 +185,7 @@ static void intersect_inverted(const struct domain *a, const struct domain *b, s
 static int domain_intersect(const struct domain *a, const struct domain *b, struct domain *out)
 {
     *out = (struct domain){.missing = a->missing && b->missing, .single = a->single || b->single};
-    int rc = reserve(out, a->count + b->count);
+    int rc = reserve_values(out, a->count + b->count);
     if (rc != 0) {
         return rc;
     }
@@ -200,7 +200,7 @@ static int domain_intersect(const struct domain *a, const struct domain *b, stru
 }
 
 /* Whether all that is not listed in `a` is not listed in `b` either. */
-static bool within(const struct domain *a, const struct domain *b)
+static bool is_within(const struct domain *a, const struct domain *b)
 {
     return !b->numeric || (a->numeric && b->least <= a->least && a->most <= b->most);
 }
@@ -209,10 +209,10 @@ static bool within(const struct domain *a, const struct domain *b)
 static int domain_subtract(const struct domain *a, const struct domain *b, struct domain *out)
 {
     *out = (struct domain){.missing = a->missing && !b->missing, .single = a->single || b->single};
-    if (a->inverted && b->inverted && !within(a, b)) {
+    if (a->inverted && b->inverted && !is_within(a, b)) {
         return -ENOTSUP;
     }
-    int rc = reserve(out, a->count + b->count);
+    int rc = reserve_values(out, a->count + b->count);
     if (rc != 0) {
         return rc;
     }
@@ -312,7 +312,7 @@ static int too_large(struct table *t)
     return err_set(t->e, -E2BIG, "the difference of the selectors is too large");
 }
 
-static int add_text(struct table *t, const struct selector *s)
+static int add_selector_text(struct table *t, const struct selector *s)
 {
     struct buf text = BUF_INIT(RULES_ESCAPED_MAX);
     struct buf escaped = BUF_INIT((size_t)3 * RULES_ESCAPED_MAX);
@@ -353,7 +353,7 @@ static int add_selector(struct table *t, size_t at, const struct domain *there)
         return rc == -E2BIG ? too_large(t) : err_memory(t->e);
     }
     struct selector *s = selector_builder_finish(&b, true);
-    rc = s == NULL ? err_memory(t->e) : add_text(t, s);
+    rc = s == NULL ? err_memory(t->e) : add_selector_text(t, s);
     selector_free(s);
     return rc;
 }
@@ -446,7 +446,7 @@ static void free_cells(struct table *t)
     free(t->cells);
 }
 
-static int subtract(struct table *t)
+static int subtract_cells(struct table *t)
 {
     bool apart = false;
     for (size_t i = 0; i < t->count; i++) {
@@ -472,7 +472,7 @@ int selector_difference(const struct selector *of, const struct selector *withou
     struct table t = {.out = out, .room = RULES_ESCAPED_MAX, .e = e};
     int rc = make_cells(&t, run_of(of), run_of(without));
     if (rc == 0) {
-        rc = subtract(&t);
+        rc = subtract_cells(&t);
     }
     free_cells(&t);
     if (rc != 0) {

@@ -486,7 +486,8 @@ static int compare_lines(const void *a, const void *b)
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
-static cJSON *build(struct builder *b, const char *text, size_t len, struct yaml_lines *lines)
+static cJSON *build_documents(struct builder *b, const char *text, size_t len,
+                              struct yaml_lines *lines)
 {
     if (!yaml_parser_initialize(&b->parser)) {
         err_memory(b->e);
@@ -513,8 +514,8 @@ static cJSON *build(struct builder *b, const char *text, size_t len, struct yaml
     return array;
 }
 
-static cJSON *parse(const char *text, size_t len, bool single, struct yaml_lines *lines,
-                    struct err *e)
+static cJSON *parse_documents(const char *text, size_t len, bool single, struct yaml_lines *lines,
+                              struct err *e)
 {
     struct err ignored;
     struct builder *b = calloc(1, sizeof *b);
@@ -526,19 +527,19 @@ static cJSON *parse(const char *text, size_t len, bool single, struct yaml_lines
     b->single = single;
     b->text = slice_of(len == 0 ? "" : text, len);
     b->e = e != NULL ? e : &ignored;
-    cJSON *array = build(b, text, len, lines);
+    cJSON *array = build_documents(b, text, len, lines);
     free(b);
     return array;
 }
 
 cJSON *yaml_parse_all(const char *text, size_t len, struct yaml_lines *lines, struct err *e)
 {
-    return parse(text, len, false, lines, e);
+    return parse_documents(text, len, false, lines, e);
 }
 
 cJSON *yaml_parse(const char *text, size_t len, struct yaml_lines *lines, struct err *e)
 {
-    cJSON *array = parse(text, len, true, lines, e);
+    cJSON *array = parse_documents(text, len, true, lines, e);
     if (array == NULL) {
         return NULL;
     }

@@ -64,7 +64,7 @@ struct credentials {
     int open;               /* what close waits for: that task, and the plugin */
 };
 
-static void notify(struct credentials *c, enum credentials_event event)
+static void notify_user(struct credentials *c, enum credentials_event event)
 {
     if (c->options.on_event != NULL && c->phase != CLOSING) {
         c->options.on_event(c->options.data, event);
@@ -183,7 +183,7 @@ static void refresh_certificate(struct credentials *c)
         return;
     }
     log_info("the client certificate changed", log_str("path", c->access->cert.path));
-    notify(c, CREDENTIALS_TLS);
+    notify_user(c, CREDENTIALS_TLS);
 }
 
 static void look_at_files(struct credentials *c, uint64_t pause_ms)
@@ -238,7 +238,7 @@ static void fetch_failed(struct credentials *c)
              log_num("retry_ms", (int64_t)pause));
     net_timer_set(c->timer, pause);
     if (!credentials_ready(c)) {
-        notify(c, CREDENTIALS_FAILED);
+        notify_user(c, CREDENTIALS_FAILED);
     }
 }
 
@@ -294,10 +294,10 @@ static void fetch_succeeded(struct credentials *c, struct exec_credential *new)
     log_debug("the credential plugin returned a credential", log_str("user", c->access->user),
               log_num("expires_at", c->expires_at));
     if (tls) {
-        notify(c, CREDENTIALS_TLS);
+        notify_user(c, CREDENTIALS_TLS);
     }
     if (!was_ready) {
-        notify(c, CREDENTIALS_READY);
+        notify_user(c, CREDENTIALS_READY);
     }
 }
 
@@ -395,7 +395,7 @@ static int start_plugin(struct credentials *c)
     return rc;
 }
 
-static void fetch(struct credentials *c)
+static void fetch_credential(struct credentials *c)
 {
     net_timer_clear(c->timer);
     if (start_plugin(c) != 0) {
@@ -407,7 +407,7 @@ static void on_timer(void *data)
 {
     struct credentials *c = data;
     if (c->phase == WAITING) {
-        fetch(c);
+        fetch_credential(c);
     }
 }
 
@@ -525,7 +525,7 @@ const char *credentials_authorization(struct credentials *c)
     if (is_expired(c)) {
         /* The timer would have fetched a new one; this clock was set forward. */
         if (c->phase == WAITING && c->failures == 0) {
-            fetch(c);
+            fetch_credential(c);
         }
         return NULL;
     }
@@ -550,7 +550,7 @@ void credentials_rejected(struct credentials *c)
         net_loop_now(c->loop) - c->fetched_at >= c->options.file_check_ms) {
         log_info("the API server rejected the credential; running the plugin again",
                  log_str("user", c->access->user));
-        fetch(c);
+        fetch_credential(c);
     }
 }
 

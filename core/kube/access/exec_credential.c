@@ -18,7 +18,7 @@
 enum { INFO_MAX = 4 << 20 };
 
 /* A copy of the string at `key`; NULL when it is missing or empty. The first error stays in `e`. */
-static char *take(const cJSON *status, const char *key, struct err *e)
+static char *take_string(const cJSON *status, const char *key, struct err *e)
 {
     const cJSON *item = field_get(status, key);
     if (item == NULL || e->code != 0) {
@@ -69,9 +69,9 @@ static int parse_document(const cJSON *root, const char *api_version, int64_t no
     if (take_expiry(status, now, &out->expires_at, e) != 0) {
         return e->code;
     }
-    out->token = take(status, "token", e);
-    out->cert = take(status, "clientCertificateData", e);
-    out->key = take(status, "clientKeyData", e);
+    out->token = take_string(status, "token", e);
+    out->cert = take_string(status, "clientCertificateData", e);
+    out->key = take_string(status, "clientKeyData", e);
     if (e->code != 0) {
         return e->code;
     }

@@ -33,7 +33,7 @@ fail_at(const struct kubeconfig_file *file, const cJSON *node, struct err *e, co
 }
 
 /* NULL: it is not there; *deepest is what there is of the way to it. */
-static const cJSON *walk(const cJSON *at, const char *path, const cJSON **deepest)
+static const cJSON *walk_path(const cJSON *at, const char *path, const cJSON **deepest)
 {
     do {
         char field[64];
@@ -56,7 +56,7 @@ void kubeconfig_fail(const struct kubeconfig_entry *entry, const char *path, str
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    (void)walk(entry->body, path, &deepest);
+    (void)walk_path(entry->body, path, &deepest);
     if (e->code == 0) {
         fail_at(entry->file, deepest, e, "%s[" NAME_FMT "]%s%s: %s", entry->kind, entry->name,
                 *path == '\0' ? "" : ".", path, text);
@@ -66,7 +66,7 @@ void kubeconfig_fail(const struct kubeconfig_entry *entry, const char *path, str
 const cJSON *kubeconfig_value(const struct kubeconfig_entry *entry, const char *path)
 {
     const cJSON *deepest;
-    const cJSON *item = walk(entry->body, path, &deepest);
+    const cJSON *item = walk_path(entry->body, path, &deepest);
     return cJSON_IsNull(item) ? NULL : item;
 }
 
@@ -331,7 +331,7 @@ static int load_home(struct kubeconfig *kc, struct err *e)
     return rc;
 }
 
-static int load(struct kubeconfig *kc, const char *path, struct err *e)
+static int load_all(struct kubeconfig *kc, const char *path, struct err *e)
 {
     const char *list = getenv("KUBECONFIG");
     size_t slots = 1;
@@ -363,7 +363,7 @@ struct kubeconfig *kubeconfig_load(const char *path, struct err *e)
         err_memory(e);
         return NULL;
     }
-    if (load(kc, path, e) != 0) {
+    if (load_all(kc, path, e) != 0) {
         kubeconfig_free(kc);
         return NULL;
     }

@@ -97,7 +97,7 @@ static void set_state(struct discovery *d, enum state next)
     }
 }
 
-static void destroy(struct discovery *d)
+static void destroy_discovery(struct discovery *d)
 {
     resource_table_deinit(&d->known);
     free(d);
@@ -111,7 +111,7 @@ static void enter(struct discovery *d)
 static void leave(struct discovery *d)
 {
     if (--d->calls == 0 && d->state == STATE_CLOSED) {
-        destroy(d);
+        destroy_discovery(d);
     }
 }
 
@@ -416,6 +416,6 @@ void discovery_free(struct discovery *d)
     resource_table_deinit(&d->found);
     net_timer_free(d->timer);
     if (d->calls == 0) {
-        destroy(d);
+        destroy_discovery(d);
     }
 }

@@ -311,7 +311,7 @@ static void tell_flushed(struct event_recorder *r)
     }
 }
 
-static void destroy(struct event_recorder *r)
+static void destroy_recorder(struct event_recorder *r)
 {
     due_heap_deinit(&r->waiting);
     free(r->component);
@@ -327,7 +327,7 @@ static void write_due_events(struct event_recorder *r)
     tell_flushed(r);
     r->calls--;
     if (r->closed) {
-        destroy(r);
+        destroy_recorder(r);
     } else {
         set_timer(r, wait);
     }
@@ -360,7 +360,7 @@ struct event_recorder *event_recorder_new(struct net_loop *l,
         r->timer = net_timer_new(l, on_timer, r);
     }
     if (r->timer == NULL) {
-        destroy(r);
+        destroy_recorder(r);
         err_memory(e);
         return NULL;
     }
@@ -467,6 +467,6 @@ void event_recorder_free(struct event_recorder *r)
     net_timer_free(r->timer);
     r->closed = true;
     if (r->calls == 0) {
-        destroy(r);
+        destroy_recorder(r);
     }
 }

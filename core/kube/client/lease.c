@@ -88,7 +88,7 @@ static void set_state(struct lease *l, enum state next)
     l->state = state_change(&machine, l->state, next, slice_str(l->name));
 }
 
-static void destroy(struct lease *l)
+static void destroy_lease(struct lease *l)
 {
     cJSON_Delete(l->seen);
     free(l->leader);
@@ -143,7 +143,7 @@ static void leave(struct lease *l)
         return;
     }
     if (l->state == STATE_CLOSED) {
-        destroy(l);
+        destroy_lease(l);
     } else {
         set_timer(l);
     }
@@ -444,7 +444,7 @@ static void on_write(void *data, const cJSON *object, const struct api_error *er
 
 /* ---- time ---- */
 
-static void attempt(struct lease *l)
+static void begin_attempt(struct lease *l)
 {
     l->looks = 0;
     /* A leader knows what it wrote last; if that is not so any more, the server says so. */
@@ -468,7 +468,7 @@ static void take_time(struct lease *l)
         finish_release(l);
     }
     if (l->state < STATE_RELEASED && l->request == NULL && t >= l->attempt_at) {
-        attempt(l);
+        begin_attempt(l);
     }
 }
 
@@ -512,7 +512,7 @@ static int check_options(const struct lease_options *o, const struct lease *l, s
     return 0;
 }
 
-static int fill(struct lease *l, const struct lease_options *o, struct err *e)
+static int set_options(struct lease *l, const struct lease_options *o, struct err *e)
 {
     l->client = o->client;
     l->clock = o->clock == NULL ? &net_clock_system : o->clock;
@@ -541,13 +541,13 @@ struct lease *lease_new(struct net_loop *loop, const struct lease_options *o,
         err_memory(e);
         return NULL;
     }
-    if (fill(l, o, e) != 0) {
-        destroy(l);
+    if (set_options(l, o, e) != 0) {
+        destroy_lease(l);
         return NULL;
     }
     l->timer = net_timer_new(loop, on_timer, l);
     if (l->timer == NULL) {
-        destroy(l);
+        destroy_lease(l);
         err_memory(e);
         return NULL;
     }
@@ -616,6 +616,6 @@ void lease_free(struct lease *l)
     cancel_request(l);
     net_timer_free(l->timer);
     if (l->calls == 0) {
-        destroy(l);
+        destroy_lease(l);
     }
 }

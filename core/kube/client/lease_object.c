@@ -81,8 +81,8 @@ static bool put_number(cJSON *object, const char *key, int64_t number)
     return put(object, key, cJSON_CreateNumber((double)number));
 }
 
-static bool fill(cJSON *spec, const cJSON *before, enum lease_claim claim, const char *identity,
-                 int64_t seconds, const char *now)
+static bool fill_spec(cJSON *spec, const cJSON *before, enum lease_claim claim,
+                      const char *identity, int64_t seconds, const char *now)
 {
     int64_t transitions = number_of(before, "leaseTransitions");
     const char *acquired = field_text(spec_of(before), "acquireTime");
@@ -133,7 +133,7 @@ cJSON *lease_object_claim(const cJSON *before, enum lease_claim claim, const cha
     }
     cJSON *lease = cJSON_Duplicate(before, true);
     cJSON *spec = lease == NULL ? NULL : obtain_spec(lease);
-    if (spec == NULL || !fill(spec, before, claim, identity, seconds, time)) {
+    if (spec == NULL || !fill_spec(spec, before, claim, identity, seconds, time)) {
         cJSON_Delete(lease);
         return NULL;
     }

@@ -157,9 +157,9 @@ static struct slice accepted(const struct object_request_options *q)
                             : SLICE("application/json");
 }
 
-static struct http_fetch *fetch(struct net_loop *l, struct object_request *w,
-                                const struct object_request_options *q, struct slice target,
-                                struct slice body, struct err *e)
+static struct http_fetch *start_fetch(struct net_loop *l, struct object_request *w,
+                                      const struct object_request_options *q, struct slice target,
+                                      struct slice body, struct err *e)
 {
     static const char *const wanted[] = {"Retry-After", NULL};
     const struct http_header headers[HEADERS_MAX] = {
@@ -196,7 +196,7 @@ static struct object_request *start_request(struct net_loop *l, const struct obj
         goto out;
     }
     *w = *model;
-    w->fetch = fetch(l, w, q, buf_slice(&target), buf_slice(&body), e);
+    w->fetch = start_fetch(l, w, q, buf_slice(&target), buf_slice(&body), e);
     if (w->fetch == NULL) {
         free(w);
         w = NULL;

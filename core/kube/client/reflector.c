@@ -120,7 +120,7 @@ struct trouble {
     struct err e;
 };
 
-static void proceed(struct reflector *r);
+static void list_or_watch(struct reflector *r);
 
 static void set_deadline(void *data, struct net_deadline *d, uint64_t ms)
 {
@@ -145,7 +145,7 @@ static void set_state(struct reflector *r, enum state next)
     r->stats.following = next == STATE_PROVING || next == STATE_FOLLOWING;
 }
 
-static void destroy(struct reflector *r)
+static void destroy_reflector(struct reflector *r)
 {
     buf_reset(&r->base);
     free(r);
@@ -160,7 +160,7 @@ static void enter(struct reflector *r)
 static void leave(struct reflector *r)
 {
     if (--r->calls == 0 && r->state == STATE_CLOSED) {
-        destroy(r);
+        destroy_reflector(r);
     }
 }
 
@@ -352,7 +352,7 @@ static void take_page(struct reflector *r, struct slice body)
     }
     list_page_deinit(&p);
     if (rc == 0) {
-        proceed(r);
+        list_or_watch(r);
     } else if (rc != -ECANCELED) {
         fail_reading(r, &e);
     }
@@ -429,7 +429,7 @@ static void await_bytes(struct reflector *r)
 }
 
 /* The watch works: all that was wrong before is history. */
-static void prove(struct reflector *r)
+static void watch_proved(struct reflector *r)
 {
     set_state(r, STATE_FOLLOWING);
     r->failures = 0;
@@ -639,7 +639,7 @@ static void await_credentials(struct reflector *r)
     report_state(r, &e);
 }
 
-static void proceed(struct reflector *r)
+static void list_or_watch(struct reflector *r)
 {
     struct err e = ERR_INIT;
     if (!kube_client_ready(r->client)) {
@@ -664,7 +664,7 @@ static void on_turn(struct net_task *task)
 {
     struct reflector *r = LIST_ITEM(task, struct reflector, turn);
     enter(r);
-    proceed(r);
+    list_or_watch(r);
     leave(r);
 }
 
@@ -686,9 +686,9 @@ static void on_limit(struct net_deadline *d)
     struct reflector *r = LIST_ITEM(d, struct reflector, limit);
     enter(r);
     if (r->state == STATE_WAITING) {
-        proceed(r);
+        list_or_watch(r);
     } else if (r->state == STATE_PROVING) {
-        prove(r);
+        watch_proved(r);
     } else {
         fail_late(r);
     }
@@ -719,7 +719,7 @@ struct reflector *reflector_new(struct net_loop *l, const struct reflector_optio
         return NULL;
     }
     if (init_base(r, o, e) != 0) {
-        destroy(r);
+        destroy_reflector(r);
         return NULL;
     }
     const struct reflector_ops ops = {set_deadline, system_random, l};
@@ -772,6 +772,6 @@ void reflector_free(struct reflector *r)
     forget_token(r);
     set_state(r, STATE_CLOSED);
     if (r->calls == 0) {
-        destroy(r);
+        destroy_reflector(r);
     }
 }

@@ -269,7 +269,7 @@ static int compare_version(const struct discovery_resource *a, const struct disc
     return order != 0 ? order : strcmp(a->version, b->version);
 }
 
-static int compare(const void *left, const void *right)
+static int compare_resources(const void *left, const void *right)
 {
     const struct discovery_resource *a = left;
     const struct discovery_resource *b = right;
@@ -305,9 +305,9 @@ void resource_table_finish(struct resource_table *t)
         return;
     }
     find_preferred(t);
-    qsort(t->items, t->count, sizeof *t->items, compare);
+    qsort(t->items, t->count, sizeof *t->items, compare_resources);
     for (size_t i = 0; i < t->count; i++) {
-        if (kept > 0 && compare(&t->items[kept - 1], &t->items[i]) == 0) {
+        if (kept > 0 && compare_resources(&t->items[kept - 1], &t->items[i]) == 0) {
             t->items[kept - 1].preferred |= t->items[i].preferred;
         } else {
             t->items[kept++] = t->items[i];
@@ -324,7 +324,7 @@ bool resource_table_same(const struct resource_table *a, const struct resource_t
     for (size_t i = 0; i < a->count; i++) {
         const struct discovery_resource *x = &a->items[i];
         const struct discovery_resource *y = &b->items[i];
-        if (compare(x, y) != 0 || strcmp(x->kind, y->kind) != 0 || x->verbs != y->verbs ||
+        if (compare_resources(x, y) != 0 || strcmp(x->kind, y->kind) != 0 || x->verbs != y->verbs ||
             x->namespaced != y->namespaced || x->preferred != y->preferred || x->rank != y->rank) {
             return false;
         }

@@ -30,7 +30,7 @@ size_t watch_lines_pending(const struct watch_lines *w)
     return w->given ? 0 : w->partial.len;
 }
 
-static int keep(struct watch_lines *w, struct slice bytes)
+static int keep_partial(struct watch_lines *w, struct slice bytes)
 {
     int rc = buf_append(&w->partial, bytes.ptr, bytes.len);
     return rc == -ENOBUFS ? -EMSGSIZE : rc;
@@ -43,7 +43,7 @@ static int take_line(struct watch_lines *w, struct slice *data, struct slice *li
     size_t len = feed == NULL ? data->len : (size_t)(feed - data->ptr);
     struct slice head = slice_of(data->ptr, len);
     if (feed == NULL || w->partial.len > 0) {
-        int rc = keep(w, head);
+        int rc = keep_partial(w, head);
         if (rc != 0) {
             return rc;
         }
