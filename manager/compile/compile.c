@@ -9,7 +9,7 @@
 
 #include "base/array.h"
 #include "kube/selector.h"
-#include "object/edit.h"
+#include "json/edit.h"
 #include "json/field.h"
 #include "json/json.h"
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "kube/name.h"
-#include "object/edit.h"
 #include "rules/sharding.h"
+#include "json/edit.h"
 #include "json/field.h"
 
 #define ROOT "spec.root"

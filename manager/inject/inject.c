@@ -12,9 +12,9 @@
 #include "inject/inject_options.h"
 #include "inject/inject_sidecars.h"
 #include "label/labels.h"
-#include "object/edit.h"
 #include "object/json_patch.h"
 #include "object/names.h"
+#include "json/edit.h"
 #include "json/field.h"
 
 #define DEFAULT_CONTAINER "kubectl.kubernetes.io/default-container"

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "object/edit.h"
 #include "object/json_patch.h"
+#include "json/edit.h"
 #include "json/field.h"
 
 #define TOKEN_DIR "/var/run/secrets/kubernetes.io/serviceaccount"

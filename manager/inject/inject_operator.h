@@ -9,8 +9,8 @@
 
 #include "inject/inject_access.h"
 #include "inject/inject_options.h"
-#include "object/edit.h"
 #include "object/warnings.h"
+#include "json/edit.h"
 
 #define INJECT_LOGS_VOLUME "cmesh-logs"
 

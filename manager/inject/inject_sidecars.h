@@ -12,7 +12,7 @@
 #include "inject/inject.h"
 #include "inject/inject_access.h"
 #include "inject/inject_options.h"
-#include "object/edit.h"
+#include "json/edit.h"
 
 /* The kubeconfig that leads to localproxy, in the operator's containers. */
 #define INJECT_KUBECONFIG_DIR "/etc/cmesh/kubeconfig"

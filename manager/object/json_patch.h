@@ -10,7 +10,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
-#include "object/edit.h"
+#include "json/edit.h"
 
 /* Whether both say the same, in whatever order the members of objects stand. */
 bool json_patch_equal(const cJSON *a, const cJSON *b);

@@ -7,7 +7,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/buf.h"
-#include "object/edit.h"
+#include "json/edit.h"
 #include "json/json.h"
 
 /* ---- what was published ---- */

@@ -12,8 +12,8 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "inject/inject_options.h"
-#include "object/edit.h"
 #include "shard/controller_internal.h"
+#include "json/edit.h"
 #include "json/field.h"
 
 enum { PARALLEL = 16, NUMBER_SIZE = 24 };

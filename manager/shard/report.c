@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "object/edit.h"
 #include "shard/controller_internal.h"
+#include "json/edit.h"
 #include "json/field.h"
 
 enum { MICROSECONDS = 1000 };

@@ -12,8 +12,8 @@
 #include "compile/compile.h"
 #include "compile/shards.h"
 #include "inject/inject_options.h"
-#include "object/edit.h"
 #include "object/names.h"
+#include "json/edit.h"
 #include "json/field.h"
 
 #define MANAGED_BY "app.kubernetes.io/managed-by"

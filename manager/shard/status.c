@@ -8,9 +8,9 @@
 
 #include "base/buf.h"
 #include "base/rfc3339.h"
-#include "object/edit.h"
 #include "shard/probe_answer.h"
 #include "shard/verdict.h"
+#include "json/edit.h"
 #include "json/field.h"
 
 enum {

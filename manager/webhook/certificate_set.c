@@ -10,7 +10,7 @@
 #include "base/array.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
-#include "object/edit.h"
+#include "json/edit.h"
 #include "json/field.h"
 
 enum { ENTRY_MAX = 64 * 1024, BACKDATE_MAX = 3600, WHY_SIZE = 256 };

@@ -12,8 +12,8 @@
 #include "base/state_machine.h"
 #include "kube/client/object_request.h"
 #include "kube/name.h"
-#include "object/edit.h"
 #include "webhook/certificate_set.h"
+#include "json/edit.h"
 #include "json/field.h"
 
 #define MANAGER "cmesh-manager"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "object/edit.h"
+#include "json/edit.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -4,8 +4,8 @@
  *
  * After a failure nothing more is done: steps take and return NULL then.
  */
-#ifndef MANAGER_OBJECT_EDIT_H
-#define MANAGER_OBJECT_EDIT_H
+#ifndef CORE_JSON_EDIT_H
+#define CORE_JSON_EDIT_H
 
 #include <stdbool.h>
 
