@@ -9,6 +9,8 @@
 #include "base/secret.h"
 #include "crypto/digest.h"
 #include "yaml/yaml.h"
+#include "json/edit.h"
+#include "json/field.h"
 
 /* The user name that stands beside the token in the proxy's URL, see add_server. */
 #define TOKEN_USER "cmesh"
@@ -19,37 +21,37 @@
 /* The tree under construction. */
 struct tree {
     const struct generate_options *o;
+    struct edit ed;
     cJSON *root;
     cJSON *clusters;
     cJSON *users;
     cJSON *contexts;
 };
 
-/* NULL: left out. */
-static bool put_text(cJSON *object, const char *key, const char *text)
-{
-    return text == NULL || cJSON_AddStringToObject(object, key, text) != NULL;
-}
-
-static bool init_tree(struct tree *w, const struct generate_options *o)
+static void init_tree(struct tree *w, const struct generate_options *o)
 {
     *w = (struct tree){.o = o, .root = cJSON_CreateObject()};
-    return w->root != NULL && put_text(w->root, "apiVersion", "v1") &&
-           put_text(w->root, "kind", "Config") &&
-           (w->clusters = cJSON_AddArrayToObject(w->root, "clusters")) != NULL &&
-           (w->contexts = cJSON_AddArrayToObject(w->root, "contexts")) != NULL &&
-           (w->users = cJSON_AddArrayToObject(w->root, "users")) != NULL;
+    edit_string(&w->ed, w->root, "apiVersion", "v1");
+    edit_string(&w->ed, w->root, "kind", "Config");
+    w->clusters = edit_array(&w->ed, w->root, "clusters");
+    w->contexts = edit_array(&w->ed, w->root, "contexts");
+    w->users = edit_array(&w->ed, w->root, "users");
 }
 
-/* Adds {name: <name>, <key>: {}} to the list and returns the inner object; NULL without memory. */
-static cJSON *add_named(cJSON *list, const char *name, const char *key)
+/* NULL: left out. */
+static void put_text(struct edit *ed, cJSON *object, const char *key, const char *text)
 {
-    cJSON *item = cJSON_CreateObject();
-    if (item == NULL || !cJSON_AddItemToArray(list, item) ||
-        cJSON_AddStringToObject(item, "name", name) == NULL) {
-        return NULL;
+    if (text != NULL) {
+        edit_string(ed, object, key, text);
     }
-    return cJSON_AddObjectToObject(item, key);
+}
+
+/* Adds {name: <name>, <key>: {}} to the list and returns the inner object. */
+static cJSON *add_named(struct tree *w, cJSON *list, const char *name, const char *key)
+{
+    cJSON *item = edit_append_object(&w->ed, list);
+    edit_string(&w->ed, item, "name", name);
+    return edit_object(&w->ed, item, key);
 }
 
 static bool has_named(const cJSON *list, const char *name)
@@ -57,7 +59,7 @@ static bool has_named(const cJSON *list, const char *name)
     const cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
-        if (strcmp(cJSON_GetObjectItem(item, "name")->valuestring, name) == 0) {
+        if (strcmp(field_text(item, "name"), name) == 0) {
             return true;
         }
     }
@@ -94,52 +96,54 @@ static void write_server(const struct generate_options *o, struct buf *out)
     buf_append_str(out, host);
 }
 
-static bool put_ca(cJSON *cluster, struct slice ca)
+static void put_buffer(struct edit *ed, cJSON *object, const char *key, struct buf *text)
+{
+    const char *str = buf_cstr(text);
+    edit_set(ed, object, key, str == NULL ? NULL : cJSON_CreateString(str));
+    secret_buf_reset(text);
+}
+
+static void put_ca(struct edit *ed, cJSON *cluster, struct slice ca)
 {
     struct buf text = BUF_INIT(ca.len * 2 + 8);
-    bool ok = base64_encode(ca, &text) == 0 && buf_cstr(&text) != NULL &&
-              put_text(cluster, "certificate-authority-data", (const char *)buf_data(&text));
-    buf_reset(&text);
-    return ok;
+    if (base64_encode(ca, &text) != 0) {
+        edit_fail(ed, -ENOMEM);
+    }
+    put_buffer(ed, cluster, "certificate-authority-data", &text);
 }
 
-/* These fail for want of memory only. */
-
-static bool add_cluster(struct tree *w, const char *name)
+static void add_cluster(struct tree *w, const char *name)
 {
     struct buf server = BUF_INIT((size_t)64 * 1024);
-    cJSON *cluster = add_named(w->clusters, name, "cluster");
+    cJSON *cluster = add_named(w, w->clusters, name, "cluster");
     write_server(w->o, &server);
-    bool ok = cluster != NULL && buf_cstr(&server) != NULL &&
-              put_text(cluster, "server", (const char *)buf_data(&server));
-    if (ok && w->o->proxy_ca.len > 0) {
-        ok = put_ca(cluster, w->o->proxy_ca);
+    put_buffer(&w->ed, cluster, "server", &server);
+    if (w->o->proxy_ca.len > 0) {
+        put_ca(&w->ed, cluster, w->o->proxy_ca);
     }
     /* Nothing is verified over plain HTTP; the JavaScript client wants to have that said. */
-    if (ok && !w->o->proxy->https) {
-        ok = cJSON_AddTrueToObject(cluster, "insecure-skip-tls-verify") != NULL;
+    if (!w->o->proxy->https) {
+        edit_bool(&w->ed, cluster, "insecure-skip-tls-verify", true);
     }
-    secret_buf_reset(&server);
-    return ok;
 }
 
-static bool add_user(struct tree *w, const char *name)
+static void add_user(struct tree *w, const char *name)
 {
-    cJSON *user = add_named(w->users, name, "user");
-    return user != NULL && put_text(user, "token", w->o->token);
+    put_text(&w->ed, add_named(w, w->users, name, "user"), "token", w->o->token);
 }
 
-static bool add_context(struct tree *w, const char *name, const char *cluster, const char *user,
+static void add_context(struct tree *w, const char *name, const char *cluster, const char *user,
                         const char *ns)
 {
-    cJSON *context = add_named(w->contexts, name, "context");
-    return context != NULL && put_text(context, "cluster", cluster) &&
-           put_text(context, "user", user) && put_text(context, "namespace", ns);
+    cJSON *context = add_named(w, w->contexts, name, "context");
+    put_text(&w->ed, context, "cluster", cluster);
+    put_text(&w->ed, context, "user", user);
+    put_text(&w->ed, context, "namespace", ns);
 }
 
-static bool set_current(struct tree *w, const char *name)
+static void set_current(struct tree *w, const char *name)
 {
-    return put_text(w->root, "current-context", name);
+    edit_string(&w->ed, w->root, "current-context", name);
 }
 
 /* The three strings of a context that are copied; NULL where it has none. */
@@ -168,12 +172,11 @@ static int copy_context(struct tree *w, const struct kubeconfig_entry *entry, st
     if (rc != 0) {
         return rc;
     }
-    bool extra =
-        f.user != NULL && strcmp(f.user, EXTRA_USER) == 0 && !has_named(w->users, EXTRA_USER);
-    return add_context(w, entry->name, f.cluster, f.user, f.ns) &&
-                   (!extra || add_user(w, EXTRA_USER))
-               ? 0
-               : err_memory(e);
+    add_context(w, entry->name, f.cluster, f.user, f.ns);
+    if (f.user != NULL && strcmp(f.user, EXTRA_USER) == 0 && !has_named(w->users, EXTRA_USER)) {
+        add_user(w, EXTRA_USER);
+    }
+    return 0;
 }
 
 /* Remembers two contexts whose clusters have different servers, if there are. */
@@ -200,16 +203,15 @@ static int copy_all(struct tree *w, const struct kubeconfig *kc, struct generate
                     struct err *e)
 {
     const char *first_server = NULL;
-    bool ok = true;
-    for (size_t i = 0; i < kc->clusters.count && ok; i++) {
-        ok = add_cluster(w, kc->clusters.items[i].name);
+    for (size_t i = 0; i < kc->clusters.count; i++) {
+        add_cluster(w, kc->clusters.items[i].name);
     }
-    for (size_t i = 0; i < kc->users.count && ok; i++) {
-        ok = add_user(w, kc->users.items[i].name);
+    for (size_t i = 0; i < kc->users.count; i++) {
+        add_user(w, kc->users.items[i].name);
     }
     notes->no_current = kubeconfig_find(&kc->contexts, kc->current_context) == NULL;
-    if (!ok || (!notes->no_current && !set_current(w, kc->current_context))) {
-        return err_memory(e);
+    if (!notes->no_current) {
+        set_current(w, kc->current_context);
     }
     int rc = 0;
     for (size_t i = 0; i < kc->contexts.count && rc == 0; i++) {
@@ -236,18 +238,22 @@ static int copy_one(struct tree *w, const struct kubeconfig *kc, struct generate
         return e->code;
     }
     notes->contexts = 1;
-    return add_cluster(w, f.cluster) && (f.user == NULL || add_user(w, f.user)) &&
-                   add_context(w, entry->name, f.cluster, f.user, f.ns) &&
-                   set_current(w, entry->name)
-               ? 0
-               : err_memory(e);
+    add_cluster(w, f.cluster);
+    if (f.user != NULL) {
+        add_user(w, f.user);
+    }
+    add_context(w, entry->name, f.cluster, f.user, f.ns);
+    set_current(w, entry->name);
+    return 0;
 }
 
-static int print_tree(const struct tree *w, struct buf *out, struct err *e)
+/* Ends the tree, too. */
+static int print_tree(struct tree *w, struct buf *out, struct err *e)
 {
     buf_append_str(out, "# Written by kubeconfig-gen. The clusters lead to localproxy, which has "
                         "the credentials.\n");
-    int rc = yaml_emit(w->root, out);
+    int rc = w->ed.rc != 0 ? w->ed.rc : yaml_emit(w->root, out);
+    secret_json_delete(w->root);
     if (rc == -EINVAL) {
         return err_set(e, rc, "a name in the kubeconfig is not UTF-8");
     }
@@ -259,11 +265,10 @@ int generate_from_kubeconfig(const struct kubeconfig *kc, const struct generate_
 {
     struct tree w;
     *notes = (struct generate_notes){.contexts = 0};
-    int rc = !init_tree(&w, o)    ? err_memory(e)
-             : o->context != NULL ? copy_one(&w, kc, notes, e)
-                                  : copy_all(&w, kc, notes, e);
+    init_tree(&w, o);
+    int rc = o->context != NULL ? copy_one(&w, kc, notes, e) : copy_all(&w, kc, notes, e);
     if (rc == 0) {
-        rc = print_tree(&w, out, e);
+        return print_tree(&w, out, e);
     }
     secret_json_delete(w.root);
     return rc;
@@ -273,31 +278,28 @@ int generate_in_cluster(const char *ns, const struct generate_options *o, struct
                         struct err *e)
 {
     struct tree w;
-    bool ok = init_tree(&w, o) && add_cluster(&w, IN_CLUSTER) && add_user(&w, IN_CLUSTER) &&
-              add_context(&w, IN_CLUSTER, IN_CLUSTER, IN_CLUSTER, ns) &&
-              set_current(&w, IN_CLUSTER);
-    int rc = ok ? print_tree(&w, out, e) : err_memory(e);
-    secret_json_delete(w.root);
-    return rc;
+    init_tree(&w, o);
+    add_cluster(&w, IN_CLUSTER);
+    add_user(&w, IN_CLUSTER);
+    add_context(&w, IN_CLUSTER, IN_CLUSTER, IN_CLUSTER, ns);
+    set_current(&w, IN_CLUSTER);
+    return print_tree(&w, out, e);
 }
 
 static cJSON *configmap_tree(const char *ns_and_name, const char *text)
 {
+    struct edit ed = {.rc = 0};
     const char *slash = strchr(ns_and_name, '/');
-    cJSON *root = cJSON_CreateObject();
-    bool ok =
-        root != NULL && put_text(root, "apiVersion", "v1") && put_text(root, "kind", "ConfigMap");
-    cJSON *metadata = ok ? cJSON_AddObjectToObject(root, "metadata") : NULL;
     char *ns = strndup(ns_and_name, (size_t)(slash - ns_and_name));
-    ok = metadata != NULL && ns != NULL && put_text(metadata, "name", slash + 1) &&
-         put_text(metadata, "namespace", ns);
-    cJSON *data = ok ? cJSON_AddObjectToObject(root, "data") : NULL;
+    cJSON *root = cJSON_CreateObject();
+    edit_string(&ed, root, "apiVersion", "v1");
+    edit_string(&ed, root, "kind", "ConfigMap");
+    cJSON *metadata = edit_object(&ed, root, "metadata");
+    edit_string(&ed, metadata, "name", slash + 1);
+    edit_set(&ed, metadata, "namespace", ns == NULL ? NULL : cJSON_CreateString(ns));
+    edit_string(&ed, edit_object(&ed, root, "data"), "kubeconfig", text);
     free(ns);
-    if (data == NULL || !put_text(data, "kubeconfig", text)) {
-        cJSON_Delete(root);
-        return NULL;
-    }
-    return root;
+    return edit_result(&ed, root);
 }
 
 int generate_configmap(const char *ns_and_name, const char *text, struct buf *out, struct err *e)

@@ -10,6 +10,7 @@
 #include "base/rfc3339.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
+#include "json/edit.h"
 #include "json/field.h"
 #include "json/json.h"
 
@@ -115,63 +116,54 @@ void exec_credential_deinit(struct exec_credential *c)
     *c = (struct exec_credential){.token = NULL};
 }
 
-static bool add_ca(cJSON *cluster, const struct kube_pem *ca)
+static void put_ca(struct edit *ed, cJSON *cluster, const struct kube_pem *ca)
 {
-    if (ca->data == NULL) {
-        return true;
-    }
     struct buf text = BUF_INIT(INFO_MAX);
-    bool ok = base64_encode(slice_of(ca->data, ca->len), &text) == 0;
-    const char *encoded = ok ? buf_cstr(&text) : NULL;
-    ok = encoded != NULL &&
-         cJSON_AddStringToObject(cluster, "certificate-authority-data", encoded) != NULL;
+    bool ok = base64_encode(slice_of(ca->data, ca->len), &text) == 0 && buf_cstr(&text) != NULL;
+    edit_set(ed, cluster, "certificate-authority-data",
+             ok ? cJSON_CreateString((const char *)buf_data(&text)) : NULL);
     buf_reset(&text);
-    return ok;
 }
 
-static bool add_config(cJSON *cluster, const char *config)
+static void put_cluster(struct edit *ed, cJSON *cluster, const struct kube_access *a)
 {
-    struct err e = ERR_INIT;
-    if (config == NULL) {
-        return true;
-    }
-    cJSON *tree = json_parse(config, strlen(config), &e);
-    if (tree == NULL || !cJSON_AddItemToObject(cluster, "config", tree)) {
-        cJSON_Delete(tree);
-        return false;
-    }
-    return true;
-}
-
-static bool add_cluster(cJSON *spec, const struct kube_access *a)
-{
+    const char *config = a->exec->cluster_config;
     char host[URL_HOST_PORT_SIZE];
     char server[sizeof host + URL_PATH_MAX + 16];
     url_host_port(&a->server, host);
     (void)snprintf(server, sizeof server, "http%s://%s%s", a->server.https ? "s" : "", host,
                    a->server.path);
-    cJSON *cluster = cJSON_AddObjectToObject(spec, "cluster");
-    bool named = a->server_name != NULL && strcmp(a->server_name, a->server.host) != 0;
-    return cluster != NULL && cJSON_AddStringToObject(cluster, "server", server) != NULL &&
-           (!named ||
-            cJSON_AddStringToObject(cluster, "tls-server-name", a->server_name) != NULL) &&
-           (!a->insecure || cJSON_AddTrueToObject(cluster, "insecure-skip-tls-verify") != NULL) &&
-           add_ca(cluster, &a->ca) && add_config(cluster, a->exec->cluster_config);
+    edit_string(ed, cluster, "server", server);
+    if (a->server_name != NULL && strcmp(a->server_name, a->server.host) != 0) {
+        edit_string(ed, cluster, "tls-server-name", a->server_name);
+    }
+    if (a->insecure) {
+        edit_bool(ed, cluster, "insecure-skip-tls-verify", true);
+    }
+    if (a->ca.data != NULL) {
+        put_ca(ed, cluster, &a->ca);
+    }
+    if (config != NULL) {
+        edit_set(ed, cluster, "config", json_parse(config, strlen(config), NULL));
+    }
 }
 
 /* "KUBERNETES_EXEC_INFO=<ExecCredential>"; NULL without memory. */
 static char *make_info(const struct kube_access *a)
 {
+    struct edit ed = {.rc = 0};
     struct buf text = BUF_INIT(INFO_MAX);
     cJSON *root = cJSON_CreateObject();
-    cJSON *spec = root == NULL ? NULL : cJSON_AddObjectToObject(root, "spec");
-    bool ok = spec != NULL && cJSON_AddFalseToObject(spec, "interactive") != NULL &&
-              cJSON_AddStringToObject(root, "kind", "ExecCredential") != NULL &&
-              cJSON_AddStringToObject(root, "apiVersion", a->exec->api_version) != NULL &&
-              (!a->exec->provide_cluster_info || add_cluster(spec, a)) &&
-              buf_append_str(&text, INFO_NAME "=") == 0 && json_canonical(root, &text) == 0;
+    cJSON *spec = edit_object(&ed, root, "spec");
+    edit_bool(&ed, spec, "interactive", false);
+    edit_string(&ed, root, "kind", "ExecCredential");
+    edit_string(&ed, root, "apiVersion", a->exec->api_version);
+    if (a->exec->provide_cluster_info) {
+        put_cluster(&ed, edit_object(&ed, spec, "cluster"), a);
+    }
+    buf_append_str(&text, INFO_NAME "=");
+    char *info = ed.rc == 0 && json_canonical(root, &text) == 0 ? buf_take_str(&text) : NULL;
     cJSON_Delete(root);
-    char *info = ok ? buf_take_str(&text) : NULL;
     buf_reset(&text);
     return info;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/rfc3339.h"
+#include "json/edit.h"
 
 const char *event_body_namespace(const struct event_object *about)
 {
@@ -44,71 +45,64 @@ void event_body_name(const char *about, uint64_t unique, char out[EVENT_NAME_SIZ
 }
 
 /* NULL and "": left out. */
-static bool put_text(cJSON *object, const char *key, const char *text)
+static void put_text(struct edit *ed, cJSON *object, const char *key, const char *text)
 {
-    return text == NULL || text[0] == '\0' || cJSON_AddStringToObject(object, key, text) != NULL;
+    if (text != NULL && text[0] != '\0') {
+        edit_string(ed, object, key, text);
+    }
 }
 
-static bool put_time(cJSON *object, const char *key, int64_t seconds)
+static void put_time(struct edit *ed, cJSON *object, const char *key, int64_t seconds)
 {
     char text[RFC3339_SIZE];
-    return rfc3339_format(seconds, text) != 0 || cJSON_AddStringToObject(object, key, text) != NULL;
+    if (rfc3339_format(seconds, text) == 0) {
+        edit_string(ed, object, key, text);
+    }
 }
 
-static bool put_metadata(cJSON *event, const struct event_body *b)
+static void put_about(struct edit *ed, cJSON *object, const struct event_object *about)
 {
-    cJSON *metadata = cJSON_AddObjectToObject(event, "metadata");
-    return metadata != NULL && put_text(metadata, "name", b->name) &&
-           put_text(metadata, "namespace", event_body_namespace(&b->about));
+    put_text(ed, object, "apiVersion", about->api_version);
+    put_text(ed, object, "kind", about->kind);
+    put_text(ed, object, "namespace", about->namespace);
+    put_text(ed, object, "name", about->name);
+    put_text(ed, object, "uid", about->uid);
+    put_text(ed, object, "resourceVersion", about->version);
 }
 
-static bool put_about(cJSON *event, const struct event_object *about)
+static void put_repeats(struct edit *ed, cJSON *event, const struct event_body *b)
 {
-    cJSON *object = cJSON_AddObjectToObject(event, "involvedObject");
-    return object != NULL && put_text(object, "apiVersion", about->api_version) &&
-           put_text(object, "kind", about->kind) &&
-           put_text(object, "namespace", about->namespace) &&
-           put_text(object, "name", about->name) && put_text(object, "uid", about->uid) &&
-           put_text(object, "resourceVersion", about->version);
-}
-
-static bool put_source(cJSON *event, const struct event_body *b)
-{
-    cJSON *source = cJSON_AddObjectToObject(event, "source");
-    return source != NULL && put_text(source, "component", b->component) &&
-           put_text(source, "host", b->host) &&
-           put_text(event, "reportingComponent", b->component) &&
-           put_text(event, "reportingInstance", b->host);
-}
-
-static bool put_repeats(cJSON *event, const struct event_body *b)
-{
-    return put_text(event, "message", b->message) &&
-           cJSON_AddNumberToObject(event, "count", (double)b->count) != NULL &&
-           put_time(event, "lastTimestamp", b->last);
+    put_text(ed, event, "message", b->message);
+    edit_number(ed, event, "count", (double)b->count);
+    put_time(ed, event, "lastTimestamp", b->last);
 }
 
 cJSON *event_body_new(const struct event_body *b)
 {
-    const char *type = b->type == EVENT_WARNING ? "Warning" : "Normal";
+    struct edit ed = {.rc = 0};
     cJSON *event = cJSON_CreateObject();
-    if (event == NULL || !put_text(event, "apiVersion", "v1") ||
-        !put_text(event, "kind", "Event") || !put_metadata(event, b) ||
-        !put_about(event, &b->about) || !put_source(event, b) || !put_text(event, "type", type) ||
-        !put_text(event, "reason", b->reason) || !put_time(event, "firstTimestamp", b->first) ||
-        !put_repeats(event, b)) {
-        cJSON_Delete(event);
-        return NULL;
-    }
-    return event;
+    edit_string(&ed, event, "apiVersion", "v1");
+    edit_string(&ed, event, "kind", "Event");
+    cJSON *metadata = edit_object(&ed, event, "metadata");
+    put_text(&ed, metadata, "name", b->name);
+    put_text(&ed, metadata, "namespace", event_body_namespace(&b->about));
+    put_about(&ed, edit_object(&ed, event, "involvedObject"), &b->about);
+    cJSON *source = edit_object(&ed, event, "source");
+    put_text(&ed, source, "component", b->component);
+    put_text(&ed, source, "host", b->host);
+    put_text(&ed, event, "reportingComponent", b->component);
+    put_text(&ed, event, "reportingInstance", b->host);
+    edit_string(&ed, event, "type", b->type == EVENT_WARNING ? "Warning" : "Normal");
+    put_text(&ed, event, "reason", b->reason);
+    put_time(&ed, event, "firstTimestamp", b->first);
+    put_repeats(&ed, event, b);
+    return edit_result(&ed, event);
 }
 
 cJSON *event_body_repeat(const struct event_body *b)
 {
+    struct edit ed = {.rc = 0};
     cJSON *patch = cJSON_CreateObject();
-    if (patch == NULL || !put_repeats(patch, b)) {
-        cJSON_Delete(patch);
-        return NULL;
-    }
-    return patch;
+    put_repeats(&ed, patch, b);
+    return edit_result(&ed, patch);
 }

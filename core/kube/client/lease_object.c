@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/rfc3339.h"
+#include "json/edit.h"
 #include "json/field.h"
 
 enum { MICRO = 1000000, TIME_SIZE = 40 };
@@ -57,31 +58,7 @@ static int write_time(int64_t micros, char out[TIME_SIZE])
     return rc;
 }
 
-/* Takes `item`, also when it fails. */
-static bool put(cJSON *object, const char *key, cJSON *item)
-{
-    if (item == NULL) {
-        return false;
-    }
-    cJSON_DeleteItemFromObjectCaseSensitive(object, key);
-    if (!cJSON_AddItemToObject(object, key, item)) {
-        cJSON_Delete(item);
-        return false;
-    }
-    return true;
-}
-
-static bool put_text(cJSON *object, const char *key, const char *text)
-{
-    return put(object, key, cJSON_CreateString(text));
-}
-
-static bool put_number(cJSON *object, const char *key, int64_t number)
-{
-    return put(object, key, cJSON_CreateNumber((double)number));
-}
-
-static bool fill_spec(cJSON *spec, const cJSON *before, enum lease_claim claim,
+static void fill_spec(struct edit *ed, cJSON *spec, const cJSON *before, enum lease_claim claim,
                       const char *identity, int64_t seconds, const char *now)
 {
     int64_t transitions = number_of(before, "leaseTransitions");
@@ -93,49 +70,38 @@ static bool fill_spec(cJSON *spec, const cJSON *before, enum lease_claim claim,
     if (claim != LEASE_RENEW || acquired[0] == '\0') {
         acquired = now;
     }
-    return put_text(spec, "holderIdentity", release ? "" : identity) &&
-           put_number(spec, "leaseDurationSeconds", release ? 1 : seconds) &&
-           put_text(spec, "acquireTime", acquired) && put_text(spec, "renewTime", now) &&
-           put_number(spec, "leaseTransitions", transitions);
-}
-
-/* Its own spec, or an empty one in place of what is none. */
-static cJSON *obtain_spec(cJSON *lease)
-{
-    cJSON *spec = cJSON_GetObjectItemCaseSensitive(lease, "spec");
-    if (cJSON_IsObject(spec)) {
-        return spec;
-    }
-    spec = cJSON_CreateObject();
-    return put(lease, "spec", spec) ? spec : NULL;
+    edit_string(ed, spec, "holderIdentity", release ? "" : identity);
+    edit_number(ed, spec, "leaseDurationSeconds", release ? 1 : (double)seconds);
+    edit_string(ed, spec, "acquireTime", acquired);
+    edit_string(ed, spec, "renewTime", now);
+    edit_number(ed, spec, "leaseTransitions", (double)transitions);
 }
 
 cJSON *lease_object_new(const char *namespace, const char *name)
 {
+    struct edit ed = {.rc = 0};
     cJSON *lease = cJSON_CreateObject();
-    cJSON *metadata = lease == NULL ? NULL : cJSON_AddObjectToObject(lease, "metadata");
-    if (metadata == NULL || !put_text(metadata, "name", name) ||
-        !put_text(metadata, "namespace", namespace) ||
-        !put_text(lease, "apiVersion", "coordination.k8s.io/v1") ||
-        !put_text(lease, "kind", "Lease")) {
-        cJSON_Delete(lease);
-        return NULL;
-    }
-    return lease;
+    cJSON *metadata = edit_object(&ed, lease, "metadata");
+    edit_string(&ed, metadata, "name", name);
+    edit_string(&ed, metadata, "namespace", namespace);
+    edit_string(&ed, lease, "apiVersion", "coordination.k8s.io/v1");
+    edit_string(&ed, lease, "kind", "Lease");
+    return edit_result(&ed, lease);
 }
 
 cJSON *lease_object_claim(const cJSON *before, enum lease_claim claim, const char *identity,
                           int64_t seconds, int64_t now)
 {
     char time[TIME_SIZE];
+    struct edit ed = {.rc = 0};
     if (write_time(now, time) != 0) {
         return NULL;
     }
     cJSON *lease = cJSON_Duplicate(before, true);
-    cJSON *spec = lease == NULL ? NULL : obtain_spec(lease);
-    if (spec == NULL || !fill_spec(spec, before, claim, identity, seconds, time)) {
-        cJSON_Delete(lease);
-        return NULL;
+    if (!cJSON_IsObject(spec_of(lease))) {
+        edit_set(&ed, lease, "spec", cJSON_CreateObject());
     }
-    return lease;
+    fill_spec(&ed, cJSON_GetObjectItemCaseSensitive(lease, "spec"), before, claim, identity,
+              seconds, time);
+    return edit_result(&ed, lease);
 }
