@@ -5,6 +5,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "json/field.h"
 
 void edit_fail(struct edit *ed, int rc)
 {
@@ -19,6 +22,18 @@ cJSON *edit_result(const struct edit *ed, cJSON *document)
         return document;
     }
     cJSON_Delete(document);
+    return NULL;
+}
+
+cJSON *edit_find(const cJSON *list, const char *key, const char *text)
+{
+    cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (strcmp(field_text(item, key), text) == 0) {
+            return item;
+        }
+    }
     return NULL;
 }
 

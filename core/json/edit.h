@@ -23,6 +23,9 @@ void edit_fail(struct edit *ed, int rc);
 /* Ends the steps: `document`; NULL, and it is deleted, if one has failed. */
 MUST_CHECK cJSON *edit_result(const struct edit *ed, cJSON *document);
 
+/* The first item of a list whose field `key` is that text; NULL: none. */
+cJSON *edit_find(const cJSON *list, const char *key, const char *text);
+
 /* The field of `parent`, made if it is absent or null. */
 cJSON *edit_object(struct edit *ed, cJSON *parent, const char *key);
 cJSON *edit_array(struct edit *ed, cJSON *parent, const char *key);

@@ -9,6 +9,7 @@
 #include "compile/compile.h"
 #include "compile/input.h"
 #include "yaml/yaml.h"
+#include "json/field.h"
 
 struct config_file {
     const char *name; /* as messages show it */
@@ -45,10 +46,10 @@ static void fail_parsing(struct reader *r, const char *msg)
 
 static void skip(struct reader *r, const cJSON *document)
 {
-    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(document, "kind"));
+    const char *kind = field_text(document, "kind");
     char msg[128];
     (void)snprintf(msg, sizeof msg, "note: skipped: %s%.60s, not a " COMPILE_KIND,
-                   kind == NULL ? "it has no kind" : "kind ", kind == NULL ? "" : kind);
+                   kind[0] == '\0' ? "it has no kind" : "kind ", kind);
     r->report(r->data, LOG_WARN, r->file->name, yaml_line_of(&r->file->lines, document), msg);
 }
 

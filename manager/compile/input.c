@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "json/field.h"
 
 enum { STEP = 64 * 1024 };
 
@@ -33,10 +34,10 @@ int input_read(const char *path, struct buf *out, struct err *e)
 
 const cJSON *input_list_items(const cJSON *document, const char *kind)
 {
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(document, "kind"));
-    const cJSON *items = cJSON_GetObjectItemCaseSensitive(document, "items");
+    const char *text = field_text(document, "kind");
+    const cJSON *items = field_get(document, "items");
     size_t len = strlen(kind);
-    bool list = text != NULL && (strcmp(text, "List") == 0 || (strncmp(text, kind, len) == 0 &&
-                                                               strcmp(text + len, "List") == 0));
+    bool list = strcmp(text, "List") == 0 ||
+                (strncmp(text, kind, len) == 0 && strcmp(text + len, "List") == 0);
     return list && cJSON_IsArray(items) ? items : NULL;
 }

@@ -38,9 +38,8 @@ bool inject_wanted(const struct inject_settings *s, const cJSON *pod)
 {
     char key[INJECT_KEY_SIZE];
     const cJSON *labels = field_get(field_get(pod, "metadata"), "labels");
-    const char *text =
-        cJSON_GetStringValue(field_get(labels, inject_options_key(s->prefix, SIDECAR_ENABLE, key)));
-    return text != NULL && strcmp(text, "true") == 0;
+    return strcmp(field_text(labels, inject_options_key(s->prefix, SIDECAR_ENABLE, key)), "true") ==
+           0;
 }
 
 /* ---- the change ---- */

@@ -21,19 +21,6 @@ struct search {
     struct err *e;
 };
 
-/* The item of a list with that name. */
-static const cJSON *find_named(const cJSON *list, const char *name)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, list)
-    {
-        if (strcmp(field_text(item, "name"), name) == 0) {
-            return item;
-        }
-    }
-    return NULL;
-}
-
 /* The variable of that name: of several the last one counts. */
 static const cJSON *find_variable(const cJSON *container, const char *name)
 {
@@ -236,7 +223,7 @@ static int take_volume(struct search *s)
     const char *given = s->options->kubeconfig_volume;
     size_t len = strcspn(given, "/");
     (void)snprintf(a->hidden, sizeof a->hidden, "%.*s", (int)len, given);
-    const cJSON *volume = find_named(field_get(s->spec, "volumes"), a->hidden);
+    const cJSON *volume = edit_find(field_get(s->spec, "volumes"), "name", a->hidden);
     if (volume == NULL) {
         return refuse_volume(s, "the pod has no such volume");
     }
@@ -304,7 +291,7 @@ static int take_service_account(struct search *s, struct warnings *warnings)
 static int take_variable(struct search *s, const cJSON *container, const char *name)
 {
     const cJSON *variable = find_variable(container, name);
-    const cJSON *known = find_named(s->access->env, name);
+    const cJSON *known = edit_find(s->access->env, "name", name);
     if (variable == NULL || (known != NULL && json_patch_equal(variable, known))) {
         return 0;
     }

@@ -2,11 +2,13 @@
 #include "inject/inject_check.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "inject/inject_operator.h"
 #include "inject/inject_sidecars.h"
+#include "json/edit.h"
 #include "object/names.h"
 #include "json/field.h"
 
@@ -105,19 +107,6 @@ static int check_init_containers(const cJSON *spec, struct err *e)
 
 /* ---- what labels and annotations ask for ---- */
 
-static bool has_named(const cJSON *list, const char *name, size_t len)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, list)
-    {
-        const char *found = field_text(item, "name");
-        if (strlen(found) == len && memcmp(found, name, len) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* With a name that is none the operator would not be led, and see everything. */
 static int check_operator(const struct inject_options *o, const cJSON *spec, struct err *e)
 {
@@ -126,10 +115,11 @@ static int check_operator(const struct inject_options *o, const cJSON *spec, str
     for (const char *rest = o->containers; rest != NULL && *rest != '\0';) {
         rest += strspn(rest, ", ");
         size_t len = strcspn(rest, ", ");
-        if (len > 0 && !has_named(list, rest, len)) {
+        char name[256];
+        (void)snprintf(name, sizeof name, "%.*s", (int)len, rest);
+        if (len > 0 && edit_find(list, "name", name) == NULL) {
             return inject_options_invalid(o, "operator-containers", e,
-                                          "\"%.*s\" is not in spec.containers",
-                                          (int)(len < 63 ? len : 63), rest);
+                                          "\"%.63s\" is not in spec.containers", name);
         }
         names += len > 0 ? 1 : 0;
         rest += len;
@@ -142,8 +132,7 @@ static int check_operator(const struct inject_options *o, const cJSON *spec, str
 static int check_logs(const struct inject_options *o, const cJSON *spec, struct err *e)
 {
     const cJSON *volumes = field_get(spec, "volumes");
-    return o->log_path == NULL ||
-                   !has_named(volumes, INJECT_LOGS_VOLUME, strlen(INJECT_LOGS_VOLUME))
+    return o->log_path == NULL || edit_find(volumes, "name", INJECT_LOGS_VOLUME) == NULL
                ? 0
                : inject_options_invalid(o, "log-path", e,
                                         "the pod has a volume \"" INJECT_LOGS_VOLUME

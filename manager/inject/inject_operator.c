@@ -9,37 +9,14 @@
 #include "inject/inject_sidecars.h"
 #include "json/field.h"
 
-static cJSON *find_named(cJSON *list, const char *key, const char *name)
-{
-    cJSON *item;
-    cJSON_ArrayForEach(item, list)
-    {
-        if (strcmp(field_text(item, key), name) == 0) {
-            return item;
-        }
-    }
-    return NULL;
-}
-
 /* ---- the kubeconfig ---- */
-
-static void add_mount(struct edit *ed, cJSON *container, const char *volume, const char *path,
-                      bool read_only)
-{
-    cJSON *mount = edit_append_object(ed, edit_array(ed, container, "volumeMounts"));
-    edit_string(ed, mount, "name", volume);
-    edit_string(ed, mount, "mountPath", path);
-    if (read_only) {
-        edit_bool(ed, mount, "readOnly", true);
-    }
-}
 
 /* The operator must not come past localproxy by what only localproxy is to have. */
 static void hide_volume(cJSON *container, const char *volume)
 {
     cJSON *mounts = cJSON_GetObjectItemCaseSensitive(container, "volumeMounts");
     cJSON *mount;
-    while (volume[0] != '\0' && (mount = find_named(mounts, "name", volume)) != NULL) {
+    while (volume[0] != '\0' && (mount = edit_find(mounts, "name", volume)) != NULL) {
         cJSON_Delete(cJSON_DetachItemViaPointer(mounts, mount));
     }
 }
@@ -60,7 +37,7 @@ static void remove_behind(cJSON *list, const cJSON *item, const char *name)
 static void set_variable(struct edit *ed, cJSON *container, const char *name, const char *value)
 {
     cJSON *list = edit_array(ed, container, "env");
-    cJSON *variable = find_named(list, "name", name);
+    cJSON *variable = edit_find(list, "name", name);
     if (variable == NULL) {
         variable = edit_append_object(ed, list);
         edit_string(ed, variable, "name", name);
@@ -155,8 +132,7 @@ static void set_arguments(struct edit *ed, cJSON *container, bool append, struct
 static bool takes_flag(const struct inject_options *o, cJSON *list, const cJSON *container)
 {
     const char *main_one = o->default_container;
-    return o->containers != NULL || main_one == NULL ||
-           find_named(list, "name", main_one) == NULL ||
+    return o->containers != NULL || main_one == NULL || edit_find(list, "name", main_one) == NULL ||
            strcmp(main_one, field_text(container, "name")) == 0;
 }
 
@@ -171,7 +147,7 @@ void inject_operator_lead(struct edit *ed, const struct inject_options *o,
             continue;
         }
         hide_volume(container, a->hidden);
-        add_mount(ed, container, INJECT_KUBECONFIG_VOLUME, INJECT_KUBECONFIG_DIR, true);
+        inject_sidecars_mount(ed, container, INJECT_KUBECONFIG_VOLUME, INJECT_KUBECONFIG_DIR, true);
         if (!o->keep_env) {
             set_variable(ed, container, "KUBECONFIG", INJECT_KUBECONFIG);
         }
@@ -192,7 +168,7 @@ static cJSON *find_variable(const cJSON *spec, const char *name)
     const cJSON *container;
     cJSON_ArrayForEach(container, field_get(spec, "containers"))
     {
-        cJSON *found = find_named(cJSON_GetObjectItemCaseSensitive(container, "env"), "name", name);
+        cJSON *found = edit_find(cJSON_GetObjectItemCaseSensitive(container, "env"), "name", name);
         if (found != NULL) {
             return found;
         }
@@ -250,7 +226,7 @@ void inject_operator_set_variables(struct edit *ed, const struct inject_options 
     const cJSON *entry;
     cJSON_ArrayForEach(entry, o->env_inject)
     {
-        cJSON *container = find_named(list, "name", field_text(entry, "name"));
+        cJSON *container = edit_find(list, "name", field_text(entry, "name"));
         if (container == NULL) {
             warnings_add(warnings, "env-inject: the pod has no container \"%.63s\"",
                          field_text(entry, "name"));
@@ -272,8 +248,8 @@ static const char *volume_at(const cJSON *list, const char *path)
     const cJSON *container;
     cJSON_ArrayForEach(container, list)
     {
-        const cJSON *mount = find_named(cJSON_GetObjectItemCaseSensitive(container, "volumeMounts"),
-                                        "mountPath", path);
+        const cJSON *mount = edit_find(cJSON_GetObjectItemCaseSensitive(container, "volumeMounts"),
+                                       "mountPath", path);
         if (mount != NULL) {
             return field_text(mount, "name");
         }
@@ -298,8 +274,8 @@ void inject_operator_share_logs(struct edit *ed, const struct inject_options *o,
     cJSON_ArrayForEach(container, list)
     {
         cJSON *mounts = edit_array(ed, container, "volumeMounts");
-        if (find_named(mounts, "mountPath", o->log_path) == NULL) {
-            add_mount(ed, container, name, o->log_path, false);
+        if (edit_find(mounts, "mountPath", o->log_path) == NULL) {
+            inject_sidecars_mount(ed, container, name, o->log_path, false);
         }
     }
 }

@@ -64,8 +64,8 @@ static void add_security(struct edit *ed, cJSON *container, long user)
     edit_string(ed, edit_object(ed, context, "seccompProfile"), "type", "RuntimeDefault");
 }
 
-static void add_mount(struct edit *ed, cJSON *container, const char *volume, const char *path,
-                      bool read_only)
+void inject_sidecars_mount(struct edit *ed, cJSON *container, const char *volume, const char *path,
+                           bool read_only)
 {
     cJSON *mount = edit_append_object(ed, edit_array(ed, container, "volumeMounts"));
     edit_string(ed, mount, "name", volume);
@@ -157,9 +157,9 @@ static cJSON *kubeconfig_container(struct edit *ed, const struct inject_plan *pl
     edit_append_format(ed, args, "--proxy=http://127.0.0.1:%d", SIDECAR_API_PORT);
     edit_append_string(ed, args, "--output=" INJECT_KUBECONFIG);
     edit_append_string(ed, args, "--shared");
-    add_mount(ed, c, INJECT_KUBECONFIG_VOLUME, INJECT_KUBECONFIG_DIR, false);
+    inject_sidecars_mount(ed, c, INJECT_KUBECONFIG_VOLUME, INJECT_KUBECONFIG_DIR, false);
     if (plan->token) {
-        add_mount(ed, c, RUN_VOLUME, RUN_DIR, false);
+        inject_sidecars_mount(ed, c, RUN_VOLUME, RUN_DIR, false);
     }
     return c;
 }
@@ -173,8 +173,8 @@ static cJSON *rules_container(struct edit *ed, const struct inject_plan *plan)
     edit_append_string(ed, args, "--from=" RULES_DIR);
     edit_append_string(ed, args, "--to=" COPY);
     edit_append_format(ed, args, "--shard=%s/%s", plan->ns, plan->shard);
-    add_mount(ed, c, RULES_VOLUME, RULES_DIR, true);
-    add_mount(ed, c, STATE_VOLUME, STATE_DIR, false);
+    inject_sidecars_mount(ed, c, RULES_VOLUME, RULES_DIR, true);
+    inject_sidecars_mount(ed, c, STATE_VOLUME, STATE_DIR, false);
     return c;
 }
 
@@ -231,8 +231,8 @@ static cJSON *proxy_container(struct edit *ed, const struct inject_plan *plan, c
               plan->settings->start_seconds);
     add_probe(ed, c, "readinessProbe", "/readyz", SIDECAR_ADMIN_PORT, PROBE_SECONDS, 3);
     add_probe(ed, c, "livenessProbe", "/healthz", SIDECAR_ADMIN_PORT, 2 * PROBE_SECONDS, 3);
-    add_mount(ed, c, STATE_VOLUME, STATE_DIR, true);
-    add_mount(ed, c, RUN_VOLUME, RUN_DIR, false);
+    inject_sidecars_mount(ed, c, STATE_VOLUME, STATE_DIR, true);
+    inject_sidecars_mount(ed, c, RUN_VOLUME, RUN_DIR, false);
     return c;
 }
 
@@ -265,9 +265,9 @@ static cJSON *rulesync_container(struct edit *ed, const struct inject_plan *plan
     add_port(ed, c, SIDECAR_RULESYNC_PORT_NAME, SIDECAR_RULESYNC_PORT);
     add_probe(ed, c, "readinessProbe", "/readyz", SIDECAR_RULESYNC_PORT, PROBE_SECONDS, 3);
     add_probe(ed, c, "livenessProbe", "/healthz", SIDECAR_RULESYNC_PORT, 2 * PROBE_SECONDS, 3);
-    add_mount(ed, c, RULES_VOLUME, RULES_DIR, true);
-    add_mount(ed, c, STATE_VOLUME, STATE_DIR, false);
-    add_mount(ed, c, RUN_VOLUME, RUN_DIR, false);
+    inject_sidecars_mount(ed, c, RULES_VOLUME, RULES_DIR, true);
+    inject_sidecars_mount(ed, c, STATE_VOLUME, STATE_DIR, false);
+    inject_sidecars_mount(ed, c, RUN_VOLUME, RUN_DIR, false);
     return c;
 }
 
@@ -327,30 +327,18 @@ void inject_sidecars_add(struct edit *ed, const struct inject_plan *plan, cJSON 
 
 /* ---- what is there ---- */
 
-static bool has_named(const cJSON *list, const char *name)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, list)
-    {
-        const char *found = cJSON_GetStringValue(field_get(item, "name"));
-        if (found != NULL && strcmp(found, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 const char *inject_sidecars_find(const cJSON *spec, bool wanted)
 {
     for (size_t i = 0; i < ARRAY_LEN(containers); i++) {
-        bool there = has_named(field_get(spec, "initContainers"), containers[i]) ||
-                     has_named(field_get(spec, "containers"), containers[i]);
+        bool there = edit_find(field_get(spec, "initContainers"), "name", containers[i]) != NULL ||
+                     edit_find(field_get(spec, "containers"), "name", containers[i]) != NULL;
         if (there == wanted) {
             return containers[i];
         }
     }
     for (size_t i = 0; i < ARRAY_LEN(volumes); i++) {
-        if (has_named(field_get(spec, "volumes"), volumes[i]) == wanted) {
+        bool there = edit_find(field_get(spec, "volumes"), "name", volumes[i]) != NULL;
+        if (there == wanted) {
             return volumes[i];
         }
     }

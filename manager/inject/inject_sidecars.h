@@ -32,6 +32,10 @@ struct inject_plan {
 /* Adds everything to a pod's spec. */
 void inject_sidecars_add(struct edit *ed, const struct inject_plan *plan, cJSON *spec);
 
+/* Mounts a volume into a container. */
+void inject_sidecars_mount(struct edit *ed, cJSON *container, const char *volume, const char *path,
+                           bool read_only);
+
 /* The first part, by name, that the spec has, or has not; NULL: it has none, or all. */
 const char *inject_sidecars_find(const cJSON *spec, bool wanted);
 

@@ -158,12 +158,6 @@ static int read_document(struct reading *r, const cJSON *document)
     return 0;
 }
 
-static bool is_config_map(const cJSON *document)
-{
-    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(document, "kind"));
-    return kind != NULL && strcmp(kind, "ConfigMap") == 0;
-}
-
 /* The text in a ConfigMap; NULL with the error set. */
 static const char *text_of(struct reading *r, const cJSON *manifest)
 {
@@ -184,7 +178,7 @@ static cJSON *read_tree(struct reading *r, struct slice text)
         err_prefix(r->e, "%s", r->name);
         return NULL;
     }
-    if (!is_config_map(tree)) {
+    if (strcmp(field_text(tree, "kind"), "ConfigMap") != 0) {
         return tree;
     }
     cJSON *inner = NULL;

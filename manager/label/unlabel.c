@@ -15,6 +15,7 @@
 #include "label/patcher.h"
 #include "net/timer.h"
 #include "program/program.h"
+#include "json/field.h"
 
 enum {
     PARALLEL = 8,
@@ -168,8 +169,6 @@ static void sum_up(struct run *r)
 static void on_object(void *data, enum reflector_change change, const cJSON *object)
 {
     struct run *r = data;
-    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
-    const char *ns = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(meta, "namespace"));
     (void)change;
     note_progress(r);
     if (r->stage == STAGE_OVER || !labels_are_ours(&r->keys, object)) {
@@ -179,8 +178,8 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
         r->total++;
     } else if (r->stage == STAGE_VERIFYING) {
         r->left++;
-    } else if (patcher_add(r->patcher, (unsigned)r->at, ns == NULL ? "" : ns, object_name(object),
-                           object_version(object), 0) != 0) {
+    } else if (patcher_add(r->patcher, (unsigned)r->at, field_meta(object, "namespace"),
+                           object_name(object), object_version(object), 0) != 0) {
         r->failed++;
     }
     if (!r->held && patcher_level(r->patcher) >= LEVEL_HIGH) {

@@ -7,16 +7,16 @@
 static int add_configs(struct admission_snapshot *o, struct validate_context *w)
 {
     size_t count = 0, n = 0;
-    for (const struct shard_cache_config *c = shard_cache_next_config(o->cache, NULL); c != NULL;
-         c = shard_cache_next_config(o->cache, c)) {
+    for (const struct shard_cache_config *c = NULL;
+         (c = shard_cache_next_config(o->cache, c)) != NULL;) {
         count++;
     }
     o->configs = calloc(count + 1, sizeof(cJSON *));
     if (o->configs == NULL) {
         return -ENOMEM;
     }
-    for (const struct shard_cache_config *c = shard_cache_next_config(o->cache, NULL); c != NULL;
-         c = shard_cache_next_config(o->cache, c)) {
+    for (const struct shard_cache_config *c = NULL;
+         (c = shard_cache_next_config(o->cache, c)) != NULL;) {
         o->configs[n++] = c->object;
     }
     w->configs = o->configs;
@@ -27,16 +27,14 @@ static int add_configs(struct admission_snapshot *o, struct validate_context *w)
 static int add_pods(struct admission_snapshot *o, struct validate_context *w)
 {
     size_t count = 0;
-    for (const struct pod *p = shard_cache_next_pod(o->cache, NULL); p != NULL;
-         p = shard_cache_next_pod(o->cache, p)) {
+    for (const struct pod *p = NULL; (p = shard_cache_next_pod(o->cache, p)) != NULL;) {
         count++;
     }
     o->pods = calloc(count + 1, sizeof(cJSON *));
     if (o->pods == NULL) {
         return -ENOMEM;
     }
-    for (const struct pod *p = shard_cache_next_pod(o->cache, NULL); p != NULL;
-         p = shard_cache_next_pod(o->cache, p)) {
+    for (const struct pod *p = NULL; (p = shard_cache_next_pod(o->cache, p)) != NULL;) {
         cJSON *pod = pod_to_json(p);
         if (pod == NULL) {
             return -ENOMEM;

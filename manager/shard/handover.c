@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "json/edit.h"
+#include "json/field.h"
 #include "json/json.h"
 
 /* ---- what was published ---- */
@@ -155,8 +156,7 @@ static bool has_limit(const cJSON *limits, const cJSON *limit)
 
 static cJSON *limits_of(const cJSON *document)
 {
-    const cJSON *spec = cJSON_GetObjectItemCaseSensitive(document, "spec");
-    return cJSON_GetObjectItemCaseSensitive(spec, "limits");
+    return cJSON_GetObjectItemCaseSensitive(field_get(document, "spec"), "limits");
 }
 
 /* Limits on one resource are ANDed. */

@@ -54,8 +54,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     n->request = NULL;
     controller_count(c, CONTROLLER_NUDGE, error);
     if (object != NULL) {
-        const char *uid = cJSON_GetStringValue(field_get(field_get(object, "metadata"), "uid"));
-        shard_cache_pod_told(c->options.cache, n->key, uid == NULL ? "" : uid, n->generation);
+        shard_cache_pod_told(c->options.cache, n->key, field_meta(object, "uid"), n->generation);
         prober_expect(c->prober, n->key, n->generation);
         finish_nudge(n, WORK_DONE, 0);
         return;

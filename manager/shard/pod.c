@@ -26,15 +26,9 @@ static const char *place(struct shelf *s, const char *text)
     return at;
 }
 
-static const char *string_at(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(field_get(object, key));
-    return text == NULL ? "" : text;
-}
-
 static uint64_t generation_of(const cJSON *annotations, const char *key)
 {
-    const char *text = string_at(annotations, key);
+    const char *text = field_text(annotations, key);
     char *end = NULL;
     unsigned long long n = text[0] < '0' || text[0] > '9' ? 0 : strtoull(text, &end, 10);
     return n > 0 && *end == '\0' && n <= POD_GENERATION_MAX ? n : 0;
@@ -47,7 +41,7 @@ static uint16_t port_of(const cJSON *container, const char *name, uint16_t usual
     cJSON_ArrayForEach(port, field_get(container, "ports"))
     {
         const cJSON *number = field_get(port, "containerPort");
-        if (strcmp(string_at(port, "name"), name) == 0 && cJSON_IsNumber(number) &&
+        if (strcmp(field_text(port, "name"), name) == 0 && cJSON_IsNumber(number) &&
             number->valueint > 0 && number->valueint <= UINT16_MAX) {
             return (uint16_t)number->valueint;
         }
@@ -60,7 +54,7 @@ static void find_ports(struct pod *p, const cJSON *containers)
     const cJSON *c = NULL;
     cJSON_ArrayForEach(c, containers)
     {
-        const char *name = string_at(c, "name");
+        const char *name = field_text(c, "name");
         if (strcmp(name, SIDECAR_PROXY) == 0) {
             p->proxy_port = port_of(c, SIDECAR_ADMIN_PORT_NAME, SIDECAR_ADMIN_PORT);
         } else if (strcmp(name, SIDECAR_RULESYNC) == 0) {
@@ -74,8 +68,8 @@ static bool is_ready(const cJSON *status)
     const cJSON *c = NULL;
     cJSON_ArrayForEach(c, field_get(status, "conditions"))
     {
-        if (strcmp(string_at(c, "type"), "Ready") == 0) {
-            return strcmp(string_at(c, "status"), "True") == 0;
+        if (strcmp(field_text(c, "type"), "Ready") == 0) {
+            return strcmp(field_text(c, "status"), "True") == 0;
         }
     }
     return false;
@@ -86,7 +80,7 @@ static void read_facts(struct pod *p, const cJSON *object, const struct pod_keys
     const cJSON *meta = field_get(object, "metadata");
     const cJSON *spec = field_get(object, "spec");
     const cJSON *status = field_get(object, "status");
-    const char *phase = string_at(status, "phase");
+    const char *phase = field_text(status, "phase");
     p->generation = generation_of(field_get(meta, "annotations"), keys->generation);
     find_ports(p, field_get(spec, "initContainers")); /* native sidecars */
     find_ports(p, field_get(spec, "containers"));
@@ -110,12 +104,12 @@ static size_t place_texts(struct pod *p, struct pod_label *labels, struct shelf 
     s->used += strlen(ns) + strlen(name) + 2;
     p->ns = place(s, ns);
     p->name = place(s, name);
-    p->uid = place(s, string_at(meta, "uid"));
-    p->version = place(s, string_at(meta, "resourceVersion"));
-    p->ip = place(s, string_at(field_get(object, "status"), "podIP"));
-    const char *account = string_at(field_get(object, "spec"), "serviceAccountName");
+    p->uid = place(s, field_text(meta, "uid"));
+    p->version = place(s, field_text(meta, "resourceVersion"));
+    p->ip = place(s, field_text(field_get(object, "status"), "podIP"));
+    const char *account = field_text(field_get(object, "spec"), "serviceAccountName");
     p->account = place(s, account[0] != '\0' ? account : "default");
-    p->injected = place(s, string_at(field_get(meta, "annotations"), keys->injected));
+    p->injected = place(s, field_text(field_get(meta, "annotations"), keys->injected));
     const cJSON *label = NULL;
     cJSON_ArrayForEach(label, field_map(meta, "labels"))
     {

@@ -281,22 +281,31 @@ static struct http_fetch *start_fetch(struct target *t, const struct endpoint *t
     return http_fetch_start(p->loop, &o, cb, t, e);
 }
 
-/* `parsed`: what the parser made of an answer with status 200. */
-static bool failed(struct prober *p, const struct http_answer *a, int parsed, struct err *e)
+/* Whether there is an answer to be parsed; else `why` tells. */
+static bool take_answer(struct target *t, const struct http_answer *a, const struct err *e,
+                        struct err *why)
 {
-    if (a != NULL && a->status != 200) {
-        parsed = err_set(e, -EPROTO, "HTTP status %u", a->status);
+    t->fetch = NULL;
+    if (a == NULL) {
+        *why = *e;
+    } else if (a->status != 200) {
+        (void)err_set(why, -EPROTO, "HTTP status %u", a->status);
     }
-    p->stats.failed += parsed != 0 ? 1 : 0;
-    return parsed != 0;
+    return why->code == 0;
+}
+
+/* "<who>: <what>" */
+static void set_message(struct probe_result *r, const char *who, const struct err *e)
+{
+    struct err text = *e;
+    err_prefix(&text, "%s", who);
+    probe_answer_text(r->message, sizeof r->message, text.msg);
 }
 
 static void rulesync_failed(struct target *t, const struct err *e)
 {
     struct probe_result r = t->result;
-    struct err text = ERR_INIT;
-    (void)err_set(&text, e->code, "rulesync: %s", e->msg);
-    probe_answer_text(r.message, sizeof r.message, text.msg);
+    set_message(&r, "rulesync", e);
     learn(t, &r);
 }
 
@@ -305,15 +314,12 @@ static void on_rulesync(void *data, const struct http_answer *a, const struct er
     struct target *t = data;
     struct prober *p = t->prober;
     struct probe_result r = t->result;
-    struct err why = e != NULL ? *e : (struct err)ERR_INIT;
-    t->fetch = NULL;
-    int rc = a == NULL          ? why.code
-             : a->status != 200 ? -EPROTO
-                                : probe_answer_rulesync(a->body, r.message, &why);
-    if (failed(p, a, rc, &why)) {
-        rulesync_failed(t, &why);
-    } else {
+    struct err why = ERR_INIT;
+    if (take_answer(t, a, e, &why) && probe_answer_rulesync(a->body, r.message, &why) == 0) {
         learn(t, &r);
+    } else {
+        p->stats.failed++;
+        rulesync_failed(t, &why);
     }
     end_question(t);
     ask_due(p);
@@ -366,9 +372,7 @@ static void proxy_missed(struct target *t, const struct err *e)
         r.state = PROBE_SILENT;
     }
     r.asked = true;
-    struct err text = ERR_INIT;
-    (void)err_set(&text, e->code, "localproxy: %s", e->msg);
-    probe_answer_text(r.message, sizeof r.message, text.msg);
+    set_message(&r, "localproxy", e);
     learn(t, &r);
 }
 
@@ -377,12 +381,9 @@ static void on_proxy(void *data, const struct http_answer *a, const struct err *
     struct target *t = data;
     struct prober *p = t->prober;
     struct probe_result r = t->result;
-    struct err why = e != NULL ? *e : (struct err)ERR_INIT;
-    t->fetch = NULL;
-    int rc = a == NULL          ? why.code
-             : a->status != 200 ? -EPROTO
-                                : probe_answer_proxy(a->body, &r, &why);
-    if (failed(p, a, rc, &why)) {
+    struct err why = ERR_INIT;
+    if (!take_answer(t, a, e, &why) || probe_answer_proxy(a->body, &r, &why) != 0) {
+        p->stats.failed++;
         proxy_missed(t, &why);
         end_question(t);
     } else {

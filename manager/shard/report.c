@@ -100,15 +100,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
 
 static const cJSON *condition(const cJSON *status, const char *type)
 {
-    const cJSON *c = NULL;
-    cJSON_ArrayForEach(c, field_get(status, "conditions"))
-    {
-        const char *found = cJSON_GetStringValue(field_get(c, "type"));
-        if (found != NULL && strcmp(found, type) == 0) {
-            return c;
-        }
-    }
-    return NULL;
+    return edit_find(field_get(status, "conditions"), "type", type);
 }
 
 static bool differs(const cJSON *old, const cJSON *new, const char *type, const char *key)

@@ -21,20 +21,14 @@
 
 enum { NUMBER_SIZE = 24 };
 
-static const char *string_at(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(field_get(object, key));
-    return text == NULL ? "" : text;
-}
-
 /* ---- what is read ---- */
 
 static bool is_our_kind(const cJSON *owner, const char *shard)
 {
     static const char group[] = COMPILE_GROUP "/";
-    return strcmp(string_at(owner, "kind"), COMPILE_KIND) == 0 &&
-           strncmp(string_at(owner, "apiVersion"), group, sizeof group - 1) == 0 &&
-           strcmp(string_at(owner, "name"), shard) == 0;
+    return strcmp(field_text(owner, "kind"), COMPILE_KIND) == 0 &&
+           strncmp(field_text(owner, "apiVersion"), group, sizeof group - 1) == 0 &&
+           strcmp(field_text(owner, "name"), shard) == 0;
 }
 
 /* The uid of the ShardingConfig that controls it. */
@@ -47,9 +41,9 @@ static const char *read_owners(struct rules_map *m, const cJSON *meta, const cha
     {
         bool controls = cJSON_IsTrue(field_get(owner, "controller"));
         if (controls && is_our_kind(owner, shard)) {
-            uid = string_at(owner, "uid");
+            uid = field_text(owner, "uid");
             m->owned = !cJSON_IsTrue(field_get(owner, "blockOwnerDeletion")) &&
-                       strcmp(string_at(owner, "apiVersion"), COMPILE_API_VERSION) == 0 &&
+                       strcmp(field_text(owner, "apiVersion"), COMPILE_API_VERSION) == 0 &&
                        cJSON_GetArraySize(owners) == 1;
         } else if (controls) {
             m->foreign_owner = true;
@@ -66,10 +60,10 @@ static void read_labels(struct rules_map *m, const cJSON *meta, const char *pref
     const cJSON *annotations = field_get(meta, "annotations");
     (void)snprintf(number, sizeof number, "%" PRIu64, m->generation);
     m->labelled =
-        strcmp(string_at(labels, inject_options_key(prefix, RULES_MAP_LABEL, key)), "true") == 0;
+        strcmp(field_text(labels, inject_options_key(prefix, RULES_MAP_LABEL, key)), "true") == 0;
     m->described =
-        strcmp(string_at(labels, MANAGED_BY), MANAGER) == 0 &&
-        strcmp(string_at(annotations, inject_options_key(prefix, RULES_MAP_GENERATION, key)),
+        strcmp(field_text(labels, MANAGED_BY), MANAGER) == 0 &&
+        strcmp(field_text(annotations, inject_options_key(prefix, RULES_MAP_GENERATION, key)),
                number) == 0;
 }
 
@@ -111,7 +105,7 @@ static bool is_of_shard(const struct rules *rules, const char *ns, const char *s
 static int read_rules(struct rules_map *m, const cJSON *object, struct rules **out)
 {
     struct err e = ERR_INIT;
-    const char *text = string_at(field_get(object, "data"), RULES_MAP_KEY);
+    const char *text = field_text(field_get(object, "data"), RULES_MAP_KEY);
     struct rules *rules = rules_parse(text, strlen(text), &e);
     int same = rules == NULL ? 0 : is_canonical(rules, text);
     *out = NULL;
@@ -172,8 +166,8 @@ int rules_map_new(const cJSON *object, const char *prefix, struct rules_map **ou
     struct rules_map found = {
         .ns = shards_namespace(object),
         .name = name,
-        .uid = string_at(meta, "uid"),
-        .version = string_at(meta, "resourceVersion"),
+        .uid = field_text(meta, "uid"),
+        .version = field_text(meta, "resourceVersion"),
         .foreign_size = foreign_size(object),
     };
     *out = NULL;

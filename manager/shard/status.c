@@ -79,20 +79,14 @@ static int compare_names(const void *left, const void *right)
     return by_name(left, right);
 }
 
-static const char *text_at(const cJSON *object, const char *key)
-{
-    const char *text = cJSON_GetStringValue(field_get(object, key));
-    return text != NULL ? text : "";
-}
-
 /* False without memory. */
 static bool judge(struct view *v)
 {
     const struct status_facts *f = v->f;
     const cJSON *metadata = field_get(f->config, "metadata");
     char shard[512];
-    (void)snprintf(shard, sizeof shard, "%s/%s", text_at(metadata, "namespace"),
-                   text_at(metadata, "name"));
+    (void)snprintf(shard, sizeof shard, "%s/%s", field_text(metadata, "namespace"),
+                   field_text(metadata, "name"));
     v->rows = calloc(f->pod_count + 1, sizeof *v->rows);
     if (v->rows == NULL) {
         return false;
@@ -146,17 +140,11 @@ static void add_rows(struct view *v, cJSON *status)
 static const char *since(const struct view *v, const char *type, const char *status)
 {
     const cJSON *conditions = field_get(field_get(v->f->config, "status"), "conditions");
-    const cJSON *item = NULL;
+    const cJSON *before = edit_find(conditions, "type", type);
+    const char *time = field_text(before, "lastTransitionTime");
     int64_t seconds = 0;
-    cJSON_ArrayForEach(item, conditions)
-    {
-        const char *time = text_at(item, "lastTransitionTime");
-        if (strcmp(text_at(item, "type"), type) == 0 &&
-            strcmp(text_at(item, "status"), status) == 0 && rfc3339_parse(time, &seconds)) {
-            return time;
-        }
-    }
-    return v->now;
+    bool same = strcmp(field_text(before, "status"), status) == 0;
+    return same && rfc3339_parse(time, &seconds) ? time : v->now;
 }
 
 static void add_observed(struct view *v, cJSON *object)
