@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/state_machine.h"
@@ -62,8 +61,7 @@ struct ca_bundle {
     const struct reflector_ops *ops;
     const struct net_clock *clock;
     struct configuration_target target;
-    char *texts[3]; /* selector, namespace and service */
-    char **hosts;
+    const char *selector;
     bool (*may_write)(void *data);
     void (*on_change)(void *data);
     void *data;
@@ -230,7 +228,7 @@ static void warn_if_none(struct ca_bundle *b)
     if (is_synced(b) && b->stats.webhooks == 0 && !b->warned) {
         b->warned = true;
         log_warn("no webhook configuration refers to this manager: it will not be called",
-                 log_str("selector", b->texts[0]), log_str("namespace", b->target.namespace),
+                 log_str("selector", b->selector), log_str("namespace", b->target.namespace),
                  log_str("service", b->target.service));
     }
 }
@@ -275,7 +273,7 @@ static int follow_source(struct source *s, struct err *e)
 {
     const struct reflector_options o = {.client = s->owner->client,
                                         .path = paths[s->kind],
-                                        .label_selector = s->owner->texts[0],
+                                        .label_selector = s->owner->selector,
                                         .ops = s->owner->ops};
     struct reflector *r = reflector_new(s->owner->loop, &o, &reflector_handlers, s, e);
     if (r == NULL) {
@@ -448,28 +446,6 @@ const struct ca_bundle_stats *ca_bundle_stats(const struct ca_bundle *b)
 
 /* ---- life ---- */
 
-static int copy_options(struct ca_bundle *b, const struct ca_bundle_options *o, struct err *e)
-{
-    b->texts[0] = strdup(o->label_selector != NULL ? o->label_selector : CA_BUNDLE_SELECTOR);
-    b->texts[1] = strdup(o->namespace);
-    b->texts[2] = strdup(o->service);
-    b->hosts = calloc(o->host_count + 1, sizeof *b->hosts);
-    if (b->texts[0] == NULL || b->texts[1] == NULL || b->texts[2] == NULL || b->hosts == NULL) {
-        return err_memory(e);
-    }
-    for (size_t i = 0; i < o->host_count; i++) {
-        b->hosts[i] = strdup(o->hosts[i]);
-        if (b->hosts[i] == NULL) {
-            return err_memory(e);
-        }
-    }
-    b->target = (struct configuration_target){.namespace = b->texts[1],
-                                              .service = b->texts[2],
-                                              .hosts = (const char *const *)b->hosts,
-                                              .host_count = o->host_count};
-    return 0;
-}
-
 static int start_parts(struct ca_bundle *b, struct err *e)
 {
     const struct work_queue_options qo = {.name = "webhook-configurations",
@@ -507,8 +483,13 @@ struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_optio
     b->may_write = o->may_write;
     b->on_change = o->on_change;
     b->data = o->data;
+    b->selector = o->label_selector != NULL ? o->label_selector : CA_BUNDLE_SELECTOR;
+    b->target = (struct configuration_target){.namespace = o->namespace,
+                                              .service = o->service,
+                                              .hosts = o->hosts,
+                                              .host_count = o->host_count};
     list_init(&b->entries);
-    if (copy_options(b, o, e) != 0 || start_parts(b, e) != 0) {
+    if (start_parts(b, e) != 0) {
         ca_bundle_free(b);
         return NULL;
     }
@@ -529,13 +510,6 @@ void ca_bundle_free(struct ca_bundle *b)
     while (!list_empty(&b->entries)) {
         entry_free(LIST_ITEM(b->entries.next, struct entry, link));
     }
-    for (size_t i = 0; b->hosts != NULL && b->hosts[i] != NULL; i++) {
-        free(b->hosts[i]);
-    }
-    for (size_t i = 0; i < ARRAY_LEN(b->texts); i++) {
-        free(b->texts[i]);
-    }
-    free(b->hosts);
     free(b->writing);
     free(b->bundle);
     cJSON_Delete(b->rules);

@@ -31,10 +31,10 @@
 
 struct ca_bundle;
 
+/* All that is pointed to must outlive the bundle, texts included. */
 struct ca_bundle_options {
-    struct kube_client *client; /* must outlive the bundle */
-    const char *label_selector; /* of the configurations; NULL: CA_BUNDLE_SELECTOR; copied, as all
-                                   texts */
+    struct kube_client *client;
+    const char *label_selector; /* of the configurations; NULL: CA_BUNDLE_SELECTOR */
     const char *namespace;      /* of the service */
     const char *service;        /* its name */
     const char *const *hosts;   /* of URLs that lead here; may be empty */
@@ -45,7 +45,7 @@ struct ca_bundle_options {
      * the loop; may be NULL. */
     void (*on_change)(void *data);
     void *data;
-    const struct net_clock *clock;   /* kept, not copied; NULL: the system's */
+    const struct net_clock *clock;   /* NULL: the system's */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 

@@ -57,8 +57,7 @@ struct certificates {
     struct kube_client *client;
     const struct reflector_ops *ops;
     char *path; /* of the collection */
-    char *secret;
-    char **names;
+    const char *secret;
     struct certificate_rules rules;
     uint64_t settle_ms;
 
@@ -527,20 +526,6 @@ static void on_timer(void *data)
 
 /* ---- life ---- */
 
-static int copy_names(struct certificates *c, const struct certificates_options *o)
-{
-    c->names = calloc(o->name_count + 1, sizeof *c->names);
-    for (size_t i = 0; c->names != NULL && i < o->name_count; i++) {
-        c->names[i] = strdup(o->names[i]);
-        if (c->names[i] == NULL) {
-            return -ENOMEM;
-        }
-    }
-    c->rules.names = (const char *const *)c->names;
-    c->rules.name_count = o->name_count;
-    return c->names == NULL ? -ENOMEM : 0;
-}
-
 static int copy_options(struct certificates *c, const struct certificates_options *o)
 {
     c->client = o->client;
@@ -550,13 +535,14 @@ static int copy_options(struct certificates *c, const struct certificates_option
     c->rules.authority_seconds =
         o->authority_seconds != 0 ? o->authority_seconds : AUTHORITY_SECONDS;
     c->rules.serving_seconds = o->serving_seconds != 0 ? o->serving_seconds : SERVING_SECONDS;
-    c->secret = strdup(o->secret != NULL ? o->secret : CERTIFICATES_SECRET);
+    c->secret = o->secret != NULL ? o->secret : CERTIFICATES_SECRET;
+    c->rules.names = o->names;
+    c->rules.name_count = o->name_count;
     c->version = strdup("");
     if (asprintf(&c->path, "/api/v1/namespaces/%s/secrets", o->namespace) < 0) {
         c->path = NULL;
     }
-    int rc = copy_names(c, o);
-    return c->secret == NULL || c->version == NULL || c->path == NULL ? -ENOMEM : rc;
+    return c->version == NULL || c->path == NULL ? -ENOMEM : 0;
 }
 
 static int check_options(const struct certificates_options *o, struct err *e)
@@ -648,12 +634,7 @@ void certificates_free(struct certificates *c)
     net_timer_free(c->timer);
     net_task_cancel(&c->check);
     certificate_set_deinit(&c->set);
-    for (size_t i = 0; c->names != NULL && c->names[i] != NULL; i++) {
-        free(c->names[i]);
-    }
-    free(c->names);
     free(c->path);
-    free(c->secret);
     free(c->version);
     free(c->bundle);
     free(c->serving);

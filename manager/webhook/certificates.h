@@ -48,17 +48,18 @@ struct certificates_handlers {
     bool (*is_published)(void *data, struct slice authority);
 };
 
+/* All that is pointed to must outlive the certificates, texts included. */
 struct certificates_options {
-    struct kube_client *client; /* must outlive the certificates */
-    const char *namespace;      /* of the Secret */
-    const char *secret;         /* its name; NULL: CERTIFICATES_SECRET */
-    const char *const *names;   /* what the serving certificate must bear; copied, as all texts */
+    struct kube_client *client;
+    const char *namespace;    /* of the Secret */
+    const char *secret;       /* its name; NULL: CERTIFICATES_SECRET */
+    const char *const *names; /* what the serving certificate must bear */
     size_t name_count;
     uint64_t authority_seconds;      /* how long an authority is good for; 0: a year */
     uint64_t serving_seconds;        /* 0: 90 days */
     uint64_t settle_ms;              /* from published to used, for API servers that learn late;
                                         0: a minute */
-    const struct net_clock *clock;   /* kept, not copied; NULL: the system's */
+    const struct net_clock *clock;   /* NULL: the system's */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 

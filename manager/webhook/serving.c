@@ -14,7 +14,15 @@
 
 enum { NAMES_MAX = 32, NAME_SIZE = 320 };
 
+/* The names of a service, as an API server and others may call it, and those that were given. */
+struct names {
+    char service[3][NAME_SIZE];
+    const char *list[NAMES_MAX];
+    size_t count;
+};
+
 struct webhook_serving {
+    struct names names;
     struct webhook_context context;
     bool (*may_write)(void *data);
     void *data;
@@ -65,13 +73,6 @@ static void on_change(void *data)
 
 /* ---- life ---- */
 
-/* The names of a service, as an API server and others may call it, and those that were given. */
-struct names {
-    char service[3][NAME_SIZE];
-    const char *list[NAMES_MAX];
-    size_t count;
-};
-
 static int collect_names(struct names *n, const struct webhook_serving_options *o,
                          const char *service, struct err *e)
 {
@@ -118,15 +119,14 @@ static int open_bundle(struct webhook_serving *s, struct net_loop *l,
 }
 
 static int open_certificates(struct webhook_serving *s, struct net_loop *l,
-                             const struct webhook_serving_options *o, const struct names *names,
-                             struct err *e)
+                             const struct webhook_serving_options *o, struct err *e)
 {
     const struct certificates_options co = {
         .client = o->client,
         .namespace = o->namespace,
         .secret = o->secret,
-        .names = names->list,
-        .name_count = names->count,
+        .names = s->names.list,
+        .name_count = s->names.count,
         .authority_seconds = o->authority_seconds,
         .serving_seconds = o->serving_seconds,
         .settle_ms = o->settle_ms,
@@ -141,7 +141,6 @@ struct webhook_serving *webhook_serving_new(struct net_loop *l,
 {
     struct err local = ERR_INIT;
     const char *service = o->service != NULL ? o->service : WEBHOOK_SERVICE;
-    struct names names = {.count = 0};
     struct webhook_serving *s = calloc(1, sizeof *s);
     e = e == NULL ? &local : e;
     if (s == NULL) {
@@ -151,8 +150,8 @@ struct webhook_serving *webhook_serving_new(struct net_loop *l,
     s->context = o->context;
     s->may_write = o->may_write;
     s->data = o->data;
-    if (collect_names(&names, o, service, e) != 0 || open_server(s, l, o, e) != 0 ||
-        open_bundle(s, l, o, service, e) != 0 || open_certificates(s, l, o, &names, e) != 0) {
+    if (collect_names(&s->names, o, service, e) != 0 || open_server(s, l, o, e) != 0 ||
+        open_bundle(s, l, o, service, e) != 0 || open_certificates(s, l, o, e) != 0) {
         err_prefix(e, "--webhook");
         webhook_serving_free(s);
         return NULL;

@@ -30,6 +30,7 @@
 
 struct webhook_serving;
 
+/* All that is pointed to must outlive the webhooks, texts included. */
 struct webhook_serving_options {
     const char *address; /* ADDR:PORT: --webhook */
     struct kube_client *client;
@@ -38,7 +39,7 @@ struct webhook_serving_options {
     const char *secret;         /* NULL: CERTIFICATES_SECRET (webhook/certificates.h) */
     const char *label_selector; /* of the webhook configurations; NULL: CA_BUNDLE_SELECTOR */
     const char *const *names;   /* more host names and IP addresses by which the API server
-                                   comes: of URLs in webhook configurations; copied */
+                                   comes: of URLs in webhook configurations */
     size_t name_count;
     uint64_t authority_seconds; /* lifetimes, as in webhook/certificates.h; 0: the usual */
     uint64_t serving_seconds;
