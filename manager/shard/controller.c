@@ -243,6 +243,19 @@ const struct shard_cache_config *controller_shard_of_pod(const struct controller
     return config;
 }
 
+const struct pod **controller_own_pods(const struct controller *c,
+                                       const struct shard_cache_config *config, size_t *count)
+{
+    const struct pod **pods = shard_cache_pods_of(c->options.cache, config);
+    *count = 0;
+    for (size_t i = 0; pods != NULL && i < config->pod_count; i++) {
+        if (controller_shard_of_pod(c, pods[i]) == config) {
+            pods[(*count)++] = pods[i];
+        }
+    }
+    return pods;
+}
+
 static void expect_generation(struct controller *c, const struct pod *p)
 {
     const struct shard_cache_config *config = controller_shard_of_pod(c, p);
@@ -333,14 +346,9 @@ static void on_deleted(void *data, const struct shard_cache_config *config)
 {
     struct controller *c = data;
     struct shard *s = provide_shard(c, config->key);
-    const struct pod **pods = shard_cache_pods_of(c->options.cache, config);
-    struct event_object about = event_object_of(config->object);
     size_t kept = 0;
-    for (size_t i = 0; pods != NULL && i < config->pod_count; i++) {
-        if (controller_shard_of_pod(c, pods[i]) == config) {
-            pods[kept++] = pods[i];
-        }
-    }
+    const struct pod **pods = controller_own_pods(c, config, &kept);
+    struct event_object about = event_object_of(config->object);
     if (pods != NULL) {
         controller_tell_kept(c, &about, pods, kept);
     }

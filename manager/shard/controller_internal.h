@@ -135,6 +135,9 @@ struct shard *controller_find_shard(const struct controller *c, const char *key)
  * that selects it. NULL: there is none, or that cannot be told, or it has no sidecars. */
 const struct shard_cache_config *controller_shard_of_pod(const struct controller *c,
                                                          const struct pod *p);
+/* The pods of which it is the shard; the caller frees. NULL without memory. */
+const struct pod **controller_own_pods(const struct controller *c,
+                                       const struct shard_cache_config *config, size_t *count);
 /* Asks the pod's proxy from now on, if it has one, and expects the shard's generation of it. */
 void controller_watch_pod(struct controller *c, const struct pod *p);
 

@@ -44,13 +44,13 @@ static bool has_account(const struct accounts *a, const char *name)
 static int find_accounts(const struct shard *s, const struct shard_cache_config *config,
                          struct accounts *out)
 {
-    const struct controller *c = s->controller;
-    const struct pod **pods = shard_cache_pods_of(c->options.cache, config);
+    size_t count = 0;
+    const struct pod **pods = controller_own_pods(s->controller, config, &count);
     if (pods == NULL) {
         return -ENOMEM;
     }
-    for (size_t i = 0; i < config->pod_count && out->count < ACCOUNTS_MAX; i++) {
-        if (controller_shard_of_pod(c, pods[i]) == config && !has_account(out, pods[i]->account)) {
+    for (size_t i = 0; i < count && out->count < ACCOUNTS_MAX; i++) {
+        if (!has_account(out, pods[i]->account)) {
             out->names[out->count++] = pods[i]->account;
         }
     }
@@ -66,16 +66,14 @@ static int find_hold(struct controller *c, struct shard *other,
                      const struct shard_cache_config *config, const struct rules_map *map,
                      const struct accounts *accounts)
 {
-    const struct pod **pods = shard_cache_pods_of(c->options.cache, config);
+    size_t count = 0;
+    const struct pod **pods = controller_own_pods(c, config, &count);
     enum handover_hold most = HANDOVER_NOTHING;
     enum handover_hold ours = HANDOVER_NOTHING;
     if (pods == NULL) {
         return -ENOMEM;
     }
-    for (size_t i = 0; i < config->pod_count; i++) {
-        if (controller_shard_of_pod(c, pods[i]) != config) {
-            continue;
-        }
+    for (size_t i = 0; i < count; i++) {
         enum handover_hold hold =
             handover_hold_of(pods[i], prober_result(c->prober, pods[i]->key), config->key, map,
                              other == NULL ? NULL : &other->past);

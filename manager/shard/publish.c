@@ -220,11 +220,9 @@ static void tell_pods(struct shard *s, const struct shard_cache_config *config, 
                       bool fresh)
 {
     struct controller *c = s->controller;
-    const struct pod **pods = shard_cache_pods_of(c->options.cache, config);
-    for (size_t i = 0; pods != NULL && i < config->pod_count; i++) {
-        if (controller_shard_of_pod(c, pods[i]) != config) {
-            continue;
-        }
+    size_t count = 0;
+    const struct pod **pods = controller_own_pods(c, config, &count);
+    for (size_t i = 0; i < count; i++) {
         if (fresh) {
             prober_expect(c->prober, pods[i]->key, generation);
         }
