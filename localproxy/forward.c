@@ -701,7 +701,7 @@ void forward_change_rules(struct forward *f, struct rules *old, struct rules *no
 static bool is_lost(const struct forward *f, const struct rules *now)
 {
     struct request_info ri;
-    if (!f->concerned || !request_attributes_is_write(&f->attributes) ||
+    if (!f->concerned || !request_verb_is_write(f->attributes.verb) ||
         f->response == RESPONSE_ENDED || f->tunnel || f->up == NULL) {
         return false;
     }

@@ -293,8 +293,8 @@ static void forward_upstream(const struct request *r, const struct buf *body)
 {
     struct proxy *p = r->proxy;
     struct slice changed = buf_slice(body);
-    bool concerned = request_attributes_is_selected(&r->attributes) ||
-                     request_attributes_is_write(&r->attributes);
+    bool concerned =
+        request_attributes_is_selected(&r->attributes) || request_verb_is_write(r->attributes.verb);
     struct forward_request f = {
         .head = r->head,
         .target = r->target,
@@ -352,6 +352,7 @@ static void take_request(struct request *r)
     }
     r->ri = &ri;
     handle_request(r);
+    r->ri = NULL;
     request_info_deinit(&ri);
 }
 

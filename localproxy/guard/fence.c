@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "guard/request_attributes.h"
 #include "kube/name.h"
 #include "rules/sharding.h"
 
@@ -122,18 +123,7 @@ static bool is_connect(struct slice subresource)
 
 static bool is_write(const struct request_info *ri)
 {
-    switch (ri->verb) {
-    case VERB_CREATE:
-    case VERB_UPDATE:
-    case VERB_PATCH:
-    case VERB_DELETE:
-    case VERB_DELETECOLLECTION:
-        return true;
-    case VERB_GET:
-        return is_connect(ri->subresource);
-    default:
-        return false;
-    }
+    return request_verb_is_write(ri->verb) || (ri->verb == VERB_GET && is_connect(ri->subresource));
 }
 
 /* Of /api/v1/namespaces/x Kubernetes says that it is in namespace x. */

@@ -90,10 +90,10 @@ bool request_attributes_is_selected(const struct request_attributes *s)
     return s->verb == VERB_LIST || s->verb == VERB_WATCH || s->verb == VERB_DELETECOLLECTION;
 }
 
-bool request_attributes_is_write(const struct request_attributes *s)
+bool request_verb_is_write(enum request_verb verb)
 {
-    return s->verb == VERB_CREATE || s->verb == VERB_UPDATE || s->verb == VERB_PATCH ||
-           s->verb == VERB_DELETE || s->verb == VERB_DELETECOLLECTION;
+    return verb == VERB_CREATE || verb == VERB_UPDATE || verb == VERB_PATCH ||
+           verb == VERB_DELETE || verb == VERB_DELETECOLLECTION;
 }
 
 const struct rules_entry *request_attributes_entry(const struct request_attributes *s,

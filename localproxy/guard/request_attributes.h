@@ -34,7 +34,7 @@ void request_attributes_read(struct request_attributes *s, const struct request_
 /* Sees or ends collections by selector: list, watch, deletecollection. */
 bool request_attributes_is_selected(const struct request_attributes *s);
 /* Changes objects: create, update, patch, delete, deletecollection. */
-bool request_attributes_is_write(const struct request_attributes *s);
+bool request_verb_is_write(enum request_verb verb);
 
 /* What the rules (NULL: none) limit it to; NULL: nothing does. */
 const struct rules_entry *request_attributes_entry(const struct request_attributes *s,
