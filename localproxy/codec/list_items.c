@@ -30,6 +30,11 @@ int list_items_fail(struct list_items *l, int code, const char *what)
     return err_set(&l->err, code, "%s", what);
 }
 
+int list_items_malformed(struct list_items *l)
+{
+    return list_items_fail(l, -EINVAL, "the list is malformed");
+}
+
 int list_items_hold(struct list_items *l, struct slice *piece, size_t n, size_t max)
 {
     if (n > max || l->held.len > max - n) {

@@ -74,6 +74,7 @@ int list_items_complete(struct list_items *l, struct slice *piece, size_t n, siz
 
 /* Return 0 or a negative error that is set in l->err. */
 int list_items_fail(struct list_items *l, int code, const char *what);
+int list_items_malformed(struct list_items *l);
 int list_items_set_name(struct list_items *l, struct list_items_name *name, struct slice text);
 int list_items_set_token(struct list_items *l, struct slice text);
 

@@ -28,11 +28,6 @@ enum {
 /* Room for a metadata with the longest token. */
 enum { VALUE_MAX = 2 * LIST_ITEMS_TOKEN_MAX };
 
-static int malformed(struct list_items *l)
-{
-    return list_items_fail(l, -EINVAL, "the list is malformed");
-}
-
 static bool key_is(const struct list_items_json *j, struct slice name)
 {
     return slice_eq(slice_of(j->key, j->key_len), name);
@@ -204,7 +199,7 @@ static int begin_value(struct list_items *l, char c)
         return 1;
     }
     if (key_is(j, SLICE("items")) || strchr(",:]}", c) != NULL) {
-        return malformed(l);
+        return list_items_malformed(l);
     }
     if (c == '"') {
         j->state = IN_STRING;
@@ -244,7 +239,7 @@ static int step(struct list_items *l, char c)
         j->nesting = (struct json_nesting){0};
         return 0;
     } else {
-        return j->state == AT_VALUE ? begin_value(l, c) : malformed(l);
+        return j->state == AT_VALUE ? begin_value(l, c) : list_items_malformed(l);
     }
     return 1;
 }

@@ -17,13 +17,6 @@ enum {
 };
 
 enum {
-    UNKNOWN_TYPE_META = 1,
-    UNKNOWN_RAW = 2,
-    UNKNOWN_ENCODING = 3,
-    UNKNOWN_CONTENT_TYPE = 4,
-    TYPE_META_API_VERSION = 1,
-    TYPE_META_KIND = 2,
-    LIST_METADATA = 1,
     KEPT = 1, /* TypeMeta in the envelope, ListMeta in the list */
     LIST_ITEM = 2,
     METADATA_VERSION = 2,
@@ -32,11 +25,6 @@ enum {
 
 /* Room for a metadata with the longest token. */
 enum { VALUE_MAX = 2 * LIST_ITEMS_TOKEN_MAX };
-
-static int malformed(struct list_items *l)
-{
-    return list_items_fail(l, -EINVAL, "the list is malformed");
-}
 
 static int take_type_meta(struct list_items *l, struct slice message)
 {
@@ -67,18 +55,18 @@ static int take_metadata(struct list_items *l, struct slice message)
             rc = list_items_set_token(l, f.bytes);
         }
     }
-    return rc != 0 || result == PROTOBUF_END ? rc : malformed(l);
+    return rc != 0 || result == PROTOBUF_END ? rc : list_items_malformed(l);
 }
 
 static int take_magic(struct list_items *l, struct slice *piece)
 {
-    static const char magic[] = {'k', '8', 's', '\0'};
+    const struct slice magic = PROTOBUF_MAGIC;
     struct list_items_protobuf *p = &l->protobuf;
-    if (piece->ptr[0] != magic[p->head_len]) {
-        return malformed(l);
+    if (piece->ptr[0] != magic.ptr[p->head_len]) {
+        return list_items_malformed(l);
     }
     list_items_skip(piece, 1);
-    if (++p->head_len == sizeof magic) {
+    if (++p->head_len == magic.len) {
         p->head_len = 0;
         p->state = AT_HEAD;
     }
@@ -92,7 +80,7 @@ static int begin_outer(struct list_items *l)
     bool is_bytes = p->field.wire == PROTOBUF_BYTES;
     if (p->field.number == UNKNOWN_RAW) {
         if (!is_bytes || p->list_seen) {
-            return malformed(l);
+            return list_items_malformed(l);
         }
         p->list_seen = true;
         p->list_left = p->field.value;
@@ -103,17 +91,17 @@ static int begin_outer(struct list_items *l)
         p->field.value > 0) {
         return list_items_fail(l, -ENOTSUP, "the list in the envelope has another encoding");
     }
-    return p->field.number == UNKNOWN_TYPE_META && !is_bytes ? malformed(l) : 0;
+    return p->field.number == UNKNOWN_TYPE_META && !is_bytes ? list_items_malformed(l) : 0;
 }
 
 /* A field of the list begins; its head had `head_len` bytes. */
 static int begin_inner(struct list_items *l, size_t head_len)
 {
     struct list_items_protobuf *p = &l->protobuf;
-    bool is_known = p->field.number == LIST_METADATA || p->field.number == LIST_ITEM;
+    bool is_known = p->field.number == OBJECT_METADATA || p->field.number == LIST_ITEM;
     if (head_len > p->list_left || p->value_left > p->list_left - head_len ||
         (is_known && p->field.wire != PROTOBUF_BYTES)) {
-        return malformed(l);
+        return list_items_malformed(l);
     }
     p->list_left -= head_len + p->value_left;
     return 0;
@@ -130,7 +118,7 @@ static int take_head(struct list_items *l, struct slice *piece)
         return 0;
     }
     if (result != PROTOBUF_FIELD) {
-        return malformed(l);
+        return list_items_malformed(l);
     }
     p->value_left = p->field.wire == PROTOBUF_VARINT ? 0 : p->field.value;
     p->state = IN_VALUE;

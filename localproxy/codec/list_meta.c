@@ -170,25 +170,18 @@ static bool look_at_end(struct slice end, struct list_meta_result *r)
     return json_at_end(&c) && read_json(metadata, r);
 }
 
-enum { UNKNOWN_TYPE_META = 1, UNKNOWN_RAW = 2, TYPE_META_KIND = 2, LIST_METADATA = 1 };
-
 static bool is_list(struct slice type_meta)
 {
-    static const struct slice ending = {"List", 4};
-    struct protobuf_field f;
-    while (protobuf_next(&type_meta, &f) == PROTOBUF_FIELD) {
-        if (f.number == TYPE_META_KIND && f.wire == PROTOBUF_BYTES) {
-            return f.bytes.len >= ending.len &&
-                   memcmp(f.bytes.ptr + f.bytes.len - ending.len, ending.ptr, ending.len) == 0;
-        }
-    }
-    return false;
+    const struct slice ending = SLICE("List");
+    struct slice kind = protobuf_find(type_meta, TYPE_META_KIND);
+    return kind.len >= ending.len &&
+           memcmp(kind.ptr + kind.len - ending.len, ending.ptr, ending.len) == 0;
 }
 
 /* "k8s\0", Unknown{typeMeta, raw: XList{metadata, ... */
 static enum look look_protobuf(struct slice head, struct list_meta_result *r)
 {
-    static const struct slice magic = {"k8s\0", 4};
+    const struct slice magic = PROTOBUF_MAGIC;
     if (memcmp(head.ptr, magic.ptr, head.len < magic.len ? head.len : magic.len) != 0) {
         return LOOK_NEVER;
     }
@@ -214,7 +207,7 @@ static enum look look_protobuf(struct slice head, struct list_meta_result *r)
     if (rc != PROTOBUF_FIELD) {
         return rc == PROTOBUF_MALFORMED ? LOOK_NEVER : LOOK_MORE;
     }
-    bool found = f.number == LIST_METADATA && f.wire == PROTOBUF_BYTES &&
+    bool found = f.number == OBJECT_METADATA && f.wire == PROTOBUF_BYTES &&
                  before - rest.len <= list_len && read_protobuf(f.bytes, r);
     return found ? LOOK_FOUND : LOOK_NEVER;
 }

@@ -3,6 +3,7 @@
  * protobuf_scan.h - walks over the fields of protobuf messages without building anything.
  *
  * protobuf.dev/programming-guides/encoding; groups, which proto3 does not have, count as malformed.
+ * k8s.io/apimachinery/pkg/runtime/generated.proto.
  */
 #ifndef LOCALPROXY_CODEC_PROTOBUF_SCAN_H
 #define LOCALPROXY_CODEC_PROTOBUF_SCAN_H
@@ -15,6 +16,18 @@
 enum protobuf_wire { PROTOBUF_VARINT = 0, PROTOBUF_64 = 1, PROTOBUF_BYTES = 2, PROTOBUF_32 = 5 };
 
 enum { PROTOBUF_VARINT_MAX = 10 }; /* bytes */
+
+/* Kubernetes' envelope: "k8s\0", then Unknown{typeMeta: TypeMeta, raw: an object, ...}. */
+#define PROTOBUF_MAGIC SLICE("k8s\0")
+enum {
+    UNKNOWN_TYPE_META = 1,
+    UNKNOWN_RAW = 2,
+    UNKNOWN_ENCODING = 3,
+    UNKNOWN_CONTENT_TYPE = 4,
+    TYPE_META_API_VERSION = 1,
+    TYPE_META_KIND = 2,
+    OBJECT_METADATA = 1, /* of lists too */
+};
 
 struct protobuf_field {
     uint32_t number;
@@ -110,6 +123,18 @@ static inline enum protobuf_result protobuf_next(struct slice *rest, struct prot
     }
     *rest = left;
     return PROTOBUF_FIELD;
+}
+
+/* The bytes of field `number`; nothing when it is not there or the message is malformed before. */
+static inline struct slice protobuf_find(struct slice message, uint32_t number)
+{
+    struct protobuf_field f;
+    while (protobuf_next(&message, &f) == PROTOBUF_FIELD) {
+        if (f.number == number && f.wire == PROTOBUF_BYTES) {
+            return f.bytes;
+        }
+    }
+    return slice_of(NULL, 0);
 }
 
 #endif

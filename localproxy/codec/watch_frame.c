@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "base/array.h"
 #include "base/decimal.h"
 #include "codec/protobuf_scan.h"
 #include "json/cursor.h"
@@ -20,7 +21,7 @@ static const struct {
 
 static enum watch_frame_type type_of(struct slice name)
 {
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         if (slice_eq(name, types[i].name)) {
             return types[i].type;
         }
@@ -30,7 +31,7 @@ static enum watch_frame_type type_of(struct slice name)
 
 const char *watch_frame_type_name(enum watch_frame_type type)
 {
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         if (types[i].type == type) {
             return types[i].name.ptr;
         }
@@ -162,10 +163,6 @@ enum {
     EVENT_TYPE = 1,
     EVENT_OBJECT = 2,
     EXTENSION_RAW = 1,
-    UNKNOWN_RAW = 2,
-    UNKNOWN_ENCODING = 3,
-    UNKNOWN_CONTENT_TYPE = 4,
-    OBJECT_METADATA = 1,
     METADATA_VERSION = 6,
     METADATA_GENERATION = 7,
     METADATA_GRACE_PERIOD = 10,
@@ -175,22 +172,10 @@ enum {
     STATUS_CODE = 6,
 };
 
-/* The bytes of field `number`; nothing when it is not there or the message is malformed before. */
-static struct slice find_bytes(struct slice message, uint32_t number)
-{
-    struct protobuf_field f;
-    while (protobuf_next(&message, &f) == PROTOBUF_FIELD) {
-        if (f.number == number && f.wire == PROTOBUF_BYTES) {
-            return f.bytes;
-        }
-    }
-    return slice_of(NULL, 0);
-}
-
 /* The object inside of an envelope; nothing when it is not plain protobuf. */
 static struct slice open_envelope(struct slice raw)
 {
-    static const struct slice magic = {"k8s\0", 4};
+    const struct slice magic = PROTOBUF_MAGIC;
     struct slice object = {NULL, 0};
     if (raw.len < magic.len || memcmp(raw.ptr, magic.ptr, magic.len) != 0) {
         return object;
@@ -245,8 +230,8 @@ static void scan_protobuf_metadata(struct slice metadata, struct watch_frame *ou
                 return;
             }
         } else if (f.number == METADATA_ANNOTATIONS && out->type == WATCH_FRAME_BOOKMARK &&
-                   slice_eq(find_bytes(f.bytes, ENTRY_KEY), initial_events_end)) {
-            out->initial_events_end = slice_eq(find_bytes(f.bytes, ENTRY_VALUE), SLICE("true"));
+                   slice_eq(protobuf_find(f.bytes, ENTRY_KEY), initial_events_end)) {
+            out->initial_events_end = slice_eq(protobuf_find(f.bytes, ENTRY_VALUE), SLICE("true"));
         }
     }
 }
@@ -264,12 +249,12 @@ static void scan_protobuf_code(struct slice status, struct watch_frame *out)
 
 static struct slice protobuf_object(struct slice event)
 {
-    return open_envelope(find_bytes(find_bytes(event, EVENT_OBJECT), EXTENSION_RAW));
+    return open_envelope(protobuf_find(protobuf_find(event, EVENT_OBJECT), EXTENSION_RAW));
 }
 
 static void scan_protobuf(struct slice event, struct watch_frame *out)
 {
-    out->type = type_of(find_bytes(event, EVENT_TYPE));
+    out->type = type_of(protobuf_find(event, EVENT_TYPE));
     if (out->type == WATCH_FRAME_UNKNOWN) {
         return;
     }

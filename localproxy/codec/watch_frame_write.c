@@ -66,7 +66,6 @@ static void put_length(struct buf *out, size_t len)
     buf_append(out, bytes, sizeof bytes);
 }
 
-static const struct slice magic = {"k8s\0", 4};
 /* The ends of an envelope: no contentEncoding and no contentType. */
 static const struct slice envelope_end = {"\x1a\x00\x22\x00", 4};
 
@@ -76,6 +75,7 @@ static void put_envelope(struct buf *out, struct slice type, const struct object
                          size_t object_len)
 {
     size_t meta_len = field_size(meta->api_version.len) + field_size(meta->kind.len);
+    const struct slice magic = PROTOBUF_MAGIC;
     size_t raw_len = magic.len + field_size(meta_len) + field_size(object_len) + envelope_end.len;
     size_t event_len = field_size(type.len) + field_size(field_size(raw_len));
     put_length(out, event_len);

@@ -9,13 +9,7 @@
 #include "base/splice.h"
 #include "codec/protobuf_scan.h"
 
-enum {
-    UNKNOWN_RAW = 2,
-    UNKNOWN_CONTENT_ENCODING = 3,
-    UNKNOWN_CONTENT_TYPE = 4,
-    OBJECT_METADATA = 1,
-    METADATA_NAME = 1,
-};
+enum { METADATA_NAME = 1 };
 
 /* A field with bytes. */
 struct field {
@@ -56,7 +50,7 @@ static int find_field(struct slice message, uint32_t number, struct field *out, 
 static int check_envelope(struct slice unknown, struct err *e)
 {
     struct field f;
-    int rc = find_field(unknown, UNKNOWN_CONTENT_ENCODING, &f, e);
+    int rc = find_field(unknown, UNKNOWN_ENCODING, &f, e);
     if (rc > 0 && f.value.len > 0) {
         return err_set(e, -ENOTSUP, "the object in the protobuf body has a content encoding");
     }
@@ -108,7 +102,7 @@ static int rewrite_name(struct slice body, struct field raw, struct field metada
 int lock_rewrite_protobuf(const struct lock_rule *rule, struct slice body, struct buf *out,
                           enum lock_found *found, struct err *e)
 {
-    static const struct slice magic = {.ptr = "k8s\0", .len = 4};
+    const struct slice magic = PROTOBUF_MAGIC;
     struct field raw;
     struct field metadata;
     struct field name;
