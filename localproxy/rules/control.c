@@ -38,7 +38,8 @@ static const struct state_machine machine = {
                [CALL_ANSWERED] = {"Answered", 0}},
 };
 
-struct control_call {
+struct call {
+    struct control_call public;
     struct http_collect collect;
     struct control *control;
     struct net_deadline limit; /* for the body to come */
@@ -89,12 +90,12 @@ static void end_exchange(struct http_exchange *x, int rc)
 
 /* ---- documents ---- */
 
-static void set_state(struct control_call *r, enum call_state next)
+static void set_state(struct call *r, enum call_state next)
 {
     r->state = state_change(&machine, r->state, next, (struct slice){0});
 }
 
-static void call_free(struct control_call *r)
+static void call_free(struct call *r)
 {
     net_deadline_clear(&r->limit);
     http_collect_deinit(&r->collect);
@@ -102,7 +103,7 @@ static void call_free(struct control_call *r)
 }
 
 /* An answer was sent, or could not be. */
-static void call_answered(struct control_call *r, int rc)
+static void call_answered(struct call *r, int rc)
 {
     set_state(r, CALL_ANSWERED);
     net_deadline_clear(&r->limit);
@@ -127,14 +128,14 @@ static unsigned status_of(int code)
     }
 }
 
-static void reject_call(struct control_call *r, unsigned code, const char *why)
+static void refuse_call(struct call *r, unsigned code, const char *why)
 {
     call_answered(r, respond_error(r->collect.x, code, why));
 }
 
 static void on_body(struct http_collect *collect, struct slice body, const struct err *e)
 {
-    struct control_call *r = LIST_ITEM(collect, struct control_call, collect);
+    struct call *r = LIST_ITEM(collect, struct call, collect);
     struct control *c = r->control;
     struct err why = ERR_INIT;
     net_deadline_clear(&r->limit);
@@ -142,22 +143,22 @@ static void on_body(struct http_collect *collect, struct slice body, const struc
         return;
     }
     if (e != NULL) {
-        reject_call(r, status_of(e->code), e->msg);
+        refuse_call(r, status_of(e->code), e->msg);
         return;
     }
     set_state(r, CALL_RELOADING);
-    int rc = c->handlers->reload(c->data, body, r, &why);
+    int rc = c->handlers->reload(c->data, body, &r->public, &why);
     if (rc != 0) {
-        reject_call(r, status_of(rc), why.msg);
+        refuse_call(r, status_of(rc), why.msg);
     }
 }
 
 static void on_close(struct http_collect *collect, const struct err *e)
 {
     (void)e;
-    struct control_call *r = LIST_ITEM(collect, struct control_call, collect);
+    struct call *r = LIST_ITEM(collect, struct call, collect);
     if (r->state == CALL_RELOADING) {
-        r->control->handlers->forget(r->control->data, r);
+        r->control->handlers->forget(r->control->data, &r->public);
     }
     call_free(r);
 }
@@ -169,12 +170,12 @@ static const struct http_collect_handlers collect_handlers = {
 
 static void on_limit(struct net_deadline *d)
 {
-    reject_call(LIST_ITEM(d, struct control_call, limit), 408, "timeout waiting for the document");
+    refuse_call(LIST_ITEM(d, struct call, limit), 408, "timeout waiting for the document");
 }
 
 static void take_document(struct control *c, struct http_exchange *x, const struct http_head *head)
 {
-    struct control_call *r = calloc(1, sizeof *r);
+    struct call *r = calloc(1, sizeof *r);
     if (r == NULL) {
         end_exchange(x, respond_error(x, 503, "out of memory"));
         return;
@@ -184,14 +185,15 @@ static void take_document(struct control *c, struct http_exchange *x, const stru
     http_collect_take(&r->collect, x);
     net_deadline_init(&r->limit, on_limit);
     if (head->framing == HTTP_BODY_LENGTH && head->content_length > RULES_TEXT_MAX) {
-        reject_call(r, 413, "the document exceeds the size limit of a rules document");
+        refuse_call(r, 413, "the document exceeds the size limit of a rules document");
         return;
     }
     net_deadline_set(c->loop, &r->limit, BODY_TIMEOUT_MS);
 }
 
-void control_done(struct control_call *r, bool changed)
+void control_done(struct control_call *done, bool changed)
 {
+    struct call *r = LIST_ITEM(done, struct call, public);
     call_answered(r, respond_state(r->control, r->collect.x, &changed));
 }
 

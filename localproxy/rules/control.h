@@ -11,14 +11,18 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/list.h"
 #include "base/slice.h"
 #include "control/state.h"
 #include "net/loop.h"
 
 struct control;
 
-/* A document that was handed over and is not answered yet. */
-struct control_call;
+/* A document that was handed over and is not answered yet. The fields are the handlers' own. */
+struct control_call {
+    struct list link;
+    bool changed;
+};
 
 struct control_handlers {
     /* Puts a document in force; `text` is valid during the call. 0: control_done follows

@@ -20,12 +20,6 @@ struct reload {
     struct list waiting; /* calls whose rules are in force, but not settled */
 };
 
-struct waiting_call {
-    struct list link;
-    struct control_call *call;
-    bool changed;
-};
-
 static void log_rules(const char *what, const struct rules *rules)
 {
     log_info(what, log_str("namespace", rules_shard_namespace(rules)),
@@ -124,10 +118,9 @@ static void on_settled(void *data)
 {
     struct reload *r = data;
     while (!list_empty(&r->waiting)) {
-        struct waiting_call *w = LIST_ITEM(r->waiting.next, struct waiting_call, link);
-        list_remove(&w->link);
-        control_done(w->call, w->changed);
-        free(w);
+        struct control_call *call = LIST_ITEM(r->waiting.next, struct control_call, link);
+        list_remove(&call->link);
+        control_done(call, call->changed);
     }
 }
 
@@ -139,13 +132,8 @@ static int put_in_force(struct reload *r, struct rules *rules, struct control_ca
     if (rc < 0) {
         return rc;
     }
-    struct waiting_call *w = calloc(1, sizeof *w);
-    if (w == NULL) {
-        return err_memory(e);
-    }
-    w->call = call;
-    w->changed = rc == 0;
-    list_append(&r->waiting, &w->link);
+    call->changed = rc == 0;
+    list_append(&r->waiting, &call->link);
     if (rc == 0) {
         r->metrics->reloads += now != NULL ? 1 : 0;
         log_rules("new rules are in force", rules);
@@ -184,16 +172,8 @@ static void on_describe(void *data, struct control_state *out)
 
 static void on_forget(void *data, struct control_call *call)
 {
-    struct reload *r = data;
-    LIST_FOR_EACH(node, &r->waiting)
-    {
-        struct waiting_call *w = LIST_ITEM(node, struct waiting_call, link);
-        if (w->call == call) {
-            list_remove(&w->link);
-            free(w);
-            return;
-        }
-    }
+    (void)data;
+    list_remove(&call->link);
 }
 
 static const struct control_handlers control_handlers = {
