@@ -213,7 +213,7 @@ static int note_page(struct difference_writer *s, const struct page *page)
     }
     if (s->kind == NULL && page->kind != NULL && page->api_version != NULL) {
         s->kind = strdup(page->kind);
-        s->api_version = strdup(page->api_version);
+        s->api_version = s->kind != NULL ? strdup(page->api_version) : NULL;
     }
     return 0;
 }

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "alloc_pause.h"
 #include "net/address.h"
 
 enum { TURNS = 5000, TURN_MS = 1, TEXTS = 16, TEXT_SIZE = 4096 };
@@ -90,7 +91,7 @@ int fixture_teardown(void **state)
 }
 
 /* Rules with that spec. */
-static void set_rules(struct fixture *f, const char *spec)
+static struct rules *parse_rules(struct fixture *f, const char *spec)
 {
     struct buf text = BUF_INIT(RULES_TEXT_MAX);
     struct err e = ERR_INIT;
@@ -105,21 +106,24 @@ static void set_rules(struct fixture *f, const char *spec)
     if (r == NULL) {
         fail_msg("%s", e.msg);
     }
-    proxy_set_rules(f->proxy, r);
-    rules_unref(r);
+    return r;
 }
 
 void fixture_limit(struct fixture *f, const char *selector)
 {
     struct buf spec = BUF_INIT(RULES_TEXT_MAX);
+    long paused = alloc_pause();
     int rc = selector == NULL ? buf_append_str(&spec, "{\"limits\":[]}")
                               : buf_printf(&spec,
                                            "{\"limits\":[{\"apiGroups\":[\"\"],\"resources\":"
                                            "[\"pods\"],\"selector\":\"%s\"}]}",
                                            selector);
     assert_int_equal(rc, 0);
-    set_rules(f, buf_cstr(&spec));
+    struct rules *rules = parse_rules(f, buf_cstr(&spec));
     buf_reset(&spec);
+    alloc_resume(paused);
+    proxy_set_rules(f->proxy, rules);
+    rules_unref(rules);
 }
 
 /* ---- clients ---- */

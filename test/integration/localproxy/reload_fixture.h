@@ -43,7 +43,8 @@ bool fixture_open(struct fixture *f, struct scripted_api *api);
 void fixture_restart(struct fixture *f);
 void fixture_close(struct fixture *f);
 
-/* Rules of the next generation: one limit on pods, or none at all with NULL. */
+/* Rules of the next generation: one limit on pods, or none at all with NULL. Where allocations
+ * fail, they do in the proxy only. */
 void fixture_limit(struct fixture *f, const char *selector);
 
 void client_open(struct fixture *f, struct client *c);

@@ -3,6 +3,7 @@
  * What a change of the rules does to requests in every phase, between a scripted API server and
  * clients on plain sockets.
  */
+#include "alloc_sweep.h"
 #include "reload_fixture.h"
 
 #include <poll.h>
@@ -17,7 +18,9 @@ static void list_at(struct fixture *f, const char *path, unsigned version)
 {
     struct client lister;
     fixture_get(f, &lister, path);
-    api_answer(api_expect_part(f->api, path), 200, NULL, pod_list(version, NULL, NULL));
+    if (f->api->serve == NULL) {
+        api_answer(api_expect_part(f->api, path), 200, NULL, pod_list(version, NULL, NULL));
+    }
     fixture_expect(f, &lister, "PodList");
     client_close(&lister);
 }
@@ -549,6 +552,58 @@ static void shutdown_waits_for_no_migration(void **state)
     client_close(&c);
 }
 
+/* ---- without memory ---- */
+
+static void answer_all(struct scripted_api *a, struct api_request *q)
+{
+    const unsigned *version = a->data;
+    if (strstr(q->target, "watch=1") != NULL) {
+        api_begin(q, NULL);
+    } else {
+        api_answer(q, 200, NULL, pod_list(*version, NULL, one_name));
+    }
+}
+
+/* While it changes over to other rules, until the first answer is on its way. */
+static bool migrate_once(void *data)
+{
+    struct fixture *f = data;
+    struct client c;
+    char target[256];
+    long paused = alloc_sweep_pause();
+    unsigned *version = f->api->data;
+    (void)snprintf(target, sizeof target,
+                   "/api/v1/pods?watch=1&resourceVersion=%u&allowWatchBookmarks=true", ++*version);
+    fixture_limit(f, "ns in (a)");
+    list_at(f, "/api/v1/pods", *version);
+    fixture_get(f, &c, target);
+    fixture_expect(f, &c, "200 OK");
+    uint64_t before = f->metrics.migrated;
+    alloc_sweep_resume(paused);
+    fixture_limit(f, "ns in (b)");
+    run_for(f->api->loop, 3);
+    paused = alloc_sweep_pause();
+    bool cut = false;
+    for (int turn = 0; turn < 4000 && !cut && f->metrics.migrated == before; turn++) {
+        run_for(f->api->loop, 1);
+        cut = client_has(&c, "\"code\":410");
+    }
+    assert_true(cut || f->metrics.migrated > before);
+    client_close(&c);
+    fixture_expect_number(f, &f->metrics.open_watches, 0);
+    alloc_sweep_resume(paused);
+    return !cut;
+}
+
+static void watch_is_cut_without_memory_to_migrate(void **state)
+{
+    struct fixture *f = *state;
+    unsigned version = 100;
+    f->api->data = &version;
+    f->api->serve = answer_all;
+    assert_true(sweep_allocations(migrate_once, f) > 10);
+}
+
 /* ---- writes to what was lost ---- */
 
 static void write_to_what_was_lost_is_waited_for(void **state)
@@ -645,6 +700,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_leaves_while_it_is_written_lists_again, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(shutdown_waits_for_no_migration, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(watch_is_cut_without_memory_to_migrate, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(write_to_what_was_lost_is_waited_for, fixture_setup,
                                         fixture_teardown),
