@@ -122,7 +122,7 @@ class CompareTestCase(harness.TestCase):
         cls.cluster = harness.cluster()
         cls.namespace = harness.make_namespace(cls.cluster, "compare", cls.addClassCleanup)
         cls.base = f"/api/v1/namespaces/{cls.namespace}"
-        cls.selector = f"app in ({cls.namespace},foo),world={cls.namespace}"
+        cls.selector = f"app in ({cls.namespace},foo),fixture={cls.namespace}"
         cls.limited = ["pods", "configmaps", "widgets"]
         cls.through = cls.class_proxy(
             [harness.limit(cls.limited, cls.selector)], args=["--resume-doubt=0"]
@@ -144,7 +144,7 @@ class CompareTestCase(harness.TestCase):
 
     @classmethod
     def meta(cls, name, app="foo"):
-        return {"name": name, "labels": {"world": cls.namespace, "app": app}}
+        return {"name": name, "labels": {"fixture": cls.namespace, "app": app}}
 
     def narrowed(self, target):
         """The target with the selector in it, which a client without localproxy would send."""
@@ -310,7 +310,7 @@ class ReadTest(CompareTestCase):
             self.compare(path + query, direct=path + direct, status=200)
 
     def test_versions(self):
-        """Lists at a version: also as the world was then."""
+        """Lists at a version: also as everything was then."""
         path = f"{self.base}/configmaps"
         version = self.cluster.json(path)["metadata"]["resourceVersion"]
         meta = self.meta("late")

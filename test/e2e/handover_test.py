@@ -38,7 +38,7 @@ class Shard:
     def __init__(self, test, name, namespaces, fence):
         self.name = name
         self.test = test
-        self.user = f"{name}-{test.world.prefix}"
+        self.user = f"{name}-{test.fixture.prefix}"
         self.generation = 1
         self.namespaces = set(namespaces)
         kubeconfig = test.cluster.user_kubeconfig(test.folder, self.user)
@@ -117,14 +117,14 @@ class HandoverTest(informer_case.InformerTestCase):
         self.addCleanup(self.cluster.fetch, f"{path}/{user}", "DELETE")
 
     def make_objects(self, count):
-        with self.world.connect() as connection:
-            for namespace in self.world.namespaces:
+        with self.fixture.connect() as connection:
+            for namespace in self.fixture.namespaces:
                 labels = {harness.NAMESPACE_LABEL: namespace}
                 for resource in RESOURCES:
                     for i in range(count):
                         thing = resources.body(resource, f"owned-{i}", labels)
                         path = resources.path(resource, namespace)
-                        self.world.write(connection, "POST", path, thing)
+                        self.fixture.write(connection, "POST", path, thing)
 
     def exchange(self, shards):
         """The loser first, as the manager does it; a moment in which nobody owns what moves."""
@@ -135,10 +135,10 @@ class HandoverTest(informer_case.InformerTestCase):
         other.change(gained=lost)
 
     def hand_over(self, fence, rounds, exchanges):
-        half = len(self.world.namespaces) // 2
+        half = len(self.fixture.namespaces) // 2
         shards = [
-            Shard(self, "shard-a", self.world.namespaces[:half], fence),
-            Shard(self, "shard-b", self.world.namespaces[half:], fence),
+            Shard(self, "shard-a", self.fixture.namespaces[:half], fence),
+            Shard(self, "shard-b", self.fixture.namespaces[half:], fence),
         ]
         self.make_objects(5)
         writes = {shard.name: [] for shard in shards}
@@ -226,7 +226,7 @@ class HandoverTest(informer_case.InformerTestCase):
         for path in glob.glob(stem + "*.log"):
             with open(path, encoding="utf-8") as f:
                 for line in f:
-                    if self.world.prefix in line:
+                    if self.fixture.prefix in line:
                         yield json.loads(line)
 
     def test_with_the_fence(self):

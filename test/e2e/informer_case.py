@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test cases with a world that changes and informers of every client library that watch it."""
+"""Test cases with objects that change and informers of every client library that watch them."""
 
 import random
 import sys
@@ -19,7 +19,7 @@ def report(text):
 
 
 class InformerTestCase(harness.TestCase):
-    """A world, and one client of each library."""
+    """Objects that change, and one client of each library."""
 
     namespaces = 6
     control_plane = staticmethod(harness.cluster)
@@ -37,7 +37,7 @@ class InformerTestCase(harness.TestCase):
         super().setUp()
         self.seed = harness.seed()
         self.pick = random.Random(self.seed)
-        self.world = resources.World(self.cluster, self.addCleanup, self.seed, self.namespaces)
+        self.fixture = resources.Fixture(self.cluster, self.addCleanup, self.seed, self.namespaces)
         self.clients = []
         self.addCleanup(self.end_clients)
 
@@ -48,7 +48,7 @@ class InformerTestCase(harness.TestCase):
     def start_clients(self, proxy, url=None):
         """Of each library, watching in all forms it has, by way of `url`; and what judges to the
         byte, directly."""
-        one = self.world.namespaces[0]
+        one = self.fixture.namespaces[0]
         url = url or proxy.url
         forms = ["typed:configmaps", "typed:pods", "json:secrets", f"dynamic:{GEARS}"]
         forms += ["metadata:secrets", f"metadata:{GEARS}", f"typed:secrets@{one}"]

@@ -33,7 +33,7 @@ def parse_time(text):
 
 
 class LeaseTestCase(harness.TestCase):
-    def set_up_world(self, control_plane):
+    def set_up_control_plane(self, control_plane):
         self.control_plane = control_plane
         self.namespace = harness.make_namespace(control_plane, "lease", self.addCleanup)
         self.leases = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
@@ -123,7 +123,7 @@ class SharedLeaseTest(LeaseTestCase):
         _, missing = real_clients.go_folder()
         if missing:
             raise unittest.SkipTest(missing)
-        self.set_up_world(harness.cluster())
+        self.set_up_control_plane(harness.cluster())
 
     def test_taken_from_the_dead(self):
         theirs = self.theirs("go-1")
@@ -252,7 +252,7 @@ class SharedLeaseTest(LeaseTestCase):
 class ServerAwayTest(LeaseTestCase):
     def setUp(self):
         super().setUp()
-        self.set_up_world(harness.disposable_cluster())
+        self.set_up_control_plane(harness.disposable_cluster())
 
     def test_a_leader_without_server_stops(self):
         replicas = [self.ours("c-1"), self.ours("c-2")]

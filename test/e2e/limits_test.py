@@ -28,7 +28,7 @@ def quoted(text):
     return urllib.parse.quote(text, safe="")
 
 
-class World:
+class Fixture:
     """Namespaces full of ConfigMaps and Secrets whose labels change all the time."""
 
     KINDS = ("configmaps", "secrets")
@@ -44,8 +44,8 @@ class World:
             cleanup(control_plane.fetch, f"/api/v1/namespaces/{name}", "DELETE")
 
     def labels(self, pick, namespace):
-        """As the manager would set them, now and then wrong or missing, plus the world's own."""
-        labels = {"world": self.prefix, "tier": pick.choice(("web", "db", "cache"))}
+        """As the manager would set them, now and then wrong or missing, plus the fixture's own."""
+        labels = {"fixture": self.prefix, "tier": pick.choice(("web", "db", "cache"))}
         if (app := pick.choice(self.APPS)) is not None:
             labels["app"] = app
         if pick.random() < 0.9:
@@ -119,7 +119,7 @@ class World:
 
     def items(self, kind):
         """All that there is, without localproxy: key -> item."""
-        answer = self.control_plane.fetch(f"/api/v1/{kind}?labelSelector=world%3D{self.prefix}")
+        answer = self.control_plane.fetch(f"/api/v1/{kind}?labelSelector=fixture%3D{self.prefix}")
         return {(item.namespace, item.name): item for item in objects.json_list(answer.body)}
 
 
@@ -186,16 +186,16 @@ def expected_events(history, before, matches):
 
 
 class LimitsTestCase(harness.TestCase):
-    """A world and two shards of it."""
+    """Objects and two shards of them."""
 
     @classmethod
     def setUpClass(cls):
         cls.cluster = harness.cluster()
-        cls.world = World(cls.cluster, cls.addClassCleanup)
-        half = len(cls.world.namespaces) // 2
+        cls.fixture = Fixture(cls.cluster, cls.addClassCleanup)
+        half = len(cls.fixture.namespaces) // 2
         cls.selectors = [
-            f"app=foo,{harness.NAMESPACE_LABEL} in ({','.join(cls.world.namespaces[:half])})",
-            f"app=foo,{harness.NAMESPACE_LABEL} notin ({','.join(cls.world.namespaces[:half])})",
+            f"app=foo,{harness.NAMESPACE_LABEL} in ({','.join(cls.fixture.namespaces[:half])})",
+            f"app=foo,{harness.NAMESPACE_LABEL} notin ({','.join(cls.fixture.namespaces[:half])})",
         ]
         cls.proxies = [
             # Labels say here whose an object is, whatever its namespace: no fence.
@@ -219,10 +219,10 @@ class WatchTest(LimitsTestCase):
 
     def variants(self, version):
         """target, Accept, own selector, namespace ("" for all), kind."""
-        world = self.world
-        own = f"world={world.prefix}"
+        fixture = self.fixture
+        own = f"fixture={fixture.prefix}"
         tail = f"resourceVersion={version}&labelSelector={quoted(own)}"
-        one = world.namespaces[3]
+        one = fixture.namespaces[3]
         marked = tail + "&watch=1&allowWatchBookmarks=true"
         base = [
             ("/api/v1/configmaps?watch=true&" + tail, own, "", "configmaps"),
@@ -251,16 +251,16 @@ class WatchTest(LimitsTestCase):
     def histories(self, version):
         """Watches without localproxy, from which the truth is computed."""
         watches = {}
-        for kind in World.KINDS:
+        for kind in Fixture.KINDS:
             target = f"/api/v1/{kind}?watch=true&resourceVersion={version}"
-            watches[kind] = Watch(self.world.connect(), target)
+            watches[kind] = Watch(self.fixture.connect(), target)
             self.addCleanup(watches[kind].close)
         return watches
 
     def test_watches_show_the_shard_and_nothing_else(self):
-        world = self.world
-        world.run_writers(OBJECTS, 0)
-        before = {kind: world.items(kind) for kind in World.KINDS}
+        fixture = self.fixture
+        fixture.run_writers(OBJECTS, 0)
+        before = {kind: fixture.items(kind) for kind in Fixture.KINDS}
         answer = self.cluster.json("/api/v1/configmaps?limit=1")
         version = answer["metadata"]["resourceVersion"]
         truth = self.histories(version)
@@ -272,7 +272,7 @@ class WatchTest(LimitsTestCase):
         self.assertGreater(len(watches), 40)
         open_now = [proxy.metrics()["cmesh_proxy_open_watches"] for proxy in self.proxies]
         self.assertEqual([len(watches) / 2] * 2, open_now)
-        world.run_writers(OBJECTS // 4, CHANGES, first=100)
+        fixture.run_writers(OBJECTS // 4, CHANGES, first=100)
         self.mark_the_end(truth, watches)
         self.assertGreater(max(len(watch.events) for _, watch, *_ in watches), 100)
         for shard, watch, own, namespace, kind in watches:
@@ -281,21 +281,21 @@ class WatchTest(LimitsTestCase):
 
     def mark_the_end(self, truth, watches):
         """One object in each namespace and kind that every watch shows, after all the others."""
-        world = self.world
-        with world.connect() as connection:
-            for kind in World.KINDS:
-                for namespace in (world.namespaces[3], world.namespaces[-1]):
-                    labels = {"world": world.prefix, "app": "foo", "tier": "web"}
+        fixture = self.fixture
+        with fixture.connect() as connection:
+            for kind in Fixture.KINDS:
+                for namespace in (fixture.namespaces[3], fixture.namespaces[-1]):
+                    labels = {"fixture": fixture.prefix, "app": "foo", "tier": "web"}
                     labels[harness.NAMESPACE_LABEL] = namespace
                     thing = {"metadata": {"name": "the-end", "labels": labels}}
-                    world.write(connection, "POST", world.path(kind, namespace), thing)
+                    fixture.write(connection, "POST", fixture.path(kind, namespace), thing)
         for kind, watch in truth.items():
             harness.wait_for(
                 lambda w=watch: sum(e.item.name == "the-end" for e in list(w.events)) == 2,
                 f"the end of {kind}",
             )
         for shard, watch, _, namespace, kind in watches:
-            end = world.namespaces[3] if shard == 0 else world.namespaces[-1]
+            end = fixture.namespaces[3] if shard == 0 else fixture.namespaces[-1]
             if namespace in ("", end):
                 harness.wait_for(
                     lambda w=watch: any(e.item.name == "the-end" for e in list(w.events)),
@@ -325,13 +325,13 @@ class WatchTest(LimitsTestCase):
 
 
 class ListTest(LimitsTestCase):
-    """Lists of a world that stands still."""
+    """Lists of objects that nobody changes."""
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.world.run_writers(OBJECTS, CHANGES // 5)
-        cls.all = {kind: cls.world.items(kind) for kind in World.KINDS}
+        cls.fixture.run_writers(OBJECTS, CHANGES // 5)
+        cls.all = {kind: cls.fixture.items(kind) for kind in Fixture.KINDS}
 
     def expected(self, kind, shard, own="", namespace=""):
         narrower = objects.parse_selector(own)
@@ -344,18 +344,18 @@ class ListTest(LimitsTestCase):
         }
 
     def shown(self, shard, target, accept="application/json"):
-        """The keys of this world's objects in a list; nothing outside may be there."""
+        """The keys of this fixture's objects in a list; nothing outside may be there."""
         answer = self.proxies[shard].fetch(target, headers=[("Accept", accept)])
         self.assertEqual(200, answer.status, (target, answer))
         items = objects.read_list(answer)
         self.assertEqual([], self.outside(items, shard), target)
         keys = [(item.namespace, item.name) for item in items]
         self.assertEqual(len(set(keys)), len(keys))
-        return {key for key in keys if key[0] in self.world.namespaces}
+        return {key for key in keys if key[0] in self.fixture.namespaces}
 
     def test_two_shards_share_everything(self):
         foo = objects.parse_selector("app=foo")
-        for kind in World.KINDS:
+        for kind in Fixture.KINDS:
             shards = [self.shown(shard, f"/api/v1/{kind}") for shard in range(2)]
             self.assertEqual(set(), shards[0] & shards[1])
             everything = {key for key, item in self.all[kind].items() if foo(item.labels)}
@@ -363,9 +363,9 @@ class ListTest(LimitsTestCase):
             self.assertTrue(shards[0] and shards[1])
 
     def test_every_form_of_a_list(self):
-        one = self.world.namespaces[3]
+        one = self.fixture.namespaces[3]
         for shard in range(2):
-            for kind in World.KINDS:
+            for kind in Fixture.KINDS:
                 everywhere = self.expected(kind, shard)
                 here = self.expected(kind, shard, namespace=one)
                 for accept in ("application/json", objects.PROTOBUF, JSON_TABLE, PARTIAL, "*/*"):
@@ -430,7 +430,7 @@ class ListTest(LimitsTestCase):
                     token = self.token(answer)
                     if not token:
                         break
-                ours = [key for key in seen if key[0] in self.world.namespaces]
+                ours = [key for key in seen if key[0] in self.fixture.namespaces]
                 self.assertEqual(len(set(seen)), len(seen))
                 self.assertEqual(self.expected("configmaps", 0), set(ours))
                 self.assertGreaterEqual(pages, len(seen) / limit)
@@ -461,7 +461,7 @@ class HostileQueryTest(LimitsTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.world.run_writers(60, 0)
+        cls.fixture.run_writers(60, 0)
 
     BAD = (
         "labelSelector=app%3Dbar&labelSelector=app%3Dfoo",
@@ -544,7 +544,7 @@ class HostileQueryTest(LimitsTestCase):
 
     def test_lists(self):
         answered = collections.Counter()
-        one = self.world.namespaces[3]
+        one = self.fixture.namespaces[3]
         for shard in range(2):
             for query in self.BAD:
                 for base in ("/api/v1/configmaps?", f"/api/v1/namespaces/{one}/secrets?"):
@@ -665,17 +665,17 @@ class DeleteCollectionTest(LimitsTestCase):
 
     def setUp(self):
         super().setUp()
-        self.world.run_writers(120, 0, first=1000 * next(harness.Run.counter))
+        self.fixture.run_writers(120, 0, first=1000 * next(harness.Run.counter))
 
     def delete(self, query="", body=None, kind="configmaps"):
         """In every namespace; returns the keys before and after."""
-        before = self.world.items(kind)
-        for namespace in self.world.namespaces:
-            target = self.world.path(kind, namespace) + query
+        before = self.fixture.items(kind)
+        for namespace in self.fixture.namespaces:
+            target = self.fixture.path(kind, namespace) + query
             headers = [("Content-Type", "application/json")]
             answer = self.proxies[0].fetch(target, "DELETE", headers, body)
             self.assertEqual(200, answer.status, answer)
-        return before, set(self.world.items(kind))
+        return before, set(self.fixture.items(kind))
 
     def mine(self, items, own=""):
         narrower = objects.parse_selector(own)
@@ -703,15 +703,15 @@ class DeleteCollectionTest(LimitsTestCase):
         self.assertEqual(set(before) - self.mine(before), after)
 
     def test_hostile_queries(self):
-        before = self.world.items("configmaps")
+        before = self.fixture.items("configmaps")
         for query in HostileQueryTest.BAD:
-            target = self.world.path("configmaps", self.world.namespaces[3]) + "?" + query
+            target = self.fixture.path("configmaps", self.fixture.namespaces[3]) + "?" + query
             with self.proxies[0].connect() as connection:
                 answer = connection.request("DELETE", target)
             self.assertIn(answer.status, (200, 400, 410, 414, 431), (query[:200], answer))
-        after = self.world.items("configmaps")
+        after = self.fixture.items("configmaps")
         for key in set(before) - set(after):
-            self.assertEqual(self.world.namespaces[3], key[0])
+            self.assertEqual(self.fixture.namespaces[3], key[0])
             self.assertTrue(self.matches[0](before[key].labels), before[key])
 
 
@@ -721,8 +721,8 @@ class SeveralLimitsTest(harness.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.cluster = harness.cluster()
-        cls.world = World(cls.cluster, cls.addClassCleanup, count=4)
-        cls.world.run_writers(60, 0)
+        cls.fixture = Fixture(cls.cluster, cls.addClassCleanup, count=4)
+        cls.fixture.run_writers(60, 0)
 
     def listed(self, limits, kind="configmaps"):
         proxy = self.proxy(limits)
@@ -731,23 +731,23 @@ class SeveralLimitsTest(harness.TestCase):
         return {(i.namespace, i.name) for i in objects.read_list(answer)}
 
     def expected(self, selector, kind="configmaps"):
-        matches = objects.parse_selector(f"world={self.world.prefix}," + selector)
-        return {key for key, item in self.world.items(kind).items() if matches(item.labels)}
+        matches = objects.parse_selector(f"fixture={self.fixture.prefix}," + selector)
+        return {key for key, item in self.fixture.items(kind).items() if matches(item.labels)}
 
     def test_limits_of_one_resource_are_anded(self):
         limits = [
             harness.limit(["configmaps"], "app=foo"),
-            harness.limit(["*"], f"world={self.world.prefix}"),
+            harness.limit(["*"], f"fixture={self.fixture.prefix}"),
             harness.limit(["configmaps", "pods"], "tier in (web,db)", groups=[""]),
         ]
         self.assertEqual(self.expected("app=foo,tier in (web,db)"), self.listed(limits))
-        self.assertEqual(self.expected("world", "secrets"), self.listed(limits, "secrets"))
+        self.assertEqual(self.expected("fixture", "secrets"), self.listed(limits, "secrets"))
 
     def test_limits_of_other_groups_do_not_count(self):
         limits = [harness.limit(["configmaps"], "app=foo", groups=["apps", "example.com"])]
-        listed = {key for key in self.listed(limits) if key[0] in self.world.namespaces}
+        listed = {key for key in self.listed(limits) if key[0] in self.fixture.namespaces}
         listed = {key for key in listed if key[1] != "kube-root-ca.crt"}
-        self.assertEqual(set(self.world.items("configmaps")), listed)
+        self.assertEqual(set(self.fixture.items("configmaps")), listed)
 
     def test_a_contradiction_is_nothing(self):
         for selector in ("app=foo,app=bar", "app,!app", "app in (foo),app notin (foo)"):

@@ -107,7 +107,7 @@ class Follower:
 
 
 class ReflectorTestCase(harness.TestCase):
-    def set_up_world(self, control_plane):
+    def set_up_control_plane(self, control_plane):
         self.control_plane = control_plane
         self.kubectl = harness.Kubectl(self.folder, control_plane.kubeconfig)
         self.namespace = f"reflect-{os.getpid()}-{next(harness.Run.counter)}"
@@ -164,7 +164,7 @@ class FollowTest(ReflectorTestCase):
 
     def setUp(self):
         super().setUp()
-        self.set_up_world(harness.cluster())
+        self.set_up_control_plane(harness.cluster())
         # The controllers put a ConfigMap of their own into each namespace.
         harness.wait_for(self.truth, "the namespace is ready")
 
@@ -268,7 +268,7 @@ class TroubleTest(ReflectorTestCase):
 
     def setUp(self):
         super().setUp()
-        self.set_up_world(harness.disposable_cluster())
+        self.set_up_control_plane(harness.disposable_cluster())
 
     def restart(self):
         self.control_plane.stop_apiserver()

@@ -23,11 +23,11 @@ class ReloadTestCase(informer_case.InformerTestCase):
 
     def setUp(self):
         super().setUp()
-        places = self.world.namespaces, resources.ALL
+        places = self.fixture.namespaces, resources.ALL
         self.generator = random_rules.Generator(self.pick, *places)
         self.rules = self.generator.next()
         self.proxy_process = self.start_proxy_process(self.rules.document)
-        self.world.fill(10)
+        self.fixture.fill(10)
 
     def start_proxy_process(self, document):
         args = self.proxy_options()
@@ -37,9 +37,9 @@ class ReloadTestCase(informer_case.InformerTestCase):
         """New clients, so many reloads, quiet: then all must be right."""
         judge = checker.Checker(self.cluster, self.rules, self.proxy_process.reload)
         judge.add(*self.start_clients(self.proxy_process, url))
-        self.world.start()
+        self.fixture.start()
         self.change(judge, reloads, pause, disturb)
-        self.world.stop()
+        self.fixture.stop()
         self.settle(judge)
 
     def change(self, judge, reloads, pause, disturb=None):

@@ -76,9 +76,9 @@ class RestartTest(reload_case.ReloadTestCase):
 
     def test_rules_change_while_localproxy_is_away(self):
         for _ in range(3):
-            self.world.start()
+            self.fixture.start()
             self.change_rules()
-            self.world.stop()
+            self.fixture.stop()
             self.judge.quiesce(reload_case.QUIESCENCE)
 
 
@@ -97,9 +97,9 @@ class RestartWithStateTest(RestartTest):
     def test_rules_stay(self):
         """Nobody is told to list again, and nobody misses what changes meanwhile."""
         for _ in range(3):
-            self.world.start()
+            self.fixture.start()
             self.restart(self.rules.document)
-            self.world.stop()
+            self.fixture.stop()
             self.judge.quiesce(reload_case.QUIESCENCE)
             metrics = self.proxy_process.metrics()
             self.assertEqual(0, metrics["cmesh_proxy_resumes_refused_total"])
@@ -120,7 +120,7 @@ class SlowReaderTest(reload_case.ReloadTestCase):
             harness.wait_for(look, "a difference is written")
 
     def test_slow_readers(self):
-        self.world.fill_heavily(300, 30_000)
+        self.fixture.fill_heavily(300, 30_000)
         judge = checker.Checker(self.cluster, self.rules, self.proxy_process.reload)
         for form in ("json:configmaps", "protobuf:configmaps", "partial:configmaps"):
             address = self.proxy_process.listen
@@ -152,9 +152,9 @@ class LostServerTest(reload_case.ReloadTestCase):
             self.cluster.stop_apiserver()
             self.change(judge, 5, 0.1)
             self.cluster.start_apiserver()
-            self.world.start()
+            self.fixture.start()
             self.change(judge, 5, 0.1)
-            self.world.stop()
+            self.fixture.stop()
         self.settle(judge)
 
     def test_rules_change_while_the_api_server_forgets(self):

@@ -96,7 +96,7 @@ def body(resource, name, labels):
     return thing
 
 
-class World:
+class Fixture:
     """Namespaces of a test's own, and writers on them. What they do follows from the seed; when,
     from the machine."""
 
@@ -107,9 +107,10 @@ class World:
         self.control_plane = control_plane
         self.seed = seed
         self.resources = resources
-        self.prefix = f"world-{os.getpid()}-{next(harness.Run.counter)}"
+        self.prefix = f"fixture-{os.getpid()}-{next(harness.Run.counter)}"
         self.namespaces = [
-            harness.make_namespace(control_plane, f"world-{i}", cleanup) for i in range(namespaces)
+            harness.make_namespace(control_plane, f"fixture-{i}", cleanup)
+            for i in range(namespaces)
         ]
         self.stopping = threading.Event()
         self.threads = []

@@ -23,7 +23,7 @@ KINDS = {"ADDED": "add", "MODIFIED": "update", "DELETED": "delete"}
 class UntouchedTest(informer_case.InformerTestCase):
     def setUp(self):
         super().setUp()
-        half = self.world.namespaces[: len(self.world.namespaces) // 2]
+        half = self.fixture.namespaces[: len(self.fixture.namespaces) // 2]
         self.selector = f"app,{harness.NAMESPACE_LABEL} in ({','.join(half)})"
         plurals = [resource.plural for resource in UNTOUCHED[:2]]
         # Gears have no limit of their own, before or after.
@@ -38,7 +38,7 @@ class UntouchedTest(informer_case.InformerTestCase):
         return random_rules.Rules(limits, generation)
 
     def others(self):
-        generator = random_rules.Generator(self.pick, self.world.namespaces, resources.ALL)
+        generator = random_rules.Generator(self.pick, self.fixture.namespaces, resources.ALL)
         return [generator.selector() for _ in range(self.pick.choice((0, 1, 2)))]
 
     def start_history(self):
@@ -51,7 +51,7 @@ class UntouchedTest(informer_case.InformerTestCase):
             self.before[resource] = {(item.namespace, item.name): item for item in items}
             version = objects.list_version(answer)
             target = f"{path}?watch=true&resourceVersion={version}"
-            self.truth[resource] = limits_test.Watch(self.world.connect(), target)
+            self.truth[resource] = limits_test.Watch(self.fixture.connect(), target)
             self.addCleanup(self.truth[resource].close)
 
     def expected(self, watch):
@@ -78,7 +78,7 @@ class UntouchedTest(informer_case.InformerTestCase):
 
     def start_clients(self, proxy):
         gears = resources.name_of(resources.GEARS)
-        one = self.world.namespaces[0]
+        one = self.fixture.namespaces[0]
         forms = ["typed:secrets", "typed:pods", "json:pods", f"metadata:pods@{one}"]
         forms += ["metadata:secrets", f"dynamic:{gears}"]
         self.clients.append(real_clients.go_informer("go", proxy.url, forms))
@@ -97,19 +97,19 @@ class UntouchedTest(informer_case.InformerTestCase):
 
     def test_other_resources_change(self):
         proxy = self.proxy(self.rules(1, ["app"]).document, control=True)
-        self.world.fill(10)
+        self.fixture.fill(10)
         self.start_history()
         self.start_clients(proxy)
         touched = wire_informer.WireInformer("touched", proxy.listen, "json:configmaps")
         self.addCleanup(touched.close)
         real_clients.wait_synced([touched])
         connections = [client.connections(proxy.listen) for client in self.connected]
-        self.world.start()
+        self.fixture.start()
         count = harness.reloads(100)
         for generation in range(2, count + 2):
             time.sleep(0.1 * self.pick.random())
             proxy.reload(self.rules(generation, self.others()).document)
-        self.world.stop()
+        self.fixture.stop()
         for client in self.clients:
             for watch in client.watches:
                 with self.subTest(client=client.name, watch=watch):
@@ -120,7 +120,7 @@ class UntouchedTest(informer_case.InformerTestCase):
         added = collections.Counter(e.key for e in touched.of("json:configmaps", "add"))
         self.assertGreater(max(added.values()), count // 20)
         heard = sum(len(client.events) for client in self.clients)
-        informer_case.report(f"{count} reloads, {self.world.writes} writes, {heard} events heard")
+        informer_case.report(f"{count} reloads, {self.fixture.writes} writes, {heard} events heard")
 
     def check(self, client, watch):
         expected, heard = self.expected(watch), self.heard(client, watch)
