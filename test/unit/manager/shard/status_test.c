@@ -382,7 +382,7 @@ static void test_the_worst_is_the_reason(void **state)
     }
     struct made m = make(published(pods, 7));
     const char *message = text_at(condition(&m, "Enforced"), "message");
-    static const char *const parts[] = {"1 of 7",          "Without a sidecar",   "In two shards",
+    static const char *const parts[] = {"1 of 7",          "Without a sidecar",  "In two shards",
                                         "Enforcing other", "Refusing the rules", "Not responding",
                                         "Not confirmed"};
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
