@@ -202,16 +202,11 @@ static bool past_too_old(const struct fence_past *past, uint64_t now_ms)
     return now_ms > past->replaced_ms && now_ms - past->replaced_ms > FENCE_HISTORY_MS;
 }
 
-void fence_history_expire(struct fence_history *h, uint64_t now_ms)
+void fence_history_add(struct fence_history *h, struct rules *old, uint64_t now_ms)
 {
     while (h->count > 0 && past_too_old(&h->past[0], now_ms)) {
         forget_rules(h, 0);
     }
-}
-
-void fence_history_add(struct fence_history *h, struct rules *old, uint64_t now_ms)
-{
-    fence_history_expire(h, now_ms);
     if (old == NULL) {
         return;
     }
