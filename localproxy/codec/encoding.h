@@ -16,4 +16,7 @@ enum encoding {
 /* Of the value of a Content-Type header, or of one range of an Accept header. */
 enum encoding encoding_of(struct slice content_type);
 
+/* The same value without its parameters. */
+struct slice encoding_media_type(struct slice content_type);
+
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "codec/encoding.h"
 
 #define UNDERSTOOD                                                                                 \
     "leader election needs to read it; JSON, YAML and Kubernetes protobuf without "                \
@@ -28,20 +29,9 @@ static const struct {
     {"application/json-patch+json", lock_rewrite_json_patch},
 };
 
-/* Without parameters. */
-static struct slice media_type(struct slice content_type)
-{
-    const char *mark = memchr(content_type.ptr, ';', content_type.len);
-    size_t n = mark == NULL ? content_type.len : (size_t)(mark - content_type.ptr);
-    while (n > 0 && (content_type.ptr[n - 1] == ' ' || content_type.ptr[n - 1] == '\t')) {
-        n--;
-    }
-    return slice_of(content_type.ptr, n);
-}
-
 static rewrite_cb *find_form(struct slice content_type)
 {
-    struct slice type = media_type(content_type);
+    struct slice type = encoding_media_type(content_type);
     for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
         if (slice_ieq(type, slice_str(forms[i].media_type))) {
             return forms[i].rewrite;
