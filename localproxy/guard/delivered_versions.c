@@ -204,10 +204,9 @@ static void drop_point(struct delivered_versions *r, struct point *p)
     r->spare = p;
 }
 
-/* NULL is fine. */
 static void take_point(struct delivered_versions *r, struct point *p)
 {
-    if (p != NULL && --p->count == 0) {
+    if (--p->count == 0) {
         drop_point(r, p);
     }
 }
@@ -330,17 +329,17 @@ static bool may_watch(struct delivered_versions *r, const struct delivered_key *
                       uint64_t version)
 {
     struct match m = match_points(r, key, POINT_VERSION, version);
-    bool known = m.fresh != NULL || m.stale != NULL;
-    take_point(r, m.fresh);
     /* All stale points are below the ceiling, but for those of no known version: these would hold
      * back a version that by all that is known was learnt since. */
-    if (version > ceiling(r, find_resource(r, key->resource), key->selector)) {
-        return true;
+    bool above = version > ceiling(r, find_resource(r, key->resource), key->selector);
+    if (m.stale != NULL && !above) {
+        return false;
     }
     if (m.fresh != NULL) {
-        take_point(r, m.stale);
+        take_point(r, m.fresh);
+        return true;
     }
-    return known ? m.stale == NULL : refused_before(r, key, POINT_VERSION_REFUSED, version);
+    return above || refused_before(r, key, POINT_VERSION_REFUSED, version);
 }
 
 bool delivered_watch(struct delivered_versions *r, const struct delivered_key *key,

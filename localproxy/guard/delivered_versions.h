@@ -16,8 +16,10 @@
  * what is above it can only have been learnt since.
  *
  * Two clients may share a view and even a version, so points are counted: each is good for one
- * watch. Where a fresh and a stale point fit alike, both are dropped and the request is refused: at
- * worst a client lists once more than it had to.
+ * watch. Where a fresh and a stale point fit alike, nobody can tell whose request it is: it is
+ * refused, and both points stay for their own clients, however many others come before. At worst
+ * clients list again until the version is another one, which in a cluster where nothing happens is
+ * within the 10 seconds in which kube-apiserver renews its own lease.
  *
  * All of it can be kept in a file, which outlives the process however that ends: what it says is at
  * any moment what clients may have seen. So after a restart nothing is doubted, and a client whose
@@ -119,7 +121,7 @@ void delivered_clock(struct delivered_versions *r, uint64_t now_ms);
 /* Whether a watch may go on from `version` (not 0); takes the point.
  *
  * Yes above the ceiling, and from a fresh point that no stale one equals. No from a stale point,
- * which stays: that the client was told so is not certain. What is not known at all (after a start
+ * which stays: that its client was told so is not certain. What is not known at all (after a start
  * without a file every version is, until delivered_newest) is refused for doubt_ms from
  * the first time it is asked for: a client that still comes with it then learnt it some other way,
  * from a single object perhaps. */
