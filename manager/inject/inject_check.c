@@ -8,8 +8,8 @@
 #include "base/array.h"
 #include "inject/inject_operator.h"
 #include "inject/inject_sidecars.h"
-#include "json/edit.h"
 #include "object/names.h"
+#include "json/edit.h"
 #include "json/field.h"
 
 /* ---- containers ---- */
