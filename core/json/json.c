@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/slice.h"
+#include "json/cursor.h"
 #include "json/scanner.h"
 
 static int compare_keys(const void *a, const void *b)
@@ -71,32 +73,49 @@ int json_find_duplicate(const cJSON *object, const cJSON **one, const cJSON **ot
     return found;
 }
 
-/* Where the text of `item` begins, that of `node` being `value`, and its key; NULL: it is not
- * below.
- */
-static const char *find_text(struct slice value, const cJSON *node, const cJSON *item,
-                             struct slice *key)
+/* Walks over the value of `node` to where that of `item` begins; false: it is not below, and the
+ * walk is behind. Nothing is looked at twice: a hostile document may be large and deep. */
+static bool find_text(struct json_cursor *c, const cJSON *node, const cJSON *item,
+                      struct slice *key)
 {
+    struct slice end;
+    bool keyed = cJSON_IsObject(node);
     if (node == item) {
-        return value.ptr;
+        return true;
     }
-    struct slice inside = json_scan_inside(value);
-    const char *found = NULL;
-    for (node = node->child; node != NULL && found == NULL; node = node->next) {
-        if (!json_scan_next(&inside, key, &value)) {
-            return NULL;
+    if (!keyed && !cJSON_IsArray(node)) {
+        (void)json_skip(c);
+        return false;
+    }
+    (void)json_enter(c, keyed ? '{' : '[');
+    for (node = node->child; node != NULL; node = node->next) {
+        if (!(keyed ? json_next_key(c, key) : json_next_element(c))) {
+            return false;
         }
-        found = find_text(value, node, item, key);
+        if (find_text(c, node, item, key)) {
+            return true;
+        }
     }
-    return found;
+    (void)(keyed ? json_next_key(c, &end) : json_next_element(c));
+    return false;
 }
 
+/* Where the text of `item` begins, and its key, without its quotes; NULL: it is not there. */
 static const char *place_of(struct slice text, const cJSON *root, const cJSON *item,
                             struct slice *key)
 {
     struct slice value;
-    bool readable = root != NULL && json_scan_document(text, &value, NULL) == 0;
-    return readable ? find_text(value, root, item, key) : NULL;
+    if (root == NULL || json_scan_document(text, &value, NULL) != 0) {
+        return NULL;
+    }
+    struct json_cursor c = json_cursor_of(value);
+    if (!find_text(&c, root, item, key)) {
+        return NULL;
+    }
+    while (c.at < c.end && ascii_is_space(*c.at)) {
+        c.at++;
+    }
+    return c.at;
 }
 
 /* A tree and the text that it was made of. */
@@ -109,10 +128,10 @@ struct document {
 static int fail_duplicate(const struct document *d, const cJSON *second)
 {
     char problem[160];
-    struct slice key = slice_of(d->text.ptr, 0);
-    (void)place_of(d->text, d->root, second, &key);
+    struct slice key;
+    bool found = place_of(d->text, d->root, second, &key) != NULL;
     (void)snprintf(problem, sizeof problem, "duplicate key \"%.100s\"", second->string);
-    return json_fail_at(d->text, key.ptr, problem, d->e);
+    return json_fail_at(d->text, found ? key.ptr - 1 : d->text.ptr, problem, d->e);
 }
 
 static int fail_number(const struct document *d, const cJSON *item)

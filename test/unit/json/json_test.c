@@ -7,11 +7,13 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
 #include "base/array.h"
+#include "base/buf.h"
 #include "json/json.h"
 
 /* The canonical text of `text`; the caller frees. */
@@ -177,6 +179,41 @@ static void bounds_the_depth(void **state)
     free(got);
 }
 
+/* How long it takes to read a large document, with `last` below 900 arrays that all of it is in. */
+static clock_t deep(const char *last, const char *want)
+{
+    enum { DEPTH = 900, ITEMS = 100000 };
+    struct buf text = BUF_INIT(ITEMS * 4);
+    struct err e = ERR_INIT;
+    for (int i = 0; i < DEPTH; i++) {
+        buf_append_char(&text, '[');
+    }
+    for (int i = 0; i < ITEMS; i++) {
+        buf_append_str(&text, "[],");
+    }
+    buf_append_str(&text, last);
+    for (int i = 0; i < DEPTH; i++) {
+        buf_append_char(&text, ']');
+    }
+    assert_int_equal(buf_error(&text), 0);
+    clock_t begun = clock();
+    cJSON *root = json_parse((const char *)buf_data(&text), text.len, &e);
+    clock_t took = clock() - begun;
+    assert_string_equal(e.msg, want);
+    cJSON_Delete(root);
+    buf_reset(&text);
+    return took;
+}
+
+static void a_place_far_down_costs_no_more_than_the_document(void **state)
+{
+    (void)state;
+    clock_t good = deep("0", "");
+    assert_true(deep("1e999", "line 1, column 300901: number out of range") <= 10 * good);
+    assert_true(deep("{\"a\":1,\"a\":2}", "line 1, column 300908: duplicate key \"a\"") <=
+                10 * good);
+}
+
 static void canonical_text_is_bounded_and_finite(void **state)
 {
     (void)state;
@@ -298,6 +335,7 @@ int main(void)
         cmocka_unit_test(refuses_what_is_not_json),
         cmocka_unit_test(differs_in_case_is_no_duplicate),
         cmocka_unit_test(bounds_the_depth),
+        cmocka_unit_test(a_place_far_down_costs_no_more_than_the_document),
         cmocka_unit_test(canonical_text_is_bounded_and_finite),
         cmocka_unit_test(numbers_keep_their_value),
         cmocka_unit_test(tells_the_line_of_a_value),
