@@ -498,8 +498,10 @@ void http_server_drain(struct http_server *s)
     for (struct list *node = s->conns.next, *next; node != &s->conns; node = next) {
         next = node->next;
         struct conn *c = LIST_ITEM(node, struct conn, link);
-        if (c->state == CONN_IDLE) {
-            close_gently(c); /* its last response may still be queued */
+        if (c->state == CONN_IDLE && net_stream_flushed(c->h1.stream)) {
+            close_now(c);
+        } else if (c->state == CONN_IDLE) {
+            close_gently(c); /* its last response is still queued */
         }
     }
     check_drained(s);

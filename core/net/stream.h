@@ -81,6 +81,8 @@ void net_stream_read_stop(struct net_stream *s);
  * on_error: what is written then is dropped. */
 MUST_CHECK int net_stream_write(struct net_stream *s, const struct slice *parts, size_t count);
 bool net_stream_blocked(const struct net_stream *s);
+/* Whether the kernel has all that was written. */
+bool net_stream_flushed(const struct net_stream *s);
 /* Says "no more" to the peer once all is written; nothing may be written after it. */
 void net_stream_shutdown(struct net_stream *s);
 

@@ -220,6 +220,11 @@ int net_stream_write(struct net_stream *s, const struct slice *parts, size_t cou
     return 0;
 }
 
+bool net_stream_flushed(const struct net_stream *s)
+{
+    return queued(s) == 0;
+}
+
 bool net_stream_blocked(const struct net_stream *s)
 {
     return s->state < STATE_OPEN || s->was_blocked;

@@ -911,6 +911,22 @@ static void test_drain_finishes_what_runs(void **state)
     raw_close(&idle);
 }
 
+/* Not even one that does not close its own side. */
+static void test_drain_waits_for_no_idle_client(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer idle;
+    raw_connect(&idle, http_server_address(w->server));
+    run_for(w->loop, 10);
+    http_server_drain(w->server);
+    uint64_t begun = net_loop_now(w->loop);
+    run_until(w->loop, &w->drained);
+    raw_expect(w->loop, &idle, NULL);
+    run_to_end(w->loop);
+    assert_in_range(net_loop_now(w->loop) - begun, 0, 900);
+    raw_close(&idle);
+}
+
 /* The answer is complete, but has not left yet. */
 static void test_drain_delivers_what_is_queued(void **state)
 {
@@ -1227,6 +1243,7 @@ int main(void)
         HTTP_TEST(test_connection_close_is_honoured),
         HTTP_TEST(test_too_many_connections_are_closed),
         HTTP_TEST(test_drain_finishes_what_runs),
+        HTTP_TEST(test_drain_waits_for_no_idle_client),
         HTTP_TEST(test_drain_delivers_what_is_queued),
         HTTP_TEST(test_freeing_the_server_ends_exchanges),
         HTTP_TEST(test_a_get_is_repeated_on_a_new_connection),
