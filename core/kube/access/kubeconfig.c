@@ -266,14 +266,15 @@ static int load_file(struct kubeconfig *kc, const char *path, bool may_miss, str
         return err_memory(e);
     }
     kc->file_count++;
-    int rc = parse_file(file, e);
+    struct err why = ERR_INIT; /* `e` keeps its first error, and a missing file may be none */
+    int rc = parse_file(file, &why);
     if (rc == -ENOENT && may_miss) {
         log_debug("kubeconfig file does not exist, skipped", log_str("path", path));
         free(file->path);
         kc->file_count--;
         return 0;
     }
-    return rc == 0 ? merge_file(kc, file, e) : rc;
+    return rc == 0 ? merge_file(kc, file, e) : err_set(e, rc, "%s", why.msg);
 }
 
 static bool is_loaded(const struct kubeconfig *kc, const char *path)
