@@ -284,22 +284,30 @@ static int parse_all(struct line *l, char **positional, int *rest, struct err *e
     return 0;
 }
 
-static bool is_set(const struct line *l, const char *name)
+/* Not so: what is false, and a text that is empty. */
+static bool is_on(const struct line *l, const struct flag *f)
 {
-    const struct flag *f = find_flag(l->command, name, strlen(name));
     const void *target = target_of(f, l->flags);
     if (f->type == FLAG_BOOL) {
         return *(const bool *)target;
     }
-    const char *text = *(const char *const *)target;
-    return text != NULL && text[0] != '\0';
+    if (f->type == FLAG_STRING) {
+        const char *text = *(const char *const *)target;
+        return text != NULL && text[0] != '\0';
+    }
+    return true;
+}
+
+static bool is_set(const struct line *l, const char *name)
+{
+    return is_on(l, find_flag(l->command, name, strlen(name)));
 }
 
 /* What one flag asks of others. */
 static int check_others(const struct line *l, struct err *e)
 {
     for (const struct flag *f = l->command->flags; f->name != NULL; f++) {
-        if (!l->given[f - l->command->flags]) {
+        if (!l->given[f - l->command->flags] || !is_on(l, f)) {
             continue;
         }
         if (f->needs != NULL && !is_set(l, f->needs)) {

@@ -49,8 +49,8 @@ struct flag {
     const char *const *choices; /* FLAG_CHOICE only: NULL-terminated */
     const char *default_text;   /* overrides how the default is shown; "" hides it */
     /* Other flags, boolean or text without a default: on the command line this one is refused
-     * without `needs` and with `excludes`, where it would do nothing. A variable is not, for it may
-     * be meant for another program. */
+     * without `needs` and with `excludes`, where it would do nothing. Given as false or empty it is
+     * not, for then nothing is asked; nor is a variable, which may be meant for another program. */
     const char *needs;
     const char *excludes;
 };

@@ -524,6 +524,8 @@ class PagesTest(RuleSyncTestCase):
             (["--from", folder, "--to", "x", "--once", "--ready-file", "x"],
              "--ready-file cannot be combined with --once"),
             (["--from", folder, "--to", "x", "--admin", "nonsense"], '--admin: "nonsense"'),
+            (["--from", folder, "--to", "x", "--at-start=false", "--in-cluster=false",
+              "--kubeconfig=", "--context", "", "--admin", "nonsense"], '--admin: "nonsense"'),
             (["--from", folder, "--control", "/" + "x" * 200], "--control: /xxx"),
         ):
             result = self.run_once(*args)

@@ -303,6 +303,8 @@ static void flags_that_need_or_exclude_others(void **state)
     init(&f);
     assert_int_equal(PARSE(&f, "--with-on=x", "--on"), FLAGS_OK);
     init(&f);
+    assert_int_equal(PARSE(&f, "--with-on="), FLAGS_OK);
+    init(&f);
     assert_int_equal(PARSE(&f, "--without-on=1"), FLAGS_OK);
     /* A variable may be meant for another program. */
     (void)setenv("CMESH_WITH_ON", "x", 1);
