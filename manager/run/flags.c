@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/flags.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
@@ -215,12 +216,26 @@ static void switch_off(const char **address)
     }
 }
 
+/* As name_check_subdomain, but as hosts are called too: with capitals, or "_" within. */
+static bool host_name_ok(const char *name)
+{
+    char plain[256];
+    size_t len = strlen(name);
+    if (len >= sizeof plain) {
+        return false;
+    }
+    for (size_t i = 0; i <= len; i++) {
+        plain[i] = name[i] == '_' ? '-' : (char)tolower((unsigned char)name[i]);
+    }
+    return name_check_subdomain(slice_of(plain, len)) == NULL;
+}
+
 /* What the webhooks' certificate can be for: an IP address, or a name, also with a wildcard. */
 static bool host_ok(const char *host)
 {
     struct sockaddr_storage address;
     return net_address_literal(host, 0, &address) == 0 ||
-           name_check_subdomain(slice_str(strncmp(host, "*.", 2) == 0 ? host + 2 : host)) == NULL;
+           host_name_ok(strncmp(host, "*.", 2) == 0 ? host + 2 : host);
 }
 
 static int check_webhook(const struct manager_flags *s, struct err *e)
@@ -243,8 +258,8 @@ static int check_webhook(const struct manager_flags *s, struct err *e)
 
 static bool pull_policy_ok(const char *policy)
 {
-    return policy == NULL || strcmp(policy, "Always") == 0 || strcmp(policy, "IfNotPresent") == 0 ||
-           strcmp(policy, "Never") == 0;
+    return policy == NULL || policy[0] == '\0' || strcmp(policy, "Always") == 0 ||
+           strcmp(policy, "IfNotPresent") == 0 || strcmp(policy, "Never") == 0;
 }
 
 /* What cannot be told flag by flag. */

@@ -102,6 +102,12 @@ class CommandLineTest(ManagerTestCase):
             with self.subTest(args=args):
                 self.assert_fails(2, mentions, *args)
 
+    def test_hosts_are_called_in_many_ways_and_an_empty_policy_is_none(self):
+        hosts = ("My-Host.example.com", "cmesh_manager", "*.Example.com", "1.2.3.4", "::1")
+        args = [f"--webhook-host={host}" for host in hosts]
+        # What is checked last is all that is wrong.
+        self.assert_fails(2, ['--webhook: "x"'], *args, "--sidecar-pull-policy=", "--webhook=x")
+
     def test_help_and_version(self):
         for command in ([], ["compile"], ["unlabel"]):
             with self.subTest(command=command):
