@@ -60,15 +60,16 @@ struct forward {
     enum response_state response;
     uint64_t begun_ns;
     struct request_attributes attributes; /* if `concerned` */
-    struct http_head *head;     /* the operator's: of a list or watch until the answer begins, of a
-                                   watch that can migrate also then */
-    struct watch *watch;        /* an open watch */
-    struct migration migration; /* of `watch` */
-    struct list_meta *list;     /* a list that is being passed on */
-    struct buf body;            /* of the request, if it was collected, until it is sent */
-    struct net_deadline lost_due; /* when a lost write must have ended */
-    bool concerned;               /* the rules concern it */
-    bool lost;                    /* a write to what the shard has lost meanwhile */
+    struct http_head *head; /* the operator's: of a list or watch until the answer begins, of a
+                               watch that can migrate also then */
+    struct delivered_account *account; /* a watch that has not begun */
+    struct watch *watch;               /* an open watch */
+    struct migration migration;        /* of `watch` */
+    struct list_meta *list;            /* a list that is being passed on */
+    struct buf body;                   /* of the request, if it was collected, until it is sent */
+    struct net_deadline lost_due;      /* when a lost write must have ended */
+    bool concerned;                    /* the rules concern it */
+    bool lost;                         /* a write to what the shard has lost meanwhile */
     bool tunnel;
 };
 
@@ -134,6 +135,9 @@ static void forward_free(struct forward *f)
     if (f->watch != NULL) {
         migration_deinit(&f->migration);
         watch_free(f->watch);
+    }
+    if (f->account != NULL) {
+        delivered_account_close(f->ctx->points, f->account, false);
     }
     list_meta_free(f->list);
     request_attributes_deinit(&f->attributes);
@@ -288,7 +292,7 @@ static struct watch *watch_of(const struct forward *f, const struct http_head *h
     struct watch_options o = {
         .encoding = headers_encoding(head),
         .points = f->ctx->points,
-        .key = f->attributes.key,
+        .account = f->account,
         .version = f->attributes.version,
         .initial_events = f->attributes.initial_events,
     };
@@ -310,20 +314,12 @@ static bool open_watch(struct forward *f, const struct http_head *head)
     if (f->watch == NULL) {
         return false;
     }
+    f->account = NULL;
     f->ctx->metrics->open_watches++;
     o.head = f->head;
     o.watch = f->watch;
     migration_init(&f->migration, &f->ctx->migrations, &o);
     return true;
-}
-
-/* A watch that did not begin: the client may try again from where it is. */
-static void give_version_back(struct forward *f)
-{
-    if (f->concerned && f->verb == VERB_WATCH && f->attributes.version != 0) {
-        struct delivered_range range = {f->attributes.version, f->attributes.version};
-        delivered_give(f->ctx->points, &f->attributes.key, range);
-    }
 }
 
 /* Keeps account of what this answer is. False: no memory. */
@@ -340,8 +336,6 @@ static bool note_answer(struct forward *f, const struct http_head *head)
         f->list = list_meta_new(headers_value(head, SLICE("Content-Type")),
                                 headers_value(head, SLICE("Content-Encoding")));
         return f->list != NULL;
-    } else {
-        give_version_back(f);
     }
     if (head->status == 401) {
         kube_client_rejected(f->ctx->upstream);
@@ -500,7 +494,6 @@ static void answer_failure(struct forward *f, const struct err *e)
 static void fail_unanswered(struct forward *f, const struct err *e)
 {
     set_response(f, RESPONSE_ENDED);
-    give_version_back(f);
     http_exchange_resume(f->down);
     answer_failure(f, e);
 }
@@ -553,6 +546,15 @@ static bool has_body(const struct http_head *head)
            (head->framing == HTTP_BODY_LENGTH && head->content_length > 0);
 }
 
+/* The client may ask again from where it is, if this watch never begins. */
+static bool open_account(struct forward *f)
+{
+    const struct request_attributes *a = &f->attributes;
+    f->account =
+        delivered_account_open(f->ctx->points, &a->key, a->initial_events ? 0 : a->version);
+    return f->account != NULL;
+}
+
 /* Copies what is needed when the rules change, or the connection is there. */
 static bool keep_request(struct forward *f, const struct forward_request *r)
 {
@@ -568,7 +570,7 @@ static bool keep_request(struct forward *f, const struct forward_request *r)
         return false;
     }
     f->concerned = request_attributes_keep(&f->attributes, r->attributes) == 0;
-    return f->concerned;
+    return f->concerned && (f->verb != VERB_WATCH || open_account(f));
 }
 
 static struct forward *forward_new(struct forward_context *ctx, struct http_exchange *down,
@@ -587,6 +589,7 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
     net_deadline_init(&f->lost_due, on_lost_due);
     buf_init(&f->body, r->body != NULL ? r->body->len : 0);
     if (!keep_request(f, r)) {
+        request_attributes_deinit(&f->attributes);
         buf_reset(&f->body);
         free(f->head);
         free(f);
@@ -625,7 +628,6 @@ void forward_start(struct forward_context *ctx, struct http_exchange *down,
     }
     if (ask_upstream(f, r->head, r->target, r->body, &e) != 0) {
         ctx->metrics->upstream_errors++;
-        give_version_back(f);
         answer_failure(f, &e);
         forward_free(f);
         return;
@@ -664,7 +666,6 @@ static void send_again(struct forward *f)
     bool whole = f->request != REQUEST_COMING;
     f->down = NULL;
     f->head = NULL;
-    give_version_back(f);
     abort_up(f);
     http_exchange_resume(down);
     forward_free(f);

@@ -418,15 +418,17 @@ static struct delivered_account *unused_account(struct delivered_versions *r)
 }
 
 struct delivered_account *delivered_account_open(struct delivered_versions *r,
-                                                 const struct delivered_key *key)
+                                                 const struct delivered_key *key, uint64_t from)
 {
     begin_change(r);
     struct delivered_account *a = unused_account(r);
     if (a != NULL) {
         *a = (struct delivered_account){
             .key = *key,
-            .delivered = DELIVERED_NOTHING,
+            .delivered =
+                from == 0 ? DELIVERED_NOTHING : (struct delivered_range){.from = from, .to = from},
             .mixed = DELIVERED_NOTHING,
+            .synced = 1,
             .open = 1,
         };
     }

@@ -99,16 +99,17 @@ void delivered_free(struct delivered_versions *r);
 void delivered_newest(struct delivered_versions *r, uint64_t resource, uint64_t version);
 
 /* A watch that has ended without a 410 gave the client `range` under key->selector, or a whole list
- * (its last page) did: one version, or DELIVERED_ANY. Also after a watch that delivered_watch
- * allowed failed before it began: gives the point back. */
+ * (its last page) did: one version, or DELIVERED_ANY. */
 void delivered_give(struct delivered_versions *r, const struct delivered_key *key,
                     struct delivered_range range);
 
-/* A watch begins: an account of nothing delivered yet. NULL without memory. */
+/* A watch is asked for, right after delivered_watch took its point: an account of `from` (0:
+ * nothing), from where its client goes on if this process ends now. NULL without memory. */
 MUST_CHECK struct delivered_account *delivered_account_open(struct delivered_versions *r,
-                                                            const struct delivered_key *key);
-/* It has ended. `told`: with a 410, so that the client lists again; else it may go on from what it
- * was shown: delivered_give. */
+                                                            const struct delivered_key *key,
+                                                            uint64_t from);
+/* It has ended, or never began. `told`: with a 410, so that the client lists again; else it may go
+ * on from what it was shown: delivered_give. */
 void delivered_account_close(struct delivered_versions *r, struct delivered_account *a, bool told);
 
 /* An open watch delivered `version` under key->selector: raises what the ceiling is made of. Cheap:

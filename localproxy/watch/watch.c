@@ -42,18 +42,11 @@ struct watch *watch_new(const struct watch_options *o)
     if (w == NULL) {
         return NULL;
     }
-    w->account = delivered_account_open(o->points, &o->key);
-    if (w->account == NULL) {
-        free(w);
-        return NULL;
-    }
     w->o = *o;
+    w->account = o->account;
     w->account->unknown = o->encoding == ENCODING_OTHER;
-    if (o->version != 0 && !o->initial_events) {
-        w->account->delivered = (struct delivered_range){.from = o->version, .to = o->version};
-        w->version = o->version;
-    }
     w->account->synced = !o->initial_events;
+    w->version = o->initial_events ? 0 : o->version;
     if (o->encoding != ENCODING_OTHER) {
         frames_init(&w->frames, o->encoding);
     }

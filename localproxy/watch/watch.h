@@ -36,9 +36,9 @@ struct watch_options {
     enum encoding encoding; /* of the response */
     struct delivered_versions
         *points; /* is told what was delivered, and at the end from where to go on */
-    struct delivered_key key;
-    uint64_t version;    /* the watch began after it; 0: with all there is */
-    bool initial_events; /* asked for with sendInitialEvents */
+    struct delivered_account *account; /* open; of the watch from here on, unless it is NULL */
+    uint64_t version;                  /* the watch began after it; 0: with all there is */
+    bool initial_events;               /* asked for with sendInitialEvents */
 };
 
 /* NULL without memory. */

@@ -29,7 +29,7 @@ static void work(struct delivered_versions *r, const uint8_t *data, size_t size)
         (void)delivered_watch(r, &key, version);
         (void)delivered_page(r, &key, version);
         delivered_give(r, &key, (struct delivered_range){version, version + data[i] % 3});
-        struct delivered_account *a = delivered_account_open(r, &key);
+        struct delivered_account *a = delivered_account_open(r, &key, version);
         CHECK(a != NULL);
         delivered_account_close(r, a, data[i] % 2 == 0);
     }

@@ -4,6 +4,9 @@
  */
 #include "reload_fixture.h"
 
+#include "base/file.h"
+#include "temp_dir.h"
+
 #define OWN "ctrlmesh.kusionstack.io/namespace"
 
 static void ask(struct fixture *f, struct client *c, const char *method, const char *target,
@@ -163,6 +166,50 @@ static void initial_events_come_from_no_version(void **state)
     client_close(&c);
 }
 
+static void copy_file(const char *from, const char *to)
+{
+    struct buf content = BUF_INIT((size_t)4 * 1024 * 1024);
+    struct err e = ERR_INIT;
+    assert_int_equal(file_read(from, &content, &e), 0);
+    assert_int_equal(file_write_atomic(to, buf_data(&content), content.len, 0600, &e), 0);
+    buf_reset(&content);
+}
+
+/* The process is killed before the API server has answered: the client goes on all the same. */
+static void a_watch_that_was_asked_for_goes_on_in_the_next_process(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    struct temp_dir dir;
+    char path[256];
+    char copy[256];
+    temp_dir_init(&dir);
+    f->flags.state = temp_dir_path(&dir, "state", path);
+    fixture_restart(f);
+    fixture_limit(f, NULL);
+    ask(f, &c, "GET", "/api/v1/pods", "");
+    api_answer(api_expect_part(f->api, "/api/v1/pods"), 200, NULL, pod_list(100, NULL, NULL));
+    fixture_expect(f, &c, "\"100\"");
+    client_close(&c);
+    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=100", "");
+    (void)api_expect_part(f->api, "watch=1");
+    copy_file(path, temp_dir_path(&dir, "copy", copy));
+    client_close(&c);
+    f->flags.state = copy;
+    fixture_restart(f);
+    fixture_limit(f, NULL);
+    for (int i = 0; i < 2; i++) { /* also when the client has gone before the answer */
+        ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=100", "");
+        (void)api_expect_part(f->api, "watch=1");
+        client_close(&c);
+        run_for(f->api->loop, 10);
+    }
+    assert_int_equal(f->metrics.resumes_refused, 0);
+    f->flags.state = NULL;
+    fixture_restart(f);
+    temp_dir_deinit(&dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +227,8 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(initial_events_come_from_no_version, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_watch_that_was_asked_for_goes_on_in_the_next_process,
+                                        fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

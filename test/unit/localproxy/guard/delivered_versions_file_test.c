@@ -102,7 +102,7 @@ static void give(struct fixture *f, struct delivered_key key, uint64_t version)
 static struct delivered_account *open_account(struct fixture *f, struct delivered_key key,
                                               uint64_t from, uint64_t to)
 {
-    struct delivered_account *a = delivered_account_open(f->r, &key);
+    struct delivered_account *a = delivered_account_open(f->r, &key, 0);
     assert_non_null(a);
     a->synced = 1;
     a->delivered = (struct delivered_range){.from = from, .to = to};

@@ -58,7 +58,7 @@ static void open_watch(struct fixture *f, enum encoding encoding, uint64_t versi
     struct watch_options o = {
         .encoding = encoding,
         .points = f->points,
-        .key = f->key,
+        .account = delivered_account_open(f->points, &f->key, initial ? 0 : version),
         .version = version,
         .initial_events = initial,
     };
@@ -301,7 +301,9 @@ static void test_a_migration_delivers_the_version_at_which_it_stands(void **stat
     f.points = delivered_new(0);
     assert_non_null(f.points);
     delivered_newest(f.points, 1, 5);
-    struct watch_options o = {.points = f.points, .key = f.key, .version = 5};
+    struct watch_options o = {.points = f.points, .version = 5};
+    o.account = delivered_account_open(f.points, &f.key, 5);
+    assert_non_null(o.account);
     o.encoding = ENCODING_JSON;
     f.watch = watch_new(&o);
     assert_non_null(f.watch);
@@ -343,7 +345,9 @@ static void test_a_crash_while_it_is_silenced_leaves_no_point(void **state)
         (void)temp_dir_path(&dir, "copy", copy);
         f.points = delivered_open(path, 0, &e);
         assert_non_null(f.points);
-        struct watch_options o = {.points = f.points, .key = f.key, .version = 5};
+        struct watch_options o = {.points = f.points, .version = 5};
+        o.account = delivered_account_open(f.points, &f.key, 5);
+        assert_non_null(o.account);
         o.encoding = ENCODING_JSON;
         f.watch = watch_new(&o);
         assert_non_null(f.watch);
