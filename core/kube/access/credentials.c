@@ -11,6 +11,7 @@
 #include "base/file_state.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "base/state_machine.h"
 #include "crypto/digest.h"
 #include "kube/access/exec_credential.h"
 #include "net/process.h"
@@ -28,12 +29,20 @@ enum {
 };
 
 /*
- *          +--> FETCHING --done--> WAITING --timer, rejected, expired--+
- *          |                                                           |
- *          +-----------------------------------------------------------+
- * FIXED (no plugin), and each of these --close--> CLOSING
+ * FIXED --plugin--> FETCHING --done--> WAITING --timer, rejected, expired--+
+ *                      ^                                                   |
+ *                      +---------------------------------------------------+
+ * A plugin that cannot be started: WAITING. Any --close--> CLOSING. Without a plugin always FIXED.
  */
 enum phase { FIXED, FETCHING, WAITING, CLOSING };
+
+static const struct state_machine machine = {
+    .object = "credentials",
+    .states = {[FIXED] = {"Fixed", STATE(FETCHING) | STATE(WAITING) | STATE(CLOSING)},
+               [FETCHING] = {"Fetching", STATE(WAITING) | STATE(CLOSING)},
+               [WAITING] = {"Waiting", STATE(FETCHING) | STATE(WAITING) | STATE(CLOSING)},
+               [CLOSING] = {"Closing", 0}},
+};
 
 struct credentials {
     struct net_loop *loop;
@@ -63,6 +72,11 @@ struct credentials {
     struct net_task closed; /* calls back outside of credentials_close */
     int open;               /* what close waits for: that task, and the plugin */
 };
+
+static void set_phase(struct credentials *c, enum phase next)
+{
+    c->phase = state_change(&machine, c->phase, next, (struct slice){0});
+}
 
 static void notify_user(struct credentials *c, enum credentials_event event)
 {
@@ -231,7 +245,7 @@ static void fetch_failed(struct credentials *c)
     uint64_t pause = c->options.retry_ms << (c->failures < 6 ? c->failures : 6);
     uint64_t max = c->options.retry_ms * RETRY_GROWTH_MAX;
     c->failures++;
-    c->phase = WAITING;
+    set_phase(c, WAITING);
     pause = pause < max ? pause : max;
     err_prefix(&c->error, "users[%.80s].exec", c->access->user);
     log_warn("the credential plugin failed", log_str("error", c->error.msg),
@@ -287,7 +301,7 @@ static void fetch_succeeded(struct credentials *c, struct exec_credential *new)
     c->given = true;
     c->failures = 0;
     c->error = (struct err)ERR_INIT;
-    c->phase = WAITING;
+    set_phase(c, WAITING);
     if (c->expires_at != 0) {
         net_timer_set(c->timer, refresh_pause_ms(c->expires_at));
     }
@@ -388,7 +402,7 @@ static int start_plugin(struct credentials *c)
     exec_credential_env_free((char **)o.env);
     c->fetched_at = net_loop_now(c->loop);
     if (rc == 0) {
-        c->phase = FETCHING;
+        set_phase(c, FETCHING);
     } else {
         add_hint(c);
     }
@@ -572,7 +586,7 @@ void credentials_close(struct credentials *c, credentials_close_cb cb, void *dat
     if (c->phase == CLOSING) {
         return;
     }
-    c->phase = CLOSING;
+    set_phase(c, CLOSING);
     c->close_cb = cb;
     c->close_data = data;
     c->open = 1;
