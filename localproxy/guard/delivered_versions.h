@@ -119,7 +119,7 @@ void delivered_saw(struct delivered_versions *r, const struct delivered_key *key
 /* The time, for what follows; ms of a clock that never goes back. */
 void delivered_clock(struct delivered_versions *r, uint64_t now_ms);
 
-/* Whether a watch may go on from `version` (not 0); takes the point.
+/* Whether a watch may go on from `version` (not 0); takes the point if so.
  *
  * Yes above the ceiling, and from a fresh point that no stale one equals. No from a stale point,
  * which stays: that its client was told so is not certain. What is not known at all (after a start
