@@ -72,31 +72,45 @@ fails() {
 	! "$@" >/dev/null 2>&1
 }
 
-# What a node changes on the machine, as lines that tell which. Other nodes may run meanwhile, so
-# names are asked for.
+# What a node changes on the machine. Other nodes may run meanwhile, so names are asked for. Its
+# process ids are held open: the number of a namespace that is gone is given to the next one.
 remember() {
 	# shellcheck disable=SC1091,SC2154
-	(. "$1/node.state" && echo "$node_groups $node_link" && for kind in net mnt pid; do
-		readlink "/proc/$node_holder/ns/$kind"
-	done) >"$work/remembered"
+	(. "$1/node.state" && echo "$node_groups $node_link $node_holder") >"$work/remembered"
+	exec {process_ids}<"/proc/$(cut -d ' ' -f 3 "$work/remembered")/ns/pid"
+	[ -n "$(on_node "$1")" ]
+}
+
+# on_node DIR: what runs with the process ids that are held, which all on the node has, or works in
+# DIR, as the control plane does.
+on_node() {
+	local process
+	for process in /proc/[0-9]*; do
+		if [ "$process/ns/pid" -ef "/proc/$$/fd/$process_ids" ] ||
+			[[ $(readlink "$process/cwd") == "$1"* ]]; then
+			tr '\0' ' ' <"$process/cmdline" 2>/dev/null || true
+		fi
+	done
+}
+
+# empty WHAT TEXT
+empty() {
+	[ -z "$2" ] || { printf '%s:\n%s\n' "$1" "$2" >&2; return 1; }
 }
 
 # nothing_left DIR: of what was remembered.
 nothing_left() {
-	local groups link spaces
-	{ read -r groups link && mapfile -t spaces; } <"$work/remembered"
-	[ ${#spaces[@]} -eq 3 ] && [ -n "$link" ]
-	[ ! -e "$1" ]
-	[ -z "$(find /sys/fs/cgroup -maxdepth 2 -name "$groups")" ]
-	fails ip link show "$link"
-	[ -z "$(ip route show dev "$link" 2>/dev/null)" ]
-	fails grep -F "$1" /proc/self/mountinfo
-	# What lives in a namespace that was its own, or works in its folder.
-	local lives
-	lives=$(for process in /proc/[0-9]*; do
-		readlink "$process/ns/net" "$process/ns/mnt" "$process/ns/pid" "$process/cwd" 2>/dev/null || true
-	done | grep -xF -e "${spaces[0]}" -e "${spaces[1]}" -e "${spaces[2]}" -e "$1" || true)
-	[ -z "$lives" ]
+	local groups link
+	read -r groups link _ <"$work/remembered"
+	[ -n "$link" ]
+	empty "its folder is still there" "$(find "$1" -maxdepth 1 2>/dev/null)"
+	empty "its control groups" "$(find /sys/fs/cgroup -maxdepth 2 -name "$groups")"
+	empty "its cable" "$(ip link show "$link" 2>/dev/null)"
+	empty "its routes" "$(ip route show dev "$link" 2>/dev/null)"
+	empty "its mounts" "$(grep -F "$1" /proc/self/mountinfo)"
+	empty "processes on it" "$(on_node "$1")"
+	empty "processes with its folder" "$(no_process "$1")"
+	exec {process_ids}<&-
 }
 
 # no_process FOLDER: all that is started has it among its arguments.
