@@ -476,8 +476,9 @@ class Kubectl:
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True, **more
         )
 
-    def run(self, *args, stdin=None, timeout=60):
-        """Exit code, standard output, standard error."""
+    def run(self, *args, stdin=None, timeout=240):
+        """Exit code, standard output, standard error. What waits for pods to end takes minutes on a
+        busy machine."""
         process = self.popen(*args, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
         try:
             out, err = process.communicate(stdin, timeout)
