@@ -10,7 +10,6 @@
 #ifndef RULESYNC_LAST_GOOD_H
 #define RULESYNC_LAST_GOOD_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "condition.h"

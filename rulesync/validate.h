@@ -7,8 +7,6 @@
 #ifndef RULESYNC_VALIDATE_H
 #define RULESYNC_VALIDATE_H
 
-#include <stdint.h>
-
 #include "base/err.h"
 #include "base/slice.h"
 #include "rules/rules.h"

@@ -10,7 +10,6 @@
 #define CORE_ADMIN_ADMIN_SERVER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include <cjson/cJSON.h>
 

@@ -9,9 +9,6 @@
 #ifndef CORE_BASE_ERR_H
 #define CORE_BASE_ERR_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #define ERR_MSG_MAX 512
 
 /* Marks functions whose result must be looked at. */

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/list.h"
-
 static void tell_body(struct http_collect *c, struct slice body, const struct err *e)
 {
     c->told = true;

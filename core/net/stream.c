@@ -2,7 +2,6 @@
 #include "net/stream.h"
 
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

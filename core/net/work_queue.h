@@ -11,7 +11,6 @@
 #ifndef CORE_NET_WORK_QUEUE_H
 #define CORE_NET_WORK_QUEUE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -8,7 +8,6 @@
 #ifndef LOCALPROXY_CODEC_PROTOBUF_SCAN_H
 #define LOCALPROXY_CODEC_PROTOBUF_SCAN_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/slice.h"

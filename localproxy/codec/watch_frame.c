@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "codec/watch_frame.h"
 
-#include <errno.h>
-
 #include "base/array.h"
 #include "base/decimal.h"
 #include "codec/protobuf_scan.h"

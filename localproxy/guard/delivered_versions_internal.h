@@ -10,7 +10,6 @@
 #define LOCALPROXY_GUARD_DELIVERED_VERSIONS_INTERNAL_H
 
 #include <stdatomic.h>
-#include <stddef.h>
 
 #include "base/list.h"
 #include "guard/delivered_versions.h"

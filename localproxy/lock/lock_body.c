@@ -3,7 +3,6 @@
 #include "lock/lock_body.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "base/array.h"
 #include "codec/encoding.h"

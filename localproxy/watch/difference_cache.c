@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "watch/difference_cache.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 void difference_unref(struct difference *d)

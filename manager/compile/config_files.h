@@ -5,12 +5,10 @@
 #ifndef MANAGER_COMPILE_CONFIG_FILES_H
 #define MANAGER_COMPILE_CONFIG_FILES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include <cjson/cJSON.h>
 
-#include "base/err.h"
 #include "base/log.h"
 
 struct config_file;

@@ -6,7 +6,6 @@
 #define MANAGER_COMPILE_LABEL_FLAGS_H
 
 #include "base/flags.h"
-#include "compile/compile.h"
 
 /* The names of the labels; prefix_ as compile_labels has it. */
 #define LABEL_FLAGS_DEFAULTS(prefix_)                                                              \

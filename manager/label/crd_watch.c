@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "label/crd_watch.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/log.h"

@@ -19,7 +19,6 @@
 #define MANAGER_LABEL_LABELLER_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include <cjson/cJSON.h>
 

@@ -14,7 +14,6 @@
 #ifndef MANAGER_LABEL_SHARDING_RESOURCES_H
 #define MANAGER_LABEL_SHARDING_RESOURCES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"

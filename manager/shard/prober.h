@@ -12,7 +12,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/buf.h"
 #include "base/err.h"
 #include "net/clock.h"
 #include "net/loop.h"

@@ -3,7 +3,6 @@
  * How one collection is followed, and listed again when something of it could not be kept.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "inject/inject_options.h"

@@ -2,7 +2,6 @@
 /*
  * What a cache answers: look-ups and metrics.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,8 +10,6 @@
 #ifndef MANAGER_WEBHOOK_SERVER_H
 #define MANAGER_WEBHOOK_SERVER_H
 
-#include <stddef.h>
-
 #include <cjson/cJSON.h>
 
 #include "base/buf.h"

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* 0, or -EINVAL when `text` is not an IPv4 address and a port. */
 static inline int address_parse(const char *text, struct sockaddr_in *out)

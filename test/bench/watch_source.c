@@ -8,7 +8,6 @@
  * Plain HTTP/1.1; the benchmark's nginx puts TLS in front of it.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,9 +4,7 @@
  * resolves to an access that is fit for use, or is refused in the same way; and the kubeconfig made
  * from it holds names and nothing else.
  */
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

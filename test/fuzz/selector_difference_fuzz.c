@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "base/array.h"
 #include "base/buf.h"

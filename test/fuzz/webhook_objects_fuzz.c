@@ -5,7 +5,6 @@
  * whatever stands in a Secret, there is a plan, and what it makes of an empty one can be served.
  */
 #include <errno.h>
-#include <string.h>
 
 #include "base/secret.h"
 #include "check.h"

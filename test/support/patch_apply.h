@@ -6,7 +6,6 @@
 #define TEST_SUPPORT_PATCH_APPLY_H
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

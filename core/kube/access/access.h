@@ -12,7 +12,6 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "base/slice.h"
 #include "base/url.h"
 #include "kube/access/kubeconfig.h"
 

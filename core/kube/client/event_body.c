@@ -2,7 +2,6 @@
 #include "kube/client/event_body.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/rfc3339.h"
 #include "json/edit.h"

@@ -11,7 +11,6 @@
 #ifndef CORE_KUBE_CLIENT_EVENT_RECORDER_H
 #define CORE_KUBE_CLIENT_EVENT_RECORDER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include <cjson/cJSON.h>

@@ -5,7 +5,6 @@
  */
 #include "kube/client/discovery.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 

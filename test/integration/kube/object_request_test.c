@@ -5,8 +5,6 @@
 #include "kube/client/object_request.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 

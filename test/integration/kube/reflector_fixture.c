@@ -2,7 +2,6 @@
 #include "reflector_fixture.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "alloc_pause.h"
 

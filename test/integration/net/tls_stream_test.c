@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "certs.h"
 #include "loop_fixture.h"

@@ -4,7 +4,6 @@
  */
 #include "loop_fixture.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -4,7 +4,6 @@
  * leaks, and in the end the rules are published and told all the same.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "alloc_sweep.h"
 #include "base/log.h"

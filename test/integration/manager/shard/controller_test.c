@@ -4,7 +4,6 @@
  */
 #include "shard/controller.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 

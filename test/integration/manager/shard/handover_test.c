@@ -3,7 +3,6 @@
  * What moves from one shard to another: the controller takes it away first and gives it then,
  * whatever order the configs were edited in. Proxies are played by the test.
  */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"

@@ -3,13 +3,10 @@
  * Out of memory at any point of reading a kubeconfig, resolving an access, keeping its credentials
  * and generating from it: an error, no crash, no leak.
  */
-#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 

@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
-#include "json/json.h"
 
 enum { SHARDS = 12, PODS = 60 };
 

@@ -7,14 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
 #include "base/array.h"
-#include "base/buf.h"
 #include "json/json.h"
 
 #define PREFIX "ctrlmesh.kusionstack.io"
