@@ -115,17 +115,21 @@ class KubectlTestCase(harness.TestCase):
         return json.loads(self.in_namespace(self.direct, "get", kind, name, "-o", "json"))
 
     def assert_same(self, *args, stdin=None):
-        """Exit code, output and errors are those of kubectl without localproxy."""
-        # What the cluster itself writes between two reads moves the version of a list.
-        for _ in range(5 if args[0] == "get" else 1):
-            results = []
-            for kubectl in (self.direct, self.proxied):
-                code, out, err = kubectl.run("-n", self.namespace, *args, stdin=stdin)
-                results.append((code, ageless(out), err))
-            if results[0] == results[1]:
-                return results[1]
-        self.assertEqual(results[0], results[1], args)
-        return results[1]
+        """Exit code, output and errors are those of kubectl without localproxy, when these are the
+        same afterwards: what the tests before left is still going away, and lists have versions."""
+
+        def result(kubectl):
+            code, out, err = kubectl.run("-n", self.namespace, *args, stdin=stdin)
+            return code, ageless(out), err
+
+        def compare():
+            direct, proxied = result(self.direct), result(self.proxied)
+            same = direct == proxied or direct == result(self.direct)
+            return (direct, proxied) if same else None
+
+        direct, proxied = harness.wait_for(compare, f"{args}: the cluster stands still")
+        self.assertEqual(direct, proxied, args)
+        return proxied
 
 
 class ReadTest(KubectlTestCase):
@@ -340,12 +344,12 @@ class WriteTest(KubectlTestCase):
 
     def test_wait(self):
         self.create(config_map("awaited", **{"e2e-shard": "a"}))
-        args = ["-n", self.namespace, "wait", "configmap/awaited", "--for=delete", "--timeout=20s"]
+        args = ["-n", self.namespace, "wait", "configmap/awaited", "--for=delete", "--timeout=60s"]
         waiting = self.proxied.popen(*args)
         self.addCleanup(harness.end_process, waiting)
         harness.wait_for(lambda: self.watches() > 0, "kubectl wait has a watch open")
         self.in_namespace(self.direct, "delete", "configmap", "awaited")
-        out, err = waiting.communicate(timeout=20)
+        out, err = waiting.communicate(timeout=60)
         self.assertEqual((0, "configmap/awaited condition met\n"), (waiting.returncode, out), err)
 
     def watches(self):
