@@ -12,6 +12,7 @@ import threading
 
 import etcd
 import harness
+import relay
 
 CHURN_OBJECTS = 60
 CHURN_CHANGES = 600
@@ -309,14 +310,21 @@ class TroubleTest(ReflectorTestCase):
 
     def test_a_list_that_is_forgotten_half_way(self):
         self.create(*[f"c{i:03}" for i in range(120)])
-        follower = self.follow("--page-size", "1")
-        harness.wait_for(lambda: follower.count("listed") >= 3, "the list has begun", interval=0)
-        follower.signal(signal.SIGSTOP)
-        self.assertEqual(0, follower.count("synced"))
+        # A page takes about 1200 bytes.
+        gate = relay.Gate(self.control_plane.address, 20_000)
+        self.addCleanup(gate.close)
+        with open(self.control_plane.kubeconfig, encoding="utf-8") as f:
+            kubeconfig = f.read().replace(self.control_plane.address, gate.address)
+        gated = os.path.join(self.folder, "gated")
+        with open(gated, "w", encoding="utf-8") as f:
+            f.write(kubeconfig)
+        follower = self.follow("--page-size", "1", kubeconfig=gated)
+        harness.wait_for(lambda: follower.count("listed") >= 3, "the list has begun")
         self.delete("c000")
         self.delete("c119")
         etcd.compact(self.control_plane, self.version())
-        follower.signal(signal.SIGCONT)
+        self.assertEqual(0, follower.count("synced"))
+        gate.opened.set()
         self.expect_truth(follower)
         stats = follower.stop()
         self.assertGreaterEqual(stats["expired"], 1)

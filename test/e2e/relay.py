@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TCP relay between clients and localproxy, which loses connections when a test says so."""
+"""TCP relays: one between clients and localproxy that loses connections when a test says so, and
+one that lets through so much and no more.
+"""
 
 import selectors
 import socket
@@ -93,3 +95,51 @@ class Relay:
         self.selector.close()
         for sock in (self.listener, self.wake, self.waker):
             sock.close()
+
+
+class Gate:
+    """Lets so many bytes of answers through, and more once it is opened."""
+
+    def __init__(self, target, allowance):
+        host, _, port = target.rpartition(":")
+        self.target = (host, int(port))
+        self.left = allowance
+        self.opened = threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(self.target)
+            for ends in ((client, server, False), (server, client, True)):
+                threading.Thread(target=self.copy, args=ends, daemon=True).start()
+
+    def copy(self, source, sink, is_answer):
+        """Until either side closes."""
+        with source, sink:
+            try:
+                while data := source.recv(1024):
+                    if is_answer and not self.is_allowed(len(data)):
+                        self.opened.wait()
+                    sink.sendall(data)
+            except OSError:
+                pass
+            for sock in (source, sink):
+                try:
+                    sock.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass  # the other thread was first
+
+    def is_allowed(self, size):
+        self.left -= size
+        return self.left >= 0
+
+    def close(self):
+        self.opened.set()
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
