@@ -151,7 +151,7 @@ class Stream:
 class Connection(Stream):
     """A client's connection to `address` ("host:port")."""
 
-    def __init__(self, address, tls=None, timeout=20, receive_buffer=None):
+    def __init__(self, address, tls=None, timeout=60, receive_buffer=None):
         host, _, port = address.rpartition(":")
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer is not None:
