@@ -103,6 +103,10 @@ class UntouchedTest(informer_case.InformerTestCase):
         touched = wire_informer.WireInformer("touched", proxy.listen, "json:configmaps")
         self.addCleanup(touched.close)
         real_clients.wait_synced([touched])
+        watches = sum(len(client.watches) for client in [*self.clients, touched])
+        harness.wait_for(
+            lambda: proxy.metrics()["cmesh_proxy_open_watches"] == watches, "all watches are open"
+        )
         connections = [client.connections(proxy.listen) for client in self.connected]
         self.fixture.start()
         count = harness.reloads(100)
