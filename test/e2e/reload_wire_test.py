@@ -288,7 +288,7 @@ class PaceTest(WireCase):
         for how in ("end", "reset", "error"):
             with self.subTest(how=how):
                 self.generation = 1
-                watch, asked = self.silent_watch("--cut-interval=1")
+                watch, asked = self.silent_watch("--cut-interval=4")
                 if how == "error":
                     self.send_unseen(asked, json_expired(7))
                 if how == "reset":
