@@ -49,13 +49,20 @@ class Shard:
             if one_by_one:
                 self.wait_leader()
 
-    def wait_known(self):
-        """Until each replica has heard who leads."""
+    def wait_known(self, leader):
+        """Until each replica that runs has heard who leads, the leader too: client-go says so in
+        any order."""
         for replica in self.replicas:
-            harness.wait_for(
-                lambda r=replica: any(e.kind == "leader" for e in list(r.events)),
-                f"{replica.name} knows the leader",
-            )
+            if replica.process.poll() is None:
+                harness.wait_for(
+                    lambda r=replica: self.last_heard(r) == leader.name,
+                    f"{replica.name} knows that {leader.name} leads",
+                )
+
+    @staticmethod
+    def last_heard(replica):
+        leaders = [e.fields["leader"] for e in list(replica.events) if e.kind == "leader"]
+        return leaders[-1] if leaders else None
 
     def leaders(self):
         """Those that lead and have not stopped since."""
@@ -91,8 +98,8 @@ class ElectionTest(harness.TestCase):
             # With two objects client-go blocks itself when replicas start at the same moment.
             shard.start(one_by_one=len(KINDS[kind]) > 1)
         leaders = [shard.wait_leader() for shard in shards]
-        for shard in shards:
-            shard.wait_known()
+        for shard, leader in zip(shards, leaders):
+            shard.wait_known(leader)
         self.check_locks(kind, namespace, shards)
         return shards, leaders
 
@@ -114,6 +121,7 @@ class ElectionTest(harness.TestCase):
         successor = shards[0].wait_leader(3 * LEASE)
         taken = time.monotonic() - since
         self.assertIsNot(leaders[0], successor)
+        shards[0].wait_known(successor)
         self.assertGreater(taken, LEASE / 4)
         self.assertEqual(story, shards[1].story())
         self.assertEqual([leaders[1]], shards[1].leaders())
