@@ -100,7 +100,7 @@ class EventsTest(unittest.TestCase):
         self.add(app="foo")
         self.add(key="n/b", app="bar")
         self.assertEqual([], self.problems(), "a moment ago it was right")
-        at = time.time_ns() + checker.SLACK_NS
+        at = time.time_ns() + 2 * checker.SLACK_NS
         self.client.say("add", at, key="n/c", rv="5", labels={"app": "foo"})
         self.assertEqual(["outside the rules in force"], self.problems())
 

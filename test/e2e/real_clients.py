@@ -21,6 +21,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.path.join(HERE, "clients")
 JS_VERSION = "1.3.0"
+# Thousands of events: a program that had to wait until they are read would meet the next ones late.
+PIPE_SIZE = 1 << 20
 PYTHON = "/usr/bin/python3"  # Debian's own: python3-kubernetes is installed for it
 
 
@@ -115,6 +117,7 @@ class Client:
         self.process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *command, *watches],
             stdin=pipe, stdout=pipe, stderr=self.errors, text=True, env=env, cwd=cwd,
+            pipesize=PIPE_SIZE,
         )  # fmt: skip
         self.pid = self.process.pid
         self.thread = threading.Thread(target=self.read, daemon=True)

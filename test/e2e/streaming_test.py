@@ -239,7 +239,7 @@ class DelayTest(StreamTestCase):
         def serve(peer):
             peer.read_request()
             peer.begin_watch()
-            release.wait(20)
+            release.wait(60)
             for i in range(20):
                 peer.send_chunk(b'{"n":%d,"peer":%d}\n' % (i, peer.number))
             peer.end_chunks()
