@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 
 import harness
 import shard
@@ -73,11 +74,13 @@ class ArrivalTest(RuleSyncTestCase):
 
     def test_a_burst(self):
         s = self.running()
+        before, began = s.sync.metric("taken_total"), time.monotonic()
         for _ in range(100):
             s.publish()
         s.wait_enforced()
+        looks = (time.monotonic() - began) / 0.05  # it waits so long for what follows a change
         s.check()
-        self.assertLess(s.sync.metric("taken_total"), 60)
+        self.assertLessEqual(s.sync.metric("taken_total") - before, looks + 2)
 
     def test_what_is_refused_changes_nothing(self):
         s = self.running()
@@ -151,7 +154,7 @@ class ArrivalTest(RuleSyncTestCase):
         s.published = 3
         with open(elsewhere, "w", encoding="utf-8") as f:
             json.dump(shard.document(3), f)
-        s.wait_enforced(timeout=30)
+        s.wait_enforced()
         s.published = 4
         with open(elsewhere, "w", encoding="utf-8") as f:
             json.dump(shard.document(4), f)
@@ -292,7 +295,9 @@ class TroubleTest(RuleSyncTestCase):
             s.publish()
             s.publish()
             harness.wait_for(lambda: not s.sync.ready(), "it is not confirmed")
-            self.assertEqual(3, s.sync.status()["stored"]["generation"])
+            harness.wait_for(
+                lambda: s.sync.status()["stored"]["generation"] == 3, "the second one is stored"
+            )
             self.wait_error(s, "enforced", "control.sock")
             s.publish()
             harness.wait_for(lambda: s.sync.metric("used_generation") == 4, "it goes on")

@@ -270,7 +270,7 @@ class Shard:
             return 0
         return (body.get("enforced") or {}).get("generation", 0)
 
-    def wait_enforced(self, generation=None, timeout=20):
+    def wait_enforced(self, generation=None, timeout=60):
         """Until the newest generation is in force; from now on it, or a newer one, must be."""
         generation = generation or self.published
         harness.wait_for(
