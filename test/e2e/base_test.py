@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 
+import audit
 import harness
 import upstream
 import wire
@@ -75,7 +76,7 @@ class BaseTest(harness.TestCase):
             command += ["--kubeconfig", self.cluster.kubeconfig]
         env = harness.clean_environment(HOME=self.folder)
         result = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=60, env=env
+            command, capture_output=True, text=True, check=False, timeout=180, env=env
         )
         self.assertEqual(0, result.returncode, f"{command}: {result.stderr}")
         return result.stdout
@@ -132,10 +133,11 @@ class BaseTest(harness.TestCase):
         )
 
     def start_manager(self, name, webhook_port):
-        """As deployed, but for what needs a pod around it."""
+        """As deployed, but for what needs a pod around it, and with more time to see it go."""
         args, env = self.deployed()
         instead = {
             "--in-cluster": f"--kubeconfig={self.account_kubeconfig()}",
+            "--shutdown-delay=5": "--shutdown-delay=15",
             "--sharding-resources=/etc/cmesh/sharding-resources.yaml": "--sharding-resources="
             + os.path.join(K8S, "base", "sharding-resources.yaml"),
         }
@@ -237,16 +239,13 @@ class BaseTest(harness.TestCase):
 
     def asked(self):
         """Of each request of the manager: code, (resource, verb), where."""
-        path = os.path.join(self.cluster.directory, "audit.log")
-        with open(path, encoding="utf-8") as f:
-            for line in f:
-                entry = json.loads(line)
-                if entry["user"].get("username") == USER:
-                    ref = entry.get("objectRef", {})
-                    parts = (ref.get("resource"), ref.get("subresource"))
-                    resource = "/".join(part for part in parts if part)
-                    code = entry.get("responseStatus", {}).get("code")
-                    yield code, (resource, entry["verb"]), entry["requestURI"]
+        for entry in audit.entries(self.cluster.env["CLUSTER_AUDIT_LOG"], USER):
+            if entry["user"].get("username") == USER:
+                ref = entry.get("objectRef", {})
+                parts = (ref.get("resource"), ref.get("subresource"))
+                resource = "/".join(part for part in parts if part)
+                code = entry.get("responseStatus", {}).get("code")
+                yield code, (resource, entry["verb"]), entry["requestURI"]
 
     def granted(self):
         """What the roles allow, but for the labels, which are the same for each resource."""
@@ -287,10 +286,10 @@ class BaseTest(harness.TestCase):
         self.assertIsNone(first.poll())
         configs = f"/apis/{GROUP}/v1alpha1/namespaces/{DEMO}/shardingconfigs"
         self.cluster.json(f"{configs}?dryRun=All", "POST", sharding_config("x", name="late"))
-        self.assertEqual(0, first.wait(30))
+        self.assertEqual(0, first.wait(60))
         self.retire()
         second.send_signal(signal.SIGTERM)
-        self.assertEqual(0, second.wait(30))
+        self.assertEqual(0, second.wait(60))
 
         asked = list(self.asked())
         self.assertEqual([], [a for a in asked if a[0] in (401, 403)])
@@ -308,16 +307,16 @@ class BaseTest(harness.TestCase):
         """What k8s/README.md says is to be done first. The rules go with the configs."""
         self.kubectl("delete", "shardingconfigs", "--all", "--all-namespaces")
         path = f"/api/v1/namespaces/{DEMO}/configmaps/cmesh-rules-blue"
-        harness.wait_for(lambda: self.cluster.fetch(path).status == 404, "no rules stay", 90)
+        harness.wait_for(lambda: self.cluster.fetch(path).status == 404, "no rules stay", 180)
 
     def uninstall(self):
         """The rest: nothing of ours stays."""
         self.kubectl("delete", "-k", os.path.join(K8S, "webhooks"))
         self.kubectl("-n", NAMESPACE, "delete", "deployment", "cmesh-manager")
         command = [harness.program("manager"), "unlabel", "--kubeconfig", self.cluster.kubeconfig]
-        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
         self.assertEqual(0, result.returncode, result.stderr)
-        self.kubectl("delete", "-k", self.folder_to_apply, "--ignore-not-found", "--timeout=30s")
+        self.kubectl("delete", "-k", self.folder_to_apply, "--ignore-not-found", "--timeout=150s")
         gone = [f"{ADMISSION}/{kind}/cmesh" for kind in CONFIGURATIONS]
         for path in (f"/api/v1/namespaces/{NAMESPACE}", f"/apis/{GROUP}", *gone):
             harness.wait_for(lambda p=path: self.cluster.fetch(p).status == 404, f"{path} is gone")
