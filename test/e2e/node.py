@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import harness
@@ -115,6 +116,37 @@ class NodeCluster(harness.Cluster):
         return pid, None if fields[0] == "Z" else fields[19]
 
 
+class Exits:
+    """How containers end, as containerd tells. The kubelet may remove one before it has looked at
+    it, and then tells nothing, or 137."""
+
+    SCRIPT = "ctr -a /run/containerd/containerd.sock -n k8s.io events & read -r _; kill $!"
+
+    def __init__(self):
+        command = [harness.CLUSTER, "inside", cluster().directory, "sh", "-c", self.SCRIPT]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, **pipes)
+        self.seen = 0
+        self.codes = {}  # id of the container -> exit code
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            topic, _, event = line.partition(" k8s.io ")[2].partition(" ")
+            if topic == "/tasks/exit":
+                event = json.loads(event)
+                if event["id"] == event["container_id"]:  # not of an exec
+                    self.codes[event["id"]] = event.get("exit_status", 0)
+            self.seen += 1
+
+    def stop(self):
+        self.process.stdin.close()
+        self.thread.join(30)
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
 class Once:
     """What lives as long as the test process."""
 
@@ -193,6 +225,28 @@ def proxy_status(pod):
 
 def enforced_generation(pod):
     return (proxy_status(pod).get("rules") or {}).get("generation", 0)
+
+
+def kill_in_pod(namespace, pod, name):
+    """The process of that name in a pod, once there is one and no other: what starts a container
+    may run the same program."""
+    uid = cluster().json(f"/api/v1/namespaces/{namespace}/pods/{pod}")["metadata"]["uid"]
+    script = 'for p in $(pgrep -x "$0"); do ! grep -qs "$1" "/proc/$p/cgroup" || echo "$p"; done'
+
+    def found():
+        pids = cluster().inside("sh", "-c", script, name, uid).split()
+        return len(pids) == 1 and pids
+
+    (pid,) = harness.wait_for(found, f"one {name} in {pod}", interval=0.1)
+    cluster().inside("kill", "-KILL", pid)
+
+
+def container_ids(pod):
+    """name -> id, as containerd has it."""
+    return {
+        status["name"]: status["containerID"].rpartition("/")[2]
+        for status in pod["status"]["containerStatuses"]
+    }
 
 
 def percentile(values, share):

@@ -151,10 +151,27 @@ class PodTest(node.TestCase):
         data = {"rules.json": json.dumps(rules)}
         self.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": name, "data": data})
 
-    def nudge(self, generation):
+    def nudge(self):
+        """The kubelet looks at the pod's volumes now."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
-        patch = {"metadata": {"annotations": {"test/generation": str(generation)}}}
+        patch = {"metadata": {"annotations": {"test/nudged": str(time.time_ns())}}}
         self.cluster.json(path, "PATCH", patch, "application/merge-patch+json")
+
+    def wait_enforced(self, generation):
+        """It looks in vain when it has not heard of the ConfigMap yet, and then not for a minute or
+        more by itself: it is told again."""
+        what = f"generation {generation} is enforced"
+        deadline = time.monotonic() + 240
+        while True:
+            self.nudge()
+            try:
+                harness.wait_for(
+                    lambda: node.enforced_generation(self.pod) == generation, what, timeout=10
+                )
+                return
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
 
     def inside(self, container, *command):
         return self.kubectl("-n", self.namespace, "exec", self.name, "-c", container, "--", *command)
@@ -169,12 +186,7 @@ class PodTest(node.TestCase):
         for generation in range(2, 2 + EDITS):
             began = time.monotonic()
             self.publish(generation)
-            self.nudge(generation)
-            harness.wait_for(
-                lambda g=generation: node.enforced_generation(self.pod) == g,
-                f"generation {generation} is enforced",
-                timeout=90,
-            )
+            self.wait_enforced(generation)
             times.append(time.monotonic() - began)
             if generation < 4:
                 self.assertEqual([f"pod/bystander-{shown(generation)}"], self.listed())
@@ -192,42 +204,34 @@ class PodTest(node.TestCase):
     def test_restarts_lose_nothing(self):
         """localproxy is killed; the kubelet starts it again; the rules are those of before."""
         self.publish(2)
-        self.nudge(2)
-        harness.wait_for(
-            lambda: node.enforced_generation(self.pod) == 2, "generation 2 is enforced", timeout=90
-        )
+        self.wait_enforced(2)
         self.kubectl("-n", self.namespace, "delete", "configmap", "rules")
-        pid = self.cluster.inside("pgrep", "-x", "localproxy").split()
-        self.assertEqual(1, len(pid))
-        self.cluster.inside("kill", "-KILL", *pid)
+        node.kill_in_pod(self.namespace, self.name, "localproxy")
 
         def restarted():
             (pod,) = self.pods(self.namespace, "app=operator")
             counts = {s["name"]: s["restartCount"] for s in pod["status"]["containerStatuses"]}
             return counts["localproxy"] == 1 and node.is_ready(pod)
 
-        harness.wait_for(restarted, "localproxy is there again", timeout=90)
+        harness.wait_for(restarted, "localproxy is there again", timeout=180)
         self.assertEqual(2, node.enforced_generation(self.pod))
         self.assertEqual([f"pod/bystander-{shown(2)}"], self.listed())
 
     def test_it_ends_well(self):
         """On SIGTERM, by itself: not because the kubelet lost patience."""
-        events = []
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+        exits = node.Exits()
+        self.addCleanup(exits.stop)
+        harness.wait_for(
+            lambda: self.inside("operator", "true") == "" and exits.seen, "events are told", 60, 0.1
+        )
+        ids = node.container_ids(self.pod)
         self.kubectl("-n", self.namespace, "scale", "--replicas=0", "deployment/operator")
-
-        def ended():
-            answer = self.cluster.fetch(path)
-            if answer.status == 200:
-                events.append(json.loads(answer.body)["status"].get("containerStatuses", []))
-            return answer.status == 404
-
-        harness.wait_for(ended, "the pod is gone", timeout=60, interval=0.05)
-        codes = {}
-        for status in (s for seen in events for s in seen if "terminated" in s["state"]):
-            codes[status["name"]] = status["state"]["terminated"]["exitCode"]
-        for name in ("localproxy", "rulesync"):
-            self.assertEqual(0, codes.get(name), codes)
+        harness.wait_for(
+            lambda: set(ids.values()) <= exits.codes.keys(), "all containers end", 120
+        )
+        codes = {name: exits.codes[number] for name, number in ids.items()}
+        self.assertEqual(137, codes["operator"], "it was killed: the others had time to be")
+        self.assertEqual((0, 0), (codes["localproxy"], codes["rulesync"]), codes)
 
 
 if __name__ == "__main__":
