@@ -186,7 +186,7 @@ class TestCase(harness.TestCase):
         path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}"
         return self.cluster.json(path)["items"]
 
-    def wait_ready(self, namespace, selector, count, timeout=120):
+    def wait_ready(self, namespace, selector, count, timeout=240):
         """All of them, and no other that is about to go."""
 
         def ready():
@@ -209,6 +209,33 @@ class TestCase(harness.TestCase):
                 args = ("-n", namespace, "logs", "--tail=15", name, "-c", status["name"])
                 text += f"\n--- {name} {status['name']}\n" + "".join(self.kubectl.run(*args)[1:])
         return text
+
+
+def wait_webhooks():
+    """Until the API server reaches the webhooks of an installed mesh: the Service may lead to them
+    some time after their pods are ready. What they must refuse is refused by them."""
+    path = "/apis/ctrlmesh.kusionstack.io/v1alpha1/namespaces/default/shardingconfigs?dryRun=All"
+    thing = {
+        "apiVersion": "ctrlmesh.kusionstack.io/v1alpha1",
+        "kind": "ShardingConfig",
+        "metadata": {"name": "wrong"},
+        "spec": {
+            "selector": {},
+            "limits": [
+                {
+                    "relateResources": [{"apiGroups": [""], "resources": ["configmaps"]}],
+                    "selector": {"matchLabels": {"a": "b"}},
+                }
+            ],
+        },
+    }
+    body, kind = json.dumps(thing).encode(), [("Content-Type", "application/json")]
+    harness.wait_for(
+        lambda: b"denied the request" in cluster().fetch(path, "POST", kind, body).body,
+        "the webhooks are reached",
+        timeout=120,
+        interval=0.2,
+    )
 
 
 def is_ready(pod):
