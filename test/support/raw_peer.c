@@ -69,16 +69,24 @@ void raw_expect(struct net_loop *l, struct raw_peer *p, const char *text)
     fail_msg("expected \"%s\", got \"%s\"", text != NULL ? text : "<end>", p->text);
 }
 
-int raw_listen(unsigned *port)
+int raw_reserve(unsigned *port)
 {
     struct sockaddr_in addr = {.sin_family = AF_INET,
                                .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
     socklen_t len = sizeof addr;
+    int shared = 1;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     assert_true(fd >= 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &shared, sizeof shared), 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof addr), 0);
-    assert_int_equal(listen(fd, 16), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&addr, &len), 0);
     *port = ntohs(addr.sin_port);
+    return fd;
+}
+
+int raw_listen(unsigned *port)
+{
+    int fd = raw_reserve(port);
+    assert_int_equal(listen(fd, 16), 0);
     return fd;
 }

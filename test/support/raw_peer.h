@@ -24,6 +24,9 @@ void raw_close(struct raw_peer *p);
 /* Runs the loop until the peer has received `text` or, with NULL, until the other side closed. */
 void raw_expect(struct net_loop *l, struct raw_peer *p, const char *text);
 
+/* A socket that keeps a port of 127.0.0.1 from all others as long as it is open: who dials it is
+ * refused, and servers of the test's own can listen on it, one after the other. */
+int raw_reserve(unsigned *port);
 /* A listening socket that nobody accepts from; returns its port. */
 int raw_listen(unsigned *port);
 

@@ -3,11 +3,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "alloc_pause.h"
+#include "raw_peer.h"
 
 enum {
-    PATIENCE_TURNS = 4000,
+    PATIENCE_TURNS = 20000,
     TURN_MS = 1,
     QUIET_MS = 20,
     BODY_MAX = 4 * 1024 * 1024,
@@ -292,7 +294,6 @@ void api_expect_given_up(const struct api_request *q)
 
 /* ---- life ---- */
 
-/* On any port when that of `access` is 0. */
 bool api_listen(struct scripted_api *a)
 {
     char address[32];
@@ -315,17 +316,18 @@ bool api_open(struct scripted_api *a, struct net_loop *l)
 {
     struct kube_client_options o = {.access = &a->access, .max_idle = 16};
     struct err e = ERR_INIT;
+    unsigned port;
     a->loop = l;
     list_init(&a->requests);
     list_init(&a->over);
     fake_clock_init(&a->clock, l);
+    a->reserved = raw_reserve(&port);
+    a->access.user = "me";
+    strcpy(a->access.server.host, "127.0.0.1");
+    a->access.server.port = (uint16_t)port;
     if (!api_listen(a)) {
         return false;
     }
-    a->access.user = "me";
-    strcpy(a->access.server.host, "127.0.0.1");
-    a->access.server.port =
-        (uint16_t)strtoul(strrchr(http_server_address(a->server), ':') + 1, NULL, 10);
     a->client = kube_client_new(l, &o, &e);
     return a->client != NULL;
 }
@@ -338,4 +340,7 @@ void api_close(struct scripted_api *a)
         kube_client_close(a->client, NULL, NULL);
     }
     http_server_free(a->server);
+    if (a->reserved > 0) {
+        (void)close(a->reserved);
+    }
 }

@@ -46,6 +46,7 @@ struct api_request {
 struct scripted_api {
     struct net_loop *loop;
     struct http_server *server;
+    int reserved; /* keeps its port while it does not listen; 0: none */
     struct kube_access access;
     struct kube_client *client;
     struct fake_clock clock;
@@ -63,7 +64,7 @@ struct scripted_api {
 /* False: out of memory. `serve`, `free_data` and `data` are kept. */
 bool api_open(struct scripted_api *a, struct net_loop *l);
 void api_close(struct scripted_api *a);
-/* The server goes away, and comes back on the same port. False: the port is not free any more. */
+/* The server goes away, and comes back on the same port. False: out of memory. */
 void api_stop(struct scripted_api *a);
 bool api_listen(struct scripted_api *a);
 /* Frees the requests that are over. */
