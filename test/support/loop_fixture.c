@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-enum { PATIENCE_MS = 20000, WAKE_MS = 10, TURNS_MIN = 20 };
+enum { PATIENCE_MS = 60000, WAKE_MS = 10, TURNS_MIN = 20 };
 
 /* Of the loop that was run last. Stopped between runs; it does not keep the loop alive. */
 static struct limit {

@@ -21,9 +21,9 @@ int loop_teardown(void **state);
 /* What tear-down does: 0, or UV_EBUSY with the handles that survived on stderr. */
 int loop_free(struct net_loop *l);
 
-/* Runs the loop until *flag, or fails the test after 20 s. */
+/* Runs the loop until *flag, or fails the test after a minute. */
 void run_until(struct net_loop *l, const bool *flag);
-/* Runs the loop until nothing is left to do, or fails the test after 20 s. */
+/* Runs the loop until nothing is left to do, or fails the test after a minute. */
 void run_to_end(struct net_loop *l);
 /* Runs the loop for about `ms`, and what is ready then. */
 void run_for(struct net_loop *l, uint64_t ms);
