@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,9 +14,11 @@
 
 #include "loop_fixture.h"
 #include "net/process.h"
+#include "temp_dir.h"
 
 struct fixture {
     struct net_loop *loop;
+    struct temp_dir dir; /* $1 of the scripts */
     struct process *process;
     int calls;
     int code;
@@ -30,6 +33,7 @@ static int setup(void **state)
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
     assert_int_equal(loop_setup((void **)&f->loop), 0);
+    temp_dir_init(&f->dir);
     *state = f;
     return 0;
 }
@@ -38,6 +42,7 @@ static int teardown(void **state)
 {
     struct fixture *f = *state;
     int rc = loop_free(f->loop);
+    temp_dir_deinit(&f->dir);
     free(f);
     return rc;
 }
@@ -58,7 +63,7 @@ static void start_shell(struct fixture *f, const char *script, uint64_t timeout_
                         size_t output_max)
 {
     struct err e = ERR_INIT;
-    char *argv[] = {"sh", "-c", (char *)script, NULL};
+    char *argv[] = {"sh", "-c", (char *)script, "sh", f->dir.path, NULL};
     struct process_options o = {.argv = argv, .timeout_ms = timeout_ms, .output_max = output_max};
     if (process_run(&f->loop->uv, &o, on_done, f, &f->process, &e) != 0) {
         fail_msg("%s", e.msg);
@@ -146,36 +151,33 @@ static void test_not_executable(void **state)
     run_to_end(f->loop);
 }
 
-static bool is_gone(const char *pid_text)
+/* A pipe that all processes inherit that are started from now on. */
+static void open_shared_pipe(int ends[2])
 {
-    pid_t pid = (pid_t)atol(pid_text);
-    assert_true(pid > 1);
-    for (int i = 0; i < 100; i++) {
-        char stat[64];
-        char state_letter = 'Z';
-        (void)snprintf(stat, sizeof stat, "/proc/%d/stat", (int)pid);
-        FILE *file = fopen(stat, "r");
-        if (file == NULL) {
-            return true;
-        }
-        (void)!fscanf(file, "%*d (%*[^)]) %c", &state_letter);
-        (void)fclose(file);
-        if (state_letter == 'Z') { /* dead; whoever adopted it reaps it in its own time */
-            return true;
-        }
-        (void)usleep(20000);
-    }
-    return false;
+    assert_int_equal(pipe(ends), 0);
+}
+
+/* Waits until nobody has its writing end any more: all that inherited it have ended. */
+static void expect_all_gone(int ends[2])
+{
+    struct pollfd end = {.fd = ends[0], .events = POLLIN};
+    char byte;
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(poll(&end, 1, 20000), 1);
+    assert_int_equal(read(ends[0], &byte, 1), 0);
+    assert_int_equal(close(ends[0]), 0);
 }
 
 static void test_timeout_kills_all_it_started(void **state)
 {
     struct fixture *f = *state;
-    start_shell(f, "trap '' TERM INT; sleep 60 & echo $!; wait", 300, 4096);
+    int ends[2];
+    open_shared_pipe(ends);
+    start_shell(f, "trap '' TERM INT; sleep 60 & wait", 300, 4096);
     finish(f);
     assert_int_equal(f->code, -ETIMEDOUT);
     assert_int_equal(f->signal, SIGKILL);
-    assert_true(is_gone(f->out));
+    expect_all_gone(ends);
 }
 
 static void test_too_much_output(void **state)
@@ -205,14 +207,20 @@ static void test_diagnostics_are_cut_not_refused(void **state)
     assert_int_equal(strlen(f->err), PROCESS_STDERR_MAX);
 }
 
+/* Ends what a script has left behind: it must be running, and its id is what the script said. */
+static void end_what_is_left(const struct fixture *f)
+{
+    pid_t pid = (pid_t)atol(f->out);
+    assert_true(pid > 1); /* 0 would be all of this group */
+    assert_int_equal(kill(pid, SIGKILL), 0);
+}
+
 static void test_what_it_leaves_behind_is_not_waited_for(void **state)
 {
     struct fixture *f = *state;
-    uint64_t begin = uv_hrtime();
-    run_shell(f, "sleep 5 & echo $!");
+    run_shell(f, "sleep 600 & echo $!");
     assert_int_equal(f->code, 0);
-    assert_true(uv_hrtime() - begin < 3000000000u);
-    (void)kill((pid_t)atol(f->out), SIGKILL);
+    end_what_is_left(f);
 }
 
 static void test_cancel_at_once(void **state)
@@ -225,42 +233,77 @@ static void test_cancel_at_once(void **state)
     assert_int_equal(f->code, -ECANCELED);
 }
 
-static void on_cancel_timer(uv_timer_t *timer)
+/* Cancels the process when it has been `due` at so many looks. */
+struct canceller {
+    uv_timer_t timer;
+    struct fixture *fixture;
+    bool (*due)(const struct fixture *f);
+    unsigned looks;
+};
+
+static void on_look(uv_timer_t *timer)
 {
-    struct fixture *f = timer->data;
-    if (f->calls == 0) {
-        process_cancel(f->process);
+    struct canceller *c = timer->data;
+    bool over = c->fixture->calls > 0;
+    c->looks -= !over && c->due(c->fixture);
+    if (!over && c->looks == 0) {
+        process_cancel(c->fixture->process);
     }
-    uv_close((uv_handle_t *)timer, NULL);
+    if (over || c->looks == 0) {
+        uv_close((uv_handle_t *)timer, NULL);
+    }
 }
 
-static void cancel_after(struct fixture *f, uv_timer_t *timer, uint64_t ms)
+static void cancel_when(struct canceller *c, struct fixture *f,
+                        bool (*due)(const struct fixture *f), unsigned looks)
 {
-    assert_int_equal(uv_timer_init(&f->loop->uv, timer), 0);
-    timer->data = f;
-    assert_int_equal(uv_timer_start(timer, on_cancel_timer, ms, 0), 0);
+    *c = (struct canceller){.fixture = f, .due = due, .looks = looks};
+    assert_int_equal(uv_timer_init(&f->loop->uv, &c->timer), 0);
+    c->timer.data = c;
+    assert_int_equal(uv_timer_start(&c->timer, on_look, 1, 5), 0);
+}
+
+static bool has_begun(const struct fixture *f)
+{
+    char path[256];
+    return access(temp_dir_path(&f->dir, "begun", path), F_OK) == 0;
 }
 
 static void test_cancel_while_it_runs(void **state)
 {
     struct fixture *f = *state;
-    uv_timer_t timer;
-    start_shell(f, "echo begun; sleep 60", 10000, 4096);
-    cancel_after(f, &timer, 200);
+    struct canceller c;
+    start_shell(f, "echo begun; : >$1/begun; sleep 60", 60000, 4096);
+    cancel_when(&c, f, has_begun, 2); /* after a turn in which what it said is read */
     finish(f);
     assert_int_equal(f->code, -ECANCELED);
     assert_string_equal(f->out, "begun\n");
 }
 
+/* The shell has said its id and was reaped: the loop knows of its end. */
+static bool has_ended(const struct fixture *f)
+{
+    char path[256];
+    long pid = 0;
+    FILE *file = fopen(temp_dir_path(&f->dir, "pid", path), "r");
+    if (file != NULL) {
+        (void)!fscanf(file, "%ld\n", &pid);
+        (void)fclose(file);
+    }
+    return pid > 1 && kill((pid_t)pid, 0) != 0;
+}
+
 static void test_cancel_after_it_left_something_behind(void **state)
 {
     struct fixture *f = *state;
-    uv_timer_t timer;
-    start_shell(f, "sleep 5 & echo $!", 10000, 4096);
-    cancel_after(f, &timer, 200);
+    struct canceller c;
+    start_shell(f, "echo $$ >$1/new; mv $1/new $1/pid; sleep 600 & echo $!", 60000, 4096);
+    cancel_when(&c, f, has_ended, 1);
     finish(f);
     assert_int_equal(f->code, -ECANCELED);
-    (void)kill((pid_t)atol(f->out), SIGKILL);
+    assert_int_equal(f->exit_status, 0);
+    assert_int_equal(f->signal, 0);
+    end_what_is_left(f);
 }
 
 int main(void)
