@@ -30,6 +30,7 @@ struct fixture {
     bool event; /* set by each event */
     bool closed;
     bool close_on_event;
+    uint64_t exec_timeout_ms;
 };
 
 static int setup(void **state)
@@ -40,6 +41,7 @@ static int setup(void **state)
     temp_dir_init(&f->dir);
     f->access.user = "me";
     f->exec.api_version = V1;
+    f->exec_timeout_ms = 60000;
     *state = f;
     return 0;
 }
@@ -87,7 +89,7 @@ static struct credentials *start(struct fixture *f, struct err *e)
         .on_event = on_event,
         .data = f,
         .file_check_ms = 40,
-        .exec_timeout_ms = 2000,
+        .exec_timeout_ms = f->exec_timeout_ms,
         .retry_ms = 20,
     };
     f->credentials = credentials_new(f->loop, &f->access, &o, e);
@@ -328,12 +330,12 @@ static void test_plugin_runs_again_ahead_of_the_expiry(void **state)
     write_plugin(f, "N=$(cat $D/n 2>/dev/null || echo 0); echo $((N + 1)) > $D/n\n"
                     "echo '{\"apiVersion\":\"" V1 "\",\"kind\":\"ExecCredential\",\"status\":{"
                     "\"token\":\"t'$N'\",\"expirationTimestamp\":\"'"
-                    "$(date -u -d '+5 seconds' +%Y-%m-%dT%H:%M:%SZ)'\"}}'");
+                    "$(date -u -d '+10 seconds' +%Y-%m-%dT%H:%M:%SZ)'\"}}'");
     start_ok(f);
     wait_for_event(f);
     assert_string_equal(credentials_authorization(f->credentials), "Bearer t0");
     const char *now = "";
-    for (int i = 0; i < 200 && strcmp(now, "Bearer t1") != 0; i++) {
+    for (int i = 0; i < 400 && strcmp(now, "Bearer t1") != 0; i++) {
         run_for(f->loop, 50);
         /* There is a valid credential at each moment: the new one comes before the end. */
         assert_true(credentials_ready(f->credentials));
@@ -356,8 +358,13 @@ static void test_plugin_runs_again_after_a_rejection(void **state)
     credentials_rejected(f->credentials);
     credentials_rejected(f->credentials);
     assert_true(credentials_ready(f->credentials));
-    run_for(f->loop, 300);
-    assert_string_equal(credentials_authorization(f->credentials), "Bearer new");
+    const char *now = "";
+    for (int i = 0; i < 2000 && strcmp(now, "Bearer new") != 0; i++) {
+        run_for(f->loop, 10);
+        assert_true(credentials_ready(f->credentials));
+        now = credentials_authorization(f->credentials);
+    }
+    assert_string_equal(now, "Bearer new");
 }
 
 static void test_rejections_do_not_start_the_plugin_too_often(void **state)
@@ -424,7 +431,9 @@ static void test_plugin_that_prints_too_much(void **state)
 
 static void test_plugin_that_hangs(void **state)
 {
-    expect_plugin_error(*state, "sleep 60", "ran longer than 2 s and was killed");
+    struct fixture *f = *state;
+    f->exec_timeout_ms = 1000;
+    expect_plugin_error(f, "sleep 60", "ran longer than 1 s and was killed");
 }
 
 static void test_plugin_that_dies(void **state)
