@@ -45,6 +45,7 @@ struct world {
     struct end client;
     struct end server;
     unsigned accepted;
+    uint64_t write_timeout_ms; /* of what is opened next */
 };
 
 static void close_end(struct end *t)
@@ -117,6 +118,7 @@ static int setup(void **state)
     assert_int_equal(loop_setup((void **)&w->loop), 0);
     temp_dir_init(&w->dir);
     (void)temp_dir_path(&w->dir, "control.sock", w->path);
+    w->write_timeout_ms = 60000;
     *state = w;
     return 0;
 }
@@ -139,7 +141,7 @@ static int teardown(void **state)
 
 static struct net_listener *try_listen(struct world *w, const char *path, struct err *e)
 {
-    struct net_listener_options o = {.path = path, .write_timeout_ms = 500};
+    struct net_listener_options o = {.path = path, .write_timeout_ms = w->write_timeout_ms};
     return net_listener_new(w->loop, &o, on_accept, w, e);
 }
 
@@ -156,7 +158,7 @@ static void dial(struct world *w)
 {
     struct err e = ERR_INIT;
     struct net_dial_options o = {
-        .path = w->path, .connect_timeout_ms = 5000, .write_timeout_ms = 500};
+        .path = w->path, .connect_timeout_ms = 20000, .write_timeout_ms = w->write_timeout_ms};
     memset(&w->client, 0, sizeof w->client);
     assert_int_equal(net_dial(w->loop, &o, &handlers, &w->client, &w->client.stream, &e), 0);
     assert_false(w->client.opened || w->client.failed); /* never before net_dial returns */
@@ -282,6 +284,7 @@ static void test_a_peer_that_never_reads_is_given_up(void **state)
     char *large = calloc(1, LARGE);
     struct slice part = slice_of(large, LARGE);
     assert_non_null(large);
+    w->write_timeout_ms = 500;
     open_pair(w);
     net_stream_read_stop(w->server.stream);
     assert_int_equal(net_stream_write(w->client.stream, &part, 1), 0);
