@@ -293,10 +293,13 @@ static void test_largest_body_taken_and_one_byte_more(void **state)
     char *large = calloc(1, TAKEN_MAX + 1);
     assert_non_null(large);
     w->behaviour = SERVE_NEVER;
-    begin(w, &ask, SLICE("PUT"), slice_of(large, TAKEN_MAX), 100, 1000);
-    run_until(w->loop, &ask.over);
-    assert_int_equal(ask.code, -ETIMEDOUT);
+    begin(w, &ask, SLICE("PUT"), slice_of(large, TAKEN_MAX), 100, WAIT_MS);
+    for (int i = 0; i < 4000 && w->took == 0; i++) {
+        run_for(w->loop, 2);
+    }
     assert_int_equal(w->took, TAKEN_MAX);
+    assert_false(ask.over);
+    http_fetch_cancel(ask.fetch);
     fetch(w, &ask, SLICE("PUT"), slice_of(large, TAKEN_MAX + 1), 100, WAIT_MS);
     assert_int_equal(ask.status, 413);
     assert_int_equal(w->serve_error.code, -EMSGSIZE);
