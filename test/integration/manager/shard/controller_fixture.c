@@ -8,7 +8,7 @@
 
 #define PREFIX "ctrlmesh.kusionstack.io"
 
-enum { PATIENCE_MS = 15000, TURN_MS = 2, ORPHAN_MS = 300, SETTLED_MS = 250 };
+enum { PATIENCE_MS = 60000, TURN_MS = 2, SETTLED_MS = 250 };
 
 /* ---- the proxies: in place of manager/shard/prober.c ---- */
 
@@ -193,7 +193,7 @@ struct controller *fixture_controller(struct fixture *s, struct shard_cache *cac
         .prefix = PREFIX,
         .may_write = may_write,
         .data = s,
-        .orphan_ms = ORPHAN_MS,
+        .orphan_ms = s->orphan_ms,
         .handover_ms = s->handover_ms,
         .clock = s->clock,
     };

@@ -32,6 +32,7 @@ struct fixture {
     struct controller_counts counts;
     bool holds; /* the lease */
     uint64_t handover_ms;
+    uint64_t orphan_ms; /* 0: no test waits so long */
     struct {
         char *text;
         uint64_t generation;

@@ -473,6 +473,7 @@ static void test_orphan_is_deleted(void **state)
     struct fixture *s = *state;
     fixture_config(s, "a", "pods", "app=a");
     fixture_config(s, "b", "pods", "app=a");
+    s->orphan_ms = 300;
     fixture_lead(s);
     fixture_expect_generation(s, "a", 1);
     fixture_expect_generation(s, "b", 1);

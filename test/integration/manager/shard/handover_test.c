@@ -336,6 +336,7 @@ static void test_the_other_one_is_deleted(void **state)
 static void test_it_is_deleted(void **state)
 {
     struct fixture *s = *state;
+    s->orphan_ms = 300;
     begin(s, LONG_MS);
     sees(s, "green", "\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "n/blue");
