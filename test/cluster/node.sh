@@ -90,7 +90,7 @@ make_groups() {
 remove_groups() {
 	local root tries
 	for root in $(group_roots); do
-		for ((tries = 0; tries < 50; tries++)); do
+		for ((tries = 0; tries < patience * 10; tries++)); do
 			[ -d "$root/$1" ] || break
 			find "$root/$1" -depth -type d -exec rmdir {} + 2>/dev/null || sleep 0.1
 		done
@@ -205,7 +205,7 @@ hold_namespaces() {
 	mkfifo "$control_plane_dir/node.start"
 	start_process node unshare --net --mount --pid --fork --kill-child --mount-proc -- \
 		bash -c "$(node_script)" node "$control_plane_dir"
-	await node 20 test -e "$control_plane_dir/node.ready" || report_end node
+	await node test -e "$control_plane_dir/node.ready" || report_end node
 	# The process in node.pid is unshare, which does not end by itself.
 	node_holder=$(child_of "$(process_id node)")
 	printf '%s %s\n' "$node_holder" "$(start_time "$node_holder")" >"$control_plane_dir/node.pid"
@@ -354,11 +354,15 @@ configure_kubelet() {
 	CONFIG
 }
 
-start_node_programs() {
-	start_process containerd containerd --config "$control_plane_dir/containerd.toml"
+await_containerd() {
 	local enter
 	node_enter everything
-	await containerd 30 silently "${enter[@]}" ctr -a "$containerd_socket" version || report_end containerd
+	await containerd silently "${enter[@]}" ctr -a "$containerd_socket" version || report_end containerd
+}
+
+start_node_programs() {
+	start_process containerd containerd --config "$control_plane_dir/containerd.toml"
+	await_containerd
 	import_image "$control_plane_dir/busybox.tar"
 	start_process kubelet "$node_assets/kubelet" --config="$control_plane_dir/kubelet.yaml" \
 		--kubeconfig="$control_plane_dir/kubelet.kubeconfig" --hostname-override="$node_name" \
@@ -389,7 +393,7 @@ node_up() {
 	start_process kube-scheduler "$node_assets/kube-scheduler" \
 		--kubeconfig="$control_plane_dir/kubeconfig" --leader-elect=false
 	start_node_programs
-	await kubelet 90 kubectl_admin wait --for=condition=Ready --timeout=1s "node/$node_name" ||
+	await kubelet kubectl_admin wait --for=condition=Ready --timeout=1s "node/$node_name" ||
 		report_end kubelet
 	say "node at $node_address is ready ($((SECONDS - since)) s)"
 }
