@@ -45,10 +45,9 @@ kubectl_on() (
 	"$KUBECTL" "$@"
 )
 
-# await SECONDS COMMAND...
+# await COMMAND...: a machine that is busy may take long.
 await() {
-	local deadline=$((SECONDS + $1))
-	shift
+	local deadline=$((SECONDS + 300))
 	until "$@" >/dev/null 2>&1; do
 		[ "$SECONDS" -lt "$deadline" ] || { "$@"; return 1; }
 		sleep 0.2
@@ -67,9 +66,14 @@ exit_code() {
 	}
 }
 
-# fails COMMAND...: which `!` alone would not tell the shell.
-fails() {
-	! "$@" >/dev/null 2>&1
+# has_started DIR: what the pod said there has reached its log.
+has_started() {
+	[ "$(kubectl_on "$1" logs web)" = started ]
+}
+
+# says TEXT COMMAND...: as part of its output, which is read to its end.
+says() {
+	[[ $("${@:2}") == *"$1"* ]]
 }
 
 # What a node changes on the machine. Other nodes may run meanwhile, so names are asked for. Its
@@ -104,7 +108,7 @@ nothing_left() {
 	read -r groups link _ <"$work/remembered"
 	[ -n "$link" ]
 	empty "its folder is still there" "$(find "$1" -maxdepth 1 2>/dev/null)"
-	empty "its control groups" "$(find /sys/fs/cgroup -maxdepth 2 -name "$groups")"
+	empty "its control groups" "$(groups_left "$groups")"
 	empty "its cable" "$(ip link show "$link" 2>/dev/null)"
 	empty "its routes" "$(ip route show dev "$link" 2>/dev/null)"
 	empty "its mounts" "$(grep -F "$1" /proc/self/mountinfo)"
@@ -119,12 +123,9 @@ no_process() {
 	! grep -slF "$1" "${before[@]}"
 }
 
-# Control groups of nodes that are gone.
-stale_groups() {
-	find /sys/fs/cgroup -maxdepth 2 -name 'cmesh-node-*' -printf '%f\n' | while IFS=- read -r _ _ pid _; do
-		# One that waits to be buried has no command line any more.
-		grep -qs . "/proc/$pid/cmdline" || echo "$pid"
-	done
+# groups_left NAME: control groups of that name. Other nodes come and go meanwhile.
+groups_left() {
+	find /sys/fs/cgroup -maxdepth 2 -name "$1"
 }
 
 # What a node must leave as it is: no table, bridge, folder or setting of the machine's own.
@@ -176,28 +177,28 @@ for dir in "$a" "$b"; do
 	kubectl_on "$dir" apply -f "$work/pod.yaml" >/dev/null
 done
 for dir in "$a" "$b"; do
-	await 60 kubectl_on "$dir" wait --for=condition=Ready --timeout=1s pod/web
-	[ "$(kubectl_on "$dir" logs web)" = started ]
+	await kubectl_on "$dir" wait --for=condition=Ready --timeout=1s pod/web
+	await has_started "$dir"
 	[ "$(kubectl_on "$dir" exec web -- cat /settings/colour)" = blue ]
 done
 
 check "a pod reaches the API server with its own credentials, and services"
 # shellcheck disable=SC2016
 for dir in "$a" "$b"; do
-	kubectl_on "$dir" exec web -- sh -c 'wget -qO- --no-check-certificate \
+	await says gitVersion kubectl_on "$dir" exec web -- sh -c 'wget -qO- --no-check-certificate \
 		--header "Authorization: Bearer $(cat /var/run/secrets/kubernetes.io/serviceaccount/token)" \
-		https://$KUBERNETES_SERVICE_HOST/version' 2>/dev/null | grep -q gitVersion
+		https://$KUBERNETES_SERVICE_HOST/version 2>/dev/null'
 	address=$(kubectl_on "$dir" get service web -o 'jsonpath={.spec.clusterIP}')
-	await 20 kubectl_on "$dir" exec web -- timeout 2 wget -qO- "http://$address/colour"
+	await kubectl_on "$dir" exec web -- timeout 2 wget -qO- "http://$address/colour"
 	[ "$(kubectl_on "$dir" exec web -- wget -qO- "http://$address/colour")" = blue ]
 done
 
 check "this machine reaches pods, and pods reach it"
-python3 -c 'import sys, urllib.request as u; assert u.urlopen(sys.argv[1], timeout=5).read() == b"blue"' \
+python3 -c 'import sys, urllib.request as u; assert u.urlopen(sys.argv[1], timeout=60).read() == b"blue"' \
 	"http://$(kubectl_on "$a" get pod web -o 'jsonpath={.status.podIP}'):8080/colour"
 # shellcheck disable=SC1091
 host=$(. "$a/env" && echo "$NODE_HOST_ADDRESS")
-kubectl_on "$a" exec web -- ping -c 1 -W 5 "$host" >/dev/null
+kubectl_on "$a" exec web -- ping -c 1 -W 60 "$host" >/dev/null
 
 check "nothing leaves this machine"
 exit_code 1 kubectl_on "$a" exec web -- ping -c 1 -W 1 192.0.2.77
@@ -226,8 +227,8 @@ started=$(kubectl_on "$a" get pod web -o 'jsonpath={.status.containerStatuses[0]
 "$cluster" restart-containerd "$a"
 "$cluster" start-apiserver "$a"
 "$cluster" start-kubelet "$a"
-await 60 kubectl_on "$a" exec web -- true
-await 60 kubectl_on "$a" wait --for=condition=Ready --timeout=1s pod/web
+await kubectl_on "$a" exec web -- true
+await kubectl_on "$a" wait --for=condition=Ready --timeout=1s pod/web
 [ "$(kubectl_on "$a" get pod web -o 'jsonpath={.status.containerStatuses[0].containerID}')" = "$started" ]
 [ "$(kubectl_on "$a" get pod web -o 'jsonpath={.status.containerStatuses[0].restartCount}')" = 0 ]
 
@@ -246,30 +247,32 @@ nothing_left "$b"
 
 check "nor does a start that fails half-way"
 mkdir "$work/bin"
-printf '#!/bin/sh\nexit 1\n' >"$work/bin/containerd"
+printf '#!/bin/sh\ncat node.state >"%s"\nexit 1\n' "$work/state" >"$work/bin/containerd"
 chmod +x "$work/bin/containerd"
 mkdir "$work/c"
 exit_code 1 env PATH="$work/bin:$PATH" "$cluster" up --node --dir "$work/c"
 grep -q 'containerd ended' "$work/output"
 [ ! -e "$work/c" ]
 no_process "$work/c"
-[ -z "$(stale_groups)" ]
+# shellcheck disable=SC1091
+groups=$(. "$work/state" && echo "$node_groups")
+[[ $groups == cmesh-node-* ]]
+[ -z "$(groups_left "$groups")" ]
 
 check "run that is killed leaves no process, and control groups only until the next start"
 # shellcheck disable=SC2016
 "$cluster" run --node -- sh -c 'echo "$CLUSTER_DIR" >"$1"; exec sleep 600' sh "$work/ran" 2>/dev/null &
 runner=$!
-await 120 test -s "$work/ran"
+await test -s "$work/ran"
 ran=$(cat "$work/ran")
 remember "$ran"
-read -r groups link <"$work/remembered"
+read -r groups link _ <"$work/remembered"
 kill -KILL "$runner"
 wait "$runner" 2>/dev/null || true
-await 10 no_process "$ran"
-[ -n "$(stale_groups)" ]
-await 10 test ! -e "/sys/class/net/$link"
+await no_process "$ran"
+await test ! -e "/sys/class/net/$link"
 "$cluster" run --node -- true
-[ -z "$(find /sys/fs/cgroup -maxdepth 2 -name "$groups")" ]
+[ -z "$(groups_left "$groups")" ]
 "$cluster" down "$ran"
 nothing_left "$ran"
 
