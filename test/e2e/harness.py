@@ -73,7 +73,7 @@ def wait_for(condition, what, timeout=60, interval=0.01):
 class UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
-    def __init__(self, path, timeout=20):
+    def __init__(self, path, timeout=60):
         super().__init__("localhost", timeout=timeout)
         self.path = path
 
@@ -111,7 +111,7 @@ class Cluster:
     def stop(self):
         if self.process is not None:
             self.process.stdin.close()
-            self.process.wait(60)
+            self.process.wait(300)
             self.process.stdout.close()
 
     def read_env(self):
@@ -156,6 +156,7 @@ class Run:
 
     shared = None
     lock = threading.Lock()
+    ports = set()  # that were found free
     counter = itertools.count()
 
     @classmethod
@@ -301,7 +302,7 @@ class LocalProxy:
     def signal(self, number):
         self.process.send_signal(number)
 
-    def wait(self, timeout=20):
+    def wait(self, timeout=60):
         """Waits for its end; checks what every end must show."""
         self.exit_code = self.process.wait(timeout)
         return self.exit_code
@@ -539,8 +540,19 @@ def reloads(usual):
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    """One that nothing uses, below those the kernel gives to whoever wants any: it stays free."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as f:
+        first = int(f.read().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10000, max(first, 12000))
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in Run.ports:
+            Run.ports.add(port)
+            return port
 
 
 def main():

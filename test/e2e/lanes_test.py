@@ -9,6 +9,7 @@ import subprocess
 import harness
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+PATIENCE = 300  # a control plane starts or ends meanwhile
 
 
 class LanesTest(harness.TestCase):
@@ -60,25 +61,27 @@ class LanesTest(harness.TestCase):
         for number in SIGNALS:
             with self.subTest(signal=number):
                 lanes = self.start("sh", "-c", script, self.started)
-                harness.wait_for(lambda: os.path.exists(self.started), "the command runs")
+                harness.wait_for(lambda: os.path.exists(self.started), "the command runs",
+                                 timeout=PATIENCE)  # fmt: skip
                 lanes.send_signal(number)
-                self.assertNotEqual(0, lanes.wait(60))
+                self.assertNotEqual(0, lanes.wait(PATIENCE))
                 self.assert_nothing_is_left()
                 os.unlink(self.started)
 
     def test_a_signal_while_the_control_plane_starts(self):
         lanes = self.start("touch", self.started)
         clusters = os.path.join(self.temporary, "cmesh-cluster.*")
-        harness.wait_for(lambda: glob.glob(clusters), "the control plane starts")
+        harness.wait_for(lambda: glob.glob(clusters), "the control plane starts",
+                         timeout=PATIENCE)  # fmt: skip
         lanes.send_signal(signal.SIGTERM)
-        self.assertNotEqual(0, lanes.wait(60))
+        self.assertNotEqual(0, lanes.wait(PATIENCE))
         self.assert_nothing_is_left()
         self.assertFalse(os.path.exists(self.started))
 
     def test_without_a_signal(self):
         for command, code in (("true", 0), ("false", 1)):
             lanes = self.start(command)
-            self.assertEqual(code, lanes.wait(60))
+            self.assertEqual(code, lanes.wait(PATIENCE))
             self.assert_nothing_is_left()
 
 
