@@ -8,7 +8,7 @@ import time
 from lab import BenchError
 from server import POD
 
-START_LIMIT = 10
+START_LIMIT = 60
 POLL = 0.0002
 HEADERS = {"Accept": "application/json", "User-Agent": "operator/v1 (linux/amd64)"}
 
@@ -19,7 +19,7 @@ class NoAnswer(BenchError):
 
 def get(port, path, headers=None):
     """Status and body of one request on a connection of its own."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("GET", path, headers={**HEADERS, **(headers or {})})
         response = connection.getresponse()
@@ -56,7 +56,7 @@ def first_answer_ms(process, port):
 def warm(port, connections):
     """Asks on many connections at once, so that the proxy has as many to the server."""
     request = f"GET {POD} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
-    sockets = [socket.create_connection(("127.0.0.1", port), timeout=10)
+    sockets = [socket.create_connection(("127.0.0.1", port), timeout=60)
                for _ in range(connections)]
     try:
         for _ in range(5):

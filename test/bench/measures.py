@@ -101,7 +101,7 @@ def wrk(bench, running, connections, seconds, target, headers=(), sample=None):
     """Runs wrk against a proxy: its report, and how far what `sample` reads has gone meanwhile;
     the CPU nanoseconds of the proxy if not given."""
     sample = sample or cpu_of(running)
-    argv = [bench.wrk, "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s",
+    argv = [bench.wrk, "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "60s",
             "-s", bench.wrk_script, "-H", "Accept: application/json",
             "-H", "User-Agent: operator/v1 (linux/amd64)"]
     for header in headers:
