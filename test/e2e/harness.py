@@ -515,15 +515,17 @@ def make_namespace(control_plane, prefix, cleanup):
 
 def wait_for_pods(control_plane, namespace, account="default"):
     """Until pods of a service account may be created there: before, the account is missing, or its
-    token is."""
+    token is (which is answered 500)."""
     path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
     pod = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     pod["spec"]["serviceAccountName"] = account
     body, kind = json.dumps(pod).encode(), [("Content-Type", "application/json")]
-    wait_for(
-        lambda: control_plane.fetch(path, "POST", kind, body).status != 403,
-        f"{namespace} has its service account {account}",
-    )
+
+    def allowed():
+        answer = control_plane.fetch(path, "POST", kind, body)
+        return answer.status != 403 and b"No API token found" not in answer.body
+
+    wait_for(allowed, f"{namespace} has its service account {account}")
 
 
 def seed():
