@@ -505,11 +505,14 @@ def end_process(process):
 
 
 def make_namespace(control_plane, prefix, cleanup):
-    """A new namespace, of which the name is returned, that is ready for pods."""
+    """A new namespace, of which the name is returned, that is ready for pods, and in which the
+    controllers have made all that they make."""
     name = f"{prefix}-{os.getpid()}-{next(Run.counter)}"
     control_plane.json("/api/v1/namespaces", "POST", {"metadata": {"name": name}})
     cleanup(control_plane.fetch, f"/api/v1/namespaces/{name}", "DELETE")
     wait_for_pods(control_plane, name)
+    authority = f"/api/v1/namespaces/{name}/configmaps/kube-root-ca.crt"
+    wait_for(lambda: control_plane.fetch(authority).status == 200, f"{name} has its authority")
     return name
 
 
