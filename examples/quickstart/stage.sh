@@ -245,14 +245,15 @@ operator_pod() {
 	YAML
 }
 
-# What the kubelet would say of it.
+# What the kubelet would say of it. The manager may write to the pod in between: then it fails, and
+# is to be done again with what the pod has become.
 set_ready() {
 	local path=/api/v1/namespaces/$prefix-operator/pods/$1
 	admin get --raw "$path" |
 		admin patch --local -f - --type=merge -o json -p '{"status": {"phase": "Running",
 			"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}],
 			"conditions": [{"type": "Ready", "status": "True"}]}}' |
-		admin replace --raw "$path/status" -f - >/dev/null
+		admin replace --raw "$path/status" -f - >/dev/null 2>ready.log
 }
 
 # rulesync follows the shard's ConfigMap and hands the rules to localproxy.
@@ -269,7 +270,7 @@ start_shard() {
 		die "$shard does not start: $(tail -n 3 "$shard".*.log)"
 	operator_pod "$shard" >"$shard.pod.yaml"
 	apply "$shard.pod.yaml"
-	set_ready "operator-$shard-0"
+	await set_ready "operator-$shard-0" || die "$(cat ready.log)"
 	"$bin/kubeconfig-gen/kubeconfig-gen" --log-level=error \
 		--proxy="http://$(value "$shard.ready" listen)" -o "$shard.kubeconfig"
 	printf '  %-7s ConfigMap cmesh-rules-%s -> rulesync -> localproxy at http://%s\n' "$shard" \
@@ -279,6 +280,10 @@ start_shard() {
 # When a shard's proxy confirmed that it enforces this generation, as rulesync's log has it.
 enforced_at() {
 	grep "localproxy enforces the rules .*generation=$2\b" "$1.rulesync.log" | cut -d' ' -f1
+}
+
+confirmed() {
+	enforced_at "$@" >/dev/null
 }
 
 # Whether the manager has read that back from the proxy: enforced SHARD GENERATION

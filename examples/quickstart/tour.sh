@@ -185,6 +185,7 @@ show_move() {
 	applied=$(($(milliseconds) - begun))
 	for shard in "${shards[@]}"; do
 		await enforced "$shard" 2 || die "$shard has not changed: $(tail -n 3 "$shard".*.log)"
+		await confirmed "$shard" 2 || die "$shard does not say so: $(tail -n 3 "$shard".*.log)"
 		took+=($(($(milliseconds -d "$(enforced_at "$shard" 2)") - begun)))
 	done
 	ok "enforced by blue ${took[0]} ms, by green ${took[1]} ms after \"kubectl apply\" was started" \
