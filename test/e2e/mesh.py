@@ -32,10 +32,19 @@ def install():
     unittest.addModuleCleanup(kubectl.run, "delete", "-f", CRDS, "--ignore-not-found")
     kubectl("apply", "-f", CRDS)
     name = "crd/shardingconfigs." + GROUP
-    kubectl("wait", "--for=condition=Established", name, "--timeout=30s")
-    harness.wait_for(
-        lambda: harness.cluster().fetch(f"{API}/shardingconfigs").status == 200, "it is served"
-    )
+    kubectl("wait", "--for=condition=Established", name, "--timeout=120s")
+    wait_served()
+
+
+def wait_served():
+    """Until the kind is served, and known to who asks for all groups, as kubectl does."""
+
+    def served():
+        groups = harness.cluster().json("/apis")["groups"]
+        known = GROUP in (group["name"] for group in groups)
+        return known and harness.cluster().fetch(f"{API}/shardingconfigs").status == 200
+
+    harness.wait_for(served, "it is served")
 
 
 def new_address():
@@ -412,7 +421,7 @@ class MeshTestCase(harness.TestCase):
         answer = self.cluster.fetch(f"{self.maps}/{CONFIG_MAP}{name}")
         return json.loads(answer.body) if answer.status == 200 else None
 
-    def wait_condition(self, name, kind, status, reason=None, timeout=30):
+    def wait_condition(self, name, kind, status, reason=None, timeout=90):
         """Until the condition, of the spec as it is now, is so; returns the config."""
         found = []
 
@@ -431,7 +440,7 @@ class MeshTestCase(harness.TestCase):
             raise AssertionError(f"{error}: {json.dumps(found[0].get('status'))}") from None
         return found[0]
 
-    def wait_enforced(self, name, pods=None, timeout=30):
+    def wait_enforced(self, name, pods=None, timeout=90):
         """On all that are ready; or on so many pods, with nothing to be said of any."""
 
         def look():

@@ -11,6 +11,7 @@ import ssl
 import subprocess
 
 import harness
+import mesh
 import wire
 
 CRDS = os.path.join(harness.ROOT, "k8s", "crds")
@@ -125,10 +126,8 @@ def install_kinds(cleanup, kubectl):
     """The ShardingConfig is known until the clean-up."""
     cleanup(kubectl.run, "delete", "-f", CRDS, "--ignore-not-found")
     kubectl("apply", "-f", CRDS)
-    kubectl("wait", "--for=condition=Established", f"crd/shardingconfigs.{GROUP}", "--timeout=30s")
-    harness.wait_for(
-        lambda: harness.cluster().fetch(f"{API}/shardingconfigs").status == 200, "it is served"
-    )
+    kubectl("wait", "--for=condition=Established", f"crd/shardingconfigs.{GROUP}", "--timeout=120s")
+    mesh.wait_served()
 
 
 class WebhookCase(harness.TestCase):
@@ -144,8 +143,8 @@ class WebhookCase(harness.TestCase):
         cls.kubectl = harness.Kubectl(cls.class_folder, cls.cluster.kubeconfig)
         install_kinds(cls.addClassCleanup, cls.kubectl)
         cls.home = harness.make_namespace(cls.cluster, "cmesh-home", cls.addClassCleanup)
-        cls.manager = cls.start_manager("manager", cls.addClassCleanup)
-        cls.webhook = cls.manager.webhook
+        cls.webhook = f"127.0.0.1:{harness.free_port()}"
+        cls.manager = cls.start_manager("manager", cls.addClassCleanup, cls.webhook)
         cls.configure(cls.webhook)
 
     @classmethod
