@@ -97,10 +97,10 @@ class Judge:
             for write in there:
                 self.case.assertEqual(shard, write.shard, write)
 
-    def check_moves(self, moves, own_time=None):
+    def check_moves(self, moves, own_work=None):
         """Of one namespace, one after the other, from the first write to the last: it is written by
-        its shard alone, by the next one when the last one has ended for good, and soon: within
-        `own_time` from when rules are enforced, which is what the operator itself may take.
+        its shard alone, by the next one when the last one has ended for good, and soon: from when
+        rules are enforced it writes less than `own_work` times elsewhere before.
 
         Returns how long nobody wrote there, for each move.
         """
@@ -110,11 +110,11 @@ class Judge:
                 self.case.assertEqual(moves[0].loser, write.shard, write)
         ends = [move.begun for move in moves[1:]] + [float("inf")]
         return [
-            self.check_move(move, [w for w in there if move.begun <= w.came < end], own_time)
+            self.check_move(move, [w for w in there if move.begun <= w.came < end], own_work)
             for move, end in zip(moves, ends)
         ]
 
-    def check_move(self, move, there, own_time):
+    def check_move(self, move, there, own_work):
         case, told = self.case, describe(move, there)
         case.assertLessEqual({write.shard for write in there}, {move.loser, move.gainer}, told)
         losers = [write for write in there if write.shard == move.loser]
@@ -128,8 +128,14 @@ class Judge:
             case.assertLess(write.came, move.lost + UNDER_WAY, late + told)
         case.assertGreater(first, move.given, "the gainer wrote before it was given: " + told)
         works = next(filter(Write.ok, gainers)).came
-        if own_time is not None:
-            case.assertLess(works, move.enforced + own_time, "nobody's for too long: " + told)
+        if own_work is not None:
+            elsewhere = [
+                write
+                for write in self.writes
+                if write.shard == move.gainer and write.ok() and write.namespace != move.namespace
+                and move.enforced < write.came < works
+            ]  # fmt: skip
+            case.assertLess(len(elsewhere), own_work, "nobody's for too long: " + told)
         return works - last
 
 
