@@ -70,7 +70,9 @@ class ShardsTestCase(mesh.MeshTestCase):
         return rules
 
     def row(self, name, pod):
-        return next(row for row in self.get(name)["status"]["pods"] if row["name"] == pod.name)
+        """What the status says of a pod; nothing as long as it has not heard of it."""
+        rows = self.get(name)["status"]["pods"]
+        return next((row for row in rows if row["name"] == pod.name), {})
 
     def events(self, name):
         path = f"/api/v1/namespaces/{self.namespace}/events"
@@ -109,7 +111,7 @@ class LifeTest(ShardsTestCase):
             self.assertEqual({"object-a", "object-b"}, pod.shown())
 
         self.here("delete", "shardingconfig", "shard-a")
-        harness.wait_for(lambda: self.map_of("shard-a") is None, "its ConfigMap is gone", 90)
+        harness.wait_for(lambda: self.map_of("shard-a") is None, "its ConfigMap is gone", 180)
         self.wait_event(pods["shard-a"][0].name, "RulesKept")
         for pod in pods["shard-a"]:
             self.assertEqual(2, pod.enforced()[0])
@@ -126,7 +128,7 @@ class LifeTest(ShardsTestCase):
         shown = self.here("get", "shardingconfigs").splitlines()
         self.assertEqual(["NAME", "PODS", "GENERATION", "ENFORCED", "AGE"], shown[0].split())
         for line, name in zip(shown[1:], ("shard-a", "shard-b")):
-            self.assertRegex(line, rf"^{name} +2 +1 +2/2 +\d+s$")
+            self.assertRegex(line, rf"^{name} +2 +1 +2/2 +[\dms]+$")
         wide = self.here("get", "shard", "-o", "wide").splitlines()
         self.assertRegex(wide[0], r"CHECKSUM +COMPILED +WHY$")
         self.assertRegex(wide[1], r"sha256:[0-9a-f]{64} .* 2 of 2 pods enforce generation 1\.$")
@@ -223,7 +225,7 @@ class LatencyTest(ShardsTestCase):
             waiting = list(pods[name])
             while waiting:
                 waiting = [pod for pod in waiting if (pod.enforced() or (0,))[0] != wanted]
-                self.assertLess(time.monotonic() - began, 20, f"{name} {wanted}")
+                self.assertLess(time.monotonic() - began, 90, f"{name} {wanted}")
             enforced.append((time.monotonic() - began) * 1000)
             key = name, number
             harness.wait_for(lambda k=key: k in statuses, f"the status says {key}")
@@ -275,8 +277,8 @@ class HandoverTest(ShardsTestCase):
         mine = self.parts_of(rules)
         self.given.append((name, rules["generation"]))
         other = "shard-b" if name == "shard-a" else "shard-a"
-        proxies = [pod.proxy for pod in self.pods[other] if pod.proxy is not None]
-        shown = [self.parts_shown(other, proxy) for proxy in proxies]
+        proxies = [pod.proxy for pod in self.pods[other]]
+        shown = [self.parts_shown(other, proxy) for proxy in proxies if proxy is not None]
         if self.map_of(name)["metadata"]["resourceVersion"] != thing["metadata"]["resourceVersion"]:
             return
         self.judged.append((name, rules["generation"]))
@@ -298,7 +300,7 @@ class HandoverTest(ShardsTestCase):
     def check(self, **parts):
         """All is enforced, and was never twice."""
         for name, pods in self.pods.items():
-            self.wait_enforced(name, pods=2, timeout=60)
+            self.wait_enforced(name, pods=2)
             self.check_status(name, pods)
             want = {f"object-{part}" for part in parts[name.replace("-", "_")]}
             for pod in pods:
