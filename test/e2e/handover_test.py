@@ -8,10 +8,9 @@ half a second ago, as it would wait in a work queue.
 
 import calendar
 import collections
-import glob
-import json
 import time
 
+import audit
 import checker
 import harness
 import informer_case
@@ -221,13 +220,8 @@ class HandoverTest(informer_case.InformerTestCase):
         )
 
     def audit_entries(self):
-        """Of this test's users. The log may have been rotated."""
-        stem = self.cluster.env["CLUSTER_AUDIT_LOG"].removesuffix(".log")
-        for path in glob.glob(stem + "*.log"):
-            with open(path, encoding="utf-8") as f:
-                for line in f:
-                    if self.fixture.prefix in line:
-                        yield json.loads(line)
+        """Of this test's users."""
+        return audit.entries(self.cluster.env["CLUSTER_AUDIT_LOG"], self.fixture.prefix)
 
     def test_with_the_fence(self):
         self.hand_over("enforce", harness.reloads(60) // 30, 8)
