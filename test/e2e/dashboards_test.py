@@ -96,6 +96,8 @@ class DashboardsTest(mesh.MeshTestCase):
         self.apply(mesh.config("a", "a", mesh.limit(mesh.is_in("part", "a"))))
         pod = self.pod("a-0", "a").start()
         self.wait_condition("a", "Enforced", "True", "Enforced")
+        # Only then it tells of each resource.
+        harness.wait_for(lambda: manager.status()["labels"].get("checked"), "all is labelled")
         self.assertEqual(200, pod.proxy.fetch("/api/v1/namespaces").status)
         pages = {
             "manager": manager.admin,
