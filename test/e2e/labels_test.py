@@ -102,7 +102,7 @@ class Manager:
         return found.get(f"cmesh_manager_label_{name}{{{inside}}}" if inside else
                          f"cmesh_manager_label_{name}", 0)  # fmt: skip
 
-    def wait_settled(self, timeout=30):
+    def wait_settled(self, timeout=120):
         """All is labelled and was checked, and nothing is to be done."""
 
         def look():
@@ -235,6 +235,8 @@ class StartTest(LabelsTestCase):
     def test_what_is_right_is_not_touched(self):
         namespace = self.namespace()
         self.create_many(namespace, 20)
+        published = self.maps(namespace) + "/kube-root-ca.crt"  # by a controller, some time after it
+        harness.wait_for(lambda: self.cluster.fetch(published).status == 200, published)
         self.manager().wait_settled()
         before = {item["metadata"]["name"]: item["metadata"]["resourceVersion"]
                   for item in self.items(self.maps(namespace))}  # fmt: skip
@@ -364,7 +366,7 @@ class LaterTest(LabelsTestCase):
     def test_objects_that_are_deleted_meanwhile(self):
         namespace = self.namespace()
         self.create_many(namespace, 300)
-        manager = self.manager("--label-qps", "50", kinds={"v1": ["ConfigMap"]})
+        manager = self.manager("--label-qps", "20", kinds={"v1": ["ConfigMap"]})
         harness.wait_for(lambda: manager.status().get("pending", 0) > 100, "much is to be done")
         self.cluster.json(self.maps(namespace), "DELETE")
         self.create(namespace, "map-7")  # made anew
@@ -470,7 +472,8 @@ class RestartTest(LabelsTestCase):
         mark = self.audit_mark()
         kills = 0
         while left := len(self.unlabelled(self.maps(namespace))):
-            manager = self.manager("--label-qps", "300", kinds={"v1": ["ConfigMap"]})
+            # Slow enough to be killed long before it has labelled all the rest.
+            manager = self.manager("--label-qps", "60", kinds={"v1": ["ConfigMap"]})
             harness.wait_for(
                 lambda m=manager: m.metric("labelled_total", resource="configmaps") > 120
                 or m.status().get("checked"), "some are labelled")  # fmt: skip
@@ -498,7 +501,7 @@ class RestartTest(LabelsTestCase):
         )
         cluster.stop_apiserver()
         cluster.start_apiserver()
-        manager.wait_settled(90)
+        manager.wait_settled()
         self.assertEqual([], self.unlabelled(self.maps(namespace)))
         self.create(namespace, "later")
         harness.wait_for(
@@ -516,9 +519,14 @@ class UnlabelTest(LabelsTestCase):
         manager.wait_settled()
         manager.stop()
 
+        labelled = f"/api/v1/configmaps?labelSelector={PREFIX}/control%3Dtrue"
+        before = len(self.items(labelled))  # those of the tests before may still be going
         code, log = self.unlabel("--dry-run")
         self.assertEqual(0, code, log)
-        self.assertRegex(log, r"control labels would be removed resource=configmaps objects=6\d\d")
+        told = re.search(r"control labels would be removed resource=configmaps objects=(\d+)", log)
+        self.assertLessEqual(len(self.items(labelled)), int(told[1]), log)
+        self.assertLessEqual(int(told[1]), before, log)
+        self.assertGreaterEqual(before, 600)
         self.assertEqual(["theirs"], self.unlabelled(self.maps(namespace)))
 
         code, log = self.unlabel("--label-qps", "5000")
@@ -534,6 +542,7 @@ class UnlabelTest(LabelsTestCase):
         self.assertIn("removed=0", log)
 
     def test_a_manager_that_runs_still_is_noticed(self):
+        self.create_many(self.namespace(), 700)  # so that it has time to label some again
         self.manager("--label-qps", "5000").wait_settled()
         code, log = self.unlabel("--label-qps", "5000")
         self.assertEqual(1, code, log)
