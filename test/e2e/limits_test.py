@@ -291,16 +291,18 @@ class WatchTest(LimitsTestCase):
                     fixture.write(connection, "POST", fixture.path(kind, namespace), thing)
         for kind, watch in truth.items():
             harness.wait_for(
-                lambda w=watch: sum(e.item.name == "the-end" for e in list(w.events)) == 2,
-                f"the end of {kind}",
+                lambda w=watch: sum(map(self.is_end, list(w.events))) == 2, f"the end of {kind}"
             )
         for shard, watch, _, namespace, kind in watches:
             end = fixture.namespaces[3] if shard == 0 else fixture.namespaces[-1]
             if namespace in ("", end):
                 harness.wait_for(
-                    lambda w=watch: any(e.item.name == "the-end" for e in list(w.events)),
+                    lambda w=watch: any(map(self.is_end, list(w.events))),
                     f"the end of {kind} of shard {shard} on {watch.target}",
                 )
+
+    def is_end(self, event):
+        return event.item.name == "the-end" and event.item.namespace in self.fixture.namespaces
 
     def compare(self, shard, watch, own, namespace, before, truth):
         shown = watch.shown()
