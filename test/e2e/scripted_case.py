@@ -228,7 +228,7 @@ class Asked:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         sock.shutdown(socket.SHUT_RD)
 
-    def closed(self, timeout=20):
+    def closed(self, timeout=60):
         """Whether localproxy has closed the connection; waits for it."""
         return self.peer.gone.wait(timeout)
 
@@ -284,7 +284,7 @@ class ScriptedCase(harness.TestCase):
 
     # ---- both sides ----
 
-    def asked(self, target=None, method=None, timeout=20):
+    def asked(self, target=None, method=None, timeout=60):
         """The next request that reaches the API server."""
         try:
             asked = self.arrived.get(timeout=timeout)
@@ -323,12 +323,12 @@ class ScriptedCase(harness.TestCase):
 
     def expect(self, connection, data):
         """Exactly these bytes come next."""
-        got = b""
+        got = bytearray()
         while len(got) < len(data):
             some = connection.read_some()
             got += some
             self.assertTrue(some, f"ended after {got[-300:]!r}")
-        self.assertEqual(data, got)
+        self.assertEqual(data, bytes(got))
 
     def expect_end(self, connection, data=b""):
         """Exactly these bytes, and a proper end."""
