@@ -235,8 +235,6 @@ class StartTest(LabelsTestCase):
     def test_what_is_right_is_not_touched(self):
         namespace = self.namespace()
         self.create_many(namespace, 20)
-        published = self.maps(namespace) + "/kube-root-ca.crt"  # by a controller, some time after it
-        harness.wait_for(lambda: self.cluster.fetch(published).status == 200, published)
         self.manager().wait_settled()
         before = {item["metadata"]["name"]: item["metadata"]["resourceVersion"]
                   for item in self.items(self.maps(namespace))}  # fmt: skip
