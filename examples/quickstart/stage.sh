@@ -64,12 +64,17 @@ die() {
 	exit 1
 }
 
-# await COMMAND...: until it succeeds. Not if something that is to run has ended.
+# await COMMAND...: until it succeeds. Not if something that is to run has ended. What it complains
+# of is in await.log, and is told where it takes long.
 await() {
-	local deadline=$((SECONDS + patience))
-	until "$@"; do
+	local deadline=$((SECONDS + patience)) told=$((SECONDS + 10))
+	until "$@" 2>await.log; do
 		if [ "$SECONDS" -ge "$deadline" ] || ! all_run; then
 			return 1
+		fi
+		if [ "$SECONDS" -ge "$told" ]; then
+			printf '  still waiting for "%s": %s\n' "${*//$'\n'/, }" "$(tail -n 1 await.log)" >&2
+			told=$((SECONDS + 10))
 		fi
 		sleep 0.1
 	done
@@ -159,12 +164,12 @@ pod() {
 }
 
 applied() {
-	admin apply -f "$1" >apply.log 2>&1
+	admin apply -f "$1" >/dev/null
 }
 
 # Pods are refused until the controllers have made the namespace's service account.
 apply() {
-	await applied "$1" || die "$(cat apply.log)"
+	await applied "$1" || die "$(cat await.log)"
 }
 
 make_objects() {
@@ -253,7 +258,7 @@ set_ready() {
 		admin patch --local -f - --type=merge -o json -p '{"status": {"phase": "Running",
 			"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}],
 			"conditions": [{"type": "Ready", "status": "True"}]}}' |
-		admin replace --raw "$path/status" -f - >/dev/null 2>ready.log
+		admin replace --raw "$path/status" -f - >/dev/null
 }
 
 # rulesync follows the shard's ConfigMap and hands the rules to localproxy.
@@ -270,7 +275,7 @@ start_shard() {
 		die "$shard does not start: $(tail -n 3 "$shard".*.log)"
 	operator_pod "$shard" >"$shard.pod.yaml"
 	apply "$shard.pod.yaml"
-	await set_ready "operator-$shard-0" || die "$(cat ready.log)"
+	await set_ready "operator-$shard-0" || die "$(cat await.log)"
 	"$bin/kubeconfig-gen/kubeconfig-gen" --log-level=error \
 		--proxy="http://$(value "$shard.ready" listen)" -o "$shard.kubeconfig"
 	printf '  %-7s ConfigMap cmesh-rules-%s -> rulesync -> localproxy at http://%s\n' "$shard" \
