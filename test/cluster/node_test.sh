@@ -81,7 +81,13 @@ says() {
 remember() {
 	# shellcheck disable=SC1091,SC2154
 	(. "$1/node.state" && echo "$node_groups $node_link $node_holder") >"$work/remembered"
-	exec {process_ids}<"/proc/$(cut -d ' ' -f 3 "$work/remembered")/ns/pid"
+	local groups link holder
+	read -r groups link holder <"$work/remembered"
+	exec {process_ids}<"/proc/$holder/ns/pid"
+	# What is looked for later is there now.
+	[ -n "$(groups_left "$groups")" ]
+	[ -n "$(ip link show "$link")" ]
+	[ -n "$(ip route show dev "$link")" ]
 	[ -n "$(on_node "$1")" ]
 }
 
@@ -92,7 +98,7 @@ on_node() {
 	for process in /proc/[0-9]*; do
 		if [ "$process/ns/pid" -ef "/proc/$$/fd/$process_ids" ] ||
 			[[ $(readlink "$process/cwd") == "$1"* ]]; then
-			tr '\0' ' ' <"$process/cmdline" 2>/dev/null || true
+			tr '\0' ' ' <"$process/cmdline" 2>/dev/null || true # it has just ended
 		fi
 	done
 }

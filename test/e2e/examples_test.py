@@ -13,6 +13,7 @@ import unittest
 
 import harness
 import images
+import mesh
 import node
 import operator_test
 
@@ -191,7 +192,7 @@ class ManagedTestCase(ReadmeTestCase):
         self.follow(f"kubectl apply -k {self.base}")
         self.addCleanup(self.follow, f"kubectl delete --ignore-not-found -k {self.base}")
         self.follow("kubectl -n cmesh-system rollout status deploy/cmesh-manager --timeout=300s")
-        node.wait_webhooks()
+        mesh.wait_webhooks(self.cluster)
 
     def wait_enforced(self, shard, generation=1):
         def enforced():

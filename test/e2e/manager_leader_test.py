@@ -287,9 +287,7 @@ class AwayTest(LeaderTestCase):
         super().setUp()
         if self.cluster is not harness.cluster():
             kubectl = harness.Kubectl(self.path("."), self.cluster.kubeconfig)
-            kubectl("apply", "-f", mesh.CRDS)
-            crd = "crd/shardingconfigs." + mesh.GROUP
-            kubectl("wait", "--for=condition=Established", crd, "--timeout=120s")
+            mesh.define(self.cluster, kubectl)
 
     def test_nobody_leads_meanwhile_and_nothing_is_lost(self):
         for i in range(SHARDS):

@@ -25,26 +25,37 @@ CONFIG_MAP = "cmesh-rules-"
 ADDRESSES = itertools.count(1)
 
 
-def install():
-    """For setUpModule: the kinds are known until the module's end."""
-    folder = harness.TestCase.make_folder(unittest.addModuleCleanup)
-    kubectl = harness.Kubectl(folder, harness.cluster().kubeconfig)
-    unittest.addModuleCleanup(kubectl.run, "delete", "-f", CRDS, "--ignore-not-found")
-    kubectl("apply", "-f", CRDS)
-    name = "crd/shardingconfigs." + GROUP
-    kubectl("wait", "--for=condition=Established", name, "--timeout=120s")
-    wait_served()
+def install(cleanup=unittest.addModuleCleanup):
+    """The kinds are known until the clean-up; from setUpModule until the module's end."""
+    kubectl = harness.Kubectl(harness.TestCase.make_folder(cleanup), harness.cluster().kubeconfig)
+    cleanup(kubectl.run, "delete", "-f", CRDS, "--ignore-not-found")
+    define(harness.cluster(), kubectl)
 
 
-def wait_served():
+def define(control_plane, kubectl):
     """Until the kind is served, and known to who asks for all groups, as kubectl does."""
+    kubectl("apply", "-f", CRDS)
 
     def served():
-        groups = harness.cluster().json("/apis")["groups"]
+        groups = control_plane.json("/apis")["groups"]
         known = GROUP in (group["name"] for group in groups)
-        return known and harness.cluster().fetch(f"{API}/shardingconfigs").status == 200
+        return known and control_plane.fetch(f"{API}/shardingconfigs").status == 200
 
     harness.wait_for(served, "it is served")
+
+
+def wait_webhooks(control_plane):
+    """Until the API server reaches the webhooks of an installed mesh: the Service may lead to them
+    some time after their pods are ready. What they must refuse is refused by them."""
+    path = f"{API}/namespaces/default/shardingconfigs?dryRun=All"
+    wrong = config("wrong", "any", limit({"matchLabels": {"a": "b"}}), selector={})
+    body, kind = json.dumps(wrong).encode(), [("Content-Type", "application/json")]
+    harness.wait_for(
+        lambda: b"denied the request" in control_plane.fetch(path, "POST", kind, body).body,
+        "the webhooks are reached",
+        timeout=120,
+        interval=0.2,
+    )
 
 
 def new_address():

@@ -211,33 +211,6 @@ class TestCase(harness.TestCase):
         return text
 
 
-def wait_webhooks():
-    """Until the API server reaches the webhooks of an installed mesh: the Service may lead to them
-    some time after their pods are ready. What they must refuse is refused by them."""
-    path = "/apis/ctrlmesh.kusionstack.io/v1alpha1/namespaces/default/shardingconfigs?dryRun=All"
-    thing = {
-        "apiVersion": "ctrlmesh.kusionstack.io/v1alpha1",
-        "kind": "ShardingConfig",
-        "metadata": {"name": "wrong"},
-        "spec": {
-            "selector": {},
-            "limits": [
-                {
-                    "relateResources": [{"apiGroups": [""], "resources": ["configmaps"]}],
-                    "selector": {"matchLabels": {"a": "b"}},
-                }
-            ],
-        },
-    }
-    body, kind = json.dumps(thing).encode(), [("Content-Type", "application/json")]
-    harness.wait_for(
-        lambda: b"denied the request" in cluster().fetch(path, "POST", kind, body).body,
-        "the webhooks are reached",
-        timeout=120,
-        interval=0.2,
-    )
-
-
 def is_ready(pod):
     conditions = pod["status"].get("conditions", [])
     return "deletionTimestamp" not in pod["metadata"] and any(

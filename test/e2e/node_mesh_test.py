@@ -17,6 +17,7 @@ import urllib.parse
 import audit
 import harness
 import images
+import mesh
 import node
 import wire
 
@@ -193,7 +194,7 @@ class MeshTest(node.TestCase):
             return all(w["clientConfig"].get("caBundle") and w.get("rules") for w in webhooks)
 
         harness.wait_for(trusted, "the API server knows the manager", timeout=120)
-        node.wait_webhooks()
+        mesh.wait_webhooks(cls.shared)
 
     @classmethod
     def rolled_out(cls):

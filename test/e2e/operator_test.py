@@ -228,15 +228,13 @@ class OperatorTest(mesh.MeshTestCase):
         return [(pod, entry) for pod, entry in named if pod is not None]
 
     def report_writes(self):
-        """(shard, pod, team, when) of all reports that were written."""
-        return [
-            (pod.of, pod.name, entry["objectRef"]["namespace"],
-             audit.arrival(entry))
+        """All reports that were written."""
+        writes = [
+            audit.write_of(entry, pod.name, pod.of)
             for pod, entry in self.audit()
-            if entry["verb"] in audit.WRITES
-            and entry["objectRef"]["resource"] == "configmaps"
-            and entry["responseStatus"]["code"] < 300
-        ]  # fmt: skip
+            if entry["verb"] in audit.WRITES and entry["objectRef"]["resource"] == "configmaps"
+        ]
+        return list(filter(audit.Write.ok, writes))
 
     def check_narrowed(self):
         """No list or watch of what is limited went to the API server without the selector. Watches
@@ -270,8 +268,8 @@ class OperatorTest(mesh.MeshTestCase):
                 f"all ConfigMaps of {team} are counted",
             )
         self.assertEqual(404, self.cluster.fetch(f"{LEASES}/{NAMESPACE}").status)
-        for shard, pod, team, _ in self.report_writes():
-            self.assertEqual(owners[team], shard, f"{pod} wrote in {team}")
+        for write in self.report_writes():
+            self.assertEqual(owners[write.namespace], write.shard, write)
         for shard, names in SHARDS.items():
             lines = [name for name in names if "Started leading" in self.pods[name].log()]
             self.assertEqual([self.holder(shard)], lines)
@@ -324,9 +322,9 @@ class OperatorTest(mesh.MeshTestCase):
         churn.end()
         moving = {team for team, *_ in moves}
         self.check_moves(moves)
-        for shard, pod, team, _ in self.report_writes():
-            if team not in moving:
-                self.assertEqual(owners[team], shard, f"{pod} wrote in {team}")
+        for write in self.report_writes():
+            if write.namespace not in moving:
+                self.assertEqual(owners[write.namespace], write.shard, write)
         for pod in self.pods.values():
             self.assertTrue(pod.runs(), pod.log()[-2000:])
         for name in SHARDS:
@@ -372,17 +370,12 @@ class OperatorTest(mesh.MeshTestCase):
         writes = self.report_writes()
         gaps, times = [], []
         for team, loser, gainer, begun, enforced in moves:
-            here = [(shard, when) for shard, _, where, when in writes if where == team]
-            last = max(when for shard, when in here if shard == loser and when < enforced)
-            first = min(when for shard, when in here if shard == gainer and when > begun)
+            here = [write for write in writes if write.namespace == team]
+            last = max(w.came for w in here if w.shard == loser and w.came < enforced)
+            first = min(w.came for w in here if w.shard == gainer and w.came > begun)
             self.assertLess(last, first, f"{team}: two shards wrote at the same time")
             # Nobody's while the one confirms and the other takes it up, and the operator's own time.
-            elsewhere = [
-                when
-                for shard, _, where, when in writes
-                if shard == gainer and where != team and enforced < when < first
-            ]
-            self.assertLess(len(elsewhere), OWN_WORK, f"{team} was nobody's for too long")
+            audit.check_soon(self, writes, gainer, team, enforced, first, OWN_WORK, team)
             gaps.append(first - last)
             times.append(enforced - begun)
         report(f"between the last write of one and the first of the other: "

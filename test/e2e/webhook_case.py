@@ -14,10 +14,9 @@ import harness
 import mesh
 import wire
 
-CRDS = os.path.join(harness.ROOT, "k8s", "crds")
 WEBHOOKS = os.path.join(harness.ROOT, "k8s", "webhooks")
-GROUP = "ctrlmesh.kusionstack.io"
-API = f"/apis/{GROUP}/v1alpha1"
+GROUP = mesh.GROUP
+API = mesh.API
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 KINDS = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
@@ -122,14 +121,6 @@ class Manager:
             raise AssertionError(f"manager exited with {code}:\n{self.log()}")
 
 
-def install_kinds(cleanup, kubectl):
-    """The ShardingConfig is known until the clean-up."""
-    cleanup(kubectl.run, "delete", "-f", CRDS, "--ignore-not-found")
-    kubectl("apply", "-f", CRDS)
-    kubectl("wait", "--for=condition=Established", f"crd/shardingconfigs.{GROUP}", "--timeout=120s")
-    mesh.wait_served()
-
-
 class WebhookCase(harness.TestCase):
     """Tests of a class share a manager, and namespaces with the label OURS are its own."""
 
@@ -141,7 +132,7 @@ class WebhookCase(harness.TestCase):
         cls.cluster = harness.cluster()
         cls.class_folder = cls.make_folder(cls.addClassCleanup)
         cls.kubectl = harness.Kubectl(cls.class_folder, cls.cluster.kubeconfig)
-        install_kinds(cls.addClassCleanup, cls.kubectl)
+        mesh.install(cls.addClassCleanup)
         cls.home = harness.make_namespace(cls.cluster, "cmesh-home", cls.addClassCleanup)
         cls.webhook = f"127.0.0.1:{harness.free_port()}"
         cls.manager = cls.start_manager("manager", cls.addClassCleanup, cls.webhook)
