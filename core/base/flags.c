@@ -385,5 +385,6 @@ int flags_parse_or_exit(const struct command *c, void *flags, const struct flags
         break;
     }
     log_init(c->program, (enum log_format)common->log_format, (enum log_level)common->log_level);
+    flags_warn_of_environment(c);
     return rest;
 }

@@ -5,8 +5,9 @@
  *
  * Long flags take `--flag=value` and `--flag value`; `--` ends them. Each flag is also read from
  * the environment as CMESH_<FLAG> (upper case, dashes as underscores; an empty variable counts as
- * none); the command line wins. `--man` (for the build, not in --help) prints the manual page.
- * Exit codes of every program: 0 done, 1 failed, 2 wrong usage.
+ * none); the command line wins. A CMESH_ variable that no program knows is warned of. `--man` (for
+ * the build, not in --help) prints the manual page. Exit codes of every program: 0 done, 1 failed,
+ * 2 wrong usage.
  *
  * A table is constant: each flag names the member that it sets by its offset in the struct that
  * holds what was read, and FLAG_STRING_AT and so on check that the member has the right type.

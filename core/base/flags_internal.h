@@ -19,6 +19,10 @@ void flags_full_name(const struct command *c, char separator, char out[FLAGS_FUL
 /* What is shown as the default: a constant, or a number written into `number`; NULL: nothing. */
 const char *flags_default(const struct flag *f, const void *flags, char number[FLAGS_NUMBER_SIZE]);
 
+/* Logs a warning for each variable CMESH_... that is a setting of no program, and that Kubernetes
+ * does not set. */
+void flags_warn_of_environment(const struct command *c);
+
 /* On standard output. `flags` holds the defaults. */
 void flags_print_help(const struct command *c, const void *flags);
 void flags_print_man(const struct command *c, const void *flags);

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/flags_internal.h"
+#include "base/log.h"
+#include "base/spelling.h"
+
+#define PREFIX "CMESH_"
+
+enum { NAME_MAX_LEN = FLAGS_ENV_NAME_SIZE - 1 };
+
+/* The flags of all programs, which may share an environment: what one of them does not know is not
+ * wrong where another one does. test/unit/settings_test.sh compares. */
+static const char *const settings[] = {
+    "accept-host",
+    "admin",
+    "all-resources",
+    "at-start",
+    "certificate-days",
+    "configmap",
+    "context",
+    "control",
+    "cut-interval",
+    "cut-spread",
+    "diff",
+    "dry-run",
+    "filename",
+    "from",
+    "from-configmap",
+    "generation",
+    "handover-wait",
+    "identity",
+    "in-cluster",
+    "kubeconfig",
+    "label-control",
+    "label-namespace",
+    "label-prefix",
+    "label-qps",
+    "label-shard-hash",
+    "label-system-namespaces",
+    "leader-elect",
+    "lease",
+    "lease-duration",
+    "listen",
+    "listen-tls-cert",
+    "listen-tls-key",
+    "log-format",
+    "log-level",
+    "max-connections",
+    "namespace",
+    "native-sidecars",
+    "no-rules",
+    "once",
+    "output",
+    "pod-namespace",
+    "probe-interval",
+    "proxy",
+    "proxy-arg",
+    "proxy-ca",
+    "proxy-cpu",
+    "proxy-memory",
+    "proxy-memory-limit",
+    "ready-file",
+    "reload-mode",
+    "resume-doubt",
+    "rules",
+    "shard",
+    "sharding-resources",
+    "shared",
+    "shutdown-delay",
+    "shutdown-grace",
+    "sidecar-image",
+    "sidecar-pull-policy",
+    "state",
+    "timeout",
+    "to",
+    "token-file",
+    "watch-namespace",
+    "webhook",
+    "webhook-host",
+    "webhook-secret",
+    "webhook-service",
+    "write-fence",
+};
+
+static bool is_setting(const char *name)
+{
+    char known[FLAGS_ENV_NAME_SIZE];
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
+        flags_env_name(settings[i], known);
+        if (strcmp(known, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What Kubernetes sets for a Service that is called cmesh-something:
+ * https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables */
+static bool is_of_service(const char *name, const char *value)
+{
+    const char *port = strstr(name, "_PORT");
+    return strstr(name, "_SERVICE_HOST") != NULL || strstr(name, "_SERVICE_PORT") != NULL ||
+           (port != NULL && strstr(value, "://") != NULL) ||
+           (port != NULL && port[5] == '_' && port[6] >= '0' && port[6] <= '9');
+}
+
+/* The program's setting that is most like it; "": none is much like it. */
+static void find_meant(const struct command *c, const char *name, char out[FLAGS_ENV_NAME_SIZE])
+{
+    unsigned best = SPELLING_NEAR + 1;
+    out[0] = '\0';
+    for (const struct flag *f = c->flags; f->name != NULL; f++) {
+        char candidate[FLAGS_ENV_NAME_SIZE];
+        flags_env_name(f->name, candidate);
+        unsigned d = spelling_distance(name, candidate);
+        if (d < best) {
+            best = d;
+            memcpy(out, candidate, sizeof candidate);
+        }
+    }
+}
+
+static void warn_of(const struct command *c, const char *name)
+{
+    char meant[FLAGS_ENV_NAME_SIZE];
+    find_meant(c, name, meant);
+    if (meant[0] != '\0') {
+        log_warn("an environment variable is not a setting and is ignored",
+                 log_str("variable", name), log_str("meant", meant));
+    } else {
+        log_warn("an environment variable is not a setting and is ignored",
+                 log_str("variable", name));
+    }
+}
+
+void flags_warn_of_environment(const struct command *c)
+{
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
+        char name[FLAGS_ENV_NAME_SIZE];
+        size_t len = strcspn(*entry, "=");
+        if (len > NAME_MAX_LEN || strncmp(*entry, PREFIX, strlen(PREFIX)) != 0) {
+            continue;
+        }
+        memcpy(name, *entry, len);
+        name[len] = '\0';
+        if (!is_setting(name) && !is_of_service(name, *entry + len)) {
+            warn_of(c, name);
+        }
+    }
+}
