@@ -8,7 +8,8 @@
  *
  * Verification covers the chain, the validity dates, and the name: DNS SANs (with one left-most
  * wildcard label, RFC 6125) or IP SANs; a certificate without SANs names nobody, as in Go. TLS 1.2
- * (RFC 5246) only, with ephemeral keys and authenticated ciphers; no renegotiation.
+ * (RFC 5246), and for clients TLS 1.3 (RFC 8446) where the library has it, with ephemeral keys and
+ * authenticated ciphers; no renegotiation.
  *
  * Error codes: -EACCES when a certificate was refused, -EINVAL for what the user configured,
  * -ENOMEM, -ENOBUFS, and -EPROTO for the rest.

@@ -3,6 +3,7 @@
 others."""
 
 import os
+import ssl
 import threading
 import time
 
@@ -11,6 +12,11 @@ import upstream
 import wire
 
 POD_LIST = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}\n'
+
+
+def library_has_tls_1_3():
+    """mbedTLS has it since its version 3, as it has this header."""
+    return os.path.exists("/usr/include/mbedtls/build_info.h")
 
 
 def answer_list(peer, _):
@@ -84,6 +90,27 @@ class CertificateTest(harness.TestCase):
         plain = self.upstream(serve)
         proxy = self.start(plain.url.replace("http:", "https:"), self.authority().certificate)
         self.assert_status_error(proxy.fetch("/api/v1/pods"), 503)
+
+    def test_a_server_of_tls_1_3_alone(self):
+        """Works where the library has it: the session is resumed with a ticket that comes after the
+        handshake."""
+
+        def serve(peer):
+            if peer.read_request() is not None:
+                peer.respond(200, POD_LIST, headers=[("Connection", "close")])
+
+        context = upstream.server_context(*self.authority().server())
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        proxy = self.start(
+            self.upstream(serve, context=context).url, self.authority().certificate
+        )
+        if not library_has_tls_1_3():
+            answer = proxy.fetch("/api/v1/pods")
+            self.assert_status_error(answer, 503, "ServiceUnavailable", ["protocol version"])
+            return
+        for _ in range(3):
+            self.assertEqual(200, proxy.fetch("/api/v1/pods").status)
+        self.assertEqual(2, proxy.metrics()["cmesh_proxy_upstream_tls_resumed_total"])
 
     def test_a_server_that_hangs_up(self):
         def serve(_):

@@ -46,8 +46,10 @@ class TlsSocket:
         self.session = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
         self.lock = threading.Lock()
         self.send_lock = threading.Lock()
-        self.run(self.session.do_handshake)
-        self.flush()
+        try:
+            self.run(self.session.do_handshake)
+        finally:
+            self.flush()  # an alert too
 
     def flush(self):
         with self.send_lock:

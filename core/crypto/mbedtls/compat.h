@@ -5,6 +5,8 @@
 #ifndef CORE_CRYPTO_MBEDTLS_COMPAT_H
 #define CORE_CRYPTO_MBEDTLS_COMPAT_H
 
+#include <stdbool.h>
+
 #include <mbedtls/error.h>
 #include <mbedtls/oid.h>
 #include <mbedtls/pk.h>
@@ -19,6 +21,8 @@
 int crypto_random(void *ctx, unsigned char *out, size_t len);
 
 #if MBEDTLS_VERSION_MAJOR >= 3
+
+#include <psa/crypto.h>
 
 #define COMPAT_FIELD(object, field) ((object)->MBEDTLS_PRIVATE(field))
 
@@ -49,10 +53,44 @@ static inline void compat_conf_groups(mbedtls_ssl_config *conf)
     mbedtls_ssl_conf_groups(conf, groups);
 }
 
-static inline void compat_conf_versions(mbedtls_ssl_config *conf)
+/* Servers here speak TLS 1.2: a ticket of TLS 1.3 would cost them a write after each handshake. */
+static inline void compat_conf_versions(mbedtls_ssl_config *conf, bool client)
 {
     mbedtls_ssl_conf_min_tls_version(conf, MBEDTLS_SSL_VERSION_TLS1_2);
-    mbedtls_ssl_conf_max_tls_version(conf, MBEDTLS_SSL_VERSION_TLS1_2);
+    mbedtls_ssl_conf_max_tls_version(conf, client ? MBEDTLS_SSL_VERSION_TLS1_3
+                                                  : MBEDTLS_SSL_VERSION_TLS1_2);
+    mbedtls_ssl_conf_tls13_key_exchange_modes(conf,
+                                              MBEDTLS_SSL_TLS1_3_KEY_EXCHANGE_MODE_EPHEMERAL_ALL);
+    mbedtls_ssl_conf_tls13_enable_signal_new_session_tickets(
+        conf, MBEDTLS_SSL_TLS1_3_SIGNAL_NEW_SESSION_TICKETS_ENABLED);
+}
+
+#define COMPAT_TLS13_CIPHERS                                                                       \
+    MBEDTLS_TLS1_3_CHACHA20_POLY1305_SHA256, MBEDTLS_TLS1_3_AES_128_GCM_SHA256,                    \
+        MBEDTLS_TLS1_3_AES_256_GCM_SHA384,
+
+/* TLS 1.3 needs the library's own state; may be called again. */
+static inline int compat_init(void)
+{
+    return psa_crypto_init() == PSA_SUCCESS ? 0 : MBEDTLS_ERR_SSL_INTERNAL_ERROR;
+}
+
+static inline bool compat_is_tls13(const mbedtls_ssl_context *ssl)
+{
+    return mbedtls_ssl_get_version_number(ssl) == MBEDTLS_SSL_VERSION_TLS1_3;
+}
+
+/* A ticket (RFC 8446 section 4.6.1) interrupts what the library was told to do: it says that it
+ * wants more bytes when it has met one, though it needs none, and something else once it has read
+ * it. mbedtls_ssl_get_session has it then. */
+static inline bool compat_meets_ticket(const mbedtls_ssl_context *ssl)
+{
+    return COMPAT_FIELD(ssl, state) == MBEDTLS_SSL_TLS1_3_NEW_SESSION_TICKET;
+}
+
+static inline bool compat_has_ticket(int rc)
+{
+    return rc == MBEDTLS_ERR_SSL_RECEIVED_NEW_SESSION_TICKET;
 }
 
 #else
@@ -90,10 +128,37 @@ static inline void compat_conf_groups(mbedtls_ssl_config *conf)
     mbedtls_ssl_conf_curves(conf, curves);
 }
 
-static inline void compat_conf_versions(mbedtls_ssl_config *conf)
+static inline void compat_conf_versions(mbedtls_ssl_config *conf, bool client)
 {
+    (void)client;
     mbedtls_ssl_conf_min_version(conf, MBEDTLS_SSL_MAJOR_VERSION_3, MBEDTLS_SSL_MINOR_VERSION_3);
     mbedtls_ssl_conf_max_version(conf, MBEDTLS_SSL_MAJOR_VERSION_3, MBEDTLS_SSL_MINOR_VERSION_3);
+}
+
+/* There is no TLS 1.3. */
+#define COMPAT_TLS13_CIPHERS
+
+static inline int compat_init(void)
+{
+    return 0;
+}
+
+static inline bool compat_is_tls13(const mbedtls_ssl_context *ssl)
+{
+    (void)ssl;
+    return false;
+}
+
+static inline bool compat_meets_ticket(const mbedtls_ssl_context *ssl)
+{
+    (void)ssl;
+    return false;
+}
+
+static inline bool compat_has_ticket(int rc)
+{
+    (void)rc;
+    return false;
 }
 
 #endif

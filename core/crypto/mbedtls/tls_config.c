@@ -16,7 +16,7 @@
 
 /* Fastest first, measured; forward secret and authenticated only. */
 static const int cipher_suites[] = {
-    MBEDTLS_TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    COMPAT_TLS13_CIPHERS MBEDTLS_TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
     MBEDTLS_TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
     MBEDTLS_TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
     MBEDTLS_TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
@@ -255,8 +255,11 @@ static struct tls_config *config_alloc(int endpoint, struct err *e)
     mbedtls_x509_crt_init(&c->ca);
     mbedtls_x509_crt_init(&c->cert);
     mbedtls_pk_init(&c->key);
-    int rc = mbedtls_ssl_config_defaults(&c->conf, endpoint, MBEDTLS_SSL_TRANSPORT_STREAM,
+    int rc = compat_init();
+    if (rc == 0) {
+        rc = mbedtls_ssl_config_defaults(&c->conf, endpoint, MBEDTLS_SSL_TRANSPORT_STREAM,
                                          MBEDTLS_SSL_PRESET_DEFAULT);
+    }
     if (rc != 0) {
         tls_error(e, -EINVAL, "TLS defaults", rc);
         config_free(c);
@@ -266,7 +269,7 @@ static struct tls_config *config_alloc(int endpoint, struct err *e)
     mbedtls_ssl_conf_ciphersuites(&c->conf, cipher_suites);
     mbedtls_ssl_conf_renegotiation(&c->conf, MBEDTLS_SSL_RENEGOTIATION_DISABLED);
     compat_conf_groups(&c->conf);
-    compat_conf_versions(&c->conf);
+    compat_conf_versions(&c->conf, endpoint == MBEDTLS_SSL_IS_CLIENT);
     return c;
 }
 

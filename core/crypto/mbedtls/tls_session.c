@@ -33,6 +33,9 @@ static int on_recv(void *data, unsigned char *to, size_t len)
     struct slice *in = s->io.in;
     /* The very first read is for a record's header, and so is every one at the same place. */
     s->in_base = s->in_base == NULL ? to : s->in_base;
+    if (in == NULL) {
+        return MBEDTLS_ERR_SSL_WANT_READ;
+    }
     s->between_records = to == s->in_base && in->len == 0;
     if (in->len == 0) {
         return MBEDTLS_ERR_SSL_WANT_READ;
@@ -269,8 +272,8 @@ static void established(struct tls_session *s)
         s->resumed = mbedtls_ssl_get_peer_cert(&s->ssl) == NULL;
     }
     compat_session_drop_peer(compat_session(&s->ssl));
-    if (s->client) {
-        remember(s);
+    if (s->client && !compat_is_tls13(&s->ssl)) {
+        remember(s); /* TLS 1.3 has something to remember only when a ticket comes */
     }
     set_state(s, TLS_OPEN);
     /* The handshake's records were large, those of a watch may never be. */
@@ -305,6 +308,38 @@ enum tls_result tls_session_handshake(struct tls_session *s, struct slice *in, s
 
 /* ---- data ---- */
 
+/* Whether to repeat a call because a ticket of TLS 1.3 came, which may be at any time. */
+static bool take_ticket(struct tls_session *s, bool met, int rc)
+{
+    if (compat_has_ticket(rc)) {
+        remember(s);
+        return true;
+    }
+    return rc == MBEDTLS_ERR_SSL_WANT_READ && !met && compat_meets_ticket(&s->ssl);
+}
+
+static int read_some(struct tls_session *s, void *data, size_t len)
+{
+    bool met;
+    int rc;
+    do {
+        met = compat_meets_ticket(&s->ssl);
+        rc = mbedtls_ssl_read(&s->ssl, data, len);
+    } while (take_ticket(s, met, rc));
+    return rc;
+}
+
+static int write_some(struct tls_session *s, const unsigned char *data, size_t len)
+{
+    bool met;
+    int rc;
+    do {
+        met = compat_meets_ticket(&s->ssl);
+        rc = mbedtls_ssl_write(&s->ssl, data, len);
+    } while (take_ticket(s, met, rc));
+    return rc;
+}
+
 enum tls_result tls_session_read(struct tls_session *s, struct slice *in, void *data, size_t len,
                                  size_t *got, struct buf *out, struct err *e)
 {
@@ -317,7 +352,7 @@ enum tls_result tls_session_read(struct tls_session *s, struct slice *in, void *
         return unusable(e);
     }
     begin_io(s, in, out, e);
-    int rc = mbedtls_ssl_read(&s->ssl, data, len < INT_MAX ? len : INT_MAX);
+    int rc = read_some(s, data, len < INT_MAX ? len : INT_MAX);
     if (rc > 0) {
         *got = (size_t)rc;
     } else if (rc == MBEDTLS_ERR_SSL_WANT_READ) {
@@ -365,7 +400,7 @@ int tls_session_write(struct tls_session *s, const void *data, size_t len, struc
     }
     begin_io(s, NULL, out, e);
     while (len > 0 && rc >= 0) {
-        rc = mbedtls_ssl_write(&s->ssl, from, len);
+        rc = write_some(s, from, len);
         from += rc > 0 ? rc : 0;
         len -= rc > 0 ? (size_t)rc : 0;
     }
