@@ -1,10 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Happy path: net_dial > on_resolved > dial_next > on_connected > stream_opened, with TLS after the
+ * handshake.
+ *
+ * A name may have several addresses, of which some do not answer at all, or answer without end.
+ * Each gets a short try first, connection and handshake together; if none was reached, all get an
+ * equal part of the time that is left (dial_pass_on).
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "net/socket_file.h"
 #include "net/stream_internal.h"
+
+/* Of an address in the first round: a lost SYN is repeated once in it. */
+enum { TRY_MS = 1500 };
 
 void dial_free(struct net_stream *s)
 {
@@ -40,6 +51,7 @@ static void give_up(struct net_stream *s)
 static void reopen(struct net_stream *s, int code)
 {
     (void)explain(s->dial, code, &s->dial->last);
+    net_deadline_clear(&s->limit);
     stream_set_state(s, STATE_REOPENING);
     uv_close(&s->socket.handle, stream_on_closed);
 }
@@ -48,8 +60,8 @@ static void on_connected(uv_connect_t *req, int status)
 {
     struct net_stream *s = req->data;
     struct dial *d = s->dial;
-    if (s->state == STATE_CLOSING) {
-        return;
+    if (s->state != STATE_CONNECTING) {
+        return; /* it is being closed */
     }
     if (status != 0) {
         reopen(s, status);
@@ -81,14 +93,68 @@ static int start_connect(struct net_stream *s, const struct sockaddr *addr)
     return uv_tcp_connect(&s->dial->connect, &s->socket.tcp, addr, on_connected);
 }
 
+static uint64_t time_left(const struct net_stream *s)
+{
+    uint64_t now = net_loop_now(s->loop);
+    return s->dial->until > now ? s->dial->until - now : 0;
+}
+
+/* Of the address before `next`. */
+static void limit_address(struct net_stream *s)
+{
+    const struct dial *d = s->dial;
+    uint64_t count = 1;
+    for (const struct addrinfo *a = d->next; a != NULL; a = a->ai_next) {
+        count++;
+    }
+    uint64_t ms = time_left(s) / count;
+    bool several = d->found->ai_next != NULL;
+    if (several && !d->second_round && ms > TRY_MS) {
+        ms = TRY_MS;
+    }
+    if (d->until != 0) {
+        net_deadline_set(s->loop, &s->limit, ms);
+    }
+}
+
+/* A handshake that was begun is nothing to go on from. */
+static void drop_handshake(struct net_stream *s)
+{
+    tls_session_free(s->tls);
+    s->tls = NULL;
+    s->reading = false;
+    net_deadline_clear(&s->quiet);
+    net_deadline_clear(&s->stall);
+    net_task_cancel(&s->flush);
+    net_loop_take_back(s->loop, &s->wire);
+}
+
+bool dial_pass_on(struct net_stream *s)
+{
+    struct dial *d = s->dial;
+    bool trying = s->state == STATE_CONNECTING || s->state == STATE_HANDSHAKING;
+    if (!trying || d == NULL || d->found == NULL || s->output != OUTPUT_OPEN || time_left(s) == 0) {
+        return false;
+    }
+    d->hurried = true;
+    reopen(s, UV_ETIMEDOUT);
+    drop_handshake(s);
+    return true;
+}
+
 void dial_next(struct net_stream *s)
 {
-    const struct addrinfo *a = s->dial->next;
+    struct dial *d = s->dial;
+    if (d->next == NULL && d->hurried && !d->second_round && time_left(s) > 0) {
+        d->second_round = true;
+        d->next = d->found;
+    }
+    const struct addrinfo *a = d->next;
     if (a == NULL) {
         give_up(s);
         return;
     }
-    s->dial->next = a->ai_next;
+    d->next = a->ai_next;
     int rc = stream_open_socket(s);
     if (rc != 0) {
         err_set(&s->dial->last, rc, "cannot create a socket: %s", err_text(rc));
@@ -98,7 +164,9 @@ void dial_next(struct net_stream *s)
     rc = start_connect(s, a->ai_addr);
     if (rc != 0) {
         reopen(s, rc);
+        return;
     }
+    limit_address(s);
 }
 
 static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *found)
@@ -201,6 +269,7 @@ int net_dial(struct net_loop *l, const struct net_dial_options *o,
         return rc;
     }
     if (o->connect_timeout_ms != 0) {
+        s->dial->until = net_loop_now(l) + o->connect_timeout_ms;
         net_deadline_set(l, &s->limit, o->connect_timeout_ms);
     }
     *out = s;

@@ -20,8 +20,10 @@ static const struct state_machine machine = {
                                                        STATE(STATE_OPEN) | STATE(STATE_CLOSING)},
                [STATE_REOPENING] = {"Reopening", STATE(STATE_NO_SOCKET) | STATE(STATE_CONNECTING) |
                                                      STATE(STATE_CLOSING)},
-               [STATE_HANDSHAKING] = {"Handshaking", STATE(STATE_OPEN) | STATE(STATE_CLOSING)},
-               [STATE_OPEN] = {"Open", STATE(STATE_FINISHING) | STATE(STATE_CLOSING)},
+               [STATE_HANDSHAKING] = {"Handshaking", STATE(STATE_REOPENING) | STATE(STATE_OPEN) |
+                                                         STATE(STATE_CLOSING)},
+               [STATE_OPEN] = {"Open", STATE(STATE_HANDSHAKING) | STATE(STATE_FINISHING) |
+                                           STATE(STATE_CLOSING)},
                [STATE_FINISHING] = {"Finishing", STATE(STATE_CLOSING)},
                [STATE_CLOSING] = {"Closing", 0}},
 };
@@ -97,6 +99,9 @@ static void on_limit(struct net_deadline *d)
 {
     struct net_stream *s = LIST_ITEM(d, struct net_stream, limit);
     struct err e = ERR_INIT;
+    if (dial_pass_on(s)) {
+        return;
+    }
     switch (s->state) {
     case STATE_FINISHING:
         stream_begin_close(s);

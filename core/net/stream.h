@@ -53,7 +53,8 @@ struct net_dial_options {
     unsigned port;
     const char *path;            /* of a Unix socket, in place of host and port; copied */
     struct tls_config *tls;      /* NULL: plain; referenced */
-    uint64_t connect_timeout_ms; /* for look-up, connection and handshake together */
+    uint64_t connect_timeout_ms; /* for look-up, connection and handshake together; of several
+                                    addresses none can take all of it */
     unsigned
         user_timeout_ms; /* TCP_USER_TIMEOUT, and the bound of TCP keepalive; 0: the system's */
     uint64_t write_timeout_ms; /* queued bytes of which none leaves for so long; 0: no limit */

@@ -16,9 +16,12 @@
  *      |     ^           |
  *      |     |           v
  *      +-----|------> CONNECTING --> HANDSHAKING
- *            |         |  ^  |            |
- *            |         v  |  |            v
+ *            |         |  ^  |          |  ^
+ *            |         v  |  |          v  |
  *            +----- REOPENING +--------> OPEN --> FINISHING
+ *                       ^
+ *                       +--- HANDSHAKING, when it takes too long and another address is left
+ *
  *
  *     any --> CLOSING
  */
@@ -81,6 +84,9 @@ struct dial {
     uv_connect_t connect;
     struct addrinfo *found;      /* to be freed; NULL for a literal */
     const struct addrinfo *next; /* to be tried */
+    uint64_t until;              /* net_loop_now() when all of it must be done; 0: no limit */
+    bool hurried;                /* an address was given up that may only have been slow */
+    bool second_round;           /* which therefore is tried once more */
     struct tls_config *tls;
     char *host;    /* or the path of a Unix socket */
     char port[16]; /* for messages: " port N", or "" */
@@ -117,6 +123,8 @@ void stream_on_flush(struct net_task *t);
 /* dial.c */
 /* Tries the next address, with a new socket. */
 void dial_next(struct net_stream *s);
+/* The address at hand takes too long: goes on to another one. False: there is none, or no time. */
+MUST_CHECK bool dial_pass_on(struct net_stream *s);
 void dial_free(struct net_stream *s);
 
 #endif

@@ -69,7 +69,7 @@ static void on_written(uv_write_t *req, int status)
     struct net_stream *s = req->data;
     net_deadline_clear(&s->stall);
     net_loop_take_back(s->loop, &s->flight);
-    if (s->state == STATE_CLOSING) {
+    if (s->state == STATE_CLOSING || s->state == STATE_REOPENING) {
         return;
     }
     if (status < 0) {

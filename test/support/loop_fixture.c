@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "net/deadline.h"
+
 enum { PATIENCE_MS = 60000, WAKE_MS = 10, TURNS_MIN = 20 };
 
 /* Of the loop that was run last. Stopped between runs; it does not keep the loop alive. */
@@ -98,4 +100,23 @@ void run_for(struct net_loop *l, uint64_t ms)
     for (int i = 0; i < TURNS_MIN; i++) {
         (void)uv_run(&l->uv, UV_RUN_NOWAIT);
     }
+}
+
+static void on_skipped(struct net_deadline *d)
+{
+    (void)d;
+}
+
+void loop_skip(struct net_loop *l, uint64_t ms)
+{
+    struct net_deadline now;
+    LIST_FOR_EACH(node, &l->deadlines)
+    {
+        struct net_deadline *d = LIST_ITEM(node, struct net_deadline, link);
+        d->at -= ms < d->at ? ms : d->at;
+    }
+    net_deadline_init(&now, on_skipped);
+    net_deadline_set(l, &now, 0); /* so that the loop looks at them */
+    net_deadline_clear(&now);
+    (void)uv_timer_start(&l->tick, l->tick.timer_cb, 0, 0); /* in its next turn */
 }

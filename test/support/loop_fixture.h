@@ -27,5 +27,7 @@ void run_until(struct net_loop *l, const bool *flag);
 void run_to_end(struct net_loop *l);
 /* Runs the loop for about `ms`, and what is ready then. */
 void run_for(struct net_loop *l, uint64_t ms);
+/* All deadlines that are set (net/deadline.h) come nearer, as if `ms` had passed. */
+void loop_skip(struct net_loop *l, uint64_t ms);
 
 #endif

@@ -29,5 +29,7 @@ void raw_expect(struct net_loop *l, struct raw_peer *p, const char *text);
 int raw_reserve(unsigned *port);
 /* A listening socket that nobody accepts from; returns its port. */
 int raw_listen(unsigned *port);
+/* Lets the socket listen with a queue that is full: who dials it is not answered. */
+void raw_fill(int listener);
 
 #endif
