@@ -385,6 +385,7 @@ void h1_conn_go_raw(struct h1_conn *c)
     set_in(c, H1_IN_RAW);
     set_out(c, H1_OUT_RAW);
     c->head_only = false;
+    net_stream_set_write_timeout(c->stream, 0);
     if (!c->pumping) {
         net_task_queue(c->loop, &c->go);
     }

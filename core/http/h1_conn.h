@@ -82,7 +82,8 @@ MUST_CHECK int h1_conn_send_end(struct h1_conn *c);
 void h1_conn_pause(struct h1_conn *c);
 void h1_conn_resume(struct h1_conn *c);
 
-/* Server: a 101 was sent. Client: a 101 came (done by the connection itself). */
+/* Server: a 101 was sent. Client: a 101 came (done by the connection itself). Who is at the end of
+ * a tunnel reads when it likes: no write timeout is left. */
 void h1_conn_go_raw(struct h1_conn *c);
 
 /* Both messages are complete: ready for the next pair. */

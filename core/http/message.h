@@ -43,6 +43,7 @@ struct http_head {
     bool upgrade;         /* request: `Connection: upgrade` and `Upgrade`; response: status 101 */
     bool expect_continue; /* request: `Expect: 100-continue` */
     bool background;      /* request: others may be sent before it (http/client.h) */
+    bool unhurried;       /* response: its reader may take its time, without write timeout */
 };
 
 /* The first header of that name (case ignored), or NULL. */

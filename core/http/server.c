@@ -336,6 +336,10 @@ static int send_head(struct http_exchange *x, const struct http_head *head)
                                head->content_length);
     }
     net_loop_take_back(c->server->loop, &bytes);
+    if (rc == 0) {
+        net_stream_set_write_timeout(c->h1.stream,
+                                     head->unhurried ? 0 : c->server->o.write_timeout_ms);
+    }
     if (rc == 0 && h.upgrade) {
         h1_conn_go_raw(&c->h1);
     } else if (rc == 0 && h.framing == HTTP_BODY_CHUNKED) {

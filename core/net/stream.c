@@ -435,6 +435,9 @@ void net_stream_finish(struct net_stream *s)
     net_stream_shutdown(s);
     stream_set_state(s, STATE_FINISHING);
     s->handlers = NULL;
+    if (s->write_timeout_ms == 0) {
+        net_stream_set_write_timeout(s, FINISH_STALL_MS);
+    }
     if (s->output == OUTPUT_ENDED && s->eof_seen) {
         stream_begin_close(s);
         return;

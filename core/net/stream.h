@@ -82,14 +82,18 @@ void net_stream_read_stop(struct net_stream *s);
  * on_error: what is written then is dropped. */
 MUST_CHECK int net_stream_write(struct net_stream *s, const struct slice *parts, size_t count);
 bool net_stream_blocked(const struct net_stream *s);
+/* As net_dial_options and net_stream_accept have it. 0: the peer may take its time to read. Then
+ * TCP's user timeout ends too, which takes a peer that only reads nothing for dead; one that is
+ * gone is found by keepalive, or by the system after a quarter of an hour while bytes wait. */
+void net_stream_set_write_timeout(struct net_stream *s, uint64_t ms);
 /* Whether the kernel has all that was written. */
 bool net_stream_flushed(const struct net_stream *s);
 /* Says "no more" to the peer once all is written; nothing may be written after it. */
 void net_stream_shutdown(struct net_stream *s);
 
-/* The owner is done and lets go; what is queued is still delivered, the peer is given a second to
- * take it, and what it still sends is read and dropped, so that it does not lose the end of an
- * answer to a reset. */
+/* The owner is done and lets go; what is queued is still delivered, within the write timeout (or
+ * five minutes without progress), the peer is given a second to take it, and what it still sends is
+ * read and dropped, so that it does not lose the end of an answer to a reset. */
 void net_stream_finish(struct net_stream *s);
 /* The owner is done; all that is queued is dropped. */
 void net_stream_close(struct net_stream *s);

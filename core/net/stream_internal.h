@@ -46,6 +46,7 @@ enum output {
 
 enum {
     FINISH_TIMEOUT_MS = 1000,
+    FINISH_STALL_MS = 300000, /* where there was no write timeout */
     ACCEPT_HANDSHAKE_MS = 10000,
     TLS_IDLE_MS = 1000,
     STAGE_MAX = 12 * 1024,

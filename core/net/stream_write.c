@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <netinet/tcp.h>
+
 #include "base/log.h"
 #include "base/state_machine.h"
 #include "net/stream_internal.h"
@@ -101,6 +103,26 @@ static void encrypt_staged(struct net_stream *s)
     net_loop_take_back(s->loop, &s->plain);
 }
 
+static void watch_flight(struct net_stream *s)
+{
+    if (s->write_timeout_ms != 0 && s->flight.len > 0) {
+        net_deadline_set(s->loop, &s->stall, s->write_timeout_ms);
+    } else {
+        net_deadline_clear(&s->stall);
+    }
+}
+
+void net_stream_set_write_timeout(struct net_stream *s, uint64_t ms)
+{
+    unsigned none = 0;
+    uv_os_fd_t fd;
+    s->write_timeout_ms = ms;
+    watch_flight(s);
+    if (ms == 0 && !s->local && uv_fileno(&s->socket.handle, &fd) == 0) {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
+    }
+}
+
 /* What the kernel did not take at once goes on the way with uv_write; `wire` is free again. */
 static void start_flight(struct net_stream *s)
 {
@@ -115,10 +137,8 @@ static void start_flight(struct net_stream *s)
         writing_failed(s);
         return;
     }
-    if (s->write_timeout_ms != 0) {
-        s->flight_left = s->flight.len;
-        net_deadline_set(s->loop, &s->stall, s->write_timeout_ms);
-    }
+    s->flight_left = s->flight.len;
+    watch_flight(s);
 }
 
 void stream_flush(struct net_stream *s)

@@ -21,7 +21,8 @@ enum behaviour {
     ANSWER_UPGRADE,
 };
 
-enum { LARGE = 8 * 1024 * 1024, LONG_MS = 60000 };
+/* More than the kernel keeps of one connection, however much it gave it after an earlier answer. */
+enum { LARGE = 48 * 1024 * 1024, LONG_MS = 60000 };
 
 struct world {
     struct net_loop *loop;
@@ -39,6 +40,7 @@ struct world {
     bool drain_on_close;
     char last_target[256];
     bool background; /* what is asked next */
+    bool unhurried;  /* what is answered next */
 };
 
 /* One request of the client under test. */
@@ -126,6 +128,7 @@ static void send_head(struct http_exchange *x, unsigned status, enum http_framin
         .header_count = status == 101 ? 1 : 0,
         .framing = framing,
         .content_length = length,
+        .unhurried = ((struct world *)x->data)->unhurried,
     };
     assert_int_equal(http_exchange_send_head(x, &head), 0);
 }
@@ -493,6 +496,41 @@ static void test_a_paused_client_blocks_the_server(void **state)
     assert_int_equal(a.received, LARGE);
 }
 
+/* Asks for a large answer, and reads none of it for more than a minute. */
+static void stall(struct world *w, struct ask *a)
+{
+    ask_begin(w, a, "GET", HTTP_BODY_NONE, 0, false);
+    a->keep_body = false;
+    send_when_open(w, a);
+    assert_int_equal(http_exchange_send_end(a->x), 0);
+    run_until(w->loop, &a->headed);
+    http_exchange_pause(a->x);
+    run_for(w->loop, 100);
+    assert_true(w->large_left > 0);
+    loop_skip(w->loop, LONG_MS);
+    run_for(w->loop, 300);
+}
+
+static void test_a_reader_may_take_its_time_where_it_is_given(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    w->behaviour = ANSWER_LARGE;
+    w->unhurried = true;
+    stall(w, &a);
+    assert_int_equal(w->server_closed, 0);
+    http_exchange_resume(a.x);
+    run_until(w->loop, &a.closed);
+    assert_int_equal(a.received, LARGE);
+    w->unhurried = false;
+    stall(w, &a); /* on the same connection */
+    assert_int_equal(http_client_stats(w->client)->dialled, 1);
+    assert_true(w->server_broke);
+    http_exchange_resume(a.x);
+    run_until(w->loop, &a.closed);
+    assert_true(a.failed);
+}
+
 static void test_an_aborted_request_ends_the_servers(void **state)
 {
     struct world *w = *state;
@@ -749,6 +787,48 @@ static void test_upgrade_becomes_a_tunnel(void **state)
         run_for(w->loop, 2);
     }
     assert_false(w->server_broke);
+}
+
+/* `exec -i` into what does not read for a while. */
+static void test_a_tunnel_may_stall(void **state)
+{
+    struct world *w = *state;
+    static const char block[64 * 1024];
+    static struct ask a;
+    struct err e = ERR_INIT;
+    struct http_client_options co = {
+        .host = "127.0.0.1",
+        .port = (unsigned)atoi(strrchr(http_server_address(w->server), ':') + 1),
+        .connect_timeout_ms = LONG_MS,
+        .write_timeout_ms = LONG_MS,
+        .user_timeout_ms = 1000,
+    };
+    http_client_free(w->client);
+    w->client = http_client_new(w->loop, &co, &e);
+    assert_non_null(w->client);
+    w->behaviour = ANSWER_UPGRADE;
+    ask_begin(w, &a, "GET", HTTP_BODY_NONE, 0, true);
+    a.keep_body = false;
+    send_when_open(w, &a);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    run_until(w->loop, &a.headed);
+    http_exchange_pause(w->serving);
+    size_t sent = 0;
+    while (!http_exchange_blocked(a.x)) {
+        assert_int_equal(http_exchange_send_body(a.x, slice_of(block, sizeof block)), 0);
+        sent += sizeof block;
+        run_for(w->loop, 1);
+    }
+    run_for(w->loop, 3000); /* TCP's user timeout is not the test's to move */
+    loop_skip(w->loop, LONG_MS);
+    run_for(w->loop, 300);
+    assert_false(a.closed);
+    http_exchange_resume(w->serving);
+    for (int i = 0; i < 10000 && a.received < sent; i++) {
+        run_for(w->loop, 2);
+    }
+    assert_int_equal(a.received, sent);
+    http_exchange_abort(a.x);
 }
 
 static void raw_exchange(struct world *w, struct raw_peer *p, const char *request,
@@ -1224,6 +1304,8 @@ int main(void)
         HTTP_TEST(test_head_has_no_body),
         HTTP_TEST(test_bodies_arrive_before_the_end),
         HTTP_TEST(test_a_paused_client_blocks_the_server),
+        HTTP_TEST(test_a_reader_may_take_its_time_where_it_is_given),
+        HTTP_TEST(test_a_tunnel_may_stall),
         HTTP_TEST(test_an_aborted_request_ends_the_servers),
         HTTP_TEST(test_an_aborted_answer_is_an_error),
         HTTP_TEST(test_a_refused_connection_closes_the_request),
