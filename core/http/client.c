@@ -155,6 +155,7 @@ static void detach(struct client_request *r)
 static int start(struct client_conn *c, struct client_request *r)
 {
     r->x.ops = c->protocol->operations;
+    r->sent = true;
     int rc = c->protocol->carry(c->session, r);
     if (rc == 0 && r->paused) {
         http_exchange_pause(&r->x);
@@ -554,6 +555,11 @@ struct http_exchange *http_client_request(struct http_client *c, const struct ht
         return NULL;
     }
     return &r->x;
+}
+
+bool http_client_sent(const struct http_exchange *x)
+{
+    return request_of(x)->sent;
 }
 
 const struct http_client_stats *http_client_stats(const struct http_client *c)

@@ -61,6 +61,10 @@ MUST_CHECK struct http_exchange *http_client_request(struct http_client *c,
                                                      const struct http_exchange_handlers *handlers,
                                                      void *data, struct err *e);
 
+/* Of an exchange of a client, until its on_close has returned: whether anything of the request may
+ * have reached the server. False: it still waited for a connection. */
+bool http_client_sent(const struct http_exchange *x);
+
 const struct http_client_stats *http_client_stats(const struct http_client *c);
 
 /* Closes all connections and frees; users of running exchanges get on_close. */

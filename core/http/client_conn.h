@@ -32,6 +32,7 @@ struct client_request {
     bool repeatable;
     bool upgrade;
     bool background;
+    bool sent;   /* or begun to be */
     bool paused; /* by its user, before a connection carries it */
 };
 

@@ -45,14 +45,14 @@ static void on_head(void *data, const struct http_head *head)
     struct session *s = data;
     struct client_request *r = s->request;
     if (r == NULL) {
-        break_off(s, UV_EPROTO, "the server sent an unsolicited response");
+        break_off(s, -HTTP_PARSE_BAD, "the server sent an unsolicited response");
         return;
     }
     s->keep_alive = head->keep_alive && head->framing != HTTP_BODY_CLOSE;
     buf_reset(&r->head);
     bool agreed = head->status == 101 && r->upgrade;
     if (head->status == 101 && !agreed) {
-        break_off(s, UV_EPROTO, "the server switched protocols without being asked to");
+        break_off(s, -HTTP_PARSE_BAD, "the server switched protocols without being asked to");
         return;
     }
     bool long_lived = head->framing == HTTP_BODY_CHUNKED || head->framing == HTTP_BODY_CLOSE;
@@ -218,6 +218,9 @@ static void session_close(void *session)
     struct session *s = session;
     s->request = NULL;
     net_task_cancel(&s->complete);
+    if (s->h1.stream != NULL) {
+        net_stream_drop_unsent(s->h1.stream); /* nobody waits for what it would lead to */
+    }
     h1_conn_close(&s->h1);
 }
 

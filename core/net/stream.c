@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/stream.h"
 
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "base/log.h"
 #include "base/state_machine.h"
@@ -452,6 +454,17 @@ void net_stream_close(struct net_stream *s)
 {
     s->handlers = NULL;
     stream_begin_close(s);
+}
+
+void net_stream_drop_unsent(struct net_stream *s)
+{
+    static const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    uv_os_fd_t fd;
+    int unsent = 0;
+    if (s->state == STATE_OPEN && uv_fileno(&s->socket.handle, &fd) == 0 &&
+        ioctl(fd, SIOCOUTQ, &unsent) == 0 && unsent > 0) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    }
 }
 
 bool net_stream_quiet(const struct net_stream *s)

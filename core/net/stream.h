@@ -97,6 +97,9 @@ void net_stream_shutdown(struct net_stream *s);
 void net_stream_finish(struct net_stream *s);
 /* The owner is done; all that is queued is dropped. */
 void net_stream_close(struct net_stream *s);
+/* When it is closed, what the kernel has of it and the peer has not received is dropped too,
+ * instead of being sent for as long as the peer may take: the connection is reset. */
+void net_stream_drop_unsent(struct net_stream *s);
 
 /* Asks the kernel whether nothing came from the peer that the loop has not seen yet: neither its
  * end nor bytes. On a connection that is not in use, bytes are its end too: TLS says close_notify

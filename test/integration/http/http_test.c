@@ -55,6 +55,7 @@ struct ask {
     bool drained;
     bool closed;
     bool failed;
+    bool sent; /* when it had failed */
     struct err error;
     char type[64];
 };
@@ -229,6 +230,7 @@ static void ask_close(struct http_exchange *x, const struct err *e)
     a->failed = e != NULL;
     if (e != NULL) {
         a->error = *e;
+        a->sent = http_client_sent(x);
     }
     a->x = NULL;
 }
@@ -575,6 +577,7 @@ static void test_a_refused_connection_closes_the_request(void **state)
     ask_get(w, &a);
     run_until(w->loop, &a.closed);
     assert_int_equal(a.error.code, UV_ECONNREFUSED);
+    assert_false(a.sent);
     assert_int_equal(http_client_stats(w->client)->failed, 1);
     http_client_free(w->client);
     w->client = good;
@@ -646,6 +649,7 @@ static void test_requests_that_wait_fail_with_the_dial(void **state)
     for (int i = 0; i < 12; i++) {
         ask_finish(w, &a[i]);
         assert_int_equal(a[i].error.code, UV_ECONNREFUSED);
+        assert_false(a[i].sent);
     }
     assert_int_equal(http_client_stats(w->client)->dialled, 8);
     http_client_free(w->client);
@@ -1217,7 +1221,8 @@ static void test_a_protocol_nobody_asked_for_is_an_error(void **state)
     expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
     raw_send(&p, answer, strlen(answer));
     run_until(w->loop, &a.closed);
-    assert_int_equal(a.error.code, UV_EPROTO);
+    assert_int_equal(a.error.code, -HTTP_PARSE_BAD);
+    assert_true(a.sent);
     assert_false(a.headed);
     raw_close(&p);
     assert_int_equal(close(fd), 0);

@@ -429,16 +429,57 @@ static void test_close_inside_on_read(void **state)
     close_pair(&p);
 }
 
+/* And all that the kernel takes. How much that is. */
+static size_t fill_queue(struct end *t)
+{
+    static char block[64 * 1024];
+    size_t sent = 0;
+    while (!net_stream_blocked(t->stream)) {
+        struct slice part = slice_of(block, sizeof block);
+        assert_int_equal(net_stream_write(t->stream, &part, 1), 0);
+        sent += sizeof block;
+        if (net_stream_blocked(t->stream)) {
+            run_for(t->loop, 5);
+        }
+    }
+    return sent;
+}
+
 static void test_close_with_a_full_queue(void **state)
 {
     struct pair p;
     open_pair(&p, *state, 0);
-    static char block[64 * 1024];
-    while (!net_stream_blocked(p.client.stream)) {
-        struct slice part = slice_of(block, sizeof block);
-        assert_int_equal(net_stream_write(p.client.stream, &part, 1), 0);
+    (void)fill_queue(&p.client);
+    close_pair(&p);
+}
+
+/* The peer reads when it is too late. */
+static void test_what_is_unsent_is_dropped(void **state)
+{
+    struct pair p;
+    open_pair(&p, *state, 0);
+    size_t sent = fill_queue(&p.client);
+    net_stream_drop_unsent(p.client.stream);
+    close_end(&p.client);
+    net_stream_read_start(p.server.stream);
+    while (!p.server.eof && !p.server.failed) {
+        run_for(*state, 1);
     }
-    run_for(*state, 5);
+    assert_true(p.server.received < sent / 2);
+    close_pair(&p);
+}
+
+static void test_nothing_unsent_is_no_reset(void **state)
+{
+    struct pair p;
+    open_pair(&p, *state, 0);
+    net_stream_read_start(p.server.stream);
+    p.server.want = 4;
+    send_text(&p.client, "text");
+    run_until(*state, &p.server.enough);
+    net_stream_drop_unsent(p.client.stream);
+    close_end(&p.client);
+    run_until(*state, &p.server.eof);
     close_pair(&p);
 }
 
@@ -498,6 +539,8 @@ int main(void)
         LOOP_TEST(test_close_inside_on_open),
         LOOP_TEST(test_close_inside_on_read),
         LOOP_TEST(test_close_with_a_full_queue),
+        LOOP_TEST(test_what_is_unsent_is_dropped),
+        LOOP_TEST(test_nothing_unsent_is_no_reset),
         LOOP_TEST(test_a_server_that_never_answers_tls_times_out),
         LOOP_TEST(test_a_port_in_use_is_said),
     };
