@@ -26,6 +26,9 @@ struct http_client {
     struct net_task serve;
     unsigned dialling;
     bool established; /* a connection was opened with these TLS settings */
+    bool succeeded;   /* one was, since there was none being dialled */
+    bool doubtful;    /* one was not, nor any since: no more are dialled while others are tried */
+    struct err unreachable; /* code 0: the last connection tried was opened */
     struct http_client_stats stats;
 };
 
@@ -83,7 +86,6 @@ static void requests_end(struct list *from, const struct err *e)
     }
 }
 
-/* What one could not reach, those that waited for it cannot either. */
 static void fail_waiting(struct http_client *client, const struct err *e)
 {
     struct list failing;
@@ -110,6 +112,7 @@ static void forget(struct client_conn *c)
     struct http_client *client = c->client;
     if (c->state == CLIENT_DIALLING) {
         client->dialling--;
+        client->doubtful = client->doubtful && client->dialling > 0;
         net_task_queue(client->loop, &client->serve);
     }
     client->stats.idle -= c->state == CLIENT_IDLE ? 1 : 0;
@@ -242,6 +245,18 @@ static void take_lost(struct client_conn *c, struct list *again, struct list *lo
     }
 }
 
+/* A connection could not be opened. One of several servers behind an address may be down, so what
+ * waits goes on when another can be; when none of those tried at the time could be, it fails. */
+static void doubt(struct http_client *client, const struct err *e)
+{
+    if (client->dialling > 0) {
+        client->doubtful = true;
+    } else if (!client->succeeded) {
+        client->unreachable = *e;
+        fail_waiting(client, e);
+    }
+}
+
 void client_conn_lost(struct client_conn *c, const struct err *e)
 {
     struct http_client *client = c->client;
@@ -262,7 +277,7 @@ void client_conn_lost(struct client_conn *c, const struct err *e)
     }
     requests_end(&lost, &copy);
     if (unreachable) {
-        fail_waiting(client, &copy);
+        doubt(client, &copy);
     }
 }
 
@@ -277,6 +292,9 @@ static void on_open(void *data)
     client->stats.resumed += tls != NULL && tls_session_resumed(tls) ? 1 : 0;
     client->dialling--;
     client->established = true;
+    client->succeeded = true;
+    client->doubtful = false;
+    client->unreachable = (struct err)ERR_INIT;
     set_state(c, CLIENT_BUSY);
     net_task_queue(client->loop, &client->serve);
     c->session = c->protocol->open(c);
@@ -335,6 +353,7 @@ static int dial(struct http_client *client, struct client_request *r, struct err
     list_append(&client->conns, &c->link);
     attach(c, r);
     client->stats.open++;
+    client->succeeded = client->succeeded && client->dialling > 0;
     client->dialling++;
     return 0;
 }
@@ -357,7 +376,8 @@ static struct client_conn *take_ready(struct http_client *client, const struct c
 static bool may_dial(const struct http_client *client, const struct client_request *r)
 {
     unsigned most = r->background ? DIALLING_BACKGROUND_MAX : DIALLING_MAX;
-    return client->dialling < (client->tls != NULL && !client->established ? 1U : most);
+    return !client->doubtful &&
+           client->dialling < (client->tls != NULL && !client->established ? 1U : most);
 }
 
 /* False: it has to wait on. */

@@ -657,6 +657,89 @@ static void test_requests_that_wait_fail_with_the_dial(void **state)
     assert_int_equal(close(fd), 0);
 }
 
+/* From now on the client dials a port that the test has, and that nobody listens on yet. */
+static int reserve_server(struct world *w)
+{
+    unsigned port;
+    int fd = raw_reserve(&port);
+    http_client_free(w->client);
+    w->client = new_client(w, port);
+    return fd;
+}
+
+/* One of several servers behind the address refuses, others have not answered yet. */
+static void test_one_failed_dial_fails_one_request(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[12];
+    int fd = reserve_server(w);
+    ask_get(w, &a[0]); /* the kernel decides at once */
+    raw_fill(fd);
+    for (int i = 1; i < 12; i++) {
+        ask_get(w, &a[i]);
+    }
+    run_until(w->loop, &a[0].closed);
+    assert_int_equal(a[0].error.code, UV_ECONNREFUSED);
+    assert_int_equal(listen(fd, 16), 0);
+    run_until(w->loop, &a[11].drained);
+    for (int i = 1; i < 12; i++) {
+        assert_true(a[i].drained && !a[i].closed);
+    }
+    assert_int_equal(http_client_stats(w->client)->failed, 1);
+    assert_int_equal(close(fd), 0);
+}
+
+/* All that are tried at the end fail, but one was opened while they were. */
+static void test_what_waits_goes_on_when_one_dial_succeeded(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[12];
+    int fd = reserve_server(w);
+    assert_int_equal(listen(fd, 16), 0);
+    ask_get(w, &a[0]);
+    assert_int_equal(listen(fd, 0), 0); /* that one fills the queue */
+    for (int i = 1; i < 12; i++) {
+        ask_get(w, &a[i]);
+    }
+    run_until(w->loop, &a[0].drained);
+    assert_int_equal(http_client_stats(w->client)->dialled, 9);
+    loop_skip(w->loop, LONG_MS);
+    run_until(w->loop, &a[8].closed);
+    assert_int_equal(a[8].error.code, UV_ETIMEDOUT);
+    assert_int_equal(listen(fd, 16), 0);
+    run_until(w->loop, &a[11].drained);
+    for (int i = 0; i < 12; i++) {
+        assert_int_equal(a[i].closed, i >= 1 && i <= 8);
+    }
+    assert_int_equal(close(fd), 0);
+}
+
+/* While it is not known whether there is a server, more is not tried; if nobody waits for what is
+ * tried any more, it is. */
+static void test_what_waits_is_dialled_for_when_all_others_are_aborted(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[9];
+    int fd = reserve_server(w);
+    ask_get(w, &a[0]);
+    raw_fill(fd);
+    for (int i = 1; i < 9; i++) {
+        ask_get(w, &a[i]);
+    }
+    run_until(w->loop, &a[0].closed);
+    run_for(w->loop, 20);
+    assert_int_equal(http_client_stats(w->client)->dialled, 8);
+    assert_false(a[8].closed);
+    for (int i = 1; i < 8; i++) {
+        http_exchange_abort(a[i].x);
+    }
+    run_for(w->loop, 20);
+    assert_int_equal(http_client_stats(w->client)->dialled, 9);
+    assert_false(a[8].closed);
+    http_exchange_abort(a[8].x);
+    assert_int_equal(close(fd), 0);
+}
+
 /* An authority of its own, a server's config with a certificate of it, a client's that trusts it.
  */
 static void make_tls(struct tls_config **server, struct tls_config **client)
@@ -1170,6 +1253,43 @@ static void test_a_post_asks_whether_the_connection_is_closed(void **state)
     assert_int_equal(close(fd), 0);
 }
 
+/* A GET need not: it can be repeated, which is rarer than asking. */
+static void test_a_get_does_not_ask(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    static struct ask a;
+    int fd = play_server(w);
+    first_request(w, fd, &p, ok_answer);
+    raw_close(&p);
+    ask_begin(w, &a, "GET", HTTP_BODY_NONE, 0, false);
+    assert_int_equal(http_client_stats(w->client)->dialled, 1);
+    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    assert_int_equal(http_client_stats(w->client)->repeated, 1);
+    raw_close(&p);
+    assert_int_equal(close(fd), 0);
+}
+
+/* A success before those that are tried now is no reason to go on. */
+static void test_requests_that_wait_fail_though_one_succeeded_before(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    static struct ask a[12];
+    int fd = play_server(w);
+    first_request(w, fd, &p, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
+    raw_close(&p);
+    assert_int_equal(close(fd), 0);
+    for (int i = 0; i < 12; i++) {
+        ask_get(w, &a[i]);
+    }
+    for (int i = 0; i < 12; i++) {
+        ask_finish(w, &a[i]);
+        assert_int_equal(a[i].error.code, UV_ECONNREFUSED);
+    }
+    assert_int_equal(http_client_stats(w->client)->dialled, 1 + 8);
+}
+
 /* What has been answered so leaves no connection behind. */
 static void check_not_kept(struct world *w, const char *answer)
 {
@@ -1317,6 +1437,9 @@ int main(void)
         HTTP_TEST(test_many_requests_at_once_wait_for_connections),
         HTTP_TEST(test_patient_requests_wait_behind_others),
         HTTP_TEST(test_requests_that_wait_fail_with_the_dial),
+        HTTP_TEST(test_one_failed_dial_fails_one_request),
+        HTTP_TEST(test_what_waits_goes_on_when_one_dial_succeeded),
+        HTTP_TEST(test_what_waits_is_dialled_for_when_all_others_are_aborted),
         HTTP_TEST(test_tls_connections_resume_the_first_session),
         HTTP_TEST(test_new_tls_settings_are_tried_by_one_connection),
         HTTP_TEST(test_a_new_certificate_leaves_open_connections_alone),
@@ -1340,6 +1463,8 @@ int main(void)
         HTTP_TEST(test_a_get_that_was_answered_in_part_is_not_repeated),
         HTTP_TEST(test_an_upgrade_is_not_repeated),
         HTTP_TEST(test_a_post_asks_whether_the_connection_is_closed),
+        HTTP_TEST(test_a_get_does_not_ask),
+        HTTP_TEST(test_requests_that_wait_fail_though_one_succeeded_before),
         HTTP_TEST(test_a_server_may_close_after_its_answer),
         HTTP_TEST(test_bytes_behind_an_answer_end_the_connection),
         HTTP_TEST(test_new_tls_settings_end_connections_in_use),
