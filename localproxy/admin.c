@@ -26,6 +26,7 @@ static int write_metrics(void *data, struct buf *out)
         .client = kube_client_stats(o->upstream),
         .rules = proxy_rules(o->proxy),
         .ready = proxy_ready(o->proxy, why, sizeof why),
+        .reachable = kube_client_unreachable(o->upstream) == NULL,
     };
     return metrics_write(o->metrics, &s, out);
 }
@@ -50,11 +51,16 @@ static void add_upstream(const struct admin_options *o, cJSON *root)
 {
     const struct http_client_stats *s = kube_client_stats(o->upstream);
     const char *error = kube_client_error(o->upstream);
+    const char *unreachable = kube_client_unreachable(o->upstream);
     cJSON *up = cJSON_AddObjectToObject(root, "upstream");
     cJSON_AddStringToObject(up, "server", kube_client_server(o->upstream));
     cJSON_AddBoolToObject(up, "credentials", kube_client_ready(o->upstream));
     if (error != NULL) {
         cJSON_AddStringToObject(up, "credentialsError", error);
+    }
+    cJSON_AddBoolToObject(up, "reachable", unreachable == NULL);
+    if (unreachable != NULL) {
+        cJSON_AddStringToObject(up, "connectionError", unreachable);
     }
     cJSON_AddNumberToObject(up, "connections", s->open);
     cJSON_AddNumberToObject(up, "dialFailures", (double)s->failed);

@@ -70,6 +70,7 @@ struct metrics_sources {
     const struct http_client_stats *client;
     const struct rules *rules; /* NULL: none in force */
     bool ready;
+    bool reachable; /* the API server, when a connection was last tried */
 };
 
 /* Appends the Prometheus text format (base/prometheus.h). 0, -ENOBUFS or -ENOMEM. */

@@ -587,6 +587,11 @@ const struct http_client_stats *http_client_stats(const struct http_client *c)
     return &c->stats;
 }
 
+const char *http_client_unreachable(const struct http_client *c)
+{
+    return c->unreachable.code == 0 ? NULL : c->unreachable.msg;
+}
+
 void http_client_free(struct http_client *c)
 {
     if (c == NULL) {

@@ -67,6 +67,10 @@ bool http_client_sent(const struct http_exchange *x);
 
 const struct http_client_stats *http_client_stats(const struct http_client *c);
 
+/* Why no connection could be opened when one was last tried; NULL when one could be, or none was
+ * tried yet. Valid until the loop runs on. */
+const char *http_client_unreachable(const struct http_client *c);
+
 /* Closes all connections and frees; users of running exchanges get on_close. */
 void http_client_free(struct http_client *c);
 

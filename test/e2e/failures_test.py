@@ -153,10 +153,16 @@ class LostServerTest(harness.TestCase):
             # The connection is kept while the server is away, and used when it is back.
             answer = connection.request("GET", "/api/v1/configmaps")
             self.assert_status_error(answer, 503, "ServiceUnavailable", ["refused"])
-            self.assertGreater(proxy.status()["upstream"]["dialFailures"], 0)
+            up = proxy.status()["upstream"]
+            self.assertGreater(up["dialFailures"], 0)
+            self.assertFalse(up["reachable"])
+            self.assertIn("refused", up["connectionError"])
+            self.assertEqual(0, proxy.metrics()["cmesh_proxy_upstream_reachable"])
         finally:
             cluster.start_apiserver()
         self.assertEqual(200, connection.request("GET", "/api/v1/configmaps").status)
+        self.assertTrue(proxy.status()["upstream"]["reachable"])
+        self.assertEqual(1, proxy.metrics()["cmesh_proxy_upstream_reachable"])
 
     def test_a_server_on_a_port_where_nobody_listens(self):
         path = upstream.write_kubeconfig(

@@ -169,6 +169,11 @@ const struct http_client_stats *kube_client_stats(const struct kube_client *c)
     return http_client_stats(c->http);
 }
 
+const char *kube_client_unreachable(const struct kube_client *c)
+{
+    return http_client_unreachable(c->http);
+}
+
 static bool is_impersonation(struct slice name)
 {
     const struct slice prefix = SLICE("Impersonate-");

@@ -652,6 +652,7 @@ static void test_requests_that_wait_fail_with_the_dial(void **state)
         assert_false(a[i].sent);
     }
     assert_int_equal(http_client_stats(w->client)->dialled, 8);
+    assert_non_null(strstr(http_client_unreachable(w->client), "refused"));
     http_client_free(w->client);
     w->client = good;
     assert_int_equal(close(fd), 0);
@@ -686,6 +687,7 @@ static void test_one_failed_dial_fails_one_request(void **state)
         assert_true(a[i].drained && !a[i].closed);
     }
     assert_int_equal(http_client_stats(w->client)->failed, 1);
+    assert_null(http_client_unreachable(w->client)); /* since others could be opened */
     assert_int_equal(close(fd), 0);
 }
 
