@@ -8,6 +8,7 @@
 #include "base/state_machine.h"
 #include "http/client_h1.h"
 #include "http/h1_conn.h"
+#include "http/proxy_connect.h"
 
 /* Connections being opened at a time. Until one TLS session is there that others can resume, one:
  * a full handshake costs fifty times as much as a resumed one. */
@@ -16,7 +17,8 @@ enum { HEAD_OUT_MAX = 4 * 1024 * 1024, DIALLING_MAX = 8, DIALLING_BACKGROUND_MAX
 struct http_client {
     struct net_loop *loop;
     struct http_client_options o;
-    char *host; /* or the path of a Unix socket */
+    char *host;               /* or the path of a Unix socket */
+    struct http_proxy *proxy; /* NULL: none */
     struct tls_config *tls;
     unsigned generation;    /* grows when the TLS settings change */
     struct list ready;      /* connections with room for a request, the one used last in front */
@@ -128,6 +130,7 @@ static void retire(struct client_conn *c)
     if (c->session != NULL) {
         c->protocol->close(c->session);
     } else {
+        proxy_connect_free(c->proxied);
         net_stream_close(c->stream);
     }
     forget(c);
@@ -289,6 +292,7 @@ static void on_open(void *data)
     struct client_request *r = LIST_ITEM(c->requests.next, struct client_request, link);
     struct http_client *client = c->client;
     const struct tls_session *tls = net_stream_tls(c->stream);
+    c->proxied = NULL;
     client->stats.resumed += tls != NULL && tls_session_resumed(tls) ? 1 : 0;
     client->dialling--;
     client->established = true;
@@ -310,6 +314,7 @@ static void on_open(void *data)
 static void on_dial_error(void *data, const struct err *e)
 {
     struct client_conn *c = data;
+    c->proxied = NULL;
     c->client->stats.failed++;
     client_conn_lost(c, e);
 }
@@ -337,7 +342,9 @@ static int dial(struct http_client *client, struct client_request *r, struct err
         .write_timeout_ms = client->o.write_timeout_ms,
     };
     client->stats.dialled++;
-    int rc = net_dial(client->loop, &o, &dial_handlers, c, &c->stream, e);
+    int rc = client->proxy == NULL ? net_dial(client->loop, &o, &dial_handlers, c, &c->stream, e)
+                                   : proxy_connect(client->loop, client->proxy, &o, &dial_handlers,
+                                                   c, &c->proxied, &c->stream, e);
     if (rc != 0) {
         client->stats.failed++;
         free(c);
@@ -480,13 +487,16 @@ struct http_client *http_client_new(struct net_loop *l, const struct http_client
                                     struct err *e)
 {
     struct http_client *c = calloc(1, sizeof *c);
-    if (c == NULL || (c->host = strdup(o->path != NULL ? o->path : o->host)) == NULL) {
+    if (c == NULL || (c->host = strdup(o->path != NULL ? o->path : o->host)) == NULL ||
+        (o->proxy != NULL && (c->proxy = http_proxy_copy(o->proxy)) == NULL)) {
+        free(c != NULL ? c->host : NULL);
         free(c);
         err_memory(e);
         return NULL;
     }
     c->loop = l;
     c->o = *o;
+    c->o.proxy = NULL;
     c->o.host = o->path == NULL ? c->host : NULL;
     c->o.path = o->path != NULL ? c->host : NULL;
     c->tls = tls_config_ref(o->tls);
@@ -611,6 +621,7 @@ void http_client_free(struct http_client *c)
     fail_waiting(c, &e);
     net_task_cancel(&c->serve);
     tls_config_unref(c->tls);
+    http_proxy_free(c->proxy);
     free(c->host);
     free(c);
 }

@@ -21,16 +21,25 @@
 
 struct http_client;
 
+/* An HTTP proxy, which opens a tunnel to the origin (CONNECT), whether TLS is spoken in it or not.
+ */
+struct http_proxy {
+    const char *host; /* name or IP literal, without brackets */
+    unsigned port;
+    const char *authorization; /* the value of Proxy-Authorization, a secret; NULL: none */
+};
+
 struct http_client_options {
     const char *host; /* name or IP literal, without brackets; copied */
     unsigned port;
-    const char *path;            /* of a Unix socket, in place of host and port; copied */
-    struct tls_config *tls;      /* NULL: plain; referenced */
-    uint64_t connect_timeout_ms; /* look-up, connection and handshake */
-    uint64_t idle_timeout_ms;    /* an unused connection is closed after so long */
-    uint64_t write_timeout_ms;   /* the peer takes nothing for so long */
-    unsigned user_timeout_ms;    /* a peer that does not answer at TCP level is given up then */
-    unsigned max_idle;           /* unused connections kept */
+    const char *path;               /* of a Unix socket, in place of host and port; copied */
+    const struct http_proxy *proxy; /* on the way to host and port; NULL: none; copied */
+    struct tls_config *tls;         /* NULL: plain; referenced */
+    uint64_t connect_timeout_ms;    /* look-up, connection, the proxy's answer and handshake */
+    uint64_t idle_timeout_ms;       /* an unused connection is closed after so long */
+    uint64_t write_timeout_ms;      /* the peer takes nothing for so long */
+    unsigned user_timeout_ms;       /* a peer that does not answer at TCP level is given up then */
+    unsigned max_idle;              /* unused connections kept */
 };
 
 struct http_client_stats {

@@ -18,6 +18,8 @@
 #include "net/deadline.h"
 #include "net/stream.h"
 
+struct proxy_connect;
+
 /* A request lives from http_client_request to its on_close or abort, on one connection or, when
  * repeated, on a second. */
 struct client_request {
@@ -62,7 +64,8 @@ enum client_conn_state { CLIENT_DIALLING, CLIENT_BUSY, CLIENT_IDLE, CLIENT_GONE 
 struct client_conn {
     struct http_client *client;
     struct net_loop *loop;
-    struct net_stream *stream; /* the protocol's, once it is open */
+    struct net_stream *stream;     /* the protocol's, once it is open */
+    struct proxy_connect *proxied; /* while a proxy is asked for a tunnel; otherwise NULL */
     const struct client_protocol *protocol;
     void *session;        /* NULL while dialling */
     struct list requests; /* that it carries, or is dialled for */

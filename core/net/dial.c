@@ -239,6 +239,7 @@ static struct net_stream *dial_new(struct net_loop *l, const struct net_dial_opt
         return NULL;
     }
     s->dial = d;
+    s->dialled = true;
     s->local = o->path != NULL;
     if (!s->local) {
         (void)snprintf(d->port, sizeof d->port, " port %u", o->port);

@@ -187,12 +187,11 @@ static void deliver(struct net_stream *s, struct slice bytes)
 
 void stream_opened(struct net_stream *s)
 {
-    bool dialled = s->dial != NULL;
     stream_set_state(s, STATE_OPEN);
     net_deadline_clear(&s->limit);
     dial_free(s);
     stream_update_reading(s);
-    if (dialled) {
+    if (s->dialled) {
         s->handlers->on_open(s->data);
     }
 }
@@ -416,6 +415,27 @@ int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config
         stream_opened(s);
     }
     *out = s;
+    return 0;
+}
+
+int net_stream_start_tls(struct net_stream *s, struct tls_config *tls, uint64_t timeout_ms,
+                         struct err *e)
+{
+    struct slice none = {0};
+    s->tls = tls_session_new(tls, e);
+    if (s->tls == NULL) {
+        return e->code;
+    }
+    stream_set_state(s, STATE_HANDSHAKING);
+    net_loop_lend(s->loop, &s->wire);
+    if (tls_session_handshake(s->tls, &none, &s->wire, e) == TLS_FAILED) {
+        return e->code;
+    }
+    if (timeout_ms != 0) {
+        net_deadline_set(s->loop, &s->limit, timeout_ms);
+    }
+    stream_update_reading(s);
+    stream_flush_later(s);
     return 0;
 }
 

@@ -22,6 +22,7 @@
  *                       ^
  *                       +--- HANDSHAKING, when it takes too long and another address is left
  *
+ *     OPEN --> HANDSHAKING: net_stream_start_tls
  *
  *     any --> CLOSING
  */
@@ -61,6 +62,7 @@ struct net_stream {
     enum state state;
     enum output output;
     bool local;         /* a Unix socket */
+    bool dialled;       /* not accepted: on_open is told */
     bool reading;       /* uv_read_start is in force */
     bool want_read;     /* the owner wants bytes */
     bool was_blocked;   /* on_drain is due */

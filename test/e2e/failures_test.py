@@ -8,6 +8,7 @@ import threading
 import time
 
 import harness
+import relay
 import upstream
 import wire
 
@@ -122,6 +123,59 @@ class CertificateTest(harness.TestCase):
         plain = self.upstream(serve)
         proxy = self.start(plain.url.replace("http:", "https:"), self.authority().certificate)
         self.assert_status_error(proxy.fetch("/api/v1/pods"), 503)
+
+
+class HttpProxyTest(harness.TestCase):
+    """The API server is reached through an HTTP proxy."""
+
+    def start(self, refusal=None, env=None, extra=""):
+        """The server's name is known to the proxy alone."""
+        server, _ = self.tls_upstream(upstream.always(answer_list))
+        self.http_proxy = relay.ConnectProxy(server.url.removeprefix("https://"), refusal)
+        self.addCleanup(self.http_proxy.close)
+        url = f"http://user:marked-secret@{self.http_proxy.address}"
+        path = upstream.write_kubeconfig(
+            self.path("kubeconfig"), "https://api.invalid:6443",
+            authority=self.authority().certificate, token="e2e-token",
+            extra_cluster="    tls-server-name: 127.0.0.1\n" + extra.format(url),
+        )  # fmt: skip
+        env = {name: value.format(url) for name, value in (env or {}).items()}
+        return self.proxy([], path, env=env)
+
+    def assert_works(self, proxy):
+        for _ in range(3):
+            self.assertEqual(200, proxy.fetch("/api/v1/pods").status)
+        for head in self.http_proxy.heads:
+            self.assertEqual(
+                ["CONNECT api.invalid:6443 HTTP/1.1", "Host: api.invalid:6443",
+                 "Proxy-Authorization: Basic dXNlcjptYXJrZWQtc2VjcmV0"],
+                head.splitlines()[:3],
+            )  # fmt: skip
+        self.assertTrue(self.http_proxy.heads)
+        self.assertIn(f"proxy=http://{self.http_proxy.address}", proxy.log())
+        self.assertNotIn("marked-secret", proxy.log())
+
+    def test_of_the_kubeconfig(self):
+        self.assert_works(self.start(extra="    proxy-url: {}\n", env={"NO_PROXY": "*"}))
+
+    def test_of_the_environment(self):
+        self.assert_works(self.start(env={"HTTPS_PROXY": "{}", "NO_PROXY": "other.invalid"}))
+
+    def test_no_proxy(self):
+        proxy = self.start(env={"https_proxy": "{}", "NO_PROXY": ".invalid"})
+        self.assert_status_error(proxy.fetch("/api/v1/pods"), 503, mentions=["look up"])
+        self.assertEqual([], self.http_proxy.heads)
+
+    def test_a_proxy_that_refuses(self):
+        refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
+        proxy = self.start(refusal, env={"HTTPS_PROXY": "{}"})
+        for method in ("GET", "POST"):
+            answer = proxy.fetch("/api/v1/namespaces/n/pods", method)
+            self.assert_status_error(answer, 503, "ServiceUnavailable", [
+                f"the proxy http://{self.http_proxy.address} refused the connection to "
+                "api.invalid:6443: 407 Proxy Authentication Required"])  # fmt: skip
+            self.assertTrue(answer.get("Retry-After"))
+        self.assertNotIn("marked-secret", proxy.log())
 
 
 class LostServerTest(harness.TestCase):

@@ -205,7 +205,7 @@ def clean_environment(**more):
     env = {
         key: value
         for key, value in os.environ.items()
-        if not key.startswith("CMESH_") and not key.startswith("KUBE")
+        if not key.startswith(("CMESH_", "KUBE")) and not key.lower().endswith("_proxy")
     }
     env.update(more)
     return env

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP relays: one between clients and localproxy that loses connections when a test says so, and
-one that lets through so much and no more.
+"""TCP relays: one between clients and localproxy that loses connections when a test says so, one
+that lets through so much and no more, and an HTTP proxy.
 """
 
 import selectors
@@ -141,5 +141,63 @@ class Gate:
 
     def close(self):
         self.opened.set()
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+class ConnectProxy:
+    """An HTTP proxy whose tunnels all lead to `target`, whatever is asked for; it keeps what was.
+    With `refusal` that is the answer instead."""
+
+    def __init__(self, target, refusal=None):
+        host, _, port = target.rpartition(":")
+        self.target = (host, int(port))
+        self.refusal = refusal
+        self.heads = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            data = client.recv(1)
+            if not data:
+                client.close()
+                return
+            head += data
+        self.heads.append(head.decode())
+        if self.refusal is not None:
+            client.sendall(self.refusal)
+            client.close()
+            return
+        server = socket.create_connection(self.target)
+        client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        for ends in ((client, server), (server, client)):
+            threading.Thread(target=self.copy, args=ends, daemon=True).start()
+
+    def copy(self, source, sink):
+        """Until either side closes."""
+        with source, sink:
+            try:
+                while data := source.recv(BUFFER):
+                    sink.sendall(data)
+            except OSError:
+                pass
+            for sock in (source, sink):
+                try:
+                    sock.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass  # the other thread was first
+
+    def close(self):
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()

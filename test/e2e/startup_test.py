@@ -402,7 +402,7 @@ class KubeconfigTest(StartupTestCase):
             (self.config(server="https://"), "server"),
             (self.config(server="'https://127.0.0.1:99999'"), "65535"),
             (self.config(server="https://user:marked-secret-2@127.0.0.1"), "server"),
-            (self.config("    proxy-url: http://127.0.0.1:1\n"), "proxy-url"),
+            (self.config("    proxy-url: https://u:marked-secret-3@127.0.0.1:1\n"), "proxy-url"),
             (self.config("    certificate-authority: /does/not/exist\n",
                          server="https://127.0.0.1:1"), "/does/not/exist"),
             (self.config("    certificate-authority-data: '%%%'\n",

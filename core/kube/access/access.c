@@ -155,13 +155,26 @@ static void refuse_field(const struct kubeconfig_entry *entry, const char *key, 
     }
 }
 
+/* `proxy-url` is used wherever the server is; only the environment has exceptions (client-go). */
+static void take_proxy(const struct kubeconfig_entry *cluster, struct kube_access *a, struct err *e)
+{
+    struct err inner = ERR_INIT;
+    const char *text = kubeconfig_string(cluster, "proxy-url", e);
+    if (e->code != 0) {
+        return;
+    }
+    int rc = text == NULL ? kube_proxy_from_environment(&a->server, &a->proxy, e)
+                          : kube_proxy_parse(text, &a->proxy, &inner);
+    if (rc == -ENOMEM) {
+        err_memory(e);
+    } else if (rc != 0 && text != NULL) {
+        kubeconfig_fail(cluster, "proxy-url", e, "%s", inner.msg);
+    }
+}
+
 static void take_cluster(const struct kubeconfig_entry *cluster, struct kube_access *a,
                          struct err *e)
 {
-    refuse_field(cluster, "proxy-url",
-                 "reaching the API server through a proxy is not supported; remove the field, or "
-                 "name an address that is reached directly",
-                 e);
     a->insecure = kubeconfig_bool(cluster, "insecure-skip-tls-verify", e);
     take_pem(cluster, "certificate-authority", &a->ca, e);
     if (a->insecure && a->ca.data != NULL) {
@@ -169,6 +182,7 @@ static void take_cluster(const struct kubeconfig_entry *cluster, struct kube_acc
                         "is true although a certificate authority is given; remove one of the two");
     }
     take_server(cluster, a->insecure || a->ca.data != NULL || a->cert.data != NULL, &a->server, e);
+    take_proxy(cluster, a, e);
     a->server_name = kubeconfig_copy(cluster, "tls-server-name", e);
     if (e->code == 0 && a->server_name == NULL && a->server.https) {
         a->server_name = strndup(a->server.host, strcspn(a->server.host, "%"));
@@ -489,6 +503,9 @@ static void take_pod(const char *dir, struct kube_access *a, struct err *e)
     if (e->code != 0) {
         return;
     }
+    if (kube_proxy_from_environment(&a->server, &a->proxy, e) != 0) {
+        return;
+    }
     if (asprintf(&a->token_file, "%s/token", dir) < 0) {
         a->token_file = NULL;
         err_memory(e);
@@ -551,6 +568,7 @@ void kube_access_deinit(struct kube_access *a)
     free(a->cluster);
     free(a->user);
     free(a->ns);
+    kube_proxy_deinit(&a->proxy);
     free(a->server_name);
     kube_pem_deinit(&a->ca);
     kube_pem_deinit(&a->cert);

@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/url.h"
 #include "kube/access/kubeconfig.h"
+#include "kube/access/proxy.h"
 
 /* Where a pod finds its service account. */
 #define KUBE_SERVICE_ACCOUNT_DIR "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -60,7 +61,8 @@ struct kube_access {
     char *ns; /* default namespace; never NULL */
 
     struct url server;
-    char *server_name; /* name or IP that the certificate must bear; NULL for http */
+    struct kube_proxy proxy; /* on the way there */
+    char *server_name;       /* name or IP that the certificate must bear; NULL for http */
     bool insecure;
     struct kube_pem ca;   /* not given: the system's roots */
     struct kube_pem cert; /* client certificate and key: both or none */
@@ -77,13 +79,15 @@ struct kube_access {
 };
 
 /* Fills `out` from the context (NULL: the current one). Refused with file, line, field and what to
- * do: what is missing or contradictory, auth-provider, proxy-url, plugins that need a terminal. On
+ * do: what is missing or contradictory, auth-provider, plugins that need a terminal, proxies that
+ * are not supported. Without proxy-url the environment names the proxy (kube/access/proxy.h). On
  * error `out` needs no deinit. */
 MUST_CHECK int kube_access_resolve(const struct kubeconfig *kc, const char *context,
                                    struct kube_access *out, struct err *e);
 
 /* The pod's service account: KUBERNETES_SERVICE_HOST and _PORT, token, ca.crt and namespace from
- * `dir` (NULL: KUBE_SERVICE_ACCOUNT_DIR). -ENOENT when this is no pod. */
+ * `dir` (NULL: KUBE_SERVICE_ACCOUNT_DIR), and a proxy from the environment, as client-go has it.
+ * -ENOENT when this is no pod. */
 MUST_CHECK int kube_access_in_cluster(const char *dir, struct kube_access *out, struct err *e);
 
 /* The namespace of the pod's service account, which the caller frees; "default" where the mount

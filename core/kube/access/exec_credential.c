@@ -137,6 +137,9 @@ static void put_cluster(struct edit *ed, cJSON *cluster, const struct kube_acces
     if (a->server_name != NULL && strcmp(a->server_name, a->server.host) != 0) {
         edit_string(ed, cluster, "tls-server-name", a->server_name);
     }
+    if (a->proxy.url != NULL) {
+        edit_string(ed, cluster, "proxy-url", a->proxy.url);
+    }
     if (a->insecure) {
         edit_bool(ed, cluster, "insecure-skip-tls-verify", true);
     }
@@ -163,8 +166,8 @@ static char *make_info(const struct kube_access *a)
     }
     buf_append_str(&text, INFO_NAME "=");
     char *info = ed.rc == 0 && json_canonical(root, &text) == 0 ? buf_take_str(&text) : NULL;
-    cJSON_Delete(root);
-    buf_reset(&text);
+    secret_json_delete(root); /* a proxy's password may be in it */
+    secret_buf_reset(&text);
     return info;
 }
 

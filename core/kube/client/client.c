@@ -96,9 +96,16 @@ static int open_http(struct kube_client *c, struct net_loop *l, unsigned max_idl
     if (make_tls(c, &tls, e) != 0) {
         return e->code;
     }
+    const struct kube_proxy *via = &c->access->proxy;
+    const struct http_proxy proxy = {
+        .host = via->address.host,
+        .port = via->address.port,
+        .authorization = via->authorization,
+    };
     struct http_client_options o = {
         .host = c->access->server.host,
         .port = c->access->server.port,
+        .proxy = via->url != NULL ? &proxy : NULL,
         .tls = tls,
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
@@ -106,6 +113,12 @@ static int open_http(struct kube_client *c, struct net_loop *l, unsigned max_idl
         .user_timeout_ms = USER_TIMEOUT_MS,
         .max_idle = max_idle,
     };
+    if (o.proxy != NULL) {
+        char name[KUBE_PROXY_NAME_SIZE];
+        kube_proxy_name(via, name);
+        log_info("reaching the API server through a proxy", log_str("server", c->server),
+                 log_str("proxy", name));
+    }
     c->http = http_client_new(l, &o, e);
     tls_config_unref(tls);
     return c->http == NULL ? e->code : 0;

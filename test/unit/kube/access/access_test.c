@@ -25,6 +25,12 @@ static int setup(void **state)
     assert_non_null(f);
     temp_dir_init(&f->dir);
     unsetenv("KUBECONFIG");
+    unsetenv("HTTPS_PROXY");
+    unsetenv("https_proxy");
+    unsetenv("HTTP_PROXY");
+    unsetenv("http_proxy");
+    unsetenv("NO_PROXY");
+    unsetenv("no_proxy");
     unsetenv("KUBERNETES_SERVICE_HOST");
     unsetenv("KUBERNETES_SERVICE_PORT");
     setenv("HOME", f->dir.path, 1);
@@ -177,6 +183,45 @@ static void test_basic_and_token_file(void **state)
     kube_access_deinit(&a);
 }
 
+static void expect_proxy(struct fixture *f, const char *cluster, const char *expected)
+{
+    struct kube_access a;
+    char name[KUBE_PROXY_NAME_SIZE];
+    resolve_ok(f, cluster, "{}", &a);
+    kube_proxy_name(&a.proxy, name);
+    assert_string_equal(name, expected);
+    kube_access_deinit(&a);
+}
+
+static void test_proxy(void **state)
+{
+    struct fixture *f = *state;
+    expect_proxy(f, "{server: 'https://h'}", "");
+    expect_proxy(f, "{server: 'https://h', proxy-url: 'http://u:p@named:1'}", "http://named:1");
+    setenv("HTTPS_PROXY", "environment:2", 1);
+    expect_proxy(f, "{server: 'https://h'}", "http://environment:2");
+    expect_proxy(f, "{server: 'https://h', proxy-url: ''}", "http://environment:2");
+    expect_proxy(f, "{server: 'https://h', proxy-url: 'http://named:1'}", "http://named:1");
+    /* The environment has exceptions, the kubeconfig has none. */
+    expect_proxy(f, "{server: 'https://127.0.0.1:6443'}", "");
+    expect_proxy(f, "{server: 'https://127.0.0.1:6443', proxy-url: 'named:1'}", "http://named:1");
+    setenv("NO_PROXY", "*", 1);
+    expect_proxy(f, "{server: 'https://h'}", "");
+    expect_proxy(f, "{server: 'https://h', proxy-url: 'named:1'}", "http://named:1");
+}
+
+static void test_refused_environment(void **state)
+{
+    struct err e = ERR_INIT;
+    struct kube_access a;
+    setenv("HTTPS_PROXY", "socks5://u:SECRET@p", 1);
+    struct kubeconfig *kc = config_of(*state, "{server: 'https://h'}", "{}");
+    assert_int_equal(kube_access_resolve(kc, NULL, &a, &e), -EINVAL);
+    kubeconfig_free(kc);
+    assert_non_null(strstr(e.msg, "HTTPS_PROXY: only HTTP proxies are supported"));
+    assert_null(strstr(e.msg, "SECRET"));
+}
+
 static void test_impersonation(void **state)
 {
     static const char *const expected[][2] = {
@@ -246,7 +291,9 @@ static void test_refused_clusters(void **state)
         {"{server: 5}", "clusters[c].server: must be a string"},
         {"{server: 'ftp://h'}", "clusters[c].server: the URL must begin with"},
         {"{server: 'https://me:SECRET@h'}", "clusters[c].server: the URL contains a user"},
-        {"{server: 'https://h', proxy-url: 'http://u:SECRET@p'}", "clusters[c].proxy-url: "},
+        {"{server: 'https://h', proxy-url: 'https://u:SECRET@p'}",
+         ":5: clusters[c].proxy-url: a proxy that speaks TLS itself (https://) is not supported"},
+        {"{server: 'https://h', proxy-url: 5}", "clusters[c].proxy-url: must be a string"},
         {"{server: 'https://h', insecure-skip-tls-verify: 'true'}", "must be true or false"},
         {"{server: 'https://h', insecure-skip-tls-verify: true, certificate-authority-data: YQ==}",
          "remove one of"},
@@ -365,6 +412,12 @@ static void test_in_cluster(void **state)
     temp_dir_write(&f->dir, "namespace", "team-b\n", 0600);
     assert_int_equal(kube_access_in_cluster(f->dir.path, &a, &e), 0);
     assert_string_equal(a.ns, "team-b");
+    assert_null(a.proxy.url);
+    kube_access_deinit(&a);
+
+    setenv("HTTPS_PROXY", "http://p:3128", 1);
+    assert_int_equal(kube_access_in_cluster(f->dir.path, &a, &e), 0);
+    assert_string_equal(a.proxy.url, "http://p:3128");
     kube_access_deinit(&a);
 
     setenv("KUBERNETES_SERVICE_PORT", "https", 1);
@@ -401,6 +454,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_tls_settings, setup, teardown),
         cmocka_unit_test_setup_teardown(test_server_without_scheme, setup, teardown),
         cmocka_unit_test_setup_teardown(test_basic_and_token_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_proxy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_refused_environment, setup, teardown),
         cmocka_unit_test_setup_teardown(test_impersonation, setup, teardown),
         cmocka_unit_test_setup_teardown(test_exec, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused_clusters, setup, teardown),

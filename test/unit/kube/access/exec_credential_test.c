@@ -184,6 +184,7 @@ static void test_cluster_information(void **state)
         .server = {.https = true, .host = "10.0.0.1", .port = 6443, .path = "/p"},
         .server_name = "api.internal",
         .ca = {.data = "CA", .len = 2},
+        .proxy = {.url = (char[]){"http://u:p@p:1"}},
     };
     char **all = exec_credential_env(&a);
     assert_non_null(all);
@@ -191,6 +192,7 @@ static void test_cluster_information(void **state)
         value_of(all, "KUBERNETES_EXEC_INFO"),
         "{\"apiVersion\":\"" V1 "\",\"kind\":\"ExecCredential\",\"spec\":{\"cluster\":{"
         "\"certificate-authority-data\":\"Q0E=\",\"config\":{\"audience\":\"a\"},"
+        "\"proxy-url\":\"http://u:p@p:1\","
         "\"server\":\"https://10.0.0.1:6443/p\",\"tls-server-name\":\"api.internal\"},"
         "\"interactive\":false}}");
     exec_credential_env_free(all);
