@@ -9,7 +9,7 @@
 #include "http/server.h"
 #include "kube/status.h"
 
-enum { BODY_MAX = 256 * 1024, TIMEOUT_MS = 10000, CONNECTIONS_MAX = 64 };
+enum { BODY_MAX = 256 * 1024, TIMEOUT_MS = 10000, FIRST_BYTE_MS = 5000, CONNECTIONS_MAX = 64 };
 
 struct admin_server {
     struct admin_server_options o;
@@ -144,9 +144,11 @@ struct admin_server *admin_server_new(struct net_loop *l, const struct admin_ser
     struct http_server_options so = {
         .address = o->address,
         .head_timeout_ms = TIMEOUT_MS,
+        .first_timeout_ms = FIRST_BYTE_MS,
         .idle_timeout_ms = 6 * TIMEOUT_MS,
         .write_timeout_ms = TIMEOUT_MS,
         .max_connections = CONNECTIONS_MAX,
+        .replace_idle = true,
     };
     a->server = http_server_new(l, &so, &handlers, a, e);
     if (a->server == NULL) {

@@ -3,8 +3,9 @@
  * admin_server.h - the pages that every program answers: /healthz, /readyz, /metrics and /status.
  *
  * They are meant to be reachable by the kubelet and by Prometheus, so nothing that a program puts
- * on them may tell a credential or an object. Bounded: 64 connections, 10 s for a request's head,
- * a page of 256 KiB.
+ * on them may tell a credential or an object. Bounded: 64 connections, of which the one that is
+ * idle longest makes room for the next; 5 s for the first byte, 10 s for a request's head; a page
+ * of 256 KiB.
  */
 #ifndef CORE_ADMIN_ADMIN_SERVER_H
 #define CORE_ADMIN_ADMIN_SERVER_H

@@ -20,7 +20,7 @@ struct http_server {
     struct http_server_options o;
     const struct http_server_handlers *handlers;
     void *data;
-    struct list conns;
+    struct list conns; /* those that have waited longest for a request in front */
     struct net_task drained;
     struct http_server_stats stats;
     bool draining;
@@ -41,11 +41,11 @@ struct conn {
     struct h1_conn h1;
     struct http_server *server;
     struct list link;
-    struct net_deadline limit;
+    struct net_deadline idle_limit;
+    struct net_deadline head_limit;
     struct net_task turn; /* what may not happen inside a call of the user's */
-    uint64_t idle_since;
     enum conn_state state;
-    bool head_begun; /* as on_limit saw it last */
+    bool head_begun; /* as on_head_limit saw it last */
     bool head_request;
     bool keep_alive; /* as the request wants it */
     bool upgrade;    /* the request asked for it */
@@ -69,6 +69,12 @@ static void check_drained(struct http_server *s)
     }
 }
 
+static void clear_limits(struct conn *c)
+{
+    net_deadline_clear(&c->idle_limit);
+    net_deadline_clear(&c->head_limit);
+}
+
 /* The connection is closed in whatever way; its memory goes when the handlers have returned. */
 static void retire(struct conn *c)
 {
@@ -78,7 +84,7 @@ static void retire(struct conn *c)
     struct http_server *s = c->server;
     s->stats.open--;
     set_state(c, CONN_GONE);
-    net_deadline_clear(&c->limit);
+    clear_limits(c);
     list_remove(&c->link);
     net_task_queue(s->loop, &c->turn);
     check_drained(s);
@@ -116,28 +122,42 @@ static void break_off(struct conn *c, const struct err *e)
     }
 }
 
-static void wait_for_request(struct conn *c)
+static void wait_for_request(struct conn *c, uint64_t idle_ms)
 {
-    c->idle_since = net_loop_now(c->server->loop);
+    struct http_server *s = c->server;
+    list_remove(&c->link);
+    list_append(&s->conns, &c->link);
     c->head_begun = false;
-    net_deadline_set(c->server->loop, &c->limit, c->server->o.head_timeout_ms);
+    net_deadline_set(s->loop, &c->idle_limit, idle_ms);
+    net_deadline_set(s->loop, &c->head_limit, s->o.head_timeout_ms);
+}
+
+static void on_idle_limit(struct net_deadline *d)
+{
+    struct conn *c = LIST_ITEM(d, struct conn, idle_limit);
+    if (!h1_parser_idle(c->h1.parser)) {
+        return; /* on_head_limit sees to it */
+    }
+    if (net_stream_flushed(c->h1.stream)) {
+        close_now(c);
+    } else {
+        close_gently(c); /* it still reads its answer */
+    }
 }
 
 /* Looks every head_timeout: a head that was begun at one look must be complete at the next. */
-static void on_limit(struct net_deadline *d)
+static void on_head_limit(struct net_deadline *d)
 {
-    struct conn *c = LIST_ITEM(d, struct conn, limit);
+    struct conn *c = LIST_ITEM(d, struct conn, head_limit);
     struct http_server *s = c->server;
     bool begun = !h1_parser_idle(c->h1.parser);
     if (begun && c->head_begun) {
         s->stats.refused++;
         log_info("closing a connection: timeout waiting for the request head");
         close_now(c);
-    } else if (!begun && net_loop_now(s->loop) - c->idle_since >= s->o.idle_timeout_ms) {
-        close_now(c);
     } else {
         c->head_begun = begun;
-        net_deadline_set(s->loop, &c->limit, s->o.head_timeout_ms);
+        net_deadline_set(s->loop, &c->head_limit, s->o.head_timeout_ms);
     }
 }
 
@@ -148,7 +168,7 @@ static void complete(struct conn *c)
     bool again = c->keep_alive && !s->draining && c->h1.in == H1_IN_DONE;
     if (again) {
         set_state(c, CONN_IDLE);
-        wait_for_request(c);
+        wait_for_request(c, s->o.idle_timeout_ms);
         h1_conn_next(&c->h1);
         tell_closed(c, NULL);
     } else {
@@ -176,7 +196,7 @@ static void on_head(void *data, const struct http_head *head)
 {
     struct conn *c = data;
     struct http_server *s = c->server;
-    net_deadline_clear(&c->limit);
+    clear_limits(c);
     set_state(c, CONN_BUSY);
     c->head_request = slice_eq(head->method, SLICE("HEAD"));
     c->keep_alive = head->keep_alive;
@@ -406,13 +426,42 @@ static const struct http_exchange_ops exchange_ops = {
 
 /* ---- the server ---- */
 
+/* NULL: none waits for a request. */
+static struct conn *longest_idle(struct http_server *s)
+{
+    LIST_FOR_EACH(node, &s->conns)
+    {
+        struct conn *c = LIST_ITEM(node, struct conn, link);
+        if (c->state == CONN_IDLE) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+/* Whether there is room for another connection, or was made. */
+static bool have_room(struct http_server *s)
+{
+    if (s->o.max_connections == 0 || s->stats.open < s->o.max_connections) {
+        return true;
+    }
+    struct conn *idle = s->o.replace_idle ? longest_idle(s) : NULL;
+    s->stats.refused++;
+    if (idle == NULL) {
+        log_warn("refusing a connection: too many open connections",
+                 log_num("open", s->stats.open));
+        return false;
+    }
+    log_warn("closing the connection that is idle longest: too many open connections",
+             log_num("open", s->stats.open));
+    close_now(idle);
+    return true;
+}
+
 static void on_accept(void *data, struct net_stream *stream)
 {
     struct http_server *s = data;
-    if (s->o.max_connections != 0 && s->stats.open >= s->o.max_connections) {
-        s->stats.refused++;
-        log_warn("refusing a connection: too many open connections",
-                 log_num("open", s->stats.open));
+    if (!have_room(s)) {
         net_stream_close(stream);
         return;
     }
@@ -425,12 +474,13 @@ static void on_accept(void *data, struct net_stream *stream)
         return;
     }
     c->server = s;
-    net_deadline_init(&c->limit, on_limit);
+    list_init(&c->link);
+    net_deadline_init(&c->idle_limit, on_idle_limit);
+    net_deadline_init(&c->head_limit, on_head_limit);
     net_task_init(&c->turn, on_turn);
-    list_append(&s->conns, &c->link);
     s->stats.accepted++;
     s->stats.open++;
-    wait_for_request(c);
+    wait_for_request(c, s->o.first_timeout_ms != 0 ? s->o.first_timeout_ms : s->o.idle_timeout_ms);
     h1_conn_start(&c->h1);
 }
 

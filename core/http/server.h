@@ -36,9 +36,11 @@ struct http_server_options {
     struct tls_config *tls;    /* NULL: plain; referenced */
     struct h1_limits limits;   /* all 0: h1_limits_default */
     uint64_t head_timeout_ms;  /* from a request's first byte to the end of its head */
+    uint64_t first_timeout_ms; /* from the connection to its first byte; 0: idle_timeout_ms */
     uint64_t idle_timeout_ms;  /* between requests */
     uint64_t write_timeout_ms; /* the peer takes nothing for so long */
     unsigned max_connections;  /* more are closed at once; 0: no limit */
+    bool replace_idle;         /* instead, the one that waits longest for a request is */
 };
 
 struct http_server_stats {

@@ -156,8 +156,8 @@ class PagesTest(AdminTestCase):
         held = [wire.Connection(proxy.admin) for _ in range(64)]
         try:
             with wire.Connection(proxy.admin) as one_more:
-                self.assertTrue(one_more.closed_by_peer())
-            self.assertEqual(200, held[0].request("GET", "/healthz").status)
+                self.assertEqual(200, one_more.request("GET", "/healthz").status)
+            self.assertTrue(held[0].closed_by_peer(), "it was idle longest")
         finally:
             for connection in held:
                 connection.close()

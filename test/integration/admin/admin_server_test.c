@@ -129,6 +129,46 @@ static void says_which_flag_is_wrong(void **state)
     assert_non_null(strstr(e.msg, "--admin"));
 }
 
+enum { FULL = 64 };
+
+/* Anybody who reaches the port can fill it, and the kubelet must still find it alive. */
+static void a_full_server_answers(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer idle[FULL];
+    const char *request = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    for (int i = 0; i < FULL; i++) {
+        raw_connect(&idle[i], admin_server_address(w->admin));
+    }
+    raw_send(&idle[0], request, strlen(request));
+    raw_expect(w->loop, &idle[0], "\r\n\r\nok\n");
+    expect(w, "GET /healthz", "200", "ok");
+    raw_expect(w->loop, &idle[1], NULL);
+    for (int i = 0; i < FULL; i++) {
+        raw_read(&idle[i]);
+        assert_int_equal(idle[i].ended, i == 1); /* the one that had waited longest */
+        raw_close(&idle[i]);
+    }
+}
+
+static void a_first_byte_is_due_soon(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer silent;
+    static struct raw_peer served;
+    const char *request = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    raw_connect(&silent, admin_server_address(w->admin));
+    raw_connect(&served, admin_server_address(w->admin));
+    raw_send(&served, request, strlen(request));
+    raw_expect(w->loop, &served, "\r\n\r\nok\n");
+    loop_skip(w->loop, 5000);
+    raw_expect(w->loop, &silent, NULL);
+    raw_read(&served);
+    assert_false(served.ended);
+    raw_close(&silent);
+    raw_close(&served);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -136,6 +176,8 @@ int main(void)
         TEST(serves_four_pages),
         TEST(says_why_it_is_not_ready),
         TEST(cuts_off_metrics_that_are_not_whole),
+        TEST(a_full_server_answers),
+        TEST(a_first_byte_is_due_soon),
         TEST(says_which_flag_is_wrong),
     };
 #undef TEST
