@@ -3,7 +3,7 @@
  * access.h - all that is needed to reach one API server as somebody.
  *
  * Made from a context of a kubeconfig or from a pod's service account. Files that the kubeconfig
- * names are read here, but for the token file, which kube/credentials.h follows while it changes.
+ * names are read here, but for the token file; kube/access/credentials.h follows those that change.
  */
 #ifndef CORE_KUBE_ACCESS_ACCESS_H
 #define CORE_KUBE_ACCESS_ACCESS_H

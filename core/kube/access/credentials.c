@@ -52,12 +52,14 @@ struct credentials {
     struct err error; /* code 0: the last attempt went well */
 
     char *authorization; /* the header's value; NULL: none */
+    struct kube_pem ca;
     struct kube_pem cert;
     struct kube_pem key;
     int64_t expires_at; /* seconds since 1970; 0: never, or nothing is there */
     bool given;         /* there is a credential, or none is needed */
 
     struct file_state token_state;
+    struct file_state ca_state;
     struct file_state cert_state;
     struct file_state key_state;
     uint64_t looked_at; /* loop time of the last look at the files */
@@ -183,21 +185,47 @@ static bool certificate_is_in_files(const struct credentials *c)
     return c->access->cert.path != NULL && c->access->key.path != NULL;
 }
 
-static void refresh_certificate(struct credentials *c)
+/* True when there is a new pair. */
+static bool refresh_certificate(struct credentials *c)
 {
     struct err e = ERR_INIT;
     bool cert = file_state_changed(&c->cert_state, c->access->cert.path);
     bool key = file_state_changed(&c->key_state, c->access->key.path);
     if (!cert && !key) {
-        return;
+        return false;
     }
     if (read_certificate(c, &e) != 0) {
         c->cert_state = (struct file_state){.ino = 0};
         log_warn("cannot read the client certificate; using the last one", log_str("error", e.msg));
-        return;
+        return false;
     }
     log_info("the client certificate changed", log_str("path", c->access->cert.path));
-    notify_user(c, CREDENTIALS_TLS);
+    return true;
+}
+
+/* True when it holds others than before: the kubelet writes all files anew with each token. */
+static bool refresh_ca(struct credentials *c)
+{
+    struct err e = ERR_INIT;
+    struct kube_pem ca = {.data = NULL};
+    if (!file_state_changed(&c->ca_state, c->access->ca.path)) {
+        return false;
+    }
+    if (kube_pem_read(c->access->ca.path, &ca, &e) != 0) {
+        kube_pem_deinit(&ca);
+        c->ca_state = (struct file_state){.ino = 0};
+        log_warn("cannot read the certificate authorities; using the last ones",
+                 log_str("error", e.msg));
+        return false;
+    }
+    if (slice_eq(slice_of(ca.data, ca.len), credentials_ca(c))) {
+        kube_pem_deinit(&ca);
+        return false;
+    }
+    kube_pem_deinit(&c->ca);
+    c->ca = ca;
+    log_info("the certificate authorities changed", log_str("path", c->access->ca.path));
+    return true;
 }
 
 static void look_at_files(struct credentials *c, uint64_t pause_ms)
@@ -210,8 +238,12 @@ static void look_at_files(struct credentials *c, uint64_t pause_ms)
     if (c->access->token_file != NULL) {
         refresh_token_file(c);
     }
-    if (certificate_is_in_files(c)) {
-        refresh_certificate(c);
+    bool new_tls = certificate_is_in_files(c) && refresh_certificate(c);
+    if (c->access->ca.path != NULL && refresh_ca(c)) {
+        new_tls = true;
+    }
+    if (new_tls) {
+        notify_user(c, CREDENTIALS_TLS);
     }
 }
 
@@ -474,7 +506,11 @@ static int start_sources(struct credentials *c, struct err *e)
         (void)file_state_changed(&c->cert_state, a->cert.path);
         (void)file_state_changed(&c->key_state, a->key.path);
     }
-    if (copy_pem(&a->cert, &c->cert) != 0 || copy_pem(&a->key, &c->key) != 0) {
+    if (a->ca.path != NULL) {
+        (void)file_state_changed(&c->ca_state, a->ca.path);
+    }
+    if (copy_pem(&a->ca, &c->ca) != 0 || copy_pem(&a->cert, &c->cert) != 0 ||
+        copy_pem(&a->key, &c->key) != 0) {
         return err_memory(e);
     }
     c->given = a->exec == NULL;
@@ -488,6 +524,7 @@ static int start_sources(struct credentials *c, struct err *e)
 static void free_credentials(struct credentials *c)
 {
     secret_free(c->authorization);
+    kube_pem_deinit(&c->ca);
     kube_pem_deinit(&c->cert);
     kube_pem_deinit(&c->key);
     free(c);
@@ -544,6 +581,11 @@ const char *credentials_authorization(struct credentials *c)
         return NULL;
     }
     return c->authorization;
+}
+
+struct slice credentials_ca(const struct credentials *c)
+{
+    return slice_of(c->ca.data, c->ca.len);
 }
 
 struct slice credentials_cert(const struct credentials *c)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * credentials.h - what a kube_access proves itself with, kept fresh.
+ * credentials.h - what a kube_access proves itself with, and what it trusts, kept fresh.
  *
  * Tokens and passwords of a kubeconfig never change. A token file, and the files of a client
- * certificate, are read again when they changed: looked at on use, at most every 10 s. A plugin's
+ * certificate and of the authorities, are read again when they changed: looked at on use, at most
+ * every 10 s. A plugin's
  * credential is fetched at start, ahead of its expiry and after the server rejected it; failures
  * are retried with growing pauses (1 s to 60 s), and what is still valid is used meanwhile.
  *
@@ -24,10 +25,10 @@ struct credentials;
 
 enum credentials_event {
     CREDENTIALS_READY,  /* usable from now on (first time, or again after a failure) */
-    CREDENTIALS_TLS,    /* the client certificate changed: new connections need a new tls_config.
-                         * Comes before READY when a plugin gives the first one. While two files
-                         * are being replaced they may not fit together for a moment: keep the old
-                         * tls_config until a later event brings a pair that does. */
+    CREDENTIALS_TLS,    /* the client certificate or the authorities changed: new connections need a
+                         * new tls_config. Comes before READY when a plugin gives the first one. While
+                         * two files    are being replaced they may not fit together for a moment: keep
+                         * the old    tls_config until a later event brings a pair that does. */
     CREDENTIALS_FAILED, /* a plugin failed and nothing is usable: credentials_error says why.
                          * Comes again with each failed attempt */
 };
@@ -61,6 +62,8 @@ const char *credentials_error(const struct credentials *c);
  * Valid until the next call or the loop's next turn. */
 const char *credentials_authorization(struct credentials *c);
 
+/* Whom to trust, as PEM; empty: the system's roots. Valid until CREDENTIALS_TLS. */
+struct slice credentials_ca(const struct credentials *c);
 /* The client certificate and key, as PEM; empty: none. Valid until CREDENTIALS_TLS. */
 struct slice credentials_cert(const struct credentials *c);
 struct slice credentials_key(const struct credentials *c);

@@ -29,11 +29,6 @@ struct kube_client {
 
 static const char *const alpn[] = {"http/1.1", NULL};
 
-static struct slice pem_slice(const struct kube_pem *pem)
-{
-    return slice_of(pem->data, pem->data == NULL ? 0 : pem->len);
-}
-
 /* NULL without error for plain http. */
 static int make_tls(const struct kube_client *c, struct tls_config **out, struct err *e)
 {
@@ -43,7 +38,7 @@ static int make_tls(const struct kube_client *c, struct tls_config **out, struct
         return 0;
     }
     struct tls_client_options o = {
-        .ca = pem_slice(&a->ca),
+        .ca = credentials_ca(c->credentials),
         .ca_name = a->ca.name,
         .cert = credentials_cert(c->credentials),
         .cert_name = a->cert.name != NULL ? a->cert.name : "the credential plugin",
@@ -62,13 +57,13 @@ static void renew_tls(struct kube_client *c)
     struct err e = ERR_INIT;
     struct tls_config *tls;
     if (make_tls(c, &tls, &e) != 0) {
-        log_error("the new client certificate cannot be used; the old one stays in use",
+        log_error("the new certificates cannot be used; the old ones stay in use",
                   log_str("error", e.msg));
         return;
     }
     http_client_set_tls(c->http, tls);
     tls_config_unref(tls);
-    log_info("using a new client certificate");
+    log_info("new connections use the new certificates");
 }
 
 static void on_credentials(void *data, enum credentials_event event)

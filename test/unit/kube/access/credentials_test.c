@@ -299,6 +299,38 @@ static void test_certificate_files_are_followed(void **state)
     kube_pem_deinit(&f->access.key);
 }
 
+static void test_authorities_are_followed(void **state)
+{
+    struct fixture *f = *state;
+    char ca[256];
+    char new_path[256];
+    struct err e = ERR_INIT;
+    temp_dir_write(&f->dir, "ca", "ca 1", 0600);
+    assert_int_equal(kube_pem_read(temp_dir_path(&f->dir, "ca", ca), &f->access.ca, &e), 0);
+    start_ok(f);
+    assert_true(slice_eq(credentials_ca(f->credentials), SLICE("ca 1")));
+
+    /* The kubelet writes the same text to a new file when it renews the token. */
+    temp_dir_write(&f->dir, "new", "ca 1", 0600);
+    assert_int_equal(rename(temp_dir_path(&f->dir, "new", new_path), ca), 0);
+    run_for(f->loop, 60);
+    (void)credentials_authorization(f->credentials);
+    assert_int_equal(f->tls, 0);
+
+    temp_dir_write(&f->dir, "ca", "", 0600);
+    run_for(f->loop, 60);
+    (void)credentials_authorization(f->credentials);
+    assert_int_equal(f->tls, 0);
+    assert_true(slice_eq(credentials_ca(f->credentials), SLICE("ca 1")));
+
+    temp_dir_write(&f->dir, "ca", "ca 1, ca 2", 0600);
+    run_for(f->loop, 60);
+    (void)credentials_authorization(f->credentials);
+    assert_int_equal(f->tls, 1);
+    assert_true(slice_eq(credentials_ca(f->credentials), SLICE("ca 1, ca 2")));
+    kube_pem_deinit(&f->access.ca);
+}
+
 static void test_plugin_token(void **state)
 {
     struct fixture *f = *state;
@@ -531,6 +563,7 @@ int main(void)
         TEST(test_last_token_is_kept_while_the_file_is_wrong),
         TEST(test_token_file_missing_at_start),
         TEST(test_certificate_files_are_followed),
+        TEST(test_authorities_are_followed),
         TEST(test_plugin_token),
         TEST(test_plugin_certificate),
         TEST(test_plugin_runs_again_ahead_of_the_expiry),
