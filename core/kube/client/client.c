@@ -9,7 +9,9 @@
 
 enum {
     CONNECT_TIMEOUT_MS = 15000,
-    IDLE_TIMEOUT_MS = 90000,
+    /* kube-apiserver keeps them 90 s, many load balancers 60 s or more: who closes first does not
+     * send a write into the other's end. */
+    IDLE_TIMEOUT_MS = 60000,
     USER_TIMEOUT_MS = 30000, /* a dead server is found within this */
     HEADERS_MAX = 160,
     TARGET_MAX = 4 * 1024 * 1024,

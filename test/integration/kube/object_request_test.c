@@ -342,6 +342,25 @@ static void test_another_one_from_the_callback(void **state)
     expect_object(c, "{\"a\":1}");
 }
 
+/* ---- connections ---- */
+
+/* kube-apiserver closes what is unused after 90 s: a write must not meet that. */
+static void test_connections_are_closed_before_the_server_does(void **state)
+{
+    struct caller *c = *state;
+    struct scripted_api *a = &c->api;
+    get(c);
+    api_answer(api_expect(a, "GET", "/p/x"), 200, NULL, "{}");
+    expect_object(c, "{}");
+    run_for(a->loop, 5);
+    loop_skip(a->loop, 50000);
+    run_for(a->loop, 300);
+    assert_int_equal(kube_client_stats(a->client)->idle, 1);
+    loop_skip(a->loop, 25000);
+    run_for(a->loop, 300);
+    assert_int_equal(kube_client_stats(a->client)->idle, 0);
+}
+
 /* ---- credentials ---- */
 
 static void on_client_closed(void *data)
@@ -473,6 +492,7 @@ int main(void)
         TEST(test_keeps_the_time_limit),
         TEST(test_is_cancelled),
         TEST(test_another_one_from_the_callback),
+        TEST(test_connections_are_closed_before_the_server_does),
         TEST(test_a_401_makes_the_token_be_read_again),
         TEST(test_needs_credentials),
         cmocka_unit_test(test_out_of_memory),
