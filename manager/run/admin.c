@@ -7,7 +7,7 @@
 #include "base/prometheus.h"
 
 /* A manager that does not lead is ready too: it serves webhooks, and knows all that it needs to
- * lead. */
+ * lead. But somebody must. */
 static bool is_ready(void *data, char why[ADMIN_WHY_MAX])
 {
     const struct manager_admin *p = data;
@@ -20,6 +20,8 @@ static bool is_ready(void *data, char why[ADMIN_WHY_MAX])
         ready = false;
         reason = shard_cache_error(p->cache);
         reason = reason != NULL ? reason : "the ShardingConfigs are being listed";
+    } else if (!leader_ready(p->leader, why, ADMIN_WHY_MAX)) {
+        return false;
     } else if (p->webhook != NULL && !webhook_serving_ready(p->webhook, &reason)) {
         ready = false;
     } else {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/leader.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/array.h"
@@ -13,6 +14,10 @@
 #include "shard/controller.h"
 
 enum { RETRY_MS = 5000, MS = 1000 };
+
+/* What is missing when the API server refuses the Lease, and when it cannot be asked. */
+#define NEEDED "the manager's namespace, and its Role: see k8s/base/role.yaml"
+#define REACHABLE "an API server that answers"
 
 /* STANDBY <-- holds the Lease, or holds it no more --> LEADING <-- out of memory --> BLOCKED, for a
  * while. A process that is blocked leads all the same. */
@@ -154,6 +159,17 @@ static void on_state(void *data, const char *error)
     }
 }
 
+/* Shards keep the rules that they have, and that is all: told until it is mended. */
+static void on_leaderless(void *data, uint64_t ms)
+{
+    const struct leader *l = data;
+    const char *error = lease_error(l->lease);
+    log_warn("no manager leads: no rules are published, nothing is labelled, no webhook is trusted",
+             log_num("seconds", (int64_t)(ms / MS)),
+             log_str("error", error != NULL ? error : "the Lease is written by others"),
+             log_str("needed", error == NULL || lease_refused(l->lease) ? NEEDED : REACHABLE));
+}
+
 /* ---- its life ---- */
 
 static void begin_alone(void *data)
@@ -173,6 +189,7 @@ static int stand(struct leader *l, struct err *e)
         .on_stopped = on_stopped,
         .on_leader = on_leader,
         .on_state = on_state,
+        .on_leaderless = on_leaderless,
     };
     const struct manager_flags *s = l->o.settings;
     const uint64_t duration_ms = s->lease_duration_s * MS;
@@ -233,6 +250,18 @@ int leader_metrics(const struct leader *l, struct buf *out)
     return rc == 0 ? labeller_metrics(l->labeller, out) : rc;
 }
 
+/* While the API server cannot be reached nothing is won by taking the webhooks away, too. */
+bool leader_ready(const struct leader *l, char *why, size_t size)
+{
+    uint64_t ms = l->lease == NULL ? 0 : lease_leaderless_ms(l->lease);
+    if (ms < LEASE_PATIENCE * l->o.settings->lease_duration_s * MS || !lease_refused(l->lease)) {
+        return true;
+    }
+    (void)snprintf(why, size, "no manager leads: none for %llu s; needed: " NEEDED "; %s",
+                   (unsigned long long)(ms / MS), lease_error(l->lease));
+    return false;
+}
+
 void leader_status(const struct leader *l, cJSON *root)
 {
     cJSON *o = cJSON_AddObjectToObject(root, "leader");
@@ -240,6 +269,8 @@ void leader_status(const struct leader *l, cJSON *root)
     cJSON_AddBoolToObject(o, "leading", leads(l));
     if (l->lease != NULL) {
         cJSON_AddStringToObject(o, "leader", lease_leader(l->lease));
+        cJSON_AddNumberToObject(o, "leaderlessSeconds",
+                                (double)(lease_leaderless_ms(l->lease) / MS));
         const char *error = lease_error(l->lease);
         if (error != NULL) {
             cJSON_AddStringToObject(o, "error", error);

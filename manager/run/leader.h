@@ -46,6 +46,9 @@ MUST_CHECK struct leader *leader_new(struct net_loop *l, const struct leader_opt
 
 /* Whether this process may write at this very moment. `data` is the leader. */
 bool leader_may_write(void *data);
+/* Whether somebody leads, or led until a moment ago, or the API server cannot be asked. false: it
+ * refuses the Lease for longer than four times --lease-duration, and `why` says how. */
+bool leader_ready(const struct leader *l, char *why, size_t size);
 /* To be called in discovery's on_change. */
 void leader_discovered(struct leader *l);
 

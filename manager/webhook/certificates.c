@@ -63,6 +63,7 @@ struct certificates {
 
     struct reflector *reflector;
     struct object_request *request;
+    bool creating; /* what `request` does: where that is answered 404, there is no namespace */
     struct net_timer *timer;
     struct net_task check;
     struct backoff backoff;
@@ -194,7 +195,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         c->write = (struct err){0};
         backoff_reset(&c->backoff);
         await_event(c);
-    } else if (error->code == 409 || error->code == 404) {
+    } else if (error->code == 409 || (error->code == 404 && !c->creating)) {
         c->stats.conflicts++;
         log_debug("the webhooks' certificates were changed by another process",
                   log_str("error", error->msg));
@@ -262,6 +263,7 @@ static void begin_write(struct certificates *c, cJSON *data)
         body == NULL ? NULL : object_request_start(c->loop, c->client, &q, on_written, c, &e);
     secret_json_delete(body);
     if (c->request != NULL) {
+        c->creating = q.verb == OBJECT_REQUEST_CREATE;
         set_phase(c, WRITING);
         return;
     }

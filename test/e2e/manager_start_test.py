@@ -8,6 +8,7 @@ import socket
 import subprocess
 
 import harness
+import mesh
 import wire
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}"
@@ -156,15 +157,61 @@ class ObstacleTest(ManagerTestCase):
                 self.assert_fails(1, ["cannot start", *mentions], *args)
 
     def test_an_api_server_that_is_away(self):
-        process, where = self.start(self.kubeconfig, "--webhook", "127.0.0.1:0")
+        process, where = self.start(
+            self.kubeconfig, "--webhook", "127.0.0.1:0", "--lease-duration", "3"
+        )
         harness.wait_for(
             lambda: b"refused" in wire.fetch(where["admin"], "/readyz").body, "it says so"
         )
         self.assertEqual(503, wire.fetch(where["admin"], "/readyz").status)
         self.assertEqual(200, wire.fetch(where["admin"], "/healthz").status)
         self.assertFalse(self.leads(where))
+        harness.wait_for(lambda: "no manager leads" in self.log(), "it says what that means")
+        self.assertIn('needed="an API server that answers"', self.log())
         process.send_signal(signal.SIGTERM)
         self.assert_ends_well(process)
+
+
+class LeaderlessTest(ManagerTestCase):
+    """A mesh in which nobody can lead does nothing, so it is not ready."""
+
+    def setUp(self):
+        super().setUp()
+        mesh.install(self.addCleanup)
+
+    def told(self):
+        return self.log().count("no manager leads")
+
+    def test_a_namespace_that_is_missing(self):
+        cluster = harness.cluster()
+        name = harness.make_namespace(cluster, "missing", self.addCleanup)
+        path = f"/api/v1/namespaces/{name}"
+        cluster.json(path, "DELETE")
+        harness.wait_for(lambda: cluster.fetch(path).status == 404, f"{name} is gone")
+        process, where = self.start(
+            cluster.kubeconfig, "--namespace", name, "--watch-namespace", name, "--label-qps", "0",
+            "--webhook", "127.0.0.1:0", "--lease-duration", "3",
+        )  # fmt: skip
+        answer = harness.wait_for(lambda: self.refuses(where), "it is not ready, and says why")
+        missing = f'404 NotFound: namespaces "{name}" not found'
+        self.assertIn(f"cannot create the lease {name}/cmesh-manager: {missing}", answer)
+        self.assertIn("k8s/base/role.yaml", answer)
+        status = json.loads(wire.fetch(where["admin"], "/status").body)
+        self.assertGreaterEqual(status["leader"]["leaderlessSeconds"], 12)
+        self.assertIn(missing, status["leader"]["error"])
+        self.assertIn(missing, status["webhook"]["error"])
+        harness.wait_for(lambda: self.told() >= 2, "it says so again")
+        text = self.log().replace('\\"', '"')
+        self.assertIn(f"cannot write Secret cmesh-webhook-cert: {missing}", text)
+        cluster.json("/api/v1/namespaces", "POST", {"metadata": {"name": name}})
+        harness.wait_for(lambda: self.leads(where) and self.ready(where), "it leads, and is ready")
+        process.send_signal(signal.SIGTERM)
+        self.assert_ends_well(process)
+
+    def refuses(self, where):
+        answer = wire.fetch(where["admin"], "/readyz")
+        text = answer.body.decode()
+        return text if answer.status == 503 and "no manager leads: none for" in text else None
 
 
 class EndTest(ManagerTestCase):

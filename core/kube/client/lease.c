@@ -61,20 +61,24 @@ struct lease {
     enum state state;
     unsigned calls;   /* of ours on the stack that may call the user */
     struct err error; /* as told to on_state; code 0: none */
+    bool refused;     /* that is what the API server answered */
     char *leader;     /* as told to on_leader; NULL: "" */
 
     struct net_timer *timer;
     uint64_t attempt_at; /* the next attempt, while no request is under way */
     uint64_t renewed_at; /* LEADER: when the last renewal that succeeded was sent */
     uint64_t release_by; /* RELEASING: when it is given up */
+    uint64_t led_until;  /* as long as somebody is known to lead, or to have led */
+    uint64_t tell_at;    /* CANDIDATE: when to tell that nobody leads */
 
     cJSON *seen;      /* the Lease as it was read or written last; NULL: not known */
     uint64_t seen_at; /* when it was seen to have changed */
     bool unsure;      /* a write of ours failed, or nobody knows: it is to be read first */
 
     struct object_request *request;
-    bool writing;   /* `request` is not just a look */
-    unsigned looks; /* in this attempt */
+    bool writing;           /* `request` is not just a look */
+    enum lease_claim claim; /* what it writes */
+    unsigned looks;         /* in this attempt */
     uint64_t sent_at;
 
     lease_release_cb on_released;
@@ -115,6 +119,9 @@ static void set_timer(struct lease *l)
     if (l->request == NULL && l->state != STATE_RELEASED) {
         at = l->attempt_at;
     }
+    if (l->state == STATE_CANDIDATE && l->tell_at < at) {
+        at = l->tell_at;
+    }
     if (l->state == STATE_LEADER && deadline(l) < at) {
         at = deadline(l);
     }
@@ -150,8 +157,9 @@ static void leave(struct lease *l)
 }
 
 /* NULL: all is well. */
-static void report_state(struct lease *l, const struct err *e)
+static void report_state(struct lease *l, const struct err *e, bool refused)
 {
+    l->refused = refused;
     if (l->state == STATE_CLOSED ||
         (e == NULL ? l->error.code == 0
                    : l->error.code != 0 && strcmp(l->error.msg, e->msg) == 0)) {
@@ -188,6 +196,27 @@ static void report_leader(struct lease *l)
 
 /* ---- what is known ---- */
 
+static bool is_ours(const struct lease *l)
+{
+    return strcmp(lease_object_holder(l->seen), l->identity) == 0;
+}
+
+/* Until when somebody else may go on to lead; 0: nobody may. */
+static uint64_t taken_until(const struct lease *l)
+{
+    uint64_t lasts = (uint64_t)lease_object_seconds(l->seen) * 1000;
+    lasts = lasts > l->duration_ms ? lasts : l->duration_ms;
+    return lease_object_holder(l->seen)[0] == '\0' || is_ours(l) ? 0 : l->seen_at + lasts;
+}
+
+static void led_until(struct lease *l, uint64_t t)
+{
+    if (t > l->led_until) {
+        l->led_until = t;
+        l->tell_at = t + LEASE_PATIENCE * l->duration_ms;
+    }
+}
+
 /* Without memory nothing is known of it. */
 static int observe(struct lease *l, const cJSON *object)
 {
@@ -201,20 +230,8 @@ static int observe(struct lease *l, const cJSON *object)
     cJSON_Delete(l->seen);
     l->seen = copy;
     l->unsure = false;
+    led_until(l, taken_until(l));
     return 0;
-}
-
-static bool is_ours(const struct lease *l)
-{
-    return strcmp(lease_object_holder(l->seen), l->identity) == 0;
-}
-
-/* Until when somebody else may go on to lead; 0: nobody may. */
-static uint64_t taken_until(const struct lease *l)
-{
-    uint64_t lasts = (uint64_t)lease_object_seconds(l->seen) * 1000;
-    lasts = lasts > l->duration_ms ? lasts : l->duration_ms;
-    return lease_object_holder(l->seen)[0] == '\0' || is_ours(l) ? 0 : l->seen_at + lasts;
 }
 
 /* ---- to lead, and to stop ---- */
@@ -247,12 +264,23 @@ static void schedule_next_attempt(struct lease *l)
     l->looks = 0;
 }
 
-static void attempt_failed(struct lease *l, const char *verb, const char *why)
+static void fail_attempt(struct lease *l, const char *verb, const char *why, bool refused)
 {
     struct err e = ERR_INIT;
     err_set(&e, -EIO, "cannot %s the lease %s/%s: %s", verb, l->namespace, l->name, why);
     schedule_next_attempt(l);
-    report_state(l, &e);
+    report_state(l, &e, refused);
+}
+
+/* Here, not there. */
+static void attempt_failed(struct lease *l, const char *verb, const char *why)
+{
+    fail_attempt(l, verb, why, false);
+}
+
+static void attempt_refused(struct lease *l, const char *verb, const struct api_error *error)
+{
+    fail_attempt(l, verb, error->msg, error->code != 0);
 }
 
 static void cancel_request(struct lease *l)
@@ -310,6 +338,7 @@ static void write_lease(struct lease *l, enum lease_claim claim)
 {
     struct err e = ERR_INIT;
     bool create = claim == LEASE_CREATE;
+    l->claim = claim;
     cJSON *blank = create ? lease_object_new(l->namespace, l->name) : NULL;
     cJSON *body =
         create && blank == NULL
@@ -340,7 +369,7 @@ static void wait_for_others(struct lease *l, uint64_t until)
     if (until < l->attempt_at) {
         l->attempt_at = until;
     }
-    report_state(l, NULL);
+    report_state(l, NULL, false);
 }
 
 /* The Lease is known as it is now. */
@@ -374,7 +403,7 @@ static void take_look(struct lease *l, const cJSON *object, const struct api_err
     } else if (object != NULL) {
         attempt_failed(l, "read", "out of memory");
     } else if (error->code != 404) {
-        attempt_failed(l, "read", error->msg);
+        attempt_refused(l, "read", error);
     } else if (l->state == STATE_RELEASING) {
         finish_release(l);
     } else {
@@ -398,6 +427,7 @@ static void take_success(struct lease *l)
     uint64_t sent_at = l->sent_at;
     bool late = now(l) >= sent_at + l->renew_deadline_ms;
     l->renewed_at = sent_at;
+    led_until(l, deadline(l));
     schedule_next_attempt(l);
     if (l->state == STATE_RELEASING) {
         act_on_lease(l);
@@ -408,20 +438,20 @@ static void take_success(struct lease *l)
     } else if (l->state == STATE_CANDIDATE) {
         start_leading(l);
     }
-    report_state(l, NULL);
+    report_state(l, NULL, false);
 }
 
 /* Somebody else was faster, or removed it, or perhaps it was written: a look tells. A candidate
- * that was not the first has time. */
+ * that was not the first has time. Where it cannot be made, there is no such namespace. */
 static void take_failure(struct lease *l, const struct api_error *error)
 {
-    bool conflict = error->code == 409 || error->code == 404;
+    bool conflict = error->code == 409 || (error->code == 404 && l->claim != LEASE_CREATE);
     if ((conflict || error->code == 0) && l->state != STATE_CANDIDATE && l->looks < LOOKS_MAX) {
         read_lease(l);
     } else if (conflict && l->state == STATE_CANDIDATE) {
         schedule_next_attempt(l);
     } else {
-        attempt_failed(l, "write", error->msg);
+        attempt_refused(l, verb_of(l->claim), error);
     }
 }
 
@@ -466,6 +496,11 @@ static void take_time(struct lease *l)
     } else if (l->state == STATE_RELEASING && t >= l->release_by) {
         log_warn("cannot release the lease", log_str("lease", l->name));
         finish_release(l);
+    } else if (l->state == STATE_CANDIDATE && t >= l->tell_at) {
+        l->tell_at = t + LEASE_PATIENCE * l->duration_ms;
+        if (l->handlers->on_leaderless != NULL) {
+            l->handlers->on_leaderless(l->data, lease_leaderless_ms(l));
+        }
     }
     if (l->state < STATE_RELEASED && l->request == NULL && t >= l->attempt_at) {
         begin_attempt(l);
@@ -555,6 +590,8 @@ struct lease *lease_new(struct net_loop *loop, const struct lease_options *o,
     l->handlers = handlers;
     l->data = data;
     l->attempt_at = now(l);
+    l->led_until = l->attempt_at;
+    l->tell_at = l->led_until + LEASE_PATIENCE * l->duration_ms;
     set_timer(l);
     return l;
 }
@@ -572,6 +609,17 @@ const char *lease_leader(const struct lease *l)
 const char *lease_error(const struct lease *l)
 {
     return l->error.code == 0 ? NULL : l->error.msg;
+}
+
+bool lease_refused(const struct lease *l)
+{
+    return l->refused;
+}
+
+uint64_t lease_leaderless_ms(const struct lease *l)
+{
+    uint64_t t = now(l);
+    return l->state == STATE_LEADER || t < l->led_until ? 0 : t - l->led_until;
 }
 
 static void begin_release(struct lease *l, bool perhaps_ours)

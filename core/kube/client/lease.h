@@ -28,6 +28,9 @@
 
 struct lease;
 
+/* Times duration_ms without a leader, until that is told. */
+enum { LEASE_PATIENCE = 4 };
+
 /* None is ever called inside a function of this header but on_stopped, which lease_release calls;
  * lease_free is allowed in all of them. All but on_started and on_stopped may be NULL. */
 struct lease_handlers {
@@ -40,6 +43,9 @@ struct lease_handlers {
     /* Why the Lease can be neither read nor written, for people; NULL: it can again. When it
      * changes. */
     void (*on_state)(void *data, const char *error);
+    /* Nobody is known to have led for so long: after LEASE_PATIENCE for the first time, and
+     * again each time that as much has passed. */
+    void (*on_leaderless)(void *data, uint64_t ms);
 };
 
 /* Texts are copied. */
@@ -66,6 +72,11 @@ bool lease_held(const struct lease *l);
 const char *lease_leader(const struct lease *l);
 /* What on_state said last; NULL: nothing. Valid until the loop runs on. */
 const char *lease_error(const struct lease *l);
+/* Whether the API server answered with that error. false: none, or nobody answered. */
+bool lease_refused(const struct lease *l);
+/* How long nobody is known to have led, since this was made or since the last Lease that was seen
+ * ran out; 0: somebody leads. */
+uint64_t lease_leaderless_ms(const struct lease *l);
 
 /* Stands for election no more. A leader calls on_stopped before this returns, and then gives the
  * Lease back, so that the next one need not wait for its end. `cb` is called from the loop when

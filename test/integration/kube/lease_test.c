@@ -17,9 +17,21 @@
 #define LEASES "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
 #define LEASE LEASES "/x"
 #define NOT_FOUND "{\"kind\":\"Status\",\"reason\":\"NotFound\",\"code\":404}"
+#define NO_NAMESPACE                                                                               \
+    "{\"kind\":\"Status\",\"reason\":\"NotFound\",\"message\":\"namespaces \\\"ns\\\" not "        \
+    "found\","                                                                                     \
+    "\"code\":404}"
 #define CONFLICT "{\"kind\":\"Status\",\"reason\":\"Conflict\",\"code\":409}"
 
-enum whim { NONE, FREES_ON_STARTED, FREES_ON_STOPPED, FREES_ON_LEADER, FREES_ON_STATE, RELEASES };
+enum whim {
+    NONE,
+    FREES_ON_STARTED,
+    FREES_ON_STOPPED,
+    FREES_ON_LEADER,
+    FREES_ON_STATE,
+    FREES_ON_LEADERLESS,
+    RELEASES,
+};
 
 struct elector {
     struct scripted_api api;
@@ -82,11 +94,20 @@ static void on_state(void *data, const char *error)
     follow_whim(c, FREES_ON_STATE);
 }
 
+static void on_leaderless(void *data, uint64_t ms)
+{
+    struct elector *c = data;
+    assert_int_equal(buf_printf(&c->log, "nobody:%u ", (unsigned)ms), 0);
+    assert_true(ms == lease_leaderless_ms(c->lease));
+    follow_whim(c, FREES_ON_LEADERLESS);
+}
+
 static const struct lease_handlers handlers = {
     .on_started = on_started,
     .on_stopped = on_stopped,
     .on_leader = on_leader,
     .on_state = on_state,
+    .on_leaderless = on_leaderless,
 };
 
 static struct lease_options options_of(struct elector *c)
@@ -548,12 +569,117 @@ static void test_says_what_is_wrong(void **state)
     api_answer(expect_request(c, "GET", LEASE), 404, NULL, NOT_FOUND);
     api_answer(expect_request(c, "POST", LEASES), 403, NULL, "");
     expect_log(c, "error ");
-    assert_string_equal(lease_error(c->lease), "cannot write the lease ns/x: 403 Forbidden");
+    assert_string_equal(lease_error(c->lease), "cannot create the lease ns/x: 403 Forbidden");
     pass(c, 2000);
     api_answer(expect_request(c, "GET", LEASE), 404, NULL, NOT_FOUND);
     accept_write(expect_request(c, "POST", LEASES), "1");
     expect_log(c, "started fine leader:me ");
     assert_null(lease_error(c->lease));
+}
+
+/* To create it where there is no namespace is answered 404, too. */
+static void test_says_that_the_namespace_is_missing(void **state)
+{
+    struct elector *c = *state;
+    api_answer(expect_request(c, "GET", LEASE), 404, NULL, NOT_FOUND);
+    api_answer(expect_request(c, "POST", LEASES), 404, NULL, NO_NAMESPACE);
+    expect_log(c, "error ");
+    assert_string_equal(lease_error(c->lease),
+                        "cannot create the lease ns/x: 404 NotFound: namespaces \"ns\" not found");
+    assert_true(lease_refused(c->lease));
+    pass(c, 2000);
+    api_answer(expect_request(c, "GET", LEASE), 404, NULL, NOT_FOUND);
+    accept_write(expect_request(c, "POST", LEASES), "1");
+    expect_log(c, "started fine leader:me ");
+    assert_false(lease_refused(c->lease));
+}
+
+/* What a leader that is alone finds when its namespace is deleted. */
+static void test_a_leader_says_that_the_namespace_is_missing(void **state)
+{
+    struct elector *c = *state;
+    lead(c);
+    pass(c, 2000);
+    api_answer(expect_request(c, "PUT", LEASE), 404, NULL, NOT_FOUND);
+    api_answer(expect_request(c, "GET", LEASE), 404, NULL, NOT_FOUND);
+    api_answer(expect_request(c, "POST", LEASES), 404, NULL, NO_NAMESPACE);
+    expect_log(c, "error ");
+    assert_true(lease_held(c->lease));
+    pass(c, 2000);
+}
+
+/* ---- nobody leads ---- */
+
+static void refuse_for(struct elector *c, unsigned ms)
+{
+    for (unsigned t = 0; t < ms; t += 2000) {
+        api_answer(expect_request(c, "GET", LEASE), 403, NULL, "");
+        pass(c, 2000);
+    }
+}
+
+static void test_says_again_and_again_that_nobody_leads(void **state)
+{
+    struct elector *c = *state;
+    refuse_for(c, 58000);
+    expect_log(c, "error ");
+    assert_int_equal(lease_leaderless_ms(c->lease), 58000);
+    refuse_for(c, 2000);
+    expect_log(c, "nobody:60000 ");
+    refuse_for(c, 58000);
+    expect_log(c, "");
+    refuse_for(c, 2000);
+    expect_log(c, "nobody:120000 ");
+    /* Another one leads, for as long as its Lease says: the time begins anew with its end. */
+    answer_read(c, object("other", 20, "R1", 3, "1"));
+    expect_log(c, "fine leader:other ");
+    assert_int_equal(lease_leaderless_ms(c->lease), 0);
+    pass(c, 2000);
+    refuse_for(c, 20000);
+    expect_log(c, "error ");
+    assert_int_equal(lease_leaderless_ms(c->lease), 2000);
+    refuse_for(c, 58000);
+    expect_log(c, "nobody:60000 ");
+}
+
+static void test_a_leader_that_was_counts_until_its_end(void **state)
+{
+    struct elector *c = *state;
+    lead(c);
+    assert_int_equal(lease_leaderless_ms(c->lease), 0);
+    pass(c, 2000);
+    (void)expect_request(c, "PUT", LEASE); /* never answered */
+    fake_clock_pass(&c->api.clock, 8000);
+    expect_log(c, "stopped ");
+    assert_int_equal(lease_leaderless_ms(c->lease), 0);
+    api_expect_gone(&c->api, 1);
+    pass(c, 2000);
+    api_cut(expect_request(c, "GET", LEASE));
+    expect_log(c, "error ");
+    assert_int_equal(lease_leaderless_ms(c->lease), 2000);
+    assert_false(lease_refused(c->lease)); /* nobody answered */
+}
+
+/* Given back, and not taken by anybody: it is to be had. */
+static void test_a_lease_of_nobody_is_no_leader(void **state)
+{
+    struct elector *c = *state;
+    answer_read(c, object("", 1, "R1", 3, "1"));
+    fake_clock_pass(&c->api.clock, 1000);
+    api_answer(expect_request(c, "PUT", LEASE), 409, NULL, CONFLICT);
+    run_for(c->api.loop, 20);
+    assert_int_equal(lease_leaderless_ms(c->lease), 1000);
+}
+
+static void test_free_when_nobody_leads(void **state)
+{
+    struct elector *c = *state;
+    c->whim = FREES_ON_LEADERLESS;
+    (void)expect_request(c, "GET", LEASE); /* never answered */
+    fake_clock_pass(&c->api.clock, 60000);
+    run_for(c->api.loop, 20);
+    assert_null(c->lease);
+    assert_non_null(strstr(buf_cstr(&c->log), "nobody:60000"));
 }
 
 static void test_refuses_options(void **state)
@@ -1014,6 +1140,12 @@ int main(void)
         TEST(test_an_answer_that_comes_too_late_is_none),
         TEST(test_does_not_start_on_an_old_answer),
         TEST(test_says_what_is_wrong),
+        TEST(test_says_that_the_namespace_is_missing),
+        TEST(test_a_leader_says_that_the_namespace_is_missing),
+        TEST(test_says_again_and_again_that_nobody_leads),
+        TEST(test_a_leader_that_was_counts_until_its_end),
+        TEST(test_a_lease_of_nobody_is_no_leader),
+        TEST(test_free_when_nobody_leads),
         TEST(test_refuses_options),
         TEST(test_gives_it_back),
         TEST(test_gives_back_what_is_being_renewed),

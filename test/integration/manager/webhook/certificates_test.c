@@ -403,6 +403,22 @@ static void test_what_others_wrote_stays(void **state)
     assert_int_equal(certificates_stats(f->replicas[0].certificates)->replaced, 1);
 }
 
+/* It was not another replica that was faster. */
+static void test_a_missing_namespace_is_told(void **state)
+{
+    struct fixture *f = *state;
+    store_fail(&f->store, "", 404, STORE_NONE, UINT32_MAX);
+    start(f, 0);
+    store_settle(&f->store);
+    assert_non_null(strstr(certificates_error(f->replicas[0].certificates),
+                           "cannot write Secret " CERTIFICATES_SECRET ": 404"));
+    assert_int_equal(certificates_stats(f->replicas[0].certificates)->conflicts, 0);
+    store_fail(&f->store, "", 0, STORE_NONE, 0);
+    store_pass(&f->store, 60000);
+    store_settle(&f->store);
+    expect_good(f, 0);
+}
+
 static void test_a_refused_write_is_tried_again(void **state)
 {
     struct fixture *f = *state;
@@ -633,6 +649,7 @@ int main(void)
         TEST(test_damage_is_repaired_while_service_goes_on),
         TEST(test_a_deleted_secret_comes_back_with_a_next_authority),
         TEST(test_what_others_wrote_stays),
+        TEST(test_a_missing_namespace_is_told),
         TEST(test_a_refused_write_is_tried_again),
         TEST(test_a_conflict_is_looked_at_again),
         TEST(test_two_that_disagree_do_not_fight_fast),
