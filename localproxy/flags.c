@@ -120,7 +120,8 @@ static const struct flag table[] = {
     {.name = "listen-tls-cert",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, listen_tls_cert),
-     .help = "Certificate chain (PEM) to serve the operator over TLS."},
+     .help = "Certificate chain (PEM) to serve the operator over TLS. It and the key are read "
+             "again when they changed; open connections go on."},
     {.name = "listen-tls-key",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, listen_tls_key),
@@ -131,7 +132,7 @@ static const struct flag table[] = {
      .help = "Demand this token of every request, as bearer token or as the password of Basic "
              "authentication, so that other processes on the host cannot borrow the "
              "operator's identity. kubeconfig-gen --token-file writes the same one into the "
-             "kubeconfig."},
+             "kubeconfig. Read again when it changed; the old token is refused from then on."},
     {.name = "admin",
      .value = "ADDR:PORT",
      FLAG_STRING_AT(struct localproxy_flags, admin),

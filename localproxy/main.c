@@ -7,26 +7,20 @@
  *
  * Without a delay it does not linger. A second signal stops it at once (program/program.h).
  */
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "admin.h"
 #include "base/array.h"
-#include "base/file.h"
 #include "base/flags.h"
 #include "base/log.h"
-#include "base/secret.h"
 #include "flags.h"
+#include "listener_secrets.h"
 #include "lock/lock.h"
 #include "net/timer.h"
 #include "program/program.h"
 #include "proxy.h"
 #include "rules/reload.h"
-
-enum { SECRET_FILE_MAX = 1024 * 1024, FILE_NAME_SIZE = 256 /* in messages */ };
 
 /* While it lingers: how often clients are counted, and how long there must have been none. An
  * operator that is about to give its lease back may have closed all connections for a moment. */
@@ -38,7 +32,7 @@ struct app {
     struct kube_access access;
     struct kube_client *upstream;
     struct metrics metrics;
-    struct buf token;
+    struct listener_secrets *secrets;
     char *pod_namespace;
     struct proxy *proxy;
     struct reload *reload;
@@ -111,68 +105,10 @@ static void on_shutdown(void *data)
 
 /* ---- the beginning ---- */
 
-static int read_file(const char *flag, const char *path, struct buf *out, struct err *e)
+static int open_secrets(struct app *a, struct err *e)
 {
-    int rc = file_read(path, out, e);
-    if (rc != 0) {
-        err_prefix(e, "%s", flag);
-    }
-    return rc;
-}
-
-static int load_token(struct app *a, struct slice *token, struct err *e)
-{
-    *token = (struct slice){0};
-    if (a->flags.token_file == NULL) {
-        return 0;
-    }
-    int rc = read_file("--token-file", a->flags.token_file, &a->token, e);
-    if (rc != 0) {
-        return rc;
-    }
-    const char *text = (const char *)buf_data(&a->token);
-    size_t len = a->token.len;
-    while (len > 0 && strchr(" \t\r\n", text[len - 1]) != NULL) {
-        len--;
-    }
-    if (len == 0) {
-        return err_set(e, -EINVAL, "--token-file: %s: contains no token", a->flags.token_file);
-    }
-    *token = slice_of(text, len);
-    return 0;
-}
-
-static int load_listen_tls(const struct localproxy_flags *c, struct tls_config **out, struct err *e)
-{
-    static const char *const alpn[] = {"http/1.1", NULL};
-    *out = NULL;
-    if (c->listen_tls_cert == NULL) {
-        return 0;
-    }
-    struct buf cert = BUF_INIT(SECRET_FILE_MAX);
-    struct buf key = BUF_INIT(SECRET_FILE_MAX);
-    int rc = read_file("--listen-tls-cert", c->listen_tls_cert, &cert, e);
-    if (rc == 0) {
-        rc = read_file("--listen-tls-key", c->listen_tls_key, &key, e);
-    }
-    if (rc == 0) {
-        char cert_name[FILE_NAME_SIZE];
-        char key_name[FILE_NAME_SIZE];
-        (void)snprintf(cert_name, sizeof cert_name, "--listen-tls-cert=%s", c->listen_tls_cert);
-        (void)snprintf(key_name, sizeof key_name, "--listen-tls-key=%s", c->listen_tls_key);
-        struct tls_server_options o = {
-            .cert = buf_slice(&cert),
-            .cert_name = cert_name,
-            .key = buf_slice(&key),
-            .key_name = key_name,
-            .alpn = alpn,
-        };
-        *out = tls_config_new_server(&o, e);
-        rc = *out == NULL ? e->code : 0;
-    }
-    buf_reset(&cert);
-    secret_buf_reset(&key);
-    return rc;
+    a->secrets = listener_secrets_new(a->program.loop, &a->flags, 0, e);
+    return a->secrets == NULL ? e->code : 0;
 }
 
 static int open_proxy(struct app *a, struct err *e)
@@ -181,6 +117,7 @@ static int open_proxy(struct app *a, struct err *e)
         .flags = &a->flags,
         .upstream = a->upstream,
         .metrics = &a->metrics,
+        .secrets = a->secrets,
         .on_drained = on_drained,
         .data = a,
     };
@@ -190,16 +127,7 @@ static int open_proxy(struct app *a, struct err *e)
         return rc;
     }
     o.pod_namespace = a->pod_namespace;
-    rc = load_token(a, &o.token, e);
-    if (rc != 0) {
-        return rc;
-    }
-    rc = load_listen_tls(&a->flags, &o.tls, e);
-    if (rc != 0) {
-        return rc;
-    }
     a->proxy = proxy_new(a->program.loop, &o, e);
-    tls_config_unref(o.tls);
     return a->proxy == NULL ? e->code : 0;
 }
 
@@ -266,7 +194,8 @@ static int open_reload(struct app *a, struct err *e)
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct app *, struct err *) = {
-        check_ready_file, open_timers, open_upstream, open_proxy, open_reload, open_admin,
+        check_ready_file, open_timers, open_upstream, open_secrets,
+        open_proxy,       open_reload, open_admin,
     };
     struct app *a = data;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
@@ -287,6 +216,7 @@ static void close_all(void *data)
     admin_free(a->admin);
     reload_free(a->reload);
     proxy_free(a->proxy);
+    listener_secrets_free(a->secrets);
     if (a->upstream != NULL) {
         kube_client_close(a->upstream, NULL, NULL);
     }
@@ -302,12 +232,11 @@ static const struct program_ops ops = {
 
 int main(int argc, char **argv)
 {
-    struct app a = {.token = BUF_INIT(SECRET_FILE_MAX)};
+    struct app a = {.proxy = NULL};
     localproxy_flags_parse(&a.flags, argc, argv);
     raise_file_limit();
     int code = program_run(&a.program, &ops, &a);
     kube_access_deinit(&a.access);
-    secret_buf_reset(&a.token);
     free(a.pod_namespace);
     return code;
 }

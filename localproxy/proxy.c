@@ -359,7 +359,8 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
 {
     struct proxy *p = data;
     struct request r = {.proxy = p, .x = x, .head = head};
-    if (p->o.token.len > 0 && !token_is_in(head, p->o.token)) {
+    struct slice token = listener_secrets_token(p->o.secrets);
+    if (token.len > 0 && !token_is_in(head, token)) {
         refuse(&r, 401, 0,
                "the token of --token-file is missing or wrong; "
                "use the kubeconfig that kubeconfig-gen wrote with it");
@@ -409,11 +410,17 @@ static const struct http_server_handlers server_handlers = {
     .on_drained = on_drained,
 };
 
-static int open_server(struct proxy *p, struct tls_config *tls, struct err *e)
+static void on_tls(void *data)
+{
+    struct proxy *p = data;
+    http_server_set_tls(p->server, listener_secrets_tls(p->o.secrets));
+}
+
+static int open_server(struct proxy *p, struct err *e)
 {
     struct http_server_options so = {
         .address = p->o.flags->listen,
-        .tls = tls,
+        .tls = listener_secrets_tls(p->o.secrets),
         .head_timeout_ms = HEAD_TIMEOUT_MS,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
         .write_timeout_ms = WRITE_TIMEOUT_MS,
@@ -424,6 +431,7 @@ static int open_server(struct proxy *p, struct tls_config *tls, struct err *e)
         err_prefix(e, "--listen");
         return e->code;
     }
+    listener_secrets_on_tls(p->o.secrets, on_tls, p);
     return 0;
 }
 
@@ -469,7 +477,7 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
         free(p);
         return NULL;
     }
-    if (open_forward(p, points, e) != 0 || open_server(p, o->tls, e) != 0) {
+    if (open_forward(p, points, e) != 0 || open_server(p, e) != 0) {
         forward_context_deinit(&p->forward);
         free(p);
         return NULL;
@@ -588,6 +596,7 @@ void proxy_free(struct proxy *p)
         return;
     }
     p->on_settled = NULL;
+    listener_secrets_on_tls(p->o.secrets, NULL, NULL);
     http_server_free(p->server);
     forward_context_deinit(&p->forward);
     fence_history_deinit(&p->history);

@@ -14,6 +14,7 @@
 #include "flags.h"
 #include "http/server.h"
 #include "kube/client/client.h"
+#include "listener_secrets.h"
 #include "metrics.h"
 #include "rules/rules.h"
 
@@ -23,10 +24,9 @@ struct proxy_options {
     const struct localproxy_flags *flags;
     struct kube_client *upstream;
     struct metrics *metrics;
-    struct tls_config *tls;         /* NULL: plain */
-    struct slice token;             /* empty: none is demanded; must outlive the proxy */
-    const char *pod_namespace;      /* NULL: take the shard's; must outlive the proxy */
-    void (*on_drained)(void *data); /* after proxy_drain */
+    struct listener_secrets *secrets; /* must outlive the proxy */
+    const char *pod_namespace;        /* NULL: take the shard's; must outlive the proxy */
+    void (*on_drained)(void *data);   /* after proxy_drain */
     void *data;
 };
 

@@ -55,7 +55,11 @@ static void requests_without_the_token_are_refused(void **state)
 {
     struct fixture *f = *state;
     struct client c;
-    f->token = "secret";
+    struct temp_dir dir;
+    char path[256];
+    temp_dir_init(&dir);
+    temp_dir_write(&dir, "token", "secret\n", 0600);
+    f->flags.token_file = temp_dir_path(&dir, "token", path);
     fixture_restart(f);
     fixture_limit(f, NULL);
     ask(f, &c, "GET", "/version", "");
@@ -64,6 +68,7 @@ static void requests_without_the_token_are_refused(void **state)
     expect_refused(f, &c, "401 Unauthorized", "--token-file");
     ask(f, &c, "GET", "/version", "Authorization: Bearer secret\r\n");
     expect_passed(f, &c, "/version");
+    temp_dir_deinit(&dir);
 }
 
 /* ---- no rules ---- */
@@ -212,23 +217,17 @@ static void a_watch_that_was_asked_for_goes_on_in_the_next_process(void **state)
 
 int main(void)
 {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(requests_without_the_token_are_refused, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(resources_are_refused_without_rules, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(ambiguous_paths_are_refused, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(queries_that_servers_read_differently_are_refused,
-                                        fixture_setup, fixture_teardown),
-        cmocka_unit_test_setup_teardown(writes_to_other_namespaces_are_refused, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(audited_writes_pass_unless_just_lost, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(initial_events_come_from_no_version, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(a_watch_that_was_asked_for_goes_on_in_the_next_process,
-                                        fixture_setup, fixture_teardown),
+        TEST(requests_without_the_token_are_refused),
+        TEST(resources_are_refused_without_rules),
+        TEST(ambiguous_paths_are_refused),
+        TEST(queries_that_servers_read_differently_are_refused),
+        TEST(writes_to_other_namespaces_are_refused),
+        TEST(audited_writes_pass_unless_just_lost),
+        TEST(initial_events_come_from_no_version),
+        TEST(a_watch_that_was_asked_for_goes_on_in_the_next_process),
     };
+#undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

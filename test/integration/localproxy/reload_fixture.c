@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "alloc_pause.h"
+#include "base/file.h"
 #include "net/address.h"
 
 enum { TURNS = 5000, TURN_MS = 1, TEXTS = 16, TEXT_SIZE = 4096 };
@@ -31,11 +32,15 @@ static void on_drained(void *data)
 static bool start_proxy(struct fixture *f)
 {
     struct err e = ERR_INIT;
+    f->secrets = listener_secrets_new(f->api->loop, &f->flags, 0, &e);
+    if (f->secrets == NULL) {
+        return false;
+    }
     struct proxy_options o = {
         .flags = &f->flags,
         .upstream = f->api->client,
         .metrics = &f->metrics,
-        .token = slice_str(f->token),
+        .secrets = f->secrets,
         .on_drained = on_drained,
         .data = f,
     };
@@ -46,27 +51,63 @@ static bool start_proxy(struct fixture *f)
     return f->proxy != NULL;
 }
 
+static void stop_proxy(struct fixture *f)
+{
+    proxy_free(f->proxy);
+    listener_secrets_free(f->secrets);
+    assert_int_equal(f->metrics.open_watches, 0);
+    assert_int_equal(f->metrics.tunnels, 0);
+}
+
 bool fixture_open(struct fixture *f, struct scripted_api *api)
 {
     f->api = api;
     f->flags.listen = "127.0.0.1:0";
-    f->flags.resume_doubt_s = 60;
+    f->flags.resume_doubt_s = f->flags.resume_doubt_s != 0 ? f->flags.resume_doubt_s : 60;
     return start_proxy(f);
+}
+
+/* Puts back what was in the file. */
+static void write_state(const struct fixture *f, const struct buf *was)
+{
+    int fd = open(f->flags.state, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, buf_data(was), was->len), was->len);
+    assert_int_equal(close(fd), 0);
+}
+
+/* The file of --state is a mapping that is shared, so what was stored in it is there whatever
+ * becomes of the process, and what is read now is what the next process would find. The tidy end
+ * that follows changes it: it is undone. */
+void fixture_stop(struct fixture *f, bool killed)
+{
+    struct buf was = BUF_INIT(SIZE_MAX / 2);
+    struct err e = ERR_INIT;
+    bool undo = killed && f->flags.state != NULL;
+    if (undo) {
+        assert_int_equal(file_read(f->flags.state, &was, &e), 0);
+    }
+    stop_proxy(f);
+    if (undo) {
+        write_state(f, &was);
+    }
+    buf_reset(&was);
+}
+
+void fixture_start(struct fixture *f)
+{
+    assert_true(start_proxy(f));
 }
 
 void fixture_restart(struct fixture *f)
 {
-    proxy_free(f->proxy);
-    assert_int_equal(f->metrics.open_watches, 0);
-    assert_int_equal(f->metrics.tunnels, 0);
-    assert_true(start_proxy(f));
+    fixture_stop(f, false);
+    fixture_start(f);
 }
 
 void fixture_close(struct fixture *f)
 {
-    proxy_free(f->proxy);
-    assert_int_equal(f->metrics.open_watches, 0);
-    assert_int_equal(f->metrics.tunnels, 0);
+    stop_proxy(f);
 }
 
 int fixture_setup(void **state)

@@ -26,9 +26,9 @@ struct client {
 struct fixture {
     struct scripted_api *api;
     struct scripted_api scripted;  /* the api of fixture_setup */
-    struct localproxy_flags flags; /* may be set before fixture_open */
-    const char *token;             /* likewise, or before fixture_restart; NULL: none */
+    struct localproxy_flags flags; /* may be set before fixture_open or fixture_restart */
     struct metrics metrics;
+    struct listener_secrets *secrets;
     struct proxy *proxy;
     unsigned generation;
     unsigned settled; /* times that the proxy said so */
@@ -39,7 +39,12 @@ int fixture_setup(void **state);
 int fixture_teardown(void **state);
 /* A proxy of an API server that is there. False: out of memory. */
 bool fixture_open(struct fixture *f, struct scripted_api *api);
-/* Ends the proxy and starts another one, which has forgotten everything. No rules are in force. */
+/* Ends the proxy. `killed`: as SIGKILL would between two turns of the loop. What it has written to
+ * clients and servers up to now still arrives. */
+void fixture_stop(struct fixture *f, bool killed);
+/* Starts it again: it knows what is in flags.state, or nothing. No rules are in force. */
+void fixture_start(struct fixture *f);
+/* Both. */
 void fixture_restart(struct fixture *f);
 void fixture_close(struct fixture *f);
 

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "listener_secrets.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/file_state.h"
+#include "base/log.h"
+#include "base/secret.h"
+#include "net/timer.h"
+
+enum {
+    CHECK_MS = 10000,
+    SECRET_FILE_MAX = 1024 * 1024,
+    FILE_NAME_SIZE = 256, /* in messages */
+};
+
+struct listener_secrets {
+    const struct localproxy_flags *flags;
+    struct buf token;
+    struct tls_config *tls;
+    struct file_state token_state;
+    struct file_state cert_state;
+    struct file_state key_state;
+    struct net_timer *timer; /* NULL: there is no file to look at */
+    uint64_t check_ms;
+    listener_secrets_tls_cb on_tls;
+    void *data;
+};
+
+static int read_file(const char *flag, const char *path, struct buf *out, struct err *e)
+{
+    if (buf_reserve(out, SECRET_FILE_MAX) == NULL) { /* whole, so that nothing is left behind */
+        return err_memory(e);
+    }
+    int rc = file_read(path, out, e);
+    if (rc != 0) {
+        err_prefix(e, "%s", flag);
+    }
+    return rc;
+}
+
+static bool is_space(uint8_t c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* Replaces the token when the file holds one. */
+static int read_token(struct listener_secrets *s, struct err *e)
+{
+    struct buf token = BUF_INIT(SECRET_FILE_MAX);
+    int rc = read_file("--token-file", s->flags->token_file, &token, e);
+    if (rc == 0) {
+        while (token.len > 0 && is_space(buf_data(&token)[token.len - 1])) {
+            token.len--;
+        }
+        rc = token.len > 0
+                 ? 0
+                 : err_set(e, -EINVAL, "--token-file: %s: contains no token", s->flags->token_file);
+    }
+    if (rc != 0) {
+        secret_buf_reset(&token);
+        return rc;
+    }
+    secret_buf_reset(&s->token);
+    s->token = token;
+    return 0;
+}
+
+static struct tls_config *make_tls(const struct localproxy_flags *f, struct slice cert,
+                                   struct slice key, struct err *e)
+{
+    static const char *const alpn[] = {"http/1.1", NULL};
+    char cert_name[FILE_NAME_SIZE];
+    char key_name[FILE_NAME_SIZE];
+    (void)snprintf(cert_name, sizeof cert_name, "--listen-tls-cert=%s", f->listen_tls_cert);
+    (void)snprintf(key_name, sizeof key_name, "--listen-tls-key=%s", f->listen_tls_key);
+    const struct tls_server_options o = {
+        .cert = cert,
+        .cert_name = cert_name,
+        .key = key,
+        .key_name = key_name,
+        .alpn = alpn,
+    };
+    return tls_config_new_server(&o, e);
+}
+
+/* Replaces the configuration when the files hold a pair. */
+static int read_tls(struct listener_secrets *s, struct err *e)
+{
+    struct buf cert = BUF_INIT(SECRET_FILE_MAX);
+    struct buf key = BUF_INIT(SECRET_FILE_MAX);
+    struct tls_config *tls = NULL;
+    if (read_file("--listen-tls-cert", s->flags->listen_tls_cert, &cert, e) == 0 &&
+        read_file("--listen-tls-key", s->flags->listen_tls_key, &key, e) == 0) {
+        tls = make_tls(s->flags, buf_slice(&cert), buf_slice(&key), e);
+    }
+    buf_reset(&cert);
+    secret_buf_reset(&key);
+    if (tls == NULL) {
+        return e->code;
+    }
+    tls_config_unref(s->tls);
+    s->tls = tls;
+    return 0;
+}
+
+/* ---- while it runs ---- */
+
+static void look_at_token(struct listener_secrets *s)
+{
+    struct err e = ERR_INIT;
+    if (!file_state_changed(&s->token_state, s->flags->token_file)) {
+        return;
+    }
+    if (read_token(s, &e) == 0) {
+        log_info("the token was read again", log_str("path", s->flags->token_file));
+    } else {
+        log_warn("the token file cannot be used; the last token stays in use",
+                 log_str("error", e.msg));
+    }
+}
+
+static void look_at_tls(struct listener_secrets *s)
+{
+    struct err e = ERR_INIT;
+    bool cert = file_state_changed(&s->cert_state, s->flags->listen_tls_cert);
+    bool key = file_state_changed(&s->key_state, s->flags->listen_tls_key);
+    if (!cert && !key) {
+        return;
+    }
+    if (read_tls(s, &e) != 0) {
+        log_warn("the listener's new certificate cannot be used; the last one stays in use",
+                 log_str("error", e.msg));
+        return;
+    }
+    log_info("the listener's certificate was read again",
+             log_str("path", s->flags->listen_tls_cert));
+    if (s->on_tls != NULL) {
+        s->on_tls(s->data);
+    }
+}
+
+static void on_timer(void *data)
+{
+    struct listener_secrets *s = data;
+    if (s->flags->token_file != NULL) {
+        look_at_token(s);
+    }
+    if (s->flags->listen_tls_cert != NULL) {
+        look_at_tls(s);
+    }
+    net_timer_set(s->timer, s->check_ms);
+}
+
+/* ---- life ---- */
+
+static int start_token(struct listener_secrets *s, struct err *e)
+{
+    if (s->flags->token_file == NULL) {
+        return 0;
+    }
+    (void)file_state_changed(&s->token_state, s->flags->token_file);
+    return read_token(s, e);
+}
+
+static int start_tls(struct listener_secrets *s, struct err *e)
+{
+    if (s->flags->listen_tls_cert == NULL) {
+        return 0;
+    }
+    (void)file_state_changed(&s->cert_state, s->flags->listen_tls_cert);
+    (void)file_state_changed(&s->key_state, s->flags->listen_tls_key);
+    return read_tls(s, e);
+}
+
+static int start_timer(struct listener_secrets *s, struct net_loop *l, struct err *e)
+{
+    if (s->flags->token_file == NULL && s->flags->listen_tls_cert == NULL) {
+        return 0;
+    }
+    s->timer = net_timer_new(l, on_timer, s);
+    if (s->timer == NULL) {
+        return err_memory(e);
+    }
+    net_timer_set(s->timer, s->check_ms);
+    return 0;
+}
+
+struct listener_secrets *listener_secrets_new(struct net_loop *l,
+                                              const struct localproxy_flags *flags,
+                                              uint64_t check_ms, struct err *e)
+{
+    struct listener_secrets *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        err_memory(e);
+        return NULL;
+    }
+    s->flags = flags;
+    s->check_ms = check_ms != 0 ? check_ms : CHECK_MS;
+    buf_init(&s->token, SECRET_FILE_MAX);
+    if (start_token(s, e) != 0 || start_tls(s, e) != 0 || start_timer(s, l, e) != 0) {
+        listener_secrets_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+struct slice listener_secrets_token(const struct listener_secrets *s)
+{
+    return buf_slice(&s->token);
+}
+
+struct tls_config *listener_secrets_tls(const struct listener_secrets *s)
+{
+    return s->tls;
+}
+
+void listener_secrets_on_tls(struct listener_secrets *s, listener_secrets_tls_cb cb, void *data)
+{
+    s->on_tls = cb;
+    s->data = data;
+}
+
+void listener_secrets_free(struct listener_secrets *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    net_timer_free(s->timer);
+    tls_config_unref(s->tls);
+    secret_buf_reset(&s->token);
+    free(s);
+}

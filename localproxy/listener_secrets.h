@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * listener_secrets.h - the certificate with its key that the operator sees, and the token that is
+ * demanded of it: --listen-tls-cert, --listen-tls-key and --token-file.
+ *
+ * Read at the start, and again when a file changed: looked at every 10 s. What cannot be read, or
+ * does not fit together, changes nothing; the log says why, once for each change.
+ */
+#ifndef LOCALPROXY_LISTENER_SECRETS_H
+#define LOCALPROXY_LISTENER_SECRETS_H
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "crypto/tls.h"
+#include "flags.h"
+#include "net/loop.h"
+
+struct listener_secrets;
+
+/* NULL with `e` set, which names flag and file. `flags` must outlive it. `check_ms`: the pause
+ * between looks; 0: 10,000. */
+MUST_CHECK struct listener_secrets *listener_secrets_new(struct net_loop *l,
+                                                         const struct localproxy_flags *flags,
+                                                         uint64_t check_ms, struct err *e);
+
+/* Empty: none is demanded. Valid until the loop runs on. */
+struct slice listener_secrets_token(const struct listener_secrets *s);
+
+/* NULL: plain. Belongs to `s`, which lets it go with the next one. */
+struct tls_config *listener_secrets_tls(const struct listener_secrets *s);
+
+/* `cb` is called, from the loop, when there is another TLS configuration, for new connections;
+ * listener_secrets_tls has it. NULL: no more. */
+typedef void (*listener_secrets_tls_cb)(void *data);
+void listener_secrets_on_tls(struct listener_secrets *s, listener_secrets_tls_cb cb, void *data);
+
+/* Overwrites the token. NULL is ignored. */
+void listener_secrets_free(struct listener_secrets *s);
+
+#endif
