@@ -26,6 +26,7 @@
 #include "kube/status.h"
 #include "lock/lock.h"
 #include "refusal.h"
+#include "refusal_log.h"
 
 enum {
     HEAD_TIMEOUT_MS = 10000,
@@ -50,6 +51,7 @@ struct proxy {
     struct fence_history history;
     struct buf lock_target; /* of the request at hand, with the lock's name in this shard */
     struct buf target;      /* of the request at hand, with the selector */
+    struct refusal_log refusals;
 };
 
 /* A request on its way through the rules. */
@@ -64,10 +66,28 @@ struct request {
     struct slice target;                  /* as the rules have it */
 };
 
+static void log_refusal(struct proxy *p, const char *what, unsigned code, const char *reason)
+{
+    uint64_t suppressed;
+    if (refusal_log_take(&p->refusals, refusal_kind_of(code), net_loop_now(p->loop), &suppressed)) {
+        log_info(what, log_num("code", code), log_str("reason", reason),
+                 log_num("suppressed", (int64_t)suppressed));
+    }
+}
+
+static void log_audited(struct proxy *p, const char *reason)
+{
+    uint64_t suppressed;
+    if (refusal_log_take(&p->refusals, REFUSAL_AUDITED, net_loop_now(p->loop), &suppressed)) {
+        log_warn("allowed a write outside the shard (--write-fence=audit)",
+                 log_str("reason", reason), log_num("suppressed", (int64_t)suppressed));
+    }
+}
+
 static void refuse(const struct request *r, unsigned code, unsigned retry_after,
                    const char *message)
 {
-    log_info("refused a request", log_num("code", code), log_str("reason", message));
+    log_refusal(r->proxy, "refused a request", code, message);
     (void)refusal_send(r->proxy->o.metrics, r->x, r->ri != NULL ? r->ri->verb : VERB_OTHER, code,
                        retry_after, message);
 }
@@ -204,8 +224,7 @@ static bool apply_fence(const struct request *r)
     }
     if (p->o.flags->write_fence == WRITE_FENCE_AUDIT) {
         p->o.metrics->writes_audited++;
-        log_warn("allowed a write outside the shard (--write-fence=audit)",
-                 log_str("reason", e.msg));
+        log_audited(p, e.msg);
     }
     return true;
 }
@@ -390,9 +409,7 @@ static void on_settled(void *data)
 
 static void on_refuse(void *data, unsigned status, const char *why, struct buf *body)
 {
-    (void)data;
-    log_info("refused a request that is not well-formed HTTP", log_num("code", status),
-             log_str("reason", why));
+    log_refusal(data, "refused a request that is not well-formed HTTP", status, why);
     if (status_write(body, status, NULL, 0, "%s", why) != 0) {
         buf_clear(body);
     }
@@ -472,6 +489,7 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
     buf_init(&p->target, TARGET_MAX);
     buf_init(&p->lock_target, TARGET_MAX);
     fence_history_init(&p->history);
+    refusal_log_init(&p->refusals);
     struct delivered_versions *points = open_points(p->o.flags, e);
     if (points == NULL) {
         free(p);
