@@ -33,6 +33,8 @@ enum {
     IDLE_TIMEOUT_MS = 300000,
     WRITE_TIMEOUT_MS = 60000,
     TARGET_MAX = 4 * 1024 * 1024,
+    HEAD_MAX = 1024 * 1024, /* as kube-apiserver takes it (Go's http.DefaultMaxHeaderBytes) */
+    HEADER_COUNT_MAX = 128,
     LOCK_BODY_MAX = 3 * 1024 * 1024, /* what kube-apiserver takes */
     RETRY_AFTER_S = 1,
 };
@@ -438,6 +440,7 @@ static int open_server(struct proxy *p, struct err *e)
     struct http_server_options so = {
         .address = p->o.flags->listen,
         .tls = listener_secrets_tls(p->o.secrets),
+        .limits = {.head_bytes = HEAD_MAX, .header_count = HEADER_COUNT_MAX},
         .head_timeout_ms = HEAD_TIMEOUT_MS,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
         .write_timeout_ms = WRITE_TIMEOUT_MS,
