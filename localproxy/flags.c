@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "base/log.h"
+#include "guard/host.h"
 #include "kube/name.h"
 #include "program/program.h"
 
@@ -133,6 +134,12 @@ static const struct flag table[] = {
              "authentication, so that other processes on the host cannot borrow the "
              "operator's identity. kubeconfig-gen --token-file writes the same one into the "
              "kubeconfig. Read again when it changed; the old token is refused from then on."},
+    {.name = "accept-host",
+     .value = "NAME",
+     FLAG_LIST_AT(struct localproxy_flags, accept_hosts),
+     .help = "A further name by which clients reach localproxy; may be repeated. Without TLS and "
+             "without a token, requests with another name in Host than localhost or an IP address "
+             "are answered with 403, as they may come from a web page."},
     {.name = "admin",
      .value = "ADDR:PORT",
      FLAG_STRING_AT(struct localproxy_flags, admin),
@@ -174,6 +181,18 @@ static const struct command command = {
     .flags = table,
 };
 
+static int check_hosts(const struct flag_list *hosts, struct err *e)
+{
+    for (size_t i = 0; i < hosts->count; i++) {
+        if (!host_is_name(hosts->items[i])) {
+            return err_set(e, -EINVAL,
+                           "--accept-host: \"%s\" is not a host name; it has no port and no scheme",
+                           hosts->items[i]);
+        }
+    }
+    return 0;
+}
+
 /* What cannot be told flag by flag. */
 static int check(const struct localproxy_flags *c, struct err *e)
 {
@@ -191,7 +210,8 @@ static int check(const struct localproxy_flags *c, struct err *e)
     }
     if (program_check_address("--listen", c->listen, e) != 0 ||
         program_check_address("--admin", c->admin, e) != 0 ||
-        program_check_socket("--control", c->control, e) != 0) {
+        program_check_socket("--control", c->control, e) != 0 ||
+        check_hosts(&c->accept_hosts, e) != 0) {
         return e->code;
     }
     return kube_flags_check(&c->kube, e);

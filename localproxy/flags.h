@@ -33,6 +33,7 @@ struct localproxy_flags {
     const char *state; /* NULL: what clients have seen does not outlive the process */
     uint64_t resume_doubt_s;
     const char *token_file;
+    struct flag_list accept_hosts; /* beside those of guard/host.h */
     const char *ready_file;
     uint64_t shutdown_delay_s; /* 0: none */
     uint64_t shutdown_grace_s;

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "forward.h"
 #include "guard/fence.h"
+#include "guard/host.h"
 #include "guard/token.h"
 #include "headers.h"
 #include "http/collect.h"
@@ -376,6 +377,13 @@ static void take_request(struct request *r)
     request_info_deinit(&ri);
 }
 
+/* With TLS a page of another name does not get through the browser's look at the certificate. */
+static bool is_meant(const struct proxy *p, const struct http_head *head)
+{
+    return listener_secrets_tls(p->o.secrets) != NULL ||
+           host_is_accepted(head, &p->o.flags->accept_hosts);
+}
+
 static void on_request(void *data, struct http_exchange *x, const struct http_head *head)
 {
     struct proxy *p = data;
@@ -385,6 +393,12 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
         refuse(&r, 401, 0,
                "the token of --token-file is missing or wrong; "
                "use the kubeconfig that kubeconfig-gen wrote with it");
+        return;
+    }
+    if (token.len == 0 && !is_meant(p, head)) {
+        refuse(&r, 403, 0,
+               "the name in Host is neither localhost nor an IP address: a web page may have sent "
+               "this request; --accept-host=NAME takes the name, --token-file takes any");
         return;
     }
     take_request(&r);

@@ -2,9 +2,9 @@
 /*
  * proxy.h - the listener for the operator: what each request may see and change.
  *
- * Per request: the token, if one is demanded; the request info as kube-apiserver derives it; the
- * name of the leader election lock; the rules: what it may go on from, what it may write, the
- * selector into the query; then forward.h.
+ * Per request: the token, if one is demanded, or whom it was meant for; the request info as
+ * kube-apiserver derives it; the name of the leader election lock; the rules: what it may go on
+ * from, what it may write, the selector into the query; then forward.h.
  */
 #ifndef LOCALPROXY_PROXY_H
 #define LOCALPROXY_PROXY_H

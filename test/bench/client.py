@@ -32,7 +32,7 @@ def ask(port):
     """One request with as little around it as can be; the first bytes of the answer, or none."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=START_LIMIT) as s:
-            s.sendall(f"GET {POD} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n".encode())
+            s.sendall(f"GET {POD} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
             return s.recv(64)
     except OSError:
         return b""
@@ -55,7 +55,7 @@ def first_answer_ms(process, port):
 
 def warm(port, connections):
     """Asks on many connections at once, so that the proxy has as many to the server."""
-    request = f"GET {POD} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
+    request = f"GET {POD} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     sockets = [socket.create_connection(("127.0.0.1", port), timeout=60)
                for _ in range(connections)]
     try:

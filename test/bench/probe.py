@@ -38,7 +38,7 @@ def receive(sock):
 
 def main():
     port, path = int(sys.argv[1]), sys.argv[2]
-    request = f"GET {path} HTTP/1.1\r\nHost: probe\r\nAccept: application/json\r\n\r\n".encode()
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n".encode()
     samples = []
     with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -428,29 +428,29 @@ class RudeClientTest(harness.TestCase):
             b"GET\r\n\r\n",
             b"GET /\r\n\r\n",
             b"GET / HTTP/1.1\n\n",
-            b"GET / HTTP/1.1\r\nHost: x\n\r\n",
-            b"GET / HTTP/1.1\rHost: x\r\n\r\n",
-            b"GET  / HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"G\x00T / HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"GET /\x01 HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: localhost\n\r\n",
+            b"GET / HTTP/1.1\rHost: localhost\r\n\r\n",
+            b"GET  / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"G\x00T / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"GET /\x01 HTTP/1.1\r\nHost: localhost\r\n\r\n",
             b"GET / HTTP/1.1\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
-            b"GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: x\r\nbad header: y\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: x\r\nX: y\r\n folded\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: x\r\nX: \x00\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: x\r\n: y\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: y\r\n\r\n",
+            b"GET http://x/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"CONNECT x:443 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nbad header: y\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nX : y\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nX: y\r\n folded\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nX: \x00\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\n: y\r\n\r\n",
         ):
             self.assert_refused(data, 400)
-        self.assert_refused(b"GET / HTTP/2.0\r\nHost: x\r\n\r\n", 400, 505)
+        self.assert_refused(b"GET / HTTP/2.0\r\nHost: localhost\r\n\r\n", 400, 505)
         self.assert_refused(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, 505)
         self.assert_serves()
 
     def test_smuggling(self):
-        head = b"POST /api/v1/pods HTTP/1.1\r\nHost: x\r\n"
-        hidden = b"GET /api/v1/hidden HTTP/1.1\r\nHost: x\r\n\r\n"
+        head = b"POST /api/v1/pods HTTP/1.1\r\nHost: localhost\r\n"
+        hidden = b"GET /api/v1/hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
         for framing in (
             b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
             b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
@@ -474,14 +474,14 @@ class RudeClientTest(harness.TestCase):
         ):
             self.assert_refused(head + framing + b"\r\n0\r\n\r\n" + hidden, 400, 501)
         self.assert_refused(
-            b"POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, 501
+            b"POST / HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, 501
         )
         self.assertFalse([request for request in self.seen if "hidden" in request.target])
         self.assert_serves()
 
     def test_bad_chunks(self):
         """The head was good and is passed on; the request must not count as complete there."""
-        head = b"POST /api/v1/bad HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        head = b"POST /api/v1/bad HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         for body in (
             b"z\r\n",
             b"-1\r\n",
@@ -540,8 +540,8 @@ class RudeClientTest(harness.TestCase):
 
     def test_clients_that_leave(self):
         """At every point of a request and its answer."""
-        request = b"GET /api/v1/big HTTP/1.1\r\nHost: x\r\n\r\n"
-        upload = b"POST /api/v1/pods HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nx"
+        request = b"GET /api/v1/big HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        upload = b"POST /api/v1/pods HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nx"
         for data in (b"", b"GET", request[:-2], request, upload, upload + b"y" * 50000):
             for _ in range(20):
                 with self.proxy_process.connect() as connection:
@@ -607,10 +607,10 @@ class RudeClientTest(harness.TestCase):
         for data in (
             b"\x00garbage\r\n\r\n",
             b"GET /api/v1/po",
-            b"GET /api/v1/big HTTP/1.1\r\nHost: x\r\n\r\n",
-            b"POST /api/v1/pods HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\nhalf",
+            b"GET /api/v1/big HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"POST /api/v1/pods HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nhalf",
             b"GET / HTTP/1.1\r\nX: " + b"y" * 100000,
-            b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         ):
             threads.append(threading.Thread(target=rude, args=(data,), daemon=True))
         for thread in threads:

@@ -214,7 +214,7 @@ class ScriptedTunnelTest(harness.TestCase):
     def opened(self, proxy, extra=b""):
         connection = proxy.connect()
         self.addCleanup(connection.close)
-        lines = [f"POST {self.TARGET} HTTP/1.1", "Host: x"] + [f"{k}: {v}" for k, v in SPDY]
+        lines = [f"POST {self.TARGET} HTTP/1.1", "Host: localhost"] + [f"{k}: {v}" for k, v in SPDY]
         connection.send("\r\n".join(lines + ["", ""]).encode() + extra)
         self.assertEqual(101, connection.read_head().status)
         return connection

@@ -64,7 +64,7 @@ class PassingTest(harness.TestCase):
 
     def test_headers(self):
         headers = [
-            ("Host", "operator.example:5443"),
+            ("Host", "operator.localhost:5443"),
             ("User-Agent", "manager/v0.0.0 (linux/amd64) kubernetes/$Format"),
             ("accept", "application/json, */*"),
             ("X-Empty", ""),

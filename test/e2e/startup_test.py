@@ -99,6 +99,8 @@ class FlagsTest(StartupTestCase):
             ([rules, "--max-connections=0"], "--max-connections"),
             ([rules, "--in-cluster=perhaps"], "perhaps"),
             ([rules, "--pod-namespace=A_B"], "--pod-namespace must be"),
+            ([rules, "--accept-host=http://proxy.example:5443"], "--accept-host"),
+            ([rules, "--accept-host="], "--accept-host"),
             ([rules, "--in-cluster", "--kubeconfig=x"], "--in-cluster"),
             ([rules, "--in-cluster", "--context=x"], "--in-cluster"),
             ([rules, "--listen-tls-cert=x"], "--listen-tls-key"),

@@ -15,7 +15,7 @@ static void ask(struct fixture *f, struct client *c, const char *method, const c
     char text[1024];
     client_open(f, c);
     (void)snprintf(text, sizeof text,
-                   "%s %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 0\r\n"
+                   "%s %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: 0\r\n"
                    "Content-Type: application/json\r\n\r\n",
                    method, target, header);
     client_send(c, text);
@@ -67,6 +67,41 @@ static void requests_without_the_token_are_refused(void **state)
     ask(f, &c, "GET", "/version", "Authorization: Bearer secre\r\n");
     expect_refused(f, &c, "401 Unauthorized", "--token-file");
     ask(f, &c, "GET", "/version", "Authorization: Bearer secret\r\n");
+    expect_passed(f, &c, "/version");
+    temp_dir_deinit(&dir);
+}
+
+/* ---- the name that clients use ---- */
+
+static void ask_as(struct fixture *f, struct client *c, const char *host)
+{
+    char text[1024];
+    client_open(f, c);
+    (void)snprintf(text, sizeof text, "GET /version HTTP/1.1\r\nHost: %s\r\n\r\n", host);
+    client_send(c, text);
+}
+
+/* A web page whose name leads to 127.0.0.1 would get the operator's rights. */
+static void other_names_are_refused_without_a_token(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, NULL);
+    ask_as(f, &c, "evil.example:5443");
+    expect_refused(f, &c, "403 Forbidden", "--accept-host");
+    ask_as(f, &c, "127.0.0.1:5443");
+    expect_passed(f, &c, "/version");
+    f->flags.accept_hosts = (struct flag_list){.items = {"evil.example"}, .count = 1};
+    ask_as(f, &c, "evil.example:5443");
+    expect_passed(f, &c, "/version");
+    f->flags.accept_hosts.count = 0;
+    struct temp_dir dir;
+    char path[256];
+    temp_dir_init(&dir);
+    temp_dir_write(&dir, "token", "secret\n", 0600);
+    f->flags.token_file = temp_dir_path(&dir, "token", path);
+    fixture_restart(f);
+    ask_as(f, &c, "evil.example\r\nAuthorization: Bearer secret");
     expect_passed(f, &c, "/version");
     temp_dir_deinit(&dir);
 }
@@ -220,6 +255,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
         TEST(requests_without_the_token_are_refused),
+        TEST(other_names_are_refused_without_a_token),
         TEST(resources_are_refused_without_rules),
         TEST(ambiguous_paths_are_refused),
         TEST(queries_that_servers_read_differently_are_refused),

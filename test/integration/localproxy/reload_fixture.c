@@ -192,7 +192,8 @@ void fixture_get(struct fixture *f, struct client *c, const char *target)
     char text[2048];
     client_open(f, c);
     (void)snprintf(text, sizeof text,
-                   "GET %s HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\r\n", target);
+                   "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n",
+                   target);
     client_send(c, text);
 }
 

@@ -52,8 +52,9 @@ static void exec_by_get_is_a_write(void **state)
     fixture_limit(f, OWN " in (a,b)");
     fixture_limit(f, OWN " in (b)");
     client_open(f, &c);
-    client_send(&c, "GET /api/v1/namespaces/a/pods/x/exec?command=sh HTTP/1.1\r\nHost: x\r\n"
-                    "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    client_send(&c,
+                "GET /api/v1/namespaces/a/pods/x/exec?command=sh HTTP/1.1\r\nHost: localhost\r\n"
+                "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
     fixture_expect(f, &c, "no longer belongs to");
     assert_true(client_has(&c, "403 Forbidden"));
     client_close(&c);
@@ -67,7 +68,8 @@ static void pending_watch_with_a_body_does_not_keep_old_rules(void **state)
     struct client c;
     fixture_limit(f, "ns in (a)");
     client_open(f, &c);
-    client_send(&c, "GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}");
+    client_send(
+        &c, "GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}");
     struct api_request *a = api_expect_part(f->api, "watch=1");
     fixture_limit(f, "ns in (b)");
     api_expect_given_up(a);
@@ -461,7 +463,7 @@ static void watch_in_the_name_of_another_is_cut(void **state)
     fixture_limit(f, "ns in (a)");
     list_at(f, "/api/v1/pods", 100);
     client_open(f, &c);
-    client_send(&c, "GET /api/v1/pods" WATCH " HTTP/1.1\r\nHost: x\r\n"
+    client_send(&c, "GET /api/v1/pods" WATCH " HTTP/1.1\r\nHost: localhost\r\n"
                     "Accept: application/json\r\nimpersonate-user: other\r\n\r\n");
     api_begin(api_expect_part(f->api, "watch=1"), NULL);
     fixture_expect(f, &c, "200 OK");
@@ -606,15 +608,25 @@ static void watch_is_cut_without_memory_to_migrate(void **state)
 
 /* ---- writes to what was lost ---- */
 
+/* The API server has it, and does not answer yet. */
+static struct api_request *send_write(struct fixture *f, struct client *c, const char *ns)
+{
+    char text[256];
+    (void)snprintf(text, sizeof text,
+                   "POST /api/v1/namespaces/%s/pods HTTP/1.1\r\nHost: localhost\r\n"
+                   "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+                   ns);
+    client_open(f, c);
+    client_send(c, text);
+    return api_expect_part(f->api, "/pods");
+}
+
 static void write_to_what_was_lost_is_waited_for(void **state)
 {
     struct fixture *f = *state;
     struct client c;
     fixture_limit(f, OWN " in (a)");
-    client_open(f, &c);
-    client_send(&c, "POST /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: x\r\n"
-                    "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}");
-    struct api_request *a = api_expect_part(f->api, "/namespaces/a/pods");
+    struct api_request *a = send_write(f, &c, "a");
     unsigned before = f->settled;
     fixture_limit(f, OWN " in (b)");
     run_for(f->api->loop, 20);
@@ -639,8 +651,9 @@ static void tunnel_passes_bytes_and_its_end(void **state)
     struct http_head head = {.status = 101, .headers = upgrade, .header_count = 2};
     fixture_limit(f, "ns in (a)");
     client_open(f, &c);
-    client_send(&c, "POST /api/v1/namespaces/a/pods/x/exec?command=sh HTTP/1.1\r\nHost: x\r\n"
-                    "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n");
+    client_send(&c,
+                "POST /api/v1/namespaces/a/pods/x/exec?command=sh HTTP/1.1\r\nHost: localhost\r\n"
+                "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n");
     struct api_request *a = api_expect_part(f->api, "/exec");
     assert_int_equal(http_exchange_send_head(a->x, &head), 0);
     fixture_expect(f, &c, "101 Switching");

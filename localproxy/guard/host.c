@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guard/host.h"
+
+#include <string.h>
+
+#include "net/address.h"
+
+enum { HOST_SIZE = 256 };
+
+/* Without port, brackets and the dot at the end. */
+static struct slice bare_name(struct slice host)
+{
+    if (host.len > 0 && host.ptr[0] == '[') {
+        const char *end = memchr(host.ptr, ']', host.len);
+        return end == NULL ? host : slice_of(host.ptr + 1, (size_t)(end - host.ptr) - 1);
+    }
+    const char *colon = memchr(host.ptr, ':', host.len);
+    size_t len = colon != NULL ? (size_t)(colon - host.ptr) : host.len;
+    return slice_of(host.ptr, len > 0 && host.ptr[len - 1] == '.' ? len - 1 : len);
+}
+
+static bool is_address(struct slice name)
+{
+    struct sockaddr_storage address;
+    char text[HOST_SIZE];
+    if (name.len >= sizeof text) {
+        return false;
+    }
+    memcpy(text, name.ptr, name.len);
+    text[name.len] = '\0';
+    return net_address_literal(text, 0, &address) == 0;
+}
+
+static bool is_localhost(struct slice name)
+{
+    static const struct slice below = SLICE(".localhost");
+    return slice_ieq(name, SLICE("localhost")) ||
+           (name.len > below.len &&
+            slice_ieq(slice_of(name.ptr + name.len - below.len, below.len), below));
+}
+
+bool host_is_name(const char *text)
+{
+    static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    size_t len = strlen(text);
+    return len > 0 && len < HOST_SIZE && strspn(text, chars) == len && text[0] != '.' &&
+           text[len - 1] != '.';
+}
+
+bool host_is_accepted(const struct http_head *head, const struct flag_list *accepted)
+{
+    const struct http_header *h = http_head_find(head, SLICE("Host"));
+    if (h == NULL) {
+        return true;
+    }
+    struct slice name = h->value.len > 0 ? bare_name(h->value) : h->value;
+    for (size_t i = 0; i < accepted->count; i++) {
+        if (slice_ieq(name, slice_str(accepted->items[i]))) {
+            return true;
+        }
+    }
+    return name.len > 0 && (is_address(name) || is_localhost(name));
+}
