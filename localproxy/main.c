@@ -17,6 +17,8 @@
 #include "flags.h"
 #include "listener_secrets.h"
 #include "lock/lock.h"
+#include "net/address.h"
+#include "net/own_address.h"
 #include "net/timer.h"
 #include "program/program.h"
 #include "proxy.h"
@@ -131,6 +133,19 @@ static int open_proxy(struct app *a, struct err *e)
     return a->proxy == NULL ? e->code : 0;
 }
 
+/* Whoever reaches the address has the credentials of the API server. */
+static void warn_of_open_door(const struct app *a)
+{
+    struct sockaddr_storage listen;
+    struct err e = ERR_INIT;
+    if (a->flags.token_file == NULL && net_address_parse(a->flags.listen, &listen, &e) == 0 &&
+        !net_address_is_loopback(&listen)) {
+        log_warn("whoever reaches this address has localproxy's rights at the API server: demand a "
+                 "token (--token-file), or listen on 127.0.0.1",
+                 log_str("listen", proxy_address(a->proxy)));
+    }
+}
+
 static int open_admin(struct app *a, struct err *e)
 {
     struct admin_options o = {
@@ -174,11 +189,29 @@ static int open_timers(struct app *a, struct err *e)
     return a->linger == NULL || a->grace == NULL ? err_memory(e) : 0;
 }
 
+/* With the kubeconfig that was written for the operator, each request would come back and be sent
+ * again, until there are no connections left. */
+static int refuse_itself(const struct app *a, struct err *e)
+{
+    const struct url *server = &a->access.server;
+    struct sockaddr_storage listen;
+    char at[URL_HOST_PORT_SIZE];
+    int rc = net_address_parse(a->flags.listen, &listen, e);
+    if (rc != 0 || !net_address_leads_to(server->host, server->port, &listen)) {
+        return rc;
+    }
+    url_host_port(server, at);
+    return err_set(e, -ELOOP,
+                   "the API server of the kubeconfig, http%s://%s, is this localproxy itself "
+                   "(--listen=%s): is it the kubeconfig that kubeconfig-gen wrote for the "
+                   "operator? Give the real one by --kubeconfig or KUBECONFIG",
+                   server->https ? "s" : "", at, a->flags.listen);
+}
+
 static int open_upstream(struct app *a, struct err *e)
 {
-    int rc = kube_flags_open(&a->flags.kube, &a->access, e);
-    if (rc != 0) {
-        return rc;
+    if (kube_flags_open(&a->flags.kube, &a->access, e) != 0 || refuse_itself(a, e) != 0) {
+        return e->code;
     }
     const struct kube_client_options o = {.access = &a->access, .max_idle = 256};
     a->upstream = kube_client_new(a->program.loop, &o, e);
@@ -207,6 +240,7 @@ static int open_all(void *data, struct err *e)
     log_info("listening", log_str("listen", proxy_address(a->proxy)),
              log_str("admin", admin_address(a->admin)),
              log_str("upstream", kube_client_server(a->upstream)));
+    warn_of_open_door(a);
     return write_ready_file(a, e);
 }
 

@@ -179,6 +179,35 @@ class AddressTest(StartupTestCase):
         args = ["--listen=192.0.2.1:0", "--admin=127.0.0.1:0"]
         self.assert_fails(1, ["--listen", "192.0.2.1"], *self.base(), *args)
 
+    def test_its_own_address_as_that_of_the_api_server(self):
+        """As when KUBECONFIG is the file that kubeconfig-gen has written for the operator."""
+        port = harness.free_port()
+        for host, listen in (
+            ("127.0.0.1", "127.0.0.1"),
+            ("localhost", "127.0.0.1"),
+            ("127.0.0.1", "0.0.0.0"),
+            ("127.0.0.1", "[::]"),
+        ):
+            url = f"http://{host}:{port}"
+            kubeconfig = upstream.write_kubeconfig(self.path("own.kubeconfig"), url)
+            args = ["--rules", self.rules, f"--listen={listen}:{port}", "--admin=127.0.0.1:0"]
+            mentions = ["cannot start", url, f"--listen={listen}:{port}", "itself", "--kubeconfig"]
+            text = self.assert_fails(1, mentions, *args, KUBECONFIG=kubeconfig)
+            self.assertNotIn("listening", text)
+
+    def test_an_address_that_others_reach(self):
+        token = self.path("token", "secret")
+        for listen, args, warned in (
+            ("0.0.0.0:0", [], True),
+            ("[::]:0", [], True),
+            ("127.0.0.1:0", [], False),
+            ("0.0.0.0:0", ["--token-file", token], False),
+        ):
+            base = [*self.base(), "--admin=127.0.0.1:0", "--listen", listen, *args]
+            proxy = self.start_proxy(self.addCleanup, base)
+            self.assertEqual(warned, "--token-file" in proxy.log(), proxy.log())
+            proxy.stop()
+
     def test_ready_file_that_cannot_be_written(self):
         for path, reason in (
             (self.path("no-such-folder/ready"), "its folder: No such file"),
