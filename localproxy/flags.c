@@ -48,9 +48,9 @@ static const struct flag table[] = {
     {.name = "rules",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, rules),
-     .help = "Rules document (JSON) of the shard, read at the start. If it is missing or wrong, "
-             "localproxy runs, is not ready, and says why on /status, in the log, and in its "
-             "answers."},
+     .help = "Rules document (JSON) of the shard, read at the start, and again on SIGHUP. If it is "
+             "missing or wrong, localproxy runs, is not ready, and says why on /status, in the "
+             "log, and in its answers."},
     {.name = "control",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, control),

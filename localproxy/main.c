@@ -258,9 +258,16 @@ static void close_all(void *data)
     net_timer_free(a->grace);
 }
 
+static void on_reload(void *data)
+{
+    struct app *a = data;
+    reload_read_again(a->reload);
+}
+
 static const struct program_ops ops = {
     .open = open_all,
     .on_shutdown = on_shutdown,
+    .on_reload = on_reload,
     .close = close_all,
 };
 

@@ -272,11 +272,14 @@ static bool apply_selector(struct request *r)
     return true;
 }
 
+/* Over the control socket they may come at any moment. Otherwise clients that are told to come
+ * back, as kubectl does ten times, would only keep the reason from their user. */
 static void refuse_without_rules(const struct request *r)
 {
+    unsigned retry_after = r->proxy->o.flags->control != NULL ? RETRY_AFTER_S : 0;
     char message[ERR_MSG_MAX + 64];
     (void)snprintf(message, sizeof message, "no valid rules are in force: %s", r->proxy->why_none);
-    refuse(r, 503, RETRY_AFTER_S, message);
+    refuse(r, 503, retry_after, message);
 }
 
 /* Does to a resource request what the rules say. False: it was answered, or waits. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,16 @@ static struct rules *read_rules(const char *path, struct err *e)
     return rules;
 }
 
+/* Why there are no rules, and when they will be looked for again. */
+static void explain_file(const struct reload *r, const struct err *e)
+{
+    char why[ERR_MSG_MAX + 128];
+    (void)snprintf(
+        why, sizeof why, "%s%s", e->msg,
+        r->flags->control != NULL ? "" : " (--rules is read at the start, and again on SIGHUP)");
+    proxy_explain_no_rules(r->proxy, why);
+}
+
 static void load_file(struct reload *r)
 {
     struct err e = ERR_INIT;
@@ -59,7 +70,7 @@ static void load_file(struct reload *r)
     }
     struct rules *rules = read_rules(c->rules, &e);
     if (rules == NULL) {
-        proxy_explain_no_rules(r->proxy, e.msg);
+        explain_file(r, &e);
         if (e.code == -ENOENT && c->control != NULL) {
             log_info("no rules yet: waiting for them on the control socket",
                      log_str("rules", c->rules), log_str("control", c->control));
@@ -124,6 +135,7 @@ static void on_settled(void *data)
     }
 }
 
+/* `call`: who waits until they are settled; NULL: nobody. */
 static int put_in_force(struct reload *r, struct rules *rules, struct control_call *call,
                         struct err *e)
 {
@@ -132,16 +144,38 @@ static int put_in_force(struct reload *r, struct rules *rules, struct control_ca
     if (rc < 0) {
         return rc;
     }
-    call->changed = rc == 0;
-    list_append(&r->waiting, &call->link);
+    if (call != NULL) {
+        call->changed = rc == 0;
+        list_append(&r->waiting, &call->link);
+    }
     if (rc == 0) {
         r->metrics->reloads += now != NULL ? 1 : 0;
         log_rules("new rules are in force", rules);
         proxy_set_rules(r->proxy, rules);
+    } else if (call == NULL) {
+        log_info("the rules have not changed");
     } else if (proxy_settled(r->proxy)) {
         on_settled(r);
     }
     return 0;
+}
+
+/* Takes over the caller's reference to the rules; NULL: `e` says why there are none. */
+static int take_rules(struct reload *r, struct rules *rules, struct control_call *call,
+                      struct err *e)
+{
+    uint64_t begun = net_clock_ns();
+    int rc = rules != NULL ? put_in_force(r, rules, call, e) : e->code;
+    rules_unref(rules);
+    if (rc == 0) {
+        r->metrics->reload_us = (net_clock_ns() - begun) / 1000;
+    } else {
+        r->metrics->reloads_refused++;
+        log_error(proxy_rules(r->proxy) != NULL ? "refused new rules, keeping those in force"
+                                                : "no valid rules",
+                  log_str("error", e->msg));
+    }
+    return rc;
 }
 
 static int on_reload(void *data, struct slice text, struct control_call *call, struct err *e)
@@ -150,17 +184,21 @@ static int on_reload(void *data, struct slice text, struct control_call *call, s
     if (proxy_draining(r->proxy)) {
         return err_set(e, -ESHUTDOWN, "localproxy is shutting down");
     }
-    uint64_t begun = net_clock_ns();
-    struct rules *rules = rules_parse(text.ptr, text.len, e);
-    int rc = rules != NULL ? put_in_force(r, rules, call, e) : e->code;
-    rules_unref(rules);
-    if (rc == 0) {
-        r->metrics->reload_us = (net_clock_ns() - begun) / 1000;
-    } else {
-        r->metrics->reloads_refused++;
-        log_error("refused new rules, keeping those in force", log_str("error", e->msg));
+    return take_rules(r, rules_parse(text.ptr, text.len, e), call, e);
+}
+
+void reload_read_again(struct reload *r)
+{
+    struct err e = ERR_INIT;
+    if (r->flags->rules == NULL || proxy_draining(r->proxy)) {
+        log_info("received SIGHUP, but there are no rules to read again");
+        return;
     }
-    return rc;
+    log_info("received SIGHUP, reading the rules again", log_str("rules", r->flags->rules));
+    if (take_rules(r, read_rules(r->flags->rules, &e), NULL, &e) != 0 &&
+        proxy_rules(r->proxy) == NULL) {
+        explain_file(r, &e);
+    }
 }
 
 static void on_describe(void *data, struct control_state *out)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reload.h - where the rules come from: a file at the start, the control socket from then on.
+ * reload.h - where the rules come from: a file at the start and on SIGHUP, the control socket from
+ * then on.
  *
  * A document is taken if it is valid, of the shard whose rules are in force, and newer. It is
  * confirmed when it is enforced: nothing outside it is shown any more, and no write to what it took
@@ -19,6 +20,10 @@ struct reload;
  * Opens the socket. NULL with `e` set. */
 MUST_CHECK struct reload *reload_new(struct net_loop *l, const struct localproxy_flags *config,
                                      struct proxy *proxy, struct metrics *metrics, struct err *e);
+
+/* Reads the file again, on SIGHUP: what is newer and valid comes into force; otherwise the log says
+ * why not. */
+void reload_read_again(struct reload *r);
 
 /* Closes the socket. NULL is ignored. */
 void reload_free(struct reload *r);

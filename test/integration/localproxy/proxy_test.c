@@ -114,8 +114,17 @@ static void resources_are_refused_without_rules(void **state)
     struct client c;
     char why[64];
     proxy_explain_no_rules(f->proxy, "still at school");
+    f->flags.control = "/run/control";
     ask(f, &c, "GET", "/api/v1/pods", "");
     expect_refused_with(f, &c, "503 Service Unavailable", "Retry-After: 1", "still at school");
+    f->flags.control = NULL; /* where none will come, clients need not ask again and again */
+    ask(f, &c, "GET", "/api/v1/pods", "");
+    expect_refused_with(f, &c, "503 Service Unavailable", "Service", "still at school");
+    ask(f, &c, "GET", "/api/v1/pods", "");
+    fixture_expect(f, &c, "still at school");
+    assert_false(client_has(&c, "Retry-After"));
+    assert_false(client_has(&c, "retryAfterSeconds"));
+    client_close(&c);
     assert_false(proxy_ready(f->proxy, why, sizeof why));
     assert_non_null(strstr(why, "still at school"));
     ask(f, &c, "GET", "/version", "");
