@@ -26,6 +26,7 @@
 #include "kube/query.h"
 #include "kube/status.h"
 #include "lock/lock.h"
+#include "net/deadline.h"
 #include "refusal.h"
 #include "refusal_log.h"
 
@@ -37,6 +38,7 @@ enum {
     HEAD_MAX = 1024 * 1024, /* as kube-apiserver takes it (Go's http.DefaultMaxHeaderBytes) */
     HEADER_COUNT_MAX = 128,
     LOCK_BODY_MAX = 3 * 1024 * 1024, /* what kube-apiserver takes */
+    LOCK_BODY_MS = 60000,            /* and how long it waits */
     RETRY_AFTER_S = 1,
 };
 
@@ -120,12 +122,14 @@ static void take_request(struct request *r);
 /* A body that may hold the lock's name. */
 struct waiting {
     struct http_collect collect;
+    struct net_deadline due;
     struct proxy *proxy;
     struct http_head *head;
 };
 
 static void waiting_free(struct waiting *w)
 {
+    net_deadline_clear(&w->due);
     http_collect_deinit(&w->collect);
     free(w->head);
     free(w);
@@ -144,6 +148,14 @@ static void on_lock_body(struct http_collect *c, struct slice body, const struct
     } else {
         refuse(&r, e->code == -ENOMEM ? 503 : 413, 0, e->msg);
     }
+    waiting_free(w);
+}
+
+static void on_lock_due(struct net_deadline *d)
+{
+    struct waiting *w = LIST_ITEM(d, struct waiting, due);
+    struct request r = {.proxy = w->proxy, .x = http_collect_release(&w->collect), .head = w->head};
+    refuse(&r, 408, 0, "the body of the request did not come within 60 s");
     waiting_free(w);
 }
 
@@ -172,6 +184,8 @@ static void collect_body(const struct request *r)
     w->head = head;
     http_collect_init(&w->collect, LOCK_BODY_MAX, &lock_handlers);
     http_collect_take(&w->collect, r->x);
+    net_deadline_init(&w->due, on_lock_due);
+    net_deadline_set(w->proxy->loop, &w->due, LOCK_BODY_MS);
 }
 
 /* Finds the lock in a request, and names it as in this shard. *out holds a body that was changed.

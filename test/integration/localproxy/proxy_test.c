@@ -106,6 +106,30 @@ static void other_names_are_refused_without_a_token(void **state)
     temp_dir_deinit(&dir);
 }
 
+/* ---- the lock ---- */
+
+/* A body that may have its name is collected, but not for as long as its sender likes. */
+static void a_body_that_does_not_come_is_not_awaited(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, NULL);
+    client_open(f, &c);
+    client_send(
+        &c, "POST /apis/coordination.k8s.io/v1/namespaces/ns/leases HTTP/1.1\r\nHost: localhost\r\n"
+            "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{");
+    run_for(f->api->loop, 20);
+    loop_skip(f->api->loop, 59000);
+    run_for(f->api->loop, 300);
+    assert_false(client_has(&c, "HTTP"));
+    loop_skip(f->api->loop, 1000);
+    fixture_expect(f, &c, "did not come");
+    assert_true(client_has(&c, "408 Request Timeout"));
+    fixture_expect(f, &c, NULL);
+    client_close(&c);
+    api_expect_quiet(f->api);
+}
+
 /* ---- no rules ---- */
 
 static void resources_are_refused_without_rules(void **state)
@@ -264,6 +288,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
         TEST(requests_without_the_token_are_refused),
+        TEST(a_body_that_does_not_come_is_not_awaited),
         TEST(other_names_are_refused_without_a_token),
         TEST(resources_are_refused_without_rules),
         TEST(ambiguous_paths_are_refused),

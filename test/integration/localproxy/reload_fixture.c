@@ -154,11 +154,12 @@ void fixture_limit(struct fixture *f, const char *selector)
 {
     struct buf spec = BUF_INIT(RULES_TEXT_MAX);
     long paused = alloc_pause();
-    int rc = selector == NULL ? buf_append_str(&spec, "{\"limits\":[]}")
-                              : buf_printf(&spec,
-                                           "{\"limits\":[{\"apiGroups\":[\"\"],\"resources\":"
-                                           "[\"pods\"],\"selector\":\"%s\"}]}",
-                                           selector);
+    int rc = selector == NULL
+                 ? buf_append_str(&spec, "{\"limits\":[],\"leaderElection\":{\"name\":\"lock\"}}")
+                 : buf_printf(&spec,
+                              "{\"limits\":[{\"apiGroups\":[\"\"],\"resources\":"
+                              "[\"pods\"],\"selector\":\"%s\"}]}",
+                              selector);
     assert_int_equal(rc, 0);
     struct rules *rules = parse_rules(f, buf_cstr(&spec));
     buf_reset(&spec);

@@ -48,7 +48,7 @@ void fixture_start(struct fixture *f);
 void fixture_restart(struct fixture *f);
 void fixture_close(struct fixture *f);
 
-/* Rules of the next generation: one limit on pods, or none at all with NULL. Where allocations
+/* Rules of the next generation: one limit on pods; NULL: none at all, but a lock. Where allocations
  * fail, they do in the proxy only. */
 void fixture_limit(struct fixture *f, const char *selector);
 
