@@ -212,7 +212,7 @@ static bool apply_lock(struct request *r, enum lock_found *found, struct buf *ou
         return true;
     }
     enum lock_found in_body;
-    if (lock_rewrite_body(&p->lock, headers_value(r->head, SLICE("Content-Type")),
+    if (lock_rewrite_body(&p->lock, result.field, headers_value(r->head, SLICE("Content-Type")),
                           headers_value(r->head, SLICE("Content-Encoding")), *r->body, out,
                           &in_body, &e) != 0) {
         refuse_error(r, &e);

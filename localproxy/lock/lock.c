@@ -95,6 +95,13 @@ static bool is_lock_resource(const struct request_info *ri)
            slice_eq(ri->resource, SLICE("leases"));
 }
 
+/* k8s.io/api/coordination: v1alpha1, v1alpha2, v1beta1. */
+static bool is_candidate(const struct request_info *ri)
+{
+    return slice_eq(ri->group, SLICE("coordination.k8s.io")) &&
+           slice_eq(ri->resource, SLICE("leasecandidates"));
+}
+
 enum lock_found lock_compare(const struct lock_rule *rule, struct slice name)
 {
     if (slice_eq(name, slice_of(rule->name, strlen(rule->name)))) {
@@ -231,13 +238,30 @@ static int examine_request(const struct lock_rule *rule, const struct request_in
     }
 }
 
+/* Its name says nothing of the lock. All of them in the pod's namespace are about leader election,
+ * so none is narrowed or fenced. */
+static void examine_candidate(const struct request_info *ri, struct lock_request *result)
+{
+    bool is_written = ri->verb == VERB_CREATE || ri->verb == VERB_UPDATE || ri->verb == VERB_PATCH;
+    result->found = ri->verb == VERB_DELETECOLLECTION ? LOCK_OTHER : LOCK_OWN;
+    result->needs_body = is_written;
+    result->field = LOCK_SPEC_LEASE_NAME;
+}
+
 int lock_examine(const struct lock_rule *rule, const struct request_info *ri, struct slice target,
                  struct buf *out, struct lock_request *result, struct err *e)
 {
     const struct lock_request nothing = {.found = LOCK_OTHER, .needs_body = false};
     *result = nothing;
-    if (rule->name[0] == '\0' || !ri->is_resource || !is_lock_resource(ri) ||
+    if (rule->name[0] == '\0' || !ri->is_resource ||
         !slice_eq(ri->namespace, slice_str(rule->namespace))) {
+        return 0;
+    }
+    if (is_candidate(ri)) {
+        examine_candidate(ri, result);
+        return 0;
+    }
+    if (!is_lock_resource(ri)) {
         return 0;
     }
     int rc = examine_request(rule, ri, target, out, result, e);

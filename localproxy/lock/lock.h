@@ -4,8 +4,10 @@
  *
  * With leader election name L in shard S, the object L among leases (coordination.k8s.io),
  * configmaps and endpoints in the pod's own namespace becomes `L---S`: in paths, in field selectors
- * and in bodies. Answers are not changed, so a client that goes on with the name which the server
- * returned is let through as it is. Everything else stays byte for byte.
+ * and in bodies. LeaseCandidates there (coordinated leader election) keep their names, which are
+ * the candidates' own, and name `L---S` in `spec.leaseName`. Answers are not changed, so a client
+ * that goes on with the name which the server returned is let through as it is. Everything else
+ * stays byte for byte.
  *
  *     lock_examine      for each resource request; may give another target
  *     lock_rewrite_body once the body is collected, if lock_examine asked for it
@@ -35,13 +37,20 @@ enum lock_found {
     LOCK_RENAMED, /* the lock: send what is in `out` instead */
 };
 
+/* Where a body names the lock. */
+enum lock_field {
+    LOCK_METADATA_NAME,   /* the lock itself */
+    LOCK_SPEC_LEASE_NAME, /* a LeaseCandidate */
+};
+
 struct lock_request {
     /* If this is the lock, the request concerns that object alone: no selector is injected, and
-     * the write fence does not apply. */
+     * the write fence does not apply. LeaseCandidates are LOCK_OWN, but for a deletecollection. */
     enum lock_found found;
-    /* Collect the body and pass it to lock_rewrite_body. With `found` LOCK_OTHER (a create) the
-     * body decides whether this is the lock: apply the write fence after it. */
+    /* Collect the body and pass it to lock_rewrite_body, with `field`. With `found` LOCK_OTHER (a
+     * create) the body decides whether this is the lock: apply the write fence after it. */
     bool needs_body;
+    enum lock_field field;
 };
 
 /* The pod's namespace: `flag` (--pod-namespace), else `env` ($POD_NAMESPACE), else that of the
@@ -63,16 +72,17 @@ MUST_CHECK int lock_examine(const struct lock_rule *rule, const struct request_i
                             struct slice target, struct buf *out, struct lock_request *result,
                             struct err *e);
 
-/* Looks for the lock's name in a whole body: metadata.name of an object or patch in JSON, YAML or
- * protobuf (k8s.io/apimachinery/pkg/runtime/serializer/protobuf), /metadata/name in a JSON patch.
+/* Looks for the lock's name in a whole body, in `field`: of an object or patch in JSON, YAML or
+ * protobuf (k8s.io/apimachinery/pkg/runtime/serializer/protobuf), its pointer in a JSON patch.
  * Header values are empty when absent. With LOCK_RENAMED the new body is appended to `out`; the
  * Content-Type stays right. JSON changes in the name only, protobuf in the name and the lengths
  * around it; YAML is written anew.
  *
  * -ENOTSUP (415): the encoding is not understood; -EINVAL (400): the body is not what its
  * Content-Type says, or has the name twice; -ENOBUFS (413), -ENOMEM (503). */
-MUST_CHECK int lock_rewrite_body(const struct lock_rule *rule, struct slice content_type,
-                                 struct slice content_encoding, struct slice body, struct buf *out,
-                                 enum lock_found *found, struct err *e);
+MUST_CHECK int lock_rewrite_body(const struct lock_rule *rule, enum lock_field field,
+                                 struct slice content_type, struct slice content_encoding,
+                                 struct slice body, struct buf *out, enum lock_found *found,
+                                 struct err *e);
 
 #endif

@@ -12,8 +12,14 @@
     "Content-Encoding "                                                                            \
     "are understood"
 
-typedef int rewrite_cb(const struct lock_rule *rule, struct slice body, struct buf *out,
-                       enum lock_found *found, struct err *e);
+/* k8s.io/api: ObjectMeta.name, LeaseCandidateSpec.leaseName. */
+static const struct lock_path paths[] = {
+    [LOCK_METADATA_NAME] = {"metadata", "name", "/metadata", "/metadata/name", 1, 1},
+    [LOCK_SPEC_LEASE_NAME] = {"spec", "leaseName", "/spec", "/spec/leaseName", 2, 1},
+};
+
+typedef int rewrite_cb(const struct lock_rule *rule, const struct lock_path *path,
+                       struct slice body, struct buf *out, enum lock_found *found, struct err *e);
 
 static const struct {
     const char *media_type;
@@ -46,19 +52,20 @@ static int refuse_header(const char *header, struct slice value, struct err *e)
 }
 
 /* The server takes a body without Content-Type for JSON. */
-static int rewrite_untyped(const struct lock_rule *rule, struct slice body, struct buf *out,
-                           enum lock_found *found, struct err *e)
+static int rewrite_untyped(const struct lock_rule *rule, const struct lock_path *path,
+                           struct slice body, struct buf *out, enum lock_found *found,
+                           struct err *e)
 {
-    int rc = lock_rewrite_json(rule, body, out, found, e);
+    int rc = lock_rewrite_json(rule, path, body, out, found, e);
     if (rc == -EINVAL && body.ptr[0] != '{') {
         return err_set(e, -ENOTSUP, "the body is not JSON and has no Content-Type: " UNDERSTOOD);
     }
     return rc;
 }
 
-int lock_rewrite_body(const struct lock_rule *rule, struct slice content_type,
-                      struct slice content_encoding, struct slice body, struct buf *out,
-                      enum lock_found *found, struct err *e)
+int lock_rewrite_body(const struct lock_rule *rule, enum lock_field field,
+                      struct slice content_type, struct slice content_encoding, struct slice body,
+                      struct buf *out, enum lock_found *found, struct err *e)
 {
     *found = LOCK_OTHER;
     if (rule->name[0] == '\0' || body.len == 0) {
@@ -72,7 +79,7 @@ int lock_rewrite_body(const struct lock_rule *rule, struct slice content_type,
         return refuse_header("Content-Type", content_type, e);
     }
     size_t before = out->len;
-    int rc = rewrite(rule, body, out, found, e);
+    int rc = rewrite(rule, &paths[field], body, out, found, e);
     if (rc != 0) {
         *found = LOCK_OTHER;
         buf_truncate(out, before);

@@ -10,6 +10,7 @@
 
 struct editor {
     const struct lock_rule *rule;
+    const struct lock_path *path;
     struct splice splice;
     enum lock_found found;
     struct err *e;
@@ -42,10 +43,11 @@ static int find_member(struct editor *ed, struct slice object, const char *key, 
     return rc;
 }
 
-static int edit_metadata(struct editor *ed, struct slice metadata)
+/* The field that has the name's field. */
+static int edit_part(struct editor *ed, struct slice part)
 {
     struct slice name;
-    int rc = find_member(ed, metadata, "name", &name);
+    int rc = find_member(ed, part, ed->path->member, &name);
     if (rc > 0) {
         edit_name(ed, name);
     }
@@ -54,9 +56,9 @@ static int edit_metadata(struct editor *ed, struct slice metadata)
 
 static int edit_object(struct editor *ed, struct slice object)
 {
-    struct slice metadata;
-    int rc = find_member(ed, object, "metadata", &metadata);
-    return rc > 0 ? edit_metadata(ed, metadata) : rc;
+    struct slice part;
+    int rc = find_member(ed, object, ed->path->object, &part);
+    return rc > 0 ? edit_part(ed, part) : rc;
 }
 
 static int edit_operation(struct editor *ed, struct slice operation)
@@ -70,12 +72,12 @@ static int edit_operation(struct editor *ed, struct slice operation)
     if (rc <= 0) {
         return rc;
     }
-    if (json_scan_equal(path, SLICE("/metadata/name"))) {
+    if (json_scan_equal(path, slice_str(ed->path->member_pointer))) {
         edit_name(ed, value);
         return 0;
     }
-    if (json_scan_equal(path, SLICE("/metadata"))) {
-        return edit_metadata(ed, value);
+    if (json_scan_equal(path, slice_str(ed->path->object_pointer))) {
+        return edit_part(ed, value);
     }
     return json_scan_equal(path, SLICE("")) ? edit_object(ed, value) : 0;
 }
@@ -92,11 +94,11 @@ static int edit_operations(struct editor *ed, struct slice patch)
     return rc;
 }
 
-static int edit_body(const struct lock_rule *rule, struct slice body, struct buf *out,
-                     enum lock_found *found, struct err *e,
+static int edit_body(const struct lock_rule *rule, const struct lock_path *path, struct slice body,
+                     struct buf *out, enum lock_found *found, struct err *e,
                      int (*edit)(struct editor *ed, struct slice document))
 {
-    struct editor ed = {.rule = rule, .found = LOCK_OTHER, .e = e};
+    struct editor ed = {.rule = rule, .path = path, .found = LOCK_OTHER, .e = e};
     struct slice document;
     int rc = json_scan_document(body, &document, e);
     if (rc != 0) {
@@ -109,23 +111,24 @@ static int edit_body(const struct lock_rule *rule, struct slice body, struct buf
     return rc == 0 && ed.found == LOCK_RENAMED ? splice_finish(&ed.splice) : rc;
 }
 
-int lock_rewrite_json(const struct lock_rule *rule, struct slice body, struct buf *out,
-                      enum lock_found *found, struct err *e)
+int lock_rewrite_json(const struct lock_rule *rule, const struct lock_path *path, struct slice body,
+                      struct buf *out, enum lock_found *found, struct err *e)
 {
-    return edit_body(rule, body, out, found, e, edit_object);
+    return edit_body(rule, path, body, out, found, e, edit_object);
 }
 
-int lock_rewrite_json_patch(const struct lock_rule *rule, struct slice body, struct buf *out,
-                            enum lock_found *found, struct err *e)
+int lock_rewrite_json_patch(const struct lock_rule *rule, const struct lock_path *path,
+                            struct slice body, struct buf *out, enum lock_found *found,
+                            struct err *e)
 {
-    return edit_body(rule, body, out, found, e, edit_operations);
+    return edit_body(rule, path, body, out, found, e, edit_operations);
 }
 
-static int rewrite_tree(const struct lock_rule *rule, const cJSON *tree, struct buf *out,
-                        enum lock_found *found)
+static int rewrite_tree(const struct lock_rule *rule, const struct lock_path *path,
+                        const cJSON *tree, struct buf *out, enum lock_found *found)
 {
-    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(tree, "metadata");
-    cJSON *name = cJSON_GetObjectItemCaseSensitive(metadata, "name");
+    const cJSON *part = cJSON_GetObjectItemCaseSensitive(tree, path->object);
+    cJSON *name = cJSON_GetObjectItemCaseSensitive(part, path->member);
     *found = lock_compare(rule, slice_str(cJSON_GetStringValue(name)));
     if (*found != LOCK_RENAMED) {
         return 0;
@@ -133,12 +136,12 @@ static int rewrite_tree(const struct lock_rule *rule, const cJSON *tree, struct 
     return cJSON_SetValuestring(name, rule->renamed) != NULL ? yaml_emit(tree, out) : -ENOMEM;
 }
 
-int lock_rewrite_yaml(const struct lock_rule *rule, struct slice body, struct buf *out,
-                      enum lock_found *found, struct err *e)
+int lock_rewrite_yaml(const struct lock_rule *rule, const struct lock_path *path, struct slice body,
+                      struct buf *out, enum lock_found *found, struct err *e)
 {
     struct slice document;
     if (json_scan_document(body, &document, NULL) == 0) {
-        return lock_rewrite_json(rule, body, out, found, e);
+        return lock_rewrite_json(rule, path, body, out, found, e);
     }
     struct err why = ERR_INIT;
     cJSON *tree = yaml_parse(body.ptr, body.len, NULL, &why);
@@ -146,7 +149,7 @@ int lock_rewrite_yaml(const struct lock_rule *rule, struct slice body, struct bu
         return why.code == -ENOMEM ? -ENOMEM
                                    : err_set(e, -EINVAL, "the body is not YAML: %s", why.msg);
     }
-    int rc = rewrite_tree(rule, tree, out, found);
+    int rc = rewrite_tree(rule, path, tree, out, found);
     cJSON_Delete(tree);
     return rc;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lock's name in Kubernetes' protobuf: "k8s\0", then Unknown{raw = 2: object{metadata = 1:
- * ObjectMeta{name = 1}}}. Encoding: protobuf.dev/programming-guides/encoding. */
+ * ObjectMeta{name = 1}}} or, of a LeaseCandidate, {spec = 2: LeaseCandidateSpec{leaseName = 1}}.
+ * Encoding: protobuf.dev/programming-guides/encoding. */
 #include "lock/lock_body.h"
 
 #include <errno.h>
@@ -8,8 +9,6 @@
 
 #include "base/splice.h"
 #include "codec/protobuf_scan.h"
-
-enum { METADATA_NAME = 1 };
 
 /* A field with bytes. */
 struct field {
@@ -81,30 +80,30 @@ static size_t grown(struct field f, size_t old, size_t new)
     return f.value.len - old + new;
 }
 
-static int rewrite_name(struct slice body, struct field raw, struct field metadata,
-                        struct field name, struct slice with, struct buf *out)
+static int rewrite_name(struct slice body, struct field raw, struct field part, struct field name,
+                        struct slice with, struct buf *out)
 {
     struct varint name_len = varint_of(with.len);
-    size_t size = grown(metadata, name.length.len + name.value.len, name_len.len + with.len);
-    struct varint metadata_len = varint_of(size);
-    size = grown(raw, metadata.length.len + metadata.value.len, metadata_len.len + size);
+    size_t size = grown(part, name.length.len + name.value.len, name_len.len + with.len);
+    struct varint part_len = varint_of(size);
+    size = grown(raw, part.length.len + part.value.len, part_len.len + size);
     struct varint raw_len = varint_of(size);
 
     struct splice s;
     splice_init(&s, body, out);
     splice_replace(&s, raw.length, slice_of(raw_len.bytes, raw_len.len));
-    splice_replace(&s, metadata.length, slice_of(metadata_len.bytes, metadata_len.len));
+    splice_replace(&s, part.length, slice_of(part_len.bytes, part_len.len));
     splice_replace(&s, name.length, slice_of(name_len.bytes, name_len.len));
     splice_replace(&s, name.value, with);
     return splice_finish(&s);
 }
 
-int lock_rewrite_protobuf(const struct lock_rule *rule, struct slice body, struct buf *out,
-                          enum lock_found *found, struct err *e)
+int lock_rewrite_protobuf(const struct lock_rule *rule, const struct lock_path *path,
+                          struct slice body, struct buf *out, enum lock_found *found, struct err *e)
 {
     const struct slice magic = PROTOBUF_MAGIC;
     struct field raw;
-    struct field metadata;
+    struct field part;
     struct field name;
     if (body.len < magic.len || memcmp(body.ptr, magic.ptr, magic.len) != 0) {
         return err_set(e, -EINVAL, "the body is not Kubernetes protobuf");
@@ -115,12 +114,12 @@ int lock_rewrite_protobuf(const struct lock_rule *rule, struct slice body, struc
         return rc;
     }
     if ((rc = find_field(unknown, UNKNOWN_RAW, &raw, e)) <= 0 ||
-        (rc = find_field(raw.value, OBJECT_METADATA, &metadata, e)) <= 0 ||
-        (rc = find_field(metadata.value, METADATA_NAME, &name, e)) <= 0) {
+        (rc = find_field(raw.value, path->object_number, &part, e)) <= 0 ||
+        (rc = find_field(part.value, path->member_number, &name, e)) <= 0) {
         return rc;
     }
     *found = lock_compare(rule, name.value);
     return *found == LOCK_RENAMED
-               ? rewrite_name(body, raw, metadata, name, slice_str(rule->renamed), out)
+               ? rewrite_name(body, raw, part, name, slice_str(rule->renamed), out)
                : 0;
 }

@@ -549,6 +549,25 @@ class LockTest(scripted_case.ScriptedCase):
             asked = self.passes("POST", path, other, headers)
             self.assertEqual(other, asked.request.body)
 
+    def test_candidates(self):
+        """They keep their names and name the shard's lock; neither limits nor the fence apply."""
+        path = "/apis/coordination.k8s.io/v1beta1/namespaces/home/leasecandidates"
+        self.start_locked(("leasecandidates",))
+        body = b'{"metadata":{"name":"pod-1"},"spec":{"leaseName":"op","strategy":"x"}}'
+        own = body.replace(b'"op"', b'"op---shard-a"')
+        for method, target in (("POST", path), ("PUT", f"{path}/pod-1")):
+            for sent, expected in ((body, own), (own, own), (b"{}", b"{}")):
+                asked = self.passes(method, target, sent)
+                self.assertEqual((target, expected), (asked.target, asked.request.body))
+        for target in (f"{path}/op", f"{path}?watch=true&fieldSelector=metadata.name%3Dpod-1"):
+            self.assert_target("GET", target, target)
+        spec = field(1, "op") + field(6, "x")
+        sent = envelope("LeaseCandidate", field(1, field(1, "op")) + field(2, spec), "v1beta1")
+        spec = field(1, "op---shard-a") + field(6, "x")
+        own = envelope("LeaseCandidate", field(1, field(1, "op")) + field(2, spec), "v1beta1")
+        asked = self.passes("POST", path, sent, [("Content-Type", objects.PROTOBUF)])
+        self.assertEqual(own, asked.request.body)
+
     def test_patches(self):
         self.start_limited()
         for path, _ in self.kinds:

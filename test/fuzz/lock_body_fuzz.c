@@ -31,6 +31,20 @@ static const struct {
     {"application/merge-patch+json; charset=utf-8", FORM_JSON},
 };
 
+/* Where the lock's name is looked for: in JSON, as a JSON pointer, in protobuf with its envelope.
+ */
+static const struct {
+    const char *object;
+    const char *member;
+    const char *object_pointer;
+    const char *member_pointer;
+    unsigned numbers[3];
+} places[] = {
+    [LOCK_METADATA_NAME] = {"metadata", "name", "/metadata", "/metadata/name", {2, 1, 1}},
+    [LOCK_SPEC_LEASE_NAME] = {"spec", "leaseName", "/spec", "/spec/leaseName", {2, 2, 1}},
+};
+static enum lock_field place;
+
 /* What the body says once it is decoded, the lock's name changed. */
 struct expected {
     bool known; /* the other reader takes the body */
@@ -41,6 +55,11 @@ struct expected {
 static cJSON *member(const cJSON *object, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+static cJSON *named(const cJSON *object)
+{
+    return member(member(object, places[place].object), places[place].member);
 }
 
 static void expect_name(cJSON *name, struct expected *x)
@@ -63,12 +82,12 @@ static void expect_operation(const cJSON *operation, struct expected *x)
     if (path == NULL) {
         return;
     }
-    if (strcmp(path, "/metadata/name") == 0) {
+    if (strcmp(path, places[place].member_pointer) == 0) {
         expect_name(value, x);
-    } else if (strcmp(path, "/metadata") == 0) {
-        expect_name(member(value, "name"), x);
+    } else if (strcmp(path, places[place].object_pointer) == 0) {
+        expect_name(member(value, places[place].member), x);
     } else if (path[0] == '\0') {
-        expect_name(member(member(value, "metadata"), "name"), x);
+        expect_name(named(value), x);
     }
 }
 
@@ -89,15 +108,13 @@ static void expect_tree(enum form form, struct slice body, struct expected *x)
             expect_operation(operation, x);
         }
     } else if (form != FORM_PATCH) {
-        expect_name(member(member(tree, "metadata"), "name"), x);
+        expect_name(named(tree), x);
     }
     CHECK(tree == NULL || json_canonical(tree, &x->text) == 0);
     cJSON_Delete(tree);
 }
 
 /* --- protobuf: a message as a line a field, bytes in hex but for where the name is --- */
-
-static const unsigned name_path[] = {2, 1, 1};
 
 static bool take_number(struct slice *s, uint64_t *n)
 {
@@ -121,7 +138,7 @@ static bool print_message(struct slice s, unsigned depth, struct expected *x);
 static bool print_bytes(struct slice value, uint64_t number, unsigned depth, bool on_path,
                         struct expected *x)
 {
-    if (on_path && number == name_path[depth]) {
+    if (on_path && number == places[place].numbers[depth]) {
         if (depth < 2) {
             return print_message(value, depth + 1, x);
         }
@@ -141,7 +158,7 @@ static bool print_bytes(struct slice value, uint64_t number, unsigned depth, boo
 /* Whether a field says which object this is, or what the envelope holds. */
 static bool matters(uint64_t number, unsigned depth)
 {
-    return number == name_path[depth] || (depth == 0 && (number == 3 || number == 4));
+    return number == places[place].numbers[depth] || (depth == 0 && (number == 3 || number == 4));
 }
 
 /* False: no message, or a field that matters stands twice. */
@@ -238,7 +255,7 @@ static void check(const char *type, enum form form, struct slice body)
     enum lock_found found;
     struct expected x;
     expect(form, body, &x);
-    int rc = lock_rewrite_body(&rule, slice_str(type), SLICE(""), body, &out, &found, &e);
+    int rc = lock_rewrite_body(&rule, place, slice_str(type), SLICE(""), body, &out, &found, &e);
     if (rc != 0) {
         CHECK(e.code == rc && e.msg[0] != '\0' && found == LOCK_OTHER && out.len == 0);
         CHECK(rc == -EINVAL || rc == -ENOTSUP);
@@ -268,6 +285,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(copy != NULL);
     memcpy(copy, data + 1, size - 1);
     size_t i = data[0] % (ARRAY_LEN(types));
+    place = data[0] < 0x80 ? LOCK_METADATA_NAME : LOCK_SPEC_LEASE_NAME;
     check(types[i].type, types[i].form, slice_of(copy, size - 1));
     free(copy);
     return 0;

@@ -134,6 +134,27 @@ static void creates_are_decided_by_their_body(void **state)
     left_alone("POST", "/apis/x.io/v1/namespaces/ops/leases");
 }
 
+#define CANDIDATES "/apis/coordination.k8s.io/v1beta1/namespaces/ops/leasecandidates"
+
+static void candidates_name_the_lock_in_their_body(void **state)
+{
+    (void)state;
+    static const char *const writes[][2] = {
+        {"POST", CANDIDATES}, {"PUT", CANDIDATES "/leader"}, {"PATCH", CANDIDATES "/pod-1"}};
+    for (size_t i = 0; i < ARRAY_LEN(writes); i++) {
+        struct lock_request r = examine(writes[i][0], writes[i][1], NULL);
+        assert_int_equal(r.found, LOCK_OWN);
+        assert_true(r.needs_body);
+        assert_int_equal(r.field, LOCK_SPEC_LEASE_NAME);
+    }
+    own("GET", CANDIDATES "/leader");
+    own("DELETE", CANDIDATES "/pod-1");
+    own("GET", CANDIDATES "?watch=true&fieldSelector=metadata.name%3Dpod-1");
+    left_alone("DELETE", CANDIDATES);
+    left_alone("POST", "/apis/coordination.k8s.io/v1beta1/namespaces/other/leasecandidates");
+    left_alone("POST", "/apis/x.io/v1beta1/namespaces/ops/leasecandidates");
+}
+
 static void what_is_not_the_lock(void **state)
 {
     (void)state;
@@ -269,6 +290,9 @@ static void bounded_by_the_buffer(void **state)
 
 /* --- bodies --- */
 
+/* Where the bodies of a test name the lock; set back by the test that changes it. */
+static enum lock_field named_in = LOCK_METADATA_NAME;
+
 struct body {
     const char *type;
     const char *encoding;
@@ -277,8 +301,8 @@ struct body {
 
 static int rewrite(const struct body *b, struct buf *out, enum lock_found *found, struct err *e)
 {
-    return lock_rewrite_body(&rule, slice_str(b->type), slice_str(b->encoding), b->text, out, found,
-                             e);
+    return lock_rewrite_body(&rule, named_in, slice_str(b->type), slice_str(b->encoding), b->text,
+                             out, found, e);
 }
 
 static void check_body(const char *type, struct slice text, enum lock_found want,
@@ -518,6 +542,38 @@ static void protobuf_objects(void **state)
                            "\x22\x23" PROTOBUF TYPE));
 }
 
+static void bodies_of_candidates(void **state)
+{
+    (void)state;
+    static const char patch[] = "application/json-patch+json";
+    named_in = LOCK_SPEC_LEASE_NAME;
+    body_becomes(JSON, "{\"metadata\":{\"name\":\"leader\"},\"spec\":{\"leaseName\":\"leader\"}}",
+                 "{\"metadata\":{\"name\":\"leader\"},\"spec\":{\"leaseName\":"
+                 "\"leader---shard-a\"}}");
+    body_becomes("application/merge-patch+json", "{\"spec\":{\"leaseName\":\"leader\"}}",
+                 "{\"spec\":{\"leaseName\":\"leader---shard-a\"}}");
+    body_becomes(patch, "[{\"path\":\"/spec/leaseName\",\"value\":\"leader\"}]",
+                 "[{\"path\":\"/spec/leaseName\",\"value\":\"leader---shard-a\"}]");
+    body_becomes(patch, "[{\"path\":\"/spec\",\"value\":{\"leaseName\":\"leader\"}}]",
+                 "[{\"path\":\"/spec\",\"value\":{\"leaseName\":\"leader---shard-a\"}}]");
+    body_becomes("application/yaml", "spec:\n  leaseName: leader\n",
+                 "spec:\n  leaseName: leader---shard-a\n");
+    body_stays(JSON, "{\"spec\":{\"leaseName\":\"leader---shard-a\"}}", LOCK_OWN);
+    body_stays(JSON, "{\"spec\":{\"leaseName\":\"other\"}}", LOCK_OTHER);
+    body_stays(JSON, "{\"metadata\":{\"name\":\"leader\"}}", LOCK_OTHER);
+    body_refused(JSON, "", SLICE("{\"spec\":{\"leaseName\":\"a\",\"leaseName\":\"leader\"}}"),
+                 -EINVAL, "duplicate key \"leaseName\"");
+    /* Unknown{raw: {metadata: {name}, spec: {leaseName, binaryVersion}}} */
+    check_body(PROTOBUF,
+               SLICE(MAGIC "\x12\x19\x0a\x08\x0a\x06leader\x12\x0d\x0a\x06leader\x22\x03"
+                           "1.2"),
+               LOCK_RENAMED,
+               SLICE(MAGIC "\x12\x23\x0a\x08\x0a\x06leader\x12\x17\x0a\x10leader---shard-a\x22"
+                           "\x03"
+                           "1.2"));
+    named_in = LOCK_METADATA_NAME;
+}
+
 /* Appends a field with bytes. */
 static void field(struct buf *out, char tag, const void *data, size_t len)
 {
@@ -701,8 +757,8 @@ static void without_leader_election_nothing_is_the_lock(void **state)
         assert_int_equal(lock_examine(&made, &ri, SLICE(LEASES), &out, &result, NULL), 0);
         assert_int_equal(result.found, LOCK_OTHER);
         assert_false(result.needs_body);
-        assert_int_equal(lock_rewrite_body(&made, SLICE("application/cbor"), SLICE(""),
-                                           SLICE("\xa0"), &out, &found, NULL),
+        assert_int_equal(lock_rewrite_body(&made, LOCK_METADATA_NAME, SLICE("application/cbor"),
+                                           SLICE(""), SLICE("\xa0"), &out, &found, NULL),
                          0);
         assert_int_equal(found, LOCK_OTHER);
         request_info_deinit(&ri);
@@ -821,6 +877,7 @@ int main(void)
         cmocka_unit_test(by_encoded_path),
         cmocka_unit_test(writes_by_path_need_their_body),
         cmocka_unit_test(creates_are_decided_by_their_body),
+        cmocka_unit_test(candidates_name_the_lock_in_their_body),
         cmocka_unit_test(what_is_not_the_lock),
         cmocka_unit_test(the_name_that_the_server_returned),
         cmocka_unit_test(by_field_selector),
@@ -836,6 +893,7 @@ int main(void)
         cmocka_unit_test(bodies_that_are_not_what_they_say),
         cmocka_unit_test(names_that_stand_twice),
         cmocka_unit_test(protobuf_objects),
+        cmocka_unit_test(bodies_of_candidates),
         cmocka_unit_test(protobuf_lengths),
         cmocka_unit_test(protobuf_of_other_things),
         cmocka_unit_test(protobuf_that_is_refused),
