@@ -447,6 +447,14 @@ static bool is_silent(const struct forward *f)
     return f->watch != NULL && watch_state(f->watch) == WATCH_SILENT;
 }
 
+static bool end_response(struct forward *f)
+{
+    if (f->watch != NULL && watch_end(f->watch, f->down) != 0) {
+        return false;
+    }
+    return http_exchange_send_end(f->down) == 0;
+}
+
 static void up_on_end(struct http_exchange *x)
 {
     struct forward *f = x->data;
@@ -461,7 +469,7 @@ static void up_on_end(struct http_exchange *x)
     if (f->list != NULL) {
         note_list(f);
     }
-    if (f->down != NULL && http_exchange_send_end(f->down) != 0) {
+    if (f->down != NULL && !end_response(f)) {
         forward_abort(f);
     }
 }

@@ -227,6 +227,15 @@ int watch_feed(struct watch *w, struct slice data, struct http_exchange *down)
 
 /* ---- the end ---- */
 
+int watch_end(struct watch *w, struct http_exchange *down)
+{
+    if (w->state != WATCH_PASSING || w->held.len == 0) {
+        return 0;
+    }
+    read_event(w, buf_slice(&w->held));
+    return send_held(w, down);
+}
+
 void watch_silence(struct watch *w)
 {
     if (w->state == WATCH_PASSING) {

@@ -58,6 +58,10 @@ uint64_t watch_version(const struct watch *w);
 /* Bytes came from the API server: whole events go to `down`. 0, or as http_exchange_send_body. */
 MUST_CHECK int watch_feed(struct watch *w, struct slice data, struct http_exchange *down);
 
+/* No more bytes come, and the API server ended its response in good order. A last event that lacks
+ * its newline goes to `down`. 0, or as http_exchange_send_body. */
+MUST_CHECK int watch_end(struct watch *w, struct http_exchange *down);
+
 /* From now on nothing that comes goes to the operator, but for the end of an event that it has
  * begun to read. */
 void watch_silence(struct watch *w);
