@@ -330,6 +330,9 @@ static bool note_answer(struct forward *f, const struct http_head *head)
     }
     drop_head(f);
     if (head->status == 101) {
+        if (f->account != NULL) {
+            f->account->unknown = 1; /* whatever the tunnel shows */
+        }
         f->tunnel = true;
         f->ctx->metrics->tunnels++;
     } else if (head->status == 200 && f->concerned && f->verb == VERB_LIST) {
@@ -613,8 +616,8 @@ static int ask_upstream(struct forward *f, const struct http_head *head, struct 
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
     h.target = target;
-    h.upgrade = headers_may_upgrade(head);
-    h.header_count = headers_of_request(&h, headers);
+    h.upgrade = headers_may_upgrade(head, f->verb);
+    h.header_count = headers_of_request(&h, f->verb, headers);
     h.headers = headers;
     h.background = f->verb == VERB_WATCH;
     if (body != NULL) {

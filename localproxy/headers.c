@@ -41,27 +41,33 @@ size_t headers_of_response(const struct http_head *head, struct http_header out[
     return n;
 }
 
-static bool goes_up(struct slice name)
+static bool goes_up(struct slice name, enum request_verb verb)
 {
     return !slice_ieq(name, SLICE("Host")) && !slice_ieq(name, SLICE("Authorization")) &&
-           !slice_ieq(name, SLICE("Expect"));
+           !slice_ieq(name, SLICE("Expect")) &&
+           !(verb == VERB_WATCH && slice_ieq(name, SLICE("Accept-Encoding")));
 }
 
-size_t headers_of_request(const struct http_head *head, struct http_header out[HEADERS_MAX])
+size_t headers_of_request(const struct http_head *head, enum request_verb verb,
+                          struct http_header out[HEADERS_MAX])
 {
     size_t n = headers_of_response(head, out);
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
-        if (goes_up(out[i].name)) {
+        if (goes_up(out[i].name, verb)) {
             out[kept++] = out[i];
         }
+    }
+    /* Without the header any encoding would do (RFC 9110, section 12.5.3). */
+    if (verb == VERB_WATCH && kept < HEADERS_MAX) {
+        out[kept++] = (struct http_header){SLICE("Accept-Encoding"), SLICE("identity")};
     }
     return kept;
 }
 
-bool headers_may_upgrade(const struct http_head *head)
+bool headers_may_upgrade(const struct http_head *head, enum request_verb verb)
 {
     struct slice protocol = headers_value(head, SLICE("Upgrade"));
-    return head->upgrade &&
+    return head->upgrade && verb != VERB_WATCH &&
            (slice_ieq(protocol, SLICE("SPDY/3.1")) || slice_ieq(protocol, SLICE("websocket")));
 }

@@ -7,6 +7,7 @@
 
 #include "codec/encoding.h"
 #include "http/message.h"
+#include "kube/request_info.h"
 
 enum { HEADERS_MAX = 160 };
 
@@ -19,12 +20,16 @@ enum encoding headers_encoding(const struct http_head *head);
 /* Copies the headers of a response that the operator gets; returns their number. */
 size_t headers_of_response(const struct http_head *head, struct http_header out[HEADERS_MAX]);
 
-/* Those of a request that the API server gets: without Host, credentials and Expect. */
-size_t headers_of_request(const struct http_head *head, struct http_header out[HEADERS_MAX]);
+/* Those of a request that the API server gets: without Host, credentials and Expect, with one Via
+ * more. The answer to a watch is asked for uncompressed, as nothing can be told apart in it
+ * otherwise. */
+size_t headers_of_request(const struct http_head *head, enum request_verb verb,
+                          struct http_header out[HEADERS_MAX]);
 
 /* Whether the connection may be upgraded: only to what Kubernetes speaks over upgraded connections
  * (SPDY/3.1, websocket). Others are ignored, as RFC 9110 section 7.8 allows: a tunnel that speaks
- * HTTP (h2c, TLS) would go round the rules. */
-bool headers_may_upgrade(const struct http_head *head);
+ * HTTP (h2c, TLS) would go round the rules. So are those of a watch, which kube-apiserver then
+ * answers with a plain stream: in that events can be told apart. */
+bool headers_may_upgrade(const struct http_head *head, enum request_verb verb);
 
 #endif

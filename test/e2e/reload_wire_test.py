@@ -196,7 +196,6 @@ class CutTest(WireCase):
         asked = self.asked()
         asked.begin(headers=[("Content-Encoding", "gzip")])
         asked.send(event)
-        socket = self.upgraded(f"{self.pods}?watch=true")[0]
         tunnel, asked = self.upgraded("/api/v1/namespaces/a/pods/p/exec")
         for connection in (cbor, zipped):
             connection.read_head()
@@ -205,10 +204,22 @@ class CutTest(WireCase):
         self.expect_end(watch, CUT(2))
         self.expect_broken_off(cbor)
         self.expect_broken_off(zipped)
-        self.assertTrue(socket.closed_by_peer())
         # What is no watch is left alone.
         asked.peer.send(b"still there")
         self.assertEqual(b"still there", tunnel.read_some())
+
+    def test_a_websocket_is_answered_with_a_stream(self):
+        """As kube-apiserver answers a watch that does not ask for an upgrade: Fabric8's client goes
+        on with plain HTTP then."""
+        self.start_with("a")
+        headers = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
+        watch, asked = self.open_watch(AS_JSON, self.first, headers=headers)
+        self.assertIsNone(asked.request.get("Upgrade"))
+        self.assertEqual("identity", asked.request.get("Accept-Encoding"))
+        self.reload_to("b")
+        self.expect_end(watch, CUT(2))
+
+    first = json_event("ADDED", meta("p", 5))
 
     def upgraded(self, target):
         upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket")]

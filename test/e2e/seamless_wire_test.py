@@ -227,6 +227,7 @@ class CarryTest(SeamlessCase):
         asked = self.asked()
         for name, value in headers:
             self.assertEqual(value, asked.request.get(name))
+        self.assertEqual("identity", asked.request.get("Accept-Encoding"))
 
     def test_partial_objects(self):
         self.start_with("a", "b")

@@ -124,6 +124,8 @@ static struct api_request *request_new(struct scripted_api *a, const struct http
     assert_non_null(q->target);
     (void)snprintf(q->method, sizeof q->method, "%.*s", (int)head->method.len, head->method.ptr);
     copy_header(head, SLICE("Accept"), q->accept, sizeof q->accept);
+    copy_header(head, SLICE("Accept-Encoding"), q->accept_encoding, sizeof q->accept_encoding);
+    copy_header(head, SLICE("Upgrade"), q->upgrade, sizeof q->upgrade);
     copy_header(head, SLICE("Content-Type"), q->content_type, sizeof q->content_type);
     copy_header(head, SLICE("User-Agent"), q->user_agent, sizeof q->user_agent);
     copy_header(head, SLICE("Authorization"), q->authorization, sizeof q->authorization);
@@ -182,14 +184,19 @@ void api_answer(struct api_request *q, unsigned status, const char *retry_after,
     }
 }
 
+void api_begin_head(struct api_request *q, const struct http_head *head)
+{
+    q->begun = true;
+    cut_on_error(q, http_exchange_send_head(q->x, head));
+}
+
 void api_begin(struct api_request *q, const char *type)
 {
     struct http_header header = {SLICE("Content-Type"),
                                  slice_str(type == NULL ? "application/json" : type)};
     struct http_head head = {
         .status = 200, .headers = &header, .header_count = 1, .framing = HTTP_BODY_CHUNKED};
-    q->begun = true;
-    cut_on_error(q, http_exchange_send_head(q->x, &head));
+    api_begin_head(q, &head);
 }
 
 void api_send_bytes(struct api_request *q, struct slice bytes)

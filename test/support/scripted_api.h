@@ -35,6 +35,8 @@ struct api_request {
     char method[16];
     char *target;
     char accept[256];
+    char accept_encoding[64];
+    char upgrade[32];
     char content_type[64];
     char user_agent[64];
     char authorization[64];
@@ -84,7 +86,9 @@ void api_expect_given_up(const struct api_request *q);
 
 /* A whole answer. `retry_after` NULL: no such header. */
 void api_answer(struct api_request *q, unsigned status, const char *retry_after, const char *body);
-/* Status 200, and then pieces of a body and its end. `type` NULL: application/json. */
+/* A head, and then pieces of a body and its end. api_begin: status 200; `type` NULL:
+ * application/json. */
+void api_begin_head(struct api_request *q, const struct http_head *head);
 void api_begin(struct api_request *q, const char *type);
 void api_send(struct api_request *q, const char *text);
 void api_send_bytes(struct api_request *q, struct slice bytes);
