@@ -360,6 +360,18 @@ static bool is_reopening(const struct forward *f)
     return f->watch != NULL && migration_state(&f->migration) == MIGRATION_REOPENING;
 }
 
+/* The Audit-Id joins this log and the API server's audit log. */
+static void log_answer(const struct forward *f, const struct http_head *head)
+{
+    if (log_enabled(LOG_DEBUG)) {
+        struct slice resource = f->attributes.resource;
+        struct slice id = headers_value(head, SLICE("Audit-Id"));
+        log_debug("response", log_num("code", head->status),
+                  log_strn("resource", resource.ptr, resource.len),
+                  log_strn("auditID", id.ptr, id.len));
+    }
+}
+
 static void up_on_head(struct http_exchange *x, const struct http_head *head)
 {
     struct forward *f = x->data;
@@ -369,6 +381,7 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
         migration_answered(&f->migration, head);
         return;
     }
+    log_answer(f, head);
     h.headers = headers;
     h.header_count = headers_of_response(head, headers);
     if (head->framing == HTTP_BODY_NONE && head->content_length > 0) {

@@ -48,6 +48,13 @@ static bool goes_up(struct slice name, enum request_verb verb)
            !(verb == VERB_WATCH && slice_ieq(name, SLICE("Accept-Encoding")));
 }
 
+/* RFC 9110, section 7.6.3. */
+static struct http_header via(const struct http_head *head)
+{
+    return (struct http_header){SLICE("Via"),
+                                head->minor == 0 ? SLICE("1.0 cmesh") : SLICE("1.1 cmesh")};
+}
+
 size_t headers_of_request(const struct http_head *head, enum request_verb verb,
                           struct http_header out[HEADERS_MAX])
 {
@@ -61,6 +68,9 @@ size_t headers_of_request(const struct http_head *head, enum request_verb verb,
     /* Without the header any encoding would do (RFC 9110, section 12.5.3). */
     if (verb == VERB_WATCH && kept < HEADERS_MAX) {
         out[kept++] = (struct http_header){SLICE("Accept-Encoding"), SLICE("identity")};
+    }
+    if (kept < HEADERS_MAX) {
+        out[kept++] = via(head);
     }
     return kept;
 }

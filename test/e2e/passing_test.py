@@ -88,7 +88,8 @@ class PassingTest(harness.TestCase):
         seen = [(k, v) for k, v in self.seen[0].headers if k.lower() != "host"]
         kept = {"User-Agent", "accept", "X-Empty", "X-Twice", "x-twice", "X-Odd", "X-Umlaut"}
         kept |= {"Accept-Encoding", "Impersonate-User", "Cookie"}
-        self.assertEqual([(k, v) for k, v in headers if k in kept], seen)
+        expected = [(k, v) for k, v in headers if k in kept] + [("Via", "1.1 cmesh")]
+        self.assertEqual(expected, seen)
         hosts = [v for k, v in self.seen[0].headers if k.lower() == "host"]
         self.assertEqual([self.server.url.removeprefix("http://")], hosts)
 

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which headers of a request the API server gets.
+ */
+#include "headers.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/array.h"
+
+#define HEADER(name, value)                                                                        \
+    {                                                                                              \
+        SLICE(name), SLICE(value)                                                                  \
+    }
+
+static struct http_head head_of(const struct http_header *headers, size_t count)
+{
+    return (struct http_head){.minor = 1, .headers = headers, .header_count = count};
+}
+
+static void expect_header(const struct http_header *h, const char *name, const char *value)
+{
+    assert_true(slice_eq(h->name, slice_str(name)));
+    assert_true(slice_eq(h->value, slice_str(value)));
+}
+
+static void credentials_and_hop_by_hop_stay_behind(void **state)
+{
+    const struct http_header headers[] = {
+        HEADER("host", "127.0.0.1:5443"),
+        HEADER("Accept", "application/json"),
+        HEADER("authorization", "Bearer x"),
+        HEADER("Connection", "keep-alive, X-Hop"),
+        HEADER("X-Hop", "1"),
+        HEADER("Expect", "100-continue"),
+        HEADER("X-Own", "2"),
+    };
+    struct http_header out[HEADERS_MAX];
+    struct http_head head = head_of(headers, ARRAY_LEN(headers));
+    assert_int_equal(headers_of_request(&head, VERB_GET, out), 3);
+    expect_header(&out[0], "Accept", "application/json");
+    expect_header(&out[1], "X-Own", "2");
+    expect_header(&out[2], "Via", "1.1 cmesh");
+    (void)state;
+}
+
+/* Each proxy adds its own; the order of the lines is that of the way (RFC 9110, section 5.3). */
+static void via_comes_after_those_of_others(void **state)
+{
+    const struct http_header headers[] = {HEADER("Via", "1.1 other"), HEADER("A", "b")};
+    struct http_header out[HEADERS_MAX];
+    struct http_head head = head_of(headers, ARRAY_LEN(headers));
+    head.minor = 0;
+    assert_int_equal(headers_of_request(&head, VERB_GET, out), 3);
+    expect_header(&out[0], "Via", "1.1 other");
+    expect_header(&out[2], "Via", "1.0 cmesh");
+    (void)state;
+}
+
+static void watches_are_plain_streams(void **state)
+{
+    const struct http_header headers[] = {
+        HEADER("Accept-Encoding", "gzip"), HEADER("Connection", "Upgrade"),
+        HEADER("Upgrade", "websocket"), HEADER("accept-encoding", "br")};
+    struct http_header out[HEADERS_MAX];
+    struct http_head head = head_of(headers, ARRAY_LEN(headers));
+    head.upgrade = true;
+    assert_true(headers_may_upgrade(&head, VERB_CREATE));
+    assert_false(headers_may_upgrade(&head, VERB_WATCH));
+    head.upgrade = false;
+    assert_int_equal(headers_of_request(&head, VERB_WATCH, out), 2);
+    expect_header(&out[0], "Accept-Encoding", "identity");
+    expect_header(&out[1], "Via", "1.1 cmesh");
+    assert_int_equal(headers_of_request(&head, VERB_LIST, out), 3);
+    expect_header(&out[0], "Accept-Encoding", "gzip");
+    (void)state;
+}
+
+static void responses_have_no_via(void **state)
+{
+    const struct http_header headers[] = {HEADER("A", "b"), HEADER("Keep-Alive", "1")};
+    struct http_header out[HEADERS_MAX];
+    struct http_head head = head_of(headers, ARRAY_LEN(headers));
+    assert_int_equal(headers_of_response(&head, out), 1);
+    expect_header(&out[0], "A", "b");
+    (void)state;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(credentials_and_hop_by_hop_stay_behind),
+        cmocka_unit_test(via_comes_after_those_of_others),
+        cmocka_unit_test(watches_are_plain_streams),
+        cmocka_unit_test(responses_have_no_via),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
