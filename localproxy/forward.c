@@ -3,7 +3,7 @@
  * Happy path: forward_start > down_on_body, down_on_end > pass_request_end > up_on_head >
  * up_on_body > up_on_end; gone when both sides are closed (free_if_over).
  *
- * Ways to fail: the API server does not answer (fail_unanswered: 503 or 504), its answer ends early
+ * Ways to fail: the API server does not answer (fail_unanswered: 502 to 504), its answer ends early
  * (the operator's is broken off), the operator goes away (the request is given up). What cannot be
  * sent on breaks off both sides (forward_abort).
  */
@@ -18,6 +18,8 @@
 #include "codec/list_meta.h"
 #include "guard/fence.h"
 #include "headers.h"
+#include "http/client.h"
+#include "http/h1_parser.h"
 #include "http/server.h"
 #include "net/clock.h"
 #include "net/deadline.h"
@@ -67,9 +69,10 @@ struct forward {
     struct migration migration;        /* of `watch` */
     struct list_meta *list;            /* a list that is being passed on */
     struct buf body;                   /* of the request, if it was collected, until it is sent */
-    struct net_deadline lost_due;      /* when a lost write must have ended */
-    bool concerned;                    /* the rules concern it */
-    bool lost;                         /* a write to what the shard has lost meanwhile */
+    struct net_deadline lost_due;      /* when a lost write must have come, or be over */
+    bool concerned; /* the rules concern it */
+    bool safe;      /* to be asked a second time */
+    bool lost;      /* a write to what the shard has lost meanwhile */
     bool tunnel;
 };
 
@@ -500,26 +503,57 @@ static void up_on_drain(struct http_exchange *x)
     }
 }
 
-/* Says what happened in a way that a client acts on rightly: client-go retries 502 not at all, 503
- * and 504 with Retry-After. */
-static void answer_failure(struct forward *f, const struct err *e)
+/* Asked twice it does no more than asked once, as RFC 9110 section 9.2.1 has it. PUT and DELETE do
+ * not count: the second time the operator would be told of a conflict, or that nothing is there. */
+static bool is_safe(const struct http_head *head)
+{
+    return slice_eq(head->method, SLICE("GET")) || slice_eq(head->method, SLICE("HEAD")) ||
+           slice_eq(head->method, SLICE("OPTIONS"));
+}
+
+struct failure {
+    unsigned status;
+    unsigned retry_after;
+    const char *what;
+};
+
+/* What happened, in a way that a client acts on rightly: client-go repeats whatever is answered
+ * with Retry-After, ten times. Upon 429 its reflector then asks for the watch again, as it would if
+ * the API server had refused the connection; upon 503 all informers would list. `sent`: something
+ * of the request. */
+static struct failure failure_of(const struct forward *f, bool sent, const struct err *e)
+{
+    bool timeout = e->code == UV_ETIMEDOUT;
+    if (sent && !f->safe) {
+        return (struct failure){timeout ? 504 : 502, 0,
+                                "has not answered a request, which may have been executed"};
+    }
+    if (e->code <= -HTTP_PARSE_BAD && e->code >= -HTTP_PARSE_VERSION) {
+        return (struct failure){502, 0, "sent an invalid answer"};
+    }
+    if (f->verb == VERB_WATCH) {
+        return (struct failure){429, RETRY_AFTER_S, "cannot be asked"};
+    }
+    return (struct failure){timeout ? 504 : 503, RETRY_AFTER_S, "cannot be asked"};
+}
+
+static void answer_failure(struct forward *f, bool sent, const struct err *e)
 {
     char message[ERR_MSG_MAX + 128];
-    bool timeout = e->code == UV_ETIMEDOUT;
-    (void)snprintf(message, sizeof message, "the API server %s cannot be asked: %s",
-                   kube_client_server(f->ctx->upstream), e->msg);
-    if (!refusal_send(f->ctx->metrics, f->down, f->verb, timeout ? 504 : 503, RETRY_AFTER_S,
-                      message)) {
+    struct failure why = failure_of(f, sent, e);
+    (void)snprintf(message, sizeof message, "the API server %s %s: %s",
+                   kube_client_server(f->ctx->upstream), why.what, e->msg);
+    if (!refusal_send(f->ctx->metrics, f->down, f->verb, why.status, why.retry_after, message)) {
         f->down = NULL;
     }
 }
 
 /* Nothing of the answer came. */
-static void fail_unanswered(struct forward *f, const struct err *e)
+static void fail_unanswered(struct forward *f, bool sent, const struct err *e)
 {
     set_response(f, RESPONSE_ENDED);
     http_exchange_resume(f->down);
-    answer_failure(f, e);
+    answer_failure(f, sent, e);
 }
 
 static void up_on_close(struct http_exchange *x, const struct err *e)
@@ -536,7 +570,7 @@ static void up_on_close(struct http_exchange *x, const struct err *e)
                                                  : "the API server's answer ended early",
                  log_str("error", e->msg));
         if (f->down != NULL && f->response == RESPONSE_AWAITED) {
-            fail_unanswered(f, e);
+            fail_unanswered(f, http_client_sent(x), e);
         } else if (f->down != NULL) {
             http_exchange_abort(f->down);
             f->down = NULL;
@@ -606,6 +640,7 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
     }
     f->ctx = ctx;
     f->verb = r->verb;
+    f->safe = is_safe(r->head) && !headers_may_upgrade(r->head, r->verb);
     f->down = down;
     f->begun_ns = net_clock_ns();
     f->request = r->request_ended ? REQUEST_WHOLE : REQUEST_COMING;
@@ -652,7 +687,7 @@ void forward_start(struct forward_context *ctx, struct http_exchange *down,
     }
     if (ask_upstream(f, r->head, r->target, r->body, &e) != 0) {
         ctx->metrics->upstream_errors++;
-        answer_failure(f, &e);
+        answer_failure(f, false, &e);
         forward_free(f);
         return;
     }

@@ -298,7 +298,7 @@ class ScriptedTunnelTest(harness.TestCase):
 
         for proxy in self.both(serve):
             answer = proxy.fetch(self.TARGET, "POST")
-            self.assert_status_error(answer, 503)
+            self.assert_status_error(answer, 502)
 
     def test_headers_of_the_upgrade_arrive(self):
         seen = []
