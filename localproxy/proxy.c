@@ -246,7 +246,22 @@ static bool apply_fence(const struct request *r)
     return true;
 }
 
-/* False: it goes on from something that was seen under other rules, and was refused. */
+/* The client is to list again. */
+static void refuse_expired(const struct request *r)
+{
+    static const char why[] =
+        "the resourceVersion or continue token of this request may come from other rules: "
+        "list again";
+    enum encoding accepted = encoding_accepted(headers_value(r->head, SLICE("Accept")));
+    if (r->attributes.verb != VERB_WATCH || accepted == ENCODING_OTHER) {
+        refuse(r, 410, 0, why);
+        return;
+    }
+    log_refusal(r->proxy, "refused a watch", 410, why);
+    (void)refusal_send_expired(r->proxy->o.metrics, r->x, accepted, why);
+}
+
+/* False: it goes on from something that was seen under other rules, and was refused, or will be. */
 static bool apply_delivered_versions(const struct request *r)
 {
     struct proxy *p = r->proxy;
@@ -258,13 +273,12 @@ static bool apply_delivered_versions(const struct request *r)
     } else if (s->verb == VERB_LIST && s->page != 0) {
         current = delivered_page(p->forward.points, &s->key, s->page);
     }
-    if (!current) {
-        p->o.metrics->resumes_refused++;
-        refuse(r, 410, 0,
-               "the resourceVersion or continue token of this request may come from other rules: "
-               "list again");
+    if (current) {
+        return true;
     }
-    return current;
+    p->o.metrics->resumes_refused++;
+    refuse_expired(r);
+    return false;
 }
 
 /* Puts the shard's selector into the target. False: the request was refused. */

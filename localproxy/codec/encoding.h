@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * encoding.h - how the objects of a response are written, as far as its Content-Type tells.
+ * encoding.h - how the objects of a response are written or wanted, as far as headers tell.
  */
 #ifndef LOCALPROXY_CODEC_ENCODING_H
 #define LOCALPROXY_CODEC_ENCODING_H
@@ -15,6 +15,11 @@ enum encoding {
 
 /* Of the value of a Content-Type header, or of one range of an Accept header. */
 enum encoding encoding_of(struct slice content_type);
+
+/* What the client prefers of JSON and protobuf, by the value of its Accept header; JSON if it says
+ * nothing, ENCODING_OTHER if it takes neither. As kube-apiserver chooses: RFC 9110, section 12.5.1,
+ * a type before a wildcard, and then the first. */
+enum encoding encoding_accepted(struct slice accept);
 
 /* The same value without its parameters. */
 struct slice encoding_media_type(struct slice content_type);

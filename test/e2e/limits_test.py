@@ -132,11 +132,8 @@ class Watch:
         self.protobuf = accept.startswith(objects.PROTOBUF)
         self.connection = connection
         connection.sock.settimeout(60)
+        self.accept = accept
         head = self.ask(accept)
-        if head.status == 410:
-            # The version was not learnt through this proxy: it is doubted once.
-            connection.read_body()
-            head = self.ask(accept)
         if head.status != 200:
             raise AssertionError(f"{target}: {head.status} {connection.read_body()}")
         self.content_type = head.get("Content-Type")
@@ -148,14 +145,22 @@ class Watch:
         return self.connection.read_head()
 
     def run(self):
-        decode = objects.protobuf_events if self.protobuf else objects.json_events
-        data = b""
         try:
-            while more := self.connection.read_some():
-                events, data = decode(data + more)
-                self.events += events
+            self.read()
+            if [event.type for event in self.events] == ["ERROR"]:
+                # The version was not learnt through this proxy: it is doubted once.
+                self.events = []
+                self.ask(self.accept)
+                self.read()
         except (wire.Cut, OSError):
             pass
+
+    def read(self):
+        decode = objects.protobuf_events if self.protobuf else objects.json_events
+        data = b""
+        while more := self.connection.read_some():
+            events, data = decode(data + more)
+            self.events += events
 
     def shown(self):
         return [event for event in self.events if event.type != "BOOKMARK"]

@@ -358,4 +358,11 @@ class ScriptedCase(harness.TestCase):
         self.wait_metric("requests_in_flight", 0)
 
     def assert_expired(self, answer):
+        """A watch is told to list again, as kube-apiserver does it."""
+        self.assertEqual((200, "application/json"), (answer.status, answer.get("Content-Type")))
+        event = json.loads(answer.body)
+        self.assertEqual(("ERROR", 410), (event["type"], event["object"]["code"]), event)
+        self.assertIn("cmesh", event["object"]["message"])
+
+    def assert_page_expired(self, answer):
         return self.assert_status_error(answer, 410, "Expired")

@@ -232,7 +232,7 @@ static void initial_events_come_from_no_version(void **state)
     struct client c;
     fixture_limit(f, NULL);
     ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=5", "");
-    expect_refused(f, &c, "410 Gone", "list again");
+    expect_refused(f, &c, "HTTP/1.1 200 OK", "\"reason\":\"Expired\",\"code\":410}}\n");
     assert_int_equal(f->metrics.resumes_refused, 1);
     ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=5&sendInitialEvents=true", "");
     (void)api_expect_part(f->api, "sendInitialEvents");

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -35,10 +36,50 @@ static void test_encoding(void **state)
     assert_int_equal(encoding_of(slice_of(NULL, 0)), ENCODING_OTHER);
 }
 
+static void test_accepted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *accept;
+        enum encoding expected;
+    } cases[] = {
+        {"", ENCODING_JSON},
+        {"*/*", ENCODING_JSON},
+        {"application/json", ENCODING_JSON},
+        {"application/json;as=Table;v=v1;g=meta.k8s.io,application/json", ENCODING_JSON},
+        {"application/vnd.kubernetes.protobuf;stream=watch", ENCODING_PROTOBUF},
+        {"application/vnd.kubernetes.protobuf,application/json", ENCODING_PROTOBUF},
+        {"application/json, application/vnd.kubernetes.protobuf", ENCODING_JSON},
+        {"application/json;q=0.8,application/vnd.kubernetes.protobuf;q=0.9", ENCODING_PROTOBUF},
+        {"application/json; Q=0.85 ,application/vnd.kubernetes.protobuf;q=0.8", ENCODING_JSON},
+        {"application/json;q=0.855,application/vnd.kubernetes.protobuf;q=0.86", ENCODING_PROTOBUF},
+        {"application/json;q=0,application/vnd.kubernetes.protobuf;q=0.001", ENCODING_PROTOBUF},
+        {"*/*,application/vnd.kubernetes.protobuf", ENCODING_PROTOBUF},
+        {"application/vnd.kubernetes.protobuf;q=0.5,*/*", ENCODING_JSON},
+        {"application/cbor-seq,application/*;q=0.1", ENCODING_JSON},
+        {"application/cbor-seq, application/yaml", ENCODING_OTHER},
+        {"application/json;q=0.000", ENCODING_OTHER},
+        {"text/*", ENCODING_OTHER},
+        {",;q,", ENCODING_OTHER},
+        {"application/json;q=1;q=0", ENCODING_JSON},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (encoding_accepted(slice_str(cases[i].accept)) != cases[i].expected) {
+            fail_msg("%s", cases[i].accept);
+        }
+    }
+    assert_int_equal(encoding_accepted(slice_of(NULL, 0)), ENCODING_JSON);
+}
+
+#define PROTO "application/vnd.kubernetes.protobuf"
+#define PARTIAL ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+#define TABLE ";as=Table;v=v1;g=meta.k8s.io"
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_encoding),
+        cmocka_unit_test(test_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clients that are not client-go, and servers that are not kube-apiserver: what each makes of the
+ * answers that it gets when the rules change.
+ */
+#include "reload_fixture.h"
+
+#include "base/array.h"
+
+#define PODS "/api/v1/pods"
+#define EXPIRED_EVENT "\"reason\":\"Expired\",\"code\":410}}\n"
+#define ONE "/api/v1/namespaces/a/pods/x"
+
+static const char *const old_name[] = {"old", NULL};
+static const char *const new_name[] = {"new", NULL};
+
+static void send_watch(struct fixture *f, struct client *c, unsigned version, const char *headers)
+{
+    char text[512];
+    client_open(f, c);
+    (void)snprintf(text, sizeof text,
+                   "GET " PODS
+                   "?allowWatchBookmarks=true&resourceVersion=%u&watch=true HTTP/1.1\r\n"
+                   "Host: localhost\r\n%s\r\n",
+                   version, headers);
+    client_send(c, text);
+}
+
+static void list_pods(struct fixture *f, unsigned version, const char *const *names)
+{
+    struct client c;
+    fixture_get(f, &c, PODS);
+    api_answer(api_expect_part(f->api, PODS), 200, NULL, pod_list(version, NULL, names));
+    fixture_expect(f, &c, names != NULL ? names[0] : "PodList");
+    client_close(&c);
+}
+
+/* The API server answers two lists: what is lost, what is gained. */
+static void answer_difference(struct fixture *f, unsigned version)
+{
+    api_answer(api_expect_part(f->api, "resourceVersionMatch=Exact"), 200, NULL,
+               pod_list(version, NULL, old_name));
+    api_answer(api_expect_part(f->api, "resourceVersionMatch=Exact"), 200, NULL,
+               pod_list(version, NULL, new_name));
+}
+
+/* ---- Fabric8's kubernetes-client: watches over WebSocket if the server switches to it, and by
+ * plain HTTP if the server answers 200 ---- */
+
+#define WEBSOCKET                                                                                  \
+    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"                   \
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+#define PLAIN_HTTP "Accept: application/json\r\nAccept-Encoding: gzip\r\n"
+
+static void switch_protocols(struct api_request *q)
+{
+    const struct http_header upgrade[] = {{SLICE("Upgrade"), SLICE("websocket")},
+                                          {SLICE("Connection"), SLICE("Upgrade")}};
+    const struct http_head head = {.status = 101, .headers = upgrade, .header_count = 2};
+    api_begin_head(q, &head);
+}
+
+/* As kube-apiserver, which switches whoever asks for it. */
+static struct api_request *answer_watch(struct fixture *f)
+{
+    struct api_request *q = api_expect_part(f->api, "watch=true");
+    if (q->upgrade[0] != '\0') {
+        switch_protocols(q);
+    } else {
+        api_begin(q, NULL);
+    }
+    return q;
+}
+
+static struct api_request *watch_as_fabric8(struct fixture *f, struct client *c, unsigned version)
+{
+    send_watch(f, c, version, WEBSOCKET);
+    struct api_request *q = answer_watch(f);
+    fixture_expect(f, c, "\r\n\r\n");
+    if (client_has(c, "HTTP/1.1 101")) {
+        return q;
+    }
+    assert_true(client_has(c, "HTTP/1.1 200"));
+    client_close(c);
+    api_expect_given_up(q);
+    send_watch(f, c, version, PLAIN_HTTP);
+    q = answer_watch(f);
+    fixture_expect(f, c, "HTTP/1.1 200");
+    return q;
+}
+
+static void fabric8_follows_new_rules(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    list_pods(f, 100, old_name);
+    api_send(watch_as_fabric8(f, &c, 100), pod_event("MODIFIED", "old", 150));
+    fixture_expect(f, &c, "\"150\"");
+    assert_int_equal(f->metrics.tunnels, 0);
+    fixture_limit(f, "ns in (b)");
+    answer_difference(f, 150);
+    fixture_expect(f, &c, "{\"type\":\"DELETED\"");
+    fixture_expect(f, &c, "{\"type\":\"ADDED\"");
+    struct api_request *q = answer_watch(f);
+    assert_non_null(strstr(q->target, "resourceVersion=150"));
+    api_send(q, pod_event("MODIFIED", "new", 151));
+    fixture_expect(f, &c, "\"151\"");
+    client_close(&c);
+}
+
+/* Its last version is of other rules: it is told so in the stream that it falls back on. */
+static void fabric8_lists_again(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    list_pods(f, 100, old_name);
+    fixture_limit(f, "ns in (b)");
+    send_watch(f, &c, 100, WEBSOCKET);
+    fixture_expect(f, &c, EXPIRED_EVENT);
+    assert_true(client_has(&c, "HTTP/1.1 200"));
+    client_close(&c);
+    send_watch(f, &c, 100, PLAIN_HTTP);
+    fixture_expect(f, &c, EXPIRED_EVENT);
+    client_close(&c);
+    list_pods(f, 101, new_name);
+    send_watch(f, &c, 101, PLAIN_HTTP);
+    api_begin(api_expect_part(f->api, "watch=true"), NULL);
+    fixture_expect(f, &c, "HTTP/1.1 200");
+    client_close(&c);
+    api_expect_quiet(f->api);
+}
+
+/* Some server switches although nobody asked it to: events would pass under no rules. */
+static void no_watch_is_a_tunnel(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    send_watch(f, &c, 0, WEBSOCKET);
+    switch_protocols(api_expect_part(f->api, "watch=true"));
+    fixture_expect(f, &c, "switched protocols");
+    assert_true(client_has(&c, "HTTP/1.1 502"));
+    assert_false(client_has(&c, "Retry-After"));
+    assert_int_equal(f->metrics.tunnels, 0);
+    client_close(&c);
+}
+
+/* ---- client-go repeats whatever is answered with 429 or 5xx and Retry-After ---- */
+
+static void ask(struct fixture *f, struct client *c, const char *method)
+{
+    char text[256];
+    bool has_body = method[0] == 'P';
+    client_open(f, c);
+    (void)snprintf(text, sizeof text,
+                   "%s " ONE " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                   "Content-Length: %d\r\n\r\n%s",
+                   method, has_body ? 2 : 0, has_body ? "{}" : "");
+    client_send(c, text);
+}
+
+static void expect_failure(struct fixture *f, struct client *c, const char *status, bool again,
+                           const char *why)
+{
+    fixture_expect(f, c, status);
+    fixture_expect(f, c, "\"kind\":\"Status\"");
+    assert_true(client_has(c, why));
+    assert_true(client_has(c, "\r\nRetry-After: 1\r\n") == again);
+    assert_true(client_has(c, "retryAfterSeconds") == again);
+    client_close(c);
+}
+
+/* A second time the operator would be told AlreadyExists or NotFound of its own doing. */
+static void lost_writes_are_not_repeated(void **state)
+{
+    static const char *const methods[] = {"POST", "PUT", "PATCH", "DELETE"};
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
+        ask(f, &c, methods[i]);
+        api_cut(api_expect(f->api, methods[i], ONE));
+        expect_failure(f, &c, "HTTP/1.1 502", false, "may have been executed");
+    }
+}
+
+static void lost_reads_are_repeated(void **state)
+{
+    static const char *const methods[] = {"GET", "OPTIONS"};
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
+        ask(f, &c, methods[i]);
+        api_cut(api_expect(f->api, methods[i], ONE));
+        expect_failure(f, &c, "HTTP/1.1 503", true, "cannot be asked");
+    }
+}
+
+/* The command may run. */
+static void lost_commands_are_not_repeated(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, NULL);
+    client_open(f, &c);
+    client_send(&c, "GET " ONE "/exec?command=sh HTTP/1.1\r\nHost: localhost\r\n" WEBSOCKET "\r\n");
+    api_cut(api_expect_part(f->api, "/exec"));
+    expect_failure(f, &c, "HTTP/1.1 502", false, "may have been executed");
+}
+
+static void what_was_not_sent_is_repeated(void **state)
+{
+    static const char *const methods[] = {"POST", "DELETE", "GET"};
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, NULL);
+    api_stop(f->api);
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
+        ask(f, &c, methods[i]);
+        expect_failure(f, &c, "HTTP/1.1 503", true, "refused");
+    }
+    assert_true(api_listen(f->api));
+}
+
+/* client-go's reflector asks for a watch again upon 429, and lists upon all else. */
+static void watch_is_asked_for_again_after_an_outage(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    list_pods(f, 100, old_name);
+    api_stop(f->api);
+    for (int i = 0; i < 3; i++) {
+        send_watch(f, &c, 100, PLAIN_HTTP);
+        expect_failure(f, &c, "HTTP/1.1 429", true, "\"reason\":\"TooManyRequests\"");
+    }
+    assert_true(api_listen(f->api));
+    send_watch(f, &c, 100, PLAIN_HTTP);
+    api_cut(api_expect_part(f->api, "watch=true"));
+    expect_failure(f, &c, "HTTP/1.1 429", true, "cannot be asked");
+    send_watch(f, &c, 100, PLAIN_HTTP);
+    api_begin(api_expect_part(f->api, "watch=true"), NULL);
+    fixture_expect(f, &c, "HTTP/1.1 200");
+    client_close(&c);
+}
+
+/* ---- kube-rs: only an ERROR event of code 410 makes it list again; a watch that cannot be started
+ * is asked for again from the same version, for ever ---- */
+
+static bool is_started(struct client *c)
+{
+    return client_has(c, "HTTP/1.1 200");
+}
+
+static void kube_rs_lists_again(void **state)
+{
+    static const char *const accepts[] = {"", "Accept: application/json\r\n", "Accept: */*\r\n"};
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    list_pods(f, 100, old_name);
+    fixture_limit(f, "ns in (b)");
+    for (size_t i = 0; i < ARRAY_LEN(accepts); i++) {
+        send_watch(f, &c, 100, accepts[i]);
+        fixture_expect(f, &c, EXPIRED_EVENT "\r\n0\r\n\r\n");
+        assert_true(is_started(&c));
+        assert_true(client_has(&c, "\r\nContent-Type: application/json\r\n"));
+        client_close(&c);
+    }
+    assert_int_equal(f->metrics.resumes_refused, ARRAY_LEN(accepts));
+    api_expect_quiet(f->api);
+}
+
+static void protobuf_is_answered_in_protobuf(void **state)
+{
+    static const char type[] =
+        "\r\nContent-Type: application/vnd.kubernetes.protobuf;stream=watch\r\n";
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    list_pods(f, 100, old_name);
+    fixture_limit(f, "ns in (b)");
+    send_watch(f, &c, 100,
+               "Accept: application/vnd.kubernetes.protobuf;stream=watch,application/json\r\n");
+    fixture_expect(f, &c,
+                   "\"\x07"
+                   "Expired0\x9a\x03");
+    assert_true(client_has(&c, type));
+    client_close(&c);
+    /* In what localproxy cannot write it says so as it can. */
+    send_watch(f, &c, 100, "Accept: application/cbor-seq\r\n");
+    fixture_expect(f, &c, "list again");
+    assert_true(client_has(&c, "HTTP/1.1 410"));
+    client_close(&c);
+    api_expect_quiet(f->api);
+}
+
+/* ---- streams that cannot be read ---- */
+
+/* Go's client asks for gzip by itself, and Kubernetes 1.37 compresses what a watch begins with. */
+static void watches_are_asked_for_as_they_can_be_read(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    send_watch(f, &c, 0, PLAIN_HTTP);
+    struct api_request *q = api_expect_part(f->api, "watch=true");
+    assert_string_equal(q->accept_encoding, "identity");
+    client_close(&c);
+    fixture_get(f, &c, PODS);
+    q = api_expect_part(f->api, PODS);
+    assert_string_equal(q->accept_encoding, "");
+    client_close(&c);
+    client_open(f, &c);
+    client_send(&c, "GET " PODS " HTTP/1.1\r\nHost: localhost\r\n" PLAIN_HTTP "\r\n");
+    q = api_expect_part(f->api, PODS);
+    assert_string_equal(q->accept_encoding, "gzip");
+    client_close(&c);
+}
+
+/* ---- the end of a stream ---- */
+
+/* kube-apiserver ends each event with a newline; other servers need not. */
+static void last_event_needs_no_newline(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    char event[512];
+    const struct http_header type = {SLICE("Content-Type"), SLICE("application/json")};
+    (void)snprintf(event, sizeof event, "%s", pod_event("ADDED", "last", 150));
+    event[strlen(event) - 1] = '\0';
+    const struct http_head head = {.status = 200,
+                                   .headers = &type,
+                                   .header_count = 1,
+                                   .framing = HTTP_BODY_LENGTH,
+                                   .content_length = strlen(event)};
+    fixture_limit(f, "ns in (a)");
+    list_pods(f, 100, old_name);
+    send_watch(f, &c, 100, PLAIN_HTTP "Connection: close\r\n");
+    struct api_request *q = api_expect_part(f->api, "watch=true");
+    api_begin_head(q, &head);
+    api_send(q, event);
+    api_end(q);
+    fixture_expect(f, &c, NULL);
+    assert_true(client_has(&c, event));
+    client_close(&c);
+    /* It was delivered: who goes on from it under other rules is told to list. */
+    fixture_limit(f, "ns in (b)");
+    send_watch(f, &c, 150, PLAIN_HTTP);
+    fixture_expect(f, &c, EXPIRED_EVENT);
+    client_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(fabric8_follows_new_rules, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(fabric8_lists_again, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(kube_rs_lists_again, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(protobuf_is_answered_in_protobuf, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(no_watch_is_a_tunnel, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(lost_writes_are_not_repeated, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(lost_reads_are_repeated, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(lost_commands_are_not_repeated, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(what_was_not_sent_is_repeated, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(watch_is_asked_for_again_after_an_outage, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(watches_are_asked_for_as_they_can_be_read, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(last_event_needs_no_newline, fixture_setup,
+                                        fixture_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
