@@ -238,12 +238,18 @@ int query_inject_selector(struct slice target, struct slice escaped, struct buf 
     if (rc != 0) {
         return rc;
     }
+    struct query_piece selector = {.valid = false};
     struct slice rest = query;
-    struct query_piece piece;
-    while (query_next(&rest, &piece)) {
+    for (struct query_piece piece; query_next(&rest, &piece);) {
         if (piece.valid && query_equal(piece.key, SLICE(SELECTOR_KEY))) {
-            return extend_piece(target, &piece, escaped, out, e);
+            if (selector.valid) {
+                return err_set(e, -EINVAL,
+                               "the query has more than one labelSelector, of which "
+                               "servers do not all take the same");
+            }
+            selector = piece;
         }
     }
-    return add_piece(target, query, escaped, out, e);
+    return selector.valid ? extend_piece(target, &selector, escaped, out, e)
+                          : add_piece(target, query, escaped, out, e);
 }

@@ -57,10 +57,10 @@ MUST_CHECK int query_check(struct slice target, struct err *e);
  * The first valid piece with the key labelSelector gets the value `<escaped>%2C<client's value as
  * it was written>`: ours stands first, so that no text of the client can change how it is read. If
  * the client's value is empty or white space, it is replaced. Without such a piece one is added at
- * the end. Everything else stays byte for byte, further labelSelector pieces too: the server reads
- * the first only (Convert_url_Values_To_v1_ListOptions takes values[0]).
+ * the end. Everything else stays byte for byte.
  *
- * -EINVAL (query_check), -ENOBUFS, -ENOMEM. On error `out` is as it was. */
+ * -EINVAL (query_check, or a second labelSelector: Go servers read the first only, others might
+ * read the last), -ENOBUFS, -ENOMEM. On error `out` is as it was. */
 MUST_CHECK int query_inject_selector(struct slice target, struct slice escaped, struct buf *out,
                                      struct err *e);
 

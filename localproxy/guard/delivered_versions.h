@@ -62,6 +62,9 @@ struct delivered_range {
  * one in force. */
 #define DELIVERED_MIXED UINT64_C(1)
 
+/* A version that is no number of 64 bits: below every ceiling, and only in DELIVERED_ANY. */
+#define DELIVERED_OPAQUE UINT64_C(1)
+
 /* When the version is not known: fits every one. */
 #define DELIVERED_ANY ((struct delivered_range){.from = 0, .to = UINT64_MAX})
 

@@ -5,59 +5,107 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash.h"
 #include "codec/list_meta.h"
 #include "kube/query.h"
 
-/* A version that is no number: below every ceiling, and equal to nothing that was given out. */
-enum { VERSION_OPAQUE = 1 };
+/* Decoded values of more than that are nothing that a server would take. */
+enum { VALUE_MAX = 1024 * 1024 };
 
 static uint64_t read_version(struct slice value)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < value.len; i++) {
         if (value.ptr[i] < '0' || value.ptr[i] > '9' || n > UINT64_MAX / 10 - 1) {
-            return VERSION_OPAQUE;
+            return DELIVERED_OPAQUE;
         }
         n = n * 10 + (uint64_t)(value.ptr[i] - '0');
     }
     return n;
 }
 
-/* As strconv.ParseBool and the API server's own conversion have it: all but these is true. */
+/* As the API server's own conversion has it, Convert_Slice_string_To_bool: all but these is true,
+ * nothing too. */
 static bool is_true(struct slice value)
 {
-    return value.len > 0 && !slice_eq(value, SLICE("0")) && !slice_ieq(value, SLICE("false"));
+    return !slice_eq(value, SLICE("0")) && !slice_ieq(value, SLICE("false"));
 }
 
-static uint64_t read_token(struct slice value)
+struct reading {
+    struct request_attributes *s;
+    uint64_t view;
+    unsigned done; /* bits of `parameters` */
+};
+
+static void read_selector(struct reading *r, struct slice key, struct slice value)
 {
-    struct buf token = BUF_INIT(64 * 1024);
-    uint64_t hash = 0;
-    if (value.len > 0 && query_decode(value, &token) == 0) {
-        hash = list_meta_hash(buf_slice(&token));
+    r->view = hash_slice(hash_slice(r->view, key), value);
+}
+
+static void read_resource_version(struct reading *r, struct slice key, struct slice value)
+{
+    (void)key;
+    r->s->version = r->s->verb == VERB_WATCH ? read_version(value) : 0;
+    r->s->newest = r->s->newest && value.len == 0;
+}
+
+static void read_version_match(struct reading *r, struct slice key, struct slice value)
+{
+    (void)key;
+    r->s->exact = slice_eq(value, SLICE("Exact"));
+}
+
+static void read_initial_events(struct reading *r, struct slice key, struct slice value)
+{
+    (void)key;
+    r->s->initial_events = r->s->verb == VERB_WATCH && is_true(value);
+}
+
+static void read_bookmarks(struct reading *r, struct slice key, struct slice value)
+{
+    (void)key;
+    r->s->bookmarks = r->s->verb == VERB_WATCH && is_true(value);
+}
+
+static void read_continue(struct reading *r, struct slice key, struct slice value)
+{
+    (void)key;
+    if (r->s->verb == VERB_LIST && value.len > 0) {
+        r->s->newest = false;
+        r->s->page = list_meta_hash(value);
     }
-    buf_reset(&token);
-    return hash;
 }
 
-static void read_parameter(struct request_attributes *s, const struct query_piece *piece,
-                           uint64_t *view)
+static const struct parameter {
+    struct slice key;
+    void (*read)(struct reading *r, struct slice key, struct slice value);
+} parameters[] = {
+    {{"labelSelector", 13}, read_selector},
+    {{"fieldSelector", 13}, read_selector},
+    {{"shardSelector", 13}, read_selector}, /* Kubernetes 1.36, alpha */
+    {{"resourceVersion", 15}, read_resource_version},
+    {{"resourceVersionMatch", 20}, read_version_match},
+    {{"sendInitialEvents", 17}, read_initial_events},
+    {{"allowWatchBookmarks", 19}, read_bookmarks},
+    {{"continue", 8}, read_continue},
+};
+
+/* The first of each counts, decoded, as for the server. */
+static void read_parameter(struct reading *r, const struct query_piece *piece)
 {
-    if (query_equal(piece->key, SLICE("labelSelector")) ||
-        query_equal(piece->key, SLICE("fieldSelector"))) {
-        *view = hash_slice(hash_slice(*view, piece->key), piece->value);
-    } else if (s->verb == VERB_WATCH && query_equal(piece->key, SLICE("resourceVersion"))) {
-        s->version = read_version(piece->value);
-    } else if (s->verb == VERB_WATCH && query_equal(piece->key, SLICE("sendInitialEvents"))) {
-        s->initial_events = is_true(piece->value);
-    } else if (s->verb == VERB_WATCH && query_equal(piece->key, SLICE("allowWatchBookmarks"))) {
-        s->bookmarks = is_true(piece->value);
-    } else if (s->verb == VERB_LIST && query_equal(piece->key, SLICE("resourceVersion"))) {
-        s->newest = s->newest && piece->value.len == 0;
-    } else if (s->verb == VERB_LIST && query_equal(piece->key, SLICE("continue"))) {
-        s->newest = s->newest && piece->value.len == 0;
-        s->page = read_token(piece->value);
+    for (size_t i = 0; i < ARRAY_LEN(parameters); i++) {
+        const struct parameter *p = &parameters[i];
+        if ((r->done & 1u << i) == 0 && query_equal(piece->key, p->key)) {
+            struct buf value = BUF_INIT(VALUE_MAX);
+            r->done |= 1u << i;
+            if (query_decode(piece->value, &value) == 0) {
+                p->read(r, p->key, buf_slice(&value));
+            } else {
+                p->read(r, p->key, piece->value); /* no memory: as it was written */
+            }
+            buf_reset(&value);
+        }
     }
 }
 
@@ -70,19 +118,20 @@ void request_attributes_read(struct request_attributes *s, const struct request_
         .namespace = ri->namespace,
         .name = ri->name,
     };
+    s->key.resource = hash_slice(hash_slice(HASH_SEED, ri->group), ri->resource);
     if (ri->verb != VERB_LIST && ri->verb != VERB_WATCH) {
         return;
     }
-    s->newest = ri->verb == VERB_LIST;
-    s->key.resource = hash_slice(hash_slice(HASH_SEED, ri->group), ri->resource);
-    uint64_t view = hash_slice(hash_slice(s->key.resource, ri->version), ri->namespace);
+    s->newest = true;
+    struct reading r = {
+        .s = s, .view = hash_slice(hash_slice(s->key.resource, ri->version), ri->namespace)};
     struct slice rest = ri->query;
     for (struct query_piece piece; query_next(&rest, &piece);) {
         if (piece.valid) {
-            read_parameter(s, &piece, &view);
+            read_parameter(&r, &piece);
         }
     }
-    s->key.view = view;
+    s->key.view = r.view;
 }
 
 bool request_attributes_is_selected(const struct request_attributes *s)

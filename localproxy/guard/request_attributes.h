@@ -22,7 +22,8 @@ struct request_attributes {
     struct delivered_key key;
     uint64_t version;    /* watch: go on from it; 0: begin with what there is */
     uint64_t page;       /* list: hash of the `continue` token; 0: from the beginning */
-    bool newest;         /* list: of what there is now, and not of what a memory may hold */
+    bool newest;         /* of what there is now, and not of what a memory may hold */
+    bool exact;          /* resourceVersionMatch=Exact */
     bool bookmarks;      /* watch: allowWatchBookmarks=true */
     bool initial_events; /* watch: sendInitialEvents=true, a list in the form of events */
     char *memory;

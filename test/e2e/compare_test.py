@@ -305,7 +305,6 @@ class ReadTest(CompareTestCase):
             ("?label%53elector=number%3D3", f"?label%53elector={mine}{own}"),
             ("?limit=1&&label%53elector=number%3D3&", f"?limit=1&&labelSelector={mine}{own}&"),
             ("?labelSelector", f"?labelSelector={mine}"),
-            ("?labelSelector=number%3D3&labelSelector=x", f"?labelSelector={mine}{own}"),
             ("?labelSelector=%20&limit=2", f"?labelSelector={mine}&limit=2"),
             ("?labelselector=x", f"?labelSelector={mine}"),
             ("?%zz&limit=3", f"?limit=3&labelSelector={mine}"),

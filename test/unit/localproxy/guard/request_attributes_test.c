@@ -40,6 +40,13 @@ static void test_list_and_watch_of_one_client_are_one_view(void **state)
     assert_int_not_equal(view, view_of("/api/v1/namespaces/n/pods?labelSelector=a%3Dc"));
     assert_int_not_equal(view, view_of("/api/v1/namespaces/n/pods?fieldSelector=a%3Db"));
     assert_int_not_equal(view, view_of("/api/v1/namespaces/n/pods"));
+    /* As the server reads it: decoded, and the first. */
+    assert_int_equal(view, view_of("/api/v1/namespaces/n/pods?label%53elector=%61%3db"));
+    assert_int_equal(view, view_of("/api/v1/namespaces/n/pods?labelSelector=a=b&labelSelector=c"));
+    const char *half = "/api/v1/namespaces/n/pods?labelSelector=a=b&shardSelector=shardRange()";
+    assert_int_not_equal(view, view_of(half));
+    assert_int_equal(view_of(half), view_of("/api/v1/namespaces/n/pods?watch=1&labelSelector=a%3Db"
+                                            "&shardSelector=shardRange%28%29"));
 }
 
 static void test_versions(void **state)
@@ -55,7 +62,11 @@ static void test_versions(void **state)
         {"watch=1&resourceVersion=12345", 12345},
         {"watch=1&resourceVersion=18446744073709551615", 1}, /* too large to be one */
         {"watch=1&resourceVersion=abc", 1},
-        {"resourceVersion=12345", 0}, /* a list shows all there is */
+        {"watch=1&resourceVersion=%31%32", 12},
+        {"watch=1&resourceVersion=150&resourceVersion=0", 150}, /* the first counts */
+        {"watch=1&resourceVersion=&resourceVersion=150", 0},
+        {"watch=1&resourceVersion=%zz&resourceVersion=150", 150}, /* that is none */
+        {"resourceVersion=12345", 0},                             /* a list shows all there is */
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct request_attributes s;
@@ -93,7 +104,10 @@ static void test_lists_of_what_there_is_now(void **state)
         {"resource%56ersion=0", false},
         {"resourceVersion=7&resourceVersionMatch=Exact", false},
         {"limit=5&continue=ab", false},
-        {"watch=1", false},
+        {"watch=1&sendInitialEvents=true", true},
+        {"watch=1&sendInitialEvents=true&resourceVersion=0", false},
+        {"resourceVersion=0&resourceVersion=", false}, /* the first counts */
+        {"resourceVersion=&resourceVersion=0", true},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct request_attributes s;
