@@ -28,6 +28,7 @@
 enum {
     RETRY_AFTER_S = 1,
     LOST_WRITE_MS = 5000, /* how long a write to what was lost may still take */
+    ACCEPT_MAX = 64 * 1024,
 };
 
 /* COMING --- down sent all of it ---> WHOLE --- up was told ---> PASSED. WHOLE once more at the end
@@ -657,6 +658,19 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
     return f;
 }
 
+/* Of what is limited, versions must be read. `accept` has the header's value then. */
+static void ask_readable(struct http_header *headers, size_t count, struct buf *accept)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (slice_ieq(headers[i].name, SLICE("Accept"))) {
+            if (encoding_without_cbor(headers[i].value, accept)) {
+                headers[i].value = buf_slice(accept);
+            }
+            return;
+        }
+    }
+}
+
 /* Asks the API server for `target` in the name of the operator's request `head`. */
 static int ask_upstream(struct forward *f, const struct http_head *head, struct slice target,
                         const struct slice *body, struct err *e)
@@ -672,7 +686,12 @@ static int ask_upstream(struct forward *f, const struct http_head *head, struct 
         h.framing = HTTP_BODY_LENGTH;
         h.content_length = body->len;
     }
+    struct buf readable = BUF_INIT(ACCEPT_MAX);
+    if (f->concerned && f->attributes.key.selector != 0) {
+        ask_readable(headers, h.header_count, &readable);
+    }
     f->up = kube_client_request(f->ctx->upstream, &h, &up_handlers, f, e);
+    buf_reset(&readable);
     return f->up != NULL ? 0 : e->code;
 }
 

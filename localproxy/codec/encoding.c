@@ -98,3 +98,88 @@ enum encoding encoding_accepted(struct slice accept)
     }
     return best;
 }
+
+/* "0.8" is 800: up to three digits after the point, as RFC 9110 has it. */
+static unsigned read_quality(struct slice text)
+{
+    unsigned quality = 0;
+    unsigned digits = 0;
+    for (size_t i = 0; i < text.len && digits < 4; i++) {
+        if (text.ptr[i] >= '0' && text.ptr[i] <= '9') {
+            quality = quality * 10 + (unsigned)(text.ptr[i] - '0');
+            digits++;
+        }
+    }
+    for (; digits < 4; digits++) {
+        quality *= 10;
+    }
+    return quality;
+}
+
+static enum object_form form_of(struct slice as)
+{
+    if (slice_eq(as, SLICE("Table"))) {
+        return OBJECT_FORM_TABLE;
+    }
+    bool partial = slice_eq(as, SLICE("PartialObjectMetadata")) ||
+                   slice_eq(as, SLICE("PartialObjectMetadataList"));
+    return partial ? OBJECT_FORM_PARTIAL : OBJECT_FORM_WHOLE;
+}
+
+struct range {
+    bool fits;
+    unsigned quality; /* 0 to 1000 */
+    enum object_form form;
+};
+
+static struct range read_range(struct slice text, enum encoding answer)
+{
+    struct slice type = next_part(&text, ';');
+    struct range r = {.quality = 1000};
+    r.fits = slice_eq(type, SLICE("*/*")) || slice_ieq(type, SLICE("application/*")) ||
+             encoding_of(type) == answer;
+    while (text.len > 0) {
+        struct slice value = next_part(&text, ';');
+        struct slice key = next_part(&value, '=');
+        if (slice_ieq(key, SLICE("as"))) {
+            r.form = form_of(trim(value));
+        } else if (slice_ieq(key, SLICE("q"))) {
+            r.quality = read_quality(trim(value));
+        }
+    }
+    return r;
+}
+
+enum object_form encoding_form(struct slice accept, enum encoding answer)
+{
+    struct range best = {.quality = 0};
+    while (accept.len > 0) {
+        struct range r = read_range(next_part(&accept, ','), answer);
+        if (r.fits && r.quality > best.quality) {
+            best = r;
+        }
+    }
+    return best.form;
+}
+
+static bool is_cbor(struct slice range)
+{
+    struct slice type = encoding_media_type(range);
+    return slice_ieq(type, SLICE("application/cbor")) ||
+           slice_ieq(type, SLICE("application/cbor-seq"));
+}
+
+bool encoding_without_cbor(struct slice accept, struct buf *out)
+{
+    bool found = false;
+    while (accept.len > 0) {
+        struct slice range = next_part(&accept, ',');
+        if (is_cbor(range)) {
+            found = true;
+        } else if (range.len > 0) {
+            buf_append_str(out, out->len > 0 ? "," : "");
+            buf_append(out, range.ptr, range.len);
+        }
+    }
+    return found && out->len > 0 && buf_error(out) == 0;
+}

@@ -94,14 +94,15 @@ static bool read_json(struct slice metadata, struct list_meta_result *r)
 
 enum { LIST_SELF_LINK = 1, LIST_VERSION = 2, LIST_CONTINUE = 3, LIST_REMAINING = 4 };
 
-/* False when it is no ListMeta. */
+/* False when it is no ListMeta. Fields that came later than these (shardInfo, 5) are passed over.
+ */
 static bool read_protobuf(struct slice metadata, struct list_meta_result *r)
 {
     struct protobuf_field f;
     enum protobuf_result rc;
     while ((rc = protobuf_next(&metadata, &f)) == PROTOBUF_FIELD) {
-        if (f.wire != (f.number == LIST_REMAINING ? PROTOBUF_VARINT : PROTOBUF_BYTES) ||
-            f.number > LIST_REMAINING) {
+        if (f.number <= LIST_REMAINING &&
+            f.wire != (f.number == LIST_REMAINING ? PROTOBUF_VARINT : PROTOBUF_BYTES)) {
             return false;
         }
         if (f.number == LIST_VERSION) {

@@ -202,9 +202,9 @@ static enum fallback fallback_of(const struct err *e)
 
 /* ---- whether it can be done ---- */
 
-static bool text_contains(struct slice text, struct slice part)
+static enum object_form form_of(const struct migration *m)
 {
-    return text.len >= part.len && memmem(text.ptr, text.len, part.ptr, part.len) != NULL;
+    return encoding_form(headers_value(m->o.head, SLICE("Accept")), watch_encoding(m->o.watch));
 }
 
 static bool impersonates(const struct http_head *head)
@@ -223,8 +223,7 @@ static bool has_form(const struct migration *m)
 {
     const struct http_head *head = m->o.head;
     return head != NULL && derived_possible(head->target) && !impersonates(head) &&
-           !text_contains(headers_value(head, SLICE("Accept")), SLICE("as=Table")) &&
-           watch_encoding(m->o.watch) != ENCODING_OTHER;
+           watch_encoding(m->o.watch) != ENCODING_OTHER && form_of(m) != OBJECT_FORM_TABLE;
 }
 
 /* ---- the difference is listed and written ---- */
@@ -289,8 +288,7 @@ static int start_writer(struct migration *m, struct err *e)
         .down = m->o.down,
         .target = m->o.head->target,
         .encoding = watch_encoding(m->o.watch),
-        .partial = text_contains(headers_value(m->o.head, SLICE("Accept")),
-                                 SLICE("as=PartialObjectMetadata")),
+        .partial = form_of(m) == OBJECT_FORM_PARTIAL,
         .bookmarks = m->o.attributes->bookmarks,
         .version = watch_version(m->o.watch),
         .difference =

@@ -283,6 +283,22 @@ static void a_watch_that_was_asked_for_goes_on_in_the_next_process(void **state)
     temp_dir_deinit(&dir);
 }
 
+static void cbor_is_not_asked_for_where_versions_must_be_read(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    const char *accept = "Accept: application/cbor, application/json;q=0.9\r\n";
+    fixture_limit(f, "a");
+    ask(f, &c, "GET", "/api/v1/pods", accept);
+    struct api_request *q = api_expect_part(f->api, "/api/v1/pods");
+    assert_string_equal(q->accept, "application/json;q=0.9");
+    client_close(&c);
+    ask(f, &c, "GET", "/api/v1/secrets", accept);
+    q = api_expect_part(f->api, "/api/v1/secrets");
+    assert_string_equal(q->accept, "application/cbor, application/json;q=0.9");
+    client_close(&c);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
@@ -297,6 +313,7 @@ int main(void)
         TEST(audited_writes_pass_unless_just_lost),
         TEST(initial_events_come_from_no_version),
         TEST(a_watch_that_was_asked_for_goes_on_in_the_next_process),
+        TEST(cbor_is_not_asked_for_where_versions_must_be_read),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

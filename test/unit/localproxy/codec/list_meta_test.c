@@ -249,11 +249,17 @@ static void test_odd_protobuf(void **state)
                                  "7\x20\x01"),
                   7, NULL);
     assert_learns(protobuf_type, "", SLICE(ENVELOPE "\x12\x02\x0a\x00"), 0, NULL);
+    /* Fields that are not known: shardInfo (5), and one of a number. */
+    assert_learns(protobuf_type, "",
+                  SLICE(ENVELOPE "\x12\x09\x0a\x07\x2a\x02\x0a\x00\x12\x01"
+                                 "7"),
+                  7, NULL);
+    assert_learns(protobuf_type, "",
+                  SLICE(ENVELOPE "\x12\x07\x0a\x05\x12\x01"
+                                 "7\x28\x01"),
+                  7, NULL);
     static const struct slice odd[] = {
         /* Metadata with what it has not, items first, an object, an empty list. */
-        {ENVELOPE "\x12\x07\x0a\x05\x12\x01"
-                  "7\x28\x01",
-         28},
         {ENVELOPE "\x12\x07\x0a\x05\x12\x01"
                   "7\x22\x00",
          28},
