@@ -3,7 +3,8 @@
  * Happy path: list_pages_want > on_serve, when there is room > ask_for_page > up_on_body, which
  * makes events of objects > up_on_end > up_on_close > finish_entry > on_tell_wants.
  *
- * Each way to fail ends in finish_entry too, with a code; who wants the page is told the same way.
+ * What fails for now is asked for again: repeat_or_fail > on_limit > on_serve. Each other way to
+ * fail ends in finish_entry too, with a code; who wants the page is told the same way.
  */
 #include "watch/list_pages.h"
 
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/state_machine.h"
 #include "codec/frames.h"
 #include "codec/list_items.h"
@@ -20,21 +22,27 @@
 #include "codec/watch_frame_write.h"
 #include "headers.h"
 #include "http/exchange.h"
+#include "net/clock.h"
 #include "net/deadline.h"
 #include "watch/derived_requests.h"
+#include "watch/derived_retry.h"
 
 enum { FAILURE_MAX = 256 };
 
 #define TOO_MUCH "too many events of open watches are kept at a time"
 
 /* WAITING -- there is room --> ASKED -- all of the answer came --> WHOLE -- it is closed --> DONE,
- * with a page or an error; with an error from each of them. Gone with the last want. */
-enum entry_state { ENTRY_WAITING, ENTRY_ASKED, ENTRY_WHOLE, ENTRY_DONE };
+ * with a page or an error; with an error from each of them. Gone with the last want.
+ *
+ * ASKED -- it failed for now --> PAUSED -- some time --> WAITING. */
+enum entry_state { ENTRY_WAITING, ENTRY_ASKED, ENTRY_PAUSED, ENTRY_WHOLE, ENTRY_DONE };
 
 static const struct state_machine machine = {
     .object = "list page",
     .states = {[ENTRY_WAITING] = {"Waiting", STATE(ENTRY_ASKED) | STATE(ENTRY_DONE)},
-               [ENTRY_ASKED] = {"Asked", STATE(ENTRY_WHOLE) | STATE(ENTRY_DONE)},
+               [ENTRY_ASKED] = {"Asked",
+                                STATE(ENTRY_PAUSED) | STATE(ENTRY_WHOLE) | STATE(ENTRY_DONE)},
+               [ENTRY_PAUSED] = {"Paused", STATE(ENTRY_WAITING) | STATE(ENTRY_DONE)},
                [ENTRY_WHOLE] = {"Whole", STATE(ENTRY_DONE)},
                [ENTRY_DONE] = {"Done", 0}},
 };
@@ -53,7 +61,9 @@ struct page_entry {
     struct page page;
     struct err error; /* why there is no page; code 0: none */
     struct net_task tell;
-    struct net_deadline limit;
+    bool begun;                 /* it was asked for, perhaps several times */
+    struct derived_retry retry; /* if begun */
+    struct net_deadline limit;  /* PAUSED: of the pause */
 };
 
 struct list_pages {
@@ -178,6 +188,59 @@ static void on_tell_wants(struct net_task *t)
     list_pages_drop(&guard);
 }
 
+/* ---- asking again ---- */
+
+/* What came of the answer is dropped. */
+static int drop_answer(struct page_entry *n)
+{
+    struct list_items *items = list_items_new(n->request.encoding);
+    if (items == NULL) {
+        return -ENOMEM;
+    }
+    list_items_free(n->items);
+    n->items = items;
+    buf_reset(&n->page.events);
+    n->page.count = 0;
+    n->page.lowest = 0;
+    return 0;
+}
+
+/* The API server answered with `head`, or nothing (NULL). */
+static void repeat_or_fail(struct page_entry *n, const struct http_head *head, int code,
+                           const char *why)
+{
+    struct net_loop *l = n->pages->loop;
+    uint64_t pause =
+        derived_retry_pause(&n->retry, head, net_loop_now(l), net_clock_random(&net_clock_system));
+    if (pause == 0 || drop_answer(n) != 0) {
+        finish_entry(n, code, why);
+        return;
+    }
+    log_debug("a list of the difference is asked for again", log_str("error", why),
+              log_num("pauseMs", (int64_t)pause));
+    if (n->up != NULL) {
+        http_exchange_abort(n->up);
+        n->up = NULL;
+    }
+    set_state(n, ENTRY_PAUSED);
+    net_deadline_set(l, &n->limit, pause);
+}
+
+static void await_turn(struct page_entry *n)
+{
+    struct list_pages *p = n->pages;
+    list_append(n->request.first ? &p->first : &p->more, &n->turn);
+    net_task_queue(p->loop, &p->serve);
+}
+
+static void end_pause(struct page_entry *n)
+{
+    struct net_loop *l = n->pages->loop;
+    set_state(n, ENTRY_WAITING);
+    net_deadline_set(l, &n->limit, derived_retry_left(&n->retry, net_loop_now(l)));
+    await_turn(n);
+}
+
 /* ---- the answer ---- */
 
 static int add_event(struct page_entry *n, struct slice item)
@@ -221,7 +284,7 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
         }
         (void)snprintf(why, sizeof why, "the API server answered a list with status %u",
                        head->status);
-        finish_entry(n, head->status == 410 ? -ESTALE : -EIO, why);
+        repeat_or_fail(n, head, head->status == 410 ? -ESTALE : -EIO, why);
     } else if (headers_encoding(head) != n->request.encoding) {
         finish_entry(n, -EPROTO, "the API server answered a list in another encoding");
     }
@@ -281,8 +344,13 @@ static void up_on_close(struct http_exchange *x, const struct err *e)
 {
     struct page_entry *n = x->data;
     n->up = NULL;
-    finish_entry(n, n->state == ENTRY_WHOLE ? 0 : -EIO,
-                 e != NULL ? e->msg : "the answer to a list ended early");
+    if (n->state == ENTRY_WHOLE) {
+        finish_entry(n, 0, "");
+    } else if (e != NULL && e->code == -ENOMEM) {
+        finish_entry(n, -EIO, e->msg);
+    } else {
+        repeat_or_fail(n, NULL, -EIO, e != NULL ? e->msg : "the answer to a list ended early");
+    }
 }
 
 static const struct http_exchange_handlers up_handlers = {
@@ -296,6 +364,10 @@ static const struct http_exchange_handlers up_handlers = {
 static void on_limit(struct net_deadline *d)
 {
     struct page_entry *n = LIST_ITEM(d, struct page_entry, limit);
+    if (n->state == ENTRY_PAUSED) {
+        end_pause(n);
+        return;
+    }
     bool full = n->state == ENTRY_WAITING && n->pages->held >= LIST_PAGES_TOTAL_MAX / 2;
     finish_entry(n, full ? -EMSGSIZE : -ETIMEDOUT, full ? TOO_MUCH : "a list takes too long");
 }
@@ -322,7 +394,11 @@ static int ask_for_page(struct page_entry *n, struct err *e)
         return e->code;
     }
     set_state(n, ENTRY_ASKED);
-    net_deadline_set(n->pages->loop, &n->limit, LIST_PAGES_TIMEOUT_MS);
+    if (!n->begun) {
+        n->begun = true;
+        derived_retry_init(&n->retry, net_loop_now(n->pages->loop));
+        net_deadline_set(n->pages->loop, &n->limit, DERIVED_RETRY_TIME_MS);
+    }
     return 0;
 }
 
@@ -401,9 +477,8 @@ static struct page_entry *entry_new(struct list_pages *p, const struct page_requ
         return NULL;
     }
     list_append(&p->entries, &n->link);
-    list_append(r->first ? &p->first : &p->more, &n->turn);
     net_deadline_set(p->loop, &n->limit, LIST_PAGES_TIMEOUT_MS);
-    net_task_queue(p->loop, &p->serve);
+    await_turn(n);
     return n;
 }
 
@@ -421,6 +496,7 @@ int list_pages_want(struct list_pages *p, const struct page_request *r, struct p
     w->entry = n;
     w->told = false;
     list_append(&n->wants, &w->link);
+    n->request.first = n->request.first && r->first;
     if (!r->first && n->state == ENTRY_WAITING) {
         list_remove(&n->turn);
         list_append(&p->more, &n->turn);

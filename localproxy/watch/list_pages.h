@@ -22,8 +22,10 @@
 
 /* Objects that a page is asked for with. */
 #define LIST_PAGES_OBJECTS 500
-/* Bytes of events that one page may make, and how long it may wait, and then take. */
+/* Bytes of events that one page may make. */
 #define LIST_PAGES_EVENTS_MAX ((size_t)16 * 1024 * 1024)
+/* How long it may wait for its turn. It may then take DERIVED_RETRY_TIME_MS, during which what
+ * fails for now is asked for again. */
 #define LIST_PAGES_TIMEOUT_MS 15000
 /* Pages that are asked for at a time; bytes of events that all who hold pages keep in memory before
  * no more is asked for. */

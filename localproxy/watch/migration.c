@@ -3,6 +3,8 @@
  * Happy path: migration_change_rules > list_difference > on_first_event > on_written > reopen_watch
  * > migration_answered.
  *
+ * What the API server refuses for now is repeated (list_pages.c; repeat_reopen > on_due).
+ *
  * Ways to fail: fall_back counts why, and cut_after takes the watch to its end. on_failed tells
  * a version that is not kept, which find_version may mend, from the rest. Only where not even the
  * end can be written the stream is broken off.
@@ -24,6 +26,7 @@
 enum {
     LAST_EVENT_MS = 5000, /* how long the event may take that the watch is within */
     TARGET_MAX = 4 * 1024 * 1024,
+    REASON_MAX = 128,
 };
 
 static const struct state_machine machine = {
@@ -40,7 +43,11 @@ static const struct state_machine machine = {
         [MIGRATION_WRITING] = {"WritingDifference",
                                STATE(MIGRATION_REOPENING) | STATE(MIGRATION_SILENT)},
         [MIGRATION_REOPENING] = {"Reopening", STATE(MIGRATION_PASSING) | STATE(MIGRATION_LISTING) |
+                                                  STATE(MIGRATION_REOPEN_PAUSED) |
                                                   STATE(MIGRATION_SILENT)},
+        [MIGRATION_REOPEN_PAUSED] = {"ReopenPaused", STATE(MIGRATION_REOPENING) |
+                                                         STATE(MIGRATION_LISTING) |
+                                                         STATE(MIGRATION_SILENT)},
         [MIGRATION_LAST_EVENT] = {"LastEvent", STATE(MIGRATION_SILENT)},
         [MIGRATION_SILENT] = {"Silenced", STATE(MIGRATION_CUT)},
         [MIGRATION_CUT] = {"Ended", 0},
@@ -156,13 +163,21 @@ void migration_last_event_ended(struct migration *m)
     cut_after(m, m->cut_at_ms > now ? m->cut_at_ms - now : 0);
 }
 
+static void reopen_watch(struct migration *m);
+
 static void on_due(struct net_deadline *d)
 {
     struct migration *m = LIST_ITEM(d, struct migration, due);
-    if (m->state == MIGRATION_LAST_EVENT) {
+    switch (m->state) {
+    case MIGRATION_LAST_EVENT:
         m->o.handlers->abort(m->o.data);
-    } else {
+        break;
+    case MIGRATION_REOPEN_PAUSED:
+        reopen_watch(m);
+        break;
+    default:
         migration_cut(m);
+        break;
     }
 }
 
@@ -179,8 +194,9 @@ static void fall_back(struct migration *m, enum fallback why, const char *text)
     const struct request_attributes *a = m->o.attributes;
     m->ctx->metrics->fallbacks[why]++;
     log_info("an open watch cannot be migrated to the new rules and is ended",
-             log_str("reason", metrics_fallback_name(why)), log_str("error", text),
-             log_strn("resource", a->resource.ptr, a->resource.len));
+             log_str("reason", metrics_fallback_name(why)),
+             log_strn("resource", a->resource.ptr, a->resource.len),
+             text[0] != '\0' ? log_str("error", text) : (struct log_field){0});
     cut_when_paced(m);
 }
 
@@ -229,7 +245,6 @@ static bool has_form(const struct migration *m)
 /* ---- the difference is listed and written ---- */
 
 static void find_version(struct migration *m);
-static void reopen_watch(struct migration *m);
 
 static void free_writer(struct migration *m)
 {
@@ -253,7 +268,10 @@ static void on_written(void *data)
     metrics->spliced_events += difference_writer_events(m->writer);
     metrics_count_duration(&metrics->migration, (net_clock_ns() - m->changed_ns) / 1000);
     watch_migrated(m->o.watch, &a->key, difference_writer_lowest(m->writer));
-    set_state(m, MIGRATION_REOPENING);
+    free_writer(m);
+    version_probe_free(m->probe);
+    m->probe = NULL;
+    derived_retry_init(&m->retry, net_loop_now(m->ctx->loop));
     reopen_watch(m);
 }
 
@@ -383,28 +401,45 @@ static void fail_reopen(struct migration *m, const char *why)
 static void reopen_watch(struct migration *m)
 {
     struct err e = ERR_INIT;
-    free_writer(m);
-    version_probe_free(m->probe);
-    m->probe = NULL;
+    set_state(m, MIGRATION_REOPENING);
     if (ask_for_watch(m, &e) != 0) {
         fail_reopen(m, e.msg);
     }
 }
 
-void migration_answered(struct migration *m, const struct http_head *head)
+/* The API server answered with `head`, or nothing (NULL). */
+static void repeat_reopen(struct migration *m, const struct http_head *head, const char *why)
 {
-    if (head->status != 200 || headers_encoding(head) != watch_encoding(m->o.watch)) {
-        m->o.handlers->end_upstream(m->o.data);
-        fail_reopen(m, "the new watch was not answered as the one before");
+    struct net_loop *l = m->ctx->loop;
+    uint64_t pause =
+        derived_retry_pause(&m->retry, head, net_loop_now(l), net_clock_random(&net_clock_system));
+    if (pause == 0) {
+        fail_reopen(m, why);
         return;
     }
-    release_work(m);
-    set_state(m, MIGRATION_PASSING);
+    log_debug("a watch that continues is asked for again", log_str("error", why),
+              log_num("pauseMs", (int64_t)pause));
+    set_state(m, MIGRATION_REOPEN_PAUSED);
+    net_deadline_set(l, &m->due, pause);
+}
+
+void migration_answered(struct migration *m, const struct http_head *head)
+{
+    char why[REASON_MAX];
+    if (head->status == 200 && headers_encoding(head) == watch_encoding(m->o.watch)) {
+        release_work(m);
+        set_state(m, MIGRATION_PASSING);
+        return;
+    }
+    (void)snprintf(why, sizeof why, "the new watch was answered with status %u%s", head->status,
+                   head->status == 200 ? " in another encoding" : "");
+    m->o.handlers->end_upstream(m->o.data);
+    repeat_reopen(m, head, why);
 }
 
 void migration_unanswered(struct migration *m)
 {
-    fail_reopen(m, "the new watch was not answered");
+    repeat_reopen(m, NULL, "the new watch was not answered");
 }
 
 /* ---- the rules change ---- */
@@ -425,6 +460,7 @@ static void start_migration(struct migration *m, struct rules *old, struct rules
         fall_back(m, FALLBACK_SIZE, "within a large event");
     } else {
         m->o.handlers->end_upstream(m->o.data);
+        net_deadline_clear(&m->due);
         rules_unref(m->from);
         m->from = old != NULL ? rules_ref(old) : NULL;
         set_target_rules(m, now);
@@ -444,6 +480,7 @@ void migration_change_rules(struct migration *m, struct rules *old, struct rules
     switch (m->state) {
     case MIGRATION_PASSING:
     case MIGRATION_REOPENING:
+    case MIGRATION_REOPEN_PAUSED:
         start_migration(m, old, now);
         break;
     case MIGRATION_LISTING:

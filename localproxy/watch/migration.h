@@ -8,7 +8,9 @@
  *      |   | the new watch              |     | the first events
  *      |   | is answered       no event |     v
  *      |   +-------------- REOPENING <--+-- WRITING
- *      |                                    all events
+ *      |           refused    |   ^         all events
+ *      |           for now    v   | some time
+ *      |               REOPEN_PAUSED
  *      |
  *      |  from each of them, when it cannot be done or is not wanted:
  *      +-----------------------------> SILENT ---> CUT
@@ -17,7 +19,8 @@
  *
  * The client sees no end. What it loses and gains is listed as it was at the version R up to which
  * it was told (LISTING), and written into its stream as events (WRITING, difference_writer.h); a
- * new watch from R on follows (REOPENING). While the API server does not keep R, a later version is
+ * new watch from R on follows (REOPENING); what the API server refuses for now is asked for again,
+ * within the time of derived_retry.h. While the API server does not keep R, a later version is
  * looked for at which the client sees the same (FINDING_VERSION, version_probe.h). In each other
  * case nothing is passed any more (SILENT), and when its time has come (cut_pacing.h) the client is
  * told 410 Expired, so that it lists again (CUT).
@@ -35,6 +38,7 @@
 #include "net/deadline.h"
 #include "net/loop.h"
 #include "watch/cut_pacing.h"
+#include "watch/derived_retry.h"
 #include "watch/difference_cache.h"
 #include "watch/list_pages.h"
 #include "watch/watch.h"
@@ -45,6 +49,7 @@ enum migration_state {
     MIGRATION_FINDING_VERSION,
     MIGRATION_WRITING,
     MIGRATION_REOPENING,
+    MIGRATION_REOPEN_PAUSED,
     MIGRATION_LAST_EVENT,
     MIGRATION_SILENT,
     MIGRATION_CUT
@@ -105,7 +110,9 @@ struct migration {
     struct difference_writer *writer; /* LISTING, WRITING */
     struct version_probe *probe;      /* since FINDING_VERSION */
     uint64_t changed_ns;              /* when `to` was set */
-    struct net_deadline due;          /* SILENT: to be cut; LAST_EVENT: the event must have ended */
+    struct derived_retry retry;       /* REOPENING, REOPEN_PAUSED */
+    struct net_deadline due;          /* SILENT: to be cut; LAST_EVENT: the event must have ended;
+                                         REOPEN_PAUSED: to be asked for again */
     uint64_t cut_at_ms;               /* when it is to be cut, at the earliest */
 };
 

@@ -4,6 +4,7 @@
  * clients on plain sockets.
  */
 #include "alloc_sweep.h"
+#include "base/array.h"
 #include "reload_fixture.h"
 
 #include <poll.h>
@@ -179,7 +180,7 @@ static void few_lists_are_asked_for_at_a_time(void **state)
     api_expect_given_up(asked[0]);
     (void)api_expect_part(f->api, path_of(8));
     api_expect_quiet(f->api);
-    api_answer(asked[1], 500, NULL, "{}"); /* likewise */
+    api_answer(asked[1], 403, NULL, "{}"); /* likewise */
     fixture_expect(f, &clients[1], "\"code\":410");
     (void)api_expect_part(f->api, path_of(9));
     api_expect_quiet(f->api);
@@ -318,13 +319,20 @@ static void no_later_version_is_found(void **state)
 
 /* ---- how a migration stands ---- */
 
+/* Runs the loop until the one watch is in that state. */
 static void expect_state(struct fixture *f, const char *state)
 {
-    cJSON *watches = cJSON_CreateArray();
-    assert_int_equal(proxy_describe_watches(f->proxy, watches), 1);
-    const cJSON *watch = cJSON_GetArrayItem(watches, 0);
-    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(watch, "state")), state);
-    cJSON_Delete(watches);
+    char now[32] = "";
+    for (int turn = 0; turn < 5000 && strcmp(now, state) != 0; turn++) {
+        cJSON *watches = cJSON_CreateArray();
+        assert_int_equal(proxy_describe_watches(f->proxy, watches), 1);
+        const cJSON *watch = cJSON_GetArrayItem(watches, 0);
+        (void)snprintf(now, sizeof now, "%s",
+                       cJSON_GetStringValue(cJSON_GetObjectItem(watch, "state")));
+        cJSON_Delete(watches);
+        run_for(f->api->loop, turn > 0 ? 1 : 0);
+    }
+    assert_string_equal(now, state);
 }
 
 static void status_follows_a_migration(void **state)
@@ -442,6 +450,166 @@ static void versions_of_what_was_written_are_no_points(void **state)
     client_close(&c);
 }
 
+/* ---- a migration that the API server refuses for now ---- */
+
+/* What may change soon: a status, or a connection that breaks. */
+struct fault {
+    unsigned status; /* 0: it breaks */
+    const char *begins;
+};
+
+static void fail_list(struct fixture *f, const struct fault *fault)
+{
+    struct api_request *a = api_expect_part(f->api, "resourceVersionMatch=Exact");
+    if (fault->status != 0) {
+        api_answer(a, fault->status, NULL, "{}");
+        return;
+    }
+    if (fault->begins != NULL) {
+        api_begin(a, NULL);
+        api_send(a, fault->begins);
+        run_for(f->api->loop, 20);
+    }
+    api_cut(a);
+}
+
+static void expect_migrated(struct fixture *f, struct client *c, struct api_request *next)
+{
+    api_begin(next, NULL);
+    api_send(next, pod_event("ADDED", "later", 101));
+    fixture_expect(f, c, "later");
+    assert_false(client_has(c, "410"));
+    for (unsigned i = 0; i < FALLBACKS; i++) {
+        assert_int_equal(f->metrics.fallbacks[i], 0);
+    }
+}
+
+/* Of an answer that broke off in its midst nothing is taken. */
+static void list_that_fails_for_now_is_repeated(void **state)
+{
+    static const struct fault faults[] = {
+        {429, NULL},
+        {503, NULL},
+        {0, NULL},
+        {0, "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":"
+            "\"100\"},\"items\":[{\"metadata\":{\"name\":\"torn\"}},"},
+    };
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    (void)open_watch(f, &c);
+    fixture_limit(f, "ns in (b)");
+    for (size_t i = 0; i < ARRAY_LEN(faults); i++) {
+        fail_list(f, &faults[i]);
+    }
+    api_answer(api_expect_part(f->api, "resourceVersionMatch=Exact"), 200, NULL,
+               pod_list(100, NULL, lost_name));
+    fail_list(f, &faults[0]);
+    api_answer(api_expect_part(f->api, "resourceVersionMatch=Exact"), 200, NULL,
+               pod_list(100, NULL, gained_name));
+    expect_migrated(f, &c, api_expect_part(f->api, "watch=1"));
+    assert_false(client_has(&c, "torn"));
+    assert_int_equal(f->metrics.spliced_events, 2);
+    client_close(&c);
+}
+
+/* The next page of a list, of which others were written already. */
+static void page_that_fails_for_now_is_repeated(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    (void)open_watch(f, &c);
+    fixture_limit(f, "ns in (b)");
+    api_answer(api_expect_part(f->api, "resourceVersionMatch=Exact"), 200, NULL,
+               pod_list(100, "more", lost_name));
+    api_answer(api_expect_part(f->api, "continue=more"), 500, NULL, "{}");
+    api_answer(api_expect_part(f->api, "continue=more"), 200, NULL, pod_list(100, NULL, one_name));
+    api_answer(api_expect_part(f->api, "resourceVersionMatch=Exact"), 200, NULL,
+               pod_list(100, NULL, gained_name));
+    expect_migrated(f, &c, api_expect_part(f->api, "watch=1"));
+    assert_int_equal(f->metrics.spliced_events, 3);
+    client_close(&c);
+}
+
+static void answer_difference(struct fixture *f)
+{
+    api_answer(api_expect_part(f->api, "resourceVersionMatch=Exact"), 200, NULL,
+               pod_list(100, NULL, lost_name));
+    api_answer(api_expect_part(f->api, "resourceVersionMatch=Exact"), 200, NULL,
+               pod_list(100, NULL, gained_name));
+}
+
+static void new_watch_that_fails_for_now_is_repeated(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    (void)open_watch(f, &c);
+    fixture_limit(f, "ns in (b)");
+    answer_difference(f);
+    api_answer(api_expect_part(f->api, "watch=1"), 429, NULL, "{}");
+    expect_state(f, "ReopenPaused");
+    api_cut(api_expect_part(f->api, "watch=1"));
+    struct api_request *next = api_expect_part(f->api, "resourceVersion=100");
+    expect_state(f, "Reopening");
+    api_answer(next, 500, NULL, "{}");
+    expect_migrated(f, &c, api_expect_part(f->api, "watch=1"));
+    client_close(&c);
+}
+
+static void rules_change_while_the_new_watch_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    (void)open_watch(f, &c);
+    fixture_limit(f, "ns in (b)");
+    answer_difference(f);
+    api_answer(api_expect_part(f->api, "watch=1"), 429, NULL, "{}");
+    expect_state(f, "ReopenPaused");
+    fixture_limit(f, "ns in (c)");
+    answer_difference(f);
+    struct api_request *next = api_expect_part(f->api, "watch=1");
+    assert_non_null(strstr(next->target, "%28c%29"));
+    api_expect_quiet(f->api); /* nobody asks for the one between any more */
+    expect_migrated(f, &c, next);
+    client_close(&c);
+}
+
+static void client_leaves_while_the_new_watch_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    (void)open_watch(f, &c);
+    fixture_limit(f, "ns in (b)");
+    answer_difference(f);
+    api_answer(api_expect_part(f->api, "watch=1"), 429, NULL, "{}");
+    expect_state(f, "ReopenPaused");
+    client_close(&c);
+    fixture_expect_number(f, &f->metrics.open_watches, 0);
+}
+
+static void shutdown_while_the_new_watch_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    (void)open_watch(f, &c);
+    fixture_limit(f, "ns in (b)");
+    answer_difference(f);
+    api_answer(api_expect_part(f->api, "watch=1"), 429, NULL, "{}");
+    expect_state(f, "ReopenPaused");
+    unsigned before = f->api->count;
+    proxy_drain(f->proxy);
+    fixture_expect(f, &c, "\r\n0\r\n\r\n");
+    fixture_expect_number(f, &f->metrics.open_watches, 0);
+    assert_int_equal(f->api->count, before);
+    assert_false(client_has(&c, "410"));
+    client_close(&c);
+}
+
 /* ---- a migration that fails ---- */
 
 static void expect_cut(struct fixture *f, struct client *c, enum fallback why)
@@ -485,6 +653,41 @@ static void new_watch_in_another_encoding_is_not_passed(void **state)
     struct api_request *next = api_expect_part(f->api, "watch=1");
     api_begin(next, "application/vnd.kubernetes.protobuf;stream=watch");
     api_expect_given_up(next);
+    expect_cut(f, &c, FALLBACK_REOPEN);
+}
+
+static void list_that_is_refused_for_long_cuts(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    (void)open_watch(f, &c);
+    fixture_limit(f, "ns in (b)");
+    api_answer(api_expect_part(f->api, "resourceVersionMatch=Exact"), 429, "60", "{}");
+    expect_cut(f, &c, FALLBACK_UPSTREAM);
+}
+
+static void new_watch_that_is_refused_for_long_cuts(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    (void)open_watch(f, &c);
+    fixture_limit(f, "ns in (b)");
+    answer_difference(f);
+    api_answer(api_expect_part(f->api, "watch=1"), 429, "60", "{}");
+    expect_cut(f, &c, FALLBACK_REOPEN);
+}
+
+static void new_watch_that_is_forbidden_cuts(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    (void)open_watch(f, &c);
+    fixture_limit(f, "ns in (b)");
+    answer_difference(f);
+    api_answer(api_expect_part(f->api, "watch=1"), 403, NULL, "{}");
     expect_cut(f, &c, FALLBACK_REOPEN);
 }
 
@@ -701,6 +904,24 @@ int main(void)
         cmocka_unit_test_setup_teardown(memory_is_listed_from_the_beginning, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(versions_of_what_was_written_are_no_points, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(list_that_fails_for_now_is_repeated, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(page_that_fails_for_now_is_repeated, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(new_watch_that_fails_for_now_is_repeated, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(rules_change_while_the_new_watch_is_refused, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(client_leaves_while_the_new_watch_is_refused, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(shutdown_while_the_new_watch_is_refused, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(list_that_is_refused_for_long_cuts, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(new_watch_that_is_refused_for_long_cuts, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(new_watch_that_is_forbidden_cuts, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(watch_in_the_name_of_another_is_cut, fixture_setup,
                                         fixture_teardown),
