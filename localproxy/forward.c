@@ -71,6 +71,8 @@ struct forward {
     struct list_meta *list;            /* a list that is being passed on */
     struct buf body;                   /* of the request, if it was collected, until it is sent */
     struct net_deadline lost_due;      /* when a lost write must have come, or be over */
+    struct net_deadline overdue; /* when the API server must have answered, or ended a watch */
+    struct request_limits limits;
     bool concerned; /* the rules concern it */
     bool safe;      /* to be asked a second time */
     bool lost;      /* a write to what the shard has lost meanwhile */
@@ -135,6 +137,7 @@ static void count_end(struct forward *f)
 static void forward_free(struct forward *f)
 {
     count_end(f);
+    net_deadline_clear(&f->overdue);
     list_remove(&f->link);
     if (f->watch != NULL) {
         migration_deinit(&f->migration);
@@ -202,11 +205,21 @@ static void down_on_body(struct http_exchange *x, struct slice data)
     }
 }
 
+/* The API server has all of the request. */
+static void expect_answer(struct forward *f)
+{
+    uint64_t ms = f->limits.watch_ms != 0 ? f->limits.watch_ms : f->limits.answer_ms;
+    if (ms != 0 && f->response == RESPONSE_AWAITED) {
+        net_deadline_set(f->ctx->loop, &f->overdue, ms);
+    }
+}
+
 /* With the body, if it was collected. */
 static void pass_request_end(struct forward *f)
 {
     int rc = 0;
     set_request(f, REQUEST_PASSED);
+    expect_answer(f);
     if (f->body.len > 0) {
         rc = http_exchange_send_body(f->up, buf_slice(&f->body));
         buf_reset(&f->body);
@@ -264,6 +277,7 @@ static int on_reopen(void *data, struct slice target, struct err *e)
 {
     struct forward *f = data;
     set_request(f, REQUEST_WHOLE);
+    net_deadline_set(f->ctx->loop, &f->overdue, REQUEST_ANSWER_MS); /* the client stands still */
     return ask_upstream(f, f->head, target, NULL, e);
 }
 
@@ -333,6 +347,9 @@ static bool note_answer(struct forward *f, const struct http_head *head)
         return open_watch(f, head);
     }
     drop_head(f);
+    if (f->verb != VERB_WATCH || head->status != 200) {
+        net_deadline_clear(&f->overdue);
+    }
     if (head->status == 101) {
         if (f->account != NULL) {
             f->account->unknown = 1; /* whatever the tunnel shows */
@@ -350,10 +367,14 @@ static bool note_answer(struct forward *f, const struct http_head *head)
     return true;
 }
 
-/* It stands between two events: the operator sees a plain end and will watch on. */
+/* It stands between two events: the operator sees a plain end and will watch on. The rules do not
+ * concern a watch of the lock alone, which is passed on unread. */
 static void end_watch(struct forward *f)
 {
     abort_up(f);
+    if (f->watch != NULL) {
+        migration_ended(&f->migration);
+    }
     if (http_exchange_send_end(f->down) != 0) {
         forward_abort(f);
     }
@@ -382,12 +403,14 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
     if (is_reopening(f)) {
+        net_deadline_set(f->ctx->loop, &f->overdue, f->limits.watch_ms);
         migration_answered(&f->migration, head);
         return;
     }
     log_answer(f, head);
     h.headers = headers;
     h.header_count = headers_of_response(head, headers);
+    h.unhurried = f->limits.unhurried;
     if (head->framing == HTTP_BODY_NONE && head->content_length > 0) {
         h.framing = HTTP_BODY_LENGTH; /* what the answer to a GET would have */
     }
@@ -588,6 +611,50 @@ static const struct http_exchange_handlers up_handlers = {
     .on_close = up_on_close,
 };
 
+/* ---- an API server that is frozen ---- */
+
+/* One that works would have said 504 itself. */
+static void fail_overdue(struct forward *f)
+{
+    struct err e = ERR_INIT;
+    bool sent = http_client_sent(f->up);
+    err_set(&e, UV_ETIMEDOUT, "it does not answer");
+    log_warn("a request to the API server failed", log_str("error", e.msg));
+    abort_up(f);
+    f->ctx->metrics->upstream_errors++;
+    fail_unanswered(f, sent, &e);
+    free_if_over(f);
+}
+
+/* One that works would have ended it: the operator watches on. */
+static void end_overdue_watch(struct forward *f)
+{
+    if (is_reopening(f)) {
+        abort_up(f);
+        migration_unanswered(&f->migration);
+    } else if (f->up == NULL || is_silent(f)) {
+        return; /* it ends by itself */
+    } else if (f->watch == NULL || watch_at_boundary(f->watch)) {
+        end_watch(f);
+    } else {
+        forward_abort(f);
+    }
+}
+
+static void on_overdue(struct net_deadline *d)
+{
+    struct forward *f = LIST_ITEM(d, struct forward, overdue);
+    if (f->down == NULL || f->response == RESPONSE_ENDED) {
+        return;
+    }
+    if (f->response == RESPONSE_AWAITED) {
+        fail_overdue(f);
+        return;
+    }
+    log_info("ending a watch that the API server should have ended");
+    end_overdue_watch(f);
+}
+
 /* ---- the beginning ---- */
 
 static void on_lost_due(struct net_deadline *d)
@@ -647,6 +714,8 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
     f->request = r->request_ended ? REQUEST_WHOLE : REQUEST_COMING;
     list_init(&f->link);
     net_deadline_init(&f->lost_due, on_lost_due);
+    net_deadline_init(&f->overdue, on_overdue);
+    f->limits = r->limits;
     buf_init(&f->body, r->body != NULL ? r->body->len : 0);
     if (!keep_request(f, r)) {
         request_attributes_deinit(&f->attributes);

@@ -22,6 +22,7 @@
 #include "kube/client/client.h"
 #include "kube/request_info.h"
 #include "metrics.h"
+#include "request_limits.h"
 #include "watch/migration.h"
 
 struct forward;
@@ -56,6 +57,7 @@ struct forward_request {
     const struct http_head *head; /* the operator's */
     struct slice target;          /* what is asked upstream */
     enum request_verb verb;
+    struct request_limits limits;
     const struct request_attributes
         *attributes;          /* what a change of the rules concerns; NULL: nothing. Copied */
     const struct slice *body; /* collected already; NULL: it passes as it comes */

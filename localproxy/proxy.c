@@ -351,6 +351,7 @@ static void forward_upstream(const struct request *r, const struct buf *body)
         .head = r->head,
         .target = r->target,
         .verb = r->ri->verb,
+        .limits = request_limits_of(r->ri),
         .attributes = concerned ? &r->attributes : NULL,
         .body = body->len > 0 ? &changed : r->body,
         .request_ended = r->ended,

@@ -442,6 +442,11 @@ void migration_unanswered(struct migration *m)
     repeat_reopen(m, NULL, "the new watch was not answered");
 }
 
+void migration_ended(struct migration *m)
+{
+    release_work(m);
+}
+
 /* ---- the rules change ---- */
 
 static void set_target_rules(struct migration *m, struct rules *rules)

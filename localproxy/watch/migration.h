@@ -141,5 +141,7 @@ void migration_unanswered(struct migration *m);
 void migration_drained(struct migration *m);
 /* Ends a watch that passes nothing, not waiting until its time has come. */
 void migration_cut(struct migration *m);
+/* The client's stream has been ended between two events: nothing is asked for any more. */
+void migration_ended(struct migration *m);
 
 #endif

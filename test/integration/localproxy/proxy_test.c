@@ -106,6 +106,131 @@ static void other_names_are_refused_without_a_token(void **state)
     temp_dir_deinit(&dir);
 }
 
+/* ---- an API server that is frozen ---- */
+
+/* The API server's answer to one of these is not awaited for ever, though TCP is answered. */
+static void check_given_up(struct fixture *f, const char *method, bool repeatable)
+{
+    struct client c;
+    ask(f, &c, method, "/api/v1/namespaces/a/pods/x", "");
+    struct api_request *q = api_expect(f->api, method, NULL);
+    loop_skip(f->api->loop, 60000);
+    run_for(f->api->loop, 300);
+    assert_int_equal(c.text.len, 0); /* it would have answered itself */
+    loop_skip(f->api->loop, 5000);
+    fixture_expect(f, &c, "does not answer");
+    assert_true(client_has(&c, "504 Gateway Timeout"));
+    assert_int_equal(client_has(&c, "Retry-After: 1"), repeatable);
+    assert_int_equal(client_has(&c, "may have been executed"), !repeatable);
+    api_expect_given_up(q);
+    client_close(&c);
+}
+
+static void a_frozen_server_is_given_up(void **state)
+{
+    struct fixture *f = *state;
+    fixture_limit(f, NULL);
+    check_given_up(f, "GET", true);
+    check_given_up(f, "DELETE", false);
+    check_given_up(f, "POST", false);
+    assert_int_equal(f->metrics.upstream_errors, 3);
+}
+
+static void a_frozen_servers_watch_ends(struct fixture *f, const char *target, uint64_t ms)
+{
+    struct client c;
+    fixture_get(f, &c, target);
+    struct api_request *q = api_expect_part(f->api, "watch=1");
+    api_begin(q, NULL);
+    api_send(q, pod_event("ADDED", "x", 7));
+    fixture_expect(f, &c, "ADDED");
+    loop_skip(f->api->loop, ms - 2000);
+    run_for(f->api->loop, 300);
+    client_read(&c);
+    assert_false(client_has(&c, "\r\n0\r\n\r\n"));
+    loop_skip(f->api->loop, 2000);
+    fixture_expect(f, &c, "\r\n0\r\n\r\n"); /* plainly, and not as if there was more */
+    api_expect_given_up(q);
+    client_close(&c);
+}
+
+static void watches_of_a_frozen_server_end(void **state)
+{
+    struct fixture *f = *state;
+    fixture_limit(f, "ns in (a)");
+    a_frozen_servers_watch_ends(f, "/api/v1/pods?watch=1&timeoutSeconds=300", 330000);
+    a_frozen_servers_watch_ends(f, "/api/v1/pods?watch=1", 3630000);
+    a_frozen_servers_watch_ends(f, "/api/v1/services?watch=1&timeoutSeconds=300", 330000);
+    fixture_limit(f, NULL); /* the lock is no part of what is watched under rules */
+    a_frozen_servers_watch_ends(f,
+                                "/apis/coordination.k8s.io/v1/namespaces/ns/leases?watch=1&"
+                                "fieldSelector=metadata.name%3Dlock&timeoutSeconds=300",
+                                330000);
+}
+
+/* Within an event there is no plain end. */
+static void a_watch_of_a_frozen_server_is_cut_within_an_event(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    static char large[1100 * 1024];
+    memset(large, 'x', sizeof large - 1);
+    fixture_limit(f, "ns in (a)");
+    fixture_get(f, &c, "/api/v1/pods?watch=1&timeoutSeconds=300");
+    struct api_request *q = api_expect_part(f->api, "watch=1");
+    api_begin(q, NULL);
+    api_send(q,
+             "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":\"7\",\"name\":\"");
+    api_send(q, large);
+    fixture_expect(f, &c, "ADDED");
+    loop_skip(f->api->loop, 330000);
+    fixture_expect(f, &c, NULL);
+    assert_false(client_has(&c, "\r\n0\r\n\r\n"));
+    client_close(&c);
+}
+
+/* Whatever is a stream may say nothing for as long as it likes. */
+static void streams_are_not_given_up(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, NULL);
+    fixture_get(f, &c, "/api/v1/namespaces/a/pods/x/log?follow=true");
+    struct api_request *q = api_expect_part(f->api, "log");
+    loop_skip(f->api->loop, 7200000);
+    run_for(f->api->loop, 300);
+    api_begin(q, NULL);
+    api_send(q, "a line");
+    fixture_expect(f, &c, "a line");
+    loop_skip(f->api->loop, 7200000);
+    run_for(f->api->loop, 300);
+    api_send(q, "another");
+    fixture_expect(f, &c, "another");
+    client_close(&c);
+}
+
+/* `kubectl logs | less`. */
+static void who_reads_logs_may_take_a_while(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    static const char block[64 * 1024];
+    fixture_limit(f, NULL);
+    fixture_get(f, &c, "/api/v1/namespaces/a/pods/x/log");
+    struct api_request *q = api_expect_part(f->api, "log");
+    api_begin(q, NULL);
+    for (int i = 0; i < 112; i++) { /* more than sockets take */
+        api_send_bytes(q, slice_of(block, sizeof block));
+        run_for(f->api->loop, 1);
+    }
+    loop_skip(f->api->loop, 60000);
+    run_for(f->api->loop, 300);
+    assert_false(q->gone);
+    api_end(q);
+    fixture_expect(f, &c, "\r\n0\r\n\r\n");
+    client_close(&c);
+}
+
 /* ---- the lock ---- */
 
 /* A body that may have its name is collected, but not for as long as its sender likes. */
@@ -304,6 +429,11 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
         TEST(requests_without_the_token_are_refused),
+        TEST(a_frozen_server_is_given_up),
+        TEST(watches_of_a_frozen_server_end),
+        TEST(a_watch_of_a_frozen_server_is_cut_within_an_event),
+        TEST(streams_are_not_given_up),
+        TEST(who_reads_logs_may_take_a_while),
         TEST(a_body_that_does_not_come_is_not_awaited),
         TEST(other_names_are_refused_without_a_token),
         TEST(resources_are_refused_without_rules),

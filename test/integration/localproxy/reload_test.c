@@ -364,6 +364,26 @@ static const char *const gained_name[] = {"gained", NULL};
 
 /* Nothing is written before all is there: until then it can be given up. What is lost comes first,
  * as a client may hold so many objects only. */
+/* The client stands still meanwhile. */
+static void a_new_watch_is_not_awaited_for_ever(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    (void)open_watch(f, &c);
+    fixture_limit(f, "ns in (b)");
+    for (int i = 0; i < 2; i++) {
+        api_answer(api_expect_part(f->api, "resourceVersionMatch=Exact"), 200, NULL,
+                   pod_list(100, NULL, one_name));
+    }
+    struct api_request *frozen = api_expect_part(f->api, "watch=1");
+    loop_skip(f->api->loop, 65000);
+    api_expect_given_up(frozen);
+    api_begin(api_expect_part(f->api, "watch=1"), NULL);
+    fixture_expect(f, &c, "BOOKMARK");
+    client_close(&c);
+}
+
 static void all_is_listed_before_the_lost_is_written(void **state)
 {
     struct fixture *f = *state;
@@ -896,6 +916,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(later_version_is_found, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(no_later_version_is_found, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(status_follows_a_migration, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_new_watch_is_not_awaited_for_ever, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(all_is_listed_before_the_lost_is_written, fixture_setup,
                                         fixture_teardown),
