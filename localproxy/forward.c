@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "base/state_machine.h"
 #include "codec/list_meta.h"
-#include "guard/fence.h"
 #include "headers.h"
 #include "http/client.h"
 #include "http/h1_parser.h"
@@ -845,18 +844,28 @@ void forward_change_rules(struct forward *f, struct rules *old, struct rules *no
     }
 }
 
-/* A write that was sent and not answered, and would be refused now. */
+struct judgement {
+    const struct forward_context *ctx;
+    const struct rules *now;
+};
+
+/* Whether such a write would be refused now. */
+static bool is_refused_now(void *data, const struct request_attributes *a)
+{
+    const struct judgement *j = data;
+    struct request_info ri;
+    request_attributes_to_request_info(a, &ri);
+    return j->ctx->fences(j->ctx->data, &ri) ||
+           (a->verb == VERB_DELETECOLLECTION &&
+            request_attributes_selector(a, j->now) != a->key.selector);
+}
+
 static bool is_lost(const struct forward *f, const struct rules *now)
 {
-    struct request_info ri;
-    if (!f->concerned || !request_verb_is_write(f->attributes.verb) ||
-        f->response == RESPONSE_ENDED || f->tunnel || f->up == NULL) {
-        return false;
-    }
-    request_attributes_to_request_info(&f->attributes, &ri);
-    return fence_applies(now, &ri) ||
-           (f->verb == VERB_DELETECOLLECTION &&
-            request_attributes_selector(&f->attributes, now) != f->attributes.key.selector);
+    struct judgement j = {f->ctx, now};
+    return f->concerned && request_verb_is_write(f->attributes.verb) &&
+           f->response != RESPONSE_ENDED && !f->tunnel && f->up != NULL &&
+           is_refused_now(&j, &f->attributes);
 }
 
 void forward_await_lost_write(struct forward *f, const struct rules *now)

@@ -40,7 +40,9 @@ struct forward_context {
     /* Sends a request through the rules again: they changed before it was answered. */
     void (*again)(void *data, struct http_exchange *down, const struct http_head *head,
                   bool request_ended);
-    /* No write to what was lost is under way any more. */
+    /* Whether a write like that would be refused now. */
+    bool (*fences)(void *data, const struct request_info *ri);
+    /* No write to what was lost is under way any more, nor can be executed later. */
     void (*on_settled)(void *data);
     void *data;
 };

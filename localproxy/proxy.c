@@ -224,6 +224,18 @@ static bool apply_lock(struct request *r, enum lock_found *found, struct buf *ou
 
 /* ---- the rules ---- */
 
+/* Whether the write is to what the shard has lost. */
+static bool is_lost(const struct proxy *p, const struct request_info *ri)
+{
+    return fence_lost(&p->history, p->rules, ri, net_loop_now(p->loop));
+}
+
+static bool fence_refuses(const struct proxy *p, const struct request_info *ri)
+{
+    return fence_applies(p->rules, ri) &&
+           (p->o.flags->write_fence == WRITE_FENCE_ENFORCE || is_lost(p, ri));
+}
+
 /* False: the write was refused. */
 static bool apply_fence(const struct request *r)
 {
@@ -232,9 +244,8 @@ static bool apply_fence(const struct request *r)
     if (!fence_applies(p->rules, r->ri)) {
         return true;
     }
-    bool lost = fence_lost(&p->history, p->rules, r->ri, net_loop_now(p->loop));
-    fence_message(p->rules, r->ri, lost, &e);
-    if (lost || p->o.flags->write_fence == WRITE_FENCE_ENFORCE) {
+    fence_message(p->rules, r->ri, is_lost(p, r->ri), &e);
+    if (fence_refuses(p, r->ri)) {
         p->o.metrics->writes_fenced++;
         refuse(r, 403, 0, e.msg);
         return false;
@@ -445,6 +456,11 @@ static void on_again(void *data, struct http_exchange *x, const struct http_head
     take_request(&r);
 }
 
+static bool on_fences(void *data, const struct request_info *ri)
+{
+    return fence_refuses(data, ri);
+}
+
 static void on_settled(void *data)
 {
     struct proxy *p = data;
@@ -521,6 +537,7 @@ static int open_forward(struct proxy *p, struct delivered_versions *points, stru
                     p->o.flags->cut_spread_s * 1000);
     p->forward.migrations.seamless = p->o.flags->reload_mode == RELOAD_SEAMLESS;
     p->forward.again = on_again;
+    p->forward.fences = on_fences;
     p->forward.on_settled = on_settled;
     p->forward.data = p;
     return rc != 0 ? err_set(e, rc, "out of memory") : 0;
