@@ -130,9 +130,11 @@ int control_rules_read(const cJSON *object, const char *path, struct control_sta
 
 void control_proxy_status_add(cJSON *rules, const struct control_proxy_status *s)
 {
+    char since[RFC3339_SIZE];
     cJSON_AddBoolToObject(rules, "inForce", s->rules.enforcing);
-    if (s->rules.enforcing && control_rules_add(rules, &s->rules)) {
-        cJSON_AddNumberToObject(rules, "since", (double)s->rules.since);
+    if (s->rules.enforcing && control_rules_add(rules, &s->rules) &&
+        rfc3339_format(s->rules.since, since) == 0) {
+        cJSON_AddStringToObject(rules, "since", since);
         cJSON_AddBoolToObject(rules, "settled", s->settled);
     }
 }

@@ -324,7 +324,7 @@ static void tell_pod(struct controller *c, const char *shard, const struct pod *
         .api_version = "v1", .kind = "Pod", .namespace = p->ns, .name = p->name, .uid = p->uid};
     event_record(c->options.events, &about, EVENT_WARNING, "RulesKept",
                  "ShardingConfig %s was deleted: this pod keeps enforcing generation %" PRIu64
-                 " of its rules until it is gone",
+                 " of its rules until it is gone.",
                  shard, kept_generation(c, p));
 }
 
@@ -336,7 +336,7 @@ void controller_tell_kept(struct controller *c, const struct event_object *confi
     }
     if (count > 0) {
         event_record(c->options.events, config, EVENT_WARNING, "RulesKept",
-                     "Deleted while %zu pod%s enforced it: %s its rules until %s gone", count,
+                     "Deleted while %zu pod%s enforced it: %s its rules until %s gone.", count,
                      count == 1 ? "" : "s", count == 1 ? "it keeps" : "they keep",
                      count == 1 ? "it is" : "they are");
     }

@@ -255,7 +255,7 @@ static void on_success(struct shard *s, const struct rules_map *map)
     if (config != NULL) {
         struct event_object about = event_object_of(config->object);
         event_record(c->options.events, &about, EVENT_NORMAL, "Published",
-                     "Published generation %" PRIu64 " to ConfigMap %s", map->generation,
+                     "Published generation %" PRIu64 " to ConfigMap %s.", map->generation,
                      map->name);
         if (whole && s->late) {
             shard_tell_late(s, config, map->generation);

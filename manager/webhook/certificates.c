@@ -8,6 +8,7 @@
 
 #include "base/backoff.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/secret.h"
 #include "base/state_machine.h"
 #include "kube/client/object_request.h"
@@ -148,8 +149,9 @@ static void hand_out_serving(struct certificates *c)
     c->use = (struct err){0};
     free(c->serving);
     c->serving = copy;
-    log_info("serving webhooks with a new certificate",
-             log_num("expires", certificate_not_after(entry->read)));
+    char expires[RFC3339_SIZE] = "";
+    (void)!rfc3339_format(certificate_not_after(entry->read), expires);
+    log_info("serving webhooks with a new certificate", log_str("expires", expires));
     c->handlers->on_serving(c->data, tls);
     tls_config_unref(tls);
 }

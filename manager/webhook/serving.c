@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "base/prometheus.h"
+#include "control/status.h"
 #include "webhook/ca_bundle.h"
 #include "webhook/certificates.h"
 #include "webhook/server.h"
@@ -285,8 +286,8 @@ void webhook_serving_status(const struct webhook_serving *s, cJSON *root)
     const struct ca_bundle_stats *b = ca_bundle_stats(s->bundle);
     const char *error = certificates_error(s->certificates);
     error = error != NULL ? error : ca_bundle_error(s->bundle);
-    cJSON_AddNumberToObject(object, "certificateExpires", (double)c->serving_expires);
-    cJSON_AddNumberToObject(object, "authorityExpires", (double)c->authority_expires);
+    control_time_add(object, "certificateExpires", c->serving_expires);
+    control_time_add(object, "authorityExpires", c->authority_expires);
     cJSON_AddBoolToObject(object, "rotating", c->rotating);
     cJSON_AddNumberToObject(object, "configurations", b->configurations);
     cJSON_AddNumberToObject(object, "wrongConfigurations", b->wrong);

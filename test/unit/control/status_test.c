@@ -50,7 +50,8 @@ static void test_what_localproxy_writes(void **state)
     struct control_proxy_status s = {.rules = rules, .settled = true};
     cJSON *root = cJSON_CreateObject();
     control_proxy_status_add(root, &s);
-    expect_text(root, "{\"inForce\":true," RULES ",\"since\":1000000000,\"settled\":true}");
+    expect_text(root,
+                "{\"inForce\":true," RULES ",\"since\":\"2001-09-09T01:46:40Z\",\"settled\":true}");
     s = (struct control_proxy_status){.settled = false};
     root = cJSON_CreateObject();
     control_proxy_status_add(root, &s);
