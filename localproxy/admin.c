@@ -43,6 +43,7 @@ static void add_rules(const struct admin_options *o, cJSON *root)
     if (r == NULL) {
         return;
     }
+    cJSON_AddNumberToObject(rules, "lostWrites", proxy_lost_writes(o->proxy));
     cJSON_AddNumberToObject(rules, "limits", (double)rules_limit_count(r));
     cJSON_AddNumberToObject(rules, "reloads", (double)o->metrics->reloads);
 }

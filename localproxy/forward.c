@@ -26,7 +26,7 @@
 
 enum {
     RETRY_AFTER_S = 1,
-    LOST_WRITE_MS = 5000, /* how long a write to what was lost may still take */
+    LOST_COMING_MS = 5000, /* how long a write to what was lost may still come */
     ACCEPT_MAX = 64 * 1024,
 };
 
@@ -61,6 +61,7 @@ struct forward {
     enum request_state request;
     enum response_state response;
     uint64_t begun_ns;
+    uint64_t sent_ms;                     /* PASSED: since then, by the context's clock */
     struct request_attributes attributes; /* if `concerned` */
     struct http_head *head; /* the operator's: of a list or watch until the answer begins, of a
                                watch that can migrate also then */
@@ -98,27 +99,52 @@ bool forward_is_watch(const struct forward *f)
     return f->watch != NULL;
 }
 
+unsigned forward_lost_writes(const struct forward_context *ctx)
+{
+    return ctx->lost_writes + unanswered_writes_lost(&ctx->unanswered);
+}
+
+static void tell_settled(void *data)
+{
+    struct forward_context *ctx = data;
+    if (forward_lost_writes(ctx) == 0) {
+        ctx->on_settled(ctx->data);
+    }
+}
+
 int forward_context_init(struct forward_context *ctx, struct net_loop *l,
-                         struct kube_client *upstream, struct metrics *metrics,
-                         struct delivered_versions *points)
+                         const struct net_clock *clock, struct kube_client *upstream,
+                         struct metrics *metrics, struct delivered_versions *points)
 {
     *ctx = (struct forward_context){.loop = l, .upstream = upstream, .metrics = metrics};
     list_init(&ctx->running);
     ctx->points = points;
-    return migration_context_init(&ctx->migrations, l, upstream, metrics);
+    int rc = unanswered_writes_init(&ctx->unanswered, l, clock, tell_settled, ctx);
+    return rc != 0 ? rc : migration_context_init(&ctx->migrations, l, upstream, metrics);
 }
 
 /* ---- the end of a forward ---- */
 
 static void settle_lost_write(struct forward *f)
 {
-    struct forward_context *ctx = f->ctx;
     net_deadline_clear(&f->lost_due);
     if (f->lost) {
         f->lost = false;
-        if (--ctx->lost_writes == 0) {
-            ctx->on_settled(ctx->data);
-        }
+        f->ctx->lost_writes--;
+        tell_settled(f->ctx);
+    }
+}
+
+/* The API server's side `x` is given up, or broke. */
+static void note_unanswered(struct forward *f, const struct http_exchange *x)
+{
+    if (f->concerned && request_verb_is_write(f->attributes.verb) && http_client_sent(x) &&
+        f->request != REQUEST_COMING && f->response == RESPONSE_AWAITED) {
+        uint64_t now = net_clock_now(f->ctx->unanswered.clock);
+        unanswered_writes_add(&f->ctx->unanswered, &f->attributes,
+                              f->request == REQUEST_PASSED ? f->sent_ms : now, f->lost);
+        f->attributes = (struct request_attributes){.verb = f->attributes.verb};
+        f->concerned = false;
     }
 }
 
@@ -164,6 +190,7 @@ static void free_if_over(struct forward *f)
 static void abort_up(struct forward *f)
 {
     if (f->up != NULL) {
+        note_unanswered(f, f->up);
         http_exchange_abort(f->up);
         f->up = NULL;
     }
@@ -186,6 +213,7 @@ void forward_context_deinit(struct forward_context *ctx)
         forward_abort(LIST_ITEM(ctx->running.next, struct forward, link));
     }
     migration_context_deinit(&ctx->migrations);
+    unanswered_writes_deinit(&ctx->unanswered);
     delivered_free(ctx->points);
 }
 
@@ -219,6 +247,7 @@ static void pass_request_end(struct forward *f)
     int rc = 0;
     set_request(f, REQUEST_PASSED);
     expect_answer(f);
+    f->sent_ms = net_clock_now(f->ctx->unanswered.clock);
     if (f->body.len > 0) {
         rc = http_exchange_send_body(f->up, buf_slice(&f->body));
         buf_reset(&f->body);
@@ -583,6 +612,7 @@ static void up_on_close(struct http_exchange *x, const struct err *e)
 {
     struct forward *f = x->data;
     f->up = NULL;
+    note_unanswered(f, x);
     if (is_reopening(f)) {
         migration_unanswered(&f->migration);
         return;
@@ -656,9 +686,16 @@ static void on_overdue(struct net_deadline *d)
 
 /* ---- the beginning ---- */
 
+/* It must have come by now, or be over: the API server works on no request for longer. */
 static void on_lost_due(struct net_deadline *d)
 {
     struct forward *f = LIST_ITEM(d, struct forward, lost_due);
+    uint64_t now = net_clock_now(f->ctx->unanswered.clock);
+    uint64_t over = f->sent_ms + UNANSWERED_WRITE_MS;
+    if (f->request == REQUEST_PASSED && now < over) {
+        net_deadline_set(f->ctx->loop, d, over - now);
+        return;
+    }
     log_warn("breaking off a write to what the shard has lost: it takes too long",
              log_strn("namespace", f->attributes.namespace.ptr, f->attributes.namespace.len),
              log_strn("resource", f->attributes.resource.ptr, f->attributes.resource.len));
@@ -873,8 +910,14 @@ void forward_await_lost_write(struct forward *f, const struct rules *now)
     if (!f->lost && is_lost(f, now)) {
         f->lost = true;
         f->ctx->lost_writes++;
-        net_deadline_set(f->ctx->loop, &f->lost_due, LOST_WRITE_MS);
+        net_deadline_set(f->ctx->loop, &f->lost_due, LOST_COMING_MS);
     }
+}
+
+void forward_judge_unanswered(struct forward_context *ctx, const struct rules *now)
+{
+    struct judgement j = {ctx, now};
+    unanswered_writes_judge(&ctx->unanswered, is_refused_now, &j);
 }
 
 void forward_drain(struct forward *f)

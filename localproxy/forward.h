@@ -18,6 +18,7 @@
 #include "base/list.h"
 #include "guard/delivered_versions.h"
 #include "guard/request_attributes.h"
+#include "guard/unanswered_writes.h"
 #include "http/exchange.h"
 #include "kube/client/client.h"
 #include "kube/request_info.h"
@@ -37,6 +38,7 @@ struct forward_context {
     struct list running;
     bool draining;        /* watches end at their next boundary */
     unsigned lost_writes; /* under way to what the shard has lost */
+    struct unanswered_writes unanswered;
     /* Sends a request through the rules again: they changed before it was answered. */
     void (*again)(void *data, struct http_exchange *down, const struct http_head *head,
                   bool request_ended);
@@ -47,11 +49,11 @@ struct forward_context {
     void *data;
 };
 
-/* Takes `points`, which is not NULL, in any case. 0 or -ENOMEM. Callbacks and what migration.h says
- * of its context are the caller's to set. */
+/* Takes `points`, which is not NULL, in any case. `clock` must outlive it. 0 or -ENOMEM. Callbacks
+ * and what migration.h says of its context are the caller's to set. */
 MUST_CHECK int forward_context_init(struct forward_context *ctx, struct net_loop *l,
-                                    struct kube_client *upstream, struct metrics *metrics,
-                                    struct delivered_versions *points);
+                                    const struct net_clock *clock, struct kube_client *upstream,
+                                    struct metrics *metrics, struct delivered_versions *points);
 /* Breaks off what still runs. */
 void forward_context_deinit(struct forward_context *ctx);
 
@@ -70,6 +72,13 @@ struct forward_request {
 void forward_start(struct forward_context *ctx, struct http_exchange *down,
                    const struct forward_request *r);
 
+/* How many writes are under way to what was lost, or may still be executed. */
+unsigned forward_lost_writes(const struct forward_context *ctx);
+
+/* The rules `now` are in force: looks which of the writes that were given up before they were
+ * answered would be refused now. */
+void forward_judge_unanswered(struct forward_context *ctx, const struct rules *now);
+
 /* ---- one of context.running ---- */
 
 struct forward *forward_of(struct list *link);
@@ -86,8 +95,10 @@ bool forward_affected(const struct forward *f, const struct rules *now);
  * context.again; the rest is broken off. It may be gone after that. */
 void forward_change_rules(struct forward *f, struct rules *old, struct rules *now);
 
-/* If it is a write under way that the shard may not make under the rules `now`: counts it in
- * context.lost_writes until it is over, and breaks it off if that takes long. */
+/* If it is a write under way that would be refused under the rules `now`, which are in force:
+ * counts it in context.lost_writes until it is answered, or the API server cannot execute it any
+ * more. What its client has not sent completely after a short time is broken off, and so never
+ * executed. */
 void forward_await_lost_write(struct forward *f, const struct rules *now);
 
 /* Ends a watch between two events, now or as soon as it can with context.draining. Does nothing to

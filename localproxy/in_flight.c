@@ -43,9 +43,10 @@ void in_flight_change_rules(struct forward_context *ctx, struct rules *old, stru
                             const char *why)
 {
     await_lost_writes(ctx, now);
+    forward_judge_unanswered(ctx, now);
     migration_context_change(&ctx->migrations, count_affected_watches(ctx, now), why);
     change_each(ctx, old, now);
-    if (ctx->lost_writes == 0) {
+    if (forward_lost_writes(ctx) == 0) {
         ctx->on_settled(ctx->data);
     }
 }

@@ -10,8 +10,9 @@
 
 /* The rules `now` are in force instead of `old` (NULL: none). Of the requests that see collections,
  * those whose selector is another now end as forward_change_rules says. Of the writes, those that
- * the shard may not make any more are waited for: on_settled follows, perhaps before return. The
- * rest goes on untouched. `why` is told to those who must list again. */
+ * the shard may not make any more are waited for, also where nobody waits for their answer any
+ * more: on_settled follows, perhaps before return. The rest goes on untouched. `why` is told to
+ * those who must list again. */
 void in_flight_change_rules(struct forward_context *ctx, struct rules *old, struct rules *now,
                             const char *why);
 

@@ -532,7 +532,8 @@ static struct delivered_versions *open_points(const struct localproxy_flags *c, 
 
 static int open_forward(struct proxy *p, struct delivered_versions *points, struct err *e)
 {
-    int rc = forward_context_init(&p->forward, p->loop, p->o.upstream, p->o.metrics, points);
+    const struct net_clock *clock = p->o.clock != NULL ? p->o.clock : &net_clock_system;
+    int rc = forward_context_init(&p->forward, p->loop, clock, p->o.upstream, p->o.metrics, points);
     cut_pacing_init(&p->forward.migrations.pacing, p->o.flags->cut_interval_s * 1000,
                     p->o.flags->cut_spread_s * 1000);
     p->forward.migrations.seamless = p->o.flags->reload_mode == RELOAD_SEAMLESS;
@@ -621,9 +622,14 @@ const char *proxy_why_no_rules(const struct proxy *p)
     return p->why_none;
 }
 
+unsigned proxy_lost_writes(const struct proxy *p)
+{
+    return forward_lost_writes(&p->forward);
+}
+
 bool proxy_settled(const struct proxy *p)
 {
-    return p->forward.lost_writes == 0;
+    return proxy_lost_writes(p) == 0;
 }
 
 bool proxy_draining(const struct proxy *p)

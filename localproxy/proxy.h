@@ -16,6 +16,7 @@
 #include "kube/client/client.h"
 #include "listener_secrets.h"
 #include "metrics.h"
+#include "net/clock.h"
 #include "rules/rules.h"
 
 struct proxy;
@@ -25,6 +26,7 @@ struct proxy_options {
     struct kube_client *upstream;
     struct metrics *metrics;
     struct listener_secrets *secrets; /* must outlive the proxy */
+    const struct net_clock *clock;    /* NULL: the system's; must outlive the proxy */
     const char *pod_namespace;        /* NULL: take the shard's; must outlive the proxy */
     void (*on_drained)(void *data);   /* after proxy_drain */
     void *data;
@@ -34,7 +36,8 @@ struct proxy_options {
 MUST_CHECK struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o,
                                    struct err *e);
 
-/* Rules were put in force and no write to what they took away is under way any more. */
+/* Rules were put in force, and no write to what they took away is under way any more, or can still
+ * be executed by the API server. */
 typedef void (*proxy_settled_cb)(void *data);
 void proxy_on_settled(struct proxy *p, proxy_settled_cb cb, void *data);
 
@@ -50,6 +53,8 @@ const struct rules *proxy_rules(const struct proxy *p);
 /* Seconds since 1970; 0: none are in force. */
 int64_t proxy_rules_since(const struct proxy *p);
 const char *proxy_why_no_rules(const struct proxy *p);
+/* Writes that proxy_on_settled waits for, and whether there are none. */
+unsigned proxy_lost_writes(const struct proxy *p);
 bool proxy_settled(const struct proxy *p);
 bool proxy_draining(const struct proxy *p);
 

@@ -68,6 +68,9 @@ static int add_state(const struct control_state *s, const bool *changed, cJSON *
         return -ENOMEM;
     }
     int rc = s->enforcing ? add_enforced(s, root) : add_reason(s->reason, root);
+    if (rc == 0 && s->unsettled && cJSON_AddFalseToObject(root, "settled") == NULL) {
+        rc = -ENOMEM;
+    }
     if (rc == 0 && changed != NULL && cJSON_AddBoolToObject(root, "changed", *changed) == NULL) {
         rc = -ENOMEM;
     }
@@ -179,6 +182,7 @@ static int read_state(const cJSON *root, struct control_state *out, bool *change
         return wrong(e, "changed", "must be true or false");
     }
     *changed = cJSON_IsTrue(said);
+    out->unsettled = cJSON_IsFalse(member(root, "settled"));
     const cJSON *enforced = member(root, "enforced");
     if (cJSON_IsObject(enforced)) {
         return control_rules_read(enforced, "enforced", out, e);

@@ -29,6 +29,7 @@ struct control_state {
     uint64_t generation;
     char checksum[RULES_CHECKSUM_LEN + 1];
     int64_t since;            /* when they were put in force: seconds since 1970 */
+    bool unsettled;           /* writes to what they took away are under way, or may be executed */
     char reason[ERR_MSG_MAX]; /* why no rules are enforced */
 };
 

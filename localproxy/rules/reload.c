@@ -11,14 +11,20 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "net/clock.h"
+#include "net/deadline.h"
 #include "rules/control.h"
 
+/* How long a call waits for writes to what its rules took away. */
+enum { SETTLE_MS = 5000 };
+
 struct reload {
+    struct net_loop *loop;
     const struct localproxy_flags *flags;
     struct proxy *proxy;
     struct metrics *metrics;
     struct control *control;
     struct list waiting; /* calls whose rules are in force, but not settled */
+    struct net_deadline settle;
 };
 
 static void log_rules(const char *what, const struct rules *rules)
@@ -125,14 +131,28 @@ static int compare_with_current(const struct rules *new, const struct rules *now
     return generation == rules_generation(now) ? 1 : 0;
 }
 
-static void on_settled(void *data)
+static void answer_all(struct reload *r)
 {
-    struct reload *r = data;
+    net_deadline_clear(&r->settle);
     while (!list_empty(&r->waiting)) {
         struct control_call *call = LIST_ITEM(r->waiting.next, struct control_call, link);
         list_remove(&call->link);
         control_done(call, call->changed);
     }
+}
+
+static void on_settled(void *data)
+{
+    answer_all(data);
+}
+
+/* A write may take a minute. Who asked is told that there are some. */
+static void on_settle(struct net_deadline *d)
+{
+    struct reload *r = LIST_ITEM(d, struct reload, settle);
+    log_warn("new rules are in force, but writes to what they took away may still be executed",
+             log_num("writes", (int64_t)proxy_lost_writes(r->proxy)));
+    answer_all(r);
 }
 
 /* `call`: who waits until they are settled; NULL: nobody. */
@@ -146,6 +166,9 @@ static int put_in_force(struct reload *r, struct rules *rules, struct control_ca
     }
     if (call != NULL) {
         call->changed = rc == 0;
+        if (list_empty(&r->waiting)) {
+            net_deadline_set(r->loop, &r->settle, SETTLE_MS);
+        }
         list_append(&r->waiting, &call->link);
     }
     if (rc == 0) {
@@ -206,6 +229,7 @@ static void on_describe(void *data, struct control_state *out)
     const struct reload *r = data;
     control_state_set(out, proxy_rules(r->proxy), proxy_rules_since(r->proxy),
                       proxy_why_no_rules(r->proxy));
+    out->unsettled = out->enforcing && !proxy_settled(r->proxy);
 }
 
 static void on_forget(void *data, struct control_call *call)
@@ -228,10 +252,12 @@ struct reload *reload_new(struct net_loop *l, const struct localproxy_flags *con
         err_memory(e);
         return NULL;
     }
+    r->loop = l;
     r->flags = config;
     r->proxy = proxy;
     r->metrics = metrics;
     list_init(&r->waiting);
+    net_deadline_init(&r->settle, on_settle);
     load_file(r);
     proxy_on_settled(proxy, on_settled, r);
     if (config->control != NULL) {
@@ -250,6 +276,7 @@ void reload_free(struct reload *r)
     if (r != NULL) {
         proxy_on_settled(r->proxy, NULL, NULL);
         control_free(r->control);
+        net_deadline_clear(&r->settle);
         free(r);
     }
 }

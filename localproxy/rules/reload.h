@@ -4,8 +4,8 @@
  * then on.
  *
  * A document is taken if it is valid, of the shard whose rules are in force, and newer. It is
- * confirmed when it is enforced: nothing outside it is shown any more, and no write to what it took
- * away is under way.
+ * confirmed when it is enforced, which is at once: nothing outside it is shown any more. Some time
+ * is given to writes to what it took away, and the answer says whether any may still be executed.
  */
 #ifndef LOCALPROXY_RULES_RELOAD_H
 #define LOCALPROXY_RULES_RELOAD_H

@@ -154,8 +154,8 @@ static const struct flag table[] = {
      .max = 3600,
      FLAG_UINT_AT(struct manager_flags, handover_wait_s),
      .help = "How long what a shard gains waits at most until the pods of another shard of the "
-             "same operator, which show it, have confirmed that they do not any more; 0: it "
-             "does not wait."},
+             "same operator, which show it, have confirmed that they do not any more; 80 while "
+             "they say that writes to it may still be executed. 0: it does not wait."},
     {.name = "sidecar-image",
      .value = "IMAGE",
      FLAG_STRING_AT(struct manager_flags, inject.image),

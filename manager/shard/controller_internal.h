@@ -59,6 +59,7 @@ struct shard {
     struct list waiting; /* in controller->waiting */
     char *holder;        /* the first of these shards; NULL: it does not wait */
     uint64_t waits_since;
+    uint64_t waits_ms;                      /* for so long at most */
     char waits_for[RULES_CHECKSUM_LEN + 1]; /* the rules that it is to have */
     bool late;                              /* it waits no longer, though nobody has confirmed */
 

@@ -128,6 +128,11 @@ enum handover_hold handover_hold_of(const struct pod *p, const struct probe_resu
     return before ? HANDOVER_PAST : HANDOVER_ANYTHING;
 }
 
+bool handover_unsettled(const struct probe_result *r)
+{
+    return r != NULL && r->state == PROBE_ANSWERED && r->generation != 0 && !r->enforcing;
+}
+
 /* ---- the rules between ---- */
 
 static cJSON *document_of(const struct rules *rules, struct err *e)

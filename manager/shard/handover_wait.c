@@ -27,6 +27,7 @@ struct gain {
     const struct rules *from; /* NULL: everything */
     const struct rules *to;
     struct accounts accounts;
+    bool unsettled; /* found: a pod that may hold it says that writes may still be executed */
 };
 
 /* ---- which shards are of one operator ---- */
@@ -61,10 +62,10 @@ static int find_accounts(const struct shard *s, const struct shard_cache_config 
 /* ---- what the other shard's pods may show ---- */
 
 /* What its pods with one of these accounts hold, at most; -ENOMEM. If all enforce what is
- * published, what was earlier is forgotten. */
+ * published, what was earlier is forgotten. *unsettled: set if one of these pods is. */
 static int find_hold(struct controller *c, struct shard *other,
                      const struct shard_cache_config *config, const struct rules_map *map,
-                     const struct accounts *accounts)
+                     const struct accounts *accounts, bool *unsettled)
 {
     size_t count = 0;
     const struct pod **pods = controller_own_pods(c, config, &count);
@@ -74,11 +75,14 @@ static int find_hold(struct controller *c, struct shard *other,
         return -ENOMEM;
     }
     for (size_t i = 0; i < count; i++) {
+        const struct probe_result *r = prober_result(c->prober, pods[i]->key);
         enum handover_hold hold =
-            handover_hold_of(pods[i], prober_result(c->prober, pods[i]->key), config->key, map,
-                             other == NULL ? NULL : &other->past);
+            handover_hold_of(pods[i], r, config->key, map, other == NULL ? NULL : &other->past);
         most = hold > most ? hold : most;
-        ours = hold > ours && has_account(accounts, pods[i]->account) ? hold : ours;
+        if (has_account(accounts, pods[i]->account)) {
+            ours = hold > ours ? hold : ours;
+            *unsettled = *unsettled || handover_unsettled(r);
+        }
     }
     free(pods);
     if (other != NULL && map != NULL && map->rules != NULL && most <= HANDOVER_PUBLISHED) {
@@ -91,7 +95,8 @@ void shard_settle(struct shard *s, const struct shard_cache_config *config,
                   const struct rules_map *map)
 {
     static const struct accounts none = {.count = 0};
-    int rc = s->past.count > 1 ? find_hold(s->controller, s, config, map, &none) : 0;
+    bool unsettled = false;
+    int rc = s->past.count > 1 ? find_hold(s->controller, s, config, map, &none, &unsettled) : 0;
     (void)rc; /* without memory it is remembered for longer */
 }
 
@@ -114,15 +119,24 @@ static bool may_show(const struct gain *g, const struct shard *other, const stru
 }
 
 /* Whether the pods of that config's shard may show some of it. 0, 1, or -ENOMEM. */
-static int holds(struct controller *c, const struct shard_cache_config *config,
-                 const struct gain *g)
+static int holds(struct controller *c, const struct shard_cache_config *config, struct gain *g)
 {
     struct shard *other = controller_find_shard(c, config->key);
     const struct rules_map *map =
         other == NULL ? shard_cache_find_map(c->options.cache, config->key) : shard_map(other);
     map = map != NULL && rules_map_ours(map) ? map : NULL;
-    int hold = find_hold(c, other, config, map, &g->accounts);
-    return hold < 0 ? hold : may_show(g, other, map, (enum handover_hold)hold);
+    bool unsettled = false;
+    int hold = find_hold(c, other, config, map, &g->accounts, &unsettled);
+    if (hold < 0 || !may_show(g, other, map, (enum handover_hold)hold)) {
+        return hold < 0 ? hold : 0;
+    }
+    g->unsettled = g->unsettled || unsettled;
+    return 1;
+}
+
+static bool is_before(const struct shard_cache_config *a, const struct shard_cache_config *b)
+{
+    return b == NULL || strcmp(a->name, b->name) < 0;
 }
 
 /* The first by name of those whose pods may; *out NULL: nobody's. 0 or -ENOMEM. */
@@ -141,9 +155,8 @@ static int find_holder(struct shard *s, const struct shard_cache_config *config,
         return rc;
     }
     while (rc >= 0 && (next = shard_cache_next_config_in(w, config->ns, next)) != NULL) {
-        bool first = next != config && (*out == NULL || strcmp(next->name, (*out)->name) < 0);
-        rc = first ? holds(c, next, g) : 0;
-        *out = rc > 0 ? next : *out;
+        rc = next != config ? holds(c, next, g) : 0;
+        *out = rc > 0 && is_before(next, *out) ? next : *out;
     }
     return rc < 0 ? rc : 0;
 }
@@ -198,12 +211,16 @@ int shard_wait(struct shard *s, const struct shard_cache_config *config, const s
     if (rc != 0) {
         return rc;
     }
+    s->waits_ms = c->options.handover_ms;
+    if (g.unsettled && s->waits_ms < HANDOVER_UNSETTLED_MS) {
+        s->waits_ms = HANDOVER_UNSETTLED_MS;
+    }
     uint64_t waited = controller_now(c) - s->waits_since;
-    if (waited >= c->options.handover_ms) {
+    if (waited >= s->waits_ms) {
         s->late = true;
         return 0;
     }
-    controller_look_after(s, c->options.handover_ms - waited);
+    controller_look_after(s, s->waits_ms - waited);
     return 1;
 }
 
@@ -218,8 +235,8 @@ void shard_tell_late(struct shard *s, const struct shard_cache_config *config, u
     event_record(c->options.events, &about, EVENT_WARNING, "HandoverTimedOut",
                  "Generation %" PRIu64 " was published after %" PRIu64
                  " s, although pods of shard %s have not confirmed that they do not show some of "
-                 "what is new in it: two shards may work on the same objects",
-                 generation, c->options.handover_ms / MS, s->holder);
+                 "what is new in it: two shards may work on the same objects.",
+                 generation, s->waits_ms / MS, s->holder);
 }
 
 void controller_wake(struct controller *c, const char *key)

@@ -400,8 +400,9 @@ static void set_waiting(struct shard *s)
     (void)snprintf(
         text, sizeof text,
         "Publishing what the spec adds is delayed, for %" PRIu64
-        " s at most, until the pods of shard %s have confirmed that they do not show it.",
-        s->controller->options.handover_ms / MS, s->holder);
+        " s at most, until the pods of shard %s have confirmed that they neither show it nor have "
+        "writes to it under way.",
+        s->waits_ms / MS, s->holder);
     set_trouble(s, shard_waiting, false, text);
 }
 

@@ -32,6 +32,7 @@ static void on_drained(void *data)
 static bool start_proxy(struct fixture *f)
 {
     struct err e = ERR_INIT;
+    fake_clock_init(&f->clock, f->api->loop);
     f->secrets = listener_secrets_new(f->api->loop, &f->flags, 0, &e);
     if (f->secrets == NULL) {
         return false;
@@ -41,6 +42,7 @@ static bool start_proxy(struct fixture *f)
         .upstream = f->api->client,
         .metrics = &f->metrics,
         .secrets = f->secrets,
+        .clock = &f->clock.clock,
         .on_drained = on_drained,
         .data = f,
     };
@@ -254,6 +256,14 @@ void fixture_expect_number(struct fixture *f, const uint64_t *number, uint64_t v
         run_for(f->api->loop, TURN_MS);
     }
     assert_int_equal(*number, value);
+}
+
+void fixture_expect_settled(struct fixture *f)
+{
+    for (int turn = 0; turn < TURNS && !proxy_settled(f->proxy); turn++) {
+        run_for(f->api->loop, TURN_MS);
+    }
+    assert_true(proxy_settled(f->proxy));
 }
 
 /* ---- texts ---- */

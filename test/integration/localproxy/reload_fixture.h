@@ -27,6 +27,7 @@ struct fixture {
     struct scripted_api *api;
     struct scripted_api scripted;  /* the api of fixture_setup */
     struct localproxy_flags flags; /* may be set before fixture_open or fixture_restart */
+    struct fake_clock clock;       /* the proxy's, for how long writes take */
     struct metrics metrics;
     struct listener_secrets *secrets;
     struct proxy *proxy;
@@ -64,6 +65,8 @@ void client_close(struct client *c);
 
 /* Runs the loop until the client has got `text`; NULL: until its connection was closed. */
 void fixture_expect(struct fixture *f, struct client *c, const char *text);
+/* Runs it until no write to what was lost is under way. */
+void fixture_expect_settled(struct fixture *f);
 /* Runs it until *number is `value`. */
 void fixture_expect_number(struct fixture *f, const uint64_t *number, uint64_t value);
 

@@ -5,6 +5,7 @@
  */
 #include "alloc_sweep.h"
 #include "base/array.h"
+#include "guard/unanswered_writes.h"
 #include "reload_fixture.h"
 
 #include <poll.h>
@@ -857,10 +858,145 @@ static void write_to_what_was_lost_is_waited_for(void **state)
     assert_false(proxy_settled(f->proxy));
     api_answer(a, 201, NULL, "{}");
     fixture_expect(f, &c, "201 Created");
-    run_for(f->api->loop, 20);
+    fixture_expect_settled(f);
     assert_int_equal(f->settled, before + 1);
-    assert_true(proxy_settled(f->proxy));
     client_close(&c);
+}
+
+/* For less than the API server may work on a write, and for the rest of it. */
+static void pass_most_of_the_time(struct fixture *f)
+{
+    fake_clock_pass(&f->clock, UNANSWERED_WRITE_MS - 1);
+}
+
+static void expect_unsettled_until_it_is_over(struct fixture *f)
+{
+    unsigned before = f->settled;
+    pass_most_of_the_time(f);
+    assert_false(proxy_settled(f->proxy));
+    assert_int_equal(f->settled, before);
+    fake_clock_pass(&f->clock, 1);
+    fixture_expect_settled(f);
+    assert_int_equal(f->settled, before + 1);
+}
+
+/* That nobody waits for the answer any more stops no API server. */
+static void lost_write_whose_client_leaves_may_be_executed(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN " in (a)");
+    struct api_request *a = send_write(f, &c, "a");
+    fixture_limit(f, OWN " in (b)");
+    client_close(&c);
+    api_expect_given_up(a);
+    assert_int_equal(proxy_lost_writes(f->proxy), 1);
+    expect_unsettled_until_it_is_over(f);
+}
+
+static void lost_write_whose_connection_breaks_may_be_executed(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN " in (a)");
+    struct api_request *a = send_write(f, &c, "a");
+    fixture_limit(f, OWN " in (b)");
+    api_cut(a);
+    fixture_expect(f, &c, "HTTP/1.1 5");
+    expect_unsettled_until_it_is_over(f);
+    client_close(&c);
+}
+
+/* Nor that it was given up before the rules changed. */
+static void write_that_was_given_up_before_may_be_executed(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN " in (a,b)");
+    struct api_request *a = send_write(f, &c, "a");
+    client_close(&c);
+    api_expect_given_up(a);
+    struct api_request *b = send_write(f, &c, "b");
+    client_close(&c);
+    api_expect_given_up(b);
+    assert_true(proxy_settled(f->proxy));
+    fixture_limit(f, OWN " in (b)");
+    assert_int_equal(proxy_lost_writes(f->proxy), 1);
+    expect_unsettled_until_it_is_over(f);
+}
+
+static void write_that_is_over_is_forgotten(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN " in (a)");
+    struct api_request *a = send_write(f, &c, "a");
+    client_close(&c);
+    api_expect_given_up(a);
+    pass_most_of_the_time(f);
+    fake_clock_pass(&f->clock, 1);
+    run_for(f->api->loop, 1);
+    fixture_limit(f, OWN " in (b)");
+    assert_true(proxy_settled(f->proxy));
+}
+
+static void write_that_was_not_sent_completely_is_never_executed(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN " in (a)");
+    client_open(f, &c);
+    client_send(&c, "POST /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: localhost\r\n"
+                    "Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{}");
+    struct api_request *a = api_expect_part(f->api, "/pods");
+    fixture_limit(f, OWN " in (b)");
+    assert_false(proxy_settled(f->proxy));
+    client_close(&c);
+    api_expect_given_up(a);
+    fixture_expect_settled(f);
+}
+
+/* The answer is what tells, however long it takes. */
+static void lost_write_is_not_broken_off(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN " in (a)");
+    struct api_request *a = send_write(f, &c, "a");
+    fixture_limit(f, OWN " in (b)");
+    run_for(f->api->loop, 6000);
+    assert_false(proxy_settled(f->proxy));
+    api_answer(a, 201, NULL, "{}");
+    fixture_expect(f, &c, "201 Created");
+    fixture_expect_settled(f);
+    client_close(&c);
+}
+
+static void write_that_nobody_lost_goes_on(void **state)
+{
+    static const int modes[] = {WRITE_FENCE_OFF, WRITE_FENCE_AUDIT};
+    struct fixture *f = *state;
+    for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
+        struct client c;
+        struct client lost;
+        f->flags.write_fence = modes[i];
+        fixture_restart(f);
+        fixture_limit(f, OWN " in (a)");
+        struct api_request *q = send_write(f, &c, "other");
+        unsigned before = f->settled;
+        fixture_limit(f, OWN " in (a,b)");
+        assert_int_equal(f->settled, before + 1);
+        struct api_request *b = send_write(f, &lost, "b");
+        fixture_limit(f, OWN " in (a)");
+        assert_false(proxy_settled(f->proxy));
+        api_answer(b, 201, NULL, "{}");
+        fixture_expect(f, &lost, "201 Created");
+        fixture_expect_settled(f);
+        api_answer(q, 201, NULL, "{}");
+        fixture_expect(f, &c, "201 Created");
+        client_close(&c);
+        client_close(&lost);
+    }
 }
 
 /* ---- a tunnel ---- */
@@ -960,6 +1096,20 @@ int main(void)
         cmocka_unit_test_setup_teardown(watch_is_cut_without_memory_to_migrate, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(write_to_what_was_lost_is_waited_for, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(lost_write_whose_client_leaves_may_be_executed,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(lost_write_whose_connection_breaks_may_be_executed,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(write_that_was_given_up_before_may_be_executed,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(write_that_is_over_is_forgotten, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(write_that_was_not_sent_completely_is_never_executed,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(lost_write_is_not_broken_off, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(write_that_nobody_lost_goes_on, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(tunnel_passes_bytes_and_its_end, fixture_setup,
                                         fixture_teardown),

@@ -60,6 +60,32 @@ static void test_what_is_written(void **state)
                 "{\"version\":1,\"enforced\":null,\"reason\":\"a \\\"bad\\\" file\"}\n");
 }
 
+/* Said when it is not so; those of earlier versions say nothing. */
+static void test_what_is_not_settled(void **state)
+{
+    (void)state;
+    struct control_state s = enforcing;
+    struct control_state again;
+    bool yes = true;
+    s.unsettled = true;
+    expect_text(&s, &yes,
+                "{\"version\":1,\"enforced\":" ENFORCED ",\"settled\":false,\"changed\":true}\n");
+    assert_int_equal(
+        control_state_decode(SLICE("{\"version\":1,\"enforced\":" ENFORCED ",\"settled\":false}"),
+                             &again, NULL, NULL),
+        0);
+    assert_true(again.unsettled);
+    assert_int_equal(
+        control_state_decode(SLICE("{\"version\":1,\"enforced\":" ENFORCED ",\"settled\":true}"),
+                             &again, NULL, NULL),
+        0);
+    assert_false(again.unsettled);
+    assert_int_equal(control_state_decode(SLICE("{\"version\":1,\"enforced\":" ENFORCED "}"),
+                                          &again, NULL, NULL),
+                     0);
+    assert_false(again.unsettled);
+}
+
 /* To the last digit that a JSON number holds. */
 static void test_large_generations_are_written_exactly(void **state)
 {
@@ -274,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_written),
+        cmocka_unit_test(test_what_is_not_settled),
         cmocka_unit_test(test_large_generations_are_written_exactly),
         cmocka_unit_test(test_what_cannot_be_written),
         cmocka_unit_test(test_set_from_rules),

@@ -160,6 +160,19 @@ static void test_a_swap(void **state)
     assert_int_equal(s->counts.late, 0);
 }
 
+/* It enforces what is published, but writes to what it lost may still be executed. */
+static void is_unsettled(struct fixture *s, const char *pod, const char *shard)
+{
+    char key[64];
+    (void)snprintf(key, sizeof key, "n/%s", pod);
+    fixture_enforces(s, pod, shard);
+    for (size_t i = 0; i < FIXTURE_PROBES; i++) {
+        if (strcmp(s->entries[i].key, key) == 0) {
+            s->entries[i].result.enforcing = false;
+        }
+    }
+}
+
 /* Requests of before are under way: it has not given anything up yet. */
 static void test_a_proxy_that_has_not_settled(void **state)
 {
@@ -168,15 +181,38 @@ static void test_a_proxy_that_has_not_settled(void **state)
     sees(s, "blue", "\"1\",\"2\"");
     sees(s, "green", "\"3\",\"4\",\"5\"");
     fixture_expect_generation(s, "blue", 2);
-    for (size_t i = 0; i < FIXTURE_PROBES; i++) {
-        if (strcmp(s->entries[i].key, "n/blue-0") == 0) {
-            fixture_enforces(s, "blue-0", "blue");
-            s->entries[i].result.enforcing = false;
-        }
-    }
+    is_unsettled(s, "blue-0", "blue");
     stays_at(s, "green", 1);
     fixture_enforces(s, "blue-0", "blue");
     fixture_expect_generation(s, "green", 2);
+}
+
+/* Also for longer than for pods of which nothing is known. */
+static void test_writes_that_may_be_executed_are_waited_for(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, SHORT_MS);
+    pod_of(s, "aqua-0", "aqua", "operator");
+    sees(s, "aqua", "\"6\"");
+    fixture_expect_generation(s, "aqua", 1);
+    fixture_enforces(s, "aqua-0", "aqua");
+    is_unsettled(s, "blue-0", "blue");
+    sees(s, "green", "\"3\",\"4\",\"5\",\"6\""); /* of aqua too, which comes first */
+    expect_waiting(s, "green", "n/aqua");
+    stays_at(s, "green", 1);
+    run_for(s->store.api.loop, SHORT_MS);
+    is_unsettled(s, "blue-0", "blue");
+    stays_at(s, "green", 1);
+    assert_int_equal(s->counts.late, 0);
+    sees(s, "aqua", "\"7\"");
+    fixture_expect_generation(s, "aqua", 2);
+    fixture_enforces(s, "aqua-0", "aqua");
+    sees(s, "blue", "\"1\",\"2\"");
+    fixture_expect_generation(s, "blue", 2);
+    expect_waiting(s, "green", "n/blue");
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 2);
+    assert_int_equal(s->counts.late, 0);
 }
 
 static void test_all_pods_must_confirm(void **state)
@@ -504,6 +540,7 @@ int main(void)
         TEST(test_the_gainer_waits_for_the_other_edit),
         TEST(test_a_swap),
         TEST(test_a_proxy_that_has_not_settled),
+        TEST(test_writes_that_may_be_executed_are_waited_for),
         TEST(test_all_pods_must_confirm),
         TEST(test_nothing_in_common),
         TEST(test_another_operator),
