@@ -500,7 +500,7 @@ static void note_list(struct forward *f)
     struct list_meta_result found;
     list_meta_end(f->list, &found);
     if (f->attributes.newest && found.resource_version != 0) {
-        delivered_newest(f->ctx->points, f->attributes.key.resource, found.resource_version);
+        delivered_newest(f->ctx->points, &f->attributes.key, found.resource_version);
     }
     if (found.token != 0) {
         delivered_give_page(f->ctx->points, &f->attributes.key, found.token);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "forward.h"
 #include "guard/fence.h"
@@ -27,6 +28,7 @@
 #include "kube/status.h"
 #include "lock/lock.h"
 #include "net/deadline.h"
+#include "paused_request.h"
 #include "refusal.h"
 #include "refusal_log.h"
 
@@ -57,6 +59,7 @@ struct proxy {
     struct buf lock_target; /* of the request at hand, with the lock's name in this shard */
     struct buf target;      /* of the request at hand, with the selector */
     struct refusal_log refusals;
+    struct buf newest; /* of the list at hand, without the version that it asked for */
 };
 
 /* A request on its way through the rules. */
@@ -272,14 +275,22 @@ static void refuse_expired(const struct request *r)
     (void)refusal_send_expired(r->proxy->o.metrics, r->x, accepted, why);
 }
 
+/* Only watches wait. */
+static void on_pause_over(void *data, struct http_exchange *x, const struct http_head *head)
+{
+    struct request r = {
+        .proxy = data, .x = x, .head = head, .ended = true, .attributes = {.verb = VERB_WATCH}};
+    refuse_expired(&r);
+}
+
 /* False: it goes on from something that was seen under other rules, and was refused, or will be. */
 static bool apply_delivered_versions(const struct request *r)
 {
     struct proxy *p = r->proxy;
     const struct request_attributes *s = &r->attributes;
+    bool watches = s->verb == VERB_WATCH && !s->initial_events && s->version != 0;
     bool current = true;
-    delivered_clock(p->forward.points, net_loop_now(p->loop));
-    if (s->verb == VERB_WATCH && !s->initial_events && s->version != 0) {
+    if (watches) {
         current = delivered_watch(p->forward.points, &s->key, s->version);
     } else if (s->verb == VERB_LIST && s->page != 0) {
         current = delivered_page(p->forward.points, &s->key, s->page);
@@ -288,8 +299,33 @@ static bool apply_delivered_versions(const struct request *r)
         return true;
     }
     p->o.metrics->resumes_refused++;
-    refuse_expired(r);
+    uint64_t pause_ms = watches ? delivered_pause(p->forward.points, &s->key, s->version) : 0;
+    if (pause_ms == 0 ||
+        !paused_request_start(p->loop, r->x, r->head, pause_ms, on_pause_over, p)) {
+        refuse_expired(r);
+    }
     return false;
+}
+
+/* A list that follows a refused watch tells another version, if there is any: the most recent one
+ * is what every client takes that names the oldest which it would take. */
+static bool apply_newest(struct request *r)
+{
+    static const struct slice versions[] = {{"resourceVersion", 15}, {"resourceVersionMatch", 20}};
+    struct proxy *p = r->proxy;
+    struct request_attributes *s = &r->attributes;
+    if (s->verb != VERB_LIST || s->newest || s->exact || s->page != 0 ||
+        !delivered_list_newest(p->forward.points, &s->key)) {
+        return true;
+    }
+    buf_clear(&p->newest);
+    if (query_drop(r->target, versions, ARRAY_LEN(versions), &p->newest) != 0) {
+        refuse(r, 503, RETRY_AFTER_S, "out of memory");
+        return false;
+    }
+    s->newest = true;
+    r->target = buf_slice(&p->newest);
+    return true;
 }
 
 /* Puts the shard's selector into the target. False: the request was refused. */
@@ -347,7 +383,8 @@ static bool apply_rules(struct request *r, struct buf *body)
     if (r->attributes.verb == VERB_DELETECOLLECTION && !apply_fence(r)) {
         return false;
     }
-    return apply_selector(r) && apply_delivered_versions(r);
+    delivered_clock(p->forward.points, net_loop_now(p->loop));
+    return apply_newest(r) && apply_selector(r) && apply_delivered_versions(r);
 }
 
 /* ---- the way of a request ---- */
@@ -554,6 +591,7 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
     p->loop = l;
     p->o = *o;
     buf_init(&p->target, TARGET_MAX);
+    buf_init(&p->newest, TARGET_MAX);
     buf_init(&p->lock_target, TARGET_MAX);
     fence_history_init(&p->history);
     refusal_log_init(&p->refusals);
@@ -692,6 +730,7 @@ void proxy_free(struct proxy *p)
     fence_history_deinit(&p->history);
     rules_unref(p->rules);
     buf_reset(&p->target);
+    buf_reset(&p->newest);
     buf_reset(&p->lock_target);
     free(p);
 }

@@ -150,6 +150,34 @@ bool query_find(struct slice query, struct slice key, struct slice *value)
     return false;
 }
 
+static bool is_one_of(struct slice key, const struct slice *keys, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (query_equal(key, keys[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int query_drop(struct slice target, const struct slice *keys, size_t count, struct buf *out)
+{
+    struct slice rest = query_of(target);
+    struct slice path;
+    struct slice tail;
+    char joint = '?';
+    path = target.len > 0 ? cut(target, '?', &tail) : target;
+    buf_append(out, path.ptr, path.len);
+    for (struct query_piece piece; query_next(&rest, &piece);) {
+        if (!is_one_of(piece.key, keys, count)) {
+            buf_append_char(out, joint);
+            buf_append(out, piece.text.ptr, piece.text.len);
+            joint = '&';
+        }
+    }
+    return buf_error(out);
+}
+
 /* What the selector grammar skips: nothing would be left to AND with. */
 static bool blank(struct slice encoded)
 {

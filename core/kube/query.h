@@ -47,6 +47,11 @@ int query_encode(struct slice plain, struct buf *out);
 /* The first valid piece whose decoded key is `key`: true, and its encoded value. */
 bool query_find(struct slice query, struct slice key, struct slice *value);
 
+/* Appends to `out` the target without its pieces that have one of the `count` keys; all else stays
+ * byte for byte. 0, -ENOBUFS or -ENOMEM. */
+MUST_CHECK int query_drop(struct slice target, const struct slice *keys, size_t count,
+                          struct buf *out);
+
 /* Whether all servers read the query alike. -EINVAL: a `;` in it (servers built with Go before 1.17
  * split there), a `#` in the target, or too many pieces. */
 MUST_CHECK int query_check(struct slice target, struct err *e);

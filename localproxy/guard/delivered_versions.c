@@ -13,6 +13,12 @@
 
 #include "guard/delivered_versions_internal.h"
 
+/* Before the first refusal of those that listed in vain; then twice as long, up to the second. */
+#define PAUSE_MS UINT64_C(500)
+#define PAUSE_MAX_MS UINT64_C(5000)
+/* When a client that was refused has listed again: client-go backs off for up to a minute. */
+#define LISTS_WITHIN_MS UINT64_C(120000)
+
 /* Until end_change(), what a file holds is not whole. */
 static void begin_change(struct delivered_versions *r)
 {
@@ -141,6 +147,34 @@ static void raise_highest(struct resource *x, uint64_t selector, uint64_t versio
     *lowest = (struct seen){.selector = selector, .highest = version};
 }
 
+static void note_unread(struct resource *x, uint64_t selector)
+{
+    x->unread = x->has_unread && x->unread != selector ? DELIVERED_MIXED : selector;
+    x->has_unread = true;
+}
+
+/* `version` is the newest that there was, under `selector`: what came under others is not above it.
+ * Whether `selector` is among several is not known. */
+static void bound_unread(struct resource *x, uint64_t selector, uint64_t version)
+{
+    if (!x->has_unread || x->unread == selector) {
+        return;
+    }
+    raise_highest(x, x->unread, version);
+    x->forgotten = x->forgotten == UINT64_MAX ? version : x->forgotten;
+    x->has_unread = x->unread == DELIVERED_MIXED;
+    x->unread = selector;
+}
+
+static uint64_t highest_of_all(const struct resource *x)
+{
+    uint64_t highest = x->has_unread ? UINT64_MAX : 0;
+    for (size_t i = 0; i < DELIVERED_SELECTORS_MAX; i++) {
+        raise_to(&highest, x->seen[i].highest);
+    }
+    return highest;
+}
+
 static uint64_t ceiling(const struct delivered_versions *r, const struct resource *x,
                         uint64_t selector)
 {
@@ -152,7 +186,7 @@ static uint64_t ceiling(const struct delivered_versions *r, const struct resourc
             return 0;
         }
     }
-    uint64_t highest = x->floor;
+    uint64_t highest = x->has_unread && x->unread != selector ? UINT64_MAX : x->floor;
     for (size_t i = 0; i < DELIVERED_SELECTORS_MAX; i++) {
         if (x->seen[i].selector != selector) {
             raise_to(&highest, x->seen[i].highest);
@@ -204,10 +238,13 @@ static void drop_point(struct delivered_versions *r, struct point *p)
     r->spare = p;
 }
 
-static void take_point(struct delivered_versions *r, struct point *p)
+/* Whoever has it may still come: so all of the resource up to it is as good as stale. */
+static void forget_point(struct delivered_versions *r, struct point *p)
 {
-    if (--p->count == 0) {
-        drop_point(r, p);
+    struct resource *x = find_resource(r, p->key.resource);
+    unlink_point(r, p);
+    if (p->kind == POINT_VERSION && x != NULL) {
+        raise_to(&x->forgotten, is_any(p->range) ? highest_of_all(x) : p->range.to);
     }
 }
 
@@ -222,7 +259,7 @@ static struct point *unused_point(struct delivered_versions *r)
         return &r->point_pool[r->point_count++];
     }
     p = LIST_ITEM(r->points.prev, struct point, node);
-    unlink_point(r, p);
+    forget_point(r, p);
     return p;
 }
 
@@ -251,6 +288,14 @@ static void add_point(struct delivered_versions *r, const struct delivered_key *
     *p = (struct point){.next = *bucket, .key = *key, .kind = kind, .count = 1, .range = range};
     *bucket = p;
     list_prepend(&r->points, &p->node);
+}
+
+/* A watch goes on from it, which has an account. NULL is fine. */
+static void take_point(struct delivered_versions *r, struct point *p)
+{
+    if (p != NULL && --p->count == 0) {
+        drop_point(r, p);
+    }
 }
 
 /* The narrowest points that hold a number; NULL: none. */
@@ -286,16 +331,33 @@ static bool refused_before(struct delivered_versions *r, const struct delivered_
     return r->now_ms - mark->since_ms >= r->doubt_ms;
 }
 
+/* Of the view, under other selectors. */
+static void drop_doubts(struct delivered_versions *r, const struct delivered_key *key,
+                        enum point_kind kind)
+{
+    for (struct point *p = *point_bucket(r, key), *next; p != NULL; p = next) {
+        next = p->next;
+        if (same_view(p, key, kind) && p->key.selector != key->selector) {
+            drop_point(r, p);
+        }
+    }
+}
+
 void delivered_clock(struct delivered_versions *r, uint64_t now_ms)
 {
     r->now_ms = now_ms;
 }
 
+/* Versions that could not be read have no end, until delivered_newest. Those that are no numbers
+ * never have one: all of the view are doubted anew. */
 static void give_versions(struct delivered_versions *r, const struct delivered_key *key,
                           struct delivered_range range)
 {
     add_point(r, key, POINT_VERSION, range);
-    if (!is_any(range)) {
+    if (is_any(range)) {
+        note_unread(ensure_resource(r, key->resource), key->selector);
+        drop_doubts(r, key, POINT_VERSION_REFUSED);
+    } else {
         raise_highest(ensure_resource(r, key->resource), key->selector, range.to);
     }
 }
@@ -308,13 +370,15 @@ void delivered_give(struct delivered_versions *r, const struct delivered_key *ke
     end_change(r);
 }
 
-void delivered_newest(struct delivered_versions *r, uint64_t resource, uint64_t version)
+void delivered_newest(struct delivered_versions *r, const struct delivered_key *key,
+                      uint64_t version)
 {
     begin_change(r);
-    struct resource *x = ensure_resource(r, resource);
+    struct resource *x = ensure_resource(r, key->resource);
     if (x->floor == 0) {
         x->floor = version;
     }
+    bound_unread(x, key->selector, version);
     end_change(r);
 }
 
@@ -325,21 +389,34 @@ void delivered_saw(struct delivered_versions *r, const struct delivered_key *key
     end_change(r);
 }
 
+static void tell_to_list(struct delivered_versions *r, const struct delivered_key *key,
+                         uint64_t version)
+{
+    struct delivered_range range = {.from = version, .to = version};
+    add_point(r, key, POINT_TOLD_TO_LIST, range);
+    find_point(r, key, POINT_TOLD_TO_LIST, range)->since_ms = r->now_ms;
+}
+
 static bool may_watch(struct delivered_versions *r, const struct delivered_key *key,
                       uint64_t version)
 {
+    const struct resource *x = find_resource(r, key->resource);
     struct match m = match_points(r, key, POINT_VERSION, version);
-    /* All stale points are below the ceiling, but for those of no known version: these would hold
-     * back a version that by all that is known was learnt since. */
-    bool above = version > ceiling(r, find_resource(r, key->resource), key->selector);
-    if (m.stale != NULL && !above) {
-        return false;
+    if (version > ceiling(r, x, key->selector)) {
+        /* What is not known need not be this client's. */
+        take_point(r, m.fresh != NULL && is_any(m.fresh->range) ? NULL : m.fresh);
+        return true;
+    }
+    if (m.stale != NULL || (x != NULL && version <= x->forgotten)) {
+        tell_to_list(r, key, version);
+        return version == DELIVERED_OPAQUE &&
+               refused_before(r, key, POINT_VERSION_REFUSED, version);
     }
     if (m.fresh != NULL) {
         take_point(r, m.fresh);
         return true;
     }
-    return above || refused_before(r, key, POINT_VERSION_REFUSED, version);
+    return refused_before(r, key, POINT_VERSION_REFUSED, version);
 }
 
 bool delivered_watch(struct delivered_versions *r, const struct delivered_key *key,
@@ -349,6 +426,28 @@ bool delivered_watch(struct delivered_versions *r, const struct delivered_key *k
     bool may = may_watch(r, key, version);
     end_change(r);
     return may;
+}
+
+uint64_t delivered_pause(struct delivered_versions *r, const struct delivered_key *key,
+                         uint64_t version)
+{
+    struct delivered_range range = {.from = version, .to = version};
+    const struct point *told = find_point(r, key, POINT_TOLD_TO_LIST, range);
+    if (told == NULL || match_points(r, key, POINT_VERSION, version).fresh == NULL) {
+        return 0;
+    }
+    return told->count > 4 ? PAUSE_MAX_MS : PAUSE_MS << (told->count - 1);
+}
+
+bool delivered_list_newest(struct delivered_versions *r, const struct delivered_key *key)
+{
+    for (const struct point *p = *point_bucket(r, key); p != NULL; p = p->next) {
+        if (same_view(p, key, POINT_TOLD_TO_LIST) && p->key.selector == key->selector &&
+            r->now_ms - p->since_ms <= LISTS_WITHIN_MS) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Tokens that could not be learnt are 0. */
@@ -362,18 +461,20 @@ void delivered_give_page(struct delivered_versions *r, const struct delivered_ke
 {
     begin_change(r);
     add_point(r, key, POINT_PAGE, token_range(token));
+    if (token == 0) {
+        drop_doubts(r, key, POINT_PAGE_REFUSED);
+    }
     end_change(r);
 }
 
+/* A fresh token that is known goes before a stale one that is not. */
 static bool may_page(struct delivered_versions *r, const struct delivered_key *key, uint64_t token)
 {
     struct match m = match_points(r, key, POINT_PAGE, token);
-    /* A fresh token that is known goes before a stale one that is not. */
-    if (m.stale != NULL && (m.fresh == NULL || range_width(m.stale) <= range_width(m.fresh))) {
-        drop_point(r, m.stale);
+    if (m.stale != NULL && !is_any(m.stale->range)) {
         return false;
     }
-    if (m.fresh != NULL) {
+    if (m.fresh != NULL && (m.stale == NULL || !is_any(m.fresh->range))) {
         move_to_front(&r->points, &m.fresh->node);
         return true;
     }
@@ -493,9 +594,14 @@ static void take_points(struct delivered_versions *r, const struct delivered_ver
 static void take_resources(struct delivered_versions *r, const struct delivered_versions *old)
 {
     for (size_t i = 0; i < old->resource_count; i++) {
-        const struct resource *x = &old->resource_pool[i];
+        const struct resource *was = &old->resource_pool[i];
+        struct resource *x = ensure_resource(r, was->id);
         for (size_t k = 0; k < DELIVERED_SELECTORS_MAX; k++) {
-            raise_highest(ensure_resource(r, x->id), x->seen[k].selector, x->seen[k].highest);
+            raise_highest(x, was->seen[k].selector, was->seen[k].highest);
+        }
+        raise_to(&x->forgotten, was->forgotten);
+        if (was->has_unread) {
+            note_unread(x, was->unread);
         }
     }
 }

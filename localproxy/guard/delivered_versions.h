@@ -15,18 +15,43 @@
  * of a resource is the highest version given out under any other selector than the one in force:
  * what is above it can only have been learnt since.
  *
- * Two clients may share a view and even a version, so points are counted: each is good for one
- * watch. Where a fresh and a stale point fit alike, nobody can tell whose request it is: it is
- * refused, and both points stay for their own clients, however many others come before. At worst
- * clients list again until the version is another one, which in a cluster where nothing happens is
- * within the 10 seconds in which kube-apiserver renews its own lease.
+ * Why nobody goes on from what other rules showed. Clients cannot be told apart: all that is known
+ * of a request is its view and version. So it is accepted only if no client whatsoever may have got
+ * this version of this view under another selector:
+ *
+ * 1. Who has a version of a view got it from a list or watch of that view, so there is a point that
+ *    holds it, or the account of an open watch, from before the first byte that shows it. A point
+ * is good for one watch, whose account takes its place. (A client that takes a version from
+ *    elsewhere, and goes on in a view of which it has nothing, is refused for doubt_ms at and below
+ *    the ceiling. One that was told 410 by the end of its watch has nothing any more.)
+ * 2. A stale point stays for ever. That one request was refused does not tell whose it was, and who
+ *    has the point may come at any time: no number of refusals uses it up. When points are pushed
+ *    out for want of room, all versions of the resource up to them count as stale.
+ * 3. At or below the ceiling, a request is accepted if a fresh point holds its version and no stale
+ *    one of its view does. Above the ceiling nothing was ever given out under another selector.
+ *
+ * So where a fresh and a stale point hold the same version, all are refused, those that have just
+ * listed too, until the version of a list is another one. That it will be is seen to in two ways.
+ * The lists that follow a refusal ask for the newest version (delivered_list_newest): that of the
+ * last change of anything, and kube-apiserver itself writes at least every 10 seconds; out of its
+ * memory a list of what does not change has the same version for ever. And a client that has listed
+ * in vain is refused with a pause (delivered_pause), so that no loop is a hot one, also where an
+ * aggregated API server's version does not move at all.
+ *
+ * What was given out and could not be read may be any version: it is stale up to the end of time
+ * for all other selectors, until a list of the newest version under one of them (delivered_newest).
+ * Versions are compared as numbers; those of Kubernetes are revisions of etcd. Those that are no
+ * numbers (DELIVERED_OPAQUE), as some aggregated API servers have them, cannot be compared. After a
+ * change of the selector they are refused for doubt_ms from the first time that one is asked for;
+ * that is no proof, but all that can be done.
+ *
+ * While not all is known, after a start without a file, a client from before may have any version
+ * up to the present, and is not told from one that has listed since at the same version. What is
+ * certainly younger than the process is above the ceiling: delivered_newest, delivered_created.
  *
  * All of it can be kept in a file, which outlives the process however that ends: what it says is at
  * any moment what clients may have seen. So after a restart nothing is doubted, and a client whose
  * view is the same goes on as if nothing had been.
- *
- * Versions are compared as numbers. Kubernetes calls them opaque for clients; those of
- * kube-apiserver are revisions of etcd. What is no number is never compared: DELIVERED_ANY.
  */
 #ifndef LOCALPROXY_GUARD_DELIVERED_VERSIONS_H
 #define LOCALPROXY_GUARD_DELIVERED_VERSIONS_H
@@ -95,11 +120,14 @@ MUST_CHECK struct delivered_versions *delivered_open(const char *path, uint64_t 
 /* Leaves the file. NULL is ignored. */
 void delivered_free(struct delivered_versions *r);
 
-/* `version` is the newest of the resource that there is: clients have none above it from before a
- * start of localproxy. A list from the API server's memory (resourceVersion=0) says less: it may
- * lag behind, and a version is that of the last change of the resource, while lists of what there
- * is have that of the last change of anything. */
-void delivered_newest(struct delivered_versions *r, uint64_t resource, uint64_t version);
+/* A list under key->selector that was asked for since that is in force told `version`, the newest
+ * of the resource that there is: clients have none above it from before a start of localproxy, nor
+ * from answers under other selectors that could not be read. A list from the API server's memory
+ * (resourceVersion=0) says less: it may lag behind, and a version is that of the last change of the
+ * resource, while lists of what there is have that of the last change of anything. */
+void delivered_newest(struct delivered_versions *r, const struct delivered_key *key,
+                      uint64_t version);
+
 
 /* A watch that has ended without a 410 gave the client `range` under key->selector, or a whole list
  * (its last page) did: one version, or DELIVERED_ANY. */
@@ -125,12 +153,20 @@ void delivered_clock(struct delivered_versions *r, uint64_t now_ms);
 /* Whether a watch may go on from `version` (not 0); takes the point if so.
  *
  * Yes above the ceiling, and from a fresh point that no stale one equals. No from a stale point,
- * which stays: that its client was told so is not certain. What is not known at all (after a start
- * without a file every version is, until delivered_newest) is refused for doubt_ms from
- * the first time it is asked for: a client that still comes with it then learnt it some other way,
- * from a single object perhaps. */
+ * which stays. What is not known at all (after a start without a file every version is, until
+ * delivered_newest) is refused for doubt_ms from the first time it is asked for: a client that
+ * still comes with it then learnt it some other way, from a single object perhaps. */
 bool delivered_watch(struct delivered_versions *r, const struct delivered_key *key,
                      uint64_t version);
+
+/* How long the answer to a watch that was refused should wait, in ms: 0, if it has not listed
+ * since; otherwise the longer the oftener it was refused. */
+uint64_t delivered_pause(struct delivered_versions *r, const struct delivered_key *key,
+                         uint64_t version);
+
+/* Whether a list should be asked for at its newest version, wherever its client would have it from:
+ * a watch of its view was refused not long ago. */
+bool delivered_list_newest(struct delivered_versions *r, const struct delivered_key *key);
 
 /* A page of a list ended with the `continue` token of that hash, and whether the next page may be
  * asked with it. A page may be asked more than once. */

@@ -26,6 +26,7 @@ enum point_kind {
     POINT_VERSION_REFUSED,
     POINT_PAGE,
     POINT_PAGE_REFUSED,
+    POINT_TOLD_TO_LIST, /* a watch was refused, since a version is or may be stale */
     POINT_KINDS
 };
 
@@ -33,9 +34,9 @@ struct point {
     struct list node;   /* in delivered_versions.points */
     struct point *next; /* in its bucket, or in delivered_versions.spare */
     struct delivered_key key;
-    uint64_t kind;                /* enum point_kind */
-    uint64_t count;               /* 0: spare */
-    uint64_t since_ms;            /* POINT_*_REFUSED: when it was refused first */
+    uint64_t kind;     /* enum point_kind */
+    uint64_t count;    /* 0: spare */
+    uint64_t since_ms; /* POINT_*_REFUSED: when it was refused first; TOLD_TO_LIST: last */
     struct delivered_range range; /* of a page: the hash of its token, twice, or DELIVERED_ANY */
 };
 
@@ -49,8 +50,12 @@ struct resource {
     struct list node;      /* in delivered_versions.resources */
     struct resource *next; /* in its bucket */
     uint64_t id;
-    uint64_t floor; /* clients may have any version up to it from before; 0: not known yet */
+    uint64_t floor;     /* clients may have any version up to it from before; 0: not known yet */
+    uint64_t forgotten; /* points up to it were pushed out: whoever has one is not known any more */
     struct seen seen[DELIVERED_SELECTORS_MAX];
+    uint64_t
+        has_unread;  /* something was given out that could not be read: no version is above it */
+    uint64_t unread; /* under this selector; DELIVERED_MIXED: under several */
 };
 
 /* Who wrote a file: the memory of another one cannot be read. */

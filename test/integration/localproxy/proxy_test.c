@@ -408,6 +408,71 @@ static void a_watch_that_was_asked_for_goes_on_in_the_next_process(void **state)
     temp_dir_deinit(&dir);
 }
 
+/* What the API server answers to a list at `target`, of that version. */
+static void list_at(struct fixture *f, const char *target, const char *asked, unsigned version)
+{
+    struct client c;
+    char text[32];
+    ask(f, &c, "GET", target, "");
+    struct api_request *q = api_expect_part(f->api, "/api/v1/pods");
+    assert_string_equal(q->target, asked);
+    api_answer(q, 200, NULL, pod_list(version, NULL, NULL));
+    (void)snprintf(text, sizeof text, "\"%u\"", version);
+    fixture_expect(f, &c, text);
+    client_close(&c);
+}
+
+/* Two clients have version 100, one of them from before the change. */
+static void a_list_in_vain_is_followed_by_one_of_the_newest_version(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "a");
+    list_at(f, "/api/v1/pods", "/api/v1/pods?labelSelector=a", 100);
+    fixture_limit(f, "b");
+    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=100", "");
+    expect_refused(f, &c, "", "list again");
+    /* Out of the API server's memory it would be of that version as long as nothing changes. */
+    list_at(f, "/api/v1/pods?resourceVersion=100&resourceVersionMatch=NotOlderThan&limit=5",
+            "/api/v1/pods?limit=5&labelSelector=b", 100);
+    list_at(f, "/api/v1/pods?resourceVersion=100&resourceVersionMatch=Exact",
+            "/api/v1/pods?resourceVersion=100&resourceVersionMatch=Exact&labelSelector=b", 100);
+    for (int i = 1; i <= 2;
+         i++) { /* whose request it is cannot be told: each time it waits longer */
+        uint64_t began = net_loop_now(f->api->loop);
+        ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=100", "");
+        expect_refused(f, &c, "", "list again");
+        run_for(f->api->loop, 1);
+        assert_true(net_loop_now(f->api->loop) - began >= (uint64_t)i * 1000);
+    }
+    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=100", "");
+    run_for(f->api->loop, 10);
+    client_close(&c); /* while it waits */
+    assert_int_equal(f->metrics.resumes_refused, 4);
+    list_at(f, "/api/v1/pods?resourceVersion=0", "/api/v1/pods?labelSelector=b", 101);
+    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=101", "");
+    (void)api_expect_part(f->api, "watch=1");
+    client_close(&c);
+}
+
+/* With the memory for it gone too. */
+static void what_waits_ends_with_the_proxy(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "a");
+    list_at(f, "/api/v1/pods", "/api/v1/pods?labelSelector=a", 100);
+    fixture_limit(f, "b");
+    list_at(f, "/api/v1/pods", "/api/v1/pods?labelSelector=b", 100);
+    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=100", "");
+    for (int i = 0; i < 100 && f->metrics.resumes_refused == 0; i++) {
+        run_for(f->api->loop, 10);
+    }
+    assert_int_equal(f->metrics.resumes_refused, 1);
+    fixture_restart(f);
+    client_close(&c);
+}
+
 static void cbor_is_not_asked_for_where_versions_must_be_read(void **state)
 {
     struct fixture *f = *state;
@@ -443,6 +508,8 @@ int main(void)
         TEST(audited_writes_pass_unless_just_lost),
         TEST(initial_events_come_from_no_version),
         TEST(a_watch_that_was_asked_for_goes_on_in_the_next_process),
+        TEST(a_list_in_vain_is_followed_by_one_of_the_newest_version),
+        TEST(what_waits_ends_with_the_proxy),
         TEST(cbor_is_not_asked_for_where_versions_must_be_read),
     };
 #undef TEST

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
 #include "kube/query.h"
 
 #include <errno.h>
@@ -171,6 +172,31 @@ static void encodes_and_decodes(void **state)
     buf_reset(&out);
 }
 
+static void drops_parameters(void **state)
+{
+    (void)state;
+    static const struct slice keys[] = {{"a", 1}, {"b", 1}};
+    static const struct {
+        const char *target;
+        const char *left;
+    } rows[] = {
+        {"/p", "/p"},
+        {"/p?a=1", "/p"},
+        {"/p?a=1&%62=2&c=%33&a", "/p?c=%33"},
+        {"/p?c=a&&d&b=&e;a", "/p?c=a&&d&e;a"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct buf out = BUF_INIT(64);
+        assert_int_equal(query_drop(slice_str(rows[i].target), keys, 2, &out), 0);
+        assert_string_equal(buf_cstr(&out), rows[i].left);
+        buf_reset(&out);
+    }
+    struct buf small = BUF_INIT(3);
+    assert_int_equal(query_drop(SLICE("/p?c"), keys, 2, &small), -ENOBUFS);
+    buf_reset(&small);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +209,7 @@ int main(void)
         cmocka_unit_test(bounds_the_number_of_parameters),
         cmocka_unit_test(bounded_by_the_buffer),
         cmocka_unit_test(encodes_and_decodes),
+        cmocka_unit_test(drops_parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

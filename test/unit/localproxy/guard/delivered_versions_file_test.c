@@ -154,7 +154,7 @@ static void test_a_client_from_before_takes_no_others_list(void **state)
     open_account(f, pods_a, 10, 10);
     restart(f);
     give(f, pods_b, 10);
-    delivered_newest(f->r, PODS, 10);
+    delivered_newest(f->r, &pods_a, 10);
     give(f, pods_b, 10);
     /* Two that have listed, and between them the one from before: who is who cannot be told. */
     for (int i = 0; i < 4; i++) {
@@ -182,11 +182,11 @@ static void test_a_list_that_was_not_noted_is_doubted(void **state)
 {
     struct fixture *f = *state;
     give(f, pods_a, 10);
-    delivered_newest(f->r, PODS, 10);
+    delivered_newest(f->r, &pods_a, 10);
     restart(f);
     assert_false(delivered_watch(f->r, &pods_a, 11));
     give(f, pods_a, 20);
-    delivered_newest(f->r, PODS, 20);
+    delivered_newest(f->r, &pods_a, 20);
     assert_true(delivered_watch(f->r, &pods_a, 21));
 }
 
@@ -400,7 +400,7 @@ static void test_a_forgotten_resource_is_doubted(void **state)
     delivered_saw(f->r, &pods_a, 10);
     for (uint64_t i = 1; i <= DELIVERED_RESOURCES_MAX; i++) {
         assert_true(delivered_watch(f->r, &(struct delivered_key){PODS + i, VIEW, B}, 5));
-        delivered_newest(f->r, PODS + i, 5);
+        delivered_newest(f->r, &(struct delivered_key){PODS + i, VIEW, A}, 5);
     }
     assert_false(delivered_watch(f->r, &pods_b, 5));
     assert_false(delivered_watch(f->r, &(struct delivered_key){PODS - 1, VIEW, B}, 5));

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
 
 enum { PODS = 100, SECRETS, VIEW = 200, OTHER_VIEW, A = 300, B, C };
 
@@ -24,7 +25,7 @@ static void give(struct delivered_versions *r, struct delivered_key key, uint64_
 static void give_list(struct delivered_versions *r, struct delivered_key key, uint64_t version)
 {
     give(r, key, version, version);
-    delivered_newest(r, key.resource, version);
+    delivered_newest(r, &key, version);
 }
 
 static int setup(void **state)
@@ -224,9 +225,79 @@ static void versions_that_are_not_known(void **state)
     assert_false(delivered_watch(r, &pods_a, 11)); /* the ceiling did not move */
     give_list(r, pods_a, 50);
     delivered_give(r, &pods_a, DELIVERED_ANY);
-    assert_true(delivered_watch(r, &pods_b, 51)); /* above the ceiling: does not count */
-    assert_false(delivered_watch(r, &pods_b, 40));
-    assert_false(delivered_watch(r, &pods_b, 40)); /* it stays */
+    /* Until a list under the selector in force tells where the resource is, nothing is above. */
+    assert_false(delivered_watch(r, &pods_b, 51));
+    assert_false(delivered_watch(r, &pods_b, UINT64_MAX));
+    delivered_newest(r, &pods_a, 60);
+    assert_false(delivered_watch(r, &pods_b, 61));
+    delivered_newest(r, &pods_b, 60);
+    assert_true(delivered_watch(r, &pods_b, 61));
+    assert_false(delivered_watch(r, &pods_b, 60));
+    give_list(r, pods_b, 60);
+    assert_false(delivered_watch(r, &pods_b, 60)); /* it stays */
+}
+
+static void several_selectors_with_versions_that_are_not_known(void **state)
+{
+    struct delivered_versions *r = *state;
+    delivered_give(r, &pods_a, DELIVERED_ANY);
+    delivered_give(r, &pods_b, DELIVERED_ANY);
+    delivered_newest(r, &pods_b, 20);
+    assert_true(delivered_watch(r, &pods_b, 21));
+    assert_false(delivered_watch(r, &pods_a, 21)); /* what came under B may be any */
+    delivered_newest(r, &pods_a, 30);
+    assert_true(delivered_watch(r, &pods_a, 31));
+    assert_true(delivered_watch(r, &pods_b, 31));
+}
+
+/* They cannot be compared: doubted for a time, anew after each change. */
+static void versions_that_are_no_numbers(void **state)
+{
+    (void)state;
+    struct delivered_versions *r = delivered_new(60000);
+    assert_non_null(r);
+    delivered_clock(r, 1000);
+    delivered_give(r, &pods_a, DELIVERED_ANY);
+    assert_true(delivered_watch(r, &pods_a, DELIVERED_OPAQUE));
+    delivered_give(r, &pods_a, DELIVERED_ANY);
+    for (uint64_t now = 1000; now < 61000; now += 20000) {
+        delivered_clock(r, now);
+        assert_false(delivered_watch(r, &pods_b, DELIVERED_OPAQUE));
+        delivered_give(r, &pods_b, DELIVERED_ANY);
+    }
+    delivered_clock(r, 61000);
+    assert_true(delivered_watch(r, &pods_b, DELIVERED_OPAQUE));
+    assert_true(delivered_list_newest(r, &pods_b));
+    assert_false(delivered_watch(r, &pods_a, DELIVERED_OPAQUE)); /* and the other way round */
+    delivered_give(r, &pods_a, DELIVERED_ANY);
+    assert_false(delivered_watch(r, &pods_b, DELIVERED_OPAQUE));
+    delivered_free(r);
+}
+
+/* The lists that follow a refusal ask for the newest version, and refusals are not had at once. */
+static void refusals_come_to_an_end(void **state)
+{
+    static const uint64_t pauses[] = {500, 1000, 2000, 4000, 5000, 5000};
+    struct delivered_versions *r = *state;
+    delivered_clock(r, 10000);
+    give_list(r, pods_a, 10);
+    give_list(r, pods_b, 10);
+    assert_false(delivered_list_newest(r, &pods_b));
+    for (size_t i = 0; i < ARRAY_LEN(pauses); i++) {
+        assert_false(delivered_watch(r, &pods_b, 10));
+        assert_int_equal(delivered_pause(r, &pods_b, 10), pauses[i]);
+        assert_true(delivered_list_newest(r, &pods_b));
+        assert_false(delivered_list_newest(r, &pods_a));
+    }
+    assert_false(delivered_watch(r, &pods_b, 9)); /* not known */
+    assert_int_equal(delivered_pause(r, &pods_b, 9), 0);
+    delivered_clock(r, 10000 + 120000);
+    assert_true(delivered_list_newest(r, &pods_b));
+    delivered_clock(r, 10000 + 120001);
+    assert_false(delivered_list_newest(r, &pods_b));
+    give_list(r, pods_a, 20);
+    assert_false(delivered_watch(r, &pods_b, 20));
+    assert_int_equal(delivered_pause(r, &pods_b, 20), 0); /* it has not listed in vain */
 }
 
 static void many_selectors(void **state)
@@ -250,13 +321,16 @@ static void pages(void **state)
     delivered_give_page(r, &pods_a, 77);
     assert_true(delivered_page(r, &pods_a, 77));
     assert_true(delivered_page(r, &pods_a, 77));
-    assert_false(delivered_page(r, &pods_b, 77));
-    assert_false(delivered_page(r, &pods_b, 77)); /* not known any more: refused once */
-    assert_true(delivered_page(r, &pods_b, 77));
-    delivered_give_page(r, &pods_a, 78);
+    delivered_give_page(r, &pods_b, 77);
     delivered_give_page(r, &pods_b, 78);
-    assert_false(delivered_page(r, &pods_b, 78));
+    /* Whose it is cannot be told, however often it is asked for. */
+    for (int i = 0; i < 4; i++) {
+        assert_false(delivered_page(r, &pods_b, 77));
+        assert_false(delivered_page(r, &pods_a, 77));
+    }
     assert_true(delivered_page(r, &pods_b, 78));
+    assert_false(delivered_page(r, &pods_b, 79)); /* not known: refused once */
+    assert_true(delivered_page(r, &pods_b, 79));
 }
 
 static void list_pages_that_are_not_known(void **state)
@@ -267,10 +341,11 @@ static void list_pages_that_are_not_known(void **state)
     assert_true(delivered_page(r, &pods_b, 78));
     delivered_give_page(r, &pods_a, 77);
     assert_false(delivered_page(r, &pods_b, 77));
-    delivered_give_page(r, &pods_a, 0); /* may be any: one refusal */
+    delivered_give_page(r, &pods_a, 0); /* may be any: doubted for a time */
     assert_false(delivered_page(r, &pods_b, 78));
     assert_true(delivered_page(r, &pods_b, 78));
     delivered_give_page(r, &pods_a, 0);
+    assert_false(delivered_page(r, &pods_b, 78)); /* anew */
     delivered_give_page(r, &pods_b, 79);
     assert_true(delivered_page(r, &pods_b, 79));
 }
@@ -288,38 +363,52 @@ static void list_pages_are_no_versions(void **state)
 static void forgotten_points_are_refused(void **state)
 {
     struct delivered_versions *r = *state;
-    give_list(r, pods_a, 1);
-    give_list(r, pods_a, 2);
-    give_list(r, pods_b, 1000000);
-    for (uint64_t i = 0; i < DELIVERED_POINTS_MAX - 2; i++) {
-        give_list(r, (struct delivered_key){PODS, 1000 + i, A}, 3);
+    give_list(r, pods_a, 4);
+    give_list(r, pods_a, 5);
+    delivered_saw(r, &pods_b, 1000000);
+    for (uint64_t i = 0; i < DELIVERED_POINTS_MAX - 1; i++) {
+        give_list(r, (struct delivered_key){PODS, 1000 + i, A}, 6 + i);
     }
-    assert_false(delivered_watch(r, &pods_a, 1)); /* the oldest; its mark takes the next place */
-    assert_false(delivered_watch(r, &pods_a, 2));
-    assert_true(delivered_watch(r, &(struct delivered_key){PODS, 1500, A}, 3));
+    assert_false(delivered_watch(r, &pods_a, 4)); /* the oldest; its mark takes the next place */
+    assert_false(delivered_watch(r, &pods_a, 5));
+    assert_true(delivered_watch(r, &(struct delivered_key){PODS, 1500, A}, 506));
+}
+
+/* Whoever has one is still there, so another's list at that version is no pass for it. */
+static void pushed_out_points_stay_stale(void **state)
+{
+    struct delivered_versions *r = *state;
+    give_list(r, pods_a, 10);
+    for (uint64_t i = 0; i < DELIVERED_POINTS_MAX; i++) {
+        give_list(r, (struct delivered_key){PODS, 1000 + i, A}, 10);
+    }
+    give_list(r, pods_b, 10);
+    assert_false(delivered_watch(r, &pods_b, 10));
+    give_list(r, pods_b, 11);
+    assert_true(delivered_watch(r, &pods_b, 11));
 }
 
 static void what_is_used_is_kept(void **state)
 {
     struct delivered_versions *r = *state;
     delivered_give_page(r, &pods_a, 7);
-    give_list(r, pods_b, 1000000);
+    delivered_saw(r, &pods_b, 1000000);
     for (uint64_t i = 0; i < (uint64_t)3 * DELIVERED_POINTS_MAX; i++) {
-        give_list(r, pods_a, 1);
+        give_list(r, pods_a, 6);
         assert_true(delivered_page(r, &pods_a, 7));
-        give_list(r, (struct delivered_key){PODS, 1000 + i, A}, 3);
+        give_list(r, (struct delivered_key){PODS, 1000 + i, A}, 5);
     }
     for (uint64_t i = 0; i < (uint64_t)3 * DELIVERED_POINTS_MAX; i++) {
-        assert_true(delivered_watch(r, &pods_a, 1));
+        assert_true(delivered_watch(r, &pods_a, 6));
     }
-    assert_false(delivered_watch(r, &pods_a, 1));
+    assert_false(delivered_watch(r, &pods_a, 6));
 }
 
 static void what_was_dropped_is_used_again(void **state)
 {
     struct delivered_versions *r = *state;
     const struct delivered_key first = {PODS, OTHER_VIEW, A};
-    give_list(r, first, 1);
+    give_list(r, first, 9);
     give_list(r, pods_b, 1000000);
     for (uint64_t i = 0; i < (uint64_t)3 * DELIVERED_POINTS_MAX; i += 10) {
         for (uint64_t j = i; j < i + 10; j++) {
@@ -329,7 +418,7 @@ static void what_was_dropped_is_used_again(void **state)
             assert_true(delivered_watch(r, &pods_a, 2 + j));
         }
     }
-    assert_true(delivered_watch(r, &first, 1)); /* nothing else is left, so it was not pushed out */
+    assert_true(delivered_watch(r, &first, 9)); /* nothing else is left, so it was not pushed out */
 }
 
 static void forgotten_resources_are_as_after_a_start(void **state)
@@ -365,6 +454,7 @@ struct model {
     size_t count;
     uint64_t floor[MODEL_IDS];              /* of a resource; 0: it was not listed */
     uint64_t highest[MODEL_IDS][MODEL_IDS]; /* of resource and selector */
+    bool unread[MODEL_IDS][MODEL_IDS];      /* something that could not be read was given */
 };
 
 static void model_add(struct model *m, char kind, struct delivered_key key,
@@ -415,16 +505,46 @@ static void model_saw(struct model *m, struct delivered_key key, uint64_t versio
     *highest = version > *highest ? version : *highest;
 }
 
+/* Those of the selector itself stay, and so they may where several were. */
+static void model_newest(struct model *m, struct delivered_key key, uint64_t version)
+{
+    bool *unread = m->unread[key.resource];
+    uint64_t by = 0;
+    uint64_t count = 0;
+    if (m->floor[key.resource] == 0) {
+        m->floor[key.resource] = version;
+    }
+    for (uint64_t s = 0; s < MODEL_IDS; s++) {
+        count += unread[s];
+        by = unread[s] ? s : by;
+    }
+    if (count == 0 || (count == 1 && by == key.selector)) {
+        return;
+    }
+    by = count > 1 ? DELIVERED_MIXED : by;
+    model_saw(m, (struct delivered_key){key.resource, key.view, by}, version);
+    memset(unread, 0, sizeof m->unread[0]);
+    unread[key.selector] = by == DELIVERED_MIXED;
+}
+
 static void model_give(struct model *m, struct delivered_key key, struct delivered_range range,
                        bool list)
 {
+    if (list) {
+        model_newest(m, key, range.to);
+    }
     model_add(m, 'v', key, range);
-    if (range.to == UINT64_MAX) {
+    if (range.to != UINT64_MAX) {
+        model_saw(m, key, range.to);
         return;
     }
-    model_saw(m, key, range.to);
-    if (list && m->floor[key.resource] == 0) {
-        m->floor[key.resource] = range.to;
+    m->unread[key.resource][key.selector] = true;
+    for (size_t i = 0; i < m->count; i++) {
+        struct item *x = &m->items[i];
+        if (x->kind == 'V' && x->key.resource == key.resource && x->key.view == key.view &&
+            x->key.selector != key.selector) {
+            x->count = 0;
+        }
     }
 }
 
@@ -432,7 +552,8 @@ static bool model_above(const struct model *m, struct delivered_key key, uint64_
 {
     bool above = m->floor[key.resource] != 0 && version > m->floor[key.resource];
     for (uint64_t s = 0; s < MODEL_IDS; s++) {
-        above = above && (s == key.selector || version > m->highest[key.resource][s]);
+        above = above && (s == key.selector ||
+                          (version > m->highest[key.resource][s] && !m->unread[key.resource][s]));
     }
     return above;
 }
@@ -440,15 +561,12 @@ static bool model_above(const struct model *m, struct delivered_key key, uint64_
 static bool model_watch(struct model *m, struct delivered_key key, uint64_t version)
 {
     struct item *fresh = model_find(m, 'v', key, version, true);
-    struct item *stale = model_find(m, 'v', key, version, false);
+    bool stale = model_find(m, 'v', key, version, false) != NULL;
     bool above = model_above(m, key, version);
-    if (above && stale != NULL && stale->range.to == UINT64_MAX) {
-        stale = NULL;
-    }
-    if (stale != NULL) {
+    if (stale && !above) {
         return false;
     }
-    if (fresh != NULL) {
+    if (fresh != NULL && !(above && fresh->range.to == UINT64_MAX)) {
         fresh->count--;
     }
     return above || fresh != NULL || model_unknown(m, 'V', key, version);
@@ -456,9 +574,7 @@ static bool model_watch(struct model *m, struct delivered_key key, uint64_t vers
 
 static bool model_page(struct model *m, struct delivered_key key, uint64_t token)
 {
-    struct item *stale = model_find(m, 'p', key, token, false);
-    if (stale != NULL) {
-        stale->count = 0;
+    if (model_find(m, 'p', key, token, false) != NULL) {
         return false;
     }
     return model_find(m, 'p', key, token, true) != NULL || model_unknown(m, 'P', key, token);
@@ -488,7 +604,7 @@ static void random_call(struct delivered_versions *r, struct model *m, uint64_t 
                         uint64_t base)
 {
     const struct delivered_key key = {random_below(seed, 2), random_below(seed, 2),
-                                      1 + random_below(seed, MODEL_IDS - 1)};
+                                      2 + random_below(seed, MODEL_IDS - 2)};
     uint64_t version = base + 1 + random_below(seed, MODEL_VERSIONS);
     switch (random_below(seed, 8)) {
     case 0:
@@ -496,7 +612,7 @@ static void random_call(struct delivered_versions *r, struct model *m, uint64_t 
         struct delivered_range range = random_range(seed, version);
         bool list = range.from == range.to && random_below(seed, 2) == 0;
         if (list) {
-            delivered_newest(r, key.resource, range.to);
+            delivered_newest(r, &key, range.to);
         }
         delivered_give(r, &key, range);
         model_give(m, key, range, list);
@@ -527,7 +643,7 @@ static void random_calls(void **state)
         assert_non_null(r);
         struct model m = {.count = 0};
         for (uint64_t i = 0; i < MODEL_ITEMS; i++) {
-            random_call(r, &m, &seed, i / 4);
+            random_call(r, &m, &seed, 1 + i / 4);
         }
         delivered_free(r);
     }
@@ -696,7 +812,7 @@ static void clients_that_look_alike(void **state)
     (void)state;
     struct world w = {.seed = 475552, .selector = 1, .revision = 100, .resume = delivered_new(0)};
     assert_non_null(w.resume);
-    delivered_newest(w.resume, 0, 1);
+    delivered_newest(w.resume, &(struct delivered_key){0, 0, 1}, 1);
     for (int i = 0; i < 200000; i++) {
         struct client *c = &w.clients[random_below(&w.seed, CLIENTS)];
         uint64_t dice = random_below(&w.seed, 100);
@@ -758,6 +874,10 @@ int main(void)
         WITH_RESUME(refused_once_for_each_view_version_and_selector),
         cmocka_unit_test(refused_for_as_long_as_it_is_doubted),
         WITH_RESUME(versions_that_are_not_known),
+        WITH_RESUME(several_selectors_with_versions_that_are_not_known),
+        cmocka_unit_test(versions_that_are_no_numbers),
+        WITH_RESUME(refusals_come_to_an_end),
+        WITH_RESUME(pushed_out_points_stay_stale),
         WITH_RESUME(many_selectors),
         WITH_RESUME(pages),
         WITH_RESUME(list_pages_that_are_not_known),

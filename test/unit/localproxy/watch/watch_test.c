@@ -52,7 +52,7 @@ static void open_watch(struct fixture *f, enum encoding encoding, uint64_t versi
     f->key = (struct delivered_key){.resource = 1, .view = 2, .selector = 3};
     /* The resource is known, and another selector saw all up to 1,000,000. */
     struct delivered_key other = {.resource = 1, .view = 9, .selector = 4};
-    delivered_newest(f->points, other.resource, 1000000);
+    delivered_newest(f->points, &other, 1000000);
     delivered_give(f->points, &other, (struct delivered_range){1000000, 1000000});
     struct watch_options o = {
         .encoding = encoding,
@@ -299,7 +299,7 @@ static void test_a_migration_delivers_the_version_at_which_it_stands(void **stat
     struct fixture f = {.key = {.resource = 1, .view = 2, .selector = 3}};
     f.points = delivered_new(0);
     assert_non_null(f.points);
-    delivered_newest(f.points, 1, 5);
+    delivered_newest(f.points, &f.key, 5);
     struct watch_options o = {.points = f.points, .version = 5};
     o.account = delivered_account_open(f.points, &f.key, 5);
     assert_non_null(o.account);
