@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/state_machine.h"
 #include "codec/list_meta.h"
+#include "codec/watch_frame.h"
 #include "headers.h"
 #include "http/client.h"
 #include "http/h1_parser.h"
@@ -28,6 +29,7 @@ enum {
     RETRY_AFTER_S = 1,
     LOST_COMING_MS = 5000, /* how long a write to what was lost may still come */
     ACCEPT_MAX = 64 * 1024,
+    CREATED_MAX = 64 * 1024, /* of an object, to learn its version */
 };
 
 /* COMING --- down sent all of it ---> WHOLE --- up was told ---> PASSED. WHOLE once more at the end
@@ -71,6 +73,8 @@ struct forward {
     struct list_meta *list;            /* a list that is being passed on */
     struct buf body;                   /* of the request, if it was collected, until it is sent */
     struct net_deadline lost_due;      /* when a lost write must have come, or be over */
+    struct buf created;                /* an object that was created, if its version is wanted */
+    enum encoding created_as;          /* ENCODING_OTHER: it is not */
     struct net_deadline overdue; /* when the API server must have answered, or ended a watch */
     struct request_limits limits;
     bool concerned; /* the rules concern it */
@@ -174,6 +178,7 @@ static void forward_free(struct forward *f)
     list_meta_free(f->list);
     request_attributes_deinit(&f->attributes);
     buf_reset(&f->body);
+    buf_reset(&f->created);
     free(f->head);
     settle_lost_write(f);
     free(f);
@@ -341,6 +346,7 @@ static struct watch *watch_of(const struct forward *f, const struct http_head *h
         .account = f->account,
         .version = f->attributes.version,
         .initial_events = f->attributes.initial_events,
+        .newest = f->attributes.newest,
     };
     return watch_new(&o);
 }
@@ -368,6 +374,14 @@ static bool open_watch(struct forward *f, const struct http_head *head)
     return true;
 }
 
+/* Whether this answer says what is younger than the process. */
+static bool tells_what_is_new(const struct forward *f, const struct http_head *head)
+{
+    return head->status == 201 && f->concerned && f->verb == VERB_CREATE &&
+           f->attributes.name.len == 0 &&
+           delivered_is_doubted(f->ctx->points, f->attributes.key.resource);
+}
+
 /* Keeps account of what this answer is. False: no memory. */
 static bool note_answer(struct forward *f, const struct http_head *head)
 {
@@ -388,6 +402,8 @@ static bool note_answer(struct forward *f, const struct http_head *head)
         f->list = list_meta_new(headers_value(head, SLICE("Content-Type")),
                                 headers_value(head, SLICE("Content-Encoding")));
         return f->list != NULL;
+    } else if (tells_what_is_new(f, head)) {
+        f->created_as = headers_encoding(head);
     }
     if (head->status == 401) {
         kube_client_rejected(f->ctx->upstream);
@@ -487,6 +503,9 @@ static void up_on_body(struct http_exchange *x, struct slice data)
     if (f->list != NULL) {
         list_meta_feed(f->list, data);
     }
+    if (f->created_as != ENCODING_OTHER && buf_append(&f->created, data.ptr, data.len) != 0) {
+        f->created_as = ENCODING_OTHER;
+    }
     if (http_exchange_send_body(f->down, data) != 0) {
         forward_abort(f);
     } else if (http_exchange_blocked(f->down)) {
@@ -511,6 +530,12 @@ static void note_list(struct forward *f)
         delivered_give(f->ctx->points, &f->attributes.key, DELIVERED_ANY);
         delivered_give_page(f->ctx->points, &f->attributes.key, 0);
     }
+}
+
+static void note_created(struct forward *f)
+{
+    delivered_created(f->ctx->points, f->attributes.key.resource,
+                      watch_frame_object_version(f->created_as, buf_slice(&f->created)));
 }
 
 static bool is_silent(const struct forward *f)
@@ -539,6 +564,8 @@ static void up_on_end(struct http_exchange *x)
     }
     if (f->list != NULL) {
         note_list(f);
+    } else if (f->created_as != ENCODING_OTHER) {
+        note_created(f);
     }
     if (f->down != NULL && !end_response(f)) {
         forward_abort(f);
@@ -753,6 +780,8 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
     net_deadline_init(&f->overdue, on_overdue);
     f->limits = r->limits;
     buf_init(&f->body, r->body != NULL ? r->body->len : 0);
+    buf_init(&f->created, CREATED_MAX);
+    f->created_as = ENCODING_OTHER;
     if (!keep_request(f, r)) {
         request_attributes_deinit(&f->attributes);
         buf_reset(&f->body);

@@ -382,6 +382,22 @@ void delivered_newest(struct delivered_versions *r, const struct delivered_key *
     end_change(r);
 }
 
+void delivered_created(struct delivered_versions *r, uint64_t resource, uint64_t version)
+{
+    begin_change(r);
+    struct resource *x = ensure_resource(r, resource);
+    if (x->floor == 0 && version > 1) {
+        x->floor = version - 1;
+    }
+    end_change(r);
+}
+
+bool delivered_is_doubted(struct delivered_versions *r, uint64_t resource)
+{
+    const struct resource *x = find_resource(r, resource);
+    return !r->all_known && (x == NULL || x->floor == 0);
+}
+
 void delivered_saw(struct delivered_versions *r, const struct delivered_key *key, uint64_t version)
 {
     begin_change(r);

@@ -128,6 +128,12 @@ void delivered_free(struct delivered_versions *r);
 void delivered_newest(struct delivered_versions *r, const struct delivered_key *key,
                       uint64_t version);
 
+/* An object of the resource was created with `version`: nobody has that, or one above it, from
+ * before this process. */
+void delivered_created(struct delivered_versions *r, uint64_t resource, uint64_t version);
+
+/* Whether delivered_created would say anything new. */
+bool delivered_is_doubted(struct delivered_versions *r, uint64_t resource);
 
 /* A watch that has ended without a 410 gave the client `range` under key->selector, or a whole list
  * (its last page) did: one version, or DELIVERED_ANY. */

@@ -113,6 +113,9 @@ static void note_version(struct watch *w, const struct watch_frame *ev)
         if (!a->synced) {
             return; /* the order of initial events says nothing */
         }
+        if (w->o.newest) {
+            delivered_newest(w->o.points, &a->key, version);
+        }
     }
     a->delivered =
         join_ranges(a->delivered, (struct delivered_range){.from = version, .to = version});

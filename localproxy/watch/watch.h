@@ -39,6 +39,7 @@ struct watch_options {
     struct delivered_account *account; /* open; of the watch from here on, unless it is NULL */
     uint64_t version;                  /* the watch began after it; 0: with all there is */
     bool initial_events;               /* asked for with sendInitialEvents */
+    bool newest;                       /* those are of the newest version that there is */
 };
 
 /* NULL without memory. */

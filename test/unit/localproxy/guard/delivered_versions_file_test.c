@@ -339,6 +339,25 @@ static void test_other_content(void **state)
     assert_all_is_doubted(f);
 }
 
+/* What could not be read, and what was forgotten, is known after a restart too. */
+static void test_bounds_outlive_the_process(void **state)
+{
+    struct fixture *f = *state;
+    delivered_give(f->r, &pods_a, DELIVERED_ANY);
+    restart(f);
+    delivered_created(f->r, PODS, 10);
+    assert_false(delivered_watch(f->r, &(struct delivered_key){PODS, OTHER_VIEW, B}, 50));
+    delivered_newest(f->r, &pods_b, 60);
+    assert_true(delivered_watch(f->r, &(struct delivered_key){PODS, OTHER_VIEW, B}, 61));
+    for (uint64_t i = 0; i < DELIVERED_POINTS_MAX; i++) {
+        give(f, (struct delivered_key){PODS, 1000 + i, A}, 70);
+    }
+    give(f, (struct delivered_key){PODS, 1, A}, 70); /* pushes the first out */
+    restart(f);
+    give(f, (struct delivered_key){PODS, 1000, B}, 70);
+    assert_false(delivered_watch(f->r, &(struct delivered_key){PODS, 1000, B}, 70));
+}
+
 /* It failed before anybody was served. */
 static void test_an_empty_file(void **state)
 {
@@ -429,6 +448,7 @@ int main(void)
         TEST(test_ended_while_it_wrote),
         TEST(test_counts_that_cannot_be),
         TEST(test_other_content),
+        TEST(test_bounds_outlive_the_process),
         TEST(test_an_empty_file),
         TEST(test_what_is_doubted_is_believed_in_time),
         TEST(test_files_that_cannot_be_used),
