@@ -114,19 +114,24 @@ static int open_locked(const char *path, struct err *e)
     return e->code;
 }
 
-/* NULL: there is nothing. Without memory too, with `e` set. */
-static struct delivered_versions *read_old(int fd, struct err *e)
+/* NULL: there is nothing. Without memory, and when it cannot be read, too, with `e` set: who has
+ * seen what would not be known. */
+static struct delivered_versions *read_old(const char *path, int fd, struct err *e)
 {
     struct delivered_versions *old = calloc(1, sizeof *old);
     if (old == NULL) {
         err_memory(e);
         return NULL;
     }
-    if (pread(fd, old, sizeof *old, 0) <= 0) {
-        free(old);
-        return NULL;
+    ssize_t n = pread(fd, old, sizeof *old, 0);
+    if (n > 0) {
+        return old;
     }
-    return old;
+    if (n < 0) {
+        fail_with_errno(path, "cannot be read", e);
+    }
+    free(old);
+    return NULL;
 }
 
 /* A file must have its room from the beginning: where there is none a mapping kills. */
@@ -187,7 +192,7 @@ struct delivered_versions *delivered_open(const char *path, uint64_t doubt_ms, s
     if (file->fd < 0) {
         goto no_file;
     }
-    old = read_old(file->fd, e);
+    old = read_old(path, file->fd, e);
     if (old == NULL && e->code != 0) {
         goto no_memory;
     }

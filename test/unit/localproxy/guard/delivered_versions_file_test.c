@@ -339,6 +339,16 @@ static void test_other_content(void **state)
     assert_all_is_doubted(f);
 }
 
+/* What it says of who has seen what is not "nobody has seen anything". */
+static void test_a_file_that_cannot_be_read(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    assert_null(delivered_open("/proc/self/mem", DOUBT_MS, &e)); /* nothing is at its beginning */
+    assert_int_equal(e.code, -EIO);
+    assert_non_null(strstr(e.msg, "cannot be read"));
+}
+
 /* What could not be read, and what was forgotten, is known after a restart too. */
 static void test_bounds_outlive_the_process(void **state)
 {
@@ -448,6 +458,7 @@ int main(void)
         TEST(test_ended_while_it_wrote),
         TEST(test_counts_that_cannot_be),
         TEST(test_other_content),
+        TEST(test_a_file_that_cannot_be_read),
         TEST(test_bounds_outlive_the_process),
         TEST(test_an_empty_file),
         TEST(test_what_is_doubted_is_believed_in_time),
