@@ -20,9 +20,11 @@ struct query {
     unsigned from;             /* list: the first object */
     unsigned limit;            /* 0: none */
     bool exact;
+    bool newest; /* list: no version is named */
     bool bookmarks;
-    bool marked;  /* what there is comes first, and a mark behind it */
-    bool initial; /* what there is has not been sent yet */
+    bool marked;    /* what there is comes first, and a mark behind it */
+    bool initial;   /* what there is has not been sent yet */
+    unsigned begun; /* watch: the version from which it goes on */
 };
 
 static struct storing_api *store_of(const struct api_request *q)
@@ -60,6 +62,7 @@ static struct query *query_new(const struct api_request *r)
         assert_non_null(q->selector);
     }
     q->version = number(r, "resourceVersion");
+    q->newest = !parameter(r, "resourceVersion", text) || text[0] == '\0';
     q->limit = number(r, "limit");
     q->exact = parameter(r, "resourceVersionMatch", text) && strcmp(text, "Exact") == 0;
     q->bookmarks = parameter(r, "allowWatchBookmarks", text) && strcmp(text, "true") == 0;
@@ -144,7 +147,29 @@ static void put_list(const struct storing_api *s, const struct query *q, struct 
     buf_reset(&items);
 }
 
-static void answer_list(struct api_request *r)
+/* Of the last change of what is asked for, but no less than `version`. */
+static unsigned cached_version(const struct storing_api *s, const struct query *q, unsigned version)
+{
+    unsigned at = s->version;
+    while (at > version && at > STORE_FIRST &&
+           !is_text(q->ri.resource, s->log[at - STORE_FIRST - 1]->resource)) {
+        at--;
+    }
+    return at;
+}
+
+static void set_list_version(const struct storing_api *s, struct query *q)
+{
+    if (!q->exact && s->cache && !q->newest) {
+        q->version = cached_version(s, q, q->version);
+        q->limit = 0; /* a watch cache knows no pages */
+    } else if (!q->exact) {
+        q->version = s->version;
+    }
+}
+
+/* `cut`: the connection ends in its midst. */
+static void answer_list(struct api_request *r, bool cut)
 {
     struct storing_api *s = store_of(r);
     struct query *q = r->data;
@@ -154,9 +179,15 @@ static void answer_list(struct api_request *r)
         api_answer(r, 410, NULL, gone);
         return;
     }
-    q->version = q->exact ? q->version : s->version;
+    set_list_version(s, q);
     put_list(s, q, &body);
-    api_answer(r, 200, NULL, buf_cstr(&body));
+    if (cut) {
+        api_begin(r, NULL);
+        api_send_bytes(r, slice_of(buf_cstr(&body), store_chance(s, (unsigned)body.len)));
+        api_cut(r);
+    } else {
+        api_answer(r, 200, NULL, buf_cstr(&body));
+    }
     buf_reset(&body);
 }
 
@@ -185,6 +216,7 @@ static void put_what_is_there(const struct storing_api *s, struct query *q, stru
 {
     q->initial = false;
     q->version = s->version;
+    q->begun = q->version;
     LIST_FOR_EACH(n, &s->objects)
     {
         const struct stored_object *o = LIST_ITEM(n, struct stored_object, link);
@@ -229,16 +261,22 @@ static void put_change(const struct storing_api *s, const struct query *q, unsig
     }
 }
 
+static void end_expired(struct api_request *r)
+{
+    api_send(r, "{\"type\":\"ERROR\",\"object\":");
+    api_send(r, gone);
+    api_send(r, "}\n");
+    api_end(r);
+}
+
 static void begin_watch(struct api_request *r)
 {
     struct query *q = r->data;
     api_begin(r, NULL);
     q->initial = q->version == 0 || q->marked;
+    q->begun = q->version;
     if (!q->initial && q->version < store_of(r)->forgotten) {
-        api_send(r, "{\"type\":\"ERROR\",\"object\":");
-        api_send(r, gone);
-        api_send(r, "}\n");
-        api_end(r);
+        end_expired(r);
     }
 }
 
@@ -287,6 +325,14 @@ void store_changed(struct storing_api *s)
     if (!s->by_chance) {
         go_on_watches(s);
     }
+}
+
+void store_lose(struct storing_api *s)
+{
+    while (!list_empty(&s->api.requests)) {
+        api_cut(LIST_ITEM(s->api.requests.next, struct api_request, link));
+    }
+    api_stop(&s->api);
 }
 
 void store_end_watches(struct storing_api *s)
@@ -380,7 +426,7 @@ static void serve_collection(struct api_request *r)
 {
     const struct query *q = r->data;
     if (q->ri.verb == VERB_LIST) {
-        answer_list(r);
+        answer_list(r, false);
         return;
     }
     begin_watch(r);
@@ -458,22 +504,31 @@ static bool happens(struct storing_api *s, unsigned one_in)
     return !s->calm && store_chance(s, one_in) == 0;
 }
 
-/* Some changes, cut into two pieces somewhere. */
+/* Some changes, cut into two pieces somewhere, of which the second may never come. */
 static void send_some(struct storing_api *s, struct api_request *r)
 {
     struct query *q = r->data;
     struct buf text = BUF_INIT(SIZE_MAX / 2);
     put_changes(s, q, s->calm ? UINT32_MAX : store_chance(s, 6), &text);
     if (q->bookmarks && q->version == s->version && store_chance(s, 8) == 0) {
-        put_bookmark(s, q->version, false, &text);
+        unsigned version = s->cache ? cached_version(s, q, q->begun) : q->version;
+        put_bookmark(s, version, false, &text);
     }
     if (text.len > 0) {
         struct slice all = buf_slice(&text);
         size_t first = store_chance(s, (unsigned)all.len);
         api_send_bytes(r, slice_of(all.ptr, first));
+        if (happens(s, 100)) {
+            api_cut(r);
+        }
         api_send_bytes(r, slice_of(all.ptr + first, all.len - first));
     }
     buf_reset(&text);
+}
+
+static void refuse_by_chance(struct storing_api *s, struct api_request *r)
+{
+    api_answer(r, store_chance(s, 2) == 0 ? 429 : 500, store_chance(s, 2) == 0 ? "1" : NULL, "{}");
 }
 
 static void play_watch(struct storing_api *s, struct api_request *r)
@@ -482,8 +537,10 @@ static void play_watch(struct storing_api *s, struct api_request *r)
         api_cut(r);
     } else if (r->begun && happens(s, 200)) {
         api_end(r);
+    } else if (r->begun && happens(s, 600)) {
+        end_expired(r);
     } else if (!r->begun && happens(s, 100)) {
-        api_answer(r, 500, NULL, "{}");
+        refuse_by_chance(s, r);
     } else if (!r->begun) {
         begin_watch(r);
     } else {
@@ -494,11 +551,11 @@ static void play_watch(struct storing_api *s, struct api_request *r)
 static void play_list(struct storing_api *s, struct api_request *r)
 {
     if (happens(s, 60)) {
-        api_answer(r, 500, NULL, "{}");
+        refuse_by_chance(s, r);
     } else if (happens(s, 100)) {
         api_cut(r);
     } else {
-        answer_list(r);
+        answer_list(r, happens(s, 60));
     }
 }
 

@@ -74,7 +74,9 @@ struct storing_api {
 
     /* Failures by chance: see store_play. */
     bool by_chance;
-    bool calm; /* nothing fails */
+    bool calm;  /* nothing fails */
+    bool cache; /* lists that do not ask for the newest, and bookmarks, tell the version of the last
+                   change of their resource, as out of a watch cache */
     uint64_t random;
     unsigned compacted; /* before it nothing can be listed */
     unsigned forgotten; /* and before this one no watch begins: it is no later */
@@ -109,6 +111,8 @@ const char *store_text(const cJSON *object, const char *path);
 
 /* Ends all watches that are open, as a server may at any time. */
 void store_end_watches(struct storing_api *s);
+/* All connections end, and there is no server until api_listen. */
+void store_lose(struct storing_api *s);
 /* The next `count` writes to a path with that part fail; see `failing`. */
 void store_fail(struct storing_api *s, const char *path, unsigned status, enum store_fault fault,
                 unsigned count);

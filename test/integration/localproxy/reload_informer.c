@@ -9,7 +9,7 @@
 #include "base/array.h"
 #include "kube/query.h"
 
-enum { PAUSE_MAX = 12 };
+enum { PAUSE_MAX = 12, BACKOFF_MAX = 60 };
 
 static void note(struct informer *f, const char *what, unsigned number)
 {
@@ -29,13 +29,19 @@ static unsigned chance(struct informer *f, unsigned n)
 static void pause_a_while(struct informer *f)
 {
     f->phase = INFORMER_WAITS;
-    f->pause = chance(f, PAUSE_MAX);
+    f->pause = f->world->hasty ? 0 : chance(f, PAUSE_MAX);
 }
 
-/* It knows nothing, and begins anew. */
+static void back_off(struct informer *f)
+{
+    f->phase = INFORMER_WAITS;
+    f->pause = chance(f, f->world->hasty ? BACKOFF_MAX : PAUSE_MAX);
+}
+
+/* It begins anew; from nothing, but that client-go wants no list that is older than its last. */
 static void start_over(struct informer *f)
 {
-    f->version = 0;
+    f->version = f->kind == INFORMER_LISTS ? f->version : 0;
     f->synced = false;
     free(f->token);
     f->token = NULL;
@@ -108,12 +114,13 @@ static void take_list(struct informer *f, const cJSON *list)
     memset(f->coming, 0, sizeof f->coming);
     f->version = (unsigned)strtoul(text_in(metadata, "resourceVersion"), NULL, 10);
     f->synced = true;
-    f->lists++;
+    f->list_expired = false;
     note(f, "list@", f->version);
 }
 
 static void end_list(struct informer *f, bool whole)
 {
+    pause_a_while(f);
     cJSON *list = whole && f->status == 200
                       ? cJSON_ParseWithLength((const char *)buf_data(&f->body), f->body.len)
                       : NULL;
@@ -122,10 +129,10 @@ static void end_list(struct informer *f, bool whole)
         cJSON_Delete(list);
     } else {
         note(f, "list:", f->status);
-        start_over(f);
-        f->cache[0] = f->cache[0]; /* what it has stays until a list comes */
+        f->list_expired = f->status == 410;
+        start_over(f); /* what it has stays until a list comes */
+        back_off(f);
     }
-    pause_a_while(f);
 }
 
 /* ---- watches ---- */
@@ -144,8 +151,11 @@ static void take_bookmark(struct informer *f, const cJSON *object)
 {
     const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(object, "metadata");
     const cJSON *notes = cJSON_GetObjectItemCaseSensitive(metadata, "annotations");
-    f->version = (unsigned)strtoul(text_in(metadata, "resourceVersion"), NULL, 10);
-    note(f, "mark@", f->version);
+    unsigned version = (unsigned)strtoul(text_in(metadata, "resourceVersion"), NULL, 10);
+    if (version != f->version) {
+        note(f, "mark@", version);
+    }
+    f->version = version;
     if (f->kind == INFORMER_WATCHES) {
         f->synced = true;
     }
@@ -219,17 +229,16 @@ static void take_events(struct informer *f)
     }
 }
 
+/* That a watch must begin anew is told by an event, as kube-apiserver does: many clients know
+ * nothing else. */
 static void end_watch(struct informer *f)
 {
-    if (f->status == 410) {
-        f->expired++;
-        note(f, "gone", 0);
-        start_over(f);
-    } else if (!f->synced) {
+    assert_int_not_equal(f->status, 410);
+    if (!f->synced) {
         start_over(f);
     }
     note(f, "end:", f->status);
-    pause_a_while(f);
+    back_off(f);
 }
 
 /* ---- the exchange ---- */
@@ -277,7 +286,7 @@ static void ask(struct informer *f, enum informer_phase phase, const char *query
 {
     char target[1024];
     struct err e = ERR_INIT;
-    struct http_header headers[] = {{SLICE("Host"), SLICE("x")},
+    struct http_header headers[] = {{SLICE("Host"), SLICE("localhost")},
                                     {SLICE("Accept"), SLICE("application/json")}};
     char place[32] = "";
     if (f->ns != 0) {
@@ -301,9 +310,18 @@ static void ask(struct informer *f, enum informer_phase phase, const char *query
 static void ask_list(struct informer *f)
 {
     char query[256];
-    (void)snprintf(query, sizeof query, "resourceVersion=%s&limit=%u%s%s",
-                   f->token != NULL ? "" : "0", f->page, f->token != NULL ? "&continue=" : "",
-                   f->token != NULL ? f->token : "");
+    bool newest = f->kind == INFORMER_KEEPS || (f->kind == INFORMER_LISTS && f->list_expired);
+    if (f->token != NULL) {
+        (void)snprintf(query, sizeof query, "limit=%u&continue=%s", f->page, f->token);
+    } else if (newest) {
+        (void)snprintf(query, sizeof query, "limit=%u", f->page);
+    } else if (f->kind == INFORMER_LISTS && f->version == 0) {
+        (void)snprintf(query, sizeof query, "resourceVersion=0&limit=%u", f->page);
+    } else { /* client-go asks for no pages here, others never */
+        (void)snprintf(query, sizeof query, "resourceVersion=%u", f->version);
+    }
+    f->lists += f->token == NULL ? 1 : 0;
+    note(f, "list from ", newest ? 0 : f->version);
     ask(f, INFORMER_LISTING, query);
 }
 
@@ -318,6 +336,7 @@ static void ask_watch(struct informer *f)
     if (stream) {
         memset(f->coming, 0, sizeof f->coming);
     }
+    f->lists += stream || f->version == 0 ? 1 : 0;
     note(f, "watch@", f->version);
     (void)snprintf(query, sizeof query, "watch=1%s%s%s",
                    f->kind != INFORMER_PLAIN ? "&allowWatchBookmarks=true" : "", from,
@@ -327,7 +346,7 @@ static void ask_watch(struct informer *f)
 
 void informer_turn(struct informer *f)
 {
-    bool lists = f->kind == INFORMER_LISTS || f->kind == INFORMER_PLAIN;
+    bool lists = f->kind <= INFORMER_PLAIN;
     if (f->phase != INFORMER_WAITS) {
         if (!f->world->store->calm && chance(f, 400) == 0) { /* its connection breaks */
             http_exchange_abort(f->x);
@@ -361,13 +380,20 @@ static void connect_to(struct informer *f)
     assert_non_null(f->http);
 }
 
+void informer_open_alike(struct informer *f, struct informer_world *w, unsigned number)
+{
+    *f = (struct informer){
+        .number = number, .world = w, .kind = number % INFORMER_KINDS, .page = 500};
+    buf_init(&f->body, SIZE_MAX / 2);
+    connect_to(f);
+}
+
 void informer_open(struct informer *f, struct informer_world *w, unsigned number)
 {
     static const char *const selectors[] = {NULL, NULL, "app%3Dx", "app+in+%28x%2Cy%29",
                                             "zone%21%3D2"};
     struct err e = ERR_INIT;
-    *f = (struct informer){.number = number, .world = w, .kind = number % INFORMER_KINDS};
-    buf_init(&f->body, SIZE_MAX / 2);
+    informer_open_alike(f, w, number);
     f->ns = chance(f, 3) == 0 ? (char)('a' + chance(f, 4)) : '\0';
     f->page = chance(f, 2) == 0 ? 500 : 1 + chance(f, 5);
     f->selector_text = selectors[chance(f, ARRAY_LEN(selectors))];
@@ -378,7 +404,6 @@ void informer_open(struct informer *f, struct informer_world *w, unsigned number
         assert_non_null(f->selector);
         buf_reset(&text);
     }
-    connect_to(f);
 }
 
 void informer_move(struct informer *f)
@@ -408,14 +433,15 @@ bool informer_is_right(const struct informer *f)
     for (unsigned i = 0; i < PODS && right; i++) {
         right = f->cache[i] == wanted(f, i);
     }
-    return right && f->phase == INFORMER_WATCHING;
+    return right && f->phase == INFORMER_WATCHING && f->status == 200;
 }
 
 void informer_explain(const struct informer *f)
 {
-    print_message("informer %u: kind %d, namespace %c, selector %s, phase %d, version %u\n",
-                  f->number, (int)f->kind, f->ns != 0 ? f->ns : '*',
-                  f->selector_text != NULL ? f->selector_text : "", (int)f->phase, f->version);
+    print_message(
+        "informer %u: kind %d, namespace %c, selector %s, phase %d, status %u, version %u\n",
+        f->number, (int)f->kind, f->ns != 0 ? f->ns : '*',
+        f->selector_text != NULL ? f->selector_text : "", (int)f->phase, f->status, f->version);
     for (unsigned i = 0; i < PODS; i++) {
         if (f->cache[i] != wanted(f, i)) {
             print_message("  p%u: has %u, should have %u\n", i, f->cache[i], wanted(f, i));

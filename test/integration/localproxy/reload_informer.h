@@ -15,8 +15,9 @@
 enum { PODS = 24 };
 
 enum informer_kind {
-    INFORMER_LISTS,   /* lists, and watches from there: client-go */
-    INFORMER_PLAIN,   /* the same without bookmarks */
+    INFORMER_LISTS,   /* lists, and watches from there; lists again what is no older: client-go */
+    INFORMER_KEEPS,   /* always lists the newest: kube-rs */
+    INFORMER_PLAIN,   /* the same without pages and bookmarks, from the server's memory */
     INFORMER_STREAMS, /* asks for the list as events: client-go since 0.36 */
     INFORMER_WATCHES, /* watches without a list */
     INFORMER_KINDS
@@ -30,6 +31,7 @@ struct informer_world {
     struct storing_api *store;
     const struct selector *rules; /* in force; NULL: no limit */
     bool strict;                  /* what was on its way when they came into force has arrived */
+    bool hasty;                   /* clients do not pause but when a watch has ended plainly */
 };
 
 struct informer {
@@ -51,7 +53,8 @@ struct informer {
     unsigned version;      /* to go on from; 0: from the beginning */
     bool synced;
     char *token;
-    unsigned lists;
+    bool list_expired; /* a list from `version` is not possible */
+    unsigned lists;    /* that were asked for, and their first pages */
     unsigned expired;
     unsigned events;
     char last[4096]; /* what it did, for messages */
@@ -60,7 +63,10 @@ struct informer {
 /* "a" to "d". */
 const char *pod_ns(unsigned pod);
 
+/* By chance it looks at a part of the pods only. */
 void informer_open(struct informer *f, struct informer_world *w, unsigned number);
+/* At all of them, as every other one that is opened so. */
+void informer_open_alike(struct informer *f, struct informer_world *w, unsigned number);
 /* The proxy's address is another one. */
 void informer_move(struct informer *f);
 void informer_turn(struct informer *f);
