@@ -64,8 +64,10 @@ static void on_drained(void *data)
 
 static void drain(struct app *a)
 {
-    log_info("draining", log_num("requests", proxy_stats(a->proxy)->busy),
-             log_num("watches", (int64_t)a->metrics.open_watches));
+    log_info("draining: open requests are finished; a second signal ends them at once",
+             log_num("requests", proxy_stats(a->proxy)->busy),
+             log_num("watches", (int64_t)a->metrics.open_watches),
+             log_num("seconds", (int64_t)a->flags.shutdown_grace_s));
     net_timer_set(a->grace, a->flags.shutdown_grace_s * 1000);
     proxy_drain(a->proxy);
 }

@@ -29,9 +29,8 @@ struct app {
 
 /* ---- a single pass ---- */
 
-static void end_with_error(struct app *a, const char *event, const char *why)
+static void fail(struct app *a)
 {
-    log_error(event, log_str("error", why));
     a->over = true;
     program_stop(&a->program, EXIT_FAILED);
 }
@@ -53,7 +52,8 @@ static void on_progress(void *data)
         program_stop(&a->program, EXIT_DONE);
         return;
     case PIPELINE_FAILED:
-        end_with_error(a, "failed", why);
+        log_error("failed"); /* why was logged when it was found */
+        fail(a);
         return;
     }
 }
@@ -63,7 +63,8 @@ static void on_limit(void *data)
     struct app *a = data;
     char why[ADMIN_WHY_MAX];
     (void)pipeline_result(a->pipeline, why, sizeof why);
-    end_with_error(a, "not done within the time limit", why);
+    log_error("not done within the time limit", log_str("error", why));
+    fail(a);
 }
 
 /* ---- signals ---- */

@@ -67,9 +67,10 @@ struct run {
     uint64_t left_before;    /* `left`, when this resource was begun */
     unsigned refused_in_row; /* of this resource */
     uint64_t began_at;
-    uint64_t total; /* taken away, or counted */
-    uint64_t failed;
-    uint64_t left; /* found when verifying */
+    uint64_t total;    /* taken away, or counted */
+    uint64_t failed;   /* objects */
+    uint64_t unlisted; /* resources that may not be listed: how many objects is not known */
+    uint64_t left;     /* found when verifying */
 };
 
 /* ---- words ---- */
@@ -100,11 +101,24 @@ static int64_t elapsed(const struct run *r)
     return (int64_t)(net_clock_now(&net_clock_system) - r->began_at);
 }
 
+/* What keeps it from going on; NULL: nothing. */
+static const char *obstacle(const struct run *r)
+{
+    const char *why = r->reflector != NULL ? reflector_error(r->reflector) : NULL;
+    return why == NULL && r->discovery != NULL ? discovery_error(r->discovery) : why;
+}
+
 static void on_progress(void *data)
 {
     struct run *r = data;
     char resource[NAME_LEN];
+    const char *why = obstacle(r);
     net_timer_set(r->progress, PROGRESS_MS);
+    if (why != NULL) {
+        log_warn("still waiting for the API server", log_str("error", why),
+                 log_num("ms", elapsed(r)), log_num("givesUpAfterMs", PATIENCE_MS));
+        return;
+    }
     if (r->stage == STAGE_DISCOVERING) {
         return;
     }
@@ -136,8 +150,7 @@ static void give_up(struct run *r, const char *what, const char *why)
 static void on_patience(void *data)
 {
     struct run *r = data;
-    const char *why = r->reflector != NULL ? reflector_error(r->reflector) : NULL;
-    why = why == NULL && r->discovery != NULL ? discovery_error(r->discovery) : why;
+    const char *why = obstacle(r);
     give_up(r, "given up: no progress for two minutes", why == NULL ? "" : why);
 }
 
@@ -156,12 +169,19 @@ static void sum_up(struct run *r)
             "objects were labelled again meanwhile: is a manager, or its webhook, still installed?",
             log_num("removed", (int64_t)r->total), log_num("left", (int64_t)r->left));
     } else {
-        log_info(r->failed == 0 ? "control labels removed"
-                                : "some control labels could not be removed",
-                 log_num("removed", (int64_t)r->total), log_num("failed", (int64_t)r->failed),
-                 log_num("ms", elapsed(r)));
+        log_info("control labels removed", log_num("removed", (int64_t)r->total),
+                 log_num("failed", (int64_t)r->failed), log_num("ms", elapsed(r)));
     }
-    end(r, r->failed == 0 && r->left == 0 ? EXIT_DONE : EXIT_FAILED);
+    if (r->failed > 0) {
+        log_error("control labels of some objects could not be removed",
+                  log_num("objects", (int64_t)r->failed));
+    }
+    if (r->unlisted > 0) {
+        log_error("some resources could not be listed: whether their objects have control labels "
+                  "is not known",
+                  log_num("resources", (int64_t)r->unlisted));
+    }
+    end(r, r->failed + r->left + r->unlisted == 0 ? EXIT_DONE : EXIT_FAILED);
 }
 
 /* ---- one resource after the other ---- */
@@ -225,7 +245,7 @@ static void on_state(void *data, const char *error)
         log_warn("cannot list a resource", log_str("resource", resource), log_str("error", error));
     }
     if (gone || refused) {
-        r->failed += refused ? 1 : 0;
+        r->unlisted += refused ? 1 : 0;
         stop_listing(r);
     }
 }
@@ -273,7 +293,7 @@ static void next_resource(struct run *r)
     tell_resource(r);
     if (r->at < r->count) {
         r->at++;
-    } else if (r->stage == STAGE_REMOVING && r->failed == 0) {
+    } else if (r->stage == STAGE_REMOVING && r->failed + r->unlisted == 0) {
         set_stage(r, STAGE_VERIFYING);
         r->at = 0;
     } else {

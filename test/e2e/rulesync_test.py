@@ -562,14 +562,15 @@ class PagesTest(RuleSyncTestCase):
         base = ["--once", "--from", mount.path, "--to", stored]
         result = self.run_once(*base)
         self.assertEqual(1, result.returncode)
-        self.assertIn("mount: No such file", result.stderr)
+        self.assertEqual(1, result.stderr.count("mount: No such file"), result.stderr)
         mount.publish(shard.document(2))
         self.assertEqual(0, self.run_once(*base).returncode)
         self.assertEqual(0, self.run_once(*base).returncode)
         mount.publish(shard.document(1))
         result = self.run_once(*base)
         self.assertEqual(1, result.returncode)
-        self.assertIn("generation 1 is older than generation 2", result.stderr)
+        self.assertEqual(1, result.stderr.count("is older than generation 2"), result.stderr)
+        self.assertIn("rulesync: failed", result.stderr)
         with open(stored, encoding="utf-8") as f:
             self.assertEqual(2, json.load(f)["generation"])
         control = ["--control", self.path("nobody.sock"), "--timeout", "1"]
@@ -593,7 +594,7 @@ class PagesTest(RuleSyncTestCase):
         s.mount.publish(shard.document(4))
         result = self.run_once(*base)
         self.assertEqual(1, result.returncode)
-        self.assertIn("generation 5, which is newer than generation 4", result.stderr)
+        self.assertEqual(1, result.stderr.count("which is newer than generation 4"), result.stderr)
         s.check()
 
     def test_once_at_the_start_of_a_pod(self):

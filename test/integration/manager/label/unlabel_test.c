@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/flags.h"
 #include "base/log.h"
 #include "scripted_api.h"
@@ -32,6 +33,7 @@ enum mood {
     MOOD_FORGETS, /* a list, between its pages */
     MOOD_BUSY,    /* each object is changed once before it is patched */
     MOOD_SILENT,  /* never answers a patch */
+    MOOD_NO_DISCOVERY,
 };
 
 struct user {
@@ -168,7 +170,9 @@ static void answer_one(struct user *u, struct api_request *q)
 static void serve(struct scripted_api *a, struct api_request *q)
 {
     struct user *u = a->data;
-    if (strcmp(q->target, "/api") == 0) {
+    if (u->mood == MOOD_NO_DISCOVERY) {
+        api_answer(q, 500, NULL, STATUS("out of order"));
+    } else if (strcmp(q->target, "/api") == 0) {
         api_answer(q, 200, NULL, "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"]}");
     } else if (strcmp(q->target, "/apis") == 0) {
         api_answer(q, 200, NULL, "{\"kind\":\"APIGroupList\",\"groups\":[]}");
@@ -226,12 +230,16 @@ static int teardown(void **state)
     return loop_free(l);
 }
 
+/* What it says goes into a file. */
 static pid_t start(const struct user *u)
 {
+    char path[256];
     (void)fflush(stdout);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
+        if (freopen(temp_dir_path(&u->dir, "log", path), "w", stderr) == NULL)
+            abort();
         exit(unlabel_command_run(&u->command));
     }
     return child;
@@ -250,6 +258,17 @@ static int wait_end(struct user *u, pid_t child)
     (void)waitpid(child, &status, 0);
     fail_msg("it does not end");
     return -1;
+}
+
+static bool has_said(const struct user *u, const char *text)
+{
+    char path[256];
+    struct buf said = BUF_INIT((size_t)1024 * 1024);
+    struct err e = ERR_INIT;
+    bool found = file_read(temp_dir_path(&u->dir, "log", path), &said, &e) == 0 && said.len > 0 &&
+                 memmem(buf_data(&said), said.len, text, strlen(text)) != NULL;
+    buf_reset(&said);
+    return found;
 }
 
 static int run(struct user *u, enum mood mood)
@@ -316,6 +335,9 @@ static void test_what_cannot_be_listed(void **state)
     struct user *u = *state;
     assert_int_equal(run(u, MOOD_REFUSES_LISTS), EXIT_FAILED);
     assert_int_equal(maps_left(u), OBJECTS);
+    assert_true(has_said(u, "failed=0"));
+    assert_true(has_said(u, "could not be listed"));
+    assert_true(has_said(u, "resources=1"));
     assert_false(u->namespace); /* nothing else waits for that */
     u->namespace = true;
     assert_int_equal(run(u, MOOD_HAS_NO_LISTS), EXIT_DONE);
@@ -358,6 +380,20 @@ static void test_ends_when_told_to(void **state)
     assert_int_equal(wait_end(u, child), EXIT_FAILED);
 }
 
+static void test_an_api_server_that_does_not_answer(void **state)
+{
+    struct user *u = *state;
+    u->mood = MOOD_NO_DISCOVERY;
+    pid_t child = start(u);
+    for (int turn = 0; turn < TURNS && !has_said(u, "still waiting for the API server"); turn++) {
+        run_for(u->api.loop, 1);
+    }
+    assert_true(has_said(u, "still waiting for the API server"));
+    assert_true(has_said(u, "out of order"));
+    assert_int_equal(kill(child, SIGTERM), 0);
+    assert_int_equal(wait_end(u, child), EXIT_FAILED);
+}
+
 static void test_cannot_start(void **state)
 {
     struct user *u = *state;
@@ -388,8 +424,9 @@ int main(void)
         TEST(test_a_list_that_is_forgotten),
         TEST(test_objects_that_change),
         TEST(test_ends_when_told_to),
+        TEST(test_an_api_server_that_does_not_answer),
         TEST(test_cannot_start),
     };
-    log_init("test", LOG_TEXT, LOG_ERROR);
+    log_init("test", LOG_TEXT, LOG_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
