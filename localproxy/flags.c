@@ -43,7 +43,7 @@ static const struct localproxy_flags defaults = {
     .max_connections = 10000,
 };
 
-static const struct flag table[] = {
+const struct flag localproxy_flags_table[] = {
     FLAGS_KUBE(struct localproxy_flags, kube, NULL),
     {.name = "rules",
      .value = "PATH",
@@ -178,7 +178,7 @@ static const struct command command = {
     .description = description,
     .examples = examples,
     .see_also = "kubeconfig-gen(1), manager(1), rulesync(1)",
-    .flags = table,
+    .flags = localproxy_flags_table,
 };
 
 static int check_hosts(const struct flag_list *hosts, struct err *e)

@@ -40,6 +40,9 @@ struct localproxy_flags {
     uint64_t max_connections;
 };
 
+/* Those that there are; ends with a NULL name. */
+extern const struct flag localproxy_flags_table[];
+
 /* Ends the process on --help, --version and wrong usage. */
 void localproxy_flags_parse(struct localproxy_flags *c, int argc, char **argv);
 

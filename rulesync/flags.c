@@ -155,4 +155,7 @@ void rulesync_flags_parse(struct rulesync_flags *c, int argc, char **argv)
     if (check(c, &e) != 0) {
         flags_misuse(&command, "%s", e.msg);
     }
+    if (c->at_start && !c->once) { /* on the command line that is refused */
+        log_warn("CMESH_AT_START is ignored without --once");
+    }
 }

@@ -358,6 +358,34 @@ enum flags_result flags_parse(const struct command *c, void *flags, int argc, ch
     return rc == 0 ? FLAGS_OK : FLAGS_WRONG;
 }
 
+int flags_check_argument(const struct flag *flags, const char *argument, struct err *e)
+{
+    const struct command c = {.flags = flags};
+    union {
+        const char *text;
+        bool yes;
+        uint64_t number;
+        int choice;
+        struct flag_list list;
+    } value = {.list = {.count = 0}};
+    if (strncmp(argument, "--", 2) != 0 || argument[2] == '\0') {
+        return err_set(e, -EINVAL, "\"%s\" must be --FLAG=VALUE", argument);
+    }
+    size_t len = strcspn(argument + 2, "=");
+    const struct flag *f = find_flag(&c, argument + 2, len);
+    if (f == NULL) {
+        return err_set(e, -EINVAL, "unknown flag --%.*s", (int)len, argument + 2);
+    }
+    if (argument[2 + len] == '=') {
+        char shown[FLAGS_ENV_NAME_SIZE];
+        (void)snprintf(shown, sizeof shown, "--%s", f->name);
+        return set_value(f, &value, argument + 2 + len + 1, shown, e);
+    }
+    return f->type == FLAG_BOOL ? 0
+                                : err_set(e, -EINVAL, "--%s needs a value: --%s=%s", f->name,
+                                          f->name, f->value != NULL ? f->value : "VALUE");
+}
+
 void flags_misuse(const struct command *c, const char *fmt, ...)
 {
     char name[FLAGS_FULL_NAME_SIZE];

@@ -124,6 +124,10 @@ MUST_CHECK enum flags_result flags_parse(const struct command *c, void *flags, i
 int flags_parse_or_exit(const struct command *c, void *flags, const struct flags_common *common,
                         int argc, char **argv);
 
+/* Whether a program with these flags, which end with a NULL name, takes `--name=value`, or the name
+ * alone of a boolean one, as an argument. 0, or -EINVAL with the message. */
+MUST_CHECK int flags_check_argument(const struct flag *flags, const char *argument, struct err *e);
+
 /* For what cannot be told flag by flag: ends the process with the message and EXIT_USAGE. */
 _Noreturn void flags_misuse(const struct command *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "compile/label_flags.h"
+#include "inject/inject_settings.h"
 #include "kube/name.h"
 #include "label/labeller.h"
 #include "net/address.h"
@@ -27,7 +28,7 @@ static const char description[] =
 
 static const char examples[] =
     "    manager --in-cluster --sidecar-image=registry.example.com/cmesh:1.0\n"
-    "    manager --kubeconfig=$HOME/.kube/config --namespace=default --webhook=off\n"
+    "    manager --kubeconfig=$HOME/.kube/config --namespace=cmesh-system --webhook=off\n"
     "    manager compile -f sharding.yaml\n";
 
 static const char *const native_choices[] = {"auto", "on", "off", NULL};
@@ -188,7 +189,7 @@ static const struct flag table[] = {
      .value = "FLAG",
      FLAG_LIST_AT(struct manager_flags, proxy_args),
      .help = "A further flag for localproxy, as --proxy-arg=--write-fence=audit; may be "
-             "repeated."},
+             "repeated. Not those that the injection gives itself, such as --listen."},
     FLAGS_COMMON(struct manager_flags, common),
     {.name = NULL},
 };
@@ -256,10 +257,15 @@ static int check_webhook(const struct manager_flags *s, struct err *e)
     return s->webhook[0] == '\0' ? 0 : program_check_address("--webhook", s->webhook, e);
 }
 
-static bool pull_policy_ok(const char *policy)
+/* A flag that would do something if webhooks were served; NULL: there is none. */
+static const char *idle_webhook_flag(const struct manager_flags *s)
 {
-    return policy == NULL || policy[0] == '\0' || strcmp(policy, "Always") == 0 ||
-           strcmp(policy, "IfNotPresent") == 0 || strcmp(policy, "Never") == 0;
+    return s->webhook[0] != '\0'                                       ? NULL
+           : s->webhook_hosts.count > 0                                ? "--webhook-host"
+           : strcmp(s->webhook_service, defaults.webhook_service) != 0 ? "--webhook-service"
+           : strcmp(s->webhook_secret, defaults.webhook_secret) != 0   ? "--webhook-secret"
+           : s->certificate_days != defaults.certificate_days          ? "--certificate-days"
+                                                                       : NULL;
 }
 
 /* What cannot be told flag by flag. */
@@ -278,8 +284,8 @@ static int check(const struct manager_flags *s, struct err *e)
     if (s->identity != NULL && s->identity[0] == '\0') {
         return err_set(e, -EINVAL, "--identity must not be empty");
     }
-    if (!pull_policy_ok(s->inject.pull_policy)) {
-        return err_set(e, -EINVAL, "--sidecar-pull-policy must be Always, IfNotPresent or Never");
+    if (inject_settings_check(&s->inject, e) != 0) {
+        return e->code;
     }
     if (program_check_address("--admin", s->admin, e) != 0 || check_webhook(s, e) != 0 ||
         labels_keys_init(&keys, &s->labels, e) != 0) {
@@ -295,10 +301,14 @@ void manager_flags_parse(struct manager_flags *s, int argc, char **argv)
     s->inject = inject_defaults;
     (void)flags_parse_or_exit(&command, s, &s->common, argc, argv);
     switch_off(&s->webhook);
-    if (check(s, &e) != 0) {
-        flags_misuse(&command, "%s", e.msg);
-    }
     s->inject.prefix = s->labels.prefix;
     memcpy(s->proxy_arg_items, s->proxy_args.items, s->proxy_args.count * sizeof(char *));
     s->inject.proxy_args = s->proxy_arg_items;
+    if (check(s, &e) != 0) {
+        flags_misuse(&command, "%s", e.msg);
+    }
+    const char *idle = idle_webhook_flag(s);
+    if (idle != NULL) {
+        log_warn("a flag has no effect with --webhook=off", log_str("flag", idle));
+    }
 }

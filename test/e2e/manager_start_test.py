@@ -87,6 +87,11 @@ class CommandLineTest(ManagerTestCase):
             (["--identity="], ["--identity must not be empty"]),
             (["--webhook-host=a b"], ['--webhook-host: "a b" is neither a host name']),
             (["--sidecar-pull-policy=never"], ["--sidecar-pull-policy must be Always"]),
+            (["--sidecar-image="], ["--sidecar-image: "]),
+            (["--proxy-cpu=many"], ['--proxy-cpu: "many" is not a quantity']),
+            (["--proxy-memory=64Mi", "--proxy-memory-limit=32Mi"], ["--proxy-memory: 64Mi is more"]),
+            (["--proxy-arg=write-fence=audit"], ["--proxy-arg", "must be --FLAG=VALUE"]),
+            (["--proxy-arg=--nonsense=1"], ["--proxy-arg", "unknown flag --nonsense"]),
             (["--webhook-service=a/b"], ["--webhook-service"]),
             (["--webhook-secret=-"], ["--webhook-secret"]),
             (["--lease-duration=1"], ["--lease-duration", "3"]),
@@ -108,6 +113,13 @@ class CommandLineTest(ManagerTestCase):
         args = [f"--webhook-host={host}" for host in hosts]
         # What is checked last is all that is wrong.
         self.assert_fails(2, ['--webhook: "x"'], *args, "--sidecar-pull-policy=", "--webhook=x")
+
+    def test_flags_that_do_nothing(self):
+        for flag in ("--webhook-host=a", "--webhook-service=a", "--certificate-days=9"):
+            args = (flag, "--webhook=off", "--kubeconfig=/no/such")
+            self.assert_fails(1, ["no effect", "flag=" + flag.partition("=")[0]], *args)
+        _, text = self.run_to_end("--webhook=off", "--kubeconfig=/no/such")
+        self.assertNotIn("no effect", text)
 
     def test_help_and_version(self):
         for command in ([], ["compile"], ["unlabel"]):

@@ -439,6 +439,42 @@ static void prints_the_manual_page(void **state)
     }
 }
 
+static void checks_one_argument(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *argument;
+        const char *why; /* NULL: it is taken */
+    } rows[] = {
+        {"--a-path=x", NULL},
+        {"--a-path=", NULL},
+        {"--on", NULL},
+        {"--on=false", NULL},
+        {"--port=1", NULL},
+        {"--mode=block", NULL},
+        {"--list=a", NULL},
+        {"a-path=x", "\"a-path=x\" must be --FLAG=VALUE"},
+        {"-p", "must be --FLAG=VALUE"},
+        {"--", "must be --FLAG=VALUE"},
+        {"", "must be --FLAG=VALUE"},
+        {"--a-pat=x", "unknown flag --a-pat"},
+        {"--=x", "unknown flag --"},
+        {"--help", "unknown flag --help"},
+        {"--a-path", "--a-path needs a value: --a-path=PATH"},
+        {"--on=maybe", "--on: \"maybe\" is not true or false"},
+        {"--port=0", "--port: \"0\" is not a whole number from 1 to 65535"},
+        {"--mode=x", "--mode: \"x\" is not one of: block, passthrough"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct err e = ERR_INIT;
+        int rc = flags_check_argument(table, rows[i].argument, &e);
+        if ((rc == 0) != (rows[i].why == NULL) ||
+            (rows[i].why != NULL && strstr(e.msg, rows[i].why) == NULL)) {
+            fail_msg("%s: %s", rows[i].argument, e.msg);
+        }
+    }
+}
+
 static void prints_the_version_and_exits_0(void **state)
 {
     (void)state;
@@ -477,6 +513,7 @@ int main(void)
         TEST(flags_that_need_or_exclude_others),
         TEST(refuses_arguments),
         TEST(names_a_wrong_variable),
+        TEST(checks_one_argument),
         TEST(prints_help_and_exits_0),
         TEST(prints_the_manual_page),
         TEST(prints_the_version_and_exits_0),

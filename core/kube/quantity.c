@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/quantity.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+
+enum { DIGITS_MAX = 64, EXPONENT_MAX = 18 };
+
+/* 1e3 and 1E3 are numbers, 1E is a suffix. */
+static bool take_exponent(const char *text, double *factor)
+{
+    char *end = NULL;
+    if ((text[0] != 'e' && text[0] != 'E') || text[1] == '\0') {
+        return false;
+    }
+    if (text[1] != '-' && text[1] != '+' && !isdigit((unsigned char)text[1])) {
+        return false;
+    }
+    long exponent = strtol(text + 1, &end, 10);
+    *factor = pow(10, (double)exponent);
+    return *end == '\0' && isdigit((unsigned char)end[-1]) && labs(exponent) <= EXPONENT_MAX;
+}
+
+static bool take_suffix(const char *text, double *factor)
+{
+    static const char *const decimal[] = {"n", "u", "m", "", "k", "M", "G", "T", "P", "E"};
+    static const char *const binary[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
+    for (size_t i = 0; i < ARRAY_LEN(decimal); i++) {
+        if (strcmp(text, decimal[i]) == 0) {
+            *factor = pow(1000, (double)i - 3);
+            return true;
+        }
+    }
+    for (size_t i = 1; i < ARRAY_LEN(binary); i++) {
+        if (strcmp(text, binary[i]) == 0) {
+            *factor = pow(1024, (double)i);
+            return true;
+        }
+    }
+    return take_exponent(text, factor);
+}
+
+int quantity_parse(const char *text, double *value, struct err *e)
+{
+    char digits[DIGITS_MAX + 1];
+    double factor = 1;
+    const char *number = text[0] == '+' ? text + 1 : text;
+    size_t len = strspn(number, "0123456789.");
+    const char *dot = memchr(number, '.', len);
+    if (number[0] == '-') {
+        return err_set(e, -EINVAL, "\"%s\" is negative", text);
+    }
+    bool several = dot != NULL && memchr(dot + 1, '.', len - (size_t)(dot + 1 - number)) != NULL;
+    if (len == 0 || len > DIGITS_MAX || (len == 1 && dot != NULL) || several ||
+        !take_suffix(number + len, &factor)) {
+        return err_set(e, -EINVAL, "\"%s\" is not a quantity, as 50m, 0.5, 64Mi or 1G", text);
+    }
+    memcpy(digits, number, len);
+    digits[len] = '\0';
+    *value = strtod(digits, NULL) * factor;
+    return 0;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/inject_settings.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "kube/quantity.h"
+
+static const char *const no_rules[] = {"block", "passthrough", NULL};
+static const char *const write_fence[] = {"enforce", "audit", "off", NULL};
+static const char *const reload_mode[] = {"seamless", "cut", NULL};
+
+#define TEXT(flag_name)                                                                            \
+    {                                                                                              \
+        .name = (flag_name), .type = FLAG_STRING                                                   \
+    }
+#define NUMBER(flag_name, least, most)                                                             \
+    {                                                                                              \
+        .name = (flag_name), .type = FLAG_UINT, .min = (least), .max = (most)                      \
+    }
+#define CHOICE(flag_name, of)                                                                      \
+    {                                                                                              \
+        .name = (flag_name), .type = FLAG_CHOICE, .choices = (of)                                  \
+    }
+
+const struct flag inject_proxy_flags[] = {
+    CHOICE("no-rules", no_rules),
+    CHOICE("write-fence", write_fence),
+    CHOICE("reload-mode", reload_mode),
+    NUMBER("cut-interval", 0, 3600),
+    NUMBER("cut-spread", 0, 3600),
+    TEXT("state"),
+    NUMBER("resume-doubt", 0, 86400),
+    TEXT("pod-namespace"),
+    {.name = "accept-host", .type = FLAG_LIST},
+    TEXT("ready-file"),
+    NUMBER("shutdown-delay", 0, 86400),
+    NUMBER("shutdown-grace", 0, 3600),
+    NUMBER("max-connections", 1, 1000000),
+    CHOICE("log-format", flags_log_formats),
+    CHOICE("log-level", flags_log_levels),
+    {.name = NULL},
+};
+
+const char *const inject_own_flags[] = {
+    "kubeconfig",      "context",        "in-cluster", "rules", "control", "listen",
+    "listen-tls-cert", "listen-tls-key", "token-file", "admin", NULL,
+};
+
+static int check_pull_policy(const char *policy, struct err *e)
+{
+    static const char *const known[] = {"", "Always", "IfNotPresent", "Never"};
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (policy == NULL || strcmp(policy, known[i]) == 0) {
+            return 0;
+        }
+    }
+    return err_set(e, -EINVAL, "--sidecar-pull-policy must be Always, IfNotPresent or Never");
+}
+
+static int check_image(const char *image, struct err *e)
+{
+    return image == NULL || (image[0] != '\0' && strpbrk(image, " \t\r\n") == NULL)
+               ? 0
+               : err_set(e, -EINVAL, "--sidecar-image: \"%s\" is not the name of an image", image);
+}
+
+/* `value` stays as it is where the flag was not given. */
+static int check_quantity(const char *flag, const char *text, double *value, struct err *e)
+{
+    int rc = text == NULL ? 0 : quantity_parse(text, value, e);
+    if (rc != 0) {
+        err_prefix(e, "%s", flag);
+    }
+    return rc;
+}
+
+static int check_resources(const struct inject_resources *r, struct err *e)
+{
+    double cpu = 0;
+    double memory = 0;
+    double limit = 0;
+    if (check_quantity("--proxy-cpu", r->cpu_request, &cpu, e) != 0 ||
+        check_quantity("--proxy-memory", r->memory_request, &memory, e) != 0 ||
+        check_quantity("--proxy-memory-limit", r->memory_limit, &limit, e) != 0) {
+        return e->code;
+    }
+    if (r->memory_limit != NULL && memory > limit) {
+        return err_set(e, -EINVAL,
+                       "--proxy-memory: %s is more than --proxy-memory-limit, %s: lower the one or "
+                       "raise the other",
+                       r->memory_request, r->memory_limit);
+    }
+    return 0;
+}
+
+static int check_proxy_arg(const char *argument, struct err *e)
+{
+    for (const char *const *own = inject_own_flags; *own != NULL; own++) {
+        size_t len = strlen(*own);
+        if (strncmp(argument, "--", 2) == 0 && strncmp(argument + 2, *own, len) == 0 &&
+            (argument[2 + len] == '=' || argument[2 + len] == '\0')) {
+            return err_set(e, -EINVAL, "--proxy-arg: --%s is given by the injection itself", *own);
+        }
+    }
+    if (flags_check_argument(inject_proxy_flags, argument, e) != 0) {
+        err_prefix(e, "--proxy-arg, a flag of localproxy");
+        return e->code;
+    }
+    return 0;
+}
+
+int inject_settings_check(const struct inject_settings *s, struct err *e)
+{
+    if (check_pull_policy(s->pull_policy, e) != 0 || check_image(s->image, e) != 0 ||
+        check_resources(&s->proxy, e) != 0) {
+        return e->code;
+    }
+    for (const char *const *arg = s->proxy_args; arg != NULL && *arg != NULL; arg++) {
+        if (check_proxy_arg(*arg, e) != 0) {
+            return e->code;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/array.h"
+#include "kube/quantity.h"
+
+static void quantities_are_read(void **state)
+{
+    static const struct {
+        const char *text;
+        double value;
+    } rows[] = {
+        {"0", 0},
+        {"1", 1},
+        {"+1", 1},
+        {"0.5", 0.5},
+        {".5", 0.5},
+        {"5.", 5},
+        {"50m", 0.05},
+        {"100u", 0.0001},
+        {"1k", 1000},
+        {"1M", 1e6},
+        {"1G", 1e9},
+        {"1T", 1e12},
+        {"1P", 1e15},
+        {"1E", 1e18},
+        {"1Ki", 1024},
+        {"64Mi", 67108864},
+        {"1Gi", 1073741824},
+        {"1e3", 1000},
+        {"1E3", 1000},
+        {"12e-1", 1.2},
+        {"1e+2", 100},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        double value = -1;
+        struct err e = ERR_INIT;
+        if (quantity_parse(rows[i].text, &value, &e) != 0 ||
+            (value - rows[i].value) * 1e9 > rows[i].value ||
+            (rows[i].value - value) * 1e9 > rows[i].value) {
+            fail_msg("%s: %f %s", rows[i].text, value, e.msg);
+        }
+    }
+}
+
+static void others_are_refused(void **state)
+{
+    static const char *const rows[] = {
+        "",    "many", ".",   "1.2.3", "1 Mi", " 1",  "1 ",   "-1",   "++1", "1K",  "1mi",
+        "1KI", "1e",   "1e-", "1e3.5", "1ee3", "0x1", "1Mi1", "1e99", "1B",  "nan",
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        double value = 0;
+        struct err e = ERR_INIT;
+        if (quantity_parse(rows[i], &value, &e) == 0) {
+            fail_msg("\"%s\" was taken", rows[i]);
+        }
+        assert_non_null(strstr(e.msg, rows[i]));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantities_are_read),
+        cmocka_unit_test(others_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

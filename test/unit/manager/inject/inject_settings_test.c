@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/array.h"
+#include "inject/inject_settings.h"
+#include "localproxy/flags.h"
+
+static void settings_that_no_pod_can_have_are_refused(void **state)
+{
+    static const struct {
+        struct inject_resources proxy;
+        const char *policy;
+        const char *image;
+        const char *why; /* NULL: they are taken */
+    } rows[] = {
+        {.proxy = {.cpu_request = NULL}},
+        {.proxy = {.cpu_request = "50m", .memory_request = "32Mi", .memory_limit = "256Mi"}},
+        {.proxy = {.memory_request = "64Mi"}},
+        {.proxy = {.memory_request = "1Gi", .memory_limit = "1024Mi"}},
+        {.proxy = {.cpu_request = "many"}, .why = "--proxy-cpu: \"many\" is not a quantity"},
+        {.proxy = {.cpu_request = ""}, .why = "--proxy-cpu: \"\" is not a quantity"},
+        {.proxy = {.memory_request = "64MB"}, .why = "--proxy-memory: \"64MB\""},
+        {.proxy = {.memory_limit = "-1"}, .why = "--proxy-memory-limit: \"-1\" is negative"},
+        {.proxy = {.memory_request = "64Mi", .memory_limit = "32Mi"},
+         .why = "--proxy-memory: 64Mi is more than --proxy-memory-limit, 32Mi"},
+        {.policy = "Never"},
+        {.policy = ""},
+        {.policy = "Sometimes", .why = "--sidecar-pull-policy must be"},
+        {.image = "cmesh/localproxy:1"},
+        {.image = "", .why = "--sidecar-image: \"\""},
+        {.image = "cmesh/localproxy :1", .why = "--sidecar-image: \"cmesh/localproxy :1\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct inject_settings s = inject_defaults;
+        struct err e = ERR_INIT;
+        s.proxy = rows[i].proxy;
+        s.pull_policy = rows[i].policy;
+        s.image = rows[i].image;
+        int rc = inject_settings_check(&s, &e);
+        if ((rc == 0) != (rows[i].why == NULL) ||
+            (rows[i].why != NULL && strstr(e.msg, rows[i].why) == NULL)) {
+            fail_msg("%zu: %s", i, e.msg);
+        }
+    }
+}
+
+static void flags_that_localproxy_does_not_take_are_refused(void **state)
+{
+    static const struct {
+        const char *argument;
+        const char *why; /* NULL: it is taken */
+    } rows[] = {
+        {"--write-fence=audit", NULL},
+        {"--state=", NULL},
+        {"write-fence=audit", "--proxy-arg, a flag of localproxy: \"write-fence=audit\" must be"},
+        {"--nonsense=1", "--proxy-arg, a flag of localproxy: unknown flag --nonsense"},
+        {"--write-fence=maybe", "--write-fence: \"maybe\" is not one of: enforce, audit, off"},
+        {"--max-connections=0", "--max-connections: "},
+        {"--listen=0.0.0.0:5443", "--proxy-arg: --listen is given by the injection itself"},
+        {"--in-cluster", "--proxy-arg: --in-cluster is given by the injection itself"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *const arguments[] = {"--log-level=debug", rows[i].argument, NULL};
+        struct inject_settings s = inject_defaults;
+        struct err e = ERR_INIT;
+        s.proxy_args = arguments;
+        int rc = inject_settings_check(&s, &e);
+        if ((rc == 0) != (rows[i].why == NULL) ||
+            (rows[i].why != NULL && strstr(e.msg, rows[i].why) == NULL)) {
+            fail_msg("%s: %s", rows[i].argument, e.msg);
+        }
+    }
+}
+
+static const struct flag *find(const struct flag *f, const char *name)
+{
+    while (f->name != NULL && strcmp(f->name, name) != 0) {
+        f++;
+    }
+    return f->name != NULL ? f : NULL;
+}
+
+static bool is_own(const char *name)
+{
+    const char *const *own = inject_own_flags;
+    while (*own != NULL && strcmp(*own, name) != 0) {
+        own++;
+    }
+    return *own != NULL;
+}
+
+static void expect_same(const struct flag *theirs, const struct flag *ours)
+{
+    if (ours == NULL) {
+        fail_msg("inject_settings.c does not know localproxy's --%s", theirs->name);
+    }
+    bool same = ours->type == theirs->type && ours->min == theirs->min &&
+                ours->max == theirs->max && (ours->choices == NULL) == (theirs->choices == NULL);
+    for (size_t i = 0; same && ours->choices != NULL && ours->choices[i] != NULL; i++) {
+        same = theirs->choices[i] != NULL && strcmp(ours->choices[i], theirs->choices[i]) == 0 &&
+               (ours->choices[i + 1] == NULL) == (theirs->choices[i + 1] == NULL);
+    }
+    if (!same) {
+        fail_msg("inject_settings.c knows localproxy's --%s as it was", theirs->name);
+    }
+}
+
+static void the_flags_are_those_of_localproxy(void **state)
+{
+    (void)state;
+    size_t known = 0;
+    for (const struct flag *f = localproxy_flags_table; f->name != NULL; f++) {
+        if (!is_own(f->name)) {
+            expect_same(f, find(inject_proxy_flags, f->name));
+            known++;
+        }
+    }
+    for (const struct flag *f = inject_proxy_flags; f->name != NULL; f++) {
+        known--;
+    }
+    assert_int_equal(known, 0);
+    for (const char *const *own = inject_own_flags; *own != NULL; own++) {
+        assert_non_null(find(localproxy_flags_table, *own));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(settings_that_no_pod_can_have_are_refused),
+        cmocka_unit_test(flags_that_localproxy_does_not_take_are_refused),
+        cmocka_unit_test(the_flags_are_those_of_localproxy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
