@@ -17,8 +17,8 @@ static const char description[] =
     "shard enforce. It needs no cluster: use it to review a change or to develop locally.\n"
     "A FILE holds YAML or JSON, one document or several; `-` is standard input. What `kubectl get "
     "shardingconfigs -A -o yaml` prints is taken too. Objects of other kinds are skipped with a "
-    "note. Everything that is wrong is reported as FILE:LINE: MESSAGE, and then nothing is "
-    "written.\n"
+    "note. Everything that is wrong is reported as FILE:LINE: FIELD: MESSAGE, and then nothing "
+    "is written.\n"
     "With --diff it writes nothing but what would change, as `diff -u` does.";
 
 static const char examples[] =

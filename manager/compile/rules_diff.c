@@ -156,7 +156,7 @@ static int print_different(const struct rules *before, const struct rules *after
     uint64_t generation = before == NULL ? 0 : rules_generation(before);
     print_name("---", before, generation, out);
     print_name("+++", after, generation + 1, out);
-    if (before != NULL && after != NULL && count_without(s, 0, s->count, KEPT) == 0) {
+    if (before != NULL && count_without(s, 0, s->count, KEPT) == 0) {
         return buf_append_str(out, "# the same limits, written differently\n");
     }
     print_script(s, out);
@@ -166,8 +166,7 @@ static int print_different(const struct rules *before, const struct rules *after
 int rules_diff(const struct rules *before, const struct rules *after, struct buf *out, bool *equal,
                struct err *e)
 {
-    *equal = before != NULL && after != NULL &&
-             strcmp(rules_checksum(before), rules_checksum(after)) == 0;
+    *equal = before != NULL && strcmp(rules_checksum(before), rules_checksum(after)) == 0;
     if (*equal) {
         int rc = print_equal(before, out);
         return rc == 0 ? 0 : err_set(e, rc, "%s", err_text(rc));
@@ -176,8 +175,7 @@ int rules_diff(const struct rules *before, const struct rules *after, struct buf
     struct rules_text b = RULES_TEXT_INIT;
     struct script s = {.steps = NULL};
     bool merged = (before == NULL || rules_text_add(&a, before, e) == 0) &&
-                  (after == NULL || rules_text_add(&b, after, e) == 0) &&
-                  merge_lines(&s, &a, &b, e) == 0;
+                  rules_text_add(&b, after, e) == 0 && merge_lines(&s, &a, &b, e) == 0;
     int rc = merged ? print_different(before, after, &s, out) : e->code;
     if (merged && rc != 0) {
         (void)err_set(e, rc, "%s", err_text(rc));

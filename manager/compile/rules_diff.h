@@ -12,9 +12,9 @@
 #include "base/err.h"
 #include "rules/rules.h"
 
-/* Appends the difference. `before` or `after` may be NULL: there were none, are none any more. The
- * rules after get the generation that follows, whatever they carry. Rules with equal checksums get
- * one line that says so; *equal tells. 0, -E2BIG (too large to compare), -ENOBUFS or -ENOMEM. */
+/* Appends the difference. `before` may be NULL: there were none. The rules after get the generation
+ * that follows, whatever they carry. Rules with equal checksums get one line that says so; *equal
+ * tells. 0, -E2BIG (too large to compare), -ENOBUFS or -ENOMEM. */
 MUST_CHECK int rules_diff(const struct rules *before, const struct rules *after, struct buf *out,
                           bool *equal, struct err *e);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "compile/misspelt.h"
 #include "compile/overlap.h"
 #include "compile/shards.h"
 #include "compile/validate_root.h"
@@ -353,12 +354,40 @@ static void note_sharing(const struct validation *v, const cJSON *other)
     rules_unref(theirs);
 }
 
+/* Of one limit, which may be wrapped in an objectSelector. */
+static void note_keys(const struct validation *v)
+{
+    unsigned i = 0;
+    const cJSON *limit;
+    cJSON_ArrayForEach(limit, field_get(v->spec, "limits"))
+    {
+        const cJSON *inner = field_get(limit, "objectSelector");
+        char path[PATH_LEN];
+        (void)snprintf(path, sizeof path, "spec.limits[%u]%s.selector", i++,
+                       inner != NULL ? ".objectSelector" : "");
+        misspelt_note_keys(field_get(inner != NULL ? inner : limit, "selector"),
+                           rules_labels(v->rules), path, v->warnings);
+    }
+}
+
+static int note_resources(const struct validation *v, void *data, const cJSON *entry,
+                          const char *path)
+{
+    (void)data;
+    misspelt_note_resources(entry, path, v->warnings);
+    return 0;
+}
+
 static void note_oddities(const struct validation *v)
 {
     if (rules_limit_count(v->rules) == 0) {
         warnings_add(v->warnings, "spec.limits: no limits: the shard sees everything");
     }
     (void)each_entry(v, note_contradiction, NULL);
+    note_keys(v);
+    if (v->context->resource_count == 0) {
+        (void)each_entry(v, note_resources, NULL);
+    }
     size_t compared = 0;
     bool elects = rules_leader_election(v->rules) != NULL;
     for (size_t i = 0; i < v->context->config_count && elects && compared < SHARED_MAX; i++) {

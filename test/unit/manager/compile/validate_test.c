@@ -258,7 +258,7 @@ static void without_resources_all_are_taken(void **state)
     f.world.resource_count = 0;
     check(&f,
           config_of("a", SELECTOR
-                    ", limits: [{relateResources: [{apiGroups: [x], resources: [things]}], "
+                    ", limits: [{relateResources: [{apiGroups: [x.y], resources: [things]}], "
                     "selector: {matchLabels: {a: b}}}]"),
           NULL, NULL);
     shard_cache_deinit(&f);
@@ -524,6 +524,84 @@ static void without_memory(void **state)
     shard_cache_deinit(&f);
 }
 
+/* ---- what is nearly right ---- */
+
+static void check_limit(const struct fixture *f, const char *resources, const char *key,
+                        const char *note)
+{
+    char spec[1024];
+    (void)snprintf(spec, sizeof spec,
+                   "selector: {matchLabels: {a: b}}, limits: [{relateResources: [{%s}], selector: "
+                   "{matchExpressions: [{key: %s, operator: In, values: [x]}]}}]",
+                   resources, key);
+    check(f, config_of("one", spec), NULL, note);
+}
+
+static void labels_that_nothing_sets(void **state)
+{
+    static const struct {
+        const char *key;
+        const char *meant; /* NULL: it is right, or somebody else's */
+    } rows[] = {
+        {"ctrlmesh.kusionstack.io/namespace", NULL},
+        {"ctrlmesh.kusionstack.io/sharding-hash", NULL},
+        {"ctrlmesh.kusionstack.io/control", NULL},
+        {"app", NULL},
+        {"kubernetes.io/metadata.name", NULL},
+        {"example.com/namespace", NULL},
+        {"namespace", "\"ctrlmesh.kusionstack.io/namespace\" meant?"},
+        {"sharding-hash", "\"ctrlmesh.kusionstack.io/sharding-hash\" meant?"},
+        {"ctrlmsh.kusionstack.io/namespace", "\"ctrlmesh.kusionstack.io/namespace\" meant?"},
+        {"ctrlmesh.kusionstack.io/namespaces", "\"ctrlmesh.kusionstack.io/namespace\" meant?"},
+        {"ctrlmesh.kusionstack.io/shard-hash", "\"ctrlmesh.kusionstack.io/sharding-hash\" meant?"},
+        {"ctrlmesh.kusionstack.io/something", "is \"ctrlmesh.kusionstack.io/"},
+    };
+    (void)state;
+    struct fixture f;
+    shard_cache_init(&f);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        check_limit(&f, "apiGroups: [''], resources: [pods]", rows[i].key, rows[i].meant);
+    }
+    check(&f,
+          config_of("one", "selector: {matchLabels: {a: b}}, limits: [{objectSelector: "
+                           "{relateResources: [{apiGroups: [''], resources: [pods]}], selector: "
+                           "{matchLabels: {namespace: x}}}}]"),
+          NULL, "spec.limits[0].objectSelector.selector: the manager sets no label \"namespace\"");
+    shard_cache_deinit(&f);
+}
+
+static void resources_that_no_server_has(void **state)
+{
+    static const struct {
+        const char *resources;
+        const char *note; /* NULL: nothing is odd, or nobody can tell */
+    } rows[] = {
+        {"apiGroups: [''], resources: [pods, '*']", NULL},
+        {"apiGroups: ['', apps], resources: [deployments, secrets]", NULL},
+        {"apiGroups: [example.com], resources: [widget]", NULL},
+        {"apiGroups: ['*'], resources: [pod]", NULL},
+        {"apiGroups: ['', example.com], resources: [widgets]", NULL},
+        {"apiGroups: [policy], resources: [whatever]", NULL},
+        {"apiGroups: [core], resources: [pods]",
+         "relateResources[0].apiGroups[0]: Kubernetes has no group \"core\""},
+        {"apiGroups: [appsv1], resources: [deployments]", "is \"apps\" meant?"},
+        {"apiGroups: [''], resources: [pod]", "is \"pods\" of group \"\" meant?"},
+        {"apiGroups: [''], resources: [services, configmap]",
+         "resources[1]: Kubernetes has no \"configmap\" in these groups: this limits nothing"},
+        {"apiGroups: [''], resources: [deployments]",
+         "is \"deployments\" of group \"apps\" meant?"},
+        {"apiGroups: [batch], resources: [widgets]", "the shard sees everything"},
+    };
+    (void)state;
+    struct fixture f;
+    shard_cache_init(&f);
+    f.world.resource_count = 0; /* as without an API server */
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        check_limit(&f, rows[i].resources, "app", rows[i].note);
+    }
+    shard_cache_deinit(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -537,6 +615,8 @@ int main(void)
         cmocka_unit_test(objects_of_two_shards),
         cmocka_unit_test(roots),
         cmocka_unit_test(what_the_webhook_says),
+        cmocka_unit_test(labels_that_nothing_sets),
+        cmocka_unit_test(resources_that_no_server_has),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
