@@ -453,11 +453,19 @@ static bool same_field(const cJSON *a, const cJSON *b, const char *key)
 
 static void note_deletion(const cJSON *config, struct warnings *warnings)
 {
-    int pods = cJSON_GetArraySize(field_get(field_get(config, "status"), "pods"));
-    if (pods > 0) {
+    unsigned pods = 0;
+    const cJSON *row;
+    cJSON_ArrayForEach(row, field_get(field_get(config, "status"), "pods"))
+    {
+        pods += field_get(row, "generation") != NULL ? 1 : 0; /* without a sidecar there is none */
+    }
+    if (pods == 1) {
+        warnings_add(warnings, "1 pod of this shard enforces its rules, and does so until it is "
+                               "deleted");
+    } else if (pods > 1) {
         warnings_add(warnings,
-                     "%d pod%s of this shard: they keep their current rules until they are deleted",
-                     pods, pods == 1 ? "" : "s");
+                     "%u pods of this shard enforce its rules, and do so until they are deleted",
+                     pods);
     }
 }
 

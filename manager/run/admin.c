@@ -5,6 +5,9 @@
 
 #include "base/array.h"
 #include "base/prometheus.h"
+#include "shard/summary.h"
+
+enum { SHARDS_MAX = 200 /* that /status lists */ };
 
 /* A manager that does not lead is ready too: it serves webhooks, and knows all that it needs to
  * lead. But somebody must. */
@@ -66,6 +69,20 @@ static void add_error(cJSON *object, const char *error)
     }
 }
 
+/* What each shard's status says, which any replica knows. */
+static void add_shards(const struct manager_admin *p, cJSON *shards)
+{
+    cJSON *items = cJSON_AddArrayToObject(shards, "items");
+    double count = 0;
+    for (const struct shard_cache_config *c = NULL;
+         (c = shard_cache_next_config(p->cache, c)) != NULL;) {
+        if (++count <= SHARDS_MAX) {
+            summary_add(items, c->object);
+        }
+    }
+    cJSON_AddNumberToObject(shards, "count", count);
+}
+
 static void add_status(void *data, cJSON *root)
 {
     const struct manager_admin *p = data;
@@ -79,6 +96,7 @@ static void add_status(void *data, cJSON *root)
     cJSON *shards = cJSON_AddObjectToObject(root, "shards");
     cJSON_AddBoolToObject(shards, "synced", shard_cache_synced(p->cache));
     add_error(shards, shard_cache_error(p->cache));
+    add_shards(p, shards);
     leader_status(p->leader, root);
     if (p->webhook != NULL) {
         webhook_serving_status(p->webhook, root);

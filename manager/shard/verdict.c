@@ -71,6 +71,11 @@ static enum verdict judge_answer(const struct status_facts *f, const char *shard
     if (r->generation != 0 && has_other_rules(f, shard, r, text)) {
         return VERDICT_OTHER_RULES;
     }
+    if (r->generation != 0 && r->generation == f->generation) {
+        /* It took ours, whatever rulesync complains of since. */
+        say(text, "is still finishing requests under earlier rules");
+        return VERDICT_WAITING;
+    }
     if (r->message[0] != '\0') {
         say(text, "%s", r->message);
         return VERDICT_REFUSED;
@@ -79,11 +84,7 @@ static enum verdict judge_answer(const struct status_facts *f, const char *shard
         say(text, "has no rules, and shows nothing until it has some");
         return not_yet(p);
     }
-    if (r->generation == f->generation) {
-        say(text, "is still finishing requests under earlier rules");
-    } else {
-        say(text, "still enforces generation %" PRIu64, r->generation);
-    }
+    say(text, "still enforces generation %" PRIu64, r->generation);
     return VERDICT_WAITING;
 }
 

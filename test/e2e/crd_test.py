@@ -298,7 +298,7 @@ class AcceptTest(CrdTestCase):
 
     def test_table(self):
         self.here("create", "-f", "-", stdin=json.dumps(config("shown")))
-        wanted = r"NAME +PODS +GENERATION +ENFORCED +AGE\nshown +\d+s\n"
+        wanted = r"NAME +PODS +RULES +ENFORCED +STATE +AGE\nshown +\d+s\n"
         self.assertRegex(self.here("get", "shardingconfig", "shown"), wanted)
         now = "2026-01-02T03:04:05Z"
         condition = {"status": "True", "reason": "Fine", "message": "ok", "lastTransitionTime": now}
@@ -311,7 +311,8 @@ class AcceptTest(CrdTestCase):
             "conditions": [
                 {**condition, "type": "Compiled"},
                 {**condition, "type": "Published"},
-                {**condition, "type": "Enforced", "status": "False", "message": "pod-2 is late"},
+                {**condition, "type": "Enforced", "status": "False", "reason": "Silent",
+                 "message": "pod-2 is late"},
             ],
             "pods": [
                 {"name": "pod-0", "generation": 7, "checksum": "sha256:1", "since": now},
@@ -321,9 +322,9 @@ class AcceptTest(CrdTestCase):
         self.set_status("shown", status)
         self.assertEqual(status, self.cluster.json(self.path_of("shown"))["status"])
         shown = self.here("get", "shard", "shown", "--no-headers")
-        self.assertRegex(shown, r"^shown +3 +7 +2/3 +\d+s\n$")
+        self.assertRegex(shown, r"^shown +3 +7 +2/3 +Silent +\d+s\n$")
         wide = self.here("get", "shardingconfigs", "shown", "-o", "wide", "--no-headers")
-        self.assertRegex(wide, r"^shown +3 +7 +2/3 +\d+s +sha256:0+ +ok +pod-2 is late\n$")
+        self.assertRegex(wide, r"^shown +3 +7 +2/3 +Silent +\d+s +sha256:0+ +ok +pod-2 is late\n$")
 
     def test_status_is_a_subresource(self):
         thing = config("two-writers")

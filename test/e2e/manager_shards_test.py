@@ -126,9 +126,9 @@ class LifeTest(ShardsTestCase):
 
     def check_columns(self):
         shown = self.here("get", "shardingconfigs").splitlines()
-        self.assertEqual(["NAME", "PODS", "GENERATION", "ENFORCED", "AGE"], shown[0].split())
+        self.assertEqual(["NAME", "PODS", "RULES", "ENFORCED", "STATE", "AGE"], shown[0].split())
         for line, name in zip(shown[1:], ("shard-a", "shard-b")):
-            self.assertRegex(line, rf"^{name} +2 +1 +2/2 +[\dms]+$")
+            self.assertRegex(line, rf"^{name} +2 +1 +2/2 +Enforced +[\dms]+$")
         wide = self.here("get", "shard", "-o", "wide").splitlines()
         self.assertRegex(wide[0], r"CHECKSUM +COMPILED +WHY$")
         self.assertRegex(wide[1], r"sha256:[0-9a-f]{64} .* 2 of 2 pods enforce generation 1\.$")

@@ -489,9 +489,15 @@ static void what_the_webhook_says(void **state)
     a = admit(&f, "DELETE", "", "null", bad);
     assert_int_equal(a.rc, 0);
     assert_string_equal(a.notes, "");
-    a = admit(&f, "DELETE", "", "null", "{status: {pods: [{name: a}, {name: b}]}}");
+    a = admit(&f, "DELETE", "", "null",
+              "{status: {pods: [{name: a, generation: 1}, {name: b}, {name: c, generation: 2}]}}");
     assert_int_equal(a.rc, 0);
-    expect_text(a.notes, "2 pods of this shard: they keep their current rules");
+    expect_text(a.notes,
+                "2 pods of this shard enforce its rules, and do so until they are deleted");
+    a = admit(&f, "DELETE", "", "null", "{status: {pods: [{name: a, generation: 1}, {name: b}]}}");
+    expect_text(a.notes, "1 pod of this shard enforces its rules, and does so until it is deleted");
+    a = admit(&f, "DELETE", "", "null", "{status: {pods: [{name: a, message: has no sidecar}]}}");
+    assert_string_equal(a.notes, ""); /* what has no sidecar has no rules to keep */
     shard_cache_deinit(&f);
 }
 

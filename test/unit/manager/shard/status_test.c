@@ -217,6 +217,11 @@ static void test_pods_that_are_late(void **state)
                "is still finishing requests under earlier rules",
                "0 of 1 pods enforce generation 7. Not confirmed yet: p (is still finishing "
                "requests under earlier rules).");
+    (void)snprintf(busy.message, sizeof busy.message, "rulesync: connection refused");
+    expect_pod(ready_pod("p", &busy), STATUS_WAITING, "0/1", "False", "Waiting",
+               "is still finishing requests under earlier rules",
+               "0 of 1 pods enforce generation 7. Not confirmed yet: p (is still finishing "
+               "requests under earlier rules).");
     struct probe_result never = probe(PROBE_WAITING, 0, "", "connection refused");
     expect_pod(ready_pod("p", &never), STATUS_WAITING, "0/1", "False", "Waiting",
                "has not responded yet: connection refused",
