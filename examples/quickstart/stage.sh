@@ -5,7 +5,7 @@ set -euo pipefail
 
 quickstart=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=$(cd "$quickstart/../../build/release" && pwd)
-crds=$(cd "$quickstart/../../k8s/crds" && pwd)
+crd=$(cd "$quickstart/../../k8s/base" && pwd)/crd.yaml
 label=ctrlmesh.kusionstack.io
 prefix=demo # of the namespaces
 throwaway=  # the cluster is the demo's own
@@ -35,7 +35,7 @@ finish() {
 	fi
 	if [ -n "$defined" ] && [ -z "$throwaway" ]; then
 		echo "Removing the kind ShardingConfig ..."
-		admin delete -f "$crds" --ignore-not-found >/dev/null || status=1
+		admin delete -f "$crd" --ignore-not-found >/dev/null || status=1
 	fi
 	cd /
 	rm -rf "$work"
@@ -111,7 +111,7 @@ define_kind() {
 	local kind=crd/shardingconfigs.$label
 	admin get "$kind" >/dev/null 2>&1 || {
 		defined=1
-		apply "$crds"
+		apply "$crd"
 	}
 	admin wait --for=condition=Established "$kind" --timeout=60s >/dev/null
 }

@@ -8,7 +8,7 @@ import unittest
 
 import harness
 
-CRDS = os.path.join(harness.ROOT, "k8s", "crds")
+CRD = os.path.join(harness.ROOT, "k8s", "base", "crd.yaml")
 NAME = "shardingconfigs.ctrlmesh.kusionstack.io"
 API = "/apis/ctrlmesh.kusionstack.io/v1alpha1"
 
@@ -179,8 +179,8 @@ def setUpModule():
     """The definition is applied once: the published schema follows it seconds later."""
     folder = harness.TestCase.make_folder(unittest.addModuleCleanup)
     kubectl = harness.Kubectl(folder, harness.cluster().kubeconfig)
-    unittest.addModuleCleanup(kubectl.run, "delete", "-f", CRDS, "--ignore-not-found")
-    kubectl("apply", "-f", CRDS)
+    unittest.addModuleCleanup(kubectl.run, "delete", "-f", CRD, "--ignore-not-found")
+    kubectl("apply", "-f", CRD)
     kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=30s")
     harness.wait_for(
         lambda: kubectl.run("explain", "shardingconfigs.spec")[0] == 0, "the schema is published"
@@ -222,7 +222,7 @@ class DefinitionTest(CrdTestCase):
         self.assertEqual("True", conditions["NamesAccepted"]["status"])
 
     def test_applying_again_changes_nothing(self):
-        self.assertIn("unchanged", self.kubectl("apply", "-f", CRDS))
+        self.assertIn("unchanged", self.kubectl("apply", "-f", CRD))
 
     def test_names(self):
         shown = self.kubectl("api-resources", "--api-group=ctrlmesh.kusionstack.io")
@@ -241,7 +241,7 @@ class DefinitionTest(CrdTestCase):
             self.assertIn(words, " ".join(self.kubectl("explain", "shard" + path).split()), path)
 
     def test_every_field_is_explained(self):
-        with open(os.path.join(CRDS, "shardingconfigs.yaml"), encoding="utf-8") as f:
+        with open(CRD, encoding="utf-8") as f:
             manifest = self.kubectl("create", "--dry-run=client", "-o", "json", "-f", f.name)
         schema = json.loads(manifest)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         silent = []

@@ -16,7 +16,7 @@ import harness
 import shard
 import wire
 
-CRDS = os.path.join(harness.ROOT, "k8s", "crds")
+CRD = os.path.join(harness.ROOT, "k8s", "base", "crd.yaml")
 GROUP = "ctrlmesh.kusionstack.io"
 API = f"/apis/{GROUP}/v1alpha1"
 INJECTED = GROUP + "/sharding-config-injected"
@@ -28,13 +28,13 @@ ADDRESSES = itertools.count(1)
 def install(cleanup=unittest.addModuleCleanup):
     """The kinds are known until the clean-up; from setUpModule until the module's end."""
     kubectl = harness.Kubectl(harness.TestCase.make_folder(cleanup), harness.cluster().kubeconfig)
-    cleanup(kubectl.run, "delete", "-f", CRDS, "--ignore-not-found")
+    cleanup(kubectl.run, "delete", "-f", CRD, "--ignore-not-found")
     define(harness.cluster(), kubectl)
 
 
 def define(control_plane, kubectl):
     """Until the kind is served, and known to who asks for all groups, as kubectl does."""
-    kubectl("apply", "-f", CRDS)
+    kubectl("apply", "-f", CRD)
 
     def served():
         groups = control_plane.json("/apis")["groups"]

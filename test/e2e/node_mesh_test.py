@@ -634,7 +634,8 @@ class MeshTest(node.TestCase):
             "the rules go with the configs",
             180,
         )
-        self.kubectl("delete", "-k", os.path.join(harness.ROOT, "k8s", "webhooks"))
+        webhooks = os.path.join(harness.ROOT, "k8s", "base", "webhooks.yaml")
+        self.kubectl("delete", "-f", webhooks)
         self.kubectl("-n", SYSTEM, "delete", "deployment", "cmesh-manager")
         command = [harness.program("manager"), "unlabel", "--kubeconfig", self.cluster.kubeconfig]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)

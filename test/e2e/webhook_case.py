@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A manager whose webhooks the API server calls: the process, and the configurations of
-k8s/webhooks with URLs in the place of a Service, for namespaces of the test's own.
+k8s/base/webhooks.yaml with URLs in the place of a Service, for namespaces of the test's own.
 """
 
 import base64
@@ -14,7 +14,7 @@ import harness
 import mesh
 import wire
 
-WEBHOOKS = os.path.join(harness.ROOT, "k8s", "webhooks")
+WEBHOOKS = os.path.join(harness.ROOT, "k8s", "base", "webhooks.yaml")
 GROUP = mesh.GROUP
 API = mesh.API
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
@@ -166,7 +166,7 @@ class WebhookCase(harness.TestCase):
 
     @classmethod
     def configure(cls, address):
-        """Creates what k8s/webhooks has, for our namespaces, and waits until it works."""
+        """Creates what k8s/base/webhooks.yaml has, for our namespaces, and waits until it works."""
         for thing in cls.skeletons():
             thing["metadata"]["name"] = cls.configuration_name()
             for webhook in thing["webhooks"]:

@@ -17,6 +17,7 @@ from webhook_case import (
     CONFIGURATIONS,
     GROUP,
     SECRET,
+    WEBHOOKS,
     WebhookCase,
     control_labels,
     given_control_labels,
@@ -651,9 +652,7 @@ class ServiceTest(WebhookCase):
         self.refused(operator(ns), "no ShardingConfig in namespace")
 
     def test_the_manifest_is_taken_as_it_is(self):
-        code, _, err = self.kubectl.run(
-            "apply", "--dry-run=server", "-f", harness.ROOT + "/k8s/webhooks"
-        )
+        code, _, err = self.kubectl.run("apply", "--dry-run=server", "-f", WEBHOOKS)
         self.assertEqual(0, code, err)
 
 
