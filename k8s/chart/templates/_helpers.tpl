@@ -1,10 +1,3 @@
-{{- define "cmesh.namespace" -}}
-{{- if and .Values.namespace.create (not .Values.namespace.name) -}}
-{{- fail "namespace.name is needed to create it; the release's own namespace is there already: set namespace.create=false" -}}
-{{- end -}}
-{{- .Values.namespace.name | default .Release.Namespace -}}
-{{- end -}}
-
 {{- define "cmesh.labels" -}}
 app.kubernetes.io/name: cmesh
 app.kubernetes.io/part-of: cmesh
