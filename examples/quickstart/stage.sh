@@ -65,10 +65,11 @@ die() {
 }
 
 # await COMMAND...: until it succeeds. Not if something that is to run has ended. What it complains
-# of is in await.log, and is told where it takes long.
+# of is in await.log, and is told where it takes long, or where waiting does not help.
 await() {
-	local deadline=$((SECONDS + patience)) told=$((SECONDS + 10))
+	local hopeless deadline=$((SECONDS + patience)) told=$((SECONDS + 10))
 	until "$@" 2>await.log; do
+		! hopeless=$(hopeless await.log) || die "$hopeless"
 		if [ "$SECONDS" -ge "$deadline" ] || ! all_run; then
 			return 1
 		fi
@@ -80,10 +81,24 @@ await() {
 	done
 }
 
+# The first complaint of missing rights or trust. Not that pods are forbidden whose service account
+# is still to come.
+hopeless() {
+	grep -Em1 'cannot [a-z]+ (resource|path) |Unauthorized|x509: ' "$1"
+}
+
 all_run() {
 	local pid
 	for pid in "${processes[@]}"; do
 		kill -0 "$pid" 2>/dev/null || return 1
+	done
+}
+
+# For as long as all run that is to run. Not by `wait -n`: when bash is interrupted twice in it, it ends
+# without doing what is to be done at its end.
+hold() {
+	while all_run; do
+		sleep 0.5
 	done
 }
 
@@ -101,9 +116,25 @@ choose_cluster() {
 	find_kubectl
 	[ -z "$throwaway" ] || return 0
 	prefix=cmesh-demo-$(od -An -N3 -tx1 /dev/urandom | tr -d ' \n')
-	say "Using the cluster of KUBECONFIG=$KUBECONFIG, context $(admin config current-context)."
+	say
+	say "This is done in YOUR cluster, because KUBECONFIG is set: $KUBECONFIG"
+	say "  context $(admin config current-context), $(server)"
 	admin get --raw /version --request-timeout=10s >/dev/null || die "that cluster does not answer"
 	say "It gets the namespaces $prefix-1 to $prefix-6 and $prefix-operator, removed at the end."
+	say "Without KUBECONFIG the demo starts a cluster of its own."
+	may create namespaces
+	may create customresourcedefinitions
+	[ ! -t 0 ] || [ -n "$once" ] || read -r -p "Enter: go on. Ctrl-C: leave it alone. "
+}
+
+server() {
+	admin config view --minify -o jsonpath='{.clusters[0].cluster.server}'
+}
+
+# may VERB RESOURCE
+may() {
+	admin auth can-i "$@" --all-namespaces >can.log 2>&1 ||
+		die "that user may not $*: the demo needs an administrator ($(tail -n 1 can.log))"
 }
 
 # The kind ShardingConfig, if the cluster does not have it yet.
@@ -246,7 +277,7 @@ operator_pod() {
 		    ports: [{name: cmesh-admin, containerPort: ${proxy##*:}}]
 		  - name: cmesh-rulesync
 		    image: cmesh-demo
-		    ports: [{name: cmesh-sync, containerPort: ${sync##*:}}]
+		    ports: [{name: cmesh-rulesync, containerPort: ${sync##*:}}]
 	YAML
 }
 

@@ -269,7 +269,8 @@ play() {
 		  # any client, any operator:
 		  KUBECONFIG=$work/green.kubeconfig ...
 
-		What the proxies say: http://$(value blue.ready admin)/status and /metrics
+		What the proxies say, on /status and /metrics:
+		  blue http://$(value blue.ready admin), green http://$(value green.ready admin)
 		In that folder are also their rules (blue.rules.json) and logs (blue.localproxy.log).
 
 		Ctrl-C ends the demo and removes everything that it made.
@@ -330,7 +331,7 @@ main() {
 	[ -z "$once" ] || return 0
 	play
 	leaving=0
-	wait -n "${processes[@]}" || true
+	hold
 	tail -n 5 ./*.log >&2
 	die "a program or a watch has ended by itself"
 }
