@@ -142,6 +142,7 @@ assets_abandon() {
 # MiB that source, compiler, compiler cache and binaries take together.
 build_space=3000
 build_steps= # how many the recipe has
+step_refusal=fail # what says that a step has failed, and ends
 
 duration() {
 	printf '%d:%02d' $(((SECONDS - $1) / 60)) $(((SECONDS - $1) % 60))
@@ -174,7 +175,7 @@ step() {
 	[ "$status" -eq 0 ] || {
 		cp "$log" "$root/build-failed.log"
 		tail -n 20 "$log" >&2
-		fail "this step failed; its whole output is in $root/build-failed.log"
+		"$step_refusal" "this step failed; its whole output is in $root/build-failed.log"
 	}
 }
 
@@ -190,6 +191,13 @@ private_apt() {
 }
 
 build_lists() {
+	build_apt
+	debian_sources
+	private_apt update
+}
+
+# apt settings of the build's own, that know no archive yet.
+build_apt() {
 	mkdir -p "$build/apt/state/lists/partial" "$build/apt/cache/archives/partial" "$build/apt/sources"
 	cat >"$build/apt.conf" <<-CONF
 		Dir::State "$build/apt/state";
@@ -201,8 +209,6 @@ build_lists() {
 		Acquire::Languages "none";
 		Acquire::Retries "3";
 	CONF
-	debian_sources
-	private_apt update
 }
 
 # The machine's own Debian 12 sources (its mirror, its options), with source packages. Other

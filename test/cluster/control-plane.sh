@@ -191,14 +191,12 @@ start_etcd() {
 }
 
 start_apiserver() {
-	local pki=$control_plane_dir/pki further=() bind=127.0.0.1 advertise=192.0.2.1
-	if [ -n "$node_address" ]; then
-		bind=0.0.0.0 advertise=$node_address
-		further+=(--kubelet-client-certificate="$pki/admin.crt" --kubelet-client-key="$pki/admin.key"
-			--kubelet-certificate-authority="$pki/ca.crt" --kubelet-preferred-address-types=InternalIP)
+	local pki=$control_plane_dir/pki own=()
+	if [ -n "$modern_wanted" ]; then
+		own=(--bind-address=127.0.0.1 --emulated-version="kube=$modern_wanted")
+	else
+		whole_apiserver
 	fi
-	# Without the controller no service account exists, and pods would be refused for it.
-	[ -x "$assets/kube-controller-manager" ] || further+=(--disable-admission-plugins=ServiceAccount)
 	cat >"$control_plane_dir/audit-policy.yaml" <<-POLICY
 		apiVersion: audit.k8s.io/v1
 		kind: Policy
@@ -208,16 +206,28 @@ start_apiserver() {
 	POLICY
 	# shellcheck disable=SC2086
 	start_process kube-apiserver "$assets/kube-apiserver" --etcd-servers=unix://etcd:0 \
-		--bind-address="$bind" --secure-port="$port" --advertise-address="$advertise" \
+		--secure-port="$port" --client-ca-file="$pki/ca.crt" \
 		--tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
-		--client-ca-file="$pki/ca.crt" --authorization-mode=Node,RBAC --allow-privileged \
-		--service-account-issuer=https://kubernetes.default.svc \
-		--service-account-key-file="$pki/service-account.key" \
-		--service-account-signing-key-file="$pki/service-account.key" \
-		--service-cluster-ip-range="$node_services" \
 		--audit-policy-file="$control_plane_dir/audit-policy.yaml" \
 		--audit-log-path="$control_plane_dir/audit.log" \
-		"${further[@]}" ${CMESH_APISERVER_ARGS:-}
+		"${own[@]}" ${CMESH_APISERVER_ARGS:-}
+}
+
+# Adds to `own` what only Kubernetes' own kube-apiserver has.
+whole_apiserver() {
+	local bind=127.0.0.1 advertise=192.0.2.1
+	if [ -n "$node_address" ]; then
+		bind=0.0.0.0 advertise=$node_address
+		own+=(--kubelet-client-certificate="$pki/admin.crt" --kubelet-client-key="$pki/admin.key"
+			--kubelet-certificate-authority="$pki/ca.crt" --kubelet-preferred-address-types=InternalIP)
+	fi
+	# Without the controller no service account exists, and pods would be refused for it.
+	[ -x "$assets/kube-controller-manager" ] || own+=(--disable-admission-plugins=ServiceAccount)
+	own+=(--bind-address="$bind" --advertise-address="$advertise" --authorization-mode="Node,RBAC"
+		--allow-privileged --service-cluster-ip-range="$node_services"
+		--service-account-issuer=https://kubernetes.default.svc
+		--service-account-key-file="$pki/service-account.key"
+		--service-account-signing-key-file="$pki/service-account.key")
 }
 
 start_controller_manager() {
@@ -281,6 +291,23 @@ control_plane_abandon() {
 	trap - EXIT
 	trap '' INT TERM # a second one must not stop the stopping
 	control_plane_down "$control_plane_dir"
+	exit "$status"
+}
+
+# control_plane_foreground COMMAND...: runs it, and exits as it does. Who types an interrupt tells the
+# command as well, which decides whether to end: told once more by us it would be interrupted twice.
+control_plane_foreground() {
+	local child status=0
+	trap '' INT
+	setpriv --pdeathsig TERM env --default-signal=INT,QUIT -- "$@" <&0 &
+	child=$!
+	trap 'kill -TERM "$child" 2>/dev/null || true' TERM
+	wait "$child" || status=$?
+	# A trapped signal ends `wait` early: the command may still be running.
+	while kill -0 "$child" 2>/dev/null; do
+		status=0
+		wait "$child" || status=$?
+	done
 	exit "$status"
 }
 

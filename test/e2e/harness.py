@@ -70,6 +70,11 @@ def wait_for(condition, what, timeout=60, interval=0.01):
 # ---- the control plane ----
 
 
+def modern():
+    """The version that a modern API server behaves as when this run is on one (run --modern)."""
+    return os.environ.get("CMESH_E2E_MODERN") or None
+
+
 class UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
@@ -100,7 +105,9 @@ class Cluster:
 
     def start(self):
         """`cluster run` ends the control plane with its command; that ends with our pipe."""
-        command = [CLUSTER, "run", "--", "sh", "-c", 'echo "$CLUSTER_DIR"; exec cat >/dev/null']
+        what = [f"--modern={modern()}"] if modern() else []
+        script = 'echo "$CLUSTER_DIR"; exec cat >/dev/null'
+        command = [CLUSTER, "run", *what, "--", "sh", "-c", script]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, start_new_session=True, **pipes)
         directory = self.process.stdout.readline().strip()
@@ -132,6 +139,11 @@ class Cluster:
         if answer.status >= 300:
             raise AssertionError(f"{method} {target}: {answer}")
         return json.loads(answer.body)
+
+    def behaves_as(self):
+        """The version of Kubernetes, as (1, 20)."""
+        told = self.json("/version")
+        return int(told["major"]), int(told.get("emulationMinor") or told["minor"].rstrip("+"))
 
     def stop_apiserver(self):
         subprocess.run([CLUSTER, "stop-apiserver", self.directory], check=True)

@@ -395,6 +395,9 @@ class ListTest(LimitsTestCase):
                     f"/api/v1/%63{kind[1:]}" if kind == "configmaps" else f"/api/v1/%73{kind[1:]}",
                     f"/%61pi/v1/{kind}",
                 ):
+                    if harness.cluster().fetch(target).status == 404:  # later versions know fewer
+                        self.assertEqual(404, self.proxies[shard].fetch(target).status, target)
+                        continue
                     self.assertEqual(everywhere, self.shown(shard, target), target)
 
     def test_own_selectors(self):
@@ -585,7 +588,7 @@ class HostileQueryTest(LimitsTestCase):
                     connection.send_head("GET", target)
                     head = connection.read_head()
                     if head.status != 200:
-                        self.assertIn(head.status, (400, 410, 414, 431), query[:200])
+                        self.assertIn(head.status, (400, 410, 414, 422, 431), query[:200])
                         continue
                     data = self.first_events(connection)
                 events, _ = objects.json_events(data)

@@ -3,6 +3,9 @@
 package main
 
 import (
+	"encoding/json"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,8 +54,41 @@ func (i *informer) noted(inner *cache.ListWatch) *cache.ListWatch {
 		},
 		WatchFunc: func(options metav1.ListOptions) (watch.Interface, error) {
 			report.Print("watch", report.Line{"watch": i.source.name, "rv": options.ResourceVersion})
-			return inner.WatchFunc(options)
+			stream, err := inner.WatchFunc(options)
+			if err != nil || !beginsWithList(options) {
+				return stream, err
+			}
+			return watch.Filter(stream, i.notedStream(options)), nil
 		},
+	}
+}
+
+// beginsWithList tells whether the watch is a streaming list as well, which older libraries know
+// nothing of.
+func beginsWithList(options metav1.ListOptions) bool {
+	text, err := json.Marshal(options)
+	return err == nil && strings.Contains(string(text), `"sendInitialEvents":true`)
+}
+
+// notedStream tells of the list when it is complete.
+func (i *informer) notedStream(options metav1.ListOptions) watch.FilterFunc {
+	items, complete := 0, false
+	return func(event watch.Event) (watch.Event, bool) {
+		if complete {
+			return event, true
+		}
+		if event.Type == watch.Added {
+			items++
+		}
+		if event.Type != watch.Bookmark {
+			return event, true
+		}
+		if access, err := meta.Accessor(event.Object); err == nil && access.GetAnnotations()["k8s.io/initial-events-end"] != "" {
+			complete = true
+			report.Print("list", report.Line{"watch": i.source.name, "from": options.ResourceVersion, "items": items,
+				"rv": access.GetResourceVersion(), "streamed": true})
+		}
+		return event, true
 	}
 }
 
