@@ -29,7 +29,6 @@ enum {
     RETRY_AFTER_S = 1,
     LOST_COMING_MS = 5000, /* how long a write to what was lost may still come */
     ACCEPT_MAX = 64 * 1024,
-    CREATED_MAX = 64 * 1024, /* of an object, to learn its version */
 };
 
 /* COMING --- down sent all of it ---> WHOLE --- up was told ---> PASSED. WHOLE once more at the end
@@ -73,8 +72,6 @@ struct forward {
     struct list_meta *list;            /* a list that is being passed on */
     struct buf body;                   /* of the request, if it was collected, until it is sent */
     struct net_deadline lost_due;      /* when a lost write must have come, or be over */
-    struct buf created;                /* an object that was created, if its version is wanted */
-    enum encoding created_as;          /* ENCODING_OTHER: it is not */
     struct net_deadline overdue; /* when the API server must have answered, or ended a watch */
     struct request_limits limits;
     bool concerned; /* the rules concern it */
@@ -178,7 +175,6 @@ static void forward_free(struct forward *f)
     list_meta_free(f->list);
     request_attributes_deinit(&f->attributes);
     buf_reset(&f->body);
-    buf_reset(&f->created);
     free(f->head);
     settle_lost_write(f);
     free(f);
@@ -374,14 +370,6 @@ static bool open_watch(struct forward *f, const struct http_head *head)
     return true;
 }
 
-/* Whether this answer says what is younger than the process. */
-static bool tells_what_is_new(const struct forward *f, const struct http_head *head)
-{
-    return head->status == 201 && f->concerned && f->verb == VERB_CREATE &&
-           f->attributes.name.len == 0 &&
-           delivered_is_doubted(f->ctx->points, f->attributes.key.resource);
-}
-
 /* Keeps account of what this answer is. False: no memory. */
 static bool note_answer(struct forward *f, const struct http_head *head)
 {
@@ -402,8 +390,6 @@ static bool note_answer(struct forward *f, const struct http_head *head)
         f->list = list_meta_new(headers_value(head, SLICE("Content-Type")),
                                 headers_value(head, SLICE("Content-Encoding")));
         return f->list != NULL;
-    } else if (tells_what_is_new(f, head)) {
-        f->created_as = headers_encoding(head);
     }
     if (head->status == 401) {
         kube_client_rejected(f->ctx->upstream);
@@ -503,9 +489,6 @@ static void up_on_body(struct http_exchange *x, struct slice data)
     if (f->list != NULL) {
         list_meta_feed(f->list, data);
     }
-    if (f->created_as != ENCODING_OTHER && buf_append(&f->created, data.ptr, data.len) != 0) {
-        f->created_as = ENCODING_OTHER;
-    }
     if (http_exchange_send_body(f->down, data) != 0) {
         forward_abort(f);
     } else if (http_exchange_blocked(f->down)) {
@@ -530,12 +513,6 @@ static void note_list(struct forward *f)
         delivered_give(f->ctx->points, &f->attributes.key, DELIVERED_ANY);
         delivered_give_page(f->ctx->points, &f->attributes.key, 0);
     }
-}
-
-static void note_created(struct forward *f)
-{
-    delivered_created(f->ctx->points, f->attributes.key.resource,
-                      watch_frame_object_version(f->created_as, buf_slice(&f->created)));
 }
 
 static bool is_silent(const struct forward *f)
@@ -564,8 +541,6 @@ static void up_on_end(struct http_exchange *x)
     }
     if (f->list != NULL) {
         note_list(f);
-    } else if (f->created_as != ENCODING_OTHER) {
-        note_created(f);
     }
     if (f->down != NULL && !end_response(f)) {
         forward_abort(f);
@@ -780,8 +755,6 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
     net_deadline_init(&f->overdue, on_overdue);
     f->limits = r->limits;
     buf_init(&f->body, r->body != NULL ? r->body->len : 0);
-    buf_init(&f->created, CREATED_MAX);
-    f->created_as = ENCODING_OTHER;
     if (!keep_request(f, r)) {
         request_attributes_deinit(&f->attributes);
         buf_reset(&f->body);

@@ -6,26 +6,37 @@
 #include "net/deadline.h"
 
 struct paused_request {
+    struct list link;
     struct net_deadline due;
     struct http_exchange *x;
     struct http_head *head;
     paused_request_cb cb;
     void *data;
+    bool paused; /* there is a body, which is not read */
+    bool ended;
 };
 
 static void paused_request_free(struct paused_request *p)
 {
+    list_remove(&p->link);
     net_deadline_clear(&p->due);
     free(p->head);
     free(p);
 }
 
+static void go_on(struct paused_request *p)
+{
+    p->x->handlers = NULL;
+    if (p->paused) {
+        http_exchange_resume(p->x);
+    }
+    p->cb(p->data, p->x, p->head, p->ended);
+    paused_request_free(p);
+}
+
 static void on_due(struct net_deadline *d)
 {
-    struct paused_request *p = LIST_ITEM(d, struct paused_request, due);
-    p->x->handlers = NULL;
-    p->cb(p->data, p->x, p->head);
-    paused_request_free(p);
+    go_on(LIST_ITEM(d, struct paused_request, due));
 }
 
 static void on_body(struct http_exchange *x, struct slice data)
@@ -34,7 +45,13 @@ static void on_body(struct http_exchange *x, struct slice data)
     (void)data;
 }
 
-static void on_end_or_drain(struct http_exchange *x)
+static void on_end(struct http_exchange *x)
+{
+    struct paused_request *p = x->data;
+    p->ended = true;
+}
+
+static void on_drain(struct http_exchange *x)
 {
     (void)x;
 }
@@ -47,13 +64,14 @@ static void on_close(struct http_exchange *x, const struct err *e)
 
 static const struct http_exchange_handlers handlers = {
     .on_body = on_body,
-    .on_end = on_end_or_drain,
-    .on_drain = on_end_or_drain,
+    .on_end = on_end,
+    .on_drain = on_drain,
     .on_close = on_close,
 };
 
-bool paused_request_start(struct net_loop *l, struct http_exchange *x, const struct http_head *head,
-                          uint64_t ms, paused_request_cb cb, void *data)
+bool paused_request_start(struct net_loop *l, struct list *waiting, struct http_exchange *x,
+                          const struct http_head *head, uint64_t ms, paused_request_cb cb,
+                          void *data)
 {
     struct paused_request *p = calloc(1, sizeof *p);
     struct http_head *copy = http_head_copy(head);
@@ -62,13 +80,31 @@ bool paused_request_start(struct net_loop *l, struct http_exchange *x, const str
         free(copy);
         return false;
     }
-    p->x = x;
-    p->head = copy;
-    p->cb = cb;
-    p->data = data;
+    *p = (struct paused_request){.x = x, .head = copy, .cb = cb, .data = data};
+    list_append(waiting, &p->link);
+    net_deadline_init(&p->due, on_due);
+    if (ms != PAUSED_UNTIL_CONTINUED) {
+        net_deadline_set(l, &p->due, ms);
+    }
     x->handlers = &handlers;
     x->data = p;
-    net_deadline_init(&p->due, on_due);
-    net_deadline_set(l, &p->due, ms);
+    p->paused = head->framing != HTTP_BODY_NONE;
+    if (p->paused) {
+        http_exchange_pause(x);
+    }
     return true;
+}
+
+void paused_requests_continue(struct list *waiting)
+{
+    struct list now;
+    list_init(&now);
+    while (!list_empty(waiting)) {
+        struct list *first = waiting->next;
+        list_remove(first);
+        list_append(&now, first);
+    }
+    while (!list_empty(&now)) {
+        go_on(LIST_ITEM(now.next, struct paused_request, link));
+    }
 }

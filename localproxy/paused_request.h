@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paused_request.h - a request whose answer waits, so that a client that asks again at once does
- * not do so without end.
+ * paused_request.h - a request that waits before anything is done with it.
  */
 #ifndef LOCALPROXY_PAUSED_REQUEST_H
 #define LOCALPROXY_PAUSED_REQUEST_H
@@ -9,18 +8,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/list.h"
 #include "http/exchange.h"
 #include "net/loop.h"
 
-/* The exchange has no handlers, as when it came, and is to be answered; `head` is valid during the
- * call. Not called when the client has gone, or the server ends. */
-typedef void (*paused_request_cb)(void *data, struct http_exchange *x,
-                                  const struct http_head *head);
+/* The exchange has no handlers, as when it came; `head` is valid during the call. `ended`: all of
+ * the request has come. Not called when the client has gone, or the server ends. */
+typedef void (*paused_request_cb)(void *data, struct http_exchange *x, const struct http_head *head,
+                                  bool ended);
 
-/* Takes the exchange: `cb` follows after `ms`. What comes of a body is dropped. False without
- * memory. */
-MUST_CHECK bool paused_request_start(struct net_loop *l, struct http_exchange *x,
-                                     const struct http_head *head, uint64_t ms,
-                                     paused_request_cb cb, void *data);
+#define PAUSED_UNTIL_CONTINUED 0
+
+/* Takes the exchange, of whose body nothing was read: `cb` follows after `ms`, or earlier with
+ * paused_requests_continue(waiting). False without memory: nothing has happened. */
+MUST_CHECK bool paused_request_start(struct net_loop *l, struct list *waiting,
+                                     struct http_exchange *x, const struct http_head *head,
+                                     uint64_t ms, paused_request_cb cb, void *data);
+
+/* `cb` follows at once for all that wait there now. */
+void paused_requests_continue(struct list *waiting);
 
 #endif

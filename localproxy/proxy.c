@@ -31,6 +31,7 @@
 #include "paused_request.h"
 #include "refusal.h"
 #include "refusal_log.h"
+#include "watch/start_version.h"
 
 enum {
     HEAD_TIMEOUT_MS = 10000,
@@ -60,6 +61,8 @@ struct proxy {
     struct buf target;      /* of the request at hand, with the selector */
     struct refusal_log refusals;
     struct buf newest; /* of the list at hand, without the version that it asked for */
+    struct start_versions starts;
+    struct list refused; /* requests that wait for their refusal */
 };
 
 /* A request on its way through the rules. */
@@ -121,6 +124,14 @@ static void refuse_error(const struct request *r, const struct err *e)
 /* ---- the lock of leader election ---- */
 
 static void take_request(struct request *r);
+
+/* One that was taken before: something has changed. */
+static void on_again(void *data, struct http_exchange *x, const struct http_head *head, bool ended)
+{
+    struct request r = {.proxy = data, .x = x, .head = head, .ended = ended};
+    x->handlers = NULL;
+    take_request(&r);
+}
 
 /* A body that may hold the lock's name. */
 struct waiting {
@@ -191,6 +202,8 @@ static void collect_body(const struct request *r)
     net_deadline_set(w->proxy->loop, &w->due, LOCK_BODY_MS);
 }
 
+static const struct slice no_body = {.len = 0};
+
 /* Finds the lock in a request, and names it as in this shard. *out holds a body that was changed.
  * False: the request was refused, or waits for its body. */
 static bool apply_lock(struct request *r, enum lock_found *found, struct buf *out)
@@ -204,7 +217,9 @@ static bool apply_lock(struct request *r, enum lock_found *found, struct buf *ou
         return false;
     }
     *found = result.found;
-    if (result.needs_body && r->body == NULL) {
+    if (result.needs_body && r->body == NULL && r->ended) {
+        r->body = &no_body;
+    } else if (result.needs_body && r->body == NULL) {
         collect_body(r);
         return false;
     }
@@ -276,10 +291,11 @@ static void refuse_expired(const struct request *r)
 }
 
 /* Only watches wait. */
-static void on_pause_over(void *data, struct http_exchange *x, const struct http_head *head)
+static void on_pause_over(void *data, struct http_exchange *x, const struct http_head *head,
+                          bool ended)
 {
     struct request r = {
-        .proxy = data, .x = x, .head = head, .ended = true, .attributes = {.verb = VERB_WATCH}};
+        .proxy = data, .x = x, .head = head, .ended = ended, .attributes = {.verb = VERB_WATCH}};
     refuse_expired(&r);
 }
 
@@ -301,7 +317,7 @@ static bool apply_delivered_versions(const struct request *r)
     p->o.metrics->resumes_refused++;
     uint64_t pause_ms = watches ? delivered_pause(p->forward.points, &s->key, s->version) : 0;
     if (pause_ms == 0 ||
-        !paused_request_start(p->loop, r->x, r->head, pause_ms, on_pause_over, p)) {
+        !paused_request_start(p->loop, &p->refused, r->x, r->head, pause_ms, on_pause_over, p)) {
         refuse_expired(r);
     }
     return false;
@@ -357,6 +373,17 @@ static void refuse_without_rules(const struct request *r)
     refuse(r, 503, retry_after, message);
 }
 
+/* False: it waits until it is known where its resource is. */
+static bool apply_start(const struct request *r)
+{
+    struct proxy *p = r->proxy;
+    struct request_attributes a;
+    request_attributes_read(&a, r->ri);
+    return r->body != NULL || rules_match(p->rules, a.group, a.resource) == NULL ||
+           !start_versions_wanted(&p->starts, &a) ||
+           !start_versions_await(&p->starts, r->ri, &a, r->x, r->head, on_again, p);
+}
+
 /* Does to a resource request what the rules say. False: it was answered, or waits. */
 static bool apply_rules(struct request *r, struct buf *body)
 {
@@ -366,7 +393,7 @@ static bool apply_rules(struct request *r, struct buf *body)
         refuse_without_rules(r);
         return false;
     }
-    if (p->rules != NULL && !apply_lock(r, &lock, body)) {
+    if (p->rules != NULL && (!apply_start(r) || !apply_lock(r, &lock, body))) {
         return false;
     }
     if (lock != LOCK_OTHER) {
@@ -486,13 +513,6 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
 
 /* ---- what the forwards call ---- */
 
-static void on_again(void *data, struct http_exchange *x, const struct http_head *head, bool ended)
-{
-    struct request r = {.proxy = data, .x = x, .head = head, .ended = ended};
-    x->handlers = NULL;
-    take_request(&r);
-}
-
 static bool on_fences(void *data, const struct request_info *ri)
 {
     return fence_refuses(data, ri);
@@ -595,11 +615,13 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
     buf_init(&p->lock_target, TARGET_MAX);
     fence_history_init(&p->history);
     refusal_log_init(&p->refusals);
+    list_init(&p->refused);
     struct delivered_versions *points = open_points(p->o.flags, e);
     if (points == NULL) {
         free(p);
         return NULL;
     }
+    start_versions_init(&p->starts, l, o->upstream, points);
     if (open_forward(p, points, e) != 0 || open_server(p, e) != 0) {
         forward_context_deinit(&p->forward);
         free(p);
@@ -726,6 +748,7 @@ void proxy_free(struct proxy *p)
     p->on_settled = NULL;
     listener_secrets_on_tls(p->o.secrets, NULL, NULL);
     http_server_free(p->server);
+    start_versions_deinit(&p->starts);
     forward_context_deinit(&p->forward);
     fence_history_deinit(&p->history);
     rules_unref(p->rules);

@@ -275,14 +275,3 @@ void watch_frame_scan(enum encoding encoding, struct slice event, struct watch_f
         scan_protobuf(event, out);
     }
 }
-
-uint64_t watch_frame_object_version(enum encoding encoding, struct slice object)
-{
-    struct watch_frame as = {.type = WATCH_FRAME_ADDED};
-    if (encoding == ENCODING_JSON) {
-        scan_object(json_cursor_of(object), &as);
-    } else if (encoding == ENCODING_PROTOBUF) {
-        scan_protobuf_metadata(metadata_of(open_envelope(object)), &as);
-    }
-    return as.resource_version;
-}

@@ -40,9 +40,6 @@ struct watch_frame {
 
 void watch_frame_scan(enum encoding encoding, struct slice event, struct watch_frame *out);
 
-/* metadata.resourceVersion of an object by itself, as a get answers; 0 as above. */
-uint64_t watch_frame_object_version(enum encoding encoding, struct slice object);
-
 /* "ADDED", ...; "" for WATCH_FRAME_UNKNOWN. */
 const char *watch_frame_type_name(enum watch_frame_type type);
 

@@ -370,25 +370,27 @@ void delivered_give(struct delivered_versions *r, const struct delivered_key *ke
     end_change(r);
 }
 
+static void note_start(struct resource *x, uint64_t version)
+{
+    if (x->floor == 0) {
+        x->floor = version;
+    }
+}
+
 void delivered_newest(struct delivered_versions *r, const struct delivered_key *key,
                       uint64_t version)
 {
     begin_change(r);
     struct resource *x = ensure_resource(r, key->resource);
-    if (x->floor == 0) {
-        x->floor = version;
-    }
+    note_start(x, version);
     bound_unread(x, key->selector, version);
     end_change(r);
 }
 
-void delivered_created(struct delivered_versions *r, uint64_t resource, uint64_t version)
+void delivered_started(struct delivered_versions *r, uint64_t resource, uint64_t version)
 {
     begin_change(r);
-    struct resource *x = ensure_resource(r, resource);
-    if (x->floor == 0 && version > 1) {
-        x->floor = version - 1;
-    }
+    note_start(ensure_resource(r, resource), version);
     end_change(r);
 }
 

@@ -47,7 +47,7 @@
  *
  * While not all is known, after a start without a file, a client from before may have any version
  * up to the present, and is not told from one that has listed since at the same version. What is
- * certainly younger than the process is above the ceiling: delivered_newest, delivered_created.
+ * certainly younger than the process is above the ceiling: delivered_newest, delivered_started.
  *
  * All of it can be kept in a file, which outlives the process however that ends: what it says is at
  * any moment what clients may have seen. So after a restart nothing is doubted, and a client whose
@@ -128,11 +128,10 @@ void delivered_free(struct delivered_versions *r);
 void delivered_newest(struct delivered_versions *r, const struct delivered_key *key,
                       uint64_t version);
 
-/* An object of the resource was created with `version`: nobody has that, or one above it, from
- * before this process. */
-void delivered_created(struct delivered_versions *r, uint64_t resource, uint64_t version);
+/* The resource was at `version` since this process began: nobody has one above it from before. */
+void delivered_started(struct delivered_versions *r, uint64_t resource, uint64_t version);
 
-/* Whether delivered_created would say anything new. */
+/* Whether delivered_started would say anything new. */
 bool delivered_is_doubted(struct delivered_versions *r, uint64_t resource);
 
 /* A watch that has ended without a 410 gave the client `range` under key->selector, or a whole list

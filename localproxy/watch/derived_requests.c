@@ -120,6 +120,26 @@ int derived_probe(struct slice target, struct slice selector, uint64_t version, 
     return watch_from(target, selector, version, true, out, e);
 }
 
+static void append_segment(struct buf *out, struct slice segment)
+{
+    if (segment.len > 0) {
+        buf_append_char(out, '/');
+        (void)query_encode(segment, out);
+    }
+}
+
+void derived_collection(const struct request_info *ri, struct buf *out)
+{
+    append_segment(out, ri->api_prefix);
+    append_segment(out, ri->group);
+    append_segment(out, ri->version);
+    if (ri->namespace.len > 0 && !slice_eq(ri->resource, SLICE("namespaces"))) {
+        append_segment(out, SLICE("namespaces"));
+        append_segment(out, ri->namespace);
+    }
+    append_segment(out, ri->resource);
+}
+
 struct http_exchange *derived_ask(struct kube_client *upstream, struct slice target,
                                   struct slice accept, bool background,
                                   const struct http_exchange_handlers *handlers, void *data,

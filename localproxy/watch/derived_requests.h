@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "kube/client/client.h"
+#include "kube/request_info.h"
 
 /* Whether `target`, of a watch, names the collection in its path; the old form does not, in which
  * the path says /watch/ too. */
@@ -38,6 +39,10 @@ MUST_CHECK int derived_watch(struct slice target, struct slice selector, uint64_
 /* The same for a short time, with bookmarks. */
 MUST_CHECK int derived_probe(struct slice target, struct slice selector, uint64_t version,
                              struct buf *out, struct err *e);
+
+/* The path of the collection that a resource request is about, in its namespace if it has one.
+ * Errors stay in the buffer. */
+void derived_collection(const struct request_info *ri, struct buf *out);
 
 /* Asks for such a target in localproxy's own name: as kube_client_request. `background`: it may
  * take long. */

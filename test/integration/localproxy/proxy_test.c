@@ -473,31 +473,6 @@ static void what_waits_ends_with_the_proxy(void **state)
     client_close(&c);
 }
 
-/* Without a file nothing is known of what clients had before, but this is younger than the process.
- */
-static void what_was_created_since_the_start_is_no_question(void **state)
-{
-    struct fixture *f = *state;
-    struct client c;
-    fixture_limit(f, "a");
-    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=40", "");
-    expect_refused(f, &c, "", "list again");
-    ask(f, &c, "POST", "/api/v1/namespaces/n/pods", "");
-    api_answer(api_expect_part(f->api, "/api/v1/namespaces/n/pods"), 201, NULL,
-               "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"p\",\"resourceVersion\":\"50\"}}");
-    fixture_expect(f, &c, "\"50\"");
-    client_close(&c);
-    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=49", "");
-    expect_refused(f, &c, "", "list again");
-    for (int version = 50; version <= 51; version++) {
-        char target[64];
-        (void)snprintf(target, sizeof target, "/api/v1/pods?watch=1&resourceVersion=%d", version);
-        ask(f, &c, "GET", target, "");
-        (void)api_expect_part(f->api, "watch=1");
-        client_close(&c);
-    }
-}
-
 static void cbor_is_not_asked_for_where_versions_must_be_read(void **state)
 {
     struct fixture *f = *state;
@@ -535,7 +510,6 @@ int main(void)
         TEST(a_watch_that_was_asked_for_goes_on_in_the_next_process),
         TEST(a_list_in_vain_is_followed_by_one_of_the_newest_version),
         TEST(what_waits_ends_with_the_proxy),
-        TEST(what_was_created_since_the_start_is_no_question),
         TEST(cbor_is_not_asked_for_where_versions_must_be_read),
     };
 #undef TEST

@@ -355,7 +355,7 @@ static void test_bounds_outlive_the_process(void **state)
     struct fixture *f = *state;
     delivered_give(f->r, &pods_a, DELIVERED_ANY);
     restart(f);
-    delivered_created(f->r, PODS, 10);
+    delivered_started(f->r, PODS, 9);
     assert_false(delivered_watch(f->r, &(struct delivered_key){PODS, OTHER_VIEW, B}, 50));
     delivered_newest(f->r, &pods_b, 60);
     assert_true(delivered_watch(f->r, &(struct delivered_key){PODS, OTHER_VIEW, B}, 61));

@@ -300,19 +300,17 @@ static void refusals_come_to_an_end(void **state)
     assert_int_equal(delivered_pause(r, &pods_b, 20), 0); /* it has not listed in vain */
 }
 
-static void what_was_created_since_the_start(void **state)
+static void what_is_younger_than_the_process(void **state)
 {
     struct delivered_versions *r = *state;
     assert_true(delivered_is_doubted(r, PODS));
-    delivered_created(r, PODS, 1); /* tells nothing */
-    assert_true(delivered_is_doubted(r, PODS));
-    delivered_created(r, PODS, 100);
+    delivered_started(r, PODS, 99);
     assert_false(delivered_is_doubted(r, PODS));
     assert_true(delivered_is_doubted(r, SECRETS));
     assert_false(delivered_watch(r, &pods_a, 99));
     assert_true(delivered_watch(r, &pods_a, 100));
     assert_true(delivered_watch(r, &pods_a, 101));
-    delivered_created(r, PODS, 50); /* answers may overtake one another */
+    delivered_started(r, PODS, 50); /* answers may overtake one another */
     assert_false(delivered_watch(r, &pods_a, 98));
 }
 
@@ -893,7 +891,7 @@ int main(void)
         WITH_RESUME(several_selectors_with_versions_that_are_not_known),
         cmocka_unit_test(versions_that_are_no_numbers),
         WITH_RESUME(refusals_come_to_an_end),
-        WITH_RESUME(what_was_created_since_the_start),
+        WITH_RESUME(what_is_younger_than_the_process),
         WITH_RESUME(pushed_out_points_stay_stale),
         WITH_RESUME(many_selectors),
         WITH_RESUME(pages),
