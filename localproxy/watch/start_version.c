@@ -21,8 +21,8 @@ struct start_version {
     uint64_t resource;
     struct http_exchange *up; /* NULL: it was answered, in vain */
     unsigned status;
-    struct list_meta *list; /* the answer, if it is one */
-    struct net_deadline due;  /* of the answer; after a failure, when it is forgotten */
+    struct list_meta *list;  /* the answer, if it is one */
+    struct net_deadline due; /* of the answer; after a failure, when it is forgotten */
     struct list waiting;
 };
 
@@ -54,7 +54,8 @@ void start_versions_deinit(struct start_versions *s)
 
 static struct start_version *find(const struct start_versions *s, uint64_t resource)
 {
-    LIST_FOR_EACH (node, &s->all) {
+    LIST_FOR_EACH(node, &s->all)
+    {
         struct start_version *v = LIST_ITEM(node, struct start_version, link);
         if (v->resource == resource) {
             return v;
@@ -181,8 +182,8 @@ static bool ask(struct start_version *v, const struct request_info *ri)
     buf_append_str(&target, "?limit=1");
     if (buf_error(&target) == 0) {
         v->status = 0;
-        v->up = derived_ask(v->all->upstream, buf_slice(&target), accept, false, &up_handlers, v,
-                            &e);
+        v->up =
+            derived_ask(v->all->upstream, buf_slice(&target), accept, false, &up_handlers, v, &e);
     }
     buf_reset(&target);
     if (v->up != NULL) {

@@ -21,10 +21,10 @@ static void ask(struct fixture *f, struct client *c, const char *method, const c
 {
     char text[1024];
     client_open(f, c);
-    (void)snprintf(text, sizeof text,
-                   "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s\r\n%s",
-                   method, target, body != NULL ? "Content-Length: 4\r\n" : "",
-                   body != NULL ? body : "");
+    (void)snprintf(
+        text, sizeof text,
+        "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s\r\n%s", method,
+        target, body != NULL ? "Content-Length: 4\r\n" : "", body != NULL ? body : "");
     client_send(c, text);
 }
 
