@@ -31,7 +31,6 @@ static size_t next_length(struct frames *f, struct slice data)
         return 0;
     }
     f->have = 0;
-    f->length = 0;
     return at + (size_t)left;
 }
 

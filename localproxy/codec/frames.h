@@ -20,7 +20,7 @@ enum { FRAMES_HEADER = 4 }; /* bytes before a protobuf event */
 struct frames {
     enum encoding encoding;
     uint64_t have;   /* bytes of the current event so far */
-    uint32_t length; /* protobuf: of the current event's body, as far as the header came */
+    uint32_t length; /* protobuf: of the current event's body, once its header came */
 };
 
 /* `encoding` is JSON or PROTOBUF. */

@@ -545,6 +545,8 @@ static void test_protobuf_envelope(void **state)
                                  "7",
                                  5};
     assert_int_equal(scan_made(SLICE("ADDED"), object, SLICE("")).resource_version, 7);
+    /* A number is no object. */
+    assert_int_equal(scan_made(SLICE("ADDED"), object, SLICE("\x1a\0\x10\7")).resource_version, 7);
     /* An encoding or type of its own, or rubbish behind. */
     assert_int_equal(scan_made(SLICE("ADDED"), object, SLICE("\x1a\x01x")).resource_version, 0);
     assert_int_equal(scan_made(SLICE("ADDED"), object, SLICE("\x22\x01x")).resource_version, 0);
@@ -565,29 +567,62 @@ static void test_protobuf_envelope(void **state)
     assert_int_equal(e.resource_version, 0);
 }
 
+/* An object of version 7 with the annotation, before which its metadata has `between`. */
+static struct buf make_initial_events_end(struct slice between)
+{
+    struct buf value = BUF_INIT(4096);
+    struct buf b = BUF_INIT(4096);
+    wrap(&value, 2, SLICE("true"));
+    wrap(&b, 1, SLICE("k8s.io/initial-events-end"));
+    assert_int_equal(buf_append(&b, buf_data(&value), value.len), 0);
+    wrap(&b, 12, SLICE(""));
+    wrap(&b, 1, between);
+    buf_reset(&value);
+    return b;
+}
+
 static void test_protobuf_initial_events_end(void **state)
 {
     (void)state;
-    struct buf b = BUF_INIT(4096);
-    wrap(&b, 2, SLICE("true"));
-    struct buf entry = BUF_INIT(4096);
-    wrap(&entry, 1, SLICE("k8s.io/initial-events-end"));
-    assert_int_equal(buf_append(&entry, buf_data(&b), b.len), 0);
-    wrap(&entry, 12, SLICE(""));
-    wrap(&entry, 1,
-         SLICE("\x32\x01"
-               "7\x38\x01\x62\x08\x0a\x01"
-               "a\x12\x03"
-               "bcd"));
-    struct watch_frame e = scan_made(SLICE("BOOKMARK"), capture_slice(&entry), SLICE(""));
-    assert_int_equal(e.type, WATCH_FRAME_BOOKMARK);
-    assert_int_equal(e.resource_version, 7);
-    assert_true(e.initial_events_end);
-    e = scan_made(SLICE("ADDED"), capture_slice(&entry), SLICE(""));
-    assert_int_equal(e.resource_version, 7);
-    assert_false(e.initial_events_end);
-    buf_reset(&entry);
-    buf_reset(&b);
+    static const struct {
+        struct slice between; /* fields of ObjectMeta by their numbers */
+        bool end;
+    } cases[] = {
+        {{"\x32\x01"
+          "7\x38\x01\x62\x08\x0a\x01"
+          "a\x12\x03"
+          "bcd",
+          15},
+         true},
+        {{"\x32\x01"
+          "7\x38\x01\x42\0\x50\x1e\x5a\0\x5a\0",
+          13},
+         true},
+        /* No metadata: twice what is there once, or of another type. */
+        {{"\x32\x01"
+          "7\x42\0\x42\0",
+          7},
+         false},
+        {{"\x32\x01"
+          "7\x50\x1e\x50\x1e",
+          7},
+         false},
+        {{"\x32\x01"
+          "7\x52\0",
+          5},
+         false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buf b = make_initial_events_end(cases[i].between);
+        struct watch_frame e = scan_made(SLICE("BOOKMARK"), capture_slice(&b), SLICE(""));
+        assert_int_equal(e.type, WATCH_FRAME_BOOKMARK);
+        assert_int_equal(e.resource_version, 7);
+        assert_int_equal(e.initial_events_end, cases[i].end);
+        e = scan_made(SLICE("ADDED"), capture_slice(&b), SLICE(""));
+        assert_int_equal(e.resource_version, 7);
+        assert_false(e.initial_events_end);
+        buf_reset(&b);
+    }
 }
 
 static void test_protobuf_codes(void **state)

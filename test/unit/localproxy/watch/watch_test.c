@@ -288,6 +288,7 @@ static void test_an_unread_version_is_of_no_matter_after_a_migration(void **stat
     watch_free(f.watch);
     f.watch = NULL;
     assert_false(delivered_watch(f.points, &now, 8));
+    assert_false(delivered_watch(f.points, &now, 500)); /* not any version is the client's */
     assert_true(delivered_watch(f.points, &now, 10));
     close_watch(&f);
 }
