@@ -381,9 +381,6 @@ static bool note_answer(struct forward *f, const struct http_head *head)
         net_deadline_clear(&f->overdue);
     }
     if (head->status == 101) {
-        if (f->account != NULL) {
-            f->account->unknown = 1; /* whatever the tunnel shows */
-        }
         f->tunnel = true;
         f->ctx->metrics->tunnels++;
     } else if (head->status == 200 && f->concerned && f->verb == VERB_LIST) {

@@ -304,9 +304,8 @@ static bool apply_delivered_versions(const struct request *r)
 {
     struct proxy *p = r->proxy;
     const struct request_attributes *s = &r->attributes;
-    bool watches = s->verb == VERB_WATCH && !s->initial_events && s->version != 0;
     bool current = true;
-    if (watches) {
+    if (s->verb == VERB_WATCH && !s->initial_events && s->version != 0) {
         current = delivered_watch(p->forward.points, &s->key, s->version);
     } else if (s->verb == VERB_LIST && s->page != 0) {
         current = delivered_page(p->forward.points, &s->key, s->page);
@@ -315,7 +314,8 @@ static bool apply_delivered_versions(const struct request *r)
         return true;
     }
     p->o.metrics->resumes_refused++;
-    uint64_t pause_ms = watches ? delivered_pause(p->forward.points, &s->key, s->version) : 0;
+    /* 0 for a page, which is of no version. */
+    uint64_t pause_ms = delivered_pause(p->forward.points, &s->key, s->version);
     if (pause_ms == 0 ||
         !paused_request_start(p->loop, &p->refused, r->x, r->head, pause_ms, on_pause_over, p)) {
         refuse_expired(r);
