@@ -388,9 +388,6 @@ static bool note_answer(struct forward *f, const struct http_head *head)
                                 headers_value(head, SLICE("Content-Encoding")));
         return f->list != NULL;
     }
-    if (head->status == 401) {
-        kube_client_rejected(f->ctx->upstream);
-    }
     return true;
 }
 
@@ -429,6 +426,9 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     struct forward *f = x->data;
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
+    if (head->status == 401) {
+        kube_client_rejected(f->ctx->upstream);
+    }
     if (is_reopening(f)) {
         net_deadline_set(f->ctx->loop, &f->overdue, f->limits.watch_ms);
         migration_answered(&f->migration, head);
