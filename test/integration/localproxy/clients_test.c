@@ -6,6 +6,7 @@
 #include "reload_fixture.h"
 
 #include "base/array.h"
+#include "temp_dir.h"
 
 #define PODS "/api/v1/pods"
 #define EXPIRED_EVENT "\"reason\":\"Expired\",\"code\":410}}\n"
@@ -138,6 +139,7 @@ static void no_watch_is_a_tunnel(void **state)
     struct fixture *f = *state;
     struct client c;
     fixture_limit(f, "ns in (a)");
+    list_pods(f, 100, old_name);
     send_watch(f, &c, 0, WEBSOCKET);
     switch_protocols(api_expect_part(f->api, "watch=true"));
     fixture_expect(f, &c, "switched protocols");
@@ -250,6 +252,15 @@ static void watch_is_asked_for_again_after_an_outage(void **state)
 /* ---- kube-rs: only an ERROR event of code 410 makes it list again; a watch that cannot be started
  * is asked for again from the same version, for ever ---- */
 
+static uint64_t watches_answered(const struct metrics *m, unsigned code)
+{
+    uint64_t count = 0;
+    for (unsigned i = 0; i < m->code_count; i++) {
+        count += m->codes[i].verb == VERB_WATCH && m->codes[i].code == code ? m->codes[i].count : 0;
+    }
+    return count;
+}
+
 static bool is_started(struct client *c)
 {
     return client_has(c, "HTTP/1.1 200");
@@ -271,6 +282,7 @@ static void kube_rs_lists_again(void **state)
         client_close(&c);
     }
     assert_int_equal(f->metrics.resumes_refused, ARRAY_LEN(accepts));
+    assert_int_equal(watches_answered(&f->metrics, 200), ARRAY_LEN(accepts));
     api_expect_quiet(f->api);
 }
 
@@ -306,6 +318,7 @@ static void watches_are_asked_for_as_they_can_be_read(void **state)
     struct fixture *f = *state;
     struct client c;
     fixture_limit(f, "ns in (a)");
+    list_pods(f, 100, old_name);
     send_watch(f, &c, 0, PLAIN_HTTP);
     struct api_request *q = api_expect_part(f->api, "watch=true");
     assert_string_equal(q->accept_encoding, "identity");
@@ -319,6 +332,39 @@ static void watches_are_asked_for_as_they_can_be_read(void **state)
     q = api_expect_part(f->api, PODS);
     assert_string_equal(q->accept_encoding, "gzip");
     client_close(&c);
+}
+
+static void answer_unreadable(struct fixture *f, struct client *c, const char *target)
+{
+    fixture_get(f, c, target);
+    struct api_request *q = api_expect_part(f->api, target);
+    api_begin(q, "text/plain");
+    api_send(q, "anything");
+    api_end(q);
+    fixture_expect(f, c, "anything");
+    client_close(c);
+}
+
+/* Whoever got it may have any version and any token of the rules in force, and of no others. */
+static void lists_that_cannot_be_read_may_be_of_any_version(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    struct temp_dir dir;
+    char path[256];
+    temp_dir_init(&dir);
+    f->flags.state = temp_dir_path(&dir, "state", path); /* so that all else is known */
+    fixture_restart(f);
+    fixture_limit(f, "a");
+    answer_unreadable(f, &c, PODS "?limit=1");
+    answer_unreadable(f, &c, PODS "?limit=1&continue=some");
+    fixture_limit(f, "b");
+    send_watch(f, &c, 500, PLAIN_HTTP);
+    fixture_expect(f, &c, EXPIRED_EVENT);
+    client_close(&c);
+    f->flags.state = NULL;
+    fixture_restart(f);
+    temp_dir_deinit(&dir);
 }
 
 /* ---- the end of a stream ---- */
@@ -374,6 +420,8 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(watches_are_asked_for_as_they_can_be_read, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(lists_that_cannot_be_read_may_be_of_any_version,
+                                        fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(last_event_needs_no_newline, fixture_setup,
                                         fixture_teardown),
     };

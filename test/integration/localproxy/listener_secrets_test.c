@@ -150,6 +150,8 @@ static void the_certificate_is_followed(void **state)
     start(f);
     struct tls_config *first = tls_config_ref(listener_secrets_tls(f->secrets));
     assert_non_null(first);
+    run_for(f->loop, 5 * CHECK_MS);
+    assert_int_equal(f->changes, 0);
     write_pair(f, &f->second);
     run_until(f->loop, &f->changed);
     assert_ptr_not_equal(listener_secrets_tls(f->secrets), first);
@@ -172,6 +174,13 @@ static void half_of_a_pair_changes_nothing(void **state)
     replace(f, "cert", f->second.cert);
     run_until(f->loop, &f->changed);
     assert_int_equal(f->changes, 1);
+    f->changed = false;
+    replace(f, "cert", f->first.cert); /* in the other order */
+    run_for(f->loop, 5 * CHECK_MS);
+    assert_int_equal(f->changes, 1);
+    replace(f, "key", f->first.key);
+    run_until(f->loop, &f->changed);
+    assert_int_equal(f->changes, 2);
 }
 
 int main(void)

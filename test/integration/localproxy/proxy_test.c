@@ -4,7 +4,11 @@
  */
 #include "reload_fixture.h"
 
+#include <stdlib.h>
+
 #include "base/file.h"
+#include "certs.h"
+#include "http/fetch.h"
 #include "temp_dir.h"
 
 #define OWN "ctrlmesh.kusionstack.io/namespace"
@@ -47,6 +51,20 @@ static void expect_passed(struct fixture *f, struct client *c, const char *targe
     api_answer(q, 200, NULL, "{\"passed\":1}");
     fixture_expect(f, c, "{\"passed\":1}");
     client_close(c);
+}
+
+/* What the API server answers to a list at `target`, of that version. */
+static void list_at(struct fixture *f, const char *target, const char *asked, unsigned version)
+{
+    struct client c;
+    char text[32];
+    ask(f, &c, "GET", target, "");
+    struct api_request *q = api_expect_part(f->api, "/api/v1/pods");
+    assert_string_equal(q->target, asked);
+    api_answer(q, 200, NULL, pod_list(version, NULL, NULL));
+    (void)snprintf(text, sizeof text, "\"%u\"", version);
+    fixture_expect(f, &c, text);
+    client_close(&c);
 }
 
 /* ---- the token ---- */
@@ -106,6 +124,92 @@ static void other_names_are_refused_without_a_token(void **state)
     temp_dir_deinit(&dir);
 }
 
+/* ---- TLS ---- */
+
+static void issue_certificate(struct certs_pair *ca, struct temp_dir *dir)
+{
+    const char *const ips[] = {"127.0.0.1", NULL};
+    struct certs_pair cert;
+    certs_make_ca("CA", ca);
+    certs_issue(ca, &(struct certs_spec){.ips = ips}, &cert);
+    temp_dir_write(dir, "cert", cert.cert, 0600);
+    temp_dir_write(dir, "key", cert.key, 0600);
+    certs_free(&cert);
+}
+
+struct tls_answer {
+    bool done;
+    unsigned status; /* 0: none */
+};
+
+static void on_tls_answer(void *data, const struct http_answer *a, const struct err *e)
+{
+    struct tls_answer *answer = data;
+    answer->done = true;
+    answer->status = e == NULL ? a->status : 0;
+}
+
+/* By a name that is not accepted without TLS. */
+static unsigned get_over_tls(struct fixture *f, const struct certs_pair *ca)
+{
+    struct tls_answer answer = {.done = false};
+    struct err e = ERR_INIT;
+    struct tls_client_options tls = {.ca = slice_str(ca->cert), .server_name = "127.0.0.1"};
+    struct http_client_options o = {
+        .host = "127.0.0.1",
+        .port = (unsigned)atoi(strrchr(proxy_address(f->proxy), ':') + 1),
+        .tls = tls_config_new_client(&tls, &e),
+        .connect_timeout_ms = 60000,
+        .idle_timeout_ms = 60000,
+        .write_timeout_ms = 60000,
+    };
+    struct http_client *client = http_client_new(f->api->loop, &o, &e);
+    const struct http_header host = {SLICE("Host"), SLICE("evil.example")};
+    const struct http_fetch_options get = {.via = http_client_requester(client),
+                                           .method = SLICE("GET"),
+                                           .target = SLICE("/version"),
+                                           .headers = &host,
+                                           .header_count = 1,
+                                           .answer_max = 4096};
+    assert_non_null(http_fetch_start(f->api->loop, &get, on_tls_answer, &answer, &e));
+    run_until(f->api->loop, &answer.done);
+    http_client_free(client);
+    tls_config_unref(o.tls);
+    return answer.status;
+}
+
+static void answer_all(struct scripted_api *a, struct api_request *q)
+{
+    (void)a;
+    api_answer(q, 200, NULL, "{}");
+}
+
+static void the_certificate_may_change(void **state)
+{
+    struct fixture *f = *state;
+    struct temp_dir dir;
+    struct certs_pair ca[2];
+    char cert[256];
+    char key[256];
+    temp_dir_init(&dir);
+    issue_certificate(&ca[0], &dir);
+    f->flags.listen_tls_cert = temp_dir_path(&dir, "cert", cert);
+    f->flags.listen_tls_key = temp_dir_path(&dir, "key", key);
+    f->secrets_check_ms = 10;
+    f->api->serve = answer_all;
+    fixture_restart(f);
+    assert_int_equal(get_over_tls(f, &ca[0]), 200);
+    issue_certificate(&ca[1], &dir);
+    for (int turn = 0; turn < 500 && get_over_tls(f, &ca[1]) == 0; turn++) {
+        run_for(f->api->loop, 10);
+    }
+    assert_int_equal(get_over_tls(f, &ca[1]), 200);
+    assert_int_equal(get_over_tls(f, &ca[0]), 0);
+    certs_free(&ca[0]);
+    certs_free(&ca[1]);
+    temp_dir_deinit(&dir);
+}
+
 /* ---- an API server that is frozen ---- */
 
 /* The API server's answer to one of these is not awaited for ever, though TCP is answered. */
@@ -157,7 +261,8 @@ static void a_frozen_servers_watch_ends(struct fixture *f, const char *target, u
 static void watches_of_a_frozen_server_end(void **state)
 {
     struct fixture *f = *state;
-    fixture_limit(f, "ns in (a)");
+    fixture_limit(f, "a");
+    list_at(f, "/api/v1/pods", "/api/v1/pods?labelSelector=a", 5);
     a_frozen_servers_watch_ends(f, "/api/v1/pods?watch=1&timeoutSeconds=300", 330000);
     a_frozen_servers_watch_ends(f, "/api/v1/pods?watch=1", 3630000);
     a_frozen_servers_watch_ends(f, "/api/v1/services?watch=1&timeoutSeconds=300", 330000);
@@ -175,7 +280,8 @@ static void a_watch_of_a_frozen_server_is_cut_within_an_event(void **state)
     struct client c;
     static char large[1100 * 1024];
     memset(large, 'x', sizeof large - 1);
-    fixture_limit(f, "ns in (a)");
+    fixture_limit(f, "a");
+    list_at(f, "/api/v1/pods", "/api/v1/pods?labelSelector=a", 5);
     fixture_get(f, &c, "/api/v1/pods?watch=1&timeoutSeconds=300");
     struct api_request *q = api_expect_part(f->api, "watch=1");
     api_begin(q, NULL);
@@ -186,6 +292,30 @@ static void a_watch_of_a_frozen_server_is_cut_within_an_event(void **state)
     loop_skip(f->api->loop, 330000);
     fixture_expect(f, &c, NULL);
     assert_false(client_has(&c, "\r\n0\r\n\r\n"));
+    client_close(&c);
+}
+
+/* What has begun to answer does answer, also if it did so before it had all of the request. */
+static void an_answer_that_came_early_is_not_given_up(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, NULL);
+    client_open(f, &c);
+    client_send(&c, "PUT /api/v1/namespaces/a/pods/x HTTP/1.1\r\nHost: localhost\r\n"
+                    "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{");
+    struct api_request *q = api_expect_part(f->api, "/pods/x");
+    api_begin(q, NULL);
+    fixture_expect(f, &c, "200 OK");
+    client_send(&c, "}");
+    for (int turn = 0; turn < 1000 && !q->whole; turn++) {
+        run_for(f->api->loop, 1);
+    }
+    assert_true(q->whole);
+    loop_skip(f->api->loop, 65000);
+    run_for(f->api->loop, 10);
+    api_send(q, "the end");
+    fixture_expect(f, &c, "the end");
     client_close(&c);
 }
 
@@ -364,6 +494,21 @@ static void initial_events_come_from_no_version(void **state)
     client_close(&c);
 }
 
+/* Only a watch is told in a stream. */
+static void a_page_of_other_rules_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "a");
+    ask(f, &c, "GET", "/api/v1/pods?limit=1", "");
+    api_answer(api_expect_part(f->api, "limit=1"), 200, NULL, pod_list(100, "more", NULL));
+    fixture_expect(f, &c, "\"more\"");
+    client_close(&c);
+    fixture_limit(f, "b");
+    ask(f, &c, "GET", "/api/v1/pods?limit=1&continue=more", "");
+    expect_refused(f, &c, "HTTP/1.1 410 Gone", "list again");
+}
+
 static void copy_file(const char *from, const char *to)
 {
     struct buf content = BUF_INIT((size_t)4 * 1024 * 1024);
@@ -408,20 +553,6 @@ static void a_watch_that_was_asked_for_goes_on_in_the_next_process(void **state)
     temp_dir_deinit(&dir);
 }
 
-/* What the API server answers to a list at `target`, of that version. */
-static void list_at(struct fixture *f, const char *target, const char *asked, unsigned version)
-{
-    struct client c;
-    char text[32];
-    ask(f, &c, "GET", target, "");
-    struct api_request *q = api_expect_part(f->api, "/api/v1/pods");
-    assert_string_equal(q->target, asked);
-    api_answer(q, 200, NULL, pod_list(version, NULL, NULL));
-    (void)snprintf(text, sizeof text, "\"%u\"", version);
-    fixture_expect(f, &c, text);
-    client_close(&c);
-}
-
 /* Two clients have version 100, one of them from before the change. */
 static void a_list_in_vain_is_followed_by_one_of_the_newest_version(void **state)
 {
@@ -450,6 +581,32 @@ static void a_list_in_vain_is_followed_by_one_of_the_newest_version(void **state
     client_close(&c); /* while it waits */
     assert_int_equal(f->metrics.resumes_refused, 4);
     list_at(f, "/api/v1/pods?resourceVersion=0", "/api/v1/pods?labelSelector=b", 101);
+    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=101", "");
+    (void)api_expect_part(f->api, "watch=1");
+    client_close(&c);
+}
+
+/* Without a file nothing is known of versions from before, but for what is above the newest one. A
+ * list out of memory does not have that, nor does a page, which is as old as the first. */
+static void only_whole_lists_after_a_refusal_are_of_the_newest_version(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "a");
+    list_at(f, "/api/v1/pods?resourceVersion=0", "/api/v1/pods?resourceVersion=0&labelSelector=a",
+            100);
+    fixture_limit(f, "b");
+    ask(f, &c, "GET", "/api/v1/pods?limit=1&resourceVersion=0", "");
+    api_answer(api_expect_part(f->api, "limit=1"), 200, NULL, pod_list(90, "more", NULL));
+    fixture_expect(f, &c, "\"more\"");
+    client_close(&c);
+    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=100", "");
+    expect_refused(f, &c, "", "list again");
+    list_at(f, "/api/v1/pods?limit=1&continue=more",
+            "/api/v1/pods?limit=1&continue=more&labelSelector=b", 90);
+    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=101", "");
+    expect_refused(f, &c, "", "list again");
+    list_at(f, "/api/v1/pods?resourceVersion=0", "/api/v1/pods?labelSelector=b", 100);
     ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=101", "");
     (void)api_expect_part(f->api, "watch=1");
     client_close(&c);
@@ -494,9 +651,11 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
         TEST(requests_without_the_token_are_refused),
+        TEST(the_certificate_may_change),
         TEST(a_frozen_server_is_given_up),
         TEST(watches_of_a_frozen_server_end),
         TEST(a_watch_of_a_frozen_server_is_cut_within_an_event),
+        TEST(an_answer_that_came_early_is_not_given_up),
         TEST(streams_are_not_given_up),
         TEST(who_reads_logs_may_take_a_while),
         TEST(a_body_that_does_not_come_is_not_awaited),
@@ -507,8 +666,10 @@ int main(void)
         TEST(writes_to_other_namespaces_are_refused),
         TEST(audited_writes_pass_unless_just_lost),
         TEST(initial_events_come_from_no_version),
+        TEST(a_page_of_other_rules_is_refused),
         TEST(a_watch_that_was_asked_for_goes_on_in_the_next_process),
         TEST(a_list_in_vain_is_followed_by_one_of_the_newest_version),
+        TEST(only_whole_lists_after_a_refusal_are_of_the_newest_version),
         TEST(what_waits_ends_with_the_proxy),
         TEST(cbor_is_not_asked_for_where_versions_must_be_read),
     };

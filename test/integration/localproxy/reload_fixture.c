@@ -33,7 +33,7 @@ static bool start_proxy(struct fixture *f)
 {
     struct err e = ERR_INIT;
     fake_clock_init(&f->clock, f->api->loop);
-    f->secrets = listener_secrets_new(f->api->loop, &f->flags, 0, &e);
+    f->secrets = listener_secrets_new(f->api->loop, &f->flags, f->secrets_check_ms, &e);
     if (f->secrets == NULL) {
         return false;
     }

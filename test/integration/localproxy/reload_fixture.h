@@ -27,6 +27,7 @@ struct fixture {
     struct scripted_api *api;
     struct scripted_api scripted;  /* the api of fixture_setup */
     struct localproxy_flags flags; /* may be set before fixture_open or fixture_restart */
+    uint64_t secrets_check_ms;     /* likewise; 0: as long as ever */
     struct fake_clock clock;       /* the proxy's, for how long writes take */
     struct metrics metrics;
     struct listener_secrets *secrets;

@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "guard/unanswered_writes.h"
 #include "reload_fixture.h"
+#include "watch/derived_retry.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -69,6 +70,7 @@ static void pending_watch_with_a_body_does_not_keep_old_rules(void **state)
     struct fixture *f = *state;
     struct client c;
     fixture_limit(f, "ns in (a)");
+    list_at(f, "/api/v1/pods", 100);
     client_open(f, &c);
     client_send(
         &c, "GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}");
@@ -363,8 +365,6 @@ static void status_follows_a_migration(void **state)
 static const char *const lost_name[] = {"lost", NULL};
 static const char *const gained_name[] = {"gained", NULL};
 
-/* Nothing is written before all is there: until then it can be given up. What is lost comes first,
- * as a client may hold so many objects only. */
 /* The client stands still meanwhile. */
 static void a_new_watch_is_not_awaited_for_ever(void **state)
 {
@@ -380,11 +380,21 @@ static void a_new_watch_is_not_awaited_for_ever(void **state)
     struct api_request *frozen = api_expect_part(f->api, "watch=1");
     loop_skip(f->api->loop, 65000);
     api_expect_given_up(frozen);
-    api_begin(api_expect_part(f->api, "watch=1"), NULL);
-    fixture_expect(f, &c, "BOOKMARK");
+    struct api_request *next = api_expect_part(f->api, "watch=1");
+    api_begin(next, NULL);
+    expect_state(f, "Passing");
+    loop_skip(f->api->loop, 65000); /* once it has begun it lasts as long as any */
+    run_for(f->api->loop, 10);
+    api_send(next, pod_event("ADDED", "later", 101));
+    fixture_expect(f, &c, "later");
+    loop_skip(f->api->loop, 3630000);
+    api_expect_given_up(next);
+    fixture_expect(f, &c, "\r\n0\r\n\r\n");
     client_close(&c);
 }
 
+/* Nothing is written before all is there: until then it can be given up. What is lost comes first,
+ * as a client may hold so many objects only. */
 static void all_is_listed_before_the_lost_is_written(void **state)
 {
     struct fixture *f = *state;
@@ -688,6 +698,20 @@ static void list_that_is_refused_for_long_cuts(void **state)
     expect_cut(f, &c, FALLBACK_UPSTREAM);
 }
 
+static void list_that_is_refused_and_then_not_answered_cuts(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    (void)open_watch(f, &c);
+    fixture_limit(f, "ns in (b)");
+    api_answer(api_expect_part(f->api, "resourceVersionMatch=Exact"), 503, NULL, "{}");
+    struct api_request *frozen = api_expect_part(f->api, "resourceVersionMatch=Exact");
+    loop_skip(f->api->loop, DERIVED_RETRY_TIME_MS);
+    api_expect_given_up(frozen);
+    expect_cut(f, &c, FALLBACK_UPSTREAM);
+}
+
 static void new_watch_that_is_refused_for_long_cuts(void **state)
 {
     struct fixture *f = *state;
@@ -873,16 +897,28 @@ static void write_to_what_was_lost_is_waited_for(void **state)
     client_close(&c);
 }
 
-/* For less than the API server may work on a write, and for the rest of it. */
-static void pass_most_of_the_time(struct fixture *f)
+/* What it deletes was selected by the old rules. */
+static void deletion_of_a_collection_is_waited_for(void **state)
 {
-    fake_clock_pass(&f->clock, UNANSWERED_WRITE_MS - 1);
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    client_open(f, &c);
+    client_send(&c, "DELETE /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    struct api_request *a = api_expect_part(f->api, "/pods");
+    fixture_limit(f, "ns in (b)");
+    assert_false(proxy_settled(f->proxy));
+    api_answer(a, 200, NULL, "{}");
+    fixture_expect(f, &c, "200 OK");
+    fixture_expect_settled(f);
+    client_close(&c);
 }
 
-static void expect_unsettled_until_it_is_over(struct fixture *f)
+/* The API server may work on a write for UNANSWERED_WRITE_MS. */
+static void expect_unsettled_for(struct fixture *f, uint64_t ms)
 {
     unsigned before = f->settled;
-    pass_most_of_the_time(f);
+    fake_clock_pass(&f->clock, ms - 1);
     assert_false(proxy_settled(f->proxy));
     assert_int_equal(f->settled, before);
     fake_clock_pass(&f->clock, 1);
@@ -898,10 +934,11 @@ static void lost_write_whose_client_leaves_may_be_executed(void **state)
     fixture_limit(f, OWN " in (a)");
     struct api_request *a = send_write(f, &c, "a");
     fixture_limit(f, OWN " in (b)");
+    fake_clock_pass(&f->clock, 1000); /* since it was sent, not since it was given up */
     client_close(&c);
     api_expect_given_up(a);
     assert_int_equal(proxy_lost_writes(f->proxy), 1);
-    expect_unsettled_until_it_is_over(f);
+    expect_unsettled_for(f, UNANSWERED_WRITE_MS - 1000);
 }
 
 static void lost_write_whose_connection_breaks_may_be_executed(void **state)
@@ -913,7 +950,7 @@ static void lost_write_whose_connection_breaks_may_be_executed(void **state)
     fixture_limit(f, OWN " in (b)");
     api_cut(a);
     fixture_expect(f, &c, "HTTP/1.1 5");
-    expect_unsettled_until_it_is_over(f);
+    expect_unsettled_for(f, UNANSWERED_WRITE_MS);
     client_close(&c);
 }
 
@@ -932,7 +969,7 @@ static void write_that_was_given_up_before_may_be_executed(void **state)
     assert_true(proxy_settled(f->proxy));
     fixture_limit(f, OWN " in (b)");
     assert_int_equal(proxy_lost_writes(f->proxy), 1);
-    expect_unsettled_until_it_is_over(f);
+    expect_unsettled_for(f, UNANSWERED_WRITE_MS);
 }
 
 static void write_that_is_over_is_forgotten(void **state)
@@ -943,11 +980,18 @@ static void write_that_is_over_is_forgotten(void **state)
     struct api_request *a = send_write(f, &c, "a");
     client_close(&c);
     api_expect_given_up(a);
-    pass_most_of_the_time(f);
-    fake_clock_pass(&f->clock, 1);
+    fake_clock_pass(&f->clock, UNANSWERED_WRITE_MS);
     run_for(f->api->loop, 1);
     fixture_limit(f, OWN " in (b)");
     assert_true(proxy_settled(f->proxy));
+}
+
+static struct api_request *send_part_of_a_write(struct fixture *f, struct client *c)
+{
+    client_open(f, c);
+    client_send(c, "POST /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: localhost\r\n"
+                   "Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{}");
+    return expect_write(f);
 }
 
 static void write_that_was_not_sent_completely_is_never_executed(void **state)
@@ -955,15 +999,28 @@ static void write_that_was_not_sent_completely_is_never_executed(void **state)
     struct fixture *f = *state;
     struct client c;
     fixture_limit(f, OWN " in (a)");
-    client_open(f, &c);
-    client_send(&c, "POST /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: localhost\r\n"
-                    "Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{}");
-    struct api_request *a = expect_write(f);
+    struct api_request *a = send_part_of_a_write(f, &c);
     fixture_limit(f, OWN " in (b)");
     assert_false(proxy_settled(f->proxy));
     client_close(&c);
     api_expect_given_up(a);
     fixture_expect_settled(f);
+}
+
+static void lost_write_that_does_not_come_is_broken_off(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    f->clock.now = 1; /* the machine has just started */
+    fixture_limit(f, OWN " in (a)");
+    struct api_request *a = send_part_of_a_write(f, &c);
+    fixture_limit(f, OWN " in (b)");
+    assert_false(proxy_settled(f->proxy));
+    loop_skip(f->api->loop, 5000);
+    api_expect_given_up(a);
+    fixture_expect(f, &c, NULL);
+    fixture_expect_settled(f);
+    client_close(&c);
 }
 
 /* The answer is what tells, however long it takes. */
@@ -974,7 +1031,8 @@ static void lost_write_is_not_broken_off(void **state)
     fixture_limit(f, OWN " in (a)");
     struct api_request *a = send_write(f, &c, "a");
     fixture_limit(f, OWN " in (b)");
-    run_for(f->api->loop, 6000);
+    loop_skip(f->api->loop, 6000);
+    run_for(f->api->loop, 20);
     assert_false(proxy_settled(f->proxy));
     api_answer(a, 201, NULL, "{}");
     fixture_expect(f, &c, "201 Created");
@@ -1087,6 +1145,8 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(list_that_is_refused_for_long_cuts, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(list_that_is_refused_and_then_not_answered_cuts,
+                                        fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(new_watch_that_is_refused_for_long_cuts, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(new_watch_that_is_forbidden_cuts, fixture_setup,
@@ -1107,6 +1167,8 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(write_to_what_was_lost_is_waited_for, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(deletion_of_a_collection_is_waited_for, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(lost_write_whose_client_leaves_may_be_executed,
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(lost_write_whose_connection_breaks_may_be_executed,
@@ -1117,6 +1179,8 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(write_that_was_not_sent_completely_is_never_executed,
                                         fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(lost_write_that_does_not_come_is_broken_off, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(lost_write_is_not_broken_off, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(write_that_nobody_lost_goes_on, fixture_setup,

@@ -299,6 +299,7 @@ static bool write_once(void *data)
         run_for(f->api->loop, 1);
         client_read(&c);
     }
+    assert_true(client_has(&c, "HTTP/1.1") || c.ended);
     bool done = client_has(&c, "200 OK") && f->api->count == before + 2;
     client_close(&c);
     alloc_sweep_resume(paused);
