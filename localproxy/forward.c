@@ -791,7 +791,7 @@ static int ask_upstream(struct forward *f, const struct http_head *head, struct 
         h.content_length = body->len;
     }
     struct buf readable = BUF_INIT(ACCEPT_MAX);
-    if (f->concerned && f->attributes.key.selector != 0) {
+    if (f->attributes.key.selector != 0) {
         ask_readable(headers, h.header_count, &readable);
     }
     f->up = kube_client_request(f->ctx->upstream, &h, &up_handlers, f, e);

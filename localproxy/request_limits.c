@@ -18,8 +18,7 @@ static uint64_t watch_seconds(struct slice query)
     struct slice value = {0};
     struct buf text = BUF_INIT(64);
     uint64_t seconds = 0;
-    if (query_find(query, SLICE("timeoutSeconds"), &value) && value.len > 0 &&
-        query_decode(value, &text) == 0) {
+    if (query_find(query, SLICE("timeoutSeconds"), &value) && query_decode(value, &text) == 0) {
         seconds = decimal_or_zero(buf_slice(&text));
     }
     buf_reset(&text);

@@ -59,13 +59,13 @@ static void read_version_match(struct reading *r, struct slice key, struct slice
 static void read_initial_events(struct reading *r, struct slice key, struct slice value)
 {
     (void)key;
-    r->s->initial_events = r->s->verb == VERB_WATCH && is_true(value);
+    r->s->initial_events = is_true(value);
 }
 
 static void read_bookmarks(struct reading *r, struct slice key, struct slice value)
 {
     (void)key;
-    r->s->bookmarks = r->s->verb == VERB_WATCH && is_true(value);
+    r->s->bookmarks = is_true(value);
 }
 
 static void read_continue(struct reading *r, struct slice key, struct slice value)

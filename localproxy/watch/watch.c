@@ -232,7 +232,7 @@ int watch_feed(struct watch *w, struct slice data, struct http_exchange *down)
 
 int watch_end(struct watch *w, struct http_exchange *down)
 {
-    if (w->state != WATCH_PASSING || w->held.len == 0) {
+    if (w->held.len == 0) {
         return 0;
     }
     read_event(w, buf_slice(&w->held));

@@ -75,6 +75,7 @@ static void test_watches_without_a_time_end_too(void **state)
     check_watch("/api/v1/pods?watch=true", 3630000);
     check_watch("/api/v1/pods?watch=true&timeoutSeconds=0", 3630000);
     check_watch("/api/v1/pods?watch=true&timeoutSeconds=", 3630000);
+    check_watch("/api/v1/pods?watch=true&timeoutSeconds", 3630000);
 }
 
 static void test_streams_have_no_limit(void **state)

@@ -80,11 +80,18 @@ static void test_versions(void **state)
 static void test_initial_events_and_pages(void **state)
 {
     (void)state;
+    static const struct {
+        const char *value;
+        bool initial_events;
+    } rows[] = {{"=true", true}, {"=1", true},      {"=", true},   {"", true},
+                {"=no", true},   {"=false", false}, {"=0", false}, {"=False", false}};
     struct request_attributes s;
-    read_request("GET", "/api/v1/pods?watch=1&sendInitialEvents=true", &s);
-    assert_true(s.initial_events);
-    read_request("GET", "/api/v1/pods?watch=1&sendInitialEvents=false", &s);
-    assert_false(s.initial_events);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char target[128] = "/api/v1/pods?watch=1&sendInitialEvents";
+        strcat(target, rows[i].value);
+        read_request("GET", target, &s);
+        assert_int_equal(s.initial_events, rows[i].initial_events);
+    }
     read_request("GET", "/api/v1/pods?limit=5&continue=a%2Bb", &s);
     assert_int_equal(s.page, list_meta_hash(SLICE("a+b")));
     read_request("GET", "/api/v1/pods?limit=5&continue=", &s);
