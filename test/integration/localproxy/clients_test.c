@@ -5,6 +5,9 @@
  */
 #include "reload_fixture.h"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "base/array.h"
 #include "temp_dir.h"
 
@@ -198,6 +201,36 @@ static void lost_reads_are_repeated(void **state)
         ask(f, &c, methods[i]);
         api_cut(api_expect(f->api, methods[i], ONE));
         expect_failure(f, &c, "HTTP/1.1 503", true, "cannot be asked");
+    }
+}
+
+static int accept_one(struct fixture *f)
+{
+    int fd = -1;
+    for (int turn = 0; turn < 5000 && fd < 0; turn++) {
+        run_for(f->api->loop, 1);
+        fd = accept(f->api->reserved, NULL, NULL);
+    }
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* Whoever it is will answer the same again. */
+static void answers_that_are_no_http_are_not_asked_for_again(void **state)
+{
+    static const char *const answers[] = {"SSH-2.0-OpenSSH_9\r\n\r\n", "HTTP/3.0 200 OK\r\n\r\n"};
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, NULL);
+    api_stop(f->api);
+    assert_int_equal(listen(f->api->reserved, 16), 0);
+    for (size_t i = 0; i < ARRAY_LEN(answers); i++) {
+        ask(f, &c, "GET");
+        int fd = accept_one(f);
+        size_t len = strlen(answers[i]);
+        assert_int_equal(send(fd, answers[i], len, MSG_NOSIGNAL), len);
+        expect_failure(f, &c, "HTTP/1.1 502", false, "invalid answer");
+        assert_int_equal(close(fd), 0);
     }
 }
 
@@ -412,6 +445,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(lost_writes_are_not_repeated, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(lost_reads_are_repeated, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(answers_that_are_no_http_are_not_asked_for_again,
+                                        fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(lost_commands_are_not_repeated, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(what_was_not_sent_is_repeated, fixture_setup,

@@ -586,6 +586,35 @@ static void a_list_in_vain_is_followed_by_one_of_the_newest_version(void **state
     client_close(&c);
 }
 
+/* What comes first in such a watch is a list of the newest version, unless it may be an older one.
+ */
+static void the_end_of_initial_events_tells_the_newest_version(void **state)
+{
+    static const char *const versions[] = {"", "&resourceVersion=0"};
+    struct fixture *f = *state;
+    struct client c;
+    for (int old = 0; old <= 1; old++) {
+        char target[128] = "/api/v1/pods?watch=1&sendInitialEvents=true";
+        fixture_restart(f);
+        fixture_limit(f, "a");
+        ask(f, &c, "GET", strcat(target, versions[old]), "");
+        struct api_request *q = api_expect_part(f->api, "sendInitialEvents");
+        api_begin(q, NULL);
+        api_send(q, "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"100\","
+                    "\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n");
+        fixture_expect(f, &c, "BOOKMARK");
+        client_close(&c);
+        api_expect_given_up(q);
+        ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=101", "");
+        if (old) {
+            expect_refused(f, &c, "", "list again");
+        } else {
+            (void)api_expect_part(f->api, "resourceVersion=101");
+            client_close(&c);
+        }
+    }
+}
+
 /* Without a file nothing is known of versions from before, but for what is above the newest one. A
  * list out of memory does not have that, nor does a page, which is as old as the first. */
 static void only_whole_lists_after_a_refusal_are_of_the_newest_version(void **state)
@@ -669,6 +698,7 @@ int main(void)
         TEST(a_page_of_other_rules_is_refused),
         TEST(a_watch_that_was_asked_for_goes_on_in_the_next_process),
         TEST(a_list_in_vain_is_followed_by_one_of_the_newest_version),
+        TEST(the_end_of_initial_events_tells_the_newest_version),
         TEST(only_whole_lists_after_a_refusal_are_of_the_newest_version),
         TEST(what_waits_ends_with_the_proxy),
         TEST(cbor_is_not_asked_for_where_versions_must_be_read),

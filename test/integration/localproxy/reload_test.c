@@ -736,6 +736,43 @@ static void new_watch_that_is_forbidden_cuts(void **state)
     expect_cut(f, &c, FALLBACK_REOPEN);
 }
 
+/* Views are not cut too often. The time of the end is not that of the API server's watch. */
+static void silenced_watch_ends_when_its_time_has_come(void **state)
+{
+    static const char *const selectors[] = {"ns in (a)", "ns in (b)", "ns in (c)"};
+    struct fixture *f = *state;
+    struct client c;
+    struct api_request *a = NULL;
+    f->flags.reload_mode = RELOAD_CUT;
+    f->flags.cut_interval_s = 3600;
+    fixture_restart(f);
+    for (unsigned i = 0; i < 2; i++) {
+        char target[128];
+        (void)snprintf(target, sizeof target,
+                       "/api/v1/pods?watch=1&timeoutSeconds=1&resourceVersion=%u", 100 + i);
+        fixture_limit(f, selectors[i]);
+        list_at(f, "/api/v1/pods", 100 + i);
+        fixture_get(f, &c, target);
+        a = api_expect_part(f->api, "watch=1");
+        api_begin(a, NULL);
+        fixture_expect(f, &c, "200 OK");
+        fixture_limit(f, selectors[i + 1]);
+        if (i == 0) {
+            fixture_expect(f, &c, "\"code\":410");
+            client_close(&c);
+        }
+    }
+    assert_int_equal(f->metrics.watches_silenced, 1);
+    api_send(a, pod_event("ADDED", "secret", 102));
+    loop_skip(f->api->loop, 31000); /* the API server should have ended it */
+    run_for(f->api->loop, 20);
+    assert_false(client_has(&c, "secret"));
+    assert_false(client_has(&c, "\r\n0\r\n\r\n"));
+    loop_skip(f->api->loop, 3600000);
+    fixture_expect(f, &c, "\"code\":410");
+    client_close(&c);
+}
+
 /* Until the difference is being written to a client that does not read. */
 static void begin_writing(struct fixture *f, struct client *c)
 {
@@ -799,6 +836,21 @@ static void shutdown_waits_for_no_migration(void **state)
     proxy_drain(f->proxy);
     fixture_expect(f, &c, "\"code\":410");
     api_expect_given_up(list);
+    client_close(&c);
+}
+
+static void shutdown_ends_a_watch_that_begins(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "ns in (a)");
+    list_at(f, "/api/v1/pods", 100);
+    fixture_get(f, &c, "/api/v1/pods" WATCH);
+    struct api_request *a = api_expect_part(f->api, "watch=1");
+    proxy_drain(f->proxy);
+    api_begin(a, NULL);
+    api_expect_given_up(a);
+    fixture_expect(f, &c, "\r\n0\r\n\r\n");
     client_close(&c);
 }
 
@@ -1155,6 +1207,8 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(new_watch_in_another_encoding_is_not_passed, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(silenced_watch_ends_when_its_time_has_come, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(rules_that_change_while_it_is_written_cut_it, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(version_that_expires_while_it_is_written_cuts_it,
@@ -1162,6 +1216,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_leaves_while_it_is_written_lists_again, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(shutdown_waits_for_no_migration, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(shutdown_ends_a_watch_that_begins, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(watch_is_cut_without_memory_to_migrate, fixture_setup,
                                         fixture_teardown),

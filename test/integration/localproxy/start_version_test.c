@@ -68,6 +68,7 @@ static void writes_wait_and_their_versions_are_known(void **state)
     struct api_request *q = expect_target(f, ASKED);
     assert_non_null(strstr(q->accept, "as=PartialObjectMetadataList"));
     api_expect_quiet(f->api);
+    assert_int_equal(f->api->count, 1);
     answer_where(q, 50);
     q = expect_target(f, PODS "/p");
     assert_string_equal(q->method, "PUT");
@@ -132,11 +133,29 @@ static void other_requests_do_not_wait(void **state)
     fixture_limit(f, "a");
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct client c;
+        unsigned before = f->api->count;
         ask(f, &c, cases[i].method, cases[i].target, NULL);
         api_answer(expect_target(f, cases[i].passed), 200, NULL, "{\"passed\":1}");
         fixture_expect(f, &c, "{\"passed\":1}");
+        assert_int_equal(f->api->count, before + 1);
         client_close(&c);
     }
+}
+
+/* The time limits of what waited are those of any request. */
+static void what_waited_is_not_awaited_for_ever(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, "a");
+    ask(f, &c, "POST", PODS, NULL);
+    answer_where(expect_target(f, ASKED), 50);
+    struct api_request *q = expect_target(f, PODS);
+    run_for(f->api->loop, 10);
+    loop_skip(f->api->loop, 65000);
+    fixture_expect(f, &c, "may have been executed");
+    assert_true(q->gone);
+    client_close(&c);
 }
 
 static void nothing_waits_where_all_is_known(void **state)
@@ -160,7 +179,7 @@ static void nothing_waits_where_all_is_known(void **state)
 
 /* How it can fail: the request goes on all the same, and when it is asked for again. */
 
-enum failure { FORBIDDEN, OPAQUE, UNREADABLE, BUSY, BROKEN, FROZEN };
+enum failure { FORBIDDEN, OPAQUE, UNREADABLE, UNAUTHORIZED, BUSY, FAILING, BROKEN, FROZEN };
 
 static void fail_to_tell(struct fixture *f, enum failure how)
 {
@@ -175,6 +194,12 @@ static void fail_to_tell(struct fixture *f, enum failure how)
     case UNREADABLE:
         api_begin(q, "text/plain");
         api_end(q);
+        break;
+    case UNAUTHORIZED:
+        api_answer(q, 401, NULL, "{\"kind\":\"Status\"}");
+        break;
+    case FAILING:
+        api_answer(q, 500, NULL, "{\"kind\":\"Status\"}");
         break;
     case BUSY:
         api_answer(q, 429, "1", "{\"kind\":\"Status\"}");
@@ -220,7 +245,7 @@ static void it_may_not_be_told(void **state)
         write_passes(f);
         loop_skip(f->api->loop, 1000);
         run_for(f->api->loop, 1);
-        if (how < BUSY) {
+        if (how < UNAUTHORIZED) {
             write_passes(f); /* it would be the same again */
             continue;
         }
@@ -320,6 +345,7 @@ int main(void)
         TEST(writes_wait_and_their_versions_are_known),
         TEST(a_watch_from_the_beginning_waits),
         TEST(other_requests_do_not_wait),
+        TEST(what_waited_is_not_awaited_for_ever),
         TEST(nothing_waits_where_all_is_known),
         TEST(it_may_not_be_told),
         TEST(clients_may_leave_and_the_proxy_end_meanwhile),

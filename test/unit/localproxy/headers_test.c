@@ -91,6 +91,23 @@ static void responses_have_no_via(void **state)
     (void)state;
 }
 
+static void there_are_no_more_than_fit(void **state)
+{
+    static struct http_header headers[HEADERS_MAX + 10];
+    struct http_header out[HEADERS_MAX];
+    struct http_head head = head_of(headers, ARRAY_LEN(headers));
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(headers); i++) {
+        headers[i] = (struct http_header){SLICE("A"), SLICE("b")};
+    }
+    assert_int_equal(headers_of_request(&head, VERB_WATCH, out), HEADERS_MAX);
+    expect_header(&out[HEADERS_MAX - 1], "Accept-Encoding", "identity");
+    headers[0] = (struct http_header){SLICE("Upgrade"), SLICE("websocket")};
+    head.upgrade = true;
+    assert_int_equal(headers_of_request(&head, VERB_CREATE, out), HEADERS_MAX);
+    expect_header(&out[HEADERS_MAX - 1], "Upgrade", "websocket");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -98,6 +115,7 @@ int main(void)
         cmocka_unit_test(via_comes_after_those_of_others),
         cmocka_unit_test(watches_are_plain_streams),
         cmocka_unit_test(responses_have_no_via),
+        cmocka_unit_test(there_are_no_more_than_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

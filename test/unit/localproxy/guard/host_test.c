@@ -12,6 +12,13 @@
 
 static const struct flag_list accepted = {.items = {"proxy.example", "Other"}, .count = 2};
 
+static bool is_accepted(struct slice value)
+{
+    const struct http_header h = {SLICE("Host"), value};
+    const struct http_head head = {.headers = &h, .header_count = 1};
+    return host_is_accepted(&head, &accepted);
+}
+
 static void names_that_a_page_can_have_are_not_accepted(void **state)
 {
     static const struct {
@@ -48,12 +55,21 @@ static void names_that_a_page_can_have_are_not_accepted(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        const struct http_header h = {SLICE("host"), slice_str(rows[i].host)};
-        const struct http_head head = {.headers = &h, .header_count = 1};
-        if (host_is_accepted(&head, &accepted) != rows[i].accepted) {
+        if (is_accepted(slice_str(rows[i].host)) != rows[i].accepted) {
             fail_msg("\"%s\"", rows[i].host);
         }
     }
+}
+
+static void what_is_too_long_or_nothing_is_no_name(void **state)
+{
+    static char text[400];
+    (void)state;
+    memset(text, '1', sizeof text);
+    for (size_t len = 250; len <= sizeof text; len++) {
+        assert_false(is_accepted(slice_of(text, len)));
+    }
+    assert_false(is_accepted((struct slice){.len = 0}));
 }
 
 static void a_head_without_it_is_accepted(void **state)
@@ -89,6 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_that_a_page_can_have_are_not_accepted),
+        cmocka_unit_test(what_is_too_long_or_nothing_is_no_name),
         cmocka_unit_test(a_head_without_it_is_accepted),
         cmocka_unit_test(what_never_matches_is_no_name),
     };
