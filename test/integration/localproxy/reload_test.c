@@ -458,6 +458,31 @@ static void memory_is_listed_from_the_beginning(void **state)
     client_close(&c);
 }
 
+/* Pages are shared, but what was in memory may be of another version by now. */
+static void memory_is_asked_for_anew(void **state)
+{
+    struct fixture *f = *state;
+    struct client c[2];
+    fixture_limit(f, "ns in (a)");
+    (void)open_watch(f, &c[0]);
+    api_send(open_watch(f, &c[1]), pod_event("MODIFIED", "one", 101));
+    fixture_expect(f, &c[1], "\"101\"");
+    fixture_limit(f, "ns in (b)");
+    api_answer(api_expect_part(f->api, "resourceVersion=100&resourceVersionMatch=Exact"), 410, NULL,
+               gone);
+    struct api_request *later =
+        api_expect_part(f->api, "resourceVersion=101&resourceVersionMatch=Exact");
+    api_answer(api_expect_part(f->api, "&resourceVersion=0"), 200, NULL,
+               pod_list(100, NULL, lost_name));
+    (void)api_expect_part(f->api, "&resourceVersion=0"); /* so that the first page is still held */
+    api_answer(later, 410, NULL, gone);
+    struct api_request *anew = api_expect_part(f->api, "&resourceVersion=0");
+    assert_non_null(strstr(anew->target, "%28a%29"));
+    assert_false(client_has(&c[1], "410"));
+    client_close(&c[0]);
+    client_close(&c[1]);
+}
+
 /* The client may have read each of the events, the oldest too. */
 static void versions_of_what_was_written_are_no_points(void **state)
 {
@@ -600,6 +625,8 @@ static void rules_change_while_the_new_watch_is_refused(void **state)
     api_answer(api_expect_part(f->api, "watch=1"), 429, NULL, "{}");
     expect_state(f, "ReopenPaused");
     fixture_limit(f, "ns in (c)");
+    loop_skip(f->api->loop, 4000); /* the pause is over */
+    run_for(f->api->loop, 10);
     answer_difference(f);
     struct api_request *next = api_expect_part(f->api, "watch=1");
     assert_non_null(strstr(next->target, "%28c%29"));
@@ -1181,6 +1208,7 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(memory_is_listed_from_the_beginning, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(memory_is_asked_for_anew, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(versions_of_what_was_written_are_no_points, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(list_that_fails_for_now_is_repeated, fixture_setup,

@@ -106,6 +106,7 @@ static void there_are_no_more_than_fit(void **state)
     head.upgrade = true;
     assert_int_equal(headers_of_request(&head, VERB_CREATE, out), HEADERS_MAX);
     expect_header(&out[HEADERS_MAX - 1], "Upgrade", "websocket");
+    assert_int_equal(headers_of_request(&head, VERB_WATCH, out), HEADERS_MAX);
 }
 
 int main(void)
