@@ -91,7 +91,7 @@ spec:
   scope: Namespaced
   names: {plural: gears, singular: gear, kind: Gear}
   versions:
-  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, description: It turns.}}}
 YAML
 kubectl_on "$new" wait --for=condition=Established crd/gears.cmesh.example >/dev/null
 kubectl_on "$new" -n tests apply -f - >/dev/null <<'YAML'
@@ -99,6 +99,18 @@ kubectl_on "$new" -n tests apply -f - >/dev/null <<'YAML'
 YAML
 kubectl_on "$new" -n tests get gear wheel >/dev/null
 says cmesh.example/v1 request "$new" /apis
+
+check "kinds are described, custom ones too"
+described() {
+	says "$1" kubectl_on "$new" explain "$2" 2>/dev/null
+}
+described 'Pod is a collection of containers' pods
+for ((tries = 0; tries < 600; tries++)); do
+	! described 'It turns.' gears || break
+	sleep 0.1
+done
+described 'It turns.' gears
+says '"kind":"Gear"' request "$new" /openapi/v2
 
 check "server-side apply knows the kinds"
 kubectl_on "$new" -n tests apply --server-side -f - >/dev/null <<'YAML'
@@ -125,8 +137,43 @@ check "nobody is served without a certificate"
 )
 grep -q Forbidden "$work/output"
 
+check "namespaces are not deleted by a dry run, nor all at once"
+kubectl_on "$new" delete namespace tests --dry-run=server >/dev/null
+kubectl_on "$new" -n tests get configmap thing >/dev/null
+exit_code 1 kubectl_on "$new" delete --raw /api/v1/namespaces
+grep -q MethodNotAllowed "$work/output"
+
+check "webhooks get the usual values, and are asked"
+kubectl_on "$new" apply -f - >/dev/null <<'YAML'
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: away}
+webhooks:
+- name: away.cmesh.example
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  clientConfig: {url: "https://127.0.0.1:1/"}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]
+YAML
+asked() {
+	exit_code 1 kubectl_on "$new" -n tests create secret generic thing && grep -q away.cmesh.example "$work/output"
+}
+for ((tries = 0; tries < 600; tries++)); do
+	! asked 2>/dev/null || break
+	kubectl_on "$new" -n tests delete secret thing --ignore-not-found >/dev/null
+	sleep 0.1
+done
+asked
+kubectl_on "$new" delete validatingwebhookconfiguration away >/dev/null
+
+check "the status of a pod is written by itself"
+kubectl_on "$new" -n tests patch pod web --subresource=status --type=merge -p '{"status": {"phase": "Running"}}' >/dev/null
+[ "$(kubectl_on "$new" -n tests get pods --field-selector status.phase=Running -o name)" = pod/web ]
+
 check "an object is not made in a namespace that does not exist, and goes with its own"
 exit_code 1 kubectl_on "$new" -n nowhere create configmap thing
+exit_code 1 kubectl_on "$new" -n tests create -f - <<<'{apiVersion: v1, kind: ConfigMap, metadata: {name: Not_A_Name}}'
+grep -q 'is invalid' "$work/output"
 kubectl_on "$new" delete namespace tests >/dev/null
 exit_code 1 kubectl_on "$new" -n tests get configmap thing
 

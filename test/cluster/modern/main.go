@@ -45,7 +45,12 @@ func run(ctx context.Context, o *options) error {
 	if err := listCustomGroups(kinds, custom); err != nil {
 		return err
 	}
-	return kinds.PrepareRun().RunWithContext(ctx)
+	prepared := kinds.PrepareRun()
+	// What serves custom resources adds their description to that of the other kinds.
+	custom.GenericAPIServer.StaticOpenAPISpec = kinds.StaticOpenAPISpec
+	custom.GenericAPIServer.OpenAPIVersionedService = kinds.OpenAPIVersionedService
+	custom.GenericAPIServer.OpenAPIV3VersionedService = kinds.OpenAPIV3VersionedService
+	return prepared.RunWithContext(ctx)
 }
 
 // install serves the kinds of resources.go.

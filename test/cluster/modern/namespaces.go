@@ -19,10 +19,23 @@ import (
 )
 
 // namespaceStore deletes a namespace together with what is in it, as no controller would. Custom
-// resources stay.
+// resources stay. Several at once are not deleted.
 type namespaceStore struct {
-	shortNamed
+	oneByOne
 	contents []*genericregistry.Store
+}
+
+// oneByOne is what a store can do, but for deleting collections.
+type oneByOne interface {
+	rest.StorageWithReadiness
+	rest.Getter
+	rest.Lister
+	rest.CreaterUpdater
+	rest.GracefulDeleter
+	rest.Watcher
+	rest.Scoper
+	rest.ShortNamesProvider
+	rest.SingularNameProvider
 }
 
 func (s *namespaceStore) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
@@ -31,12 +44,13 @@ func (s *namespaceStore) Delete(ctx context.Context, name string, validate rest.
 	}
 	inside := request.WithNamespace(ctx, name)
 	for _, store := range s.contents {
-		_, err := store.DeleteCollection(inside, rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}, &internalversion.ListOptions{})
+		also := &metav1.DeleteOptions{DryRun: options.DryRun}
+		_, err := store.DeleteCollection(inside, rest.ValidateAllObjectFunc, also, &internalversion.ListOptions{})
 		if err != nil {
 			return nil, false, err
 		}
 	}
-	return s.shortNamed.Delete(ctx, name, validate, options)
+	return s.oneByOne.Delete(ctx, name, validate, options)
 }
 
 func prepareNamespace(object runtime.Object) {

@@ -55,10 +55,10 @@ var resources = []*resource{
 	{coordination, "leases", "lease", of[coordinationv1.Lease](), of[coordinationv1.LeaseList](), true, nil, nil},
 	{registration, "mutatingwebhookconfigurations", "mutatingwebhookconfiguration",
 		of[admissionregistrationv1.MutatingWebhookConfiguration](),
-		of[admissionregistrationv1.MutatingWebhookConfigurationList](), false, nil, nil},
+		of[admissionregistrationv1.MutatingWebhookConfigurationList](), false, prepareMutating, nil},
 	{registration, "validatingwebhookconfigurations", "validatingwebhookconfiguration",
 		of[admissionregistrationv1.ValidatingWebhookConfiguration](),
-		of[admissionregistrationv1.ValidatingWebhookConfigurationList](), false, nil, nil},
+		of[admissionregistrationv1.ValidatingWebhookConfigurationList](), false, prepareValidating, nil},
 }
 
 func prepareSecret(object runtime.Object) {

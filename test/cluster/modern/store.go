@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,9 +35,12 @@ func newStores(options restOptions) map[schema.GroupVersion]map[string]rest.Stor
 		if r.namespaced {
 			contents = append(contents, store)
 		}
+		if r.plural == "pods" {
+			all[r.version]["pods/status"] = subresource{store}
+		}
 	}
 	namespaces := all[core]["namespaces"].(*shortNamed)
-	all[core]["namespaces"] = &namespaceStore{*namespaces, contents}
+	all[core]["namespaces"] = &namespaceStore{namespaces, contents}
 	return all
 }
 
@@ -93,6 +97,15 @@ func (s *shortNamed) ShortNames() []string {
 	}[s.plural]
 }
 
+// subresource reads and writes the whole object by another path.
+type subresource struct{ readAndUpdate }
+
+type readAndUpdate interface {
+	rest.Storage
+	rest.Getter
+	rest.Updater
+}
+
 // strategy takes what the libraries take: objects whose metadata is right.
 type strategy struct {
 	runtime.ObjectTyper
@@ -117,7 +130,16 @@ func (s *strategy) PrepareForUpdate(_ context.Context, object, _ runtime.Object)
 	}
 }
 
-func (s *strategy) Validate(context.Context, runtime.Object) field.ErrorList { return nil }
+// Validate refuses names that no kind here takes; the rest of the metadata was looked at before.
+func (s *strategy) Validate(_ context.Context, object runtime.Object) field.ErrorList {
+	var errors field.ErrorList
+	if access, err := meta.Accessor(object); err == nil {
+		for _, why := range validation.NameIsDNSSubdomain(access.GetName(), false) {
+			errors = append(errors, field.Invalid(field.NewPath("metadata", "name"), access.GetName(), why))
+		}
+	}
+	return errors
+}
 
 func (s *strategy) ValidateUpdate(_ context.Context, object, _ runtime.Object) field.ErrorList {
 	return nil
