@@ -75,6 +75,11 @@ def modern():
     return os.environ.get("CMESH_E2E_MODERN") or None
 
 
+def needs(what):
+    """A test of what only a whole control plane has: the modern API server is one without."""
+    return unittest.skipIf(modern(), f"the API server of --modern has no {what}")
+
+
 class UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 

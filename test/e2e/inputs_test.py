@@ -150,18 +150,19 @@ class ApiServerTest(webhook_case.WebhookCase):
         for place, new, wrong, wanted in inputs.TABLE:
             with self.subTest(place=place, new=new):
                 found, err = self.verdict(inputs.text_of(place, new))
-                self.assertEqual(wanted, found, err)
+                self.assertIn(found, wanted if isinstance(wanted, tuple) else (wanted,), err)
                 if (place, new) not in inputs.SAID_OTHERWISE:
                     self.check_words(wrong, found, err)
 
     def check_words(self, wrong, found, err):
         """`wrong` begins with the line, which the API server does not know."""
         said = wrong.partition(": ")[2]
+        # Which element of a list is at fault, only later API servers tell.
         field = re.sub(r"\[[^]]*\]", "", said.partition(": ")[0])
         if found == inputs.WEBHOOK:
             self.assertIn(said, err)
         elif found == inputs.SCHEMA and " " not in field:
-            self.assertIn(field.rpartition(".")[0] or field, err)
+            self.assertIn(field.rpartition(".")[0] or field, re.sub(r"\[\d+\]", "", err))
 
 
 if __name__ == "__main__":

@@ -146,6 +146,7 @@ class ReadTest(KubectlTestCase):
         things = [config_map(f"mine-{i:02}", **{"e2e-shard": "a", "n": str(i)}) for i in range(12)]
         things += [config_map(f"other-{i}", **{"e2e-shard": "b"}) for i in range(4)]
         things += [config_map("unlabelled")]
+        things += [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "unlimited"}}]
         text = "".join(json.dumps(thing) + "\n" for thing in things)
         cls.direct("-n", cls.namespace, "create", "-f", "-", stdin=text)
         cls.mine = [f"configmap/mine-{i:02}" for i in range(12)]
@@ -195,7 +196,6 @@ class ReadTest(KubectlTestCase):
         for args in (
             ["get", "namespaces"],
             ["get", "serviceaccounts,secrets,services", "-o", "wide"],
-            ["get", "clusterroles"],
             ["get", "configmap", "mine-01", "-o", "yaml"],
             ["get", "configmap", "other-1", "-o", "json"],
             ["describe", "namespace", "default"],
@@ -205,18 +205,25 @@ class ReadTest(KubectlTestCase):
             self.assertEqual(0, code)
             self.assertTrue(out)
 
+    @harness.needs("RBAC")
+    def test_roles_are_the_same(self):
+        code, out, _ = self.assert_same("get", "clusterroles")
+        self.assertEqual(0, code)
+        self.assertTrue(out)
+
     def test_discovery_is_the_same(self):
         for args in (
             ["api-resources"],
             ["api-resources", "--namespaced=false", "-o", "wide"],
             ["api-versions"],
-            ["version", "--short"],
+            ["version", "-o", "json"],
             ["explain", "pods.spec.containers"],
-            ["explain", "deployments", "--recursive"],
+            ["explain", "pods", "--recursive"],
         ):
             _, out, _ = self.assert_same(*args, code=0)
             self.assertTrue(out)
 
+    @harness.needs("nodes")
     def test_a_dump_is_the_same(self):
         dumps = []
         for kubectl in (self.direct, self.proxied):
@@ -237,6 +244,7 @@ class ReadTest(KubectlTestCase):
         self.assertEqual(0, code)
         self.assertEqual(12, len(json.loads(out)["items"]))
 
+    @harness.needs("RBAC")
     def test_authorization_is_asked_for_the_same(self):
         for args in (
             ["auth", "can-i", "create", "pods"],
@@ -245,10 +253,12 @@ class ReadTest(KubectlTestCase):
         ):
             self.assert_same(*args)
 
+    @harness.needs("RBAC")
     def test_impersonation_passes(self):
         code, _, err = self.assert_same("get", "pods", "--as", "somebody", "--as-group", "some")
         self.assertEqual(1, code)
-        self.assertIn('User "somebody" cannot list resource "pods"', err)
+        self.assertIn("(Forbidden)", err)
+        self.assertIn('"somebody"', err)
 
 
 class WriteTest(KubectlTestCase):
@@ -272,10 +282,8 @@ class WriteTest(KubectlTestCase):
     def test_create_generators(self):
         self.in_namespace(self.proxied, "create", "configmap", "made", "--from-literal=x=y")
         self.in_namespace(self.proxied, "create", "secret", "generic", "kept", "--from-literal=p=q")
-        self.in_namespace(self.proxied, "create", "deployment", "idle", "--image=i", "--replicas=0")
         self.assertEqual({"x": "y"}, self.stored("configmap", "made")["data"])
         self.assertEqual({"p": "cQ=="}, self.stored("secret", "kept")["data"])
-        self.assertEqual(0, self.stored("deployment", "idle")["spec"]["replicas"])
 
     def test_apply(self):
         first = json.dumps(config_map("applied", {"a": "1", "b": "2"}))
@@ -295,12 +303,14 @@ class WriteTest(KubectlTestCase):
         second = json.dumps(config_map("served", {"a": "3"}))
         self.in_namespace(self.proxied, *apply, stdin=first)
         self.in_namespace(self.proxied, *apply, stdin=second)
-        stored = self.stored("configmap", "served")
+        # kubectl itself shows no managed fields since 1.21.
+        stored = self.cluster.json(f"/api/v1/namespaces/{self.namespace}/configmaps/served")
         self.assertEqual({"a": "3"}, stored["data"])
-        self.assertEqual("Apply", stored["metadata"]["managedFields"][0]["operation"])
+        managers = [(m["manager"], m["operation"]) for m in stored["metadata"]["managedFields"]]
+        self.assertEqual([("kubectl", "Apply")], managers)
         code, _, err = self.assert_same(*apply, "--field-manager=rival", stdin=first)
         self.assertEqual(1, code)
-        self.assertIn("conflict", err)
+        self.assertIn(".data.a", err)  # the field that they both want
 
     def test_patch(self):
         self.create(config_map("patched", {"a": "1"}))
@@ -314,6 +324,7 @@ class WriteTest(KubectlTestCase):
             self.assertIn("patched", self.in_namespace(self.proxied, *args))
         self.assertEqual({"b": "2", "c": "3"}, self.stored("configmap", "patched")["data"])
 
+    @harness.needs("Deployments")
     def test_subresources(self):
         self.in_namespace(self.proxied, "create", "deployment", "web", "--image=i", "--replicas=0")
         self.in_namespace(self.proxied, "scale", "deployment", "web", "--replicas=2")
@@ -339,9 +350,9 @@ class WriteTest(KubectlTestCase):
 
     def test_delete(self):
         self.create(config_map("gone"), config_map("gone-too", **{"e2e-shard": "a"}))
-        args = ["delete", "configmap", "gone", "gone-too"]
+        args = ["delete", "configmap", "gone", "gone-too", "-o", "name"]
         out = self.in_namespace(self.proxied, *args)
-        self.assertEqual('configmap "gone" deleted\nconfigmap "gone-too" deleted\n', out)
+        self.assertEqual("configmap/gone\nconfigmap/gone-too\n", out)
         self.assertEqual(1, self.assert_same("get", "configmap", "gone")[0])
 
     def test_wait(self):
@@ -351,8 +362,8 @@ class WriteTest(KubectlTestCase):
         self.addCleanup(harness.end_process, waiting)
         harness.wait_for(lambda: self.watches() > 0, "kubectl wait has a watch open")
         self.in_namespace(self.direct, "delete", "configmap", "awaited")
-        out, err = waiting.communicate(timeout=60)
-        self.assertEqual((0, "configmap/awaited condition met\n"), (waiting.returncode, out), err)
+        _, err = waiting.communicate(timeout=60)
+        self.assertEqual(0, waiting.returncode, err)
 
     def watches(self):
         return self.proxy_process.metrics()["cmesh_proxy_open_watches"]
@@ -383,9 +394,8 @@ class DeleteCollectionTest(KubectlTestCase):
         for i in range(3):
             self.create(config_map(f"mine-{i}", **{"e2e-shard": "a"}))
             self.create(config_map(f"other-{i}", **{"e2e-shard": "b"}))
-        out = self.in_namespace(self.proxied, "delete", "configmaps", "--all")
-        self.assertEqual(3, out.count("mine-"))
-        self.assertEqual(0, out.count("other-"))
+        out = self.in_namespace(self.proxied, "delete", "configmaps", "--all", "-o", "name").split()
+        self.assertEqual([f"configmap/mine-{i}" for i in range(3)], sorted(out))
         left = self.in_namespace(self.direct, "get", "configmaps", "-o", "name").split()
         self.assertEqual([f"configmap/other-{i}" for i in range(3)], sorted(left)[-3:])
         self.assertFalse([name for name in left if "mine" in name])
@@ -452,7 +462,7 @@ class CustomResourceTest(KubectlTestCase):
     def test_invalid(self):
         code, _, err = self.assert_same("create", "-f", "-", stdin=json.dumps(widget("bad", -1)))
         self.assertEqual(1, code)
-        self.assertIn("should be greater than or equal to 0", err)
+        self.assertIn("spec.replicas", err)
 
 
 class ErrorTest(KubectlTestCase):
@@ -475,14 +485,15 @@ class ErrorTest(KubectlTestCase):
 
     def test_conflict(self):
         self.create(config_map("taken"))
-        code, _, err = self.assert_same("create", "configmap", "taken")
+        taken = json.dumps(config_map("taken"))
+        code, _, err = self.assert_same("create", "-f", "-", stdin=taken)
         self.assertEqual(1, code)
-        self.assertIn("AlreadyExists", err)
+        self.assertIn("(AlreadyExists)", err)
         stale = self.stored("configmap", "taken")
         self.in_namespace(self.direct, "label", "configmap", "taken", "newer=yes")
         code, _, err = self.assert_same("replace", "-f", "-", stdin=json.dumps(stale))
         self.assertEqual(1, code)
-        self.assertIn("the object has been modified", err)
+        self.assertIn("(Conflict)", err)
 
     def test_invalid(self):
         for thing in (config_map("Not_A_Name"), config_map("name", a="b" * 64)):
@@ -495,6 +506,7 @@ class ErrorTest(KubectlTestCase):
         self.assertEqual(1, code)
         self.assertTrue(err)
 
+    @harness.needs("RBAC")
     def test_forbidden(self):
         kubeconfig = self.cluster.user_kubeconfig(self.folder, "nobody-special")
         proxy = self.proxy([harness.limit(["configmaps"], SHARD)], kubeconfig)
@@ -503,7 +515,8 @@ class ErrorTest(KubectlTestCase):
         for args in (["get", "secrets"], ["get", "configmaps"], ["delete", "pod", "x"]):
             code, out, err = proxied.run(*args)
             self.assertEqual(1, code)
-            self.assertIn('User "nobody-special" cannot', err)
+            self.assertIn("(Forbidden)", err)
+            self.assertIn('"nobody-special"', err)
             self.assertEqual(direct.run(*args), (code, out, err))
 
 

@@ -466,7 +466,8 @@ class ListTest(LimitsTestCase):
             self.assertEqual(item, objects.item_of(json.loads(answer.body)))
 
     def test_other_resources_are_not_limited(self):
-        for target in ("/api/v1/namespaces", "/api/v1/services", "/apis/apps/v1/replicasets"):
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        for target in ("/api/v1/namespaces", "/api/v1/services", definitions):
             direct, proxied = harness.wait_for(
                 lambda t=target: self.steady_lists(t), f"{target} stands still", interval=0
             )

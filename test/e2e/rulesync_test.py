@@ -445,7 +445,7 @@ class ConfigMapTest(RuleSyncTestCase):
         kubeconfig = s.control.user_kubeconfig(s.folder, "nobody")
         args = ["--from-configmap", self.name, "--kubeconfig", kubeconfig, "--to", s.stored]
         s.sync = shard.RuleSync(s.folder, args)
-        self.wait_error(s, "source", "forbidden")
+        self.wait_error(s, "source", "403 Forbidden")
         self.assertFalse(s.sync.ready())
         self.assertGreater(s.sync.metric('source_errors_total{reason="unreachable"}'), 0)
 
