@@ -62,6 +62,7 @@ class InformerTestCase(harness.TestCase):
             self.clients.append(real_clients.python_informer("python", url, forms))
         forms = ["json:configmaps", "protobuf:pods", "protobuf:secrets", f"json:{GEARS}"]
         forms += [f"partial:pods@{one}", f"partial:{GEARS}"]
+        forms += ["fabric8:configmaps", f"fabric8:{GEARS}", "kube-rs:pods", f"kube-rs:secrets@{one}"]
         for form in forms:
             self.clients.append(wire_informer.WireInformer("wire", proxy.listen, form))
         real_clients.wait_synced(self.clients)

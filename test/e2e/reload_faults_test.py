@@ -54,7 +54,14 @@ class RestartTest(reload_case.ReloadTestCase):
         forms = ["typed:pods", "json:pods", "metadata:pods", "dynamic:pods"]
         self.clients.append(real_clients.go_informer("go", url, forms))
         super().start_clients(proxy, url)
-        self.clients = [c for c in self.clients if not isinstance(c, wire_informer.WireInformer)]
+        exact = [c for c in self.clients if isinstance(c, wire_informer.WireInformer)]
+        for client in exact:  # they know of this localproxy alone
+            self.clients.remove(client)
+            client.close()
+        for form in ("fabric8:pods", "kube-rs:pods"):
+            client = wire_informer.WireInformer("wire", self.between.address, form, exact=False)
+            self.clients.append(client)
+        real_clients.wait_synced(self.clients)
         return self.clients
 
     def setUp(self):

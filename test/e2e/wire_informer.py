@@ -24,6 +24,13 @@ RECEIVE_BUFFER = 4 * 1024 * 1024
 
 SLOW_BUFFER = 8 * 1024
 
+WEBSOCKET = (
+    ("Connection", "Upgrade"),
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+)
+
 # Beyond so many bytes that were not read the window may be full.
 MANY = 32 * 1024
 
@@ -123,14 +130,23 @@ class Body:
 
 class WireInformer:
     """Stands beside the clients of real_clients: the same events, `dump` and `close`. FORM of its
-    watch is json, protobuf, or partial (PartialObjectMetadata in JSON).
+    watch is json, protobuf, or partial (PartialObjectMetadata in JSON); or a client that cannot be
+    had here, of which it does what that one does otherwise:
+
+    - fabric8 (Java): asks for each watch over WebSocket first, and by plain HTTP when that is
+      answered with a stream.
+    - kube-rs (Rust): lists again upon an ERROR event only; a watch that is refused, with 410 too,
+      is asked for again from the same version.
 
     Its add and update events have `since` among their fields: how many calls of `mark` had
-    returned before the event's first byte was sent.
+    returned before the event's first byte was sent. Not if it is not `exact`, as through a relay
+    that holds bytes of its own.
     """
 
-    def __init__(self, name, address, watch, slow=False):
+    # pylint: disable-next=too-many-arguments
+    def __init__(self, name, address, watch, slow=False, exact=True):
         self.name = name
+        self.exact = exact
         self.buffer = SLOW_BUFFER if slow else RECEIVE_BUFFER
         self.slow = slow  # may be changed later
         self.address = address
@@ -224,7 +240,7 @@ class WireInformer:
             "protobuf": objects.PROTOBUF,
             "partial": "application/json" + partial,
         }
-        return [("Accept", accept[self.form] + stream)]
+        return [("Accept", accept.get(self.form, "application/json") + stream)]
 
     def list(self):
         began, since = time.time_ns(), self.marked
@@ -245,6 +261,8 @@ class WireInformer:
         """Reads one watch. After it, `version` is where to go on from, None for a new list."""
         query = "?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600"
         query += f"&resourceVersion={self.version}"
+        if self.form == "fabric8":
+            self.try_websocket(self.path + query)
         with wire.Connection(self.address, receive_buffer=self.buffer) as connection:
             with self.lock:
                 self.sock = connection.sock
@@ -258,6 +276,14 @@ class WireInformer:
                 with self.lock:
                     self.sock = None
 
+    def try_websocket(self, target):
+        """Over which nothing could be written when rules change: it must not be switched to."""
+        with wire.Connection(self.address) as connection:
+            connection.send_head("GET", target, WEBSOCKET)
+            status = connection.read_head().status
+        if status == 101:
+            raise AssertionError(f"{target} was switched to WebSocket")
+
     def read(self):
         data = b""
         while b"\r\n\r\n" not in data:
@@ -266,7 +292,7 @@ class WireInformer:
         status = wire.Head(head.decode().split("\r\n")).status
         if status != 200:
             self.say("error", code=status)
-            if status == 410:
+            if status == 410 and self.form != "kube-rs":
                 self.version = None
             else:
                 time.sleep(0.1)
@@ -316,8 +342,9 @@ class WireInformer:
         with self.lock:
             before = self.cache.get(key)
             self.cache[key] = item
-        fields = {"key": key, "rv": item.resource_version, "labels": item.labels, "since": since}
-        fields.update(more)
+        fields = {"key": key, "rv": item.resource_version, "labels": item.labels, **more}
+        if self.exact:
+            fields["since"] = since
         if before is None:
             self.say("add", **fields)
         else:
