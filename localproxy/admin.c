@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "admin.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "admin/admin_server.h"
@@ -62,6 +64,11 @@ static void add_upstream(const struct admin_options *o, cJSON *root)
     cJSON_AddBoolToObject(up, "reachable", unreachable == NULL);
     if (unreachable != NULL) {
         cJSON_AddStringToObject(up, "connectionError", unreachable);
+    }
+    if (proxy_start_version(o->proxy) != 0) {
+        char text[32];
+        (void)snprintf(text, sizeof text, "%" PRIu64, proxy_start_version(o->proxy));
+        cJSON_AddStringToObject(up, "versionAtStart", text);
     }
     cJSON_AddNumberToObject(up, "connections", s->open);
     cJSON_AddNumberToObject(up, "dialFailures", (double)s->failed);

@@ -210,12 +210,25 @@ static int refuse_itself(const struct app *a, struct err *e)
                    server->https ? "s" : "", at, a->flags.listen);
 }
 
+static void on_credentials(void *data)
+{
+    const struct app *a = data;
+    if (a->proxy != NULL) {
+        proxy_upstream_ready(a->proxy);
+    }
+}
+
 static int open_upstream(struct app *a, struct err *e)
 {
     if (kube_flags_open(&a->flags.kube, &a->access, e) != 0 || refuse_itself(a, e) != 0) {
         return e->code;
     }
-    const struct kube_client_options o = {.access = &a->access, .max_idle = 256};
+    const struct kube_client_options o = {
+        .access = &a->access,
+        .max_idle = 256,
+        .on_change = on_credentials,
+        .data = a,
+    };
     a->upstream = kube_client_new(a->program.loop, &o, e);
     return a->upstream == NULL ? e->code : 0;
 }
@@ -243,6 +256,7 @@ static int open_all(void *data, struct err *e)
              log_str("admin", admin_address(a->admin)),
              log_str("upstream", kube_client_server(a->upstream)));
     warn_of_open_door(a);
+    proxy_upstream_ready(a->proxy);
     return write_ready_file(a, e);
 }
 

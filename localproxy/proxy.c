@@ -202,8 +202,6 @@ static void collect_body(const struct request *r)
     net_deadline_set(w->proxy->loop, &w->due, LOCK_BODY_MS);
 }
 
-static const struct slice no_body = {.len = 0};
-
 /* Finds the lock in a request, and names it as in this shard. *out holds a body that was changed.
  * False: the request was refused, or waits for its body. */
 static bool apply_lock(struct request *r, enum lock_found *found, struct buf *out)
@@ -217,9 +215,7 @@ static bool apply_lock(struct request *r, enum lock_found *found, struct buf *ou
         return false;
     }
     *found = result.found;
-    if (result.needs_body && r->body == NULL && r->ended) {
-        r->body = &no_body;
-    } else if (result.needs_body && r->body == NULL) {
+    if (result.needs_body && r->body == NULL) {
         collect_body(r);
         return false;
     }
@@ -299,13 +295,19 @@ static void on_pause_over(void *data, struct http_exchange *x, const struct http
     refuse_expired(&r);
 }
 
-/* False: it goes on from something that was seen under other rules, and was refused, or will be. */
+/* False: it goes on from something that was seen under other rules, and was refused, or will be; or
+ * that may be, and waits until it is known. */
 static bool apply_delivered_versions(const struct request *r)
 {
     struct proxy *p = r->proxy;
     const struct request_attributes *s = &r->attributes;
     bool current = true;
-    if (s->verb == VERB_WATCH && !s->initial_events && s->version != 0) {
+    bool watches = s->verb == VERB_WATCH && !s->initial_events && s->version != 0;
+    if (watches && start_versions_wanted(&p->starts, s) &&
+        start_versions_await(&p->starts, r->ri, s, r->x, r->head, on_again, p)) {
+        return false;
+    }
+    if (watches) {
         current = delivered_watch(p->forward.points, &s->key, s->version);
     } else if (s->verb == VERB_LIST && s->page != 0) {
         current = delivered_page(p->forward.points, &s->key, s->page);
@@ -373,17 +375,6 @@ static void refuse_without_rules(const struct request *r)
     refuse(r, 503, retry_after, message);
 }
 
-/* False: it waits until it is known where its resource is. */
-static bool apply_start(const struct request *r)
-{
-    struct proxy *p = r->proxy;
-    struct request_attributes a;
-    request_attributes_read(&a, r->ri);
-    return r->body != NULL || rules_match(p->rules, a.group, a.resource) == NULL ||
-           !start_versions_wanted(&p->starts, &a) ||
-           !start_versions_await(&p->starts, r->ri, &a, r->x, r->head, on_again, p);
-}
-
 /* Does to a resource request what the rules say. False: it was answered, or waits. */
 static bool apply_rules(struct request *r, struct buf *body)
 {
@@ -393,7 +384,7 @@ static bool apply_rules(struct request *r, struct buf *body)
         refuse_without_rules(r);
         return false;
     }
-    if (p->rules != NULL && (!apply_start(r) || !apply_lock(r, &lock, body))) {
+    if (p->rules != NULL && !apply_lock(r, &lock, body)) {
         return false;
     }
     if (lock != LOCK_OTHER) {
@@ -698,6 +689,18 @@ bool proxy_draining(const struct proxy *p)
 }
 
 /* ---- what it says about itself, and the end ---- */
+
+void proxy_upstream_ready(struct proxy *p)
+{
+    if (p->o.flags->resume_doubt_s > 0) {
+        start_versions_begin(&p->starts);
+    }
+}
+
+uint64_t proxy_start_version(const struct proxy *p)
+{
+    return p->starts.version;
+}
 
 const char *proxy_address(const struct proxy *p)
 {

@@ -36,6 +36,11 @@ struct proxy_options {
 MUST_CHECK struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o,
                                    struct err *e);
 
+/* The API server can be asked: there are credentials. May be told more than once. */
+void proxy_upstream_ready(struct proxy *p);
+/* As in start_version.h; 0: not known. */
+uint64_t proxy_start_version(const struct proxy *p);
+
 /* Rules were put in force, and no write to what they took away is under way any more, or can still
  * be executed by the API server. */
 typedef void (*proxy_settled_cb)(void *data);

@@ -394,12 +394,6 @@ void delivered_started(struct delivered_versions *r, uint64_t resource, uint64_t
     end_change(r);
 }
 
-bool delivered_is_doubted(struct delivered_versions *r, uint64_t resource)
-{
-    const struct resource *x = find_resource(r, resource);
-    return !r->all_known && (x == NULL || x->floor == 0);
-}
-
 void delivered_saw(struct delivered_versions *r, const struct delivered_key *key, uint64_t version)
 {
     begin_change(r);
@@ -435,6 +429,20 @@ static bool may_watch(struct delivered_versions *r, const struct delivered_key *
         return true;
     }
     return refused_before(r, key, POINT_VERSION_REFUSED, version);
+}
+
+bool delivered_is_doubted(struct delivered_versions *r, const struct delivered_key *key,
+                          uint64_t version)
+{
+    const struct resource *x = find_resource(r, key->resource);
+    struct match m = match_points(r, key, POINT_VERSION, version);
+    return !r->all_known && (x == NULL || (x->floor == 0 && version > x->forgotten)) &&
+           m.stale == NULL && m.fresh == NULL;
+}
+
+bool delivered_all_known(const struct delivered_versions *r)
+{
+    return r->all_known;
 }
 
 bool delivered_watch(struct delivered_versions *r, const struct delivered_key *key,

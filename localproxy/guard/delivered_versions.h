@@ -131,8 +131,14 @@ void delivered_newest(struct delivered_versions *r, const struct delivered_key *
 /* The resource was at `version` since this process began: nobody has one above it from before. */
 void delivered_started(struct delivered_versions *r, uint64_t resource, uint64_t version);
 
-/* Whether delivered_started would say anything new. */
-bool delivered_is_doubted(struct delivered_versions *r, uint64_t resource);
+/* Whether a watch from `version` would be refused for no other reason than that it is not known
+ * where its resource was when this process began. */
+bool delivered_is_doubted(struct delivered_versions *r, const struct delivered_key *key,
+                          uint64_t version);
+
+/* What clients had before this process began is known, from a file: delivered_started says nothing
+ * new. */
+bool delivered_all_known(const struct delivered_versions *r);
 
 /* A watch that has ended without a 410 gave the client `range` under key->selector, or a whole list
  * (its last page) did: one version, or DELIVERED_ANY. */

@@ -2,126 +2,67 @@
 #include "watch/start_version.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "codec/list_meta.h"
 #include "headers.h"
-#include "net/deadline.h"
 #include "watch/derived_requests.h"
+
+#define NAMESPACES "/api/v1/namespaces"
 
 enum {
     TARGET_MAX = 1024 * 1024,
     LIMIT_MS = 5000,
-    AGAIN_MS = 10000, /* after a failure that may pass */
+    AGAIN_MS = 5000, /* after a failure that may pass */
 };
 
-struct start_version {
-    struct start_versions *all;
-    struct list link;
-    uint64_t resource;
-    struct http_exchange *up; /* NULL: it was answered, in vain */
-    unsigned status;
-    struct list_meta *list;  /* the answer, if it is one */
-    struct net_deadline due; /* of the answer; after a failure, when it is forgotten */
-    struct list waiting;
-};
+/* ---- asking for a version ---- */
 
-void start_versions_init(struct start_versions *s, struct net_loop *l, struct kube_client *upstream,
-                         struct delivered_versions *points)
+/* Ends it without telling anything. */
+static void version_ask_end(struct version_ask *k)
 {
-    *s = (struct start_versions){.loop = l, .upstream = upstream, .points = points};
-    list_init(&s->all);
-}
-
-static void start_version_free(struct start_version *v)
-{
-    if (v->up != NULL) {
-        http_exchange_abort(v->up);
+    if (k->up != NULL) {
+        http_exchange_abort(k->up);
+        k->up = NULL;
     }
-    net_deadline_clear(&v->due);
-    list_meta_free(v->list);
-    list_remove(&v->link);
-    v->all->count--;
-    free(v);
+    net_deadline_clear(&k->due);
+    list_meta_free(k->list);
+    k->list = NULL;
 }
 
-void start_versions_deinit(struct start_versions *s)
+static void tell(struct version_ask *k, uint64_t version)
 {
-    while (!list_empty(&s->all)) {
-        start_version_free(LIST_ITEM(s->all.next, struct start_version, link));
-    }
-}
-
-static struct start_version *find(const struct start_versions *s, uint64_t resource)
-{
-    LIST_FOR_EACH(node, &s->all)
-    {
-        struct start_version *v = LIST_ITEM(node, struct start_version, link);
-        if (v->resource == resource) {
-            return v;
-        }
-    }
-    return NULL;
-}
-
-static bool may_tell_a_version(const struct request_attributes *a)
-{
-    return (a->verb == VERB_CREATE && a->name.len == 0) || a->verb == VERB_UPDATE ||
-           a->verb == VERB_PATCH ||
-           (a->verb == VERB_WATCH && a->version == 0 && !a->initial_events);
-}
-
-bool start_versions_wanted(const struct start_versions *s, const struct request_attributes *a)
-{
-    if (!may_tell_a_version(a) || !delivered_is_doubted(s->points, a->key.resource)) {
-        return false;
-    }
-    const struct start_version *v = find(s, a->key.resource);
-    return v == NULL || v->up != NULL;
-}
-
-/* ---- the answer ---- */
-
-/* A refusal will be one again. */
-static bool may_pass(unsigned status)
-{
-    return status == 0 || status == 401 || status == 429 || status >= 500;
-}
-
-static void conclude(struct start_version *v, uint64_t version)
-{
-    net_deadline_clear(&v->due);
+    version_ask_end(k);
     log_debug("where a resource is", log_num("version", (int64_t)version),
-              log_num("code", v->status));
-    if (version != 0) {
-        delivered_started(v->all->points, v->resource, version);
-    } else if (may_pass(v->status)) {
-        net_deadline_set(v->all->loop, &v->due, AGAIN_MS);
-    }
-    paused_requests_continue(&v->waiting);
-    if (version != 0) {
-        start_version_free(v);
-    }
+              log_num("code", k->status));
+    k->on_version(k, version);
+}
+
+/* A refusal that will be one again; or an answer without a version that can be compared. */
+static bool is_final(const struct version_ask *k)
+{
+    return k->status != 0 && k->status != 401 && k->status != 429 && k->status < 500;
 }
 
 static void up_on_head(struct http_exchange *x, const struct http_head *head)
 {
-    struct start_version *v = x->data;
-    v->status = head->status;
+    struct version_ask *k = x->data;
+    k->status = head->status;
     if (head->status == 401) {
-        kube_client_rejected(v->all->upstream);
+        kube_client_rejected(k->all->upstream);
     }
     if (head->status == 200) {
-        v->list = list_meta_new(headers_value(head, SLICE("Content-Type")),
+        k->list = list_meta_new(headers_value(head, SLICE("Content-Type")),
                                 headers_value(head, SLICE("Content-Encoding")));
     }
 }
 
 static void up_on_body(struct http_exchange *x, struct slice data)
 {
-    struct start_version *v = x->data;
-    if (v->list != NULL) {
-        list_meta_feed(v->list, data);
+    struct version_ask *k = x->data;
+    if (k->list != NULL) {
+        list_meta_feed(k->list, data);
     }
 }
 
@@ -132,17 +73,15 @@ static void up_on_end_or_drain(struct http_exchange *x)
 
 static void up_on_close(struct http_exchange *x, const struct err *e)
 {
-    struct start_version *v = x->data;
+    struct version_ask *k = x->data;
     struct list_meta_result found = {0};
-    v->up = NULL;
+    k->up = NULL;
     if (e != NULL) {
-        v->status = 0;
-    } else if (v->list != NULL) {
-        list_meta_end(v->list, &found);
+        k->status = 0;
+    } else if (k->list != NULL) {
+        list_meta_end(k->list, &found);
     }
-    list_meta_free(v->list);
-    v->list = NULL;
-    conclude(v, found.resource_version);
+    tell(k, found.resource_version);
 }
 
 static const struct http_exchange_handlers up_handlers = {
@@ -155,68 +94,206 @@ static const struct http_exchange_handlers up_handlers = {
 
 static void on_due(struct net_deadline *d)
 {
-    struct start_version *v = LIST_ITEM(d, struct start_version, due);
-    if (v->up == NULL) {
-        start_version_free(v);
-        return;
-    }
-    http_exchange_abort(v->up);
-    v->up = NULL;
-    v->status = 0;
-    list_meta_free(v->list);
-    v->list = NULL;
-    conclude(v, 0);
+    struct version_ask *k = LIST_ITEM(d, struct version_ask, due);
+    k->status = 0;
+    tell(k, 0);
 }
 
-/* ---- asking ---- */
+static void version_ask_init(struct version_ask *k, struct start_versions *all,
+                             void (*on_version)(struct version_ask *k, uint64_t version))
+{
+    *k = (struct version_ask){.all = all, .on_version = on_version};
+    net_deadline_init(&k->due, on_due);
+}
 
-/* One object: the version is that of all. Without our selector, by which the API server might look
- * at many before it finds one; nobody is shown it. */
-static bool ask(struct start_version *v, const struct request_info *ri)
+/* `on_version` follows. One object: the version is that of all. Without our selector, by which the
+ * API server might look at many before it finds one; nobody is shown it. */
+static bool version_ask_start(struct version_ask *k, struct slice collection)
 {
     const struct slice accept =
         SLICE("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json");
     struct err e = ERR_INIT;
     struct buf target = BUF_INIT(TARGET_MAX);
-    derived_collection(ri, &target);
+    k->status = 0;
+    buf_append(&target, collection.ptr, collection.len);
     buf_append_str(&target, "?limit=1");
     if (buf_error(&target) == 0) {
-        v->status = 0;
-        v->up =
-            derived_ask(v->all->upstream, buf_slice(&target), accept, false, &up_handlers, v, &e);
+        k->up =
+            derived_ask(k->all->upstream, buf_slice(&target), accept, false, &up_handlers, k, &e);
     }
     buf_reset(&target);
-    if (v->up != NULL) {
-        net_deadline_set(v->all->loop, &v->due, LIMIT_MS);
+    if (k->up != NULL) {
+        net_deadline_set(k->all->loop, &k->due, LIMIT_MS);
     }
-    return v->up != NULL;
+    return k->up != NULL;
 }
 
-static struct start_version *start_version_new(struct start_versions *s, uint64_t resource)
+/* ---- the start ---- */
+
+static void on_start_version(struct version_ask *k, uint64_t version)
 {
-    struct start_version *v = s->count < DELIVERED_RESOURCES_MAX ? calloc(1, sizeof *v) : NULL;
-    if (v == NULL) {
+    struct start_versions *s = k->all;
+    s->version = version;
+    if (version == 0 && !is_final(k)) {
+        net_deadline_set(s->loop, &s->again, AGAIN_MS);
+    }
+}
+
+static void on_again(struct net_deadline *d)
+{
+    start_versions_begin(LIST_ITEM(d, struct start_versions, again));
+}
+
+void start_versions_init(struct start_versions *s, struct net_loop *l, struct kube_client *upstream,
+                         struct delivered_versions *points)
+{
+    *s = (struct start_versions){.loop = l, .upstream = upstream, .points = points};
+    list_init(&s->resources);
+    version_ask_init(&s->start, s, on_start_version);
+    net_deadline_init(&s->again, on_again);
+}
+
+void start_versions_begin(struct start_versions *s)
+{
+    if (s->version != 0 || s->start.up != NULL || is_final(&s->start) ||
+        delivered_all_known(s->points) || !kube_client_ready(s->upstream)) {
+        return;
+    }
+    if (!version_ask_start(&s->start, SLICE(NAMESPACES))) {
+        net_deadline_set(s->loop, &s->again, AGAIN_MS);
+    }
+}
+
+/* ---- a resource ---- */
+
+/* Namespaces before, the resource, namespaces after; then nothing is asked. */
+enum { BEFORE, THERE, AFTER, STEPS };
+
+struct resource_place {
+    struct version_ask ask;
+    struct list link;
+    uint64_t resource;
+    struct buf collection;
+    unsigned step;
+    uint64_t versions[STEPS];
+    struct list waiting;
+    struct net_deadline forget; /* after a failure that may pass */
+};
+
+static void resource_place_free(struct resource_place *p)
+{
+    version_ask_end(&p->ask);
+    net_deadline_clear(&p->forget);
+    buf_reset(&p->collection);
+    list_remove(&p->link);
+    p->ask.all->count--;
+    free(p);
+}
+
+void start_versions_deinit(struct start_versions *s)
+{
+    version_ask_end(&s->start);
+    net_deadline_clear(&s->again);
+    while (!list_empty(&s->resources)) {
+        resource_place_free(LIST_ITEM(s->resources.next, struct resource_place, link));
+    }
+}
+
+static void on_forget(struct net_deadline *d)
+{
+    resource_place_free(LIST_ITEM(d, struct resource_place, forget));
+}
+
+static bool ask_next(struct resource_place *p)
+{
+    return version_ask_start(&p->ask,
+                             p->step == THERE ? buf_slice(&p->collection) : SLICE(NAMESPACES));
+}
+
+static void conclude(struct resource_place *p)
+{
+    struct start_versions *s = p->ask.all;
+    const uint64_t *v = p->versions;
+    bool all = p->step == STEPS && s->version != 0;
+    bool same = all && v[BEFORE] <= v[THERE] && v[THERE] <= v[AFTER];
+    p->step = STEPS;
+    if (same) {
+        delivered_started(s->points, p->resource, s->version);
+    } else if (!all && (s->version == 0 || !is_final(&p->ask))) {
+        net_deadline_set(s->loop, &p->forget, AGAIN_MS);
+    }
+    paused_requests_continue(&p->waiting);
+    if (same) {
+        resource_place_free(p);
+    }
+}
+
+static void on_place_version(struct version_ask *k, uint64_t version)
+{
+    struct resource_place *p = LIST_ITEM(k, struct resource_place, ask);
+    p->versions[p->step] = version;
+    if (version != 0) {
+        p->step++;
+    }
+    if (version == 0 || p->step == STEPS || !ask_next(p)) {
+        conclude(p);
+    }
+}
+
+static struct resource_place *find(const struct start_versions *s, uint64_t resource)
+{
+    LIST_FOR_EACH(node, &s->resources)
+    {
+        struct resource_place *p = LIST_ITEM(node, struct resource_place, link);
+        if (p->resource == resource) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static struct resource_place *resource_place_new(struct start_versions *s, uint64_t resource,
+                                                 const struct request_info *ri)
+{
+    struct resource_place *p = s->count < DELIVERED_RESOURCES_MAX ? calloc(1, sizeof *p) : NULL;
+    if (p == NULL) {
         return NULL;
     }
-    v->all = s;
-    v->resource = resource;
-    list_init(&v->waiting);
-    net_deadline_init(&v->due, on_due);
-    list_append(&s->all, &v->link);
+    p->resource = resource;
+    version_ask_init(&p->ask, s, on_place_version);
+    net_deadline_init(&p->forget, on_forget);
+    list_init(&p->waiting);
+    list_append(&s->resources, &p->link);
     s->count++;
-    return v;
+    buf_init(&p->collection, TARGET_MAX);
+    derived_collection(ri, &p->collection);
+    if (buf_error(&p->collection) != 0 || !ask_next(p)) {
+        resource_place_free(p);
+        return NULL;
+    }
+    return p;
+}
+
+/* ---- the watch ---- */
+
+bool start_versions_wanted(const struct start_versions *s, const struct request_attributes *a)
+{
+    bool younger = s->version != 0 ? a->version > s->version : s->start.up != NULL;
+    if (!younger || !delivered_is_doubted(s->points, &a->key, a->version)) {
+        return false;
+    }
+    const struct resource_place *p = find(s, a->key.resource);
+    return p == NULL || p->step != STEPS;
 }
 
 bool start_versions_await(struct start_versions *s, const struct request_info *ri,
                           const struct request_attributes *a, struct http_exchange *x,
                           const struct http_head *head, paused_request_cb cb, void *data)
 {
-    struct start_version *v = find(s, a->key.resource);
-    if (v == NULL) {
-        v = start_version_new(s, a->key.resource);
+    struct resource_place *p = find(s, a->key.resource);
+    if (p == NULL) {
+        p = resource_place_new(s, a->key.resource, ri);
     }
-    if (v == NULL || (v->up == NULL && !ask(v, ri))) {
-        return false;
-    }
-    return paused_request_start(s->loop, &v->waiting, x, head, PAUSED_UNTIL_CONTINUED, cb, data);
+    return p != NULL &&
+           paused_request_start(s->loop, &p->waiting, x, head, PAUSED_UNTIL_CONTINUED, cb, data);
 }

@@ -287,6 +287,10 @@ class LocalProxy:
     def status(self):
         return json.loads(self.ask_admin("/status").body)
 
+    def wait_for_start_version(self):
+        """From then on versions that come to be are known to be younger than the process."""
+        wait_for(lambda: self.status()["upstream"].get("versionAtStart"), "the version at the start")
+
     def metrics(self):
         """name{labels} -> value."""
         text = self.ask_admin("/metrics").body.decode()
@@ -417,8 +421,10 @@ class TestCase(unittest.TestCase):
         return args + ["--rules", path]
 
     def proxy(self, rules=None, kubeconfig=None, args=(), **more):
-        """A localproxy for this test, in front of the control plane if no kubeconfig is given."""
+        """A localproxy for this test, in front of the control plane if no kubeconfig is given; else
+        it asks for nothing by itself at its start."""
         base = self.proxy_args(self.folder, rules, kubeconfig or cluster().kubeconfig)
+        base += [] if kubeconfig is None else ["--resume-doubt=0"]
         return self.start_proxy(self.addCleanup, [*base, *args], **more)
 
     @classmethod

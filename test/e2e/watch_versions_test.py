@@ -47,11 +47,12 @@ class WatchVersionsTest(harness.TestCase):
         super().setUp()
         self.cluster = harness.cluster()
         self.namespace = f"versions-{os.getpid()}-{next(self.numbers)}"
+        selector = f"{harness.NAMESPACE_LABEL} in ({self.namespace})"
+        self.localproxy = self.proxy([harness.limit(["configmaps"], selector)])
+        self.localproxy.wait_for_start_version()
         self.cluster.json("/api/v1/namespaces", "POST", {"metadata": {"name": self.namespace}})
         self.addCleanup(self.cluster.fetch, f"/api/v1/namespaces/{self.namespace}", "DELETE")
         self.path = f"/api/v1/namespaces/{self.namespace}/configmaps"
-        selector = f"{harness.NAMESPACE_LABEL} in ({self.namespace})"
-        self.localproxy = self.proxy([harness.limit(["configmaps"], selector)])
 
     def ask(self, method, name, thing=None):
         """Asks for the object and returns its version."""
@@ -114,7 +115,9 @@ class WatchVersionsTest(harness.TestCase):
         self.assertEqual("DELETED", watch.next()[0])
 
     def test_many_watches_see_the_same_order(self):
-        """Each begins at the event that the first has just shown, while objects change."""
+        """Each begins at the event that the first has just shown, which begins with what there is,
+        while objects change."""
+        self.cluster.json(self.path, "POST", self.thing("there", 0))
         over = threading.Event()
         writer = threading.Thread(target=self.write_until, args=(over,))
         writer.start()

@@ -303,15 +303,32 @@ static void refusals_come_to_an_end(void **state)
 static void what_is_younger_than_the_process(void **state)
 {
     struct delivered_versions *r = *state;
-    assert_true(delivered_is_doubted(r, PODS));
+    assert_false(delivered_all_known(r));
+    assert_true(delivered_is_doubted(r, &pods_a, 100));
     delivered_started(r, PODS, 99);
-    assert_false(delivered_is_doubted(r, PODS));
-    assert_true(delivered_is_doubted(r, SECRETS));
+    assert_false(delivered_is_doubted(r, &pods_a, 100));
     assert_false(delivered_watch(r, &pods_a, 99));
     assert_true(delivered_watch(r, &pods_a, 100));
     assert_true(delivered_watch(r, &pods_a, 101));
     delivered_started(r, PODS, 50); /* answers may overtake one another */
     assert_false(delivered_watch(r, &pods_a, 98));
+}
+
+static void what_is_known_is_not_doubted(void **state)
+{
+    struct delivered_versions *r = *state;
+    give_list(r, pods_a, 10);
+    assert_false(delivered_is_doubted(r, &pods_a, 10));
+    assert_false(delivered_is_doubted(r, &pods_b, 10)); /* stale */
+    assert_true(delivered_is_doubted(r, &pods_b, 11));
+    assert_true(delivered_watch(r, &pods_a, 10));
+    assert_true(delivered_is_doubted(r, &pods_a, 10));
+    for (uint64_t i = 0; i <= DELIVERED_POINTS_MAX; i++) {
+        struct delivered_key other = {PODS, 1000 + i, pods_b.selector};
+        give_list(r, other, 20);
+    }
+    assert_false(delivered_is_doubted(r, &pods_a, 20)); /* forgotten: as good as stale */
+    assert_true(delivered_is_doubted(r, &pods_a, 21));
 }
 
 static void many_selectors(void **state)
@@ -892,6 +909,7 @@ int main(void)
         cmocka_unit_test(versions_that_are_no_numbers),
         WITH_RESUME(refusals_come_to_an_end),
         WITH_RESUME(what_is_younger_than_the_process),
+        WITH_RESUME(what_is_known_is_not_doubted),
         WITH_RESUME(pushed_out_points_stay_stale),
         WITH_RESUME(many_selectors),
         WITH_RESUME(pages),
