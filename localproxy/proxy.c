@@ -638,6 +638,13 @@ static void take_lock_rule(struct proxy *p)
     }
 }
 
+void proxy_upstream_ready(struct proxy *p)
+{
+    if (p->rules != NULL && p->o.flags->resume_doubt_s > 0) {
+        start_versions_begin(&p->starts);
+    }
+}
+
 void proxy_set_rules(struct proxy *p, struct rules *rules)
 {
     char why[ERR_MSG_MAX];
@@ -645,6 +652,7 @@ void proxy_set_rules(struct proxy *p, struct rules *rules)
     p->rules = rules_ref(rules);
     p->rules_since = (int64_t)time(NULL);
     take_lock_rule(p);
+    proxy_upstream_ready(p);
     fence_history_add(&p->history, old, net_loop_now(p->loop));
     (void)snprintf(why, sizeof why,
                    "the rules of shard %s/%s changed to generation %" PRIu64 ": list again",
@@ -689,13 +697,6 @@ bool proxy_draining(const struct proxy *p)
 }
 
 /* ---- what it says about itself, and the end ---- */
-
-void proxy_upstream_ready(struct proxy *p)
-{
-    if (p->o.flags->resume_doubt_s > 0) {
-        start_versions_begin(&p->starts);
-    }
-}
 
 uint64_t proxy_start_version(const struct proxy *p)
 {

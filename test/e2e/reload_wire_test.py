@@ -715,7 +715,8 @@ class ResumeTest(WireCase):
 
     def test_a_start_doubts_for_a_while(self):
         """A limit may have been there before the start."""
-        self.start_with("a")
+        self.start_with("a", args=["--resume-doubt=60"])
+        self.asked("/api/v1/namespaces?limit=1").respond(b"{}", status=403)
         for target in (self.pods, "/api/v1/services"):
             for _ in range(3):
                 self.assert_expired(self.watch(target, 5))

@@ -534,6 +534,7 @@ class TokenTest(StartupTestCase):
         super().setUp()
         token = self.path("token", self.TOKEN + "\n")
         args = ["--kubeconfig", self.kubeconfig, "--rules", self.rules, *self.ports()]
+        args += ["--resume-doubt=0"]  # nothing is asked but what clients ask
         self.guarded = self.start_proxy(self.addCleanup, [*args, "--token-file", token])
 
     def ask(self, *authorization, target="/api/v1/pods"):
