@@ -214,7 +214,7 @@ static void on_credentials(void *data)
 {
     const struct app *a = data;
     if (a->proxy != NULL) {
-        proxy_upstream_ready(a->proxy);
+        proxy_ask_start_version(a->proxy);
     }
 }
 
@@ -256,7 +256,7 @@ static int open_all(void *data, struct err *e)
              log_str("admin", admin_address(a->admin)),
              log_str("upstream", kube_client_server(a->upstream)));
     warn_of_open_door(a);
-    proxy_upstream_ready(a->proxy);
+    proxy_ask_start_version(a->proxy);
     return write_ready_file(a, e);
 }
 

@@ -638,7 +638,7 @@ static void take_lock_rule(struct proxy *p)
     }
 }
 
-void proxy_upstream_ready(struct proxy *p)
+void proxy_ask_start_version(struct proxy *p)
 {
     if (p->rules != NULL && p->o.flags->resume_doubt_s > 0) {
         start_versions_begin(&p->starts);
@@ -652,7 +652,6 @@ void proxy_set_rules(struct proxy *p, struct rules *rules)
     p->rules = rules_ref(rules);
     p->rules_since = (int64_t)time(NULL);
     take_lock_rule(p);
-    proxy_upstream_ready(p);
     fence_history_add(&p->history, old, net_loop_now(p->loop));
     (void)snprintf(why, sizeof why,
                    "the rules of shard %s/%s changed to generation %" PRIu64 ": list again",

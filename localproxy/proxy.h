@@ -36,8 +36,9 @@ struct proxy_options {
 MUST_CHECK struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o,
                                    struct err *e);
 
-/* The API server can be asked: there are credentials. May be told more than once. */
-void proxy_upstream_ready(struct proxy *p);
+/* Asks the API server where it is, if there are rules and credentials, and that is of use and not
+ * known: when rules were set, and when there are credentials. */
+void proxy_ask_start_version(struct proxy *p);
 /* As in start_version.h; 0: not known. */
 uint64_t proxy_start_version(const struct proxy *p);
 

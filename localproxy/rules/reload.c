@@ -89,6 +89,7 @@ static void load_file(struct reload *r)
         return;
     }
     proxy_set_rules(r->proxy, rules);
+    proxy_ask_start_version(r->proxy);
     log_rules("rules are in force", rules);
     rules_unref(rules);
 }
@@ -175,6 +176,7 @@ static int put_in_force(struct reload *r, struct rules *rules, struct control_ca
         r->metrics->reloads += now != NULL ? 1 : 0;
         log_rules("new rules are in force", rules);
         proxy_set_rules(r->proxy, rules);
+        proxy_ask_start_version(r->proxy);
     } else if (call == NULL) {
         log_info("the rules have not changed");
     } else if (proxy_settled(r->proxy)) {

@@ -65,7 +65,8 @@ static void after_the_question_where_a_resource_is(void **state)
     struct fixture *f = *state;
     struct client c;
     fixture_limit(f, "a");
-    fixture_get(f, &c, PODS "?watch=1");
+    client_open(f, &c);
+    proxy_ask_start_version(f->proxy);
     expect_read_anew(f, &c, api_expect_part(f->api, "?limit=1"));
 }
 

@@ -133,6 +133,7 @@ static void set_rules(struct play *p, const char *text)
     p->world.rules = p->rules;
     p->world.strict = false;
     fixture_limit(&p->fixture, text);
+    proxy_ask_start_version(p->fixture.proxy);
 }
 
 /* Some play with a few selectors only, so that what was in force comes back. */

@@ -36,7 +36,7 @@ static void start(struct fixture *f)
 {
     fixture_restart(f);
     fixture_limit(f, "a");
-    proxy_upstream_ready(f->proxy);
+    proxy_ask_start_version(f->proxy);
 }
 
 static void watch_from(struct fixture *f, struct client *c, unsigned version)
@@ -65,7 +65,7 @@ static void younger_versions_are_served(void **state)
     struct fixture *f = *state;
     struct client c[2];
     start(f);
-    proxy_upstream_ready(f->proxy); /* told twice: asked once */
+    proxy_ask_start_version(f->proxy); /* told twice: asked once */
     tell(f, NAMESPACES, START);
     run_for(f->api->loop, 10);
     watch_from(f, &c[0], START);
@@ -201,7 +201,7 @@ static void the_start_may_not_be_told(void **state)
         expect_refused(f, &c);
         loop_skip(f->api->loop, 5000);
         if (how < BUSY) { /* it would be the same again */
-            proxy_upstream_ready(f->proxy);
+            proxy_ask_start_version(f->proxy);
             api_expect_quiet(f->api);
             continue;
         }
@@ -317,7 +317,7 @@ static bool watch_once(void *data)
     fixture_limit(f, "a");
     unsigned before = f->api->count;
     alloc_sweep_resume(paused);
-    proxy_upstream_ready(f->proxy);
+    proxy_ask_start_version(f->proxy);
     paused = alloc_sweep_pause();
     run_for(f->api->loop, 10);
     watch_from(f, &c, 51);
@@ -343,17 +343,9 @@ static void memory_runs_out(void **state)
     assert_true(sweep_allocations(watch_once, f) > 5);
 }
 
-static int setup(void **state)
-{
-    int rc = fixture_setup(state);
-    struct fixture *f = *state;
-    f->flags.resume_doubt_s = 60;
-    return rc;
-}
-
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fixture_teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
         TEST(younger_versions_are_served),
         TEST(what_was_listed_is_not_asked_for),

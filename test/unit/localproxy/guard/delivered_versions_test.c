@@ -317,7 +317,7 @@ static void what_is_younger_than_the_process(void **state)
 static void what_is_known_is_not_doubted(void **state)
 {
     struct delivered_versions *r = *state;
-    give_list(r, pods_a, 10);
+    delivered_give(r, &pods_a, (struct delivered_range){10, 10});
     assert_false(delivered_is_doubted(r, &pods_a, 10));
     assert_false(delivered_is_doubted(r, &pods_b, 10)); /* stale */
     assert_true(delivered_is_doubted(r, &pods_b, 11));
@@ -325,7 +325,7 @@ static void what_is_known_is_not_doubted(void **state)
     assert_true(delivered_is_doubted(r, &pods_a, 10));
     for (uint64_t i = 0; i <= DELIVERED_POINTS_MAX; i++) {
         struct delivered_key other = {PODS, 1000 + i, pods_b.selector};
-        give_list(r, other, 20);
+        delivered_give(r, &other, (struct delivered_range){20, 20});
     }
     assert_false(delivered_is_doubted(r, &pods_a, 20)); /* forgotten: as good as stale */
     assert_true(delivered_is_doubted(r, &pods_a, 21));
