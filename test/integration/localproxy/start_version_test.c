@@ -156,7 +156,7 @@ static void nothing_is_asked_where_all_is_known(void **state)
 
 /* ---- it cannot be known ---- */
 
-enum failure { FORBIDDEN, OPAQUE, UNREADABLE, BUSY, BROKEN, FROZEN };
+enum failure { FORBIDDEN, OPAQUE, UNREADABLE, UNAUTHORIZED, BUSY, FAILING, BROKEN, FROZEN };
 
 static void fail_to_tell(struct fixture *f, const char *target, enum failure how)
 {
@@ -171,6 +171,12 @@ static void fail_to_tell(struct fixture *f, const char *target, enum failure how
     case UNREADABLE:
         api_begin(q, "text/plain");
         api_end(q);
+        break;
+    case UNAUTHORIZED:
+        api_answer(q, 401, NULL, "{\"kind\":\"Status\"}");
+        break;
+    case FAILING:
+        api_answer(q, 500, NULL, "{\"kind\":\"Status\"}");
         break;
     case BUSY:
         api_answer(q, 429, "1", "{\"kind\":\"Status\"}");
@@ -200,7 +206,7 @@ static void the_start_may_not_be_told(void **state)
         watch_from(f, &c, START + 1);
         expect_refused(f, &c);
         loop_skip(f->api->loop, 5000);
-        if (how < BUSY) { /* it would be the same again */
+        if (how < UNAUTHORIZED) { /* it would be the same again */
             proxy_ask_start_version(f->proxy);
             api_expect_quiet(f->api);
             continue;
@@ -229,7 +235,7 @@ static void a_resource_may_not_be_told(void **state)
         loop_skip(f->api->loop, 5000);
         run_for(f->api->loop, 300);
         watch_from(f, &c, START + 1);
-        if (i / 3 < BUSY) {
+        if (i / 3 < UNAUTHORIZED) {
             expect_refused(f, &c);
             continue;
         }
