@@ -91,6 +91,17 @@ int raw_listen(unsigned *port)
     return fd;
 }
 
+void raw_accept(struct net_loop *l, int listener, struct raw_peer *p)
+{
+    memset(p, 0, sizeof *p);
+    p->fd = -1;
+    for (int turn = 0; turn < PATIENCE_MS && p->fd < 0; turn++) {
+        run_for(l, 1);
+        p->fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    }
+    assert_true(p->fd >= 0);
+}
+
 /* On Linux a queue has room for one more than it says. What is closed stays in it. */
 void raw_fill(int listener)
 {

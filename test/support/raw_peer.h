@@ -29,6 +29,8 @@ void raw_expect(struct net_loop *l, struct raw_peer *p, const char *text);
 int raw_reserve(unsigned *port);
 /* A listening socket that nobody accepts from; returns its port. */
 int raw_listen(unsigned *port);
+/* Runs the loop until somebody dials the listening socket, and is the peer from then on. */
+void raw_accept(struct net_loop *l, int listener, struct raw_peer *p);
 /* Lets the socket listen with a queue that is full: who dials it is not answered. */
 void raw_fill(int listener);
 

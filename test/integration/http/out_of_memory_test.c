@@ -3,57 +3,14 @@
  * out_of_memory_test.c - the n-th allocation of ours fails, for every n that a request needs.
  *
  * Nothing may crash, leak or hang: a request either works or ends with an error, and all handles
- * close. The linker leads the allocation functions here (--wrap); libraries keep the real ones.
+ * close.
  */
-#include <errno.h>
 #include <stdlib.h>
 
+#include "alloc_sweep.h"
 #include "http/client.h"
 #include "http/server.h"
 #include "loop_fixture.h"
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *ptr, size_t size);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *ptr, size_t size);
-char *__wrap_strdup(const char *text);
-
-/* Allocations until one fails; 0: none does. */
-static unsigned countdown;
-static bool failed_one;
-
-static bool fails(void)
-{
-    if (countdown == 0 || --countdown > 0) {
-        return false;
-    }
-    failed_one = true;
-    errno = ENOMEM;
-    return true;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return fails() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *ptr, size_t size)
-{
-    return fails() ? NULL : __real_realloc(ptr, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return fails() ? NULL : __real_strdup(text);
-}
 
 /* A POST with a body that the server echoes in chunks. */
 struct scene {
@@ -208,11 +165,10 @@ static void ask_once(struct scene *s)
 }
 
 /* Two requests, the second over the kept connection. True: both worked. */
-static bool play(unsigned failing)
+static bool play(void *data)
 {
     struct scene s = {.over = false};
-    countdown = failing;
-    failed_one = false;
+    (void)data;
     s.loop = net_loop_new(NULL);
     if (s.loop == NULL) {
         return false;
@@ -224,7 +180,7 @@ static bool play(unsigned failing)
         ask_once(&s);
         both = both && s.worked;
     }
-    countdown = 0;
+    sweep_left = -1;
     http_client_free(s.client);
     http_server_free(s.server);
     assert_int_equal(loop_free(s.loop), 0);
@@ -234,17 +190,7 @@ static bool play(unsigned failing)
 static void test_every_allocation_fails_once(void **state)
 {
     (void)state;
-    assert_true(play(0));
-    unsigned n = 1;
-    unsigned broke = 0;
-    do {
-        broke += play(n) ? 0 : 1;
-        assert_true(n++ < 2000);
-    } while (failed_one);
-    /* The sweep went through the whole scene and mattered. */
-    assert_true(n > 20);
-    assert_true(broke > 10);
-    print_message("%u allocations, %u of them needed\n", n - 1, broke);
+    assert_true(sweep_allocations(play, NULL) > 20);
 }
 
 int main(void)

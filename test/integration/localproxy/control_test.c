@@ -588,15 +588,11 @@ static void test_server_that_stalls(void **state)
 static void answer_raw(struct world *w, int fd, const char *answer, bool close_after,
                        struct call *call)
 {
-    struct raw_peer p = {.fd = -1};
+    static struct raw_peer p;
     struct err e = ERR_INIT;
     memset(call, 0, sizeof *call);
     assert_int_equal(control_client_get(w->client, on_reply, call, &e), 0);
-    for (int i = 0; i < 4000 && p.fd < 0; i++) {
-        run_for(w->loop, 1);
-        p.fd = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    }
-    assert_true(p.fd >= 0);
+    raw_accept(w->loop, fd, &p);
     raw_expect(w->loop, &p, "\r\n\r\n");
     assert_non_null(strstr(p.text, "GET /v1/rules HTTP/1.1\r\n"));
     send_text(&p, answer);
