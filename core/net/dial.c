@@ -123,9 +123,6 @@ static void drop_handshake(struct net_stream *s)
     tls_session_free(s->tls);
     s->tls = NULL;
     s->reading = false;
-    net_deadline_clear(&s->quiet);
-    net_deadline_clear(&s->stall);
-    net_task_cancel(&s->flush);
     net_loop_take_back(s->loop, &s->wire);
 }
 
@@ -145,7 +142,7 @@ bool dial_pass_on(struct net_stream *s)
 void dial_next(struct net_stream *s)
 {
     struct dial *d = s->dial;
-    if (d->next == NULL && d->hurried && !d->second_round && time_left(s) > 0) {
+    if (d->next == NULL && d->hurried && !d->second_round) {
         d->second_round = true;
         d->next = d->found;
     }

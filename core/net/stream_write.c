@@ -118,7 +118,7 @@ void net_stream_set_write_timeout(struct net_stream *s, uint64_t ms)
     uv_os_fd_t fd;
     s->write_timeout_ms = ms;
     watch_flight(s);
-    if (ms == 0 && !s->local && uv_fileno(&s->socket.handle, &fd) == 0) {
+    if (ms == 0 && uv_fileno(&s->socket.handle, &fd) == 0) {
         (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
     }
 }

@@ -37,6 +37,32 @@ int __wrap_uv_tcp_connect(uv_connect_t *req, uv_tcp_t *handle, const struct sock
     return __real_uv_tcp_connect(req, handle, addr, cb);
 }
 
+int __wrap_uv_try_write(uv_stream_t *handle, const uv_buf_t bufs[], unsigned count);
+int __real_uv_try_write(uv_stream_t *handle, const uv_buf_t bufs[], unsigned count);
+
+static enum { WRITES_GO, WRITES_WAIT, WRITES_FAIL } writes;
+
+/* So much is on its way to the peer, which does not read, that nothing more goes. */
+static void fill_socket(uv_stream_t *handle)
+{
+    static const char block[64 * 1024];
+    uv_os_fd_t fd;
+    assert_int_equal(uv_fileno((uv_handle_t *)handle, &fd), 0);
+    while (send(fd, block, sizeof block, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+    }
+}
+
+int __wrap_uv_try_write(uv_stream_t *handle, const uv_buf_t bufs[], unsigned count)
+{
+    if (writes == WRITES_FAIL) {
+        return UV_EPIPE;
+    }
+    if (writes == WRITES_WAIT) {
+        fill_socket(handle);
+    }
+    return __real_uv_try_write(handle, bufs, count);
+}
+
 static uv_getaddrinfo_cb resolved;
 static char port_text[16];
 
@@ -131,6 +157,7 @@ static int setup(void **state)
     static struct world w;
     w = (struct world){0};
     connects = 0;
+    writes = WRITES_GO;
     if (loop_setup((void **)&w.loop) != 0) {
         return -1;
     }
@@ -182,8 +209,24 @@ static void dial(struct world *w, const char *const *to, uint64_t timeout_ms)
 static const char *const silent_first[] = {"127.0.0.1", "127.0.0.9", NULL};
 static const char *const good_first[] = {"127.0.0.9", "127.0.0.1", NULL};
 static const char *const silent_only[] = {"127.0.0.1", "127.0.0.1", NULL};
+static const char *const silent_alone[] = {"127.0.0.1", NULL};
 
-enum { LONG_MS = 600000 };
+enum { LONG_MS = 600000, TRY_MS = 1500 };
+
+static void wait_for_connects(struct world *w, unsigned count)
+{
+    for (int turn = 0; turn < 20000 && connects < count; turn++) {
+        run_for(w->loop, 1);
+    }
+    assert_int_equal(connects, count);
+}
+
+/* The stream's limit comes so much sooner. */
+static void pass_time(struct world *w, uint64_t ms)
+{
+    loop_skip(w->loop, ms);
+    run_for(w->loop, 20);
+}
 
 static void test_the_first_that_answers_is_enough(void **state)
 {
@@ -216,14 +259,71 @@ static void test_neither_does_a_handshake(void **state)
     assert_non_null(net_stream_tls(w->stream));
 }
 
+/* What could not be sent of it is not sent to the next one. */
+static void test_a_handshake_that_cannot_be_sent(void **state)
+{
+    struct world *w = *state;
+    assert_int_equal(listen(w->silent, 16), 0);
+    make_tls(w);
+    listen_well(w);
+    writes = WRITES_WAIT;
+    dial(w, silent_first, LONG_MS);
+    wait_for_connects(w, 1);
+    run_for(w->loop, 20);
+    writes = WRITES_GO;
+    pass_time(w, TRY_MS);
+    run_until(w->loop, &w->opened);
+    assert_int_equal(connects, 2);
+}
+
+static void test_a_handshake_that_breaks_ends_it(void **state)
+{
+    struct world *w = *state;
+    assert_int_equal(listen(w->silent, 16), 0);
+    make_tls(w);
+    writes = WRITES_FAIL;
+    dial(w, silent_only, LONG_MS);
+    run_until(w->loop, &w->failed);
+    assert_int_equal(connects, 1);
+}
+
 static void test_all_of_them_have_the_time_that_there_is(void **state)
 {
     struct world *w = *state;
     raw_fill(w->silent);
-    dial(w, silent_only, 2000);
+    dial(w, silent_only, 1000);
+    wait_for_connects(w, 1);
+    pass_time(w, 500);
+    assert_int_equal(connects, 2);
     run_until(w->loop, &w->failed);
     assert_int_equal(w->error.code, UV_ETIMEDOUT);
     assert_non_null(strstr(w->error.msg, "api.test port"));
+}
+
+static void test_one_address_has_all_the_time(void **state)
+{
+    struct world *w = *state;
+    raw_fill(w->silent);
+    dial(w, silent_alone, LONG_MS);
+    wait_for_connects(w, 1);
+    pass_time(w, LONG_MS / 2);
+    assert_false(w->failed);
+    net_stream_close(w->stream);
+    dial(w, silent_alone, 100);
+    run_until(w->loop, &w->failed);
+    assert_int_equal(w->error.code, UV_ETIMEDOUT);
+    assert_int_equal(connects, 2);
+}
+
+static void test_there_may_be_no_limit(void **state)
+{
+    struct world *w = *state;
+    raw_fill(w->silent);
+    dial(w, silent_only, 0);
+    wait_for_connects(w, 1);
+    pass_time(w, LONG_MS);
+    assert_false(w->failed);
+    assert_int_equal(connects, 1);
 }
 
 static void test_a_slow_address_has_another_try(void **state)
@@ -231,8 +331,13 @@ static void test_a_slow_address_has_another_try(void **state)
     struct world *w = *state;
     raw_fill(w->silent);
     dial(w, silent_only, LONG_MS);
-    run_for(w->loop, 3600); /* more than both have in the first round */
-    assert_false(w->failed);
+    wait_for_connects(w, 1);
+    pass_time(w, TRY_MS);
+    assert_int_equal(connects, 2);
+    pass_time(w, TRY_MS);
+    assert_int_equal(connects, 3);
+    pass_time(w, TRY_MS);
+    assert_int_equal(connects, 3); /* with more time */
     assert_int_equal(listen(w->silent, 16), 0);
     run_until(w->loop, &w->opened);
 }
@@ -252,9 +357,15 @@ static void test_is_closed_on_its_way(void **state)
     struct world *w = *state;
     assert_int_equal(listen(w->silent, 16), 0);
     make_tls(w);
-    for (uint64_t ms = 0; ms <= 2100; ms += 700) {
+    for (unsigned tries = 0; tries <= 3; tries++) {
+        connects = 0;
         dial(w, silent_only, LONG_MS);
-        run_for(w->loop, ms);
+        if (tries > 0) {
+            wait_for_connects(w, 1);
+        }
+        while (connects < tries) {
+            pass_time(w, TRY_MS);
+        }
         net_stream_close(w->stream);
         w->stream = NULL;
         run_for(w->loop, 20);
@@ -269,7 +380,11 @@ int main(void)
         TEST(test_the_first_that_answers_is_enough),
         TEST(test_a_silent_address_does_not_take_all_the_time),
         TEST(test_neither_does_a_handshake),
+        TEST(test_a_handshake_that_cannot_be_sent),
+        TEST(test_a_handshake_that_breaks_ends_it),
         TEST(test_all_of_them_have_the_time_that_there_is),
+        TEST(test_one_address_has_all_the_time),
+        TEST(test_there_may_be_no_limit),
         TEST(test_a_slow_address_has_another_try),
         TEST(test_refusals_end_it_at_once),
         TEST(test_is_closed_on_its_way),

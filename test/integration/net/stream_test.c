@@ -454,6 +454,43 @@ static void test_close_with_a_full_queue(void **state)
 }
 
 /* The peer reads when it is too late. */
+/* Twice, for some may have left in the first of these times. */
+static void skip_stalls(struct net_loop *l, uint64_t ms)
+{
+    for (int i = 0; i < 2; i++) {
+        loop_skip(l, ms);
+        run_for(l, 20);
+    }
+}
+
+static void test_a_write_timeout_may_change_in_between(void **state)
+{
+    enum { LONG_MS = 60000 };
+    struct pair p;
+    open_pair(&p, *state, 0);
+    (void)fill_queue(&p.client);
+    net_stream_set_write_timeout(p.client.stream, LONG_MS);
+    net_stream_set_write_timeout(p.client.stream, 0);
+    skip_stalls(*state, LONG_MS);
+    assert_false(p.client.failed);
+    net_stream_set_write_timeout(p.client.stream, LONG_MS);
+    skip_stalls(*state, LONG_MS);
+    assert_int_equal(p.client.error.code, UV_ETIMEDOUT);
+    close_pair(&p);
+}
+
+/* Where the peer had all the time, it has it no longer. */
+static void test_a_finished_stream_is_not_read_for_ever(void **state)
+{
+    struct pair p;
+    open_pair(&p, *state, 0);
+    (void)fill_queue(&p.client);
+    finish_end(&p.client);
+    skip_stalls(*state, 300000);
+    assert_int_equal(p.client.loop->streams, 1);
+    close_pair(&p);
+}
+
 static void test_what_is_unsent_is_dropped(void **state)
 {
     struct pair p;
@@ -539,6 +576,8 @@ int main(void)
         LOOP_TEST(test_close_inside_on_open),
         LOOP_TEST(test_close_inside_on_read),
         LOOP_TEST(test_close_with_a_full_queue),
+        LOOP_TEST(test_a_write_timeout_may_change_in_between),
+        LOOP_TEST(test_a_finished_stream_is_not_read_for_ever),
         LOOP_TEST(test_what_is_unsent_is_dropped),
         LOOP_TEST(test_nothing_unsent_is_no_reset),
         LOOP_TEST(test_a_server_that_never_answers_tls_times_out),
