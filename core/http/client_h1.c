@@ -31,8 +31,7 @@ static void on_complete(struct net_task *t)
         return;
     }
     /* Answered before the request was complete (413, say): the connection cannot be kept. */
-    bool reusable =
-        h1_conn_done(&s->h1) && s->keep_alive && s->h1.in == H1_IN_DONE && s->h1.held.len == 0;
+    bool reusable = h1_conn_done(&s->h1) && s->keep_alive && s->h1.held.len == 0;
     if (reusable) {
         s->request = NULL;
         h1_conn_next(&s->h1);
@@ -48,7 +47,7 @@ static void on_head(void *data, const struct http_head *head)
         break_off(s, -HTTP_PARSE_BAD, "the server sent an unsolicited response");
         return;
     }
-    s->keep_alive = head->keep_alive && head->framing != HTTP_BODY_CLOSE;
+    s->keep_alive = head->keep_alive;
     buf_reset(&r->head);
     bool agreed = head->status == 101 && r->upgrade;
     if (head->status == 101 && !agreed) {
@@ -201,7 +200,6 @@ static int session_carry(void *session, struct client_request *r)
 {
     struct session *s = session;
     s->request = r;
-    s->keep_alive = false;
     h1_parser_expect(s->h1.parser, r->is_head);
     int rc = h1_conn_send_head(&s->h1, buf_slice(&r->head), r->framing, r->content_length);
     return rc == 0 && r->bodyless ? h1_conn_send_end(&s->h1) : rc;

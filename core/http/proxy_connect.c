@@ -44,7 +44,7 @@ struct proxy_connect {
     struct h1_parser *parser; /* of the proxy's answer */
     enum proxy_state state;
     uint64_t until;            /* net_loop_now() when all must be done; 0: no limit */
-    struct net_deadline limit; /* of ASKING; the stream has its own for the rest */
+    struct net_deadline limit; /* of ASKING and SECURING; the stream has its own before */
     char origin[HOST_PORT_SIZE];
     char name[HOST_PORT_SIZE]; /* of the proxy */
 };
@@ -117,7 +117,6 @@ static void succeed(struct proxy_connect *c)
 {
     const struct net_stream_handlers *handlers = c->handlers;
     void *data = c->data;
-    net_stream_read_stop(c->stream);
     net_stream_set_handlers(c->stream, handlers, data);
     proxy_connect_free(c);
     handlers->on_open(data);
@@ -127,12 +126,10 @@ static void succeed(struct proxy_connect *c)
 
 static void refused(const struct proxy_connect *c, const struct http_head *head, struct err *e)
 {
-    enum { REASON_MAX = 80 };
     struct slice reason =
         head->reason.len > 0 ? head->reason : slice_str(http_reason(head->status));
-    int len = reason.len < REASON_MAX ? (int)reason.len : REASON_MAX;
     err_set(e, UV_ECONNREFUSED, "the proxy http://%s refused the connection to %s: %u %.*s",
-            c->name, c->origin, head->status, len, reason.ptr);
+            c->name, c->origin, head->status, (int)reason.len, reason.ptr);
 }
 
 /* Whether the tunnel is there; not yet: without error in `e`. Only the head is read: what follows
@@ -150,8 +147,12 @@ static bool read_answer(struct proxy_connect *c, struct slice in, struct err *e)
     case H1_BODY:
     case H1_END:
     case H1_ERROR:
-        err_set(e, why.code == -ENOMEM ? UV_ENOMEM : UV_EPROTO,
-                "the proxy http://%s sent an invalid answer: %s", c->name, why.msg);
+        if (why.code == -ENOMEM) {
+            err_memory(e);
+        } else {
+            err_set(e, UV_EPROTO, "the proxy http://%s sent an invalid answer: %s", c->name,
+                    why.msg);
+        }
         return false;
     }
     if (head->status < 200 || head->status > 299) {
@@ -166,19 +167,11 @@ static bool read_answer(struct proxy_connect *c, struct slice in, struct err *e)
     return true;
 }
 
-/* 0: no limit. */
-static uint64_t time_left(const struct proxy_connect *c)
-{
-    uint64_t now = net_loop_now(c->loop);
-    uint64_t left = c->until > now ? c->until - now : 1;
-    return c->until == 0 ? 0 : left;
-}
-
 static void start_tls(struct proxy_connect *c)
 {
     struct err e = ERR_INIT;
     set_state(c, PROXY_SECURING);
-    if (net_stream_start_tls(c->stream, c->tls, time_left(c), &e) != 0) {
+    if (net_stream_start_tls(c->stream, c->tls, &e) != 0) {
         fail(c, &e);
     }
 }
@@ -195,7 +188,6 @@ static void on_read(void *data, struct slice bytes)
     if (!there) {
         return;
     }
-    net_deadline_clear(&c->limit);
     if (c->tls != NULL) {
         start_tls(c);
     } else {
@@ -216,8 +208,13 @@ static void on_limit(struct net_deadline *d)
 {
     struct proxy_connect *c = LIST_ITEM(d, struct proxy_connect, limit);
     struct err e = ERR_INIT;
-    err_set(&e, UV_ETIMEDOUT, "the proxy http://%s did not connect to %s in time", c->name,
-            c->origin);
+    if (c->state == PROXY_SECURING) {
+        err_set(&e, UV_ETIMEDOUT, "through the proxy http://%s: the TLS handshake timed out",
+                c->name);
+    } else {
+        err_set(&e, UV_ETIMEDOUT, "the proxy http://%s did not connect to %s in time", c->name,
+                c->origin);
+    }
     fail(c, &e);
 }
 
@@ -268,7 +265,8 @@ static void on_open(void *data)
         return;
     }
     if (c->until != 0) {
-        net_deadline_set(c->loop, &c->limit, time_left(c));
+        uint64_t now = net_loop_now(c->loop);
+        net_deadline_set(c->loop, &c->limit, c->until > now ? c->until - now : 0);
     }
     net_stream_read_start(c->stream);
 }

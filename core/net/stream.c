@@ -418,8 +418,7 @@ int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config
     return 0;
 }
 
-int net_stream_start_tls(struct net_stream *s, struct tls_config *tls, uint64_t timeout_ms,
-                         struct err *e)
+int net_stream_start_tls(struct net_stream *s, struct tls_config *tls, struct err *e)
 {
     struct slice none = {0};
     s->tls = tls_session_new(tls, e);
@@ -430,9 +429,6 @@ int net_stream_start_tls(struct net_stream *s, struct tls_config *tls, uint64_t 
     net_loop_lend(s->loop, &s->wire);
     if (tls_session_handshake(s->tls, &none, &s->wire, e) == TLS_FAILED) {
         return e->code;
-    }
-    if (timeout_ms != 0) {
-        net_deadline_set(s->loop, &s->limit, timeout_ms);
     }
     stream_update_reading(s);
     stream_flush_later(s);
@@ -481,8 +477,7 @@ void net_stream_drop_unsent(struct net_stream *s)
     static const struct linger reset = {.l_onoff = 1, .l_linger = 0};
     uv_os_fd_t fd;
     int unsent = 0;
-    if (s->state == STATE_OPEN && uv_fileno(&s->socket.handle, &fd) == 0 &&
-        ioctl(fd, SIOCOUTQ, &unsent) == 0 && unsent > 0) {
+    if (uv_fileno(&s->socket.handle, &fd) == 0 && ioctl(fd, SIOCOUTQ, &unsent) == 0 && unsent > 0) {
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     }
 }

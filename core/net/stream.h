@@ -72,11 +72,9 @@ MUST_CHECK int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct
                                  uint64_t write_timeout_ms, struct net_stream **out);
 
 /* A plain dialled stream that is open, and on which nothing is waiting to be read, goes on with
- * TLS: on_open follows again, or on_error, at the latest after `timeout_ms`
- * (0: no limit). Not 0, with `e` set: no
- * handler follows, and the stream is good for closing only. */
-MUST_CHECK int net_stream_start_tls(struct net_stream *s, struct tls_config *tls,
-                                    uint64_t timeout_ms, struct err *e);
+ * TLS: on_open follows again, or on_error; there is no time limit. Not 0, with `e` set: no handler
+ * follows, and the stream is good for closing only. */
+MUST_CHECK int net_stream_start_tls(struct net_stream *s, struct tls_config *tls, struct err *e);
 
 void net_stream_set_handlers(struct net_stream *s, const struct net_stream_handlers *handlers,
                              void *data);

@@ -768,11 +768,8 @@ static void use_client(struct world *w, struct tls_config *tls)
     http_client_set_tls(w->client, tls);
 }
 
-/* Of many connections opened at once over TLS, one pays for the full handshake. */
-static void test_tls_connections_resume_the_first_session(void **state)
+static void use_tls(struct world *w)
 {
-    struct world *w = *state;
-    static struct ask a[12];
     struct tls_config *server_tls;
     struct tls_config *client_tls;
     make_tls(&server_tls, &client_tls);
@@ -781,7 +778,14 @@ static void test_tls_connections_resume_the_first_session(void **state)
     use_client(w, client_tls);
     tls_config_unref(server_tls);
     tls_config_unref(client_tls);
+}
 
+/* Of many connections opened at once over TLS, one pays for the full handshake. */
+static void test_tls_connections_resume_the_first_session(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[12];
+    use_tls(w);
     w->behaviour = ANSWER_AT_END; /* none is done before all are sent */
     for (int i = 0; i < 12; i++) {
         ask_get(w, &a[i]);
@@ -1124,25 +1128,11 @@ static void test_freeing_the_server_ends_exchanges(void **state)
     raw_close(&p);
 }
 
-/* A scripted server: takes connections by hand. */
-static int accept_one(struct world *w, int fd)
+/* A scripted server: takes a connection by hand, and the head of a request on it. */
+static void accept_request(struct world *w, int fd, struct raw_peer *p)
 {
-    for (int i = 0; i < 4000; i++) {
-        int got = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (got >= 0) {
-            return got;
-        }
-        run_for(w->loop, 2);
-    }
-    fail_msg("no connection came");
-    return -1;
-}
-
-static void expect_on(struct world *w, int fd, struct raw_peer *p, const char *text)
-{
-    memset(p, 0, sizeof *p);
-    p->fd = fd;
-    raw_expect(w->loop, p, text);
+    raw_accept(w->loop, fd, p);
+    raw_expect(w->loop, p, "\r\n\r\n");
 }
 
 static const char ok_answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -1164,7 +1154,7 @@ static void first_request(struct world *w, int fd, struct raw_peer *p, const cha
     ask_get(w, &first);
     send_when_open(w, &first);
     assert_int_equal(http_exchange_send_end(first.x), 0);
-    expect_on(w, accept_one(w, fd), p, "\r\n\r\n");
+    accept_request(w, fd, p);
     raw_send(p, answer, strlen(answer));
     run_until(w->loop, &first.closed);
     assert_false(first.failed);
@@ -1194,10 +1184,10 @@ static void test_a_get_is_repeated_on_a_new_connection(void **state)
     static struct ask a;
     int fd = play_server(w);
     stale_connection(w, "GET", false, &a, fd, "");
-    int again = accept_one(w, fd);
+    raw_accept(w->loop, fd, &p);
     run_until(w->loop, &a.drained);
     assert_int_equal(http_exchange_send_end(a.x), 0);
-    expect_on(w, again, &p, "\r\n\r\n");
+    raw_expect(w->loop, &p, "\r\n\r\n");
     raw_send(&p, ok_answer, strlen(ok_answer));
     run_until(w->loop, &a.closed);
     assert_false(a.failed);
@@ -1207,17 +1197,22 @@ static void test_a_get_is_repeated_on_a_new_connection(void **state)
     assert_int_equal(close(fd), 0);
 }
 
+static void check_failed_for_good(struct world *w, struct ask *a, int fd)
+{
+    run_until(w->loop, &a->closed);
+    assert_true(a->failed);
+    run_for(w->loop, 50);
+    assert_int_equal(accept4(fd, NULL, NULL, SOCK_NONBLOCK), -1);
+    assert_int_equal(http_client_stats(w->client)->repeated, 0);
+    assert_int_equal(close(fd), 0);
+}
+
 static void check_not_repeated(struct world *w, const char *method, bool upgrade, const char *last)
 {
     static struct ask a;
     int fd = play_server(w);
     stale_connection(w, method, upgrade, &a, fd, last);
-    run_until(w->loop, &a.closed);
-    assert_true(a.failed);
-    run_for(w->loop, 50);
-    assert_int_equal(accept4(fd, NULL, NULL, SOCK_NONBLOCK), -1);
-    assert_int_equal(http_client_stats(w->client)->repeated, 0);
-    assert_int_equal(close(fd), 0);
+    check_failed_for_good(w, &a, fd);
 }
 
 static void test_a_post_is_not_repeated(void **state)
@@ -1235,6 +1230,22 @@ static void test_an_upgrade_is_not_repeated(void **state)
     check_not_repeated(*state, "GET", true, "");
 }
 
+/* The body is not there any more. */
+static void test_a_get_with_a_body_is_not_repeated(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    static struct ask a;
+    int fd = play_server(w);
+    first_request(w, fd, &p, ok_answer);
+    ask_begin(w, &a, "GET", HTTP_BODY_LENGTH, 4, false);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("body")), 0);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    raw_expect(w->loop, &p, "\r\n\r\nbody");
+    raw_close(&p);
+    check_failed_for_good(w, &a, fd);
+}
+
 /* The loop has not seen yet that the server closed; a POST must not find out. */
 static void test_a_post_asks_whether_the_connection_is_closed(void **state)
 {
@@ -1246,7 +1257,7 @@ static void test_a_post_asks_whether_the_connection_is_closed(void **state)
     raw_close(&p);
     ask_begin(w, &a, "POST", HTTP_BODY_NONE, 0, false);
     assert_int_equal(http_client_stats(w->client)->dialled, 2);
-    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    accept_request(w, fd, &p);
     raw_send(&p, ok_answer, strlen(ok_answer));
     run_until(w->loop, &a.closed);
     assert_false(a.failed);
@@ -1266,7 +1277,7 @@ static void test_a_get_does_not_ask(void **state)
     raw_close(&p);
     ask_begin(w, &a, "GET", HTTP_BODY_NONE, 0, false);
     assert_int_equal(http_client_stats(w->client)->dialled, 1);
-    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    accept_request(w, fd, &p);
     assert_int_equal(http_client_stats(w->client)->repeated, 1);
     raw_close(&p);
     assert_int_equal(close(fd), 0);
@@ -1309,6 +1320,23 @@ static void test_a_server_may_close_after_its_answer(void **state)
     check_not_kept(*state, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
 }
 
+/* With TLS the end of the connection may come in one piece with the answer's. */
+static void test_a_server_may_close_together_with_its_answer(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    use_tls(w);
+    w->behaviour = ANSWER_CHUNKED;
+    ask_get(w, &a);
+    run_until(w->loop, &a.headed);
+    assert_int_equal(http_exchange_send_end(w->serving), 0);
+    http_server_drain(w->server);
+    run_until(w->loop, &a.closed);
+    assert_false(a.failed);
+    check_body(&a, "one two");
+    assert_int_equal(http_client_stats(w->client)->open, 0);
+}
+
 static void test_bytes_behind_an_answer_end_the_connection(void **state)
 {
     check_not_kept(*state, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n");
@@ -1321,7 +1349,7 @@ static void test_new_tls_settings_end_connections_in_use(void **state)
     static struct ask a;
     int fd = play_server(w);
     ask_get(w, &a);
-    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    accept_request(w, fd, &p);
     http_client_set_tls(w->client, NULL);
     raw_send(&p, ok_answer, strlen(ok_answer));
     run_until(w->loop, &a.closed);
@@ -1339,13 +1367,15 @@ static void test_a_protocol_nobody_asked_for_is_an_error(void **state)
     static const char answer[] =
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
     int fd = play_server(w);
+    first_request(w, fd, &p, ok_answer);
     ask_get(w, &a);
-    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    raw_expect(w->loop, &p, "\r\n\r\n");
     raw_send(&p, answer, strlen(answer));
     run_until(w->loop, &a.closed);
     assert_int_equal(a.error.code, -HTTP_PARSE_BAD);
     assert_true(a.sent);
     assert_false(a.headed);
+    assert_int_equal(http_client_stats(w->client)->repeated, 0);
     raw_close(&p);
     assert_int_equal(close(fd), 0);
 }
@@ -1358,7 +1388,7 @@ static void test_a_request_may_be_paused_before_it_is_sent(void **state)
     int fd = play_server(w);
     ask_get(w, &a);
     http_exchange_pause(a.x);
-    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    accept_request(w, fd, &p);
     raw_send(&p, ok_answer, strlen(ok_answer));
     run_for(w->loop, 50);
     assert_false(a.headed);
@@ -1376,7 +1406,7 @@ static void test_an_early_answer_is_delivered(void **state)
     static struct ask a;
     int fd = play_server(w);
     ask_begin(w, &a, "POST", HTTP_BODY_LENGTH, 1000000, false);
-    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    accept_request(w, fd, &p);
     static const char answer[] = "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig";
     raw_send(&p, answer, strlen(answer));
     run_until(w->loop, &a.closed);
@@ -1394,7 +1424,7 @@ static void test_an_answer_that_is_not_http_is_an_error(void **state)
     static struct ask a;
     int fd = play_server(w);
     ask_get(w, &a);
-    expect_on(w, accept_one(w, fd), &p, "\r\n\r\n");
+    accept_request(w, fd, &p);
     raw_send(&p, "SSH-2.0-OpenSSH\r\n\r\n", 19);
     run_until(w->loop, &a.closed);
     assert_true(a.failed);
@@ -1464,10 +1494,12 @@ int main(void)
         HTTP_TEST(test_a_post_is_not_repeated),
         HTTP_TEST(test_a_get_that_was_answered_in_part_is_not_repeated),
         HTTP_TEST(test_an_upgrade_is_not_repeated),
+        HTTP_TEST(test_a_get_with_a_body_is_not_repeated),
         HTTP_TEST(test_a_post_asks_whether_the_connection_is_closed),
         HTTP_TEST(test_a_get_does_not_ask),
         HTTP_TEST(test_requests_that_wait_fail_though_one_succeeded_before),
         HTTP_TEST(test_a_server_may_close_after_its_answer),
+        HTTP_TEST(test_a_server_may_close_together_with_its_answer),
         HTTP_TEST(test_bytes_behind_an_answer_end_the_connection),
         HTTP_TEST(test_new_tls_settings_end_connections_in_use),
         HTTP_TEST(test_a_protocol_nobody_asked_for_is_an_error),
