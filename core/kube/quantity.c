@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/quantity.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
@@ -9,22 +8,19 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/decimal.h"
 
 enum { DIGITS_MAX = 64, EXPONENT_MAX = 18 };
 
 /* 1e3 and 1E3 are numbers, 1E is a suffix. */
 static bool take_exponent(const char *text, double *factor)
 {
-    char *end = NULL;
-    if ((text[0] != 'e' && text[0] != 'E') || text[1] == '\0') {
+    int64_t exponent;
+    if ((text[0] != 'e' && text[0] != 'E') || !decimal_parse(slice_str(text + 1), &exponent)) {
         return false;
     }
-    if (text[1] != '-' && text[1] != '+' && !isdigit((unsigned char)text[1])) {
-        return false;
-    }
-    long exponent = strtol(text + 1, &end, 10);
     *factor = pow(10, (double)exponent);
-    return *end == '\0' && isdigit((unsigned char)end[-1]) && labs(exponent) <= EXPONENT_MAX;
+    return exponent >= -EXPONENT_MAX && exponent <= EXPONENT_MAX;
 }
 
 static bool take_suffix(const char *text, double *factor)

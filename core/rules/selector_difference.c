@@ -124,7 +124,7 @@ static struct domain domain_of_comparison(const struct selector_requirement *r)
     }
     if (r->op == SELECTOR_GREATER && n < INT64_MAX) {
         limit_numbers(&d, n + 1, INT64_MAX);
-    } else if (r->op == SELECTOR_LESS && n > INT64_MIN) {
+    } else if (r->op == SELECTOR_LESS) { /* label values have no sign */
         limit_numbers(&d, INT64_MIN, n - 1);
     }
     return d;

@@ -14,6 +14,7 @@ enum {
     QUIET_MS = 20,
     BODY_MAX = 4 * 1024 * 1024,
     TIMEOUT_MS = 60000,
+    IDLE_MS = 90000, /* as kube-apiserver has it */
 };
 
 /* ---- requests ---- */
@@ -306,7 +307,7 @@ bool api_listen(struct scripted_api *a)
     char address[32];
     struct http_server_options o = {.address = address,
                                     .head_timeout_ms = TIMEOUT_MS,
-                                    .idle_timeout_ms = TIMEOUT_MS,
+                                    .idle_timeout_ms = IDLE_MS,
                                     .write_timeout_ms = TIMEOUT_MS};
     (void)snprintf(address, sizeof address, "127.0.0.1:%u", a->access.server.port);
     a->server = http_server_new(a->loop, &o, &server_handlers, a, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/access/access_exec.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,15 +180,14 @@ void kube_exec_add_cluster(struct kube_exec *exec, const struct kubeconfig_entry
             continue;
         }
         struct buf text = BUF_INIT(CLUSTER_CONFIG_MAX);
-        if (json_canonical(body, &text) != 0) {
+        int rc = json_canonical(body, &text);
+        exec->cluster_config = rc == 0 ? buf_take_str(&text) : NULL;
+        buf_reset(&text);
+        if (rc == -ENOBUFS) {
             kubeconfig_fail(cluster, "extensions", e,
                             "what it holds for plugins is larger than %d bytes",
                             CLUSTER_CONFIG_MAX);
-            buf_reset(&text);
-            return;
-        }
-        exec->cluster_config = buf_take_str(&text);
-        if (exec->cluster_config == NULL) {
+        } else if (exec->cluster_config == NULL) {
             err_memory(e);
         }
         return;

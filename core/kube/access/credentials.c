@@ -506,9 +506,6 @@ static int start_sources(struct credentials *c, struct err *e)
         (void)file_state_changed(&c->cert_state, a->cert.path);
         (void)file_state_changed(&c->key_state, a->key.path);
     }
-    if (a->ca.path != NULL) {
-        (void)file_state_changed(&c->ca_state, a->ca.path);
-    }
     if (copy_pem(&a->ca, &c->ca) != 0 || copy_pem(&a->cert, &c->cert) != 0 ||
         copy_pem(&a->key, &c->key) != 0) {
         return err_memory(e);

@@ -42,6 +42,7 @@ static void long_words_are_like_no_other(void **state)
     word[SPELLING_MAX + 1] = '\0';
     assert_true(spelling_distance(word, word) == UINT_MAX);
     assert_true(spelling_distance("a", word) == UINT_MAX);
+    assert_true(spelling_distance(word, "a") == UINT_MAX);
 }
 
 int main(void)

@@ -37,6 +37,9 @@ static void quantities_are_read(void **state)
         {"1E3", 1000},
         {"12e-1", 1.2},
         {"1e+2", 100},
+        {"1e18", 1e18},
+        {"1e-18", 1e-18},
+        {"0000000000000000000000000000000000000000000000000000000000000001", 1},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -53,8 +56,33 @@ static void quantities_are_read(void **state)
 static void others_are_refused(void **state)
 {
     static const char *const rows[] = {
-        "",    "many", ".",   "1.2.3", "1 Mi", " 1",  "1 ",   "-1",   "++1", "1K",  "1mi",
-        "1KI", "1e",   "1e-", "1e3.5", "1ee3", "0x1", "1Mi1", "1e99", "1B",  "nan",
+        "",
+        "many",
+        ".",
+        "1.2.3",
+        "1 Mi",
+        " 1",
+        "1 ",
+        "-1",
+        "++1",
+        "1K",
+        "1mi",
+        "1KI",
+        "1e",
+        "1e-",
+        "1e3.5",
+        "1ee3",
+        "0x1",
+        "1Mi1",
+        "1e99",
+        "1B",
+        "nan",
+        "1e19",
+        "1e-19",
+        "1e 3",
+        "1e-99999999999999999999",
+        "1e99999999999999999999",
+        "00000000000000000000000000000000000000000000000000000000000000001",
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

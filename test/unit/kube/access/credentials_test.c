@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -269,6 +270,18 @@ static void test_token_file_missing_at_start(void **state)
     assert_string_equal(credentials_authorization(f->credentials), "Bearer later");
 }
 
+/* What the files are now cannot be read for once, and is later. */
+static void look_without_descriptors(struct fixture *f)
+{
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+    run_for(f->loop, 60);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    (void)credentials_authorization(f->credentials);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 static void test_certificate_files_are_followed(void **state)
 {
     struct fixture *f = *state;
@@ -285,6 +298,8 @@ static void test_certificate_files_are_followed(void **state)
     assert_int_equal(f->tls, 0);
     temp_dir_write(&f->dir, "cert", "cert 2!", 0600);
     temp_dir_write(&f->dir, "key", "key 2!", 0600);
+    look_without_descriptors(f);
+    assert_int_equal(f->tls, 0);
     run_for(f->loop, 60);
     (void)credentials_authorization(f->credentials);
     assert_int_equal(f->tls, 1);
@@ -324,6 +339,8 @@ static void test_authorities_are_followed(void **state)
     assert_true(slice_eq(credentials_ca(f->credentials), SLICE("ca 1")));
 
     temp_dir_write(&f->dir, "ca", "ca 1, ca 2", 0600);
+    look_without_descriptors(f);
+    assert_int_equal(f->tls, 0);
     run_for(f->loop, 60);
     (void)credentials_authorization(f->credentials);
     assert_int_equal(f->tls, 1);

@@ -37,6 +37,8 @@ static void test_urls(void **state)
         {"p", "http://p:80", NULL},
         {"http://p:3128/", "http://p:3128", NULL},
         {"http://p:3128/ignored?too", "http://p:3128", NULL},
+        {"http://p:3128?ignored", "http://p:3128", NULL},
+        {"p:3128#ignored", "http://p:3128", NULL},
         {"http://[fd00::1]:8080", "http://[fd00::1]:8080", NULL},
         {"10.0.0.1:8080", "http://10.0.0.1:8080", NULL},
         {"http://user:pass@p:1", "http://p:1", "Basic dXNlcjpwYXNz"},
@@ -133,6 +135,7 @@ static void test_no_proxy(void **state)
         {"https://[::1]:6443", "", true},
         {"https://[::ffff:127.0.0.1]:6443", "", true},
         {"https://[::2]:6443", "", false},
+        {"https://[7f00::1]:6443", "", false},
         {"https://128.0.0.1:6443", "", false},
         /* domains */
         {"https://api.example.com:6443", "example.com", true},
@@ -153,6 +156,7 @@ static void test_no_proxy(void **state)
         {"https://api.example.com:6443", "a, ,b,\texample.com ,c", true},
         {"https://api.example.com:6443", ",,", false},
         {"https://api.example.com:6443", ":6443", false},
+        {"https://api.example.com.:6443", ",:6443", false},
         /* addresses */
         {"https://10.0.0.1:6443", "10.0.0.1", true},
         {"https://10.0.0.1:6443", "10.0.0.10", false},
@@ -175,6 +179,9 @@ static void test_no_proxy(void **state)
         {"https://10.0.0.2:6443", "10.0.0.1/32", false},
         {"https://10.0.0.1:6443", "0.0.0.0/0", true},
         {"https://10.0.0.1:6443", "10.0.0.0/33", false},
+        {"https://10.0.0.1:6443", "10.0.0.1/33", false},
+        {"https://[fd00::1]:6443", "fd00::1/128", true},
+        {"https://[fd00::1]:6443", "fd00::1/129", false},
         {"https://10.0.0.1:6443", "10.0.0.0/", false},
         {"https://10.0.0.1:6443", "10.0.0.0/8x", false},
         {"https://10.0.0.1:6443", "10.0.0.0/-8", false},
@@ -184,6 +191,7 @@ static void test_no_proxy(void **state)
         {"https://[fd00::1]:6443", "0.0.0.0/0", false},
         {"https://api.example.com:6443", "0.0.0.0/0", false},
         {"https://api.example.com:6443", "example.com/8", false},
+        {"https://api.example.com:6443", "example.com/0", false},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -193,6 +201,17 @@ static void test_no_proxy(void **state)
             fail_msg("row %zu: %s, NO_PROXY=%s", i, rows[i].server, rows[i].no_proxy);
         }
     }
+}
+
+/* Longer than any name or address, with a beginning that would match. */
+static void test_a_long_entry_matches_nothing(void **state)
+{
+    char no_proxy[1024];
+    struct url server;
+    (void)state;
+    (void)snprintf(no_proxy, sizeof no_proxy, "10.0.0.0/%0512d", 8);
+    assert_int_equal(url_parse("https://11.0.0.1:6443", &server, NULL), 0);
+    assert_false(kube_proxy_excepted(&server, no_proxy));
 }
 
 static void expect_from_environment(const char *server, const char *name)
@@ -273,6 +292,7 @@ int main(void)
         cmocka_unit_test_setup(test_refused_urls, setup),
         cmocka_unit_test_setup(test_a_user_can_be_too_long, setup),
         cmocka_unit_test_setup(test_no_proxy, setup),
+        cmocka_unit_test_setup(test_a_long_entry_matches_nothing, setup),
         cmocka_unit_test_setup(test_the_environment, setup),
         cmocka_unit_test_setup(test_a_bad_variable_is_named, setup),
         cmocka_unit_test_setup(test_memory, setup),
