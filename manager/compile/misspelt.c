@@ -22,7 +22,7 @@ static const char *name_part(const char *key)
 static bool same_prefix(const char *a, const char *b)
 {
     size_t len = (size_t)(name_part(a) - a);
-    return len > 0 && len == (size_t)(name_part(b) - b) && strncmp(a, b, len) == 0;
+    return len == (size_t)(name_part(b) - b) && strncmp(a, b, len) == 0;
 }
 
 /* The control label that is meant by the key; NULL: none, or the key is one. What lies below their
@@ -125,7 +125,7 @@ static bool may_be_in(const char *group, const char *resource)
 static bool may_be(const cJSON *groups, const char *resource)
 {
     const cJSON *group;
-    if (strcmp(resource, "*") == 0 || strchr(resource, '/') != NULL) {
+    if (strcmp(resource, "*") == 0) {
         return true;
     }
     cJSON_ArrayForEach(group, groups)
@@ -192,9 +192,10 @@ void misspelt_note_resources(const cJSON *entry, const char *path, struct warnin
     cJSON_ArrayForEach(item, groups)
     {
         const char *group = item->valuestring;
-        bool known = find_group(group) != NULL || strchr(group, '.') != NULL;
-        any = any || known || strcmp(group, "*") == 0;
-        if (!known && strcmp(group, "*") != 0) {
+        bool known =
+            find_group(group) != NULL || strchr(group, '.') != NULL || strcmp(group, "*") == 0;
+        any = any || known;
+        if (!known) {
             note_group(path, i, group, warnings);
         }
         i++;

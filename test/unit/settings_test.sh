@@ -35,6 +35,9 @@ for flag in $flags; do
 	fi
 done
 expect "variable=CMESH_PROXI meant=CMESH_PROXY" CMESH_PROXI=http://127.0.0.1:1
+expect "variable=CMESH_PXI meant=CMESH_PROXY" CMESH_PXI=1
+expect "no kubeconfig" "CMESH_$(printf '%0500d' 1)=1"
+expect "variable=CMESH_X_PORT_HTTP" CMESH_X_PORT_HTTP=1
 expect "variable=CMESH_LGO_LEVEL meant=CMESH_LOG_LEVEL" CMESH_LGO_LEVEL=debug
 expect "variable=CMESH_SOMETHING_ELSE" CMESH_SOMETHING_ELSE=1
 said=$(ask CMESH_WEBHOOK_SERVICE_HOST=10.0.0.1 CMESH_WEBHOOK_SERVICE_PORT=443 \

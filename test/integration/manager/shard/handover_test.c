@@ -192,6 +192,8 @@ static void test_writes_that_may_be_executed_are_waited_for(void **state)
 {
     struct fixture *s = *state;
     begin(s, SHORT_MS);
+    pod_of(s, "blue-1", "blue", "operator");
+    fixture_enforces(s, "blue-1", "blue");
     pod_of(s, "aqua-0", "aqua", "operator");
     sees(s, "aqua", "\"6\"");
     fixture_expect_generation(s, "aqua", 1);
@@ -211,8 +213,29 @@ static void test_writes_that_may_be_executed_are_waited_for(void **state)
     fixture_expect_generation(s, "blue", 2);
     expect_waiting(s, "green", "n/blue");
     fixture_enforces(s, "blue-0", "blue");
+    fixture_enforces(s, "blue-1", "blue");
     fixture_expect_generation(s, "green", 2);
     assert_int_equal(s->counts.late, 0);
+}
+
+static void test_the_longer_of_both_times_is_waited_for(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, 160000);
+    is_unsettled(s, "blue-0", "blue");
+    sees(s, "green", "\"3\",\"4\",\"5\"");
+    expect_waiting(s, "green", "for 160 s at most");
+}
+
+static void test_writes_of_another_operator_are_not_waited_for(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, SHORT_MS);
+    pod_of(s, "blue-1", "blue", "somebody");
+    is_unsettled(s, "blue-1", "blue");
+    sees(s, "green", "\"3\",\"4\",\"5\"");
+    fixture_expect_generation(s, "green", 2);
+    assert_int_equal(s->counts.late, 1);
 }
 
 static void test_all_pods_must_confirm(void **state)
@@ -541,6 +564,8 @@ int main(void)
         TEST(test_a_swap),
         TEST(test_a_proxy_that_has_not_settled),
         TEST(test_writes_that_may_be_executed_are_waited_for),
+        TEST(test_the_longer_of_both_times_is_waited_for),
+        TEST(test_writes_of_another_operator_are_not_waited_for),
         TEST(test_all_pods_must_confirm),
         TEST(test_nothing_in_common),
         TEST(test_another_operator),

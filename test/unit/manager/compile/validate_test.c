@@ -13,6 +13,7 @@
 
 #include "alloc_sweep.h"
 #include "base/array.h"
+#include "compile/misspelt.h"
 #include "yaml/yaml.h"
 #include "json/json.h"
 
@@ -560,6 +561,8 @@ static void labels_that_nothing_sets(void **state)
         {"ctrlmsh.kusionstack.io/namespace", "\"ctrlmesh.kusionstack.io/namespace\" meant?"},
         {"ctrlmesh.kusionstack.io/namespaces", "\"ctrlmesh.kusionstack.io/namespace\" meant?"},
         {"ctrlmesh.kusionstack.io/shard-hash", "\"ctrlmesh.kusionstack.io/sharding-hash\" meant?"},
+        {"ctrlmesh.kusionstack/namespace", "\"ctrlmesh.kusionstack.io/namespace\" meant?"},
+        {"ctrlmesh.kusionstck/namespace", NULL}, /* four letters are too many */
         {"ctrlmesh.kusionstack.io/something", "is \"ctrlmesh.kusionstack.io/"},
     };
     (void)state;
@@ -588,6 +591,15 @@ static void resources_that_no_server_has(void **state)
         {"apiGroups: ['*'], resources: [pod]", NULL},
         {"apiGroups: ['', example.com], resources: [widgets]", NULL},
         {"apiGroups: [policy], resources: [whatever]", NULL},
+        {"apiGroups: [batch], resources: [cronjobs, jobs]", NULL},
+        {"apiGroups: [apps], resources: [controllerrevisions, daemonsets, deployments, "
+         "replicasets, statefulsets]",
+         NULL},
+        {"apiGroups: [''], resources: [bindings, componentstatuses, configmaps, endpoints, events, "
+         "limitranges, namespaces, nodes, persistentvolumeclaims, persistentvolumes, pods, "
+         "podtemplates, replicationcontrollers, resourcequotas, secrets, serviceaccounts, "
+         "services]",
+         NULL},
         {"apiGroups: [core], resources: [pods]",
          "relateResources[0].apiGroups[0]: Kubernetes has no group \"core\""},
         {"apiGroups: [appsv1], resources: [deployments]", "is \"apps\" meant?"},
@@ -608,6 +620,31 @@ static void resources_that_no_server_has(void **state)
     shard_cache_deinit(&f);
 }
 
+/* What it has resources of is not said of each of them as well. */
+static void a_group_that_is_none_is_said_once(void **state)
+{
+    struct warnings notes = WARNINGS_INIT;
+    (void)state;
+    cJSON *entry = parse("{apiGroups: [core], resources: [pods, secrets]}");
+    misspelt_note_resources(entry, "path", &notes);
+    assert_int_equal(notes.count, 1);
+    warnings_deinit(&notes);
+    cJSON_Delete(entry);
+}
+
+/* The API server knows better. */
+static void resources_that_are_served_are_right(void **state)
+{
+    static const struct validate_resource later[] = {{"", "things"}};
+    (void)state;
+    struct fixture f;
+    shard_cache_init(&f);
+    f.world.resources = later;
+    f.world.resource_count = 1;
+    check_limit(&f, "apiGroups: [''], resources: [things]", "app", NULL);
+    shard_cache_deinit(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -623,6 +660,8 @@ int main(void)
         cmocka_unit_test(what_the_webhook_says),
         cmocka_unit_test(labels_that_nothing_sets),
         cmocka_unit_test(resources_that_no_server_has),
+        cmocka_unit_test(a_group_that_is_none_is_said_once),
+        cmocka_unit_test(resources_that_are_served_are_right),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

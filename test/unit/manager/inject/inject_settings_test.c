@@ -34,6 +34,9 @@ static void settings_that_no_pod_can_have_are_refused(void **state)
         {.policy = "Sometimes", .why = "--sidecar-pull-policy must be"},
         {.image = "cmesh/localproxy:1"},
         {.image = "", .why = "--sidecar-image: \"\""},
+        {.image = "a\tb", .why = "--sidecar-image: "},
+        {.image = "a\rb", .why = "--sidecar-image: "},
+        {.image = "a\n", .why = "--sidecar-image: "},
         {.image = "cmesh/localproxy :1", .why = "--sidecar-image: \"cmesh/localproxy :1\""},
     };
     (void)state;

@@ -259,6 +259,20 @@ static void what_a_new_leader_knows(void **state)
     handover_deinit(&none);
 }
 
+static void whose_writes_may_be_executed(void **state)
+{
+    struct fixture *s = *state;
+    assert_false(handover_unsettled(NULL));
+    answers(s, 2);
+    assert_false(handover_unsettled(&s->probe));
+    s->probe.enforcing = false;
+    assert_true(handover_unsettled(&s->probe));
+    s->probe.state = PROBE_SILENT;
+    assert_false(handover_unsettled(&s->probe)); /* what it said then may be long ago */
+    s->probe = (struct probe_result){.state = PROBE_ANSWERED};
+    assert_false(handover_unsettled(&s->probe)); /* it has no rules yet */
+}
+
 static void what_is_remembered(void **state)
 {
     struct fixture *s = *state;
@@ -290,15 +304,11 @@ static void what_is_remembered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_limits_hold),
-        cmocka_unit_test(nothing_else_is_the_same_rules),
-        cmocka_unit_test(between_without_memory),
-        POD_TEST(what_pods_that_answer_hold),
-        POD_TEST(what_silent_pods_hold),
-        POD_TEST(what_pods_hold_that_never_answered),
-        POD_TEST(pods_that_hold_nothing),
-        POD_TEST(what_a_new_leader_knows),
-        POD_TEST(what_is_remembered),
+        cmocka_unit_test(both_limits_hold),       cmocka_unit_test(nothing_else_is_the_same_rules),
+        cmocka_unit_test(between_without_memory), POD_TEST(what_pods_that_answer_hold),
+        POD_TEST(what_silent_pods_hold),          POD_TEST(what_pods_hold_that_never_answered),
+        POD_TEST(pods_that_hold_nothing),         POD_TEST(what_a_new_leader_knows),
+        POD_TEST(whose_writes_may_be_executed),   POD_TEST(what_is_remembered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

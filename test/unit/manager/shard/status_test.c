@@ -211,6 +211,14 @@ static void test_pods_that_are_late(void **state)
                "has no rules, and shows nothing until it has some",
                "0 of 1 pods enforce generation 7. Not confirmed yet: p (has no rules, and shows "
                "nothing until it has some).");
+    struct status_pod early = ready_pod("p", &none);
+    struct status_facts unpublished = published(&early, 1);
+    unpublished.generation = 0;
+    struct made m = make(unpublished);
+    assert_string_equal(
+        text_at(cJSON_GetArrayItem(cJSON_GetObjectItem(m.status, "pods"), 0), "message"),
+        "has no rules, and shows nothing until it has some");
+    made_free(&m);
     struct probe_result busy = enforcing(7);
     busy.enforcing = false;
     expect_pod(ready_pod("p", &busy), STATUS_WAITING, "0/1", "False", "Waiting",

@@ -23,6 +23,7 @@ static void shards_in_a_few_words(void **state)
         const char *want;
     } rows[] = {
         {"", "\"enforced\":\"\",\"state\":\"Pending\"}"},
+        {"generation: three", "\"name\":\"blue\",\"enforced\":\"\""},
         {"generation: 3, enforced: 2/2, conditions: [" FINE
          "," CONDITION("Published", "True", "Published",
                        "It is.") "," CONDITION("Enforced", "True", "Enforced", "2 of 2.") "]",
