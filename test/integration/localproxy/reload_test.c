@@ -668,6 +668,49 @@ static void shutdown_while_the_new_watch_is_refused(void **state)
     client_close(&c);
 }
 
+/* The watch of who sends these headers with it. */
+static struct api_request *open_watch_with(struct fixture *f, struct client *c, const char *headers)
+{
+    char text[512];
+    (void)snprintf(text, sizeof text,
+                   "GET /api/v1/pods" WATCH " HTTP/1.1\r\nHost: localhost\r\n%s\r\n", headers);
+    list_at(f, "/api/v1/pods", 100);
+    client_open(f, c);
+    client_send(c, text);
+    struct api_request *a = api_expect_part(f->api, "watch=1");
+    api_begin(a, NULL);
+    fixture_expect(f, c, "200 OK");
+    return a;
+}
+
+/* Several would do: it is listed in the one that the API server has chosen for the watch. */
+static void lists_have_the_form_of_the_watch(void **state)
+{
+    static const struct {
+        const char *headers;
+        bool partial;
+    } rows[] = {
+        {"Accept: application/json, application/json;as=PartialObjectMetadata\r\n", false},
+        {"Accept: application/json;as=PartialObjectMetadata, application/json\r\n", true},
+        {"Accept: application/json;as=Table;q=0.5, application/json\r\n", false},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct client c;
+        fixture_limit(f, "ns in (a)");
+        (void)open_watch_with(f, &c, rows[i].headers);
+        fixture_limit(f, "ns in (b)");
+        struct api_request *a = api_expect_part(f->api, "resourceVersionMatch=Exact");
+        assert_int_equal(strstr(a->accept, "as=PartialObjectMetadata") != NULL, rows[i].partial);
+        api_answer(a, 200, NULL, pod_list(100, NULL, lost_name));
+        api_answer(api_expect_part(f->api, "resourceVersionMatch=Exact"), 200, NULL,
+                   pod_list(100, NULL, gained_name));
+        expect_migrated(f, &c, api_expect_part(f->api, "watch=1"));
+        client_close(&c);
+        fixture_restart(f);
+    }
+}
+
 /* ---- a migration that fails ---- */
 
 static void expect_cut(struct fixture *f, struct client *c, enum fallback why)
@@ -687,12 +730,7 @@ static void watch_in_the_name_of_another_is_cut(void **state)
     struct fixture *f = *state;
     struct client c;
     fixture_limit(f, "ns in (a)");
-    list_at(f, "/api/v1/pods", 100);
-    client_open(f, &c);
-    client_send(&c, "GET /api/v1/pods" WATCH " HTTP/1.1\r\nHost: localhost\r\n"
-                    "Accept: application/json\r\nimpersonate-user: other\r\n\r\n");
-    api_begin(api_expect_part(f->api, "watch=1"), NULL);
-    fixture_expect(f, &c, "200 OK");
+    (void)open_watch_with(f, &c, "Accept: application/json\r\nimpersonate-user: other\r\n");
     fixture_limit(f, "ns in (b)");
     expect_cut(f, &c, FALLBACK_FORM);
 }
@@ -1220,6 +1258,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(new_watch_that_is_refused_for_long_cuts, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(new_watch_that_is_forbidden_cuts, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(lists_have_the_form_of_the_watch, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(watch_in_the_name_of_another_is_cut, fixture_setup,
                                         fixture_teardown),
