@@ -212,26 +212,27 @@ static void forget(struct world *w)
     w->peer.text[0] = '\0';
 }
 
-/* Moves what has come from one socket to the other. False: there is nothing more to come. */
-static bool pass(int from, int to)
+/* Moves what has come from one socket to the other, with `more` behind it. False: there is nothing
+ * more to come. */
+static bool pass(int from, int to, const char *more)
 {
-    char block[16 * 1024];
-    ssize_t n = recv(from, block, sizeof block, MSG_DONTWAIT);
+    char block[16 * 1024 + 64];
+    size_t len = strlen(more);
+    ssize_t n = recv(from, block, sizeof block - 64, MSG_DONTWAIT);
     if (n > 0) {
-        return send(to, block, (size_t)n, MSG_NOSIGNAL) == n;
+        memcpy(block + n, more, len);
+        return send(to, block, (size_t)n + len, MSG_NOSIGNAL) == n + (ssize_t)len;
     }
     return n < 0 && errno == EAGAIN;
 }
 
 /* A tunnel to the origin, until the request is over. */
-static void relay(struct world *w)
+static void relay_through(struct world *w, struct raw_peer *origin, const char *behind)
 {
-    static struct raw_peer origin;
-    raw_connect(&origin, http_server_address(w->origin));
     bool there = true;
     for (int turn = 0; turn < 8000 && !w->ask.closed; turn++) {
         if (there) {
-            there = pass(w->peer.fd, origin.fd) && pass(origin.fd, w->peer.fd);
+            there = pass(w->peer.fd, origin->fd, "") && pass(origin->fd, w->peer.fd, behind);
         }
         if (!there && w->peer.fd >= 0) {
             raw_close(&w->peer);
@@ -239,6 +240,13 @@ static void relay(struct world *w)
         run_for(w->loop, 1);
     }
     assert_true(w->ask.closed);
+}
+
+static void relay(struct world *w)
+{
+    static struct raw_peer origin;
+    raw_connect(&origin, http_server_address(w->origin));
+    relay_through(w, &origin, "");
     raw_close(&origin);
 }
 
@@ -338,6 +346,26 @@ static void test_tls_is_spoken_with_the_origin(void **state)
         http_client_free(w->client);
         w->client = NULL;
     }
+}
+
+/* It breaks in the moment in which all of the answer is there: what has been answered is not asked
+ * for again. */
+static void test_a_connection_that_breaks_behind_an_answer(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer origin;
+    origin_open(w);
+    ask_for_tunnel(w);
+    say(w, TUNNEL);
+    raw_connect(&origin, http_server_address(w->origin));
+    relay_through(w, &origin, "");
+    check_answered(w);
+    assert_true(ask_begin(w));
+    assert_int_equal(http_exchange_send_end(w->ask.x), 0);
+    relay_through(w, &origin, "no record of TLS");
+    assert_int_equal(w->ask.status, 200);
+    assert_int_equal(http_client_stats(w->client)->repeated, 0);
+    raw_close(&origin);
 }
 
 static void check_failed(struct world *w, int code, const char *words)
@@ -528,7 +556,9 @@ static void serve_as_proxy(struct world *w)
         raw_read(&w->peer);
     }
     if (!w->ask.closed) {
-        say(w, TUNNEL);
+        say(w, "HTTP/1.1 200 Connection established\r\nA: b\r\nC: ");
+        run_for(w->loop, 20);
+        say(w, "d\r\n\r\n");
         relay(w);
     }
     if (w->peer.fd >= 0) {
@@ -567,6 +597,7 @@ int main(void)
         PROXY_TEST(test_a_tunnel_is_asked_for_once),
         PROXY_TEST(test_addresses_of_ipv6_are_in_brackets),
         PROXY_TEST(test_tls_is_spoken_with_the_origin),
+        PROXY_TEST(test_a_connection_that_breaks_behind_an_answer),
         PROXY_TEST(test_answers_that_are_no_tunnel),
         PROXY_TEST(test_a_proxy_that_closes),
         PROXY_TEST(test_no_proxy_is_there),

@@ -556,6 +556,7 @@ static void labels_that_nothing_sets(void **state)
         {"app", NULL},
         {"kubernetes.io/metadata.name", NULL},
         {"example.com/namespace", NULL},
+        {"ctrlmesh.kusionstack.eu/something", NULL},
         {"namespace", "\"ctrlmesh.kusionstack.io/namespace\" meant?"},
         {"sharding-hash", "\"ctrlmesh.kusionstack.io/sharding-hash\" meant?"},
         {"ctrlmsh.kusionstack.io/namespace", "\"ctrlmesh.kusionstack.io/namespace\" meant?"},
