@@ -32,14 +32,26 @@ static void end(struct fixture *f)
     unanswered_writes_deinit(&f->writes);
 }
 
-static void add(struct fixture *f, const char *ns, bool lost)
+static void add_sent(struct fixture *f, const char *ns, uint64_t sent_ms, bool lost)
 {
     struct request_attributes a;
     struct request_attributes seen = {.verb = VERB_CREATE, .namespace = slice_str(ns)};
     long paused = alloc_sweep_pause();
     assert_int_equal(request_attributes_keep(&a, &seen), 0);
     alloc_sweep_resume(paused);
-    unanswered_writes_add(&f->writes, &a, f->clock.now, lost);
+    unanswered_writes_add(&f->writes, &a, sent_ms, lost);
+}
+
+static void add(struct fixture *f, const char *ns, bool lost)
+{
+    add_sent(f, ns, f->clock.now, lost);
+}
+
+static void add_as_many_as_are_told_apart(struct fixture *f)
+{
+    for (unsigned i = 0; i < UNANSWERED_WRITES_MAX; i++) {
+        add(f, "a", false);
+    }
 }
 
 static bool is_in(void *data, const struct request_attributes *a)
@@ -98,9 +110,7 @@ static void more_than_are_told_apart(void **state)
 {
     struct fixture f;
     begin(&f, *state);
-    for (unsigned i = 0; i < UNANSWERED_WRITES_MAX; i++) {
-        add(&f, "a", false);
-    }
+    add_as_many_as_are_told_apart(&f);
     judge(&f, "b");
     assert_int_equal(unanswered_writes_lost(&f.writes), 0);
     fake_clock_pass(&f.clock, 10);
@@ -116,6 +126,24 @@ static void more_than_are_told_apart(void **state)
     assert_int_equal(f.settled, 1);
     judge(&f, "b");
     assert_int_equal(unanswered_writes_lost(&f.writes), 0);
+    end(&f);
+}
+
+/* One of them that is neither lost nor the last changes nothing. */
+static void those_not_told_apart_are_lost_until_the_last_is_over(void **state)
+{
+    struct fixture f;
+    begin(&f, *state);
+    add_as_many_as_are_told_apart(&f);
+    fake_clock_pass(&f.clock, 10);
+    add(&f, "a", true);
+    add_sent(&f, "a", f.clock.now - 10, false);
+    fake_clock_pass(&f.clock, UNANSWERED_WRITE_MS - 1);
+    assert_int_equal(unanswered_writes_lost(&f.writes), 1);
+    assert_int_equal(f.settled, 0);
+    fake_clock_pass(&f.clock, 1);
+    assert_int_equal(unanswered_writes_lost(&f.writes), 0);
+    assert_int_equal(f.settled, 1);
     end(&f);
 }
 
@@ -143,6 +171,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(each_has_its_time, loop_setup, loop_teardown),
         cmocka_unit_test_setup_teardown(only_those_that_are_lost_count, loop_setup, loop_teardown),
         cmocka_unit_test_setup_teardown(more_than_are_told_apart, loop_setup, loop_teardown),
+        cmocka_unit_test_setup_teardown(those_not_told_apart_are_lost_until_the_last_is_over,
+                                        loop_setup, loop_teardown),
         cmocka_unit_test_setup_teardown(memory_is_short, loop_setup, loop_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
