@@ -107,7 +107,9 @@ const struct flag localproxy_flags_table[] = {
      .help = "A watch that goes on from a version that localproxy has not given out itself may "
              "come from a client that saw other rules, before a restart without --state "
              "perhaps. It is answered with 410, so that the client lists again, for this long "
-             "after it first asked; then it is believed. 0: it is told so once."},
+             "after it first asked; then it is believed. Versions that are younger than "
+             "localproxy are believed at once, for which it asks the API server where it is when "
+             "rules come into force. 0: it is told so once, and nothing is asked."},
     {.name = "pod-namespace",
      .value = "NAMESPACE",
      FLAG_STRING_AT(struct localproxy_flags, pod_namespace),
