@@ -3,6 +3,7 @@
 manager can do all that it does, and has no right that it does not use.
 """
 
+import base64
 import json
 import os
 import re
@@ -225,6 +226,7 @@ class BaseTest(InstallationCase):
         self.lead_webhooks_to(port)
         harness.wait_for(self.webhooks_are_trusted, "the webhooks are trusted")
         mesh.wait_webhooks(self.cluster)
+        self.let_repair()
         self.work()
         second = self.start_manager("second", 0)
         first.send_signal(signal.SIGTERM)
@@ -256,6 +258,16 @@ class BaseTest(InstallationCase):
         self.cluster.json(f"/api/v1/namespaces/{DEMO}", "DELETE")
         path = f"/api/v1/namespaces/{DEMO}"
         harness.wait_for(lambda: self.cluster.fetch(path).status == 404, f"{DEMO} is gone")
+
+    def let_repair(self):
+        """The manager writes to its Secret when what is in it is to be renewed, or was damaged."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/secrets/cmesh-webhook-cert"
+        damaged = base64.b64encode(b"garbage").decode()
+        change = {"data": {"tls.crt": damaged}}
+        self.cluster.json(path, "PATCH", change, "application/merge-patch+json")
+        harness.wait_for(
+            lambda: self.cluster.json(path)["data"]["tls.crt"] != damaged, "it is repaired"
+        )
 
     def uninstall(self):
         """The rest: nothing of ours stays."""

@@ -123,6 +123,7 @@ class Rules:
             self.kubectl("replace", "-f", "-", stdin=json.dumps(config_map(ns)))
             self.assertEqual(expected, self.cluster.json(path)["metadata"]["labels"])
 
+    @harness.needs("Deployments")
     def test_objects_of_other_groups_are_labelled(self):
         ns = self.namespace()
         template = {
@@ -139,6 +140,7 @@ class Rules:
         )
         self.assertEqual(control_labels(ns), given_control_labels(thing))
 
+    @harness.needs("RBAC")
     def test_what_is_no_sharding_resource_is_left_alone(self):
         ns = self.namespace()
         role = {
@@ -624,6 +626,7 @@ class SecretTest(WebhookCase):
                 self.assertNotIn(line, told)
 
 
+@harness.needs("addresses of Services")
 class ServiceTest(WebhookCase):
     """As in a cluster: through a Service, by its name in the certificate."""
 
