@@ -364,6 +364,7 @@ static void test_bounds_outlive_the_process(void **state)
     }
     give(f, (struct delivered_key){PODS, 1, A}, 70); /* pushes the first out */
     restart(f);
+    assert_false(delivered_watch(f->r, &(struct delivered_key){PODS, 1001, A}, 70));
     give(f, (struct delivered_key){PODS, 1000, B}, 70);
     assert_false(delivered_watch(f->r, &(struct delivered_key){PODS, 1000, B}, 70));
 }
