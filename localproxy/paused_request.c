@@ -10,10 +10,8 @@ struct paused_request {
     struct net_deadline due;
     struct http_exchange *x;
     struct http_head *head;
-    paused_request_cb cb;
-    void *data;
+    struct paused_request_end end;
     bool paused; /* there is a body, which is not read */
-    bool ended;
 };
 
 static void paused_request_free(struct paused_request *p)
@@ -30,7 +28,7 @@ static void go_on(struct paused_request *p)
     if (p->paused) {
         http_exchange_resume(p->x);
     }
-    p->cb(p->data, p->x, p->head, p->ended);
+    p->end.cb(p->end.data, p->x, p->head, p->end.ended);
     paused_request_free(p);
 }
 
@@ -48,7 +46,7 @@ static void on_body(struct http_exchange *x, struct slice data)
 static void on_end(struct http_exchange *x)
 {
     struct paused_request *p = x->data;
-    p->ended = true;
+    p->end.ended = true;
 }
 
 static void on_drain(struct http_exchange *x)
@@ -70,8 +68,8 @@ static const struct http_exchange_handlers handlers = {
 };
 
 bool paused_request_start(struct net_loop *l, struct list *waiting, struct http_exchange *x,
-                          const struct http_head *head, uint64_t ms, paused_request_cb cb,
-                          void *data)
+                          const struct http_head *head, uint64_t ms,
+                          const struct paused_request_end *end)
 {
     struct paused_request *p = calloc(1, sizeof *p);
     struct http_head *copy = http_head_copy(head);
@@ -80,7 +78,7 @@ bool paused_request_start(struct net_loop *l, struct list *waiting, struct http_
         free(copy);
         return false;
     }
-    *p = (struct paused_request){.x = x, .head = copy, .cb = cb, .data = data};
+    *p = (struct paused_request){.x = x, .head = copy, .end = *end};
     list_append(waiting, &p->link);
     net_deadline_init(&p->due, on_due);
     if (ms != PAUSED_UNTIL_CONTINUED) {
@@ -88,7 +86,7 @@ bool paused_request_start(struct net_loop *l, struct list *waiting, struct http_
     }
     x->handlers = &handlers;
     x->data = p;
-    p->paused = head->framing != HTTP_BODY_NONE;
+    p->paused = head->framing != HTTP_BODY_NONE && !end->ended;
     if (p->paused) {
         http_exchange_pause(x);
     }

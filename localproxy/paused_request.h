@@ -17,15 +17,22 @@
 typedef void (*paused_request_cb)(void *data, struct http_exchange *x, const struct http_head *head,
                                   bool ended);
 
+/* What follows, and to whom. */
+struct paused_request_end {
+    paused_request_cb cb;
+    void *data;
+    bool ended; /* all of the request has come already */
+};
+
 #define PAUSED_UNTIL_CONTINUED 0
 
-/* Takes the exchange, of whose body nothing was read: `cb` follows after `ms`, or earlier with
+/* Takes the exchange, of whose body nothing was read: `end` follows after `ms`, or earlier with
  * paused_requests_continue(waiting). False without memory: nothing has happened. */
 MUST_CHECK bool paused_request_start(struct net_loop *l, struct list *waiting,
                                      struct http_exchange *x, const struct http_head *head,
-                                     uint64_t ms, paused_request_cb cb, void *data);
+                                     uint64_t ms, const struct paused_request_end *end);
 
-/* `cb` follows at once for all that wait there now. */
+/* Ends it at once for all that wait there now. */
 void paused_requests_continue(struct list *waiting);
 
 #endif

@@ -304,7 +304,8 @@ static bool apply_delivered_versions(const struct request *r)
     bool current = true;
     bool watches = s->verb == VERB_WATCH && !s->initial_events && s->version != 0;
     if (watches && start_versions_wanted(&p->starts, s) &&
-        start_versions_await(&p->starts, r->ri, s, r->x, r->head, on_again, p)) {
+        start_versions_await(&p->starts, r->ri, s, r->x, r->head,
+                             &(struct paused_request_end){on_again, p, r->ended})) {
         return false;
     }
     if (watches) {
@@ -319,7 +320,8 @@ static bool apply_delivered_versions(const struct request *r)
     /* 0 for a page, which is of no version. */
     uint64_t pause_ms = delivered_pause(p->forward.points, &s->key, s->version);
     if (pause_ms == 0 ||
-        !paused_request_start(p->loop, &p->refused, r->x, r->head, pause_ms, on_pause_over, p)) {
+        !paused_request_start(p->loop, &p->refused, r->x, r->head, pause_ms,
+                              &(struct paused_request_end){on_pause_over, p, r->ended})) {
         refuse_expired(r);
     }
     return false;

@@ -288,12 +288,12 @@ bool start_versions_wanted(const struct start_versions *s, const struct request_
 
 bool start_versions_await(struct start_versions *s, const struct request_info *ri,
                           const struct request_attributes *a, struct http_exchange *x,
-                          const struct http_head *head, paused_request_cb cb, void *data)
+                          const struct http_head *head, const struct paused_request_end *end)
 {
     struct resource_place *p = find(s, a->key.resource);
     if (p == NULL) {
         p = resource_place_new(s, a->key.resource, ri);
     }
     return p != NULL &&
-           paused_request_start(s->loop, &p->waiting, x, head, PAUSED_UNTIL_CONTINUED, cb, data);
+           paused_request_start(s->loop, &p->waiting, x, head, PAUSED_UNTIL_CONTINUED, end);
 }

@@ -66,11 +66,11 @@ void start_versions_begin(struct start_versions *s);
  * process. */
 bool start_versions_wanted(const struct start_versions *s, const struct request_attributes *a);
 
-/* Takes the exchange of such a watch: `cb` follows when all is known that can be, and it is not
+/* Takes the exchange of such a watch: `end` follows when all is known that can be, and it is not
  * wanted any more. False: nothing can be asked, and nothing has happened. */
 MUST_CHECK bool start_versions_await(struct start_versions *s, const struct request_info *ri,
                                      const struct request_attributes *a, struct http_exchange *x,
-                                     const struct http_head *head, paused_request_cb cb,
-                                     void *data);
+                                     const struct http_head *head,
+                                     const struct paused_request_end *end);
 
 #endif
