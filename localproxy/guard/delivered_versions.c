@@ -409,6 +409,16 @@ static void tell_to_list(struct delivered_versions *r, const struct delivered_ke
     find_point(r, key, POINT_TOLD_TO_LIST, range)->since_ms = r->now_ms;
 }
 
+/* Whoever got a version of the range under another selector would have a stale point, if it was
+ * shown by this process, or by one before it whose file was restored. If neither is certain, only
+ * one who has listed at just this version is believed. */
+static bool is_good(const struct delivered_versions *r, const struct resource *x,
+                    const struct point *fresh, uint64_t version)
+{
+    bool known = r->all_known || r->restored || (x != NULL && x->floor != 0 && version > x->floor);
+    return fresh != NULL && (known || range_width(fresh) == 0 || is_any(fresh->range));
+}
+
 static bool may_watch(struct delivered_versions *r, const struct delivered_key *key,
                       uint64_t version)
 {
@@ -424,7 +434,7 @@ static bool may_watch(struct delivered_versions *r, const struct delivered_key *
         return version == DELIVERED_OPAQUE &&
                refused_before(r, key, POINT_VERSION_REFUSED, version);
     }
-    if (m.fresh != NULL) {
+    if (is_good(r, x, m.fresh, version)) {
         take_point(r, m.fresh);
         return true;
     }
@@ -437,12 +447,12 @@ bool delivered_is_doubted(struct delivered_versions *r, const struct delivered_k
     const struct resource *x = find_resource(r, key->resource);
     struct match m = match_points(r, key, POINT_VERSION, version);
     return !r->all_known && (x == NULL || (x->floor == 0 && version > x->forgotten)) &&
-           m.stale == NULL && m.fresh == NULL;
+           m.stale == NULL && !is_good(r, x, m.fresh, version);
 }
 
-bool delivered_all_known(const struct delivered_versions *r)
+bool delivered_past_is_known(const struct delivered_versions *r)
 {
-    return r->all_known;
+    return r->all_known || r->restored;
 }
 
 bool delivered_watch(struct delivered_versions *r, const struct delivered_key *key,

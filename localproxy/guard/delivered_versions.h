@@ -46,8 +46,9 @@
  * that is no proof, but all that can be done.
  *
  * While not all is known, after a start without a file, a client from before may have any version
- * up to the present, and is not told from one that has listed since at the same version. What is
- * certainly younger than the process is above the ceiling: delivered_newest, delivered_started.
+ * up to the present, and is not told from one that has listed since at the same version. Versions
+ * between those of a watch are believed only if they are certainly younger than the process
+ * (delivered_newest, delivered_started): above the ceiling if no other selector came as far.
  *
  * All of it can be kept in a file, which outlives the process however that ends: what it says is at
  * any moment what clients may have seen. So after a restart nothing is doubted, and a client whose
@@ -136,9 +137,9 @@ void delivered_started(struct delivered_versions *r, uint64_t resource, uint64_t
 bool delivered_is_doubted(struct delivered_versions *r, const struct delivered_key *key,
                           uint64_t version);
 
-/* What clients had before this process began is known, from a file: delivered_started says nothing
- * new. */
-bool delivered_all_known(const struct delivered_versions *r);
+/* What clients had before this process began is known, from a file: delivered_started is not
+ * needed. */
+bool delivered_past_is_known(const struct delivered_versions *r);
 
 /* A watch that has ended without a 410 gave the client `range` under key->selector, or a whole list
  * (its last page) did: one version, or DELIVERED_ANY. */

@@ -174,6 +174,7 @@ static void take_old(struct delivered_versions *r, const char *path,
         log_warn("starting without the saved client state: the file is incomplete",
                  log_str("state", path));
     } else {
+        r->restored = true;
         log_info("restored the saved client state", log_str("state", path));
     }
     atomic_store(&r->busy, 0);

@@ -72,6 +72,7 @@ struct delivered_versions {
     atomic_uint busy;             /* something is being changed */
     struct delivered_file *file;  /* NULL: ordinary memory */
     bool all_known;               /* nobody has seen anything that is not remembered here */
+    bool restored;                /* what was shown by the process before is remembered here */
     uint64_t doubt_ms;
     uint64_t now_ms;
     struct list points; /* of all kinds; last used first */

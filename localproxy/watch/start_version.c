@@ -156,7 +156,7 @@ void start_versions_init(struct start_versions *s, struct net_loop *l, struct ku
 void start_versions_begin(struct start_versions *s)
 {
     if (s->version != 0 || s->start.up != NULL || is_final(&s->start) ||
-        delivered_all_known(s->points) || !kube_client_ready(s->upstream)) {
+        delivered_past_is_known(s->points) || !kube_client_ready(s->upstream)) {
         return;
     }
     if (!version_ask_start(&s->start, SLICE(NAMESPACES))) {
