@@ -52,7 +52,7 @@ static void open_watch(struct fixture *f, enum encoding encoding, uint64_t versi
     f->key = (struct delivered_key){.resource = 1, .view = 2, .selector = 3};
     /* The resource is known, and another selector saw all up to 1,000,000. */
     struct delivered_key other = {.resource = 1, .view = 9, .selector = 4};
-    delivered_newest(f->points, &other, 1000000);
+    delivered_started(f->points, other.resource, 1);
     delivered_give(f->points, &other, (struct delivered_range){1000000, 1000000});
     struct watch_options o = {
         .encoding = encoding,
