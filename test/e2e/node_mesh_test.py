@@ -226,7 +226,7 @@ class MeshTest(node.TestCase):
                 found[f"{kind} {place}/{meta['name']}"] = meta.get("labels") or {}
         filled = all(f"ConfigMap {team}/kube-root-ca.crt" in found for team in TEAMS)
         accounts = [t for t in things if t["kind"] == "ServiceAccount"]
-        tokens = cls.cluster.behaves_as() >= (1, 24) or all(t.get("secrets") for t in accounts)
+        tokens = cls.shared.behaves_as() >= (1, 24) or all(t.get("secrets") for t in accounts)
         return found if filled and tokens else None
 
     @classmethod
