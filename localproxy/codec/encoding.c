@@ -41,79 +41,32 @@ enum encoding encoding_of(struct slice content_type)
                                                                          : ENCODING_OTHER;
 }
 
-enum { QUALITY_ONE = 1000, WILDCARD_COST = 1 };
+/* ---- the ranges of an Accept header ---- */
 
-/* Its parameter q in thousandths. What cannot be read counts as 1. */
-static unsigned quality_of(struct slice range)
-{
-    const char *end = range.ptr + range.len;
-    for (const char *p = range.ptr; (p = memchr(p, ';', (size_t)(end - p))) != NULL;) {
-        for (p++; p < end && ascii_is_blank(*p); p++) {
-        }
-        if (end - p < 3 || (p[0] | 0x20) != 'q' || p[1] != '=') {
-            continue;
-        }
-        if (p[2] != '0') {
-            break;
-        }
-        unsigned quality = 0;
-        unsigned unit = QUALITY_ONE / 10;
-        for (p += 3; p < end && (*p == '.' || (*p >= '0' && *p <= '9')); p++) {
-            quality += *p == '.' ? 0 : (unsigned)(*p - '0') * unit;
-            unit /= *p == '.' ? 1 : 10;
-        }
-        return quality;
-    }
-    return QUALITY_ONE;
-}
+enum { QUALITY_DIGITS = 4, QUALITY_ONE = 1000, WILDCARD_COST = 1 };
 
-/* 0: it is not wanted. Else the more the better. */
-static unsigned rank_of(struct slice range, enum encoding *encoding)
-{
-    struct slice type = encoding_media_type(range);
-    bool wildcard = slice_eq(type, SLICE("*/*")) || slice_ieq(type, SLICE("application/*"));
-    unsigned quality = quality_of(range);
-    *encoding = wildcard ? ENCODING_JSON : encoding_of(range);
-    if (*encoding == ENCODING_OTHER || quality == 0) {
-        return 0;
-    }
-    return 2 * quality - (wildcard ? WILDCARD_COST : 0);
-}
-
-enum encoding encoding_accepted(struct slice accept)
-{
-    enum encoding best = accept.len == 0 ? ENCODING_JSON : ENCODING_OTHER;
-    unsigned most = 0;
-    while (accept.len > 0) {
-        const char *comma = memchr(accept.ptr, ',', accept.len);
-        size_t len = comma != NULL ? (size_t)(comma - accept.ptr) : accept.len;
-        enum encoding encoding;
-        unsigned rank = rank_of(slice_of(accept.ptr, len), &encoding);
-        if (rank > most) {
-            most = rank;
-            best = encoding;
-        }
-        size_t taken = comma != NULL ? len + 1 : len;
-        accept = slice_of(accept.ptr + taken, accept.len - taken);
-    }
-    return best;
-}
+struct range {
+    struct slice type;
+    bool wildcard;    /* for every encoding there is */
+    unsigned quality; /* 0 to QUALITY_ONE */
+    enum object_form form;
+};
 
 /* "0.8" is 800: up to three digits after the point, as RFC 9110 has it. */
 static unsigned read_quality(struct slice text)
 {
     unsigned quality = 0;
     unsigned digits = 0;
-    for (size_t i = 0; i < text.len && digits < 4; i++) {
+    for (size_t i = 0; i < text.len && digits < QUALITY_DIGITS; i++) {
         if (text.ptr[i] >= '0' && text.ptr[i] <= '9') {
             quality = quality * 10 + (unsigned)(text.ptr[i] - '0');
             digits++;
         }
     }
-    for (; digits < 4; digits++) {
+    for (; digits < QUALITY_DIGITS; digits++) {
         quality *= 10;
     }
-    return quality;
+    return quality < QUALITY_ONE ? quality : QUALITY_ONE;
 }
 
 static enum object_form form_of(struct slice as)
@@ -126,18 +79,12 @@ static enum object_form form_of(struct slice as)
     return partial ? OBJECT_FORM_PARTIAL : OBJECT_FORM_WHOLE;
 }
 
-struct range {
-    bool fits;
-    unsigned quality; /* 0 to 1000 */
-    enum object_form form;
-};
-
-static struct range read_range(struct slice text, enum encoding answer)
+/* Takes the first one off. */
+static struct range next_range(struct slice *accept)
 {
-    struct slice type = next_part(&text, ';');
-    struct range r = {.quality = 1000};
-    r.fits = slice_eq(type, SLICE("*/*")) || slice_ieq(type, SLICE("application/*")) ||
-             encoding_of(type) == answer;
+    struct slice text = next_part(accept, ',');
+    struct range r = {.type = next_part(&text, ';'), .quality = QUALITY_ONE};
+    r.wildcard = slice_eq(r.type, SLICE("*/*")) || slice_ieq(r.type, SLICE("application/*"));
     while (text.len > 0) {
         struct slice value = next_part(&text, ';');
         struct slice key = next_part(&value, '=');
@@ -150,12 +97,37 @@ static struct range read_range(struct slice text, enum encoding answer)
     return r;
 }
 
+/* 0: it is not wanted. Else the more the better. */
+static unsigned rank_of(const struct range *r)
+{
+    if (r->quality == 0 || (!r->wildcard && encoding_of(r->type) == ENCODING_OTHER)) {
+        return 0;
+    }
+    return 2 * r->quality - (r->wildcard ? WILDCARD_COST : 0);
+}
+
+enum encoding encoding_accepted(struct slice accept)
+{
+    enum encoding best = accept.len == 0 ? ENCODING_JSON : ENCODING_OTHER;
+    unsigned most = 0;
+    while (accept.len > 0) {
+        struct range r = next_range(&accept);
+        unsigned rank = rank_of(&r);
+        if (rank > most) {
+            most = rank;
+            best = r.wildcard ? ENCODING_JSON : encoding_of(r.type);
+        }
+    }
+    return best;
+}
+
 enum object_form encoding_form(struct slice accept, enum encoding answer)
 {
     struct range best = {.quality = 0};
     while (accept.len > 0) {
-        struct range r = read_range(next_part(&accept, ','), answer);
-        if (r.fits && r.quality > best.quality) {
+        struct range r = next_range(&accept);
+        bool fits = r.wildcard || encoding_of(r.type) == answer;
+        if (fits && r.quality > best.quality) {
             best = r;
         }
     }

@@ -62,7 +62,8 @@ static void test_accepted(void **state)
         {"application/json;q=0.000", ENCODING_OTHER},
         {"text/*", ENCODING_OTHER},
         {",;q,", ENCODING_OTHER},
-        {"application/json;q=1;q=0", ENCODING_JSON},
+        {"application/json;q=0;q=1", ENCODING_JSON},
+        {"application/json;q=7,application/vnd.kubernetes.protobuf", ENCODING_JSON},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (encoding_accepted(slice_str(cases[i].accept)) != cases[i].expected) {
