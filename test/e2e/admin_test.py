@@ -104,7 +104,7 @@ class AdminTestCase(harness.TestCase):
 
     def start(self, *args, rules=True):
         limits = [harness.limit(["pods"], "app=foo")]
-        return self.proxy(limits if rules else None, self.kubeconfig, args)
+        return self.scripted_proxy(limits if rules else None, self.kubeconfig, args)
 
 
 class PagesTest(AdminTestCase):
@@ -238,7 +238,7 @@ class MetricsTest(AdminTestCase):
             peer.respond(code, body)
 
         _, kubeconfig = self.plain_upstream(upstream.always(serve))
-        proxy = self.proxy([], kubeconfig)
+        proxy = self.scripted_proxy([], kubeconfig)
         for _ in range(100):
             proxy.fetch("/api/v1/pods")
         metrics = self.read(proxy)
@@ -257,7 +257,7 @@ class MetricsTest(AdminTestCase):
     def test_names_of_shards_cannot_break_the_format(self):
         for name in ("a", "shard-with-a-long-name-0123456789"):
             document = harness.rules_document(shard=name)
-            metrics = self.read(self.proxy(document, self.kubeconfig))
+            metrics = self.read(self.scripted_proxy(document, self.kubeconfig))
             checksum = next(
                 labels for (sample, labels) in metrics.samples if sample == "cmesh_proxy_rules_info"
             )
@@ -340,7 +340,7 @@ class SecretsTest(harness.TestCase):
         guard = self.path("guard", f"{self.MARK}-1\n")
         for kubeconfig in self.kubeconfigs(server.url, self.authority()):
             args = ["--log-level=debug", "--token-file", guard]
-            proxy = self.proxy([harness.limit(["pods"], "app=foo")], kubeconfig, args)
+            proxy = self.scripted_proxy([harness.limit(["pods"], "app=foo")], kubeconfig, args)
             harness.wait_for(lambda p=proxy: p.status()["ready"], f"{kubeconfig} {proxy.log()}")
             bodies = self.use(proxy)
             proxy.stop()
@@ -359,7 +359,8 @@ class SecretsTest(harness.TestCase):
         other = self.authority("other")
         for authority in (self.authority(), other):
             for kubeconfig in self.kubeconfigs(server.url, authority):
-                proxy = self.proxy([], kubeconfig, ["--log-level=debug", "--log-format=json"])
+                args = ["--log-level=debug", "--log-format=json"]
+                proxy = self.scripted_proxy([], kubeconfig, args)
                 harness.wait_for(lambda p=proxy: p.status()["upstream"]["credentials"], "they came")
                 bodies = self.use(proxy)
                 self.assert_clean(*bodies, *self.texts(proxy))
@@ -372,7 +373,7 @@ class SecretsTest(harness.TestCase):
         path = upstream.write_kubeconfig(
             self.path("kubeconfig"), "http://127.0.0.1:1", extra_user=user
         )
-        proxy = self.proxy([], path, ["--log-level=debug"])
+        proxy = self.scripted_proxy([], path, ["--log-level=debug"])
         harness.wait_for(lambda: "credentialsError" in proxy.status()["upstream"], "it failed")
         answer = proxy.fetch("/api/v1/pods")
         self.assert_status_error(answer, 503, "ServiceUnavailable", [helper])

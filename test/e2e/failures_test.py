@@ -43,7 +43,7 @@ class CertificateTest(harness.TestCase):
             self.path("kubeconfig"), server, authority=authority,
             token="e2e-token", extra_cluster=extra,
         )  # fmt: skip
-        return self.proxy([], path)
+        return self.scripted_proxy([], path)
 
     def assert_distrusts(self, proxy, *mentions):
         for method in ("GET", "POST"):
@@ -81,7 +81,7 @@ class CertificateTest(harness.TestCase):
         server = self.upstream_with(*self.authority().expired_server())
         extra = "    insecure-skip-tls-verify: true\n"
         path = upstream.write_kubeconfig(self.path("kubeconfig"), server.url, extra_cluster=extra)
-        self.assertEqual(200, self.proxy([], path).fetch("/api/v1/pods").status)
+        self.assertEqual(200, self.scripted_proxy([], path).fetch("/api/v1/pods").status)
 
     def test_no_tls_where_it_is_expected(self):
         def serve(peer):
@@ -140,7 +140,7 @@ class HttpProxyTest(harness.TestCase):
             extra_cluster="    tls-server-name: 127.0.0.1\n" + extra.format(url),
         )  # fmt: skip
         env = {name: value.format(url) for name, value in (env or {}).items()}
-        return self.proxy([], path, env=env)
+        return self.scripted_proxy([], path, env=env)
 
     def assert_works(self, proxy):
         for _ in range(3):
@@ -222,13 +222,13 @@ class LostServerTest(harness.TestCase):
         path = upstream.write_kubeconfig(
             self.path("kubeconfig"), f"http://127.0.0.1:{harness.free_port()}"
         )
-        proxy = self.proxy([], path)
+        proxy = self.scripted_proxy([], path)
         for _ in range(3):
             self.assert_status_error(proxy.fetch("/api/v1/pods"), 503, mentions=["127.0.0.1"])
 
     def test_a_name_that_does_not_exist(self):
         path = upstream.write_kubeconfig(self.path("kubeconfig"), "https://no-such-host.invalid")
-        answer = self.proxy([], path).fetch("/api/v1/pods")
+        answer = self.scripted_proxy([], path).fetch("/api/v1/pods")
         self.assert_status_error(answer, 503, mentions=["no-such-host.invalid"])
 
     def test_answers_that_are_none(self):
@@ -253,7 +253,7 @@ class LostServerTest(harness.TestCase):
                 peer.send(text)
 
             _, kubeconfig = self.plain_upstream(serve)
-            proxy = self.proxy([], kubeconfig)
+            proxy = self.scripted_proxy([], kubeconfig)
             cut_off = text in (b"", b"HTTP/1.1 200 OK\r\n")
             self.assert_status_error(proxy.fetch("/api/v1/pods"), 503 if cut_off else 502)
             proxy.stop()
@@ -266,7 +266,7 @@ class StaleConnectionTest(harness.TestCase):
         self.seen = []
         self.lock = threading.Lock()
         _, kubeconfig = self.tls_upstream(serve)
-        return self.proxy([], kubeconfig)
+        return self.scripted_proxy([], kubeconfig)
 
     def note(self, request):
         with self.lock:
@@ -567,7 +567,7 @@ class RudeClientTest(harness.TestCase):
 
     def test_connections_are_bounded(self):
         path = upstream.write_kubeconfig(self.path("kubeconfig"), self.server.url)
-        proxy = self.proxy([], path, ["--max-connections=5"])
+        proxy = self.scripted_proxy([], path, ["--max-connections=5"])
         held = [proxy.connect() for _ in range(5)]
         try:
             for connection in held:

@@ -421,11 +421,13 @@ class TestCase(unittest.TestCase):
         return args + ["--rules", path]
 
     def proxy(self, rules=None, kubeconfig=None, args=(), **more):
-        """A localproxy for this test, in front of the control plane if no kubeconfig is given; else
-        it asks for nothing by itself at its start."""
+        """A localproxy for this test, in front of the control plane if no kubeconfig is given."""
         base = self.proxy_args(self.folder, rules, kubeconfig or cluster().kubeconfig)
-        base += [] if kubeconfig is None else ["--resume-doubt=0"]
         return self.start_proxy(self.addCleanup, [*base, *args], **more)
+
+    def scripted_proxy(self, rules, kubeconfig, args=(), **more):
+        """In front of a scripted API server: it asks for nothing by itself at its start."""
+        return self.proxy(rules, kubeconfig, ["--resume-doubt=0", *args], **more)
 
     @classmethod
     def class_proxy(cls, rules=None, kubeconfig=None, args=()):

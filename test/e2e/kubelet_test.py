@@ -209,7 +209,7 @@ class ScriptedTunnelTest(harness.TestCase):
         """A proxy before a plain and one before a TLS server, with that script."""
         for make in (self.plain_upstream, self.tls_upstream):
             _, kubeconfig = make(serve)
-            yield self.proxy([], kubeconfig)
+            yield self.scripted_proxy([], kubeconfig)
 
     def opened(self, proxy, extra=b""):
         connection = proxy.connect()

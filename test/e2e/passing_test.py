@@ -22,7 +22,7 @@ class PassingTest(harness.TestCase):
 
         self.server, self.kubeconfig = self.plain_upstream(upstream.always(answer))
         limits = [harness.limit(["pods"], "app in (foo, bar),tier!=x")]
-        self.proxy_process = self.proxy(limits, self.kubeconfig)
+        self.proxy_process = self.scripted_proxy(limits, self.kubeconfig)
 
     INJECTED = "app%20in%20%28bar%2Cfoo%29%2Ctier%21%3Dx"
 
@@ -129,7 +129,7 @@ class PassingTest(harness.TestCase):
     def test_path_prefix_of_the_server(self):
         """`server: https://host/prefix`, as gateways have it."""
         path = upstream.write_kubeconfig(self.path("prefixed"), self.server.url + "/k8s/c-1/")
-        proxy = self.proxy([harness.limit(["pods"], "a=b")], path)
+        proxy = self.scripted_proxy([harness.limit(["pods"], "a=b")], path)
         self.seen.clear()
         proxy.fetch("/api/v1/pods?x=y")
         self.assertEqual("/k8s/c-1/api/v1/pods?x=y&labelSelector=a%3Db", self.seen[0].target)
@@ -143,7 +143,7 @@ class PassingTest(harness.TestCase):
             peer.respond(code, b"the body of %d" % code, headers=[("Retry-After", "7")])
 
         _, kubeconfig = self.plain_upstream(upstream.always(serve))
-        proxy = self.proxy([], kubeconfig)
+        proxy = self.scripted_proxy([], kubeconfig)
         with proxy.connect() as connection:
             for code in codes:
                 answer = connection.request("GET", f"/x/{code}")
@@ -159,7 +159,7 @@ class PassingTest(harness.TestCase):
                 peer.send_response_head(code, [("X-A", "b")])
 
         _, kubeconfig = self.plain_upstream(serve)
-        with self.proxy([], kubeconfig).connect() as connection:
+        with self.scripted_proxy([], kubeconfig).connect() as connection:
             for code in (204, 304, 204):
                 answer = connection.request("GET", f"/x/{code}")
                 self.assertEqual((code, b"", "b"), (answer.status, answer.body, answer.get("X-A")))
@@ -173,7 +173,7 @@ class PassingTest(harness.TestCase):
                 peer.respond(200)
 
         _, kubeconfig = self.plain_upstream(serve)
-        with self.proxy([], kubeconfig).connect() as connection:
+        with self.scripted_proxy([], kubeconfig).connect() as connection:
             for _ in range(3):
                 answer = connection.request("POST", "/api/v1/pods", [], b"x")
                 self.assertEqual((200, []), (answer.status, answer.interim))

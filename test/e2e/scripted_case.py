@@ -265,7 +265,7 @@ class ScriptedCase(harness.TestCase):
         _, kubeconfig = build(self.serve)
         if self.mode is not None:
             args = (f"--reload-mode={self.mode}", *args)
-        self.proxy_process = self.proxy(limits, kubeconfig, args, control=True, **more)
+        self.proxy_process = self.scripted_proxy(limits, kubeconfig, args, control=True, **more)
         return self.proxy_process
 
     def start_with(self, *namespaces, args=(), **more):

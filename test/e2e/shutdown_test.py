@@ -33,7 +33,7 @@ class ShutdownTest(harness.TestCase):
     def start(self, script, *args):
         self.script = script
         _, kubeconfig = self.tls_upstream(self.serve)
-        return self.proxy([], kubeconfig, ("--shutdown-grace=60", *args))
+        return self.scripted_proxy([], kubeconfig, ("--shutdown-grace=60", *args))
 
     def wait_arrived(self, count=1):
         for _ in range(count):

@@ -28,7 +28,7 @@ class StreamTestCase(harness.TestCase):
 
     def start(self, serve):
         self.server, kubeconfig = self.tls_upstream(serve)
-        return self.proxy([harness.limit(["pods"], "app=foo")], kubeconfig)
+        return self.scripted_proxy([harness.limit(["pods"], "app=foo")], kubeconfig)
 
     def open(self, proxy, target="/api/v1/pods?watch=true", **more):
         connection = proxy.connect(**more)
