@@ -23,10 +23,13 @@
 #include "http/server.h"
 #include "net/clock.h"
 #include "net/deadline.h"
+#include "paused_request.h"
 #include "refusal.h"
 
 enum {
     RETRY_AFTER_S = 1,
+    OUTAGE_MS = 30000, /* how long an API server is away for a moment only */
+    OUTAGE_RETRY_MS = 1000,
     LOST_COMING_MS = 5000, /* how long a write to what was lost may still come */
     ACCEPT_MAX = 64 * 1024,
 };
@@ -119,6 +122,7 @@ int forward_context_init(struct forward_context *ctx, struct net_loop *l,
 {
     *ctx = (struct forward_context){.loop = l, .upstream = upstream, .metrics = metrics};
     list_init(&ctx->running);
+    list_init(&ctx->waiting);
     ctx->points = points;
     int rc = unanswered_writes_init(&ctx->unanswered, l, clock, tell_settled, ctx);
     return rc != 0 ? rc : migration_context_init(&ctx->migrations, l, upstream, metrics);
@@ -607,6 +611,35 @@ static void fail_unanswered(struct forward *f, bool sent, const struct err *e)
     answer_failure(f, sent, e);
 }
 
+static bool is_outage(const struct err *e)
+{
+    return e->code == UV_ECONNREFUSED || e->code == UV_ECONNRESET || e->code == UV_ETIMEDOUT ||
+           e->code == UV_EHOSTUNREACH || e->code == UV_ENETUNREACH;
+}
+
+/* A watch waits while the API server is away for a moment, and is asked for again: of client-go
+ * before 0.22 all informers would list upon any answer, and they do not list when a connection is
+ * refused. True: it has been taken out of `f`, which is gone. */
+static bool wait_for_api_server(struct forward *f, const struct http_exchange *x,
+                                const struct err *e)
+{
+    struct forward_context *ctx = f->ctx;
+    struct paused_request_end end = {ctx->again, ctx->data, f->request != REQUEST_COMING};
+    if (f->verb != VERB_WATCH || f->head == NULL || f->down == NULL || ctx->draining ||
+        f->response != RESPONSE_AWAITED || http_client_sent(x) || !is_outage(e) ||
+        kube_client_unreachable_ms(ctx->upstream) >= OUTAGE_MS ||
+        !paused_request_start(ctx->loop, &ctx->waiting, f->down, f->head, OUTAGE_RETRY_MS, &end)) {
+        return false;
+    }
+    if (kube_client_unreachable(ctx->upstream) == NULL) {
+        log_warn("the API server cannot be asked: watches wait for it", log_str("error", e->msg));
+    }
+    ctx->metrics->upstream_errors++;
+    f->down = NULL;
+    forward_free(f);
+    return true;
+}
+
 static void up_on_close(struct http_exchange *x, const struct err *e)
 {
     struct forward *f = x->data;
@@ -614,6 +647,9 @@ static void up_on_close(struct http_exchange *x, const struct err *e)
     note_unanswered(f, x);
     if (is_reopening(f)) {
         migration_unanswered(&f->migration);
+        return;
+    }
+    if (e != NULL && wait_for_api_server(f, x, e)) {
         return;
     }
     if (e != NULL && f->response != RESPONSE_ENDED && !is_silent(f)) {

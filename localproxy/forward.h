@@ -36,10 +36,12 @@ struct forward_context {
     struct delivered_versions *points;
     struct migration_context migrations;
     struct list running;
+    struct list waiting;  /* watches that the API server could not be asked for just now */
     bool draining;        /* watches end at their next boundary */
     unsigned lost_writes; /* under way to what the shard has lost */
     struct unanswered_writes unanswered;
-    /* Sends a request through the rules again: they changed before it was answered. */
+    /* Sends a request through the rules again: they changed before it was answered, or the API
+     * server could not be asked. */
     void (*again)(void *data, struct http_exchange *down, const struct http_head *head,
                   bool request_ended);
     /* Whether a write like that would be refused now. */

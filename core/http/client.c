@@ -31,6 +31,7 @@ struct http_client {
     bool succeeded;   /* one was, since there was none being dialled */
     bool doubtful;    /* one was not, nor any since: no more are dialled while others are tried */
     struct err unreachable; /* code 0: the last connection tried was opened */
+    uint64_t unreachable_since_ms;
     struct http_client_stats stats;
 };
 
@@ -255,6 +256,9 @@ static void doubt(struct http_client *client, const struct err *e)
     if (client->dialling > 0) {
         client->doubtful = true;
     } else if (!client->succeeded) {
+        if (client->unreachable.code == 0) {
+            client->unreachable_since_ms = net_loop_now(client->loop);
+        }
         client->unreachable = *e;
         fail_waiting(client, e);
     }
@@ -600,6 +604,11 @@ const struct http_client_stats *http_client_stats(const struct http_client *c)
 const char *http_client_unreachable(const struct http_client *c)
 {
     return c->unreachable.code == 0 ? NULL : c->unreachable.msg;
+}
+
+uint64_t http_client_unreachable_ms(const struct http_client *c)
+{
+    return c->unreachable.code == 0 ? 0 : net_loop_now(c->loop) - c->unreachable_since_ms;
 }
 
 void http_client_free(struct http_client *c)

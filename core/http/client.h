@@ -79,6 +79,8 @@ const struct http_client_stats *http_client_stats(const struct http_client *c);
 /* Why no connection could be opened when one was last tried; NULL when one could be, or none was
  * tried yet. Valid until the loop runs on. */
 const char *http_client_unreachable(const struct http_client *c);
+/* For how long that has been so, in milliseconds. */
+uint64_t http_client_unreachable_ms(const struct http_client *c);
 
 /* Closes all connections and frees; users of running exchanges get on_close. */
 void http_client_free(struct http_client *c);

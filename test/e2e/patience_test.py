@@ -34,6 +34,7 @@ class PatienceTest(harness.TestCase):
         cls.begin_good_server()
         cls.begin_silent_server()
         cls.begin_tls_listener()
+        cls.begin(cls.absent_server, cls.proxy_before(f"http://127.0.0.1:{cls.port_of_nobody()}"))
         cls.begin(cls.dead_server, island.Cable, cls.addClassCleanup)
 
     @classmethod
@@ -45,6 +46,14 @@ class PatienceTest(harness.TestCase):
         folder = cls.make_folder(cls.addClassCleanup)
         path = upstream.write_kubeconfig(os.path.join(folder, "kubeconfig"), server)
         return cls.class_proxy([], path, args)
+
+    @classmethod
+    def port_of_nobody(cls):
+        """It is refused to everybody."""
+        keeper = socket.socket()
+        cls.addClassCleanup(keeper.close)
+        keeper.bind(("127.0.0.1", 0))
+        return keeper.getsockname()[1]
 
     @classmethod
     def begin_good_server(cls):
@@ -120,6 +129,15 @@ class PatienceTest(harness.TestCase):
     def silent_server(proxy):
         with proxy.connect(timeout=60) as connection:
             return connection.request("GET", "/api/v1/pods")
+
+    @staticmethod
+    def absent_server(proxy):
+        """A watch waits for it, but not for ever; the next one not at all."""
+        with proxy.connect(timeout=60) as connection:
+            began = time.monotonic()
+            first = connection.request("GET", "/api/v1/pods?watch=true")
+            waited = time.monotonic() - began
+            return waited, first, connection.request("GET", "/api/v1/pods?watch=true")
 
     @staticmethod
     def silent_clients(proxy):
@@ -208,6 +226,13 @@ class PatienceTest(harness.TestCase):
 
     def test_a_server_that_never_shakes_hands(self):
         self.assert_status_error(self.result("silent_server"), 504, "Timeout", ["timed out"])
+
+    def test_a_watch_waits_for_an_absent_server(self):
+        waited, *answers = self.result("absent_server")
+        self.assertGreater(waited, 25)
+        for answer in answers:
+            self.assert_status_error(answer, 429, "TooManyRequests", ["refused"])
+            self.assertEqual("1", answer.get("Retry-After"))
 
     def test_clients_that_never_shake_hands(self):
         closed, seconds = self.result("silent_clients")

@@ -20,7 +20,7 @@ class Relay:
 
     def __init__(self, target):
         self.lead_to(target)
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128, reuse_port=True)
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         self.url = "http://" + self.address
         self.lock = threading.Lock()
@@ -86,12 +86,31 @@ class Relay:
                 if sock in self.pairs and pick.random() < share:
                     self.drop(sock, reset=pick.random() < 0.5)
 
-    def close(self):
-        self.waker.send(b"x")
-        self.thread.join()
+    def refuse(self):
+        """Loses all connections, and refuses new ones."""
+        with self.lock:
+            keeper = socket.socket()  # keeps the port
+            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            keeper.bind(self.listener.getsockname())
+            self.selector.unregister(self.listener)
+            self.listener.close()
+            self.listener = keeper
+            self.drop_all()
+
+    def accept_again(self):
+        with self.lock:
+            self.listener.listen(128)
+            self.selector.register(self.listener, selectors.EVENT_READ)
+
+    def drop_all(self):
         for sock in list(self.pairs):
             if sock in self.pairs:
                 self.drop(sock)
+
+    def close(self):
+        self.waker.send(b"x")
+        self.thread.join()
+        self.drop_all()
         self.selector.close()
         for sock in (self.listener, self.wake, self.waker):
             sock.close()

@@ -149,6 +149,51 @@ class SlowReaderTest(reload_case.ReloadTestCase):
         self.assertGreater(metrics['cmesh_proxy_fallbacks_total{reason="superseded"}'], 0)
 
 
+class OutageTest(reload_case.ReloadTestCase):
+    """The API server refuses connections for a moment, and then is the same as before: one of
+    several behind an address, or one that had no time."""
+
+    def start_proxy_process(self, document):
+        self.between = relay.Relay(self.cluster.address)
+        self.addCleanup(self.between.close)
+        self.server = "https://" + self.between.address
+        self.kubeconfig = self.path("relayed.kubeconfig")
+        with open(self.cluster.kubeconfig, encoding="utf-8") as original:
+            text = original.read().replace(self.cluster.env["APISERVER"], self.server)
+        with open(self.kubeconfig, "w", encoding="utf-8") as relayed:
+            relayed.write(text)
+        return self.proxy(document, self.kubeconfig, self.proxy_options(), control=True)
+
+    def test_informers_list_no_more_than_without_localproxy(self):
+        forms = ["typed:configmaps", "json:secrets", "metadata:pods", f"dynamic:{informer_case.GEARS}"]
+        more = {"kubeconfig": self.kubeconfig}
+        judge = checker.Checker(self.cluster, self.rules, self.proxy_process.reload)
+        direct = real_clients.go_informer("direct", self.server, forms, **more)
+        through = real_clients.go_informer("through", self.proxy_process.url, forms)
+        self.clients += [direct, through]
+        real_clients.wait_synced(self.clients)
+        judge.add(through)
+        harness.wait_for(
+            lambda: len(self.proxy_process.status()["watches"]) == len(forms), "all watches are open"
+        )
+        time.sleep(1.5)  # client-go lists after a watch of less than a second
+        before = [self.lists_of(client) for client in (direct, through)]
+        self.between.refuse()
+        time.sleep(5)
+        self.between.accept_again()
+        self.fixture.start()
+        self.fixture.stop()
+        judge.quiesce(reload_case.QUIESCENCE)
+        after = [self.lists_of(client) for client in (direct, through)]
+        directly, behind = (b - a for a, b in zip(before, after))
+        informer_case.report(f"{directly} lists directly, {behind} behind localproxy")
+        self.assertLessEqual(behind, directly)
+
+    @staticmethod
+    def lists_of(client):
+        return sum(len(client.of(watch, "list")) for watch in client.watches)
+
+
 class LostServerTest(reload_case.ReloadTestCase):
     control_plane = staticmethod(harness.disposable_cluster)
 

@@ -184,6 +184,11 @@ const char *kube_client_unreachable(const struct kube_client *c)
     return http_client_unreachable(c->http);
 }
 
+uint64_t kube_client_unreachable_ms(const struct kube_client *c)
+{
+    return http_client_unreachable_ms(c->http);
+}
+
 static bool is_impersonation(struct slice name)
 {
     const struct slice prefix = SLICE("Impersonate-");

@@ -653,6 +653,10 @@ static void test_requests_that_wait_fail_with_the_dial(void **state)
     }
     assert_int_equal(http_client_stats(w->client)->dialled, 8);
     assert_non_null(strstr(http_client_unreachable(w->client), "refused"));
+    run_for(w->loop, 20);
+    ask_get(w, &a[0]);
+    ask_finish(w, &a[0]);
+    assert_in_range(http_client_unreachable_ms(w->client), 20, 60000); /* since the first time */
     http_client_free(w->client);
     w->client = good;
     assert_int_equal(close(fd), 0);
@@ -688,6 +692,7 @@ static void test_one_failed_dial_fails_one_request(void **state)
     }
     assert_int_equal(http_client_stats(w->client)->failed, 1);
     assert_null(http_client_unreachable(w->client)); /* since others could be opened */
+    assert_int_equal(http_client_unreachable_ms(w->client), 0);
     assert_int_equal(close(fd), 0);
 }
 

@@ -260,26 +260,83 @@ static void what_was_not_sent_is_repeated(void **state)
     assert_true(api_listen(f->api));
 }
 
-/* client-go's reflector asks for a watch again upon 429, and lists upon all else. */
-static void watch_is_asked_for_again_after_an_outage(void **state)
+/* ---- client-go before 0.22 lists whatever a watch is answered with, but not when a connection is
+ * refused; later ones ask for the watch again upon 429, too ---- */
+
+/* The API server is away, and a watch waits for it. */
+static void wait_for_api(struct fixture *f, struct client *c)
 {
-    struct fixture *f = *state;
-    struct client c;
+    uint64_t failed = f->metrics.upstream_errors + 1;
     fixture_limit(f, "ns in (a)");
     list_pods(f, 100, old_name);
     api_stop(f->api);
-    for (int i = 0; i < 3; i++) {
-        send_watch(f, &c, 100, PLAIN_HTTP);
-        expect_failure(f, &c, "HTTP/1.1 429", true, "\"reason\":\"TooManyRequests\"");
-    }
+    send_watch(f, c, 100, PLAIN_HTTP);
+    fixture_expect_number(f, &f->metrics.upstream_errors, failed + 1); /* tried again already */
+    assert_int_equal(c->text.len, 0);
+}
+
+static void watch_waits_while_the_api_server_is_away(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    wait_for_api(f, &c);
     assert_true(api_listen(f->api));
-    send_watch(f, &c, 100, PLAIN_HTTP);
-    api_cut(api_expect_part(f->api, "watch=true"));
-    expect_failure(f, &c, "HTTP/1.1 429", true, "cannot be asked");
-    send_watch(f, &c, 100, PLAIN_HTTP);
-    api_begin(api_expect_part(f->api, "watch=true"), NULL);
+    api_begin(api_expect_part(f->api, "resourceVersion=100"), NULL);
     fixture_expect(f, &c, "HTTP/1.1 200");
     client_close(&c);
+}
+
+static void watch_that_waits_comes_under_new_rules(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    wait_for_api(f, &c);
+    fixture_limit(f, "ns in (b)");
+    fixture_expect(f, &c, EXPIRED_EVENT);
+    client_close(&c);
+}
+
+static void client_that_waits_goes(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    wait_for_api(f, &c);
+    client_close(&c);
+    assert_true(api_listen(f->api));
+    fixture_get(f, &c, ONE); /* nobody asks for the watch meanwhile */
+    api_answer(api_expect(f->api, "GET", ONE), 200, NULL, "{}");
+    fixture_expect(f, &c, "{}");
+    client_close(&c);
+}
+
+static void localproxy_ends_while_a_watch_waits(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    wait_for_api(f, &c);
+    proxy_drain(f->proxy);
+    expect_failure(f, &c, "HTTP/1.1 429", true, "refused");
+}
+
+static void localproxy_is_killed_while_a_watch_waits(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    wait_for_api(f, &c);
+    fixture_restart(f);
+    fixture_expect(f, &c, NULL);
+    assert_int_equal(c.text.len, 0);
+    client_close(&c);
+}
+
+static void watch_that_was_sent_does_not_wait(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    wait_for_api(f, &c);
+    assert_true(api_listen(f->api));
+    api_cut(api_expect_part(f->api, "watch=true"));
+    expect_failure(f, &c, "HTTP/1.1 429", true, "\"reason\":\"TooManyRequests\"");
 }
 
 /* ---- kube-rs: only an ERROR event of code 410 makes it list again; a watch that cannot be started
@@ -451,7 +508,16 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(what_was_not_sent_is_repeated, fixture_setup,
                                         fixture_teardown),
-        cmocka_unit_test_setup_teardown(watch_is_asked_for_again_after_an_outage, fixture_setup,
+        cmocka_unit_test_setup_teardown(watch_waits_while_the_api_server_is_away, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(watch_that_waits_comes_under_new_rules, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(client_that_waits_goes, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(localproxy_ends_while_a_watch_waits, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(localproxy_is_killed_while_a_watch_waits, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(watch_that_was_sent_does_not_wait, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(watches_are_asked_for_as_they_can_be_read, fixture_setup,
                                         fixture_teardown),
