@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "base/state_machine.h"
 #include "codec/list_meta.h"
@@ -572,10 +573,23 @@ struct failure {
     const char *what;
 };
 
+/* The network's errors, which pass without anybody's doing. */
+static bool is_outage(const struct err *e)
+{
+    static const int codes[] = {UV_ECONNREFUSED, UV_ECONNRESET,   UV_EPIPE,       UV_EOF,
+                                UV_ETIMEDOUT,    UV_EHOSTUNREACH, UV_ENETUNREACH, UV_EAI_AGAIN};
+    for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
+        if (e->code == codes[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What happened, in a way that a client acts on rightly: client-go repeats whatever is answered
  * with Retry-After, ten times. Upon 429 its reflector then asks for the watch again, as it would if
- * the API server had refused the connection; upon 503 all informers would list. `sent`: something
- * of the request. */
+ * the API server had refused the connection; upon 503 all informers list, and say why, as for a
+ * certificate that is not trusted. `sent`: something of the request. */
 static struct failure failure_of(const struct forward *f, bool sent, const struct err *e)
 {
     bool timeout = e->code == UV_ETIMEDOUT;
@@ -586,7 +600,7 @@ static struct failure failure_of(const struct forward *f, bool sent, const struc
     if (e->code <= -HTTP_PARSE_BAD && e->code >= -HTTP_PARSE_VERSION) {
         return (struct failure){502, 0, "sent an invalid answer"};
     }
-    if (f->verb == VERB_WATCH) {
+    if (f->verb == VERB_WATCH && is_outage(e)) {
         return (struct failure){429, RETRY_AFTER_S, "cannot be asked"};
     }
     return (struct failure){timeout ? 504 : 503, RETRY_AFTER_S, "cannot be asked"};
@@ -609,12 +623,6 @@ static void fail_unanswered(struct forward *f, bool sent, const struct err *e)
     set_response(f, RESPONSE_ENDED);
     http_exchange_resume(f->down);
     answer_failure(f, sent, e);
-}
-
-static bool is_outage(const struct err *e)
-{
-    return e->code == UV_ECONNREFUSED || e->code == UV_ECONNRESET || e->code == UV_ETIMEDOUT ||
-           e->code == UV_EHOSTUNREACH || e->code == UV_ENETUNREACH;
 }
 
 /* A watch waits while the API server is away for a moment, and is asked for again: of client-go

@@ -46,8 +46,9 @@ class CertificateTest(harness.TestCase):
         return self.scripted_proxy([], path)
 
     def assert_distrusts(self, proxy, *mentions):
-        for method in ("GET", "POST"):
-            answer = proxy.fetch("/api/v1/namespaces/n/pods", method)
+        pods = "/api/v1/namespaces/n/pods"
+        for target, method in ((pods, "GET"), (pods, "POST"), (f"{pods}?watch=1", "GET")):
+            answer = proxy.fetch(target, method)
             self.assert_status_error(answer, 503, "ServiceUnavailable", ["certificate", *mentions])
             self.assertTrue(answer.get("Retry-After"))
         self.assertEqual([], self.asked)
