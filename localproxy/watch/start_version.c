@@ -136,6 +136,10 @@ static void on_start_version(struct version_ask *k, uint64_t version)
     s->version = version;
     if (version == 0 && !is_final(k)) {
         net_deadline_set(s->loop, &s->again, AGAIN_MS);
+    } else if (version == 0) {
+        log_info("the API server does not tell where it is (" NAMESPACES "): watches from the "
+                 "versions of writes are refused for a while",
+                 log_num("code", k->status));
     }
 }
 

@@ -132,6 +132,14 @@ class WatchVersionsTest(harness.TestCase):
             over.set()
             writer.join()
 
+    @harness.needs("RBAC")
+    def test_who_may_not_list_namespaces_is_told(self):
+        kubeconfig = self.cluster.user_kubeconfig(self.folder, "nobody-special")
+        proxy = self.proxy([harness.limit(["configmaps"], "a=b")], kubeconfig)
+        said = "the API server does not tell where it is (/api/v1/namespaces)"
+        harness.wait_for(lambda: said in proxy.log(), "it is said")
+        self.assertIn("code=403", proxy.log())
+
     def write_until(self, over):
         for number in itertools.count():
             if over.is_set():
