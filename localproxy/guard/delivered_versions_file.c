@@ -32,6 +32,8 @@ struct delivered_file {
 static const size_t layout[] = {
     sizeof(struct delivered_versions),
     FIELD(delivered_versions, busy),
+    FIELD(delivered_versions, all_known),
+    FIELD(delivered_versions, restored),
     FIELD(delivered_versions, accounts_elsewhere),
     FIELD(delivered_versions, point_count),
     FIELD(delivered_versions, point_pool),
@@ -174,7 +176,7 @@ static void take_old(struct delivered_versions *r, const char *path,
         log_warn("starting without the saved client state: the file is incomplete",
                  log_str("state", path));
     } else {
-        r->restored = true;
+        r->restored = old->all_known != 0 || old->restored != 0; /* else it doubted, too */
         log_info("restored the saved client state", log_str("state", path));
     }
     atomic_store(&r->busy, 0);

@@ -71,8 +71,9 @@ struct delivered_versions {
     struct delivered_stamp stamp; /* of a file */
     atomic_uint busy;             /* something is being changed */
     struct delivered_file *file;  /* NULL: ordinary memory */
-    bool all_known;               /* nobody has seen anything that is not remembered here */
-    bool restored;                /* what was shown by the process before is remembered here */
+    /* Plain integers, for they may come from a file. */
+    uint8_t all_known; /* nobody has seen anything that is not remembered here */
+    uint8_t restored;  /* what was shown by all processes before is remembered here */
     uint64_t doubt_ms;
     uint64_t now_ms;
     struct list points; /* of all kinds; last used first */

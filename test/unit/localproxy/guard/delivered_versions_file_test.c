@@ -285,6 +285,21 @@ static void test_what_another_version_wrote(void **state)
     assert_all_is_doubted(f);
 }
 
+/* A client from before both may have any version of what another one has watched since. */
+static void test_doubts_outlive_the_process(void **state)
+{
+    struct fixture *f = *state;
+    die(f);
+    damage(f, offsetof(struct delivered_versions, stamp.program), 'x');
+    open_again(f);
+    open_account(f, pods_a, 10, 30);
+    for (int i = 0; i < 2; i++) {
+        restart(f);
+        assert_false(delivered_past_is_known(f->r));
+        assert_false(delivered_watch(f->r, &pods_a, 20));
+    }
+}
+
 static void test_what_a_build_with_another_layout_wrote(void **state)
 {
     struct fixture *f = *state;
@@ -454,6 +469,7 @@ int main(void)
         TEST(test_accounts_are_used_again),
         TEST(test_more_watches_than_accounts),
         TEST(test_what_another_version_wrote),
+        TEST(test_doubts_outlive_the_process),
         TEST(test_what_a_build_with_another_layout_wrote),
         TEST(test_what_was_written_before_the_machine_started),
         TEST(test_ended_while_it_wrote),
