@@ -6,6 +6,7 @@ import re
 import subprocess
 
 import harness
+import mesh
 
 GUIDE = os.path.join(harness.ROOT, "docs", "user-guide.md")
 PORTS = ("5441", "5442", "5443")
@@ -92,6 +93,24 @@ class ByHandTest(harness.TestCase):
         self.wait_shown("demo-1", "demo-2", "demo-3")
         self.type(change)
         self.wait_shown("demo-1", "demo-2", "demo-4")
+
+
+class RecipeTest(mesh.MeshTestCase):
+    def test_which_shard_has_a_namespace(self):
+        """What a shard does not have is not taken for what it has."""
+        mesh.install(self.addCleanup)
+        names = ["demo-1", "demo-2"]
+        others = mesh.is_in(harness.NAMESPACE_LABEL, *names)
+        others["matchExpressions"][0]["operator"] = "NotIn"
+        self.apply(mesh.config("blue", "blue", mesh.limit(mesh.is_in(harness.NAMESPACE_LABEL, *names))))
+        self.apply(mesh.config("green", "green", mesh.limit(others)))
+        recipe = blocks("Move a namespace")[0].splitlines()[0]
+        command = recipe.replace("kubectl", self.kubectl.program + " " + " ".join(self.kubectl.base), 1)
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+        rows = [re.split(" {2,}", row.strip()) for row in done.stdout.splitlines()]
+        self.assertEqual(["OPERATOR", "SHARD", "IN", "NOT IN"], rows[0])
+        self.assertIn([self.namespace, "blue", "[demo-1 demo-2]", "<none>"], rows)
+        self.assertIn([self.namespace, "green", "<none>", "[demo-1 demo-2]"], rows)
 
 
 if __name__ == "__main__":
