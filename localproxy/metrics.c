@@ -179,8 +179,8 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
         {"cmesh_proxy_upstream_dial_failures_total", "counter",
          "Attempts to connect to the API server that failed.", s->client->failed},
         {"cmesh_proxy_upstream_reachable", "gauge",
-         "0 after no connection to the API server could be opened, until one could be; 1 "
-         "otherwise.",
+         "0 after no connection to the API server could be opened, until one could be or an open "
+         "one answers; 1 otherwise.",
          s->reachable},
         {"cmesh_proxy_upstream_tls_resumed_total", "counter",
          "TLS sessions with the API server that were resumed.", s->client->resumed},

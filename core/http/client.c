@@ -30,7 +30,7 @@ struct http_client {
     bool established; /* a connection was opened with these TLS settings */
     bool succeeded;   /* one was, since there was none being dialled */
     bool doubtful;    /* one was not, nor any since: no more are dialled while others are tried */
-    struct err unreachable; /* code 0: the last connection tried was opened */
+    struct err unreachable; /* code 0: the last connection tried was opened, or one answered since */
     uint64_t unreachable_since_ms;
     struct http_client_stats stats;
 };
@@ -218,6 +218,7 @@ static void make_ready(struct client_conn *c)
 void client_conn_done(struct client_request *r, bool reusable)
 {
     struct client_conn *c = r->conn;
+    c->client->unreachable = (struct err)ERR_INIT;
     detach(r);
     if (reusable && worth_keeping(c)) {
         make_ready(c);

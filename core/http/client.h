@@ -76,8 +76,8 @@ bool http_client_sent(const struct http_exchange *x);
 
 const struct http_client_stats *http_client_stats(const struct http_client *c);
 
-/* Why no connection could be opened when one was last tried; NULL when one could be, or none was
- * tried yet. Valid until the loop runs on. */
+/* Why no connection could be opened when one was last tried; NULL when one could be, a request on
+ * another one was answered since, or none was tried yet. Valid until the loop runs on. */
 const char *http_client_unreachable(const struct http_client *c);
 /* For how long that has been so, in milliseconds. */
 uint64_t http_client_unreachable_ms(const struct http_client *c);

@@ -696,6 +696,29 @@ static void test_one_failed_dial_fails_one_request(void **state)
     assert_int_equal(close(fd), 0);
 }
 
+/* No other connection can be opened, and yet the server is there. */
+static void test_who_answers_can_be_reached(void **state)
+{
+    static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    struct world *w = *state;
+    static struct raw_peer server;
+    static struct ask a[2];
+    int fd = reserve_server(w);
+    assert_int_equal(listen(fd, 16), 0);
+    ask_get(w, &a[0]);
+    raw_accept(w->loop, fd, &server);
+    raw_expect(w->loop, &server, "\r\n\r\n");
+    assert_int_equal(shutdown(fd, SHUT_RDWR), 0);
+    ask_get(w, &a[1]);
+    ask_finish(w, &a[1]);
+    assert_non_null(http_client_unreachable(w->client));
+    raw_send(&server, answer, strlen(answer));
+    ask_finish(w, &a[0]);
+    assert_null(http_client_unreachable(w->client));
+    raw_close(&server);
+    assert_int_equal(close(fd), 0);
+}
+
 /* All that are tried at the end fail, but one was opened while they were. */
 static void test_what_waits_goes_on_when_one_dial_succeeded(void **state)
 {
@@ -1475,6 +1498,7 @@ int main(void)
         HTTP_TEST(test_patient_requests_wait_behind_others),
         HTTP_TEST(test_requests_that_wait_fail_with_the_dial),
         HTTP_TEST(test_one_failed_dial_fails_one_request),
+        HTTP_TEST(test_who_answers_can_be_reached),
         HTTP_TEST(test_what_waits_goes_on_when_one_dial_succeeded),
         HTTP_TEST(test_what_waits_is_dialled_for_when_all_others_are_aborted),
         HTTP_TEST(test_tls_connections_resume_the_first_session),
