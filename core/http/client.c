@@ -30,7 +30,7 @@ struct http_client {
     bool established; /* a connection was opened with these TLS settings */
     bool succeeded;   /* one was, since there was none being dialled */
     bool doubtful;    /* one was not, nor any since: no more are dialled while others are tried */
-    struct err unreachable; /* code 0: the last connection tried was opened, or one answered since */
+    struct err unreachable; /* code 0: the last one dialled was opened, or one answered since */
     uint64_t unreachable_since_ms;
     struct http_client_stats stats;
 };
