@@ -431,6 +431,7 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     struct forward *f = x->data;
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
+    f->ctx->outage_told = false;
     if (head->status == 401) {
         kube_client_rejected(f->ctx->upstream);
     }
@@ -639,8 +640,9 @@ static bool wait_for_api_server(struct forward *f, const struct http_exchange *x
         !paused_request_start(ctx->loop, &ctx->waiting, f->down, f->head, OUTAGE_RETRY_MS, &end)) {
         return false;
     }
-    if (kube_client_unreachable(ctx->upstream) == NULL) {
+    if (!ctx->outage_told) {
         log_warn("the API server cannot be asked: watches wait for it", log_str("error", e->msg));
+        ctx->outage_told = true;
     }
     ctx->metrics->upstream_errors++;
     f->down = NULL;

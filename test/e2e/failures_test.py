@@ -3,6 +3,7 @@
 others."""
 
 import os
+import re
 import ssl
 import threading
 import time
@@ -226,6 +227,21 @@ class LostServerTest(harness.TestCase):
         proxy = self.scripted_proxy([], path)
         for _ in range(3):
             self.assert_status_error(proxy.fetch("/api/v1/pods"), 503, mentions=["127.0.0.1"])
+
+    def test_a_watch_that_waits_is_told_of(self):
+        """Also when localproxy has asked before, for itself."""
+        path = upstream.write_kubeconfig(
+            self.path("kubeconfig"), f"http://127.0.0.1:{harness.free_port()}"
+        )
+        limits = [harness.limit(["pods"], "app=foo")]
+        proxy = self.start_proxy(self.addCleanup, self.proxy_args(self.folder, limits, path))
+        harness.wait_for(lambda: not proxy.status()["upstream"]["reachable"], "it has asked")
+        with proxy.connect() as watch:
+            watch.send_head("GET", "/api/v1/pods?watch=true")
+            harness.wait_for(
+                lambda: re.search("cannot be asked: watches wait for it.*refused", proxy.log()),
+                "the log tells what the watch waits for",
+            )
 
     def test_a_name_that_does_not_exist(self):
         path = upstream.write_kubeconfig(self.path("kubeconfig"), "https://no-such-host.invalid")
