@@ -13,19 +13,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/array.h"
 #include "base/log.h"
 #include "base/state_machine.h"
 #include "codec/list_meta.h"
 #include "codec/watch_frame.h"
 #include "headers.h"
 #include "http/client.h"
-#include "http/h1_parser.h"
 #include "http/server.h"
 #include "net/clock.h"
 #include "net/deadline.h"
 #include "paused_request.h"
 #include "refusal.h"
+#include "upstream_failure.h"
 
 enum {
     RETRY_AFTER_S = 1,
@@ -568,49 +567,10 @@ static bool is_safe(const struct http_head *head)
            slice_eq(head->method, SLICE("OPTIONS"));
 }
 
-struct failure {
-    unsigned status;
-    unsigned retry_after;
-    const char *what;
-};
-
-/* The network's errors, which pass without anybody's doing. */
-static bool is_outage(const struct err *e)
-{
-    static const int codes[] = {UV_ECONNREFUSED, UV_ECONNRESET,   UV_EPIPE,       UV_EOF,
-                                UV_ETIMEDOUT,    UV_EHOSTUNREACH, UV_ENETUNREACH, UV_EAI_AGAIN};
-    for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
-        if (e->code == codes[i]) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* What happened, in a way that a client acts on rightly: client-go repeats whatever is answered
- * with Retry-After, ten times. Upon 429 its reflector then asks for the watch again, as it would if
- * the API server had refused the connection; upon 503 all informers list, and say why, as for a
- * certificate that is not trusted. `sent`: something of the request. */
-static struct failure failure_of(const struct forward *f, bool sent, const struct err *e)
-{
-    bool timeout = e->code == UV_ETIMEDOUT;
-    if (sent && !f->safe) {
-        return (struct failure){timeout ? 504 : 502, 0,
-                                "has not answered a request, which may have been executed"};
-    }
-    if (e->code <= -HTTP_PARSE_BAD && e->code >= -HTTP_PARSE_VERSION) {
-        return (struct failure){502, 0, "sent an invalid answer"};
-    }
-    if (f->verb == VERB_WATCH && is_outage(e)) {
-        return (struct failure){429, RETRY_AFTER_S, "cannot be asked"};
-    }
-    return (struct failure){timeout ? 504 : 503, RETRY_AFTER_S, "cannot be asked"};
-}
-
 static void answer_failure(struct forward *f, bool sent, const struct err *e)
 {
     char message[ERR_MSG_MAX + 128];
-    struct failure why = failure_of(f, sent, e);
+    struct upstream_failure why = upstream_failure_of(f->verb, sent && !f->safe, e);
     (void)snprintf(message, sizeof message, "the API server %s %s: %s",
                    kube_client_server(f->ctx->upstream), why.what, e->msg);
     if (!refusal_send(f->ctx->metrics, f->down, f->verb, why.status, why.retry_after, message)) {
@@ -635,7 +595,7 @@ static bool wait_for_api_server(struct forward *f, const struct http_exchange *x
     struct forward_context *ctx = f->ctx;
     struct paused_request_end end = {ctx->again, ctx->data, f->request != REQUEST_COMING};
     if (f->verb != VERB_WATCH || f->head == NULL || f->down == NULL || ctx->draining ||
-        f->response != RESPONSE_AWAITED || http_client_sent(x) || !is_outage(e) ||
+        f->response != RESPONSE_AWAITED || http_client_sent(x) || !upstream_failure_is_outage(e) ||
         kube_client_unreachable_ms(ctx->upstream) >= OUTAGE_MS ||
         !paused_request_start(ctx->loop, &ctx->waiting, f->down, f->head, OUTAGE_RETRY_MS, &end)) {
         return false;

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "upstream_failure.h"
+
+#include <uv.h>
+
+#include "base/array.h"
+#include "http/h1_parser.h"
+
+enum { RETRY_AFTER_S = 1 };
+
+bool upstream_failure_is_outage(const struct err *e)
+{
+    static const int codes[] = {UV_ECONNREFUSED, UV_ECONNRESET,   UV_EPIPE,       UV_EOF,
+                                UV_ETIMEDOUT,    UV_EHOSTUNREACH, UV_ENETUNREACH, UV_EAI_AGAIN};
+    for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
+        if (e->code == codes[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct upstream_failure upstream_failure_of(enum request_verb verb, bool may_be_executed,
+                                            const struct err *e)
+{
+    bool timeout = e->code == UV_ETIMEDOUT;
+    if (may_be_executed) {
+        return (struct upstream_failure){
+            timeout ? 504 : 502, 0, "has not answered a request, which may have been executed"};
+    }
+    if (e->code <= -HTTP_PARSE_BAD && e->code >= -HTTP_PARSE_VERSION) {
+        return (struct upstream_failure){502, 0, "sent an invalid answer"};
+    }
+    if (verb == VERB_WATCH && upstream_failure_is_outage(e)) {
+        return (struct upstream_failure){429, RETRY_AFTER_S, "cannot be asked"};
+    }
+    return (struct upstream_failure){timeout ? 504 : 503, RETRY_AFTER_S, "cannot be asked"};
+}
