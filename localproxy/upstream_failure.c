@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "upstream_failure.h"
 
-#include <uv.h>
-
 #include "base/array.h"
 #include "http/h1_parser.h"
+#include "net/loop.h"
 
 enum { RETRY_AFTER_S = 1 };
 
