@@ -37,7 +37,7 @@ control_plane_foreground bash -c "$2" tour "$3"
 APPLY = """
 . "$1/examples/quickstart/stage.sh"
 enter_work
-patience=1
+patience=3 # of whole seconds, so more than two
 complaint=$2 calls=$3
 admin() {
     echo >>"$calls"
