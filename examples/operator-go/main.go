@@ -119,14 +119,46 @@ func onSignal() context.Context {
 	return ctx
 }
 
+// steadyLock has each request end by itself or at its deadline, but not because the election ends:
+// client-go cannot give a lease back after it has broken off one of its requests ("Failed to release
+// lock"), and the next leader would have to wait until the lease runs out.
+type steadyLock struct {
+	*resourcelock.LeaseLock
+}
+
+func steady(ctx context.Context) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(context.Background(), deadline)
+	}
+	return context.WithCancel(context.Background())
+}
+
+func (l steadyLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	ctx, cancel := steady(ctx)
+	defer cancel()
+	return l.LeaseLock.Get(ctx)
+}
+
+func (l steadyLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	ctx, cancel := steady(ctx)
+	defer cancel()
+	return l.LeaseLock.Create(ctx, r)
+}
+
+func (l steadyLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	ctx, cancel := steady(ctx)
+	defer cancel()
+	return l.LeaseLock.Update(ctx, r)
+}
+
 // lead has the controller work while this process leads, until ctx ends. The lease is given back
 // after the work has ended, never before: the next leader may start at once.
 func lead(ctx context.Context, o options, client kubernetes.Interface, c *controller) error {
-	lock := &resourcelock.LeaseLock{
+	lock := steadyLock{&resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.namespace, Name: "report-operator"},
 		Client:     client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: o.identity},
-	}
+	}}
 	election, endElection := context.WithCancel(context.Background())
 	defer endElection()
 	led, done := make(chan struct{}), make(chan struct{})
