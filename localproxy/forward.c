@@ -237,11 +237,18 @@ static void down_on_body(struct http_exchange *x, struct slice data)
     }
 }
 
+static bool is_reopening(const struct forward *f)
+{
+    return f->watch != NULL && migration_state(&f->migration) == MIGRATION_REOPENING;
+}
+
 /* The API server has all of the request. */
 static void expect_answer(struct forward *f)
 {
     uint64_t ms = f->limits.watch_ms != 0 ? f->limits.watch_ms : f->limits.answer_ms;
-    if (ms != 0 && f->response == RESPONSE_AWAITED) {
+    if (is_reopening(f)) {
+        net_deadline_set(f->ctx->loop, &f->overdue, DERIVED_RETRY_TIME_MS);
+    } else if (ms != 0 && f->response == RESPONSE_AWAITED) {
         net_deadline_set(f->ctx->loop, &f->overdue, ms);
     }
 }
@@ -310,8 +317,13 @@ static int on_reopen(void *data, struct slice target, struct err *e)
 {
     struct forward *f = data;
     set_request(f, REQUEST_WHOLE);
-    net_deadline_set(f->ctx->loop, &f->overdue, REQUEST_ANSWER_MS); /* the client stands still */
-    return ask_upstream(f, f->head, target, NULL, e);
+    int rc = ask_upstream(f, f->head, target, NULL, e);
+    if (rc == 0) { /* the client stands still */
+        bool queued = http_exchange_blocked(f->up);
+        net_deadline_set(f->ctx->loop, &f->overdue,
+                         queued ? REQUEST_ANSWER_MS : DERIVED_RETRY_TIME_MS);
+    }
+    return rc;
 }
 
 static void on_end_upstream(void *data)
@@ -406,11 +418,6 @@ static void end_watch(struct forward *f)
     if (http_exchange_send_end(f->down) != 0) {
         forward_abort(f);
     }
-}
-
-static bool is_reopening(const struct forward *f)
-{
-    return f->watch != NULL && migration_state(&f->migration) == MIGRATION_REOPENING;
 }
 
 /* The Audit-Id joins this log and the API server's audit log. */

@@ -3,9 +3,10 @@
  * Happy path: on_resume > advance_writer > fetch_page > on_page > advance_writer, for each page of
  * each selector; then write_parts as far as the client takes it, and finish_writer.
  *
- * Ways to fail: no page (on_no_page), one of another version (on_other_version), no memory, the
- * client's stream. Where nothing was written yet and the version is not kept, all begins again with
- * what the API server has in memory (restart_from_memory); else fail_writer.
+ * Ways to fail: no page (on_no_page), one of another version (on_other_version), pages without end
+ * (note_page), no memory, the client's stream. Where nothing was written yet and the version is not
+ * kept, all begins again with what the API server has in memory (restart_from_memory); else
+ * fail_writer.
  */
 #include "watch/difference_writer.h"
 
@@ -17,6 +18,7 @@
 #include "codec/frames.h"
 #include "codec/watch_frame_write.h"
 #include "watch/derived_requests.h"
+#include "watch/derived_retry.h"
 
 enum {
     TARGET_MAX = 4 * 1024 * 1024,
@@ -57,6 +59,9 @@ struct difference_writer {
     size_t query_count;
     size_t query;      /* the one that is listed; query_count: all were */
     char *token;       /* where its next page begins; NULL: at the start */
+    char *mark;        /* one of the tokens before: should it come again, they go round */
+    uint64_t pages;    /* of the query so far */
+    uint64_t empty_ms; /* since when they have been empty; 0: the last one was not */
     struct list parts; /* in the order in which they are written */
     size_t ahead;      /* bytes of them that are not written */
     uint64_t events;
@@ -200,16 +205,57 @@ static bool is_fetching(const struct difference_writer *s)
     return !list_empty(&s->parts) && LIST_ITEM(s->parts.prev, struct part, link)->page == NULL;
 }
 
+static void forget_token(struct difference_writer *s)
+{
+    free(s->token);
+    free(s->mark);
+    s->token = NULL;
+    s->mark = NULL;
+    s->pages = 0;
+    s->empty_ms = 0;
+}
+
+/* The mark is the token of page 1, 2, 4, 8, ...: of tokens that go round, it comes again (R. Brent,
+ * An improved Monte Carlo factorization algorithm, section 2). */
+static int note_token(struct difference_writer *s, const char *token)
+{
+    s->pages++;
+    if (s->mark != NULL && strcmp(s->mark, token) == 0) {
+        return -EPROTO;
+    }
+    free(s->token);
+    s->token = strdup(token);
+    if ((s->pages & (s->pages - 1)) == 0) {
+        free(s->mark);
+        s->mark = strdup(token);
+    }
+    return s->token != NULL && s->mark != NULL ? 0 : -ENOMEM;
+}
+
+/* A page may be empty and not be the last; but not for long. */
+static int note_progress(struct difference_writer *s, const struct page *page)
+{
+    uint64_t now = net_loop_now(s->loop);
+    if (page->count > 0) {
+        s->empty_ms = 0;
+    } else if (s->empty_ms == 0) {
+        s->empty_ms = now;
+    }
+    return s->empty_ms != 0 && now - s->empty_ms > DERIVED_RETRY_TIME_MS ? -ETIMEDOUT : 0;
+}
+
 /* What the client is told of lies in the page; what is asked next is kept. */
 static int note_page(struct difference_writer *s, const struct page *page)
 {
-    free(s->token);
-    s->token = page->token != NULL ? strdup(page->token) : NULL;
-    if (page->token != NULL && s->token == NULL) {
-        return -ENOMEM;
-    }
     if (page->token == NULL) {
+        forget_token(s);
         s->query++;
+    } else {
+        int rc = note_progress(s, page);
+        rc = rc == 0 ? note_token(s, page->token) : rc;
+        if (rc != 0) {
+            return rc;
+        }
     }
     if (s->kind == NULL && page->kind != NULL && page->api_version != NULL) {
         s->kind = strdup(page->kind);
@@ -224,8 +270,7 @@ static void restart_from_memory(struct difference_writer *s)
     while (!list_empty(&s->parts)) {
         part_free(LIST_ITEM(s->parts.next, struct part, link));
     }
-    free(s->token);
-    s->token = NULL;
+    forget_token(s);
     s->source = SOURCE_MEMORY;
     s->query = 0;
     s->ahead = 0;
@@ -275,10 +320,13 @@ static void on_page(struct page_want *w, const struct page *page, const struct e
     }
     int rc = note_page(s, page);
     if (rc != 0) {
-        fail_writer_with(s, rc, "cannot keep a page");
-    } else {
-        advance_writer(s);
+        fail_writer_with(s, rc, rc == -ENOMEM ? "cannot keep a page" : "a list's pages do not end");
+        return;
     }
+    if (page->count == 0) {
+        part_free(p);
+    }
+    advance_writer(s);
 }
 
 static int want_page(struct difference_writer *s, struct part *p, struct err *e)
@@ -405,7 +453,7 @@ void difference_writer_free(struct difference_writer *s)
         part_free(LIST_ITEM(s->parts.next, struct part, link));
     }
     difference_unref(s->o.difference);
-    free(s->token);
+    forget_token(s);
     free(s->kind);
     free(s->api_version);
     free(s);

@@ -4,10 +4,12 @@ written into the stream, and what happens when something fails or comes in betwe
 """
 
 import collections
+import itertools
 import json
 import queue
 import signal
 import threading
+import urllib.parse
 
 import harness
 import objects
@@ -901,13 +903,66 @@ class FallBackTest(SeamlessCase):
             self.assert_cut(watch, AS_PROTOBUF, upstream=1)
             proxy.stop()
 
-    def test_a_list_that_takes_too_long(self):
-        self.start_with("a", "b")
-        watch, _ = self.open_from(AS_JSON)
+    def test_what_takes_too_long(self):
+        """A list that is not answered; pages without end, and without objects; a watch that is not
+        answered. Nothing of it is sooner over than the others, so all at once."""
+        self.start_with("a", "b", args=("--cut-interval=0",))
+        watches = {}
+        for name in ("list", "pages", "reopen"):
+            self.collection = f"/api/v1/namespaces/{name}/pods"
+            watches[name], _ = self.open_from(AS_JSON)
         self.reload_to("b")
-        asked = self.asked()
-        self.assertTrue(asked.closed())
-        self.assert_cut(watch, upstream=1)
+        token = itertools.count()
+
+        def all_are_cut():
+            while not self.arrived.empty():
+                asked = self.asked()
+                if "/namespaces/pages/" in asked.target:
+                    asked.try_respond(json_list([], 20, f"more-{next(token)}"))
+                elif "/namespaces/reopen/" in asked.target and "watch=true" not in asked.target:
+                    asked.respond(json_list([], 20))
+            return self.fallbacks() == {"upstream": 2, "reopen": 1}
+
+        try:
+            harness.wait_for(all_are_cut, "all are cut", 45, 0.05)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.fallbacks()} {self.proxy_process.log()}") from None
+        for watch in watches.values():
+            self.expect_end_with(watch, AS_JSON.expired(self.generation))
+        self.assertGreater(next(token), 10)
+        self.assert_idle()
+
+    def test_pages_that_go_round(self):
+        """Some page names the token of itself, or of one before."""
+        self.start_with("a", "b", args=("--cut-interval=0",))
+        cut = 0
+        for follows in (
+            {None: "x", "x": "x"},
+            {None: "x", "x": "y", "y": "x"},
+            {None: "u", "u": "v", "v": "x", "x": "y", "y": "z", "z": "x"},
+        ):
+            for items in ([meta("l", 5)], []):
+                with self.subTest(follows=follows, empty=not items):
+                    watch, _ = self.open_from(AS_JSON)
+                    self.swap()
+                    cut += 1
+                    while self.fallbacks() != {"upstream": cut}:
+                        self.answer_pages(items, follows)
+                    self.expect_end_with(watch, AS_JSON.expired(self.generation))
+        self.assert_idle()
+
+    def answer_pages(self, items, follows):
+        """Those that are asked for now."""
+        while not self.arrived.empty():
+            asked = self.asked()
+            query = urllib.parse.parse_qs(urllib.parse.urlsplit(asked.target).query)
+            (token,) = query.get("continue", [None])
+            asked.try_respond(json_list(items, 20, follows[token]))
+
+    def expect_end_with(self, watch, last):
+        """After whatever came before."""
+        data, complete = watch.read_body()
+        self.assertTrue(complete and data.endswith(last), data[-300:])
 
     def test_a_page_that_is_too_large(self):
         self.start_with("a", "b")
