@@ -130,6 +130,8 @@ static bool version_ask_start(struct version_ask *k, struct slice collection)
 
 /* ---- the start ---- */
 
+static void conclude_places(struct start_versions *s);
+
 static void on_start_version(struct version_ask *k, uint64_t version)
 {
     struct start_versions *s = k->all;
@@ -141,6 +143,7 @@ static void on_start_version(struct version_ask *k, uint64_t version)
                  "versions of writes are refused for a while",
                  log_num("code", k->status));
     }
+    conclude_places(s);
 }
 
 static void on_again(struct net_deadline *d)
@@ -180,6 +183,7 @@ struct resource_place {
     struct buf collection;
     unsigned step;
     uint64_t versions[STEPS];
+    bool concluded;
     struct list waiting;
     struct net_deadline forget; /* after a failure that may pass */
 };
@@ -220,7 +224,7 @@ static void conclude(struct resource_place *p)
     const uint64_t *v = p->versions;
     bool all = p->step == STEPS && s->version != 0;
     bool same = all && v[BEFORE] <= v[THERE] && v[THERE] <= v[AFTER];
-    p->step = STEPS;
+    p->concluded = true;
     if (same) {
         delivered_started(s->points, p->resource, s->version);
     } else if (!all && (s->version == 0 || !is_final(&p->ask))) {
@@ -232,12 +236,33 @@ static void conclude(struct resource_place *p)
     }
 }
 
+/* The answer at the start may come later than those of the resource. */
+static bool awaits_start(const struct resource_place *p)
+{
+    return p->step == STEPS && !p->concluded && p->ask.all->start.up != NULL;
+}
+
+static void conclude_places(struct start_versions *s)
+{
+    struct list *next = NULL;
+    for (struct list *node = s->resources.next; node != &s->resources; node = next) {
+        struct resource_place *p = LIST_ITEM(node, struct resource_place, link);
+        next = node->next;
+        if (p->step == STEPS && !p->concluded) {
+            conclude(p);
+        }
+    }
+}
+
 static void on_place_version(struct version_ask *k, uint64_t version)
 {
     struct resource_place *p = LIST_ITEM(k, struct resource_place, ask);
     p->versions[p->step] = version;
     if (version != 0) {
         p->step++;
+    }
+    if (awaits_start(p)) {
+        return; /* conclude_places */
     }
     if (version == 0 || p->step == STEPS || !ask_next(p)) {
         conclude(p);
@@ -287,7 +312,7 @@ bool start_versions_wanted(const struct start_versions *s, const struct request_
         return false;
     }
     const struct resource_place *p = find(s, a->key.resource);
-    return p == NULL || p->step != STEPS;
+    return p == NULL || !p->concluded;
 }
 
 bool start_versions_await(struct start_versions *s, const struct request_info *ri,

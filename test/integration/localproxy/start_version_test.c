@@ -138,6 +138,35 @@ static void the_start_is_waited_for(void **state)
     expect_passed(f, &c);
 }
 
+/* After all that was asked of the resource: another connection may be slower. */
+static void the_start_may_be_told_last(void **state)
+{
+    struct fixture *f = *state;
+    for (int told = 0; told < 2; told++) {
+        struct client c[3];
+        start(f);
+        struct api_request *first = expect_target(f, NAMESPACES);
+        watch_from(f, &c[0], START + 1);
+        watch_from(f, &c[1], START);
+        tell(f, NAMESPACES, 50);
+        tell(f, PODS_ASKED, 50);
+        tell(f, NAMESPACES, 50);
+        run_for(f->api->loop, 10);
+        watch_from(f, &c[2], START + 2);
+        api_expect_quiet(f->api); /* they wait */
+        if (told) {
+            api_answer(first, 200, NULL, pod_list(START, NULL, NULL));
+            expect_passed(f, &c[0]);
+            expect_passed(f, &c[2]);
+        } else {
+            api_answer(first, 403, NULL, "{\"kind\":\"Status\"}");
+            expect_refused(f, &c[0]);
+            expect_refused(f, &c[2]);
+        }
+        expect_refused(f, &c[1]);
+    }
+}
+
 static void nothing_is_asked_where_all_is_known(void **state)
 {
     struct fixture *f = *state;
@@ -357,6 +386,7 @@ int main(void)
         TEST(what_was_listed_is_not_asked_for),
         TEST(other_stores_count_otherwise),
         TEST(the_start_is_waited_for),
+        TEST(the_start_may_be_told_last),
         TEST(nothing_is_asked_where_all_is_known),
         TEST(the_start_may_not_be_told),
         TEST(a_resource_may_not_be_told),
