@@ -437,7 +437,9 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     struct forward *f = x->data;
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
-    f->ctx->outage_told = false;
+    if (kube_client_failing_ms(f->ctx->upstream) == 0) {
+        f->ctx->outage_told = false;
+    }
     if (head->status == 401) {
         kube_client_rejected(f->ctx->upstream);
     }
@@ -603,7 +605,7 @@ static bool wait_for_api_server(struct forward *f, const struct http_exchange *x
     struct paused_request_end end = {ctx->again, ctx->data, f->request != REQUEST_COMING};
     if (f->verb != VERB_WATCH || f->head == NULL || f->down == NULL || ctx->draining ||
         f->response != RESPONSE_AWAITED || http_client_sent(x) || !upstream_failure_is_outage(e) ||
-        kube_client_unreachable_ms(ctx->upstream) >= OUTAGE_MS ||
+        kube_client_failing_ms(ctx->upstream) >= OUTAGE_MS ||
         !paused_request_start(ctx->loop, &ctx->waiting, f->down, f->head, OUTAGE_RETRY_MS, &end)) {
         return false;
     }
@@ -736,12 +738,14 @@ static bool keep_request(struct forward *f, const struct forward_request *r)
     if (r->body != NULL && buf_append(&f->body, r->body->ptr, r->body->len) != 0) {
         return false;
     }
+    if (repeatable && (r->attributes != NULL || r->verb == VERB_WATCH)) {
+        f->head = http_head_copy(r->head);
+        if (f->head == NULL) {
+            return false;
+        }
+    }
     if (r->attributes == NULL) {
         return true;
-    }
-    f->head = repeatable ? http_head_copy(r->head) : NULL;
-    if (repeatable && f->head == NULL) {
-        return false;
     }
     f->concerned = request_attributes_keep(&f->attributes, r->attributes) == 0;
     return f->concerned && (f->verb != VERB_WATCH || open_account(f));

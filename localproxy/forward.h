@@ -37,7 +37,7 @@ struct forward_context {
     struct migration_context migrations;
     struct list running;
     struct list waiting;  /* watches that the API server could not be asked for just now */
-    bool outage_told;     /* that they wait, since the API server answered last */
+    bool outage_told;     /* that they wait, since connections could be opened last */
     bool draining;        /* watches end at their next boundary */
     unsigned lost_writes; /* under way to what the shard has lost */
     struct unanswered_writes unanswered;

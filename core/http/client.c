@@ -14,6 +14,10 @@
  * a full handshake costs fifty times as much as a resumed one. */
 enum { HEAD_OUT_MAX = 4 * 1024 * 1024, DIALLING_MAX = 8, DIALLING_BACKGROUND_MAX = 6 };
 
+/* Attempts that fail belong together when there is no longer between them than one takes, and this.
+ */
+enum { FAILING_PAUSE_MS = 5000 };
+
 struct http_client {
     struct net_loop *loop;
     struct http_client_options o;
@@ -30,8 +34,10 @@ struct http_client {
     bool established; /* a connection was opened with these TLS settings */
     bool succeeded;   /* one was, since there was none being dialled */
     bool doubtful;    /* one was not, nor any since: no more are dialled while others are tried */
-    struct err unreachable; /* code 0: the last one dialled was opened, or one answered since */
-    uint64_t unreachable_since_ms;
+    struct err unreachable;     /* code 0: the last one dialled was opened, or one answered since */
+    bool failing;               /* no connection could be opened, */
+    uint64_t failing_ms;        /* the first time then, */
+    struct net_deadline failed; /* and the last time not long ago (FAILING_PAUSE_MS) */
     struct http_client_stats stats;
 };
 
@@ -250,6 +256,21 @@ static void take_lost(struct client_conn *c, struct list *again, struct list *lo
     }
 }
 
+static void on_failed(struct net_deadline *d)
+{
+    LIST_ITEM(d, struct http_client, failed)->failing = false;
+}
+
+static void note_failing(struct http_client *client)
+{
+    if (!client->failing) {
+        client->failing = true;
+        client->failing_ms = net_loop_now(client->loop);
+    }
+    net_deadline_set(client->loop, &client->failed,
+                     client->o.connect_timeout_ms + FAILING_PAUSE_MS);
+}
+
 /* A connection could not be opened. One of several servers behind an address may be down, so what
  * waits goes on when another can be; when none of those tried at the time could be, it fails. */
 static void doubt(struct http_client *client, const struct err *e)
@@ -257,9 +278,7 @@ static void doubt(struct http_client *client, const struct err *e)
     if (client->dialling > 0) {
         client->doubtful = true;
     } else if (!client->succeeded) {
-        if (client->unreachable.code == 0) {
-            client->unreachable_since_ms = net_loop_now(client->loop);
-        }
+        note_failing(client);
         client->unreachable = *e;
         fail_waiting(client, e);
     }
@@ -279,6 +298,7 @@ void client_conn_lost(struct client_conn *c, const struct err *e)
     while (!list_empty(&again)) {
         struct client_request *r = LIST_ITEM(again.next, struct client_request, link);
         client->stats.repeated++;
+        r->sent = false; /* nothing that counts: it is safe to be repeated */
         if (dial(client, r, &copy) != 0) {
             move_to(&lost, &r->link);
         }
@@ -303,6 +323,7 @@ static void on_open(void *data)
     client->established = true;
     client->succeeded = true;
     client->doubtful = false;
+    client->failing = false;
     client->unreachable = (struct err)ERR_INIT;
     set_state(c, CLIENT_BUSY);
     net_task_queue(client->loop, &client->serve);
@@ -510,6 +531,7 @@ struct http_client *http_client_new(struct net_loop *l, const struct http_client
     list_init(&c->waiting);
     list_init(&c->background);
     net_task_init(&c->serve, on_serve);
+    net_deadline_init(&c->failed, on_failed);
     return c;
 }
 
@@ -607,9 +629,9 @@ const char *http_client_unreachable(const struct http_client *c)
     return c->unreachable.code == 0 ? NULL : c->unreachable.msg;
 }
 
-uint64_t http_client_unreachable_ms(const struct http_client *c)
+uint64_t http_client_failing_ms(const struct http_client *c)
 {
-    return c->unreachable.code == 0 ? 0 : net_loop_now(c->loop) - c->unreachable_since_ms;
+    return c->failing ? net_loop_now(c->loop) - c->failing_ms : 0;
 }
 
 void http_client_free(struct http_client *c)
@@ -630,6 +652,7 @@ void http_client_free(struct http_client *c)
     }
     fail_waiting(c, &e);
     net_task_cancel(&c->serve);
+    net_deadline_clear(&c->failed);
     tls_config_unref(c->tls);
     http_proxy_free(c->proxy);
     free(c->host);

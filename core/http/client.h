@@ -79,8 +79,9 @@ const struct http_client_stats *http_client_stats(const struct http_client *c);
 /* Why no connection could be opened when one was last tried; NULL when one could be, a request on
  * another one was answered since, or none was tried yet. Valid until the loop runs on. */
 const char *http_client_unreachable(const struct http_client *c);
-/* For how long that has been so, in milliseconds. */
-uint64_t http_client_unreachable_ms(const struct http_client *c);
+/* For how many ms every attempt to open a connection has failed, whatever is answered on others. 0:
+ * the last one succeeded, or none has failed for a while. */
+uint64_t http_client_failing_ms(const struct http_client *c);
 
 /* Closes all connections and frees; users of running exchanges get on_close. */
 void http_client_free(struct http_client *c);

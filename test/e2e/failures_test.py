@@ -243,6 +243,41 @@ class LostServerTest(harness.TestCase):
                 "the log tells what the watch waits for",
             )
 
+    def test_watches_of_every_kind_wait(self):
+        """Of what is limited and what is not, and of the lock for leader election."""
+        ended = threading.Event()
+        self.addCleanup(ended.set)
+
+        def watch_on(peer, _):
+            peer.begin_watch("application/json")
+            ended.wait(60)
+
+        server = self.upstream(upstream.always(watch_on))
+        between = relay.Relay(server.url.removeprefix("http://"))
+        self.addCleanup(between.close)
+        between.refuse()
+        rules = harness.rules_document(harness.limit(["pods"], "app=foo"))
+        rules["spec"]["leaderElection"] = {"name": "lock"}
+        path = upstream.write_kubeconfig(self.path("kubeconfig"), between.url)
+        proxy = self.scripted_proxy(rules, path, ["--pod-namespace=n"])
+        leases = "/apis/coordination.k8s.io/v1/namespaces/n/leases"
+        watches = []
+        for target in (
+            "/api/v1/pods?watch=true",
+            "/api/v1/services?watch=true",
+            f"{leases}?watch=true&fieldSelector=metadata.name%3Dlock",
+        ):
+            watches.append(proxy.connect())
+            self.addCleanup(watches[-1].close)
+            watches[-1].send_head("GET", target)
+        harness.wait_for(
+            lambda: proxy.metrics()["cmesh_proxy_upstream_errors_total"] >= len(watches),
+            "the API server could not be asked for any of them",
+        )
+        between.accept_again()
+        for watch in watches:
+            self.assertEqual(200, watch.read_head().status)
+
     def test_a_name_that_does_not_exist(self):
         path = upstream.write_kubeconfig(self.path("kubeconfig"), "https://no-such-host.invalid")
         answer = self.scripted_proxy([], path).fetch("/api/v1/pods")

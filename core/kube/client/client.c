@@ -184,9 +184,9 @@ const char *kube_client_unreachable(const struct kube_client *c)
     return http_client_unreachable(c->http);
 }
 
-uint64_t kube_client_unreachable_ms(const struct kube_client *c)
+uint64_t kube_client_failing_ms(const struct kube_client *c)
 {
-    return http_client_unreachable_ms(c->http);
+    return http_client_failing_ms(c->http);
 }
 
 static bool is_impersonation(struct slice name)

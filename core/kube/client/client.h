@@ -39,7 +39,7 @@ const char *kube_client_server(const struct kube_client *c);
 const struct http_client_stats *kube_client_stats(const struct kube_client *c);
 /* As those of http_client. */
 const char *kube_client_unreachable(const struct kube_client *c);
-uint64_t kube_client_unreachable_ms(const struct kube_client *c);
+uint64_t kube_client_failing_ms(const struct kube_client *c);
 
 /* As http_client_request. The head is the caller's without Host, Authorization and hop-by-hop
  * headers; the server's path prefix, Host, Authorization and Impersonate-* (if the kubeconfig has

@@ -656,7 +656,13 @@ static void test_requests_that_wait_fail_with_the_dial(void **state)
     run_for(w->loop, 20);
     ask_get(w, &a[0]);
     ask_finish(w, &a[0]);
-    assert_in_range(http_client_unreachable_ms(w->client), 20, 60000); /* since the first time */
+    assert_in_range(http_client_failing_ms(w->client), 20, 60000); /* since the first time */
+    loop_skip(w->loop, LONG_MS + 6000); /* which says nothing of a failure later on */
+    run_for(w->loop, 10);
+    assert_int_equal(http_client_failing_ms(w->client), 0);
+    ask_get(w, &a[0]);
+    ask_finish(w, &a[0]);
+    assert_in_range(http_client_failing_ms(w->client), 0, 10000);
     http_client_free(w->client);
     w->client = good;
     assert_int_equal(close(fd), 0);
@@ -692,7 +698,7 @@ static void test_one_failed_dial_fails_one_request(void **state)
     }
     assert_int_equal(http_client_stats(w->client)->failed, 1);
     assert_null(http_client_unreachable(w->client)); /* since others could be opened */
-    assert_int_equal(http_client_unreachable_ms(w->client), 0);
+    assert_int_equal(http_client_failing_ms(w->client), 0);
     assert_int_equal(close(fd), 0);
 }
 
@@ -712,9 +718,11 @@ static void test_who_answers_can_be_reached(void **state)
     ask_get(w, &a[1]);
     ask_finish(w, &a[1]);
     assert_non_null(http_client_unreachable(w->client));
+    run_for(w->loop, 20);
     raw_send(&server, answer, strlen(answer));
     ask_finish(w, &a[0]);
     assert_null(http_client_unreachable(w->client));
+    assert_in_range(http_client_failing_ms(w->client), 20, 60000); /* no less for that */
     raw_close(&server);
     assert_int_equal(close(fd), 0);
 }
@@ -1225,6 +1233,26 @@ static void test_a_get_is_repeated_on_a_new_connection(void **state)
     assert_int_equal(close(fd), 0);
 }
 
+/* The server is gone, and with it what it has read. */
+static void test_what_would_be_repeated_is_not_sent(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    static struct ask a;
+    int fd = play_server(w);
+    first_request(w, fd, &p, ok_answer);
+    ask_get(w, &a);
+    raw_expect(w->loop, &p, "\r\n\r\n");
+    assert_true(http_client_sent(a.x));
+    assert_int_equal(shutdown(fd, SHUT_RDWR), 0);
+    raw_close(&p);
+    run_until(w->loop, &a.closed);
+    assert_int_equal(a.error.code, UV_ECONNREFUSED);
+    assert_false(a.sent);
+    assert_int_equal(http_client_stats(w->client)->repeated, 1);
+    assert_int_equal(close(fd), 0);
+}
+
 static void check_failed_for_good(struct world *w, struct ask *a, int fd)
 {
     run_until(w->loop, &a->closed);
@@ -1520,6 +1548,7 @@ int main(void)
         HTTP_TEST(test_drain_delivers_what_is_queued),
         HTTP_TEST(test_freeing_the_server_ends_exchanges),
         HTTP_TEST(test_a_get_is_repeated_on_a_new_connection),
+        HTTP_TEST(test_what_would_be_repeated_is_not_sent),
         HTTP_TEST(test_a_post_is_not_repeated),
         HTTP_TEST(test_a_get_that_was_answered_in_part_is_not_repeated),
         HTTP_TEST(test_an_upgrade_is_not_repeated),
