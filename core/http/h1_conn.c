@@ -427,6 +427,14 @@ void h1_conn_close(struct h1_conn *c)
     }
 }
 
+void h1_conn_reset(struct h1_conn *c)
+{
+    if (c->stream != NULL) {
+        net_stream_reset(c->stream);
+        drop(c);
+    }
+}
+
 void h1_conn_finish(struct h1_conn *c)
 {
     if (c->stream != NULL) {

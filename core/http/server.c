@@ -96,6 +96,12 @@ static void close_now(struct conn *c)
     retire(c);
 }
 
+static void close_by_reset(struct conn *c)
+{
+    h1_conn_reset(&c->h1);
+    retire(c);
+}
+
 static void close_gently(struct conn *c)
 {
     h1_conn_finish(&c->h1);
@@ -401,16 +407,17 @@ static void resume_in(struct http_exchange *x)
 }
 
 /* What was sent so far still goes out, and without its end the client knows it for a part; but a
- * body that ends with the connection would seem whole. */
+ * body that ends with the connection would seem whole, if that ended in order. */
 static void abort_exchange(struct http_exchange *x)
 {
     struct conn *c = conn_of(x);
     c->x.handlers = NULL;
-    bool shows = c->h1.out == H1_OUT_BODY && c->h1.out_framing != HTTP_BODY_CLOSE;
-    if (shows && !c->h1.head_only) {
-        close_gently(c);
-    } else {
+    if (c->h1.out != H1_OUT_BODY || c->h1.head_only) {
         close_now(c);
+    } else if (c->h1.out_framing == HTTP_BODY_CLOSE) {
+        close_by_reset(c);
+    } else {
+        close_gently(c);
     }
 }
 

@@ -472,14 +472,28 @@ void net_stream_close(struct net_stream *s)
     stream_begin_close(s);
 }
 
-void net_stream_drop_unsent(struct net_stream *s)
+static void end_by_reset(uv_os_fd_t fd)
 {
     static const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+}
+
+void net_stream_drop_unsent(struct net_stream *s)
+{
     uv_os_fd_t fd;
     int unsent = 0;
     if (uv_fileno(&s->socket.handle, &fd) == 0 && ioctl(fd, SIOCOUTQ, &unsent) == 0 && unsent > 0) {
-        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+        end_by_reset(fd);
     }
+}
+
+void net_stream_reset(struct net_stream *s)
+{
+    uv_os_fd_t fd;
+    if (uv_fileno(&s->socket.handle, &fd) == 0) {
+        end_by_reset(fd);
+    }
+    net_stream_close(s);
 }
 
 bool net_stream_quiet(const struct net_stream *s)

@@ -102,6 +102,8 @@ void net_stream_shutdown(struct net_stream *s);
 void net_stream_finish(struct net_stream *s);
 /* The owner is done; all that is queued is dropped. */
 void net_stream_close(struct net_stream *s);
+/* The same, and the peer of a TCP connection can tell it from an orderly end. */
+void net_stream_reset(struct net_stream *s);
 /* When it is closed, what the kernel has of it and the peer has not received is dropped too,
  * instead of being sent for as long as the peer may take: the connection is reset. */
 void net_stream_drop_unsent(struct net_stream *s);

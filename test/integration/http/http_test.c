@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -1079,6 +1080,24 @@ static void test_http_1_0_gets_no_chunks(void **state)
     raw_close(&p);
 }
 
+/* Nothing but the way in which the connection ends tells it from a whole one. */
+static void test_http_1_0_is_told_of_an_aborted_answer(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    char byte;
+    w->behaviour = ANSWER_CHUNKED;
+    raw_exchange(w, &p, "GET / HTTP/1.0\r\n\r\n", "one two");
+    http_exchange_abort(w->serving);
+    struct pollfd closed = {.fd = p.fd, .events = POLLIN};
+    for (int i = 0; i < 1000 && poll(&closed, 1, 0) == 0; i++) {
+        run_for(w->loop, 1);
+    }
+    assert_int_equal(recv(p.fd, &byte, 1, MSG_DONTWAIT), -1);
+    assert_int_equal(errno, ECONNRESET);
+    raw_close(&p);
+}
+
 static void test_connection_close_is_honoured(void **state)
 {
     struct world *w = *state;
@@ -1541,6 +1560,7 @@ int main(void)
         HTTP_TEST(test_pipelined_requests_are_answered_in_order),
         HTTP_TEST(test_expect_continue),
         HTTP_TEST(test_http_1_0_gets_no_chunks),
+        HTTP_TEST(test_http_1_0_is_told_of_an_aborted_answer),
         HTTP_TEST(test_connection_close_is_honoured),
         HTTP_TEST(test_too_many_connections_are_closed),
         HTTP_TEST(test_drain_finishes_what_runs),
