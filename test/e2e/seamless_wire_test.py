@@ -946,8 +946,12 @@ class FallBackTest(SeamlessCase):
                     watch, _ = self.open_from(AS_JSON)
                     self.swap()
                     cut += 1
-                    while self.fallbacks() != {"upstream": cut}:
+
+                    def is_cut(items=items, follows=follows, number=cut):
                         self.answer_pages(items, follows)
+                        return self.fallbacks() == {"upstream": number}
+
+                    harness.wait_for(is_cut, "the watch is cut")
                     self.expect_end_with(watch, AS_JSON.expired(self.generation))
         self.assert_idle()
 
