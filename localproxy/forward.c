@@ -28,8 +28,6 @@
 
 enum {
     RETRY_AFTER_S = 1,
-    OUTAGE_MS = 30000, /* how long an API server is away for a moment only */
-    OUTAGE_RETRY_MS = 1000,
     LOST_COMING_MS = 5000, /* how long a write to what was lost may still come */
     ACCEPT_MAX = 64 * 1024,
 };

@@ -15,6 +15,11 @@
 #include "base/err.h"
 #include "kube/request_info.h"
 
+/* How long an API server is away for a moment only (kube_client_failing_ms), and how often what
+ * waits for it asks. */
+#define OUTAGE_MS 30000
+#define OUTAGE_RETRY_MS 1000
+
 struct upstream_failure {
     unsigned status;
     unsigned retry_after; /* seconds; 0: it must not be repeated */

@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "codec/list_meta.h"
 #include "headers.h"
+#include "net/clock.h"
+#include "upstream_failure.h"
 #include "watch/derived_requests.h"
 
 #define NAMESPACES "/api/v1/namespaces"
@@ -19,6 +21,13 @@ enum {
 
 /* ---- asking for a version ---- */
 
+static void drop_answer(struct version_ask *k)
+{
+    net_deadline_clear(&k->due);
+    list_meta_free(k->list);
+    k->list = NULL;
+}
+
 /* Ends it without telling anything. */
 static void version_ask_end(struct version_ask *k)
 {
@@ -26,9 +35,8 @@ static void version_ask_end(struct version_ask *k)
         http_exchange_abort(k->up);
         k->up = NULL;
     }
-    net_deadline_clear(&k->due);
-    list_meta_free(k->list);
-    k->list = NULL;
+    drop_answer(k);
+    k->asking = false;
 }
 
 static void tell(struct version_ask *k, uint64_t version)
@@ -37,6 +45,26 @@ static void tell(struct version_ask *k, uint64_t version)
     log_debug("where a resource is", log_num("version", (int64_t)version),
               log_num("code", k->status));
     k->on_version(k, version);
+}
+
+/* NULL: the connection broke, or there was none. */
+static uint64_t pause_after(struct version_ask *k, const struct http_head *head)
+{
+    return derived_retry_pause(&k->retry, head, net_loop_now(k->all->loop),
+                               net_clock_random(&net_clock_system));
+}
+
+/* While the API server is away for a moment nothing is given up. */
+static uint64_t pause_unanswered(struct version_ask *k, const struct err *e)
+{
+    uint64_t away_ms = kube_client_failing_ms(k->all->upstream);
+    if (!upstream_failure_is_outage(e)) {
+        return 0;
+    }
+    if (away_ms == 0) {
+        return pause_after(k, NULL);
+    }
+    return away_ms < OUTAGE_MS ? OUTAGE_RETRY_MS : 0;
 }
 
 /* A refusal that will be one again; or an answer without a version that can be compared. */
@@ -52,6 +80,7 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     if (head->status == 401) {
         kube_client_rejected(k->all->upstream);
     }
+    k->pause_ms = pause_after(k, head);
     if (head->status == 200) {
         k->list = list_meta_new(headers_value(head, SLICE("Content-Type")),
                                 headers_value(head, SLICE("Content-Encoding")));
@@ -78,10 +107,16 @@ static void up_on_close(struct http_exchange *x, const struct err *e)
     k->up = NULL;
     if (e != NULL) {
         k->status = 0;
+        k->pause_ms = pause_unanswered(k, e);
     } else if (k->list != NULL) {
         list_meta_end(k->list, &found);
     }
-    tell(k, found.resource_version);
+    if (k->pause_ms == 0) {
+        tell(k, found.resource_version);
+        return;
+    }
+    drop_answer(k);
+    net_deadline_set(k->all->loop, &k->due, k->pause_ms);
 }
 
 static const struct http_exchange_handlers up_handlers = {
@@ -92,30 +127,17 @@ static const struct http_exchange_handlers up_handlers = {
     .on_close = up_on_close,
 };
 
-static void on_due(struct net_deadline *d)
-{
-    struct version_ask *k = LIST_ITEM(d, struct version_ask, due);
-    k->status = 0;
-    tell(k, 0);
-}
-
-static void version_ask_init(struct version_ask *k, struct start_versions *all,
-                             void (*on_version)(struct version_ask *k, uint64_t version))
-{
-    *k = (struct version_ask){.all = all, .on_version = on_version};
-    net_deadline_init(&k->due, on_due);
-}
-
-/* `on_version` follows. One object: the version is that of all. Without our selector, by which the
- * API server might look at many before it finds one; nobody is shown it. */
-static bool version_ask_start(struct version_ask *k, struct slice collection)
+/* One object: the version is that of all. Without our selector, by which the API server might look
+ * at many before it finds one; nobody is shown it. */
+static void send_ask(struct version_ask *k)
 {
     const struct slice accept =
         SLICE("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json");
     struct err e = ERR_INIT;
     struct buf target = BUF_INIT(TARGET_MAX);
     k->status = 0;
-    buf_append(&target, collection.ptr, collection.len);
+    k->pause_ms = 0;
+    buf_append(&target, k->collection.ptr, k->collection.len);
     buf_append_str(&target, "?limit=1");
     if (buf_error(&target) == 0) {
         k->up =
@@ -125,7 +147,38 @@ static bool version_ask_start(struct version_ask *k, struct slice collection)
     if (k->up != NULL) {
         net_deadline_set(k->all->loop, &k->due, LIMIT_MS);
     }
-    return k->up != NULL;
+}
+
+/* Of the answer, or of the pause before the request is repeated. */
+static void on_due(struct net_deadline *d)
+{
+    struct version_ask *k = LIST_ITEM(d, struct version_ask, due);
+    if (k->up == NULL) {
+        send_ask(k);
+    } else {
+        k->status = 0;
+        version_ask_end(k);
+    }
+    if (k->up == NULL) {
+        tell(k, 0);
+    }
+}
+
+static void version_ask_init(struct version_ask *k, struct start_versions *all,
+                             void (*on_version)(struct version_ask *k, uint64_t version))
+{
+    *k = (struct version_ask){.all = all, .on_version = on_version};
+    net_deadline_init(&k->due, on_due);
+}
+
+/* `on_version` follows. `collection` stays until then. */
+static bool version_ask_start(struct version_ask *k, struct slice collection)
+{
+    k->collection = collection;
+    derived_retry_init(&k->retry, net_loop_now(k->all->loop));
+    send_ask(k);
+    k->asking = k->up != NULL;
+    return k->asking;
 }
 
 /* ---- the start ---- */
@@ -162,7 +215,7 @@ void start_versions_init(struct start_versions *s, struct net_loop *l, struct ku
 
 void start_versions_begin(struct start_versions *s)
 {
-    if (s->version != 0 || s->start.up != NULL || is_final(&s->start) ||
+    if (s->version != 0 || s->start.asking || is_final(&s->start) ||
         delivered_past_is_known(s->points) || !kube_client_ready(s->upstream)) {
         return;
     }
@@ -239,7 +292,7 @@ static void conclude(struct resource_place *p)
 /* The answer at the start may come later than those of the resource. */
 static bool awaits_start(const struct resource_place *p)
 {
-    return p->step == STEPS && !p->concluded && p->ask.all->start.up != NULL;
+    return p->step == STEPS && !p->concluded && p->ask.all->start.asking;
 }
 
 static void conclude_places(struct start_versions *s)
@@ -307,7 +360,7 @@ static struct resource_place *resource_place_new(struct start_versions *s, uint6
 
 bool start_versions_wanted(const struct start_versions *s, const struct request_attributes *a)
 {
-    bool younger = s->version != 0 ? a->version > s->version : s->start.up != NULL;
+    bool younger = s->version != 0 ? a->version > s->version : s->start.asking;
     if (!younger || !delivered_is_doubted(s->points, &a->key, a->version)) {
         return false;
     }

@@ -26,15 +26,21 @@
 #include "net/deadline.h"
 #include "net/loop.h"
 #include "paused_request.h"
+#include "watch/derived_retry.h"
 
 struct start_versions;
 
-/* A list of one object, of which the version is wanted. */
+/* A list of one object, of which the version is wanted. It is asked for again while the API server
+ * is away for a moment, or answers that it cannot now. */
 struct version_ask {
     struct start_versions *all;
-    struct http_exchange *up; /* NULL: nothing is asked */
+    struct slice collection;
+    bool asking;              /* nothing is told yet */
+    struct http_exchange *up; /* NULL while asking: a pause */
     struct list_meta *list;
-    unsigned status; /* of the answer; 0: there was none */
+    unsigned status;   /* of the answer; 0: there was none */
+    uint64_t pause_ms; /* before it is asked for again; 0: it is not */
+    struct derived_retry retry;
     struct net_deadline due;
     /* 0: the version was not told. */
     void (*on_version)(struct version_ask *k, uint64_t version);

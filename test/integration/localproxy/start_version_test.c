@@ -185,7 +185,20 @@ static void nothing_is_asked_where_all_is_known(void **state)
 
 /* ---- it cannot be known ---- */
 
-enum failure { FORBIDDEN, OPAQUE, UNREADABLE, UNAUTHORIZED, BUSY, FAILING, BROKEN, FROZEN };
+enum failure {
+    FORBIDDEN,
+    OPAQUE,
+    UNREADABLE,
+    UNAUTHORIZED,
+    OVERLOADED,
+    FROZEN,
+    GIVEN_UP, /* above; what follows is asked for again */
+    BUSY = GIVEN_UP,
+    FAILING,
+    BROKEN,
+    CUT,
+    FAILURES
+};
 
 static void fail_to_tell(struct fixture *f, const char *target, enum failure how)
 {
@@ -207,8 +220,14 @@ static void fail_to_tell(struct fixture *f, const char *target, enum failure how
     case FAILING:
         api_answer(q, 500, NULL, "{\"kind\":\"Status\"}");
         break;
+    case OVERLOADED:
+        api_answer(q, 429, "15", "{\"kind\":\"Status\"}");
+        break;
     case BUSY:
         api_answer(q, 429, "1", "{\"kind\":\"Status\"}");
+        break;
+    case CUT:
+        api_cut(q);
         break;
     case BROKEN:
         api_begin(q, NULL);
@@ -221,6 +240,8 @@ static void fail_to_tell(struct fixture *f, const char *target, enum failure how
         loop_skip(f->api->loop, 5000);
         api_expect_given_up(q);
         break;
+    case FAILURES:
+        break;
     }
     run_for(f->api->loop, 10);
 }
@@ -228,7 +249,7 @@ static void fail_to_tell(struct fixture *f, const char *target, enum failure how
 static void the_start_may_not_be_told(void **state)
 {
     struct fixture *f = *state;
-    for (int how = FORBIDDEN; how <= FROZEN; how++) {
+    for (int how = FORBIDDEN; how < GIVEN_UP; how++) {
         struct client c;
         start(f);
         fail_to_tell(f, NAMESPACES, (enum failure)how);
@@ -248,7 +269,7 @@ static void a_resource_may_not_be_told(void **state)
 {
     static const char *const asked[] = {NAMESPACES, PODS_ASKED, NAMESPACES};
     struct fixture *f = *state;
-    for (int i = 0; i < (FROZEN + 1) * 3; i++) {
+    for (int i = 0; i < GIVEN_UP * 3; i++) {
         struct client c;
         start(f);
         tell(f, NAMESPACES, START);
@@ -275,6 +296,69 @@ static void a_resource_may_not_be_told(void **state)
     }
 }
 
+static void a_start_that_fails_for_now_is_asked_for_again(void **state)
+{
+    struct fixture *f = *state;
+    for (int how = GIVEN_UP; how < FAILURES; how++) {
+        struct client c;
+        start(f);
+        fail_to_tell(f, NAMESPACES, (enum failure)how);
+        watch_from(f, &c, START + 1);
+        tell(f, NAMESPACES, 50);
+        tell(f, PODS_ASKED, 50);
+        tell(f, NAMESPACES, 50);
+        api_expect_quiet(f->api); /* it waits */
+        loop_skip(f->api->loop, 2000);
+        tell(f, NAMESPACES, START);
+        expect_passed(f, &c);
+    }
+}
+
+static void a_resource_that_fails_for_now_is_asked_for_again(void **state)
+{
+    static const char *const asked[] = {NAMESPACES, PODS_ASKED, NAMESPACES};
+    struct fixture *f = *state;
+    for (int i = 0; i < (FAILURES - GIVEN_UP) * 3; i++) {
+        struct client c;
+        start(f);
+        tell(f, NAMESPACES, START);
+        run_for(f->api->loop, 10);
+        watch_from(f, &c, START + 1);
+        for (int step = 0; step < 3; step++) {
+            if (step == i % 3) {
+                fail_to_tell(f, asked[step], (enum failure)(GIVEN_UP + i / 3));
+                api_expect_quiet(f->api);
+                loop_skip(f->api->loop, 2000);
+            }
+            tell(f, asked[step], 50);
+        }
+        expect_passed(f, &c);
+    }
+}
+
+static void the_api_server_may_be_away_for_a_moment(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    start(f);
+    tell(f, NAMESPACES, START);
+    run_for(f->api->loop, 10);
+    api_stop(f->api);
+    watch_from(f, &c, START + 1);
+    for (int i = 0; i < 20; i++) { /* longer than it would be asked for otherwise */
+        run_for(f->api->loop, 10);
+        loop_skip(f->api->loop, 1000);
+    }
+    client_read(&c);
+    assert_int_equal(c.text.len, 0);
+    assert_true(api_listen(f->api));
+    loop_skip(f->api->loop, 1000);
+    tell(f, NAMESPACES, 50);
+    tell(f, PODS_ASKED, 50);
+    tell(f, NAMESPACES, 50);
+    expect_passed(f, &c);
+}
+
 static void clients_may_leave_and_the_proxy_end_meanwhile(void **state)
 {
     struct fixture *f = *state;
@@ -296,12 +380,12 @@ static void clients_may_leave_and_the_proxy_end_meanwhile(void **state)
     start(f);
     api_expect_given_up(q);
     client_close(&c);
-    fail_to_tell(f, NAMESPACES, BUSY);
+    fail_to_tell(f, NAMESPACES, OVERLOADED);
     start(f); /* while it waits to ask again */
     tell(f, NAMESPACES, START);
     run_for(f->api->loop, 10);
     watch_from(f, &c, START + 1);
-    fail_to_tell(f, NAMESPACES, BUSY);
+    fail_to_tell(f, NAMESPACES, OVERLOADED);
     expect_refused(f, &c);
     fixture_restart(f);
 }
@@ -390,6 +474,9 @@ int main(void)
         TEST(nothing_is_asked_where_all_is_known),
         TEST(the_start_may_not_be_told),
         TEST(a_resource_may_not_be_told),
+        TEST(a_start_that_fails_for_now_is_asked_for_again),
+        TEST(a_resource_that_fails_for_now_is_asked_for_again),
+        TEST(the_api_server_may_be_away_for_a_moment),
         TEST(clients_may_leave_and_the_proxy_end_meanwhile),
         TEST(the_rules_may_change_meanwhile),
         TEST(names_are_escaped),
