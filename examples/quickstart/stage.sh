@@ -17,14 +17,22 @@ leaving=130
 
 # --- The end ---
 
+# Told again every second: what comes between bash's fork and exec is lost.
+end_processes() {
+	local pid tries=0
+	for pid in "${processes[@]}"; do
+		while kill -0 "$pid" 2>/dev/null; do
+			[ $((tries++ % 20)) -ne 0 ] || kill "${processes[@]}" 2>/dev/null || true
+			sleep 0.05
+		done
+	done
+}
+
 finish() {
-	local status=$? pid
+	local status=$?
 	trap '' INT TERM HUP
 	trap - EXIT
-	for pid in "${processes[@]}"; do
-		kill "$pid" 2>/dev/null || true
-	done
-	wait
+	end_processes
 	if [ -n "$created" ] && [ -z "$throwaway" ]; then
 		echo "Removing the namespaces $prefix-1 to $prefix-6 and $prefix-operator ..."
 		admin delete namespace "$prefix"-{1..6} "$prefix-operator" --ignore-not-found \
@@ -51,6 +59,8 @@ enter_work() {
 	trap 'trap "" INT TERM HUP; exit 143' TERM
 	trap 'trap "" INT TERM HUP; exit 129' HUP
 	cd "$work"
+	mkfifo silence
+	exec {silence}<>silence
 }
 
 # --- Words ---
@@ -94,12 +104,17 @@ all_run() {
 	done
 }
 
-# For as long as all run that is to run. Not by `wait -n`: when bash is interrupted twice in it, it ends
-# without doing what is to be done at its end.
+# For as long as all run that is to run.
 hold() {
 	while all_run; do
-		sleep 0.5
+		pause 0.5
 	done
+}
+
+# pause SECONDS: without a child, as `sleep` would be: when bash is interrupted just as it begins to
+# wait for one, it interrupts itself for ever.
+pause() {
+	read -rt "$1" -u "$silence" || true
 }
 
 # --- The cluster ---

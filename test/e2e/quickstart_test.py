@@ -5,6 +5,7 @@ waits for nothing that cannot come."""
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -18,7 +19,7 @@ CONTROL_PLANE = os.path.join(harness.ROOT, "test", "cluster", "control-plane.sh"
 TOUR = """
 . "$1/examples/quickstart/stage.sh"
 enter_work
-run log sleep 600
+run log "${@:2}"
 leaving=0
 echo held
 hold
@@ -29,8 +30,11 @@ exit 1
 RUN = """
 . "$1"
 trap 'echo gone' EXIT
-control_plane_foreground bash -c "$2" tour "$3"
+control_plane_foreground bash -c "$2" tour "${@:3}"
 """
+
+# Does not hear the first signal, like what bash has forked and not executed yet.
+DEAF = ["bash", "-c", "trap 'trap - TERM' TERM; touch deaf; while :; do sleep 0.01; done"]
 
 
 # It applies something, and kubectl complains.
@@ -100,11 +104,11 @@ class InterruptTest(StageTestCase):
     ROUNDS = 150
 
     @contextlib.contextmanager
-    def tour(self):
+    def tour(self, program=("sleep", "600")):
         """In a session of its own, as from a terminal; none of it is left behind."""
         with open(self.said, "w", encoding="utf-8") as said:
             tour = subprocess.Popen(
-                ["bash", "-euc", RUN, "run", CONTROL_PLANE, TOUR, self.folder],
+                ["bash", "-euc", RUN, "run", CONTROL_PLANE, TOUR, self.folder, *program],
                 env={**os.environ, "TMPDIR": self.temporary},
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
             )  # fmt: skip
@@ -115,6 +119,8 @@ class InterruptTest(StageTestCase):
             # It keeps its number until it is waited for.
             os.killpg(tour.pid, signal.SIGKILL)
             tour.wait()
+            for name in os.listdir(self.temporary):
+                shutil.rmtree(os.path.join(self.temporary, name))
 
     def lines(self):
         with open(self.said, encoding="utf-8") as f:
@@ -138,6 +144,14 @@ class InterruptTest(StageTestCase):
                     os.killpg(tour.pid, signal.SIGINT)
                     time.sleep(chosen.choice((0, 0.0003, 0.003)) * chosen.random())
                 self.assert_ended(tour, 0)
+
+    def test_a_program_that_does_not_hear_the_first_signal(self):
+        with self.tour(DEAF) as tour:
+            (work,) = os.listdir(self.temporary)
+            deaf = os.path.join(self.temporary, work, "deaf")
+            harness.wait_for(lambda: os.path.exists(deaf), "it does not hear")
+            os.killpg(tour.pid, signal.SIGINT)
+            self.assert_ended(tour, 0)
 
     def test_a_program_that_ends_by_itself(self):
         with self.tour() as tour:
