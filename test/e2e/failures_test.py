@@ -448,7 +448,7 @@ class RudeClientTest(harness.TestCase):
         cls.addClassCleanup(cls.server.close)
         folder = cls.make_folder(cls.addClassCleanup)
         path = upstream.write_kubeconfig(os.path.join(folder, "kubeconfig"), cls.server.url)
-        cls.proxy_process = cls.class_proxy([], path)
+        cls.proxy_process = cls.class_proxy([], path, ["--resume-doubt=0"])
 
     def setUp(self):
         super().setUp()

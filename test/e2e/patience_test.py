@@ -45,7 +45,7 @@ class PatienceTest(harness.TestCase):
     def proxy_before(cls, server, *args):
         folder = cls.make_folder(cls.addClassCleanup)
         path = upstream.write_kubeconfig(os.path.join(folder, "kubeconfig"), server)
-        return cls.class_proxy([], path, args)
+        return cls.class_proxy([], path, ["--resume-doubt=0", *args])
 
     @classmethod
     def port_of_nobody(cls):

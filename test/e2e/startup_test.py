@@ -50,7 +50,9 @@ class StartupTestCase(harness.TestCase):
         self.rules = self.path("good.json", json.dumps(GOOD_RULES))
 
     def answer(self, peer, request):
-        self.asked.append(request)
+        """`asked` is what is passed on; localproxy asks for something by itself, too."""
+        if request.target != "/api/v1/namespaces?limit=1":
+            self.asked.append(request)
         peer.respond(200, b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}\n')
 
     def run_to_end(self, *args, **env):
