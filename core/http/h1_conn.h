@@ -90,9 +90,9 @@ void h1_conn_go_raw(struct h1_conn *c);
 bool h1_conn_done(const struct h1_conn *c);
 void h1_conn_next(struct h1_conn *c);
 
-/* Closes the stream at once, so that the peer can tell it from an orderly end, or after delivering
- * what is queued. The memory of `c` may go once no
- * handler is on the stack: in a net_task. */
+/* Closes the stream: at once; at once, and so that the peer can tell it from an orderly end; or
+ * after delivering what is queued. The memory of `c` may go once no handler is on the stack: in a
+ * net_task. */
 void h1_conn_close(struct h1_conn *c);
 void h1_conn_reset(struct h1_conn *c);
 void h1_conn_finish(struct h1_conn *c);

@@ -297,10 +297,9 @@ static bool awaits_start(const struct resource_place *p)
 
 static void conclude_places(struct start_versions *s)
 {
-    struct list *next = NULL;
-    for (struct list *node = s->resources.next; node != &s->resources; node = next) {
+    LIST_FOR_EACH_SAFE(node, after, &s->resources)
+    {
         struct resource_place *p = LIST_ITEM(node, struct resource_place, link);
-        next = node->next;
         if (p->step == STEPS && !p->concluded) {
             conclude(p);
         }

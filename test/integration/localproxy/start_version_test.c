@@ -345,8 +345,10 @@ static void the_api_server_may_be_away_for_a_moment(void **state)
     run_for(f->api->loop, 10);
     api_stop(f->api);
     watch_from(f, &c, START + 1);
-    for (int i = 0; i < 20; i++) { /* longer than it would be asked for otherwise */
-        run_for(f->api->loop, 10);
+    const struct http_client_stats *stats = kube_client_stats(f->api->client);
+    uint64_t failed = stats->failed;
+    for (int i = 0; i < 20; i++) { /* each second, not less and less often until it is given up */
+        fixture_expect_number(f, &stats->failed, ++failed);
         loop_skip(f->api->loop, 1000);
     }
     client_read(&c);
