@@ -33,7 +33,7 @@ static const char examples[] =
 
 static const struct rulesync_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
-    .admin = "0.0.0.0:5442",
+    .admin = "[::]:5442",
     .timeout_s = 60,
 };
 

@@ -49,7 +49,7 @@ int net_address_parse(const char *text, struct sockaddr_storage *out, struct err
     }
     memcpy(host, start, len);
     host[len] = '\0';
-    if (net_address_literal(len == 0 ? "0.0.0.0" : host, port, out) != 0) {
+    if (net_address_literal(len == 0 ? "::" : host, port, out) != 0) {
         return err_set(e, -EINVAL, "\"%s\" is not an IP address; names are not looked up here",
                        host);
     }

@@ -12,8 +12,8 @@
 /* Room for "[ipv6%zone]:port" and the NUL. */
 #define NET_ADDRESS_MAX 80
 
-/* Parses `127.0.0.1:5443`, `[::1]:5443` or `:5443` (all addresses, IPv4). Names are not looked up.
- * 0, or -EINVAL with the message. */
+/* Parses `127.0.0.1:5443`, `[::1]:5443`, or `:5443` for `[::]:5443`, all addresses. Names are not
+ * looked up. 0, or -EINVAL with the message. */
 MUST_CHECK int net_address_parse(const char *text, struct sockaddr_storage *out, struct err *e);
 /* The same, to learn only whether a listener can be given this text. */
 MUST_CHECK int net_address_check(const char *text, struct err *e);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/listener.h"
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -128,10 +129,36 @@ static int remember_address(struct net_listener *n)
     return rc;
 }
 
+/* Whether it is [::], and then 0.0.0.0 with the same port. */
+static bool all_addresses(const struct sockaddr_storage *addr, struct sockaddr_in *v4)
+{
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)addr;
+    *v4 = (struct sockaddr_in){.sin_family = AF_INET};
+    if (addr->ss_family != AF_INET6 || !IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr)) {
+        return false;
+    }
+    v4->sin_port = v6->sin6_port;
+    return true;
+}
+
+static int bind_tcp(struct net_listener *n, const char *address,
+                    const struct sockaddr_storage *addr)
+{
+    struct sockaddr_in v4;
+    /* Without UV_TCP_IPV6ONLY libuv switches IPV6_V6ONLY off, whatever the system's default. */
+    int rc = uv_tcp_bind(&n->socket.tcp, (const struct sockaddr *)addr, 0);
+    if (rc != UV_EAFNOSUPPORT || !all_addresses(addr, &v4)) {
+        return rc;
+    }
+    log_info("the kernel has no IPv6: listening on the addresses of IPv4 alone",
+             log_str("address", address));
+    return uv_tcp_bind(&n->socket.tcp, (const struct sockaddr *)&v4, 0);
+}
+
 static int listen_tcp(struct net_listener *n, const char *address,
                       const struct sockaddr_storage *addr, struct err *e)
 {
-    int rc = uv_tcp_bind(&n->socket.tcp, (const struct sockaddr *)addr, 0);
+    int rc = bind_tcp(n, address, addr);
     if (rc == 0) {
         rc = uv_listen(&n->socket.stream, BACKLOG, on_connection);
     }

@@ -13,9 +13,10 @@ struct net_listener;
 typedef void (*net_listener_cb)(void *data, struct net_stream *s);
 
 struct net_listener_options {
-    const char *address;       /* ADDR:PORT; port 0 picks a free one */
-    const char *path;          /* of a Unix socket, in place of an address; copied */
-    struct tls_config *tls;    /* NULL: plain; referenced */
+    const char *address;    /* ADDR:PORT; port 0 picks a free one. [::] is all addresses, those of
+                               IPv4 too: these alone where the kernel has no IPv6 */
+    const char *path;       /* of a Unix socket, in place of an address; copied */
+    struct tls_config *tls; /* NULL: plain; referenced */
     uint64_t write_timeout_ms; /* of accepted streams, see net_dial_options */
 };
 

@@ -24,7 +24,7 @@ const struct inject_settings inject_defaults = {
     .proxy = {.cpu_request = "50m", .memory_request = "32Mi", .memory_limit = "256Mi"},
     .others = {.cpu_request = "5m", .memory_request = "16Mi", .memory_limit = "64Mi"},
     .user = 65532,
-    .bind = "0.0.0.0",
+    .bind = "[::]",
     .start_seconds = 60,
 };
 

@@ -41,9 +41,9 @@ struct inject_settings {
     struct inject_resources others; /* of rulesync and the init containers */
     long user;                      /* that the sidecars run as; not 0 */
     bool native;                    /* see inject_native_sidecars */
-    const char *bind;               /* where health and metrics are served: "0.0.0.0", "[::]" */
-    unsigned start_seconds;         /* how long the start of localproxy may take */
-    const char *const *proxy_args;  /* more for localproxy, ends with NULL; may be NULL */
+    const char *bind;       /* where health and metrics are served; "[::]": on all addresses */
+    unsigned start_seconds; /* how long the start of localproxy may take */
+    const char *const *proxy_args; /* more for localproxy, ends with NULL; may be NULL */
 };
 
 /* All but the image. */

@@ -80,7 +80,7 @@ class PlayedPodTest(harness.TestCase):
         spec = dict(injected("ordinary"))["operator.ordinary.json"]["spec"]
         self.containers = {c["name"]: c for c in spec["initContainers"] + spec["containers"]}
         self.places = [("--in-cluster", f"--kubeconfig={self.cluster.kubeconfig}")]
-        self.places += [("0.0.0.0:", "127.0.0.1:")]
+        self.places += [("[::]:", "127.0.0.1:")]
         self.ports = {port: str(harness.free_port()) for port in self.PORTS}
         self.places += [(f"127.0.0.1:{old}", f"127.0.0.1:{new}") for old, new in self.ports.items()]
         for folder in ("/etc/cmesh", "/var/lib/cmesh", "/run/cmesh"):

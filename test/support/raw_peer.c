@@ -17,9 +17,9 @@ void raw_connect(struct raw_peer *p, const char *address)
     struct sockaddr_storage addr;
     assert_int_equal(net_address_parse(address, &addr, NULL), 0);
     memset(p, 0, sizeof *p);
-    p->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    p->fd = socket(addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(p->fd >= 0);
-    assert_int_equal(connect(p->fd, (struct sockaddr *)&addr, sizeof(struct sockaddr_in)), 0);
+    assert_int_equal(connect(p->fd, (struct sockaddr *)&addr, sizeof addr), 0);
     assert_int_equal(fcntl(p->fd, F_SETFL, O_NONBLOCK), 0);
 }
 

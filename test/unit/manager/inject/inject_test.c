@@ -678,14 +678,14 @@ static void settings_are_used(void **state)
     (void)state;
     static const char *const more[] = {"--write-fence=audit", "--log-level=debug", NULL};
     struct inject_settings s = settings_of(false);
-    s.bind = "[::]";
+    s.bind = "192.0.2.7";
     s.start_seconds = 7;
     s.proxy_args = more;
     s.proxy = (struct inject_resources){.cpu_limit = "1"};
     s.others = (struct inject_resources){.cpu_limit = NULL};
     cJSON *pod = read_pod("operator");
     cJSON *made = inject(&s, pod, NULL);
-    expect(made, "spec.containers.cmesh-localproxy.args.2=--admin=[::]:5441");
+    expect(made, "spec.containers.cmesh-localproxy.args.2=--admin=192.0.2.7:5441");
     expect(made, "spec.containers.cmesh-localproxy.args.7=--write-fence=audit");
     expect(made, "spec.containers.cmesh-localproxy.args.8=--log-level=debug");
     expect(made, "spec.containers.cmesh-localproxy.resources.limits.cpu=1");
