@@ -74,7 +74,8 @@ struct shard {
     char *status_base;      /* the version of the config on which it was written last; NULL: none */
     uint64_t status_at;
     enum status_enforced enforced;
-    bool reported; /* `enforced` tells something */
+    bool ready;
+    bool reported; /* these two tell something */
 
     uint64_t noticed_at; /* a change of the config that is not looked at yet; 0: none */
     uint64_t changed_at; /* the change whose rules are not enforced yet; 0: none */

@@ -61,12 +61,15 @@ static void write_states(struct buf *out, const struct controller *c)
 {
     uint64_t compiled = 0;
     uint64_t published = 0;
+    uint64_t not_ready = 0;
     uint64_t enforced[REASONS] = {0};
     for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
         const struct shard *s = LIST_ITEM(n, struct shard, node);
-        if (s->reported && shard_config(s) != NULL) {
+        const struct shard_cache_config *config = s->reported ? shard_config(s) : NULL;
+        if (config != NULL) {
             compiled += s->refusal.code == 0;
             published += s->refusal.code == 0 && s->trouble_reason == NULL;
+            not_ready += !config->root && !s->ready;
             enforced[s->enforced]++;
         }
     }
@@ -75,6 +78,8 @@ static void write_states(struct buf *out, const struct controller *c)
          compiled},
         {"cmesh_manager_shards_published", "gauge",
          "ShardingConfigs whose rules are published in their ConfigMap.", published},
+        {"cmesh_manager_shards_not_ready", "gauge",
+         "ShardingConfigs whose condition Ready is False, roots aside.", not_ready},
     };
     prometheus_write(out, gauges, ARRAY_LEN(gauges));
     prometheus_head(out, "cmesh_manager_shards", "gauge", "ShardingConfigs by enforcement state.");

@@ -86,11 +86,17 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
         .now_ms = net_clock_wall(s->controller->clock) / MICROSECONDS,
     };
     cJSON *status = NULL;
+    struct status_result result = {.changed = false};
     *early = pods != NULL && is_too_early(s, config, pods);
     if (name != NULL && pods != NULL && !*early) {
-        status = status_make(&facts, &s->enforced, changed);
+        status = status_make(&facts, &result);
     }
-    s->reported = s->reported || status != NULL;
+    if (status != NULL) {
+        s->enforced = result.enforced;
+        s->ready = result.ready;
+        s->reported = true;
+    }
+    *changed = result.changed;
     free(pods);
     free(name);
     return status;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/rfc3339.h"
 #include "shard/probe_answer.h"
@@ -293,6 +294,36 @@ static enum status_enforced add_enforced(struct view *v, cJSON *conditions)
     return enforced;
 }
 
+/* What is wrong until somebody changes it, of the reasons of Compiled and Published. */
+static bool needs_somebody(const char *reason)
+{
+    static const char *const reasons[] = {"Invalid", "Root", "NameTaken", "TooLarge"};
+    bool found = false;
+    for (size_t i = 0; i < ARRAY_LEN(reasons); i++) {
+        found = found || strcmp(reasons[i], reason) == 0;
+    }
+    return found;
+}
+
+/* What the others come to, for who looks at one condition only. */
+static bool add_ready(struct view *v, cJSON *conditions)
+{
+    static const char *const parts[] = {"Compiled", "Published", "Enforced"};
+    const cJSON *part = NULL;
+    bool ready = true;
+    for (size_t i = 0; i < ARRAY_LEN(parts) && ready; i++) {
+        part = edit_find(conditions, "type", parts[i]);
+        ready = strcmp(field_text(part, "status"), "True") == 0;
+    }
+    const char *reason = field_text(part, "reason");
+    const char *message = field_text(part, "message");
+    add_condition(v, conditions, "Ready", ready, reason, message);
+    if (!ready && needs_somebody(reason)) {
+        add_condition(v, conditions, "Stalled", true, reason, message);
+    }
+    return ready;
+}
+
 /* ---- the whole ---- */
 
 static void add_numbers(struct view *v, cJSON *status)
@@ -320,7 +351,7 @@ static void keep_root(struct view *v, cJSON *status)
     }
 }
 
-cJSON *status_make(const struct status_facts *f, enum status_enforced *enforced, bool *changed)
+cJSON *status_make(const struct status_facts *f, struct status_result *out)
 {
     struct view v = {.f = f};
     cJSON *status = cJSON_CreateObject();
@@ -332,7 +363,8 @@ cJSON *status_make(const struct status_facts *f, enum status_enforced *enforced,
     cJSON *conditions = edit_array(&v.ed, status, "conditions");
     add_compiled(&v, conditions);
     add_published(&v, conditions);
-    *enforced = add_enforced(&v, conditions);
+    out->enforced = add_enforced(&v, conditions);
+    out->ready = add_ready(&v, conditions);
     add_rows(&v, status); /* the last, since it sorts anew */
     keep_root(&v, status);
     free(v.rows);
@@ -340,6 +372,6 @@ cJSON *status_make(const struct status_facts *f, enum status_enforced *enforced,
         cJSON_Delete(status);
         return NULL;
     }
-    *changed = !cJSON_Compare(status, field_get(f->config, "status"), true);
+    out->changed = !cJSON_Compare(status, field_get(f->config, "status"), true);
     return status;
 }

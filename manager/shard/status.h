@@ -8,6 +8,12 @@
  *   Compiled   the spec makes sense
  *   Published  its rules stand in the ConfigMap
  *   Enforced   they do, and every ready proxy has confirmed them
+ *   Ready      all of these; its reason is that of the first which is not so, else of Enforced
+ *   Stalled    only while it is so: somebody has to change something before it can be Ready
+ *
+ * Ready, Stalled and observedGeneration are as kstatus wants them, by which Flux, kpt and Argo CD's
+ * health checks tell what is done, under way or failed.
+ * https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md
  *
  * A pod counts (podCount, the m of "n/m", a row) until it has ended, or does not answer any more
  * while it is being deleted: until then it may still show something. n counts those that enforce
@@ -69,9 +75,14 @@ enum status_enforced {
     STATUS_WAITING,     /* proxies that have not confirmed yet */
 };
 
-/* The new status; *changed: whether it says anything else than the old one. The caller frees. NULL
- * without memory. */
-MUST_CHECK cJSON *status_make(const struct status_facts *f, enum status_enforced *enforced,
-                              bool *changed);
+/* What it says, in short. */
+struct status_result {
+    enum status_enforced enforced;
+    bool ready;
+    bool changed; /* it says anything else than the old one */
+};
+
+/* The new status. The caller frees. NULL without memory. */
+MUST_CHECK cJSON *status_make(const struct status_facts *f, struct status_result *out);
 
 #endif

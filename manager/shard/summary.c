@@ -28,7 +28,7 @@ void summary_add(cJSON *array, const cJSON *config)
     const cJSON *status = field_get(config, "status");
     const cJSON *conditions = field_get(status, "conditions");
     const cJSON *generation = field_get(status, "generation");
-    const char *state = field_text(edit_find(conditions, "type", "Enforced"), "reason");
+    const char *state = field_text(edit_find(conditions, "type", "Ready"), "reason");
     char why[MESSAGE_SIZE];
     probe_answer_text(why, sizeof why, obstacle(conditions));
     cJSON *shard = cJSON_CreateObject();

@@ -299,10 +299,11 @@ class AcceptTest(CrdTestCase):
 
     def test_table(self):
         self.here("create", "-f", "-", stdin=json.dumps(config("shown")))
-        wanted = r"NAME +PODS +RULES +ENFORCED +STATE +AGE\nshown +\d+s\n"
+        wanted = r"NAME +PODS +RULES +ENFORCED +READY +STATE +AGE\nshown +\d+s\n"
         self.assertRegex(self.here("get", "shardingconfig", "shown"), wanted)
         now = "2026-01-02T03:04:05Z"
         condition = {"status": "True", "reason": "Fine", "message": "ok", "lastTransitionTime": now}
+        late = {"status": "False", "reason": "Silent", "message": "pod-2 is late"}
         status = {
             "observedGeneration": 1,
             "generation": 7,
@@ -312,8 +313,8 @@ class AcceptTest(CrdTestCase):
             "conditions": [
                 {**condition, "type": "Compiled"},
                 {**condition, "type": "Published"},
-                {**condition, "type": "Enforced", "status": "False", "reason": "Silent",
-                 "message": "pod-2 is late"},
+                {**condition, **late, "type": "Enforced"},
+                {**condition, **late, "type": "Ready"},
             ],
             "pods": [
                 {"name": "pod-0", "generation": 7, "checksum": "sha256:1", "since": now},
@@ -323,9 +324,10 @@ class AcceptTest(CrdTestCase):
         self.set_status("shown", status)
         self.assertEqual(status, self.cluster.json(self.path_of("shown"))["status"])
         shown = self.here("get", "shard", "shown", "--no-headers")
-        self.assertRegex(shown, r"^shown +3 +7 +2/3 +Silent +\d+s\n$")
+        self.assertRegex(shown, r"^shown +3 +7 +2/3 +False +Silent +\d+s\n$")
         wide = self.here("get", "shardingconfigs", "shown", "-o", "wide", "--no-headers")
-        self.assertRegex(wide, r"^shown +3 +7 +2/3 +Silent +\d+s +sha256:0+ +ok +pod-2 is late\n$")
+        columns = r"3 +7 +2/3 +False +Silent +\d+s +sha256:0+ +ok +pod-2 is late"
+        self.assertRegex(wide, rf"^shown +{columns}\n$")
 
     def test_status_is_a_subresource(self):
         thing = config("two-writers")

@@ -126,9 +126,10 @@ class LifeTest(ShardsTestCase):
 
     def check_columns(self):
         shown = self.here("get", "shardingconfigs").splitlines()
-        self.assertEqual(["NAME", "PODS", "RULES", "ENFORCED", "STATE", "AGE"], shown[0].split())
+        columns = ["NAME", "PODS", "RULES", "ENFORCED", "READY", "STATE", "AGE"]
+        self.assertEqual(columns, shown[0].split())
         for line, name in zip(shown[1:], ("shard-a", "shard-b")):
-            self.assertRegex(line, rf"^{name} +2 +1 +2/2 +Enforced +[\dms]+$")
+            self.assertRegex(line, rf"^{name} +2 +1 +2/2 +True +Enforced +[\dms]+$")
         wide = self.here("get", "shard", "-o", "wide").splitlines()
         self.assertRegex(wide[0], r"CHECKSUM +COMPILED +WHY$")
         self.assertRegex(wide[1], r"sha256:[0-9a-f]{64} .* 2 of 2 pods enforce generation 1\.$")
@@ -196,6 +197,72 @@ class LifeTest(ShardsTestCase):
             pod.delete()
         found = self.wait_condition("shard-a", "Enforced", "True", "NoPods")
         self.assertEqual((0, "0/0"), (found["status"]["podCount"], found["status"]["enforced"]))
+
+
+class ReadyTest(ShardsTestCase):
+    """One condition for scripts and for tools that know nothing of shards."""
+
+    def wait_ready(self, *args):
+        """As a script does it after `kubectl apply`."""
+        self.here("wait", "--for=condition=Ready", "shardingconfig/shard-a", "--timeout=90s", *args)
+        found = self.get("shard-a")
+        c = mesh.condition(found, "Ready")
+        self.assertEqual("True", c["status"])
+        self.assertEqual(found["metadata"]["generation"], c["observedGeneration"])
+        self.assertEqual({}, mesh.condition(found, "Stalled"))
+        return c["reason"]
+
+    def wait_stalled(self, reason):
+        found = self.wait_condition("shard-a", "Stalled", "True", reason)
+        ready = mesh.condition(found, "Ready")
+        self.assertEqual(("False", reason), (ready["status"], ready["reason"]))
+        self.assertEqual(ready["message"], mesh.condition(found, "Stalled")["message"])
+
+    def wait_metric(self, manager, number):
+        harness.wait_for(
+            lambda: manager.metrics()["cmesh_manager_shards_not_ready"] == number,
+            f"{number} shards are not ready",
+        )
+
+    def test_ready(self):
+        manager = self.manager()
+        self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
+        self.assertEqual("NoPods", self.wait_ready())
+        pods = self.shard_of_two("shard-a")
+        self.wait_enforced("shard-a", pods=2)
+        self.assertEqual("Enforced", self.wait_ready())
+        self.wait_metric(manager, 0)
+        self.show("shard-a", "b")
+        self.assertEqual("Enforced", self.wait_ready())
+        self.assertEqual({"object-b"}, pods[0].shown())  # it is the edit that was waited for
+        pods[0].stop_proxy()
+        self.wait_condition("shard-a", "Ready", "False", "Silent")
+        self.assertEqual({}, mesh.condition(self.get("shard-a"), "Stalled"))
+        self.wait_metric(manager, 1)
+        pods[0].start_proxy()
+        self.assertEqual("Enforced", self.wait_ready())
+
+    def test_stalled(self):
+        manager = self.manager()
+        self.one_shard()
+        self.patch("shard-a", {"spec": {"limits": [mesh.limit({"matchLabels": {}})]}})
+        self.wait_stalled("Invalid")
+        self.assertIn(" False ", self.here("get", "shardingconfig", "shard-a"))
+        self.wait_metric(manager, 1)
+        root = mesh.config("root", "x")
+        root["spec"] = {
+            "root": {
+                "prefix": "x",
+                "targetStatefulSet": "x",
+                "auto": {"everyShardReplicas": 1, "shardingSize": 2},
+            }
+        }
+        self.apply(root)
+        self.wait_condition("root", "Ready", "False", "Root")
+        self.assertEqual(1, manager.metrics()["cmesh_manager_shards_not_ready"])
+        self.show("shard-a", "a")
+        self.assertEqual("Enforced", self.wait_ready())
+        self.wait_metric(manager, 0)
 
 
 class LatencyTest(ShardsTestCase):

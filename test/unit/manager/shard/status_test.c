@@ -70,8 +70,7 @@ static struct status_pod ready_pod(const char *name, const struct probe_result *
 struct made {
     cJSON *config;
     cJSON *status;
-    enum status_enforced enforced;
-    bool changed;
+    struct status_result result;
 };
 
 static struct status_facts published(const struct status_pod *pods, size_t count)
@@ -88,7 +87,7 @@ static struct made make_with(struct status_facts f, const char *old)
 {
     struct made m = {.config = config_with(old)};
     f.config = m.config;
-    m.status = status_make(&f, &m.enforced, &m.changed);
+    m.status = status_make(&f, &m.result);
     assert_non_null(m.status);
     return m;
 }
@@ -110,7 +109,8 @@ static const char *text_at(const cJSON *object, const char *key)
     return text != NULL ? text : "";
 }
 
-static const cJSON *condition(const struct made *m, const char *type)
+/* NULL: there is none. */
+static const cJSON *find_condition(const struct made *m, const char *type)
 {
     const cJSON *item = NULL;
     cJSON_ArrayForEach(item, cJSON_GetObjectItem(m->status, "conditions"))
@@ -119,8 +119,16 @@ static const cJSON *condition(const struct made *m, const char *type)
             return item;
         }
     }
-    fail_msg("no condition %s", type);
     return NULL;
+}
+
+static const cJSON *condition(const struct made *m, const char *type)
+{
+    const cJSON *found = find_condition(m, type);
+    if (found == NULL) {
+        fail_msg("no condition %s", type);
+    }
+    return found;
 }
 
 static void expect_condition(const struct made *m, const char *type, const char *status,
@@ -148,7 +156,7 @@ static void expect_pod(struct status_pod pod, enum status_enforced enforced, con
     struct made m = make(published(&pod, 1));
     expect_condition(&m, "Enforced", status, reason, message);
     assert_string_equal(text_at(m.status, "enforced"), count);
-    assert_int_equal(m.enforced, enforced);
+    assert_int_equal(m.result.enforced, enforced);
     assert_string_equal(
         text_at(cJSON_GetArrayItem(cJSON_GetObjectItem(m.status, "pods"), 0), "message"), row);
     made_free(&m);
@@ -175,14 +183,17 @@ static void test_all_enforced(void **state)
         "{\"lastTransitionTime\":\"2026-01-01T00:00:00Z\",\"message\":\"2 of 2 pods enforce "
         "generation "
         "7.\",\"observedGeneration\":5,\"reason\":\"Enforced\",\"status\":\"True\",\"type\":"
-        "\"Enforced\"}],\"enforced\":\"2/2\",\"generation\":7,\"observedGeneration\":5,"
+        "\"Enforced\"},"
+        "{\"lastTransitionTime\":\"2026-01-01T00:00:00Z\",\"message\":\"2 of 2 pods enforce "
+        "generation 7.\",\"observedGeneration\":5,\"reason\":\"Enforced\",\"status\":\"True\","
+        "\"type\":\"Ready\"}],\"enforced\":\"2/2\",\"generation\":7,\"observedGeneration\":5,"
         "\"podCount\":2,\"pods\":["
         "{\"checksum\":\"sha256:aaaa\",\"generation\":7,\"name\":\"a\",\"since\":"
         "\"2025-12-31T23:00:00Z\"},"
         "{\"checksum\":\"sha256:aaaa\",\"generation\":7,\"name\":\"b\",\"since\":"
         "\"2025-12-31T23:00:00Z\"}]}");
-    assert_int_equal(m.enforced, STATUS_ENFORCED);
-    assert_true(m.changed);
+    assert_int_equal(m.result.enforced, STATUS_ENFORCED);
+    assert_true(m.result.changed);
     buf_reset(&out);
     made_free(&m);
 }
@@ -194,7 +205,7 @@ static void test_no_pods(void **state)
     expect_condition(&m, "Enforced", "True", "NoPods", "There are no pods.");
     assert_string_equal(text_at(m.status, "enforced"), "0/0");
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(m.status, "pods")), 0);
-    assert_int_equal(m.enforced, STATUS_NO_PODS);
+    assert_int_equal(m.result.enforced, STATUS_NO_PODS);
     made_free(&m);
 }
 
@@ -337,12 +348,12 @@ static void test_pods_that_start(void **state)
     (void)snprintf(text, sizeof text, "1 of 4%s", message);
     expect_condition(&m, "Enforced", "True", "Enforced", text);
     assert_string_equal(text_at(m.status, "enforced"), "1/4");
-    assert_int_equal(m.enforced, STATUS_ENFORCED);
+    assert_int_equal(m.result.enforced, STATUS_ENFORCED);
     made_free(&m);
     m = make(published(pods, 3)); /* none that enforces them */
     (void)snprintf(text, sizeof text, "0 of 3%s", message);
     expect_condition(&m, "Enforced", "False", "Waiting", text);
-    assert_int_equal(m.enforced, STATUS_WAITING);
+    assert_int_equal(m.result.enforced, STATUS_WAITING);
     made_free(&m);
 }
 
@@ -365,7 +376,7 @@ static void test_pods_that_end(void **state)
     pods[1].probe = &old; /* it still answers, and shows what it may not */
     m = make(published(pods, 4));
     assert_string_equal(text_at(m.status, "enforced"), "1/2");
-    assert_int_equal(m.enforced, STATUS_WAITING);
+    assert_int_equal(m.result.enforced, STATUS_WAITING);
     made_free(&m);
 }
 
@@ -390,7 +401,7 @@ static void test_the_worst_is_the_reason(void **state)
         pods[i].sidecar = i < 6;
         pods[i].other_shard = i == 5 ? "demo/z" : NULL;
         struct made m = make(published(pods, i + 1));
-        assert_int_equal(m.enforced, want[i]);
+        assert_int_equal(m.result.enforced, want[i]);
         made_free(&m);
     }
     struct made m = make(published(pods, 7));
@@ -469,7 +480,7 @@ static void test_a_spec_that_makes_no_sense(void **state)
     expect_condition(&m, "Enforced", "False", "NotPublished",
                      "1 of 1 pods enforce generation 7, of an earlier spec.");
     assert_string_equal(text_at(m.status, "enforced"), "1/1");
-    assert_int_equal(m.enforced, STATUS_NO_RULES);
+    assert_int_equal(m.result.enforced, STATUS_NO_RULES);
     made_free(&m);
     f.generation = 0;
     f.checksum = NULL;
@@ -544,6 +555,72 @@ static void test_root(void **state)
     made_free(&m);
 }
 
+/* What kstatus makes of the status: of its rules those that concern us. */
+static const char *kstatus(const struct made *m)
+{
+    const cJSON *generation =
+        cJSON_GetObjectItem(cJSON_GetObjectItem(m->config, "metadata"), "generation");
+    const char *ready = text_at(condition(m, "Ready"), "status");
+    if (!cJSON_Compare(generation, cJSON_GetObjectItem(m->status, "observedGeneration"), true)) {
+        return "InProgress";
+    }
+    if (strcmp(text_at(find_condition(m, "Stalled"), "status"), "True") == 0) {
+        return "Failed";
+    }
+    return strcmp(ready, "True") == 0 ? "Current" : "InProgress";
+}
+
+/* Ready and Stalled have reason and message of the condition `of`. */
+static void expect_ready(struct status_facts f, const char *want, const char *of,
+                         const char *reason)
+{
+    struct made m = make(f);
+    const char *message = text_at(condition(&m, of), "message");
+    bool ready = strcmp(want, "Current") == 0;
+    assert_string_equal(kstatus(&m), want);
+    assert_int_equal(m.result.ready, ready);
+    expect_condition(&m, "Ready", ready ? "True" : "False", reason, message);
+    if (strcmp(want, "Failed") == 0) {
+        expect_condition(&m, "Stalled", "True", reason, message);
+        assert_int_equal(
+            cJSON_GetObjectItem(condition(&m, "Stalled"), "observedGeneration")->valuedouble, 5);
+    } else {
+        assert_null(find_condition(&m, "Stalled"));
+    }
+    made_free(&m);
+}
+
+static void test_ready(void **state)
+{
+    (void)state;
+    struct probe_result r = enforcing(7);
+    struct probe_result silent = probe(PROBE_SILENT, 7, "demo/a", "timed out");
+    struct status_pod pods[] = {ready_pod("a", &r), ready_pod("b", &silent)};
+    struct status_facts f = published(pods, 1);
+    expect_ready(f, "Current", "Enforced", "Enforced");
+    expect_ready(published(NULL, 0), "Current", "Enforced", "NoPods");
+    expect_ready(published(pods, 2), "InProgress", "Enforced", "Silent");
+    static const struct {
+        const char *reason;
+        const char *want;
+    } troubles[] = {{"WaitingForHandover", "InProgress"},
+                    {"Refused", "InProgress"},
+                    {"NameTaken", "Failed"},
+                    {"TooLarge", "Failed"}};
+    for (size_t i = 0; i < ARRAY_LEN(troubles); i++) {
+        f.publish_reason = troubles[i].reason;
+        f.publish_error = "because";
+        expect_ready(f, troubles[i].want, "Published", troubles[i].reason);
+    }
+    f.publish_error = NULL;
+    f.generation = 0;
+    expect_ready(f, "InProgress", "Published", "Pending");
+    f.compile_error = "spec: wrong";
+    expect_ready(f, "Failed", "Compiled", "Invalid");
+    f.root = true;
+    expect_ready(f, "Failed", "Compiled", "Root");
+}
+
 #define OLD(type, status, time)                                                                    \
     "{\"conditions\":[{\"type\":\"" type "\",\"status\":\"" status                                 \
     "\",\"lastTransitionTime\":\"" time "\"}]}"
@@ -570,7 +647,7 @@ static void test_when_a_condition_changed(void **state)
         struct made m = make_with(published(NULL, 0), cases[i].old);
         assert_string_equal(text_at(condition(&m, "Enforced"), "lastTransitionTime"),
                             cases[i].time);
-        assert_true(m.changed);
+        assert_true(m.result.changed);
         made_free(&m);
     }
 }
@@ -586,16 +663,16 @@ static void test_nothing_new(void **state)
     char *text = cJSON_PrintUnformatted(first.status);
     f.now_ms += 3600000;
     struct made m = make_with(f, text);
-    assert_false(m.changed);
+    assert_false(m.result.changed);
     made_free(&m);
     struct status_pod turned[] = {pods[1], pods[0]};
     f.pods = turned;
     m = make_with(f, text);
-    assert_false(m.changed);
+    assert_false(m.result.changed);
     made_free(&m);
     turned[0].probe = &r; /* the condition turns, the others stay as old as they were */
     m = make_with(f, text);
-    assert_true(m.changed);
+    assert_true(m.result.changed);
     assert_string_equal(text_at(condition(&m, "Enforced"), "lastTransitionTime"),
                         "2026-01-01T01:00:00Z");
     assert_string_equal(text_at(condition(&m, "Published"), "lastTransitionTime"),
@@ -608,9 +685,8 @@ static void test_nothing_new(void **state)
 static bool sweep_make(void *data)
 {
     const struct status_facts *f = data;
-    enum status_enforced enforced;
-    bool changed = false;
-    cJSON *status = status_make(f, &enforced, &changed);
+    struct status_result result;
+    cJSON *status = status_make(f, &result);
     bool well = status != NULL;
     cJSON_Delete(status);
     return well;
@@ -649,6 +725,7 @@ int main(void)
         cmocka_unit_test(test_rules_that_are_not_published),
         cmocka_unit_test(test_long_errors_are_cut),
         cmocka_unit_test(test_root),
+        cmocka_unit_test(test_ready),
         cmocka_unit_test(test_when_a_condition_changed),
         cmocka_unit_test(test_nothing_new),
         cmocka_unit_test(test_out_of_memory),

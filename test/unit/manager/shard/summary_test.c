@@ -26,22 +26,22 @@ static void shards_in_a_few_words(void **state)
         {"generation: three", "\"name\":\"blue\",\"enforced\":\"\""},
         {"generation: 3, enforced: 2/2, conditions: [" FINE
          "," CONDITION("Published", "True", "Published",
-                       "It is.") "," CONDITION("Enforced", "True", "Enforced", "2 of 2.") "]",
+                       "It is.") "," CONDITION("Ready", "True", "Enforced", "2 of 2.") "]",
          "\"generation\":3,\"enforced\":\"2/2\",\"state\":\"Enforced\"}"},
         {"generation: 3, enforced: 1/2, conditions: [" FINE
          "," CONDITION("Published", "True", "Published",
-                       "It is.") "," CONDITION("Enforced", "False", "Silent", "1 of 2.") "]",
+                       "It is.") "," CONDITION("Ready", "False", "Silent", "1 of 2.") "]",
          "\"generation\":3,\"enforced\":\"1/2\",\"state\":\"Silent\"}"},
         {"generation: 3, enforced: 2/2, conditions: [" FINE
          "," CONDITION("Published", "False", "WaitingForHandover",
-                       "blue") "," CONDITION("Enforced", "False", "NotPublished", "2 of 2.") "]",
-         "\"state\":\"NotPublished\",\"message\":\"blue\"}"},
+                       "blue") "," CONDITION("Ready", "False", "WaitingForHandover", "blue") "]",
+         "\"state\":\"WaitingForHandover\",\"message\":\"blue\"}"},
         {"enforced: 0/0, conditions: [" CONDITION(
              "Compiled", "False", "Invalid",
              "spec: wrong") "," CONDITION("Published", "False", "NotCompiled",
-                                          "None.") "," CONDITION("Enforced", "False",
-                                                                 "NotPublished", "None.") "]",
-         "\"enforced\":\"0/0\",\"state\":\"NotPublished\",\"message\":\"spec: wrong\"}"},
+                                          "None.") "," CONDITION("Ready", "False", "Invalid",
+                                                                 "spec: wrong") "]",
+         "\"enforced\":\"0/0\",\"state\":\"Invalid\",\"message\":\"spec: wrong\"}"},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
