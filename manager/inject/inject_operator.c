@@ -117,28 +117,60 @@ static void append_argument(struct edit *ed, cJSON *container, struct warnings *
     edit_append_string(ed, edit_array(ed, container, "args"), "--kubeconfig=" INJECT_KUBECONFIG);
 }
 
-static void set_arguments(struct edit *ed, cJSON *container, bool append, struct warnings *warnings)
+/* A program that does not know the flag would not start. So only that container gets it which is
+ * the operator for certain: one that the pod names, or the only one. */
+static bool takes_flag(const struct inject_options *o, const cJSON *list, const cJSON *container)
+{
+    return o->containers != NULL || cJSON_GetArraySize(list) == 1 ||
+           (o->default_container != NULL &&
+            strcmp(o->default_container, field_text(container, "name")) == 0);
+}
+
+/* The containers that may be the operator and got no flag. */
+struct flagless {
+    char names[256];
+    size_t len;
+};
+
+static void remember_flagless(struct flagless *f, const cJSON *container)
+{
+    int n = snprintf(f->names + f->len, sizeof f->names - f->len, "%s%.63s",
+                     f->len == 0 ? "" : ", ", field_text(container, "name"));
+    f->len = f->len + (size_t)n < sizeof f->names ? f->len + (size_t)n : sizeof f->names - 1;
+}
+
+static void warn_of_flagless(const struct flagless *f, const struct inject_options *o,
+                             struct warnings *warnings)
+{
+    if (f->len > 0) {
+        warnings_add(warnings,
+                     "spec.containers[%s]: --kubeconfig was not added, %s: if this is the "
+                     "operator, name it in the annotation %s/operator-containers",
+                     f->names, o->keep_env ? "nor KUBECONFIG" : "only KUBECONFIG is set",
+                     o->prefix);
+    }
+}
+
+static void set_arguments(struct edit *ed, const struct inject_options *o, const cJSON *list,
+                          cJSON *container, struct flagless *flagless, struct warnings *warnings)
 {
     bool in_command = replace_arguments(ed, cJSON_GetObjectItemCaseSensitive(container, "command"));
     bool replaced =
         replace_arguments(ed, cJSON_GetObjectItemCaseSensitive(container, "args")) || in_command;
-    if (!replaced && append) {
-        append_argument(ed, container, warnings);
+    if (replaced) {
+        return;
     }
-}
-
-/* A program that does not know the flag would not start: where the pod says which container is the
- * main one, the others do without. */
-static bool takes_flag(const struct inject_options *o, cJSON *list, const cJSON *container)
-{
-    const char *main_one = o->default_container;
-    return o->containers != NULL || main_one == NULL || edit_find(list, "name", main_one) == NULL ||
-           strcmp(main_one, field_text(container, "name")) == 0;
+    if (takes_flag(o, list, container)) {
+        append_argument(ed, container, warnings);
+    } else {
+        remember_flagless(flagless, container);
+    }
 }
 
 void inject_operator_lead(struct edit *ed, const struct inject_options *o,
                           const struct inject_access *a, cJSON *spec, struct warnings *warnings)
 {
+    struct flagless flagless = {.len = 0};
     cJSON *list = edit_array(ed, spec, "containers");
     cJSON *container;
     cJSON_ArrayForEach(container, list)
@@ -152,9 +184,10 @@ void inject_operator_lead(struct edit *ed, const struct inject_options *o,
             set_variable(ed, container, "KUBECONFIG", INJECT_KUBECONFIG);
         }
         if (!o->keep_args) {
-            set_arguments(ed, container, takes_flag(o, list, container), warnings);
+            set_arguments(ed, o, list, container, &flagless, warnings);
         }
     }
+    warn_of_flagless(&flagless, o, warnings);
     if (o->keep_env && o->keep_args) {
         warnings_add(warnings, "spec.containers: neither KUBECONFIG nor --kubeconfig was set: "
                                "without " INJECT_KUBECONFIG " the operator bypasses localproxy");
