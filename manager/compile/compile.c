@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "compile/labelled.h"
 #include "kube/selector.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -27,6 +28,7 @@ struct origin {
 struct compilation {
     const struct compile_options *options;
     const char *group; /* the config's API group */
+    struct labelled_keys keys;
     struct edit edit;
     cJSON *limits; /* of the rules */
     struct origin *origins;
@@ -138,22 +140,26 @@ static int add_leader_election(struct compilation *c, const cJSON *spec, cJSON *
     return 0;
 }
 
-static void add_label(struct compilation *c, cJSON *labels, const char *field, const char *name)
+/* Whether they are good keys is checked with the rules. */
+static void make_keys(struct compilation *c)
 {
-    const char *prefix = c->options->labels.prefix != NULL ? c->options->labels.prefix : c->group;
-    bool whole = strchr(name, '/') != NULL;
-    char key[512];
-    (void)snprintf(key, sizeof key, "%s%s%s", whole ? "" : prefix, whole ? "" : "/", name);
-    edit_string(&c->edit, labels, field, key);
+    const struct compile_labels *l = &c->options->labels;
+    const char *const names[LABELLED_KEYS] = {l->namespace, l->shard_hash, l->control};
+    const char *prefix = l->prefix != NULL ? l->prefix : c->group;
+    for (size_t i = 0; i < LABELLED_KEYS; i++) {
+        bool whole = strchr(names[i], '/') != NULL;
+        (void)snprintf(c->keys.key[i], sizeof c->keys.key[i], "%s%s%s", whole ? "" : prefix,
+                       whole ? "" : "/", names[i]);
+    }
 }
 
 static void add_labels(struct compilation *c, cJSON *rules_spec)
 {
-    const struct compile_labels *names = &c->options->labels;
+    static const char *const fields[LABELLED_KEYS] = {"namespace", "shardHash", "control"};
     cJSON *labels = edit_object(&c->edit, rules_spec, "labels");
-    add_label(c, labels, "namespace", names->namespace);
-    add_label(c, labels, "shardHash", names->shard_hash);
-    add_label(c, labels, "control", names->control);
+    for (size_t i = 0; i < LABELLED_KEYS; i++) {
+        edit_string(&c->edit, labels, fields[i], c->keys.key[i]);
+    }
 }
 
 /* Each entry repeats the selector of its limit: a small config must not fill memory. */
@@ -213,29 +219,44 @@ static int add_rule(struct compilation *c, const cJSON *resources, const char *p
     return 0;
 }
 
-/* The limit's selector as canonical text; the caller frees. */
-static int read_selector(struct compilation *c, const cJSON *limit, const char *limit_path,
-                         char **text)
+/* The caller frees. */
+static char *print_selector(const struct selector *selector, const char *path, struct err *e)
+{
+    struct buf out = BUF_INIT(SELECTOR_TEXT_MAX);
+    int rc = selector_print(selector, &out);
+    char *text = rc == 0 ? buf_take_str(&out) : NULL;
+    buf_reset(&out);
+    if (rc == -ENOBUFS) {
+        (void)err_set(e, -E2BIG, "%s: Too long: more than %d bytes", path, SELECTOR_TEXT_MAX);
+    } else if (text == NULL) {
+        (void)err_memory(e);
+    }
+    return text;
+}
+
+/* The limit's selector as canonical text; the caller frees. NULL with the error set. */
+static char *read_selector(struct compilation *c, const cJSON *limit, const char *limit_path)
 {
     char path[PATH_LEN];
     (void)snprintf(path, sizeof path, "%s.selector", limit_path);
     const cJSON *item = field_get(limit, "selector");
     if (item == NULL) {
-        return err_set(c->e, -EINVAL, "%s: Required value", path);
+        (void)err_set(c->e, -EINVAL, "%s: Required value", path);
+        return NULL;
     }
     struct selector *selector = selector_from_label_selector(item, path, c->e);
+    if (selector == NULL || labelled_check(&c->keys, item, path, c->e) != 0) {
+        selector_free(selector);
+        return NULL;
+    }
+    selector = labelled_demand(&c->keys, selector, c->e);
     if (selector == NULL) {
-        return c->e->code;
+        err_prefix(c->e, "%s", path);
+        return NULL;
     }
-    struct buf out = BUF_INIT(SELECTOR_TEXT_MAX);
-    int rc = selector_print(selector, &out);
-    *text = rc == 0 ? buf_take_str(&out) : NULL;
-    buf_reset(&out);
+    char *text = print_selector(selector, path, c->e);
     selector_free(selector);
-    if (rc == -ENOBUFS) {
-        return err_set(c->e, -E2BIG, "%s: Too long: more than %d bytes", path, SELECTOR_TEXT_MAX);
-    }
-    return *text != NULL ? 0 : err_memory(c->e);
+    return text;
 }
 
 static int add_rules(struct compilation *c, const cJSON *limit, const char *path, struct origin o)
@@ -244,7 +265,6 @@ static int add_rules(struct compilation *c, const cJSON *limit, const char *path
     const char *const known[] = {"relateResources", "selector", o.wrapped ? NULL : "objectSelector",
                                  NULL};
     const cJSON *list = NULL;
-    char *selector = NULL;
     if (field_known(limit, path, known, c->e) != 0 ||
         field_array(limit, path, "relateResources", &list, c->e) != 0) {
         return c->e->code;
@@ -253,7 +273,8 @@ static int add_rules(struct compilation *c, const cJSON *limit, const char *path
         return err_set(c->e, -EINVAL,
                        "%s.relateResources: Required value: must have at least one entry", path);
     }
-    int rc = read_selector(c, limit, path, &selector);
+    char *selector = read_selector(c, limit, path);
+    int rc = selector == NULL ? c->e->code : 0;
     for (const cJSON *item = list->child; item != NULL && rc == 0; item = item->next) {
         char inner[PATH_LEN];
         (void)snprintf(inner, sizeof inner, "%s.relateResources[%u]", path, o.resource);
@@ -333,6 +354,7 @@ static int add_spec(struct compilation *c, const cJSON *config, cJSON *document)
                        "ShardingConfig for each shard");
     }
     cJSON *rules_spec = edit_object(&c->edit, document, "spec");
+    make_keys(c);
     add_labels(c, rules_spec);
     bool added = check_pod_selector(c, spec) == 0 && add_webhook(c, spec, rules_spec) == 0 &&
                  add_leader_election(c, spec, rules_spec) == 0 &&

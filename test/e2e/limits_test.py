@@ -8,6 +8,7 @@ import concurrent.futures
 import json
 import os
 import random
+import subprocess
 import threading
 import urllib.parse
 
@@ -764,6 +765,46 @@ class SeveralLimitsTest(harness.TestCase):
     def test_a_contradiction_is_nothing(self):
         for selector in ("app=foo,app=bar", "app,!app", "app in (foo),app notin (foo)"):
             self.assertEqual(set(), self.listed([harness.limit(["*"], selector)]), selector)
+
+    def compiled(self, key, operator, values):
+        """The rules that `manager compile` makes of one limit on all there is."""
+        expression = {"key": key, "operator": operator, "values": values}
+        thing = {
+            "apiVersion": "ctrlmesh.kusionstack.io/v1alpha1",
+            "kind": "ShardingConfig",
+            "metadata": {"name": "shard-a", "namespace": "cmesh-e2e"},
+            "spec": {
+                "selector": {"matchLabels": {"app": "operator"}},
+                "limits": [
+                    {
+                        "relateResources": [{"apiGroups": ["*"], "resources": ["configmaps"]}],
+                        "selector": {"matchExpressions": [expression]},
+                    }
+                ],
+            },
+        }
+        command = [harness.program("manager"), "compile", "-f", "-"]
+        done = subprocess.run(
+            command, input=json.dumps(thing), capture_output=True, text=True, check=True
+        )
+        return json.loads(done.stdout)
+
+    def test_the_others_are_those_that_are_labelled(self):
+        """One shard has some values, one "the others". What has no label yet is in neither."""
+        items = self.fixture.items("configmaps")
+        for key, some in (
+            (harness.NAMESPACE_LABEL, self.fixture.namespaces[:1]),
+            (harness.HASH_LABEL, [str(i) for i in range(20)]),
+        ):
+            own = {name for name in items if name[0] in self.fixture.namespaces}
+            labelled = {name for name in own if key in items[name].labels}
+            if key == harness.NAMESPACE_LABEL:
+                self.assertNotEqual(own, labelled)
+            shards = [self.listed(self.compiled(key, op, some)) for op in ("In", "NotIn")]
+            self.assertEqual(set(), shards[0] & shards[1], key)
+            # Namespaces of other tests have labelled objects too.
+            self.assertEqual(labelled, (shards[0] | shards[1]) & own, key)
+            self.assertTrue(labelled & shards[0] and labelled & shards[1], key)
 
 
 if __name__ == "__main__":

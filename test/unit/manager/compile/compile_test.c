@@ -206,6 +206,123 @@ static void no_limits_are_no_limits(void **state)
     }
 }
 
+/* The selector for pods of a limit with this one matchExpression, or two, of `prefix`/KEY. */
+static struct rules *compile_expressions(const struct compile_options *o, const char *list)
+{
+    char spec[1024];
+    struct err e = ERR_INIT;
+    (void)snprintf(spec, sizeof spec,
+                   " limits:\n"
+                   " - relateResources: [{apiGroups: [''], resources: [pods]}]\n"
+                   "   selector: {matchExpressions: [%s]}\n",
+                   list);
+    struct rules *rules = compile_with(o, config_of(spec), &e);
+    if (rules == NULL) {
+        fail_msg("%s: %s", list, e.msg);
+    }
+    return rules;
+}
+
+#define NS "ctrlmesh.kusionstack.io/namespace"
+#define HASH "ctrlmesh.kusionstack.io/sharding-hash"
+#define CONTROL "ctrlmesh.kusionstack.io/control"
+
+/* "All but ns-a" has what is labelled, and not what is in no namespace yet. */
+static void what_has_no_control_label_is_not_selected(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *list;
+        const char *want;
+    } cases[] = {
+        {"{key: " NS ", operator: NotIn, values: [b, a]}", NS "," NS " notin (a,b)"},
+        {"{key: " HASH ", operator: NotIn, values: ['1']}", HASH "," HASH " notin (1)"},
+        {"{key: " CONTROL ", operator: NotIn, values: [x]}", CONTROL "," CONTROL " notin (x)"},
+        {"{key: " NS ", operator: NotIn, values: [a]}, {key: " HASH
+         ", operator: NotIn, values: ['1']}",
+         NS "," NS " notin (a)," HASH "," HASH " notin (1)"},
+        /* It is demanded already. */
+        {"{key: " NS ", operator: NotIn, values: [a]}, {key: " NS ", operator: In, values: [a, b]}",
+         NS " in (a,b)," NS " notin (a)"},
+        {"{key: " NS ", operator: NotIn, values: [a]}, {key: " NS ", operator: Exists}",
+         NS "," NS " notin (a)"},
+        /* Of other labels it means what it means everywhere. */
+        {"{key: a, operator: NotIn, values: [b]}, {key: c, operator: DoesNotExist}",
+         "a notin (b),!c"},
+        {"{key: namespace, operator: NotIn, values: [b]}", "namespace notin (b)"},
+        {"{key: " NS ", operator: In, values: []}", "k,!k"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct rules *rules = compile_expressions(&defaults, cases[i].list);
+        assert_string_equal(selector_for(rules, "", "pods"), cases[i].want);
+        rules_unref(rules);
+    }
+}
+
+static void control_labels_have_the_configured_keys(void **state)
+{
+    (void)state;
+    struct compile_options o = defaults;
+    o.labels.prefix = "mesh.example.com";
+    o.labels.shard_hash = "other.example.com/hash";
+    struct rules *rules =
+        compile_expressions(&o, "{key: mesh.example.com/namespace, operator: NotIn, values: [a]}, "
+                                "{key: other.example.com/hash, operator: NotIn, values: ['1']}, "
+                                "{key: " NS ", operator: NotIn, values: [a]}");
+    assert_string_equal(selector_for(rules, "", "pods"),
+                        NS " notin (a),"
+                           "mesh.example.com/namespace,mesh.example.com/namespace notin (a),"
+                           "other.example.com/hash,other.example.com/hash notin (1)");
+    rules_unref(rules);
+}
+
+static void no_shard_has_what_has_no_control_label(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {NS, HASH, CONTROL};
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        char spec[1024];
+        char want[512];
+        (void)snprintf(spec, sizeof spec,
+                       " limits:\n"
+                       " - objectSelector:\n"
+                       "     relateResources: [{apiGroups: [''], resources: [pods]}]\n"
+                       "     selector: {matchExpressions: [{key: a, operator: DoesNotExist}, "
+                       "{key: %s, operator: DoesNotExist}]}\n",
+                       keys[i]);
+        (void)snprintf(want, sizeof want,
+                       "spec.limits[0].objectSelector.selector.matchExpressions[1].operator: "
+                       "Forbidden: DoesNotExist: what does not have the control label \"%s\" is "
+                       "in no shard",
+                       keys[i]);
+        expect_error(config_of(spec), want);
+    }
+}
+
+/* What is demanded counts as one more requirement. */
+static void demands_are_bounded(void **state)
+{
+    (void)state;
+    struct buf text = BUF_INIT(1 << 20);
+    struct err e = ERR_INIT;
+    assert_int_equal(buf_printf(&text, "%s",
+                                config_of(" limits:\n"
+                                          " - relateResources: [{apiGroups: [''], resources: "
+                                          "[pods]}]\n"
+                                          "   selector: {matchExpressions: [")),
+                     0);
+    for (int i = 0; i < SELECTOR_REQUIREMENTS_MAX; i++) {
+        assert_int_equal(buf_printf(&text, "%s{key: " NS ", operator: NotIn, values: [a%d]}",
+                                    i > 0 ? "," : "", i),
+                         0);
+    }
+    assert_int_equal(buf_append_str(&text, "]}\n"), 0);
+    assert_null(compile_with(&defaults, buf_cstr(&text), &e));
+    assert_int_equal(e.code, -E2BIG);
+    assert_string_equal(e.msg, "spec.limits[0].selector: the selectors are too large together");
+    buf_reset(&text);
+}
+
 static void options_are_used(void **state)
 {
     (void)state;
@@ -437,6 +554,10 @@ int main(void)
         cmocka_unit_test(several_limits_and_resources),
         cmocka_unit_test(an_empty_list_shows_nothing),
         cmocka_unit_test(no_limits_are_no_limits),
+        cmocka_unit_test(what_has_no_control_label_is_not_selected),
+        cmocka_unit_test(control_labels_have_the_configured_keys),
+        cmocka_unit_test(no_shard_has_what_has_no_control_label),
+        cmocka_unit_test(demands_are_bounded),
         cmocka_unit_test(options_are_used),
         cmocka_unit_test(order_does_not_matter),
         cmocka_unit_test(wrong_heads),

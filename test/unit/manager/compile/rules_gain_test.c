@@ -105,6 +105,17 @@ static void cases(void **state)
         {"pods ns in (3,4)|pods ns in (4,5)", "pods ns in (4,5)", "pods ns=5", true, true},
         {"pods ns in (3,4)|pods ns in (4,5)", "pods ns in (4)", "pods ns=4", false, false},
         {"pods k,!k", "pods ns=1", "pods ns=1", true, true},
+        /* "The others", of what is labelled. */
+        {"pods ns in (1)", "pods ns in (1,2)", "pods ns,ns notin (1)", true, true},
+        {"pods ns in (1)", "pods ns in (1,2)", "pods ns,ns notin (1,2)", false, true},
+        {"pods ns,ns notin (1,2)", "pods ns,ns notin (1)", "pods ns in (1,2)", true, true},
+        {"pods ns,ns notin (1,2)", "pods ns,ns notin (1)", "pods ns in (1)", false, true},
+        {"pods ns,ns notin (1)", "pods ns,ns notin (1,2)", "pods ns in (1)", false, false},
+        {"pods ns notin (1)", "pods ns,ns notin (1)", NULL, false, false},
+        {"pods ns,ns notin (1)", "pods ns notin (1)", "pods ns in (1,2)", false, true},
+        {"pods ns,ns notin (1)", "pods ns notin (1)", "pods ns notin (1,2)", true, true},
+        {NULL, "pods ns,ns notin (1)", "pods ns in (1)", false, true},
+        {NULL, "pods ns,ns notin (1)", "pods ns,ns notin (2)", true, true},
     };
     for (size_t i = 0; i < ARRAY_LEN(list); i++) {
         struct rules *from = make(list[i].from);

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/labelled.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "json/field.h"
+
+static bool is_control_label(const struct labelled_keys *k, const char *key)
+{
+    for (size_t i = 0; i < LABELLED_KEYS; i++) {
+        if (strcmp(k->key[i], key) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int labelled_check(const struct labelled_keys *k, const cJSON *label_selector, const char *path,
+                   struct err *e)
+{
+    unsigned i = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, field_get(label_selector, "matchExpressions"))
+    {
+        const char *key = field_text(item, "key");
+        if (strcmp(field_text(item, "operator"), "DoesNotExist") == 0 && is_control_label(k, key)) {
+            return err_set(e, -EINVAL,
+                           "%s.matchExpressions[%u].operator: Forbidden: DoesNotExist: what does "
+                           "not have the control label \"%.200s\" is in no shard",
+                           path, i, key);
+        }
+        i++;
+    }
+    return 0;
+}
+
+/* Whether `s` asks for this label, and takes what does not have it. */
+static bool takes_unlabelled(const struct selector *s, const char *key)
+{
+    size_t count;
+    const struct selector_requirement *list = selector_requirements(s, &count);
+    bool asks = false;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(list[i].key, key) == 0) {
+            if (!selector_requirement_matches(&list[i], NULL)) {
+                return false;
+            }
+            asks = true;
+        }
+    }
+    return asks;
+}
+
+static struct selector *and_key(const struct selector *s, const char *key, struct err *e)
+{
+    struct selector *exists = selector_parse(slice_str(key), e);
+    const struct selector *const both[] = {s, exists};
+    struct selector *made = exists == NULL ? NULL : selector_and(both, 2, e);
+    selector_free(exists);
+    return made;
+}
+
+struct selector *labelled_demand(const struct labelled_keys *k, struct selector *s, struct err *e)
+{
+    for (size_t i = 0; i < LABELLED_KEYS && s != NULL; i++) {
+        if (takes_unlabelled(s, k->key[i])) {
+            struct selector *narrow = and_key(s, k->key[i], e);
+            selector_free(s);
+            s = narrow;
+        }
+    }
+    return s;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * labelled.h - a limit that asks for a control label selects what has that label.
+ *
+ * `key notin (a)` selects what has no such label too. Of a control label that is what is not
+ * labelled yet, or never: it is in no shard, and must not be in the one that takes "all the
+ * others".
+ */
+#ifndef MANAGER_COMPILE_LABELLED_H
+#define MANAGER_COMPILE_LABELLED_H
+
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+#include "kube/selector.h"
+
+#define LABELLED_KEYS 3      /* control labels */
+#define LABELLED_KEY_MAX 512 /* of what may be a key, which is checked with the rules */
+
+struct labelled_keys {
+    char key[LABELLED_KEYS][LABELLED_KEY_MAX];
+};
+
+/* Refuses DoesNotExist of a control label. `path` names the label selector. 0, -EINVAL. */
+MUST_CHECK int labelled_check(const struct labelled_keys *k, const cJSON *label_selector,
+                              const char *path, struct err *e);
+
+/* Adds that the label is there, for each control label of which `s` takes what does not have it: of
+ * `key notin (a)` it makes `key,key notin (a)`. Frees `s`. NULL: -E2BIG or -ENOMEM. */
+MUST_CHECK struct selector *labelled_demand(const struct labelled_keys *k, struct selector *s,
+                                            struct err *e);
+
+#endif
