@@ -74,6 +74,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
     struct status_pod *pods = collect_pods(s, config);
     struct status_facts facts = {
         .config = config->object,
+        .prefix = s->controller->options.prefix,
         .compile_error = shard_refusal(s),
         .root = config->root,
         .publish_reason = s->trouble_reason,

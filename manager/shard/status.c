@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/rfc3339.h"
+#include "object/names.h"
 #include "shard/probe_answer.h"
 #include "shard/verdict.h"
 #include "json/edit.h"
@@ -47,9 +48,9 @@ struct kind {
 };
 
 static const struct kind kinds[VERDICTS] = {
-    [VERDICT_NO_SIDECAR] =
-        {STATUS_NO_SIDECAR, "NoSidecar", "Without a sidecar, so seeing everything",
-         ". Label the pods' template ctrlmesh.kusionstack.io/enable-proxy: \"true\"", false},
+    [VERDICT_NO_SIDECAR] = {STATUS_NO_SIDECAR, "NoSidecar",
+                            "Without a sidecar, so seeing everything",
+                            ". Label the pods' template ", false},
     [VERDICT_OVERLAPPING] = {STATUS_OVERLAPPING, "Overlapping", "In two shards",
                              ". Change one of the selectors", true},
     [VERDICT_OTHER_RULES] = {STATUS_OTHER_RULES, "OtherRules", "Enforcing other rules", "", true},
@@ -209,6 +210,16 @@ static bool is_published(const struct status_facts *f)
     return f->compile_error == NULL && f->publish_error == NULL && f->generation != 0;
 }
 
+/* What to do about it. */
+static int write_tail(const struct view *v, enum verdict verdict, struct buf *out)
+{
+    int rc = buf_append_str(out, kinds[verdict].tail);
+    if (rc == 0 && verdict == VERDICT_NO_SIDECAR) {
+        rc = buf_printf(out, "%s/" SIDECAR_ENABLE ": \"true\"", v->f->prefix);
+    }
+    return rc == 0 ? buf_append_char(out, '.') : rc;
+}
+
 /* "Not answering: a (why), b (why), c (why) and 4 more." */
 static int list_names(const struct view *v, enum verdict verdict, struct buf *out)
 {
@@ -229,7 +240,7 @@ static int list_names(const struct view *v, enum verdict verdict, struct buf *ou
     if (rc == 0 && v->number[verdict] > listed) {
         rc = buf_printf(out, " and %zu more", v->number[verdict] - listed);
     }
-    return rc == 0 && listed > 0 ? buf_printf(out, "%s.", kind->tail) : rc;
+    return rc == 0 && listed > 0 ? write_tail(v, verdict, out) : rc;
 }
 
 static int write_count(const struct view *v, struct buf *out)

@@ -48,6 +48,7 @@ struct status_pod {
 
 struct status_facts {
     const cJSON *config;        /* the ShardingConfig as it is, with its old status */
+    const char *prefix;         /* of labels and annotations */
     const char *compile_error;  /* why the spec is invalid; NULL: it is valid */
     bool root;                  /* compile_error is that it is a root, which has no pods */
     const char *publish_reason; /* why its rules do not stand in the ConfigMap: one word, */

@@ -189,6 +189,40 @@ class BaseTest(InstallationCase):
                 yield resource, "list"
                 yield resource, "watch"
 
+    def may(self, user, verb, resource, namespace=DEMO):
+        """Whether the API server would let a user do it."""
+        what = {"namespace": namespace, "verb": verb, "group": GROUP}
+        what["resource"], _, what["subresource"] = resource.partition("/")
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": user, "resourceAttributes": what},
+        }
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        return self.cluster.json(path, "POST", review)["status"]["allowed"]
+
+    def check_rights_of_users(self):
+        """Those who may view, edit or administer the namespace may do so with ShardingConfigs."""
+        bindings = f"{RBAC}/namespaces/{DEMO}/rolebindings"
+        for role in ("view", "edit", "admin"):
+            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": role}
+            reference = {"apiGroup": subject["apiGroup"], "kind": "ClusterRole", "name": role}
+            binding = {"metadata": {"name": role}, "subjects": [subject], "roleRef": reference}
+            self.cluster.json(bindings, "POST", binding)
+            harness.wait_for(
+                lambda user=role: self.may(user, "list", "shardingconfigs"),
+                f"who may {role} may list ShardingConfigs",
+            )
+            for verb in ("create", "update", "patch", "delete", "deletecollection"):
+                self.assertEqual(
+                    role != "view", self.may(role, verb, "shardingconfigs"), (role, verb)
+                )
+            self.assertTrue(self.may(role, "watch", "shardingconfigs"))
+            self.assertTrue(self.may(role, "get", "shardingconfigs/status"))
+            self.assertFalse(self.may(role, "patch", "shardingconfigs/status"))
+            self.assertFalse(self.may(role, "list", "shardingconfigs", namespace="default"))
+        self.assertFalse(self.may("nobody", "list", "shardingconfigs"))
+
     def test_install_upgrade_and_uninstall_with_every_kubectl(self):
         """As k8s/README.md says, and judged by what the cluster does."""
         found, why = self.kubectls()
@@ -222,6 +256,7 @@ class BaseTest(InstallationCase):
             lambda: self.cluster.json(f"{RBAC}/clusterroles/cmesh-manager-labels").get("rules"),
             "the rights to label are put together",
         )
+        self.check_rights_of_users()
         first = self.start_manager("first", port)
         self.lead_webhooks_to(port)
         harness.wait_for(self.webhooks_are_trusted, "the webhooks are trusted")

@@ -57,7 +57,7 @@ EVERYTHING = {
         "shardingconfigs": {"failurePolicy": "Ignore", "timeoutSeconds": 27},
         "deletions": {"failurePolicy": "Fail", "timeoutSeconds": 26},
     },
-    "podDisruptionBudget": {"enabled": True, "minAvailable": "50%"},
+    "podDisruptionBudget": {"enabled": True, "maxUnavailable": "50%"},
     "networkPolicy": {
         "enabled": True,
         "webhookFrom": [{"ipBlock": {"cidr": "10.0.0.1/32"}}],
@@ -312,7 +312,7 @@ class Rendering:
             {"matchLabels": {"mesh.example.com/enable-proxy": "true"}}, webhook["objectSelector"]
         )
         self.assertEqual(30, webhook["timeoutSeconds"])
-        self.assertEqual("50%", find(things, "PodDisruptionBudget")["spec"]["minAvailable"])
+        self.assertEqual("50%", find(things, "PodDisruptionBudget")["spec"]["maxUnavailable"])
         self.check_deployment(find(things, "Deployment")["spec"])
 
     def check_deployment(self, spec):

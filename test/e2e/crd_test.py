@@ -227,7 +227,7 @@ class DefinitionTest(CrdTestCase):
 
     def test_names(self):
         shown = self.kubectl("api-resources", "--api-group=ctrlmesh.kusionstack.io")
-        self.assertRegex(shown, r"shardingconfigs +sc,shard +ctrlmesh\S+ +true +ShardingConfig")
+        self.assertRegex(shown, r"shardingconfigs +shard +ctrlmesh\S+ +true +ShardingConfig")
 
     def test_explain(self):
         for path, words in (

@@ -75,7 +75,8 @@ struct made {
 
 static struct status_facts published(const struct status_pod *pods, size_t count)
 {
-    return (struct status_facts){.generation = 7,
+    return (struct status_facts){.prefix = "mesh.example.com",
+                                 .generation = 7,
                                  .checksum = SUM,
                                  .configmap = "cmesh-rules-a",
                                  .pods = pods,
@@ -310,7 +311,7 @@ static void test_no_sidecar(void **state)
     expect_pod(pod, STATUS_NO_SIDECAR, "0/1", "False", "NoSidecar",
                "has no sidecar: its operator sees everything",
                "0 of 1 pods enforce generation 7. Without a sidecar, so seeing everything: p. "
-               "Label the pods' template ctrlmesh.kusionstack.io/enable-proxy: \"true\".");
+               "Label the pods' template mesh.example.com/enable-proxy: \"true\".");
 }
 
 static void test_overlapping(void **state)
@@ -542,7 +543,8 @@ static void test_long_errors_are_cut(void **state)
 static void test_root(void **state)
 {
     (void)state;
-    struct status_facts f = {.configmap = "c",
+    struct status_facts f = {.prefix = "p.example.com",
+                             .configmap = "c",
                              .compile_error = "automatic sharding is not supported",
                              .root = true,
                              .now_ms = NOW};
