@@ -78,6 +78,7 @@ static const char *const settings[] = {
     "timeout",
     "to",
     "token-file",
+    "wait-for-labels",
     "watch-namespace",
     "webhook",
     "webhook-host",

@@ -123,7 +123,16 @@ static void on_done(void *data, unsigned resource, const char *ns, const char *n
     labeller_go_on(l);
 }
 
-static const struct patcher_handlers patcher_handlers = {.path = path_of, .on_done = on_done};
+static void on_level(void *data, unsigned resource, bool more)
+{
+    struct resource *r = find_resource(data, resource);
+    if (r != NULL) {
+        r->pending += more ? 1 : (size_t)-1;
+    }
+}
+
+static const struct patcher_handlers patcher_handlers = {
+    .path = path_of, .on_done = on_done, .on_level = on_level};
 
 uint64_t labeller_outcomes(const struct labeller *l, enum patcher_outcome outcome)
 {
@@ -310,6 +319,7 @@ static void on_turn(struct net_task *task)
     struct labeller *l = LIST_ITEM(task, struct labeller, turn);
     release_reflectors(l);
     begin_again(l);
+    labeller_note_passes(l);
     bool idle = is_idle(l);
     if (!idle) {
         begin_telling(l);
@@ -403,6 +413,7 @@ void labeller_discovered(struct labeller *l)
         update_resources(l, wanted, count);
         log_warnings(l, &warnings);
         free(wanted);
+        labeller_tell_progress(l);
     } else {
         l->out_of_memory = true;
     }

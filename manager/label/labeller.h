@@ -26,6 +26,7 @@
 #include "base/err.h"
 #include "kube/client/client.h"
 #include "kube/client/discovery.h"
+#include "label/labelled.h"
 #include "label/labels.h"
 #include "label/sharding_resources.h"
 #include "net/clock.h"
@@ -48,6 +49,10 @@ struct labeller_options {
     unsigned parallel;     /* of them at a time; 0: 8 */
     /* Asked right before each write: whether this process leads still. NULL: it does. */
     bool (*may_write)(void *data);
+    /* What labeller_progress tells is other than before: the first labelling of a resource is
+     * complete, or there are other resources. Also from labeller_new and labeller_discovered; may
+     * not free. NULL: nobody. */
+    void (*on_progress)(void *data);
     void *data;
     const struct net_clock *clock; /* NULL: the system's */
 };
@@ -58,6 +63,12 @@ MUST_CHECK struct labeller *labeller_new(struct net_loop *l, const struct labell
 
 /* To be called in discovery's on_change: begins with resources that are new, ends others. */
 void labeller_discovered(struct labeller *l);
+
+/* For a struct labelled_source. `l` NULL: nothing is labelled. */
+enum labelled_knowledge labeller_resources(const struct labeller *l,
+                                           const struct discovery_resource **all, size_t *count);
+void labeller_progress(const struct labeller *l, const struct discovery_resource *d,
+                       struct labelled_progress *out);
 
 /* For the pages of the admin server: metrics cmesh_manager_label_* (0, -ENOBUFS or -ENOMEM), and
  * "labels" in the status. NULL, when another process leads: nothing is written. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * labeller_internal.h - what the files of the labeller share: labeller.c (whose turn it is),
- * labeller_resource.c (one resource), labeller_status.c (metrics and status).
+ * labeller_resource.c (one resource), labeller_progress.c (what is complete), labeller_status.c
+ * (metrics and status).
  */
 #ifndef MANAGER_LABEL_LABELLER_INTERNAL_H
 #define MANAGER_LABEL_LABELLER_INTERNAL_H
@@ -62,6 +63,8 @@ struct resource {
 
     enum resource_phase phase;
     struct reflector *unlabelled; /* LISTING, FOLLOWING */
+    size_t pending;               /* objects that wait for their labels, and not by our will */
+    bool passed;                  /* once all were seen and none of them waited: labelled.h */
     bool left_out;                /* objects came that could not be kept */
     bool no_fields;               /* the server cannot select by namespace */
     struct backoff backoff;       /* of attempts after refusals */
@@ -134,5 +137,12 @@ bool labeller_add(struct labeller *l, struct resource *r, const char *ns, const 
 /* Each resource was listed, and what comes is seen. */
 bool labeller_follows_all(const struct labeller *l);
 uint64_t labeller_outcomes(const struct labeller *l, enum patcher_outcome outcome);
+
+/* ---- labeller_progress.c ---- */
+
+/* To be called in each turn: notes which resources are complete now. */
+void labeller_note_passes(struct labeller *l);
+/* Who listens is told. */
+void labeller_tell_progress(struct labeller *l);
 
 #endif

@@ -115,6 +115,13 @@ static int enqueue(struct patcher *p, const char *object, const char *version, u
     return rc;
 }
 
+static void tell_level(const struct patcher *p, unsigned resource, bool more)
+{
+    if (p->handlers->on_level != NULL) {
+        p->handlers->on_level(p->data, resource, more);
+    }
+}
+
 int patcher_add(struct patcher *p, unsigned resource, const char *ns, const char *name,
                 const char *version, uint64_t after_ms)
 {
@@ -133,6 +140,8 @@ int patcher_add(struct patcher *p, unsigned resource, const char *ns, const char
     rc = enqueue(p, object, version, after_ms);
     if (rc != 0) {
         (void)object_set_remove(&p->known, "", object);
+    } else if (after_ms == 0) {
+        tell_level(p, resource, true);
     }
     return rc;
 }
@@ -165,6 +174,7 @@ static void finish_job(struct job *j, enum patcher_outcome outcome, const struct
         (void)object_set_remove(&p->known, "", object);
     }
     work_queue_done(p->queue, release_job(j, &text), WORK_DONE, 0);
+    tell_level(p, done.resource, false);
     if (done.newer[0] != '\0' &&
         patcher_add(p, done.resource, done.ns, done.name, done.newer, 0) != 0) {
         outcome = PATCHER_REFUSED;
@@ -420,8 +430,9 @@ static void split_key(struct job *j)
 static void forget_pause(const struct job *j)
 {
     char object[OBJECT_MAX];
-    if (j->patcher->later.count > 0 && write_object(object, j->resource, j->ns, j->name)) {
-        (void)object_set_remove(&j->patcher->later, "", object);
+    if (j->patcher->later.count > 0 && write_object(object, j->resource, j->ns, j->name) &&
+        object_set_remove(&j->patcher->later, "", object)) {
+        tell_level(j->patcher, j->resource, true);
     }
 }
 

@@ -45,6 +45,9 @@ struct patcher_handlers {
      * PATCHER_REFUSED. patcher_level does not count it any more. */
     void (*on_done)(void *data, unsigned resource, const char *ns, const char *name,
                     enum patcher_outcome outcome, const struct api_error *error);
+    /* One object of the resource more, or one less, waits or is being dealt with; those that wait
+     * since their user wanted it do not count. Also from patcher_add. NULL: nobody asks. */
+    void (*on_level)(void *data, unsigned resource, bool more);
 };
 
 /* All that is pointed to must outlive the patcher. */

@@ -45,6 +45,7 @@ static const struct manager_flags defaults = {
     .webhook_secret = "cmesh-webhook-cert",
     .certificate_days = 365,
     .label_qps = LABELLER_QPS,
+    .wait_for_labels = true,
     .labels = LABEL_FLAGS_DEFAULTS(LABELS_PREFIX),
     .probe_interval_s = 15,
     .handover_wait_s = 10,
@@ -142,6 +143,11 @@ static const struct flag table[] = {
      FLAG_BOOL_AT(struct manager_flags, label_system_namespaces),
      .help = "Label kube-system, kube-public, kube-node-lease and the manager's own namespace "
              "too."},
+    {.name = "wait-for-labels",
+     .default_text = "true",
+     FLAG_BOOL_AT(struct manager_flags, wait_for_labels),
+     .help = "Publish the first rules of a shard only when the objects that they select by control "
+             "labels have them. Not with --label-qps=0, where nobody knows."},
     FLAGS_LABELS(struct manager_flags, labels, ", and of the labels and annotations of pods", NULL),
     {.name = "probe-interval",
      .value = "SECONDS",

@@ -40,6 +40,7 @@ struct manager_flags {
     const char *sharding_resources; /* NULL: sharding_resources_default */
     uint64_t label_qps;             /* 0: nothing is labelled */
     bool label_system_namespaces;
+    bool wait_for_labels;
     struct compile_labels labels;
 
     uint64_t probe_interval_s;

@@ -39,7 +39,8 @@ struct leader {
     struct controller *controller;
     struct controller_counts counts;
     struct labeller *labeller;
-    uint64_t changes; /* times that it came to lead */
+    struct labelled_source labelled; /* tells what it has done */
+    uint64_t changes;                /* times that it came to lead */
     void (*on_resigned)(void *data);
     void *resigned_data;
 };
@@ -62,6 +63,23 @@ bool leader_may_write(void *data)
 
 /* ---- what a leader does ---- */
 
+static enum labelled_knowledge labelled_resources(void *data, const struct discovery_resource **all,
+                                                  size_t *count)
+{
+    return labeller_resources(((const struct leader *)data)->labeller, all, count);
+}
+
+static void labelled_progress(void *data, const struct discovery_resource *r,
+                              struct labelled_progress *out)
+{
+    labeller_progress(((const struct leader *)data)->labeller, r, out);
+}
+
+static void on_labelled(void *data)
+{
+    controller_labelled(((const struct leader *)data)->controller);
+}
+
 static int begin_controller(struct leader *l, struct err *e)
 {
     const struct manager_flags *s = l->o.settings;
@@ -75,6 +93,8 @@ static int begin_controller(struct leader *l, struct err *e)
         .may_write = leader_may_write,
         .data = l,
         .handover_ms = s->handover_wait_s * MS,
+        .labelled = &l->labelled,
+        .wait_for_labels = s->wait_for_labels,
         .probes = {.interval_ms = s->probe_interval_s * MS},
     };
     l->controller = controller_new(l->loop, &o, e);
@@ -96,6 +116,7 @@ static int begin_labeller(struct leader *l, struct err *e)
         .system_namespaces = s->label_system_namespaces,
         .qps = (unsigned)s->label_qps,
         .may_write = leader_may_write,
+        .on_progress = on_labelled,
         .data = l,
     };
     l->labeller = labeller_new(l->loop, &o, e);
@@ -214,6 +235,8 @@ struct leader *leader_new(struct net_loop *loop, const struct leader_options *o,
         return NULL;
     }
     *l = (struct leader){.loop = loop, .o = *o};
+    l->labelled = (struct labelled_source){
+        .resources = labelled_resources, .progress = labelled_progress, .data = l};
     l->timer = net_timer_new(loop, begin_alone, l);
     int rc = l->timer == NULL ? err_memory(e) : 0;
     if (rc == 0 && o->settings->leader_elect) {

@@ -163,6 +163,11 @@ static void enqueue(struct controller *c, const char *key, uint64_t ms)
     }
 }
 
+void controller_look(struct controller *c, const char *key)
+{
+    enqueue(c, key, GATHER_MS);
+}
+
 static uint64_t gather_ms(const struct shard_cache_config *config)
 {
     return GATHER_MS + (config == NULL ? 0 : config->pod_count / GATHER_PODS_PER_MS);

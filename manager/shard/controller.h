@@ -22,6 +22,7 @@
 #include "compile/compile.h"
 #include "kube/client/client.h"
 #include "kube/client/event_recorder.h"
+#include "label/labelled.h"
 #include "net/clock.h"
 #include "net/loop.h"
 #include "shard/prober.h"
@@ -70,6 +71,8 @@ struct controller_options {
     /* How long what a shard gains waits at most until the pods of another shard of the same
      * operator have confirmed rules without it; 0: it does not. */
     uint64_t handover_ms;
+    const struct labelled_source *labelled; /* must outlive the controller; NULL: nobody labels */
+    bool wait_for_labels; /* the first rules of a shard, for what they select by control labels */
     struct prober_options probes; /* on_change and data are not used */
     unsigned parallel;            /* shards that are handled at a time; 0: 8 */
     unsigned nudges;              /* pods that are told at a time; 0: 16 */
@@ -80,6 +83,9 @@ struct controller_options {
 /* Begins with all that the cache knows. NULL with `e` set: -ENOMEM. */
 MUST_CHECK struct controller *controller_new(struct net_loop *l, const struct controller_options *o,
                                              struct err *e);
+
+/* What options.labelled tells is other than before: shards look again, soon. */
+void controller_labelled(struct controller *c);
 
 /* Appends metrics, cmesh_manager_... and those of its queues. `c` NULL: this process does not lead.
  * 0, -ENOBUFS or -ENOMEM. */

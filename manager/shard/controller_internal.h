@@ -17,6 +17,7 @@
 #include "net/work_queue.h"
 #include "shard/controller.h"
 #include "shard/handover.h"
+#include "shard/labelling.h"
 #include "shard/status.h"
 
 /* What the answer to a write told is believed for so long, until the cache shows it: ms. */
@@ -75,7 +76,8 @@ struct shard {
     uint64_t status_at;
     enum status_enforced enforced;
     bool ready;
-    bool reported; /* these two tell something */
+    enum labelling_state labelling;
+    bool reported; /* these three tell something */
 
     uint64_t noticed_at; /* a change of the config that is not looked at yet; 0: none */
     uint64_t changed_at; /* the change whose rules are not enforced yet; 0: none */
@@ -163,6 +165,18 @@ void shard_settle(struct shard *s, const struct shard_cache_config *config,
 void shard_tell_late(struct shard *s, const struct shard_cache_config *config, uint64_t generation);
 /* Something about the shard of that name has changed: who waits for its pods looks again. */
 void controller_wake(struct controller *c, const char *key);
+/* The shard is looked at again soon. */
+void controller_look(struct controller *c, const char *key);
+
+/* ---- waiting for control labels ---- */
+
+/* Whether its rules must not be published yet; the shard comes again when they may be. */
+bool shard_waits_for_labels(struct shard *s, const struct shard_cache_config *config,
+                            const struct rules_map *map, struct labelling *why);
+/* The reason why its rules do not stand in the ConfigMap yet. */
+extern const char shard_unlabelled[];
+void shard_look_labelling(struct shard *s, const struct shard_cache_config *config,
+                          struct labelling *out);
 
 /* ---- telling pods ---- */
 

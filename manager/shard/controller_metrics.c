@@ -57,12 +57,23 @@ static const char *const reasons[REASONS] = {
     [STATUS_WAITING] = "waiting",
 };
 
+static void write_unlabelled(struct buf *out, const uint64_t counts[LABELLING_STATES])
+{
+    static const char name[] = "cmesh_manager_shards_unlabelled";
+    prometheus_head(out, name, "gauge",
+                    "ShardingConfigs with limits by control labels on resources whose objects do "
+                    "not have them yet, or never will.");
+    buf_printf(out, "%s{state=\"labelling\"} %" PRIu64 "\n%s{state=\"never\"} %" PRIu64 "\n", name,
+               counts[LABELLING_UNDER_WAY], name, counts[LABELLING_NEVER]);
+}
+
 static void write_states(struct buf *out, const struct controller *c)
 {
     uint64_t compiled = 0;
     uint64_t published = 0;
     uint64_t not_ready = 0;
     uint64_t enforced[REASONS] = {0};
+    uint64_t labelling[LABELLING_STATES] = {0};
     for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
         const struct shard *s = LIST_ITEM(n, struct shard, node);
         const struct shard_cache_config *config = s->reported ? shard_config(s) : NULL;
@@ -71,6 +82,7 @@ static void write_states(struct buf *out, const struct controller *c)
             published += s->refusal.code == 0 && s->trouble_reason == NULL;
             not_ready += !config->root && !s->ready;
             enforced[s->enforced]++;
+            labelling[s->labelling]++;
         }
     }
     const struct prometheus_metric gauges[] = {
@@ -82,6 +94,7 @@ static void write_states(struct buf *out, const struct controller *c)
          "ShardingConfigs whose condition Ready is False, roots aside.", not_ready},
     };
     prometheus_write(out, gauges, ARRAY_LEN(gauges));
+    write_unlabelled(out, labelling);
     prometheus_head(out, "cmesh_manager_shards", "gauge", "ShardingConfigs by enforcement state.");
     for (size_t i = 0; i < REASONS; i++) {
         buf_printf(out, "cmesh_manager_shards{state=\"%s\"} %" PRIu64 "\n", reasons[i],

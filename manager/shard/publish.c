@@ -499,6 +499,7 @@ void shard_publish(struct shard *s)
         return;
     }
     const struct rules_map *map = shard_map(s);
+    struct labelling labels;
     if (shard_refusal(s) != NULL || is_ending(config)) {
         clear_trouble(s);
         shard_wait_end(s);
@@ -509,6 +510,9 @@ void shard_publish(struct shard *s)
         shard_report(s);
     } else if (must_ask_first(s, config, map)) {
         shard_done(s, WORK_DONE, 0);
+    } else if (shard_waits_for_labels(s, config, map, &labels)) {
+        set_trouble(s, shard_unlabelled, false, labels.text);
+        shard_report(s);
     } else {
         uint64_t generation = choose_generation(s, config, map, s->checksum);
         if (generation == 0) {

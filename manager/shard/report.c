@@ -72,6 +72,8 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
     bool ours = map != NULL && rules_map_ours(map);
     char *name = rules_map_name(config->name);
     struct status_pod *pods = collect_pods(s, config);
+    struct labelling labelling;
+    shard_look_labelling(s, config, &labelling);
     struct status_facts facts = {
         .config = config->object,
         .prefix = s->controller->options.prefix,
@@ -81,6 +83,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
         .publish_error = s->trouble_reason == NULL ? NULL : s->trouble.msg,
         .generation = ours ? map->generation : 0,
         .checksum = ours ? map->checksum : "",
+        .labelling = &labelling,
         .configmap = name,
         .pods = pods,
         .pod_count = config->pod_count,
@@ -129,6 +132,12 @@ static bool is_alarm(enum status_enforced e)
            e == STATUS_REFUSED || e == STATUS_SILENT;
 }
 
+/* What it waits for comes by itself. */
+static bool is_held(const struct shard *s)
+{
+    return s->trouble_reason == shard_waiting || s->trouble_reason == shard_unlabelled;
+}
+
 static struct shard_news compare_status(const struct shard *s, const cJSON *old, const cJSON *new)
 {
     bool moved = differs(old, new, "Enforced", "status") || other_generation(old, new);
@@ -136,7 +145,7 @@ static struct shard_news compare_status(const struct shard *s, const cJSON *old,
         .refused = s->refusal.code != 0 && (differs(old, new, "Compiled", "status") ||
                                             differs(old, new, "Compiled", "message")),
         .trouble =
-            s->trouble_reason != NULL && s->trouble_reason != shard_waiting &&
+            s->trouble_reason != NULL && !is_held(s) &&
             (differs(old, new, "Published", "status") || differs(old, new, "Published", "message")),
         .enforced = s->enforced == STATUS_ENFORCED && moved,
         .lost = is_alarm(s->enforced) && differs(old, new, "Enforced", "reason"),

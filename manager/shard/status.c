@@ -157,10 +157,9 @@ static void add_observed(struct view *v, cJSON *object)
     }
 }
 
-static void add_condition(struct view *v, cJSON *conditions, const char *type, bool holds,
-                          const char *reason, const char *message)
+static void add_any(struct view *v, cJSON *conditions, const char *type, const char *status,
+                    const char *reason, const char *message)
 {
-    const char *status = holds ? "True" : "False";
     cJSON *object = edit_append_object(&v->ed, conditions);
     edit_string(&v->ed, object, "type", type);
     edit_string(&v->ed, object, "status", status);
@@ -168,6 +167,12 @@ static void add_condition(struct view *v, cJSON *conditions, const char *type, b
     edit_string(&v->ed, object, "message", message);
     edit_string(&v->ed, object, "lastTransitionTime", since(v, type, status));
     add_observed(v, object);
+}
+
+static void add_condition(struct view *v, cJSON *conditions, const char *type, bool holds,
+                          const char *reason, const char *message)
+{
+    add_any(v, conditions, type, holds ? "True" : "False", reason, message);
 }
 
 static void add_compiled(struct view *v, cJSON *conditions)
@@ -202,6 +207,15 @@ static void add_published(struct view *v, cJSON *conditions)
         (void)snprintf(text, sizeof text, "ConfigMap %s holds generation %" PRIu64 ".",
                        f->configmap, f->generation);
         add_condition(v, conditions, "Published", true, "Published", text);
+    }
+}
+
+static void add_labelled(struct view *v, cJSON *conditions)
+{
+    const struct labelling *l = v->f->labelling;
+    if (l != NULL) {
+        add_any(v, conditions, "Labelled", labelling_status(l->state), labelling_reason(l->state),
+                l->text);
     }
 }
 
@@ -373,6 +387,7 @@ cJSON *status_make(const struct status_facts *f, struct status_result *out)
     add_numbers(&v, status);
     cJSON *conditions = edit_array(&v.ed, status, "conditions");
     add_compiled(&v, conditions);
+    add_labelled(&v, conditions);
     add_published(&v, conditions);
     out->enforced = add_enforced(&v, conditions);
     out->ready = add_ready(&v, conditions);

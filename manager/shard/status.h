@@ -9,7 +9,9 @@
  *   Published  its rules stand in the ConfigMap
  *   Enforced   they do, and every ready proxy has confirmed them
  *   Ready      all of these; its reason is that of the first which is not so, else of Enforced
- *   Stalled    only while it is so: somebody has to change something before it can be Ready
+ *   Labelled   what the limits select by control labels has them (shard/labelling.h); Ready does
+ * not ask for it, but rules that are the first ones of a shard wait to be published Stalled    only
+ * while it is so: somebody has to change something before it can be Ready
  *
  * Ready, Stalled and observedGeneration are as kstatus wants them, by which Flux, kpt and Argo CD's
  * health checks tell what is done, under way or failed.
@@ -31,6 +33,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
+#include "shard/labelling.h"
 #include "shard/prober.h"
 
 /* Rows that are written; of more pods those that are not right come first. */
@@ -56,7 +59,8 @@ struct status_facts {
     uint64_t generation; /* of the rules in the ConfigMap; 0: there are none. After compile_error
                             those of an earlier spec, which stay in force. */
     const char *checksum;
-    const char *configmap; /* its name */
+    const char *configmap;             /* its name */
+    const struct labelling *labelling; /* NULL: nothing is said about labels */
     const struct status_pod *pods;
     size_t pod_count;
     int64_t now_ms; /* of the epoch: for conditions that change */

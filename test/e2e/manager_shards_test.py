@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import statistics
+import subprocess
 import sys
 import time
 import unittest.mock
@@ -263,6 +264,85 @@ class ReadyTest(ShardsTestCase):
         self.show("shard-a", "a")
         self.assertEqual("Enforced", self.wait_ready())
         self.wait_metric(manager, 0)
+
+
+class LabelledTest(ShardsTestCase):
+    """Rules that ask for control labels wait until there are some."""
+
+    OBJECTS = 40
+
+    def setUp(self):
+        super().setUp()
+        self.home = "default"  # in the manager's own namespace nothing is labelled
+        unlabel = [harness.program("manager"), "unlabel", "--label-qps", "10000"]
+        unlabel += ["--kubeconfig", self.cluster.kubeconfig, "--all-resources"]
+        self.addCleanup(subprocess.run, unlabel, check=True, capture_output=True)
+        for i in range(self.OBJECTS):
+            thing = {"metadata": {"name": f"part-{i}", "labels": {"part": "a"}}}
+            self.cluster.json(self.maps, "POST", thing)
+
+    def labelling(self, qps, *args, kinds="{v1: [ConfigMap]}"):
+        path = self.path("resources.yaml", f"groupVersionKinds: {kinds}\n")
+        return self.manager("--label-qps", str(qps), "--sharding-resources", path, *args)
+
+    def apply_limit(self, *resources):
+        mine = mesh.is_in(f"{mesh.GROUP}/namespace", self.namespace)
+        self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mine, resources)))
+
+    def unlabelled(self):
+        items = self.cluster.json(self.maps)["items"]
+        bare = [item for item in items if f"{mesh.GROUP}/control" not in
+                item["metadata"].get("labels", {})]  # fmt: skip
+        return [item for item in bare if item["metadata"]["name"].startswith("part-")]
+
+    def test_the_first_rules_wait(self):
+        pods = self.shard_of_two("shard-a")
+        self.apply_limit("configmaps")
+        found = []
+
+        def look(kind, thing):
+            if thing["metadata"]["name"] == mesh.CONFIG_MAP + "shard-a" and kind == "ADDED":
+                found.append(len(self.unlabelled()))
+
+        watched = mesh.Watched(self.cluster, self.maps, look)
+        manager = self.labelling(8)
+        waiting = self.wait_condition("shard-a", "Published", "False", "WaitingForLabels")
+        self.assertEqual("Labelling", mesh.condition(waiting, "Labelled")["reason"])
+        self.assertEqual("WaitingForLabels", mesh.condition(waiting, "Ready")["reason"])
+        self.assertIn("configmaps", mesh.condition(waiting, "Published")["message"])
+        metric = 'cmesh_manager_shards_unlabelled{state="labelling"}'
+        self.assertEqual(1, manager.metrics()[metric])
+        self.assertEqual(503, pods[0].shown())
+        self.here("wait", "--for=condition=Labelled", "shardingconfig/shard-a", "--timeout=90s")
+        self.wait_enforced("shard-a", pods=2)
+        watched.end()
+        self.assertEqual([0], found)  # when there were rules, all had their labels
+        wanted = {f"part-{i}" for i in range(self.OBJECTS)} | {"object-a", "object-b"}
+        self.assertEqual(wanted, pods[0].shown())
+        self.assertEqual(0, manager.metrics()[metric])
+        self.assertFalse([e for e in self.events("shard-a") if e["reason"] == "PublishFailed"])
+
+    def test_without_waiting(self):
+        self.apply_limit("configmaps")
+        self.labelling(1, "--wait-for-labels=false")
+        found = self.wait_condition("shard-a", "Published", "True")
+        self.assertEqual("Labelling", mesh.condition(found, "Labelled")["reason"])
+
+    def test_what_never_gets_labels(self):
+        """Waiting would not help: it is said, and published."""
+        self.apply_limit("configmaps", "events", "nodes")
+        manager = self.labelling(1000)
+        found = self.wait_condition("shard-a", "Labelled", "False", "NeverLabelled")
+        self.assertIn("events", mesh.condition(found, "Labelled")["message"])
+        self.assertIn("nodes", mesh.condition(found, "Labelled")["message"])
+        self.wait_condition("shard-a", "Ready", "True")
+        self.assertEqual(1, manager.metrics()['cmesh_manager_shards_unlabelled{state="never"}'])
+
+    def test_a_manager_that_does_not_label(self):
+        self.apply_limit("configmaps")
+        self.labelling(0)
+        self.wait_condition("shard-a", "Labelled", "Unknown", "NotLabelling")
+        self.wait_condition("shard-a", "Ready", "True")
 
 
 class LatencyTest(ShardsTestCase):

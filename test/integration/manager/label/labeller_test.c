@@ -48,6 +48,7 @@ struct user {
     unsigned patches;
     char patched[256]; /* the last: the target without the query */
     bool lost;
+    unsigned told; /* calls of on_progress */
 };
 
 /* ---- the server ---- */
@@ -112,6 +113,11 @@ static bool may_write(void *data)
     return !((const struct user *)data)->lost;
 }
 
+static void on_progress(void *data)
+{
+    ((struct user *)data)->told++;
+}
+
 static bool open_user(struct user *u, struct net_loop *l, const char *resources)
 {
     const struct compile_labels names = {
@@ -133,6 +139,7 @@ static bool open_user(struct user *u, struct net_loop *l, const char *resources)
         .namespace = "cmesh",
         .qps = 100000,
         .may_write = may_write,
+        .on_progress = on_progress,
         .data = u,
         .clock = &u->api.clock.clock,
     };
@@ -575,6 +582,81 @@ static void test_lists_again_what_was_too_much(void **state)
     expect_metric(u, "cmesh_manager_label_labelled_total{resource=\"configmaps\"} 4001");
 }
 
+/* ---- how far it is ---- */
+
+static struct labelled_progress progress_of(struct user *u, const char *plural)
+{
+    struct labelled_progress p = {.state = LABELLED_NEVER};
+    const struct discovery_resource *all = NULL;
+    size_t count = 0;
+    assert_int_equal(labeller_resources(u->labeller, &all, &count), LABELLED_KNOWN);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(all[i].plural, plural) == 0) {
+            labeller_progress(u->labeller, &all[i], &p);
+            return p;
+        }
+    }
+    fail_msg("the server has no %s", plural);
+    return p;
+}
+
+static void expect_progress(struct user *u, const char *plural, enum labelled_state state)
+{
+    for (int i = 0; i < TURNS && progress_of(u, plural).state != state; i++) {
+        turn(u);
+    }
+    assert_int_equal(progress_of(u, plural).state, state);
+}
+
+static void test_tells_which_resources_are_complete(void **state)
+{
+    struct user *u = *state;
+    const struct discovery_resource *all;
+    size_t count;
+    assert_int_equal(labeller_resources(NULL, &all, &count), LABELLED_BY_NOBODY);
+    assert_int_equal(labeller_resources(u->labeller, &all, &count), LABELLED_UNKNOWN);
+    u->manual = true;
+    struct api_request *q = expect(u, "GET", SPACES_PATH, UNLABELLED);
+    expect_progress(u, "configmaps", LABELLED_DUE);
+    expect_progress(u, "nodes", LABELLED_NEVER);
+    api_answer(q, 200, NULL, LIST(""));
+    unsigned told = u->told;
+    q = expect(u, "GET", MAPS_PATH, UNLABELLED);
+    api_answer(q, 200, NULL, LIST(OBJECT("ns-a", "x", "") "," OBJECT("ns-a", "y", "")));
+    q = expect(u, "PATCH", "/api/v1/namespaces/ns-a/configmaps/x", "");
+    list(u, DEPLOYMENTS_PATH, UNLABELLED, LIST(""));
+    expect_progress(u, "deployments", LABELLED_DONE); /* it does not wait for others */
+    assert_true(u->told > told);
+    assert_int_equal(progress_of(u, "configmaps").pending, 2);
+    assert_int_equal(progress_of(u, "configmaps").state, LABELLED_DUE);
+    api_answer(q, 200, NULL, q->body);
+    q = expect(u, "PATCH", "/api/v1/namespaces/ns-a/configmaps/y", "");
+    assert_int_equal(progress_of(u, "configmaps").labelled, 1);
+    assert_int_equal(progress_of(u, "configmaps").state, LABELLED_DUE);
+    told = u->told;
+    api_answer(q, 403, NULL, ""); /* for good: nobody waits for it */
+    expect_progress(u, "configmaps", LABELLED_DONE);
+    assert_int_equal(u->told, told + 1);
+    /* What comes later changes nothing. */
+    api_answer(expect(u, "GET", MAPS_PATH, "watch=true"), 200, NULL,
+               EVENT("ADDED", OBJECT("ns-a", "z", "")));
+    (void)expect(u, "PATCH", "/api/v1/namespaces/ns-a/configmaps/z", "");
+    assert_int_equal(progress_of(u, "configmaps").state, LABELLED_DONE);
+}
+
+static void test_tells_why_a_resource_is_not(void **state)
+{
+    struct user *u = *state;
+    api_answer(expect(u, "GET", SPACES_PATH, UNLABELLED), 200, NULL, LIST(""));
+    api_answer(expect(u, "GET", MAPS_PATH, UNLABELLED), 403, NULL,
+               "{\"kind\":\"Status\",\"message\":\"configmaps is forbidden\"}");
+    list(u, DEPLOYMENTS_PATH, UNLABELLED, LIST(""));
+    expect_progress(u, "deployments", LABELLED_DONE);
+    struct labelled_progress p = progress_of(u, "configmaps");
+    assert_int_equal(p.state, LABELLED_DUE);
+    assert_non_null(strstr(p.error, "configmaps is forbidden"));
+}
+
 /* ---- what goes wrong ---- */
 
 static void test_a_resource_in_trouble_is_not_waited_for(void **state)
@@ -801,6 +883,8 @@ int main(void)
         TEST_MAPS(test_becomes_another_owners),
         TEST_MAPS(test_pages_wait_until_there_is_room),
         TEST_MAPS(test_lists_again_what_was_too_much),
+        TEST(test_tells_which_resources_are_complete),
+        TEST(test_tells_why_a_resource_is_not),
         TEST(test_a_resource_in_trouble_is_not_waited_for),
         TEST_MAPS(test_servers_that_cannot_select_namespaces),
         TEST(test_a_resource_that_is_refused_rests),

@@ -40,6 +40,7 @@ struct user {
     bool lost; /* may not write */
     bool unwanted;
     unsigned done;
+    unsigned level;
     unsigned resource;
     char object[64]; /* the last: NAMESPACE/NAME */
     enum patcher_outcome outcome;
@@ -68,7 +69,16 @@ static void on_done(void *data, unsigned resource, const char *ns, const char *n
     (void)snprintf(u->error, sizeof u->error, "%s", error == NULL ? "" : error->msg);
 }
 
-static const struct patcher_handlers handlers = {.path = path_of, .on_done = on_done};
+static void on_level(void *data, unsigned resource, bool more)
+{
+    struct user *u = data;
+    (void)resource;
+    assert_true(more || u->level > 0);
+    u->level += more ? 1 : (unsigned)-1;
+}
+
+static const struct patcher_handlers handlers = {
+    .path = path_of, .on_done = on_done, .on_level = on_level};
 
 static bool may_write(void *data)
 {
@@ -111,10 +121,11 @@ static int teardown(void **state)
 {
     struct user *u = *state;
     struct net_loop *l = u->api.loop;
+    bool counted = u->level == patcher_level(u->patcher) - patcher_later(u->patcher);
     patcher_free(u->patcher);
     api_close(&u->api);
     free(u);
-    return loop_free(l);
+    return loop_free(l) == 0 && counted ? 0 : -1;
 }
 
 /* Another one in its place. */
@@ -122,6 +133,7 @@ static void renew(struct user *u)
 {
     patcher_free(u->patcher);
     fake_clock_forget(&u->api.clock);
+    u->level = 0;
     u->patcher = patcher_new(u->api.loop, &u->options, &handlers, u, NULL);
     assert_non_null(u->patcher);
 }

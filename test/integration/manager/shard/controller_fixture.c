@@ -195,6 +195,8 @@ struct controller *fixture_controller(struct fixture *s, struct shard_cache *cac
         .data = s,
         .orphan_ms = s->orphan_ms,
         .handover_ms = s->handover_ms,
+        .labelled = s->labelled,
+        .wait_for_labels = s->wait_for_labels,
         .clock = s->clock,
     };
     return controller_new(s->store.api.loop, &o, &e);

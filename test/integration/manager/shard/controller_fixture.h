@@ -32,6 +32,8 @@ struct fixture {
     struct controller_counts counts;
     bool holds; /* the lease */
     uint64_t handover_ms;
+    const struct labelled_source *labelled; /* NULL: nobody labels */
+    bool wait_for_labels;
     uint64_t orphan_ms; /* 0: no test waits so long */
     struct {
         char *text;

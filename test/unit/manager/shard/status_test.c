@@ -627,6 +627,24 @@ static void test_ready(void **state)
     "{\"conditions\":[{\"type\":\"" type "\",\"status\":\"" status                                 \
     "\",\"lastTransitionTime\":\"" time "\"}]}"
 
+static void test_labelled(void **state)
+{
+    (void)state;
+    struct labelling labelling = {LABELLING_UNDER_WAY, "Being labelled: pods."};
+    struct status_facts f = published(NULL, 0);
+    f.labelling = &labelling;
+    struct made m = make(f);
+    expect_condition(&m, "Labelled", "False", "Labelling", "Being labelled: pods.");
+    expect_condition(&m, "Ready", "True", "NoPods", "There are no pods.");
+    made_free(&m);
+    labelling = (struct labelling){LABELLING_OFF, "Nobody knows."};
+    m = make_with(f, OLD("Labelled", "Unknown", "2025-05-05T00:00:00Z"));
+    expect_condition(&m, "Labelled", "Unknown", "NotLabelling", "Nobody knows.");
+    assert_string_equal(text_at(condition(&m, "Labelled"), "lastTransitionTime"),
+                        "2025-05-05T00:00:00Z");
+    made_free(&m);
+}
+
 static void test_when_a_condition_changed(void **state)
 {
     (void)state;
@@ -728,6 +746,7 @@ int main(void)
         cmocka_unit_test(test_long_errors_are_cut),
         cmocka_unit_test(test_root),
         cmocka_unit_test(test_ready),
+        cmocka_unit_test(test_labelled),
         cmocka_unit_test(test_when_a_condition_changed),
         cmocka_unit_test(test_nothing_new),
         cmocka_unit_test(test_out_of_memory),
