@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <cjson/cJSON.h>
 
@@ -39,8 +40,9 @@ struct inject_settings {
     const char *pull_policy;        /* NULL: as the API server decides */
     struct inject_resources proxy;  /* of localproxy */
     struct inject_resources others; /* of rulesync and the init containers */
-    long user;                      /* that the sidecars run as; not 0 */
-    bool native;                    /* see inject_native_sidecars */
+    uint64_t user; /* that the sidecars run as; 0: as the cluster or the image has it */
+    const char *const *pull_secrets; /* names, for the image; ends with NULL; may be NULL */
+    bool native;                     /* see inject_native_sidecars */
     const char *bind;       /* where health and metrics are served; "[::]": on all addresses */
     unsigned start_seconds; /* how long the start of localproxy may take */
     const char *const *proxy_args; /* more for localproxy, ends with NULL; may be NULL */

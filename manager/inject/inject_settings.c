@@ -2,9 +2,11 @@
 #include "inject/inject_settings.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "kube/name.h"
 #include "kube/quantity.h"
 
 static const char *const no_rules[] = {"block", "passthrough", NULL};
@@ -76,21 +78,43 @@ static int check_quantity(const char *flag, const char *text, double *value, str
     return rc;
 }
 
-static int check_resources(const struct inject_resources *r, struct err *e)
+/* What is requested may not be more than the limit. `flag` is --proxy-cpu, and so on. */
+static int check_pair(const char *flag, const char *request, const char *limit, struct err *e)
 {
-    double cpu = 0;
-    double memory = 0;
-    double limit = 0;
-    if (check_quantity("--proxy-cpu", r->cpu_request, &cpu, e) != 0 ||
-        check_quantity("--proxy-memory", r->memory_request, &memory, e) != 0 ||
-        check_quantity("--proxy-memory-limit", r->memory_limit, &limit, e) != 0) {
+    char limit_flag[64];
+    double requested = 0;
+    double most = 0;
+    (void)snprintf(limit_flag, sizeof limit_flag, "%s-limit", flag);
+    if (check_quantity(flag, request, &requested, e) != 0 ||
+        check_quantity(limit_flag, limit, &most, e) != 0) {
         return e->code;
     }
-    if (r->memory_limit != NULL && memory > limit) {
-        return err_set(e, -EINVAL,
-                       "--proxy-memory: %s is more than --proxy-memory-limit, %s: lower the one or "
-                       "raise the other",
-                       r->memory_request, r->memory_limit);
+    if (limit != NULL && requested > most) {
+        return err_set(e, -EINVAL, "%s: %s is more than %s, %s: lower the one or raise the other",
+                       flag, request, limit_flag, limit);
+    }
+    return 0;
+}
+
+static int check_resources(const struct inject_settings *s, struct err *e)
+{
+    const struct inject_resources *p = &s->proxy;
+    const struct inject_resources *o = &s->others;
+    if (check_pair("--proxy-cpu", p->cpu_request, p->cpu_limit, e) != 0 ||
+        check_pair("--proxy-memory", p->memory_request, p->memory_limit, e) != 0 ||
+        check_pair("--rulesync-cpu", o->cpu_request, o->cpu_limit, e) != 0) {
+        return e->code;
+    }
+    return check_pair("--rulesync-memory", o->memory_request, o->memory_limit, e);
+}
+
+static int check_pull_secrets(const char *const *names, struct err *e)
+{
+    for (; names != NULL && *names != NULL; names++) {
+        if (name_check_subdomain(slice_str(*names)) != NULL) {
+            return err_set(e, -EINVAL, "--sidecar-pull-secret: \"%s\" is not the name of a Secret",
+                           *names);
+        }
     }
     return 0;
 }
@@ -114,7 +138,7 @@ static int check_proxy_arg(const char *argument, struct err *e)
 int inject_settings_check(const struct inject_settings *s, struct err *e)
 {
     if (check_pull_policy(s->pull_policy, e) != 0 || check_image(s->image, e) != 0 ||
-        check_resources(&s->proxy, e) != 0) {
+        check_resources(s, e) != 0 || check_pull_secrets(s->pull_secrets, e) != 0) {
         return e->code;
     }
     for (const char *const *arg = s->proxy_args; arg != NULL && *arg != NULL; arg++) {

@@ -50,15 +50,17 @@ static void add_resources(struct edit *ed, cJSON *container, const struct inject
 }
 
 /* As the Pod Security Standard "restricted" demands. */
-static void add_security(struct edit *ed, cJSON *container, long user)
+static void add_security(struct edit *ed, cJSON *container, uint64_t user)
 {
     cJSON *context = edit_object(ed, container, "securityContext");
     edit_bool(ed, context, "allowPrivilegeEscalation", false);
     edit_bool(ed, context, "privileged", false);
     edit_bool(ed, context, "readOnlyRootFilesystem", true);
     edit_bool(ed, context, "runAsNonRoot", true);
-    edit_number(ed, context, "runAsUser", (double)user);
-    edit_number(ed, context, "runAsGroup", (double)user);
+    if (user != 0) {
+        edit_number(ed, context, "runAsUser", (double)user);
+        edit_number(ed, context, "runAsGroup", (double)user);
+    }
     cJSON *capabilities = edit_object(ed, context, "capabilities");
     edit_append_string(ed, edit_array(ed, capabilities, "drop"), "ALL");
     edit_string(ed, edit_object(ed, context, "seccompProfile"), "type", "RuntimeDefault");
@@ -319,8 +321,20 @@ static void add_volumes(struct edit *ed, const struct inject_plan *plan, cJSON *
     add_empty_dir(ed, list, INJECT_KUBECONFIG_VOLUME, "1Mi");
 }
 
+static void add_pull_secrets(struct edit *ed, const struct inject_plan *plan, cJSON *spec)
+{
+    const char *const *names = plan->settings->pull_secrets;
+    for (size_t i = 0; names != NULL && names[i] != NULL; i++) {
+        cJSON *list = edit_array(ed, spec, "imagePullSecrets");
+        if (edit_find(list, "name", names[i]) == NULL) {
+            edit_string(ed, edit_append_object(ed, list), "name", names[i]);
+        }
+    }
+}
+
 void inject_sidecars_add(struct edit *ed, const struct inject_plan *plan, cJSON *spec)
 {
+    add_pull_secrets(ed, plan, spec);
     add_containers(ed, plan, spec);
     add_volumes(ed, plan, spec);
 }

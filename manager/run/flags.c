@@ -173,6 +173,17 @@ static const struct flag table[] = {
      .default_text = "as Kubernetes decides",
      FLAG_STRING_AT(struct manager_flags, inject.pull_policy),
      .help = "Always, IfNotPresent or Never."},
+    {.name = "sidecar-pull-secret",
+     .value = "NAME",
+     FLAG_LIST_AT(struct manager_flags, pull_secrets),
+     .help = "A Secret for the registry of that image, which injected pods refer to, besides those "
+             "that they have; it must be in their namespace. May be repeated."},
+    {.name = "sidecar-user",
+     .value = "UID",
+     .max = 2147483647,
+     FLAG_UINT_AT(struct manager_flags, inject.user),
+     .help = "User and group that the sidecars run as; 0: as the pod, the cluster or the image has "
+             "it, for clusters that give each namespace users of its own, as OpenShift."},
     {.name = "native-sidecars",
      .value = "WHEN",
      .choices = native_choices,
@@ -191,6 +202,28 @@ static const struct flag table[] = {
      .value = "QUANTITY",
      FLAG_STRING_AT(struct manager_flags, inject.proxy.memory_limit),
      .help = "Memory that localproxy is limited to."},
+    {.name = "proxy-cpu-limit",
+     .value = "QUANTITY",
+     .default_text = "none",
+     FLAG_STRING_AT(struct manager_flags, inject.proxy.cpu_limit),
+     .help = "CPU that localproxy is limited to."},
+    {.name = "rulesync-cpu",
+     .value = "QUANTITY",
+     FLAG_STRING_AT(struct manager_flags, inject.others.cpu_request),
+     .help = "CPU that rulesync and each of the init containers request."},
+    {.name = "rulesync-memory",
+     .value = "QUANTITY",
+     FLAG_STRING_AT(struct manager_flags, inject.others.memory_request),
+     .help = "Memory that rulesync and each of the init containers request."},
+    {.name = "rulesync-cpu-limit",
+     .value = "QUANTITY",
+     .default_text = "none",
+     FLAG_STRING_AT(struct manager_flags, inject.others.cpu_limit),
+     .help = "CPU that rulesync and each of the init containers are limited to."},
+    {.name = "rulesync-memory-limit",
+     .value = "QUANTITY",
+     FLAG_STRING_AT(struct manager_flags, inject.others.memory_limit),
+     .help = "Memory that rulesync and each of the init containers are limited to."},
     {.name = "proxy-arg",
      .value = "FLAG",
      FLAG_LIST_AT(struct manager_flags, proxy_args),
@@ -310,6 +343,8 @@ void manager_flags_parse(struct manager_flags *s, int argc, char **argv)
     s->inject.prefix = s->labels.prefix;
     memcpy(s->proxy_arg_items, s->proxy_args.items, s->proxy_args.count * sizeof(char *));
     s->inject.proxy_args = s->proxy_arg_items;
+    memcpy(s->pull_secret_items, s->pull_secrets.items, s->pull_secrets.count * sizeof(char *));
+    s->inject.pull_secrets = s->pull_secret_items;
     if (check(s, &e) != 0) {
         flags_misuse(&command, "%s", e.msg);
     }

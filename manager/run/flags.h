@@ -50,6 +50,8 @@ struct manager_flags {
     int native; /* enum native_sidecars */
     struct flag_list proxy_args;
     const char *proxy_arg_items[FLAG_LIST_MAX + 1]; /* the same, ended by NULL */
+    struct flag_list pull_secrets;
+    const char *pull_secret_items[FLAG_LIST_MAX + 1]; /* the same, ended by NULL */
 };
 
 /* Ends the process on --help, --version and wrong usage. */

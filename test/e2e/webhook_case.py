@@ -243,6 +243,12 @@ class WebhookCase(harness.TestCase):
         out = self.kubectl("create", "-o", "json", "-f", "-", *args, stdin=json.dumps(thing))
         return json.loads(out)
 
+    def try_pod(self, thing):
+        code, out, _ = self.kubectl.run(
+            "create", "-o", "json", "-f", "-", stdin=json.dumps(thing)
+        )
+        return json.loads(out) if code == 0 else None
+
     def try_apply(self, thing, *args):
         """Exit code, standard output, standard error."""
         return self.kubectl.run("apply", "-f", "-", *args, stdin=json.dumps(thing))

@@ -195,12 +195,6 @@ class Rules:
         )
         self.assertEqual(control_labels(ns), given_control_labels(thing))
 
-    def try_pod(self, thing):
-        code, out, _ = self.kubectl.run(
-            "create", "-o", "json", "-f", "-", stdin=json.dumps(thing)
-        )
-        return json.loads(out) if code == 0 else None
-
     def test_a_pod_that_does_not_ask_is_left_alone(self):
         ns = self.namespace()
         thing = self.create(pod(ns, app="operator"))
@@ -262,6 +256,41 @@ class V1Test(Rules, WebhookCase):
 class V1Beta1Test(Rules, WebhookCase):
     versions = ["v1beta1"]
     warns = False
+
+
+class QuotaTest(WebhookCase):
+    """A namespace where each container must have limits."""
+
+    manager_args = ("--proxy-cpu-limit=1", "--rulesync-cpu-limit=100m", "--sidecar-user=0",
+                    "--sidecar-pull-secret=regcred", "--sidecar-pull-secret=other")
+
+    def operator(self, ns):
+        thing = operator(ns)
+        thing["spec"]["imagePullSecrets"] = [{"name": "other"}]
+        thing["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1", "memory": "64Mi"}}
+        return thing
+
+    def test_an_injected_pod_fits_into_it(self):
+        ns = self.namespace()
+        hard = {"limits.cpu": "4", "limits.memory": "2Gi"}
+        quota = {"metadata": {"name": "limits"}, "spec": {"hard": hard}}
+        path = f"/api/v1/namespaces/{ns}/resourcequotas"
+        self.cluster.json(path, "POST", quota)
+        harness.wait_for(
+            lambda: self.cluster.json(f"{path}/limits").get("status", {}).get("used"),
+            "the quota is counted",
+        )
+        bare = pod(ns, "bare")
+        self.refused(bare, "must specify limits")
+        self.create(sharding_config(ns))
+        thing = harness.wait_for(
+            lambda: self.try_pod(self.operator(ns)), "the shard is known, and the pod fits"
+        )
+        spec = thing["spec"]
+        for container in spec["containers"] + spec["initContainers"]:
+            self.assertEqual({"cpu", "memory"}, set(container["resources"]["limits"]))
+            self.assertNotIn("runAsUser", container.get("securityContext", {}))
+        self.assertEqual(["other", "regcred"], [s["name"] for s in spec["imagePullSecrets"]])
 
 
 class AwayTest(WebhookCase):

@@ -37,6 +37,29 @@ CMESH_PROXY_MEMORY: {{ . | quote }}
 {{- with (.limits | default dict).memory }}
 CMESH_PROXY_MEMORY_LIMIT: {{ . | quote }}
 {{- end }}
+{{- with (.limits | default dict).cpu }}
+CMESH_PROXY_CPU_LIMIT: {{ . | quote }}
+{{- end }}
+{{- end }}
+{{- with .Values.proxy.rulesyncResources }}
+{{- with (.requests | default dict).cpu }}
+CMESH_RULESYNC_CPU: {{ . | quote }}
+{{- end }}
+{{- with (.requests | default dict).memory }}
+CMESH_RULESYNC_MEMORY: {{ . | quote }}
+{{- end }}
+{{- with (.limits | default dict).cpu }}
+CMESH_RULESYNC_CPU_LIMIT: {{ . | quote }}
+{{- end }}
+{{- with (.limits | default dict).memory }}
+CMESH_RULESYNC_MEMORY_LIMIT: {{ . | quote }}
+{{- end }}
+{{- end }}
+{{- with .Values.proxy.pullSecrets }}
+CMESH_SIDECAR_PULL_SECRET: {{ join "," . | quote }}
+{{- end }}
+{{- if not (kindIs "invalid" .Values.proxy.runAsUser) }}
+CMESH_SIDECAR_USER: {{ int64 .Values.proxy.runAsUser | quote }}
 {{- end }}
 {{- with .Values.labels.prefix }}
 CMESH_LABEL_PREFIX: {{ . | quote }}

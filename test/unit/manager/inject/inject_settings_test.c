@@ -17,6 +17,8 @@ static void settings_that_no_pod_can_have_are_refused(void **state)
         struct inject_resources proxy;
         const char *policy;
         const char *image;
+        struct inject_resources others;
+        const char *secret;
         const char *why; /* NULL: they are taken */
     } rows[] = {
         {.proxy = {.cpu_request = NULL}},
@@ -29,6 +31,19 @@ static void settings_that_no_pod_can_have_are_refused(void **state)
         {.proxy = {.memory_limit = "-1"}, .why = "--proxy-memory-limit: \"-1\" is negative"},
         {.proxy = {.memory_request = "64Mi", .memory_limit = "32Mi"},
          .why = "--proxy-memory: 64Mi is more than --proxy-memory-limit, 32Mi"},
+        {.proxy = {.cpu_request = "100m", .cpu_limit = "0.1"}},
+        {.proxy = {.cpu_request = "101m", .cpu_limit = "0.1"},
+         .why = "--proxy-cpu: 101m is more than --proxy-cpu-limit, 0.1"},
+        {.proxy = {.cpu_limit = "x"}, .why = "--proxy-cpu-limit: \"x\" is not a quantity"},
+        {.others = {.cpu_request = "5m", .cpu_limit = "1"}},
+        {.others = {.cpu_request = "2", .cpu_limit = "1"},
+         .why = "--rulesync-cpu: 2 is more than --rulesync-cpu-limit, 1"},
+        {.others = {.memory_limit = "64MB"}, .why = "--rulesync-memory-limit: \"64MB\""},
+        {.others = {.memory_request = "65Mi", .memory_limit = "64Mi"},
+         .why = "--rulesync-memory: 65Mi is more than --rulesync-memory-limit, 64Mi"},
+        {.secret = "regcred"},
+        {.secret = "", .why = "--sidecar-pull-secret: \"\" is not the name of a Secret"},
+        {.secret = "a/b", .why = "--sidecar-pull-secret: \"a/b\""},
         {.policy = "Never"},
         {.policy = ""},
         {.policy = "Sometimes", .why = "--sidecar-pull-policy must be"},
@@ -41,11 +56,14 @@ static void settings_that_no_pod_can_have_are_refused(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *const secrets[] = {rows[i].secret, NULL};
         struct inject_settings s = inject_defaults;
         struct err e = ERR_INIT;
         s.proxy = rows[i].proxy;
         s.pull_policy = rows[i].policy;
         s.image = rows[i].image;
+        s.others = rows[i].others;
+        s.pull_secrets = secrets;
         int rc = inject_settings_check(&s, &e);
         if ((rc == 0) != (rows[i].why == NULL) ||
             (rows[i].why != NULL && strstr(e.msg, rows[i].why) == NULL)) {

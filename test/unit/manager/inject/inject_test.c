@@ -726,6 +726,64 @@ static void settings_are_used(void **state)
     cJSON_Delete(pod);
 }
 
+/* A quota on limits counts each container, and refuses pods with one that has none. */
+static void limits_are_those_of_every_container(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cmesh-kubeconfig", "cmesh-rules", "cmesh-rulesync",
+                                        "cmesh-localproxy"};
+    struct inject_settings s = settings_of(true);
+    s.proxy.cpu_limit = "1";
+    s.others = (struct inject_resources){"6m", "17Mi", "7m", "18Mi"};
+    cJSON *pod = read_pod("operator");
+    cJSON *made = inject(&s, pod, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const cJSON *c = at(at(made, "spec.initContainers"), names[i]);
+        bool proxy = i == 3;
+        expect(c, proxy ? "resources.limits.cpu=1" : "resources.limits.cpu=7m");
+        expect(c, proxy ? "resources.limits.memory=256Mi" : "resources.limits.memory=18Mi");
+        expect(c, proxy ? "resources.requests.cpu=50m" : "resources.requests.cpu=6m");
+        expect(c, proxy ? "resources.requests.memory=32Mi" : "resources.requests.memory=17Mi");
+    }
+    cJSON_Delete(made);
+    cJSON_Delete(pod);
+}
+
+/* As OpenShift wants it: users are of the namespace's range. */
+static void the_user_may_be_left_to_the_cluster(void **state)
+{
+    (void)state;
+    struct inject_settings s = settings_of(true);
+    s.user = 0;
+    cJSON *pod = read_pod("operator");
+    cJSON *made = inject(&s, pod, NULL);
+    expect(made, "spec.initContainers.cmesh-rules.securityContext.runAsNonRoot=true");
+    expect(made, "!spec.initContainers.cmesh-rules.securityContext.runAsUser");
+    expect(made, "!spec.initContainers.cmesh-rules.securityContext.runAsGroup");
+    cJSON_Delete(made);
+    cJSON_Delete(pod);
+}
+
+static void pull_secrets_are_added_once(void **state)
+{
+    (void)state;
+    static const char *const secrets[] = {"own", "regcred", "regcred", NULL};
+    struct inject_settings s = settings_of(false);
+    s.pull_secrets = secrets;
+    for (int i = 0; i < 2; i++) {
+        cJSON *pod = i == 0 ? parse("{metadata: {}, spec: {containers: [" OPERATOR "]}}")
+                            : parse("{metadata: {}, spec: {imagePullSecrets: [{name: own}], "
+                                    "containers: [" OPERATOR "]}}");
+        cJSON *made = inject(&s, pod, NULL);
+        expect(made, "spec.imagePullSecrets.0.name=own");
+        expect(made, "spec.imagePullSecrets.1.name=regcred");
+        expect(made, "!spec.imagePullSecrets.2");
+        assert_null(inject(&s, made, NULL));
+        cJSON_Delete(made);
+        cJSON_Delete(pod);
+    }
+}
+
 /* These outlive the operator without more ado. */
 static void native_sidecars_need_no_delay(void **state)
 {
@@ -891,6 +949,9 @@ int main(void)
         cmocka_unit_test(changed_copies),
         cmocka_unit_test(nothing_is_injected_without_an_image),
         cmocka_unit_test(settings_are_used),
+        cmocka_unit_test(limits_are_those_of_every_container),
+        cmocka_unit_test(the_user_may_be_left_to_the_cluster),
+        cmocka_unit_test(pull_secrets_are_added_once),
         cmocka_unit_test(native_sidecars_need_no_delay),
         cmocka_unit_test(server_versions),
         cmocka_unit_test(static_pods_are_left_alone),
