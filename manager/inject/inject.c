@@ -2,15 +2,18 @@
 #include "inject/inject.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compile/shards.h"
+#include "crypto/digest.h"
 #include "inject/inject_access.h"
 #include "inject/inject_check.h"
 #include "inject/inject_operator.h"
 #include "inject/inject_options.h"
 #include "inject/inject_sidecars.h"
+#include "kube/name.h"
 #include "label/labels.h"
 #include "object/json_patch.h"
 #include "object/names.h"
@@ -55,13 +58,30 @@ static void keep_default_container(struct edit *ed, const struct inject_options 
     }
 }
 
+/* By which kubectl selects the pods of a shard. A name that is too long for a label's value is cut,
+ * and told from others by its hash. */
+static void label_with_shard(struct edit *ed, cJSON *labels, const char *key, const char *shard)
+{
+    enum { HASH_LEN = 8, KEPT = NAME_LABEL_MAX - HASH_LEN - 1 };
+    char hash[SHA256_HEX_LEN + 1];
+    char value[NAME_LABEL_MAX + 1];
+    if (strlen(shard) <= NAME_LABEL_MAX) {
+        edit_string(ed, labels, key, shard);
+        return;
+    }
+    sha256_hex(shard, strlen(shard), hash);
+    (void)snprintf(value, sizeof value, "%.*s-%.*s", KEPT, shard, HASH_LEN, hash);
+    edit_string(ed, labels, key, value);
+}
+
 static void change_pod(struct edit *ed, struct inject_plan *plan, const cJSON *pod, cJSON *copy,
                        struct warnings *warnings)
 {
     char key[INJECT_KEY_SIZE];
     const struct inject_options *o = plan->options;
     cJSON *spec = edit_object(ed, copy, "spec");
-    cJSON *annotations = edit_object(ed, edit_object(ed, copy, "metadata"), "annotations");
+    cJSON *metadata = edit_object(ed, copy, "metadata");
+    cJSON *annotations = edit_object(ed, metadata, "annotations");
     plan->token = cJSON_IsTrue(field_get(spec, "hostNetwork"));
     plan->proxy_env = inject_operator_variables(ed, o, spec, warnings);
     inject_operator_set_variables(ed, o, spec, warnings);
@@ -70,6 +90,7 @@ static void change_pod(struct edit *ed, struct inject_plan *plan, const cJSON *p
     inject_operator_share_logs(ed, o, spec);
     (void)inject_options_key(plan->settings->prefix, SIDECAR_INJECTED, key);
     edit_string(ed, annotations, key, plan->shard);
+    label_with_shard(ed, edit_object(ed, metadata, "labels"), key, plan->shard);
     if (!plan->settings->native) {
         keep_default_container(ed, o, pod, annotations);
     }

@@ -138,6 +138,7 @@ class Rules:
                 "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template},
             }
         )
+        self.assertEqual("shard-a", thing["metadata"]["labels"][GROUP + "/sharding-config-injected"])
         self.assertEqual(control_labels(ns), given_control_labels(thing))
 
     @harness.needs("RBAC")

@@ -17,6 +17,7 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/file.h"
+#include "kube/name.h"
 #include "object/json_patch.h"
 #include "patch_apply.h"
 #include "yaml/yaml.h"
@@ -749,6 +750,45 @@ static void limits_are_those_of_every_container(void **state)
     cJSON_Delete(pod);
 }
 
+/* So that kubectl can select them. Only the annotation has a long name whole. */
+static void the_shard_is_a_label_too(void **state)
+{
+    (void)state;
+#define TEN "abcdefghi-"
+#define SIXTY TEN TEN TEN TEN TEN TEN
+    static const struct {
+        const char *shard;
+        const char *label;
+    } rows[] = {
+        {"blue", "blue"},
+        {"a.b-c", "a.b-c"},
+        {SIXTY "xyz", SIXTY "xyz"},
+        /* sha256sum */
+        {SIXTY "wxyz", TEN TEN TEN TEN TEN "abcd-fe6679ae"},
+        {SIXTY "wxyy", TEN TEN TEN TEN TEN "abcd-46d8b227"},
+    };
+    struct inject_settings s = settings_of(true);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct err e = ERR_INIT;
+        cJSON *patch = NULL;
+        cJSON *pod = parse("{metadata: {}, spec: {containers: [" OPERATOR "]}}");
+        assert_int_equal(inject_pod(&s, pod, "ns", rows[i].shard, NULL, &patch, &e), 0);
+        cJSON *made = patch_apply(pod, patch);
+        const char *key = "ctrlmesh.kusionstack.io/sharding-config-injected";
+        const cJSON *label = cJSON_GetObjectItem(at(made, "metadata.labels"), key);
+        const cJSON *note = cJSON_GetObjectItem(at(made, "metadata.annotations"), key);
+        assert_string_equal(label->valuestring, rows[i].label);
+        assert_string_equal(note->valuestring, rows[i].shard);
+        assert_null(name_check_value(slice_str(label->valuestring)));
+        cJSON_Delete(patch);
+        /* It is the shard's still. */
+        assert_int_equal(inject_pod(&s, made, "ns", rows[i].shard, NULL, &patch, &e), 0);
+        assert_null(patch);
+        cJSON_Delete(made);
+        cJSON_Delete(pod);
+    }
+}
+
 /* As OpenShift wants it: users are of the namespace's range. */
 static void the_user_may_be_left_to_the_cluster(void **state)
 {
@@ -950,6 +990,7 @@ int main(void)
         cmocka_unit_test(nothing_is_injected_without_an_image),
         cmocka_unit_test(settings_are_used),
         cmocka_unit_test(limits_are_those_of_every_container),
+        cmocka_unit_test(the_shard_is_a_label_too),
         cmocka_unit_test(the_user_may_be_left_to_the_cluster),
         cmocka_unit_test(pull_secrets_are_added_once),
         cmocka_unit_test(native_sidecars_need_no_delay),
