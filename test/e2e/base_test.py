@@ -138,6 +138,26 @@ class BaseTest(InstallationCase):
         if why is not None:
             self.skipTest(why)
 
+    # ---- what is not applied with it ----
+
+    def test_network_policies(self):
+        found, _ = self.kubectls()
+        for version, program in found.items():
+            with self.subTest(kubectl=version):
+                things, warnings = self.rendered(program, os.path.join(K8S, "network-policy"))
+                self.assertEqual([("NetworkPolicy", NAMESPACE, "cmesh-manager")], list(things))
+                self.assertEqual("", warnings)
+        path = os.path.join(K8S, "network-policy", "operators.yaml")
+        self.kubectl("apply", "-n", "default", "-f", path)
+        self.addCleanup(self.kubectl, "delete", "-n", "default", "-f", path)
+        policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
+        spec = self.cluster.json(f"{policies}/cmesh-sidecars")["spec"]
+        self.assertEqual([5441, 5442], [p["port"] for p in spec["ingress"][0]["ports"]])
+        with open(os.path.join(K8S, "base", "deployment.yaml"), encoding="utf-8") as f:
+            template = manifests.parse(f.read())[0]["spec"]["template"]
+        wanted = spec["ingress"][0]["from"][0]["podSelector"]["matchLabels"]
+        self.assertLessEqual(set(wanted.items()), set(template["metadata"]["labels"].items()))
+
     # ---- applying ----
 
     def apply(self, *more):

@@ -269,6 +269,11 @@ class Rendering:
                 wanted[f"{name}.webhook.cmesh.kusionstack.io"] = policy
                 self.assertEqual(wanted, found)
 
+    def test_the_network_policy_is_that_of_the_other_way(self):
+        things = self.objects(values={"networkPolicy": {"enabled": True}})
+        theirs = parsed(read(K8S, "network-policy", "manager.yaml"))
+        self.assertEqual(theirs["spec"], find(things, "NetworkPolicy")["spec"])
+
     def test_every_namespace_is_that_of_the_release(self):
         for values in ({}, EVERYTHING):
             things = self.objects("--namespace=mesh", values=values)
