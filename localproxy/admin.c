@@ -74,12 +74,32 @@ static void add_upstream(const struct admin_options *o, cJSON *root)
     cJSON_AddNumberToObject(up, "dialFailures", (double)s->failed);
 }
 
+/* Whether the operator comes this way, and another one. */
+static void add_use(const struct admin_options *o, cJSON *root)
+{
+    const struct proxy_clients *c = proxy_clients(o->proxy);
+    struct control_proxy_use use = {
+        .clients_known = true,
+        .requests = c->requests,
+        .first = c->first,
+        .last = c->last,
+    };
+    if (o->bypass != NULL) {
+        struct bypass_answer a = bypass_watch_ask(o->bypass);
+        use.bypass_known = a.known;
+        use.bypass_connections = a.connections;
+        use.bypass_error = a.error;
+    }
+    control_proxy_use_add(root, &use);
+}
+
 static void add_status(void *data, cJSON *root)
 {
     const struct admin_options *o = data;
     cJSON_AddStringToObject(root, "listen", proxy_address(o->proxy));
     add_rules(o, root);
     add_upstream(o, root);
+    add_use(o, root);
     cJSON_AddNumberToObject(root, "requestsInFlight", proxy_stats(o->proxy)->busy);
     cJSON_AddNumberToObject(root, "openWatches", (double)o->metrics->open_watches);
     (void)proxy_describe_watches(o->proxy, cJSON_AddArrayToObject(root, "watches"));

@@ -8,6 +8,7 @@
 #ifndef LOCALPROXY_ADMIN_H
 #define LOCALPROXY_ADMIN_H
 
+#include "bypass/bypass_watch.h"
 #include "proxy.h"
 
 struct admin;
@@ -17,6 +18,7 @@ struct admin_options {
     struct proxy *proxy;
     struct kube_client *upstream;
     struct metrics *metrics;
+    struct bypass_watch *bypass; /* NULL: that is not watched */
 };
 
 /* Listens. NULL with `e` set. */

@@ -147,6 +147,12 @@ const struct flag localproxy_flags_table[] = {
      FLAG_STRING_AT(struct localproxy_flags, admin),
      .help = "Where /healthz, /readyz, /metrics and /status are served. Port 0 picks a free "
              "one."},
+    {.name = "watch-bypass",
+     FLAG_BOOL_AT(struct localproxy_flags, watch_bypass),
+     .help = "Look, when /status is asked for, which established connections of this "
+             "network namespace go to the API server and are not localproxy's: an operator that "
+             "has them bypasses it. For a pod with a network of its own, where nobody else has "
+             "a reason to talk to the API server."},
     {.name = "ready-file",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, ready_file),

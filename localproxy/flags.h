@@ -5,6 +5,7 @@
 #ifndef LOCALPROXY_FLAGS_H
 #define LOCALPROXY_FLAGS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/flags.h"
@@ -34,6 +35,7 @@ struct localproxy_flags {
     uint64_t resume_doubt_s;
     const char *token_file;
     struct flag_list accept_hosts; /* beside those of guard/host.h */
+    bool watch_bypass;
     const char *ready_file;
     uint64_t shutdown_delay_s; /* 0: none */
     uint64_t shutdown_grace_s;

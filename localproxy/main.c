@@ -14,6 +14,7 @@
 #include "base/array.h"
 #include "base/flags.h"
 #include "base/log.h"
+#include "bypass/bypass_watch.h"
 #include "flags.h"
 #include "listener_secrets.h"
 #include "lock/lock.h"
@@ -38,6 +39,7 @@ struct app {
     char *pod_namespace;
     struct proxy *proxy;
     struct reload *reload;
+    struct bypass_watch *bypass; /* NULL: that is not watched */
     struct admin *admin;
     struct net_timer *linger; /* until clients are counted again */
     struct net_timer *grace;
@@ -148,6 +150,20 @@ static void warn_of_open_door(const struct app *a)
     }
 }
 
+static int open_bypass(struct app *a, struct err *e)
+{
+    const struct bypass_watch_options o = {
+        .server = &a->access.server,
+        .through_proxy = a->access.proxy.url != NULL,
+        .own = {proxy_address(a->proxy), a->flags.admin},
+    };
+    if (!a->flags.watch_bypass) {
+        return 0;
+    }
+    a->bypass = bypass_watch_new(a->program.loop, &o, e);
+    return a->bypass == NULL ? e->code : 0;
+}
+
 static int open_admin(struct app *a, struct err *e)
 {
     struct admin_options o = {
@@ -155,6 +171,7 @@ static int open_admin(struct app *a, struct err *e)
         .proxy = a->proxy,
         .upstream = a->upstream,
         .metrics = &a->metrics,
+        .bypass = a->bypass,
     };
     a->admin = admin_new(a->program.loop, &o, e);
     return a->admin == NULL ? e->code : 0;
@@ -243,7 +260,7 @@ static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct app *, struct err *) = {
         check_ready_file, open_timers, open_upstream, open_secrets,
-        open_proxy,       open_reload, open_admin,
+        open_proxy,       open_reload, open_bypass,   open_admin,
     };
     struct app *a = data;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
@@ -264,6 +281,7 @@ static void close_all(void *data)
 {
     struct app *a = data;
     admin_free(a->admin);
+    bypass_watch_free(a->bypass);
     reload_free(a->reload);
     proxy_free(a->proxy);
     listener_secrets_free(a->secrets);

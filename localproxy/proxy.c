@@ -63,6 +63,7 @@ struct proxy {
     struct buf newest; /* of the list at hand, without the version that it asked for */
     struct start_versions starts;
     struct list refused; /* requests that wait for their refusal */
+    struct proxy_clients clients;
 };
 
 /* A request on its way through the rules. */
@@ -484,11 +485,19 @@ static bool is_meant(const struct proxy *p, const struct http_head *head)
            host_is_accepted(head, &p->o.flags->accept_hosts);
 }
 
+static void count_client(struct proxy *p)
+{
+    p->clients.last = (int64_t)time(NULL);
+    p->clients.first = p->clients.requests == 0 ? p->clients.last : p->clients.first;
+    p->clients.requests++;
+}
+
 static void on_request(void *data, struct http_exchange *x, const struct http_head *head)
 {
     struct proxy *p = data;
     struct request r = {.proxy = p, .x = x, .head = head};
     struct slice token = listener_secrets_token(p->o.secrets);
+    count_client(p);
     if (token.len > 0 && !token_is_in(head, token)) {
         refuse(&r, 401, 0,
                "the token of --token-file is missing or wrong; "
@@ -702,6 +711,11 @@ bool proxy_draining(const struct proxy *p)
 uint64_t proxy_start_version(const struct proxy *p)
 {
     return p->starts.version;
+}
+
+const struct proxy_clients *proxy_clients(const struct proxy *p)
+{
+    return &p->clients;
 }
 
 const char *proxy_address(const struct proxy *p)

@@ -64,6 +64,14 @@ unsigned proxy_lost_writes(const struct proxy *p);
 bool proxy_settled(const struct proxy *p);
 bool proxy_draining(const struct proxy *p);
 
+/* Requests of clients since the start, also those that were refused. */
+struct proxy_clients {
+    uint64_t requests;
+    int64_t first; /* seconds since 1970; 0: there was none */
+    int64_t last;
+};
+const struct proxy_clients *proxy_clients(const struct proxy *p);
+
 const char *proxy_address(const struct proxy *p);
 const struct http_server_stats *proxy_stats(const struct proxy *p);
 

@@ -86,6 +86,7 @@ static const char *const settings[] = {
     "to",
     "token-file",
     "wait-for-labels",
+    "watch-bypass",
     "watch-namespace",
     "webhook",
     "webhook-host",

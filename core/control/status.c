@@ -11,8 +11,8 @@
 #include "json/field.h"
 #include "json/json.h"
 
-#define GENERATION_MAX 9007199254740991.0 /* what a JSON number holds exactly */
-#define SECONDS_MAX 253402300799.0        /* the last second of the year 9999 */
+#define INTEGER_MAX 9007199254740991.0 /* what a JSON number holds exactly */
+#define SECONDS_MAX 253402300799.0     /* the last second of the year 9999 */
 
 static const cJSON *member(const cJSON *object, const char *key)
 {
@@ -111,7 +111,7 @@ int control_rules_read(const cJSON *object, const char *path, struct control_sta
     if (rc != 0) {
         return rc;
     }
-    if (!read_integer(generation, 1, GENERATION_MAX, &out->generation)) {
+    if (!read_integer(generation, 1, INTEGER_MAX, &out->generation)) {
         return wrong(e, path, "generation", generation, "must be an integer of at least 1");
     }
     rc = read_string(member(object, "checksum"), path, "checksum", check_checksum, out->checksum,
@@ -152,6 +152,35 @@ int control_proxy_status_read(const cJSON *root, struct control_proxy_status *ou
     }
     out->settled = cJSON_IsTrue(member(rules, "settled"));
     return control_rules_read(rules, "rules", &out->rules, e);
+}
+
+void control_proxy_use_add(cJSON *root, const struct control_proxy_use *use)
+{
+    cJSON *clients = cJSON_AddObjectToObject(root, "clients");
+    cJSON_AddNumberToObject(clients, "requests", (double)use->requests);
+    control_time_add(clients, "first", use->first);
+    control_time_add(clients, "last", use->last);
+    if (!use->bypass_known && use->bypass_error == NULL) {
+        return;
+    }
+    cJSON *bypass = cJSON_AddObjectToObject(root, "bypass");
+    if (use->bypass_known) {
+        cJSON_AddNumberToObject(bypass, "connections", (double)use->bypass_connections);
+    }
+    if (use->bypass_error != NULL) {
+        cJSON_AddStringToObject(bypass, "error", use->bypass_error);
+    }
+}
+
+void control_proxy_use_read(const cJSON *root, struct control_proxy_use *out)
+{
+    const cJSON *requests = member(member(root, "clients"), "requests");
+    const cJSON *connections = member(member(root, "bypass"), "connections");
+    memset(out, 0, sizeof *out);
+    out->clients_known =
+        read_integer(member(root, "uptimeSeconds"), 0, SECONDS_MAX, &out->uptime_s) &&
+        read_integer(requests, 0, INTEGER_MAX, &out->requests);
+    out->bypass_known = read_integer(connections, 0, INTEGER_MAX, &out->bypass_connections);
 }
 
 static const char *const parts[] = {

@@ -48,6 +48,23 @@ void control_proxy_status_add(cJSON *rules, const struct control_proxy_status *s
 MUST_CHECK int control_proxy_status_read(const cJSON *root, struct control_proxy_status *out,
                                          struct err *e);
 
+/* localproxy's: who comes to it, and who goes around it. */
+struct control_proxy_use {
+    uint64_t uptime_s; /* read only: the admin server says it */
+    bool clients_known;
+    uint64_t requests; /* of clients since the start */
+    int64_t first;     /* the first and the last of them, seconds since 1970; 0: none. Not read. */
+    int64_t last;
+    bool bypass_known;
+    uint64_t bypass_connections; /* that last, of others in the pod to the API server */
+    const char *bypass_error;    /* why they are not known; NULL: no reason. Not read. */
+};
+
+/* Adds to the root. */
+void control_proxy_use_add(cJSON *root, const struct control_proxy_use *use);
+/* What is missing, or makes no sense, is not known. */
+void control_proxy_use_read(const cJSON *root, struct control_proxy_use *out);
+
 /* rulesync's: the parts that tell what it cannot do, in the order in which they hinder. */
 enum control_rulesync_part {
     CONTROL_SOURCE,   /* where documents come from */

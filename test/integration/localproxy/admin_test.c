@@ -147,11 +147,25 @@ static void open_watches_and_what_was_counted(void **state)
     client_close(&c);
 }
 
+static void who_comes_and_who_goes_around(void **state)
+{
+    struct fixture *f = *state;
+    f->api->serve = answer_all;
+    expect_status(f, NULL, "clients", "{\"requests\":0}");
+    expect_status(f, NULL, "bypass", ""); /* nobody looks */
+    ask(f, "200 OK");
+    ask(f, "200 OK");
+    expect_status(f, "clients", "requests", "2");
+    expect_page(f, "/status", "\"first\":");
+    expect_page(f, "/status", "\"last\":");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(rules_and_the_writes_that_they_took_away, setup, teardown),
         cmocka_unit_test_setup_teardown(whether_the_api_server_can_be_reached, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_comes_and_who_goes_around, setup, teardown),
         cmocka_unit_test_setup_teardown(open_watches_and_what_was_counted, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,6 +147,63 @@ static void test_who_answers(void **state)
     assert_null(control_status_parse((struct slice){0}, CONTROL_STATUS_LOCALPROXY, &e));
 }
 
+static void test_who_comes_and_who_goes_around(void **state)
+{
+    (void)state;
+    struct control_proxy_use use = {.clients_known = true};
+    cJSON *root = cJSON_CreateObject();
+    control_proxy_use_add(root, &use);
+    expect_text(root, "{\"clients\":{\"requests\":0}}");
+    use = (struct control_proxy_use){.clients_known = true,
+                                     .requests = 3,
+                                     .first = 1000000000,
+                                     .last = 1000000001,
+                                     .bypass_known = true,
+                                     .bypass_connections = 2};
+    root = cJSON_CreateObject();
+    control_proxy_use_add(root, &use);
+    expect_text(root, "{\"clients\":{\"requests\":3,\"first\":\"2001-09-09T01:46:40Z\","
+                      "\"last\":\"2001-09-09T01:46:41Z\"},\"bypass\":{\"connections\":2}}");
+    use = (struct control_proxy_use){.clients_known = true, .bypass_error = "no file"};
+    root = cJSON_CreateObject();
+    control_proxy_use_add(root, &use);
+    expect_text(root, "{\"clients\":{\"requests\":0},\"bypass\":{\"error\":\"no file\"}}");
+}
+
+static struct control_proxy_use read_use(const char *text)
+{
+    struct control_proxy_use use;
+    cJSON *root = tree(text);
+    memset(&use, 0xff, sizeof use);
+    control_proxy_use_read(root, &use);
+    cJSON_Delete(root);
+    return use;
+}
+
+static void test_what_makes_no_sense_is_not_known(void **state)
+{
+    static const char *const texts[] = {
+        "{}", /* an older localproxy */
+        "{\"uptimeSeconds\":9}",
+        "{\"clients\":{\"requests\":1},\"bypass\":{\"error\":\"no file\"}}",
+        "{\"uptimeSeconds\":-1,\"clients\":{\"requests\":1},\"bypass\":{\"connections\":-1}}",
+        "{\"uptimeSeconds\":9,\"clients\":{\"requests\":\"1\"},\"bypass\":{\"connections\":0.5}}",
+        "{\"uptimeSeconds\":9,\"clients\":[1],\"bypass\":1}",
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct control_proxy_use use = read_use(texts[i]);
+        assert_false(use.clients_known);
+        assert_false(use.bypass_known);
+    }
+    struct control_proxy_use use = read_use(
+        "{\"uptimeSeconds\":90,\"clients\":{\"requests\":0},\"bypass\":{\"connections\":2}}");
+    assert_true(use.clients_known && use.bypass_known);
+    assert_int_equal(use.uptime_s, 90);
+    assert_int_equal(use.requests, 0);
+    assert_int_equal(use.bypass_connections, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +213,8 @@ int main(void)
         cmocka_unit_test(test_odd_times_are_refused),
         cmocka_unit_test(test_what_is_settled),
         cmocka_unit_test(test_who_answers),
+        cmocka_unit_test(test_who_comes_and_who_goes_around),
+        cmocka_unit_test(test_what_makes_no_sense_is_not_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
