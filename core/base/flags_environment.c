@@ -19,6 +19,7 @@ static const char *const settings[] = {
     "admin",
     "all-resources",
     "at-start",
+    "bypass-wait",
     "certificate-days",
     "configmap",
     "context",

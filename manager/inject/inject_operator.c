@@ -194,6 +194,18 @@ void inject_operator_lead(struct edit *ed, const struct inject_options *o,
     }
 }
 
+bool inject_operator_is_all(const struct inject_options *o, const cJSON *containers)
+{
+    const cJSON *container;
+    cJSON_ArrayForEach(container, containers)
+    {
+        if (!inject_access_concerns(o, container)) {
+            return false;
+        }
+    }
+    return o->containers != NULL || cJSON_GetArraySize(containers) == 1;
+}
+
 /* ---- variables ---- */
 
 static cJSON *find_variable(const cJSON *spec, const char *name)

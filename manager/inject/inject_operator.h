@@ -19,6 +19,10 @@
 void inject_operator_lead(struct edit *ed, const struct inject_options *o,
                           const struct inject_access *a, cJSON *spec, struct warnings *warnings);
 
+/* Whether all the pod's containers are the operator's for certain: the only one, or each is named.
+ * Another one may talk to the API server itself, and rightly so. */
+bool inject_operator_is_all(const struct inject_options *o, const cJSON *containers);
+
 /* The variables of env-sync, in a new array that the caller frees. NULL after a failure. */
 cJSON *inject_operator_variables(struct edit *ed, const struct inject_options *o, const cJSON *spec,
                                  struct warnings *warnings);

@@ -214,6 +214,9 @@ static void add_proxy_args(struct edit *ed, const struct inject_plan *plan, cons
     if (!s->native) {
         add_delay(ed, args, spec);
     }
+    if (plan->watch_bypass) {
+        edit_append_string(ed, args, "--watch-bypass");
+    }
     for (size_t i = 0; s->proxy_args != NULL && s->proxy_args[i] != NULL; i++) {
         edit_append_string(ed, args, s->proxy_args[i]);
     }

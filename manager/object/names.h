@@ -28,5 +28,6 @@
 /* Names below the prefix of labels and annotations (labels.h). */
 #define SIDECAR_ENABLE "enable-proxy"               /* label: "true" asks for injection */
 #define SIDECAR_INJECTED "sharding-config-injected" /* annotation and label: the shard's name */
+#define SIDECAR_ALLOW_BYPASS "allow-bypass" /* annotation: "true": its bypassing is on purpose */
 
 #endif

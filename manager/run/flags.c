@@ -48,6 +48,7 @@ static const struct manager_flags defaults = {
     .wait_for_labels = true,
     .labels = LABEL_FLAGS_DEFAULTS(LABELS_PREFIX),
     .probe_interval_s = 15,
+    .bypass_wait_s = 120,
     .handover_wait_s = 10,
 };
 
@@ -163,6 +164,12 @@ static const struct flag table[] = {
      .help = "How long what a shard gains waits at most until the pods of another shard of the "
              "same operator, which show it, have confirmed that they do not any more; 80 while "
              "they say that writes to it may still be executed. 0: it does not wait."},
+    {.name = "bypass-wait",
+     .value = "SECONDS",
+     .max = 86400,
+     FLAG_UINT_AT(struct manager_flags, bypass_wait_s),
+     .help = "A pod that has been ready for so long, and whose operator has not sent localproxy "
+             "any request, counts as bypassing it. 0: it does not."},
     {.name = "sidecar-image",
      .value = "IMAGE",
      FLAG_STRING_AT(struct manager_flags, inject.image),

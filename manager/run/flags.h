@@ -44,6 +44,7 @@ struct manager_flags {
     struct compile_labels labels;
 
     uint64_t probe_interval_s;
+    uint64_t bypass_wait_s;   /* 0: nobody is judged by that */
     uint64_t handover_wait_s; /* 0: nothing waits */
 
     struct inject_settings inject;

@@ -73,6 +73,8 @@ struct controller_options {
     uint64_t handover_ms;
     const struct labelled_source *labelled; /* must outlive the controller; NULL: nobody labels */
     bool wait_for_labels; /* the first rules of a shard, for what they select by control labels */
+    /* A pod that is ready for so long without a client of its proxy is bypassed; 0: it is not. */
+    uint64_t bypass_wait_ms;
     struct prober_options probes; /* on_change and data are not used */
     unsigned parallel;            /* shards that are handled at a time; 0: 8 */
     unsigned nudges;              /* pods that are told at a time; 0: 16 */

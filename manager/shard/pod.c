@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rfc3339.h"
 #include "compile/shards.h"
 #include "object/names.h"
 #include "json/field.h"
@@ -63,16 +64,20 @@ static void find_ports(struct pod *p, const cJSON *containers)
     }
 }
 
-static bool is_ready(const cJSON *status)
+static void read_ready(struct pod *p, const cJSON *status)
 {
     const cJSON *c = NULL;
     cJSON_ArrayForEach(c, field_get(status, "conditions"))
     {
         if (strcmp(field_text(c, "type"), "Ready") == 0) {
-            return strcmp(field_text(c, "status"), "True") == 0;
+            p->ready = strcmp(field_text(c, "status"), "True") == 0;
+            const char *since = field_text(c, "lastTransitionTime");
+            if (p->ready && !rfc3339_parse(since, &p->ready_since)) {
+                p->ready_since = 0;
+            }
+            return;
         }
     }
-    return false;
 }
 
 static void read_facts(struct pod *p, const cJSON *object, const struct pod_keys *keys)
@@ -84,7 +89,9 @@ static void read_facts(struct pod *p, const cJSON *object, const struct pod_keys
     p->generation = generation_of(field_get(meta, "annotations"), keys->generation);
     find_ports(p, field_get(spec, "initContainers")); /* native sidecars */
     find_ports(p, field_get(spec, "containers"));
-    p->ready = is_ready(status);
+    read_ready(p, status);
+    p->allow_bypass =
+        strcmp(field_text(field_get(meta, "annotations"), keys->allow_bypass), "true") == 0;
     p->ending = field_get(meta, "deletionTimestamp") != NULL;
     p->over = strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
 }
@@ -162,6 +169,7 @@ bool pod_same(const struct pod *a, const struct pod *b)
            strcmp(a->ip, b->ip) == 0 && strcmp(a->account, b->account) == 0 &&
            strcmp(a->injected, b->injected) == 0 && a->generation == b->generation &&
            a->proxy_port == b->proxy_port && a->sync_port == b->sync_port && a->ready == b->ready &&
+           a->ready_since == b->ready_since && a->allow_bypass == b->allow_bypass &&
            a->ending == b->ending && a->over == b->over && same_labels(a, b);
 }
 

@@ -41,6 +41,8 @@ struct pod {
     uint16_t proxy_port; /* localproxy's admin server; 0: there is no such sidecar */
     uint16_t sync_port;  /* rulesync's */
     bool ready;          /* its condition Ready */
+    bool allow_bypass;   /* its annotation says so */
+    int64_t ready_since; /* seconds since 1970; 0: it is not ready, or that is not known */
     bool ending;         /* it is being deleted */
     bool over;           /* Succeeded or Failed */
 };
@@ -49,6 +51,7 @@ struct pod {
 struct pod_keys {
     const char *generation;
     const char *injected;
+    const char *allow_bypass;
 };
 
 /* NULL without memory. free() frees it. */

@@ -26,11 +26,16 @@ int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e)
         return err_set(e, why.code, "%s", why.msg);
     }
     struct control_proxy_status s;
+    struct control_proxy_use use;
     int rc = control_proxy_status_read(root, &s, &why);
+    control_proxy_use_read(root, &use);
     cJSON_Delete(root);
     if (rc != 0) {
         return err_set(e, -EINVAL, "invalid response: %s", why.msg);
     }
+    r->unused = use.clients_known && use.requests == 0;
+    r->up_ms = use.clients_known ? (int64_t)use.uptime_s * 1000 : 0;
+    r->bypassed = use.bypass_known && use.bypass_connections > 0;
     r->enforcing = s.settled;
     r->generation = s.rules.generation;
     r->since_ms = s.rules.since * 1000;

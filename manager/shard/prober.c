@@ -218,8 +218,9 @@ static void make_due(struct target *t, uint64_t delay)
 static bool same_result(const struct probe_result *a, const struct probe_result *b)
 {
     return a->state == b->state && a->enforcing == b->enforcing && a->generation == b->generation &&
-           a->since_ms == b->since_ms && strcmp(a->checksum, b->checksum) == 0 &&
-           strcmp(a->shard, b->shard) == 0 && strcmp(a->message, b->message) == 0;
+           a->since_ms == b->since_ms && a->unused == b->unused && a->bypassed == b->bypassed &&
+           strcmp(a->checksum, b->checksum) == 0 && strcmp(a->shard, b->shard) == 0 &&
+           strcmp(a->message, b->message) == 0;
 }
 
 static void learn(struct target *t, const struct probe_result *r)

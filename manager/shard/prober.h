@@ -37,6 +37,9 @@ struct probe_result {
     char shard[512];  /* "namespace/name" of these rules; "" if there are none */
     int64_t since_ms; /* since when they are in force: of the epoch, by the pod's clock, but not
                          later than it was first heard of; 0: unknown */
+    bool unused;      /* localproxy says that no client has come to it since it runs */
+    int64_t up_ms;    /* for how long it does, as it said last; 0: it does not say */
+    bool bypassed;    /* it says that others in the pod have connections to the API server */
     char message[PROBE_MESSAGE_SIZE]; /* for people: why it is silent, or why rulesync does not take
                                          what is published; "" if nothing is wrong */
 };

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "shard/controller_internal.h"
+#include "shard/verdict.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -29,6 +30,8 @@ static struct status_pod pod_facts(struct shard *s, const struct shard_cache_con
         .name = p->name,
         .sidecar = p->proxy_port != 0,
         .ready = p->ready,
+        .ready_since = p->ready_since,
+        .allow_bypass = p->allow_bypass,
         .ending = p->ending,
         .over = p->over,
         .other_shard = other == NULL ? NULL : other->name,
@@ -64,6 +67,20 @@ static bool is_too_early(const struct shard *s, const struct shard_cache_config 
     return unknown && !s->reported && field_get(config->object, "status") != NULL;
 }
 
+/* That no client comes shows only by the time that passes. */
+static void look_again_for_bypass(struct shard *s, const struct status_facts *f)
+{
+    enum { AT_LEAST_MS = 1000 }; /* the pods must have been asked again */
+    uint64_t first = UINT64_MAX;
+    for (size_t i = 0; i < f->pod_count; i++) {
+        uint64_t ms = verdict_patience_ms(f, &f->pods[i]);
+        first = ms != 0 && ms < first ? ms : first;
+    }
+    if (first != UINT64_MAX) {
+        controller_look_after(s, first > AT_LEAST_MS ? first : AT_LEAST_MS);
+    }
+}
+
 /* NULL without memory, or *early. */
 static cJSON *make_status(struct shard *s, const struct shard_cache_config *config, bool *changed,
                           bool *early)
@@ -87,6 +104,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
         .configmap = name,
         .pods = pods,
         .pod_count = config->pod_count,
+        .bypass_wait_ms = s->controller->options.bypass_wait_ms,
         .now_ms = net_clock_wall(s->controller->clock) / MICROSECONDS,
     };
     cJSON *status = NULL;
@@ -94,6 +112,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
     *early = pods != NULL && is_too_early(s, config, pods);
     if (name != NULL && pods != NULL && !*early) {
         status = status_make(&facts, &result);
+        look_again_for_bypass(s, &facts);
     }
     if (status != NULL) {
         s->enforced = result.enforced;
@@ -128,8 +147,8 @@ static bool other_generation(const cJSON *old, const cJSON *new)
 
 static bool is_alarm(enum status_enforced e)
 {
-    return e == STATUS_NO_SIDECAR || e == STATUS_OVERLAPPING || e == STATUS_OTHER_RULES ||
-           e == STATUS_REFUSED || e == STATUS_SILENT;
+    return e == STATUS_NO_SIDECAR || e == STATUS_BYPASSED || e == STATUS_OVERLAPPING ||
+           e == STATUS_OTHER_RULES || e == STATUS_REFUSED || e == STATUS_SILENT;
 }
 
 /* What it waits for comes by itself. */

@@ -67,11 +67,14 @@ static int copy_and_follow(struct shard_cache *w, const struct shard_cache_optio
     w->namespace = o->namespace == NULL ? NULL : strdup(o->namespace);
     w->generation_key = annotation(o->prefix, POD_GENERATION);
     w->injected_key = annotation(o->prefix, SIDECAR_INJECTED);
+    w->allow_bypass_key = annotation(o->prefix, SIDECAR_ALLOW_BYPASS);
     if (w->prefix == NULL || (w->namespace == NULL && o->namespace != NULL) ||
-        w->generation_key == NULL || w->injected_key == NULL) {
+        w->generation_key == NULL || w->injected_key == NULL || w->allow_bypass_key == NULL) {
         return err_memory(e);
     }
-    w->keys = (struct pod_keys){.generation = w->generation_key, .injected = w->injected_key};
+    w->keys = (struct pod_keys){.generation = w->generation_key,
+                                .injected = w->injected_key,
+                                .allow_bypass = w->allow_bypass_key};
     bool follows =
         informer_follow(&w->configs_informer, e) == 0 && informer_follow(&w->maps_informer, e) == 0;
     return follows ? 0 : e->code;
@@ -128,6 +131,7 @@ void shard_cache_free(struct shard_cache *w)
     table_deinit(&w->namespaces);
     free(w->generation_key);
     free(w->injected_key);
+    free(w->allow_bypass_key);
     free(w->namespace);
     free(w->prefix);
     free(w);

@@ -89,6 +89,7 @@ struct shard_cache {
     char *prefix;
     char *generation_key;
     char *injected_key;
+    char *allow_bypass_key;
     struct pod_keys keys;
 
     struct table configs;

@@ -51,6 +51,11 @@ static const struct kind kinds[VERDICTS] = {
     [VERDICT_NO_SIDECAR] = {STATUS_NO_SIDECAR, "NoSidecar",
                             "Without a sidecar, so seeing everything",
                             ". Label the pods' template ", false},
+    [VERDICT_BYPASSED] =
+        {STATUS_BYPASSED, "Bypassed", "Bypassing their proxies",
+         ". Give these operators the kubeconfig of the pod (KUBECONFIG or "
+         "--kubeconfig; not rest.InClusterConfig), or annotate the pods' template ",
+         true},
     [VERDICT_OVERLAPPING] = {STATUS_OVERLAPPING, "Overlapping", "In two shards",
                              ". Change one of the selectors", true},
     [VERDICT_OTHER_RULES] = {STATUS_OTHER_RULES, "OtherRules", "Enforcing other rules", "", true},
@@ -230,6 +235,9 @@ static int write_tail(const struct view *v, enum verdict verdict, struct buf *ou
     int rc = buf_append_str(out, kinds[verdict].tail);
     if (rc == 0 && verdict == VERDICT_NO_SIDECAR) {
         rc = buf_printf(out, "%s/" SIDECAR_ENABLE ": \"true\"", v->f->prefix);
+    } else if (rc == 0 && verdict == VERDICT_BYPASSED) {
+        rc = buf_printf(out, "%s/" SIDECAR_ALLOW_BYPASS ": \"true\" if it is on purpose",
+                        v->f->prefix);
     }
     return rc == 0 ? buf_append_char(out, '.') : rc;
 }

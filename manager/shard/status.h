@@ -44,6 +44,8 @@ struct status_pod {
     bool sidecar;                     /* it has a localproxy */
     bool ready;                       /* its condition Ready */
     bool ending;                      /* it is being deleted */
+    bool allow_bypass;                /* it says that its bypassing is on purpose */
+    int64_t ready_since;              /* seconds of the epoch; 0: not known */
     bool over;                        /* Succeeded or Failed: counts no more */
     const char *other_shard;          /* another config that selects it too; NULL: none */
     const struct probe_result *probe; /* NULL: it is not asked (no address yet, no sidecar) */
@@ -63,7 +65,9 @@ struct status_facts {
     const struct labelling *labelling; /* NULL: nothing is said about labels */
     const struct status_pod *pods;
     size_t pod_count;
-    int64_t now_ms; /* of the epoch: for conditions that change */
+    uint64_t bypass_wait_ms; /* without any client a pod that is ready for so long is bypassed; 0:
+                                never */
+    int64_t now_ms;          /* of the epoch: for conditions that change */
 };
 
 /* Why Enforced holds or not, for metrics and tests. Of several reasons the first of those below. */
@@ -73,6 +77,7 @@ enum status_enforced {
     STATUS_NO_PODS,     /* nobody enforces anything: True, for nobody shows anything */
     STATUS_NO_RULES,    /* this spec's were not published */
     STATUS_NO_SIDECAR,  /* pods without a proxy see everything */
+    STATUS_BYPASSED,    /* pods whose operators go around their proxies */
     STATUS_OVERLAPPING, /* pods that another shard selects too, and that do not enforce ours */
     STATUS_OTHER_RULES, /* pods that enforce another shard's, or newer ones */
     STATUS_REFUSED,     /* proxies or rulesync say why they do not take the rules */

@@ -88,6 +88,44 @@ static enum verdict judge_answer(const struct status_facts *f, const char *shard
     return VERDICT_WAITING;
 }
 
+/* ---- bypassing ---- */
+
+/* Whether it is judged by clients that do not come. */
+static bool should_have_clients(const struct status_facts *f, const struct status_pod *p)
+{
+    const struct probe_result *r = p->probe;
+    return f->bypass_wait_ms != 0 && !p->allow_bypass && p->ready && !p->ending &&
+           p->ready_since != 0 && r != NULL && r->state == PROBE_ANSWERED && r->unused;
+}
+
+uint64_t verdict_patience_ms(const struct status_facts *f, const struct status_pod *p)
+{
+    if (!should_have_clients(f, p)) {
+        return 0;
+    }
+    int64_t ready_ms = f->now_ms - p->ready_since * 1000;
+    int64_t ms = ready_ms < p->probe->up_ms ? ready_ms : p->probe->up_ms;
+    int64_t left = (int64_t)f->bypass_wait_ms - (ms > 0 ? ms : 0);
+    return left > 0 ? (uint64_t)left : 0;
+}
+
+/* Of one whose proxy enforces the rules. */
+static bool is_bypassed(const struct status_facts *f, const struct status_pod *p,
+                        char text[VERDICT_TEXT_SIZE])
+{
+    if (p->allow_bypass || !p->ready || p->ending) {
+        return false;
+    }
+    if (p->probe->bypassed) {
+        say(text, "has connections to the API server that are not localproxy's");
+    } else if (should_have_clients(f, p) && verdict_patience_ms(f, p) == 0) {
+        say(text, "no request has come to localproxy since it runs");
+    } else {
+        return false;
+    }
+    return true;
+}
+
 enum verdict verdict_of(const struct status_facts *f, const char *shard, const struct status_pod *p,
                         char text[VERDICT_TEXT_SIZE])
 {
@@ -104,6 +142,9 @@ enum verdict verdict_of(const struct status_facts *f, const char *shard, const s
         say(text, "is selected by %s too", p->other_shard);
     }
     bool well = enforces(f, shard, p->probe);
+    if (well && is_bypassed(f, p, text)) {
+        return VERDICT_BYPASSED;
+    }
     if (p->other_shard != NULL) {
         return well ? VERDICT_CONTESTED : VERDICT_OVERLAPPING;
     }

@@ -10,6 +10,7 @@
 /* From what hinders most to what does not. */
 enum verdict {
     VERDICT_NO_SIDECAR,  /* it sees everything */
+    VERDICT_BYPASSED,    /* its proxy enforces our rules, and its operator goes around it */
     VERDICT_OVERLAPPING, /* another shard selects it too, and it does not enforce our rules */
     VERDICT_OTHER_RULES, /* it enforces another shard's, or newer ones than are published */
     VERDICT_REFUSED,     /* it says why it does not take ours */
@@ -29,5 +30,9 @@ enum verdict {
  * the config. */
 enum verdict verdict_of(const struct status_facts *f, const char *shard, const struct status_pod *p,
                         char text[VERDICT_TEXT_SIZE]);
+
+/* For how long, in ms, a pod that has had no client yet may have none until it counts as bypassed;
+ * 0: it does not, or does already. */
+uint64_t verdict_patience_ms(const struct status_facts *f, const struct status_pod *p);
 
 #endif

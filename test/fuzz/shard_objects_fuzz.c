@@ -16,7 +16,8 @@
 #define PREFIX "p"
 
 static const struct pod_keys keys = {.generation = "p/rules-generation",
-                                     .injected = "p/sharding-config-injected"};
+                                     .injected = "p/sharding-config-injected",
+                                     .allow_bypass = "p/allow-bypass"};
 static const struct rules_map_owner owner = {.name = "a", .uid = "u"};
 
 static const char rules_text[] =

@@ -439,6 +439,30 @@ static void what_pods_get(void **state)
           "spec.containers.cmesh-localproxy.ports.cmesh-api.containerPort=5443",
           "spec.containers.cmesh-localproxy.ports.cmesh-admin.containerPort=5441",
           "spec.containers.cmesh-rulesync.ports.cmesh-rulesync.containerPort=5442"}},
+        /* Others than the operator may talk to the API server themselves, as may the host's. */
+        {"",
+         "",
+         "containers: [" OPERATOR "]",
+         {"spec.containers.cmesh-localproxy.args.7=--watch-bypass",
+          "!spec.containers.cmesh-localproxy.args.8"}},
+        {"",
+         "",
+         "containers: [" OPERATOR ", {name: logs}]",
+         {"spec.containers.cmesh-localproxy.args.6=--shutdown-delay=30",
+          "!spec.containers.cmesh-localproxy.args.7"}},
+        {"",
+         "m.io/operator-containers: op",
+         "containers: [" OPERATOR ", {name: logs}]",
+         {"!spec.containers.cmesh-localproxy.args.7"}},
+        {"",
+         "m.io/operator-containers: 'op,logs'",
+         "containers: [" OPERATOR ", {name: logs}]",
+         {"spec.containers.cmesh-localproxy.args.7=--watch-bypass"}},
+        {"",
+         "",
+         "hostNetwork: true, containers: [" OPERATOR "]",
+         {"spec.containers.cmesh-localproxy.args.7=--shutdown-delay=30",
+          "!spec.containers.cmesh-localproxy.args.8"}},
         /* On the host's network others could borrow the operator's identity. */
         {"",
          "",
@@ -715,8 +739,9 @@ static void settings_are_used(void **state)
     cJSON *pod = read_pod("operator");
     cJSON *made = inject(&s, pod, NULL);
     expect(made, "spec.containers.cmesh-localproxy.args.2=--admin=192.0.2.7:5441");
-    expect(made, "spec.containers.cmesh-localproxy.args.7=--write-fence=audit");
-    expect(made, "spec.containers.cmesh-localproxy.args.8=--log-level=debug");
+    expect(made, "spec.containers.cmesh-localproxy.args.7=--watch-bypass");
+    expect(made, "spec.containers.cmesh-localproxy.args.8=--write-fence=audit");
+    expect(made, "spec.containers.cmesh-localproxy.args.9=--log-level=debug");
     expect(made, "spec.containers.cmesh-localproxy.resources.limits.cpu=1");
     expect(made, "!spec.containers.cmesh-localproxy.resources.requests");
     expect(made, "!spec.containers.cmesh-rulesync.resources.requests");
@@ -832,7 +857,8 @@ static void native_sidecars_need_no_delay(void **state)
     struct warnings notes = WARNINGS_INIT;
     cJSON *pod = parse("{metadata: {}, spec: {restartPolicy: Never, containers: [" OPERATOR "]}}");
     cJSON *made = inject(&s, pod, &notes);
-    expect(made, "!spec.initContainers.cmesh-localproxy.args.6");
+    expect(made, "spec.initContainers.cmesh-localproxy.args.6=--watch-bypass");
+    expect(made, "!spec.initContainers.cmesh-localproxy.args.7");
     expect(made, "!spec.initContainers.cmesh-rulesync.lifecycle");
     assert_int_equal(notes.count, 1); /* about the token */
     warnings_deinit(&notes);

@@ -32,7 +32,7 @@ struct yard {
     struct entry pods[PODS];
 };
 
-static const struct pod_keys keys = {.generation = "g", .injected = "i"};
+static const struct pod_keys keys = {.generation = "g", .injected = "i", .allow_bypass = "b"};
 
 static struct pod *make_pod(const char *labels)
 {

@@ -17,12 +17,14 @@
 #include "json/json.h"
 
 static const struct pod_keys keys = {.generation = "p/rules-generation",
-                                     .injected = "p/sharding-config-injected"};
+                                     .injected = "p/sharding-config-injected",
+                                     .allow_bypass = "p/allow-bypass"};
 
 static const char whole[] =
     "metadata: {name: a-0, namespace: \"n\", uid: u1, resourceVersion: \"7\",\n"
     "  labels: {shard: a, app: op},\n"
-    "  annotations: {p/rules-generation: \"12\", p/sharding-config-injected: a}}\n"
+    "  annotations: {p/rules-generation: \"12\", p/allow-bypass: \"true\", "
+    "p/sharding-config-injected: a}}\n"
     "spec:\n"
     "  initContainers: [{name: cmesh-kubeconfig}]\n"
     "  containers:\n"
@@ -32,7 +34,7 @@ static const char whole[] =
     "  - {name: operator, ports: [{name: cmesh-admin, containerPort: 5}]}\n"
     "status: {phase: Running, podIP: 10.0.0.1, conditions: [{type: Initialized, status: "
     "\"True\"},\n"
-    "  {type: Ready, status: \"True\"}]}\n";
+    "  {type: Ready, status: \"True\", lastTransitionTime: 2001-09-09T01:46:40Z}]}\n";
 
 static cJSON *parse(const char *text)
 {
@@ -66,7 +68,8 @@ static void test_facts(void **state)
     assert_int_equal(p->generation, 12);
     assert_int_equal(p->proxy_port, 9441);
     assert_int_equal(p->sync_port, 5442);
-    assert_true(p->ready);
+    assert_true(p->ready && p->allow_bypass);
+    assert_true(p->ready_since == 1000000000);
     assert_false(p->ending || p->over);
     assert_string_equal(pod_label(p, "app"), "op");
     assert_null(pod_label(p, "ap"));
@@ -84,7 +87,8 @@ static void test_little_is_known(void **state)
     assert_string_equal(p->injected, "");
     assert_int_equal(p->generation, 0);
     assert_int_equal(p->proxy_port, 0);
-    assert_false(p->ready);
+    assert_false(p->ready || p->allow_bypass);
+    assert_true(p->ready_since == 0);
     pod_address(p, 5441, address);
     assert_string_equal(address, "");
     free(p);
@@ -132,6 +136,9 @@ static void test_same(void **state)
         {"injected: a", "injected: b"},
         {"phase: Running", "phase: Succeeded"},
         {"type: Ready", "type: Unready"},
+        {"01:46:40", "01:46:41"},
+        {"01:46:40", "soon"},
+        {"allow-bypass: \"true\"", "allow-bypass: \"yes\""},
         {"name: a-0", "name: a-1"},
     };
     struct pod *p = make(whole);

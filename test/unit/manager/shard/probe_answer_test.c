@@ -36,6 +36,28 @@ static void test_rules_in_force(void **state)
     assert_string_equal(r.message, "kept");
 }
 
+/* Of a proxy that tells of clients and of others' connections. */
+#define USED(uptime, requests, connections)                                                        \
+    "{\"program\":\"localproxy\",\"uptimeSeconds\":" uptime ",\"rules\":" RULES                    \
+    ",\"clients\":{\"requests\":" requests "},\"bypass\":{\"connections\":" connections "}}"
+
+static void test_who_comes_and_who_goes_around(void **state)
+{
+    struct probe_result r = {.unused = true, .up_ms = 7, .bypassed = true};
+    (void)state;
+    assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0); /* an older one */
+    assert_false(r.unused || r.bypassed);
+    assert_true(r.up_ms == 0);
+    assert_int_equal(probe_answer_proxy(SLICE(USED("90", "0", "0")), &r, NULL), 0);
+    assert_true(r.unused && !r.bypassed);
+    assert_true(r.up_ms == 90000);
+    assert_int_equal(probe_answer_proxy(SLICE(USED("90", "1", "2")), &r, NULL), 0);
+    assert_true(!r.unused && r.bypassed);
+    assert_int_equal(probe_answer_proxy(SLICE(USED("90", "-1", "\"2\"")), &r, NULL), 0);
+    assert_false(r.unused || r.bypassed);
+    assert_true(r.enforcing);
+}
+
 static void test_what_is_not_settled_is_not_enforced(void **state)
 {
     static const char *const texts[] = {
@@ -195,6 +217,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules_in_force),
+        cmocka_unit_test(test_who_comes_and_who_goes_around),
         cmocka_unit_test(test_what_is_not_settled_is_not_enforced),
         cmocka_unit_test(test_no_rules_in_force),
         cmocka_unit_test(test_what_makes_no_sense_changes_nothing),

@@ -13,6 +13,7 @@
 
 #include "alloc_sweep.h"
 #include "base/array.h"
+#include "shard/verdict.h"
 #include "json/json.h"
 
 #define NOW INT64_C(1767225600000) /* 2026-01-01T00:00:00Z */
@@ -312,6 +313,81 @@ static void test_no_sidecar(void **state)
                "has no sidecar: its operator sees everything",
                "0 of 1 pods enforce generation 7. Without a sidecar, so seeing everything: p. "
                "Label the pods' template mesh.example.com/enable-proxy: \"true\".");
+}
+
+#define ADVICE                                                                                     \
+    ". Give these operators the kubeconfig of the pod (KUBECONFIG or --kubeconfig; not "           \
+    "rest.InClusterConfig), or annotate the pods' template mesh.example.com/allow-bypass: "        \
+    "\"true\" if it is on purpose."
+
+static void test_connections_around_the_proxy(void **state)
+{
+    static const char why[] = "has connections to the API server that are not localproxy's";
+    struct probe_result r = enforcing(7);
+    (void)state;
+    r.bypassed = true;
+    expect_pod(ready_pod("p", &r), STATUS_BYPASSED, "0/1", "False", "Bypassed", why,
+               "0 of 1 pods enforce generation 7. Bypassing their proxies: p (has connections to "
+               "the API server that are not localproxy's)" ADVICE);
+    struct status_pod pod = ready_pod("p", &r);
+    pod.allow_bypass = true;
+    expect_pod(pod, STATUS_ENFORCED, "1/1", "True", "Enforced", "",
+               "1 of 1 pods enforce generation 7.");
+    pod = ready_pod("p", &r);
+    pod.ready = false; /* an init container may have them */
+    expect_pod(pod, STATUS_ENFORCED, "1/1", "True", "Enforced", "",
+               "1 of 1 pods enforce generation 7.");
+    r.generation = 6; /* what is worse is told first, what hinders more as well */
+    expect_pod(ready_pod("p", &r), STATUS_WAITING, "0/1", "False", "Waiting",
+               "still enforces generation 6",
+               "0 of 1 pods enforce generation 7. Not confirmed yet: p (still enforces generation "
+               "6).");
+}
+
+enum { WAIT_MS = 120000 };
+
+static enum status_enforced judge_unused(int64_t ready_ms, int64_t up_ms, uint64_t wait_ms,
+                                         uint64_t patience_ms)
+{
+    struct probe_result r = enforcing(7);
+    struct status_pod pod = ready_pod("p", &r);
+    r.unused = true;
+    r.up_ms = up_ms;
+    pod.ready_since = ready_ms < 0 ? 0 : (NOW - ready_ms) / 1000;
+    struct status_facts f = published(&pod, 1);
+    f.bypass_wait_ms = wait_ms;
+    assert_int_equal(verdict_patience_ms(&f, &pod), patience_ms);
+    struct made m = make(f);
+    enum status_enforced enforced = m.result.enforced;
+    made_free(&m);
+    return enforced;
+}
+
+static void test_no_client_ever(void **state)
+{
+    (void)state;
+    assert_int_equal(judge_unused(WAIT_MS, WAIT_MS, WAIT_MS, 0), STATUS_BYPASSED);
+    assert_int_equal(judge_unused(WAIT_MS - 1000, 900000, WAIT_MS, 1000), STATUS_ENFORCED);
+    assert_int_equal(judge_unused(900000, 50000, WAIT_MS, 70000), STATUS_ENFORCED);
+    assert_int_equal(judge_unused(900000, 0, WAIT_MS, WAIT_MS), STATUS_ENFORCED);
+    assert_int_equal(judge_unused(900000, 900000, 0, 0), STATUS_ENFORCED);
+    assert_int_equal(judge_unused(-1, 900000, WAIT_MS, 0), STATUS_ENFORCED);
+    struct probe_result r = enforcing(7);
+    struct status_pod pod = ready_pod("p", &r);
+    struct status_facts f = published(&pod, 1);
+    r.unused = true;
+    r.up_ms = WAIT_MS;
+    pod.ready_since = NOW / 1000 - 900;
+    f.bypass_wait_ms = WAIT_MS;
+    struct made m = make(f);
+    expect_condition(&m, "Enforced", "False", "Bypassed",
+                     "0 of 1 pods enforce generation 7. Bypassing their proxies: p (no request has "
+                     "come to localproxy since it runs)" ADVICE);
+    made_free(&m);
+    pod.allow_bypass = true;
+    m = make(f);
+    assert_int_equal(m.result.enforced, STATUS_ENFORCED);
+    made_free(&m);
 }
 
 static void test_overlapping(void **state)
@@ -735,6 +811,8 @@ int main(void)
         cmocka_unit_test(test_pods_that_refuse),
         cmocka_unit_test(test_other_rules),
         cmocka_unit_test(test_no_sidecar),
+        cmocka_unit_test(test_connections_around_the_proxy),
+        cmocka_unit_test(test_no_client_ever),
         cmocka_unit_test(test_overlapping),
         cmocka_unit_test(test_pods_that_start),
         cmocka_unit_test(test_pods_that_end),
