@@ -15,6 +15,7 @@ import unittest.mock
 
 import harness
 import mesh
+import relay
 import wire
 
 EDITS = 100
@@ -720,6 +721,72 @@ class TruthTest(ShardsTestCase):
         self.assertIn("shard-a", mesh.condition(found, "Enforced")["message"])
         self.assertEqual("0/2", found["status"]["enforced"])
         self.assertEqual({"object-a"}, self.pods[0].shown())
+
+
+class BypassTest(ShardsTestCase):
+    """Operators, here kubectl, that go around their proxies. The address of a relay before the API
+    server is known to one pod alone: elsewhere each pod has a network of its own."""
+
+    def begin(self, wait):
+        between = relay.Relay(self.cluster.address)
+        self.addCleanup(between.close)
+        self.manager("--bypass-wait", str(wait))
+        self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
+        pod, other = (self.pod(f"shard-a-{i}", "shard-a") for i in range(2))
+        pod.kubeconfig = self.path("relayed.kubeconfig")
+        pod.proxy_args = ["--watch-bypass"]
+        with open(self.cluster.kubeconfig, encoding="utf-8") as original:
+            text = original.read()
+        with open(pod.kubeconfig, "w", encoding="utf-8") as relayed:
+            url = "https://" + between.address
+            relayed.write(text.replace(self.cluster.env["APISERVER"], url))
+        other.start()
+        pod.start()
+        self.wait_enforced("shard-a", pods=2)
+        return pod
+
+    def operator(self, **way):
+        """It watches until the test ends it."""
+        kubectl = harness.Kubectl(self.path("."), **way)
+        process = kubectl.popen("-n", self.namespace, "get", "configmaps", "--watch", "-o", "name")
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+
+    def wait_bypassed(self, pod, words):
+        found = self.wait_condition("shard-a", "Enforced", "False", "Bypassed")
+        self.assertEqual("1/2", found["status"]["enforced"])
+        message = mesh.condition(found, "Enforced")["message"]
+        self.assertIn(f"{pod.name} ({words}", message)
+        self.assertIn("allow-bypass", self.wait_event("shard-a", "Bypassed")["message"])
+        self.assertIn(words, self.row("shard-a", pod)["message"])
+
+    def allow(self, pod):
+        annotations = {mesh.GROUP + "/allow-bypass": "true"}
+        patch = {"metadata": {"annotations": annotations}}
+        path = f"{pod.path}/{pod.name}"
+        self.cluster.json(path, "PATCH", patch, "application/merge-patch+json")
+
+    def test_an_operator_with_connections_of_its_own(self):
+        pod = self.begin(0)
+        self.operator(server=f"http://{pod.address}:5443")
+        harness.wait_for(lambda: pod.proxy.status()["openWatches"], "it comes through its proxy")
+        known = harness.wait_for(lambda: pod.proxy.status().get("bypass"), "somebody has looked")
+        self.assertEqual({"connections": 0}, known)
+        self.assertGreater(pod.proxy.status()["clients"]["requests"], 0)
+        self.operator(kubeconfig=pod.kubeconfig)
+        self.wait_bypassed(pod, "has connections to the API server")
+        self.assertEqual({"connections": 1}, pod.proxy.status()["bypass"])
+        self.assertIn("connections of this pod go to the API server", pod.proxy.log())
+        self.allow(pod)
+        self.wait_enforced("shard-a", pods=2)
+
+    def test_an_operator_that_never_comes(self):
+        pod = self.begin(3)
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        pod.set_status(since=now)
+        self.wait_bypassed(pod, "no request has come to localproxy")
+        self.operator(server=f"http://{pod.address}:5443")
+        self.wait_enforced("shard-a", pods=2)
 
 
 class PublishTest(ShardsTestCase):

@@ -190,6 +190,8 @@ class Pod:
         self.path = f"/api/v1/namespaces/{case.namespace}/pods"
         self.folder = case.path(name)
         self.finalizers = []
+        self.kubeconfig = case.cluster.kubeconfig  # of its localproxy
+        self.proxy_args = []  # more of them
         self.proxy = None
         self.sync = None
         os.makedirs(self.folder, exist_ok=True)
@@ -210,10 +212,12 @@ class Pod:
     def create(self):
         self.case.cluster.json(self.path, "POST", self.body())
 
-    def set_status(self, ready=True, phase="Running"):
-        """As the kubelet would."""
-        ready = [{"type": "Ready", "status": "True" if ready else "False"}]
-        status = {"phase": phase, "conditions": ready, "podIP": self.address}
+    def set_status(self, ready=True, phase="Running", since=None):
+        """As the kubelet would, but for the time if `since` is None."""
+        condition = {"type": "Ready", "status": "True" if ready else "False"}
+        if since is not None:
+            condition["lastTransitionTime"] = since
+        status = {"phase": phase, "conditions": [condition], "podIP": self.address}
         status["podIPs"] = [{"ip": self.address}]
         kind = "application/merge-patch+json"
         path = f"{self.path}/{self.name}/status"
@@ -239,9 +243,9 @@ class Pod:
         ready_file = os.path.join(self.folder, "ready.json")
         if os.path.exists(ready_file):
             os.unlink(ready_file)
-        args = ["--kubeconfig", self.case.cluster.kubeconfig, "--rules", kept]
+        args = ["--kubeconfig", self.kubeconfig, "--rules", kept]
         args += ["--listen", f"{self.address}:5443", "--admin", f"{self.address}:5441"]
-        args += ["--shutdown-grace", "2"]
+        args += ["--shutdown-grace", "2", *self.proxy_args]
         self.proxy = harness.LocalProxy(self.folder, args, control=True)
 
     def start_sync(self):
