@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/spelling.h"
+
 /* What stands between a path and the key below it. */
 static const char *dot(const char *path)
 {
@@ -98,6 +100,21 @@ int field_required(const cJSON *object, const char *path, const char *key, const
     return rc;
 }
 
+/* The one that is meant by it; NULL: none is like it. Short words have little to differ in. */
+static const char *field_meant(const char *name, const char *const *known)
+{
+    unsigned best = SPELLING_NEAR;
+    const char *meant = NULL;
+    for (size_t i = 0; known[i] != NULL; i++) {
+        unsigned distance = spelling_distance(name, known[i]);
+        if (distance < best && (size_t)distance * 2 < strlen(name)) {
+            best = distance;
+            meant = known[i];
+        }
+    }
+    return meant;
+}
+
 int field_known(const cJSON *object, const char *path, const char *const *known, struct err *e)
 {
     const cJSON *item;
@@ -108,8 +125,10 @@ int field_known(const cJSON *object, const char *path, const char *const *known,
             i++;
         }
         if (known[i] == NULL) {
-            return err_set(e, -EINVAL, "%s%s%.100s: Forbidden: unknown field", path, dot(path),
-                           item->string);
+            const char *meant = field_meant(item->string, known);
+            return err_set(e, -EINVAL, "%s%s%.100s: Forbidden: unknown field%s%s%s", path,
+                           dot(path), item->string, meant == NULL ? "" : "; is \"",
+                           meant == NULL ? "" : meant, meant == NULL ? "" : "\" meant?");
         }
     }
     return 0;

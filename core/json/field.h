@@ -39,7 +39,8 @@ MUST_CHECK int field_int(const cJSON *object, const char *path, const char *key,
 MUST_CHECK int field_required(const cJSON *object, const char *path, const char *key,
                               const char **out, struct err *e);
 
-/* Refuses fields that are not in the list, which ends with NULL. */
+/* Refuses fields that are not in the list, which ends with NULL, and names the one that is likely
+ * meant. */
 MUST_CHECK int field_known(const cJSON *object, const char *path, const char *const *known,
                            struct err *e);
 

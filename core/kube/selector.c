@@ -327,7 +327,7 @@ struct selector *selector_parse(struct slice text, struct err *e)
 
 struct selector *selector_nothing(void)
 {
-    return selector_parse(SLICE("k,!k"), NULL);
+    return selector_parse(SLICE(SELECTOR_NOTHING), NULL);
 }
 
 static int add_copy(struct selector_builder *b, const struct selector *s)

@@ -63,7 +63,9 @@ MUST_CHECK struct selector *selector_parse(struct slice text, struct err *e);
 MUST_CHECK struct selector *selector_from_label_selector(const cJSON *object, const char *path,
                                                          struct err *e);
 
-/* Matches no label set; prints as `k,!k`, which the API server accepts. NULL without memory. */
+/* Matches no label set; prints as SELECTOR_NOTHING, which the API server accepts. NULL without
+ * memory. */
+#define SELECTOR_NOTHING "k,!k"
 MUST_CHECK struct selector *selector_nothing(void);
 
 /* What matches all of them; a requirement that stands in several is kept once. None: everything.

@@ -316,6 +316,21 @@ static int add_limit(struct compilation *c, const cJSON *limit, unsigned index)
     return add_rules(c, inner, path, o);
 }
 
+/* A list that is not there may have been lost on the way: under another name by the API server,
+ * which drops the fields that it does not know, or by a template that had no values. */
+static void add_nothing(struct compilation *c)
+{
+    cJSON *limit = edit_append_object(&c->edit, c->limits);
+    edit_append(&c->edit, edit_array(&c->edit, limit, "apiGroups"), cJSON_CreateString("*"));
+    edit_append(&c->edit, edit_array(&c->edit, limit, "resources"), cJSON_CreateString("*"));
+    edit_string(&c->edit, limit, "selector", SELECTOR_NOTHING);
+}
+
+bool compile_lacks_limits(const cJSON *config)
+{
+    return field_get(field_get(config, "spec"), "limits") == NULL;
+}
+
 static int add_limits(struct compilation *c, const cJSON *spec, cJSON *rules_spec)
 {
     const cJSON *limits = NULL;
@@ -324,6 +339,9 @@ static int add_limits(struct compilation *c, const cJSON *spec, cJSON *rules_spe
     c->limits = edit_array(&c->edit, rules_spec, "limits");
     if (field_array(spec, "spec", "limits", &limits, c->e) != 0) {
         return c->e->code;
+    }
+    if (limits == NULL) {
+        add_nothing(c);
     }
     cJSON_ArrayForEach(item, limits)
     {

@@ -38,6 +38,10 @@ struct compile_options {
 /* Whether the document calls itself a ShardingConfig, of whatever version. */
 bool compile_is_config(const cJSON *document);
 
+/* Whether it has no list of limits, not even `limits: []`, which says that the shard sees
+ * everything. Then it is compiled to rules that show nothing. */
+bool compile_lacks_limits(const cJSON *config);
+
 /* Compiles one config. The caller holds one reference to the rules. NULL on error; the message
  * begins with the path of the field: -EINVAL, -E2BIG or -ENOMEM. Fields of the spec that are
  * unknown are refused, since a misspelt limit would limit nothing. */

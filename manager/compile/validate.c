@@ -380,7 +380,10 @@ static int note_resources(const struct validation *v, void *data, const cJSON *e
 
 static void note_oddities(const struct validation *v)
 {
-    if (rules_limit_count(v->rules) == 0) {
+    if (compile_lacks_limits(v->config)) {
+        warnings_add(v->warnings, "spec.limits: missing: the shard sees nothing; write limits: [] "
+                                  "for a shard that sees everything");
+    } else if (rules_limit_count(v->rules) == 0) {
         warnings_add(v->warnings, "spec.limits: no limits: the shard sees everything");
     }
     (void)each_entry(v, note_contradiction, NULL);

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/rfc3339.h"
+#include "compile/compile.h"
 #include "object/names.h"
 #include "shard/probe_answer.h"
 #include "shard/verdict.h"
@@ -180,15 +181,32 @@ static void add_condition(struct view *v, cJSON *conditions, const char *type, b
     add_any(v, conditions, type, holds ? "True" : "False", reason, message);
 }
 
+/* What one should know of a valid spec. */
+static const char *valid_text(const cJSON *config, const char **reason)
+{
+    const cJSON *limits = field_get(field_get(config, "spec"), "limits");
+    *reason = "Valid";
+    if (compile_lacks_limits(config)) {
+        *reason = "LimitsMissing";
+        return "spec.limits is missing, so the shard sees nothing. Write limits: [] for a shard "
+               "that sees everything.";
+    }
+    return limits->child == NULL ? "The spec is valid. It has no limits: the shard sees everything."
+                                 : "The spec is valid.";
+}
+
 static void add_compiled(struct view *v, cJSON *conditions)
 {
     const struct status_facts *f = v->f;
-    char cause[CAUSE_MAX] = "The spec is valid."; /* never "": old API servers take it for null */
-    if (f->compile_error != NULL) {
-        probe_answer_text(cause, sizeof cause, f->compile_error);
+    const char *reason = f->root ? "Root" : "Invalid";
+    char cause[CAUSE_MAX];
+    if (f->compile_error == NULL) { /* never "": old API servers take it for null */
+        const char *text = valid_text(f->config, &reason);
+        add_condition(v, conditions, "Compiled", true, reason, text);
+        return;
     }
-    const char *reason = f->compile_error == NULL ? "Valid" : f->root ? "Root" : "Invalid";
-    add_condition(v, conditions, "Compiled", f->compile_error == NULL, reason, cause);
+    probe_answer_text(cause, sizeof cause, f->compile_error);
+    add_condition(v, conditions, "Compiled", false, reason, cause);
 }
 
 static void add_published(struct view *v, cJSON *conditions)

@@ -5,6 +5,7 @@
 import json
 import os
 import re
+import subprocess
 import unittest
 
 import harness
@@ -230,14 +231,21 @@ class DefinitionTest(CrdTestCase):
         self.assertRegex(shown, r"shardingconfigs +shard +ctrlmesh\S+ +true +ShardingConfig")
 
     def test_explain(self):
+        """Where kubectl is told of it: older API servers leave out what may have unknown fields."""
         for path, words in (
             ("", "A shard of an operator"),
+            (".spec", "What the shard is"),
+            (".status.pods.generation", "its proxy enforces"),
+            (".status.conditions", "confirmed them"),
+        ):
+            self.assertIn(words, " ".join(self.kubectl("explain", "shard" + path).split()), path)
+        if not harness.modern():
+            return
+        for path, words in (
             (".spec.selector", "The pods of the shard"),
             (".spec.controller.leaderElectionName", "leader election lock"),
             (".spec.limits", "What the shard sees"),
             (".spec.limits.objectSelector.selector.matchExpressions.operator", "DoesNotExist"),
-            (".status.pods.generation", "its proxy enforces"),
-            (".status.conditions", "confirmed them"),
         ):
             self.assertIn(words, " ".join(self.kubectl("explain", "shard" + path).split()), path)
 
@@ -366,15 +374,47 @@ class RefuseTest(CrdTestCase):
         self.assertIn("spec: Required value", err)
 
     def test_misspelt_fields(self):
-        """kubectl sees them; what is sent past it is not stored."""
-        for spec in ({"limts": []}, {"limits": [limit(resources=["pods"])]}):
-            thing = json.dumps(config("misspelt", **spec))
-            code, _, err = self.run_here("create", "-f", "-", stdin=thing)
-            self.assertEqual(1, code)
-            self.assertIn("unknown field", err)
-        self.here("create", "--validate=false", "-f", "-", stdin=thing)
-        stored = self.cluster.json(self.path_of("misspelt"))
-        self.assertEqual([LIMIT], stored["spec"]["limits"])
+        """They are kept for the manager, which refuses what it does not know: dropped, they would
+        leave a spec that means something else."""
+        misspelt = {"matchLabels": {"app": "demo"}, "matchExpression": [{"key": "a"}]}
+        pods = {**PODS, "verbs": ["get"]}
+        one = expression(key="a", operator="Exists", value="b")
+        for i, spec in enumerate(
+            (
+                {"limit": [LIMIT]},
+                {"selector": misspelt},
+                {"selector": one},
+                {"controller": {"leaderElection": "x"}},
+                {"webhook": {"ports": 1}},
+                {"limits": [limit(selector=misspelt)]},
+                {"limits": [limit(selector=one)]},
+                {"limits": [limit(relateResources=[pods], selectors={})]},
+                {"limits": [{"objectSelector": limit(selector=misspelt, selectors={})}]},
+                {"limits": [{"objectSelector": limit(relateResources=[pods], selector=one)}]},
+            )
+        ):
+            thing = json.dumps(config(f"misspelt-{i}", **spec))
+            self.here("create", "-f", "-", stdin=thing)
+            stored = self.cluster.json(self.path_of(f"misspelt-{i}"))
+            self.assertEqual(json.loads(thing)["spec"], stored["spec"])
+            compiled = self.compile(json.dumps(stored))
+            self.assertEqual(1, compiled.returncode)
+            self.assertRegex(compiled.stderr, r"spec\.\S+: Forbidden: unknown field")
+
+    def compile(self, text):
+        command = [harness.program("manager"), "compile", "-f", "-"]
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+    def test_what_is_misspelt_elsewhere_is_dropped(self):
+        """As ever: it says nothing to the manager."""
+        thing = config("dropped")
+        thing["specs"] = {}
+        thing["spec"]["root"] = {"prefix": "a", "targetStatefulSet": "b", "misspelt": 1}
+        args = ["create", "--validate=false", "-f", "-"]
+        self.here(*args, stdin=json.dumps(thing))
+        stored = self.cluster.json(self.path_of("dropped"))
+        self.assertNotIn("specs", stored)
+        self.assertEqual({"prefix": "a", "targetStatefulSet": "b"}, stored["spec"]["root"])
 
     def test_bad_status(self):
         self.here("create", "-f", "-", stdin=json.dumps(config("bad-status")))

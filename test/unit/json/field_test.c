@@ -77,6 +77,7 @@ static void fields_that_are_wrong(void **state)
 {
     (void)state;
     static const char *const known[] = {"text", "empty", "none", NULL};
+    static const char *const near[] = {"text", "empty", "none", "objects", NULL};
     const char *text = NULL;
     const cJSON *item = NULL;
     int number = 0;
@@ -99,6 +100,8 @@ static void fields_that_are_wrong(void **state)
     expect(field_required(object, "a", "none", &text, &e), &e, "a.none: Required value");
     expect(field_known(object, "a", known, &e), &e, "a.object: Forbidden: unknown field");
     expect(field_known(object, "", known, &e), &e, "object: Forbidden: unknown field");
+    expect(field_known(object, "", near, &e), &e,
+           "object: Forbidden: unknown field; is \"objects\" meant?");
     expect(field_invalid(&e, "a", "text", "t", "is bad"), &e,
            "a.text: Invalid value: \"t\": is bad");
 }

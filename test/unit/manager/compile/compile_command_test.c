@@ -159,7 +159,8 @@ static void lists_are_taken(void **state)
                             "  spec: {selector: {matchLabels: {a: b}}}\n"
                             "- {kind: Pod}\n"),
                      EXIT_DONE);
-    expect_words(f, "in.yaml:7: note: spec.limits: no limits: the shard sees everything");
+    expect_words(f,
+                 "in.yaml:7: note: spec.limits: missing: the shard sees nothing; write limits: []");
     expect_words(f, "in.yaml:8: note: skipped: kind Pod");
     assert_true(written(f, "out/demo.a.json"));
 }

@@ -192,16 +192,31 @@ static void an_empty_list_shows_nothing(void **state)
     rules_unref(rules);
 }
 
-static void no_limits_are_no_limits(void **state)
+/* To see everything has to be said: what is not there may have been lost on the way. */
+static void an_empty_list_of_limits_shows_everything(void **state)
 {
     (void)state;
-    static const char *const specs[] = {"", " limits: []\n", " limits:\n",
-                                        " controller: {}\n webhook: {}\n root: null\n",
-                                        " controller: {leaderElectionName: ''}\n"};
+    static const char *const specs[] = {" limits: []\n", " limits: []\n controller: {}\n",
+                                        " limits: []\n webhook: {}\n root: null\n",
+                                        " limits: []\n controller: {leaderElectionName: ''}\n"};
     for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
         struct rules *rules = compile_text(config_of(specs[i]));
         assert_int_equal(rules_limit_count(rules), 0);
         assert_null(rules_leader_election(rules));
+        rules_unref(rules);
+    }
+}
+
+static void missing_limits_show_nothing(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"", " limits:\n", " limits: null\n",
+                                        " controller: {leaderElectionName: x}\n"};
+    for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
+        struct rules *rules = compile_text(config_of(specs[i]));
+        assert_int_equal(rules_limit_count(rules), 1);
+        assert_string_equal(selector_for(rules, "", "pods"), "k,!k");
+        assert_string_equal(selector_for(rules, "example.com", "things"), "k,!k");
         rules_unref(rules);
     }
 }
@@ -412,7 +427,7 @@ static void wrong_specs(void **state)
         const char *spec;
         const char *want;
     } cases[] = {
-        {" limts: []\n", "spec.limts: Forbidden: unknown field"},
+        {" limts: []\n", "spec.limts: Forbidden: unknown field; is \"limits\" meant?"},
         {" root: {prefix: a}\n", "spec.root: Forbidden: automatic sharding is not supported yet"},
         {" controller: x\n", "spec.controller: Invalid value: must be an object"},
         {" controller: {leaderElection: x}\n",
@@ -553,7 +568,8 @@ int main(void)
         cmocka_unit_test(the_example_of_kridge),
         cmocka_unit_test(several_limits_and_resources),
         cmocka_unit_test(an_empty_list_shows_nothing),
-        cmocka_unit_test(no_limits_are_no_limits),
+        cmocka_unit_test(an_empty_list_of_limits_shows_everything),
+        cmocka_unit_test(missing_limits_show_nothing),
         cmocka_unit_test(what_has_no_control_label_is_not_selected),
         cmocka_unit_test(control_labels_have_the_configured_keys),
         cmocka_unit_test(no_shard_has_what_has_no_control_label),

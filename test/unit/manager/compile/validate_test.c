@@ -226,7 +226,9 @@ static void what_is_odd(void **state)
         const char *spec;
         const char *note;
     } cases[] = {
-        {SELECTOR, "spec.limits: no limits: the shard sees everything"},
+        {SELECTOR ", limits: []", "spec.limits: no limits: the shard sees everything"},
+        {SELECTOR, "spec.limits: missing: the shard sees nothing; write limits: [] for a shard "
+                   "that sees everything"},
         {SELECTOR ", limits: [{" PODS ", selector: {matchExpressions: [{key: a, operator: In, "
                   "values: []}]}}]",
          "spec.limits[0].relateResources[0]: the limits on \"pods\" contradict each other, or a "

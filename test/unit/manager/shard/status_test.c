@@ -31,13 +31,21 @@ static cJSON *parse(const char *text)
     return root;
 }
 
-static cJSON *config_with(const char *status)
+#define LIMITS "[{}]" /* what they are, others have looked at */
+
+static cJSON *config_of(const char *limits, const char *status)
 {
     char text[4096];
     (void)snprintf(text, sizeof text,
-                   "{\"metadata\":{\"namespace\":\"demo\",\"name\":\"a\",\"generation\":5}%s%s}",
-                   status[0] != '\0' ? ",\"status\":" : "", status);
+                   "{\"metadata\":{\"namespace\":\"demo\",\"name\":\"a\",\"generation\":5},"
+                   "\"spec\":{\"limits\":%s}%s%s}",
+                   limits, status[0] != '\0' ? ",\"status\":" : "", status);
     return parse(text);
+}
+
+static cJSON *config_with(const char *status)
+{
+    return config_of(LIMITS, status);
 }
 
 /* ---- probes ---- */
@@ -574,6 +582,32 @@ static void test_a_spec_that_makes_no_sense(void **state)
     made_free(&m);
 }
 
+/* Both are valid, and one should know of both. */
+static void test_a_spec_without_limits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *limits;
+        const char *reason;
+        const char *message;
+    } cases[] = {
+        {LIMITS, "Valid", "The spec is valid."},
+        {"[]", "Valid", "The spec is valid. It has no limits: the shard sees everything."},
+        {"null", "LimitsMissing",
+         "spec.limits is missing, so the shard sees nothing. Write limits: [] for a shard that "
+         "sees everything."},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct made m = {.config = config_of(cases[i].limits, "")};
+        struct status_facts f = published(NULL, 0);
+        f.config = m.config;
+        m.status = status_make(&f, &m.result);
+        assert_non_null(m.status);
+        expect_condition(&m, "Compiled", "True", cases[i].reason, cases[i].message);
+        made_free(&m);
+    }
+}
+
 static void test_rules_that_are_not_published(void **state)
 {
     (void)state;
@@ -820,6 +854,7 @@ int main(void)
         cmocka_unit_test(test_only_a_few_are_named),
         cmocka_unit_test(test_only_so_many_rows),
         cmocka_unit_test(test_a_spec_that_makes_no_sense),
+        cmocka_unit_test(test_a_spec_without_limits),
         cmocka_unit_test(test_rules_that_are_not_published),
         cmocka_unit_test(test_long_errors_are_cut),
         cmocka_unit_test(test_root),
