@@ -65,6 +65,7 @@ static void free_shard(struct shard *s)
     object_request_cancel(s->request);
     cJSON_Delete(s->status);
     free(s->status_base);
+    free(s->unbound);
     rules_map_free(s->written);
     shard_wait_end(s);
     rules_unref(s->compiled);

@@ -79,6 +79,8 @@ struct shard {
     enum labelling_state labelling;
     bool reported; /* these three tell something */
 
+    char *unbound; /* uid of the config whose foreign finalizer was taken off; NULL: of none */
+
     uint64_t noticed_at; /* a change of the config that is not looked at yet; 0: none */
     uint64_t changed_at; /* the change whose rules are not enforced yet; 0: none */
     bool placed;         /* they are in the ConfigMap */
@@ -104,6 +106,8 @@ struct controller {
 void shard_publish(struct shard *s);
 void shard_report(struct shard *s);
 void shard_clean_up(struct shard *s);
+/* Whether it takes a foreign finalizer off the config now: then that is the last step. */
+bool shard_unbind(struct shard *s, const struct shard_cache_config *config);
 /* The last one. `s` may be gone afterwards. */
 void shard_done(struct shard *s, enum work_result result, unsigned retry_after);
 

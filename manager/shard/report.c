@@ -309,6 +309,9 @@ void shard_report(struct shard *s)
         finish_report(s);
         return;
     }
+    if (shard_unbind(s, config)) {
+        return;
+    }
     cJSON_Delete(s->status);
     s->status = make_status(s, config, &changed, &early);
     if (early) {

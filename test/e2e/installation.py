@@ -170,7 +170,9 @@ class InstallationCase(harness.TestCase):
         for name in ("mine", "cmesh-rules-green"):  # the second is in the way
             self.cluster.json(maps, "POST", {"metadata": {"name": name}})
         self.cluster.json(configs, "POST", sharding_config("a"))
-        self.cluster.json(configs, "POST", sharding_config("c", name="green"))
+        green = sharding_config("c", name="green")
+        green["metadata"]["finalizers"] = ["finalizer.ctrlmesh.kusionstack.io/protected"]
+        self.cluster.json(configs, "POST", green)
         self.cluster.json(f"/api/v1/namespaces/{DEMO}/pods", "POST", pod())
 
         def generation(number):
@@ -183,6 +185,10 @@ class InstallationCase(harness.TestCase):
         harness.wait_for(lambda: generation(2), "the status tells generation 2")
         for path in (f"/api/v1/namespaces/{DEMO}", f"{maps}/mine"):
             harness.wait_for(lambda p=path: harness.HASH_LABEL in self.labels_of(p), path)
+        harness.wait_for(
+            lambda: "finalizers" not in self.cluster.json(f"{configs}/green")["metadata"],
+            "the finalizer of another controller mesh is taken off",
+        )
         injected = self.cluster.json(f"/api/v1/namespaces/{DEMO}/pods/blue-0")
         names = [c["name"] for c in injected["spec"]["containers"]]
         self.assertEqual(["cmesh-localproxy", "cmesh-rulesync", "operator"], names)

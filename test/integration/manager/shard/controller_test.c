@@ -224,6 +224,48 @@ static void test_somebody_elses_map_with_our_label(void **state)
                                "\"name\":\"d\",\"uid\":\"other\"}]");
 }
 
+#define FOREIGN "finalizer.ctrlmesh.kusionstack.io/protected"
+
+static void put_bound_config(struct fixture *s, const char *more)
+{
+    store_put_text(&s->store, "shardingconfigs", "n",
+                   "{\"apiVersion\":\"ctrlmesh.kusionstack.io/v1alpha1\",\"kind\":"
+                   "\"ShardingConfig\",\"metadata\":{\"name\":\"a\",\"finalizers\":["
+                   "\"x.io/keep\",\"" FOREIGN "\"]%s},\"spec\":{\"selector\":{\"matchLabels\":{"
+                   "\"shard\":\"a\"}},\"root\":{\"prefix\":\"a\"}}}",
+                   more);
+}
+
+/* Others' stay. Of a root, too, which is not compiled: those have it most often. */
+static void test_a_foreign_finalizer_is_taken_off(void **state)
+{
+    struct fixture *s = *state;
+    put_bound_config(s, "");
+    fixture_lead(s);
+    fixture_expect_condition(s, "a", "Compiled", "False");
+    assert_string_equal(fixture_text(s, "shardingconfigs", "a", "metadata/finalizers/0"),
+                        "x.io/keep");
+    assert_string_equal(fixture_text(s, "shardingconfigs", "a", "metadata/finalizers/1"), "");
+}
+
+/* Whoever puts it back is let have it, until it is in the way. */
+static void test_a_foreign_finalizer_that_comes_back(void **state)
+{
+    struct fixture *s = *state;
+    put_bound_config(s, "");
+    fixture_lead(s);
+    fixture_expect_condition(s, "a", "Compiled", "False");
+    fixture_settle(s);
+    const cJSON *config = store_get(&s->store, "shardingconfigs", "n", "a");
+    char more[128];
+    (void)snprintf(more, sizeof more, ",\"uid\":\"%s\"", store_text(config, "metadata/uid"));
+    put_bound_config(s, more);
+    fixture_settle(s);
+    assert_string_equal(fixture_text(s, "shardingconfigs", "a", "metadata/finalizers/1"), FOREIGN);
+    put_bound_config(s, ",\"deletionTimestamp\":\"2026-01-01T00:00:00Z\"");
+    fixture_expect_text(s, "shardingconfigs", "a", "metadata/finalizers/1", "");
+}
+
 static void test_too_large(void **state)
 {
     struct fixture *s = *state;
@@ -561,6 +603,8 @@ int main(void)
         TEST(test_label_is_put_back),
         TEST(test_somebody_elses_map),
         TEST(test_somebody_elses_map_with_our_label),
+        TEST(test_a_foreign_finalizer_is_taken_off),
+        TEST(test_a_foreign_finalizer_that_comes_back),
         TEST(test_too_large),
         TEST(test_made_again),
         TEST(test_a_proxy_knows_more),

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Takes KusionStack's finalizer off ShardingConfigs that were its controller mesh's before: with
+ * that one removed nobody else would, and the objects, and so their namespaces, could never be
+ * deleted.
+ *
+ * It is taken once; if somebody puts it back, that mesh still runs, and has the say until the
+ * object is being deleted.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "shard/controller_internal.h"
+#include "json/edit.h"
+#include "json/field.h"
+
+#define FINALIZER "finalizer.ctrlmesh.kusionstack.io/protected"
+
+static const cJSON *finalizers_of(const struct shard_cache_config *config)
+{
+    return field_get(field_get(config->object, "metadata"), "finalizers");
+}
+
+static bool is_due(const struct shard *s, const struct shard_cache_config *config)
+{
+    const cJSON *item;
+    bool deleted = field_meta(config->object, "deletionTimestamp")[0] != '\0';
+    bool taken = s->unbound != NULL && strcmp(s->unbound, config->uid) == 0;
+    cJSON_ArrayForEach(item, finalizers_of(config))
+    {
+        if (cJSON_IsString(item) && strcmp(item->valuestring, FINALIZER) == 0) {
+            return deleted || !taken;
+        }
+    }
+    return false;
+}
+
+/* The others stay. Refused when the config has changed since. */
+static cJSON *make_patch(const struct shard_cache_config *config)
+{
+    struct edit ed = {.rc = 0};
+    cJSON *patch = cJSON_CreateObject();
+    cJSON *meta = edit_object(&ed, patch, "metadata");
+    edit_string(&ed, meta, "uid", config->uid);
+    edit_string(&ed, meta, "resourceVersion", config->version);
+    cJSON *list = edit_array(&ed, meta, "finalizers");
+    const cJSON *item;
+    cJSON_ArrayForEach(item, finalizers_of(config))
+    {
+        if (cJSON_IsString(item) && strcmp(item->valuestring, FINALIZER) != 0) {
+            edit_append_string(&ed, list, item->valuestring);
+        }
+    }
+    return edit_result(&ed, patch);
+}
+
+static void on_taken(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct shard *s = data;
+    const struct shard_cache_config *config = shard_config(s);
+    s->request = NULL;
+    if (object != NULL) {
+        log_info("took off another controller mesh's finalizer", log_str("shard", s->key),
+                 log_str("finalizer", FINALIZER));
+        free(s->unbound);
+        s->unbound = config == NULL ? NULL : strdup(config->uid);
+    } else if (error->code != 409 && error->code != 404) {
+        log_warn("cannot take off another controller mesh's finalizer", log_str("shard", s->key),
+                 log_str("error", error->msg));
+    }
+    /* What was written comes by the watch, and again here. */
+    shard_done(s, object != NULL ? WORK_DONE : WORK_RETRY, object != NULL ? 0 : error->retry_after);
+}
+
+bool shard_unbind(struct shard *s, const struct shard_cache_config *config)
+{
+    if (!is_due(s, config)) {
+        return false;
+    }
+    char *path = controller_path(SHARD_CACHE_GROUP_PATH, config->ns, SHARD_CACHE_RESOURCE);
+    cJSON *body = make_patch(config);
+    struct object_request_options q = {
+        .verb = OBJECT_REQUEST_MERGE_PATCH,
+        .path = path,
+        .name = config->name,
+        .body = body,
+        .field_manager = "cmesh-manager",
+        .metadata_only = true,
+    };
+    if (path == NULL || body == NULL) {
+        shard_done(s, WORK_RETRY, 0);
+    } else {
+        shard_write(s, &q, on_taken);
+    }
+    cJSON_Delete(body);
+    free(path);
+    return true;
+}
