@@ -72,6 +72,7 @@ EVERYTHING = {
         "webhookFrom": [{"ipBlock": {"cidr": "10.0.0.1/32"}}],
         "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
     },
+    "admissionPolicy": {"enabled": True},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "30s"},
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "1m"},
     "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
@@ -274,6 +275,20 @@ class Rendering:
         theirs = parsed(read(K8S, "network-policy", "manager.yaml"))
         self.assertEqual(theirs["spec"], find(things, "NetworkPolicy")["spec"])
 
+    def test_the_admission_policies_are_those_of_the_other_way(self):
+        things = self.objects(values={"admissionPolicy": {"enabled": True}})
+        for theirs in manifests.parse(read(K8S, "admission-policy", "policies.yaml")):
+            ours = find(things, theirs["kind"], theirs["metadata"]["name"])
+            self.assertEqual(theirs["spec"], ours["spec"])
+
+    def test_the_admission_policies_know_the_keys(self):
+        text = json.dumps(find(self.objects("--namespace=mesh", values=EVERYTHING),
+                               "ValidatingAdmissionPolicy", "cmesh-manager-labels")["spec"])
+        for key in ("mesh.example.com/ns", "other.example.com/hash", "mesh.example.com/ours"):
+            self.assertIn(f"'{key}'", text)
+        self.assertIn("'mesh.example.com/rules-generation'", text)
+        self.assertIn("'system:serviceaccount:mesh:cmesh-manager'", text)
+
     def test_every_namespace_is_that_of_the_release(self):
         for values in ({}, EVERYTHING):
             things = self.objects("--namespace=mesh", values=values)
@@ -401,6 +416,8 @@ class Rendering:
     def test_old_api_servers(self):
         budget = find(self.objects("--kube-version=1.20.2"), "PodDisruptionBudget")
         self.assertEqual("policy/v1beta1", budget["apiVersion"])
+        result = self.tried("--kube-version=1.29.9", values={"admissionPolicy": {"enabled": True}})
+        self.assertIn("admissionPolicy.enabled", result.stderr)
         result = self.tried("--kube-version=1.15.0")
         self.assertIn("incompatible with Kubernetes v1.15.0", result.stderr)
 
@@ -529,7 +546,7 @@ class InstallTest(ChartTestCase, InstallationCase):
             {"podMonitor": {"enabled": True}},
             {"prometheusRule": {"enabled": True}},
             {"manager": {"nodeSelector": None, "podAnnotations": None, "resources": None}},
-            EVERYTHING,
+            {**EVERYTHING, "admissionPolicy": {"enabled": False}},  # of 1.30 and later
         ):
             with self.subTest(values=values):
                 text = self.rendered(

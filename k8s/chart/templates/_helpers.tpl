@@ -15,6 +15,12 @@ app.kubernetes.io/component: manager
 {{- .Values.labels.prefix | default "ctrlmesh.kusionstack.io" -}}
 {{- end -}}
 
+{{- /* The key of a control label: [name below the prefix or whole key, the default, .] */ -}}
+{{- define "cmesh.key" -}}
+{{- $name := index . 0 | default (index . 1) -}}
+{{- contains "/" $name | ternary $name (printf "%s/%s" (include "cmesh.prefix" (index . 2)) $name) -}}
+{{- end -}}
+
 {{- /* IMAGE and the chart: [image, .] */ -}}
 {{- define "cmesh.image" -}}
 {{- $image := index . 0 -}}

@@ -51,8 +51,8 @@ func newOptions() *options {
 	}
 	// As in kube-apiserver: events have no watch cache.
 	o.etcd.WatchCacheSizes = []string{"events#0"}
-	// Their own configuration is of kinds that are not served here.
-	o.admission.DisablePlugins = []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}
+	// Its own configuration is of kinds that are not served here.
+	o.admission.DisablePlugins = []string{"MutatingAdmissionPolicy"}
 	return o
 }
 
@@ -84,6 +84,7 @@ func (o *options) complete() error {
 func (o *options) config() (*server.RecommendedConfig, error) {
 	config := server.NewRecommendedConfig(codecs)
 	config.EffectiveVersion = compatibility.DefaultComponentGlobalsRegistry.EffectiveVersionFor("kube")
+	config.Authorization.Authorizer = authorizer.AuthorizerFunc(authorize) // admission policies may ask it
 	for _, apply := range []func() error{
 		func() error { return o.run.ApplyTo(&config.Config) },
 		func() error { return o.etcd.ApplyTo(&config.Config) },
@@ -96,7 +97,6 @@ func (o *options) config() (*server.RecommendedConfig, error) {
 			return nil, err
 		}
 	}
-	config.Authorization.Authorizer = authorizer.AuthorizerFunc(authorize)
 	config.AggregatedDiscoveryGroupManager = discovery.NewResourceManager("apis")
 	describe(&config.Config, schema.GetOpenAPIDefinitions)
 	return config, nil
@@ -132,8 +132,8 @@ func (o *options) authenticate(config *server.RecommendedConfig) error {
 	return delegating.ApplyTo(&config.Authentication, config.SecureServing, nil)
 }
 
-// admit sets up webhooks and the rule that objects are only made in namespaces that exist; both ask this
-// server itself.
+// admit sets up webhooks, policies and the rule that objects are only made in namespaces that exist; all ask
+// this server itself.
 func (o *options) admit(config *server.RecommendedConfig) error {
 	config.ClientConfig = config.LoopbackClientConfig
 	client, err := kubernetes.NewForConfig(config.ClientConfig)

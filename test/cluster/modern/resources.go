@@ -59,6 +59,12 @@ var resources = []*resource{
 	{registration, "validatingwebhookconfigurations", "validatingwebhookconfiguration",
 		of[admissionregistrationv1.ValidatingWebhookConfiguration](),
 		of[admissionregistrationv1.ValidatingWebhookConfigurationList](), false, prepareValidating, nil},
+	{registration, "validatingadmissionpolicies", "validatingadmissionpolicy",
+		of[admissionregistrationv1.ValidatingAdmissionPolicy](),
+		of[admissionregistrationv1.ValidatingAdmissionPolicyList](), false, preparePolicy, nil},
+	{registration, "validatingadmissionpolicybindings", "validatingadmissionpolicybinding",
+		of[admissionregistrationv1.ValidatingAdmissionPolicyBinding](),
+		of[admissionregistrationv1.ValidatingAdmissionPolicyBindingList](), false, preparePolicyBinding, nil},
 }
 
 func prepareSecret(object runtime.Object) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// What is left out of configurations of webhooks has these values in every cluster. No library sets them.
+// What is left out of configurations of webhooks and of policies has these values in every cluster. No library sets them.
 
 func prepareMutating(object runtime.Object) {
 	configuration := object.(*admissionregistrationv1.MutatingWebhookConfiguration)
@@ -40,6 +40,30 @@ func prepareSelection(namespaces, objects **metav1.LabelSelector, rules []admiss
 	orElse(objects, metav1.LabelSelector{})
 	for i := range rules {
 		orElse(&rules[i].Scope, admissionregistrationv1.AllScopes)
+	}
+}
+
+func preparePolicy(object runtime.Object) {
+	spec := &object.(*admissionregistrationv1.ValidatingAdmissionPolicy).Spec
+	orElse(&spec.FailurePolicy, admissionregistrationv1.Fail)
+	prepareMatch(spec.MatchConstraints)
+}
+
+func preparePolicyBinding(object runtime.Object) {
+	prepareMatch(object.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding).Spec.MatchResources)
+}
+
+func prepareMatch(match *admissionregistrationv1.MatchResources) {
+	if match == nil {
+		return
+	}
+	orElse(&match.MatchPolicy, admissionregistrationv1.Equivalent)
+	orElse(&match.NamespaceSelector, metav1.LabelSelector{})
+	orElse(&match.ObjectSelector, metav1.LabelSelector{})
+	for _, rules := range [][]admissionregistrationv1.NamedRuleWithOperations{match.ResourceRules, match.ExcludeResourceRules} {
+		for i := range rules {
+			orElse(&rules[i].Scope, admissionregistrationv1.AllScopes)
+		}
 	}
 }
 

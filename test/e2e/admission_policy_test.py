@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""k8s/admission-policy on an API server of today: what the manager's account may do, and what no
+longer, asked in its name.
+"""
+
+import json
+import os
+import subprocess
+import unittest
+
+import harness
+from installation import GROUP, K8S
+
+POLICIES = os.path.join(K8S, "admission-policy")
+ACCOUNT = "system:serviceaccount:cmesh-system:cmesh-manager"
+KEYS = (f"{GROUP}/namespace", f"{GROUP}/sharding-hash", f"{GROUP}/control")
+
+
+@unittest.skipUnless(harness.modern(), "only an API server of --modern has admission policies")
+class AdmissionPolicyTest(harness.TestCase):
+    """Each test makes objects of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = harness.Cluster()
+        cls.addClassCleanup(cls.cluster.stop)
+        cls.kubectl = cls.cluster.env["KUBECTL"]
+        for args in (
+            ("apply", "-k", POLICIES),
+            ("apply", "-f", os.path.join(K8S, "base", "crd.yaml")),
+            ("create", "namespace", "cmesh-system"),
+            ("create", "namespace", "demo"),
+        ):
+            code, text = cls.run_kubectl(*args)
+            assert code == 0, text
+        # Bindings are read after policies: the last one of the file is in force last.
+        harness.wait_for(
+            lambda: "of rules alone" in cls.as_manager("create", "configmap", "x", "-n", "demo")[1],
+            "the policies are in force",
+        )
+        harness.wait_for(
+            lambda: cls.patched("namespaces", "demo", {"metadata": {"labels": {"x": "y"}}}, "")[0],
+            "the policies are in force",
+        )
+
+    @classmethod
+    def run_kubectl(cls, *args, stdin=None):
+        result = subprocess.run(
+            [cls.kubectl, "--kubeconfig", cls.cluster.kubeconfig, *args],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            input=stdin,
+        )
+        return result.returncode, result.stdout + result.stderr
+
+    @classmethod
+    def as_manager(cls, *args, stdin=None):
+        return cls.run_kubectl(*args, f"--as={ACCOUNT}", stdin=stdin)
+
+    @classmethod
+    def patched(cls, kind, name, change, namespace="demo", user="manager"):
+        """Exit code and what was said."""
+        run = cls.as_manager if user == "manager" else cls.run_kubectl
+        where = ["-n", namespace] if namespace else []
+        return run("patch", kind, name, *where, "--type=merge", "-p", json.dumps(change))
+
+    def create(self, thing):
+        thing.setdefault("apiVersion", "v1")
+        thing["metadata"].setdefault("namespace", "demo")
+        code, text = self.run_kubectl("create", "-f", "-", stdin=json.dumps(thing))
+        self.assertEqual(0, code, text)
+        name = thing["metadata"]["name"]
+        space = thing["metadata"]["namespace"]
+        self.addCleanup(self.run_kubectl, "delete", thing["kind"], name, "-n", space, "--wait=false")
+
+    def allowed(self, *args, **more):
+        code, text = self.patched(*args, **more)
+        self.assertEqual(0, code, text)
+
+    def denied(self, message, *args, **more):
+        code, text = self.patched(*args, **more)
+        self.assertEqual(1, code, text)
+        self.assertIn("ValidatingAdmissionPolicy", text)
+        self.assertIn(message, text)
+
+    def check_labels(self, kind, name, namespace="demo"):
+        """Control labels are set, changed and taken away; others are not."""
+        for value in ("a", "b", None):
+            labels = dict.fromkeys(KEYS, value)
+            self.allowed(kind, name, {"metadata": {"labels": labels}}, namespace)
+        message = "changes control labels alone"
+        for labels in ({"app": "x"}, {"keep": None}, {"keep": "no"}, {f"{GROUP}/enable-proxy": "x"}):
+            self.denied(message, kind, name, {"metadata": {"labels": labels}}, namespace)
+
+    def test_labels(self):
+        self.create({"kind": "ConfigMap", "metadata": {"name": "c", "labels": {"keep": "it"}}})
+        self.check_labels("configmaps", "c")
+        self.run_kubectl("label", "namespace", "demo", "keep=it")
+        self.check_labels("namespaces", "demo", namespace="")
+
+    def test_nothing_else_changes(self):
+        self.create({"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}})
+        self.create({"kind": "Secret", "metadata": {"name": "s"}})
+        self.create({"kind": "Secret", "metadata": {"name": "s", "namespace": "cmesh-system"}})
+        alone = "changes labels and annotations alone"
+        for change in ({"data": {"a": "2"}}, {"data": {"b": "2"}}, {"data": None}, {"immutable": True}):
+            self.denied(alone, "configmaps", "c", change)
+            self.assertEqual(0, self.patched("configmaps", "c", {"data": {"z": "9"}}, user="admin")[0])
+        for change in (
+            {"finalizers": ["a.io/b"]},
+            {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]},
+        ):
+            self.denied(alone, "configmaps", "c", {"metadata": change})
+        note = {"metadata": {"annotations": {f"{GROUP}/rules-generation": "1"}}}
+        self.denied("one annotation of pods alone", "configmaps", "c", note)
+        for namespace in ("demo", "cmesh-system"):
+            self.denied(alone, "secrets", "s", {"data": {"a": "eA=="}}, namespace)
+
+    def test_pods(self):
+        container = {"name": "a", "image": "example.com/a"}
+        annotations = {"keep": "it"}
+        metadata = {"name": "p", "labels": {"keep": "it"}, "annotations": annotations}
+        self.create({"kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}})
+        self.check_labels("pods", "p")
+        for value in ("1", "2", None):
+            note = {"annotations": {f"{GROUP}/rules-generation": value}}
+            self.allowed("pods", "p", {"metadata": note})
+        for note in ({"a": "b"}, {"keep": None}, {"keep": "no"}):
+            self.denied("one annotation of pods", "pods", "p", {"metadata": {"annotations": note}})
+        image = {"spec": {"containers": [{**container, "image": "evil"}]}}
+        self.denied("labels and annotations alone", "pods", "p", image)
+
+    def test_what_is_its_own(self):
+        code, text = self.as_manager("create", "configmap", "cmesh-rules-a", "-n", "demo")
+        self.assertEqual(0, code, text)
+        self.allowed("configmaps", "cmesh-rules-a", {"data": {"rules.json": "{}"}})
+        self.assertEqual(
+            0, self.as_manager("delete", "configmap", "cmesh-rules-a", "-n", "demo")[0]
+        )
+        self.create({"kind": "ConfigMap", "metadata": {"name": "c"}})
+        code, text = self.as_manager("delete", "configmap", "c", "-n", "demo")
+        self.assertEqual(1, code)
+        self.assertIn("creates and deletes ConfigMaps of rules alone", text)
+        secret = {"name": "cmesh-webhook-cert", "namespace": "cmesh-system"}
+        self.create({"kind": "Secret", "metadata": secret})
+        change = {"data": {"tls.crt": "eA=="}}
+        self.allowed("secrets", "cmesh-webhook-cert", change, "cmesh-system")
+
+    def test_sharding_configs(self):
+        self.create(
+            {
+                "apiVersion": GROUP + "/v1alpha1",
+                "kind": "ShardingConfig",
+                "metadata": {"name": "s", "finalizers": ["finalizer.example.com/x"]},
+                "spec": {"selector": {"matchLabels": {"a": "b"}}},
+            }
+        )
+        selector = {"selector": {"matchLabels": {"a": "c"}}}
+        self.denied("labels and annotations alone", "shardingconfigs", "s", {"spec": selector})
+        self.allowed("shardingconfigs", "s", {"metadata": {"finalizers": None}})
+        status = {"status": {"podCount": 1}}
+        self.assertEqual(
+            0,
+            self.as_manager(
+                *("patch", "shardingconfigs", "s", "-n", "demo", "--subresource=status"),
+                *("--type=merge", "-p", json.dumps(status)),
+            )[0],
+        )
+
+
+if __name__ == "__main__":
+    harness.main()
