@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "control/status.h"
+#include "json/field.h"
 
 /* The document that a program of that name sent; NULL with `e` set. */
 static cJSON *parse(struct slice body, const char *program, struct err *e)
@@ -29,10 +30,13 @@ int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e)
     struct control_proxy_use use;
     int rc = control_proxy_status_read(root, &s, &why);
     control_proxy_use_read(root, &use);
+    char version[PROBE_VERSION_SIZE];
+    probe_answer_text(version, sizeof version, field_text(root, "version"));
     cJSON_Delete(root);
     if (rc != 0) {
         return err_set(e, -EINVAL, "invalid response: %s", why.msg);
     }
+    (void)snprintf(r->version, sizeof r->version, "%s", version);
     r->unused = use.clients_known && use.requests == 0;
     r->up_ms = use.clients_known ? (int64_t)use.uptime_s * 1000 : 0;
     r->bypassed = use.bypass_known && use.bypass_connections > 0;
@@ -55,6 +59,11 @@ int probe_answer_rulesync(struct slice body, char message[PROBE_MESSAGE_SIZE], s
     probe_answer_text(message, PROBE_MESSAGE_SIZE, control_rulesync_trouble(root));
     cJSON_Delete(root);
     return 0;
+}
+
+bool probe_is_other_version(const struct probe_result *r)
+{
+    return r->version[0] != '\0' && strcmp(r->version, CMESH_VERSION) != 0;
 }
 
 void probe_answer_text(char *out, size_t size, const char *text)

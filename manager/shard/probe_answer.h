@@ -25,4 +25,7 @@ MUST_CHECK int probe_answer_rulesync(struct slice body, char message[PROBE_MESSA
  * a space. */
 void probe_answer_text(char *out, size_t size, const char *text);
 
+/* Whether it is known to be of another version of cmesh than this program. */
+bool probe_is_other_version(const struct probe_result *r);
+
 #endif

@@ -220,13 +220,15 @@ static bool same_result(const struct probe_result *a, const struct probe_result 
     return a->state == b->state && a->enforcing == b->enforcing && a->generation == b->generation &&
            a->since_ms == b->since_ms && a->unused == b->unused && a->bypassed == b->bypassed &&
            strcmp(a->checksum, b->checksum) == 0 && strcmp(a->shard, b->shard) == 0 &&
-           strcmp(a->message, b->message) == 0;
+           strcmp(a->message, b->message) == 0 && strcmp(a->version, b->version) == 0;
 }
 
 static void learn(struct target *t, const struct probe_result *r)
 {
     struct prober *p = t->prober;
     bool same = same_result(&t->result, r);
+    p->stats.other_versions -= probe_is_other_version(&t->result);
+    p->stats.other_versions += probe_is_other_version(r);
     t->result = *r;
     set_unmet(t, t->expected != 0 && !enforces(t));
     if (!same && !list_linked(&t->changed)) {
@@ -463,6 +465,7 @@ static void stop_asking(struct target *t)
 
 static void target_free(struct target *t)
 {
+    t->prober->stats.other_versions -= probe_is_other_version(&t->result);
     stop_asking(t);
     list_remove(&t->changed);
     endpoint_deinit(&t->proxy);
@@ -498,6 +501,7 @@ static struct target *target_new(struct prober *p, const char *key)
 /* Another pod of the same name. */
 static void forget_result(struct target *t)
 {
+    t->prober->stats.other_versions -= probe_is_other_version(&t->result);
     t->result = (struct probe_result){0};
     t->expected = 0;
     t->unmet = false;

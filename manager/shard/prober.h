@@ -27,6 +27,7 @@ enum probe_state {
 
 #define PROBE_CHECKSUM_SIZE 80
 #define PROBE_MESSAGE_SIZE 512
+#define PROBE_VERSION_SIZE 32
 
 struct probe_result {
     enum probe_state state;
@@ -40,6 +41,7 @@ struct probe_result {
     bool unused;      /* localproxy says that no client has come to it since it runs */
     int64_t up_ms;    /* for how long it does, as it said last; 0: it does not say */
     bool bypassed;    /* it says that others in the pod have connections to the API server */
+    char version[PROBE_VERSION_SIZE]; /* of localproxy; "": it does not say */
     char message[PROBE_MESSAGE_SIZE]; /* for people: why it is silent, or why rulesync does not take
                                          what is published; "" if nothing is wrong */
 };
@@ -67,6 +69,7 @@ struct prober_stats {
     uint64_t asked;  /* requests: to either sidecar */
     uint64_t failed; /* of them without an answer that makes sense */
     unsigned targets;
+    unsigned other_versions; /* of them, whose proxies are of another one than this program */
 };
 
 /* NULL with `e` set: -ENOMEM. */

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shard/probe_answer.h"
+
 static void say(char text[VERDICT_TEXT_SIZE], const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -64,6 +66,17 @@ static bool has_other_rules(const struct status_facts *f, const char *shard,
     return true;
 }
 
+/* Rules that a newer manager writes may have what older sidecars do not know. */
+static void say_refused(const struct probe_result *r, char text[VERDICT_TEXT_SIZE])
+{
+    if (probe_is_other_version(r)) {
+        say(text, "runs cmesh %s, the manager %s: a restart may help: %s", r->version,
+            CMESH_VERSION, r->message);
+    } else {
+        say(text, "%s", r->message);
+    }
+}
+
 static enum verdict judge_answer(const struct status_facts *f, const char *shard,
                                  const struct status_pod *p, char text[VERDICT_TEXT_SIZE])
 {
@@ -77,7 +90,7 @@ static enum verdict judge_answer(const struct status_facts *f, const char *shard
         return VERDICT_WAITING;
     }
     if (r->message[0] != '\0') {
-        say(text, "%s", r->message);
+        say_refused(r, text);
         return VERDICT_REFUSED;
     }
     if (r->generation == 0) {

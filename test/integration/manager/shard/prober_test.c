@@ -355,6 +355,21 @@ static void test_asks_again_now_and_then(void **state)
     assert_int_equal(result(f)->generation, 0);
     assert_int_equal(prober_stats(f->prober)->asked, 4);
     assert_int_equal(prober_stats(f->prober)->failed, 0);
+    say(s, 200,
+        "{\"program\":\"localproxy\",\"version\":\"0.0.1\",\"uptimeSeconds\":9,"
+        "\"rules\":{\"inForce\":false},\"clients\":{\"requests\":0}}");
+    pass_and_await(f, 15000, s);
+    assert_int_equal(f->changes, 4);
+    assert_true(result(f)->unused);
+    assert_int_equal(prober_stats(f->prober)->other_versions, 1);
+    say(s, 200,
+        "{\"program\":\"localproxy\",\"version\":\"" CMESH_VERSION
+        "\",\"uptimeSeconds\":24,\"rules\":{\"inForce\":false},"
+        "\"clients\":{\"requests\":0},\"bypass\":{\"connections\":1}}");
+    pass_and_await(f, 15000, s);
+    assert_int_equal(f->changes, 5);
+    assert_true(result(f)->bypassed);
+    assert_int_equal(prober_stats(f->prober)->other_versions, 0);
 }
 
 static void test_pods_are_not_asked_in_step(void **state)

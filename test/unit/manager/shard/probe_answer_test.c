@@ -41,6 +41,26 @@ static void test_rules_in_force(void **state)
     "{\"program\":\"localproxy\",\"uptimeSeconds\":" uptime ",\"rules\":" RULES                    \
     ",\"clients\":{\"requests\":" requests "},\"bypass\":{\"connections\":" connections "}}"
 
+static void test_version(void **state)
+{
+    struct probe_result r = {.version = "1"};
+    (void)state;
+    assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
+    assert_string_equal(r.version, "");
+    assert_int_equal(
+        probe_answer_proxy(
+            SLICE("{\"program\":\"localproxy\",\"version\":\"0.2.0\\n\",\"rules\":" RULES "}"), &r,
+            NULL),
+        0);
+    assert_string_equal(r.version, "0.2.0 ");
+    assert_int_equal(probe_answer_proxy(
+                         SLICE("{\"program\":\"localproxy\",\"version\":"
+                               "\"0123456789012345678901234567890123456789\",\"rules\":" RULES "}"),
+                         &r, NULL),
+                     0);
+    assert_int_equal(strlen(r.version), PROBE_VERSION_SIZE - 1);
+}
+
 static void test_who_comes_and_who_goes_around(void **state)
 {
     struct probe_result r = {.unused = true, .up_ms = 7, .bypassed = true};
@@ -217,6 +237,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules_in_force),
+        cmocka_unit_test(test_version),
         cmocka_unit_test(test_who_comes_and_who_goes_around),
         cmocka_unit_test(test_what_is_not_settled_is_not_enforced),
         cmocka_unit_test(test_no_rules_in_force),

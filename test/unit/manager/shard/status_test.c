@@ -323,6 +323,22 @@ static void test_no_sidecar(void **state)
                "Label the pods' template mesh.example.com/enable-proxy: \"true\".");
 }
 
+static void test_refused_by_another_version(void **state)
+{
+    struct probe_result r = probe(PROBE_ANSWERED, 6, "demo/a", "unknown field spec.new");
+    (void)state;
+    (void)snprintf(r.version, sizeof r.version, "0.0.1");
+    expect_pod(ready_pod("p", &r), STATUS_REFUSED, "0/1", "False", "Refused",
+               "runs cmesh 0.0.1, the manager " CMESH_VERSION
+               ": a restart may help: unknown field spec.new",
+               "0 of 1 pods enforce generation 7. Refusing the rules: p (runs cmesh 0.0.1, the "
+               "manager " CMESH_VERSION ": a restart may help: unknown field spec.new).");
+    (void)snprintf(r.version, sizeof r.version, "%s", CMESH_VERSION);
+    expect_pod(ready_pod("p", &r), STATUS_REFUSED, "0/1", "False", "Refused",
+               "unknown field spec.new",
+               "0 of 1 pods enforce generation 7. Refusing the rules: p (unknown field spec.new).");
+}
+
 #define ADVICE                                                                                     \
     ". Give these operators the kubeconfig of the pod (KUBECONFIG or --kubeconfig; not "           \
     "rest.InClusterConfig), or annotate the pods' template mesh.example.com/allow-bypass: "        \
@@ -845,6 +861,7 @@ int main(void)
         cmocka_unit_test(test_pods_that_refuse),
         cmocka_unit_test(test_other_rules),
         cmocka_unit_test(test_no_sidecar),
+        cmocka_unit_test(test_refused_by_another_version),
         cmocka_unit_test(test_connections_around_the_proxy),
         cmocka_unit_test(test_no_client_ever),
         cmocka_unit_test(test_overlapping),
