@@ -324,6 +324,27 @@ class BaseTest(InstallationCase):
             lambda: self.cluster.json(path)["data"]["tls.crt"] != damaged, "it is repaired"
         )
 
+    def unlabel(self):
+        """As the Job does it, with the rights that it has."""
+        path = os.path.join(K8S, "unlabel-job.yaml")
+        self.kubectl("apply", "-f", path)
+        job = self.cluster.json(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/cmesh-unlabel")
+        args = job["spec"]["template"]["spec"]["containers"][0]["args"]
+        access = f"--kubeconfig={self.account_kubeconfig('cmesh-unlabel')}"
+        command = [harness.program("manager")]
+        command += [access if arg == "--in-cluster" else arg for arg in args]
+        self.assertIn(access, command)
+        result = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=180,
+            env=harness.clean_environment(HOME=self.folder),
+        )
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.kubectl("delete", "-f", path)
+
     def uninstall(self):
         """The rest: nothing of ours stays."""
         self.kubectl("delete", "-f", os.path.join(K8S, "base", "webhooks.yaml"))

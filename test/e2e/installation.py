@@ -80,12 +80,12 @@ class InstallationCase(harness.TestCase):
             env.update(self.cluster.json(path)["data"])
         return container["args"], env
 
-    def account_kubeconfig(self):
-        path = f"/api/v1/namespaces/{self.home}/serviceaccounts/{ACCOUNT}/token"
+    def account_kubeconfig(self, account=ACCOUNT):
+        path = f"/api/v1/namespaces/{self.home}/serviceaccounts/{account}/token"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         token = self.cluster.json(path, "POST", request)["status"]["token"]
         return upstream.write_kubeconfig(
-            self.path("account"),
+            self.path(account + ".kubeconfig"),
             self.cluster.env["APISERVER"],
             authority=self.cluster.env["CLUSTER_CA"],
             token=token,
