@@ -33,6 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK((r.generation > 0) == (strchr(r.shard, '/') != NULL));
     CHECK(r.since_ms >= 0 && r.generation <= UINT64_C(9007199254740991));
     check_text(r.shard, sizeof r.shard);
+    check_text(r.version, sizeof r.version);
     if (probe_answer_rulesync(body, message, &e) != 0) {
         CHECK(strcmp(message, "kept") == 0);
     }
