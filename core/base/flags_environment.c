@@ -32,6 +32,7 @@ static const char *const settings[] = {
     "from",
     "from-configmap",
     "generation",
+    "handover",
     "handover-wait",
     "identity",
     "in-cluster",

@@ -12,7 +12,6 @@
 #include "json/json.h"
 
 #define PATH_LEN 128
-#define GENERATION_MAX 9007199254740991.0 /* what a JSON number holds exactly */
 
 static const struct rules_labels default_labels = {
     .namespace = "ctrlmesh.kusionstack.io/namespace",
@@ -160,7 +159,7 @@ static void read_generation(const struct source *s, struct rules *r)
 {
     const cJSON *item = required(s, s->root, "generation", "generation");
     double n = cJSON_IsNumber(item) ? item->valuedouble : 0;
-    if (!(n >= 1 && n <= GENERATION_MAX) || (double)(uint64_t)n != n) {
+    if (!(n >= 1 && n <= (double)RULES_GENERATION_MAX) || (double)(uint64_t)n != n) {
         wrong_type(s, item, "generation", "an integer of at least 1");
         return;
     }

@@ -64,6 +64,8 @@ void rules_unref(struct rules *r);
 MUST_CHECK struct rules *rules_with_generation(struct rules *r, uint64_t generation);
 
 uint64_t rules_generation(const struct rules *r);
+/* Documents with larger ones are refused. */
+#define RULES_GENERATION_MAX (UINT64_C(1) << 52)
 /* "sha256:<hex>", of the canonical spec, whether the document named it or not. */
 const char *rules_checksum(const struct rules *r);
 const char *rules_shard_namespace(const struct rules *r);

@@ -9,8 +9,8 @@
 #include "compile/compile_command.h"
 #include "compile/label_flags.h"
 #include "kube/name.h"
+#include "rules/rules.h"
 
-#define GENERATION_MAX 9007199254740991u /* what a JSON number holds exactly */
 
 static const char description[] =
     "`manager compile` turns ShardingConfigs into the rules documents that the proxies of each "
@@ -71,7 +71,7 @@ static const struct flag table[] = {
     {.name = "generation",
      .value = "NUMBER",
      .min = 1,
-     .max = GENERATION_MAX,
+     .max = RULES_GENERATION_MAX,
      FLAG_UINT_AT(struct compile_flags, command.options.generation),
      .help = "Generation of the rules. A proxy refuses rules older than those it enforces."},
     FLAGS_LABELS(struct compile_flags, command.options.labels, "",

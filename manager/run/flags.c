@@ -13,6 +13,7 @@
 #include "net/address.h"
 #include "object/names.h"
 #include "program/program.h"
+#include "shard/handover.h"
 
 static const char description[] =
     "The manager makes operators run as shards. Without a command it runs: it compiles each "
@@ -31,6 +32,8 @@ static const char examples[] =
     "    manager --kubeconfig=$HOME/.kube/config --namespace=cmesh-system --webhook=off\n"
     "    manager compile -f sharding.yaml\n";
 
+static const char *const handover_choices[] = {
+    [HANDOVER_STRICT] = "strict", [HANDOVER_BOUNDED] = "bounded", [HANDOVER_OFF] = "off", NULL};
 static const char *const native_choices[] = {"auto", "on", "off", NULL};
 
 static const struct manager_flags defaults = {
@@ -49,7 +52,8 @@ static const struct manager_flags defaults = {
     .labels = LABEL_FLAGS_DEFAULTS(LABELS_PREFIX),
     .probe_interval_s = 15,
     .bypass_wait_s = 120,
-    .handover_wait_s = 10,
+    .handover = HANDOVER_STRICT,
+    .handover_wait_s = 120,
 };
 
 static const struct flag table[] = {
@@ -157,13 +161,21 @@ static const struct flag table[] = {
      FLAG_UINT_AT(struct manager_flags, probe_interval_s),
      .help = "How often each proxy is asked what it enforces; more often while something "
              "changes."},
+    {.name = "handover",
+     .value = "MODE",
+     FLAG_CHOICE_AT(struct manager_flags, handover),
+     .choices = handover_choices,
+     .help = "Whether what a shard gains waits until the pods of the same operator that may show "
+             "it have given it up. strict: until that is proven. bounded: for --handover-wait at "
+             "most. off: no."},
     {.name = "handover-wait",
      .value = "SECONDS",
+     .min = 1,
      .max = 3600,
      FLAG_UINT_AT(struct manager_flags, handover_wait_s),
-     .help = "How long what a shard gains waits at most until the pods of another shard of the "
-             "same operator, which show it, have confirmed that they do not any more; 80 while "
-             "they say that writes to it may still be executed. 0: it does not wait."},
+     .help = "How long a handover may take. With --handover=bounded what is gained is published "
+             "then all the same; with strict an Event tells who is waited for. 80 at least while "
+             "pods say that writes to it may still be executed."},
     {.name = "bypass-wait",
      .value = "SECONDS",
      .max = 86400,

@@ -44,8 +44,9 @@ struct manager_flags {
     struct compile_labels labels;
 
     uint64_t probe_interval_s;
-    uint64_t bypass_wait_s;   /* 0: nobody is judged by that */
-    uint64_t handover_wait_s; /* 0: nothing waits */
+    uint64_t bypass_wait_s; /* 0: nobody is judged by that */
+    int handover;           /* enum handover_mode */
+    uint64_t handover_wait_s;
 
     struct inject_settings inject;
     int native; /* enum native_sidecars */

@@ -92,6 +92,7 @@ static int begin_controller(struct leader *l, struct err *e)
         .prefix = s->labels.prefix,
         .may_write = leader_may_write,
         .data = l,
+        .handover = (enum handover_mode)s->handover,
         .handover_ms = s->handover_wait_s * MS,
         .labelled = &l->labelled,
         .wait_for_labels = s->wait_for_labels,

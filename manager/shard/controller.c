@@ -12,7 +12,7 @@
 
 enum {
     PARALLEL = 8,
-    ORPHAN_MS = 60000,
+    ORPHAN_MS = 1000,
     RESYNC_MS = 300000,      /* each shard is looked at again after this and up to twice this */
     GATHER_MS = 10,          /* changes of pods are gathered for so long, */
     GATHER_PODS_PER_MS = 20, /* and longer where there are many */
@@ -249,15 +249,44 @@ const struct shard_cache_config *controller_shard_of_pod(const struct controller
     return config;
 }
 
-const struct pod **controller_own_pods(const struct controller *c,
-                                       const struct shard_cache_config *config, size_t *count)
+/* Those that do not say whose sidecars they have. */
+static int add_selected(const struct controller *c, const char *key, const struct pod ***pods,
+                        size_t *count)
 {
-    const struct pod **pods = shard_cache_pods_of(c->options.cache, config);
+    const struct shard_cache_config *config = shard_cache_find_config(c->options.cache, key);
+    if (config == NULL || config->pod_count == 0) {
+        return 0;
+    }
+    const struct pod **selected = shard_cache_pods_of(c->options.cache, config);
+    const struct pod **all =
+        realloc(*pods, (*count + config->pod_count) * sizeof(const struct pod *));
+    if (all != NULL) {
+        *pods = all;
+    }
+    for (size_t i = 0; selected != NULL && all != NULL && i < config->pod_count; i++) {
+        const struct pod *p = selected[i];
+        if (p->injected[0] == '\0' && controller_shard_of_pod(c, p) == config) {
+            all[(*count)++] = p;
+        }
+    }
+    bool done = selected != NULL && all != NULL;
+    free(selected);
+    return done ? 0 : -ENOMEM;
+}
+
+const struct pod **controller_own_pods(const struct controller *c, const char *key, size_t *count)
+{
+    size_t injected = 0;
+    const struct pod **pods = shard_cache_injected(c->options.cache, key, &injected);
     *count = 0;
-    for (size_t i = 0; pods != NULL && i < config->pod_count; i++) {
-        if (controller_shard_of_pod(c, pods[i]) == config) {
+    for (size_t i = 0; pods != NULL && i < injected; i++) {
+        if (pods[i]->proxy_port != 0 && !pods[i]->over) {
             pods[(*count)++] = pods[i];
         }
+    }
+    if (pods != NULL && add_selected(c, key, &pods, count) != 0) {
+        free(pods);
+        pods = NULL;
     }
     return pods;
 }
@@ -296,10 +325,13 @@ void controller_watch_pod(struct controller *c, const struct pod *p)
 static void on_pod(void *data, const struct pod *p, bool gone)
 {
     struct controller *c = data;
-    if (gone || shard_cache_shard_count(c->options.cache, p) == 0) {
+    if (gone || (p->shard[0] == '\0' && shard_cache_shard_count(c->options.cache, p) == 0)) {
         prober_forget(c->prober, p->key);
     } else {
         controller_watch_pod(c, p);
+    }
+    if (gone || p->proxy_port == 0 || p->let_go) {
+        controller_wake(c, p->key);
     }
 }
 
@@ -311,9 +343,12 @@ static void on_probe(void *data, const char *key)
     size_t count =
         p == NULL ? 0 : shard_cache_shards_of(c->options.cache, p, configs, SHARDS_OF_POD_MAX);
     for (size_t i = 0; i < count; i++) {
-        controller_wake(c, configs[i]->key);
         enqueue(c, configs[i]->key, gather_ms(configs[i]));
     }
+    if (p != NULL && p->shard[0] != '\0') {
+        enqueue(c, p->shard, gather_ms(shard_cache_find_config(c->options.cache, p->shard)));
+    }
+    controller_wake(c, key);
 }
 
 /* ---- the end of a config ---- */
@@ -353,7 +388,7 @@ static void on_deleted(void *data, const struct shard_cache_config *config)
     struct controller *c = data;
     struct shard *s = provide_shard(c, config->key);
     size_t kept = 0;
-    const struct pod **pods = controller_own_pods(c, config, &kept);
+    const struct pod **pods = controller_own_pods(c, config->key, &kept);
     struct event_object about = event_object_of(config->object);
     if (pods != NULL) {
         controller_tell_kept(c, &about, pods, kept);

@@ -25,6 +25,7 @@
 #include "label/labelled.h"
 #include "net/clock.h"
 #include "net/loop.h"
+#include "shard/handover.h"
 #include "shard/prober.h"
 #include "shard/shard_cache.h"
 
@@ -52,8 +53,9 @@ struct controller_counts {
     uint64_t compiled;
     uint64_t refused; /* specs that are invalid */
     uint64_t writes[CONTROLLER_WRITES][CONTROLLER_RESULTS];
-    uint64_t waits; /* times that rules waited for another shard's pods to confirm theirs */
-    uint64_t late;  /* times that these did not in time */
+    uint64_t waits;   /* times that rules waited for another shard's pods to confirm theirs */
+    uint64_t late;    /* times that these did not in time, and it was published all the same; */
+    uint64_t blocked; /* and times that it waits on */
     struct prometheus_histogram published; /* from the change of a config to its rules in place, */
     struct prometheus_histogram enforced;  /* and in force on every pod */
 };
@@ -68,8 +70,9 @@ struct controller_options {
     /* Whether this process leads at this very moment: asked right before each write. */
     bool (*may_write)(void *data);
     void *data;
-    /* How long what a shard gains waits at most until the pods of another shard of the same
-     * operator have confirmed rules without it; 0: it does not. */
+    /* Whether what a shard gains waits until others of the same operator have given it up; and how
+     * long at most, or until an Event tells of it. */
+    enum handover_mode handover;
     uint64_t handover_ms;
     const struct labelled_source *labelled; /* must outlive the controller; NULL: nobody labels */
     bool wait_for_labels; /* the first rules of a shard, for what they select by control labels */
@@ -78,7 +81,8 @@ struct controller_options {
     struct prober_options probes; /* on_change and data are not used */
     unsigned parallel;            /* shards that are handled at a time; 0: 8 */
     unsigned nudges;              /* pods that are told at a time; 0: 16 */
-    uint64_t orphan_ms; /* how long a config is gone before its ConfigMap is deleted; 0: 60,000 */
+    uint64_t orphan_ms; /* how long a config and its pods are gone before its ConfigMap is deleted;
+                           0: 1,000 */
     const struct net_clock *clock; /* kept, not copied; NULL: the system's */
 };
 

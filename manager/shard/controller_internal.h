@@ -56,13 +56,14 @@ struct shard {
     struct rules *compiled; /* of the spec, of generation 1; NULL: not known, or it is refused */
     struct handover_past past;
 
-    /* What it gains waits for the pods of another shard. */
+    /* What it gains waits for others to give it up. */
     struct list waiting; /* in controller->waiting */
-    char *holder;        /* the first of these shards; NULL: it does not wait */
+    char *holders;       /* who may show it, for people; NULL: it does not wait */
+    char *waits_text;    /* the same as a condition says it */
     uint64_t waits_since;
-    uint64_t waits_ms;                      /* for so long at most */
+    uint64_t waits_ms;                      /* for so long at most, or until it is told of */
     char waits_for[RULES_CHECKSUM_LEN + 1]; /* the rules that it is to have */
-    bool late;                              /* it waits no longer, though nobody has confirmed */
+    bool late;                              /* it has waited for so long */
 
     /* Why the rules do not stand in the ConfigMap. */
     const char *trouble_reason; /* NULL: they do */
@@ -86,7 +87,7 @@ struct shard {
     bool placed;         /* they are in the ConfigMap */
 
     bool kept_told;   /* Events have told that pods keep its rules */
-    uint64_t gone_at; /* since when there is a ConfigMap and no config; 0: it is not so */
+    uint64_t gone_at; /* since when there is a ConfigMap, no config and no pod; 0: it is not so */
     char key[];
 };
 
@@ -143,9 +144,10 @@ struct shard *controller_find_shard(const struct controller *c, const char *key)
  * that selects it. NULL: there is none, or that cannot be told, or it has no sidecars. */
 const struct shard_cache_config *controller_shard_of_pod(const struct controller *c,
                                                          const struct pod *p);
-/* The pods of which it is the shard; the caller frees. NULL without memory. */
-const struct pod **controller_own_pods(const struct controller *c,
-                                       const struct shard_cache_config *config, size_t *count);
+/* The pods that mount the rules of this shard, which may have no config any more; the caller frees.
+ * NULL without memory. */
+MUST_CHECK const struct pod **controller_own_pods(const struct controller *c, const char *key,
+                                                  size_t *count);
 /* Asks the pod's proxy from now on, if it has one, and expects the shard's generation of it. */
 void controller_watch_pod(struct controller *c, const struct pod *p);
 
@@ -167,7 +169,8 @@ void shard_settle(struct shard *s, const struct shard_cache_config *config,
                   const struct rules_map *map);
 /* It was published late: an Event names the other shard. */
 void shard_tell_late(struct shard *s, const struct shard_cache_config *config, uint64_t generation);
-/* Something about the shard of that name has changed: who waits for its pods looks again. */
+/* Something about this shard or pod, "namespace/name", has changed: who waits in that namespace
+ * looks again. */
 void controller_wake(struct controller *c, const char *key);
 /* The shard is looked at again soon. */
 void controller_look(struct controller *c, const char *key);

@@ -5,7 +5,7 @@
 
 static bool rises(struct generation *g, uint64_t generation)
 {
-    if (generation > g->largest && generation <= GENERATION_MAX) {
+    if (generation > g->largest && generation < RULES_GENERATION_MAX) {
         *g = (struct generation){.largest = generation};
     }
     return generation == g->largest && generation != 0;

@@ -12,10 +12,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Larger ones are not believed: whoever wrote them would leave no room to count on. */
-#define GENERATION_MAX (UINT64_C(1) << 52)
+#include "rules/rules.h"
 
-/* All zero: nobody knows of any. */
+/* Larger ones that a status or an annotation tells are not believed, which more people may write
+ * than rules: half of what proxies take stays to count on. */
+#define GENERATION_TOLD_MAX (RULES_GENERATION_MAX / 2)
+
+/* All zero: nobody knows of any. The largest that proxies take is not believed either: nothing
+ * could follow it. */
 struct generation {
     uint64_t largest;
     bool same;  /* somebody who knows it says that it means the compiled rules, */

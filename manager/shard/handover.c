@@ -92,32 +92,36 @@ static bool is_all_known(const struct pod *p, const struct rules_map *published,
     return first == NULL ? published == NULL && p->generation == 0 : rules_generation(first) == 1;
 }
 
-/* It never told what it enforces, or that it enforces nothing. One that does not answer for some
- * time is taken for one that starts: it must not hold up all others for ever. */
+/* It never told what it enforces, or that it enforces nothing. One that has no address yet has not
+ * started. Unless that is to be proven, one that does not answer for some time is taken for one
+ * that starts. */
 static enum handover_hold hold_of_new(const struct pod *p, const struct probe_result *r,
                                       const struct rules_map *published,
-                                      const struct handover_past *past)
+                                      const struct handover_past *past, enum handover_mode mode)
 {
     if (r != NULL && r->asked && r->state == PROBE_ANSWERED) {
         return HANDOVER_PUBLISHED;
     }
     bool awaited = r != NULL && (!r->asked || (p->ready && r->state == PROBE_WAITING));
+    awaited = mode == HANDOVER_STRICT ? p->ip[0] != '\0' : awaited;
     return awaited && !is_all_known(p, published, past) ? HANDOVER_ANYTHING : HANDOVER_PAST;
 }
 
 enum handover_hold handover_hold_of(const struct pod *p, const struct probe_result *r,
                                     const char *shard, const struct rules_map *published,
-                                    const struct handover_past *past)
+                                    const struct handover_past *past, enum handover_mode mode)
 {
     bool silent = r == NULL || (r->asked && r->state != PROBE_ANSWERED);
-    if (p->over || p->proxy_port == 0 || (p->ending && silent)) {
+    bool left = p->ending && silent && mode != HANDOVER_STRICT;
+    if (p->over || p->let_go || p->proxy_port == 0 || left) {
         return HANDOVER_NOTHING;
     }
     if (r == NULL || r->generation == 0) {
-        return hold_of_new(p, r, published, past);
+        return hold_of_new(p, r, published, past, mode);
     }
-    bool current = published != NULL && strcmp(published->checksum, r->checksum) == 0 &&
-                   strcmp(r->shard, shard) == 0;
+    /* By generation: rules may have come back that were others in between. */
+    bool current = published != NULL && published->generation == r->generation &&
+                   strcmp(published->checksum, r->checksum) == 0 && strcmp(r->shard, shard) == 0;
     if (current && r->enforcing) {
         return HANDOVER_PUBLISHED; /* it does not go back, even if it is silent now */
     }

@@ -34,16 +34,23 @@ void handover_deinit(struct handover_past *p);
 
 /* What a pod of a shard may show, from little to much. */
 enum handover_hold {
-    HANDOVER_NOTHING,   /* it is gone; or has no sidecar, and so nothing that rules take away */
+    HANDOVER_NOTHING,   /* it is gone, or let go; or has no sidecar, and so no rules */
     HANDOVER_PUBLISHED, /* what stands in the ConfigMap, now or soon */
     HANDOVER_PAST,      /* that, or what stood there earlier, as far as is known */
     HANDOVER_ANYTHING,  /* nobody knows */
 };
 
+/* What is not known of a pod. */
+enum handover_mode {
+    HANDOVER_STRICT,  /* is taken for the worst until it is known, or the pod is gone */
+    HANDOVER_BOUNDED, /* is waited for as long as it usually takes */
+    HANDOVER_OFF,     /* does not matter: nothing waits */
+};
+
 /* `published`: the shard's ConfigMap; `r`, `published`, `past` NULL: there is none. */
 enum handover_hold handover_hold_of(const struct pod *p, const struct probe_result *r,
                                     const char *shard, const struct rules_map *published,
-                                    const struct handover_past *past);
+                                    const struct handover_past *past, enum handover_mode mode);
 
 /* Whether its proxy says that writes to what it lost may still be executed; and for how long it
  * says so at most, in ms, with the questions to it. */

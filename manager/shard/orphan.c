@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ConfigMap of a config that is gone. The API server's garbage collector deletes it, for it is
- * owned by the config; where there is none, or it is late, it is deleted here after a while.
+ * The ConfigMap of a config that is gone. Its rules stay until the last pod that mounts them is
+ * gone, and hold what they show; then it is deleted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,6 @@
 #include "base/log.h"
 #include "shard/controller_internal.h"
 #include "json/edit.h"
-
-enum { LATE_MAX = 64 };
 
 static void on_deleted(void *data, const cJSON *object, const struct api_error *error)
 {
@@ -81,46 +79,24 @@ static void get_config(struct shard *s, const struct rules_map *map)
     free(path);
 }
 
-static bool keeps(const struct pod *p, const struct rules_map *map)
-{
-    return p->proxy_port != 0 && !p->over && strcmp(p->injected, map->shard) == 0 &&
-           strcmp(p->ns, map->ns) == 0;
-}
-
 /* It was deleted while nobody led. */
-static void tell_late(struct shard *s, const struct rules_map *map)
+static void tell_late(struct shard *s, const struct rules_map *map, const struct pod *const *pods,
+                      size_t count)
 {
-    const struct shard_cache *w = s->controller->options.cache;
-    const struct pod *pods[LATE_MAX];
-    size_t count = 0;
     struct event_object about = {.api_version = COMPILE_API_VERSION,
                                  .kind = COMPILE_KIND,
                                  .namespace = map->ns,
                                  .name = map->shard,
-                                 .uid = map->owner_uid};
-    for (const struct pod *p = NULL;
-         count < LATE_MAX && (p = shard_cache_next_pod(w, p)) != NULL;) {
-        if (keeps(p, map)) {
-            pods[count++] = p;
-        }
-    }
+                                 .uid = map->config_uid};
     controller_tell_kept(s->controller, &about, pods, count);
     s->kept_told = true;
 }
 
-void shard_clean_up(struct shard *s)
+/* Pods that are being created may mount it still: the manager's webhook has let them in before. */
+static void wait_or_delete(struct shard *s, const struct rules_map *map)
 {
     struct controller *c = s->controller;
-    const struct rules_map *map = shard_map(s);
     uint64_t now = controller_now(c);
-    shard_wait_end(s);
-    if (map == NULL || map->owner_uid[0] == '\0' || !rules_map_ours(map)) {
-        shard_done(s, WORK_DONE, 0);
-        return;
-    }
-    if (!s->kept_told) {
-        tell_late(s, map);
-    }
     s->gone_at = s->gone_at != 0 ? s->gone_at : now;
     uint64_t gone = now - s->gone_at;
     if (gone >= c->options.orphan_ms) {
@@ -129,4 +105,31 @@ void shard_clean_up(struct shard *s)
     }
     controller_look_after(s, c->options.orphan_ms - gone);
     shard_done(s, WORK_DONE, 0);
+}
+
+void shard_clean_up(struct shard *s)
+{
+    struct controller *c = s->controller;
+    const struct rules_map *map = shard_map(s);
+    size_t count = 0;
+    shard_wait_end(s);
+    if (map == NULL || map->config_uid[0] == '\0' || !rules_map_ours(map)) {
+        shard_done(s, WORK_DONE, 0);
+        return;
+    }
+    const struct pod **pods = controller_own_pods(c, s->key, &count);
+    if (pods == NULL) {
+        shard_done(s, WORK_RETRY, 0);
+        return;
+    }
+    if (!s->kept_told) {
+        tell_late(s, map, pods, count);
+    }
+    free(pods);
+    if (count > 0) {
+        s->gone_at = 0;
+        shard_done(s, WORK_DONE, 0); /* its pods bring it again */
+    } else {
+        wait_or_delete(s, map);
+    }
 }

@@ -8,6 +8,7 @@
 #include "base/rfc3339.h"
 #include "compile/shards.h"
 #include "object/names.h"
+#include "shard/generation.h"
 #include "json/field.h"
 
 /* Places strings, one behind the other; while there is no memory yet, only counts. */
@@ -27,12 +28,26 @@ static const char *place(struct shelf *s, const char *text)
     return at;
 }
 
+/* "namespace/name"; "" without a name. */
+static const char *place_key(struct shelf *s, const char *ns, const char *name)
+{
+    if (name[0] == '\0') {
+        return place(s, "");
+    }
+    char *at = s->memory == NULL ? NULL : s->memory + s->used;
+    if (at != NULL) {
+        (void)sprintf(at, "%s/%s", ns, name);
+    }
+    s->used += strlen(ns) + strlen(name) + 2;
+    return at;
+}
+
 static uint64_t generation_of(const cJSON *annotations, const char *key)
 {
     const char *text = field_text(annotations, key);
     char *end = NULL;
     unsigned long long n = text[0] < '0' || text[0] > '9' ? 0 : strtoull(text, &end, 10);
-    return n > 0 && *end == '\0' && n <= POD_GENERATION_MAX ? n : 0;
+    return n > 0 && *end == '\0' && n <= GENERATION_TOLD_MAX ? n : 0;
 }
 
 /* The container's port of that name, else the usual one. */
@@ -93,6 +108,7 @@ static void read_facts(struct pod *p, const cJSON *object, const struct pod_keys
     p->allow_bypass =
         strcmp(field_text(field_get(meta, "annotations"), keys->allow_bypass), "true") == 0;
     p->ending = field_get(meta, "deletionTimestamp") != NULL;
+    p->let_go = strcmp(field_text(field_get(meta, "annotations"), keys->let_go), "true") == 0;
     p->over = strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
 }
 
@@ -104,11 +120,7 @@ static size_t place_texts(struct pod *p, struct pod_label *labels, struct shelf 
     const char *ns = shards_namespace(object);
     const char *name = shards_name(object);
     size_t count = 0;
-    if (s->memory != NULL) {
-        (void)sprintf(s->memory + s->used, "%s/%s", ns, name);
-        p->key = s->memory + s->used;
-    }
-    s->used += strlen(ns) + strlen(name) + 2;
+    p->key = place_key(s, ns, name);
     p->ns = place(s, ns);
     p->name = place(s, name);
     p->uid = place(s, field_text(meta, "uid"));
@@ -117,6 +129,7 @@ static size_t place_texts(struct pod *p, struct pod_label *labels, struct shelf 
     const char *account = field_text(field_get(object, "spec"), "serviceAccountName");
     p->account = place(s, account[0] != '\0' ? account : "default");
     p->injected = place(s, field_text(field_get(meta, "annotations"), keys->injected));
+    p->shard = place_key(s, ns, field_text(field_get(meta, "annotations"), keys->injected));
     const cJSON *label = NULL;
     cJSON_ArrayForEach(label, field_map(meta, "labels"))
     {
@@ -170,7 +183,8 @@ bool pod_same(const struct pod *a, const struct pod *b)
            strcmp(a->injected, b->injected) == 0 && a->generation == b->generation &&
            a->proxy_port == b->proxy_port && a->sync_port == b->sync_port && a->ready == b->ready &&
            a->ready_since == b->ready_since && a->allow_bypass == b->allow_bypass &&
-           a->ending == b->ending && a->over == b->over && same_labels(a, b);
+           a->ending == b->ending && a->over == b->over && a->let_go == b->let_go &&
+           same_labels(a, b);
 }
 
 const char *pod_label(const struct pod *p, const char *key)

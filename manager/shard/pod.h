@@ -16,9 +16,9 @@
 
 /* Annotation, below the prefix: the generation of the rules that the pod was told of last. */
 #define POD_GENERATION "rules-generation"
-
-/* What is told in an annotation is believed up to here: it leaves room to count on. */
-#define POD_GENERATION_MAX (UINT64_C(1) << 52)
+/* Annotation, below the prefix: "true" on a pod that other shards are not to wait for any more, by
+ * somebody who knows that it works on nothing. */
+#define POD_LET_GO "let-go"
 
 struct pod_label {
     const char *key;
@@ -35,9 +35,10 @@ struct pod {
     const char *ip;                 /* ""; it has none yet */
     const char *account;            /* its service account */
     const char *injected;           /* the shard whose sidecars were put into it; "": nobody says */
+    const char *shard;              /* "namespace/name" of that one; "" */
     const struct pod_label *labels; /* sorted by key */
     size_t label_count;
-    uint64_t generation; /* of its annotation; 0: none, or not a number */
+    uint64_t generation; /* of its annotation; 0: none, or not one that is believed */
     uint16_t proxy_port; /* localproxy's admin server; 0: there is no such sidecar */
     uint16_t sync_port;  /* rulesync's */
     bool ready;          /* its condition Ready */
@@ -45,6 +46,7 @@ struct pod {
     int64_t ready_since; /* seconds since 1970; 0: it is not ready, or that is not known */
     bool ending;         /* it is being deleted */
     bool over;           /* Succeeded or Failed */
+    bool let_go;         /* somebody says that nothing of it need be waited for */
 };
 
 /* The keys of the annotations that are read: whole, with the prefix. */
@@ -52,6 +54,7 @@ struct pod_keys {
     const char *generation;
     const char *injected;
     const char *allow_bypass;
+    const char *let_go;
 };
 
 /* NULL without memory. free() frees it. */

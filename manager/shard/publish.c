@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "compile/rules_gain.h"
+#include "inject/inject_options.h"
 #include "shard/controller_internal.h"
 #include "shard/generation.h"
 #include "json/field.h"
@@ -94,25 +95,23 @@ static void ask_status(struct generation *g, const struct shard_cache_config *co
 {
     const cJSON *status = field_get(config->object, "status");
     const cJSON *n = field_get(status, "generation");
-    if (cJSON_IsNumber(n) && n->valuedouble >= 1 && n->valuedouble <= (double)GENERATION_MAX) {
+    if (cJSON_IsNumber(n) && n->valuedouble >= 1 && n->valuedouble <= (double)GENERATION_TOLD_MAX) {
         generation_known(g, (uint64_t)n->valuedouble,
                          cJSON_GetStringValue(field_get(status, "checksum")), checksum);
     }
 }
 
-static int ask_pods(struct generation *g, const struct shard *s,
-                    const struct shard_cache_config *config, const char *checksum)
+static int ask_pods(struct generation *g, const struct shard *s, const char *checksum)
 {
     struct controller *c = s->controller;
-    const struct pod **pods = shard_cache_pods_of(c->options.cache, config);
+    size_t count = 0;
+    const struct pod **pods = controller_own_pods(c, s->key, &count);
     if (pods == NULL) {
         return -ENOMEM;
     }
-    for (size_t i = 0; i < config->pod_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct probe_result *r = prober_result(c->prober, pods[i]->key);
-        if (controller_shard_of_pod(c, pods[i]) == config) {
-            generation_heard(g, pods[i]->generation);
-        }
+        generation_heard(g, pods[i]->generation);
         if (r != NULL && strcmp(r->shard, s->key) == 0) {
             generation_known(g, r->generation, r->checksum, checksum);
         }
@@ -124,13 +123,13 @@ static int ask_pods(struct generation *g, const struct shard *s,
 /* Without a ConfigMap only pods know which generation there was, and the last leader may have died
  * before it could tell them by an annotation: they are asked first, and their answers bring the
  * shard again. */
-static bool must_ask_first(const struct shard *s, const struct shard_cache_config *config,
-                           const struct rules_map *map)
+static bool must_ask_first(const struct shard *s, const struct rules_map *map)
 {
     struct controller *c = s->controller;
-    const struct pod **pods = map != NULL ? NULL : shard_cache_pods_of(c->options.cache, config);
+    size_t count = 0;
+    const struct pod **pods = map != NULL ? NULL : controller_own_pods(c, s->key, &count);
     bool must = false;
-    for (size_t i = 0; pods != NULL && i < config->pod_count && !must; i++) {
+    for (size_t i = 0; pods != NULL && i < count && !must; i++) {
         const struct probe_result *r = prober_result(c->prober, pods[i]->key);
         must = r != NULL && !r->asked;
     }
@@ -148,7 +147,7 @@ static uint64_t choose_generation(const struct shard *s, const struct shard_cach
     }
     generation_known(&g, s->generation, s->generation_checksum, checksum);
     ask_status(&g, config, checksum);
-    return ask_pods(&g, s, config, checksum) != 0 ? 0 : generation_next(&g);
+    return ask_pods(&g, s, checksum) != 0 ? 0 : generation_next(&g);
 }
 
 /* ---- writing ---- */
@@ -203,26 +202,14 @@ static int note_base(struct shard *s)
     return s->base == NULL ? -ENOMEM : 0;
 }
 
-/* Pods that have the sidecars of the shard go on mounting its ConfigMap when its selector has
- * changed, until they are gone. */
-static void tell_former_pods(struct controller *c, const struct shard_cache_config *config)
-{
-    const struct shard_cache *w = c->options.cache;
-    for (const struct pod *p = NULL; (p = shard_cache_next_pod(w, p)) != NULL;) {
-        if (strcmp(p->injected, config->name) == 0 && strcmp(p->ns, config->ns) == 0) {
-            nudger_add(c->nudger, p);
-        }
-    }
-}
-
-/* `fresh`: it is another generation than before. */
-static void tell_pods(struct shard *s, const struct shard_cache_config *config, uint64_t generation,
-                      bool fresh)
+/* `fresh`: it is another generation than before. Pods that have the sidecars of the shard go on
+ * mounting its ConfigMap when its selector has changed, until they are gone. */
+static void tell_pods(struct shard *s, uint64_t generation, bool fresh)
 {
     struct controller *c = s->controller;
     size_t count = 0;
-    const struct pod **pods = controller_own_pods(c, config, &count);
-    for (size_t i = 0; i < count; i++) {
+    const struct pod **pods = controller_own_pods(c, s->key, &count);
+    for (size_t i = 0; pods != NULL && i < count; i++) {
         if (fresh) {
             prober_expect(c->prober, pods[i]->key, generation);
         }
@@ -231,9 +218,6 @@ static void tell_pods(struct shard *s, const struct shard_cache_config *config, 
         }
     }
     free(pods);
-    if (fresh) {
-        tell_former_pods(c, config);
-    }
 }
 
 static void on_success(struct shard *s, const struct rules_map *map)
@@ -260,7 +244,7 @@ static void on_success(struct shard *s, const struct rules_map *map)
         if (whole && s->late) {
             shard_tell_late(s, config, map->generation);
         }
-        tell_pods(s, config, map->generation, true);
+        tell_pods(s, map->generation, true);
     }
     if (whole) {
         shard_wait_end(s);
@@ -376,8 +360,7 @@ static void write_map(struct shard *s, const struct shard_cache_config *config,
 {
     struct err e = ERR_INIT;
     cJSON *body = NULL;
-    struct rules_map_owner owner = {.name = config->name, .uid = config->uid};
-    int rc = rules_map_make(map, rules, s->controller->options.prefix, &owner, &body, &e);
+    int rc = rules_map_make(map, rules, s->controller->options.prefix, config->uid, &body, &e);
     if (rc == 0) {
         handover_note(&s->past, rules); /* they may arrive although the answer does not */
         send_map(s, map, config->ns, body);
@@ -394,16 +377,27 @@ static void write_map(struct shard *s, const struct shard_cache_config *config,
 
 /* ---- while what it gains waits ---- */
 
-static void set_waiting(struct shard *s)
+/* 0 or -ENOMEM. */
+static int set_waiting(struct shard *s)
 {
-    char text[ERR_MSG_MAX];
-    (void)snprintf(
-        text, sizeof text,
-        "Publishing what the spec adds is delayed, for %" PRIu64
-        " s at most, until the pods of shard %s have confirmed that they neither show it nor have "
-        "writes to it under way.",
-        s->waits_ms / MS, s->holder);
-    set_trouble(s, shard_waiting, false, text);
+    char limit[64] = "";
+    char key[INJECT_KEY_SIZE];
+    const struct controller_options *o = &s->controller->options;
+    char *text = NULL;
+    if (o->handover == HANDOVER_BOUNDED) {
+        (void)snprintf(limit, sizeof limit, ", for %" PRIu64 " s at most,", s->waits_ms / MS);
+    }
+    if (asprintf(&text,
+                 "Publishing what the spec adds waits%s until it is given up by: %s. A pod that "
+                 "works on nothing for certain need not be waited for: kubectl annotate pod POD "
+                 "%s=true",
+                 limit, s->holders, inject_options_key(o->prefix, POD_LET_GO, key)) < 0) {
+        return -ENOMEM;
+    }
+    free(s->waits_text);
+    s->waits_text = text;
+    set_trouble(s, shard_waiting, false, "");
+    return 0;
 }
 
 /* What it loses, it loses at once. Of generation 1, as what is compiled. NULL: not now. */
@@ -419,7 +413,10 @@ static void publish_between(struct shard *s, const struct shard_cache_config *co
                             const struct rules_map *map, const struct rules *from,
                             const struct rules *wanted)
 {
-    set_waiting(s);
+    if (set_waiting(s) != 0) {
+        shard_done(s, WORK_RETRY, 0);
+        return;
+    }
     if (from == NULL) {
         shard_report(s); /* its pods wait for rules */
         return;
@@ -431,7 +428,7 @@ static void publish_between(struct shard *s, const struct shard_cache_config *co
                  rules_map_right(map, config->uid, generation, rules_checksum(rules));
     struct rules *next = generation == 0 || right ? NULL : rules_with_generation(rules, generation);
     if (right) {
-        tell_pods(s, config, generation, false);
+        tell_pods(s, generation, false);
         shard_report(s);
     } else if (next == NULL) {
         shard_done(s, WORK_RETRY, 0);
@@ -482,7 +479,7 @@ static void note_right(struct shard *s, const struct shard_cache_config *config,
     shard_wait_end(s);
     shard_settle(s, config, map);
     s->changed_at = s->placed ? s->changed_at : 0; /* it stood there already */
-    tell_pods(s, config, generation, false);
+    tell_pods(s, generation, false);
     shard_report(s);
 }
 
@@ -508,7 +505,7 @@ void shard_publish(struct shard *s)
         not_ours(s, map);
         shard_wait_end(s);
         shard_report(s);
-    } else if (must_ask_first(s, config, map)) {
+    } else if (must_ask_first(s, map)) {
         shard_done(s, WORK_DONE, 0);
     } else if (shard_waits_for_labels(s, config, map, &labels)) {
         set_trouble(s, shard_unlabelled, false, labels.text);

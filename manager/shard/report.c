@@ -81,6 +81,14 @@ static void look_again_for_bypass(struct shard *s, const struct status_facts *f)
     }
 }
 
+static const char *publish_error(const struct shard *s)
+{
+    if (s->trouble_reason == shard_waiting && s->waits_text != NULL) {
+        return s->waits_text;
+    }
+    return s->trouble_reason == NULL ? NULL : s->trouble.msg;
+}
+
 /* NULL without memory, or *early. */
 static cJSON *make_status(struct shard *s, const struct shard_cache_config *config, bool *changed,
                           bool *early)
@@ -97,7 +105,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
         .compile_error = shard_refusal(s),
         .root = config->root,
         .publish_reason = s->trouble_reason,
-        .publish_error = s->trouble_reason == NULL ? NULL : s->trouble.msg,
+        .publish_error = publish_error(s),
         .generation = ours ? map->generation : 0,
         .checksum = ours ? map->checksum : "",
         .labelling = &labelling,

@@ -31,20 +31,17 @@ static bool is_our_kind(const cJSON *owner, const char *shard)
            strcmp(field_text(owner, "name"), shard) == 0;
 }
 
-/* The uid of the ShardingConfig that controls it. */
+/* The uid of the ShardingConfig that controls it; "": none does. */
 static const char *read_owners(struct rules_map *m, const cJSON *meta, const char *shard)
 {
-    const cJSON *owners = field_get(meta, "ownerReferences");
     const cJSON *owner = NULL;
     const char *uid = "";
-    cJSON_ArrayForEach(owner, owners)
+    cJSON_ArrayForEach(owner, field_get(meta, "ownerReferences"))
     {
         bool controls = cJSON_IsTrue(field_get(owner, "controller"));
+        m->owned = true;
         if (controls && is_our_kind(owner, shard)) {
             uid = field_text(owner, "uid");
-            m->owned = !cJSON_IsTrue(field_get(owner, "blockOwnerDeletion")) &&
-                       strcmp(field_text(owner, "apiVersion"), COMPILE_API_VERSION) == 0 &&
-                       cJSON_GetArraySize(owners) == 1;
         } else if (controls) {
             m->foreign_owner = true;
         }
@@ -52,19 +49,24 @@ static const char *read_owners(struct rules_map *m, const cJSON *meta, const cha
     return uid;
 }
 
-static void read_labels(struct rules_map *m, const cJSON *meta, const char *prefix)
+static const char *find(const cJSON *map, const char *prefix, const char *name)
 {
     char key[INJECT_KEY_SIZE];
+    return field_text(map, inject_options_key(prefix, name, key));
+}
+
+static void read_metadata(struct rules_map *m, const cJSON *meta, const char *prefix)
+{
     char number[NUMBER_SIZE];
     const cJSON *labels = field_get(meta, "labels");
     const cJSON *annotations = field_get(meta, "annotations");
+    const char *owner = read_owners(m, meta, m->shard);
+    const char *uid = find(annotations, prefix, RULES_MAP_CONFIG);
+    m->config_uid = uid[0] != '\0' ? uid : owner;
     (void)snprintf(number, sizeof number, "%" PRIu64, m->generation);
-    m->labelled =
-        strcmp(field_text(labels, inject_options_key(prefix, RULES_MAP_LABEL, key)), "true") == 0;
-    m->described =
-        strcmp(field_text(labels, MANAGED_BY), MANAGER) == 0 &&
-        strcmp(field_text(annotations, inject_options_key(prefix, RULES_MAP_GENERATION, key)),
-               number) == 0;
+    m->labelled = strcmp(find(labels, prefix, RULES_MAP_LABEL), "true") == 0;
+    m->described = strcmp(field_text(labels, MANAGED_BY), MANAGER) == 0 && uid[0] != '\0' &&
+                   strcmp(find(annotations, prefix, RULES_MAP_GENERATION), number) == 0;
 }
 
 static size_t foreign_size(const cJSON *object)
@@ -134,8 +136,8 @@ static const char *append(char **at, const char *text)
 /* Copies what was found, texts behind it. */
 static struct rules_map *copy_map(const struct rules_map *found)
 {
-    const char *texts[] = {found->ns,      found->name,      found->uid,
-                           found->version, found->owner_uid, found->checksum};
+    const char *texts[] = {found->ns,      found->name,       found->uid,
+                           found->version, found->config_uid, found->checksum};
     size_t size = strlen(found->ns) + strlen(found->shard) + 2;
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         size += strlen(texts[i]) + 1;
@@ -153,7 +155,7 @@ static struct rules_map *copy_map(const struct rules_map *found)
     m->shard = m->name + strlen(SIDECAR_CONFIGMAP);
     m->uid = append(&at, found->uid);
     m->version = append(&at, found->version);
-    m->owner_uid = append(&at, found->owner_uid);
+    m->config_uid = append(&at, found->config_uid);
     m->checksum = append(&at, found->checksum);
     return m;
 }
@@ -177,10 +179,9 @@ int rules_map_new(const cJSON *object, const char *prefix, struct rules_map **ou
     int rc = read_rules(&found, object, &rules);
     if (rc == 0) {
         found.shard = name + strlen(SIDECAR_CONFIGMAP);
-        found.owner_uid = read_owners(&found, meta, found.shard);
         found.rules = rules;
         found.checksum = rules == NULL ? "" : rules_checksum(rules);
-        read_labels(&found, meta, prefix);
+        read_metadata(&found, meta, prefix);
         *out = copy_map(&found);
         rc = *out == NULL ? -ENOMEM : 0;
     }
@@ -200,14 +201,14 @@ void rules_map_free(struct rules_map *m)
 
 bool rules_map_ours(const struct rules_map *m)
 {
-    return !m->foreign_owner && (m->labelled || m->owner_uid[0] != '\0');
+    return !m->foreign_owner && (m->labelled || m->config_uid[0] != '\0');
 }
 
-bool rules_map_right(const struct rules_map *m, const char *owner_uid, uint64_t generation,
+bool rules_map_right(const struct rules_map *m, const char *config_uid, uint64_t generation,
                      const char *checksum)
 {
-    return m->intact && m->labelled && m->described && m->owned &&
-           strcmp(m->owner_uid, owner_uid) == 0 && m->generation == generation &&
+    return m->intact && m->labelled && m->described && !m->owned &&
+           strcmp(m->config_uid, config_uid) == 0 && m->generation == generation &&
            strcmp(m->checksum, checksum) == 0;
 }
 
@@ -219,19 +220,8 @@ char *rules_map_name(const char *shard)
     return asprintf(&name, "%s%s", SIDECAR_CONFIGMAP, shard) < 0 ? NULL : name;
 }
 
-static void add_owner(struct edit *ed, cJSON *meta, const struct rules_map_owner *owner)
-{
-    cJSON *reference = edit_append_object(ed, edit_array(ed, meta, "ownerReferences"));
-    edit_string(ed, reference, "apiVersion", COMPILE_API_VERSION);
-    edit_string(ed, reference, "kind", COMPILE_KIND);
-    edit_string(ed, reference, "name", owner->name);
-    edit_string(ed, reference, "uid", owner->uid);
-    edit_bool(ed, reference, "controller", true);
-    edit_bool(ed, reference, "blockOwnerDeletion", false);
-}
-
 static void add_metadata(struct edit *ed, cJSON *meta, const struct rules *rules,
-                         const char *prefix, const struct rules_map_owner *owner)
+                         const char *prefix, const char *config_uid)
 {
     char key[INJECT_KEY_SIZE];
     char number[NUMBER_SIZE];
@@ -241,7 +231,7 @@ static void add_metadata(struct edit *ed, cJSON *meta, const struct rules *rules
     edit_string(ed, labels, MANAGED_BY, MANAGER);
     edit_string(ed, labels, inject_options_key(prefix, RULES_MAP_LABEL, key), "true");
     edit_string(ed, annotations, inject_options_key(prefix, RULES_MAP_GENERATION, key), number);
-    add_owner(ed, meta, owner);
+    edit_string(ed, annotations, inject_options_key(prefix, RULES_MAP_CONFIG, key), config_uid);
 }
 
 static void add_identity(struct edit *ed, cJSON *object, cJSON *meta, const struct rules_map *old,
@@ -279,7 +269,7 @@ static int check_size(size_t len, const struct rules_map *old, struct err *e)
 }
 
 int rules_map_make(const struct rules_map *old, const struct rules *rules, const char *prefix,
-                   const struct rules_map_owner *owner, cJSON **out, struct err *e)
+                   const char *config_uid, cJSON **out, struct err *e)
 {
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
     struct edit ed = {.rc = rules_to_json(rules, &text)};
@@ -291,7 +281,10 @@ int rules_map_make(const struct rules_map *old, const struct rules *rules, const
     cJSON *object = cJSON_CreateObject();
     cJSON *meta = edit_object(&ed, object, "metadata");
     add_identity(&ed, object, meta, old, rules);
-    add_metadata(&ed, meta, rules, prefix, owner);
+    add_metadata(&ed, meta, rules, prefix, config_uid);
+    if (old != NULL && old->owned) {
+        edit_set(&ed, meta, "ownerReferences", cJSON_CreateNull());
+    }
     edit_string(&ed, edit_object(&ed, object, "data"), RULES_MAP_KEY, buf_cstr(&text));
     buf_reset(&text);
     *out = edit_result(&ed, object);

@@ -3,9 +3,13 @@
  * rules_map.h - the ConfigMap in which a shard's rules stand: what is read from one, and how it
  * should be.
  *
- * Glossary: it is *ours* when it carries our label or is controlled by a ShardingConfig of the
- * shard's name, and not by anything else; what is not ours is left alone. It is *intact* when its
- * text is exactly what would be written for these rules and this generation.
+ * Glossary: it is *ours* when it carries our label or says whose it is, and nothing else controls
+ * it; what is not ours is left alone. It is *intact* when its text is exactly what would be written
+ * for these rules and this generation.
+ *
+ * It has no owner, but an annotation with the uid of its ShardingConfig: when that is deleted, pods
+ * go on mounting the rules until they are gone, and the API server's garbage collector would delete
+ * them before. Earlier releases made the ShardingConfig its owner.
  */
 #ifndef MANAGER_SHARD_RULES_MAP_H
 #define MANAGER_SHARD_RULES_MAP_H
@@ -22,16 +26,12 @@
 #define RULES_MAP_LABEL "rules"
 /* Annotation, below the prefix, for people: the generation. */
 #define RULES_MAP_GENERATION "rules-generation"
+/* Annotation, below the prefix: the uid of the ShardingConfig. */
+#define RULES_MAP_CONFIG "sharding-config-uid"
 #define RULES_MAP_KEY "rules.json"
 
 /* What the API server takes in one ConfigMap: bytes of all values. */
 #define RULES_MAP_MAX ((size_t)1024 * 1024)
-
-/* Whose a ConfigMap is. */
-struct rules_map_owner {
-    const char *name; /* the shard's */
-    const char *uid;  /* of its ShardingConfig */
-};
 
 /* Never changed. */
 struct rules_map {
@@ -41,15 +41,15 @@ struct rules_map {
     const char *shard;
     const char *uid;
     const char *version;
-    const char *owner_uid; /* of the controlling ShardingConfig of that name; "": none */
-    const char *checksum;  /* of the rules in it; "" */
-    struct rules *rules;   /* that are in it; NULL: they cannot be read */
-    uint64_t generation;   /* of the rules in it; 0: they cannot be read */
-    size_t foreign_size;   /* bytes of other keys */
-    bool labelled;         /* has our label */
-    bool described;        /* the other labels and annotations are as we write them */
-    bool owned;            /* that ShardingConfig is its only owner, as we write it */
-    bool foreign_owner;    /* something else controls it */
+    const char *config_uid; /* of the ShardingConfig whose it is; "": nobody says */
+    const char *checksum;   /* of the rules in it; "" */
+    struct rules *rules;    /* that are in it; NULL: they cannot be read */
+    uint64_t generation;    /* of the rules in it; 0: they cannot be read */
+    size_t foreign_size;    /* bytes of other keys */
+    bool labelled;          /* has our label */
+    bool described;         /* the other labels and annotations are as we write them */
+    bool owned;             /* it has owners */
+    bool foreign_owner;     /* something else controls it */
     bool intact;
 };
 
@@ -63,16 +63,16 @@ bool rules_map_ours(const struct rules_map *m);
 /* The name of the shard's ConfigMap. The caller frees. NULL without memory. */
 MUST_CHECK char *rules_map_name(const char *shard);
 
-/* Whether nothing is to be written: intact, of this generation and these rules, owned by the config
- * with this uid, and labelled. */
-bool rules_map_right(const struct rules_map *m, const char *owner_uid, uint64_t generation,
+/* Whether nothing is to be written: intact, of this generation and these rules, of the config with
+ * this uid, and labelled. */
+bool rules_map_right(const struct rules_map *m, const char *config_uid, uint64_t generation,
                      const char *checksum);
 
 /* What is to be written. `old` NULL: an object to create; else a merge patch that the API server
  * refuses when it was changed since. -E2BIG: larger than the API server takes, the message has the
  * sizes; -ENOMEM. */
 MUST_CHECK int rules_map_make(const struct rules_map *old, const struct rules *rules,
-                              const char *prefix, const struct rules_map_owner *owner, cJSON **out,
+                              const char *prefix, const char *config_uid, cJSON **out,
                               struct err *e);
 
 #endif

@@ -32,6 +32,9 @@ void shard_cache_tell_shards_of(const struct shard_cache *w, const struct pod_en
         struct config *c = config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard);
         shard_cache_tell_shard(w, c->seen.key, SHARD_CACHE_PODS);
     }
+    if (p->injected != NULL) {
+        shard_cache_tell_shard(w, p->injected->key, SHARD_CACHE_PODS);
+    }
 }
 
 void shard_cache_tell_ready(const struct shard_cache *w, const struct namespace *s)
@@ -68,13 +71,16 @@ static int copy_and_follow(struct shard_cache *w, const struct shard_cache_optio
     w->generation_key = annotation(o->prefix, POD_GENERATION);
     w->injected_key = annotation(o->prefix, SIDECAR_INJECTED);
     w->allow_bypass_key = annotation(o->prefix, SIDECAR_ALLOW_BYPASS);
+    w->let_go_key = annotation(o->prefix, POD_LET_GO);
     if (w->prefix == NULL || (w->namespace == NULL && o->namespace != NULL) ||
-        w->generation_key == NULL || w->injected_key == NULL || w->allow_bypass_key == NULL) {
+        w->generation_key == NULL || w->injected_key == NULL || w->allow_bypass_key == NULL ||
+        w->let_go_key == NULL) {
         return err_memory(e);
     }
     w->keys = (struct pod_keys){.generation = w->generation_key,
                                 .injected = w->injected_key,
-                                .allow_bypass = w->allow_bypass_key};
+                                .allow_bypass = w->allow_bypass_key,
+                                .let_go = w->let_go_key};
     bool follows =
         informer_follow(&w->configs_informer, e) == 0 && informer_follow(&w->maps_informer, e) == 0;
     return follows ? 0 : e->code;
@@ -128,10 +134,12 @@ void shard_cache_free(struct shard_cache *w)
     table_deinit(&w->configs);
     table_deinit(&w->maps);
     table_deinit(&w->pods);
+    table_deinit(&w->injected);
     table_deinit(&w->namespaces);
     free(w->generation_key);
     free(w->injected_key);
     free(w->allow_bypass_key);
+    free(w->let_go_key);
     free(w->namespace);
     free(w->prefix);
     free(w);

@@ -105,6 +105,17 @@ const struct pod *shard_cache_next_pod(const struct shard_cache *w, const struct
  * array that the caller frees. NULL without memory. */
 MUST_CHECK const struct pod **shard_cache_pods_of(const struct shard_cache *w,
                                                   const struct shard_cache_config *c);
+/* The pods that have the sidecars of the shard `key`, whether there is a config of that name, and
+ * selects them, or not: *count of them, in an array that the caller frees. NULL without memory. */
+MUST_CHECK const struct pod **shard_cache_injected(const struct shard_cache *w, const char *key,
+                                                   size_t *count);
+/* The shards of a namespace that have no config, though pods have their sidecars or a ConfigMap has
+ * their rules: *count keys, in an array that the caller frees. NULL without memory. */
+MUST_CHECK const char **shard_cache_gone_in(const struct shard_cache *w, const char *ns,
+                                            size_t *count);
+/* The pods of one namespace, one after the other; NULL begins, and ends. */
+const struct pod *shard_cache_next_pod_in(const struct shard_cache *w, const char *ns,
+                                          const struct pod *p);
 /* How many configs select the pod, and the first of them by name; `but`: another one than this.
  * NULL: none. */
 size_t shard_cache_shard_count(const struct shard_cache *w, const struct pod *p);

@@ -15,12 +15,6 @@
 
 /* ---- namespaces ---- */
 
-static struct namespace *find_namespace(const struct shard_cache *w, const char *ns)
-{
-    struct table_node *n = table_find(&w->namespaces, ns);
-    return n == NULL ? NULL : LIST_ITEM(n, struct namespace, node);
-}
-
 static void free_namespace(struct shard_cache *w, struct namespace *s)
 {
     informer_end(&s->informer);
@@ -41,6 +35,8 @@ static struct namespace *new_namespace(struct shard_cache *w, const char *ns)
     }
     memcpy(s->name, ns, strlen(ns) + 1);
     list_init(&s->configs);
+    list_init(&s->maps);
+    list_init(&s->injected);
     list_init(&s->pods);
     members_init(&s->members);
     informer_init(&s->informer, w, s, SHARD_CACHE_OF_PODS, &shard_cache_pod_handlers);
@@ -55,9 +51,15 @@ static struct namespace *new_namespace(struct shard_cache *w, const char *ns)
     return s;
 }
 
-static void leave_namespace(struct shard_cache *w, struct namespace *s)
+struct namespace *shard_cache_provide_namespace(struct shard_cache *w, const char *ns)
 {
-    if (list_empty(&s->configs)) {
+    struct table_node *n = table_find(&w->namespaces, ns);
+    return n == NULL ? new_namespace(w, ns) : LIST_ITEM(n, struct namespace, node);
+}
+
+void shard_cache_leave_namespace(struct shard_cache *w, struct namespace *s)
+{
+    if (list_empty(&s->configs) && list_empty(&s->maps)) {
         free_namespace(w, s);
     }
 }
@@ -107,7 +109,7 @@ static void free_config(struct config *c)
     free(c);
 }
 
-/* The namespace is followed on: leave_namespace is due. */
+/* The namespace is followed on: shard_cache_leave_namespace is due. */
 static void drop_config(struct shard_cache *w, struct config *c)
 {
     if (w->handlers != NULL && w->handlers->on_deleted != NULL) {
@@ -156,9 +158,8 @@ static void set_config(struct config *c, cJSON *object)
 
 static struct config *add_config(struct shard_cache *w, const char *key, const char *ns)
 {
-    struct namespace *s = find_namespace(w, ns);
+    struct namespace *s = shard_cache_provide_namespace(w, ns);
     struct config *c = calloc(1, sizeof *c + strlen(key) + 1);
-    s = s != NULL ? s : new_namespace(w, ns);
     if (c != NULL && s != NULL) {
         memcpy(c->key, key, strlen(key) + 1);
         members_shard_init(&c->shard);
@@ -169,7 +170,7 @@ static struct config *add_config(struct shard_cache *w, const char *key, const c
         }
     }
     if (s != NULL) {
-        leave_namespace(w, s);
+        shard_cache_leave_namespace(w, s);
     }
     free(c);
     return NULL;
@@ -230,7 +231,7 @@ static int put_config(struct shard_cache *w, const char *key, const cJSON *objec
         cJSON_Delete(copy);
         selector_free(selector);
         if (left != NULL) {
-            leave_namespace(w, left);
+            shard_cache_leave_namespace(w, left);
         }
         return -ENOMEM;
     }
@@ -257,7 +258,7 @@ void shard_cache_remove_config(struct shard_cache *w, struct config *c)
 {
     struct namespace *s = c->namespace;
     drop_config(w, c);
-    leave_namespace(w, s);
+    shard_cache_leave_namespace(w, s);
 }
 
 static void on_config_object(void *data, enum reflector_change change, const cJSON *object)

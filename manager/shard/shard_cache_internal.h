@@ -33,12 +33,14 @@ struct informer {
     bool lost;   /* something was not kept: it is to be listed again */
 };
 
-/* A namespace with configs. */
+/* A namespace with configs, or with rules of one that is gone. */
 struct namespace
 {
     struct table_node node;
     struct list configs;
+    struct list maps;
     struct list pods;
+    struct list injected; /* struct injected */
     struct members members;
     struct informer informer;
     char name[];
@@ -56,9 +58,21 @@ struct config {
     char key[];
 };
 
-struct pod_entry {
+/* The pods with the sidecars of one shard, whether there is a config of that name, and selects
+ * them, or not. */
+struct injected {
     struct table_node node;
     struct list link; /* of the namespace's */
+    struct list pods;
+    size_t count;
+    char key[];
+};
+
+struct pod_entry {
+    struct table_node node;
+    struct list link;          /* of the namespace's */
+    struct list injected_link; /* of its injected's, */
+    struct injected *injected; /* NULL: it has none */
     struct members_pod member;
     struct namespace *namespace;
     struct pod *pod;
@@ -67,6 +81,8 @@ struct pod_entry {
 
 struct map_entry {
     struct table_node node;
+    struct list link; /* of the namespace's */
+    struct namespace *namespace;
     struct rules_map *map;
     bool stale;
 };
@@ -90,11 +106,13 @@ struct shard_cache {
     char *generation_key;
     char *injected_key;
     char *allow_bypass_key;
+    char *let_go_key;
     struct pod_keys keys;
 
     struct table configs;
     struct table maps;
     struct table pods;
+    struct table injected;
     struct table namespaces;
     struct informer configs_informer;
     struct informer maps_informer;
@@ -123,6 +141,12 @@ static inline struct pod_entry *find_pod(const struct shard_cache *w, const char
 {
     struct table_node *n = table_find(&w->pods, key);
     return n == NULL ? NULL : LIST_ITEM(n, struct pod_entry, node);
+}
+
+static inline struct injected *find_injected(const struct shard_cache *w, const char *key)
+{
+    struct table_node *n = table_find(&w->injected, key);
+    return n == NULL ? NULL : LIST_ITEM(n, struct injected, node);
 }
 
 static inline struct map_entry *find_map(const struct shard_cache *w, const char *key)
@@ -158,7 +182,12 @@ extern const struct reflector_handlers shard_cache_config_handlers;
 extern const struct reflector_handlers shard_cache_map_handlers;
 extern const struct reflector_handlers shard_cache_pod_handlers;
 
-/* They tell who listens. The namespace goes with its last config. */
+/* The namespace, whose pods are followed from now on; it goes with its last config and map. NULL
+ * without memory. */
+MUST_CHECK struct namespace *shard_cache_provide_namespace(struct shard_cache *w, const char *ns);
+void shard_cache_leave_namespace(struct shard_cache *w, struct namespace *s);
+
+/* They tell who listens. The namespace goes with its last config and map. */
 void shard_cache_remove_config(struct shard_cache *w, struct config *c);
 void shard_cache_drop_map(struct shard_cache *w, struct map_entry *m);
 void shard_cache_drop_pod(struct shard_cache *w, struct pod_entry *p);
@@ -168,7 +197,7 @@ void shard_cache_drop_pod(struct shard_cache *w, struct pod_entry *p);
 void shard_cache_tell_shard(const struct shard_cache *w, const char *key,
                             enum shard_cache_part part);
 void shard_cache_tell_pod(const struct shard_cache *w, const struct pod *pod, bool gone);
-/* All shards that select the pod. */
+/* All shards that select the pod, and the one whose sidecars it has. */
 void shard_cache_tell_shards_of(const struct shard_cache *w, const struct pod_entry *p);
 /* That the namespace is ready, if it is; all of them. */
 void shard_cache_tell_ready(const struct shard_cache *w, const struct namespace *s);

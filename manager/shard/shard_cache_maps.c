@@ -10,10 +10,29 @@
 
 void shard_cache_drop_map(struct shard_cache *w, struct map_entry *m)
 {
+    struct namespace *s = m->namespace;
     table_remove(&w->maps, &m->node);
+    list_remove(&m->link);
     shard_cache_tell_shard(w, m->map->key, SHARD_CACHE_CONFIGMAP);
     rules_map_free(m->map);
     free(m);
+    shard_cache_leave_namespace(w, s);
+}
+
+static struct map_entry *add_map(struct shard_cache *w, const struct rules_map *map)
+{
+    struct namespace *s = shard_cache_provide_namespace(w, map->ns);
+    struct map_entry *m = calloc(1, sizeof *m);
+    if (m != NULL && s != NULL && table_insert(&w->maps, &m->node, map->key) == 0) {
+        m->namespace = s;
+        list_append(&s->maps, &m->link);
+        return m;
+    }
+    if (s != NULL) {
+        shard_cache_leave_namespace(w, s);
+    }
+    free(m);
+    return NULL;
 }
 
 /* Takes `map`. */
@@ -21,13 +40,10 @@ static int put_map(struct shard_cache *w, struct rules_map *map)
 {
     struct map_entry *m = find_map(w, map->key);
     bool same = m != NULL && strcmp(m->map->version, map->version) == 0;
+    m = m != NULL ? m : add_map(w, map);
     if (m == NULL) {
-        m = calloc(1, sizeof *m);
-        if (m == NULL || table_insert(&w->maps, &m->node, map->key) != 0) {
-            free(m);
-            rules_map_free(map);
-            return -ENOMEM;
-        }
+        rules_map_free(map);
+        return -ENOMEM;
     }
     rules_map_free(m->map);
     m->map = map;

@@ -8,10 +8,69 @@
 
 #include "shard/shard_cache_internal.h"
 
+/* ---- by whose sidecars they have ---- */
+
+static struct injected *provide_injected(struct shard_cache *w, struct namespace *s,
+                                         const struct pod *pod)
+{
+    struct injected *i = find_injected(w, pod->shard);
+    if (i != NULL) {
+        return i;
+    }
+    size_t len = strlen(pod->shard) + 1;
+    i = calloc(1, sizeof *i + len);
+    if (i == NULL) {
+        return NULL;
+    }
+    memcpy(i->key, pod->shard, len);
+    list_init(&i->pods);
+    if (table_insert(&w->injected, &i->node, i->key) != 0) {
+        free(i);
+        return NULL;
+    }
+    list_append(&s->injected, &i->link);
+    return i;
+}
+
+static void unlink_injected(struct shard_cache *w, struct pod_entry *p)
+{
+    struct injected *i = p->injected;
+    if (i == NULL) {
+        return;
+    }
+    p->injected = NULL;
+    list_remove(&p->injected_link);
+    i->count--;
+    if (i->count == 0) {
+        table_remove(&w->injected, &i->node);
+        list_remove(&i->link);
+        free(i);
+    }
+}
+
+static int link_injected(struct shard_cache *w, struct namespace *s, struct pod_entry *p,
+                         const struct pod *pod)
+{
+    unlink_injected(w, p);
+    if (pod->shard[0] == '\0') {
+        return 0;
+    }
+    p->injected = provide_injected(w, s, pod);
+    if (p->injected == NULL) {
+        return -ENOMEM;
+    }
+    list_append(&p->injected->pods, &p->injected_link);
+    p->injected->count++;
+    return 0;
+}
+
+/* ---- pods ---- */
+
 void shard_cache_drop_pod(struct shard_cache *w, struct pod_entry *p)
 {
     struct pod *old = p->pod;
     shard_cache_tell_shards_of(w, p);
+    unlink_injected(w, p);
     members_leave(&p->member);
     table_remove(&w->pods, &p->node);
     list_remove(&p->link);
@@ -29,6 +88,7 @@ static struct pod_entry *add_pod(struct shard_cache *w, struct namespace *s, str
     }
     p->namespace = s;
     members_pod_init(&p->member);
+    list_init(&p->injected_link);
     list_append(&s->pods, &p->link);
     return p;
 }
@@ -63,7 +123,8 @@ static int put_pod(struct informer *f, struct pod *pod)
     shard_cache_tell_shards_of(w, p);
     free(exchange_pod(p, pod));
     p->stale = false;
-    if (members_place(&f->namespace->members, &p->member, pod) != 0) {
+    if (link_injected(w, f->namespace, p, pod) != 0 ||
+        members_place(&f->namespace->members, &p->member, pod) != 0) {
         shard_cache_drop_pod(w, p);
         return -ENOMEM;
     }

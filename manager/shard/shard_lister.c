@@ -131,6 +131,73 @@ const struct pod **shard_cache_pods_of(const struct shard_cache *w,
     return pods;
 }
 
+const struct pod **shard_cache_injected(const struct shard_cache *w, const char *key, size_t *count)
+{
+    const struct injected *i = find_injected(w, key);
+    const struct pod **pods = calloc(i == NULL ? 1 : i->count, sizeof(const struct pod *));
+    *count = 0;
+    if (pods == NULL || i == NULL) {
+        return pods;
+    }
+    LIST_FOR_EACH(n, &i->pods)
+    {
+        pods[(*count)++] = LIST_ITEM(n, struct pod_entry, injected_link)->pod;
+    }
+    qsort(pods, *count, sizeof *pods, by_name);
+    return pods;
+}
+
+static size_t list_length(const struct list *head)
+{
+    size_t n = 0;
+    LIST_FOR_EACH(item, head)
+    {
+        n++;
+    }
+    return n;
+}
+
+const char **shard_cache_gone_in(const struct shard_cache *w, const char *ns, size_t *count)
+{
+    struct table_node *node = table_find(&w->namespaces, ns);
+    struct namespace *s = node == NULL ? NULL : LIST_ITEM(node, struct namespace, node);
+    size_t room = s == NULL ? 0 : list_length(&s->injected) + list_length(&s->maps);
+    const char **keys = calloc(room + 1, sizeof *keys);
+    *count = 0;
+    if (keys == NULL || s == NULL) {
+        return keys;
+    }
+    LIST_FOR_EACH(n, &s->injected)
+    {
+        const struct injected *i = LIST_ITEM(n, struct injected, link);
+        if (find_config(w, i->key) == NULL) {
+            keys[(*count)++] = i->key;
+        }
+    }
+    LIST_FOR_EACH(n, &s->maps)
+    {
+        const char *key = LIST_ITEM(n, struct map_entry, link)->map->key;
+        if (find_config(w, key) == NULL && find_injected(w, key) == NULL) {
+            keys[(*count)++] = key;
+        }
+    }
+    return keys;
+}
+
+const struct pod *shard_cache_next_pod_in(const struct shard_cache *w, const char *ns,
+                                          const struct pod *p)
+{
+    struct table_node *node = p == NULL ? table_find(&w->namespaces, ns) : NULL;
+    const struct pod_entry *last = p == NULL ? NULL : find_pod(w, p->key);
+    if (last == NULL && node == NULL) {
+        return NULL;
+    }
+    const struct namespace *s =
+        last == NULL ? LIST_ITEM(node, struct namespace, node) : last->namespace;
+    struct list *next = last == NULL ? s->pods.next : last->link.next;
+    return next == &s->pods ? NULL : LIST_ITEM(next, struct pod_entry, link)->pod;
+}
+
 size_t shard_cache_shard_count(const struct shard_cache *w, const struct pod *p)
 {
     return find_pod(w, p->key)->member.shard_count;

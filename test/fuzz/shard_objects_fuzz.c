@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "shard/generation.h"
 #include "shard/pod.h"
 #include "shard/rules_map.h"
 #include "json/json.h"
@@ -17,8 +18,8 @@
 
 static const struct pod_keys keys = {.generation = "p/rules-generation",
                                      .injected = "p/sharding-config-injected",
-                                     .allow_bypass = "p/allow-bypass"};
-static const struct rules_map_owner owner = {.name = "a", .uid = "u"};
+                                     .allow_bypass = "p/allow-bypass",
+                                     .let_go = "p/let-go"};
 
 static const char rules_text[] =
     "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":\"n\",\"name\":"
@@ -30,7 +31,7 @@ static void look_at_pod(const cJSON *tree)
     struct pod *p = pod_new(tree, &keys);
     CHECK(p != NULL);
     CHECK(pod_same(p, p));
-    CHECK(p->generation <= POD_GENERATION_MAX);
+    CHECK(p->generation <= GENERATION_TOLD_MAX);
     pod_address(p, p->proxy_port, address);
     for (size_t i = 0; i < p->label_count; i++) {
         CHECK(i == 0 || strcmp(p->labels[i - 1].key, p->labels[i].key) < 0);
@@ -51,14 +52,14 @@ static void put_right(const struct rules_map *m)
     struct rules *rules = rules_parse(rules_text, sizeof rules_text - 1, &e);
     cJSON *object = NULL;
     struct rules_map *again = NULL;
-    int rc = rules_map_make(NULL, rules, PREFIX, &owner, &object, &e);
+    int rc = rules_map_make(NULL, rules, PREFIX, "u", &object, &e);
     CHECK(rc == 0 && rules_map_new(object, PREFIX, &again) == 0 && again != NULL);
     CHECK(rules_map_ours(again));
     CHECK(rules_map_right(again, "u", 7, rules_checksum(rules)));
     cJSON_Delete(object);
     rules_map_free(again);
     object = NULL;
-    rc = rules_map_make(m, rules, PREFIX, &owner, &object, &e);
+    rc = rules_map_make(m, rules, PREFIX, "u", &object, &e);
     CHECK(rc == 0 || (rc == -E2BIG && m->foreign_size > 0));
     cJSON_Delete(object);
     rules_unref(rules);

@@ -194,6 +194,9 @@ struct controller *fixture_controller(struct fixture *s, struct shard_cache *cac
         .may_write = may_write,
         .data = s,
         .orphan_ms = s->orphan_ms,
+        .handover = s->handover_ms == 0 ? HANDOVER_OFF
+                    : s->strict         ? HANDOVER_STRICT
+                                        : HANDOVER_BOUNDED,
         .handover_ms = s->handover_ms,
         .labelled = s->labelled,
         .wait_for_labels = s->wait_for_labels,

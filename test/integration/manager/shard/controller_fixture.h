@@ -30,8 +30,9 @@ struct fixture {
     const struct net_clock *clock; /* NULL: the system's */
     struct controller *controller;
     struct controller_counts counts;
-    bool holds; /* the lease */
-    uint64_t handover_ms;
+    bool holds;           /* the lease */
+    uint64_t handover_ms; /* 0: it is switched off */
+    bool strict;
     const struct labelled_source *labelled; /* NULL: nobody labels */
     bool wait_for_labels;
     uint64_t orphan_ms; /* 0: no test waits so long */

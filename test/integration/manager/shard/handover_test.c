@@ -231,8 +231,10 @@ static void test_writes_of_another_operator_are_not_waited_for(void **state)
 {
     struct fixture *s = *state;
     begin(s, SHORT_MS);
-    pod_of(s, "blue-1", "blue", "somebody");
-    is_unsettled(s, "blue-1", "blue");
+    pod_of(s, "other-0", "other", "somebody");
+    sees(s, "other", "\"3\"");
+    fixture_expect_generation(s, "other", 1);
+    is_unsettled(s, "other-0", "other");
     sees(s, "green", "\"3\",\"4\",\"5\"");
     fixture_expect_generation(s, "green", 2);
     assert_int_equal(s->counts.late, 1);
@@ -289,20 +291,190 @@ static void test_another_operator(void **state)
     assert_int_equal(s->counts.waits, 1);
 }
 
-static void test_shards_without_pods_that_show_anything(void **state)
+/* A pod may start at any time, and shows what its ConfigMap says then. */
+static void test_a_shard_without_pods_holds_what_it_has(void **state)
 {
     struct fixture *s = *state;
     begin(s, LONG_MS);
     sees(s, "empty", "\"6\",\"7\",\"8\"");
-    sees(s, "bare", "\"9\"");
-    fixture_plain_pod(s, "bare-0", "bare");
     fixture_expect_generation(s, "empty", 1);
-    fixture_expect_generation(s, "bare", 1);
-    sees(s, "green", "\"4\",\"5\",\"6\",\"9\"");
-    fixture_expect_generation(s, "green", 2);
-    sees(s, "empty", "\"1\",\"6\""); /* nobody gains anything by that */
+    sees(s, "green", "\"4\",\"5\",\"6\"");
+    expect_waiting(s, "green", "n/empty");
+    sees(s, "empty", "\"7\"");
     fixture_expect_generation(s, "empty", 2);
-    assert_int_equal(s->counts.waits, 0);
+    fixture_expect_generation(s, "green", 2);
+}
+
+/* Scale-out: a new shard has a config before it can have pods. */
+static void test_a_new_shard_waits(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, LONG_MS);
+    sees(s, "blue", "\"1\",\"2\"");
+    sees(s, "red", "\"3\"");
+    fixture_expect_generation(s, "blue", 2);
+    expect_waiting(s, "red", "blue-0");
+    stays_at(s, "red", 0);
+    pod_of(s, "red-0", "red", "operator");
+    stays_at(s, "red", 0);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "red", 1);
+}
+
+/* Confirmed rules are of a generation, not only of these words. */
+static void test_edited_and_taken_back(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, LONG_MS);
+    sees(s, "blue", "\"1\",\"2\",\"3\",\"6\"");
+    fixture_expect_generation(s, "blue", 2);
+    sees(s, "blue", "\"1\",\"2\",\"3\"");
+    fixture_expect_generation(s, "blue", 3); /* blue-0 said that it enforces this, of 1 */
+    sees(s, "green", "\"4\",\"5\",\"6\"");
+    expect_waiting(s, "green", "blue-0");
+    stays_at(s, "green", 1);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 2);
+}
+
+/* ---- until it is proven ---- */
+
+static void begin_strict(struct fixture *s, uint64_t handover_ms)
+{
+    s->strict = true;
+    s->orphan_ms = 100;
+    begin(s, handover_ms);
+}
+
+static void let_go(struct fixture *s, const char *pod, const char *shard)
+{
+    store_put_text(&s->store, "pods", "n",
+                   "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"shard\":\"%s\"},\"annotations\":{"
+                   "\"ctrlmesh.kusionstack.io/let-go\":\"true\","
+                   "\"ctrlmesh.kusionstack.io/sharding-config-injected\":\"%s\"}},\"spec\":{"
+                   "\"serviceAccountName\":\"operator\",\"containers\":[{\"name\":"
+                   "\"cmesh-localproxy\"}]},\"status\":{\"podIP\":\"10.0.0.1\"}}",
+                   pod, shard, shard);
+}
+
+static void test_strict_waits_for_a_silent_pod(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, SHORT_MS);
+    sees(s, "blue", "\"1\",\"2\"");
+    sees(s, "green", "\"3\",\"4\",\"5\"");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_forget_probes(s);
+    fixture_expect_event(s, "green", "HandoverBlocked", 1);
+    stays_at(s, "green", 1);
+    stays_at(s, "green", 1);
+    fixture_expect_event(s, "green", "HandoverBlocked", 1); /* once */
+    assert_int_equal(s->counts.blocked, 1);
+    expect_waiting(s, "green", "pod blue-0 of shard n/blue");
+    expect_waiting(s, "green", "kubectl annotate pod POD ctrlmesh.kusionstack.io/let-go=true");
+    let_go(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 2);
+    fixture_expect_event(s, "green", "HandoverTimedOut", 0);
+    assert_int_equal(s->counts.late, 0);
+}
+
+/* Its pods keep its rules until they are gone, and so does the ConfigMap that they mount. */
+static void test_strict_waits_for_pods_of_a_deleted_shard(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    store_delete(&s->store, "shardingconfigs", "n", "blue");
+    sees(s, "green", "\"3\",\"4\",\"5\"");
+    expect_waiting(s, "green", "n/blue");
+    stays_at(s, "green", 1);
+    fixture_retire(s); /* nor does the next leader forget it */
+    fixture_lead(s);
+    stays_at(s, "green", 1);
+    assert_non_null(store_get(&s->store, "configmaps", "n", "cmesh-rules-blue"));
+    store_delete(&s->store, "pods", "n", "blue-0");
+    fixture_await_gone(s, "configmaps", "cmesh-rules-blue");
+    fixture_expect_generation(s, "green", 2);
+}
+
+/* Somebody has deleted its ConfigMap, too: nobody knows what they show. */
+static void test_strict_waits_for_pods_of_which_nothing_is_left(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    fixture_retire(s);
+    store_delete(&s->store, "shardingconfigs", "n", "blue");
+    store_delete(&s->store, "configmaps", "n", "cmesh-rules-blue");
+    sees(s, "green", "\"4\",\"5\",\"9\"");
+    run_for(s->store.api.loop, PAUSE_MS); /* until the cache shows it */
+    fixture_lead(s);
+    expect_waiting(s, "green", "pod blue-0 of shard n/blue, which was deleted");
+    stays_at(s, "green", 1);
+    store_delete(&s->store, "pods", "n", "blue-0");
+    fixture_expect_generation(s, "green", 2);
+}
+
+/* The selector has changed: its old pods mount its rules all the same. */
+static void test_strict_waits_for_pods_no_longer_selected(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    store_put_text(&s->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"blue\"},\"spec\":{\"selector\":{\"matchLabels\":{"
+                   "\"shard\":\"azure\"}},\"limits\":[{\"relateResources\":[{\"apiGroups\":[\"\"],"
+                   "\"resources\":[\"pods\"]}],\"selector\":{\"matchExpressions\":[{\"key\":\"ns\","
+                   "\"operator\":\"In\",\"values\":[\"1\",\"2\"]}]}}]}}");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_expect_told(s, "blue-0", 2);
+    sees(s, "green", "\"3\",\"4\",\"5\"");
+    expect_waiting(s, "green", "pod blue-0 of shard n/blue");
+    stays_at(s, "green", 1);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 2);
+}
+
+static void bare_pod(struct fixture *s, const char *account)
+{
+    store_put_text(&s->store, "pods", "n",
+                   "{\"metadata\":{\"name\":\"old-0\",\"labels\":{\"app\":\"old\"}},\"spec\":{"
+                   "\"serviceAccountName\":\"%s\",\"containers\":[{\"name\":\"operator\"}]}}",
+                   account);
+}
+
+/* Adoption: the operator's old pods, which have no sidecar, see everything. */
+static void test_strict_waits_for_pods_without_a_sidecar(void **state)
+{
+    struct fixture *s = *state;
+    s->strict = true;
+    s->handover_ms = LONG_MS;
+    bare_pod(s, "operator");
+    pod_of(s, "blue-0", "blue", "operator");
+    sees(s, "blue", "\"1\"");
+    fixture_lead(s);
+    expect_waiting(s, "blue", "pod old-0 (has no sidecar, and so sees everything)");
+    stays_at(s, "blue", 0);
+    store_delete(&s->store, "pods", "n", "old-0");
+    fixture_expect_generation(s, "blue", 1);
+    bare_pod(s, "somebody"); /* another operator's */
+    sees(s, "blue", "\"1\",\"2\"");
+    fixture_expect_generation(s, "blue", 2);
+}
+
+/* On purpose. */
+static void test_shares_with(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    sees(s, "green", "\"3\",\"4\",\"5\"");
+    expect_waiting(s, "green", "shard n/blue (its spec selects it too: change one of the specs)");
+    store_put_text(
+        &s->store, "shardingconfigs", "n",
+        "{\"metadata\":{\"name\":\"green\",\"annotations\":{"
+        "\"ctrlmesh.kusionstack.io/shares-with\":\"red, blue\"}},\"spec\":{\"selector\":{"
+        "\"matchLabels\":{\"shard\":\"green\"}},\"limits\":[{\"relateResources\":[{"
+        "\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}],\"selector\":{"
+        "\"matchExpressions\":[{\"key\":\"ns\",\"operator\":\"In\",\"values\":[\"3\","
+        "\"4\",\"5\"]}]}}]}}");
+    fixture_expect_generation(s, "green", 2);
 }
 
 /* A user may want two shards to see the same. */
@@ -385,10 +557,13 @@ static void test_another_edit_while_it_waits(void **state)
 static void test_the_other_one_is_deleted(void **state)
 {
     struct fixture *s = *state;
+    s->orphan_ms = 100;
     begin(s, LONG_MS);
     sees(s, "green", "\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "n/blue");
     store_delete(&s->store, "shardingconfigs", "n", "blue");
+    stays_at(s, "green", 1);
+    store_delete(&s->store, "pods", "n", "blue-0");
     fixture_expect_generation(s, "green", 2);
 }
 
@@ -400,6 +575,7 @@ static void test_it_is_deleted(void **state)
     sees(s, "green", "\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "n/blue");
     store_delete(&s->store, "shardingconfigs", "n", "green");
+    store_delete(&s->store, "pods", "n", "green-0");
     fixture_await_gone(s, "configmaps", "cmesh-rules-green");
     sees(s, "blue", "\"1\"");
     fixture_expect_generation(s, "blue", 2);
@@ -569,7 +745,15 @@ int main(void)
         TEST(test_all_pods_must_confirm),
         TEST(test_nothing_in_common),
         TEST(test_another_operator),
-        TEST(test_shards_without_pods_that_show_anything),
+        TEST(test_a_shard_without_pods_holds_what_it_has),
+        TEST(test_a_new_shard_waits),
+        TEST(test_edited_and_taken_back),
+        TEST(test_strict_waits_for_a_silent_pod),
+        TEST(test_strict_waits_for_pods_of_a_deleted_shard),
+        TEST(test_strict_waits_for_pods_of_which_nothing_is_left),
+        TEST(test_strict_waits_for_pods_no_longer_selected),
+        TEST(test_strict_waits_for_pods_without_a_sidecar),
+        TEST(test_shares_with),
         TEST(test_it_waits_no_longer_than_that),
         TEST(test_a_silent_pod_is_waited_for),
         TEST(test_switched_off),

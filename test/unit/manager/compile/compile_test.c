@@ -344,7 +344,7 @@ static void options_are_used(void **state)
     struct compile_options o = defaults;
     struct err e = ERR_INIT;
     o.namespace = "elsewhere";
-    o.generation = 9007199254740991u;
+    o.generation = RULES_GENERATION_MAX;
     o.labels.prefix = "mesh.example.com";
     o.labels.shard_hash = "shard-hash";
     o.labels.control = "other.example.com/on";
@@ -356,7 +356,7 @@ static void options_are_used(void **state)
                                        &e);
     assert_non_null(rules);
     assert_string_equal(rules_shard_namespace(rules), "elsewhere");
-    assert_int_equal(rules_generation(rules), 9007199254740991u);
+    assert_int_equal(rules_generation(rules), RULES_GENERATION_MAX);
     assert_string_equal(rules_labels(rules)->namespace, "mesh.example.com/namespace");
     assert_string_equal(rules_labels(rules)->shard_hash, "mesh.example.com/shard-hash");
     assert_string_equal(rules_labels(rules)->control, "other.example.com/on");

@@ -58,8 +58,24 @@ static void test_absurd_ones_are_not_believed(void **state)
     (void)state;
     generation_known(&g, 7, "c", "c");
     generation_known(&g, UINT64_MAX, "x", "c");
-    generation_heard(&g, GENERATION_MAX + 1);
+    generation_heard(&g, RULES_GENERATION_MAX + 1);
     assert_int_equal(generation_next(&g), 7);
+    /* Proxies take it, but nothing newer after it. */
+    generation_known(&g, RULES_GENERATION_MAX, "c", "c");
+    assert_int_equal(generation_next(&g), 7);
+}
+
+/* What is published is always believed the next time, and taken by proxies. */
+static void test_the_next_one_is_believed(void **state)
+{
+    struct generation g = {.largest = 0};
+    (void)state;
+    generation_heard(&g, GENERATION_TOLD_MAX);
+    for (unsigned i = 1; i <= 3; i++) {
+        uint64_t next = generation_next(&g);
+        assert_true(next == GENERATION_TOLD_MAX + i && next < RULES_GENERATION_MAX);
+        generation_known(&g, next, "other", "c");
+    }
 }
 
 int main(void)
@@ -70,6 +86,7 @@ int main(void)
         cmocka_unit_test(test_rises_for_other_rules),
         cmocka_unit_test(test_rises_above_what_is_only_heard_of),
         cmocka_unit_test(test_absurd_ones_are_not_believed),
+        cmocka_unit_test(test_the_next_one_is_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

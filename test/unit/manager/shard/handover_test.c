@@ -128,8 +128,9 @@ static int set_up(void **state)
         (void)snprintf(limit, sizeof limit, LIMIT("pods", "ns=%u"), i);
         s->rules[i] = make(i + 1, limit);
     }
-    s->map = (struct rules_map){.rules = s->rules[1], .checksum = rules_checksum(s->rules[1])};
-    s->pod = (struct pod){.ready = true, .proxy_port = 5441};
+    s->map = (struct rules_map){
+        .rules = s->rules[1], .checksum = rules_checksum(s->rules[1]), .generation = 2};
+    s->pod = (struct pod){.ready = true, .ip = "10.0.0.1", .proxy_port = 5441};
     handover_note(&s->past, s->rules[0]);
     handover_note(&s->past, s->rules[1]);
     *state = s;
@@ -158,7 +159,12 @@ static void answers(struct fixture *s, unsigned number)
 
 static enum handover_hold hold(const struct fixture *s)
 {
-    return handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &s->past);
+    return handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &s->past, HANDOVER_BOUNDED);
+}
+
+static enum handover_hold strict(const struct fixture *s)
+{
+    return handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &s->past, HANDOVER_STRICT);
 }
 
 static void what_pods_that_answer_hold(void **state)
@@ -179,6 +185,41 @@ static void what_pods_that_answer_hold(void **state)
     assert_int_equal(hold(s), HANDOVER_PUBLISHED);
 }
 
+/* The same rules, as they were before others: it may not have seen those yet. */
+static void what_came_back_is_confirmed_by_generation(void **state)
+{
+    struct fixture *s = *state;
+    answers(s, 1);
+    s->map.generation = 4; /* 3 had others */
+    assert_int_equal(hold(s), HANDOVER_PAST);
+    assert_int_equal(strict(s), HANDOVER_PAST);
+    s->probe.generation = 4;
+    assert_int_equal(strict(s), HANDOVER_PUBLISHED);
+}
+
+/* Nothing is taken for granted: not that it starts, and not that it is gone. */
+static void what_is_to_be_proven(void **state)
+{
+    struct fixture *s = *state;
+    handover_settled(&s->past, s->rules[1]);
+    s->probe = (struct probe_result){.state = PROBE_SILENT, .asked = true};
+    assert_int_equal(hold(s), HANDOVER_PAST);
+    assert_int_equal(strict(s), HANDOVER_ANYTHING);
+    s->pod.ready = false;
+    assert_int_equal(strict(s), HANDOVER_ANYTHING);
+    s->pod.ip = ""; /* nothing runs in it yet */
+    assert_int_equal(strict(s), HANDOVER_PAST);
+    s->pod.ip = "10.0.0.1";
+    s->pod.ending = true;
+    assert_int_equal(hold(s), HANDOVER_NOTHING);
+    assert_int_equal(strict(s), HANDOVER_ANYTHING);
+    s->pod.let_go = true;
+    assert_int_equal(strict(s), HANDOVER_NOTHING);
+    s->pod.let_go = false;
+    s->pod.over = true;
+    assert_int_equal(strict(s), HANDOVER_NOTHING);
+}
+
 static void what_silent_pods_hold(void **state)
 {
     struct fixture *s = *state;
@@ -188,7 +229,8 @@ static void what_silent_pods_hold(void **state)
     answers(s, 0);
     s->probe.state = PROBE_SILENT;
     assert_int_equal(hold(s), HANDOVER_PAST);
-    assert_int_equal(handover_hold_of(&s->pod, NULL, SHARD, &s->map, &s->past), HANDOVER_PAST);
+    assert_int_equal(handover_hold_of(&s->pod, NULL, SHARD, &s->map, &s->past, HANDOVER_BOUNDED),
+                     HANDOVER_PAST);
 }
 
 static void what_pods_hold_that_never_answered(void **state)
@@ -207,9 +249,11 @@ static void what_pods_hold_that_never_answered(void **state)
     s->probe.state = PROBE_SILENT; /* it had its time */
     assert_int_equal(hold(s), HANDOVER_PAST);
     s->probe.state = PROBE_WAITING;
-    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, &none), HANDOVER_PAST);
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, &none, HANDOVER_BOUNDED),
+                     HANDOVER_PAST);
     s->pod.generation = 3; /* it was told of some, which are gone */
-    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, NULL), HANDOVER_ANYTHING);
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, NULL, HANDOVER_BOUNDED),
+                     HANDOVER_ANYTHING);
 
     /* So many attempts to publish the first generation that the first of them is forgotten. */
     for (unsigned i = 0; i <= HANDOVER_RULES_MAX; i++) {
@@ -219,7 +263,8 @@ static void what_pods_hold_that_never_answered(void **state)
         handover_note(&none, rules);
         rules_unref(rules);
     }
-    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, &none), HANDOVER_ANYTHING);
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, &none, HANDOVER_BOUNDED),
+                     HANDOVER_ANYTHING);
     handover_deinit(&none);
 }
 
@@ -244,18 +289,19 @@ static void what_a_new_leader_knows(void **state)
     struct fixture *s = *state;
     struct handover_past none = {.count = 0};
     answers(s, 1);
-    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &none),
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &none, HANDOVER_BOUNDED),
                      HANDOVER_PUBLISHED);
-    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, NULL),
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, NULL, HANDOVER_BOUNDED),
                      HANDOVER_PUBLISHED);
     s->probe.enforcing = false;
     handover_note(&none, s->rules[1]);
-    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &none),
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &none, HANDOVER_BOUNDED),
                      HANDOVER_ANYTHING);
     answers(s, 0);
-    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &none),
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, &s->map, &none, HANDOVER_BOUNDED),
                      HANDOVER_ANYTHING);
-    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, NULL), HANDOVER_ANYTHING);
+    assert_int_equal(handover_hold_of(&s->pod, &s->probe, SHARD, NULL, NULL, HANDOVER_BOUNDED),
+                     HANDOVER_ANYTHING);
     handover_deinit(&none);
 }
 
@@ -304,11 +350,18 @@ static void what_is_remembered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_limits_hold),       cmocka_unit_test(nothing_else_is_the_same_rules),
-        cmocka_unit_test(between_without_memory), POD_TEST(what_pods_that_answer_hold),
-        POD_TEST(what_silent_pods_hold),          POD_TEST(what_pods_hold_that_never_answered),
-        POD_TEST(pods_that_hold_nothing),         POD_TEST(what_a_new_leader_knows),
-        POD_TEST(whose_writes_may_be_executed),   POD_TEST(what_is_remembered),
+        cmocka_unit_test(both_limits_hold),
+        cmocka_unit_test(nothing_else_is_the_same_rules),
+        cmocka_unit_test(between_without_memory),
+        POD_TEST(what_pods_that_answer_hold),
+        POD_TEST(what_silent_pods_hold),
+        POD_TEST(what_pods_hold_that_never_answered),
+        POD_TEST(pods_that_hold_nothing),
+        POD_TEST(what_a_new_leader_knows),
+        POD_TEST(whose_writes_may_be_executed),
+        POD_TEST(what_is_remembered),
+        POD_TEST(what_came_back_is_confirmed_by_generation),
+        POD_TEST(what_is_to_be_proven),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,8 @@ struct yard {
     struct entry pods[PODS];
 };
 
-static const struct pod_keys keys = {.generation = "g", .injected = "i", .allow_bypass = "b"};
+static const struct pod_keys keys = {
+    .generation = "g", .injected = "i", .allow_bypass = "b", .let_go = "l"};
 
 static struct pod *make_pod(const char *labels)
 {

@@ -18,7 +18,8 @@
 
 static const struct pod_keys keys = {.generation = "p/rules-generation",
                                      .injected = "p/sharding-config-injected",
-                                     .allow_bypass = "p/allow-bypass"};
+                                     .allow_bypass = "p/allow-bypass",
+                                     .let_go = "p/let-go"};
 
 static const char whole[] =
     "metadata: {name: a-0, namespace: \"n\", uid: u1, resourceVersion: \"7\",\n"
@@ -65,6 +66,8 @@ static void test_facts(void **state)
     assert_string_equal(p->name, "a-0");
     assert_string_equal(p->uid, "u1");
     assert_string_equal(p->injected, "a");
+    assert_string_equal(p->shard, "n/a");
+    assert_false(p->let_go);
     assert_int_equal(p->generation, 12);
     assert_int_equal(p->proxy_port, 9441);
     assert_int_equal(p->sync_port, 5442);
@@ -85,6 +88,7 @@ static void test_little_is_known(void **state)
     (void)state;
     assert_string_equal(p->uid, "");
     assert_string_equal(p->injected, "");
+    assert_string_equal(p->shard, "");
     assert_int_equal(p->generation, 0);
     assert_int_equal(p->proxy_port, 0);
     assert_false(p->ready || p->allow_bypass);
@@ -108,7 +112,7 @@ static void test_little_is_known(void **state)
 static void test_annotations_that_are_no_generation(void **state)
 {
     static const char *const values[] = {
-        "", "x", "-1", "+1", " 1", "1 ", "1.0", "0", "4503599627370497", "99999999999999999999999"};
+        "", "x", "-1", "+1", " 1", "1 ", "1.0", "0", "2251799813685249", "99999999999999999999999"};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(values); i++) {
         char text[256];
@@ -134,6 +138,7 @@ static void test_same(void **state)
         {"9441", "9442"},
         {"cmesh-rulesync", "other"},
         {"injected: a", "injected: b"},
+        {"injected: a", "injected: a, p/let-go: \"true\""},
         {"phase: Running", "phase: Succeeded"},
         {"type: Ready", "type: Unready"},
         {"01:46:40", "01:46:41"},

@@ -17,8 +17,6 @@
 
 #define PREFIX "ctrlmesh.kusionstack.io"
 
-static const struct rules_map_owner owner = {.name = "a", .uid = "u1"};
-
 static struct rules *make_rules(unsigned generation, const char *selector)
 {
     char text[512];
@@ -41,7 +39,7 @@ static cJSON *written(unsigned generation)
     struct rules *rules = make_rules(generation, "app=x");
     cJSON *object = NULL;
     struct err e = ERR_INIT;
-    assert_int_equal(rules_map_make(NULL, rules, PREFIX, &owner, &object, &e), 0);
+    assert_int_equal(rules_map_make(NULL, rules, PREFIX, "u1", &object, &e), 0);
     rules_unref(rules);
     cJSON *meta = cJSON_GetObjectItem(object, "metadata");
     assert_non_null(cJSON_AddStringToObject(meta, "uid", "m1"));
@@ -69,7 +67,7 @@ static void test_what_is_written_is_right(void **state)
     assert_string_equal(m->shard, "a");
     assert_string_equal(m->uid, "m1");
     assert_string_equal(m->version, "42");
-    assert_string_equal(m->owner_uid, "u1");
+    assert_string_equal(m->config_uid, "u1");
     assert_int_equal(m->generation, 3);
     assert_string_equal(m->checksum, rules_checksum(rules));
     assert_true(rules_map_ours(m));
@@ -94,33 +92,48 @@ static void set(cJSON *object, const char *key, const char *value)
     assert_non_null(cJSON_AddStringToObject(object, key, value));
 }
 
+/* As an earlier release wrote it, or somebody else. */
+static void add_owner(cJSON *o, const char *kind, const char *name)
+{
+    cJSON *owners = cJSON_AddArrayToObject(cJSON_GetObjectItem(o, "metadata"), "ownerReferences");
+    cJSON *owner = cJSON_CreateObject();
+    assert_true(cJSON_AddItemToArray(owners, owner));
+    set(owner, "apiVersion", PREFIX "/v1alpha1");
+    set(owner, "kind", kind);
+    set(owner, "name", name);
+    set(owner, "uid", "u1");
+    assert_non_null(cJSON_AddBoolToObject(owner, "controller", strcmp(kind, "Secret") != 0));
+}
+
 static void damage(cJSON *o, int how)
 {
-    cJSON *reference = cJSON_GetArrayItem(at(o, "metadata", "ownerReferences"), 0);
+    cJSON *annotations = at(o, "metadata", "annotations");
     switch (how) {
     case 0: /* labels */
+        add_owner(o, "ShardingConfig", "a");
         cJSON_DeleteItemFromObject(at(o, "metadata", "labels"), PREFIX "/rules");
         break;
     case 1:
         set(at(o, "metadata", "labels"), "app.kubernetes.io/managed-by", "Helm");
         break;
     case 2:
-        set(at(o, "metadata", "annotations"), PREFIX "/rules-generation", "9");
+        set(annotations, PREFIX "/rules-generation", "9");
         break;
-    case 3: /* owners */
-        cJSON_DeleteItemFromObject(cJSON_GetObjectItem(o, "metadata"), "ownerReferences");
+    case 3: /* whose it is */
+        cJSON_DeleteItemFromObject(annotations, PREFIX "/sharding-config-uid");
         break;
     case 4:
-        cJSON_DeleteItemFromObject(reference, "controller");
+        set(annotations, PREFIX "/sharding-config-uid", "u7");
         break;
     case 5:
-        cJSON_ReplaceItemInObject(reference, "blockOwnerDeletion", cJSON_CreateTrue());
+        add_owner(o, "ShardingConfig", "a");
         break;
     case 6:
-        set(reference, "apiVersion", PREFIX "/v1");
+        cJSON_DeleteItemFromObject(annotations, PREFIX "/sharding-config-uid");
+        add_owner(o, "ShardingConfig", "a");
         break;
     case 7:
-        cJSON_AddItemToArray(at(o, "metadata", "ownerReferences"), cJSON_CreateObject());
+        add_owner(o, "Secret", "x");
         break;
     case 8: /* text */
         set(cJSON_GetObjectItem(o, "data"), "rules.json", "nonsense");
@@ -149,7 +162,7 @@ static void test_whatever_is_wrong_is_put_right(void **state)
         assert_true(rules_map_ours(m));
         cJSON *patch = NULL;
         struct err e = ERR_INIT;
-        assert_int_equal(rules_map_make(m, rules, PREFIX, &owner, &patch, &e), 0);
+        assert_int_equal(rules_map_make(m, rules, PREFIX, "u1", &patch, &e), 0);
         /* conditional on what was seen */
         assert_string_equal(cJSON_GetStringValue(at(patch, "metadata", "resourceVersion")), "42");
         assert_string_equal(cJSON_GetStringValue(at(patch, "metadata", "uid")), "m1");
@@ -158,8 +171,11 @@ static void test_whatever_is_wrong_is_put_right(void **state)
             cJSON_Compare(at(patch, "data", "rules.json"), at(again, "data", "rules.json"), true));
         assert_true(
             cJSON_Compare(at(patch, "metadata", "labels"), at(again, "metadata", "labels"), true));
-        assert_true(cJSON_Compare(at(patch, "metadata", "ownerReferences"),
-                                  at(again, "metadata", "ownerReferences"), true));
+        assert_true(cJSON_Compare(at(patch, "metadata", "annotations"),
+                                  at(again, "metadata", "annotations"), true));
+        if (cJSON_GetObjectItem(cJSON_GetObjectItem(object, "metadata"), "ownerReferences")) {
+            assert_true(cJSON_IsNull(at(patch, "metadata", "ownerReferences")));
+        }
         cJSON_Delete(again);
         cJSON_Delete(patch);
         rules_map_free(m);
@@ -220,7 +236,7 @@ static void test_sizes(void **state)
     cJSON *object = NULL;
     struct err e = ERR_INIT;
     (void)state;
-    assert_int_equal(rules_map_make(&old, rules, PREFIX, &owner, &object, &e), -E2BIG);
+    assert_int_equal(rules_map_make(&old, rules, PREFIX, "u1", &object, &e), -E2BIG);
     assert_null(object);
     assert_non_null(strstr(e.msg, "other keys"));
     assert_non_null(strstr(e.msg, "1048576"));
@@ -249,9 +265,9 @@ static bool make_and_read(void *data)
     cJSON *object = NULL;
     cJSON *patch = NULL;
     struct err e = ERR_INIT;
-    int rc = rules_map_make(NULL, data, PREFIX, &owner, &object, &e);
+    int rc = rules_map_make(NULL, data, PREFIX, "u1", &object, &e);
     rc = rc != 0 ? rc : rules_map_new(object, PREFIX, &m);
-    rc = rc != 0 ? rc : rules_map_make(m, data, PREFIX, &owner, &patch, &e);
+    rc = rc != 0 ? rc : rules_map_make(m, data, PREFIX, "u1", &patch, &e);
     assert_true(rc == 0 || rc == -ENOMEM);
     assert_true(rc != 0 || m->intact);
     rules_map_free(m);

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All is looked at anew each time, so that the next leader decides likewise.
+ *
+ *     holders_find: for each other shard of the namespace, with a config or without
+ *                       same operator, and not shared with on purpose?
+ *                       what its ConfigMap says; what each of its pods may show
+ *                   for each pod of the operator that has no sidecar: everything
+ */
+#include "shard/holders.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compile/rules_gain.h"
+#include "inject/inject_options.h"
+#include "shard/kin.h"
+#include "json/field.h"
+
+enum { NAMED_MAX = 3, TEXT_MAX = 2048 };
+
+/* What is looked for, and by whom. */
+struct search {
+    struct shard *shard;
+    const struct shard_cache_config *config;
+    const struct rules *from;
+    const struct rules *to;
+    struct kin kin;
+    const struct pod **pods; /* of the shard itself: kin points to them */
+    struct holders *found;
+};
+
+/* Another shard. */
+struct other {
+    const char *key;
+    const struct shard_cache_config *config; /* NULL: it is gone */
+    struct shard *shard;                     /* NULL: nothing is remembered of it */
+    const struct rules_map *map;             /* NULL: there is none */
+    const struct pod **pods;
+    size_t pod_count;
+};
+
+/* ---- saying who ---- */
+
+/* Only some are named. Memory: the text is then incomplete, the count is not. */
+static bool begin_name(struct search *q)
+{
+    struct holders *h = q->found;
+    h->count++;
+    if (h->count > NAMED_MAX) {
+        return false;
+    }
+    (void)buf_append_str(&h->text, h->count > 1 ? "; " : "");
+    return true;
+}
+
+static const char *why_of(const struct probe_result *r)
+{
+    if (r == NULL || !r->asked) {
+        return "not heard of yet";
+    }
+    if (r->state != PROBE_ANSWERED) {
+        return "does not respond";
+    }
+    return handover_unsettled(r) ? "is still finishing requests under earlier rules"
+                                 : "has not confirmed yet that it gave it up";
+}
+
+static void name_pod(struct search *q, const struct other *o, const struct pod *p,
+                     const struct probe_result *r)
+{
+    if (begin_name(q)) {
+        (void)buf_printf(&q->found->text, "pod %s of shard %s%s (%s)", p->name, o->key,
+                         o->config == NULL ? ", which was deleted" : "", why_of(r));
+    }
+}
+
+static void name_bare(struct search *q, const struct pod *p)
+{
+    if (begin_name(q)) {
+        (void)buf_printf(&q->found->text, "pod %s (has no sidecar, and so sees everything)",
+                         p->name);
+    }
+}
+
+static void name_shard(struct search *q, const struct other *o)
+{
+    bool wants = o->shard != NULL && o->shard->compiled != NULL && o->config != NULL &&
+                 rules_gain(q->from, q->to, o->shard->compiled);
+    if (begin_name(q)) {
+        (void)buf_printf(&q->found->text, "shard %s (%s)", o->key,
+                         wants ? "its spec selects it too: change one of the specs"
+                               : "its ConfigMap still shows it");
+    }
+}
+
+/* ---- what another shard may show ---- */
+
+static bool shows(const struct search *q, const struct rules *rules)
+{
+    return rules != NULL && rules_gain(q->from, q->to, rules);
+}
+
+/* What stands in its ConfigMap; or was sent last, and may be there although the cache does not show
+ * it. */
+static bool shows_published(const struct search *q, const struct other *o)
+{
+    const struct handover_past *past = o->shard == NULL ? NULL : &o->shard->past;
+    if (o->map != NULL && shows(q, o->map->rules)) {
+        return true;
+    }
+    return past != NULL && past->count > 0 && shows(q, past->rules[past->count - 1]);
+}
+
+static bool shows_past(const struct search *q, const struct other *o)
+{
+    const struct handover_past *past = o->shard == NULL ? NULL : &o->shard->past;
+    for (size_t i = 0; past != NULL && i < past->count; i++) {
+        if (shows(q, past->rules[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* If all enforce what is published, what was earlier is forgotten. */
+static void settle(const struct other *o, enum handover_hold most)
+{
+    if (o->shard != NULL && o->map != NULL && o->map->rules != NULL && most <= HANDOVER_PUBLISHED) {
+        handover_settled(&o->shard->past, o->map->rules);
+    }
+}
+
+static enum handover_hold hold_of(const struct controller *c, const struct other *o,
+                                  const struct pod *p)
+{
+    return handover_hold_of(p, prober_result(c->prober, p->key), o->key, o->map,
+                            o->shard == NULL ? NULL : &o->shard->past, c->options.handover);
+}
+
+static void look_at_pods(struct search *q, const struct other *o, bool published)
+{
+    const struct controller *c = q->shard->controller;
+    enum handover_hold most = HANDOVER_NOTHING;
+    bool past = published || shows_past(q, o);
+    for (size_t i = 0; i < o->pod_count; i++) {
+        const struct pod *p = o->pods[i];
+        const struct probe_result *r = prober_result(c->prober, p->key);
+        enum handover_hold hold = hold_of(c, o, p);
+        bool may = hold == HANDOVER_ANYTHING || (hold == HANDOVER_PAST && past);
+        most = hold > most ? hold : most;
+        if (may) {
+            name_pod(q, o, p, r);
+        }
+        if (may || (published && hold == HANDOVER_PUBLISHED)) {
+            q->found->unasked = q->found->unasked || (r != NULL && !r->asked);
+            q->found->unsettled = q->found->unsettled || handover_unsettled(r);
+        }
+    }
+    settle(o, most);
+}
+
+static void look_at_other(struct search *q, const struct other *o)
+{
+    bool published = shows_published(q, o);
+    if (published) {
+        name_shard(q, o);
+    }
+    look_at_pods(q, o, published);
+}
+
+static const char *annotation(const struct search *q, const struct shard_cache_config *config)
+{
+    char key[INJECT_KEY_SIZE];
+    const cJSON *meta = field_get(config == NULL ? NULL : config->object, "metadata");
+    return field_text(
+        field_get(meta, "annotations"),
+        inject_options_key(q->shard->controller->options.prefix, HOLDERS_SHARES_WITH, key));
+}
+
+static bool shares_with(const struct search *q, const struct other *o)
+{
+    const char *name = strchr(o->key, '/') + 1;
+    const char *ours = annotation(q, q->config);
+    const char *theirs = annotation(q, o->config);
+    return inject_options_lists(ours, name) || inject_options_lists(theirs, q->config->name) ||
+           inject_options_lists(ours, "*") || inject_options_lists(theirs, "*");
+}
+
+/* 0 or -ENOMEM. */
+static int look_at(struct search *q, const char *key)
+{
+    struct controller *c = q->shard->controller;
+    struct other o = {.key = key,
+                      .config = shard_cache_find_config(c->options.cache, key),
+                      .shard = controller_find_shard(c, key)};
+    struct kin kin;
+    o.map = o.shard == NULL ? shard_cache_find_map(c->options.cache, key) : shard_map(o.shard);
+    o.map = o.map != NULL && rules_map_ours(o.map) ? o.map : NULL;
+    o.pods = controller_own_pods(c, key, &o.pod_count);
+    if (o.pods == NULL) {
+        return -ENOMEM;
+    }
+    kin_init(&kin, o.config, o.map == NULL ? NULL : o.map->rules, o.pods, o.pod_count);
+    if (kin_same_operator(&q->kin, &kin) && !shares_with(q, &o)) {
+        look_at_other(q, &o);
+    }
+    free(o.pods);
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+static int look_at_configs(struct search *q)
+{
+    const struct shard_cache *w = q->shard->controller->options.cache;
+    const struct shard_cache_config *next = NULL;
+    int rc = 0;
+    while (rc == 0 && (next = shard_cache_next_config_in(w, q->config->ns, next)) != NULL) {
+        rc = next == q->config || next->root ? 0 : look_at(q, next->key);
+    }
+    return rc;
+}
+
+static int look_at_gone(struct search *q)
+{
+    size_t count = 0;
+    const char **keys =
+        shard_cache_gone_in(q->shard->controller->options.cache, q->config->ns, &count);
+    int rc = keys == NULL ? -ENOMEM : 0;
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        rc = look_at(q, keys[i]);
+    }
+    free(keys);
+    return rc;
+}
+
+/* Whether the pod, which has no sidecar, is one of the operator's. */
+static bool is_of_operator(const struct search *q, const struct pod *p)
+{
+    enum { ROOM = 8 };
+    const struct shard_cache *w = q->shard->controller->options.cache;
+    const struct shard_cache_config *configs[ROOM];
+    struct kin kin;
+    if (kin_has_account(&q->kin, p->account)) {
+        return true;
+    }
+    size_t count = shard_cache_shards_of(w, p, configs, ROOM);
+    for (size_t i = 0; i < count; i++) {
+        kin_init(&kin, configs[i], NULL, &p, 1);
+        if (configs[i] == q->config || kin_same_operator(&q->kin, &kin)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void look_at_bare(struct search *q)
+{
+    const struct shard_cache *w = q->shard->controller->options.cache;
+    for (const struct pod *p = NULL; (p = shard_cache_next_pod_in(w, q->config->ns, p)) != NULL;) {
+        if (p->proxy_port == 0 && !p->over && !p->let_go && is_of_operator(q, p)) {
+            name_bare(q, p);
+        }
+    }
+}
+
+int holders_find(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
+                 const struct rules *to, struct holders *out)
+{
+    struct search q = {.shard = s, .config = config, .from = from, .to = to, .found = out};
+    size_t count = 0;
+    *out = (struct holders){.count = 0};
+    buf_init(&out->text, TEXT_MAX);
+    if (!rules_gain(from, to, NULL)) {
+        return 0;
+    }
+    q.pods = controller_own_pods(s->controller, s->key, &count);
+    if (q.pods == NULL) {
+        return -ENOMEM;
+    }
+    kin_init(&q.kin, config, from, q.pods, count);
+    int rc = look_at_configs(&q);
+    rc = rc == 0 ? look_at_gone(&q) : rc;
+    if (rc == 0) {
+        look_at_bare(&q);
+        if (out->count > NAMED_MAX) {
+            (void)buf_printf(&out->text, "; and %zu more", out->count - NAMED_MAX);
+        }
+    } else {
+        holders_deinit(out);
+    }
+    free(q.pods);
+    return rc;
+}
+
+void holders_deinit(struct holders *h)
+{
+    buf_reset(&h->text);
+}
