@@ -8,7 +8,6 @@
  * Without a delay it does not linger. A second signal stops it at once (program/program.h).
  */
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include "admin.h"
 #include "base/array.h"
@@ -186,16 +185,6 @@ static int write_ready_file(const struct app *a, struct err *e)
     return program_write_ready_file(a->flags.ready_file, addresses, ARRAY_LEN(addresses), e);
 }
 
-/* One connection of the operator takes two descriptors; the soft limit is often 1,024. */
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static int check_ready_file(struct app *a, struct err *e)
 {
     return program_check_ready_file(a->flags.ready_file, e);
@@ -309,7 +298,7 @@ int main(int argc, char **argv)
 {
     struct app a = {.proxy = NULL};
     localproxy_flags_parse(&a.flags, argc, argv);
-    raise_file_limit();
+    program_raise_file_limit();
     int code = program_run(&a.program, &ops, &a);
     kube_access_deinit(&a.access);
     free(a.pod_namespace);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "program/program.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include "base/file.h"
 #include "base/flags.h"
@@ -47,6 +49,22 @@ static int watch_signals(struct program *p, struct err *e)
         }
     }
     return 0;
+}
+
+void program_raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return;
+    }
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max;
+    if (before < limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        log_warn("cannot raise the limit of open files", log_num("limit", (int64_t)before),
+                 log_str("error", err_text(-errno)));
+        return;
+    }
+    log_debug("limit of open files", log_num("limit", (int64_t)limit.rlim_cur));
 }
 
 static void fail_to_start(struct program *p, const struct err *e)

@@ -49,6 +49,10 @@ MUST_CHECK int program_run(struct program *p, const struct program_ops *ops, voi
 /* Ends the loop after this turn; of several calls the last one's exit code counts. */
 void program_stop(struct program *p, int exit_code);
 
+/* Raises the soft limit of open files, often 1,024, to the hard one, and logs it: each connection
+ * takes a descriptor. */
+void program_raise_file_limit(void);
+
 /* Of the values of flags, while they are parsed: where to listen, and the path of a Unix socket
  * (NULL: none). 0, or negative with a message that begins with the flag. */
 MUST_CHECK int program_check_address(const char *flag, const char *address, struct err *e);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/spelling.h"
 #include "compile/misspelt.h"
 #include "compile/overlap.h"
 #include "compile/shards.h"
@@ -230,42 +231,81 @@ static bool is_served_by_one(const struct validate_context *w, const cJSON *grou
     return false;
 }
 
-/* People write the kind, or the singular. */
-static int refuse_resource(const struct validation *v, const char *path, unsigned index,
-                           const cJSON *groups, const char *resource)
+/* The resource that is likely meant: the plural of what was written, or one that is spelt nearly
+ * so; NULL: none. */
+static const char *resource_meant(const struct validate_context *w, const cJSON *groups,
+                                  const char *resource)
 {
-    char plural[NAME_SUBDOMAIN_MAX];
-    (void)snprintf(plural, sizeof plural, "%.240ss", resource);
-    bool meant = is_served_by_one(v->context, groups, plural);
-    return err_set(v->e, -EINVAL,
-                   "%s.resources[%u]: Not found: \"%.100s\": the API server serves no such "
-                   "resource in these groups%s%s%s",
-                   path, index, resource, meant ? "; is \"" : "", meant ? plural : "",
-                   meant ? "\" meant?" : "");
+    unsigned best = SPELLING_NEAR + 1;
+    const char *meant = NULL;
+    for (size_t i = 0; i < w->resource_count; i++) {
+        const char *known = w->resources[i].resource;
+        unsigned distance = spelling_distance(resource, known);
+        const cJSON *group;
+        cJSON_ArrayForEach(group, groups)
+        {
+            if (distance < best && same_or_any(group->valuestring, w->resources[i].group)) {
+                best = distance;
+                meant = known;
+            }
+        }
+    }
+    return meant;
 }
 
-static int check_served(const struct validation *v, void *data, const cJSON *entry,
-                        const char *path)
+static const char *group_meant(const struct validate_context *w, const char *group)
 {
-    (void)data;
+    unsigned best = SPELLING_NEAR + 1;
+    const char *meant = NULL;
+    for (size_t i = 0; i < w->resource_count; i++) {
+        const char *known = w->resources[i].group;
+        unsigned distance = known[0] == '\0' ? best : spelling_distance(group, known);
+        if (distance < best) {
+            best = distance;
+            meant = known;
+        }
+    }
+    return meant;
+}
+
+static void note_unserved(const struct validation *v, const char *path, const char *what,
+                          unsigned index, const char *name, const char *meant)
+{
+    bool group = strcmp(what, "apiGroups") == 0;
+    warnings_add(
+        v->warnings,
+        "%s.%s[%u]: \"%.100s\" is not found: the API server serves no such %s so far%s%.100s%s",
+        path, what, index, name, group ? "group" : "resource in these groups",
+        meant == NULL ? "" : "; is \"", meant == NULL ? "" : meant,
+        meant == NULL ? "" : "\" meant?");
+}
+
+/* No reason to refuse it: the definition may be on its way, or this replica may not have seen it.
+ */
+static int note_served(const struct validation *v, void *data, const cJSON *entry, const char *path)
+{
+    const struct validate_context *w = v->context;
     const cJSON *groups = field_get(entry, "apiGroups");
+    bool any = false; /* group is served */
     unsigned i = 0;
     const cJSON *item;
+    (void)data;
     cJSON_ArrayForEach(item, groups)
     {
-        if (!is_served(v->context, item->valuestring, "*")) {
-            return err_set(v->e, -EINVAL,
-                           "%s.apiGroups[%u]: Not found: \"%.100s\": the API server serves no "
-                           "such group",
-                           path, i, item->valuestring);
+        bool served = is_served(w, item->valuestring, "*");
+        any = any || served;
+        if (!served) {
+            note_unserved(v, path, "apiGroups", i, item->valuestring,
+                          group_meant(w, item->valuestring));
         }
         i++;
     }
     i = 0;
     cJSON_ArrayForEach(item, field_get(entry, "resources"))
     {
-        if (!is_served_by_one(v->context, groups, item->valuestring)) {
-            return refuse_resource(v, path, i, groups, item->valuestring);
+        if (any && !is_served_by_one(w, groups, item->valuestring)) {
+            note_unserved(v, path, "resources", i, item->valuestring,
+                          resource_meant(w, groups, item->valuestring));
         }
         i++;
     }
@@ -388,9 +428,7 @@ static void note_oddities(const struct validation *v)
     }
     (void)each_entry(v, note_contradiction, NULL);
     note_keys(v);
-    if (v->context->resource_count == 0) {
-        (void)each_entry(v, note_resources, NULL);
-    }
+    (void)each_entry(v, v->context->resource_count == 0 ? note_resources : note_served, NULL);
     size_t compared = 0;
     bool elects = rules_leader_election(v->rules) != NULL;
     for (size_t i = 0; i < v->context->config_count && elects && compared < SHARED_MAX; i++) {
@@ -406,8 +444,7 @@ static void note_oddities(const struct validation *v)
 static int validate_shard(struct validation *v)
 {
     v->rules = compile_config(v->config, v->options, v->e);
-    bool valid = v->rules != NULL && check_webhook(v) == 0 && check_pods(v) == 0 &&
-                 (v->context->resource_count == 0 || each_entry(v, check_served, NULL) == 0);
+    bool valid = v->rules != NULL && check_webhook(v) == 0 && check_pods(v) == 0;
     if (valid) {
         note_oddities(v);
     }

@@ -3,8 +3,8 @@
  * validate.h - what is wrong with a ShardingConfig, in the words of Kubernetes' own validation.
  *
  * What compile.h refuses is refused here too; and what can only be told from what else there is:
- * pods that two shards would have, resources that nobody serves. What is odd but not wrong is
- * noted.
+ * pods that two shards would have. What is odd but not wrong is noted: resources that nobody
+ * serves, which may come yet.
  */
 #ifndef MANAGER_COMPILE_VALIDATE_H
 #define MANAGER_COMPILE_VALIDATE_H

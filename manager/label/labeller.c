@@ -440,10 +440,9 @@ static int make_parts(struct labeller *l, struct err *e)
         .clock = o->clock,
     };
     l->patcher = patcher_new(l->loop, &po, &patcher_handlers, l, e);
-    l->crds = crd_watch_new(l->loop, o->client, o->discovery, o->clock, e);
     l->wake = net_timer_new(l->loop, on_wake, l);
     l->progress = net_timer_new(l->loop, on_progress, l);
-    bool made = l->patcher != NULL && l->crds != NULL && l->wake != NULL && l->progress != NULL &&
+    bool made = l->patcher != NULL && l->wake != NULL && l->progress != NULL &&
                 resource_new(l, "", "v1", "namespaces", false) != NULL;
     return made ? 0 : err_memory(e);
 }
@@ -483,7 +482,6 @@ void labeller_free(struct labeller *l)
         resource_free(first(l));
     }
     net_task_cancel(&l->turn);
-    crd_watch_free(l->crds);
     patcher_free(l->patcher);
     net_timer_free(l->wake);
     net_timer_free(l->progress);

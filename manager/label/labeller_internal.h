@@ -11,7 +11,6 @@
 #include "base/list.h"
 #include "base/state_machine.h"
 #include "kube/client/reflector.h"
-#include "label/crd_watch.h"
 #include "label/labeller.h"
 #include "label/object_set.h"
 #include "label/patcher.h"
@@ -85,7 +84,6 @@ struct labeller {
     struct net_loop *loop;
     struct labeller_options options;
     struct patcher *patcher;
-    struct crd_watch *crds;
     struct relabel_backoff backoff;
     uint64_t pauses;       /* objects that had to wait, counted each time */
     struct list resources; /* namespaces first */

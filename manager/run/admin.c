@@ -9,6 +9,20 @@
 
 enum { SHARDS_MAX = 200 /* that /status lists */ };
 
+/* What it lets the kubelet start must not depend on what it happens to know. */
+static bool version_ready(const struct manager_admin *p, char *why)
+{
+    if (!p->version_needed || server_version_known(p->version)) {
+        return true;
+    }
+    const char *error = server_version_error(p->version);
+    (void)snprintf(why, ADMIN_WHY_MAX,
+                   "the version of the API server is not known, by which --native-sidecars=auto "
+                   "decides: %s",
+                   error != NULL ? error : "it is being asked for");
+    return false;
+}
+
 /* A manager that does not lead is ready too: it serves webhooks, and knows all that it needs to
  * lead. But somebody must. */
 static bool is_ready(void *data, char why[ADMIN_WHY_MAX])
@@ -23,7 +37,7 @@ static bool is_ready(void *data, char why[ADMIN_WHY_MAX])
         ready = false;
         reason = shard_cache_error(p->cache);
         reason = reason != NULL ? reason : "the ShardingConfigs are being listed";
-    } else if (!leader_ready(p->leader, why, ADMIN_WHY_MAX)) {
+    } else if (!version_ready(p, why) || !leader_ready(p->leader, why, ADMIN_WHY_MAX)) {
         return false;
     } else if (p->webhook != NULL && !webhook_serving_ready(p->webhook, &reason)) {
         ready = false;
@@ -49,12 +63,31 @@ static int events_metrics(const struct event_recorder *events, struct buf *out)
     return prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
+static int api_metrics(const struct manager_admin *p, struct buf *out)
+{
+    const struct prometheus_metric metrics[] = {
+        {"cmesh_manager_discovery_complete", "gauge",
+         "1 while it is known of every group of the API server which resources it has, 0 "
+         "otherwise.",
+         discovery_ready(p->discovery) && discovery_error(p->discovery) == NULL ? 1 : 0},
+        {"cmesh_manager_definitions_followed", "gauge",
+         "1 while CustomResourceDefinitions are watched, 0 when they cannot be.",
+         crd_watch_error(p->definitions) == NULL ? 1 : 0},
+        {"cmesh_manager_native_sidecars", "gauge",
+         "1 while sidecars are injected as native ones, 0 otherwise.", *p->native ? 1 : 0},
+    };
+    return prometheus_write(out, metrics, ARRAY_LEN(metrics));
+}
+
 static int add_metrics(void *data, struct buf *out)
 {
     const struct manager_admin *p = data;
     int rc = leader_metrics(p->leader, out);
     if (rc == 0) {
         rc = shard_cache_metrics(p->cache, out);
+    }
+    if (rc == 0) {
+        rc = api_metrics(p, out);
     }
     if (rc == 0) {
         rc = events_metrics(p->events, out);
@@ -83,6 +116,21 @@ static void add_shards(const struct manager_admin *p, cJSON *shards)
     cJSON_AddNumberToObject(shards, "count", count);
 }
 
+static void add_version(const struct manager_admin *p, cJSON *api)
+{
+    const struct server_version *v = p->version;
+    if (server_version_known(v)) {
+        char text[ADMIN_WHY_MAX];
+        (void)snprintf(text, sizeof text, "%s.%s", server_version_major(v),
+                       server_version_minor(v));
+        cJSON_AddStringToObject(api, "version", text);
+    }
+    if (server_version_error(v) != NULL) {
+        cJSON_AddStringToObject(api, "versionError", server_version_error(v));
+    }
+    cJSON_AddBoolToObject(api, "nativeSidecars", *p->native);
+}
+
 static void add_status(void *data, cJSON *root)
 {
     const struct manager_admin *p = data;
@@ -90,9 +138,13 @@ static void add_status(void *data, cJSON *root)
     cJSON_AddStringToObject(api, "server", kube_client_server(p->client));
     cJSON_AddBoolToObject(api, "credentials", kube_client_ready(p->client));
     add_error(api, kube_client_error(p->client));
+    add_version(p, api);
     cJSON *found = cJSON_AddObjectToObject(root, "discovery");
     cJSON_AddBoolToObject(found, "ready", discovery_ready(p->discovery));
     add_error(found, discovery_error(p->discovery));
+    cJSON *definitions = cJSON_AddObjectToObject(root, "customResourceDefinitions");
+    cJSON_AddBoolToObject(definitions, "following", crd_watch_error(p->definitions) == NULL);
+    add_error(definitions, crd_watch_error(p->definitions));
     cJSON *shards = cJSON_AddObjectToObject(root, "shards");
     cJSON_AddBoolToObject(shards, "synced", shard_cache_synced(p->cache));
     add_error(shards, shard_cache_error(p->cache));

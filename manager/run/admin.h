@@ -9,7 +9,9 @@
 #include "kube/client/client.h"
 #include "kube/client/discovery.h"
 #include "kube/client/event_recorder.h"
+#include "run/crd_watch.h"
 #include "run/leader.h"
+#include "run/server_version.h"
 #include "shard/shard_cache.h"
 #include "webhook/serving.h"
 
@@ -17,8 +19,12 @@
 struct manager_admin {
     struct kube_client *client;
     const struct discovery *discovery;
+    const struct crd_watch *definitions;
     const struct shard_cache *cache;
     const struct event_recorder *events;
+    const struct server_version *version;
+    const bool *native;  /* whether injected sidecars are native ones, now */
+    bool version_needed; /* to tell that: by --native-sidecars=auto */
     const struct leader *leader;
     const struct webhook_serving *webhook; /* NULL: there is none */
 };

@@ -19,6 +19,7 @@
 #include "program/program.h"
 #include "run/admin.h"
 #include "run/admission_snapshot.h"
+#include "run/crd_watch.h"
 #include "run/leader.h"
 #include "run/server_version.h"
 #include "webhook/serving.h"
@@ -37,12 +38,14 @@ struct run {
     struct kube_access access;
     struct kube_client *client;
     struct discovery *discovery;
+    struct crd_watch *definitions;
     struct sharding_resources *resources;
     struct shard_cache *cache;
     struct event_recorder *events;
     struct server_version *version;
     struct admission_snapshot outlook;
     struct leader *leader;
+    uint64_t lead_round; /* of discovery, since it led: what is known before may be old */
     struct webhook_serving *webhook; /* NULL: there is none */
     struct manager_admin pages;
     struct admin_server *admin;
@@ -94,7 +97,8 @@ static void on_shutdown(void *data)
 
 /* ---- what happens while it runs ---- */
 
-/* The resources that the API server sends to the webhook for labels follow what it has. */
+/* The resources that the API server sends to the webhook for labels follow what it has. A leader
+ * that does not know all of that yet takes nothing away that the last one added. */
 static void send_resources(struct run *r)
 {
     struct warnings warnings = WARNINGS_INIT;
@@ -105,7 +109,8 @@ static void send_resources(struct run *r)
     }
     int rc = sharding_resources_resolve(r->resources, r->discovery, &found, &count, &warnings);
     if (rc == 0) {
-        rc = webhook_serving_set_resources(r->webhook, found, count);
+        bool all = discovery_complete_round(r->discovery) >= r->lead_round;
+        rc = webhook_serving_set_resources(r->webhook, found, count, all);
     }
     if (rc != 0) {
         log_error(
@@ -123,6 +128,12 @@ static void on_discovered(void *data)
         leader_discovered(r->leader);
     }
     send_resources(r);
+}
+
+/* Also when nothing has changed: then what the last leader added may be too much. */
+static void on_discovery_complete(void *data)
+{
+    send_resources(data);
 }
 
 static void on_discovery_state(void *data, const char *error)
@@ -144,6 +155,9 @@ static void on_version(void *data, const char *major, const char *minor)
 static void on_lead(void *data)
 {
     struct run *r = data;
+    r->lead_round = discovery_next_round(r->discovery);
+    discovery_refresh(r->discovery);
+    send_resources(r);
     if (r->webhook != NULL) {
         webhook_serving_lead(r->webhook);
     }
@@ -175,6 +189,7 @@ static int open_resources(struct run *r, struct err *e)
     static const struct discovery_handlers handlers = {
         .on_change = on_discovered,
         .on_state = on_discovery_state,
+        .on_complete = on_discovery_complete,
     };
     const char *path = r->settings.sharding_resources;
     r->resources = path != NULL ? sharding_resources_load(path, e) : sharding_resources_default();
@@ -183,7 +198,11 @@ static int open_resources(struct run *r, struct err *e)
     }
     const struct discovery_options o = {.client = r->client};
     r->discovery = discovery_new(r->program.loop, &o, &handlers, r, e);
-    return r->discovery == NULL ? e->code : 0;
+    if (r->discovery == NULL) {
+        return e->code;
+    }
+    r->definitions = crd_watch_new(r->program.loop, r->client, r->discovery, NULL, e);
+    return r->definitions == NULL ? e->code : 0;
 }
 
 static int open_world(struct run *r, struct err *e)
@@ -204,7 +223,7 @@ static int open_world(struct run *r, struct err *e)
     if (r->events == NULL) {
         return e->code;
     }
-    r->version = server_version_new(r->program.loop, r->client, on_version, r, e);
+    r->version = server_version_new(r->program.loop, r->client, NULL, on_version, r, e);
     return r->version == NULL ? e->code : 0;
 }
 
@@ -268,8 +287,12 @@ static int open_admin(struct run *r, struct err *e)
     r->pages = (struct manager_admin){
         .client = r->client,
         .discovery = r->discovery,
+        .definitions = r->definitions,
         .cache = r->cache,
         .events = r->events,
+        .version = r->version,
+        .native = &r->settings.inject.native,
+        .version_needed = r->webhook != NULL && r->settings.native == NATIVE_SIDECARS_AUTO,
         .leader = r->leader,
         .webhook = r->webhook,
     };
@@ -324,6 +347,7 @@ static void close_all(void *data)
     event_recorder_free(r->events);
     admission_snapshot_deinit(&r->outlook);
     shard_cache_free(r->cache);
+    crd_watch_free(r->definitions);
     discovery_free(r->discovery);
     sharding_resources_free(r->resources);
     net_timer_free(r->delay);
@@ -362,6 +386,7 @@ int run_main(int argc, char **argv)
     r.settings.inject.native = r.settings.native == NATIVE_SIDECARS_ON;
     r.compile = (struct compile_options){.generation = 1, .labels = r.settings.labels};
     introduce(&r);
+    program_raise_file_limit();
     int code = program_run(&r.program, &ops, &r);
     kube_access_deinit(&r.access);
     return code;

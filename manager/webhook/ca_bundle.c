@@ -75,6 +75,7 @@ struct ca_bundle {
 
     char *bundle; /* NULL: not known yet */
     cJSON *rules; /* NULL: not known yet */
+    bool all;     /* there are no other rules */
     bool warned;  /* that there are no webhooks of ours */
     struct err write;
     struct ca_bundle_stats stats;
@@ -366,6 +367,7 @@ static void on_work(void *data, const char *key)
     const struct configuration_wanted wanted = {
         .bundle = slice_str(b->bundle),
         .rules = b->rules,
+        .other_rules = !b->all,
         .now = net_clock_wall(b->clock) / 1000000,
     };
     cJSON *patch = NULL;
@@ -404,7 +406,7 @@ int ca_bundle_set(struct ca_bundle *b, struct slice bundle)
 }
 
 int ca_bundle_set_resources(struct ca_bundle *b, const struct sharding_resource *resources,
-                            size_t count)
+                            size_t count, bool all)
 {
     cJSON *rules = configuration_rules(resources, count);
     if (rules == NULL) {
@@ -412,6 +414,7 @@ int ca_bundle_set_resources(struct ca_bundle *b, const struct sharding_resource 
     }
     cJSON_Delete(b->rules);
     b->rules = rules;
+    b->all = all;
     ca_bundle_check(b);
     return 0;
 }

@@ -65,10 +65,12 @@ MUST_CHECK struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_b
 
 /* The authorities, PEM; copied. 0 or -ENOMEM: then the old ones stay. */
 MUST_CHECK int ca_bundle_set(struct ca_bundle *b, struct slice bundle);
-/* The resources that are sent for labels, sorted by group and version; copied. Before the first
- * call `rules` are left alone. 0 or -ENOMEM. */
+/* The resources that are sent for labels, sorted by group and version; copied. `all`: what else is
+ * sent is taken away; if false, it stays. Before the first call `rules` are left alone. 0 or
+ * -ENOMEM. */
 MUST_CHECK int ca_bundle_set_resources(struct ca_bundle *b,
-                                       const struct sharding_resource *resources, size_t count);
+                                       const struct sharding_resource *resources, size_t count,
+                                       bool all);
 /* Looks at everything again: may_write has become true. */
 void ca_bundle_check(struct ca_bundle *b);
 

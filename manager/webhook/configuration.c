@@ -231,10 +231,79 @@ cJSON *configuration_rules(const struct sharding_resource *resources, size_t cou
     return edit_result(&ed, rules);
 }
 
-static bool rules_right(const cJSON *webhook, const cJSON *wanted)
+static bool has_text(const cJSON *list, const char *text)
 {
-    const cJSON *present = field_get(webhook, "rules");
-    return present == NULL ? wanted->child == NULL : json_patch_equal(present, wanted);
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (cJSON_IsString(item) && strcmp(item->valuestring, text) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_texts(const cJSON *list, const cJSON *wanted)
+{
+    const cJSON *item;
+    bool all = true;
+    cJSON_ArrayForEach(item, wanted)
+    {
+        all = all && has_text(list, cJSON_IsString(item) ? item->valuestring : "");
+    }
+    return all;
+}
+
+/* Whether `rule` sends at least what `wanted` does, apart from wildcards. */
+static bool rule_covers(const cJSON *rule, const cJSON *wanted)
+{
+    static const char *const keys[] = {"apiGroups", "apiVersions", "operations", "resources"};
+    bool all = strcmp(field_text(rule, "scope"), field_text(wanted, "scope")) == 0;
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        all = all && has_texts(field_get(rule, keys[i]), field_get(wanted, keys[i]));
+    }
+    return all;
+}
+
+static bool is_covered(const cJSON *rules, const cJSON *wanted)
+{
+    const cJSON *rule;
+    cJSON_ArrayForEach(rule, rules)
+    {
+        if (rule_covers(rule, wanted)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool rules_right(const cJSON *present, const struct configuration_wanted *w)
+{
+    const cJSON *rule;
+    bool right = true;
+    if (!w->other_rules) {
+        return present == NULL ? w->rules->child == NULL : json_patch_equal(present, w->rules);
+    }
+    cJSON_ArrayForEach(rule, w->rules)
+    {
+        right = right && is_covered(present, rule);
+    }
+    return right;
+}
+
+/* The caller frees. */
+static cJSON *right_rules(struct edit *ed, const cJSON *present,
+                          const struct configuration_wanted *w)
+{
+    cJSON *rules = cJSON_Duplicate(w->rules, true);
+    const cJSON *rule;
+    cJSON_ArrayForEach(rule, present)
+    {
+        if (w->other_rules && !is_covered(w->rules, rule)) {
+            edit_append(ed, rules, cJSON_Duplicate(rule, true));
+        }
+    }
+    return rules;
 }
 
 /* ---- patches ---- */
@@ -260,12 +329,13 @@ static void add_bundle(struct edit *ed, cJSON *patch, const cJSON *webhook, int 
 }
 
 static void add_rules(struct edit *ed, cJSON *patch, const cJSON *webhook, int index,
-                      const cJSON *rules)
+                      const struct configuration_wanted *w)
 {
     char path[PATH_SIZE];
-    if (rules != NULL && !rules_right(webhook, rules)) {
+    const cJSON *present = field_get(webhook, "rules");
+    if (w->rules != NULL && !rules_right(present, w)) {
         (void)snprintf(path, sizeof path, "/webhooks/%d/rules", index);
-        json_patch_add(ed, patch, "add", path, cJSON_Duplicate(rules, true));
+        json_patch_add(ed, patch, "add", path, right_rules(ed, present, w));
     }
 }
 
@@ -281,7 +351,7 @@ static void add_changes(struct edit *ed, cJSON *patch, const struct configuratio
             add_bundle(ed, patch, webhook, index, w);
         }
         if (path != NULL && strcmp(path, WEBHOOK_PATH_RESOURCES) == 0) {
-            add_rules(ed, patch, webhook, index, w->rules);
+            add_rules(ed, patch, webhook, index, w);
         }
         index++;
     }

@@ -32,6 +32,7 @@ struct configuration_target {
 struct configuration_wanted {
     struct slice bundle; /* PEM; empty: not known yet, and left alone */
     const cJSON *rules;  /* of the webhook that labels resources; NULL: left alone */
+    bool other_rules;    /* those stay that it has besides */
     int64_t now;         /* seconds since 1970 */
 };
 

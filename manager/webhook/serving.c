@@ -166,9 +166,9 @@ const char *webhook_serving_address(const struct webhook_serving *s)
 }
 
 int webhook_serving_set_resources(struct webhook_serving *s,
-                                  const struct sharding_resource *resources, size_t count)
+                                  const struct sharding_resource *resources, size_t count, bool all)
 {
-    return s->bundle == NULL ? 0 : ca_bundle_set_resources(s->bundle, resources, count);
+    return s->bundle == NULL ? 0 : ca_bundle_set_resources(s->bundle, resources, count, all);
 }
 
 void webhook_serving_lead(struct webhook_serving *s)

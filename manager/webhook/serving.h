@@ -4,7 +4,7 @@
  * with the functions that decide.
  *
  *     s = webhook_serving_new(loop, &options, &e);
- *     webhook_serving_set_resources(s, resources, count);     whenever discovery changed
+ *     webhook_serving_set_resources(s, resources, count, all);     whenever discovery changed
  *     webhook_serving_lead(s);                                the Lease was won
  *     webhook_serving_ready, _metrics, _status                for the admin pages
  *     webhook_serving_drain, webhook_serving_free             at the end
@@ -56,10 +56,11 @@ webhook_serving_new(struct net_loop *l, const struct webhook_serving_options *o,
 /* Where it listens, with the port that was picked. */
 const char *webhook_serving_address(const struct webhook_serving *s);
 
-/* The resources that are to be labelled (label/sharding_resources.h); copied. 0 or -ENOMEM. */
+/* The resources that are to be labelled (label/sharding_resources.h); copied. `all`: there are no
+ * others; if false, others that are sent to the webhook already go on being sent. 0 or -ENOMEM. */
 MUST_CHECK int webhook_serving_set_resources(struct webhook_serving *s,
                                              const struct sharding_resource *resources,
-                                             size_t count);
+                                             size_t count, bool all);
 /* may_write has become true. */
 void webhook_serving_lead(struct webhook_serving *s);
 

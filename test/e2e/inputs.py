@@ -773,7 +773,7 @@ TABLE = (
         '13: spec.limits[0].relateResources[0].resources[0]: Invalid value: "Pod": must consist o',
         WEBHOOK,
     ),
-    ("resources", '[{apiGroups: [""], resources: [pod]}]', "", WEBHOOK),
+    ("resources", '[{apiGroups: [""], resources: [pod]}]', "", TAKEN),
     (
         "resources",
         '[{apiGroups: [""], resources: [pods/log]}]',
@@ -793,7 +793,7 @@ TABLE = (
         '13: spec.limits[0].relateResources[0].resources[1]: Duplicate value: "pods"',
         WEBHOOK,
     ),
-    ("resources", "[{apiGroups: [nowhere.io], resources: [pods]}]", "", WEBHOOK),
+    ("resources", "[{apiGroups: [nowhere.io], resources: [pods]}]", "", TAKEN),
     ("limit selector", "~", "19: spec.limits[0].selector: Required value", WEBHOOK),
     (
         "limit selector",

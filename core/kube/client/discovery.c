@@ -66,7 +66,9 @@ struct discovery {
 
     struct resource_table known;
     bool ready;
-    struct err error; /* as told to on_state; code 0: none */
+    struct err error;  /* as told to on_state; code 0: none */
+    uint64_t begun;    /* rounds */
+    uint64_t complete; /* the last of them in which every part answered */
 
     /* of this round */
     struct resource_table found;
@@ -90,6 +92,7 @@ static void set_state(struct discovery *d, enum state next)
 {
     d->state = state_change(&machine, d->state, next, SLICE(""));
     if (next == STATE_ASKING) {
+        d->begun++;
         d->roots = 0;
         d->failed = 0;
         d->failure = (struct err)ERR_INIT;
@@ -133,6 +136,14 @@ static void tell_change(struct discovery *d)
 {
     if (d->handlers != NULL && d->handlers->on_change != NULL) {
         d->handlers->on_change(d->data);
+    }
+}
+
+static void tell_complete(struct discovery *d)
+{
+    d->complete = d->begun;
+    if (d->state != STATE_CLOSED && d->handlers != NULL && d->handlers->on_complete != NULL) {
+        d->handlers->on_complete(d->data);
     }
 }
 
@@ -311,6 +322,9 @@ static void end_round(struct discovery *d)
         tell_change(d);
     }
     report_state(d, e.code == 0 ? NULL : &e);
+    if (e.code == 0) {
+        tell_complete(d);
+    }
     if (d->state != STATE_CLOSED) {
         set_timer(d);
     }
@@ -381,6 +395,16 @@ void discovery_refresh(struct discovery *d)
         d->next_at = soon;
         set_timer(d);
     }
+}
+
+uint64_t discovery_next_round(const struct discovery *d)
+{
+    return d->begun + 1;
+}
+
+uint64_t discovery_complete_round(const struct discovery *d)
+{
+    return d->complete;
 }
 
 bool discovery_ready(const struct discovery *d)

@@ -23,13 +23,15 @@
 
 struct discovery;
 
-/* Both from the loop; discovery_free is allowed inside. May be NULL. */
+/* All from the loop; discovery_free is allowed inside. May be NULL. */
 struct discovery_handlers {
     /* What is known has changed. */
     void (*on_change)(void *data);
     /* What is not known, for people: groups whose server does not answer, or all of it. NULL:
      * everything is. When it changes. */
     void (*on_state)(void *data, const char *error);
+    /* A round is complete, and on_change has been called if it showed anything new. */
+    void (*on_complete)(void *data);
 };
 
 struct discovery_options {
@@ -46,6 +48,12 @@ MUST_CHECK struct discovery *discovery_new(struct net_loop *l, const struct disc
 /* Asks again soon: after a definition was added, or when something was not found. Not more often
  * than every few seconds. */
 void discovery_refresh(struct discovery *d);
+
+/* Rounds are numbered from 1. The next one to begin: once that, or a later one, is complete, all is
+ * known that is served at this moment. */
+uint64_t discovery_next_round(const struct discovery *d);
+/* The last round in which every part answered; 0: none yet. */
+uint64_t discovery_complete_round(const struct discovery *d);
 
 /* Whether all has been asked for, ever; before, "not found" means nothing. */
 bool discovery_ready(const struct discovery *d);

@@ -30,9 +30,11 @@ struct user {
     struct scripted_api api;
     struct discovery *discovery;
     unsigned changes;
+    unsigned complete; /* rounds, as told */
     char state[ERR_MSG_MAX];
     bool free_on_change;
     bool free_on_state;
+    bool free_on_complete;
     bool refresh_on_change;
 };
 
@@ -64,7 +66,17 @@ static void on_state(void *data, const char *error)
     }
 }
 
-static const struct discovery_handlers handlers = {.on_change = on_change, .on_state = on_state};
+static void on_complete(void *data)
+{
+    struct user *u = data;
+    u->complete++;
+    if (u->free_on_complete) {
+        forget(u);
+    }
+}
+
+static const struct discovery_handlers handlers = {
+    .on_change = on_change, .on_state = on_state, .on_complete = on_complete};
 
 static int setup(void **state)
 {
@@ -239,6 +251,35 @@ static void test_asks_when_told_to(void **state)
     discover(u);
 }
 
+/* Who wants to know what there is now waits for the next round that is complete. */
+static void test_rounds_have_numbers(void **state)
+{
+    struct user *u = *state;
+    uint64_t next = discovery_next_round(u->discovery);
+    assert_int_equal(next, 1);
+    assert_int_equal(discovery_complete_round(u->discovery), 0);
+    discover(u);
+    assert_int_equal(discovery_complete_round(u->discovery), next);
+    assert_int_equal(u->complete, 1);
+    pass(u, 600000);
+    answer(u, "/api", VERSIONS);
+    next = discovery_next_round(u->discovery); /* not the one that has begun */
+    assert_int_equal(next, 3);
+    answer(u, "/apis", GROUPS(GROUP("metrics.k8s.io", "v1beta1")));
+    answer(u, "/api/v1", RESOURCES("pods", "Pod"));
+    refuse(u, "/apis/metrics.k8s.io/v1beta1", 503);
+    pass(u, 1000);
+    assert_int_equal(discovery_complete_round(u->discovery), 1);
+    discover(u);
+    settle(u);
+    assert_int_equal(discovery_complete_round(u->discovery), next);
+    assert_int_equal(u->complete, 2);
+    pass(u, 600000);
+    discover(u);
+    settle(u);
+    assert_int_equal(u->complete, 3); /* also when nothing has changed */
+}
+
 static void test_keeps_what_does_not_answer(void **state)
 {
     struct user *u = *state;
@@ -377,6 +418,18 @@ static void test_free_on_state(void **state)
     fake_clock_forget(&u->api.clock);
 }
 
+static void test_free_on_complete(void **state)
+{
+    struct user *u = *state;
+    u->free_on_complete = true;
+    answer(u, "/api", VERSIONS);
+    answer(u, "/apis", GROUPS(""));
+    answer(u, "/api/v1", RESOURCES("pods", "Pod"));
+    run_for(u->api.loop, 20);
+    assert_null(u->discovery);
+    fake_clock_forget(&u->api.clock);
+}
+
 static void test_refresh_on_change(void **state)
 {
     struct user *u = *state;
@@ -447,6 +500,7 @@ int main(void)
         TEST(test_asks_for_all_at_once),
         TEST(test_asks_again),
         TEST(test_asks_when_told_to),
+        TEST(test_rounds_have_numbers),
         TEST(test_keeps_what_does_not_answer),
         TEST(test_keeps_all_when_nothing_answers),
         TEST(test_is_not_ready_without_roots),
@@ -457,6 +511,7 @@ int main(void)
         TEST(test_free_with_versions_left),
         TEST(test_free_on_change),
         TEST(test_free_on_state),
+        TEST(test_free_on_complete),
         TEST(test_refresh_on_change),
         cmocka_unit_test(test_out_of_memory),
     };

@@ -82,7 +82,6 @@ static bool answer_discovery(struct user *u, struct api_request *q)
 static void serve(struct scripted_api *a, struct api_request *q)
 {
     struct user *u = a->data;
-    bool definitions = strstr(q->target, "customresourcedefinitions") != NULL;
     if (answer_discovery(u, q) || is_watch(q)) {
         return;
     }
@@ -91,7 +90,7 @@ static void serve(struct scripted_api *a, struct api_request *q)
         (void)snprintf(u->patched, sizeof u->patched, "%.*s", (int)strcspn(q->target, "?"),
                        q->target);
         api_answer(q, 200, NULL, q->body); /* as it was asked to be */
-    } else if (strcmp(q->method, "GET") == 0 && (definitions || u->empty)) {
+    } else if (strcmp(q->method, "GET") == 0 && u->empty) {
         api_answer(q, 200, NULL, LIST(""));
     }
 }
@@ -796,15 +795,12 @@ static void test_resources_come_and_go(void **state)
     expect_metric(u, "cmesh_manager_label_resources{state=\"following\"} 2");
 }
 
-static void test_new_definitions_are_noticed(void **state)
+static void test_new_resources_are_labelled(void **state)
 {
     struct user *u = *state;
     settle(u);
     u->core = RESOURCES(MAPS "," SECRETS);
-    api_answer(
-        expect(u, "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "watch=true"),
-        200, NULL, EVENT("ADDED", SPACE("things.example.com", "")));
-    run_for(u->api.loop, 10);
+    discovery_refresh(u->discovery);
     fake_clock_pass(&u->api.clock, 5000);
     (void)expect(u, "GET", "/api/v1/secrets", UNLABELLED);
 }
@@ -891,7 +887,7 @@ int main(void)
         TEST_MAPS(test_what_was_refused_is_tried_again),
         TEST_MAPS(test_writes_only_while_it_leads),
         TEST_MAPS(test_resources_come_and_go),
-        TEST_MAPS(test_new_definitions_are_noticed),
+        TEST_MAPS(test_new_resources_are_labelled),
         TEST_MAPS(test_freed_in_each_phase),
         cmocka_unit_test(test_out_of_memory),
     };

@@ -239,7 +239,7 @@ static void test_rules_follow(void **state)
     assert_int_equal(
         cJSON_GetArraySize(cJSON_GetObjectItem(webhook(f, MUTATING, "cmesh", 1), "rules")), 0);
     for (size_t count = 2; count > 0; count--) {
-        assert_int_equal(ca_bundle_set_resources(b, resources, count), 0);
+        assert_int_equal(ca_bundle_set_resources(b, resources, count, true), 0);
         store_settle(&f->store);
         const cJSON *rules = cJSON_GetObjectItem(webhook(f, MUTATING, "cmesh", 1), "rules");
         const cJSON *names = cJSON_GetObjectItem(cJSON_GetArrayItem(rules, 0), "resources");
@@ -247,6 +247,38 @@ static void test_rules_follow(void **state)
     }
     assert_null(cJSON_GetObjectItem(webhook(f, MUTATING, "cmesh", 0), "rules"));
     assert_int_equal(f->store.writes, 3);
+}
+
+static int rule_count(struct fixture *f)
+{
+    const cJSON *rules = cJSON_GetObjectItem(webhook(f, MUTATING, "cmesh", 1), "rules");
+    return cJSON_GetArraySize(rules);
+}
+
+/* The next leader has not seen yet what the last one had. */
+static void test_a_new_leader_takes_no_rules_away(void **state)
+{
+    static const struct sharding_resource resources[] = {
+        {"", "v1", "pods", "Pod"}, {"example.com", "v1", "widgets", "Widget"}};
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh");
+    struct ca_bundle *first = start(f, 0);
+    set(first, f->old.cert);
+    assert_int_equal(ca_bundle_set_resources(first, resources, 2, true), 0);
+    store_settle(&f->store);
+    assert_int_equal(rule_count(f), 2);
+    unsigned writes = f->store.writes;
+    f->replicas[0].leads = false;
+    struct ca_bundle *second = start(f, 1);
+    set(second, f->old.cert);
+    assert_int_equal(ca_bundle_set_resources(second, resources, 1, false), 0);
+    store_settle(&f->store);
+    assert_int_equal(rule_count(f), 2);
+    assert_int_equal(f->store.writes, writes);
+    assert_int_equal(ca_bundle_set_resources(second, resources, 1, true), 0);
+    store_settle(&f->store);
+    assert_int_equal(rule_count(f), 1);
+    assert_int_equal(f->store.writes, writes + 1);
 }
 
 static void test_only_the_leader_writes(void **state)
@@ -427,6 +459,7 @@ int main(void)
         TEST(test_both_kinds_are_put_right),
         TEST(test_what_comes_and_goes),
         TEST(test_rules_follow),
+        TEST(test_a_new_leader_takes_no_rules_away),
         TEST(test_only_the_leader_writes),
         TEST(test_two_that_write_at_once),
         TEST(test_who_is_late_undoes_nothing),

@@ -174,17 +174,6 @@ static void what_is_wrong(void **state)
          "spec.limits[1].objectSelector.selector: Required value"},
         {SELECTOR ", limits: [{objectSelector: " LIMIT ", " PODS "}]",
          "spec.limits[0].relateResources: Forbidden: may not be set together with objectSelector"},
-        {SELECTOR ", limits: [{relateResources: [{apiGroups: [''], resources: [pod]}], "
-                  "selector: {matchLabels: {a: b}}}]",
-         "spec.limits[0].relateResources[0].resources[0]: Not found: \"pod\": the API server "
-         "serves no such resource in these groups; is \"pods\" meant?"},
-        {SELECTOR ", limits: [{relateResources: [{apiGroups: [apps], resources: [deployments, "
-                  "pods]}], selector: {matchLabels: {a: b}}}]",
-         "spec.limits[0].relateResources[0].resources[1]: Not found: \"pods\""},
-        {SELECTOR ", limits: [" LIMIT ", {objectSelector: {relateResources: [{apiGroups: ['', "
-                  "extensions], resources: ['*']}], selector: {matchLabels: {a: b}}}}]",
-         "spec.limits[1].objectSelector.relateResources[0].apiGroups[1]: Not found: "
-         "\"extensions\": the API server serves no such group"},
         {SELECTOR ", " LIMITS ", controller: {leaderElectionName: Not_A_Name}",
          "spec.controller.leaderElectionName: Invalid value: \"Not_A_Name\""},
         {SELECTOR ", " LIMITS ", webhook: {port: 0}", "spec.webhook.port: Invalid value"},
@@ -239,6 +228,27 @@ static void what_is_odd(void **state)
         {SELECTOR ", limits: [" LIMIT ", {relateResources: [{apiGroups: ['*'], resources: "
                   "[jobs, '*']}], selector: {matchLabels: {a: c}}}]",
          "spec.limits[0].relateResources[0]: the limits on \"pods\" contradict each other"},
+        /* The definition may not have been seen yet. */
+        {SELECTOR ", limits: [{relateResources: [{apiGroups: [''], resources: [pod]}], "
+                  "selector: {matchLabels: {a: b}}}]",
+         "spec.limits[0].relateResources[0].resources[0]: \"pod\" is not found: the API server "
+         "serves no such resource in these groups so far; is \"pods\" meant?"},
+        {SELECTOR ", limits: [{relateResources: [{apiGroups: [apps], resources: [deployment, "
+                  "doves]}], selector: {matchLabels: {a: b}}}]",
+         "spec.limits[0].relateResources[0].resources[0]: \"deployment\" is not found: the API "
+         "server serves no such resource in these groups so far; is \"deployments\" meant?"},
+        {SELECTOR ", limits: [{relateResources: [{apiGroups: [apps], resources: [deployments, "
+                  "pods]}], selector: {matchLabels: {a: b}}}]",
+         "spec.limits[0].relateResources[0].resources[1]: \"pods\" is not found"},
+        {SELECTOR
+         ", limits: [{relateResources: [{apiGroups: [example.org], resources: [widgets]}], "
+         "selector: {matchLabels: {a: b}}}]",
+         "spec.limits[0].relateResources[0].apiGroups[0]: \"example.org\" is not found: the API "
+         "server serves no such group so far; is \"example.com\" meant?"},
+        {SELECTOR ", limits: [" LIMIT ", {objectSelector: {relateResources: [{apiGroups: ['', "
+                  "extensions], resources: ['*']}], selector: {matchLabels: {a: b}}}}]",
+         "spec.limits[1].objectSelector.relateResources[0].apiGroups[1]: \"extensions\" is not "
+         "found: the API server serves no such group so far"},
         {"selector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: DoesNotExist}]}, "
          "" LIMITS,
          "spec.selector: no pod can match it"},

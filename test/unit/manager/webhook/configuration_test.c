@@ -283,6 +283,73 @@ static void test_rules_of_the_webhook_for_labels_alone(void **state)
     cJSON_Delete(none);
 }
 
+/* The rules that one which knows only `wanted` leaves of `present`; NULL: it changes nothing. */
+static char *rules_left(const char *present, const char *wanted)
+{
+    cJSON *object = configuration(SERVICE("/mutate/resources"), NULL);
+    cJSON *webhook = cJSON_GetArrayItem(cJSON_GetObjectItem(object, "webhooks"), 0);
+    cJSON_AddItemToObject(webhook, "rules", cJSON_Parse(present));
+    cJSON *rules = cJSON_Parse(wanted);
+    const struct configuration_wanted w = {.rules = rules, .other_rules = true, .now = NOW};
+    cJSON *patch = NULL;
+    char *left = NULL;
+    assert_int_equal(configuration_patch(&target, &w, object, &patch), 0);
+    if (patch != NULL) {
+        cJSON_DeleteItemFromArray(patch, 0);
+        cJSON *now = patch_apply(object, patch);
+        assert_non_null(now);
+        webhook = cJSON_GetArrayItem(cJSON_GetObjectItem(now, "webhooks"), 0);
+        left = cJSON_PrintUnformatted(cJSON_GetObjectItem(webhook, "rules"));
+        cJSON *more = NULL;
+        assert_int_equal(configuration_patch(&target, &w, now, &more), 0);
+        assert_null(more); /* once is enough */
+        cJSON_Delete(now);
+    }
+    cJSON_Delete(patch);
+    cJSON_Delete(rules);
+    cJSON_Delete(object);
+    return left;
+}
+
+static void expect_left(const char *present, const char *wanted, const char *want)
+{
+    char *left = rules_left(present, wanted);
+    if (want == NULL) {
+        assert_null(left);
+    } else {
+        assert_non_null(left);
+        assert_string_equal(left, want);
+    }
+    free(left);
+}
+
+#define PODS_RULE RULE("", "v1", "\"pods\"")
+#define BOTH_RULE RULE("", "v1", "\"configmaps\",\"pods\"")
+#define APPS_RULE RULE("apps", "v1", "\"deployments\"")
+
+/* A leader that does not know yet all that there is. */
+static void test_rules_are_only_added(void **state)
+{
+    (void)state;
+    expect_left("[" PODS_RULE "]", "[" PODS_RULE "]", NULL);
+    expect_left("[" APPS_RULE "," PODS_RULE "]", "[" PODS_RULE "]", NULL);
+    expect_left("[" BOTH_RULE "]", "[" PODS_RULE "]", NULL);
+    expect_left("[" BOTH_RULE "]", "[]", NULL);
+    expect_left("[]", "[" PODS_RULE "]", "[" PODS_RULE "]");
+    expect_left("null", "[" PODS_RULE "]", "[" PODS_RULE "]");
+    expect_left("[" PODS_RULE "]", "[" BOTH_RULE "]", "[" BOTH_RULE "]");
+    expect_left("[" PODS_RULE "," APPS_RULE "]", "[" BOTH_RULE "]",
+                "[" BOTH_RULE "," APPS_RULE "]");
+    expect_left("[" BOTH_RULE "]", "[" PODS_RULE "," APPS_RULE "]",
+                "[" PODS_RULE "," APPS_RULE "," BOTH_RULE "]");
+    /* Of cluster scope, and of creation alone, it is another rule. */
+    expect_left("[{\"apiGroups\":[\"\"],\"apiVersions\":[\"v1\"],\"operations\":[\"CREATE\"],"
+                "\"resources\":[\"pods\"],\"scope\":\"Namespaced\"}]",
+                "[" PODS_RULE "]", "[" PODS_RULE "]");
+    expect_left("[{\"resources\":[\"pods\"],\"scope\":\"*\"},5]", "[" PODS_RULE "]",
+                "[" PODS_RULE ",{\"resources\":[\"pods\"],\"scope\":\"*\"},5]");
+}
+
 static void test_trust(void **state)
 {
     (void)state;
@@ -366,6 +433,7 @@ int main(void)
         cmocka_unit_test(test_only_ours_are_changed),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_rules_of_the_webhook_for_labels_alone),
+        cmocka_unit_test(test_rules_are_only_added),
         cmocka_unit_test(test_trust),
         cmocka_unit_test(test_strange_objects),
         cmocka_unit_test(test_out_of_memory),

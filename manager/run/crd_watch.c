@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "label/crd_watch.h"
+#include "run/crd_watch.h"
 
 #include <stdlib.h>
 
@@ -19,19 +19,27 @@ struct crd_watch {
 
 static void on_timer(void *data)
 {
-    struct crd_watch *d = data;
-    discovery_refresh(d->discovery);
+    struct crd_watch *w = data;
+    discovery_refresh(w->discovery);
+}
+
+static void ask_again(struct crd_watch *w)
+{
+    discovery_refresh(w->discovery);
+    net_clock_set_timer(w->clock, w->timer, SERVED_MS);
 }
 
 static void on_object(void *data, enum reflector_change change, const cJSON *object)
 {
-    struct crd_watch *d = data;
     (void)object;
-    /* What is there at start discovery has asked for already. */
-    if (change != REFLECTOR_LISTED || reflector_stats(d->reflector)->synced) {
-        discovery_refresh(d->discovery);
-        net_clock_set_timer(d->clock, d->timer, SERVED_MS);
+    if (change != REFLECTOR_LISTED) { /* on_synced comes once for all of these */
+        ask_again(data);
     }
+}
+
+static void on_synced(void *data)
+{
+    ask_again(data);
 }
 
 static void on_state(void *data, const char *error)
@@ -40,10 +48,16 @@ static void on_state(void *data, const char *error)
     if (error != NULL) {
         log_warn("cannot watch CustomResourceDefinitions; new resources will be discovered late",
                  log_str("error", error));
+    } else {
+        log_info("can watch CustomResourceDefinitions again");
     }
 }
 
-static const struct reflector_handlers handlers = {.on_object = on_object, .on_state = on_state};
+static const struct reflector_handlers handlers = {
+    .on_object = on_object,
+    .on_synced = on_synced,
+    .on_state = on_state,
+};
 
 struct crd_watch *crd_watch_new(struct net_loop *l, struct kube_client *c,
                                 struct discovery *discovery, const struct net_clock *clock,
@@ -54,28 +68,33 @@ struct crd_watch *crd_watch_new(struct net_loop *l, struct kube_client *c,
         .path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
         .metadata_only = true,
     };
-    struct crd_watch *d = calloc(1, sizeof *d);
-    if (d == NULL) {
+    struct crd_watch *w = calloc(1, sizeof *w);
+    if (w == NULL) {
         err_memory(e);
         return NULL;
     }
-    d->discovery = discovery;
-    d->clock = clock;
-    d->timer = net_timer_new(l, on_timer, d);
-    d->reflector = reflector_new(l, &o, &handlers, d, e);
-    if (d->timer == NULL || d->reflector == NULL) {
-        crd_watch_free(d);
+    w->discovery = discovery;
+    w->clock = clock != NULL ? clock : &net_clock_system;
+    w->timer = net_timer_new(l, on_timer, w);
+    w->reflector = reflector_new(l, &o, &handlers, w, e);
+    if (w->timer == NULL || w->reflector == NULL) {
+        crd_watch_free(w);
         err_memory(e);
         return NULL;
     }
-    return d;
+    return w;
 }
 
-void crd_watch_free(struct crd_watch *d)
+const char *crd_watch_error(const struct crd_watch *w)
 {
-    if (d != NULL) {
-        reflector_free(d->reflector);
-        net_timer_free(d->timer);
-        free(d);
+    return reflector_error(w->reflector);
+}
+
+void crd_watch_free(struct crd_watch *w)
+{
+    if (w != NULL) {
+        reflector_free(w->reflector);
+        net_timer_free(w->timer);
+        free(w);
     }
 }
