@@ -254,9 +254,10 @@ static struct sharding_resources *from_entries(const struct entry *entries, size
 struct sharding_resources *sharding_resources_default(void)
 {
     static const struct entry entries[] = {
-        {"v1", "Pod"},       {"v1", "Service"},        {"v1", "ConfigMap"},
-        {"v1", "Secret"},    {"v1", "ServiceAccount"}, {"v1", "PersistentVolumeClaim"},
-        {"v1", "Endpoints"}, {"apps/v1", "*"},         {"batch/v1", "*"},
+        {"v1", "Pod"},          {"v1", "Service"},        {"v1", "ConfigMap"},
+        {"v1", "Secret"},       {"v1", "ServiceAccount"}, {"v1", "PersistentVolumeClaim"},
+        {"v1", "Endpoints"},    {"apps/v1", "*"},         {"batch/v1", "*"},
+        {"*", "EndpointSlice"}, /* discovery.k8s.io/v1beta1 before Kubernetes 1.21, v1beta1 or v1 */
     };
     return from_entries(entries, ARRAY_LEN(entries));
 }

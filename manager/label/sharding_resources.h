@@ -38,7 +38,7 @@ MUST_CHECK struct sharding_resources *sharding_resources_parse(struct slice text
 /* The same of the file of --sharding-resources, which the message names. */
 MUST_CHECK struct sharding_resources *sharding_resources_load(const char *path, struct err *e);
 /* v1: Pod, Service, ConfigMap, Secret, ServiceAccount, PersistentVolumeClaim, Endpoints; apps/v1:
- * "*"; batch/v1: "*": what is used without a file. NULL without memory. */
+ * "*"; batch/v1: "*"; "*": EndpointSlice: what is used without a file. NULL without memory. */
 MUST_CHECK struct sharding_resources *sharding_resources_default(void);
 
 /* All that there is, Events too: to take labels away. NULL without memory. */

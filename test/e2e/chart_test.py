@@ -345,7 +345,7 @@ class Rendering:
         )
         data = find(things, "ConfigMap", "cmesh-sharding-resources")["data"]
         labelled = parsed(data["sharding-resources.yaml"])["groupVersionKinds"]
-        self.assertEqual({"v1", "apps/v1", "example.com/v1"}, set(labelled))
+        self.assertEqual({"v1", "apps/v1", "*", "example.com/v1"}, set(labelled))
         webhook = find(things, "MutatingWebhookConfiguration", "cmesh")["webhooks"][0]
         self.assertEqual(
             {"matchLabels": {"mesh.example.com/enable-proxy": "true"}}, webhook["objectSelector"]
@@ -400,9 +400,10 @@ class Rendering:
         things = self.objects(values=parsed(example))
         data = find(things, "ConfigMap", "cmesh-sharding-resources")["data"]
         labelled = parsed(data["sharding-resources.yaml"])["groupVersionKinds"]
-        self.assertEqual({"v1", "apps/v1", "example.com/v1"}, set(labelled))
+        self.assertEqual({"v1", "apps/v1", "*", "example.com/v1"}, set(labelled))
         rules = find(things, "ClusterRole", "cmesh-labels-default")["rules"]
-        self.assertEqual(["", "apps", "example.com"], [r["apiGroups"][0] for r in rules])
+        groups = ["", "apps", "discovery.k8s.io", "example.com"]
+        self.assertEqual(groups, [r["apiGroups"][0] for r in rules])
 
     def test_wrong_values_are_refused(self):
         for values, message in WRONG:

@@ -301,6 +301,21 @@ class LaterTest(LabelsTestCase):
         print(f"created to labelled without webhook: p50 {ranks[49]:.1f} ms, "
               f"p99 {ranks[98]:.1f} ms", file=sys.stderr)  # fmt: skip
 
+    def test_slices_of_endpoints(self):
+        """In the version that there is: the file of k8s/base names none."""
+        namespace = self.namespace()
+        groups = self.cluster.json("/apis")["groups"]
+        (group,) = (g for g in groups if g["name"] == "discovery.k8s.io")
+        path = f"/apis/{group['preferredVersion']['groupVersion']}/namespaces/{namespace}/endpointslices"
+        thing = {"metadata": {"name": "before"}, "addressType": "IPv4", "endpoints": []}
+        self.cluster.json(path, "POST", thing)
+        manager = self.manager(kinds={"*": ["EndpointSlice"]})
+        manager.wait_settled()
+        self.assertEqual(labels_of(namespace), self.labels(f"{path}/before"))
+        self.cluster.json(path, "POST", {**thing, "metadata": {"name": "later"}})
+        self.wait_labels(f"{path}/later", labels_of(namespace))
+        self.assertNotIn("does not serve", manager.log())
+
     def test_stragglers_of_a_time_without_manager(self):
         manager = self.manager()
         manager.wait_settled()
