@@ -11,7 +11,6 @@
 #include "kube/name.h"
 #include "rules/rules.h"
 
-
 static const char description[] =
     "`manager compile` turns ShardingConfigs into the rules documents that the proxies of each "
     "shard enforce. It needs no cluster: use it to review a change or to develop locally.\n"
