@@ -96,6 +96,9 @@ static int begin_controller(struct leader *l, struct err *e)
         .handover_ms = s->handover_wait_s * MS,
         .labelled = &l->labelled,
         .wait_for_labels = s->wait_for_labels,
+        .coverage = true,
+        .namespace = l->o.namespace,
+        .system_namespaces = s->label_system_namespaces,
         .bypass_wait_ms = s->bypass_wait_s * MS,
         .probes = {.interval_ms = s->probe_interval_s * MS},
     };

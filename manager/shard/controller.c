@@ -397,6 +397,7 @@ static void on_deleted(void *data, const struct shard_cache_config *config)
         s->kept_told = true;
     }
     free(pods);
+    coverer_note(c->coverer, s == NULL ? NULL : s->compiled);
 }
 
 /* ---- life ---- */
@@ -419,7 +420,8 @@ static int start_parts(struct controller *c, struct err *e)
     c->queue = work_queue_new(c->loop, &queue, on_work, c, e);
     c->prober = c->queue == NULL ? NULL : prober_new(c->loop, &probes, e);
     c->nudger = c->prober == NULL ? NULL : nudger_new(c, e);
-    return c->nudger == NULL ? -ENOMEM : 0;
+    c->coverer = c->nudger == NULL || !o->coverage ? NULL : coverer_new(c, e);
+    return c->nudger == NULL || (o->coverage && c->coverer == NULL) ? -ENOMEM : 0;
 }
 
 /* What there is already is told to nobody: it is asked for. */
@@ -473,5 +475,6 @@ void controller_free(struct controller *c)
         free_shard(LIST_ITEM(n, struct shard, node));
     }
     table_deinit(&c->shards);
+    coverer_free(c->coverer);
     free(c);
 }

@@ -78,6 +78,9 @@ struct controller_options {
     bool wait_for_labels; /* the first rules of a shard, for what they select by control labels */
     /* A pod that is ready for so long without a client of its proxy is bypassed; 0: it is not. */
     uint64_t bypass_wait_ms;
+    bool coverage; /* namespaces are followed, and which are in no shard or in two is told */
+    const char *namespace;        /* the manager's own, which needs no shard; NULL: none; kept */
+    bool system_namespaces;       /* no namespace is left out; as labeller_options */
     struct prober_options probes; /* on_change and data are not used */
     unsigned parallel;            /* shards that are handled at a time; 0: 8 */
     unsigned nudges;              /* pods that are told at a time; 0: 16 */

@@ -16,6 +16,7 @@
 #include "kube/client/object_request.h"
 #include "net/work_queue.h"
 #include "shard/controller.h"
+#include "shard/coverer.h"
 #include "shard/handover.h"
 #include "shard/labelling.h"
 #include "shard/status.h"
@@ -98,6 +99,7 @@ struct controller {
     struct work_queue *queue;
     struct nudger *nudger;
     struct prober *prober;
+    struct coverer *coverer; /* NULL: not asked for */
     struct table shards;
     struct list waiting; /* struct shard */
 };

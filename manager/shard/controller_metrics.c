@@ -151,5 +151,8 @@ int controller_metrics(const struct controller *c, const struct controller_count
     const struct work_queue *queues[] = {c->queue, nudger_queue(c->nudger)};
     write_states(out, c);
     write_probes(out, c);
+    if (coverer_metrics(c->coverer, out) != 0) {
+        return buf_error(out);
+    }
     return work_queue_metrics(out, queues, ARRAY_LEN(queues));
 }

@@ -79,6 +79,8 @@ static int update_spec(struct shard *s, const struct shard_cache_config *config)
         s->placed = false;
     }
     (void)snprintf(s->checksum, sizeof s->checksum, "%s", checksum);
+    coverer_note(s->controller->coverer, s->compiled);
+    coverer_note(s->controller->coverer, rules);
     rules_unref(s->compiled);
     s->compiled = rules;
     s->refusal = e;

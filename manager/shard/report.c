@@ -109,6 +109,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
         .generation = ours ? map->generation : 0,
         .checksum = ours ? map->checksum : "",
         .labelling = &labelling,
+        .covered = coverer_find(s->controller->coverer, s->compiled),
         .configmap = name,
         .pods = pods,
         .pod_count = config->pod_count,

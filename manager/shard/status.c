@@ -242,6 +242,19 @@ static void add_labelled(struct view *v, cJSON *conditions)
     }
 }
 
+static void add_covered(struct view *v, cJSON *conditions)
+{
+    const struct covered *c = v->f->covered;
+    const cJSON *old = field_get(field_get(v->f->config, "status"), "conditions");
+    const cJSON *before = edit_find(old, "type", "Covered");
+    if (c == NULL && before != NULL) {
+        edit_append(&v->ed, conditions, cJSON_Duplicate(before, true));
+    } else if (c != NULL && c->applies) {
+        add_condition(v, conditions, "Covered", c->gaps == 0 && c->overlaps == 0, coverer_reason(c),
+                      c->text);
+    }
+}
+
 static bool is_published(const struct status_facts *f)
 {
     return f->compile_error == NULL && f->publish_error == NULL && f->generation != 0;
@@ -417,6 +430,7 @@ cJSON *status_make(const struct status_facts *f, struct status_result *out)
     add_published(&v, conditions);
     out->enforced = add_enforced(&v, conditions);
     out->ready = add_ready(&v, conditions);
+    add_covered(&v, conditions);
     add_rows(&v, status); /* the last, since it sorts anew */
     keep_root(&v, status);
     free(v.rows);

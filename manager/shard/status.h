@@ -9,9 +9,11 @@
  *   Published  its rules stand in the ConfigMap
  *   Enforced   they do, and every ready proxy has confirmed them
  *   Ready      all of these; its reason is that of the first which is not so, else of Enforced
- *   Labelled   what the limits select by control labels has them (shard/labelling.h); Ready does
- * not ask for it, but rules that are the first ones of a shard wait to be published Stalled    only
- * while it is so: somebody has to change something before it can be Ready
+ *   Stalled    only while somebody has to change something before it can be Ready
+ *   Labelled   what the limits select by control labels has them (shard/labelling.h)
+ *   Covered    each namespace is in one shard of the operator (shard/coverer.h)
+ *
+ * Ready asks for neither of the last two, but the first rules of a shard wait for its labels.
  *
  * Ready, Stalled and observedGeneration are as kstatus wants them, by which Flux, kpt and Argo CD's
  * health checks tell what is done, under way or failed.
@@ -33,6 +35,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
+#include "shard/coverer.h"
 #include "shard/labelling.h"
 #include "shard/prober.h"
 
@@ -63,6 +66,7 @@ struct status_facts {
     const char *checksum;
     const char *configmap;             /* its name */
     const struct labelling *labelling; /* NULL: nothing is said about labels */
+    const struct covered *covered;     /* NULL: not known, so what was told before stays */
     const struct status_pod *pods;
     size_t pod_count;
     uint64_t bypass_wait_ms; /* without any client a pod that is ready for so long is bypassed; 0:

@@ -94,9 +94,12 @@ class DashboardsTest(mesh.MeshTestCase):
         super().setUp()
         manager = self.manager("--webhook", "127.0.0.1:0", "--label-qps", "100")
         self.apply(mesh.config("a", "a", mesh.limit(mesh.is_in("part", "a"))))
+        by_namespace = mesh.limit(mesh.is_in(f"{mesh.GROUP}/namespace", self.namespace))
+        self.apply(mesh.config("b", "b", by_namespace, controller={"leaderElectionName": "b"}))
         pod = self.pod("a-0", "a").start()
         self.wait_condition("a", "Enforced", "True", "Enforced")
-        # Only then it tells of each resource.
+        # Only then it tells of namespaces by operator, and of each resource.
+        harness.wait_for(lambda: mesh.condition(self.get("b"), "Covered"), "b is looked at")
         harness.wait_for(lambda: manager.status()["labels"].get("checked"), "all is labelled")
         self.assertEqual(200, pod.proxy.fetch("/api/v1/namespaces").status)
         pages = {

@@ -346,6 +346,60 @@ class LabelledTest(ShardsTestCase):
         self.wait_condition("shard-a", "Ready", "True")
 
 
+class CoveredTest(ShardsTestCase):
+    """Which namespaces are in no shard of an operator, and which in two."""
+
+    def setUp(self):
+        super().setUp()
+        self.x, self.y = (
+            harness.make_namespace(self.cluster, "covered", self.addCleanup) for _ in "xy"
+        )
+
+    def give(self, name, operator, *namespaces):
+        selector = {"matchExpressions": [
+            {"key": f"{mesh.GROUP}/namespace", "operator": operator, "values": list(namespaces)}
+        ]}  # fmt: skip
+        self.apply(mesh.config(name, name, mesh.limit(selector)))
+
+    def wait_covered(self, reason, *words):
+        """On both shards."""
+        for name in ("shard-a", "shard-b"):
+            status = "True" if reason == "Covered" else "False"
+            found = self.wait_condition(name, "Covered", status, reason)
+            for word in words:
+                self.assertIn(word, mesh.condition(found, "Covered")["message"])
+
+    def test_gaps_and_overlaps(self):
+        manager = self.manager()
+        self.give("shard-a", "In", self.x, self.y)
+        self.give("shard-b", "NotIn", self.x, self.y)
+        self.wait_covered("Covered")
+        self.give("shard-b", "NotIn", self.x)
+        self.wait_covered("Overlaps", f"{self.y} (shard-a, shard-b)")
+        self.wait_condition("shard-a", "Ready", "True")
+        operator = f'{{operator="{self.namespace}/"}}'
+        self.assertEqual(1, manager.metrics()["cmesh_manager_namespaces_overlapping" + operator])
+        self.assertEqual(0, manager.metrics()["cmesh_manager_namespaces_uncovered" + operator])
+        self.give("shard-a", "In", self.x)
+        self.wait_covered("Covered")
+        self.give("shard-a", "In", "nobody-has-this-one")
+        self.wait_covered("Gaps", f"In no shard: {self.x}.")
+        self.assertEqual(1, manager.metrics()["cmesh_manager_namespaces_uncovered" + operator])
+
+    def test_a_new_namespace(self):
+        self.manager()
+        known = [item["metadata"]["name"] for item in
+                 self.cluster.json("/api/v1/namespaces")["items"]]  # fmt: skip
+        self.give("shard-a", "In", *known)
+        self.give("shard-b", "In", "nobody-has-this-one")
+        self.wait_covered("Covered")
+        new = harness.make_namespace(self.cluster, "covered", self.addCleanup)
+        self.wait_covered("Gaps", new)
+        self.here("delete", "shardingconfig", "shard-b")
+        self.give("shard-a", "In", *known, new)
+        self.wait_condition("shard-a", "Covered", "True")
+
+
 class LatencyTest(ShardsTestCase):
     """How long it takes."""
 

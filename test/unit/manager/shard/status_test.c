@@ -771,6 +771,38 @@ static void test_labelled(void **state)
     made_free(&m);
 }
 
+static void test_covered(void **state)
+{
+    (void)state;
+    struct covered covered = {.applies = true, .gaps = 2, .text = "In no shard: x, y."};
+    struct status_facts f = published(NULL, 0);
+    f.covered = &covered;
+    struct made m = make(f);
+    expect_condition(&m, "Covered", "False", "Gaps", "In no shard: x, y.");
+    expect_condition(&m, "Ready", "True", "NoPods", "There are no pods.");
+    made_free(&m);
+    covered.overlaps = 1;
+    m = make(f);
+    expect_condition(&m, "Covered", "False", "Overlaps", "In no shard: x, y.");
+    made_free(&m);
+    covered = (struct covered){.applies = true, .text = "All."};
+    m = make(f);
+    expect_condition(&m, "Covered", "True", "Covered", "All.");
+    char *text = cJSON_PrintUnformatted(m.status);
+    made_free(&m);
+    f.covered = NULL; /* not known yet to another leader: nothing changes */
+    m = make_with(f, text);
+    expect_condition(&m, "Covered", "True", "Covered", "All.");
+    assert_false(m.result.changed);
+    made_free(&m);
+    covered.applies = false;
+    f.covered = &covered;
+    m = make_with(f, text);
+    assert_null(find_condition(&m, "Covered"));
+    made_free(&m);
+    free(text);
+}
+
 static void test_when_a_condition_changed(void **state)
 {
     (void)state;
@@ -877,6 +909,7 @@ int main(void)
         cmocka_unit_test(test_root),
         cmocka_unit_test(test_ready),
         cmocka_unit_test(test_labelled),
+        cmocka_unit_test(test_covered),
         cmocka_unit_test(test_when_a_condition_changed),
         cmocka_unit_test(test_nothing_new),
         cmocka_unit_test(test_out_of_memory),
