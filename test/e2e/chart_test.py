@@ -78,6 +78,9 @@ EVERYTHING = {
     "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
 }
 
+# All of it that an API server before 1.30 takes.
+ON_OLD = {**EVERYTHING, "admissionPolicy": {"enabled": False}}
+
 # What stands above as it does by default, or is Helm's.
 UNCHANGED = {("podDisruptionBudget", "enabled"), ("global",)}
 
@@ -534,7 +537,7 @@ class InstallTest(ChartTestCase, InstallationCase):
         for number in (3, 4):
             self.program, self.home = helm(number), "mesh"
             args = ("install", "cmesh", CHART, "--dry-run=client")
-            notes = self.release(*args, values=EVERYTHING)
+            notes = self.release(*args, values=ON_OLD)
             self.assertIn("kubectl -n mesh rollout", notes)
             self.assertIn("mesh.example.com/enable-proxy", notes)
 
@@ -547,7 +550,7 @@ class InstallTest(ChartTestCase, InstallationCase):
             {"podMonitor": {"enabled": True}},
             {"prometheusRule": {"enabled": True}},
             {"manager": {"nodeSelector": None, "podAnnotations": None, "resources": None}},
-            {**EVERYTHING, "admissionPolicy": {"enabled": False}},  # of 1.30 and later
+            ON_OLD,
         ):
             with self.subTest(values=values):
                 text = self.rendered(
