@@ -568,6 +568,53 @@ class LeaderTest(WebhookCase):
     def is_back(self):
         return "caBundle" in self.configuration()["webhooks"][0]["clientConfig"]
 
+    def define(self, group):
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {"name": "v1", "served": True, "storage": True}
+        version["schema"] = {"openAPIV3Schema": schema}
+        names = {"plural": "widgets", "singular": "widget", "kind": "Widget"}
+        spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        self.addCleanup(self.cluster.fetch, f"{path}/widgets.{group}", "DELETE")
+        thing = {"metadata": {"name": f"widgets.{group}"}, "spec": spec}
+        self.cluster.json(path, "POST", thing)
+
+    def ask(self, manager, group):
+        """What its webhook says of a ShardingConfig that limits widgets of the group."""
+        entry = {"apiGroups": [group], "resources": ["widgets"]}
+        selector = {"matchLabels": {"a": "b"}}
+        thing = {
+            "apiVersion": f"{GROUP}/v1alpha1",
+            "kind": "ShardingConfig",
+            "metadata": {"name": "widgets", "namespace": self.home},
+            "spec": {
+                "selector": selector,
+                "limits": [{"relateResources": [entry], "selector": selector}],
+            },
+        }
+        request = {"uid": "1", "operation": "CREATE", "namespace": self.home, "object": thing}
+        request["resource"] = {"group": GROUP, "version": "v1alpha1", "resource": "shardingconfigs"}
+        review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}
+        body = json.dumps({**review, "request": request}).encode()
+        head = [("Content-Type", "application/json")]
+        answer = wire.fetch(
+            manager.webhook, "/validate/shardingconfigs", "POST", head, body, tls=self.tls()
+        )
+        return json.loads(answer.body)["response"]
+
+    def test_each_replica_takes_what_was_defined_just_now(self):
+        second = self.start_manager("widgets", self.addCleanup)
+        second.wait_ready()
+        group = f"{self.home}.example.com"
+        self.define(group)
+        for manager in (self.manager, second):
+            self.assertTrue(self.ask(manager, group)["allowed"])
+        for manager in (self.manager, second):
+            harness.wait_for(
+                lambda m=manager: "warnings" not in self.ask(m, group), "it knows the resource", 60
+            )
+        second.stop()
+
     def test_the_next_leader_goes_on(self):
         second = self.start_manager("second", self.addCleanup)
         second.wait_ready()
