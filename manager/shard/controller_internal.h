@@ -17,6 +17,7 @@
 #include "net/work_queue.h"
 #include "shard/controller.h"
 #include "shard/coverer.h"
+#include "shard/exclusive.h"
 #include "shard/handover.h"
 #include "shard/labelling.h"
 #include "shard/status.h"
@@ -32,6 +33,7 @@ struct shard_news {
     bool trouble;  /* its rules do not stand in the ConfigMap */
     bool enforced; /* all is well */
     bool lost;     /* something is wrong with pods */
+    bool shared;   /* others may show what it shows */
 };
 
 /* What is remembered of a shard: nothing that another leader would need. */
@@ -82,6 +84,8 @@ struct shard {
     bool reported; /* these three tell something */
 
     char *unbound; /* uid of the config whose foreign finalizer was taken off; NULL: of none */
+
+    enum exclusive_state exclusive;
 
     uint64_t noticed_at; /* a change of the config that is not looked at yet; 0: none */
     uint64_t changed_at; /* the change whose rules are not enforced yet; 0: none */

@@ -72,6 +72,7 @@ static void write_states(struct buf *out, const struct controller *c)
     uint64_t compiled = 0;
     uint64_t published = 0;
     uint64_t not_ready = 0;
+    uint64_t shared = 0;
     uint64_t enforced[REASONS] = {0};
     uint64_t labelling[LABELLING_STATES] = {0};
     for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
@@ -81,6 +82,7 @@ static void write_states(struct buf *out, const struct controller *c)
             compiled += s->refusal.code == 0;
             published += s->refusal.code == 0 && s->trouble_reason == NULL;
             not_ready += !config->root && !s->ready;
+            shared += s->exclusive == EXCLUSIVE_NO;
             enforced[s->enforced]++;
             labelling[s->labelling]++;
         }
@@ -90,6 +92,8 @@ static void write_states(struct buf *out, const struct controller *c)
          compiled},
         {"cmesh_manager_shards_published", "gauge",
          "ShardingConfigs whose rules are published in their ConfigMap.", published},
+        {"cmesh_manager_shards_shared", "gauge",
+         "ShardingConfigs of which others may see some of what they see, not on purpose.", shared},
         {"cmesh_manager_shards_not_ready", "gauge",
          "ShardingConfigs whose condition Ready is False, roots aside.", not_ready},
     };

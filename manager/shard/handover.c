@@ -116,6 +116,9 @@ enum handover_hold handover_hold_of(const struct pod *p, const struct probe_resu
     if (p->over || p->let_go || p->proxy_port == 0 || left) {
         return HANDOVER_NOTHING;
     }
+    if (r != NULL && r->bypassed && !p->allow_bypass) {
+        return HANDOVER_ANYTHING; /* whatever its proxy confirms */
+    }
     if (r == NULL || r->generation == 0) {
         return hold_of_new(p, r, published, past, mode);
     }

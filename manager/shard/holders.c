@@ -28,6 +28,8 @@ struct search {
     const struct rules *to;
     struct kin kin;
     const struct pod **pods; /* of the shard itself: kin points to them */
+    enum handover_mode mode;
+    bool now; /* holders_now */
     struct holders *found;
 };
 
@@ -59,6 +61,9 @@ static const char *why_of(const struct probe_result *r)
 {
     if (r == NULL || !r->asked) {
         return "not heard of yet";
+    }
+    if (r->bypassed) {
+        return "goes around its proxy, and so sees everything";
     }
     if (r->state != PROBE_ANSWERED) {
         return "does not respond";
@@ -133,10 +138,18 @@ static void settle(const struct other *o, enum handover_hold most)
 }
 
 static enum handover_hold hold_of(const struct controller *c, const struct other *o,
-                                  const struct pod *p)
+                                  const struct pod *p, enum handover_mode mode)
 {
     return handover_hold_of(p, prober_result(c->prober, p->key), o->key, o->map,
-                            o->shard == NULL ? NULL : &o->shard->past, c->options.handover);
+                            o->shard == NULL ? NULL : &o->shard->past, mode);
+}
+
+/* It goes over from rules that a new leader does not know to those in the ConfigMap: what was told
+ * of it before stands meanwhile. */
+static bool is_in_between(const struct other *o, enum handover_hold hold,
+                          const struct probe_result *r)
+{
+    return hold == HANDOVER_ANYTHING && o->map != NULL && (r == NULL || !r->bypassed);
 }
 
 static void look_at_pods(struct search *q, const struct other *o, bool published)
@@ -147,8 +160,12 @@ static void look_at_pods(struct search *q, const struct other *o, bool published
     for (size_t i = 0; i < o->pod_count; i++) {
         const struct pod *p = o->pods[i];
         const struct probe_result *r = prober_result(c->prober, p->key);
-        enum handover_hold hold = hold_of(c, o, p);
+        enum handover_hold hold = hold_of(c, o, p, q->mode);
         bool may = hold == HANDOVER_ANYTHING || (hold == HANDOVER_PAST && past);
+        if (q->now && is_in_between(o, hold, r)) {
+            q->found->unasked = true;
+            continue;
+        }
         most = hold > most ? hold : most;
         if (may) {
             name_pod(q, o, p, r);
@@ -158,7 +175,9 @@ static void look_at_pods(struct search *q, const struct other *o, bool published
             q->found->unsettled = q->found->unsettled || handover_unsettled(r);
         }
     }
-    settle(o, most);
+    if (!q->now) {
+        settle(o, most);
+    }
 }
 
 static void look_at_other(struct search *q, const struct other *o)
@@ -203,8 +222,11 @@ static int look_at(struct search *q, const char *key)
         return -ENOMEM;
     }
     kin_init(&kin, o.config, o.map == NULL ? NULL : o.map->rules, o.pods, o.pod_count);
-    if (kin_same_operator(&q->kin, &kin) && !shares_with(q, &o)) {
+    bool intended = shares_with(q, &o);
+    if (kin_same_operator(&q->kin, &kin) && (q->now || !intended)) {
+        size_t before = q->found->count;
         look_at_other(q, &o);
+        q->found->intended += intended ? q->found->count - before : 0;
     }
     free(o.pods);
     return 0;
@@ -266,33 +288,57 @@ static void look_at_bare(struct search *q)
     }
 }
 
-int holders_find(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
-                 const struct rules *to, struct holders *out)
+/* `rules`: those that the shard has, for its kin. */
+static int search(struct search *q, const struct rules *rules)
 {
-    struct search q = {.shard = s, .config = config, .from = from, .to = to, .found = out};
     size_t count = 0;
+    struct holders *out = q->found;
     *out = (struct holders){.count = 0};
     buf_init(&out->text, TEXT_MAX);
-    if (!rules_gain(from, to, NULL)) {
+    if (!rules_gain(q->from, q->to, NULL)) {
         return 0;
     }
-    q.pods = controller_own_pods(s->controller, s->key, &count);
-    if (q.pods == NULL) {
+    q->pods = controller_own_pods(q->shard->controller, q->shard->key, &count);
+    if (q->pods == NULL) {
         return -ENOMEM;
     }
-    kin_init(&q.kin, config, from, q.pods, count);
-    int rc = look_at_configs(&q);
-    rc = rc == 0 ? look_at_gone(&q) : rc;
+    kin_init(&q->kin, q->config, rules, q->pods, count);
+    int rc = look_at_configs(q);
+    rc = rc == 0 ? look_at_gone(q) : rc;
     if (rc == 0) {
-        look_at_bare(&q);
+        look_at_bare(q);
         if (out->count > NAMED_MAX) {
             (void)buf_printf(&out->text, "; and %zu more", out->count - NAMED_MAX);
         }
     } else {
         holders_deinit(out);
     }
-    free(q.pods);
+    free(q->pods);
     return rc;
+}
+
+int holders_find(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
+                 const struct rules *to, struct holders *out)
+{
+    struct search q = {.shard = s,
+                       .config = config,
+                       .from = from,
+                       .to = to,
+                       .mode = s->controller->options.handover,
+                       .found = out};
+    return search(&q, from);
+}
+
+int holders_now(struct shard *s, const struct shard_cache_config *config, const struct rules *rules,
+                struct holders *out)
+{
+    struct search q = {.shard = s,
+                       .config = config,
+                       .to = rules,
+                       .mode = HANDOVER_BOUNDED,
+                       .now = true,
+                       .found = out};
+    return search(&q, rules);
 }
 
 void holders_deinit(struct holders *h)

@@ -23,15 +23,20 @@
 
 struct holders {
     size_t count;    /* pods, and shards whose ConfigMap shows it; 0: nobody */
+    size_t intended; /* of them those with which it is shared on purpose: holders_now only */
     struct buf text; /* who they are, for people, and what to do */
     bool unsettled;  /* a pod says that writes to it may still be executed */
-    bool unasked;    /* a pod was not asked yet, ever */
+    bool unasked;    /* of a pod it is not known yet: it was not asked, or is in between */
 };
 
 /* Of what is seen under `to` and not under `from` (NULL: nothing is). 0, then holders_deinit is
  * due, or -ENOMEM. */
 MUST_CHECK int holders_find(struct shard *s, const struct shard_cache_config *config,
                             const struct rules *from, const struct rules *to, struct holders *out);
+/* Who else may show what the shard's own `rules` show, as far as is known: also those with which it
+ * is shared on purpose, but not pods that merely start. As holders_find. */
+MUST_CHECK int holders_now(struct shard *s, const struct shard_cache_config *config,
+                           const struct rules *rules, struct holders *out);
 void holders_deinit(struct holders *h);
 
 #endif

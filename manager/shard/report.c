@@ -98,7 +98,9 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
     char *name = rules_map_name(config->name);
     struct status_pod *pods = collect_pods(s, config);
     struct labelling labelling;
+    struct exclusive exclusive;
     shard_look_labelling(s, config, &labelling);
+    shard_look_exclusive(s, config, ours ? map : NULL, &exclusive);
     struct status_facts facts = {
         .config = config->object,
         .prefix = s->controller->options.prefix,
@@ -110,6 +112,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
         .checksum = ours ? map->checksum : "",
         .labelling = &labelling,
         .covered = coverer_find(s->controller->coverer, s->compiled),
+        .exclusive = config->root ? NULL : &exclusive,
         .configmap = name,
         .pods = pods,
         .pod_count = config->pod_count,
@@ -176,6 +179,7 @@ static struct shard_news compare_status(const struct shard *s, const cJSON *old,
             s->trouble_reason != NULL && !is_held(s) &&
             (differs(old, new, "Published", "status") || differs(old, new, "Published", "message")),
         .enforced = s->enforced == STATUS_ENFORCED && moved,
+        .shared = s->exclusive == EXCLUSIVE_NO && differs(old, new, "Exclusive", "reason"),
         .lost = is_alarm(s->enforced) && differs(old, new, "Enforced", "reason"),
     };
 }
@@ -196,6 +200,10 @@ static void record_events(struct shard *s, const struct shard_cache_config *conf
     if (s->news.enforced) {
         event_record(events, &about, EVENT_NORMAL, "Enforced", "%s",
                      field_text(enforced, "message"));
+    }
+    if (s->news.shared) {
+        event_record(events, &about, EVENT_WARNING, "Shared", "%s",
+                     field_text(condition(s->status, "Exclusive"), "message"));
     }
     if (s->news.lost) {
         event_record(events, &about, EVENT_WARNING, field_text(enforced, "reason"), "%s",

@@ -242,16 +242,35 @@ static void add_labelled(struct view *v, cJSON *conditions)
     }
 }
 
+/* While it is not known, what was said last stands. */
+static void keep_condition(struct view *v, cJSON *conditions, const char *type)
+{
+    const cJSON *old = field_get(field_get(v->f->config, "status"), "conditions");
+    const cJSON *before = edit_find(old, "type", type);
+    if (before != NULL) {
+        edit_append(&v->ed, conditions, cJSON_Duplicate(before, true));
+    }
+}
+
 static void add_covered(struct view *v, cJSON *conditions)
 {
     const struct covered *c = v->f->covered;
-    const cJSON *old = field_get(field_get(v->f->config, "status"), "conditions");
-    const cJSON *before = edit_find(old, "type", "Covered");
-    if (c == NULL && before != NULL) {
-        edit_append(&v->ed, conditions, cJSON_Duplicate(before, true));
-    } else if (c != NULL && c->applies) {
+    if (c == NULL) {
+        keep_condition(v, conditions, "Covered");
+    } else if (c->applies) {
         add_condition(v, conditions, "Covered", c->gaps == 0 && c->overlaps == 0, coverer_reason(c),
                       c->text);
+    }
+}
+
+static void add_exclusive(struct view *v, cJSON *conditions)
+{
+    const struct exclusive *x = v->f->exclusive;
+    if (x != NULL && x->state == EXCLUSIVE_UNKNOWN) {
+        keep_condition(v, conditions, "Exclusive");
+    } else if (x != NULL) {
+        add_any(v, conditions, "Exclusive", exclusive_status(x->state), exclusive_reason(x->state),
+                x->text);
     }
 }
 
@@ -428,6 +447,7 @@ cJSON *status_make(const struct status_facts *f, struct status_result *out)
     add_compiled(&v, conditions);
     add_labelled(&v, conditions);
     add_published(&v, conditions);
+    add_exclusive(&v, conditions);
     out->enforced = add_enforced(&v, conditions);
     out->ready = add_ready(&v, conditions);
     add_covered(&v, conditions);

@@ -12,8 +12,9 @@
  *   Stalled    only while somebody has to change something before it can be Ready
  *   Labelled   what the limits select by control labels has them (shard/labelling.h)
  *   Covered    each namespace is in one shard of the operator (shard/coverer.h)
+ *   Exclusive  nobody else of the operator shows what it shows (shard/exclusive.h)
  *
- * Ready asks for neither of the last two, but the first rules of a shard wait for its labels.
+ * Ready asks for none of the last three, but the first rules of a shard wait for its labels.
  *
  * Ready, Stalled and observedGeneration are as kstatus wants them, by which Flux, kpt and Argo CD's
  * health checks tell what is done, under way or failed.
@@ -36,6 +37,7 @@
 
 #include "base/err.h"
 #include "shard/coverer.h"
+#include "shard/exclusive.h"
 #include "shard/labelling.h"
 #include "shard/prober.h"
 
@@ -67,6 +69,7 @@ struct status_facts {
     const char *configmap;             /* its name */
     const struct labelling *labelling; /* NULL: nothing is said about labels */
     const struct covered *covered;     /* NULL: not known, so what was told before stays */
+    const struct exclusive *exclusive; /* NULL: nothing is said about others */
     const struct status_pod *pods;
     size_t pod_count;
     uint64_t bypass_wait_ms; /* without any client a pod that is ready for so long is bypassed; 0:

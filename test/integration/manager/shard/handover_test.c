@@ -466,6 +466,7 @@ static void test_shares_with(void **state)
     begin_strict(s, LONG_MS);
     sees(s, "green", "\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "shard n/blue (its spec selects it too: change one of the specs)");
+    assert_string_equal(fixture_condition(s, "green", "Exclusive", "status"), "True");
     store_put_text(
         &s->store, "shardingconfigs", "n",
         "{\"metadata\":{\"name\":\"green\",\"annotations\":{"
@@ -474,6 +475,48 @@ static void test_shares_with(void **state)
         "\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}],\"selector\":{"
         "\"matchExpressions\":[{\"key\":\"ns\",\"operator\":\"In\",\"values\":[\"3\","
         "\"4\",\"5\"]}]}}]}}");
+    fixture_expect_generation(s, "green", 2);
+    fixture_expect_condition(s, "green", "Exclusive", "False");
+    assert_string_equal(fixture_condition(s, "green", "Exclusive", "reason"), "SharedOnPurpose");
+    fixture_expect_condition(s, "blue", "Exclusive", "False");
+    fixture_settle(s);
+    fixture_expect_event(s, "green", "Shared", 0);
+}
+
+/* Nobody waits, and so both show it: either says so, until one gives it up. */
+static void test_what_is_shared_is_told(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, 0);
+    fixture_expect_condition(s, "blue", "Exclusive", "True");
+    sees(s, "green", "\"3\",\"4\",\"5\"");
+    fixture_expect_condition(s, "green", "Exclusive", "False");
+    fixture_expect_condition(s, "blue", "Exclusive", "False");
+    assert_string_equal(fixture_condition(s, "blue", "Exclusive", "reason"), "Shared");
+    assert_non_null(strstr(fixture_condition(s, "blue", "Exclusive", "message"), "n/green"));
+    fixture_settle(s);
+    fixture_expect_event(s, "blue", "Shared", 1);
+    fixture_enforces(s, "green-0", "green");
+    sees(s, "green", "\"4\",\"5\"");
+    fixture_expect_generation(s, "green", 3);
+    fixture_settle(s);
+    fixture_expect_condition(s, "blue", "Exclusive", "False"); /* green-0 has not confirmed */
+    fixture_enforces(s, "green-0", "green");
+    fixture_expect_condition(s, "green", "Exclusive", "True");
+    fixture_expect_condition(s, "blue", "Exclusive", "True");
+}
+
+/* It confirms all rules, and sees everything. */
+static void test_an_operator_that_goes_around_its_proxy(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    for (size_t i = 0; i < FIXTURE_PROBES; i++) {
+        s->entries[i].result.bypassed = strcmp(s->entries[i].key, "n/blue-0") == 0;
+    }
+    sees(s, "green", "\"4\",\"5\",\"9\"");
+    expect_waiting(s, "green", "pod blue-0 of shard n/blue (goes around its proxy");
+    store_delete(&s->store, "pods", "n", "blue-0");
     fixture_expect_generation(s, "green", 2);
 }
 
@@ -754,6 +797,8 @@ int main(void)
         TEST(test_strict_waits_for_pods_no_longer_selected),
         TEST(test_strict_waits_for_pods_without_a_sidecar),
         TEST(test_shares_with),
+        TEST(test_what_is_shared_is_told),
+        TEST(test_an_operator_that_goes_around_its_proxy),
         TEST(test_it_waits_no_longer_than_that),
         TEST(test_a_silent_pod_is_waited_for),
         TEST(test_switched_off),

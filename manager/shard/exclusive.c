@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/exclusive.h"
+
+#include <stdio.h>
+
+#include "shard/controller_internal.h"
+#include "shard/holders.h"
+
+static void say(struct exclusive *out, enum exclusive_state state, const char *text)
+{
+    out->state = state;
+    (void)snprintf(out->text, sizeof out->text, "%s", text);
+}
+
+static void judge(struct exclusive *out, struct holders *h)
+{
+    const char *who = h->count == 0 ? NULL : buf_cstr(&h->text);
+    if (h->unasked || (h->count > 0 && who == NULL)) {
+        say(out, EXCLUSIVE_UNKNOWN, "");
+    } else if (h->count == 0) {
+        say(out, EXCLUSIVE_YES, "No other shard or pod of the operator shows what this one shows.");
+    } else {
+        out->state = h->count == h->intended ? EXCLUSIVE_INTENDED : EXCLUSIVE_NO;
+        (void)snprintf(out->text, sizeof out->text,
+                       "Others may see some of what this shard sees: %s.", who);
+    }
+}
+
+/* They may share with this one, or not any more. */
+static void look_at_others(const struct shard *s, const struct shard_cache_config *config)
+{
+    const struct shard_cache *w = s->controller->options.cache;
+    for (const struct shard_cache_config *o = NULL;
+         (o = shard_cache_next_config_in(w, config->ns, o)) != NULL;) {
+        if (o != config) {
+            controller_look(s->controller, o->key);
+        }
+    }
+}
+
+void shard_look_exclusive(struct shard *s, const struct shard_cache_config *config,
+                          const struct rules_map *map, struct exclusive *out)
+{
+    struct holders h;
+    if (map == NULL || map->rules == NULL) {
+        say(out, EXCLUSIVE_NO_RULES, "The shard has no rules, and so shows nothing.");
+    } else if (holders_now(s, config, map->rules, &h) != 0) {
+        say(out, EXCLUSIVE_UNKNOWN, "");
+    } else {
+        judge(out, &h);
+        holders_deinit(&h);
+    }
+    bool was = s->exclusive >= EXCLUSIVE_INTENDED;
+    if (out->state != EXCLUSIVE_UNKNOWN) {
+        s->exclusive = out->state;
+        if (was != (out->state >= EXCLUSIVE_INTENDED)) {
+            look_at_others(s, config);
+        }
+    }
+}
+
+const char *exclusive_status(enum exclusive_state state)
+{
+    return state >= EXCLUSIVE_INTENDED ? "False" : "True";
+}
+
+const char *exclusive_reason(enum exclusive_state state)
+{
+    static const char *const reasons[EXCLUSIVE_STATES] = {
+        [EXCLUSIVE_UNKNOWN] = "Unknown", [EXCLUSIVE_NO_RULES] = "NoRules",
+        [EXCLUSIVE_YES] = "Exclusive",   [EXCLUSIVE_INTENDED] = "SharedOnPurpose",
+        [EXCLUSIVE_NO] = "Shared",
+    };
+    return reasons[state];
+}
