@@ -104,20 +104,24 @@ class LifeTest(ShardsTestCase):
         for words in ("Enforced", "2 of 2 pods enforce generation 1", "cmesh-rules-shard-a"):
             self.assertIn(words, described)
 
-        edited = mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a", "b")))
+        self.cluster.json(
+            self.maps, "POST", {"metadata": {"name": "object-x", "labels": {"part": "x"}}}
+        )
+        edited = mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a", "x")))
         self.assertIn("configured", self.apply(edited))
         self.wait_enforced("shard-a")
         self.assertEqual(2, self.check_status("shard-a", pods["shard-a"])["generation"])
         self.assertEqual(1, self.check_status("shard-b", pods["shard-b"])["generation"])
         for pod in pods["shard-a"]:
-            self.assertEqual({"object-a", "object-b"}, pod.shown())
+            self.assertEqual({"object-a", "object-x"}, pod.shown())
 
         self.here("delete", "shardingconfig", "shard-a")
-        harness.wait_for(lambda: self.map_of("shard-a") is None, "its ConfigMap is gone", 180)
         self.wait_event(pods["shard-a"][0].name, "RulesKept")
+        time.sleep(2)  # longer than a ConfigMap that no pod mounts is there
+        self.assertIsNotNone(self.map_of("shard-a"))
         for pod in pods["shard-a"]:
             self.assertEqual(2, pod.enforced()[0])
-            self.assertEqual({"object-a", "object-b"}, pod.shown())
+            self.assertEqual({"object-a", "object-x"}, pod.shown())
 
         again = mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a")))
         self.apply(again)
@@ -125,6 +129,12 @@ class LifeTest(ShardsTestCase):
         self.assertEqual(3, self.check_status("shard-a", pods["shard-a"])["generation"])
         for pod in pods["shard-a"]:
             self.assertEqual({"object-a"}, pod.shown())
+
+        self.here("delete", "shardingconfig", "shard-a")
+        for pod in pods["shard-a"]:
+            pod.stop()
+            pod.delete()
+        harness.wait_for(lambda: self.map_of("shard-a") is None, "its ConfigMap is gone")
 
     def check_columns(self):
         shown = self.here("get", "shardingconfigs").splitlines()
@@ -444,9 +454,9 @@ class HandoverTest(ShardsTestCase):
     """Parts that move from one shard to another: no ConfigMap ever gives what the pods of the other
     shard have not confirmed to have lost."""
 
-    def begin(self, wait=300):
+    def begin(self, *flags, wait=300):
         """shard-a sees the parts a and c, shard-b those b and d; no slow machine makes it give up."""
-        manager = self.manager("--handover-wait", str(wait))
+        manager = self.manager("--handover-wait", str(wait), *flags)
         for part, more in (("a", "c"), ("b", "d")):
             thing = {"metadata": {"name": f"object-{more}", "labels": {"part": more}}}
             self.cluster.json(self.maps, "POST", thing)
@@ -595,7 +605,7 @@ class HandoverTest(ShardsTestCase):
         self.check(shard_a="ad", shard_b="bc")
 
     def test_two_that_are_to_see_the_same(self):
-        manager = self.begin(wait=1)
+        manager = self.begin("--handover=bounded", wait=1)
         self.edit(("shard-b", "bcd"))
         self.wait_enforced("shard-b", pods=2)
         event = self.wait_event("shard-b", "HandoverTimedOut")
@@ -626,6 +636,81 @@ class HandoverTest(ShardsTestCase):
         self.edit(("shard-a", "ac"))
         self.assertEqual(0, manager.metrics()["cmesh_manager_handover_waits_total"])
         self.check(shard_a="ac", shard_b="bd")
+
+
+class StrictTest(ShardsTestCase):
+    """What moves waits until it is proven that others gave it up: of shards and pods that come, go and
+    change."""
+
+    def setUp(self):
+        super().setUp()
+        self.manager()
+        self.pods = self.two_shards()  # shard-a sees part a, shard-b part b
+
+    def wait_held(self, name, words):
+        harness.wait_for(
+            lambda: words in mesh.condition(self.get(name), "Published")["message"], words
+        )
+        found = mesh.condition(self.get(name), "Published")
+        self.assertEqual(("False", "WaitingForHandover"), (found["status"], found["reason"]))
+
+    def gone(self, pods):
+        for pod in pods:
+            pod.stop()
+            pod.delete()
+
+    def test_a_deleted_shard(self):
+        self.here("delete", "shardingconfig", "shard-a")
+        self.show("shard-b", "a", "b")
+        self.wait_held("shard-b", f"{self.namespace}/shard-a")
+        self.gone(self.pods["shard-a"])
+        self.wait_enforced("shard-b")
+        self.assertEqual({"object-a", "object-b"}, self.pods["shard-b"][0].shown())
+        harness.wait_for(lambda: self.map_of("shard-a") is None, "its ConfigMap is gone")
+
+    def test_a_new_shard(self):
+        """Its pods cannot be there before it, and wait for rules."""
+        for pod in self.pods["shard-a"]:
+            pod.sync.signal(signal.SIGSTOP)
+        self.show("shard-a", "z")
+        self.apply(mesh.config("shard-c", "shard-c", mesh.limit(mesh.is_in("part", "a"))))
+        self.wait_held("shard-c", f"pod {self.pods['shard-a'][0].name} of shard")
+        self.assertIsNone(self.map_of("shard-c"))
+        for pod in self.pods["shard-a"]:
+            pod.sync.signal(signal.SIGCONT)
+        self.shard_of_two("shard-c")
+        self.wait_enforced("shard-c")
+
+    def test_a_silent_pod_that_is_let_go(self):
+        silent = self.pods["shard-a"][0]
+        self.gone(self.pods["shard-a"][1:])
+        silent.proxy.signal(signal.SIGSTOP)
+        self.show("shard-a", "z")
+        self.show("shard-b", "a", "b")
+        self.wait_held("shard-b", silent.name)
+        self.here("annotate", "pod", silent.name, f"{mesh.GROUP}/let-go=true")
+        self.wait_enforced("shard-b")
+        silent.proxy.signal(signal.SIGCONT)
+
+    def test_pods_without_a_sidecar(self):
+        bare = self.pod("bare", None, {"shard": "shard-c"})
+        bare.start()
+        self.apply(mesh.config("shard-c", "shard-c", mesh.limit(mesh.is_in("part", "c"))))
+        self.wait_held("shard-c", "pod bare (has no sidecar, and so sees everything)")
+        self.here("annotate", "shardingconfig", "shard-c", f"{mesh.GROUP}/shares-with=*")
+        self.wait_held("shard-c", "pod bare")
+        bare.delete()
+        self.wait_condition("shard-c", "Published", "True", "Published")
+
+    def test_both_say_that_they_share(self):
+        self.show("shard-b", "a", "b")
+        self.wait_held("shard-b", "its spec selects it too")
+        for name in self.pods:
+            self.wait_condition(name, "Exclusive", "True", "Exclusive")
+        self.here("annotate", "shardingconfig", "shard-a", f"{mesh.GROUP}/shares-with=shard-b")
+        self.wait_enforced("shard-b")
+        for name in self.pods:
+            self.wait_condition(name, "Exclusive", "False", "SharedOnPurpose")
 
 
 class TruthTest(ShardsTestCase):
@@ -749,7 +834,7 @@ class TruthTest(ShardsTestCase):
         path = f"{self.pods[0].path}/{self.pods[0].name}"
         patch = {"metadata": {"labels": {"also": "b"}}}
         self.cluster.json(path, "PATCH", patch, "application/merge-patch+json")
-        other = mesh.config("shard-b", "", mesh.limit(mesh.is_in("part", "b")))
+        other = mesh.config("shard-b", "", mesh.limit(mesh.is_in("part", "z")))
         other["spec"]["selector"] = {"matchLabels": {"also": "b"}}
         self.apply(other)
         found = self.wait_condition("shard-b", "Enforced", "False", "Overlapping")
@@ -948,11 +1033,12 @@ class PublishTest(ShardsTestCase):
             self.rewrite({"data": {"rules.json": text}})
             at = self.put_right(pods, at)
         self.assertGreaterEqual(at, 50)
-        for change in ({"labels": None, "annotations": None}, {"ownerReferences": None}):
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pods[0].name, "uid": "none"}
+        for change in ({"labels": None}, {"annotations": None}, {"ownerReferences": [owner]}):
             self.rewrite({"metadata": change})
             harness.wait_for(
-                lambda: {"labels", "annotations", "ownerReferences"}
-                <= self.map_of("shard-a")["metadata"].keys(),
+                lambda: {"labels", "annotations"} <= self.map_of("shard-a")["metadata"].keys()
+                and "ownerReferences" not in self.map_of("shard-a")["metadata"],
                 "it is ours again",
             )
         self.put_right(pods, at)
