@@ -211,17 +211,18 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
                                      : 0);
 }
 
+/* ConfigMaps of configs that are gone, too. */
 static void on_ready(void *data, const char *ns)
 {
     struct controller *c = data;
     const struct shard_cache *w = c->options.cache;
-    if (ns == NULL) {
-        for (const struct rules_map *m = NULL; (m = shard_cache_next_map(w, m)) != NULL;) {
+    for (const struct rules_map *m = NULL; (m = shard_cache_next_map(w, m)) != NULL;) {
+        if (ns == NULL || strcmp(m->ns, ns) == 0) {
             enqueue(c, m->key, 0);
         }
-        return;
     }
-    for (const struct shard_cache_config *o = NULL; (o = shard_cache_next_config(w, o)) != NULL;) {
+    const struct shard_cache_config *o = NULL;
+    while (ns != NULL && (o = shard_cache_next_config(w, o)) != NULL) {
         if (strcmp(o->ns, ns) == 0) {
             on_shard(c, o->key, SHARD_CACHE_CONFIG);
         }

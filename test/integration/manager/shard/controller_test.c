@@ -540,6 +540,19 @@ static void test_orphan_is_deleted(void **state)
     fixture_await_gone(s, "configmaps", "cmesh-rules-b");
 }
 
+/* By one that leads before it knows the pods of the namespace, where nothing else is. */
+static void test_orphan_without_pods_is_deleted(void **state)
+{
+    struct fixture *s = *state;
+    s->orphan_ms = 300;
+    store_put_text(&s->store, "configmaps", "n",
+                   "{\"metadata\":{\"name\":\"cmesh-rules-a\",\"labels\":{"
+                   "\"ctrlmesh.kusionstack.io/rules\":\"true\"},\"annotations\":{"
+                   "\"ctrlmesh.kusionstack.io/sharding-config-uid\":\"1\"}},\"data\":{}}");
+    fixture_lead(s);
+    fixture_await_gone(s, "configmaps", "cmesh-rules-a");
+}
+
 static unsigned long told_pods(struct fixture *s)
 {
     static const char name[] = "workqueue_adds_total{name=\"pods\"} ";
@@ -621,6 +634,7 @@ int main(void)
         TEST(test_two_leaders),
         TEST(test_nothing_is_written_without_the_lease),
         TEST(test_orphan_is_deleted),
+        TEST(test_orphan_without_pods_is_deleted),
         TEST(test_pods_that_know_are_not_told_again),
         TEST(test_metrics),
     };
