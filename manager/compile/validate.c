@@ -98,14 +98,14 @@ static int check_webhook(const struct validation *v)
 /* ---- pods ---- */
 
 static int refuse_overlap(const struct validation *v, const cJSON *other,
-                          const struct selector *theirs, const cJSON *pod)
+                          const struct selector *theirs, const char *pod)
 {
     struct buf text = BUF_INIT(256);
     if (pod != NULL) {
         return err_set(v->e, -EINVAL,
                        "spec.selector: Invalid value: selects pod \"%.253s\", as ShardingConfig "
                        "\"%.253s\" does: a pod can be in one shard only",
-                       shards_name(pod), shards_name(other));
+                       pod, shards_name(other));
     }
     const char *selector = selector_print(theirs, &text) == 0 ? buf_cstr(&text) : NULL;
     int rc = err_set(v->e, -EINVAL,
@@ -116,17 +116,13 @@ static int refuse_overlap(const struct validation *v, const cJSON *other,
     return rc;
 }
 
-/* A pod that there is and that both select. */
-static const cJSON *common_pod(const struct validation *v, const struct selector *theirs)
+/* The name of a pod that there is and that both select. */
+static const char *common_pod(const struct validation *v, const struct selector *theirs)
 {
-    for (size_t i = 0; i < v->context->pod_count; i++) {
-        const cJSON *pod = v->context->pods[i];
-        if (strcmp(namespace_of(v, pod), namespace_of(v, v->config)) == 0 &&
-            shards_selects(v->pods, pod) && shards_selects(theirs, pod)) {
-            return pod;
-        }
-    }
-    return NULL;
+    const struct validate_context *w = v->context;
+    return w->common_pod == NULL
+               ? NULL
+               : w->common_pod(w->pods, namespace_of(v, v->config), v->pods, theirs);
 }
 
 static int check_neighbour(const struct validation *v, const cJSON *other)
@@ -137,7 +133,7 @@ static int check_neighbour(const struct validation *v, const cJSON *other)
         return ignored.code == -ENOMEM ? err_memory(v->e) : 0;
     }
     enum overlap overlap = overlap_between(v->pods, theirs);
-    const cJSON *pod = overlap == OVERLAP_NONE ? NULL : common_pod(v, theirs);
+    const char *pod = overlap == OVERLAP_NONE ? NULL : common_pod(v, theirs);
     int rc = 0;
     if (overlap == OVERLAP_CERTAIN || pod != NULL) {
         rc = refuse_overlap(v, other, theirs, pod);

@@ -15,6 +15,7 @@
 
 #include "base/err.h"
 #include "compile/compile.h"
+#include "kube/selector.h"
 #include "object/admission_review.h"
 #include "object/warnings.h"
 
@@ -27,8 +28,11 @@ struct validate_resource {
 struct validate_context {
     const cJSON *const *configs; /* ShardingConfigs of any namespace, the old version of this too */
     size_t config_count;
-    const cJSON *const *pods; /* of any namespace; metadata is enough */
-    size_t pod_count;
+    /* The name of a pod of the namespace that both select; NULL: there is none. NULL: pods are not
+     * known. */
+    const char *(*common_pod)(const void *pods, const char *ns, const struct selector *a,
+                              const struct selector *b);
+    const void *pods;
     const struct validate_resource *resources; /* all that the API server serves */
     size_t resource_count;
 };

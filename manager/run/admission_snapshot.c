@@ -24,26 +24,16 @@ static int add_configs(struct admission_snapshot *o, struct validate_context *w)
     return 0;
 }
 
-static int add_pods(struct admission_snapshot *o, struct validate_context *w)
+static const char *common_pod(const void *pods, const char *ns, const struct selector *a,
+                              const struct selector *b)
 {
-    size_t count = 0;
-    for (const struct pod *p = NULL; (p = shard_cache_next_pod(o->cache, p)) != NULL;) {
-        count++;
-    }
-    o->pods = calloc(count + 1, sizeof(cJSON *));
-    if (o->pods == NULL) {
-        return -ENOMEM;
-    }
-    for (const struct pod *p = NULL; (p = shard_cache_next_pod(o->cache, p)) != NULL;) {
-        cJSON *pod = pod_to_json(p);
-        if (pod == NULL) {
-            return -ENOMEM;
+    const struct shard_cache *cache = pods;
+    for (const struct pod *p = NULL; (p = shard_cache_next_pod_in(cache, ns, p)) != NULL;) {
+        if (pod_selected(p, a) && pod_selected(p, b)) {
+            return p->name;
         }
-        o->pods[o->pod_count++] = pod;
     }
-    w->pods = (const cJSON *const *)o->pods;
-    w->pod_count = o->pod_count;
-    return 0;
+    return NULL;
 }
 
 static int add_resources(struct admission_snapshot *o, struct validate_context *w)
@@ -66,11 +56,10 @@ static int add_resources(struct admission_snapshot *o, struct validate_context *
     return 0;
 }
 
-int admission_snapshot_look(struct admission_snapshot *o, bool pods_needed,
-                            struct validate_context *w, struct err *e)
+int admission_snapshot_look(struct admission_snapshot *o, struct validate_context *w, struct err *e)
 {
     admission_snapshot_deinit(o);
-    *w = (struct validate_context){.config_count = 0};
+    *w = (struct validate_context){.common_pod = common_pod, .pods = o->cache};
     /* The first config in a namespace makes its pods be listed: until then others are not refused.
      */
     if (!shard_cache_configs_synced(o->cache)) {
@@ -79,9 +68,6 @@ int admission_snapshot_look(struct admission_snapshot *o, bool pods_needed,
                        why == NULL ? "" : ": ", why == NULL ? "" : why);
     }
     int rc = add_configs(o, w);
-    if (rc == 0 && pods_needed) {
-        rc = add_pods(o, w);
-    }
     if (rc == 0) {
         rc = add_resources(o, w);
     }
@@ -90,14 +76,8 @@ int admission_snapshot_look(struct admission_snapshot *o, bool pods_needed,
 
 void admission_snapshot_deinit(struct admission_snapshot *o)
 {
-    for (size_t i = 0; i < o->pod_count; i++) {
-        cJSON_Delete(o->pods[i]);
-    }
-    free(o->pods);
     free(o->configs);
     free(o->resources);
-    o->pods = NULL;
     o->configs = NULL;
     o->resources = NULL;
-    o->pod_count = 0;
 }

@@ -18,15 +18,13 @@ struct admission_snapshot {
     const struct discovery *discovery;
     /* Of the last look. */
     const cJSON **configs;
-    cJSON **pods;
     struct validate_resource *resources;
-    size_t pod_count;
 };
 
-/* What there is; valid until the loop runs on, or the next call. Pods are left out unless they are
- * needed, and resources while they are not known. 0; -EAGAIN: it is not known yet; -ENOMEM. */
-MUST_CHECK int admission_snapshot_look(struct admission_snapshot *o, bool pods_needed,
-                                       struct validate_context *w, struct err *e);
+/* What there is; valid until the loop runs on, or the next call. Resources are left out while they
+ * are not known. 0; -EAGAIN: it is not known yet; -ENOMEM. */
+MUST_CHECK int admission_snapshot_look(struct admission_snapshot *o, struct validate_context *w,
+                                       struct err *e);
 void admission_snapshot_deinit(struct admission_snapshot *o);
 
 #endif

@@ -163,10 +163,10 @@ static void on_lead(void *data)
     }
 }
 
-static int take_snapshot(void *data, bool pods_needed, struct validate_context *w, struct err *e)
+static int take_snapshot(void *data, struct validate_context *w, struct err *e)
 {
     struct run *r = data;
-    return admission_snapshot_look(&r->outlook, pods_needed, w, e);
+    return admission_snapshot_look(&r->outlook, w, e);
 }
 
 /* ---- the beginning ---- */

@@ -218,26 +218,3 @@ void pod_address(const struct pod *p, uint16_t port, char out[POD_ADDRESS_SIZE])
                        port);
     }
 }
-
-static bool add_metadata(const struct pod *p, cJSON *meta)
-{
-    cJSON *labels = cJSON_AddObjectToObject(meta, "labels");
-    bool ok = labels != NULL && cJSON_AddStringToObject(meta, "namespace", p->ns) != NULL &&
-              cJSON_AddStringToObject(meta, "name", p->name) != NULL &&
-              cJSON_AddStringToObject(meta, "uid", p->uid) != NULL;
-    for (size_t i = 0; ok && i < p->label_count; i++) {
-        ok = cJSON_AddStringToObject(labels, p->labels[i].key, p->labels[i].value) != NULL;
-    }
-    return ok;
-}
-
-cJSON *pod_to_json(const struct pod *p)
-{
-    cJSON *object = cJSON_CreateObject();
-    cJSON *meta = cJSON_AddObjectToObject(object, "metadata");
-    if (meta == NULL || !add_metadata(p, meta)) {
-        cJSON_Delete(object);
-        return NULL;
-    }
-    return object;
-}

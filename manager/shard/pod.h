@@ -71,7 +71,4 @@ const char *pod_label(const struct pod *p, const char *key);
 /* "ADDR:PORT", "[ADDR]:PORT" for IPv6; "" without an address or port. */
 void pod_address(const struct pod *p, uint16_t port, char out[POD_ADDRESS_SIZE]);
 
-/* Metadata as the API has it: name, namespace, uid and labels. NULL without memory. */
-MUST_CHECK cJSON *pod_to_json(const struct pod *p);
-
 #endif

@@ -20,9 +20,8 @@ struct webhook_context {
     const struct inject_settings *inject;
     const struct compile_options *compile;
     /* What there is now; valid until the loop runs on. 0, or an error with the reason in `e` when
-     * it is not known yet (-EAGAIN): then no decision is made. `pods_needed`: whether pods and
-     * resources are looked at, else they may be left out. */
-    int (*look)(void *data, bool pods_needed, struct validate_context *w, struct err *e);
+     * it is not known yet (-EAGAIN): then no decision is made. */
+    int (*look)(void *data, struct validate_context *w, struct err *e);
     void *data;
 };
 

@@ -24,10 +24,9 @@ struct app {
     struct flags_common common;
 };
 
-static int look(void *data, bool pods_needed, struct validate_context *w, struct err *e)
+static int look(void *data, struct validate_context *w, struct err *e)
 {
     (void)data;
-    (void)pods_needed;
     (void)w;
     (void)e;
     return 0;

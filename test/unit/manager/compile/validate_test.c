@@ -14,6 +14,7 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "compile/misspelt.h"
+#include "compile/shards.h"
 #include "yaml/yaml.h"
 #include "json/json.h"
 
@@ -33,6 +34,7 @@ enum { OBJECTS_MAX = 8 };
 struct fixture {
     const cJSON *configs[OBJECTS_MAX];
     const cJSON *pods[OBJECTS_MAX];
+    size_t pod_count;
     struct validate_context world;
 };
 
@@ -65,11 +67,25 @@ static void shard_cache_add(const cJSON **list, size_t *count, cJSON *object)
     list[(*count)++] = object;
 }
 
+static const char *common_pod(const void *pods, const char *ns, const struct selector *a,
+                              const struct selector *b)
+{
+    const struct fixture *f = pods;
+    for (size_t i = 0; i < f->pod_count; i++) {
+        if (strcmp(shards_namespace(f->pods[i]), ns) == 0 && shards_selects(a, f->pods[i]) &&
+            shards_selects(b, f->pods[i])) {
+            return shards_name(f->pods[i]);
+        }
+    }
+    return NULL;
+}
+
 static void shard_cache_init(struct fixture *f)
 {
     *f = (struct fixture){.world = {.resources = served, .resource_count = ARRAY_LEN(served)}};
     f->world.configs = f->configs;
-    f->world.pods = f->pods;
+    f->world.common_pod = common_pod;
+    f->world.pods = f;
 }
 
 static void shard_cache_deinit(struct fixture *f)
@@ -315,14 +331,14 @@ static void pods_that_there_are(void **state)
     struct fixture f;
     shard_cache_init(&f);
     shard_cache_add(f.configs, &f.world.config_count, config_of("b", NAMED("op-1")));
-    shard_cache_add(f.pods, &f.world.pod_count,
+    shard_cache_add(f.pods, &f.pod_count,
                     parse("metadata: {name: op-1, namespace: other, labels: {app: demo, "
                           "statefulset.kubernetes.io/pod-name: op-1}}\n"));
-    shard_cache_add(f.pods, &f.world.pod_count,
+    shard_cache_add(f.pods, &f.pod_count,
                     parse("metadata: {name: op-2, namespace: demo, labels: {app: demo}}\n"));
-    shard_cache_add(f.pods, &f.world.pod_count, parse("metadata: {name: op-3, namespace: demo}\n"));
+    shard_cache_add(f.pods, &f.pod_count, parse("metadata: {name: op-3, namespace: demo}\n"));
     check(&f, config_of("a", SELECTOR ", " LIMITS), NULL, "ShardingConfig \"b\"");
-    shard_cache_add(f.pods, &f.world.pod_count,
+    shard_cache_add(f.pods, &f.pod_count,
                     parse("metadata: {name: op-1, namespace: demo, labels: {app: demo, "
                           "statefulset.kubernetes.io/pod-name: op-1}}\n"));
     check(&f, config_of("a", SELECTOR ", " LIMITS),

@@ -187,27 +187,10 @@ static void test_selected(void **state)
     free(p);
 }
 
-static void test_to_json(void **state)
-{
-    struct pod *p = make(whole);
-    cJSON *tree = pod_to_json(p);
-    struct buf out = BUF_INIT(4096);
-    (void)state;
-    assert_int_equal(json_canonical(tree, &out), 0);
-    assert_string_equal(buf_cstr(&out),
-                        "{\"metadata\":{\"labels\":{\"app\":\"op\",\"shard\":\"a\"},\"name\":"
-                        "\"a-0\",\"namespace\":\"n\",\"uid\":\"u1\"}}");
-    buf_reset(&out);
-    cJSON_Delete(tree);
-    free(p);
-}
-
-static bool make_and_print(void *data)
+static bool make_one(void *data)
 {
     struct pod *p = pod_new(data, &keys);
-    cJSON *tree = p == NULL ? NULL : pod_to_json(p);
-    bool ok = tree != NULL;
-    cJSON_Delete(tree);
+    bool ok = p != NULL;
     free(p);
     return ok;
 }
@@ -216,7 +199,7 @@ static void test_out_of_memory(void **state)
 {
     cJSON *tree = parse(whole);
     (void)state;
-    assert_true(sweep_allocations(make_and_print, tree) > 5);
+    assert_true(sweep_allocations(make_one, tree) > 0);
     cJSON_Delete(tree);
 }
 
@@ -228,7 +211,6 @@ int main(void)
         cmocka_unit_test(test_annotations_that_are_no_generation),
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_selected),
-        cmocka_unit_test(test_to_json),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
