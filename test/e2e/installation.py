@@ -232,7 +232,9 @@ class InstallationCase(harness.TestCase):
         return lease["spec"].get("leaseTransitions", 0) >= 1 and lease["spec"].get("holderIdentity")
 
     def retire(self):
-        """What k8s/README.md says is to be done first. The rules go with the configs."""
+        """What k8s/README.md says is to be done first. The rules go with the last pod that mounts
+        them."""
+        self.kubectl("delete", "pods", "--all", "--namespace", DEMO, "--grace-period=0", "--force")
         self.kubectl("delete", "shardingconfigs", "--all", "--all-namespaces")
         path = f"/api/v1/namespaces/{DEMO}/configmaps/cmesh-rules-blue"
         harness.wait_for(lambda: self.cluster.fetch(path).status == 404, "no rules stay", 180)

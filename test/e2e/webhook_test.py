@@ -212,21 +212,29 @@ class Rules:
     def test_a_wrong_config_is_refused_with_the_field(self):
         ns = self.namespace()
         limits = [{"relateResources": [{"apiGroups": [""], "resources": ["pods"]}], "selector": {}}]
+        cases = (
+            (sharding_config(ns, selector={}), "spec.selector"),
+            (sharding_config(ns, limits=limits), "spec.limits[0].selector"),
+            (sharding_config(ns, selector={"matchLabels": {"a b": "c"}}), "spec.selector"),
+        )
+        for thing, field in cases:
+            with self.subTest(field=field):
+                self.refused(thing, "denied the request", field)
+
+    def test_what_is_not_served_is_a_warning(self):
+        """It may be defined in a moment."""
+        ns = self.namespace()
         gadgets = [
             {
                 "relateResources": [{"apiGroups": ["cmesh.test"], "resources": ["gadgets"]}],
                 "selector": {"matchLabels": {"a": "b"}},
             }
         ]
-        cases = (
-            (sharding_config(ns, selector={}), "spec.selector"),
-            (sharding_config(ns, limits=limits), "spec.limits[0].selector"),
-            (sharding_config(ns, limits=gadgets), "spec.limits[0].relateResources[0].apiGroups[0]"),
-            (sharding_config(ns, selector={"matchLabels": {"a b": "c"}}), "spec.selector"),
-        )
-        for thing, field in cases:
-            with self.subTest(field=field):
-                self.refused(thing, "denied the request", field)
+        code, _, err = self.try_apply(sharding_config(ns, limits=gadgets))
+        self.assertEqual(0, code, err)
+        if self.warns:
+            self.assertIn("spec.limits[0].relateResources[0].apiGroups[0]", err)
+            self.assertIn("the API server serves no such group", err)
 
     def test_two_shards_with_the_same_pods_are_refused(self):
         ns = self.namespace()
