@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/flags.h"
 #include "compile/compile_flags.h"
+#include "compile/coverage_flags.h"
 #include "label/unlabel_flags.h"
 #include "run/run.h"
 
@@ -18,6 +19,7 @@ struct subcommand {
 
 static const struct subcommand commands[] = {
     {"compile", compile_main},
+    {"coverage", coverage_main},
     {"unlabel", unlabel_main},
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "compile/compile_command.h"
+#include "compile/input.h"
 #include "compile/label_flags.h"
 #include "kube/name.h"
 #include "rules/rules.h"
@@ -88,7 +89,7 @@ static const struct command command = {
     .examples = examples,
     .exit_codes = "With --diff those of diff: 0 no difference, 1 some, 2 trouble, such as invalid "
                   "input.",
-    .see_also = "manager(1), localproxy(1)",
+    .see_also = "manager(1), manager-coverage(1), localproxy(1)",
     .flags = table,
     .takes_arguments = true,
 };
@@ -101,26 +102,6 @@ static bool shard_ok(const char *shard)
     }
     return name_check_label(slice_of(shard, (size_t)(slash - shard))) == NULL &&
            name_check_subdomain(slice_str(slash + 1)) == NULL;
-}
-
-/* The files are those of -f and, so that `-f *.yaml` works, what follows. The caller frees. NULL
- * without memory. */
-static const char **collect_files(struct compile_flags *a, int argc, char **argv, int rest)
-{
-    const char **files = calloc(a->files.count + (size_t)argc, sizeof *files);
-    if (files == NULL) {
-        return NULL;
-    }
-    size_t n = 0;
-    for (size_t i = 0; i < a->files.count; i++) {
-        files[n++] = a->files.items[i];
-    }
-    for (int i = rest; i < argc; i++) {
-        files[n++] = argv[i];
-    }
-    a->command.files = files;
-    a->command.file_count = n;
-    return files;
 }
 
 /* What cannot be told flag by flag. */
@@ -153,11 +134,12 @@ int compile_main(int argc, char **argv)
 {
     struct compile_flags f = defaults;
     int rest = flags_parse_or_exit(&command, &f, &f.common, argc, argv);
-    const char **files = collect_files(&f, argc, argv, rest);
+    const char **files = input_paths(&f.files, argc, argv, rest, &f.command.file_count);
     if (files == NULL) {
         fprintf(stderr, "manager: out of memory\n");
         return EXIT_FAILED;
     }
+    f.command.files = files;
     check_flags(&f.command);
     f.command.log_format = (enum log_format)f.common.log_format;
     int code = compile_command_run(&f.command);

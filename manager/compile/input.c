@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -40,4 +41,18 @@ const cJSON *input_list_items(const cJSON *document, const char *kind)
     bool list = strcmp(text, "List") == 0 ||
                 (strncmp(text, kind, len) == 0 && strcmp(text + len, "List") == 0);
     return list && cJSON_IsArray(items) ? items : NULL;
+}
+
+const char **input_paths(const struct flag_list *list, int argc, char **argv, int rest,
+                         size_t *count)
+{
+    const char **paths = calloc(list->count + (size_t)argc, sizeof *paths);
+    *count = 0;
+    for (size_t i = 0; i < list->count && paths != NULL; i++) {
+        paths[(*count)++] = list->items[i];
+    }
+    for (int i = rest; i < argc && paths != NULL; i++) {
+        paths[(*count)++] = argv[i];
+    }
+    return paths;
 }

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/flags.h"
 
 #define INPUT_MAX (64 * 1024 * 1024)
 
@@ -18,5 +19,10 @@ MUST_CHECK int input_read(const char *path, struct buf *out, struct err *e);
 
 /* The items of a list as kubectl prints it: of kind `List` or `<kind>List`. NULL: it is none. */
 const cJSON *input_list_items(const cJSON *document, const char *kind);
+
+/* The files of -f and, so that `-f *.yaml` works, the arguments from `rest` on. The caller frees.
+ * NULL without memory. */
+MUST_CHECK const char **input_paths(const struct flag_list *list, int argc, char **argv, int rest,
+                                    size_t *count);
 
 #endif

@@ -252,18 +252,20 @@ static const struct flag table[] = {
     {.name = NULL},
 };
 
-static const char *const command_names[] = {"compile", "unlabel", NULL};
+static const char *const command_names[] = {"compile", "coverage", "unlabel", NULL};
 
 static const struct command command = {
     .program = "manager",
     .summary = "the control plane of the mesh",
     .usage = "[FLAGS]\n"
              "compile -f FILE... [FLAGS]\n"
+             "coverage -f FILE... --namespaces FILE [FLAGS]\n"
              "unlabel [FLAGS]",
     .commands = command_names,
     .description = description,
     .examples = examples,
-    .see_also = "manager-compile(1), manager-unlabel(1), localproxy(1), rulesync(1)",
+    .see_also =
+        "manager-compile(1), manager-coverage(1), manager-unlabel(1), localproxy(1), rulesync(1)",
     .flags = table,
 };
 

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/table.h"
+#include "compile/namespace_names.h"
 #include "json/field.h"
 
 struct entry {
@@ -37,12 +37,8 @@ static void tell(struct namespaces *n)
 
 static bool is_left_out(const struct namespaces *n, const char *name)
 {
-    static const char *const system[] = {"kube-system", "kube-public", "kube-node-lease"};
-    bool out = n->options.own != NULL && strcmp(n->options.own, name) == 0;
-    for (size_t i = 0; i < ARRAY_LEN(system) && !out; i++) {
-        out = strcmp(system[i], name) == 0;
-    }
-    return out && !n->options.system;
+    bool own = n->options.own != NULL && strcmp(n->options.own, name) == 0;
+    return !n->options.system && (own || namespace_names_is_system(name));
 }
 
 static void drop(struct namespaces *n, struct entry *e)

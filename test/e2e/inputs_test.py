@@ -114,6 +114,62 @@ class CompileTest(harness.TestCase):
             self.assertEqual((1, wanted), (code, answer(messages)[: len(wanted)]), messages)
 
 
+class CoverageTest(harness.TestCase):
+    """`manager coverage`, without an API server."""
+
+    def coverage(self, configs, names, *args):
+        command = [harness.program("manager"), "coverage", "-f", self.path("in.yaml", configs)]
+        result = subprocess.run(
+            [*command, "--namespaces=-", *args],
+            capture_output=True,
+            check=False,
+            encoding="utf-8",
+            env=harness.clean_environment(),
+            input=names,
+            timeout=60,
+        )
+        return result.returncode, result.stdout, result.stderr
+
+    def shards(self, second):
+        other = inputs.DOCUMENT.replace("sharding-demo", "other").replace("demo-0", "demo-1")
+        return inputs.DOCUMENT + "---\n" + other.replace("- ns-a\n        - ns-b", second)
+
+    def test_exit_codes_and_names(self):
+        names = "namespace/ns-a\nnamespace/ns-b\nnamespace/kube-system\nnamespace/cmesh-system\n"
+        complete = self.shards("- ns-c")
+        code, out, err = self.coverage(complete, names)
+        self.assertEqual((0, ""), (code, err))
+        self.assertRegex(out, r"operator-demo/operator-leader +2 +2 +0 +0\n$")
+        code, out, _ = self.coverage(complete, names + "namespace/new\n")
+        self.assertEqual(1, code)
+        self.assertIn("  in no shard: new\n", out)
+        code, out, _ = self.coverage(self.shards("- ns-b"), names)
+        self.assertEqual(1, code)
+        self.assertIn("  in several shards: ns-b (other, sharding-demo)\n", out)
+        code, out, _ = self.coverage(complete, names, "--manager-namespace=x", "-o", "json")
+        self.assertEqual(1, code)
+        self.assertEqual(["cmesh-system"], json.loads(out)["operators"][0]["gaps"])
+        code, out, _ = self.coverage(complete, names, "--label-system-namespaces", "-o", "json")
+        self.assertEqual((1, 2), (code, len(json.loads(out)["operators"][0]["gaps"])))
+
+    def test_trouble(self):
+        for configs, names, words in (
+            (self.shards("- ns-c"), "", "standard input: contains no namespace"),
+            (self.shards("- ns-c"), "NAME STATUS\n", "standard input: line 1 is no name"),
+            (inputs.DOCUMENT.replace("In", "Inn"), "a\n", ":31: spec.selector"),
+            ("kind: Pod\n", "a\n", "there is no ShardingConfig in the input"),
+        ):
+            code, out, err = self.coverage(configs, names)
+            self.assertEqual((2, ""), (code, out))
+            self.assertIn(words, err)
+
+    def test_an_operator_that_is_not_by_namespace(self):
+        text = inputs.DOCUMENT.replace("ctrlmesh.kusionstack.io/namespace", "team")
+        code, out, _ = self.coverage(text, "a\n")
+        self.assertEqual(0, code)
+        self.assertRegex(out, r"operator-leader +1 +- +- +-\n$")
+
+
 class ApiServerTest(webhook_case.WebhookCase):
     """The same table, with kubectl."""
 

@@ -74,7 +74,7 @@ class CommandLineTest(ManagerTestCase):
 
     def test_wrong_usage(self):
         cases = (
-            (["publish"], ['no command "publish"', "compile, unlabel", "manager --help"]),
+            (["publish"], ['no command "publish"', "compile, coverage, unlabel", "manager --help"]),
             ([""], ['no command ""']),
             (["--kubeconfig=x", "compile"], ["compile must come first", "manager compile"]),
             (["--admin=127.0.0.1:99999"], ['--admin: "127.0.0.1:99999"']),
@@ -101,6 +101,10 @@ class CommandLineTest(ManagerTestCase):
             (["--admin=127.0.0.1:0", "more"], ['unexpected argument "more"']),
             (["compile"], ["-f FILE is missing", "manager compile --help"]),
             (["compile", "-f", "x", "--label-prefix=a b"], ['--label-prefix: Invalid value: "a b"']),
+            (["coverage", "-f", "x"], ["--namespaces FILE is missing", "manager coverage --help"]),
+            (["coverage", "--namespaces=x"], ["-f FILE is missing"]),
+            (["coverage", "-f", "-", "--namespaces=-"], ["cannot both be standard input"]),
+            (["coverage", "-f", "x", "--namespaces=x", "-o", "yaml"], ["text, json"]),
             (["unlabel", "x"], ['unexpected argument "x"', "manager unlabel --help"]),
             (["unlabel", "--all-resources", "--sharding-resources=x"], ["cannot be combined"]),
         )
@@ -122,7 +126,7 @@ class CommandLineTest(ManagerTestCase):
         self.assertNotIn("no effect", text)
 
     def test_help_and_version(self):
-        for command in ([], ["compile"], ["unlabel"]):
+        for command in ([], ["compile"], ["coverage"], ["unlabel"]):
             with self.subTest(command=command):
                 code, text = self.run_to_end(*command, "--help")
                 self.assertEqual(0, code)

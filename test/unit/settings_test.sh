@@ -8,7 +8,7 @@ set -euo pipefail
 
 gen=$1
 manager=$3
-flags=$(for program in "$1" "$2" "$3" "$3 compile" "$3 unlabel" "$4"; do
+flags=$(for program in "$1" "$2" "$3" "$3 compile" "$3 coverage" "$3 unlabel" "$4"; do
 	$program --help | sed -n 's/^    \(-[a-z], \)\{0,1\}--\([a-z-]*\).*/\2/p'
 done | sort -u | grep -vxE 'help|version')
 

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/shard_files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compile/validate.h"
+#include "object/warnings.h"
+
+#define PROGRAM "manager" /* what messages about no file begin with */
+
+/* Prints a message without the control characters that a hostile file may have put into it. */
+static void print_plain(const char *file, unsigned line, const char *msg)
+{
+    char place[16] = "";
+    if (line != 0) {
+        (void)snprintf(place, sizeof place, ":%u", line);
+    }
+    char text[ERR_MSG_MAX * 2];
+    (void)snprintf(text, sizeof text, "%s%s: %s", file, place, msg);
+    for (char *p = text; *p != '\0'; p++) {
+        *p = (unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p;
+    }
+    fprintf(stderr, "%s\n", text);
+}
+
+static void report(void *data, enum log_level level, const char *file, unsigned line,
+                   const char *msg)
+{
+    struct shard_files *r = data;
+    file = file == NULL ? PROGRAM : file;
+    r->failed = r->failed || level == LOG_ERROR;
+    if (!log_enabled(level)) {
+        return;
+    }
+    if (r->log_format == LOG_TEXT) {
+        print_plain(file, line, msg);
+    } else {
+        LOG_AT(level, msg, log_str("file", file), log_num("line", line));
+    }
+}
+
+void shard_files_fail(struct shard_files *r, const char *msg)
+{
+    report(r, LOG_ERROR, NULL, 0, msg);
+}
+
+/* About a field of a config. */
+static void fail_config(struct shard_files *r, const struct config_entry *entry, const char *msg)
+{
+    report(r, LOG_ERROR, config_files_name(entry), config_files_line(entry, msg), msg);
+}
+
+void shard_files_note(struct shard_files *r, const char *msg)
+{
+    report(r, LOG_WARN, NULL, 0, msg);
+}
+
+/* ---- compiling ---- */
+
+bool shard_files_wants(const struct shard_files *r, const struct rules *rules)
+{
+    const char *shard = r->shard;
+    if (shard == NULL) {
+        return true;
+    }
+    const char *slash = strchr(shard, '/');
+    if (slash == NULL) {
+        return strcmp(shard, rules_shard_name(rules)) == 0;
+    }
+    const char *ns = rules_shard_namespace(rules);
+    return strlen(ns) == (size_t)(slash - shard) &&
+           strncmp(ns, shard, (size_t)(slash - shard)) == 0 &&
+           strcmp(slash + 1, rules_shard_name(rules)) == 0;
+}
+
+/* What the webhook would say, beside all configs of the input. */
+static void validate(struct shard_files *r, const struct config_entry *entry)
+{
+    const struct validate_context context = {.configs = r->configs, .config_count = r->files.count};
+    struct warnings warnings = WARNINGS_INIT;
+    struct err e = ERR_INIT;
+    int rc = validate_config(entry->config, r->options, &context, &warnings, &e);
+    for (size_t i = 0; i < warnings.count; i++) {
+        char msg[ERR_MSG_MAX + 8];
+        (void)snprintf(msg, sizeof msg, "note: %s", warnings.items[i]);
+        report(r, LOG_WARN, config_files_name(entry), config_files_line(entry, warnings.items[i]),
+               msg);
+    }
+    if (rc != 0) {
+        fail_config(r, entry, e.msg);
+    }
+    warnings_deinit(&warnings);
+}
+
+static void compile_one(struct shard_files *r, const struct config_entry *entry)
+{
+    struct err e = ERR_INIT;
+    struct rules *rules = compile_config(entry->config, r->options, &e);
+    if (rules == NULL) {
+        fail_config(r, entry, e.msg);
+        return;
+    }
+    if (!shard_files_wants(r, rules)) {
+        r->skipped++;
+        rules_unref(rules);
+        return;
+    }
+    char shard[RULES_SET_NAME];
+    char msg[RULES_SET_NAME + 64];
+    (void)snprintf(msg, sizeof msg, "metadata.name: Duplicate value: shard %s",
+                   rules_set_name(rules, shard));
+    int rc = rules_set_add(&r->results, rules);
+    if (rc != 0) {
+        fail_config(r, entry, rc == -EEXIST ? msg : "out of memory");
+    } else {
+        validate(r, entry);
+    }
+}
+
+static void compile_all(struct shard_files *r)
+{
+    r->configs = calloc(r->files.count + 1, sizeof(cJSON *));
+    if (r->configs == NULL) {
+        shard_files_fail(r, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < r->files.count; i++) {
+        r->configs[i] = r->files.entries[i].config;
+    }
+    for (size_t i = 0; i < r->files.count; i++) {
+        compile_one(r, &r->files.entries[i]);
+    }
+}
+
+static void check_found(struct shard_files *r)
+{
+    if (r->failed || r->results.count > 0) {
+        return;
+    }
+    char msg[RULES_SET_NAME];
+    if (r->shard == NULL) {
+        (void)snprintf(msg, sizeof msg, "there is no " COMPILE_KIND " in the input");
+    } else {
+        (void)snprintf(msg, sizeof msg,
+                       "there is no " COMPILE_KIND " of shard %.300s in the input; of others: %zu",
+                       r->shard, r->skipped);
+    }
+    shard_files_fail(r, msg);
+}
+
+int shard_files_read(struct shard_files *r, const char *const *paths, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        (void)config_files_read(&r->files, paths[i], report, r);
+    }
+    compile_all(r);
+    check_found(r);
+    rules_set_sort(&r->results);
+    return r->failed ? -1 : 0;
+}
+
+void shard_files_deinit(struct shard_files *r)
+{
+    rules_set_deinit(&r->results);
+    config_files_deinit(&r->files);
+    free(r->configs);
+    r->configs = NULL;
+}

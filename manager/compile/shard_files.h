@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shard_files.h - the shards that files of ShardingConfigs define, for commands without a cluster.
+ *
+ * What is wrong is told on standard error as "file:line: message": what the files' syntax is, what
+ * does not compile, and what the webhook would refuse (validate.h).
+ */
+#ifndef MANAGER_COMPILE_SHARD_FILES_H
+#define MANAGER_COMPILE_SHARD_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/log.h"
+#include "compile/compile.h"
+#include "compile/config_files.h"
+#include "compile/rules_set.h"
+
+struct shard_files {
+    const struct compile_options *options; /* must outlive it */
+    const char *shard;                     /* NAME or NAMESPACE/NAME alone; NULL: all */
+    enum log_format log_format;
+    struct config_files files;
+    const cJSON **configs; /* all of them */
+    struct rules_set results;
+    size_t skipped; /* configs of other shards */
+    bool failed;    /* an error was told */
+};
+
+#define SHARD_FILES_INIT(options_)                                                                 \
+    {                                                                                              \
+        .options = (options_), .files = CONFIG_FILES_INIT, .results = RULES_SET_INIT               \
+    }
+
+/* Fills `results`, sorted by shard; "-" is standard input. 0, or -1: it failed, which was told. No
+ * shard at all is an error, too. Once. */
+MUST_CHECK int shard_files_read(struct shard_files *r, const char *const *paths, size_t count);
+
+/* Whether it is the shard that is asked for. */
+bool shard_files_wants(const struct shard_files *r, const struct rules *rules);
+
+/* Tells of an error, or of less, that is about no file. */
+void shard_files_fail(struct shard_files *r, const char *msg);
+void shard_files_note(struct shard_files *r, const char *msg);
+
+void shard_files_deinit(struct shard_files *r);
+
+#endif
