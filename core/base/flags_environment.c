@@ -38,6 +38,7 @@ static const char *const settings[] = {
     "in-cluster",
     "kubeconfig",
     "label-control",
+    "label-foreign",
     "label-namespace",
     "label-prefix",
     "label-qps",

@@ -11,7 +11,8 @@
  * settings, or of the namespace that an object was copied from.
  *
  * A patch holds the version that was looked at: what was changed meanwhile is looked at again. What
- * another owner labelled (label/labels.h) is told, counted and left alone.
+ * another owner labelled (label/labels.h) is told, counted and left alone, unless the policy of the
+ * keys is LABELS_TAKE.
  *
  * One lives while this process leads: made when it comes to lead, freed when it does not any more.
  */

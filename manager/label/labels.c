@@ -27,6 +27,7 @@ int labels_keys_init(struct labels_keys *k, const struct compile_labels *names, 
     if (wrong != NULL) {
         return err_set(e, -EINVAL, "--label-prefix: Invalid value: \"%.100s\": %s", prefix, wrong);
     }
+    k->policy = LABELS_REFUSE;
     for (size_t i = 0; i < LABELS_COUNT; i++) {
         bool whole = strchr(parts[i].name, '/') != NULL;
         (void)snprintf(k->key[i], sizeof k->key[i], "%s%s%s", whole ? "" : prefix, whole ? "" : "/",
@@ -62,7 +63,7 @@ void labels_plan_init(struct labels_plan *p, const struct labels_keys *k, const 
 {
     const cJSON *labels = labels_of(object);
     const char *control = value_of(labels, k->key[LABELS_CONTROL]);
-    bool ours = control != NULL && strcmp(control, CONTROLLED) == 0;
+    bool ours = k->policy == LABELS_TAKE || (control != NULL && strcmp(control, CONTROLLED) == 0);
     *p = (struct labels_plan){.state = LABELS_RIGHT};
     (void)snprintf(p->hash, sizeof p->hash, "%u", sharding_hash(ns));
     p->value[LABELS_NAMESPACE] = ns;
@@ -169,8 +170,43 @@ static const char *namespace_of(const struct admission_request *r)
     return name != NULL ? name : r->name;
 }
 
+/* Whether the object had a foreign value for the label before, and it is the one of the plan. */
+static bool was_foreign(const struct labels_keys *k, const struct admission_request *r, size_t i,
+                        const char *found)
+{
+    const char *before = value_of(labels_of(r->old_object), k->key[i]);
+    return before != NULL && strcmp(before, found) == 0 && !labels_are_ours(k, r->old_object);
+}
+
+/* What had foreign values before goes on as it is: else its owner could not even write its status
+ * or take off a finalizer. */
+static int check_foreign(const struct labels_plan *p, const struct labels_keys *k,
+                         const struct admission_request *r, struct err *e)
+{
+    for (size_t i = 0; i < LABELS_COUNT; i++) {
+        const char *found = value_of(labels_of(r->object), k->key[i]);
+        if (p->set[i] && found != NULL && !was_foreign(k, r, i, found)) {
+            return err_set(e, -EINVAL,
+                           "metadata.labels[%s]: Invalid value: \"%.63s\": must be \"%s\", as the "
+                           "manager sets it: leave this label out, or add %s: \"" CONTROLLED
+                           "\" to have it corrected",
+                           k->key[i], found, p->value[i], k->key[LABELS_CONTROL]);
+        }
+    }
+    return 0;
+}
+
+static void note_foreign(const struct labels_plan *p, const struct labels_keys *k,
+                         struct warnings *warnings)
+{
+    warnings_add(warnings,
+                 "metadata.labels[%s]: \"%.63s\" is not \"%s\", and is left as it is without %s: "
+                 "\"" CONTROLLED "\": the shard that this belongs to may not see it",
+                 k->key[p->foreign], p->found, p->value[p->foreign], k->key[LABELS_CONTROL]);
+}
+
 int labels_admit(const struct labels_keys *k, const struct admission_request *r, cJSON **patch,
-                 struct warnings *warnings)
+                 struct warnings *warnings, struct err *e)
 {
     struct labels_plan p;
     const char *ns = namespace_of(r);
@@ -181,15 +217,14 @@ int labels_admit(const struct labels_keys *k, const struct admission_request *r,
     }
     labels_plan_init(&p, k, r->object, ns);
     if (p.state == LABELS_FOREIGN) {
-        warnings_add(
-            warnings,
-            "metadata.labels[%s]: \"%.63s\" is not \"%s\", and is left as it is without %s: "
-            "\"" CONTROLLED "\": the shard that this belongs to may not see it",
-            k->key[p.foreign], p.found, p.value[p.foreign], k->key[LABELS_CONTROL]);
+        if (k->policy == LABELS_REFUSE && check_foreign(&p, k, r, e) != 0) {
+            return e->code;
+        }
+        note_foreign(&p, k, warnings);
     }
     if (p.state != LABELS_MISSING) {
         return 0;
     }
     *patch = labels_json_patch(&p, k, r->object);
-    return *patch == NULL ? -ENOMEM : 0;
+    return *patch == NULL ? err_memory(e) : 0;
 }

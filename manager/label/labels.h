@@ -4,7 +4,8 @@
  *
  * Glossary: the three labels are the namespace's name, the hash of that name (kube/sharding.h), and
  * the control label, "true", which says that they are ours. What carries one of them with another
- * value and without `control: "true"` was labelled by another *owner*: it is left alone.
+ * value and without `control: "true"` was labelled by another *owner*: such values are *foreign*.
+ * The policy says what becomes of them.
  */
 #ifndef MANAGER_LABEL_LABELS_H
 #define MANAGER_LABEL_LABELS_H
@@ -23,14 +24,23 @@
 
 enum labels_label { LABELS_NAMESPACE, LABELS_SHARD_HASH, LABELS_CONTROL, LABELS_COUNT };
 
+/* What becomes of foreign values, which hide an object from its shard or show it to another. What
+ * has them already is left alone but for LABELS_TAKE. */
+enum labels_policy {
+    LABELS_REFUSE, /* the webhook refuses to set them */
+    LABELS_TAKE,   /* they are put right as if they were ours */
+    LABELS_LEAVE,  /* they are accepted */
+};
+
 struct labels_keys {
+    enum labels_policy policy;
     char key[LABELS_COUNT][LABELS_KEY_SIZE];
 };
 
 enum labels_state {
     LABELS_RIGHT,   /* nothing is to be done */
     LABELS_MISSING, /* some are not there, or wrong though they are ours */
-    LABELS_FOREIGN, /* another owner's */
+    LABELS_FOREIGN, /* another owner's, and to be left alone */
 };
 
 /* What is to be done with one object. Points into the object and the namespace's name. */
@@ -44,7 +54,8 @@ struct labels_plan {
 };
 
 /* Makes the keys: names below the prefix (NULL: LABELS_PREFIX), or whole keys if they hold a slash.
- * 0, or -EINVAL with the name of the flag in the message. */
+ * The policy is LABELS_REFUSE, and may be changed. 0, or -EINVAL with the name of the flag in the
+ * message. */
 MUST_CHECK int labels_keys_init(struct labels_keys *k, const struct compile_labels *names,
                                 struct err *e);
 
@@ -65,8 +76,9 @@ bool labels_are_ours(const struct labels_keys *k, const cJSON *object);
 MUST_CHECK cJSON *labels_removal_patch(const struct labels_keys *k);
 
 /* The webhook's answer for a namespace or an object in one: 0, and *patch, which the caller frees,
- * or NULL when nothing changes. What is left alone is noted. It never refuses: -ENOMEM. */
+ * or NULL when nothing changes. What is left alone is noted. -EINVAL: refused, with what to do
+ * about it in the message; -ENOMEM. */
 MUST_CHECK int labels_admit(const struct labels_keys *k, const struct admission_request *r,
-                            cJSON **patch, struct warnings *warnings);
+                            cJSON **patch, struct warnings *warnings, struct err *e);
 
 #endif

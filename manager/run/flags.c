@@ -34,6 +34,8 @@ static const char examples[] =
 
 static const char *const handover_choices[] = {
     [HANDOVER_STRICT] = "strict", [HANDOVER_BOUNDED] = "bounded", [HANDOVER_OFF] = "off", NULL};
+static const char *const foreign_choices[] = {
+    [LABELS_TAKE] = "take", [LABELS_REFUSE] = "refuse", [LABELS_LEAVE] = "leave", NULL};
 static const char *const native_choices[] = {"auto", "on", "off", NULL};
 
 static const struct manager_flags defaults = {
@@ -50,6 +52,7 @@ static const struct manager_flags defaults = {
     .label_qps = LABELLER_QPS,
     .wait_for_labels = true,
     .labels = LABEL_FLAGS_DEFAULTS(LABELS_PREFIX),
+    .label_foreign = LABELS_REFUSE,
     .probe_interval_s = 15,
     .bypass_wait_s = 120,
     .handover = HANDOVER_STRICT,
@@ -148,6 +151,13 @@ static const struct flag table[] = {
      FLAG_BOOL_AT(struct manager_flags, label_system_namespaces),
      .help = "Label kube-system, kube-public, kube-node-lease and the manager's own namespace "
              "too."},
+    {.name = "label-foreign",
+     .value = "POLICY",
+     FLAG_CHOICE_AT(struct manager_flags, label_foreign),
+     .choices = foreign_choices,
+     .help = "What becomes of control labels with other values than the manager's, which hide an "
+             "object from its shard. refuse: the webhook refuses to set them. take: they are "
+             "corrected. leave: they are accepted."},
     {.name = "wait-for-labels",
      .default_text = "true",
      FLAG_BOOL_AT(struct manager_flags, wait_for_labels),

@@ -42,6 +42,7 @@ struct manager_flags {
     bool label_system_namespaces;
     bool wait_for_labels;
     struct compile_labels labels;
+    int label_foreign; /* enum labels_policy */
 
     uint64_t probe_interval_s;
     uint64_t bypass_wait_s; /* 0: nobody is judged by that */

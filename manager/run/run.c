@@ -331,6 +331,7 @@ static int open_all(void *data, struct err *e)
     };
     struct run *r = data;
     int rc = labels_keys_init(&r->keys, &r->settings.labels, e);
+    r->keys.policy = (enum labels_policy)r->settings.label_foreign;
     for (size_t i = 0; rc == 0 && i < ARRAY_LEN(steps); i++) {
         rc = steps[i](r, e);
     }

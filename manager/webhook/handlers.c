@@ -38,8 +38,7 @@ static int decide_labels(void *data, const struct admission_request *r, struct w
                          struct err *e)
 {
     const struct webhook_context *context = data;
-    int rc = labels_admit(context->keys, r, &d->patch, &d->warnings);
-    return rc == 0 ? 0 : err_set(e, rc, "%s", err_text(rc));
+    return labels_admit(context->keys, r, &d->patch, &d->warnings, e);
 }
 
 static int decide_config(void *data, const struct admission_request *r, struct webhook_decision *d,

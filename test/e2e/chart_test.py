@@ -55,6 +55,7 @@ EVERYTHING = {
         "namespace": "ns",
         "shardHash": "other.example.com/hash",
         "control": "ours",
+        "foreign": "take",
         "qps": 0,
     },
     "shardingResources": {"groupVersionKinds": {"batch/v1": None, "example.com/v1": ["*"]}},
@@ -98,6 +99,7 @@ WRONG = (
     ({"proxy": {"resources": {"requests": {"cpu": "much"}}}}, "proxy.resources.requests.cpu"),
     ({"labels": {"qps": -1}}, "labels.qps"),
     ({"labels": {"prefix": "a/b"}}, "labels.prefix"),
+    ({"labels": {"foreign": "keep"}}, "labels.foreign"),
     ({"namespace": {"name": "mesh"}}, "namespace"),
 )
 
@@ -340,6 +342,7 @@ class Rendering:
                 "CMESH_LABEL_NAMESPACE": "ns",
                 "CMESH_LABEL_SHARD_HASH": "other.example.com/hash",
                 "CMESH_LABEL_CONTROL": "ours",
+                "CMESH_LABEL_FOREIGN": "take",
                 "CMESH_LABEL_QPS": "0",
                 "CMESH_LOG_LEVEL": "debug",
                 "CMESH_LOG_FORMAT": "json",

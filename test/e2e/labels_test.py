@@ -421,6 +421,18 @@ class OwnersTest(LabelsTestCase):
         self.cluster.json(self.maps(namespace) + "/more", "DELETE")
         harness.wait_for(lambda: manager.metric("foreign", resource="configmaps") == 1, "counted")
 
+    def test_another_owners_labels_are_taken_over(self):
+        namespace = self.namespace()
+        self.create(namespace, "theirs", {f"{PREFIX}/namespace": "nobody", "app": "x"})
+        self.create(namespace, "off", {f"{PREFIX}/control": "false"})
+        manager = self.manager("--label-foreign=take", kinds={"v1": ["ConfigMap"]})
+        self.assertEqual(0, manager.wait_settled()["foreign"])
+        self.assertEqual({"app": "x", **labels_of(namespace)},
+                         self.labels(self.maps(namespace) + "/theirs"))  # fmt: skip
+        self.wait_labels(self.maps(namespace) + "/off", labels_of(namespace))
+        self.create(namespace, "later", {f"{PREFIX}/sharding-hash": "32"})
+        self.wait_labels(self.maps(namespace) + "/later", labels_of(namespace))
+
     def run_once(self, *args):
         manager = self.manager(*args, kinds={"v1": ["ConfigMap"]})
         manager.wait_settled()

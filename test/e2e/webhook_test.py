@@ -14,8 +14,10 @@ import harness
 import wire
 from webhook_case import (
     API,
+    CONTROL_LABEL,
     CONFIGURATIONS,
     GROUP,
+    OURS,
     SECRET,
     WEBHOOKS,
     WebhookCase,
@@ -83,17 +85,44 @@ class Rules:
         self.kubectl("label", "namespace", name, "--overwrite", harness.NAMESPACE_LABEL + "=other")
         self.assertEqual(control_labels(name), given_control_labels(self.get_namespace(name)))
 
-    def test_labels_of_another_owner_stay(self):
+    def test_foreign_labels_are_refused(self):
         name = self.new_namespace_name()
         self.addCleanup(self.cluster.fetch, f"/api/v1/namespaces/{name}", "DELETE")
         wrong = str((int(hash_of(name)) + 1) % 32)
         thing = self.namespace_object(name, {harness.HASH_LABEL: wrong})
-        code, _, err = self.try_apply(thing)
+        self.refused(thing, f'{harness.HASH_LABEL}]: Invalid value: "{wrong}": must be '
+                     f'"{hash_of(name)}"', "leave this label out")  # fmt: skip
+        ns = self.namespace()
+        thing = config_map(ns, labels={harness.NAMESPACE_LABEL: "nobody"})
+        self.refused(thing, harness.NAMESPACE_LABEL, '"nobody": must be "' + ns)
+        self.refused(config_map(ns, labels={CONTROL_LABEL: "false"}), CONTROL_LABEL)
+        self.create(config_map(ns))
+        code, _, err = self.kubectl.run("label", "-n", ns, "--overwrite", "configmap/thing",
+                                        f"{CONTROL_LABEL}=false")  # fmt: skip
+        self.assertEqual(1, code, err)
+        thing = self.cluster.json(f"/api/v1/namespaces/{ns}/configmaps/thing")
+        self.assertEqual(control_labels(ns), given_control_labels(thing))
+
+    def test_what_has_foreign_labels_can_be_edited(self):
+        ns = harness.make_namespace(self.cluster, "cmesh-before", self.addCleanup)
+        path = f"/api/v1/namespaces/{ns}/configmaps/thing"
+        theirs = {harness.NAMESPACE_LABEL: "other"}
+        self.create(config_map(ns, labels=theirs))
+        self.kubectl("label", "namespace", ns, f"{OURS}={self.home}")
+        harness.wait_for(
+            lambda: given_control_labels(self.create(config_map(ns, "probe"), "--dry-run=server")),
+            "the webhooks look at the namespace",
+        )
+        code, _, err = self.try_apply(config_map(ns, labels=theirs, data="2"))
         self.assertEqual(0, code, err)
-        labels = given_control_labels(self.get_namespace(name))
-        self.assertEqual({harness.HASH_LABEL: wrong}, labels)
         if self.warns:
             self.assertIn("the shard that this belongs to may not see it", err)
+        thing = self.cluster.json(path)
+        self.assertEqual("2", thing["data"]["key"])
+        self.assertEqual(theirs, given_control_labels(thing))
+        self.refused(config_map(ns, labels={harness.NAMESPACE_LABEL: "third"}), '"third": must be')
+        self.kubectl("label", "-n", ns, "configmap/thing", harness.NAMESPACE_LABEL + "-")
+        self.assertEqual(control_labels(ns), given_control_labels(self.cluster.json(path)))
 
     def test_objects_are_labelled_however_they_are_written(self):
         ns = self.namespace()
@@ -265,6 +294,32 @@ class V1Test(Rules, WebhookCase):
 class V1Beta1Test(Rules, WebhookCase):
     versions = ["v1beta1"]
     warns = False
+
+
+class TakeTest(WebhookCase):
+    manager_args = ("--label-foreign=take", "--label-qps=0")
+
+    def test_foreign_labels_are_corrected(self):
+        ns = self.namespace({harness.HASH_LABEL: "wrong", CONTROL_LABEL: "false"})
+        self.assertEqual(control_labels(ns), given_control_labels(self.get_namespace(ns)))
+        thing = self.create(config_map(ns, labels={harness.NAMESPACE_LABEL: "nobody"}))
+        self.assertEqual(control_labels(ns), given_control_labels(thing))
+
+
+class LeaveTest(WebhookCase):
+    manager_args = ("--label-foreign=leave",)
+    versions = ["v1"]
+
+    def test_foreign_labels_stay(self):
+        name = self.new_namespace_name()
+        self.addCleanup(self.cluster.fetch, f"/api/v1/namespaces/{name}", "DELETE")
+        wrong = str((int(hash_of(name)) + 1) % 32)
+        thing = self.namespace_object(name, {harness.HASH_LABEL: wrong})
+        code, _, err = self.try_apply(thing)
+        self.assertEqual(0, code, err)
+        labels = given_control_labels(self.get_namespace(name))
+        self.assertEqual({harness.HASH_LABEL: wrong}, labels)
+        self.assertIn("the shard that this belongs to may not see it", err)
 
 
 class QuotaTest(WebhookCase):

@@ -79,6 +79,9 @@ CMESH_LABEL_SHARD_HASH: {{ . | quote }}
 {{- with .Values.labels.control }}
 CMESH_LABEL_CONTROL: {{ . | quote }}
 {{- end }}
+{{- with .Values.labels.foreign }}
+CMESH_LABEL_FOREIGN: {{ . | quote }}
+{{- end }}
 {{- if not (kindIs "invalid" .Values.labels.qps) }}
 CMESH_LABEL_QPS: {{ int64 .Values.labels.qps | quote }}
 {{- end }}

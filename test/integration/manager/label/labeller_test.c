@@ -442,6 +442,20 @@ static void test_another_owners_are_counted_and_left_alone(void **state)
     assert_int_equal(u->patches, 0);
 }
 
+static void test_another_owners_are_taken_over_when_asked(void **state)
+{
+    struct user *u = *state;
+    end(u);
+    u->keys.policy = LABELS_TAKE;
+    assert_true(begin(u));
+    list(u, SPACES_PATH, UNLABELLED, LIST(""));
+    list(u, MAPS_PATH, UNLABELLED,
+         LIST(OBJECT("ns-a", "x", FOREIGN) "," OBJECT("ns-a", "y", "\"" P "control\":\"no\"")));
+    settle(u);
+    expect_metric(u, "cmesh_manager_label_foreign{resource=\"configmaps\"} 0");
+    assert_int_equal(u->patches, 2);
+}
+
 static void test_somebody_takes_the_labels_away(void **state)
 {
     struct user *u = *state;
@@ -875,6 +889,7 @@ int main(void)
         TEST_MAPS(test_leaves_system_namespaces_out),
         TEST_MAPS(test_labels_system_namespaces_when_asked),
         TEST_MAPS(test_another_owners_are_counted_and_left_alone),
+        TEST_MAPS(test_another_owners_are_taken_over_when_asked),
         TEST_MAPS(test_somebody_takes_the_labels_away),
         TEST_MAPS(test_becomes_another_owners),
         TEST_MAPS(test_pages_wait_until_there_is_room),

@@ -164,6 +164,30 @@ static void what_is_to_be_done(void **state)
     }
 }
 
+static void foreign_values_are_taken(void **state)
+{
+    (void)state;
+    static const char *const labels[] = {
+        "{app: x, " P "namespace: other}",
+        "{app: x, " P "sharding-hash: ''}",
+        "{app: x, " P "control: 'false', " P "namespace: ns-a}",
+    };
+    struct labels_keys k = keys_of(&defaults);
+    k.policy = LABELS_TAKE;
+    for (size_t i = 0; i < ARRAY_LEN(labels); i++) {
+        char text[512];
+        struct labels_plan p;
+        (void)snprintf(text, sizeof text, "{metadata: {labels: %s}}", labels[i]);
+        cJSON *object = parse(text);
+        labels_plan_init(&p, &k, object, "ns-a");
+        assert_int_equal(p.state, LABELS_MISSING);
+        cJSON *patch = labels_json_patch(&p, &k, object);
+        expect_tree(patch_apply(object, patch), "{metadata: {labels: " FULL "}}");
+        cJSON_Delete(patch);
+        cJSON_Delete(object);
+    }
+}
+
 static void objects_without_labels(void **state)
 {
     (void)state;
@@ -290,11 +314,13 @@ static void what_the_webhook_does(void **state)
          "b", NULL},
     };
     struct labels_keys k = keys_of(&defaults);
+    k.policy = LABELS_LEAVE;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct admission_request r = request_of(cases[i].request);
         struct warnings notes = WARNINGS_INIT;
+        struct err e = ERR_INIT;
         cJSON *patch = NULL;
-        assert_int_equal(labels_admit(&k, &r, &patch, &notes), 0);
+        assert_int_equal(labels_admit(&k, &r, &patch, &notes, &e), 0);
         if (cases[i].namespace != NULL) {
             assert_non_null(patch);
             cJSON *made = patch_apply(r.object, patch);
@@ -310,6 +336,82 @@ static void what_the_webhook_does(void **state)
         assert_int_equal(notes.count, cases[i].note != NULL);
         if (cases[i].note != NULL && strstr(notes.items[0], cases[i].note) == NULL) {
             fail_msg("wanted \"%s\", got \"%s\"", cases[i].note, notes.items[0]);
+        }
+        cJSON_Delete(patch);
+        warnings_deinit(&notes);
+        admission_request_deinit(&r);
+    }
+}
+
+#define UPDATED(old, new)                                                                          \
+    "operation: UPDATE, resource: {" PODS "}, namespace: b, oldObject: {metadata: {labels: {" old  \
+    "}}}, object: {metadata: {labels: {" new "}}}"
+
+static void what_the_webhook_refuses(void **state)
+{
+    (void)state;
+    /* The hash of "b" is 2. */
+    static const struct {
+        const char *request;
+        const char *want; /* the beginning of the message; NULL: it is let through */
+        bool noted;
+        bool patched;
+    } cases[] = {
+        {"operation: CREATE, resource: {" PODS "}, namespace: b, "
+         "object: {metadata: {labels: {" P "namespace: z}}}",
+         "metadata.labels[" P
+         "namespace]: Invalid value: \"z\": must be \"b\", as the manager sets "
+         "it: leave this label out, or add " P "control: \"true\" to have it corrected",
+         false, false},
+        {"operation: CREATE, resource: {" NAMESPACE "}, name: b, "
+         "object: {metadata: {name: b, labels: {" P "sharding-hash: '31'}}}",
+         "metadata.labels[" P "sharding-hash]: Invalid value: \"31\": must be \"2\"", false, false},
+        {"operation: CREATE, resource: {" PODS "}, namespace: b, "
+         "object: {metadata: {labels: {" P "control: 'false'}}}",
+         "metadata.labels[" P "control]: Invalid value: \"false\": must be \"true\"", false, false},
+        {UPDATED("", P "namespace: z"), "metadata.labels[" P "namespace]", false, false},
+        {UPDATED(P "namespace: y", P "namespace: z"), "metadata.labels[" P "namespace]", false,
+         false},
+        {UPDATED(P "namespace: z", P "namespace: z, " P "sharding-hash: '31'"),
+         "metadata.labels[" P "sharding-hash]", false, false},
+        /* It was ours, and would have been put right. */
+        {UPDATED(P "namespace: z, " P "control: 'true'", P "namespace: z"),
+         "metadata.labels[" P "namespace]", false, false},
+        {UPDATED(P "namespace: b, " P "control: 'true'", P "namespace: b, " P "control: 'no'"),
+         "metadata.labels[" P "control]", false, false},
+        /* As it was. */
+        {UPDATED(P "namespace: z", P "namespace: z, app: x"), NULL, true, false},
+        {UPDATED(P "namespace: z, " P "control: 'no'", P "namespace: z, " P "control: 'no'"), NULL,
+         true, false},
+        {UPDATED(P "namespace: z, " P "control: 'no'", P "namespace: z"), NULL, true, false},
+        /* Better than it was. */
+        {UPDATED(P "namespace: z", ""), NULL, false, true},
+        {UPDATED(P "namespace: z", P "namespace: z, " P "control: 'true'"), NULL, false, true},
+        {UPDATED(P "namespace: z", P "namespace: b"), NULL, false, true},
+        /* Nobody's value is contradicted. */
+        {"operation: CREATE, resource: {" PODS "}, namespace: b, "
+         "object: {metadata: {labels: {" P "namespace: b, " P "sharding-hash: '2'}}}",
+         NULL, false, true},
+        {"operation: CREATE, resource: {" PODS "}, namespace: b, "
+         "object: {metadata: {labels: {" P "namespace: z, " P "control: 'true'}}}",
+         NULL, false, true},
+        {"operation: UPDATE, resource: {" PODS "}, subResource: status, namespace: b, "
+         "object: {metadata: {labels: {" P "namespace: z}}}",
+         NULL, false, false},
+    };
+    struct labels_keys k = keys_of(&defaults);
+    assert_int_equal(k.policy, LABELS_REFUSE);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct admission_request r = request_of(cases[i].request);
+        struct warnings notes = WARNINGS_INIT;
+        struct err e = ERR_INIT;
+        cJSON *patch = NULL;
+        const char *want = cases[i].want != NULL ? cases[i].want : "";
+        int rc = labels_admit(&k, &r, &patch, &notes, &e);
+        if (rc != (cases[i].want == NULL ? 0 : -EINVAL) ||
+            strncmp(e.msg, want, strlen(want)) != 0 || (patch != NULL) != cases[i].patched ||
+            (notes.count == 1) != cases[i].noted) {
+            fail_msg("%s: %d \"%s\"", cases[i].request, rc, e.msg);
         }
         cJSON_Delete(patch);
         warnings_deinit(&notes);
@@ -343,9 +445,10 @@ static bool admit_once(void *data)
                                   .namespace = "ns",
                                   .name = ""};
     cJSON *patch = NULL;
+    struct err e = ERR_INIT;
     r.root = cJSON_CreateObject();
     r.object = r.root;
-    bool well = r.root != NULL && labels_admit(k, &r, &patch, NULL) == 0 && patch != NULL;
+    bool well = r.root != NULL && labels_admit(k, &r, &patch, NULL, &e) == 0 && patch != NULL;
     cJSON_Delete(patch);
     admission_request_deinit(&r);
     return well;
@@ -367,9 +470,11 @@ int main(void)
         cmocka_unit_test(keys),
         cmocka_unit_test(bad_keys),
         cmocka_unit_test(what_is_to_be_done),
+        cmocka_unit_test(foreign_values_are_taken),
         cmocka_unit_test(objects_without_labels),
         cmocka_unit_test(what_is_taken_away),
         cmocka_unit_test(what_the_webhook_does),
+        cmocka_unit_test(what_the_webhook_refuses),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
