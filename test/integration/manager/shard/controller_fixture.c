@@ -200,6 +200,7 @@ struct controller *fixture_controller(struct fixture *s, struct shard_cache *cac
         .handover_ms = s->handover_ms,
         .labelled = s->labelled,
         .wait_for_labels = s->wait_for_labels,
+        .coverage = s->coverage,
         .clock = s->clock,
     };
     return controller_new(s->store.api.loop, &o, &e);

@@ -35,6 +35,7 @@ struct fixture {
     bool strict;
     const struct labelled_source *labelled; /* NULL: nobody labels */
     bool wait_for_labels;
+    bool coverage;      /* namespaces are followed */
     uint64_t orphan_ms; /* 0: no test waits so long */
     struct {
         char *text;
