@@ -210,13 +210,21 @@ static int change_selector(struct shard_cache *w, struct config *c, struct selec
     return rc;
 }
 
+static void leave_by_name(struct shard_cache *w, const char *ns)
+{
+    struct table_node *n = table_find(&w->namespaces, ns);
+    if (n != NULL) {
+        shard_cache_leave_namespace(w, LIST_ITEM(n, struct namespace, node));
+    }
+}
+
 static int put_config(struct shard_cache *w, const char *key, const cJSON *object)
 {
     struct config *c = find_config(w, key);
     struct selector *selector = NULL;
-    struct namespace *left = NULL;
+    bool replaced = false;
     if (c != NULL && strcmp(c->seen.uid, field_meta(object, "uid")) != 0) {
-        left = c->namespace; /* another config of the same name */
+        replaced = true; /* by another config of the same name */
         drop_config(w, c);
         c = NULL;
     }
@@ -230,8 +238,8 @@ static int put_config(struct shard_cache *w, const char *key, const cJSON *objec
     if (rc != 0 || c == NULL) {
         cJSON_Delete(copy);
         selector_free(selector);
-        if (left != NULL) {
-            shard_cache_leave_namespace(w, left);
+        if (replaced) {
+            leave_by_name(w, shards_namespace(object)); /* add_config may have left it already */
         }
         return -ENOMEM;
     }
