@@ -203,7 +203,10 @@ class BaseTest(InstallationCase):
         and that they can be read a conflict."""
         for rule in self.cluster.json(f"{RBAC}/clusterroles/cmesh-labels-default")["rules"]:
             group = rule["apiGroups"][0]
-            path = f"/apis/{group}/v1" if group else "/api/v1"
+            path = "/api/v1"
+            if group:  # discovery.k8s.io has no v1 before 1.21
+                named = self.cluster.json(f"/apis/{group}")["preferredVersion"]
+                path = f"/apis/{named['groupVersion']}"
             served = {r["name"] for r in self.cluster.json(path)["resources"]}
             for resource in served & set(rule["resources"]):
                 yield resource, "list"

@@ -317,10 +317,15 @@ class LabelledTest(ShardsTestCase):
 
         watched = mesh.Watched(self.cluster, self.maps, look)
         manager = self.labelling(8)
-        waiting = self.wait_condition("shard-a", "Published", "False", "WaitingForLabels")
+        self.wait_condition("shard-a", "Published", "False", "WaitingForLabels")
+        harness.wait_for(  # once it knows which resources there are
+            lambda: "configmaps" in mesh.condition(self.get("shard-a"), "Published")["message"],
+            "it says for which labels it waits",
+            interval=0.05,
+        )
+        waiting = self.get("shard-a")
         self.assertEqual("Labelling", mesh.condition(waiting, "Labelled")["reason"])
         self.assertEqual("WaitingForLabels", mesh.condition(waiting, "Ready")["reason"])
-        self.assertIn("configmaps", mesh.condition(waiting, "Published")["message"])
         metric = 'cmesh_manager_shards_unlabelled{state="labelling"}'
         self.assertEqual(1, manager.metrics()[metric])
         self.assertEqual(503, pods[0].shown())
