@@ -40,6 +40,11 @@ def sharding_hash(name):
     return str(value)
 
 
+def config(name, *limits):
+    """Of an operator of its own: what two of them see is no concern here."""
+    return mesh.config(name, name, *limits, controller={"leaderElectionName": name})
+
+
 class Editor(threading.Thread):
     """Somebody who changes ShardingConfigs, and deletes them and makes them again, and makes
     objects that are to be labelled. What follows from the seed; when, from the machine."""
@@ -85,7 +90,7 @@ class Editor(threading.Thread):
 
     def put(self, name, limits):
         case = self.case
-        thing = mesh.config(name, name, *limits)
+        thing = config(name, *limits)
         path = f"{case.configs}/{name}"
         kind = [("Content-Type", "application/merge-patch+json")]
         body = json.dumps({"spec": thing["spec"]}).encode()
@@ -236,7 +241,7 @@ class KillTest(LeaderTestCase):
         managers = [self.new_manager(), self.new_manager()]
         for i in range(SHARDS):
             name = f"shard-{i}"
-            self.apply(mesh.config(name, name, mesh.limit(mesh.is_in("part", "a"))))
+            self.apply(config(name, mesh.limit(mesh.is_in("part", "a"))))
         pods = self.shard_of_two(WITH_PODS)
         editor = Editor(self, self.pick)
         editor.start()
@@ -279,7 +284,7 @@ class KillTest(LeaderTestCase):
         holder = self.cluster.json(path)["spec"].get("holderIdentity", "")
         self.assertIn(holder, ("", managers[0].name))
         self.wait_leader(managers)
-        self.apply(mesh.config("shard-0", "shard-0", mesh.limit(mesh.is_in("part", "a"))))
+        self.apply(config("shard-0", mesh.limit(mesh.is_in("part", "a"))))
         self.wait_condition("shard-0", "Published", "True")
         report(f"the next one led after {time.monotonic() - since:.2f} s")
 
@@ -298,7 +303,7 @@ class AwayTest(LeaderTestCase):
     def test_nobody_leads_meanwhile_and_nothing_is_lost(self):
         for i in range(SHARDS):
             name = f"shard-{i}"
-            self.apply(mesh.config(name, name, mesh.limit(mesh.is_in("part", "a"))))
+            self.apply(config(name, mesh.limit(mesh.is_in("part", "a"))))
         pods = self.shard_of_two(WITH_PODS)
         managers = [self.new_manager(), self.new_manager()]
         self.addCleanup(self.unlabel)
@@ -337,7 +342,7 @@ class PauseTest(LeaderTestCase):
     def test_it_writes_nothing_after_another_has_begun(self):
         for i in range(SHARDS):
             name = f"shard-{i}"
-            self.apply(mesh.config(name, name, mesh.limit(mesh.is_in("part", "a"))))
+            self.apply(config(name, mesh.limit(mesh.is_in("part", "a"))))
         managers = [self.new_manager(), self.new_manager()]
         self.addCleanup(self.unlabel)
         old = self.wait_leader(managers)
