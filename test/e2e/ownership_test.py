@@ -117,6 +117,8 @@ class OwnershipTest(mesh.MeshTestCase):
                         "name": "cluster-admin"},
             "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}],
         }  # fmt: skip
+        if self.cluster.fetch(RBAC).status == 404:
+            return  # an API server that lets everybody do everything
         self.cluster.json(f"{RBAC}/clusterrolebindings", "POST", binding)
         self.addCleanup(self.cluster.fetch, f"{RBAC}/clusterrolebindings/{name}", "DELETE")
 
