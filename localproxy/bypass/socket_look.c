@@ -14,7 +14,7 @@
 #define FOLDER "/proc/self/fd"
 
 enum {
-    TEXT_MAX = 4 * 1024 * 1024, /* 150 to 180 bytes for each socket, listening ones included */
+    TEXT_MAX = 16 * 1024 * 1024, /* 150 to 180 bytes for each socket, closed a moment ago or not */
     OWN_MAX = 65536,
     FIRST_ROOM = 64,
 };

@@ -126,7 +126,7 @@ class OwnershipTest(mesh.MeshTestCase):
 
     def item(self, shard, owner):
         spaces = [space for space in self.spaces if owner[space] == shard]
-        limit = mesh.limit(mesh.is_in(KEY, *spaces) if spaces else mesh.is_in(KEY, "nothing"))
+        limit = mesh.limit(mesh.is_in(KEY, *spaces) if spaces else mesh.is_in(KEY, f"none-{shard}"))
         thing = mesh.config(shard, shard, limit, controller={"leaderElectionName": "owner"})
         thing["metadata"]["namespace"] = self.namespace
         return thing
