@@ -4,9 +4,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "admin/admin_server.h"
-#include "control/status.h"
+#include "proxy_status.h"
 
 struct admin {
     struct admin_options o;
@@ -39,8 +40,8 @@ static void add_rules(const struct admin_options *o, cJSON *root)
     cJSON *rules = cJSON_AddObjectToObject(root, "rules");
     cJSON_AddStringToObject(rules, "path", o->flags->rules != NULL ? o->flags->rules : "");
     cJSON_AddStringToObject(rules, "control", o->flags->control != NULL ? o->flags->control : "");
-    struct control_proxy_status status = {.settled = r != NULL && proxy_settled(o->proxy)};
-    control_state_set(&status.rules, r, proxy_rules_since(o->proxy), NULL);
+    struct control_proxy_status status;
+    proxy_status_rules(o->proxy, &status);
     control_proxy_status_add(rules, &status);
     if (r == NULL) {
         return;
@@ -74,23 +75,34 @@ static void add_upstream(const struct admin_options *o, cJSON *root)
     cJSON_AddNumberToObject(up, "dialFailures", (double)s->failed);
 }
 
-/* Whether the operator comes this way, and another one. */
 static void add_use(const struct admin_options *o, cJSON *root)
 {
-    const struct proxy_clients *c = proxy_clients(o->proxy);
-    struct control_proxy_use use = {
-        .clients_known = true,
-        .requests = c->requests,
-        .first = c->first,
-        .last = c->last,
-    };
-    if (o->bypass != NULL) {
-        struct bypass_answer a = bypass_watch_ask(o->bypass);
-        use.bypass_known = a.known;
-        use.bypass_connections = a.connections;
-        use.bypass_error = a.error;
-    }
+    struct control_proxy_use use;
+    proxy_status_use(o->proxy, o->bypass, &use);
     control_proxy_use_add(root, &use);
+}
+
+/* Whether the Lease is written by which the manager knows the same. */
+static void add_lease(const struct admin_options *o, cJSON *root)
+{
+    if (o->lease == NULL) {
+        return;
+    }
+    cJSON *lease = cJSON_AddObjectToObject(root, "statusLease");
+    cJSON_AddNumberToObject(lease, "written", (double)o->metrics->lease_written);
+    if (status_lease_error(o->lease) != NULL) {
+        cJSON_AddStringToObject(lease, "error", status_lease_error(o->lease));
+    }
+}
+
+static void on_asked(void *data, struct slice user_agent)
+{
+    const struct admin_options *o = data;
+    const struct slice manager = SLICE(CONTROL_MANAGER_AGENT);
+    if (o->lease != NULL && user_agent.len >= manager.len &&
+        memcmp(user_agent.ptr, manager.ptr, manager.len) == 0) {
+        status_lease_asked(o->lease);
+    }
 }
 
 static void add_status(void *data, cJSON *root)
@@ -100,6 +112,7 @@ static void add_status(void *data, cJSON *root)
     add_rules(o, root);
     add_upstream(o, root);
     add_use(o, root);
+    add_lease(o, root);
     cJSON_AddNumberToObject(root, "requestsInFlight", proxy_stats(o->proxy)->busy);
     cJSON_AddNumberToObject(root, "openWatches", (double)o->metrics->open_watches);
     (void)proxy_describe_watches(o->proxy, cJSON_AddArrayToObject(root, "watches"));
@@ -109,6 +122,7 @@ static const struct admin_server_ops ops = {
     .ready = ready,
     .metrics = write_metrics,
     .status = add_status,
+    .asked = on_asked,
 };
 
 struct admin *admin_new(struct net_loop *l, const struct admin_options *o, struct err *e)

@@ -10,6 +10,7 @@
 
 #include "bypass/bypass_watch.h"
 #include "proxy.h"
+#include "status_lease.h"
 
 struct admin;
 
@@ -19,6 +20,7 @@ struct admin_options {
     struct kube_client *upstream;
     struct metrics *metrics;
     struct bypass_watch *bypass; /* NULL: that is not watched */
+    struct status_lease *lease;  /* NULL: none is written */
 };
 
 /* Listens. NULL with `e` set. */

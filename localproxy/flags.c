@@ -153,6 +153,13 @@ const struct flag localproxy_flags_table[] = {
              "network namespace go to the API server and are not localproxy's: an operator that "
              "has them bypasses it. For a pod with a network of its own, where nobody else has "
              "a reason to talk to the API server."},
+    {.name = "status-lease",
+     FLAG_BOOL_AT(struct localproxy_flags, status_lease),
+     .help = "In a pod: tell what /status says of the rules by a Lease, too, so that the manager "
+             "knows at once, and although it may not reach the pod. It is cmesh-$POD_NAME in "
+             "the pod's namespace, and needs create and patch on leases there; $POD_NAME, "
+             "$POD_UID and $POD_NAMESPACE are to be set from the pod's fields. Where it cannot be "
+             "written the manager asks."},
     {.name = "ready-file",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, ready_file),

@@ -36,6 +36,7 @@ struct localproxy_flags {
     const char *token_file;
     struct flag_list accept_hosts; /* beside those of guard/host.h */
     bool watch_bypass;
+    bool status_lease;
     const char *ready_file;
     uint64_t shutdown_delay_s; /* 0: none */
     uint64_t shutdown_grace_s;

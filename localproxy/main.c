@@ -7,6 +7,7 @@
  *
  * Without a delay it does not linger. A second signal stops it at once (program/program.h).
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "admin.h"
@@ -23,6 +24,7 @@
 #include "program/program.h"
 #include "proxy.h"
 #include "rules/reload.h"
+#include "status_lease.h"
 
 /* While it lingers: how often clients are counted, and how long there must have been none. An
  * operator that is about to give its lease back may have closed all connections for a moment. */
@@ -39,6 +41,9 @@ struct app {
     struct proxy *proxy;
     struct reload *reload;
     struct bypass_watch *bypass; /* NULL: that is not watched */
+    struct kube_access home;     /* of the cluster in which the pod is, if that is another access */
+    struct kube_client *home_client;
+    struct status_lease *lease; /* NULL: none is written */
     struct admin *admin;
     struct net_timer *linger; /* until clients are counted again */
     struct net_timer *grace;
@@ -163,6 +168,74 @@ static int open_bypass(struct app *a, struct err *e)
     return a->bypass == NULL ? e->code : 0;
 }
 
+/* ---- the Lease ---- */
+
+enum {
+    UNSETTLED_MS = 250
+}; /* until rules are told that are not settled: mostly they are by then */
+
+static void on_rules_changed(void *data)
+{
+    struct app *a = data;
+    status_lease_look(a->lease, proxy_settled(a->proxy) ? 0 : UNSETTLED_MS);
+}
+
+/* The manager is in the cluster in which the pod is, wherever a kubeconfig leads. *out stays NULL
+ * in a pod without a service account. */
+static int find_home(struct app *a, struct kube_client **out, struct err *e)
+{
+    struct err why = ERR_INIT;
+    bool in_cluster = a->access.context[0] == '\0';
+    *out = in_cluster || getenv("KUBERNETES_SERVICE_HOST") == NULL ? a->upstream : NULL;
+    if (*out != NULL) {
+        return 0;
+    }
+    if (kube_access_in_cluster(NULL, &a->home, &why) != 0) {
+        log_warn("--status-lease: there is no service account by which to write it",
+                 log_str("error", why.msg));
+        return 0;
+    }
+    const struct kube_client_options o = {.access = &a->home, .max_idle = 1};
+    a->home_client = kube_client_new(a->program.loop, &o, e);
+    *out = a->home_client;
+    return *out == NULL ? e->code : 0;
+}
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value == NULL ? "" : value;
+}
+
+static int open_lease(struct app *a, struct err *e)
+{
+    struct status_lease_options o = {
+        .proxy = a->proxy,
+        .metrics = &a->metrics,
+        .bypass = a->bypass,
+        .namespace = a->pod_namespace,
+        .pod = variable("POD_NAME"),
+        .uid = variable("POD_UID"),
+    };
+    if (!a->flags.status_lease) {
+        return 0;
+    }
+    if (o.namespace == NULL || o.pod[0] == '\0' || o.uid[0] == '\0') {
+        return err_set(e, -EINVAL,
+                       "--status-lease: POD_NAME, POD_UID or POD_NAMESPACE is not set: set them "
+                       "from metadata.name, metadata.uid and metadata.namespace of the pod");
+    }
+    if (find_home(a, &o.client, e) != 0 || o.client == NULL) {
+        return e->code;
+    }
+    a->lease = status_lease_new(a->program.loop, &o, e);
+    if (a->lease == NULL) {
+        return e->code;
+    }
+    reload_on_changed(a->reload, on_rules_changed, a);
+    return 0;
+}
+
 static int open_admin(struct app *a, struct err *e)
 {
     struct admin_options o = {
@@ -171,6 +244,7 @@ static int open_admin(struct app *a, struct err *e)
         .upstream = a->upstream,
         .metrics = &a->metrics,
         .bypass = a->bypass,
+        .lease = a->lease,
     };
     a->admin = admin_new(a->program.loop, &o, e);
     return a->admin == NULL ? e->code : 0;
@@ -248,8 +322,8 @@ static int open_reload(struct app *a, struct err *e)
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct app *, struct err *) = {
-        check_ready_file, open_timers, open_upstream, open_secrets,
-        open_proxy,       open_reload, open_bypass,   open_admin,
+        check_ready_file, open_timers, open_upstream, open_secrets, open_proxy,
+        open_reload,      open_bypass, open_lease,    open_admin,
     };
     struct app *a = data;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
@@ -270,10 +344,14 @@ static void close_all(void *data)
 {
     struct app *a = data;
     admin_free(a->admin);
+    status_lease_free(a->lease);
     bypass_watch_free(a->bypass);
     reload_free(a->reload);
     proxy_free(a->proxy);
     listener_secrets_free(a->secrets);
+    if (a->home_client != NULL) {
+        kube_client_close(a->home_client, NULL, NULL);
+    }
     if (a->upstream != NULL) {
         kube_client_close(a->upstream, NULL, NULL);
     }
@@ -301,6 +379,7 @@ int main(int argc, char **argv)
     program_raise_file_limit();
     int code = program_run(&a.program, &ops, &a);
     kube_access_deinit(&a.access);
+    kube_access_deinit(&a.home);
     free(a.pod_namespace);
     return code;
 }

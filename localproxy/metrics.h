@@ -56,6 +56,8 @@ struct metrics {
     uint64_t writes_fenced;
     uint64_t writes_audited;
     uint64_t tunnels;
+    uint64_t lease_written;               /* the Lease with the status */
+    uint64_t lease_failed;                /* attempts */
     struct prometheus_histogram duration; /* to the end of the response; watches not counted */
 };
 

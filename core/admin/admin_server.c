@@ -36,21 +36,27 @@ static void respond_text(struct http_exchange *x, unsigned code, const char *tex
     buf_reset(&body);
 }
 
-static void serve_health(struct admin_server *a, struct http_exchange *x)
+static void serve_health(struct admin_server *a, struct http_exchange *x,
+                         const struct http_head *head)
 {
+    (void)head;
     (void)a;
     respond_text(x, 200, "ok");
 }
 
-static void serve_ready(struct admin_server *a, struct http_exchange *x)
+static void serve_ready(struct admin_server *a, struct http_exchange *x,
+                        const struct http_head *head)
 {
+    (void)head;
     char why[ADMIN_WHY_MAX];
     bool ready = a->o.ops->ready(a->o.data, why);
     respond_text(x, ready ? 200 : 503, why);
 }
 
-static void serve_metrics(struct admin_server *a, struct http_exchange *x)
+static void serve_metrics(struct admin_server *a, struct http_exchange *x,
+                          const struct http_head *head)
 {
+    (void)head;
     struct buf body = BUF_INIT(BODY_MAX);
     if (a->o.ops->metrics(a->o.data, &body) != 0 || prometheus_process(&body) != 0) {
         http_exchange_abort(x);
@@ -77,8 +83,13 @@ static char *status_text(struct admin_server *a)
     return text;
 }
 
-static void serve_status(struct admin_server *a, struct http_exchange *x)
+static void serve_status(struct admin_server *a, struct http_exchange *x,
+                         const struct http_head *head)
 {
+    const struct http_header *agent = http_head_find(head, SLICE("User-Agent"));
+    if (a->o.ops->asked != NULL) {
+        a->o.ops->asked(a->o.data, agent == NULL ? SLICE("") : agent->value);
+    }
     char *text = status_text(a);
     if (text == NULL) {
         http_exchange_abort(x);
@@ -90,7 +101,7 @@ static void serve_status(struct admin_server *a, struct http_exchange *x)
 
 static const struct {
     struct slice path;
-    void (*serve)(struct admin_server *a, struct http_exchange *x);
+    void (*serve)(struct admin_server *a, struct http_exchange *x, const struct http_head *head);
 } pages[] = {
     {{"/healthz", 8}, serve_health},
     {{"/readyz", 7}, serve_ready},
@@ -110,7 +121,7 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
     }
     for (size_t i = 0; i < ARRAY_LEN(pages); i++) {
         if (slice_eq(path, pages[i].path)) {
-            pages[i].serve(a, x);
+            pages[i].serve(a, x, head);
             return;
         }
     }

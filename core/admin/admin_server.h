@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/slice.h"
 #include "net/loop.h"
 
 struct admin_server;
@@ -33,6 +34,9 @@ struct admin_server_ops {
     /* Adds to the status object, which begins with program, version, ready, message and
      * uptimeSeconds. */
     void (*status)(void *data, cJSON *root);
+    /* Somebody whose User-Agent is that, "" for none, is about to get the status. NULL: never mind.
+     */
+    void (*asked)(void *data, struct slice user_agent);
 };
 
 struct admin_server_options {

@@ -87,6 +87,7 @@ static const char *const settings[] = {
     "sidecar-pull-secret",
     "sidecar-user",
     "state",
+    "status-lease",
     "timeout",
     "to",
     "token-file",

@@ -232,6 +232,20 @@ cJSON *control_status_parse(struct slice body, const char *program, struct err *
     return root;
 }
 
+void control_pod_add(cJSON *root, const struct control_pod *pod)
+{
+    cJSON *object = cJSON_AddObjectToObject(root, "pod");
+    cJSON_AddStringToObject(object, "name", pod->name);
+    cJSON_AddStringToObject(object, "uid", pod->uid);
+}
+
+struct control_pod control_pod_read(const cJSON *root)
+{
+    const cJSON *object = member(root, "pod");
+    return (struct control_pod){.name = field_text(object, "name"),
+                                .uid = field_text(object, "uid")};
+}
+
 void control_time_add(cJSON *object, const char *key, int64_t seconds)
 {
     char text[RFC3339_SIZE];

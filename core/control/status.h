@@ -23,6 +23,9 @@
 #define CONTROL_STATUS_LOCALPROXY "localproxy"
 #define CONTROL_STATUS_RULESYNC "rulesync"
 
+/* What the User-Agent of a manager that asks begins with. */
+#define CONTROL_MANAGER_AGENT "cmesh/"
+
 /* ---- rules, wherever they are told ---- */
 
 /* Adds shard, generation and checksum to `object`. False: out of memory. */
@@ -84,6 +87,31 @@ const char *control_rulesync_trouble(const cJSON *root);
 /* The document with which `program` answered; to be deleted. NULL with `e` set: -EPROTO, also when
  * another program did, or -ENOMEM. */
 MUST_CHECK cJSON *control_status_parse(struct slice body, const char *program, struct err *e);
+
+/* ---- the Lease by which localproxy tells the same ----
+ *
+ * One for each pod, in its namespace: "cmesh-" and the pod's name. The annotation holds what GET
+ * /status would say, as far as manager reads that, and whose it is. */
+
+#define CONTROL_LEASE_NAME "cmesh-"
+#define CONTROL_LEASE_ANNOTATION "cmesh.kusionstack.io/status"
+/* Labels of each, and the selector that finds them. */
+#define CONTROL_LEASE_PART "app.kubernetes.io/part-of"
+#define CONTROL_LEASE_COMPONENT "app.kubernetes.io/component"
+#define CONTROL_LEASE_SELECTOR CONTROL_LEASE_COMPONENT "=localproxy," CONTROL_LEASE_PART "=cmesh"
+
+/* Who is not asked by a manager renews its Lease this often, plus or minus a tenth: ms. */
+#define CONTROL_LEASE_RENEW_MS 60000
+
+struct control_pod {
+    const char *name; /* "": not said */
+    const char *uid;
+};
+
+/* Adds to the root. */
+void control_pod_add(cJSON *root, const struct control_pod *pod);
+/* Views into the tree. */
+struct control_pod control_pod_read(const cJSON *root);
 
 /* Adds a time as RFC 3339 has it; 0 is left out. */
 void control_time_add(cJSON *object, const char *key, int64_t seconds);

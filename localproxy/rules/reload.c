@@ -25,6 +25,8 @@ struct reload {
     struct control *control;
     struct list waiting; /* calls whose rules are in force, but not settled */
     struct net_deadline settle;
+    reload_changed_cb on_changed; /* NULL: nobody wants to know */
+    void *changed_data;
 };
 
 static void log_rules(const char *what, const struct rules *rules)
@@ -142,9 +144,18 @@ static void answer_all(struct reload *r)
     }
 }
 
+static void tell_changed(const struct reload *r)
+{
+    if (r->on_changed != NULL) {
+        r->on_changed(r->changed_data);
+    }
+}
+
 static void on_settled(void *data)
 {
-    answer_all(data);
+    struct reload *r = data;
+    answer_all(r);
+    tell_changed(r);
 }
 
 /* A write may take a minute. Who asked is told that there are some. */
@@ -177,6 +188,7 @@ static int put_in_force(struct reload *r, struct rules *rules, struct control_ca
         log_rules("new rules are in force", rules);
         proxy_set_rules(r->proxy, rules);
         proxy_ask_start_version(r->proxy);
+        tell_changed(r);
     } else if (call == NULL) {
         log_info("the rules have not changed");
     } else if (proxy_settled(r->proxy)) {
@@ -271,6 +283,12 @@ struct reload *reload_new(struct net_loop *l, const struct localproxy_flags *con
         }
     }
     return r;
+}
+
+void reload_on_changed(struct reload *r, reload_changed_cb cb, void *data)
+{
+    r->on_changed = cb;
+    r->changed_data = data;
 }
 
 void reload_free(struct reload *r)

@@ -21,6 +21,11 @@ struct reload;
 MUST_CHECK struct reload *reload_new(struct net_loop *l, const struct localproxy_flags *config,
                                      struct proxy *proxy, struct metrics *metrics, struct err *e);
 
+/* From now on `cb` is called when other rules have come into force, and again when they are settled
+ * (proxy_on_settled). Inside it nothing of this header may be called. */
+typedef void (*reload_changed_cb)(void *data);
+void reload_on_changed(struct reload *r, reload_changed_cb cb, void *data);
+
 /* Reads the file again, on SIGHUP: what is newer and valid comes into force; otherwise the log says
  * why not. */
 void reload_read_again(struct reload *r);

@@ -37,6 +37,7 @@ const struct flag inject_proxy_flags[] = {
     TEXT("pod-namespace"),
     {.name = "accept-host", .type = FLAG_LIST},
     {.name = "watch-bypass", .type = FLAG_BOOL},
+    {.name = "status-lease", .type = FLAG_BOOL},
     TEXT("ready-file"),
     NUMBER("shutdown-delay", 0, 86400),
     NUMBER("shutdown-grace", 0, 3600),

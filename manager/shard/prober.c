@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "base/state_machine.h"
 #include "base/table.h"
+#include "control/status.h"
 #include "http/fetch.h"
 #include "net/address.h"
 #include "net/timer.h"
@@ -268,7 +269,7 @@ static struct http_fetch *start_fetch(struct target *t, const struct endpoint *t
     struct prober *p = t->prober;
     const struct http_header headers[] = {
         {SLICE("Host"), slice_str(to->address)},
-        {SLICE("User-Agent"), SLICE("cmesh/" CMESH_VERSION)},
+        {SLICE("User-Agent"), SLICE(CONTROL_MANAGER_AGENT CMESH_VERSION)},
     };
     const struct http_fetch_options o = {
         .via = http_client_requester(to->client),

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proxy_status.h"
+
+void proxy_status_rules(const struct proxy *p, struct control_proxy_status *out)
+{
+    const struct rules *r = proxy_rules(p);
+    *out = (struct control_proxy_status){.settled = r != NULL && proxy_settled(p)};
+    control_state_set(&out->rules, r, proxy_rules_since(p), NULL);
+}
+
+void proxy_status_use(const struct proxy *p, struct bypass_watch *bypass,
+                      struct control_proxy_use *out)
+{
+    const struct proxy_clients *c = proxy_clients(p);
+    *out = (struct control_proxy_use){
+        .clients_known = true,
+        .requests = c->requests,
+        .first = c->first,
+        .last = c->last,
+    };
+    if (bypass != NULL) {
+        struct bypass_answer a = bypass_watch_ask(bypass);
+        out->bypass_known = a.known;
+        out->bypass_connections = a.connections;
+        out->bypass_error = a.error;
+    }
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ *     IDLE -- it tells something new, or is to be renewed --> PATCHING -- 200 --> IDLE
+ *     PATCHING -- 404 --> CREATING -- 201 --> IDLE
+ *     CREATING -- 409: somebody was faster --> IDLE, and again
+ *
+ * Any other answer: IDLE, and again after a pause. While a request is under way nothing is looked
+ * at: its answer leads to the next look.
+ */
+#include "status_lease.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/state_machine.h"
+#include "kube/client/lease_object.h"
+#include "kube/client/object_request.h"
+#include "proxy_status.h"
+#include "json/edit.h"
+
+enum {
+    LOOK_MS = 5000,      /* what does not say so by itself is noticed so late */
+    ASKED_MS = 45000,    /* a manager that asks does so three times meanwhile */
+    PAUSE_MIN_MS = 1000, /* after a failure, doubled with each further one */
+    PAUSE_MAX_MS = 10000,
+    FORBIDDEN_MS = 300000, /* after a failure that only a person can mend */
+    MS = 1000,
+};
+
+enum phase { PHASE_IDLE, PHASE_PATCHING, PHASE_CREATING };
+
+static const struct state_machine phases = {
+    .object = "status lease",
+    .states = {[PHASE_IDLE] = {"Idle", STATE(PHASE_PATCHING)},
+               [PHASE_PATCHING] = {"Patching", STATE(PHASE_CREATING) | STATE(PHASE_IDLE)},
+               [PHASE_CREATING] = {"Creating", STATE(PHASE_IDLE)}},
+};
+
+struct status_lease {
+    struct net_loop *loop;
+    struct status_lease_options o;
+    struct net_timer *timer;
+    uint64_t look_at; /* when the timer is due; UINT64_MAX: it is not set */
+    enum phase phase;
+    struct object_request *request;
+    char *path;
+    char *name;
+    uint64_t started_at;
+    uint64_t asked_at;   /* 0: never */
+    char *sent;          /* what the request that is under way tells */
+    char *told;          /* what the Lease tells; NULL: not known */
+    uint64_t renew_at;   /* it is to be written again then, changed or not */
+    uint64_t allowed_at; /* after a failure: not before */
+    uint64_t pause_ms;   /* the last one; 0: it did not fail */
+    struct err trouble;
+};
+
+static uint64_t now_of(const struct status_lease *s)
+{
+    return net_clock_now(s->o.clock);
+}
+
+static void set_phase(struct status_lease *s, enum phase phase)
+{
+    s->phase = state_change(&phases, s->phase, phase, slice_str(s->name));
+}
+
+/* ---- what it tells ---- */
+
+/* But for the time. NULL without memory. */
+static cJSON *describe(const struct status_lease *s)
+{
+    struct control_proxy_status rules;
+    struct control_proxy_use use;
+    const struct control_pod pod = {s->o.pod, s->o.uid};
+    cJSON *root = cJSON_CreateObject();
+    proxy_status_rules(s->o.proxy, &rules);
+    proxy_status_use(s->o.proxy, s->o.bypass, &use);
+    /* Numbers that grow all the time would be written all the time. */
+    use.requests = use.requests > 0;
+    use.bypass_connections = use.bypass_connections > 0;
+    use.first = 0;
+    use.last = 0;
+    use.bypass_error = NULL;
+    cJSON_AddStringToObject(root, "program", CONTROL_STATUS_LOCALPROXY);
+    cJSON_AddStringToObject(root, "version", CMESH_VERSION);
+    control_pod_add(root, &pod);
+    control_proxy_status_add(cJSON_AddObjectToObject(root, "rules"), &rules);
+    control_proxy_use_add(root, &use);
+    return root;
+}
+
+static void add_metadata(const struct status_lease *s, struct edit *ed, cJSON *lease,
+                         const char *text)
+{
+    cJSON *meta = edit_object(ed, lease, "metadata");
+    cJSON *labels = edit_object(ed, meta, "labels");
+    edit_string(ed, labels, CONTROL_LEASE_PART, "cmesh");
+    edit_string(ed, labels, CONTROL_LEASE_COMPONENT, CONTROL_STATUS_LOCALPROXY);
+    edit_string(ed, edit_object(ed, meta, "annotations"), CONTROL_LEASE_ANNOTATION, text);
+    cJSON *owner = edit_append_object(ed, edit_array(ed, meta, "ownerReferences"));
+    edit_string(ed, owner, "apiVersion", "v1");
+    edit_string(ed, owner, "kind", "Pod");
+    edit_string(ed, owner, "name", s->o.pod);
+    edit_string(ed, owner, "uid", s->o.uid);
+}
+
+/* To create; without apiVersion and so on also to patch. NULL without memory. */
+static cJSON *make_lease(const struct status_lease *s, const char *text)
+{
+    struct edit ed = {.rc = 0};
+    cJSON *named = lease_object_new(s->o.namespace, s->name);
+    cJSON *lease = named == NULL ? NULL
+                                 : lease_object_claim(named, LEASE_CREATE, s->o.pod,
+                                                      2 * CONTROL_LEASE_RENEW_MS / MS,
+                                                      net_clock_wall(s->o.clock));
+    cJSON_Delete(named);
+    if (lease == NULL) {
+        return NULL;
+    }
+    add_metadata(s, &ed, lease, text);
+    return edit_result(&ed, lease);
+}
+
+/* ---- writing ---- */
+
+static void on_answer(void *data, const cJSON *object, const struct api_error *error);
+
+/* Of what it tells now; the caller deletes. NULL without memory. */
+static cJSON *next_lease(struct status_lease *s)
+{
+    cJSON *root = describe(s);
+    cJSON_free(s->sent);
+    s->sent = cJSON_PrintUnformatted(root);
+    cJSON_AddNumberToObject(root, "uptimeSeconds", (double)((now_of(s) - s->started_at) / MS));
+    char *text = s->sent == NULL ? NULL : cJSON_PrintUnformatted(root);
+    cJSON *lease = text == NULL ? NULL : make_lease(s, text);
+    cJSON_Delete(root);
+    cJSON_free(text);
+    return lease;
+}
+
+/* 0 or negative with `e` set. */
+static int send_lease(struct status_lease *s, struct err *e)
+{
+    bool creating = s->phase == PHASE_CREATING;
+    cJSON *lease = next_lease(s);
+    struct object_request_options q = {
+        .verb = creating ? OBJECT_REQUEST_CREATE : OBJECT_REQUEST_MERGE_PATCH,
+        .path = s->path,
+        .name = creating ? NULL : s->name,
+        .body = lease,
+        .field_manager = "cmesh-localproxy",
+        .metadata_only = true,
+    };
+    if (lease == NULL) {
+        return err_memory(e);
+    }
+    s->request = object_request_start(s->loop, s->o.client, &q, on_answer, s, e);
+    cJSON_Delete(lease);
+    return s->request != NULL ? 0 : e->code;
+}
+
+static void set_timer(struct status_lease *s, uint64_t at)
+{
+    uint64_t now = now_of(s);
+    s->look_at = at;
+    net_clock_set_timer(s->o.clock, s->timer, at > now ? at - now : 0);
+}
+
+/* A word about it each time that the reason is another one. */
+static void failed(struct status_lease *s, const char *why, bool forbidden)
+{
+    bool news = s->trouble.code == 0 || strcmp(s->trouble.msg, why) != 0;
+    s->o.metrics->lease_failed++;
+    (void)err_set(&s->trouble, -EIO, "%s", why);
+    if (news) {
+        log_warn("cannot write the Lease with the status; a manager that reaches this pod asks it",
+                 log_str("namespace", s->o.namespace), log_str("lease", s->name),
+                 log_str("error", why));
+    }
+    s->pause_ms = s->pause_ms == 0 ? PAUSE_MIN_MS : 2 * s->pause_ms;
+    s->pause_ms = s->pause_ms > PAUSE_MAX_MS ? PAUSE_MAX_MS : s->pause_ms;
+    s->allowed_at = now_of(s) + (forbidden ? FORBIDDEN_MS : s->pause_ms);
+    set_phase(s, PHASE_IDLE);
+    set_timer(s, s->allowed_at);
+}
+
+static void succeeded(struct status_lease *s)
+{
+    /* Within 10 % of it, so that pods started together do not write together for ever. */
+    uint64_t spread = CONTROL_LEASE_RENEW_MS / 5;
+    uint64_t chance = spread * (net_clock_random(s->o.clock) >> 16) / 65536;
+    if (s->trouble.code != 0) {
+        log_info("the Lease with the status is written again", log_str("lease", s->name));
+    }
+    s->o.metrics->lease_written++;
+    s->trouble = (struct err)ERR_INIT;
+    s->pause_ms = 0;
+    s->renew_at = now_of(s) + CONTROL_LEASE_RENEW_MS - spread / 2 + chance;
+    cJSON_free(s->told);
+    s->told = s->sent;
+    s->sent = NULL;
+    set_phase(s, PHASE_IDLE);
+    set_timer(s, 0); /* something may have changed meanwhile */
+}
+
+static void write_lease(struct status_lease *s, enum phase phase)
+{
+    struct err e = ERR_INIT;
+    set_phase(s, phase);
+    if (send_lease(s, &e) != 0) {
+        failed(s, e.msg, false);
+    }
+}
+
+static void on_answer(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct status_lease *s = data;
+    s->request = NULL;
+    if (object != NULL) {
+        succeeded(s);
+    } else if (s->phase == PHASE_PATCHING && error->code == 404) {
+        write_lease(s, PHASE_CREATING);
+    } else {
+        failed(s, error->msg, error->code == 403);
+    }
+}
+
+/* ---- when ---- */
+
+static bool is_asked(const struct status_lease *s)
+{
+    return s->asked_at != 0 && now_of(s) - s->asked_at < ASKED_MS;
+}
+
+/* Whether it has something to tell, or to say again. */
+static bool is_due(const struct status_lease *s)
+{
+    cJSON *root = describe(s);
+    char *text = cJSON_PrintUnformatted(root);
+    bool same = s->told != NULL && text != NULL && strcmp(text, s->told) == 0;
+    cJSON_Delete(root);
+    cJSON_free(text);
+    return !same || (!is_asked(s) && now_of(s) >= s->renew_at);
+}
+
+static void on_timer(void *data)
+{
+    struct status_lease *s = data;
+    uint64_t now = now_of(s);
+    if (s->phase != PHASE_IDLE) {
+        return; /* the answer leads on */
+    }
+    if (now < s->look_at) {
+        set_timer(s, s->look_at);
+    } else if (is_due(s)) {
+        write_lease(s, PHASE_PATCHING);
+    } else {
+        set_timer(s, now + LOOK_MS);
+    }
+}
+
+void status_lease_look(struct status_lease *s, uint64_t ms)
+{
+    uint64_t at = now_of(s) + ms;
+    at = at < s->allowed_at ? s->allowed_at : at;
+    if (at < s->look_at) {
+        set_timer(s, at);
+    }
+}
+
+void status_lease_asked(struct status_lease *s)
+{
+    s->asked_at = now_of(s);
+}
+
+/* ---- life ---- */
+
+const char *status_lease_error(const struct status_lease *s)
+{
+    return s->trouble.code == 0 ? NULL : s->trouble.msg;
+}
+
+static int make_names(struct status_lease *s)
+{
+    if (asprintf(&s->path, "/apis/coordination.k8s.io/v1/namespaces/%s/leases", s->o.namespace) <
+        0) {
+        s->path = NULL;
+        return -ENOMEM;
+    }
+    if (asprintf(&s->name, CONTROL_LEASE_NAME "%s", s->o.pod) < 0) {
+        s->name = NULL;
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+struct status_lease *status_lease_new(struct net_loop *l, const struct status_lease_options *o,
+                                      struct err *e)
+{
+    struct status_lease *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        (void)err_memory(e);
+        return NULL;
+    }
+    s->loop = l;
+    s->o = *o;
+    s->o.clock = o->clock != NULL ? o->clock : &net_clock_system;
+    s->trouble = (struct err)ERR_INIT;
+    s->timer = net_timer_new(l, on_timer, s);
+    if (s->timer == NULL || make_names(s) != 0) {
+        (void)err_memory(e);
+        status_lease_free(s);
+        return NULL;
+    }
+    s->started_at = now_of(s);
+    set_timer(s, s->started_at);
+    return s;
+}
+
+void status_lease_free(struct status_lease *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    object_request_cancel(s->request);
+    net_timer_free(s->timer);
+    cJSON_free(s->sent);
+    cJSON_free(s->told);
+    free(s->path);
+    free(s->name);
+    free(s);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * status_lease.h - tells the manager by a Lease what GET /status would say: at once when rules are
+ * in force, and where no manager can ask.
+ *
+ * The Lease belongs to the pod, so it goes with it. It is written when something in it changes, and
+ * renewed each minute while no manager asks. What cannot be written is tried again, with growing
+ * pauses: nothing depends on it but how soon the manager knows.
+ *
+ * Source: https://kubernetes.io/docs/concepts/architecture/leases/.
+ */
+#ifndef LOCALPROXY_STATUS_LEASE_H
+#define LOCALPROXY_STATUS_LEASE_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "bypass/bypass_watch.h"
+#include "kube/client/client.h"
+#include "metrics.h"
+#include "net/clock.h"
+#include "net/loop.h"
+#include "proxy.h"
+
+struct status_lease;
+
+/* Texts are kept, not copied. */
+struct status_lease_options {
+    struct kube_client *client; /* of the pod's cluster; these four must outlive it */
+    const struct proxy *proxy;
+    struct metrics *metrics;
+    struct bypass_watch *bypass; /* NULL: that is not watched */
+    const char *namespace;       /* of the pod */
+    const char *pod;             /* its name */
+    const char *uid;
+    const struct net_clock *clock; /* NULL: the system's */
+};
+
+/* Writes soon. NULL with `e` set: -ENOMEM. */
+MUST_CHECK struct status_lease *
+status_lease_new(struct net_loop *l, const struct status_lease_options *o, struct err *e);
+
+/* What it tells may be other than before: looks after `ms` at the latest. */
+void status_lease_look(struct status_lease *s, uint64_t ms);
+/* A manager has asked by itself. */
+void status_lease_asked(struct status_lease *s);
+
+/* Why it could not be written the last time; NULL: it could. Valid until the loop runs on. */
+const char *status_lease_error(const struct status_lease *s);
+
+/* At once: a request that is under way may be executed all the same. NULL is ignored. */
+void status_lease_free(struct status_lease *s);
+
+#endif

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a localproxy tells by its Lease, when it writes it, and what becomes of failures. With a
+ * random number of 0 it is renewed after 54 s.
+ */
+#include "status_lease.h"
+
+#include "alloc_sweep.h"
+#include "base/array.h"
+#include "control/status.h"
+#include "reload_fixture.h"
+#include "json/field.h"
+#include "json/json.h"
+
+#define OWN "ctrlmesh.kusionstack.io/namespace"
+#define PATH "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+#define LEASES PATH "?fieldManager=cmesh-localproxy"
+#define LEASE PATH "/cmesh-blue-0?fieldManager=cmesh-localproxy"
+#define NOT_FOUND "{\"kind\":\"Status\",\"code\":404,\"reason\":\"NotFound\"}"
+
+enum { RENEW_MS = 54000 };
+
+static struct status_lease *lease;
+
+static struct status_lease *open_lease(struct fixture *f)
+{
+    struct err e = ERR_INIT;
+    const struct status_lease_options o = {
+        .client = f->api->client,
+        .proxy = f->proxy,
+        .metrics = &f->metrics,
+        .namespace = "ns",
+        .pod = "blue-0",
+        .uid = "u-1",
+        .clock = &f->api->clock.clock,
+    };
+    return status_lease_new(f->api->loop, &o, &e);
+}
+
+static void close_lease(struct fixture *f)
+{
+    status_lease_free(lease);
+    lease = NULL;
+    fake_clock_forget(&f->api->clock);
+}
+
+static void open_again(struct fixture *f)
+{
+    lease = open_lease(f);
+    assert_non_null(lease);
+}
+
+static int setup(void **state)
+{
+    if (fixture_setup(state) != 0) {
+        return -1;
+    }
+    lease = open_lease(*state);
+    return lease != NULL ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    status_lease_free(lease);
+    return fixture_teardown(state);
+}
+
+/* ---- what is written ---- */
+
+static void pass(struct fixture *f, uint64_t ms)
+{
+    fake_clock_pass(&f->api->clock, ms);
+}
+
+static struct api_request *expect_write(struct fixture *f, const char *method, const char *target)
+{
+    pass(f, 0);
+    return api_expect(f->api, method, target);
+}
+
+static void expect_quiet(struct fixture *f)
+{
+    run_for(f->api->loop, 10);
+    pass(f, 0);
+    assert_true(list_empty(&f->api->requests));
+}
+
+static void accept_write(struct api_request *q)
+{
+    api_answer(q, 200, NULL, "{\"kind\":\"Lease\"}");
+    run_for(q->api->loop, 10);
+}
+
+static cJSON *body_of(const struct api_request *q)
+{
+    cJSON *body = json_parse(q->body, strlen(q->body), NULL);
+    assert_non_null(body);
+    return body;
+}
+
+/* The status that stands in it. */
+static cJSON *told_by(const struct api_request *q)
+{
+    cJSON *body = body_of(q);
+    const char *text =
+        field_text(field_get(field_get(body, "metadata"), "annotations"), CONTROL_LEASE_ANNOTATION);
+    cJSON *root = json_parse(text, strlen(text), NULL);
+    assert_non_null(root);
+    cJSON_Delete(body);
+    return root;
+}
+
+static void expect_told(const struct api_request *q, uint64_t generation, bool settled)
+{
+    struct err e = ERR_INIT;
+    struct control_proxy_status status;
+    cJSON *root = told_by(q);
+    assert_int_equal(control_proxy_status_read(root, &status, &e), 0);
+    assert_int_equal(status.rules.enforcing, generation != 0);
+    assert_int_equal(status.rules.generation, generation);
+    assert_int_equal(status.settled, settled);
+    cJSON_Delete(root);
+}
+
+/* The first Lease says that there are no rules yet. */
+static void start(struct fixture *f)
+{
+    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    expect_told(q, 0, false);
+    accept_write(q);
+    expect_quiet(f);
+}
+
+static void made_when_it_is_missing(void **state)
+{
+    struct fixture *f = *state;
+    api_answer(expect_write(f, "PATCH", LEASE), 404, NULL, NOT_FOUND);
+    struct api_request *q = expect_write(f, "POST", LEASES);
+    cJSON *body = body_of(q);
+    const cJSON *meta = field_get(body, "metadata");
+    const cJSON *labels = field_get(meta, "labels");
+    const cJSON *owner = cJSON_GetArrayItem(field_get(meta, "ownerReferences"), 0);
+    assert_string_equal(field_text(body, "kind"), "Lease");
+    assert_string_equal(field_text(meta, "name"), "cmesh-blue-0");
+    assert_string_equal(field_text(meta, "namespace"), "ns");
+    assert_string_equal(field_text(labels, "app.kubernetes.io/part-of"), "cmesh");
+    assert_string_equal(field_text(labels, "app.kubernetes.io/component"), "localproxy");
+    assert_string_equal(field_text(owner, "kind"), "Pod");
+    assert_string_equal(field_text(owner, "name"), "blue-0");
+    assert_string_equal(field_text(owner, "uid"), "u-1");
+    assert_string_equal(field_text(field_get(body, "spec"), "holderIdentity"), "blue-0");
+    assert_string_equal(field_text(field_get(body, "spec"), "renewTime"),
+                        "2026-01-01T00:00:00.000123Z");
+    cJSON_Delete(body);
+    cJSON *root = told_by(q);
+    struct control_pod pod = control_pod_read(root);
+    assert_string_equal(field_text(root, "program"), "localproxy");
+    assert_string_equal(field_text(root, "version"), CMESH_VERSION);
+    assert_string_equal(pod.name, "blue-0");
+    assert_string_equal(pod.uid, "u-1");
+    cJSON_Delete(root);
+    api_answer(q, 201, NULL, "{\"kind\":\"Lease\"}");
+    expect_quiet(f);
+    assert_int_equal(f->metrics.lease_written, 1);
+    assert_int_equal(f->metrics.lease_failed, 0);
+}
+
+static void look(struct fixture *f, uint64_t ms)
+{
+    status_lease_look(lease, ms);
+    pass(f, 0);
+}
+
+static void rules_are_told_at_once(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    fixture_limit(f, OWN " in (a)");
+    look(f, 0);
+    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    expect_told(q, 1, true);
+    accept_write(q);
+    look(f, 0); /* it tells nothing new */
+    expect_quiet(f);
+}
+
+/* Rules that are not settled are told a little later, unless they are by then. */
+static void until_they_are_settled(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    start(f);
+    fixture_limit(f, OWN " in (a)");
+    look(f, 0);
+    accept_write(expect_write(f, "PATCH", LEASE));
+    expect_quiet(f);
+    client_open(f, &c);
+    client_send(&c, "DELETE /api/v1/namespaces/a/pods/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    struct api_request *del = api_expect_part(f->api, "/pods/x");
+    fixture_limit(f, OWN " in (b)");
+    look(f, 250);
+    run_for(f->api->loop, 10);
+    assert_int_equal(f->api->count, 3);
+    pass(f, 250);
+    struct api_request *q = api_expect_part(f->api, LEASE);
+    expect_told(q, 2, false);
+    accept_write(q);
+    api_answer(del, 200, NULL, "{}");
+    fixture_expect(f, &c, "200 OK");
+    fixture_expect_settled(f);
+    look(f, 0);
+    q = expect_write(f, "PATCH", LEASE);
+    expect_told(q, 2, true);
+    accept_write(q);
+    client_close(&c);
+}
+
+/* What comes while it is written is written afterwards, and the last state only. */
+static void one_request_at_a_time(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    fixture_limit(f, OWN " in (a)");
+    look(f, 0);
+    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    for (int i = 0; i < 5; i++) {
+        fixture_limit(f, i % 2 == 0 ? OWN " in (b)" : OWN " in (c)");
+        look(f, 0);
+    }
+    run_for(f->api->loop, 10);
+    assert_int_equal(f->api->count, 2);
+    expect_told(q, 1, true);
+    accept_write(q);
+    q = expect_write(f, "PATCH", LEASE);
+    expect_told(q, 6, true);
+    accept_write(q);
+    expect_quiet(f);
+}
+
+static void first_client_is_told_of_and_no_other(void **state)
+{
+    struct fixture *f = *state;
+    struct control_proxy_use use;
+    start(f);
+    for (int i = 0; i < 3; i++) {
+        struct client c;
+        fixture_get(f, &c, "/api/v1/pods");
+        fixture_expect(f, &c, "503");
+        client_close(&c);
+    }
+    pass(f, 5000);
+    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    cJSON *root = told_by(q);
+    control_proxy_use_read(root, &use);
+    assert_true(use.clients_known);
+    assert_int_equal(use.requests, 1);
+    assert_int_equal(use.uptime_s, 5);
+    assert_false(use.bypass_known);
+    cJSON_Delete(root);
+    accept_write(q);
+    pass(f, 20000);
+    expect_quiet(f);
+}
+
+/* ---- renewal ---- */
+
+static void renewed_while_nobody_asks(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    for (int i = 0; i < 3; i++) {
+        pass(f, RENEW_MS - 1000);
+        expect_quiet(f);
+        pass(f, 6000);
+        accept_write(expect_write(f, "PATCH", LEASE));
+    }
+    /* A manager that asks each 15 s knows that it is alive. */
+    for (int i = 0; i < 20; i++) {
+        status_lease_asked(lease);
+        pass(f, 15000);
+        expect_quiet(f);
+    }
+    pass(f, 30000);
+    accept_write(expect_write(f, "PATCH", LEASE));
+    /* And what changes is told all the same. */
+    status_lease_asked(lease);
+    fixture_limit(f, OWN " in (a)");
+    look(f, 0);
+    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    expect_told(q, 1, true);
+    accept_write(q);
+}
+
+/* ---- failures ---- */
+
+static void failures_are_repeated_with_pauses(void **state)
+{
+    static const uint64_t pauses[] = {1000, 2000, 4000, 8000, 10000, 10000};
+    struct fixture *f = *state;
+    for (size_t i = 0; i < ARRAY_LEN(pauses); i++) {
+        api_answer(expect_write(f, "PATCH", LEASE), 500, NULL, "{\"message\":\"no\"}");
+        run_for(f->api->loop, 10);
+        assert_non_null(strstr(status_lease_error(lease), "500"));
+        look(f, 0); /* no earlier than that */
+        pass(f, pauses[i] - 1);
+        expect_quiet(f);
+        pass(f, 1);
+    }
+    accept_write(expect_write(f, "PATCH", LEASE));
+    assert_null(status_lease_error(lease));
+    assert_int_equal(f->metrics.lease_failed, ARRAY_LEN(pauses));
+    assert_int_equal(f->metrics.lease_written, 1);
+    /* The next pause is short again. */
+    fixture_limit(f, OWN " in (a)");
+    look(f, 0);
+    api_cut(expect_write(f, "PATCH", LEASE));
+    run_for(f->api->loop, 10);
+    pass(f, 1000);
+    expect_told(expect_write(f, "PATCH", LEASE), 1, true);
+}
+
+static void what_is_forbidden_is_seldom_tried(void **state)
+{
+    struct fixture *f = *state;
+    api_answer(expect_write(f, "PATCH", LEASE), 403, NULL, "{\"message\":\"leases forbidden\"}");
+    run_for(f->api->loop, 10);
+    assert_non_null(strstr(status_lease_error(lease), "leases forbidden"));
+    fixture_limit(f, OWN " in (a)");
+    look(f, 0);
+    pass(f, 299000);
+    expect_quiet(f);
+    pass(f, 1000);
+    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    expect_told(q, 1, true);
+    /* It may be patched and not created. */
+    api_answer(q, 404, NULL, NOT_FOUND);
+    api_answer(expect_write(f, "POST", LEASES), 403, NULL, "{\"message\":\"create forbidden\"}");
+    run_for(f->api->loop, 10);
+    assert_non_null(strstr(status_lease_error(lease), "create forbidden"));
+    pass(f, 299000);
+    expect_quiet(f);
+}
+
+static void somebody_else_creates_it(void **state)
+{
+    struct fixture *f = *state;
+    api_answer(expect_write(f, "PATCH", LEASE), 404, NULL, NOT_FOUND);
+    api_answer(expect_write(f, "POST", LEASES), 409, NULL, "{\"reason\":\"AlreadyExists\"}");
+    run_for(f->api->loop, 10);
+    pass(f, 1000);
+    accept_write(expect_write(f, "PATCH", LEASE));
+    expect_quiet(f);
+}
+
+/* It is gone, as with `kubectl delete lease`: the next word makes it again. */
+static void deleted_by_somebody(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    fixture_limit(f, OWN " in (a)");
+    look(f, 0);
+    api_answer(expect_write(f, "PATCH", LEASE), 404, NULL, NOT_FOUND);
+    struct api_request *q = expect_write(f, "POST", LEASES);
+    expect_told(q, 1, true);
+    accept_write(q);
+}
+
+static void freed_in_each_phase(void **state)
+{
+    struct fixture *f = *state;
+    close_lease(f); /* before its first turn */
+    open_again(f);
+    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    close_lease(f);
+    api_expect_given_up(q);
+    open_again(f);
+    api_answer(expect_write(f, "PATCH", LEASE), 404, NULL, NOT_FOUND);
+    q = expect_write(f, "POST", LEASES);
+    close_lease(f);
+    api_expect_given_up(q);
+    open_again(f);
+    api_answer(expect_write(f, "PATCH", LEASE), 500, NULL, "{}");
+    run_for(f->api->loop, 10);
+    close_lease(f); /* in a pause */
+}
+
+/* ---- out of memory ---- */
+
+static bool tell_rules(void *data)
+{
+    struct fixture *f = data;
+    struct status_lease *s = open_lease(f);
+    if (s == NULL) {
+        fake_clock_forget(&f->api->clock);
+        return false;
+    }
+    uint64_t before = f->metrics.lease_written;
+    bool told = false;
+    for (int i = 0; i < 50 && !told; i++) {
+        fake_clock_pass(&f->api->clock, 1000);
+        run_for(f->api->loop, 1);
+        if (!list_empty(&f->api->requests)) {
+            long left = alloc_sweep_pause();
+            struct api_request *q = api_expect_part(f->api, PATH);
+            bool create = strcmp(q->method, "POST") == 0;
+            api_answer(q, create ? 201 : 404, NULL, create ? "{\"kind\":\"Lease\"}" : NOT_FOUND);
+            alloc_sweep_resume(left);
+        }
+        told = f->metrics.lease_written > before;
+    }
+    long left = alloc_sweep_pause();
+    status_lease_free(s);
+    fake_clock_forget(&f->api->clock);
+    run_for(f->api->loop, 5);
+    alloc_sweep_resume(left);
+    return told; /* in the end, whatever failed on the way */
+}
+
+static void without_memory_it_is_tried_again(void **state)
+{
+    struct fixture *f = *state;
+    close_lease(f);
+    fixture_limit(f, OWN " in (a)");
+    assert_true(sweep_allocations(tell_rules, f) > 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(made_when_it_is_missing, setup, teardown),
+        cmocka_unit_test_setup_teardown(rules_are_told_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(until_they_are_settled, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_request_at_a_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(first_client_is_told_of_and_no_other, setup, teardown),
+        cmocka_unit_test_setup_teardown(renewed_while_nobody_asks, setup, teardown),
+        cmocka_unit_test_setup_teardown(failures_are_repeated_with_pauses, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_forbidden_is_seldom_tried, setup, teardown),
+        cmocka_unit_test_setup_teardown(somebody_else_creates_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(deleted_by_somebody, setup, teardown),
+        cmocka_unit_test_setup_teardown(freed_in_each_phase, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_memory_it_is_tried_again, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
