@@ -100,6 +100,7 @@ static int begin_controller(struct leader *l, struct err *e)
         .namespace = l->o.namespace,
         .system_namespaces = s->label_system_namespaces,
         .bypass_wait_ms = s->bypass_wait_s * MS,
+        .watch_namespace = s->watch_namespace,
         .probes = {.interval_ms = s->probe_interval_s * MS},
     };
     l->controller = controller_new(l->loop, &o, e);

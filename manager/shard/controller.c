@@ -312,6 +312,7 @@ void controller_watch_pod(struct controller *c, const struct pod *p)
         prober_forget(c->prober, p->key);
         return;
     }
+    bool fresh = prober_result(c->prober, p->key) == NULL;
     struct prober_target target = {
         .key = p->key, .uid = p->uid, .proxy = proxy, .rulesync = sync[0] == '\0' ? NULL : sync};
     int rc = prober_watch(c->prober, &target);
@@ -319,6 +320,9 @@ void controller_watch_pod(struct controller *c, const struct pod *p)
         log_warn("cannot probe a proxy", log_str("pod", p->key), log_str("address", proxy),
                  log_str("error", err_text(rc)));
         return;
+    }
+    if (fresh) {
+        status_leases_tell(c->leases, p->key); /* it may have told before it was known */
     }
     expect_generation(c, p);
 }
@@ -350,6 +354,12 @@ static void on_probe(void *data, const char *key)
         enqueue(c, p->shard, gather_ms(shard_cache_find_config(c->options.cache, p->shard)));
     }
     controller_wake(c, key);
+}
+
+static void on_told(void *data, const char *pod, struct slice document)
+{
+    struct controller *c = data;
+    prober_told(c->prober, pod, document);
 }
 
 /* ---- the end of a config ---- */
@@ -410,6 +420,19 @@ static const struct shard_cache_handlers handlers = {
     .on_ready = on_ready,
 };
 
+static int follow_leases(struct controller *c, struct err *e)
+{
+    const struct status_leases_options o = {
+        .client = c->options.client,
+        .namespace = c->options.watch_namespace,
+        .ops = c->options.ops,
+        .on_told = on_told,
+        .data = c,
+    };
+    c->leases = status_leases_new(c->loop, &o, e);
+    return c->leases == NULL ? e->code : 0;
+}
+
 static int start_parts(struct controller *c, struct err *e)
 {
     const struct controller_options *o = &c->options;
@@ -422,7 +445,8 @@ static int start_parts(struct controller *c, struct err *e)
     c->prober = c->queue == NULL ? NULL : prober_new(c->loop, &probes, e);
     c->nudger = c->prober == NULL ? NULL : nudger_new(c, e);
     c->coverer = c->nudger == NULL || !o->coverage ? NULL : coverer_new(c, e);
-    return c->nudger == NULL || (o->coverage && c->coverer == NULL) ? -ENOMEM : 0;
+    bool made = c->nudger != NULL && (!o->coverage || c->coverer != NULL);
+    return made ? follow_leases(c, e) : -ENOMEM;
 }
 
 /* What there is already is told to nobody: it is asked for. */
@@ -470,6 +494,7 @@ void controller_free(struct controller *c)
     }
     shard_cache_listen(c->options.cache, NULL, NULL);
     nudger_free(c->nudger);
+    status_leases_free(c->leases);
     prober_free(c->prober);
     work_queue_free(c->queue);
     for (struct table_node *n = NULL; (n = table_next(&c->shards, NULL)) != NULL;) {

@@ -79,11 +79,13 @@ struct controller_options {
     /* A pod that is ready for so long without a client of its proxy is bypassed; 0: it is not. */
     uint64_t bypass_wait_ms;
     bool coverage; /* namespaces are followed, and which are in no shard or in two is told */
-    const char *namespace;        /* the manager's own, which needs no shard; NULL: none; kept */
-    bool system_namespaces;       /* no namespace is left out; as labeller_options */
-    struct prober_options probes; /* on_change and data are not used */
-    unsigned parallel;            /* shards that are handled at a time; 0: 8 */
-    unsigned nudges;              /* pods that are told at a time; 0: 16 */
+    const char *namespace;           /* the manager's own, which needs no shard; NULL: none; kept */
+    bool system_namespaces;          /* no namespace is left out; as labeller_options */
+    struct prober_options probes;    /* on_change and data are not used */
+    const char *watch_namespace;     /* the cache's; NULL: all; copied */
+    const struct reflector_ops *ops; /* for tests; NULL: the usual */
+    unsigned parallel;               /* shards that are handled at a time; 0: 8 */
+    unsigned nudges;                 /* pods that are told at a time; 0: 16 */
     uint64_t orphan_ms; /* how long a config and its pods are gone before its ConfigMap is deleted;
                            0: 1,000 */
     const struct net_clock *clock; /* kept, not copied; NULL: the system's */

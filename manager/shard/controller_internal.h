@@ -21,6 +21,7 @@
 #include "shard/handover.h"
 #include "shard/labelling.h"
 #include "shard/status.h"
+#include "shard/status_leases.h"
 
 /* What the answer to a write told is believed for so long, until the cache shows it: ms. */
 #define CONTROLLER_BELIEF_MS 10000
@@ -103,6 +104,7 @@ struct controller {
     struct work_queue *queue;
     struct nudger *nudger;
     struct prober *prober;
+    struct status_leases *leases;
     struct coverer *coverer; /* NULL: not asked for */
     struct table shards;
     struct list waiting; /* struct shard */

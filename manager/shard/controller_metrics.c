@@ -116,6 +116,8 @@ static void write_probes(struct buf *out, const struct controller *c)
          "Probes of proxies by the leading manager that failed.", p->failed},
         {"cmesh_manager_probed_pods", "gauge", "Pods whose proxies the leading manager probes.",
          p->targets},
+        {"cmesh_manager_pods_telling", "gauge",
+         "Pods whose proxies tell the leading manager by a Lease what they enforce.", p->telling},
         {"cmesh_manager_pods_of_other_version", "gauge",
          "Pods whose proxies are of another version of cmesh than the leading manager.",
          p->other_versions},

@@ -19,24 +19,16 @@ static cJSON *parse(struct slice body, const char *program, struct err *e)
     return root;
 }
 
-int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e)
+static int read_proxy(const cJSON *root, struct probe_result *r, struct err *e)
 {
     struct err why = ERR_INIT;
-    cJSON *root = parse(body, CONTROL_STATUS_LOCALPROXY, &why);
-    if (root == NULL) {
-        return err_set(e, why.code, "%s", why.msg);
-    }
     struct control_proxy_status s;
     struct control_proxy_use use;
-    int rc = control_proxy_status_read(root, &s, &why);
-    control_proxy_use_read(root, &use);
-    char version[PROBE_VERSION_SIZE];
-    probe_answer_text(version, sizeof version, field_text(root, "version"));
-    cJSON_Delete(root);
-    if (rc != 0) {
+    if (control_proxy_status_read(root, &s, &why) != 0) {
         return err_set(e, -EINVAL, "invalid response: %s", why.msg);
     }
-    (void)snprintf(r->version, sizeof r->version, "%s", version);
+    control_proxy_use_read(root, &use);
+    probe_answer_text(r->version, sizeof r->version, field_text(root, "version"));
     r->unused = use.clients_known && use.requests == 0;
     r->up_ms = use.clients_known ? (int64_t)use.uptime_s * 1000 : 0;
     r->bypassed = use.bypass_known && use.bypass_connections > 0;
@@ -47,6 +39,38 @@ int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e)
     (void)snprintf(r->shard, sizeof r->shard, "%s%s%s", s.rules.shard_namespace,
                    s.rules.enforcing ? "/" : "", s.rules.shard_name);
     return 0;
+}
+
+int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e)
+{
+    struct err why = ERR_INIT;
+    cJSON *root = parse(body, CONTROL_STATUS_LOCALPROXY, &why);
+    if (root == NULL) {
+        return err_set(e, why.code, "%s", why.msg);
+    }
+    int rc = read_proxy(root, r, e);
+    cJSON_Delete(root);
+    return rc;
+}
+
+static bool is_of_pod(const cJSON *root, const char *key, const char *uid)
+{
+    struct control_pod pod = control_pod_read(root);
+    return strcmp(pod.name, strchr(key, '/') + 1) == 0 && strcmp(pod.uid, uid) == 0;
+}
+
+int probe_answer_told(struct slice document, const char *key, const char *uid,
+                      struct probe_result *r, struct err *e)
+{
+    struct err why = ERR_INIT;
+    cJSON *root = parse(document, CONTROL_STATUS_LOCALPROXY, &why);
+    if (root == NULL) {
+        return err_set(e, why.code, "%s", why.msg);
+    }
+    int rc = is_of_pod(root, key, uid) ? read_proxy(root, r, e)
+                                       : err_set(e, -EINVAL, "it is of another pod");
+    cJSON_Delete(root);
+    return rc;
 }
 
 int probe_answer_rulesync(struct slice body, char message[PROBE_MESSAGE_SIZE], struct err *e)

@@ -16,6 +16,11 @@
  * pod says it. 0, or with `r` as it was -EINVAL or -ENOMEM. */
 MUST_CHECK int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e);
 
+/* The same of what the pod `key`, "namespace/name" with that uid, tells by its Lease; -EINVAL also
+ * when it is of another pod. */
+MUST_CHECK int probe_answer_told(struct slice document, const char *key, const char *uid,
+                                 struct probe_result *r, struct err *e);
+
 /* rulesync's: sets `message` to why it does not take or hand over what is published; "" if it says
  * nothing of the kind. 0, or with `message` as it was -EINVAL or -ENOMEM. */
 MUST_CHECK int probe_answer_rulesync(struct slice body, char message[PROBE_MESSAGE_SIZE],

@@ -20,9 +20,11 @@ enum {
     TIMEOUT_MS = 3000,
     PARALLEL = 32,
     ANSWER_MAX = 256 * 1024,
-    IDLE_MS = 5000,     /* a connection is kept while a pod is asked often, not in quiet times */
-    QUICK_MS = 100,     /* between two questions to a pod of which a change is expected */
-    RETRY_MS = 1000,    /* after a question that failed, if nothing is expected */
+    IDLE_MS = 5000,  /* a connection is kept while a pod is asked often, not in quiet times */
+    QUICK_MS = 100,  /* between two questions to a pod of which a change is expected */
+    RETRY_MS = 1000, /* after a question that failed, if nothing is expected; and until one that
+                        tells by itself is asked what is expected */
+    TOLD_MS = 3 * CONTROL_LEASE_RENEW_MS + 20000, /* so long what it told counts as an answer */
     PATIENCE_MS = 1000, /* so long localproxy is expected to change without rulesync being asked */
     STARTUP_MS = 10000, /* so long a pod that never answered may be about to start */
     MISSES = 2,         /* a pod that answered and misses so many questions is silent */
@@ -71,6 +73,10 @@ struct target {
     uint64_t unmet_at;
     unsigned misses; /* questions without an answer in a row, the first at missed_at */
     uint64_t missed_at;
+    bool tells;            /* by itself, */
+    uint64_t told_at;      /* last then, */
+    bool told_meanwhile;   /* and since it was asked what it is asked now */
+    uint64_t answered;     /* the generation that it answered with last; 0: none */
     int64_t said_since_ms; /* as the pod said it */
     struct probe_result result;
     struct list changed; /* in prober->changed */
@@ -187,6 +193,12 @@ static void set_unmet(struct target *t, bool unmet)
     t->unmet = unmet;
 }
 
+/* Whether what it told is fresh. */
+static bool is_telling(const struct target *t)
+{
+    return t->tells && now_of(t->prober) - t->told_at < TOLD_MS;
+}
+
 /* A tenth of the time that has passed already: the answer is late by no more than that. */
 static uint64_t delay_of(const struct target *t)
 {
@@ -198,7 +210,8 @@ static uint64_t delay_of(const struct target *t)
     uint64_t delay = usual;
     if (t->unmet) {
         uint64_t passed = (now - t->unmet_at) / 10;
-        delay = passed > QUICK_MS ? passed : QUICK_MS;
+        uint64_t least = t->tells ? RETRY_MS : QUICK_MS;
+        delay = passed > least ? passed : least;
     } else if (t->misses > 0) {
         uint64_t passed = (now - t->missed_at) / 10;
         delay = passed > RETRY_MS ? passed : RETRY_MS;
@@ -210,7 +223,8 @@ static void make_due(struct target *t, uint64_t delay)
 {
     struct prober *p = t->prober;
     due_heap_remove(&p->heaps[t->lane], &t->due);
-    t->lane = t->result.state == PROBE_SILENT ? LANE_SILENT : LANE_ANSWERING;
+    bool silent = t->result.state == PROBE_SILENT || (t->tells && t->misses >= MISSES);
+    t->lane = silent ? LANE_SILENT : LANE_ANSWERING;
     due_heap_set(&p->heaps[t->lane], &t->due, now_of(p) + delay);
 }
 
@@ -345,7 +359,8 @@ static void ask_rulesync(struct target *t)
     }
 }
 
-static void proxy_answered(struct target *t, struct probe_result *r)
+/* What a pod says, asked or not. */
+static void take_word(struct target *t, struct probe_result *r)
 {
     /* A clock that is ahead must not show times that are still to come. */
     int64_t now = net_clock_wall(t->prober->o.clock) / 1000;
@@ -354,12 +369,21 @@ static void proxy_answered(struct target *t, struct probe_result *r)
     r->since_ms = known ? t->result.since_ms : r->since_ms < now ? r->since_ms : now;
     r->state = PROBE_ANSWERED;
     r->asked = true;
-    t->misses = 0;
     set_unmet(t, t->expected != 0 && !(r->enforcing && r->generation == t->expected));
     if (!needs_rulesync(t) || t->result.state != PROBE_ANSWERED) {
         r->message[0] = '\0'; /* else what was said of it last stands until it is asked again */
     }
     learn(t, r);
+}
+
+static void proxy_answered(struct target *t, struct probe_result *r)
+{
+    bool late = t->told_meanwhile && r->generation < t->result.generation;
+    t->misses = 0;
+    t->answered = r->generation;
+    if (!late) { /* else it has told newer rules while the answer was on its way */
+        take_word(t, r);
+    }
 }
 
 static void proxy_missed(struct target *t, const struct err *e)
@@ -368,7 +392,7 @@ static void proxy_missed(struct target *t, const struct err *e)
     uint64_t now = now_of(t->prober);
     t->missed_at = t->misses == 0 ? now : t->missed_at;
     t->misses++;
-    if (r.state == PROBE_ANSWERED && t->misses < MISSES) {
+    if (r.state == PROBE_ANSWERED && (t->misses < MISSES || is_telling(t))) {
         return;
     }
     if (r.state == PROBE_ANSWERED || now - t->missed_at >= STARTUP_MS) {
@@ -406,6 +430,7 @@ static void start_probe(struct target *t)
     struct err e = ERR_INIT;
     due_heap_remove(&p->heaps[t->lane], &t->due);
     p->running[t->lane]++;
+    t->told_meanwhile = false;
     set_phase(t, PHASE_ASKING_PROXY);
     t->fetch = start_fetch(t, &t->proxy, on_proxy, &e);
     if (t->fetch == NULL) {
@@ -467,6 +492,7 @@ static void stop_asking(struct target *t)
 static void target_free(struct target *t)
 {
     t->prober->stats.other_versions -= probe_is_other_version(&t->result);
+    t->prober->stats.telling -= t->tells;
     stop_asking(t);
     list_remove(&t->changed);
     endpoint_deinit(&t->proxy);
@@ -503,9 +529,12 @@ static struct target *target_new(struct prober *p, const char *key)
 static void forget_result(struct target *t)
 {
     t->prober->stats.other_versions -= probe_is_other_version(&t->result);
+    t->prober->stats.telling -= t->tells;
     t->result = (struct probe_result){0};
     t->expected = 0;
     t->unmet = false;
+    t->tells = false;
+    t->answered = 0;
     t->said_since_ms = 0;
 }
 
@@ -576,7 +605,31 @@ void prober_expect(struct prober *p, const char *key, uint64_t generation)
     t->unmet = false;
     set_unmet(t, generation != 0 && !enforces(t));
     if (t->phase == PHASE_IDLE && generation != 0) {
-        make_due(t, 0);
+        make_due(t, t->tells ? RETRY_MS : 0);
+        ask_due(p);
+    }
+}
+
+void prober_told(struct prober *p, const char *key, struct slice document)
+{
+    struct target *t = find_target(p, key);
+    struct err why = ERR_INIT;
+    if (t == NULL) {
+        return;
+    }
+    struct probe_result r = t->result;
+    if (probe_answer_told(document, t->key, t->uid, &r, &why) != 0 ||
+        (r.generation != 0 && r.generation < t->answered)) {
+        return;
+    }
+    bool unmet = t->unmet;
+    p->stats.telling += !t->tells;
+    t->tells = true;
+    t->told_at = now_of(p);
+    t->told_meanwhile = true;
+    take_word(t, &r);
+    if (unmet && !t->unmet && t->phase == PHASE_IDLE) { /* what it was to be asked for */
+        make_due(t, delay_of(t));
         ask_due(p);
     }
 }

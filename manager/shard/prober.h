@@ -5,6 +5,9 @@
  * Each pod's localproxy answers GET /status on its admin port, and rulesync's on another says why
  * rules were not taken. A pod of which a change is expected is asked at once and often, the others
  * now and then. Bounded: so many requests at a time, a few seconds and 256 KiB for each.
+ *
+ * A pod may also tell by itself (status_leases.h). It is then expected to, and asked only when that
+ * takes longer than usual; and it counts as answering although it cannot be asked.
  */
 #ifndef MANAGER_SHARD_PROBER_H
 #define MANAGER_SHARD_PROBER_H
@@ -13,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/slice.h"
 #include "net/clock.h"
 #include "net/loop.h"
 #include "rules/rules.h"
@@ -21,7 +25,8 @@ struct prober;
 
 enum probe_state {
     PROBE_WAITING,  /* not answered yet, ever; `message` says why if it was asked already */
-    PROBE_ANSWERED, /* the last time it was asked, or the time before: one miss is no news */
+    PROBE_ANSWERED, /* the last time it was asked, or the time before: one miss is no news; or it
+                       has told by itself in the last minutes */
     PROBE_SILENT,   /* it did, or should have within 10 s; not any more: `message` says why */
 };
 
@@ -69,6 +74,7 @@ struct prober_stats {
     uint64_t asked;  /* requests: to either sidecar */
     uint64_t failed; /* of them without an answer that makes sense */
     unsigned targets;
+    unsigned telling;        /* of them, that tell by themselves */
     unsigned other_versions; /* of them, whose proxies are of another one than this program */
 };
 
@@ -85,6 +91,10 @@ void prober_forget(struct prober *p, const char *key);
  * ever more rarely until it does, or until the usual interval is reached. Said again of the same
  * generation it does nothing. 0: nothing is expected any more. */
 void prober_expect(struct prober *p, const char *key, uint64_t generation);
+
+/* What the pod has told by itself: a document as its localproxy's /status. What cannot be read, is
+ * of another pod, or is older than what it has answered since, is nothing. */
+void prober_told(struct prober *p, const char *key, struct slice document);
 
 /* NULL: the pod is not watched. Valid until the loop runs on. */
 const struct probe_result *prober_result(const struct prober *p, const char *key);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "shard/probe_answer.h"
 #include "json/json.h"
 
 #define PREFIX "ctrlmesh.kusionstack.io"
@@ -51,7 +52,9 @@ struct prober *prober_new(struct net_loop *l, const struct prober_options *o, st
 int prober_watch(struct prober *p, const struct prober_target *t)
 {
     assert_string_equal(t->proxy, "10.0.0.1:5441");
-    probe_entry(p->fixture, t->key)->watched = true;
+    struct fixture_probe_entry *e = probe_entry(p->fixture, t->key);
+    e->watched = true;
+    (void)snprintf(e->uid, sizeof e->uid, "%s", t->uid);
     return 0;
 }
 
@@ -64,6 +67,17 @@ void prober_expect(struct prober *p, const char *key, uint64_t generation)
 {
     assert_true(generation > 0);
     probe_entry(p->fixture, key)->expected++;
+}
+
+void prober_told(struct prober *p, const char *key, struct slice document)
+{
+    struct fixture_probe_entry *e = probe_entry(p->fixture, key);
+    e->told++;
+    if (e->watched && probe_answer_told(document, key, e->uid, &e->result, NULL) == 0) {
+        e->result.state = PROBE_ANSWERED;
+        e->result.asked = true;
+        p->fixture->probes.on_change(p->fixture->probes.data, e->key);
+    }
 }
 
 const struct probe_result *prober_result(const struct prober *p, const char *key)
@@ -117,6 +131,26 @@ void fixture_enforces(struct fixture *s, const char *pod, const char *shard)
     rules_unref(rules);
 }
 
+void fixture_tells(struct fixture *s, const char *pod, const char *shard)
+{
+    const char *uid = store_text(store_get(&s->store, "pods", "n", pod), "metadata/uid");
+    struct rules *rules = parse_rules(s, shard);
+    assert_non_null(rules);
+    store_put_text(&s->store, "leases", "n",
+                   "{\"metadata\":{\"name\":\"cmesh-%s\",\"labels\":{"
+                   "\"app.kubernetes.io/part-of\":\"cmesh\","
+                   "\"app.kubernetes.io/component\":\"localproxy\"},\"annotations\":{"
+                   "\"cmesh.kusionstack.io/status\":\"{\\\"program\\\":\\\"localproxy\\\","
+                   "\\\"pod\\\":{\\\"name\\\":\\\"%s\\\",\\\"uid\\\":\\\"%s\\\"},"
+                   "\\\"rules\\\":{\\\"inForce\\\":true,\\\"shard\\\":{"
+                   "\\\"namespace\\\":\\\"n\\\",\\\"name\\\":\\\"%s\\\"},"
+                   "\\\"generation\\\":%llu,\\\"checksum\\\":\\\"%s\\\","
+                   "\\\"since\\\":1,\\\"settled\\\":true}}\"}}}",
+                   pod, pod, uid, shard, (unsigned long long)rules_generation(rules),
+                   rules_checksum(rules));
+    rules_unref(rules);
+}
+
 void fixture_forget_probes(struct fixture *s)
 {
     for (size_t i = 0; i < FIXTURE_PROBES; i++) {
@@ -145,6 +179,7 @@ bool fixture_open(struct fixture *s)
 bool fixture_begin(struct fixture *s, const struct reflector_ops *ops)
 {
     struct err e = ERR_INIT;
+    s->ops = ops;
     struct shard_cache_options wo = {.client = s->store.api.client, .prefix = PREFIX, .ops = ops};
     struct event_recorder_options eo = {
         .client = s->store.api.client, .component = "test", .clock = s->clock};
@@ -201,6 +236,7 @@ struct controller *fixture_controller(struct fixture *s, struct shard_cache *cac
         .labelled = s->labelled,
         .wait_for_labels = s->wait_for_labels,
         .coverage = s->coverage,
+        .ops = s->ops,
         .clock = s->clock,
     };
     return controller_new(s->store.api.loop, &o, &e);

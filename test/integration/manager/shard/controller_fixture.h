@@ -19,7 +19,9 @@ enum { FIXTURE_PROBES = 16 };
 struct fixture_probe_entry {
     char key[128];
     bool watched;
+    char uid[64];
     unsigned expected; /* calls of prober_expect */
+    unsigned told;     /* of prober_told */
     struct probe_result result;
 };
 
@@ -27,7 +29,8 @@ struct fixture {
     struct storing_api store;
     struct shard_cache *cache;
     struct event_recorder *events;
-    const struct net_clock *clock; /* NULL: the system's */
+    const struct net_clock *clock;   /* NULL: the system's */
+    const struct reflector_ops *ops; /* of fixture_begin */
     struct controller *controller;
     struct controller_counts counts;
     bool holds;           /* the lease */
@@ -81,6 +84,8 @@ void fixture_enforces(struct fixture *s, const char *pod, const char *shard);
 void fixture_probe(struct fixture *s, const char *pod, const char *shard, uint64_t generation,
                    const char *checksum);
 void fixture_forget_probes(struct fixture *s);
+/* The pod says by its Lease that it enforces what stands in the ConfigMap. */
+void fixture_tells(struct fixture *s, const char *pod, const char *shard);
 
 /* Until what store_fail asked for has happened. */
 void fixture_await_fault(struct fixture *s);

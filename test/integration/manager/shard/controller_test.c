@@ -339,6 +339,35 @@ static void test_pods_are_asked_first(void **state)
     fixture_expect_generation(s, "a", 8);
 }
 
+/* A pod that cannot be asked is known to enforce them, whenever it said so. */
+static void test_pods_that_tell(void **state)
+{
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_told(s, "a-0", 1);
+    fixture_tells(s, "a-0", "a");
+    fixture_expect_condition(s, "a", "Enforced", "True");
+    fixture_config(s, "a", "pods", "app=b");
+    fixture_expect_condition(s, "a", "Enforced", "False");
+    fixture_tells(s, "a-0", "a");
+    fixture_expect_condition(s, "a", "Enforced", "True");
+    /* The next leader is told at its start. */
+    fixture_retire(s);
+    memset(s->entries, 0, sizeof s->entries);
+    fixture_lead(s);
+    fixture_settle(s);
+    assert_true(s->entries[0].told > 0);
+    assert_int_equal(s->entries[0].result.generation, 2);
+    fixture_expect_condition(s, "a", "Enforced", "True");
+    /* And so when the pod is known after its Lease. */
+    fixture_pod(s, "a-1", "a", "a");
+    fixture_expect_condition(s, "a", "Enforced", "False");
+    store_delete(&s->store, "pods", "n", "a-1");
+    fixture_expect_condition(s, "a", "Enforced", "True");
+}
+
 static void test_next_leader_goes_on(void **state)
 {
     struct fixture *s = *state;
@@ -627,6 +656,7 @@ int main(void)
         TEST(test_made_again),
         TEST(test_a_proxy_knows_more),
         TEST(test_pods_are_asked_first),
+        TEST(test_pods_that_tell),
         TEST(test_next_leader_goes_on),
         TEST(test_every_failure_is_tried_again),
         TEST(test_leader_lost_in_the_middle),

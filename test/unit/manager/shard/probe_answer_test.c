@@ -41,6 +41,29 @@ static void test_rules_in_force(void **state)
     "{\"program\":\"localproxy\",\"uptimeSeconds\":" uptime ",\"rules\":" RULES                    \
     ",\"clients\":{\"requests\":" requests "},\"bypass\":{\"connections\":" connections "}}"
 
+#define TOLD(name, uid)                                                                            \
+    "{\"program\":\"localproxy\",\"pod\":{\"name\":\"" name "\",\"uid\":\"" uid                    \
+    "\"},\"rules\":" RULES "}"
+
+static void test_what_a_pod_tells(void **state)
+{
+    static const char *const others[] = {TOLD("blue-1", "u"), TOLD("blue-0", "v"),
+                                         TOLD("demo/blue-0", "u"), PROXY(RULES),
+                                         RULESYNC(",\"pod\":{\"name\":\"blue-0\",\"uid\":\"u\"}")};
+    struct probe_result r = {.state = PROBE_SILENT, .message = "kept"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        assert_int_equal(probe_answer_told(slice_str(others[i]), "demo/blue-0", "u", &r, NULL),
+                         -EINVAL);
+        assert_int_equal(r.generation, 0);
+    }
+    assert_int_equal(probe_answer_told(SLICE(TOLD("blue-0", "u")), "demo/blue-0", "u", &r, NULL),
+                     0);
+    assert_true(r.enforcing);
+    assert_int_equal(r.generation, 7);
+    assert_string_equal(r.message, "kept");
+}
+
 static void test_version(void **state)
 {
     struct probe_result r = {.version = "1"};
@@ -237,6 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules_in_force),
+        cmocka_unit_test(test_what_a_pod_tells),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_who_comes_and_who_goes_around),
         cmocka_unit_test(test_what_is_not_settled_is_not_enforced),

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/status_leases.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "base/table.h"
+#include "control/status.h"
+#include "net/clock.h"
+#include "json/field.h"
+
+#define GROUP_PATH "/apis/coordination.k8s.io/v1"
+
+struct status_leases {
+    struct status_leases_options o;
+    struct reflector *reflector;
+    struct table leases;
+};
+
+struct lease {
+    struct table_node node;
+    char *document;
+    bool stale; /* not seen yet in the list under way */
+    char pod[];
+};
+
+static struct lease *find_lease(const struct status_leases *s, const char *pod)
+{
+    struct table_node *n = table_find(&s->leases, pod);
+    return n == NULL ? NULL : LIST_ITEM(n, struct lease, node);
+}
+
+static void drop_lease(struct status_leases *s, struct lease *l)
+{
+    table_remove(&s->leases, &l->node);
+    free(l->document);
+    free(l);
+}
+
+static struct lease *add_lease(struct status_leases *s, const char *pod)
+{
+    size_t size = strlen(pod) + 1;
+    struct lease *l = s->leases.count < STATUS_LEASES_MAX ? calloc(1, sizeof *l + size) : NULL;
+    if (l == NULL) {
+        return NULL;
+    }
+    memcpy(l->pod, pod, size);
+    if (table_insert(&s->leases, &l->node, l->pod) != 0) {
+        free(l);
+        return NULL;
+    }
+    return l;
+}
+
+/* What there is no room for is told all the same, and not kept. */
+static void keep(struct status_leases *s, const char *pod, const char *document)
+{
+    struct lease *l = find_lease(s, pod);
+    char *copy = strdup(document);
+    l = l != NULL || copy == NULL ? l : add_lease(s, pod);
+    if (l == NULL || copy == NULL) {
+        free(copy);
+        return;
+    }
+    free(l->document);
+    l->document = copy;
+    l->stale = false;
+}
+
+static void tell(const struct status_leases *s, const char *pod, const char *document)
+{
+    s->o.on_told(s->o.data, pod, slice_str(document));
+}
+
+void status_leases_tell(const struct status_leases *s, const char *pod)
+{
+    const struct lease *l = find_lease(s, pod);
+    if (l != NULL) {
+        tell(s, pod, l->document);
+    }
+}
+
+size_t status_leases_count(const struct status_leases *s)
+{
+    return s->leases.count;
+}
+
+/* ---- following ---- */
+
+static void on_list(void *data)
+{
+    struct status_leases *s = data;
+    for (struct table_node *n = NULL; (n = table_next(&s->leases, n)) != NULL;) {
+        LIST_ITEM(n, struct lease, node)->stale = true;
+    }
+}
+
+/* "namespace/pod" of a Lease that has our name; the caller frees. NULL: it has another one, or
+ * there is no memory. */
+static char *pod_of(const cJSON *object)
+{
+    const size_t prefix = sizeof CONTROL_LEASE_NAME - 1;
+    const char *name = field_meta(object, "name");
+    char *pod = NULL;
+    bool ours = strncmp(name, CONTROL_LEASE_NAME, prefix) == 0;
+    if (!ours || asprintf(&pod, "%s/%s", field_meta(object, "namespace"), name + prefix) < 0) {
+        return NULL;
+    }
+    return pod;
+}
+
+static void on_object(void *data, enum reflector_change change, const cJSON *object)
+{
+    struct status_leases *s = data;
+    const char *document = field_text(field_get(field_get(object, "metadata"), "annotations"),
+                                      CONTROL_LEASE_ANNOTATION);
+    char *pod = pod_of(object);
+    struct lease *l = pod == NULL ? NULL : find_lease(s, pod);
+    bool fits = document[0] != '\0' && strlen(document) <= STATUS_LEASES_DOCUMENT_MAX;
+    if (pod != NULL && fits && change != REFLECTOR_DELETED) {
+        keep(s, pod, document);
+        tell(s, pod, document);
+    } else if (l != NULL) {
+        drop_lease(s, l);
+    }
+    free(pod);
+}
+
+static void on_synced(void *data)
+{
+    struct status_leases *s = data;
+    struct table_node *next = table_next(&s->leases, NULL);
+    while (next != NULL) {
+        struct lease *l = LIST_ITEM(next, struct lease, node);
+        next = table_next(&s->leases, next);
+        if (l->stale) {
+            drop_lease(s, l);
+        }
+    }
+}
+
+static void on_state(void *data, const char *error)
+{
+    (void)data;
+    if (error != NULL) {
+        log_warn("cannot watch the Leases by which proxies tell what they enforce; they are asked",
+                 log_str("error", error));
+    } else {
+        log_info("watching the Leases of proxies again");
+    }
+}
+
+static const struct reflector_handlers handlers = {
+    .on_list = on_list,
+    .on_object = on_object,
+    .on_synced = on_synced,
+    .on_state = on_state,
+};
+
+static int follow(struct status_leases *s, struct net_loop *l, struct err *e)
+{
+    char path[256];
+    const char *ns = s->o.namespace;
+    (void)snprintf(path, sizeof path, GROUP_PATH "%s%s/leases", ns == NULL ? "" : "/namespaces/",
+                   ns == NULL ? "" : ns);
+    struct reflector_options o = {
+        .client = s->o.client,
+        .path = path,
+        .label_selector = CONTROL_LEASE_SELECTOR,
+        .metadata_only = true,
+        .ops = s->o.ops,
+    };
+    s->reflector = reflector_new(l, &o, &handlers, s, e);
+    return s->reflector == NULL ? e->code : 0;
+}
+
+struct status_leases *status_leases_new(struct net_loop *l, const struct status_leases_options *o,
+                                        struct err *e)
+{
+    struct status_leases *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        (void)err_memory(e);
+        return NULL;
+    }
+    s->o = *o;
+    s->leases.seed = net_clock_ns(); /* whoever may write Leases chooses their names */
+    if (follow(s, l, e) != 0) {
+        status_leases_free(s);
+        return NULL;
+    }
+    s->o.namespace = NULL; /* copied by the reflector */
+    return s;
+}
+
+void status_leases_free(struct status_leases *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    reflector_free(s->reflector);
+    for (struct table_node *n = NULL; (n = table_next(&s->leases, NULL)) != NULL;) {
+        drop_lease(s, LIST_ITEM(n, struct lease, node));
+    }
+    table_deinit(&s->leases);
+    free(s);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * status_leases.h - what the proxies in pods tell by themselves: the Leases that localproxy writes
+ * (control/status.h), followed at the API server.
+ *
+ * Whoever may write Leases in a pod's namespace may write these, too: they count for pods of their
+ * own namespace, as what answers at a pod's address does.
+ */
+#ifndef MANAGER_SHARD_STATUS_LEASES_H
+#define MANAGER_SHARD_STATUS_LEASES_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "kube/client/client.h"
+#include "kube/client/reflector.h"
+#include "net/loop.h"
+
+/* Bytes of a document, and how many are kept: more, and larger ones, are nothing. */
+#define STATUS_LEASES_DOCUMENT_MAX 2048
+#define STATUS_LEASES_MAX 16384
+
+struct status_leases;
+
+/* A document as localproxy's GET /status has it, told by the pod "namespace/name". It may not be
+ * there any more, or be another one of that name: its uid is in the document. From the loop, never
+ * inside a function of this header but status_leases_tell; may not free. */
+typedef void (*status_leases_cb)(void *data, const char *pod, struct slice document);
+
+struct status_leases_options {
+    struct kube_client *client;      /* must outlive it */
+    const char *namespace;           /* nothing else is looked at; NULL: all; copied */
+    const struct reflector_ops *ops; /* for tests; NULL: the usual */
+    status_leases_cb on_told;        /* a Lease was written, or renewed */
+    void *data;
+};
+
+/* Begins to follow with the loop's next turn; whatever keeps it from that is logged. NULL with `e`
+ * set: -ENOMEM. */
+MUST_CHECK struct status_leases *
+status_leases_new(struct net_loop *l, const struct status_leases_options *o, struct err *e);
+
+/* Tells what stands there of this pod, if anything does. */
+void status_leases_tell(const struct status_leases *s, const char *pod);
+size_t status_leases_count(const struct status_leases *s);
+
+/* At once. NULL is ignored. */
+void status_leases_free(struct status_leases *s);
+
+#endif
