@@ -217,6 +217,7 @@ static void add_proxy_args(struct edit *ed, const struct inject_plan *plan, cons
     if (plan->watch_bypass) {
         edit_append_string(ed, args, "--watch-bypass");
     }
+    edit_append_string(ed, args, "--status-lease");
     for (size_t i = 0; s->proxy_args != NULL && s->proxy_args[i] != NULL; i++) {
         edit_append_string(ed, args, s->proxy_args[i]);
     }
@@ -229,6 +230,7 @@ static cJSON *proxy_container(struct edit *ed, const struct inject_plan *plan, c
     add_proxy_resources(ed, plan, c);
     add_field_variable(ed, c, "POD_NAME", "metadata.name");
     add_field_variable(ed, c, "POD_NAMESPACE", "metadata.namespace");
+    add_field_variable(ed, c, "POD_UID", "metadata.uid");
     add_copies(ed, c, "env", plan->proxy_env);
     add_port(ed, c, SIDECAR_API_PORT_NAME, SIDECAR_API_PORT);
     add_port(ed, c, SIDECAR_ADMIN_PORT_NAME, SIDECAR_ADMIN_PORT);

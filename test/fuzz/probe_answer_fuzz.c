@@ -34,6 +34,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(r.since_ms >= 0 && r.generation <= UINT64_C(9007199254740991));
     check_text(r.shard, sizeof r.shard);
     check_text(r.version, sizeof r.version);
+    struct probe_result told = {.message = "kept"};
+    if (probe_answer_told(body, "demo/blue-0", "u", &told, &e) == 0) {
+        CHECK(told.generation == r.generation && told.enforcing == r.enforcing);
+    } else {
+        CHECK(told.generation == 0 && !told.enforcing);
+    }
     if (probe_answer_rulesync(body, message, &e) != 0) {
         CHECK(strcmp(message, "kept") == 0);
     }

@@ -444,16 +444,19 @@ static void what_pods_get(void **state)
          "",
          "containers: [" OPERATOR "]",
          {"spec.containers.cmesh-localproxy.args.7=--watch-bypass",
-          "!spec.containers.cmesh-localproxy.args.8"}},
+          "spec.containers.cmesh-localproxy.args.8=--status-lease",
+          "!spec.containers.cmesh-localproxy.args.9"}},
         {"",
          "",
          "containers: [" OPERATOR ", {name: logs}]",
          {"spec.containers.cmesh-localproxy.args.6=--shutdown-delay=30",
-          "!spec.containers.cmesh-localproxy.args.7"}},
+          "spec.containers.cmesh-localproxy.args.7=--status-lease",
+          "!spec.containers.cmesh-localproxy.args.8"}},
         {"",
          "m.io/operator-containers: op",
          "containers: [" OPERATOR ", {name: logs}]",
-         {"!spec.containers.cmesh-localproxy.args.7"}},
+         {"spec.containers.cmesh-localproxy.args.7=--status-lease",
+          "!spec.containers.cmesh-localproxy.args.8"}},
         {"",
          "m.io/operator-containers: 'op,logs'",
          "containers: [" OPERATOR ", {name: logs}]",
@@ -462,7 +465,8 @@ static void what_pods_get(void **state)
          "",
          "hostNetwork: true, containers: [" OPERATOR "]",
          {"spec.containers.cmesh-localproxy.args.7=--shutdown-delay=30",
-          "!spec.containers.cmesh-localproxy.args.8"}},
+          "spec.containers.cmesh-localproxy.args.8=--status-lease",
+          "!spec.containers.cmesh-localproxy.args.9"}},
         /* On the host's network others could borrow the operator's identity. */
         {"",
          "",
@@ -740,8 +744,8 @@ static void settings_are_used(void **state)
     cJSON *made = inject(&s, pod, NULL);
     expect(made, "spec.containers.cmesh-localproxy.args.2=--admin=192.0.2.7:5441");
     expect(made, "spec.containers.cmesh-localproxy.args.7=--watch-bypass");
-    expect(made, "spec.containers.cmesh-localproxy.args.8=--write-fence=audit");
-    expect(made, "spec.containers.cmesh-localproxy.args.9=--log-level=debug");
+    expect(made, "spec.containers.cmesh-localproxy.args.9=--write-fence=audit");
+    expect(made, "spec.containers.cmesh-localproxy.args.10=--log-level=debug");
     expect(made, "spec.containers.cmesh-localproxy.resources.limits.cpu=1");
     expect(made, "!spec.containers.cmesh-localproxy.resources.requests");
     expect(made, "!spec.containers.cmesh-rulesync.resources.requests");
@@ -858,7 +862,7 @@ static void native_sidecars_need_no_delay(void **state)
     cJSON *pod = parse("{metadata: {}, spec: {restartPolicy: Never, containers: [" OPERATOR "]}}");
     cJSON *made = inject(&s, pod, &notes);
     expect(made, "spec.initContainers.cmesh-localproxy.args.6=--watch-bypass");
-    expect(made, "!spec.initContainers.cmesh-localproxy.args.7");
+    expect(made, "!spec.initContainers.cmesh-localproxy.args.8");
     expect(made, "!spec.initContainers.cmesh-rulesync.lifecycle");
     assert_int_equal(notes.count, 1); /* about the token */
     warnings_deinit(&notes);
