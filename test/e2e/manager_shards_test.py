@@ -718,6 +718,102 @@ class StrictTest(ShardsTestCase):
             self.wait_condition(name, "Exclusive", "False", "SharedOnPurpose")
 
 
+class TellingTest(ShardsTestCase):
+    """Pods that tell by a Lease what they enforce."""
+
+    def shards(self, reachable=True, kubeconfig=None):
+        """As two_shards; whose pods tell, and can be asked or not."""
+        for part in ("a", "b"):
+            name = f"shard-{part}"
+            self.apply(mesh.config(name, name, mesh.limit(mesh.is_in("part", part))))
+        pods = {}
+        for name in ("shard-a", "shard-b"):
+            pods[name] = [self.pod(f"{name}-{i}", name) for i in range(2)]
+            for pod in pods[name]:
+                pod.tells = True
+                pod.kubeconfig = kubeconfig or pod.kubeconfig
+                if not reachable:
+                    pod.reached_at = mesh.new_address()  # nobody is there
+                pod.start()
+        for name in pods:
+            self.wait_enforced(name, pods=2)
+        return pods
+
+    def swap(self, pods):
+        """What a shard has goes to the other one; each waits for the other's word."""
+        shown = {name: pods[name][0].shown() for name in pods}
+        for name, other in (("shard-a", "shard-b"), ("shard-b", "shard-a")):
+            self.show(name, *(thing[-1] for thing in shown[other]))
+        for name, other in (("shard-a", "shard-b"), ("shard-b", "shard-a")):
+            harness.wait_for(
+                lambda n=name, o=other: all(p.shown() == shown[o] for p in pods[n]), "the swap"
+            )
+            self.wait_enforced(name, pods=2)
+
+    def test_that_cannot_be_asked(self):
+        """As under a NetworkPolicy that keeps the manager away: moves go on, without --probe-interval
+        and by proof alone, also under a manager that comes later."""
+        manager = self.start_manager("--leader-elect=false")
+        pods = self.shards(reachable=False)
+        for _ in range(2):
+            self.swap(pods)
+        metrics = manager.metrics()
+        self.assertEqual(4, metrics["cmesh_manager_pods_telling"])
+        self.assertEqual(metrics["cmesh_manager_probes_total"], metrics["cmesh_manager_probe_failures_total"])
+        self.assertEqual(0, metrics["cmesh_manager_handovers_blocked_total"])
+        for name in pods:
+            self.check_status(name, pods[name])
+        manager.stop()
+        self.start_manager("--leader-elect=false", name="next")
+        self.swap(pods)
+
+    def test_one_that_is_killed(self):
+        """What it told stays true: it comes back with the rules that it had, or newer ones."""
+        self.start_manager("--leader-elect=false")
+        pods = self.shards(reachable=False)
+        victim = pods["shard-a"][0]
+        victim.stop_proxy(signal.SIGKILL)
+        self.show("shard-a", "z")
+        self.show("shard-b", "a", "b")
+        harness.wait_for(
+            lambda: f"pod {victim.name}" in mesh.condition(self.get("shard-b"), "Published")["message"],
+            "it waits for the one that was killed",
+        )
+        victim.start_proxy()
+        self.wait_enforced("shard-b", pods=2)
+        self.assertEqual({"object-a", "object-b"}, pods["shard-b"][0].shown())
+
+    def test_that_are_asked_too(self):
+        """They are asked far less while rules change."""
+        manager = self.start_manager("--leader-elect=false")
+        pods = self.shards()
+        asked = manager.metrics()["cmesh_manager_probes_total"]
+        moves, began = 10, time.monotonic()
+        for _ in range(moves):
+            self.swap(pods)
+        seconds = time.monotonic() - began
+        asked = manager.metrics()["cmesh_manager_probes_total"] - asked
+        report(f"{moves} swaps of 2 x 2 pods that tell, in {seconds:.1f} s: {asked:.0f} probes")
+        self.assertLess(asked, moves * 4 + seconds)  # ten a second and pod would be some hundred
+        lease = pods["shard-a"][0].lease()
+        self.assertEqual("Pod", lease["metadata"]["ownerReferences"][0]["kind"])
+        told = json.loads(lease["metadata"]["annotations"]["cmesh.kusionstack.io/status"])
+        self.assertEqual(pods["shard-a"][0].enforced()[0], told["rules"]["generation"])
+
+    @harness.needs("RBAC")
+    def test_who_may_not(self):
+        """The pod says why, and is asked as ever."""
+        manager = self.manager()
+        pods = self.shards(kubeconfig=self.cluster.user_kubeconfig(self.folder, "nobody"))
+        self.assertEqual(0, manager.metrics()["cmesh_manager_pods_telling"])
+        pod = pods["shard-a"][0]
+        self.assertIsNone(pod.lease())
+        self.assertIn("403", pod.proxy.status()["statusLease"]["error"])
+        self.assertIn("cannot write the Lease with the status", pod.proxy.log())
+        self.show("shard-a", "b")
+        self.wait_condition("shard-a", "Published", "False", "WaitingForHandover")
+
+
 class TruthTest(ShardsTestCase):
     """What the status says when something is wrong, and again when it is right."""
 

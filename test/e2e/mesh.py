@@ -192,6 +192,8 @@ class Pod:
         self.finalizers = []
         self.kubeconfig = case.cluster.kubeconfig  # of its localproxy
         self.proxy_args = []  # more of them
+        self.tells = False  # by a Lease what it enforces
+        self.reached_at = self.address  # where the manager asks it
         self.proxy = None
         self.sync = None
         os.makedirs(self.folder, exist_ok=True)
@@ -217,8 +219,8 @@ class Pod:
         condition = {"type": "Ready", "status": "True" if ready else "False"}
         if since is not None:
             condition["lastTransitionTime"] = since
-        status = {"phase": phase, "conditions": [condition], "podIP": self.address}
-        status["podIPs"] = [{"ip": self.address}]
+        status = {"phase": phase, "conditions": [condition], "podIP": self.reached_at}
+        status["podIPs"] = [{"ip": self.reached_at}]
         kind = "application/merge-patch+json"
         path = f"{self.path}/{self.name}/status"
         self.case.cluster.json(path, "PATCH", {"status": status}, kind)
@@ -246,7 +248,12 @@ class Pod:
         args = ["--kubeconfig", self.kubeconfig, "--rules", kept]
         args += ["--listen", f"{self.address}:5443", "--admin", f"{self.address}:5441"]
         args += ["--shutdown-grace", "2", *self.proxy_args]
-        self.proxy = harness.LocalProxy(self.folder, args, control=True)
+        env = {}
+        if self.tells:
+            args += ["--status-lease"]
+            env = {"POD_NAME": self.name, "POD_NAMESPACE": self.case.namespace}
+            env["POD_UID"] = self.object()["metadata"]["uid"]
+        self.proxy = harness.LocalProxy(self.folder, args, env=env, control=True)
 
     def start_sync(self):
         source = f"{self.case.namespace}/{CONFIG_MAP}{self.of}"
@@ -282,6 +289,12 @@ class Pod:
     def stop(self):
         self.stop_sync()
         self.stop_proxy()
+
+    def lease(self):
+        """By which it tells; None: there is none."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{self.case.namespace}/leases"
+        answer = self.case.cluster.fetch(f"{path}/cmesh-{self.name}")
+        return json.loads(answer.body) if answer.status == 200 else None
 
     def enforced(self):
         """Generation and checksum of what localproxy enforces, by its own word; None: nothing."""
