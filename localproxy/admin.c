@@ -82,6 +82,17 @@ static void add_use(const struct admin_options *o, cJSON *root)
     control_proxy_use_add(root, &use);
 }
 
+static void add_source(const struct admin_options *o, cJSON *root)
+{
+    struct reload_source source = {.known = false};
+    if (o->reload != NULL) {
+        reload_source(o->reload, &source);
+    }
+    if (source.known) {
+        control_proxy_source_add(root, source.trouble);
+    }
+}
+
 /* Whether the Lease is written by which the manager knows the same. */
 static void add_lease(const struct admin_options *o, cJSON *root)
 {
@@ -112,6 +123,7 @@ static void add_status(void *data, cJSON *root)
     add_rules(o, root);
     add_upstream(o, root);
     add_use(o, root);
+    add_source(o, root);
     add_lease(o, root);
     cJSON_AddNumberToObject(root, "requestsInFlight", proxy_stats(o->proxy)->busy);
     cJSON_AddNumberToObject(root, "openWatches", (double)o->metrics->open_watches);

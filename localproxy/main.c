@@ -211,6 +211,7 @@ static int open_lease(struct app *a, struct err *e)
 {
     struct status_lease_options o = {
         .proxy = a->proxy,
+        .reload = a->reload,
         .metrics = &a->metrics,
         .bypass = a->bypass,
         .namespace = a->pod_namespace,
@@ -244,6 +245,7 @@ static int open_admin(struct app *a, struct err *e)
         .upstream = a->upstream,
         .metrics = &a->metrics,
         .bypass = a->bypass,
+        .reload = a->reload,
         .lease = a->lease,
     };
     a->admin = admin_new(a->program.loop, &o, e);

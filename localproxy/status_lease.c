@@ -75,10 +75,14 @@ static cJSON *describe(const struct status_lease *s)
 {
     struct control_proxy_status rules;
     struct control_proxy_use use;
+    struct reload_source source = {.known = false};
     const struct control_pod pod = {s->o.pod, s->o.uid};
     cJSON *root = cJSON_CreateObject();
     proxy_status_rules(s->o.proxy, &rules);
     proxy_status_use(s->o.proxy, s->o.bypass, &use);
+    if (s->o.reload != NULL) {
+        reload_source(s->o.reload, &source);
+    }
     /* Numbers that grow all the time would be written all the time. */
     use.requests = use.requests > 0;
     use.bypass_connections = use.bypass_connections > 0;
@@ -90,6 +94,9 @@ static cJSON *describe(const struct status_lease *s)
     control_pod_add(root, &pod);
     control_proxy_status_add(cJSON_AddObjectToObject(root, "rules"), &rules);
     control_proxy_use_add(root, &use);
+    if (source.known) {
+        control_proxy_source_add(root, source.trouble);
+    }
     return root;
 }
 

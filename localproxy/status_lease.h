@@ -21,13 +21,15 @@
 #include "net/clock.h"
 #include "net/loop.h"
 #include "proxy.h"
+#include "rules/reload.h"
 
 struct status_lease;
 
 /* Texts are kept, not copied. */
 struct status_lease_options {
-    struct kube_client *client; /* of the pod's cluster; these four must outlive it */
+    struct kube_client *client; /* of the pod's cluster; these five must outlive it */
     const struct proxy *proxy;
+    const struct reload *reload; /* NULL: nothing is heard of rulesync */
     struct metrics *metrics;
     struct bypass_watch *bypass; /* NULL: that is not watched */
     const char *namespace;       /* of the pod */

@@ -268,8 +268,9 @@ static void on_asked(void *data, const struct control_state *state, bool changed
 static void ask_state(struct delivery *d)
 {
     struct err e = ERR_INIT;
+    const char *trouble = d->o.trouble == NULL ? NULL : d->o.trouble(d->o.data);
     set_state(d, STATE_ASKING);
-    if (control_client_get(d->client, on_asked, d, &e) != 0) {
+    if (control_client_get(d->client, trouble, on_asked, d, &e) != 0) {
         retry_later(d, e.msg);
     }
 }

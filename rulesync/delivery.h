@@ -50,6 +50,9 @@ struct delivery_options {
     uint64_t retry_min_ms; /* the first pause is up to so long; 100 */
     uint64_t retry_max_ms; /* 5,000 */
     uint64_t refused_ms;   /* until what was refused is offered again; 60,000 */
+    /* What keeps rules from arriving, which the proxy is told with each question; "": nothing.
+     * NULL: it is told nothing. */
+    const char *(*trouble)(void *data);
     /* The verdict changed to another one than PENDING. Never inside a function of this header; may
      * not free. May be NULL. */
     void (*on_verdict)(void *data);

@@ -97,6 +97,7 @@ static int open_sync(struct app *a, struct err *e)
         .to = c->to != NULL && c->to[0] != '\0' ? c->to : NULL,
         .control = c->control != NULL && c->control[0] != '\0' ? c->control : NULL,
         .shard = c->shard,
+        .once = c->once,
         .at_start = c->at_start,
         .on_change = c->once ? on_progress : NULL,
         .data = a,

@@ -166,6 +166,22 @@ static int open_last_good(struct pipeline *s, struct err *e)
     return rc;
 }
 
+/* That localproxy does not answer it need not be told. */
+static const char *trouble(void *data)
+{
+    const struct pipeline *s = data;
+    const struct pipeline_status *st = &s->status;
+    const struct delivery_status *d = st->delivery;
+    bool stuck = d->verdict == DELIVERY_REFUSED || d->verdict == DELIVERY_AHEAD;
+    if (st->source.open) {
+        return st->source.text;
+    }
+    if (st->refused.open) {
+        return st->refused.text;
+    }
+    return stuck ? d->trouble.text : st->warning;
+}
+
 static int open_delivery(struct pipeline *s, struct err *e)
 {
     if (s->o.control == NULL) {
@@ -173,6 +189,7 @@ static int open_delivery(struct pipeline *s, struct err *e)
     }
     struct delivery_options o = s->o.delivery;
     o.socket = s->o.control;
+    o.trouble = s->o.once ? NULL : trouble;
     o.on_verdict = report_change;
     o.data = s;
     s->delivery = delivery_new(s->loop, &o, e);

@@ -27,6 +27,7 @@ struct pipeline_options {
     const char *to;                   /* the last known good copy; NULL: none is kept */
     const char *control;              /* localproxy's socket; NULL: nobody is told */
     const char *shard;                /* NAMESPACE/NAME that the rules must be for; NULL: any */
+    bool once;                        /* a single pass: localproxy is told of no trouble */
     bool at_start;                    /* see pipeline_result */
     struct delivery_options delivery; /* times; the rest is set by the pipeline */
     /* Something changed that pipeline_result tells; may be NULL. Never inside a function of this

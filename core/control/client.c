@@ -7,7 +7,10 @@
 
 #include "http/client.h"
 #include "http/fetch.h"
+#include "kube/query.h"
 #include "net/socket_file.h"
+
+enum { TARGET_MAX = 4 * ERR_MSG_MAX };
 
 struct control_client {
     struct net_loop *loop;
@@ -109,8 +112,8 @@ static void on_answer(void *data, const struct http_answer *a, const struct err 
     c->cb(c->data, rc == 0 ? &state : NULL, rc == 0 && changed, rc == 0 ? NULL : &why);
 }
 
-static int begin_call(struct control_client *c, struct slice method, struct slice body,
-                      control_client_cb cb, void *data, struct err *e)
+static int begin_call(struct control_client *c, struct slice method, struct slice target,
+                      struct slice body, control_client_cb cb, void *data, struct err *e)
 {
     if (c->fetch != NULL) {
         return err_set(e, -EBUSY, "%s: another call is in progress", c->path);
@@ -122,7 +125,7 @@ static int begin_call(struct control_client *c, struct slice method, struct slic
     struct http_fetch_options o = {
         .via = http_client_requester(c->http),
         .method = method,
-        .target = SLICE(CONTROL_RULES_TARGET),
+        .target = target,
         .headers = headers,
         .header_count = body.ptr != NULL ? 2 : 1,
         .body = body,
@@ -146,12 +149,27 @@ int control_client_put(struct control_client *c, struct slice text, control_clie
     if (text.len > RULES_TEXT_MAX) {
         return err_set(e, -EMSGSIZE, "the document has more than %d bytes", RULES_TEXT_MAX);
     }
-    return begin_call(c, SLICE("PUT"), text.ptr != NULL ? text : SLICE(""), cb, data, e);
+    return begin_call(c, SLICE("PUT"), SLICE(CONTROL_RULES_TARGET),
+                      text.ptr != NULL ? text : SLICE(""), cb, data, e);
 }
 
-int control_client_get(struct control_client *c, control_client_cb cb, void *data, struct err *e)
+int control_client_get(struct control_client *c, const char *trouble, control_client_cb cb,
+                       void *data, struct err *e)
 {
-    return begin_call(c, SLICE("GET"), (struct slice){0}, cb, data, e);
+    struct buf target = BUF_INIT(TARGET_MAX);
+    buf_append_str(&target, CONTROL_RULES_TARGET);
+    if (trouble != NULL) {
+        buf_append_str(&target, "?" CONTROL_TROUBLE "=");
+        query_encode(slice_str(trouble), &target);
+    }
+    int rc = buf_error(&target);
+    if (rc == 0) {
+        rc = begin_call(c, SLICE("GET"), buf_slice(&target), (struct slice){0}, cb, data, e);
+    } else {
+        (void)err_set(e, rc, "%s", err_text(rc));
+    }
+    buf_reset(&target);
+    return rc;
 }
 
 void control_client_cancel(struct control_client *c)

@@ -41,9 +41,12 @@ control_client_new(struct net_loop *l, const struct control_client_options *o, s
  * over RULES_TEXT_MAX, -ENOMEM. */
 MUST_CHECK int control_client_put(struct control_client *c, struct slice text, control_client_cb cb,
                                   void *data, struct err *e);
-/* Asks what is enforced; `changed` is false. As above. */
-MUST_CHECK int control_client_get(struct control_client *c, control_client_cb cb, void *data,
-                                  struct err *e);
+/* Asks what is enforced; `changed` is false. `trouble`: what keeps the caller from handing over
+ * rules, which the proxy tells whoever asks it; "": nothing does; NULL: it is nobody's business. As
+ * above.
+ */
+MUST_CHECK int control_client_get(struct control_client *c, const char *trouble,
+                                  control_client_cb cb, void *data, struct err *e);
 
 /* Ends the call that is under way, if one is; its callback is not called. What was handed over may
  * have been put in force nevertheless. */

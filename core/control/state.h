@@ -18,6 +18,8 @@
 
 #define CONTROL_VERSION 1
 #define CONTROL_RULES_TARGET "/v1/rules"
+/* In the query of GET: what keeps the caller from handing over rules. */
+#define CONTROL_TROUBLE "trouble"
 
 /* Bytes of an answer's body. */
 #define CONTROL_BODY_MAX (16 * 1024)

@@ -183,6 +183,16 @@ void control_proxy_use_read(const cJSON *root, struct control_proxy_use *out)
     out->bypass_known = read_integer(connections, 0, INTEGER_MAX, &out->bypass_connections);
 }
 
+void control_proxy_source_add(cJSON *root, const char *trouble)
+{
+    cJSON_AddStringToObject(cJSON_AddObjectToObject(root, "rulesync"), "error", trouble);
+}
+
+const char *control_proxy_source_read(const cJSON *root)
+{
+    return cJSON_GetStringValue(member(member(root, "rulesync"), "error"));
+}
+
 static const char *const parts[] = {
     [CONTROL_SOURCE] = "source",
     [CONTROL_SEEN] = "seen",

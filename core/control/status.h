@@ -68,6 +68,12 @@ void control_proxy_use_add(cJSON *root, const struct control_proxy_use *use);
 /* What is missing, or makes no sense, is not known. */
 void control_proxy_use_read(const cJSON *root, struct control_proxy_use *out);
 
+/* localproxy's: what rulesync has told it of itself. */
+void control_proxy_source_add(cJSON *root, const char *trouble);
+/* NULL: it has told nothing, or is too old for that. Belongs to the tree; may hold any characters.
+ */
+const char *control_proxy_source_read(const cJSON *root);
+
 /* rulesync's: the parts that tell what it cannot do, in the order in which they hinder. */
 enum control_rulesync_part {
     CONTROL_SOURCE,   /* where documents come from */
@@ -99,6 +105,9 @@ MUST_CHECK cJSON *control_status_parse(struct slice body, const char *program, s
 #define CONTROL_LEASE_PART "app.kubernetes.io/part-of"
 #define CONTROL_LEASE_COMPONENT "app.kubernetes.io/component"
 #define CONTROL_LEASE_SELECTOR CONTROL_LEASE_COMPONENT "=localproxy," CONTROL_LEASE_PART "=cmesh"
+
+/* Bytes of what the annotation holds. */
+#define CONTROL_LEASE_DOCUMENT_MAX 4096
 
 /* Who is not asked by a manager renews its Lease this often, plus or minus a tenth: ms. */
 #define CONTROL_LEASE_RENEW_MS 60000

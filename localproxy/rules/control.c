@@ -11,6 +11,7 @@
 #include "base/state_machine.h"
 #include "http/collect.h"
 #include "http/server.h"
+#include "kube/query.h"
 #include "net/deadline.h"
 
 enum {
@@ -19,6 +20,7 @@ enum {
     IDLE_TIMEOUT_MS = 30000,
     WRITE_TIMEOUT_MS = 10000,
     CONNECTIONS_MAX = 16,
+    TROUBLE_MAX = ERR_MSG_MAX, /* bytes; what says more is not heard */
 };
 
 struct control {
@@ -216,6 +218,21 @@ static int refuse_path(struct http_exchange *x, struct slice path)
                              : "not found; /v1/rules supports GET and PUT");
 }
 
+/* What rulesync says with its question, if it does. Without memory it says so again soon. */
+static void note_trouble(const struct control *c, struct slice target)
+{
+    struct slice encoded;
+    struct buf text = BUF_INIT(TROUBLE_MAX);
+    if (c->handlers->heard == NULL ||
+        !query_find(query_of(target), SLICE(CONTROL_TROUBLE), &encoded)) {
+        return;
+    }
+    if (query_decode(encoded, &text) == 0 && buf_cstr(&text) != NULL) {
+        c->handlers->heard(c->data, buf_cstr(&text));
+    }
+    buf_reset(&text);
+}
+
 static void on_request(void *data, struct http_exchange *x, const struct http_head *head)
 {
     struct control *c = data;
@@ -228,6 +245,7 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
     } else if (slice_eq(head->method, SLICE("PUT"))) {
         take_document(c, x, head);
     } else if (slice_eq(head->method, SLICE("GET")) || slice_eq(head->method, SLICE("HEAD"))) {
+        note_trouble(c, head->target);
         end_exchange(x, respond_state(c, x, NULL));
     } else {
         end_exchange(x, respond_error(x, 405, "only GET and PUT are supported"));

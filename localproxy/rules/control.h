@@ -32,6 +32,9 @@ struct control_handlers {
     int (*reload)(void *data, struct slice text, struct control_call *r, struct err *e);
     /* Says what is enforced now: see control_state_set. */
     void (*describe)(void *data, struct control_state *out);
+    /* Who hands over rules has asked, and said what keeps it from that: "": nothing. NULL: nobody
+     * wants to know. */
+    void (*heard)(void *data, const char *trouble);
     /* The peer went away before it was answered, or control_free was called: `r` is gone. */
     void (*forget)(void *data, struct control_call *r);
 };

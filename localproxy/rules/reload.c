@@ -10,12 +10,15 @@
 #include "base/file.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "net/clock.h"
 #include "net/deadline.h"
 #include "rules/control.h"
 
-/* How long a call waits for writes to what its rules took away. */
-enum { SETTLE_MS = 5000 };
+enum {
+    SETTLE_MS = 5000, /* how long a call waits for writes to what its rules took away */
+    HEARD_MS = 30000, /* rulesync asks every 5 s */
+};
 
 struct reload {
     struct net_loop *loop;
@@ -25,6 +28,8 @@ struct reload {
     struct control *control;
     struct list waiting; /* calls whose rules are in force, but not settled */
     struct net_deadline settle;
+    uint64_t heard_at; /* rulesync */
+    struct reload_source source;
     reload_changed_cb on_changed; /* NULL: nobody wants to know */
     void *changed_data;
 };
@@ -246,6 +251,38 @@ static void on_describe(void *data, struct control_state *out)
     out->unsettled = out->enforcing && !proxy_settled(r->proxy);
 }
 
+/* It may quote what is no UTF-8, and is cut. */
+static void set_trouble(struct reload_source *source, const char *trouble)
+{
+    struct buf clean = BUF_INIT(sizeof source->trouble);
+    struct slice text = slice_of(trouble, strnlen(trouble, RELOAD_TROUBLE_MAX));
+    const char *valid = utf8_append_valid(&clean, text) == 0 ? buf_cstr(&clean) : NULL;
+    (void)snprintf(source->trouble, sizeof source->trouble, "%s",
+                   valid != NULL ? valid : "out of memory");
+    source->known = true;
+    buf_reset(&clean);
+}
+
+static void on_heard(void *data, const char *trouble)
+{
+    struct reload *r = data;
+    struct reload_source before = r->source;
+    set_trouble(&r->source, trouble);
+    r->heard_at = net_loop_now(r->loop);
+    if (!before.known || strcmp(before.trouble, r->source.trouble) != 0) {
+        tell_changed(r);
+    }
+}
+
+void reload_source(const struct reload *r, struct reload_source *out)
+{
+    *out = r->source;
+    if (out->known && net_loop_now(r->loop) - r->heard_at > HEARD_MS) {
+        (void)snprintf(out->trouble, sizeof out->trouble,
+                       "rulesync has not asked for a while: does it run?");
+    }
+}
+
 static void on_forget(void *data, struct control_call *call)
 {
     (void)data;
@@ -255,6 +292,7 @@ static void on_forget(void *data, struct control_call *call)
 static const struct control_handlers control_handlers = {
     .reload = on_reload,
     .describe = on_describe,
+    .heard = on_heard,
     .forget = on_forget,
 };
 

@@ -26,6 +26,16 @@ MUST_CHECK struct reload *reload_new(struct net_loop *l, const struct localproxy
 typedef void (*reload_changed_cb)(void *data);
 void reload_on_changed(struct reload *r, reload_changed_cb cb, void *data);
 
+/* What rulesync says of itself on the control socket. */
+#define RELOAD_TROUBLE_MAX 256
+struct reload_source {
+    bool known; /* it has said so, ever */
+    /* What keeps it from handing over rules, or that it is not heard of any more; "": nothing.
+     * UTF-8; what is no such was made U+FFFD. */
+    char trouble[3 * RELOAD_TROUBLE_MAX + 1];
+};
+void reload_source(const struct reload *r, struct reload_source *out);
+
 /* Reads the file again, on SIGHUP: what is newer and valid comes into force; otherwise the log says
  * why not. */
 void reload_read_again(struct reload *r);

@@ -32,6 +32,11 @@ static int read_proxy(const cJSON *root, struct probe_result *r, struct err *e)
     r->unused = use.clients_known && use.requests == 0;
     r->up_ms = use.clients_known ? (int64_t)use.uptime_s * 1000 : 0;
     r->bypassed = use.bypass_known && use.bypass_connections > 0;
+    const char *trouble = control_proxy_source_read(root);
+    r->says_why = trouble != NULL && trouble[0] != '\0';
+    if (r->says_why) {
+        probe_answer_text(r->message, sizeof r->message, trouble);
+    }
     r->enforcing = s.settled;
     r->generation = s.rules.generation;
     r->since_ms = s.rules.since * 1000;

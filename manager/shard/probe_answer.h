@@ -12,8 +12,8 @@
 #include "base/slice.h"
 #include "shard/prober.h"
 
-/* localproxy's: sets enforcing, generation, checksum, shard and since_ms of `r`, the last as the
- * pod says it. 0, or with `r` as it was -EINVAL or -ENOMEM. */
+/* localproxy's: sets what it says of `r`, since_ms as the pod has it; `message` if says_why. 0, or
+ * with `r` as it was -EINVAL or -ENOMEM. */
 MUST_CHECK int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e);
 
 /* The same of what the pod `key`, "namespace/name" with that uid, tells by its Lease; -EINVAL also

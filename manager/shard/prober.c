@@ -344,7 +344,8 @@ static void on_rulesync(void *data, const struct http_answer *a, const struct er
 
 static bool needs_rulesync(const struct target *t)
 {
-    return t->unmet && t->rulesync.client != NULL && now_of(t->prober) - t->unmet_at >= PATIENCE_MS;
+    return t->unmet && !t->result.says_why && t->rulesync.client != NULL &&
+           now_of(t->prober) - t->unmet_at >= PATIENCE_MS;
 }
 
 static void ask_rulesync(struct target *t)
@@ -370,7 +371,7 @@ static void take_word(struct target *t, struct probe_result *r)
     r->state = PROBE_ANSWERED;
     r->asked = true;
     set_unmet(t, t->expected != 0 && !(r->enforcing && r->generation == t->expected));
-    if (!needs_rulesync(t) || t->result.state != PROBE_ANSWERED) {
+    if (!r->says_why && (!needs_rulesync(t) || t->result.state != PROBE_ANSWERED)) {
         r->message[0] = '\0'; /* else what was said of it last stands until it is asked again */
     }
     learn(t, r);

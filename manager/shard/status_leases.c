@@ -120,7 +120,7 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
                                       CONTROL_LEASE_ANNOTATION);
     char *pod = pod_of(object);
     struct lease *l = pod == NULL ? NULL : find_lease(s, pod);
-    bool fits = document[0] != '\0' && strlen(document) <= STATUS_LEASES_DOCUMENT_MAX;
+    bool fits = document[0] != '\0' && strlen(document) <= CONTROL_LEASE_DOCUMENT_MAX;
     if (pod != NULL && fits && change != REFLECTOR_DELETED) {
         keep(s, pod, document);
         tell(s, pod, document);

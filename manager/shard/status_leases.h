@@ -17,8 +17,7 @@
 #include "kube/client/reflector.h"
 #include "net/loop.h"
 
-/* Bytes of a document, and how many are kept: more, and larger ones, are nothing. */
-#define STATUS_LEASES_DOCUMENT_MAX 2048
+/* How many documents are kept: more are told, and forgotten. */
 #define STATUS_LEASES_MAX 16384
 
 struct status_leases;

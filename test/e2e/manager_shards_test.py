@@ -766,6 +766,16 @@ class TellingTest(ShardsTestCase):
         manager.stop()
         self.start_manager("--leader-elect=false", name="next")
         self.swap(pods)
+        # Why rules are not taken is known, too.
+        pod, other = pods["shard-a"]
+        pod.stop_sync()
+        pod.start_sync(of="shard-b")
+        self.show("shard-a", "z")
+        harness.wait_for(
+            lambda: "rules of shard" in self.row("shard-a", pod).get("message", ""), "why it does not"
+        )
+        self.wait_condition("shard-a", "Enforced", "False", "Refused")
+        self.assertNotIn("message", self.row("shard-a", other))
 
     def test_one_that_is_killed(self):
         """What it told stays true: it comes back with the rules that it had, or newer ones."""

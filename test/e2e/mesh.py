@@ -255,8 +255,9 @@ class Pod:
             env["POD_UID"] = self.object()["metadata"]["uid"]
         self.proxy = harness.LocalProxy(self.folder, args, env=env, control=True)
 
-    def start_sync(self):
-        source = f"{self.case.namespace}/{CONFIG_MAP}{self.of}"
+    def start_sync(self, of=None):
+        """`of`: whose rules come, instead of its own."""
+        source = f"{self.case.namespace}/{CONFIG_MAP}{of or self.of}"
         args = ["--from-configmap", source, "--kubeconfig", self.case.cluster.kubeconfig]
         args += ["--shard", f"{self.case.namespace}/{self.of}"]
         args += ["--to", os.path.join(self.folder, "rules.json")]

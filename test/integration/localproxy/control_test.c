@@ -41,6 +41,8 @@ struct world {
     struct control_call *calls[CALLS_MAX];
     size_t call_count;
     unsigned forgotten;
+    unsigned heard;
+    char trouble[ERR_MSG_MAX];
     unsigned reloads;
     size_t text_len; /* of the last document */
     unsigned text_sum;
@@ -110,9 +112,17 @@ static void forget(void *data, struct control_call *r)
     w->forgotten++;
 }
 
+static void heard(void *data, const char *trouble)
+{
+    struct world *w = data;
+    w->heard++;
+    (void)snprintf(w->trouble, sizeof w->trouble, "%s", trouble);
+}
+
 static const struct control_handlers handlers = {
     .reload = reload,
     .describe = describe,
+    .heard = heard,
     .forget = forget,
 };
 
@@ -205,7 +215,7 @@ static void get(struct world *w, struct call *call)
 {
     struct err e = ERR_INIT;
     memset(call, 0, sizeof *call);
-    assert_int_equal(control_client_get(w->client, on_reply, call, &e), 0);
+    assert_int_equal(control_client_get(w->client, NULL, on_reply, call, &e), 0);
     run_until(w->loop, &call->over);
 }
 
@@ -272,6 +282,46 @@ static void test_nothing_enforced(void **state)
     assert_true(call.good);
     assert_false(call.state.enforcing);
     assert_string_equal(call.state.reason, "none in the test");
+}
+
+static void tell(struct world *w, const char *trouble)
+{
+    struct call call;
+    struct err e = ERR_INIT;
+    memset(&call, 0, sizeof call);
+    assert_int_equal(control_client_get(w->client, trouble, on_reply, &call, &e), 0);
+    run_until(w->loop, &call.over);
+    assert_true(call.good);
+}
+
+/* rulesync says with its question what keeps it from handing over rules. */
+static void test_what_is_said_with_a_question(void **state)
+{
+    struct world *w = *state;
+    struct call call;
+    const char *odd = "line 1: \"a&b=c;%?#\\n\": \xc3\xa4, not \xff";
+    get(w, &call);
+    assert_int_equal(w->heard, 0);
+    tell(w, odd);
+    assert_int_equal(w->heard, 1);
+    assert_string_equal(w->trouble, odd);
+    tell(w, "");
+    assert_int_equal(w->heard, 2);
+    assert_string_equal(w->trouble, "");
+    put(w, document(7), &call);
+    get(w, &call);
+    assert_int_equal(w->heard, 2);
+    exchange_raw(w, "GET /v1/rules?other=1&trouble=a%00b HTTP/1.1\r\nHost: x\r\n\r\n", " 200 ");
+    assert_int_equal(w->heard, 3);
+    assert_string_equal(w->trouble, "a");
+    exchange_raw(w, "GET /v1/rules?trouble=%zz HTTP/1.1\r\nHost: x\r\n\r\n", " 200 ");
+    exchange_raw(w, "GET /v1/rules?troubles=a HTTP/1.1\r\nHost: x\r\n\r\n", " 200 ");
+    assert_int_equal(w->heard, 3);
+    char text[3 * ERR_MSG_MAX];
+    (void)snprintf(text, sizeof text, "GET /v1/rules?trouble=%0*d HTTP/1.1\r\nHost: x\r\n\r\n",
+                   ERR_MSG_MAX + 1, 0);
+    exchange_raw(w, text, " 200 "); /* more than rulesync ever says */
+    assert_int_equal(w->heard, 3);
 }
 
 static void test_rules_are_put_in_force(void **state)
@@ -591,7 +641,7 @@ static void answer_raw(struct world *w, int fd, const char *answer, bool close_a
     static struct raw_peer p;
     struct err e = ERR_INIT;
     memset(call, 0, sizeof *call);
-    assert_int_equal(control_client_get(w->client, on_reply, call, &e), 0);
+    assert_int_equal(control_client_get(w->client, NULL, on_reply, call, &e), 0);
     raw_accept(w->loop, fd, &p);
     raw_expect(w->loop, &p, "\r\n\r\n");
     assert_non_null(strstr(p.text, "GET /v1/rules HTTP/1.1\r\n"));
@@ -612,7 +662,7 @@ static void begin_answer_raw(struct world *w, int fd, const char *answer, struct
     struct err e = ERR_INIT;
     int peer = -1;
     memset(call, 0, sizeof *call);
-    assert_int_equal(control_client_get(w->client, on_reply, call, &e), 0);
+    assert_int_equal(control_client_get(w->client, NULL, on_reply, call, &e), 0);
     for (int i = 0; i < 20000 && !call->over; i++) {
         run_for(w->loop, 1);
         if (peer < 0) {
@@ -687,7 +737,7 @@ static void test_one_call_at_a_time(void **state)
     struct call other;
     struct err e = ERR_INIT;
     begin_put(w->client, document(1), &call);
-    assert_int_equal(control_client_get(w->client, on_reply, &other, &e), -EBUSY);
+    assert_int_equal(control_client_get(w->client, NULL, on_reply, &other, &e), -EBUSY);
     assert_non_null(strstr(e.msg, "another call"));
     run_until(w->loop, &call.over);
     assert_true(call.good);
@@ -855,7 +905,7 @@ static bool put_and_get(void *data)
         good = call.good && call.state.generation == 3;
     }
     call.over = false;
-    if (good && control_client_get(w->client, on_reply, &call, NULL) == 0) {
+    if (good && control_client_get(w->client, "a b", on_reply, &call, NULL) == 0) {
         run_until(w->loop, &call.over);
         good = call.good && call.state.generation == 3;
     }
@@ -885,6 +935,7 @@ int main(void)
 #define TEST_CLIENT(name) cmocka_unit_test_setup_teardown(name, setup_client, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_nothing_enforced),
+        TEST(test_what_is_said_with_a_question),
         TEST(test_rules_are_put_in_force),
         TEST(test_bad_documents),
         TEST(test_what_refusals_become),

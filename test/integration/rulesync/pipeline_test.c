@@ -240,6 +240,56 @@ static void what_is_missing_changes_nothing(void **state)
     wait_enforced(f, 7);
 }
 
+static void wait_told(struct fixture *f, const char *words)
+{
+    for (unsigned i = 0; i < 2000 && strstr(f->proxy.trouble, words) == NULL; i++) {
+        run_for(f->loop, 5);
+    }
+    assert_non_null(strstr(f->proxy.trouble, words));
+}
+
+static void wait_all_well(struct fixture *f)
+{
+    unsigned heard = f->proxy.heard;
+    for (unsigned i = 0; i < 2000 && (f->proxy.heard == heard || f->proxy.trouble[0] != '\0');
+         i++) {
+        run_for(f->loop, 5);
+    }
+    assert_string_equal(f->proxy.trouble, "");
+}
+
+/* So that whoever asks localproxy knows it too. */
+static void localproxy_is_told_what_is_wrong(void **state)
+{
+    struct fixture *f = *state;
+    proxy_double_start(&f->proxy);
+    publish(f, 7, "a", "b");
+    start(f);
+    wait_enforced(f, 7);
+    wait_all_well(f);
+    publish(f, 6, "a", "b");
+    wait_told(f, "generation 6 is older than generation 7");
+    publish(f, 8, "a", "b");
+    wait_all_well(f);
+    temp_dir_empty(f->mount);
+    wait_told(f, "has no key rules.json");
+    f->proxy.mood = REFUSE;
+    publish(f, 9, "a", "b");
+    wait_told(f, "I do not like it");
+    f->proxy.mood = OBEY;
+    wait_all_well(f);
+    /* A single pass has nothing to say. */
+    struct pipeline_options o = options(f);
+    o.once = true;
+    stop(f);
+    run_for(f->loop, 20);
+    f->proxy.heard = 0;
+    start_with(f, &o);
+    wait_enforced(f, 9);
+    run_for(f->loop, 200);
+    assert_int_equal(f->proxy.heard, 0);
+}
+
 static void a_restart_without_a_source_knows_the_rules(void **state)
 {
     struct fixture *f = *state;
@@ -459,6 +509,7 @@ int main(void)
         TEST(what_is_published_is_stored_and_enforced),
         TEST(what_is_refused_changes_nothing),
         TEST(what_is_missing_changes_nothing),
+        TEST(localproxy_is_told_what_is_wrong),
         TEST(a_restart_without_a_source_knows_the_rules),
         TEST(rules_that_cannot_be_stored_are_enforced),
         TEST(without_a_socket_it_is_ready_when_there_are_rules),

@@ -88,9 +88,17 @@ static void on_forget(void *data, struct control_call *call)
     }
 }
 
+static void on_heard(void *data, const char *trouble)
+{
+    struct proxy_double *p = data;
+    p->heard++;
+    (void)snprintf(p->trouble, sizeof p->trouble, "%s", trouble);
+}
+
 static const struct control_handlers handlers = {
     .reload = on_reload,
     .describe = on_describe,
+    .heard = on_heard,
     .forget = on_forget,
 };
 

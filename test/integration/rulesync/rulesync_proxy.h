@@ -27,6 +27,8 @@ struct proxy_double {
     struct rules *held_rules;
     unsigned puts;
     unsigned gets;
+    unsigned heard;
+    char trouble[ERR_MSG_MAX]; /* that it was told last */
 };
 
 /* Rules with one limit; the caller unrefs. `spare` tells rules of one generation apart. */

@@ -123,7 +123,7 @@ static bool is_unsettled(struct world *w)
 {
     struct err e = ERR_INIT;
     w->call = (struct call){.over = false};
-    assert_int_equal(control_client_get(w->client, on_reply, &w->call, &e), 0);
+    assert_int_equal(control_client_get(w->client, NULL, on_reply, &w->call, &e), 0);
     run_until(w->f.api->loop, &w->call.over);
     assert_int_equal(w->call.error.code, 0);
     return w->call.state.unsettled;
@@ -283,6 +283,54 @@ static void the_file_is_read_at_the_start_and_again(void **state)
     assert_int_equal(generation_in_force(w), 7);
 }
 
+static void on_changed(void *data)
+{
+    unsigned *changes = data;
+    (*changes)++;
+}
+
+static void say(struct world *w, const char *trouble)
+{
+    struct err e = ERR_INIT;
+    w->call = (struct call){.over = false};
+    assert_int_equal(control_client_get(w->client, trouble, on_reply, &w->call, &e), 0);
+    run_until(w->f.api->loop, &w->call.over);
+}
+
+static void what_rulesync_says_is_told(void **state)
+{
+    struct world *w = *state;
+    struct reload_source source;
+    unsigned changes = 0;
+    char large[ERR_MSG_MAX];
+    start_with_socket(w);
+    reload_on_changed(w->reload, on_changed, &changes);
+    reload_source(w->reload, &source);
+    assert_false(source.known);
+    say(w, NULL);
+    reload_source(w->reload, &source);
+    assert_false(source.known);
+    say(w, "");
+    reload_source(w->reload, &source);
+    assert_true(source.known);
+    assert_string_equal(source.trouble, "");
+    assert_int_equal(changes, 1);
+    say(w, "");
+    assert_int_equal(changes, 1);
+    say(w, "no \xff key");
+    reload_source(w->reload, &source);
+    assert_string_equal(source.trouble, "no \xef\xbf\xbd key");
+    assert_int_equal(changes, 2);
+    memset(large, 'x', sizeof large);
+    large[sizeof large - 1] = '\0';
+    say(w, large);
+    reload_source(w->reload, &source);
+    assert_int_equal(strlen(source.trouble), RELOAD_TROUBLE_MAX);
+    put(w, document(1, "a"));
+    assert_int_equal(w->call.error.code, 0);
+    assert_int_equal(changes, 3 + 2); /* in force, and settled */
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -293,6 +341,7 @@ int main(void)
         TEST(who_waits_may_leave),
         TEST(none_come_into_force_while_it_shuts_down),
         TEST(the_file_is_read_at_the_start_and_again),
+        TEST(what_rulesync_says_is_told),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

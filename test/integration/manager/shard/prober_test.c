@@ -178,6 +178,27 @@ static void test_rulesync_says_why(void **state)
     assert_int_equal(sync->asked, asked);
 }
 
+/* rulesync need not be asked when localproxy knows what it says. */
+static void test_localproxy_says_why(void **state)
+{
+    struct fixture *f = *state;
+    listen_anywhere(f, &f->rulesyncs[0]);
+    complain(&f->rulesyncs[0], "by itself");
+    struct sidecar *s = begin(f, address_of(&f->rulesyncs[0]));
+    say(s, 200,
+        "{\"program\":\"localproxy\",\"rules\":{\"inForce\":false},\"rulesync\":{\"error\":\"no "
+        "key\"}}");
+    prober_expect(f->prober, "demo/pod-0", 2);
+    pass(f, 5000);
+    assert_string_equal(result(f)->message, "no key");
+    assert_int_equal(f->rulesyncs[0].asked, 0);
+    say(s, 200,
+        "{\"program\":\"localproxy\",\"rules\":{\"inForce\":false},\"rulesync\":{\"error\":\"\"}}");
+    pass(f, 2000); /* it may not know yet */
+    assert_string_equal(result(f)->message, "by itself");
+    assert_true(f->rulesyncs[0].asked > 0);
+}
+
 static void test_rulesync_does_not_answer(void **state)
 {
     struct fixture *f = *state;
@@ -670,6 +691,7 @@ int main(void)
         TEST(test_asks_often_until_it_is_enforced),
         TEST(test_asks_ever_more_rarely),
         TEST(test_rulesync_says_why),
+        TEST(test_localproxy_says_why),
         TEST(test_rulesync_does_not_answer),
         TEST(test_one_miss_is_no_news),
         TEST(test_connection_refused),

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "control/status.h"
 #include "storing_api.h"
 
 struct user {
@@ -14,7 +15,7 @@ struct user {
     struct status_leases *leases;
     unsigned told;
     char pod[128];
-    char document[STATUS_LEASES_DOCUMENT_MAX + 1];
+    char document[CONTROL_LEASE_DOCUMENT_MAX + 1];
 };
 
 static void on_told(void *data, const char *pod, struct slice document)
@@ -138,7 +139,7 @@ static void gone_while_nobody_watched(void **state)
 static void other_leases_are_nothing(void **state)
 {
     struct user *u = *state;
-    char large[STATUS_LEASES_DOCUMENT_MAX + 2];
+    char large[CONTROL_LEASE_DOCUMENT_MAX + 2];
     begin(u, NULL);
     memset(large, 'x', sizeof large - 1);
     large[sizeof large - 1] = '\0';
@@ -147,7 +148,7 @@ static void other_leases_are_nothing(void **state)
     put(u, "a-0", large);
     put(u, "a-1", "");
     assert_int_equal(u->told, 0);
-    large[STATUS_LEASES_DOCUMENT_MAX] = '\0';
+    large[CONTROL_LEASE_DOCUMENT_MAX] = '\0';
     put(u, "a-0", large);
     assert_int_equal(u->told, 1);
     /* What it said is not true any more, and cannot be read. */

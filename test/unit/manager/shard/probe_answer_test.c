@@ -64,6 +64,32 @@ static void test_what_a_pod_tells(void **state)
     assert_string_equal(r.message, "kept");
 }
 
+static void test_what_rulesync_has_told_localproxy(void **state)
+{
+    struct probe_result r = {.message = "kept"};
+    (void)state;
+    assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
+    assert_false(r.says_why);
+    assert_string_equal(r.message, "kept");
+    assert_int_equal(probe_answer_proxy(SLICE("{\"program\":\"localproxy\",\"rules\":" RULES
+                                              ",\"rulesync\":{\"error\":\"no key\\nrules.json\"}}"),
+                                        &r, NULL),
+                     0);
+    assert_true(r.says_why);
+    assert_string_equal(r.message, "no key rules.json");
+    assert_int_equal(probe_answer_proxy(SLICE("{\"program\":\"localproxy\",\"rules\":" RULES
+                                              ",\"rulesync\":{\"error\":\"\"}}"),
+                                        &r, NULL),
+                     0);
+    assert_false(r.says_why);
+    assert_string_equal(r.message, "no key rules.json"); /* the prober's business */
+    assert_int_equal(probe_answer_proxy(SLICE("{\"program\":\"localproxy\",\"rules\":" RULES
+                                              ",\"rulesync\":{\"error\":7}}"),
+                                        &r, NULL),
+                     0);
+    assert_false(r.says_why);
+}
+
 static void test_version(void **state)
 {
     struct probe_result r = {.version = "1"};
@@ -261,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules_in_force),
         cmocka_unit_test(test_what_a_pod_tells),
+        cmocka_unit_test(test_what_rulesync_has_told_localproxy),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_who_comes_and_who_goes_around),
         cmocka_unit_test(test_what_is_not_settled_is_not_enforced),
