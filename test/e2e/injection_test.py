@@ -95,7 +95,14 @@ class PlayedPodTest(harness.TestCase):
         rules = harness.rules_document(limit, generation=generation)
         self.mount.publish({**rules, "shard": self.SHARD})
 
-    def start(self, command, *more):
+    def variables(self, container):
+        """Those that come from fields of the pod."""
+        fields = {"name": "operator-0", "namespace": self.namespace, "uid": "11-22"}
+        fields = {f"metadata.{key}": value for key, value in fields.items()}
+        refs = ((v["name"], v["valueFrom"]["fieldRef"]) for v in container.get("env", ()))
+        return {name: fields[ref["fieldPath"]] for name, ref in refs}
+
+    def start(self, command, *more, env=None):
         self.count += 1
         words = []
         for word in [*command, *more]:
@@ -106,7 +113,7 @@ class PlayedPodTest(harness.TestCase):
         with open(log, "wb") as f:
             process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", harness.program(words[0]), *words[1:]],
-                env=harness.clean_environment(HOME=self.folder, POD_NAMESPACE=self.namespace),
+                env=harness.clean_environment(HOME=self.folder, **(env or {})),
                 stdin=subprocess.DEVNULL,
                 stderr=f,
             )
@@ -115,7 +122,8 @@ class PlayedPodTest(harness.TestCase):
 
     def start_container(self, name):
         container = self.containers[name]
-        return self.start(container["command"], *container["args"])
+        env = self.variables(container)
+        return self.start(container["command"], *container["args"], env=env)
 
     def start_gate(self):
         hook = self.containers["cmesh-rulesync"]["lifecycle"]["postStart"]
