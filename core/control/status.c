@@ -132,6 +132,7 @@ void control_proxy_status_add(cJSON *rules, const struct control_proxy_status *s
 {
     char since[RFC3339_SIZE];
     cJSON_AddBoolToObject(rules, "inForce", s->rules.enforcing);
+    cJSON_AddStringToObject(rules, "reads", rules_version_text(RULES_NEWEST));
     if (s->rules.enforcing && control_rules_add(rules, &s->rules) &&
         rfc3339_format(s->rules.since, since) == 0) {
         cJSON_AddStringToObject(rules, "since", since);
@@ -147,6 +148,7 @@ int control_proxy_status_read(const cJSON *root, struct control_proxy_status *ou
     if (!cJSON_IsBool(in_force)) {
         return wrong(e, "rules", "inForce", in_force, "must be true or false");
     }
+    out->reads = rules_version_common(cJSON_GetStringValue(member(rules, "reads")));
     if (cJSON_IsFalse(in_force)) {
         return 0;
     }

@@ -43,6 +43,7 @@ MUST_CHECK int control_rules_read(const cJSON *object, const char *path, struct 
 struct control_proxy_status {
     struct control_state rules; /* enforcing: they are in force; there is no reason otherwise */
     bool settled;               /* of earlier rules no write is under way any more */
+    enum rules_version reads;   /* the newest version of documents; read only: ours is written */
 };
 
 /* Adds to the object at "rules". What there is no memory for is left out, here and below. */

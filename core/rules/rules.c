@@ -9,6 +9,7 @@
 #include "crypto/digest.h"
 #include "kube/name.h"
 #include "rules/rules_table.h"
+#include "rules/shared_selectors.h"
 #include "json/json.h"
 
 #define PATH_LEN 128
@@ -19,10 +20,17 @@ static const struct rules_labels default_labels = {
     .control = "ctrlmesh.kusionstack.io/control",
 };
 
+static const char *const versions[RULES_VERSIONS] = {
+    [RULES_V1] = RULES_API_VERSION,
+    [RULES_V2] = "cmesh/v2",
+};
+
 struct rules {
     size_t refs;
-    struct rules *whole; /* whose all of this is but the generation; NULL: its own */
-    cJSON *document;     /* what all strings below point into; selectors in canonical form */
+    enum rules_version version; /* in which it was written */
+    struct rules *whole;        /* whose all of this is but the generation; NULL: its own */
+    cJSON *document; /* in version 1; what all strings below point into; selectors in canonical
+                        form */
     uint64_t generation;
     char checksum[RULES_CHECKSUM_LEN + 1];
     const char *shard_namespace;
@@ -36,11 +44,20 @@ struct rules {
 
 /* The document as it was written, for messages. The first error stays, and then all that is read is
  * empty: a series of readings needs one look at the error at its end. */
+struct shared;
 struct source {
     const char *text;
     size_t len;
     const cJSON *root;
+    struct shared *shared; /* NULL: limits have their selectors themselves */
     struct err *e;
+};
+
+/* Version 2: limits name their selectors by places in spec.selectors. */
+struct shared {
+    const char **texts;
+    size_t count;
+    size_t bytes; /* that the limits have together, as in version 1 */
 };
 
 /* "line 7: spec.limits[0].selector: <what>" */
@@ -145,6 +162,20 @@ static void read_constant(const struct source *s, const char *key, const char *w
         fail(s, -EINVAL, member(s->root, key), key,
              "Unsupported value: \"%.100s\": supported is \"%s\"", got, want);
     }
+}
+
+static enum rules_version read_version(const struct source *s)
+{
+    const char *got = read_string(s, s->root, "apiVersion", "apiVersion");
+    for (enum rules_version v = RULES_V1; v < RULES_VERSIONS; v++) {
+        if (strcmp(got, versions[v]) == 0) {
+            return v;
+        }
+    }
+    fail(s, -EINVAL, member(s->root, "apiVersion"), "apiVersion",
+         "Unsupported value: \"%.100s\": supported are \"%s\" to \"%s\"", got, versions[RULES_V1],
+         versions[RULES_NEWEST]);
+    return RULES_V1;
 }
 
 static void read_shard(const struct source *s, struct rules *r)
@@ -289,11 +320,49 @@ static void canonicalize(const struct source *s, cJSON *item, const struct selec
     buf_reset(&text);
 }
 
-static struct selector *read_selector(const struct source *s, const cJSON *limit,
-                                      const char *limit_path)
+/* The text that the limit names; NULL with an error. */
+static const char *shared_text(const struct source *s, const cJSON *limit, const char *path)
+{
+    struct shared *all = s->shared;
+    const cJSON *item = required(s, limit, "selector", path);
+    double n = cJSON_IsNumber(item) ? item->valuedouble : -1;
+    if (item == NULL) {
+        return NULL;
+    }
+    if (!(n >= 0 && n < (double)all->count) || (double)(size_t)n != n) {
+        wrong_type(s, item, path, "a place in spec.selectors, from 0");
+        return NULL;
+    }
+    const char *text = all->texts[(size_t)n];
+    all->bytes += strlen(text);
+    if (all->bytes > RULES_TEXT_MAX) {
+        fail(s, -E2BIG, item, path, "the selectors of all limits have more than %d bytes",
+             RULES_TEXT_MAX);
+        return NULL;
+    }
+    return text;
+}
+
+/* Puts the text in the place of the number by which the limit names it. */
+static void insert_shared(const struct source *s, cJSON *limit, const char *path)
+{
+    const char *text = shared_text(s, limit, path);
+    cJSON *copy = text == NULL ? NULL : cJSON_CreateString(text);
+    if (text == NULL ||
+        (copy != NULL && cJSON_ReplaceItemInObjectCaseSensitive(limit, "selector", copy))) {
+        return;
+    }
+    cJSON_Delete(copy);
+    err_memory(s->e);
+}
+
+static struct selector *read_selector(const struct source *s, cJSON *limit, const char *limit_path)
 {
     char path[PATH_LEN];
     (void)snprintf(path, sizeof path, "%s.selector", limit_path);
+    if (s->shared != NULL) {
+        insert_shared(s, limit, path);
+    }
     const char *text = read_string(s, limit, "selector", path);
     if (s->e->code != 0) {
         return NULL;
@@ -322,7 +391,7 @@ static void add_pattern(const struct source *s, const cJSON *limit, const char *
     }
 }
 
-static void read_limit(const struct source *s, const cJSON *limit, struct rules *r, size_t index)
+static void read_limit(const struct source *s, cJSON *limit, struct rules *r, size_t index)
 {
     static const char *const known[] = {"apiGroups", "resources", "selector", NULL};
     char path[64];
@@ -373,8 +442,7 @@ static void read_limits(const struct source *s, const cJSON *spec, struct rules 
         return;
     }
     size_t i = 0;
-    for (const cJSON *limit = limits->child; limit != NULL && s->e->code == 0;
-         limit = limit->next) {
+    for (cJSON *limit = limits->child; limit != NULL && s->e->code == 0; limit = limit->next) {
         read_limit(s, limit, r, i++);
     }
     if (s->e->code == 0) {
@@ -387,15 +455,62 @@ static void read_limits(const struct source *s, const cJSON *spec, struct rules 
     }
 }
 
+static void read_selectors(const struct source *s, const cJSON *spec, struct shared *out)
+{
+    const cJSON *list = required(s, spec, "selectors", "spec.selectors");
+    const cJSON *item = NULL;
+    if (list != NULL && !cJSON_IsArray(list)) {
+        wrong_type(s, list, "spec.selectors", "an array");
+    }
+    if (s->e->code != 0) {
+        return;
+    }
+    out->texts = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *out->texts);
+    if (out->texts == NULL) {
+        err_memory(s->e);
+        return;
+    }
+    cJSON_ArrayForEach(item, list)
+    {
+        out->texts[out->count++] = cJSON_GetStringValue(item);
+        if (!cJSON_IsString(item)) {
+            wrong_type(s, item, "spec.selectors", "an array of strings");
+            return;
+        }
+    }
+}
+
+/* Leaves the spec as it would be in version 1. */
+static void read_shared_limits(const struct source *s, cJSON *spec, struct rules *r)
+{
+    struct shared shared = {.count = 0};
+    struct source with = *s;
+    with.shared = &shared;
+    read_selectors(s, spec, &shared);
+    if (s->e->code == 0) {
+        read_limits(&with, spec, r);
+    }
+    free(shared.texts);
+    cJSON_DeleteItemFromObjectCaseSensitive(spec, "selectors");
+}
+
 static void read_spec(const struct source *s, struct rules *r)
 {
-    static const char *const known[] = {"leaderElection", "limits", "labels", "webhook", NULL};
+    static const char *const known[RULES_VERSIONS][6] = {
+        [RULES_V1] = {"leaderElection", "limits", "labels", "webhook", NULL},
+        [RULES_V2] = {"leaderElection", "limits", "labels", "webhook", "selectors", NULL},
+    };
     (void)required(s, s->root, "spec", "spec");
-    const cJSON *spec = read_object(s, s->root, "spec", "spec", known);
+    cJSON *spec = member(s->root, "spec");
+    (void)read_object(s, s->root, "spec", "spec", known[r->version]);
     read_leader_election(s, spec, r);
     read_webhook(s, spec);
     read_labels(s, spec, r);
-    read_limits(s, spec, r);
+    if (r->version == RULES_V1) {
+        read_limits(s, spec, r);
+    } else {
+        read_shared_limits(s, spec, r);
+    }
 }
 
 static bool checksum_shape(const char *text)
@@ -436,7 +551,7 @@ static void read_document(const struct source *s, struct rules *r)
         err_set(s->e, -EINVAL, "the document must be a JSON object");
         return;
     }
-    read_constant(s, "apiVersion", RULES_API_VERSION);
+    r->version = read_version(s);
     read_constant(s, "kind", RULES_KIND);
     read_shard(s, r);
     read_generation(s, r);
@@ -480,7 +595,9 @@ struct rules *rules_parse(const char *text, size_t len, struct err *e)
         r->document = json_parse(document.ptr, document.len, &why);
     }
     if (why.code == 0) {
-        read_document(&(struct source){document.ptr, document.len, r->document, &why}, r);
+        const struct source s = {
+            .text = document.ptr, .len = document.len, .root = r->document, .e = &why};
+        read_document(&s, r);
         free_selectors(r);
     }
     if (why.code != 0) {
@@ -578,10 +695,51 @@ const struct rules_entry *rules_match(const struct rules *r, struct slice group,
     return rules_table_match(&r->table, group, resource);
 }
 
-int rules_to_json(const struct rules *r, struct buf *out)
+const char *rules_version_text(enum rules_version v)
+{
+    return versions[v];
+}
+
+/* Who reads a later version reads those before it. */
+enum rules_version rules_version_common(const char *text)
+{
+    static const char prefix[] = "cmesh/v";
+    if (text == NULL || strncmp(text, prefix, sizeof prefix - 1) != 0) {
+        return RULES_V1;
+    }
+    long number = strtol(text + sizeof prefix - 1, NULL, 10);
+    if (number <= 1) {
+        return RULES_V1;
+    }
+    return number > RULES_VERSIONS ? RULES_NEWEST : (enum rules_version)(number - 1);
+}
+
+enum rules_version rules_version(const struct rules *r)
+{
+    return r->version;
+}
+
+/* ---- writing ---- */
+
+static void write_spec(const cJSON *spec, enum rules_version version, struct buf *out)
+{
+    if (version == RULES_V1) {
+        json_canonical(spec, out);
+        return;
+    }
+    cJSON *shared = shared_selectors_make(spec);
+    if (shared == NULL) {
+        buf_fail(out, -ENOMEM);
+    } else {
+        json_canonical(shared, out);
+    }
+    cJSON_Delete(shared);
+}
+
+int rules_to_version(const struct rules *r, enum rules_version version, struct buf *out)
 {
     size_t before = out->len;
-    buf_append_str(out, "{\"apiVersion\":\"" RULES_API_VERSION "\",\"checksum\":\"");
+    buf_printf(out, "{\"apiVersion\":\"%s\",\"checksum\":\"", versions[version]);
     buf_append_str(out, r->checksum);
     buf_printf(out, "\",\"generation\":%llu", (unsigned long long)r->generation);
     buf_append_str(out, ",\"kind\":\"" RULES_KIND "\",\"shard\":{\"name\":\"");
@@ -589,7 +747,12 @@ int rules_to_json(const struct rules *r, struct buf *out)
     buf_append_str(out, "\",\"namespace\":\"");
     buf_append_str(out, r->shard_namespace);
     buf_append_str(out, "\"},\"spec\":");
-    json_canonical(member(r->document, "spec"), out);
+    write_spec(member(r->document, "spec"), version, out);
     buf_append_char(out, '}');
     return buf_settle(out, before);
+}
+
+int rules_to_json(const struct rules *r, struct buf *out)
+{
+    return rules_to_version(r, RULES_V1, out);
 }

@@ -23,7 +23,22 @@
 #define RULES_API_VERSION "cmesh/v1"
 #define RULES_KIND "ShardRules"
 
-#define RULES_TEXT_MAX (8 * 1024 * 1024) /* bytes of a document */
+/* Versions of the document. Each reader reads all up to its own; rules mean the same, and have the
+ * same checksum, in all that can hold them. */
+enum rules_version {
+    RULES_V1,
+    RULES_V2, /* selectors stand in a list of their own, once, however many limits have them */
+    RULES_VERSIONS,
+};
+#define RULES_NEWEST RULES_V2
+
+/* "cmesh/v1" and so on. */
+const char *rules_version_text(enum rules_version v);
+/* The newest one that this program and somebody who says `text` both read; RULES_V1 for NULL. */
+enum rules_version rules_version_common(const char *text);
+
+/* Bytes of a document, and of one in a later version as it is in the oldest. */
+#define RULES_TEXT_MAX (8 * 1024 * 1024)
 #define RULES_LIMITS_MAX 10000
 #define RULES_LIST_MAX 1000      /* entries of apiGroups or resources in one limit */
 #define RULES_PATTERNS_MAX 65536 /* pairs of group and resource that the limits name */
@@ -86,7 +101,11 @@ const struct rules_entry *rules_match(const struct rules *r, struct slice group,
 size_t rules_pattern_count(const struct rules *r);
 void rules_pattern(const struct rules *r, size_t i, struct slice *group, struct slice *resource);
 
-/* Appends the document in canonical form, with its checksum. 0, -ENOBUFS or -ENOMEM. */
+/* Appends the document in canonical form, with its checksum: in the oldest version, which can hold
+ * all rules; or in that one. 0, -ENOBUFS or -ENOMEM. */
 MUST_CHECK int rules_to_json(const struct rules *r, struct buf *out);
+MUST_CHECK int rules_to_version(const struct rules *r, enum rules_version version, struct buf *out);
+/* In which version the document was that was parsed. */
+enum rules_version rules_version(const struct rules *r);
 
 #endif

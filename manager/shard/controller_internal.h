@@ -183,6 +183,15 @@ void controller_wake(struct controller *c, const char *key);
 /* The shard is looked at again soon. */
 void controller_look(struct controller *c, const char *key);
 
+/* ---- waiting for pods that read later rules ---- */
+
+/* Appends who of the shard's pods does not read that version of rules; how many they are, or
+ * -ENOMEM. */
+MUST_CHECK int shard_find_held_back(const struct shard *s, enum rules_version version,
+                                    struct buf *names);
+/* The reason why its rules do not stand in the ConfigMap yet. */
+extern const char shard_held_back[];
+
 /* ---- waiting for control labels ---- */
 
 /* Whether its rules must not be published yet; the shard comes again when they may be. */

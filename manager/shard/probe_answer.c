@@ -37,6 +37,7 @@ static int read_proxy(const cJSON *root, struct probe_result *r, struct err *e)
     if (r->says_why) {
         probe_answer_text(r->message, sizeof r->message, trouble);
     }
+    r->reads = s.reads;
     r->enforcing = s.settled;
     r->generation = s.rules.generation;
     r->since_ms = s.rules.since * 1000;

@@ -47,6 +47,7 @@ struct probe_result {
     int64_t up_ms;    /* for how long it does, as it said last; 0: it does not say */
     bool says_why;    /* localproxy says why rulesync does not take what is published: `message` */
     bool bypassed;    /* it says that others in the pod have connections to the API server */
+    enum rules_version reads; /* the newest version of rules that both it and this program read */
     char version[PROBE_VERSION_SIZE]; /* of localproxy; "": it does not say */
     char message[PROBE_MESSAGE_SIZE]; /* for people: why it is silent, or why rulesync does not take
                                          what is published; "" if nothing is wrong */

@@ -357,20 +357,47 @@ static void send_map(struct shard *s, const struct rules_map *map, const char *n
     free(name);
 }
 
+/* What is in the ConfigMap stays. While something else is waited for, that is what is said. */
+static void cannot_write(struct shard *s, const char *reason, const char *msg)
+{
+    if (s->trouble_reason != shard_waiting) {
+        set_trouble(s, reason, false, msg);
+    }
+    shard_report(s);
+}
+
+/* 1: there are pods that could not read them, `e` says which; 0; -ENOMEM. */
+static int check_readers(const struct shard *s, enum rules_version version, struct err *e)
+{
+    struct buf names = BUF_INIT(ERR_MSG_MAX);
+    int count = version == RULES_V1 ? 0 : shard_find_held_back(s, version, &names);
+    if (count > 0) {
+        (void)err_set(
+            e, -EAGAIN,
+            "the rules fit into a ConfigMap as %s only, which these pods do not read: %s. "
+            "Recreate them, so that they get newer sidecars",
+            rules_version_text(version), buf_cstr(&names));
+    }
+    buf_reset(&names);
+    return count > 0 ? 1 : count;
+}
+
 static void write_map(struct shard *s, const struct shard_cache_config *config,
                       const struct rules_map *map, struct rules *rules)
 {
     struct err e = ERR_INIT;
     cJSON *body = NULL;
-    int rc = rules_map_make(map, rules, s->controller->options.prefix, config->uid, &body, &e);
+    enum rules_version version = RULES_V1;
+    int rc =
+        rules_map_make(map, rules, s->controller->options.prefix, config->uid, &body, &version, &e);
+    rc = rc == 0 ? check_readers(s, version, &e) : rc;
     if (rc == 0) {
         handover_note(&s->past, rules); /* they may arrive although the answer does not */
         send_map(s, map, config->ns, body);
+    } else if (rc > 0) {
+        cannot_write(s, shard_held_back, e.msg);
     } else if (rc == -E2BIG) {
-        if (s->trouble_reason != shard_waiting) { /* else what is there stays for so long */
-            set_trouble(s, "TooLarge", false, e.msg);
-        }
-        shard_report(s);
+        cannot_write(s, "TooLarge", e.msg);
     } else {
         shard_done(s, WORK_RETRY, 0);
     }

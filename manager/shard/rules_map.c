@@ -85,11 +85,34 @@ static size_t foreign_size(const cJSON *object)
     return sum;
 }
 
+/* Appends the rules in the oldest version in which they have that many bytes at most, else in the
+ * newest: *version. 0 or -ENOMEM. */
+static int write_rules(const struct rules *rules, size_t max, struct buf *out,
+                       enum rules_version *version)
+{
+    int rc = 0;
+    for (enum rules_version v = RULES_V1; rc == 0 && v < RULES_VERSIONS; v++) {
+        buf_clear(out);
+        *version = v;
+        rc = rules_to_version(rules, v, out);
+        if (rc == 0 && out->len <= max) {
+            return 0;
+        }
+    }
+    return rc;
+}
+
+static size_t room_beside(size_t others)
+{
+    return others < RULES_MAP_MAX ? RULES_MAP_MAX - others : 0;
+}
+
 /* Whether the text is what would be written for what it says. 1 or 0, or -ENOMEM. */
-static int is_canonical(const struct rules *rules, const char *text)
+static int is_canonical(const struct rules *rules, const char *text, size_t others)
 {
     struct buf again = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    int rc = rules_to_json(rules, &again);
+    enum rules_version version;
+    int rc = write_rules(rules, room_beside(others), &again, &version);
     if (rc == 0) {
         rc = slice_eq(buf_slice(&again), slice_str(text));
     }
@@ -109,7 +132,7 @@ static int read_rules(struct rules_map *m, const cJSON *object, struct rules **o
     struct err e = ERR_INIT;
     const char *text = field_text(field_get(object, "data"), RULES_MAP_KEY);
     struct rules *rules = rules_parse(text, strlen(text), &e);
-    int same = rules == NULL ? 0 : is_canonical(rules, text);
+    int same = rules == NULL ? 0 : is_canonical(rules, text, m->foreign_size);
     *out = NULL;
     if (e.code == -ENOMEM || same < 0) {
         rules_unref(rules);
@@ -250,9 +273,8 @@ static void add_identity(struct edit *ed, cJSON *object, cJSON *meta, const stru
     free(name);
 }
 
-static int check_size(size_t len, const struct rules_map *old, struct err *e)
+static int check_size(size_t len, size_t others, struct err *e)
 {
-    size_t others = old == NULL ? 0 : old->foreign_size;
     if (len + others <= RULES_MAP_MAX) {
         return 0;
     }
@@ -269,12 +291,13 @@ static int check_size(size_t len, const struct rules_map *old, struct err *e)
 }
 
 int rules_map_make(const struct rules_map *old, const struct rules *rules, const char *prefix,
-                   const char *config_uid, cJSON **out, struct err *e)
+                   const char *config_uid, cJSON **out, enum rules_version *version, struct err *e)
 {
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    struct edit ed = {.rc = rules_to_json(rules, &text)};
+    size_t others = old == NULL ? 0 : old->foreign_size;
+    struct edit ed = {.rc = write_rules(rules, room_beside(others), &text, version)};
     *out = NULL;
-    if (ed.rc == 0 && check_size(text.len, old, e) != 0) {
+    if (ed.rc == 0 && check_size(text.len, others, e) != 0) {
         buf_reset(&text);
         return -E2BIG;
     }

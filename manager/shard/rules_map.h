@@ -69,10 +69,11 @@ bool rules_map_right(const struct rules_map *m, const char *config_uid, uint64_t
                      const char *checksum);
 
 /* What is to be written. `old` NULL: an object to create; else a merge patch that the API server
- * refuses when it was changed since. -E2BIG: larger than the API server takes, the message has the
- * sizes; -ENOMEM. */
+ * refuses when it was changed since. The rules are in the oldest version in which they fit, so that
+ * also older pods read them: *version. -E2BIG: larger than the API server takes, the message has
+ * the sizes; -ENOMEM. */
 MUST_CHECK int rules_map_make(const struct rules_map *old, const struct rules *rules,
                               const char *prefix, const char *config_uid, cJSON **out,
-                              struct err *e);
+                              enum rules_version *version, struct err *e);
 
 #endif

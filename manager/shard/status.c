@@ -380,7 +380,7 @@ static enum status_enforced add_enforced(struct view *v, cJSON *conditions)
 /* What is wrong until somebody changes it, of the reasons of Compiled and Published. */
 static bool needs_somebody(const char *reason)
 {
-    static const char *const reasons[] = {"Invalid", "Root", "NameTaken", "TooLarge"};
+    static const char *const reasons[] = {"Invalid", "Root", "NameTaken", "TooLarge", "HeldBack"};
     bool found = false;
     for (size_t i = 0; i < ARRAY_LEN(reasons); i++) {
         found = found || strcmp(reasons[i], reason) == 0;

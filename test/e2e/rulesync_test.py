@@ -96,7 +96,7 @@ class ArrivalTest(RuleSyncTestCase):
             ({**good, "generation": 6}, "conflict", "need a higher generation"),
             (other, "shard", "rules of shard cmesh-e2e/shard-b, not of cmesh-e2e/shard-a"),
             (broken, "invalid", "line 1, column"),
-            ({**good, "apiVersion": "cmesh/v2"}, "invalid", "apiVersion: Unsupported value"),
+            ({**good, "apiVersion": "cmesh/v9"}, "invalid", "apiVersion: Unsupported value"),
             ({**good, "checksum": "sha256:" + "0" * 64}, "invalid", "checksum: Invalid value"),
             (unknown, "invalid", 'unknown field "faults"'),
             (wrong, "invalid", "spec.limits[0].selector"),

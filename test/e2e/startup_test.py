@@ -261,7 +261,7 @@ class RulesTest(StartupTestCase):
         "deep": (DEEP, ""),
         "deep-inside": (rules_with().replace('"app=foo"', DEEP), ""),
         "huge": (b" " * (9 << 20), ""),
-        "version": (rules_with(apiVersion="cmesh/v2"), "apiVersion"),
+        "version": (rules_with(apiVersion="cmesh/v9"), "apiVersion"),
         "no-version": (rules_with(apiVersion=None), "apiVersion"),
         "kind": (rules_with(kind="Pod"), "kind"),
         "no-generation": (rules_with(generation=None), "generation"),

@@ -9,9 +9,11 @@
 #include "base/array.h"
 #include "check.h"
 
-#define HEAD                                                                                       \
-    "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":\"ns\","        \
+#define HEAD_OF(version)                                                                           \
+    "{\"apiVersion\":\"" version "\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":\"ns\","     \
     "\"name\":\"s\"},\"generation\":1,"
+#define HEAD HEAD_OF("cmesh/v1")
+#define HEAD2 HEAD_OF("cmesh/v2")
 
 static const struct {
     const char *before;
@@ -26,6 +28,8 @@ static const struct {
     {HEAD
      "\"spec\":{\"limits\":[{\"apiGroups\":[\"*\"],\"resources\":[\"*\"],\"selector\":\"a\"},{",
      "}]}}"},
+    {HEAD2 "\"spec\":{", "}}"},
+    {HEAD2 "\"spec\":{\"selectors\":[\"a\",\"b in (c)\"],\"limits\":[", "]}}"},
 };
 
 static struct rules *parse(const struct buf *text)
@@ -59,13 +63,14 @@ static void check_same_answers(const struct rules *a, const struct rules *b)
     }
 }
 
-static void check_document(const struct rules *r)
+static void check_document(const struct rules *r, enum rules_version version)
 {
     struct buf text = BUF_INIT(1 << 20);
     struct buf again = BUF_INIT(1 << 20);
-    CHECK(rules_to_json(r, &text) == 0);
+    CHECK(rules_to_version(r, version, &text) == 0);
     struct rules *second = parse(&text);
-    CHECK(second != NULL && rules_to_json(second, &again) == 0);
+    CHECK(second != NULL && rules_to_version(second, version, &again) == 0);
+    CHECK(rules_version(second) == version);
     CHECK(text.len == again.len && memcmp(text.base, again.base, text.len) == 0);
     CHECK(strcmp(rules_checksum(r), rules_checksum(second)) == 0);
     CHECK(rules_generation(r) == rules_generation(second));
@@ -90,7 +95,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(buf_append(&exact, text.base, text.len) == 0);
     struct rules *r = parse(&exact);
     if (r != NULL) {
-        check_document(r);
+        for (enum rules_version v = RULES_V1; v < RULES_VERSIONS; v++) {
+            check_document(r, v);
+        }
     }
     rules_unref(r);
     buf_reset(&exact);

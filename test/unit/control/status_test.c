@@ -50,12 +50,12 @@ static void test_what_localproxy_writes(void **state)
     struct control_proxy_status s = {.rules = rules, .settled = true};
     cJSON *root = cJSON_CreateObject();
     control_proxy_status_add(root, &s);
-    expect_text(root,
-                "{\"inForce\":true," RULES ",\"since\":\"2001-09-09T01:46:40Z\",\"settled\":true}");
+    expect_text(root, "{\"inForce\":true,\"reads\":\"cmesh/v2\"," RULES
+                      ",\"since\":\"2001-09-09T01:46:40Z\",\"settled\":true}");
     s = (struct control_proxy_status){.settled = false};
     root = cJSON_CreateObject();
     control_proxy_status_add(root, &s);
-    expect_text(root, "{\"inForce\":false}");
+    expect_text(root, "{\"inForce\":false,\"reads\":\"cmesh/v2\"}");
 }
 
 static void test_what_rulesync_writes(void **state)
@@ -130,6 +130,27 @@ static void test_what_is_settled(void **state)
         assert_int_equal(s.settled, cases[i].settled);
         cJSON_Delete(root);
     }
+}
+
+static enum rules_version read_version(const char *more)
+{
+    char text[256];
+    struct err e = ERR_INIT;
+    struct control_proxy_status status;
+    (void)snprintf(text, sizeof text, "{\"rules\":{\"inForce\":false%s}}", more);
+    cJSON *root = tree(text);
+    assert_int_equal(control_proxy_status_read(root, &status, &e), 0);
+    cJSON_Delete(root);
+    return status.reads;
+}
+
+static void test_which_versions_it_reads(void **state)
+{
+    (void)state;
+    assert_int_equal(read_version(""), RULES_V1); /* 0.1.0 */
+    assert_int_equal(read_version(",\"reads\":\"cmesh/v2\""), RULES_V2);
+    assert_int_equal(read_version(",\"reads\":\"cmesh/v7\""), RULES_NEWEST);
+    assert_int_equal(read_version(",\"reads\":2"), RULES_V1);
 }
 
 static void test_who_answers(void **state)
@@ -212,6 +233,7 @@ int main(void)
         cmocka_unit_test(test_both_forms_of_a_time_are_read),
         cmocka_unit_test(test_odd_times_are_refused),
         cmocka_unit_test(test_what_is_settled),
+        cmocka_unit_test(test_which_versions_it_reads),
         cmocka_unit_test(test_who_answers),
         cmocka_unit_test(test_who_comes_and_who_goes_around),
         cmocka_unit_test(test_what_makes_no_sense_is_not_known),

@@ -257,8 +257,9 @@ static void errors_name_line_and_path(void **state)
         {"[]", "the document must be a JSON object"},
         {"{}", "line 1: apiVersion: Required value"},
         {"{\"apiVersion\":1}", "line 1: apiVersion: Invalid value: must be a string"},
-        {"{\n\"apiVersion\":\"cmesh/v2\"}",
-         "line 2: apiVersion: Unsupported value: \"cmesh/v2\": supported is \"cmesh/v1\""},
+        {"{\n\"apiVersion\":\"cmesh/v3\"}",
+         "line 2: apiVersion: Unsupported value: \"cmesh/v3\": supported are \"cmesh/v1\" to "
+         "\"cmesh/v2\""},
         {"{\"apiVersion\":\"cmesh/v1\"}", "line 1: kind: Required value"},
         {"{\"apiVersion\":\"cmesh/v1\",\n\n\"kind\":\"X\"}", "line 3: kind: Unsupported value"},
         {"{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\"}", "line 1: shard: Required value"},
@@ -567,9 +568,148 @@ static void another_generation(void **state)
     buf_reset(&text);
 }
 
+/* ---- version 2 ---- */
+
+#define HEAD2                                                                                      \
+    "{\"apiVersion\":\"cmesh/v2\",\"kind\":\"ShardRules\",\n"                                      \
+    "\"shard\":{\"namespace\":\"ns\",\"name\":\"shard-a\"},\n\"generation\":7,\n\"spec\":{"
+#define SHARED(selectors, items) HEAD2 "\"selectors\":[" selectors "],\n\"limits\":[" items "]}}"
+#define BY_PLACE(resource, place)                                                                  \
+    "{\"apiGroups\":[\"\"],\"resources\":[\"" resource "\"],\"selector\":" place "}"
+
+static const char *print(const struct rules *r, enum rules_version version)
+{
+    static char text[4096];
+    struct buf out = BUF_INIT(sizeof text);
+    assert_int_equal(rules_to_version(r, version, &out), 0);
+    (void)snprintf(text, sizeof text, "%s", buf_cstr(&out));
+    buf_reset(&out);
+    return text;
+}
+
+static void shared_selectors_mean_the_same(void **state)
+{
+    (void)state;
+    struct rules *one = parse(LIMITS(LIMIT("\"\"", "\"pods\"", "a=b") "," LIMIT(
+        "\"\"", "\"services\"", "b,a") "," LIMIT("\"\"", "\"secrets\"", "a=b")));
+    /* In any order, and not in canonical form; one is for nobody. */
+    struct rules *two = parse(
+        SHARED("\"x\",\"a,b\",\"a = b\"",
+               BY_PLACE("pods", "2") "," BY_PLACE("services", "1") "," BY_PLACE("secrets", "2")));
+    assert_int_equal(rules_version(one), RULES_V1);
+    assert_int_equal(rules_version(two), RULES_V2);
+    assert_string_equal(rules_checksum(one), rules_checksum(two));
+    assert_string_equal(print(two, RULES_V1), print(one, RULES_V1));
+    assert_int_equal(rules_limit_count(two), 3);
+    assert_string_equal(rules_match(two, SLICE(""), SLICE("pods"))->selector.ptr, "a=b");
+    assert_string_equal(rules_match(two, SLICE(""), SLICE("services"))->selector.ptr, "a,b");
+    assert_string_equal(rules_match(two, SLICE(""), SLICE("secrets"))->selector.ptr, "a=b");
+    char want[1024];
+    (void)snprintf(want, sizeof want,
+                   "{\"apiVersion\":\"cmesh/v2\",\"checksum\":\"%s\",\"generation\":7,"
+                   "\"kind\":\"ShardRules\",\"shard\":{\"name\":\"shard-a\",\"namespace\":\"ns\"},"
+                   "\"spec\":{\"limits\":["
+                   "{\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"selector\":0},"
+                   "{\"apiGroups\":[\"\"],\"resources\":[\"services\"],\"selector\":1},"
+                   "{\"apiGroups\":[\"\"],\"resources\":[\"secrets\"],\"selector\":0}],"
+                   "\"selectors\":[\"a=b\",\"a,b\"]}}",
+                   rules_checksum(one));
+    assert_string_equal(print(one, RULES_V2), want);
+    assert_string_equal(print(two, RULES_V2), want);
+    struct rules *again = parse(want);
+    assert_string_equal(print(again, RULES_V2), want);
+    rules_unref(again);
+    rules_unref(two);
+    rules_unref(one);
+}
+
+static void what_is_wrong_with_shared_selectors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *says;
+    } rows[] = {
+        {HEAD2 "\"limits\":[]}}", "line 4: spec.selectors: Required value"},
+        {HEAD2 "\"limits\":[],\"selectors\":{}}}",
+         "line 4: spec.selectors: Invalid value: must be an array"},
+        {HEAD2 "\"limits\":[],\n\"selectors\":[\"a\",\n1]}}",
+         "line 6: spec.selectors: Invalid value: must be an array of strings"},
+        {SHARED("\"a\"", BY_PLACE("pods", "\"a\"")),
+         "line 5: spec.limits[0].selector: Invalid value: must be a place in spec.selectors"},
+        {SHARED("\"a\"", BY_PLACE("pods", "1")), "spec.limits[0].selector: Invalid value"},
+        {SHARED("\"a\"", BY_PLACE("pods", "-1")), "spec.limits[0].selector: Invalid value"},
+        {SHARED("\"a\"", BY_PLACE("pods", "0.5")), "spec.limits[0].selector: Invalid value"},
+        {SHARED("\"a\"", BY_PLACE("pods", "1e300")), "spec.limits[0].selector: Invalid value"},
+        {SHARED("\"a\"", BY_PLACE("pods", "0") ",\n" BY_PLACE("nodes", "null")),
+         "line 6: spec.limits[1].selector: Invalid value"},
+        {SHARED("\"a\"", "{\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}"),
+         "line 5: spec.limits[0].selector: Required value"},
+        {SHARED("\"a b\"", "\n" BY_PLACE("pods", "0")),
+         "line 6: spec.limits[0].selector: Invalid value: \"a b\""},
+        {SHARED("\"\"", BY_PLACE("pods", "0")), "an empty selector would limit nothing"},
+        {SPEC("\"selectors\":[],\"limits\":[]"), "spec: unknown field \"selectors\""},
+        {LIMITS(BY_PLACE("pods", "0")), "spec.limits[0].selector: Invalid value: must be a string"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct err e = ERR_INIT;
+        assert_null(rules_parse(rows[i].text, strlen(rows[i].text), &e));
+        if (strstr(e.msg, rows[i].says) == NULL) {
+            fail_msg("%s\nsays: %s\nnot: %s", rows[i].text, e.msg, rows[i].says);
+        }
+    }
+}
+
+/* A small document may not stand for a huge one: it would be the reader's memory. */
+static void shared_selectors_are_bounded(void **state)
+{
+    enum { LONG = 400000, LIMITS_OF_IT = 20 };
+    struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
+    (void)state;
+    for (int more = 0; more < 2; more++) {
+        struct err e = ERR_INIT;
+        buf_clear(&text);
+        buf_append_str(&text, HEAD2 "\"selectors\":[\"k in (a");
+        for (int i = 0; i < LONG / 8; i++) {
+            buf_printf(&text, ",%07d", i % 1000); /* the same again and again: it is read */
+        }
+        buf_append_str(&text, ")\"],\"limits\":[");
+        for (int i = 0; i < LIMITS_OF_IT + more; i++) {
+            buf_printf(&text, "%s{\"apiGroups\":[\"\"],\"resources\":[\"r%d\"],\"selector\":0}",
+                       i > 0 ? "," : "", i);
+        }
+        buf_append_str(&text, "]}}");
+        struct rules *r = rules_parse((const char *)buf_data(&text), text.len, &e);
+        assert_int_equal(r == NULL, more);
+        assert_int_equal(e.code, more ? -E2BIG : 0);
+        rules_unref(r);
+    }
+    buf_reset(&text);
+}
+
+static void versions_in_common(void **state)
+{
+    (void)state;
+    assert_string_equal(rules_version_text(RULES_V1), "cmesh/v1");
+    assert_string_equal(rules_version_text(RULES_NEWEST), "cmesh/v2");
+    assert_int_equal(rules_version_common(NULL), RULES_V1); /* it is older than this question */
+    assert_int_equal(rules_version_common(""), RULES_V1);
+    assert_int_equal(rules_version_common("cmesh/v1"), RULES_V1);
+    assert_int_equal(rules_version_common("cmesh/v2"), RULES_V2);
+    assert_int_equal(rules_version_common("cmesh/v3"), RULES_V2);
+    assert_int_equal(rules_version_common("cmesh/v99999999999999999999"), RULES_V2);
+    assert_int_equal(rules_version_common("cmesh/v0"), RULES_V1);
+    assert_int_equal(rules_version_common("cmesh/v-1"), RULES_V1);
+    assert_int_equal(rules_version_common("other/v2"), RULES_V1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shared_selectors_mean_the_same),
+        cmocka_unit_test(what_is_wrong_with_shared_selectors),
+        cmocka_unit_test(shared_selectors_are_bounded),
+        cmocka_unit_test(versions_in_common),
         cmocka_unit_test(whole_document),
         cmocka_unit_test(byte_order_mark),
         cmocka_unit_test(canonical_json),

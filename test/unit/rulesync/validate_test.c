@@ -104,7 +104,7 @@ static void refuses_what_is_not_valid(void **state)
     } cases[] = {
         {"", "line 1"},
         {"{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",", "line 1"},
-        {"{\"apiVersion\":\"cmesh/v2\"}", "apiVersion: Unsupported value"},
+        {"{\"apiVersion\":\"cmesh/v9\"}", "apiVersion: Unsupported value"},
         {"{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":\"ns\","
          "\"name\":\"a\"},\"generation\":9,\"checksum\":\"sha256:"
          "0000000000000000000000000000000000000000000000000000000000000000\",\"spec\":" SPEC_A "}",

@@ -304,7 +304,7 @@ void fixture_config(struct fixture *s, const char *name, const char *resource, c
 
 static const char *const many[] = {"pods", "services", "secrets"};
 
-void fixture_config_in(struct fixture *s, const char *name, unsigned values)
+void fixture_config_in(struct fixture *s, const char *name, unsigned values, bool same)
 {
     struct buf text = BUF_INIT((size_t)4 * 1024 * 1024);
     int rc = 0;
@@ -315,7 +315,7 @@ void fixture_config_in(struct fixture *s, const char *name, unsigned values)
                         "\"values\":[\"x\"",
                         i == 0 ? "" : ",", many[i]);
         for (unsigned v = 0; rc == 0 && v < values / 3; v++) {
-            rc = buf_printf(&text, ",\"value-number-%06u\"", v);
+            rc = buf_printf(&text, ",\"value-number-%06u\"", same ? v : 3 * v + i);
         }
         rc = rc != 0 ? rc : buf_append_str(&text, "]}]}}");
     }

@@ -76,8 +76,8 @@ void fixture_config(struct fixture *s, const char *name, const char *resource,
                     const char *selector);
 void fixture_config_for(struct fixture *s, const char *name, const char *resource,
                         const char *selector, const char *label);
-/* With so many values in its selectors. */
-void fixture_config_in(struct fixture *s, const char *name, unsigned values);
+/* With three limits that have so many values in their selectors, the same or others. */
+void fixture_config_in(struct fixture *s, const char *name, unsigned values, bool same);
 
 /* The pod's proxy enforces what stands in the ConfigMap; or something else. */
 void fixture_enforces(struct fixture *s, const char *pod, const char *shard);

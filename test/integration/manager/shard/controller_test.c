@@ -274,7 +274,7 @@ static void test_too_large(void **state)
     fixture_config(s, "a", "pods", "app=a");
     fixture_lead(s);
     fixture_expect_generation(s, "a", 1);
-    fixture_config_in(s, "a", 60000);
+    fixture_config_in(s, "a", 60000, false);
     fixture_expect_condition(s, "a", "Published", "False");
     assert_non_null(strstr(fixture_condition(s, "a", "Published", "message"), "1048576"));
     assert_int_equal(fixture_generation(s, "a"), 1);
@@ -284,6 +284,47 @@ static void test_too_large(void **state)
 }
 
 /* ---- generations never go back ---- */
+
+static void set_version(struct fixture *s, unsigned pod, const char *version,
+                        enum rules_version reads)
+{
+    struct fixture_probe_entry *e = &s->entries[pod];
+    (void)snprintf(e->result.version, sizeof e->result.version, "%s", version);
+    e->result.reads = reads;
+    s->probes.on_change(s->probes.data, e->key);
+}
+
+/* So many names for three kinds fit only as version 2, which old sidecars do not read. */
+static void test_pods_that_read_no_later_rules(void **state)
+{
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_pod(s, "a-1", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    fixture_enforces(s, "a-0", "a");
+    fixture_enforces(s, "a-1", "a");
+    set_version(s, 0, "0.1.0", RULES_V1);
+    set_version(s, 1, "0.2.0", RULES_V2);
+    fixture_expect_condition(s, "a", "Enforced", "True");
+    fixture_config_in(s, "a", 60000, true);
+    fixture_expect_condition(s, "a", "Published", "False");
+    assert_string_equal(fixture_condition(s, "a", "Published", "reason"), "HeldBack");
+    assert_non_null(strstr(fixture_condition(s, "a", "Published", "message"),
+                           "cmesh/v2 only, which these pods do not read: a-0 (cmesh 0.1.0)."));
+    assert_null(strstr(fixture_condition(s, "a", "Published", "message"), "a-1"));
+    assert_int_equal(fixture_generation(s, "a"), 1); /* what is in force stays */
+    /* The old pod is made anew. */
+    store_delete(&s->store, "pods", "n", "a-0");
+    fixture_expect_generation(s, "a", 2);
+    assert_non_null(strstr(fixture_rules(s, "a"), "cmesh/v2"));
+    fixture_expect_condition(s, "a", "Published", "True");
+    /* Less fits into what all pods read. */
+    fixture_config(s, "a", "pods", "app=b");
+    fixture_expect_generation(s, "a", 3);
+    assert_non_null(strstr(fixture_rules(s, "a"), "cmesh/v1"));
+}
 
 static void test_made_again(void **state)
 {
@@ -653,6 +694,7 @@ int main(void)
         TEST(test_a_foreign_finalizer_is_taken_off),
         TEST(test_a_foreign_finalizer_that_comes_back),
         TEST(test_too_large),
+        TEST(test_pods_that_read_no_later_rules),
         TEST(test_made_again),
         TEST(test_a_proxy_knows_more),
         TEST(test_pods_are_asked_first),

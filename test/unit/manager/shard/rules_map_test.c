@@ -38,8 +38,9 @@ static cJSON *written(unsigned generation)
 {
     struct rules *rules = make_rules(generation, "app=x");
     cJSON *object = NULL;
+    enum rules_version version;
     struct err e = ERR_INIT;
-    assert_int_equal(rules_map_make(NULL, rules, PREFIX, "u1", &object, &e), 0);
+    assert_int_equal(rules_map_make(NULL, rules, PREFIX, "u1", &object, &version, &e), 0);
     rules_unref(rules);
     cJSON *meta = cJSON_GetObjectItem(object, "metadata");
     assert_non_null(cJSON_AddStringToObject(meta, "uid", "m1"));
@@ -161,8 +162,9 @@ static void test_whatever_is_wrong_is_put_right(void **state)
         assert_false(rules_map_right(m, "u1", 3, rules_checksum(rules)));
         assert_true(rules_map_ours(m));
         cJSON *patch = NULL;
+        enum rules_version version;
         struct err e = ERR_INIT;
-        assert_int_equal(rules_map_make(m, rules, PREFIX, "u1", &patch, &e), 0);
+        assert_int_equal(rules_map_make(m, rules, PREFIX, "u1", &patch, &version, &e), 0);
         /* conditional on what was seen */
         assert_string_equal(cJSON_GetStringValue(at(patch, "metadata", "resourceVersion")), "42");
         assert_string_equal(cJSON_GetStringValue(at(patch, "metadata", "uid")), "m1");
@@ -234,12 +236,96 @@ static void test_sizes(void **state)
     struct rules *rules = make_rules(3, "app=x");
     struct rules_map old = {.uid = "m", .version = "1", .foreign_size = RULES_MAP_MAX};
     cJSON *object = NULL;
+    enum rules_version version;
     struct err e = ERR_INIT;
     (void)state;
-    assert_int_equal(rules_map_make(&old, rules, PREFIX, "u1", &object, &e), -E2BIG);
+    assert_int_equal(rules_map_make(&old, rules, PREFIX, "u1", &object, &version, &e), -E2BIG);
     assert_null(object);
     assert_non_null(strstr(e.msg, "other keys"));
     assert_non_null(strstr(e.msg, "1048576"));
+    rules_unref(rules);
+}
+
+/* Rules with `limits` limits that all have one selector of so many bytes, more or less. */
+static struct rules *make_large(unsigned limits, size_t size)
+{
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    struct err e = ERR_INIT;
+    buf_append_str(&text, "{\"apiVersion\":\"cmesh/v2\",\"kind\":\"ShardRules\",\"shard\":{"
+                          "\"namespace\":\"n\",\"name\":\"a\"},\"generation\":3,\"spec\":{"
+                          "\"selectors\":[\"k in (x");
+    for (size_t i = 0; i < size / 10; i++) {
+        buf_printf(&text, ",%09zu", i);
+    }
+    buf_append_str(&text, ")\"],\"limits\":[");
+    for (unsigned i = 0; i < limits; i++) {
+        buf_printf(&text, "%s{\"apiGroups\":[\"\"],\"resources\":[\"r%u\"],\"selector\":0}",
+                   i > 0 ? "," : "", i);
+    }
+    buf_append_str(&text, "]}}");
+    struct rules *rules = rules_parse((const char *)buf_data(&text), text.len, &e);
+    buf_reset(&text);
+    assert_non_null(rules);
+    return rules;
+}
+
+static struct rules_map *make_and_check(const struct rules *rules, enum rules_version expected)
+{
+    cJSON *object = NULL;
+    enum rules_version version = RULES_VERSIONS;
+    struct err e = ERR_INIT;
+    assert_int_equal(rules_map_make(NULL, rules, PREFIX, "u1", &object, &version, &e), 0);
+    assert_int_equal(version, expected);
+    struct rules_map *m = read_map(object);
+    assert_true(m->intact);
+    assert_string_equal(m->checksum, rules_checksum(rules));
+    assert_int_equal(rules_version(m->rules), expected);
+    cJSON_Delete(object);
+    return m;
+}
+
+/* The oldest version that holds them, so that older pods read them, too. */
+static void test_versions(void **state)
+{
+    struct rules *small = make_large(3, 300000);
+    struct rules *large = make_large(3, 400000);
+    struct rules *huge = make_large(2, 600000);
+    enum rules_version version;
+    struct err e = ERR_INIT;
+    cJSON *object = NULL;
+    (void)state;
+    rules_map_free(make_and_check(small, RULES_V1));
+    struct rules_map *m = make_and_check(large, RULES_V2);
+    /* With less room beside other keys the later one, too, and what stands there is not right. */
+    m->foreign_size = RULES_MAP_MAX - 500000;
+    assert_int_equal(rules_map_make(m, small, PREFIX, "u1", &object, &version, &e), 0);
+    assert_int_equal(version, RULES_V2);
+    cJSON_Delete(object);
+    m->foreign_size = RULES_MAP_MAX - 300000;
+    assert_int_equal(rules_map_make(m, small, PREFIX, "u1", &object, &version, &e), -E2BIG);
+    rules_map_free(m);
+    rules_map_free(make_and_check(huge, RULES_V2));
+    rules_unref(small);
+    rules_unref(large);
+    rules_unref(huge);
+}
+
+/* Somebody wrote the later version although the older one would do. */
+static void test_a_later_version_without_need(void **state)
+{
+    struct rules *rules = make_rules(3, "app=x");
+    struct buf text = BUF_INIT(4096);
+    cJSON *object = cJSON_Parse("{\"metadata\":{\"name\":\"cmesh-rules-a\",\"namespace\":\"n\"},"
+                                "\"data\":{}}");
+    (void)state;
+    assert_int_equal(rules_to_version(rules, RULES_V2, &text), 0);
+    cJSON_AddStringToObject(cJSON_GetObjectItem(object, "data"), "rules.json", buf_cstr(&text));
+    struct rules_map *m = read_map(object);
+    assert_string_equal(m->checksum, rules_checksum(rules));
+    assert_false(m->intact);
+    rules_map_free(m);
+    cJSON_Delete(object);
+    buf_reset(&text);
     rules_unref(rules);
 }
 
@@ -264,10 +350,11 @@ static bool make_and_read(void *data)
     struct rules_map *m = NULL;
     cJSON *object = NULL;
     cJSON *patch = NULL;
+    enum rules_version version;
     struct err e = ERR_INIT;
-    int rc = rules_map_make(NULL, data, PREFIX, "u1", &object, &e);
+    int rc = rules_map_make(NULL, data, PREFIX, "u1", &object, &version, &e);
     rc = rc != 0 ? rc : rules_map_new(object, PREFIX, &m);
-    rc = rc != 0 ? rc : rules_map_make(m, data, PREFIX, "u1", &patch, &e);
+    rc = rc != 0 ? rc : rules_map_make(m, data, PREFIX, "u1", &patch, &version, &e);
     assert_true(rc == 0 || rc == -ENOMEM);
     assert_true(rc != 0 || m->intact);
     rules_map_free(m);
@@ -291,6 +378,8 @@ int main(void)
         cmocka_unit_test(test_whatever_is_wrong_is_put_right),
         cmocka_unit_test(test_whose_it_is),
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_a_later_version_without_need),
         cmocka_unit_test(test_data_that_is_no_map),
         cmocka_unit_test(test_out_of_memory),
     };

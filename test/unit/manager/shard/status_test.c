@@ -734,6 +734,7 @@ static void test_ready(void **state)
     } troubles[] = {{"WaitingForHandover", "InProgress"},
                     {"Refused", "InProgress"},
                     {"NameTaken", "Failed"},
+                    {"HeldBack", "Failed"},
                     {"TooLarge", "Failed"}};
     for (size_t i = 0; i < ARRAY_LEN(troubles); i++) {
         f.publish_reason = troubles[i].reason;
