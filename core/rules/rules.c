@@ -9,6 +9,7 @@
 #include "crypto/digest.h"
 #include "kube/name.h"
 #include "rules/rules_table.h"
+#include "rules/selector_texts.h"
 #include "rules/shared_selectors.h"
 #include "json/json.h"
 
@@ -27,10 +28,10 @@ static const char *const versions[RULES_VERSIONS] = {
 
 struct rules {
     size_t refs;
-    enum rules_version version; /* in which it was written */
-    struct rules *whole;        /* whose all of this is but the generation; NULL: its own */
-    cJSON *document; /* in version 1; what all strings below point into; selectors in canonical
-                        form */
+    enum rules_version version;  /* in which it was written */
+    struct rules *whole;         /* whose all of this is but the generation; NULL: its own */
+    cJSON *document;             /* in version 1; what all strings below point into */
+    struct selector_texts texts; /* to which the document refers, in canonical form */
     uint64_t generation;
     char checksum[RULES_CHECKSUM_LEN + 1];
     const char *shard_namespace;
@@ -38,7 +39,6 @@ struct rules {
     const char *leader_election;
     struct rules_labels labels;
     size_t limit_count;
-    struct selector **selectors; /* of the limits, until they are compiled */
     struct rules_table table;
 };
 
@@ -309,81 +309,96 @@ static void check_list(const struct source *s, const cJSON *limit, const char *l
     }
 }
 
-/* Puts the canonical text of the selector into the document. */
-static void canonicalize(const struct source *s, cJSON *item, const struct selector *selector)
+/* What stands at the place that the limit names; NULL with an error. */
+static const char *shared_text(const struct source *s, const cJSON *item, const char *path)
 {
-    struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
-    const char *str = selector_print(selector, &text) == 0 ? buf_cstr(&text) : NULL;
-    if (str == NULL || cJSON_SetValuestring(item, str) == NULL) {
-        err_memory(s->e);
-    }
-    buf_reset(&text);
-}
-
-/* The text that the limit names; NULL with an error. */
-static const char *shared_text(const struct source *s, const cJSON *limit, const char *path)
-{
-    struct shared *all = s->shared;
-    const cJSON *item = required(s, limit, "selector", path);
+    const struct shared *all = s->shared;
     double n = cJSON_IsNumber(item) ? item->valuedouble : -1;
-    if (item == NULL) {
-        return NULL;
-    }
     if (!(n >= 0 && n < (double)all->count) || (double)(size_t)n != n) {
         wrong_type(s, item, path, "a place in spec.selectors, from 0");
         return NULL;
     }
-    const char *text = all->texts[(size_t)n];
-    all->bytes += strlen(text);
-    if (all->bytes > RULES_TEXT_MAX) {
-        fail(s, -E2BIG, item, path, "the selectors of all limits have more than %d bytes",
-             RULES_TEXT_MAX);
+    return all->texts[(size_t)n];
+}
+
+/* As it was written; NULL with an error. */
+static const char *written_selector(const struct source *s, const cJSON *limit, const char *path)
+{
+    const cJSON *item = required(s, limit, "selector", path);
+    if (item == NULL) {
         return NULL;
     }
-    return text;
-}
-
-/* Puts the text in the place of the number by which the limit names it. */
-static void insert_shared(const struct source *s, cJSON *limit, const char *path)
-{
-    const char *text = shared_text(s, limit, path);
-    cJSON *copy = text == NULL ? NULL : cJSON_CreateString(text);
-    if (text == NULL ||
-        (copy != NULL && cJSON_ReplaceItemInObjectCaseSensitive(limit, "selector", copy))) {
-        return;
-    }
-    cJSON_Delete(copy);
-    err_memory(s->e);
-}
-
-static struct selector *read_selector(const struct source *s, cJSON *limit, const char *limit_path)
-{
-    char path[PATH_LEN];
-    (void)snprintf(path, sizeof path, "%s.selector", limit_path);
     if (s->shared != NULL) {
-        insert_shared(s, limit, path);
+        return shared_text(s, item, path);
     }
-    const char *text = read_string(s, limit, "selector", path);
-    if (s->e->code != 0) {
-        return NULL;
+    if (!cJSON_IsString(item)) {
+        wrong_type(s, item, path, "a string");
     }
-    cJSON *item = member(limit, "selector");
+    return cJSON_GetStringValue(item);
+}
+
+static const struct selector_text *compile_selector(const struct source *s, struct rules *r,
+                                                    const cJSON *item, const char *text,
+                                                    const char *path)
+{
     struct err inner = ERR_INIT;
     struct selector *selector = selector_parse(slice_str(text), &inner);
     if (selector == NULL) {
         fail(s, inner.code, item, path, "Invalid value: \"%.100s\": %s", text, inner.msg);
-    } else if (selector_is_everything(selector)) {
-        fail(s, -EINVAL, item, path, "Required value: an empty selector would limit nothing");
-    } else {
-        canonicalize(s, item, selector);
+        return NULL;
     }
-    return selector;
+    if (selector_is_everything(selector)) {
+        fail(s, -EINVAL, item, path, "Required value: an empty selector would limit nothing");
+        selector_free(selector);
+        return NULL;
+    }
+    const struct selector_text *known = selector_texts_add(&r->texts, text, selector);
+    if (known == NULL) {
+        err_memory(s->e);
+    }
+    return known;
+}
+
+/* It refers to the canonical text from now on, which all limits with it share. */
+static void refer(cJSON *item, const struct selector_text *text)
+{
+    cJSON_free(item->valuestring);
+    item->type = cJSON_String | cJSON_IsReference;
+    item->valuestring = text->canonical;
+}
+
+/* Its place among the selectors. */
+static uint32_t read_selector(const struct source *s, struct rules *r, const cJSON *limit,
+                              const char *limit_path)
+{
+    char path[PATH_LEN];
+    (void)snprintf(path, sizeof path, "%s.selector", limit_path);
+    cJSON *item = member(limit, "selector");
+    const char *text = written_selector(s, limit, path);
+    if (s->e->code != 0) {
+        return 0;
+    }
+    const struct selector_text *known = selector_texts_find(&r->texts, text);
+    known = known != NULL ? known : compile_selector(s, r, item, text, path);
+    if (known == NULL) {
+        return 0;
+    }
+    if (s->shared != NULL) {
+        s->shared->bytes += strlen(known->canonical);
+    }
+    if (s->shared != NULL && s->shared->bytes > RULES_TEXT_MAX) {
+        fail(s, -E2BIG, item, path, "the selectors of all limits have more than %d bytes",
+             RULES_TEXT_MAX);
+        return 0;
+    }
+    refer(item, known);
+    return known->place;
 }
 
 static void add_pattern(const struct source *s, const cJSON *limit, const char *path,
-                        struct rules *r, struct slice group, struct slice resource, size_t index)
+                        struct rules *r, struct slice group, struct slice resource, uint32_t place)
 {
-    int rc = rules_table_add(&r->table, group, resource, (uint32_t)index);
+    int rc = rules_table_add(&r->table, group, resource, place);
     if (rc == -E2BIG) {
         fail(s, rc, limit, path, "more than %d pairs of group and resource", RULES_PATTERNS_MAX);
     } else if (rc != 0) {
@@ -391,7 +406,7 @@ static void add_pattern(const struct source *s, const cJSON *limit, const char *
     }
 }
 
-static void read_limit(const struct source *s, cJSON *limit, struct rules *r, size_t index)
+static void read_limit(const struct source *s, const cJSON *limit, struct rules *r, size_t index)
 {
     static const char *const known[] = {"apiGroups", "resources", "selector", NULL};
     char path[64];
@@ -403,7 +418,7 @@ static void read_limit(const struct source *s, cJSON *limit, struct rules *r, si
     refuse_unknown(s, limit, path, known);
     check_list(s, limit, path, "apiGroups", check_group);
     check_list(s, limit, path, "resources", check_resource);
-    r->selectors[index] = read_selector(s, limit, path);
+    uint32_t place = s->e->code != 0 ? 0 : read_selector(s, r, limit, path);
     if (s->e->code != 0) {
         return;
     }
@@ -412,7 +427,7 @@ static void read_limit(const struct source *s, cJSON *limit, struct rules *r, si
     for (const cJSON *g = groups->child; g != NULL && s->e->code == 0; g = g->next) {
         for (const cJSON *res = resources->child; res != NULL && s->e->code == 0; res = res->next) {
             add_pattern(s, limit, path, r, slice_str(g->valuestring), slice_str(res->valuestring),
-                        index);
+                        place);
         }
     }
 }
@@ -436,18 +451,14 @@ static void read_limits(const struct source *s, const cJSON *spec, struct rules 
         return;
     }
     r->limit_count = count;
-    r->selectors = calloc(count + 1, sizeof(struct selector *));
-    if (r->selectors == NULL) {
-        err_memory(s->e);
-        return;
-    }
     size_t i = 0;
-    for (cJSON *limit = limits->child; limit != NULL && s->e->code == 0; limit = limit->next) {
+    for (const cJSON *limit = limits->child; limit != NULL && s->e->code == 0;
+         limit = limit->next) {
         read_limit(s, limit, r, i++);
     }
     if (s->e->code == 0) {
         struct err inner = ERR_INIT;
-        const struct selector *const *selectors = (const struct selector *const *)r->selectors;
+        const struct selector *const *selectors = (const struct selector *const *)r->texts.compiled;
         int rc = rules_table_compile(&r->table, selectors, &inner);
         if (rc != 0) {
             fail(s, rc, limits, "spec.limits", "%s", inner.msg);
@@ -561,15 +572,6 @@ static void read_document(const struct source *s, struct rules *r)
     }
 }
 
-static void free_selectors(struct rules *r)
-{
-    for (size_t i = 0; r->selectors != NULL && i < r->limit_count; i++) {
-        selector_free(r->selectors[i]);
-    }
-    free(r->selectors);
-    r->selectors = NULL;
-}
-
 /* Without the byte order mark that editors of some systems write (RFC 8259 section 8.1). */
 static struct slice without_mark(struct slice text)
 {
@@ -598,7 +600,7 @@ struct rules *rules_parse(const char *text, size_t len, struct err *e)
         const struct source s = {
             .text = document.ptr, .len = document.len, .root = r->document, .e = &why};
         read_document(&s, r);
-        free_selectors(r);
+        selector_texts_drop_compiled(&r->texts);
     }
     if (why.code != 0) {
         rules_unref(r);
@@ -637,9 +639,9 @@ void rules_unref(struct rules *r)
         free(r);
         return;
     }
-    free_selectors(r);
     rules_table_deinit(&r->table);
     cJSON_Delete(r->document);
+    selector_texts_deinit(&r->texts);
     free(r);
 }
 

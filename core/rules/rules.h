@@ -50,8 +50,8 @@ enum rules_version rules_version_common(const char *text);
 
 struct rules;
 
-/* All limits on one resource, ANDed. Lives as long as the snapshot. Resources with the same limits
- * share one entry. */
+/* All limits on one resource, ANDed. Lives as long as the snapshot. Resources whose limits have the
+ * same selectors share one entry. */
 struct rules_entry {
     struct slice selector;           /* canonical; NUL-terminated */
     struct slice escaped;            /* the same, encoded for a query (query_encode) */

@@ -118,9 +118,9 @@ static int obtain_pattern(struct rules_table *t, struct slice group, struct slic
     return 0;
 }
 
-static int add_limit(struct rules_pattern *p, uint32_t limit)
+static int add_limit(struct rules_pattern *p, uint32_t selector)
 {
-    if (p->limit_count > 0 && p->limits[p->limit_count - 1] == limit) {
+    if (p->limit_count > 0 && p->limits[p->limit_count - 1] == selector) {
         return 0;
     }
     if (p->limit_count == p->limit_cap) {
@@ -132,16 +132,16 @@ static int add_limit(struct rules_pattern *p, uint32_t limit)
         p->limits = limits;
         p->limit_cap = cap;
     }
-    p->limits[p->limit_count++] = limit;
+    p->limits[p->limit_count++] = selector;
     return 0;
 }
 
 int rules_table_add(struct rules_table *t, struct slice group, struct slice resource,
-                    uint32_t limit)
+                    uint32_t selector)
 {
     struct rules_pattern *p;
     int rc = obtain_pattern(t, group, resource, &p);
-    return rc == 0 ? add_limit(p, limit) : rc;
+    return rc == 0 ? add_limit(p, selector) : rc;
 }
 
 static bool is_any(struct slice s)
@@ -172,7 +172,8 @@ static int cross_wildcards(struct rules_table *t)
     return 0;
 }
 
-/* A pattern's own limits and those of the wider patterns, ascending. */
+/* The selectors of a pattern's own limits and of those of the wider patterns, ascending, each once.
+ */
 struct limit_list {
     const struct rules_pattern *pattern;
     uint32_t *items;
@@ -184,6 +185,18 @@ static int compare_numbers(const void *a, const void *b)
     const uint32_t *x = a;
     const uint32_t *y = b;
     return (*x > *y) - (*x < *y);
+}
+
+static void drop_repeated(struct limit_list *list)
+{
+    size_t kept = 0;
+    qsort(list->items, list->count, sizeof(uint32_t), compare_numbers);
+    for (size_t i = 0; i < list->count; i++) {
+        if (i == 0 || list->items[i] != list->items[kept - 1]) {
+            list->items[kept++] = list->items[i];
+        }
+    }
+    list->count = kept;
 }
 
 static int collect_limits(const struct rules_table *t, struct rules_pattern *p,
@@ -219,7 +232,7 @@ static int collect_limits(const struct rules_table *t, struct rules_pattern *p,
             list->count += wide[i]->limit_count;
         }
     }
-    qsort(list->items, list->count, sizeof(uint32_t), compare_numbers);
+    drop_repeated(list);
     return 0;
 }
 

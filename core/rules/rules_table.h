@@ -20,7 +20,7 @@
 struct rules_pattern {
     struct slice group;
     struct slice resource;
-    uint32_t *limits; /* indices of limits, ascending */
+    uint32_t *limits; /* the places of their selectors */
     size_t limit_count;
     size_t limit_cap;
     struct rules_entry *entry; /* set by rules_table_compile; several patterns may share it */
@@ -39,12 +39,14 @@ struct rules_table {
 void rules_table_init(struct rules_table *t);
 void rules_table_deinit(struct rules_table *t);
 
-/* Adds a limit; the slices must outlive the table, limits must come in ascending order. -E2BIG or
- * -ENOMEM. */
+/* Adds a limit by the place of its selector; the slices must outlive the table. -E2BIG or -ENOMEM.
+ */
 MUST_CHECK int rules_table_add(struct rules_table *t, struct slice group, struct slice resource,
-                               uint32_t limit);
+                               uint32_t selector);
 
-/* Makes the entries. `selectors` are those of the limits by index, not kept. -E2BIG, -ENOMEM. */
+/* Makes the entries. `selectors` are those of the limits by their places, not kept. -E2BIG,
+ * -ENOMEM.
+ */
 MUST_CHECK int rules_table_compile(struct rules_table *t, const struct selector *const *selectors,
                                    struct err *e);
 

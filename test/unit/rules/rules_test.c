@@ -671,7 +671,7 @@ static void shared_selectors_are_bounded(void **state)
         buf_clear(&text);
         buf_append_str(&text, HEAD2 "\"selectors\":[\"k in (a");
         for (int i = 0; i < LONG / 8; i++) {
-            buf_printf(&text, ",%07d", i % 1000); /* the same again and again: it is read */
+            buf_printf(&text, ",%07d", i);
         }
         buf_append_str(&text, ")\"],\"limits\":[");
         for (int i = 0; i < LIMITS_OF_IT + more; i++) {
