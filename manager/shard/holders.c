@@ -84,8 +84,9 @@ static void name_pod(struct search *q, const struct other *o, const struct pod *
 static void name_bare(struct search *q, const struct pod *p)
 {
     if (begin_name(q)) {
-        (void)buf_printf(&q->found->text, "pod %s (has no sidecar, and so sees everything)",
-                         p->name);
+        (void)buf_printf(&q->found->text, "pod %s (%s)", p->name,
+                         p->proxy_port == 0 ? "has no sidecar, and so sees everything"
+                                            : "has the sidecars of a shard that nobody knows");
     }
 }
 
@@ -278,11 +279,19 @@ static bool is_of_operator(const struct search *q, const struct pod *p)
     return false;
 }
 
+/* Whose rules nobody knows: it has no sidecar, or does not say of which shard they are, and no
+ * shard or more than one selects it. */
+static bool is_bare(const struct search *q, const struct pod *p)
+{
+    const struct shard_cache *w = q->shard->controller->options.cache;
+    return p->proxy_port == 0 || (p->injected[0] == '\0' && shard_cache_shard_count(w, p) != 1);
+}
+
 static void look_at_bare(struct search *q)
 {
     const struct shard_cache *w = q->shard->controller->options.cache;
     for (const struct pod *p = NULL; (p = shard_cache_next_pod_in(w, q->config->ns, p)) != NULL;) {
-        if (p->proxy_port == 0 && !p->over && !p->let_go && is_of_operator(q, p)) {
+        if (is_bare(q, p) && !p->over && !p->let_go && is_of_operator(q, p)) {
             name_bare(q, p);
         }
     }

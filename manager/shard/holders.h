@@ -6,7 +6,7 @@
  * leaderElectionName; where one of both has none, those whose pods have a service account in
  * common, and those of which neither is known. A shard may show what its ConfigMap says, with pods
  * or without, since one may start at any time; and what its pods have not given up. A pod of the
- * operator that has no sidecar shows everything.
+ * operator that has no sidecar, or those of nobody knows which shard, shows everything.
  */
 #ifndef MANAGER_SHARD_HOLDERS_H
 #define MANAGER_SHARD_HOLDERS_H

@@ -459,6 +459,23 @@ static void test_strict_waits_for_pods_without_a_sidecar(void **state)
     fixture_expect_generation(s, "blue", 2);
 }
 
+/* Somebody took the annotation off that says whose sidecars it has, and no shard selects it. */
+static void test_strict_waits_for_pods_of_nobody_knows_which_shard(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    store_put_text(&s->store, "pods", "n",
+                   "{\"metadata\":{\"name\":\"lost-0\",\"labels\":{\"shard\":\"azure\"}},\"spec\":{"
+                   "\"serviceAccountName\":\"operator\",\"containers\":[{\"name\":"
+                   "\"cmesh-localproxy\"},{\"name\":\"operator\"}]},\"status\":{\"podIP\":"
+                   "\"10.0.0.1\"}}");
+    sees(s, "green", "\"4\",\"5\",\"9\"");
+    expect_waiting(s, "green", "pod lost-0 (has the sidecars of a shard that nobody knows)");
+    stays_at(s, "green", 1);
+    store_delete(&s->store, "pods", "n", "lost-0");
+    fixture_expect_generation(s, "green", 2);
+}
+
 /* On purpose. */
 static void test_shares_with(void **state)
 {
@@ -796,6 +813,7 @@ int main(void)
         TEST(test_strict_waits_for_pods_of_which_nothing_is_left),
         TEST(test_strict_waits_for_pods_no_longer_selected),
         TEST(test_strict_waits_for_pods_without_a_sidecar),
+        TEST(test_strict_waits_for_pods_of_nobody_knows_which_shard),
         TEST(test_shares_with),
         TEST(test_what_is_shared_is_told),
         TEST(test_an_operator_that_goes_around_its_proxy),
