@@ -9,6 +9,7 @@ import calendar
 import dataclasses
 import glob
 import json
+import os
 import time
 
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
@@ -36,6 +37,27 @@ def entries(path, mentions=""):
             # The last line may still be being written.
             found += (json.loads(line) for line in f if mentions in line and line.endswith("}\n"))
     return sorted(found, key=lambda entry: entry["requestReceivedTimestamp"])
+
+
+class Log:
+    """The same of a log that grows, in the order in which it was written: only what is new is read."""
+
+    def __init__(self, path, mentions=""):
+        self.path = path
+        self.mentions = mentions
+        self.read = {}  # how much of each file, by its number: rotation gives it another name
+        self.found = []
+
+    def entries(self):
+        for part in glob.glob(self.path.removesuffix(".log") + "*.log"):
+            with open(part, encoding="utf-8") as f:
+                number = os.fstat(f.fileno()).st_ino
+                f.seek(self.read.get(number, 0))
+                while (line := f.readline()).endswith("}\n"):
+                    self.read[number] = f.tell()
+                    if self.mentions in line:
+                        self.found.append(json.loads(line))
+        return self.found
 
 
 @dataclasses.dataclass
