@@ -7,10 +7,12 @@ import json
 import os
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
 import time
+import unittest
 import unittest.mock
 
 import harness
@@ -822,6 +824,38 @@ class TellingTest(ShardsTestCase):
         self.assertIn("cannot write the Lease with the status", pod.proxy.log())
         self.show("shard-a", "b")
         self.wait_condition("shard-a", "Published", "False", "WaitingForHandover")
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as s:
+            s.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
+class AddressTest(ShardsTestCase):
+    """As in a cluster of IPv6 alone, or one where some pods have one kind of address."""
+
+    @unittest.skipUnless(has_ipv6(), "this machine has no IPv6")
+    def test_pods_with_ipv6(self):
+        self.manager("--admin", "[::1]:0")
+        for part in ("a", "b"):
+            self.apply(mesh.config(f"shard-{part}", f"shard-{part}", mesh.limit(mesh.is_in("part", part))))
+        pods = [self.pod(f"shard-a-{i}", "shard-a") for i in range(2)]
+        for pod in pods:
+            pod.use_ipv6()
+            pod.start()
+        other = self.shard_of_two("shard-b")
+        for name in ("shard-a", "shard-b"):
+            self.wait_enforced(name, pods=2)
+        self.show("shard-b", "a", "b")
+        self.wait_condition("shard-b", "Published", "False", "WaitingForHandover")
+        self.show("shard-a", "z")
+        self.wait_enforced("shard-b", pods=2)
+        self.assertEqual({"object-a", "object-b"}, other[0].shown())
+        self.assertEqual(set(), pods[0].shown())
 
 
 class TruthTest(ShardsTestCase):

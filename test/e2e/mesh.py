@@ -194,6 +194,7 @@ class Pod:
         self.proxy_args = []  # more of them
         self.tells = False  # by a Lease what it enforces
         self.reached_at = self.address  # where the manager asks it
+        self.ports = {"api": 5443, "admin": 5441, "sync": 5442}
         self.proxy = None
         self.sync = None
         os.makedirs(self.folder, exist_ok=True)
@@ -202,8 +203,8 @@ class Pod:
     def body(self):
         containers = [{"name": "operator", "image": "operator"}]
         if self.of is not None:
-            admin = [{"name": "cmesh-admin", "containerPort": 5441}]
-            sync = [{"name": "cmesh-rulesync", "containerPort": 5442}]
+            admin = [{"name": "cmesh-admin", "containerPort": self.ports["admin"]}]
+            sync = [{"name": "cmesh-rulesync", "containerPort": self.ports["sync"]}]
             containers += [{"name": "cmesh-localproxy", "image": "cmesh", "ports": admin}]
             containers += [{"name": "cmesh-rulesync", "image": "cmesh", "ports": sync}]
         annotations = {} if self.of is None else {INJECTED: self.of}
@@ -238,7 +239,16 @@ class Pod:
     def object(self):
         return self.case.cluster.json(f"{self.path}/{self.name}")
 
+    def use_ipv6(self):
+        """There is one address for all pods: each has ports of its own."""
+        self.address = self.reached_at = "::1"
+        self.ports = {name: harness.free_port() for name in self.ports}
+
     # ---- its sidecars ----
+
+    def at(self, port):
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{host}:{self.ports[port]}"
 
     def start_proxy(self):
         kept = os.path.join(self.folder, "rules.json")
@@ -246,7 +256,7 @@ class Pod:
         if os.path.exists(ready_file):
             os.unlink(ready_file)
         args = ["--kubeconfig", self.kubeconfig, "--rules", kept]
-        args += ["--listen", f"{self.address}:5443", "--admin", f"{self.address}:5441"]
+        args += ["--listen", self.at("api"), "--admin", self.at("admin")]
         args += ["--shutdown-grace", "2", *self.proxy_args]
         env = {}
         if self.tells:
@@ -262,7 +272,7 @@ class Pod:
         args += ["--shard", f"{self.case.namespace}/{self.of}"]
         args += ["--to", os.path.join(self.folder, "rules.json")]
         args += ["--control", os.path.join(self.folder, "control.sock")]
-        self.sync = shard.RuleSync(self.folder, args, admin=f"{self.address}:5442")
+        self.sync = shard.RuleSync(self.folder, args, admin=self.at("sync"))
 
     def start(self):
         """The pod as it is once it runs."""
