@@ -157,9 +157,9 @@ const struct flag localproxy_flags_table[] = {
      FLAG_BOOL_AT(struct localproxy_flags, status_lease),
      .help = "In a pod: tell what /status says of the rules by a Lease, too, so that the manager "
              "knows at once, and although it may not reach the pod. It is cmesh-$POD_NAME in "
-             "the pod's namespace, and needs create and patch on leases there; $POD_NAME, "
-             "$POD_UID and $POD_NAMESPACE are to be set from the pod's fields. Where it cannot be "
-             "written the manager asks."},
+             "the pod's namespace, and needs get, create and update on leases there, as a leader "
+             "election does; $POD_NAME, $POD_UID and $POD_NAMESPACE are to be set from the pod's "
+             "fields. Where it cannot be written the manager asks."},
     {.name = "ready-file",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, ready_file),

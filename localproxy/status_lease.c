@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- *     IDLE -- it tells something new, or is to be renewed --> PATCHING -- 200 --> IDLE
- *     PATCHING -- 404 --> CREATING -- 201 --> IDLE
- *     CREATING -- 409: somebody was faster --> IDLE, and again
+ *     IDLE -- it tells something new, or is to be renewed --> UPDATING -- 200 --> IDLE
+ *       |                                                      |
+ *       +-- its version is not known --> READING -- 200 -------+ (and back to UPDATING)
+ *                                          |                   |
+ *                                          +-- 404 --+-- 404 --+
+ *                                                    v
+ *                                                CREATING -- 201 --> IDLE
  *
- * Any other answer: IDLE, and again after a pause. While a request is under way nothing is looked
- * at: its answer leads to the next look.
+ * Any other answer: IDLE, and again after a pause; its version is read anew then. While a request
+ * is under way nothing is looked at: its answer leads to the next look. These are the requests of a
+ * leader election, so that who may have one may do this, too.
  */
 #include "status_lease.h"
 
@@ -20,6 +25,7 @@
 #include "kube/client/object_request.h"
 #include "proxy_status.h"
 #include "json/edit.h"
+#include "json/field.h"
 
 enum {
     LOOK_MS = 5000,      /* what does not say so by itself is noticed so late */
@@ -30,12 +36,14 @@ enum {
     MS = 1000,
 };
 
-enum phase { PHASE_IDLE, PHASE_PATCHING, PHASE_CREATING };
+enum phase { PHASE_IDLE, PHASE_READING, PHASE_UPDATING, PHASE_CREATING };
 
 static const struct state_machine phases = {
     .object = "status lease",
-    .states = {[PHASE_IDLE] = {"Idle", STATE(PHASE_PATCHING)},
-               [PHASE_PATCHING] = {"Patching", STATE(PHASE_CREATING) | STATE(PHASE_IDLE)},
+    .states = {[PHASE_IDLE] = {"Idle", STATE(PHASE_READING) | STATE(PHASE_UPDATING)},
+               [PHASE_READING] = {"Reading", STATE(PHASE_UPDATING) | STATE(PHASE_CREATING) |
+                                                 STATE(PHASE_IDLE)},
+               [PHASE_UPDATING] = {"Updating", STATE(PHASE_CREATING) | STATE(PHASE_IDLE)},
                [PHASE_CREATING] = {"Creating", STATE(PHASE_IDLE)}},
 };
 
@@ -50,6 +58,7 @@ struct status_lease {
     char *name;
     uint64_t started_at;
     uint64_t asked_at;   /* 0: never */
+    char *version;       /* its resourceVersion; NULL: not known */
     char *sent;          /* what the request that is under way tells */
     char *told;          /* what the Lease tells; NULL: not known */
     uint64_t renew_at;   /* it is to be written again then, changed or not */
@@ -115,7 +124,7 @@ static void add_metadata(const struct status_lease *s, struct edit *ed, cJSON *l
     edit_string(ed, owner, "uid", s->o.uid);
 }
 
-/* To create; without apiVersion and so on also to patch. NULL without memory. */
+/* To create, or in place of the version that is known. NULL without memory. */
 static cJSON *make_lease(const struct status_lease *s, const char *text)
 {
     struct edit ed = {.rc = 0};
@@ -129,6 +138,9 @@ static cJSON *make_lease(const struct status_lease *s, const char *text)
         return NULL;
     }
     add_metadata(s, &ed, lease, text);
+    if (s->phase == PHASE_UPDATING) {
+        edit_string(&ed, edit_object(&ed, lease, "metadata"), "resourceVersion", s->version);
+    }
     return edit_result(&ed, lease);
 }
 
@@ -151,19 +163,24 @@ static cJSON *next_lease(struct status_lease *s)
 }
 
 /* 0 or negative with `e` set. */
-static int send_lease(struct status_lease *s, struct err *e)
+static int send_request(struct status_lease *s, struct err *e)
 {
-    bool creating = s->phase == PHASE_CREATING;
-    cJSON *lease = next_lease(s);
+    static const enum object_request_verb verbs[] = {
+        [PHASE_READING] = OBJECT_REQUEST_GET,
+        [PHASE_UPDATING] = OBJECT_REQUEST_UPDATE,
+        [PHASE_CREATING] = OBJECT_REQUEST_CREATE,
+    };
+    bool reading = s->phase == PHASE_READING;
+    cJSON *lease = reading ? NULL : next_lease(s);
     struct object_request_options q = {
-        .verb = creating ? OBJECT_REQUEST_CREATE : OBJECT_REQUEST_MERGE_PATCH,
+        .verb = verbs[s->phase],
         .path = s->path,
-        .name = creating ? NULL : s->name,
+        .name = s->phase == PHASE_CREATING ? NULL : s->name,
         .body = lease,
-        .field_manager = "cmesh-localproxy",
+        .field_manager = reading ? NULL : "cmesh-localproxy",
         .metadata_only = true,
     };
-    if (lease == NULL) {
+    if (lease == NULL && !reading) {
         return err_memory(e);
     }
     s->request = object_request_start(s->loop, s->o.client, &q, on_answer, s, e);
@@ -215,25 +232,38 @@ static void succeeded(struct status_lease *s)
     set_timer(s, 0); /* something may have changed meanwhile */
 }
 
-static void write_lease(struct status_lease *s, enum phase phase)
+static void go_to(struct status_lease *s, enum phase phase)
 {
     struct err e = ERR_INIT;
     set_phase(s, phase);
-    if (send_lease(s, &e) != 0) {
+    if (send_request(s, &e) != 0) {
         failed(s, e.msg, false);
     }
 }
 
+static void set_version(struct status_lease *s, const char *version)
+{
+    free(s->version);
+    s->version = version == NULL ? NULL : strdup(version);
+}
+
+/* Without memory for the version it is read anew. */
 static void on_answer(void *data, const cJSON *object, const struct api_error *error)
 {
     struct status_lease *s = data;
+    bool missing = object == NULL && error->code == 404 && s->phase != PHASE_CREATING;
     s->request = NULL;
-    if (object != NULL) {
-        succeeded(s);
-    } else if (s->phase == PHASE_PATCHING && error->code == 404) {
-        write_lease(s, PHASE_CREATING);
-    } else {
+    set_version(s, object == NULL ? NULL : field_meta(object, "resourceVersion"));
+    if (missing) {
+        go_to(s, PHASE_CREATING);
+    } else if (object == NULL) {
         failed(s, error->msg, error->code == 403);
+    } else if (s->phase != PHASE_READING) {
+        succeeded(s);
+    } else if (s->version != NULL) {
+        go_to(s, PHASE_UPDATING);
+    } else {
+        failed(s, "out of memory", false);
     }
 }
 
@@ -265,7 +295,7 @@ static void on_timer(void *data)
     if (now < s->look_at) {
         set_timer(s, s->look_at);
     } else if (is_due(s)) {
-        write_lease(s, PHASE_PATCHING);
+        go_to(s, s->version == NULL ? PHASE_READING : PHASE_UPDATING);
     } else {
         set_timer(s, now + LOOK_MS);
     }
@@ -338,6 +368,7 @@ void status_lease_free(struct status_lease *s)
     net_timer_free(s->timer);
     cJSON_free(s->sent);
     cJSON_free(s->told);
+    free(s->version);
     free(s->path);
     free(s->name);
     free(s);

@@ -30,6 +30,7 @@ SELECTOR = "app=" + OPERATOR
 CONFIGS = f"/apis/{GROUP}/v1alpha1/namespaces/{OPERATOR}/shardingconfigs"
 STATEFUL_SET = f"/apis/apps/v1/namespaces/{OPERATOR}/statefulsets/{OPERATOR}"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/%s/leases"
+LOCKS = LEASES + "?labelSelector=app.kubernetes.io/component!=localproxy"  # and not its status
 ACCOUNT = f"system:serviceaccount:{OPERATOR}:{OPERATOR}"
 LIMITED = ("namespaces", "configmaps")
 MERGE = "application/merge-patch+json"
@@ -127,7 +128,8 @@ class Holders:
     def __init__(self, kubectl):
         self.held = collections.defaultdict(list)
         line = 'jsonpath={.metadata.name}={.spec.holderIdentity}{"\\n"}'
-        self.process = kubectl.popen("-n", OPERATOR, "get", "leases", "--watch-only", "-o", line)
+        args = ("--watch-only", "-l", "app.kubernetes.io/component!=localproxy", "-o", line)
+        self.process = kubectl.popen("-n", OPERATOR, "get", "leases", *args)
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
 
@@ -371,7 +373,7 @@ class MeshTest(node.TestCase):
         for team in TEAMS:
             by = shard_of(churn.report(team)["reportedBy"])
             self.assertEqual("blue" if team in BLUE else "green", by, team)
-        leases = self.cluster.json(LEASES % OPERATOR)["items"]
+        leases = self.cluster.json(LOCKS % OPERATOR)["items"]
         holders = {x["metadata"]["name"]: x["spec"]["holderIdentity"] for x in leases}
         self.assertEqual({f"{OPERATOR}---{shard}" for shard in PODS_OF}, set(holders))
         for lock, holder in holders.items():

@@ -14,8 +14,10 @@
 
 #define OWN "ctrlmesh.kusionstack.io/namespace"
 #define PATH "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+#define NAMED PATH "/cmesh-blue-0"
 #define LEASES PATH "?fieldManager=cmesh-localproxy"
-#define LEASE PATH "/cmesh-blue-0?fieldManager=cmesh-localproxy"
+#define LEASE NAMED "?fieldManager=cmesh-localproxy"
+#define CONFLICT "{\"kind\":\"Status\",\"code\":409,\"reason\":\"Conflict\"}"
 #define NOT_FOUND "{\"kind\":\"Status\",\"code\":404,\"reason\":\"NotFound\"}"
 
 enum { RENEW_MS = 54000 };
@@ -85,10 +87,34 @@ static void expect_quiet(struct fixture *f)
     assert_true(list_empty(&f->api->requests));
 }
 
+/* Versions of the Lease grow with each write. */
+static unsigned version;
+
+static const char *lease_text(void)
+{
+    static char text[128];
+    (void)snprintf(text, sizeof text,
+                   "{\"kind\":\"Lease\",\"metadata\":{\"resourceVersion\":\"%u\"}}", version);
+    return text;
+}
+
 static void accept_write(struct api_request *q)
 {
-    api_answer(q, 200, NULL, "{\"kind\":\"Lease\"}");
+    version++;
+    api_answer(q, 200, NULL, lease_text());
     run_for(q->api->loop, 10);
+}
+
+/* It asks for the version before it writes. */
+static struct api_request *expect_read(struct fixture *f)
+{
+    return expect_write(f, "GET", NAMED);
+}
+
+static struct api_request *expect_first_write(struct fixture *f)
+{
+    api_answer(expect_read(f), 200, NULL, lease_text());
+    return expect_write(f, "PUT", LEASE);
 }
 
 static cJSON *body_of(const struct api_request *q)
@@ -125,7 +151,7 @@ static void expect_told(const struct api_request *q, uint64_t generation, bool s
 /* The first Lease says that there are no rules yet. */
 static void start(struct fixture *f)
 {
-    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    struct api_request *q = expect_first_write(f);
     expect_told(q, 0, false);
     accept_write(q);
     expect_quiet(f);
@@ -134,7 +160,7 @@ static void start(struct fixture *f)
 static void made_when_it_is_missing(void **state)
 {
     struct fixture *f = *state;
-    api_answer(expect_write(f, "PATCH", LEASE), 404, NULL, NOT_FOUND);
+    api_answer(expect_read(f), 404, NULL, NOT_FOUND);
     struct api_request *q = expect_write(f, "POST", LEASES);
     cJSON *body = body_of(q);
     const cJSON *meta = field_get(body, "metadata");
@@ -159,8 +185,15 @@ static void made_when_it_is_missing(void **state)
     assert_string_equal(pod.name, "blue-0");
     assert_string_equal(pod.uid, "u-1");
     cJSON_Delete(root);
-    api_answer(q, 201, NULL, "{\"kind\":\"Lease\"}");
+    api_answer(q, 201, NULL, "{\"kind\":\"Lease\",\"metadata\":{\"resourceVersion\":\"77\"}}");
     expect_quiet(f);
+    /* The next time it is known which version is replaced. */
+    fixture_limit(f, OWN " in (a)");
+    status_lease_look(lease, 0);
+    q = expect_write(f, "PUT", LEASE);
+    body = body_of(q);
+    assert_string_equal(field_meta(body, "resourceVersion"), "77");
+    cJSON_Delete(body);
     assert_int_equal(f->metrics.lease_written, 1);
     assert_int_equal(f->metrics.lease_failed, 0);
 }
@@ -177,7 +210,7 @@ static void rules_are_told_at_once(void **state)
     start(f);
     fixture_limit(f, OWN " in (a)");
     look(f, 0);
-    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    struct api_request *q = expect_write(f, "PUT", LEASE);
     expect_told(q, 1, true);
     accept_write(q);
     look(f, 0); /* it tells nothing new */
@@ -192,7 +225,7 @@ static void until_they_are_settled(void **state)
     start(f);
     fixture_limit(f, OWN " in (a)");
     look(f, 0);
-    accept_write(expect_write(f, "PATCH", LEASE));
+    accept_write(expect_write(f, "PUT", LEASE));
     expect_quiet(f);
     client_open(f, &c);
     client_send(&c, "DELETE /api/v1/namespaces/a/pods/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -200,7 +233,7 @@ static void until_they_are_settled(void **state)
     fixture_limit(f, OWN " in (b)");
     look(f, 250);
     run_for(f->api->loop, 10);
-    assert_int_equal(f->api->count, 3);
+    assert_int_equal(f->api->count, 4);
     pass(f, 250);
     struct api_request *q = api_expect_part(f->api, LEASE);
     expect_told(q, 2, false);
@@ -209,7 +242,7 @@ static void until_they_are_settled(void **state)
     fixture_expect(f, &c, "200 OK");
     fixture_expect_settled(f);
     look(f, 0);
-    q = expect_write(f, "PATCH", LEASE);
+    q = expect_write(f, "PUT", LEASE);
     expect_told(q, 2, true);
     accept_write(q);
     client_close(&c);
@@ -222,16 +255,16 @@ static void one_request_at_a_time(void **state)
     start(f);
     fixture_limit(f, OWN " in (a)");
     look(f, 0);
-    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    struct api_request *q = expect_write(f, "PUT", LEASE);
     for (int i = 0; i < 5; i++) {
         fixture_limit(f, i % 2 == 0 ? OWN " in (b)" : OWN " in (c)");
         look(f, 0);
     }
     run_for(f->api->loop, 10);
-    assert_int_equal(f->api->count, 2);
+    assert_int_equal(f->api->count, 3);
     expect_told(q, 1, true);
     accept_write(q);
-    q = expect_write(f, "PATCH", LEASE);
+    q = expect_write(f, "PUT", LEASE);
     expect_told(q, 6, true);
     accept_write(q);
     expect_quiet(f);
@@ -249,7 +282,7 @@ static void first_client_is_told_of_and_no_other(void **state)
         client_close(&c);
     }
     pass(f, 5000);
-    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    struct api_request *q = expect_write(f, "PUT", LEASE);
     cJSON *root = told_by(q);
     control_proxy_use_read(root, &use);
     assert_true(use.clients_known);
@@ -272,7 +305,7 @@ static void renewed_while_nobody_asks(void **state)
         pass(f, RENEW_MS - 1000);
         expect_quiet(f);
         pass(f, 6000);
-        accept_write(expect_write(f, "PATCH", LEASE));
+        accept_write(expect_write(f, "PUT", LEASE));
     }
     /* A manager that asks each 15 s knows that it is alive. */
     for (int i = 0; i < 20; i++) {
@@ -281,12 +314,12 @@ static void renewed_while_nobody_asks(void **state)
         expect_quiet(f);
     }
     pass(f, 30000);
-    accept_write(expect_write(f, "PATCH", LEASE));
+    accept_write(expect_write(f, "PUT", LEASE));
     /* And what changes is told all the same. */
     status_lease_asked(lease);
     fixture_limit(f, OWN " in (a)");
     look(f, 0);
-    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    struct api_request *q = expect_write(f, "PUT", LEASE);
     expect_told(q, 1, true);
     accept_write(q);
 }
@@ -298,7 +331,8 @@ static void failures_are_repeated_with_pauses(void **state)
     static const uint64_t pauses[] = {1000, 2000, 4000, 8000, 10000, 10000};
     struct fixture *f = *state;
     for (size_t i = 0; i < ARRAY_LEN(pauses); i++) {
-        api_answer(expect_write(f, "PATCH", LEASE), 500, NULL, "{\"message\":\"no\"}");
+        struct api_request *q = i % 2 == 0 ? expect_read(f) : expect_first_write(f);
+        api_answer(q, 500, NULL, "{\"message\":\"no\"}");
         run_for(f->api->loop, 10);
         assert_non_null(strstr(status_lease_error(lease), "500"));
         look(f, 0); /* no earlier than that */
@@ -306,23 +340,23 @@ static void failures_are_repeated_with_pauses(void **state)
         expect_quiet(f);
         pass(f, 1);
     }
-    accept_write(expect_write(f, "PATCH", LEASE));
+    accept_write(expect_first_write(f));
     assert_null(status_lease_error(lease));
     assert_int_equal(f->metrics.lease_failed, ARRAY_LEN(pauses));
     assert_int_equal(f->metrics.lease_written, 1);
     /* The next pause is short again. */
     fixture_limit(f, OWN " in (a)");
     look(f, 0);
-    api_cut(expect_write(f, "PATCH", LEASE));
+    api_cut(expect_write(f, "PUT", LEASE));
     run_for(f->api->loop, 10);
     pass(f, 1000);
-    expect_told(expect_write(f, "PATCH", LEASE), 1, true);
+    expect_told(expect_first_write(f), 1, true);
 }
 
 static void what_is_forbidden_is_seldom_tried(void **state)
 {
     struct fixture *f = *state;
-    api_answer(expect_write(f, "PATCH", LEASE), 403, NULL, "{\"message\":\"leases forbidden\"}");
+    api_answer(expect_read(f), 403, NULL, "{\"message\":\"leases forbidden\"}");
     run_for(f->api->loop, 10);
     assert_non_null(strstr(status_lease_error(lease), "leases forbidden"));
     fixture_limit(f, OWN " in (a)");
@@ -330,11 +364,10 @@ static void what_is_forbidden_is_seldom_tried(void **state)
     pass(f, 299000);
     expect_quiet(f);
     pass(f, 1000);
-    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    api_answer(expect_read(f), 404, NULL, NOT_FOUND);
+    struct api_request *q = expect_write(f, "POST", LEASES);
     expect_told(q, 1, true);
-    /* It may be patched and not created. */
-    api_answer(q, 404, NULL, NOT_FOUND);
-    api_answer(expect_write(f, "POST", LEASES), 403, NULL, "{\"message\":\"create forbidden\"}");
+    api_answer(q, 403, NULL, "{\"message\":\"create forbidden\"}");
     run_for(f->api->loop, 10);
     assert_non_null(strstr(status_lease_error(lease), "create forbidden"));
     pass(f, 299000);
@@ -344,11 +377,26 @@ static void what_is_forbidden_is_seldom_tried(void **state)
 static void somebody_else_creates_it(void **state)
 {
     struct fixture *f = *state;
-    api_answer(expect_write(f, "PATCH", LEASE), 404, NULL, NOT_FOUND);
+    api_answer(expect_read(f), 404, NULL, NOT_FOUND);
     api_answer(expect_write(f, "POST", LEASES), 409, NULL, "{\"reason\":\"AlreadyExists\"}");
     run_for(f->api->loop, 10);
     pass(f, 1000);
-    accept_write(expect_write(f, "PATCH", LEASE));
+    accept_write(expect_first_write(f));
+    expect_quiet(f);
+}
+
+static void somebody_else_changes_it(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    fixture_limit(f, OWN " in (a)");
+    look(f, 0);
+    api_answer(expect_write(f, "PUT", LEASE), 409, NULL, CONFLICT);
+    run_for(f->api->loop, 10);
+    pass(f, 1000);
+    struct api_request *q = expect_first_write(f);
+    expect_told(q, 1, true);
+    accept_write(q);
     expect_quiet(f);
 }
 
@@ -359,7 +407,7 @@ static void deleted_by_somebody(void **state)
     start(f);
     fixture_limit(f, OWN " in (a)");
     look(f, 0);
-    api_answer(expect_write(f, "PATCH", LEASE), 404, NULL, NOT_FOUND);
+    api_answer(expect_write(f, "PUT", LEASE), 404, NULL, NOT_FOUND);
     struct api_request *q = expect_write(f, "POST", LEASES);
     expect_told(q, 1, true);
     accept_write(q);
@@ -370,16 +418,20 @@ static void freed_in_each_phase(void **state)
     struct fixture *f = *state;
     close_lease(f); /* before its first turn */
     open_again(f);
-    struct api_request *q = expect_write(f, "PATCH", LEASE);
+    struct api_request *q = expect_read(f);
     close_lease(f);
     api_expect_given_up(q);
     open_again(f);
-    api_answer(expect_write(f, "PATCH", LEASE), 404, NULL, NOT_FOUND);
+    q = expect_first_write(f);
+    close_lease(f);
+    api_expect_given_up(q);
+    open_again(f);
+    api_answer(expect_read(f), 404, NULL, NOT_FOUND);
     q = expect_write(f, "POST", LEASES);
     close_lease(f);
     api_expect_given_up(q);
     open_again(f);
-    api_answer(expect_write(f, "PATCH", LEASE), 500, NULL, "{}");
+    api_answer(expect_read(f), 500, NULL, "{}");
     run_for(f->api->loop, 10);
     close_lease(f); /* in a pause */
 }
@@ -403,7 +455,7 @@ static bool tell_rules(void *data)
             long left = alloc_sweep_pause();
             struct api_request *q = api_expect_part(f->api, PATH);
             bool create = strcmp(q->method, "POST") == 0;
-            api_answer(q, create ? 201 : 404, NULL, create ? "{\"kind\":\"Lease\"}" : NOT_FOUND);
+            api_answer(q, create ? 201 : 404, NULL, create ? lease_text() : NOT_FOUND);
             alloc_sweep_resume(left);
         }
         told = f->metrics.lease_written > before;
@@ -436,6 +488,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(failures_are_repeated_with_pauses, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_forbidden_is_seldom_tried, setup, teardown),
         cmocka_unit_test_setup_teardown(somebody_else_creates_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(somebody_else_changes_it, setup, teardown),
         cmocka_unit_test_setup_teardown(deleted_by_somebody, setup, teardown),
         cmocka_unit_test_setup_teardown(freed_in_each_phase, setup, teardown),
         cmocka_unit_test_setup_teardown(without_memory_it_is_tried_again, setup, teardown),
