@@ -170,6 +170,47 @@ class Judge:
         return works - last
 
 
+@dataclasses.dataclass
+class Step:
+    """Something that is done to shards, between two moments at which all is settled."""
+
+    begun: float
+    what: str
+    planned: dict  # namespace -> its shards in the order in which it is to have them; first the old one
+
+
+def judge_steps(case, steps, writes):
+    """In each step what is written in a namespace is written by its old shard, then by its next ones,
+    in their order, and each only when the last one had ended.
+
+    Returns how long nobody wrote, for each change of the shard.
+    """
+    gaps = []
+    ends = [step.begun for step in steps[1:]] + [float("inf")]
+    ordered = sorted((write for write in writes if write.ok()), key=lambda write: write.came)
+    for step, end in zip(steps, ends):
+        period = [write for write in ordered if step.begun <= write.came < end]
+        for namespace in step.planned:
+            there = [write for write in period if write.namespace == namespace]
+            gaps += judge_step(case, step, namespace, there)
+    return gaps
+
+
+def judge_step(case, step, namespace, period):
+    planned, at, last, gaps = step.planned[namespace], 0, None, []
+    for write in period:
+        told = f"{step.what}: {namespace} planned for {planned}: {write} after {last}"
+        while planned[at] != write.shard:
+            at += 1
+            case.assertLess(at, len(planned), told)
+        if last is not None and last.shard != write.shard:
+            before = max(w.done for w in period if w.shard != write.shard and w.came <= write.came)
+            case.assertLess(before, write.came, f"at the same time: {told}")
+            gaps.append(write.came - before)
+        last = write
+    return gaps
+
+
 def describe(move, writes):
     """What happened, by the time since it was taken away."""
     told = [(move.lost, f"{move.loser} has confirmed"), (move.given, "given")]

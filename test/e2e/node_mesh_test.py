@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import json
 import os
+import random
 import re
 import subprocess
 import threading
@@ -42,6 +43,8 @@ PODS_OF = {"blue": (0, 1), "green": (2, 3)}
 WORK = (("ConfigMap", "work"), ("ConfigMap", "report"))  # the churn's and the operator's
 OPERATOR_KINDS = ("StatefulSet", "ControllerRevision", "Pod", "Lease")
 EDITS = 20
+SEED = harness.seed()
+STEPS = harness.reloads(3)  # at random
 OWN_WORK = 30  # pieces that the operator may do elsewhere before: as many as in two seconds
 
 
@@ -617,6 +620,96 @@ class MeshTest(node.TestCase):
             and not any(begin <= audit.arrival(event) <= end for begin, end in self.starts)
         ]
         self.assertEqual([], refused)
+
+    # ---- at random ----
+
+    def test_5_steps_at_random(self):
+        """All teams go anywhere while edits are taken back, pods and managers end, and a shard is deleted
+        while its pods run and made again: no team is ever two shards'."""
+        self.wait_operator()
+        self.pick = random.Random(SEED)
+        churn = self.churn()
+        self.wait_done(churn, "before")
+        since, steps, owner = time.time(), [], dict(self.began_with())
+        for number in range(STEPS + 1):
+            chosen = self.pick.choice(self.random_steps()) if number < STEPS else self.back
+            name = f"seed {SEED}: step {number}, {chosen.__name__}"
+            steps.append(audit.Step(time.time(), name, {team: [owner[team]] for team in TEAMS}))
+            for owner in chosen(owner):
+                for team, shards in steps[-1].planned.items():
+                    shards.append(owner[team])
+            for shard in PODS_OF:
+                self.wait_enforced(shard)
+            self.wait_done(churn, name)
+        churn.stop()
+        gaps = audit.judge_steps(self, steps, self.judge(since).writes)
+        print(f"seed {SEED}: {STEPS} steps at random, {len(gaps)} hand-overs, nobody's for"
+              f" {max(gaps, default=0):.2f} s at most", flush=True)  # fmt: skip
+        self.assertGreater(len(gaps), 0)
+
+    def random_steps(self):
+        return [self.move_all, self.edit_and_revert, self.end_a_pod, self.end_the_manager,
+                self.delete_and_make_again]  # fmt: skip
+
+    @staticmethod
+    def began_with():
+        return {**OTHERS, MOVING: "blue"}
+
+    def back(self, _):
+        self.apply_owners(self.began_with())
+        return [self.began_with()]
+
+    def random_owners(self):
+        return {team: self.pick.choice(list(PODS_OF)) for team in TEAMS}
+
+    def apply_owners(self, owner, shards=("blue", "green")):
+        """Which of them comes first makes no difference."""
+        items = []
+        for shard in shards:
+            teams = [team for team in TEAMS if owner[team] == shard]
+            items.append(self.sharding_config(shard, teams or [f"none-of-{shard}"]))
+        self.pick.shuffle(items)
+        self.apply(*items)
+
+    def move_all(self, _):
+        new = self.random_owners()
+        self.apply_owners(new)
+        return [new]
+
+    def edit_and_revert(self, old):
+        other = self.random_owners()
+        self.apply_owners(other)
+        time.sleep(self.pick.choice((0, 0.3, 1, 3)))
+        self.apply_owners(old)
+        return [other, old]
+
+    def end_a_pod(self, _):
+        new = self.random_owners()
+        self.apply_owners(new)
+        pod = f"{OPERATOR}-{self.pick.randrange(4)}"
+        grace = self.pick.choice(("--grace-period=1", "--grace-period=10"))
+        self.kubectl("-n", OPERATOR, "delete", "pod", pod, grace, "--wait=false")
+        return [new]
+
+    def end_the_manager(self, _):
+        new = self.random_owners()
+        self.apply_owners(new)
+        time.sleep(self.pick.choice((0, 0.1, 0.5)))
+        self.delete_leading_manager()
+        return [new]
+
+    def delete_and_make_again(self, _):
+        """The pods of the shard work on until they are gone; new ones cannot be without it."""
+        gone, kept = self.pick.sample(list(PODS_OF), 2)
+        everything, new = {team: kept for team in TEAMS}, self.random_owners()
+        self.kubectl("-n", OPERATOR, "delete", "shardingconfig", gone)
+        self.apply_owners(everything, (kept,))
+        time.sleep(self.pick.choice((0, 1, 3)))
+        pods = [f"{OPERATOR}-{number}" for number in PODS_OF[gone]]
+        self.kubectl("-n", OPERATOR, "delete", "pod", *pods, "--grace-period=2")
+        self.wait_enforced(kept)
+        self.apply_owners(new)
+        return [everything, new]
 
     def test_6_uninstalled(self):
         """As k8s/README.md has it, while the operator goes on as before there was a mesh. The

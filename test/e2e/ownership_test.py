@@ -112,7 +112,7 @@ class OwnershipTest(mesh.MeshTestCase):
         self.pods = {}  # of each shard
         self.users = {}  # user -> shard
         self.owner = {}  # namespace -> shard
-        self.plans = []  # of each step: when it begun, and for each namespace its shards in their order
+        self.steps = []
         self.log = audit.Log(self.cluster.env["CLUSTER_AUDIT_LOG"], f".{os.getpid()}.")
         self.seen = []  # of each entry there, the write that it is
         self.lead = self.manager("--probe-interval", "1")
@@ -163,20 +163,20 @@ class OwnershipTest(mesh.MeshTestCase):
         for space in self.spaces:
             owner = self.owner[space]
             users = {user for user, shard in self.users.items() if shard == owner}
-            since = self.plans[-1][0]
+            since = self.steps[-1].begun
 
             def works(space=space, users=users, since=since):
                 recent = itertools.takewhile(lambda w: w.came > since, reversed(self.writes()))
-                return any(w.shard in users and w.namespace == space and w.ok() for w in recent)
+                return any(w.pod in users and w.namespace == space and w.ok() for w in recent)
 
             harness.wait_for(works, f"{owner} works in {space}", SOON, 0.2)
 
     def writes(self):
-        """The shard of each is the user here."""
+        """The pod of each is its user here."""
         for entry in self.log.entries()[len(self.seen):]:
             user = entry["user"]["username"]
             write = entry["verb"] in audit.WRITES and user in self.users
-            self.seen.append(audit.write_of(entry, user, user) if write else None)
+            self.seen.append(audit.write_of(entry, user, self.users[user]) if write else None)
         return sorted(filter(None, self.seen), key=lambda write: write.came)
 
     # ---- steps ----
@@ -252,50 +252,22 @@ class OwnershipTest(mesh.MeshTestCase):
         steps += [self.scale_out] if len(self.pods) < SHARDS_MAX else []
         steps += [self.scale_in] if len(self.pods) > 2 else []
         chosen = self.pick.choice(steps)
-        begun, old = time.time(), dict(self.owner)
-        plan = {space: [old[space]] for space in self.spaces}
-        self.plans.append((begun, chosen.__name__, plan))
+        self.begin(chosen.__name__)
         for owners in chosen():
             self.owner = owners
-            for space, shards in plan.items():
+            for space, shards in self.steps[-1].planned.items():
                 shards.append(owners[space])
         self.settled()
 
-    # ---- judging ----
-
-    def judge(self):
-        writes = self.writes()
-        gaps = []
-        for space in self.spaces:
-            there = [w for w in writes if w.namespace == space and w.ok()]
-            ends = [plan[0] for plan in self.plans[1:]] + [float("inf")]
-            for (begun, what, plan), end in zip(self.plans, ends):
-                period = [w for w in there if begun <= w.came < end]
-                gaps += self.judge_step(f"seed {SEED}: {what}", space, plan[space], period)
-        return gaps
-
-    def judge_step(self, what, space, planned, period):
-        """By whom it was written, one after the other, and each only when the last one had ended."""
-        at, last, gaps = 0, None, []
-        for write in period:
-            shard = self.users[write.shard]
-            told = f"{what}: {space} planned for {planned}: {write} after {last}"
-            while planned[at] != shard:
-                at += 1
-                self.assertLess(at, len(planned), told)
-            if last is not None and self.users[last.shard] != shard:
-                before = max(w.done for w in period if self.users[w.shard] != shard
-                             and w.came <= write.came)  # fmt: skip
-                self.assertLess(before, write.came, f"at the same time: {told}")
-                gaps.append(write.came - before)
-            last = write
-        return gaps
+    def begin(self, what):
+        planned = {space: [self.owner[space]] for space in self.spaces}
+        self.steps.append(audit.Step(time.time(), f"seed {SEED}: {what}", planned))
 
     def test_shards_and_pods_come_go_and_change(self):
         first, second = self.new_name(), self.new_name()
         self.pods = {first: [], second: []}
         self.owner = self.random_owners([first, second])
-        self.plans = [(time.time(), "begin", {s: [self.owner[s]] for s in self.spaces})]
+        self.begin("begin")
         self.apply_all(self.owner, self.pods)
         for shard in (first, second):
             self.new_pod(shard)
@@ -303,7 +275,7 @@ class OwnershipTest(mesh.MeshTestCase):
         self.settled()
         for _ in range(STEPS):
             self.step()
-        gaps = self.judge()
+        gaps = audit.judge_steps(self, self.steps, self.writes())
         writes = len(self.writes())
         print(f"seed {SEED}: {STEPS} steps, {writes} writes by {len(self.users)} pods, {len(gaps)} "
               f"hand-overs, nobody's for {max(gaps, default=0):.2f} s at most", flush=True)  # fmt: skip
