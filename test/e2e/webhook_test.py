@@ -322,6 +322,7 @@ class LeaveTest(WebhookCase):
         self.assertIn("the shard that this belongs to may not see it", err)
 
 
+@harness.needs("quotas")
 class QuotaTest(WebhookCase):
     """A namespace where each container must have limits."""
 
