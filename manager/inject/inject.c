@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "compile/shards.h"
@@ -17,6 +16,7 @@
 #include "label/labels.h"
 #include "object/json_patch.h"
 #include "object/names.h"
+#include "object/server_release.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -33,8 +33,7 @@ const struct inject_settings inject_defaults = {
 
 bool inject_native_sidecars(const char *major, const char *minor)
 {
-    long whole = strtol(major, NULL, 10);
-    return whole > 1 || (whole == 1 && strtol(minor, NULL, 10) >= 29);
+    return server_release_at_least(major, minor, 29);
 }
 
 bool inject_wanted(const struct inject_settings *s, const cJSON *pod)
