@@ -10,8 +10,6 @@
 #include "rules/sharding.h"
 #include "json/field.h"
 
-#define CONTROLLED "true"
-
 int labels_keys_init(struct labels_keys *k, const struct compile_labels *names, struct err *e)
 {
     const char *prefix = names->prefix != NULL ? names->prefix : LABELS_PREFIX;
@@ -63,12 +61,13 @@ void labels_plan_init(struct labels_plan *p, const struct labels_keys *k, const 
 {
     const cJSON *labels = labels_of(object);
     const char *control = value_of(labels, k->key[LABELS_CONTROL]);
-    bool ours = k->policy == LABELS_TAKE || (control != NULL && strcmp(control, CONTROLLED) == 0);
+    bool ours =
+        k->policy == LABELS_TAKE || (control != NULL && strcmp(control, LABELS_CONTROLLED) == 0);
     *p = (struct labels_plan){.state = LABELS_RIGHT};
     (void)snprintf(p->hash, sizeof p->hash, "%u", sharding_hash(ns));
     p->value[LABELS_NAMESPACE] = ns;
     p->value[LABELS_SHARD_HASH] = p->hash;
-    p->value[LABELS_CONTROL] = CONTROLLED;
+    p->value[LABELS_CONTROL] = LABELS_CONTROLLED;
     for (size_t i = 0; i < LABELS_COUNT; i++) {
         const char *found = value_of(labels, k->key[i]);
         p->set[i] = found == NULL || strcmp(found, p->value[i]) != 0;
@@ -145,7 +144,7 @@ cJSON *labels_merge_patch(const struct labels_plan *p, const struct labels_keys 
 bool labels_are_ours(const struct labels_keys *k, const cJSON *object)
 {
     const char *control = value_of(labels_of(object), k->key[LABELS_CONTROL]);
-    return control != NULL && strcmp(control, CONTROLLED) == 0;
+    return control != NULL && strcmp(control, LABELS_CONTROLLED) == 0;
 }
 
 cJSON *labels_removal_patch(const struct labels_keys *k)
@@ -188,7 +187,7 @@ static int check_foreign(const struct labels_plan *p, const struct labels_keys *
         if (p->set[i] && found != NULL && !was_foreign(k, r, i, found)) {
             return err_set(e, -EINVAL,
                            "metadata.labels[%s]: Invalid value: \"%.63s\": must be \"%s\", as the "
-                           "manager sets it: leave this label out, or add %s: \"" CONTROLLED
+                           "manager sets it: leave this label out, or add %s: \"" LABELS_CONTROLLED
                            "\" to have it corrected",
                            k->key[i], found, p->value[i], k->key[LABELS_CONTROL]);
         }
@@ -201,7 +200,7 @@ static void note_foreign(const struct labels_plan *p, const struct labels_keys *
 {
     warnings_add(warnings,
                  "metadata.labels[%s]: \"%.63s\" is not \"%s\", and is left as it is without %s: "
-                 "\"" CONTROLLED "\": the shard that this belongs to may not see it",
+                 "\"" LABELS_CONTROLLED "\": the shard that this belongs to may not see it",
                  k->key[p->foreign], p->found, p->value[p->foreign], k->key[LABELS_CONTROL]);
 }
 

@@ -20,7 +20,8 @@
 #include "object/warnings.h"
 
 #define LABELS_PREFIX "ctrlmesh.kusionstack.io"
-#define LABELS_KEY_SIZE 384 /* a prefix of 253 bytes, a slash, a name of 63, a NUL */
+#define LABELS_CONTROLLED "true" /* the value of the control label */
+#define LABELS_KEY_SIZE 384      /* a prefix of 253 bytes, a slash, a name of 63, a NUL */
 
 enum labels_label { LABELS_NAMESPACE, LABELS_SHARD_HASH, LABELS_CONTROL, LABELS_COUNT };
 

@@ -150,6 +150,9 @@ static void on_version(void *data, const char *major, const char *minor)
     if (r->settings.native == NATIVE_SIDECARS_AUTO) {
         r->settings.inject.native = inject_native_sidecars(major, minor);
     }
+    if (r->webhook != NULL) {
+        webhook_serving_set_version(r->webhook, major, minor);
+    }
 }
 
 static void on_lead(void *data)

@@ -18,7 +18,13 @@
 #define MANAGER "cmesh-manager"
 #define GROUP "/apis/admissionregistration.k8s.io/v1/"
 
-enum { RETRY_MIN_MS = 200, RETRY_MAX_MS = 60 * 1000, FOLLOW_AGAIN_MS = 1000, TRIES = 4 };
+enum {
+    RETRY_MIN_MS = 200,
+    RETRY_MAX_MS = 60 * 1000,
+    FOLLOW_AGAIN_MS = 1000,
+    CONDITION_AGAIN_MS = 10 * 60 * 1000,
+    TRIES = 4,
+};
 
 enum kind { MUTATING, VALIDATING, KINDS };
 
@@ -33,6 +39,7 @@ struct entry {
     enum kind kind;
     bool stale; /* not shown by the list that runs */
     bool wrong;
+    uint64_t refused_until; /* the match condition is not tried again before; 0: now */
     cJSON *object;
     char key[]; /* "0/NAME": its kind and its name */
 };
@@ -71,13 +78,17 @@ struct ca_bundle {
     struct list entries;
     struct work_queue *queue;
     struct object_request *request;
-    char *writing; /* the key that is being written */
+    char *writing;          /* the key that is being written */
+    bool writing_condition; /* and nothing else */
 
     char *bundle; /* NULL: not known yet */
     cJSON *rules; /* NULL: not known yet */
     bool all;     /* there are no other rules */
-    bool warned;  /* that there are no webhooks of ours */
+    const struct labels_keys *keys;
+    enum configuration_condition condition;
+    bool warned; /* that there are no webhooks of ours */
     struct err write;
+    struct err refusal; /* of the match condition, the last one */
     struct ca_bundle_stats stats;
 };
 
@@ -317,24 +328,76 @@ static bool is_conflict(const struct ca_bundle *b, unsigned code)
            (code == 422 && work_queue_failures(b->queue, b->writing) < TRIES);
 }
 
+/* Whether the API server has no objection to us, but one to what we wrote. */
+static bool is_refusal(unsigned code)
+{
+    return code == 400 || code == 422;
+}
+
+/* Until it is tried again each write is asked about, as without match conditions. */
+static void give_up_condition(struct ca_bundle *b, const char *why)
+{
+    struct entry *entry = find_entry(b, b->writing);
+    if (strcmp(b->refusal.msg, why) != 0) {
+        (void)err_set(&b->refusal, -EINVAL, "%s", why);
+        log_warn("the API server does not take the match condition of webhooks that label: it asks "
+                 "about each update",
+                 log_str("name", b->writing + 2), log_str("error", b->refusal.msg));
+    }
+    if (entry != NULL && work_queue_add_after(b->queue, entry->key, CONDITION_AGAIN_MS) == 0) {
+        entry->refused_until = net_clock_now(b->clock) + CONDITION_AGAIN_MS;
+    }
+    finish_write(b, WORK_DONE, 0);
+}
+
+/* Whether one of the webhooks that should have the condition is without. */
+static bool lacks_condition(const struct ca_bundle *b, const cJSON *object)
+{
+    const struct configuration_wanted wanted = {.condition = CONFIGURATION_CONDITION_SET,
+                                                .keys = b->keys};
+    cJSON *patch = NULL;
+    bool lacks = configuration_patch(&b->target, &wanted, object, &patch) == 0 && patch != NULL;
+    cJSON_Delete(patch);
+    return lacks;
+}
+
+static void fail_write(struct ca_bundle *b, const struct api_error *error)
+{
+    b->stats.failures++;
+    (void)err_set(&b->write, -EIO, "cannot write webhook configuration %s: %s", b->writing + 2,
+                  error->msg);
+    log_warn("cannot write a webhook configuration", log_str("error", b->write.msg));
+    finish_write(b, WORK_RETRY, error->retry_after);
+}
+
+static void end_write(struct ca_bundle *b, const cJSON *object)
+{
+    b->write = (struct err){0};
+    if (b->writing_condition && lacks_condition(b, object)) {
+        give_up_condition(b, "it was dropped: match conditions are switched off there");
+        return;
+    }
+    if (b->writing_condition) {
+        b->refusal = (struct err){0};
+    }
+    b->stats.writes++;
+    log_info("repaired a webhook configuration", log_str("name", b->writing + 2));
+    finish_write(b, WORK_DONE, 0);
+}
+
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct ca_bundle *b = data;
     b->request = NULL;
     if (object != NULL) {
-        b->stats.writes++;
-        b->write = (struct err){0};
-        log_info("repaired a webhook configuration", log_str("name", b->writing + 2));
-        finish_write(b, WORK_DONE, 0);
+        end_write(b, object);
     } else if (is_conflict(b, error->code)) {
         b->stats.conflicts++;
         finish_write(b, WORK_RETRY, 0);
+    } else if (b->writing_condition && is_refusal(error->code)) {
+        give_up_condition(b, error->msg);
     } else {
-        b->stats.failures++;
-        (void)err_set(&b->write, -EIO, "cannot write webhook configuration %s: %s", b->writing + 2,
-                      error->msg);
-        log_warn("cannot write a webhook configuration", log_str("error", b->write.msg));
-        finish_write(b, WORK_RETRY, error->retry_after);
+        fail_write(b, error);
     }
 }
 
@@ -360,22 +423,43 @@ static int begin_write(struct ca_bundle *b, const struct entry *entry, const cJS
     return 0;
 }
 
+static bool is_refused(const struct ca_bundle *b, const struct entry *entry)
+{
+    return entry->refused_until > net_clock_now(b->clock);
+}
+
+/* What is to be written next: first what must be right, and then the condition. 0 or -ENOMEM. */
+static int plan_write(struct ca_bundle *b, struct entry *entry, cJSON **patch)
+{
+    struct configuration_wanted wanted = {
+        .bundle = slice_str(b->bundle),
+        .rules = b->rules,
+        .other_rules = !b->all,
+        .condition = b->condition,
+        .keys = b->keys,
+        .now = net_clock_wall(b->clock) / 1000000,
+    };
+    bool set = b->condition == CONFIGURATION_CONDITION_SET;
+    if (set) {
+        wanted.condition = CONFIGURATION_CONDITION_KEPT;
+    }
+    int rc = configuration_patch(&b->target, &wanted, entry->object, patch);
+    entry->wrong = rc != 0 || *patch != NULL;
+    b->writing_condition = rc == 0 && *patch == NULL && set && !is_refused(b, entry);
+    if (b->writing_condition) {
+        wanted.condition = CONFIGURATION_CONDITION_SET;
+        rc = configuration_patch(&b->target, &wanted, entry->object, patch);
+    }
+    recount(b);
+    return rc;
+}
+
 static void on_work(void *data, const char *key)
 {
     struct ca_bundle *b = data;
     struct entry *entry = find_entry(b, key);
-    const struct configuration_wanted wanted = {
-        .bundle = slice_str(b->bundle),
-        .rules = b->rules,
-        .other_rules = !b->all,
-        .now = net_clock_wall(b->clock) / 1000000,
-    };
     cJSON *patch = NULL;
-    int rc = entry == NULL ? 0 : configuration_patch(&b->target, &wanted, entry->object, &patch);
-    if (entry != NULL) {
-        entry->wrong = rc != 0 || patch != NULL;
-        recount(b);
-    }
+    int rc = entry == NULL ? 0 : plan_write(b, entry, &patch);
     if (patch != NULL && (b->may_write == NULL || b->may_write(b->data))) {
         rc = begin_write(b, entry, patch);
     }
@@ -419,6 +503,19 @@ int ca_bundle_set_resources(struct ca_bundle *b, const struct sharding_resource 
     return 0;
 }
 
+void ca_bundle_set_conditions(struct ca_bundle *b, bool evaluated)
+{
+    if (b->keys == NULL) {
+        return;
+    }
+    b->condition = evaluated ? CONFIGURATION_CONDITION_SET : CONFIGURATION_CONDITION_NONE;
+    LIST_FOR_EACH(n, &b->entries)
+    {
+        LIST_ITEM(n, struct entry, link)->refused_until = 0;
+    }
+    ca_bundle_check(b);
+}
+
 /* ---- what is known ---- */
 
 bool ca_bundle_published(const struct ca_bundle *b, struct slice authority)
@@ -445,6 +542,28 @@ const char *ca_bundle_error(const struct ca_bundle *b)
 const struct ca_bundle_stats *ca_bundle_stats(const struct ca_bundle *b)
 {
     return &b->stats;
+}
+
+const char *ca_bundle_conditions(const struct ca_bundle *b)
+{
+    switch (b->condition) {
+    case CONFIGURATION_CONDITION_LEFT:
+        return "left alone";
+    case CONFIGURATION_CONDITION_KEPT:
+        return "the version of the API server is not known";
+    case CONFIGURATION_CONDITION_NONE:
+        return "not supported by the API server";
+    case CONFIGURATION_CONDITION_SET:
+        break;
+    }
+    LIST_FOR_EACH(n, &b->entries)
+    {
+        const struct entry *entry = LIST_ITEM(n, struct entry, link);
+        if (lacks_condition(b, entry->object)) {
+            return is_refused(b, entry) ? "refused by the API server" : "not written yet";
+        }
+    }
+    return "in use";
 }
 
 /* ---- life ---- */
@@ -486,6 +605,8 @@ struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_optio
     b->may_write = o->may_write;
     b->on_change = o->on_change;
     b->data = o->data;
+    b->keys = o->keys;
+    b->condition = o->keys != NULL ? CONFIGURATION_CONDITION_KEPT : CONFIGURATION_CONDITION_LEFT;
     b->selector = o->label_selector != NULL ? o->label_selector : CA_BUNDLE_SELECTOR;
     b->target = (struct configuration_target){.namespace = o->namespace,
                                               .service = o->service,

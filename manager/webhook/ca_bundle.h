@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ca_bundle.h - keeps the webhook configurations of the API server right: the authorities that they
- * trust, and the resources that are sent for labels.
+ * trust, the resources that are sent for labels, and on which condition.
  *
  * Of the Mutating- and ValidatingWebhookConfigurations with our label, the webhooks that lead to
  * our service (or by URL to one of our names) get the bundle as clientConfig.caBundle; those of
- * them with the path WEBHOOK_PATH_RESOURCES get `rules` too. Everything else is left as it is, also
- * the webhooks of another installation beside this one. What somebody overwrites is put right
- * again.
+ * them with the path WEBHOOK_PATH_RESOURCES get `rules` too, and those that label a match condition
+ * where the API server evaluates them. Everything else is left as it is, also the webhooks of
+ * another installation beside this one. What somebody overwrites is put right again.
+ *
+ * The match condition is written alone, after the rest: whatever an API server says to it, bundle
+ * and rules are right. One that is refused, or not kept, is tried again after ten minutes, or when
+ * the API server has another version.
  *
  * An authority of ours in a caBundle that is younger than all in the bundle was put there by a
  * replica that knows more: it stays. So two replicas never undo what the other did.
@@ -23,6 +27,7 @@
 #include "base/slice.h"
 #include "kube/client/client.h"
 #include "kube/client/reflector.h"
+#include "label/labels.h"
 #include "label/sharding_resources.h"
 #include "net/clock.h"
 #include "net/loop.h"
@@ -39,6 +44,7 @@ struct ca_bundle_options {
     const char *service;        /* its name */
     const char *const *hosts;   /* of URLs that lead here; may be empty */
     size_t host_count;
+    const struct labels_keys *keys; /* of the match condition; NULL: none is written or removed */
     /* Asked before each write: whether this replica is the one that writes. NULL: it is. */
     bool (*may_write)(void *data);
     /* What the configurations hold has changed: ca_bundle_published may tell another thing. From
@@ -71,6 +77,8 @@ MUST_CHECK int ca_bundle_set(struct ca_bundle *b, struct slice bundle);
 MUST_CHECK int ca_bundle_set_resources(struct ca_bundle *b,
                                        const struct sharding_resource *resources, size_t count,
                                        bool all);
+/* Whether the API server evaluates match conditions. Before the first call none is added. */
+void ca_bundle_set_conditions(struct ca_bundle *b, bool evaluated);
 /* Looks at everything again: may_write has become true. */
 void ca_bundle_check(struct ca_bundle *b);
 
@@ -80,6 +88,8 @@ bool ca_bundle_published(const struct ca_bundle *b, struct slice authority);
 /* What keeps the configurations from being right; NULL: nothing. Valid until the loop runs on. */
 const char *ca_bundle_error(const struct ca_bundle *b);
 const struct ca_bundle_stats *ca_bundle_stats(const struct ca_bundle *b);
+/* What becomes of the match condition, for people; valid until the loop runs on. */
+const char *ca_bundle_conditions(const struct ca_bundle *b);
 
 /* At once. NULL is ignored. */
 void ca_bundle_free(struct ca_bundle *b);

@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/url.h"
 #include "crypto/digest.h"
+#include "label/labels_condition.h"
 #include "object/json_patch.h"
 #include "webhook/certificate_set.h"
 #include "webhook/server.h"
@@ -306,6 +307,54 @@ static cJSON *right_rules(struct edit *ed, const cJSON *present,
     return rules;
 }
 
+/* ---- match conditions ---- */
+
+static bool is_our_condition(const cJSON *condition)
+{
+    return strcmp(field_text(condition, "name"), CONFIGURATION_CONDITION) == 0;
+}
+
+/* How many of a webhook's match conditions are ours, and say `wanted` if that is not NULL. */
+static unsigned count_conditions(const cJSON *present, const char *wanted)
+{
+    const cJSON *condition;
+    unsigned n = 0;
+    cJSON_ArrayForEach(condition, present)
+    {
+        bool same = wanted == NULL || strcmp(field_text(condition, "expression"), wanted) == 0;
+        n += is_our_condition(condition) && same ? 1 : 0;
+    }
+    return n;
+}
+
+static bool conditions_right(const cJSON *present, enum configuration_condition wanted,
+                             const char *expression)
+{
+    unsigned ours = count_conditions(present, NULL);
+    bool right = ours == 1 && count_conditions(present, expression) == 1;
+    return (right && wanted != CONFIGURATION_CONDITION_NONE) ||
+           (ours == 0 && wanted != CONFIGURATION_CONDITION_SET);
+}
+
+/* Those that others have added, and ours if there is an expression. The caller frees. */
+static cJSON *right_conditions(struct edit *ed, const cJSON *present, const char *expression)
+{
+    cJSON *conditions = cJSON_CreateArray();
+    const cJSON *condition;
+    cJSON_ArrayForEach(condition, present)
+    {
+        if (!is_our_condition(condition)) {
+            edit_append(ed, conditions, cJSON_Duplicate(condition, true));
+        }
+    }
+    if (expression != NULL) {
+        cJSON *ours = edit_append_object(ed, conditions);
+        edit_string(ed, ours, "name", CONFIGURATION_CONDITION);
+        edit_string(ed, ours, "expression", expression);
+    }
+    return conditions;
+}
+
 /* ---- patches ---- */
 
 static void add_bundle(struct edit *ed, cJSON *patch, const cJSON *webhook, int index,
@@ -339,6 +388,38 @@ static void add_rules(struct edit *ed, cJSON *patch, const cJSON *webhook, int i
     }
 }
 
+static void add_conditions(struct edit *ed, cJSON *patch, const cJSON *webhook, int index,
+                           const struct configuration_wanted *w, enum labels_condition_of of)
+{
+    char path[PATH_SIZE];
+    const cJSON *present = field_get(webhook, "matchConditions");
+    bool set = w->condition == CONFIGURATION_CONDITION_SET;
+    struct buf text = BUF_INIT(LABELS_CONDITION_MAX);
+    if (w->condition == CONFIGURATION_CONDITION_LEFT) {
+        return;
+    }
+    edit_fail(ed, labels_condition_write(w->keys, of, &text));
+    const char *expression = buf_cstr(&text);
+    edit_fail(ed, expression == NULL ? -ENOMEM : 0);
+    if (expression != NULL && !conditions_right(present, w->condition, expression)) {
+        (void)snprintf(path, sizeof path, "/webhooks/%d/matchConditions", index);
+        json_patch_add(ed, patch, "add", path,
+                       right_conditions(ed, present, set ? expression : NULL));
+    }
+    buf_reset(&text);
+}
+
+static void add_labels(struct edit *ed, cJSON *patch, const cJSON *webhook, int index,
+                       const struct configuration_wanted *w, const char *path)
+{
+    if (strcmp(path, WEBHOOK_PATH_RESOURCES) == 0) {
+        add_rules(ed, patch, webhook, index, w);
+        add_conditions(ed, patch, webhook, index, w, LABELS_CONDITION_RESOURCES);
+    } else if (strcmp(path, WEBHOOK_PATH_NAMESPACES) == 0) {
+        add_conditions(ed, patch, webhook, index, w, LABELS_CONDITION_NAMESPACES);
+    }
+}
+
 static void add_changes(struct edit *ed, cJSON *patch, const struct configuration_target *t,
                         const struct configuration_wanted *w, const cJSON *configuration)
 {
@@ -350,8 +431,8 @@ static void add_changes(struct edit *ed, cJSON *patch, const struct configuratio
         if (path != NULL && w->bundle.len > 0) {
             add_bundle(ed, patch, webhook, index, w);
         }
-        if (path != NULL && strcmp(path, WEBHOOK_PATH_RESOURCES) == 0) {
-            add_rules(ed, patch, webhook, index, w);
+        if (path != NULL) {
+            add_labels(ed, patch, webhook, index, w, path);
         }
         index++;
     }

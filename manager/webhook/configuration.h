@@ -18,7 +18,11 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "crypto/certificate.h"
+#include "label/labels.h"
 #include "label/sharding_resources.h"
+
+/* The match condition that is ours, of all that a webhook may have. */
+#define CONFIGURATION_CONDITION "needs-labels.cmesh.kusionstack.io"
 
 /* Which webhooks are ours: those that lead to the service, or by URL to one of the hosts. */
 struct configuration_target {
@@ -28,12 +32,23 @@ struct configuration_target {
     size_t host_count;
 };
 
+/* What becomes of our match condition (label/labels_condition.h). One that is not as it should be
+ * is always taken away first: it would keep from us what we are to see. */
+enum configuration_condition {
+    CONFIGURATION_CONDITION_LEFT, /* as it is */
+    CONFIGURATION_CONDITION_KEPT, /* stays if it is as it should be */
+    CONFIGURATION_CONDITION_NONE,
+    CONFIGURATION_CONDITION_SET,
+};
+
 /* What ours should hold. */
 struct configuration_wanted {
     struct slice bundle; /* PEM; empty: not known yet, and left alone */
     const cJSON *rules;  /* of the webhook that labels resources; NULL: left alone */
     bool other_rules;    /* those stay that it has besides */
-    int64_t now;         /* seconds since 1970 */
+    enum configuration_condition condition; /* of the webhooks that label */
+    const struct labels_keys *keys;         /* of the condition; NULL: it must be _LEFT */
+    int64_t now;                            /* seconds since 1970 */
 };
 
 /* How many of its webhooks are ours. */

@@ -9,11 +9,14 @@
 #include "base/log.h"
 #include "base/prometheus.h"
 #include "control/status.h"
+#include "object/server_release.h"
 #include "webhook/ca_bundle.h"
 #include "webhook/certificates.h"
 #include "webhook/server.h"
 
-enum { NAMES_MAX = 32, NAME_SIZE = 320 };
+/* The release of Kubernetes from which on match conditions are evaluated, unless it is told not to.
+ */
+enum { NAMES_MAX = 32, NAME_SIZE = 320, MATCH_CONDITIONS_RELEASE = 28 };
 
 /* The names of a service, as an API server and others may call it, and those that were given. */
 struct names {
@@ -110,6 +113,7 @@ static int open_bundle(struct webhook_serving *s, struct net_loop *l,
         .service = service,
         .hosts = o->names,
         .host_count = o->name_count,
+        .keys = o->context.keys,
         .may_write = may_write,
         .on_change = on_change,
         .data = s,
@@ -169,6 +173,14 @@ int webhook_serving_set_resources(struct webhook_serving *s,
                                   const struct sharding_resource *resources, size_t count, bool all)
 {
     return s->bundle == NULL ? 0 : ca_bundle_set_resources(s->bundle, resources, count, all);
+}
+
+void webhook_serving_set_version(struct webhook_serving *s, const char *major, const char *minor)
+{
+    if (s->bundle != NULL) {
+        ca_bundle_set_conditions(s->bundle,
+                                 server_release_at_least(major, minor, MATCH_CONDITIONS_RELEASE));
+    }
 }
 
 void webhook_serving_lead(struct webhook_serving *s)
@@ -291,6 +303,7 @@ void webhook_serving_status(const struct webhook_serving *s, cJSON *root)
     cJSON_AddBoolToObject(object, "rotating", c->rotating);
     cJSON_AddNumberToObject(object, "configurations", b->configurations);
     cJSON_AddNumberToObject(object, "wrongConfigurations", b->wrong);
+    cJSON_AddStringToObject(object, "matchConditions", ca_bundle_conditions(s->bundle));
     if (error != NULL) {
         cJSON_AddStringToObject(object, "error", error);
     }

@@ -5,6 +5,7 @@
  *
  *     s = webhook_serving_new(loop, &options, &e);
  *     webhook_serving_set_resources(s, resources, count, all);     whenever discovery changed
+ *     webhook_serving_set_version(s, major, minor);           whenever that changed
  *     webhook_serving_lead(s);                                the Lease was won
  *     webhook_serving_ready, _metrics, _status                for the admin pages
  *     webhook_serving_drain, webhook_serving_free             at the end
@@ -61,6 +62,8 @@ const char *webhook_serving_address(const struct webhook_serving *s);
 MUST_CHECK int webhook_serving_set_resources(struct webhook_serving *s,
                                              const struct sharding_resource *resources,
                                              size_t count, bool all);
+/* The API server's, as /version has it: whether it can be told what need not be sent. */
+void webhook_serving_set_version(struct webhook_serving *s, const char *major, const char *minor);
 /* may_write has become true. */
 void webhook_serving_lead(struct webhook_serving *s);
 

@@ -26,6 +26,7 @@ static const struct sharding_resource resources[] = {{"", "v1", "pods", "Pod"}};
 static struct certificate_pair authority;
 static struct certificate *authority_read;
 static cJSON *wanted_rules;
+static struct labels_keys keys;
 
 static void make_authority(void)
 {
@@ -35,13 +36,19 @@ static void make_authority(void)
     CHECK(certificate_make_authority(&spec, &authority, NULL) == 0);
     authority_read = certificate_read(slice_str(authority.cert), NULL, NULL);
     wanted_rules = configuration_rules(resources, 1);
+    const struct compile_labels names_of_labels = {
+        .namespace = "namespace", .shard_hash = "hash", .control = "control"};
+    CHECK(labels_keys_init(&keys, &names_of_labels, NULL) == 0);
     CHECK(authority_read != NULL && wanted_rules != NULL);
 }
 
 static void check_configuration(const cJSON *object)
 {
-    const struct configuration_wanted w = {
-        .bundle = slice_str(authority.cert), .rules = wanted_rules, .now = NOW};
+    const struct configuration_wanted w = {.bundle = slice_str(authority.cert),
+                                           .rules = wanted_rules,
+                                           .condition = CONFIGURATION_CONDITION_SET,
+                                           .keys = &keys,
+                                           .now = NOW};
     cJSON *patch = NULL;
     CHECK(configuration_patch(&target, &w, object, &patch) == 0);
     if (patch == NULL) {

@@ -25,6 +25,8 @@ struct fixture;
 struct replica {
     struct fixture *world;
     struct ca_bundle *bundle;
+    struct labels_keys keys;
+    bool labels; /* it writes match conditions, for these keys */
     bool leads;
     unsigned changes;
 };
@@ -62,6 +64,7 @@ static struct ca_bundle *open_bundle(struct fixture *f, size_t i, struct err *e)
         .service = "cmesh-webhook",
         .hosts = hosts,
         .host_count = 1,
+        .keys = r->labels ? &r->keys : NULL,
         .may_write = may_write,
         .on_change = on_change,
         .data = r,
@@ -163,6 +166,35 @@ static void expect_bundle(struct fixture *f, const char *resource, const char *n
 static void set(struct ca_bundle *b, const char *text)
 {
     assert_int_equal(ca_bundle_set(b, slice_str(text)), 0);
+}
+
+/* The replica has these keys of labels. */
+static void name_labels(struct fixture *f, size_t i, const char *prefix)
+{
+    const struct compile_labels names = {
+        .prefix = prefix, .namespace = "namespace", .shard_hash = "hash", .control = "control"};
+    f->replicas[i].labels = true;
+    assert_int_equal(labels_keys_init(&f->replicas[i].keys, &names, NULL), 0);
+}
+
+/* The match condition of the webhook for resources; NULL: it has none. */
+static const char *condition_of(struct fixture *f)
+{
+    const cJSON *list = cJSON_GetObjectItem(webhook(f, MUTATING, "cmesh", 1), "matchConditions");
+    assert_true(cJSON_GetArraySize(list) <= 1);
+    return cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetArrayItem(list, 0), "expression"));
+}
+
+/* It is the one for a prefix. */
+static void expect_condition(struct fixture *f, const char *prefix)
+{
+    const char *text = condition_of(f);
+    if (prefix == NULL) {
+        assert_null(text);
+    } else {
+        assert_non_null(text);
+        assert_non_null(strstr(text, prefix));
+    }
 }
 
 /* Somebody removes what we wrote. */
@@ -363,6 +395,241 @@ static void test_a_refused_write_is_tried_again(void **state)
     assert_null(ca_bundle_error(b));
 }
 
+/* ---- match conditions ---- */
+
+static void test_a_match_condition_follows_the_version(void **state)
+{
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh");
+    name_labels(f, 0, "a.test");
+    struct ca_bundle *b = start(f, 0);
+    set(b, f->old.cert);
+    store_settle(&f->store);
+    expect_condition(f, NULL); /* it may be too old */
+    assert_non_null(strstr(ca_bundle_conditions(b), "not known"));
+    assert_int_equal(f->store.writes, 1);
+    ca_bundle_set_conditions(b, true);
+    store_settle(&f->store);
+    expect_condition(f, "a.test");
+    expect_bundle(f, MUTATING, "cmesh", f->old.cert);
+    assert_string_equal(ca_bundle_conditions(b), "in use");
+    assert_int_equal(f->store.writes, 2);
+    ca_bundle_set_conditions(b, false);
+    store_settle(&f->store);
+    expect_condition(f, NULL);
+    assert_non_null(strstr(ca_bundle_conditions(b), "not supported"));
+    assert_int_equal(f->store.writes, 3);
+    assert_null(ca_bundle_error(b));
+}
+
+static void test_an_overwritten_match_condition_comes_back(void **state)
+{
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh");
+    name_labels(f, 0, "a.test");
+    struct ca_bundle *b = start(f, 0);
+    set(b, f->old.cert);
+    ca_bundle_set_conditions(b, true);
+    for (int i = 0; i < 5; i++) {
+        store_settle(&f->store);
+        expect_condition(f, "a.test");
+        expect_bundle(f, MUTATING, "cmesh", f->old.cert);
+        overwrite(f, MUTATING, "cmesh");
+    }
+    store_settle(&f->store);
+    assert_int_equal(ca_bundle_stats(b)->writes, 12); /* two for each of six times */
+    assert_int_equal(ca_bundle_stats(b)->wrong, 0);
+}
+
+/* How many writes came within ten minutes after all is quiet. */
+static unsigned writes_later(struct fixture *f)
+{
+    unsigned writes = f->store.writes;
+    for (int i = 0; i < 20; i++) {
+        store_pass(&f->store, 30000);
+        store_settle(&f->store);
+    }
+    return f->store.writes - writes;
+}
+
+/* Replicas of an upgrade that have other keys: whoever leads decides, and no other one writes. */
+static void test_replicas_with_other_keys(void **state)
+{
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh");
+    for (size_t i = 0; i < REPLICAS; i++) {
+        name_labels(f, i, i == 0 ? "a.test" : "b.test");
+        set(start(f, i), f->old.cert);
+        f->replicas[i].leads = i == 0;
+    }
+    ca_bundle_set_conditions(f->replicas[0].bundle, true);
+    store_settle(&f->store);
+    expect_condition(f, "a.test");
+    /* The next leader does not know the version: at least nothing is kept from it. */
+    f->replicas[0].leads = false;
+    f->replicas[1].leads = true;
+    ca_bundle_check(f->replicas[1].bundle);
+    store_settle(&f->store);
+    expect_condition(f, NULL);
+    ca_bundle_set_conditions(f->replicas[1].bundle, true);
+    store_settle(&f->store);
+    expect_condition(f, "b.test");
+    ca_bundle_check(f->replicas[0].bundle);
+    ca_bundle_check(f->replicas[1].bundle);
+    assert_int_equal(writes_later(f), 0);
+    expect_condition(f, "b.test");
+}
+
+/* One that knows nothing yet leaves alone what the last leader wrote with the same keys. */
+static void test_a_new_leader_takes_no_match_condition_away(void **state)
+{
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh");
+    name_labels(f, 0, "a.test");
+    name_labels(f, 1, "a.test");
+    set(start(f, 0), f->old.cert);
+    ca_bundle_set_conditions(f->replicas[0].bundle, true);
+    store_settle(&f->store);
+    unsigned writes = f->store.writes;
+    f->replicas[0].leads = false;
+    set(start(f, 1), f->old.cert);
+    store_settle(&f->store);
+    ca_bundle_set_conditions(f->replicas[1].bundle, true);
+    store_settle(&f->store);
+    expect_condition(f, "a.test");
+    assert_int_equal(f->store.writes, writes);
+}
+
+/* Refuses each write while there is a bundle already: that of the condition. */
+static struct {
+    unsigned status;
+    unsigned count;
+} refusing;
+
+static void refuse_condition(struct storing_api *s)
+{
+    const cJSON *object = store_get(s, MUTATING, "", "cmesh");
+    const cJSON *first = cJSON_GetArrayItem(cJSON_GetObjectItem(object, "webhooks"), 0);
+    const cJSON *client = cJSON_GetObjectItem(first, "clientConfig");
+    if (refusing.status != 0 && cJSON_GetObjectItem(client, "caBundle") != NULL) {
+        refusing.count++;
+        store_fail(s, "", refusing.status, STORE_NONE, 1);
+    }
+}
+
+static void expect_refused(struct fixture *f, unsigned status, unsigned tries)
+{
+    overwrite(f, MUTATING, "cmesh");
+    refusing.status = status;
+    refusing.count = 0;
+    f->store.before_write = refuse_condition;
+    name_labels(f, 0, "a.test");
+    struct ca_bundle *b = start(f, 0);
+    ca_bundle_set_conditions(b, true);
+    set(b, f->old.cert);
+    for (int i = 0; i < 10; i++) {
+        store_settle(&f->store);
+        store_pass(&f->store, 5000);
+    }
+    /* All else is right, and it is not asked again and again. */
+    expect_bundle(f, MUTATING, "cmesh", f->old.cert);
+    expect_condition(f, NULL);
+    assert_non_null(strstr(ca_bundle_conditions(b), "refused"));
+    assert_null(ca_bundle_error(b));
+    assert_int_equal(ca_bundle_stats(b)->wrong, 0);
+    assert_int_equal(refusing.count, tries);
+}
+
+static void expect_accepted_again(struct fixture *f)
+{
+    unsigned count = refusing.count;
+    refusing.status = 0;
+    store_pass(&f->store, 9 * 60 * 1000);
+    store_settle(&f->store);
+    expect_condition(f, NULL);
+    assert_int_equal(refusing.count, count);
+    store_pass(&f->store, 60 * 1000);
+    store_settle(&f->store);
+    expect_condition(f, "a.test");
+    assert_string_equal(ca_bundle_conditions(f->replicas[0].bundle), "in use");
+}
+
+static void test_a_match_condition_that_is_invalid(void **state)
+{
+    struct fixture *f = *state;
+    expect_refused(f, 422, 5); /* it may be a conflict for as long as four times */
+    expect_accepted_again(f);
+}
+
+static void test_a_match_condition_that_is_not_understood(void **state)
+{
+    struct fixture *f = *state;
+    expect_refused(f, 400, 1);
+    expect_accepted_again(f);
+}
+
+static void test_another_version_is_asked_again(void **state)
+{
+    struct fixture *f = *state;
+    expect_refused(f, 400, 1);
+    refusing.status = 0;
+    ca_bundle_set_conditions(f->replicas[0].bundle, true);
+    store_settle(&f->store);
+    expect_condition(f, "a.test");
+}
+
+/* While it is refused, all else still follows. */
+static void test_a_refused_match_condition_holds_nothing_up(void **state)
+{
+    struct fixture *f = *state;
+    expect_refused(f, 400, 1);
+    refusing.status = 0;
+    set(f->replicas[0].bundle, f->young.cert);
+    store_settle(&f->store);
+    expect_bundle(f, MUTATING, "cmesh", f->young.cert);
+    expect_condition(f, NULL);
+}
+
+/* As an API server does that has the feature switched off. */
+static void drop_condition(struct storing_api *s)
+{
+    static const char path[] = "matchConditions";
+    struct api_request *r = LIST_ITEM(s->api.requests.prev, struct api_request, link);
+    LIST_FOR_EACH(n, &s->api.requests)
+    {
+        struct api_request *q = LIST_ITEM(n, struct api_request, link);
+        r = strcmp(q->method, "PATCH") == 0 ? q : r;
+    }
+    char *found = strstr(r->body, path);
+    if (found != NULL) {
+        refusing.count++;
+        memcpy(found, "elsewhere______", strlen(path));
+    }
+}
+
+static void test_a_match_condition_that_is_dropped(void **state)
+{
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh");
+    refusing.count = 0;
+    f->store.before_write = drop_condition;
+    name_labels(f, 0, "a.test");
+    struct ca_bundle *b = start(f, 0);
+    ca_bundle_set_conditions(b, true);
+    set(b, f->old.cert);
+    for (int i = 0; i < 10; i++) {
+        store_settle(&f->store);
+        store_pass(&f->store, 5000);
+    }
+    expect_bundle(f, MUTATING, "cmesh", f->old.cert);
+    expect_condition(f, NULL);
+    assert_non_null(strstr(ca_bundle_conditions(b), "refused"));
+    assert_int_equal(refusing.count, 1);
+    f->store.before_write = NULL;
+    refusing.count = 0;
+    expect_accepted_again(f);
+}
+
 static void disturb(struct storing_api *s)
 {
     static unsigned times;
@@ -390,9 +657,12 @@ static void test_freed_at_any_moment(void **state)
 {
     struct fixture *f = *state;
     overwrite(f, MUTATING, "cmesh");
+    name_labels(f, 0, "a.test");
     for (int turns = 0; turns < 30; turns++) {
         f->store.held = turns % 2 == 0;
-        set(start(f, 0), turns % 4 < 2 ? f->old.cert : f->young.cert);
+        struct ca_bundle *b = start(f, 0);
+        ca_bundle_set_conditions(b, turns % 3 != 0);
+        set(b, turns % 4 < 2 ? f->old.cert : f->young.cert);
         store_turn(&f->store, (uint64_t)(turns / 3));
         ca_bundle_free(f->replicas[0].bundle);
         f->replicas[0].bundle = NULL;
@@ -420,10 +690,14 @@ static bool play(void *data)
     bool well = store_open(&f->store, l);
     overwrite(f, MUTATING, "cmesh");
     f->replicas[0].leads = true;
+    name_labels(f, 0, "a.test");
     sweep_left = left;
     struct ca_bundle *b = well ? open_bundle(f, 0, NULL) : NULL;
     well = b != NULL && ca_bundle_set(b, slice_str(authority)) == 0;
-    for (int i = 0; well && i < 4000 && f->store.writes == 0; i++) {
+    if (well) {
+        ca_bundle_set_conditions(b, true);
+    }
+    for (int i = 0; well && i < 4000 && f->store.writes < 2; i++) {
         store_turn(&f->store, 0);
         fake_clock_pass(&f->store.api.clock, 1000);
         sweep_left = i == 30 ? -1 : sweep_left; /* now it must come right */
@@ -431,6 +705,7 @@ static bool play(void *data)
     sweep_left = -1;
     if (well) {
         expect_bundle(f, MUTATING, "cmesh", authority);
+        expect_condition(f, "a.test");
     }
     ca_bundle_free(b);
     store_close(&f->store);
@@ -465,6 +740,15 @@ int main(void)
         TEST(test_who_is_late_undoes_nothing),
         TEST(test_a_refused_write_is_tried_again),
         TEST(test_a_conflict_is_looked_at_again),
+        TEST(test_a_match_condition_follows_the_version),
+        TEST(test_an_overwritten_match_condition_comes_back),
+        TEST(test_replicas_with_other_keys),
+        TEST(test_a_new_leader_takes_no_match_condition_away),
+        TEST(test_a_match_condition_that_is_invalid),
+        TEST(test_a_match_condition_that_is_not_understood),
+        TEST(test_another_version_is_asked_again),
+        TEST(test_a_refused_match_condition_holds_nothing_up),
+        TEST(test_a_match_condition_that_is_dropped),
         TEST(test_freed_at_any_moment),
         cmocka_unit_test(test_out_of_memory),
     };

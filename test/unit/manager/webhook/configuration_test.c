@@ -14,6 +14,7 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "crypto/digest.h"
+#include "label/labels_condition.h"
 #include "patch_apply.h"
 #include "webhook/certificate_set.h"
 #include "json/json.h"
@@ -350,6 +351,152 @@ static void test_rules_are_only_added(void **state)
                 "[" PODS_RULE ",{\"resources\":[\"pods\"],\"scope\":\"*\"},5]");
 }
 
+/* ---- match conditions ---- */
+
+static const struct compile_labels label_names = {
+    .namespace = "namespace", .shard_hash = "sharding-hash", .control = "control"};
+static const struct compile_labels other_names = {
+    .prefix = "example.com", .namespace = "ns", .shard_hash = "hash", .control = "control"};
+
+static struct labels_keys keys_of(const struct compile_labels *names)
+{
+    struct labels_keys keys;
+    assert_int_equal(labels_keys_init(&keys, names, NULL), 0);
+    return keys;
+}
+
+/* The caller frees. */
+static cJSON *condition(const char *name, const char *expression)
+{
+    cJSON *object = cJSON_CreateObject();
+    assert_non_null(cJSON_AddStringToObject(object, "name", name));
+    assert_non_null(cJSON_AddStringToObject(object, "expression", expression));
+    return object;
+}
+
+/* Ours for these names; the caller frees. */
+static cJSON *our_condition(const struct compile_labels *names, enum labels_condition_of of)
+{
+    const struct labels_keys keys = keys_of(names);
+    struct buf text = BUF_INIT(LABELS_CONDITION_MAX);
+    assert_int_equal(labels_condition_write(&keys, of, &text), 0);
+    cJSON *object = condition(CONFIGURATION_CONDITION, buf_cstr(&text));
+    buf_reset(&text);
+    return object;
+}
+
+/* A list of these, which are taken; NULL ends it. */
+static cJSON *list_of(cJSON *first, cJSON *second)
+{
+    cJSON *list = cJSON_CreateArray();
+    if (first != NULL) {
+        cJSON_AddItemToArray(list, first);
+    }
+    if (second != NULL) {
+        cJSON_AddItemToArray(list, second);
+    }
+    return list;
+}
+
+static cJSON *right(void)
+{
+    return our_condition(&label_names, LABELS_CONDITION_RESOURCES);
+}
+
+static cJSON *wrong(void)
+{
+    return our_condition(&other_names, LABELS_CONDITION_RESOURCES);
+}
+
+static cJSON *theirs(void)
+{
+    return condition("no-nodes", "!('system:nodes' in request.userInfo.groups)");
+}
+
+/* A webhook of that client has the conditions `present`, should have ours as `what` says, and has
+ * `after` then; NULL: it is left alone. The lists are taken. */
+static void expect_conditions(const char *client, cJSON *present, enum configuration_condition what,
+                              cJSON *after)
+{
+    const struct labels_keys keys = keys_of(&label_names);
+    const struct configuration_wanted w = {.condition = what, .keys = &keys, .now = NOW};
+    cJSON *object = configuration(client, NULL);
+    cJSON *webhook = cJSON_GetArrayItem(cJSON_GetObjectItem(object, "webhooks"), 0);
+    cJSON *patch = NULL;
+    cJSON_AddItemToObject(webhook, "matchConditions", present);
+    assert_int_equal(configuration_patch(&target, &w, object, &patch), 0);
+    assert_int_equal(patch != NULL, after != NULL);
+    if (patch != NULL) {
+        assert_int_equal(cJSON_GetArraySize(patch), 2);
+        cJSON_DeleteItemFromArray(patch, 0); /* the test of the version */
+        cJSON *now = patch_apply(object, patch);
+        webhook = cJSON_GetArrayItem(cJSON_GetObjectItem(now, "webhooks"), 0);
+        assert_true(cJSON_Compare(cJSON_GetObjectItem(webhook, "matchConditions"), after, true));
+        cJSON *more = NULL;
+        assert_int_equal(configuration_patch(&target, &w, now, &more), 0);
+        assert_null(more); /* once is enough */
+        cJSON_Delete(now);
+    }
+    cJSON_Delete(patch);
+    cJSON_Delete(object);
+    cJSON_Delete(after);
+}
+
+static void test_a_match_condition_is_set(void **state)
+{
+    const char *client = SERVICE("/mutate/resources");
+    const enum configuration_condition set = CONFIGURATION_CONDITION_SET;
+    (void)state;
+    expect_conditions(client, cJSON_CreateNull(), set, list_of(right(), NULL));
+    expect_conditions(client, list_of(NULL, NULL), set, list_of(right(), NULL));
+    expect_conditions(client, list_of(right(), NULL), set, NULL);
+    expect_conditions(client, list_of(wrong(), NULL), set, list_of(right(), NULL));
+    expect_conditions(client, list_of(right(), wrong()), set, list_of(right(), NULL));
+    /* Conditions of others stay, and each of them may keep a request from us. */
+    expect_conditions(client, list_of(theirs(), NULL), set, list_of(theirs(), right()));
+    expect_conditions(client, list_of(right(), theirs()), set, NULL);
+    expect_conditions(client, list_of(wrong(), theirs()), set, list_of(theirs(), right()));
+}
+
+static void test_a_match_condition_goes(void **state)
+{
+    const char *client = SERVICE("/mutate/resources");
+    const enum configuration_condition none = CONFIGURATION_CONDITION_NONE;
+    (void)state;
+    expect_conditions(client, cJSON_CreateNull(), none, NULL);
+    expect_conditions(client, list_of(theirs(), NULL), none, NULL);
+    expect_conditions(client, list_of(right(), NULL), none, list_of(NULL, NULL));
+    expect_conditions(client, list_of(wrong(), theirs()), none, list_of(theirs(), NULL));
+}
+
+/* Whoever does not know whether the API server evaluates it, and before something else is written.
+ */
+static void test_only_a_right_match_condition_stays(void **state)
+{
+    const char *client = SERVICE("/mutate/resources");
+    const enum configuration_condition kept = CONFIGURATION_CONDITION_KEPT;
+    (void)state;
+    expect_conditions(client, cJSON_CreateNull(), kept, NULL);
+    expect_conditions(client, list_of(right(), theirs()), kept, NULL);
+    expect_conditions(client, list_of(wrong(), NULL), kept, list_of(NULL, NULL));
+    expect_conditions(client, list_of(right(), wrong()), kept, list_of(NULL, NULL));
+    expect_conditions(client, list_of(wrong(), NULL), CONFIGURATION_CONDITION_LEFT, NULL);
+}
+
+static void test_match_conditions_of_the_webhooks_for_labels_alone(void **state)
+{
+    const enum configuration_condition set = CONFIGURATION_CONDITION_SET;
+    (void)state;
+    expect_conditions(SERVICE("/mutate/namespaces"), cJSON_CreateNull(), set,
+                      list_of(our_condition(&label_names, LABELS_CONDITION_NAMESPACES), NULL));
+    expect_conditions(SERVICE("/mutate/namespaces"), list_of(right(), NULL), set,
+                      list_of(our_condition(&label_names, LABELS_CONDITION_NAMESPACES), NULL));
+    expect_conditions(SERVICE("/mutate/pods"), cJSON_CreateNull(), set, NULL);
+    expect_conditions(SERVICE("/validate/shardingconfigs"), cJSON_CreateNull(), set, NULL);
+    expect_conditions("{\"url\":\"https://127.0.0.3:1/mutate/resources\"}", list_of(wrong(), NULL),
+                      set, NULL);
+}
+
 static void test_trust(void **state)
 {
     (void)state;
@@ -400,8 +547,12 @@ static bool play(void *data)
     cJSON *patch = NULL;
     bool well = rules != NULL && object != NULL;
     if (well) {
-        const struct configuration_wanted w = {
-            .bundle = slice_str(authorities[CURRENT].cert), .rules = rules, .now = NOW};
+        const struct labels_keys keys = keys_of(&label_names);
+        const struct configuration_wanted w = {.bundle = slice_str(authorities[CURRENT].cert),
+                                               .rules = rules,
+                                               .condition = CONFIGURATION_CONDITION_SET,
+                                               .keys = &keys,
+                                               .now = NOW};
         int rc = configuration_patch(&target, &w, object, &patch);
         assert_true(rc == 0 || rc == -12);
         assert_true(rc != 0 || patch != NULL);
@@ -434,6 +585,10 @@ int main(void)
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_rules_of_the_webhook_for_labels_alone),
         cmocka_unit_test(test_rules_are_only_added),
+        cmocka_unit_test(test_a_match_condition_is_set),
+        cmocka_unit_test(test_a_match_condition_goes),
+        cmocka_unit_test(test_only_a_right_match_condition_stays),
+        cmocka_unit_test(test_match_conditions_of_the_webhooks_for_labels_alone),
         cmocka_unit_test(test_trust),
         cmocka_unit_test(test_strange_objects),
         cmocka_unit_test(test_out_of_memory),
