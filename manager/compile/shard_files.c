@@ -79,7 +79,8 @@ bool shard_files_wants(const struct shard_files *r, const struct rules *rules)
 /* What the webhook would say, beside all configs of the input. */
 static void validate(struct shard_files *r, const struct config_entry *entry)
 {
-    const struct validate_context context = {.configs = r->configs, .config_count = r->files.count};
+    const struct validate_context context = {
+        .shards = {.items = r->items, .count = r->files.count}};
     struct warnings warnings = WARNINGS_INIT;
     struct err e = ERR_INIT;
     int rc = validate_config(entry->config, r->options, &context, &warnings, &e);
@@ -122,13 +123,13 @@ static void compile_one(struct shard_files *r, const struct config_entry *entry)
 
 static void compile_all(struct shard_files *r)
 {
-    r->configs = calloc(r->files.count + 1, sizeof(cJSON *));
-    if (r->configs == NULL) {
+    r->items = calloc(r->files.count + 1, sizeof *r->items);
+    if (r->items == NULL) {
         shard_files_fail(r, "out of memory");
         return;
     }
     for (size_t i = 0; i < r->files.count; i++) {
-        r->configs[i] = r->files.entries[i].config;
+        r->items[i] = shards_item_of(r->files.entries[i].config);
     }
     for (size_t i = 0; i < r->files.count; i++) {
         compile_one(r, &r->files.entries[i]);
@@ -166,6 +167,6 @@ void shard_files_deinit(struct shard_files *r)
 {
     rules_set_deinit(&r->results);
     config_files_deinit(&r->files);
-    free(r->configs);
-    r->configs = NULL;
+    free(r->items);
+    r->items = NULL;
 }

@@ -17,13 +17,14 @@
 #include "compile/compile.h"
 #include "compile/config_files.h"
 #include "compile/rules_set.h"
+#include "compile/shards.h"
 
 struct shard_files {
     const struct compile_options *options; /* must outlive it */
     const char *shard;                     /* NAME or NAMESPACE/NAME alone; NULL: all */
     enum log_format log_format;
     struct config_files files;
-    const cJSON **configs; /* all of them */
+    struct shards_item *items; /* all of them */
     struct rules_set results;
     size_t skipped; /* configs of other shards */
     bool failed;    /* an error was told */

@@ -50,26 +50,38 @@ const char *shards_namespace(const cJSON *object)
     return field_meta(object, "namespace");
 }
 
+struct shards_item shards_item_of(const cJSON *config)
+{
+    return (struct shards_item){
+        .config = config,
+        .ns = shards_namespace(config),
+        .name = shards_name(config),
+        .root = field_get(field_get(config, "spec"), "root") != NULL,
+    };
+}
+
 /* 1 or 0, or -ENOMEM. */
-static int selects(const cJSON *config, const char *ns, const cJSON *pod)
+static int selects(const struct shards_item *item, const char *ns, const cJSON *pod)
 {
     struct err e = ERR_INIT;
-    if (field_get(field_get(config, "spec"), "root") != NULL ||
-        strcmp(shards_namespace(config), ns) != 0) {
+    if (item->root || strcmp(item->ns, ns) != 0) {
         return 0;
     }
-    struct selector *s = shards_pod_selector(config, &e);
+    if (item->pods != NULL) {
+        return shards_selects(item->pods, pod);
+    }
+    struct selector *s = shards_pod_selector(item->config, &e);
     int found = s == NULL ? 0 : shards_selects(s, pod);
     selector_free(s);
     return s == NULL && e.code == -ENOMEM ? -ENOMEM : found;
 }
 
-const cJSON *shards_of_pod(const cJSON *const *configs, size_t count, const char *ns,
-                           const cJSON *pod, struct err *e)
+const cJSON *shards_of_pod(const struct shards_list *list, const char *ns, const cJSON *pod,
+                           struct err *e)
 {
     const cJSON *found = NULL;
-    for (size_t i = 0; i < count; i++) {
-        int rc = selects(configs[i], ns, pod);
+    for (size_t i = 0; i < list->count; i++) {
+        int rc = selects(&list->items[i], ns, pod);
         if (rc < 0) {
             (void)err_set(e, rc, "out of memory");
             return NULL;
@@ -78,10 +90,10 @@ const cJSON *shards_of_pod(const cJSON *const *configs, size_t count, const char
             (void)err_set(e, -EEXIST,
                           "the ShardingConfigs \"%.253s\" and \"%.253s\" both select this pod: a "
                           "pod can be in one shard only",
-                          shards_name(found), shards_name(configs[i]));
+                          shards_name(found), list->items[i].name);
             return NULL;
         }
-        found = rc > 0 ? configs[i] : found;
+        found = rc > 0 ? list->items[i].config : found;
     }
     if (found == NULL) {
         (void)err_set(e, -ENOENT, "no ShardingConfig in namespace \"%.63s\" selects this pod", ns);

@@ -26,9 +26,27 @@ bool shards_selects(const struct selector *s, const cJSON *object);
 const char *shards_name(const cJSON *object);
 const char *shards_namespace(const cJSON *object);
 
+/* A config, and what is asked of it again and again. */
+struct shards_item {
+    const cJSON *config;
+    const char *ns;
+    const char *name;
+    bool root;
+    const struct selector *pods; /* that it selects; NULL: to be read from the config */
+};
+
+/* Those of any namespace, or of one. */
+struct shards_list {
+    const struct shards_item *items;
+    size_t count;
+};
+
+/* What stands in the config; `pods` is NULL. */
+struct shards_item shards_item_of(const cJSON *config);
+
 /* The one config of that namespace that selects the pod; those that are invalid are passed over.
  * NULL: none does, or several do (-ENOENT and -EEXIST, with a message), or -ENOMEM. */
-MUST_CHECK const cJSON *shards_of_pod(const cJSON *const *configs, size_t count, const char *ns,
+MUST_CHECK const cJSON *shards_of_pod(const struct shards_list *list, const char *ns,
                                       const cJSON *pod, struct err *e);
 
 #endif

@@ -9,7 +9,6 @@
 #include "base/spelling.h"
 #include "compile/misspelt.h"
 #include "compile/overlap.h"
-#include "compile/shards.h"
 #include "compile/validate_root.h"
 #include "kube/name.h"
 #include "object/json_patch.h"
@@ -23,27 +22,28 @@ enum {
 
 struct validation {
     const cJSON *config;
+    const char *ns;
+    const char *name;
     const cJSON *spec;
     const struct compile_options *options;
     const struct validate_context *context;
     struct rules *rules;
     struct selector *pods;
+    bool looked; /* at the pods that there are */
     struct warnings *warnings;
     struct err *e;
 };
 
-static const char *namespace_of(const struct validation *v, const cJSON *config)
+static const char *namespace_or_default(const struct validation *v, const char *ns)
 {
-    const char *ns = shards_namespace(config);
     return ns[0] == '\0' ? v->options->namespace : ns;
 }
 
 /* Other shards of the same namespace. */
-static bool is_neighbour(const struct validation *v, const cJSON *other)
+static bool is_neighbour(const struct validation *v, const struct shards_item *other)
 {
-    return strcmp(namespace_of(v, other), namespace_of(v, v->config)) == 0 &&
-           strcmp(shards_name(other), shards_name(v->config)) != 0 &&
-           field_get(field_get(other, "spec"), "root") == NULL;
+    return !other->root && strcmp(other->name, v->name) != 0 &&
+           strcmp(namespace_or_default(v, other->ns), v->ns) == 0;
 }
 
 /* ---- fields by themselves ---- */
@@ -51,7 +51,7 @@ static bool is_neighbour(const struct validation *v, const cJSON *other)
 /* The rules are published in a ConfigMap that is named after the shard. */
 static int check_name(const struct validation *v)
 {
-    const char *name = shards_name(v->config);
+    const char *name = v->name;
     int max = NAME_SUBDOMAIN_MAX - (int)(sizeof SIDECAR_CONFIGMAP - 1);
     if (strlen(name) <= (size_t)max) {
         return 0;
@@ -97,52 +97,70 @@ static int check_webhook(const struct validation *v)
 
 /* ---- pods ---- */
 
-static int refuse_overlap(const struct validation *v, const cJSON *other,
-                          const struct selector *theirs, const char *pod)
+static int refuse_pod(const struct validation *v, const char *pod, const char *other)
+{
+    return err_set(v->e, -EINVAL,
+                   "spec.selector: Invalid value: selects pod \"%.253s\", as ShardingConfig "
+                   "\"%.253s\" does: a pod can be in one shard only",
+                   pod, other);
+}
+
+static int refuse_overlap(const struct validation *v, const char *other,
+                          const struct selector *theirs)
 {
     struct buf text = BUF_INIT(256);
-    if (pod != NULL) {
-        return err_set(v->e, -EINVAL,
-                       "spec.selector: Invalid value: selects pod \"%.253s\", as ShardingConfig "
-                       "\"%.253s\" does: a pod can be in one shard only",
-                       pod, shards_name(other));
-    }
     const char *selector = selector_print(theirs, &text) == 0 ? buf_cstr(&text) : NULL;
     int rc = err_set(v->e, -EINVAL,
                      "spec.selector: Invalid value: selects pods that ShardingConfig \"%.100s\" "
                      "selects too, and a pod can be in one shard only: %s",
-                     shards_name(other), selector == NULL ? "" : selector);
+                     other, selector == NULL ? "" : selector);
     buf_reset(&text);
     return rc;
 }
 
-/* The name of a pod that there is and that both select. */
-static const char *common_pod(const struct validation *v, const struct selector *theirs)
+/* Whether a pod that there is would be in two shards. To look once is enough: whatever shard the
+ * pod is in, this one must not have it. */
+static int check_shared_pod(struct validation *v)
 {
     const struct validate_context *w = v->context;
-    return w->common_pod == NULL
-               ? NULL
-               : w->common_pod(w->pods, namespace_of(v, v->config), v->pods, theirs);
+    const char *other = NULL;
+    if (w->shared_pod == NULL || v->looked) {
+        return 0;
+    }
+    v->looked = true;
+    const char *pod = w->shared_pod(w->data, v->ns, v->name, v->pods, &other);
+    return pod == NULL ? 0 : refuse_pod(v, pod, other);
 }
 
-static int check_neighbour(const struct validation *v, const cJSON *other)
+static int compare_pods(struct validation *v, const char *other, const struct selector *theirs)
 {
-    struct err ignored = ERR_INIT;
-    struct selector *theirs = shards_pod_selector(other, &ignored);
-    if (theirs == NULL) {
-        return ignored.code == -ENOMEM ? err_memory(v->e) : 0;
-    }
     enum overlap overlap = overlap_between(v->pods, theirs);
-    const char *pod = overlap == OVERLAP_NONE ? NULL : common_pod(v, theirs);
-    int rc = 0;
-    if (overlap == OVERLAP_CERTAIN || pod != NULL) {
-        rc = refuse_overlap(v, other, theirs, pod);
-    } else if (overlap == OVERLAP_POSSIBLE) {
+    if (overlap == OVERLAP_NONE) {
+        return 0;
+    }
+    int rc = check_shared_pod(v);
+    if (rc == 0 && overlap == OVERLAP_CERTAIN) {
+        rc = refuse_overlap(v, other, theirs);
+    } else if (rc == 0) {
         warnings_add(v->warnings,
                      "spec.selector: a pod could have the labels for this and for ShardingConfig "
                      "\"%.100s\"; it would be refused",
-                     shards_name(other));
+                     other);
     }
+    return rc;
+}
+
+static int check_neighbour(struct validation *v, const struct shards_item *other)
+{
+    struct err ignored = ERR_INIT;
+    if (other->pods != NULL) {
+        return compare_pods(v, other->name, other->pods);
+    }
+    struct selector *theirs = shards_pod_selector(other->config, &ignored);
+    if (theirs == NULL) {
+        return ignored.code == -ENOMEM ? err_memory(v->e) : 0;
+    }
+    int rc = compare_pods(v, other->name, theirs);
     selector_free(theirs);
     return rc;
 }
@@ -159,9 +177,10 @@ static int check_pods(struct validation *v)
                      "other, or a list of values is empty");
     }
     int rc = 0;
-    for (size_t i = 0; i < v->context->config_count && rc == 0; i++) {
-        if (is_neighbour(v, v->context->configs[i])) {
-            rc = check_neighbour(v, v->context->configs[i]);
+    const struct shards_list *list = &v->context->shards;
+    for (size_t i = 0; i < list->count && rc == 0; i++) {
+        if (is_neighbour(v, &list->items[i])) {
+            rc = check_neighbour(v, &list->items[i]);
         }
     }
     return rc;
@@ -372,11 +391,22 @@ static int find_shared(const struct validation *v, void *data, const cJSON *entr
     return s->resource == NULL ? 0 : 1;
 }
 
-/* Shards of one operator, which all ask for the same lock, must not both see an object. */
-static void note_sharing(const struct validation *v, const cJSON *other)
+/* Those of a neighbour; the caller holds one reference. NULL: it is invalid. */
+static struct rules *rules_of(const struct validation *v, size_t number)
 {
     struct err ignored = ERR_INIT;
-    struct rules *theirs = compile_config(other, v->options, &ignored);
+    const struct validate_context *w = v->context;
+    if (w->rules_of == NULL) {
+        return compile_config(w->shards.items[number].config, v->options, &ignored);
+    }
+    struct rules *rules = w->rules_of(w->data, number);
+    return rules == NULL ? NULL : rules_ref(rules);
+}
+
+/* Shards of one operator, which all ask for the same lock, must not both see an object. */
+static void note_sharing(const struct validation *v, size_t number)
+{
+    struct rules *theirs = rules_of(v, number);
     const char *lock = theirs == NULL ? NULL : rules_leader_election(theirs);
     if (lock != NULL && strcmp(lock, rules_leader_election(v->rules)) == 0) {
         struct sharing s = {.theirs = theirs};
@@ -384,7 +414,7 @@ static void note_sharing(const struct validation *v, const cJSON *other)
             warnings_add(v->warnings,
                          "spec.limits: shard \"%.100s\" of the same operator sees \"%.63s\" that "
                          "this one sees too",
-                         shards_name(other), s.resource);
+                         v->context->shards.items[number].name, s.resource);
         }
     }
     rules_unref(theirs);
@@ -427,9 +457,10 @@ static void note_oddities(const struct validation *v)
     (void)each_entry(v, v->context->resource_count == 0 ? note_resources : note_served, NULL);
     size_t compared = 0;
     bool elects = rules_leader_election(v->rules) != NULL;
-    for (size_t i = 0; i < v->context->config_count && elects && compared < SHARED_MAX; i++) {
-        if (is_neighbour(v, v->context->configs[i])) {
-            note_sharing(v, v->context->configs[i]);
+    const struct shards_list *list = &v->context->shards;
+    for (size_t i = 0; i < list->count && elects && compared < SHARED_MAX; i++) {
+        if (is_neighbour(v, &list->items[i])) {
+            note_sharing(v, i);
             compared++;
         }
     }
@@ -459,6 +490,8 @@ int validate_config(const cJSON *config, const struct compile_options *o,
                            .context = w,
                            .warnings = warnings,
                            .e = e == NULL ? &ignored : e};
+    v.ns = namespace_or_default(&v, shards_namespace(config));
+    v.name = shards_name(config);
     if (check_name(&v) != 0) {
         return v.e->code;
     }

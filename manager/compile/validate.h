@@ -15,7 +15,7 @@
 
 #include "base/err.h"
 #include "compile/compile.h"
-#include "kube/selector.h"
+#include "compile/shards.h"
 #include "object/admission_review.h"
 #include "object/warnings.h"
 
@@ -26,13 +26,15 @@ struct validate_resource {
 
 /* What there is. Any part may be left empty: what needs it is not checked then. */
 struct validate_context {
-    const cJSON *const *configs; /* ShardingConfigs of any namespace, the old version of this too */
-    size_t config_count;
-    /* The name of a pod of the namespace that both select; NULL: there is none. NULL: pods are not
-     * known. */
-    const char *(*common_pod)(const void *pods, const char *ns, const struct selector *a,
-                              const struct selector *b);
-    const void *pods;
+    struct shards_list shards; /* the old version of this one is among them */
+    /* The name of a pod of the namespace that the selector selects, and another shard than `name`
+     * too, whose name goes to *other; NULL: there is none. NULL: pods are not known. */
+    const char *(*shared_pod)(const void *data, const char *ns, const char *name,
+                              const struct selector *s, const char **other);
+    /* The rules of the config of that number, which stay its owner's; NULL: it is invalid, or there
+     * is no memory. NULL: they are compiled. */
+    struct rules *(*rules_of)(const void *data, size_t number);
+    const void *data;
     const struct validate_resource *resources; /* all that the API server serves */
     size_t resource_count;
 };

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compile/shards.h"
 #include "crypto/digest.h"
 #include "inject/inject_access.h"
 #include "inject/inject_check.h"
@@ -176,8 +175,8 @@ static bool is_mirror(const cJSON *pod)
 }
 
 int inject_admit(const struct admission_request *r, const struct inject_settings *s,
-                 const cJSON *const *configs, size_t count, struct warnings *warnings,
-                 cJSON **patch, struct err *e)
+                 const struct shards_list *shards, struct warnings *warnings, cJSON **patch,
+                 struct err *e)
 {
     *patch = NULL;
     if (r->operation != ADMISSION_CREATE || strcmp(r->resource.resource, "pods") != 0 ||
@@ -191,7 +190,7 @@ int inject_admit(const struct admission_request *r, const struct inject_settings
             "static pods cannot be injected: the kubelet runs them from its manifest file");
         return 0;
     }
-    const cJSON *config = shards_of_pod(configs, count, r->namespace, r->object, e);
+    const cJSON *config = shards_of_pod(shards, r->namespace, r->object, e);
     if (config == NULL && e->code == -ENOENT) {
         char key[INJECT_KEY_SIZE];
         return err_set(e, -ENOENT,

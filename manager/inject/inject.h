@@ -22,6 +22,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
+#include "compile/shards.h"
 #include "object/admission_review.h"
 #include "object/warnings.h"
 
@@ -68,7 +69,7 @@ MUST_CHECK int inject_pod(const struct inject_settings *s, const cJSON *pod, con
 /* The webhook's answer: errors as above, and -ENOENT or -EEXIST when not exactly one of the configs
  * selects the pod. What is not a new pod that asks for injection is left alone: 0 and NULL. */
 MUST_CHECK int inject_admit(const struct admission_request *r, const struct inject_settings *s,
-                            const cJSON *const *configs, size_t count, struct warnings *warnings,
+                            const struct shards_list *shards, struct warnings *warnings,
                             cJSON **patch, struct err *e);
 
 #endif

@@ -15,10 +15,14 @@ void warnings_add(struct warnings *n, const char *fmt, ...)
     if (n == NULL) {
         return;
     }
+    if (n->count == WARNINGS_MAX) {
+        n->dropped++;
+        return;
+    }
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    char *copy = n->count < WARNINGS_MAX ? strdup(text) : NULL;
+    char *copy = strdup(text);
     if (copy == NULL) {
         n->dropped++;
         return;

@@ -3,37 +3,59 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
-static int add_configs(struct admission_snapshot *o, struct validate_context *w)
+static size_t count_configs(const struct shard_cache *cache, const char *ns)
 {
-    size_t count = 0, n = 0;
+    size_t count = 0;
     for (const struct shard_cache_config *c = NULL;
-         (c = shard_cache_next_config(o->cache, c)) != NULL;) {
+         (c = shard_cache_next_config_in(cache, ns, c)) != NULL;) {
         count++;
     }
-    o->configs = calloc(count + 1, sizeof(cJSON *));
-    if (o->configs == NULL) {
+    return count;
+}
+
+static int add_shards(struct admission_snapshot *o, const char *ns, struct validate_context *w)
+{
+    size_t room = count_configs(o->cache, ns) + 1;
+    size_t n = 0;
+    o->configs = calloc(room, sizeof(const struct shard_cache_config *));
+    o->items = calloc(room, sizeof *o->items);
+    if (o->configs == NULL || o->items == NULL) {
         return -ENOMEM;
     }
     for (const struct shard_cache_config *c = NULL;
-         (c = shard_cache_next_config(o->cache, c)) != NULL;) {
-        o->configs[n++] = c->object;
+         (c = shard_cache_next_config_in(o->cache, ns, c)) != NULL;) {
+        o->configs[n] = c;
+        o->items[n++] = (struct shards_item){
+            .config = c->object, .ns = c->ns, .name = c->name, .root = c->root, .pods = c->pods};
     }
-    w->configs = o->configs;
-    w->config_count = n;
+    w->shards = (struct shards_list){.items = o->items, .count = n};
     return 0;
 }
 
-static const char *common_pod(const void *pods, const char *ns, const struct selector *a,
-                              const struct selector *b)
+static const char *shared_pod(const void *data, const char *ns, const char *name,
+                              const struct selector *s, const char **other)
 {
-    const struct shard_cache *cache = pods;
-    for (const struct pod *p = NULL; (p = shard_cache_next_pod_in(cache, ns, p)) != NULL;) {
-        if (pod_selected(p, a) && pod_selected(p, b)) {
-            return p->name;
-        }
+    const struct admission_snapshot *o = data;
+    const struct shard_cache_config *found = NULL;
+    const struct shard_cache_config *but = NULL;
+    for (const struct shard_cache_config *c = NULL;
+         (c = shard_cache_next_config_in(o->cache, ns, c)) != NULL;) {
+        but = strcmp(c->name, name) == 0 ? c : but;
     }
-    return NULL;
+    const struct pod *pod = shard_cache_shared_pod(o->cache, ns, s, but, &found);
+    if (pod == NULL) {
+        return NULL;
+    }
+    *other = found->name;
+    return pod->name;
+}
+
+static struct rules *rules_of(const void *data, size_t number)
+{
+    const struct admission_snapshot *o = data;
+    return shard_cache_rules(o->cache, o->configs[number], o->compile);
 }
 
 static int add_resources(struct admission_snapshot *o, struct validate_context *w)
@@ -56,10 +78,11 @@ static int add_resources(struct admission_snapshot *o, struct validate_context *
     return 0;
 }
 
-int admission_snapshot_look(struct admission_snapshot *o, struct validate_context *w, struct err *e)
+int admission_snapshot_look(struct admission_snapshot *o, const char *ns,
+                            struct validate_context *w, struct err *e)
 {
     admission_snapshot_deinit(o);
-    *w = (struct validate_context){.common_pod = common_pod, .pods = o->cache};
+    *w = (struct validate_context){.shared_pod = shared_pod, .rules_of = rules_of, .data = o};
     /* The first config in a namespace makes its pods be listed: until then others are not refused.
      */
     if (!shard_cache_configs_synced(o->cache)) {
@@ -67,7 +90,7 @@ int admission_snapshot_look(struct admission_snapshot *o, struct validate_contex
         return err_set(e, -EAGAIN, "the ShardingConfigs have not been listed yet%s%s",
                        why == NULL ? "" : ": ", why == NULL ? "" : why);
     }
-    int rc = add_configs(o, w);
+    int rc = add_shards(o, ns, w);
     if (rc == 0) {
         rc = add_resources(o, w);
     }
@@ -77,7 +100,9 @@ int admission_snapshot_look(struct admission_snapshot *o, struct validate_contex
 void admission_snapshot_deinit(struct admission_snapshot *o)
 {
     free(o->configs);
+    free(o->items);
     free(o->resources);
     o->configs = NULL;
+    o->items = NULL;
     o->resources = NULL;
 }

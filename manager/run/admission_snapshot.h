@@ -16,15 +16,17 @@
 struct admission_snapshot {
     const struct shard_cache *cache;
     const struct discovery *discovery;
+    const struct compile_options *compile;
     /* Of the last look. */
-    const cJSON **configs;
+    const struct shard_cache_config **configs;
+    struct shards_item *items; /* the same ones */
     struct validate_resource *resources;
 };
 
-/* What there is; valid until the loop runs on, or the next call. Resources are left out while they
- * are not known. 0; -EAGAIN: it is not known yet; -ENOMEM. */
-MUST_CHECK int admission_snapshot_look(struct admission_snapshot *o, struct validate_context *w,
-                                       struct err *e);
+/* What there is in the namespace; valid until the loop runs on, or the next call. Resources are
+ * left out while they are not known. 0; -EAGAIN: it is not known yet; -ENOMEM. */
+MUST_CHECK int admission_snapshot_look(struct admission_snapshot *o, const char *ns,
+                                       struct validate_context *w, struct err *e);
 void admission_snapshot_deinit(struct admission_snapshot *o);
 
 #endif

@@ -166,10 +166,10 @@ static void on_lead(void *data)
     }
 }
 
-static int take_snapshot(void *data, struct validate_context *w, struct err *e)
+static int take_snapshot(void *data, const char *ns, struct validate_context *w, struct err *e)
 {
     struct run *r = data;
-    return admission_snapshot_look(&r->outlook, w, e);
+    return admission_snapshot_look(&r->outlook, ns, w, e);
 }
 
 /* ---- the beginning ---- */
@@ -219,7 +219,8 @@ static int open_world(struct run *r, struct err *e)
     if (r->cache == NULL) {
         return e->code;
     }
-    r->outlook = (struct admission_snapshot){.cache = r->cache, .discovery = r->discovery};
+    r->outlook = (struct admission_snapshot){
+        .cache = r->cache, .discovery = r->discovery, .compile = &r->compile};
     const struct event_recorder_options events = {
         .client = r->client, .component = "cmesh-manager", .host = r->host};
     r->events = event_recorder_new(r->program.loop, &events, e);

@@ -37,9 +37,10 @@ struct shard_cache_config {
     const char *name;
     const char *uid;
     const char *version;
-    const cJSON *object; /* with apiVersion and kind, without managedFields */
-    bool root;           /* has spec.root, so no pods */
-    size_t pod_count;    /* that it selects */
+    const cJSON *object;         /* with apiVersion and kind, without managedFields */
+    bool root;                   /* has spec.root, so no pods */
+    size_t pod_count;            /* that it selects */
+    const struct selector *pods; /* which those are; NULL: none, or not known for want of memory */
 };
 
 enum shard_cache_part { SHARD_CACHE_CONFIG, SHARD_CACHE_PODS, SHARD_CACHE_CONFIGMAP };
@@ -101,6 +102,11 @@ const struct rules_map *shard_cache_next_map(const struct shard_cache *w,
                                              const struct rules_map *m);
 const struct pod *shard_cache_next_pod(const struct shard_cache *w, const struct pod *p);
 
+/* What its spec comes to, compiled at the first call and kept until it changes; `o` must always be
+ * the same. NULL: it is invalid, or there is no memory. The cache holds the reference. */
+struct rules *shard_cache_rules(const struct shard_cache *w, const struct shard_cache_config *c,
+                                const struct compile_options *o);
+
 /* The pods that a config selects, in the order of their names: config->pod_count of them, in an
  * array that the caller frees. NULL without memory. */
 MUST_CHECK const struct pod **shard_cache_pods_of(const struct shard_cache *w,
@@ -116,6 +122,12 @@ MUST_CHECK const char **shard_cache_gone_in(const struct shard_cache *w, const c
 /* The pods of one namespace, one after the other; NULL begins, and ends. */
 const struct pod *shard_cache_next_pod_in(const struct shard_cache *w, const char *ns,
                                           const struct pod *p);
+/* A pod of the namespace that the selector selects, and another config than `but` (NULL: any),
+ * which goes to *other, too; NULL: there is none. */
+const struct pod *shard_cache_shared_pod(const struct shard_cache *w, const char *ns,
+                                         const struct selector *s,
+                                         const struct shard_cache_config *but,
+                                         const struct shard_cache_config **other);
 /* How many configs select the pod, and the first of them by name; `but`: another one than this.
  * NULL: none. */
 size_t shard_cache_shard_count(const struct shard_cache *w, const struct pod *p);

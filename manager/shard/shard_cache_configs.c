@@ -105,6 +105,7 @@ static void part_pods(struct shard_cache *w, struct config *c)
 static void free_config(struct config *c)
 {
     selector_free(c->selector);
+    rules_unref(c->rules);
     cJSON_Delete(c->object);
     free(c);
 }
@@ -140,8 +141,39 @@ static cJSON *copy_config(const cJSON *object)
     return copy;
 }
 
+/* Whether both have the same spec: the API server counts its changes. */
+static bool same_generation(const cJSON *a, const cJSON *b)
+{
+    const cJSON *x = field_get(field_get(a, "metadata"), "generation");
+    const cJSON *y = field_get(field_get(b, "metadata"), "generation");
+    return cJSON_IsNumber(x) && cJSON_IsNumber(y) && x->valuedouble == y->valuedouble;
+}
+
+static void forget_rules(struct config *c)
+{
+    rules_unref(c->rules);
+    c->rules = NULL;
+    c->compiled = false;
+}
+
+struct rules *shard_cache_rules(const struct shard_cache *w, const struct shard_cache_config *seen,
+                                const struct compile_options *o)
+{
+    struct config *c = LIST_ITEM(seen, struct config, seen);
+    struct err e = ERR_INIT;
+    (void)w;
+    if (!c->compiled) {
+        c->rules = compile_config(c->object, o, &e);
+        c->compiled = e.code != -ENOMEM;
+    }
+    return c->rules;
+}
+
 static void set_config(struct config *c, cJSON *object)
 {
+    if (!same_generation(c->object, object)) {
+        forget_rules(c);
+    }
     cJSON_Delete(c->object);
     c->object = object;
     c->stale = false;

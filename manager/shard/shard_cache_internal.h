@@ -54,6 +54,8 @@ struct config {
     struct namespace *namespace;
     struct selector *selector; /* NULL: no pods */
     cJSON *object;
+    struct rules *rules; /* of its spec; NULL: invalid, or not compiled */
+    bool compiled;
     bool stale; /* not seen yet in the list under way */
     char key[];
 };

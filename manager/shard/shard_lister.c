@@ -48,6 +48,7 @@ const char *shard_cache_error(const struct shard_cache *w)
 static const struct shard_cache_config *show_config(struct config *c)
 {
     c->seen.pod_count = c->shard.pod_count;
+    c->seen.pods = c->selector;
     return &c->seen;
 }
 
@@ -196,6 +197,40 @@ const struct pod *shard_cache_next_pod_in(const struct shard_cache *w, const cha
         last == NULL ? LIST_ITEM(node, struct namespace, node) : last->namespace;
     struct list *next = last == NULL ? s->pods.next : last->link.next;
     return next == &s->pods ? NULL : LIST_ITEM(next, struct pod_entry, link)->pod;
+}
+
+/* Of those that select the pod one other than `but`; NULL: none. */
+static const struct shard_cache_config *other_shard(const struct pod_entry *p,
+                                                    const struct shard_cache_config *but)
+{
+    LIST_FOR_EACH(n, &p->member.shards)
+    {
+        struct config *c = config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard);
+        if (&c->seen != but) {
+            return show_config(c);
+        }
+    }
+    return NULL;
+}
+
+const struct pod *shard_cache_shared_pod(const struct shard_cache *w, const char *ns,
+                                         const struct selector *s,
+                                         const struct shard_cache_config *but,
+                                         const struct shard_cache_config **other)
+{
+    struct table_node *node = table_find(&w->namespaces, ns);
+    if (node == NULL) {
+        return NULL;
+    }
+    LIST_FOR_EACH(n, &LIST_ITEM(node, struct namespace, node)->pods)
+    {
+        const struct pod_entry *p = LIST_ITEM(n, struct pod_entry, link);
+        *other = pod_selected(p->pod, s) ? other_shard(p, but) : NULL;
+        if (*other != NULL) {
+            return p->pod;
+        }
+    }
+    return NULL;
 }
 
 size_t shard_cache_shard_count(const struct shard_cache *w, const struct pod *p)

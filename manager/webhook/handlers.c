@@ -4,11 +4,11 @@
 #include <errno.h>
 
 /* A refusal is an answer that is known; what is not known yet must not look like one. */
-static int take_snapshot(const struct webhook_context *context, struct validate_context *w,
-                         struct err *e)
+static int take_snapshot(const struct webhook_context *context, const char *ns,
+                         struct validate_context *w, struct err *e)
 {
     *w = (struct validate_context){0};
-    int rc = context->look(context->data, w, e);
+    int rc = context->look(context->data, ns, w, e);
     if (rc == 0) {
         return 0;
     }
@@ -28,10 +28,10 @@ static int decide_pod(void *data, const struct admission_request *r, struct webh
     if (r->operation != ADMISSION_CREATE || !inject_wanted(context->inject, r->object)) {
         return 0;
     }
-    if (take_snapshot(context, &w, e) != 0) {
+    if (take_snapshot(context, r->namespace, &w, e) != 0) {
         return e->code;
     }
-    return inject_admit(r, context->inject, w.configs, w.config_count, &d->warnings, &d->patch, e);
+    return inject_admit(r, context->inject, &w.shards, &d->warnings, &d->patch, e);
 }
 
 static int decide_labels(void *data, const struct admission_request *r, struct webhook_decision *d,
@@ -46,7 +46,7 @@ static int decide_config(void *data, const struct admission_request *r, struct w
 {
     const struct webhook_context *context = data;
     struct validate_context w;
-    if (take_snapshot(context, &w, e) != 0) {
+    if (take_snapshot(context, r->namespace, &w, e) != 0) {
         return e->code;
     }
     return validate_admit(r, context->compile, &w, &d->warnings, e);

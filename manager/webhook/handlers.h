@@ -19,9 +19,9 @@ struct webhook_context {
     const struct labels_keys *keys;
     const struct inject_settings *inject;
     const struct compile_options *compile;
-    /* What there is now; valid until the loop runs on. 0, or an error with the reason in `e` when
-     * it is not known yet (-EAGAIN): then no decision is made. */
-    int (*look)(void *data, struct validate_context *w, struct err *e);
+    /* What there is now in a namespace; valid until the loop runs on. 0, or an error with the
+     * reason in `e` when it is not known yet (-EAGAIN): then no decision is made. */
+    int (*look)(void *data, const char *ns, struct validate_context *w, struct err *e);
     void *data;
 };
 

@@ -8,8 +8,10 @@ import contextlib
 import json
 import os
 import sys
+import threading
 
 from build import ROOT
+from lab import BenchError
 from reloading import NAMESPACE_LABEL
 
 # Behind this folder: no module of one has the name of one of the other.
@@ -21,10 +23,36 @@ import real_clients
 import resources
 import wire
 
-__all__ = ["ControlPlane", "real_clients", "resources"]
+__all__ = ["ControlPlane", "each", "real_clients", "resources"]
 
 LOCALPROXY = "cmesh-localproxy"
 TICKS = os.sysconf("SC_CLK_TCK")
+CONNECTIONS = 4
+
+
+def each(cluster, requests):
+    """Sends (method, path, headers, thing) over several connections at a time."""
+    pending, lock, failures = iter(requests), threading.Lock(), []
+
+    def work():
+        with wire.Connection(cluster.address, tls=cluster.tls) as connection:
+            while not failures:
+                with lock:
+                    request = next(pending, None)
+                if request is None:
+                    return
+                method, path, headers, thing = request
+                answer = connection.request(method, path, headers, json.dumps(thing).encode())
+                if answer.status >= 300:
+                    failures.append(f"{method} {path}: {answer}")
+
+    threads = [threading.Thread(target=work) for _ in range(CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise BenchError(failures[0])
 
 
 class ControlPlane:

@@ -24,9 +24,10 @@ struct app {
     struct flags_common common;
 };
 
-static int look(void *data, struct validate_context *w, struct err *e)
+static int look(void *data, const char *ns, struct validate_context *w, struct err *e)
 {
     (void)data;
+    (void)ns;
     (void)w;
     (void)e;
     return 0;

@@ -305,6 +305,76 @@ static void test_selectors_that_make_no_sense(void **state)
     assert_int_equal(shard_cache_shard_count(p->cache, shard_cache_find_pod(p->cache, "n/p1")), 0);
 }
 
+static const struct compile_options options = {
+    .generation = 1,
+    .labels = {.namespace = "namespace", .shard_hash = "hash", .control = "control"}};
+
+/* A config with that spec but for its selector, and other fields; `generation`: "": it has none. */
+static const struct rules *rules_after(struct place *p, const char *generation, const char *spec,
+                                       const char *status)
+{
+    store_put_text(&p->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"a\"%s%s},\"spec\":{\"selector\":{\"matchLabels\":{"
+                   "\"shard\":\"a\"}}%s},\"status\":{\"x\":\"%s\"}}",
+                   generation[0] == '\0' ? "" : ",\"generation\":", generation, spec, status);
+    expect(p, "config(n/a) ");
+    return shard_cache_rules(p->cache, shard_cache_find_config(p->cache, "n/a"), &options);
+}
+
+static void test_rules_are_compiled_once(void **state)
+{
+    struct place *p = *state;
+    begin(p, NULL);
+    await_synced(p);
+    const struct rules *rules = rules_after(p, "1", ",\"limits\":[]", "1");
+    assert_non_null(rules);
+    assert_int_equal(rules_limit_count(rules), 0);
+    assert_ptr_equal(
+        shard_cache_rules(p->cache, shard_cache_find_config(p->cache, "n/a"), &options), rules);
+    assert_ptr_equal(rules_after(p, "1", ",\"limits\":[]", "2"), rules); /* a status */
+    assert_null(rules_after(p, "2", ",\"limits\":5", "2"));
+    assert_null(rules_after(p, "2", ",\"limits\":5", "3"));
+    rules = rules_after(p, "3",
+                        ",\"limits\":[{\"relateResources\":[{\"apiGroups\":[\"\"],\"resources\":"
+                        "[\"pods\"]}],\"selector\":{\"matchLabels\":{\"a\":\"b\"}}}]",
+                        "3");
+    assert_int_equal(rules_limit_count(rules), 1);
+    /* Without a generation any change may be one of the spec. */
+    assert_int_equal(rules_limit_count(rules_after(p, "", ",\"limits\":[]", "3")), 0);
+    assert_null(rules_after(p, "", ",\"limits\":5", "3"));
+    /* Another object of the same name, and of the same generation. */
+    store_delete(&p->store, "shardingconfigs", "n", "a");
+    expect(p, "config(n/a) ");
+    assert_non_null(rules_after(p, "3", ",\"limits\":[]", "4"));
+}
+
+static void test_pods_that_are_shared(void **state)
+{
+    struct place *p = *state;
+    const struct shard_cache_config *other = NULL;
+    struct selector *all = selector_parse(SLICE("shard"), NULL);
+    struct selector *b = selector_parse(SLICE("shard=b"), NULL);
+    put_config(p, "n", "a", "a");
+    put_config(p, "n", "b", "b");
+    put_pod(p, "n", "p1", "x");
+    put_pod(p, "n", "p2", "a");
+    begin(p, NULL);
+    await_synced(p);
+    const struct shard_cache_config *a = shard_cache_find_config(p->cache, "n/a");
+    assert_string_equal(shard_cache_shared_pod(p->cache, "n", all, NULL, &other)->name, "p2");
+    assert_ptr_equal(other, a);
+    assert_null(shard_cache_shared_pod(p->cache, "n", all, a, &other));
+    assert_null(shard_cache_shared_pod(p->cache, "n", b, NULL, &other));
+    assert_null(shard_cache_shared_pod(p->cache, "elsewhere", all, NULL, &other));
+    put_pod(p, "n", "p3", "b");
+    expect(p, "pod(n/p3 1) ");
+    assert_string_equal(shard_cache_shared_pod(p->cache, "n", all, a, &other)->name, "p3");
+    assert_string_equal(other->name, "b");
+    assert_string_equal(shard_cache_shared_pod(p->cache, "n", b, NULL, &other)->name, "p3");
+    selector_free(all);
+    selector_free(b);
+}
+
 static void test_pod_told(void **state)
 {
     struct place *p = *state;
@@ -348,6 +418,8 @@ int main(void)
         TEST(test_what_does_not_matter),
         TEST(test_made_again),
         TEST(test_selectors_that_make_no_sense),
+        TEST(test_rules_are_compiled_once),
+        TEST(test_pods_that_are_shared),
         TEST(test_pod_told),
         TEST(test_freed_early),
     };

@@ -27,7 +27,7 @@ static cJSON *parse(const char *text)
 
 struct configs {
     cJSON *list;
-    const cJSON *items[16];
+    struct shards_item items[16];
     size_t count;
 };
 
@@ -38,7 +38,7 @@ static struct configs configs_of(const char *text)
     const cJSON *item;
     cJSON_ArrayForEach(item, c.list)
     {
-        c.items[c.count++] = item;
+        c.items[c.count++] = shards_item_of(item);
     }
     return c;
 }
@@ -78,7 +78,8 @@ static void the_shard_of_a_pod(void **state)
         struct err e = ERR_INIT;
         (void)snprintf(text, sizeof text, "{metadata: {labels: %s}}", cases[i].labels);
         cJSON *pod = parse(text);
-        const cJSON *found = shards_of_pod(c.items, c.count, "demo", pod, &e);
+        const struct shards_list list = {.items = c.items, .count = c.count};
+        const cJSON *found = shards_of_pod(&list, "demo", pod, &e);
         if (cases[i].want != NULL) {
             assert_non_null(found);
             assert_string_equal(shards_name(found), cases[i].want);
@@ -106,7 +107,8 @@ static bool find_once(void *data)
 {
     const struct configs *c = data;
     struct err e = ERR_INIT;
-    const cJSON *found = shards_of_pod(c->items, c->count, "demo", c->items[0], &e);
+    const struct shards_list list = {.items = c->items, .count = c->count};
+    const cJSON *found = shards_of_pod(&list, "demo", c->items[0].config, &e);
     assert_true(found != NULL || e.code == -ENOMEM || e.code == -ENOENT);
     return e.code == -ENOENT;
 }

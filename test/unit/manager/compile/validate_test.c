@@ -32,7 +32,7 @@ static const struct validate_resource served[] = {
 enum { OBJECTS_MAX = 8 };
 
 struct fixture {
-    const cJSON *configs[OBJECTS_MAX];
+    struct shards_item configs[OBJECTS_MAX];
     const cJSON *pods[OBJECTS_MAX];
     size_t pod_count;
     struct validate_context world;
@@ -61,37 +61,53 @@ static cJSON *config_of(const char *name, const char *spec)
     return parse(text);
 }
 
-static void shard_cache_add(const cJSON **list, size_t *count, cJSON *object)
+static void add_config(struct fixture *f, cJSON *config)
 {
-    assert_true(*count < OBJECTS_MAX);
-    list[(*count)++] = object;
+    assert_true(f->world.shards.count < OBJECTS_MAX);
+    f->configs[f->world.shards.count++] = shards_item_of(config);
 }
 
-static const char *common_pod(const void *pods, const char *ns, const struct selector *a,
-                              const struct selector *b)
+static void add_pod(struct fixture *f, cJSON *pod)
 {
-    const struct fixture *f = pods;
-    for (size_t i = 0; i < f->pod_count; i++) {
-        if (strcmp(shards_namespace(f->pods[i]), ns) == 0 && shards_selects(a, f->pods[i]) &&
-            shards_selects(b, f->pods[i])) {
-            return shards_name(f->pods[i]);
+    assert_true(f->pod_count < OBJECTS_MAX);
+    f->pods[f->pod_count++] = pod;
+}
+
+/* As the cache answers: the first pod of the selector that another shard has too. */
+static const char *shared_pod(const void *data, const char *ns, const char *name,
+                              const struct selector *s, const char **other)
+{
+    const struct fixture *f = data;
+    const char *found = NULL;
+    for (size_t i = 0; i < f->pod_count && found == NULL; i++) {
+        for (size_t j = 0; j < f->world.shards.count && found == NULL; j++) {
+            const cJSON *config = f->configs[j].config;
+            struct selector *theirs = shards_pod_selector(config, NULL);
+            if (strcmp(shards_namespace(f->pods[i]), ns) == 0 &&
+                strcmp(shards_namespace(config), ns) == 0 &&
+                strcmp(shards_name(config), name) != 0 && shards_selects(s, f->pods[i]) &&
+                theirs != NULL && shards_selects(theirs, f->pods[i])) {
+                found = shards_name(f->pods[i]);
+                *other = shards_name(config);
+            }
+            selector_free(theirs);
         }
     }
-    return NULL;
+    return found;
 }
 
 static void shard_cache_init(struct fixture *f)
 {
     *f = (struct fixture){.world = {.resources = served, .resource_count = ARRAY_LEN(served)}};
-    f->world.configs = f->configs;
-    f->world.common_pod = common_pod;
-    f->world.pods = f;
+    f->world.shards.items = f->configs;
+    f->world.shared_pod = shared_pod;
+    f->world.data = f;
 }
 
 static void shard_cache_deinit(struct fixture *f)
 {
     for (size_t i = 0; i < OBJECTS_MAX; i++) {
-        cJSON_Delete((cJSON *)f->configs[i]);
+        cJSON_Delete((cJSON *)f->configs[i].config);
         cJSON_Delete((cJSON *)f->pods[i]);
     }
 }
@@ -302,14 +318,11 @@ static void pods_of_two_shards(void **state)
     (void)state;
     struct fixture f;
     shard_cache_init(&f);
-    shard_cache_add(f.configs, &f.world.config_count, config_of("b", NAMED("op-1, op-2")));
-    shard_cache_add(f.configs, &f.world.config_count,
-                    config_of("c", "selector: {matchLabels: {x: v}}"));
-    shard_cache_add(f.configs, &f.world.config_count, config_of("broken", "selector: 5"));
-    shard_cache_add(f.configs, &f.world.config_count, config_of("root", "root: {}"));
-    shard_cache_add(
-        f.configs, &f.world.config_count,
-        parse("metadata: {name: b, namespace: elsewhere}\nspec: {" NAMED("op-0") "}\n"));
+    add_config(&f, config_of("b", NAMED("op-1, op-2")));
+    add_config(&f, config_of("c", "selector: {matchLabels: {x: v}}"));
+    add_config(&f, config_of("broken", "selector: 5"));
+    add_config(&f, config_of("root", "root: {}"));
+    add_config(&f, parse("metadata: {name: b, namespace: elsewhere}\nspec: {" NAMED("op-0") "}\n"));
     check(&f, config_of("a", NAMED("op-2, op-3")),
           "spec.selector: Invalid value: selects pods that ShardingConfig \"b\" selects too, and a "
           "pod can be in one shard only: statefulset.kubernetes.io/pod-name in (op-1,op-2)",
@@ -330,17 +343,14 @@ static void pods_that_there_are(void **state)
     (void)state;
     struct fixture f;
     shard_cache_init(&f);
-    shard_cache_add(f.configs, &f.world.config_count, config_of("b", NAMED("op-1")));
-    shard_cache_add(f.pods, &f.pod_count,
-                    parse("metadata: {name: op-1, namespace: other, labels: {app: demo, "
-                          "statefulset.kubernetes.io/pod-name: op-1}}\n"));
-    shard_cache_add(f.pods, &f.pod_count,
-                    parse("metadata: {name: op-2, namespace: demo, labels: {app: demo}}\n"));
-    shard_cache_add(f.pods, &f.pod_count, parse("metadata: {name: op-3, namespace: demo}\n"));
+    add_config(&f, config_of("b", NAMED("op-1")));
+    add_pod(&f, parse("metadata: {name: op-1, namespace: other, labels: {app: demo, "
+                      "statefulset.kubernetes.io/pod-name: op-1}}\n"));
+    add_pod(&f, parse("metadata: {name: op-2, namespace: demo, labels: {app: demo}}\n"));
+    add_pod(&f, parse("metadata: {name: op-3, namespace: demo}\n"));
     check(&f, config_of("a", SELECTOR ", " LIMITS), NULL, "ShardingConfig \"b\"");
-    shard_cache_add(f.pods, &f.pod_count,
-                    parse("metadata: {name: op-1, namespace: demo, labels: {app: demo, "
-                          "statefulset.kubernetes.io/pod-name: op-1}}\n"));
+    add_pod(&f, parse("metadata: {name: op-1, namespace: demo, labels: {app: demo, "
+                      "statefulset.kubernetes.io/pod-name: op-1}}\n"));
     check(&f, config_of("a", SELECTOR ", " LIMITS),
           "spec.selector: Invalid value: selects pod \"op-1\", as ShardingConfig \"b\" does: a pod "
           "can be in one shard only",
@@ -360,14 +370,13 @@ static void objects_of_two_shards(void **state)
     (void)state;
     struct fixture f;
     shard_cache_init(&f);
-    shard_cache_add(f.configs, &f.world.config_count,
-                    config_of("b", OPERATOR("b", "l", IN("u, v"))));
+    add_config(&f, config_of("b", OPERATOR("b", "l", IN("u, v"))));
     check(&f, config_of("a", OPERATOR("a", "l", IN("z"))), NULL, NULL);
     check(&f, config_of("a", OPERATOR("a", "l", IN("v, z"))), NULL,
           "spec.limits: shard \"b\" of the same operator sees \"pods\" that this one sees too");
     check(&f, config_of("a", OPERATOR("a", "other", IN("v, z"))), NULL, NULL);
     check(&f, config_of("a", OPERATOR("a", "''", IN("v, z"))), NULL, NULL);
-    shard_cache_add(f.configs, &f.world.config_count, config_of("c", OPERATOR("c", "l", "")));
+    add_config(&f, config_of("c", OPERATOR("c", "l", "")));
     check(&f, config_of("a", OPERATOR("a", "l", IN("z"))), NULL, "shard \"c\" of the same");
     shard_cache_deinit(&f);
 }
@@ -483,7 +492,7 @@ static void what_the_webhook_says(void **state)
     (void)state;
     struct fixture f;
     shard_cache_init(&f);
-    shard_cache_add(f.configs, &f.world.config_count, config_of("b", NAMED("op-1")));
+    add_config(&f, config_of("b", NAMED("op-1")));
     static const char good[] = OBJECT("", SELECTOR ", " LIMITS);
     static const char bad[] = OBJECT("", SELECTOR ", limits: [{}]");
     static const char worse[] = OBJECT("", SELECTOR ", limits: [{}, {}]");
@@ -535,9 +544,9 @@ static bool validate_once(void *data)
     const struct fixture *f = data;
     struct err e = ERR_INIT;
     struct warnings notes = WARNINGS_INIT;
-    int rc = validate_config(f->configs[1], &options, &f->world, &notes, &e);
+    int rc = validate_config(f->configs[1].config, &options, &f->world, &notes, &e);
     if (rc == 0) {
-        rc = validate_config(f->configs[2], &options, &f->world, &notes, &e);
+        rc = validate_config(f->configs[2].config, &options, &f->world, &notes, &e);
     }
     assert_true(rc == 0 || e.msg[0] != '\0');
     bool well = rc == 0 && notes.dropped == 0;
@@ -550,11 +559,9 @@ static void without_memory(void **state)
     (void)state;
     struct fixture f;
     shard_cache_init(&f);
-    shard_cache_add(f.configs, &f.world.config_count,
-                    config_of("b", OPERATOR("b", "l", IN("u, v"))));
-    shard_cache_add(f.configs, &f.world.config_count, config_of("a", OPERATOR("a", "l", IN("z"))));
-    shard_cache_add(f.configs, &f.world.config_count,
-                    config_of("r", ROOT(", resourceSelector: [{" PODS "}]")));
+    add_config(&f, config_of("b", OPERATOR("b", "l", IN("u, v"))));
+    add_config(&f, config_of("a", OPERATOR("a", "l", IN("z"))));
+    add_config(&f, config_of("r", ROOT(", resourceSelector: [{" PODS "}]")));
     assert_true(sweep_allocations(validate_once, &f) > 50);
     shard_cache_deinit(&f);
 }

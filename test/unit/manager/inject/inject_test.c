@@ -914,7 +914,9 @@ static void what_the_webhook_does(void **state)
     };
     struct inject_settings s = settings_of(true);
     cJSON *list = parse(CONFIGS);
-    const cJSON *configs[] = {list->child, list->child->next};
+    const struct shards_item items[] = {shards_item_of(list->child),
+                                        shards_item_of(list->child->next)};
+    const struct shards_list shards = {.items = items, .count = ARRAY_LEN(items)};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char text[2048];
         struct admission_request r;
@@ -930,7 +932,7 @@ static void what_the_webhook_does(void **state)
         cJSON *review = parse(text);
         char *json = print(review);
         assert_int_equal(admission_request_init(&r, slice_str(json), &e), 0);
-        assert_int_equal(inject_admit(&r, &s, configs, 2, NULL, &patch, &e), cases[i].rc);
+        assert_int_equal(inject_admit(&r, &s, &shards, NULL, &patch, &e), cases[i].rc);
         assert_int_equal(patch != NULL, cases[i].rc == 0 && cases[i].want != NULL);
         if (patch != NULL) {
             char *printed = print(patch);
@@ -967,7 +969,8 @@ static void static_pods_are_left_alone(void **state)
     struct err e = ERR_INIT;
     cJSON *patch = NULL;
     assert_int_equal(admission_request_init(&r, slice_str(review), &e), 0);
-    assert_int_equal(inject_admit(&r, &s, NULL, 0, &notes, &patch, &e), 0);
+    assert_int_equal(inject_admit(&r, &s, &(struct shards_list){.count = 0}, &notes, &patch, &e),
+                     0);
     assert_null(patch);
     assert_int_equal(notes.count, 1);
     assert_non_null(strstr(notes.items[0], "static pods"));
