@@ -538,6 +538,17 @@ static void note_deletion(const cJSON *config, struct warnings *warnings)
     }
 }
 
+/* Whatever is changed: a pod that asks for sidecars there runs without, and nobody is told. */
+static void note_left_out(const struct admission_request *r, struct warnings *warnings)
+{
+    warnings_add(
+        warnings,
+        "metadata.namespace: pods in \"%.63s\" get no sidecars, and see everything: the "
+        "webhook for pods leaves it out by its namespaceSelector. Use another namespace, or "
+        "change that",
+        r->namespace);
+}
+
 int validate_admit(const struct admission_request *r, const struct compile_options *o,
                    const struct validate_context *w, struct warnings *warnings, struct err *e)
 {
@@ -548,6 +559,9 @@ int validate_admit(const struct admission_request *r, const struct compile_optio
     }
     if (r->object == NULL || r->resource.subresource[0] != '\0' || is_leaving(r->object)) {
         return 0;
+    }
+    if (w->left_out) {
+        note_left_out(r, warnings);
     }
     const cJSON *before = field_get(r->old_object, "spec");
     const cJSON *after = field_get(r->object, "spec");

@@ -9,6 +9,7 @@
 #ifndef MANAGER_COMPILE_VALIDATE_H
 #define MANAGER_COMPILE_VALIDATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <cjson/cJSON.h>
@@ -35,6 +36,7 @@ struct validate_context {
      * is no memory. NULL: they are compiled. */
     struct rules *(*rules_of)(const void *data, size_t number);
     const void *data;
+    bool left_out; /* the webhook for pods does not look at the namespace */
     const struct validate_resource *resources; /* all that the API server serves */
     size_t resource_count;
 };

@@ -77,7 +77,7 @@ static void labelled_progress(void *data, const struct discovery_resource *r,
 
 static void on_labelled(void *data)
 {
-    controller_labelled(((const struct leader *)data)->controller);
+    controller_look_again(((const struct leader *)data)->controller);
 }
 
 static int begin_controller(struct leader *l, struct err *e)
@@ -99,6 +99,7 @@ static int begin_controller(struct leader *l, struct err *e)
         .coverage = true,
         .namespace = l->o.namespace,
         .system_namespaces = s->label_system_namespaces,
+        .left_out = l->o.left_out,
         .bypass_wait_ms = s->bypass_wait_s * MS,
         .watch_namespace = s->watch_namespace,
         .probes = {.interval_ms = s->probe_interval_s * MS},
@@ -261,6 +262,13 @@ void leader_discovered(struct leader *l)
 {
     if (l->labeller != NULL) {
         labeller_discovered(l->labeller);
+    }
+}
+
+void leader_left_out(struct leader *l)
+{
+    if (l->controller != NULL) {
+        controller_look_again(l->controller);
     }
 }
 

@@ -20,6 +20,7 @@
 #include "label/sharding_resources.h"
 #include "net/loop.h"
 #include "run/flags.h"
+#include "shard/left_out.h"
 #include "shard/shard_cache.h"
 
 struct leader;
@@ -35,6 +36,7 @@ struct leader_options {
     struct event_recorder *events;
     const struct sharding_resources *resources;
     const struct labels_keys *keys;
+    const struct left_out *left_out; /* by the webhook for pods */
     /* This process has come to lead. From the loop. */
     void (*on_lead)(void *data);
     void *data;
@@ -51,6 +53,8 @@ bool leader_may_write(void *data);
 bool leader_ready(const struct leader *l, char *why, size_t size);
 /* To be called in discovery's on_change. */
 void leader_discovered(struct leader *l);
+/* Another namespace is left out, or one less. */
+void leader_left_out(struct leader *l);
 
 /* For the admin pages. 0, -ENOBUFS or -ENOMEM. */
 MUST_CHECK int leader_metrics(const struct leader *l, struct buf *out);

@@ -44,6 +44,7 @@ struct run {
     struct event_recorder *events;
     struct server_version *version;
     struct admission_snapshot outlook;
+    struct left_out *left_out; /* of the webhook for pods */
     struct leader *leader;
     uint64_t lead_round; /* of discovery, since it led: what is known before may be old */
     struct webhook_serving *webhook; /* NULL: there is none */
@@ -169,7 +170,37 @@ static void on_lead(void *data)
 static int take_snapshot(void *data, const char *ns, struct validate_context *w, struct err *e)
 {
     struct run *r = data;
-    return admission_snapshot_look(&r->outlook, ns, w, e);
+    int rc = admission_snapshot_look(&r->outlook, ns, w, e);
+    w->left_out = left_out_has(r->left_out, ns);
+    return rc;
+}
+
+static bool may_write(void *data)
+{
+    const struct run *r = data;
+    return leader_may_write(r->leader);
+}
+
+static void on_left_out(void *data)
+{
+    const struct run *r = data;
+    leader_left_out(r->leader);
+}
+
+static void on_pods(void *data, bool known, const cJSON *selector)
+{
+    struct run *r = data;
+    if (!known) {
+        left_out_forget(r->left_out);
+        return;
+    }
+    int rc = left_out_set(r->left_out, selector);
+    if (rc < 0) {
+        log_warn("it is not known which namespaces the webhook for pods leaves out",
+                 log_str("error", err_text(rc)));
+    } else if (rc > 0) {
+        on_left_out(r);
+    }
 }
 
 /* ---- the beginning ---- */
@@ -224,8 +255,15 @@ static int open_world(struct run *r, struct err *e)
     const struct event_recorder_options events = {
         .client = r->client, .component = "cmesh-manager", .host = r->host};
     r->events = event_recorder_new(r->program.loop, &events, e);
-    if (r->events == NULL) {
-        return e->code;
+    return r->events == NULL ? e->code : 0;
+}
+
+static int open_knowledge(struct run *r, struct err *e)
+{
+    const struct left_out_options o = {.client = r->client, .on_change = on_left_out, .data = r};
+    r->left_out = left_out_new(r->program.loop, &o);
+    if (r->left_out == NULL) {
+        return err_memory(e);
     }
     r->version = server_version_new(r->program.loop, r->client, NULL, on_version, r, e);
     return r->version == NULL ? e->code : 0;
@@ -243,6 +281,7 @@ static int open_leader(struct run *r, struct err *e)
         .events = r->events,
         .resources = r->resources,
         .keys = &r->keys,
+        .left_out = r->left_out,
         .on_lead = on_lead,
         .data = r,
     };
@@ -270,8 +309,9 @@ static int open_webhook(struct run *r, struct err *e)
                     .compile = &r->compile,
                     .look = take_snapshot,
                     .data = r},
-        .may_write = leader_may_write,
-        .data = r->leader,
+        .may_write = may_write,
+        .on_pods = on_pods,
+        .data = r,
     };
     r->webhook = webhook_serving_new(r->program.loop, &o, e);
     return r->webhook == NULL ? e->code : 0;
@@ -330,8 +370,8 @@ static int open_timers(struct run *r, struct err *e)
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct run *, struct err *) = {
-        check_ready_file, open_timers, open_client,  open_resources,
-        open_world,       open_leader, open_webhook, open_admin,
+        check_ready_file, open_timers, open_client,  open_resources, open_world,
+        open_knowledge,   open_leader, open_webhook, open_admin,
     };
     struct run *r = data;
     int rc = labels_keys_init(&r->keys, &r->settings.labels, e);
@@ -349,6 +389,7 @@ static void close_all(void *data)
     webhook_serving_free(r->webhook);
     leader_free(r->leader);
     server_version_free(r->version);
+    left_out_free(r->left_out);
     event_recorder_free(r->events);
     admission_snapshot_deinit(&r->outlook);
     shard_cache_free(r->cache);

@@ -26,6 +26,7 @@
 #include "net/clock.h"
 #include "net/loop.h"
 #include "shard/handover.h"
+#include "shard/left_out.h"
 #include "shard/prober.h"
 #include "shard/shard_cache.h"
 
@@ -81,6 +82,7 @@ struct controller_options {
     bool coverage; /* namespaces are followed, and which are in no shard or in two is told */
     const char *namespace;           /* the manager's own, which needs no shard; NULL: none; kept */
     bool system_namespaces;          /* no namespace is left out; as labeller_options */
+    const struct left_out *left_out; /* by the webhook for pods; NULL: not known; must outlive it */
     struct prober_options probes;    /* on_change and data are not used */
     const char *watch_namespace;     /* the cache's; NULL: all; copied */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
@@ -95,8 +97,8 @@ struct controller_options {
 MUST_CHECK struct controller *controller_new(struct net_loop *l, const struct controller_options *o,
                                              struct err *e);
 
-/* What options.labelled tells is other than before: shards look again, soon. */
-void controller_labelled(struct controller *c);
+/* What options.labelled or left_out tell is other than before: shards look again, soon. */
+void controller_look_again(struct controller *c);
 
 /* Appends metrics, cmesh_manager_... and those of its queues. `c` NULL: this process does not lead.
  * 0, -ENOBUFS or -ENOMEM. */

@@ -322,6 +322,7 @@ struct coverer *coverer_new(struct controller *c, struct err *e)
     const struct namespaces_options o = {.client = c->options.client,
                                          .own = c->options.namespace,
                                          .system = c->options.system_namespaces,
+                                         .unknown = "whether each of them is in a shard",
                                          .on_change = on_namespaces,
                                          .data = v};
     if (v == NULL) {

@@ -105,9 +105,9 @@ static void on_synced(void *data)
 
 static void on_state(void *data, const char *error)
 {
-    (void)data;
+    const struct namespaces *n = data;
     if (error != NULL) {
-        log_warn("cannot watch namespaces: whether each is in a shard is not known",
+        log_warn("cannot watch namespaces", log_str("unknown", n->options.unknown),
                  log_str("error", error));
     }
 }
@@ -118,8 +118,11 @@ static const struct reflector_handlers handlers = {
 struct namespaces *namespaces_new(struct net_loop *l, const struct namespaces_options *o,
                                   struct err *e)
 {
-    const struct reflector_options ro = {
-        .client = o->client, .path = "/api/v1/namespaces", .metadata_only = true};
+    const struct reflector_options ro = {.client = o->client,
+                                         .path = "/api/v1/namespaces",
+                                         .label_selector = o->label_selector,
+                                         .metadata_only = true,
+                                         .ops = o->ops};
     struct namespaces *n = calloc(1, sizeof *n);
     if (n == NULL) {
         (void)err_memory(e);
@@ -137,6 +140,11 @@ struct namespaces *namespaces_new(struct net_loop *l, const struct namespaces_op
 bool namespaces_synced(const struct namespaces *n)
 {
     return n->synced;
+}
+
+bool namespaces_has(const struct namespaces *n, const char *name)
+{
+    return table_find(&n->entries, name) != NULL;
 }
 
 const char *namespaces_next(const struct namespaces *n, const char *name)

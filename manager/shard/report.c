@@ -89,6 +89,12 @@ static const char *publish_error(const struct shard *s)
     return s->trouble_reason == NULL ? NULL : s->trouble.msg;
 }
 
+static bool is_left_out(const struct shard *s, const char *ns)
+{
+    const struct left_out *f = s->controller->options.left_out;
+    return f != NULL && left_out_has(f, ns);
+}
+
 /* NULL without memory, or *early. */
 static cJSON *make_status(struct shard *s, const struct shard_cache_config *config, bool *changed,
                           bool *early)
@@ -116,6 +122,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
         .configmap = name,
         .pods = pods,
         .pod_count = config->pod_count,
+        .left_out = is_left_out(s, config->ns),
         .bypass_wait_ms = s->controller->options.bypass_wait_ms,
         .now_ms = net_clock_wall(s->controller->clock) / MICROSECONDS,
     };

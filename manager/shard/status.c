@@ -50,8 +50,7 @@ struct kind {
 
 static const struct kind kinds[VERDICTS] = {
     [VERDICT_NO_SIDECAR] = {STATUS_NO_SIDECAR, "NoSidecar",
-                            "Without a sidecar, so seeing everything",
-                            ". Label the pods' template ", false},
+                            "Without a sidecar, so seeing everything", ". ", false},
     [VERDICT_BYPASSED] =
         {STATUS_BYPASSED, "Bypassed", "Bypassing their proxies",
          ". Give these operators the kubeconfig of the pod (KUBECONFIG or "
@@ -279,12 +278,23 @@ static bool is_published(const struct status_facts *f)
     return f->compile_error == NULL && f->publish_error == NULL && f->generation != 0;
 }
 
+static int write_remedy(const struct view *v, struct buf *out)
+{
+    if (v->f->left_out) {
+        return buf_append_str(out, "The webhook for pods leaves this namespace out: use another "
+                                   "one, or change the namespaceSelector of its "
+                                   "MutatingWebhookConfiguration");
+    }
+    return buf_printf(out, "Label the pods' template %s/" SIDECAR_ENABLE ": \"true\"",
+                      v->f->prefix);
+}
+
 /* What to do about it. */
 static int write_tail(const struct view *v, enum verdict verdict, struct buf *out)
 {
     int rc = buf_append_str(out, kinds[verdict].tail);
     if (rc == 0 && verdict == VERDICT_NO_SIDECAR) {
-        rc = buf_printf(out, "%s/" SIDECAR_ENABLE ": \"true\"", v->f->prefix);
+        rc = write_remedy(v, out);
     } else if (rc == 0 && verdict == VERDICT_BYPASSED) {
         rc = buf_printf(out, "%s/" SIDECAR_ALLOW_BYPASS ": \"true\" if it is on purpose",
                         v->f->prefix);

@@ -72,6 +72,7 @@ struct status_facts {
     const struct exclusive *exclusive; /* NULL: nothing is said about others */
     const struct status_pod *pods;
     size_t pod_count;
+    bool left_out;           /* the webhook for pods does not look at its namespace */
     uint64_t bypass_wait_ms; /* without any client a pod that is ready for so long is bypassed; 0:
                                 never */
     int64_t now_ms;          /* of the epoch: for conditions that change */

@@ -148,7 +148,9 @@ enum verdict verdict_of(const struct status_facts *f, const char *shard, const s
         return VERDICT_GONE;
     }
     if (!p->sidecar) {
-        say(text, "has no sidecar: its operator sees everything");
+        say(text, "has no sidecar: its operator sees everything%s",
+            f->left_out ? ". It gets none in this namespace, which the webhook for pods leaves out"
+                        : "");
         return VERDICT_NO_SIDECAR;
     }
     if (p->other_shard != NULL) {

@@ -529,6 +529,18 @@ bool ca_bundle_published(const struct ca_bundle *b, struct slice authority)
     return all;
 }
 
+bool ca_bundle_pods(const struct ca_bundle *b, const cJSON **selector)
+{
+    unsigned n = 0;
+    *selector = NULL;
+    LIST_FOR_EACH(item, &b->entries)
+    {
+        const struct entry *entry = LIST_ITEM(item, struct entry, link);
+        n += configuration_pods(&b->target, entry->object, selector);
+    }
+    return n == 1 && is_synced(b);
+}
+
 const char *ca_bundle_error(const struct ca_bundle *b)
 {
     for (size_t i = 0; i < KINDS; i++) {

@@ -85,6 +85,9 @@ void ca_bundle_check(struct ca_bundle *b);
 /* Whether all configurations are known, and every webhook of ours in them trusts this authority
  * (PEM). */
 bool ca_bundle_published(const struct ca_bundle *b, struct slice authority);
+/* Whether it is known which namespaces the webhook for pods looks at: there is one, and its
+ * namespaceSelector is *selector, NULL if it has none. Valid until the loop runs on. */
+bool ca_bundle_pods(const struct ca_bundle *b, const cJSON **selector);
 /* What keeps the configurations from being right; NULL: nothing. Valid until the loop runs on. */
 const char *ca_bundle_error(const struct ca_bundle *b);
 const struct ca_bundle_stats *ca_bundle_stats(const struct ca_bundle *b);

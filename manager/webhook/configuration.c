@@ -67,6 +67,22 @@ unsigned configuration_count(const struct configuration_target *t, const cJSON *
     return n;
 }
 
+unsigned configuration_pods(const struct configuration_target *t, const cJSON *configuration,
+                            const cJSON **selector)
+{
+    const cJSON *webhook;
+    unsigned n = 0;
+    cJSON_ArrayForEach(webhook, field_get(configuration, "webhooks"))
+    {
+        const char *path = path_of(t, webhook);
+        if (path != NULL && strcmp(path, WEBHOOK_PATH_PODS) == 0) {
+            *selector = field_get(webhook, "namespaceSelector");
+            n++;
+        }
+    }
+    return n;
+}
+
 /* ---- bundles ---- */
 
 /* The bundle of a webhook, PEM; empty: none, or no base64. 0 or -ENOMEM. */

@@ -60,6 +60,11 @@ MUST_CHECK int configuration_patch(const struct configuration_target *t,
                                    const struct configuration_wanted *wanted,
                                    const cJSON *configuration, cJSON **patch);
 
+/* How many of ours are asked about pods; the namespaceSelector of the last of them, which may be
+ * NULL, goes to *selector. */
+unsigned configuration_pods(const struct configuration_target *t, const cJSON *configuration,
+                            const cJSON **selector);
+
 /* Whether all of ours trust this authority. */
 bool configuration_trusts(const struct configuration_target *t, const cJSON *configuration,
                           const struct certificate *authority);

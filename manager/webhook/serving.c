@@ -29,6 +29,7 @@ struct webhook_serving {
     struct names names;
     struct webhook_context context;
     bool (*may_write)(void *data);
+    void (*on_pods)(void *data, bool known, const cJSON *selector);
     void *data;
     struct webhook_server *server;
     struct certificates *certificates; /* NULL from webhook_serving_drain on, as is the next */
@@ -73,6 +74,11 @@ static void on_change(void *data)
 {
     struct webhook_serving *s = data;
     certificates_check(s->certificates);
+    if (s->on_pods != NULL) {
+        const cJSON *selector = NULL;
+        bool known = ca_bundle_pods(s->bundle, &selector);
+        s->on_pods(s->data, known, selector);
+    }
 }
 
 /* ---- life ---- */
@@ -154,6 +160,7 @@ struct webhook_serving *webhook_serving_new(struct net_loop *l,
     }
     s->context = o->context;
     s->may_write = o->may_write;
+    s->on_pods = o->on_pods;
     s->data = o->data;
     if (collect_names(&s->names, o, service, e) != 0 || open_server(s, l, o, e) != 0 ||
         open_bundle(s, l, o, service, e) != 0 || open_certificates(s, l, o, e) != 0) {

@@ -47,6 +47,9 @@ struct webhook_serving_options {
     uint64_t settle_ms;
     struct webhook_context context;
     bool (*may_write)(void *data); /* configurations; NULL: always */
+    /* Which namespaces the webhook for pods looks at: its namespaceSelector, NULL if it has none;
+     * and whether that is known. From the loop, whenever it may have changed; may be NULL. */
+    void (*on_pods)(void *data, bool known, const cJSON *selector);
     void *data;
     const struct net_clock *clock; /* NULL: the system's */
 };

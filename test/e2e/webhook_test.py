@@ -274,6 +274,36 @@ class Rules:
         )
         self.refused(sharding_config(ns, "shard-b"), "shard-a")
 
+    def test_a_config_where_no_pod_is_injected(self):
+        """The webhook for pods looks away there, and its pods would see everything: it is said at
+        once, and in the status."""
+        ns = self.namespace({GROUP + "/webhooks": "disabled"})
+        thing = sharding_config(ns)
+
+        def warned(config):
+            code, _, err = self.try_apply(config, "--dry-run=server")
+            self.assertEqual(0, code, err)
+            return f'pods in "{ns}" get no sidecars, and see everything' in err
+
+        if self.warns:
+            harness.wait_for(lambda: warned(thing), "the manager knows of the namespace")
+        self.create(thing)
+        self.create(operator(ns))
+        path = f"{API}/namespaces/{ns}/shardingconfigs/shard-a"
+
+        def told():
+            status = self.cluster.json(path).get("status", {})
+            enforced = [c for c in status.get("conditions", []) if c["type"] == "Enforced"]
+            return enforced and "leaves this namespace out" in enforced[0]["message"] and (
+                "which the webhook for pods leaves out" in status["pods"][0]["message"]
+            )
+
+        harness.wait_for(told, "the status says it")
+        self.kubectl("label", "namespace", ns, GROUP + "/webhooks-")
+        if self.warns:
+            harness.wait_for(lambda: not warned(thing), "the manager knows of the change")
+        harness.wait_for(lambda: not told(), "the status says it no more")
+
     def test_a_good_config_changes_and_goes(self):
         ns = self.namespace()
         labels = {"app": "operator"}

@@ -66,7 +66,7 @@ static int teardown(void **state)
 static void come_to(struct played *p, enum labelled_state state)
 {
     p->progress.state = state;
-    controller_labelled(p->s.controller);
+    controller_look_again(p->s.controller);
 }
 
 static void expect_reason(struct fixture *s, const char *type, const char *reason)

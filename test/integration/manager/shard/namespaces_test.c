@@ -94,11 +94,34 @@ static void none_is_left_out(void **state)
     assert_int_equal(count(u), 5);
 }
 
+static void those_of_a_selector(void **state)
+{
+    struct user *u = *state;
+    struct namespaces_options o = {.client = u->store.api.client,
+                                   .system = true,
+                                   .label_selector = "a in (x)",
+                                   .on_change = on_change,
+                                   .data = u};
+    store_put_text(&u->store, "namespaces", "",
+                   "{\"metadata\":{\"name\":\"one\",\"labels\":{\"a\":\"x\"}}}");
+    put(u, "two");
+    u->namespaces = namespaces_new(u->store.api.loop, &o, NULL);
+    assert_false(namespaces_has(u->namespaces, "one"));
+    store_settle(&u->store);
+    assert_true(namespaces_has(u->namespaces, "one"));
+    assert_false(namespaces_has(u->namespaces, "two"));
+    assert_int_equal(count(u), 1);
+    put(u, "one"); /* without the label */
+    store_settle(&u->store);
+    assert_false(namespaces_has(u->namespaces, "one"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_change_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(none_is_left_out, setup, teardown),
+        cmocka_unit_test_setup_teardown(those_of_a_selector, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -395,6 +395,33 @@ static void test_a_refused_write_is_tried_again(void **state)
     assert_null(ca_bundle_error(b));
 }
 
+static void test_the_webhook_for_pods_is_known(void **state)
+{
+    struct fixture *f = *state;
+    const cJSON *selector = NULL;
+    struct ca_bundle *b = start(f, 0);
+    assert_false(ca_bundle_pods(b, &selector));
+    store_settle(&f->store);
+    assert_false(ca_bundle_pods(b, &selector)); /* there is none */
+    cJSON *object = configuration("cmesh");
+    cJSON *first = cJSON_GetArrayItem(cJSON_GetObjectItem(object, "webhooks"), 0);
+    cJSON_AddItemToObject(first, "namespaceSelector",
+                          cJSON_Parse("{\"matchLabels\":{\"a\":\"b\"}}"));
+    store_put(&f->store, MUTATING, "", object);
+    unsigned changes = f->replicas[0].changes;
+    store_settle(&f->store);
+    assert_true(f->replicas[0].changes > changes);
+    assert_true(ca_bundle_pods(b, &selector));
+    assert_string_equal(store_text(selector, "matchLabels/a"), "b");
+    overwrite(f, MUTATING, "cmesh");
+    store_settle(&f->store);
+    assert_true(ca_bundle_pods(b, &selector));
+    assert_null(selector);
+    overwrite(f, MUTATING, "another"); /* which of the two is it? */
+    store_settle(&f->store);
+    assert_false(ca_bundle_pods(b, &selector));
+}
+
 /* ---- match conditions ---- */
 
 static void test_a_match_condition_follows_the_version(void **state)
@@ -740,6 +767,7 @@ int main(void)
         TEST(test_who_is_late_undoes_nothing),
         TEST(test_a_refused_write_is_tried_again),
         TEST(test_a_conflict_is_looked_at_again),
+        TEST(test_the_webhook_for_pods_is_known),
         TEST(test_a_match_condition_follows_the_version),
         TEST(test_an_overwritten_match_condition_comes_back),
         TEST(test_replicas_with_other_keys),

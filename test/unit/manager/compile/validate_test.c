@@ -15,6 +15,7 @@
 #include "base/array.h"
 #include "compile/misspelt.h"
 #include "compile/shards.h"
+#include "kube/name.h"
 #include "yaml/yaml.h"
 #include "json/json.h"
 
@@ -539,6 +540,32 @@ static void what_the_webhook_says(void **state)
     shard_cache_deinit(&f);
 }
 
+/* Whatever is changed, and whether it is taken or not. */
+static void where_no_webhook_injects(void **state)
+{
+    (void)state;
+    struct fixture f;
+    shard_cache_init(&f);
+    static const char good[] = OBJECT("", SELECTOR ", " LIMITS);
+    static const char note[] =
+        "metadata.namespace: pods in \"demo\" get no sidecars, and see everything";
+    assert_string_equal(admit(&f, "CREATE", "", good, "null").notes, "");
+    f.world.left_out = true;
+    struct answer a = admit(&f, "CREATE", "", good, "null");
+    assert_int_equal(a.rc, 0);
+    expect_text(a.notes, note);
+    assert_true(strlen(a.notes) < ADMISSION_WARNING_MAX - NAME_LABEL_MAX);
+    expect_text(admit(&f, "UPDATE", "", good, good).notes, note);
+    expect_text(admit(&f, "UPDATE", "", OBJECT("", SELECTOR), good).notes, note);
+    a = admit(&f, "CREATE", "", OBJECT("", SELECTOR ", limits: [{}]"), "null");
+    assert_int_equal(a.rc, -EINVAL);
+    expect_text(a.notes, note);
+    a = admit(&f, "UPDATE", "", OBJECT(", deletionTimestamp: '2026-01-01T00:00:00Z'", ""), good);
+    assert_string_equal(a.notes, "");
+    assert_string_equal(admit(&f, "DELETE", "", "null", good).notes, "");
+    shard_cache_deinit(&f);
+}
+
 static bool validate_once(void *data)
 {
     const struct fixture *f = data;
@@ -694,6 +721,7 @@ int main(void)
         cmocka_unit_test(objects_of_two_shards),
         cmocka_unit_test(roots),
         cmocka_unit_test(what_the_webhook_says),
+        cmocka_unit_test(where_no_webhook_injects),
         cmocka_unit_test(labels_that_nothing_sets),
         cmocka_unit_test(resources_that_no_server_has),
         cmocka_unit_test(a_group_that_is_none_is_said_once),

@@ -323,6 +323,25 @@ static void test_no_sidecar(void **state)
                "Label the pods' template mesh.example.com/enable-proxy: \"true\".");
 }
 
+/* There the label of the template does nothing. */
+static void test_no_sidecar_where_no_webhook_looks(void **state)
+{
+    (void)state;
+    struct status_pod pod = {.name = "p"};
+    struct status_facts facts = published(&pod, 1);
+    facts.left_out = true;
+    struct made m = make(facts);
+    expect_condition(&m, "Enforced", "False", "NoSidecar",
+                     "0 of 1 pods enforce generation 7. Without a sidecar, so seeing everything: "
+                     "p. The webhook for pods leaves this namespace out: use another one, or "
+                     "change the namespaceSelector of its MutatingWebhookConfiguration.");
+    assert_string_equal(
+        text_at(cJSON_GetArrayItem(cJSON_GetObjectItem(m.status, "pods"), 0), "message"),
+        "has no sidecar: its operator sees everything. It gets none in this namespace, which the "
+        "webhook for pods leaves out");
+    made_free(&m);
+}
+
 static void test_refused_by_another_version(void **state)
 {
     struct probe_result r = probe(PROBE_ANSWERED, 6, "demo/a", "unknown field spec.new");
@@ -894,6 +913,7 @@ int main(void)
         cmocka_unit_test(test_pods_that_refuse),
         cmocka_unit_test(test_other_rules),
         cmocka_unit_test(test_no_sidecar),
+        cmocka_unit_test(test_no_sidecar_where_no_webhook_looks),
         cmocka_unit_test(test_refused_by_another_version),
         cmocka_unit_test(test_connections_around_the_proxy),
         cmocka_unit_test(test_no_client_ever),

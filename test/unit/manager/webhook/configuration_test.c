@@ -351,6 +351,34 @@ static void test_rules_are_only_added(void **state)
                 "[" PODS_RULE ",{\"resources\":[\"pods\"],\"scope\":\"*\"},5]");
 }
 
+static void expect_pods(const char *client, const char *selector, unsigned count)
+{
+    const cJSON *found = NULL;
+    cJSON *object = configuration(client, NULL);
+    cJSON *webhook = cJSON_GetArrayItem(cJSON_GetObjectItem(object, "webhooks"), 0);
+    cJSON *wanted = cJSON_Parse(selector);
+    cJSON_AddItemToObject(webhook, "namespaceSelector", cJSON_Parse(selector));
+    assert_int_equal(configuration_pods(&target, object, &found), count);
+    assert_true(count == 0 ? found == NULL : cJSON_Compare(found, wanted, true));
+    cJSON_Delete(wanted);
+    cJSON_Delete(object);
+}
+
+static void test_namespaces_of_the_webhook_for_pods(void **state)
+{
+    (void)state;
+    const char *selector = "{\"matchLabels\":{\"a\":\"b\"}}";
+    expect_pods(SERVICE("/mutate/pods"), selector, 1);
+    expect_pods("{\"url\":\"https://127.0.0.1:1/mutate/pods\"}", selector, 1);
+    expect_pods("{\"url\":\"https://127.0.0.3:1/mutate/pods\"}", selector, 0);
+    expect_pods(SERVICE("/mutate/resources"), selector, 0);
+    const cJSON *found = NULL;
+    cJSON *object = configuration(SERVICE("/mutate/pods"), NULL);
+    assert_int_equal(configuration_pods(&target, object, &found), 1);
+    assert_null(found); /* it looks at all */
+    cJSON_Delete(object);
+}
+
 /* ---- match conditions ---- */
 
 static const struct compile_labels label_names = {
@@ -585,6 +613,7 @@ int main(void)
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_rules_of_the_webhook_for_labels_alone),
         cmocka_unit_test(test_rules_are_only_added),
+        cmocka_unit_test(test_namespaces_of_the_webhook_for_pods),
         cmocka_unit_test(test_a_match_condition_is_set),
         cmocka_unit_test(test_a_match_condition_goes),
         cmocka_unit_test(test_only_a_right_match_condition_stays),
