@@ -72,3 +72,38 @@ struct selector *labelled_demand(const struct labelled_keys *k, struct selector 
     }
     return s;
 }
+
+/* ---- rules ---- */
+
+static bool is_label_of(const struct rules_labels *labels, const char *key)
+{
+    return strcmp(key, labels->namespace) == 0 || strcmp(key, labels->shard_hash) == 0 ||
+           strcmp(key, labels->control) == 0;
+}
+
+bool labelled_asks(const struct rules *rules, const struct rules_entry *entry)
+{
+    size_t count;
+    const struct selector_requirement *r = selector_requirements(entry->compiled, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (is_label_of(rules_labels(rules), r[i].key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool labelled_any_asks(const struct rules *rules)
+{
+    const struct rules_entry *last = NULL;
+    bool asks = false;
+    for (size_t i = 0; i < rules_pattern_count(rules) && !asks; i++) {
+        struct slice group;
+        struct slice resource;
+        rules_pattern(rules, i, &group, &resource);
+        const struct rules_entry *entry = rules_match(rules, group, resource);
+        asks = entry != NULL && entry != last && labelled_asks(rules, entry);
+        last = entry;
+    }
+    return asks;
+}

@@ -9,12 +9,14 @@
 #ifndef MANAGER_COMPILE_LABELLED_H
 #define MANAGER_COMPILE_LABELLED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
 #include "kube/selector.h"
+#include "rules/rules.h"
 
 #define LABELLED_KEYS 3      /* control labels */
 #define LABELLED_KEY_MAX 512 /* of what may be a key, which is checked with the rules */
@@ -31,5 +33,10 @@ MUST_CHECK int labelled_check(const struct labelled_keys *k, const cJSON *label_
  * `key notin (a)` it makes `key,key notin (a)`. Frees `s`. NULL: -E2BIG or -ENOMEM. */
 MUST_CHECK struct selector *labelled_demand(const struct labelled_keys *k, struct selector *s,
                                             struct err *e);
+
+/* Whether what the limits on a resource select is selected by a control label, too. */
+bool labelled_asks(const struct rules *rules, const struct rules_entry *entry);
+/* Whether any limit of the rules asks for one. */
+bool labelled_any_asks(const struct rules *rules);
 
 #endif

@@ -18,6 +18,7 @@
 enum {
     PATH_LEN = 128,
     SHARED_MAX = 64, /* configs whose limits are compared with those of the new one */
+    NAMED_MAX = 3,   /* of which each is warned of by itself: there is more to be told */
 };
 
 struct validation {
@@ -29,7 +30,9 @@ struct validation {
     const struct validate_context *context;
     struct rules *rules;
     struct selector *pods;
-    bool looked; /* at the pods that there are */
+    bool looked;     /* at the pods that there are */
+    size_t possible; /* shards whose selectors may select a pod of this one, */
+    size_t shared;   /* and that see what it sees */
     struct warnings *warnings;
     struct err *e;
 };
@@ -132,6 +135,24 @@ static int check_shared_pod(struct validation *v)
     return pod == NULL ? 0 : refuse_pod(v, pod, other);
 }
 
+static void note_possible(struct validation *v, const char *other)
+{
+    if (++v->possible <= NAMED_MAX) {
+        warnings_add(v->warnings,
+                     "spec.selector: a pod could have the labels for this and for ShardingConfig "
+                     "\"%.100s\"; it would be refused",
+                     other);
+    }
+}
+
+static void note_more(const struct validation *v, const char *field, size_t count)
+{
+    if (count > NAMED_MAX) {
+        warnings_add(v->warnings, "%s: so it is with %zu more ShardingConfigs", field,
+                     count - NAMED_MAX);
+    }
+}
+
 static int compare_pods(struct validation *v, const char *other, const struct selector *theirs)
 {
     enum overlap overlap = overlap_between(v->pods, theirs);
@@ -142,10 +163,7 @@ static int compare_pods(struct validation *v, const char *other, const struct se
     if (rc == 0 && overlap == OVERLAP_CERTAIN) {
         rc = refuse_overlap(v, other, theirs);
     } else if (rc == 0) {
-        warnings_add(v->warnings,
-                     "spec.selector: a pod could have the labels for this and for ShardingConfig "
-                     "\"%.100s\"; it would be refused",
-                     other);
+        note_possible(v, other);
     }
     return rc;
 }
@@ -183,6 +201,7 @@ static int check_pods(struct validation *v)
             rc = check_neighbour(v, &list->items[i]);
         }
     }
+    note_more(v, "spec.selector", v->possible);
     return rc;
 }
 
@@ -404,13 +423,13 @@ static struct rules *rules_of(const struct validation *v, size_t number)
 }
 
 /* Shards of one operator, which all ask for the same lock, must not both see an object. */
-static void note_sharing(const struct validation *v, size_t number)
+static void note_sharing(struct validation *v, size_t number)
 {
     struct rules *theirs = rules_of(v, number);
     const char *lock = theirs == NULL ? NULL : rules_leader_election(theirs);
     if (lock != NULL && strcmp(lock, rules_leader_election(v->rules)) == 0) {
         struct sharing s = {.theirs = theirs};
-        if (each_entry(v, find_shared, &s) != 0) {
+        if (each_entry(v, find_shared, &s) != 0 && ++v->shared <= NAMED_MAX) {
             warnings_add(v->warnings,
                          "spec.limits: shard \"%.100s\" of the same operator sees \"%.63s\" that "
                          "this one sees too",
@@ -444,7 +463,19 @@ static int note_resources(const struct validation *v, void *data, const cJSON *e
     return 0;
 }
 
-static void note_oddities(const struct validation *v)
+/* Without an API server what is so on each. */
+static void note_unlabelled(const struct validation *v)
+{
+    const struct validate_context *w = v->context;
+    if (w->resource_count > 0) {
+        never_labelled_note(v->rules, w->unlabelled, w->unlabelled_count, v->warnings);
+    } else {
+        never_labelled_note(v->rules, never_labelled_anywhere, never_labelled_anywhere_count,
+                            v->warnings);
+    }
+}
+
+static void note_oddities(struct validation *v)
 {
     if (compile_lacks_limits(v->config)) {
         warnings_add(v->warnings, "spec.limits: missing: the shard sees nothing; write limits: [] "
@@ -455,6 +486,7 @@ static void note_oddities(const struct validation *v)
     (void)each_entry(v, note_contradiction, NULL);
     note_keys(v);
     (void)each_entry(v, v->context->resource_count == 0 ? note_resources : note_served, NULL);
+    note_unlabelled(v);
     size_t compared = 0;
     bool elects = rules_leader_election(v->rules) != NULL;
     const struct shards_list *list = &v->context->shards;
@@ -464,6 +496,7 @@ static void note_oddities(const struct validation *v)
             compared++;
         }
     }
+    note_more(v, "spec.limits", v->shared);
 }
 
 /* ---- a whole config ---- */

@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "compile/compile.h"
+#include "compile/never_labelled.h"
 #include "compile/shards.h"
 #include "object/admission_review.h"
 #include "object/warnings.h"
@@ -39,6 +40,8 @@ struct validate_context {
     bool left_out; /* the webhook for pods does not look at the namespace */
     const struct validate_resource *resources; /* all that the API server serves */
     size_t resource_count;
+    const struct never_labelled *unlabelled; /* those of them that never get control labels */
+    size_t unlabelled_count;
 };
 
 /* 0; -EINVAL or -E2BIG, where the message begins with the path of the field; -ENOMEM. */

@@ -58,30 +58,67 @@ static struct rules *rules_of(const void *data, size_t number)
     return shard_cache_rules(o->cache, o->configs[number], o->compile);
 }
 
-static int add_resources(struct admission_snapshot *o, struct validate_context *w)
+/* ---- resources ---- */
+
+void admission_snapshot_undiscovered(struct admission_snapshot *o)
 {
-    if (!discovery_ready(o->discovery)) {
-        return 0;
+    free(o->resources);
+    free(o->unlabelled);
+    o->resources = NULL;
+    o->unlabelled = NULL;
+    o->resource_count = 0;
+    o->unlabelled_count = 0;
+}
+
+static bool is_labelled(const struct discovery_resource *r,
+                        const struct sharding_resource *labelled, size_t count)
+{
+    bool found = strcmp(r->plural, "namespaces") == 0 && r->group[0] == '\0';
+    for (size_t i = 0; i < count && !found; i++) {
+        found =
+            strcmp(r->plural, labelled[i].plural) == 0 && strcmp(r->group, labelled[i].group) == 0;
     }
-    size_t count;
-    const struct discovery_resource *all = discovery_all(o->discovery, &count);
-    o->resources = calloc(count + 1, sizeof *o->resources);
-    if (o->resources == NULL) {
+    return found;
+}
+
+int admission_snapshot_discovered(struct admission_snapshot *o,
+                                  const struct sharding_resource *labelled, size_t count)
+{
+    size_t all_count;
+    const struct discovery_resource *all = discovery_all(o->discovery, &all_count);
+    admission_snapshot_undiscovered(o);
+    o->resources = calloc(all_count + 1, sizeof *o->resources);
+    o->unlabelled = calloc(all_count + 1, sizeof *o->unlabelled);
+    if (o->resources == NULL || o->unlabelled == NULL) {
+        admission_snapshot_undiscovered(o);
         return -ENOMEM;
     }
-    for (size_t i = 0; i < count; i++) {
-        o->resources[i] =
-            (struct validate_resource){.group = all[i].group, .resource = all[i].plural};
+    for (size_t i = 0; i < all_count; i++) {
+        const struct discovery_resource *r = &all[i];
+        o->resources[o->resource_count++] =
+            (struct validate_resource){.group = r->group, .resource = r->plural};
+        if (r->preferred && (r->verbs & DISCOVERY_LIST) != 0 && !is_labelled(r, labelled, count)) {
+            o->unlabelled[o->unlabelled_count++] =
+                (struct never_labelled){.group = r->group, .resource = r->plural};
+        }
     }
-    w->resources = o->resources;
-    w->resource_count = count;
     return 0;
+}
+
+/* ---- all ---- */
+
+static void forget_shards(struct admission_snapshot *o)
+{
+    free(o->configs);
+    free(o->items);
+    o->configs = NULL;
+    o->items = NULL;
 }
 
 int admission_snapshot_look(struct admission_snapshot *o, const char *ns,
                             struct validate_context *w, struct err *e)
 {
-    admission_snapshot_deinit(o);
+    forget_shards(o);
     *w = (struct validate_context){.shared_pod = shared_pod, .rules_of = rules_of, .data = o};
     /* The first config in a namespace makes its pods be listed: until then others are not refused.
      */
@@ -90,19 +127,15 @@ int admission_snapshot_look(struct admission_snapshot *o, const char *ns,
         return err_set(e, -EAGAIN, "the ShardingConfigs have not been listed yet%s%s",
                        why == NULL ? "" : ": ", why == NULL ? "" : why);
     }
-    int rc = add_shards(o, ns, w);
-    if (rc == 0) {
-        rc = add_resources(o, w);
-    }
-    return rc != 0 ? err_set(e, rc, "out of memory") : 0;
+    w->resources = o->resources;
+    w->resource_count = o->resource_count;
+    w->unlabelled = o->unlabelled;
+    w->unlabelled_count = o->unlabelled_count;
+    return add_shards(o, ns, w) != 0 ? err_memory(e) : 0;
 }
 
 void admission_snapshot_deinit(struct admission_snapshot *o)
 {
-    free(o->configs);
-    free(o->items);
-    free(o->resources);
-    o->configs = NULL;
-    o->items = NULL;
-    o->resources = NULL;
+    forget_shards(o);
+    admission_snapshot_undiscovered(o);
 }

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "compile/validate.h"
 #include "kube/client/discovery.h"
+#include "label/sharding_resources.h"
 #include "shard/shard_cache.h"
 
 struct admission_snapshot {
@@ -20,8 +21,20 @@ struct admission_snapshot {
     /* Of the last look. */
     const struct shard_cache_config **configs;
     struct shards_item *items; /* the same ones */
+    /* Since discovery told of a change. */
     struct validate_resource *resources;
+    size_t resource_count;
+    struct never_labelled *unlabelled;
+    size_t unlabelled_count;
 };
+
+/* What discovery has, which is pointed to, and what of it gets control labels. Must be called after
+ * each of its changes: what was known before is gone with it. 0; -ENOMEM: then nothing is known. */
+MUST_CHECK int admission_snapshot_discovered(struct admission_snapshot *o,
+                                             const struct sharding_resource *labelled,
+                                             size_t count);
+/* Nothing is known of resources. */
+void admission_snapshot_undiscovered(struct admission_snapshot *o);
 
 /* What there is in the namespace; valid until the loop runs on, or the next call. Resources are
  * left out while they are not known. 0; -EAGAIN: it is not known yet; -ENOMEM. */

@@ -98,9 +98,10 @@ static void on_shutdown(void *data)
 
 /* ---- what happens while it runs ---- */
 
-/* The resources that the API server sends to the webhook for labels follow what it has. A leader
- * that does not know all of that yet takes nothing away that the last one added. */
-static void send_resources(struct run *r)
+/* What webhooks decide from, and the resources that the API server sends to the webhook for labels,
+ * follow what it has. A leader that does not know all of that yet takes nothing away that the last
+ * one added. */
+static void follow_resources(struct run *r)
 {
     struct warnings warnings = WARNINGS_INIT;
     struct sharding_resource *found = NULL;
@@ -110,13 +111,14 @@ static void send_resources(struct run *r)
     }
     int rc = sharding_resources_resolve(r->resources, r->discovery, &found, &count, &warnings);
     if (rc == 0) {
+        rc = admission_snapshot_discovered(&r->outlook, found, count);
+    }
+    if (rc == 0) {
         bool all = discovery_complete_round(r->discovery) >= r->lead_round;
         rc = webhook_serving_set_resources(r->webhook, found, count, all);
     }
     if (rc != 0) {
-        log_error(
-            "cannot update the resources of the webhook for labels; keeping the previous ones",
-            log_str("error", err_text(rc)));
+        log_error("cannot update the resources of the webhooks", log_str("error", err_text(rc)));
     }
     free(found);
     warnings_deinit(&warnings);
@@ -125,16 +127,17 @@ static void send_resources(struct run *r)
 static void on_discovered(void *data)
 {
     struct run *r = data;
+    admission_snapshot_undiscovered(&r->outlook);
     if (r->leader != NULL) {
         leader_discovered(r->leader);
     }
-    send_resources(r);
+    follow_resources(r);
 }
 
 /* Also when nothing has changed: then what the last leader added may be too much. */
 static void on_discovery_complete(void *data)
 {
-    send_resources(data);
+    follow_resources(data);
 }
 
 static void on_discovery_state(void *data, const char *error)
@@ -161,7 +164,7 @@ static void on_lead(void *data)
     struct run *r = data;
     r->lead_round = discovery_next_round(r->discovery);
     discovery_refresh(r->discovery);
-    send_resources(r);
+    follow_resources(r);
     if (r->webhook != NULL) {
         webhook_serving_lead(r->webhook);
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "compile/labelled.h"
 
 enum { NAMES_MAX = 3, LIST_SIZE = 400, WHY_MAX = 100 };
 
@@ -81,41 +82,6 @@ static void add_progress(struct names *n, const struct labelled_progress *p)
     }
 }
 
-/* ---- limits ---- */
-
-static bool is_control_label(const struct rules_labels *labels, const char *key)
-{
-    return strcmp(key, labels->namespace) == 0 || strcmp(key, labels->shard_hash) == 0 ||
-           strcmp(key, labels->control) == 0;
-}
-
-static bool asks_for_labels(const struct rules *rules, const struct rules_entry *entry)
-{
-    size_t count;
-    const struct selector_requirement *r = selector_requirements(entry->compiled, &count);
-    bool asks = false;
-    for (size_t i = 0; i < count && !asks; i++) {
-        asks = is_control_label(rules_labels(rules), r[i].key);
-    }
-    return asks;
-}
-
-/* Whether any limit does: then what the API server has is looked through. */
-static bool any_asks_for_labels(const struct rules *rules)
-{
-    const struct rules_entry *last = NULL;
-    bool asks = false;
-    for (size_t i = 0; i < rules_pattern_count(rules) && !asks; i++) {
-        struct slice group;
-        struct slice resource;
-        rules_pattern(rules, i, &group, &resource);
-        const struct rules_entry *entry = rules_match(rules, group, resource);
-        asks = entry != NULL && entry != last && asks_for_labels(rules, entry);
-        last = entry;
-    }
-    return asks;
-}
-
 /* ---- the whole ---- */
 
 static void set(struct labelling *out, enum labelling_state state, const char *text)
@@ -171,7 +137,7 @@ static void look_through(const struct rules *rules, const struct labelled_source
         if (entry == NULL) {
             continue;
         }
-        last_asks = entry == last ? last_asks : asks_for_labels(rules, entry);
+        last_asks = entry == last ? last_asks : labelled_asks(rules, entry);
         last = entry;
         struct labelled_progress p = {.state = LABELLED_DONE};
         if (last_asks) {
@@ -195,7 +161,7 @@ void labelling_look(const struct rules *rules, const struct labelled_source *sou
         set(out, LABELLING_NOT_COMPILED, "There are no rules of this spec.");
         return;
     }
-    if (!any_asks_for_labels(rules)) {
+    if (!labelled_any_asks(rules)) {
         set(out, LABELLING_DONE, "No limit selects by control labels.");
         return;
     }

@@ -265,6 +265,26 @@ class Rules:
             self.assertIn("spec.limits[0].relateResources[0].apiGroups[0]", err)
             self.assertIn("the API server serves no such group", err)
 
+    def test_what_never_gets_labels_is_a_warning(self):
+        """Leases are in no --sharding-resources, custom definitions are not namespaced."""
+        ns = self.namespace()
+        entries = [
+            {"apiGroups": [""], "resources": ["configmaps"]},
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]},
+            {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"]},
+        ]
+        selector = {"matchLabels": {harness.NAMESPACE_LABEL: ns}}
+        for count, names in ((1, None), (2, "none: leases.coordination.k8s.io (not namespaced"),
+                             (3, "none: customresourcedefinitions.apiextensions.k8s.io, leases.")):  # fmt: skip
+            with self.subTest(count=count):
+                limit = {"relateResources": entries[:count], "selector": selector}
+                code, _, err = self.try_apply(sharding_config(ns, limits=[limit]))
+                self.assertEqual(0, code, err)
+                if self.warns and names:
+                    self.assertIn(names, err)
+                else:
+                    self.assertNotIn("never labelled", err)
+
     def test_two_shards_with_the_same_pods_are_refused(self):
         ns = self.namespace()
         self.create(sharding_config(ns))

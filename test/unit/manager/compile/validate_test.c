@@ -696,6 +696,30 @@ static void a_group_that_is_none_is_said_once(void **state)
 }
 
 /* The API server knows better. */
+/* By what the API server has, or, without one, by what none of them labels. */
+static void resources_that_never_get_labels(void **state)
+{
+    static const struct never_labelled unlabelled[] = {{"example.com", "widgets"}};
+    static const char key[] = "ctrlmesh.kusionstack.io/namespace";
+    (void)state;
+    struct fixture f;
+    shard_cache_init(&f);
+    f.world.unlabelled = unlabelled;
+    f.world.unlabelled_count = ARRAY_LEN(unlabelled);
+    check_limit(&f, "apiGroups: [example.com], resources: [widgets]", key,
+                "the shard sees none: widgets.example.com (not namespaced, or");
+    check_limit(&f, "apiGroups: [example.com], resources: [widgets]", "app", NULL);
+    check_limit(&f, "apiGroups: [''], resources: [pods]", key, NULL);
+    f.world.resource_count = 0;
+    check_limit(&f, "apiGroups: [''], resources: [pods, nodes, namespaces]", key,
+                "the shard sees none: nodes (not namespaced, or");
+    check_limit(&f, "apiGroups: [''], resources: [pods, namespaces]", key, NULL);
+    check_limit(&f, "apiGroups: [rbac.authorization.k8s.io], resources: [clusterroles, roles]", key,
+                "the shard sees none: clusterroles.rbac.authorization.k8s.io (not");
+    check_limit(&f, "apiGroups: [''], resources: [nodes]", "app", NULL);
+    shard_cache_deinit(&f);
+}
+
 static void resources_that_are_served_are_right(void **state)
 {
     static const struct validate_resource later[] = {{"", "things"}};
@@ -725,6 +749,7 @@ int main(void)
         cmocka_unit_test(labels_that_nothing_sets),
         cmocka_unit_test(resources_that_no_server_has),
         cmocka_unit_test(a_group_that_is_none_is_said_once),
+        cmocka_unit_test(resources_that_never_get_labels),
         cmocka_unit_test(resources_that_are_served_are_right),
         cmocka_unit_test(without_memory),
     };
