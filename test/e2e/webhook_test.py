@@ -725,7 +725,8 @@ class LeaderTest(WebhookCase):
             self.assertTrue(self.ask(manager, group)["allowed"])
         for manager in (self.manager, second):
             harness.wait_for(
-                lambda m=manager: "warnings" not in self.ask(m, group), "it knows the resource", 60
+                lambda m=manager: "is not found" not in str(self.ask(m, group)),
+                "it knows the resource",
             )
         second.stop()
 
