@@ -279,6 +279,18 @@ class Writes:
         self.expect_calls(1, self.kubectl_on, ns, "annotate", "note=1")
         self.expect_right(ns)
 
+    def test_a_wrong_hash_that_came_in_unseen(self):
+        """It was never checked, and does not change: only who asks about each update corrects it."""
+        ns = self.quiet_namespace()
+        wrong = str((int(hash_of(ns)) + 1) % 32)
+        labels = {**control_labels(ns), harness.HASH_LABEL: wrong}
+        self.foreign(self.kind, ns, labels)
+        self.expect_calls(0, self.kubectl_on, ns, "annotate", "note=1")
+        left = labels if self.evaluates else control_labels(ns)
+        self.assertEqual(left, given_control_labels(self.get(self.kind, ns)))
+        self.kubectl_on(ns, "label", harness.HASH_LABEL + "-")
+        self.expect_right(ns)
+
     def test_while_it_is_deleted(self):
         ns = self.quiet_namespace()
         made = thing(self.kind, ns, finalizers=["cmesh.test/x"])
@@ -313,8 +325,8 @@ class WidgetTest(Writes, ConditionCase):
 
     kind = "Widget"
 
-    def put_labels(self, ns, value):
-        """Another webhook, before ours, that puts `value` in the place of the labels."""
+    def put_labels(self, ns, value, name="before"):
+        """Another webhook that puts `value` in the place of the labels: before ours, by its name."""
         patch = [{"op": "add", "path": "/metadata/labels", "value": value}]
         coded = base64.b64encode(json.dumps(patch).encode()).decode()
 
@@ -337,10 +349,10 @@ class WidgetTest(Writes, ConditionCase):
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
         }
-        made = {"metadata": {"name": f"{self.home}-before"}, "webhooks": [webhook]}
+        made = {"metadata": {"name": f"{self.home}-{name}"}, "webhooks": [webhook]}
         path = f"{CONFIGURATIONS}/mutatingwebhookconfigurations"
-        self.addCleanup(self.cluster.fetch, f"{path}/{self.home}-before", "DELETE")
-        self.cluster.fetch(f"{path}/{self.home}-before", "DELETE")
+        self.addCleanup(self.cluster.fetch, f"{path}/{self.home}-{name}", "DELETE")
+        self.cluster.fetch(f"{path}/{self.home}-{name}", "DELETE")
         self.cluster.json(path, "POST", made)
         return other
 
@@ -362,6 +374,25 @@ class WidgetTest(Writes, ConditionCase):
                 harness.wait_for(is_asked, "the API server asks the other webhook")
                 self.expect_calls(1, self.patch, self.kind, ns, {"y": "z"})
                 self.expect_right(ns)
+
+
+    def test_a_webhook_behind_ours_takes_labels_away(self):
+        """What was not asked about is not asked about again (reinvocationPolicy), so its labels are
+        gone. To set them anew is asked about, and ours has the last word."""
+        ns = self.quiet_namespace()
+        self.kubectl("label", "namespace", ns, f"kubernetes.io/metadata.name={ns}", "--overwrite")
+        self.create(thing(self.kind, ns))
+        other = self.put_labels(ns, {}, "zzz")
+
+        def is_asked():
+            self.patch(self.kind, ns, {"x": "1"})
+            return other.peers
+
+        harness.wait_for(is_asked, "the API server asks the other webhook")
+        left = {} if self.evaluates else control_labels(ns)
+        self.assertEqual(left, given_control_labels(self.get(self.kind, ns)))
+        self.patch(self.kind, ns, {"metadata": {"labels": control_labels(ns)}})
+        self.expect_right(ns)
 
 
 class NamespaceTest(ConditionCase):
