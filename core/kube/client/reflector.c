@@ -13,6 +13,7 @@
 #include "kube/client/api_error.h"
 #include "kube/client/collection.h"
 #include "kube/client/list_page.h"
+#include "kube/client/object_head.h"
 #include "kube/client/watch_event.h"
 
 enum {
@@ -273,7 +274,7 @@ static void fail_refused(struct reflector *r, unsigned status, const char *retry
         return;
     }
     api_error_from_answer(status, retry_after, body, &error);
-    err_set(&t.e, -EPROTO, "%s", error.msg);
+    err_set(&t.e, status == 403 ? -EACCES : -EPROTO, "%s", error.msg);
     t.retry_after = error.retry_after;
     if (error.expired) {
         t.relist = REFLECTOR_EXPIRED;
@@ -343,6 +344,8 @@ static void take_page(struct reflector *r, struct slice body)
         fail_reading(r, &e);
         return;
     }
+    p.wants = r->handlers->wants;
+    p.data = r->data;
     int rc = r->token == NULL ? begin_list(r) : 0;
     if (rc == 0) {
         rc = take_objects(r, &p, &e);
@@ -474,10 +477,28 @@ static void take_event(struct reflector *r, const struct watch_event *event)
     }
 }
 
+/* True: it is of no interest, and nothing was built of it. */
+static bool pass_over(struct reflector *r, struct slice line)
+{
+    struct object_head h;
+    if (r->handlers->wants == NULL || !object_head_of_event(line, &h) ||
+        r->handlers->wants(r->data, h.ns)) {
+        return false;
+    }
+    memcpy(r->version, h.version.ptr, h.version.len);
+    r->version[h.version.len] = '\0';
+    r->fruitful = true;
+    r->stats.events++;
+    return true;
+}
+
 static void take_line(struct reflector *r, struct slice line)
 {
     struct watch_event event;
     struct err e = ERR_INIT;
+    if (pass_over(r, line)) {
+        return;
+    }
     if (watch_event_parse(line, &event, &e) != 0) {
         fail_reading(r, &e);
         return;
@@ -756,6 +777,16 @@ void reflector_release(struct reflector *r)
 const char *reflector_error(const struct reflector *r)
 {
     return r->error.code == 0 ? NULL : r->error.msg;
+}
+
+bool reflector_forbidden(const struct reflector *r)
+{
+    return r->error.code == -EACCES;
+}
+
+const char *reflector_version(const struct reflector *r)
+{
+    return r->version;
 }
 
 const struct reflector_stats *reflector_stats(const struct reflector *r)

@@ -37,7 +37,7 @@ enum reflector_change {
 };
 
 /* None is ever called inside a function of this header; reflector_free is allowed inside all of
- * them. on_list, on_synced and on_state may be NULL.
+ * them but `wants`. All but on_object may be NULL.
  *
  *     (on_list on_object(LISTED)*)* on_list on_object(LISTED)* on_synced on_object(ADDED, ...)*
  *
@@ -58,6 +58,9 @@ struct reflector_handlers {
      * told when a watch has been open for a second. What is part of ordinary life (the end of a
      * watch, one cut, one expired version) is no news. */
     void (*on_state)(void *data, const char *error);
+    /* Whether objects of that namespace are of interest: called for each, before anything is built
+     * of it. on_object is not called for others, but may be for some of them. NULL: all are. */
+    bool (*wants)(void *data, const char *ns);
 };
 
 /* Time and chance, so that tests need not wait for either. */
@@ -93,9 +96,9 @@ enum reflector_reason {
 struct reflector_stats {
     uint64_t lists[REFLECTOR_REASONS]; /* begun, by reason */
     uint64_t pages;                    /* received */
-    uint64_t objects;                  /* in them */
+    uint64_t objects;                  /* in them, and wanted */
     uint64_t watches;                  /* opened: answered with status 200 */
-    uint64_t events;                   /* without bookmarks */
+    uint64_t events;                   /* without bookmarks; wanted or not */
     uint64_t bookmarks;
     uint64_t failures; /* of lists, watches and requests for them, ordinary ends not counted */
     bool synced;       /* a list was completed, ever */
@@ -116,6 +119,12 @@ void reflector_release(struct reflector *r);
 
 /* What on_state said last; NULL: nothing keeps it from following. Valid until the loop runs on. */
 const char *reflector_error(const struct reflector *r);
+/* Whether that is status 403: the rights are missing. */
+bool reflector_forbidden(const struct reflector *r);
+/* The resourceVersion of the last complete list, or of the last event or bookmark since: all that
+ * happened up to it has been told. In on_object that is the event's. "": a list is needed or under
+ * way. Valid until the loop runs on. */
+const char *reflector_version(const struct reflector *r);
 const struct reflector_stats *reflector_stats(const struct reflector *r);
 
 /* Ends everything at once: no handler is called any more. NULL is ignored. */

@@ -35,9 +35,24 @@ static void follow_whim(struct fixture *f, enum user_whim whim)
     }
 }
 
+/* As far as all has been told. */
+static void expect_version(const struct fixture *f, const char *version)
+{
+    if (f->reflector != NULL) {
+        assert_string_equal(reflector_version(f->reflector), version);
+    }
+}
+
+static bool wants(void *data, const char *ns)
+{
+    const struct fixture *f = data;
+    return f->wanted == NULL || strcmp(f->wanted, ns) == 0;
+}
+
 static void on_list(void *data)
 {
     note(data, "list");
+    expect_version(data, "");
     follow_whim(data, USER_FREES_ON_LIST);
 }
 
@@ -56,6 +71,7 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
                    cJSON_GetStringValue(cJSON_GetObjectItem(metadata, "name")),
                    version == NULL ? "" : version);
     note(data, text);
+    expect_version(data, change == REFLECTOR_LISTED ? "" : version);
     follow_whim(data, USER_FREES_ON_OBJECT);
 }
 
@@ -83,6 +99,7 @@ static const struct reflector_handlers handlers = {
     .on_object = on_object,
     .on_synced = on_synced,
     .on_state = on_state,
+    .wants = wants,
 };
 
 /* ---- the clock ---- */
