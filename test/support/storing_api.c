@@ -160,6 +160,9 @@ static unsigned cached_version(const struct storing_api *s, const struct query *
 
 static void set_list_version(const struct storing_api *s, struct query *q)
 {
+    if (s->page_max > 0 && q->limit > s->page_max) {
+        q->limit = s->page_max;
+    }
     if (!q->exact && s->cache && !q->newest) {
         q->version = cached_version(s, q, q->version);
         q->limit = 0; /* a watch cache knows no pages */
@@ -291,11 +294,16 @@ static void put_changes(const struct storing_api *s, struct query *q, unsigned m
     }
 }
 
+static bool has_part(const struct api_request *r, const char *part)
+{
+    return part != NULL && strstr(r->target, part) != NULL;
+}
+
 static void go_on_watch(struct api_request *r)
 {
     const struct storing_api *s = store_of(r);
     struct buf text = BUF_INIT(SIZE_MAX / 2);
-    if (!s->silent && r->x != NULL) {
+    if (!s->silent && !has_part(r, s->paused) && r->x != NULL) {
         put_changes(s, r->data, UINT32_MAX, &text);
         if (text.len > 0) {
             api_send_bytes(r, buf_slice(&text));
@@ -342,6 +350,17 @@ void store_end_watches(struct storing_api *s)
         struct api_request *r = LIST_ITEM(n, struct api_request, link);
         if (is_open_watch(r)) {
             api_cut(r);
+        }
+    }
+}
+
+void store_expire_watches(struct storing_api *s, const char *part)
+{
+    LIST_FOR_EACH_SAFE(n, after, &s->api.requests)
+    {
+        struct api_request *r = LIST_ITEM(n, struct api_request, link);
+        if (is_open_watch(r) && has_part(r, part)) {
+            end_expired(r);
         }
     }
 }
@@ -422,9 +441,23 @@ static bool is_collection(const struct request_info *ri)
     return ri->verb == VERB_WATCH || ri->verb == VERB_LIST;
 }
 
+/* True: it waits, or is over. */
+static bool refuse_or_pause(struct api_request *r)
+{
+    const struct storing_api *s = store_of(r);
+    bool refused = !r->begun && has_part(r, s->refused.part);
+    if (refused) {
+        answer_error(r, s->refused.status);
+    }
+    return refused || has_part(r, s->paused);
+}
+
 static void serve_collection(struct api_request *r)
 {
     const struct query *q = r->data;
+    if (refuse_or_pause(r)) {
+        return;
+    }
     if (q->ri.verb == VERB_LIST) {
         answer_list(r, false);
         return;
@@ -462,10 +495,22 @@ static struct api_request *waiting_write(const struct storing_api *s)
     return NULL;
 }
 
+static void go_on_collections(struct storing_api *s)
+{
+    LIST_FOR_EACH_SAFE(n, after, &s->api.requests)
+    {
+        struct api_request *r = LIST_ITEM(n, struct api_request, link);
+        if (r->data != NULL && !r->begun && !s->by_chance) {
+            serve_collection(r);
+        }
+    }
+}
+
 void store_go_on(struct storing_api *s)
 {
     struct api_request *r;
     go_on_watches(s);
+    go_on_collections(s);
     while (!s->held && (r = waiting_write(s)) != NULL) {
         serve(&s->api, r);
     }
@@ -565,7 +610,7 @@ void store_play(struct storing_api *s)
     {
         struct api_request *r = LIST_ITEM(n, struct api_request, link);
         const struct query *q = r->data;
-        if (q == NULL || (!s->calm && store_chance(s, 4) != 0)) {
+        if (q == NULL || (!s->calm && store_chance(s, 4) != 0) || refuse_or_pause(r)) {
             continue;
         }
         if (q->ri.verb == VERB_WATCH) {
@@ -596,7 +641,7 @@ static uint32_t no_random(void *data)
     return 0;
 }
 
-void store_turn(struct storing_api *s, uint64_t ms)
+void store_end_pauses(struct storing_api *s)
 {
     struct list due;
     list_init(&due);
@@ -610,6 +655,11 @@ void store_turn(struct storing_api *s, uint64_t ms)
         list_remove(&d->link);
         d->cb(d);
     }
+}
+
+void store_turn(struct storing_api *s, uint64_t ms)
+{
+    store_end_pauses(s);
     run_for(s->api.loop, ms);
 }
 

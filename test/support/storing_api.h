@@ -60,6 +60,12 @@ struct storing_api {
     unsigned conflicts; /* writes that were refused because the object was there or had changed */
     bool silent;        /* watches show nothing for as long as it is set */
     bool held;          /* writes wait for as long as it is set */
+    const char *paused; /* lists and watches with this in their targets wait as long as it is set */
+    unsigned page_max;  /* objects in a page, if more are asked for; 0: as is asked for */
+    struct {
+        const char *part; /* lists and watches with this in their targets; NULL: none */
+        unsigned status;  /* the answer to them */
+    } refused;
     struct {
         const char *path; /* writes of which this is a part */
         unsigned status;  /* the answer, and nothing is done; 0: as it should be */
@@ -111,17 +117,21 @@ const char *store_text(const cJSON *object, const char *path);
 
 /* Ends all watches that are open, as a server may at any time. */
 void store_end_watches(struct storing_api *s);
+/* Ends those with this in their targets, as their version is not kept any more (410). */
+void store_expire_watches(struct storing_api *s, const char *part);
 /* All connections end, and there is no server until api_listen. */
 void store_lose(struct storing_api *s);
 /* The next `count` writes to a path with that part fail; see `failing`. */
 void store_fail(struct storing_api *s, const char *path, unsigned status, enum store_fault fault,
                 unsigned count);
-/* `silent` or `held` have changed: answers what has waited. */
+/* `silent`, `held` or `paused` have changed: answers what has waited. */
 void store_go_on(struct storing_api *s);
 
 /* ---- time ---- */
 
-/* Runs the loop for a moment; pauses of reflectors are over. */
+/* Pauses of reflectors are over. */
+void store_end_pauses(struct storing_api *s);
+/* The same, and runs the loop for a moment. */
 void store_turn(struct storing_api *s, uint64_t ms);
 /* Until nothing is asked for and nothing changes any more. */
 void store_settle(struct storing_api *s);
