@@ -8,6 +8,8 @@
 #include "object/names.h"
 #include "shard/shard_cache_internal.h"
 
+enum { OWN_WATCHES = 16 };
+
 /* ---- telling ---- */
 
 void shard_cache_tell_shard(const struct shard_cache *w, const char *key,
@@ -101,6 +103,8 @@ struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache
     informer_init(&w->configs_informer, w, NULL, SHARD_CACHE_OF_CONFIGS,
                   &shard_cache_config_handlers);
     informer_init(&w->maps_informer, w, NULL, SHARD_CACHE_OF_MAPS, &shard_cache_map_handlers);
+    w->own_watches = o->own_watches == 0 ? OWN_WATCHES : o->own_watches;
+    shard_cache_sources_init(w);
     struct err why = ERR_INIT;
     if (copy_and_follow(w, o, &why) != 0) {
         (void)err_set(e, why.code, "%s", why.msg);
@@ -131,6 +135,7 @@ void shard_cache_free(struct shard_cache *w)
     }
     informer_end(&w->configs_informer);
     informer_end(&w->maps_informer);
+    shard_cache_sources_deinit(w);
     table_deinit(&w->configs);
     table_deinit(&w->maps);
     table_deinit(&w->pods);

@@ -65,6 +65,8 @@ struct shard_cache_options {
     struct kube_client *client;      /* must outlive the cache */
     const char *namespace;           /* nothing else is looked at; NULL: all; copied */
     const char *prefix;              /* of labels and annotations; copied */
+    unsigned own_watches;            /* of pods, one for each namespace, at most; with more of them
+                                        one watch follows the pods of all; 0: 16 */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 

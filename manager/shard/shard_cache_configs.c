@@ -17,7 +17,7 @@
 
 static void free_namespace(struct shard_cache *w, struct namespace *s)
 {
-    informer_end(&s->informer);
+    shard_cache_source_end(w, s);
     while (!list_empty(&s->pods)) {
         shard_cache_drop_pod(w, LIST_ITEM(s->pods.next, struct pod_entry, link));
     }
@@ -28,7 +28,6 @@ static void free_namespace(struct shard_cache *w, struct namespace *s)
 
 static struct namespace *new_namespace(struct shard_cache *w, const char *ns)
 {
-    struct err e = ERR_INIT;
     struct namespace *s = calloc(1, sizeof *s + strlen(ns) + 1);
     if (s == NULL) {
         return NULL;
@@ -44,10 +43,7 @@ static struct namespace *new_namespace(struct shard_cache *w, const char *ns)
         free(s);
         return NULL;
     }
-    if (informer_follow(&s->informer, &e) != 0) {
-        free_namespace(w, s);
-        return NULL;
-    }
+    shard_cache_source_begin(w, s);
     return s;
 }
 
@@ -335,6 +331,7 @@ static void on_configs_synced(void *data)
     }
     f->synced = f->synced || !f->lost;
     shard_cache_tell_all_ready(f->cache);
+    shard_cache_arrange(f->cache);
 }
 
 const struct reflector_handlers shard_cache_config_handlers = {

@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 
+#include "base/decimal.h"
 #include "base/log.h"
 #include "inject/inject_options.h"
 #include "shard/shard_cache_internal.h"
@@ -23,16 +24,12 @@ const char *shard_cache_collection_text(enum shard_cache_collection c)
     return texts[c];
 }
 
-static void set_again(struct shard_cache *w)
+void shard_cache_set_deadline(struct shard_cache *w, struct net_deadline *d, uint64_t ms)
 {
-    if (w->again_set) {
-        return;
-    }
-    w->again_set = true;
     if (w->ops != NULL) {
-        w->ops->set_deadline(w->ops->data, &w->again, AGAIN_MS);
+        w->ops->set_deadline(w->ops->data, d, ms);
     } else {
-        net_deadline_set(w->loop, &w->again, AGAIN_MS);
+        net_deadline_set(w->loop, d, ms);
     }
 }
 
@@ -41,7 +38,10 @@ void informer_lose(struct informer *f)
     log_error("out of memory; listing this collection again",
               log_str("collection", shard_cache_collection_text(f->collection)));
     f->lost = true;
-    set_again(f->cache);
+    if (!f->cache->again_set) {
+        f->cache->again_set = true;
+        shard_cache_set_deadline(f->cache, &f->cache->again, AGAIN_MS);
+    }
 }
 
 void informer_on_state(void *data, const char *error)
@@ -92,6 +92,22 @@ void informer_end(struct informer *f)
     informer_count(&f->cache->past[f->collection], f);
     reflector_free(f->reflector);
     f->reflector = NULL;
+    f->lost = false;
+}
+
+uint64_t informer_version(const struct informer *f)
+{
+    return f->reflector == NULL ? 0 : decimal_or_zero(slice_str(reflector_version(f->reflector)));
+}
+
+const char *informer_error(const struct informer *f)
+{
+    return f->reflector == NULL ? NULL : reflector_error(f->reflector);
+}
+
+bool informer_watches(const struct informer *f)
+{
+    return f->reflector != NULL && reflector_stats(f->reflector)->following;
 }
 
 int informer_follow(struct informer *f, struct err *e)
@@ -115,7 +131,6 @@ int informer_follow(struct informer *f, struct err *e)
     }
     informer_end(f);
     f->reflector = fresh;
-    f->lost = false;
     return 0;
 }
 
@@ -142,6 +157,9 @@ void shard_cache_list_again(struct net_deadline *d)
     w->again_set = false;
     follow_again(&w->configs_informer);
     follow_again(&w->maps_informer);
+    if (w->shared_informer.lost) {
+        shard_cache_follow_shared(w);
+    }
     for (struct table_node *n = NULL; (n = table_next(&w->namespaces, n)) != NULL;) {
         follow_again(&LIST_ITEM(n, struct namespace, node)->informer);
     }

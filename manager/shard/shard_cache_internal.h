@@ -4,7 +4,7 @@
  *
  * shard_cache.c begins and ends it and tells who listens; shard_cache_informer.c follows a
  * collection, whose objects shard_cache_configs.c, shard_cache_maps.c and shard_cache_pods.c keep;
- * shard_lister.c answers.
+ * shard_cache_source.c decides which informer tells of a namespace's pods; shard_lister.c answers.
  */
 #ifndef MANAGER_SHARD_SHARD_CACHE_INTERNAL_H
 #define MANAGER_SHARD_SHARD_CACHE_INTERNAL_H
@@ -25,12 +25,19 @@ enum shard_cache_collection {
 /* One collection that is followed. */
 struct informer {
     struct shard_cache *cache;
-    struct namespace *namespace; /* of pods; NULL: of all namespaces that are looked at */
+    struct namespace *namespace; /* whose pods; NULL: of all namespaces that are looked at */
     enum shard_cache_collection collection;
     const struct reflector_handlers *handlers;
     struct reflector *reflector;
-    bool synced; /* listed, ever */
+    bool synced; /* listed, ever; not of pods: see struct namespace */
     bool lost;   /* something was not kept: it is to be listed again */
+};
+
+/* Who tells of a namespace's pods; see shard_cache_source.c. */
+enum pod_source {
+    PODS_WAITING, /* nobody, for the moment */
+    PODS_OWN,     /* an informer of its own */
+    PODS_SHARED,  /* the informer of all namespaces */
 };
 
 /* A namespace with configs, or with rules of one that is gone. */
@@ -42,7 +49,13 @@ struct namespace
     struct list pods;
     struct list injected; /* struct injected */
     struct members members;
-    struct informer informer;
+    bool synced; /* its pods were listed, ever */
+    enum pod_source source;
+    struct informer informer; /* PODS_OWN */
+    uint64_t since;           /* PODS_SHARED: no event up to this version is news */
+    uint64_t ignored;         /* else: the last version of what the shared informer told of it;
+                                 UINT64_MAX: one that cannot be read */
+    struct list queued;       /* in shard_cache.queue */
     char name[];
 };
 
@@ -118,6 +131,12 @@ struct shard_cache {
     struct table namespaces;
     struct informer configs_informer;
     struct informer maps_informer;
+    struct informer shared_informer; /* of the pods of all namespaces; not always there */
+    bool shared_failed;              /* it cannot follow; nobody is to wait for it */
+    struct net_deadline shared_patience;
+    size_t own_watches;
+    struct list queue; /* namespaces that need a list by an informer of their own */
+    struct net_task arranging;
     struct informer_counts past[SHARD_CACHE_COLLECTIONS];
     struct net_deadline again;
     bool again_set;
@@ -165,18 +184,26 @@ const char *shard_cache_collection_text(enum shard_cache_collection c);
 /* `ns`: whose pods; NULL: of all namespaces that are looked at. */
 void informer_init(struct informer *f, struct shard_cache *w, struct namespace *ns,
                    enum shard_cache_collection collection, const struct reflector_handlers *h);
-/* Begins to follow, or begins anew. */
+/* Begins to follow, or begins anew; what there is goes on when that fails. */
 MUST_CHECK int informer_follow(struct informer *f, struct err *e);
 /* Something could not be kept: the collection is listed again before long. */
 void informer_lose(struct informer *f);
 /* Follows no more, and keeps the counts. */
 void informer_end(struct informer *f);
+/* The version up to which it has told all that happened; 0: it is listing, or has none that can be
+ * read. */
+uint64_t informer_version(const struct informer *f);
+/* What keeps it from following, for people; NULL: nothing, or it does not follow at all. */
+const char *informer_error(const struct informer *f);
+/* Whether a watch of its is open. */
+bool informer_watches(const struct informer *f);
 /* Adds what its reflector has counted. */
 void informer_count(struct informer_counts *to, const struct informer *f);
 /* Of each collection's reflector_handlers. */
 void informer_on_state(void *data, const char *error);
 /* When shard_cache.again is due: what was lost is listed. */
 void shard_cache_list_again(struct net_deadline *d);
+void shard_cache_set_deadline(struct shard_cache *w, struct net_deadline *d, uint64_t ms);
 
 /* ---- shard_cache_configs.c, shard_cache_maps.c, shard_cache_pods.c ---- */
 
@@ -189,10 +216,32 @@ extern const struct reflector_handlers shard_cache_pod_handlers;
 MUST_CHECK struct namespace *shard_cache_provide_namespace(struct shard_cache *w, const char *ns);
 void shard_cache_leave_namespace(struct shard_cache *w, struct namespace *s);
 
+/* What an informer has told of a pod of the namespace. 0 or -ENOMEM. */
+MUST_CHECK int shard_cache_keep_pod(struct shard_cache *w, struct namespace *s,
+                                    enum reflector_change change, const cJSON *object);
+/* A list of its pods begins, and is complete. */
+void shard_cache_pods_begin(struct namespace *s);
+void shard_cache_pods_end(struct shard_cache *w, struct namespace *s);
+
 /* They tell who listens. The namespace goes with its last config and map. */
 void shard_cache_remove_config(struct shard_cache *w, struct config *c);
 void shard_cache_drop_map(struct shard_cache *w, struct map_entry *m);
 void shard_cache_drop_pod(struct shard_cache *w, struct pod_entry *p);
+
+/* ---- shard_cache_source.c: which informer tells of a namespace's pods ---- */
+
+void shard_cache_sources_init(struct shard_cache *w);
+/* All namespaces are gone. */
+void shard_cache_sources_deinit(struct shard_cache *w);
+/* A namespace is followed, or is no more; it is still in the table. */
+void shard_cache_source_begin(struct shard_cache *w, struct namespace *s);
+void shard_cache_source_end(struct shard_cache *w, struct namespace *s);
+/* Its own informer stands at another version: it may not be needed any more. */
+void shard_cache_source_moved(struct shard_cache *w, struct namespace *s);
+/* As soon as the loop runs on, all is looked at: who needs an informer, and who needs none. */
+void shard_cache_arrange(struct shard_cache *w);
+/* The shared informer begins, or begins anew. */
+void shard_cache_follow_shared(struct shard_cache *w);
 
 /* ---- shard_cache.c: telling who listens ---- */
 

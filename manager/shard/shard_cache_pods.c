@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pods of one namespace.
+ * The pods of one namespace, and the informer that it has of its own.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -102,9 +102,9 @@ static struct pod *exchange_pod(struct pod_entry *p, struct pod *pod)
     return old;
 }
 
-static int put_pod(struct informer *f, struct pod *pod)
+/* Takes `pod`. */
+static int put_pod(struct shard_cache *w, struct namespace *s, struct pod *pod)
 {
-    struct shard_cache *w = f->cache;
     struct pod_entry *p = find_pod(w, pod->key);
     if (p != NULL && strcmp(p->pod->uid, pod->uid) != 0) {
         shard_cache_drop_pod(w, p); /* another pod of the same name */
@@ -115,7 +115,7 @@ static int put_pod(struct informer *f, struct pod *pod)
         free(exchange_pod(p, pod));
         return 0;
     }
-    p = p != NULL ? p : add_pod(w, f->namespace, pod);
+    p = p != NULL ? p : add_pod(w, s, pod);
     if (p == NULL) {
         free(pod);
         return -ENOMEM;
@@ -123,8 +123,7 @@ static int put_pod(struct informer *f, struct pod *pod)
     shard_cache_tell_shards_of(w, p);
     free(exchange_pod(p, pod));
     p->stale = false;
-    if (link_injected(w, f->namespace, p, pod) != 0 ||
-        members_place(&f->namespace->members, &p->member, pod) != 0) {
+    if (link_injected(w, s, p, pod) != 0 || members_place(&s->members, &p->member, pod) != 0) {
         shard_cache_drop_pod(w, p);
         return -ENOMEM;
     }
@@ -142,55 +141,85 @@ void shard_cache_pod_told(struct shard_cache *w, const char *key, const char *ui
     }
 }
 
-static void on_pod_list(void *data)
+int shard_cache_keep_pod(struct shard_cache *w, struct namespace *s, enum reflector_change change,
+                         const cJSON *object)
 {
-    struct informer *f = data;
-    LIST_FOR_EACH(n, &f->namespace->pods)
+    struct pod *pod = pod_new(object, &w->keys);
+    if (pod == NULL) {
+        return -ENOMEM;
+    }
+    if (change != REFLECTOR_DELETED) {
+        return put_pod(w, s, pod);
+    }
+    struct pod_entry *p = find_pod(w, pod->key);
+    free(pod);
+    if (p != NULL) {
+        shard_cache_drop_pod(w, p);
+    }
+    return 0;
+}
+
+void shard_cache_pods_begin(struct namespace *s)
+{
+    LIST_FOR_EACH(n, &s->pods)
     {
         LIST_ITEM(n, struct pod_entry, link)->stale = true;
     }
 }
 
+void shard_cache_pods_end(struct shard_cache *w, struct namespace *s)
+{
+    LIST_FOR_EACH_SAFE(n, after, &s->pods)
+    {
+        struct pod_entry *p = LIST_ITEM(n, struct pod_entry, link);
+        if (p->stale) {
+            shard_cache_drop_pod(w, p);
+        }
+    }
+    bool first = !s->synced;
+    s->synced = true;
+    if (first) {
+        shard_cache_tell_ready(w, s);
+    }
+}
+
+/* ---- the informer of one namespace ---- */
+
+static void on_pod_list(void *data)
+{
+    const struct informer *f = data;
+    shard_cache_pods_begin(f->namespace);
+}
+
 static void on_pod_object(void *data, enum reflector_change change, const cJSON *object)
 {
     struct informer *f = data;
-    struct pod *pod = pod_new(object, &f->cache->keys);
-    struct pod_entry *p = pod == NULL ? NULL : find_pod(f->cache, pod->key);
-    if (pod == NULL) {
+    if (shard_cache_keep_pod(f->cache, f->namespace, change, object) != 0) {
         informer_lose(f);
-    } else if (change != REFLECTOR_DELETED) {
-        if (put_pod(f, pod) != 0) {
-            informer_lose(f);
-        }
-    } else {
-        free(pod);
-        if (p != NULL) {
-            shard_cache_drop_pod(f->cache, p);
-        }
     }
+    shard_cache_source_moved(f->cache, f->namespace);
 }
 
 static void on_pods_synced(void *data)
 {
     struct informer *f = data;
-    struct list *next = NULL;
-    if (f->lost) {
-        return;
+    if (!f->lost) {
+        shard_cache_pods_end(f->cache, f->namespace);
     }
-    for (struct list *n = f->namespace->pods.next; n != &f->namespace->pods; n = next) {
-        next = n->next;
-        struct pod_entry *p = LIST_ITEM(n, struct pod_entry, link);
-        if (p->stale) {
-            shard_cache_drop_pod(f->cache, p);
-        }
-    }
-    f->synced = true;
-    shard_cache_tell_ready(f->cache, f->namespace);
+    shard_cache_source_moved(f->cache, f->namespace);
+    shard_cache_arrange(f->cache);
+}
+
+static void on_pods_state(void *data, const char *error)
+{
+    struct informer *f = data;
+    informer_on_state(f, error);
+    shard_cache_arrange(f->cache);
 }
 
 const struct reflector_handlers shard_cache_pod_handlers = {
     .on_list = on_pod_list,
     .on_object = on_pod_object,
     .on_synced = on_pods_synced,
-    .on_state = informer_on_state,
+    .on_state = on_pods_state,
 };

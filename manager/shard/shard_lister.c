@@ -15,14 +15,14 @@ bool shard_cache_ready(const struct shard_cache *w, const char *ns)
 {
     struct table_node *n = table_find(&w->namespaces, ns);
     return w->configs_informer.synced && w->maps_informer.synced &&
-           (n == NULL || LIST_ITEM(n, struct namespace, node)->informer.synced);
+           (n == NULL || LIST_ITEM(n, struct namespace, node)->synced);
 }
 
 bool shard_cache_synced(const struct shard_cache *w)
 {
     bool synced = w->configs_informer.synced && w->maps_informer.synced;
     for (struct table_node *n = NULL; synced && (n = table_next(&w->namespaces, n)) != NULL;) {
-        synced = LIST_ITEM(n, struct namespace, node)->informer.synced;
+        synced = LIST_ITEM(n, struct namespace, node)->synced;
     }
     return synced;
 }
@@ -34,11 +34,14 @@ bool shard_cache_configs_synced(const struct shard_cache *w)
 
 const char *shard_cache_error(const struct shard_cache *w)
 {
-    const char *error = reflector_error(w->configs_informer.reflector);
-    error = error != NULL ? error : reflector_error(w->maps_informer.reflector);
+    const char *error = informer_error(&w->configs_informer);
+    error = error != NULL ? error : informer_error(&w->maps_informer);
+    if (error == NULL && !w->shared_failed) { /* otherwise others do its work */
+        error = informer_error(&w->shared_informer);
+    }
     for (struct table_node *n = NULL;
          error == NULL && (n = table_next(&w->namespaces, n)) != NULL;) {
-        error = reflector_error(LIST_ITEM(n, struct namespace, node)->informer.reflector);
+        error = informer_error(&LIST_ITEM(n, struct namespace, node)->informer);
     }
     return error;
 }
@@ -273,10 +276,20 @@ static void count_all(const struct shard_cache *w,
     memcpy(counts, w->past, sizeof w->past);
     informer_count(&counts[SHARD_CACHE_OF_CONFIGS], &w->configs_informer);
     informer_count(&counts[SHARD_CACHE_OF_MAPS], &w->maps_informer);
+    informer_count(&counts[SHARD_CACHE_OF_PODS], &w->shared_informer);
     for (struct table_node *n = NULL; (n = table_next(&w->namespaces, n)) != NULL;) {
         informer_count(&counts[SHARD_CACHE_OF_PODS],
                        &LIST_ITEM(n, struct namespace, node)->informer);
     }
+}
+
+static size_t count_pod_watches(const struct shard_cache *w)
+{
+    size_t count = informer_watches(&w->shared_informer);
+    for (struct table_node *n = NULL; (n = table_next(&w->namespaces, n)) != NULL;) {
+        count += informer_watches(&LIST_ITEM(n, struct namespace, node)->informer);
+    }
+    return count;
 }
 
 static void write_counts(struct buf *out, const char *name, const char *help,
@@ -306,6 +319,9 @@ int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
          "Pods in the manager's cache, of namespaces with ShardingConfigs.", w->pods.count},
         {"cmesh_manager_known_namespaces", "gauge", "Namespaces whose pods the manager watches.",
          w->namespaces.count},
+        {"cmesh_manager_pod_watches", "gauge",
+         "Watches of pods that the manager has open: one for each namespace, or one for all.",
+         count_pod_watches(w)},
         {"cmesh_manager_synced", "gauge", "1 once the manager's cache has synced, 0 before.",
          shard_cache_synced(w)},
         {"cmesh_manager_following", "gauge",

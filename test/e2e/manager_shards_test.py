@@ -21,6 +21,7 @@ import relay
 import wire
 
 EDITS = 100
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def setUpModule():
@@ -415,6 +416,134 @@ class CoveredTest(ShardsTestCase):
         self.here("delete", "shardingconfig", "shard-b")
         self.give("shard-a", "In", *known, new)
         self.wait_condition("shard-a", "Covered", "True")
+
+
+class ManyNamespacesTest(ShardsTestCase):
+    """Shards in more namespaces than have watches of their own: one watch tells of all their pods,
+    whatever else there is in the cluster."""
+
+    MANY = 17  # more than that
+    FEW = 8  # half of it
+
+    def setUp(self):
+        super().setUp()
+        self.many = [self.new_namespace() for _ in range(self.MANY)]
+
+    def new_namespace(self):
+        """With a shard, and a pod of it."""
+        name = harness.make_namespace(self.cluster, "many", self.addCleanup)
+        config = mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a")))
+        self.cluster.json(self.path_of(name, collection=True), "POST", config)
+        self.add_pod(name, "pod-0")
+        return name
+
+    @staticmethod
+    def path_of(namespace, collection=False):
+        path = f"{mesh.API}/namespaces/{namespace}/shardingconfigs"
+        return path if collection else f"{path}/shard-a"
+
+    def add_pod(self, namespace, name):
+        thing = {"metadata": {"name": name, "labels": {"shard": "shard-a"}}}
+        thing["spec"] = {"containers": [{"name": "operator", "image": "operator"}]}
+        self.cluster.json(f"/api/v1/namespaces/{namespace}/pods", "POST", thing)
+
+    def remove_pod(self, namespace, name):
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=0"
+        self.assertEqual(200, self.cluster.fetch(path, "DELETE").status)
+
+    def wait_pods(self, counts, manager):
+        """Until each of these namespaces has so many by the status of its shard."""
+
+        def look():
+            found = self.cluster.json(f"{mesh.API}/shardingconfigs")["items"]
+            status = {c["metadata"]["namespace"]: c.get("status", {}) for c in found}
+            return all(status[ns].get("podCount") == n for ns, n in counts.items())
+
+        harness.wait_for(look, f"pods are counted: {counts}\n{manager.log()}", timeout=60)
+
+    def wait_watches(self, manager, count):
+        harness.wait_for(lambda: manager.metrics()["cmesh_manager_pod_watches"] == count,
+                         f"{count} watches of pods", timeout=90)  # fmt: skip
+
+    def start_for_all(self, kubeconfig=None):
+        flags = ["--namespace", self.home, "--label-qps", "0", "--leader-elect=false"]
+        kubeconfig = kubeconfig or self.cluster.kubeconfig
+        manager = mesh.Manager(self.folder, "manager", kubeconfig, flags)
+        self.addCleanup(manager.stop)
+        harness.wait_for(manager.ready, "it is ready", timeout=60)
+        return manager
+
+    def check_pods_are_followed(self, manager):
+        """In one namespace a pod comes, in another one it goes."""
+        first, second, *rest = self.many
+        self.add_pod(first, "pod-1")
+        self.remove_pod(second, "pod-0")
+        self.wait_pods({first: 2, second: 0, **{name: 1 for name in rest}}, manager)
+        self.remove_pod(first, "pod-1")
+        self.add_pod(second, "pod-0")
+        self.wait_pods({name: 1 for name in self.many}, manager)
+
+    def test_one_watch(self):
+        manager = self.start_for_all()
+        self.wait_pods({name: 1 for name in self.many}, manager)
+        self.wait_watches(manager, 1)
+        self.check_pods_are_followed(manager)
+        self.many.append(self.new_namespace())
+        self.wait_pods({name: 1 for name in self.many}, manager)
+        self.check_pods_are_followed(manager)
+        metrics = manager.metrics()
+        self.assertEqual(1, metrics["cmesh_manager_pod_watches"])
+        self.assertEqual(self.MANY + 1, metrics["cmesh_manager_known_namespaces"])
+        self.assertEqual(self.MANY + 1, metrics["cmesh_manager_known_pods"])
+        self.assertEqual(1, metrics["cmesh_manager_following"])
+
+        for name in self.many[self.FEW :]:
+            self.remove_pod(name, "pod-0")
+            self.cluster.json(self.path_of(name), "DELETE")
+        self.many = self.many[: self.FEW]
+        self.wait_watches(manager, self.FEW)
+        self.check_pods_are_followed(manager)
+
+    @harness.needs("rights")
+    def test_without_the_right(self):
+        """Who may not list the pods of all namespaces watches those of each, until it may."""
+        user = f"many-{self.namespace}"
+        self.grant(user)
+        manager = self.start_for_all(self.cluster.user_kubeconfig(self.folder, user))
+        self.wait_pods({name: 1 for name in self.many}, manager)
+        self.wait_watches(manager, self.MANY)
+        self.check_pods_are_followed(manager)
+        self.assertEqual(1, manager.metrics()["cmesh_manager_following"])
+        self.assertEqual(1, manager.log().count("watching the pods of each namespace"))
+        self.bind("clusterrolebindings", f"{user}-pods", f"{user}-pods", user)
+        self.wait_watches(manager, 1)
+        self.check_pods_are_followed(manager)
+
+    def grant(self, user):
+        """All but pods everywhere, and pods in these namespaces."""
+        rules = [
+            {"apiGroups": [mesh.GROUP], "resources": ["*"], "verbs": ["*"]},
+            {"apiGroups": [""], "resources": ["configmaps", "events", "namespaces"], "verbs": ["*"]},
+            {"apiGroups": ["apiextensions.k8s.io"], "resources": ["*"], "verbs": ["list", "watch"]},
+        ]
+        pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}]
+        for name, what in ((user, rules), (f"{user}-pods", pods)):
+            path = f"{RBAC}/clusterroles"
+            self.cluster.json(path, "POST", {"metadata": {"name": name}, "rules": what})
+            self.addCleanup(self.cluster.fetch, f"{path}/{name}", "DELETE")
+        self.bind("clusterrolebindings", user, user, user)
+        for name in self.many:
+            self.bind(f"namespaces/{name}/rolebindings", user, f"{user}-pods", user)
+
+    def bind(self, collection, name, role, user):
+        group = "rbac.authorization.k8s.io"
+        binding = {
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+        }
+        self.cluster.json(f"{RBAC}/{collection}", "POST", binding)
+        self.addCleanup(self.cluster.fetch, f"{RBAC}/{collection}/{name}", "DELETE")
 
 
 class LatencyTest(ShardsTestCase):

@@ -2,158 +2,24 @@
 /*
  * What a cache knows of a small API server, and what it tells whoever listens.
  */
-#include "shard/shard_cache.h"
-
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "storing_api.h"
-
-enum { PATIENCE_TURNS = 5000 };
-
-struct place {
-    struct storing_api store;
-    struct shard_cache *cache;
-    struct buf log;
-};
-
-/* ---- a listener that writes down what it is told ---- */
-
-static void note(struct place *p, const char *fmt, const char *a, const char *b)
-{
-    assert_int_equal(buf_printf(&p->log, "%s(%s%s%s) ", fmt, a, b[0] == '\0' ? "" : " ", b), 0);
-}
-
-static void on_shard(void *data, const char *key, enum shard_cache_part part)
-{
-    static const char *const parts[] = {[SHARD_CACHE_CONFIG] = "config",
-                                        [SHARD_CACHE_PODS] = "pods",
-                                        [SHARD_CACHE_CONFIGMAP] = "map"};
-    note(data, parts[part], key, "");
-}
-
-static void on_pod(void *data, const struct pod *pod, bool gone)
-{
-    struct place *p = data;
-    char count[16];
-    (void)snprintf(count, sizeof count, "%zu",
-                   gone ? (size_t)0 : shard_cache_shard_count(p->cache, pod));
-    note(p, gone ? "gone" : "pod", pod->key, count);
-}
-
-static void on_deleted(void *data, const struct shard_cache_config *config)
-{
-    struct place *p = data;
-    char count[16];
-    const struct pod **pods = shard_cache_pods_of(p->cache, config);
-    (void)snprintf(count, sizeof count, "%zu", config->pod_count);
-    note(p, "deleted", config->key, count);
-    assert_non_null(pods);
-    free(pods);
-}
-
-static void on_ready(void *data, const char *ns)
-{
-    note(data, "ready", ns == NULL ? "" : ns, "");
-}
-
-static const struct shard_cache_handlers handlers = {
-    .on_shard = on_shard, .on_pod = on_pod, .on_deleted = on_deleted, .on_ready = on_ready};
-
-/* ---- the usual ---- */
-
-static int setup(void **state)
-{
-    struct net_loop *l = NULL;
-    struct place *p = calloc(1, sizeof *p);
-    *state = p;
-    buf_init(&p->log, 1024 * 1024);
-    return loop_setup((void **)&l) == 0 && store_open(&p->store, l) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    struct place *p = *state;
-    struct net_loop *l = p->store.api.loop;
-    shard_cache_free(p->cache);
-    shard_cache_free(NULL);
-    store_close(&p->store);
-    buf_reset(&p->log);
-    free(p);
-    return loop_free(l);
-}
-
-static void begin(struct place *p, const char *namespace)
-{
-    struct err e = ERR_INIT;
-    struct shard_cache_options o = {
-        .client = p->store.api.client, .prefix = "ctrlmesh.kusionstack.io", .namespace = namespace};
-    p->cache = shard_cache_new(p->store.api.loop, &o, &e);
-    assert_non_null(p->cache);
-    assert_false(shard_cache_synced(p->cache));
-    shard_cache_listen(p->cache, &handlers, p);
-}
-
-static void await_synced(struct place *p)
-{
-    for (int i = 0; i < PATIENCE_TURNS && !shard_cache_synced(p->cache); i++) {
-        run_for(p->store.api.loop, 1);
-    }
-    assert_true(shard_cache_synced(p->cache));
-}
-
-/* Until it was told; what was told is forgotten then. */
-static void expect(struct place *p, const char *text)
-{
-    for (int i = 0; i < PATIENCE_TURNS && strstr(buf_cstr(&p->log), text) == NULL; i++) {
-        run_for(p->store.api.loop, 1);
-    }
-    if (strstr(buf_cstr(&p->log), text) == NULL) {
-        fail_msg("\"%s\" is not in \"%s\"", text, buf_cstr(&p->log));
-    }
-    run_for(p->store.api.loop, 5);
-    buf_clear(&p->log);
-}
-
-static void put_config(struct place *p, const char *ns, const char *name, const char *label)
-{
-    store_put_text(&p->store, "shardingconfigs", ns,
-                   "{\"metadata\":{\"name\":\"%s\",\"managedFields\":[{\"manager\":\"x\"}],"
-                   "\"annotations\":{\"kubectl.kubernetes.io/last-applied-configuration\":\"x\"}},"
-                   "\"spec\":{\"selector\":{\"matchLabels\":{\"shard\":\"%s\"}}}}",
-                   name, label);
-}
-
-static void put_pod(struct place *p, const char *ns, const char *name, const char *label)
-{
-    store_put_text(&p->store, "pods", ns,
-                   "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"shard\":\"%s\"}}}", name, label);
-}
-
-static void put_map(struct place *p, const char *ns, const char *shard, const char *label)
-{
-    store_put_text(&p->store, "configmaps", ns,
-                   "{\"metadata\":{\"name\":\"cmesh-rules-%s\",\"labels\":{"
-                   "\"ctrlmesh.kusionstack.io/rules\":\"%s\"}},\"data\":{\"x\":\"%d\"}}",
-                   shard, label, rand());
-}
-
-/* ---- tests ---- */
+#include "shard_cache_fixture.h"
 
 static void test_what_there_is(void **state)
 {
     struct place *p = *state;
-    put_config(p, "n", "a", "a");
-    put_config(p, "n", "b", "b");
-    put_pod(p, "n", "p2", "a");
-    put_pod(p, "n", "p1", "a");
-    put_pod(p, "n", "p3", "x");
-    put_pod(p, "elsewhere", "p4", "a");
-    put_map(p, "n", "a", "true");
-    put_map(p, "n", "foreign", "false");
-    begin(p, NULL);
-    await_synced(p);
+    place_put_config(p, "n", "a", "a");
+    place_put_config(p, "n", "b", "b");
+    place_put_pod(p, "n", "p2", "a");
+    place_put_pod(p, "n", "p1", "a");
+    place_put_pod(p, "n", "p3", "x");
+    place_put_pod(p, "elsewhere", "p4", "a");
+    place_put_map(p, "n", "a", "true");
+    place_put_map(p, "n", "foreign", "false");
+    place_begin(p, NULL);
+    place_await_synced(p);
     assert_true(shard_cache_ready(p->cache, "n"));
     assert_true(shard_cache_ready(p->cache, "elsewhere")); /* nothing is to be known there */
     assert_null(shard_cache_error(p->cache));
@@ -183,11 +49,11 @@ static void test_what_there_is(void **state)
 static void test_one_namespace(void **state)
 {
     struct place *p = *state;
-    put_config(p, "n", "a", "a");
-    put_config(p, "m", "a", "a");
-    put_map(p, "m", "a", "true");
-    begin(p, "n");
-    await_synced(p);
+    place_put_config(p, "n", "a", "a");
+    place_put_config(p, "m", "a", "a");
+    place_put_map(p, "m", "a", "true");
+    place_begin(p, "n");
+    place_await_synced(p);
     assert_non_null(shard_cache_find_config(p->cache, "n/a"));
     assert_null(shard_cache_find_config(p->cache, "m/a"));
     assert_null(shard_cache_find_map(p->cache, "m/a"));
@@ -197,51 +63,51 @@ static void test_one_namespace(void **state)
 static void test_a_new_namespace(void **state)
 {
     struct place *p = *state;
-    begin(p, NULL);
+    place_begin(p, NULL);
     assert_false(shard_cache_configs_synced(p->cache));
-    await_synced(p);
-    put_config(p, "n", "a", "a");
-    for (int i = 0; i < PATIENCE_TURNS && !shard_cache_ready(p->cache, "n"); i++) {
+    place_await_synced(p);
+    place_put_config(p, "n", "a", "a");
+    for (int i = 0; i < PLACE_PATIENCE_TURNS && !shard_cache_ready(p->cache, "n"); i++) {
         assert_true(shard_cache_configs_synced(p->cache));
         run_for(p->store.api.loop, 1);
     }
-    expect(p, "config(n/a) ");
-    await_synced(p);
+    place_expect(p, "config(n/a) ");
+    place_await_synced(p);
 }
 
 static void test_changes(void **state)
 {
     struct place *p = *state;
-    begin(p, NULL);
-    await_synced(p);
-    put_config(p, "n", "a", "a");
-    expect(p, "config(n/a) ");
-    put_pod(p, "n", "p1", "a");
-    expect(p, "pods(n/a) pod(n/p1 1) ");
-    put_config(p, "n", "b", "a"); /* they overlap */
-    expect(p, "pods(n/a) pods(n/b) pod(n/p1 2) config(n/b) ");
-    put_pod(p, "n", "p1", "x"); /* in neither any more */
-    expect(p, "pods(n/a) pods(n/b) pod(n/p1 0) ");
-    put_pod(p, "n", "p1", "a");
-    expect(p, "pod(n/p1 2) ");
-    put_config(p, "n", "b", "b"); /* another selector */
-    expect(p, "pods(n/a) pod(n/p1 1) config(n/b) ");
-    put_map(p, "n", "a", "true");
-    expect(p, "map(n/a) ");
-    put_map(p, "n", "a", "no");
-    expect(p, "map(n/a) ");
+    place_begin(p, NULL);
+    place_await_synced(p);
+    place_put_config(p, "n", "a", "a");
+    place_expect(p, "config(n/a) ");
+    place_put_pod(p, "n", "p1", "a");
+    place_expect(p, "pods(n/a) pod(n/p1 1) ");
+    place_put_config(p, "n", "b", "a"); /* they overlap */
+    place_expect(p, "pods(n/a) pods(n/b) pod(n/p1 2) config(n/b) ");
+    place_put_pod(p, "n", "p1", "x"); /* in neither any more */
+    place_expect(p, "pods(n/a) pods(n/b) pod(n/p1 0) ");
+    place_put_pod(p, "n", "p1", "a");
+    place_expect(p, "pod(n/p1 2) ");
+    place_put_config(p, "n", "b", "b"); /* another selector */
+    place_expect(p, "pods(n/a) pod(n/p1 1) config(n/b) ");
+    place_put_map(p, "n", "a", "true");
+    place_expect(p, "map(n/a) ");
+    place_put_map(p, "n", "a", "no");
+    place_expect(p, "map(n/a) ");
     assert_null(shard_cache_find_map(p->cache, "n/a"));
     store_delete(&p->store, "pods", "n", "p1");
-    expect(p, "pods(n/a) gone(n/p1 0) ");
-    put_pod(p, "n", "p1", "a");
-    expect(p, "pod(n/p1 1) ");
+    place_expect(p, "pods(n/a) gone(n/p1 0) ");
+    place_put_pod(p, "n", "p1", "a");
+    place_expect(p, "pod(n/p1 1) ");
     store_delete(&p->store, "shardingconfigs", "n", "a");
-    expect(p, "deleted(n/a 1) pod(n/p1 0) config(n/a) ");
+    place_expect(p, "deleted(n/a 1) pod(n/p1 0) config(n/a) ");
     assert_non_null(shard_cache_find_pod(p->cache, "n/p1"));
     store_delete(&p->store, "shardingconfigs", "n", "b");
-    expect(p, "deleted(n/b 0) config(n/b) gone(n/p1 0) "); /* the namespace is left */
-    put_config(p, "n", "a", "a");
-    expect(p, "ready(n) ");
+    place_expect(p, "deleted(n/b 0) config(n/b) gone(n/p1 0) "); /* the namespace is left */
+    place_put_config(p, "n", "a", "a");
+    place_expect(p, "ready(n) ");
     assert_int_equal(shard_cache_find_config(p->cache, "n/a")->pod_count, 1);
 }
 
@@ -249,10 +115,10 @@ static void test_changes(void **state)
 static void test_what_does_not_matter(void **state)
 {
     struct place *p = *state;
-    put_config(p, "n", "a", "a");
-    put_pod(p, "n", "p1", "a");
-    begin(p, NULL);
-    await_synced(p);
+    place_put_config(p, "n", "a", "a");
+    place_put_pod(p, "n", "p1", "a");
+    place_begin(p, NULL);
+    place_await_synced(p);
     run_for(p->store.api.loop, 20);
     buf_clear(&p->log);
     store_put_text(&p->store, "pods", "n",
@@ -265,10 +131,10 @@ static void test_what_does_not_matter(void **state)
 static void test_made_again(void **state)
 {
     struct place *p = *state;
-    put_config(p, "n", "a", "a");
-    put_pod(p, "n", "p1", "a");
-    begin(p, NULL);
-    await_synced(p);
+    place_put_config(p, "n", "a", "a");
+    place_put_pod(p, "n", "p1", "a");
+    place_begin(p, NULL);
+    place_await_synced(p);
     char *uid = strdup(shard_cache_find_config(p->cache, "n/a")->uid);
     run_for(p->store.api.loop, 20);
     buf_clear(&p->log);
@@ -276,10 +142,10 @@ static void test_made_again(void **state)
     store_end_watches(&p->store);
     store_delete(&p->store, "shardingconfigs", "n", "a");
     store_delete(&p->store, "pods", "n", "p1");
-    put_config(p, "n", "a", "a");
-    put_pod(p, "n", "p1", "a");
-    expect(p, "deleted(n/a 1) ");
-    await_synced(p);
+    place_put_config(p, "n", "a", "a");
+    place_put_pod(p, "n", "p1", "a");
+    place_expect(p, "deleted(n/a 1) ");
+    place_await_synced(p);
     run_for(p->store.api.loop, 20);
     assert_string_not_equal(shard_cache_find_config(p->cache, "n/a")->uid, uid);
     assert_int_equal(shard_cache_find_config(p->cache, "n/a")->pod_count, 1);
@@ -289,15 +155,15 @@ static void test_made_again(void **state)
 static void test_selectors_that_make_no_sense(void **state)
 {
     struct place *p = *state;
-    put_pod(p, "n", "p1", "a");
+    place_put_pod(p, "n", "p1", "a");
     store_put_text(&p->store, "shardingconfigs", "n",
                    "{\"metadata\":{\"name\":\"a\"},\"spec\":{\"selector\":{}}}");
     store_put_text(&p->store, "shardingconfigs", "n", "{\"metadata\":{\"name\":\"b\"}}");
     store_put_text(&p->store, "shardingconfigs", "n",
                    "{\"metadata\":{\"name\":\"c\"},\"spec\":{\"root\":{},\"selector\":{"
                    "\"matchLabels\":{\"shard\":\"a\"}}}}");
-    begin(p, NULL);
-    await_synced(p);
+    place_begin(p, NULL);
+    place_await_synced(p);
     assert_int_equal(shard_cache_find_config(p->cache, "n/a")->pod_count, 0);
     assert_int_equal(shard_cache_find_config(p->cache, "n/b")->pod_count, 0);
     assert_int_equal(shard_cache_find_config(p->cache, "n/c")->pod_count, 0);
@@ -317,15 +183,15 @@ static const struct rules *rules_after(struct place *p, const char *generation, 
                    "{\"metadata\":{\"name\":\"a\"%s%s},\"spec\":{\"selector\":{\"matchLabels\":{"
                    "\"shard\":\"a\"}}%s},\"status\":{\"x\":\"%s\"}}",
                    generation[0] == '\0' ? "" : ",\"generation\":", generation, spec, status);
-    expect(p, "config(n/a) ");
+    place_expect(p, "config(n/a) ");
     return shard_cache_rules(p->cache, shard_cache_find_config(p->cache, "n/a"), &options);
 }
 
 static void test_rules_are_compiled_once(void **state)
 {
     struct place *p = *state;
-    begin(p, NULL);
-    await_synced(p);
+    place_begin(p, NULL);
+    place_await_synced(p);
     const struct rules *rules = rules_after(p, "1", ",\"limits\":[]", "1");
     assert_non_null(rules);
     assert_int_equal(rules_limit_count(rules), 0);
@@ -344,7 +210,7 @@ static void test_rules_are_compiled_once(void **state)
     assert_null(rules_after(p, "", ",\"limits\":5", "3"));
     /* Another object of the same name, and of the same generation. */
     store_delete(&p->store, "shardingconfigs", "n", "a");
-    expect(p, "config(n/a) ");
+    place_expect(p, "config(n/a) ");
     assert_non_null(rules_after(p, "3", ",\"limits\":[]", "4"));
 }
 
@@ -354,20 +220,20 @@ static void test_pods_that_are_shared(void **state)
     const struct shard_cache_config *other = NULL;
     struct selector *all = selector_parse(SLICE("shard"), NULL);
     struct selector *b = selector_parse(SLICE("shard=b"), NULL);
-    put_config(p, "n", "a", "a");
-    put_config(p, "n", "b", "b");
-    put_pod(p, "n", "p1", "x");
-    put_pod(p, "n", "p2", "a");
-    begin(p, NULL);
-    await_synced(p);
+    place_put_config(p, "n", "a", "a");
+    place_put_config(p, "n", "b", "b");
+    place_put_pod(p, "n", "p1", "x");
+    place_put_pod(p, "n", "p2", "a");
+    place_begin(p, NULL);
+    place_await_synced(p);
     const struct shard_cache_config *a = shard_cache_find_config(p->cache, "n/a");
     assert_string_equal(shard_cache_shared_pod(p->cache, "n", all, NULL, &other)->name, "p2");
     assert_ptr_equal(other, a);
     assert_null(shard_cache_shared_pod(p->cache, "n", all, a, &other));
     assert_null(shard_cache_shared_pod(p->cache, "n", b, NULL, &other));
     assert_null(shard_cache_shared_pod(p->cache, "elsewhere", all, NULL, &other));
-    put_pod(p, "n", "p3", "b");
-    expect(p, "pod(n/p3 1) ");
+    place_put_pod(p, "n", "p3", "b");
+    place_expect(p, "pod(n/p3 1) ");
     assert_string_equal(shard_cache_shared_pod(p->cache, "n", all, a, &other)->name, "p3");
     assert_string_equal(other->name, "b");
     assert_string_equal(shard_cache_shared_pod(p->cache, "n", b, NULL, &other)->name, "p3");
@@ -378,10 +244,10 @@ static void test_pods_that_are_shared(void **state)
 static void test_pod_told(void **state)
 {
     struct place *p = *state;
-    put_config(p, "n", "a", "a");
-    put_pod(p, "n", "p1", "a");
-    begin(p, NULL);
-    await_synced(p);
+    place_put_config(p, "n", "a", "a");
+    place_put_pod(p, "n", "p1", "a");
+    place_begin(p, NULL);
+    place_await_synced(p);
     const char *uid = shard_cache_find_pod(p->cache, "n/p1")->uid;
     shard_cache_pod_told(p->cache, "n/p1", "another", 7);
     shard_cache_pod_told(p->cache, "n/none", uid, 7);
@@ -394,11 +260,11 @@ static void test_pod_told(void **state)
 static void test_freed_early(void **state)
 {
     struct place *p = *state;
-    put_config(p, "n", "a", "a");
-    put_config(p, "m", "a", "a");
-    put_pod(p, "n", "p1", "a");
+    place_put_config(p, "n", "a", "a");
+    place_put_config(p, "m", "a", "a");
+    place_put_pod(p, "n", "p1", "a");
     for (uint64_t ms = 0; ms < 20; ms++) {
-        begin(p, NULL);
+        place_begin(p, NULL);
         run_for(p->store.api.loop, ms);
         shard_cache_free(p->cache);
         p->cache = NULL;
@@ -406,7 +272,7 @@ static void test_freed_early(void **state)
     }
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, place_setup, place_teardown)
 
 int main(void)
 {
