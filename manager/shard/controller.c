@@ -211,21 +211,24 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
                                      : 0);
 }
 
+/* `ns` NULL: of all. */
+static const struct rules_map *next_map(const struct shard_cache *w, const char *ns,
+                                        const struct rules_map *m)
+{
+    return ns == NULL ? shard_cache_next_map(w, m) : shard_cache_next_map_in(w, ns, m);
+}
+
 /* ConfigMaps of configs that are gone, too. */
 static void on_ready(void *data, const char *ns)
 {
     struct controller *c = data;
     const struct shard_cache *w = c->options.cache;
-    for (const struct rules_map *m = NULL; (m = shard_cache_next_map(w, m)) != NULL;) {
-        if (ns == NULL || strcmp(m->ns, ns) == 0) {
-            enqueue(c, m->key, 0);
-        }
+    for (const struct rules_map *m = NULL; (m = next_map(w, ns, m)) != NULL;) {
+        enqueue(c, m->key, 0);
     }
     const struct shard_cache_config *o = NULL;
-    while (ns != NULL && (o = shard_cache_next_config(w, o)) != NULL) {
-        if (strcmp(o->ns, ns) == 0) {
-            on_shard(c, o->key, SHARD_CACHE_CONFIG);
-        }
+    while (ns != NULL && (o = shard_cache_next_config_in(w, ns, o)) != NULL) {
+        on_shard(c, o->key, SHARD_CACHE_CONFIG);
     }
 }
 

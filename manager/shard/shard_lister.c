@@ -103,6 +103,20 @@ const struct rules_map *shard_cache_next_map(const struct shard_cache *w, const 
     return n == NULL ? NULL : LIST_ITEM(n, struct map_entry, node)->map;
 }
 
+const struct rules_map *shard_cache_next_map_in(const struct shard_cache *w, const char *ns,
+                                                const struct rules_map *m)
+{
+    struct table_node *node = m == NULL ? table_find(&w->namespaces, ns) : NULL;
+    if (m == NULL && node == NULL) {
+        return NULL;
+    }
+    const struct map_entry *last = m == NULL ? NULL : find_map(w, m->key);
+    const struct namespace *s =
+        last == NULL ? LIST_ITEM(node, struct namespace, node) : last->namespace;
+    const struct list *next = last == NULL ? s->maps.next : last->link.next;
+    return next == &s->maps ? NULL : LIST_ITEM(next, struct map_entry, link)->map;
+}
+
 const struct pod *shard_cache_next_pod(const struct shard_cache *w, const struct pod *p)
 {
     struct table_node *n = p == NULL ? NULL : &find_pod(w, p->key)->node;
