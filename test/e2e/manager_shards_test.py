@@ -427,7 +427,15 @@ class ManyNamespacesTest(ShardsTestCase):
 
     def setUp(self):
         super().setUp()
+        harness.wait_for(lambda: not self.followed(), "no test before has left any", timeout=120)
         self.many = [self.new_namespace() for _ in range(self.MANY)]
+
+    def followed(self):
+        """The namespaces whose pods a manager of the whole cluster follows."""
+        label = f"labelSelector={mesh.GROUP}%2Frules%3Dtrue"
+        things = self.cluster.json(f"{mesh.API}/shardingconfigs")["items"]
+        things += self.cluster.json(f"/api/v1/configmaps?{label}")["items"]
+        return {thing["metadata"]["namespace"] for thing in things}
 
     def new_namespace(self):
         """With a shard, and a pod of it."""
