@@ -7,8 +7,8 @@
 
 #include "base/log.h"
 #include "compile/compile_command.h"
+#include "compile/config_flags.h"
 #include "compile/input.h"
-#include "compile/label_flags.h"
 #include "kube/name.h"
 #include "rules/rules.h"
 
@@ -35,18 +35,11 @@ struct compile_flags {
 
 static const struct compile_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
-    .command = {.output = "-",
-                .options = {.namespace = "default",
-                            .generation = 1,
-                            .labels = LABEL_FLAGS_DEFAULTS(NULL)}},
+    .command = {.output = "-", .options = CONFIG_FLAGS_DEFAULTS},
 };
 
 static const struct flag table[] = {
-    {.name = "filename",
-     .letter = 'f',
-     .value = "FILE",
-     FLAG_LIST_AT(struct compile_flags, files),
-     .help = "A file with ShardingConfigs, or - for standard input; may be repeated."},
+    FLAGS_CONFIG_FILES(struct compile_flags, files),
     {.name = "shard",
      .value = "[NS/]NAME",
      FLAG_STRING_AT(struct compile_flags, command.shard),
@@ -63,19 +56,13 @@ static const struct flag table[] = {
      .help = "Show what changes against these rules: a file with rules documents or the "
              "ConfigMaps that hold them, a folder of such files (as -o writes it), or - for "
              "standard input. The generation shown is the one that follows."},
-    {.name = "namespace",
-     .letter = 'n',
-     .value = "NS",
-     FLAG_STRING_AT(struct compile_flags, command.options.namespace),
-     .help = "Namespace of ShardingConfigs that name none."},
     {.name = "generation",
      .value = "NUMBER",
      .min = 1,
      .max = RULES_GENERATION_MAX,
      FLAG_UINT_AT(struct compile_flags, command.options.generation),
      .help = "Generation of the rules. A proxy refuses rules older than those it enforces."},
-    FLAGS_LABELS(struct compile_flags, command.options.labels, "",
-                 "the API group of the ShardingConfig"),
+    FLAGS_CONFIG_OPTIONS(struct compile_flags, command.options),
     FLAGS_COMMON(struct compile_flags, common),
     {.name = NULL},
 };
@@ -107,26 +94,12 @@ static bool shard_ok(const char *shard)
 /* What cannot be told flag by flag. */
 static void check_flags(const struct compile_command *c)
 {
-    const char *prefix = c->options.labels.prefix;
-    bool standard = false;
-    for (size_t i = 0; i < c->file_count; i++) {
-        standard = standard || strcmp(c->files[i], "-") == 0;
-    }
-    if (c->file_count == 0) {
-        flags_misuse(&command, "-f FILE is missing; - is standard input");
-    }
+    config_flags_check(&command, c->files, c->file_count, &c->options, "diff", c->diff);
     if (c->shard != NULL && !shard_ok(c->shard)) {
         flags_misuse(&command, "--shard must be NAME or NAMESPACE/NAME, not %s", c->shard);
     }
-    if (prefix != NULL && name_check_subdomain(slice_str(prefix)) != NULL) {
-        flags_misuse(&command, "--label-prefix: Invalid value: \"%.100s\": %s", prefix,
-                     name_check_subdomain(slice_str(prefix)));
-    }
     if (c->diff != NULL && strcmp(c->output, "-") != 0) {
         flags_misuse(&command, "--diff and --output cannot be combined");
-    }
-    if (c->diff != NULL && strcmp(c->diff, "-") == 0 && standard) {
-        flags_misuse(&command, "--filename and --diff cannot both be standard input");
     }
 }
 

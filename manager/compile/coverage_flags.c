@@ -3,13 +3,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
+#include "compile/config_flags.h"
 #include "compile/coverage_command.h"
 #include "compile/input.h"
-#include "compile/label_flags.h"
-#include "kube/name.h"
 
 static const char description[] =
     "`manager coverage` says which namespaces are in no shard of an operator, where nobody works, "
@@ -37,18 +35,11 @@ static const char *const outputs[] = {"text", "json", NULL};
 static const struct coverage_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
     .output = OUTPUT_TEXT,
-    .command = {.own = "cmesh-system",
-                .options = {.namespace = "default",
-                            .generation = 1,
-                            .labels = LABEL_FLAGS_DEFAULTS(NULL)}},
+    .command = {.own = "cmesh-system", .options = CONFIG_FLAGS_DEFAULTS},
 };
 
 static const struct flag table[] = {
-    {.name = "filename",
-     .letter = 'f',
-     .value = "FILE",
-     FLAG_LIST_AT(struct coverage_flags, files),
-     .help = "A file with ShardingConfigs, or - for standard input; may be repeated."},
+    FLAGS_CONFIG_FILES(struct coverage_flags, files),
     {.name = "namespaces",
      .value = "FILE",
      FLAG_STRING_AT(struct coverage_flags, command.namespaces),
@@ -60,11 +51,6 @@ static const struct flag table[] = {
      FLAG_CHOICE_AT(struct coverage_flags, output),
      .choices = outputs,
      .help = "For people, or for programs."},
-    {.name = "namespace",
-     .letter = 'n',
-     .value = "NS",
-     FLAG_STRING_AT(struct coverage_flags, command.options.namespace),
-     .help = "Namespace of ShardingConfigs that name none."},
     {.name = "manager-namespace",
      .value = "NS",
      FLAG_STRING_AT(struct coverage_flags, command.own),
@@ -73,8 +59,7 @@ static const struct flag table[] = {
     {.name = "label-system-namespaces",
      FLAG_BOOL_AT(struct coverage_flags, command.system),
      .help = "Leave none out: the manager has this flag, too."},
-    FLAGS_LABELS(struct coverage_flags, command.options.labels, "",
-                 "the API group of the ShardingConfig"),
+    FLAGS_CONFIG_OPTIONS(struct coverage_flags, command.options),
     FLAGS_COMMON(struct coverage_flags, common),
     {.name = NULL},
 };
@@ -97,23 +82,9 @@ static const struct command command = {
 /* What cannot be told flag by flag. */
 static void check_flags(const struct coverage_command *c)
 {
-    const char *prefix = c->options.labels.prefix;
-    bool standard = false;
-    for (size_t i = 0; i < c->file_count; i++) {
-        standard = standard || strcmp(c->files[i], "-") == 0;
-    }
-    if (c->file_count == 0) {
-        flags_misuse(&command, "-f FILE is missing; - is standard input");
-    }
+    config_flags_check(&command, c->files, c->file_count, &c->options, "namespaces", c->namespaces);
     if (c->namespaces == NULL) {
         flags_misuse(&command, "--namespaces FILE is missing; - is standard input");
-    }
-    if (strcmp(c->namespaces, "-") == 0 && standard) {
-        flags_misuse(&command, "--filename and --namespaces cannot both be standard input");
-    }
-    if (prefix != NULL && name_check_subdomain(slice_str(prefix)) != NULL) {
-        flags_misuse(&command, "--label-prefix: Invalid value: \"%.100s\": %s", prefix,
-                     name_check_subdomain(slice_str(prefix)));
     }
 }
 

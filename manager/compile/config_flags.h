@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config_flags.h - the flags of the commands that read files of ShardingConfigs.
+ */
+#ifndef MANAGER_COMPILE_CONFIG_FLAGS_H
+#define MANAGER_COMPILE_CONFIG_FLAGS_H
+
+#include "base/flags.h"
+#include "compile/compile.h"
+#include "compile/label_flags.h"
+
+#define CONFIG_FLAGS_DEFAULTS                                                                      \
+    {                                                                                              \
+        .namespace = "default", .generation = 1, .labels = LABEL_FLAGS_DEFAULTS(NULL)              \
+    }
+
+/* For the table. `files` is a struct flag_list, `options` a struct compile_options. */
+#define FLAGS_CONFIG_FILES(owner, files)                                                           \
+    {                                                                                              \
+        .name = "filename", .letter = 'f', .value = "FILE", FLAG_LIST_AT(owner, files),            \
+        .help = "A file with ShardingConfigs, or - for standard input; may be repeated."           \
+    }
+#define FLAGS_CONFIG_OPTIONS(owner, options)                                                       \
+    {.name = "namespace",                                                                          \
+     .letter = 'n',                                                                                \
+     .value = "NS",                                                                                \
+     FLAG_STRING_AT(owner, options.namespace),                                                     \
+     .help = "Namespace of ShardingConfigs that name none."},                                      \
+        FLAGS_LABELS(owner, options.labels, "", "the API group of the ShardingConfig")
+
+/* What cannot be told flag by flag: ends the process as flags_misuse does without a file, with a
+ * prefix that none can be, and when standard input is asked for twice. `input`: what the flag
+ * `input_flag` reads, NULL for nothing. */
+void config_flags_check(const struct command *c, const char *const *files, size_t count,
+                        const struct compile_options *o, const char *input_flag, const char *input);
+
+#endif
