@@ -296,3 +296,14 @@ bool json_value(struct json_cursor *c, struct slice *text)
     *text = slice_of(start, (size_t)(c->at - start));
     return true;
 }
+
+bool json_find_member(struct json_cursor *c, struct slice name)
+{
+    struct slice key;
+    for (bool more = json_enter(c, '{'); more && json_next_key(c, &key); more = json_skip(c)) {
+        if (slice_eq(key, name)) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -37,6 +37,9 @@ bool json_enter(struct json_cursor *c, char bracket);
 /* The next member of the object that was entered: its key as written, the cursor before its value,
  * which has to be taken or skipped. False at the end, behind the object. */
 bool json_next_key(struct json_cursor *c, struct slice *key);
+/* Goes into an object and on to the value of its first member with that key, which is written
+ * without escapes there. */
+bool json_find_member(struct json_cursor *c, struct slice name);
 /* The next element of the array that was entered, the cursor before it. False at the end, behind
  * the array. */
 bool json_next_element(struct json_cursor *c);

@@ -39,22 +39,10 @@ const char *watch_frame_type_name(enum watch_frame_type type)
 
 /* ---- JSON ---- */
 
-/* Goes into the object and on to the value of its member `name`. */
-static bool find_member(struct json_cursor *c, struct slice name)
-{
-    struct slice key;
-    for (bool more = json_enter(c, '{'); more && json_next_key(c, &key); more = json_skip(c)) {
-        if (slice_eq(key, name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool is_true_in(struct json_cursor c, struct slice name)
 {
     struct slice value;
-    return find_member(&c, name) && json_string(&c, &value) && slice_eq(value, SLICE("true"));
+    return json_find_member(&c, name) && json_string(&c, &value) && slice_eq(value, SLICE("true"));
 }
 
 static void scan_metadata(struct json_cursor c, struct watch_frame *out)
@@ -78,8 +66,8 @@ static void scan_metadata(struct json_cursor c, struct watch_frame *out)
 /* Goes to the metadata of a Table's first row: [{"cells":[...],"object":{"metadata":{...}}}]. */
 static bool enter_first_row(struct json_cursor *rows)
 {
-    return json_enter(rows, '[') && json_next_element(rows) && find_member(rows, SLICE("object")) &&
-           find_member(rows, SLICE("metadata"));
+    return json_enter(rows, '[') && json_next_element(rows) &&
+           json_find_member(rows, SLICE("object")) && json_find_member(rows, SLICE("metadata"));
 }
 
 static void scan_rows(struct json_cursor c, struct watch_frame *out)
@@ -124,7 +112,7 @@ static void scan_object(struct json_cursor c, struct watch_frame *out)
 static void scan_code(struct json_cursor c, struct watch_frame *out)
 {
     struct slice word;
-    if (find_member(&c, SLICE("code")) && json_value(&c, &word)) {
+    if (json_find_member(&c, SLICE("code")) && json_value(&c, &word)) {
         uint64_t code = decimal_or_zero(word);
         out->code = code <= 999 ? (unsigned)code : 0;
     }

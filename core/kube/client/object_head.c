@@ -6,18 +6,6 @@
 #include "kube/client/watch_event.h"
 #include "json/cursor.h"
 
-/* Goes to the value of this member. */
-static bool find_member(struct json_cursor *c, struct slice name)
-{
-    struct slice key;
-    for (bool more = json_enter(c, '{'); more && json_next_key(c, &key); more = json_skip(c)) {
-        if (slice_eq(key, name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* A string that needs no escapes. */
 static bool plain_text(struct json_cursor *c, size_t max, struct slice *text)
 {
@@ -50,7 +38,7 @@ static bool read_metadata(struct json_cursor *c, struct object_head *out)
 
 static bool read_object(struct json_cursor *c, struct object_head *out)
 {
-    return find_member(c, SLICE("metadata")) && read_metadata(c, out);
+    return json_find_member(c, SLICE("metadata")) && read_metadata(c, out);
 }
 
 bool object_head_read(struct slice text, struct object_head *out)

@@ -48,6 +48,22 @@ static void test_members_and_elements(void **state)
     assert_int_equal(*c.at, 'x');
 }
 
+static void test_find_member(void **state)
+{
+    (void)state;
+    struct json_cursor c = json_cursor_of(SLICE("{\"b\":{\"a\":1},\"a\":\"x\",\"a\":2}"));
+    struct json_cursor none = c;
+    struct slice s;
+    assert_true(json_find_member(&c, SLICE("a"))); /* the first, and none of what is inside */
+    assert_true(json_string(&c, &s));
+    assert_slice(s, "x");
+    assert_false(json_find_member(&none, SLICE("c")));
+    c = json_cursor_of(SLICE("[\"a\"]"));
+    assert_false(json_find_member(&c, SLICE("a")));
+    c = json_cursor_of(SLICE("{\"b\":{\"a\":1}"));
+    assert_false(json_find_member(&c, SLICE("a")));
+}
+
 static void test_strings(void **state)
 {
     (void)state;
@@ -184,6 +200,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_members_and_elements),
+        cmocka_unit_test(test_find_member),
         cmocka_unit_test(test_strings),
         cmocka_unit_test(test_what_is_no_json_stays_inside),
         cmocka_unit_test(test_nesting_in_pieces),
