@@ -31,7 +31,9 @@ static int read_proxy(const cJSON *root, struct probe_result *r, struct err *e)
     probe_answer_text(r->version, sizeof r->version, field_text(root, "version"));
     r->unused = use.clients_known && use.requests == 0;
     r->up_ms = use.clients_known ? (int64_t)use.uptime_s * 1000 : 0;
-    r->bypassed = use.bypass_known && use.bypass_connections > 0;
+    if (use.bypass_known) { /* else it has just started, and will know in some seconds */
+        r->bypassed = use.bypass_connections > 0;
+    }
     const char *trouble = control_proxy_source_read(root);
     r->says_why = trouble != NULL && trouble[0] != '\0';
     if (r->says_why) {

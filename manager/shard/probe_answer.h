@@ -12,7 +12,8 @@
 #include "base/slice.h"
 #include "shard/prober.h"
 
-/* localproxy's: sets what it says of `r`, since_ms as the pod has it; `message` if says_why. 0, or
+/* localproxy's: sets what it says of `r`, since_ms as the pod has it; `message` if says_why;
+ * `bypassed` if it knows that: what was known before it was started again stands until then. 0, or
  * with `r` as it was -EINVAL or -ENOMEM. */
 MUST_CHECK int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e);
 

@@ -523,18 +523,35 @@ static void test_what_is_shared_is_told(void **state)
     fixture_expect_condition(s, "blue", "Exclusive", "True");
 }
 
-/* It confirms all rules, and sees everything. */
-static void test_an_operator_that_goes_around_its_proxy(void **state)
+/* It confirms all rules, and sees everything: 9, too, which green is to have. */
+static void begin_bypassed(struct fixture *s)
 {
-    struct fixture *s = *state;
     begin_strict(s, LONG_MS);
     for (size_t i = 0; i < FIXTURE_PROBES; i++) {
         s->entries[i].result.bypassed = strcmp(s->entries[i].key, "n/blue-0") == 0;
     }
     sees(s, "green", "\"4\",\"5\",\"9\"");
     expect_waiting(s, "green", "pod blue-0 of shard n/blue (goes around its proxy");
+}
+
+static void test_an_operator_that_goes_around_its_proxy(void **state)
+{
+    struct fixture *s = *state;
+    begin_bypassed(s);
     store_delete(&s->store, "pods", "n", "blue-0");
     fixture_expect_generation(s, "green", 2);
+}
+
+/* Its proxy is started again: that tells at once which rules are in force, and some seconds later
+ * who goes around it. */
+static void test_a_proxy_that_does_not_know_yet_who_goes_around_it(void **state)
+{
+    struct fixture *s = *state;
+    begin_bypassed(s);
+    fixture_tells(s, "blue-0", "blue");
+    fixture_settle(s);
+    stays_at(s, "green", 1);
+    expect_waiting(s, "green", "pod blue-0 of shard n/blue (goes around its proxy");
 }
 
 /* A user may want two shards to see the same. */
@@ -817,6 +834,7 @@ int main(void)
         TEST(test_shares_with),
         TEST(test_what_is_shared_is_told),
         TEST(test_an_operator_that_goes_around_its_proxy),
+        TEST(test_a_proxy_that_does_not_know_yet_who_goes_around_it),
         TEST(test_it_waits_no_longer_than_that),
         TEST(test_a_silent_pod_is_waited_for),
         TEST(test_switched_off),
