@@ -113,6 +113,13 @@ static char *pod_of(const cJSON *object)
     return pod;
 }
 
+/* Listed again as it is known, it was not written meanwhile: what it tells may be long past, and
+ * the pod have answered otherwise since. */
+static bool is_news(const struct lease *l, enum reflector_change change, const char *document)
+{
+    return change != REFLECTOR_LISTED || l == NULL || strcmp(l->document, document) != 0;
+}
+
 static void on_object(void *data, enum reflector_change change, const cJSON *object)
 {
     struct status_leases *s = data;
@@ -122,8 +129,11 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
     struct lease *l = pod == NULL ? NULL : find_lease(s, pod);
     bool fits = document[0] != '\0' && strlen(document) <= CONTROL_LEASE_DOCUMENT_MAX;
     if (pod != NULL && fits && change != REFLECTOR_DELETED) {
+        bool news = is_news(l, change, document);
         keep(s, pod, document);
-        tell(s, pod, document);
+        if (news) {
+            tell(s, pod, document);
+        }
     } else if (l != NULL) {
         drop_lease(s, l);
     }

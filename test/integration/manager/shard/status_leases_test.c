@@ -135,6 +135,24 @@ static void gone_while_nobody_watched(void **state)
     expect_known(u, "n/a-2", "three");
 }
 
+/* Who tells nothing new counts as silent after a while, and may have answered otherwise since. */
+static void listed_again_is_not_told_again(void **state)
+{
+    struct user *u = *state;
+    put(u, "a-0", "one");
+    put(u, "a-1", "two");
+    begin(u, NULL);
+    assert_int_equal(u->told, 2);
+    u->store.silent = true;
+    put(u, "a-1", "three");
+    store_compact(&u->store, 0);
+    u->store.silent = false;
+    store_end_watches(&u->store);
+    store_settle(&u->store);
+    expect_told(u, 3, "n/a-1", "three");
+    expect_known(u, "n/a-0", "one");
+}
+
 /* Locks of the operator, of other components, and those that say too much. */
 static void other_leases_are_nothing(void **state)
 {
@@ -191,6 +209,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(told_when_written_and_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(gone_while_nobody_watched, setup, teardown),
+        cmocka_unit_test_setup_teardown(listed_again_is_not_told_again, setup, teardown),
         cmocka_unit_test_setup_teardown(other_leases_are_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(of_one_namespace, setup, teardown),
         cmocka_unit_test_setup_teardown(not_more_than_so_many_are_kept, setup, teardown),
