@@ -14,6 +14,7 @@
 #include "json/json.h"
 
 #define PATH_LEN 128
+#define FRAME_MAX 1024 /* bytes of what rules_to_version writes around the spec */
 
 static const struct rules_labels default_labels = {
     .namespace = "ctrlmesh.kusionstack.io/namespace",
@@ -540,6 +541,10 @@ static void read_checksum(const struct source *s, struct rules *r)
         err_memory(s->e);
     } else if (rc != 0) {
         fail(s, rc, NULL, "spec", "cannot be put into canonical form");
+    } else if (text.len > RULES_TEXT_MAX - FRAME_MAX) {
+        /* However short it was written: programs write version 1, and read no more of it. */
+        fail(s, -E2BIG, NULL, "spec.limits",
+             "Too long: the rules have more than %d bytes in version 1", RULES_TEXT_MAX);
     }
     memcpy(r->checksum, "sha256:", 7);
     sha256_hex(buf_data(&text), text.len, r->checksum + 7);

@@ -687,6 +687,45 @@ static void shared_selectors_are_bounded(void **state)
     buf_reset(&text);
 }
 
+/* 1,000 limits by so many bytes: what is taken can be handed over and stored, as version 1. */
+static void what_is_read_is_read_again(void **state)
+{
+    enum { LIMITS_OF_IT = 1000, FITS = 8310, LONGER = 8380 };
+    struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
+    struct buf again = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
+    (void)state;
+    for (int len = FITS; len <= LONGER; len += LONGER - FITS) {
+        struct err e = ERR_INIT;
+        buf_clear(&text);
+        buf_append_str(&text, HEAD2 "\"selectors\":[\"k in (a");
+        for (int i = 0; i < len / 8; i++) {
+            buf_printf(&text, ",%07d", i);
+        }
+        buf_append_str(&text, ")\"],\"limits\":[");
+        for (int i = 0; i < LIMITS_OF_IT; i++) {
+            buf_printf(&text, "%s{\"apiGroups\":[\"\"],\"resources\":[\"r%d\"],\"selector\":0}",
+                       i > 0 ? "," : "", i);
+        }
+        buf_append_str(&text, "]}}");
+        struct rules *r = rules_parse((const char *)buf_data(&text), text.len, &e);
+        if (len == LONGER) {
+            assert_null(r);
+            assert_int_equal(e.code, -E2BIG);
+            assert_non_null(strstr(e.msg, "more than 8388608 bytes in version 1"));
+            continue;
+        }
+        assert_non_null(r);
+        assert_int_equal(rules_to_json(r, &again), 0);
+        struct rules *same = rules_parse((const char *)buf_data(&again), again.len, &e);
+        assert_non_null(same);
+        assert_string_equal(rules_checksum(same), rules_checksum(r));
+        rules_unref(same);
+        rules_unref(r);
+    }
+    buf_reset(&again);
+    buf_reset(&text);
+}
+
 static void versions_in_common(void **state)
 {
     (void)state;
@@ -709,6 +748,7 @@ int main(void)
         cmocka_unit_test(shared_selectors_mean_the_same),
         cmocka_unit_test(what_is_wrong_with_shared_selectors),
         cmocka_unit_test(shared_selectors_are_bounded),
+        cmocka_unit_test(what_is_read_is_read_again),
         cmocka_unit_test(versions_in_common),
         cmocka_unit_test(whole_document),
         cmocka_unit_test(byte_order_mark),
