@@ -338,11 +338,22 @@ class MeshTest(node.TestCase):
         found = audit.entries(self.cluster.env["CLUSTER_AUDIT_LOG"], user)
         return [entry for entry in found if entry["user"].get("username") == user]
 
+    def note_leases(self, asked):
+        """A pod that came and went between two looks asked for the Lease that bears its name."""
+        for entry in asked:
+            place = entry.get("objectRef", {})
+            lease = re.fullmatch(rf"cmesh-({OPERATOR}-\d+)", place.get("name", ""))
+            if place.get("resource") == "leases" and lease:
+                known = self.names.setdefault(entry["sourceIPs"][-1], lease[1])
+                self.assertEqual(known, lease[1], "an address was given twice")
+
     def judge(self, since=0.0):
         """Of all writes in the teams' namespaces. All pods have the same account, but the API
         server sees each one's own address."""
         writes = []
-        for entry in self.asked(ACCOUNT):
+        asked = self.asked(ACCOUNT)
+        self.note_leases(asked)
+        for entry in asked:
             place = entry.get("objectRef", {})
             if entry["verb"] in audit.WRITES and place.get("namespace") in TEAMS:
                 address = entry["sourceIPs"][-1]
