@@ -186,9 +186,9 @@ void controller_look(struct controller *c, const char *key);
 /* ---- waiting for pods that read later rules ---- */
 
 /* Appends who of the shard's pods does not read that version of rules; how many they are, or
- * -ENOMEM. */
-MUST_CHECK int shard_find_held_back(const struct shard *s, enum rules_version version,
-                                    struct buf *names);
+ * -ENOMEM. `map`: what is published; NULL: nothing. */
+MUST_CHECK int shard_find_held_back(const struct shard *s, const struct rules_map *map,
+                                    enum rules_version version, struct buf *names);
 /* The reason why its rules do not stand in the ConfigMap yet. */
 extern const char shard_held_back[];
 

@@ -12,28 +12,39 @@ enum { NAMED_MAX = 3 };
 
 const char shard_held_back[] = "HeldBack";
 
-/* One that has never said what it reads may be of any version. */
-static bool reads(const struct probe_result *r, enum rules_version version)
+static bool is_heard_of(const struct probe_result *r)
 {
-    return r != NULL && r->version[0] != '\0' && r->reads >= version;
+    return r != NULL && r->version[0] != '\0';
+}
+
+/* One that has never said what it reads may be of any version. But while there are no rules at all
+ * it cannot say so: its localproxy starts when the init container has got some. One without an
+ * address has not started either, and may never: there may be no node for it. */
+static bool holds_back(const struct pod *p, const struct probe_result *r,
+                       enum rules_version version, bool first)
+{
+    bool reads = is_heard_of(r) ? r->reads >= version : first;
+    return !reads && !p->let_go && !p->over && p->ip[0] != '\0';
 }
 
 static void name_pod(struct buf *out, const struct pod *p, const struct probe_result *r)
 {
-    bool known = r != NULL && r->version[0] != '\0';
+    bool known = is_heard_of(r);
     (void)buf_printf(out, "%s%s (%s%s)", out->len > 0 ? ", " : "", p->name,
                      known ? "cmesh " : "not heard of yet", known ? r->version : "");
 }
 
-int shard_find_held_back(const struct shard *s, enum rules_version version, struct buf *names)
+int shard_find_held_back(const struct shard *s, const struct rules_map *map,
+                         enum rules_version version, struct buf *names)
 {
+    bool first = map == NULL || map->rules == NULL;
     const struct controller *c = s->controller;
     size_t count = 0;
     int found = 0;
     const struct pod **pods = controller_own_pods(c, s->key, &count);
     for (size_t i = 0; pods != NULL && i < count; i++) {
         const struct probe_result *r = prober_result(c->prober, pods[i]->key);
-        if (!reads(r, version)) {
+        if (holds_back(pods[i], r, version, first)) {
             found++;
             if (found <= NAMED_MAX) {
                 name_pod(names, pods[i], r);

@@ -367,10 +367,11 @@ static void cannot_write(struct shard *s, const char *reason, const char *msg)
 }
 
 /* 1: there are pods that could not read them, `e` says which; 0; -ENOMEM. */
-static int check_readers(const struct shard *s, enum rules_version version, struct err *e)
+static int check_readers(const struct shard *s, const struct rules_map *map,
+                         enum rules_version version, struct err *e)
 {
     struct buf names = BUF_INIT(ERR_MSG_MAX);
-    int count = version == RULES_V1 ? 0 : shard_find_held_back(s, version, &names);
+    int count = version == RULES_V1 ? 0 : shard_find_held_back(s, map, version, &names);
     if (count > 0) {
         (void)err_set(
             e, -EAGAIN,
@@ -390,7 +391,7 @@ static void write_map(struct shard *s, const struct shard_cache_config *config,
     enum rules_version version = RULES_V1;
     int rc =
         rules_map_make(map, rules, s->controller->options.prefix, config->uid, &body, &version, &e);
-    rc = rc == 0 ? check_readers(s, version, &e) : rc;
+    rc = rc == 0 ? check_readers(s, map, version, &e) : rc;
     if (rc == 0) {
         handover_note(&s->past, rules); /* they may arrive although the answer does not */
         send_map(s, map, config->ns, body);

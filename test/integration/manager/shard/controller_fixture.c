@@ -286,6 +286,17 @@ void fixture_plain_pod(struct fixture *s, const char *name, const char *label)
                    name, label);
 }
 
+void fixture_let_go(struct fixture *s, const char *pod, const char *shard)
+{
+    store_put_text(&s->store, "pods", "n",
+                   "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"shard\":\"%s\"},\"annotations\":{"
+                   "\"ctrlmesh.kusionstack.io/let-go\":\"true\","
+                   "\"ctrlmesh.kusionstack.io/sharding-config-injected\":\"%s\"}},\"spec\":{"
+                   "\"serviceAccountName\":\"operator\",\"containers\":[{\"name\":"
+                   "\"cmesh-localproxy\"}]},\"status\":{\"podIP\":\"10.0.0.1\"}}",
+                   pod, shard, shard);
+}
+
 void fixture_config_for(struct fixture *s, const char *name, const char *resource,
                         const char *selector, const char *label)
 {

@@ -70,6 +70,8 @@ void fixture_lead_without(struct fixture *s);
 void fixture_retire(struct fixture *s);
 
 void fixture_pod(struct fixture *s, const char *name, const char *label, const char *shard);
+/* The pod of that name as it is when somebody says that it need not be waited for. */
+void fixture_let_go(struct fixture *s, const char *pod, const char *shard);
 void fixture_plain_pod(struct fixture *s, const char *name, const char *label);
 /* `selector`: KEY=VALUE. The pods are those with shard=<name>, or `label`. */
 void fixture_config(struct fixture *s, const char *name, const char *resource,

@@ -346,17 +346,6 @@ static void begin_strict(struct fixture *s, uint64_t handover_ms)
     begin(s, handover_ms);
 }
 
-static void let_go(struct fixture *s, const char *pod, const char *shard)
-{
-    store_put_text(&s->store, "pods", "n",
-                   "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"shard\":\"%s\"},\"annotations\":{"
-                   "\"ctrlmesh.kusionstack.io/let-go\":\"true\","
-                   "\"ctrlmesh.kusionstack.io/sharding-config-injected\":\"%s\"}},\"spec\":{"
-                   "\"serviceAccountName\":\"operator\",\"containers\":[{\"name\":"
-                   "\"cmesh-localproxy\"}]},\"status\":{\"podIP\":\"10.0.0.1\"}}",
-                   pod, shard, shard);
-}
-
 static void test_strict_waits_for_a_silent_pod(void **state)
 {
     struct fixture *s = *state;
@@ -372,7 +361,7 @@ static void test_strict_waits_for_a_silent_pod(void **state)
     assert_int_equal(s->counts.blocked, 1);
     expect_waiting(s, "green", "pod blue-0 of shard n/blue");
     expect_waiting(s, "green", "kubectl annotate pod POD ctrlmesh.kusionstack.io/let-go=true");
-    let_go(s, "blue-0", "blue");
+    fixture_let_go(s, "blue-0", "blue");
     fixture_expect_generation(s, "green", 2);
     fixture_expect_event(s, "green", "HandoverTimedOut", 0);
     assert_int_equal(s->counts.late, 0);
