@@ -112,7 +112,7 @@ make_certificates() (
 		-addext keyUsage=critical,keyCertSign,cRLSign
 	local names=localhost,kubernetes,kubernetes.default,kubernetes.default.svc addresses=IP:127.0.0.1
 	# The service's own is the first of the services' addresses.
-	[ -z "$node_address" ] || addresses+=,IP:$node_address,IP:${node_services%.0/*}.1
+	[ -z "$node_address" ] || addresses+=,IP:$node_address,IP:$node_service
 	certificate apiserver /CN=kube-apiserver -CA ca.crt -CAkey ca.key \
 		-addext basicConstraints=critical,CA:FALSE -addext extendedKeyUsage=serverAuth \
 		-addext "subjectAltName=DNS:${names//,/,DNS:},$addresses"
@@ -217,7 +217,7 @@ start_apiserver() {
 whole_apiserver() {
 	local bind=127.0.0.1 advertise=192.0.2.1
 	if [ -n "$node_address" ]; then
-		bind=0.0.0.0 advertise=$node_address
+		bind=${node_anywhere%/*} advertise=$node_address
 		own+=(--kubelet-client-certificate="$pki/admin.crt" --kubelet-client-key="$pki/admin.key"
 			--kubelet-certificate-authority="$pki/ca.crt" --kubelet-preferred-address-types=InternalIP)
 	fi
@@ -326,7 +326,7 @@ control_plane_up() {
 	start_etcd
 	for ((tries = 1; ; tries++)); do
 		pick_port
-		server=https://${node_address:-127.0.0.1}:$port
+		server=https://$(node_url "${node_address:-127.0.0.1}"):$port
 		write_kubeconfig "$server" admin >"$control_plane_dir/kubeconfig"
 		start_apiserver
 		! await_apiserver || break

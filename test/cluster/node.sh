@@ -12,8 +12,8 @@
 # shellcheck disable=SC2154 # what control-plane.sh and assets.sh set
 
 # shellcheck disable=SC2034 # read by control-plane.sh
-node_wanted=     # not empty: control_plane_up makes a node too
-node_number=     # NUMBER of the node: it has the network 10.NUMBER.0/24, as "17.4" 10.17.4.0/24
+node_wanted=     # ipv4 or ipv6: control_plane_up makes a node too, whose pods have such addresses
+node_number=     # NUMBER of the node: "17.4" has the network 10.17.4.0/24, or fd00:17:4::/48
 node_address=    # of the node, the API server on it, and all else that does not live in pods
 node_host=       # of this machine, as the node sees it
 node_pods=       # addresses that pods get
@@ -21,8 +21,10 @@ node_link=       # our end of the cable
 node_groups=     # name of the control groups
 node_snapshots=  # containerd's snapshotter
 node_holder=     # id of the process that holds the namespaces, once it runs
+node_services=   # addresses of services
+node_service=    # the first of them, which is the API server's
+node_anywhere=   # all addresses of the family
 node_name=node
-node_services=10.96.0.0/16
 
 node_plugins=/usr/lib/cni
 node_image=cmesh.test/busybox:1
@@ -49,7 +51,9 @@ node_check() {
 		unable "busybox is not linked statically: install busybox-static"
 	unshare --net --mount --pid --fork ip link add name probe type bridge 2>/dev/null ||
 		unable "it may not make namespaces with bridges"
-	unshare --net iptables -t nat -N PROBE 2>/dev/null || unable "iptables has no table nat"
+	unshare --net "$(node_tables)" -t nat -N PROBE 2>/dev/null ||
+		unable "$(node_tables) has no table nat"
+	[ "$node_wanted" = ipv4 ] || [ -e /proc/sys/net/ipv6 ] || unable "the kernel has no IPv6"
 	[ -e /proc/sys/net/bridge ] || unable "the kernel has no br_netfilter: modprobe br_netfilter"
 	local group
 	for group in $(group_roots); do
@@ -57,6 +61,10 @@ node_check() {
 		rmdir "$group/cmesh-probe-$$"
 	done
 	[ -n "${group:-}" ] || unable "no control groups are mounted"
+}
+
+node_tables() {
+	if [ "$node_wanted" = ipv6 ]; then echo ip6tables; else echo iptables; fi
 }
 
 # Overlays are quick, but not every file system can be under them.
@@ -139,6 +147,10 @@ node_script() {
 		ip link set lo up
 		sysctl ipv4/ip_forward 1
 		sysctl bridge/bridge-nf-call-iptables 1
+		if [ "$2" = ipv6 ]; then
+			sysctl ipv6/conf/all/forwarding 1
+			sysctl bridge/bridge-nf-call-ip6tables 1
+		fi
 		trap 'exit 0' TERM
 		exec 3<>"$dir/node.start"
 		echo ready >"$dir/node.ready"
@@ -204,7 +216,7 @@ child_of() {
 hold_namespaces() {
 	mkfifo "$control_plane_dir/node.start"
 	start_process node unshare --net --mount --pid --fork --kill-child --mount-proc -- \
-		bash -c "$(node_script)" node "$control_plane_dir"
+		bash -c "$(node_script)" node "$control_plane_dir" "$node_wanted"
 	await node test -e "$control_plane_dir/node.ready" || report_end node
 	# The process in node.pid is unshare, which does not end by itself.
 	node_holder=$(child_of "$(process_id node)")
@@ -215,29 +227,42 @@ hold_namespaces() {
 connect_node() {
 	local tries
 	for ((tries = 0; tries < 50; tries++)); do
-		node_number=$((64 + SRANDOM % 190)).$((SRANDOM % 256))
+		node_number=$((64 + SRANDOM % 190)).$((1 + SRANDOM % 255))
 		! ip route show table all | grep -q "10\.${node_number%.*}\." || continue
+		! ip -6 route show table all | grep -q "fd00:${node_number%.*}:" || continue
 		node_link=cmesh$node_number
 		# Two that take the same one at the same moment: one of them gets it.
 		! ip link add "$node_link" type veth peer name eth0 netns "$node_holder" 2>/dev/null ||
 			{ write_addresses; configure_cable; return; }
 	done
-	fail "no network of the form 10.X.Y.0/24 is free"
+	fail "no network of the form 10.X.Y.0/24 or fd00:X:Y::/48 is free"
 }
 
 write_addresses() {
-	node_host=10.$node_number.1
-	node_address=10.$node_number.2
-	node_pods=10.$node_number.128/25
+	if [ "$node_wanted" = ipv6 ]; then
+		local prefix=fd00:${node_number/./:}:
+		node_host=${prefix}:1 node_address=${prefix}:2 node_pods=${prefix%:}:1::/112
+		node_services=fd00:96::/112 node_service=fd00:96::1 node_anywhere=::/0
+	else
+		node_host=10.$node_number.1 node_address=10.$node_number.2 node_pods=10.$node_number.128/25
+		node_services=10.96.0.0/16 node_service=10.96.0.1 node_anywhere=0.0.0.0/0
+	fi
 }
 
+# node_url ADDRESS: as it stands before a port.
+node_url() {
+	if [[ $1 == *:* ]]; then echo "[$1]"; else echo "$1"; fi
+}
+
+# Nobody else can have these addresses: they are not asked for first.
 configure_cable() {
-	local inside=(nsenter "--net=/proc/$node_holder/ns/net" ip)
-	ip addr add "$node_host/30" dev "$node_link"
+	local inside=(nsenter "--net=/proc/$node_holder/ns/net" ip) cable=30 at_once=()
+	[ "$node_wanted" = ipv4 ] || { cable=126 at_once=(nodad); }
+	ip addr add "$node_host/$cable" dev "$node_link" "${at_once[@]}"
 	ip link set "$node_link" up
-	ip route add "$node_pods" via "$node_address" dev "$node_link"
-	"${inside[@]}" addr add "$node_address/30" dev eth0
+	"${inside[@]}" addr add "$node_address/$cable" dev eth0 "${at_once[@]}"
 	"${inside[@]}" link set eth0 up
+	ip route add "$node_pods" via "$node_address" dev "$node_link"
 	# kube-proxy redirects what goes there, but only what has a way to go.
 	"${inside[@]}" route add "$node_services" via "$node_host" dev eth0 src "$node_address"
 }
@@ -255,7 +280,7 @@ node_create() {
 	make_groups "$node_holder"
 	connect_node
 	pick_snapshotter
-	printf '%s=%q\n' node_holder "$node_holder" node_number "$node_number" node_link "$node_link" \
+	printf '%s=%q\n' node_wanted "$node_wanted" node_holder "$node_holder" node_number "$node_number" node_link "$node_link" \
 		node_snapshots "$node_snapshots" >>"$control_plane_dir/node.state"
 }
 
@@ -292,7 +317,7 @@ configure_containerd() {
 		{"cniVersion": "0.4.0", "name": "pods", "plugins": [{
 		  "type": "bridge", "bridge": "pods", "isGateway": true, "ipMasq": false, "hairpinMode": true,
 		  "ipam": {"type": "host-local", "ranges": [[{"subnet": "$node_pods"}]],
-		           "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "/run/addresses"}}]}
+		           "routes": [{"dst": "$node_anywhere"}], "dataDir": "/run/addresses"}}]}
 	CONFIG
 }
 

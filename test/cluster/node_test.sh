@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests `cluster up --node`: pods on two nodes beside one another, and what is left when they end.
+# Tests `cluster up --node`: pods on two nodes beside one another, one of them with IPv6 alone, and
+# what is left when they end.
 set -euo pipefail
 
 cluster=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/cluster
@@ -9,6 +10,9 @@ status=0
 "$cluster" build --node >/dev/null || status=$?
 [ "$status" -ne 3 ] || echo "skipped: no node on this machine (reason above)"
 [ "$status" -eq 0 ] || exit "$status"
+
+ipv6=--node=ipv6
+"$cluster" build "$ipv6" >/dev/null || { echo "skipped: IPv6 (reason above)"; ipv6=--node; }
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/cmesh-node-test.XXXXXX")
 export TMPDIR=$work/tmp
@@ -87,7 +91,7 @@ remember() {
 	# What is looked for later is there now.
 	[ -n "$(groups_left "$groups")" ]
 	[ -n "$(ip link show "$link")" ]
-	[ -n "$(ip route show dev "$link")" ]
+	[ -n "$(routes_of "$link")" ]
 	[ -n "$(on_node "$1")" ]
 }
 
@@ -103,6 +107,11 @@ on_node() {
 	done
 }
 
+routes_of() {
+	ip -4 route show dev "$1" 2>/dev/null
+	ip -6 route show dev "$1" 2>/dev/null
+}
+
 # empty WHAT TEXT
 empty() {
 	[ -z "$2" ] || { printf '%s:\n%s\n' "$1" "$2" >&2; return 1; }
@@ -116,7 +125,7 @@ nothing_left() {
 	empty "its folder is still there" "$(find "$1" -maxdepth 1 2>/dev/null)"
 	empty "its control groups" "$(groups_left "$groups")"
 	empty "its cable" "$(ip link show "$link" 2>/dev/null)"
-	empty "its routes" "$(ip route show dev "$link" 2>/dev/null)"
+	empty "its routes" "$(routes_of "$link")"
 	empty "its mounts" "$(grep -F "$1" /proc/self/mountinfo)"
 	empty "processes on it" "$(on_node "$1")"
 	empty "processes with its folder" "$(no_process "$1")"
@@ -137,17 +146,23 @@ groups_left() {
 # What a node must leave as it is: no table, bridge, folder or setting of the machine's own.
 machine() {
 	iptables-save 2>/dev/null | grep -v '^#' || true
+	ip6tables-save 2>/dev/null | grep -v '^#' || true
 	ip -o link show type bridge
-	cat /proc/sys/net/ipv4/ip_forward
+	cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding
 	cat /proc/sys/kernel/panic /proc/sys/kernel/panic_on_oops /proc/sys/vm/overcommit_memory
 	ls -d /var/lib/cni /var/log/pods /var/lib/kubelet /run/containerd 2>/dev/null || true
 }
 machine >"$work/machine"
 
+# url ADDRESS: as it stands in one.
+url() {
+	if [[ $1 == *:* ]]; then echo "http://[$1]"; else echo "http://$1"; fi
+}
+
 check "two nodes start at once"
 "$cluster" up --node --dir "$a" >/dev/null &
 start_a=$!
-"$cluster" up --node --dir "$b" >/dev/null
+"$cluster" up "$ipv6" --dir "$b" >/dev/null
 wait "$start_a"
 for dir in "$a" "$b"; do
 	[ "$(kubectl_on "$dir" get nodes --no-headers | awk '{ print $2 }')" = Ready ]
@@ -191,23 +206,32 @@ done
 check "a pod reaches the API server with its own credentials, and services"
 # shellcheck disable=SC2016
 for dir in "$a" "$b"; do
-	await says gitVersion kubectl_on "$dir" exec web -- sh -c 'wget -qO- --no-check-certificate \
-		--header "Authorization: Bearer $(cat /var/run/secrets/kubernetes.io/serviceaccount/token)" \
-		https://$KUBERNETES_SERVICE_HOST/version 2>/dev/null'
-	address=$(kubectl_on "$dir" get service web -o 'jsonpath={.spec.clusterIP}')
-	await kubectl_on "$dir" exec web -- timeout 2 wget -qO- "http://$address/colour"
-	[ "$(kubectl_on "$dir" exec web -- wget -qO- "http://$address/colour")" = blue ]
+	await says gitVersion kubectl_on "$dir" exec web -- sh -c 'host=$KUBERNETES_SERVICE_HOST
+		case $host in *:*) host=[$host] ;; esac
+		wget -qO- --no-check-certificate \
+			--header "Authorization: Bearer $(cat /var/run/secrets/kubernetes.io/serviceaccount/token)" \
+			https://$host/version 2>/dev/null'
+	service=$(url "$(kubectl_on "$dir" get service web -o 'jsonpath={.spec.clusterIP}')")
+	await kubectl_on "$dir" exec web -- timeout 2 wget -qO- "$service/colour"
+	[ "$(kubectl_on "$dir" exec web -- wget -qO- "$service/colour")" = blue ]
 done
 
 check "this machine reaches pods, and pods reach it"
-python3 -c 'import sys, urllib.request as u; assert u.urlopen(sys.argv[1], timeout=60).read() == b"blue"' \
-	"http://$(kubectl_on "$a" get pod web -o 'jsonpath={.status.podIP}'):8080/colour"
-# shellcheck disable=SC1091
-host=$(. "$a/env" && echo "$NODE_HOST_ADDRESS")
-kubectl_on "$a" exec web -- ping -c 1 -W 60 "$host" >/dev/null
+for dir in "$a" "$b"; do
+	python3 -c 'import sys, urllib.request as u; assert u.urlopen(sys.argv[1], timeout=60).read() == b"blue"' \
+		"$(url "$(kubectl_on "$dir" get pod web -o 'jsonpath={.status.podIP}')"):8080/colour"
+	# shellcheck disable=SC1091
+	host=$(. "$dir/env" && echo "$NODE_HOST_ADDRESS")
+	kubectl_on "$dir" exec web -- ping -c 1 -W 60 "$host" >/dev/null
+done
+
+check "pods have addresses of one kind"
+[[ $(kubectl_on "$a" exec web -- ip addr show dev eth0) != *inet6*global* ]]
+[ "$ipv6" = --node ] || [[ $(kubectl_on "$b" exec web -- ip addr show dev eth0) != *"inet "* ]]
 
 check "nothing leaves this machine"
 exit_code 1 kubectl_on "$a" exec web -- ping -c 1 -W 1 192.0.2.77
+exit_code 1 kubectl_on "$b" exec web -- ping -c 1 -W 1 2001:db8::77
 
 check "an image is given to one node and not to the other"
 mkdir "$work/image"
@@ -298,6 +322,7 @@ check "misuse is refused"
 exit_code 2 "$cluster" load "$a"
 exit_code 2 "$cluster" inside "$a"
 exit_code 2 "$cluster" stop-everything "$a"
+exit_code 2 "$cluster" up --node=ipv5
 exit_code 1 "$cluster" load "$work" "$work/empty.tar"
 
 check "the machine is as it was"

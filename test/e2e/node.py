@@ -22,6 +22,7 @@ import archive  # of k8s/images
 import tree
 
 UNABLE = 3  # exit code of `cluster`: no node on this machine
+NODE = "--node=ipv6" if os.environ.get("CMESH_E2E_IPV6") else "--node"  # run --ipv6
 TOOLS = "cmesh.test/tools:1"
 
 
@@ -34,12 +35,12 @@ class NodeCluster(harness.Cluster):
 
     def start(self):
         build = subprocess.run(
-            [harness.CLUSTER, "build", "--node"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+            [harness.CLUSTER, "build", NODE], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
         )
         if build.returncode == UNABLE:
             shutil.rmtree(self.folder)
             raise unittest.SkipTest(build.stderr.decode().strip())
-        command = [harness.CLUSTER, "run", "--node", "--"]
+        command = [harness.CLUSTER, "run", NODE, "--"]
         command += ["sh", "-c", 'echo "$CLUSTER_DIR"; exec cat >/dev/null']
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, start_new_session=True, **pipes)

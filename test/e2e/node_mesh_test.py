@@ -33,6 +33,8 @@ STATEFUL_SET = f"/apis/apps/v1/namespaces/{OPERATOR}/statefulsets/{OPERATOR}"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/%s/leases"
 LOCKS = LEASES + "?labelSelector=app.kubernetes.io/component!=localproxy"  # and not its status
 ACCOUNT = f"system:serviceaccount:{OPERATOR}:{OPERATOR}"
+RANGE_USER = 1000680000
+UNATTENDED = 80  # s that a namespace may be nobody's: docs/manager.md
 LIMITED = ("namespaces", "configmaps")
 MERGE = "application/merge-patch+json"
 TEAMS = [f"team-{i}" for i in range(1, 7)]
@@ -537,13 +539,14 @@ class MeshTest(node.TestCase):
     def test_4_sidecars_are_upgraded_under_load(self):
         """A new image for the sidecars, first in the pods of one shard: the StatefulSet's partition
         keeps the others, of which each is then deleted by hand. Each operator gives its lock back,
-        as its proxy outlives it."""
+        as its proxy outlives it. From then on all of a pod runs as the user that a cluster like
+        OpenShift takes from its namespace's range: no image knows it."""
         self.wait_operator()
         made = images.build(os.path.join(self.folder, "next"), "--tag=next", "localproxy")
         self.cluster.load(made["localproxy"].path)
         image = made["localproxy"].name
-        flag = f"CMESH_SIDECAR_IMAGE={image}"
-        self.kubectl("-n", SYSTEM, "set", "env", "deployment/cmesh-manager", flag)
+        flags = (f"CMESH_SIDECAR_IMAGE={image}", "CMESH_SIDECAR_USER=0")
+        self.kubectl("-n", SYSTEM, "set", "env", "deployment/cmesh-manager", *flags)
         self.rolled_out()
         churn = self.churn()
         self.wait_done(churn, "before")
@@ -554,7 +557,8 @@ class MeshTest(node.TestCase):
         churn.slowest, since = 0.0, time.time()
         began = time.monotonic()
         self.set_strategy(type="RollingUpdate", rollingUpdate={"partition": 2})
-        self.kubectl("-n", OPERATOR, "rollout", "restart", f"statefulset/{OPERATOR}")
+        user = {"securityContext": {"runAsUser": RANGE_USER, "fsGroup": RANGE_USER}}
+        self.patch_stateful_set({"template": {"spec": user}})
         self.wait_sidecars(image, 2, 3)
         self.set_strategy(type="OnDelete", rollingUpdate=None)
         self.kubectl("-n", OPERATOR, "delete", "pod", f"{OPERATOR}-1")
@@ -562,6 +566,9 @@ class MeshTest(node.TestCase):
         self.kubectl("-n", OPERATOR, "delete", "pod", f"{OPERATOR}-0")
         self.wait_sidecars(image, 0, 1, 2, 3)
         took = time.monotonic() - began
+        users = self.cluster.inside("ps", "-eo", "uid=,comm=").split("\n")
+        for program in ("localproxy", "rulesync", "report-operator"):
+            self.assertEqual(4, sum(line.split() == [str(RANGE_USER), program] for line in users), users)
         self.wait_done(churn, "after the upgrade")
         churn.stop()
         holders.stop()
@@ -576,8 +583,11 @@ class MeshTest(node.TestCase):
             flush=True,
         )
 
+    def patch_stateful_set(self, spec):
+        self.cluster.json(STATEFUL_SET, "PATCH", {"spec": spec}, MERGE)
+
     def set_strategy(self, **strategy):
-        self.cluster.json(STATEFUL_SET, "PATCH", {"spec": {"updateStrategy": strategy}}, MERGE)
+        self.patch_stateful_set({"updateStrategy": strategy})
 
     def wait_sidecars(self, image, *numbers):
         """The pods with these numbers have the new image, and the others not."""
@@ -657,6 +667,7 @@ class MeshTest(node.TestCase):
         print(f"seed {SEED}: {STEPS} steps at random, {len(gaps)} hand-overs, nobody's for"
               f" {max(gaps, default=0):.2f} s at most", flush=True)  # fmt: skip
         self.assertGreater(len(gaps), 0)
+        self.assertLess(max(gaps), UNATTENDED, "nobody's for too long")
 
     def random_steps(self):
         return [self.move_all, self.edit_and_revert, self.end_a_pod, self.end_the_manager,
