@@ -721,7 +721,9 @@ class MeshTest(node.TestCase):
         return [new]
 
     def delete_and_make_again(self, _):
-        """The pods of the shard work on until they are gone; new ones cannot be without it."""
+        """The pods of the shard work on until they are gone; new ones cannot be without it. A
+        StatefulSet whose pods are refused tries again after longer and longer pauses, or when it
+        changes."""
         gone, kept = self.pick.sample(list(PODS_OF), 2)
         everything, new = {team: kept for team in TEAMS}, self.random_owners()
         self.kubectl("-n", OPERATOR, "delete", "shardingconfig", gone)
@@ -731,6 +733,13 @@ class MeshTest(node.TestCase):
         self.kubectl("-n", OPERATOR, "delete", "pod", *pods, "--grace-period=2")
         self.wait_enforced(kept)
         self.apply_owners(new)
+
+        def made():
+            note = {"metadata": {"annotations": {"look-again": str(time.time())}}}
+            self.cluster.json(STATEFUL_SET, "PATCH", note, MERGE)
+            return set(pods) <= {pod["metadata"]["name"] for pod in self.pods(OPERATOR, SELECTOR)}
+
+        harness.wait_for(made, "the pods are made again", 60, 0.5)
         return [everything, new]
 
     def test_6_uninstalled(self):
