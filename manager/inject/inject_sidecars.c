@@ -86,6 +86,13 @@ static void add_copies(struct edit *ed, cJSON *container, const char *key, const
     }
 }
 
+static void add_variable(struct edit *ed, cJSON *container, const char *name, const char *value)
+{
+    cJSON *variable = edit_append_object(ed, edit_array(ed, container, "env"));
+    edit_string(ed, variable, "name", name);
+    edit_string(ed, variable, "value", value);
+}
+
 static void add_field_variable(struct edit *ed, cJSON *container, const char *name,
                                const char *path)
 {
@@ -214,12 +221,18 @@ static void add_proxy_args(struct edit *ed, const struct inject_plan *plan, cons
     if (!s->native) {
         add_delay(ed, args, spec);
     }
-    if (plan->watch_bypass) {
-        edit_append_string(ed, args, "--watch-bypass");
-    }
-    edit_append_string(ed, args, "--status-lease");
     for (size_t i = 0; s->proxy_args != NULL && s->proxy_args[i] != NULL; i++) {
         edit_append_string(ed, args, s->proxy_args[i]);
+    }
+}
+
+/* What the localproxy of 0.1.0 does not know: a flag would end it, a variable is passed over. So
+ * --sidecar-image may name an older release, as in the midst of an upgrade. */
+static void add_later_settings(struct edit *ed, const struct inject_plan *plan, cJSON *c)
+{
+    add_variable(ed, c, "CMESH_STATUS_LEASE", "true");
+    if (plan->watch_bypass) {
+        add_variable(ed, c, "CMESH_WATCH_BYPASS", "true");
     }
 }
 
@@ -227,6 +240,7 @@ static cJSON *proxy_container(struct edit *ed, const struct inject_plan *plan, c
 {
     cJSON *c = new_container(ed, plan, SIDECAR_PROXY, "localproxy");
     add_proxy_args(ed, plan, spec, c);
+    add_later_settings(ed, plan, c);
     add_proxy_resources(ed, plan, c);
     add_field_variable(ed, c, "POD_NAME", "metadata.name");
     add_field_variable(ed, c, "POD_NAMESPACE", "metadata.namespace");

@@ -96,11 +96,14 @@ class PlayedPodTest(harness.TestCase):
         self.mount.publish({**rules, "shard": self.SHARD})
 
     def variables(self, container):
-        """Those that come from fields of the pod."""
+        """Their values, some of which come from fields of the pod."""
         fields = {"name": "operator-0", "namespace": self.namespace, "uid": "11-22"}
         fields = {f"metadata.{key}": value for key, value in fields.items()}
-        refs = ((v["name"], v["valueFrom"]["fieldRef"]) for v in container.get("env", ()))
-        return {name: fields[ref["fieldPath"]] for name, ref in refs}
+
+        def value(variable):
+            return variable.get("value") or fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+
+        return {variable["name"]: value(variable) for variable in container.get("env", ())}
 
     def start(self, command, *more, env=None):
         self.count += 1

@@ -443,30 +443,29 @@ static void what_pods_get(void **state)
         {"",
          "",
          "containers: [" OPERATOR "]",
-         {"spec.containers.cmesh-localproxy.args.7=--watch-bypass",
-          "spec.containers.cmesh-localproxy.args.8=--status-lease",
-          "!spec.containers.cmesh-localproxy.args.9"}},
+         {"spec.containers.cmesh-localproxy.env.CMESH_WATCH_BYPASS.value=true",
+          "spec.containers.cmesh-localproxy.env.CMESH_STATUS_LEASE.value=true",
+          "!spec.containers.cmesh-localproxy.args.7"}},
         {"",
          "",
          "containers: [" OPERATOR ", {name: logs}]",
-         {"spec.containers.cmesh-localproxy.args.6=--shutdown-delay=30",
-          "spec.containers.cmesh-localproxy.args.7=--status-lease",
-          "!spec.containers.cmesh-localproxy.args.8"}},
+         {"spec.containers.cmesh-localproxy.env.CMESH_STATUS_LEASE.value=true",
+          "!spec.containers.cmesh-localproxy.env.CMESH_WATCH_BYPASS"}},
         {"",
          "m.io/operator-containers: op",
          "containers: [" OPERATOR ", {name: logs}]",
-         {"spec.containers.cmesh-localproxy.args.7=--status-lease",
-          "!spec.containers.cmesh-localproxy.args.8"}},
+         {"spec.containers.cmesh-localproxy.env.CMESH_STATUS_LEASE.value=true",
+          "!spec.containers.cmesh-localproxy.env.CMESH_WATCH_BYPASS"}},
         {"",
          "m.io/operator-containers: 'op,logs'",
          "containers: [" OPERATOR ", {name: logs}]",
-         {"spec.containers.cmesh-localproxy.args.7=--watch-bypass"}},
+         {"spec.containers.cmesh-localproxy.env.CMESH_WATCH_BYPASS.value=true"}},
         {"",
          "",
          "hostNetwork: true, containers: [" OPERATOR "]",
          {"spec.containers.cmesh-localproxy.args.7=--shutdown-delay=30",
-          "spec.containers.cmesh-localproxy.args.8=--status-lease",
-          "!spec.containers.cmesh-localproxy.args.9"}},
+          "spec.containers.cmesh-localproxy.env.CMESH_STATUS_LEASE.value=true",
+          "!spec.containers.cmesh-localproxy.env.CMESH_WATCH_BYPASS"}},
         /* On the host's network others could borrow the operator's identity. */
         {"",
          "",
@@ -743,15 +742,40 @@ static void settings_are_used(void **state)
     cJSON *pod = read_pod("operator");
     cJSON *made = inject(&s, pod, NULL);
     expect(made, "spec.containers.cmesh-localproxy.args.2=--admin=192.0.2.7:5441");
-    expect(made, "spec.containers.cmesh-localproxy.args.7=--watch-bypass");
-    expect(made, "spec.containers.cmesh-localproxy.args.9=--write-fence=audit");
-    expect(made, "spec.containers.cmesh-localproxy.args.10=--log-level=debug");
+    expect(made, "spec.containers.cmesh-localproxy.args.7=--write-fence=audit");
+    expect(made, "spec.containers.cmesh-localproxy.args.8=--log-level=debug");
     expect(made, "spec.containers.cmesh-localproxy.resources.limits.cpu=1");
     expect(made, "!spec.containers.cmesh-localproxy.resources.requests");
     expect(made, "!spec.containers.cmesh-rulesync.resources.requests");
     expect(made, "spec.containers.cmesh-localproxy.startupProbe.failureThreshold=7");
     expect(made, "spec.containers.cmesh-rulesync.lifecycle.postStart.exec.command.6=--timeout=7");
     expect(made, "!spec.containers.cmesh-rulesync.imagePullPolicy");
+    cJSON_Delete(made);
+    cJSON_Delete(pod);
+}
+
+/* An unknown flag would end it, and with it the operator. A variable would not. */
+static void localproxy_of_0_1_0_knows_its_flags(void **state)
+{
+    (void)state;
+    static const char *const known[] = {"--in-cluster", "--kubeconfig", "--token-file",
+                                        "--listen",     "--admin",      "--rules",
+                                        "--control",    "--state",      "--shutdown-delay"};
+    struct inject_settings s = settings_of(false);
+    cJSON *pod = parse("{metadata: {}, spec: {containers: [" OPERATOR "]}}");
+    cJSON *made = inject(&s, pod, NULL);
+    const cJSON *arg;
+    cJSON_ArrayForEach(arg, at(made, "spec.containers.cmesh-localproxy.args"))
+    {
+        size_t len = strcspn(arg->valuestring, "=");
+        bool found = false;
+        for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+            found = found || slice_eq((struct slice){arg->valuestring, len}, slice_str(known[i]));
+        }
+        if (!found) {
+            fail_msg("0.1.0 does not know %s", arg->valuestring);
+        }
+    }
     cJSON_Delete(made);
     cJSON_Delete(pod);
 }
@@ -861,8 +885,8 @@ static void native_sidecars_need_no_delay(void **state)
     struct warnings notes = WARNINGS_INIT;
     cJSON *pod = parse("{metadata: {}, spec: {restartPolicy: Never, containers: [" OPERATOR "]}}");
     cJSON *made = inject(&s, pod, &notes);
-    expect(made, "spec.initContainers.cmesh-localproxy.args.6=--watch-bypass");
-    expect(made, "!spec.initContainers.cmesh-localproxy.args.8");
+    expect(made, "spec.initContainers.cmesh-localproxy.args.5=--state=/run/cmesh/state");
+    expect(made, "!spec.initContainers.cmesh-localproxy.args.6");
     expect(made, "!spec.initContainers.cmesh-rulesync.lifecycle");
     assert_int_equal(notes.count, 1); /* about the token */
     warnings_deinit(&notes);
@@ -1022,6 +1046,7 @@ int main(void)
         cmocka_unit_test(changed_copies),
         cmocka_unit_test(nothing_is_injected_without_an_image),
         cmocka_unit_test(settings_are_used),
+        cmocka_unit_test(localproxy_of_0_1_0_knows_its_flags),
         cmocka_unit_test(limits_are_those_of_every_container),
         cmocka_unit_test(the_shard_is_a_label_too),
         cmocka_unit_test(the_user_may_be_left_to_the_cluster),
