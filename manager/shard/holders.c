@@ -90,14 +90,24 @@ static void name_bare(struct search *q, const struct pod *p)
     }
 }
 
+/* Its pods may be of that release, too. */
+static bool is_later(const struct other *o)
+{
+    return o->map != NULL && o->map->later;
+}
+
 static void name_shard(struct search *q, const struct other *o)
 {
     bool wants = o->shard != NULL && o->shard->compiled != NULL && o->config != NULL &&
                  rules_gain(q->from, q->to, o->shard->compiled);
+    const char *why = "its ConfigMap still shows it";
+    if (wants) {
+        why = "its spec selects it too: change one of the specs";
+    } else if (is_later(o)) {
+        why = "its ConfigMap was written by a later release, whose sidecars may see anything by it";
+    }
     if (begin_name(q)) {
-        (void)buf_printf(&q->found->text, "shard %s (%s)", o->key,
-                         wants ? "its spec selects it too: change one of the specs"
-                               : "its ConfigMap still shows it");
+        (void)buf_printf(&q->found->text, "shard %s (%s)", o->key, why);
     }
 }
 
@@ -108,12 +118,20 @@ static bool shows(const struct search *q, const struct rules *rules)
     return rules != NULL && rules_gain(q->from, q->to, rules);
 }
 
+/* Its ConfigMap may show anything. A shard of which nothing can be read either goes by the other's
+ * spec, or they would wait for each other for ever. */
+static bool shows_later(const struct search *q, const struct other *o)
+{
+    const struct rules *spec = o->shard == NULL ? NULL : o->shard->compiled;
+    return is_later(o) && (q->from != NULL || spec == NULL || shows(q, spec));
+}
+
 /* What stands in its ConfigMap; or was sent last, and may be there although the cache does not show
  * it. */
 static bool shows_published(const struct search *q, const struct other *o)
 {
     const struct handover_past *past = o->shard == NULL ? NULL : &o->shard->past;
-    if (o->map != NULL && shows(q, o->map->rules)) {
+    if (shows_later(q, o) || (o->map != NULL && shows(q, o->map->rules))) {
         return true;
     }
     return past != NULL && past->count > 0 && shows(q, past->rules[past->count - 1]);

@@ -15,6 +15,7 @@
 #include "object/names.h"
 #include "json/edit.h"
 #include "json/field.h"
+#include "json/json.h"
 
 #define MANAGED_BY "app.kubernetes.io/managed-by"
 #define MANAGER "cmesh"
@@ -126,6 +127,19 @@ static bool is_of_shard(const struct rules *rules, const char *ns, const char *s
            strcmp(rules_shard_name(rules), shard) == 0;
 }
 
+/* Whether a text that cannot be read says to be of a version that is not known here. 1 or 0, or
+ * -ENOMEM. */
+static int is_later(const char *text)
+{
+    struct err e = ERR_INIT;
+    cJSON *root = json_parse(text, strlen(text), &e);
+    const char *says = field_text(root, "apiVersion");
+    bool known = strcmp(says, rules_version_text(rules_version_common(says))) == 0;
+    int later = says[0] != '\0' && !known;
+    cJSON_Delete(root);
+    return e.code == -ENOMEM ? e.code : later;
+}
+
 /* The rules in it, of which the caller holds a reference; NULL: they cannot be read. */
 static int read_rules(struct rules_map *m, const cJSON *object, struct rules **out)
 {
@@ -133,11 +147,13 @@ static int read_rules(struct rules_map *m, const cJSON *object, struct rules **o
     const char *text = field_text(field_get(object, "data"), RULES_MAP_KEY);
     struct rules *rules = rules_parse(text, strlen(text), &e);
     int same = rules == NULL ? 0 : is_canonical(rules, text, m->foreign_size);
+    int later = rules == NULL && e.code != -ENOMEM ? is_later(text) : 0;
     *out = NULL;
-    if (e.code == -ENOMEM || same < 0) {
+    if (e.code == -ENOMEM || same < 0 || later < 0) {
         rules_unref(rules);
         return -ENOMEM;
     }
+    m->later = later > 0;
     if (rules != NULL) {
         m->intact = same > 0 && is_of_shard(rules, shards_namespace(object),
                                             shards_name(object) + strlen(SIDECAR_CONFIGMAP));

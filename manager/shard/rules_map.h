@@ -50,6 +50,7 @@ struct rules_map {
     bool described;         /* the other labels and annotations are as we write them */
     bool owned;             /* it has owners */
     bool foreign_owner;     /* something else controls it */
+    bool later;             /* they cannot be read, for they are of a version not known here */
     bool intact;
 };
 

@@ -700,6 +700,48 @@ static void test_too_large_for_both(void **state)
     free(new);
 }
 
+static void put_later_rules(struct fixture *s, const char *shard)
+{
+    store_put_text(&s->store, "configmaps", "n",
+                   "{\"metadata\":{\"name\":\"cmesh-rules-%s\",\"labels\":{"
+                   "\"ctrlmesh.kusionstack.io/rules\":\"true\"}},\"data\":{\"rules.json\":"
+                   "\"{\\\"apiVersion\\\":\\\"cmesh/v9\\\"}\"}}",
+                   shard);
+}
+
+/* Put there by a later release. Pods of that release may start at any time; what they see by it
+ * nobody knows, until this manager has put rules there that it can write: so long these are too
+ * large. */
+static void test_rules_that_cannot_be_read_show_anything(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, LONG_MS);
+    fixture_retire(s);
+    char *large = many("\"6\"", "old", 17000);
+    sees(s, "empty", large);
+    put_later_rules(s, "empty");
+    sees(s, "green", "\"4\",\"5\",\"6\"");
+    fixture_lead(s);
+    expect_waiting(s, "green", "n/empty");
+    stays_at(s, "green", 1);
+    sees(s, "empty", "\"7\"");
+    fixture_expect_generation(s, "empty", 1);
+    fixture_expect_generation(s, "green", 2);
+    free(large);
+}
+
+static void test_two_that_cannot_be_read(void **state)
+{
+    struct fixture *s = *state;
+    put_later_rules(s, "blue");
+    put_later_rules(s, "green");
+    sees(s, "blue", "\"1\"");
+    sees(s, "green", "\"2\"");
+    fixture_lead(s);
+    fixture_expect_generation(s, "blue", 1);
+    fixture_expect_generation(s, "green", 1);
+}
+
 /* ---- leaders ---- */
 
 static void test_the_next_leader_goes_on(void **state)
@@ -812,6 +854,8 @@ int main(void)
         TEST(test_nothing_in_common),
         TEST(test_another_operator),
         TEST(test_a_shard_without_pods_holds_what_it_has),
+        TEST(test_rules_that_cannot_be_read_show_anything),
+        TEST(test_two_that_cannot_be_read),
         TEST(test_a_new_shard_waits),
         TEST(test_edited_and_taken_back),
         TEST(test_strict_waits_for_a_silent_pod),
