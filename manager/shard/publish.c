@@ -376,7 +376,7 @@ static int check_readers(const struct shard *s, const struct rules_map *map,
         (void)err_set(
             e, -EAGAIN,
             "the rules fit into a ConfigMap as %s only, which these pods do not read: %s. "
-            "Recreate them, so that they get newer sidecars",
+            "Recreate them, so that they get newer sidecars: those of --sidecar-image",
             rules_version_text(version), buf_cstr(&names));
     }
     buf_reset(&names);
