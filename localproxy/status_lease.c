@@ -32,7 +32,8 @@ enum {
     ASKED_MS = 45000,    /* a manager that asks does so three times meanwhile */
     PAUSE_MIN_MS = 1000, /* after a failure, doubled with each further one */
     PAUSE_MAX_MS = 10000,
-    FORBIDDEN_MS = 300000, /* after a failure that only a person can mend */
+    FORBIDDEN_MAX_MS = 300000, /* where it may not: only a person can change that. Doubled likewise,
+                                  for an API server that has just started may refuse anybody */
     MS = 1000,
 };
 
@@ -64,6 +65,7 @@ struct status_lease {
     uint64_t renew_at;   /* it is to be written again then, changed or not */
     uint64_t allowed_at; /* after a failure: not before */
     uint64_t pause_ms;   /* the last one; 0: it did not fail */
+    bool forbidden;      /* as the last failure said */
     struct err trouble;
 };
 
@@ -195,6 +197,15 @@ static void set_timer(struct status_lease *s, uint64_t at)
     net_clock_set_timer(s->o.clock, s->timer, at > now ? at - now : 0);
 }
 
+static void set_pause(struct status_lease *s, bool forbidden)
+{
+    uint64_t max = forbidden ? FORBIDDEN_MAX_MS : PAUSE_MAX_MS;
+    bool again = s->pause_ms != 0 && s->forbidden == forbidden;
+    uint64_t pause = again ? 2 * s->pause_ms : PAUSE_MIN_MS;
+    s->pause_ms = pause > max ? max : pause;
+    s->forbidden = forbidden;
+}
+
 /* A word about it each time that the reason is another one. */
 static void failed(struct status_lease *s, const char *why, bool forbidden)
 {
@@ -206,9 +217,8 @@ static void failed(struct status_lease *s, const char *why, bool forbidden)
                  log_str("namespace", s->o.namespace), log_str("lease", s->name),
                  log_str("error", why));
     }
-    s->pause_ms = s->pause_ms == 0 ? PAUSE_MIN_MS : 2 * s->pause_ms;
-    s->pause_ms = s->pause_ms > PAUSE_MAX_MS ? PAUSE_MAX_MS : s->pause_ms;
-    s->allowed_at = now_of(s) + (forbidden ? FORBIDDEN_MS : s->pause_ms);
+    set_pause(s, forbidden);
+    s->allowed_at = now_of(s) + s->pause_ms;
     set_phase(s, PHASE_IDLE);
     set_timer(s, s->allowed_at);
 }

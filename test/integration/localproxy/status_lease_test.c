@@ -353,24 +353,54 @@ static void failures_are_repeated_with_pauses(void **state)
     expect_told(expect_first_write(f), 1, true);
 }
 
-static void what_is_forbidden_is_seldom_tried(void **state)
+static void refuse(struct api_request *q, const char *text)
+{
+    api_answer(q, 403, NULL, text);
+    run_for(q->api->loop, 10);
+}
+
+static void what_is_forbidden_is_tried_ever_more_rarely(void **state)
 {
     struct fixture *f = *state;
-    api_answer(expect_read(f), 403, NULL, "{\"message\":\"leases forbidden\"}");
-    run_for(f->api->loop, 10);
+    refuse(expect_read(f), "{\"message\":\"leases forbidden\"}");
     assert_non_null(strstr(status_lease_error(lease), "leases forbidden"));
     fixture_limit(f, OWN " in (a)");
     look(f, 0);
+    for (uint64_t pause = 1000; pause < 300000; pause *= 2) {
+        pass(f, pause - 1);
+        expect_quiet(f);
+        pass(f, 1);
+        refuse(expect_read(f), "{\"message\":\"leases forbidden\"}");
+    }
     pass(f, 299000);
     expect_quiet(f);
     pass(f, 1000);
     api_answer(expect_read(f), 404, NULL, NOT_FOUND);
     struct api_request *q = expect_write(f, "POST", LEASES);
     expect_told(q, 1, true);
-    api_answer(q, 403, NULL, "{\"message\":\"create forbidden\"}");
-    run_for(f->api->loop, 10);
+    refuse(q, "{\"message\":\"create forbidden\"}");
     assert_non_null(strstr(status_lease_error(lease), "create forbidden"));
     pass(f, 299000);
+    expect_quiet(f);
+}
+
+/* One whose roles are not read yet allows nobody anything. */
+static void api_server_that_has_just_started(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    fixture_limit(f, OWN " in (a)");
+    look(f, 0);
+    for (uint64_t pause = 1000; pause <= 8000; pause *= 2) {
+        api_answer(pause == 1000 ? expect_write(f, "PUT", LEASE) : expect_read(f), 503, NULL, "{}");
+        run_for(f->api->loop, 10);
+        pass(f, pause);
+    }
+    refuse(expect_read(f), "{\"message\":\"leases forbidden\"}");
+    pass(f, 1000);
+    struct api_request *q = expect_first_write(f);
+    expect_told(q, 1, true);
+    accept_write(q);
     expect_quiet(f);
 }
 
@@ -486,7 +516,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(first_client_is_told_of_and_no_other, setup, teardown),
         cmocka_unit_test_setup_teardown(renewed_while_nobody_asks, setup, teardown),
         cmocka_unit_test_setup_teardown(failures_are_repeated_with_pauses, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_forbidden_is_seldom_tried, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_forbidden_is_tried_ever_more_rarely, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(api_server_that_has_just_started, setup, teardown),
         cmocka_unit_test_setup_teardown(somebody_else_creates_it, setup, teardown),
         cmocka_unit_test_setup_teardown(somebody_else_changes_it, setup, teardown),
         cmocka_unit_test_setup_teardown(deleted_by_somebody, setup, teardown),
