@@ -2,11 +2,15 @@
 #include "shard/handover.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/buf.h"
+#include "base/list.h"
+#include "base/table.h"
+#include "net/clock.h"
 #include "json/edit.h"
 #include "json/field.h"
 #include "json/json.h"
@@ -155,34 +159,64 @@ static cJSON *document_of(const struct rules *rules, struct err *e)
     return document;
 }
 
-static bool has_limit(const cJSON *limits, const cJSON *limit)
-{
-    const cJSON *item = NULL;
-    cJSON_ArrayForEach(item, limits)
-    {
-        if (cJSON_Compare(item, limit, true)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static cJSON *limits_of(const cJSON *document)
 {
     return cJSON_GetObjectItemCaseSensitive(field_get(document, "spec"), "limits");
 }
 
-/* Limits on one resource are ANDed. */
+/* The text of a limit: two that say the same have the same one. */
+struct known {
+    struct table_node node;
+    char *text;
+};
+
+static void drop_known(struct table *t, struct known *k)
+{
+    table_remove(t, &k->node);
+    free(k->text);
+    free(k);
+}
+
+/* 1: it was not known; 0: it was; -ENOMEM. */
+static int know(struct table *t, const cJSON *limit)
+{
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    char *key = json_canonical(limit, &text) == 0 ? buf_take_str(&text) : NULL;
+    bool known = key != NULL && table_find(t, key) != NULL;
+    struct known *k = key == NULL || known ? NULL : calloc(1, sizeof *k);
+    buf_reset(&text);
+    if (k == NULL || table_insert(t, &k->node, key) != 0) {
+        free(key);
+        free(k);
+        return known ? 0 : -ENOMEM;
+    }
+    k->text = key;
+    return 1;
+}
+
+/* Limits on one resource are ANDed. Each side may have as many as rules can. */
 static void add_limits(struct edit *ed, cJSON *document, const cJSON *other)
 {
+    struct table all = {.seed = net_clock_ns()}; /* whoever writes specs chooses the texts */
     cJSON *limits = limits_of(document);
     const cJSON *limit = NULL;
+    cJSON_ArrayForEach(limit, limits)
+    {
+        int rc = know(&all, limit);
+        edit_fail(ed, rc < 0 ? rc : 0);
+    }
     cJSON_ArrayForEach(limit, limits_of(other))
     {
-        if (!has_limit(limits, limit)) {
+        int rc = know(&all, limit);
+        edit_fail(ed, rc < 0 ? rc : 0);
+        if (rc > 0) {
             edit_append(ed, limits, cJSON_Duplicate(limit, true));
         }
     }
+    for (struct table_node *n = NULL; (n = table_next(&all, NULL)) != NULL;) {
+        drop_known(&all, LIST_ITEM(n, struct known, node));
+    }
+    table_deinit(&all);
 }
 
 static struct rules *parse(const cJSON *document, struct err *e)

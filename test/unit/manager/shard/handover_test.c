@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -19,7 +20,7 @@
 
 static struct rules *make(unsigned generation, const char *limits)
 {
-    char text[2048];
+    static char text[1 << 20];
     struct err e = ERR_INIT;
     (void)snprintf(text, sizeof text,
                    "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":"
@@ -89,6 +90,44 @@ static void nothing_else_is_the_same_rules(void **state)
     assert_string_equal(rules_checksum(same), rules_checksum(from));
     rules_unref(from);
     rules_unref(same);
+}
+
+/* Half of what rules may have, on each side: they are many, and none is on both. */
+static struct rules *make_many(unsigned generation, const char *resource)
+{
+    enum { MANY = RULES_LIMITS_MAX / 2, LIMIT_MAX = 128 };
+    static char limits[MANY * LIMIT_MAX];
+    size_t len = 0;
+    for (unsigned i = 0; i < MANY; i++) {
+        len += (size_t)snprintf(limits + len, sizeof limits - len,
+                                "%s{\"apiGroups\":[\"*\"],\"resources\":[\"%s%u\"],"
+                                "\"selector\":\"ns=1\"}",
+                                i > 0 ? "," : "", resource, i);
+    }
+    return make(generation, limits);
+}
+
+/* Some times as long as it takes to parse them: meanwhile the manager does nothing for anybody. To
+ * compare each with each took 30 times as long. */
+static void as_many_limits_as_there_may_be(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    clock_t begun = clock();
+    struct rules *from = make_many(1, "a");
+    struct rules *to = make_many(2, "b");
+    clock_t parsed = clock();
+    struct rules *between = handover_between(from, to, 3, &e);
+    assert_non_null(between);
+    assert_int_equal(rules_limit_count(between), RULES_LIMITS_MAX);
+    assert_in_range(clock() - parsed, 0, 12 * (parsed - begun));
+    struct rules *again = handover_between(between, between, 4, &e);
+    assert_non_null(again);
+    assert_int_equal(rules_limit_count(again), RULES_LIMITS_MAX);
+    rules_unref(from);
+    rules_unref(to);
+    rules_unref(between);
+    rules_unref(again);
 }
 
 static bool make_between(void *data)
@@ -354,6 +393,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_limits_hold),
         cmocka_unit_test(nothing_else_is_the_same_rules),
+        cmocka_unit_test(as_many_limits_as_there_may_be),
         cmocka_unit_test(between_without_memory),
         POD_TEST(what_pods_that_answer_hold),
         POD_TEST(what_silent_pods_hold),
