@@ -8,9 +8,10 @@
  *                                                    v
  *                                                CREATING -- 201 --> IDLE
  *
- * Any other answer: IDLE, and again after a pause; its version is read anew then. While a request
- * is under way nothing is looked at: its answer leads to the next look. These are the requests of a
- * leader election, so that who may have one may do this, too.
+ * Any other answer: IDLE, and again after a pause; its version is read anew then. So it goes when
+ * the Lease that is there has not our labels: it may be somebody's lock. While a request is under
+ * way nothing is looked at: its answer leads to the next look. These are the requests of a leader
+ * election, so that who may have one may do this, too.
  */
 #include "status_lease.h"
 
@@ -32,8 +33,9 @@ enum {
     ASKED_MS = 45000,    /* a manager that asks does so three times meanwhile */
     PAUSE_MIN_MS = 1000, /* after a failure, doubled with each further one */
     PAUSE_MAX_MS = 10000,
-    FORBIDDEN_MAX_MS = 300000, /* where it may not: only a person can change that. Doubled likewise,
-                                  for an API server that has just started may refuse anybody */
+    LASTING_MAX_MS =
+        300000, /* where only a person can change that, as who may not. Doubled likewise,
+                   for an API server that has just started may refuse anybody */
     MS = 1000,
 };
 
@@ -65,7 +67,7 @@ struct status_lease {
     uint64_t renew_at;   /* it is to be written again then, changed or not */
     uint64_t allowed_at; /* after a failure: not before */
     uint64_t pause_ms;   /* the last one; 0: it did not fail */
-    bool forbidden;      /* as the last failure said */
+    bool lasting;        /* as the last failure was */
     struct err trouble;
 };
 
@@ -197,17 +199,17 @@ static void set_timer(struct status_lease *s, uint64_t at)
     net_clock_set_timer(s->o.clock, s->timer, at > now ? at - now : 0);
 }
 
-static void set_pause(struct status_lease *s, bool forbidden)
+static void set_pause(struct status_lease *s, bool lasting)
 {
-    uint64_t max = forbidden ? FORBIDDEN_MAX_MS : PAUSE_MAX_MS;
-    bool again = s->pause_ms != 0 && s->forbidden == forbidden;
+    uint64_t max = lasting ? LASTING_MAX_MS : PAUSE_MAX_MS;
+    bool again = s->pause_ms != 0 && s->lasting == lasting;
     uint64_t pause = again ? 2 * s->pause_ms : PAUSE_MIN_MS;
     s->pause_ms = pause > max ? max : pause;
-    s->forbidden = forbidden;
+    s->lasting = lasting;
 }
 
 /* A word about it each time that the reason is another one. */
-static void failed(struct status_lease *s, const char *why, bool forbidden)
+static void failed(struct status_lease *s, const char *why, bool lasting)
 {
     bool news = s->trouble.code == 0 || strcmp(s->trouble.msg, why) != 0;
     s->o.metrics->lease_failed++;
@@ -217,7 +219,7 @@ static void failed(struct status_lease *s, const char *why, bool forbidden)
                  log_str("namespace", s->o.namespace), log_str("lease", s->name),
                  log_str("error", why));
     }
-    set_pause(s, forbidden);
+    set_pause(s, lasting);
     s->allowed_at = now_of(s) + s->pause_ms;
     set_phase(s, PHASE_IDLE);
     set_timer(s, s->allowed_at);
@@ -257,7 +259,35 @@ static void set_version(struct status_lease *s, const char *version)
     s->version = version == NULL ? NULL : strdup(version);
 }
 
+static const char not_ours[] =
+    "the Lease of this name is not localproxy's, and was left unchanged: it has not the "
+    "labels " CONTROL_LEASE_SELECTOR;
+
+static bool is_ours(const cJSON *lease)
+{
+    const cJSON *labels = field_get(field_get(lease, "metadata"), "labels");
+    return strcmp(field_text(labels, CONTROL_LEASE_PART), "cmesh") == 0 &&
+           strcmp(field_text(labels, CONTROL_LEASE_COMPONENT), CONTROL_STATUS_LOCALPROXY) == 0;
+}
+
 /* Without memory for the version it is read anew. */
+static void was_read(struct status_lease *s, const cJSON *lease)
+{
+    if (!is_ours(lease)) {
+        set_version(s, NULL); /* it is looked at again before it is written */
+        failed(s, not_ours, true);
+    } else if (s->version == NULL) {
+        failed(s, "out of memory", false);
+    } else {
+        go_to(s, PHASE_UPDATING);
+    }
+}
+
+static bool is_lasting(unsigned code)
+{
+    return code == 403 || code == 422;
+}
+
 static void on_answer(void *data, const cJSON *object, const struct api_error *error)
 {
     struct status_lease *s = data;
@@ -267,13 +297,11 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
     if (missing) {
         go_to(s, PHASE_CREATING);
     } else if (object == NULL) {
-        failed(s, error->msg, error->code == 403);
-    } else if (s->phase != PHASE_READING) {
-        succeeded(s);
-    } else if (s->version != NULL) {
-        go_to(s, PHASE_UPDATING);
+        failed(s, error->msg, is_lasting(error->code));
+    } else if (s->phase == PHASE_READING) {
+        was_read(s, object);
     } else {
-        failed(s, "out of memory", false);
+        succeeded(s);
     }
 }
 

@@ -92,9 +92,12 @@ static unsigned version;
 
 static const char *lease_text(void)
 {
-    static char text[128];
+    static char text[256];
     (void)snprintf(text, sizeof text,
-                   "{\"kind\":\"Lease\",\"metadata\":{\"resourceVersion\":\"%u\"}}", version);
+                   "{\"kind\":\"Lease\",\"metadata\":{\"resourceVersion\":\"%u\",\"labels\":{"
+                   "\"app.kubernetes.io/part-of\":\"cmesh\","
+                   "\"app.kubernetes.io/component\":\"localproxy\"}}}",
+                   version);
     return text;
 }
 
@@ -404,6 +407,46 @@ static void api_server_that_has_just_started(void **state)
     expect_quiet(f);
 }
 
+/* As the lock of an operator whose leader election happens to be called like that. */
+static void the_lock_of_somebody_is_left_alone(void **state)
+{
+    static const char *const others[] = {
+        "{\"kind\":\"Lease\",\"metadata\":{\"resourceVersion\":\"5\"}}",
+        "{\"kind\":\"Lease\",\"metadata\":{\"resourceVersion\":\"5\",\"labels\":{"
+        "\"app.kubernetes.io/part-of\":\"cmesh\",\"app.kubernetes.io/component\":\"manager\"}}}",
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        api_answer(expect_read(f), 200, NULL, others[i]);
+        run_for(f->api->loop, 10);
+        assert_non_null(strstr(status_lease_error(lease), "not localproxy's"));
+        pass(f, (1000U << i) - 1);
+        expect_quiet(f);
+        pass(f, 1);
+    }
+    accept_write(expect_first_write(f)); /* it was deleted, and another one was made */
+    assert_null(status_lease_error(lease));
+}
+
+/* The name of a pod may be so long that there is no Lease of that name. */
+static void what_is_invalid_is_seldom_tried(void **state)
+{
+    struct fixture *f = *state;
+    api_answer(expect_read(f), 404, NULL, NOT_FOUND);
+    api_answer(expect_write(f, "POST", LEASES), 422, NULL, "{\"reason\":\"Invalid\"}");
+    run_for(f->api->loop, 10);
+    for (uint64_t pause = 1000; pause < 300000; pause *= 2) {
+        pass(f, pause);
+        api_answer(expect_read(f), 404, NULL, NOT_FOUND);
+        api_answer(expect_write(f, "POST", LEASES), 422, NULL, "{\"reason\":\"Invalid\"}");
+        run_for(f->api->loop, 10);
+    }
+    pass(f, 299000);
+    expect_quiet(f);
+    pass(f, 1000);
+    (void)expect_read(f);
+}
+
 static void somebody_else_creates_it(void **state)
 {
     struct fixture *f = *state;
@@ -519,6 +562,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_forbidden_is_tried_ever_more_rarely, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(api_server_that_has_just_started, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_lock_of_somebody_is_left_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_invalid_is_seldom_tried, setup, teardown),
         cmocka_unit_test_setup_teardown(somebody_else_creates_it, setup, teardown),
         cmocka_unit_test_setup_teardown(somebody_else_changes_it, setup, teardown),
         cmocka_unit_test_setup_teardown(deleted_by_somebody, setup, teardown),
