@@ -99,14 +99,11 @@ static bool is_all_known(const struct pod *p, const struct rules_map *published,
 /* It never told what it enforces, or that it enforces nothing. What it takes next is what stands in
  * the ConfigMap, or stood there: its kubelet may be behind. One that has no address yet has not
  * started. Unless that is to be proven, one that does not answer for some time is taken for one
- * that starts. */
+ * that starts, and a kubelet for one that is not behind what is forgotten. */
 static enum handover_hold hold_of_new(const struct pod *p, const struct probe_result *r,
                                       const struct rules_map *published,
                                       const struct handover_past *past, enum handover_mode mode)
 {
-    if (r != NULL && r->asked && r->state == PROBE_ANSWERED) {
-        return HANDOVER_PAST;
-    }
     bool awaited = r != NULL && (!r->asked || (p->ready && r->state == PROBE_WAITING));
     awaited = mode == HANDOVER_STRICT ? p->ip[0] != '\0' : awaited;
     return awaited && !is_all_known(p, published, past) ? HANDOVER_ANYTHING : HANDOVER_PAST;

@@ -788,6 +788,25 @@ static void test_a_leader_that_does_not_know_what_was(void **state)
     fixture_expect_generation(s, "green", 2);
 }
 
+/* A pod without rules takes next what its kubelet has, which may be behind: the next leader does
+ * not know what stood there. */
+static void test_strict_waits_for_a_pod_that_has_no_rules_yet(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    sees(s, "blue", "\"1\",\"2\"");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_settle(s);
+    fixture_retire(s);
+    fixture_probe(s, "blue-0", "blue", 0, "");
+    sees(s, "green", "\"3\",\"4\",\"5\"");
+    fixture_lead(s);
+    expect_waiting(s, "green", "pod blue-0 of shard n/blue");
+    stays_at(s, "green", 1);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "green", 2);
+}
+
 /* Pods are asked before anything is given. */
 static void test_a_leader_that_has_asked_nobody(void **state)
 {
@@ -879,6 +898,7 @@ int main(void)
         TEST(test_too_large_for_both),
         TEST(test_the_next_leader_goes_on),
         TEST(test_a_leader_that_does_not_know_what_was),
+        TEST(test_strict_waits_for_a_pod_that_has_no_rules_yet),
         TEST(test_a_leader_that_has_asked_nobody),
         TEST(test_writes_that_fail),
     };

@@ -224,6 +224,9 @@ static void what_pods_that_answer_hold(void **state)
     s->probe = (struct probe_result){.state = PROBE_ANSWERED, .asked = true};
     assert_int_equal(hold(s), HANDOVER_PAST);
     assert_int_equal(strict(s), HANDOVER_PAST);
+    handover_settled(&s->past, s->rules[1]); /* and what it has may be forgotten here */
+    assert_int_equal(hold(s), HANDOVER_PAST);
+    assert_int_equal(strict(s), HANDOVER_ANYTHING);
 }
 
 /* The same rules, as they were before others: it may not have seen those yet. */
