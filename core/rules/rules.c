@@ -40,6 +40,7 @@ struct rules {
     const char *leader_election;
     struct rules_labels labels;
     size_t limit_count;
+    size_t pair_count; /* that the limits name, each as often as it is named */
     struct rules_table table;
 };
 
@@ -399,6 +400,11 @@ static uint32_t read_selector(const struct source *s, struct rules *r, const cJS
 static void add_pattern(const struct source *s, const cJSON *limit, const char *path,
                         struct rules *r, struct slice group, struct slice resource, uint32_t place)
 {
+    if (++r->pair_count > RULES_PAIRS_MAX) {
+        fail(s, -E2BIG, limit, path, "groups and resources are paired more than %d times",
+             RULES_PAIRS_MAX);
+        return;
+    }
     int rc = rules_table_add(&r->table, group, resource, place);
     if (rc == -E2BIG) {
         fail(s, rc, limit, path, "more than %d pairs of group and resource", RULES_PATTERNS_MAX);

@@ -41,7 +41,8 @@ enum rules_version rules_version_common(const char *text);
 #define RULES_TEXT_MAX (8 * 1024 * 1024)
 #define RULES_LIMITS_MAX 10000
 #define RULES_LIST_MAX 1000      /* entries of apiGroups or resources in one limit */
-#define RULES_PATTERNS_MAX 65536 /* pairs of group and resource that the limits name */
+#define RULES_PATTERNS_MAX 65536 /* pairs of group and resource that the limits name, */
+#define RULES_PAIRS_MAX 1048576  /* and how often they name them in all */
 
 /* Bytes of an encoded selector: kube-apiserver takes request heads of 1 MiB. */
 #define RULES_ESCAPED_MAX (1000 * 1000)

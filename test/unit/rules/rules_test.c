@@ -531,9 +531,33 @@ static int with_lock_name(int length)
     return parse_and_reset(&text);
 }
 
+/* 1,024 pairs in each limit, the same ones. */
+static int with_pairs(int limits)
+{
+    enum { SIDE = 32 };
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    struct buf groups = BUF_INIT(SIDE * 8);
+    struct buf resources = BUF_INIT(SIDE * 8);
+    for (int i = 0; i < SIDE; i++) {
+        buf_printf(&groups, "%s\"g%d\"", i > 0 ? "," : "", i);
+        buf_printf(&resources, "%s\"r%d\"", i > 0 ? "," : "", i);
+    }
+    buf_append_str(&text, HEAD "\"spec\":{\"limits\":[");
+    for (int i = 0; i < limits; i++) {
+        buf_printf(&text, "%s{\"apiGroups\":[%s],\"resources\":[%s],\"selector\":\"a\"}",
+                   i > 0 ? "," : "", buf_cstr(&groups), buf_cstr(&resources));
+    }
+    buf_append_str(&text, "]}}");
+    buf_reset(&groups);
+    buf_reset(&resources);
+    return parse_and_reset(&text);
+}
+
 static void bounds_are_included(void **state)
 {
     (void)state;
+    assert_int_equal(with_pairs(RULES_PAIRS_MAX / 1024), 0);
+    assert_int_equal(with_pairs(RULES_PAIRS_MAX / 1024 + 1), -E2BIG);
     assert_int_equal(with_limits(RULES_LIMITS_MAX), 0);
     assert_int_equal(with_limits(RULES_LIMITS_MAX + 1), -E2BIG);
     assert_int_equal(with_resources(RULES_LIST_MAX), 0);
