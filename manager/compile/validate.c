@@ -19,6 +19,10 @@ enum {
     PATH_LEN = 128,
     SHARED_MAX = 64, /* configs whose limits are compared with those of the new one */
     NAMED_MAX = 3,   /* of which each is warned of by itself: there is more to be told */
+    STEPS_MAX =
+        20 * 1000 * 1000, /* for the sake of warnings, each as long as comparing two words */
+    SPELLING_STEPS = 64,
+    PAIR_STEPS = 32, /* to look for a group and a resource in rules */
 };
 
 struct validation {
@@ -33,9 +37,20 @@ struct validation {
     bool looked;     /* at the pods that there are */
     size_t possible; /* shards whose selectors may select a pod of this one, */
     size_t shared;   /* and that see what it sees */
+    size_t *steps;   /* that may still be made */
     struct warnings *warnings;
     struct err *e;
 };
+
+/* Whether so many steps may be made, which then are. Limits may be many, and who asks is kept
+ * waiting, as all others are: what is only odd is looked for as long as that takes no time to speak
+ * of. */
+static bool afford(const struct validation *v, size_t steps)
+{
+    bool can = *v->steps >= steps;
+    *v->steps = can ? *v->steps - steps : 0;
+    return can;
+}
 
 static const char *namespace_or_default(const struct validation *v, const char *ns)
 {
@@ -316,28 +331,48 @@ static void note_unserved(const struct validation *v, const char *path, const ch
 
 /* No reason to refuse it: the definition may be on its way, or this replica may not have seen it.
  */
-static int note_served(const struct validation *v, void *data, const cJSON *entry, const char *path)
+/* 0, or 1: there is no time for more. */
+static int note_groups(const struct validation *v, const cJSON *groups, const char *path, bool *any)
 {
     const struct validate_context *w = v->context;
-    const cJSON *groups = field_get(entry, "apiGroups");
-    bool any = false; /* group is served */
     unsigned i = 0;
     const cJSON *item;
-    (void)data;
     cJSON_ArrayForEach(item, groups)
     {
+        if (!afford(v, w->resource_count)) {
+            return 1;
+        }
         bool served = is_served(w, item->valuestring, "*");
-        any = any || served;
+        *any = *any || served;
+        if (!served && !afford(v, SPELLING_STEPS * w->resource_count)) {
+            return 1;
+        }
         if (!served) {
             note_unserved(v, path, "apiGroups", i, item->valuestring,
                           group_meant(w, item->valuestring));
         }
         i++;
     }
-    i = 0;
+    return 0;
+}
+
+static int note_resources_of(const struct validation *v, const cJSON *entry, const char *path)
+{
+    const struct validate_context *w = v->context;
+    const cJSON *groups = field_get(entry, "apiGroups");
+    size_t once = w->resource_count * (size_t)cJSON_GetArraySize(groups);
+    unsigned i = 0;
+    const cJSON *item;
     cJSON_ArrayForEach(item, field_get(entry, "resources"))
     {
-        if (any && !is_served_by_one(w, groups, item->valuestring)) {
+        if (!afford(v, once)) {
+            return 1;
+        }
+        bool served = is_served_by_one(w, groups, item->valuestring);
+        if (!served && !afford(v, once + SPELLING_STEPS * w->resource_count)) {
+            return 1;
+        }
+        if (!served) {
             note_unserved(v, path, "resources", i, item->valuestring,
                           resource_meant(w, groups, item->valuestring));
         }
@@ -346,13 +381,21 @@ static int note_served(const struct validation *v, void *data, const cJSON *entr
     return 0;
 }
 
+static int note_served(const struct validation *v, void *data, const cJSON *entry, const char *path)
+{
+    bool any = false; /* group is served */
+    (void)data;
+    int rc = note_groups(v, field_get(entry, "apiGroups"), path, &any);
+    return rc == 0 && any ? note_resources_of(v, entry, path) : rc;
+}
+
 /* ---- what is odd ---- */
 
 typedef bool (*pair_cb)(const struct rules_entry *ours, const struct rules_entry *theirs);
 
 /* The first resource of the entry for which `cb` says yes to the limits that two shards have on it;
- * NULL: none. `theirs` may be NULL. */
-static const char *find_resource(const struct rules *ours, const struct rules *theirs,
+ * NULL: none, or no time to look. `theirs` may be NULL. */
+static const char *find_resource(const struct validation *v, const struct rules *theirs,
                                  const cJSON *entry, pair_cb cb)
 {
     const cJSON *group;
@@ -363,7 +406,11 @@ static const char *find_resource(const struct rules *ours, const struct rules *t
         {
             struct slice g = slice_str(group->valuestring);
             struct slice r = slice_str(resource->valuestring);
-            if (cb(rules_match(ours, g, r), theirs == NULL ? NULL : rules_match(theirs, g, r))) {
+            if (!afford(v, PAIR_STEPS)) {
+                return NULL;
+            }
+            if (cb(rules_match(v->rules, g, r),
+                   theirs == NULL ? NULL : rules_match(theirs, g, r))) {
                 return resource->valuestring;
             }
         }
@@ -381,7 +428,7 @@ static int note_contradiction(const struct validation *v, void *data, const cJSO
                               const char *path)
 {
     (void)data;
-    const char *resource = find_resource(v->rules, NULL, entry, is_contradiction);
+    const char *resource = find_resource(v, NULL, entry, is_contradiction);
     if (resource != NULL) {
         warnings_add(v->warnings,
                      "%s: the limits on \"%.63s\" contradict each other, or a list of values is "
@@ -406,7 +453,7 @@ static int find_shared(const struct validation *v, void *data, const cJSON *entr
 {
     struct sharing *s = data;
     (void)path;
-    s->resource = find_resource(v->rules, s->theirs, entry, is_shared);
+    s->resource = find_resource(v, s->theirs, entry, is_shared);
     return s->resource == NULL ? 0 : 1;
 }
 
@@ -497,6 +544,11 @@ static void note_oddities(struct validation *v)
         }
     }
     note_more(v, "spec.limits", v->shared);
+    if (*v->steps == 0) {
+        warnings_add(v->warnings,
+                     "spec.limits: there are so many that not all was looked at: there "
+                     "may be more to warn of");
+    }
 }
 
 /* ---- a whole config ---- */
@@ -517,10 +569,12 @@ int validate_config(const cJSON *config, const struct compile_options *o,
                     const struct validate_context *w, struct warnings *warnings, struct err *e)
 {
     struct err ignored;
+    size_t steps = STEPS_MAX;
     struct validation v = {.config = config,
                            .spec = field_get(config, "spec"),
                            .options = o,
                            .context = w,
+                           .steps = &steps,
                            .warnings = warnings,
                            .e = e == NULL ? &ignored : e};
     v.ns = namespace_or_default(&v, shards_namespace(config));

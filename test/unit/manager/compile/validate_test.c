@@ -8,11 +8,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
 #include "base/array.h"
+#include "base/buf.h"
 #include "compile/misspelt.h"
 #include "compile/shards.h"
 #include "kube/name.h"
@@ -566,6 +568,76 @@ static void where_no_webhook_injects(void **state)
     shard_cache_deinit(&f);
 }
 
+/* As JSON: limits with a thousand resources each, named so; of core and further groups. */
+static cJSON *many_resources(unsigned limits, const char *name, unsigned groups)
+{
+    enum { EACH = 1000, ROOM = 1 << 20 };
+    struct buf text = BUF_INIT(ROOM);
+    buf_append_str(
+        &text, "{\"apiVersion\":\"ctrlmesh.kusionstack.io/v1alpha1\",\"kind\":\"ShardingConfig\","
+               "\"metadata\":{\"name\":\"a\"},\"spec\":{\"selector\":{\"matchLabels\":{"
+               "\"a\":\"b\"}},\"limits\":[");
+    for (unsigned i = 0; i < limits; i++) {
+        buf_printf(&text, "%s{\"relateResources\":[{\"apiGroups\":[\"\"", i > 0 ? "," : "");
+        for (unsigned j = 1; j < groups; j++) {
+            buf_printf(&text, ",\"g%u.example.com\"", j);
+        }
+        buf_append_str(&text, "],\"resources\":[\"pods\"");
+        for (unsigned j = 1; j < EACH; j++) {
+            buf_printf(&text, ",\"%s%u\"", name, groups > 1 ? j : i * EACH + j);
+        }
+        buf_append_str(&text, "]}],\"selector\":{\"matchLabels\":{\"ns\":\"a\"}}}");
+    }
+    buf_append_str(&text, "]}}");
+    assert_int_equal(buf_error(&text), 0);
+    cJSON *config = json_parse((const char *)buf_data(&text), text.len, NULL);
+    assert_non_null(config);
+    buf_reset(&text);
+    return config;
+}
+
+static clock_t expect_all_was_not_looked_at(const struct validate_context *w, const cJSON *config)
+{
+    struct err e = ERR_INIT;
+    struct warnings notes = WARNINGS_INIT;
+    clock_t begun = clock();
+    assert_int_equal(validate_config(config, &options, w, &notes, &e), 0);
+    clock_t took = clock() - begun;
+    assert_true(notes.count > 0);
+    assert_true(notes.dropped > 0 ||
+                strstr(notes.items[notes.count - 1], "not all was looked at") != NULL);
+    warnings_deinit(&notes);
+    return took;
+}
+
+/* Nobody may keep a manager busy by what is only odd: compared with what compiling takes, looking
+ * for it took hundreds of times as long. */
+static void what_is_odd_is_not_looked_for_for_long(void **state)
+{
+    enum { SERVED = 500, TIMES = 12 };
+    static char names[SERVED][32];
+    static struct validate_resource resources[SERVED];
+    struct validate_context w = {.resources = resources, .resource_count = SERVED};
+    struct err e = ERR_INIT;
+    (void)state;
+    for (size_t i = 0; i < SERVED; i++) {
+        (void)snprintf(names[i], sizeof names[i], "somethingresources%zu", i);
+        resources[i] = (struct validate_resource){"", i == 0 ? "pods" : names[i]};
+    }
+    cJSON *misspelt = many_resources(30, "somethngresources", 1);
+    cJSON *paired = many_resources(16, "r", 64);
+    clock_t begun = clock();
+    rules_unref(compile_config(misspelt, &options, &e));
+    rules_unref(compile_config(paired, &options, &e));
+    clock_t compiled = clock() - begun;
+    assert_int_equal(e.code, 0);
+    clock_t took = expect_all_was_not_looked_at(&w, misspelt);
+    took += expect_all_was_not_looked_at(&w, paired);
+    assert_in_range(took, 0, TIMES * compiled);
+    cJSON_Delete(misspelt);
+    cJSON_Delete(paired);
+}
+
 static bool validate_once(void *data)
 {
     const struct fixture *f = data;
@@ -751,6 +823,7 @@ int main(void)
         cmocka_unit_test(a_group_that_is_none_is_said_once),
         cmocka_unit_test(resources_that_never_get_labels),
         cmocka_unit_test(resources_that_are_served_are_right),
+        cmocka_unit_test(what_is_odd_is_not_looked_for_for_long),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
