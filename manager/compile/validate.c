@@ -23,6 +23,7 @@ enum {
         20 * 1000 * 1000, /* for the sake of warnings, each as long as comparing two words */
     SPELLING_STEPS = 64,
     PAIR_STEPS = 32, /* to look for a group and a resource in rules */
+    BYTE_STEPS = 8,  /* of a selector that is compared with another one */
 };
 
 struct validation {
@@ -393,10 +394,42 @@ static int note_served(const struct validation *v, void *data, const cJSON *entr
 
 typedef bool (*pair_cb)(const struct rules_entry *ours, const struct rules_entry *theirs);
 
-/* The first resource of the entry for which `cb` says yes to the limits that two shards have on it;
- * NULL: none, or no time to look. `theirs` may be NULL. */
-static const char *find_resource(const struct validation *v, const struct rules *theirs,
-                                 const cJSON *entry, pair_cb cb)
+/* A search for a resource of which `cb` says yes to the limits that two shards have on it. Where
+ * neither has any, it says no. */
+struct pair_search {
+    const struct rules *theirs; /* NULL: of one shard */
+    pair_cb cb;
+    const struct rules_entry *ours_no; /* said no to last: many resources have the same limits */
+    const struct rules_entry *theirs_no;
+    const char *resource; /* found last; NULL: none */
+};
+
+static size_t steps_for(const struct rules_entry *entry)
+{
+    return entry == NULL ? 0 : BYTE_STEPS * entry->selector.len;
+}
+
+static bool says_yes(const struct validation *v, struct pair_search *q, struct slice group,
+                     struct slice resource)
+{
+    const struct rules_entry *ours = rules_match(v->rules, group, resource);
+    const struct rules_entry *theirs =
+        q->theirs == NULL ? NULL : rules_match(q->theirs, group, resource);
+    bool again = ours == q->ours_no && theirs == q->theirs_no;
+    if (again || !afford(v, steps_for(ours) + steps_for(theirs))) {
+        return false;
+    }
+    bool yes = q->cb(ours, theirs);
+    if (!yes) {
+        q->ours_no = ours;
+        q->theirs_no = theirs;
+    }
+    return yes;
+}
+
+/* The first resource of the entry for which it says yes; NULL: none, or no time to look. */
+static const char *find_resource(const struct validation *v, struct pair_search *q,
+                                 const cJSON *entry)
 {
     const cJSON *group;
     const cJSON *resource;
@@ -404,13 +437,10 @@ static const char *find_resource(const struct validation *v, const struct rules 
     {
         cJSON_ArrayForEach(resource, field_get(entry, "resources"))
         {
-            struct slice g = slice_str(group->valuestring);
-            struct slice r = slice_str(resource->valuestring);
             if (!afford(v, PAIR_STEPS)) {
                 return NULL;
             }
-            if (cb(rules_match(v->rules, g, r),
-                   theirs == NULL ? NULL : rules_match(theirs, g, r))) {
+            if (says_yes(v, q, slice_str(group->valuestring), slice_str(resource->valuestring))) {
                 return resource->valuestring;
             }
         }
@@ -427,8 +457,7 @@ static bool is_contradiction(const struct rules_entry *ours, const struct rules_
 static int note_contradiction(const struct validation *v, void *data, const cJSON *entry,
                               const char *path)
 {
-    (void)data;
-    const char *resource = find_resource(v, NULL, entry, is_contradiction);
+    const char *resource = find_resource(v, data, entry);
     if (resource != NULL) {
         warnings_add(v->warnings,
                      "%s: the limits on \"%.63s\" contradict each other, or a list of values is "
@@ -444,17 +473,12 @@ static bool is_shared(const struct rules_entry *ours, const struct rules_entry *
            (theirs == NULL || overlap_between(ours->compiled, theirs->compiled) == OVERLAP_CERTAIN);
 }
 
-struct sharing {
-    const struct rules *theirs;
-    const char *resource; /* that both see objects of; NULL: none yet */
-};
-
 static int find_shared(const struct validation *v, void *data, const cJSON *entry, const char *path)
 {
-    struct sharing *s = data;
+    struct pair_search *q = data;
     (void)path;
-    s->resource = find_resource(v, s->theirs, entry, is_shared);
-    return s->resource == NULL ? 0 : 1;
+    q->resource = find_resource(v, q, entry);
+    return q->resource == NULL ? 0 : 1;
 }
 
 /* Those of a neighbour; the caller holds one reference. NULL: it is invalid. */
@@ -475,12 +499,12 @@ static void note_sharing(struct validation *v, size_t number)
     struct rules *theirs = rules_of(v, number);
     const char *lock = theirs == NULL ? NULL : rules_leader_election(theirs);
     if (lock != NULL && strcmp(lock, rules_leader_election(v->rules)) == 0) {
-        struct sharing s = {.theirs = theirs};
-        if (each_entry(v, find_shared, &s) != 0 && ++v->shared <= NAMED_MAX) {
+        struct pair_search q = {.theirs = theirs, .cb = is_shared};
+        if (each_entry(v, find_shared, &q) != 0 && ++v->shared <= NAMED_MAX) {
             warnings_add(v->warnings,
                          "spec.limits: shard \"%.100s\" of the same operator sees \"%.63s\" that "
                          "this one sees too",
-                         v->context->shards.items[number].name, s.resource);
+                         v->context->shards.items[number].name, q.resource);
         }
     }
     rules_unref(theirs);
@@ -524,13 +548,14 @@ static void note_unlabelled(const struct validation *v)
 
 static void note_oddities(struct validation *v)
 {
+    struct pair_search contradictions = {.cb = is_contradiction};
     if (compile_lacks_limits(v->config)) {
         warnings_add(v->warnings, "spec.limits: missing: the shard sees nothing; write limits: [] "
                                   "for a shard that sees everything");
     } else if (rules_limit_count(v->rules) == 0) {
         warnings_add(v->warnings, "spec.limits: no limits: the shard sees everything");
     }
-    (void)each_entry(v, note_contradiction, NULL);
+    (void)each_entry(v, note_contradiction, &contradictions);
     note_keys(v);
     (void)each_entry(v, v->context->resource_count == 0 ? note_resources : note_served, NULL);
     note_unlabelled(v);

@@ -638,6 +638,61 @@ static void what_is_odd_is_not_looked_for_for_long(void **state)
     cJSON_Delete(paired);
 }
 
+/* Of one operator: the same 500 resources, in 4,000 namespaces of its own. */
+static cJSON *many_names(const char *name)
+{
+    enum { NAMES = 4000, RESOURCES = 500, ROOM = 1 << 18 };
+    struct buf text = BUF_INIT(ROOM);
+    buf_printf(&text,
+               "{\"apiVersion\":\"ctrlmesh.kusionstack.io/v1alpha1\",\"kind\":\"ShardingConfig\","
+               "\"metadata\":{\"name\":\"%s\"},\"spec\":{\"controller\":{\"leaderElectionName\":"
+               "\"l\"},\"selector\":{\"matchLabels\":{\"a\":\"%s\"}},\"limits\":[{"
+               "\"relateResources\":[{\"apiGroups\":[\"g.example.com\"],\"resources\":[\"r\"",
+               name, name);
+    for (unsigned i = 1; i < RESOURCES; i++) {
+        buf_printf(&text, ",\"r%u\"", i);
+    }
+    buf_printf(&text,
+               "]}],\"selector\":{\"matchExpressions\":[{\"key\":\"ns\",\"operator\":\"In\","
+               "\"values\":[\"%s\"",
+               name);
+    for (unsigned i = 1; i < NAMES; i++) {
+        buf_printf(&text, ",\"n%u-%s\"", i, name);
+    }
+    buf_append_str(&text, "]}]}}]}}");
+    assert_int_equal(buf_error(&text), 0);
+    cJSON *config = json_parse((const char *)buf_data(&text), text.len, NULL);
+    assert_non_null(config);
+    buf_reset(&text);
+    return config;
+}
+
+/* Selectors that many resources have are compared with those of another shard once. */
+static void the_same_selectors_are_compared_once(void **state)
+{
+    enum { TIMES = 20 };
+    struct err e = ERR_INIT;
+    struct fixture f;
+    struct warnings notes = WARNINGS_INIT;
+    (void)state;
+    shard_cache_init(&f);
+    f.world.resources = NULL;
+    f.world.resource_count = 0;
+    add_config(&f, many_names("b"));
+    cJSON *config = many_names("a");
+    clock_t begun = clock();
+    rules_unref(compile_config(config, &options, &e));
+    clock_t compiled = clock() - begun;
+    begun = clock();
+    assert_int_equal(validate_config(config, &options, &f.world, &notes, &e), 0);
+    clock_t took = clock() - begun;
+    assert_int_equal(notes.count, 0);
+    assert_in_range(took, 0, TIMES * compiled);
+    warnings_deinit(&notes);
+    cJSON_Delete(config);
+    shard_cache_deinit(&f);
+}
+
 static bool validate_once(void *data)
 {
     const struct fixture *f = data;
@@ -824,6 +879,7 @@ int main(void)
         cmocka_unit_test(resources_that_never_get_labels),
         cmocka_unit_test(resources_that_are_served_are_right),
         cmocka_unit_test(what_is_odd_is_not_looked_for_for_long),
+        cmocka_unit_test(the_same_selectors_are_compared_once),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
