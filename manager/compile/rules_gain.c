@@ -10,6 +10,8 @@
 /* Pairs of group and resource that are looked at. */
 #define CELLS_MAX ((size_t)64 * 1024)
 
+enum { KNOWN_BITS = 8, KNOWN = 1 << KNOWN_BITS };
+
 /* Names, sorted, each once; `*` stands for any that is not among them. */
 struct axis {
     struct slice *names;
@@ -101,19 +103,43 @@ static bool is_gained(const struct cell *c, bool nothing)
     return overlap_between(to, others) != OVERLAP_NONE;
 }
 
+/* Cells of which nothing is gained, the last ones of each place: resources have few different
+ * limits, in whatever order their names come. All zero: of no rules at all, where nothing is. */
+struct known {
+    struct cell cells[KNOWN];
+};
+
+static uint64_t number_of(const struct rules_entry *e)
+{
+    return e == NULL ? 0 : e->id;
+}
+
+static struct cell *place_of(struct known *k, const struct cell *c)
+{
+    uint64_t mixed = number_of(c->from);
+    mixed = mixed * 31 + number_of(c->to);
+    mixed = mixed * 31 + number_of(c->others);
+    return &k->cells[mixed * UINT64_C(0x9e3779b97f4a7c15) >> (64 - KNOWN_BITS)];
+}
+
+static bool is_same(const struct cell *a, const struct cell *b)
+{
+    return a->from == b->from && a->to == b->to && a->others == b->others;
+}
+
 static bool any_gained(const struct rules *const list[3], const struct axis *groups,
                        const struct axis *resources)
 {
-    struct cell last = {NULL, NULL, NULL}; /* of which nothing is gained */
+    struct known known = {.cells = {{NULL, NULL, NULL}}};
     bool gained = false;
     for (size_t g = 0; g < groups->count && !gained; g++) {
         for (size_t r = 0; r < resources->count && !gained; r++) {
             struct cell c = {match(list[0], groups->names[g], resources->names[r]),
                              match(list[1], groups->names[g], resources->names[r]),
                              match(list[2], groups->names[g], resources->names[r])};
-            bool known = c.from == last.from && c.to == last.to && c.others == last.others;
-            gained = !known && is_gained(&c, list[0] == NULL);
-            last = c;
+            struct cell *place = place_of(&known, &c);
+            gained = !is_same(place, &c) && is_gained(&c, list[0] == NULL);
+            *place = c;
         }
     }
     return gained;

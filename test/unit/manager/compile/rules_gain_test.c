@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -172,11 +173,59 @@ static void without_memory(void **state)
     }
 }
 
+/* Two limits, which have every other resource each, by so many names of their own. */
+static struct rules *make_alternating(const char *who)
+{
+    enum { RESOURCES = 600, NAMES = 3000 };
+    struct buf text = BUF_INIT(1 << 20);
+    buf_append_str(&text, "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{"
+                          "\"namespace\":\"n\",\"name\":\"a\"},\"generation\":1,"
+                          "\"spec\":{\"limits\":[");
+    for (unsigned limit = 0; limit < 2; limit++) {
+        buf_printf(&text, "%s{\"apiGroups\":[\"g\"],\"resources\":[\"r%u\"", limit > 0 ? "," : "",
+                   1000 + limit);
+        for (unsigned i = 2 + limit; i < RESOURCES; i += 2) {
+            buf_printf(&text, ",\"r%u\"", 1000 + i);
+        }
+        buf_printf(&text, "],\"selector\":\"ns in (%s%u", who, limit);
+        for (unsigned i = 1; i < NAMES; i++) {
+            buf_printf(&text, ",n%u-%s%u", i, who, limit);
+        }
+        buf_append_str(&text, ")\"}");
+    }
+    buf_append_str(&text, "]}}");
+    assert_int_equal(buf_error(&text), 0);
+    struct rules *r = rules_parse((const char *)buf_data(&text), text.len, NULL);
+    assert_non_null(r);
+    buf_reset(&text);
+    return r;
+}
+
+/* However the names of resources come: what was compared once is known. */
+static void limits_that_alternate(void **state)
+{
+    enum { TIMES = 5 };
+    (void)state;
+    clock_t begun = clock();
+    struct rules *from = make_alternating("a");
+    struct rules *to = make_alternating("b");
+    struct rules *others = make_alternating("c");
+    clock_t parsed = clock();
+    assert_true(rules_gain(from, to, NULL));
+    assert_true(rules_gain(from, to, to));
+    assert_false(rules_gain(from, to, others));
+    assert_in_range(clock() - parsed, 0, TIMES * (parsed - begun));
+    rules_unref(from);
+    rules_unref(to);
+    rules_unref(others);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cases),
         cmocka_unit_test(very_many_resources),
+        cmocka_unit_test(limits_that_alternate),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
