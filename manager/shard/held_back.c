@@ -18,12 +18,13 @@ static bool is_heard_of(const struct probe_result *r)
 }
 
 /* One that has never said what it reads may be of any version. But while there are no rules at all
- * it cannot say so: its localproxy starts when the init container has got some. One without an
- * address has not started either, and may never: there may be no node for it. */
+ * it cannot say so: its localproxy starts when the init container has got some. If it was told of
+ * some, there were, although they are gone. One without an address has not started either, and may
+ * never: there may be no node for it. */
 static bool holds_back(const struct pod *p, const struct probe_result *r,
                        enum rules_version version, bool first)
 {
-    bool reads = is_heard_of(r) ? r->reads >= version : first;
+    bool reads = is_heard_of(r) ? r->reads >= version : first && p->generation == 0;
     return !reads && !p->let_go && !p->over && p->ip[0] != '\0';
 }
 

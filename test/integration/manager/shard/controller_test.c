@@ -337,6 +337,32 @@ static void test_first_rules_wait_for_no_pod_that_waits_for_them(void **state)
     assert_non_null(strstr(fixture_rules(s, "a"), "cmesh/v2"));
 }
 
+/* Somebody has deleted the ConfigMap: a pod that was told of rules has got past its init container,
+ * and nobody knows what it reads. */
+static void test_rules_that_are_not_the_first_wait_for_pods_not_heard_of(void **state)
+{
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    fixture_expect_told(s, "a-0", 1);
+    fixture_settle(s);
+    fixture_retire(s);
+    store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
+    fixture_config_in(s, "a", 60000, true);
+    run_for(s->store.api.loop, 100); /* until the cache shows it */
+    fixture_forget_probes(s);
+    fixture_lead(s);
+    fixture_expect_condition(s, "a", "Published", "False");
+    assert_string_equal(fixture_condition(s, "a", "Published", "reason"), "HeldBack");
+    assert_non_null(
+        strstr(fixture_condition(s, "a", "Published", "message"), "a-0 (not heard of yet)"));
+    assert_null(store_get(&s->store, "configmaps", "n", "cmesh-rules-a"));
+    store_delete(&s->store, "pods", "n", "a-0");
+    fixture_expect_condition(s, "a", "Published", "True");
+}
+
 /* No node has room for it, say. */
 static void test_later_rules_wait_for_no_pod_that_has_not_started(void **state)
 {
@@ -736,6 +762,7 @@ int main(void)
         TEST(test_too_large),
         TEST(test_pods_that_read_no_later_rules),
         TEST(test_first_rules_wait_for_no_pod_that_waits_for_them),
+        TEST(test_rules_that_are_not_the_first_wait_for_pods_not_heard_of),
         TEST(test_later_rules_wait_for_no_pod_that_has_not_started),
         TEST(test_later_rules_wait_for_no_pod_that_is_let_go),
         TEST(test_made_again),
