@@ -17,10 +17,9 @@
 
 enum {
     PATH_LEN = 128,
-    SHARED_MAX = 64, /* configs whose limits are compared with those of the new one */
-    NAMED_MAX = 3,   /* of which each is warned of by itself: there is more to be told */
-    STEPS_MAX =
-        20 * 1000 * 1000, /* for the sake of warnings, each as long as comparing two words */
+    SHARED_MAX = 64,      /* configs whose limits are compared with those of the new one */
+    NAMED_MAX = 3,        /* of which each is warned of by itself: there is more to be told */
+    STEPS_MAX = 20000000, /* for the sake of warnings, each as long as comparing two words */
     SPELLING_STEPS = 64,
     PAIR_STEPS = 32, /* to look for a group and a resource in rules */
     BYTE_STEPS = 8,  /* of a selector that is compared with another one */
@@ -330,8 +329,6 @@ static void note_unserved(const struct validation *v, const char *path, const ch
         meant == NULL ? "" : "\" meant?");
 }
 
-/* No reason to refuse it: the definition may be on its way, or this replica may not have seen it.
- */
 /* 0, or 1: there is no time for more. */
 static int note_groups(const struct validation *v, const cJSON *groups, const char *path, bool *any)
 {
@@ -382,6 +379,8 @@ static int note_resources_of(const struct validation *v, const cJSON *entry, con
     return 0;
 }
 
+/* No reason to refuse it: the definition may be on its way, or this replica may not have seen it.
+ */
 static int note_served(const struct validation *v, void *data, const cJSON *entry, const char *path)
 {
     bool any = false; /* group is served */

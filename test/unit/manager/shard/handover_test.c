@@ -120,7 +120,7 @@ static void as_many_limits_as_there_may_be(void **state)
     struct rules *between = handover_between(from, to, 3, &e);
     assert_non_null(between);
     assert_int_equal(rules_limit_count(between), RULES_LIMITS_MAX);
-    assert_in_range(clock() - parsed, 0, 12 * (parsed - begun));
+    assert_in_range(clock() - parsed, 0, 16 * (parsed - begun));
     struct rules *again = handover_between(between, between, 4, &e);
     assert_non_null(again);
     assert_int_equal(rules_limit_count(again), RULES_LIMITS_MAX);
