@@ -1341,12 +1341,20 @@ class PublishTest(ShardsTestCase):
             self.here("delete", "configmap", "cmesh-rules-shard-a")
             self.put_right(pods, 3)
 
+    @staticmethod
+    def many(*resources):
+        """A limit on each of them, by half a MiB of names that no other one has."""
+        return [
+            mesh.limit(
+                mesh.is_in("part", *(f"{i:05}-{name}-{'x' * 45}" for i in range(9000))), [name]
+            )
+            for name in resources
+        ]
+
     def test_large_rules(self):
         """More than a ConfigMap takes: what was published stays."""
         pods = self.one_shard()
-        many = mesh.is_in("part", *(f"{i:05}-{'x' * 55}" for i in range(9000)))
-        limits = [mesh.limit(many), mesh.limit(many, ["secrets"])]
-        self.patch("shard-a", {"spec": {"limits": limits}})
+        self.patch("shard-a", {"spec": {"limits": self.many("configmaps", "secrets")}})
         found = self.wait_condition("shard-a", "Published", "False", "TooLarge")
         message = mesh.condition(found, "Published")["message"]
         self.assertRegex(message, re.compile("bytes|MiB"))
