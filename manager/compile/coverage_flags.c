@@ -20,7 +20,8 @@ static const char description[] =
 
 static const char examples[] =
     "    kubectl get namespaces -o name | manager coverage -f sharding.yaml --namespaces -\n"
-    "    kubectl get shardingconfigs -A -o yaml | manager coverage -f - --namespaces names.txt\n";
+    "    manager coverage -f <(kubectl get shardingconfigs -A -o yaml) \\\n"
+    "        --namespaces <(kubectl get namespaces -o name)        # of what is in force\n";
 
 struct coverage_flags {
     struct flags_common common;

@@ -334,7 +334,8 @@ int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
         {"cmesh_manager_known_namespaces", "gauge", "Namespaces whose pods the manager watches.",
          w->namespaces.count},
         {"cmesh_manager_pod_watches", "gauge",
-         "Watches of pods that the manager has open: one for each namespace, or one for all.",
+         "Watches of pods that the manager has open: one for each of few namespaces, one for all "
+         "of many.",
          count_pod_watches(w)},
         {"cmesh_manager_synced", "gauge", "1 once the manager's cache has synced, 0 before.",
          shard_cache_synced(w)},

@@ -403,6 +403,24 @@ class CoveredTest(ShardsTestCase):
         self.give("shard-a", "In", "nobody-has-this-one")
         self.wait_covered("Gaps", f"In no shard: {self.x}.")
         self.assertEqual(1, manager.metrics()["cmesh_manager_namespaces_uncovered" + operator])
+        self.assertIn(f"  in no shard: {self.x}\n", self.coverage())
+
+    def coverage(self):
+        """On the command line, of what is in force, as its help says."""
+        script = (
+            "manager coverage -f <(kubectl get shardingconfigs -A -o yaml)"
+            " --namespaces <(kubectl get namespaces -o name)"
+        )
+        asked = subprocess.run([harness.program("manager"), "coverage", "--help"], check=True,
+                               capture_output=True, text=True)  # fmt: skip
+        self.assertIn(script, " ".join(asked.stdout.replace("\\", "").split()))
+        script = script.replace("manager", '"$0"', 1).replace("kubectl", '"$KUBECTL"')
+        command = ["bash", "-c", script, harness.program("manager")]
+        ours = {key: self.cluster.env[key] for key in ("KUBECONFIG", "KUBECTL")}
+        env = harness.clean_environment(**ours)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+        self.assertEqual((1, ""), (done.returncode, done.stderr))
+        return done.stdout
 
     def test_a_new_namespace(self):
         self.manager()
