@@ -34,7 +34,9 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/%s/leases"
 LOCKS = LEASES + "?labelSelector=app.kubernetes.io/component!=localproxy"  # and not its status
 ACCOUNT = f"system:serviceaccount:{OPERATOR}:{OPERATOR}"
 RANGE_USER = 1000680000
-UNATTENDED = 80  # s that a namespace may be nobody's: docs/manager.md
+# s that a namespace may be nobody's: 80, as docs/manager.md has it, or until a kubelet has taken away a
+# pod whose containers have ended, which takes it a minute at times.
+UNATTENDED = 180
 LIMITED = ("namespaces", "configmaps")
 MERGE = "application/merge-patch+json"
 TEAMS = [f"team-{i}" for i in range(1, 7)]
@@ -214,7 +216,8 @@ class MeshTest(node.TestCase):
     @classmethod
     def everything(cls):
         """All objects but those that come and go by themselves, or that the operator's work has
-        made: the labels of each. None while namespaces are still filled or emptied, or kinds go."""
+        made: the labels of each. None while namespaces are still filled or emptied, kinds go, or the
+        kubelet has not made its Lease."""
         code, out, _ = cls.admin().run("api-resources", "--verbs=list", "-o", "name")
         kinds = [k for k in out.split() if not k.startswith(("events", "componentstatuses"))]
         if code == 0:
@@ -232,6 +235,7 @@ class MeshTest(node.TestCase):
             if not made and (kind, meta["name"]) not in WORK:
                 found[f"{kind} {place}/{meta['name']}"] = meta.get("labels") or {}
         filled = all(f"ConfigMap {team}/kube-root-ca.crt" in found for team in TEAMS)
+        filled = filled and f"Lease kube-node-lease/{cls.shared.env['CLUSTER_NODE']}" in found
         accounts = [t for t in things if t["kind"] == "ServiceAccount"]
         tokens = cls.shared.behaves_as() >= (1, 24) or all(t.get("secrets") for t in accounts)
         return found if filled and tokens else None
