@@ -25,7 +25,9 @@ static int init_handles(struct net_loop *l)
         uv_close((uv_handle_t *)&l->prepare, NULL);
         return rc;
     }
+    (void)uv_idle_init(&l->uv, &l->idle); /* cannot fail */
     l->prepare.data = l;
+    l->idle.data = l;
     l->tick.data = l;
     (void)uv_prepare_start(&l->prepare, on_prepare);
     uv_unref((uv_handle_t *)&l->prepare);
@@ -43,6 +45,7 @@ struct net_loop *net_loop_new(struct err *e)
     list_init(&l->tasks);
     list_init(&l->last);
     list_init(&l->deadlines);
+    list_init(&l->handshakes);
     l->tick_at = UINT64_MAX;
     l->cipher = malloc(NET_READ_SIZE);
     l->plain = malloc(NET_READ_SIZE);
@@ -112,6 +115,7 @@ int net_loop_free(struct net_loop *l)
     }
     uv_close((uv_handle_t *)&l->prepare, NULL);
     uv_close((uv_handle_t *)&l->tick, NULL);
+    uv_close((uv_handle_t *)&l->idle, NULL);
     uv_close((uv_handle_t *)&patience, NULL);
     (void)uv_run(&l->uv, UV_RUN_NOWAIT);
     int rc = uv_loop_close(&l->uv);

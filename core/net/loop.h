@@ -36,11 +36,13 @@ struct net_loop {
     uv_loop_t uv;
     uv_prepare_t prepare; /* flushes what was staged outside of a read, before the loop sleeps */
     uv_timer_t tick;      /* looks at the deadlines: see deadline.h */
+    uv_idle_t idle;       /* runs while handshakes wait for their turn */
     uint64_t tick_at;     /* when it does next; UINT64_MAX: it is stopped */
     struct list tasks;    /* put off until this turn's callbacks have returned */
     struct list last;     /* tasks that run after those: streams write what they have staged */
     struct list deadlines;
-    unsigned streams; /* open, those that are closing included */
+    struct list handshakes; /* streams with a step to take: see handshakes.c */
+    unsigned streams;       /* open, those that are closing included */
     struct buf spare[NET_SPARE_COUNT];
     size_t spare_count;
     uint8_t *cipher; /* NET_READ_SIZE: what was read */

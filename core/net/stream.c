@@ -40,6 +40,8 @@ void stream_free(struct net_stream *s)
 {
     s->loop->streams--;
     tls_session_free(s->tls);
+    net_peer_unref(s->peer);
+    buf_reset(&s->kept);
     net_loop_take_back(s->loop, &s->plain);
     net_loop_take_back(s->loop, &s->wire);
     net_loop_take_back(s->loop, &s->flight);
@@ -68,6 +70,7 @@ void stream_begin_close(struct net_stream *s)
     net_deadline_clear(&s->stall);
     net_deadline_clear(&s->quiet);
     net_task_cancel(&s->flush);
+    list_remove(&s->turn);
     if (was == STATE_NO_SOCKET) {
         stream_free(s);
     } else if (was == STATE_RESOLVING) {
@@ -83,6 +86,7 @@ void stream_fail(struct net_stream *s, const struct err *e)
         stream_begin_close(s);
     } else if (s->state != STATE_CLOSING) {
         s->want_read = false;
+        list_remove(&s->turn);
         stream_update_reading(s);
         net_deadline_clear(&s->limit);
         net_deadline_clear(&s->stall);
@@ -159,6 +163,8 @@ struct net_stream *stream_new(struct net_loop *l, uint64_t write_timeout_ms)
     buf_init(&s->plain, NET_WRITE_MAX);
     buf_init(&s->wire, NET_WRITE_MAX + NET_WRITE_MAX / 16);
     buf_init(&s->flight, NET_WRITE_MAX + NET_WRITE_MAX / 16);
+    buf_init(&s->kept, NET_READ_SIZE);
+    list_init(&s->turn);
     net_task_init(&s->flush, stream_on_flush);
     net_deadline_init(&s->limit, on_limit);
     net_deadline_init(&s->stall, on_stall);
@@ -254,6 +260,15 @@ static void decrypt(struct net_stream *s, struct slice in)
     }
 }
 
+void stream_on_handshake_bytes(struct net_stream *s, struct slice in)
+{
+    if (stream_shake_hands(s, &in)) {
+        decrypt(s, in);
+    } else {
+        stream_update_reading(s);
+    }
+}
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *b)
 {
     (void)suggested;
@@ -305,8 +320,12 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b)
         }
         if (s->tls == NULL) {
             deliver(s, in);
-        } else if (s->state == STATE_OPEN || stream_shake_hands(s, &in)) {
+        } else if (s->state == STATE_OPEN) {
             decrypt(s, in);
+        } else if (s->peer != NULL) {
+            stream_keep_for_turn(s, in);
+        } else {
+            stream_on_handshake_bytes(s, in);
         }
     }
     net_loop_settle(l);
@@ -317,6 +336,8 @@ void stream_update_reading(struct net_stream *s)
     bool wanted;
     switch (s->state) {
     case STATE_HANDSHAKING:
+        wanted = !list_linked(&s->turn);
+        break;
     case STATE_FINISHING:
         wanted = true;
         break;
@@ -416,6 +437,18 @@ int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config
     }
     *out = s;
     return 0;
+}
+
+int net_stream_peer_address(const struct net_stream *s, struct sockaddr_storage *out)
+{
+    int len = sizeof *out;
+    *out = (struct sockaddr_storage){.ss_family = AF_UNIX};
+    return s->local ? 0 : uv_tcp_getpeername(&s->socket.tcp, (struct sockaddr *)out, &len);
+}
+
+void net_stream_take_turns(struct net_stream *s, struct net_peer *peer)
+{
+    s->peer = net_peer_ref(peer);
 }
 
 int net_stream_start_tls(struct net_stream *s, struct tls_config *tls, struct err *e)

@@ -26,6 +26,7 @@
 #include "crypto/tls.h"
 #include "net/address.h"
 #include "net/loop.h"
+#include "net/peers.h"
 
 /* Bytes queued for the kernel: blocked above HIGH, drained at LOW, an error over MAX. */
 #define NET_WRITE_HIGH ((size_t)128 * 1024)
@@ -70,6 +71,12 @@ MUST_CHECK int net_dial(struct net_loop *l, const struct net_dial_options *o,
  * on_read. The handlers must be set before returning to the loop. */
 MUST_CHECK int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config *tls,
                                  uint64_t write_timeout_ms, struct net_stream **out);
+
+/* Where an accepted stream comes from. 0, or a code; a Unix socket has AF_UNIX alone. */
+MUST_CHECK int net_stream_peer_address(const struct net_stream *s, struct sockaddr_storage *out);
+/* Of a stream that was accepted just now: the steps of its TLS handshake wait until the loop has
+ * looked at what else there is, and for those of other peers; see handshakes.c. Referenced. */
+void net_stream_take_turns(struct net_stream *s, struct net_peer *peer);
 
 /* A plain dialled stream that is open, and on which nothing is waiting to be read, goes on with
  * TLS: on_open follows again, or on_error; there is no time limit. Not 0, with `e` set: no handler

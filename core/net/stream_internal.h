@@ -8,6 +8,7 @@
 #define CORE_NET_STREAM_INTERNAL_H
 
 #include "net/deadline.h"
+#include "net/peers.h"
 #include "net/socket.h"
 #include "net/stream.h"
 
@@ -78,7 +79,10 @@ struct net_stream {
     struct net_deadline stall; /* writing */
     struct net_deadline quiet; /* TLS: when it passes, memory is given back */
     uint64_t write_timeout_ms;
-    struct dial *dial; /* NULL once open */
+    struct dial *dial;     /* NULL once open */
+    struct net_peer *peer; /* not NULL: handshakes take turns */
+    struct list turn;      /* linked: `kept` waits for it, and nothing is read */
+    struct buf kept;       /* bytes of the handshake */
 };
 
 /* What only a stream that is being dialled needs. */
@@ -113,8 +117,14 @@ void stream_set_options(struct net_stream *s, unsigned user_timeout_ms);
 void stream_update_reading(struct net_stream *s);
 /* Feeds the handshake; true when it is done and `in` may hold more. */
 bool stream_shake_hands(struct net_stream *s, struct slice *in);
+/* What came during a handshake, and what may follow it. */
+void stream_on_handshake_bytes(struct net_stream *s, struct slice in);
 /* Connected, and TLS established. */
 void stream_opened(struct net_stream *s);
+
+/* handshakes.c */
+/* Bytes of the handshake of a stream with a peer, which wait until it is its turn. */
+void stream_keep_for_turn(struct net_stream *s, struct slice in);
 
 /* stream_write.c */
 /* Sends what is staged. Calls no handler. */
