@@ -14,6 +14,10 @@
 /* Room for a response's head: what a parser lets through and what is added to it. */
 enum { HEAD_OUT_MAX = 256 * 1024, HEADERS_EXTRA = 8 };
 
+/* With shares: how long a body may come, and a newcomer say nothing, before its place can be
+ * another's. */
+enum { BODY_GRACE_MS = 2000, SILENCE_MS = 1000 };
+
 struct http_server {
     struct net_loop *loop;
     struct net_listener *listener;
@@ -22,6 +26,7 @@ struct http_server {
     void *data;
     struct list conns; /* those that have waited longest for a request in front */
     struct net_task drained;
+    struct net_peers peers; /* with shares */
     struct http_server_stats stats;
     bool draining;
 };
@@ -43,7 +48,10 @@ struct conn {
     struct list link;
     struct net_deadline idle_limit;
     struct net_deadline head_limit;
-    struct net_task turn; /* what may not happen inside a call of the user's */
+    struct net_peer *peer; /* NULL: without shares */
+    uint64_t since;        /* it is accepted, waits for a request, or is asked: net_loop_now() */
+    bool asked;            /* a head came once */
+    struct net_task turn;  /* what may not happen inside a call of the user's */
     enum conn_state state;
     bool head_begun; /* as on_head_limit saw it last */
     bool head_request;
@@ -83,6 +91,9 @@ static void retire(struct conn *c)
     }
     struct http_server *s = c->server;
     s->stats.open--;
+    if (c->peer != NULL) {
+        c->peer->connections--;
+    }
     set_state(c, CONN_GONE);
     clear_limits(c);
     list_remove(&c->link);
@@ -134,6 +145,7 @@ static void wait_for_request(struct conn *c, uint64_t idle_ms)
     list_remove(&c->link);
     list_append(&s->conns, &c->link);
     c->head_begun = false;
+    c->since = net_loop_now(s->loop);
     net_deadline_set(s->loop, &c->idle_limit, idle_ms);
     net_deadline_set(s->loop, &c->head_limit, s->o.head_timeout_ms);
 }
@@ -144,6 +156,7 @@ static void on_idle_limit(struct net_deadline *d)
     if (!h1_parser_idle(c->h1.parser)) {
         return; /* on_head_limit sees to it */
     }
+    c->server->stats.silent += c->asked ? 0 : 1;
     if (net_stream_flushed(c->h1.stream)) {
         close_now(c);
     } else {
@@ -159,6 +172,7 @@ static void on_head_limit(struct net_deadline *d)
     bool begun = !h1_parser_idle(c->h1.parser);
     if (begun && c->head_begun) {
         s->stats.refused++;
+        s->stats.slow_heads++;
         log_info("closing a connection: timeout waiting for the request head");
         close_now(c);
     } else {
@@ -188,6 +202,7 @@ static void on_turn(struct net_task *t)
     struct conn *c = LIST_ITEM(t, struct conn, turn);
     if (c->state == CONN_GONE) {
         h1_conn_deinit(&c->h1);
+        net_peer_unref(c->peer);
         free(c);
     } else if (h1_conn_done(&c->h1)) {
         complete(c);
@@ -204,6 +219,8 @@ static void on_head(void *data, const struct http_head *head)
     struct http_server *s = c->server;
     clear_limits(c);
     set_state(c, CONN_BUSY);
+    c->asked = true;
+    c->since = net_loop_now(s->loop);
     c->head_request = slice_eq(head->method, SLICE("HEAD"));
     c->keep_alive = head->keep_alive;
     c->upgrade = head->upgrade;
@@ -298,6 +315,7 @@ static void on_error(void *data, const struct err *e)
 {
     struct conn *c = data;
     log_debug("client connection", log_str("error", e->msg));
+    c->server->stats.unverified += !c->asked && e->code == -EACCES ? 1 : 0;
     if (c->h1.stream != NULL && e->code <= -HTTP_PARSE_BAD && e->code >= -HTTP_PARSE_VERSION) {
         refuse(c, e);
     } else {
@@ -446,32 +464,89 @@ static struct conn *longest_idle(struct http_server *s)
     return NULL;
 }
 
+/* Whether the connection can go for another one: nothing that it asked is being answered. */
+static bool may_go(const struct conn *c)
+{
+    uint64_t now = net_loop_now(c->server->loop);
+    return c->state == CONN_IDLE ||
+           (c->state == CONN_BUSY && c->h1.in == H1_IN_MESSAGE && now >= c->since + BODY_GRACE_MS);
+}
+
+/* Whether `c` goes rather than `other`, which may be NULL. */
+static bool goes_first(const struct conn *c, const struct conn *other)
+{
+    if (other == NULL || c->peer->connections != other->peer->connections) {
+        return other == NULL || c->peer->connections > other->peer->connections;
+    }
+    if (c->asked != other->asked) {
+        return !c->asked;
+    }
+    return c->since < other->since;
+}
+
+/* The connection whose place a newcomer of this peer gets; NULL: there is none. */
+static struct conn *find_place(struct http_server *s, const struct net_peer *newcomer)
+{
+    struct conn *found = NULL;
+    struct conn *silent = NULL;
+    LIST_FOR_EACH(node, &s->conns)
+    {
+        struct conn *c = LIST_ITEM(node, struct conn, link);
+        bool more = c->peer == newcomer || c->peer->connections > newcomer->connections + 1;
+        if (may_go(c) && more && goes_first(c, found)) {
+            found = c;
+        }
+        bool mute = !c->asked && net_loop_now(s->loop) >= c->since + SILENCE_MS;
+        silent = silent == NULL && mute ? c : silent;
+    }
+    return found != NULL ? found : silent;
+}
+
+static void replace(struct http_server *s, struct conn *c)
+{
+    struct err e = ERR_INIT;
+    s->stats.replaced++;
+    log_warn("closing the connection that is idle longest: too many open connections",
+             log_num("open", s->stats.open));
+    err_set(&e, UV_ECONNABORTED, "another connection needs its place");
+    break_off(c, &e);
+}
+
 /* Whether there is room for another connection, or was made. */
-static bool have_room(struct http_server *s)
+static bool have_room(struct http_server *s, const struct net_peer *newcomer)
 {
     if (s->o.max_connections == 0 || s->stats.open < s->o.max_connections) {
         return true;
     }
-    struct conn *idle = s->o.replace_idle ? longest_idle(s) : NULL;
+    struct conn *other = NULL;
+    if (s->o.shares) {
+        other = find_place(s, newcomer);
+    } else if (s->o.replace_idle) {
+        other = longest_idle(s);
+    }
     s->stats.refused++;
-    if (idle == NULL) {
+    if (other == NULL) {
+        s->stats.no_room++;
         log_warn("refusing a connection: too many open connections",
                  log_num("open", s->stats.open));
         return false;
     }
-    log_warn("closing the connection that is idle longest: too many open connections",
-             log_num("open", s->stats.open));
-    close_now(idle);
+    replace(s, other);
     return true;
 }
 
-static void on_accept(void *data, struct net_stream *stream)
+/* The stream's peer, referenced; NULL: it cannot be told, or there is no memory. */
+static struct net_peer *peer_of(struct http_server *s, const struct net_stream *stream)
 {
-    struct http_server *s = data;
-    if (!have_room(s)) {
-        net_stream_close(stream);
-        return;
+    struct sockaddr_storage from;
+    if (net_stream_peer_address(stream, &from) != 0) {
+        return NULL;
     }
+    return net_peers_get(&s->peers, (const struct sockaddr *)&from);
+}
+
+static void add_conn(struct http_server *s, struct net_stream *stream, struct net_peer *peer)
+{
     struct conn *c = calloc(1, sizeof *c);
     if (c == NULL ||
         h1_conn_init(&c->h1, s->loop, stream, H1_REQUESTS, &s->o.limits, &conn_handlers, c) != 0) {
@@ -481,6 +556,11 @@ static void on_accept(void *data, struct net_stream *stream)
         return;
     }
     c->server = s;
+    if (peer != NULL) {
+        c->peer = net_peer_ref(peer);
+        peer->connections++;
+        net_stream_take_turns(stream, peer);
+    }
     list_init(&c->link);
     net_deadline_init(&c->idle_limit, on_idle_limit);
     net_deadline_init(&c->head_limit, on_head_limit);
@@ -489,6 +569,18 @@ static void on_accept(void *data, struct net_stream *stream)
     s->stats.open++;
     wait_for_request(c, s->o.first_timeout_ms != 0 ? s->o.first_timeout_ms : s->o.idle_timeout_ms);
     h1_conn_start(&c->h1);
+}
+
+static void on_accept(void *data, struct net_stream *stream)
+{
+    struct http_server *s = data;
+    struct net_peer *peer = s->o.shares ? peer_of(s, stream) : NULL;
+    if ((s->o.shares && peer == NULL) || !have_room(s, peer)) {
+        net_stream_close(stream);
+    } else {
+        add_conn(s, stream, peer);
+    }
+    net_peer_unref(peer);
 }
 
 static void on_drained(struct net_task *t)
@@ -516,6 +608,7 @@ struct http_server *http_server_new(struct net_loop *l, const struct http_server
     s->handlers = handlers;
     s->data = data;
     list_init(&s->conns);
+    net_peers_init(&s->peers);
     net_task_init(&s->drained, on_drained);
     struct net_listener_options lo = {
         .address = o->address,
@@ -539,6 +632,11 @@ const char *http_server_address(const struct http_server *s)
 const struct http_server_stats *http_server_stats(const struct http_server *s)
 {
     return &s->stats;
+}
+
+struct net_peer *http_server_peer(const struct http_exchange *x)
+{
+    return LIST_ITEM(x, struct conn, x)->peer;
 }
 
 void http_server_set_tls(struct http_server *s, struct tls_config *tls)
@@ -580,6 +678,7 @@ void http_server_free(struct http_server *s)
         break_off(LIST_ITEM(s->conns.next, struct conn, link), &e);
     }
     net_task_cancel(&s->drained);
+    net_peers_deinit(&s->peers);
     free(s);
 }
 

@@ -5,6 +5,13 @@
  * What cannot be parsed is answered by the server itself (400, 414, 431, 501, 505) and the
  * connection closed; the program gives the bodies of such answers. Bounded: head size and time,
  * idle time, time without progress while the peer does not read, number of connections.
+ *
+ * With `shares`, for a port that strangers reach, places are shared by address (net/peers.h). When
+ * all are taken, a newcomer gets the place of a connection that waits for a request, or whose body
+ * has been coming for two seconds: of the address that has most of them, if the newcomer's still
+ * has no more than that afterwards, else of its own; first of those that never asked, then of those
+ * that waited longest. Where all have equally few, one that has not asked within a second of being
+ * accepted. TLS handshakes take turns by address, and wait for what else is to be done.
  */
 #ifndef CORE_HTTP_SERVER_H
 #define CORE_HTTP_SERVER_H
@@ -17,6 +24,7 @@
 #include "http/exchange.h"
 #include "http/h1_parser.h"
 #include "net/loop.h"
+#include "net/peers.h"
 
 struct http_server;
 
@@ -41,13 +49,19 @@ struct http_server_options {
     uint64_t write_timeout_ms; /* the peer takes nothing for so long */
     unsigned max_connections;  /* more are closed at once; 0: no limit */
     bool replace_idle;         /* instead, the one that waits longest for a request is */
+    bool shares;               /* by address; not with replace_idle */
 };
 
 struct http_server_stats {
     uint64_t accepted; /* connections since the start */
     uint64_t refused;  /* requests that could not be parsed, connections over the limit */
-    unsigned open;     /* connections now */
-    unsigned busy;     /* exchanges now */
+    uint64_t no_room;  /* of these: connections for which no other had to go */
+    uint64_t replaced; /* connections that had to go for another one */
+    uint64_t silent;   /* connections that asked nothing in time */
+    uint64_t slow_heads;
+    uint64_t unverified; /* connections without a client certificate that is accepted */
+    unsigned open;       /* connections now */
+    unsigned busy;       /* exchanges now */
 };
 
 /* NULL with `e` set. */
@@ -58,6 +72,9 @@ MUST_CHECK struct http_server *http_server_new(struct net_loop *l,
 /* Or the path. */
 const char *http_server_address(const struct http_server *s);
 const struct http_server_stats *http_server_stats(const struct http_server *s);
+
+/* Who asks, of a server with `shares`; else NULL. The exchange's user may keep a reference. */
+struct net_peer *http_server_peer(const struct http_exchange *x);
 
 /* Another certificate, for connections that are accepted from now on; referenced. Those that are
  * open go on as they are. Of a server with TLS; after http_server_drain it does nothing. */
