@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/due_heap.h"
 #include "base/list.h"
 #include "base/state_machine.h"
 #include "base/table.h"
@@ -13,11 +12,13 @@
 #include "http/fetch.h"
 #include "net/address.h"
 #include "net/timer.h"
+#include "shard/fair_queue.h"
 #include "shard/probe_answer.h"
 
 enum {
     INTERVAL_MS = 15000,
     TIMEOUT_MS = 3000,
+    QUICK_TIMEOUT_MS = 1000,
     PARALLEL = 32,
     ANSWER_MAX = 256 * 1024,
     IDLE_MS = 5000,  /* a connection is kept while a pod is asked often, not in quiet times */
@@ -28,13 +29,22 @@ enum {
     PATIENCE_MS = 1000, /* so long localproxy is expected to change without rulesync being asked */
     STARTUP_MS = 10000, /* so long a pod that never answered may be about to start */
     MISSES = 2,         /* a pod that answered and misses so many questions is silent */
+    SLOW_MS = 500,      /* an answer that took longer is slow */
 };
 
-/* Pods that were silent the last time have a part of the questions at a time, so that a node full
- * of them does not hold up the others. */
-enum lane { LANE_ANSWERING, LANE_SILENT, LANES };
+/*
+ * Pods that were slow the last time, or silent, have a part of the questions at a time to
+ * themselves, and a namespace has a part of either; namespaces take turns (fair_queue.h). So
+ * neither a node full of silent pods nor somebody who makes his own answer late holds up the
+ * others.
+ */
+enum lane { LANE_QUICK, LANE_SLOW, LANES };
 
-enum { SILENT_PART = 4 };
+enum {
+    SLOW_PART = 4,           /* a fourth of the questions are for slow pods, */
+    NAMESPACE_PART = 4,      /* and of all for one namespace; */
+    NAMESPACE_SLOW_PART = 2, /* half of those for slow pods */
+};
 
 struct endpoint {
     char *address;              /* NULL: there is none */
@@ -64,8 +74,10 @@ struct target {
     struct endpoint rulesync;
 
     enum phase phase;
-    enum lane lane; /* of the heap in which it is, or of the question that it is asked */
-    struct due due;
+    enum lane lane; /* in which it is due, or asked */
+    struct fair_item items[LANES];
+    uint64_t asked_at;
+    bool slow; /* the last question took longer than SLOW_MS */
     struct http_fetch *fetch;
 
     uint64_t expected; /* 0: nothing is */
@@ -88,8 +100,7 @@ struct prober {
     struct prober_options o;
     struct net_timer *timer;
     struct table targets;
-    struct due_heap heaps[LANES];
-    unsigned running[LANES];
+    struct fair_queue lanes[LANES];
     struct list changed; /* targets of which the user is still to be told */
     struct net_task tell;
     struct prober_stats stats;
@@ -222,10 +233,10 @@ static uint64_t delay_of(const struct target *t)
 static void make_due(struct target *t, uint64_t delay)
 {
     struct prober *p = t->prober;
-    due_heap_remove(&p->heaps[t->lane], &t->due);
     bool silent = t->result.state == PROBE_SILENT || (t->tells && t->misses >= MISSES);
-    t->lane = silent ? LANE_SILENT : LANE_ANSWERING;
-    due_heap_set(&p->heaps[t->lane], &t->due, now_of(p) + delay);
+    fair_queue_unset(&p->lanes[t->lane], &t->items[t->lane]);
+    t->lane = silent || t->slow ? LANE_SLOW : LANE_QUICK;
+    fair_queue_set(&p->lanes[t->lane], &t->items[t->lane], now_of(p) + delay);
 }
 
 /* ---- what is known ---- */
@@ -271,8 +282,8 @@ static void on_tell(struct net_task *task)
 
 static void end_question(struct target *t)
 {
-    struct prober *p = t->prober;
-    p->running[t->lane]--;
+    t->slow = now_of(t->prober) - t->asked_at > SLOW_MS;
+    fair_queue_done(&t->prober->lanes[t->lane], &t->items[t->lane]);
     set_phase(t, PHASE_IDLE);
     make_due(t, delay_of(t));
 }
@@ -292,7 +303,7 @@ static struct http_fetch *start_fetch(struct target *t, const struct endpoint *t
         .headers = headers,
         .header_count = 2,
         .answer_max = ANSWER_MAX,
-        .timeout_ms = p->o.timeout_ms,
+        .timeout_ms = t->lane == LANE_QUICK ? p->o.quick_timeout_ms : p->o.timeout_ms,
     };
     p->stats.asked++;
     return http_fetch_start(p->loop, &o, cb, t, e);
@@ -429,8 +440,7 @@ static void start_probe(struct target *t)
 {
     struct prober *p = t->prober;
     struct err e = ERR_INIT;
-    due_heap_remove(&p->heaps[t->lane], &t->due);
-    p->running[t->lane]++;
+    t->asked_at = now_of(p);
     t->told_meanwhile = false;
     set_phase(t, PHASE_ASKING_PROXY);
     t->fetch = start_fetch(t, &t->proxy, on_proxy, &e);
@@ -441,27 +451,18 @@ static void start_probe(struct target *t)
     }
 }
 
-static bool is_free(const struct prober *p, enum lane lane)
-{
-    unsigned silent_max = p->o.parallel / SILENT_PART;
-    return p->running[LANE_ANSWERING] + p->running[LANE_SILENT] < p->o.parallel &&
-           (lane == LANE_ANSWERING || p->running[LANE_SILENT] < (silent_max > 0 ? silent_max : 1));
-}
-
 /* Asks who is due, as far as there is room, and comes back when the next is. */
 static void ask_due(struct prober *p)
 {
     uint64_t now = now_of(p);
     uint64_t next = UINT64_MAX;
     for (enum lane lane = 0; lane < LANES; lane++) {
-        struct due *first = due_heap_first(&p->heaps[lane]);
-        while (first != NULL && first->at <= now && is_free(p, lane)) {
-            start_probe(LIST_ITEM(first, struct target, due));
-            first = due_heap_first(&p->heaps[lane]);
+        struct fair_item *item;
+        while ((item = fair_queue_take(&p->lanes[lane], now)) != NULL) {
+            start_probe(LIST_ITEM(item - lane, struct target, items));
         }
-        if (first != NULL && first->at < next && is_free(p, lane)) {
-            next = first->at;
-        }
+        uint64_t at = fair_queue_next(&p->lanes[lane]);
+        next = at < next ? at : next;
     }
     if (next != UINT64_MAX) {
         net_clock_set_timer(p->o.clock, p->timer, next > now ? next - now : 0);
@@ -480,14 +481,34 @@ static void on_timer(void *data)
 /* The question that is under way, if any, gets no answer. */
 static void stop_asking(struct target *t)
 {
-    struct prober *p = t->prober;
+    struct fair_queue *q = &t->prober->lanes[t->lane];
     if (t->phase != PHASE_IDLE) {
         http_fetch_cancel(t->fetch);
         t->fetch = NULL;
-        p->running[t->lane]--;
+        fair_queue_done(q, &t->items[t->lane]);
         set_phase(t, PHASE_IDLE);
     }
-    due_heap_remove(&p->heaps[t->lane], &t->due);
+    fair_queue_unset(q, &t->items[t->lane]);
+}
+
+static void leave_lanes(struct target *t)
+{
+    for (enum lane lane = 0; lane < LANES; lane++) {
+        fair_queue_leave(&t->prober->lanes[lane], &t->items[lane]);
+    }
+}
+
+/* In all lanes as one of its namespace. */
+static int join_lanes(struct target *t)
+{
+    struct slice ns = slice_of(t->key, strcspn(t->key, "/"));
+    for (enum lane lane = 0; lane < LANES; lane++) {
+        if (fair_queue_join(&t->prober->lanes[lane], &t->items[lane], ns) != 0) {
+            leave_lanes(t);
+            return -ENOMEM;
+        }
+    }
+    return 0;
 }
 
 static void target_free(struct target *t)
@@ -495,6 +516,7 @@ static void target_free(struct target *t)
     t->prober->stats.other_versions -= probe_is_other_version(&t->result);
     t->prober->stats.telling -= t->tells;
     stop_asking(t);
+    leave_lanes(t);
     list_remove(&t->changed);
     endpoint_deinit(&t->proxy);
     endpoint_deinit(&t->rulesync);
@@ -509,16 +531,11 @@ static struct target *target_new(struct prober *p, const char *key)
     if (t == NULL) {
         return NULL;
     }
-    for (enum lane lane = 0; lane < LANES; lane++) {
-        if (due_heap_reserve(&p->heaps[lane], p->stats.targets + 1) != 0) {
-            free(t);
-            return NULL;
-        }
-    }
     memcpy(t->key, key, size);
     t->prober = p;
     list_init(&t->changed);
-    if (table_insert(&p->targets, &t->node, t->key) != 0) {
+    if (join_lanes(t) != 0 || table_insert(&p->targets, &t->node, t->key) != 0) {
+        leave_lanes(t);
         free(t);
         return NULL;
     }
@@ -551,6 +568,7 @@ static void redirect(struct target *t, char *uid, struct endpoint to[2])
     t->proxy = to[0];
     t->rulesync = to[1];
     t->misses = 0;
+    t->slow = false;
     if (other) {
         forget_result(t);
     }
@@ -648,6 +666,30 @@ const struct prober_stats *prober_stats(const struct prober *p)
 
 /* ---- life ---- */
 
+static unsigned part_of(unsigned all, unsigned part)
+{
+    return all / part > 0 ? all / part : 1;
+}
+
+static void init_lanes(struct prober *p)
+{
+    unsigned all = p->o.parallel;
+    unsigned slow = part_of(all, SLOW_PART);
+    fair_queue_init(&p->lanes[LANE_QUICK], all > slow ? all - slow : 1,
+                    part_of(all, NAMESPACE_PART));
+    fair_queue_init(&p->lanes[LANE_SLOW], slow, part_of(slow, NAMESPACE_SLOW_PART));
+}
+
+static void fill_options(struct prober *p, const struct prober_options *o)
+{
+    p->o = *o;
+    p->o.interval_ms = o->interval_ms != 0 ? o->interval_ms : INTERVAL_MS;
+    p->o.timeout_ms = o->timeout_ms != 0 ? o->timeout_ms : TIMEOUT_MS;
+    p->o.quick_timeout_ms = o->quick_timeout_ms != 0 ? o->quick_timeout_ms : QUICK_TIMEOUT_MS;
+    p->o.parallel = o->parallel != 0 ? o->parallel : PARALLEL;
+    p->o.clock = o->clock != NULL ? o->clock : &net_clock_system;
+}
+
 struct prober *prober_new(struct net_loop *l, const struct prober_options *o, struct err *e)
 {
     struct prober *p = calloc(1, sizeof *p);
@@ -655,11 +697,8 @@ struct prober *prober_new(struct net_loop *l, const struct prober_options *o, st
         goto fail;
     }
     p->loop = l;
-    p->o = *o;
-    p->o.interval_ms = o->interval_ms != 0 ? o->interval_ms : INTERVAL_MS;
-    p->o.timeout_ms = o->timeout_ms != 0 ? o->timeout_ms : TIMEOUT_MS;
-    p->o.parallel = o->parallel != 0 ? o->parallel : PARALLEL;
-    p->o.clock = o->clock != NULL ? o->clock : &net_clock_system;
+    fill_options(p, o);
+    init_lanes(p);
     p->timer = net_timer_new(l, on_timer, p);
     if (p->timer == NULL) {
         goto fail_prober;
@@ -687,7 +726,7 @@ void prober_free(struct prober *p)
     net_task_cancel(&p->tell);
     net_timer_free(p->timer);
     for (enum lane lane = 0; lane < LANES; lane++) {
-        due_heap_deinit(&p->heaps[lane]);
+        fair_queue_deinit(&p->lanes[lane]);
     }
     table_deinit(&p->targets);
     free(p);

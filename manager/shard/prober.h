@@ -4,7 +4,9 @@
  *
  * Each pod's localproxy answers GET /status on its admin port, and rulesync's on another says why
  * rules were not taken. A pod of which a change is expected is asked at once and often, the others
- * now and then. Bounded: so many requests at a time, a few seconds and 256 KiB for each.
+ * now and then. Bounded: so many requests at a time, a few seconds and 256 KiB for each. Fair:
+ * however many pods a namespace has, and whatever they answer or do not, those of others are asked
+ * in time.
  *
  * A pod may also tell by itself (status_leases.h). It is then expected to, and asked only when that
  * takes longer than usual; and it counts as answering although it cannot be asked.
@@ -64,6 +66,8 @@ struct prober_target {
 struct prober_options {
     uint64_t interval_ms;          /* between two questions in quiet times; 0: 15,000 */
     uint64_t timeout_ms;           /* of a question; 0: 3,000 */
+    uint64_t quick_timeout_ms;     /* of one to a pod that was neither slow nor silent the last
+                                      time; 0: 1,000 */
     unsigned parallel;             /* questions at a time; 0: 32 */
     const struct net_clock *clock; /* kept, not copied; NULL: the system's */
     /* What is known of a pod has changed by itself. From the loop, never inside a function of this

@@ -165,6 +165,7 @@ static void on_change(void *data, const char *key)
 struct prober *open_prober(struct fixture *f, uint64_t timeout_ms)
 {
     const struct prober_options o = {.timeout_ms = timeout_ms,
+                                     .quick_timeout_ms = timeout_ms,
                                      .parallel = 8,
                                      .clock = &f->clock.clock,
                                      .on_change = on_change,
@@ -208,6 +209,13 @@ struct sidecar *add_proxy(struct fixture *f, unsigned i)
     return s;
 }
 
+int watch_in(struct fixture *f, const char *namespace, unsigned i, const char *proxy)
+{
+    char key[64];
+    (void)snprintf(key, sizeof key, "%s/pod-%u", namespace, i);
+    return prober_watch(f->prober, &(struct prober_target){.key = key, .uid = "u", .proxy = proxy});
+}
+
 int watch(struct fixture *f, unsigned i, const char *uid, const char *proxy, const char *rulesync)
 {
     char key[32];
@@ -215,6 +223,14 @@ int watch(struct fixture *f, unsigned i, const char *uid, const char *proxy, con
     return prober_watch(
         f->prober,
         &(struct prober_target){.key = key, .uid = uid, .proxy = proxy, .rulesync = rulesync});
+}
+
+void be_impatient(struct fixture *f)
+{
+    prober_free(f->prober);
+    fake_clock_forget(&f->clock);
+    f->prober = open_prober(f, SHORT_MS);
+    assert_non_null(f->prober);
 }
 
 const struct probe_result *result(struct fixture *f)

@@ -61,6 +61,10 @@ struct prober *open_prober(struct fixture *f, uint64_t timeout_ms);
 /* Pod number i has a localproxy that enforces generation 1 of demo/a since `since`. */
 struct sidecar *add_proxy(struct fixture *f, unsigned i);
 int watch(struct fixture *f, unsigned i, const char *uid, const char *proxy, const char *rulesync);
+/* Pod number i of another namespace than demo. */
+int watch_in(struct fixture *f, const char *namespace, unsigned i, const char *proxy);
+/* From now on silence is soon noticed. Nothing is watched any more. */
+void be_impatient(struct fixture *f);
 const struct probe_result *result(struct fixture *f);
 /* Runs the loop for real until *number is at least `wanted`; the clock stands still. */
 void await(struct fixture *f, const unsigned *number, unsigned wanted);
