@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/core_dump.h"
 #include "base/flags_internal.h"
 #include "base/log.h"
 
@@ -413,6 +414,9 @@ int flags_parse_or_exit(const struct command *c, void *flags, const struct flags
         break;
     }
     log_init(c->program, (enum log_format)common->log_format, (enum log_level)common->log_level);
+    if (!common->allow_core_dumps) {
+        core_dump_forbid();
+    }
     flags_warn_of_environment(c);
     return rest;
 }

@@ -86,6 +86,7 @@ struct command {
 struct flags_common {
     int log_format; /* enum log_format */
     int log_level;  /* enum log_level */
+    bool allow_core_dumps;
 };
 
 #define FLAGS_COMMON_DEFAULTS                                                                      \
@@ -102,9 +103,15 @@ extern const char *const flags_log_levels[];
      FLAG_CHOICE_AT(owner, common.log_format),                                                     \
      .choices = flags_log_formats,                                                                 \
      .help = "Format of the log lines on standard error."},                                        \
+        {.name = "log-level",                                                                      \
+         .value = "LEVEL",                                                                         \
+         FLAG_CHOICE_AT(owner, common.log_level),                                                  \
+         .choices = flags_log_levels,                                                              \
+         .help = "Least important level that is logged."},                                         \
     {                                                                                              \
-        .name = "log-level", .value = "LEVEL", FLAG_CHOICE_AT(owner, common.log_level),            \
-        .choices = flags_log_levels, .help = "Least important level that is logged."               \
+        .name = "allow-core-dumps", FLAG_BOOL_AT(owner, common.allow_core_dumps),                  \
+        .help = "Let the kernel write core dumps, and other processes of this user debug and "     \
+                "profile this one. Both can show credentials, so without this flag neither works." \
     }
 
 enum flags_result {
@@ -119,8 +126,8 @@ MUST_CHECK enum flags_result flags_parse(const struct command *c, void *flags, i
                                          char **argv, int *rest, struct err *e);
 
 /* Parses, and on FLAGS_EXIT or FLAGS_WRONG prints what is due and ends the process with the right
- * exit code; sets up the log from `common`, a part of `flags`. Returns the index of the first
- * positional argument. */
+ * exit code; sets up the log from `common`, a part of `flags`, and forbids core dumps
+ * (base/core_dump.h) unless it allows them. Returns the index of the first positional argument. */
 int flags_parse_or_exit(const struct command *c, void *flags, const struct flags_common *common,
                         int argc, char **argv);
 

@@ -18,6 +18,7 @@ static const char *const settings[] = {
     "accept-host",
     "admin",
     "all-resources",
+    "allow-core-dumps",
     "at-start",
     "bypass-wait",
     "certificate-days",
