@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "guard/host.h"
+#include "guard/origin.h"
 #include "kube/name.h"
 #include "program/program.h"
 
@@ -142,6 +143,12 @@ const struct flag localproxy_flags_table[] = {
      .help = "A further name by which clients reach localproxy; may be repeated. Without TLS and "
              "without a token, requests with another name in Host than localhost or an IP address "
              "are answered with 403, as they may come from a web page."},
+    {.name = "accept-origin",
+     .value = "ORIGIN",
+     FLAG_LIST_AT(struct localproxy_flags, accept_origins),
+     .help = "A web page's origin (http://HOST:PORT, as browsers tell it) whose scripts may send "
+             "requests here; may be repeated; * takes all. Requests of other pages are answered "
+             "with 403, whatever token they have."},
     {.name = "admin",
      .value = "ADDR:PORT",
      FLAG_STRING_AT(struct localproxy_flags, admin),
@@ -208,6 +215,19 @@ static int check_hosts(const struct flag_list *hosts, struct err *e)
     return 0;
 }
 
+static int check_origins(const struct flag_list *origins, struct err *e)
+{
+    for (size_t i = 0; i < origins->count; i++) {
+        if (!origin_is_origin(origins->items[i])) {
+            return err_set(e, -EINVAL,
+                           "--accept-origin: \"%s\" is not an origin: http://HOST:PORT, without a "
+                           "path",
+                           origins->items[i]);
+        }
+    }
+    return 0;
+}
+
 /* What cannot be told flag by flag. */
 static int check(const struct localproxy_flags *c, struct err *e)
 {
@@ -226,7 +246,7 @@ static int check(const struct localproxy_flags *c, struct err *e)
     if (program_check_address("--listen", c->listen, e) != 0 ||
         program_check_address("--admin", c->admin, e) != 0 ||
         program_check_socket("--control", c->control, e) != 0 ||
-        check_hosts(&c->accept_hosts, e) != 0) {
+        check_hosts(&c->accept_hosts, e) != 0 || check_origins(&c->accept_origins, e) != 0) {
         return e->code;
     }
     return kube_flags_check(&c->kube, e);

@@ -34,7 +34,8 @@ struct localproxy_flags {
     const char *state; /* NULL: what clients have seen does not outlive the process */
     uint64_t resume_doubt_s;
     const char *token_file;
-    struct flag_list accept_hosts; /* beside those of guard/host.h */
+    struct flag_list accept_hosts;   /* beside those of guard/host.h */
+    struct flag_list accept_origins; /* beside those of guard/origin.h */
     bool watch_bypass;
     bool status_lease;
     const char *ready_file;

@@ -20,6 +20,7 @@
 #include "forward.h"
 #include "guard/fence.h"
 #include "guard/host.h"
+#include "guard/origin.h"
 #include "guard/token.h"
 #include "headers.h"
 #include "http/collect.h"
@@ -485,6 +486,43 @@ static bool is_meant(const struct proxy *p, const struct http_head *head)
            host_is_accepted(head, &p->o.flags->accept_hosts);
 }
 
+/* What whoever has no token must show besides. False: the request was refused. */
+static bool admit_without_token(const struct request *r)
+{
+    if (!is_meant(r->proxy, r->head)) {
+        refuse(r, 403, 0,
+               "the name in Host is neither localhost nor an IP address: a web page may have sent "
+               "this request; --accept-host=NAME takes the name, a token (--token-file) any");
+        return false;
+    }
+    if (origin_is_untyped(r->head)) {
+        refuse(r, 415, 0,
+               "the request has a body and no Content-Type: a web page may have sent it; say "
+               "\"Content-Type: application/json\", or what it is");
+        return false;
+    }
+    return true;
+}
+
+/* False: the request was refused, of which the API server is not to hear. */
+static bool admit(const struct request *r)
+{
+    struct slice token = listener_secrets_token(r->proxy->o.secrets);
+    if (token.len > 0 && !token_is_in(r->head, token)) {
+        refuse(r, 401, 0,
+               "the token of --token-file is missing or wrong; "
+               "use the kubeconfig that kubeconfig-gen wrote with it");
+        return false;
+    }
+    if (!origin_is_accepted(r->head, &r->proxy->o.flags->accept_origins)) {
+        refuse(r, 403, 0,
+               "Origin or Sec-Fetch-Site says that a web page has sent this request; "
+               "--accept-origin=ORIGIN lets the pages of that origin use localproxy");
+        return false;
+    }
+    return token.len > 0 || admit_without_token(r);
+}
+
 static void count_client(struct proxy *p)
 {
     p->clients.last = (int64_t)time(NULL);
@@ -496,21 +534,10 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
 {
     struct proxy *p = data;
     struct request r = {.proxy = p, .x = x, .head = head};
-    struct slice token = listener_secrets_token(p->o.secrets);
     count_client(p);
-    if (token.len > 0 && !token_is_in(head, token)) {
-        refuse(&r, 401, 0,
-               "the token of --token-file is missing or wrong; "
-               "use the kubeconfig that kubeconfig-gen wrote with it");
-        return;
+    if (admit(&r)) {
+        take_request(&r);
     }
-    if (token.len == 0 && !is_meant(p, head)) {
-        refuse(&r, 403, 0,
-               "the name in Host is neither localhost nor an IP address: a web page may have sent "
-               "this request; --accept-host=NAME takes the name, --token-file takes any");
-        return;
-    }
-    take_request(&r);
 }
 
 /* ---- what the forwards call ---- */

@@ -16,6 +16,7 @@ enum { NAME_MAX_LEN = FLAGS_ENV_NAME_SIZE - 1 };
  * wrong where another one does. test/unit/settings_test.sh compares. */
 static const char *const settings[] = {
     "accept-host",
+    "accept-origin",
     "admin",
     "all-resources",
     "allow-core-dumps",

@@ -36,6 +36,7 @@ const struct flag inject_proxy_flags[] = {
     NUMBER("resume-doubt", 0, 86400),
     TEXT("pod-namespace"),
     {.name = "accept-host", .type = FLAG_LIST},
+    {.name = "accept-origin", .type = FLAG_LIST},
     {.name = "watch-bypass", .type = FLAG_BOOL},
     {.name = "status-lease", .type = FLAG_BOOL},
     TEXT("ready-file"),

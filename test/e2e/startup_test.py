@@ -104,6 +104,8 @@ class FlagsTest(StartupTestCase):
             ([rules, "--pod-namespace=A_B"], "--pod-namespace must be"),
             ([rules, "--accept-host=http://proxy.example:5443"], "--accept-host"),
             ([rules, "--accept-host="], "--accept-host"),
+            ([rules, "--accept-origin=evil.example"], "--accept-origin"),
+            ([rules, "--accept-origin=http://a/"], "--accept-origin"),
             ([rules, "--in-cluster", "--kubeconfig=x"], "--in-cluster"),
             ([rules, "--in-cluster", "--context=x"], "--in-cluster"),
             ([rules, "--listen-tls-cert=x"], "--listen-tls-key"),

@@ -124,6 +124,75 @@ static void other_names_are_refused_without_a_token(void **state)
     temp_dir_deinit(&dir);
 }
 
+/* ---- web pages ---- */
+
+static void ask_with(struct fixture *f, struct client *c, const char *headers)
+{
+    char text[1024];
+    client_open(f, c);
+    (void)snprintf(text, sizeof text, "GET /version HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
+                   headers);
+    client_send(c, text);
+}
+
+/* Whatever it may have learnt. */
+static void pages_of_others_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    struct temp_dir dir;
+    char path[256];
+    fixture_limit(f, NULL);
+    ask_with(f, &c, "Origin: http://evil.example\r\n");
+    expect_refused(f, &c, "403 Forbidden", "--accept-origin");
+    ask_with(f, &c, "Sec-Fetch-Site: cross-site\r\n");
+    expect_refused(f, &c, "403 Forbidden", "--accept-origin");
+    ask_with(f, &c, "Origin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n");
+    expect_passed(f, &c, "/version");
+    temp_dir_init(&dir);
+    temp_dir_write(&dir, "token", "secret\n", 0600);
+    f->flags.token_file = temp_dir_path(&dir, "token", path);
+    fixture_restart(f);
+    ask_with(f, &c, "Origin: http://evil.example\r\n");
+    expect_refused(f, &c, "401 Unauthorized", "--token-file");
+    ask_with(f, &c, "Origin: http://evil.example\r\nAuthorization: Bearer secret\r\n");
+    expect_refused(f, &c, "403 Forbidden", "--accept-origin");
+    f->flags.accept_origins = (struct flag_list){.items = {"http://evil.example"}, .count = 1};
+    ask_with(f, &c, "Origin: http://evil.example\r\nAuthorization: Bearer secret\r\n");
+    expect_passed(f, &c, "/version");
+    temp_dir_deinit(&dir);
+}
+
+static void send_untyped(struct fixture *f, struct client *c, const char *headers)
+{
+    char text[1024];
+    client_open(f, c);
+    (void)snprintf(text, sizeof text, "POST /api/v1/x HTTP/1.1\r\nHost: localhost\r\n%s\r\n{}",
+                   headers);
+    client_send(c, text);
+}
+
+/* As a page may send it that asks nobody; whoever has the token is none. */
+static void a_body_without_a_type_is_refused_without_a_token(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    struct temp_dir dir;
+    char path[256];
+    f->flags.no_rules = NO_RULES_PASSTHROUGH;
+    send_untyped(f, &c, "Content-Length: 2\r\n");
+    expect_refused(f, &c, "415 Unsupported Media Type", "Content-Type: application/json");
+    send_untyped(f, &c, "Content-Length: 2\r\nContent-Type: application/json\r\n");
+    expect_passed(f, &c, "/api/v1/x");
+    temp_dir_init(&dir);
+    temp_dir_write(&dir, "token", "secret\n", 0600);
+    f->flags.token_file = temp_dir_path(&dir, "token", path);
+    fixture_restart(f);
+    send_untyped(f, &c, "Content-Length: 2\r\nAuthorization: Bearer secret\r\n");
+    expect_passed(f, &c, "/api/v1/x");
+    temp_dir_deinit(&dir);
+}
+
 /* ---- TLS ---- */
 
 static void issue_certificate(struct certs_pair *ca, struct temp_dir *dir)
@@ -689,6 +758,8 @@ int main(void)
         TEST(who_reads_logs_may_take_a_while),
         TEST(a_body_that_does_not_come_is_not_awaited),
         TEST(other_names_are_refused_without_a_token),
+        TEST(pages_of_others_are_refused),
+        TEST(a_body_without_a_type_is_refused_without_a_token),
         TEST(resources_are_refused_without_rules),
         TEST(ambiguous_paths_are_refused),
         TEST(queries_that_servers_read_differently_are_refused),

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/array.h"
+#include "guard/origin.h"
+
+static const struct flag_list none = {.count = 0};
+static const struct flag_list some = {.items = {"http://dash.example:8080", "null"}, .count = 2};
+static const struct flag_list any = {.items = {"*"}, .count = 1};
+
+/* NULL: without that header. */
+static bool is_accepted(const char *origin, const char *site, const struct flag_list *accepted)
+{
+    struct http_header h[3] = {{SLICE("Host"), SLICE("127.0.0.1:5443")}};
+    struct http_head head = {.headers = h, .header_count = 1};
+    if (origin != NULL) {
+        h[head.header_count++] = (struct http_header){SLICE("origin"), slice_str(origin)};
+    }
+    if (site != NULL) {
+        h[head.header_count++] = (struct http_header){SLICE("sec-fetch-site"), slice_str(site)};
+    }
+    return origin_is_accepted(&head, accepted);
+}
+
+static void pages_of_others_are_not_accepted(void **state)
+{
+    static const struct {
+        const char *origin;
+        const char *site;
+        bool none, some, any;
+    } rows[] = {
+        {NULL, NULL, true, true, true},
+        {NULL, "none", true, true, true},
+        {NULL, "same-origin", true, true, true},
+        {NULL, "same-site", false, false, false},
+        {NULL, "cross-site", false, false, false},
+        {NULL, "", false, false, false},
+        {"http://evil.example", NULL, false, false, true},
+        {"http://evil.example", "cross-site", false, false, true},
+        {"http://evil.example", "none", false, false, true},
+        {"null", "cross-site", false, true, true},
+        {"", NULL, false, false, true},
+        {"http://dash.example:8080", "cross-site", false, true, true},
+        {"HTTP://Dash.example:8080", NULL, false, true, true},
+        {"http://dash.example:8081", NULL, false, false, true},
+        {"http://dash.example", NULL, false, false, true},
+        {"http://127.0.0.1:5443", NULL, true, true, true},
+        {"https://127.0.0.1:5443", "same-origin", true, true, true},
+        {"http://127.0.0.1:5443", "cross-site", false, false, true},
+        {"http://127.0.0.1:5444", NULL, false, false, true},
+        {"http://127.0.0.1", NULL, false, false, true},
+        {"http://127.0.0.1:5443.evil.example", NULL, false, false, true},
+        {"127.0.0.1:5443", NULL, false, false, true},
+        {"file://127.0.0.1:5443", NULL, false, false, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (is_accepted(rows[i].origin, rows[i].site, &none) != rows[i].none ||
+            is_accepted(rows[i].origin, rows[i].site, &some) != rows[i].some ||
+            is_accepted(rows[i].origin, rows[i].site, &any) != rows[i].any) {
+            fail_msg("row %zu", i);
+        }
+    }
+}
+
+static void neither_header_may_be_there_twice(void **state)
+{
+    const struct http_header own = {SLICE("Origin"), SLICE("http://127.0.0.1:5443")};
+    const struct http_header site = {SLICE("Sec-Fetch-Site"), SLICE("none")};
+    const struct http_header origins[] = {{SLICE("Host"), SLICE("127.0.0.1:5443")}, own, own};
+    const struct http_header sites[] = {site, site};
+    (void)state;
+    assert_true(
+        origin_is_accepted(&(struct http_head){.headers = origins, .header_count = 2}, &none));
+    assert_false(
+        origin_is_accepted(&(struct http_head){.headers = origins, .header_count = 3}, &none));
+    assert_true(
+        origin_is_accepted(&(struct http_head){.headers = sites, .header_count = 1}, &none));
+    assert_false(
+        origin_is_accepted(&(struct http_head){.headers = sites, .header_count = 2}, &none));
+}
+
+static void without_host_no_origin_is_ones_own(void **state)
+{
+    const struct http_header h = {SLICE("Origin"), SLICE("http://")};
+    (void)state;
+    assert_false(origin_is_accepted(&(struct http_head){.headers = &h, .header_count = 1}, &none));
+}
+
+static void what_never_matches_is_no_origin(void **state)
+{
+    static const char *const origins[] = {"*",
+                                          "null",
+                                          "http://a",
+                                          "https://a.example:8443",
+                                          "http://[::1]:80",
+                                          "chrome-extension://abc"};
+    static const char *const others[] = {"",           "a.example",  "http://",   "://a",
+                                         "http://a/",  "http://a/b", "http://*",  "http://u@a",
+                                         "http://a b", "http://a?b", "http://a#b"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(origins); i++) {
+        if (!origin_is_origin(origins[i])) {
+            fail_msg("\"%s\"", origins[i]);
+        }
+    }
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        if (origin_is_origin(others[i])) {
+            fail_msg("\"%s\"", others[i]);
+        }
+    }
+}
+
+static bool is_untyped(enum http_framing framing, uint64_t length, const char *type)
+{
+    const struct http_header h = {SLICE("content-type"), slice_str(type != NULL ? type : "")};
+    const struct http_head head = {.headers = &h,
+                                   .header_count = type != NULL ? 1 : 0,
+                                   .framing = framing,
+                                   .content_length = length};
+    return origin_is_untyped(&head);
+}
+
+static void bodies_without_a_type(void **state)
+{
+    (void)state;
+    assert_true(is_untyped(HTTP_BODY_LENGTH, 1, NULL));
+    assert_true(is_untyped(HTTP_BODY_LENGTH, 1, ""));
+    assert_false(is_untyped(HTTP_BODY_LENGTH, 1, "application/json"));
+    assert_false(is_untyped(HTTP_BODY_LENGTH, 0, NULL));
+    assert_false(is_untyped(HTTP_BODY_NONE, 0, NULL));
+    assert_false(is_untyped(HTTP_BODY_CHUNKED, 0, NULL)); /* kubectl create --raw */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_of_others_are_not_accepted),
+        cmocka_unit_test(neither_header_may_be_there_twice),
+        cmocka_unit_test(without_host_no_origin_is_ones_own),
+        cmocka_unit_test(what_never_matches_is_no_origin),
+        cmocka_unit_test(bodies_without_a_type),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
