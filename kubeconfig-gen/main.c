@@ -15,7 +15,7 @@
 #include "flags.h"
 #include "generate.h"
 #include "kube/access/access.h"
-#include "token.h"
+#include "program/local_token.h"
 
 /* Over one of the files that were read: the real credentials would be gone. */
 static int refuse_overwriting(const struct kubeconfig_gen_flags *c, const struct kubeconfig *kc,
@@ -125,7 +125,7 @@ static int load_token(const struct kubeconfig_gen_flags *c, char **out, struct e
     if (c->token_file == NULL) {
         return 0;
     }
-    *out = token_load(c->token_file, &made, e);
+    *out = local_token_load(c->token_file, &made, e);
     if (*out == NULL) {
         err_prefix(e, "--token-file");
         return e->code;

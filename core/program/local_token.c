@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "token.h"
+#include "program/local_token.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "crypto/digest.h"
 #include "kube/access/access.h"
 
-enum { RANDOM_BYTES = 32, FILE_MAX = TOKEN_LEN_MAX + 256 };
+enum { RANDOM_BYTES = 32, FILE_MAX = LOCAL_TOKEN_LEN_MAX + 256 };
 
 /* The one line of the file, without the white space around it; a copy. */
 static char *check_token(char *text, const char *path, struct err *e)
@@ -29,11 +29,11 @@ static char *check_token(char *text, const char *path, struct err *e)
                 path);
         return NULL;
     }
-    if (len < TOKEN_LEN_MIN || len > TOKEN_LEN_MAX) {
+    if (len < LOCAL_TOKEN_LEN_MIN || len > LOCAL_TOKEN_LEN_MAX) {
         err_set(e, -EINVAL,
                 "%s: the token has %zu characters; from %d to %d are allowed (remove the file to "
                 "have a random token made)",
-                path, len, TOKEN_LEN_MIN, TOKEN_LEN_MAX);
+                path, len, LOCAL_TOKEN_LEN_MIN, LOCAL_TOKEN_LEN_MAX);
         return NULL;
     }
     token = strdup(token);
@@ -113,7 +113,7 @@ static int make_token(const char *path, struct err *e)
     return rc;
 }
 
-char *token_load(const char *path, bool *made, struct err *e)
+char *local_token_load(const char *path, bool *made, struct err *e)
 {
     *made = false;
     if (access(path, F_OK) != 0 && errno == ENOENT) {

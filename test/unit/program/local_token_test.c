@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/secret.h"
+#include "program/local_token.h"
 #include "temp_dir.h"
-#include "token.h"
 
 struct fixture {
     struct temp_dir dir;
@@ -43,7 +43,7 @@ static void test_made_when_missing(void **state)
     struct err e = ERR_INIT;
     struct stat st;
     bool made;
-    char *token = token_load(f->path, &made, &e);
+    char *token = local_token_load(f->path, &made, &e);
     assert_non_null(token);
     assert_true(made);
     assert_int_equal(strlen(token), 43); /* 256 bits in base64 */
@@ -53,7 +53,7 @@ static void test_made_when_missing(void **state)
     assert_int_equal(stat(f->path, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
     assert_int_equal(st.st_nlink, 1);
-    char *again = token_load(f->path, &made, &e);
+    char *again = local_token_load(f->path, &made, &e);
     assert_false(made);
     assert_string_equal(again, token);
     secret_free(again);
@@ -65,9 +65,9 @@ static void test_two_are_different(void **state)
     struct fixture *f = *state;
     struct err e = ERR_INIT;
     bool made;
-    char *one = token_load(f->path, &made, &e);
+    char *one = local_token_load(f->path, &made, &e);
     assert_int_equal(unlink(f->path), 0);
-    char *two = token_load(f->path, &made, &e);
+    char *two = local_token_load(f->path, &made, &e);
     assert_string_not_equal(one, two);
     secret_free(one);
     secret_free(two);
@@ -87,7 +87,7 @@ static void test_race(void **state)
         if (pid == 0) {
             char line[64] = "";
             bool made;
-            char *token = token_load(f->path, &made, NULL);
+            char *token = local_token_load(f->path, &made, NULL);
             (void)snprintf(line, sizeof line, "%s", token != NULL ? token : "none");
             _exit(write(pipes[1], line, sizeof line) == (ssize_t)sizeof line ? 0 : 1);
         }
@@ -107,7 +107,7 @@ static void expect(struct fixture *f, const char *content, const char *token, co
     struct err e = ERR_INIT;
     bool made;
     temp_dir_write(&f->dir, "token", content, 0600);
-    char *got = token_load(f->path, &made, &e);
+    char *got = local_token_load(f->path, &made, &e);
     if (token != NULL) {
         assert_string_equal(got, token);
         secret_free(got);
@@ -130,7 +130,7 @@ static void test_contents(void **state)
     expect(f, "SECRET0123456789\nSECRET0123456789\n", NULL, "one token on one line");
     expect(f, "SECRET 0123456789", NULL, "one token on one line");
     expect(f, "SECRET\xc3\xa9 0123456789", NULL, "one token on one line");
-    char large[TOKEN_LEN_MAX + 2];
+    char large[LOCAL_TOKEN_LEN_MAX + 2];
     memset(large, 'x', sizeof large - 1);
     large[sizeof large - 1] = '\0';
     expect(f, large, NULL, "the token has 4097 characters");
@@ -142,9 +142,9 @@ static void test_errors(void **state)
     struct err e = ERR_INIT;
     char path[256];
     bool made;
-    assert_null(token_load(f->dir.path, &made, &e));
+    assert_null(local_token_load(f->dir.path, &made, &e));
     assert_int_equal(e.code, -EISDIR);
-    assert_null(token_load(temp_dir_path(&f->dir, "no/such/folder", path), &made, &e));
+    assert_null(local_token_load(temp_dir_path(&f->dir, "no/such/folder", path), &made, &e));
     assert_int_equal(e.code, -ENOENT);
     assert_non_null(strstr(e.msg, "cannot create"));
 }
