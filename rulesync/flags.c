@@ -9,6 +9,8 @@
 #include "program/program.h"
 #include "source.h"
 
+#define ADMIN_PORT "5442"
+
 static const char description[] =
     "rulesync takes a shard's rules from a mounted ConfigMap, from any file, or from the API "
     "server, checks them fully, keeps the last known good ones on disk, and hands them over to "
@@ -28,12 +30,11 @@ static const char examples[] =
     "    rulesync --from=/etc/cmesh --to=/var/lib/cmesh/rules.json \\\n"
     "        --control=/run/cmesh/control.sock --shard=operator-demo/sharding-demo\n"
     "    rulesync --from-configmap=operator-demo/cmesh-rules-demo --context=kind-dev \\\n"
-    "        --control=/tmp/control.sock --admin=127.0.0.1:5442\n"
+    "        --control=/tmp/control.sock\n"
     "    rulesync --once --from=/etc/cmesh --to=/var/lib/cmesh/rules.json\n";
 
 static const struct rulesync_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
-    .admin = "[::]:5442",
     .timeout_s = 60,
 };
 
@@ -81,6 +82,7 @@ static const struct flag table[] = {
      .help = "Give up after so long. 0: never."},
     {.name = "admin",
      .value = "ADDR:PORT",
+     .default_text = PROGRAM_ADMIN_TEXT(ADMIN_PORT),
      FLAG_STRING_AT(struct rulesync_flags, admin),
      .excludes = "once",
      .help = "Where /healthz, /readyz, /metrics and /status are served; port 0 picks a free "
@@ -152,6 +154,7 @@ void rulesync_flags_parse(struct rulesync_flags *c, int argc, char **argv)
     struct err e = ERR_INIT;
     *c = defaults;
     (void)flags_parse_or_exit(&command, c, &c->common, argc, argv);
+    c->admin = c->admin != NULL ? c->admin : PROGRAM_ADMIN(ADMIN_PORT);
     if (check(c, &e) != 0) {
         flags_misuse(&command, "%s", e.msg);
     }

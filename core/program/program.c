@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
 #include "base/file.h"
@@ -103,6 +104,11 @@ void program_stop(struct program *p, int exit_code)
 {
     p->exit_code = exit_code;
     net_loop_stop(p->loop);
+}
+
+const char *program_choose_address(const char *in_pod, const char *elsewhere)
+{
+    return getenv("KUBERNETES_SERVICE_HOST") != NULL ? in_pod : elsewhere;
 }
 
 int program_check_address(const char *flag, const char *address, struct err *e)

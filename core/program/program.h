@@ -58,6 +58,13 @@ void program_raise_file_limit(void);
 MUST_CHECK int program_check_address(const char *flag, const char *address, struct err *e);
 MUST_CHECK int program_check_socket(const char *flag, const char *path, struct err *e);
 
+/* How --help shows the default of --admin, and what it is: the pages are for the kubelet,
+ * Prometheus and the manager in a pod, by its KUBERNETES_SERVICE_HOST, and for whoever is at the
+ * machine elsewhere. */
+#define PROGRAM_ADMIN_TEXT(port) "127.0.0.1:" port "; in a pod [::]:" port
+#define PROGRAM_ADMIN(port) program_choose_address("[::]:" port, "127.0.0.1:" port)
+const char *program_choose_address(const char *in_pod, const char *elsewhere);
+
 /* Whether the file of --ready-file (NULL: none) could be written: before anything listens. 0, or
  * negative with `e` set. */
 MUST_CHECK int program_check_ready_file(const char *path, struct err *e);

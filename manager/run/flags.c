@@ -15,6 +15,8 @@
 #include "program/program.h"
 #include "shard/handover.h"
 
+#define ADMIN_PORT "5444"
+
 static const char description[] =
     "The manager makes operators run as shards. Without a command it runs: it compiles each "
     "ShardingConfig into the rules of its shard, publishes them as the ConfigMap " SIDECAR_CONFIGMAP
@@ -44,7 +46,6 @@ static const struct manager_flags defaults = {
     .lease = "cmesh-manager",
     .lease_duration_s = 15,
     .shutdown_grace_s = 20,
-    .admin = "[::]:5444",
     .webhook = "[::]:9443",
     .webhook_service = "cmesh-webhook",
     .webhook_secret = "cmesh-webhook-cert",
@@ -106,6 +107,7 @@ static const struct flag table[] = {
      .help = "How long after SIGTERM, and the delay, the end may take."},
     {.name = "admin",
      .value = "ADDR:PORT",
+     .default_text = PROGRAM_ADMIN_TEXT(ADMIN_PORT),
      FLAG_STRING_AT(struct manager_flags, admin),
      .help = "Where /healthz, /readyz, /metrics and /status are served; port 0 picks a free "
              "one."},
@@ -370,6 +372,7 @@ void manager_flags_parse(struct manager_flags *s, int argc, char **argv)
     *s = defaults;
     s->inject = inject_defaults;
     (void)flags_parse_or_exit(&command, s, &s->common, argc, argv);
+    s->admin = s->admin != NULL ? s->admin : PROGRAM_ADMIN(ADMIN_PORT);
     switch_off(&s->webhook);
     s->inject.prefix = s->labels.prefix;
     memcpy(s->proxy_arg_items, s->proxy_args.items, s->proxy_args.count * sizeof(char *));

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 
 #include "base/array.h"
 #include "base/file.h"
@@ -140,6 +141,17 @@ static void writes_the_ready_file(void **state)
     temp_dir_deinit(&dir);
 }
 
+/* Where kubelet and manager ask for the pages they have to be on the pod's address. */
+static void pages_are_for_this_machine_outside_of_pods(void **state)
+{
+    (void)state;
+    assert_int_equal(unsetenv("KUBERNETES_SERVICE_HOST"), 0);
+    assert_string_equal(PROGRAM_ADMIN("5441"), "127.0.0.1:5441");
+    assert_int_equal(setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1), 0);
+    assert_string_equal(PROGRAM_ADMIN("5441"), "[::]:5441");
+    assert_int_equal(unsetenv("KUBERNETES_SERVICE_HOST"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +160,7 @@ int main(void)
         cmocka_unit_test(sighup_reloads),
         cmocka_unit_test(what_cannot_start_fails),
         cmocka_unit_test(writes_the_ready_file),
+        cmocka_unit_test(pages_are_for_this_machine_outside_of_pods),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
