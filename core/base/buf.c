@@ -12,10 +12,20 @@ void buf_init(struct buf *b, size_t max)
     *b = (struct buf)BUF_INIT(max);
 }
 
+static void give_back(const struct buf *b)
+{
+    if (b->secret && b->base != NULL) {
+        explicit_bzero(b->base, b->cap);
+    }
+    free(b->base);
+}
+
 void buf_reset(struct buf *b)
 {
-    free(b->base);
+    bool secret = b->secret;
+    give_back(b);
     buf_init(b, b->max);
+    b->secret = secret;
 }
 
 /* Makes room for `len` more bytes and one for a terminating NUL. */
@@ -37,7 +47,7 @@ static int grow(struct buf *b, size_t len)
     while (cap < need) {
         cap = cap > SIZE_MAX / 2 ? need : cap * 2;
     }
-    if (b->off == 0) {
+    if (b->off == 0 && !b->secret) {
         uint8_t *p = realloc(b->base, cap);
         if (p == NULL) {
             return -ENOMEM;
@@ -50,8 +60,10 @@ static int grow(struct buf *b, size_t len)
     if (p == NULL) {
         return -ENOMEM;
     }
-    memcpy(p, b->base + b->off, b->len);
-    free(b->base);
+    if (b->len > 0) {
+        memcpy(p, b->base + b->off, b->len);
+    }
+    give_back(b);
     b->base = p;
     b->cap = cap;
     b->off = 0;

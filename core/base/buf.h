@@ -9,10 +9,13 @@
  * The first error stays: each later append is refused with it, and so is taking the content as
  * text. A series of appends needs one check at its end, by buf_error or buf_settle. Only what drops
  * the content or its end (buf_settle, buf_truncate, buf_clear, buf_reset) forgets the error.
+ *
+ * One that is marked as secret overwrites all memory that it gives back, also as it grows.
  */
 #ifndef CORE_BASE_BUF_H
 #define CORE_BASE_BUF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,11 +29,12 @@ struct buf {
     size_t cap;    /* size of the allocation */
     size_t max;    /* bound on len */
     int error;     /* the first one, or 0 */
+    bool secret;   /* set by its user, and kept until buf_init */
 };
 
 #define BUF_INIT(maximum)                                                                          \
     {                                                                                              \
-        .base = NULL, .off = 0, .len = 0, .cap = 0, .max = (maximum), .error = 0                   \
+        .base = NULL, .off = 0, .len = 0, .cap = 0, .max = (maximum), .error = 0, .secret = false  \
     }
 
 void buf_init(struct buf *b, size_t max);

@@ -19,8 +19,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp((*x)->string, (*y)->string);
 }
 
-/* The members of an object in key order; the caller frees. NULL without memory or when empty. */
-static const cJSON **sorted_members(const cJSON *object, size_t *count)
+const cJSON **json_sorted_members(const cJSON *object, size_t *count)
 {
     size_t n = 0;
     const cJSON *child;
@@ -49,7 +48,7 @@ int json_find_duplicate(const cJSON *object, const cJSON **one, const cJSON **ot
 {
     size_t n = 0;
     size_t i = 1;
-    const cJSON **members = sorted_members(object, &n);
+    const cJSON **members = json_sorted_members(object, &n);
     if (members == NULL && n > 0) {
         return -ENOMEM;
     }
@@ -215,6 +214,7 @@ cJSON *json_parse(const char *text, size_t len, struct err *e)
         return NULL;
     }
     cJSON *root = parse_checked(slice_of(copy, document.len), e);
+    explicit_bzero(copy, document.len); /* it may be a Secret */
     free(copy);
     return root;
 }
@@ -293,7 +293,7 @@ static void write_tree(const cJSON *item, struct layout l, struct buf *out);
 static void write_object(const cJSON *item, struct layout l, struct buf *out)
 {
     size_t n = 0;
-    const cJSON **members = sorted_members(item, &n);
+    const cJSON **members = json_sorted_members(item, &n);
     if (members == NULL && n > 0) {
         buf_fail(out, -ENOMEM);
         return;

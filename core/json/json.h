@@ -29,6 +29,10 @@ MUST_CHECK cJSON *json_parse(const char *text, size_t len, struct err *e);
  */
 MUST_CHECK int json_find_duplicate(const cJSON *object, const cJSON **one, const cJSON **other);
 
+/* The members of an object in the order of their keys; the caller frees the list. NULL without
+ * memory or when there are none. */
+MUST_CHECK const cJSON **json_sorted_members(const cJSON *object, size_t *count);
+
 /* The line on which `item` begins in the text that `root` was parsed from; 0 if it is not there. */
 unsigned json_line(const char *text, size_t len, const cJSON *root, const cJSON *item);
 

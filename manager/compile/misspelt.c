@@ -60,6 +60,12 @@ static void note_key(const char *key, const struct rules_labels *labels, const c
     }
 }
 
+size_t misspelt_key_count(const cJSON *selector)
+{
+    return (size_t)cJSON_GetArraySize(field_get(selector, "matchLabels")) +
+           (size_t)cJSON_GetArraySize(field_get(selector, "matchExpressions"));
+}
+
 void misspelt_note_keys(const cJSON *selector, const struct rules_labels *labels, const char *path,
                         struct warnings *warnings)
 {

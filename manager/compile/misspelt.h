@@ -6,6 +6,8 @@
 #ifndef MANAGER_COMPILE_MISSPELT_H
 #define MANAGER_COMPILE_MISSPELT_H
 
+#include <stddef.h>
+
 #include <cjson/cJSON.h>
 
 #include "object/warnings.h"
@@ -15,6 +17,9 @@
  * none of them. */
 void misspelt_note_keys(const cJSON *selector, const struct rules_labels *labels, const char *path,
                         struct warnings *warnings);
+
+/* How many keys that has. */
+size_t misspelt_key_count(const cJSON *selector);
 
 /* Warns of groups and resources of one entry of relateResources that no API server can have, as far
  * as that can be told without one: of Kubernetes' own groups. */

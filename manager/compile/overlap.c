@@ -2,7 +2,11 @@
 #include "compile/overlap.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Values times requirements that are compared one by one. */
+enum { PRODUCT_MAX = 4096 };
 
 /* Requirements of one selector, by key. */
 struct run {
@@ -60,16 +64,18 @@ static bool refuses_others(const struct selector_requirement *r)
     return r->op != SELECTOR_EXISTS && r->op != SELECTOR_NOT_EQUALS && r->op != SELECTOR_NOT_IN;
 }
 
-/* One that names all the values it takes; NULL: there is none. */
-static const struct selector_requirement *find_list(struct run r)
+/* The shorter one of `best`, which may be NULL, and of those that name all the values they take. */
+static const struct selector_requirement *find_list(struct run r,
+                                                    const struct selector_requirement *best)
 {
     for (size_t i = 0; i < r.count; i++) {
         enum selector_op op = r.items[i].op;
-        if (op == SELECTOR_IN || op == SELECTOR_EQUALS || op == SELECTOR_DOUBLE_EQUALS) {
-            return &r.items[i];
+        bool names = op == SELECTOR_IN || op == SELECTOR_EQUALS || op == SELECTOR_DOUBLE_EQUALS;
+        if (names && (best == NULL || r.items[i].value_count < best->value_count)) {
+            best = &r.items[i];
         }
     }
-    return NULL;
+    return best;
 }
 
 static bool takes_any_other(struct run r)
@@ -98,11 +104,110 @@ static bool all_meet(const struct demands *d, const struct slice *value)
 /* One whose values are all that come into question; NULL: there is none. */
 static const struct selector_requirement *find_values(const struct demands *d)
 {
-    const struct selector_requirement *list = find_list(d->a);
-    list = list != NULL ? list : find_list(d->b);
+    const struct selector_requirement *list = find_list(d->b, find_list(d->a, NULL));
     bool named =
         d->not != NULL && (d->not ->op == SELECTOR_NOT_IN || d->not ->op == SELECTOR_NOT_EQUALS);
     return list == NULL && named ? d->not : list;
+}
+
+/* ---- many values ---- */
+
+/* Values that are not to be, of all requirements that name such, sorted: for many values against
+ * many requirements. */
+struct excluded {
+    const char **items;
+    size_t count;
+};
+
+static bool excludes(const struct selector_requirement *r)
+{
+    return r->op == SELECTOR_NOT_IN || r->op == SELECTOR_NOT_EQUALS;
+}
+
+static size_t count_excluded(struct run r)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < r.count; i++) {
+        count += excludes(&r.items[i]) ? r.items[i].value_count : 0;
+    }
+    return count;
+}
+
+static void add_excluded(struct excluded *x, struct run r)
+{
+    for (size_t i = 0; i < r.count; i++) {
+        for (size_t j = 0; excludes(&r.items[i]) && j < r.items[i].value_count; j++) {
+            x->items[x->count++] = r.items[i].values[j];
+        }
+    }
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    const char *const *x = a;
+    const char *const *y = b;
+    return strcmp(*x, *y);
+}
+
+static bool is_excluded(const struct excluded *x, const char *value)
+{
+    return x->count > 0 &&
+           bsearch(&value, x->items, x->count, sizeof *x->items, compare_texts) != NULL;
+}
+
+/* Whether the others take it. */
+static bool rest_match(struct run r, const struct slice *value)
+{
+    for (size_t i = 0; i < r.count; i++) {
+        if (!excludes(&r.items[i]) && !selector_requirement_matches(&r.items[i], value)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool some_rest(const struct demands *d, const struct selector_requirement *list,
+                      const struct excluded *x)
+{
+    for (size_t i = 0; i < list->value_count; i++) {
+        struct slice value = slice_str(list->values[i]);
+        if (!is_excluded(x, list->values[i]) && rest_match(d->a, &value) &&
+            rest_match(d->b, &value) &&
+            (d->not == NULL || !selector_requirement_matches(d->not, &value))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool some_meet(const struct demands *d, const struct selector_requirement *list)
+{
+    for (size_t i = 0; i < list->value_count; i++) {
+        struct slice value = slice_str(list->values[i]);
+        if (all_meet(d, &value)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether one of these values meets all. Without memory the long way is gone. */
+static bool any_meets(const struct demands *d, const struct selector_requirement *list)
+{
+    if (list->value_count * (d->a.count + d->b.count) <= PRODUCT_MAX) {
+        return some_meet(d, list);
+    }
+    struct excluded x = {.count = 0};
+    x.items = malloc((count_excluded(d->a) + count_excluded(d->b) + 1) * sizeof *x.items);
+    if (x.items == NULL) {
+        return some_meet(d, list);
+    }
+    add_excluded(&x, d->a);
+    add_excluded(&x, d->b);
+    qsort(x.items, x.count, sizeof *x.items, compare_texts);
+    bool met = some_rest(d, list, &x);
+    free(x.items);
+    return met;
 }
 
 /* Whether it is a bound that one of these demands too. */
@@ -130,13 +235,7 @@ static bool label_satisfiable(const struct demands *d)
         return takes_any_other(d->a) && takes_any_other(d->b) &&
                (d->not == NULL || refuses_others(d->not ));
     }
-    for (size_t i = 0; i < list->value_count; i++) {
-        struct slice value = slice_str(list->values[i]);
-        if (all_meet(d, &value)) {
-            return true;
-        }
-    }
-    return false;
+    return any_meets(d, list);
 }
 
 /* Takes the requirements on the first of the keys off both. */
@@ -166,26 +265,35 @@ enum overlap overlap_between(const struct selector *a, const struct selector *b)
     return only_a == 0 || only_b == 0 ? OVERLAP_CERTAIN : OVERLAP_POSSIBLE;
 }
 
-/* Whether some object satisfies all of both, and not that one. */
-static bool satisfiable_without(struct run x, struct run y,
-                                const struct selector_requirement * not )
+/* Takes those on a key before `key` off the front. */
+static void skip_before(struct run *r, const char *key)
 {
-    struct demands alone = {.not = not };
-    bool met = label_satisfiable(&alone);
-    while (met && (x.count > 0 || y.count > 0)) {
-        struct demands d = take_first(&x, &y);
-        const char *key = d.a.count > 0 ? d.a.items[0].key : d.b.items[0].key;
-        d.not = strcmp(key, not ->key) == 0 ? not : NULL;
-        met = label_satisfiable(&d);
+    while (r->count > 0 && strcmp(r->items[0].key, key) < 0) {
+        r->items++;
+        r->count--;
     }
-    return met;
 }
 
+/* One that satisfies both and not all of `out` fails one of these requirements, and differs in that
+ * label alone from what is known to be satisfiable. */
 bool overlap_outside(const struct selector *a, const struct selector *b, const struct selector *out)
 {
+    struct run x = run_of(a);
+    struct run y = run_of(b);
     struct run excluded = run_of(out);
+    if (overlap_between(a, b) == OVERLAP_NONE) {
+        return false;
+    }
     for (size_t i = 0; i < excluded.count; i++) {
-        if (satisfiable_without(run_of(a), run_of(b), &excluded.items[i])) {
+        const struct selector_requirement *one = &excluded.items[i];
+        skip_before(&x, one->key);
+        skip_before(&y, one->key);
+        struct run of_x = x;
+        struct run of_y = y;
+        struct demands d = {.a = take_key(&of_x, one->key), .not = one};
+        d.b = take_key(&of_y, one->key);
+        struct demands alone = {.not = one};
+        if (label_satisfiable(&alone) && label_satisfiable(&d)) {
             return true;
         }
     }

@@ -2,9 +2,13 @@
 #include "compile/shards.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "json/field.h"
+#include "json/json.h"
 
 struct selector *shards_pod_selector(const cJSON *config, struct err *e)
 {
@@ -60,37 +64,98 @@ struct shards_item shards_item_of(const cJSON *config)
     };
 }
 
+/* The labels of a pod by their keys: they may be many, and are asked for again and again. */
+struct label_index {
+    const cJSON **items;
+    size_t count;
+};
+
+/* 0 or -ENOMEM. */
+static int label_index_init(struct label_index *x, const cJSON *pod)
+{
+    const cJSON *labels = field_map(field_get(pod, "metadata"), "labels");
+    *x = (struct label_index){.count = 0};
+    x->items = json_sorted_members(labels, &x->count);
+    return x->items == NULL && x->count > 0 ? -ENOMEM : 0;
+}
+
+static int compare_key(const void *key, const void *member)
+{
+    const cJSON *const *item = member;
+    return strcmp(key, (*item)->string);
+}
+
+static bool selects_labels(const struct selector *s, const struct label_index *x)
+{
+    size_t count = 0;
+    const struct selector_requirement *items = selector_requirements(s, &count);
+    for (size_t i = 0; i < count; i++) {
+        const cJSON *const *found = x->count == 0 ? NULL
+                                                  : bsearch(items[i].key, x->items, x->count,
+                                                            sizeof *x->items, compare_key);
+        bool has = found != NULL && !cJSON_IsNull(*found);
+        struct slice value = slice_str(has ? cJSON_GetStringValue(*found) : NULL);
+        if (!selector_requirement_matches(&items[i], has ? &value : NULL)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* 1 or 0, or -ENOMEM. */
-static int selects(const struct shards_item *item, const char *ns, const cJSON *pod)
+static int selects(const struct shards_item *item, const char *ns, const struct label_index *pod)
 {
     struct err e = ERR_INIT;
     if (item->root || strcmp(item->ns, ns) != 0) {
         return 0;
     }
     if (item->pods != NULL) {
-        return shards_selects(item->pods, pod);
+        return selects_labels(item->pods, pod);
     }
     struct selector *s = shards_pod_selector(item->config, &e);
-    int found = s == NULL ? 0 : shards_selects(s, pod);
+    int found = s == NULL ? 0 : selects_labels(s, pod);
     selector_free(s);
     return s == NULL && e.code == -ENOMEM ? -ENOMEM : found;
 }
 
-const cJSON *shards_of_pod(const struct shards_list *list, const char *ns, const cJSON *pod,
-                           struct err *e)
+void shards_withhold(const struct shards_list *list, const char *fmt, ...)
+{
+    va_list ap;
+    if (list->withheld != NULL) {
+        va_start(ap, fmt);
+        (void)vsnprintf(list->withheld, ERR_MSG_MAX, fmt, ap);
+        va_end(ap);
+    }
+}
+
+static void refuse_both(const struct shards_list *list, const char *ns, const char *one,
+                        const char *other, struct err *e)
+{
+    static const char one_only[] = "a pod can be in one shard only";
+    if (list->withheld == NULL) {
+        (void)err_set(e, -EEXIST,
+                      "the ShardingConfigs \"%.253s\" and \"%.253s\" both select this pod: %s", one,
+                      other, one_only);
+        return;
+    }
+    shards_withhold(list, "ShardingConfigs \"%.200s\" and \"%.200s\" both select the pod", one,
+                    other);
+    (void)err_set(e, -EEXIST, "several ShardingConfigs select this pod: %s: see " SHARDS_SHOW,
+                  one_only, ns);
+}
+
+static const cJSON *find_shard(const struct shards_list *list, const char *ns,
+                               const struct label_index *pod, struct err *e)
 {
     const cJSON *found = NULL;
     for (size_t i = 0; i < list->count; i++) {
         int rc = selects(&list->items[i], ns, pod);
         if (rc < 0) {
-            (void)err_set(e, rc, "out of memory");
+            (void)err_memory(e);
             return NULL;
         }
         if (rc > 0 && found != NULL) {
-            (void)err_set(e, -EEXIST,
-                          "the ShardingConfigs \"%.253s\" and \"%.253s\" both select this pod: a "
-                          "pod can be in one shard only",
-                          shards_name(found), list->items[i].name);
+            refuse_both(list, ns, shards_name(found), list->items[i].name, e);
             return NULL;
         }
         found = rc > 0 ? list->items[i].config : found;
@@ -98,5 +163,18 @@ const cJSON *shards_of_pod(const struct shards_list *list, const char *ns, const
     if (found == NULL) {
         (void)err_set(e, -ENOENT, "no ShardingConfig in namespace \"%.63s\" selects this pod", ns);
     }
+    return found;
+}
+
+const cJSON *shards_of_pod(const struct shards_list *list, const char *ns, const cJSON *pod,
+                           struct err *e)
+{
+    struct label_index labels;
+    if (label_index_init(&labels, pod) != 0) {
+        (void)err_memory(e);
+        return NULL;
+    }
+    const cJSON *found = find_shard(list, ns, &labels, e);
+    free(labels.items);
     return found;
 }

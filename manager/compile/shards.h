@@ -39,10 +39,22 @@ struct shards_item {
 struct shards_list {
     const struct shards_item *items;
     size_t count;
+    /* Who asks may be anybody, and is told no names of what there is: those of a refusal go here,
+     * ERR_MSG_MAX bytes, for the log. NULL: they may stand in the message. */
+    char *withheld;
 };
+
+/* printf arguments: the namespace. What to ask who may know. */
+#define SHARDS_SHOW                                                                                \
+    "kubectl -n %.63s get shardingconfigs -o "                                                     \
+    "custom-columns=NAME:.metadata.name,SELECTOR:.spec.selector"
 
 /* What stands in the config; `pods` is NULL. */
 struct shards_item shards_item_of(const cJSON *config);
+
+/* Notes names that are withheld, where they are. */
+void shards_withhold(const struct shards_list *list, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* The one config of that namespace that selects the pod; those that are invalid are passed over.
  * NULL: none does, or several do (-ENOENT and -EEXIST, with a message), or -ENOMEM. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
@@ -17,12 +18,26 @@
 
 enum {
     PATH_LEN = 128,
-    SHARED_MAX = 64,      /* configs whose limits are compared with those of the new one */
-    NAMED_MAX = 3,        /* of which each is warned of by itself: there is more to be told */
-    STEPS_MAX = 20000000, /* for the sake of warnings, each as long as comparing two words */
+    SHARED_MAX = 64,          /* configs whose limits are compared with those of the new one */
+    NAMED_MAX = 3,            /* of which each is warned of by itself: there is more to be told */
+    STEPS_MAX = 5000000,      /* for the sake of warnings, each as long as comparing two words */
+    PODS_STEPS_MAX = 1000000, /* to compare the selector of pods with all others */
     SPELLING_STEPS = 64,
     PAIR_STEPS = 32, /* to look for a group and a resource in rules */
     BYTE_STEPS = 8,  /* of a selector that is compared with another one */
+};
+
+/* The rules of a config, and the selector of its pods. */
+struct draft {
+    struct rules *rules; /* NULL: `e` says why */
+    struct selector *pods;
+    struct err e;
+};
+
+struct validate_draft {
+    bool examined;   /* the rest is of interest */
+    bool reselected; /* the selector of pods is another one than before */
+    struct draft draft;
 };
 
 struct validation {
@@ -32,12 +47,13 @@ struct validation {
     const cJSON *spec;
     const struct compile_options *options;
     const struct validate_context *context;
-    struct rules *rules;
+    struct rules *rules; /* of the draft, as the next */
     struct selector *pods;
-    bool looked;     /* at the pods that there are */
-    size_t possible; /* shards whose selectors may select a pod of this one, */
-    size_t shared;   /* and that see what it sees */
-    size_t *steps;   /* that may still be made */
+    size_t pods_steps; /* that may still be made to compare it */
+    bool looked;       /* at the pods that there are */
+    size_t possible;   /* shards whose selectors may select a pod of this one, */
+    size_t shared;     /* and that see what it sees */
+    size_t *steps;     /* that may still be made */
     struct warnings *warnings;
     struct err *e;
 };
@@ -115,8 +131,23 @@ static int check_webhook(const struct validation *v)
 
 /* ---- pods ---- */
 
+/* What is withheld from who asks is asked for by this. */
+static int refuse_withheld(const struct validation *v, const char *what)
+{
+    return err_set(v->e, -EINVAL,
+                   "spec.selector: Invalid value: selects %s that another ShardingConfig of the "
+                   "namespace selects too, and a pod can be in one shard only: see " SHARDS_SHOW,
+                   what, v->ns);
+}
+
 static int refuse_pod(const struct validation *v, const char *pod, const char *other)
 {
+    const struct shards_list *list = &v->context->shards;
+    shards_withhold(list, "it selects pod \"%.200s\", as ShardingConfig \"%.200s\" does", pod,
+                    other);
+    if (list->withheld != NULL) {
+        return refuse_withheld(v, "a pod");
+    }
     return err_set(v->e, -EINVAL,
                    "spec.selector: Invalid value: selects pod \"%.253s\", as ShardingConfig "
                    "\"%.253s\" does: a pod can be in one shard only",
@@ -126,6 +157,11 @@ static int refuse_pod(const struct validation *v, const char *pod, const char *o
 static int refuse_overlap(const struct validation *v, const char *other,
                           const struct selector *theirs)
 {
+    const struct shards_list *list = &v->context->shards;
+    shards_withhold(list, "ShardingConfig \"%.253s\" selects them too", other);
+    if (list->withheld != NULL) {
+        return refuse_withheld(v, "pods");
+    }
     struct buf text = BUF_INIT(256);
     const char *selector = selector_print(theirs, &text) == 0 ? buf_cstr(&text) : NULL;
     int rc = err_set(v->e, -EINVAL,
@@ -152,7 +188,11 @@ static int check_shared_pod(struct validation *v)
 
 static void note_possible(struct validation *v, const char *other)
 {
-    if (++v->possible <= NAMED_MAX) {
+    v->possible++;
+    if (v->context->shards.withheld != NULL && v->possible == 1) {
+        warnings_add(v->warnings, "spec.selector: a pod could have the labels for this and for "
+                                  "another ShardingConfig; it would be refused");
+    } else if (v->context->shards.withheld == NULL && v->possible <= NAMED_MAX) {
         warnings_add(v->warnings,
                      "spec.selector: a pod could have the labels for this and for ShardingConfig "
                      "\"%.100s\"; it would be refused",
@@ -162,14 +202,44 @@ static void note_possible(struct validation *v, const char *other)
 
 static void note_more(const struct validation *v, const char *field, size_t count)
 {
-    if (count > NAMED_MAX) {
+    size_t told = v->context->shards.withheld != NULL ? 1 : NAMED_MAX;
+    if (count > told) {
         warnings_add(v->warnings, "%s: so it is with %zu more ShardingConfigs", field,
-                     count - NAMED_MAX);
+                     count - told);
     }
+}
+
+/* Requirements and values. */
+static size_t size_of(const struct selector *s)
+{
+    size_t count = 0;
+    const struct selector_requirement *items = selector_requirements(s, &count);
+    size_t size = count;
+    for (size_t i = 0; i < count; i++) {
+        size += items[i].value_count;
+    }
+    return size;
+}
+
+/* Not one that is not compared with all others. */
+static int afford_pods(struct validation *v, const struct selector *theirs)
+{
+    size_t steps = size_of(v->pods) + size_of(theirs);
+    if (steps > v->pods_steps) {
+        return err_set(v->e, -E2BIG,
+                       "spec.selector: Too long: with its values it cannot be compared with those "
+                       "of all other ShardingConfigs of the namespace, which have %d in all",
+                       PODS_STEPS_MAX);
+    }
+    v->pods_steps -= steps;
+    return 0;
 }
 
 static int compare_pods(struct validation *v, const char *other, const struct selector *theirs)
 {
+    if (afford_pods(v, theirs) != 0) {
+        return v->e->code;
+    }
     enum overlap overlap = overlap_between(v->pods, theirs);
     if (overlap == OVERLAP_NONE) {
         return 0;
@@ -200,9 +270,11 @@ static int check_neighbour(struct validation *v, const struct shards_item *other
 
 static int check_pods(struct validation *v)
 {
-    v->pods = shards_pod_selector(v->config, v->e);
-    if (v->pods == NULL) {
-        return v->e->code;
+    size_t requirements = 0;
+    (void)selector_requirements(v->pods, &requirements);
+    if (requirements > VALIDATE_POD_REQUIREMENTS_MAX) {
+        return err_set(v->e, -E2BIG, "spec.selector: Too many: must have at most %d requirements",
+                       VALIDATE_POD_REQUIREMENTS_MAX);
     }
     if (!overlap_satisfiable(v->pods)) {
         warnings_add(v->warnings,
@@ -492,6 +564,22 @@ static struct rules *rules_of(const struct validation *v, size_t number)
     return rules == NULL ? NULL : rules_ref(rules);
 }
 
+static void note_shared(struct validation *v, const char *other, const char *resource)
+{
+    v->shared++;
+    if (v->context->shards.withheld != NULL && v->shared == 1) {
+        warnings_add(v->warnings,
+                     "spec.limits: another shard of the same operator sees \"%.63s\" that this one "
+                     "sees too",
+                     resource);
+    } else if (v->context->shards.withheld == NULL && v->shared <= NAMED_MAX) {
+        warnings_add(v->warnings,
+                     "spec.limits: shard \"%.100s\" of the same operator sees \"%.63s\" that "
+                     "this one sees too",
+                     other, resource);
+    }
+}
+
 /* Shards of one operator, which all ask for the same lock, must not both see an object. */
 static void note_sharing(struct validation *v, size_t number)
 {
@@ -499,11 +587,8 @@ static void note_sharing(struct validation *v, size_t number)
     const char *lock = theirs == NULL ? NULL : rules_leader_election(theirs);
     if (lock != NULL && strcmp(lock, rules_leader_election(v->rules)) == 0) {
         struct pair_search q = {.theirs = theirs, .cb = is_shared};
-        if (each_entry(v, find_shared, &q) != 0 && ++v->shared <= NAMED_MAX) {
-            warnings_add(v->warnings,
-                         "spec.limits: shard \"%.100s\" of the same operator sees \"%.63s\" that "
-                         "this one sees too",
-                         v->context->shards.items[number].name, q.resource);
+        if (each_entry(v, find_shared, &q) != 0) {
+            note_shared(v, v->context->shards.items[number].name, q.resource);
         }
     }
     rules_unref(theirs);
@@ -520,15 +605,23 @@ static void note_keys(const struct validation *v)
         char path[PATH_LEN];
         (void)snprintf(path, sizeof path, "spec.limits[%u]%s.selector", i++,
                        inner != NULL ? ".objectSelector" : "");
-        misspelt_note_keys(field_get(inner != NULL ? inner : limit, "selector"),
-                           rules_labels(v->rules), path, v->warnings);
+        const cJSON *selector = field_get(inner != NULL ? inner : limit, "selector");
+        if (!afford(v, SPELLING_STEPS * misspelt_key_count(selector))) {
+            return;
+        }
+        misspelt_note_keys(selector, rules_labels(v->rules), path, v->warnings);
     }
 }
 
 static int note_resources(const struct validation *v, void *data, const cJSON *entry,
                           const char *path)
 {
+    size_t groups = (size_t)cJSON_GetArraySize(field_get(entry, "apiGroups"));
+    size_t resources = (size_t)cJSON_GetArraySize(field_get(entry, "resources"));
     (void)data;
+    if (!afford(v, PAIR_STEPS * (groups * resources + 1))) {
+        return 1;
+    }
     misspelt_note_resources(entry, path, v->warnings);
     return 0;
 }
@@ -577,28 +670,67 @@ static void note_oddities(struct validation *v)
 
 /* ---- a whole config ---- */
 
-static int validate_shard(struct validation *v)
+static void draft_init(struct draft *d, const cJSON *config, const struct compile_options *o)
 {
-    v->rules = compile_config(v->config, v->options, v->e);
-    bool valid = v->rules != NULL && check_webhook(v) == 0 && check_pods(v) == 0;
-    if (valid) {
-        note_oddities(v);
-    }
-    selector_free(v->pods);
-    rules_unref(v->rules);
-    return valid ? 0 : v->e->code;
+    *d = (struct draft){.e = ERR_INIT};
+    d->rules = compile_config(config, o, &d->e);
+    d->pods = d->rules == NULL ? NULL : shards_pod_selector(config, &d->e);
 }
 
-int validate_config(const cJSON *config, const struct compile_options *o,
+static void draft_deinit(struct draft *d)
+{
+    rules_unref(d->rules);
+    selector_free(d->pods);
+}
+
+/* Where several things are wrong, the one that stands first in the spec is told. */
+static int validate_shard(struct validation *v, const struct draft *d)
+{
+    v->rules = d->rules;
+    v->pods = d->pods;
+    if (d->rules == NULL) {
+        return err_set(v->e, d->e.code, "%s", d->e.msg);
+    }
+    if (check_webhook(v) != 0) {
+        return v->e->code;
+    }
+    if (d->pods == NULL) {
+        return err_set(v->e, d->e.code, "%s", d->e.msg);
+    }
+    if (check_pods(v) != 0) {
+        return v->e->code;
+    }
+    note_oddities(v);
+    return 0;
+}
+
+static int validate_root_config(const struct validation *v)
+{
+    if (validate_root(v->config, v->options, v->e) != 0 || check_webhook(v) != 0) {
+        return v->e->code;
+    }
+    warnings_add(v->warnings,
+                 "spec.root: automatic sharding is not supported yet: this object has no effect; "
+                 "write one ShardingConfig for each shard");
+    return 0;
+}
+
+static bool is_root(const cJSON *config)
+{
+    return field_get(field_get(config, "spec"), "root") != NULL;
+}
+
+static int validate(const cJSON *config, const struct compile_options *o, const struct draft *d,
                     const struct validate_context *w, struct warnings *warnings, struct err *e)
 {
-    struct err ignored;
+    struct err ignored = ERR_INIT;
     size_t steps = STEPS_MAX;
     struct validation v = {.config = config,
                            .spec = field_get(config, "spec"),
                            .options = o,
                            .context = w,
                            .steps = &steps,
+                           .pods_steps = PODS_STEPS_MAX,
                            .warnings = warnings,
                            .e = e == NULL ? &ignored : e};
     v.ns = namespace_or_default(&v, shards_namespace(config));
@@ -606,15 +738,19 @@ int validate_config(const cJSON *config, const struct compile_options *o,
     if (check_name(&v) != 0) {
         return v.e->code;
     }
-    if (field_get(v.spec, "root") == NULL) {
-        return validate_shard(&v);
+    return is_root(config) ? validate_root_config(&v) : validate_shard(&v, d);
+}
+
+int validate_config(const cJSON *config, const struct compile_options *o,
+                    const struct validate_context *w, struct warnings *warnings, struct err *e)
+{
+    struct draft d = {.e = ERR_INIT};
+    if (!is_root(config)) {
+        draft_init(&d, config, o);
     }
-    if (validate_root(config, o, v.e) != 0 || check_webhook(&v) != 0) {
-        return v.e->code;
-    }
-    warnings_add(warnings, "spec.root: automatic sharding is not supported yet: this object has no "
-                           "effect; write one ShardingConfig for each shard");
-    return 0;
+    int rc = validate(config, o, &d, w, warnings, e);
+    draft_deinit(&d);
+    return rc;
 }
 
 /* ---- the webhook ---- */
@@ -660,30 +796,90 @@ static void note_left_out(const struct admission_request *r, struct warnings *wa
         r->namespace);
 }
 
-int validate_admit(const struct admission_request *r, const struct compile_options *o,
-                   const struct validate_context *w, struct warnings *warnings, struct err *e)
+/* Whether its spec is looked at. */
+static bool is_examined(const struct admission_request *r)
+{
+    if (r->object == NULL || r->resource.subresource[0] != '\0' || is_leaving(r->object)) {
+        return false;
+    }
+    return r->operation != ADMISSION_UPDATE ||
+           !(r->same_spec || same_field(r->old_object, r->object, "spec"));
+}
+
+static struct compile_options options_for(const struct admission_request *r,
+                                          const struct compile_options *o)
 {
     struct compile_options options = *o;
     options.namespace = r->namespace;
-    if (r->operation == ADMISSION_DELETE) {
-        note_deletion(r->old_object, warnings);
+    return options;
+}
+
+struct validate_draft *validate_draft_new(const struct admission_request *r,
+                                          const struct compile_options *o)
+{
+    struct validate_draft *d = calloc(1, sizeof *d);
+    if (d == NULL) {
+        return NULL;
     }
-    if (r->object == NULL || r->resource.subresource[0] != '\0' || is_leaving(r->object)) {
-        return 0;
+    d->examined = is_examined(r);
+    if (d->examined && !r->cut && !is_root(r->object)) {
+        const struct compile_options options = options_for(r, o);
+        draft_init(&d->draft, r->object, &options);
     }
-    if (w->left_out) {
-        note_left_out(r, warnings);
+    d->reselected =
+        d->examined && r->operation == ADMISSION_UPDATE &&
+        !same_field(field_get(r->old_object, "spec"), field_get(r->object, "spec"), "selector");
+    return d;
+}
+
+void validate_draft_free(struct validate_draft *d)
+{
+    if (d != NULL) {
+        draft_deinit(&d->draft);
+        free(d);
     }
-    const cJSON *before = field_get(r->old_object, "spec");
-    const cJSON *after = field_get(r->object, "spec");
-    if (r->operation == ADMISSION_UPDATE && same_field(r->old_object, r->object, "spec")) {
-        return 0;
+}
+
+/* A spec that is to be looked at. */
+static int examine(const struct admission_request *r, const struct compile_options *o,
+                   const struct validate_draft *d, const struct validate_context *w,
+                   struct warnings *warnings, struct err *e)
+{
+    const struct compile_options options = options_for(r, o);
+    if (r->cut) {
+        return err_set(e, -E2BIG,
+                       "spec: Too long: the object has more than %d values (fields and items of "
+                       "lists): use fewer limits, or several shards",
+                       ADMISSION_VALUES_MAX);
     }
-    int rc = validate_config(r->object, &options, w, warnings, e);
-    if (rc == 0 && r->operation == ADMISSION_UPDATE && !same_field(before, after, "selector")) {
+    int rc = validate(r->object, &options, &d->draft, w, warnings, e);
+    if (rc == 0 && d->reselected) {
         warnings_add(
             warnings,
             "spec.selector: changed: running pods stay in the shard that they were started in");
     }
+    return rc;
+}
+
+int validate_drafted(const struct admission_request *r, const struct compile_options *o,
+                     const struct validate_draft *d, const struct validate_context *w,
+                     struct warnings *warnings, struct err *e)
+{
+    if (r->operation == ADMISSION_DELETE) {
+        note_deletion(r->old_object, warnings);
+    }
+    bool leaves = r->object == NULL || r->resource.subresource[0] != '\0' || is_leaving(r->object);
+    if (!leaves && w->left_out) {
+        note_left_out(r, warnings);
+    }
+    return d->examined ? examine(r, o, d, w, warnings, e) : 0;
+}
+
+int validate_admit(const struct admission_request *r, const struct compile_options *o,
+                   const struct validate_context *w, struct warnings *warnings, struct err *e)
+{
+    struct validate_draft *d = validate_draft_new(r, o);
+    int rc = d == NULL ? err_memory(e) : validate_drafted(r, o, d, w, warnings, e);
+    validate_draft_free(d);
     return rc;
 }

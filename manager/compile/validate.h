@@ -44,10 +44,26 @@ struct validate_context {
     size_t unlabelled_count;
 };
 
+/* Of the selector of pods, which is compared with those of all other shards, and with all pods. */
+#define VALIDATE_POD_REQUIREMENTS_MAX 64
+
 /* 0; -EINVAL or -E2BIG, where the message begins with the path of the field; -ENOMEM. */
 MUST_CHECK int validate_config(const cJSON *config, const struct compile_options *o,
                                const struct validate_context *w, struct warnings *warnings,
                                struct err *e);
+
+/* What can be told from the request alone: the longest part, which any thread may do. */
+struct validate_draft;
+/* NULL without memory. */
+MUST_CHECK struct validate_draft *validate_draft_new(const struct admission_request *r,
+                                                     const struct compile_options *o);
+/* NULL is ignored. */
+void validate_draft_free(struct validate_draft *d);
+
+/* As validate_admit; the draft is of the same request and options. */
+MUST_CHECK int validate_drafted(const struct admission_request *r, const struct compile_options *o,
+                                const struct validate_draft *d, const struct validate_context *w,
+                                struct warnings *warnings, struct err *e);
 
 /* The webhook's answer to a request for a ShardingConfig: 0, or errors as above. A change that
  * leaves the spec as it is, and one on the way to deletion, is always allowed: what came past the

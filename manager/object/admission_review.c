@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/secret.h"
 #include "base/utf8.h"
 #include "crypto/digest.h"
 #include "kube/status.h"
 #include "json/field.h"
 #include "json/json.h"
+#include "json/scanner.h"
 
 #define KIND "AdmissionReview"
 #define V1 "admission.k8s.io/v1"
@@ -30,6 +32,13 @@ const char *admission_operation_name(enum admission_operation op)
 }
 
 /* ---- the question ---- */
+
+/* Where its parts stand in the text. An object that is absent has no length. */
+struct review_text {
+    struct slice whole;
+    struct slice object;
+    struct slice old_object;
+};
 
 static int read_head(struct admission_request *r, struct err *e)
 {
@@ -100,9 +109,7 @@ static int read_request(struct admission_request *r, const cJSON *request, struc
                 field_string(request, "request", "name", &r->name, e) == 0 &&
                 field_object(request, "request", "userInfo", &user, e) == 0 &&
                 field_string(user, "request.userInfo", "username", &r->user, e) == 0 &&
-                read_dry_run(r, request, e) == 0 &&
-                field_object(request, "request", "object", &r->object, e) == 0 &&
-                field_object(request, "request", "oldObject", &r->old_object, e) == 0;
+                read_dry_run(r, request, e) == 0;
     return read ? 0 : e->code;
 }
 
@@ -116,31 +123,228 @@ static int read_review(struct admission_request *r, struct err *e)
                            : err_set(e, -EINVAL, "request: Required value");
 }
 
-int admission_request_init(struct admission_request *r, struct slice text, struct err *e)
+static int fail_duplicate(const char *key, struct err *e)
+{
+    return err_set(e, -EINVAL, "the body is no " KIND ": duplicate key \"%s\"", key);
+}
+
+/* A member of an object of the text; of no length where it is absent. */
+static int find_member(struct slice object, const char *key, struct slice *value, struct err *e)
+{
+    *value = slice_of(NULL, 0);
+    return json_scan_member(object, slice_str(key), value) < 0 ? fail_duplicate(key, e) : 0;
+}
+
+static int find_objects(struct review_text *t, struct slice document, struct err *e)
+{
+    struct slice request;
+    int rc = find_member(document, "request", &request, e);
+    if (rc == 0) {
+        rc = find_member(request, "object", &t->object, e);
+    }
+    return rc != 0 ? rc : find_member(request, "oldObject", &t->old_object, e);
+}
+
+/* Not fewer than a tree of it would have. */
+static size_t count_values(struct slice text)
+{
+    size_t count = 1;
+    bool in_string = false;
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.ptr[i];
+        if (in_string && c == '\\') {
+            i++;
+        } else if (c == '"') {
+            in_string = !in_string;
+        } else if (!in_string) {
+            count += c == ',' || c == '[' || c == '{' ? 1 : 0;
+        }
+    }
+    return count;
+}
+
+static cJSON *parse(struct slice text, struct err *e)
+{
+    cJSON *tree = json_parse(text.ptr, text.len, e);
+    if (tree == NULL && e->code == -EINVAL) {
+        err_prefix(e, "the body is no " KIND);
+    }
+    return tree;
+}
+
+/* Parses what is bounded nowhere else. */
+static cJSON *parse_bounded(struct buf *text, struct err *e)
+{
+    cJSON *tree = NULL;
+    if (buf_error(text) != 0) {
+        (void)err_memory(e);
+    } else if (count_values(buf_slice(text)) > ADMISSION_VALUES_MAX) {
+        (void)err_set(e, -E2BIG, "the review has more than %d values besides its objects",
+                      ADMISSION_VALUES_MAX);
+    } else {
+        tree = parse(buf_slice(text), e);
+    }
+    secret_buf_reset(text);
+    return tree;
+}
+
+/* The text up to `part`, without it; `rest` is what stands behind. */
+static void add_until(struct slice *rest, struct slice part, struct buf *out)
+{
+    if (part.len > 0) {
+        buf_append(out, rest->ptr, (size_t)(part.ptr - rest->ptr));
+        buf_append_str(out, "null");
+        *rest =
+            slice_of(part.ptr + part.len, (size_t)(rest->ptr + rest->len - (part.ptr + part.len)));
+    }
+}
+
+/* All but the objects. */
+static int parse_frame(struct admission_request *r, const struct review_text *t, struct err *e)
+{
+    bool ordered =
+        t->object.len == 0 || t->old_object.len == 0 || t->object.ptr < t->old_object.ptr;
+    struct slice rest = t->whole;
+    struct buf out = BUF_INIT(t->whole.len + 16);
+    add_until(&rest, ordered ? t->object : t->old_object, &out);
+    add_until(&rest, ordered ? t->old_object : t->object, &out);
+    buf_append(&out, rest.ptr, rest.len);
+    r->root = parse_bounded(&out, e);
+    return r->root == NULL ? e->code : 0;
+}
+
+static void add_member(const char *key, struct slice value, struct buf *out)
+{
+    if (value.len > 0) {
+        buf_append_str(out, buf_data(out)[out->len - 1] == '{' ? "\"" : ",\"");
+        buf_append_str(out, key);
+        buf_append_str(out, "\":");
+        buf_append(out, value.ptr, value.len);
+    }
+}
+
+static int add_metadata(struct slice metadata, struct buf *out, struct err *e)
+{
+    static const char *const kept[] = {"name", "namespace", "labels", "deletionTimestamp"};
+    buf_append_str(out, "{\"metadata\":{");
+    for (size_t i = 0; i < ARRAY_LEN(kept) && buf_error(out) == 0; i++) {
+        struct slice value;
+        if (find_member(metadata, kept[i], &value, e) != 0) {
+            return e->code;
+        }
+        add_member(kept[i], value, out);
+    }
+    buf_append_str(out, "}}");
+    return 0;
+}
+
+/* An object without what is not asked for. NULL with the error set. */
+static cJSON *parse_labels(struct slice object, struct err *e)
+{
+    struct slice metadata;
+    struct buf out = BUF_INIT(object.len + 64);
+    if (find_member(object, "metadata", &metadata, e) != 0) {
+        return NULL;
+    }
+    if (metadata.len == 0 || metadata.ptr[0] != '{') {
+        buf_append_str(&out, "{}");
+    } else if (add_metadata(metadata, &out, e) != 0) {
+        buf_reset(&out);
+        return NULL;
+    }
+    return parse_bounded(&out, e);
+}
+
+static int parse_object(struct slice text, bool whole, const char *key, cJSON **root,
+                        const cJSON **object, struct err *e)
+{
+    if (text.len == 0 || text.ptr[0] == 'n') {
+        return 0;
+    }
+    if (text.ptr[0] != '{') {
+        return field_wrong_type(e, "request", key, "an object");
+    }
+    *root = whole ? parse(text, e) : parse_labels(text, e);
+    *object = *root;
+    return *root == NULL ? e->code : 0;
+}
+
+static int parse_objects(struct admission_request *r, const struct review_text *t,
+                         enum admission_parts parts, struct err *e)
+{
+    size_t count = parts == ADMISSION_LABELS ? 0 : count_values(t->object);
+    size_t both = parts == ADMISSION_LABELS ? 0 : count + count_values(t->old_object);
+    r->cut = count > ADMISSION_VALUES_MAX;
+    int rc = parse_object(t->object, parts == ADMISSION_OBJECTS && !r->cut, "object",
+                          &r->objects[0], &r->object, e);
+    return rc != 0 ? rc
+                   : parse_object(t->old_object,
+                                  parts == ADMISSION_OBJECTS && both <= ADMISSION_VALUES_MAX,
+                                  "oldObject", &r->objects[1], &r->old_object, e);
+}
+
+static int compare_specs(struct admission_request *r, const struct review_text *t, struct err *e)
+{
+    struct slice spec;
+    struct slice old;
+    if (find_member(t->object, "spec", &spec, e) != 0 ||
+        find_member(t->old_object, "spec", &old, e) != 0) {
+        return e->code;
+    }
+    r->same_spec = spec.len > 0 && slice_eq(spec, old);
+    return 0;
+}
+
+static int read_all(struct admission_request *r, struct slice document, struct slice text,
+                    enum admission_parts parts, struct err *e)
+{
+    struct review_text t = {.whole = text};
+    int rc = find_objects(&t, document, e);
+    if (rc == 0) {
+        rc = parse_frame(r, &t, e);
+    }
+    if (rc == 0) {
+        rc = read_review(r, e);
+    }
+    if (rc == 0) {
+        rc = compare_specs(r, &t, e);
+    }
+    return rc != 0 ? rc : parse_objects(r, &t, parts, e);
+}
+
+int admission_request_read(struct admission_request *r, struct slice text,
+                           enum admission_parts parts, struct err *e)
 {
     struct err ignored;
+    struct slice document;
     e = e == NULL ? &ignored : e;
     *r = (struct admission_request){.api_version = ""};
     if (text.len > ADMISSION_REVIEW_MAX) {
         return err_set(e, -E2BIG, "the review has more than %d bytes", ADMISSION_REVIEW_MAX);
     }
-    r->root = json_parse(text.ptr, text.len, e);
-    if (r->root == NULL) {
-        if (e->code == -EINVAL) {
-            err_prefix(e, "the body is no " KIND);
-        }
+    if (json_scan_document(text, &document, e) != 0) {
+        err_prefix(e, "the body is no " KIND);
         return e->code;
     }
-    int rc = read_review(r, e);
+    int rc = read_all(r, document, text, parts, e);
     if (rc != 0) {
         admission_request_deinit(r);
     }
     return rc;
 }
 
+int admission_request_init(struct admission_request *r, struct slice text, struct err *e)
+{
+    return admission_request_read(r, text, ADMISSION_OBJECTS, e);
+}
+
 void admission_request_deinit(struct admission_request *r)
 {
+    secret_json_delete(r->objects[0]);
+    secret_json_delete(r->objects[1]);
     cJSON_Delete(r->root);
+    r->objects[0] = NULL;
+    r->objects[1] = NULL;
     r->root = NULL;
 }
 

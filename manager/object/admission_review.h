@@ -19,6 +19,11 @@
 
 #define ADMISSION_REVIEW_MAX (8 * 1024 * 1024) /* bytes of a question: two objects and more */
 
+/* Values (fields, items, and what they are in) of an object, and of all else in a review. A byte of
+ * JSON can take 60 of memory, so that its size alone bounds nothing. The largest objects that etcd
+ * takes (1.5 MiB) stay below it unless most of their values are shorter than five characters. */
+#define ADMISSION_VALUES_MAX 150000
+
 /* An API server cuts longer warnings, or drops all of them. */
 #define ADMISSION_WARNING_MAX 256
 
@@ -36,6 +41,12 @@ struct admission_resource {
     const char *subresource; /* "" for none */
 };
 
+/* How much of the objects is read. */
+enum admission_parts {
+    ADMISSION_OBJECTS,
+    ADMISSION_LABELS, /* name, namespace, labels and deletionTimestamp of their metadata alone */
+};
+
 /* All strings and objects live as long as the request; strings that are absent are "". */
 struct admission_request {
     const char *api_version; /* of the review */
@@ -49,7 +60,12 @@ struct admission_request {
     bool dry_run;            /* nothing may be changed elsewhere on its account */
     const cJSON *object;     /* NULL for DELETE and CONNECT without options */
     const cJSON *old_object; /* NULL for CREATE */
-    cJSON *root;
+    /* The object has more than ADMISSION_VALUES_MAX values: what there is of it, and of the old
+     * one, is as for ADMISSION_LABELS. Of an old one that together with it has more, too. */
+    bool cut;
+    bool same_spec; /* both objects have one, the same to the byte */
+    cJSON *root;    /* all but the objects */
+    cJSON *objects[2];
 };
 
 struct admission_answer {
@@ -59,10 +75,15 @@ struct admission_answer {
     const struct warnings *warnings; /* may be NULL; kubectl shows them. v1beta1 has none */
 };
 
-/* Reads a question. 0, then admission_request_deinit is due; else nothing is held and it cannot be
- * answered as a review: -EINVAL or -E2BIG (HTTP 400 and 413, with the message), -ENOMEM (500). */
+/* Reads a question, with its objects whole or in part. 0, then admission_request_deinit is due;
+ * else nothing is held and it cannot be answered as a review: -EINVAL or -E2BIG (HTTP 400 and 413,
+ * with the message), -ENOMEM (500). Uses nothing but its arguments: any thread may. */
+MUST_CHECK int admission_request_read(struct admission_request *r, struct slice text,
+                                      enum admission_parts parts, struct err *e);
+/* The same with the objects whole. */
 MUST_CHECK int admission_request_init(struct admission_request *r, struct slice text,
                                       struct err *e);
+/* What it holds of objects, which may be Secrets, is overwritten. */
 void admission_request_deinit(struct admission_request *r);
 
 /* "CREATE" and so on. */

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "object/json_patch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "json/json.h"
 
 #define POINTER_MAX ((size_t)16 * 1024 * 1024)
+
+/* So far behind its place an item of a list is looked for; what has moved further is written as a
+ * removal and an addition. Lists may be long, and all their items others. */
+enum { LOOK_AHEAD = 32 };
 
 struct diff {
     struct edit edit;
@@ -25,28 +31,8 @@ static const cJSON *find(const cJSON *object, const cJSON *guess, const char *ke
     return cJSON_GetObjectItemCaseSensitive(object, key);
 }
 
-static bool equal_objects(const cJSON *a, const cJSON *b)
-{
-    const cJSON *guess = b->child;
-    size_t unmatched = 0;
-    const cJSON *item;
-    cJSON_ArrayForEach(item, b)
-    {
-        unmatched++;
-    }
-    cJSON_ArrayForEach(item, a)
-    {
-        const cJSON *other = find(b, guess, item->string);
-        if (other == NULL || !json_patch_equal(item, other)) {
-            return false;
-        }
-        guess = other->next;
-        unmatched--;
-    }
-    return unmatched == 0;
-}
-
-static bool equal_arrays(const cJSON *a, const cJSON *b)
+/* Members or items, in their order. */
+static bool equal_children(const cJSON *a, const cJSON *b)
 {
     const cJSON *x = a->child;
     const cJSON *y = b->child;
@@ -55,6 +41,39 @@ static bool equal_arrays(const cJSON *a, const cJSON *b)
         y = y->next;
     }
     return x == NULL && y == NULL;
+}
+
+/* Of those that are in another order. Sorted first, for there may be many. */
+static bool equal_sorted(const cJSON *a, const cJSON *b)
+{
+    size_t n = 0;
+    size_t other = 0;
+    const cJSON **x = json_sorted_members(a, &n);
+    const cJSON **y = json_sorted_members(b, &other);
+    bool same = x != NULL && y != NULL && n == other;
+    for (size_t i = 0; i < n && same; i++) {
+        same = strcmp(x[i]->string, y[i]->string) == 0 && json_patch_equal(x[i], y[i]);
+    }
+    free(x);
+    free(y);
+    return same;
+}
+
+/* Whether both have the same keys in the same order. */
+static bool same_order(const cJSON *a, const cJSON *b)
+{
+    const cJSON *x = a->child;
+    const cJSON *y = b->child;
+    while (x != NULL && y != NULL && strcmp(x->string, y->string) == 0) {
+        x = x->next;
+        y = y->next;
+    }
+    return x == NULL && y == NULL;
+}
+
+static bool equal_objects(const cJSON *a, const cJSON *b)
+{
+    return same_order(a, b) ? equal_children(a, b) : equal_sorted(a, b);
 }
 
 static bool same_type(const cJSON *a, const cJSON *b)
@@ -71,7 +90,7 @@ bool json_patch_equal(const cJSON *a, const cJSON *b)
         return equal_objects(a, b);
     }
     if (cJSON_IsArray(a)) {
-        return equal_arrays(a, b);
+        return equal_children(a, b);
     }
     if (cJSON_IsNumber(a)) {
         return !(a->valuedouble < b->valuedouble) && !(a->valuedouble > b->valuedouble);
@@ -79,7 +98,12 @@ bool json_patch_equal(const cJSON *a, const cJSON *b)
     return !cJSON_IsString(a) || strcmp(a->valuestring, b->valuestring) == 0;
 }
 
-/* Whether `b` is what has become of `a`. */
+static bool is_named(const cJSON *item)
+{
+    return cJSON_IsString(cJSON_GetObjectItemCaseSensitive(item, "name"));
+}
+
+/* Whether `b` is what has become of `a`; of those without names, whether they are equal. */
 static bool same_item(const cJSON *a, const cJSON *b)
 {
     const char *x = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(a, "name"));
@@ -92,10 +116,12 @@ static bool same_item(const cJSON *a, const cJSON *b)
 
 static bool stands_behind(const cJSON *wanted, const cJSON *item)
 {
-    while (item != NULL && !same_item(wanted, item)) {
+    size_t looked = 0;
+    while (item != NULL && looked < LOOK_AHEAD && !same_item(wanted, item)) {
         item = item->next;
+        looked++;
     }
-    return item != NULL;
+    return item != NULL && looked < LOOK_AHEAD;
 }
 
 void json_patch_add(struct edit *ed, cJSON *patch, const char *op, const char *path, cJSON *value)
@@ -184,6 +210,15 @@ static void diff_item(struct diff *d, size_t index, const cJSON *from, const cJS
     buf_truncate(&d->path, before);
 }
 
+/* The first items of what is left of both lists. What has no name and is the same is equal: there
+ * is nothing to look for in it. */
+static void diff_pair(struct diff *d, size_t index, const cJSON *x, const cJSON *y)
+{
+    if (is_named(x) || !same_item(x, y)) {
+        diff_item(d, index, x, y);
+    }
+}
+
 /* `at` counts in the list as it is after the operations so far. */
 static void diff_arrays(struct diff *d, const cJSON *from, const cJSON *to)
 {
@@ -200,7 +235,7 @@ static void diff_arrays(struct diff *d, const cJSON *from, const cJSON *to)
             emit_item(d, "add", at++, y);
             y = y->next;
         } else {
-            diff_item(d, at++, x, y);
+            diff_pair(d, at++, x, y);
             x = x->next;
             y = y->next;
         }

@@ -150,13 +150,34 @@ static void gives_its_text_away(void **state)
     buf_reset(&b);
 }
 
+/* That nothing of it is left is seen in the memory of a process: webhook/server_test.c. */
+static void a_secret_is_overwritten(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT(1 << 20);
+    b.secret = true;
+    assert_int_equal(buf_append_str(&b, "secret"), 0);
+    uint8_t *first = buf_reserve(&b, 1);
+    assert_non_null(first);
+    for (size_t i = 0; i < 100; i++) {
+        assert_int_equal(buf_append_str(&b, " and more of it"), 0);
+    }
+    assert_int_equal(b.len, 6 + 100 * 15);
+    assert_memory_equal(buf_data(&b), "secret and more of it and", 25);
+    buf_reset(&b);
+    assert_true(b.secret);
+    assert_int_equal(b.max, 1 << 20);
+    assert_int_equal(buf_append_str(&b, "x"), 0);
+    buf_reset(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(appends_in_order),        cmocka_unit_test(never_grows_past_its_maximum),
         cmocka_unit_test(the_first_error_stays),   cmocka_unit_test(refuses_sizes_that_overflow),
         cmocka_unit_test(consumes_from_the_front), cmocka_unit_test(reserves_and_commits),
-        cmocka_unit_test(gives_its_text_away),
+        cmocka_unit_test(gives_its_text_away),     cmocka_unit_test(a_secret_is_overwritten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,9 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
+#include "growth.h"
 #include "selector_matches.h"
 
 static struct selector *parse(const char *text)
@@ -208,6 +210,54 @@ static void what_is_outside(void **state)
     selector_free(one);
 }
 
+/* "k in (v0,v1,...)": none of which is left by the other selector, "k!=v0,k!=v1,...". */
+static struct selector *many_values(size_t count, bool listed)
+{
+    struct buf text = BUF_INIT(1 << 20);
+    buf_append_str(&text, listed ? "k in (" : "");
+    for (size_t i = 0; i < count; i++) {
+        buf_printf(&text, "%s%sv%05zu", i > 0 ? "," : "", listed ? "" : "k!=", i);
+    }
+    buf_append_str(&text, listed ? ")" : "");
+    struct selector *s = parse(buf_cstr(&text));
+    buf_reset(&text);
+    return s;
+}
+
+/* All values of a list against as many requirements. */
+static void compare_all(void *data, size_t count)
+{
+    (void)data;
+    struct selector *a = many_values(count, true);
+    struct selector *b = many_values(count, false);
+    assert_int_equal(overlap_between(a, b), OVERLAP_NONE);
+    selector_free(a);
+    selector_free(b);
+}
+
+static void look_outside(void *data, size_t count)
+{
+    struct buf text = BUF_INIT(1 << 20);
+    (void)data;
+    for (size_t i = 0; i < count; i++) {
+        buf_printf(&text, "%sk%05zu=1", i > 0 ? "," : "", i);
+    }
+    struct selector *a = parse(buf_cstr(&text));
+    assert_false(overlap_outside(a, a, a));
+    selector_free(a);
+    buf_reset(&text);
+}
+
+static void large_selectors_do_not_take_long(void **state)
+{
+    (void)state;
+    double values = growth_of(compare_all, NULL, 125);
+    double keys = growth_of(look_outside, NULL, 125);
+    if (values > 24 || keys > 24) {
+        fail_msg("eight times the values take %.1f, the keys %.1f times as long", values, keys);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +266,7 @@ int main(void)
         cmocka_unit_test(every_object_of_a_small_world),
         cmocka_unit_test(what_is_outside),
         cmocka_unit_test(what_is_outside_in_a_small_world),
+        cmocka_unit_test(large_selectors_do_not_take_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -272,6 +272,122 @@ static void an_answer_is_written_whole_or_not_at_all(void **state)
     admission_request_deinit(&r);
 }
 
+/* ---- what of the objects is read ---- */
+
+#define SECRETS "\"resource\":{\"group\":\"\",\"version\":\"v1\",\"resource\":\"secrets\"},"
+
+static void labels_are_read_alone(void **state)
+{
+    (void)state;
+    struct admission_request r;
+    struct err e = ERR_INIT;
+    static const char text[] =
+        REVIEW("v1", UID SECRETS
+               "\"operation\":\"UPDATE\",\"oldObject\":{\"data\":{\"p\":\"b2xk\"},"
+               "\"metadata\":{\"labels\":{\"l\":\"old\"}}},\"namespace\":\"n\",\"object\":{"
+               "\"data\":{\"p\":"
+               "\"bmV3\",\"p\":\"dHdpY2U=\"},\"metadata\":{\"annotations\":{\"last\":\"bmV3\"},"
+               "\"name\":\"s\",\"deletionTimestamp\":\"t\",\"labels\":{\"l\":\"new\"}}}");
+    assert_int_equal(admission_request_read(&r, slice_str(text), ADMISSION_LABELS, &e), 0);
+    char *object = cJSON_PrintUnformatted(r.object);
+    char *old = cJSON_PrintUnformatted(r.old_object);
+    assert_string_equal(object, "{\"metadata\":{\"name\":\"s\",\"labels\":{\"l\":\"new\"},"
+                                "\"deletionTimestamp\":\"t\"}}");
+    assert_string_equal(old, "{\"metadata\":{\"labels\":{\"l\":\"old\"}}}");
+    assert_string_equal(r.namespace, "n");
+    free(object);
+    free(old);
+    admission_request_deinit(&r);
+}
+
+/* Which of two would count cannot be told. */
+static void nothing_of_interest_stands_twice(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        REVIEW("v1", UID PODS "\"operation\":\"CREATE\",\"object\":{},\"object\":{}"),
+        REVIEW("v1", UID PODS "\"operation\":\"CREATE\",\"obj\\u0065ct\":{},\"object\":{}"),
+        REVIEW("v1", UID PODS "\"operation\":\"CREATE\",\"uid\":\"other\""),
+        REVIEW("v1", UID PODS "\"operation\":\"CREATE\",\"object\":{\"metadata\":{},"
+                              "\"metadata\":{}}"),
+        REVIEW("v1", UID PODS "\"operation\":\"CREATE\",\"object\":{\"metadata\":{\"labels\":{},"
+                              "\"labels\":{}}}"),
+        REVIEW("v1", UID PODS "\"operation\":\"CREATE\",\"object\":{\"spec\":1,\"spec\":2},"
+                              "\"oldObject\":{\"spec\":1}"),
+    };
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct admission_request r;
+        struct err e = ERR_INIT;
+        assert_int_equal(admission_request_read(&r, slice_str(texts[i]), ADMISSION_LABELS, &e),
+                         -EINVAL);
+        assert_non_null(strstr(e.msg, "duplicate key"));
+        assert_int_equal(admission_request_init(&r, slice_str(texts[i]), &e), -EINVAL);
+    }
+}
+
+static char *review_of(size_t values, size_t old_values, const char *spec)
+{
+    struct buf text = BUF_INIT(ADMISSION_REVIEW_MAX);
+    buf_append_str(&text, "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\","
+                          "\"request\":{" UID PODS "\"operation\":\"UPDATE\"");
+    for (int old = 0; old < 2; old++) {
+        buf_printf(&text, ",\"%s\":{\"metadata\":{\"name\":\"x\"},\"spec\":%s,\"list\":[0",
+                   old ? "oldObject" : "object", spec);
+        for (size_t i = 1; i < (old ? old_values : values); i++) {
+            buf_append_str(&text, ",0");
+        }
+        buf_append_str(&text, "]}");
+    }
+    buf_append_str(&text, "}}");
+    return buf_take_str(&text);
+}
+
+/* It can be decided about by what is left, and who may not have it is told why. */
+static void of_too_many_values_the_labels_are_left(void **state)
+{
+    static const struct {
+        size_t values;
+        size_t old_values;
+        bool cut;
+        bool old_whole;
+    } cases[] = {
+        {1000, 1000, false, true},
+        {ADMISSION_VALUES_MAX - 100, 10, false, true},
+        {ADMISSION_VALUES_MAX - 100, 1000, false, false},
+        {10, ADMISSION_VALUES_MAX, false, false},
+        {ADMISSION_VALUES_MAX, 10, true, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct admission_request r;
+        char *text = review_of(cases[i].values, cases[i].old_values, "{\"a\": 1}");
+        read_text(&r, text);
+        assert_int_equal(r.cut, cases[i].cut);
+        assert_true(r.same_spec);
+        assert_int_equal(cJSON_HasObjectItem(r.object, "list"), !cases[i].cut);
+        assert_int_equal(cJSON_HasObjectItem(r.old_object, "list"), cases[i].old_whole);
+        assert_non_null(cJSON_GetObjectItem(r.old_object, "metadata"));
+        admission_request_deinit(&r);
+        free(text);
+    }
+}
+
+static void what_stands_besides_is_bounded_too(void **state)
+{
+    struct buf text = BUF_INIT(ADMISSION_REVIEW_MAX);
+    struct admission_request r;
+    struct err e = ERR_INIT;
+    (void)state;
+    buf_append_str(&text, "{\"kind\":\"AdmissionReview\",\"list\":[0");
+    for (size_t i = 0; i < ADMISSION_VALUES_MAX; i++) {
+        buf_append_str(&text, ",0");
+    }
+    buf_append_str(&text, "]}");
+    assert_int_equal(admission_request_init(&r, buf_slice(&text), &e), -E2BIG);
+    assert_string_equal(e.msg, "the review has more than 150000 values besides its objects");
+    buf_reset(&text);
+}
+
 static bool answer_once(void *data)
 {
     (void)data;
@@ -308,6 +424,10 @@ int main(void)
         cmocka_unit_test(other_requests),
         cmocka_unit_test(what_cannot_be_answered),
         cmocka_unit_test(a_huge_review_is_refused),
+        cmocka_unit_test(labels_are_read_alone),
+        cmocka_unit_test(nothing_of_interest_stands_twice),
+        cmocka_unit_test(of_too_many_values_the_labels_are_left),
+        cmocka_unit_test(what_stands_besides_is_bounded_too),
         cmocka_unit_test(allowed),
         cmocka_unit_test(refused),
         cmocka_unit_test(a_patch_is_base64),

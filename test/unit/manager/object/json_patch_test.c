@@ -12,6 +12,7 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/buf.h"
+#include "growth.h"
 #include "patch_apply.h"
 #include "json/json.h"
 
@@ -200,6 +201,84 @@ static void without_memory(void **state)
     cJSON_Delete(p.to);
 }
 
+/* {"k0":0,"k1":1,...} in one order or the other. */
+static cJSON *many_members(size_t count, bool reversed)
+{
+    struct buf text = BUF_INIT(1 << 22);
+    buf_append_char(&text, '{');
+    for (size_t i = 0; i < count; i++) {
+        size_t k = reversed ? count - 1 - i : i;
+        buf_printf(&text, "%s\"k%zu\":%zu", i > 0 ? "," : "", k, k);
+    }
+    buf_append_char(&text, '}');
+    cJSON *tree = parse(buf_cstr(&text));
+    buf_reset(&text);
+    return tree;
+}
+
+static void compare_members(void *data, size_t count)
+{
+    (void)data;
+    cJSON *a = many_members(count, false);
+    cJSON *b = many_members(count, true);
+    assert_true(json_patch_equal(a, b));
+    cJSON_Delete(a);
+    cJSON_Delete(b);
+}
+
+static void diff_items(void *data, size_t count)
+{
+    cJSON *from = cJSON_CreateArray();
+    cJSON *to = cJSON_CreateArray();
+    (void)data;
+    for (size_t i = 0; i < count; i++) {
+        assert_true(cJSON_AddItemToArray(from, cJSON_CreateNumber((double)i)));
+        assert_true(cJSON_AddItemToArray(to, cJSON_CreateNumber((double)(i + count))));
+    }
+    cJSON *patch = json_patch_diff(from, to);
+    assert_int_equal(cJSON_GetArraySize(patch), (int)count);
+    cJSON_Delete(patch);
+    cJSON_Delete(from);
+    cJSON_Delete(to);
+}
+
+/* Who sends a review chooses both documents. */
+static void no_pair_of_documents_takes_long(void **state)
+{
+    (void)state;
+    double members = growth_of(compare_members, NULL, 2000);
+    double items = growth_of(diff_items, NULL, 1000);
+    if (members > 24 || items > 24) {
+        fail_msg("eight times the members take %.1f, the items %.1f times as long", members, items);
+    }
+}
+
+/* Objects within objects, each in another order, are sorted once each. */
+static void deep_documents_in_another_order(void **state)
+{
+    enum { DEPTH = 200 };
+    struct buf one = BUF_INIT(65536);
+    struct buf other = BUF_INIT(65536);
+    (void)state;
+    for (int i = 0; i < DEPTH; i++) {
+        buf_append_str(&one, "{\"a\":");
+        buf_append_str(&other, "{\"b\":1,\"c\":2,\"a\":");
+    }
+    buf_append_str(&one, "0");
+    buf_append_str(&other, "0");
+    for (int i = 0; i < DEPTH; i++) {
+        buf_append_str(&one, ",\"c\":2,\"b\":1}");
+        buf_append_str(&other, "}");
+    }
+    cJSON *a = parse(buf_cstr(&one));
+    cJSON *b = parse(buf_cstr(&other));
+    assert_true(json_patch_equal(a, b));
+    cJSON_Delete(a);
+    cJSON_Delete(b);
+    buf_reset(&one);
+    buf_reset(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +288,8 @@ int main(void)
         cmocka_unit_test(items_without_name),
         cmocka_unit_test(items_with_names),
         cmocka_unit_test(any_pair_of_documents),
+        cmocka_unit_test(no_pair_of_documents_takes_long),
+        cmocka_unit_test(deep_documents_in_another_order),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
