@@ -227,17 +227,28 @@ unsigned json_line(const char *text, size_t len, const cJSON *root, const cJSON 
     return at == NULL ? 0 : json_line_at(document, at);
 }
 
+/* Bytes that stand in a JSON string as they are. */
+static size_t plain_length(const char *text)
+{
+    const char *p = text;
+    while ((unsigned char)*p >= 0x20 && *p != '"' && *p != '\\') {
+        p++;
+    }
+    return (size_t)(p - text);
+}
+
 int json_quote(const char *str, struct buf *out)
 {
+    const char *p = str;
     buf_append_char(out, '"');
-    for (const char *p = str; *p != '\0'; p++) {
-        unsigned char c = (unsigned char)*p;
-        if (c == '"' || c == '\\') {
-            buf_printf(out, "\\%c", c);
-        } else if (c < 0x20) {
-            buf_printf(out, "\\u%04x", c);
-        } else {
-            buf_append_char(out, (char)c);
+    while (*p != '\0') {
+        size_t plain = plain_length(p);
+        buf_append(out, p, plain);
+        p += plain;
+        if (*p == '"' || *p == '\\') {
+            buf_printf(out, "\\%c", *p++);
+        } else if (*p != '\0') {
+            buf_printf(out, "\\u%04x", (unsigned char)*p++);
         }
     }
     return buf_append_char(out, '"');

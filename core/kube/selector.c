@@ -361,6 +361,31 @@ struct selector *selector_and(const struct selector *const *list, size_t count, 
     return build_selector(&b, true, e);
 }
 
+struct selector *selector_and_shared(const struct selector *const *list, size_t count,
+                                     struct err *e)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < count; i++) {
+        total += list[i]->count;
+    }
+    if (total > SELECTOR_REQUIREMENTS_MAX) {
+        (void)err_set(e, -E2BIG, "the selectors are too large together");
+        return NULL;
+    }
+    struct selector *s = malloc(sizeof *s + total * sizeof s->items[0]);
+    if (s == NULL) {
+        (void)err_memory(e);
+        return NULL;
+    }
+    s->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(s->items + s->count, list[i]->items, list[i]->count * sizeof s->items[0]);
+        s->count += list[i]->count;
+    }
+    selector_builder_merge(s);
+    return s;
+}
+
 void selector_free(struct selector *s)
 {
     free(s);
@@ -369,6 +394,15 @@ void selector_free(struct selector *s)
 bool selector_is_everything(const struct selector *s)
 {
     return s->count == 0;
+}
+
+bool selector_has_doubles(const struct selector *s)
+{
+    size_t i = 1;
+    while (i < s->count && selector_builder_compare(&s->items[i - 1], &s->items[i]) != 0) {
+        i++;
+    }
+    return i < s->count;
 }
 
 const struct selector_requirement *selector_requirements(const struct selector *s, size_t *count)

@@ -73,11 +73,18 @@ MUST_CHECK struct selector *selector_nothing(void);
 MUST_CHECK struct selector *selector_and(const struct selector *const *list, size_t count,
                                          struct err *e);
 
+/* The same, but its keys and values are those of the selectors in the list, which must outlive it:
+ * what is wide is not copied into each that it is a part of. */
+MUST_CHECK struct selector *selector_and_shared(const struct selector *const *list, size_t count,
+                                                struct err *e);
+
 /* NULL is fine. */
 void selector_free(struct selector *s);
 
 /* Whether it has no requirement. */
 bool selector_is_everything(const struct selector *s);
+/* Whether it has one twice, which selector_and would not. */
+bool selector_has_doubles(const struct selector *s);
 /* In canonical order: by key. */
 const struct selector_requirement *selector_requirements(const struct selector *s, size_t *count);
 /* Whether an object whose label of that key has this value satisfies it; NULL: has no such label.

@@ -83,10 +83,9 @@ static int compare_strings(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-static int compare_requirements(const void *a, const void *b)
+int selector_builder_compare(const struct selector_requirement *x,
+                             const struct selector_requirement *y)
 {
-    const struct selector_requirement *x = a;
-    const struct selector_requirement *y = b;
     int order = strcmp(x->key, y->key);
     if (order == 0) {
         order = (x->op > y->op) - (x->op < y->op);
@@ -98,9 +97,24 @@ static int compare_requirements(const void *a, const void *b)
                       : (x->value_count > y->value_count) - (x->value_count < y->value_count);
 }
 
+static int compare_requirements(const void *a, const void *b)
+{
+    return selector_builder_compare(a, b);
+}
+
+/* As they are in canonical text. */
+static bool is_sorted(const struct selector_requirement *r)
+{
+    size_t i = 1;
+    while (i < r->value_count && strcmp(r->values[i - 1], r->values[i]) < 0) {
+        i++;
+    }
+    return i >= r->value_count;
+}
+
 static void sort_values(struct selector_requirement *r)
 {
-    if (r->value_count < 2) {
+    if (is_sorted(r)) {
         return;
     }
     qsort(r->values, r->value_count, sizeof(char *), compare_strings);
@@ -122,6 +136,14 @@ static void drop_doubles(struct selector *s)
         }
     }
     s->count = kept;
+}
+
+void selector_builder_merge(struct selector *s)
+{
+    if (s->count > 1) {
+        qsort(s->items, s->count, sizeof s->items[0], compare_requirements);
+    }
+    drop_doubles(s);
 }
 
 /* One block of memory holds it all: requirements, then pointers to values, then the text. */

@@ -47,4 +47,10 @@ MUST_CHECK int selector_builder_value(struct selector_builder *b, struct slice v
  * too. Empties the builder in any case. NULL without memory. */
 MUST_CHECK struct selector *selector_builder_finish(struct selector_builder *b, bool merge);
 
+/* Sorts the requirements, and drops those that stand there twice. */
+void selector_builder_merge(struct selector *s);
+/* In canonical order; 0: they say the same. */
+int selector_builder_compare(const struct selector_requirement *a,
+                             const struct selector_requirement *b);
+
 #endif

@@ -58,6 +58,7 @@ struct source {
 /* Version 2: limits name their selectors by places in spec.selectors. */
 struct shared {
     const char **texts;
+    const struct selector_text **known; /* those that a limit has named */
     size_t count;
     size_t bytes; /* that the limits have together, as in version 1 */
 };
@@ -268,9 +269,9 @@ static const char *check_resource(struct slice resource)
     return name_check_subdomain(resource);
 }
 
-/* One entry of apiGroups or resources: a string that is in order and stands there once. */
-static void check_item(const struct source *s, const cJSON *list, const cJSON *item,
-                       const char *path, const char *(*check)(struct slice))
+/* One entry of apiGroups or resources: a string that is in order. */
+static void check_item(const struct source *s, const cJSON *item, const char *path,
+                       const char *(*check)(struct slice))
 {
     if (!cJSON_IsString(item)) {
         wrong_type(s, item, path, "a string");
@@ -280,11 +281,45 @@ static void check_item(const struct source *s, const cJSON *list, const cJSON *i
     if (why != NULL) {
         fail(s, -EINVAL, item, path, "Invalid value: \"%.100s\": %s", item->valuestring, why);
     }
-    for (const cJSON *other = list->child; other != item; other = other->next) {
-        if (strcmp(other->valuestring, item->valuestring) == 0) {
-            fail(s, -EINVAL, item, path, "Duplicate value: \"%.100s\"", item->valuestring);
+}
+
+struct listed {
+    const cJSON *item;
+    size_t index;
+};
+
+static int compare_listed(const void *a, const void *b)
+{
+    const struct listed *x = a;
+    const struct listed *y = b;
+    int order = strcmp(x->item->valuestring, y->item->valuestring);
+    return order != 0 ? order : (x->index > y->index) - (x->index < y->index);
+}
+
+/* Each stands there once; all are strings. */
+static void check_distinct(const struct source *s, const cJSON *list, size_t count,
+                           const char *path)
+{
+    struct listed *all = calloc(count + 1, sizeof *all);
+    size_t i = 0;
+    if (all == NULL) {
+        err_memory(s->e);
+        return;
+    }
+    for (const cJSON *item = list->child; item != NULL; item = item->next) {
+        all[i] = (struct listed){.item = item, .index = i};
+        i++;
+    }
+    qsort(all, count, sizeof *all, compare_listed);
+    for (i = 1; i < count && s->e->code == 0; i++) {
+        const cJSON *item = all[i].item;
+        if (strcmp(all[i - 1].item->valuestring, item->valuestring) == 0) {
+            char item_path[PATH_LEN];
+            (void)snprintf(item_path, sizeof item_path, "%.100s[%zu]", path, all[i].index);
+            fail(s, -EINVAL, item, item_path, "Duplicate value: \"%.100s\"", item->valuestring);
         }
     }
+    free(all);
 }
 
 static void check_list(const struct source *s, const cJSON *limit, const char *limit_path,
@@ -300,43 +335,31 @@ static void check_list(const struct source *s, const cJSON *limit, const char *l
     if (list->child == NULL) {
         fail(s, -EINVAL, list, path, "Required value: must have at least one entry");
     }
-    if (cJSON_GetArraySize(list) > RULES_LIST_MAX) {
+    size_t count = (size_t)cJSON_GetArraySize(list);
+    if (count > RULES_LIST_MAX) {
         fail(s, -E2BIG, list, path, "Too many: must have at most %d entries", RULES_LIST_MAX);
     }
     size_t i = 0;
     for (const cJSON *item = list->child; item != NULL && s->e->code == 0; item = item->next) {
         char item_path[PATH_LEN];
         (void)snprintf(item_path, sizeof item_path, "%.100s[%zu]", path, i++);
-        check_item(s, list, item, item_path, check);
+        check_item(s, item, item_path, check);
+    }
+    if (s->e->code == 0) {
+        check_distinct(s, list, count, path);
     }
 }
 
-/* What stands at the place that the limit names; NULL with an error. */
-static const char *shared_text(const struct source *s, const cJSON *item, const char *path)
+/* The place that the limit names; 0 with an error. */
+static size_t shared_place(const struct source *s, const cJSON *item, const char *path)
 {
     const struct shared *all = s->shared;
     double n = cJSON_IsNumber(item) ? item->valuedouble : -1;
     if (!(n >= 0 && n < (double)all->count) || (double)(size_t)n != n) {
         wrong_type(s, item, path, "a place in spec.selectors, from 0");
-        return NULL;
+        return 0;
     }
-    return all->texts[(size_t)n];
-}
-
-/* As it was written; NULL with an error. */
-static const char *written_selector(const struct source *s, const cJSON *limit, const char *path)
-{
-    const cJSON *item = required(s, limit, "selector", path);
-    if (item == NULL) {
-        return NULL;
-    }
-    if (s->shared != NULL) {
-        return shared_text(s, item, path);
-    }
-    if (!cJSON_IsString(item)) {
-        wrong_type(s, item, path, "a string");
-    }
-    return cJSON_GetStringValue(item);
+    return (size_t)n;
 }
 
 static const struct selector_text *compile_selector(const struct source *s, struct rules *r,
@@ -357,8 +380,55 @@ static const struct selector_text *compile_selector(const struct source *s, stru
     const struct selector_text *known = selector_texts_add(&r->texts, text, selector);
     if (known == NULL) {
         err_memory(s->e);
+    } else if (r->texts.requirements > RULES_REQUIREMENTS_MAX) {
+        fail(s, -E2BIG, item, path, "the selectors have more than %d requirements",
+             RULES_REQUIREMENTS_MAX);
     }
     return known;
+}
+
+/* NULL with an error. */
+static const struct selector_text *obtain_text(const struct source *s, struct rules *r,
+                                               const cJSON *item, const char *text,
+                                               const char *path)
+{
+    const struct selector_text *known = selector_texts_find(&r->texts, text);
+    return known != NULL ? known : compile_selector(s, r, item, text, path);
+}
+
+/* Of the limit itself; NULL with an error. */
+static const struct selector_text *own_text(const struct source *s, struct rules *r,
+                                            const cJSON *item, const char *path)
+{
+    if (!cJSON_IsString(item)) {
+        wrong_type(s, item, path, "a string");
+        return NULL;
+    }
+    return obtain_text(s, r, item, item->valuestring, path);
+}
+
+/* What stands at the place that the limit names, looked for once; NULL with an error. */
+static const struct selector_text *shared_text(const struct source *s, struct rules *r,
+                                               const cJSON *item, const char *path)
+{
+    struct shared *all = s->shared;
+    size_t place = shared_place(s, item, path);
+    if (s->e->code != 0) {
+        return NULL;
+    }
+    if (all->known[place] == NULL) {
+        all->known[place] = obtain_text(s, r, item, all->texts[place], path);
+    }
+    if (all->known[place] == NULL) {
+        return NULL;
+    }
+    all->bytes += all->known[place]->length;
+    if (all->bytes > RULES_TEXT_MAX) {
+        fail(s, -E2BIG, item, path, "the selectors of all limits have more than %d bytes",
+             RULES_TEXT_MAX);
+        return NULL;
+    }
+    return all->known[place];
 }
 
 /* It refers to the canonical text from now on, which all limits with it share. */
@@ -375,26 +445,17 @@ static uint32_t read_selector(const struct source *s, struct rules *r, const cJS
 {
     char path[PATH_LEN];
     (void)snprintf(path, sizeof path, "%s.selector", limit_path);
-    cJSON *item = member(limit, "selector");
-    const char *text = written_selector(s, limit, path);
+    cJSON *item = required(s, limit, "selector", path);
     if (s->e->code != 0) {
         return 0;
     }
-    const struct selector_text *known = selector_texts_find(&r->texts, text);
-    known = known != NULL ? known : compile_selector(s, r, item, text, path);
-    if (known == NULL) {
+    const struct selector_text *text =
+        s->shared != NULL ? shared_text(s, r, item, path) : own_text(s, r, item, path);
+    if (s->e->code != 0) {
         return 0;
     }
-    if (s->shared != NULL) {
-        s->shared->bytes += strlen(known->canonical);
-    }
-    if (s->shared != NULL && s->shared->bytes > RULES_TEXT_MAX) {
-        fail(s, -E2BIG, item, path, "the selectors of all limits have more than %d bytes",
-             RULES_TEXT_MAX);
-        return 0;
-    }
-    refer(item, known);
-    return known->place;
+    refer(item, text);
+    return text->place;
 }
 
 static void add_pattern(const struct source *s, const cJSON *limit, const char *path,
@@ -483,8 +544,10 @@ static void read_selectors(const struct source *s, const cJSON *spec, struct sha
     if (s->e->code != 0) {
         return;
     }
-    out->texts = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *out->texts);
-    if (out->texts == NULL) {
+    size_t count = (size_t)cJSON_GetArraySize(list);
+    out->texts = calloc(count + 1, sizeof *out->texts);
+    out->known = calloc(count + 1, sizeof *out->known);
+    if (out->texts == NULL || out->known == NULL) {
         err_memory(s->e);
         return;
     }
@@ -509,6 +572,7 @@ static void read_shared_limits(const struct source *s, cJSON *spec, struct rules
         read_limits(&with, spec, r);
     }
     free(shared.texts);
+    free(shared.known);
     cJSON_DeleteItemFromObjectCaseSensitive(spec, "selectors");
 }
 
@@ -602,6 +666,7 @@ struct rules *rules_parse(const char *text, size_t len, struct err *e)
     }
     r->refs = 1;
     rules_table_init(&r->table);
+    selector_texts_init(&r->texts);
     if (len > RULES_TEXT_MAX) {
         err_set(&why, -E2BIG, "the document has more than %d bytes", RULES_TEXT_MAX);
     } else {
@@ -611,7 +676,6 @@ struct rules *rules_parse(const char *text, size_t len, struct err *e)
         const struct source s = {
             .text = document.ptr, .len = document.len, .root = r->document, .e = &why};
         read_document(&s, r);
-        selector_texts_drop_compiled(&r->texts);
     }
     if (why.code != 0) {
         rules_unref(r);

@@ -40,9 +40,10 @@ enum rules_version rules_version_common(const char *text);
 /* Bytes of a document, and of one in a later version as it is in the oldest. */
 #define RULES_TEXT_MAX (8 * 1024 * 1024)
 #define RULES_LIMITS_MAX 10000
-#define RULES_LIST_MAX 1000      /* entries of apiGroups or resources in one limit */
-#define RULES_PATTERNS_MAX 65536 /* pairs of group and resource that the limits name, */
-#define RULES_PAIRS_MAX 1048576  /* and how often they name them in all */
+#define RULES_LIST_MAX 1000          /* entries of apiGroups or resources in one limit */
+#define RULES_PATTERNS_MAX 16384     /* pairs of group and resource that the limits name, */
+#define RULES_PAIRS_MAX 131072       /* and how often they name them in all */
+#define RULES_REQUIREMENTS_MAX 65536 /* of selectors, each different selector once */
 
 /* Bytes of an encoded selector: kube-apiserver takes request heads of 1 MiB. */
 #define RULES_ESCAPED_MAX (1000 * 1000)
@@ -54,9 +55,9 @@ struct rules;
 /* All limits on one resource, ANDed. Lives as long as the snapshot. Resources whose limits have the
  * same selectors share one entry. */
 struct rules_entry {
-    struct slice selector;           /* canonical; NUL-terminated */
-    struct slice escaped;            /* the same, encoded for a query (query_encode) */
-    const struct selector *compiled; /* the same, to evaluate */
+    const struct selector *compiled; /* to evaluate, and to print */
+    size_t length;                   /* of its canonical text */
+    struct slice escaped;            /* that text, encoded for a query (query_encode) */
     uint64_t id; /* of the selector, equal in all snapshots: first 8 bytes of SHA-256; never 0 */
 };
 

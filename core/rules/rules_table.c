@@ -8,21 +8,37 @@
 #include "base/hash.h"
 #include "crypto/digest.h"
 #include "kube/query.h"
+#include "net/clock.h"
 
-/* Bounds on what overlapping limits may multiply to. */
-#define WORK_MAX 4000000
-#define ENTRIES_BYTES_MAX ((size_t)64 * 1024 * 1024)
+/* Bounds on what overlapping limits may multiply to. 1,000 limits of their own beside one on `*`
+ * that names 500 namespaces have 12 MB of texts, and 3,000 requirements. */
+#define LIMITS_TOGETHER_MAX 524288           /* of all patterns, with those of wider ones */
+#define REQUIREMENTS_TOGETHER_MAX 65536      /* of selectors that are ANDed */
+#define TEXTS_MAX ((size_t)16 * 1024 * 1024) /* bytes that are kept, encoded */
+
+/* What is multiplied, so far. */
+struct spending {
+    size_t limits;
+    size_t requirements;
+    size_t texts;
+};
+
+/* Memory that is used for one entry after the other. */
+struct scratch {
+    struct buf text;
+    struct buf escaped;
+    struct spending spent;
+};
 
 void rules_table_init(struct rules_table *t)
 {
-    *t = (struct rules_table){.patterns = NULL};
+    *t = (struct rules_table){.seed = net_clock_ns() | 1};
 }
 
-static void entry_free(struct rules_entry *entry)
+static void entry_free(struct table_entry *entry)
 {
-    free((char *)entry->selector.ptr);
-    free((char *)entry->escaped.ptr);
-    selector_free((struct selector *)entry->compiled);
+    free((char *)entry->seen.escaped.ptr);
+    selector_free(entry->made);
     free(entry);
 }
 
@@ -37,13 +53,13 @@ void rules_table_deinit(struct rules_table *t)
     free(t->patterns);
     free(t->index);
     free(t->entries);
-    rules_table_init(t);
+    *t = (struct rules_table){.patterns = NULL};
 }
 
 /* Where the pair stands in the index, or the free place where it would. */
 static size_t find_place(const struct rules_table *t, struct slice group, struct slice resource)
 {
-    size_t at = hash_slice(hash_slice(HASH_SEED, group), resource) & (t->index_size - 1);
+    size_t at = hash_slice(hash_slice(HASH_SEED ^ t->seed, group), resource) & (t->index_size - 1);
     while (t->index[at] != 0) {
         const struct rules_pattern *p = &t->patterns[t->index[at] - 1];
         if (slice_eq(p->resource, resource) && slice_eq(p->group, group)) {
@@ -149,27 +165,47 @@ static bool is_any(struct slice s)
     return slice_eq(s, SLICE("*"));
 }
 
-/* Adds (g, r) for each (g, *) and (*, r). */
-static int cross_wildcards(struct rules_table *t)
+/* Those of some patterns. */
+struct names {
+    struct slice *items;
+    size_t count;
+};
+
+/* Of all (g, *) the groups, of all (*, r) the resources. */
+static int collect_wildcards(const struct rules_table *t, struct names *groups,
+                             struct names *resources)
 {
-    size_t added = t->count;
-    for (size_t i = 0; i < added; i++) {
-        struct slice group = t->patterns[i].group;
-        if (is_any(group) || !is_any(t->patterns[i].resource)) {
-            continue;
-        }
-        for (size_t j = 0; j < added; j++) {
-            struct slice resource = t->patterns[j].resource;
-            struct rules_pattern *ignored;
-            int rc = is_any(t->patterns[j].group) && !is_any(resource)
-                         ? obtain_pattern(t, group, resource, &ignored)
-                         : 0;
-            if (rc != 0) {
-                return rc;
-            }
+    groups->items = calloc(t->count + 1, sizeof *groups->items);
+    resources->items = calloc(t->count + 1, sizeof *resources->items);
+    if (groups->items == NULL || resources->items == NULL) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < t->count; i++) {
+        const struct rules_pattern *p = &t->patterns[i];
+        if (!is_any(p->group) && is_any(p->resource)) {
+            groups->items[groups->count++] = p->group;
+        } else if (is_any(p->group) && !is_any(p->resource)) {
+            resources->items[resources->count++] = p->resource;
         }
     }
     return 0;
+}
+
+/* Adds (g, r) for each (g, *) and (*, r): no more steps than there are patterns then. */
+static int cross_wildcards(struct rules_table *t)
+{
+    struct names groups = {.items = NULL};
+    struct names resources = {.items = NULL};
+    int rc = collect_wildcards(t, &groups, &resources);
+    for (size_t i = 0; rc == 0 && i < groups.count; i++) {
+        for (size_t j = 0; rc == 0 && j < resources.count; j++) {
+            struct rules_pattern *ignored;
+            rc = obtain_pattern(t, groups.items[i], resources.items[j], &ignored);
+        }
+    }
+    free(groups.items);
+    free(resources.items);
+    return rc;
 }
 
 /* The selectors of a pattern's own limits and of those of the wider patterns, ascending, each once.
@@ -200,7 +236,7 @@ static void drop_repeated(struct limit_list *list)
 }
 
 static int collect_limits(const struct rules_table *t, struct rules_pattern *p,
-                          struct limit_list *list, size_t *work)
+                          struct limit_list *list, struct spending *spent)
 {
     const struct rules_pattern *wide[4] = {p};
     size_t count = 1;
@@ -217,8 +253,8 @@ static int collect_limits(const struct rules_table *t, struct rules_pattern *p,
     for (size_t i = 0; i < count; i++) {
         total += wide[i] == NULL ? 0 : wide[i]->limit_count;
     }
-    *work += total;
-    if (*work > WORK_MAX) {
+    spent->limits += total;
+    if (spent->limits > LIMITS_TOGETHER_MAX) {
         return -E2BIG;
     }
     *list = (struct limit_list){.pattern = p, .items = malloc(total * sizeof(uint32_t))};
@@ -246,17 +282,6 @@ static int compare_lists(const void *a, const void *b)
     return memcmp(x->items, y->items, x->count * sizeof(uint32_t));
 }
 
-static int take_text(struct buf *text, struct slice *out)
-{
-    size_t len = text->len;
-    char *str = buf_take_str(text);
-    if (str == NULL) {
-        return -ENOMEM;
-    }
-    *out = slice_of(str, len);
-    return 0;
-}
-
 static uint64_t text_id(struct slice text)
 {
     char hex[SHA256_HEX_LEN + 1];
@@ -267,81 +292,107 @@ static uint64_t text_id(struct slice text)
 }
 
 /* Texts of a compiled selector. */
-static int print_entry(struct rules_entry *entry)
+static int print_entry(struct table_entry *entry, struct scratch *w)
 {
-    struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
-    struct buf escaped = BUF_INIT((size_t)3 * SELECTOR_TEXT_MAX);
-    int rc = selector_print(entry->compiled, &text);
-    if (rc == 0) {
-        rc = query_encode(buf_slice(&text), &escaped);
+    struct rules_entry *seen = &entry->seen;
+    buf_clear(&w->text);
+    buf_clear(&w->escaped);
+    int rc = selector_print(seen->compiled, &w->text);
+    rc = rc == 0 ? query_encode(buf_slice(&w->text), &w->escaped) : rc;
+    if (rc != 0) {
+        return rc == -ENOBUFS ? -E2BIG : rc;
     }
-    if (rc == 0) {
-        rc = take_text(&text, &entry->selector);
+    if (w->escaped.len > RULES_ESCAPED_MAX) {
+        return -E2BIG;
     }
-    if (rc == 0) {
-        entry->id = text_id(entry->selector);
-        rc = take_text(&escaped, &entry->escaped);
+    char *copy = malloc(w->escaped.len + 1);
+    if (copy == NULL) {
+        return -ENOMEM;
     }
-    buf_reset(&text);
-    buf_reset(&escaped);
-    return rc == -ENOBUFS ? -E2BIG : rc;
+    memcpy(copy, buf_cstr(&w->escaped), w->escaped.len + 1);
+    seen->escaped = slice_of(copy, w->escaped.len);
+    seen->length = w->text.len;
+    seen->id = text_id(buf_slice(&w->text));
+    w->spent.texts += seen->escaped.len;
+    return 0;
 }
 
-static struct rules_entry *entry_new(const struct limit_list *list,
-                                     const struct selector *const *selectors, struct err *e)
+/* One selector is taken as it is. */
+static int compile_entry(struct table_entry *entry, const struct limit_list *list,
+                         const struct selector *const *selectors, struct scratch *w, struct err *e)
 {
+    const struct selector *first = selectors[list->items[0]];
+    if (list->count == 1 && !selector_has_doubles(first)) {
+        entry->seen.compiled = first;
+        return 0;
+    }
     const struct selector **all = malloc(list->count * sizeof(const struct selector *));
-    struct rules_entry *entry = calloc(1, sizeof *entry);
-    if (all == NULL || entry == NULL) {
-        (void)err_memory(e);
-        goto failed;
+    if (all == NULL) {
+        return err_memory(e);
     }
     for (size_t i = 0; i < list->count; i++) {
         all[i] = selectors[list->items[i]];
     }
-    entry->compiled = selector_and(all, list->count, e);
-    if (entry->compiled == NULL) {
-        goto failed;
+    entry->made = selector_and_shared(all, list->count, e);
+    free(all);
+    if (entry->made == NULL) {
+        return e->code;
     }
-    int rc = print_entry(entry);
-    if (rc == 0 && entry->escaped.len > RULES_ESCAPED_MAX) {
-        rc = -E2BIG;
+    size_t count = 0;
+    (void)selector_requirements(entry->made, &count);
+    w->spent.requirements += count;
+    entry->seen.compiled = entry->made;
+    return 0;
+}
+
+static struct table_entry *entry_new(const struct limit_list *list,
+                                     const struct selector *const *selectors, struct scratch *w,
+                                     struct err *e)
+{
+    struct table_entry *entry = calloc(1, sizeof *entry);
+    if (entry == NULL) {
+        (void)err_memory(e);
+        return NULL;
+    }
+    int rc = compile_entry(entry, list, selectors, w, e);
+    if (rc == 0) {
+        rc = print_entry(entry, w);
+        if (rc != 0) {
+            (void)err_set(e, rc, "%s",
+                          rc == -E2BIG ? "the selector is too long for a request"
+                                       : "out of memory");
+        }
     }
     if (rc != 0) {
-        (void)err_set(e, rc, "%s",
-                      rc == -E2BIG ? "the selector is too long for a request" : "out of memory");
-        goto failed;
-    }
-    free(all);
-    return entry;
-failed:
-    free(all);
-    if (entry != NULL) {
         entry_free(entry);
+        return NULL;
     }
-    return NULL;
+    return entry;
+}
+
+static bool is_too_much(const struct spending *spent)
+{
+    return spent->requirements > REQUIREMENTS_TOGETHER_MAX || spent->texts > TEXTS_MAX;
 }
 
 /* Gives patterns with equal lists, which stand side by side, one entry. */
 static int make_entries(struct rules_table *t, const struct limit_list *lists,
-                        const struct selector *const *selectors, struct err *e)
+                        const struct selector *const *selectors, struct scratch *w, struct err *e)
 {
-    size_t bytes = 0;
     for (size_t i = 0; i < t->count; i++) {
         bool same = i > 0 && compare_lists(&lists[i - 1], &lists[i]) == 0;
         if (!same) {
-            struct rules_entry *entry = entry_new(&lists[i], selectors, e);
+            struct table_entry *entry = entry_new(&lists[i], selectors, w, e);
             if (entry == NULL) {
                 return e->code;
             }
             t->entries[t->entry_count++] = entry;
-            bytes += entry->selector.len + entry->escaped.len;
-            if (bytes > ENTRIES_BYTES_MAX) {
-                return -E2BIG;
-            }
+        }
+        if (is_too_much(&w->spent)) {
+            return -E2BIG;
         }
         size_t position = (size_t)(lists[i].pattern - t->patterns);
-        t->patterns[position].entry = t->entries[t->entry_count - 1];
+        t->patterns[position].entry = &t->entries[t->entry_count - 1]->seen;
     }
     return 0;
 }
@@ -355,29 +406,48 @@ static void drop_limits(struct rules_table *t)
     }
 }
 
+/* 0, -E2BIG or -ENOMEM; `e` may say more. */
+static int compile_lists(struct rules_table *t, const struct selector *const *selectors,
+                         struct limit_list *lists, struct scratch *w, struct err *e)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        int rc = collect_limits(t, &t->patterns[i], &lists[i], &w->spent);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    t->entries = calloc(t->count, sizeof(struct table_entry *));
+    if (t->entries == NULL) {
+        return -ENOMEM;
+    }
+    qsort(lists, t->count, sizeof *lists, compare_lists);
+    return make_entries(t, lists, selectors, w, e);
+}
+
+static int compile_patterns(struct rules_table *t, const struct selector *const *selectors,
+                            struct err *e)
+{
+    struct scratch w = {.text = BUF_INIT(SELECTOR_TEXT_MAX),
+                        .escaped = BUF_INIT((size_t)3 * SELECTOR_TEXT_MAX)};
+    struct limit_list *lists = calloc(t->count, sizeof *lists);
+    int rc = lists == NULL ? -ENOMEM : compile_lists(t, selectors, lists, &w, e);
+    for (size_t i = 0; lists != NULL && i < t->count; i++) {
+        free(lists[i].items);
+    }
+    free(lists);
+    buf_reset(&w.text);
+    buf_reset(&w.escaped);
+    return rc;
+}
+
 int rules_table_compile(struct rules_table *t, const struct selector *const *selectors,
                         struct err *e)
 {
     struct err inner = ERR_INIT;
-    struct limit_list *lists = NULL;
-    size_t collected = 0;
     int rc = cross_wildcards(t);
     if (rc == 0 && t->count > 0) {
-        lists = calloc(t->count, sizeof *lists);
-        t->entries = calloc(t->count, sizeof(struct rules_entry *));
-        rc = lists == NULL || t->entries == NULL ? -ENOMEM : 0;
-        for (size_t work = 0; rc == 0 && collected < t->count; collected += rc == 0) {
-            rc = collect_limits(t, &t->patterns[collected], &lists[collected], &work);
-        }
-        if (rc == 0) {
-            qsort(lists, t->count, sizeof *lists, compare_lists);
-            rc = make_entries(t, lists, selectors, &inner);
-        }
+        rc = compile_patterns(t, selectors, &inner);
     }
-    for (size_t i = 0; i < collected; i++) {
-        free(lists[i].items);
-    }
-    free(lists);
     drop_limits(t);
     if (rc != 0) {
         const char *text = rc == -E2BIG ? "the limits overlap too much" : "out of memory";

@@ -23,7 +23,13 @@ struct rules_pattern {
     uint32_t *limits; /* the places of their selectors */
     size_t limit_count;
     size_t limit_cap;
-    struct rules_entry *entry; /* set by rules_table_compile; several patterns may share it */
+    const struct rules_entry *entry; /* set by rules_table_compile; several patterns may share it */
+};
+
+/* Of one selector it is that of the limit; of several it is made. */
+struct table_entry {
+    struct rules_entry seen;
+    struct selector *made; /* NULL: seen.compiled is the limit's */
 };
 
 struct rules_table {
@@ -32,7 +38,8 @@ struct rules_table {
     size_t cap;
     uint32_t *index; /* open addressing: position in `patterns` plus 1, 0 is free */
     size_t index_size;
-    struct rules_entry **entries; /* each once, to free them */
+    uint64_t seed;                /* of the hash: who writes rules chooses the names */
+    struct table_entry **entries; /* each once, to free them */
     size_t entry_count;
 };
 
@@ -44,9 +51,8 @@ void rules_table_deinit(struct rules_table *t);
 MUST_CHECK int rules_table_add(struct rules_table *t, struct slice group, struct slice resource,
                                uint32_t selector);
 
-/* Makes the entries. `selectors` are those of the limits by their places, not kept. -E2BIG,
- * -ENOMEM.
- */
+/* Makes the entries. `selectors` are those of the limits by their places, of which each must
+ * outlive the table. -E2BIG, -ENOMEM. */
 MUST_CHECK int rules_table_compile(struct rules_table *t, const struct selector *const *selectors,
                                    struct err *e);
 

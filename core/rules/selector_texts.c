@@ -6,6 +6,12 @@
 
 #include "base/buf.h"
 #include "base/list.h"
+#include "net/clock.h"
+
+void selector_texts_init(struct selector_texts *t)
+{
+    *t = (struct selector_texts){.table = {.seed = net_clock_ns()}};
+}
 
 const struct selector_text *selector_texts_find(const struct selector_texts *t, const char *written)
 {
@@ -49,7 +55,20 @@ static struct selector_text *new_text(const char *written, const struct selector
         free(text);
         return NULL;
     }
+    if (strcmp(text->canonical, text->written) == 0) {
+        free(text->canonical);
+        text->canonical = text->written;
+    }
+    text->length = strlen(text->canonical);
     return text;
+}
+
+static void free_text(struct selector_text *text)
+{
+    if (text->canonical != text->written) {
+        free(text->canonical);
+    }
+    free(text);
 }
 
 const struct selector_text *selector_texts_add(struct selector_texts *t, const char *written,
@@ -63,35 +82,28 @@ const struct selector_text *selector_texts_add(struct selector_texts *t, const c
     if (table_insert(&t->table, &text->node, text->written) != 0) {
         goto failed_text;
     }
+    size_t count = 0;
+    (void)selector_requirements(compiled, &count);
+    t->requirements += count;
     t->compiled[text->place] = compiled;
     return text;
 
 failed_text:
-    free(text->canonical);
-    free(text);
+    free_text(text);
 failed:
     selector_free(compiled);
     return NULL;
 }
 
-void selector_texts_drop_compiled(struct selector_texts *t)
+void selector_texts_deinit(struct selector_texts *t)
 {
     for (size_t i = 0; t->compiled != NULL && i < t->table.count; i++) {
         selector_free(t->compiled[i]);
     }
     free(t->compiled);
-    t->compiled = NULL;
-    t->room = 0;
-}
-
-void selector_texts_deinit(struct selector_texts *t)
-{
-    selector_texts_drop_compiled(t);
     for (struct table_node *n = NULL; (n = table_next(&t->table, NULL)) != NULL;) {
-        struct selector_text *text = LIST_ITEM(n, struct selector_text, node);
         table_remove(&t->table, n);
-        free(text->canonical);
-        free(text);
+        free_text(LIST_ITEM(n, struct selector_text, node));
     }
     table_deinit(&t->table);
 }

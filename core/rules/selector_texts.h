@@ -15,16 +15,18 @@
 
 struct selector_text {
     struct table_node node;
-    uint32_t place; /* the how-manieth of its document it is, from 0 */
-    char *canonical;
-    char written[]; /* as it stood there */
+    uint32_t place;  /* the how-manieth of its document it is, from 0 */
+    size_t length;   /* of the canonical text */
+    char *canonical; /* may be what was written */
+    char written[];  /* as it stood there */
 };
 
-/* All zero: none. */
+/* All zero: none, and nothing is to be freed. */
 struct selector_texts {
     struct table table;
-    struct selector **compiled; /* by their places, until they are dropped */
+    struct selector **compiled; /* by their places */
     size_t room;
+    size_t requirements; /* of all */
 };
 
 /* NULL: it is new. */
@@ -34,8 +36,8 @@ const struct selector_text *selector_texts_find(const struct selector_texts *t,
 MUST_CHECK const struct selector_text *
 selector_texts_add(struct selector_texts *t, const char *written, struct selector *compiled);
 
-/* They are of no use any more; the texts stay. */
-void selector_texts_drop_compiled(struct selector_texts *t);
+/* Before the first one is added: whoever writes documents chooses the texts. */
+void selector_texts_init(struct selector_texts *t);
 void selector_texts_deinit(struct selector_texts *t);
 
 #endif

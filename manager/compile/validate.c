@@ -477,7 +477,7 @@ struct pair_search {
 
 static size_t steps_for(const struct rules_entry *entry)
 {
-    return entry == NULL ? 0 : BYTE_STEPS * entry->selector.len;
+    return entry == NULL ? 0 : BYTE_STEPS * entry->length;
 }
 
 static bool says_yes(const struct validation *v, struct pair_search *q, struct slice group,

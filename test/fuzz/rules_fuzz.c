@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "check.h"
+#include "kube/query.h"
 
 #define HEAD_OF(version)                                                                           \
     "{\"apiVersion\":\"" version "\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":\"ns\","     \
@@ -42,9 +43,17 @@ static struct rules *parse(const struct buf *text)
 
 static void check_entry(const struct rules_entry *entry)
 {
-    struct selector *s = selector_parse(entry->selector, NULL);
+    struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
+    CHECK(selector_print(entry->compiled, &text) == 0 && text.len == entry->length);
+    struct selector *s = selector_parse(buf_slice(&text), NULL);
     CHECK(s != NULL && selector_equal(s, entry->compiled) && !selector_is_everything(s));
+    buf_clear(&text);
+    CHECK(query_decode(entry->escaped, &text) == 0);
+    struct selector *asked = selector_parse(buf_slice(&text), NULL);
+    CHECK(asked != NULL && selector_equal(asked, s));
+    selector_free(asked);
     selector_free(s);
+    buf_reset(&text);
 }
 
 static void check_same_answers(const struct rules *a, const struct rules *b)
@@ -56,7 +65,7 @@ static void check_same_answers(const struct rules *a, const struct rules *b)
             const struct rules_entry *y = rules_match(b, slice_str(names[g]), slice_str(names[r]));
             CHECK((x == NULL) == (y == NULL));
             if (x != NULL) {
-                CHECK(slice_eq(x->selector, y->selector) && slice_eq(x->escaped, y->escaped));
+                CHECK(x->id == y->id && slice_eq(x->escaped, y->escaped));
                 check_entry(x);
             }
         }

@@ -7,17 +7,22 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "base/array.h"
 #include "crypto/digest.h"
+#include "entry_text.h"
 #include "selector_matches.h"
 
 #define HEAD                                                                                       \
     "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\n"                                      \
     "\"shard\":{\"namespace\":\"ns\",\"name\":\"shard-a\"},\n"                                     \
     "\"generation\":7,\n"
+#define HEAD2                                                                                      \
+    "{\"apiVersion\":\"cmesh/v2\",\"kind\":\"ShardRules\",\n"                                      \
+    "\"shard\":{\"namespace\":\"ns\",\"name\":\"shard-a\"},\n\"generation\":7,\n\"spec\":{"
 #define SPEC(members) HEAD "\"spec\":{" members "}}"
 #define LIMITS(items) SPEC("\"limits\":[" items "]")
 #define LIMIT(groups, resources, selector)                                                         \
@@ -67,7 +72,7 @@ static void whole_document(void **state)
 
     const struct rules_entry *entry = rules_match(r, SLICE(""), SLICE("pods"));
     assert_non_null(entry);
-    assert_string_equal(entry->selector.ptr,
+    assert_string_equal(entry_text(entry),
                         "app=foo,ctrlmesh.kusionstack.io/namespace in (ns-a,ns-b)");
     assert_true(slice_eq(entry->escaped, SLICE("app%3Dfoo%2Cctrlmesh.kusionstack.io%2Fnamespace%20"
                                                "in%20%28ns-a%2Cns-b%29")));
@@ -143,7 +148,7 @@ static void checksum_is_of_the_canonical_spec(void **state)
 static const char *selected(const struct rules *r, struct slice group, struct slice resource)
 {
     const struct rules_entry *entry = rules_match(r, group, resource);
-    return entry == NULL ? "" : entry->selector.ptr;
+    return entry == NULL ? "" : entry_text(entry);
 }
 
 static void wildcards_and_overlaps(void **state)
@@ -211,9 +216,9 @@ static void contradictions_match_nothing(void **state)
     struct selector_label labels[] = {{SLICE("a"), SLICE("1")}, {SLICE("k"), SLICE("1")}};
     const struct rules_entry *pods = rules_match(r, SLICE(""), SLICE("pods"));
     const struct rules_entry *secrets = rules_match(r, SLICE(""), SLICE("secrets"));
-    assert_string_equal(pods->selector.ptr, "a=1,a=2");
+    assert_string_equal(entry_text(pods), "a=1,a=2");
     assert_false(selector_matches(pods->compiled, labels, 2));
-    assert_string_equal(secrets->selector.ptr, "k,!k");
+    assert_string_equal(entry_text(secrets), "k,!k");
     assert_false(selector_matches(secrets->compiled, labels, 2));
     rules_unref(r);
 }
@@ -553,6 +558,169 @@ static int with_pairs(int limits)
     return parse_and_reset(&text);
 }
 
+/* ---- what overlapping limits multiply to ---- */
+
+/* CPU time that reading may take: with sanitizers many times what it takes without. A step for each
+ * two of what a ConfigMap can hold takes minutes. */
+enum { CPU_MS_MAX = 3000 };
+
+static void keys(struct buf *text, int count)
+{
+    for (int i = 0; i < count; i++) {
+        buf_printf(text, "%sk%d", i > 0 ? "," : "", i);
+    }
+}
+
+static void narrow_limits(struct buf *text, int count)
+{
+    for (int i = 0; i < count; i++) {
+        buf_printf(text, ",{\"apiGroups\":[\"\"],\"resources\":[\"r%d\"],\"selector\":\"n%d\"}", i,
+                   i);
+    }
+}
+
+/* A wide limit of many keys, and narrow ones that each have it too. */
+static void wide_and_narrow(struct buf *text, int wide, int narrow)
+{
+    buf_append_str(text, HEAD "\"spec\":{\"limits\":[");
+    buf_append_str(text, "{\"apiGroups\":[\"*\"],\"resources\":[\"*\"],\"selector\":\"");
+    keys(text, wide);
+    buf_append_str(text, "\"}");
+    narrow_limits(text, narrow);
+    buf_append_str(text, "]}}");
+}
+
+/* Many wide limits. */
+static void many_wide(struct buf *text, int wide, int narrow)
+{
+    buf_append_str(text, HEAD "\"spec\":{\"limits\":[");
+    for (int i = 0; i < wide; i++) {
+        buf_printf(text, "%s{\"apiGroups\":[\"*\"],\"resources\":[\"*\"],\"selector\":\"w%d\"}",
+                   i > 0 ? "," : "", i);
+    }
+    narrow_limits(text, narrow);
+    buf_append_str(text, "]}}");
+}
+
+/* (g, *) for many groups. */
+static void wide_groups(struct buf *text, int count, int unused)
+{
+    (void)unused;
+    buf_append_str(text, HEAD "\"spec\":{\"limits\":[");
+    for (int i = 0; i < count; i++) {
+        bool first = i % RULES_LIST_MAX == 0;
+        bool last = (i + 1) % RULES_LIST_MAX == 0 || i + 1 == count;
+        buf_append_str(text, i > 0 && first ? "," : "");
+        buf_append_str(text, first ? "{\"apiGroups\":[" : "");
+        buf_printf(text, "%s\"g%d\"", first ? "" : ",", i);
+        buf_append_str(text, last ? "],\"resources\":[\"*\"],\"selector\":\"a\"}" : "");
+    }
+    buf_append_str(text, "]}}");
+}
+
+/* The longest list of names, again and again. */
+static void long_lists(struct buf *text, int times, int unused)
+{
+    (void)unused;
+    buf_append_str(text, HEAD "\"spec\":{\"limits\":[");
+    for (int i = 0; i < times; i++) {
+        buf_printf(text, "%s{\"apiGroups\":[\"\"],\"resources\":[", i > 0 ? "," : "");
+        for (int j = 0; j < RULES_LIST_MAX; j++) {
+            buf_printf(text, "%s\"r%d\"", j > 0 ? "," : "", j);
+        }
+        buf_append_str(text, "],\"selector\":\"a\"}");
+    }
+    buf_append_str(text, "]}}");
+}
+
+/* A long text that says little, which many limits have. */
+static void long_writing(struct buf *text, int values, int limits)
+{
+    buf_append_str(text, HEAD2 "\"selectors\":[\"k in (a");
+    for (int i = 0; i < values; i++) {
+        buf_append_str(text, ",a");
+    }
+    buf_append_str(text, ")\"],\"limits\":[");
+    for (int i = 0; i < limits; i++) {
+        buf_printf(text, "%s{\"apiGroups\":[\"\"],\"resources\":[\"r%d\"],\"selector\":0}",
+                   i > 0 ? "," : "", i);
+    }
+    buf_append_str(text, "]}}");
+}
+
+static long cpu_ms(void)
+{
+    return (long)(clock() * 1000 / CLOCKS_PER_SEC);
+}
+
+/* 0 or the error. */
+static int read_in_time(void (*make)(struct buf *text, int a, int b), int a, int b)
+{
+    struct buf text = BUF_INIT((size_t)1024 * 1024);
+    make(&text, a, b);
+    assert_int_equal(buf_error(&text), 0);
+    long began = cpu_ms();
+    int code = parse_and_reset(&text);
+    assert_true(cpu_ms() - began < CPU_MS_MAX);
+    return code;
+}
+
+static void what_multiplies_is_bounded(void **state)
+{
+    (void)state;
+    assert_int_equal(read_in_time(wide_and_narrow, 1000, 7000), -E2BIG);
+    assert_int_equal(read_in_time(wide_and_narrow, 400, 8000), -E2BIG);
+    assert_int_equal(read_in_time(wide_and_narrow, 60, 1000), 0);
+    assert_int_equal(read_in_time(many_wide, 900, 4000), -E2BIG);
+    assert_int_equal(read_in_time(many_wide, 60, 1000), 0);
+    assert_int_equal(read_in_time(wide_groups, 65000, 0), -E2BIG);
+    assert_int_equal(read_in_time(wide_groups, RULES_PATTERNS_MAX, 0), 0);
+    assert_int_equal(read_in_time(long_lists, 140, 0), -E2BIG);
+    assert_int_equal(read_in_time(long_lists, 130, 0), 0);
+    assert_int_equal(read_in_time(long_writing, 60000, 9000), 0);
+}
+
+/* What a wide limit says is in memory once, however many resources have it too. */
+static void wide_limits_are_shared(void **state)
+{
+    struct buf text = BUF_INIT((size_t)1024 * 1024);
+    struct err e = ERR_INIT;
+    const char *first = NULL;
+    (void)state;
+    wide_and_narrow(&text, 50, 1000);
+    struct rules *r = rules_parse((const char *)buf_data(&text), text.len, &e);
+    assert_non_null(r);
+    for (int i = 0; i < 1000; i++) {
+        char resource[16];
+        size_t count = 0;
+        (void)snprintf(resource, sizeof resource, "r%d", i);
+        const struct rules_entry *entry = rules_match(r, SLICE(""), slice_str(resource));
+        const struct selector_requirement *all = selector_requirements(entry->compiled, &count);
+        assert_int_equal(count, 51);
+        assert_string_equal(all[0].key, "k0");
+        first = first == NULL ? all[0].key : first;
+        assert_ptr_equal(all[0].key, first);
+    }
+    rules_unref(r);
+    buf_reset(&text);
+}
+
+/* 1,000 limits of their own beside one that names 500 namespaces. */
+static void names_of_namespaces_fit(void **state)
+{
+    struct buf text = BUF_INIT((size_t)1024 * 1024);
+    (void)state;
+    buf_append_str(&text, HEAD "\"spec\":{\"limits\":[{\"apiGroups\":[\"*\"],\"resources\":[\"*\"],"
+                               "\"selector\":\"ns in (a");
+    for (int i = 0; i < 500; i++) {
+        buf_printf(&text, ",namespace-%d", i);
+    }
+    buf_append_str(&text, ")\"}");
+    narrow_limits(&text, 1000);
+    buf_append_str(&text, "]}}");
+    assert_int_equal(parse_and_reset(&text), 0);
+}
+
 static void bounds_are_included(void **state)
 {
     (void)state;
@@ -594,9 +762,6 @@ static void another_generation(void **state)
 
 /* ---- version 2 ---- */
 
-#define HEAD2                                                                                      \
-    "{\"apiVersion\":\"cmesh/v2\",\"kind\":\"ShardRules\",\n"                                      \
-    "\"shard\":{\"namespace\":\"ns\",\"name\":\"shard-a\"},\n\"generation\":7,\n\"spec\":{"
 #define SHARED(selectors, items) HEAD2 "\"selectors\":[" selectors "],\n\"limits\":[" items "]}}"
 #define BY_PLACE(resource, place)                                                                  \
     "{\"apiGroups\":[\"\"],\"resources\":[\"" resource "\"],\"selector\":" place "}"
@@ -625,9 +790,9 @@ static void shared_selectors_mean_the_same(void **state)
     assert_string_equal(rules_checksum(one), rules_checksum(two));
     assert_string_equal(print(two, RULES_V1), print(one, RULES_V1));
     assert_int_equal(rules_limit_count(two), 3);
-    assert_string_equal(rules_match(two, SLICE(""), SLICE("pods"))->selector.ptr, "a=b");
-    assert_string_equal(rules_match(two, SLICE(""), SLICE("services"))->selector.ptr, "a,b");
-    assert_string_equal(rules_match(two, SLICE(""), SLICE("secrets"))->selector.ptr, "a=b");
+    assert_string_equal(entry_text(rules_match(two, SLICE(""), SLICE("pods"))), "a=b");
+    assert_string_equal(entry_text(rules_match(two, SLICE(""), SLICE("services"))), "a,b");
+    assert_string_equal(entry_text(rules_match(two, SLICE(""), SLICE("secrets"))), "a=b");
     char want[1024];
     (void)snprintf(want, sizeof want,
                    "{\"apiVersion\":\"cmesh/v2\",\"checksum\":\"%s\",\"generation\":7,"
@@ -785,6 +950,9 @@ int main(void)
         cmocka_unit_test(no_limits_is_said_explicitly),
         cmocka_unit_test(references),
         cmocka_unit_test(another_generation),
+        cmocka_unit_test(what_multiplies_is_bounded),
+        cmocka_unit_test(wide_limits_are_shared),
+        cmocka_unit_test(names_of_namespaces_fit),
         cmocka_unit_test(bounds_are_included),
         cmocka_unit_test(errors_name_line_and_path),
         cmocka_unit_test(truncated_documents),

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/array.h"
+#include "entry_text.h"
 #include "selector_matches.h"
 #include "yaml/yaml.h"
 
@@ -72,7 +73,7 @@ static void expect_error(const char *text, const char *want)
 static const char *selector_for(const struct rules *rules, const char *group, const char *resource)
 {
     const struct rules_entry *entry = rules_match(rules, slice_str(group), slice_str(resource));
-    return entry == NULL ? "(no limit)" : entry->selector.ptr;
+    return entry == NULL ? "(no limit)" : entry_text(entry);
 }
 
 /* The example of the documentation that the API comes from. */
