@@ -21,8 +21,14 @@ static void on_head(struct http_exchange *x, const struct http_head *head)
 static void on_body(struct http_exchange *x, struct slice data)
 {
     struct http_collect *c = x->data;
-    int rc = c->told ? 0 : buf_append(&c->body, data.ptr, data.len);
+    if (c->told) {
+        return;
+    }
+    int rc = buf_append(&c->body, data.ptr, data.len);
     if (rc == 0) {
+        if (c->handlers->on_bytes != NULL) {
+            c->handlers->on_bytes(c);
+        }
         return;
     }
     struct err e = ERR_INIT;

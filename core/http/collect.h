@@ -19,10 +19,13 @@
 
 struct http_collect;
 
-/* As http_exchange_handlers, but for on_body. on_head and on_drain may be NULL. */
+/* As http_exchange_handlers, but for on_body. on_head, on_bytes and on_drain may be NULL. */
 struct http_collect_handlers {
     void (*on_head)(struct http_collect *c, const struct http_head *head); /* client */
     void (*on_drain)(struct http_collect *c);
+    /* More of the body is held; the collector may be released or aborted, and freed. May be NULL.
+     */
+    void (*on_bytes)(struct http_collect *c);
     /* At most once: the body, complete, valid until http_collect_deinit; or `e` and no body:
      * -EMSGSIZE when it is larger than allowed, -ENOMEM. The exchange is still there to be answered
      * or aborted; what more comes of the body is dropped. */
@@ -45,8 +48,8 @@ void http_collect_init(struct http_collect *c, size_t max,
 void http_collect_take(struct http_collect *c, struct http_exchange *x);
 /* Client: what to pass to http_client_request as handlers, with the collector as data. */
 const struct http_exchange_handlers *http_collect_table(void);
-/* Server, in on_body: lets go of the exchange, which has no handlers then, as when it came. The
- * collector may be deinitialised and freed before on_body returns. */
+/* Server, once it was taken: lets go of the exchange, which has no handlers then, as when it came.
+ * The collector may be deinitialised and freed before the handler returns. */
 struct http_exchange *http_collect_release(struct http_collect *c);
 /* Ends the exchange if it is still there; no handler is called any more. The body stays. */
 void http_collect_abort(struct http_collect *c);

@@ -40,6 +40,27 @@ static void write_duration(const char *webhook, const struct webhook_stats *s, s
     prometheus_histogram(out, "cmesh_webhook_duration_seconds", label, &s->duration, &bounds);
 }
 
+/* What the server ended by itself. */
+static void write_dropped(const struct webhook_metrics *m, struct buf *out)
+{
+    const struct http_server_stats *h = m->http;
+    const struct {
+        const char *reason;
+        uint64_t count;
+    } reasons[] = {
+        {"no_room", h->no_room},       {"replaced", h->replaced},
+        {"silent", h->silent},         {"slow_head", h->slow_heads},
+        {"slow_body", m->slow_bodies}, {"too_many_bytes", m->crowded_out},
+        {"unverified", h->unverified},
+    };
+    prometheus_head(out, "cmesh_webhook_dropped_total", "counter",
+                    "Connections that the webhook server ended by itself, by reason.");
+    for (size_t i = 0; i < ARRAY_LEN(reasons); i++) {
+        buf_printf(out, "cmesh_webhook_dropped_total{reason=\"%s\"} %" PRIu64 "\n",
+                   reasons[i].reason, reasons[i].count);
+    }
+}
+
 int webhook_metrics_write(const struct webhook_metrics *m, struct buf *out)
 {
     prometheus_head(out, "cmesh_webhook_requests_total", "counter",
@@ -63,5 +84,7 @@ int webhook_metrics_write(const struct webhook_metrics *m, struct buf *out)
          "Connections over the limit and malformed requests refused by the webhook server.",
          m->http->refused},
     };
-    return prometheus_write(out, metrics, ARRAY_LEN(metrics));
+    prometheus_write(out, metrics, ARRAY_LEN(metrics));
+    write_dropped(m, out);
+    return buf_error(out);
 }

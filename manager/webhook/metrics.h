@@ -36,7 +36,9 @@ struct webhook_metrics {
     const struct webhook_route *routes;
     const struct webhook_stats *stats; /* of each route */
     size_t count;
-    uint64_t unknown; /* requests for no route */
+    uint64_t unknown;     /* requests for no route */
+    uint64_t slow_bodies; /* that were given up */
+    uint64_t crowded_out; /* bodies that went for others */
     const struct http_server_stats *http;
 };
 

@@ -13,17 +13,23 @@
 #include "http/server.h"
 #include "kube/status.h"
 #include "net/deadline.h"
+#include "webhook/body_budget.h"
 #include "webhook/metrics.h"
 
 enum {
     HEAD_TIMEOUT_MS = 10000,
-    IDLE_TIMEOUT_MS = 5 * 60 * 1000, /* the API server keeps its connections for 90 s */
+    HEAD_MAX = 16 * 1024,            /* the API server's has less than 1 KiB */
+    FIRST_TIMEOUT_MS = 10000,        /* it connects when it has something to ask */
+    IDLE_TIMEOUT_MS = 2 * 60 * 1000, /* and keeps its connections for 90 s */
     WRITE_TIMEOUT_MS = 10000,
-    BODY_TIMEOUT_MS = 10000,
+    BODY_TIMEOUT_MS = 10000, /* as long as it waits for an answer */
+    BODY_GRACE_MS = 2000,
+    BODY_RATE = 64 * 1024, /* bytes in a second that must come after the grace */
+    BODY_LOOK_MS = 1000,
     CONNECTIONS_MAX = 512,
     ROUTES_MAX = 16,
     ANSWER_MAX = 4 * ADMISSION_REVIEW_MAX,
-    BODIES_MAX = 8 * ADMISSION_REVIEW_MAX, /* bytes of all that are on their way */
+    BODIES_MAX = 4 * ADMISSION_REVIEW_MAX, /* bytes of all that are held */
     REFUSAL_MAX = 4096,
 };
 
@@ -31,8 +37,10 @@ struct webhook_server {
     struct webhook_server_options o;
     struct net_loop *loop;
     struct http_server *http;
-    uint64_t bodies;  /* bytes that may still come of them */
-    uint64_t unknown; /* requests for no route */
+    struct body_budget bodies;
+    uint64_t unknown;     /* requests for no route */
+    uint64_t slow_bodies; /* that were given up */
+    uint64_t crowded_out; /* bodies that went for others */
     size_t routes;
     struct webhook_stats stats[ROUTES_MAX];
     void (*drained)(void *data);
@@ -45,7 +53,9 @@ struct asked {
     struct net_deadline limit;
     struct webhook_server *server;
     size_t route;
-    uint64_t size; /* what it may add to the bodies */
+    struct body_share share;
+    uint64_t begun; /* net_loop_now() */
+    bool late;      /* at the last look */
 };
 
 static uint64_t now_us(void)
@@ -193,7 +203,7 @@ static enum webhook_result review(struct webhook_server *s, size_t route, struct
 static void asked_free(struct asked *q)
 {
     net_deadline_clear(&q->limit);
-    q->server->bodies -= q->size;
+    body_share_close(&q->share);
     http_collect_deinit(&q->collect);
     free(q);
 }
@@ -204,6 +214,7 @@ static void on_body(struct http_collect *collect, struct slice body, const struc
     struct webhook_server *s = q->server;
     struct http_exchange *x = http_collect_release(&q->collect);
     uint64_t begun = now_us();
+    body_share_complete(&q->share);
     enum webhook_result result = WEBHOOK_BAD_REQUEST;
     if (e == NULL) {
         result = review(s, q->route, x, body);
@@ -226,19 +237,60 @@ static void on_gone(struct http_collect *collect, const struct err *e)
     asked_free(q);
 }
 
+/* The body is not waited for any more. */
+static void give_up(struct asked *q, unsigned status, const char *why,
+                    const struct http_header *header)
+{
+    struct http_exchange *x = http_collect_release(&q->collect);
+    q->server->stats[q->route].results[WEBHOOK_BAD_REQUEST]++;
+    asked_free(q);
+    respond_failure(x, status, why, header);
+}
+
+/* May free any that are coming, and the one whose bytes these are as well. */
+static void on_bytes(struct http_collect *collect)
+{
+    static const struct http_header later = {SLICE("Retry-After"), SLICE("1")};
+    struct asked *q = LIST_ITEM(collect, struct asked, collect);
+    struct webhook_server *s = q->server;
+    body_share_grow(&q->share, collect->body.len);
+    struct body_share *excess = body_budget_excess(&s->bodies);
+    while (excess != NULL) {
+        log_warn("refusing an AdmissionReview: too many bytes of others are held",
+                 log_num("bytes", (int64_t)s->bodies.held));
+        s->crowded_out++;
+        give_up(LIST_ITEM(excess, struct asked, share), 503, "too many concurrent reviews", &later);
+        excess = body_budget_excess(&s->bodies);
+    }
+}
+
 static const struct http_collect_handlers collect_handlers = {
+    .on_bytes = on_bytes,
     .on_body = on_body,
     .on_close = on_gone,
 };
 
+static bool is_late(const struct asked *q)
+{
+    uint64_t ms = net_loop_now(q->server->loop) - q->begun;
+    uint64_t counted = ms > BODY_GRACE_MS ? ms - BODY_GRACE_MS : 0;
+    return ms >= q->server->o.body_timeout_ms || q->collect.body.len < counted * BODY_RATE / 1000;
+}
+
+/* Time goes by while this process is busy, too: what is late is given up at the next look, when
+ * what had come meanwhile has been read. */
 static void on_limit(struct net_deadline *limit)
 {
     struct asked *q = LIST_ITEM(limit, struct asked, limit);
-    struct http_exchange *x = http_collect_release(&q->collect);
-    log_info("closing a connection: timeout waiting for the body of an AdmissionReview");
-    q->server->stats[q->route].results[WEBHOOK_BAD_REQUEST]++;
-    asked_free(q);
-    respond_failure(x, 408, "timeout waiting for the body", NULL);
+    bool was_late = q->late;
+    q->late = is_late(q);
+    if (q->late && was_late) {
+        log_info("closing a connection: timeout waiting for the body of an AdmissionReview");
+        q->server->slow_bodies++;
+        give_up(q, 408, "timeout waiting for the body", NULL);
+    } else {
+        net_deadline_set(q->server->loop, &q->limit, q->late ? NET_TICK_MS : BODY_LOOK_MS);
+    }
 }
 
 /* ---- heads ---- */
@@ -264,8 +316,7 @@ static bool is_json(const struct http_head *head)
     return slice_ieq(slice_of(type->value.ptr, len), SLICE("application/json"));
 }
 
-static void collect_body(struct webhook_server *s, struct http_exchange *x, size_t route,
-                         uint64_t size)
+static void collect_body(struct webhook_server *s, struct http_exchange *x, size_t route)
 {
     struct asked *q = calloc(1, sizeof *q);
     if (q == NULL) {
@@ -275,10 +326,11 @@ static void collect_body(struct webhook_server *s, struct http_exchange *x, size
     }
     q->server = s;
     q->route = route;
-    q->size = size;
-    s->bodies += size;
+    q->begun = net_loop_now(s->loop);
+    body_share_open(&q->share, &s->bodies, http_server_peer(x));
     net_deadline_init(&q->limit, on_limit);
-    net_deadline_set(s->loop, &q->limit, s->o.body_timeout_ms);
+    net_deadline_set(s->loop, &q->limit,
+                     s->o.body_timeout_ms < BODY_GRACE_MS ? s->o.body_timeout_ms : BODY_GRACE_MS);
     http_collect_init(&q->collect, ADMISSION_REVIEW_MAX, &collect_handlers);
     http_collect_take(&q->collect, x);
 }
@@ -294,9 +346,7 @@ static void on_route(struct webhook_server *s, struct http_exchange *x,
                      const struct http_head *head, size_t route)
 {
     const struct http_header allow = {SLICE("Allow"), SLICE("POST")};
-    const struct http_header later = {SLICE("Retry-After"), SLICE("1")};
-    bool sized = head->framing == HTTP_BODY_LENGTH;
-    uint64_t size = sized ? head->content_length : ADMISSION_REVIEW_MAX;
+    uint64_t size = head->framing == HTTP_BODY_LENGTH ? head->content_length : 0;
     if (!slice_eq(head->method, SLICE("POST"))) {
         refuse_request(s, x, route, 405, "an AdmissionReview must be sent by POST", &allow);
     } else if (!is_json(head)) {
@@ -304,10 +354,8 @@ static void on_route(struct webhook_server *s, struct http_exchange *x,
                        "the body must be an AdmissionReview of type application/json", NULL);
     } else if (size > ADMISSION_REVIEW_MAX) {
         refuse_request(s, x, route, 413, "the review is too large", NULL);
-    } else if (s->bodies + size > BODIES_MAX) {
-        refuse_request(s, x, route, 503, "too many concurrent reviews", &later);
     } else {
-        collect_body(s, x, route, size);
+        collect_body(s, x, route);
     }
 }
 
@@ -388,16 +436,20 @@ struct webhook_server *webhook_server_new(struct net_loop *l,
     s->o = *o;
     s->loop = l;
     s->o.body_timeout_ms = o->body_timeout_ms != 0 ? o->body_timeout_ms : BODY_TIMEOUT_MS;
+    body_budget_init(&s->bodies, o->bodies_max != 0 ? o->bodies_max : BODIES_MAX);
     while (s->routes < ROUTES_MAX && o->routes[s->routes].path != NULL) {
         s->routes++;
     }
     const struct http_server_options so = {
         .address = o->address,
         .tls = tls,
+        .limits = {.head_bytes = HEAD_MAX, .header_count = h1_limits_default.header_count},
         .head_timeout_ms = HEAD_TIMEOUT_MS,
+        .first_timeout_ms = FIRST_TIMEOUT_MS,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
         .write_timeout_ms = WRITE_TIMEOUT_MS,
         .max_connections = CONNECTIONS_MAX,
+        .shares = true,
     };
     s->http = http_server_new(l, &so, &http_handlers, s, e);
     tls_config_unref(tls);
@@ -425,6 +477,8 @@ int webhook_server_metrics(const struct webhook_server *s, struct buf *out)
         .stats = s->stats,
         .count = s->routes,
         .unknown = s->unknown,
+        .slow_bodies = s->slow_bodies,
+        .crowded_out = s->crowded_out,
         .http = http_server_stats(s->http),
     };
     return webhook_metrics_write(&m, out);

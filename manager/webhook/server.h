@@ -4,8 +4,11 @@
  *
  * Each path has a handler. What goes wrong is never an answer "allowed": a request that cannot be
  * understood is answered 4xx, and one that could not be decided 500, each with a Status that says
- * why; the failurePolicy of the webhook decides then. Bounded: size and time of a body, bytes of
- * all bodies together, number of connections.
+ * why; the failurePolicy of the webhook decides then.
+ *
+ * Anybody may reach the port. Bounded: size, time and rate of a body, bytes of all bodies that have
+ * come, number of connections, time without a request; places and bytes are shared by address
+ * (http/server.h, webhook/body_budget.h), so that who crowds the port is in the way of nobody else.
  */
 #ifndef MANAGER_WEBHOOK_SERVER_H
 #define MANAGER_WEBHOOK_SERVER_H
@@ -48,6 +51,7 @@ struct webhook_server_options {
     const struct webhook_route *routes; /* kept, not copied; ends with a NULL path */
     void *data;                         /* of all routes */
     uint64_t body_timeout_ms;           /* from a request's head to the end of its body; 0: 10 s */
+    uint64_t bodies_max;                /* bytes of all that are held; 0: 32 MiB */
 };
 
 /* Listens. Until webhook_server_set_tls a certificate is shown that nobody trusts. NULL with `e`

@@ -120,11 +120,14 @@ static struct http_client *make_client(struct fixture *f, const char *trusted)
     return c;
 }
 
-/* A server that waits so long for bodies, and a client of it. */
-static void open_pair(struct fixture *f, uint64_t body_timeout_ms)
+/* A server that waits so long for bodies, and holds so many bytes of them, and a client of it. */
+static void open_pair_of(struct fixture *f, uint64_t body_timeout_ms, uint64_t bodies_max)
 {
-    const struct webhook_server_options o = {
-        .address = "127.0.0.1:0", .routes = routes, .data = f, .body_timeout_ms = body_timeout_ms};
+    const struct webhook_server_options o = {.address = "127.0.0.1:0",
+                                             .routes = routes,
+                                             .data = f,
+                                             .body_timeout_ms = body_timeout_ms,
+                                             .bodies_max = bodies_max};
     struct err e = ERR_INIT;
     f->server = webhook_server_new(f->loop, &o, &e);
     if (f->server == NULL) {
@@ -134,6 +137,11 @@ static void open_pair(struct fixture *f, uint64_t body_timeout_ms)
     webhook_server_set_tls(f->server, tls);
     tls_config_unref(tls);
     f->client = make_client(f, f->ca.cert);
+}
+
+static void open_pair(struct fixture *f, uint64_t body_timeout_ms)
+{
+    open_pair_of(f, body_timeout_ms, 0);
 }
 
 static void close_pair(struct fixture *f)
@@ -425,25 +433,64 @@ static void test_a_body_that_does_not_come(void **state)
     expect_metric(f, "cmesh_webhook_requests_total{webhook=\"x\",result=\"bad_request\"} 1\n");
 }
 
-static void test_bodies_are_bounded_together(void **state)
+/* Bytes count when they come: what others announce refuses nobody. */
+static void test_bodies_that_are_announced(void **state)
 {
     struct fixture *f = *state;
-    struct http_exchange *x[ASKS];
-    for (int i = 0; i < ASKS; i++) {
-        x[i] = begin_slow(f, &f->asks[i], ADMISSION_REVIEW_MAX);
+    struct ask others[ASKS + 1];
+    struct http_exchange *x[ASKS + 1];
+    for (int i = 0; i <= ASKS; i++) {
+        x[i] = begin_slow(f, &others[i], ADMISSION_REVIEW_MAX);
         wait_connected(f, x[i]);
+        assert_int_equal(http_exchange_send_body(x[i], SLICE("{")), 0);
         run_for(f->loop, 10);
     }
-    struct ask more;
-    (void)begin_slow(f, &more, 1);
-    run_until(f->loop, &more.done);
-    assert_int_equal(more.status, 503);
-    for (int i = 0; i < ASKS; i++) {
-        assert_false(f->asks[i].done);
+    assert_int_equal(post(f, "/mutate/x", REVIEW)->status, 200);
+    for (int i = 0; i <= ASKS; i++) {
+        assert_false(others[i].done);
         http_exchange_abort(x[i]);
     }
+    expect_metric(f, "cmesh_webhook_dropped_total{reason=\"too_many_bytes\"} 0\n");
+}
+
+static void test_bodies_are_bounded_together(void **state)
+{
+    static const char block[4000] = "{";
+    struct fixture *f = *state;
+    struct http_exchange *x[3];
+    struct ask *q = &f->asks[1];
+    close_pair(f);
+    open_pair_of(f, LONG_MS, 2 * sizeof block);
+    for (int i = 0; i < 3; i++) {
+        x[i] = begin_slow(f, &q[i], ADMISSION_REVIEW_MAX);
+        wait_connected(f, x[i]);
+        assert_int_equal(http_exchange_send_body(x[i], slice_of(block, sizeof block)), 0);
+        run_for(f->loop, 20);
+    }
+    run_until(f->loop, &q[0].done); /* the first one has to go */
+    assert_int_equal(q[0].status, 503);
+    assert_false(q[1].done || q[2].done);
+    http_exchange_abort(x[1]);
+    http_exchange_abort(x[2]);
     run_for(f->loop, 10);
     assert_int_equal(post(f, "/mutate/x", REVIEW)->status, 200);
+    expect_metric(f, "cmesh_webhook_dropped_total{reason=\"too_many_bytes\"} 1\n");
+}
+
+/* It comes, but byte by byte. */
+static void test_a_body_that_comes_too_slowly(void **state)
+{
+    struct fixture *f = *state;
+    struct ask *q = &f->asks[0];
+    struct http_exchange *x = begin_slow(f, q, 10000);
+    wait_connected(f, x);
+    for (int i = 0; i < 600 && !q->done && q->status == 0; i++) {
+        assert_int_equal(http_exchange_send_body(x, SLICE(" ")), 0);
+        run_for(f->loop, 10);
+    }
+    run_until(f->loop, &q->done);
+    assert_int_equal(q->status, 408);
+    expect_metric(f, "cmesh_webhook_dropped_total{reason=\"slow_body\"} 1\n");
 }
 
 static void test_a_client_that_gives_up(void **state)
@@ -565,7 +612,9 @@ int main(void)
         TEST(test_a_new_certificate_is_for_new_connections),
         TEST(test_the_stand_in_is_refused),
         TEST(test_a_body_that_does_not_come),
+        TEST(test_bodies_that_are_announced),
         TEST(test_bodies_are_bounded_together),
+        TEST(test_a_body_that_comes_too_slowly),
         TEST(test_a_client_that_gives_up),
         TEST(test_draining_answers_what_was_asked),
         TEST(test_freed_while_it_is_asked),
