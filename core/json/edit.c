@@ -37,6 +37,15 @@ cJSON *edit_find(const cJSON *list, const char *key, const char *text)
     return NULL;
 }
 
+/* The new value gets the old one's key, and the old one what the new one had, to be freed. */
+static void replace_member(cJSON *parent, cJSON *old, cJSON *value)
+{
+    char *key = old->string;
+    old->string = value->string;
+    value->string = key;
+    (void)cJSON_ReplaceItemViaPointer(parent, old, value);
+}
+
 void edit_set(struct edit *ed, cJSON *parent, const char *key, cJSON *value)
 {
     if (value == NULL || ed->rc != 0) {
@@ -44,8 +53,10 @@ void edit_set(struct edit *ed, cJSON *parent, const char *key, cJSON *value)
         cJSON_Delete(value);
         return;
     }
-    cJSON_DeleteItemFromObjectCaseSensitive(parent, key);
-    if (!cJSON_AddItemToObject(parent, key, value)) {
+    cJSON *old = cJSON_GetObjectItemCaseSensitive(parent, key);
+    if (old != NULL) {
+        replace_member(parent, old, value);
+    } else if (!cJSON_AddItemToObject(parent, key, value)) {
         edit_fail(ed, -ENOMEM);
         cJSON_Delete(value);
     }
@@ -114,9 +125,9 @@ void edit_prepend(struct edit *ed, cJSON *array, cJSON *value)
     }
 }
 
-void edit_replace(struct edit *ed, cJSON *array, int index, cJSON *value)
+void edit_replace(struct edit *ed, cJSON *array, cJSON *item, cJSON *value)
 {
-    if (value == NULL || ed->rc != 0 || !cJSON_ReplaceItemInArray(array, index, value)) {
+    if (value == NULL || ed->rc != 0 || !cJSON_ReplaceItemViaPointer(array, item, value)) {
         edit_fail(ed, -ENOMEM);
         cJSON_Delete(value);
     }

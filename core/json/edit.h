@@ -30,7 +30,7 @@ cJSON *edit_find(const cJSON *list, const char *key, const char *text);
 cJSON *edit_object(struct edit *ed, cJSON *parent, const char *key);
 cJSON *edit_array(struct edit *ed, cJSON *parent, const char *key);
 
-/* Set a field, in place of what it was. */
+/* Set a field, in place of what it was: the others stay where they are. */
 void edit_string(struct edit *ed, cJSON *parent, const char *key, const char *value);
 void edit_number(struct edit *ed, cJSON *parent, const char *key, double value);
 void edit_bool(struct edit *ed, cJSON *parent, const char *key, bool value);
@@ -46,6 +46,6 @@ void edit_append_format(struct edit *ed, cJSON *array, const char *fmt, ...)
  * out of memory. */
 void edit_append(struct edit *ed, cJSON *array, cJSON *value);
 void edit_prepend(struct edit *ed, cJSON *array, cJSON *value);
-void edit_replace(struct edit *ed, cJSON *array, int index, cJSON *value);
+void edit_replace(struct edit *ed, cJSON *array, cJSON *item, cJSON *value);
 
 #endif

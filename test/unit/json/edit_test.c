@@ -25,7 +25,7 @@ static void build(struct edit *ed, cJSON *root)
     edit_append_format(ed, list, "%d-%s", 7, "y");
     edit_string(ed, edit_append_object(ed, list), "k", "v");
     edit_prepend(ed, list, cJSON_CreateTrue());
-    edit_replace(ed, list, 1, cJSON_CreateNull());
+    edit_replace(ed, list, cJSON_GetArrayItem(list, 1), cJSON_CreateNull());
     edit_append(ed, list, cJSON_CreateNumber(1));
     edit_number(ed, root, "n", 5);
     edit_bool(ed, root, "b", false);
@@ -39,8 +39,8 @@ static void steps(void **state)
     cJSON *root = cJSON_CreateObject();
     build(&ed, root);
     assert_int_equal(ed.rc, 0);
-    expect_text(root, "{\"a\":{\"list\":[true,null,\"7-y\",{\"k\":\"v\"},1]},\"b\":false,"
-                      "\"n\":\"other\"}");
+    expect_text(root, "{\"a\":{\"list\":[true,null,\"7-y\",{\"k\":\"v\"},1]},\"n\":\"other\","
+                      "\"b\":false}");
     cJSON_Delete(root);
 }
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -174,6 +175,44 @@ static void any_pair_of_documents(void **state)
     }
 }
 
+/* Every other item goes, and each of the others changes: with names, and without. */
+static void lists_cost_no_more_than_their_length(void **state)
+{
+    enum { ITEMS = 20000, TIMES = 40 };
+    (void)state;
+    for (int named = 0; named < 2; named++) {
+        clock_t begun = clock();
+        struct buf text = BUF_INIT(ITEMS * 64);
+        buf_append_char(&text, '[');
+        for (unsigned i = 0; i < ITEMS; i++) {
+            buf_printf(&text, named ? "%s{\"name\":\"n%u\",\"v\":1}" : "%s{\"v\":%u}",
+                       i == 0 ? "" : ",", i);
+        }
+        buf_append_char(&text, ']');
+        cJSON *from = parse(buf_cstr(&text));
+        cJSON *to = parse(buf_cstr(&text));
+        cJSON *next = to->child;
+        for (unsigned i = 0; next != NULL; i++) {
+            cJSON *item = next;
+            next = next->next;
+            if (i % 2 == 0) {
+                cJSON_Delete(cJSON_DetachItemViaPointer(to, item));
+            } else {
+                cJSON_GetObjectItem(item, "v")->valuedouble = -1.0 - i;
+            }
+        }
+        clock_t made = clock();
+        cJSON *patch = json_patch_diff(from, to);
+        clock_t took = clock() - made;
+        assert_int_equal(cJSON_GetArraySize(patch), ITEMS);
+        assert_in_range(took, 0, TIMES * (made - begun));
+        cJSON_Delete(patch);
+        cJSON_Delete(from);
+        cJSON_Delete(to);
+        buf_reset(&text);
+    }
+}
+
 struct pair {
     cJSON *from;
     cJSON *to;
@@ -290,6 +329,7 @@ int main(void)
         cmocka_unit_test(any_pair_of_documents),
         cmocka_unit_test(no_pair_of_documents_takes_long),
         cmocka_unit_test(deep_documents_in_another_order),
+        cmocka_unit_test(lists_cost_no_more_than_their_length),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
