@@ -7,10 +7,12 @@
 
 #include "crypto/digest.h"
 #include "inject/inject_access.h"
+#include "inject/inject_bounds.h"
 #include "inject/inject_check.h"
 #include "inject/inject_operator.h"
 #include "inject/inject_options.h"
 #include "inject/inject_sidecars.h"
+#include "inject/inject_variables.h"
 #include "kube/name.h"
 #include "label/labels.h"
 #include "object/json_patch.h"
@@ -82,8 +84,8 @@ static void change_pod(struct edit *ed, struct inject_plan *plan, const cJSON *p
     cJSON *annotations = edit_object(ed, metadata, "annotations");
     plan->token = cJSON_IsTrue(field_get(spec, "hostNetwork"));
     plan->watch_bypass = !plan->token && inject_operator_is_all(o, field_get(spec, "containers"));
-    plan->proxy_env = inject_operator_variables(ed, o, spec, warnings);
-    inject_operator_set_variables(ed, o, spec, warnings);
+    plan->proxy_env = inject_variables_sync(ed, o, spec, warnings);
+    inject_variables_inject(ed, o, spec, warnings);
     inject_operator_lead(ed, o, &plan->access, spec, warnings);
     inject_sidecars_add(ed, plan, spec);
     inject_operator_share_logs(ed, o, spec);
@@ -159,7 +161,10 @@ int inject_pod(const struct inject_settings *s, const cJSON *pod, const char *ns
                        "there is no image for the sidecars: the manager was started without "
                        "--sidecar-image");
     }
-    int rc = inject_options_init(&o, s->prefix, pod, e);
+    int rc = inject_bounds_check(pod, e);
+    if (rc == 0) {
+        rc = inject_options_init(&o, s->prefix, pod, e);
+    }
     if (rc == 0) {
         rc = inject(s, &o, pod, ns, shard, warnings, patch, e);
         inject_options_deinit(&o);
@@ -189,6 +194,9 @@ int inject_admit(const struct admission_request *r, const struct inject_settings
             warnings,
             "static pods cannot be injected: the kubelet runs them from its manifest file");
         return 0;
+    }
+    if (inject_bounds_check(r->object, e) != 0) {
+        return e->code;
     }
     const cJSON *config = shards_of_pod(shards, r->namespace, r->object, e);
     if (config == NULL && e->code == -ENOENT) {

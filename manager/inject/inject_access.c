@@ -17,6 +17,7 @@ struct search {
     const struct inject_options *options;
     const cJSON *spec;
     const char *ours;
+    const cJSON *taken; /* the container whose kubeconfig was looked at last */
     struct edit edit;
     struct err *e;
 };
@@ -36,7 +37,7 @@ static const cJSON *find_variable(const cJSON *container, const char *name)
 bool inject_access_concerns(const struct inject_options *o, const cJSON *container)
 {
     return o->containers == NULL ||
-           inject_options_lists(o->containers, field_text(container, "name"));
+           inject_index_find(&o->named, field_text(container, "name")) != NULL;
 }
 
 const cJSON *inject_access_argument(const cJSON *item, const char **path)
@@ -136,6 +137,9 @@ static int take_path(struct search *s, const cJSON *container, const char *path)
     if (path[0] == '\0' || strcmp(path, s->ours) == 0) {
         return 0;
     }
+    if (container == s->taken && strcmp(path, a->kubeconfig) == 0) {
+        return 0;
+    }
     if (strstr(path, "$(") != NULL || strchr(path, ':') != NULL) {
         return refuse_kubeconfig(s, container, path, "must be one path, without variables");
     }
@@ -146,6 +150,7 @@ static int take_path(struct search *s, const cJSON *container, const char *path)
     if (field_get(mount, "subPathExpr") != NULL) {
         return refuse_kubeconfig(s, container, path, "is mounted with subPathExpr");
     }
+    s->taken = container;
     if (a->kubeconfig[0] != '\0') {
         return check_same(s, container, mount, path);
     }

@@ -2,7 +2,6 @@
 #include "inject/inject_check.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/array.h"
@@ -110,23 +109,22 @@ static int check_init_containers(const cJSON *spec, struct err *e)
 /* With a name that is none the operator would not be led, and see everything. */
 static int check_operator(const struct inject_options *o, const cJSON *spec, struct err *e)
 {
-    const cJSON *list = field_get(spec, "containers");
-    size_t names = 0;
-    for (const char *rest = o->containers; rest != NULL && *rest != '\0';) {
-        rest += strspn(rest, ", ");
-        size_t len = strcspn(rest, ", ");
-        char name[256];
-        (void)snprintf(name, sizeof name, "%.*s", (int)len, rest);
-        if (len > 0 && edit_find(list, "name", name) == NULL) {
-            return inject_options_invalid(o, "operator-containers", e,
-                                          "\"%.63s\" is not in spec.containers", name);
+    struct inject_index containers;
+    inject_index_init(&containers);
+    int rc =
+        inject_index_add_list(&containers, field_get(spec, "containers")) == 0 ? 0 : err_memory(e);
+    const struct table_node *n = NULL;
+    while (rc == 0 && (n = table_next(&o->named.table, n)) != NULL) {
+        if (inject_index_find(&containers, n->key) == NULL) {
+            rc = inject_options_invalid(o, "operator-containers", e,
+                                        "\"%.63s\" is not in spec.containers", n->key);
         }
-        names += len > 0 ? 1 : 0;
-        rest += len;
     }
-    return o->containers == NULL || names > 0
-               ? 0
-               : inject_options_invalid(o, "operator-containers", e, "names no container");
+    if (rc == 0 && o->containers != NULL && o->named.table.count == 0) {
+        rc = inject_options_invalid(o, "operator-containers", e, "names no container");
+    }
+    inject_index_deinit(&containers);
+    return rc;
 }
 
 static int check_logs(const struct inject_options *o, const cJSON *spec, struct err *e)

@@ -2,11 +2,12 @@
 #include "inject/inject_operator.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "inject/inject_names.h"
 #include "inject/inject_sidecars.h"
+#include "inject/inject_variables.h"
 #include "json/field.h"
 
 /* ---- the kubeconfig ---- */
@@ -15,52 +16,26 @@
 static void hide_volume(cJSON *container, const char *volume)
 {
     cJSON *mounts = cJSON_GetObjectItemCaseSensitive(container, "volumeMounts");
-    cJSON *mount;
-    while (volume[0] != '\0' && (mount = edit_find(mounts, "name", volume)) != NULL) {
-        cJSON_Delete(cJSON_DetachItemViaPointer(mounts, mount));
-    }
-}
-
-/* The items with that name behind `item`: of several variables the last one would count. */
-static void remove_behind(cJSON *list, const cJSON *item, const char *name)
-{
-    cJSON *next = item->next;
+    cJSON *next = cJSON_IsArray(mounts) && volume[0] != '\0' ? mounts->child : NULL;
     while (next != NULL) {
-        cJSON *other = next;
+        cJSON *mount = next;
         next = next->next;
-        if (strcmp(field_text(other, "name"), name) == 0) {
-            cJSON_Delete(cJSON_DetachItemViaPointer(list, other));
+        if (strcmp(field_text(mount, "name"), volume) == 0) {
+            cJSON_Delete(cJSON_DetachItemViaPointer(mounts, mount));
         }
     }
-}
-
-static void set_variable(struct edit *ed, cJSON *container, const char *name, const char *value)
-{
-    cJSON *list = edit_array(ed, container, "env");
-    cJSON *variable = edit_find(list, "name", name);
-    if (variable == NULL) {
-        variable = edit_append_object(ed, list);
-        edit_string(ed, variable, "name", name);
-    } else {
-        remove_behind(list, variable, name);
-    }
-    edit_string(ed, variable, "value", value);
-    cJSON_DeleteItemFromObjectCaseSensitive(variable, "valueFrom");
 }
 
 /* `--kubeconfig=PATH`, or PATH alone behind the flag. Returns what stands in its place. */
 static const cJSON *replace_argument(struct edit *ed, cJSON *list, const cJSON *item,
                                      const char *path)
 {
-    int at = 0;
-    for (const cJSON *before = list->child; before != item; before = before->next) {
-        at++;
-    }
     int flag = (int)(path - item->valuestring);
     char text[INJECT_PATH_SIZE];
     (void)snprintf(text, sizeof text, "%.*s%s", flag, item->valuestring, INJECT_KUBECONFIG);
-    edit_replace(ed, list, at, cJSON_CreateString(text));
-    return cJSON_GetArrayItem(list, at);
+    cJSON *made = cJSON_CreateString(text);
+    edit_replace(ed, list, (cJSON *)item, made);
+    return ed->rc == 0 ? made : NULL;
 }
 
 /* Whether there was one. */
@@ -117,42 +92,35 @@ static void append_argument(struct edit *ed, cJSON *container, struct warnings *
     edit_append_string(ed, edit_array(ed, container, "args"), "--kubeconfig=" INJECT_KUBECONFIG);
 }
 
+/* cJSON: the first item's `prev` is the last one. */
+static bool is_alone(const cJSON *container)
+{
+    return container->next == NULL && container->prev == container;
+}
+
 /* A program that does not know the flag would not start. So only that container gets it which is
  * the operator for certain: one that the pod names, or the only one. */
-static bool takes_flag(const struct inject_options *o, const cJSON *list, const cJSON *container)
+static bool takes_flag(const struct inject_options *o, const cJSON *container)
 {
-    return o->containers != NULL || cJSON_GetArraySize(list) == 1 ||
+    return o->containers != NULL || is_alone(container) ||
            (o->default_container != NULL &&
             strcmp(o->default_container, field_text(container, "name")) == 0);
 }
 
-/* The containers that may be the operator and got no flag. */
-struct flagless {
-    char names[256];
-    size_t len;
-};
-
-static void remember_flagless(struct flagless *f, const cJSON *container)
-{
-    int n = snprintf(f->names + f->len, sizeof f->names - f->len, "%s%.63s",
-                     f->len == 0 ? "" : ", ", field_text(container, "name"));
-    f->len = f->len + (size_t)n < sizeof f->names ? f->len + (size_t)n : sizeof f->names - 1;
-}
-
-static void warn_of_flagless(const struct flagless *f, const struct inject_options *o,
+/* Of the containers that may be the operator and got no flag. */
+static void warn_of_flagless(const struct inject_names *f, const struct inject_options *o,
                              struct warnings *warnings)
 {
     if (f->len > 0) {
         warnings_add(warnings,
                      "spec.containers[%s]: --kubeconfig was not added, %s: if this is the "
                      "operator, name it in the annotation %s/operator-containers",
-                     f->names, o->keep_env ? "nor KUBECONFIG" : "only KUBECONFIG is set",
-                     o->prefix);
+                     f->text, o->keep_env ? "nor KUBECONFIG" : "only KUBECONFIG is set", o->prefix);
     }
 }
 
-static void set_arguments(struct edit *ed, const struct inject_options *o, const cJSON *list,
-                          cJSON *container, struct flagless *flagless, struct warnings *warnings)
+static void set_arguments(struct edit *ed, const struct inject_options *o, cJSON *container,
+                          struct inject_names *flagless, struct warnings *warnings)
 {
     bool in_command = replace_arguments(ed, cJSON_GetObjectItemCaseSensitive(container, "command"));
     bool replaced =
@@ -160,17 +128,17 @@ static void set_arguments(struct edit *ed, const struct inject_options *o, const
     if (replaced) {
         return;
     }
-    if (takes_flag(o, list, container)) {
+    if (takes_flag(o, container)) {
         append_argument(ed, container, warnings);
     } else {
-        remember_flagless(flagless, container);
+        inject_names_add(flagless, field_text(container, "name"));
     }
 }
 
 void inject_operator_lead(struct edit *ed, const struct inject_options *o,
                           const struct inject_access *a, cJSON *spec, struct warnings *warnings)
 {
-    struct flagless flagless = {.len = 0};
+    struct inject_names flagless = {.len = 0};
     cJSON *list = edit_array(ed, spec, "containers");
     cJSON *container;
     cJSON_ArrayForEach(container, list)
@@ -181,10 +149,10 @@ void inject_operator_lead(struct edit *ed, const struct inject_options *o,
         hide_volume(container, a->hidden);
         inject_sidecars_mount(ed, container, INJECT_KUBECONFIG_VOLUME, INJECT_KUBECONFIG_DIR, true);
         if (!o->keep_env) {
-            set_variable(ed, container, "KUBECONFIG", INJECT_KUBECONFIG);
+            inject_variables_set(ed, container, "KUBECONFIG", INJECT_KUBECONFIG);
         }
         if (!o->keep_args) {
-            set_arguments(ed, o, list, container, &flagless, warnings);
+            set_arguments(ed, o, container, &flagless, warnings);
         }
     }
     warn_of_flagless(&flagless, o, warnings);
@@ -204,85 +172,6 @@ bool inject_operator_is_all(const struct inject_options *o, const cJSON *contain
         }
     }
     return o->containers != NULL || cJSON_GetArraySize(containers) == 1;
-}
-
-/* ---- variables ---- */
-
-static cJSON *find_variable(const cJSON *spec, const char *name)
-{
-    const cJSON *container;
-    cJSON_ArrayForEach(container, field_get(spec, "containers"))
-    {
-        cJSON *found = edit_find(cJSON_GetObjectItemCaseSensitive(container, "env"), "name", name);
-        if (found != NULL) {
-            return found;
-        }
-    }
-    return NULL;
-}
-
-/* NAME=VALUE, or NAME for the value that a container of the pod has. */
-static void sync_variable(struct edit *ed, cJSON *list, const cJSON *spec, char *text,
-                          struct warnings *warnings)
-{
-    char *value = strchr(text, '=');
-    if (value != NULL) {
-        *value = '\0';
-        cJSON *variable = edit_append_object(ed, list);
-        edit_string(ed, variable, "name", text);
-        edit_string(ed, variable, "value", value + 1);
-        return;
-    }
-    const cJSON *found = find_variable(spec, text);
-    if (found == NULL) {
-        warnings_add(warnings, "env-sync: no container has a variable %.100s", text);
-        return;
-    }
-    edit_append(ed, list, cJSON_Duplicate(found, true));
-}
-
-cJSON *inject_operator_variables(struct edit *ed, const struct inject_options *o, const cJSON *spec,
-                                 struct warnings *warnings)
-{
-    cJSON *holder = cJSON_CreateObject();
-    cJSON *list = edit_array(ed, holder, "env");
-    const char *rest = o->env_sync == NULL ? "" : o->env_sync;
-    while (*rest != '\0' && ed->rc == 0) {
-        rest += strspn(rest, ", ");
-        size_t len = strcspn(rest, ",");
-        char *text = strndup(rest, len);
-        if (text != NULL && len > 0) {
-            sync_variable(ed, list, spec, text, warnings);
-        } else if (text == NULL) {
-            edit_append(ed, list, NULL);
-        }
-        free(text);
-        rest += len;
-    }
-    list = cJSON_DetachItemFromObjectCaseSensitive(holder, "env");
-    cJSON_Delete(holder);
-    return edit_result(ed, list);
-}
-
-void inject_operator_set_variables(struct edit *ed, const struct inject_options *o, cJSON *spec,
-                                   struct warnings *warnings)
-{
-    cJSON *list = edit_array(ed, spec, "containers");
-    const cJSON *entry;
-    cJSON_ArrayForEach(entry, o->env_inject)
-    {
-        cJSON *container = edit_find(list, "name", field_text(entry, "name"));
-        if (container == NULL) {
-            warnings_add(warnings, "env-inject: the pod has no container \"%.63s\"",
-                         field_text(entry, "name"));
-            continue;
-        }
-        const cJSON *variable;
-        cJSON_ArrayForEach(variable, field_get(entry, "env"))
-        {
-            set_variable(ed, container, field_text(variable, "key"), field_text(variable, "value"));
-        }
-    }
 }
 
 /* ---- logs ---- */

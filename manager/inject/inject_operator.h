@@ -23,14 +23,6 @@ void inject_operator_lead(struct edit *ed, const struct inject_options *o,
  * Another one may talk to the API server itself, and rightly so. */
 bool inject_operator_is_all(const struct inject_options *o, const cJSON *containers);
 
-/* The variables of env-sync, in a new array that the caller frees. NULL after a failure. */
-cJSON *inject_operator_variables(struct edit *ed, const struct inject_options *o, const cJSON *spec,
-                                 struct warnings *warnings);
-
-/* Sets the variables of env-inject. */
-void inject_operator_set_variables(struct edit *ed, const struct inject_options *o, cJSON *spec,
-                                   struct warnings *warnings);
-
 /* Lets all containers have the folder of log-path in common. */
 void inject_operator_share_logs(struct edit *ed, const struct inject_options *o, cJSON *spec);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "object/names.h"
@@ -138,17 +139,36 @@ static int read_log_path(const struct source *s, struct inject_options *o)
                : invalid_annotation(s, "log-path", "must be an absolute path");
 }
 
+static int read_containers(const struct source *s, struct inject_options *o)
+{
+    char *rest = NULL;
+    o->containers = get(s, "operator-containers");
+    inject_index_init(&o->named);
+    o->named_text = strdup(o->containers == NULL ? "" : o->containers);
+    if (o->named_text == NULL) {
+        return err_memory(s->e);
+    }
+    for (char *name = strtok_r(o->named_text, ", ", &rest); name != NULL;
+         name = strtok_r(NULL, ", ", &rest)) {
+        if (inject_index_find(&o->named, name) == NULL &&
+            inject_index_add(&o->named, name, NULL) != 0) {
+            return err_memory(s->e);
+        }
+    }
+    return 0;
+}
+
 static int read_all(const struct source *s, struct inject_options *o)
 {
     o->injected = get(s, SIDECAR_INJECTED);
-    o->containers = get(s, "operator-containers");
     o->kubeconfig_volume = get(s, "kubeconfig-volume");
     o->env_sync = get(s, "env-sync");
     o->default_container =
         cJSON_GetStringValue(field_get(s->annotations, "kubectl.kubernetes.io/default-container"));
     bool read = read_switch(s, "disable-fake-kubeconfig-arg", &o->keep_args) == 0 &&
                 read_switch(s, "disable-fake-kubeconfig-env", &o->keep_env) == 0 &&
-                read_log_path(s, o) == 0 && read_env_inject(s, o) == 0 && read_resources(s, o) == 0;
+                read_log_path(s, o) == 0 && read_env_inject(s, o) == 0 &&
+                read_resources(s, o) == 0 && read_containers(s, o) == 0;
     return read ? 0 : s->e->code;
 }
 
@@ -170,6 +190,9 @@ int inject_options_init(struct inject_options *o, const char *prefix, const cJSO
 
 void inject_options_deinit(struct inject_options *o)
 {
+    inject_index_deinit(&o->named);
+    free(o->named_text);
+    o->named_text = NULL;
     cJSON_Delete(o->env_inject);
     cJSON_Delete(o->resources);
     o->env_inject = NULL;

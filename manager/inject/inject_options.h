@@ -13,14 +13,17 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
+#include "inject/inject_index.h"
 
-/* Strings point into the pod; NULL: not given. */
+/* Strings point into the pod, but for the copy; NULL: not given. */
 struct inject_options {
     const char *prefix;
     const char *injected;          /* sharding-config-injected: the shard */
     bool keep_args;                /* disable-fake-kubeconfig-arg */
     bool keep_env;                 /* disable-fake-kubeconfig-env */
     const char *containers;        /* operator-containers: names, separated by commas */
+    char *named_text;              /* a copy, which `named` has the names from */
+    struct inject_index named;     /* these */
     const char *default_container; /* kubectl.kubernetes.io/default-container */
     const char *kubeconfig_volume; /* VOLUME or VOLUME/FILE with the real kubeconfig */
     const char *log_path;          /* a folder that all containers share */

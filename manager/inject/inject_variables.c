@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/inject_variables.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inject/inject_index.h"
+#include "json/field.h"
+
+/* ---- env-sync ---- */
+
+struct sync {
+    struct edit *ed;
+    cJSON *list;
+    struct warnings *warnings;
+    struct inject_index there; /* what the containers have */
+    struct inject_index done;  /* names that have been looked at */
+};
+
+static void index_variables(struct sync *s, const cJSON *spec)
+{
+    const cJSON *container;
+    cJSON_ArrayForEach(container, field_get(spec, "containers"))
+    {
+        if (inject_index_add_list(&s->there, field_get(container, "env")) != 0) {
+            edit_fail(s->ed, -ENOMEM);
+        }
+    }
+}
+
+static cJSON *new_variable(struct edit *ed, const char *name, const char *value)
+{
+    cJSON *variable = cJSON_CreateObject();
+    edit_string(ed, variable, "name", name);
+    edit_string(ed, variable, "value", value);
+    return edit_result(ed, variable);
+}
+
+/* `value` is NULL for the one that a container of the pod has. */
+static void sync_variable(struct sync *s, const char *name, const char *value)
+{
+    const struct inject_entry *found = value != NULL ? NULL : inject_index_find(&s->there, name);
+    if (value == NULL && found == NULL) {
+        warnings_add(s->warnings, "env-sync: no container has a variable %.100s", name);
+        return;
+    }
+    edit_prepend(s->ed, s->list,
+                 found == NULL ? new_variable(s->ed, name, value)
+                               : cJSON_Duplicate(found->item, true));
+}
+
+/* NAME=VALUE or NAME. */
+static void sync_item(struct sync *s, char *text)
+{
+    char *value = strchr(text, '=');
+    if (value != NULL) {
+        *value++ = '\0';
+    }
+    if (text[0] == '\0' || inject_index_find(&s->done, text) != NULL) {
+        return;
+    }
+    if (inject_index_add(&s->done, text, NULL) != 0) {
+        edit_fail(s->ed, -ENOMEM);
+        return;
+    }
+    sync_variable(s, text, value);
+}
+
+/* From the end, for of several with a name the last one counts. */
+static void sync_items(struct sync *s, char *text)
+{
+    for (size_t end = strlen(text); end > 0 && s->ed->rc == 0;) {
+        char *comma = memrchr(text, ',', end);
+        char *item = comma == NULL ? text : comma + 1;
+        text[end] = '\0';
+        sync_item(s, item + strspn(item, " "));
+        end = comma == NULL ? 0 : (size_t)(comma - text);
+    }
+}
+
+cJSON *inject_variables_sync(struct edit *ed, const struct inject_options *o, const cJSON *spec,
+                             struct warnings *warnings)
+{
+    struct sync s = {.ed = ed, .list = cJSON_CreateArray(), .warnings = warnings};
+    char *text = strdup(o->env_sync == NULL ? "" : o->env_sync);
+    inject_index_init(&s.there);
+    inject_index_init(&s.done);
+    if (text == NULL || s.list == NULL) {
+        edit_fail(ed, -ENOMEM);
+    } else if (text[0] != '\0') {
+        index_variables(&s, spec);
+        sync_items(&s, text);
+    }
+    inject_index_deinit(&s.there);
+    inject_index_deinit(&s.done);
+    free(text);
+    return edit_result(ed, s.list);
+}
+
+/* ---- env-inject ---- */
+
+static void set_value(struct edit *ed, cJSON *variable, const char *value)
+{
+    edit_string(ed, variable, "value", value);
+    cJSON_DeleteItemFromObjectCaseSensitive(variable, "valueFrom");
+}
+
+/* Finds, or adds, the variable in a container whose variables are known. Others of its name go: of
+ * several the last one would count. */
+static void set_indexed(struct edit *ed, struct inject_entry *container, const char *name,
+                        const char *value)
+{
+    cJSON *list = edit_array(ed, container->item, "env");
+    struct inject_entry *found = inject_index_find(&container->inner, name);
+    cJSON *variable = found == NULL ? edit_append_object(ed, list) : found->item;
+    if (found == NULL) {
+        edit_string(ed, variable, "name", name);
+        if (ed->rc == 0 && inject_index_add(&container->inner, name, variable) != 0) {
+            edit_fail(ed, -ENOMEM);
+        }
+    }
+    for (; found != NULL && found->same != NULL; found->same = found->same->same) {
+        cJSON_Delete(cJSON_DetachItemViaPointer(list, found->same->item));
+    }
+    set_value(ed, variable, value);
+}
+
+static void set_all(struct edit *ed, struct inject_entry *container, const cJSON *variables)
+{
+    const cJSON *variable;
+    if (!container->indexed) {
+        container->indexed = true;
+        inject_index_init(&container->inner);
+        if (inject_index_add_list(&container->inner, field_get(container->item, "env")) != 0) {
+            edit_fail(ed, -ENOMEM);
+        }
+    }
+    cJSON_ArrayForEach(variable, variables)
+    {
+        if (ed->rc == 0) {
+            set_indexed(ed, container, field_text(variable, "key"), field_text(variable, "value"));
+        }
+    }
+}
+
+void inject_variables_inject(struct edit *ed, const struct inject_options *o, cJSON *spec,
+                             struct warnings *warnings)
+{
+    struct inject_index containers;
+    const cJSON *entry;
+    inject_index_init(&containers);
+    if (o->env_inject != NULL &&
+        inject_index_add_list(&containers, edit_array(ed, spec, "containers")) != 0) {
+        edit_fail(ed, -ENOMEM);
+    }
+    cJSON_ArrayForEach(entry, o->env_inject)
+    {
+        struct inject_entry *found = inject_index_find(&containers, field_text(entry, "name"));
+        if (found != NULL) {
+            set_all(ed, found, field_get(entry, "env"));
+        } else {
+            warnings_add(warnings, "env-inject: the pod has no container \"%.63s\"",
+                         field_text(entry, "name"));
+        }
+    }
+    inject_index_deinit(&containers);
+}
+
+/* ---- one variable ---- */
+
+void inject_variables_set(struct edit *ed, cJSON *container, const char *name, const char *value)
+{
+    cJSON *list = edit_array(ed, container, "env");
+    cJSON *variable = edit_find(list, "name", name);
+    if (variable == NULL) {
+        variable = edit_append_object(ed, list);
+        edit_string(ed, variable, "name", name);
+    }
+    cJSON *next = variable == NULL ? NULL : variable->next;
+    while (next != NULL) {
+        cJSON *other = next;
+        next = next->next;
+        if (strcmp(field_text(other, "name"), name) == 0) {
+            cJSON_Delete(cJSON_DetachItemViaPointer(list, other));
+        }
+    }
+    set_value(ed, variable, value);
+}
