@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "kube/name.h"
+#include "program/local_token.h"
 
 static const char description[] =
     "Reads the kubeconfig that an operator or kubectl would use, and writes one whose clusters all "
@@ -20,8 +21,8 @@ static const char examples[] =
     "    kubeconfig-gen --output=fake.yaml\n"
     "    KUBECONFIG=fake.yaml kubectl get pods\n"
     "    kubeconfig-gen --in-cluster --token-file=/run/cmesh/token -o /run/cmesh/kubeconfig\n"
-    "    kubeconfig-gen --context=prod --configmap=my-operator/cmesh-kubeconfig | kubectl apply -f "
-    "-\n";
+    "    kubeconfig-gen --token-file=off --configmap=my-operator/cmesh-kubeconfig | \\\n"
+    "        kubectl apply -f -\n";
 
 static const struct kubeconfig_gen_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
@@ -57,9 +58,11 @@ static const struct flag table[] = {
     {.name = "token-file",
      .value = "PATH",
      FLAG_STRING_AT(struct kubeconfig_gen_flags, token_file),
-     .help = "Give every user the token of this file, which localproxy, started with the same "
-             "--token-file, demands. It opens nothing but localproxy. If the file is missing, "
-             "it is made, mode 0600, with a random token."},
+     .default_text = LOCAL_TOKEN_DEFAULT,
+     .help = "Give every user the token of this file, for which localproxy, started by the same "
+             "user or with the same --token-file, asks. It opens nothing but localproxy. If the "
+             "file is missing, it is made, mode 0600, with a random token. off: write none, for a "
+             "localproxy that asks for none."},
     {.name = "output",
      .letter = 'o',
      .value = "PATH",
@@ -73,7 +76,7 @@ static const struct flag table[] = {
      .value = "NS/NAME",
      FLAG_STRING_AT(struct kubeconfig_gen_flags, configmap),
      .help = "Write a manifest of this ConfigMap, with the kubeconfig under the key "
-             "kubeconfig."},
+             "kubeconfig. Needs --token-file=off, here and of localproxy."},
     FLAGS_COMMON(struct kubeconfig_gen_flags, common),
     {.name = NULL},
 };
@@ -119,11 +122,11 @@ static void check_configmap(const struct kubeconfig_gen_flags *c)
         name_check_subdomain(slice_str(slash + 1)) != NULL) {
         flags_misuse(&command, "--configmap: write NAMESPACE/NAME, both as Kubernetes allows them");
     }
-    if (c->token_file != NULL) {
-        flags_misuse(
-            &command,
-            "--configmap cannot be combined with --token-file: whoever may read ConfigMaps would "
-            "know the token; let an init container write the file with --output");
+    if (!local_token_is_off(c->token_file)) {
+        flags_misuse(&command,
+                     "--configmap cannot be combined with a token, which whoever may read "
+                     "ConfigMaps would know: let an init container write the file with --output, "
+                     "or say --token-file=off here and to localproxy");
     }
 }
 

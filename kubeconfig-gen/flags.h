@@ -18,7 +18,7 @@ struct kubeconfig_gen_flags {
     const char *proxy;
     struct url proxy_url; /* `proxy`, parsed */
     const char *proxy_ca;
-    const char *token_file;
+    const char *token_file; /* as program/local_token.h reads it */
     const char *output; /* "-": standard output */
     bool shared;        /* others may read it */
     const char *configmap;

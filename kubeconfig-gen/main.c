@@ -119,21 +119,28 @@ static int write_out(const struct kubeconfig_gen_flags *c, const struct buf *tex
     return 0;
 }
 
+static void tell_made(const char *path)
+{
+    log_info("created a token for localproxy", log_str("path", path));
+}
+
+/* *out stays NULL when the kubeconfig is to hold none. */
 static int load_token(const struct kubeconfig_gen_flags *c, char **out, struct err *e)
 {
-    bool made;
-    if (c->token_file == NULL) {
-        return 0;
-    }
-    *out = local_token_load(c->token_file, &made, e);
-    if (*out == NULL) {
-        err_prefix(e, "--token-file");
+    char *path;
+    bool made_own;
+    bool made = false;
+    if (local_token_path(c->token_file, &path, &made_own, e) != 0 || path == NULL) {
         return e->code;
     }
-    if (made) {
-        log_info("created a token for localproxy", log_str("path", c->token_file));
+    *out = local_token_load(path, &made, e);
+    if (*out == NULL) {
+        err_prefix(e, "--token-file");
+    } else if (made || made_own) {
+        tell_made(path);
     }
-    return 0;
+    free(path);
+    return e->code;
 }
 
 static int load_proxy_ca(const struct kubeconfig_gen_flags *c, struct kube_pem *out, struct err *e)

@@ -8,7 +8,10 @@
 #include "guard/host.h"
 #include "guard/origin.h"
 #include "kube/name.h"
+#include "program/local_token.h"
 #include "program/program.h"
+
+#define ADMIN_PORT "5441"
 
 static const char *const no_rules_choices[] = {"block", "passthrough", NULL};
 static const char *const reload_mode_choices[] = {"seamless", "cut", NULL};
@@ -28,12 +31,11 @@ static const char examples[] =
     "    localproxy --rules=/var/lib/cmesh/rules.json --control=/run/cmesh/control.sock\n"
     "    localproxy --kubeconfig=$HOME/.kube/config --context=kind-dev --rules=rules.json \\\n"
     "        --listen=127.0.0.1:0 --ready-file=/tmp/ready.json\n"
-    "    kubectl --server=http://127.0.0.1:5443 get pods -A\n";
+    "    kubeconfig-gen -o fake.kubeconfig; kubectl --kubeconfig fake.kubeconfig get pods -A\n";
 
 static const struct localproxy_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
     .listen = "127.0.0.1:5443",
-    .admin = "[::]:5441",
     .no_rules = NO_RULES_BLOCK,
     .reload_mode = RELOAD_SEAMLESS,
     .write_fence = WRITE_FENCE_ENFORCE,
@@ -133,16 +135,18 @@ const struct flag localproxy_flags_table[] = {
     {.name = "token-file",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, token_file),
-     .help = "Demand this token of every request, as bearer token or as the password of Basic "
-             "authentication, so that other processes on the host cannot borrow the "
-             "operator's identity. kubeconfig-gen --token-file writes the same one into the "
-             "kubeconfig. Read again when it changed; the old token is refused from then on."},
+     .default_text = LOCAL_TOKEN_DEFAULT,
+     .help = "Ask every request for the token of this file, as bearer token or as the password of "
+             "Basic authentication, so that other users, containers and web pages cannot borrow "
+             "localproxy's rights. kubeconfig-gen, with the same --token-file or none, writes it "
+             "into the kubeconfig. Without the flag the file is made when it is missing. Read "
+             "again when it changed; the old token is refused from then on. off: ask for none."},
     {.name = "accept-host",
      .value = "NAME",
      FLAG_LIST_AT(struct localproxy_flags, accept_hosts),
-     .help = "A further name by which clients reach localproxy; may be repeated. Without TLS and "
-             "without a token, requests with another name in Host than localhost or an IP address "
-             "are answered with 403, as they may come from a web page."},
+     .help = "A further name by which clients reach localproxy; may be repeated. Without TLS, and "
+             "with --token-file=off, requests with another name in Host than localhost or an IP "
+             "address are answered with 403, as they may come from a web page."},
     {.name = "accept-origin",
      .value = "ORIGIN",
      FLAG_LIST_AT(struct localproxy_flags, accept_origins),
@@ -151,6 +155,7 @@ const struct flag localproxy_flags_table[] = {
              "with 403, whatever token they have."},
     {.name = "admin",
      .value = "ADDR:PORT",
+     .default_text = PROGRAM_ADMIN_TEXT(ADMIN_PORT),
      FLAG_STRING_AT(struct localproxy_flags, admin),
      .help = "Where /healthz, /readyz, /metrics and /status are served. Port 0 picks a free "
              "one."},
@@ -257,6 +262,7 @@ void localproxy_flags_parse(struct localproxy_flags *c, int argc, char **argv)
     struct err e = ERR_INIT;
     *c = defaults;
     (void)flags_parse_or_exit(&command, c, &c->common, argc, argv);
+    c->admin = c->admin != NULL ? c->admin : PROGRAM_ADMIN(ADMIN_PORT);
     if (check(c, &e) != 0) {
         flags_misuse(&command, "%s", e.msg);
     }

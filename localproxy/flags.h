@@ -33,7 +33,7 @@ struct localproxy_flags {
     uint64_t cut_spread_s;
     const char *state; /* NULL: what clients have seen does not outlive the process */
     uint64_t resume_doubt_s;
-    const char *token_file;
+    const char *token_file; /* as program/local_token.h reads it */
     struct flag_list accept_hosts;   /* beside those of guard/host.h */
     struct flag_list accept_origins; /* beside those of guard/origin.h */
     bool watch_bypass;

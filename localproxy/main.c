@@ -21,6 +21,7 @@
 #include "net/address.h"
 #include "net/own_address.h"
 #include "net/timer.h"
+#include "program/local_token.h"
 #include "program/program.h"
 #include "proxy.h"
 #include "rules/reload.h"
@@ -36,6 +37,7 @@ struct app {
     struct kube_access access;
     struct kube_client *upstream;
     struct metrics metrics;
+    char *token_path; /* NULL: no token is asked for */
     struct listener_secrets *secrets;
     char *pod_namespace;
     struct proxy *proxy;
@@ -115,6 +117,18 @@ static void on_shutdown(void *data)
 
 /* ---- the beginning ---- */
 
+static int find_token(struct app *a, struct err *e)
+{
+    bool made;
+    int rc = local_token_path(a->flags.token_file, &a->token_path, &made, e);
+    if (made) {
+        log_info("created a token, which kubeconfig-gen writes into kubeconfigs",
+                 log_str("path", a->token_path));
+    }
+    a->flags.token_file = a->token_path;
+    return rc;
+}
+
 static int open_secrets(struct app *a, struct err *e)
 {
     a->secrets = listener_secrets_new(a->program.loop, &a->flags, 0, e);
@@ -144,12 +158,9 @@ static int open_proxy(struct app *a, struct err *e)
 /* Whoever reaches the address has the credentials of the API server. */
 static void warn_of_open_door(const struct app *a)
 {
-    struct sockaddr_storage listen;
-    struct err e = ERR_INIT;
-    if (a->flags.token_file == NULL && net_address_parse(a->flags.listen, &listen, &e) == 0 &&
-        !net_address_is_loopback(&listen)) {
-        log_warn("whoever reaches this address has localproxy's rights at the API server: demand a "
-                 "token (--token-file), or listen on 127.0.0.1",
+    if (a->flags.token_file == NULL) {
+        log_warn("no token is asked for: every program and user that reaches this address has "
+                 "localproxy's rights at the API server (--token-file=off)",
                  log_str("listen", proxy_address(a->proxy)));
     }
 }
@@ -324,8 +335,8 @@ static int open_reload(struct app *a, struct err *e)
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct app *, struct err *) = {
-        check_ready_file, open_timers, open_upstream, open_secrets, open_proxy,
-        open_reload,      open_bypass, open_lease,    open_admin,
+        check_ready_file, open_timers, open_upstream, find_token, open_secrets,
+        open_proxy,       open_reload, open_bypass,   open_lease, open_admin,
     };
     struct app *a = data;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
@@ -383,5 +394,6 @@ int main(int argc, char **argv)
     kube_access_deinit(&a.access);
     kube_access_deinit(&a.home);
     free(a.pod_namespace);
+    free(a.token_path);
     return code;
 }

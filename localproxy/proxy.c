@@ -510,8 +510,8 @@ static bool admit(const struct request *r)
     struct slice token = listener_secrets_token(r->proxy->o.secrets);
     if (token.len > 0 && !token_is_in(r->head, token)) {
         refuse(r, 401, 0,
-               "the token of --token-file is missing or wrong; "
-               "use the kubeconfig that kubeconfig-gen wrote with it");
+               "the token is missing or wrong: use the kubeconfig that kubeconfig-gen writes, with "
+               "the same --token-file as localproxy's, or none if it has none");
         return false;
     }
     if (!origin_is_accepted(r->head, &r->proxy->o.flags->accept_origins)) {

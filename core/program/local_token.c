@@ -14,6 +14,7 @@
 #include "base/secret.h"
 #include "crypto/digest.h"
 #include "kube/access/access.h"
+#include "program/local_folder.h"
 
 enum { RANDOM_BYTES = 32, FILE_MAX = LOCAL_TOKEN_LEN_MAX + 256 };
 
@@ -124,4 +125,58 @@ char *local_token_load(const char *path, bool *made, struct err *e)
         *made = rc == 0;
     }
     return read_token(path, e);
+}
+
+bool local_token_is_off(const char *flag)
+{
+    return flag != NULL && strcmp(flag, "off") == 0;
+}
+
+/* Makes it, or sees that it can be used. */
+static int check_own(const char *path, bool *made, struct err *e)
+{
+    int rc = local_folder_check_file(path, e);
+    if (rc != 0) {
+        return rc;
+    }
+    char *token = local_token_load(path, made, e);
+    secret_free(token);
+    return token == NULL ? e->code : 0;
+}
+
+static char *find_own(bool *made, struct err *e)
+{
+    char *folder = local_folder_open(e);
+    char *path = NULL;
+    if (folder == NULL) {
+        return NULL;
+    }
+    if (asprintf(&path, "%s/token", folder) < 0) {
+        path = NULL;
+        err_memory(e);
+    } else if (check_own(path, made, e) != 0) {
+        free(path);
+        path = NULL;
+    }
+    free(folder);
+    return path;
+}
+
+int local_token_path(const char *flag, char **path, bool *made, struct err *e)
+{
+    *path = NULL;
+    *made = false;
+    if (local_token_is_off(flag)) {
+        return 0;
+    }
+    if (flag != NULL) {
+        *path = strdup(flag);
+        return *path == NULL ? err_memory(e) : 0;
+    }
+    *path = find_own(made, e);
+    if (*path == NULL) {
+        err_prefix(e, "no place for a token (--token-file=PATH names one)");
+        return e->code;
+    }
+    return 0;
 }

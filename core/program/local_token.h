@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * local_token.h - the token that localproxy demands, in a file that both read.
+ * local_token.h - the token by which localproxy knows its clients, in a file that kubeconfig-gen
+ * reads as well.
  */
 #ifndef CORE_PROGRAM_LOCAL_TOKEN_H
 #define CORE_PROGRAM_LOCAL_TOKEN_H
@@ -9,6 +10,9 @@
 
 #include "base/err.h"
 
+/* As --help shows it. */
+#define LOCAL_TOKEN_DEFAULT "a file of the user's own"
+
 #define LOCAL_TOKEN_LEN_MIN 16
 #define LOCAL_TOKEN_LEN_MAX 4096
 
@@ -16,5 +20,13 @@
  * is made, mode 0600, with 256 random bits; *made tells. Of several that do so at once one wins,
  * and all get its token. NULL with `e` set: unreadable, empty, short, several lines. */
 MUST_CHECK char *local_token_load(const char *path, bool *made, struct err *e);
+
+/* What --token-file says: "off" (then *path is NULL), a path, or nothing (NULL): the file `token`
+ * of the user's own folder (local_folder.h), which is made if it is missing; *made tells. *path is
+ * a copy that the caller frees. The error says what to give instead. */
+MUST_CHECK int local_token_path(const char *flag, char **path, bool *made, struct err *e);
+
+/* Whether the flag turns it off. */
+bool local_token_is_off(const char *flag);
 
 #endif

@@ -314,7 +314,7 @@ start_shard() {
 		--from-configmap="$prefix-operator/cmesh-rules-$shard" --shard="$prefix-operator/$shard" \
 		--to="$shard.rules.json" --control="$shard.sock" --admin=127.0.0.1:0 \
 		--ready-file="$shard.rulesync.ready"
-	run "$shard.localproxy.log" "$bin/localproxy/localproxy" \
+	XDG_STATE_HOME=$work run "$shard.localproxy.log" "$bin/localproxy/localproxy" \
 		--rules="$shard.rules.json" --control="$shard.sock" \
 		--listen=127.0.0.1:0 --admin=127.0.0.1:0 --ready-file="$shard.ready"
 	await test -f "$shard.ready" -a -f "$shard.rulesync.ready" ||
@@ -322,7 +322,7 @@ start_shard() {
 	operator_pod "$shard" >"$shard.pod.yaml"
 	apply "$shard.pod.yaml"
 	await set_ready "operator-$shard-0" || die "$(cat await.log)"
-	"$bin/kubeconfig-gen/kubeconfig-gen" --log-level=error \
+	XDG_STATE_HOME=$work "$bin/kubeconfig-gen/kubeconfig-gen" --log-level=error \
 		--proxy="http://$(value "$shard.ready" listen)" -o "$shard.kubeconfig"
 	printf '  %-7s ConfigMap cmesh-rules-%s -> rulesync -> localproxy at http://%s\n' "$shard" \
 		"$shard" "$(value "$shard.ready" listen)"

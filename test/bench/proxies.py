@@ -125,6 +125,13 @@ sni str({server_name}) ssl-min-ver TLSv1.2 pool-purge-delay 1h
         return [self.binary, "-db", "-q", "-f", config]
 
 
+def no_token(binary):
+    """So that a localproxy asks for none, as other proxies do; an older build has no such word."""
+    command = [binary, "--help"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+    return ["--token-file=off"] if "off: ask for none" in " ".join(told.split()) else []
+
+
 class Localproxy(Proxy):
     name = "localproxy"
     version_flag = "--version"
@@ -160,7 +167,7 @@ class Localproxy(Proxy):
                 "--rules", lab.write(f"{folder}/rules.json", json.dumps(rules)),
                 "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0",
                 "--state", lab.path(folder, "state"),  # as every installation has it
-                "--ready-file", lab.path(folder, "ready.json")]
+                "--ready-file", lab.path(folder, "ready.json"), *no_token(self.binary)]
 
 
 class Baseline(Localproxy):

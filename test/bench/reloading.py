@@ -8,6 +8,7 @@ import socket
 import time
 
 from lab import BenchError
+from proxies import no_token
 
 NAMESPACES = 30
 WINDOW = 20
@@ -59,7 +60,8 @@ class ReloadedProxy:
             "--rules", lab.write(f"{folder}/rules.json", json.dumps(rules)),
             "--control", self.control_path, "--reload-mode", mode,
             "--listen", f"127.0.0.1:{self.port}", "--admin", "127.0.0.1:0",
-            "--log-level", "error", "--ready-file", ready, *flags], role="proxy")
+            "--log-level", "error", "--ready-file", ready, *no_token(binary), *flags],
+            role="proxy")
         self.admin_port = self.wait_ready(ready)
         self.control = ControlConnection(self.control_path)
 

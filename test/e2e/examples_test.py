@@ -144,10 +144,8 @@ class ReadmeTestCase(node.TestCase):
 
 class ByHandTest(ReadmeTestCase):
     def test_readme(self):
-        apply, label, rules, kubeconfig, deploy, look, page, change, away = blocks(
-            "fake-kubeconfig-by-hand"
-        )
-        for command in (apply, label, rules, kubeconfig, deploy):
+        apply, label, rules, deploy, look, page, change, away = blocks("fake-kubeconfig-by-hand")
+        for command in (apply, label, rules, deploy):
             self.follow(command)
         self.wait_reporters({f"team-{i}": r"by-hand-.*" for i in (1, 2, 3)})
         shown = self.follow(look)

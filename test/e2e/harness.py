@@ -231,7 +231,7 @@ def clean_environment(**more):
 class LocalProxy:
     """A localproxy process on free ports. It must end without a sanitizer's report.
 
-    With `control` it has a control socket.
+    With `control` it has a control socket. It asks for no token unless it is told to.
     """
 
     # pylint: disable-next=too-many-arguments
@@ -247,9 +247,10 @@ class LocalProxy:
         command += ["--ready-file", self.ready_file]
         if control:
             command += ["--control", self.control_path]
+        env = {"CMESH_TOKEN_FILE": "off", **(env or {})}
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stderr=log, env=clean_environment(**(env or {}))
+                command, stdin=subprocess.DEVNULL, stderr=log, env=clean_environment(**env)
             )
         self.pid = self.process.pid
         if wait:

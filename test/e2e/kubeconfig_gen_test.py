@@ -71,6 +71,7 @@ class Case(unittest.TestCase):
         self.env = {k: v for k, v in os.environ.items()
                     if not k.startswith(("CMESH_", "KUBE"))}
         self.env["HOME"] = self.dir
+        self.env["CMESH_TOKEN_FILE"] = "off"  # but where it is what the test is about
 
     def path(self, name):
         return os.path.join(self.dir, name)
@@ -444,8 +445,12 @@ class Token(Case):
         self.assertEqual(stat.S_IMODE(os.stat(self.token_path).st_mode), 0o600)
 
     def test_not_in_a_configmap(self):
-        self.refused(2, "cannot be combined with --token-file", "--kubeconfig", self.path("config"),
-                     "--token-file", self.token_path, "--configmap=a/b")
+        args = ["--kubeconfig", self.path("config"), "--configmap=a/b"]
+        words = "cannot be combined with a token"
+        self.refused(2, words, *args, "--token-file", self.token_path)
+        self.env.pop("CMESH_TOKEN_FILE")
+        self.refused(2, words, *args)
+        self.assertNotIn("token:", self.generate(*args, "--token-file=off"))
 
 
 class Output(Case):

@@ -39,7 +39,7 @@ def deployment(namespace):
             **SIDECAR,
             "name": "localproxy",
             "command": ["localproxy", "--in-cluster", "--rules=/var/lib/cmesh/rules.json"],
-            "args": ["--control=/run/cmesh/control.sock"],
+            "args": ["--control=/run/cmesh/control.sock", "--token-file=/run/cmesh/token"],
             "volumeMounts": [RUN, {**STATE, "readOnly": True}],
             "readinessProbe": {"httpGet": {"path": "/readyz", "port": 5441}, "periodSeconds": 1},
         },
@@ -63,6 +63,7 @@ def deployment(namespace):
         **SIDECAR,
         "name": "kubeconfig",
         "command": ["kubeconfig-gen", "--in-cluster", "--shared", "-o", "/run/cmesh/kubeconfig"],
+        "args": ["--token-file=/run/cmesh/token"],
         "volumeMounts": [RUN],
     }
     memory = {"medium": "Memory"}

@@ -69,13 +69,18 @@ class OperatorPod(mesh.Pod):
         args = ["--kubeconfig", self.kubeconfig, "--rules", kept]
         args += ["--pod-namespace", NAMESPACE, "--shutdown-grace", "2"]
         args += ["--listen", f"{self.address}:5443", "--admin", f"{self.address}:5441"]
-        self.proxy = harness.LocalProxy(self.folder, args, control=True)
+        self.proxy = harness.LocalProxy(self.folder, args, env=self.own_token(), control=True)
+
+    def own_token(self):
+        """What both programs find the pod's token by."""
+        return {"XDG_STATE_HOME": self.folder, "CMESH_TOKEN_FILE": ""}
 
     def start_operator(self):
         led = os.path.join(self.folder, "led.kubeconfig")
         command = [harness.program("kubeconfig-gen"), "--kubeconfig", self.kubeconfig]
         command += ["--proxy", f"http://{self.address}:5443", "-o", led]
-        subprocess.run(command, check=True, capture_output=True, env=harness.clean_environment())
+        env = harness.clean_environment(**self.own_token())
+        subprocess.run(command, check=True, capture_output=True, env=env)
         env = {"KUBECONFIG": led, "POD_NAME": self.name, "POD_NAMESPACE": NAMESPACE}
         command = ["setpriv", "--pdeathsig", "KILL", self.case.program]
         with open(self.log_path, "ab") as log:

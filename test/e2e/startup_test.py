@@ -59,7 +59,7 @@ class StartupTestCase(harness.TestCase):
         """Exit code and what was printed on standard error."""
         done = subprocess.run(
             [harness.program("localproxy"), *args],
-            env=harness.clean_environment(HOME=self.folder, **env),
+            env=harness.clean_environment(**{"HOME": self.folder, "CMESH_TOKEN_FILE": "off", **env}),
             capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
         self.assertIsNone(harness.SANITIZER_REPORT.search(done.stderr), done.stderr)
@@ -202,16 +202,25 @@ class AddressTest(StartupTestCase):
 
     def test_an_address_that_others_reach(self):
         token = self.path("token", "secret")
-        for listen, args, warned in (
-            ("0.0.0.0:0", [], True),
-            ("[::]:0", [], True),
-            ("127.0.0.1:0", [], False),
-            ("0.0.0.0:0", ["--token-file", token], False),
+        for listen, token, warned in (
+            ("0.0.0.0:0", "off", True),
+            ("127.0.0.1:0", "off", True),
+            ("0.0.0.0:0", token, False),
         ):
-            base = [*self.base(), "--admin=127.0.0.1:0", "--listen", listen, *args]
+            base = [*self.base(), "--admin=127.0.0.1:0", "--listen", listen, "--token-file", token]
             proxy = self.start_proxy(self.addCleanup, base)
-            self.assertEqual(warned, "--token-file" in proxy.log(), proxy.log())
+            self.assertEqual(warned, "--token-file=off" in proxy.log(), proxy.log())
             proxy.stop()
+
+    def test_pages_are_for_this_machine_outside_of_pods(self):
+        for env, address in (
+            ({}, "127.0.0.1:5441"),
+            ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "[::]:5441"),
+        ):
+            # Taken, so that each way of listening there fails with the address.
+            with socket.create_server(("127.0.0.1", 5441)):
+                args = [*self.base(), "--listen=127.0.0.1:0"]
+                self.assert_fails(1, ["--admin", address, "in use"], *args, **env)
 
     def test_ready_file_that_cannot_be_written(self):
         for path, reason in (
@@ -581,6 +590,96 @@ class TokenTest(StartupTestCase):
             self.assertIsNone(seen.get("Authorization"), "it is not passed on")
         log = self.guarded.log()
         self.assertIsNone(re.search(self.TOKEN, log))
+
+
+class OwnTokenTest(StartupTestCase):
+    """Without --token-file there is one, of the user's own."""
+
+    def setUp(self):
+        super().setUp()
+        self.token_path = self.path("cmesh/token")
+        self.env = {"XDG_STATE_HOME": self.folder, "CMESH_TOKEN_FILE": ""}
+        self.base = ["--kubeconfig", self.kubeconfig, "--rules", self.rules, *self.ports()]
+
+    def start(self, *args):
+        return self.start_proxy(self.addCleanup, [*self.base, *args], env=self.env)
+
+    def token(self):
+        with open(self.token_path, encoding="ascii") as f:
+            return f.read().strip()
+
+    def status(self, proxy, *authorization):
+        headers = [("Authorization", value) for value in authorization]
+        return proxy.fetch("/api/v1/pods", headers=headers).status
+
+    def generate(self, *args):
+        """The token in the kubeconfig that kubeconfig-gen writes; None: there is none."""
+        command = [harness.program("kubeconfig-gen"), "--kubeconfig", self.kubeconfig, *args]
+        done = subprocess.run(
+            command, env=harness.clean_environment(HOME=self.folder, **self.env),
+            capture_output=True, text=True, timeout=30, check=True,
+        )  # fmt: skip
+        found = set(re.findall(r"^ +token: \"?([\w-]*)", done.stdout, re.M))
+        self.assertEqual(bool(found), "@" in done.stdout)
+        return found.pop() if found else None
+
+    def assert_private(self, path, mode):
+        found = os.stat(path)
+        self.assertEqual((mode, os.geteuid()), (found.st_mode & 0o7777, found.st_uid))
+
+    def test_localproxy_comes_first(self):
+        proxy = self.start()
+        self.assert_private(self.path("cmesh"), 0o700)
+        self.assert_private(self.token_path, 0o600)
+        self.assertIn(self.token_path, proxy.log())
+        self.assertNotIn(self.token(), proxy.log())
+        self.assertEqual(401, self.status(proxy))
+        self.assertEqual([], [r for r in self.asked if r.target == "/api/v1/pods"])
+        self.assertEqual(200, self.status(proxy, "Bearer " + self.token()))
+        self.assertEqual(self.token(), self.generate())
+
+    def test_kubeconfig_gen_comes_first(self):
+        token = self.generate()
+        self.assert_private(self.token_path, 0o600)
+        self.assertEqual(self.token(), token)
+        for proxy in (self.start(), self.start()):  # both have the same one
+            self.assertEqual(401, self.status(proxy))
+            self.assertEqual(200, self.status(proxy, "Basic " + upstream.basic("cmesh", token)))
+            proxy.stop()
+        self.assertEqual(200, self.status(self.start(), "Bearer " + token))
+
+    def test_off(self):
+        proxy = self.start("--token-file=off")
+        self.assertEqual(200, self.status(proxy))
+        self.assertIn("no token is asked for", proxy.log())
+        self.assertIsNone(self.generate("--token-file=off"))
+        self.assertFalse(os.path.exists(self.path("cmesh")))
+
+    def test_nobody_elses_is_used(self):
+        """Of whom others can write or read the token, or a folder that somebody else has put there."""
+        self.generate()
+        for path, mode, words in (
+            (self.token_path, 0o644, "others may use it"),
+            (self.path("cmesh"), 0o770, "others may use it"),
+        ):
+            before = os.stat(path).st_mode & 0o7777
+            os.chmod(path, mode)
+            self.assert_fails(1, [path, words, "--token-file=PATH"], *self.base, **self.env)
+            os.chmod(path, before)
+        os.rename(self.path("cmesh"), self.path("elsewhere"))
+        os.symlink("elsewhere", self.path("cmesh"))
+        mentions = [self.path("cmesh"), "is not a folder", "--token-file=PATH"]
+        self.assert_fails(1, mentions, *self.base, **self.env)
+
+    def test_no_place_for_it(self):
+        self.env["XDG_STATE_HOME"] = self.path("file", "") + "/below"
+        mentions = ["--token-file=PATH", self.env["XDG_STATE_HOME"]]
+        self.assert_fails(1, mentions, *self.base, **self.env)
+        command = [harness.program("kubeconfig-gen"), "--kubeconfig", self.kubeconfig]
+        env = harness.clean_environment(**self.env)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        self.assertEqual((1, ""), (done.returncode, done.stdout))
+        self.assertIn("--token-file=PATH", done.stderr)
 
 
 if __name__ == "__main__":

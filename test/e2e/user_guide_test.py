@@ -9,7 +9,7 @@ import harness
 import mesh
 
 GUIDE = os.path.join(harness.ROOT, "docs", "user-guide.md")
-PORTS = ("5441", "5442", "5443")
+PROGRAMS = ("localproxy", "rulesync")
 NAMESPACES = [f"demo-{n}" for n in range(1, 5)]
 
 
@@ -54,7 +54,8 @@ class ByHandTest(harness.TestCase):
         self.addCleanup(self.admin.run, "delete", "namespace", "--ignore-not-found", *NAMESPACES)
         for name in ("examples", "k8s"):
             os.symlink(os.path.join(harness.ROOT, name), os.path.join(self.folder, name))
-        self.ports = {port: str(harness.free_port()) for port in PORTS}
+        self.listen = f"127.0.0.1:{harness.free_port()}"
+        self.admins = {name: f"127.0.0.1:{harness.free_port()}" for name in PROGRAMS}
         self.shell = Shell(self.folder, self.environment())
         self.addCleanup(self.shell.close)
 
@@ -65,14 +66,15 @@ class ByHandTest(harness.TestCase):
         return harness.clean_environment(
             PATH=":".join(folders),
             HOME=self.folder,
+            XDG_STATE_HOME=self.folder,
             KUBECONFIG=self.cluster.kubeconfig,
-            CMESH_LISTEN=f"127.0.0.1:{self.ports['5443']}",
-            CMESH_PROXY=f"http://127.0.0.1:{self.ports['5443']}",
+            CMESH_LISTEN=self.listen,
+            CMESH_PROXY=f"http://{self.listen}",
         )
 
     def type(self, text):
-        for usual, free in self.ports.items():
-            text = text.replace(":" + usual, ":" + free)
+        for name, admin in self.admins.items():
+            text = text.replace(f"{name} --", f"{name} --admin={admin} --")
         return self.shell.type(text)
 
     def shown(self):

@@ -13,7 +13,7 @@ flags=$(for program in "$1" "$2" "$3" "$3 compile" "$3 coverage" "$3 unlabel" "$
 done | sort -u | grep -vxE 'help|version')
 
 # kubeconfig-gen with nothing to read: it complains of that alone.
-ask() { env -i HOME=/nonexistent "$@" "$gen" --output=/nonexistent/x 2>&1 || true; }
+ask() { env -i HOME=/nonexistent CMESH_TOKEN_FILE=off "$@" "$gen" --output=/nonexistent/x 2>&1 || true; }
 
 expect() { # WORDS ENVIRONMENT...
 	local words=$1 said

@@ -149,6 +149,44 @@ static void test_errors(void **state)
     assert_non_null(strstr(e.msg, "cannot create"));
 }
 
+/* ---- what --token-file says ---- */
+
+static void test_flag(void **state)
+{
+    struct err e = ERR_INIT;
+    char *path;
+    bool made;
+    (void)state;
+    assert_int_equal(local_token_path("off", &path, &made, &e), 0);
+    assert_null(path);
+    assert_int_equal(local_token_path("/no/such/file", &path, &made, &e), 0);
+    assert_string_equal(path, "/no/such/file"); /* made by kubeconfig-gen alone */
+    assert_false(made);
+    free(path);
+}
+
+static void test_own(void **state)
+{
+    struct fixture *f = *state;
+    struct err e = ERR_INIT;
+    char own[512];
+    char *path;
+    bool made;
+    (void)snprintf(own, sizeof own, "%s/cmesh/token", f->dir.path);
+    assert_int_equal(setenv("XDG_STATE_HOME", f->dir.path, 1), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(local_token_path(NULL, &path, &made, &e), 0);
+        assert_int_equal(made, i == 0);
+        assert_string_equal(path, own);
+        free(path);
+    }
+    assert_int_equal(chmod(own, 0644), 0);
+    assert_int_equal(local_token_path(NULL, &path, &made, &e), -EPERM);
+    assert_null(path);
+    assert_non_null(strstr(e.msg, "--token-file=PATH"));
+    assert_int_equal(unsetenv("XDG_STATE_HOME"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +195,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_race, setup, teardown),
         cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
         cmocka_unit_test_setup_teardown(test_errors, setup, teardown),
+        cmocka_unit_test(test_flag),
+        cmocka_unit_test_setup_teardown(test_own, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
