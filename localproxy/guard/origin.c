@@ -15,8 +15,7 @@ static size_t count(const struct http_head *head, struct slice name)
 static bool is_listed(struct slice origin, const struct flag_list *accepted)
 {
     for (size_t i = 0; i < accepted->count; i++) {
-        if (strcmp(accepted->items[i], "*") == 0 ||
-            slice_ieq(origin, slice_str(accepted->items[i]))) {
+        if (slice_ieq(origin, slice_str(accepted->items[i]))) {
             return true;
         }
     }
@@ -49,7 +48,7 @@ bool origin_is_accepted(const struct http_head *head, const struct flag_list *ac
 {
     const struct http_header *origin = http_head_find(head, SLICE("Origin"));
     const struct http_header *site = http_head_find(head, SLICE("Sec-Fetch-Site"));
-    if (origin == NULL && site == NULL) {
+    if ((origin == NULL && site == NULL) || is_listed(SLICE("*"), accepted)) {
         return true;
     }
     if (count(head, SLICE("Origin")) > 1 || count(head, SLICE("Sec-Fetch-Site")) > 1) {
@@ -74,5 +73,5 @@ bool origin_is_untyped(const struct http_head *head)
 {
     const struct http_header *type = http_head_find(head, SLICE("Content-Type"));
     return head->framing == HTTP_BODY_LENGTH && head->content_length > 0 &&
-           (type == NULL || type->value.len == 0);
+           (type == NULL || type->value.len == 0) && http_head_find(head, SLICE("Origin")) == NULL;
 }

@@ -17,15 +17,15 @@
 
 /* Without Origin: whether Sec-Fetch-Site, if there is one, is none or same-origin. With Origin:
  * whether that names the Host of the request, and Sec-Fetch-Site is as before; or it is one of
- * `accepted`, of which "*" is any. Each of both may be there once. */
+ * `accepted`. Each of both may be there once. Where "*" is accepted, always. */
 bool origin_is_accepted(const struct http_head *head, const struct flag_list *accepted);
 
 /* Whether `accepted` can have it: "*", "null", or SCHEME://HOST[:PORT]; nothing else can match. */
 bool origin_is_origin(const char *text);
 
-/* Whether it is as a page's form or script may have it that sends a body without saying of which
- * type: for a body that says its length, pages cannot chunk one, and `kubectl create --raw` does,
- * without a type. The API server takes such a body for JSON. */
+/* Whether it is as the script of a page may have it in a browser that sends no Origin: a body
+ * without a type, which the API server takes for JSON, of a length that is known. Pages cannot chunk
+ * one; `kubectl create --raw` does, without a type. */
 bool origin_is_untyped(const struct http_head *head);
 
 #endif
