@@ -173,6 +173,11 @@ static const struct flag table[] = {
      FLAG_UINT_AT(struct manager_flags, probe_interval_s),
      .help = "How often each proxy is asked what it enforces; more often while something "
              "changes."},
+    {.name = "probe-any-address",
+     FLAG_BOOL_AT(struct manager_flags, probe_any_address),
+     .help = "Ask pods also at loopback and link-local addresses, and at the ports that they name "
+             "for it: to try the manager without a network of pods. Without it the ports are 5441 "
+             "and 5442."},
     {.name = "handover",
      .value = "MODE",
      FLAG_CHOICE_AT(struct manager_flags, handover),

@@ -45,6 +45,7 @@ struct manager_flags {
     int label_foreign; /* enum labels_policy */
 
     uint64_t probe_interval_s;
+    bool probe_any_address;
     uint64_t bypass_wait_s; /* 0: nobody is judged by that */
     int handover;           /* enum handover_mode */
     uint64_t handover_wait_s;

@@ -102,7 +102,7 @@ static int begin_controller(struct leader *l, struct err *e)
         .left_out = l->o.left_out,
         .bypass_wait_ms = s->bypass_wait_s * MS,
         .watch_namespace = s->watch_namespace,
-        .probes = {.interval_ms = s->probe_interval_s * MS},
+        .probes = {.interval_ms = s->probe_interval_s * MS, .any_address = s->probe_any_address},
     };
     l->controller = controller_new(l->loop, &o, e);
     return l->controller == NULL ? e->code : 0;

@@ -2,17 +2,21 @@
 #include "shard/prober.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/list.h"
+#include "base/log.h"
 #include "base/state_machine.h"
 #include "base/table.h"
 #include "control/status.h"
 #include "http/fetch.h"
 #include "net/address.h"
 #include "net/timer.h"
+#include "object/names.h"
 #include "shard/fair_queue.h"
+#include "shard/probe_address.h"
 #include "shard/probe_answer.h"
 
 enum {
@@ -48,7 +52,7 @@ enum {
 
 struct endpoint {
     char *address;              /* NULL: there is none */
-    struct http_client *client; /* NULL with it */
+    struct http_client *client; /* NULL with it, or if nothing is asked there */
 };
 
 /*
@@ -134,11 +138,11 @@ static void endpoint_deinit(struct endpoint *e)
 }
 
 /* "[::1]:5441" to host and port. */
-static int split_address(const char *address, char host[NET_ADDRESS_MAX], unsigned *port)
+static int split_address(const char *address, struct sockaddr_storage *parsed,
+                         char host[NET_ADDRESS_MAX], unsigned *port)
 {
-    struct sockaddr_storage parsed;
     const char *colon = strrchr(address, ':');
-    if (net_address_parse(address, &parsed, NULL) != 0 || colon == address) {
+    if (net_address_parse(address, parsed, NULL) != 0 || colon == address) {
         return -EINVAL;
     }
     size_t brackets = address[0] == '[' ? 1 : 0;
@@ -152,18 +156,8 @@ static int split_address(const char *address, char host[NET_ADDRESS_MAX], unsign
     return 0;
 }
 
-static int endpoint_init(struct endpoint *e, const struct prober *p, const char *address)
+static struct http_client *new_client(const struct prober *p, const char *host, unsigned port)
 {
-    char host[NET_ADDRESS_MAX];
-    unsigned port = 0;
-    *e = (struct endpoint){0};
-    if (address == NULL) {
-        return 0;
-    }
-    int rc = split_address(address, host, &port);
-    if (rc != 0) {
-        return rc;
-    }
     const struct http_client_options o = {
         .host = host,
         .port = port,
@@ -173,9 +167,25 @@ static int endpoint_init(struct endpoint *e, const struct prober *p, const char 
         .user_timeout_ms = (unsigned)p->o.timeout_ms,
         .max_idle = 1,
     };
+    return http_client_new(p->loop, &o, NULL);
+}
+
+/* Of the sidecar whose port that is. */
+static int endpoint_init(struct endpoint *e, const struct prober *p, const char *address,
+                         unsigned usual_port)
+{
+    struct sockaddr_storage parsed;
+    char host[NET_ADDRESS_MAX];
+    unsigned port = 0;
+    *e = (struct endpoint){0};
+    int rc = address == NULL ? 0 : split_address(address, &parsed, host, &port);
+    if (address == NULL || rc != 0) {
+        return rc;
+    }
+    bool may = p->o.any_address || (port == usual_port && probe_address_is_plausible(&parsed));
     e->address = strdup(address);
-    e->client = e->address != NULL ? http_client_new(p->loop, &o, NULL) : NULL;
-    if (e->client == NULL) {
+    e->client = may && e->address != NULL ? new_client(p, host, port) : NULL;
+    if (e->address == NULL || (may && e->client == NULL)) {
         endpoint_deinit(e);
         return -ENOMEM;
     }
@@ -210,6 +220,18 @@ static bool is_telling(const struct target *t)
     return t->tells && now_of(t->prober) - t->told_at < TOLD_MS;
 }
 
+static uint64_t later_of(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A millisecond for each pod of the namespace: of all together no more than 1,000 a second are
+ * asked, whatever is expected of them. */
+static uint64_t least_delay(const struct target *t, uint64_t ms)
+{
+    return later_of(ms, fair_queue_companions(&t->items[LANE_QUICK]));
+}
+
 /* A tenth of the time that has passed already: the answer is late by no more than that. */
 static uint64_t delay_of(const struct target *t)
 {
@@ -219,13 +241,13 @@ static uint64_t delay_of(const struct target *t)
     /* Within 10 % of it, so that pods found together are not asked together for ever. */
     usual = usual - usual / 10 + usual / 5 * (net_clock_random(p->o.clock) >> 16) / 65536;
     uint64_t delay = usual;
+    if (t->proxy.client == NULL) { /* it may tell by itself */
+        return usual;
+    }
     if (t->unmet) {
-        uint64_t passed = (now - t->unmet_at) / 10;
-        uint64_t least = t->tells ? RETRY_MS : QUICK_MS;
-        delay = passed > least ? passed : least;
+        delay = later_of((now - t->unmet_at) / 10, least_delay(t, t->tells ? RETRY_MS : QUICK_MS));
     } else if (t->misses > 0) {
-        uint64_t passed = (now - t->missed_at) / 10;
-        delay = passed > RETRY_MS ? passed : RETRY_MS;
+        delay = later_of((now - t->missed_at) / 10, least_delay(t, RETRY_MS));
     }
     return delay < usual ? delay : usual;
 }
@@ -322,18 +344,28 @@ static bool take_answer(struct target *t, const struct http_answer *a, const str
     return why->code == 0;
 }
 
-/* "<who>: <what>" */
-static void set_message(struct probe_result *r, const char *who, const struct err *e)
+/* What is there instead, and whether anything is, is for those who may read the log: people who
+ * may only create pods must not learn by this what answers where. */
+static void set_message(const struct target *t, struct probe_result *r, const char *who,
+                        const struct err *why)
 {
-    struct err text = *e;
-    err_prefix(&text, "%s", who);
-    probe_answer_text(r->message, sizeof r->message, text.msg);
+    char text[PROBE_MESSAGE_SIZE];
+    if (t->proxy.client == NULL) {
+        (void)snprintf(text, sizeof text, "%s is not asked: %s is not where a sidecar can be", who,
+                       t->proxy.address);
+    } else {
+        (void)snprintf(text, sizeof text, "%s did not answer as a cmesh sidecar", who);
+    }
+    enum log_level level = strcmp(t->result.message, text) == 0 ? LOG_DEBUG : LOG_INFO;
+    LOG_AT(level, "a sidecar does not answer", log_str("pod", t->key), log_str("sidecar", who),
+           log_str("reason", why->msg));
+    probe_answer_text(r->message, sizeof r->message, text);
 }
 
 static void rulesync_failed(struct target *t, const struct err *e)
 {
     struct probe_result r = t->result;
-    set_message(&r, "rulesync", e);
+    set_message(t, &r, "rulesync", e);
     learn(t, &r);
 }
 
@@ -411,7 +443,7 @@ static void proxy_missed(struct target *t, const struct err *e)
         r.state = PROBE_SILENT;
     }
     r.asked = true;
-    set_message(&r, "localproxy", e);
+    set_message(t, &r, "localproxy", e);
     learn(t, &r);
 }
 
@@ -443,9 +475,13 @@ static void start_probe(struct target *t)
     t->asked_at = now_of(p);
     t->told_meanwhile = false;
     set_phase(t, PHASE_ASKING_PROXY);
-    t->fetch = start_fetch(t, &t->proxy, on_proxy, &e);
+    if (t->proxy.client == NULL) {
+        (void)err_set(&e, -EACCES, "no sidecar can be at %s", t->proxy.address);
+    } else {
+        t->fetch = start_fetch(t, &t->proxy, on_proxy, &e);
+    }
     if (t->fetch == NULL) {
-        p->stats.failed++;
+        p->stats.failed += t->proxy.client != NULL;
         proxy_missed(t, &e);
         end_question(t);
     }
@@ -586,9 +622,9 @@ int prober_watch(struct prober *p, const struct prober_target *o)
     if (o->proxy == NULL) {
         return -EINVAL;
     }
-    int rc = endpoint_init(&to[0], p, o->proxy);
+    int rc = endpoint_init(&to[0], p, o->proxy, SIDECAR_ADMIN_PORT);
     if (rc == 0) {
-        rc = endpoint_init(&to[1], p, o->rulesync);
+        rc = endpoint_init(&to[1], p, o->rulesync, SIDECAR_RULESYNC_PORT);
     }
     char *uid = rc == 0 ? strdup(o->uid) : NULL;
     struct target *t = known != NULL || uid == NULL ? known : target_new(p, o->key);

@@ -52,7 +52,8 @@ struct probe_result {
     enum rules_version reads; /* the newest version of rules that both it and this program read */
     char version[PROBE_VERSION_SIZE]; /* of localproxy; "": it does not say */
     char message[PROBE_MESSAGE_SIZE]; /* for people: why it is silent, or why rulesync does not take
-                                         what is published; "" if nothing is wrong */
+                                         what is published; "" if nothing is wrong. Of all that is
+                                         no sidecar's answer it says the same: the log has more */
 };
 
 struct prober_target {
@@ -69,6 +70,8 @@ struct prober_options {
     uint64_t quick_timeout_ms;     /* of one to a pod that was neither slow nor silent the last
                                       time; 0: 1,000 */
     unsigned parallel;             /* questions at a time; 0: 32 */
+    bool any_address;              /* ask at whatever address and port a target has; else only where
+                                      a sidecar can be (probe_address.h): no other is asked */
     const struct net_clock *clock; /* kept, not copied; NULL: the system's */
     /* What is known of a pod has changed by itself. From the loop, never inside a function of this
      * header; may call any of them. `key` is valid until the pod is forgotten. */
@@ -78,7 +81,7 @@ struct prober_options {
 
 struct prober_stats {
     uint64_t asked;  /* requests: to either sidecar */
-    uint64_t failed; /* of them without an answer that makes sense */
+    uint64_t failed; /* of them without an answer that makes sense, for whatever reason */
     unsigned targets;
     unsigned telling;        /* of them, that tell by themselves */
     unsigned other_versions; /* of them, whose proxies are of another one than this program */

@@ -22,6 +22,7 @@ import wire
 
 EDITS = 100
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
+NO_SIDECAR = "did not answer as a cmesh sidecar"
 
 
 def setUpModule():
@@ -1018,7 +1019,7 @@ class TruthTest(ShardsTestCase):
 
     def setUp(self):
         super().setUp()
-        self.manager()
+        self.lead = self.manager()
         self.pods = self.one_shard()
 
     def expect(self, reason, enforced, pod, words, generation=1):
@@ -1039,14 +1040,16 @@ class TruthTest(ShardsTestCase):
     def test_a_proxy_that_was_killed(self):
         for how in (signal.SIGKILL, signal.SIGTERM):
             self.pods[1].stop_proxy(how)
-            self.expect("Silent", "1/2", self.pods[1], "connection refused")
+            self.expect("Silent", "1/2", self.pods[1], NO_SIDECAR)
+            self.assertIn("connection refused", self.lead.log())
             self.pods[1].start_proxy()
             self.well_again()
         self.wait_event("shard-a", "Silent")
 
     def test_a_proxy_that_hangs(self):
         self.pods[0].proxy.signal(signal.SIGSTOP)
-        self.expect("Silent", "1/2", self.pods[0], "no complete response within")
+        self.expect("Silent", "1/2", self.pods[0], NO_SIDECAR)
+        self.assertIn("no complete response within", self.lead.log())
         self.pods[0].proxy.signal(signal.SIGCONT)
         self.well_again()
 
@@ -1056,8 +1059,8 @@ class TruthTest(ShardsTestCase):
         time.sleep(2)
         self.check_status("shard-a", self.pods)  # no harm yet
         self.show("shard-a", "b")
-        message = self.expect("Refused", "1/2", self.pods[0], "rulesync: ")
-        self.assertIn("connection refused", message)
+        self.expect("Refused", "1/2", self.pods[0], f"rulesync {NO_SIDECAR}")
+        self.assertIn("connection refused", self.lead.log())
         self.assertEqual({"object-a"}, self.pods[0].shown())
         self.assertEqual({"object-b"}, self.pods[1].shown())
         self.pods[0].start_sync()
@@ -1067,9 +1070,22 @@ class TruthTest(ShardsTestCase):
     def test_a_rulesync_that_hangs(self):
         self.pods[0].sync.signal(signal.SIGSTOP)
         self.show("shard-a", "b")
-        self.expect("Refused", "1/2", self.pods[0], "no complete response within")
+        self.expect("Refused", "1/2", self.pods[0], f"rulesync {NO_SIDECAR}")
         self.pods[0].sync.signal(signal.SIGCONT)
         self.well_again()
+
+    def test_an_address_that_is_no_sidecars(self):
+        """Not asked is what a pod's object must not have the manager ask: here itself."""
+        self.lead.stop()
+        lead = self.manager("--probe-any-address=false")
+        self.show("shard-a", "b")
+        harness.wait_for(
+            lambda: all("is not where a sidecar can be" in self.row("shard-a", p).get("message", "")
+                        for p in self.pods),
+            "the reason",
+        )
+        self.wait_condition("shard-a", "Enforced", "False", "Silent")
+        self.assertEqual(0, lead.metrics()["cmesh_manager_probes_total"])
 
     def test_a_proxy_that_forgot_everything(self):
         pod = self.pods[0]
@@ -1078,7 +1094,7 @@ class TruthTest(ShardsTestCase):
         os.unlink(os.path.join(pod.folder, "rules.json"))
         pod.start_proxy()
         self.assertEqual(503, pod.shown())
-        self.expect("Refused", "1/2", pod, "rulesync: ", generation=None)
+        self.expect("Refused", "1/2", pod, f"rulesync {NO_SIDECAR}", generation=None)
         pod.start_sync()
         self.well_again()
 

@@ -110,6 +110,7 @@ class Manager:
             os.unlink(self.ready_file)
         command = ["setpriv", "--pdeathsig", "KILL", harness.program("manager")]
         command += ["--kubeconfig", kubeconfig, "--admin", "127.0.0.1:0", "--webhook", "off"]
+        command += ["--probe-any-address"]  # pods are played on loopback
         command += ["--ready-file", self.ready_file, *args]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(

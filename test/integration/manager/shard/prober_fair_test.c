@@ -139,6 +139,7 @@ static void a_pod_that_is_late_once(void **state)
     const struct prober_options o = {.timeout_ms = LONG_MS,
                                      .quick_timeout_ms = SHORT_MS,
                                      .parallel = 8,
+                                     .any_address = true,
                                      .clock = &f->clock.clock};
     prober_free(f->prober);
     fake_clock_forget(&f->clock);

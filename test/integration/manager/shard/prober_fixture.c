@@ -167,6 +167,7 @@ struct prober *open_prober(struct fixture *f, uint64_t timeout_ms)
     const struct prober_options o = {.timeout_ms = timeout_ms,
                                      .quick_timeout_ms = timeout_ms,
                                      .parallel = 8,
+                                     .any_address = true,
                                      .clock = &f->clock.clock,
                                      .on_change = on_change,
                                      .data = f};
