@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/spelling.h"
+#include "compile/also_served.h"
 #include "compile/misspelt.h"
 #include "compile/overlap.h"
 #include "compile/validate_root.h"
@@ -638,6 +639,11 @@ static void note_unlabelled(const struct validation *v)
     }
 }
 
+static bool serves(const void *context, const char *group, const char *resource)
+{
+    return is_served(context, group, resource);
+}
+
 static void note_oddities(struct validation *v)
 {
     struct pair_search contradictions = {.cb = is_contradiction};
@@ -651,6 +657,8 @@ static void note_oddities(struct validation *v)
     note_keys(v);
     (void)each_entry(v, v->context->resource_count == 0 ? note_resources : note_served, NULL);
     note_unlabelled(v);
+    also_served_note(v->rules, v->context->resource_count == 0 ? NULL : serves, v->context,
+                     v->warnings);
     size_t compared = 0;
     bool elects = rules_leader_election(v->rules) != NULL;
     const struct shards_list *list = &v->context->shards;

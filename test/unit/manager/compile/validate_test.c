@@ -775,7 +775,7 @@ static void resources_that_no_server_has(void **state)
         const char *resources;
         const char *note; /* NULL: nothing is odd, or nobody can tell */
     } rows[] = {
-        {"apiGroups: [''], resources: [pods, '*']", NULL},
+        {"apiGroups: [''], resources: [pods, '*']", "events.events.k8s.io serves the same objects"},
         {"apiGroups: ['', apps], resources: [deployments, secrets]", NULL},
         {"apiGroups: [example.com], resources: [widget]", NULL},
         {"apiGroups: ['*'], resources: [pod]", NULL},
@@ -789,7 +789,7 @@ static void resources_that_no_server_has(void **state)
          "limitranges, namespaces, nodes, persistentvolumeclaims, persistentvolumes, pods, "
          "podtemplates, replicationcontrollers, resourcequotas, secrets, serviceaccounts, "
          "services]",
-         NULL},
+         "events.events.k8s.io serves the same objects"},
         {"apiGroups: [core], resources: [pods]",
          "relateResources[0].apiGroups[0]: Kubernetes has no group \"core\""},
         {"apiGroups: [appsv1], resources: [deployments]", "is \"apps\" meant?"},
