@@ -21,7 +21,7 @@ import unittest
 
 import yaml
 
-from real_clients import PYTHON, have_python_client, install_js_client
+from real_clients import LOCK, PYTHON, have_python_client, install_js_client
 
 PROGRAM = None
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -349,6 +349,22 @@ class Clients(Case):
         self.assertEqual(json.loads(done.stdout),
                          {"contexts": ["east-admin"], "current": "east-admin", "pods": 0})
         self.assertEqual(server.requests, [("/api/v1/pods", None)])
+
+    def test_javascript_packages_are_locked(self):
+        """By their hashes, wherever they come from, and these are what is installed."""
+        with open(LOCK, encoding="utf-8") as f:
+            locked = {name: p for name, p in json.load(f)["packages"].items() if name}
+        self.assertGreater(len(locked), 50)
+        for name, package in locked.items():
+            self.assertRegex(package["integrity"], "^sha512-[A-Za-z0-9+/]{86}==$", name)
+            self.assertNotIn("resolved", package, name)
+        client = install_js_client()
+        if client is None:
+            self.skipTest("@kubernetes/client-node cannot be installed with npm")
+        with open(os.path.join(client, "node_modules", ".package-lock.json"), encoding="utf-8") as f:
+            installed = json.load(f)["packages"]
+        self.assertEqual({name: p["integrity"] for name, p in locked.items()},
+                         {name: p["integrity"] for name, p in installed.items()})
 
     def test_javascript_client(self):
         client = install_js_client()

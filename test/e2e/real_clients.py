@@ -8,6 +8,7 @@ JavaScript, without "@NAMESPACE" for all namespaces.
 
 import functools
 import glob
+import hashlib
 import json
 import os
 import queue
@@ -22,7 +23,7 @@ import harness
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.path.join(HERE, "clients")
-JS_VERSION = "1.3.0"
+LOCK = os.path.join(PROGRAMS, "package-lock.json")
 # Thousands of events: a program that had to wait until they are read would meet the next ones late.
 PIPE_SIZE = 1 << 20
 PYTHON = "/usr/bin/python3"  # Debian's own: python3-kubernetes is installed for it
@@ -41,24 +42,40 @@ def go_folder():
     return built.stdout.strip(), None
 
 
+def js_cache():
+    """Another lock file, another folder."""
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    with open(LOCK, "rb") as f:
+        digest = hashlib.sha256(f.read()).hexdigest()
+    return os.path.join(root, "cmesh", "client-node-" + digest[:12])
+
+
+def npm_ci(folder):
+    """What the lock file names, by its hashes, and nothing of it is run. False: it is not to be
+    had; what is there and is not what the lock file says is an error."""
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(os.path.join(PROGRAMS, name), folder)
+    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          text=True, timeout=300, check=False)  # fmt: skip
+    if "EINTEGRITY" in done.stderr or "EUSAGE" in done.stderr:
+        raise RuntimeError(f"npm ci: {done.stderr}")
+    return done.returncode == 0
+
+
 def install_js_client():
     """A folder with @kubernetes/client-node, installed once into the user's cache; None without npm
     or registry. Installed beside and renamed, so that runs at the same time do not disturb."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         return None
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    cache = os.path.join(root, "cmesh", "client-node-" + JS_VERSION)
+    cache = js_cache()
     if os.path.isdir(cache):
         return cache
     os.makedirs(os.path.dirname(cache), exist_ok=True)
     with tempfile.TemporaryDirectory(dir=os.path.dirname(cache)) as work:
         new = os.path.join(work, "new")
         os.mkdir(new)
-        shutil.copy(os.path.join(PROGRAMS, "package.json"), new)
-        command = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]
-        null = subprocess.DEVNULL
-        done = subprocess.run(command, cwd=new, stdout=null, stderr=null, timeout=300, check=False)
-        if done.returncode != 0:
+        if not npm_ci(new):
             return None
         try:
             os.rename(new, cache)
