@@ -38,9 +38,19 @@ static const struct state_machine phases = {
                [PHASE_AGAIN] = {"again", STATE(PHASE_IDLE)}},
 };
 
+/* Keys of one namespace: "namespace/name", of others each is its own. */
+struct group {
+    struct table_node node;
+    size_t entries;
+    struct list queued; /* entries */
+    struct list link;   /* in the queue's `turns`, if any is queued */
+    char name[];
+};
+
 struct entry {
     struct table_node node;
-    struct list link; /* QUEUED, ACTIVE, AGAIN */
+    struct group *group;
+    struct list link; /* QUEUED: in the group's; ACTIVE, AGAIN */
     enum phase phase;
     unsigned failures;   /* in a row */
     uint64_t added_at;   /* QUEUED, AGAIN */
@@ -60,7 +70,8 @@ struct work_queue {
     unsigned calls; /* of ours on the stack that may call the user */
 
     struct table entries;
-    struct list queued;
+    struct table groups;
+    struct list turns; /* groups with queued entries: the first has the next turn */
     struct list active;
 
     struct due_heap later; /* with room for all entries */
@@ -89,11 +100,65 @@ static struct entry *find(const struct work_queue *q, const char *key)
     return n == NULL ? NULL : LIST_ITEM(n, struct entry, node);
 }
 
+static struct group *add_group(struct work_queue *q, const char *name, size_t len)
+{
+    struct group *g = calloc(1, sizeof *g + len + 1);
+    if (g == NULL) {
+        return NULL;
+    }
+    memcpy(g->name, name, len);
+    list_init(&g->queued);
+    list_init(&g->link);
+    if (table_insert(&q->groups, &g->node, g->name) != 0) {
+        free(g);
+        return NULL;
+    }
+    return g;
+}
+
+static struct group *obtain_group(struct work_queue *q, const char *key)
+{
+    size_t len = strcspn(key, "/");
+    char *name = strndup(key, len);
+    struct table_node *n = name == NULL ? NULL : table_find(&q->groups, name);
+    struct group *g = n == NULL ? NULL : LIST_ITEM(n, struct group, node);
+    if (name != NULL && g == NULL) {
+        g = add_group(q, name, len);
+    }
+    free(name);
+    return g;
+}
+
+static void leave_group(struct work_queue *q, struct group *g)
+{
+    if (g->entries == 0) {
+        table_remove(&q->groups, &g->node);
+        free(g);
+    }
+}
+
+static struct entry *add_entry(struct work_queue *q, struct group *g, const char *key)
+{
+    size_t size = strlen(key) + 1;
+    struct entry *e = calloc(1, sizeof *e + size);
+    if (e == NULL) {
+        return NULL;
+    }
+    memcpy(e->key, key, size);
+    e->group = g;
+    list_init(&e->link);
+    if (table_insert(&q->entries, &e->node, e->key) != 0) {
+        free(e);
+        return NULL;
+    }
+    g->entries++;
+    return e;
+}
+
 /* The entry of that key, a new one if there is none; NULL without memory. */
 static struct entry *obtain(struct work_queue *q, const char *key)
 {
     struct entry *e = find(q, key);
-    size_t size = strlen(key) + 1;
     if (e != NULL) {
         return e;
     }
@@ -101,16 +166,12 @@ static struct entry *obtain(struct work_queue *q, const char *key)
     if (due_heap_reserve(&q->later, q->entries.count + 1) != 0) {
         return NULL;
     }
-    e = calloc(1, sizeof *e + size);
-    if (e == NULL) {
+    struct group *g = obtain_group(q, key);
+    if (g == NULL) {
         return NULL;
     }
-    memcpy(e->key, key, size);
-    list_init(&e->link);
-    if (table_insert(&q->entries, &e->node, e->key) != 0) {
-        free(e);
-        return NULL;
-    }
+    e = add_entry(q, g, key);
+    leave_group(q, g);
     return e;
 }
 
@@ -121,6 +182,8 @@ static void forget_if_idle(struct work_queue *q, struct entry *e)
         return;
     }
     table_remove(&q->entries, &e->node);
+    e->group->entries--;
+    leave_group(q, e->group);
     free(e);
 }
 
@@ -128,7 +191,7 @@ static void forget_if_idle(struct work_queue *q, struct entry *e)
 
 static bool may_begin(const struct work_queue *q)
 {
-    return !list_empty(&q->queued) && q->stats.active < q->options.parallel;
+    return !list_empty(&q->turns) && q->stats.active < q->options.parallel;
 }
 
 /* Inside of our own callbacks it is done at their end. */
@@ -163,7 +226,10 @@ static void enqueue(struct work_queue *q, struct entry *e)
         return;
     }
     set_phase(e, PHASE_QUEUED);
-    list_append(&q->queued, &e->link);
+    list_append(&e->group->queued, &e->link);
+    if (!list_linked(&e->group->link)) {
+        list_append(&q->turns, &e->group->link);
+    }
     q->stats.adds++;
     q->stats.depth++;
 }
@@ -193,12 +259,24 @@ static void take_due(struct work_queue *q)
     }
 }
 
+/* Of the group whose turn it is. */
+static struct entry *take_queued(struct work_queue *q)
+{
+    struct group *g = LIST_ITEM(q->turns.next, struct group, link);
+    struct entry *e = LIST_ITEM(g->queued.next, struct entry, link);
+    list_remove(&e->link);
+    list_remove(&g->link);
+    if (!list_empty(&g->queued)) {
+        list_append(&q->turns, &g->link);
+    }
+    return e;
+}
+
 static void hand_out_key(struct work_queue *q)
 {
-    struct entry *e = LIST_ITEM(q->queued.next, struct entry, link);
+    struct entry *e = take_queued(q);
     set_phase(e, PHASE_ACTIVE);
     e->begun_at = net_clock_now(q->clock);
-    list_remove(&e->link);
     list_append(&q->active, &e->link);
     q->stats.depth--;
     q->stats.active++;
@@ -212,7 +290,12 @@ static void destroy(struct work_queue *q)
         next = table_next(&q->entries, n);
         free(LIST_ITEM(n, struct entry, node));
     }
+    for (struct table_node *n = table_next(&q->groups, NULL), *next; n != NULL; n = next) {
+        next = table_next(&q->groups, n);
+        free(LIST_ITEM(n, struct group, node));
+    }
     table_deinit(&q->entries);
+    table_deinit(&q->groups);
     due_heap_deinit(&q->later);
     free(q);
 }
@@ -269,7 +352,8 @@ struct work_queue *work_queue_new(struct net_loop *l, const struct work_queue_op
     q->handle = handle;
     q->data = data;
     q->entries.seed = (uint64_t)net_clock_random(q->clock) << 32;
-    list_init(&q->queued);
+    q->groups.seed = q->entries.seed;
+    list_init(&q->turns);
     list_init(&q->active);
     net_task_init(&q->turn, on_turn);
     q->timer = net_timer_new(l, on_timer, q);

@@ -7,6 +7,11 @@
  * failed comes again after a pause that doubles with each failure in a row. So a handler needs to
  * know only the key: it looks at what is there, and does what is missing. As client-go's work
  * queue: https://pkg.go.dev/k8s.io/client-go/util/workqueue.
+ *
+ * Unlike there, namespaces take turns: of "namespace/name" one of each that has keys queued is
+ * handed out after the other, in the order in which they were added. So however many keys one has,
+ * and however often they are added, another's wait for no more than one of each. A key without
+ * namespace has turns of its own.
  */
 #ifndef CORE_NET_WORK_QUEUE_H
 #define CORE_NET_WORK_QUEUE_H

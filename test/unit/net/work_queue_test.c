@@ -200,6 +200,44 @@ static void test_so_many_at_a_time(void **state)
     expect(u, "c ");
 }
 
+/* However many keys one has, and however often it adds them. */
+static void test_namespaces_take_turns(void **state)
+{
+    struct user *u = *state;
+    add(u, "a/1");
+    add(u, "a/2");
+    add(u, "a/3");
+    add(u, "a/4");
+    expect(u, "a/1 ");
+    add(u, "b/1");
+    add(u, "b/2");
+    add(u, "lone");
+    add(u, "a/1"); /* again, once it is done */
+    done(u, "a/1");
+    expect(u, "a/2 ");
+    done(u, "a/2");
+    expect(u, "b/1 ");
+    add(u, "a/2");
+    done(u, "b/1");
+    expect(u, "lone ");
+    done(u, "lone");
+    expect(u, "a/3 ");
+    add(u, "c/1"); /* new: behind those that have waited */
+    done(u, "a/3");
+    expect(u, "b/2 ");
+    done(u, "b/2");
+    expect(u, "a/4 ");
+    done(u, "a/4");
+    expect(u, "c/1 ");
+    done(u, "c/1");
+    expect(u, "a/1 ");
+    done(u, "a/1");
+    expect(u, "a/2 ");
+    done(u, "a/2");
+    expect(u, "");
+    expect_counts(u, 0, 0, 0);
+}
+
 static void test_done_in_the_handler(void **state)
 {
     struct user *u = *state;
@@ -576,6 +614,7 @@ int main(void)
         TEST(test_a_key_is_queued_once),
         TEST(test_a_key_is_handled_by_one_at_a_time),
         TEST(test_so_many_at_a_time),
+        TEST(test_namespaces_take_turns),
         TEST(test_done_in_the_handler),
         TEST(test_keys_come_in_batches),
         TEST(test_what_was_not_handed_out_cannot_be_done),
