@@ -100,6 +100,12 @@ struct http_exchange *http_collect_release(struct http_collect *c)
     return x;
 }
 
+void http_collect_take_body(struct http_collect *c, struct buf *out)
+{
+    *out = c->body;
+    buf_init(&c->body, c->body.max);
+}
+
 void http_collect_abort(struct http_collect *c)
 {
     if (c->x != NULL) {

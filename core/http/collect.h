@@ -53,6 +53,8 @@ const struct http_exchange_handlers *http_collect_table(void);
 struct http_exchange *http_collect_release(struct http_collect *c);
 /* Ends the exchange if it is still there; no handler is called any more. The body stays. */
 void http_collect_abort(struct http_collect *c);
+/* In on_body: the body is the caller's from now on. */
+void http_collect_take_body(struct http_collect *c, struct buf *out);
 /* Aborts, and frees the body. */
 void http_collect_deinit(struct http_collect *c);
 

@@ -179,11 +179,11 @@ static bool is_mirror(const cJSON *pod)
                      "kubernetes.io/config.mirror") != NULL;
 }
 
-int inject_admit(const struct admission_request *r, const struct inject_settings *s,
-                 const struct shards_list *shards, struct warnings *warnings, cJSON **patch,
-                 struct err *e)
+int inject_choose(const struct admission_request *r, const struct inject_settings *s,
+                  const struct shards_list *shards, struct warnings *warnings, const char **shard,
+                  struct err *e)
 {
-    *patch = NULL;
+    *shard = NULL;
     if (r->operation != ADMISSION_CREATE || strcmp(r->resource.resource, "pods") != 0 ||
         r->resource.group[0] != '\0' || r->resource.subresource[0] != '\0' ||
         !inject_wanted(s, r->object)) {
@@ -206,7 +206,18 @@ int inject_admit(const struct admission_request *r, const struct inject_settings
                        "first, or remove the label %s",
                        r->namespace, inject_options_key(s->prefix, SIDECAR_ENABLE, key));
     }
-    return config == NULL
-               ? e->code
-               : inject_pod(s, r->object, r->namespace, shards_name(config), warnings, patch, e);
+    *shard = config == NULL ? NULL : shards_name(config);
+    return config == NULL ? e->code : 0;
+}
+
+int inject_admit(const struct admission_request *r, const struct inject_settings *s,
+                 const struct shards_list *shards, struct warnings *warnings, cJSON **patch,
+                 struct err *e)
+{
+    const char *shard;
+    *patch = NULL;
+    int rc = inject_choose(r, s, shards, warnings, &shard, e);
+    return rc != 0 || shard == NULL
+               ? rc
+               : inject_pod(s, r->object, r->namespace, shard, warnings, patch, e);
 }

@@ -338,13 +338,20 @@ int admission_request_init(struct admission_request *r, struct slice text, struc
     return admission_request_read(r, text, ADMISSION_OBJECTS, e);
 }
 
-void admission_request_deinit(struct admission_request *r)
+void admission_request_drop_objects(struct admission_request *r)
 {
     secret_json_delete(r->objects[0]);
     secret_json_delete(r->objects[1]);
-    cJSON_Delete(r->root);
     r->objects[0] = NULL;
     r->objects[1] = NULL;
+    r->object = NULL;
+    r->old_object = NULL;
+}
+
+void admission_request_deinit(struct admission_request *r)
+{
+    admission_request_drop_objects(r);
+    cJSON_Delete(r->root);
     r->root = NULL;
 }
 

@@ -83,7 +83,9 @@ MUST_CHECK int admission_request_read(struct admission_request *r, struct slice 
 /* The same with the objects whole. */
 MUST_CHECK int admission_request_init(struct admission_request *r, struct slice text,
                                       struct err *e);
-/* What it holds of objects, which may be Secrets, is overwritten. */
+/* What it holds of objects, which may be Secrets, is overwritten: they are the most of it, and may
+ * go before the rest. */
+void admission_request_drop_objects(struct admission_request *r);
 void admission_request_deinit(struct admission_request *r);
 
 /* "CREATE" and so on. */

@@ -47,6 +47,7 @@ struct run {
     struct left_out *left_out; /* of the webhook for pods */
     struct leader *leader;
     uint64_t lead_round; /* of discovery, since it led: what is known before may be old */
+    struct webhook_context context;
     struct webhook_serving *webhook; /* NULL: there is none */
     struct manager_admin pages;
     struct admin_server *admin;
@@ -298,6 +299,11 @@ static int open_webhook(struct run *r, struct err *e)
     if (s->webhook[0] == '\0') {
         return 0;
     }
+    r->context = (struct webhook_context){.keys = &r->keys,
+                                          .inject = &s->inject,
+                                          .compile = &r->compile,
+                                          .look = take_snapshot,
+                                          .data = r};
     const struct webhook_serving_options o = {
         .address = s->webhook,
         .client = r->client,
@@ -307,11 +313,7 @@ static int open_webhook(struct run *r, struct err *e)
         .names = s->webhook_hosts.items,
         .name_count = s->webhook_hosts.count,
         .serving_seconds = s->certificate_days * DAY_SECONDS,
-        .context = {.keys = &r->keys,
-                    .inject = &s->inject,
-                    .compile = &r->compile,
-                    .look = take_snapshot,
-                    .data = r},
+        .context = &r->context,
         .may_write = may_write,
         .on_pods = on_pods,
         .data = r,

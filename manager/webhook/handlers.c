@@ -2,6 +2,15 @@
 #include "webhook/handlers.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kube/name.h"
+#include "json/field.h"
+
+/* LABELS_MAX: of a pod that is to be injected, which each shard of its namespace is asked about.
+ * CONFIG_INLINE_MAX: bytes; a few limits may have many resources. */
+enum { LABELS_MAX = 1000, CONFIG_INLINE_MAX = 4096 };
 
 /* A refusal is an answer that is known; what is not known yet must not look like one. */
 static int take_snapshot(const struct webhook_context *context, const char *ns,
@@ -20,25 +29,92 @@ static int take_snapshot(const struct webhook_context *context, const char *ns,
     return e->code;
 }
 
-static int decide_pod(void *data, const struct admission_request *r, struct webhook_decision *d,
-                      struct err *e)
+/* Its names of what there is are for the log where anybody may have sent the review. */
+static int look(const struct webhook_context *context, const struct admission_request *r,
+                struct webhook_decision *d, struct validate_context *w, struct err *e)
+{
+    int rc = take_snapshot(context, r->namespace, w, e);
+    w->shards.withheld = context->known_askers ? NULL : d->withheld;
+    return rc;
+}
+
+/* ---- pods ---- */
+
+/* What is known when the shard is: the settings may change while a thread uses them. */
+struct pod_state {
+    struct inject_settings settings;
+    char shard[NAME_SUBDOMAIN_MAX + 1];
+};
+
+static int check_bounds(const struct admission_request *r, struct err *e)
+{
+    const cJSON *labels = field_get(field_get(r->object, "metadata"), "labels");
+    if (r->cut) {
+        return err_set(e, -E2BIG, "the pod has more than %d values (fields and items of lists)",
+                       ADMISSION_VALUES_MAX);
+    }
+    return cJSON_GetArraySize(labels) <= LABELS_MAX
+               ? 0
+               : err_set(e, -E2BIG, "metadata.labels: Too many: must have at most %d items",
+                         LABELS_MAX);
+}
+
+static int remember_shard(const struct webhook_context *context, const char *shard,
+                          struct webhook_decision *d, struct err *e)
+{
+    struct pod_state *state = malloc(sizeof *state);
+    if (state == NULL) {
+        return err_memory(e);
+    }
+    state->settings = *context->inject;
+    (void)snprintf(state->shard, sizeof state->shard, "%s", shard);
+    d->state = state;
+    return 0;
+}
+
+static int choose_shard(void *data, const struct admission_request *r, struct webhook_decision *d,
+                        struct err *e)
 {
     const struct webhook_context *context = data;
     struct validate_context w;
+    const char *shard;
     if (r->operation != ADMISSION_CREATE || !inject_wanted(context->inject, r->object)) {
         return 0;
     }
-    if (take_snapshot(context, r->namespace, &w, e) != 0) {
+    if (check_bounds(r, e) != 0 || look(context, r, d, &w, e) != 0) {
         return e->code;
     }
-    return inject_admit(r, context->inject, &w.shards, &d->warnings, &d->patch, e);
+    int rc = inject_choose(r, context->inject, &w.shards, &d->warnings, &shard, e);
+    return rc != 0 || shard == NULL ? rc : remember_shard(context, shard, d, e);
 }
 
-static int decide_labels(void *data, const struct admission_request *r, struct webhook_decision *d,
-                         struct err *e)
+static int inject_sidecars(const void *data, const struct admission_request *r,
+                           struct webhook_decision *d, struct err *e)
+{
+    const struct pod_state *state = d->state;
+    (void)data;
+    return state == NULL ? 0
+                         : inject_pod(&state->settings, r->object, r->namespace, state->shard,
+                                      &d->warnings, &d->patch, e);
+}
+
+/* ---- labels ---- */
+
+static int decide_labels(const void *data, const struct admission_request *r,
+                         struct webhook_decision *d, struct err *e)
 {
     const struct webhook_context *context = data;
     return labels_admit(context->keys, r, &d->patch, &d->warnings, e);
+}
+
+/* ---- ShardingConfigs ---- */
+
+static int draft_config(const void *data, const struct admission_request *r,
+                        struct webhook_decision *d, struct err *e)
+{
+    const struct webhook_context *context = data;
+    d->state = validate_draft_new(r, context->compile);
+    return d->state == NULL ? err_memory(e) : 0;
 }
 
 static int decide_config(void *data, const struct admission_request *r, struct webhook_decision *d,
@@ -46,16 +122,36 @@ static int decide_config(void *data, const struct admission_request *r, struct w
 {
     const struct webhook_context *context = data;
     struct validate_context w;
-    if (take_snapshot(context, r->namespace, &w, e) != 0) {
+    if (look(context, r, d, &w, e) != 0) {
         return e->code;
     }
-    return validate_admit(r, context->compile, &w, &d->warnings, e);
+    return validate_drafted(r, context->compile, d->state, &w, &d->warnings, e);
+}
+
+static void forget_draft(void *state)
+{
+    validate_draft_free(state);
 }
 
 const struct webhook_route webhook_routes[] = {
-    {WEBHOOK_PATH_PODS, "pods", decide_pod},
-    {WEBHOOK_PATH_NAMESPACES, "namespaces", decide_labels},
-    {WEBHOOK_PATH_RESOURCES, "resources", decide_labels},
-    {WEBHOOK_PATH_CONFIGS, "shardingconfigs", decide_config},
+    {.path = WEBHOOK_PATH_PODS,
+     .name = "pods",
+     .decide = choose_shard,
+     .finish = inject_sidecars,
+     .forget = free},
+    {.path = WEBHOOK_PATH_NAMESPACES,
+     .name = "namespaces",
+     .prepare = decide_labels,
+     .parts = ADMISSION_LABELS},
+    {.path = WEBHOOK_PATH_RESOURCES,
+     .name = "resources",
+     .prepare = decide_labels,
+     .parts = ADMISSION_LABELS},
+    {.path = WEBHOOK_PATH_CONFIGS,
+     .name = "shardingconfigs",
+     .prepare = draft_config,
+     .decide = decide_config,
+     .forget = forget_draft,
+     .inline_max = CONFIG_INLINE_MAX},
     {.path = NULL},
 };

@@ -14,11 +14,12 @@
 #include "label/labels.h"
 #include "webhook/server.h"
 
-/* What the decisions are made from. Pointers are kept: all must outlive the server. */
+/* What the decisions are made from. Pointers are kept: all must outlive the loop. */
 struct webhook_context {
     const struct labels_keys *keys;
     const struct inject_settings *inject;
     const struct compile_options *compile;
+    bool known_askers; /* only who proves to be the API server is answered: names may be told */
     /* What there is now in a namespace; valid until the loop runs on. 0, or an error with the
      * reason in `e` when it is not known yet (-EAGAIN): then no decision is made. */
     int (*look)(void *data, const char *ns, struct validate_context *w, struct err *e);

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/prometheus.h"
 #include "http/server.h"
-#include "webhook/server.h"
+#include "webhook/route.h"
 
 enum webhook_result {
     WEBHOOK_ALLOWED,
@@ -26,10 +26,22 @@ enum webhook_result {
 struct webhook_stats {
     uint64_t results[WEBHOOK_RESULTS];
     struct prometheus_histogram duration;
+    struct prometheus_histogram in_thread; /* of those that were in one */
+    struct prometheus_histogram in_loop;   /* how long others were held up */
+};
+
+/* Of all routes: what is decided about in threads. */
+struct webhook_thread_counts {
+    unsigned waiting;     /* reviews now, */
+    size_t waiting_bytes; /* and their bytes */
+    uint64_t reviews;     /* that were in one */
+    uint64_t turned_away; /* since too many waited */
 };
 
 /* A review that was answered in `us` microseconds. */
 void webhook_stats_observe(struct webhook_stats *s, enum webhook_result result, uint64_t us);
+/* What of it was spent in threads, 0 if it was in none, and in the loop. */
+void webhook_stats_observe_parts(struct webhook_stats *s, uint64_t thread_us, uint64_t loop_us);
 
 /* What is written. */
 struct webhook_metrics {
@@ -39,6 +51,7 @@ struct webhook_metrics {
     uint64_t unknown;     /* requests for no route */
     uint64_t slow_bodies; /* that were given up */
     uint64_t crowded_out; /* bodies that went for others */
+    struct webhook_thread_counts threads;
     const struct http_server_stats *http;
 };
 

@@ -14,7 +14,9 @@
 #include "kube/status.h"
 #include "net/deadline.h"
 #include "webhook/body_budget.h"
+#include "webhook/decider.h"
 #include "webhook/metrics.h"
+#include "webhook/response.h"
 
 enum {
     HEAD_TIMEOUT_MS = 10000,
@@ -28,15 +30,14 @@ enum {
     BODY_LOOK_MS = 1000,
     CONNECTIONS_MAX = 512,
     ROUTES_MAX = 16,
-    ANSWER_MAX = 4 * ADMISSION_REVIEW_MAX,
     BODIES_MAX = 4 * ADMISSION_REVIEW_MAX, /* bytes of all that are held */
-    REFUSAL_MAX = 4096,
 };
 
 struct webhook_server {
     struct webhook_server_options o;
     struct net_loop *loop;
     struct http_server *http;
+    struct decider *decider;
     struct body_budget bodies;
     uint64_t unknown;     /* requests for no route */
     uint64_t slow_bodies; /* that were given up */
@@ -58,146 +59,6 @@ struct asked {
     bool late;      /* at the last look */
 };
 
-static uint64_t now_us(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
-/* ---- answers ---- */
-
-static void ignore_body(struct http_exchange *x, struct slice data)
-{
-    (void)x;
-    (void)data;
-}
-
-static void ignore(struct http_exchange *x)
-{
-    (void)x;
-}
-
-static void ignore_close(struct http_exchange *x, const struct err *e)
-{
-    (void)x;
-    (void)e;
-}
-
-/* Of an exchange whose answer was given: what more comes is of no interest. */
-static const struct http_exchange_handlers answered = {
-    .on_body = ignore_body,
-    .on_end = ignore,
-    .on_drain = ignore,
-    .on_close = ignore_close,
-};
-
-static void respond(struct http_exchange *x, unsigned status, struct slice body,
-                    const struct http_header *header)
-{
-    x->handlers = &answered;
-    if (http_respond(x, status, SLICE("application/json"), body, header, header == NULL ? 0 : 1) !=
-        0) {
-        http_exchange_abort(x);
-    }
-}
-
-/* An answer that is no review: the API server takes the webhook for failed, and shows the words. */
-static void respond_failure(struct http_exchange *x, unsigned status, const char *why,
-                            const struct http_header *header)
-{
-    struct buf body = BUF_INIT(REFUSAL_MAX);
-    if (status_write(&body, status, NULL, 0, "%s", why) != 0) {
-        http_exchange_abort(x);
-    } else {
-        respond(x, status, buf_slice(&body), header);
-    }
-    buf_reset(&body);
-}
-
-/* ---- deciding ---- */
-
-/* The status of a refusal; 0: it is none. Always Forbidden: of an answer with reason Invalid
- * kubectl shows nothing but "The request is invalid". */
-static unsigned refusal_of(int rc)
-{
-    bool refused = rc == -EINVAL || rc == -E2BIG || rc == -ENOENT || rc == -EEXIST;
-    return refused ? 403 : 0;
-}
-
-static void log_refusal(const struct webhook_route *route, const struct admission_request *r,
-                        const char *why)
-{
-    log_info("request denied by webhook", log_str("webhook", route->name),
-             log_str("operation", admission_operation_name(r->operation)),
-             log_str("namespace", r->namespace), log_str("name", r->name), log_str("why", why));
-}
-
-static enum webhook_result answer_review(struct http_exchange *x, const struct admission_request *r,
-                                         const struct admission_answer *a)
-{
-    struct buf body = BUF_INIT(ANSWER_MAX);
-    int rc = admission_answer_write(r, a, &body);
-    enum webhook_result result = a->refusal != 0                               ? WEBHOOK_REFUSED
-                                 : a->patch != NULL && a->patch->child != NULL ? WEBHOOK_PATCHED
-                                                                               : WEBHOOK_ALLOWED;
-    if (rc == 0) {
-        respond(x, 200, buf_slice(&body), NULL);
-    } else {
-        respond_failure(x, 500, err_text(rc), NULL);
-        result = WEBHOOK_ERROR;
-    }
-    buf_reset(&body);
-    return result;
-}
-
-static enum webhook_result decide(struct webhook_server *s, const struct webhook_route *route,
-                                  struct http_exchange *x, const struct admission_request *r)
-{
-    struct err e = ERR_INIT;
-    struct webhook_decision d = {.patch = NULL};
-    int rc = route->decide(s->o.data, r, &d, &e);
-    const struct admission_answer a = {
-        .refusal = refusal_of(rc),
-        .message = e.msg,
-        .patch = rc == 0 ? d.patch : NULL,
-        .warnings = &d.warnings,
-    };
-    enum webhook_result result = WEBHOOK_ERROR;
-    if (rc == 0 || a.refusal != 0) {
-        result = answer_review(x, r, &a);
-    } else {
-        log_warn("webhook failed", log_str("webhook", route->name),
-                 log_str("namespace", r->namespace), log_str("name", r->name),
-                 log_str("error", e.msg[0] != '\0' ? e.msg : err_text(rc)));
-        respond_failure(x, 500, e.msg[0] != '\0' ? e.msg : err_text(rc), NULL);
-    }
-    if (result == WEBHOOK_REFUSED) {
-        log_refusal(route, r, e.msg);
-    }
-    cJSON_Delete(d.patch);
-    warnings_deinit(&d.warnings);
-    return result;
-}
-
-static enum webhook_result review(struct webhook_server *s, size_t route, struct http_exchange *x,
-                                  struct slice body)
-{
-    struct admission_request r;
-    struct err e = ERR_INIT;
-    int rc = admission_request_init(&r, body, &e);
-    if (rc != 0) {
-        unsigned status = rc == -EINVAL ? 400 : rc == -E2BIG ? 413 : 500;
-        log_warn("webhook received something other than an AdmissionReview",
-                 log_str("webhook", s->o.routes[route].name), log_str("error", e.msg));
-        respond_failure(x, status, e.msg, NULL);
-        return status == 500 ? WEBHOOK_ERROR : WEBHOOK_BAD_REQUEST;
-    }
-    enum webhook_result result = decide(s, &s->o.routes[route], x, &r);
-    admission_request_deinit(&r);
-    return result;
-}
-
 /* ---- bodies ---- */
 
 static void asked_free(struct asked *q)
@@ -213,18 +74,19 @@ static void on_body(struct http_collect *collect, struct slice body, const struc
     struct asked *q = LIST_ITEM(collect, struct asked, collect);
     struct webhook_server *s = q->server;
     struct http_exchange *x = http_collect_release(&q->collect);
-    uint64_t begun = now_us();
+    size_t route = q->route;
+    bool too_large = e != NULL && e->code == -EMSGSIZE;
+    struct buf whole = BUF_INIT(0);
     body_share_complete(&q->share);
-    enum webhook_result result = WEBHOOK_BAD_REQUEST;
     if (e == NULL) {
-        result = review(s, q->route, x, body);
-    } else if (e->code == -EMSGSIZE) {
-        respond_failure(x, 413, e->msg, NULL);
-    } else {
-        respond_failure(x, 500, e->msg, NULL);
-        result = WEBHOOK_ERROR;
+        (void)body;
+        http_collect_take_body(&q->collect, &whole);
+        asked_free(q);
+        decider_take(s->decider, route, x, &whole);
+        return;
     }
-    webhook_stats_observe(&s->stats[q->route], result, now_us() - begun);
+    s->stats[route].results[too_large ? WEBHOOK_BAD_REQUEST : WEBHOOK_ERROR]++;
+    webhook_respond_failure(x, too_large ? 413 : 500, e->msg, NULL);
     asked_free(q);
 }
 
@@ -244,7 +106,7 @@ static void give_up(struct asked *q, unsigned status, const char *why,
     struct http_exchange *x = http_collect_release(&q->collect);
     q->server->stats[q->route].results[WEBHOOK_BAD_REQUEST]++;
     asked_free(q);
-    respond_failure(x, status, why, header);
+    webhook_respond_failure(x, status, why, header);
 }
 
 /* May free any that are coming, and the one whose bytes these are as well. */
@@ -321,7 +183,7 @@ static void collect_body(struct webhook_server *s, struct http_exchange *x, size
     struct asked *q = calloc(1, sizeof *q);
     if (q == NULL) {
         s->stats[route].results[WEBHOOK_ERROR]++;
-        respond_failure(x, 500, "out of memory", NULL);
+        webhook_respond_failure(x, 500, "out of memory", NULL);
         return;
     }
     q->server = s;
@@ -332,6 +194,7 @@ static void collect_body(struct webhook_server *s, struct http_exchange *x, size
     net_deadline_set(s->loop, &q->limit,
                      s->o.body_timeout_ms < BODY_GRACE_MS ? s->o.body_timeout_ms : BODY_GRACE_MS);
     http_collect_init(&q->collect, ADMISSION_REVIEW_MAX, &collect_handlers);
+    q->collect.body.secret = true; /* it may hold a Secret */
     http_collect_take(&q->collect, x);
 }
 
@@ -339,7 +202,7 @@ static void refuse_request(struct webhook_server *s, struct http_exchange *x, si
                            unsigned status, const char *why, const struct http_header *header)
 {
     s->stats[route].results[WEBHOOK_BAD_REQUEST]++;
-    respond_failure(x, status, why, header);
+    webhook_respond_failure(x, status, why, header);
 }
 
 static void on_route(struct webhook_server *s, struct http_exchange *x,
@@ -370,7 +233,7 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
         }
     }
     s->unknown++;
-    respond_failure(x, 404, "no webhook at this path", NULL);
+    webhook_respond_failure(x, 404, "no webhook at this path", NULL);
 }
 
 static void on_refuse(void *data, unsigned status, const char *why, struct buf *body)
@@ -421,6 +284,13 @@ static struct tls_config *stand_in(struct err *e)
     return tls;
 }
 
+static int open_decider(struct webhook_server *s, struct err *e)
+{
+    const struct decider_options o = {.routes = s->o.routes, .stats = s->stats, .data = s->o.data};
+    s->decider = decider_new(s->loop, &o);
+    return s->decider == NULL ? err_memory(e) : 0;
+}
+
 struct webhook_server *webhook_server_new(struct net_loop *l,
                                           const struct webhook_server_options *o, struct err *e)
 {
@@ -453,8 +323,8 @@ struct webhook_server *webhook_server_new(struct net_loop *l,
     };
     s->http = http_server_new(l, &so, &http_handlers, s, e);
     tls_config_unref(tls);
-    if (s->http == NULL) {
-        free(s);
+    if (s->http == NULL || open_decider(s, e) != 0) {
+        webhook_server_free(s);
         return NULL;
     }
     return s;
@@ -472,7 +342,7 @@ const char *webhook_server_address(const struct webhook_server *s)
 
 int webhook_server_metrics(const struct webhook_server *s, struct buf *out)
 {
-    const struct webhook_metrics m = {
+    struct webhook_metrics m = {
         .routes = s->o.routes,
         .stats = s->stats,
         .count = s->routes,
@@ -481,6 +351,7 @@ int webhook_server_metrics(const struct webhook_server *s, struct buf *out)
         .crowded_out = s->crowded_out,
         .http = http_server_stats(s->http),
     };
+    decider_count(s->decider, &m.threads);
     return webhook_metrics_write(&m, out);
 }
 
@@ -497,5 +368,6 @@ void webhook_server_free(struct webhook_server *s)
         return;
     }
     http_server_free(s->http); /* those that asked are told, and forgotten */
+    decider_free(s->decider);
     free(s);
 }

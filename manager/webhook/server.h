@@ -7,51 +7,27 @@
  * why; the failurePolicy of the webhook decides then.
  *
  * Anybody may reach the port. Bounded: size, time and rate of a body, bytes of all bodies that have
- * come, number of connections, time without a request; places and bytes are shared by address
- * (http/server.h, webhook/body_budget.h), so that who crowds the port is in the way of nobody else.
+ * come, what waits for a decision (webhook/decider.h), number of connections, time without a
+ * request; places and bytes are shared by address (http/server.h, webhook/body_budget.h), so that
+ * who crowds the port is in the way of nobody else.
  */
 #ifndef MANAGER_WEBHOOK_SERVER_H
 #define MANAGER_WEBHOOK_SERVER_H
-
-#include <cjson/cJSON.h>
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "crypto/tls.h"
 #include "net/loop.h"
-#include "object/admission_review.h"
-#include "object/warnings.h"
-
-#define WEBHOOK_PATH_PODS "/mutate/pods"
-#define WEBHOOK_PATH_NAMESPACES "/mutate/namespaces"
-#define WEBHOOK_PATH_RESOURCES "/mutate/resources"
-#define WEBHOOK_PATH_CONFIGS "/validate/shardingconfigs"
+#include "webhook/route.h"
 
 struct webhook_server;
-
-/* What a handler has decided; empty when it is called. */
-struct webhook_decision {
-    cJSON *patch;             /* freed by the server; NULL: nothing is changed */
-    struct warnings warnings; /* for the user */
-};
-
-/* Decides. 0: allowed; -EINVAL, -E2BIG, -ENOENT or -EEXIST: refused, `e` says why; anything else
- * (-ENOMEM, -EAGAIN: it is not known yet): no decision, with the reason in `e`. May not block. */
-typedef int (*webhook_decide_cb)(void *data, const struct admission_request *r,
-                                 struct webhook_decision *d, struct err *e);
-
-struct webhook_route {
-    const char *path; /* one of WEBHOOK_PATH_*, or another */
-    const char *name; /* in metrics and in the log: "pods" */
-    webhook_decide_cb decide;
-};
 
 struct webhook_server_options {
     const char *address;                /* ADDR:PORT */
     const struct webhook_route *routes; /* kept, not copied; ends with a NULL path */
-    void *data;                         /* of all routes */
-    uint64_t body_timeout_ms;           /* from a request's head to the end of its body; 0: 10 s */
-    uint64_t bodies_max;                /* bytes of all that are held; 0: 32 MiB */
+    void *data;               /* of all routes; threads may use it until the loop is freed */
+    uint64_t body_timeout_ms; /* from a request's head to the end of its body; 0: 10 s */
+    uint64_t bodies_max;      /* bytes of all that are held; 0: 32 MiB */
 };
 
 /* Listens. Until webhook_server_set_tls a certificate is shown that nobody trusts. NULL with `e`

@@ -27,7 +27,7 @@ struct names {
 
 struct webhook_serving {
     struct names names;
-    struct webhook_context context;
+    struct webhook_context *context;
     bool (*may_write)(void *data);
     void (*on_pods)(void *data, bool known, const cJSON *selector);
     void *data;
@@ -104,7 +104,7 @@ static int open_server(struct webhook_serving *s, struct net_loop *l,
                        const struct webhook_serving_options *o, struct err *e)
 {
     const struct webhook_server_options so = {
-        .address = o->address, .routes = webhook_routes, .data = &s->context};
+        .address = o->address, .routes = webhook_routes, .data = s->context};
     s->server = webhook_server_new(l, &so, e);
     return s->server == NULL ? e->code : 0;
 }
@@ -119,7 +119,7 @@ static int open_bundle(struct webhook_serving *s, struct net_loop *l,
         .service = service,
         .hosts = o->names,
         .host_count = o->name_count,
-        .keys = o->context.keys,
+        .keys = o->context->keys,
         .may_write = may_write,
         .on_change = on_change,
         .data = s,

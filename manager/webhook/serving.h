@@ -45,8 +45,8 @@ struct webhook_serving_options {
     uint64_t authority_seconds; /* lifetimes, as in webhook/certificates.h; 0: the usual */
     uint64_t serving_seconds;
     uint64_t settle_ms;
-    struct webhook_context context;
-    bool (*may_write)(void *data); /* configurations; NULL: always */
+    struct webhook_context *context; /* until the loop is freed */
+    bool (*may_write)(void *data);   /* configurations; NULL: always */
     /* Which namespaces the webhook for pods looks at: its namespaceSelector, NULL if it has none;
      * and whether that is known. From the loop, whenever it may have changed; may be NULL. */
     void (*on_pods)(void *data, bool known, const cJSON *selector);

@@ -20,6 +20,7 @@ struct app {
     struct flag_list hosts;
     struct labels_keys keys;
     struct compile_options compile;
+    struct webhook_context context;
     struct webhook_serving_options options;
     struct flags_common common;
 };
@@ -115,8 +116,9 @@ static int open_all(void *data, struct err *e)
     a->options.client = a->client;
     a->options.names = a->hosts.items;
     a->options.name_count = a->hosts.count;
-    a->options.context = (struct webhook_context){
+    a->context = (struct webhook_context){
         .keys = &a->keys, .inject = &inject_defaults, .compile = &a->compile, .look = look};
+    a->options.context = &a->context;
     a->serving = webhook_serving_new(a->program.loop, &a->options, e);
     return a->serving == NULL ? e->code : write_ready_file(a, e);
 }

@@ -73,7 +73,7 @@ static int decide(void *data, const struct admission_request *r, struct webhook_
 }
 
 static const struct webhook_route routes[] = {
-    {"/mutate/x", "x", decide},
+    {.path = "/mutate/x", .name = "x", .decide = decide},
     {.path = NULL},
 };
 

@@ -224,38 +224,66 @@ static struct selector *many_values(size_t count, bool listed)
     return s;
 }
 
-/* All values of a list against as many requirements. */
-static void compare_all(void *data, size_t count)
+static void parse_all(void *data, size_t count)
 {
     (void)data;
-    struct selector *a = many_values(count, true);
-    struct selector *b = many_values(count, false);
-    assert_int_equal(overlap_between(a, b), OVERLAP_NONE);
-    selector_free(a);
-    selector_free(b);
+    selector_free(many_values(count, true));
+}
+
+/* A selector of one key for each. */
+static struct selector *many_keys(size_t count)
+{
+    struct buf text = BUF_INIT(1 << 20);
+    for (size_t i = 0; i < count; i++) {
+        buf_printf(&text, "%sk%05zu=1", i > 0 ? "," : "", i);
+    }
+    struct selector *s = parse(buf_cstr(&text));
+    buf_reset(&text);
+    return s;
+}
+
+struct pair {
+    struct selector *a;
+    struct selector *b;
+};
+
+static void compare_pair(void *data, size_t count)
+{
+    const struct pair *p = data;
+    (void)count;
+    assert_int_equal(overlap_between(p->a, p->b), OVERLAP_NONE);
 }
 
 static void look_outside(void *data, size_t count)
 {
-    struct buf text = BUF_INIT(1 << 20);
-    (void)data;
-    for (size_t i = 0; i < count; i++) {
-        buf_printf(&text, "%sk%05zu=1", i > 0 ? "," : "", i);
-    }
-    struct selector *a = parse(buf_cstr(&text));
-    assert_false(overlap_outside(a, a, a));
-    selector_free(a);
-    buf_reset(&text);
+    const struct pair *p = data;
+    (void)count;
+    assert_false(overlap_outside(p->a, p->a, p->a));
 }
 
+/* Measured by what it takes to read the larger one. */
 static void large_selectors_do_not_take_long(void **state)
 {
+    enum { VALUES = 60000, REQUIREMENTS = 1000, TIMES = 20 };
+    struct pair values = {many_values(VALUES, true), NULL};
+    struct selector *excluded = many_values(REQUIREMENTS, false);
+    struct selector *never = parse("k>1"); /* refuses all, after the others took them */
+    const struct selector *const parts[] = {excluded, never};
+    values.b = selector_and(parts, 2, NULL);
+    struct pair keys = {many_keys(REQUIREMENTS), NULL};
     (void)state;
-    double values = growth_of(compare_all, NULL, 125);
-    double keys = growth_of(look_outside, NULL, 125);
-    if (values > 24 || keys > 24) {
-        fail_msg("eight times the values take %.1f, the keys %.1f times as long", values, keys);
+    uint64_t unit = growth_ns(parse_all, NULL, VALUES);
+    uint64_t compared = growth_ns(compare_pair, &values, 0);
+    uint64_t outside = growth_ns(look_outside, &keys, 0);
+    if (compared > TIMES * unit || outside > TIMES * unit) {
+        fail_msg("reading takes %lu ns, comparing %lu ns, looking outside %lu ns",
+                 (unsigned long)unit, (unsigned long)compared, (unsigned long)outside);
     }
+    selector_free(excluded);
+    selector_free(never);
+    selector_free(values.a);
+    selector_free(values.b);
+    selector_free(keys.a);
 }
 
 int main(void)
