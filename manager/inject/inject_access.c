@@ -5,12 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "inject/inject_paths.h"
 #include "object/json_patch.h"
 #include "json/edit.h"
 #include "json/field.h"
 
 #define TOKEN_DIR "/var/run/secrets/kubernetes.io/serviceaccount"
-#define CLUSTER_DIR "/etc/cmesh/cluster"
+#define CLUSTER_DIR INJECT_ETC_DIR "/cluster"
 
 struct search {
     struct inject_access *access;
@@ -149,6 +150,9 @@ static int take_path(struct search *s, const cJSON *container, const char *path)
     }
     if (field_get(mount, "subPathExpr") != NULL) {
         return refuse_kubeconfig(s, container, path, "is mounted with subPathExpr");
+    }
+    if (inject_paths_refuse(field_text(mount, "mountPath")) != NULL) {
+        return refuse_kubeconfig(s, container, path, "is mounted over a folder of the sidecars");
     }
     s->taken = container;
     if (a->kubeconfig[0] != '\0') {

@@ -45,14 +45,12 @@ static int check_ports(const cJSON *container, const char *list, unsigned index,
 
 static int check_mounts(const cJSON *container, unsigned index, struct err *e)
 {
-    static const size_t len = sizeof INJECT_KUBECONFIG_DIR - 1;
     unsigned i = 0;
     const cJSON *mount;
     cJSON_ArrayForEach(mount, field_get(container, "volumeMounts"))
     {
         const char *path = field_text(mount, "mountPath");
-        if (strncmp(path, INJECT_KUBECONFIG_DIR, len) == 0 &&
-            path[len + strspn(path + len, "/")] == '\0') {
+        if (inject_paths_in(path, INJECT_KUBECONFIG_DIR)) {
             return err_set(e, -EINVAL,
                            "spec.containers[%u].volumeMounts[%u].mountPath: Invalid value: "
                            "\"%.100s\": is where the kubeconfig is mounted",
@@ -127,14 +125,27 @@ static int check_operator(const struct inject_options *o, const cJSON *spec, str
     return rc;
 }
 
+/* Whether that is the volume which only localproxy is to have. */
+static bool is_hidden(const struct inject_options *o, const char *volume)
+{
+    const char *hidden = o->kubeconfig_volume;
+    size_t len = hidden == NULL ? 0 : strcspn(hidden, "/");
+    return volume != NULL && len > 0 && strlen(volume) == len && memcmp(volume, hidden, len) == 0;
+}
+
 static int check_logs(const struct inject_options *o, const cJSON *spec, struct err *e)
 {
-    const cJSON *volumes = field_get(spec, "volumes");
-    return o->log_path == NULL || edit_find(volumes, "name", INJECT_LOGS_VOLUME) == NULL
-               ? 0
-               : inject_options_invalid(o, "log-path", e,
-                                        "the pod has a volume \"" INJECT_LOGS_VOLUME
-                                        "\" already: rename it");
+    if (o->log_path == NULL) {
+        return 0;
+    }
+    if (edit_find(field_get(spec, "volumes"), "name", INJECT_LOGS_VOLUME) != NULL) {
+        return inject_options_invalid(
+            o, "log-path", e, "the pod has a volume \"" INJECT_LOGS_VOLUME "\" already: rename it");
+    }
+    if (is_hidden(o, inject_operator_volume_at(field_get(spec, "containers"), o->log_path))) {
+        return inject_options_invalid(o, "log-path", e, "is where kubeconfig-volume is mounted");
+    }
+    return 0;
 }
 
 /* ---- the pod ---- */

@@ -8,6 +8,7 @@
 #include "inject/inject_names.h"
 #include "inject/inject_sidecars.h"
 #include "inject/inject_variables.h"
+#include "object/names.h"
 #include "json/field.h"
 
 /* ---- the kubeconfig ---- */
@@ -176,12 +177,20 @@ bool inject_operator_is_all(const struct inject_options *o, const cJSON *contain
 
 /* ---- logs ---- */
 
-/* The volume that a container has at that path already. */
-static const char *volume_at(const cJSON *list, const char *path)
+static bool is_sidecar(const cJSON *container)
+{
+    const char *name = field_text(container, "name");
+    return strcmp(name, SIDECAR_PROXY) == 0 || strcmp(name, SIDECAR_RULESYNC) == 0;
+}
+
+const char *inject_operator_volume_at(const cJSON *containers, const char *path)
 {
     const cJSON *container;
-    cJSON_ArrayForEach(container, list)
+    cJSON_ArrayForEach(container, containers)
     {
+        if (is_sidecar(container)) {
+            continue;
+        }
         const cJSON *mount = edit_find(cJSON_GetObjectItemCaseSensitive(container, "volumeMounts"),
                                        "mountPath", path);
         if (mount != NULL) {
@@ -197,7 +206,7 @@ void inject_operator_share_logs(struct edit *ed, const struct inject_options *o,
         return;
     }
     cJSON *list = edit_array(ed, spec, "containers");
-    const char *name = volume_at(list, o->log_path);
+    const char *name = inject_operator_volume_at(list, o->log_path);
     if (name == NULL) {
         name = INJECT_LOGS_VOLUME;
         cJSON *volume = edit_append_object(ed, edit_array(ed, spec, "volumes"));

@@ -23,6 +23,9 @@ void inject_operator_lead(struct edit *ed, const struct inject_options *o,
  * Another one may talk to the API server itself, and rightly so. */
 bool inject_operator_is_all(const struct inject_options *o, const cJSON *containers);
 
+/* The name of the volume that a container of the pod's own has at that path; NULL: none has. */
+const char *inject_operator_volume_at(const cJSON *containers, const char *path);
+
 /* Lets all containers have the folder of log-path in common. */
 void inject_operator_share_logs(struct edit *ed, const struct inject_options *o, cJSON *spec);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inject/inject_paths.h"
 #include "object/names.h"
 #include "json/field.h"
 #include "json/json.h"
@@ -134,9 +135,14 @@ static int read_env_inject(const struct source *s, struct inject_options *o)
 static int read_log_path(const struct source *s, struct inject_options *o)
 {
     o->log_path = get(s, "log-path");
-    return o->log_path == NULL || (o->log_path[0] == '/' && o->log_path[1] != '\0')
-               ? 0
-               : invalid_annotation(s, "log-path", "must be an absolute path");
+    if (o->log_path == NULL) {
+        return 0;
+    }
+    if (o->log_path[0] != '/' || o->log_path[1] == '\0') {
+        return invalid_annotation(s, "log-path", "must be an absolute path");
+    }
+    const char *why = inject_paths_refuse(o->log_path);
+    return why == NULL ? 0 : invalid_annotation(s, "log-path", why);
 }
 
 static int read_containers(const struct source *s, struct inject_options *o)

@@ -4,16 +4,17 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "inject/inject_paths.h"
 #include "object/names.h"
 #include "json/field.h"
 
 #define RULES_VOLUME "cmesh-rules"
-#define RULES_DIR "/etc/cmesh/rules"
+#define RULES_DIR INJECT_ETC_DIR "/rules"
 #define STATE_VOLUME "cmesh-state"
-#define STATE_DIR "/var/lib/cmesh"
+#define STATE_DIR INJECT_STATE_DIR
 #define COPY STATE_DIR "/rules.json" /* the last known good rules */
 #define RUN_VOLUME "cmesh-run"
-#define RUN_DIR "/run/cmesh"
+#define RUN_DIR INJECT_RUN_DIR
 #define CONTROL RUN_DIR "/control.sock"
 #define SEEN RUN_DIR "/state" /* what clients have seen */
 #define TOKEN RUN_DIR "/token"

@@ -12,10 +12,11 @@
 #include "inject/inject.h"
 #include "inject/inject_access.h"
 #include "inject/inject_options.h"
+#include "inject/inject_paths.h"
 #include "json/edit.h"
 
 /* The kubeconfig that leads to localproxy, in the operator's containers. */
-#define INJECT_KUBECONFIG_DIR "/etc/cmesh/kubeconfig"
+#define INJECT_KUBECONFIG_DIR INJECT_ETC_DIR "/kubeconfig"
 #define INJECT_KUBECONFIG INJECT_KUBECONFIG_DIR "/config"
 #define INJECT_KUBECONFIG_VOLUME "cmesh-kubeconfig"
 

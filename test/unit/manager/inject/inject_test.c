@@ -402,6 +402,10 @@ static void what_pods_get(void **state)
           "spec.containers.op.volumeMounts.cmesh-logs.mountPath=/var/log/op",
           "spec.containers.b.volumeMounts.cmesh-logs.mountPath=/var/log/op",
           "spec.containers.cmesh-localproxy.volumeMounts.cmesh-logs"}},
+        {"m.io/log-path: /var/lib/cmesh2",
+         "",
+         "containers: [" OPERATOR "]",
+         {"spec.containers.cmesh-localproxy.volumeMounts.cmesh-logs.mountPath=/var/lib/cmesh2"}},
         {"m.io/log-path: /logs",
          "",
          "containers: [{name: op, command: [/op], volumeMounts: [{name: own, mountPath: /logs}]}, "
@@ -581,6 +585,10 @@ static void what_is_refused(void **state)
         {"",
          "containers: [{name: op, volumeMounts: [{name: a, mountPath: /etc/cmesh/kubeconfig}]}]",
          "spec.containers[0].volumeMounts[0].mountPath: Invalid value"},
+        {"",
+         "containers: [{name: op, volumeMounts: [{name: a, mountPath: "
+         "/etc//cmesh/./kubeconfig/config}]}]",
+         "spec.containers[0].volumeMounts[0].mountPath: Invalid value"},
         {"", "containers: [{name: cmesh-localproxy}]",
          "spec: \"cmesh-localproxy\" is the name of something that is injected"},
         {"", "containers: [" OPERATOR "], volumes: [{name: cmesh-run}]",
@@ -676,6 +684,28 @@ static void what_is_refused(void **state)
          "metadata.annotations[m.io/log-path]: Invalid value: the pod has a volume \"cmesh-logs\""},
         {"m.io/log-path: logs", "containers: [" OPERATOR "]",
          "metadata.annotations[m.io/log-path]: Invalid value: must be an absolute path"},
+#define OURS                                                                                       \
+    "metadata.annotations[m.io/log-path]: Invalid value: is a folder of the sidecars, in one, or " \
+    "holds one"
+        {"m.io/log-path: /run/cmesh", "containers: [" OPERATOR "]", OURS},
+        {"m.io/log-path: /run/cmesh/x/", "containers: [" OPERATOR "]", OURS},
+        {"m.io/log-path: //var//./run/cmesh/", "containers: [" OPERATOR "]", OURS},
+        {"m.io/log-path: /./run", "containers: [" OPERATOR "]", OURS},
+        {"m.io/log-path: /var/run/", "containers: [" OPERATOR "]", OURS},
+        {"m.io/log-path: /var/lib/cmesh", "containers: [" OPERATOR "]", OURS},
+        {"m.io/log-path: /var", "containers: [" OPERATOR "]", OURS},
+        {"m.io/log-path: /etc/cmesh/cluster", "containers: [" OPERATOR "]", OURS},
+        {"m.io/log-path: //", "containers: [" OPERATOR "]", OURS},
+        {"m.io/log-path: /run/../run/cmesh", "containers: [" OPERATOR "]",
+         "metadata.annotations[m.io/log-path]: Invalid value: must not contain \"..\""},
+        {"m.io/log-path: /r, m.io/kubeconfig-volume: real/c, m.io/operator-containers: op",
+         "containers: [" OPERATOR ", {name: b, volumeMounts: [{name: real, mountPath: /r}]}], "
+         "volumes: [{name: real}]",
+         "metadata.annotations[m.io/log-path]: Invalid value: is where kubeconfig-volume is"},
+        {"",
+         "containers: [{name: op, args: [--kubeconfig=/var/run/cmesh/c], volumeMounts: [{name: k, "
+         "mountPath: /var/run/cmesh}]}]",
+         "spec.containers[op]: its kubeconfig \"/var/run/cmesh/c\" is mounted over a folder"},
     };
     struct inject_settings s = settings_of(false);
     s.prefix = "m.io";
