@@ -82,8 +82,8 @@ static void change_pod(struct edit *ed, struct inject_plan *plan, const cJSON *p
     cJSON *spec = edit_object(ed, copy, "spec");
     cJSON *metadata = edit_object(ed, copy, "metadata");
     cJSON *annotations = edit_object(ed, metadata, "annotations");
-    plan->token = cJSON_IsTrue(field_get(spec, "hostNetwork"));
-    plan->watch_bypass = !plan->token && inject_operator_is_all(o, field_get(spec, "containers"));
+    plan->watch_bypass = !cJSON_IsTrue(field_get(spec, "hostNetwork")) &&
+                         inject_operator_is_all(o, field_get(spec, "containers"));
     plan->proxy_env = inject_variables_sync(ed, o, spec, warnings);
     inject_variables_inject(ed, o, spec, warnings);
     inject_operator_lead(ed, o, &plan->access, spec, warnings);

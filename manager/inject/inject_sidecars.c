@@ -152,9 +152,7 @@ static void add_access(struct edit *ed, const struct inject_plan *plan, cJSON *c
     } else {
         edit_append_format(ed, args, "--kubeconfig=%s", a->kubeconfig);
     }
-    if (plan->token) {
-        edit_append_string(ed, args, "--token-file=" TOKEN);
-    }
+    edit_append_string(ed, args, "--token-file=" TOKEN);
     add_copies(ed, container, "env", a->env);
     add_copies(ed, container, "volumeMounts", a->mounts);
 }
@@ -168,9 +166,7 @@ static cJSON *kubeconfig_container(struct edit *ed, const struct inject_plan *pl
     edit_append_string(ed, args, "--output=" INJECT_KUBECONFIG);
     edit_append_string(ed, args, "--shared");
     inject_sidecars_mount(ed, c, INJECT_KUBECONFIG_VOLUME, INJECT_KUBECONFIG_DIR, false);
-    if (plan->token) {
-        inject_sidecars_mount(ed, c, RUN_VOLUME, RUN_DIR, false);
-    }
+    inject_sidecars_mount(ed, c, RUN_VOLUME, RUN_DIR, false); /* for the token */
     return c;
 }
 

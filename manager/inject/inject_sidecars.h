@@ -28,7 +28,6 @@ struct inject_plan {
     const char *shard;
     cJSON *proxy_env;  /* more variables for localproxy */
     bool watch_bypass; /* whoever goes around localproxy is an operator */
-    bool token;        /* others on the host can reach localproxy: it demands a token */
 };
 
 /* Adds everything to a pod's spec. */

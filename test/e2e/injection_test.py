@@ -7,15 +7,20 @@ knows no native sidecars; of those only the commands are tried. What a kubelet d
 ones is played.
 """
 
+import base64
 import glob
 import json
 import os
+import re
 import shutil
 import signal
+import stat
 import subprocess
 import time
 
 import harness
+import real_clients
+import releases
 import shard
 import wire
 
@@ -132,6 +137,12 @@ class PlayedPodTest(harness.TestCase):
         hook = self.containers["cmesh-rulesync"]["lifecycle"]["postStart"]
         return self.start(hook["exec"]["command"])
 
+    def credentials(self):
+        """The header that client-go makes of the operator's kubeconfig over plain HTTP."""
+        with open(self.path("etc/kubeconfig/config"), encoding="utf-8") as f:
+            user = re.search(r"http://(cmesh:[^@]+)@", f.read())[1]
+        return [("Authorization", "Basic " + base64.b64encode(user.encode()).decode())]
+
     def start_pod(self):
         """All of it; returns localproxy and rulesync."""
         for name in ("cmesh-kubeconfig", "cmesh-rules"):
@@ -175,18 +186,91 @@ class PlayedPodTest(harness.TestCase):
         address = f"127.0.0.1:{self.ports['5443']}"
         watch = wire.Connection(address)
         self.addCleanup(watch.close)
-        watch.send_head("GET", "/api/v1/configmaps?watch=true")
+        watch.send_head("GET", "/api/v1/configmaps?watch=true", self.credentials())
         self.assertEqual(200, watch.read_head().status)
         for process in (proxy, rulesync):
             process.send_signal(signal.SIGTERM)
         rulesync.wait(20)
         time.sleep(3)  # the operator does what it was at
         body = json.dumps({"spec": {"holderIdentity": ""}}).encode()
-        kind = [("Content-Type", "application/merge-patch+json")]
-        answer = wire.fetch(address, f"{path}/operator", "PATCH", kind, body)
+        headers = [("Content-Type", "application/merge-patch+json"), *self.credentials()]
+        answer = wire.fetch(address, f"{path}/operator", "PATCH", headers, body)
         self.assertEqual(200, answer.status, answer)
         watch.close()
         self.assertEqual(0, proxy.wait(8))
+
+    def test_who_has_no_token_gets_nothing(self):
+        """Neither an SSRF of the operator nor another container; but probes and metrics go on. The
+        token's file is the sidecars' own, and a pod that starts again keeps the token."""
+        self.publish()
+        self.start_pod()
+        address = f"127.0.0.1:{self.ports['5443']}"
+        for target in ("/version", "/api/v1/secrets", "/api/v1/pods?watch=true"):
+            self.assertEqual(401, wire.fetch(address, target).status, target)
+        wrong = [("Authorization", "Bearer " + "x" * 43)]
+        self.assertEqual(401, wire.fetch(address, "/version", headers=wrong).status)
+        right = self.credentials()
+        self.assertEqual(200, wire.fetch(address, "/version", headers=right).status)
+        for port, target in (("5441", "/readyz"), ("5441", "/metrics"), ("5442", "/healthz")):
+            self.assertEqual(200, wire.fetch(f"127.0.0.1:{self.ports[port]}", target).status, target)
+        self.assertEqual(0o600, stat.S_IMODE(os.stat(self.path("run/token")).st_mode))
+        self.assertEqual(0, self.start_container("cmesh-kubeconfig").wait(20))
+        self.assertEqual(right, self.credentials())
+
+    def kubectls(self):
+        """Of each release that is here: the older ones have another client-go."""
+        folders, _ = releases.folders()
+        yield self.operator()
+        for folder in folders or ():
+            kubectl = self.operator()
+            kubectl.program = os.path.join(folder, "kubectl")
+            yield kubectl
+
+    def test_real_clients_send_the_token(self):
+        """They are given the operator's kubeconfig, and nothing else."""
+        self.publish()
+        self.start_pod()
+        kubeconfig = self.path("etc/kubeconfig/config")
+        path = f"/api/v1/namespaces/{self.namespace}/configmaps"
+        mine = {"metadata": {"name": "mine", "labels": {"mine": "yes"}}}
+        self.cluster.json(path, "POST", mine)
+        for kubectl in self.kubectls():
+            out = kubectl("get", "configmaps", "-n", self.namespace, "-o", "name")
+            self.assertEqual("configmap/mine\n", out, kubectl.program)
+        if real_clients.have_python_client():
+            self.run_lister([real_clients.PYTHON, "list_pods.py"], kubeconfig)
+        if real_clients.install_js_client():
+            modules = os.path.join(real_clients.install_js_client(), "node_modules")
+            os.symlink(modules, self.path("node_modules"))
+            self.run_lister(["node", "--preserve-symlinks-main", "list_pods.mjs"], kubeconfig)
+        folder, missing = real_clients.go_folder()
+        if missing:
+            self.skipTest(missing)
+        watches = [f"{form}:configmaps@{self.namespace}" for form in ("typed", "json", "metadata")]
+        command = [os.path.join(folder, "informer"), f"--kubeconfig={kubeconfig}"]
+        client = real_clients.Client("go", command, watches)
+        self.addCleanup(client.close)
+        real_clients.wait_synced([client])
+        self.cluster.json(path, "POST", {"metadata": {"name": "later", "labels": {"mine": "yes"}}})
+        for watch in watches:
+            seen = f"{self.namespace}/later"
+            harness.wait_for(
+                lambda w=watch: any(e.key == seen for e in client.of(w, "add")), "it is seen"
+            )
+
+    def run_lister(self, command, kubeconfig):
+        """One of those in clients/. Node finds packages beside the script."""
+        shutil.copy(os.path.join(real_clients.PROGRAMS, command[-1]), self.folder)
+        done = subprocess.run(
+            [*command[:-1], self.path(command[-1]), kubeconfig],
+            env=harness.clean_environment(HOME=self.folder),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertIn("pods", json.loads(done.stdout), command)
 
     def test_the_pod_starts_again_without_its_configmap(self):
         self.publish(3)

@@ -431,15 +431,15 @@ static void what_pods_get(void **state)
         {"",
          "",
          "terminationGracePeriodSeconds: 77, containers: [" OPERATOR "]",
-         {"spec.containers.cmesh-localproxy.args.6=--shutdown-delay=77"}},
+         {"spec.containers.cmesh-localproxy.args.7=--shutdown-delay=77"}},
         {"",
          "",
          "terminationGracePeriodSeconds: 1e9, containers: [" OPERATOR "]",
-         {"spec.containers.cmesh-localproxy.args.6=--shutdown-delay=86400"}},
+         {"spec.containers.cmesh-localproxy.args.7=--shutdown-delay=86400"}},
         {"",
          "",
          "containers: [{name: op, command: [/op], ports: [{containerPort: 5443, protocol: UDP}]}]",
-         {"spec.containers.cmesh-localproxy.args.6=--shutdown-delay=30",
+         {"spec.containers.cmesh-localproxy.args.7=--shutdown-delay=30",
           "spec.containers.cmesh-localproxy.ports.cmesh-api.containerPort=5443",
           "spec.containers.cmesh-localproxy.ports.cmesh-admin.containerPort=5441",
           "spec.containers.cmesh-rulesync.ports.cmesh-rulesync.containerPort=5442"}},
@@ -449,7 +449,7 @@ static void what_pods_get(void **state)
          "containers: [" OPERATOR "]",
          {"spec.containers.cmesh-localproxy.env.CMESH_WATCH_BYPASS.value=true",
           "spec.containers.cmesh-localproxy.env.CMESH_STATUS_LEASE.value=true",
-          "!spec.containers.cmesh-localproxy.args.7"}},
+          "!spec.containers.cmesh-localproxy.args.8"}},
         {"",
          "",
          "containers: [" OPERATOR ", {name: logs}]",
@@ -470,13 +470,16 @@ static void what_pods_get(void **state)
          {"spec.containers.cmesh-localproxy.args.7=--shutdown-delay=30",
           "spec.containers.cmesh-localproxy.env.CMESH_STATUS_LEASE.value=true",
           "!spec.containers.cmesh-localproxy.env.CMESH_WATCH_BYPASS"}},
-        /* On the host's network others could borrow the operator's identity. */
+        /* Others than the operator could borrow its identity. Who has the kubeconfig has the token;
+         * the file is the sidecars' alone. */
         {"",
          "",
-         "hostNetwork: true, containers: [" OPERATOR "]",
+         "containers: [" OPERATOR "]",
          {"spec.containers.cmesh-localproxy.args.1=--token-file=/run/cmesh/token",
+          "spec.containers.cmesh-localproxy.volumeMounts.cmesh-run",
           "spec.initContainers.cmesh-kubeconfig.args.1=--token-file=/run/cmesh/token",
-          "spec.initContainers.cmesh-kubeconfig.volumeMounts.cmesh-run"}},
+          "spec.initContainers.cmesh-kubeconfig.volumeMounts.cmesh-run.mountPath=/run/cmesh",
+          "!spec.containers.op.volumeMounts.cmesh-run"}},
         /* Fields that are null. */
         {"",
          "",
@@ -771,9 +774,9 @@ static void settings_are_used(void **state)
     s.others = (struct inject_resources){.cpu_limit = NULL};
     cJSON *pod = read_pod("operator");
     cJSON *made = inject(&s, pod, NULL);
-    expect(made, "spec.containers.cmesh-localproxy.args.2=--admin=192.0.2.7:5441");
-    expect(made, "spec.containers.cmesh-localproxy.args.7=--write-fence=audit");
-    expect(made, "spec.containers.cmesh-localproxy.args.8=--log-level=debug");
+    expect(made, "spec.containers.cmesh-localproxy.args.3=--admin=192.0.2.7:5441");
+    expect(made, "spec.containers.cmesh-localproxy.args.8=--write-fence=audit");
+    expect(made, "spec.containers.cmesh-localproxy.args.9=--log-level=debug");
     expect(made, "spec.containers.cmesh-localproxy.resources.limits.cpu=1");
     expect(made, "!spec.containers.cmesh-localproxy.resources.requests");
     expect(made, "!spec.containers.cmesh-rulesync.resources.requests");
@@ -915,8 +918,8 @@ static void native_sidecars_need_no_delay(void **state)
     struct warnings notes = WARNINGS_INIT;
     cJSON *pod = parse("{metadata: {}, spec: {restartPolicy: Never, containers: [" OPERATOR "]}}");
     cJSON *made = inject(&s, pod, &notes);
-    expect(made, "spec.initContainers.cmesh-localproxy.args.5=--state=/run/cmesh/state");
-    expect(made, "!spec.initContainers.cmesh-localproxy.args.6");
+    expect(made, "spec.initContainers.cmesh-localproxy.args.6=--state=/run/cmesh/state");
+    expect(made, "!spec.initContainers.cmesh-localproxy.args.7");
     expect(made, "!spec.initContainers.cmesh-rulesync.lifecycle");
     assert_int_equal(notes.count, 1); /* about the token */
     warnings_deinit(&notes);
