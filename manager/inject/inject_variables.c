@@ -5,8 +5,51 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "inject/inject_index.h"
+#include "inject/inject_names.h"
 #include "json/field.h"
+
+/* ---- what localproxy may get ---- */
+
+/* Flags of localproxy that say nothing about what it enforces, whom it serves, and what it keeps.
+ */
+static const char *const harmless[] = {
+    "CMESH_LOG_LEVEL",  "CMESH_LOG_FORMAT",     "CMESH_RELOAD_MODE",     "CMESH_CUT_INTERVAL",
+    "CMESH_CUT_SPREAD", "CMESH_SHUTDOWN_GRACE", "CMESH_MAX_CONNECTIONS",
+};
+
+/* ld.so(8), the files of messages, locales and conversions that the C library loads, its resolver
+ * (resolv.conf(5)), how the runtime finds the program, and the fields that the injection sets. */
+static const char *const refused[] = {
+    "PATH",        "GLIBC_TUNABLES", "GCONV_PATH", "GETCONF_DIR",   "HOSTALIASES",
+    "LOCALDOMAIN", "LOCPATH",        "NLSPATH",    "NIS_PATH",      "RES_OPTIONS",
+    "TZDIR",       "POD_NAME",       "POD_UID",    "POD_NAMESPACE",
+};
+static const char *const refused_beginnings[] = {"CMESH_", "LD_", "MALLOC_", "RESOLV_", "UV_"};
+
+static bool is_among(const char *const *names, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool inject_variables_allowed(const char *name)
+{
+    if (is_among(harmless, ARRAY_LEN(harmless), name)) {
+        return true;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(refused_beginnings); i++) {
+        if (strncmp(name, refused_beginnings[i], strlen(refused_beginnings[i])) == 0) {
+            return false;
+        }
+    }
+    return !is_among(refused, ARRAY_LEN(refused), name);
+}
 
 /* ---- env-sync ---- */
 
@@ -16,6 +59,7 @@ struct sync {
     struct warnings *warnings;
     struct inject_index there; /* what the containers have */
     struct inject_index done;  /* names that have been looked at */
+    struct inject_names refused;
 };
 
 static void index_variables(struct sync *s, const cJSON *spec)
@@ -40,6 +84,10 @@ static cJSON *new_variable(struct edit *ed, const char *name, const char *value)
 /* `value` is NULL for the one that a container of the pod has. */
 static void sync_variable(struct sync *s, const char *name, const char *value)
 {
+    if (!inject_variables_allowed(name)) {
+        inject_names_add(&s->refused, name);
+        return;
+    }
     const struct inject_entry *found = value != NULL ? NULL : inject_index_find(&s->there, name);
     if (value == NULL && found == NULL) {
         warnings_add(s->warnings, "env-sync: no container has a variable %.100s", name);
@@ -76,6 +124,12 @@ static void sync_items(struct sync *s, char *text)
         text[end] = '\0';
         sync_item(s, item + strspn(item, " "));
         end = comma == NULL ? 0 : (size_t)(comma - text);
+    }
+    if (s->refused.len > 0) {
+        warnings_add(s->warnings,
+                     "env-sync: localproxy does not get %s: what may change what it enforces, or "
+                     "which code it runs, is left out",
+                     s->refused.text);
     }
 }
 

@@ -387,6 +387,26 @@ static void what_pods_get(void **state)
          {"spec.containers.cmesh-localproxy.env.A.valueFrom.fieldRef.fieldPath=status.podIP",
           "spec.containers.cmesh-localproxy.env.B.value=x=y",
           "!spec.containers.cmesh-localproxy.env.C"}},
+        /* Of several the last one, and nothing that would change what localproxy enforces. */
+        {"m.io/env-sync: 'B=1, A, B=2, A=x, A, CMESH_LOG_LEVEL=debug, CMESH_NO_RULES=passthrough, "
+         "LD_PRELOAD, PATH=/x, POD_NAME=other, HTTPS_PROXY=http://p'",
+         "",
+         "containers: [{name: op, command: [/op], env: [{name: A, value: a}, {name: LD_PRELOAD, "
+         "value: /l.so}]}]",
+         {"spec.containers.cmesh-localproxy.env.5.value=2",
+          "spec.containers.cmesh-localproxy.env.6.value=a",
+          "spec.containers.cmesh-localproxy.env.7.name=CMESH_LOG_LEVEL",
+          "spec.containers.cmesh-localproxy.env.8.name=HTTPS_PROXY",
+          "!spec.containers.cmesh-localproxy.env.9"}},
+        {"m.io/env-inject: '[{\"name\":\"op\",\"env\":[{\"key\":\"A\",\"value\":\"1\"}]},{"
+         "\"name\":\"op\",\"env\":[{\"key\":\"N\",\"value\":\"2\"},{\"key\":\"A\","
+         "\"value\":\"3\"},{\"key\":\"N\",\"value\":\"4\"}]}]'",
+         "",
+         "containers: [{name: op, command: [/op], env: [{name: A}, {name: B}, {name: A}, {name: "
+         "A}]}]",
+         {"spec.containers.op.env.0.value=3", "spec.containers.op.env.1.name=B",
+          "spec.containers.op.env.2.name=N", "spec.containers.op.env.2.value=4",
+          "spec.containers.op.env.3.name=KUBECONFIG", "!spec.containers.op.env.4"}},
         {"m.io/env-inject: '[{\"name\":\"op\",\"env\":[{\"key\":\"A\",\"value\":\"1\"},{\"key\":"
          "\"B\",\"value\":\"2\"},{\"key\":\"KUBECONFIG\",\"value\":\"/bad\"}]},{\"name\":\"none\"}]"
          "'",
@@ -538,6 +558,10 @@ static void what_is_noted(void **state)
         {"", "containers: [" OPERATOR "]", "spec.containers: none mounts a service account token"},
         {"m.io/env-sync: NOPE", "containers: [" OPERATOR "]",
          "env-sync: no container has a variable NOPE"},
+        {"m.io/env-sync: 'CMESH_WRITE_FENCE=off, OK=1, LD_PRELOAD=/x.so, GLIBC_TUNABLES=x'",
+         "containers: [" OPERATOR "]",
+         "env-sync: localproxy does not get GLIBC_TUNABLES, LD_PRELOAD, CMESH_WRITE_FENCE: what "
+         "may change what it enforces, or which code it runs, is left out"},
         {"m.io/env-inject: '[{\"name\":\"x\"}]'", "containers: [" OPERATOR "]",
          "env-inject: the pod has no container \"x\""},
         {"m.io/disable-fake-kubeconfig-env: 'true', m.io/disable-fake-kubeconfig-arg: 'true'",
