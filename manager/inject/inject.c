@@ -12,6 +12,7 @@
 #include "inject/inject_operator.h"
 #include "inject/inject_options.h"
 #include "inject/inject_sidecars.h"
+#include "inject/inject_users.h"
 #include "inject/inject_variables.h"
 #include "kube/name.h"
 #include "label/labels.h"
@@ -27,7 +28,7 @@ const struct inject_settings inject_defaults = {
     .prefix = LABELS_PREFIX,
     .proxy = {.cpu_request = "50m", .memory_request = "32Mi", .memory_limit = "256Mi"},
     .others = {.cpu_request = "5m", .memory_request = "16Mi", .memory_limit = "64Mi"},
-    .user = 65532,
+    .user = 5443, /* as no image has it: 65532 is that of many operators' */
     .bind = "[::]",
     .start_seconds = 60,
 };
@@ -142,7 +143,10 @@ static int inject(const struct inject_settings *s, const struct inject_options *
     if (rc != 0) {
         return rc > 0 ? 0 : rc;
     }
-    rc = inject_access_init(&plan.access, o, spec, INJECT_KUBECONFIG, warnings, e);
+    rc = inject_users_check(s, spec, warnings, e);
+    if (rc == 0) {
+        rc = inject_access_init(&plan.access, o, spec, INJECT_KUBECONFIG, warnings, e);
+    }
     if (rc == 0) {
         note_restarts(s, spec, warnings);
         rc = make_patch(&plan, pod, warnings, patch, e);

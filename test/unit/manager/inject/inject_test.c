@@ -562,6 +562,17 @@ static void what_is_noted(void **state)
          "containers: [" OPERATOR "]",
          "env-sync: localproxy does not get GLIBC_TUNABLES, LD_PRELOAD, CMESH_WRITE_FENCE: what "
          "may change what it enforces, or which code it runs, is left out"},
+        {"", "shareProcessNamespace: true, containers: [" OPERATOR ", {name: b}]",
+         "spec.shareProcessNamespace: whoever has the user of the sidecars can take them over, and "
+         "nothing says which one the containers op, b have: set"},
+        {"",
+         "hostPID: true, securityContext: {runAsUser: 0}, containers: [" OPERATOR "], "
+         "initContainers: [{name: early, securityContext: {runAsUser: 5443}}]",
+         "spec.hostPID: only their users keep the containers op from taking over the sidecars: "
+         "root can, unless it has no capabilities"},
+        {"", "securityContext: {runAsUser: 5443}, containers: [" OPERATOR "]",
+         "spec.containers[op].securityContext.runAsUser: 5443 is the user of the sidecars, which "
+         "should have it for themselves"},
         {"m.io/env-inject: '[{\"name\":\"x\"}]'", "containers: [" OPERATOR "]",
          "env-inject: the pod has no container \"x\""},
         {"m.io/disable-fake-kubeconfig-env: 'true', m.io/disable-fake-kubeconfig-arg: 'true'",
@@ -733,6 +744,16 @@ static void what_is_refused(void **state)
          "containers: [{name: op, args: [--kubeconfig=/var/run/cmesh/c], volumeMounts: [{name: k, "
          "mountPath: /var/run/cmesh}]}]",
          "spec.containers[op]: its kubeconfig \"/var/run/cmesh/c\" is mounted over a folder"},
+        {"",
+         "shareProcessNamespace: true, securityContext: {runAsUser: 5443}, containers: [" OPERATOR
+         ", {name: b, securityContext: {runAsUser: 7}}, {name: c}]",
+         "spec.shareProcessNamespace: Invalid value: true: the containers op, c run as user 5443, "
+         "as the sidecars do, and could take these over: remove it, or give them another "
+         "securityContext.runAsUser"},
+        {"",
+         "hostPID: true, containers: [" OPERATOR "], initContainers: [{name: native, "
+         "restartPolicy: Always, securityContext: {runAsUser: 5443}}]",
+         "spec.hostPID: Invalid value: true: the containers native run as user 5443"},
     };
     struct inject_settings s = settings_of(false);
     s.prefix = "m.io";
@@ -911,6 +932,18 @@ static void the_user_may_be_left_to_the_cluster(void **state)
     expect(made, "!spec.initContainers.cmesh-rules.securityContext.runAsUser");
     expect(made, "!spec.initContainers.cmesh-rules.securityContext.runAsGroup");
     cJSON_Delete(made);
+    cJSON_Delete(pod);
+    /* Then it is that of the operator, which is no wonder, but for shared processes. */
+    struct warnings notes = WARNINGS_INIT;
+    struct err e = ERR_INIT;
+    cJSON *patch = NULL;
+    pod = pod_of("", "", "securityContext: {runAsUser: 9}, containers: [" OPERATOR "]");
+    cJSON_Delete(inject(&s, pod, &notes));
+    assert_int_equal(notes.count, 1); /* about the token */
+    warnings_deinit(&notes);
+    cJSON_AddTrueToObject(cJSON_GetObjectItem(pod, "spec"), "shareProcessNamespace");
+    assert_int_equal(inject_pod(&s, pod, "ns", "x", NULL, &patch, &e), -EINVAL);
+    assert_non_null(strstr(e.msg, "op run as user 9, as the sidecars do"));
     cJSON_Delete(pod);
 }
 
