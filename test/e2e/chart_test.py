@@ -276,8 +276,8 @@ class Rendering:
                 self.assertEqual(wanted, found)
 
     def test_the_network_policy_is_that_of_the_other_way(self):
-        things = self.objects(values={"networkPolicy": {"enabled": True}})
-        theirs = parsed(read(K8S, "network-policy", "manager.yaml"))
+        things = self.objects()
+        theirs = parsed(read(K8S, "base", "network_policy.yaml"))
         self.assertEqual(theirs["spec"], find(things, "NetworkPolicy")["spec"])
 
     def test_the_admission_policies_are_those_of_the_other_way(self):
@@ -549,7 +549,7 @@ class InstallTest(ChartTestCase, InstallationCase):
         for values in (
             policies("Fail"),
             policies("Ignore"),
-            {"podDisruptionBudget": {"enabled": False}, "networkPolicy": {"enabled": True}},
+            {"podDisruptionBudget": {"enabled": False}, "networkPolicy": {"enabled": False}},
             {"podMonitor": {"enabled": True}},
             {"prometheusRule": {"enabled": True}},
             {"manager": {"nodeSelector": None, "podAnnotations": None, "resources": None}},
