@@ -97,6 +97,8 @@ static const char *const settings[] = {
     "watch-bypass",
     "watch-namespace",
     "webhook",
+    "webhook-client-ca",
+    "webhook-client-name",
     "webhook-host",
     "webhook-secret",
     "webhook-service",

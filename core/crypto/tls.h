@@ -49,6 +49,8 @@ struct tls_server_options {
     struct slice key;
     const char *key_name;
     struct slice client_ca; /* not empty: clients must show a certificate of it */
+    const char *client_ca_name;
+    const char *client_name; /* the common name that it must bear; NULL: any */
     const char *const *alpn;
 };
 

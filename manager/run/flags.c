@@ -132,6 +132,19 @@ static const struct flag table[] = {
      .value = "NAME",
      FLAG_STRING_AT(struct manager_flags, webhook_secret),
      .help = "The Secret where all managers keep the certificates, which they make themselves."},
+    {.name = "webhook-client-ca",
+     .value = "FILE",
+     .default_text = "no certificate is asked for",
+     FLAG_STRING_AT(struct manager_flags, webhook_client_ca),
+     .help = "Answer only clients of the webhooks with a certificate of an authority in this file "
+             "(PEM), which is read again when it changes. The API server shows one when its "
+             "AdmissionConfiguration says so."},
+    {.name = "webhook-client-name",
+     .value = "NAME",
+     .default_text = "any",
+     FLAG_STRING_AT(struct manager_flags, webhook_client_name),
+     .needs = "webhook-client-ca",
+     .help = "The common name that this certificate must bear."},
     {.name = "certificate-days",
      .value = "DAYS",
      .min = 1,
@@ -324,6 +337,9 @@ static int check_webhook(const struct manager_flags *s, struct err *e)
     if (name_check_subdomain(slice_str(s->webhook_secret)) != NULL) {
         return err_set(e, -EINVAL, "--webhook-secret must be the name of an object");
     }
+    if (s->webhook_client_name != NULL && s->webhook_client_ca == NULL) {
+        return err_set(e, -EINVAL, "--webhook-client-name needs --webhook-client-ca");
+    }
     for (size_t i = 0; i < s->webhook_hosts.count; i++) {
         if (!host_ok(s->webhook_hosts.items[i])) {
             return err_set(e, -EINVAL,
@@ -338,6 +354,7 @@ static int check_webhook(const struct manager_flags *s, struct err *e)
 static const char *idle_webhook_flag(const struct manager_flags *s)
 {
     return s->webhook[0] != '\0'                                       ? NULL
+           : s->webhook_client_ca != NULL                              ? "--webhook-client-ca"
            : s->webhook_hosts.count > 0                                ? "--webhook-host"
            : strcmp(s->webhook_service, defaults.webhook_service) != 0 ? "--webhook-service"
            : strcmp(s->webhook_secret, defaults.webhook_secret) != 0   ? "--webhook-secret"

@@ -35,6 +35,8 @@ struct manager_flags {
     const char *webhook_service;
     struct flag_list webhook_hosts;
     const char *webhook_secret;
+    const char *webhook_client_ca;   /* NULL: no client certificate is asked for */
+    const char *webhook_client_name; /* NULL: any */
     uint64_t certificate_days;
 
     const char *sharding_resources; /* NULL: sharding_resources_default */

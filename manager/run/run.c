@@ -310,6 +310,8 @@ static int open_webhook(struct run *r, struct err *e)
         .namespace = r->namespace,
         .service = s->webhook_service,
         .secret = s->webhook_secret,
+        .client_ca = s->webhook_client_ca,
+        .client_name = s->webhook_client_name,
         .names = s->webhook_hosts.items,
         .name_count = s->webhook_hosts.count,
         .serving_seconds = s->certificate_days * DAY_SECONDS,

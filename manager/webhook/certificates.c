@@ -14,6 +14,7 @@
 #include "kube/client/object_request.h"
 #include "kube/name.h"
 #include "webhook/certificate_set.h"
+#include "webhook/client_trust.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -59,6 +60,7 @@ struct certificates {
     const struct reflector_ops *ops;
     char *path; /* of the collection */
     const char *secret;
+    const struct client_trust *clients;
     struct certificate_rules rules;
     uint64_t settle_ms;
 
@@ -80,6 +82,7 @@ struct certificates {
     char *version;          /* of the Secret */
     char *bundle;           /* as handed out */
     char *serving;          /* the certificate, as handed out */
+    bool clients_changed;   /* since then */
     uint64_t trusted_since; /* the next authority is in all bundles; 0: it is not */
 
     bool stale; /* there was no memory for what the reflector showed */
@@ -131,13 +134,15 @@ static void hand_out_bundle(struct certificates *c)
 static void hand_out_serving(struct certificates *c)
 {
     const struct certificate_entry *entry = &c->set.entries[CERTIFICATE_SERVING];
-    if (c->serving != NULL && strcmp(c->serving, entry->cert) == 0) {
+    if (c->serving != NULL && strcmp(c->serving, entry->cert) == 0 && !c->clients_changed) {
         return;
     }
     const struct tls_server_options o = {.cert = slice_str(entry->cert),
                                          .cert_name = "tls.crt of the Secret",
                                          .key = slice_str(entry->key),
-                                         .key_name = "tls.key of the Secret"};
+                                         .key_name = "tls.key of the Secret",
+                                         .client_ca = client_trust_ca(c->clients),
+                                         .client_name = client_trust_name(c->clients)};
     (void)err_set(&c->use, -ENOMEM, "out of memory for the certificate");
     char *copy = strdup(entry->cert);
     struct tls_config *tls = copy == NULL ? NULL : tls_config_new_server(&o, &c->use);
@@ -149,6 +154,7 @@ static void hand_out_serving(struct certificates *c)
     c->use = (struct err){0};
     free(c->serving);
     c->serving = copy;
+    c->clients_changed = false;
     char expires[RFC3339_SIZE] = "";
     (void)!rfc3339_format(certificate_not_after(entry->read), expires);
     log_info("serving webhooks with a new certificate", log_str("expires", expires));
@@ -534,6 +540,7 @@ static int copy_options(struct certificates *c, const struct certificates_option
 {
     c->client = o->client;
     c->ops = o->ops;
+    c->clients = o->clients;
     c->clock = o->clock != NULL ? o->clock : &net_clock_system;
     c->settle_ms = o->settle_ms != 0 ? o->settle_ms : SETTLE_MS;
     c->rules.authority_seconds =
@@ -621,6 +628,12 @@ const char *certificates_error(const struct certificates *c)
 const struct certificates_stats *certificates_stats(const struct certificates *c)
 {
     return &c->stats;
+}
+
+void certificates_clients_changed(struct certificates *c)
+{
+    c->clients_changed = true;
+    check_soon(c);
 }
 
 void certificates_check(struct certificates *c)

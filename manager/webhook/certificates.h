@@ -35,6 +35,7 @@
 #define CERTIFICATES_SECRET "cmesh-webhook-cert"
 
 struct certificates;
+struct client_trust; /* webhook/client_trust.h */
 
 /* From the loop, never inside a function of this header; certificates_free is not allowed inside.
  */
@@ -55,12 +56,13 @@ struct certificates_options {
     const char *secret;       /* its name; NULL: CERTIFICATES_SECRET */
     const char *const *names; /* what the serving certificate must bear */
     size_t name_count;
-    uint64_t authority_seconds;      /* how long an authority is good for; 0: a year */
-    uint64_t serving_seconds;        /* 0: 90 days */
-    uint64_t settle_ms;              /* from published to used, for API servers that learn late;
-                                        0: a minute */
-    const struct net_clock *clock;   /* NULL: the system's */
-    const struct reflector_ops *ops; /* for tests; NULL: the usual */
+    uint64_t authority_seconds;         /* how long an authority is good for; 0: a year */
+    uint64_t serving_seconds;           /* 0: 90 days */
+    uint64_t settle_ms;                 /* from published to used, for API servers that learn late;
+                                           0: a minute */
+    const struct client_trust *clients; /* whose certificates are asked for; NULL: nobody's */
+    const struct net_clock *clock;      /* NULL: the system's */
+    const struct reflector_ops *ops;    /* for tests; NULL: the usual */
 };
 
 struct certificates_stats {
@@ -86,6 +88,8 @@ const char *certificates_error(const struct certificates *c);
 bool certificates_ready(const struct certificates *c);
 const struct certificates_stats *certificates_stats(const struct certificates *c);
 
+/* What `clients` says has changed: on_serving follows, once there is a certificate. */
+void certificates_clients_changed(struct certificates *c);
 /* Looks again soon: is_published may have changed. */
 void certificates_check(struct certificates *c);
 

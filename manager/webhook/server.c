@@ -14,6 +14,7 @@
 #include "kube/status.h"
 #include "net/deadline.h"
 #include "webhook/body_budget.h"
+#include "webhook/client_trust.h"
 #include "webhook/decider.h"
 #include "webhook/metrics.h"
 #include "webhook/response.h"
@@ -261,7 +262,7 @@ static const struct http_server_handlers http_handlers = {
 /* ---- life ---- */
 
 /* So that the port is bound, and a mistake in the address told, before there is a certificate. */
-static struct tls_config *stand_in(struct err *e)
+static struct tls_config *stand_in(const struct client_trust *clients, struct err *e)
 {
     static const char *const names[] = {"not-ready.invalid"};
     int64_t now = (int64_t)time(NULL);
@@ -276,7 +277,9 @@ static struct tls_config *stand_in(struct err *e)
     if (certificate_make_authority(&spec, &ca, e) == 0 &&
         certificate_make_server(&spec, slice_str(ca.cert), slice_str(ca.key), &own, e) == 0) {
         const struct tls_server_options o = {.cert = slice_str(own.cert),
-                                             .key = slice_str(own.key)};
+                                             .key = slice_str(own.key),
+                                             .client_ca = client_trust_ca(clients),
+                                             .client_name = client_trust_name(clients)};
         tls = tls_config_new_server(&o, e);
     }
     certificate_pair_deinit(&ca);
@@ -295,7 +298,7 @@ struct webhook_server *webhook_server_new(struct net_loop *l,
                                           const struct webhook_server_options *o, struct err *e)
 {
     struct webhook_server *s = calloc(1, sizeof *s);
-    struct tls_config *tls = s == NULL ? NULL : stand_in(e);
+    struct tls_config *tls = s == NULL ? NULL : stand_in(o->clients, e);
     if (s == NULL) {
         (void)err_memory(e);
     }

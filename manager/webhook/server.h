@@ -20,14 +20,16 @@
 #include "net/loop.h"
 #include "webhook/route.h"
 
+struct client_trust; /* webhook/client_trust.h */
 struct webhook_server;
 
 struct webhook_server_options {
     const char *address;                /* ADDR:PORT */
     const struct webhook_route *routes; /* kept, not copied; ends with a NULL path */
-    void *data;               /* of all routes; threads may use it until the loop is freed */
-    uint64_t body_timeout_ms; /* from a request's head to the end of its body; 0: 10 s */
-    uint64_t bodies_max;      /* bytes of all that are held; 0: 32 MiB */
+    void *data;                         /* of all routes; threads may use it until the loop is freed */
+    const struct client_trust *clients; /* for the certificate until webhook_server_set_tls */
+    uint64_t body_timeout_ms;           /* from a request's head to the end of its body; 0: 10 s */
+    uint64_t bodies_max;                /* bytes of all that are held; 0: 32 MiB */
 };
 
 /* Listens. Until webhook_server_set_tls a certificate is shown that nobody trusts. NULL with `e`

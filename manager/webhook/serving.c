@@ -12,6 +12,7 @@
 #include "object/server_release.h"
 #include "webhook/ca_bundle.h"
 #include "webhook/certificates.h"
+#include "webhook/client_trust.h"
 #include "webhook/server.h"
 
 /* The release of Kubernetes from which on match conditions are evaluated, unless it is told not to.
@@ -31,6 +32,7 @@ struct webhook_serving {
     bool (*may_write)(void *data);
     void (*on_pods)(void *data, bool known, const cJSON *selector);
     void *data;
+    struct client_trust *clients; /* NULL: no certificates of clients are asked for */
     struct webhook_server *server;
     struct certificates *certificates; /* NULL from webhook_serving_drain on, as is the next */
     struct ca_bundle *bundle;
@@ -49,6 +51,14 @@ static void on_bundle(void *data, struct slice bundle)
     struct webhook_serving *s = data;
     if (ca_bundle_set(s->bundle, bundle) != 0) {
         log_error("out of memory for the bundle of the webhooks");
+    }
+}
+
+static void on_clients(void *data)
+{
+    struct webhook_serving *s = data;
+    if (s->certificates != NULL) {
+        certificates_clients_changed(s->certificates);
     }
 }
 
@@ -100,11 +110,28 @@ static int collect_names(struct names *n, const struct webhook_serving_options *
     return 0;
 }
 
+static int open_clients(struct webhook_serving *s, struct net_loop *l,
+                        const struct webhook_serving_options *o, struct err *e)
+{
+    if (o->client_ca == NULL) {
+        return 0;
+    }
+    const struct client_trust_options to = {.path = o->client_ca,
+                                            .name = o->client_name,
+                                            .check_ms = o->client_check_ms,
+                                            .on_change = on_clients,
+                                            .data = s};
+    s->clients = client_trust_new(l, &to, e);
+    return s->clients == NULL ? e->code : 0;
+}
+
 static int open_server(struct webhook_serving *s, struct net_loop *l,
                        const struct webhook_serving_options *o, struct err *e)
 {
-    const struct webhook_server_options so = {
-        .address = o->address, .routes = webhook_routes, .data = s->context};
+    const struct webhook_server_options so = {.address = o->address,
+                                              .routes = webhook_routes,
+                                              .data = s->context,
+                                              .clients = s->clients};
     s->server = webhook_server_new(l, &so, e);
     return s->server == NULL ? e->code : 0;
 }
@@ -141,6 +168,7 @@ static int open_certificates(struct webhook_serving *s, struct net_loop *l,
         .authority_seconds = o->authority_seconds,
         .serving_seconds = o->serving_seconds,
         .settle_ms = o->settle_ms,
+        .clients = s->clients,
         .clock = o->clock,
     };
     s->certificates = certificates_new(l, &co, &certificates_handlers, s, e);
@@ -162,6 +190,10 @@ struct webhook_serving *webhook_serving_new(struct net_loop *l,
     s->may_write = o->may_write;
     s->on_pods = o->on_pods;
     s->data = o->data;
+    if (open_clients(s, l, o, e) != 0) {
+        webhook_serving_free(s);
+        return NULL;
+    }
     if (collect_names(&s->names, o, service, e) != 0 || open_server(s, l, o, e) != 0 ||
         open_bundle(s, l, o, service, e) != 0 || open_certificates(s, l, o, e) != 0) {
         err_prefix(e, "--webhook");
@@ -216,6 +248,7 @@ void webhook_serving_free(struct webhook_serving *s)
     if (s != NULL) {
         stop_writing(s);
         webhook_server_free(s->server);
+        client_trust_free(s->clients);
         free(s);
     }
 }

@@ -35,9 +35,12 @@ struct webhook_serving;
 struct webhook_serving_options {
     const char *address; /* ADDR:PORT: --webhook */
     struct kube_client *client;
-    const char *namespace;      /* of Secret and service: the manager's own */
-    const char *service;        /* NULL: WEBHOOK_SERVICE */
-    const char *secret;         /* NULL: CERTIFICATES_SECRET (webhook/certificates.h) */
+    const char *namespace; /* of Secret and service: the manager's own */
+    const char *service;   /* NULL: WEBHOOK_SERVICE */
+    const char *secret;    /* NULL: CERTIFICATES_SECRET (webhook/certificates.h) */
+    const char *client_ca; /* a file: webhook/client_trust.h; NULL: no certificates are asked for */
+    const char *client_name;    /* NULL: any */
+    uint64_t client_check_ms;   /* how often that file is looked at; 0: the usual */
     const char *label_selector; /* of the webhook configurations; NULL: CA_BUNDLE_SELECTOR */
     const char *const *names;   /* more host names and IP addresses by which the API server
                                    comes: of URLs in webhook configurations */

@@ -35,6 +35,7 @@ EVERYTHING = {
         "nodeSelector": {"pool": "control"},
         "tolerations": [{"key": "control", "operator": "Exists"}],
         "affinity": {"podAntiAffinity": {}},
+        "clientCA": {"configMap": "clients", "key": "bundle.pem", "name": "kube-apiserver"},
     },
     "proxy": {
         "image": {"repository": "r.example/proxy", "tag": "1.3", "pullPolicy": "IfNotPresent"},
@@ -279,6 +280,18 @@ class Rendering:
         things = self.objects()
         theirs = parsed(read(K8S, "base", "network_policy.yaml"))
         self.assertEqual(theirs["spec"], find(things, "NetworkPolicy")["spec"])
+
+    def test_who_may_ask_the_webhooks(self):
+        pod = find(self.objects(), "Deployment")["spec"]["template"]["spec"]
+        self.assertNotIn("client-ca", [v["name"] for v in pod["volumes"]])
+        pod = find(self.objects(values=EVERYTHING), "Deployment")["spec"]["template"]["spec"]
+        container = pod["containers"][0]
+        self.assertIn("--webhook-client-name=kube-apiserver", container["args"])
+        mounts = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
+        self.assertIn(f"--webhook-client-ca={mounts['client-ca']}/ca.crt", container["args"])
+        volume = {v["name"]: v for v in pod["volumes"]}["client-ca"]["configMap"]
+        items = [{"key": "bundle.pem", "path": "ca.crt"}]
+        self.assertEqual({"name": "clients", "items": items}, volume)
 
     def test_the_admission_policies_are_those_of_the_other_way(self):
         things = self.objects(values={"admissionPolicy": {"enabled": True}})

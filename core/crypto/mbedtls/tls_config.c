@@ -238,6 +238,7 @@ static void config_free(struct tls_config *c)
     alpn_free(c->alpn);
     free(c->ca_name);
     free(c->server_name);
+    free(c->client_name);
     free(c);
 }
 
@@ -344,13 +345,19 @@ static int set_tickets(struct tls_config *c, struct err *e)
     return 0;
 }
 
-static int set_server_trust(struct tls_config *c, struct slice ca, struct err *e)
+static int set_server_trust(struct tls_config *c, const struct tls_server_options *o, struct err *e)
 {
-    if (ca.len == 0) {
+    if (o->client_ca.len == 0) {
         mbedtls_ssl_conf_authmode(&c->conf, MBEDTLS_SSL_VERIFY_NONE);
         return 0;
     }
-    int rc = load_ca(c, ca, "the client CA", e);
+    if (o->client_name != NULL) {
+        c->client_name = strdup(o->client_name);
+        if (c->client_name == NULL) {
+            return err_memory(e);
+        }
+    }
+    int rc = load_ca(c, o->client_ca, label(o->client_ca_name, "the client CA"), e);
     mbedtls_ssl_conf_ca_chain(&c->conf, &c->ca, NULL);
     mbedtls_ssl_conf_authmode(&c->conf, MBEDTLS_SSL_VERIFY_REQUIRED);
     return rc;
@@ -376,7 +383,7 @@ struct tls_config *tls_config_new_server(const struct tls_server_options *o, str
     }
     c->server = true;
     if (load_own(c, o->cert, o->cert_name, o->key, o->key_name, true, e) != 0 ||
-        check_server_usage(c, o->cert_name, e) != 0 || set_server_trust(c, o->client_ca, e) != 0 ||
+        check_server_usage(c, o->cert_name, e) != 0 || set_server_trust(c, o, e) != 0 ||
         set_tickets(c, e) != 0 || copy_alpn(c, o->alpn, e) != 0) {
         config_free(c);
         return NULL;

@@ -19,6 +19,7 @@ struct tls_config {
     mbedtls_pk_context key;
     char *ca_name;
     char *server_name; /* client only */
+    char *client_name; /* server only: whom it admits; NULL: anybody who is verified */
     struct tls_peer_name peer;
     char **alpn; /* NULL-terminated; NULL: none */
 

@@ -32,6 +32,21 @@ static void cert_label(const mbedtls_x509_name *dn, const mbedtls_x509_crt *crt,
     }
 }
 
+/* Whether its only common name is this one. */
+static bool has_common_name(const mbedtls_x509_crt *crt, const char *name)
+{
+    size_t found = 0;
+    size_t equal = 0;
+    for (const mbedtls_x509_name *n = &crt->subject; n != NULL; n = n->next) {
+        if (MBEDTLS_OID_CMP(MBEDTLS_OID_AT_CN, &n->oid) == 0) {
+            found++;
+            equal +=
+                slice_eq(slice_of((const char *)n->val.p, n->val.len), slice_str(name)) ? 1 : 0;
+        }
+    }
+    return found == 1 && equal == 1;
+}
+
 static void date_text(const mbedtls_x509_time *t, char out[32])
 {
     snprintf(out, 32, "%04d-%02d-%02d %02d:%02d:%02d UTC", t->year % 10000, t->mon % 100,
@@ -74,6 +89,11 @@ static void say_wrong_name(const struct tls_session *s, const mbedtls_x509_crt *
                            const char *name)
 {
     char names[NAME_MAX_TEXT];
+    if (!s->client) {
+        err_set(s->io.e, -EACCES, "certificate is that of \"%s\", and only \"%s\" is admitted",
+                name, s->config->client_name);
+        return;
+    }
     certificate_names_list(crt, names, sizeof(names));
     if (names[0] == '\0') {
         err_set(s->io.e, -EACCES,
@@ -131,6 +151,10 @@ int tls_verify(void *data, mbedtls_x509_crt *crt, int depth, uint32_t *flags)
     struct tls_session *s = data;
     /* To the library a common name may be the host's: see tls_names.h. */
     if (depth == 0 && s->client && !certificate_names_peer(crt, &s->config->peer)) {
+        *flags |= MBEDTLS_X509_BADCERT_CN_MISMATCH;
+    }
+    const char *admitted = s->config->client_name;
+    if (depth == 0 && !s->client && admitted != NULL && !has_common_name(crt, admitted)) {
         *flags |= MBEDTLS_X509_BADCERT_CN_MISMATCH;
     }
     if (s->valid_until.year == 0 || earlier(&crt->valid_to, &s->valid_until)) {

@@ -254,6 +254,19 @@ static struct tls_config *new_server(const struct certs_pair *pair, const char *
     return c;
 }
 
+static struct tls_config *new_server_for(const struct certs_pair *pair, const char *name)
+{
+    struct err e = ERR_INIT;
+    struct tls_config *c =
+        tls_config_new_server(&(struct tls_server_options){.cert = slice_str(pair->cert),
+                                                           .key = slice_str(pair->key),
+                                                           .client_ca = slice_str(ca.cert),
+                                                           .client_name = name},
+                              &e);
+    assert_string_equal(e.msg, "");
+    return c;
+}
+
 static struct tls_config *new_client(const struct certs_pair *pair)
 {
     struct err e = ERR_INIT;
@@ -265,6 +278,40 @@ static struct tls_config *new_client(const struct certs_pair *pair)
                               &e);
     assert_string_equal(e.msg, "");
     return c;
+}
+
+/* What the server says of a client with a certificate of this common name; "": it is admitted. */
+static void expect_named_client(const struct certs_pair *issuer, const char *cn, const char *says)
+{
+    struct certs_pair pair;
+    struct certs_pair mine;
+    struct link l;
+    certs_issue(&ca, &(struct certs_spec){.dns = DNS("localhost")}, &pair);
+    certs_issue(issuer, &(struct certs_spec){.cn = cn, .is_client = true}, &mine);
+    struct tls_config *server = new_server_for(&pair, "kube-apiserver");
+    struct tls_config *client = new_client(&mine);
+    link_init(&l, client, server);
+    link_shake(&l);
+    assert_int_equal(l.server.result, says[0] == '\0' ? TLS_OK : TLS_FAILED);
+    assert_int_equal(l.server.e.code, says[0] == '\0' ? 0 : -EACCES);
+    if (strstr(l.server.e.msg, says) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", l.server.e.msg, says);
+    }
+    link_deinit(&l);
+    tls_config_unref(client);
+    tls_config_unref(server);
+    certs_free(&mine);
+    certs_free(&pair);
+}
+
+static void only_the_client_of_that_name_is_admitted(void **state)
+{
+    (void)state;
+    expect_named_client(&ca, "kube-apiserver", "");
+    expect_named_client(&ca, "kubelet", "is that of \"kubelet\", and only \"kube-apiserver\"");
+    expect_named_client(&ca, "kube-apiserver.evil", "is that of \"kube-apiserver.evil\"");
+    expect_named_client(&ca, "kube-apiserve", "is that of \"kube-apiserve\"");
+    expect_named_client(&other_ca, "kube-apiserver", "unknown authority");
 }
 
 static void an_intermediate_is_sent_and_followed(void **state)
@@ -424,6 +471,7 @@ int main(void)
         cmocka_unit_test(an_expired_certificate_is_refused_with_its_date),
         cmocka_unit_test(a_certificate_of_the_future_is_refused_with_its_date),
         cmocka_unit_test(insecure_accepts_everything),
+        cmocka_unit_test(only_the_client_of_that_name_is_admitted),
         cmocka_unit_test(an_intermediate_is_sent_and_followed),
         cmocka_unit_test(an_expired_intermediate_is_named),
         cmocka_unit_test(a_leaf_is_no_authority),

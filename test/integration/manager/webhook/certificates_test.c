@@ -220,6 +220,22 @@ static void test_what_is_there_is_used(void **state)
     assert_int_equal(f->store.writes, 1);
 }
 
+/* The certificate is the same, and is served anew with what is asked of clients now. */
+static void test_other_clients_are_trusted(void **state)
+{
+    struct fixture *f = *state;
+    start(f, 0);
+    certificates_clients_changed(f->replicas[0].certificates); /* there is nothing to serve yet */
+    store_settle(&f->store);
+    assert_int_equal(f->replicas[0].served, 1);
+    certificates_clients_changed(f->replicas[0].certificates);
+    store_settle(&f->store);
+    certificates_check(f->replicas[0].certificates);
+    store_settle(&f->store);
+    assert_int_equal(f->replicas[0].served, 2);
+    assert_int_equal(f->store.writes, 1);
+}
+
 static void test_two_replicas_start_at_once(void **state)
 {
     struct fixture *f = *state;
@@ -642,6 +658,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_the_first_start_makes_everything),
         TEST(test_what_is_there_is_used),
+        TEST(test_other_clients_are_trusted),
         TEST(test_two_replicas_start_at_once),
         TEST(test_a_renewal_reaches_both),
         TEST(test_an_authority_is_used_only_when_all_trust_it),
