@@ -201,9 +201,13 @@ static void on_work(void *data, const char *key)
 static void on_shard(void *data, const char *key, enum shard_cache_part part)
 {
     struct controller *c = data;
-    struct shard *s = part == SHARD_CACHE_CONFIG ? provide_shard(c, key) : NULL;
-    if (s != NULL && s->noticed_at == 0) {
+    struct shard *s =
+        part == SHARD_CACHE_CONFIG ? provide_shard(c, key) : controller_find_shard(c, key);
+    if (s != NULL && part == SHARD_CACHE_CONFIG && s->noticed_at == 0) {
         s->noticed_at = controller_now(c);
+    }
+    if (s != NULL && part == SHARD_CACHE_CONFIGMAP) {
+        shard_hear(s, shard_cache_find_map(c->options.cache, key));
     }
     controller_wake(c, key);
     enqueue(c, key,

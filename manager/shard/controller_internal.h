@@ -55,6 +55,7 @@ struct shard {
     uint64_t written_at;
 
     uint64_t generation; /* written last by this controller; 0: none was */
+    uint64_t heard;      /* the largest that stood in its ConfigMap, whoever wrote it */
     char generation_checksum[RULES_CHECKSUM_LEN + 1];
 
     struct rules *compiled; /* of the spec, of generation 1; NULL: not known, or it is refused */
@@ -162,6 +163,21 @@ void controller_watch_pod(struct controller *c, const struct pod *p);
 /* Tells by Events on the pods and on the config, which is gone, that pods keep its rules. */
 void controller_tell_kept(struct controller *c, const struct event_object *config,
                           const struct pod *const *pods, size_t count);
+
+/* ---- its ConfigMap ---- */
+
+/* Asks the API server for it, since the cache has not read it; then the step begins anew. Nothing
+ * may be done with `s` afterwards. */
+void shard_read_map(struct shard *s);
+/* Whether it may be written: it is ours, or the shard was published before; `s` NULL: nothing is
+ * remembered of it; `config` NULL: it is gone. */
+bool shard_owns_map(const struct shard *s, const struct shard_cache_config *config,
+                    const struct rules_map *map);
+/* Its generation counts, whoever wrote it: pods may have taken it. `map` NULL is ignored. */
+void shard_hear(struct shard *s, const struct rules_map *map);
+/* If it is not as it was written, the log and an Event say who changed it. */
+void shard_tell_tampered(struct shard *s, const struct shard_cache_config *config,
+                         const struct rules_map *map);
 
 /* ---- waiting for another shard's pods ---- */
 

@@ -96,6 +96,19 @@ static bool is_later(const struct other *o)
     return o->map != NULL && o->map->later;
 }
 
+/* By this leader, who will before long. */
+static bool is_unread(const struct other *o)
+{
+    return o->map != NULL && o->map->unread;
+}
+
+/* There is no config, it does not say that there was, and nobody has read it: what its pods may
+ * show is known only of themselves. */
+static bool is_nobodys(const struct other *o)
+{
+    return o->config == NULL && o->map->unread && !rules_map_claims(o->map);
+}
+
 static void name_shard(struct search *q, const struct other *o)
 {
     bool wants = o->shard != NULL && o->shard->compiled != NULL && o->config != NULL &&
@@ -103,6 +116,8 @@ static void name_shard(struct search *q, const struct other *o)
     const char *why = "its ConfigMap still shows it";
     if (wants) {
         why = "its spec selects it too: change one of the specs";
+    } else if (is_unread(o)) {
+        why = "its ConfigMap was not read yet";
     } else if (is_later(o)) {
         why = "its ConfigMap was written by a later release, whose sidecars may see anything by it";
     }
@@ -131,7 +146,7 @@ static bool shows_later(const struct search *q, const struct other *o)
 static bool shows_published(const struct search *q, const struct other *o)
 {
     const struct handover_past *past = o->shard == NULL ? NULL : &o->shard->past;
-    if (shows_later(q, o) || (o->map != NULL && shows(q, o->map->rules))) {
+    if (is_unread(o) || shows_later(q, o) || (o->map != NULL && shows(q, o->map->rules))) {
         return true;
     }
     return past != NULL && past->count > 0 && shows(q, past->rules[past->count - 1]);
@@ -201,6 +216,10 @@ static void look_at_pods(struct search *q, const struct other *o, bool published
 
 static void look_at_other(struct search *q, const struct other *o)
 {
+    if (q->now && is_unread(o)) {
+        q->found->unasked = true;
+        return;
+    }
     bool published = shows_published(q, o);
     if (published) {
         name_shard(q, o);
@@ -235,7 +254,8 @@ static int look_at(struct search *q, const char *key)
                       .shard = controller_find_shard(c, key)};
     struct kin kin;
     o.map = o.shard == NULL ? shard_cache_find_map(c->options.cache, key) : shard_map(o.shard);
-    o.map = o.map != NULL && rules_map_ours(o.map) ? o.map : NULL;
+    o.map = o.map != NULL && shard_owns_map(o.shard, o.config, o.map) ? o.map : NULL;
+    o.map = o.map != NULL && is_nobodys(&o) ? NULL : o.map;
     o.pods = controller_own_pods(c, key, &o.pod_count);
     if (o.pods == NULL) {
         return -ENOMEM;

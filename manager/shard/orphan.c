@@ -126,7 +126,9 @@ void shard_clean_up(struct shard *s)
         tell_late(s, map, pods, count);
     }
     free(pods);
-    if (count > 0) {
+    if (count > 0 && map->unread) {
+        shard_read_map(s); /* others ask what it shows */
+    } else if (count > 0) {
         s->gone_at = 0;
         shard_done(s, WORK_DONE, 0); /* its pods bring it again */
     } else {

@@ -149,6 +149,7 @@ static uint64_t choose_generation(const struct shard *s, const struct shard_cach
     }
     generation_known(&g, s->generation, s->generation_checksum, checksum);
     ask_status(&g, config, checksum);
+    generation_heard(&g, s->heard);
     return ask_pods(&g, s, checksum) != 0 ? 0 : generation_next(&g);
 }
 
@@ -253,13 +254,11 @@ static void on_success(struct shard *s, const struct rules_map *map)
     }
 }
 
-static void get_configmap(struct shard *s);
-
 static void on_failure(struct shard *s, const struct api_error *error)
 {
     bool conflict = error->code == 409 || error->code == 404;
     if (error->exists) {
-        get_configmap(s);
+        shard_read_map(s);
         return;
     }
     if (conflict || error->code == 0) {
@@ -293,7 +292,17 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     shard_report(s);
 }
 
-/* One that the cache does not show, for it has not our label, or not yet. */
+/* With what is known now. */
+static void begin_anew(struct shard *s)
+{
+    if (shard_config(s) == NULL) {
+        shard_clean_up(s);
+    } else {
+        shard_publish(s);
+    }
+}
+
+/* One that the cache does not show, for it has not our label, or not yet; or has not read. */
 static void on_looked(void *data, const cJSON *object, const struct api_error *error)
 {
     struct shard *s = data;
@@ -307,7 +316,13 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
         shard_done(s, WORK_RETRY, 0);
         return;
     }
-    if (!rules_map_ours(map)) {
+    shard_hear(s, map);
+    if (shard_cache_learn_map(s->controller->options.cache, map)) {
+        controller_wake(s->controller, s->key);
+        begin_anew(s);
+        return;
+    }
+    if (!shard_owns_map(s, shard_config(s), map)) {
         not_ours(s, map);
         rules_map_free(map);
         shard_report(s);
@@ -317,21 +332,23 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
     if (s->written == NULL) {
         shard_done(s, WORK_RETRY, 0); /* the cache has it by now */
     } else {
-        shard_publish(s);
+        begin_anew(s);
     }
 }
 
-static void get_configmap(struct shard *s)
+void shard_read_map(struct shard *s)
 {
-    const struct shard_cache_config *config = shard_config(s);
-    char *path = config == NULL ? NULL : controller_path("/api/v1", config->ns, "configmaps");
-    char *name = config == NULL ? NULL : rules_map_name(config->name);
+    const char *shard = strchr(s->key, '/') + 1;
+    char *ns = strndup(s->key, (size_t)(shard - 1 - s->key));
+    char *path = ns == NULL ? NULL : controller_path("/api/v1", ns, "configmaps");
+    char *name = rules_map_name(shard);
     struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = path, .name = name};
     if (path == NULL || name == NULL || note_base(s) != 0) {
         shard_done(s, WORK_RETRY, 0);
     } else {
         shard_write(s, &q, on_looked);
     }
+    free(ns);
     free(path);
     free(name);
 }
@@ -346,7 +363,7 @@ static void send_map(struct shard *s, const struct rules_map *map, const char *n
         .path = path,
         .name = name,
         .body = body,
-        .field_manager = "cmesh-manager",
+        .field_manager = RULES_MAP_MANAGER,
     };
     if (path == NULL || (map != NULL && name == NULL) || note_base(s) != 0) {
         shard_done(s, WORK_RETRY, 0);
@@ -393,6 +410,9 @@ static void write_map(struct shard *s, const struct shard_cache_config *config,
         rules_map_make(map, rules, s->controller->options.prefix, config->uid, &body, &version, &e);
     rc = rc == 0 ? check_readers(s, map, version, &e) : rc;
     if (rc == 0) {
+        if (map != NULL) {
+            shard_tell_tampered(s, config, map);
+        }
         handover_note(&s->past, rules); /* they may arrive although the answer does not */
         send_map(s, map, config->ns, body);
     } else if (rc > 0) {
@@ -527,11 +547,14 @@ void shard_publish(struct shard *s)
     }
     const struct rules_map *map = shard_map(s);
     struct labelling labels;
-    if (shard_refusal(s) != NULL || is_ending(config)) {
+    shard_hear(s, map);
+    if (map != NULL && map->unread) {
+        shard_read_map(s);
+    } else if (shard_refusal(s) != NULL || is_ending(config)) {
         clear_trouble(s);
         shard_wait_end(s);
         shard_report(s);
-    } else if (map != NULL && !rules_map_ours(map)) {
+    } else if (map != NULL && !shard_owns_map(s, config, map)) {
         not_ours(s, map);
         shard_wait_end(s);
         shard_report(s);

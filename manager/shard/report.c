@@ -100,7 +100,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
                           bool *early)
 {
     const struct rules_map *map = shard_map(s);
-    bool ours = map != NULL && rules_map_ours(map);
+    bool ours = map != NULL && shard_owns_map(s, config, map);
     char *name = rules_map_name(config->name);
     struct status_pod *pods = collect_pods(s, config);
     struct labelling labelling;
@@ -116,6 +116,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
         .publish_error = publish_error(s),
         .generation = ours ? map->generation : 0,
         .checksum = ours ? map->checksum : "",
+        .configmap_uid = ours ? map->uid : NULL,
         .labelling = &labelling,
         .covered = coverer_find(s->controller->coverer, s->compiled),
         .exclusive = config->root ? NULL : &exclusive,

@@ -9,8 +9,10 @@
 
 #include "base/array.h"
 #include "base/buf.h"
+#include "base/log.h"
 #include "compile/compile.h"
 #include "compile/shards.h"
+#include "crypto/digest.h"
 #include "inject/inject_options.h"
 #include "object/names.h"
 #include "json/edit.h"
@@ -20,7 +22,17 @@
 #define MANAGED_BY "app.kubernetes.io/managed-by"
 #define MANAGER "cmesh"
 
-enum { NUMBER_SIZE = 24 };
+enum {
+    NUMBER_SIZE = 24,
+    UID_MAX = 128,     /* longer ones the API server does not make, but anybody writes */
+    CHANGED_SIZE = 192 /* of what is told of who changed it */
+};
+
+/* What is found besides what the object says itself. */
+struct finding {
+    char changed[CHANGED_SIZE];
+    char hash[SHA256_HEX_LEN + 1];
+};
 
 /* ---- what is read ---- */
 
@@ -63,11 +75,31 @@ static void read_metadata(struct rules_map *m, const cJSON *meta, const char *pr
     const cJSON *annotations = field_get(meta, "annotations");
     const char *owner = read_owners(m, meta, m->shard);
     const char *uid = find(annotations, prefix, RULES_MAP_CONFIG);
+    uid = strlen(uid) <= UID_MAX ? uid : "";
+    owner = strlen(owner) <= UID_MAX ? owner : "";
     m->config_uid = uid[0] != '\0' ? uid : owner;
     (void)snprintf(number, sizeof number, "%" PRIu64, m->generation);
     m->labelled = strcmp(find(labels, prefix, RULES_MAP_LABEL), "true") == 0;
     m->described = strcmp(field_text(labels, MANAGED_BY), MANAGER) == 0 && uid[0] != '\0' &&
                    strcmp(find(annotations, prefix, RULES_MAP_GENERATION), number) == 0;
+}
+
+/* Times are RFC 3339, in UTC: as texts they are in order. */
+static void find_changer(const cJSON *meta, char out[CHANGED_SIZE])
+{
+    const cJSON *entry = NULL;
+    const char *last = "";
+    out[0] = '\0';
+    cJSON_ArrayForEach(entry, field_get(meta, "managedFields"))
+    {
+        const char *manager = field_text(entry, "manager");
+        const char *time = field_text(entry, "time");
+        if (strcmp(manager, RULES_MAP_MANAGER) != 0 && strcmp(time, last) >= 0) {
+            last = time;
+            (void)snprintf(out, CHANGED_SIZE, "%.100s%s%.40s", manager,
+                           time[0] == '\0' ? "" : " at ", time);
+        }
+    }
 }
 
 static size_t foreign_size(const cJSON *object)
@@ -140,11 +172,20 @@ static int is_later(const char *text)
     return e.code == -ENOMEM ? e.code : later;
 }
 
+static void tell_unreadable(const cJSON *object, const char *text, const struct err *e)
+{
+    if (text[0] != '\0') {
+        log_warn("cannot read the rules in a ConfigMap",
+                 log_str("namespace", shards_namespace(object)),
+                 log_str("configmap", shards_name(object)), log_str("error", e->msg));
+    }
+}
+
 /* The rules in it, of which the caller holds a reference; NULL: they cannot be read. */
-static int read_rules(struct rules_map *m, const cJSON *object, struct rules **out)
+static int read_rules(struct rules_map *m, const cJSON *object, const char *text,
+                      struct rules **out)
 {
     struct err e = ERR_INIT;
-    const char *text = field_text(field_get(object, "data"), RULES_MAP_KEY);
     struct rules *rules = rules_parse(text, strlen(text), &e);
     int same = rules == NULL ? 0 : is_canonical(rules, text, m->foreign_size);
     int later = rules == NULL && e.code != -ENOMEM ? is_later(text) : 0;
@@ -154,7 +195,9 @@ static int read_rules(struct rules_map *m, const cJSON *object, struct rules **o
         return -ENOMEM;
     }
     m->later = later > 0;
-    if (rules != NULL) {
+    if (rules == NULL) {
+        tell_unreadable(object, text, &e);
+    } else {
         m->intact = same > 0 && is_of_shard(rules, shards_namespace(object),
                                             shards_name(object) + strlen(SIDECAR_CONFIGMAP));
         m->generation = rules_generation(rules);
@@ -175,8 +218,8 @@ static const char *append(char **at, const char *text)
 /* Copies what was found, texts behind it. */
 static struct rules_map *copy_map(const struct rules_map *found)
 {
-    const char *texts[] = {found->ns,      found->name,       found->uid,
-                           found->version, found->config_uid, found->checksum};
+    const char *texts[] = {found->ns,         found->name,     found->uid,        found->version,
+                           found->config_uid, found->checksum, found->changed_by, found->text_hash};
     size_t size = strlen(found->ns) + strlen(found->shard) + 2;
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         size += strlen(texts[i]) + 1;
@@ -196,31 +239,79 @@ static struct rules_map *copy_map(const struct rules_map *found)
     m->version = append(&at, found->version);
     m->config_uid = append(&at, found->config_uid);
     m->checksum = append(&at, found->checksum);
+    m->changed_by = append(&at, found->changed_by);
+    m->text_hash = append(&at, found->text_hash);
     return m;
 }
 
-int rules_map_new(const cJSON *object, const char *prefix, struct rules_map **out)
+/* The text is the one that `known` has read. The version in which it is written depends on what
+ * else there is. */
+static int take_known(struct rules_map *m, const struct rules_map *known, const char *text,
+                      struct rules **out)
+{
+    m->later = known->later;
+    m->generation = known->generation;
+    m->intact = known->intact;
+    *out = known->rules == NULL ? NULL : rules_ref(known->rules);
+    if (*out == NULL || known->foreign_size == m->foreign_size) {
+        return 0;
+    }
+    int same = is_canonical(*out, text, m->foreign_size);
+    bool named = is_of_shard(*out, m->ns, m->name + strlen(SIDECAR_CONFIGMAP));
+    m->intact = same > 0 && named;
+    return same < 0 ? same : 0;
+}
+
+static int look_at_text(struct rules_map *m, const cJSON *object, const struct rules_map *known,
+                        bool wanted, struct finding *f, struct rules **out)
+{
+    const char *text = field_text(field_get(object, "data"), RULES_MAP_KEY);
+    bool read = known != NULL && !known->unread;
+    m->unread = !wanted && !read;
+    if (m->unread) {
+        return 0;
+    }
+    m->foreign_size = foreign_size(object);
+    sha256_hex(text, strlen(text), f->hash);
+    if (read && strcmp(known->text_hash, f->hash) == 0) {
+        return take_known(m, known, text, out);
+    }
+    m->unread = !wanted;
+    if (m->unread) {
+        f->hash[0] = '\0';
+        return 0;
+    }
+    return read_rules(m, object, text, out);
+}
+
+int rules_map_look(const cJSON *object, const char *prefix, const struct rules_map *known,
+                   bool wanted, struct rules_map **out)
 {
     const cJSON *meta = field_get(object, "metadata");
     const char *name = shards_name(object);
     struct rules *rules = NULL;
+    struct finding f = {.changed = ""};
     struct rules_map found = {
         .ns = shards_namespace(object),
         .name = name,
         .uid = field_text(meta, "uid"),
         .version = field_text(meta, "resourceVersion"),
-        .foreign_size = foreign_size(object),
+        .changed_by = f.changed,
+        .text_hash = f.hash,
     };
     *out = NULL;
     if (strncmp(name, SIDECAR_CONFIGMAP, strlen(SIDECAR_CONFIGMAP)) != 0) {
         return 0;
     }
-    int rc = read_rules(&found, object, &rules);
+    int rc = look_at_text(&found, object, known, wanted, &f, &rules);
     if (rc == 0) {
         found.shard = name + strlen(SIDECAR_CONFIGMAP);
         found.rules = rules;
         found.checksum = rules == NULL ? "" : rules_checksum(rules);
         read_metadata(&found, meta, prefix);
+        if (!found.unread) {
+            find_changer(meta, f.changed);
+        }
         *out = copy_map(&found);
         rc = *out == NULL ? -ENOMEM : 0;
     }
@@ -228,6 +319,11 @@ int rules_map_new(const cJSON *object, const char *prefix, struct rules_map **ou
         rules_unref(rules);
     }
     return rc;
+}
+
+int rules_map_new(const cJSON *object, const char *prefix, struct rules_map **out)
+{
+    return rules_map_look(object, prefix, NULL, true, out);
 }
 
 void rules_map_free(struct rules_map *m)
@@ -241,6 +337,11 @@ void rules_map_free(struct rules_map *m)
 bool rules_map_ours(const struct rules_map *m)
 {
     return !m->foreign_owner && (m->labelled || m->config_uid[0] != '\0');
+}
+
+bool rules_map_claims(const struct rules_map *m)
+{
+    return m->config_uid[0] != '\0';
 }
 
 bool rules_map_right(const struct rules_map *m, const char *config_uid, uint64_t generation,

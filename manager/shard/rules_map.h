@@ -29,11 +29,13 @@
 /* Annotation, below the prefix: the uid of the ShardingConfig. */
 #define RULES_MAP_CONFIG "sharding-config-uid"
 #define RULES_MAP_KEY "rules.json"
+/* Who writes it, as managedFields tell. */
+#define RULES_MAP_MANAGER "cmesh-manager"
 
 /* What the API server takes in one ConfigMap: bytes of all values. */
 #define RULES_MAP_MAX ((size_t)1024 * 1024)
 
-/* Never changed. */
+/* Never changed. A few hundred bytes, without the rules. */
 struct rules_map {
     const char *key; /* "namespace/shard": of the config that it belongs to by its name */
     const char *ns;
@@ -43,23 +45,33 @@ struct rules_map {
     const char *version;
     const char *config_uid; /* of the ShardingConfig whose it is; "": nobody says */
     const char *checksum;   /* of the rules in it; "" */
-    struct rules *rules;    /* that are in it; NULL: they cannot be read */
-    uint64_t generation;    /* of the rules in it; 0: they cannot be read */
+    const char *changed_by; /* the field manager that changed it last, of those that are not this
+                               manager, and when; "": none, or it was not read */
+    const char *text_hash;  /* of its text; "": it was not read */
+    struct rules *rules;    /* that are in it; NULL: they cannot be read, or were not */
+    uint64_t generation;    /* of the rules in it; 0: they cannot be read, or were not */
     size_t foreign_size;    /* bytes of other keys */
     bool labelled;          /* has our label */
     bool described;         /* the other labels and annotations are as we write them */
     bool owned;             /* it has owners */
     bool foreign_owner;     /* something else controls it */
+    bool unread;            /* nobody has looked at its text */
     bool later;             /* they cannot be read, for they are of a version not known here */
     bool intact;
 };
 
 /* NULL: its name is not that of such a ConfigMap (0), or -ENOMEM. */
 MUST_CHECK int rules_map_new(const cJSON *object, const char *prefix, struct rules_map **out);
+/* The same, but what `known` has read (NULL: there is none) is not read again when the text is the
+ * same; and a text that nobody knows is read only if it is wanted. */
+MUST_CHECK int rules_map_look(const cJSON *object, const char *prefix,
+                              const struct rules_map *known, bool wanted, struct rules_map **out);
 /* NULL is ignored. */
 void rules_map_free(struct rules_map *m);
 
 bool rules_map_ours(const struct rules_map *m);
+/* Whether it says of which ShardingConfig it is. */
+bool rules_map_claims(const struct rules_map *m);
 
 /* The name of the shard's ConfigMap. The caller frees. NULL without memory. */
 MUST_CHECK char *rules_map_name(const char *shard);

@@ -83,9 +83,7 @@ static int copy_and_follow(struct shard_cache *w, const struct shard_cache_optio
                                 .injected = w->injected_key,
                                 .allow_bypass = w->allow_bypass_key,
                                 .let_go = w->let_go_key};
-    bool follows =
-        informer_follow(&w->configs_informer, e) == 0 && informer_follow(&w->maps_informer, e) == 0;
-    return follows ? 0 : e->code;
+    return informer_follow(&w->configs_informer, e);
 }
 
 struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache_options *o,

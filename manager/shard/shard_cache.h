@@ -89,8 +89,15 @@ const char *shard_cache_error(const struct shard_cache *w);
 /* NULL: there is none. */
 const struct shard_cache_config *shard_cache_find_config(const struct shard_cache *w,
                                                          const char *key);
+/* Of ConfigMaps that belong to no shard, with a config or with pods, nothing is told but of those
+ * that say whose they were; and what stands in them is read only when they belong to one:
+ * rules_map.unread. */
 const struct rules_map *shard_cache_find_map(const struct shard_cache *w, const char *key);
 const struct pod *shard_cache_find_pod(const struct shard_cache *w, const char *key);
+
+/* It was asked for, and read: whether this is what the cache shows as unread; then it takes it, and
+ * tells nobody. */
+bool shard_cache_learn_map(struct shard_cache *w, struct rules_map *map);
 
 /* The configs, one after the other; NULL begins, and ends. */
 const struct shard_cache_config *shard_cache_next_config(const struct shard_cache *w,

@@ -194,6 +194,7 @@ static struct config *add_config(struct shard_cache *w, const char *key, const c
         c->namespace = s;
         if (table_insert(&w->configs, &c->node, c->key) == 0) {
             list_append(&s->configs, &c->link);
+            shard_cache_show_map(w, s, key);
             return c;
         }
     }
@@ -318,6 +319,15 @@ static void on_config_object(void *data, enum reflector_change change, const cJS
     }
 }
 
+/* When it is known which of them are to be read. */
+static void follow_maps(struct shard_cache *w)
+{
+    struct err e = ERR_INIT;
+    if (w->maps_informer.reflector == NULL && informer_follow(&w->maps_informer, &e) != 0) {
+        informer_lose(&w->maps_informer);
+    }
+}
+
 static void on_configs_synced(void *data)
 {
     struct informer *f = data;
@@ -330,6 +340,7 @@ static void on_configs_synced(void *data)
         }
     }
     f->synced = f->synced || !f->lost;
+    follow_maps(f->cache);
     shard_cache_tell_all_ready(f->cache);
     shard_cache_arrange(f->cache);
 }

@@ -94,10 +94,12 @@ struct pod_entry {
     bool stale;
 };
 
+/* One that belongs to no config, does not say that it did, and has no pods is seen by nobody:
+ * anybody may make it. */
 struct map_entry {
     struct table_node node;
-    struct list link; /* of the namespace's */
-    struct namespace *namespace;
+    struct list link;            /* of the namespace's */
+    struct namespace *namespace; /* NULL: nobody sees it */
     struct rules_map *map;
     bool stale;
 };
@@ -226,6 +228,9 @@ void shard_cache_pods_end(struct shard_cache *w, struct namespace *s);
 /* They tell who listens. The namespace goes with its last config and map. */
 void shard_cache_remove_config(struct shard_cache *w, struct config *c);
 void shard_cache_drop_map(struct shard_cache *w, struct map_entry *m);
+/* There is a config of that name, or a pod with its sidecars: the map is seen from now on, if there
+ * is one. */
+void shard_cache_show_map(struct shard_cache *w, struct namespace *s, const char *key);
 void shard_cache_drop_pod(struct shard_cache *w, struct pod_entry *p);
 
 /* ---- shard_cache_source.c: which informer tells of a namespace's pods ---- */

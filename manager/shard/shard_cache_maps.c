@@ -3,36 +3,72 @@
  * The ConfigMaps with the rules.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compile/shards.h"
+#include "object/names.h"
 #include "shard/shard_cache_internal.h"
+#include "json/field.h"
+
+static void tell(struct shard_cache *w, const struct map_entry *m)
+{
+    if (m->namespace != NULL) {
+        shard_cache_tell_shard(w, m->map->key, SHARD_CACHE_CONFIGMAP);
+    }
+}
 
 void shard_cache_drop_map(struct shard_cache *w, struct map_entry *m)
 {
     struct namespace *s = m->namespace;
     table_remove(&w->maps, &m->node);
     list_remove(&m->link);
-    shard_cache_tell_shard(w, m->map->key, SHARD_CACHE_CONFIGMAP);
+    tell(w, m);
     rules_map_free(m->map);
     free(m);
-    shard_cache_leave_namespace(w, s);
+    if (s != NULL) {
+        shard_cache_leave_namespace(w, s);
+    }
+}
+
+static void show(struct map_entry *m, struct namespace *s)
+{
+    m->namespace = s;
+    list_append(&s->maps, &m->link);
+}
+
+void shard_cache_show_map(struct shard_cache *w, struct namespace *s, const char *key)
+{
+    struct map_entry *m = find_map(w, key);
+    if (m != NULL && m->namespace == NULL) {
+        show(m, s);
+    }
+}
+
+/* Somebody uses it: it costs more to make that so than to make a ConfigMap. */
+static bool is_wanted(const struct shard_cache *w, const char *key)
+{
+    return find_config(w, key) != NULL || find_injected(w, key) != NULL;
 }
 
 static struct map_entry *add_map(struct shard_cache *w, const struct rules_map *map)
 {
-    struct namespace *s = shard_cache_provide_namespace(w, map->ns);
     struct map_entry *m = calloc(1, sizeof *m);
-    if (m != NULL && s != NULL && table_insert(&w->maps, &m->node, map->key) == 0) {
-        m->namespace = s;
-        list_append(&s->maps, &m->link);
-        return m;
+    if (m == NULL || table_insert(&w->maps, &m->node, map->key) != 0) {
+        free(m);
+        return NULL;
     }
-    if (s != NULL) {
-        shard_cache_leave_namespace(w, s);
-    }
-    free(m);
-    return NULL;
+    return m;
+}
+
+/* Takes `map`. */
+static void set_map(struct map_entry *m, struct rules_map *map)
+{
+    rules_map_free(m->map);
+    m->map = map;
+    m->node.key = map->key;
+    m->stale = false;
 }
 
 /* Takes `map`. */
@@ -40,19 +76,57 @@ static int put_map(struct shard_cache *w, struct rules_map *map)
 {
     struct map_entry *m = find_map(w, map->key);
     bool same = m != NULL && strcmp(m->map->version, map->version) == 0;
-    m = m != NULL ? m : add_map(w, map);
-    if (m == NULL) {
+    bool hidden = m == NULL || m->namespace == NULL;
+    bool seen = !hidden || rules_map_claims(map) || is_wanted(w, map->key);
+    struct namespace *s = hidden && seen ? shard_cache_provide_namespace(w, map->ns) : NULL;
+    bool lacks = hidden && seen && s == NULL;
+    m = m != NULL || lacks ? m : add_map(w, map);
+    if (m == NULL || lacks) {
         rules_map_free(map);
+        if (s != NULL) {
+            shard_cache_leave_namespace(w, s);
+        }
         return -ENOMEM;
     }
-    rules_map_free(m->map);
-    m->map = map;
-    m->node.key = map->key;
-    m->stale = false;
-    if (!same) {
-        shard_cache_tell_shard(w, map->key, SHARD_CACHE_CONFIGMAP);
+    set_map(m, map);
+    if (s != NULL) {
+        show(m, s);
+    }
+    if (!same || s != NULL) {
+        tell(w, m);
     }
     return 0;
+}
+
+bool shard_cache_learn_map(struct shard_cache *w, struct rules_map *map)
+{
+    struct map_entry *m = find_map(w, map->key);
+    bool same = m != NULL && m->map->unread && strcmp(m->map->version, map->version) == 0;
+    if (same) {
+        set_map(m, map);
+    }
+    return same;
+}
+
+/* NULL: its name is not that of rules (0), or -ENOMEM. */
+static int look(const struct shard_cache *w, enum reflector_change change, const cJSON *object,
+                struct rules_map **out)
+{
+    char *key = NULL;
+    const char *name = shards_name(object);
+    const size_t head = strlen(SIDECAR_CONFIGMAP);
+    *out = NULL;
+    if (strncmp(name, SIDECAR_CONFIGMAP, head) != 0) {
+        return 0;
+    }
+    if (asprintf(&key, "%s/%s", shards_namespace(object), name + head) < 0) {
+        return -ENOMEM;
+    }
+    const struct map_entry *m = find_map(w, key);
+    bool wanted = change != REFLECTOR_DELETED && is_wanted(w, key);
+    int rc = rules_map_look(object, w->prefix, m == NULL ? NULL : m->map, wanted, out);
+    free(key);
+    return rc;
 }
 
 static void on_map_list(void *data)
@@ -67,7 +141,7 @@ static void on_map_object(void *data, enum reflector_change change, const cJSON 
 {
     struct informer *f = data;
     struct rules_map *map = NULL;
-    int rc = rules_map_new(object, f->cache->prefix, &map);
+    int rc = look(f->cache, change, object, &map);
     if (rc == 0 && map != NULL && change == REFLECTOR_DELETED) {
         struct map_entry *m = find_map(f->cache, map->key);
         rules_map_free(map);

@@ -29,6 +29,7 @@ static struct injected *provide_injected(struct shard_cache *w, struct namespace
         return NULL;
     }
     list_append(&s->injected, &i->link);
+    shard_cache_show_map(w, s, i->key);
     return i;
 }
 

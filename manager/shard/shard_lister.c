@@ -65,7 +65,7 @@ const struct shard_cache_config *shard_cache_find_config(const struct shard_cach
 const struct rules_map *shard_cache_find_map(const struct shard_cache *w, const char *key)
 {
     const struct map_entry *m = find_map(w, key);
-    return m == NULL ? NULL : m->map;
+    return m == NULL || m->namespace == NULL ? NULL : m->map;
 }
 
 const struct pod *shard_cache_find_pod(const struct shard_cache *w, const char *key)
@@ -99,7 +99,9 @@ const struct shard_cache_config *shard_cache_next_config_in(const struct shard_c
 const struct rules_map *shard_cache_next_map(const struct shard_cache *w, const struct rules_map *m)
 {
     struct table_node *n = m == NULL ? NULL : &find_map(w, m->key)->node;
-    n = table_next(&w->maps, n);
+    do {
+        n = table_next(&w->maps, n);
+    } while (n != NULL && LIST_ITEM(n, struct map_entry, node)->namespace == NULL);
     return n == NULL ? NULL : LIST_ITEM(n, struct map_entry, node)->map;
 }
 

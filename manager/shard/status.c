@@ -419,6 +419,17 @@ static bool add_ready(struct view *v, cJSON *conditions)
 
 /* ---- the whole ---- */
 
+/* That of the last one stays: from then on what has its name is ours (shard/map_owner.c). */
+static void add_configmap_uid(struct view *v, cJSON *status)
+{
+    const struct status_facts *f = v->f;
+    const char *uid = f->configmap_uid;
+    uid = uid != NULL ? uid : field_text(field_get(f->config, "status"), "configMapUID");
+    if (uid[0] != '\0') {
+        edit_string(&v->ed, status, "configMapUID", uid);
+    }
+}
+
 static void add_numbers(struct view *v, cJSON *status)
 {
     const struct status_facts *f = v->f;
@@ -428,6 +439,7 @@ static void add_numbers(struct view *v, cJSON *status)
         edit_number(&v->ed, status, "generation", (double)f->generation);
         edit_string(&v->ed, status, "checksum", f->checksum);
     }
+    add_configmap_uid(v, status);
     edit_number(&v->ed, status, "podCount", (double)v->counted);
     if (!f->root) {
         (void)snprintf(text, sizeof text, "%zu/%zu", v->enforcing, v->counted);

@@ -67,6 +67,7 @@ struct status_facts {
                             those of an earlier spec, which stay in force. */
     const char *checksum;
     const char *configmap;             /* its name */
+    const char *configmap_uid;         /* NULL: there is none that is ours */
     const struct labelling *labelling; /* NULL: nothing is said about labels */
     const struct covered *covered;     /* NULL: not known, so what was told before stays */
     const struct exclusive *exclusive; /* NULL: nothing is said about others */
