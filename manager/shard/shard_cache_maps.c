@@ -59,6 +59,7 @@ static struct map_entry *add_map(struct shard_cache *w, const struct rules_map *
         free(m);
         return NULL;
     }
+    list_init(&m->link);
     return m;
 }
 

@@ -19,10 +19,19 @@ struct status_leases {
     struct status_leases_options o;
     struct reflector *reflector;
     struct table leases;
+    struct table spaces;
+};
+
+/* Whoever may write Leases in one namespace takes no more than its part of the room. */
+struct lease_space {
+    struct table_node node;
+    size_t count;
+    char name[];
 };
 
 struct lease {
     struct table_node node;
+    struct lease_space *space;
     char *document;
     bool stale; /* not seen yet in the list under way */
     char pod[];
@@ -34,8 +43,35 @@ static struct lease *find_lease(const struct status_leases *s, const char *pod)
     return n == NULL ? NULL : LIST_ITEM(n, struct lease, node);
 }
 
+/* Of the pod "namespace/name"; NULL without memory. */
+static struct lease_space *provide_space(struct status_leases *s, const char *pod)
+{
+    size_t len = strcspn(pod, "/");
+    struct lease_space *space = calloc(1, sizeof *space + len + 1);
+    if (space == NULL) {
+        return NULL;
+    }
+    memcpy(space->name, pod, len);
+    struct table_node *known = table_find(&s->spaces, space->name);
+    if (known != NULL || table_insert(&s->spaces, &space->node, space->name) != 0) {
+        free(space);
+        space = known == NULL ? NULL : LIST_ITEM(known, struct lease_space, node);
+    }
+    return space;
+}
+
+static void leave_space(struct status_leases *s, struct lease_space *space)
+{
+    if (space->count == 0) {
+        table_remove(&s->spaces, &space->node);
+        free(space);
+    }
+}
+
 static void drop_lease(struct status_leases *s, struct lease *l)
 {
+    l->space->count--;
+    leave_space(s, l->space);
     table_remove(&s->leases, &l->node);
     free(l->document);
     free(l);
@@ -49,10 +85,16 @@ static struct lease *add_lease(struct status_leases *s, const char *pod)
         return NULL;
     }
     memcpy(l->pod, pod, size);
-    if (table_insert(&s->leases, &l->node, l->pod) != 0) {
+    l->space = provide_space(s, pod);
+    bool fits = l->space != NULL && l->space->count < STATUS_LEASES_OF_NAMESPACE_MAX;
+    if (!fits || table_insert(&s->leases, &l->node, l->pod) != 0) {
+        if (l->space != NULL) {
+            leave_space(s, l->space);
+        }
         free(l);
         return NULL;
     }
+    l->space->count++;
     return l;
 }
 
@@ -198,6 +240,7 @@ struct status_leases *status_leases_new(struct net_loop *l, const struct status_
     }
     s->o = *o;
     s->leases.seed = net_clock_ns(); /* whoever may write Leases chooses their names */
+    s->spaces.seed = net_clock_ns();
     if (follow(s, l, e) != 0) {
         status_leases_free(s);
         return NULL;
@@ -216,5 +259,6 @@ void status_leases_free(struct status_leases *s)
         drop_lease(s, LIST_ITEM(n, struct lease, node));
     }
     table_deinit(&s->leases);
+    table_deinit(&s->spaces);
     free(s);
 }

@@ -19,6 +19,8 @@
 
 /* How many documents are kept: more are told, and forgotten. */
 #define STATUS_LEASES_MAX 16384
+/* And of one namespace: who makes Leases there crowds out no others. */
+#define STATUS_LEASES_OF_NAMESPACE_MAX 2048
 
 struct status_leases;
 

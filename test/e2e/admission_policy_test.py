@@ -39,6 +39,11 @@ class AdmissionPolicyTest(harness.TestCase):
             "the policies are in force",
         )
         harness.wait_for(
+            lambda: "by the manager alone"
+            in cls.run_kubectl("create", "configmap", "cmesh-rules-x", "-n", "demo", "--dry-run=server")[1],
+            "the policies are in force",
+        )
+        harness.wait_for(
             lambda: cls.patched("namespaces", "demo", {"metadata": {"labels": {"x": "y"}}}, "")[0],
             "the policies are in force",
         )
@@ -147,6 +152,42 @@ class AdmissionPolicyTest(harness.TestCase):
         self.create({"kind": "Secret", "metadata": secret})
         change = {"data": {"tls.crt": "eA=="}}
         self.allowed("secrets", "cmesh-webhook-cert", change, "cmesh-system")
+
+    def denied_rules(self, code, text):
+        self.assertEqual(1, code, text)
+        self.assertIn("ConfigMaps of rules are written by the manager alone", text)
+
+    def test_rules_are_the_managers(self):
+        code, text = self.as_manager("create", "configmap", "cmesh-rules-mine", "-n", "demo")
+        self.assertEqual(0, code, text)
+        self.addCleanup(self.as_manager, "delete", "configmap", "cmesh-rules-mine", "-n", "demo")
+        where = ("-n", "demo")
+        self.denied_rules(*self.run_kubectl("create", "configmap", "cmesh-rules-b", *where))
+        self.denied_rules(*self.run_kubectl("delete", "configmap", "cmesh-rules-mine", *where))
+        for change in (
+            {"data": {"rules.json": "{}"}},
+            {"metadata": {"labels": {"a": "b"}}},
+            {"metadata": {"ownerReferences": None, "annotations": {"a": "b"}}},
+        ):
+            self.denied_rules(
+                *self.patched("configmaps", "cmesh-rules-mine", change, user="admin")
+            )
+        label = {"metadata": {"labels": {f"{GROUP}/rules": "true"}}}
+        self.create({"kind": "ConfigMap", "metadata": {"name": "other"}})
+        self.denied_rules(*self.patched("configmaps", "other", label, user="admin"))
+        for value in ("false", None):
+            label["metadata"]["labels"][f"{GROUP}/rules"] = value
+            self.assertEqual(0, self.patched("configmaps", "other", label, user="admin")[0])
+
+    def test_the_end_of_a_namespace(self):
+        for name in ("namespace-controller", "generic-garbage-collector"):
+            self.as_manager("create", "configmap", "cmesh-rules-end", "-n", "demo")
+            account = f"--as=system:serviceaccount:kube-system:{name}"
+            group = "--as-group=system:masters"
+            args = ("configmap", "cmesh-rules-end", "-n", "demo", account, group)
+            self.denied_rules(*self.run_kubectl("annotate", *args, "a=b"))
+            code, text = self.run_kubectl("delete", *args)
+            self.assertEqual(0, code, text)
 
     def test_sharding_configs(self):
         self.create(

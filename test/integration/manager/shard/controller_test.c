@@ -226,6 +226,98 @@ static void test_somebody_elses_map_with_our_label(void **state)
                                "\"name\":\"d\",\"uid\":\"other\"}]");
 }
 
+#define RULES_OF(generation)                                                                       \
+    "{\\\"apiVersion\\\":\\\"cmesh/v1\\\",\\\"generation\\\":" generation                          \
+    ",\\\"kind\\\":\\\"ShardRules\\\",\\\"shard\\\":{\\\"name\\\":\\\"a\\\",\\\"namespace\\\":"    \
+    "\\\"n\\\"},"                                                                                  \
+    "\\\"spec\\\":{\\\"limits\\\":[]}}"
+
+/* The operator takes its rules away, and the ConfigMap with them: no label, no annotation, another
+ * owner, and a generation that its pods take. */
+static void put_hostile_map(struct fixture *s, const char *more, const char *generation)
+{
+    store_put_text(&s->store, "configmaps", "n",
+                   "{\"metadata\":{\"name\":\"cmesh-rules-a\",\"ownerReferences\":[{\"controller\":"
+                   "true,\"kind\":\"ServiceAccount\",\"name\":\"x\",\"uid\":\"other\"}],"
+                   "\"managedFields\":[{\"manager\":\"cmesh-manager\",\"time\":"
+                   "\"2026-01-01T00:00:00Z\"},{\"manager\":\"kubectl-patch\",\"time\":"
+                   "\"2026-01-02T00:00:00Z\"}]%s},\"data\":{\"rules.json\":\"%s\"}}",
+                   more, generation);
+}
+
+#define LABELLED ",\"labels\":{\"ctrlmesh.kusionstack.io/rules\":\"true\"}"
+
+static void expect_taken_back(struct fixture *s, uint64_t generation)
+{
+    fixture_expect_generation(s, "a", generation);
+    fixture_expect_text(s, "configmaps", "cmesh-rules-a", "metadata/ownerReferences/0/uid", "");
+    fixture_expect_text(s, "configmaps", "cmesh-rules-a",
+                        "metadata/labels/ctrlmesh.kusionstack.io~rules", "true");
+    fixture_expect_rules(s, "a", "app=a");
+    fixture_expect_condition(s, "a", "Published", "True");
+    fixture_settle(s);
+}
+
+static void test_what_was_written_is_taken_back(void **state)
+{
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    fixture_settle(s);
+    put_hostile_map(s, LABELLED, RULES_OF("8"));
+    expect_taken_back(s, 9);
+    fixture_expect_event(s, "a", "RulesChanged", 1);
+    put_hostile_map(s, "", RULES_OF("20"));
+    expect_taken_back(s, 21);
+}
+
+/* The next leader knows by the status whose it was. */
+static void test_what_another_leader_wrote_is_taken_back(void **state)
+{
+    struct fixture *s = *state;
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_condition(s, "a", "Published", "True");
+    fixture_settle(s);
+    for (int labelled = 0; labelled < 2; labelled++) {
+        fixture_retire(s);
+        put_hostile_map(s, labelled ? LABELLED : "", labelled ? RULES_OF("20") : RULES_OF("8"));
+        fixture_settle(s);
+        fixture_lead(s);
+        expect_taken_back(s, labelled ? 21 : 9);
+    }
+}
+
+/* A garbage collector deletes it when its owner was never there: what stood in it may be in force.
+ */
+static void test_generation_of_a_map_that_was_deleted(void **state)
+{
+    struct fixture *s = *state;
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_condition(s, "a", "Published", "True");
+    fixture_settle(s);
+    put_hostile_map(s, LABELLED, RULES_OF("8"));
+    store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
+    expect_taken_back(s, 9);
+}
+
+/* A config of that name comes later: what stands there is read by then. */
+static void test_rules_that_nobody_had(void **state)
+{
+    struct fixture *s = *state;
+    store_put_text(&s->store, "configmaps", "n",
+                   "{\"metadata\":{\"name\":\"cmesh-rules-a\"" LABELLED
+                   "},\"data\":{\"rules.json\":\"" RULES_OF("5") "\"}}");
+    fixture_lead(s);
+    fixture_settle(s);
+    assert_int_equal(fixture_generation(s, "a"), 5);
+    fixture_config(s, "a", "pods", "app=a");
+    expect_taken_back(s, 6);
+}
+
 #define FOREIGN "finalizer.ctrlmesh.kusionstack.io/protected"
 
 static void put_bound_config(struct fixture *s, const char *more)
@@ -757,6 +849,10 @@ int main(void)
         TEST(test_label_is_put_back),
         TEST(test_somebody_elses_map),
         TEST(test_somebody_elses_map_with_our_label),
+        TEST(test_what_was_written_is_taken_back),
+        TEST(test_what_another_leader_wrote_is_taken_back),
+        TEST(test_generation_of_a_map_that_was_deleted),
+        TEST(test_rules_that_nobody_had),
         TEST(test_a_foreign_finalizer_is_taken_off),
         TEST(test_a_foreign_finalizer_that_comes_back),
         TEST(test_too_large),

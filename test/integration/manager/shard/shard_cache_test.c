@@ -50,6 +50,76 @@ static void test_what_there_is(void **state)
     assert_null(shard_cache_find_config(p->cache, "n/c"));
 }
 
+static unsigned known_namespaces(struct place *p)
+{
+    return place_metric(p, "cmesh_manager_known_namespaces");
+}
+
+static void await_config(struct place *p, const char *key)
+{
+    for (int i = 0; i < 500 && shard_cache_find_config(p->cache, key) == NULL; i++) {
+        place_run(p, 10);
+    }
+    assert_non_null(shard_cache_find_config(p->cache, key));
+}
+
+/* Anybody may make a ConfigMap: nothing is kept of it that anybody sees, and its namespace is not
+ * followed, before there is a config, or a pod, of that name. */
+static void test_maps_of_nobody(void **state)
+{
+    struct place *p = *state;
+    place_put_map(p, "n", "a", "true");
+    place_put_map(p, "n", "b", "true");
+    place_begin(p, NULL);
+    place_await_synced(p);
+    assert_null(shard_cache_find_map(p->cache, "n/a"));
+    assert_null(shard_cache_next_map(p->cache, NULL));
+    assert_int_equal(known_namespaces(p), 0);
+    place_put_config(p, "n", "a", "a");
+    await_config(p, "n/a");
+    const struct rules_map *map = shard_cache_find_map(p->cache, "n/a");
+    assert_non_null(map);
+    assert_true(map->unread);
+    assert_ptr_equal(shard_cache_next_map(p->cache, NULL), map);
+    assert_null(shard_cache_next_map(p->cache, map));
+    char *version = strdup(map->version);
+    place_put_map(p, "n", "a", "true");
+    for (int i = 0; i < 500 && strcmp(map->version, version) == 0; i++) {
+        place_run(p, 10);
+        map = shard_cache_find_map(p->cache, "n/a");
+    }
+    assert_string_not_equal(map->version, version);
+    assert_false(map->unread);
+    free(version);
+    place_put_map(p, "n", "b", "false");
+    store_delete(&p->store, "configmaps", "n", "cmesh-rules-a");
+    store_delete(&p->store, "shardingconfigs", "n", "a");
+    for (int i = 0; i < 500 && known_namespaces(p) > 0; i++) {
+        place_run(p, 10);
+    }
+    assert_int_equal(known_namespaces(p), 0);
+}
+
+/* One that was asked for is read, unless there is another one by now. */
+static void test_maps_that_are_asked_for(void **state)
+{
+    struct place *p = *state;
+    struct rules_map *map = NULL;
+    place_put_map(p, "n", "a", "true");
+    place_begin(p, NULL);
+    place_await_synced(p);
+    place_put_config(p, "n", "a", "a");
+    await_config(p, "n/a");
+    cJSON *object = cJSON_Duplicate(store_get(&p->store, "configmaps", "n", "cmesh-rules-a"), true);
+    assert_int_equal(rules_map_new(object, "ctrlmesh.kusionstack.io", &map), 0);
+    assert_true(shard_cache_learn_map(p->cache, map));
+    assert_ptr_equal(shard_cache_find_map(p->cache, "n/a"), map);
+    assert_int_equal(rules_map_new(object, "ctrlmesh.kusionstack.io", &map), 0);
+    assert_false(shard_cache_learn_map(p->cache, map)); /* it is read already */
+    rules_map_free(map);
+    cJSON_Delete(object);
+}
+
 static void test_one_namespace(void **state)
 {
     struct place *p = *state;
@@ -282,6 +352,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_what_there_is),
+        TEST(test_maps_of_nobody),
+        TEST(test_maps_that_are_asked_for),
         TEST(test_one_namespace),
         TEST(test_a_new_namespace),
         TEST(test_changes),

@@ -185,23 +185,61 @@ static void of_one_namespace(void **state)
     expect_known(u, "n/a-0", NULL);
 }
 
-/* More are told, but not kept. */
-static void not_more_than_so_many_are_kept(void **state)
+static void put_many(struct user *u, const char *ns, unsigned count)
 {
-    struct user *u = *state;
-    for (unsigned i = 0; i < STATUS_LEASES_MAX + 10; i++) {
-        store_put_text(&u->store, "leases", "n",
+    for (unsigned i = 0; i < count; i++) {
+        store_put_text(&u->store, "leases", ns,
                        "{\"metadata\":{\"name\":\"cmesh-%u\",\"labels\":{"
                        "\"app.kubernetes.io/part-of\":\"cmesh\",\"app.kubernetes.io/component\":"
                        "\"localproxy\"},\"annotations\":{\"cmesh.kusionstack.io/status\":\"x\"}}}",
                        i);
     }
-    begin(u, NULL);
-    for (int i = 0; i < 1000 && u->told < STATUS_LEASES_MAX + 10; i++) {
+}
+
+static void await_told(struct user *u, unsigned count)
+{
+    for (int i = 0; i < 1000 && u->told < count; i++) {
         store_turn(&u->store, 10);
     }
-    assert_int_equal(u->told, STATUS_LEASES_MAX + 10);
+    assert_int_equal(u->told, count);
+}
+
+/* More are told, but not kept. */
+static void not_more_than_so_many_are_kept(void **state)
+{
+    enum { SPACES = STATUS_LEASES_MAX / STATUS_LEASES_OF_NAMESPACE_MAX + 1 };
+    enum { EACH = STATUS_LEASES_MAX / SPACES + 10 };
+    struct user *u = *state;
+    for (unsigned i = 0; i < SPACES; i++) {
+        char ns[16];
+        (void)snprintf(ns, sizeof ns, "n%u", i);
+        put_many(u, ns, EACH);
+    }
+    begin(u, NULL);
+    await_told(u, SPACES * EACH);
     assert_int_equal(status_leases_count(u->leases), STATUS_LEASES_MAX);
+}
+
+/* Those of one namespace leave room for the others, and room comes back. */
+static void one_namespace_does_not_take_all(void **state)
+{
+    struct user *u = *state;
+    put_many(u, "m", STATUS_LEASES_OF_NAMESPACE_MAX + 10);
+    put(u, "a-0", "one");
+    begin(u, NULL);
+    await_told(u, STATUS_LEASES_OF_NAMESPACE_MAX + 11);
+    assert_int_equal(status_leases_count(u->leases), STATUS_LEASES_OF_NAMESPACE_MAX + 1);
+    expect_known(u, "n/a-0", "one");
+    for (unsigned i = 0; i < STATUS_LEASES_OF_NAMESPACE_MAX + 10; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "cmesh-%u", i);
+        store_delete(&u->store, "leases", "m", name);
+    }
+    store_settle(&u->store);
+    assert_int_equal(status_leases_count(u->leases), 1);
+    put_many(u, "m", 1);
+    store_settle(&u->store);
+    assert_int_equal(status_leases_count(u->leases), 2);
 }
 
 int main(void)
@@ -213,6 +251,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(other_leases_are_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(of_one_namespace, setup, teardown),
         cmocka_unit_test_setup_teardown(not_more_than_so_many_are_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_namespace_does_not_take_all, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

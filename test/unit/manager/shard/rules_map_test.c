@@ -80,6 +80,35 @@ static void test_what_is_written_is_right(void **state)
     rules_unref(rules);
 }
 
+/* What has been read is not read again; what nobody wants is not read at all. */
+static void test_what_is_read(void **state)
+{
+    cJSON *object = written(3);
+    struct rules_map *first = NULL;
+    struct rules_map *next = NULL;
+    (void)state;
+    assert_int_equal(rules_map_look(object, PREFIX, NULL, false, &first), 0);
+    assert_true(first->unread && first->rules == NULL && first->generation == 0);
+    assert_true(rules_map_ours(first) && rules_map_claims(first));
+    assert_int_equal(rules_map_look(object, PREFIX, first, true, &next), 0);
+    assert_false(next->unread);
+    assert_int_equal(next->generation, 3);
+    rules_map_free(first);
+    for (int wanted = 0; wanted < 2; wanted++) {
+        assert_int_equal(rules_map_look(object, PREFIX, next, wanted != 0, &first), 0);
+        assert_ptr_equal(first->rules, next->rules);
+        assert_true(rules_map_right(first, "u1", 3, rules_checksum(first->rules)));
+        rules_map_free(first);
+    }
+    cJSON *data = cJSON_GetObjectItem(object, "data");
+    cJSON_ReplaceItemInObject(data, RULES_MAP_KEY, cJSON_CreateString("nonsense"));
+    assert_int_equal(rules_map_look(object, PREFIX, next, false, &first), 0);
+    assert_true(first->unread && first->rules == NULL);
+    rules_map_free(first);
+    rules_map_free(next);
+    cJSON_Delete(object);
+}
+
 static cJSON *at(cJSON *object, const char *a, const char *b)
 {
     cJSON *item = cJSON_GetObjectItem(cJSON_GetObjectItem(object, a), b);
@@ -375,6 +404,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_written_is_right),
+        cmocka_unit_test(test_what_is_read),
         cmocka_unit_test(test_whatever_is_wrong_is_put_right),
         cmocka_unit_test(test_whose_it_is),
         cmocka_unit_test(test_sizes),

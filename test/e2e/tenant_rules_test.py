@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ConfigMaps with rules that are not the manager's: of a tenant that may edit a namespace, and of an
+operator that may change its own.
+"""
+
+import json
+import os
+import time
+
+import harness
+import hostile_rules
+import mesh
+
+LABEL = "ctrlmesh.kusionstack.io/rules"
+MEMORY_KIB = 24 * 1024  # that many ConfigMaps of a megabyte may cost while they are read
+KEPT_KIB = 4 * 1024  # and then
+CPU_S = 0.2  # for each of them, with what reading JSON takes
+TENANT = "mallory"
+SHAPES = ("wide-and-narrow", "wide-groups", "long-lists", "wide-and-narrow-small")
+
+
+def setUpModule():
+    mesh.install()
+
+
+def memory_kib(pid, field):
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith(field + ":"))
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        fields = f.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class TenantRulesTest(mesh.MeshTestCase):
+    def setUp(self):
+        super().setUp()
+        self.here("create", "serviceaccount", TENANT)
+        account = f"{self.namespace}:{TENANT}"
+        self.here("create", "rolebinding", TENANT, "--clusterrole=edit", f"--serviceaccount={account}")
+        self.user = f"--as=system:serviceaccount:{account}"
+
+    def hostile(self, name, shape):
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"cmesh-rules-{name}", "labels": {LABEL: "true"}},
+            "data": {"rules.json": hostile_rules.text(shape)},
+        }
+
+    def known(self, manager):
+        return manager.metrics()["cmesh_manager_known_configmaps"]
+
+    def events(self, reason):
+        path = f"/api/v1/namespaces/{self.namespace}/events"
+        return [e for e in self.cluster.json(path)["items"] if e["reason"] == reason]
+
+    def test_configmaps_of_nobody(self):
+        """However many there are, and however often they are changed."""
+        manager = self.manager()
+        self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
+        harness.wait_for(lambda: self.map_of("shard-a"), "the shard is published")
+        before, spent = memory_kib(manager.pid, "VmRSS"), cpu_seconds(manager.pid)
+        names = [f"b{i}" for i in range(24)]
+        for i, name in enumerate(names):
+            thing = self.hostile(name, SHAPES[i % len(SHAPES)])
+            self.here("create", self.user, "-f", "-", stdin=json.dumps(thing))
+        harness.wait_for(lambda: self.known(manager) == len(names) + 1, "the manager heard of all")
+        for value in range(5):
+            self.here("annotate", self.user, "--overwrite", "configmap", "cmesh-rules-b0", f"x={value}")
+        self.show("shard-a", "a", "b")
+        harness.wait_for(lambda: self.get("shard-a")["status"]["generation"] == 2, "it is published")
+        spent = cpu_seconds(manager.pid) - spent
+        peak = memory_kib(manager.pid, "VmHWM") - before
+        kept = memory_kib(manager.pid, "VmRSS") - before
+        print(f"{len(names)} ConfigMaps: {peak} KiB at most, {kept} KiB kept, {spent:.2f} s of CPU")
+        self.assertLess(peak, MEMORY_KIB)
+        self.assertLess(spent, CPU_S * (len(names) + 5))
+        self.check_map("shard-a")
+
+        again = self.start_again(manager)
+        self.assertLess(memory_kib(again.pid, "VmHWM"), before + MEMORY_KIB)
+        self.apply(mesh.config("b0", "b0", mesh.limit(mesh.is_in("part", "a"))))
+        self.wait_condition("b0", "Published", "True")
+        self.check_map("b0")
+
+    def start_again(self, manager):
+        manager.stop()
+        again = self.manager()
+        harness.wait_for(again.ready, "it has listed all")
+        return again
+
+    def test_over_budget(self):
+        """Its own condition and Event; what was published stays."""
+        manager = self.manager()
+        self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
+        harness.wait_for(lambda: self.map_of("shard-a"), "the shard is published")
+        before = self.map_of("shard-a")["data"]
+        thing = self.hostile("shard-a", "wide-and-narrow")
+        self.here("apply", self.user, "--server-side", "--force-conflicts", "-f", "-", stdin=json.dumps(thing))
+        harness.wait_for(
+            lambda: "cannot read the rules in a ConfigMap" in manager.log()
+            and "configmap=cmesh-rules-shard-a" in manager.log(),
+            "the log names it",
+        )
+        harness.wait_for(lambda: self.events("RulesChanged"), "an Event names who changed it")
+        harness.wait_for(lambda: self.map_of("shard-a")["data"] == before, "it is put right")
+        limits = [
+            {
+                "relateResources": [{"apiGroups": ["*"], "resources": ["*"]}],
+                "selector": {
+                    "matchExpressions": [
+                        {"key": f"k{i}", "operator": "Exists"} for i in range(500)
+                    ]
+                },
+            }
+        ]
+        limits += [mesh.limit(mesh.is_in(f"part{i}", "a"), [f"r{i}"]) for i in range(200)]
+        self.patch("shard-a", {"spec": {"limits": limits}})
+        found = self.wait_condition("shard-a", "Compiled", "False", "Invalid")
+        self.assertIn("overlap too much", mesh.condition(found, "Compiled")["message"])
+        harness.wait_for(lambda: self.events("CompileFailed"), "an Event tells")
+        self.assertEqual("Warning", self.events("CompileFailed")[0]["type"])
+        self.assertEqual(before, self.map_of("shard-a")["data"])
+
+    def lift(self, generation, labels):
+        """What an operator does that may patch ConfigMaps."""
+        rules = mesh.rules_of(self.map_of("shard-a"))
+        rules = {**rules, "generation": generation, "spec": {**rules["spec"], "limits": []}}
+        del rules["checksum"]
+        owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": TENANT}
+        owner["uid"] = json.loads(self.here("get", "serviceaccount", TENANT, "-o", "json"))["metadata"]["uid"]
+        metadata = {"ownerReferences": [{**owner, "controller": True}]}
+        if not labels:
+            metadata |= {"labels": None, "annotations": None}
+        change = {"metadata": metadata, "data": {"rules.json": json.dumps(rules)}}
+        patch = ("--type=merge", "-p", json.dumps(change))
+        self.here("patch", self.user, "configmap", "cmesh-rules-shard-a", *patch)
+
+    def wait_taken_back(self, generation):
+        def look():
+            thing = self.map_of("shard-a") or {"metadata": {}}
+            rules = mesh.rules_of(thing) if "data" in thing else None
+            owned = "ownerReferences" in thing["metadata"]
+            return rules and rules["generation"] >= generation and rules["spec"]["limits"] and not owned
+
+        began = time.monotonic()
+        harness.wait_for(look, "it is the manager's again", timeout=10)
+        print(f"taken back after {time.monotonic() - began:.1f} s")
+        self.wait_enforced("shard-a")
+
+    def test_the_operator_lifts_its_limits(self):
+        manager = self.manager()
+        self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
+        pods = self.shard_of_two("shard-a")
+        self.wait_enforced("shard-a", pods=2)
+        for generation, labels in ((8, True), (20, False)):
+            self.lift(generation, labels)
+            self.wait_taken_back(generation + 1)
+            self.assertEqual({"object-a"}, pods[0].shown())
+        found = harness.wait_for(lambda: self.events("RulesChanged"), "an Event names who")
+        self.assertEqual("Warning", found[0]["type"])
+        self.assertIn("changed by kubectl-patch at 20", found[0]["message"])
+        manager.stop()
+        self.lift(30, False)
+        self.manager()
+        self.wait_taken_back(31)
+        self.assertEqual({"object-a"}, pods[0].shown())
+
+    def test_another_configmap_takes_its_place(self):
+        self.manager()
+        self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
+        pods = self.shard_of_two("shard-a")
+        self.wait_enforced("shard-a", pods=2)
+        thing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cmesh-rules-shard-a"}}
+        thing["data"] = {"mine": "yes"}
+        self.here("replace", self.user, "--force", "-f", "-", stdin=json.dumps(thing))
+        self.wait_taken_back(1)
+        self.assertEqual({"object-a"}, pods[0].shown())
+
+
+if __name__ == "__main__":
+    harness.main()
