@@ -51,6 +51,7 @@ struct conn {
     struct net_peer *peer; /* NULL: without shares */
     uint64_t since;        /* it is accepted, waits for a request, or is asked: net_loop_now() */
     bool asked;            /* a head came once */
+    bool overdue;          /* with shares: its idle time was over at the last look */
     struct net_task turn;  /* what may not happen inside a call of the user's */
     enum conn_state state;
     bool head_begun; /* as on_head_limit saw it last */
@@ -145,6 +146,7 @@ static void wait_for_request(struct conn *c, uint64_t idle_ms)
     list_remove(&c->link);
     list_append(&s->conns, &c->link);
     c->head_begun = false;
+    c->overdue = false;
     c->since = net_loop_now(s->loop);
     net_deadline_set(s->loop, &c->idle_limit, idle_ms);
     net_deadline_set(s->loop, &c->head_limit, s->o.head_timeout_ms);
@@ -155,6 +157,12 @@ static void on_idle_limit(struct net_deadline *d)
     struct conn *c = LIST_ITEM(d, struct conn, idle_limit);
     if (!h1_parser_idle(c->h1.parser)) {
         return; /* on_head_limit sees to it */
+    }
+    if (c->server->o.shares && !c->overdue) {
+        /* Time goes by while this process is busy, too: what came meanwhile is read first. */
+        c->overdue = true;
+        net_deadline_set(c->server->loop, &c->idle_limit, NET_TICK_MS);
+        return;
     }
     c->server->stats.silent += c->asked ? 0 : 1;
     if (net_stream_flushed(c->h1.stream)) {
