@@ -5,6 +5,7 @@
  * f  faults in a session between a real client and a real server, four bytes each: direction and
  *    position (15 bits), what the byte there is XORed with, and whether to cut there. Whatever
  *    happens on the wire, each side reads a prefix of what the other wrote, or nothing.
+ * m  the same where the server asks for a certificate of the client, with a name.
  * c  what a client reads from a server; s: what a server reads from a client. No handshake
  *    completes, and pieces make no difference to whether it fails.
  * n  a certificate: it bears each name that is listed for it.
@@ -23,6 +24,28 @@
 
 static struct tls_config *client;
 static struct tls_config *server;
+static struct tls_config *known_client; /* has a certificate, which is asked for by the next */
+static struct tls_config *choosy_server;
+
+static void make_mutual(const struct certs_pair *ca, const struct certs_pair *pair)
+{
+    struct certs_pair mine;
+    struct err e = ERR_INIT;
+    certs_issue(ca, &(struct certs_spec){.cn = "api", .is_client = true}, &mine);
+    known_client = tls_config_new_client(&(struct tls_client_options){.ca = slice_str(ca->cert),
+                                                                      .cert = slice_str(mine.cert),
+                                                                      .key = slice_str(mine.key),
+                                                                      .server_name = "localhost"},
+                                         &e);
+    choosy_server =
+        tls_config_new_server(&(struct tls_server_options){.cert = slice_str(pair->cert),
+                                                           .key = slice_str(pair->key),
+                                                           .client_ca = slice_str(ca->cert),
+                                                           .client_name = "api"},
+                              &e);
+    CHECK(known_client != NULL && choosy_server != NULL);
+    certs_free(&mine);
+}
 
 static void make_configs(void)
 {
@@ -40,6 +63,7 @@ static void make_configs(void)
     server = tls_config_new_server(
         &(struct tls_server_options){.cert = slice_str(pair.cert), .key = slice_str(pair.key)}, &e);
     CHECK(client != NULL && server != NULL);
+    make_mutual(&ca, &pair);
     certs_free(&ca);
     certs_free(&pair);
 }
@@ -140,12 +164,12 @@ static void check_prefix(const struct end *end)
     }
 }
 
-static void fuzz_faults(struct slice faults)
+static void fuzz_faults(struct tls_config *from, struct tls_config *to, struct slice faults)
 {
     struct end c;
     struct end s;
-    end_init(&c, client);
-    end_init(&s, server);
+    end_init(&c, from);
+    end_init(&s, to);
     feed(&c, slice_of(NULL, 0));
     for (int i = 0; i < 6; i++) {
         deliver(&c, &s, 0, faults);
@@ -237,7 +261,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct slice rest = slice_of((const char *)data + 1, size - 1);
     switch (data[0]) {
     case 'f':
-        fuzz_faults(rest);
+        fuzz_faults(client, server, rest);
+        break;
+    case 'm':
+        fuzz_faults(known_client, choosy_server, rest);
         break;
     case 'c':
         fuzz_bytes(client, rest);
