@@ -8,6 +8,7 @@
 #ifndef CORE_NET_LOOP_H
 #define CORE_NET_LOOP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <uv.h>
@@ -47,6 +48,7 @@ struct net_loop {
     size_t spare_count;
     uint8_t *cipher; /* NET_READ_SIZE: what was read */
     uint8_t *plain;  /* NET_READ_SIZE: what was decrypted */
+    bool wipes;      /* overwrites that once it was handed over: it may be a Secret */
 };
 
 /* NULL with `e` set. */

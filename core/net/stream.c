@@ -224,6 +224,13 @@ bool stream_shake_hands(struct net_stream *s, struct slice *in)
     return false;
 }
 
+static void wipe(const struct net_loop *l, size_t len)
+{
+    if (l->wipes) {
+        explicit_bzero(l->plain, len);
+    }
+}
+
 /* Decrypts all of `in`, handing over as much plaintext at once as fits. */
 static void decrypt(struct net_stream *s, struct slice in)
 {
@@ -242,6 +249,7 @@ static void decrypt(struct net_stream *s, struct slice in)
         }
         if (have > 0) {
             deliver(s, slice_of((const char *)s->loop->plain, have));
+            wipe(s->loop, have);
         }
         if (s->state != STATE_OPEN || r == TLS_MORE) {
             return;

@@ -308,6 +308,7 @@ struct webhook_server *webhook_server_new(struct net_loop *l,
     }
     s->o = *o;
     s->loop = l;
+    l->wipes = true;
     s->o.body_timeout_ms = o->body_timeout_ms != 0 ? o->body_timeout_ms : BODY_TIMEOUT_MS;
     body_budget_init(&s->bodies, o->bodies_max != 0 ? o->bodies_max : BODIES_MAX);
     while (s->routes < ROUTES_MAX && o->routes[s->routes].path != NULL) {

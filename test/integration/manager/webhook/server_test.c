@@ -5,9 +5,15 @@
 #include "webhook/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "alloc_sweep.h"
 #include "base/array.h"
@@ -40,15 +46,54 @@ struct fixture {
     struct certificate_pair ca;
     enum whim whim;
     unsigned decided;
+    pthread_t thread; /* of the loop */
+    bool held;        /* what is prepared waits for `gate`, after it posted `entered` */
+    sem_t gate;
+    sem_t entered;
+    volatile unsigned forgotten; /* states */
     bool drained;
     struct ask asks[ASKS];
 };
+
+static volatile unsigned *forgotten;
+
+static int prepare(const void *data, const struct admission_request *r, struct webhook_decision *d,
+                   struct err *e)
+{
+    struct fixture *f = (struct fixture *)(uintptr_t)data;
+    assert_string_equal(r->uid, "u-1");
+    assert_false(pthread_equal(pthread_self(), f->thread));
+    if (f->held) {
+        (void)sem_post(&f->entered);
+        (void)sem_wait(&f->gate);
+    }
+    d->state = malloc(1);
+    return d->state == NULL ? err_memory(e) : 0;
+}
+
+static int finish(const void *data, const struct admission_request *r, struct webhook_decision *d,
+                  struct err *e)
+{
+    const struct fixture *f = data;
+    (void)r;
+    (void)e;
+    assert_non_null(d->state);
+    assert_false(pthread_equal(pthread_self(), f->thread));
+    return 0;
+}
+
+static void forget(void *state)
+{
+    (*forgotten)++;
+    free(state);
+}
 
 static int decide(void *data, const struct admission_request *r, struct webhook_decision *d,
                   struct err *e)
 {
     struct fixture *f = data;
     f->decided++;
+    assert_true(pthread_equal(pthread_self(), f->thread));
     assert_string_equal(r->uid, "u-1");
     switch (f->whim) {
     case ALLOWS:
@@ -73,7 +118,14 @@ static int decide(void *data, const struct admission_request *r, struct webhook_
 }
 
 static const struct webhook_route routes[] = {
-    {.path = "/mutate/x", .name = "x", .decide = decide},
+    {.path = "/mutate/x", .name = "x", .decide = decide, .parts = ADMISSION_LABELS},
+    {.path = "/mutate/large",
+     .name = "large",
+     .decide = decide,
+     .prepare = prepare,
+     .finish = finish,
+     .forget = forget,
+     .inline_max = 1},
     {.path = NULL},
 };
 
@@ -99,11 +151,11 @@ static struct tls_config *make_tls(struct fixture *f, struct certificate_pair *c
     return tls;
 }
 
-static struct http_client *make_client(struct fixture *f, const char *trusted)
+static struct http_client *make_client_of(struct fixture *f, const char *port, const char *trusted)
 {
     struct http_client_options co = {
         .host = "127.0.0.1",
-        .port = (uint16_t)atoi(strrchr(webhook_server_address(f->server), ':') + 1),
+        .port = (uint16_t)atoi(port),
         .connect_timeout_ms = LONG_MS,
         .idle_timeout_ms = LONG_MS,
         .max_idle = 4,
@@ -118,6 +170,11 @@ static struct http_client *make_client(struct fixture *f, const char *trusted)
     http_client_set_tls(c, tls);
     tls_config_unref(tls);
     return c;
+}
+
+static struct http_client *make_client(struct fixture *f, const char *trusted)
+{
+    return make_client_of(f, strrchr(webhook_server_address(f->server), ':') + 1, trusted);
 }
 
 /* A server that waits so long for bodies, and holds so many bytes of them, and a client of it. */
@@ -154,7 +211,11 @@ static void close_pair(struct fixture *f)
 static int setup(void **state)
 {
     static struct fixture f;
-    f = (struct fixture){.whim = ALLOWS};
+    f = (struct fixture){.whim = ALLOWS, .thread = pthread_self()};
+    forgotten = &f.forgotten;
+    if (sem_init(&f.gate, 0, 0) != 0 || sem_init(&f.entered, 0, 0) != 0) {
+        return -1;
+    }
     if (loop_setup((void **)&f.loop) != 0) {
         return -1;
     }
@@ -553,15 +614,317 @@ static void test_a_wrong_address(void **state)
     assert_non_null(strstr(e.msg, "cannot listen"));
 }
 
+/* ---- threads ---- */
+
+static void test_what_is_large_is_decided_in_a_thread(void **state)
+{
+    struct fixture *f = *state;
+    f->whim = PATCHES;
+    cJSON *r = response(post(f, "/mutate/large", REVIEW));
+    assert_non_null(cJSON_GetObjectItem(r, "patch"));
+    cJSON_Delete(r);
+    f->whim = REFUSES;
+    r = response(post(f, "/mutate/large", REVIEW));
+    assert_true(cJSON_IsFalse(cJSON_GetObjectItem(r, "allowed")));
+    cJSON_Delete(r);
+    f->whim = KNOWS_NOTHING;
+    assert_int_equal(post(f, "/mutate/large", REVIEW)->status, 500);
+    assert_int_equal(post(f, "/mutate/large", "garbage")->status, 400);
+    assert_int_equal(f->decided, 3);
+    assert_int_equal(f->forgotten, 3);
+    expect_metric(f, "cmesh_webhook_threads_total 4\n");
+    expect_metric(f, "cmesh_webhook_waiting 0\n");
+    expect_metric(f, "cmesh_webhook_thread_seconds_count{webhook=\"large\"} 4\n");
+    expect_metric(f, "cmesh_webhook_loop_seconds_count{webhook=\"large\"} 4\n");
+    expect_metric(f, "cmesh_webhook_requests_total{webhook=\"large\",result=\"patched\"} 1\n");
+    assert_int_equal(post(f, "/mutate/x", REVIEW)->status, 500);
+    expect_metric(f, "cmesh_webhook_threads_total 4\n");
+}
+
+/* Begins one that stays in its thread until the gate is opened. */
+static void hold(struct fixture *f, struct ask *q)
+{
+    f->held = true;
+    begin(f, q, "/mutate/large", REVIEW);
+    for (int i = 0; i < 5000 && sem_trywait(&f->entered) != 0; i++) {
+        run_for(f->loop, 1);
+    }
+    f->held = false;
+}
+
+static void test_the_small_do_not_wait_for_the_large(void **state)
+{
+    struct fixture *f = *state;
+    struct ask *large = &f->asks[1];
+    hold(f, large);
+    assert_int_equal(post(f, "/mutate/x", REVIEW)->status, 200);
+    assert_false(large->done);
+    (void)sem_post(&f->gate);
+    run_until(f->loop, &large->done);
+    assert_int_equal(large->status, 200);
+}
+
+static void wait_metric(struct fixture *f, const char *line)
+{
+    bool found = false;
+    for (int i = 0; i < 5000 && !found; i++) {
+        struct buf text = BUF_INIT(65536);
+        assert_int_equal(webhook_server_metrics(f->server, &text), 0);
+        found = strstr(buf_cstr(&text), line) != NULL;
+        buf_reset(&text);
+        run_for(f->loop, 1);
+    }
+    assert_true(found);
+}
+
+static void test_a_client_that_gives_up_while_it_is_decided(void **state)
+{
+    struct fixture *f = *state;
+    struct ask *running = &f->asks[1];
+    struct ask *waiting = &f->asks[2];
+    hold(f, running);
+    begin(f, waiting, "/mutate/large", REVIEW);
+    wait_metric(f, "cmesh_webhook_waiting 1\n");
+    http_fetch_cancel(waiting->fetch);
+    wait_metric(f, "cmesh_webhook_waiting 0\n");
+    http_fetch_cancel(running->fetch);
+    wait_metric(f, "cmesh_webhook_requests_total{webhook=\"large\",result=\"bad_request\"} 2\n");
+    (void)sem_post(&f->gate);
+    wait_metric(f, "cmesh_webhook_threads_total 1\n");
+    assert_int_equal(f->decided, 0);
+    assert_int_equal(f->forgotten, 1);
+    assert_int_equal(post(f, "/mutate/large", REVIEW)->status, 200);
+}
+
+static void test_freed_while_a_thread_decides(void **state)
+{
+    struct fixture *f = *state;
+    hold(f, &f->asks[1]);
+    begin(f, &f->asks[2], "/mutate/large", REVIEW);
+    wait_metric(f, "cmesh_webhook_waiting 1\n");
+    webhook_server_free(f->server);
+    f->server = NULL;
+    (void)sem_post(&f->gate);
+    run_until(f->loop, &f->asks[1].done);
+    run_until(f->loop, &f->asks[2].done);
+    assert_int_not_equal(f->asks[1].e.code, 0);
+    for (int i = 0; i < 5000 && f->forgotten == 0; i++) {
+        run_for(f->loop, 1);
+    }
+    assert_int_equal(f->forgotten, 1);
+}
+
+static void test_draining_waits_for_threads(void **state)
+{
+    struct fixture *f = *state;
+    struct ask *q = &f->asks[1];
+    hold(f, q);
+    webhook_server_drain(f->server, on_drained, f);
+    run_for(f->loop, 20);
+    assert_false(f->drained);
+    (void)sem_post(&f->gate);
+    run_until(f->loop, &q->done);
+    assert_int_equal(q->status, 200);
+    run_until(f->loop, &f->drained);
+}
+
+/* A review with so many bytes of white space; the caller frees. */
+static char *padded(size_t size)
+{
+    char *text = malloc(size + sizeof REVIEW);
+    assert_non_null(text);
+    memset(text, ' ', size);
+    memcpy(text + size, REVIEW, sizeof REVIEW);
+    return text;
+}
+
+static void test_the_largest_is_told_to_come_again(void **state)
+{
+    enum { MIB = 1024 * 1024, LARGE = 6, TOO_LARGE = 3 };
+    struct fixture *f = *state;
+    char *text = padded(3 * MIB);
+    char *largest = padded(4 * MIB);
+    f->held = true;
+    begin(f, &f->asks[0], "/mutate/large", text);
+    for (int i = 0; i < 5000 && sem_trywait(&f->entered) != 0; i++) {
+        run_for(f->loop, 1);
+    }
+    f->held = false;
+    for (int i = 1; i < LARGE; i++) {
+        begin(f, &f->asks[i], "/mutate/large", i == TOO_LARGE ? largest : text);
+    }
+    run_until(f->loop, &f->asks[TOO_LARGE].done);
+    assert_int_equal(f->asks[TOO_LARGE].status, 503);
+    expect_metric(f, "cmesh_webhook_turned_away_total 1\n");
+    (void)sem_post(&f->gate);
+    for (int i = 0; i < LARGE; i++) {
+        run_until(f->loop, &f->asks[i].done);
+        assert_int_equal(f->asks[i].status, i == TOO_LARGE ? 503 : 200);
+    }
+    free(text);
+    free(largest);
+}
+
+/* ---- Secrets ---- */
+
+enum { SECRET_LEN = 40 };
+
+/* Says what a Secret may hold, and is known to nobody before. */
+static void make_secret(char out[SECRET_LEN + 1])
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    unsigned seed = (unsigned)time(NULL) ^ (unsigned)getpid();
+    for (int i = 0; i < SECRET_LEN; i++) {
+        seed = seed * 1103515245 + 12345;
+        out[i] = letters[(seed >> 16) % (sizeof letters - 1)];
+    }
+    out[SECRET_LEN] = '\0';
+}
+
+/* How often it is in the memory of a process. A part of it counts. */
+static size_t count_in_memory(pid_t pid, const char *secret)
+{
+    enum { PART = 24, STEP = 1 << 20 };
+    char path[64];
+    char line[512];
+    size_t count = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/mem", (int)pid);
+    int mem = open(path, O_RDONLY | O_CLOEXEC);
+    (void)snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    FILE *maps = fopen(path, "re");
+    char *piece = malloc(STEP + PART);
+    assert_true(mem >= 0 && maps != NULL && piece != NULL);
+    while (fgets(line, sizeof line, maps) != NULL) {
+        unsigned long from;
+        unsigned long to;
+        /* Shadow memory of a sanitizer is terabytes that nobody has touched. */
+        if (sscanf(line, "%lx-%lx rw", &from, &to) != 2 || strstr(line, " rw") == NULL ||
+            to - from > (1UL << 32)) {
+            continue;
+        }
+        for (unsigned long at = from; at < to; at += STEP) {
+            ssize_t n = pread(mem, piece, STEP + PART, (off_t)at);
+            const char *end = piece + (n > 0 ? n : 0);
+            for (const char *p = piece; (p = memmem(p, (size_t)(end - p), secret, PART)) != NULL;
+                 p++) {
+                count++;
+            }
+        }
+    }
+    free(piece);
+    (void)fclose(maps);
+    (void)close(mem);
+    return count;
+}
+
+struct remote {
+    pid_t pid;
+    char address[64];
+};
+
+/* The server alone, in a process of its own that ends with its parent's pipe. */
+static void serve(int out, int in)
+{
+    struct fixture f = {.whim = ALLOWS, .thread = pthread_self()};
+    const struct webhook_server_options o = {
+        .address = "127.0.0.1:0", .routes = routes, .data = &f};
+    char byte;
+    forgotten = &f.forgotten;
+    f.loop = net_loop_new(NULL);
+    f.server = f.loop == NULL ? NULL : webhook_server_new(f.loop, &o, NULL);
+    if (f.server == NULL || fcntl(in, F_SETFL, O_NONBLOCK) != 0) {
+        _exit(1);
+    }
+    struct tls_config *tls = make_tls(&f, &f.ca);
+    webhook_server_set_tls(f.server, tls);
+    if (dprintf(out, "%s\n%s", webhook_server_address(f.server), f.ca.cert) < 0) {
+        _exit(1);
+    }
+    (void)close(out);
+    while (read(in, &byte, 1) != 0) {
+        run_for(f.loop, 5);
+    }
+    _exit(0);
+}
+
+static void read_all(int fd, char *out, size_t size)
+{
+    size_t len = 0;
+    ssize_t n;
+    while (len < size - 1 && (n = read(fd, out + len, size - 1 - len)) > 0) {
+        len += (size_t)n;
+    }
+    out[len] = '\0';
+}
+
+static void ask_remote(struct fixture *f, const char *target, const char *secret, size_t padding)
+{
+    struct buf text = BUF_INIT(ADMISSION_REVIEW_MAX);
+    buf_append_str(&text, "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\","
+                          "\"request\":{\"uid\":\"u-1\",\"operation\":\"UPDATE\",\"resource\":{"
+                          "\"group\":\"\",\"version\":\"v1\",\"resource\":\"secrets\"}");
+    for (int old = 0; old < 2; old++) {
+        buf_printf(&text,
+                   ",\"%s\":{\"metadata\":{\"annotations\":{\"last\":\"x%s\"}},\"data\":{"
+                   "\"password\":\"%s\",\"nul\":\"%s\\u0000\"},\"padding\":\"",
+                   old ? "oldObject" : "object", secret, secret, secret);
+        for (size_t i = 0; i < padding; i++) {
+            buf_append_char(&text, 'p');
+        }
+        buf_append_str(&text, "\"}");
+    }
+    buf_append_str(&text, "}}");
+    const struct ask *q = post(f, target, buf_cstr(&text));
+    assert_int_equal(q->status, 200);
+    buf_reset(&text);
+}
+
+static void test_nothing_of_a_secret_is_left(void **state)
+{
+    struct fixture *f = *state;
+    int to[2];
+    int from[2];
+    char said[8192];
+    char secret[SECRET_LEN + 1];
+    assert_int_equal(pipe(to), 0);
+    assert_int_equal(pipe(from), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)close(to[1]);
+        (void)close(from[0]);
+        serve(from[1], to[0]);
+    }
+    (void)close(to[0]);
+    (void)close(from[1]);
+    read_all(from[0], said, sizeof said);
+    (void)close(from[0]);
+    char *cert = strchr(said, '\n');
+    assert_non_null(cert);
+    *cert++ = '\0';
+    http_client_free(f->client);
+    f->client = make_client_of(f, strrchr(said, ':') + 1, cert);
+    make_secret(secret);
+    ask_remote(f, "/mutate/x", secret, 0);          /* at once, */
+    ask_remote(f, "/mutate/large", secret, 200000); /* and in a thread */
+    assert_true(count_in_memory(getpid(), secret) > 0);
+    size_t count = count_in_memory(pid, secret);
+    (void)close(to[1]);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(count, 0);
+}
+
 /* ---- memory ---- */
 
 static bool play(void *data)
 {
-    struct fixture f = {.whim = PATCHES};
+    const char *target = data;
+    struct fixture f = {.whim = PATCHES, .thread = pthread_self()};
+    forgotten = &f.forgotten;
     const struct webhook_server_options o = {
         .address = "127.0.0.1:0", .routes = routes, .data = &f, .body_timeout_ms = 5000};
     long left = sweep_left;
-    (void)data;
     sweep_left = -1;
     f.loop = net_loop_new(NULL);
     assert_non_null(f.loop);
@@ -574,7 +937,7 @@ static bool play(void *data)
         sweep_left = -1;
         webhook_server_set_tls(f.server, tls);
         f.client = make_client(&f, f.ca.cert);
-        begin(&f, &f.asks[0], "/mutate/x", REVIEW);
+        begin(&f, &f.asks[0], target, REVIEW);
         sweep_left = rest;
         run_until(f.loop, &f.asks[0].done);
         sweep_left = -1;
@@ -597,9 +960,12 @@ static void test_out_of_memory(void **state)
 {
     (void)state;
     log_init("test", LOG_TEXT, LOG_ERROR);
-    long n = sweep_allocations(play, NULL);
-    print_message("%ld allocations\n", n);
-    assert_true(n > 30);
+    static char at_once[] = "/mutate/x";
+    static char in_thread[] = "/mutate/large";
+    long n = sweep_allocations(play, at_once);
+    long m = sweep_allocations(play, in_thread);
+    print_message("%ld and %ld allocations\n", n, m);
+    assert_true(n > 30 && m > 30);
 }
 
 int main(void)
@@ -619,6 +985,13 @@ int main(void)
         TEST(test_draining_answers_what_was_asked),
         TEST(test_freed_while_it_is_asked),
         TEST(test_a_wrong_address),
+        TEST(test_what_is_large_is_decided_in_a_thread),
+        TEST(test_the_small_do_not_wait_for_the_large),
+        TEST(test_a_client_that_gives_up_while_it_is_decided),
+        TEST(test_freed_while_a_thread_decides),
+        TEST(test_draining_waits_for_threads),
+        TEST(test_the_largest_is_told_to_come_again),
+        TEST(test_nothing_of_a_secret_is_left),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
