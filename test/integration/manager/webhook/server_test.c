@@ -904,8 +904,8 @@ static void test_nothing_of_a_secret_is_left(void **state)
     http_client_free(f->client);
     f->client = make_client_of(f, strrchr(said, ':') + 1, cert);
     make_secret(secret);
-    ask_remote(f, "/mutate/x", secret, 0);          /* at once, */
-    ask_remote(f, "/mutate/large", secret, 200000); /* and in a thread */
+    ask_remote(f, "/mutate/large", secret, 200000); /* in a thread */
+    ask_remote(f, "/mutate/x", secret, 0);          /* at once, with nothing behind it */
     assert_true(count_in_memory(getpid(), secret) > 0);
     size_t count = count_in_memory(pid, secret);
     (void)close(to[1]);

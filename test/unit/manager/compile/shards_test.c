@@ -103,6 +103,26 @@ static void names(void **state)
     cJSON_Delete(object);
 }
 
+/* Who asks may be anybody. */
+static void names_are_withheld(void **state)
+{
+    char withheld[ERR_MSG_MAX] = "";
+    struct err e = ERR_INIT;
+    struct configs c = configs_of(WORLD);
+    cJSON *pod = parse("{metadata: {labels: {app: two}}}");
+    const struct shards_list list = {.items = c.items, .count = c.count, .withheld = withheld};
+    (void)state;
+    assert_null(shards_of_pod(&list, "demo", pod, &e));
+    assert_int_equal(e.code, -EEXIST);
+    assert_string_equal(
+        e.msg, "several ShardingConfigs select this pod: a pod can be in one shard only: see "
+               "kubectl -n demo get shardingconfigs -o "
+               "custom-columns=NAME:.metadata.name,SELECTOR:.spec.selector");
+    assert_string_equal(withheld, "ShardingConfigs \"b\" and \"two\" both select the pod");
+    cJSON_Delete(pod);
+    cJSON_Delete(c.list);
+}
+
 static bool find_once(void *data)
 {
     const struct configs *c = data;
@@ -126,6 +146,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_shard_of_a_pod),
         cmocka_unit_test(names),
+        cmocka_unit_test(names_are_withheld),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -367,6 +367,65 @@ static void pods_that_there_are(void **state)
 #define IN(values)                                                                                 \
     "{" PODS ", selector: {matchExpressions: [{key: ns, operator: In, values: [" values "]}]}}"
 
+/* Who asks may be anybody: pods and shards are named in the log alone. */
+static void names_of_others_are_withheld(void **state)
+{
+    static const char one[] = "metadata: {name: secret-pod, namespace: demo, labels: {app: demo, "
+                              "statefulset.kubernetes.io/pod-name: op-1}}\n";
+    static const char refused[] =
+        "spec.selector: Invalid value: selects %s that another "
+        "ShardingConfig of the namespace selects too, and a pod can be in "
+        "one shard only: see kubectl -n demo get shardingconfigs -o ";
+    char withheld[ERR_MSG_MAX] = "";
+    char text[512];
+    (void)state;
+    struct fixture f;
+    shard_cache_init(&f);
+    f.world.shards.withheld = withheld;
+    add_config(&f, config_of("secret", NAMED("op-1")));
+    check(&f, config_of("a", SELECTOR ", " LIMITS), NULL,
+          "spec.selector: a pod could have the labels for this and for another ShardingConfig");
+    assert_string_equal(withheld, "");
+    (void)snprintf(text, sizeof text, refused, "pods");
+    check(&f, config_of("a", NAMED("op-1, op-3")), text, NULL);
+    assert_string_equal(withheld, "ShardingConfig \"secret\" selects them too");
+    add_pod(&f, parse(one));
+    (void)snprintf(text, sizeof text, refused, "a pod");
+    check(&f, config_of("a", SELECTOR ", " LIMITS), text, NULL);
+    assert_string_equal(withheld,
+                        "it selects pod \"secret-pod\", as ShardingConfig \"secret\" does");
+    shard_cache_deinit(&f);
+    shard_cache_init(&f);
+    f.world.shards.withheld = withheld;
+    add_config(&f, config_of("b", OPERATOR("b", "l", IN("u, v"))));
+    check(&f, config_of("a", OPERATOR("a", "l", IN("v, z"))), NULL,
+          "spec.limits: another shard of the same operator sees \"pods\" that this one sees too");
+    shard_cache_deinit(&f);
+}
+
+static void selectors_of_pods_are_bounded(void **state)
+{
+    struct buf text = BUF_INIT(65536);
+    (void)state;
+    struct fixture f;
+    shard_cache_init(&f);
+    buf_append_str(&text, "selector: {matchLabels: {k0: v");
+    for (int i = 1; i <= VALIDATE_POD_REQUIREMENTS_MAX; i++) {
+        if (i == VALIDATE_POD_REQUIREMENTS_MAX) {
+            struct buf whole = BUF_INIT(65536);
+            buf_printf(&whole, "%s}}, " LIMITS, buf_cstr(&text));
+            check(&f, config_of("a", buf_cstr(&whole)), NULL, NULL);
+            buf_reset(&whole);
+        }
+        buf_printf(&text, ", k%d: v", i);
+    }
+    buf_append_str(&text, "}}, " LIMITS);
+    check(&f, config_of("a", buf_cstr(&text)),
+          "spec.selector: Too many: must have at most 64 requirements", NULL);
+    buf_reset(&text);
+    shard_cache_deinit(&f);
+}
+
 /* Two shards of one operator that see the same objects. */
 static void objects_of_two_shards(void **state)
 {
@@ -870,6 +929,8 @@ int main(void)
         cmocka_unit_test(pods_of_two_shards),
         cmocka_unit_test(pods_that_there_are),
         cmocka_unit_test(objects_of_two_shards),
+        cmocka_unit_test(names_of_others_are_withheld),
+        cmocka_unit_test(selectors_of_pods_are_bounded),
         cmocka_unit_test(roots),
         cmocka_unit_test(what_the_webhook_says),
         cmocka_unit_test(where_no_webhook_injects),
