@@ -266,7 +266,7 @@ static void begin(struct fixture *f, struct ask *q, const char *target, const ch
         .header_count = 2,
         .body = slice_str(body),
         .answer_max = sizeof q->body - 1,
-        .timeout_ms = 20000,
+        .timeout_ms = LONG_MS,
     };
     memset(q, 0, sizeof *q);
     q->fetch = http_fetch_start(f->loop, &o, on_answer, q, &e);
