@@ -26,7 +26,6 @@ static const char examples[] =
 
 static const struct kubeconfig_gen_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
-    .proxy = "http://127.0.0.1:5443",
     .output = "-",
 };
 
@@ -48,6 +47,7 @@ static const struct flag table[] = {
              "one."},
     {.name = "proxy",
      .value = "URL",
+     .default_text = "http://127.0.0.1:5443; with --local-tls https",
      FLAG_STRING_AT(struct kubeconfig_gen_flags, proxy),
      .help = "Where localproxy listens: http or https, host and port."},
     {.name = "proxy-ca",
@@ -55,6 +55,13 @@ static const struct flag table[] = {
      FLAG_STRING_AT(struct kubeconfig_gen_flags, proxy_ca),
      .help = "Certificates (PEM) that a localproxy with --listen-tls-cert is verified by. They "
              "are written into the kubeconfig."},
+    {.name = "local-tls",
+     .value = "auto|PATH",
+     FLAG_STRING_AT(struct kubeconfig_gen_flags, local_tls),
+     .excludes = "proxy-ca",
+     .help = "localproxy was or will be started with the same flag: it serves TLS, and is verified "
+             "by the authority of that folder, which is made when it is missing, and written into "
+             "the kubeconfig."},
     {.name = "token-file",
      .value = "PATH",
      FLAG_STRING_AT(struct kubeconfig_gen_flags, token_file),
@@ -91,9 +98,17 @@ static const struct command command = {
     .flags = table,
 };
 
+static bool is_local_tls(const struct kubeconfig_gen_flags *c)
+{
+    return c->local_tls != NULL && strcmp(c->local_tls, "off") != 0;
+}
+
 static void check_proxy(struct kubeconfig_gen_flags *c)
 {
     struct err e = ERR_INIT;
+    if (c->proxy == NULL) {
+        c->proxy = is_local_tls(c) ? "https://127.0.0.1:5443" : "http://127.0.0.1:5443";
+    }
     if (url_parse(c->proxy, &c->proxy_url, &e) != 0) {
         err_prefix(&e, "--proxy");
         flags_misuse(&command, "%s", e.msg);
@@ -108,6 +123,10 @@ static void check_proxy(struct kubeconfig_gen_flags *c)
     }
     if (c->proxy_ca != NULL && !c->proxy_url.https) {
         flags_misuse(&command, "--proxy-ca is for a --proxy that begins with https://");
+    }
+    if (is_local_tls(c) && (!c->proxy_url.https || c->proxy_ca != NULL)) {
+        flags_misuse(&command, "--local-tls is for a --proxy that begins with https://, and cannot "
+                               "be combined with --proxy-ca");
     }
 }
 

@@ -15,12 +15,13 @@
 struct kubeconfig_gen_flags {
     struct flags_common common;
     struct kube_flags kube; /* where the real kubeconfig is; context NULL: all */
-    const char *proxy;
-    struct url proxy_url; /* `proxy`, parsed */
+    const char *proxy;      /* NULL: as --local-tls wants it; not after parsing */
+    struct url proxy_url;   /* `proxy`, parsed */
     const char *proxy_ca;
+    const char *local_tls;  /* as program/local_tls.h reads it */
     const char *token_file; /* as program/local_token.h reads it */
-    const char *output; /* "-": standard output */
-    bool shared;        /* others may read it */
+    const char *output;     /* "-": standard output */
+    bool shared;            /* others may read it */
     const char *configmap;
 };
 

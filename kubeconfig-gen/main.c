@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/file.h"
 #include "base/flags.h"
@@ -15,6 +16,7 @@
 #include "flags.h"
 #include "generate.h"
 #include "kube/access/access.h"
+#include "program/local_tls.h"
 #include "program/local_token.h"
 
 /* Over one of the files that were read: the real credentials would be gone. */
@@ -159,6 +161,29 @@ static int load_proxy_ca(const struct kubeconfig_gen_flags *c, struct kube_pem *
     return rc;
 }
 
+/* Of --local-tls. */
+static int load_local_ca(const struct kubeconfig_gen_flags *c, struct kube_pem *out, struct err *e)
+{
+    struct certificate_pair authority;
+    char *folder;
+    bool made;
+    if (local_tls_folder(c->local_tls, &folder, e) != 0 || folder == NULL) {
+        return e->code;
+    }
+    int rc = local_tls_authority(folder, (int64_t)time(NULL), &authority, &made, e);
+    if (rc == 0) {
+        out->data = authority.cert;
+        out->len = strlen(authority.cert);
+        authority.cert = NULL;
+        certificate_pair_deinit(&authority);
+    }
+    if (rc == 0 && made) {
+        log_info("made an authority for localproxy", log_str("path", folder));
+    }
+    free(folder);
+    return rc;
+}
+
 /* What is written, whole. */
 static int make_text(const struct kubeconfig_gen_flags *c, const struct generate_options *o,
                      struct buf *text, struct err *e)
@@ -173,6 +198,9 @@ static int write_kubeconfig(const struct kubeconfig_gen_flags *c, struct err *e)
     struct kube_pem ca = {.data = NULL};
     char *token = NULL;
     int rc = load_proxy_ca(c, &ca, e);
+    if (rc == 0) {
+        rc = load_local_ca(c, &ca, e);
+    }
     if (rc == 0) {
         rc = load_token(c, &token, e);
     }

@@ -132,6 +132,15 @@ const struct flag localproxy_flags_table[] = {
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, listen_tls_key),
      .help = "Private key (PEM) of that certificate."},
+    {.name = "local-tls",
+     .value = "auto|PATH",
+     FLAG_STRING_AT(struct localproxy_flags, local_tls),
+     .excludes = "listen-tls-cert",
+     .help =
+         "Serve TLS with a certificate of an authority of the user's own, which is made when it "
+         "is missing: auto keeps it beside the user's own token, PATH is another folder. "
+         "kubeconfig-gen, with the same flag, writes a kubeconfig in whose URLs there is no "
+         "token, so that clients do not print it, and which sends it to no other program."},
     {.name = "token-file",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, token_file),
@@ -238,6 +247,9 @@ static int check(const struct localproxy_flags *c, struct err *e)
 {
     if ((c->listen_tls_cert == NULL) != (c->listen_tls_key == NULL)) {
         return err_set(e, -EINVAL, "--listen-tls-cert and --listen-tls-key must be given together");
+    }
+    if (c->local_tls != NULL && c->listen_tls_cert != NULL) {
+        return err_set(e, -EINVAL, "--local-tls and --listen-tls-cert cannot be combined");
     }
     if (c->rules == NULL && c->control == NULL && c->no_rules == NO_RULES_BLOCK) {
         return err_set(e, -EINVAL,

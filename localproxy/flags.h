@@ -22,6 +22,7 @@ struct localproxy_flags {
     const char *listen;
     const char *listen_tls_cert;
     const char *listen_tls_key;
+    const char *local_tls; /* as program/local_tls.h reads it */
     const char *admin;
     const char *rules;
     const char *control;
@@ -33,7 +34,7 @@ struct localproxy_flags {
     uint64_t cut_spread_s;
     const char *state; /* NULL: what clients have seen does not outlive the process */
     uint64_t resume_doubt_s;
-    const char *token_file; /* as program/local_token.h reads it */
+    const char *token_file;          /* as program/local_token.h reads it */
     struct flag_list accept_hosts;   /* beside those of guard/host.h */
     struct flag_list accept_origins; /* beside those of guard/origin.h */
     bool watch_bypass;

@@ -4,13 +4,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/file_state.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "local_certificate.h"
 #include "net/timer.h"
+#include "program/local_tls.h"
 
 enum {
     CHECK_MS = 10000,
@@ -25,6 +28,8 @@ struct listener_secrets {
     struct file_state token_state;
     struct file_state cert_state;
     struct file_state key_state;
+    char *authority;         /* the path of its certificate; NULL: without --local-tls */
+    int64_t renew_at;        /* what it has signed; seconds since 1970 */
     struct net_timer *timer; /* NULL: there is no file to look at */
     uint64_t check_ms;
     listener_secrets_tls_cb on_tls;
@@ -108,6 +113,25 @@ static int read_tls(struct listener_secrets *s, struct err *e)
     return 0;
 }
 
+/* Replaces the configuration by what the authority signs now. */
+static int read_local(struct listener_secrets *s, struct err *e)
+{
+    bool made = false;
+    struct tls_config *tls =
+        local_certificate_new(s->flags, (int64_t)time(NULL), &s->renew_at, &made, e);
+    if (made) {
+        log_info("made an authority: kubeconfigs that name another are to be written anew",
+                 log_str("path", s->authority));
+    }
+    (void)file_state_changed(&s->cert_state, s->authority);
+    if (tls == NULL) {
+        return e->code;
+    }
+    tls_config_unref(s->tls);
+    s->tls = tls;
+    return 0;
+}
+
 /* ---- while it runs ---- */
 
 static void look_at_token(struct listener_secrets *s)
@@ -124,23 +148,37 @@ static void look_at_token(struct listener_secrets *s)
     }
 }
 
+/* What came of reading a certificate again. */
+static void use_tls(const struct listener_secrets *s, const char *path, const struct err *e)
+{
+    if (e->code != 0) {
+        log_warn("the listener's new certificate cannot be used; the last one stays in use",
+                 log_str("error", e->msg));
+        return;
+    }
+    log_info("the listener's certificate was read again", log_str("path", path));
+    if (s->on_tls != NULL) {
+        s->on_tls(s->data);
+    }
+}
+
 static void look_at_tls(struct listener_secrets *s)
 {
     struct err e = ERR_INIT;
     bool cert = file_state_changed(&s->cert_state, s->flags->listen_tls_cert);
     bool key = file_state_changed(&s->key_state, s->flags->listen_tls_key);
-    if (!cert && !key) {
-        return;
+    if (cert || key) {
+        (void)read_tls(s, &e);
+        use_tls(s, s->flags->listen_tls_cert, &e);
     }
-    if (read_tls(s, &e) != 0) {
-        log_warn("the listener's new certificate cannot be used; the last one stays in use",
-                 log_str("error", e.msg));
-        return;
-    }
-    log_info("the listener's certificate was read again",
-             log_str("path", s->flags->listen_tls_cert));
-    if (s->on_tls != NULL) {
-        s->on_tls(s->data);
+}
+
+static void look_at_local(struct listener_secrets *s)
+{
+    struct err e = ERR_INIT;
+    if (file_state_changed(&s->cert_state, s->authority) || time(NULL) >= s->renew_at) {
+        (void)read_local(s, &e);
+        use_tls(s, s->authority, &e);
     }
 }
 
@@ -152,6 +190,9 @@ static void on_timer(void *data)
     }
     if (s->flags->listen_tls_cert != NULL) {
         look_at_tls(s);
+    }
+    if (s->authority != NULL) {
+        look_at_local(s);
     }
     net_timer_set(s->timer, s->check_ms);
 }
@@ -167,8 +208,20 @@ static int start_token(struct listener_secrets *s, struct err *e)
     return read_token(s, e);
 }
 
+static int start_local(struct listener_secrets *s, struct err *e)
+{
+    if (asprintf(&s->authority, "%s/" LOCAL_TLS_CERT, s->flags->local_tls) < 0) {
+        s->authority = NULL;
+        return err_memory(e);
+    }
+    return read_local(s, e);
+}
+
 static int start_tls(struct listener_secrets *s, struct err *e)
 {
+    if (s->flags->local_tls != NULL) {
+        return start_local(s, e);
+    }
     if (s->flags->listen_tls_cert == NULL) {
         return 0;
     }
@@ -179,7 +232,7 @@ static int start_tls(struct listener_secrets *s, struct err *e)
 
 static int start_timer(struct listener_secrets *s, struct net_loop *l, struct err *e)
 {
-    if (s->flags->token_file == NULL && s->flags->listen_tls_cert == NULL) {
+    if (s->flags->token_file == NULL && s->tls == NULL) {
         return 0;
     }
     s->timer = net_timer_new(l, on_timer, s);
@@ -233,5 +286,6 @@ void listener_secrets_free(struct listener_secrets *s)
     net_timer_free(s->timer);
     tls_config_unref(s->tls);
     secret_buf_reset(&s->token);
+    free(s->authority);
     free(s);
 }

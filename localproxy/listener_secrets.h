@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * listener_secrets.h - the certificate with its key that the operator sees, and the token that is
- * demanded of it: --listen-tls-cert, --listen-tls-key and the file that --token-file comes to
- * (NULL: none).
+ * demanded of it: --listen-tls-cert with --listen-tls-key, or what the authority in the folder of
+ * --local-tls signs; and the file that --token-file comes to. NULL: none.
  *
  * Read at the start, and again when a file changed: looked at every 10 s. What cannot be read, or
- * does not fit together, changes nothing; the log says why, once for each change.
+ * does not fit together, changes nothing; the log says why, once for each change. What the
+ * authority signs is made at the start, before it ends, and when the authority changed.
  */
 #ifndef LOCALPROXY_LISTENER_SECRETS_H
 #define LOCALPROXY_LISTENER_SECRETS_H

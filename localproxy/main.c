@@ -21,6 +21,7 @@
 #include "net/address.h"
 #include "net/own_address.h"
 #include "net/timer.h"
+#include "program/local_tls.h"
 #include "program/local_token.h"
 #include "program/program.h"
 #include "proxy.h"
@@ -38,6 +39,7 @@ struct app {
     struct kube_client *upstream;
     struct metrics metrics;
     char *token_path; /* NULL: no token is asked for */
+    char *tls_folder; /* NULL: there is no authority of the user's own */
     struct listener_secrets *secrets;
     char *pod_namespace;
     struct proxy *proxy;
@@ -126,6 +128,13 @@ static int find_token(struct app *a, struct err *e)
                  log_str("path", a->token_path));
     }
     a->flags.token_file = a->token_path;
+    return rc;
+}
+
+static int find_tls(struct app *a, struct err *e)
+{
+    int rc = local_tls_folder(a->flags.local_tls, &a->tls_folder, e);
+    a->flags.local_tls = a->tls_folder;
     return rc;
 }
 
@@ -335,7 +344,7 @@ static int open_reload(struct app *a, struct err *e)
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct app *, struct err *) = {
-        check_ready_file, open_timers, open_upstream, find_token, open_secrets,
+        check_ready_file, open_timers, open_upstream, find_token, find_tls,   open_secrets,
         open_proxy,       open_reload, open_bypass,   open_lease, open_admin,
     };
     struct app *a = data;
@@ -395,5 +404,6 @@ int main(int argc, char **argv)
     kube_access_deinit(&a.home);
     free(a.pod_namespace);
     free(a.token_path);
+    free(a.tls_folder);
     return code;
 }

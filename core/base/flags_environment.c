@@ -52,6 +52,7 @@ static const char *const settings[] = {
     "listen",
     "listen-tls-cert",
     "listen-tls-key",
+    "local-tls",
     "log-format",
     "log-level",
     "manager-namespace",

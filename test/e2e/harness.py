@@ -487,9 +487,12 @@ class TestCase(unittest.TestCase):
 class Kubectl:
     """kubectl against one server, with folders of its own."""
 
-    def __init__(self, folder, kubeconfig=None, server=None):
+    # pylint: disable-next=redefined-outer-name
+    def __init__(self, folder, kubeconfig=None, server=None, program=None):
+        """`program`: by default the control plane's, which is started if need be."""
         self.folder = folder
-        self.program = os.environ.get("CMESH_E2E_KUBECTL") or cluster().env["KUBECTL"]
+        given = os.environ.get("CMESH_E2E_KUBECTL") or program
+        self.program = given or cluster().env["KUBECTL"]
         self.base = ["--cache-dir", os.path.join(folder, "cache")]
         if kubeconfig is not None:
             self.base += ["--kubeconfig", kubeconfig]

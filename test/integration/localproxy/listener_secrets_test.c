@@ -4,8 +4,11 @@
  */
 #include "listener_secrets.h"
 
+#include <time.h>
+
 #include "certs.h"
 #include "loop_fixture.h"
+#include "program/local_tls.h"
 #include "temp_dir.h"
 
 enum { CHECK_MS = 20 };
@@ -183,6 +186,52 @@ static void half_of_a_pair_changes_nothing(void **state)
     assert_int_equal(f->changes, 2);
 }
 
+/* ---- the user's own authority ---- */
+
+static struct tls_config *expect_other_tls(struct fixture *f, const struct tls_config *than)
+{
+    for (int i = 0; i < 1000 && listener_secrets_tls(f->secrets) == than; i++) {
+        run_for(f->loop, CHECK_MS);
+    }
+    assert_ptr_not_equal(listener_secrets_tls(f->secrets), than);
+    return listener_secrets_tls(f->secrets);
+}
+
+/* kubeconfig-gen may have made another one. */
+static void the_authority_is_followed(void **state)
+{
+    struct fixture *f = *state;
+    struct err e = ERR_INIT;
+    struct certificate_pair authority;
+    char path[256];
+    bool made;
+    f->flags.listen = "127.0.0.1:0";
+    f->flags.local_tls = f->dir.path;
+    start(f);
+    struct tls_config *first = tls_config_ref(listener_secrets_tls(f->secrets));
+    assert_non_null(first);
+    run_for(f->loop, 5 * CHECK_MS);
+    assert_int_equal(f->changes, 0);
+    assert_int_equal(unlink(temp_dir_path(&f->dir, LOCAL_TLS_CERT, path)), 0);
+    assert_int_equal(local_tls_authority(f->dir.path, (int64_t)time(NULL), &authority, &made, &e),
+                     0);
+    certificate_pair_deinit(&authority);
+    (void)expect_other_tls(f, first);
+    assert_true(f->changes > 0);
+    tls_config_unref(first);
+}
+
+static void without_an_authority_it_does_not_start(void **state)
+{
+    struct fixture *f = *state;
+    f->flags.listen = "127.0.0.1:0";
+    f->flags.local_tls = f->token; /* no folder */
+    fails_to_start(f, "--local-tls: ");
+    f->flags.local_tls = f->dir.path;
+    temp_dir_write(&f->dir, LOCAL_TLS_KEY, "", 0644);
+    fails_to_start(f, "others may use it");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +240,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_token_that_is_gone_stays_demanded, setup, teardown),
         cmocka_unit_test_setup_teardown(the_certificate_is_followed, setup, teardown),
         cmocka_unit_test_setup_teardown(half_of_a_pair_changes_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_authority_is_followed, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_an_authority_it_does_not_start, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

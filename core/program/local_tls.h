@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * local_tls.h - the authority by which clients of the same user know localproxy over TLS.
+ *
+ * It is two files of one folder, ca.crt and ca.key, mode 0600, which localproxy and kubeconfig-gen
+ * both read and whichever comes first makes. Files that are not the user's alone are refused. What
+ * localproxy shows it makes itself; the key of that is never in a file.
+ */
+#ifndef CORE_PROGRAM_LOCAL_TLS_H
+#define CORE_PROGRAM_LOCAL_TLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "crypto/certificate.h"
+
+/* Seconds: how long an authority is good for, when it is replaced before its end, and how long what
+ * it signs is good for, at most. */
+#define LOCAL_TLS_AUTHORITY_S (INT64_C(3650) * 86400)
+#define LOCAL_TLS_REPLACE_S (INT64_C(365) * 86400)
+#define LOCAL_TLS_SERVING_S (INT64_C(365) * 86400)
+
+/* The names of these files. */
+#define LOCAL_TLS_CERT "ca.crt"
+#define LOCAL_TLS_KEY "ca.key"
+
+/* What --local-tls says: nothing (NULL) or "off" (then *folder is NULL), "auto" for the user's own
+ * folder (local_folder.h), or a folder, which must be there. The caller frees. */
+MUST_CHECK int local_tls_folder(const char *flag, char **folder, struct err *e);
+
+/* The authority, at `now` (seconds since 1970); one that is missing, broken or near its end is
+ * replaced: kubeconfigs are to be written anew then. *made tells. The caller deinits `out`. */
+MUST_CHECK int local_tls_authority(const char *folder, int64_t now, struct certificate_pair *out,
+                                   bool *made, struct err *e);
+
+/* A certificate with its key for a server of these names; `*renew_at` is when another one is due.
+ */
+MUST_CHECK int local_tls_serving(const struct certificate_pair *authority, int64_t now,
+                                 const char *const *names, size_t name_count,
+                                 struct certificate_pair *out, int64_t *renew_at, struct err *e);
+
+#endif

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--local-tls: clients verify localproxy and send it the token, and print it nowhere."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+
+import harness
+import real_clients
+import upstream
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+RULES = harness.rules_document(harness.limit(["pods"], "app=foo"))
+
+
+class LocalTlsTest(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.asked = []
+        _, self.kubeconfig = self.plain_upstream(upstream.always(self.answer))
+        self.env = {"XDG_STATE_HOME": self.folder, "CMESH_TOKEN_FILE": ""}
+        self.fake = self.path("fake")
+
+    def answer(self, peer, request):
+        self.asked.append(request)
+        body = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}}
+        peer.respond(200, json.dumps({**body, "items": [], "major": "1", "minor": "36"}).encode())
+
+    def start(self, *args):
+        return self.proxy(RULES, self.kubeconfig, ["--resume-doubt=0", *args], env=self.env)
+
+    def generate(self, *args):
+        command = [harness.program("kubeconfig-gen"), "--kubeconfig", self.kubeconfig]
+        subprocess.run(
+            [*command, "--output", self.fake, *args], capture_output=True, check=True,
+            env=harness.clean_environment(**self.env),
+        )  # fmt: skip
+        with open(self.fake, encoding="utf-8") as f:
+            return f.read()
+
+    def both(self, folder="auto"):
+        """A localproxy, and a kubeconfig that leads to it; the token."""
+        proxy = self.start(f"--local-tls={folder}")
+        text = self.generate(f"--local-tls={folder}", f"--proxy=https://{proxy.listen}")
+        token = re.search(r"^ +token: \"?([\w-]+)", text, re.M)[1]
+        self.assertEqual(1, text.count(token), "it is in no URL")
+        self.assertRegex(text, rf"server: \"?https://{proxy.listen}\"?\n")
+        self.assertIn("certificate-authority-data: ", text)
+        self.assertNotIn("insecure", text)
+        return proxy, token
+
+    def kubectl(self, home):
+        """That of the machine: there is no control plane here."""
+        return harness.Kubectl(self.path(home), self.fake, program="kubectl")
+
+    def passed(self):
+        return [r for r in self.asked if r.target.startswith("/api/v1/pods")]
+
+    def test_kubectl_prints_no_token(self):
+        """Over plain HTTP it does, which is what this is for."""
+        proxy, token = self.both()
+        commands = (["get", "--raw", "/api/v1/pods"], ["cluster-info"], ["config", "view"],
+                    ["version"], ["get", "pods"])  # fmt: skip
+        kubectl = self.kubectl("home")
+        for command in commands:
+            said = "".join(map(str, kubectl.run("-v=8", *command)[1:]))
+            self.assertNotIn(token, said, command)
+            self.assertTrue(command == ["config", "view"] or proxy.listen in said, said)
+        self.assertTrue(self.passed())
+        plain = self.start()
+        self.generate(f"--proxy={plain.url}")
+        _, _, said = self.kubectl("other").run("-v=8", *commands[0])
+        self.assertIn(token, said)
+
+    def test_other_clients(self):
+        self.both()
+        runs = [[real_clients.PYTHON, os.path.join(HERE, "clients", "list_pods.py")]]
+        if folder := real_clients.install_js_client():
+            script = shutil.copy(os.path.join(HERE, "clients", "list_pods.mjs"), self.folder)
+            os.symlink(os.path.join(folder, "node_modules"), self.path("node_modules"))
+            runs.append(["node", "--preserve-symlinks-main", script])
+        for command in runs:
+            self.asked.clear()
+            done = subprocess.run(
+                [*command, self.fake], env=harness.clean_environment(HOME=self.folder),
+                capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            self.assertEqual(0, done.returncode, done.stderr)
+            self.assertEqual(0, json.loads(done.stdout)["pods"])
+            self.assertEqual(["/api/v1/pods"], [r.target.split("?")[0] for r in self.passed()])
+
+    def test_files(self):
+        """The authority is the user's alone, and stays; no other key is written."""
+        self.both()
+        for name in ("ca.crt", "ca.key", "token"):
+            found = os.stat(self.path("cmesh/" + name))
+            self.assertEqual(0o600, found.st_mode & 0o7777, name)
+        self.assertEqual({"ca.crt", "ca.key", "token"}, set(os.listdir(self.path("cmesh"))))
+        before = self.generate("--local-tls=auto")
+        self.assertRegex(before, r"server: \"?https://127.0.0.1:5443\"?\n")
+        self.start("--local-tls=auto")
+        self.assertEqual(before, self.generate("--local-tls=auto"))
+
+    def test_a_folder_of_a_pod(self):
+        os.mkdir(self.path("run"))
+        proxy, token = self.both(self.path("run"))
+        self.assertEqual({"ca.crt", "ca.key"}, set(os.listdir(self.path("run"))))
+        context = ssl.create_default_context(cafile=self.path("run/ca.crt"))
+        headers = [("Authorization", "Bearer " + token)]
+        self.assertEqual(200, proxy.fetch("/api/v1/pods", headers=headers, tls=context).status)
+        self.assertEqual(401, proxy.fetch("/api/v1/pods", tls=context).status)
+
+    def test_somebody_else_at_the_port_gets_no_token(self):
+        """Who listens there before localproxy does."""
+        heard = {"https": b"", "http": b""}
+        for scheme in heard:
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                where = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
+                tls = ["--local-tls=auto"] if scheme == "https" else []
+                text = self.generate(*tls, f"--proxy={where}")
+                token = re.search(r"^ +token: \"?([\w-]+)", text, re.M)[1]
+                listening = threading.Thread(target=self.pretend, args=(server, scheme, heard))
+                listening.start()
+                self.assertNotEqual(0, self.kubectl(scheme).run("get", "--raw", "/version")[0])
+                listening.join(60)
+        sent = upstream.basic("cmesh", token).encode()
+        self.assertIn(sent, heard["http"], "this is what TLS is for")
+        self.assertEqual(b"", heard["https"])
+
+    def pretend(self, server, scheme, heard):
+        """Hears what the first client that comes says; others find nobody."""
+        sock, _ = server.accept()
+        server.close()
+        with sock:
+            sock.settimeout(60)
+            try:
+                if scheme == "https":
+                    context = upstream.server_context(*self.authority().server())
+                    sock = upstream.TlsSocket(sock, context)
+                heard[scheme] = sock.recv(1 << 16)
+            except (OSError, ssl.SSLError):
+                pass
+
+    def test_wrong_usage(self):
+        certificate, key = self.authority().server()
+        pair = ["--listen-tls-cert", certificate, "--listen-tls-key", key]
+        for program, args, words in (
+            ("localproxy", ["--no-rules=passthrough", "--local-tls=auto", *pair], "--listen-tls-cert"),
+            ("kubeconfig-gen", ["--local-tls=auto", "--proxy-ca", certificate], "--proxy-ca"),
+            ("kubeconfig-gen", ["--local-tls=auto", "--proxy=http://127.0.0.1:1"], "https://"),
+        ):
+            done = subprocess.run(
+                [harness.program(program), "--kubeconfig", self.kubeconfig, *args],
+                capture_output=True, text=True, timeout=30, check=False,
+                env=harness.clean_environment(**self.env),
+            )  # fmt: skip
+            self.assertEqual(2, done.returncode, done.stderr)
+            self.assertIn(words, done.stderr)
+        self.assertFalse(os.path.exists(self.path("cmesh")))
+
+
+if __name__ == "__main__":
+    harness.main()
