@@ -6,6 +6,8 @@ import hashlib
 import json
 import re
 
+PATH = "/usr/share/doc/cmesh/sbom.spdx.json"  # of the document in the image
+
 
 def identifier(name):
     return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", name)
@@ -49,14 +51,40 @@ def debian_package(package, release):
     }
 
 
+def file_item(path, content):
+    return {
+        "SPDXID": identifier("file-" + path),
+        "fileName": "./" + path,
+        "checksums": [
+            {"algorithm": "SHA1", "checksumValue": hashlib.sha1(content).hexdigest()},
+            {"algorithm": "SHA256", "checksumValue": hashlib.sha256(content).hexdigest()},
+        ],
+        "licenseConcluded": "NOASSERTION",
+        "copyrightText": "NOASSERTION",
+    }
+
+
+def verification_code(files):
+    """SPDX 2.3, 7.9: of the SHA-1s of all files but the document itself."""
+    sums = sorted(item["checksums"][0]["checksumValue"] for item in files)
+    return {
+        "packageVerificationCodeValue": hashlib.sha1("".join(sums).encode()).hexdigest(),
+        "packageVerificationCodeExcludedFiles": ["." + PATH],
+    }
+
+
 def relation(one, kind, other):
     return {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
 
 
-def document(image, version, programs, packages, release, epoch):
-    """`packages` of class debian.Package; `release` as in "debian-12". The name of the document
-    follows from its content, so that the same image has the same document."""
+def document(image, version, programs, packages, contents, release, epoch):
+    """`packages` of class debian.Package; `contents` the image's other files, path to bytes;
+    `release` as in "debian-12". The name of the document follows from its content, so that the same
+    image has the same document."""
     whole = own_package(f"image-{image}", version, "CONTAINER")
+    files = [file_item(path, content) for path, content in sorted(contents.items())]
+    whole["filesAnalyzed"] = True
+    whole["packageVerificationCode"] = verification_code(files)
     items = [whole]
     relations = [relation("SPDXRef-DOCUMENT", "DESCRIBES", whole["SPDXID"])]
     for program in programs:
@@ -71,8 +99,9 @@ def document(image, version, programs, packages, release, epoch):
             relations += [
                 relation(identifier(program), "STATIC_LINK", item["SPDXID"]) for program in programs
             ]
+    relations += [relation(whole["SPDXID"], "CONTAINS", item["SPDXID"]) for item in files]
     created = datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc)
-    digest = hashlib.sha256(json.dumps([items, relations], sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps([items, files, relations], sort_keys=True).encode()).hexdigest()
     return {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
@@ -84,5 +113,6 @@ def document(image, version, programs, packages, release, epoch):
             "creators": ["Tool: cmesh k8s/images/build"],
         },
         "packages": items,
+        "files": files,
         "relationships": relations,
     }

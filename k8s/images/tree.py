@@ -50,6 +50,10 @@ class Tree:
         rest.entries = {path: e for path, e in self.entries.items() if path not in other.entries}
         return rest
 
+    def contents(self):
+        """path without the first "/" -> bytes, of files alone."""
+        return {path: content for path, (kind, _, content) in self.entries.items() if kind == FILE}
+
     def size(self):
         return sum(len(content) for kind, _, content in self.entries.values() if kind == FILE)
 

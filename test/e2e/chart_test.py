@@ -20,11 +20,18 @@ HELM_LABELS = {"helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.
 SETTINGS = "cmesh-manager-settings"
 WEBHOOKS = ("pods", "namespaces", "resources", "shardingconfigs", "deletions")
 
+DIGEST = "sha256:" + 4 * "0123456789abcdef"
+
 EVERYTHING = {
     "imagePullSecrets": [{"name": "regcred"}],
     "manager": {
         "replicas": 3,
-        "image": {"repository": "r.example/manager", "tag": "1.2", "pullPolicy": "Always"},
+        "image": {
+            "repository": "r.example/manager",
+            "tag": "1.2",
+            "digest": DIGEST,
+            "pullPolicy": "Always",
+        },
         "resources": {"limits": {"memory": "1Gi", "cpu": 1}, "requests": {"cpu": "100m"}},
         "extraArgs": ["--probe-interval=30", "--watch-namespace=a"],
         "logLevel": "debug",
@@ -38,7 +45,12 @@ EVERYTHING = {
         "clientCA": {"configMap": "clients", "key": "bundle.pem", "name": "kube-apiserver"},
     },
     "proxy": {
-        "image": {"repository": "r.example/proxy", "tag": "1.3", "pullPolicy": "IfNotPresent"},
+        "image": {
+            "repository": "r.example/proxy",
+            "tag": "1.3",
+            "digest": DIGEST,
+            "pullPolicy": "IfNotPresent",
+        },
         "resources": {
             "requests": {"cpu": 1, "memory": "64Mi"},
             "limits": {"cpu": 2, "memory": "1Gi"},
@@ -339,7 +351,7 @@ class Rendering:
         things = self.objects(values=EVERYTHING)
         self.assertEqual(
             {
-                "CMESH_SIDECAR_IMAGE": "r.example/proxy:1.3",
+                "CMESH_SIDECAR_IMAGE": f"r.example/proxy:1.3@{DIGEST}",
                 "CMESH_SIDECAR_PULL_POLICY": "IfNotPresent",
                 "CMESH_PROXY_CPU": "1",
                 "CMESH_PROXY_MEMORY": "64Mi",
@@ -385,7 +397,7 @@ class Rendering:
         self.assertEqual([{"name": "regcred"}], pod["imagePullSecrets"])
         container = pod["containers"][0]
         usual = container_of(self.objects())["args"]
-        self.assertEqual("r.example/manager:1.2", container["image"])
+        self.assertEqual(f"r.example/manager:1.2@{DIGEST}", container["image"])
         self.assertEqual("Always", container["imagePullPolicy"])
         self.assertEqual({"memory": "1Gi", "cpu": 1}, container["resources"]["limits"])
         self.assertEqual(

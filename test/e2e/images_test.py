@@ -158,11 +158,31 @@ class BuildTest(harness.TestCase):
             self.assertEqual(self.packages_of(image), set(found) - self.linked_in(document))
             scanned = {os.path.basename(f) for f in files if "status.d/" in f}
             self.assertEqual(scanned, set(found) - self.linked_in(document))
-            identifiers = {p["SPDXID"] for p in document["packages"]} | {"SPDXRef-DOCUMENT"}
-            self.assertEqual(len(document["packages"]) + 1, len(identifiers))
+            items = [*document["packages"], *document["files"]]
+            identifiers = {p["SPDXID"] for p in items} | {"SPDXRef-DOCUMENT"}
+            self.assertEqual(len(items) + 1, len(identifiers))
             for relation in document["relationships"]:
                 self.assertIn(relation["spdxElementId"], identifiers)
                 self.assertIn(relation["relatedSpdxElement"], identifiers)
+
+    def test_bill_has_the_hash_of_each_file(self):
+        for name, image in self.images.items():
+            files = {m.name: data for m, data in image.members() if m.isfile()}
+            document = json.loads(files.pop("usr/share/doc/cmesh/sbom.spdx.json"))
+            sums = {}
+            for item in document["files"]:
+                sums[item["fileName"]] = {c["algorithm"]: c["checksumValue"] for c in item["checksums"]}
+            self.assertEqual(
+                {f"./{path}": hashlib.sha256(data).hexdigest() for path, data in files.items()},
+                {path: found["SHA256"] for path, found in sums.items()},
+            )
+            whole = document["packages"][0]
+            self.assertEqual((f"image-{name}", True), (whole["name"], whole["filesAnalyzed"]))
+            ones = "".join(sorted(hashlib.sha1(data).hexdigest() for data in files.values()))
+            self.assertEqual(
+                hashlib.sha1(ones.encode()).hexdigest(),
+                whole["packageVerificationCode"]["packageVerificationCodeValue"],
+            )
 
     @staticmethod
     def linked_in(document):

@@ -1108,7 +1108,7 @@ class TruthTest(ShardsTestCase):
         slow.delete()
         slow.stop_sync()
         self.show("shard-a", "b")
-        self.expect("Refused", "2/3", slow, "rulesync: ")
+        self.expect("Refused", "2/3", slow, f"rulesync {NO_SIDECAR}")
         slow.stop_proxy()
         self.well_again()
 

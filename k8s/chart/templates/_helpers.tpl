@@ -25,6 +25,7 @@ app.kubernetes.io/component: manager
 {{- define "cmesh.image" -}}
 {{- $image := index . 0 -}}
 {{- printf "%s:%s" $image.repository ($image.tag | default (index . 1).Chart.AppVersion) -}}
+{{- with $image.digest }}@{{ . }}{{ end -}}
 {{- end -}}
 
 {{- /* Flags of the manager, as CMESH_FLAG: VALUE. */ -}}
