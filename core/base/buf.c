@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,27 @@ void buf_reset(struct buf *b)
     b->secret = secret;
 }
 
+/* Whether they fit without another allocation; with a NUL behind them. */
+static bool has_room(const struct buf *b, size_t len)
+{
+    size_t need = b->len + len + 1;
+    return b->off + need <= b->cap || (need <= b->cap && b->off >= b->len);
+}
+
+static size_t grown_size(const struct buf *b, size_t need)
+{
+    size_t cap = b->cap < 64 ? 64 : b->cap;
+    while (cap < need) {
+        cap = cap > SIZE_MAX / 2 ? need : cap * 2;
+    }
+    return cap;
+}
+
+size_t buf_size_with(const struct buf *b, size_t len)
+{
+    return len == 0 || has_room(b, len) ? b->cap : grown_size(b, b->len + len + 1);
+}
+
 /* Makes room for `len` more bytes and one for a terminating NUL. */
 static int grow(struct buf *b, size_t len)
 {
@@ -43,10 +65,7 @@ static int grow(struct buf *b, size_t len)
         b->off = 0;
         return 0;
     }
-    size_t cap = b->cap < 64 ? 64 : b->cap;
-    while (cap < need) {
-        cap = cap > SIZE_MAX / 2 ? need : cap * 2;
-    }
+    size_t cap = grown_size(b, need);
     if (b->off == 0 && !b->secret) {
         uint8_t *p = realloc(b->base, cap);
         if (p == NULL) {

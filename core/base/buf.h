@@ -69,6 +69,9 @@ MUST_CHECK static inline int buf_error(const struct buf *b)
  * is those bytes again and the error is forgotten. */
 MUST_CHECK int buf_settle(struct buf *b, size_t before);
 
+/* What the allocation will have when `len` more bytes, within the maximum, are appended. */
+size_t buf_size_with(const struct buf *b, size_t len);
+
 /* Room for `len` more bytes behind the content; NULL when refused, which is not remembered. Fill
  * it, then buf_commit. */
 MUST_CHECK uint8_t *buf_reserve(struct buf *b, size_t len);

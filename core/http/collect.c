@@ -18,13 +18,29 @@ static void on_head(struct http_exchange *x, const struct http_head *head)
     }
 }
 
+static void drop_body(struct http_collect *c)
+{
+    buf_reset(&c->body);
+    byte_share_give_back(&c->share);
+}
+
+/* What is too large anyhow says so, whatever is left of the budget. */
+static int append(struct http_collect *c, struct slice data)
+{
+    bool fits = data.len <= c->body.max - c->body.len;
+    if (fits && !byte_share_set(&c->share, buf_size_with(&c->body, data.len))) {
+        return -EDQUOT;
+    }
+    return buf_append(&c->body, data.ptr, data.len);
+}
+
 static void on_body(struct http_exchange *x, struct slice data)
 {
     struct http_collect *c = x->data;
     if (c->told) {
         return;
     }
-    int rc = buf_append(&c->body, data.ptr, data.len);
+    int rc = append(c, data);
     if (rc == 0) {
         if (c->handlers->on_bytes != NULL) {
             c->handlers->on_bytes(c);
@@ -34,10 +50,12 @@ static void on_body(struct http_exchange *x, struct slice data)
     struct err e = ERR_INIT;
     if (rc == -ENOBUFS) {
         (void)err_set(&e, -EMSGSIZE, "the body has more than %zu bytes", c->body.max);
+    } else if (rc == -EDQUOT) {
+        (void)err_set(&e, rc, "too many large bodies are being read: try again later");
     } else {
         (void)err_set(&e, rc, "out of memory for the body");
     }
-    buf_reset(&c->body);
+    drop_body(c);
     tell_body(c, (struct slice){0}, &e);
 }
 
@@ -80,6 +98,11 @@ void http_collect_init(struct http_collect *c, size_t max,
     buf_init(&c->body, max);
 }
 
+void http_collect_set_budget(struct http_collect *c, struct byte_budget *budget)
+{
+    byte_share_init(&c->share, budget);
+}
+
 void http_collect_take(struct http_collect *c, struct http_exchange *x)
 {
     c->x = x;
@@ -118,5 +141,5 @@ void http_collect_abort(struct http_collect *c)
 void http_collect_deinit(struct http_collect *c)
 {
     http_collect_abort(c);
-    buf_reset(&c->body);
+    drop_body(c);
 }

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
+#include "base/byte_budget.h"
 #include "http/exchange.h"
 
 struct http_collect;
@@ -27,8 +28,8 @@ struct http_collect_handlers {
      */
     void (*on_bytes)(struct http_collect *c);
     /* At most once: the body, complete, valid until http_collect_deinit; or `e` and no body:
-     * -EMSGSIZE when it is larger than allowed, -ENOMEM. The exchange is still there to be answered
-     * or aborted; what more comes of the body is dropped. */
+     * -EMSGSIZE when it is larger than allowed, -EDQUOT when the budget is used up, -ENOMEM. The
+     * exchange is still there to be answered or aborted; what more comes of the body is dropped. */
     void (*on_body)(struct http_collect *c, struct slice body, const struct err *e);
     /* The last call, also when there was no on_body: the exchange is gone (c->x is NULL). */
     void (*on_close)(struct http_collect *c, const struct err *e);
@@ -38,12 +39,16 @@ struct http_collect {
     struct http_exchange *x; /* NULL once gone */
     const struct http_collect_handlers *handlers;
     struct buf body;
-    bool told; /* on_body was called */
+    struct byte_share share; /* of `body` */
+    bool told;               /* on_body was called */
 };
 
 /* `max`: bytes of body that are taken. */
 void http_collect_init(struct http_collect *c, size_t max,
                        const struct http_collect_handlers *handlers);
+/* The body counts there until http_collect_deinit, and may grow no further than it lets; `budget`
+ * must outlive it. */
+void http_collect_set_budget(struct http_collect *c, struct byte_budget *budget);
 /* Server: the exchange's events go to the collector from now on. */
 void http_collect_take(struct http_collect *c, struct http_exchange *x);
 /* Client: what to pass to http_client_request as handlers, with the collector as data. */

@@ -106,12 +106,22 @@ static void update_reading(struct h1_conn *c)
     }
 }
 
+/* What is sent ahead of its turn is none of the message that is being answered. */
+static void refuse_more(struct h1_conn *c)
+{
+    bool ahead = c->in != H1_IN_MESSAGE;
+    report(c, ahead ? -ENOBUFS : -HTTP_PARSE_NO_ROOM_FOR_REST,
+           "too much is waiting to be passed on: try again later");
+}
+
 static void keep(struct h1_conn *c, struct slice rest)
 {
     if (c->stream == NULL || rest.len == 0) {
         return;
     }
-    if (buf_append(&c->held, rest.ptr, rest.len) != 0) {
+    if (!byte_share_set(&c->held_share, buf_size_with(&c->held, rest.len))) {
+        refuse_more(c);
+    } else if (buf_append(&c->held, rest.ptr, rest.len) != 0) {
         report(c, -ENOBUFS, "the peer sent too much data ahead of its turn");
     }
 }
@@ -142,6 +152,7 @@ static void on_go(struct net_task *t)
             c->held = work;
             buf_init(&work, HELD_MAX);
         }
+        byte_share_force(&c->held_share, c->held.cap);
         update_reading(c);
     }
     buf_reset(&work);
@@ -212,9 +223,38 @@ int h1_conn_init(struct h1_conn *c, struct net_loop *l, struct net_stream *s, en
     return 0;
 }
 
+void h1_conn_set_budget(struct h1_conn *c, struct byte_budget *budget)
+{
+    byte_share_init(&c->held_share, budget);
+    byte_share_init(&c->head_share, budget);
+    if (budget != NULL) {
+        h1_parser_set_share(c->parser, &c->head_share);
+    }
+}
+
 void h1_conn_start(struct h1_conn *c)
 {
     net_stream_read_start(c->stream);
+}
+
+/* ---- large heads ---- */
+
+bool h1_conn_keep_head(struct h1_conn *c)
+{
+    return c->head_share.size <= BYTE_SHARE_FREE ||
+           byte_share_set(&c->head_share, 2 * c->head_share.size);
+}
+
+void h1_conn_drop_head(struct h1_conn *c)
+{
+    if (c->head_share.size > BYTE_SHARE_FREE) {
+        h1_parser_release_head(c->parser);
+    }
+}
+
+void h1_conn_forget_head(struct h1_conn *c)
+{
+    byte_share_give_back(&c->head_share);
 }
 
 /* ---- sending ---- */
@@ -417,6 +457,7 @@ static void drop(struct h1_conn *c)
     set_in(c, H1_IN_CLOSED);
     net_task_cancel(&c->go);
     buf_reset(&c->held);
+    byte_share_give_back(&c->held_share);
 }
 
 void h1_conn_close(struct h1_conn *c)
@@ -450,4 +491,6 @@ void h1_conn_deinit(struct h1_conn *c)
     h1_parser_free(c->parser);
     c->parser = NULL;
     buf_reset(&c->held);
+    byte_share_give_back(&c->held_share);
+    byte_share_give_back(&c->head_share);
 }

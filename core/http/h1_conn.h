@@ -10,6 +10,7 @@
 #define CORE_HTTP_H1_CONN_H
 
 #include "base/buf.h"
+#include "base/byte_budget.h"
 #include "http/h1_parser.h"
 #include "http/message.h"
 #include "net/stream.h"
@@ -22,7 +23,8 @@ struct h1_conn_handlers {
     void (*on_drain)(void *data);
     /* The peer closed between messages, or while its message is complete and ours is not. */
     void (*on_eof)(void *data);
-    /* Of no use any more. A message of the peer that cannot be parsed has e->code -HTTP_PARSE_*. */
+    /* Of no use any more. A message of the peer that cannot be parsed, or of which no more may be
+     * kept, has e->code -HTTP_PARSE_*. */
     void (*on_error)(void *data, const struct err *e);
 };
 
@@ -56,6 +58,8 @@ struct h1_conn {
     bool pumping;       /* the handlers are being called */
     struct buf held;    /* read but not yet handed over */
     struct net_task go; /* hands over `held` */
+    struct byte_share held_share;
+    struct byte_share head_share; /* of a large head, and of what was copied from it */
 };
 
 /* What a head says of the connection after the message. */
@@ -66,6 +70,9 @@ enum h1_after { H1_AFTER_DEFAULT, H1_AFTER_CLOSE, H1_AFTER_KEEP };
 MUST_CHECK int h1_conn_init(struct h1_conn *c, struct net_loop *l, struct net_stream *s,
                             enum h1_role role, const struct h1_limits *limits,
                             const struct h1_conn_handlers *handlers, void *data);
+/* What comes of the peer and is kept is counted in `budget`, which outlives it; before
+ * h1_conn_start. */
+void h1_conn_set_budget(struct h1_conn *c, struct byte_budget *budget);
 /* Begins to read. */
 void h1_conn_start(struct h1_conn *c);
 
@@ -78,6 +85,13 @@ MUST_CHECK int h1_conn_send_head(struct h1_conn *c, struct slice bytes, enum htt
                                  uint64_t length);
 MUST_CHECK int h1_conn_send_body(struct h1_conn *c, struct slice data);
 MUST_CHECK int h1_conn_send_end(struct h1_conn *c);
+
+/* In on_head: the head is copied, perhaps twice, while it is worked on. False: it may not be. */
+MUST_CHECK bool h1_conn_keep_head(struct h1_conn *c);
+/* Behind it: nobody reads the head itself any more. What it takes is counted until
+ * h1_conn_forget_head. Of a small head its memory stays. */
+void h1_conn_drop_head(struct h1_conn *c);
+void h1_conn_forget_head(struct h1_conn *c);
 
 void h1_conn_pause(struct h1_conn *c);
 void h1_conn_resume(struct h1_conn *c);

@@ -70,8 +70,9 @@ struct h1_parser {
     size_t start_line_len; /* of the head, without CR and LF */
     size_t trailer_bytes;
     size_t chunk_overhead;
-    uint64_t left;    /* bytes of the body or of the chunk */
-    struct buf bytes; /* the head as it came */
+    uint64_t left;            /* bytes of the body or of the chunk */
+    struct byte_share *share; /* of `bytes`; NULL: not counted */
+    struct buf bytes;         /* the head as it came */
     struct http_header *headers;
     size_t header_cap;
     struct http_head head;
@@ -200,6 +201,11 @@ void h1_parser_free(struct h1_parser *p)
 void h1_parser_expect(struct h1_parser *p, bool to_head_request)
 {
     p->to_head_request = to_head_request;
+}
+
+void h1_parser_set_share(struct h1_parser *p, struct byte_share *share)
+{
+    p->share = share;
 }
 
 bool h1_parser_idle(const struct h1_parser *p)
@@ -497,6 +503,13 @@ static struct slice take(struct slice *data, uint64_t max)
     return taken;
 }
 
+/* Whether the head may have so many more bytes. */
+static bool may_grow(struct h1_parser *p, size_t len)
+{
+    return p->share == NULL || p->bytes.len + len < BYTE_SHARE_FREE ||
+           byte_share_set(p->share, buf_size_with(&p->bytes, len));
+}
+
 static enum h1_event read_head(struct h1_parser *p, struct slice *data)
 {
     size_t room = p->limits.head_bytes - p->bytes.len;
@@ -508,6 +521,10 @@ static enum h1_event read_head(struct h1_parser *p, struct slice *data)
     }
     if (!complete && used < data->len) {
         return fail_too_large(p);
+    }
+    if (!may_grow(p, used)) {
+        return fail(p, -HTTP_PARSE_NO_ROOM,
+                    "too many large requests are being read: try again later");
     }
     part = take(data, used);
     if (buf_append(&p->bytes, part.ptr, part.len) != 0) {

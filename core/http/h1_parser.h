@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/byte_budget.h"
 #include "base/err.h"
 #include "base/slice.h"
 #include "http/message.h"
@@ -50,6 +51,10 @@ void h1_parser_free(struct h1_parser *p);
 /* Responses only, before each response's first byte: whether it answers a HEAD request. */
 void h1_parser_expect(struct h1_parser *p, bool to_head_request);
 
+/* The memory of a head that is being read is counted in `share`, which outlives the parser; it is
+ * the caller's to give back. A head that may not grow is an error. NULL: it is not counted. */
+void h1_parser_set_share(struct h1_parser *p, struct byte_share *share);
+
 /* Advances *data over what was consumed. After H1_HEAD with HTTP_BODY_NONE or a length of 0 the
  * next call gives H1_END without consuming. With `upgrade` set in the head, H1_END is followed by
  * raw bytes if the upgrade is agreed on: then the caller must not call again. The status suited to
@@ -72,12 +77,15 @@ bool h1_parser_idle(const struct h1_parser *p);
  * status and the flags stay. Without this call the memory of a small head serves the next one. */
 void h1_parser_release_head(struct h1_parser *p);
 
-/* Values of -err.code: 400, 414 (line too long), 431 (headers too large), 501 (encoding), 505. */
+/* Values of -err.code: 400, 414 (line too long), 429 (no memory is left for a large head), 431
+ * (headers too large), 501 (encoding), 503 (of a connection: for the rest of a message), 505. */
 enum h1_parse_status {
     HTTP_PARSE_BAD = 400,
     HTTP_PARSE_URI_TOO_LONG = 414,
+    HTTP_PARSE_NO_ROOM = 429,
     HTTP_PARSE_TOO_LARGE = 431,
     HTTP_PARSE_NOT_IMPLEMENTED = 501,
+    HTTP_PARSE_NO_ROOM_FOR_REST = 503,
     HTTP_PARSE_VERSION = 505,
 };
 

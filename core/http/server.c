@@ -97,6 +97,7 @@ static void retire(struct conn *c)
     }
     set_state(c, CONN_GONE);
     clear_limits(c);
+    h1_conn_forget_head(&c->h1);
     list_remove(&c->link);
     net_task_queue(s->loop, &c->turn);
     check_drained(s);
@@ -195,6 +196,7 @@ static void complete(struct conn *c)
     struct http_server *s = c->server;
     bool again = c->keep_alive && !s->draining && c->h1.in == H1_IN_DONE;
     if (again) {
+        h1_conn_forget_head(&c->h1);
         set_state(c, CONN_IDLE);
         wait_for_request(c, s->o.idle_timeout_ms);
         h1_conn_next(&c->h1);
@@ -221,6 +223,18 @@ static void on_turn(struct net_task *t)
     }
 }
 
+static void ask_for_body(struct conn *c)
+{
+    struct slice go_on = SLICE("HTTP/1.1 100 Continue\r\n\r\n");
+    if (net_stream_write(c->h1.stream, &go_on, 1) != 0) {
+        struct err e = ERR_INIT;
+        err_set(&e, -ENOBUFS, "cannot send 100 Continue");
+        break_off(c, &e);
+    }
+}
+
+static void refuse(struct conn *c, const struct err *e);
+
 static void on_head(void *data, const struct http_head *head)
 {
     struct conn *c = data;
@@ -236,14 +250,17 @@ static void on_head(void *data, const struct http_head *head)
     c->x.ops = &exchange_ops;
     c->x.handlers = NULL;
     c->x.data = NULL;
+    if (!h1_conn_keep_head(&c->h1)) {
+        struct err e = ERR_INIT;
+        err_set(&e, -HTTP_PARSE_NO_ROOM, "too many large requests are being handled: try again");
+        refuse(c, &e);
+        return;
+    }
+    bool expect_continue = head->expect_continue;
     s->handlers->on_request(s->data, &c->x, head);
-    if (head->expect_continue && c->state == CONN_BUSY && c->h1.out == H1_OUT_IDLE) {
-        struct slice go_on = SLICE("HTTP/1.1 100 Continue\r\n\r\n");
-        if (net_stream_write(c->h1.stream, &go_on, 1) != 0) {
-            struct err e = ERR_INIT;
-            err_set(&e, -ENOBUFS, "cannot send 100 Continue");
-            break_off(c, &e);
-        }
+    h1_conn_drop_head(&c->h1);
+    if (expect_continue && c->state == CONN_BUSY && c->h1.out == H1_OUT_IDLE) {
+        ask_for_body(c);
     }
 }
 
@@ -309,8 +326,9 @@ static void refuse(struct conn *c, const struct err *e)
         return;
     }
     s->handlers->on_refuse(s->data, (unsigned)-e->code, e->msg, &body);
+    const struct http_header later = {SLICE("Retry-After"), SLICE("1")};
     int rc = http_respond(&c->x, (unsigned)-e->code, SLICE("application/json"), buf_slice(&body),
-                          NULL, 0);
+                          &later, e->code == -HTTP_PARSE_NO_ROOM ? 1 : 0);
     buf_reset(&body);
     if (rc == 0) {
         close_gently(c);
@@ -523,6 +541,10 @@ static void replace(struct http_server *s, struct conn *c)
 /* Whether there is room for another connection, or was made. */
 static bool have_room(struct http_server *s, const struct net_peer *newcomer)
 {
+    if (s->o.max_streams != 0 && s->loop->streams > s->o.max_streams) {
+        s->stats.refused++;
+        return false;
+    }
     if (s->o.max_connections == 0 || s->stats.open < s->o.max_connections) {
         return true;
     }
@@ -569,6 +591,7 @@ static void add_conn(struct http_server *s, struct net_stream *stream, struct ne
         peer->connections++;
         net_stream_take_turns(stream, peer);
     }
+    h1_conn_set_budget(&c->h1, s->o.budget);
     list_init(&c->link);
     net_deadline_init(&c->idle_limit, on_idle_limit);
     net_deadline_init(&c->head_limit, on_head_limit);
@@ -623,6 +646,7 @@ struct http_server *http_server_new(struct net_loop *l, const struct http_server
         .path = o->path,
         .tls = o->tls,
         .write_timeout_ms = o->write_timeout_ms,
+        .backlog = o->backlog,
     };
     s->listener = net_listener_new(l, &lo, on_accept, s, e);
     if (s->listener == NULL) {

@@ -12,6 +12,11 @@
  * has no more than that afterwards, else of its own; first of those that never asked, then of those
  * that waited longest. Where all have equally few, one that has not asked within a second of being
  * accepted. TLS handshakes take turns by address, and wait for what else is to be done.
+ *
+ * With a budget, what all clients together make the server keep is bounded too. A large head for
+ * which nothing is left is answered with 429, for it may be a watch's and nothing has been done; a
+ * request that is being passed on slowly, and of which more came than can be kept, with 503, for it
+ * may have been carried out in part. What is small (BYTE_SHARE_FREE) is not counted.
  */
 #ifndef CORE_HTTP_SERVER_H
 #define CORE_HTTP_SERVER_H
@@ -19,10 +24,12 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/byte_budget.h"
 #include "base/err.h"
 #include "crypto/tls.h"
 #include "http/exchange.h"
 #include "http/h1_parser.h"
+#include "net/backlog.h"
 #include "net/loop.h"
 #include "net/peers.h"
 
@@ -50,6 +57,9 @@ struct http_server_options {
     unsigned max_connections;  /* more are closed at once; 0: no limit */
     bool replace_idle;         /* instead, the one that waits longest for a request is */
     bool shares;               /* by address; not with replace_idle */
+    unsigned max_streams; /* of the whole loop: with more no connection is taken; 0: no limit */
+    struct byte_budget *budget;  /* for heads, and what waits to be passed on; NULL: no bound */
+    struct net_backlog *backlog; /* for what peers do not read (net/backlog.h); NULL: no bound */
 };
 
 struct http_server_stats {

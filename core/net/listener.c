@@ -17,6 +17,7 @@ struct net_listener {
     struct net_loop *loop;
     struct tls_config *tls;
     uint64_t write_timeout_ms;
+    struct net_backlog *backlog;
     net_listener_cb cb;
     void *data;
     bool local;
@@ -110,6 +111,7 @@ static void on_connection(uv_stream_t *server, int status)
         }
         return;
     }
+    net_stream_set_backlog(s, n->backlog);
     if (may_enter(n, s)) {
         n->cb(n->data, s);
     } else {
@@ -204,6 +206,7 @@ static struct net_listener *listener_new(struct net_loop *l, const struct net_li
     n->loop = l;
     n->local = o->path != NULL;
     n->write_timeout_ms = o->write_timeout_ms;
+    n->backlog = o->backlog;
     int rc = net_socket_init(&l->uv, &n->socket, n->local);
     if (rc != 0) {
         (void)err_set(e, rc, "cannot create a socket: %s", err_text(rc));

@@ -17,7 +17,8 @@ struct net_listener_options {
                                IPv4 too: these alone where the kernel has no IPv6 */
     const char *path;       /* of a Unix socket, in place of an address; copied */
     struct tls_config *tls; /* NULL: plain; referenced */
-    uint64_t write_timeout_ms; /* of accepted streams, see net_dial_options */
+    uint64_t write_timeout_ms;   /* of accepted streams, see net_dial_options */
+    struct net_backlog *backlog; /* of accepted streams; NULL: none; must outlive this */
 };
 
 /* A Unix socket's file has mode 0600, and peers of users other than this process's own and root are

@@ -46,6 +46,7 @@ void stream_free(struct net_stream *s)
     net_loop_take_back(s->loop, &s->wire);
     net_loop_take_back(s->loop, &s->flight);
     dial_free(s);
+    net_backlog_unref(s->backlog);
     free(s);
 }
 
@@ -71,6 +72,9 @@ void stream_begin_close(struct net_stream *s)
     net_deadline_clear(&s->quiet);
     net_task_cancel(&s->flush);
     list_remove(&s->turn);
+    if (s->backlog != NULL) {
+        stream_leave_backlog(s);
+    }
     if (was == STATE_NO_SOCKET) {
         stream_free(s);
     } else if (was == STATE_RESOLVING) {
@@ -133,6 +137,9 @@ static void on_stall(struct net_deadline *d)
     size_t left = uv_stream_get_write_queue_size(&s->socket.stream);
     if (left < s->flight_left) {
         s->flight_left = left;
+        if (s->backlog != NULL) {
+            stream_note_progress(s);
+        }
         net_deadline_set(s->loop, &s->stall, s->write_timeout_ms);
         return;
     }

@@ -25,6 +25,7 @@
 #include "base/slice.h"
 #include "crypto/tls.h"
 #include "net/address.h"
+#include "net/backlog.h"
 #include "net/loop.h"
 #include "net/peers.h"
 
@@ -85,6 +86,10 @@ MUST_CHECK int net_stream_start_tls(struct net_stream *s, struct tls_config *tls
 
 void net_stream_set_handlers(struct net_stream *s, const struct net_stream_handlers *handlers,
                              void *data);
+
+/* What its peer does not read counts there (net/backlog.h); referenced. For a stream that has none,
+ * and that nothing was written to. NULL is ignored. */
+void net_stream_set_backlog(struct net_stream *s, struct net_backlog *b);
 
 /* Streams begin stopped. Starting and stopping is cheap and may be repeated. */
 void net_stream_read_start(struct net_stream *s);

@@ -7,6 +7,8 @@
 #ifndef CORE_NET_STREAM_INTERNAL_H
 #define CORE_NET_STREAM_INTERNAL_H
 
+#include "base/byte_budget.h"
+#include "net/backlog.h"
 #include "net/deadline.h"
 #include "net/peers.h"
 #include "net/socket.h"
@@ -79,6 +81,9 @@ struct net_stream {
     struct net_deadline stall; /* writing */
     struct net_deadline quiet; /* TLS: when it passes, memory is given back */
     uint64_t write_timeout_ms;
+    struct net_backlog *backlog; /* NULL: none */
+    struct list stalled;         /* in it while bytes are on their way */
+    struct byte_share unread;
     struct dial *dial;     /* NULL once open */
     struct net_peer *peer; /* not NULL: handshakes take turns */
     struct list turn;      /* linked: `kept` waits for it, and nothing is read */
@@ -132,6 +137,13 @@ void stream_flush(struct net_stream *s);
 /* At the end of the loop's turn. */
 void stream_flush_later(struct net_stream *s);
 void stream_on_flush(struct net_task *t);
+
+/* backlog.c */
+/* A stream of a backlog has bytes on their way that have just begun to go, or moved. */
+void stream_note_progress(struct net_stream *s);
+/* It has written more, or less is on its way. */
+void stream_note_unread(struct net_stream *s);
+void stream_leave_backlog(struct net_stream *s);
 
 /* dial.c */
 /* Tries the next address, with a new socket. */

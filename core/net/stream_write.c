@@ -71,6 +71,9 @@ static void on_written(uv_write_t *req, int status)
     struct net_stream *s = req->data;
     net_deadline_clear(&s->stall);
     net_loop_take_back(s->loop, &s->flight);
+    if (s->backlog != NULL) {
+        stream_leave_backlog(s);
+    }
     if (s->state == STATE_CLOSING || s->state == STATE_REOPENING) {
         return;
     }
@@ -139,6 +142,10 @@ static void start_flight(struct net_stream *s)
     }
     s->flight_left = s->flight.len;
     watch_flight(s);
+    if (s->backlog != NULL) {
+        stream_note_progress(s);
+        stream_note_unread(s);
+    }
 }
 
 void stream_flush(struct net_stream *s)
@@ -236,6 +243,9 @@ int net_stream_write(struct net_stream *s, const struct slice *parts, size_t cou
     }
     if (queued(s) > NET_WRITE_HIGH) {
         s->was_blocked = true;
+    }
+    if (s->flight.len > 0 && s->backlog != NULL) {
+        stream_note_unread(s);
     }
     return 0;
 }
