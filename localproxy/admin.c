@@ -28,6 +28,7 @@ static int write_metrics(void *data, struct buf *out)
         .server = proxy_stats(o->proxy),
         .client = kube_client_stats(o->upstream),
         .rules = proxy_rules(o->proxy),
+        .memory = proxy_memory(o->proxy),
         .ready = proxy_ready(o->proxy, why, sizeof why),
         .reachable = kube_client_unreachable(o->upstream) == NULL,
     };

@@ -42,7 +42,7 @@ struct localproxy_flags {
     const char *ready_file;
     uint64_t shutdown_delay_s; /* 0: none */
     uint64_t shutdown_grace_s;
-    uint64_t max_connections;
+    uint64_t max_connections; /* 0: what proxy.c takes */
 };
 
 /* Those that there are; ends with a NULL name. */

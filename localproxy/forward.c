@@ -72,6 +72,7 @@ struct forward {
     struct migration migration;        /* of `watch` */
     struct list_meta *list;            /* a list that is being passed on */
     struct buf body;                   /* of the request, if it was collected, until it is sent */
+    struct byte_share body_share;      /* until the API server answers: so long it may be queued */
     struct net_deadline lost_due;      /* when a lost write must have come, or be over */
     struct net_deadline overdue; /* when the API server must have answered, or ended a watch */
     struct request_limits limits;
@@ -177,6 +178,7 @@ static void forward_free(struct forward *f)
     list_meta_free(f->list);
     request_attributes_deinit(&f->attributes);
     buf_reset(&f->body);
+    byte_share_give_back(&f->body_share);
     free(f->head);
     settle_lost_write(f);
     free(f);
@@ -447,6 +449,7 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
         return;
     }
     log_answer(f, head);
+    byte_share_give_back(&f->body_share);
     h.headers = headers;
     h.header_count = headers_of_response(head, headers);
     h.unhurried = f->limits.unhurried;
@@ -729,11 +732,18 @@ static bool open_account(struct forward *f)
     return f->account != NULL;
 }
 
+/* NULL: it is not collected. */
+static bool keep_body(struct forward *f, const struct slice *body)
+{
+    return body == NULL || (byte_share_set(&f->body_share, buf_size_with(&f->body, body->len)) &&
+                            buf_append(&f->body, body->ptr, body->len) == 0);
+}
+
 /* Copies what is needed when the rules change, or the connection is there. */
 static bool keep_request(struct forward *f, const struct forward_request *r)
 {
     bool repeatable = (r->verb == VERB_LIST || r->verb == VERB_WATCH) && !has_body(r->head);
-    if (r->body != NULL && buf_append(&f->body, r->body->ptr, r->body->len) != 0) {
+    if (!keep_body(f, r->body)) {
         return false;
     }
     if (repeatable && (r->attributes != NULL || r->verb == VERB_WATCH)) {
@@ -767,9 +777,11 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
     net_deadline_init(&f->overdue, on_overdue);
     f->limits = r->limits;
     buf_init(&f->body, r->body != NULL ? r->body->len : 0);
+    byte_share_init(&f->body_share, ctx->budget);
     if (!keep_request(f, r)) {
         request_attributes_deinit(&f->attributes);
         buf_reset(&f->body);
+        byte_share_give_back(&f->body_share);
         free(f->head);
         free(f);
         return NULL;

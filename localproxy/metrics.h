@@ -66,11 +66,20 @@ void metrics_count_code(struct metrics *m, enum request_verb verb, unsigned code
 void metrics_count_duration(struct prometheus_histogram *h, uint64_t us);
 const char *metrics_fallback_name(enum fallback why);
 
+/* What clients make localproxy keep, and what it cost them. */
+struct metrics_memory {
+    size_t request_bytes; /* large heads and bodies that are not passed on yet */
+    uint64_t requests_refused;
+    size_t unread_bytes; /* of answers */
+    uint64_t clients_given_up;
+};
+
 /* What the text is made of beside the counters. */
 struct metrics_sources {
     const struct http_server_stats *server;
     const struct http_client_stats *client;
     const struct rules *rules; /* NULL: none in force */
+    struct metrics_memory memory;
     bool ready;
     bool reachable; /* the API server, when a connection was last tried */
 };

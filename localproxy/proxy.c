@@ -41,9 +41,15 @@ enum {
     TARGET_MAX = 4 * 1024 * 1024,
     HEAD_MAX = 1024 * 1024, /* as kube-apiserver takes it (Go's http.DefaultMaxHeaderBytes) */
     HEADER_COUNT_MAX = 128,
+    CONNECTIONS = 5000, /* unless --max-connections says how many */
+    CONNECTIONS_TLS = 2000,
     LOCK_BODY_MAX = 3 * 1024 * 1024, /* what kube-apiserver takes */
     LOCK_BODY_MS = 60000,            /* and how long it waits */
     RETRY_AFTER_S = 1,
+    /* Injected containers have 256 MiB in all. */
+    REQUEST_BYTES_MAX = 32 * 1024 * 1024, /* large heads and bodies that are not passed on yet */
+    UNREAD_BYTES_MAX = 32 * 1024 * 1024,  /* of answers that operators do not read */
+    STREAMS_SPARE = 512,                  /* beside two for each connection of an operator */
 };
 
 struct proxy {
@@ -52,6 +58,8 @@ struct proxy {
     proxy_settled_cb on_settled;
     void *settled_data;
     struct http_server *server;
+    struct byte_budget budget;
+    struct net_backlog *backlog;
     struct forward_context forward;
     struct rules *rules;
     int64_t rules_since;
@@ -161,8 +169,10 @@ static void on_lock_body(struct http_collect *c, struct slice body, const struct
                         .ended = true};
     if (e == NULL) {
         take_request(&r);
+    } else if (e->code == -EMSGSIZE) {
+        refuse(&r, 413, 0, e->msg);
     } else {
-        refuse(&r, e->code == -ENOMEM ? 503 : 413, 0, e->msg);
+        refuse(&r, 503, RETRY_AFTER_S, e->msg); /* nothing of it was sent */
     }
     waiting_free(w);
 }
@@ -199,6 +209,7 @@ static void collect_body(const struct request *r)
     w->proxy = r->proxy;
     w->head = head;
     http_collect_init(&w->collect, LOCK_BODY_MAX, &lock_handlers);
+    http_collect_set_budget(&w->collect, &w->proxy->budget);
     http_collect_take(&w->collect, r->x);
     net_deadline_init(&w->due, on_lock_due);
     net_deadline_set(w->proxy->loop, &w->due, LOCK_BODY_MS);
@@ -559,8 +570,11 @@ static void on_settled(void *data)
 
 static void on_refuse(void *data, unsigned status, const char *why, struct buf *body)
 {
-    log_refusal(data, "refused a request that is not well-formed HTTP", status, why);
-    if (status_write(body, status, NULL, 0, "%s", why) != 0) {
+    bool busy = status == HTTP_PARSE_NO_ROOM || status == HTTP_PARSE_NO_ROOM_FOR_REST;
+    log_refusal(data, busy ? "refused a request" : "refused a request that is not well-formed HTTP",
+                status, why);
+    unsigned retry_after = status == HTTP_PARSE_NO_ROOM ? RETRY_AFTER_S : 0;
+    if (status_write(body, status, NULL, retry_after, "%s", why) != 0) {
         buf_clear(body);
     }
 }
@@ -583,8 +597,21 @@ static void on_tls(void *data)
     http_server_set_tls(p->server, listener_secrets_tls(p->o.secrets));
 }
 
+/* A connection takes about 20 KiB with a request to the API server under way, over TLS 40 KiB more.
+ */
+static unsigned connections_max(const struct proxy *p)
+{
+    uint64_t given = p->o.flags->max_connections;
+    unsigned usual = listener_secrets_tls(p->o.secrets) != NULL ? CONNECTIONS_TLS : CONNECTIONS;
+    return given != 0 ? (unsigned)given : usual;
+}
+
 static int open_server(struct proxy *p, struct err *e)
 {
+    p->backlog = net_backlog_new(p->loop, UNREAD_BYTES_MAX);
+    if (p->backlog == NULL) {
+        return err_memory(e);
+    }
     struct http_server_options so = {
         .address = p->o.flags->listen,
         .tls = listener_secrets_tls(p->o.secrets),
@@ -592,7 +619,10 @@ static int open_server(struct proxy *p, struct err *e)
         .head_timeout_ms = HEAD_TIMEOUT_MS,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
         .write_timeout_ms = WRITE_TIMEOUT_MS,
-        .max_connections = (unsigned)p->o.flags->max_connections,
+        .max_connections = connections_max(p),
+        .max_streams = 2 * connections_max(p) + STREAMS_SPARE,
+        .budget = &p->budget,
+        .backlog = p->backlog,
     };
     p->server = http_server_new(p->loop, &so, &server_handlers, p, e);
     if (p->server == NULL) {
@@ -623,6 +653,7 @@ static int open_forward(struct proxy *p, struct delivered_versions *points, stru
     cut_pacing_init(&p->forward.migrations.pacing, p->o.flags->cut_interval_s * 1000,
                     p->o.flags->cut_spread_s * 1000);
     p->forward.migrations.seamless = p->o.flags->reload_mode == RELOAD_SEAMLESS;
+    p->forward.budget = &p->budget;
     p->forward.again = on_again;
     p->forward.fences = on_fences;
     p->forward.on_settled = on_settled;
@@ -639,6 +670,7 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
     }
     p->loop = l;
     p->o = *o;
+    p->budget.max = REQUEST_BYTES_MAX;
     buf_init(&p->target, TARGET_MAX);
     buf_init(&p->newest, TARGET_MAX);
     buf_init(&p->lock_target, TARGET_MAX);
@@ -653,6 +685,7 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
     start_versions_init(&p->starts, l, o->upstream, points);
     if (open_forward(p, points, e) != 0 || open_server(p, e) != 0) {
         forward_context_deinit(&p->forward);
+        net_backlog_unref(p->backlog);
         free(p);
         return NULL;
     }
@@ -760,6 +793,17 @@ unsigned proxy_describe_watches(const struct proxy *p, cJSON *array)
     return in_flight_describe_watches(&p->forward, array);
 }
 
+struct metrics_memory proxy_memory(const struct proxy *p)
+{
+    struct net_backlog_stats unread = net_backlog_stats(p->backlog);
+    return (struct metrics_memory){
+        .request_bytes = p->budget.used,
+        .requests_refused = p->budget.refused,
+        .unread_bytes = unread.bytes,
+        .clients_given_up = unread.given_up,
+    };
+}
+
 bool proxy_ready(const struct proxy *p, char *why, size_t size)
 {
     if (p->forward.draining) {
@@ -801,5 +845,6 @@ void proxy_free(struct proxy *p)
     buf_reset(&p->target);
     buf_reset(&p->newest);
     buf_reset(&p->lock_target);
+    net_backlog_unref(p->backlog);
     free(p);
 }

@@ -74,6 +74,7 @@ const struct proxy_clients *proxy_clients(const struct proxy *p);
 
 const char *proxy_address(const struct proxy *p);
 const struct http_server_stats *proxy_stats(const struct proxy *p);
+struct metrics_memory proxy_memory(const struct proxy *p);
 
 /* Appends what is known of each open watch to the JSON array; returns how many there are. */
 unsigned proxy_describe_watches(const struct proxy *p, cJSON *array);

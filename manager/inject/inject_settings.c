@@ -45,6 +45,7 @@ const struct flag inject_proxy_flags[] = {
     NUMBER("max-connections", 1, 1000000),
     CHOICE("log-format", flags_log_formats),
     CHOICE("log-level", flags_log_levels),
+    {.name = "allow-core-dumps", .type = FLAG_BOOL},
     {.name = NULL},
 };
 

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a neighbour of the operator can make localproxy keep is bounded, and others do not notice."""
+
+import json
+import re
+import resource
+import select
+import socket
+import threading
+import time
+
+import harness
+import upstream
+
+WATCHES = 100
+ATTACK_S = 20
+HALF_HEADS = 4000
+HALF_BODIES = 100
+LOCK = "operator-lock"
+# Twice 32 MiB and what thousands of connections take, in a container of 256 MiB.
+BOUND_KIB = 96 * 1024
+SLOW_BOUND_KIB = 60 * 1024
+ANSWER_S = 10
+MIB = 1024 * 1024
+
+
+def setUpModule():  # pylint: disable=invalid-name
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = HALF_HEADS + HALF_BODIES + 2 * WATCHES + 1000
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+
+
+def ask(proxy, target):
+    """The status of an answer, which must come."""
+    with proxy.connect(timeout=ANSWER_S) as connection:
+        return connection.request("GET", target).status
+
+
+class Flood:
+    """`count` connections that send `data` and no more; `statuses` has what they were answered."""
+
+    def __init__(self, address, count, data, receive_buffer=None):
+        host, _, port = address.rpartition(":")
+        self.address = (host, int(port))
+        self.count = count
+        self.data = data
+        self.receive_buffer = receive_buffer
+        self.sockets = {}
+        self.statuses = {}
+        self.sent = 0
+
+    def open(self):
+        for _ in range(self.count):
+            s = socket.socket()
+            if self.receive_buffer:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer)
+            s.connect(self.address)
+            s.setblocking(False)
+            self.sockets[s.fileno()] = [s, 0]
+            self.push(s.fileno())
+
+    def push(self, number):
+        entry = self.sockets[number]
+        try:
+            n = entry[0].send(self.data[entry[1] :])
+        except BlockingIOError:
+            n = 0
+        except OSError:
+            n = len(self.data)  # answered, and closed
+        entry[1] += n
+        self.sent += n
+
+    def look(self, read=True):
+        """Sends on what can be sent, and notes what was answered."""
+        poller = select.poll()
+        for number, (_, at) in self.sockets.items():
+            wants = (select.POLLOUT if at < len(self.data) else 0) | (select.POLLIN if read else 0)
+            poller.register(number, wants)
+        moved = 0
+        for number, events in poller.poll(0):
+            if events & select.POLLOUT:
+                self.push(number)
+                moved += 1
+            if read and events & select.POLLIN:
+                self.note_answer(number)
+        return moved
+
+    def note_answer(self, number):
+        try:
+            text = self.sockets[number][0].recv(4096)
+        except OSError:
+            return
+        if found := re.match(rb"HTTP/1.1 (\d+)", text):
+            status = int(found[1])
+            self.statuses[status] = self.statuses.get(status, 0) + 1
+            kind = b"Retry-After: 1" if status in (429, 503) else b""
+            if kind not in text or b'"kind":"Status"' not in text:
+                self.statuses["malformed"] = text
+
+    def close(self):
+        for s, _ in self.sockets.values():
+            s.close()
+        self.sockets.clear()
+
+
+def half_head(size):
+    return b"GET /api/v1/nodes HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"a" * size
+
+
+def half_body(namespace, size):
+    return (
+        f"POST /api/v1/namespaces/{namespace}/configmaps HTTP/1.1\r\nHost: localhost\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
+    ).encode() + b" " * (size - 1)
+
+
+class Watcher(threading.Thread):
+    """Follows one ConfigMap through localproxy; `seen` are the values that were told."""
+
+    def __init__(self, proxy, target):
+        super().__init__(daemon=True)
+        self.seen = []
+        self.ended = None
+        self.connection = proxy.connect(timeout=None)
+        self.connection.send_head("GET", target, [("Accept", "application/json")])
+        self.head = self.connection.read_head()
+        self.start()
+
+    def run(self):
+        text = b""
+        try:
+            while piece := self.connection.read_some():
+                *lines, text = (text + piece).split(b"\n")
+                for line in lines:
+                    self.seen.append(json.loads(line)["object"]["data"]["value"])
+            self.ended = "ended"
+        except Exception as e:  # pylint: disable=broad-except
+            self.ended = repr(e)
+
+
+class Asker(threading.Thread):
+    """Asks small things all the time."""
+
+    def __init__(self, proxy, target):
+        super().__init__(daemon=True)
+        self.proxy = proxy
+        self.target = target
+        self.statuses = {}
+        self.slowest = 0
+        self.stopped = False
+        self.start()
+
+    def run(self):
+        while not self.stopped:
+            began = time.monotonic()
+            try:
+                status = ask(self.proxy, self.target)
+            except Exception as e:  # pylint: disable=broad-except
+                status = repr(e)
+            self.slowest = max(self.slowest, time.monotonic() - began)
+            self.statuses[status] = self.statuses.get(status, 0) + 1
+            time.sleep(0.02)
+
+    def stop(self):
+        self.stopped = True
+        self.join()
+
+
+class NeighbourTest(harness.TestCase):
+    """Somebody who may reach the port of localproxy, beside an operator that works."""
+
+    def setUp(self):
+        super().setUp()
+        self.sanitized = harness.is_sanitized(harness.program("localproxy"))
+        self.control_plane = harness.cluster()
+        self.namespace = harness.make_namespace(self.control_plane, "memory", self.addCleanup)
+        document = harness.rules_document(harness.limit(["pods"], "app=foo"))
+        document["spec"]["leaderElection"] = {"name": LOCK}
+        self.proxy_ = self.proxy(document, args=["--pod-namespace", self.namespace])
+        self.maps = f"/api/v1/namespaces/{self.namespace}/configmaps"
+        self.write(0)
+
+    def write(self, value):
+        thing = {"metadata": {"name": "told"}, "data": {"value": str(value)}}
+        if value == 0:
+            self.control_plane.json(self.maps, "POST", thing)
+        else:
+            self.control_plane.json(
+                f"{self.maps}/told", "PATCH", thing, "application/merge-patch+json"
+            )
+
+    def watchers(self):
+        target = f"{self.maps}?watch=true&fieldSelector=metadata.name%3Dtold"
+        found = [Watcher(self.proxy_, target) for _ in range(WATCHES)]
+        for w in found:
+            self.addCleanup(w.connection.close)
+            self.assertEqual(200, w.head.status)
+        return found
+
+    def attack(self):
+        """Both attacks once, for as long as bytes go, and then once more; returns what was answered."""
+        floods = [
+            Flood(self.proxy_.listen, HALF_HEADS, half_head(60000)),
+            Flood(self.proxy_.listen, HALF_BODIES, half_body(self.namespace, 3 * MIB)),
+        ]
+        try:
+            for flood in reversed(floods):
+                flood.open()
+            until = time.monotonic() + 3
+            while time.monotonic() < until and sum(f.look() for f in floods):
+                pass
+            for flood in floods:
+                flood.look()
+        finally:
+            for flood in floods:
+                flood.close()
+        return [flood.statuses for flood in floods]
+
+    def test_half_requests(self):
+        watchers = self.watchers()
+        asker = Asker(self.proxy_, "/api/v1/namespaces/default")
+        answers, value = [], 0
+        until = time.monotonic() + ATTACK_S
+        while time.monotonic() < until:
+            answers.append(self.attack())
+            value += 1
+            self.write(value)
+        asker.stop()
+        expected = [str(v) for v in range(value + 1)]
+        for w in watchers:
+            harness.wait_for(lambda w=w: len(w.seen) == len(expected) or w.ended,
+                             "each watch has all events")  # fmt: skip
+            self.assertEqual((None, expected), (w.ended, w.seen))
+        self.assertGreater(len(answers), 1)
+        for heads, bodies in answers:
+            self.assertEqual({429}, set(heads))
+            self.assertEqual({503}, set(bodies))
+        self.assertEqual({200}, set(asker.statuses), asker.slowest)
+        self.assertGreater(self.proxy_.metrics()["cmesh_proxy_request_memory_refused_total"], 0)
+        self.assert_all_is_given_back()
+        self.assert_memory()
+
+    def assert_all_is_given_back(self):
+        """Nothing stays counted when the connections are gone, and large requests pass again."""
+        harness.wait_for(
+            lambda: self.proxy_.metrics()["cmesh_proxy_request_memory_bytes"] == 0,
+            "nothing is kept for those who have gone",
+        )
+        padding = [("X-Padding", "p" * 60000)]
+        self.assertEqual(200, self.proxy_.fetch("/api/v1/nodes", headers=padding).status)
+        thing = {"metadata": {"name": "large"}, "data": {"x": "y" * 500000}}
+        answer = self.proxy_.fetch(
+            self.maps, "POST", [("Content-Type", "application/json")], json.dumps(thing).encode()
+        )
+        self.assertEqual(201, answer.status)
+
+    def assert_memory(self):
+        if not self.sanitized:
+            self.assertLess(self.proxy_.memory_kib(), BOUND_KIB)
+
+
+class SlowReaderTest(harness.TestCase):
+    """Clients that ask and do not read, and those that send ahead."""
+
+    def start(self):
+        def answer(peer, request):
+            if "hang" in request.target:
+                peer.wait_closed()
+            elif "large" in request.target:
+                peer.respond(200, b"x" * (8 * MIB))
+            else:
+                peer.respond(200, b"{}")
+
+        _, kubeconfig = self.plain_upstream(upstream.always(answer))
+        return self.scripted_proxy([], kubeconfig)
+
+    def check(self, proxy, flood, rounds=200):
+        self.addCleanup(flood.close)
+        flood.open()
+        for _ in range(rounds):
+            if flood.look(read=False) == 0:
+                break
+        self.assertEqual(200, proxy.fetch("/version").status)
+        self.assert_memory(proxy)
+
+    def assert_memory(self, proxy):
+        if not harness.is_sanitized(harness.program("localproxy")):
+            self.assertLess(proxy.memory_kib(), SLOW_BOUND_KIB)
+
+    def test_sent_ahead(self):
+        proxy = self.start()
+        request = b"GET /version?hang HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        self.check(proxy, Flood(proxy.listen, 1500, request + b"G" * 60000))
+        self.assertGreater(proxy.metrics()["cmesh_proxy_request_memory_refused_total"], 0)
+
+    def test_not_read(self):
+        proxy = self.start()
+        request = b"GET /version?large HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        self.check(proxy, Flood(proxy.listen, 400, request, receive_buffer=4096))
+        harness.wait_for(
+            lambda: proxy.metrics()["cmesh_proxy_unread_connections_closed_total"] > 0,
+            "those that do not read are given up",
+        )
+        # One who reads gets all of it.
+        self.assertEqual(8 * MIB, len(proxy.fetch("/version?large").body))
+        self.assert_memory(proxy)
+
+
+if __name__ == "__main__":
+    harness.main()
