@@ -9,11 +9,20 @@
 #include "http/server.h"
 #include "kube/status.h"
 
-enum { BODY_MAX = 256 * 1024, TIMEOUT_MS = 10000, FIRST_BYTE_MS = 5000, CONNECTIONS_MAX = 64 };
+enum {
+    BODY_MAX = 256 * 1024,
+    TIMEOUT_MS = 10000,
+    FIRST_BYTE_MS = 5000,
+    CONNECTIONS_MAX = 64,
+    REQUEST_BYTES_MAX = 1024 * 1024,    /* of heads that are not those of a probe */
+    UNREAD_BYTES_MAX = 8 * 1024 * 1024, /* of pages; more than one can have */
+};
 
 struct admin_server {
     struct admin_server_options o;
     struct http_server *server;
+    struct byte_budget budget;
+    struct net_backlog *backlog;
     struct net_loop *loop;
     uint64_t started_ms;
 };
@@ -152,6 +161,13 @@ struct admin_server *admin_server_new(struct net_loop *l, const struct admin_ser
     a->o = *o;
     a->loop = l;
     a->started_ms = net_loop_now(l);
+    a->budget.max = REQUEST_BYTES_MAX;
+    a->backlog = net_backlog_new(l, UNREAD_BYTES_MAX);
+    if (a->backlog == NULL) {
+        err_memory(e);
+        free(a);
+        return NULL;
+    }
     struct http_server_options so = {
         .address = o->address,
         .head_timeout_ms = TIMEOUT_MS,
@@ -160,10 +176,13 @@ struct admin_server *admin_server_new(struct net_loop *l, const struct admin_ser
         .write_timeout_ms = TIMEOUT_MS,
         .max_connections = CONNECTIONS_MAX,
         .replace_idle = true,
+        .budget = &a->budget,
+        .backlog = a->backlog,
     };
     a->server = http_server_new(l, &so, &handlers, a, e);
     if (a->server == NULL) {
         err_prefix(e, "--admin");
+        net_backlog_unref(a->backlog);
         free(a);
         return NULL;
     }
@@ -179,6 +198,7 @@ void admin_server_free(struct admin_server *a)
 {
     if (a != NULL) {
         http_server_free(a->server);
+        net_backlog_unref(a->backlog);
         free(a);
     }
 }

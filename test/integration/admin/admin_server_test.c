@@ -151,6 +151,28 @@ static void a_full_server_answers(void **state)
     }
 }
 
+/* Who may reach the port cannot use up the program's memory; probes are answered meanwhile. */
+static void large_heads_are_bounded(void **state)
+{
+    struct world *w = *state;
+    enum { COUNT = 20 };
+    static struct raw_peer large[COUNT];
+    static const char begin[] = "GET /healthz HTTP/1.1\r\nHost: x\r\nX: ";
+    static char text[50000];
+    memset(text, 'a', sizeof text);
+    for (unsigned i = 0; i < COUNT; i++) {
+        raw_connect(&large[i], admin_server_address(w->admin));
+        raw_send(&large[i], begin, sizeof begin - 1);
+        raw_send(&large[i], text, sizeof text);
+    }
+    raw_expect(w->loop, &large[COUNT - 1], "HTTP/1.1 429 ");
+    raw_expect(w->loop, &large[COUNT - 1], "cmesh: ");
+    expect(w, "GET /healthz", "200", "\r\n\r\nok\n");
+    for (unsigned i = 0; i < COUNT; i++) {
+        raw_close(&large[i]);
+    }
+}
+
 static void a_first_byte_is_due_soon(void **state)
 {
     struct world *w = *state;
@@ -177,6 +199,7 @@ int main(void)
         TEST(says_why_it_is_not_ready),
         TEST(cuts_off_metrics_that_are_not_whole),
         TEST(a_full_server_answers),
+        TEST(large_heads_are_bounded),
         TEST(a_first_byte_is_due_soon),
         TEST(says_which_flag_is_wrong),
     };
