@@ -46,6 +46,11 @@ static void write_source(const struct pipeline_status *s, struct buf *out)
         {"cmesh_rulesync_source_ok", "gauge",
          "1 while the source has a readable document that is not refused, 0 otherwise.",
          s->seen.at != 0 && !s->source.open && !s->refused.open},
+        {"cmesh_rulesync_source_watched", "gauge",
+         "1 while the kernel or the API server tells of changes at the source, 0 while it is "
+         "looked "
+         "at each second instead.",
+         !s->blind},
         {"cmesh_rulesync_seen_generation", "gauge",
          "Generation of the last document seen at the source, accepted or not; 0 if there is none "
          "or it cannot be read.",
@@ -179,6 +184,7 @@ static void add_source(const struct rulesync_admin *p, const struct pipeline_sta
     cJSON_AddStringToObject(source, dir ? "path" : "configMap",
                             dir ? p->flags->from : p->flags->from_configmap);
     cJSON_AddBoolToObject(source, "found", s->seen.at != 0 && !s->source.open);
+    cJSON_AddBoolToObject(source, "watched", !s->blind);
     add_error(source, &s->source);
     if (s->warning[0] != '\0') {
         control_rulesync_warning_add(source, s->warning);

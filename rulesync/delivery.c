@@ -20,6 +20,7 @@
 enum {
     CALL_MS = 10000,
     CHECK_MS = 5000,
+    BLIND_MS = 1000,
     RETRY_MIN_MS = 100,
     RETRY_MAX_MS = 5000,
     REFUSED_MS = 60000,
@@ -62,6 +63,7 @@ struct delivery {
     char *socket;
     char *folder; /* holds the socket */
     struct net_folder_watch *watch;
+    bool blind; /* it watches nothing */
     struct net_loop *loop;
     struct control_client *client;
     struct net_timer *pause; /* STARTING, RESTING, RETRYING */
@@ -77,10 +79,30 @@ static void set_state(struct delivery *d, enum state next)
     d->state = state_change(&machine, d->state, next, slice_str(d->socket));
 }
 
+/* The folder may come later than we do, or anew. */
+static void watch_folder(struct delivery *d)
+{
+    int rc = net_folder_watch_set(d->watch, d->folder);
+    if (rc != 0) {
+        log_debug("cannot watch the folder of the control socket: asking localproxy each second",
+                  log_str("folder", d->folder), log_str("error", err_text(rc)));
+    }
+    d->blind = rc != 0;
+}
+
+/* Where nobody tells of a new socket, no pause is long. */
+static void pause_for(struct delivery *d, uint64_t ms)
+{
+    net_timer_set(d->pause, d->blind && ms > d->o.blind_ms ? d->o.blind_ms : ms);
+}
+
 static void rest_until_check(struct delivery *d)
 {
     set_state(d, STATE_RESTING);
-    net_timer_set(d->pause, d->o.check_ms);
+    if (d->blind) {
+        watch_folder(d);
+    }
+    pause_for(d, d->o.check_ms);
 }
 
 static bool is_calling(const struct delivery *d)
@@ -185,7 +207,7 @@ static void retry_later(struct delivery *d, const char *why)
     set_state(d, STATE_RETRYING);
     d->status.verdict = DELIVERY_PENDING;
     raise_trouble(d, LOG_WARN, "cannot send the rules to localproxy, will retry", why);
-    net_timer_set(d->pause, backoff_next(&d->backoff, chance()));
+    pause_for(d, backoff_next(&d->backoff, chance()));
 }
 
 /* ---- a proxy that comes up ---- */
@@ -198,16 +220,6 @@ static void on_folder(void *data, const char *name)
     const char *own = slash != NULL ? slash + 1 : d->socket;
     if ((name == NULL || strcmp(name, own) == 0) && !is_calling(d)) {
         net_timer_set(d->pause, APPEARED_MS);
-    }
-}
-
-/* The folder may come later than we do, or anew. */
-static void watch_folder(struct delivery *d)
-{
-    int rc = net_folder_watch_set(d->watch, d->folder);
-    if (rc != 0) {
-        log_debug("cannot watch the folder of the control socket; localproxy will be detected late",
-                  log_str("folder", d->folder), log_str("error", err_text(rc)));
     }
 }
 
@@ -360,6 +372,7 @@ static void set_options(struct delivery *d, const struct delivery_options *o)
     d->o = *o;
     d->o.call_ms = or_default(o->call_ms, CALL_MS);
     d->o.check_ms = or_default(o->check_ms, CHECK_MS);
+    d->o.blind_ms = or_default(o->blind_ms, BLIND_MS);
     d->o.refused_ms = or_default(o->refused_ms, REFUSED_MS);
     backoff_init(&d->backoff, or_default(o->retry_min_ms, RETRY_MIN_MS),
                  or_default(o->retry_max_ms, RETRY_MAX_MS));

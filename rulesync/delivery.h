@@ -45,8 +45,9 @@ struct delivery_status {
 /* Zero: the default. */
 struct delivery_options {
     const char *socket;
-    uint64_t call_ms;      /* for one call; 10,000 */
-    uint64_t check_ms;     /* between two questions when all is well; 5,000 */
+    uint64_t call_ms;  /* for one call; 10,000 */
+    uint64_t check_ms; /* between two questions when all is well; 5,000 */
+    uint64_t blind_ms; /* the longest pause where the socket's folder cannot be watched; 1,000 */
     uint64_t retry_min_ms; /* the first pause is up to so long; 100 */
     uint64_t retry_max_ms; /* 5,000 */
     uint64_t refused_ms;   /* until what was refused is offered again; 60,000 */

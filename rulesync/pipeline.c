@@ -134,10 +134,17 @@ static void on_warn(void *data, const char *text)
     log_warn("rules will not be updated", log_str("warning", text));
 }
 
+static void on_blind(void *data, bool blind)
+{
+    struct pipeline *s = data;
+    s->status.blind = blind;
+}
+
 const struct source_handlers pipeline_handlers = {
     .offer = on_offer,
     .trouble = on_trouble,
     .warn = on_warn,
+    .blind = on_blind,
 };
 
 /* ---- what is known at the start ---- */

@@ -52,6 +52,7 @@ struct pipeline_status {
     struct condition source;  /* open: there is no document */
     enum source_trouble trouble;
     char warning[ERR_MSG_MAX]; /* of the source; "": none */
+    bool blind;                /* of changes of the source nobody tells: it is looked at */
     uint64_t offers;
     uint64_t taken;
     uint64_t refusals[REFUSALS];

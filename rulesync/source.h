@@ -31,6 +31,9 @@ struct source_handlers {
     void (*trouble)(void *data, enum source_trouble trouble, const struct err *e);
     /* Something that people should know, once. */
     void (*warn)(void *data, const char *text);
+    /* With each change: whether changes are only found by looking, since nobody tells of them. At
+     * the beginning they are told of. NULL: never mind. */
+    void (*blind)(void *data, bool blind);
 };
 
 #endif

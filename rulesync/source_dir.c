@@ -20,6 +20,7 @@
 
 enum {
     LOOK_MS = 10000,
+    BLIND_MS = 1000,
     SETTLE_MS = 50,
     RETRY_MS = 200,
     RETRIES = 5,
@@ -88,6 +89,25 @@ static bool concerns_source(const struct source_dir *s, const char *name)
            strcmp(name, "..data") == 0;
 }
 
+/* `rc`: of watching. */
+static void note_watched(struct source_dir *s, int rc)
+{
+    bool blind = rc != 0;
+    if (blind == s->blind) {
+        return;
+    }
+    s->blind = blind;
+    if (blind) {
+        log_warn("cannot watch the source: looking each second", log_str("folder", s->folder),
+                 log_str("error", err_text(rc)));
+    } else {
+        log_info("watching the source again", log_str("folder", s->folder));
+    }
+    if (s->h->blind != NULL) {
+        s->h->blind(s->data, blind);
+    }
+}
+
 /* While the folder is not there, its own folder tells when it comes. */
 static void watch_folder(struct source_dir *s)
 {
@@ -101,11 +121,7 @@ static void watch_folder(struct source_dir *s)
             rc = net_folder_watch_set(s->watch, s->folder);
         }
     }
-    if (rc != 0 && !s->blind) {
-        log_warn("cannot watch the source; changes will be detected late",
-                 log_str("folder", s->folder), log_str("error", err_text(rc)));
-    }
-    s->blind = rc != 0;
+    note_watched(s, rc);
 }
 
 /* ---- mounts that never change ---- */
@@ -211,8 +227,11 @@ static void on_timer(void *data)
 {
     struct source_dir *s = data;
     s->soon = false;
-    bool settled = read_source(s);
-    net_timer_set(s->timer, settled ? s->o.look_ms : s->o.retry_ms);
+    uint64_t pause_ms = s->o.retry_ms;
+    if (read_source(s)) {
+        pause_ms = s->blind ? s->o.blind_ms : s->o.look_ms;
+    }
+    net_timer_set(s->timer, pause_ms);
 }
 
 static void on_change(void *data, const char *name)
@@ -250,6 +269,7 @@ struct source_dir *source_dir_new(struct net_loop *l, const struct source_dir_op
     s->o = *o;
     s->o.mountinfo = o->mountinfo != NULL ? o->mountinfo : "/proc/self/mountinfo";
     s->o.look_ms = o->look_ms != 0 ? o->look_ms : LOOK_MS;
+    s->o.blind_ms = o->blind_ms != 0 ? o->blind_ms : BLIND_MS;
     s->o.settle_ms = o->settle_ms != 0 ? o->settle_ms : SETTLE_MS;
     s->o.retry_ms = o->retry_ms != 0 ? o->retry_ms : RETRY_MS;
     s->h = h;

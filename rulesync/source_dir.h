@@ -7,6 +7,10 @@
  * leads to is compared every 10 s too, since events can be missed. A folder that goes away and
  * comes back, or comes later, is found the same way.
  *
+ * What cannot be watched is compared each second, and each time a watch is tried again: the kernel
+ * lets all processes of a user on a node have no more than fs.inotify.max_user_instances of 128
+ * together, so others can use them up (inotify(7)).
+ *
  * Source: AtomicWriter in kubernetes/pkg/volume/util/atomic_writer.go.
  */
 #ifndef RULESYNC_SOURCE_DIR_H
@@ -24,6 +28,7 @@ struct source_dir_options {
     const char *path; /* a folder that holds SOURCE_KEY, or a file; need not exist yet; copied */
     const char *mountinfo; /* /proc/self/mountinfo */
     uint64_t look_ms;      /* between two looks without an event; 10,000 */
+    uint64_t blind_ms;     /* the same where nothing can be watched; 1,000 */
     uint64_t settle_ms;    /* from an event to the look, so that a burst is one; 50 */
     uint64_t retry_ms;     /* from one look at a half-written file to the next; 200 */
 };

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -643,6 +644,72 @@ class PagesTest(RuleSyncTestCase):
             s.publish()
             s.wait_enforced()
         s.check()
+
+
+class BlindTest(harness.TestCase):
+    """Another process of rulesync's user has all of the kernel's watchers that this user may have."""
+
+    USER = "65531"  # of nobody else here
+    PREFIX = ["--reuid", USER, "--regid", USER, "--clear-groups"]
+    TAKE_ALL = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+while libc.inotify_init() >= 0:
+    pass
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.folder, 0o777)
+        self.source = self.path("rules.json")
+
+    def take_all(self):
+        """Ends, and gives them back, when its input does."""
+        holder = subprocess.Popen(
+            ["prlimit", "--nofile=4096", "setpriv", "--pdeathsig", "KILL", *self.PREFIX,
+             sys.executable, "-c", self.TAKE_ALL],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        self.addCleanup(harness.end_process, holder)
+        self.assertEqual(b"taken\n", holder.stdout.readline())
+        return holder
+
+    def publish(self, generation):
+        new = self.path("new.json", json.dumps(shard.document(generation)))
+        os.chmod(new, 0o644)
+        os.replace(new, self.source)
+
+    def start_sync(self):
+        args = ["--from", self.source, "--to", self.path("stored.json")]
+        sync = shard.RuleSync(self.folder, args, self.PREFIX)
+        self.addCleanup(sync.stop)
+        return sync
+
+    def wait_used(self, sync, generation):
+        harness.wait_for(lambda: sync.metric("used_generation") == generation,
+                         f"generation {generation} is used")  # fmt: skip
+
+    def test_looks_each_second_and_watches_again(self):
+        holder = self.take_all()
+        self.publish(1)
+        sync = self.start_sync()
+        self.wait_used(sync, 1)
+        self.assertIn("cannot watch the source: looking each second", sync.log())
+        self.assertEqual(0, sync.metric("source_watched"))
+        self.assertIs(False, sync.status()["source"]["watched"])
+        began = time.monotonic()
+        for generation in range(2, 6):
+            self.publish(generation)
+            self.wait_used(sync, generation)
+        # Four looks: with 10 s between two of them it would be nearly 40 s.
+        self.assertLess(time.monotonic() - began, 20)
+        harness.end_process(holder)
+        harness.wait_for(lambda: sync.metric("source_watched") == 1, "the source is watched again")
+        self.assertIs(True, sync.status()["source"]["watched"])
+        self.publish(6)
+        self.wait_used(sync, 6)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -230,6 +231,28 @@ static void sees_a_proxy_come(void **state)
     assert_true(f->proxy.gets < 12); /* to ask is no reason to ask again */
 }
 
+/* Where the socket's folder cannot be watched, here because it is not there, pauses are short. */
+static void asks_often_where_it_cannot_watch(void **state)
+{
+    struct fixture *f = *state;
+    char folder[256];
+    struct delivery_options o = {
+        .socket = f->path, .blind_ms = 30, .retry_min_ms = 60000, .retry_max_ms = 60000};
+    struct err e = ERR_INIT;
+    (void)temp_dir_path(&f->dir, "later", folder);
+    (void)temp_dir_path(&f->dir, "later/control.sock", f->path);
+    f->delivery = delivery_new(f->loop, &o, &e);
+    assert_non_null(f->delivery);
+    give(f, 7);
+    wait_retries(f, 5);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    proxy_double_start(&f->proxy);
+    wait_verdict(f, DELIVERY_CONFIRMED);
+    unsigned gets = f->proxy.gets;
+    run_for(f->loop, 300);
+    assert_true(f->proxy.gets <= gets + 1); /* it watches, and asks each 5 s again */
+}
+
 static void leaves_a_proxy_that_is_ahead_alone(void **state)
 {
     struct fixture *f = *state;
@@ -418,6 +441,7 @@ int main(void)
         TEST(waits_for_a_proxy_that_comes_later),
         TEST(hands_over_again_after_a_restart),
         TEST(sees_a_proxy_come),
+        TEST(asks_often_where_it_cannot_watch),
         TEST(leaves_a_proxy_that_is_ahead_alone),
         TEST(does_not_insist_when_refused),
         TEST(tries_at_once_when_something_changed),

@@ -32,6 +32,8 @@ struct fixture {
     unsigned troubles;
     bool news;
     bool refuse; /* what is offered */
+    bool blind;
+    unsigned blind_changes;
 };
 
 static int on_offer(void *data, const char *place, struct slice text, bool final, struct err *e)
@@ -62,10 +64,18 @@ static void on_warn(void *data, const char *text)
     (void)snprintf(f->warning, sizeof f->warning, "%s", text);
 }
 
+static void on_blind(void *data, bool blind)
+{
+    struct fixture *f = data;
+    f->blind = blind;
+    f->blind_changes++;
+}
+
 static const struct source_handlers handlers = {
     .offer = on_offer,
     .trouble = on_trouble,
     .warn = on_warn,
+    .blind = on_blind,
 };
 
 static int setup(void **state)
@@ -258,6 +268,32 @@ static void waits_for_a_folder_and_for_a_key(void **state)
     publish(f, "three");
     wait_text(f, "three");
     temp_dir_empty(path);
+}
+
+/* What would hold the file is not there, nor what is above, so that there is nothing to watch. */
+static void looks_often_where_nothing_can_be_watched(void **state)
+{
+    struct fixture *f = *state;
+    char folder[512];
+    char file[512];
+    struct source_dir_options o = {.look_ms = LONG_MS, .blind_ms = 30};
+    struct err e = ERR_INIT;
+    o.path = in_mount(f, "deep/rules.json", file);
+    (void)in_mount(f, "deep", folder);
+    f->source = source_dir_new(f->loop, &o, &handlers, f, &e);
+    assert_non_null(f->source);
+    wait_news(f);
+    assert_true(f->blind);
+    wait_news(f); /* another look, though there was no event */
+    assert_int_equal(f->blind_changes, 1);
+    assert_int_equal(mkdir(f->mount, 0755), 0);
+    assert_int_equal(mkdir(folder, 0755), 0);
+    write_at(file, "one");
+    wait_text(f, "one");
+    assert_false(f->blind);
+    assert_int_equal(f->blind_changes, 2);
+    write_at(file, "two");
+    wait_text(f, "two");
 }
 
 static void sees_a_folder_that_was_made_again(void **state)
@@ -490,6 +526,7 @@ int main(void)
         TEST(a_burst_is_one),
         TEST(sees_what_it_was_not_told),
         TEST(waits_for_a_folder_and_for_a_key),
+        TEST(looks_often_where_nothing_can_be_watched),
         TEST(sees_a_folder_that_was_made_again),
         TEST(says_at_once_what_is_wrong_in_a_mount),
         TEST(looks_when_told_to),
