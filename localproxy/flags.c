@@ -203,7 +203,7 @@ const struct flag localproxy_flags_table[] = {
      FLAG_UINT_AT(struct localproxy_flags, max_connections),
      .default_text = "5000, or 2000 with --listen-tls-cert",
      .help = "Connections of the operator that are served at a time; more are closed. One takes up "
-             "to 25 KiB, with --listen-tls-cert 65 KiB, beside 64 MiB for large requests and "
+             "to 20 KiB, with --listen-tls-cert 40 KiB, beside 64 MiB for large requests and "
              "responses of all of them."},
     FLAGS_COMMON(struct localproxy_flags, common),
     {.name = NULL},

@@ -597,8 +597,7 @@ static void on_tls(void *data)
     http_server_set_tls(p->server, listener_secrets_tls(p->o.secrets));
 }
 
-/* A connection takes about 20 KiB with a request to the API server under way, over TLS 40 KiB more.
- */
+/* One takes 16 KiB with a request to the API server under way, over TLS 20 KiB more. */
 static unsigned connections_max(const struct proxy *p)
 {
     uint64_t given = p->o.flags->max_connections;
