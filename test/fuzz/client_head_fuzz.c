@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The head of a request as anybody sends it who reaches localproxy's port, on its whole way to the
+ * API server: what is looked at in it, and which headers pass. A credential that the head does not
+ * hold is not found in it; no credential of the client's passes, nor anything that is about its own
+ * connection; and what an attribute says can be kept without the head.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "check.h"
+#include "codec/encoding.h"
+#include "guard/host.h"
+#include "guard/request_attributes.h"
+#include "guard/token.h"
+#include "headers.h"
+#include "http/h1_parser.h"
+#include "kube/request_info.h"
+#include "request_limits.h"
+
+#define TOKEN "fuzz-token-of-localproxy"
+
+static bool contains(struct slice text, const char *word)
+{
+    return text.len > 0 && memmem(text.ptr, text.len, word, strlen(word)) != NULL;
+}
+
+static void check_guards(const struct http_head *head)
+{
+    static const struct flag_list none = {.count = 0};
+    struct slice authorization = headers_value(head, SLICE("Authorization"));
+    struct slice host = headers_value(head, SLICE("Host"));
+    bool found = token_is_in(head, SLICE(TOKEN));
+    bool bearer = contains(authorization, TOKEN);
+    CHECK(!found || bearer || authorization.len > strlen("Basic ") + sizeof TOKEN);
+    CHECK(!token_is_in(head, SLICE("a token that cannot be there\n")));
+    bool accepted = host_is_accepted(head, &none);
+    CHECK(!accepted || !contains(host, "evil.example"));
+}
+
+static void check_passed(const struct http_head *head, enum request_verb verb)
+{
+    struct http_header out[HEADERS_MAX];
+    size_t n = headers_of_request(head, verb, out);
+    CHECK(n <= HEADERS_MAX && n > 0);
+    for (size_t i = 0; i < n; i++) {
+        CHECK(!slice_ieq(out[i].name, SLICE("Authorization")));
+        CHECK(!slice_ieq(out[i].name, SLICE("Host")));
+        CHECK(!slice_ieq(out[i].name, SLICE("Connection")));
+        CHECK(!slice_ieq(out[i].name, SLICE("Transfer-Encoding")));
+        CHECK(!slice_ieq(out[i].name, SLICE("Content-Length")));
+    }
+    CHECK(verb != VERB_WATCH || !headers_may_upgrade(head, verb));
+}
+
+static void check_accept(const struct http_head *head)
+{
+    struct slice accept = headers_value(head, SLICE("Accept"));
+    struct buf out = BUF_INIT(64 * 1024);
+    struct buf again = BUF_INIT(64 * 1024);
+    (void)encoding_form(accept, encoding_accepted(accept));
+    if (encoding_without_cbor(accept, &out)) {
+        CHECK(out.len <= accept.len);
+        CHECK(!encoding_without_cbor(buf_slice(&out), &again));
+    }
+    buf_reset(&out);
+    buf_reset(&again);
+}
+
+static void check_attributes(const struct request_info *ri)
+{
+    struct request_attributes read = {.verb = VERB_OTHER};
+    struct request_attributes kept = {.verb = VERB_OTHER};
+    request_attributes_read(&read, ri);
+    CHECK(request_attributes_keep(&kept, &read) == 0);
+    CHECK(kept.version == read.version && kept.page == read.page);
+    CHECK(slice_eq(kept.resource, read.resource) && slice_eq(kept.namespace, read.namespace));
+    struct request_limits limits = request_limits_of(ri);
+    CHECK((limits.watch_ms != 0) == (ri->verb == VERB_WATCH));
+    request_attributes_deinit(&kept);
+}
+
+static void check_head(const struct http_head *head)
+{
+    struct request_info ri;
+    struct err e = ERR_INIT;
+    struct http_head *copy = http_head_copy(head);
+    CHECK(copy != NULL && copy->header_count == head->header_count);
+    check_guards(copy);
+    check_accept(copy);
+    if (request_info_parse(&ri, copy->method, copy->target, &e) == 0) {
+        check_passed(copy, ri.verb);
+        if (ri.is_resource && !ri.ambiguous) {
+            check_attributes(&ri);
+        }
+        request_info_deinit(&ri);
+    }
+    free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct h1_limits limits = {.head_bytes = 64 * 1024, .header_count = 128};
+    struct h1_parser *p = h1_parser_new(H1_REQUESTS, &limits);
+    struct slice rest = slice_of((const char *)data, size);
+    const struct http_head *head = NULL;
+    struct slice body = {0};
+    struct err e = ERR_INIT;
+    CHECK(p != NULL);
+    if (h1_parser_next(p, &rest, &head, &body, &e) == H1_HEAD) {
+        check_head(head);
+    }
+    h1_parser_free(p);
+    return 0;
+}
