@@ -142,7 +142,7 @@ class TenantRulesTest(mesh.MeshTestCase):
     def wait_taken_back(self, generation):
         def look():
             thing = self.map_of("shard-a") or {"metadata": {}}
-            rules = mesh.rules_of(thing) if "data" in thing else None
+            rules = mesh.rules_of(thing) if "rules.json" in thing.get("data", {}) else None
             owned = "ownerReferences" in thing["metadata"]
             return rules and rules["generation"] >= generation and rules["spec"]["limits"] and not owned
 
