@@ -82,7 +82,7 @@ class TenantRulesTest(mesh.MeshTestCase):
 
         again = self.start_again(manager)
         self.assertLess(memory_kib(again.pid, "VmHWM"), before + MEMORY_KIB)
-        self.apply(mesh.config("b0", "b0", mesh.limit(mesh.is_in("part", "a"))))
+        self.apply(mesh.config("b0", "b0", mesh.limit(mesh.is_in("part", "z"))))
         self.wait_condition("b0", "Published", "True")
         self.check_map("b0")
 
@@ -170,13 +170,16 @@ class TenantRulesTest(mesh.MeshTestCase):
         self.assertEqual({"object-a"}, pods[0].shown())
 
     def test_another_configmap_takes_its_place(self):
-        self.manager()
+        manager = self.manager()
         self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
         pods = self.shard_of_two("shard-a")
         self.wait_enforced("shard-a", pods=2)
         thing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cmesh-rules-shard-a"}}
         thing["data"] = {"mine": "yes"}
-        self.here("replace", self.user, "--force", "-f", "-", stdin=json.dumps(thing))
+        manager.stop()  # which would make it again at once
+        self.here("delete", self.user, "configmap", "cmesh-rules-shard-a")
+        self.here("create", self.user, "-f", "-", stdin=json.dumps(thing))
+        self.manager()
         self.wait_taken_back(1)
         self.assertEqual({"object-a"}, pods[0].shown())
 
