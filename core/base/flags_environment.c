@@ -64,6 +64,7 @@ static const char *const settings[] = {
     "once",
     "output",
     "pod-namespace",
+    "probe-any-address",
     "probe-interval",
     "proxy",
     "proxy-arg",
