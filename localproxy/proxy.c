@@ -506,7 +506,7 @@ static bool admit_without_token(const struct request *r)
                "this request; --accept-host=NAME takes the name, a token (--token-file) any");
         return false;
     }
-    if (origin_is_untyped(r->head)) {
+    if (origin_is_untyped(r->head, &r->proxy->o.flags->accept_origins)) {
         refuse(r, 415, 0,
                "the request has a body and no Content-Type: a web page may have sent it; say "
                "\"Content-Type: application/json\", or what it is");

@@ -25,7 +25,7 @@ bool origin_is_origin(const char *text);
 
 /* Whether it is as the script of a page may have it in a browser that sends no Origin: a body
  * without a type, which the API server takes for JSON, of a length that is known. Pages cannot
- * chunk one; `kubectl create --raw` does, without a type. */
-bool origin_is_untyped(const struct http_head *head);
+ * chunk one; `kubectl create --raw` does, without a type. Where "*" is accepted, never. */
+bool origin_is_untyped(const struct http_head *head, const struct flag_list *accepted);
 
 #endif

@@ -133,7 +133,8 @@ class CompareTestCase(harness.TestCase):
         cls.selector = f"app in ({cls.namespace},foo),fixture={cls.namespace}"
         cls.limited = ["pods", "configmaps", "widgets"]
         cls.through = cls.class_proxy(
-            [harness.limit(cls.limited, cls.selector)], args=["--resume-doubt=0"]
+            [harness.limit(cls.limited, cls.selector)],
+            args=["--resume-doubt=0", "--accept-origin=*"],  # what pages send is answered as well
         )
         cls.fill()
 
