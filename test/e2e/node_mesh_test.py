@@ -152,6 +152,81 @@ class Holders:
         harness.end_process(self.process)
 
 
+def real_kubeconfig(service):
+    """Of a pod's own service account, with all that it needs in files."""
+    folder = "/var/run/secrets/kubernetes.io/serviceaccount"
+    server = f"https://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
+    cluster = {"server": server, "certificate-authority": f"{folder}/ca.crt"}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "real", "cluster": cluster}],
+            "users": [{"name": "me", "user": {"tokenFile": f"{folder}/token"}}],
+            "contexts": [{"name": "it", "context": {"cluster": "real", "user": "me"}}],
+            "current-context": "it",
+        }
+    )
+
+
+def files_rights(namespace):
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": namespace}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "view", "namespace": namespace},
+        "roleRef": role,
+        "subjects": [subject],
+    }
+    return [binding]
+
+
+def files_pod(namespace, name, **security):
+    """An operator that is no root, with a projected token, and a kubeconfig of mode 0400 where a group
+    makes that readable."""
+    sources = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+        {"configMap": {"name": "kube-root-ca.crt"}},
+    ]
+    mode = {"defaultMode": 0o400} if security else {}
+    token = "/var/run/secrets/kubernetes.io/serviceaccount"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"shard": "files", f"{GROUP}/enable-proxy": "true"},
+            "annotations": {
+                f"{GROUP}/kubeconfig-volume": "real/config",
+                f"{GROUP}/disable-fake-kubeconfig-arg": "true",  # sleep has no flags
+            },
+        },
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": False,
+            "securityContext": {"runAsUser": 65532, "runAsGroup": 65532, **security},
+            "containers": [
+                {
+                    "name": "operator",
+                    "image": node.TOOLS,
+                    "command": ["sleep", "100000"],
+                    "env": [{"name": "HOME", "value": "/tmp"}],
+                    "volumeMounts": [
+                        {"name": "sa", "mountPath": token},
+                        {"name": "real", "mountPath": "/real"},
+                    ],
+                }
+            ],
+            "volumes": [
+                {"name": "sa", "projected": {"sources": sources}},
+                {"name": "real", "secret": {"secretName": "real", **mode}},
+            ],
+        },
+    }
+
+
 class MeshTest(node.TestCase):
     """Tests of one installation; each leaves it as it found it: in order."""
 
@@ -166,6 +241,7 @@ class MeshTest(node.TestCase):
         cls.class_folder = cls.make_folder(cls.addClassCleanup)
         cls.load_operator()
         cls.shared.load_programs()
+        cls.shared.load_tools()
         cls.install()
         cls.apply_example("shard-blue", "shard-green", "statefulset")
 
@@ -400,6 +476,33 @@ class MeshTest(node.TestCase):
             self.assertTrue(lock.endswith("---" + shard_of(holder)), holders)
         printed = self.kubectl("-n", OPERATOR, "get", "shardingconfigs")
         self.assertEqual(2, printed.count("2/2"), printed)
+
+    def test_1_files_are_shared(self):
+        """The sidecars have a user of their own, the operator another one: both read what they must, of
+        volumes whose files the kubelet shows to one user or group only. Of the sidecars' own files
+        the operator gets the kubeconfig alone."""
+        namespace = harness.make_namespace(self.cluster, "files", self.addCleanup)
+        maps = f"/api/v1/namespaces/{namespace}/configmaps"
+        for name in ("mine", "other"):
+            self.cluster.json(maps, "POST", {"metadata": {"name": name, "labels": {"is": name}}})
+        service = self.cluster.json("/api/v1/namespaces/default/services/kubernetes")
+        secret = {"metadata": {"name": "real"}, "stringData": {"config": real_kubeconfig(service)}}
+        self.cluster.json(f"/api/v1/namespaces/{namespace}/secrets", "POST", secret)
+        limit = mesh.limit({"matchLabels": {"is": "mine"}})
+        config = mesh.config("files", "files", limit)
+        config["metadata"]["namespace"] = namespace
+        self.apply(*files_rights(namespace), config)
+        self.apply(files_pod(namespace, "group", fsGroup=3000), files_pod(namespace, "user"))
+        for pod in self.wait_ready(namespace, "shard=files", 2):
+            name = pod["metadata"]["name"]
+            inside = ("-n", namespace, "exec", name, "-c", "operator", "--")
+            out = self.kubectl(*inside, "kubectl", "get", "configmaps", "-n", namespace, "-o", "name")
+            self.assertEqual("configmap/mine\n", out, name)
+            code, _, _ = self.kubectl.run(*inside, "ls", "/run/cmesh")
+            self.assertNotEqual(0, code, "it has not got the control socket")
+        users = self.cluster.inside("ps", "-eo", "uid=,comm=").split("\n")
+        for program in ("localproxy", "rulesync"):
+            self.assertLessEqual(2, sum(line.split() == ["5443", program] for line in users), users)
 
     def logged(self, pod, container, text=""):
         """When a container has first said that."""
