@@ -8,12 +8,11 @@
 
 #include "base/secret.h"
 #include "crypto/digest.h"
+#include "program/local_token.h"
 #include "yaml/yaml.h"
 #include "json/edit.h"
 #include "json/field.h"
 
-/* The user name that stands beside the token in the proxy's URL, see add_server. */
-#define TOKEN_USER "cmesh"
 /* Of a context that names no user, where a token must be sent. */
 #define EXTRA_USER "cmesh"
 #define IN_CLUSTER "in-cluster"
@@ -89,7 +88,7 @@ static void write_server(const struct generate_options *o, struct buf *out)
     url_host_port(o->proxy, host);
     buf_append_str(out, o->proxy->https ? "https://" : "http://");
     if (o->token != NULL && !o->proxy->https) {
-        buf_append_str(out, TOKEN_USER ":");
+        buf_append_str(out, LOCAL_TOKEN_USER ":");
         append_escaped(out, o->token);
         buf_append_char(out, '@');
     }

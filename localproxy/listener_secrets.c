@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "listener_secrets.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,19 +12,23 @@
 #include "base/file_state.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "crypto/digest.h"
 #include "local_certificate.h"
 #include "net/timer.h"
 #include "program/local_tls.h"
+#include "program/local_token.h"
 
 enum {
     CHECK_MS = 10000,
     SECRET_FILE_MAX = 1024 * 1024,
-    FILE_NAME_SIZE = 256, /* in messages */
+    BASIC_MAX = 2 * SECRET_FILE_MAX, /* a token with its user name, encoded */
+    FILE_NAME_SIZE = 256,            /* in messages */
 };
 
 struct listener_secrets {
     const struct localproxy_flags *flags;
     struct buf token;
+    struct buf basic;
     struct tls_config *tls;
     struct file_state token_state;
     struct file_state cert_state;
@@ -53,6 +58,21 @@ static bool is_space(uint8_t c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
+static int encode_basic(const struct buf *token, struct buf *out)
+{
+    struct buf text = BUF_INIT(BASIC_MAX);
+    int rc = buf_reserve(&text, sizeof LOCAL_TOKEN_USER + token->len) == NULL ? -ENOMEM : 0;
+    buf_append_str(&text, LOCAL_TOKEN_USER ":");
+    if (rc == 0) {
+        rc = buf_append(&text, buf_data(token), token->len);
+    }
+    if (rc == 0) {
+        rc = base64_encode(buf_slice(&text), out);
+    }
+    secret_buf_reset(&text);
+    return rc;
+}
+
 /* Replaces the token when the file holds one. */
 static int read_token(struct listener_secrets *s, struct err *e)
 {
@@ -66,12 +86,19 @@ static int read_token(struct listener_secrets *s, struct err *e)
                  ? 0
                  : err_set(e, -EINVAL, "--token-file: %s: contains no token", s->flags->token_file);
     }
+    struct buf basic = BUF_INIT(BASIC_MAX);
+    if (rc == 0 && encode_basic(&token, &basic) != 0) {
+        rc = err_memory(e);
+    }
     if (rc != 0) {
         secret_buf_reset(&token);
+        secret_buf_reset(&basic);
         return rc;
     }
     secret_buf_reset(&s->token);
+    secret_buf_reset(&s->basic);
     s->token = token;
+    s->basic = basic;
     return 0;
 }
 
@@ -255,6 +282,7 @@ struct listener_secrets *listener_secrets_new(struct net_loop *l,
     s->flags = flags;
     s->check_ms = check_ms != 0 ? check_ms : CHECK_MS;
     buf_init(&s->token, SECRET_FILE_MAX);
+    buf_init(&s->basic, BASIC_MAX);
     if (start_token(s, e) != 0 || start_tls(s, e) != 0 || start_timer(s, l, e) != 0) {
         listener_secrets_free(s);
         return NULL;
@@ -265,6 +293,11 @@ struct listener_secrets *listener_secrets_new(struct net_loop *l,
 struct slice listener_secrets_token(const struct listener_secrets *s)
 {
     return buf_slice(&s->token);
+}
+
+struct slice listener_secrets_basic(const struct listener_secrets *s)
+{
+    return buf_slice(&s->basic);
 }
 
 struct tls_config *listener_secrets_tls(const struct listener_secrets *s)
@@ -286,6 +319,7 @@ void listener_secrets_free(struct listener_secrets *s)
     net_timer_free(s->timer);
     tls_config_unref(s->tls);
     secret_buf_reset(&s->token);
+    secret_buf_reset(&s->basic);
     free(s->authority);
     free(s);
 }

@@ -27,6 +27,8 @@ MUST_CHECK struct listener_secrets *listener_secrets_new(struct net_loop *l,
 
 /* Empty: none is demanded. Valid until the loop runs on. */
 struct slice listener_secrets_token(const struct listener_secrets *s);
+/* The same with LOCAL_TOKEN_USER, as Basic credentials have it (RFC 7617). */
+struct slice listener_secrets_basic(const struct listener_secrets *s);
 
 /* NULL: plain. Belongs to `s`, which lets it go with the next one. */
 struct tls_config *listener_secrets_tls(const struct listener_secrets *s);

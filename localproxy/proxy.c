@@ -518,8 +518,9 @@ static bool admit_without_token(const struct request *r)
 /* False: the request was refused, of which the API server is not to hear. */
 static bool admit(const struct request *r)
 {
-    struct slice token = listener_secrets_token(r->proxy->o.secrets);
-    if (token.len > 0 && !token_is_in(r->head, token)) {
+    const struct token token = {listener_secrets_token(r->proxy->o.secrets),
+                                listener_secrets_basic(r->proxy->o.secrets)};
+    if (token.text.len > 0 && !token_is_in(r->head, &token)) {
         refuse(r, 401, 0,
                "the token is missing or wrong: use the kubeconfig that kubeconfig-gen writes, with "
                "the same --token-file as localproxy's, or none if it has none");
@@ -531,7 +532,7 @@ static bool admit(const struct request *r)
                "--accept-origin=ORIGIN lets the pages of that origin use localproxy");
         return false;
     }
-    return token.len > 0 || admit_without_token(r);
+    return token.text.len > 0 || admit_without_token(r);
 }
 
 static void count_client(struct proxy *p)

@@ -13,6 +13,9 @@
 /* As --help shows it. */
 #define LOCAL_TOKEN_DEFAULT "a file of the user's own"
 
+/* The user name that stands beside it in Basic credentials. */
+#define LOCAL_TOKEN_USER "cmesh"
+
 #define LOCAL_TOKEN_LEN_MIN 16
 #define LOCAL_TOKEN_LEN_MAX 4096
 

@@ -31,7 +31,7 @@ static bool has_password(struct slice encoded, struct slice token)
     return right;
 }
 
-bool token_is_in(const struct http_head *head, struct slice token)
+bool token_is_in(const struct http_head *head, const struct token *token)
 {
     const struct http_header *h = http_head_find(head, SLICE("Authorization"));
     if (h == NULL) {
@@ -39,7 +39,8 @@ bool token_is_in(const struct http_head *head, struct slice token)
     }
     struct slice value = h->value;
     if (take_scheme(&value, SLICE("Bearer "))) {
-        return secret_equal(value, token);
+        return secret_equal(value, token->text);
     }
-    return take_scheme(&value, SLICE("Basic ")) && has_password(value, token);
+    return take_scheme(&value, SLICE("Basic ")) &&
+           (secret_equal(value, token->basic) || has_password(value, token->text));
 }

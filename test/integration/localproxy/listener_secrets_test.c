@@ -123,8 +123,10 @@ static void the_token_is_followed(void **state)
     replace(f, "token", "one \r\n");
     start(f);
     assert_true(slice_eq(listener_secrets_token(f->secrets), SLICE("one")));
+    assert_true(slice_eq(listener_secrets_basic(f->secrets), SLICE("Y21lc2g6b25l")));
     replace(f, "token", "two");
     expect_token(f, "two");
+    assert_true(slice_eq(listener_secrets_basic(f->secrets), SLICE("Y21lc2g6dHdv")));
 }
 
 static void a_token_that_is_gone_stays_demanded(void **state)
