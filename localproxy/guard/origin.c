@@ -72,7 +72,7 @@ bool origin_is_origin(const char *text)
 bool origin_is_untyped(const struct http_head *head, const struct flag_list *accepted)
 {
     const struct http_header *type = http_head_find(head, SLICE("Content-Type"));
-    return head->framing == HTTP_BODY_LENGTH && head->content_length > 0 &&
-           (type == NULL || type->value.len == 0) &&
+    return slice_eq(head->method, SLICE("POST")) && head->framing == HTTP_BODY_LENGTH &&
+           head->content_length > 0 && (type == NULL || type->value.len == 0) &&
            http_head_find(head, SLICE("Origin")) == NULL && !is_listed(SLICE("*"), accepted);
 }

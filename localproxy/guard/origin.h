@@ -23,9 +23,10 @@ bool origin_is_accepted(const struct http_head *head, const struct flag_list *ac
 /* Whether `accepted` can have it: "*", "null", or SCHEME://HOST[:PORT]; nothing else can match. */
 bool origin_is_origin(const char *text);
 
-/* Whether it is as the script of a page may have it in a browser that sends no Origin: a body
- * without a type, which the API server takes for JSON, of a length that is known. Pages cannot
- * chunk one; `kubectl create --raw` does, without a type. Where "*" is accepted, never. */
+/* Whether it is as the script of a page may have it in a browser that sends no Origin: a POST whose
+ * body has no type, which the API server takes for JSON, and a length that is known. Pages need
+ * permission for other methods with a body, and cannot chunk one; `kubectl create --raw` does,
+ * without a type. Where "*" is accepted, never. */
 bool origin_is_untyped(const struct http_head *head, const struct flag_list *accepted);
 
 #endif

@@ -120,7 +120,8 @@ static void what_never_matches_is_no_origin(void **state)
 static bool is_untyped(enum http_framing framing, uint64_t length, const char *type)
 {
     const struct http_header h = {SLICE("content-type"), slice_str(type != NULL ? type : "")};
-    const struct http_head head = {.headers = &h,
+    const struct http_head head = {.method = SLICE("POST"),
+                                   .headers = &h,
                                    .header_count = type != NULL ? 1 : 0,
                                    .framing = framing,
                                    .content_length = length};
@@ -138,9 +139,16 @@ static void bodies_without_a_type(void **state)
     assert_false(is_untyped(HTTP_BODY_NONE, 0, NULL));
     assert_false(is_untyped(HTTP_BODY_CHUNKED, 0, NULL)); /* kubectl create --raw */
     const struct http_header h = {SLICE("Origin"), SLICE("null")};
-    const struct http_head head = {
-        .headers = &h, .header_count = 1, .framing = HTTP_BODY_LENGTH, .content_length = 1};
+    struct http_head head = {.method = SLICE("POST"),
+                             .headers = &h,
+                             .header_count = 1,
+                             .framing = HTTP_BODY_LENGTH,
+                             .content_length = 1};
     assert_false(origin_is_untyped(&head, &none)); /* origin_is_accepted has looked at that */
+    head.header_count = 0;
+    assert_true(origin_is_untyped(&head, &none));
+    head.method = SLICE("GET"); /* no page can send one with a body */
+    assert_false(origin_is_untyped(&head, &none));
 }
 
 int main(void)
