@@ -161,7 +161,7 @@ class BrowserTest(harness.TestCase):
 
     def start(self, guard, *args):
         args = ["--resume-doubt=0", *guard.args(self.token), *args]
-        return self.proxy(None, self.kubeconfig, args)
+        return self.proxy(None, self.kubeconfig, args, env={"CMESH_ACCEPT_ORIGIN": ""})
 
     def pages(self, pages, port=0):
         served = browser.Pages(pages, port)

@@ -133,8 +133,7 @@ class CompareTestCase(harness.TestCase):
         cls.selector = f"app in ({cls.namespace},foo),fixture={cls.namespace}"
         cls.limited = ["pods", "configmaps", "widgets"]
         cls.through = cls.class_proxy(
-            [harness.limit(cls.limited, cls.selector)],
-            args=["--resume-doubt=0", "--accept-origin=*"],  # what pages send is answered as well
+            [harness.limit(cls.limited, cls.selector)], args=["--resume-doubt=0"]
         )
         cls.fill()
 
