@@ -26,7 +26,7 @@ struct webhook_server;
 struct webhook_server_options {
     const char *address;                /* ADDR:PORT */
     const struct webhook_route *routes; /* kept, not copied; ends with a NULL path */
-    void *data;                         /* of all routes; threads may use it until the loop is freed */
+    void *data; /* of all routes; threads may use it until the loop is freed */
     const struct client_trust *clients; /* for the certificate until webhook_server_set_tls */
     uint64_t body_timeout_ms;           /* from a request's head to the end of its body; 0: 10 s */
     uint64_t bodies_max;                /* bytes of all that are held; 0: 32 MiB */

@@ -128,10 +128,8 @@ static int open_clients(struct webhook_serving *s, struct net_loop *l,
 static int open_server(struct webhook_serving *s, struct net_loop *l,
                        const struct webhook_serving_options *o, struct err *e)
 {
-    const struct webhook_server_options so = {.address = o->address,
-                                              .routes = webhook_routes,
-                                              .data = s->context,
-                                              .clients = s->clients};
+    const struct webhook_server_options so = {
+        .address = o->address, .routes = webhook_routes, .data = s->context, .clients = s->clients};
     s->server = webhook_server_new(l, &so, e);
     return s->server == NULL ? e->code : 0;
 }
