@@ -254,7 +254,7 @@ start_manager() {
 	[ -n "$throwaway" ] || options=(--label-qps=0)
 	run manager.log "$bin/manager/manager" --namespace="$prefix-operator" \
 		--watch-namespace="$prefix-operator" --leader-elect=false --webhook=off \
-		--admin=127.0.0.1:0 --ready-file=manager.ready "${options[@]}"
+		--admin=127.0.0.1:0 --probe-any-address --ready-file=manager.ready "${options[@]}"
 	await test -f manager.ready || die "the manager does not start: $(tail -n 3 manager.log)"
 }
 
