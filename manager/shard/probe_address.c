@@ -15,11 +15,11 @@ struct range {
 
 /* https://www.iana.org/assignments/iana-ipv4-special-registry */
 static const struct range refused4[] = {
-    {{0}, 8},         /* this network, unspecified */
-    {{127}, 8},       /* loopback */
-    {{169, 254}, 16}, /* link-local: metadata services */
-    {{224}, 4},       /* multicast */
-    {{240}, 4},       /* reserved, broadcast */
+    {{0}, 8},                   /* this network, unspecified */
+    {{127}, 8},                 /* loopback */
+    {{169, 254}, 16},           /* link-local: metadata services */
+    {{224}, 4},                 /* multicast */
+    {{255, 255, 255, 255}, 32}, /* broadcast; the rest of 240/4 some clouds give to pods */
 };
 
 /* https://www.iana.org/assignments/iana-ipv6-special-registry */

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 /* Whether a pod, or the node of one with hostNetwork, can have it: not an unspecified, loopback,
- * link-local, multicast or reserved address, nor one of these written as an IPv6 one. */
+ * link-local, multicast or broadcast address, nor one of these written as an IPv6 one. */
 bool probe_address_is_plausible(const struct sockaddr_storage *address);
 
 #endif
