@@ -69,7 +69,7 @@ class SecrecyTestCase(harness.TestCase):
             os.chmod(path, 0o644)
         args = ["--listen=127.0.0.1:0", "--admin=127.0.0.1:0", f"--rules={rules}",
                 f"--kubeconfig={kubeconfig}", f"--ready-file={ready}"]  # fmt: skip
-        process, folder = self.start("localproxy", args, env)
+        process, folder = self.start("localproxy", [*args, "--token-file=off"], env)
         harness.wait_for(lambda: os.path.exists(ready), "localproxy listens")
         return process, folder
 
