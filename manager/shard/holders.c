@@ -245,6 +245,14 @@ static bool shares_with(const struct search *q, const struct other *o)
            inject_options_lists(ours, "*") || inject_options_lists(theirs, "*");
 }
 
+/* Of which operator it is, its rules may say: those that nobody has read may say anything. */
+static bool is_of_same_operator(const struct search *q, const struct other *o)
+{
+    struct kin kin;
+    kin_init(&kin, o->config, o->map == NULL ? NULL : o->map->rules, o->pods, o->pod_count);
+    return (!q->now && is_unread(o)) || kin_same_operator(&q->kin, &kin);
+}
+
 /* 0 or -ENOMEM. */
 static int look_at(struct search *q, const char *key)
 {
@@ -252,7 +260,6 @@ static int look_at(struct search *q, const char *key)
     struct other o = {.key = key,
                       .config = shard_cache_find_config(c->options.cache, key),
                       .shard = controller_find_shard(c, key)};
-    struct kin kin;
     o.map = o.shard == NULL ? shard_cache_find_map(c->options.cache, key) : shard_map(o.shard);
     o.map = o.map != NULL && shard_owns_map(o.shard, o.config, o.map) ? o.map : NULL;
     o.map = o.map != NULL && is_nobodys(&o) ? NULL : o.map;
@@ -260,9 +267,8 @@ static int look_at(struct search *q, const char *key)
     if (o.pods == NULL) {
         return -ENOMEM;
     }
-    kin_init(&kin, o.config, o.map == NULL ? NULL : o.map->rules, o.pods, o.pod_count);
     bool intended = shares_with(q, &o);
-    if (kin_same_operator(&q->kin, &kin) && (q->now || !intended)) {
+    if (is_of_same_operator(q, &o) && (q->now || !intended)) {
         size_t before = q->found->count;
         look_at_other(q, &o);
         q->found->intended += intended ? q->found->count - before : 0;

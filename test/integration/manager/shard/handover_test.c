@@ -385,6 +385,77 @@ static void test_strict_waits_for_pods_of_a_deleted_shard(void **state)
     fixture_expect_generation(s, "green", 2);
 }
 
+/* A config whose shard sees these namespaces, and whose operator elects a leader by this lock. */
+static void sees_with_lock(struct fixture *s, const char *name, const char *lock,
+                           const char *values)
+{
+    store_put_text(&s->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"controller\":{"
+                   "\"leaderElectionName\":\"%s\"},\"selector\":{\"matchLabels\":{"
+                   "\"shard\":\"%s\"}},\"limits\":[{\"relateResources\":[{\"apiGroups\":[\"\"],"
+                   "\"resources\":[\"pods\"]}],\"selector\":{\"matchExpressions\":[{\"key\":\"ns\","
+                   "\"operator\":\"In\",\"values\":[%s]}]}}]}}",
+                   name, lock, name, values);
+}
+
+/* The process is another one: what it has of blue's ConfigMap is what it was listed with, before
+ * anybody wanted to know what is in it. */
+static void know_no_more_of_blue(struct fixture *s)
+{
+    cJSON *map = cJSON_Duplicate(store_get(&s->store, "configmaps", "n", "cmesh-rules-blue"), true);
+    assert_non_null(map);
+    store_delete(&s->store, "shardingconfigs", "n", "blue");
+    store_delete(&s->store, "pods", "n", "blue-0");
+    store_delete(&s->store, "configmaps", "n", "cmesh-rules-blue");
+    run_for(s->store.api.loop, PAUSE_MS); /* until the cache shows it */
+    store_put(&s->store, "configmaps", "n", map);
+    run_for(s->store.api.loop, PAUSE_MS);
+    assert_true(shard_cache_find_map(s->cache, "n/blue")->unread);
+    pod_of(s, "blue-0", "blue", "of-blue");
+    run_for(s->store.api.loop, PAUSE_MS);
+}
+
+/* Green is to see 3 of blue, which is gone but for its pod, when another process leads. */
+static void lead_anew_without_blue(struct fixture *s, const char *lock_of_blue)
+{
+    s->handover_ms = LONG_MS;
+    s->strict = true;
+    pod_of(s, "blue-0", "blue", "of-blue");
+    pod_of(s, "green-0", "green", "of-green");
+    sees_with_lock(s, "blue", lock_of_blue, "\"1\",\"2\",\"3\"");
+    sees_with_lock(s, "green", "lock", "\"4\",\"5\"");
+    fixture_lead(s);
+    fixture_expect_generation(s, "blue", 1);
+    fixture_expect_generation(s, "green", 1);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_enforces(s, "green-0", "green");
+    fixture_expect_condition(s, "green", "Enforced", "True");
+    fixture_settle(s);
+    fixture_retire(s);
+    know_no_more_of_blue(s);
+    sees_with_lock(s, "green", "lock", "\"3\",\"4\",\"5\"");
+    run_for(s->store.api.loop, PAUSE_MS);
+    fixture_lead(s);
+}
+
+/* By the lock in its rules it is of the same operator, and these are read after the start. */
+static void test_strict_waits_for_a_deleted_shard_that_was_not_read_yet(void **state)
+{
+    struct fixture *s = *state;
+    lead_anew_without_blue(s, "lock");
+    expect_waiting(s, "green", "n/blue");
+    stays_at(s, "green", 1);
+    store_delete(&s->store, "pods", "n", "blue-0");
+    fixture_expect_generation(s, "green", 2);
+}
+
+static void test_strict_does_not_wait_for_one_that_turns_out_to_be_anothers(void **state)
+{
+    struct fixture *s = *state;
+    lead_anew_without_blue(s, "other");
+    fixture_expect_generation(s, "green", 2);
+}
+
 /* Somebody has deleted its ConfigMap, too: nobody knows what they show. */
 static void test_strict_waits_for_pods_of_which_nothing_is_left(void **state)
 {
@@ -879,6 +950,8 @@ int main(void)
         TEST(test_edited_and_taken_back),
         TEST(test_strict_waits_for_a_silent_pod),
         TEST(test_strict_waits_for_pods_of_a_deleted_shard),
+        TEST(test_strict_waits_for_a_deleted_shard_that_was_not_read_yet),
+        TEST(test_strict_does_not_wait_for_one_that_turns_out_to_be_anothers),
         TEST(test_strict_waits_for_pods_of_which_nothing_is_left),
         TEST(test_strict_waits_for_pods_no_longer_selected),
         TEST(test_strict_waits_for_pods_without_a_sidecar),
