@@ -781,12 +781,14 @@ static void make_secret(char out[SECRET_LEN + 1])
     out[SECRET_LEN] = '\0';
 }
 
-/* How often it is in the memory of a process. A part of it counts. */
+/* How often its end is in the memory of a process. Of memory that was freed the allocator
+ * overwrites the beginning. */
 static size_t count_in_memory(pid_t pid, const char *secret)
 {
     enum { PART = 24, STEP = 1 << 20 };
     char path[64];
     char line[512];
+    const char *end_of_it = secret + SECRET_LEN - PART;
     size_t count = 0;
     (void)snprintf(path, sizeof path, "/proc/%d/mem", (int)pid);
     int mem = open(path, O_RDONLY | O_CLOEXEC);
@@ -805,7 +807,7 @@ static size_t count_in_memory(pid_t pid, const char *secret)
         for (unsigned long at = from; at < to; at += STEP) {
             ssize_t n = pread(mem, piece, STEP + PART, (off_t)at);
             const char *end = piece + (n > 0 ? n : 0);
-            for (const char *p = piece; (p = memmem(p, (size_t)(end - p), secret, PART)) != NULL;
+            for (const char *p = piece; (p = memmem(p, (size_t)(end - p), end_of_it, PART)) != NULL;
                  p++) {
                 count++;
             }
