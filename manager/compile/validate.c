@@ -21,7 +21,7 @@ enum {
     PATH_LEN = 128,
     SHARED_MAX = 64,          /* configs whose limits are compared with those of the new one */
     NAMED_MAX = 3,            /* of which each is warned of by itself: there is more to be told */
-    STEPS_MAX = 5000000,      /* for the sake of warnings, each as long as comparing two words */
+    STEPS_MAX = 1500000,      /* for the sake of warnings, each as long as comparing two words */
     PODS_STEPS_MAX = 1000000, /* to compare the selector of pods with all others */
     SPELLING_STEPS = 64,
     PAIR_STEPS = 32, /* to look for a group and a resource in rules */
