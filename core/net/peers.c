@@ -53,6 +53,7 @@ struct net_peer *net_peers_get(struct net_peers *p, const struct sockaddr *addr)
         memcpy(peer->key, key, sizeof key);
         peer->refs = 1;
         peer->served = uv_hrtime();
+        peer->due = peer->served;
         list_append(&p->list, &peer->link);
     }
     return peer;

@@ -26,10 +26,13 @@ struct net_peers {
 struct net_peer {
     struct list link;
     unsigned refs;
-    unsigned connections; /* kept by the server, as is the next */
+    unsigned connections; /* kept by the server, as are `bytes` and the last three */
     uint64_t bytes;       /* held on its behalf */
     uint64_t served;      /* when a step of one of its handshakes was taken last, or since when it
                              is known: nanoseconds */
+    uint64_t due;         /* when the next of what it asks for may take time: nanoseconds, */
+    unsigned waiting;     /* and what waits for that, and its bytes */
+    uint64_t waiting_bytes;
     uint8_t key[9];
 };
 

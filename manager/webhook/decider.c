@@ -6,16 +6,15 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/list.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "http/server.h"
 #include "net/blocking.h"
 #include "webhook/response.h"
+#include "webhook/review_queue.h"
 
 enum {
     SMALL_MAX = 64 * 1024,
-    WAITING_MAX = 64,
-    WAITING_BYTES_MAX = 16 * 1024 * 1024,
     ANSWER_MAX = 4 * ADMISSION_REVIEW_MAX,
 };
 
@@ -23,28 +22,23 @@ enum lane_name { LANE_SMALL, LANE_LARGE, LANES };
 
 struct job;
 
-struct lane {
-    struct list waiting; /* the smallest first */
-    struct job *running;
-};
-
 struct decider {
     struct decider_options o;
     struct net_loop *loop;
-    struct lane lanes[LANES];
-    struct webhook_thread_counts counts;
+    struct review_queue queue;
+    struct job *running[LANES];
+    uint64_t reviews; /* that were in threads */
+    uint64_t turned_away;
 };
 
 /* One review. */
 struct job {
-    struct list link;
+    struct review_place place;
     struct decider *decider; /* NULL: it is gone, and so are the next two */
     struct webhook_stats *stats;
     struct http_exchange *x; /* NULL: the connection is gone */
     const struct webhook_route *route;
     void *data;
-    enum lane_name lane;
-    size_t size;
     uint64_t begun;
     struct net_blocking *work; /* that is being done; NULL: none */
     bool abandoned;            /* what is left to do is to free it */
@@ -166,7 +160,7 @@ static void finish_review(struct job *j)
 
 static void job_free(struct job *j)
 {
-    list_remove(&j->link);
+    review_place_close(&j->place);
     forget_decision(j);
     if (j->read) {
         admission_request_deinit(&j->request);
@@ -226,13 +220,14 @@ static void end(struct job *j)
 
 /* ---- threads ---- */
 
-static void next_job(struct decider *d, enum lane_name name);
+static void next_job(struct decider *d, unsigned lane);
 
 static void free_lane(struct job *j)
 {
     struct decider *d = j->decider;
-    d->lanes[j->lane].running = NULL;
-    d->counts.reviews++;
+    d->running[j->place.lane] = NULL;
+    d->reviews++;
+    review_place_charge(&j->place, now_us() * 1000, (j->thread_us + j->loop_us) * 1000);
 }
 
 static void on_dropped(void *data)
@@ -252,7 +247,7 @@ static void on_answered(void *data)
 {
     struct job *j = data;
     struct decider *d = j->decider;
-    enum lane_name lane = j->lane;
+    unsigned lane = j->place.lane;
     j->work = NULL;
     free_lane(j);
     if (j->x != NULL) {
@@ -297,20 +292,18 @@ static void on_read(void *data)
     }
 }
 
-static void next_job(struct decider *d, enum lane_name name)
+static void next_job(struct decider *d, unsigned lane)
 {
     static const struct net_blocking_ops ops = {
         .work = work_read, .done = on_read, .drop = on_dropped};
-    struct lane *lane = &d->lanes[name];
-    while (lane->running == NULL && !list_empty(&lane->waiting)) {
-        struct job *j = LIST_ITEM(lane->waiting.next, struct job, link);
-        list_remove(&j->link);
-        d->counts.waiting--;
-        d->counts.waiting_bytes -= j->size;
-        lane->running = j;
+    struct review_place *next = NULL;
+    while (d->running[lane] == NULL && (next = review_queue_next(&d->queue, lane)) != NULL) {
+        struct job *j = LIST_ITEM(next, struct job, place);
+        review_place_leave(next);
+        d->running[lane] = j;
         j->work = net_blocking_start(d->loop, &ops, j);
         if (j->work == NULL) {
-            lane->running = NULL;
+            d->running[lane] = NULL;
             fail_memory(j);
             end(j);
         }
@@ -330,21 +323,14 @@ static void ignore(struct http_exchange *x)
     (void)x;
 }
 
-static void forget_waiting(struct job *j)
-{
-    j->decider->counts.waiting--;
-    j->decider->counts.waiting_bytes -= j->size;
-    job_free(j);
-}
-
 static void on_close(struct http_exchange *x, const struct err *e)
 {
     struct job *j = x->data;
     (void)e;
     j->x = NULL;
     j->stats->results[WEBHOOK_BAD_REQUEST]++;
-    if (list_linked(&j->link)) {
-        forget_waiting(j);
+    if (j->place.queue != NULL) {
+        job_free(j);
     }
 }
 
@@ -355,43 +341,26 @@ static const struct http_exchange_handlers waiting_handlers = {
     .on_close = on_close,
 };
 
-static struct job *largest_of(const struct lane *lane)
-{
-    return list_empty(&lane->waiting) ? NULL : LIST_ITEM(lane->waiting.prev, struct job, link);
-}
-
 static void turn_away(struct decider *d, struct job *j)
 {
     const struct http_header later = {SLICE("Retry-After"), SLICE("1")};
     struct http_exchange *x = j->x;
     j->stats->results[WEBHOOK_BAD_REQUEST]++;
-    d->counts.turned_away++;
-    forget_waiting(j);
+    d->turned_away++;
+    job_free(j);
     webhook_respond_failure(x, 503, "too many concurrent reviews", &later);
-}
-
-static void bound_waiting(struct decider *d)
-{
-    while (d->counts.waiting > WAITING_MAX || d->counts.waiting_bytes > WAITING_BYTES_MAX) {
-        struct job *large = largest_of(&d->lanes[LANE_LARGE]);
-        turn_away(d, large != NULL ? large : largest_of(&d->lanes[LANE_SMALL]));
-    }
 }
 
 static void wait(struct decider *d, struct job *j)
 {
-    struct list *at = d->lanes[j->lane].waiting.prev;
-    while (at != &d->lanes[j->lane].waiting && LIST_ITEM(at, struct job, link)->size > j->size) {
-        at = at->prev;
-    }
-    list_append(at->next, &j->link); /* behind `at` */
-    d->counts.waiting++;
-    d->counts.waiting_bytes += j->size;
+    struct review_place *excess = NULL;
     j->x->handlers = &waiting_handlers;
     j->x->data = j;
-    enum lane_name lane = j->lane;
-    next_job(d, lane);
-    bound_waiting(d);
+    review_place_wait(&j->place, &d->queue);
+    next_job(d, j->place.lane);
+    while ((excess = review_queue_excess(&d->queue)) != NULL) {
+        turn_away(d, LIST_ITEM(excess, struct job, place));
+    }
 }
 
 /* ---- life ---- */
@@ -412,14 +381,13 @@ static struct job *job_new(struct decider *d, size_t route, struct http_exchange
     if (j == NULL) {
         return NULL;
     }
-    list_init(&j->link);
     j->decider = d;
     j->stats = &d->o.stats[route];
     j->x = x;
     j->route = &d->o.routes[route];
     j->data = d->o.data;
-    j->size = body->len;
-    j->lane = body->len < SMALL_MAX ? LANE_SMALL : LANE_LARGE;
+    review_place_open(&j->place, http_server_peer(x),
+                      body->len < SMALL_MAX ? LANE_SMALL : LANE_LARGE, body->len);
     j->begun = now_us();
     j->body = *body;
     buf_init(&j->answer, ANSWER_MAX);
@@ -435,7 +403,7 @@ void decider_take(struct decider *d, size_t route, struct http_exchange *x, stru
         secret_buf_reset(body);
         d->o.stats[route].results[WEBHOOK_ERROR]++;
         webhook_respond_failure(x, 500, "out of memory", NULL);
-    } else if (j->size <= (inline_max != 0 ? inline_max : SMALL_MAX)) {
+    } else if (j->place.size <= (inline_max != 0 ? inline_max : SMALL_MAX)) {
         decide_at_once(j);
     } else {
         wait(d, j);
@@ -450,15 +418,18 @@ struct decider *decider_new(struct net_loop *l, const struct decider_options *o)
     }
     d->o = *o;
     d->loop = l;
-    for (size_t i = 0; i < LANES; i++) {
-        list_init(&d->lanes[i].waiting);
-    }
+    review_queue_init(&d->queue);
     return d;
 }
 
 void decider_count(const struct decider *d, struct webhook_thread_counts *out)
 {
-    *out = d->counts;
+    *out = (struct webhook_thread_counts){
+        .reviews = d->reviews,
+        .turned_away = d->turned_away,
+        .waiting = d->queue.count,
+        .waiting_bytes = d->queue.bytes,
+    };
 }
 
 void decider_free(struct decider *d)
@@ -466,14 +437,13 @@ void decider_free(struct decider *d)
     if (d == NULL) {
         return;
     }
+    while (!list_empty(&d->queue.waiting)) {
+        job_free(LIST_ITEM(d->queue.waiting.next, struct job, place.link));
+    }
     for (size_t i = 0; i < LANES; i++) {
-        struct lane *lane = &d->lanes[i];
-        while (!list_empty(&lane->waiting)) {
-            forget_waiting(LIST_ITEM(lane->waiting.next, struct job, link));
-        }
-        if (lane->running != NULL) {
-            lane->running->decider = NULL;
-            net_blocking_drop(lane->running->work);
+        if (d->running[i] != NULL) {
+            d->running[i]->decider = NULL;
+            net_blocking_drop(d->running[i]->work);
         }
     }
     free(d);

@@ -3,9 +3,9 @@
  * decider.h - decides about reviews and answers them: small ones at once, large ones in a thread.
  *
  * There are two lanes, so that what is small never waits for what is large, and in each of them one
- * review at a time, the smallest of those that wait: to keep others waiting one has to send what is
- * as small as theirs. Bounded: reviews that wait, and their bytes; over it the largest is told to
- * come again.
+ * review at a time; addresses take turns (review_queue.h): to keep others waiting one has to have
+ * many of them. Bounded: reviews that wait, and their bytes; over it those are told to come again
+ * whose address asks for most.
  *
  *     WAITING --> READING (thread) --> decided (loop) --> ANSWERING (thread) --> answered (loop)
  *

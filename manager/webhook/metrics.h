@@ -32,7 +32,7 @@ struct webhook_stats {
 
 /* Of all routes: what is decided about in threads. */
 struct webhook_thread_counts {
-    unsigned waiting;     /* reviews now, */
+    size_t waiting;       /* reviews now, */
     size_t waiting_bytes; /* and their bytes */
     uint64_t reviews;     /* that were in one */
     uint64_t turned_away; /* since too many waited */

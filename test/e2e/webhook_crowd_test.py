@@ -17,6 +17,7 @@ import threading
 import time
 
 import harness
+import mesh
 import wire
 from webhook_case import WebhookCase
 from webhook_test import operator, sharding_config
@@ -154,6 +155,42 @@ class Shaker(Neighbour):
         self.count(50)
 
 
+class Asker(Neighbour):
+    """Sends a review, takes the answer, and sends it again."""
+
+    def __init__(self, address, source, threads, path, review):
+        super().__init__(address, source, threads)
+        body = json.dumps(review, separators=(",", ":")).encode()
+        head = "POST {} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
+        self.request = head.format(path, len(body)).encode() + body
+
+    def act(self):
+        with wire.Stream(self.connect()) as connection:
+            connection.sock.settimeout(30)
+            while not self.over.is_set():
+                connection.send(self.request)
+                try:
+                    head = wire.Head(connection.read_head_lines())
+                    connection.need(int(head.get("Content-Length")))
+                except wire.Cut:
+                    return
+                connection.input = b""
+                self.count(2 * len(self.threads))
+
+
+def costly_config(namespace):
+    """Review of a ShardingConfig that takes longer than others that are as small."""
+    keys = [{"key": f"k{n}", "operator": "Exists"} for n in range(57)]
+    wide = mesh.limit({"matchExpressions": keys}, ["*"], ["*"])
+    narrow = mesh.limit({"matchExpressions": keys[:1]}, [f"r{n}" for n in range(237)], ["*"])
+    thing = mesh.config("x", "x", wide, narrow)
+    thing["metadata"]["namespace"] = namespace
+    resource = {"group": mesh.GROUP, "version": "v1alpha1", "resource": "shardingconfigs"}
+    request = {"uid": "x", "operation": "CREATE", "namespace": namespace, "name": "x",
+               "resource": resource, "object": thing}  # fmt: skip
+    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
 class Case(WebhookCase):
     def setUp(self):
         super().setUp()
@@ -216,6 +253,21 @@ class CrowdTest(Case):
         with Shaker(self.webhook, "127.0.0.4", 4):
             self.pods_are_injected()
             self.is_well()
+
+    def test_reviews_that_are_smaller_than_others(self):
+        """A shard of some size is changed while somebody else's reviews wait, too many of them."""
+        thing = sharding_config(self.ns)
+        values = mesh.is_in(harness.NAMESPACE_LABEL, *(f"namespace-{n}" for n in range(400)))
+        thing["spec"]["limits"] = [mesh.limit(values)]
+        path = f"{mesh.API}/namespaces/{self.ns}/shardingconfigs/{thing['metadata']['name']}"
+        change = json.dumps({"spec": thing["spec"]}).encode()
+        kind = [("Content-Type", "application/merge-patch+json")]
+        review = costly_config(self.ns)
+        with Asker(self.webhook, "127.0.0.5", 100, "/validate/shardingconfigs", review):
+            for _ in range(5):
+                answer = self.cluster.fetch(path + "?dryRun=All", "PATCH", kind, change)
+                self.assertEqual(200, answer.status, answer.body)
+        self.assertGreater(self.manager.metrics()["cmesh_webhook_turned_away_total"], 0)
 
     def test_all_at_once(self):
         before = self.memory_kib()
