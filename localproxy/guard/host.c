@@ -7,16 +7,28 @@
 
 enum { HOST_SIZE = 256 };
 
-/* Without port, brackets and the dot at the end. */
+static bool is_port(const char *text, const char *end)
+{
+    bool digits = text < end && *text == ':';
+    for (const char *p = text + 1; digits && p < end; p++) {
+        digits = *p >= '0' && *p <= '9';
+    }
+    return text == end || digits;
+}
+
+/* Without port, brackets and the dot at the end; empty if it is neither. */
 static struct slice bare_name(struct slice host)
 {
-    if (host.len > 0 && host.ptr[0] == '[') {
-        const char *end = memchr(host.ptr, ']', host.len);
-        return end == NULL ? host : slice_of(host.ptr + 1, (size_t)(end - host.ptr) - 1);
+    bool bracket = host.len > 0 && host.ptr[0] == '[';
+    const char *end = host.ptr + host.len;
+    const char *from = bracket ? host.ptr + 1 : host.ptr;
+    const char *to = memchr(host.ptr, bracket ? ']' : ':', host.len);
+    to = to == NULL ? end : to;
+    if ((bracket && to == end) || !is_port(bracket ? to + 1 : to, end)) {
+        return (struct slice){0};
     }
-    const char *colon = memchr(host.ptr, ':', host.len);
-    size_t len = colon != NULL ? (size_t)(colon - host.ptr) : host.len;
-    return slice_of(host.ptr, len > 0 && host.ptr[len - 1] == '.' ? len - 1 : len);
+    size_t len = (size_t)(to - from);
+    return slice_of(from, !bracket && len > 0 && from[len - 1] == '.' ? len - 1 : len);
 }
 
 static bool is_address(struct slice name)

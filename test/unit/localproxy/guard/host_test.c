@@ -52,6 +52,11 @@ static void names_that_a_page_can_have_are_not_accepted(void **state)
         {"", false},
         {":5443", false},
         {"x:127.0.0.1", false},
+        {"127.0.0.1:80.evil.example", false},
+        {"127.0.0.1:", true}, /* RFC 3986, section 3.2.3: a port may be empty */
+        {"localhost:x", false},
+        {"[::1].evil.example", false},
+        {"[::1]5443", false},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
