@@ -96,7 +96,7 @@ EVERYTHING = {
 ON_OLD = {**EVERYTHING, "admissionPolicy": {"enabled": False}}
 
 # What stands above as it does by default, or is Helm's.
-UNCHANGED = {("podDisruptionBudget", "enabled"), ("global",)}
+UNCHANGED = {("podDisruptionBudget", "enabled"), ("networkPolicy", "enabled"), ("global",)}
 
 # Values that are wrong -> what is said, in which the two write paths in their own ways.
 WRONG = (
@@ -404,6 +404,8 @@ class Rendering:
             [
                 "--proxy-arg=--write-fence=audit",
                 "--proxy-arg=--log-level=debug",
+                "--webhook-client-ca=/etc/cmesh-clients/ca.crt",
+                "--webhook-client-name=kube-apiserver",
                 "--probe-interval=30",
                 "--watch-namespace=a",
             ],

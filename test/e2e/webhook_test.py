@@ -292,7 +292,7 @@ class Rules:
             lambda: self.try_apply(sharding_config(ns, "shard-b"), "--dry-run=server")[0] == 1,
             "the first shard is known",
         )
-        self.refused(sharding_config(ns, "shard-b"), "shard-a")
+        self.refused(sharding_config(ns, "shard-b"), f"see kubectl -n {ns} get shardingconfigs")
 
     def test_a_config_where_no_pod_is_injected(self):
         """The webhook for pods looks away there, and its pods would see everything: it is said at
