@@ -807,7 +807,7 @@ class StrictTest(ShardsTestCase):
 
     def setUp(self):
         super().setUp()
-        self.manager()
+        self.lead = self.manager()
         self.pods = self.two_shards()  # shard-a sees part a, shard-b part b
 
     def wait_held(self, name, words):
@@ -830,6 +830,56 @@ class StrictTest(ShardsTestCase):
         self.wait_enforced("shard-b")
         self.assertEqual({"object-a", "object-b"}, self.pods["shard-b"][0].shown())
         harness.wait_for(lambda: self.map_of("shard-a") is None, "its ConfigMap is gone")
+
+    def with_accounts(self):
+        """From now on the pods of each shard have a service account of their own; by their lock they
+        are still one operator's."""
+        body = mesh.Pod.body
+        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
+
+        def of_account(pod):
+            thing = body(pod)
+            thing["spec"]["serviceAccountName"] = pod.of
+            return thing
+
+        patch = unittest.mock.patch.object(mesh.Pod, "body", of_account)
+        patch.start()
+        self.addCleanup(patch.stop)
+        for name in self.pods:
+            self.cluster.json(path, "POST", {"metadata": {"name": name}})
+            self.patch(name, {"spec": {"controller": {"leaderElectionName": "lock"}}})
+            self.gone(self.pods[name])
+        self.pods = {name: self.shard_of_two(name) for name in self.pods}
+        for name in self.pods:
+            self.wait_enforced(name, pods=2)
+
+    def restart(self):
+        self.lead.kill()
+        self.lead = self.manager()
+        harness.wait_for(self.lead.ready, "it is ready")
+
+    def test_a_deleted_shard_and_managers_that_are_killed(self):
+        """In each phase: its pods go on showing what it had."""
+        self.with_accounts()
+        self.lead.stop()
+        self.here("delete", "shardingconfig", "shard-a")
+        self.show("shard-b", "a", "b")
+        self.lead = self.manager()
+        self.wait_held("shard-b", f"{self.namespace}/shard-a")
+        for pod in self.pods["shard-a"]:
+            pod.proxy.signal(signal.SIGSTOP)
+        self.restart()
+        time.sleep(1)
+        self.wait_held("shard-b", f"{self.namespace}/shard-a")
+        for pod in self.pods["shard-a"]:
+            pod.proxy.signal(signal.SIGCONT)
+            self.assertEqual({"object-a"}, pod.shown())
+        for pod in self.pods["shard-b"]:
+            self.assertEqual({"object-b"}, pod.shown())
+        self.gone(self.pods["shard-a"])
+        self.restart()
+        self.wait_enforced("shard-b", pods=2)
+        self.assertEqual({"object-a", "object-b"}, self.pods["shard-b"][0].shown())
 
     def test_a_new_shard(self):
         """Its pods cannot be there before it, and wait for rules."""
