@@ -303,6 +303,7 @@ static int open_webhook(struct run *r, struct err *e)
                                           .inject = &s->inject,
                                           .compile = &r->compile,
                                           .look = take_snapshot,
+                                          .known_askers = s->webhook_client_ca != NULL,
                                           .data = r};
     const struct webhook_serving_options o = {
         .address = s->webhook,

@@ -6,11 +6,9 @@
 #include <stdlib.h>
 
 #include "kube/name.h"
-#include "json/field.h"
 
-/* LABELS_MAX: of a pod that is to be injected, which each shard of its namespace is asked about.
- * CONFIG_INLINE_MAX: bytes; a few limits may have many resources. */
-enum { LABELS_MAX = 1000, CONFIG_INLINE_MAX = 4096 };
+/* Bytes: a few limits may have many resources. */
+enum { CONFIG_INLINE_MAX = 4096 };
 
 /* A refusal is an answer that is known; what is not known yet must not look like one. */
 static int take_snapshot(const struct webhook_context *context, const char *ns,
@@ -46,17 +44,12 @@ struct pod_state {
     char shard[NAME_SUBDOMAIN_MAX + 1];
 };
 
-static int check_bounds(const struct admission_request *r, struct err *e)
+static int check_whole(const struct admission_request *r, struct err *e)
 {
-    const cJSON *labels = field_get(field_get(r->object, "metadata"), "labels");
-    if (r->cut) {
-        return err_set(e, -E2BIG, "the pod has more than %d values (fields and items of lists)",
-                       ADMISSION_VALUES_MAX);
-    }
-    return cJSON_GetArraySize(labels) <= LABELS_MAX
+    return !r->cut
                ? 0
-               : err_set(e, -E2BIG, "metadata.labels: Too many: must have at most %d items",
-                         LABELS_MAX);
+               : err_set(e, -E2BIG, "the pod has more than %d values (fields and items of lists)",
+                         ADMISSION_VALUES_MAX);
 }
 
 static int remember_shard(const struct webhook_context *context, const char *shard,
@@ -81,7 +74,7 @@ static int choose_shard(void *data, const struct admission_request *r, struct we
     if (r->operation != ADMISSION_CREATE || !inject_wanted(context->inject, r->object)) {
         return 0;
     }
-    if (check_bounds(r, e) != 0 || look(context, r, d, &w, e) != 0) {
+    if (check_whole(r, e) != 0 || look(context, r, d, &w, e) != 0) {
         return e->code;
     }
     int rc = inject_choose(r, context->inject, &w.shards, &d->warnings, &shard, e);

@@ -105,6 +105,16 @@ class ClientCertificateTest(ClientCase):
         self.assertIsNone(self.ask(self.others))
         self.assertEqual(before + 3, self.manager.metrics()[key])
 
+    def test_the_api_server_may_tell_names(self):
+        """Nobody else gets a refusal, so it has the name of the other shard."""
+        ns = self.namespace()
+        self.create(sharding_config(ns))
+        harness.wait_for(
+            lambda: self.try_apply(sharding_config(ns, "shard-b"), "--dry-run=server")[0] == 1,
+            "the first shard is known",
+        )
+        self.refused(sharding_config(ns, "shard-b"), '"shard-a"')
+
     def test_other_authorities_are_taken_without_a_restart(self):
         self.addCleanup(self.trust, self.clients)
         self.trust(self.others)

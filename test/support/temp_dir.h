@@ -75,4 +75,23 @@ static inline void temp_dir_deinit(struct temp_dir *d)
     (void)rmdir(d->path);
 }
 
+/* For cmocka: the folder is the state. */
+static inline int temp_dir_setup(void **state)
+{
+    struct temp_dir *d = calloc(1, sizeof *d);
+    if (d == NULL) {
+        return -1;
+    }
+    temp_dir_init(d);
+    *state = d;
+    return 0;
+}
+
+static inline int temp_dir_teardown(void **state)
+{
+    temp_dir_deinit(*state);
+    free(*state);
+    return 0;
+}
+
 #endif

@@ -14,22 +14,6 @@
 #include "program/local_folder.h"
 #include "temp_dir.h"
 
-static int setup(void **state)
-{
-    struct temp_dir *d = calloc(1, sizeof *d);
-    assert_non_null(d);
-    temp_dir_init(d);
-    *state = d;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    temp_dir_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 static void expect_path(const char *state_home, const char *home, uid_t user, const char *want)
 {
     struct err e = ERR_INIT;
@@ -176,11 +160,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_user_has_one),
-        cmocka_unit_test_setup_teardown(it_is_made_and_found_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_others_can_use_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_no_folder_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_another_users_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(files_that_others_can_use_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(it_is_made_and_found_again, temp_dir_setup,
+                                        temp_dir_teardown),
+        cmocka_unit_test_setup_teardown(what_others_can_use_is_refused, temp_dir_setup,
+                                        temp_dir_teardown),
+        cmocka_unit_test_setup_teardown(what_is_no_folder_is_refused, temp_dir_setup,
+                                        temp_dir_teardown),
+        cmocka_unit_test_setup_teardown(what_is_another_users_is_refused, temp_dir_setup,
+                                        temp_dir_teardown),
+        cmocka_unit_test_setup_teardown(files_that_others_can_use_are_refused, temp_dir_setup,
+                                        temp_dir_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,22 +18,6 @@
 
 #define NOW INT64_C(1800000000)
 
-static int setup(void **state)
-{
-    struct temp_dir *d = calloc(1, sizeof *d);
-    assert_non_null(d);
-    temp_dir_init(d);
-    *state = d;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    temp_dir_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 static struct certificate *certificate_of(const char *pem)
 {
     struct err e = ERR_INIT;
@@ -221,13 +205,18 @@ static void what_the_flag_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(one_is_made_and_stays, setup, teardown),
-        cmocka_unit_test_setup_teardown(one_near_its_end_is_replaced, setup, teardown),
-        cmocka_unit_test_setup_teardown(one_that_is_broken_is_replaced, setup, teardown),
-        cmocka_unit_test_setup_teardown(files_that_others_can_use_are_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(of_several_that_make_one_all_get_the_same, setup, teardown),
-        cmocka_unit_test_setup_teardown(it_signs_what_localproxy_shows, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_the_flag_says, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_is_made_and_stays, temp_dir_setup, temp_dir_teardown),
+        cmocka_unit_test_setup_teardown(one_near_its_end_is_replaced, temp_dir_setup,
+                                        temp_dir_teardown),
+        cmocka_unit_test_setup_teardown(one_that_is_broken_is_replaced, temp_dir_setup,
+                                        temp_dir_teardown),
+        cmocka_unit_test_setup_teardown(files_that_others_can_use_are_refused, temp_dir_setup,
+                                        temp_dir_teardown),
+        cmocka_unit_test_setup_teardown(of_several_that_make_one_all_get_the_same, temp_dir_setup,
+                                        temp_dir_teardown),
+        cmocka_unit_test_setup_teardown(it_signs_what_localproxy_shows, temp_dir_setup,
+                                        temp_dir_teardown),
+        cmocka_unit_test_setup_teardown(what_the_flag_says, temp_dir_setup, temp_dir_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

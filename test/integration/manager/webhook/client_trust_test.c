@@ -10,13 +10,14 @@
 #include "base/file.h"
 #include "certs.h"
 #include "loop_fixture.h"
+#include "temp_dir.h"
 
 enum { CHECK_MS = 20 };
 
 struct scene {
     struct net_loop *loop;
-    char folder[64];
-    char path[80];
+    struct temp_dir folder;
+    char path[256];
     struct certs_pair first;
     struct certs_pair second;
     struct client_trust *trust;
@@ -34,11 +35,8 @@ static int setup(void **state)
     memset(&t, 0, sizeof t);
     certs_make_ca("first", &t.first);
     certs_make_ca("second", &t.second);
-    (void)snprintf(t.folder, sizeof t.folder, "/tmp/cmesh-client-trust.XXXXXX");
-    if (mkdtemp(t.folder) == NULL) {
-        return -1;
-    }
-    (void)snprintf(t.path, sizeof t.path, "%s/ca.crt", t.folder);
+    temp_dir_init(&t.folder);
+    temp_dir_path(&t.folder, "ca.crt", t.path);
     *state = &t;
     return loop_setup((void **)&t.loop);
 }
@@ -47,8 +45,7 @@ static int teardown(void **state)
 {
     struct scene *t = *state;
     client_trust_free(t->trust);
-    (void)unlink(t->path);
-    (void)rmdir(t->folder);
+    temp_dir_deinit(&t->folder);
     certs_free(&t->first);
     certs_free(&t->second);
     return loop_teardown((void **)&t->loop);

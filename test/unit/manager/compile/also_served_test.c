@@ -10,15 +10,8 @@
 
 #include <cmocka.h>
 
-#include "compile/compile.h"
+#include "compile_limits.h"
 #include "object/admission_review.h"
-#include "yaml/yaml.h"
-
-static const struct compile_options options = {
-    .namespace = "demo",
-    .generation = 1,
-    .labels = {.namespace = "namespace", .shard_hash = "sharding-hash", .control = "control"},
-};
 
 /* An API server of 1.20. */
 static bool serves_old(const void *data, const char *group, const char *resource)
@@ -34,29 +27,10 @@ static bool serves_new(const void *data, const char *group, const char *resource
     return strcmp(group, "extensions") != 0 && strstr(group, "openshift") == NULL;
 }
 
-static struct rules *compile(const char *limits)
-{
-    char text[2048];
-    struct err e = ERR_INIT;
-    (void)snprintf(text, sizeof text,
-                   "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
-                   "kind: ShardingConfig\n"
-                   "metadata: {name: a, namespace: demo}\n"
-                   "spec: {selector: {matchLabels: {a: b}}, limits: [%s]}\n",
-                   limits);
-    cJSON *config = yaml_parse(text, strlen(text), NULL, &e);
-    struct rules *rules = config == NULL ? NULL : compile_config(config, &options, &e);
-    if (rules == NULL) {
-        fail_msg("the test's own: %s", e.msg);
-    }
-    cJSON_Delete(config);
-    return rules;
-}
-
 /* The warning must be `want`; NULL: there is none. */
 static void expect(const char *limits, also_served_cb served, const char *want)
 {
-    struct rules *rules = compile(limits);
+    struct rules *rules = compile_limits(limits);
     struct warnings notes = WARNINGS_INIT;
     also_served_note(rules, served, NULL, &notes);
     if (notes.count != (want == NULL ? 0 : 1)) {
@@ -118,7 +92,7 @@ static void test_what_is_not_served(void **state)
 static void test_all_that_there_is(void **state)
 {
     (void)state;
-    struct rules *rules = compile(LIMIT("''", "events, namespaces") ", " LIMIT(
+    struct rules *rules = compile_limits(LIMIT("''", "events, namespaces") ", " LIMIT(
         "apps, networking.k8s.io, policy, rbac.authorization.k8s.io", "'*'"));
     struct warnings notes = WARNINGS_INIT;
     also_served_note(rules, serves_old, NULL, &notes);

@@ -11,17 +11,10 @@
 #include <cmocka.h>
 
 #include "base/array.h"
-#include "compile/compile.h"
+#include "compile_limits.h"
 #include "object/admission_review.h"
-#include "yaml/yaml.h"
 
 #define LABEL "ctrlmesh.kusionstack.io/namespace"
-
-static const struct compile_options options = {
-    .namespace = "demo",
-    .generation = 1,
-    .labels = {.namespace = "namespace", .shard_hash = "sharding-hash", .control = "control"},
-};
 
 static const struct never_labelled list[] = {
     {"", "events"},
@@ -34,20 +27,8 @@ static const struct never_labelled list[] = {
 /* Of limits in YAML what is noted, which must be `want`; NULL: nothing. */
 static void expect(const char *limits, const char *want)
 {
-    char text[2048];
-    struct err e = ERR_INIT;
     struct warnings notes = WARNINGS_INIT;
-    (void)snprintf(text, sizeof text,
-                   "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
-                   "kind: ShardingConfig\n"
-                   "metadata: {name: a, namespace: demo}\n"
-                   "spec: {selector: {matchLabels: {a: b}}, limits: [%s]}\n",
-                   limits);
-    cJSON *config = yaml_parse(text, strlen(text), NULL, &e);
-    struct rules *rules = config == NULL ? NULL : compile_config(config, &options, &e);
-    if (rules == NULL) {
-        fail_msg("the test's own: %s", e.msg);
-    }
+    struct rules *rules = compile_limits(limits);
     never_labelled_note(rules, list, ARRAY_LEN(list), &notes);
     assert_int_equal(notes.count, want == NULL ? 0 : 1);
     if (want != NULL) {
@@ -56,7 +37,6 @@ static void expect(const char *limits, const char *want)
     }
     warnings_deinit(&notes);
     rules_unref(rules);
-    cJSON_Delete(config);
 }
 
 #define LIMIT(groups, resources, selector)                                                         \
