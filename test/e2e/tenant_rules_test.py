@@ -12,8 +12,8 @@ import hostile_rules
 import mesh
 
 LABEL = "ctrlmesh.kusionstack.io/rules"
-MEMORY_KIB = 24 * 1024  # that many ConfigMaps of a megabyte may cost while they are read
-KEPT_KIB = 4 * 1024  # and then
+# What 24 ConfigMaps of a megabyte may cost, as shipped: sanitizers keep what was freed.
+MEMORY_KIB = 24 * 1024
 CPU_S = 0.2  # for each of them, with what reading JSON takes
 TENANT = "mallory"
 SHAPES = ("wide-and-narrow", "wide-groups", "long-lists", "wide-and-narrow-small")
@@ -74,17 +74,20 @@ class TenantRulesTest(mesh.MeshTestCase):
         harness.wait_for(lambda: self.get("shard-a")["status"]["generation"] == 2, "it is published")
         spent = cpu_seconds(manager.pid) - spent
         peak = memory_kib(manager.pid, "VmHWM") - before
-        kept = memory_kib(manager.pid, "VmRSS") - before
-        print(f"{len(names)} ConfigMaps: {peak} KiB at most, {kept} KiB kept, {spent:.2f} s of CPU")
-        self.assertLess(peak, MEMORY_KIB)
+        print(f"{len(names)} ConfigMaps: {peak} KiB at most, {spent:.2f} s of CPU")
+        self.assert_memory(peak)
         self.assertLess(spent, CPU_S * (len(names) + 5))
         self.check_map("shard-a")
 
         again = self.start_again(manager)
-        self.assertLess(memory_kib(again.pid, "VmHWM"), before + MEMORY_KIB)
+        self.assert_memory(memory_kib(again.pid, "VmHWM") - before)
         self.apply(mesh.config("b0", "b0", mesh.limit(mesh.is_in("part", "z"))))
         self.wait_condition("b0", "Published", "True")
         self.check_map("b0")
+
+    def assert_memory(self, kib):
+        if not harness.is_sanitized(harness.program("manager")):
+            self.assertLess(kib, MEMORY_KIB)
 
     def start_again(self, manager):
         manager.stop()
