@@ -15,7 +15,8 @@
 enum {
     RETRY_MIN_MS = 200,
     RETRY_MAX_MS = 60000,
-    BATCH = 64, /* keys handed out before others have their turn */
+    BATCH = 64,    /* keys handed out before others have their turn, */
+    BATCH_MS = 10, /* or so long */
 };
 
 /*
@@ -300,12 +301,21 @@ static void destroy(struct work_queue *q)
     free(q);
 }
 
+/* Keys take no more of a turn of the loop than that; the rest has to wait for I/O. */
+static bool is_full(const struct work_queue *q, unsigned handed_out, uint64_t begun)
+{
+    return handed_out == BATCH || net_clock_now(q->clock) - begun >= BATCH_MS;
+}
+
 static void hand_out_keys(struct work_queue *q)
 {
+    uint64_t begun = net_clock_now(q->clock);
+    unsigned n = 0;
     q->calls++;
     take_due(q);
-    for (int i = 0; i < BATCH && !q->closed && may_begin(q); i++) {
+    while (!q->closed && may_begin(q) && !is_full(q, n, begun)) {
         hand_out_key(q);
+        n++;
     }
     q->calls--;
     if (q->closed) {

@@ -29,6 +29,7 @@ struct user {
     enum work_result result; /* of done_at_once */
     const char *add_in_handler;
     bool free_in_handler;
+    uint64_t takes_ms; /* to handle a key */
 };
 
 static void note(struct user *u, const char *text)
@@ -41,6 +42,7 @@ static void on_key(void *data, const char *key)
 {
     struct user *u = data;
     note(u, key);
+    fake_clock_jump(&u->clock, u->takes_ms);
     if (u->add_in_handler != NULL) {
         assert_int_equal(work_queue_add(u->queue, u->add_in_handler), 0);
         u->add_in_handler = NULL;
@@ -267,6 +269,28 @@ static void test_keys_come_in_batches(void **state)
     fake_clock_pass(&u->clock, 0);
     expect_counts(u, 0, 0, 0);
     assert_int_equal(work_queue_stats(u->queue).adds, 1000);
+}
+
+/* And as soon as some have taken long. */
+static void test_slow_keys_come_in_small_batches(void **state)
+{
+    static const struct {
+        uint64_t takes_ms;
+        const char *first;
+    } rows[] = {{0, "a b c d "}, {4, "a b c "}, {10, "a "}, {1000, "a "}};
+    struct user *u = *state;
+    u->done_at_once = true;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        add(u, "a");
+        add(u, "b");
+        add(u, "c");
+        add(u, "d");
+        u->takes_ms = rows[i].takes_ms;
+        net_loop_settle(u->loop);
+        assert_string_equal(u->log, rows[i].first);
+        u->takes_ms = 0;
+        expect(u, "a b c d ");
+    }
 }
 
 static void test_what_was_not_handed_out_cannot_be_done(void **state)
@@ -617,6 +641,7 @@ int main(void)
         TEST(test_namespaces_take_turns),
         TEST(test_done_in_the_handler),
         TEST(test_keys_come_in_batches),
+        TEST(test_slow_keys_come_in_small_batches),
         TEST(test_what_was_not_handed_out_cannot_be_done),
         TEST(test_adds_later),
         TEST(test_the_earliest_time_counts),
