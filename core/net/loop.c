@@ -12,6 +12,7 @@ enum { CLOSE_PATIENCE_MS = 5000 };
 static void on_prepare(uv_prepare_t *handle)
 {
     net_loop_settle(handle->data);
+    uv_update_time(handle->loop); /* of which libuv takes how long to wait */
 }
 
 static int init_handles(struct net_loop *l)

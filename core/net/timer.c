@@ -32,11 +32,21 @@ static void on_timer(uv_timer_t *uv)
     net_loop_settle(l);
 }
 
+/* The loop's clock stands still during a turn, which may have taken long: from that, `ms` from now.
+ * And later than that clock in any case: libuv calls one that is due by it in this turn, again and
+ * again if it is set by its own callback, and looks at no socket meanwhile. */
+static uint64_t from_turn(const struct net_loop *l, uint64_t ms)
+{
+    enum { NS_PER_MS = 1000000 };
+    uint64_t now = uv_hrtime() / NS_PER_MS;
+    uint64_t turn = net_loop_now(l);
+    uint64_t wait = now > turn ? now - turn + ms : ms;
+    return wait == 0 ? 1 : wait;
+}
+
 void net_timer_set(struct net_timer *t, uint64_t ms)
 {
-    /* The loop's clock stands still during a turn, which may have taken long. */
-    uv_update_time(&t->loop->uv);
-    (void)uv_timer_start(&t->uv, on_timer, ms, 0);
+    (void)uv_timer_start(&t->uv, on_timer, from_turn(t->loop, ms), 0);
 }
 
 void net_timer_clear(struct net_timer *t)

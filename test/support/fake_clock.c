@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { TURNS = 4 };
 
@@ -81,11 +82,16 @@ static void run(struct fake_clock *c)
     }
 }
 
+/* A timer is due a moment later than the loop's turn in which it is set. */
 static void fire(struct fake_clock *c, size_t i)
 {
+    enum { NS_PER_MS = 1000000, LOOK_US = 50 };
     struct net_timer *t = c->timers[i].timer;
     c->timers[i] = c->timers[--c->timer_count];
     net_timer_set(t, 0);
+    while (uv_hrtime() / NS_PER_MS <= net_loop_now(c->loop)) {
+        (void)usleep(LOOK_US);
+    }
 }
 
 void fake_clock_pass(struct fake_clock *c, uint64_t ms)
