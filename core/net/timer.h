@@ -20,8 +20,8 @@ typedef void (*net_timer_cb)(void *data);
 
 /* Not set. NULL without memory. */
 MUST_CHECK struct net_timer *net_timer_new(struct net_loop *l, net_timer_cb cb, void *data);
-/* Fires `ms` from now, but not before sockets were looked at, so that a timer which is set by its own
- * callback starves nobody; moves a timer that is set. A set timer keeps the loop running. */
+/* Fires `ms` from now, but not before sockets were looked at, so that a timer which is set by its
+ * own callback starves nobody; moves a timer that is set. A set timer keeps the loop running. */
 void net_timer_set(struct net_timer *t, uint64_t ms);
 void net_timer_clear(struct net_timer *t);
 /* The callback is not called any more. NULL is ignored. */

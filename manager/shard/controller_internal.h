@@ -83,7 +83,8 @@ struct shard {
     enum status_enforced enforced;
     bool ready;
     enum labelling_state labelling;
-    bool reported; /* these three tell something */
+    bool reported;        /* these three tell something */
+    bool not_covered_yet; /* nobody knew how its operator is covered */
 
     char *unbound; /* uid of the config whose foreign finalizer was taken off; NULL: of none */
 

@@ -179,12 +179,13 @@ static int look_at_all(const struct coverer *v, struct coverage *coverage,
     return write_text(out, &gaps, &overlaps, rules);
 }
 
-static void wake_shards(const struct coverer *v, const char *key)
+/* All of the operator, or those that went without an answer. */
+static void wake_shards(const struct coverer *v, const char *key, bool all)
 {
     struct controller *c = v->controller;
     for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
         const struct shard *s = LIST_ITEM(n, struct shard, node);
-        if (is_of(s, key)) {
+        if ((all || s->not_covered_yet) && is_of(s, key)) {
             controller_look(c, s->key);
         }
     }
@@ -208,11 +209,12 @@ static bool look_at(struct coverer *v, struct operator_group *g)
         rc = look_at_all(v, coverage, rules, &found);
     }
     g->due = rc != 0; /* tried again */
-    if (rc == 0 && count > 0 && (g->moved || !same(&found, &g->found))) {
+    if (rc == 0 && count > 0) {
+        bool changed = !same(&found, &g->found);
         g->moved = false;
         g->looked = true;
         g->found = found;
-        wake_shards(v, g->key);
+        wake_shards(v, g->key, changed);
     }
     coverage_free(coverage);
     free(rules);

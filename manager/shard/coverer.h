@@ -29,8 +29,9 @@ struct covered {
 /* Follows the namespaces. NULL with `e` set: -ENOMEM. */
 MUST_CHECK struct coverer *coverer_new(struct controller *c, struct err *e);
 
-/* A shard got these rules, or has them no more: its operator is looked at again, and its shards are
- * when it is. NULL is ignored, twice. */
+/* A shard got these rules, or has them no more: its operator is looked at again, and then those of
+ * its shards for which something else was found, or that asked meanwhile. NULL is ignored, twice.
+ */
 void coverer_note(struct coverer *v, const struct rules *rules);
 
 /* What was found last; NULL: nothing yet, or `rules` is. */

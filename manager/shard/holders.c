@@ -41,6 +41,11 @@ struct other {
     const struct rules_map *map;             /* NULL: there is none */
     const struct pod **pods;
     size_t pod_count;
+
+    /* What is looked for. */
+    bool shows_published;
+    bool shows_past; /* or that */
+    bool past_known;
 };
 
 /* ---- saying who ---- */
@@ -141,26 +146,40 @@ static bool shows_later(const struct search *q, const struct other *o)
     return is_later(o) && (q->from != NULL || spec == NULL || shows(q, spec));
 }
 
+static const struct handover_past *past_of(const struct other *o)
+{
+    static const struct handover_past nothing = {.count = 0};
+    return o->shard == NULL ? &nothing : &o->shard->past;
+}
+
+static bool says_the_same(const struct rules *a, const struct rules *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(rules_checksum(a), rules_checksum(b)) == 0);
+}
+
 /* What stands in its ConfigMap; or was sent last, and may be there although the cache does not show
  * it. */
 static bool shows_published(const struct search *q, const struct other *o)
 {
-    const struct handover_past *past = o->shard == NULL ? NULL : &o->shard->past;
-    if (is_unread(o) || shows_later(q, o) || (o->map != NULL && shows(q, o->map->rules))) {
-        return true;
-    }
-    return past != NULL && past->count > 0 && shows(q, past->rules[past->count - 1]);
+    const struct handover_past *past = past_of(o);
+    const struct rules *there = o->map == NULL ? NULL : o->map->rules;
+    const struct rules *sent = past->count == 0 ? NULL : past->rules[past->count - 1];
+    return is_unread(o) || shows_later(q, o) || shows(q, there) ||
+           (!says_the_same(sent, there) && shows(q, sent));
 }
 
-static bool shows_past(const struct search *q, const struct other *o)
+/* What stood there earlier, which few pods still have. */
+static bool shows_past(const struct search *q, struct other *o)
 {
-    const struct handover_past *past = o->shard == NULL ? NULL : &o->shard->past;
-    for (size_t i = 0; past != NULL && i < past->count; i++) {
-        if (shows(q, past->rules[i])) {
-            return true;
+    const struct handover_past *past = past_of(o);
+    if (!o->past_known) {
+        o->past_known = true;
+        o->shows_past = o->shows_published;
+        for (size_t i = 0; i + 1 < past->count && !o->shows_past; i++) {
+            o->shows_past = shows(q, past->rules[i]);
         }
     }
-    return false;
+    return o->shows_past;
 }
 
 /* If all enforce what is published, what was earlier is forgotten. */
@@ -174,8 +193,7 @@ static void settle(const struct other *o, enum handover_hold most)
 static enum handover_hold hold_of(const struct controller *c, const struct other *o,
                                   const struct pod *p, enum handover_mode mode)
 {
-    return handover_hold_of(p, prober_result(c->prober, p->key), o->key, o->map,
-                            o->shard == NULL ? NULL : &o->shard->past, mode);
+    return handover_hold_of(p, prober_result(c->prober, p->key), o->key, o->map, past_of(o), mode);
 }
 
 /* It goes over from rules that a new leader does not know to those in the ConfigMap: what was told
@@ -186,16 +204,15 @@ static bool is_in_between(const struct other *o, enum handover_hold hold,
     return hold == HANDOVER_ANYTHING && o->map != NULL && (r == NULL || !r->bypassed);
 }
 
-static void look_at_pods(struct search *q, const struct other *o, bool published)
+static void look_at_pods(struct search *q, struct other *o)
 {
     const struct controller *c = q->shard->controller;
     enum handover_hold most = HANDOVER_NOTHING;
-    bool past = published || shows_past(q, o);
     for (size_t i = 0; i < o->pod_count; i++) {
         const struct pod *p = o->pods[i];
         const struct probe_result *r = prober_result(c->prober, p->key);
         enum handover_hold hold = hold_of(c, o, p, q->mode);
-        bool may = hold == HANDOVER_ANYTHING || (hold == HANDOVER_PAST && past);
+        bool may = hold == HANDOVER_ANYTHING || (hold == HANDOVER_PAST && shows_past(q, o));
         if (q->now && is_in_between(o, hold, r)) {
             q->found->unasked = true;
             continue;
@@ -204,7 +221,7 @@ static void look_at_pods(struct search *q, const struct other *o, bool published
         if (may) {
             name_pod(q, o, p, r);
         }
-        if (may || (published && hold == HANDOVER_PUBLISHED)) {
+        if (may || (o->shows_published && hold == HANDOVER_PUBLISHED)) {
             q->found->unasked = q->found->unasked || (r != NULL && !r->asked);
             q->found->unsettled = q->found->unsettled || handover_unsettled(r);
         }
@@ -214,17 +231,17 @@ static void look_at_pods(struct search *q, const struct other *o, bool published
     }
 }
 
-static void look_at_other(struct search *q, const struct other *o)
+static void look_at_other(struct search *q, struct other *o)
 {
     if (q->now && is_unread(o)) {
         q->found->unasked = true;
         return;
     }
-    bool published = shows_published(q, o);
-    if (published) {
+    o->shows_published = shows_published(q, o);
+    if (o->shows_published) {
         name_shard(q, o);
     }
-    look_at_pods(q, o, published);
+    look_at_pods(q, o);
 }
 
 static const char *annotation(const struct search *q, const struct shard_cache_config *config)

@@ -107,6 +107,8 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
     struct exclusive exclusive;
     shard_look_labelling(s, config, &labelling);
     shard_look_exclusive(s, config, ours ? map : NULL, &exclusive);
+    const struct covered *covered = coverer_find(s->controller->coverer, s->compiled);
+    s->not_covered_yet = covered == NULL;
     struct status_facts facts = {
         .config = config->object,
         .prefix = s->controller->options.prefix,
@@ -118,7 +120,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
         .checksum = ours ? map->checksum : "",
         .configmap_uid = ours ? map->uid : NULL,
         .labelling = &labelling,
-        .covered = coverer_find(s->controller->coverer, s->compiled),
+        .covered = covered,
         .exclusive = config->root ? NULL : &exclusive,
         .configmap = name,
         .pods = pods,

@@ -22,7 +22,7 @@ static void expect(struct fixture *s, const char *shard, const char *key, const 
     assert_string_equal(fixture_condition(s, shard, "Covered", key), text);
 }
 
-static void begin(struct fixture *s)
+static void begin_with(struct fixture *s, const char *reason)
 {
     s->coverage = true;
     put(s, "x");
@@ -31,8 +31,13 @@ static void begin(struct fixture *s)
     fixture_config(s, "a", "pods", IN("x"));
     fixture_config(s, "b", "pods", IN("y"));
     fixture_lead(s);
-    expect(s, "a", "reason", "Covered");
-    expect(s, "b", "reason", "Covered");
+    expect(s, "a", "reason", reason);
+    expect(s, "b", "reason", reason);
+}
+
+static void begin(struct fixture *s)
+{
+    begin_with(s, "Covered");
 }
 
 static void namespaces_come_and_go(void **state)
@@ -56,11 +61,44 @@ static void rules_change(void **state)
     expect(s, "b", "reason", "Overlaps");
 }
 
+static unsigned long looks(struct fixture *s)
+{
+    static const char name[] = "workqueue_adds_total{name=\"shards\"} ";
+    struct buf out = BUF_INIT(1024 * 1024);
+    assert_int_equal(controller_metrics(s->controller, &s->counts, &out), 0);
+    unsigned long adds = strtoul(strstr(buf_cstr(&out), name) + sizeof name - 1, NULL, 10);
+    buf_reset(&out);
+    return adds;
+}
+
+/* Each look at a shard would be as expensive as it has neighbours. */
+static void a_change_that_covers_the_same_concerns_nobody_else(void **state)
+{
+    enum { OTHERS = 40, AFTER_ALL_IS_FOUND_MS = 1500 };
+    struct fixture *s = *state;
+    for (int i = 0; i < OTHERS; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "c%d", i);
+        fixture_config(s, name, "pods", IN("x"));
+    }
+    fixture_config(s, "d", "pods", IN("not-there-yet"));
+    begin_with(s, "Overlaps");
+    run_for(s->store.api.loop, AFTER_ALL_IS_FOUND_MS);
+    unsigned long before = looks(s);
+    fixture_config(s, "d", "pods", IN("not-there-either"));
+    fixture_expect_generation(s, "d", 2);
+    run_for(s->store.api.loop, AFTER_ALL_IS_FOUND_MS);
+    assert_in_range(looks(s) - before, 1, OTHERS / 2);
+    expect(s, "d", "reason", "Overlaps");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(namespaces_come_and_go, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(rules_change, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_change_that_covers_the_same_concerns_nobody_else,
+                                        fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
