@@ -40,6 +40,7 @@ void stream_free(struct net_stream *s)
 {
     s->loop->streams--;
     tls_session_free(s->tls);
+    tls_config_unref(s->offered);
     net_peer_unref(s->peer);
     buf_reset(&s->kept);
     net_loop_take_back(s->loop, &s->plain);
@@ -275,8 +276,26 @@ static void decrypt(struct net_stream *s, struct slice in)
     }
 }
 
+/* Not before: whoever connects and says nothing is to cost nothing. */
+static bool begin_session(struct net_stream *s)
+{
+    struct err e = ERR_INIT;
+    s->tls = tls_session_new(s->offered, &e);
+    if (s->tls == NULL) {
+        log_warn("cannot start TLS", log_str("error", e.msg));
+        stream_fail(s, &e);
+        return false;
+    }
+    tls_config_unref(s->offered);
+    s->offered = NULL;
+    return true;
+}
+
 void stream_on_handshake_bytes(struct net_stream *s, struct slice in)
 {
+    if (s->tls == NULL && !begin_session(s)) {
+        return;
+    }
     if (stream_shake_hands(s, &in)) {
         decrypt(s, in);
     } else {
@@ -333,7 +352,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b)
         if (s->tls != NULL) {
             net_deadline_set(l, &s->quiet, TLS_IDLE_MS);
         }
-        if (s->tls == NULL) {
+        if (!stream_is_tls(s)) {
             deliver(s, in);
         } else if (s->state == STATE_OPEN) {
             decrypt(s, in);
@@ -432,12 +451,7 @@ int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config
     }
     if (rc == 0 && tls != NULL) {
         stream_set_state(s, STATE_HANDSHAKING);
-        struct err e = ERR_INIT;
-        s->tls = tls_session_new(tls, &e);
-        if (s->tls == NULL) {
-            log_warn("cannot start TLS", log_str("error", e.msg));
-            rc = UV_EPROTO;
-        }
+        s->offered = tls_config_ref(tls);
     }
     if (rc != 0) {
         stream_begin_close(s);

@@ -59,7 +59,8 @@ enum {
 struct net_stream {
     union net_socket socket;
     struct net_loop *loop;
-    struct tls_session *tls; /* NULL: plain */
+    struct tls_session *tls;    /* NULL: plain, or none yet */
+    struct tls_config *offered; /* for the session that begins with the first bytes; else NULL */
     const struct net_stream_handlers *handlers;
     void *data;
     enum state state;
@@ -89,6 +90,12 @@ struct net_stream {
     struct list turn;      /* linked: `kept` waits for it, and nothing is read */
     struct buf kept;       /* bytes of the handshake */
 };
+
+/* Whether it is TLS, or will be. */
+static inline bool stream_is_tls(const struct net_stream *s)
+{
+    return s->tls != NULL || s->offered != NULL;
+}
 
 /* What only a stream that is being dialled needs. */
 struct dial {

@@ -220,11 +220,11 @@ int net_stream_write(struct net_stream *s, const struct slice *parts, size_t cou
         return -ENOBUFS;
     }
     size_t skip = 0;
-    if (s->tls == NULL && s->state == STATE_OPEN && s->flight.len == 0 &&
+    if (!stream_is_tls(s) && s->state == STATE_OPEN && s->flight.len == 0 &&
         s->wire.len + total > STAGE_MAX) {
         skip = write_direct(s, parts, count);
     }
-    struct buf *stage = s->tls != NULL ? &s->plain : &s->wire;
+    struct buf *stage = stream_is_tls(s) ? &s->plain : &s->wire;
     if (skip < total) {
         net_loop_lend(s->loop, stage);
     }
