@@ -386,6 +386,14 @@ ATTACKS = {
 }
 
 
+def come_last():
+    """It is on another machine: what it takes here is no part of the attack. Where the kernel shares
+    time among sessions before it does among processes, a session has a niceness of its own."""
+    os.nice(19)
+    with contextlib.suppress(FileNotFoundError), open("/proc/self/autogroup", "w", encoding="ascii") as f:
+        f.write("19")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     p.add_argument("attack", choices=ATTACKS)
@@ -393,7 +401,7 @@ def main():
     p.add_argument("--cluster", required=True, help="the folder of the control plane")
     p.add_argument("--namespace", required=True, help="where shards are")
     p.add_argument("--tenant", required=True, help="the namespace of the tenant")
-    os.nice(19)  # it is on another machine: what it takes here is no part of the attack
+    come_last()
     attack = ATTACKS[(arguments := p.parse_args()).attack](arguments)
     attack.run()
     with attack.lock:

@@ -128,6 +128,7 @@ class Lab:
         self.random = random.Random()
         cores = sorted(os.sched_getaffinity(0))
         self.pins = {"proxy": {cores[-1]}, "load": set(cores[:-1])} if pin and cores[1:] else {}
+        self.cores = cores
 
     def __enter__(self):
         return self
@@ -139,6 +140,11 @@ class Lab:
         for process in reversed(self.processes):
             process.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def move_to(self, role):
+        """This process, and what it starts from now on, where that role is."""
+        if role in self.pins:
+            os.sched_setaffinity(0, self.pins[role])
 
     def path(self, *names):
         return os.path.join(self.folder, *names)
@@ -165,7 +171,7 @@ class Lab:
         raise BenchError("no free port between 20000 and 32000")
 
     def spawn(self, name, argv, role="load", commands=False):
-        """Starts a program; `role` is "proxy" or "load" and matters when cores are pinned. Its
+        """Starts a program; `role` is "proxy", "load" or another one and matters when cores are pinned. Its
         standard output can be read, its standard error is kept for error messages, and with
         `commands` its standard input can be written."""
         log_path = self.path(f"{name}.{len(self.processes)}.log")
@@ -173,8 +179,7 @@ class Lab:
 
         def before_exec():
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-            if role in self.pins:
-                os.sched_setaffinity(0, self.pins[role])
+            os.sched_setaffinity(0, self.pins.get(role, self.cores))
             os.write(stamp_write, str(time.monotonic_ns()).encode())
 
         env = {k: v for k, v in os.environ.items() if not k.startswith("CMESH_")}
