@@ -319,6 +319,40 @@ static void test_a_peer_that_speaks_no_tls(void **state)
     assert_int_equal(w->server.received, 0);
 }
 
+static void test_who_says_nothing_has_no_session(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    serve_localhost(w);
+    raw_connect(&p, net_listener_address(w->listener));
+    run_until(w->loop, &w->server.opened);
+    run_for(w->loop, 20);
+    assert_null(net_stream_tls(w->server.stream));
+    raw_close(&p);
+    run_until(w->loop, &w->server.failed);
+    assert_string_equal(w->server.error.msg,
+                        "the peer closed the connection during the TLS handshake");
+}
+
+/* What is staged stays so until there is a session; an end without one is an end. */
+static void test_written_and_shut_down_before_anything_came(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    serve_localhost(w);
+    raw_connect(&p, net_listener_address(w->listener));
+    run_until(w->loop, &w->server.opened);
+    const struct slice text = SLICE("secret");
+    assert_int_equal(net_stream_write(w->server.stream, &text, 1), 0);
+    run_for(w->loop, 20);
+    net_stream_shutdown(w->server.stream);
+    net_stream_close(w->server.stream);
+    w->server.stream = NULL;
+    raw_expect(w->loop, &p, NULL);
+    assert_int_equal(p.len, 0);
+    raw_close(&p);
+}
+
 static void test_close_in_each_phase_of_the_handshake(void **state)
 {
     struct world *w = *state;
@@ -349,6 +383,8 @@ int main(void)
         TLS_TEST(test_close_notify_is_an_end),
         TLS_TEST(test_an_end_without_close_notify_is_an_error),
         TLS_TEST(test_a_peer_that_speaks_no_tls),
+        TLS_TEST(test_who_says_nothing_has_no_session),
+        TLS_TEST(test_written_and_shut_down_before_anything_came),
         TLS_TEST(test_close_in_each_phase_of_the_handshake),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
