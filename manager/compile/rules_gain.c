@@ -9,6 +9,8 @@
 
 /* Pairs of group and resource that are looked at. */
 #define CELLS_MAX ((size_t)64 * 1024)
+/* Requirements and values that are compared for them, each in some tens of nanoseconds. */
+#define STEPS_MAX ((size_t)2 * 1024 * 1024)
 
 enum { KNOWN_BITS = 8, KNOWN = 1 << KNOWN_BITS };
 
@@ -87,6 +89,18 @@ static const struct selector *selector_of(const struct rules_entry *e)
     return e == NULL ? NULL : e->compiled;
 }
 
+static size_t size_of(const struct rules_entry *e)
+{
+    size_t count = 0;
+    const struct selector_requirement *items =
+        e == NULL ? NULL : selector_requirements(e->compiled, &count);
+    size_t size = count;
+    for (size_t i = 0; i < count; i++) {
+        size += items[i].value_count;
+    }
+    return size;
+}
+
 /* `nothing`: without any rules, nothing is seen before. */
 static bool is_gained(const struct cell *c, bool nothing)
 {
@@ -131,6 +145,7 @@ static bool any_gained(const struct rules *const list[3], const struct axis *gro
                        const struct axis *resources)
 {
     struct known known = {.cells = {{NULL, NULL, NULL}}};
+    size_t steps = 0;
     bool gained = false;
     for (size_t g = 0; g < groups->count && !gained; g++) {
         for (size_t r = 0; r < resources->count && !gained; r++) {
@@ -138,8 +153,11 @@ static bool any_gained(const struct rules *const list[3], const struct axis *gro
                              match(list[1], groups->names[g], resources->names[r]),
                              match(list[2], groups->names[g], resources->names[r])};
             struct cell *place = place_of(&known, &c);
-            gained = !is_same(place, &c) && is_gained(&c, list[0] == NULL);
-            *place = c;
+            if (!is_same(place, &c)) {
+                steps += size_of(c.from) + size_of(c.to) + size_of(c.others);
+                gained = steps > STEPS_MAX || is_gained(&c, list[0] == NULL);
+                *place = c;
+            }
         }
     }
     return gained;

@@ -220,12 +220,45 @@ static void limits_that_alternate(void **state)
     rules_unref(others);
 }
 
+/* A wide limit by so many names, which each of the narrow ones has too. */
+static struct rules *make_wide(const char *who, unsigned narrow)
+{
+    enum { NAMES = 11000 };
+    struct buf text = BUF_INIT(1 << 20);
+    buf_printf(&text, "*/* ns in (%s", who);
+    for (unsigned i = 0; i < NAMES; i++) {
+        buf_printf(&text, ",%s%u", who, i);
+    }
+    buf_append_str(&text, ")");
+    for (unsigned i = 0; i < narrow; i++) {
+        buf_printf(&text, "|g/r%u app=a%u", i, i);
+    }
+    struct rules *r = make(buf_cstr(&text));
+    buf_reset(&text);
+    return r;
+}
+
+static void very_many_values(void **state)
+{
+    enum { FEW = 10, LOTS = 110 };
+    (void)state;
+    struct rules *a[] = {make_wide("a", FEW), make_wide("a", LOTS)};
+    struct rules *b[] = {make_wide("b", FEW), make_wide("b", LOTS)};
+    assert_false(rules_gain(NULL, a[0], b[0]));
+    assert_true(rules_gain(NULL, a[1], b[1]));
+    for (size_t i = 0; i < 2; i++) {
+        rules_unref(a[i]);
+        rules_unref(b[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cases),
         cmocka_unit_test(very_many_resources),
         cmocka_unit_test(limits_that_alternate),
+        cmocka_unit_test(very_many_values),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
