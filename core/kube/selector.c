@@ -469,6 +469,15 @@ bool selector_requirement_matches(const struct selector_requirement *r, const st
     return false;
 }
 
+size_t selector_size(const struct selector *s)
+{
+    size_t size = s->count;
+    for (size_t i = 0; i < s->count; i++) {
+        size += s->items[i].value_count;
+    }
+    return size;
+}
+
 static bool requirement_equal(const struct selector_requirement *a,
                               const struct selector_requirement *b)
 {

@@ -87,6 +87,8 @@ bool selector_is_everything(const struct selector *s);
 bool selector_has_doubles(const struct selector *s);
 /* In canonical order: by key. */
 const struct selector_requirement *selector_requirements(const struct selector *s, size_t *count);
+/* Of its requirements and their values. */
+size_t selector_size(const struct selector *s);
 /* Whether an object whose label of that key has this value satisfies it; NULL: has no such label.
  */
 bool selector_requirement_matches(const struct selector_requirement *r, const struct slice *value);

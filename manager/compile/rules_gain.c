@@ -91,14 +91,7 @@ static const struct selector *selector_of(const struct rules_entry *e)
 
 static size_t size_of(const struct rules_entry *e)
 {
-    size_t count = 0;
-    const struct selector_requirement *items =
-        e == NULL ? NULL : selector_requirements(e->compiled, &count);
-    size_t size = count;
-    for (size_t i = 0; i < count; i++) {
-        size += items[i].value_count;
-    }
-    return size;
+    return e == NULL ? 0 : selector_size(e->compiled);
 }
 
 /* `nothing`: without any rules, nothing is seen before. */

@@ -210,22 +210,10 @@ static void note_more(const struct validation *v, const char *field, size_t coun
     }
 }
 
-/* Requirements and values. */
-static size_t size_of(const struct selector *s)
-{
-    size_t count = 0;
-    const struct selector_requirement *items = selector_requirements(s, &count);
-    size_t size = count;
-    for (size_t i = 0; i < count; i++) {
-        size += items[i].value_count;
-    }
-    return size;
-}
-
 /* Not one that is not compared with all others. */
 static int afford_pods(struct validation *v, const struct selector *theirs)
 {
-    size_t steps = size_of(v->pods) + size_of(theirs);
+    size_t steps = selector_size(v->pods) + selector_size(theirs);
     if (steps > v->pods_steps) {
         return err_set(v->e, -E2BIG,
                        "spec.selector: Too long: with its values it cannot be compared with those "

@@ -354,6 +354,20 @@ static void nothing(void **state)
     selector_free(s);
 }
 
+static void size(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t size;
+    } rows[] = {{"", 0}, {"a", 1}, {"a=b", 2}, {"a in (b,c,c),!d,e!=f", 6}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct selector *s = parse(rows[i].text);
+        assert_int_equal(selector_size(s), rows[i].size);
+        selector_free(s);
+    }
+}
+
 static void equality(void **state)
 {
     (void)state;
@@ -525,6 +539,7 @@ int main(void)
         cmocka_unit_test(conjunction),
         cmocka_unit_test(nothing),
         cmocka_unit_test(equality),
+        cmocka_unit_test(size),
         cmocka_unit_test(bounds),
         cmocka_unit_test(from_label_selector),
         cmocka_unit_test(label_selector_errors_name_the_field),
