@@ -68,6 +68,7 @@ struct work_queue {
     work_queue_cb handle;
     void *data;
     bool closed;
+    bool resting;   /* a batch was full: the next begins with the timer */
     unsigned calls; /* of ours on the stack that may call the user */
 
     struct table entries;
@@ -198,7 +199,7 @@ static bool may_begin(const struct work_queue *q)
 /* Inside of our own callbacks it is done at their end. */
 static void attend(struct work_queue *q)
 {
-    if (q->calls == 0 && may_begin(q)) {
+    if (q->calls == 0 && !q->resting && may_begin(q)) {
         net_task_queue(q->loop, &q->turn);
     }
 }
@@ -304,7 +305,7 @@ static void destroy(struct work_queue *q)
 /* Keys take no more of a turn of the loop than that; the rest has to wait for I/O. */
 static bool is_full(const struct work_queue *q, unsigned handed_out, uint64_t begun)
 {
-    return handed_out == BATCH || net_clock_now(q->clock) - begun >= BATCH_MS;
+    return handed_out == BATCH || (handed_out > 0 && net_clock_now(q->clock) - begun >= BATCH_MS);
 }
 
 static void hand_out_keys(struct work_queue *q)
@@ -318,6 +319,7 @@ static void hand_out_keys(struct work_queue *q)
         n++;
     }
     q->calls--;
+    q->resting = may_begin(q);
     if (q->closed) {
         destroy(q);
     } else {

@@ -271,6 +271,24 @@ static void test_keys_come_in_batches(void **state)
     assert_int_equal(work_queue_stats(u->queue).adds, 1000);
 }
 
+/* Whatever comes meanwhile: each socket that says something may add a key. */
+static void test_a_key_more_is_no_reason_for_another_batch(void **state)
+{
+    struct user *u = *state;
+    u->done_at_once = true;
+    u->takes_ms = 10;
+    add(u, "a");
+    add(u, "b");
+    net_loop_settle(u->loop);
+    add(u, "c");
+    net_loop_settle(u->loop);
+    assert_string_equal(u->log, "a ");
+    u->takes_ms = 0;
+    fake_clock_pass(&u->clock, 0);
+    add(u, "d"); /* it begins with one again */
+    expect(u, "a b c d ");
+}
+
 /* And as soon as some have taken long. */
 static void test_slow_keys_come_in_small_batches(void **state)
 {
@@ -641,6 +659,7 @@ int main(void)
         TEST(test_namespaces_take_turns),
         TEST(test_done_in_the_handler),
         TEST(test_keys_come_in_batches),
+        TEST(test_a_key_more_is_no_reason_for_another_batch),
         TEST(test_slow_keys_come_in_small_batches),
         TEST(test_what_was_not_handed_out_cannot_be_done),
         TEST(test_adds_later),
