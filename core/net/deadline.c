@@ -58,7 +58,7 @@ void net_deadline_init(struct net_deadline *d, net_deadline_cb cb)
 
 void net_deadline_set(struct net_loop *l, struct net_deadline *d, uint64_t ms)
 {
-    d->at = net_loop_now(l) + ms;
+    d->at = net_loop_clock(l) + ms;
     if (!list_linked(&d->link)) {
         list_append(&l->deadlines, &d->link);
     }

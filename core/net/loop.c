@@ -11,8 +11,10 @@ enum { CLOSE_PATIENCE_MS = 5000 };
 
 static void on_prepare(uv_prepare_t *handle)
 {
-    net_loop_settle(handle->data);
-    uv_update_time(handle->loop); /* of which libuv takes how long to wait */
+    struct net_loop *l = handle->data;
+    net_loop_settle(l);
+    l->turns++;
+    uv_update_time(&l->uv); /* of which libuv takes how long to wait */
 }
 
 static int init_handles(struct net_loop *l)

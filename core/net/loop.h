@@ -39,6 +39,7 @@ struct net_loop {
     uv_timer_t tick;      /* looks at the deadlines: see deadline.h */
     uv_idle_t idle;       /* runs while handshakes wait for their turn */
     uint64_t tick_at;     /* when it does next; UINT64_MAX: it is stopped */
+    uint64_t turns;       /* how often it has waited for sockets */
     struct list tasks;    /* put off until this turn's callbacks have returned */
     struct list last;     /* tasks that run after those: streams write what they have staged */
     struct list deadlines;
@@ -67,6 +68,14 @@ int net_loop_free(struct net_loop *l);
 static inline uint64_t net_loop_now(const struct net_loop *l)
 {
     return uv_now(&l->uv);
+}
+
+/* The same clock now: a turn may have taken long. */
+static inline uint64_t net_loop_clock(const struct net_loop *l)
+{
+    uint64_t now = uv_hrtime() / 1000000;
+    uint64_t turn = net_loop_now(l);
+    return now > turn ? now : turn;
 }
 
 void net_task_init(struct net_task *t, net_task_cb cb);

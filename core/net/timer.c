@@ -37,10 +37,7 @@ static void on_timer(uv_timer_t *uv)
  * again if it is set by its own callback, and looks at no socket meanwhile. */
 static uint64_t from_turn(const struct net_loop *l, uint64_t ms)
 {
-    enum { NS_PER_MS = 1000000 };
-    uint64_t now = uv_hrtime() / NS_PER_MS;
-    uint64_t turn = net_loop_now(l);
-    uint64_t wait = now > turn ? now - turn + ms : ms;
+    uint64_t wait = net_loop_clock(l) - net_loop_now(l) + ms;
     return wait == 0 ? 1 : wait;
 }
 

@@ -125,6 +125,42 @@ static void test_one_may_clear_another_that_is_due(void **state)
     assert_false(second.fired);
 }
 
+/* What sets one after it has kept the loop for long. */
+struct slow {
+    struct net_timer *timer;
+    struct net_timer *other;
+    struct net_loop *loop;
+    struct limit limit;
+    uint64_t set_at;
+};
+
+static void on_slow(void *data)
+{
+    enum { TAKES_NS = 400000000 };
+    struct slow *s = data;
+    uint64_t begun = uv_hrtime();
+    while (uv_hrtime() - begun < TAKES_NS) {
+    }
+    s->set_at = uv_hrtime() / 1000000;
+    net_timer_set(s->other, 60000);
+    set(&s->limit, s->loop, 300);
+}
+
+static void test_counts_from_when_it_is_set(void **state)
+{
+    struct net_loop *l = *state;
+    struct slow s = {.loop = l};
+    s.timer = net_timer_new(l, on_slow, &s);
+    s.other = net_timer_new(l, on_slow, &s);
+    assert_non_null(s.timer);
+    assert_non_null(s.other);
+    net_timer_set(s.timer, 0);
+    run_until(l, &s.limit.fired);
+    assert_true(s.limit.fired_at >= s.set_at + 300);
+    net_timer_free(s.timer);
+    net_timer_free(s.other);
+}
+
 int main(void)
 {
 #define LOOP_TEST(f) cmocka_unit_test_setup_teardown(f, loop_setup, loop_teardown)
@@ -132,6 +168,7 @@ int main(void)
         LOOP_TEST(test_fires_in_time),
         LOOP_TEST(test_moving_and_clearing),
         LOOP_TEST(test_busy_setting_does_not_starve),
+        LOOP_TEST(test_counts_from_when_it_is_set),
         LOOP_TEST(test_one_may_clear_another_that_is_due),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
