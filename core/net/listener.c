@@ -9,8 +9,9 @@
 #include "base/log.h"
 #include "net/socket.h"
 #include "net/socket_file.h"
+#include "net/timer.h"
 
-enum { BACKLOG = 1024 };
+enum { BACKLOG = 1024, BURST = 16 };
 
 struct net_listener {
     union net_socket socket;
@@ -28,6 +29,10 @@ struct net_listener {
     bool turning_away;
     bool closed;
     bool another; /* to be turned away as well */
+    struct net_timer *again;
+    uint64_t turn;  /* of the loop, in which it has accepted */
+    unsigned burst; /* so many; */
+    bool postponed; /* one that libuv has announced waits for the next turn */
 };
 
 /* Once neither handle is open any more. */
@@ -35,6 +40,7 @@ static void listener_free(struct net_listener *n)
 {
     if (n->closed && !n->turning_away) {
         tls_config_unref(n->tls);
+        net_timer_free(n->again);
         free(n);
     }
 }
@@ -97,9 +103,9 @@ static bool may_enter(const struct net_listener *n, const struct net_stream *s)
     return true;
 }
 
-static void on_connection(uv_stream_t *server, int status)
+static void take_connection(struct net_listener *n, int status)
 {
-    struct net_listener *n = server->data;
+    uv_stream_t *server = &n->socket.stream;
     struct net_stream *s = NULL;
     int rc =
         status != 0 ? status : net_stream_accept(n->loop, server, n->tls, n->write_timeout_ms, &s);
@@ -116,6 +122,30 @@ static void on_connection(uv_stream_t *server, int status)
         n->cb(n->data, s);
     } else {
         net_stream_close(s);
+    }
+}
+
+static void on_again(void *data)
+{
+    struct net_listener *n = data;
+    if (n->postponed && !uv_is_closing(&n->socket.handle)) {
+        n->postponed = false;
+        take_connection(n, 0);
+    }
+}
+
+/* libuv announces connections as long as there are any, and no more until one was accepted: who
+ * connects as fast as that would have the loop to himself. */
+static void on_connection(uv_stream_t *server, int status)
+{
+    struct net_listener *n = server->data;
+    n->burst = n->turn == n->loop->turns ? n->burst + 1 : 1;
+    n->turn = n->loop->turns;
+    if (status == 0 && n->burst > BURST) {
+        n->postponed = true;
+        net_timer_set(n->again, 0);
+    } else {
+        take_connection(n, status);
     }
 }
 
@@ -215,6 +245,12 @@ static struct net_listener *listener_new(struct net_loop *l, const struct net_li
     }
     n->socket.handle.data = n;
     n->tls = tls_config_ref(o->tls);
+    n->again = net_timer_new(l, on_again, n);
+    if (n->again == NULL) {
+        uv_close(&n->socket.handle, on_closed);
+        (void)err_memory(e);
+        return NULL;
+    }
     return n;
 }
 
@@ -259,5 +295,6 @@ void net_listener_close(struct net_listener *n)
     if (n->local) {
         socket_file_remove(&n->file);
     }
+    net_timer_clear(n->again);
     uv_close(&n->socket.handle, on_closed);
 }

@@ -51,6 +51,66 @@ static void reach(struct net_loop *l, const char *address, const char *host, con
     net_listener_close(n);
 }
 
+static void on_one_more(void *data, struct net_stream *s)
+{
+    unsigned *count = data;
+    (*count)++;
+    net_stream_close(s);
+}
+
+/* However many come at once, the loop looks at all else in between. */
+static void a_crowd_comes_in_bursts(void **state)
+{
+    enum { CROWD = 100, BURST = 16 };
+    struct net_loop *l = *state;
+    unsigned accepted = 0;
+    struct err e = ERR_INIT;
+    struct net_listener_options o = {.address = "127.0.0.1:0", .write_timeout_ms = 10000};
+    struct net_listener *n = net_listener_new(l, &o, on_one_more, &accepted, &e);
+    struct raw_peer *crowd = calloc(CROWD, sizeof *crowd);
+    assert_non_null(n);
+    assert_non_null(crowd);
+    for (size_t i = 0; i < CROWD; i++) {
+        raw_connect(&crowd[i], net_listener_address(n));
+    }
+    for (unsigned before = 0; accepted < CROWD; before = accepted) {
+        (void)uv_run(&l->uv, UV_RUN_ONCE);
+        assert_in_range(accepted - before, 0, BURST + 1);
+    }
+    for (size_t i = 0; i < CROWD; i++) {
+        raw_close(&crowd[i]);
+    }
+    free(crowd);
+    net_listener_close(n);
+}
+
+/* One that is closed while somebody waits for the next turn. */
+static void a_crowd_comes_too_late(void **state)
+{
+    enum { CROWD = 40 };
+    struct net_loop *l = *state;
+    unsigned accepted = 0;
+    struct err e = ERR_INIT;
+    struct net_listener_options o = {.address = "127.0.0.1:0", .write_timeout_ms = 10000};
+    struct net_listener *n = net_listener_new(l, &o, on_one_more, &accepted, &e);
+    struct raw_peer *crowd = calloc(CROWD, sizeof *crowd);
+    assert_non_null(n);
+    assert_non_null(crowd);
+    for (size_t i = 0; i < CROWD; i++) {
+        raw_connect(&crowd[i], net_listener_address(n));
+    }
+    while (accepted == 0) {
+        (void)uv_run(&l->uv, UV_RUN_ONCE);
+    }
+    net_listener_close(n);
+    run_for(l, 20);
+    assert_in_range(accepted, 1, CROWD - 1);
+    for (size_t i = 0; i < CROWD; i++) {
+        raw_close(&crowd[i]);
+    }
+    free(crowd);
+}
+
 static bool machine_has_ipv6(void)
 {
     struct sockaddr_in6 loopback = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
@@ -119,10 +179,13 @@ static void a_kernel_without_ipv6(void **state)
 
 int main(void)
 {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, loop_setup, loop_teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(all_addresses_are_those_of_both_families, loop_setup,
-                                        loop_teardown),
+        TEST(all_addresses_are_those_of_both_families),
+        TEST(a_crowd_comes_in_bursts),
+        TEST(a_crowd_comes_too_late),
         cmocka_unit_test(a_kernel_without_ipv6),
     };
+#undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
