@@ -17,7 +17,7 @@ struct net_blocking {
 /* This thread gets what the loop's leaves of a processor. */
 static void come_second(void)
 {
-    enum { NICENESS = 10 };
+    enum { NICENESS = 5 };
     static _Thread_local bool done;
     if (!done) {
         done = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blocking.h - calls that block, in a thread of their own, of lower priority: for what would hold
- * up the loop.
+ * blocking.h - calls that block, in a thread of their own, of lower priority, as names that are
+ * looked up are then: for what would hold up the loop.
  */
 #ifndef CORE_NET_BLOCKING_H
 #define CORE_NET_BLOCKING_H
