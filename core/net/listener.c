@@ -11,7 +11,10 @@
 #include "net/socket_file.h"
 #include "net/timer.h"
 
-enum { BACKLOG = 1024, BURST = 16 };
+enum {
+    BACKLOG = 1024,
+    BURST = 16, /* accepted in a turn of the loop */
+};
 
 struct net_listener {
     union net_socket socket;
@@ -28,11 +31,10 @@ struct net_listener {
         turned_away; /* takes connections for which there is no memory, to close them */
     bool turning_away;
     bool closed;
-    bool another; /* to be turned away as well */
-    struct net_timer *again;
-    uint64_t turn;  /* of the loop, in which it has accepted */
-    unsigned burst; /* so many; */
-    bool postponed; /* one that libuv has announced waits for the next turn */
+    bool another;            /* to be turned away as well */
+    uint64_t turn;           /* of the loop, in which it has accepted */
+    unsigned burst;          /* so many */
+    struct net_timer *again; /* set: one that libuv has announced waits for the next turn */
 };
 
 /* Once neither handle is open any more. */
@@ -127,11 +129,7 @@ static void take_connection(struct net_listener *n, int status)
 
 static void on_again(void *data)
 {
-    struct net_listener *n = data;
-    if (n->postponed && !uv_is_closing(&n->socket.handle)) {
-        n->postponed = false;
-        take_connection(n, 0);
-    }
+    take_connection(data, 0);
 }
 
 /* libuv announces connections as long as there are any, and no more until one was accepted: who
@@ -142,7 +140,6 @@ static void on_connection(uv_stream_t *server, int status)
     n->burst = n->turn == n->loop->turns ? n->burst + 1 : 1;
     n->turn = n->loop->turns;
     if (status == 0 && n->burst > BURST) {
-        n->postponed = true;
         net_timer_set(n->again, 0);
     } else {
         take_connection(n, status);

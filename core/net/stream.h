@@ -127,7 +127,7 @@ bool net_stream_quiet(const struct net_stream *s);
 /* Whose process connected, or listened, at the other end of a Unix socket: 0, -EOPNOTSUPP for TCP,
  * or what the system says. */
 MUST_CHECK int net_stream_peer_uid(const struct net_stream *s, uid_t *uid);
-/* NULL for a plain stream. */
+/* NULL for a plain stream, and for an accepted one before its peer has sent anything. */
 const struct tls_session *net_stream_tls(const struct net_stream *s);
 
 #endif

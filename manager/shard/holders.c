@@ -42,9 +42,10 @@ struct other {
     const struct pod **pods;
     size_t pod_count;
 
-    /* What is looked for. */
+    /* Whether what is looked for is shown by its ConfigMap; or by that, or what stood there
+     * earlier, once somebody wants to know. */
     bool shows_published;
-    bool shows_past; /* or that */
+    bool shows_past;
     bool past_known;
 };
 

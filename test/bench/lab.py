@@ -171,9 +171,9 @@ class Lab:
         raise BenchError("no free port between 20000 and 32000")
 
     def spawn(self, name, argv, role="load", commands=False):
-        """Starts a program; `role` is "proxy", "load" or another one and matters when cores are pinned. Its
-        standard output can be read, its standard error is kept for error messages, and with
-        `commands` its standard input can be written."""
+        """Starts a program. Where cores are pinned, `role` says which it gets: those of "proxy", those of
+        "load", or with any other word all. Its standard output can be read, its standard error is kept
+        for error messages, and with `commands` its standard input can be written."""
         log_path = self.path(f"{name}.{len(self.processes)}.log")
         stamp_read, stamp_write = os.pipe()
 

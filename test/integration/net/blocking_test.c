@@ -2,11 +2,13 @@
 #include "net/blocking.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include "loop_fixture.h"
 
 struct job {
     pthread_t worked_by;
+    int niceness;
     bool worked;
     bool done;
     bool dropped;
@@ -16,6 +18,7 @@ static void work(void *data)
 {
     struct job *j = data;
     j->worked_by = pthread_self();
+    j->niceness = getpriority(PRIO_PROCESS, 0);
     j->worked = true;
 }
 
@@ -41,6 +44,19 @@ static void works_elsewhere_and_ends_here(void **state)
     run_until(*state, &j.done);
     assert_true(j.worked && !j.dropped);
     assert_false(pthread_equal(j.worked_by, pthread_self()));
+}
+
+/* Wherever the loop is: neither before it, nor further behind each time. */
+static void comes_after_the_loop(void **state)
+{
+    int ours = getpriority(PRIO_PROCESS, 0);
+    for (int i = 0; i < 10; i++) {
+        struct job j = {.done = false};
+        assert_non_null(net_blocking_start(*state, &ops, &j));
+        run_until(*state, &j.done);
+        assert_int_equal(j.niceness, ours + 5);
+    }
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), ours);
 }
 
 static void what_is_dropped_ends_all_the_same(void **state)
@@ -70,6 +86,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, loop_setup, loop_teardown)
     const struct CMUnitTest tests[] = {
         TEST(works_elsewhere_and_ends_here),
+        TEST(comes_after_the_loop),
         TEST(what_is_dropped_ends_all_the_same),
         TEST(the_loop_waits_for_it_at_the_end),
     };

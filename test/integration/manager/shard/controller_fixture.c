@@ -482,6 +482,19 @@ void fixture_settle(struct fixture *s)
     fixture_await_quiet(s, SETTLED_MS);
 }
 
+unsigned long fixture_adds(struct fixture *s, const char *queue)
+{
+    char name[64];
+    struct buf out = BUF_INIT(1024 * 1024);
+    (void)snprintf(name, sizeof name, "workqueue_adds_total{name=\"%s\"} ", queue);
+    assert_int_equal(controller_metrics(s->controller, &s->counts, &out), 0);
+    const char *found = strstr(buf_cstr(&out), name);
+    assert_non_null(found);
+    unsigned long adds = strtoul(found + strlen(name), NULL, 10);
+    buf_reset(&out);
+    return adds;
+}
+
 void fixture_await_quiet(struct fixture *s, unsigned length_ms)
 {
     unsigned quiet = 0;

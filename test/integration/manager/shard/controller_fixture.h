@@ -105,6 +105,8 @@ void fixture_expect_event(struct fixture *s, const char *name, const char *reaso
 void fixture_await_gone(struct fixture *s, const char *resource, const char *name);
 /* Until nothing is asked for any more, nothing that failed either. */
 void fixture_settle(struct fixture *s);
+/* How often something was put into that work queue. */
+unsigned long fixture_adds(struct fixture *s, const char *queue);
 /* For so long. */
 void fixture_await_quiet(struct fixture *s, unsigned length_ms);
 

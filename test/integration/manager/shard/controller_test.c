@@ -781,16 +781,6 @@ static void test_orphan_without_pods_is_deleted(void **state)
     fixture_await_gone(s, "configmaps", "cmesh-rules-a");
 }
 
-static unsigned long told_pods(struct fixture *s)
-{
-    static const char name[] = "workqueue_adds_total{name=\"pods\"} ";
-    struct buf out = BUF_INIT(1024 * 1024);
-    assert_int_equal(controller_metrics(s->controller, &s->counts, &out), 0);
-    unsigned long adds = strtoul(strstr(buf_cstr(&out), name) + sizeof name - 1, NULL, 10);
-    buf_reset(&out);
-    return adds;
-}
-
 /* Each look at a shard would be as expensive as it has pods. */
 static void test_pods_that_know_are_not_told_again(void **state)
 {
@@ -800,10 +790,10 @@ static void test_pods_that_know_are_not_told_again(void **state)
     fixture_lead(s);
     fixture_expect_told(s, "a-0", 1);
     fixture_settle(s);
-    unsigned long before = told_pods(s);
+    unsigned long before = fixture_adds(s, "pods");
     fixture_enforces(s, "a-0", "a");
     fixture_expect_condition(s, "a", "Enforced", "True");
-    assert_int_equal(told_pods(s), before);
+    assert_int_equal(fixture_adds(s, "pods"), before);
 }
 
 static void test_metrics(void **state)

@@ -61,16 +61,6 @@ static void rules_change(void **state)
     expect(s, "b", "reason", "Overlaps");
 }
 
-static unsigned long looks(struct fixture *s)
-{
-    static const char name[] = "workqueue_adds_total{name=\"shards\"} ";
-    struct buf out = BUF_INIT(1024 * 1024);
-    assert_int_equal(controller_metrics(s->controller, &s->counts, &out), 0);
-    unsigned long adds = strtoul(strstr(buf_cstr(&out), name) + sizeof name - 1, NULL, 10);
-    buf_reset(&out);
-    return adds;
-}
-
 /* Each look at a shard would be as expensive as it has neighbours. */
 static void a_change_that_covers_the_same_concerns_nobody_else(void **state)
 {
@@ -84,12 +74,25 @@ static void a_change_that_covers_the_same_concerns_nobody_else(void **state)
     fixture_config(s, "d", "pods", IN("not-there-yet"));
     begin_with(s, "Overlaps");
     run_for(s->store.api.loop, AFTER_ALL_IS_FOUND_MS);
-    unsigned long before = looks(s);
+    unsigned long before = fixture_adds(s, "shards");
     fixture_config(s, "d", "pods", IN("not-there-either"));
     fixture_expect_generation(s, "d", 2);
     run_for(s->store.api.loop, AFTER_ALL_IS_FOUND_MS);
-    assert_in_range(looks(s) - before, 1, OTHERS / 2);
+    assert_in_range(fixture_adds(s, "shards") - before, 1, OTHERS / 2);
     expect(s, "d", "reason", "Overlaps");
+}
+
+/* It asked before anybody knew: it is looked at as soon as that is known, not when all are again.
+ */
+static void a_shard_that_changes_nothing_is_told_too(void **state)
+{
+    enum { LOOKS_AT_ONE = 5 }; /* its config, ConfigMap and status come, and then the coverage */
+    struct fixture *s = *state;
+    begin(s);
+    unsigned long before = fixture_adds(s, "shards");
+    fixture_config(s, "c", "pods", IN("not-there-yet"));
+    expect(s, "c", "reason", "Covered");
+    assert_in_range(fixture_adds(s, "shards") - before, 1, LOOKS_AT_ONE);
 }
 
 int main(void)
@@ -97,6 +100,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(namespaces_come_and_go, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(rules_change, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_shard_that_changes_nothing_is_told_too, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(a_change_that_covers_the_same_concerns_nobody_else,
                                         fixture_setup, fixture_teardown),
     };
