@@ -335,9 +335,12 @@ static int write_count(const struct view *v, struct buf *out)
 /* How far the rules are enforced, and what is missing. */
 static int write_progress(const struct view *v, struct buf *out)
 {
+    if (v->f->generation == 0) {
+        int rc = buf_append_str(out, "No rules are published.");
+        return rc == 0 ? list_names(v, VERDICT_NO_SIDECAR, out) : rc;
+    }
     if (!is_published(v->f)) {
-        return v->f->generation == 0 ? buf_append_str(out, "No rules are published.")
-                                     : write_count(v, out);
+        return write_count(v, out);
     }
     if (v->counted == 0) {
         return buf_append_str(out, "There are no pods.");

@@ -56,7 +56,7 @@ def is_sanitized(path):
         return b"__asan_init" in f.read()
 
 
-def wait_for(condition, what, timeout=60, interval=0.01):
+def wait_for(condition, what, timeout=60, interval=0.03):
     """Returns the first true result of `condition()`. The machine may be busy: a timeout is to end
     what will never come, not to judge how soon it does."""
     deadline = time.monotonic() + timeout
@@ -107,6 +107,7 @@ class Cluster:
         self.kubeconfig = self.env["KUBECONFIG"]
         self.tls = ssl.create_default_context(cafile=self.env["CLUSTER_CA"])
         self.tls.load_cert_chain(self.env["CLUSTER_CERT"], self.env["CLUSTER_KEY"])
+        self.kept = threading.local()
 
     def start(self):
         """`cluster run` ends the control plane with its command; that ends with our pipe."""
@@ -121,6 +122,8 @@ class Cluster:
         return directory
 
     def stop(self):
+        if connection := self.kept.__dict__.pop("connection", None):
+            connection.close()
         if self.process is not None:
             self.process.stdin.close()
             self.process.wait(300)
@@ -134,8 +137,30 @@ class Cluster:
         return dict(line.split("=", 1) for line in output.split("\0") if "=" in line)
 
     def fetch(self, target, method="GET", headers=(), body=None, **more):
-        """Asks the API server directly, as administrator."""
-        return wire.fetch(self.address, target, method, headers, body, tls=self.tls, **more)
+        """Asks the API server directly, as administrator. Each thread has a connection that it uses
+        again: most of what a test asks it asks many times, until something is so."""
+        connection = self.take_connection()
+        try:
+            answer = connection.request(method, target, headers, body, **more)
+        except BaseException:
+            connection.close()
+            raise
+        # After a refusal, and as it is told to, the API server may close.
+        usable = answer.complete and (answer.status < 300 or answer.status == 404)
+        if usable and not more and answer.get("Connection") is None and connection.left == 0:
+            self.kept.connection, self.kept.since = connection, time.monotonic()
+        else:
+            connection.close()
+        return answer
+
+    def take_connection(self):
+        """A new one unless that of the thread is idle; before the API server thinks so too long."""
+        connection = self.kept.__dict__.pop("connection", None)
+        if connection is not None:
+            if connection.is_idle() and time.monotonic() - self.kept.since < 30:
+                return connection
+            connection.close()
+        return wire.Connection(self.address, tls=self.tls)
 
     def json(self, target, method="GET", thing=None, content_type="application/json"):
         """Asks directly, expects success, and returns the answer's object."""

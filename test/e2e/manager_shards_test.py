@@ -112,14 +112,14 @@ class LifeTest(ShardsTestCase):
             self.maps, "POST", {"metadata": {"name": "object-x", "labels": {"part": "x"}}}
         )
         edited = mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a", "x")))
-        self.assertIn("configured", self.apply(edited))
+        self.assertIn("configured", self.here("apply", "-f", "-", stdin=json.dumps(edited)))
         self.wait_enforced("shard-a")
         self.assertEqual(2, self.check_status("shard-a", pods["shard-a"])["generation"])
         self.assertEqual(1, self.check_status("shard-b", pods["shard-b"])["generation"])
         for pod in pods["shard-a"]:
             self.assertEqual({"object-a", "object-x"}, pod.shown())
 
-        self.here("delete", "shardingconfig", "shard-a")
+        self.delete("shard-a")
         self.wait_event(pods["shard-a"][0].name, "RulesKept")
         time.sleep(2)  # longer than a ConfigMap that no pod mounts is there
         self.assertIsNotNone(self.map_of("shard-a"))
@@ -134,7 +134,7 @@ class LifeTest(ShardsTestCase):
         for pod in pods["shard-a"]:
             self.assertEqual({"object-a"}, pod.shown())
 
-        self.here("delete", "shardingconfig", "shard-a")
+        self.delete("shard-a")
         for pod in pods["shard-a"]:
             pod.stop()
             pod.delete()
@@ -323,7 +323,7 @@ class LabelledTest(ShardsTestCase):
         manager = self.labelling(8)
         self.wait_condition("shard-a", "Published", "False", "WaitingForLabels")
         harness.wait_for(  # once it knows which resources there are
-            lambda: "configmaps" in mesh.condition(self.get("shard-a"), "Published")["message"],
+            lambda: "configmaps" in mesh.condition(self.get("shard-a"), "Published").get("message", ""),
             "it says for which labels it waits",
             interval=0.05,
         )
@@ -432,7 +432,7 @@ class CoveredTest(ShardsTestCase):
         self.wait_covered("Covered")
         new = harness.make_namespace(self.cluster, "covered", self.addCleanup)
         self.wait_covered("Gaps", new)
-        self.here("delete", "shardingconfig", "shard-b")
+        self.delete("shard-b")
         self.give("shard-a", "In", *known, new)
         self.wait_condition("shard-a", "Covered", "True")
 
@@ -698,7 +698,7 @@ class HandoverTest(ShardsTestCase):
             }
             for name, parts in edits
         ]
-        self.apply({"apiVersion": "v1", "kind": "List", "items": items})
+        self.apply(*items)
 
     def describe(self, name):
         return self.here("describe", "shardingconfig", name)
@@ -812,7 +812,7 @@ class StrictTest(ShardsTestCase):
 
     def wait_held(self, name, words):
         harness.wait_for(
-            lambda: words in mesh.condition(self.get(name), "Published")["message"], words
+            lambda: words in mesh.condition(self.get(name), "Published").get("message", ""), words
         )
         found = mesh.condition(self.get(name), "Published")
         self.assertEqual(("False", "WaitingForHandover"), (found["status"], found["reason"]))
@@ -823,7 +823,7 @@ class StrictTest(ShardsTestCase):
             pod.delete()
 
     def test_a_deleted_shard(self):
-        self.here("delete", "shardingconfig", "shard-a")
+        self.delete("shard-a")
         self.show("shard-b", "a", "b")
         self.wait_held("shard-b", f"{self.namespace}/shard-a")
         self.gone(self.pods["shard-a"])
@@ -862,7 +862,7 @@ class StrictTest(ShardsTestCase):
         """In each phase: its pods go on showing what it had."""
         self.with_accounts()
         self.lead.stop()
-        self.here("delete", "shardingconfig", "shard-a")
+        self.delete("shard-a")
         self.show("shard-b", "a", "b")
         self.lead = self.manager()
         self.wait_held("shard-b", f"{self.namespace}/shard-a")
@@ -910,7 +910,7 @@ class StrictTest(ShardsTestCase):
         bare.start()
         self.apply(mesh.config("shard-c", "shard-c", mesh.limit(mesh.is_in("part", "c"))))
         self.wait_held("shard-c", "pod bare (has no sidecar, and so sees everything)")
-        self.here("annotate", "shardingconfig", "shard-c", f"{mesh.GROUP}/shares-with=*")
+        self.api.annotate(f"{self.configs}/shard-c", {f"{mesh.GROUP}/shares-with": "*"})
         self.wait_held("shard-c", "pod bare")
         bare.delete()
         self.wait_condition("shard-c", "Published", "True", "Published")
@@ -920,7 +920,7 @@ class StrictTest(ShardsTestCase):
         self.wait_held("shard-b", "its spec selects it too")
         for name in self.pods:
             self.wait_condition(name, "Exclusive", "True", "Exclusive")
-        self.here("annotate", "shardingconfig", "shard-a", f"{mesh.GROUP}/shares-with=shard-b")
+        self.api.annotate(f"{self.configs}/shard-a", {f"{mesh.GROUP}/shares-with": "shard-b"})
         self.wait_enforced("shard-b")
         for name in self.pods:
             self.wait_condition(name, "Exclusive", "False", "SharedOnPurpose")
@@ -1214,7 +1214,7 @@ class TruthTest(ShardsTestCase):
         self.assertEqual({"object-a"}, self.pods[0].shown())
         self.show("shard-a", "a", "b")  # it goes on to be the first one's
         harness.wait_for(lambda: self.pods[0].shown() == {"object-a", "object-b"}, "it follows")
-        self.here("delete", "shardingconfig", "shard-b")
+        self.delete("shard-b")
         self.well_again()
 
     def test_a_pod_of_another_shard(self):
@@ -1361,7 +1361,7 @@ class PublishTest(ShardsTestCase):
         self.assertIn("cmesh-rules-shard-a", mesh.condition(found, "Published")["message"])
         self.assertEqual("NotPublished", mesh.condition(found, "Enforced")["reason"])
         self.assertEqual({"mine": "yes"}, self.map_of("shard-a")["data"])
-        self.here("delete", "configmap", "cmesh-rules-shard-a")
+        self.cluster.json(f"{self.maps}/cmesh-rules-shard-a", "DELETE")
         self.wait_condition("shard-a", "Published", "True")
         self.check_map("shard-a")
 
@@ -1422,7 +1422,7 @@ class PublishTest(ShardsTestCase):
         self.show("shard-a", "a")
         self.wait_enforced("shard-a")
         for _ in range(3):
-            self.here("delete", "configmap", "cmesh-rules-shard-a")
+            self.cluster.json(f"{self.maps}/cmesh-rules-shard-a", "DELETE")
             self.put_right(pods, 3)
 
     @staticmethod

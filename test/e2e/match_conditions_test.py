@@ -159,11 +159,11 @@ class ConditionCase(WebhookCase):
         return made
 
     def unwatch(self, ns):
-        self.kubectl("label", "namespace", ns, OURS + "-")
+        self.api.label(f"/api/v1/namespaces/{ns}", {OURS: None})
         harness.wait_for(lambda: not self.is_watched(ns), "the webhooks pass it over")
 
     def watch(self, ns):
-        self.kubectl("label", "namespace", ns, f"{OURS}={self.home}")
+        self.api.label(f"/api/v1/namespaces/{ns}", {OURS: self.home})
         harness.wait_for(lambda: self.is_watched(ns), "the webhooks look at it")
 
     def is_watched(self, ns):
@@ -173,13 +173,19 @@ class ConditionCase(WebhookCase):
 
 
 class Writes:
-    """Of one kind, by kubectl."""
+    """Of one kind."""
 
     kind = None
 
-    def kubectl_on(self, ns, *args, **more):
-        verb, *rest = args
-        return self.kubectl(verb, f"{self.kind.lower()}/thing", "-n", ns, *rest, **more)
+    def label(self, ns, labels):
+        return self.api.label(self.place(self.kind, ns), labels)
+
+    def annotate(self, ns, annotations):
+        return self.api.annotate(self.place(self.kind, ns), annotations)
+
+    def remove(self, ns):
+        """At once."""
+        self.api.delete(self.place(self.kind, ns), "?gracePeriodSeconds=0")
 
     def expect_right(self, ns):
         self.assertEqual(control_labels(ns), given_control_labels(self.get(self.kind, ns)))
@@ -190,46 +196,54 @@ class Writes:
         self.expect_right(ns)
         for write in (
             ("annotate", "note=1"),
-            ("annotate", "note=2", "--overwrite"),
-            ("annotate", "note-"),
             ("label", "tier=web"),
             ("label", "tier=db", "--overwrite"),
-            ("label", "tier-"),
-            ("patch", "--type=merge", "-p", '{"metadata":{"finalizers":["cmesh.test/x"]}}'),
-            ("patch", "--type=json", "-p", '[{"op":"remove","path":"/metadata/finalizers"}]'),
+            ("patch", "--type=json", "-p", '[{"op":"remove","path":"/metadata/labels/tier"}]'),
         ):
             with self.subTest(write=write):
-                self.expect_calls(0, self.kubectl_on, ns, *write)
+                verb, *rest = write
+                place = (f"{self.kind.lower()}/thing", "-n", ns)
+                self.expect_calls(0, self.kubectl, verb, *place, *rest)
                 self.expect_right(ns)
+        for write in (
+            (self.annotate, {"note": "2"}),
+            (self.annotate, {"note": None}),
+            (self.label, {"tier": "web"}),
+            (self.label, {"tier": None}),
+        ):
+            with self.subTest(write=write):
+                self.expect_calls(0, write[0], ns, write[1])
+                self.expect_right(ns)
+        for finalizers in (["cmesh.test/x"], None):
+            self.expect_calls(0, self.patch, self.kind, ns, {"metadata": {"finalizers": finalizers}})
+            self.expect_right(ns)
 
     def test_labels_that_are_changed(self):
         ns = self.quiet_namespace()
         self.create(thing(self.kind, ns, labels={"app": "x"}))
         wrong = str((int(hash_of(ns)) + 1) % 32)
-        for write in (
-            ("label", harness.NAMESPACE_LABEL + "-"),
-            ("label", harness.HASH_LABEL + "-"),
-            ("label", CONTROL_LABEL + "-"),
-            ("label", harness.NAMESPACE_LABEL + "=other", "--overwrite"),
-            ("label", f"{harness.HASH_LABEL}={wrong}", "--overwrite"),
-            ("label", harness.NAMESPACE_LABEL + "-", harness.HASH_LABEL + "-", CONTROL_LABEL + "-"),
-            ("patch", "--type=merge", "-p", '{"metadata":{"labels":null}}'),
+        for labels in (
+            {harness.NAMESPACE_LABEL: None},
+            {harness.HASH_LABEL: None},
+            {CONTROL_LABEL: None},
+            {harness.NAMESPACE_LABEL: "other"},
+            {harness.HASH_LABEL: wrong},
+            {harness.NAMESPACE_LABEL: None, harness.HASH_LABEL: None, CONTROL_LABEL: None},
+            None,
         ):
-            with self.subTest(write=write):
-                self.expect_calls(1, self.kubectl_on, ns, *write)
-                self.expect_right(ns)
-        refused = (
-            (f"{CONTROL_LABEL}=false",),
-            (f"{CONTROL_LABEL}-", harness.NAMESPACE_LABEL + "=other"),
-            (f"{CONTROL_LABEL}=no", f"{harness.HASH_LABEL}={wrong}"),
-        )
-        for labels in refused:
             with self.subTest(labels=labels):
-                code, _, err = self.expect_calls(
-                    1, self.kubectl.run, "label", "-n", ns, f"{self.kind.lower()}/thing",
-                    "--overwrite", *labels)  # fmt: skip
-                self.assertEqual(1, code, err)
-                self.assertIn("denied the request", err)
+                self.expect_calls(1, self.label, ns, labels)
+                self.expect_right(ns)
+        for labels in (
+            {CONTROL_LABEL: "false"},
+            {CONTROL_LABEL: None, harness.NAMESPACE_LABEL: "other"},
+            {CONTROL_LABEL: "no", harness.HASH_LABEL: wrong},
+        ):
+            with self.subTest(labels=labels):
+                change = {"metadata": {"labels": labels}}
+                path = self.place(self.kind, ns)
+                answer = self.expect_calls(1, self.api.ask, "PATCH", path, change, MERGE)
+                self.assertIn("denied the request", answer.said)
                 self.expect_right(ns)
 
     def test_replaced(self):
@@ -246,9 +260,9 @@ class Writes:
     def test_not_labelled_yet(self):
         ns = self.quiet_namespace()
         self.foreign(self.kind, ns, None)
-        self.expect_calls(1, self.kubectl_on, ns, "annotate", "note=1")
+        self.expect_calls(1, self.annotate, ns, {"note": "1"})
         self.expect_right(ns)
-        self.expect_calls(0, self.kubectl_on, ns, "annotate", "note-")
+        self.expect_calls(0, self.annotate, ns, {"note": None})
         self.expect_right(ns)
 
     def test_some_labels_are_missing(self):
@@ -257,9 +271,9 @@ class Writes:
             with self.subTest(missing=missing):
                 labels = {k: v for k, v in control_labels(ns).items() if k != missing}
                 self.foreign(self.kind, ns, labels)
-                self.expect_calls(1, self.kubectl_on, ns, "annotate", "note=1")
+                self.expect_calls(1, self.annotate, ns, {"note": "1"})
                 self.expect_right(ns)
-                self.kubectl_on(ns, "delete", "--grace-period=0", "--force")
+                self.remove(ns)
 
     def test_foreign_labels(self):
         """Each time: it may be edited, with a warning."""
@@ -268,15 +282,15 @@ class Writes:
             with self.subTest(theirs=theirs):
                 self.foreign(self.kind, ns, theirs)
                 for number in range(3):
-                    self.expect_calls(1, self.kubectl_on, ns, "annotate", f"note-{number}=1")
+                    self.expect_calls(1, self.annotate, ns, {f"note-{number}": "1"})
                     self.assertEqual(theirs, given_control_labels(self.get(self.kind, ns)))
-                self.kubectl_on(ns, "delete", "--grace-period=0", "--force")
+                self.remove(ns)
 
     def test_ours_of_another_namespace(self):
         """As of a backup that was restored elsewhere while no manager ran."""
         ns = self.quiet_namespace()
         self.foreign(self.kind, ns, control_labels("other"))
-        self.expect_calls(1, self.kubectl_on, ns, "annotate", "note=1")
+        self.expect_calls(1, self.annotate, ns, {"note": "1"})
         self.expect_right(ns)
 
     def test_a_wrong_hash_that_came_in_unseen(self):
@@ -285,10 +299,10 @@ class Writes:
         wrong = str((int(hash_of(ns)) + 1) % 32)
         labels = {**control_labels(ns), harness.HASH_LABEL: wrong}
         self.foreign(self.kind, ns, labels)
-        self.expect_calls(0, self.kubectl_on, ns, "annotate", "note=1")
+        self.expect_calls(0, self.annotate, ns, {"note": "1"})
         left = labels if self.evaluates else control_labels(ns)
         self.assertEqual(left, given_control_labels(self.get(self.kind, ns)))
-        self.kubectl_on(ns, "label", harness.HASH_LABEL + "-")
+        self.label(ns, {harness.HASH_LABEL: None})
         self.expect_right(ns)
 
     def test_while_it_is_deleted(self):
@@ -297,10 +311,10 @@ class Writes:
         self.create(made)
         self.addCleanup(self.cluster.fetch, self.place(self.kind, ns), "PATCH",
                         [("Content-Type", MERGE)], b'{"metadata":{"finalizers":null}}')  # fmt: skip
-        self.kubectl_on(ns, "delete", "--wait=false", "--grace-period=0")
+        self.cluster.json(self.place(self.kind, ns) + "?gracePeriodSeconds=0", "DELETE")
         self.assertIn("deletionTimestamp", self.get(self.kind, ns)["metadata"])
-        self.expect_calls(0, self.kubectl_on, ns, "annotate", "note=1")
-        self.expect_calls(1, self.kubectl_on, ns, "label", CONTROL_LABEL + "-")
+        self.expect_calls(0, self.annotate, ns, {"note": "1"})
+        self.expect_calls(1, self.label, ns, {CONTROL_LABEL: None})
         self.expect_right(ns)
         self.expect_calls(0, self.patch, self.kind, ns, {"metadata": {"finalizers": None}})
         harness.wait_for(
@@ -359,7 +373,7 @@ class WidgetTest(Writes, ConditionCase):
     def test_labels_of_a_strange_type(self):
         """An expression that fails would count as one that says: do not ask."""
         ns = self.quiet_namespace()
-        self.kubectl("label", "namespace", ns, f"kubernetes.io/metadata.name={ns}", "--overwrite")
+        self.api.label(f"/api/v1/namespaces/{ns}", {"kubernetes.io/metadata.name": ns})
         for value in (None, 5, "text", [], {}, {"a": "b"}):
             with self.subTest(value=value):
                 self.cluster.fetch(self.place(self.kind, ns), "DELETE")
@@ -380,7 +394,7 @@ class WidgetTest(Writes, ConditionCase):
         """What was not asked about is not asked about again (reinvocationPolicy), so its labels are
         gone. To set them anew is asked about, and ours has the last word."""
         ns = self.quiet_namespace()
-        self.kubectl("label", "namespace", ns, f"kubernetes.io/metadata.name={ns}", "--overwrite")
+        self.api.label(f"/api/v1/namespaces/{ns}", {"kubernetes.io/metadata.name": ns})
         self.create(thing(self.kind, ns))
         other = self.put_labels(ns, {}, "zzz")
 
@@ -396,28 +410,26 @@ class WidgetTest(Writes, ConditionCase):
 
 
 class NamespaceTest(ConditionCase):
-    def kubectl_on(self, verb, name, *args):
-        return self.kubectl(verb, "namespace", name, *args)
-
     def test_namespaces(self):
         ns = self.quiet_namespace()
-        for count, write in (
-            (0, ("annotate", ns, "note=1")),
-            (0, ("label", ns, "team=a")),
-            (1, ("label", ns, harness.HASH_LABEL + "-")),
-            (1, ("label", ns, "--overwrite", harness.NAMESPACE_LABEL + "=other")),
-            (1, ("label", ns, CONTROL_LABEL + "-")),
-            (0, ("annotate", ns, "note-")),
+        for count, write, values in (
+            (0, self.api.annotate, {"note": "1"}),
+            (0, self.api.label, {"team": "a"}),
+            (1, self.api.label, {harness.HASH_LABEL: None}),
+            (1, self.api.label, {harness.NAMESPACE_LABEL: "other"}),
+            (1, self.api.label, {CONTROL_LABEL: None}),
+            (0, self.api.annotate, {"note": None}),
         ):
-            with self.subTest(write=write):
-                self.expect_calls(count, self.kubectl_on, *write, webhook="namespaces")
+            with self.subTest(values=values):
+                path = f"/api/v1/namespaces/{ns}"
+                self.expect_calls(count, write, path, values, webhook="namespaces")
                 self.assertEqual(control_labels(ns), given_control_labels(self.get_namespace(ns)))
 
     def test_a_namespace_that_is_new_to_the_webhooks(self):
         """What names it ours is an update of it."""
         ns = harness.make_namespace(self.cluster, "cmesh-late", self.addCleanup)
-        self.expect_calls(1, self.kubectl_on, "label", ns, f"{OURS}={self.home}",
-                          webhook="namespaces")  # fmt: skip
+        path, label = f"/api/v1/namespaces/{ns}", {OURS: self.home}
+        self.expect_calls(1, self.api.label, path, label, webhook="namespaces")
         self.assertEqual(control_labels(ns), given_control_labels(self.get_namespace(ns)))
 
 

@@ -12,6 +12,7 @@ import subprocess
 import threading
 import unittest
 
+import api
 import harness
 import shard
 import wire
@@ -409,6 +410,7 @@ class MeshTestCase(harness.TestCase):
         self.configs = f"{API}/namespaces/{self.namespace}/shardingconfigs"
         self.maps = f"/api/v1/namespaces/{self.namespace}/configmaps"
         self.kubectl = harness.Kubectl(self.path("."), self.cluster.kubeconfig)
+        self.api = api.Api(self.cluster, self.namespace)
         for part in ("a", "b"):
             thing = {"metadata": {"name": f"object-{part}", "labels": {"part": part}}}
             self.cluster.json(self.maps, "POST", thing)
@@ -442,8 +444,12 @@ class MeshTestCase(harness.TestCase):
     def here(self, *args, stdin=None):
         return self.kubectl("-n", self.namespace, *args, stdin=stdin)
 
-    def apply(self, thing):
-        return self.here("apply", "-f", "-", stdin=json.dumps(thing))
+    def apply(self, *things):
+        return self.api.apply(*things)
+
+    def delete(self, name):
+        """The config; returns when it is gone."""
+        self.api.delete(f"{self.configs}/{name}")
 
     def get(self, name):
         return self.cluster.json(f"{self.configs}/{name}")

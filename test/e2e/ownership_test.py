@@ -142,7 +142,7 @@ class OwnershipTest(mesh.MeshTestCase):
     def apply_all(self, owner, shards):
         items = [self.item(shard, owner) for shard in shards]
         self.pick.shuffle(items)
-        self.apply({"apiVersion": "v1", "kind": "List", "items": items})
+        self.apply(*items)
 
     def new_pod(self, shard):
         self.serial += 1
@@ -211,7 +211,7 @@ class OwnershipTest(mesh.MeshTestCase):
         pods = self.pods.pop(shard)
         new = {space: owner if owner != shard else self.pick.choice(list(self.pods))
                for space, owner in self.owner.items()}  # fmt: skip
-        self.here("delete", "shardingconfig", shard)
+        self.delete(shard)
         self.apply_all(new, self.pods)
         time.sleep(self.pick.choice((0, 0.5, 2)))
         for pod in pods:

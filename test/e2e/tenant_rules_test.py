@@ -7,6 +7,7 @@ import json
 import os
 import time
 
+import api
 import harness
 import hostile_rules
 import mesh
@@ -37,10 +38,16 @@ def cpu_seconds(pid):
 class TenantRulesTest(mesh.MeshTestCase):
     def setUp(self):
         super().setUp()
-        self.here("create", "serviceaccount", TENANT)
-        account = f"{self.namespace}:{TENANT}"
-        self.here("create", "rolebinding", TENANT, "--clusterrole=edit", f"--serviceaccount={account}")
-        self.user = f"--as=system:serviceaccount:{account}"
+        accounts = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
+        self.account = self.cluster.json(accounts, "POST", {"metadata": {"name": TENANT}})
+        self.here("create", "rolebinding", TENANT, "--clusterrole=edit",
+                  f"--serviceaccount={self.namespace}:{TENANT}")  # fmt: skip
+        self.user = f"system:serviceaccount:{self.namespace}:{TENANT}"
+        self.tenant = api.Api(self.cluster, self.namespace, self.user)
+        probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"}}
+        harness.wait_for(
+            lambda: self.tenant.try_create(probe, dry_run=True).status == 201, "it may write"
+        )
 
     def hostile(self, name, shape):
         return {
@@ -66,10 +73,10 @@ class TenantRulesTest(mesh.MeshTestCase):
         names = [f"b{i}" for i in range(24)]
         for i, name in enumerate(names):
             thing = self.hostile(name, SHAPES[i % len(SHAPES)])
-            self.here("create", self.user, "-f", "-", stdin=json.dumps(thing))
+            self.tenant.create(thing)
         harness.wait_for(lambda: self.known(manager) == len(names) + 1, "the manager heard of all")
         for value in range(5):
-            self.here("annotate", self.user, "--overwrite", "configmap", "cmesh-rules-b0", f"x={value}")
+            self.tenant.annotate(f"{self.maps}/cmesh-rules-b0", {"x": str(value)})
         self.show("shard-a", "a", "b")
         harness.wait_for(lambda: self.get("shard-a")["status"]["generation"] == 2, "it is published")
         spent = cpu_seconds(manager.pid) - spent
@@ -102,7 +109,7 @@ class TenantRulesTest(mesh.MeshTestCase):
         harness.wait_for(lambda: self.map_of("shard-a"), "the shard is published")
         before = self.map_of("shard-a")["data"]
         thing = self.hostile("shard-a", "wide-and-narrow")
-        self.here("apply", self.user, "--server-side", "--force-conflicts", "-f", "-", stdin=json.dumps(thing))
+        self.tenant.apply(thing)
         harness.wait_for(
             lambda: "cannot read the rules in a ConfigMap" in manager.log()
             and "configmap=cmesh-rules-shard-a" in manager.log(),
@@ -134,13 +141,13 @@ class TenantRulesTest(mesh.MeshTestCase):
         rules = {**rules, "generation": generation, "spec": {**rules["spec"], "limits": []}}
         del rules["checksum"]
         owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": TENANT}
-        owner["uid"] = json.loads(self.here("get", "serviceaccount", TENANT, "-o", "json"))["metadata"]["uid"]
+        owner["uid"] = self.account["metadata"]["uid"]
         metadata = {"ownerReferences": [{**owner, "controller": True}]}
         if not labels:
             metadata |= {"labels": None, "annotations": None}
         change = {"metadata": metadata, "data": {"rules.json": json.dumps(rules)}}
         patch = ("--type=merge", "-p", json.dumps(change))
-        self.here("patch", self.user, "configmap", "cmesh-rules-shard-a", *patch)
+        self.here("patch", f"--as={self.user}", "configmap", "cmesh-rules-shard-a", *patch)
 
     def wait_taken_back(self, generation):
         def look():
@@ -180,8 +187,8 @@ class TenantRulesTest(mesh.MeshTestCase):
         thing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cmesh-rules-shard-a"}}
         thing["data"] = {"mine": "yes"}
         manager.stop()  # which would make it again at once
-        self.here("delete", self.user, "configmap", "cmesh-rules-shard-a")
-        self.here("create", self.user, "-f", "-", stdin=json.dumps(thing))
+        self.tenant.delete(f"{self.maps}/cmesh-rules-shard-a")
+        self.tenant.create(thing)
         self.manager()
         self.wait_taken_back(1)
         self.assertEqual({"object-a"}, pods[0].shown())

@@ -10,6 +10,7 @@ import signal
 import ssl
 import subprocess
 
+import api
 import harness
 import mesh
 import wire
@@ -132,6 +133,7 @@ class WebhookCase(harness.TestCase):
         cls.cluster = harness.cluster()
         cls.class_folder = cls.make_folder(cls.addClassCleanup)
         cls.kubectl = harness.Kubectl(cls.class_folder, cls.cluster.kubeconfig)
+        cls.api = api.Api(cls.cluster)
         mesh.install(cls.addClassCleanup)
         cls.home = harness.make_namespace(cls.cluster, "cmesh-home", cls.addClassCleanup)
         cls.webhook = f"127.0.0.1:{harness.free_port()}"
@@ -228,7 +230,7 @@ class WebhookCase(harness.TestCase):
         return f"{cls.home}-{next(harness.Run.counter)}"
 
     def namespace(self, labels=None):
-        """A new one, of which the name is returned, created by kubectl."""
+        """A new one, of which the name is returned."""
         name = self.new_namespace_name()
         self.addCleanup(self.cluster.fetch, f"/api/v1/namespaces/{name}", "DELETE")
         self.create(self.namespace_object(name, labels))
@@ -238,27 +240,30 @@ class WebhookCase(harness.TestCase):
     def get_namespace(self, name):
         return self.cluster.json(f"/api/v1/namespaces/{name}")
 
-    def create(self, thing, *args):
-        """By kubectl; the object as the server answers it."""
-        out = self.kubectl("create", "-o", "json", "-f", "-", *args, stdin=json.dumps(thing))
-        return json.loads(out)
+    def create(self, thing, dry_run=False):
+        """The object as the server answers it."""
+        return self.api.create(thing, dry_run)
+
+    def is_refused(self, thing):
+        return self.api.try_apply(thing, dry_run=True).status >= 400
 
     def try_pod(self, thing):
-        code, out, _ = self.kubectl.run(
-            "create", "-o", "json", "-f", "-", stdin=json.dumps(thing)
-        )
-        return json.loads(out) if code == 0 else None
+        answer = self.api.try_create(thing)
+        return answer.thing if answer.status == 201 else None
 
-    def try_apply(self, thing, *args):
-        """Exit code, standard output, standard error."""
-        return self.kubectl.run("apply", "-f", "-", *args, stdin=json.dumps(thing))
+    def taken(self, thing, dry_run=False):
+        """Applies it; returns the warnings."""
+        answer = self.api.try_apply(thing, dry_run)
+        self.assertIn(answer.status, (200, 201), answer.said)
+        return answer.said
 
-    def refused(self, thing, *mentions):
-        code, _, err = self.try_apply(thing)
-        self.assertEqual(1, code, err)
+    def refused(self, thing, *mentions, dry_run=False):
+        """Tries to apply it; returns why it is refused."""
+        answer = self.api.try_apply(thing, dry_run)
+        self.assertGreaterEqual(answer.status, 400, answer.thing)
         for text in mentions:
-            self.assertIn(text, err)
-        return err
+            self.assertIn(text, answer.said)
+        return answer.said
 
     # ---- the manager's own TLS ----
 

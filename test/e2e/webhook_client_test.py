@@ -110,7 +110,7 @@ class ClientCertificateTest(ClientCase):
         ns = self.namespace()
         self.create(sharding_config(ns))
         harness.wait_for(
-            lambda: self.try_apply(sharding_config(ns, "shard-b"), "--dry-run=server")[0] == 1,
+            lambda: self.is_refused(sharding_config(ns, "shard-b")),
             "the first shard is known",
         )
         self.refused(sharding_config(ns, "shard-b"), '"shard-a"')

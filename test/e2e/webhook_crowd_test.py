@@ -280,7 +280,7 @@ class CrowdTest(Case):
                 stack.enter_context(neighbour)
             self.pods_are_injected(rounds=6)
             begun = time.monotonic()
-            thing = self.create(operator(self.ns), "--dry-run=server")
+            thing = self.create(operator(self.ns), dry_run=True)
             print(f"kubectl create took {time.monotonic() - begun:.2f} s", flush=True)
             names = [c["name"] for c in thing["spec"]["initContainers"]]
             self.assertIn("cmesh-localproxy", names + [c["name"] for c in thing["spec"]["containers"]])

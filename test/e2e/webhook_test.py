@@ -81,8 +81,9 @@ class Rules:
 
     def test_labels_of_a_namespace_that_are_taken_away_come_back(self):
         name = self.namespace()
-        self.kubectl("label", "namespace", name, harness.HASH_LABEL + "-")
-        self.kubectl("label", "namespace", name, "--overwrite", harness.NAMESPACE_LABEL + "=other")
+        path = f"/api/v1/namespaces/{name}"
+        self.api.label(path, {harness.HASH_LABEL: None})
+        self.api.label(path, {harness.NAMESPACE_LABEL: "other"})
         self.assertEqual(control_labels(name), given_control_labels(self.get_namespace(name)))
 
     def test_foreign_labels_are_refused(self):
@@ -100,6 +101,7 @@ class Rules:
         code, _, err = self.kubectl.run("label", "-n", ns, "--overwrite", "configmap/thing",
                                         f"{CONTROL_LABEL}=false")  # fmt: skip
         self.assertEqual(1, code, err)
+        self.assertIn("denied the request", err)
         thing = self.cluster.json(f"/api/v1/namespaces/{ns}/configmaps/thing")
         self.assertEqual(control_labels(ns), given_control_labels(thing))
 
@@ -108,20 +110,19 @@ class Rules:
         path = f"/api/v1/namespaces/{ns}/configmaps/thing"
         theirs = {harness.NAMESPACE_LABEL: "other"}
         self.create(config_map(ns, labels=theirs))
-        self.kubectl("label", "namespace", ns, f"{OURS}={self.home}")
+        self.api.label(f"/api/v1/namespaces/{ns}", {OURS: self.home})
         harness.wait_for(
-            lambda: given_control_labels(self.create(config_map(ns, "probe"), "--dry-run=server")),
+            lambda: given_control_labels(self.create(config_map(ns, "probe"), dry_run=True)),
             "the webhooks look at the namespace",
         )
-        code, _, err = self.try_apply(config_map(ns, labels=theirs, data="2"))
-        self.assertEqual(0, code, err)
+        err = self.taken(config_map(ns, labels=theirs, data="2"))
         if self.warns:
             self.assertIn("the shard that this belongs to may not see it", err)
         thing = self.cluster.json(path)
         self.assertEqual("2", thing["data"]["key"])
         self.assertEqual(theirs, given_control_labels(thing))
         self.refused(config_map(ns, labels={harness.NAMESPACE_LABEL: "third"}), '"third": must be')
-        self.kubectl("label", "-n", ns, "configmap/thing", harness.NAMESPACE_LABEL + "-")
+        self.api.label(path, {harness.NAMESPACE_LABEL: None})
         self.assertEqual(control_labels(ns), given_control_labels(self.cluster.json(path)))
 
     def test_objects_are_labelled_however_they_are_written(self):
@@ -183,14 +184,14 @@ class Rules:
     def test_other_namespaces_are_left_alone(self):
         ns = harness.make_namespace(self.cluster, "cmesh-other", self.addCleanup)
         before = self.manager.requests("resources", "patched")
-        self.kubectl("create", "-f", "-", stdin=json.dumps(config_map(ns, "elsewhere")))
+        self.create(config_map(ns, "elsewhere"))
         self.assertEqual(before, self.manager.requests("resources", "patched"))
 
     # ---- dry runs ----
 
     def test_dry_runs_show_the_labels_and_change_nothing(self):
         ns = self.namespace()
-        thing = self.create(config_map(ns), "--dry-run=server")
+        thing = self.create(config_map(ns), dry_run=True)
         self.assertEqual(control_labels(ns), given_control_labels(thing))
         self.assertEqual(
             404, self.cluster.fetch(f"/api/v1/namespaces/{ns}/configmaps/thing").status
@@ -199,11 +200,8 @@ class Rules:
     def test_dry_runs_are_validated_too(self):
         ns = self.namespace()
         thing = sharding_config(ns, selector={})
-        code, _, err = self.try_apply(thing, "--dry-run=server")
-        self.assertEqual(1, code)
-        self.assertIn("spec.selector", err)
-        code, _, err = self.try_apply(sharding_config(ns), "--dry-run=server")
-        self.assertEqual(0, code, err)
+        self.refused(thing, "spec.selector", dry_run=True)
+        self.taken(sharding_config(ns), dry_run=True)
         path = f"{API}/namespaces/{ns}/shardingconfigs/shard-a"
         self.assertEqual(404, self.cluster.fetch(path).status)
 
@@ -259,8 +257,7 @@ class Rules:
                 "selector": {"matchLabels": {"a": "b"}},
             }
         ]
-        code, _, err = self.try_apply(sharding_config(ns, limits=gadgets))
-        self.assertEqual(0, code, err)
+        err = self.taken(sharding_config(ns, limits=gadgets))
         if self.warns:
             self.assertIn("spec.limits[0].relateResources[0].apiGroups[0]", err)
             self.assertIn("the API server serves no such group", err)
@@ -278,8 +275,7 @@ class Rules:
                              (3, "none: customresourcedefinitions.apiextensions.k8s.io, leases.")):  # fmt: skip
             with self.subTest(count=count):
                 limit = {"relateResources": entries[:count], "selector": selector}
-                code, _, err = self.try_apply(sharding_config(ns, limits=[limit]))
-                self.assertEqual(0, code, err)
+                err = self.taken(sharding_config(ns, limits=[limit]))
                 if self.warns and names:
                     self.assertIn(names, err)
                 else:
@@ -289,7 +285,7 @@ class Rules:
         ns = self.namespace()
         self.create(sharding_config(ns))
         harness.wait_for(
-            lambda: self.try_apply(sharding_config(ns, "shard-b"), "--dry-run=server")[0] == 1,
+            lambda: self.is_refused(sharding_config(ns, "shard-b")),
             "the first shard is known",
         )
         self.refused(sharding_config(ns, "shard-b"), f"see kubectl -n {ns} get shardingconfigs")
@@ -301,8 +297,7 @@ class Rules:
         thing = sharding_config(ns)
 
         def warned(config):
-            code, _, err = self.try_apply(config, "--dry-run=server")
-            self.assertEqual(0, code, err)
+            err = self.taken(config, dry_run=True)
             return f'pods in "{ns}" get no sidecars, and see everything' in err
 
         if self.warns:
@@ -319,7 +314,7 @@ class Rules:
             )
 
         harness.wait_for(told, "the status says it")
-        self.kubectl("label", "namespace", ns, GROUP + "/webhooks-")
+        self.api.label(f"/api/v1/namespaces/{ns}", {GROUP + "/webhooks": None})
         if self.warns:
             harness.wait_for(lambda: not warned(thing), "the manager knows of the change")
         harness.wait_for(lambda: not told(), "the status says it no more")
@@ -329,11 +324,10 @@ class Rules:
         labels = {"app": "operator"}
         for labels in (labels, {"more": "x", **labels}):
             thing = sharding_config(ns, selector={"matchLabels": labels})
-            code, _, err = self.try_apply(thing)
-            self.assertEqual(0, code, err)
+            err = self.taken(thing)
         if self.warns:
             self.assertIn("running pods stay in the shard", err)
-        self.kubectl("delete", "shardingconfig", "-n", ns, "shard-a")
+        self.api.delete(f"{API}/namespaces/{ns}/shardingconfigs/shard-a")
 
 
 class V1Test(Rules, WebhookCase):
@@ -365,8 +359,7 @@ class LeaveTest(WebhookCase):
         self.addCleanup(self.cluster.fetch, f"/api/v1/namespaces/{name}", "DELETE")
         wrong = str((int(hash_of(name)) + 1) % 32)
         thing = self.namespace_object(name, {harness.HASH_LABEL: wrong})
-        code, _, err = self.try_apply(thing)
-        self.assertEqual(0, code, err)
+        err = self.taken(thing)
         labels = given_control_labels(self.get_namespace(name))
         self.assertEqual({harness.HASH_LABEL: wrong}, labels)
         self.assertIn("the shard that this belongs to may not see it", err)
@@ -432,7 +425,7 @@ class AwayTest(WebhookCase):
         self.assertEqual({}, given_control_labels(thing))
         name = self.namespace()
         self.assertEqual({}, given_control_labels(self.get_namespace(name)))
-        self.kubectl("delete", "shardingconfig", "-n", self.ns, "shard-a")
+        self.api.delete(f"{API}/namespaces/{self.ns}/shardingconfigs/shard-a")
         again = self.start_manager("back", self.addCleanup)
         for path, ns in (
             (f"/api/v1/namespaces/{self.ns}/configmaps/thing", self.ns),

@@ -5,6 +5,7 @@ The standard library's client repairs, normalises and joins; a proxy is tested b
 bytes, so here a request is what the test wrote and a response says how it ended.
 """
 
+import select
 import socket
 import ssl
 
@@ -219,6 +220,10 @@ class Connection(Stream):
             head = self.read_head(method)
         body, complete = (b"", True) if head.status == 101 else self.read_body()
         return Response(head, body, complete, interim)
+
+    def is_idle(self):
+        """Nothing came that nobody has asked for, nor an end."""
+        return not self.input and not select.select([self.sock], [], [], 0)[0]
 
     def closed_by_peer(self):
         """Whether the peer has closed; waits for it up to the timeout."""

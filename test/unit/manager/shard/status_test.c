@@ -340,6 +340,13 @@ static void test_no_sidecar_where_no_webhook_looks(void **state)
         "has no sidecar: its operator sees everything. It gets none in this namespace, which the "
         "webhook for pods leaves out");
     made_free(&m);
+    facts.generation = 0; /* nothing is published because of that pod, for one */
+    m = make(facts);
+    expect_condition(&m, "Enforced", "False", "NotPublished",
+                     "No rules are published. Without a sidecar, so seeing everything: p. The "
+                     "webhook for pods leaves this namespace out: use another one, or change the "
+                     "namespaceSelector of its MutatingWebhookConfiguration.");
+    made_free(&m);
 }
 
 static void test_refused_by_another_version(void **state)
