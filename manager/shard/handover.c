@@ -93,7 +93,7 @@ static bool is_all_known(const struct pod *p, const struct rules_map *published,
     if (past != NULL && past->lost) {
         return false;
     }
-    return first == NULL ? published == NULL && p->generation == 0 : rules_generation(first) == 1;
+    return first == NULL ? published == NULL && !p->told : rules_generation(first) == 1;
 }
 
 /* It never told what it enforces, or that it enforces nothing. What it takes next is what stands in

@@ -24,7 +24,7 @@ static bool is_heard_of(const struct probe_result *r)
 static bool holds_back(const struct pod *p, const struct probe_result *r,
                        enum rules_version version, bool first)
 {
-    bool reads = is_heard_of(r) ? r->reads >= version : first && p->generation == 0;
+    bool reads = is_heard_of(r) ? r->reads >= version : first && !p->told;
     return !reads && !p->let_go && !p->over && p->ip[0] != '\0';
 }
 

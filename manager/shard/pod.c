@@ -8,7 +8,7 @@
 #include "base/rfc3339.h"
 #include "compile/shards.h"
 #include "object/names.h"
-#include "shard/generation.h"
+#include "rules/rules.h"
 #include "json/field.h"
 
 /* Places strings, one behind the other; while there is no memory yet, only counts. */
@@ -42,12 +42,11 @@ static const char *place_key(struct shelf *s, const char *ns, const char *name)
     return at;
 }
 
-static uint64_t generation_of(const cJSON *annotations, const char *key)
+static uint64_t generation_of(const char *text)
 {
-    const char *text = field_text(annotations, key);
     char *end = NULL;
     unsigned long long n = text[0] < '0' || text[0] > '9' ? 0 : strtoull(text, &end, 10);
-    return n > 0 && *end == '\0' && n <= GENERATION_TOLD_MAX ? n : 0;
+    return n > 0 && *end == '\0' && n <= RULES_GENERATION_MAX ? n : 0;
 }
 
 /* The container's port of that name, else the usual one. */
@@ -101,7 +100,9 @@ static void read_facts(struct pod *p, const cJSON *object, const struct pod_keys
     const cJSON *spec = field_get(object, "spec");
     const cJSON *status = field_get(object, "status");
     const char *phase = field_text(status, "phase");
-    p->generation = generation_of(field_get(meta, "annotations"), keys->generation);
+    const char *generation = field_text(field_get(meta, "annotations"), keys->generation);
+    p->generation = generation_of(generation);
+    p->told = generation[0] != '\0';
     find_ports(p, field_get(spec, "initContainers")); /* native sidecars */
     find_ports(p, field_get(spec, "containers"));
     read_ready(p, status);

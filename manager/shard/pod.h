@@ -38,12 +38,13 @@ struct pod {
     const char *shard;              /* "namespace/name" of that one; "" */
     const struct pod_label *labels; /* sorted by key */
     size_t label_count;
-    uint64_t generation; /* of its annotation; 0: none, or not one that is believed */
+    uint64_t generation; /* of its annotation; 0: none, or no number of a generation */
     uint16_t proxy_port; /* localproxy's admin server; 0: there is no such sidecar */
     uint16_t sync_port;  /* rulesync's */
     bool ready;          /* its condition Ready */
     bool allow_bypass;   /* its annotation says so */
     int64_t ready_since; /* seconds since 1970; 0: it is not ready, or that is not known */
+    bool told;           /* it has that annotation, whatever stands there */
     bool ending;         /* it is being deleted */
     bool over;           /* Succeeded or Failed */
     bool let_go;         /* somebody says that nothing of it need be waited for */

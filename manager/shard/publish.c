@@ -113,7 +113,9 @@ static int ask_pods(struct generation *g, const struct shard *s, const char *che
     }
     for (size_t i = 0; i < count; i++) {
         const struct probe_result *r = prober_result(c->prober, pods[i]->key);
-        generation_heard(g, pods[i]->generation);
+        if (pods[i]->generation <= GENERATION_TOLD_MAX) {
+            generation_heard(g, pods[i]->generation);
+        }
         if (r != NULL && strcmp(r->shard, s->key) == 0) {
             generation_known(g, r->generation, r->checksum, checksum);
         }

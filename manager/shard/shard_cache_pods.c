@@ -139,6 +139,7 @@ void shard_cache_pod_told(struct shard_cache *w, const char *key, const char *ui
     struct pod_entry *p = find_pod(w, key);
     if (p != NULL && strcmp(p->pod->uid, uid) == 0) {
         p->pod->generation = generation;
+        p->pod->told = true;
     }
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "shard/generation.h"
+#include "rules/rules.h"
 #include "shard/pod.h"
 #include "shard/rules_map.h"
 #include "json/json.h"
@@ -31,7 +31,7 @@ static void look_at_pod(const cJSON *tree)
     struct pod *p = pod_new(tree, &keys);
     CHECK(p != NULL);
     CHECK(pod_same(p, p));
-    CHECK(p->generation <= GENERATION_TOLD_MAX);
+    CHECK(p->generation <= RULES_GENERATION_MAX && (p->told || p->generation == 0));
     pod_address(p, p->proxy_port, address);
     for (size_t i = 0; i < p->label_count; i++) {
         CHECK(i == 0 || strcmp(p->labels[i - 1].key, p->labels[i].key) < 0);

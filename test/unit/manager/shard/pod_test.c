@@ -13,6 +13,7 @@
 
 #include "alloc_sweep.h"
 #include "base/array.h"
+#include "rules/rules.h"
 #include "yaml/yaml.h"
 #include "json/json.h"
 
@@ -112,7 +113,7 @@ static void test_little_is_known(void **state)
 static void test_annotations_that_are_no_generation(void **state)
 {
     static const char *const values[] = {
-        "", "x", "-1", "+1", " 1", "1 ", "1.0", "0", "2251799813685249", "99999999999999999999999"};
+        "", "x", "-1", "+1", " 1", "1 ", "1.0", "0", "4503599627370497", "99999999999999999999999"};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(values); i++) {
         char text[256];
@@ -122,8 +123,19 @@ static void test_annotations_that_are_no_generation(void **state)
             values[i]);
         struct pod *p = make(text);
         assert_int_equal(p->generation, 0);
+        assert_int_equal(p->told, values[i][0] != '\0');
         free(p);
     }
+}
+
+/* A manager wrote it; to count on from there is another matter. */
+static void test_the_largest_generation(void **state)
+{
+    (void)state;
+    struct pod *p = make("metadata: {name: a, namespace: \"n\", annotations: "
+                         "{p/rules-generation: \"4503599627370496\"}}");
+    assert_true(p->told && p->generation == RULES_GENERATION_MAX);
+    free(p);
 }
 
 static void test_same(void **state)
@@ -209,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_facts),
         cmocka_unit_test(test_little_is_known),
         cmocka_unit_test(test_annotations_that_are_no_generation),
+        cmocka_unit_test(test_the_largest_generation),
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_selected),
         cmocka_unit_test(test_out_of_memory),
