@@ -223,6 +223,7 @@ static int take_rules(struct reload *r, struct rules *rules, struct control_call
 static int on_reload(void *data, struct slice text, struct control_call *call, struct err *e)
 {
     struct reload *r = data;
+    r->heard_at = net_loop_now(r->loop); /* who sends rules asks later for once */
     if (proxy_draining(r->proxy)) {
         return err_set(e, -ESHUTDOWN, "localproxy is shutting down");
     }

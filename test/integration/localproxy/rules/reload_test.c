@@ -331,6 +331,27 @@ static void what_rulesync_says_is_told(void **state)
     assert_int_equal(changes, 3 + 2); /* in force, and settled */
 }
 
+/* Rules that change all the time leave it no time to ask. */
+static void what_sends_rules_runs(void **state)
+{
+    struct world *w = *state;
+    struct reload_source source;
+    struct net_loop *l = w->f.api->loop;
+    enum { SILENCE_MS = 30000 };
+    start_with_socket(w);
+    say(w, "");
+    run_for(l, 5);
+    uint64_t before = net_loop_now(l);
+    put(w, document(1, "a"));
+    l->uv.time = before + SILENCE_MS;
+    reload_source(w->reload, &source);
+    assert_string_equal(source.trouble, "");
+    l->uv.time += 2 * SILENCE_MS;
+    reload_source(w->reload, &source);
+    assert_string_equal(source.trouble, "rulesync has not asked for a while: does it run?");
+    uv_update_time(&l->uv);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -342,6 +363,7 @@ int main(void)
         TEST(none_come_into_force_while_it_shuts_down),
         TEST(the_file_is_read_at_the_start_and_again),
         TEST(what_rulesync_says_is_told),
+        TEST(what_sends_rules_runs),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);
