@@ -65,11 +65,24 @@ static struct operator_group *provide_group(struct coverer *v, const char *key)
     return g;
 }
 
+/* What it shows, or will; of a spec that is refused what it was before. NULL: nothing. */
+static const struct rules *rules_of(const struct shard *s)
+{
+    const struct rules_map *map = NULL;
+    if (shard_config(s) == NULL) {
+        return NULL;
+    }
+    if (s->compiled == NULL) {
+        map = shard_cache_find_map(s->controller->options.cache, s->key);
+    }
+    return map != NULL && rules_map_ours(map) ? map->rules : s->compiled;
+}
+
 static bool is_of(const struct shard *s, const char *key)
 {
     char own[KEY_SIZE];
-    return s->compiled != NULL && shard_refusal(s) == NULL && shard_config(s) != NULL &&
-           strcmp(write_key(own, s->compiled), key) == 0;
+    const struct rules *rules = rules_of(s);
+    return rules != NULL && strcmp(write_key(own, rules), key) == 0;
 }
 
 /* By name, so that what is told does not depend on the order of a table. */
@@ -89,7 +102,7 @@ static const struct rules **collect_rules(const struct coverer *v, const char *k
     for (struct table_node *n = NULL; out != NULL && (n = table_next(shards, n)) != NULL;) {
         const struct shard *s = LIST_ITEM(n, struct shard, node);
         if (is_of(s, key)) {
-            out[(*count)++] = s->compiled;
+            out[(*count)++] = rules_of(s);
         }
     }
     if (out != NULL) {

@@ -61,6 +61,17 @@ static void rules_change(void **state)
     expect(s, "b", "reason", "Overlaps");
 }
 
+/* Its pods go on with what they have. */
+static void a_spec_that_is_refused_changes_nothing(void **state)
+{
+    struct fixture *s = *state;
+    begin(s);
+    fixture_config(s, "b", "pods", "no key=x");
+    fixture_expect_condition(s, "b", "Compiled", "False");
+    put(s, "z");
+    expect(s, "a", "message", "In no shard: z.");
+}
+
 /* Each look at a shard would be as expensive as it has neighbours. */
 static void a_change_that_covers_the_same_concerns_nobody_else(void **state)
 {
@@ -100,6 +111,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(namespaces_come_and_go, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(rules_change, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_spec_that_is_refused_changes_nothing, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(a_shard_that_changes_nothing_is_told_too, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(a_change_that_covers_the_same_concerns_nobody_else,
