@@ -310,12 +310,8 @@ nothing_left "$ran"
 
 check "a machine that cannot run containers says why"
 mkdir "$work/poor"
-for program in /usr/bin/* /usr/sbin/*; do
-	case ${program##*/} in
-	containerd) ;;
-	*) ln -sf "$program" "$work/poor/" ;;
-	esac
-done
+ln -sf /usr/bin/* /usr/sbin/* "$work/poor/"
+rm "$work/poor/containerd"
 exit_code 3 env PATH="$work/poor" "$cluster" up --node --dir "$work/c"
 grep -q 'no node on this machine: containerd is not installed' "$work/output"
 [ ! -e "$work/c" ]
