@@ -23,7 +23,7 @@ SHORT_LIVES = ["--authority-seconds", "72", "--serving-seconds", "24"]
 LONG_LIVES = ["--authority-seconds", "7200", "--serving-seconds", "3600"]
 SETTLE_MS = 3000
 LATE_SECONDS = 2  # a client may be as late as this: less than SETTLE_MS
-PAUSE = 0.05  # from one request to the next
+PAUSE = 0.15  # from one request to the next: what goes wrong does so for seconds
 MUTATING = CONFIGURATIONS + "/mutatingwebhookconfigurations"
 
 
