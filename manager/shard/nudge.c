@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "inject/inject_options.h"
 #include "shard/controller_internal.h"
+#include "shard/generation.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -92,8 +93,10 @@ static uint64_t due(const struct controller *c, const struct pod *p)
     struct table_node *node = config == NULL ? NULL : table_find(&c->shards, config->key);
     const struct rules_map *map =
         node == NULL ? NULL : shard_map(LIST_ITEM(node, struct shard, node));
-    return map != NULL && rules_map_ours(map) && map->generation > p->generation ? map->generation
-                                                                                 : 0;
+    if (map == NULL || !rules_map_ours(map)) {
+        return 0;
+    }
+    return generation_was_told(p->generation, map->generation) ? 0 : map->generation;
 }
 
 static struct nudge *new_nudge(struct nudger *r, const char *key, uint64_t generation)

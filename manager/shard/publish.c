@@ -218,7 +218,7 @@ static void tell_pods(struct shard *s, uint64_t generation, bool fresh)
         if (fresh) {
             prober_expect(c->prober, pods[i]->key, generation);
         }
-        if (pods[i]->generation < generation) {
+        if (!generation_was_told(pods[i]->generation, generation)) {
             nudger_add(c->nudger, pods[i]);
         }
     }

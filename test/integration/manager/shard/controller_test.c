@@ -455,6 +455,31 @@ static void test_rules_that_are_not_the_first_wait_for_pods_not_heard_of(void **
     fixture_expect_condition(s, "a", "Published", "True");
 }
 
+/* Whoever may write to pods writes anything there: nobody counts on from it, and the pod is told. */
+static void test_an_annotation_that_is_not_believed_is_corrected(void **state)
+{
+    static const char *const values[] = {"2251799813685249", "4503599627370496", "none"};
+    struct fixture *s = *state;
+    for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+        char name[8];
+        (void)snprintf(name, sizeof name, "a-%zu", i);
+        store_put_text(&s->store, "pods", "n",
+                       "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"shard\":\"a\"},"
+                       "\"annotations\":{\"ctrlmesh.kusionstack.io/sharding-config-injected\":"
+                       "\"a\",\"ctrlmesh.kusionstack.io/rules-generation\":\"%s\"}},\"spec\":{"
+                       "\"containers\":[{\"name\":\"cmesh-localproxy\"}]}}",
+                       name, values[i]);
+    }
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+        char name[8];
+        (void)snprintf(name, sizeof name, "a-%zu", i);
+        fixture_expect_told(s, name, 1);
+    }
+}
+
 /* No node has room for it, say. */
 static void test_later_rules_wait_for_no_pod_that_has_not_started(void **state)
 {
@@ -849,6 +874,7 @@ int main(void)
         TEST(test_pods_that_read_no_later_rules),
         TEST(test_first_rules_wait_for_no_pod_that_waits_for_them),
         TEST(test_rules_that_are_not_the_first_wait_for_pods_not_heard_of),
+        TEST(test_an_annotation_that_is_not_believed_is_corrected),
         TEST(test_later_rules_wait_for_no_pod_that_has_not_started),
         TEST(test_later_rules_wait_for_no_pod_that_is_let_go),
         TEST(test_made_again),

@@ -78,6 +78,18 @@ static void test_the_next_one_is_believed(void **state)
     }
 }
 
+static void test_who_was_told(void **state)
+{
+    (void)state;
+    assert_false(generation_was_told(0, 1));
+    assert_false(generation_was_told(6, 7));
+    assert_true(generation_was_told(7, 7));
+    assert_true(generation_was_told(8, 7)); /* what is known of the published one may be old */
+    assert_true(generation_was_told(GENERATION_TOLD_MAX, 7));
+    assert_false(generation_was_told(GENERATION_TOLD_MAX + 1, 7));
+    assert_true(generation_was_told(GENERATION_TOLD_MAX + 1, GENERATION_TOLD_MAX + 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -87,6 +99,7 @@ int main(void)
         cmocka_unit_test(test_rises_above_what_is_only_heard_of),
         cmocka_unit_test(test_absurd_ones_are_not_believed),
         cmocka_unit_test(test_the_next_one_is_believed),
+        cmocka_unit_test(test_who_was_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
