@@ -264,11 +264,13 @@ class SlowReaderTest(harness.TestCase):
     """Clients that ask and do not read, and those that send ahead."""
 
     def start(self):
+        large = b"x" * (8 * MIB)  # once, not for each of hundreds
+
         def answer(peer, request):
             if "hang" in request.target:
                 peer.wait_closed()
             elif "large" in request.target:
-                peer.respond(200, b"x" * (8 * MIB))
+                peer.respond(200, large)
             else:
                 peer.respond(200, b"{}")
 
