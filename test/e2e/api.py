@@ -28,11 +28,14 @@ class Api:
 
     # ---- paths ----
 
+    @staticmethod
+    def root(version):
+        return f"/apis/{version}" if "/" in version else f"/api/{version}"
+
     def resource(self, version, kind):
         """As the API server describes it."""
         if (version, kind) not in self.kinds:
-            path = f"/apis/{version}" if "/" in version else f"/api/{version}"
-            for found in self.control_plane.json(path)["resources"]:
+            for found in self.control_plane.json(self.root(version))["resources"]:
                 if "/" not in found["name"]:
                     self.kinds[version, found["kind"]] = found
         return self.kinds[version, kind]
@@ -40,11 +43,10 @@ class Api:
     def collection(self, thing):
         version = thing["apiVersion"]
         resource = self.resource(version, thing["kind"])
-        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         inside = ""
         if resource["namespaced"]:
             inside = f"/namespaces/{thing['metadata'].get('namespace', self.namespace)}"
-        return f"{root}{inside}/{resource['name']}"
+        return f"{self.root(version)}{inside}/{resource['name']}"
 
     def path(self, thing):
         return f"{self.collection(thing)}/{thing['metadata']['name']}"
