@@ -18,7 +18,8 @@
  * than rules: half of what proxies take stays to count on. */
 #define GENERATION_TOLD_MAX (RULES_GENERATION_MAX / 2)
 
-/* Whether who was told of one knows of the published one: of that, or of a later that is believed. */
+/* Whether who was told of one knows of the published one: of that, or of a later that is believed.
+ */
 static inline bool generation_was_told(uint64_t told, uint64_t published)
 {
     return told == published || (told > published && told <= GENERATION_TOLD_MAX);

@@ -455,7 +455,8 @@ static void test_rules_that_are_not_the_first_wait_for_pods_not_heard_of(void **
     fixture_expect_condition(s, "a", "Published", "True");
 }
 
-/* Whoever may write to pods writes anything there: nobody counts on from it, and the pod is told. */
+/* Whoever may write to pods writes anything there: nobody counts on from it, and the pod is told.
+ */
 static void test_an_annotation_that_is_not_believed_is_corrected(void **state)
 {
     static const char *const values[] = {"2251799813685249", "4503599627370496", "none"};
