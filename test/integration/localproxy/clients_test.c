@@ -490,6 +490,37 @@ static void last_event_needs_no_newline(void **state)
     client_close(&c);
 }
 
+static void tunnel_passes_bytes_and_its_end(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    const struct http_header upgrade[] = {{SLICE("Upgrade"), SLICE("SPDY/3.1")},
+                                          {SLICE("Connection"), SLICE("Upgrade")}};
+    struct http_head head = {.status = 101, .headers = upgrade, .header_count = 2};
+    fixture_limit(f, "ns in (a)");
+    client_open(f, &c);
+    client_send(&c,
+                "POST /api/v1/namespaces/a/pods/x/exec?command=sh HTTP/1.1\r\nHost: localhost\r\n"
+                "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n");
+    struct api_request *a = api_expect_part(f->api, "/exec");
+    assert_int_equal(http_exchange_send_head(a->x, &head), 0);
+    fixture_expect(f, &c, "101 Switching");
+    assert_int_equal(f->metrics.tunnels, 1);
+    api_send(a, "from the pod");
+    fixture_expect(f, &c, "from the pod");
+    a->whole = false;
+    client_send(&c, "to the pod");
+    assert_int_equal(shutdown(c.fd, SHUT_WR), 0);
+    for (int turn = 0; turn < 1000 && !a->whole; turn++) {
+        run_for(f->api->loop, 1);
+    }
+    assert_true(a->whole);
+    api_end(a);
+    fixture_expect(f, &c, NULL);
+    fixture_expect_number(f, &f->metrics.tunnels, 0);
+    client_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -524,6 +555,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(lists_that_cannot_be_read_may_be_of_any_version,
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(last_event_needs_no_newline, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(tunnel_passes_bytes_and_its_end, fixture_setup,
                                         fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a change of the rules does to requests in every phase, between a scripted API server and
+ * What a change of the rules does to lists and watches in every phase, between a scripted API server and
  * clients on plain sockets.
  */
 #include "alloc_sweep.h"
 #include "base/array.h"
-#include "guard/unanswered_writes.h"
 #include "reload_fixture.h"
 #include "watch/derived_retry.h"
 
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 #define WATCH "?watch=1&resourceVersion=100&allowWatchBookmarks=true"
 #define OWN "ctrlmesh.kusionstack.io/namespace"
@@ -971,242 +969,6 @@ static void watch_is_cut_without_memory_to_migrate(void **state)
     assert_true(sweep_allocations(migrate_once, f) > 10);
 }
 
-/* ---- writes to what was lost ---- */
-
-/* The API server has it, and does not answer yet. */
-static struct api_request *send_write(struct fixture *f, struct client *c, const char *ns)
-{
-    char text[256];
-    (void)snprintf(text, sizeof text,
-                   "POST /api/v1/namespaces/%s/pods HTTP/1.1\r\nHost: localhost\r\n"
-                   "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
-                   ns);
-    client_open(f, c);
-    client_send(c, text);
-    return api_expect_part(f->api, "/pods");
-}
-
-static void write_to_what_was_lost_is_waited_for(void **state)
-{
-    struct fixture *f = *state;
-    struct client c;
-    fixture_limit(f, OWN " in (a)");
-    struct api_request *a = send_write(f, &c, "a");
-    unsigned before = f->settled;
-    fixture_limit(f, OWN " in (b)");
-    run_for(f->api->loop, 20);
-    assert_int_equal(f->settled, before);
-    assert_false(proxy_settled(f->proxy));
-    api_answer(a, 201, NULL, "{}");
-    fixture_expect(f, &c, "201 Created");
-    fixture_expect_settled(f);
-    assert_int_equal(f->settled, before + 1);
-    client_close(&c);
-}
-
-/* What it deletes was selected by the old rules. */
-static void deletion_of_a_collection_is_waited_for(void **state)
-{
-    struct fixture *f = *state;
-    struct client c;
-    fixture_limit(f, "ns in (a)");
-    client_open(f, &c);
-    client_send(&c, "DELETE /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    struct api_request *a = api_expect_part(f->api, "/pods");
-    fixture_limit(f, "ns in (b)");
-    assert_false(proxy_settled(f->proxy));
-    api_answer(a, 200, NULL, "{}");
-    fixture_expect(f, &c, "200 OK");
-    fixture_expect_settled(f);
-    client_close(&c);
-}
-
-/* The API server may work on a write for UNANSWERED_WRITE_MS. */
-static void expect_unsettled_for(struct fixture *f, uint64_t ms)
-{
-    unsigned before = f->settled;
-    fake_clock_pass(&f->clock, ms - 1);
-    assert_false(proxy_settled(f->proxy));
-    assert_int_equal(f->settled, before);
-    fake_clock_pass(&f->clock, 1);
-    fixture_expect_settled(f);
-    assert_int_equal(f->settled, before + 1);
-}
-
-/* That nobody waits for the answer any more stops no API server. */
-static void lost_write_whose_client_leaves_may_be_executed(void **state)
-{
-    struct fixture *f = *state;
-    struct client c;
-    fixture_limit(f, OWN " in (a)");
-    struct api_request *a = send_write(f, &c, "a");
-    fixture_limit(f, OWN " in (b)");
-    fake_clock_pass(&f->clock, 1000); /* since it was sent, not since it was given up */
-    client_close(&c);
-    api_expect_given_up(a);
-    assert_int_equal(proxy_lost_writes(f->proxy), 1);
-    expect_unsettled_for(f, UNANSWERED_WRITE_MS - 1000);
-}
-
-static void lost_write_whose_connection_breaks_may_be_executed(void **state)
-{
-    struct fixture *f = *state;
-    struct client c;
-    fixture_limit(f, OWN " in (a)");
-    struct api_request *a = send_write(f, &c, "a");
-    fixture_limit(f, OWN " in (b)");
-    api_cut(a);
-    fixture_expect(f, &c, "HTTP/1.1 5");
-    expect_unsettled_for(f, UNANSWERED_WRITE_MS);
-    client_close(&c);
-}
-
-/* Nor that it was given up before the rules changed. */
-static void write_that_was_given_up_before_may_be_executed(void **state)
-{
-    struct fixture *f = *state;
-    struct client c;
-    fixture_limit(f, OWN " in (a,b)");
-    struct api_request *a = send_write(f, &c, "a");
-    client_close(&c);
-    api_expect_given_up(a);
-    struct api_request *b = send_write(f, &c, "b");
-    client_close(&c);
-    api_expect_given_up(b);
-    assert_true(proxy_settled(f->proxy));
-    fixture_limit(f, OWN " in (b)");
-    assert_int_equal(proxy_lost_writes(f->proxy), 1);
-    expect_unsettled_for(f, UNANSWERED_WRITE_MS);
-}
-
-static void write_that_is_over_is_forgotten(void **state)
-{
-    struct fixture *f = *state;
-    struct client c;
-    fixture_limit(f, OWN " in (a)");
-    struct api_request *a = send_write(f, &c, "a");
-    client_close(&c);
-    api_expect_given_up(a);
-    fake_clock_pass(&f->clock, UNANSWERED_WRITE_MS);
-    run_for(f->api->loop, 1);
-    fixture_limit(f, OWN " in (b)");
-    assert_true(proxy_settled(f->proxy));
-}
-
-static struct api_request *send_part_of_a_write(struct fixture *f, struct client *c)
-{
-    client_open(f, c);
-    client_send(c, "POST /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: localhost\r\n"
-                   "Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{}");
-    return api_expect_part(f->api, "/pods");
-}
-
-static void write_that_was_not_sent_completely_is_never_executed(void **state)
-{
-    struct fixture *f = *state;
-    struct client c;
-    fixture_limit(f, OWN " in (a)");
-    struct api_request *a = send_part_of_a_write(f, &c);
-    fixture_limit(f, OWN " in (b)");
-    assert_false(proxy_settled(f->proxy));
-    client_close(&c);
-    api_expect_given_up(a);
-    fixture_expect_settled(f);
-}
-
-static void lost_write_that_does_not_come_is_broken_off(void **state)
-{
-    struct fixture *f = *state;
-    struct client c;
-    f->clock.now = 1; /* the machine has just started */
-    fixture_limit(f, OWN " in (a)");
-    struct api_request *a = send_part_of_a_write(f, &c);
-    fixture_limit(f, OWN " in (b)");
-    assert_false(proxy_settled(f->proxy));
-    loop_skip(f->api->loop, 5000);
-    api_expect_given_up(a);
-    fixture_expect(f, &c, NULL);
-    fixture_expect_settled(f);
-    client_close(&c);
-}
-
-/* The answer is what tells, however long it takes. */
-static void lost_write_is_not_broken_off(void **state)
-{
-    struct fixture *f = *state;
-    struct client c;
-    fixture_limit(f, OWN " in (a)");
-    struct api_request *a = send_write(f, &c, "a");
-    fixture_limit(f, OWN " in (b)");
-    loop_skip(f->api->loop, 6000);
-    run_for(f->api->loop, 20);
-    assert_false(proxy_settled(f->proxy));
-    api_answer(a, 201, NULL, "{}");
-    fixture_expect(f, &c, "201 Created");
-    fixture_expect_settled(f);
-    client_close(&c);
-}
-
-static void write_that_nobody_lost_goes_on(void **state)
-{
-    static const int modes[] = {WRITE_FENCE_OFF, WRITE_FENCE_AUDIT};
-    struct fixture *f = *state;
-    for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
-        struct client c;
-        struct client lost;
-        f->flags.write_fence = modes[i];
-        fixture_restart(f);
-        fixture_limit(f, OWN " in (a)");
-        struct api_request *q = send_write(f, &c, "other");
-        unsigned before = f->settled;
-        fixture_limit(f, OWN " in (a,b)");
-        assert_int_equal(f->settled, before + 1);
-        struct api_request *b = send_write(f, &lost, "b");
-        fixture_limit(f, OWN " in (a)");
-        assert_false(proxy_settled(f->proxy));
-        api_answer(b, 201, NULL, "{}");
-        fixture_expect(f, &lost, "201 Created");
-        fixture_expect_settled(f);
-        api_answer(q, 201, NULL, "{}");
-        fixture_expect(f, &c, "201 Created");
-        client_close(&c);
-        client_close(&lost);
-    }
-}
-
-/* ---- a tunnel ---- */
-
-static void tunnel_passes_bytes_and_its_end(void **state)
-{
-    struct fixture *f = *state;
-    struct client c;
-    const struct http_header upgrade[] = {{SLICE("Upgrade"), SLICE("SPDY/3.1")},
-                                          {SLICE("Connection"), SLICE("Upgrade")}};
-    struct http_head head = {.status = 101, .headers = upgrade, .header_count = 2};
-    fixture_limit(f, "ns in (a)");
-    client_open(f, &c);
-    client_send(&c,
-                "POST /api/v1/namespaces/a/pods/x/exec?command=sh HTTP/1.1\r\nHost: localhost\r\n"
-                "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n");
-    struct api_request *a = api_expect_part(f->api, "/exec");
-    assert_int_equal(http_exchange_send_head(a->x, &head), 0);
-    fixture_expect(f, &c, "101 Switching");
-    assert_int_equal(f->metrics.tunnels, 1);
-    api_send(a, "from the pod");
-    fixture_expect(f, &c, "from the pod");
-    a->whole = false;
-    client_send(&c, "to the pod");
-    assert_int_equal(shutdown(c.fd, SHUT_WR), 0);
-    for (int turn = 0; turn < 1000 && !a->whole; turn++) {
-        run_for(f->api->loop, 1);
-    }
-    assert_true(a->whole);
-    api_end(a);
-    fixture_expect(f, &c, NULL);
-    fixture_expect_number(f, &f->metrics.tunnels, 0);
-    client_close(&c);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1278,28 +1040,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(shutdown_ends_a_watch_that_begins, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(watch_is_cut_without_memory_to_migrate, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(write_to_what_was_lost_is_waited_for, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(deletion_of_a_collection_is_waited_for, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(lost_write_whose_client_leaves_may_be_executed,
-                                        fixture_setup, fixture_teardown),
-        cmocka_unit_test_setup_teardown(lost_write_whose_connection_breaks_may_be_executed,
-                                        fixture_setup, fixture_teardown),
-        cmocka_unit_test_setup_teardown(write_that_was_given_up_before_may_be_executed,
-                                        fixture_setup, fixture_teardown),
-        cmocka_unit_test_setup_teardown(write_that_is_over_is_forgotten, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(write_that_was_not_sent_completely_is_never_executed,
-                                        fixture_setup, fixture_teardown),
-        cmocka_unit_test_setup_teardown(lost_write_that_does_not_come_is_broken_off, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(lost_write_is_not_broken_off, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(write_that_nobody_lost_goes_on, fixture_setup,
-                                        fixture_teardown),
-        cmocka_unit_test_setup_teardown(tunnel_passes_bytes_and_its_end, fixture_setup,
                                         fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
