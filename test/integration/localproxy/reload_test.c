@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a change of the rules does to lists and watches in every phase, between a scripted API server
- * and clients on plain sockets.
+ * What a change of the rules does to lists and watches in every phase, between a scripted API
+ * server and clients on plain sockets.
  */
 #include "alloc_sweep.h"
 #include "base/array.h"
