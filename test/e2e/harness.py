@@ -6,6 +6,7 @@ kernel when this one dies, and the control plane watches a pipe that only this p
 """
 
 import atexit
+import collections
 import http.client
 import itertools
 import json
@@ -107,7 +108,7 @@ class Cluster:
         self.kubeconfig = self.env["KUBECONFIG"]
         self.tls = ssl.create_default_context(cafile=self.env["CLUSTER_CA"])
         self.tls.load_cert_chain(self.env["CLUSTER_CERT"], self.env["CLUSTER_KEY"])
-        self.kept = threading.local()
+        self.idle = collections.deque()  # connections, and since when
 
     def start(self):
         """`cluster run` ends the control plane with its command; that ends with our pipe."""
@@ -122,7 +123,7 @@ class Cluster:
         return directory
 
     def stop(self):
-        if connection := self.kept.__dict__.pop("connection", None):
+        for connection, _ in self.idle:
             connection.close()
         if self.process is not None:
             self.process.stdin.close()
@@ -137,8 +138,8 @@ class Cluster:
         return dict(line.split("=", 1) for line in output.split("\0") if "=" in line)
 
     def fetch(self, target, method="GET", headers=(), body=None, **more):
-        """Asks the API server directly, as administrator. Each thread has a connection that it uses
-        again: most of what a test asks it asks many times, until something is so."""
+        """Asks the API server directly, as administrator. Connections are used again: most of what a
+        test asks it asks many times, until something is so."""
         connection = self.take_connection()
         try:
             answer = connection.request(method, target, headers, body, **more)
@@ -148,16 +149,19 @@ class Cluster:
         # After a refusal, and as it is told to, the API server may close.
         usable = answer.complete and (answer.status < 300 or answer.status == 404)
         if usable and not more and answer.get("Connection") is None and connection.left == 0:
-            self.kept.connection, self.kept.since = connection, time.monotonic()
+            self.idle.append((connection, time.monotonic()))
         else:
             connection.close()
         return answer
 
     def take_connection(self):
-        """A new one unless that of the thread is idle; before the API server thinks so too long."""
-        connection = self.kept.__dict__.pop("connection", None)
-        if connection is not None:
-            if connection.is_idle() and time.monotonic() - self.kept.since < 30:
+        """The one that was used last, if the API server has not closed it, nor is about to."""
+        while True:
+            try:
+                connection, since = self.idle.pop()
+            except IndexError:
+                break
+            if connection.is_idle() and time.monotonic() - since < 30:
                 return connection
             connection.close()
         return wire.Connection(self.address, tls=self.tls)
