@@ -126,7 +126,7 @@ static bool enforces(const struct control_state *s, const struct rules *r)
 
 static bool ahead(const struct control_state *s, const struct rules *r)
 {
-    return s->enforcing && same_shard(s, r) && s->generation > rules_generation(r);
+    return s->enforcing && same_shard(s, r) && rules_older_than(r, s->generation);
 }
 
 static bool same_state(const struct control_state *a, const struct control_state *b)

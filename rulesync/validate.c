@@ -51,7 +51,7 @@ static enum refusal compare_with_current(const struct rules *rules, const struct
                 rules_shard_namespace(current), rules_shard_name(current));
         return REFUSAL_SHARD;
     }
-    if (new < old) {
+    if (rules_older_than(rules, old)) {
         err_set(e, -ESTALE,
                 "%s: generation %" PRIu64 " is older than generation %" PRIu64 ", which is in use",
                 place, new, old);

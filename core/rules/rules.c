@@ -30,10 +30,11 @@ static const char *const versions[RULES_VERSIONS] = {
 struct rules {
     size_t refs;
     enum rules_version version;  /* in which it was written */
-    struct rules *whole;         /* whose all of this is but the generation; NULL: its own */
+    struct rules *whole;         /* whose all of this is but the generations; NULL: its own */
     cJSON *document;             /* in version 1; what all strings below point into */
     struct selector_texts texts; /* to which the document refers, in canonical form */
     uint64_t generation;
+    uint64_t voids; /* from this one on; 0: none */
     char checksum[RULES_CHECKSUM_LEN + 1];
     const char *shard_namespace;
     const char *shard_name;
@@ -189,15 +190,25 @@ static void read_shard(const struct source *s, struct rules *r)
     r->shard_name = read_name(s, shard, "name", "shard.name", name_check_subdomain);
 }
 
-static void read_generation(const struct source *s, struct rules *r)
+/* 0: it is none, which is told. */
+static uint64_t read_count(const struct source *s, const cJSON *item, const char *key)
 {
-    const cJSON *item = required(s, s->root, "generation", "generation");
     double n = cJSON_IsNumber(item) ? item->valuedouble : 0;
     if (!(n >= 1 && n <= (double)RULES_GENERATION_MAX) || (double)(uint64_t)n != n) {
-        wrong_type(s, item, "generation", "an integer of at least 1");
-        return;
+        wrong_type(s, item, key, "an integer of at least 1");
+        return 0;
     }
-    r->generation = (uint64_t)n;
+    return (uint64_t)n;
+}
+
+static void read_generations(const struct source *s, struct rules *r)
+{
+    const cJSON *voids = member(s->root, "voids");
+    r->generation = read_count(s, required(s, s->root, "generation", "generation"), "generation");
+    r->voids = voids == NULL ? 0 : read_count(s, voids, "voids");
+    if (r->voids != 0 && r->voids <= r->generation) {
+        fail(s, -EINVAL, voids, "voids", "Invalid value: must be larger than the generation");
+    }
 }
 
 static void read_leader_election(const struct source *s, const cJSON *spec, struct rules *r)
@@ -640,7 +651,7 @@ static void read_document(const struct source *s, struct rules *r)
     r->version = read_version(s);
     read_constant(s, "kind", RULES_KIND);
     read_shard(s, r);
-    read_generation(s, r);
+    read_generations(s, r);
     read_spec(s, r);
     if (s->e->code == 0) {
         read_checksum(s, r);
@@ -691,7 +702,7 @@ struct rules *rules_ref(struct rules *r)
     return r;
 }
 
-struct rules *rules_with_generation(struct rules *r, uint64_t generation)
+struct rules *rules_with_generation(struct rules *r, uint64_t generation, uint64_t voids)
 {
     struct rules *copy = malloc(sizeof *copy);
     if (copy == NULL) {
@@ -701,6 +712,7 @@ struct rules *rules_with_generation(struct rules *r, uint64_t generation)
     copy->refs = 1;
     copy->whole = rules_ref(r->whole != NULL ? r->whole : r);
     copy->generation = generation;
+    copy->voids = voids;
     return copy;
 }
 
@@ -723,6 +735,17 @@ void rules_unref(struct rules *r)
 uint64_t rules_generation(const struct rules *r)
 {
     return r->generation;
+}
+
+uint64_t rules_voids(const struct rules *r)
+{
+    return r->voids;
+}
+
+bool rules_older_than(const struct rules *r, uint64_t generation)
+{
+    bool is_void = r->voids != 0 && generation >= r->voids;
+    return r->generation < generation && !is_void;
 }
 
 const char *rules_checksum(const struct rules *r)
@@ -825,6 +848,9 @@ int rules_to_version(const struct rules *r, enum rules_version version, struct b
     buf_append_str(out, r->shard_namespace);
     buf_append_str(out, "\"},\"spec\":");
     write_spec(member(r->document, "spec"), version, out);
+    if (r->voids != 0) {
+        buf_printf(out, ",\"voids\":%llu", (unsigned long long)r->voids);
+    }
     buf_append_char(out, '}');
     return buf_settle(out, before);
 }

@@ -12,6 +12,7 @@
 #ifndef CORE_RULES_RULES_H
 #define CORE_RULES_RULES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -76,13 +77,21 @@ struct rules *rules_ref(struct rules *r);
 /* The last one frees; NULL is fine. */
 void rules_unref(struct rules *r);
 
-/* The same but for the generation; shares what it has with `r`. The caller holds one reference.
- * NULL without memory. */
-MUST_CHECK struct rules *rules_with_generation(struct rules *r, uint64_t generation);
+/* The same but for the generation, and from which one on generations are void (0: none is; else it
+ * is larger than `generation`); shares what it has with `r`. The caller holds one reference. NULL
+ * without memory. */
+MUST_CHECK struct rules *rules_with_generation(struct rules *r, uint64_t generation,
+                                               uint64_t voids);
 
 uint64_t rules_generation(const struct rules *r);
 /* Documents with larger ones are refused. */
 #define RULES_GENERATION_MAX (UINT64_C(1) << 52)
+/* Rules of this generation and of larger ones are void: these take their place all the same. 0:
+ * there are none. So whoever writes rules of the largest generation there is does not have the last
+ * word. */
+uint64_t rules_voids(const struct rules *r);
+/* Whether rules of `generation` are newer, so that these must not take their place. */
+bool rules_older_than(const struct rules *r, uint64_t generation);
 /* "sha256:<hex>", of the canonical spec, whether the document named it or not. */
 const char *rules_checksum(const struct rules *r);
 const char *rules_shard_namespace(const struct rules *r);

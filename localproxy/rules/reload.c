@@ -122,7 +122,7 @@ static int compare_with_current(const struct rules *new, const struct rules *now
                        rules_shard_namespace(new), rules_shard_name(new),
                        rules_shard_namespace(now), rules_shard_name(now));
     }
-    if (generation < rules_generation(now)) {
+    if (rules_older_than(new, rules_generation(now))) {
         return err_set(e, -ESTALE,
                        "generation %" PRIu64 " is older than generation %" PRIu64
                        ", which is in force",

@@ -92,15 +92,18 @@ static int update_spec(struct shard *s, const struct shard_cache_config *config)
 
 /* ---- which generation ---- */
 
-static void ask_status(struct generation *g, const struct shard_cache_config *config,
-                       const char *checksum)
+/* That this manager wrote, or by the status the one before. */
+static void ask_managers(struct generation *g, const struct shard *s,
+                         const struct shard_cache_config *config, const char *checksum)
 {
     const cJSON *status = field_get(config->object, "status");
     const cJSON *n = field_get(status, "generation");
-    if (cJSON_IsNumber(n) && n->valuedouble >= 1 && n->valuedouble <= (double)GENERATION_TOLD_MAX) {
-        generation_known(g, (uint64_t)n->valuedouble,
-                         cJSON_GetStringValue(field_get(status, "checksum")), checksum);
-    }
+    bool counts =
+        cJSON_IsNumber(n) && n->valuedouble >= 1 && n->valuedouble <= (double)GENERATION_TOLD_MAX;
+    uint64_t told = counts ? (uint64_t)n->valuedouble : 0;
+    g->own = told > s->generation ? told : s->generation;
+    generation_known(g, s->generation, s->generation_checksum, checksum);
+    generation_known(g, told, cJSON_GetStringValue(field_get(status, "checksum")), checksum);
 }
 
 static int ask_pods(struct generation *g, const struct shard *s, const char *checksum)
@@ -113,9 +116,7 @@ static int ask_pods(struct generation *g, const struct shard *s, const char *che
     }
     for (size_t i = 0; i < count; i++) {
         const struct probe_result *r = prober_result(c->prober, pods[i]->key);
-        if (pods[i]->generation <= GENERATION_TOLD_MAX) {
-            generation_heard(g, pods[i]->generation);
-        }
+        generation_heard(g, pods[i]->generation);
         if (r != NULL && strcmp(r->shard, s->key) == 0) {
             generation_known(g, r->generation, r->checksum, checksum);
         }
@@ -141,18 +142,34 @@ static bool must_ask_first(const struct shard *s, const struct rules_map *map)
     return must;
 }
 
-/* Of rules with this checksum. 0: out of memory. */
-static uint64_t choose_generation(const struct shard *s, const struct shard_cache_config *config,
-                                  const struct rules_map *map, const char *checksum)
+/* What rules are given when they are published. */
+struct number {
+    uint64_t generation; /* 0: out of memory */
+    uint64_t voids;
+};
+
+/* Of rules with this checksum. */
+static struct number choose_number(const struct shard *s, const struct shard_cache_config *config,
+                                   const struct rules_map *map, const char *checksum)
 {
-    struct generation g = {.largest = 0};
+    struct generation g = {.own = 0};
+    ask_managers(&g, s, config, checksum);
     if (map != NULL) {
         generation_known(&g, map->generation, map->checksum, checksum);
     }
-    generation_known(&g, s->generation, s->generation_checksum, checksum);
-    ask_status(&g, config, checksum);
-    generation_heard(&g, s->heard);
-    return ask_pods(&g, s, checksum) != 0 ? 0 : generation_next(&g);
+    generation_seen(&g, s->heard);
+    if (ask_pods(&g, s, checksum) != 0) {
+        return (struct number){.generation = 0};
+    }
+    return (struct number){.generation = generation_next(&g),
+                           .voids = generation_voids(&g, map == NULL ? 0 : map->voids)};
+}
+
+static bool is_right(const struct rules_map *map, const struct shard_cache_config *config,
+                     struct number n, const char *checksum)
+{
+    return map != NULL && map->voids == n.voids &&
+           rules_map_right(map, config->uid, n.generation, checksum);
 }
 
 /* ---- writing ---- */
@@ -474,13 +491,15 @@ static void publish_between(struct shard *s, const struct shard_cache_config *co
         return;
     }
     struct rules *rules = rules_between(from, wanted);
-    uint64_t generation =
-        rules == NULL ? 0 : choose_generation(s, config, map, rules_checksum(rules));
-    bool right = generation != 0 && map != NULL &&
-                 rules_map_right(map, config->uid, generation, rules_checksum(rules));
-    struct rules *next = generation == 0 || right ? NULL : rules_with_generation(rules, generation);
+    struct number n = {.generation = 0};
+    if (rules != NULL) {
+        n = choose_number(s, config, map, rules_checksum(rules));
+    }
+    bool right = n.generation != 0 && is_right(map, config, n, rules_checksum(rules));
+    struct rules *next =
+        n.generation == 0 || right ? NULL : rules_with_generation(rules, n.generation, n.voids);
     if (right) {
-        tell_pods(s, generation, false);
+        tell_pods(s, n.generation, false);
         shard_report(s);
     } else if (next == NULL) {
         shard_done(s, WORK_RETRY, 0);
@@ -504,10 +523,10 @@ static struct rules *published_rules(struct shard *s, const struct rules_map *ma
 }
 
 static void publish_wanted(struct shard *s, const struct shard_cache_config *config,
-                           const struct rules_map *map, uint64_t generation)
+                           const struct rules_map *map, struct number n)
 {
     struct rules *from = published_rules(s, map);
-    struct rules *wanted = rules_with_generation(s->compiled, generation);
+    struct rules *wanted = rules_with_generation(s->compiled, n.generation, n.voids);
     int waits = wanted == NULL ? -ENOMEM : shard_wait(s, config, from, wanted);
     if (waits < 0) {
         shard_done(s, WORK_RETRY, 0);
@@ -566,13 +585,13 @@ void shard_publish(struct shard *s)
         set_trouble(s, shard_unlabelled, false, labels.text);
         shard_report(s);
     } else {
-        uint64_t generation = choose_generation(s, config, map, s->checksum);
-        if (generation == 0) {
+        struct number n = choose_number(s, config, map, s->checksum);
+        if (n.generation == 0) {
             shard_done(s, WORK_RETRY, 0);
-        } else if (map != NULL && rules_map_right(map, config->uid, generation, s->checksum)) {
+        } else if (is_right(map, config, n, s->checksum)) {
             note_right(s, config, map);
         } else {
-            publish_wanted(s, config, map, generation);
+            publish_wanted(s, config, map, n);
         }
     }
 }

@@ -201,6 +201,7 @@ static int read_rules(struct rules_map *m, const cJSON *object, const char *text
         m->intact = same > 0 && is_of_shard(rules, shards_namespace(object),
                                             shards_name(object) + strlen(SIDECAR_CONFIGMAP));
         m->generation = rules_generation(rules);
+        m->voids = rules_voids(rules);
     }
     *out = rules;
     return 0;
@@ -251,6 +252,7 @@ static int take_known(struct rules_map *m, const struct rules_map *known, const 
 {
     m->later = known->later;
     m->generation = known->generation;
+    m->voids = known->voids;
     m->intact = known->intact;
     *out = known->rules == NULL ? NULL : rules_ref(known->rules);
     if (*out == NULL || known->foreign_size == m->foreign_size) {

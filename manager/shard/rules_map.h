@@ -50,6 +50,7 @@ struct rules_map {
     const char *text_hash;  /* of its text; "": it was not read */
     struct rules *rules;    /* that are in it; NULL: they cannot be read, or were not */
     uint64_t generation;    /* of the rules in it; 0: they cannot be read, or were not */
+    uint64_t voids;         /* rules_voids of them */
     size_t foreign_size;    /* bytes of other keys */
     bool labelled;          /* has our label */
     bool described;         /* the other labels and annotations are as we write them */

@@ -139,7 +139,7 @@ class TenantRulesTest(mesh.MeshTestCase):
         """What an operator does that may patch ConfigMaps."""
         rules = mesh.rules_of(self.map_of("shard-a"))
         rules = {**rules, "generation": generation, "spec": {**rules["spec"], "limits": []}}
-        del rules["checksum"]
+        rules = {k: v for k, v in rules.items() if k not in ("checksum", "voids")}
         owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": TENANT}
         owner["uid"] = self.account["metadata"]["uid"]
         metadata = {"ownerReferences": [{**owner, "controller": True}]}
@@ -178,6 +178,28 @@ class TenantRulesTest(mesh.MeshTestCase):
         self.manager()
         self.wait_taken_back(31)
         self.assertEqual({"object-a"}, pods[0].shown())
+
+    def test_the_largest_generation_is_not_the_last_word(self):
+        manager = self.manager()
+        self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
+        pods = self.shard_of_two("shard-a")
+        self.wait_enforced("shard-a", pods=2)
+        for generation in (2**33, 2**52 - 1, 2**52):
+            manager.kill()  # its pods have time to take them
+            self.lift(generation, True)
+            for pod in pods:
+                harness.wait_for(lambda p=pod: (p.enforced() or [0])[0] == generation, "the pod took them")
+                self.assertEqual({"object-a", "object-b"}, pod.shown())
+            manager = self.manager()
+            self.wait_taken_back(1)
+            self.assertLess(mesh.rules_of(self.map_of("shard-a"))["generation"], 10)
+            for pod in pods:
+                self.assertEqual({"object-a"}, pod.shown())
+        # What comes next counts on, for who was away too.
+        self.show("shard-a", "b")
+        self.wait_enforced("shard-a", pods=2)
+        self.assertEqual({"object-b"}, pods[0].shown())
+        self.assertEqual(2**32 + 1, mesh.rules_of(self.map_of("shard-a"))["voids"])
 
     def test_another_configmap_takes_its_place(self):
         manager = self.manager()

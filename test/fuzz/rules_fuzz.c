@@ -83,6 +83,8 @@ static void check_document(const struct rules *r, enum rules_version version)
     CHECK(text.len == again.len && memcmp(text.base, again.base, text.len) == 0);
     CHECK(strcmp(rules_checksum(r), rules_checksum(second)) == 0);
     CHECK(rules_generation(r) == rules_generation(second));
+    CHECK(rules_voids(r) == rules_voids(second));
+    CHECK(rules_voids(r) == 0 || rules_voids(r) > rules_generation(r));
     check_same_answers(r, second);
     rules_unref(second);
     buf_reset(&text);

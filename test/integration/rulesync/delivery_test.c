@@ -269,6 +269,22 @@ static void leaves_a_proxy_that_is_ahead_alone(void **state)
     assert_int_equal(enforced(f), 10);
 }
 
+static void sends_what_voids_the_proxys(void **state)
+{
+    struct fixture *f = *state;
+    struct rules *made = proxy_rules_make(7, "a", "b");
+    struct rules *rules = rules_with_generation(made, 7, 9);
+    proxy_double_enforce(&f->proxy, proxy_rules_make(9, "a", "b"));
+    proxy_double_start(&f->proxy);
+    start(f);
+    delivery_set(f->delivery, rules);
+    wait_for(f, &f->proxy.puts, 1);
+    wait_verdict(f, DELIVERY_CONFIRMED);
+    assert_int_equal(enforced(f), 7);
+    rules_unref(rules);
+    rules_unref(made);
+}
+
 static void does_not_insist_when_refused(void **state)
 {
     struct fixture *f = *state;
@@ -443,6 +459,7 @@ int main(void)
         TEST(sees_a_proxy_come),
         TEST(asks_often_where_it_cannot_watch),
         TEST(leaves_a_proxy_that_is_ahead_alone),
+        TEST(sends_what_voids_the_proxys),
         TEST(does_not_insist_when_refused),
         TEST(tries_at_once_when_something_changed),
         TEST(tries_soon_when_put_off),

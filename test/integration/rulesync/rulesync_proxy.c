@@ -36,7 +36,7 @@ unsigned proxy_double_enforced(const struct proxy_double *p)
 
 static int obey(struct proxy_double *p, struct rules *r, struct control_call *call, struct err *e)
 {
-    if (rules_generation(r) < proxy_double_enforced(p)) {
+    if (rules_older_than(r, proxy_double_enforced(p))) {
         rules_unref(r);
         return err_set(e, -ESTALE, "it is older");
     }

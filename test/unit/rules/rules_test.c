@@ -293,6 +293,11 @@ static void errors_name_line_and_path(void **state)
         {GENERATION(",\"generation\":1e300"), "line 1: generation: Invalid value"},
         {GENERATION(",\"generation\":9007199254740993"), "line 1: generation: Invalid value"},
         {GENERATION(",\"generation\":7"), "line 1: spec: Required value"},
+        {GENERATION(",\"generation\":7,\n\"voids\":7"),
+         "line 2: voids: Invalid value: must be larger than the generation"},
+        {GENERATION(",\"generation\":7,\"voids\":0"), "line 1: voids: Invalid value"},
+        {GENERATION(",\"generation\":7,\"voids\":\"8\""), "line 1: voids: Invalid value"},
+        {GENERATION(",\"generation\":7,\"voids\":1e300"), "line 1: voids: Invalid value"},
 #undef GENERATION
         {HEAD "\"spec\":[]}", "line 4: spec: Invalid value: must be an object"},
         {SPEC(""), "line 4: spec.limits: Required value: write [] if"},
@@ -738,8 +743,8 @@ static void another_generation(void **state)
 {
     (void)state;
     struct rules *r = parse(LIMITS(LIMIT("\"\"", "\"pods\"", "a=b")));
-    struct rules *next = rules_with_generation(r, 8);
-    struct rules *last = rules_with_generation(next, 9);
+    struct rules *next = rules_with_generation(r, 8, 0);
+    struct rules *last = rules_with_generation(next, 9, 0);
     struct buf text = BUF_INIT(4096);
     assert_int_equal(rules_generation(r), 7);
     assert_int_equal(rules_generation(next), 8);
@@ -757,6 +762,34 @@ static void another_generation(void **state)
                      rules_match(again, SLICE(""), SLICE("pods"))->id);
     rules_unref(again);
     rules_unref(last);
+    buf_reset(&text);
+}
+
+static void void_generations(void **state)
+{
+    (void)state;
+    struct rules *r = parse(LIMITS(LIMIT("\"\"", "\"pods\"", "a=b")));
+    struct rules *next = rules_with_generation(r, 8, RULES_GENERATION_MAX);
+    struct buf text = BUF_INIT(4096);
+    assert_int_equal(rules_voids(r), 0);
+    assert_false(rules_older_than(r, 6));
+    assert_false(rules_older_than(r, 7));
+    assert_true(rules_older_than(r, 8));
+    assert_true(rules_older_than(r, RULES_GENERATION_MAX));
+    for (enum rules_version v = RULES_V1; v < RULES_VERSIONS; v++) {
+        buf_clear(&text);
+        assert_int_equal(rules_to_version(next, v, &text), 0);
+        struct rules *again = parse(buf_cstr(&text));
+        assert_int_equal(rules_generation(again), 8);
+        assert_int_equal(rules_voids(again), RULES_GENERATION_MAX);
+        assert_string_equal(rules_checksum(again), rules_checksum(r));
+        assert_true(rules_older_than(again, 9));
+        assert_true(rules_older_than(again, RULES_GENERATION_MAX - 1));
+        assert_false(rules_older_than(again, RULES_GENERATION_MAX));
+        rules_unref(again);
+    }
+    rules_unref(next);
+    rules_unref(r);
     buf_reset(&text);
 }
 
@@ -950,6 +983,7 @@ int main(void)
         cmocka_unit_test(no_limits_is_said_explicitly),
         cmocka_unit_test(references),
         cmocka_unit_test(another_generation),
+        cmocka_unit_test(void_generations),
         cmocka_unit_test(what_multiplies_is_bounded),
         cmocka_unit_test(wide_limits_are_shared),
         cmocka_unit_test(names_of_namespaces_fit),

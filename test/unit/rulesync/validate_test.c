@@ -3,6 +3,7 @@
 #include "validate.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,12 +27,12 @@ static int teardown(void **state)
     return 0;
 }
 
-static const char *document(const char *shard, unsigned generation, const char *spec)
+static const char *document(const char *shard, uint64_t generation, const char *spec)
 {
     static char text[1024];
     (void)snprintf(text, sizeof text,
                    "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":"
-                   "\"ns\",\"name\":\"%s\"},\n\"generation\":%u,\"spec\":%s}",
+                   "\"ns\",\"name\":\"%s\"},\n\"generation\":%" PRIu64 ",\"spec\":%s}",
                    shard, generation, spec);
     return text;
 }
@@ -80,6 +81,22 @@ static void refuses_older(void **state)
             "generation 6 is older than generation 7, which is in use");
     refused(document("a", 7, SPEC_B), NULL, -EINVAL, REFUSAL_CONFLICT,
             "rules that change need a higher generation");
+}
+
+/* Who wrote rules of the largest generation there is does not have the last word. */
+static void takes_the_place_of_void_ones(void **state)
+{
+    static const char spec[] = SPEC_B ",\"voids\":4503599627370496";
+    (void)state;
+    use(document("a", 7, SPEC_A), NULL);
+    use(document("a", RULES_GENERATION_MAX, SPEC_A), NULL);
+    refused(document("a", 8, SPEC_B), NULL, -ESTALE, REFUSAL_OLDER, "which is in use");
+    use(document("a", 8, spec), NULL);
+    assert_int_equal(rules_generation(current), 8);
+    use(document("a", 8, SPEC_B), NULL);
+    refused(document("a", 7, spec), NULL, -ESTALE, REFUSAL_OLDER, "generation 7 is older");
+    use(document("a", RULES_GENERATION_MAX - 1, SPEC_A), NULL);
+    refused(document("a", 9, spec), NULL, -ESTALE, REFUSAL_OLDER, "generation 9 is older");
 }
 
 static void refuses_another_shard(void **state)
@@ -139,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(takes_the_first_newer_ones_and_the_same, teardown),
         cmocka_unit_test_teardown(refuses_older, teardown),
+        cmocka_unit_test_teardown(takes_the_place_of_void_ones, teardown),
         cmocka_unit_test_teardown(refuses_another_shard, teardown),
         cmocka_unit_test_teardown(refuses_what_is_not_valid, teardown),
         cmocka_unit_test(names_every_reason),

@@ -174,6 +174,25 @@ static void only_newer_rules_of_the_shard_come_into_force(void **state)
     assert_int_equal(w->f.metrics.reloads, 1);
 }
 
+static void void_rules_give_way(void **state)
+{
+    struct world *w = *state;
+    const char *newest = "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":"
+                         "{\"namespace\":\"ns\",\"name\":\"s\"},\"generation\":%s,"
+                         "\"spec\":{\"limits\":[]}}";
+    char text[512];
+    start_with_socket(w);
+    (void)snprintf(text, sizeof text, newest, "4503599627370496");
+    put(w, text);
+    assert_true(w->call.changed);
+    put(w, document(6, "a"));
+    assert_int_equal(w->call.error.code, -ESTALE);
+    (void)snprintf(text, sizeof text, newest, "6,\"voids\":4294967296");
+    put(w, text);
+    assert_int_equal(w->call.error.code, 0);
+    assert_int_equal(generation_in_force(w), 6);
+}
+
 /* A write to what the next rules take away; the API server does not answer yet. */
 static struct api_request *begin_write(struct world *w, struct client *c)
 {
@@ -357,6 +376,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(only_newer_rules_of_the_shard_come_into_force),
+        TEST(void_rules_give_way),
         TEST(a_call_waits_until_writes_are_over),
         TEST(a_call_does_not_wait_for_long),
         TEST(who_waits_may_leave),

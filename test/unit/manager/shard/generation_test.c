@@ -52,30 +52,48 @@ static void test_rises_above_what_is_only_heard_of(void **state)
     assert_int_equal(generation_next(&g), 12);
 }
 
-static void test_absurd_ones_are_not_believed(void **state)
+static void test_what_is_far_is_void(void **state)
 {
-    struct generation g = {.largest = 0};
+    struct generation g = {.own = 0};
     (void)state;
     generation_known(&g, 7, "c", "c");
-    generation_known(&g, UINT64_MAX, "x", "c");
-    generation_heard(&g, RULES_GENERATION_MAX + 1);
-    assert_int_equal(generation_next(&g), 7);
-    /* Proxies take it, but nothing newer after it. */
+    assert_int_equal(generation_voids(&g, 0), 0);
+    generation_heard(&g, GENERATION_FAR); /* an annotation, which no pod takes for rules */
+    assert_int_equal(generation_voids(&g, 0), 0);
     generation_known(&g, RULES_GENERATION_MAX, "c", "c");
+    generation_known(&g, GENERATION_FAR, "x", "c");
+    generation_seen(&g, GENERATION_FAR + 1);
     assert_int_equal(generation_next(&g), 7);
+    assert_int_equal(generation_voids(&g, 0), GENERATION_FAR);
 }
 
-/* What is published is always believed the next time, and taken by proxies. */
-static void test_the_next_one_is_believed(void **state)
+/* However far the generations are that managers wrote, whatever else there is can be voided. */
+static void test_far_from_the_own(void **state)
 {
-    struct generation g = {.largest = 0};
+    struct generation g = {.own = GENERATION_TOLD_MAX};
     (void)state;
-    generation_heard(&g, GENERATION_TOLD_MAX);
-    for (unsigned i = 1; i <= 3; i++) {
-        uint64_t next = generation_next(&g);
-        assert_true(next == GENERATION_TOLD_MAX + i && next < RULES_GENERATION_MAX);
-        generation_known(&g, next, "other", "c");
-    }
+    generation_known(&g, GENERATION_TOLD_MAX, "other", "c");
+    generation_seen(&g, GENERATION_TOLD_MAX + GENERATION_FAR - 1); /* the last that is counted on */
+    assert_int_equal(generation_next(&g), GENERATION_TOLD_MAX + GENERATION_FAR);
+    assert_int_equal(generation_voids(&g, 0), 0);
+    generation_seen(&g, RULES_GENERATION_MAX);
+    assert_int_equal(generation_next(&g), GENERATION_TOLD_MAX + GENERATION_FAR);
+    assert_true(generation_voids(&g, 0) > generation_next(&g));
+    assert_true(generation_voids(&g, 0) <= RULES_GENERATION_MAX);
+}
+
+/* It stays, for a pod may come back that nobody hears of. */
+static void test_voids_stays_while_it_will_do(void **state)
+{
+    struct generation g = {.own = 7};
+    (void)state;
+    generation_known(&g, 7, "other", "c");
+    assert_int_equal(generation_voids(&g, GENERATION_FAR), GENERATION_FAR);
+    assert_int_equal(generation_voids(&g, 9), 9);
+    assert_int_equal(generation_voids(&g, 8), 0); /* that is the next one */
+    generation_seen(&g, 7 + GENERATION_FAR);
+    assert_int_equal(generation_voids(&g, GENERATION_FAR), GENERATION_FAR);
+    assert_int_equal(generation_voids(&g, 8 + GENERATION_FAR), 7 + GENERATION_FAR);
 }
 
 static void test_who_was_told(void **state)
@@ -85,9 +103,10 @@ static void test_who_was_told(void **state)
     assert_false(generation_was_told(6, 7));
     assert_true(generation_was_told(7, 7));
     assert_true(generation_was_told(8, 7)); /* what is known of the published one may be old */
-    assert_true(generation_was_told(GENERATION_TOLD_MAX, 7));
-    assert_false(generation_was_told(GENERATION_TOLD_MAX + 1, 7));
-    assert_true(generation_was_told(GENERATION_TOLD_MAX + 1, GENERATION_TOLD_MAX + 1));
+    assert_true(generation_was_told(6 + GENERATION_FAR, 7));
+    assert_false(generation_was_told(7 + GENERATION_FAR, 7));
+    assert_false(generation_was_told(RULES_GENERATION_MAX, 7));
+    assert_true(generation_was_told(GENERATION_FAR + 1, GENERATION_FAR + 1));
 }
 
 int main(void)
@@ -97,8 +116,9 @@ int main(void)
         cmocka_unit_test(test_stays_for_the_same_rules),
         cmocka_unit_test(test_rises_for_other_rules),
         cmocka_unit_test(test_rises_above_what_is_only_heard_of),
-        cmocka_unit_test(test_absurd_ones_are_not_believed),
-        cmocka_unit_test(test_the_next_one_is_believed),
+        cmocka_unit_test(test_what_is_far_is_void),
+        cmocka_unit_test(test_far_from_the_own),
+        cmocka_unit_test(test_voids_stays_while_it_will_do),
         cmocka_unit_test(test_who_was_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,6 +80,30 @@ static void test_what_is_written_is_right(void **state)
     rules_unref(rules);
 }
 
+static void test_what_is_void_is_read(void **state)
+{
+    struct rules *rules = make_rules(3, "app=x");
+    struct rules *later = rules_with_generation(rules, 4, 9);
+    struct rules_map *m = NULL;
+    struct rules_map *known = NULL;
+    enum rules_version version;
+    struct err e = ERR_INIT;
+    cJSON *object = NULL;
+    (void)state;
+    assert_int_equal(rules_map_make(NULL, later, PREFIX, "u1", &object, &version, &e), 0);
+    m = read_map(object);
+    assert_int_equal(m->generation, 4);
+    assert_int_equal(m->voids, 9);
+    assert_true(m->intact);
+    assert_int_equal(rules_map_look(object, PREFIX, m, true, &known), 0);
+    assert_int_equal(known->voids, 9);
+    cJSON_Delete(object);
+    rules_map_free(known);
+    rules_map_free(m);
+    rules_unref(later);
+    rules_unref(rules);
+}
+
 /* What has been read is not read again; what nobody wants is not read at all. */
 static void test_what_is_read(void **state)
 {
@@ -405,6 +429,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_written_is_right),
         cmocka_unit_test(test_what_is_read),
+        cmocka_unit_test(test_what_is_void_is_read),
         cmocka_unit_test(test_whatever_is_wrong_is_put_right),
         cmocka_unit_test(test_whose_it_is),
         cmocka_unit_test(test_sizes),
