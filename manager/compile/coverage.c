@@ -2,6 +2,7 @@
 #include "compile/coverage.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,8 @@ struct values {
 };
 
 struct coverage {
+    size_t steps; /* that are left; 0: none are counted */
+    bool over;    /* none is left */
     size_t count;
     struct {
         const struct rules_entry *a;
@@ -33,6 +36,15 @@ struct coverage {
     } last; /* that were compared */
     struct member members[];
 };
+
+static bool take_steps(struct coverage *c, size_t steps)
+{
+    if (c->steps != 0) {
+        c->over = c->over || steps >= c->steps;
+        c->steps -= c->over ? 0 : steps;
+    }
+    return !c->over;
+}
 
 /* ---- one limit ---- */
 
@@ -46,6 +58,13 @@ static const struct slice *value_of(const struct rules *rules, const char *key,
            : strcmp(key, labels->shard_hash) == 0 ? &v->hash
            : strcmp(key, labels->control) == 0    ? &yes
                                                   : NULL;
+}
+
+static size_t count_of(const struct rules_entry *entry)
+{
+    size_t count;
+    (void)selector_requirements(entry->compiled, &count);
+    return count;
 }
 
 /* By the control labels alone. *asks: whether it asks for any. */
@@ -86,14 +105,24 @@ static const struct rules_entry *entry_at(const struct rules *rules, size_t i)
     return rules_match(rules, group, resource);
 }
 
-static bool is_among(const struct member *m, const struct rules_entry *entry)
+static int compare_entries(const void *left, const void *right)
 {
+    const struct rules_entry *const *a = left;
+    const struct rules_entry *const *b = right;
+    return ((uintptr_t)*a > (uintptr_t)*b) - ((uintptr_t)*a < (uintptr_t)*b);
+}
+
+/* Resources whose limits have the same selectors share an entry. */
+static void leave_one_of_each(struct member *m)
+{
+    size_t kept = 0;
+    qsort(m->entries, m->count, sizeof *m->entries, compare_entries);
     for (size_t i = 0; i < m->count; i++) {
-        if (m->entries[i] == entry) {
-            return true;
+        if (i == 0 || m->entries[i] != m->entries[i - 1]) {
+            m->entries[kept++] = m->entries[i];
         }
     }
-    return false;
+    m->count = kept;
 }
 
 static int fill_member(struct member *m, const struct rules *rules)
@@ -106,18 +135,19 @@ static int fill_member(struct member *m, const struct rules *rules)
     }
     for (size_t i = 0; i < patterns; i++) {
         const struct rules_entry *entry = entry_at(rules, i);
-        if (entry != NULL && !is_among(m, entry) && asks_for_labels(rules, entry)) {
+        if (entry != NULL && asks_for_labels(rules, entry)) {
             m->entries[m->count++] = entry;
         }
     }
+    leave_one_of_each(m);
     return 0;
 }
 
-static bool has(const struct member *m, const struct values *v)
+static bool has(struct coverage *c, const struct member *m, const struct values *v)
 {
     bool found = false;
     bool asks = false;
-    for (size_t i = 0; i < m->count && !found; i++) {
+    for (size_t i = 0; i < m->count && !found && take_steps(c, count_of(m->entries[i])); i++) {
         found = accepts(m->rules, m->entries[i], v, &asks);
     }
     return found;
@@ -128,6 +158,7 @@ static bool has(const struct member *m, const struct values *v)
 static bool can_share(struct coverage *c, const struct rules_entry *a, const struct rules_entry *b)
 {
     if (c->last.a != a || c->last.b != b) {
+        (void)take_steps(c, selector_size(a->compiled) + selector_size(b->compiled));
         c->last.a = a;
         c->last.b = b;
         c->last.overlap = overlap_between(a->compiled, b->compiled) != OVERLAP_NONE;
@@ -140,7 +171,7 @@ static bool share_any(struct coverage *c, const struct member *one, const struct
                       const struct values *v)
 {
     size_t patterns = rules_pattern_count(one->rules);
-    for (size_t i = 0; i < patterns; i++) {
+    for (size_t i = 0; i < patterns && take_steps(c, 1); i++) {
         struct slice group;
         struct slice resource;
         bool x = false;
@@ -148,8 +179,9 @@ static bool share_any(struct coverage *c, const struct member *one, const struct
         rules_pattern(one->rules, i, &group, &resource);
         const struct rules_entry *a = rules_match(one->rules, group, resource);
         const struct rules_entry *b = rules_match(other->rules, group, resource);
-        if (a != NULL && b != NULL && accepts(one->rules, a, v, &x) &&
-            accepts(other->rules, b, v, &y) && x && y && can_share(c, a, b)) {
+        if (a != NULL && b != NULL && take_steps(c, count_of(a) + count_of(b)) &&
+            accepts(one->rules, a, v, &x) && accepts(other->rules, b, v, &y) && x && y &&
+            can_share(c, a, b)) {
             return true;
         }
     }
@@ -158,12 +190,13 @@ static bool share_any(struct coverage *c, const struct member *one, const struct
 
 /* ---- all ---- */
 
-struct coverage *coverage_new(const struct rules *const *shards, size_t count)
+struct coverage *coverage_new(const struct rules *const *shards, size_t count, size_t steps)
 {
     struct coverage *c = calloc(1, sizeof *c + count * sizeof c->members[0]);
     if (c == NULL) {
         return NULL;
     }
+    c->steps = steps;
     c->count = count;
     for (size_t i = 0; i < count; i++) {
         if (fill_member(&c->members[i], shards[i]) != 0) {
@@ -187,7 +220,7 @@ static bool find_overlap(struct coverage *c, const struct values *v, size_t *a, 
 {
     for (*a = 0; *a < c->count; (*a)++) {
         const struct member *one = &c->members[*a];
-        for (*b = *a + 1; one->has && *b < c->count; (*b)++) {
+        for (*b = *a + 1; one->has && *b < c->count && take_steps(c, 1); (*b)++) {
             const struct member *other = &c->members[*b];
             if (other->has && (share_any(c, one, other, v) || share_any(c, other, one, v))) {
                 return true;
@@ -205,13 +238,14 @@ enum coverage_verdict coverage_look(struct coverage *c, const char *ns, size_t *
     v.namespace = slice_str(ns);
     v.hash = slice_of(v.text, (size_t)len);
     for (size_t i = 0; i < c->count; i++) {
-        c->members[i].has = has(&c->members[i], &v);
+        c->members[i].has = has(c, &c->members[i], &v);
         number += c->members[i].has;
     }
-    if (number == 0) {
-        return COVERAGE_GAP;
-    }
-    return number > 1 && find_overlap(c, &v, a, b) ? COVERAGE_OVERLAP : COVERAGE_ONE;
+    bool overlap = number > 1 && find_overlap(c, &v, a, b);
+    return c->over       ? COVERAGE_UNKNOWN
+           : number == 0 ? COVERAGE_GAP
+           : overlap     ? COVERAGE_OVERLAP
+                         : COVERAGE_ONE;
 }
 
 bool coverage_has(const struct coverage *c, size_t shard)

@@ -21,15 +21,20 @@ enum coverage_verdict {
     COVERAGE_ONE,
     COVERAGE_GAP,
     COVERAGE_OVERLAP,
+    COVERAGE_UNKNOWN, /* all steps were taken before it was known */
 };
 
-/* Of the shards with these rules, which must outlive it. NULL without memory. */
-MUST_CHECK struct coverage *coverage_new(const struct rules *const *shards, size_t count);
+/* Of the shards with these rules, which must outlive it and whose reference counts it leaves alone.
+ * `steps`: requirements and values to compare for all looks together, some 50 ns each; 0: as many
+ * as it takes, which may be shards x shards x limits for each namespace. NULL without memory. */
+MUST_CHECK struct coverage *coverage_new(const struct rules *const *shards, size_t count,
+                                         size_t steps);
 
 /* Whether all of them have limits by control labels. If not, namespaces tell nothing. */
 bool coverage_by_namespace(const struct coverage *c);
 
-/* Also two shards by their places, a before b, that overlap. */
+/* Also two shards by their places, a before b, that overlap. Once it is COVERAGE_UNKNOWN, it stays
+ * so. */
 enum coverage_verdict coverage_look(struct coverage *c, const char *ns, size_t *a, size_t *b);
 
 /* Whether the shard at that place has the namespace that was looked at last. */

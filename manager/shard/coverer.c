@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rules and namespaces change together and often: after a while, all operators that are due are
- * looked at, one in each turn of the loop, since each takes as long as it has shards times
- * namespaces.
+ * looked at, one after the other, those first for which it took the least time before. After each
+ * look is a rest that is longer than it was, so that nobody's shards keep a processor busy.
  */
 #include "shard/coverer.h"
 
@@ -11,18 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/coverage.h"
 #include "net/timer.h"
 #include "shard/controller_internal.h"
 #include "shard/namespaces.h"
 
-enum { GATHER_MS = 500, NEXT_MS = 5, NAMES_MAX = 3, NAME_SIZE = 64, KEY_SIZE = 520 };
+enum { GATHER_MS = 500, NEXT_MS = 5, REST_TIMES = 9, KEY_SIZE = 520 };
 
 struct operator_group {
     struct table_node node;
     bool due;
-    bool moved;  /* the rules are others than those of `found` */
-    bool looked; /* `found` tells something */
+    bool moved;       /* the rules are others than those of `found`, */
+    bool moved_since; /* and than those that are being looked at */
+    bool looked;      /* `found` tells something */
+    uint64_t took_ms; /* to find it */
     struct covered found;
     char key[];
 };
@@ -32,6 +33,8 @@ struct coverer {
     struct namespaces *namespaces;
     struct net_timer *timer;
     struct table groups;
+    struct cover_look *look; /* under way; NULL: none is */
+    struct operator_group *looked_at;
     bool telling; /* the timer is set */
 };
 
@@ -66,7 +69,7 @@ static struct operator_group *provide_group(struct coverer *v, const char *key)
 }
 
 /* What it shows, or will; of a spec that is refused what it was before. NULL: nothing. */
-static const struct rules *rules_of(const struct shard *s)
+static struct rules *rules_of(const struct shard *s)
 {
     const struct rules_map *map = NULL;
     if (shard_config(s) == NULL) {
@@ -88,16 +91,16 @@ static bool is_of(const struct shard *s, const char *key)
 /* By name, so that what is told does not depend on the order of a table. */
 static int compare_shards(const void *left, const void *right)
 {
-    const struct rules *const *a = left;
-    const struct rules *const *b = right;
+    struct rules *const *a = left;
+    struct rules *const *b = right;
     return strcmp(rules_shard_name(*a), rules_shard_name(*b));
 }
 
 /* The caller frees. NULL without memory. */
-static const struct rules **collect_rules(const struct coverer *v, const char *key, size_t *count)
+static struct rules **collect_rules(const struct coverer *v, const char *key, size_t *count)
 {
     const struct table *shards = &v->controller->shards;
-    const struct rules **out = calloc(shards->count + 1, sizeof *out);
+    struct rules **out = calloc(shards->count + 1, sizeof *out);
     *count = 0;
     for (struct table_node *n = NULL; out != NULL && (n = table_next(shards, n)) != NULL;) {
         const struct shard *s = LIST_ITEM(n, struct shard, node);
@@ -113,85 +116,6 @@ static const struct rules **collect_rules(const struct coverer *v, const char *k
 
 /* ---- looking ---- */
 
-/* The first few, by name. */
-struct few {
-    size_t count;
-    char names[NAMES_MAX][NAME_SIZE];
-    size_t shards[NAMES_MAX][2];
-};
-
-static void few_add(struct few *f, const char *name, size_t a, size_t b)
-{
-    size_t listed = f->count < NAMES_MAX ? f->count : NAMES_MAX;
-    size_t at = listed;
-    f->count++;
-    while (at > 0 && strcmp(name, f->names[at - 1]) < 0) {
-        at--;
-        if (at + 1 < NAMES_MAX) {
-            memcpy(f->names[at + 1], f->names[at], NAME_SIZE);
-            memcpy(f->shards[at + 1], f->shards[at], sizeof f->shards[at]);
-        }
-    }
-    if (at < NAMES_MAX) {
-        (void)snprintf(f->names[at], NAME_SIZE, "%s", name);
-        f->shards[at][0] = a;
-        f->shards[at][1] = b;
-    }
-}
-
-static int write_few(struct buf *out, const char *head, const struct few *f,
-                     const struct rules *const *rules)
-{
-    size_t listed = f->count < NAMES_MAX ? f->count : NAMES_MAX;
-    int rc = listed == 0 ? 0 : buf_printf(out, "%s%s", out->len > 0 ? " " : "", head);
-    for (size_t i = 0; i < listed && rc == 0; i++) {
-        rc = buf_printf(out, "%s%s", i > 0 ? ", " : "", f->names[i]);
-        if (rules != NULL && rc == 0) {
-            rc = buf_printf(out, " (%.50s, %.50s)", rules_shard_name(rules[f->shards[i][0]]),
-                            rules_shard_name(rules[f->shards[i][1]]));
-        }
-    }
-    if (f->count > listed && rc == 0) {
-        rc = buf_printf(out, " and %zu more", f->count - listed);
-    }
-    return listed == 0 || rc != 0 ? rc : buf_append_char(out, '.');
-}
-
-static int write_text(struct covered *c, const struct few *gaps, const struct few *overlaps,
-                      const struct rules *const *rules)
-{
-    struct buf out = BUF_INIT(sizeof c->text - 1);
-    int rc = write_few(&out, "In no shard: ", gaps, NULL);
-    rc = rc != 0 ? rc : write_few(&out, "In two shards: ", overlaps, rules);
-    if (rc == 0 && out.len == 0) {
-        rc = buf_append_str(&out, "Each namespace is in one shard.");
-    }
-    const char *text = rc == 0 ? buf_cstr(&out) : NULL;
-    (void)snprintf(c->text, sizeof c->text, "%s", text == NULL ? "" : text);
-    buf_reset(&out);
-    return text == NULL ? -ENOMEM : 0;
-}
-
-static int look_at_all(const struct coverer *v, struct coverage *coverage,
-                       const struct rules *const *rules, struct covered *out)
-{
-    struct few gaps = {.count = 0};
-    struct few overlaps = {.count = 0};
-    for (const char *ns = NULL; (ns = namespaces_next(v->namespaces, ns)) != NULL;) {
-        size_t a = 0;
-        size_t b = 0;
-        enum coverage_verdict verdict = coverage_look(coverage, ns, &a, &b);
-        if (verdict == COVERAGE_GAP) {
-            few_add(&gaps, ns, 0, 0);
-        } else if (verdict == COVERAGE_OVERLAP) {
-            few_add(&overlaps, ns, a, b);
-        }
-    }
-    out->gaps = gaps.count;
-    out->overlaps = overlaps.count;
-    return write_text(out, &gaps, &overlaps, rules);
-}
-
 /* All of the operator, or those that went without an answer. */
 static void wake_shards(const struct coverer *v, const char *key, bool all)
 {
@@ -206,63 +130,89 @@ static void wake_shards(const struct coverer *v, const char *key, bool all)
 
 static bool same(const struct covered *a, const struct covered *b)
 {
-    return a->applies == b->applies && a->gaps == b->gaps && a->overlaps == b->overlaps &&
-           strcmp(a->text, b->text) == 0;
+    return a->applies == b->applies && a->unknown == b->unknown && a->gaps == b->gaps &&
+           a->overlaps == b->overlaps && strcmp(a->text, b->text) == 0;
+}
+
+static void plan(struct coverer *v, uint64_t ms)
+{
+    if (!v->telling && v->look == NULL && namespaces_synced(v->namespaces)) {
+        v->telling = true;
+        net_clock_set_timer(v->controller->clock, v->timer, ms);
+    }
+}
+
+static void plan_next(struct coverer *v, uint64_t ms)
+{
+    bool due = false;
+    for (struct table_node *n = NULL; !due && (n = table_next(&v->groups, n)) != NULL;) {
+        due = group_of(n)->due;
+    }
+    if (due) {
+        plan(v, ms);
+    }
+}
+
+static void on_looked(void *data, int rc, const struct covered *found, uint64_t took_ms)
+{
+    struct coverer *v = data;
+    struct operator_group *g = v->looked_at;
+    v->look = NULL;
+    v->looked_at = NULL;
+    if (rc != 0) {
+        g->due = true;
+        plan(v, GATHER_MS);
+        return;
+    }
+    bool changed = !same(found, &g->found);
+    g->moved = g->moved_since;
+    g->looked = true;
+    g->took_ms = took_ms;
+    g->found = *found;
+    wake_shards(v, g->key, changed);
+    plan_next(v, NEXT_MS + took_ms * REST_TIMES);
 }
 
 /* False: nobody has rules like that any more. */
 static bool look_at(struct coverer *v, struct operator_group *g)
 {
     size_t count = 0;
-    const struct rules **rules = collect_rules(v, g->key, &count);
-    struct coverage *coverage = rules == NULL ? NULL : coverage_new(rules, count);
-    struct covered found = {.applies = coverage != NULL && coverage_by_namespace(coverage)};
-    int rc = coverage == NULL ? -ENOMEM : 0;
-    if (rc == 0 && found.applies) {
-        rc = look_at_all(v, coverage, rules, &found);
+    struct rules **rules = collect_rules(v, g->key, &count);
+    if (count > 0) {
+        v->look = cover_look_start(v->controller->loop, rules, count, v->namespaces,
+                                   COVER_LOOK_STEPS, on_looked, v);
     }
-    g->due = rc != 0; /* tried again */
-    if (rc == 0 && count > 0) {
-        bool changed = !same(&found, &g->found);
-        g->moved = false;
-        g->looked = true;
-        g->found = found;
-        wake_shards(v, g->key, changed);
-    }
-    coverage_free(coverage);
+    g->due = rules == NULL || (count > 0 && v->look == NULL); /* tried again */
+    g->moved_since = g->due;
+    v->looked_at = v->look == NULL ? NULL : g;
     free(rules);
-    return rc != 0 || count > 0;
+    return rules == NULL || count > 0;
 }
 
-static void plan(struct coverer *v, uint64_t ms)
+static struct operator_group *find_quickest(const struct coverer *v)
 {
-    if (!v->telling && namespaces_synced(v->namespaces)) {
-        v->telling = true;
-        net_clock_set_timer(v->controller->clock, v->timer, ms);
+    struct operator_group *best = NULL;
+    for (struct table_node *n = NULL; (n = table_next(&v->groups, n)) != NULL;) {
+        struct operator_group *g = group_of(n);
+        if (g->due && (best == NULL || g->took_ms < best->took_ms)) {
+            best = g;
+        }
     }
+    return best;
 }
 
 static void on_timer(void *data)
 {
     struct coverer *v = data;
-    bool one = false;
+    struct operator_group *g = NULL;
     v->telling = false;
-    for (struct table_node *n = table_next(&v->groups, NULL), *after; n != NULL; n = after) {
-        struct operator_group *g = group_of(n);
-        after = table_next(&v->groups, n);
-        if (g->due && one) {
-            plan(v, NEXT_MS);
+    while (v->look == NULL && (g = find_quickest(v)) != NULL) {
+        if (!look_at(v, g)) {
+            table_remove(&v->groups, &g->node);
+            free(g);
+        } else if (g->due) {
+            plan(v, GATHER_MS);
             return;
-        }
-        if (g->due) {
-            one = true;
-            if (!look_at(v, g)) {
-                table_remove(&v->groups, &g->node);
-                free(g);
-            } else if (g->due) {
-                plan(v, GATHER_MS);
-                return;
-            }
         }
     }
 }
@@ -286,6 +236,7 @@ void coverer_note(struct coverer *v, const struct rules *rules)
     if (g != NULL) {
         g->due = true;
         g->moved = true;
+        g->moved_since = true;
         plan(v, GATHER_MS);
     }
 }
@@ -300,7 +251,15 @@ const struct covered *coverer_find(const struct coverer *v, const struct rules *
 
 const char *coverer_reason(const struct covered *c)
 {
-    return c->overlaps > 0 ? "Overlaps" : c->gaps > 0 ? "Gaps" : "Covered";
+    return c->unknown        ? "TooManyLimits"
+           : c->overlaps > 0 ? "Overlaps"
+           : c->gaps > 0     ? "Gaps"
+                             : "Covered";
+}
+
+const char *coverer_status(const struct covered *c)
+{
+    return c->unknown ? "Unknown" : c->gaps > 0 || c->overlaps > 0 ? "False" : "True";
 }
 
 static int write_series(const struct coverer *v, struct buf *out, const char *name,
@@ -310,7 +269,8 @@ static int write_series(const struct coverer *v, struct buf *out, const char *na
     int rc = prometheus_head(out, name, "gauge", help);
     for (struct table_node *n = NULL; (n = table_next(&v->groups, n)) != NULL && rc == 0;) {
         const struct operator_group *g = group_of(n);
-        if (g->looked && g->found.applies && series++ < COVERER_SERIES_MAX) {
+        bool known = g->looked && g->found.applies && !g->found.unknown;
+        if (known && series++ < COVERER_SERIES_MAX) {
             rc = buf_printf(out, "%s{operator=\"%s\"} %zu\n", name, g->key,
                             gaps ? g->found.gaps : g->found.overlaps);
         }
@@ -360,6 +320,7 @@ void coverer_free(struct coverer *v)
     if (v == NULL) {
         return;
     }
+    cover_look_drop(v->look);
     namespaces_free(v->namespaces);
     net_timer_free(v->timer);
     for (struct table_node *n = NULL; (n = table_next(&v->groups, NULL)) != NULL;) {

@@ -15,16 +15,10 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "rules/rules.h"
+#include "shard/cover_look.h"
 
 struct controller;
 struct coverer;
-
-struct covered {
-    bool applies; /* all of its shards are limited by control labels */
-    size_t gaps;
-    size_t overlaps;
-    char text[640]; /* for people: the first few, by name */
-};
 
 /* Follows the namespaces. NULL with `e` set: -ENOMEM. */
 MUST_CHECK struct coverer *coverer_new(struct controller *c, struct err *e);
@@ -37,7 +31,8 @@ void coverer_note(struct coverer *v, const struct rules *rules);
 /* What was found last; NULL: nothing yet, or `rules` is. */
 const struct covered *coverer_find(const struct coverer *v, const struct rules *rules);
 
-/* The condition's reason. */
+/* The condition's status, and its reason. */
+const char *coverer_status(const struct covered *c);
 const char *coverer_reason(const struct covered *c);
 
 /* Metrics of the operators, as far as COVERER_SERIES_MAX. 0, -ENOBUFS or -ENOMEM. */

@@ -257,8 +257,7 @@ static void add_covered(struct view *v, cJSON *conditions)
     if (c == NULL) {
         keep_condition(v, conditions, "Covered");
     } else if (c->applies) {
-        add_condition(v, conditions, "Covered", c->gaps == 0 && c->overlaps == 0, coverer_reason(c),
-                      c->text);
+        add_any(v, conditions, "Covered", coverer_status(c), coverer_reason(c), c->text);
     }
 }
 

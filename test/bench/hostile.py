@@ -31,6 +31,9 @@ SLOW_PODS = 64
 SLOW_SECONDS = 2.8
 EDIT_SECONDS = 6
 LEASES = 2000
+CONFIGS = 30
+CONFIG_LIMITS = 2000
+CONFIG_NAMESPACES = 200
 PAUSE = 0.05  # after a failure
 
 
@@ -375,6 +378,43 @@ class Leases(Tenant):
         return [(self.change, 2)]
 
 
+class Configs(Tenant):
+    """Many large shards of one operator: by one label all have each namespace, and another label shows
+    only after all their limits were compared that no two share an object."""
+
+    number = 8
+
+    def limits(self, part):
+        def one(n):
+            labels = {"part": part, f"k{n}": "x"}
+            exists = [{"key": mesh.GROUP + "/namespace", "operator": "Exists"}]
+            return mesh.limit({"matchLabels": labels, "matchExpressions": exists}, ["r"], [f"g{n}"])
+
+        return [one(n) for n in range(CONFIG_LIMITS)]
+
+    def change(self, place):
+        configs = f"{mesh.API}/namespaces/{self.namespace}/shardingconfigs"
+        for n in range(place, CONFIG_NAMESPACES, 2):
+            if self.over.is_set():
+                return
+            name = f"{self.namespace}-{n}"
+            self.send("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        for n in range(place, CONFIGS, 2):
+            if self.over.is_set():
+                return
+            thing = mesh.config(f"large-{n}", f"large-{n}", *self.limits(f"p{n}"))
+            self.send("POST", configs, thing)
+        for n in itertools.count(place):
+            if self.over.is_set():
+                return
+            name = f"large-{n % CONFIGS}"
+            spec = {"limits": self.limits(f"p{n % CONFIGS}-{n}")}
+            self.send("PATCH", f"{configs}/{name}", {"spec": spec}, MERGE)
+
+    def threads(self):
+        return [(self.change, 2)]
+
+
 ATTACKS = {
     "reviews": Reviews,
     "announced": Announced,
@@ -383,6 +423,7 @@ ATTACKS = {
     "maps": Maps,
     "slow": Slow,
     "leases": Leases,
+    "configs": Configs,
 }
 
 

@@ -53,7 +53,7 @@ static void group_init(struct group *g, const char *const *selectors)
         }
         g->rules[g->count] = rules_of(resource, colon == NULL ? text : colon + 1);
     }
-    g->coverage = coverage_new((const struct rules *const *)g->rules, g->count);
+    g->coverage = coverage_new((const struct rules *const *)g->rules, g->count, 0);
     assert_non_null(g->coverage);
 }
 
@@ -141,7 +141,7 @@ static void test_which_shards(void **state)
 static bool sweep_new(void *data)
 {
     const struct group *g = data;
-    struct coverage *c = coverage_new((const struct rules *const *)g->rules, g->count);
+    struct coverage *c = coverage_new((const struct rules *const *)g->rules, g->count, 0);
     coverage_free(c);
     return c != NULL;
 }

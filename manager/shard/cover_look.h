@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cover_look.h - one look at all namespaces and all shards of an operator, for the condition
+ * Covered: in a thread, for it takes as long as there are shards times namespaces.
+ */
+#ifndef MANAGER_SHARD_COVER_LOOK_H
+#define MANAGER_SHARD_COVER_LOOK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "net/loop.h"
+#include "rules/rules.h"
+#include "shard/namespaces.h"
+
+struct cover_look;
+
+struct covered {
+    bool applies; /* all of its shards are limited by control labels */
+    bool unknown; /* it would take too long to find out */
+    size_t gaps;
+    size_t overlaps;
+    char text[640]; /* for people: the first few, by name */
+};
+
+/* Requirements and values that one look compares: a few seconds. 1,000 shards by one limit each and
+ * 10,000 namespaces take 10 million. */
+#define COVER_LOOK_STEPS ((size_t)50 * 1000 * 1000)
+
+/* What was found, how long it took, or -ENOMEM. From the loop; the look is gone then. */
+typedef void cover_look_fn(void *data, int rc, const struct covered *found, uint64_t took_ms);
+
+/* `rules` are sorted by name; the look holds references of its own, the list is the caller's;
+ * namespaces are copied. NULL without memory. */
+MUST_CHECK struct cover_look *cover_look_start(struct net_loop *l, struct rules *const *rules,
+                                               size_t count, const struct namespaces *all,
+                                               size_t steps, cover_look_fn *done, void *data);
+/* Nobody is told of the end. NULL is ignored. */
+void cover_look_drop(struct cover_look *look);
+
+#endif
