@@ -7,14 +7,14 @@
 
 #include "compile/overlap.h"
 
-/* Pairs of group and resource that are looked at. */
+/* Pairs of such a group and such a resource that are looked at. */
 #define CELLS_MAX ((size_t)64 * 1024)
 /* Requirements and values that are compared for them, each in some tens of nanoseconds. */
 #define STEPS_MAX ((size_t)2 * 1024 * 1024)
 
 enum { KNOWN_BITS = 8, KNOWN = 1 << KNOWN_BITS };
 
-/* Names, sorted, each once; `*` stands for any that is not among them. */
+/* Names, sorted, each once. */
 struct axis {
     struct slice *names;
     size_t count;
@@ -52,9 +52,15 @@ static size_t count_patterns(const struct rules *r)
     return r == NULL ? 0 : rules_pattern_count(r);
 }
 
-/* The caller frees the names of both in any case. */
-static int collect_names(const struct rules *const list[3], struct axis *groups,
-                         struct axis *resources)
+static bool is_any(struct slice name)
+{
+    return slice_eq(name, SLICE("*"));
+}
+
+/* Groups of which some rules limit all resources, and resources that some limit in all groups. The
+ * caller frees the names of both in any case. */
+static int collect_wide(const struct rules *const list[3], struct axis *groups,
+                        struct axis *resources)
 {
     size_t room = 1;
     for (size_t i = 0; i < 3; i++) {
@@ -65,12 +71,16 @@ static int collect_names(const struct rules *const list[3], struct axis *groups,
     if (groups->names == NULL || resources->names == NULL) {
         return -ENOMEM;
     }
-    groups->names[groups->count++] = SLICE("*");
-    resources->names[resources->count++] = SLICE("*");
     for (size_t i = 0; i < 3; i++) {
         for (size_t p = 0; p < count_patterns(list[i]); p++) {
-            rules_pattern(list[i], p, &groups->names[groups->count++],
-                          &resources->names[resources->count++]);
+            struct slice group;
+            struct slice resource;
+            rules_pattern(list[i], p, &group, &resource);
+            if (is_any(resource) && !is_any(group)) {
+                groups->names[groups->count++] = group;
+            } else if (is_any(group) && !is_any(resource)) {
+                resources->names[resources->count++] = resource;
+            }
         }
     }
     sort_names(groups);
@@ -134,37 +144,65 @@ static bool is_same(const struct cell *a, const struct cell *b)
     return a->from == b->from && a->to == b->to && a->others == b->others;
 }
 
-static bool any_gained(const struct rules *const list[3], const struct axis *groups,
-                       const struct axis *resources)
+/* What is looked at is known by its name to all three rules. */
+struct look {
+    const struct rules *const *list;
+    struct known known;
+    size_t steps;
+};
+
+static bool cell_gained(struct look *l, struct slice group, struct slice resource)
 {
-    struct known known = {.cells = {{NULL, NULL, NULL}}};
-    size_t steps = 0;
-    bool gained = false;
-    for (size_t g = 0; g < groups->count && !gained; g++) {
-        for (size_t r = 0; r < resources->count && !gained; r++) {
-            struct cell c = {match(list[0], groups->names[g], resources->names[r]),
-                             match(list[1], groups->names[g], resources->names[r]),
-                             match(list[2], groups->names[g], resources->names[r])};
-            struct cell *place = place_of(&known, &c);
-            if (!is_same(place, &c)) {
-                steps += size_of(c.from) + size_of(c.to) + size_of(c.others);
-                gained = steps > STEPS_MAX || is_gained(&c, list[0] == NULL);
-                *place = c;
-            }
+    struct cell c = {match(l->list[0], group, resource), match(l->list[1], group, resource),
+                     match(l->list[2], group, resource)};
+    struct cell *place = place_of(&l->known, &c);
+    if (is_same(place, &c)) {
+        return false;
+    }
+    *place = c;
+    l->steps += size_of(c.from) + size_of(c.to) + size_of(c.others);
+    return l->steps > STEPS_MAX || is_gained(&c, l->list[0] == NULL);
+}
+
+static bool named_gained(struct look *l)
+{
+    bool gained = cell_gained(l, SLICE("*"), SLICE("*"));
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t p = 0; p < count_patterns(l->list[i]) && !gained; p++) {
+            struct slice group;
+            struct slice resource;
+            rules_pattern(l->list[i], p, &group, &resource);
+            gained = cell_gained(l, group, resource);
         }
     }
     return gained;
 }
 
+/* Where one of the rules limits all resources of a group, and another one that resource of all
+ * groups. */
+static bool crossing_gained(struct look *l, const struct axis *groups, const struct axis *resources)
+{
+    bool gained = false;
+    for (size_t g = 0; g < groups->count && !gained; g++) {
+        for (size_t r = 0; r < resources->count && !gained; r++) {
+            gained = cell_gained(l, groups->names[g], resources->names[r]);
+        }
+    }
+    return gained;
+}
+
+/* Every resource is limited as one of these cells is: as itself, if it is named; or as others of
+ * its group, or of its name, or as all that nobody names. */
 bool rules_gain(const struct rules *from, const struct rules *to, const struct rules *others)
 {
     const struct rules *const list[3] = {from, to, others};
+    struct look l = {.list = list};
     struct axis groups = {.names = NULL};
     struct axis resources = {.names = NULL};
     bool gained = true;
-    if (collect_names(list, &groups, &resources) == 0 &&
-        groups.count <= CELLS_MAX / resources.count) {
-        gained = any_gained(list, &groups, &resources);
+    if (collect_wide(list, &groups, &resources) == 0 &&
+        (resources.count == 0 || groups.count <= CELLS_MAX / resources.count)) {
+        gained = named_gained(&l) || crossing_gained(&l, &groups, &resources);
     }
     free(groups.names);
     free(resources.names);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -14,6 +15,7 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/buf.h"
+#include "selector_matches.h"
 
 /* "pods ns=1|apps/deployments ns=2|secrets,configmaps a": limits; NULL: no rules. */
 static struct rules *make(const char *limits)
@@ -133,12 +135,14 @@ static void cases(void **state)
     }
 }
 
-static struct rules *many(unsigned count)
+/* The limits that each of so many names gets, by "%u" twice. */
+static struct rules *many(unsigned count, const char *format)
 {
     struct buf text = BUF_INIT(1 << 20);
     for (unsigned i = 0; i < count; i++) {
-        assert_int_equal(buf_printf(&text, "%sgroup-%u/resource-%u a=1", i == 0 ? "" : "|", i, i),
-                         0);
+        char limit[64];
+        (void)snprintf(limit, sizeof limit, format, i, i);
+        assert_int_equal(buf_printf(&text, "%s%s", i == 0 ? "" : "|", limit), 0);
     }
     struct rules *r = make(buf_cstr(&text));
     buf_reset(&text);
@@ -149,12 +153,91 @@ static struct rules *many(unsigned count)
 static void very_many_resources(void **state)
 {
     (void)state;
-    struct rules *few = many(200);
-    struct rules *lots = many(300);
-    assert_false(rules_gain(few, few, few));
-    assert_true(rules_gain(lots, lots, lots));
+    struct rules *named = many(3000, "group-%u/resource-%u a=1");
+    struct rules *groups = many(300, "group-%u/* a=1");
+    struct rules *few = many(200, "*/resource-%u a=1");
+    struct rules *lots = many(300, "*/resource-%u a=1");
+    assert_false(rules_gain(named, named, named));
+    assert_false(rules_gain(groups, groups, few));
+    assert_true(rules_gain(groups, groups, lots));
+    rules_unref(named);
+    rules_unref(groups);
     rules_unref(few);
     rules_unref(lots);
+}
+
+/* ---- against what single objects show ---- */
+
+static const char *const group_names[] = {"a", "b", "*", "z"};
+static const char *const resource_names[] = {"x", "y", "*", "w"};
+enum { WRITTEN = 3 }; /* of these names; the last one is nobody's */
+
+static size_t any_below(unsigned *seed, size_t count)
+{
+    return (size_t)rand_r(seed) % count;
+}
+
+static struct rules *make_any(unsigned *seed)
+{
+    static const char *const selectors[] = {"k=1", "k=2", "k", "!k", "k in (1,2)", "k!=1"};
+    struct buf text = BUF_INIT(4096);
+    size_t count = 1 + any_below(seed, 4);
+    for (size_t i = 0; i < count; i++) {
+        buf_printf(&text, "%s%s/%s %s", i == 0 ? "" : "|", group_names[any_below(seed, WRITTEN)],
+                   resource_names[any_below(seed, WRITTEN)],
+                   selectors[any_below(seed, ARRAY_LEN(selectors))]);
+    }
+    struct rules *r = make(buf_cstr(&text));
+    buf_reset(&text);
+    return r;
+}
+
+static bool is_seen(const struct rules *r, const char *group, const char *resource,
+                    const char *value)
+{
+    const struct rules_entry *entry = rules_match(r, slice_str(group), slice_str(resource));
+    struct selector_label label = {.key = SLICE("k"), .value = slice_str(value)};
+    return entry == NULL || selector_matches(entry->compiled, &label, value[0] == '\0' ? 0 : 1);
+}
+
+static bool gains_one(const struct rules *from, const struct rules *to, const struct rules *others)
+{
+    static const char *const values[] = {"", "1", "2", "3"};
+    bool gained = false;
+    for (size_t i = 0; i < 4 * 4 * 4 && !gained; i++) {
+        const char *group = strcmp(group_names[i / 16], "*") == 0 ? "z" : group_names[i / 16];
+        const char *resource = resource_names[i / 4 % 4];
+        const char *value = values[i % 4];
+        resource = strcmp(resource, "*") == 0 ? "w" : resource;
+        bool limited = rules_match(to, slice_str(group), slice_str(resource)) != NULL ||
+                       rules_match(others, slice_str(group), slice_str(resource)) != NULL;
+        bool before = from == NULL ? !limited : is_seen(from, group, resource, value);
+        gained = !before && is_seen(to, group, resource, value) &&
+                 is_seen(others, group, resource, value);
+    }
+    return gained;
+}
+
+static void whatever_the_limits_are(void **state)
+{
+    enum { TURNS = 20000 };
+    unsigned seed = 7;
+    unsigned gains = 0;
+    (void)state;
+    for (unsigned i = 0; i < TURNS; i++) {
+        struct rules *from = i % 4 == 0 ? NULL : make_any(&seed);
+        struct rules *to = make_any(&seed);
+        struct rules *others = make_any(&seed);
+        bool gained = gains_one(from, to, others);
+        if (rules_gain(from, to, others) != gained) {
+            fail_msg("turn %u: %s", i, gained ? "gains" : "does not gain");
+        }
+        gains += gained;
+        rules_unref(from);
+        rules_unref(to);
+        rules_unref(others);
+    }
+    assert_in_range(gains, TURNS / 10, TURNS * 9 / 10);
 }
 
 static bool no_gain(void *data)
@@ -257,6 +340,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cases),
         cmocka_unit_test(very_many_resources),
+        cmocka_unit_test(whatever_the_limits_are),
         cmocka_unit_test(limits_that_alternate),
         cmocka_unit_test(very_many_values),
         cmocka_unit_test(without_memory),
