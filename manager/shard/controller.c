@@ -452,7 +452,8 @@ static int start_parts(struct controller *c, struct err *e)
     c->prober = c->queue == NULL ? NULL : prober_new(c->loop, &probes, e);
     c->nudger = c->prober == NULL ? NULL : nudger_new(c, e);
     c->coverer = c->nudger == NULL || !o->coverage ? NULL : coverer_new(c, e);
-    bool made = c->nudger != NULL && (!o->coverage || c->coverer != NULL);
+    c->gains = gain_cache_new();
+    bool made = c->nudger != NULL && c->gains != NULL && (!o->coverage || c->coverer != NULL);
     return made ? follow_leases(c, e) : -ENOMEM;
 }
 
@@ -509,5 +510,6 @@ void controller_free(struct controller *c)
     }
     table_deinit(&c->shards);
     coverer_free(c->coverer);
+    gain_cache_free(c->gains);
     free(c);
 }

@@ -18,6 +18,7 @@
 #include "shard/controller.h"
 #include "shard/coverer.h"
 #include "shard/exclusive.h"
+#include "shard/gain_cache.h"
 #include "shard/handover.h"
 #include "shard/labelling.h"
 #include "shard/status.h"
@@ -108,6 +109,7 @@ struct controller {
     struct prober *prober;
     struct status_leases *leases;
     struct coverer *coverer; /* NULL: not asked for */
+    struct gain_cache *gains;
     struct table shards;
     struct list waiting; /* struct shard */
 };

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/rules_gain.h"
 #include "inject/inject_options.h"
 #include "shard/kin.h"
 #include "json/field.h"
@@ -115,10 +114,16 @@ static bool is_nobodys(const struct other *o)
     return o->config == NULL && o->map->unread && !rules_map_claims(o->map);
 }
 
+/* What it comes to see that rules show, too; NULL: at all. */
+static bool gains(const struct search *q, const struct rules *rules)
+{
+    return gain_cache_ask(q->shard->controller->gains, q->from, q->to, rules);
+}
+
 static void name_shard(struct search *q, const struct other *o)
 {
     bool wants = o->shard != NULL && o->shard->compiled != NULL && o->config != NULL &&
-                 rules_gain(q->from, q->to, o->shard->compiled);
+                 gains(q, o->shard->compiled);
     const char *why = "its ConfigMap still shows it";
     if (wants) {
         why = "its spec selects it too: change one of the specs";
@@ -136,7 +141,7 @@ static void name_shard(struct search *q, const struct other *o)
 
 static bool shows(const struct search *q, const struct rules *rules)
 {
-    return rules != NULL && rules_gain(q->from, q->to, rules);
+    return rules != NULL && gains(q, rules);
 }
 
 /* Its ConfigMap may show anything. A shard of which nothing can be read either goes by the other's
@@ -366,7 +371,7 @@ static int search(struct search *q, const struct rules *rules)
     struct holders *out = q->found;
     *out = (struct holders){.count = 0};
     buf_init(&out->text, TEXT_MAX);
-    if (!rules_gain(q->from, q->to, NULL)) {
+    if (!gains(q, NULL)) {
         return 0;
     }
     q->pods = controller_own_pods(q->shard->controller, q->shard->key, &count);
