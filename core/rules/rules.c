@@ -789,6 +789,11 @@ void rules_pattern(const struct rules *r, size_t i, struct slice *group, struct 
     *resource = r->table.patterns[i].resource;
 }
 
+bool rules_has_pattern(const struct rules *r, struct slice group, struct slice resource)
+{
+    return rules_table_has(&r->table, group, resource);
+}
+
 const struct rules_entry *rules_match(const struct rules *r, struct slice group,
                                       struct slice resource)
 {

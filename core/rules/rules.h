@@ -111,6 +111,8 @@ const struct rules_entry *rules_match(const struct rules *r, struct slice group,
  */
 size_t rules_pattern_count(const struct rules *r);
 void rules_pattern(const struct rules *r, size_t i, struct slice *group, struct slice *resource);
+/* Whether that is one of these pairs. */
+bool rules_has_pattern(const struct rules *r, struct slice group, struct slice resource);
 
 /* Appends the document in canonical form, with its checksum: in the oldest version, which can hold
  * all rules; or in that one. 0, -ENOBUFS or -ENOMEM. */

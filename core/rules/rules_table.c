@@ -456,6 +456,11 @@ int rules_table_compile(struct rules_table *t, const struct selector *const *sel
     return 0;
 }
 
+bool rules_table_has(const struct rules_table *t, struct slice group, struct slice resource)
+{
+    return t->count > 0 && t->index[find_place(t, group, resource)] != 0;
+}
+
 const struct rules_entry *rules_table_match(const struct rules_table *t, struct slice group,
                                             struct slice resource)
 {

@@ -58,5 +58,7 @@ MUST_CHECK int rules_table_compile(struct rules_table *t, const struct selector 
 
 const struct rules_entry *rules_table_match(const struct rules_table *t, struct slice group,
                                             struct slice resource);
+/* Whether there is that pattern itself. */
+bool rules_table_has(const struct rules_table *t, struct slice group, struct slice resource);
 
 #endif

@@ -164,6 +164,17 @@ static bool cell_gained(struct look *l, struct slice group, struct slice resourc
     return l->steps > STEPS_MAX || is_gained(&c, l->list[0] == NULL);
 }
 
+/* Shards of one operator name the same. */
+static bool is_named_before(const struct look *l, size_t place, struct slice group,
+                            struct slice resource)
+{
+    bool found = false;
+    for (size_t i = 0; i < place && !found; i++) {
+        found = l->list[i] != NULL && rules_has_pattern(l->list[i], group, resource);
+    }
+    return found;
+}
+
 static bool named_gained(struct look *l)
 {
     bool gained = cell_gained(l, SLICE("*"), SLICE("*"));
@@ -172,7 +183,7 @@ static bool named_gained(struct look *l)
             struct slice group;
             struct slice resource;
             rules_pattern(l->list[i], p, &group, &resource);
-            gained = cell_gained(l, group, resource);
+            gained = !is_named_before(l, i, group, resource) && cell_gained(l, group, resource);
         }
     }
     return gained;
