@@ -620,6 +620,7 @@ static int open_server(struct proxy *p, struct err *e)
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
         .write_timeout_ms = WRITE_TIMEOUT_MS,
         .max_connections = connections_max(p),
+        .replace_silent = true,
         .max_streams = 2 * connections_max(p) + STREAMS_SPARE,
         .budget = &p->budget,
         .backlog = p->backlog,

@@ -431,6 +431,11 @@ void h1_conn_go_raw(struct h1_conn *c)
     }
 }
 
+bool h1_conn_is_ahead(const struct h1_conn *c)
+{
+    return c->held.len > 0;
+}
+
 bool h1_conn_done(const struct h1_conn *c)
 {
     return (c->in == H1_IN_DONE && c->out == H1_OUT_DONE) ||

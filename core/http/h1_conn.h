@@ -103,6 +103,8 @@ void h1_conn_go_raw(struct h1_conn *c);
 /* Both messages are complete: ready for the next pair. */
 bool h1_conn_done(const struct h1_conn *c);
 void h1_conn_next(struct h1_conn *c);
+/* Whether bytes of the next message have come. */
+bool h1_conn_is_ahead(const struct h1_conn *c);
 
 /* Closes the stream: at once; at once, and so that the peer can tell it from an orderly end; or
  * after delivering what is queued. The memory of `c` may go once no handler is on the stack: in a

@@ -10,6 +10,7 @@
 #include "http/h1_conn.h"
 #include "net/deadline.h"
 #include "net/listener.h"
+#include "net/timer.h"
 
 /* Room for a response's head: what a parser lets through and what is added to it. */
 enum { HEAD_OUT_MAX = 256 * 1024, HEADERS_EXTRA = 8 };
@@ -25,6 +26,8 @@ struct http_server {
     const struct http_server_handlers *handlers;
     void *data;
     struct list conns; /* those that have waited longest for a request in front */
+    struct list resting;
+    struct net_timer *turn; /* the next one, for those that rest */
     struct net_task drained;
     struct net_peers peers; /* with shares */
     struct http_server_stats stats;
@@ -46,6 +49,7 @@ struct conn {
     struct h1_conn h1;
     struct http_server *server;
     struct list link;
+    struct list rest; /* in server->resting, or alone: until what was sent has gone */
     struct net_deadline idle_limit;
     struct net_deadline head_limit;
     struct net_peer *peer; /* NULL: without shares */
@@ -54,6 +58,7 @@ struct conn {
     bool overdue;          /* with shares: its idle time was over at the last look */
     struct net_task turn;  /* what may not happen inside a call of the user's */
     enum conn_state state;
+    bool rests;      /* its next request waits */
     bool head_begun; /* as on_head_limit saw it last */
     bool head_request;
     bool keep_alive; /* as the request wants it */
@@ -99,6 +104,7 @@ static void retire(struct conn *c)
     clear_limits(c);
     h1_conn_forget_head(&c->h1);
     list_remove(&c->link);
+    list_remove(&c->rest);
     net_task_queue(s->loop, &c->turn);
     check_drained(s);
 }
@@ -190,6 +196,38 @@ static void on_head_limit(struct net_deadline *d)
     }
 }
 
+/* Requests that were sent ahead take turns with those of others, and wait while the answers before
+ * them are not read: who sends many at once neither holds up the loop nor fills memory. */
+static void rest_if_ahead(struct conn *c)
+{
+    struct http_server *s = c->server;
+    bool blocked = net_stream_blocked(c->h1.stream);
+    if (!blocked && !h1_conn_is_ahead(&c->h1)) {
+        return;
+    }
+    c->rests = true;
+    h1_conn_pause(&c->h1);
+    if (!blocked) {
+        list_append(&s->resting, &c->rest);
+        net_timer_set(s->turn, 0);
+    }
+}
+
+static void go_on(struct conn *c)
+{
+    list_remove(&c->rest);
+    c->rests = false;
+    h1_conn_resume(&c->h1);
+}
+
+static void on_next_turn(void *data)
+{
+    struct http_server *s = data;
+    while (!list_empty(&s->resting)) {
+        go_on(LIST_ITEM(s->resting.next, struct conn, rest));
+    }
+}
+
 /* Both messages are complete. */
 static void complete(struct conn *c)
 {
@@ -200,6 +238,7 @@ static void complete(struct conn *c)
         set_state(c, CONN_IDLE);
         wait_for_request(c, s->o.idle_timeout_ms);
         h1_conn_next(&c->h1);
+        rest_if_ahead(c);
         tell_closed(c, NULL);
     } else {
         close_gently(c);
@@ -289,7 +328,9 @@ static void on_end(void *data)
 static void on_drain(void *data)
 {
     struct conn *c = data;
-    if (c->state == CONN_BUSY && c->x.handlers != NULL) {
+    if (c->rests) {
+        go_on(c);
+    } else if (c->state == CONN_BUSY && c->x.handlers != NULL) {
         c->x.handlers->on_drain(&c->x);
     }
 }
@@ -396,7 +437,8 @@ static int send_head(struct http_exchange *x, const struct http_head *head)
     h.method = (struct slice){0};
     h.upgrade = head->status == 101;
     h.framing = h.upgrade ? HTTP_BODY_NONE : choose_framing(c, head);
-    c->keep_alive = c->keep_alive && !c->server->draining;
+    /* Who could not say who it is gets no place to stay. */
+    c->keep_alive = c->keep_alive && !c->server->draining && head->status != 401;
     struct buf bytes = BUF_INIT(HEAD_OUT_MAX);
     net_loop_lend(c->server->loop, &bytes);
     int rc = h1_head_write(&h, choose_after(c), &bytes);
@@ -498,6 +540,12 @@ static bool may_go(const struct conn *c)
            (c->state == CONN_BUSY && c->h1.in == H1_IN_MESSAGE && now >= c->since + BODY_GRACE_MS);
 }
 
+/* It has said nothing since it was accepted. */
+static bool is_mute(const struct conn *c)
+{
+    return !c->asked && net_loop_now(c->server->loop) >= c->since + SILENCE_MS;
+}
+
 /* Whether `c` goes rather than `other`, which may be NULL. */
 static bool goes_first(const struct conn *c, const struct conn *other)
 {
@@ -522,8 +570,7 @@ static struct conn *find_place(struct http_server *s, const struct net_peer *new
         if (may_go(c) && more && goes_first(c, found)) {
             found = c;
         }
-        bool mute = !c->asked && net_loop_now(s->loop) >= c->since + SILENCE_MS;
-        silent = silent == NULL && mute ? c : silent;
+        silent = silent == NULL && is_mute(c) ? c : silent;
     }
     return found != NULL ? found : silent;
 }
@@ -532,10 +579,23 @@ static void replace(struct http_server *s, struct conn *c)
 {
     struct err e = ERR_INIT;
     s->stats.replaced++;
-    log_warn("closing the connection that is idle longest: too many open connections",
+    log_warn("closing a connection for another one: too many open connections",
              log_num("open", s->stats.open));
     err_set(&e, UV_ECONNABORTED, "another connection needs its place");
     break_off(c, &e);
+}
+
+/* NULL: each has asked something, or came just now. */
+static struct conn *longest_silent(struct http_server *s)
+{
+    LIST_FOR_EACH(node, &s->conns)
+    {
+        struct conn *c = LIST_ITEM(node, struct conn, link);
+        if (is_mute(c)) {
+            return c;
+        }
+    }
+    return NULL;
 }
 
 /* Whether there is room for another connection, or was made. */
@@ -553,6 +613,8 @@ static bool have_room(struct http_server *s, const struct net_peer *newcomer)
         other = find_place(s, newcomer);
     } else if (s->o.replace_idle) {
         other = longest_idle(s);
+    } else if (s->o.replace_silent) {
+        other = longest_silent(s);
     }
     s->stats.refused++;
     if (other == NULL) {
@@ -593,6 +655,7 @@ static void add_conn(struct http_server *s, struct net_stream *stream, struct ne
     }
     h1_conn_set_budget(&c->h1, s->o.budget);
     list_init(&c->link);
+    list_init(&c->rest);
     net_deadline_init(&c->idle_limit, on_idle_limit);
     net_deadline_init(&c->head_limit, on_head_limit);
     net_task_init(&c->turn, on_turn);
@@ -639,6 +702,7 @@ struct http_server *http_server_new(struct net_loop *l, const struct http_server
     s->handlers = handlers;
     s->data = data;
     list_init(&s->conns);
+    list_init(&s->resting);
     net_peers_init(&s->peers);
     net_task_init(&s->drained, on_drained);
     struct net_listener_options lo = {
@@ -648,8 +712,13 @@ struct http_server *http_server_new(struct net_loop *l, const struct http_server
         .write_timeout_ms = o->write_timeout_ms,
         .backlog = o->backlog,
     };
-    s->listener = net_listener_new(l, &lo, on_accept, s, e);
+    s->turn = net_timer_new(l, on_next_turn, s);
+    if (s->turn == NULL) {
+        err_memory(e);
+    }
+    s->listener = s->turn == NULL ? NULL : net_listener_new(l, &lo, on_accept, s, e);
     if (s->listener == NULL) {
+        net_timer_free(s->turn);
         free(s);
         return NULL;
     }
@@ -709,6 +778,7 @@ void http_server_free(struct http_server *s)
     while (!list_empty(&s->conns)) {
         break_off(LIST_ITEM(s->conns.next, struct conn, link), &e);
     }
+    net_timer_free(s->turn);
     net_task_cancel(&s->drained);
     net_peers_deinit(&s->peers);
     free(s);

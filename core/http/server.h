@@ -6,12 +6,17 @@
  * connection closed; the program gives the bodies of such answers. Bounded: head size and time,
  * idle time, time without progress while the peer does not read, number of connections.
  *
+ * A connection ends with the answer 401.
+ *
  * With `shares`, for a port that strangers reach, places are shared by address (net/peers.h). When
  * all are taken, a newcomer gets the place of a connection that waits for a request, or whose body
  * has been coming for two seconds: of the address that has most of them, if the newcomer's still
  * has no more than that afterwards, else of its own; first of those that never asked, then of those
  * that waited longest. Where all have equally few, one that has not asked within a second of being
  * accepted. TLS handshakes take turns by address, and wait for what else is to be done.
+ *
+ * Of requests that a client sends ahead one is taken in a turn of the loop, and none while it does
+ * not read the answers before.
  *
  * With a budget, what all clients together make the server keep is bounded too. A large head for
  * which nothing is left is answered with 429, for it may be a watch's and nothing has been done; a
@@ -56,7 +61,8 @@ struct http_server_options {
     uint64_t write_timeout_ms; /* the peer takes nothing for so long */
     unsigned max_connections;  /* more are closed at once; 0: no limit */
     bool replace_idle;         /* instead, the one that waits longest for a request is */
-    bool shares;               /* by address; not with replace_idle */
+    bool replace_silent;  /* or the one that has asked nothing for longest, a second at least */
+    bool shares;          /* by address; not with replace_idle */
     unsigned max_streams; /* of the whole loop: with more no connection is taken; 0: no limit */
     struct byte_budget *budget;  /* for heads, and what waits to be passed on; NULL: no bound */
     struct net_backlog *backlog; /* for what peers do not read (net/backlog.h); NULL: no bound */

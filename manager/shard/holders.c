@@ -130,7 +130,7 @@ static void name_shard(struct search *q, const struct other *o)
     } else if (is_unread(o)) {
         why = "its ConfigMap was not read yet";
     } else if (is_later(o)) {
-        why = "its ConfigMap was written by a later release, whose sidecars may see anything by it";
+        why = "its ConfigMap was written by another release, whose sidecars may see anything by it";
     }
     if (begin_name(q)) {
         (void)buf_printf(&q->found->text, "shard %s (%s)", o->key, why);
@@ -371,7 +371,8 @@ static int search(struct search *q, const struct rules *rules)
     struct holders *out = q->found;
     *out = (struct holders){.count = 0};
     buf_init(&out->text, TEXT_MAX);
-    if (!gains(q, NULL)) {
+    bool gains_any = gains(q, NULL);
+    if (q->from != NULL && !gains_any) {
         return 0;
     }
     q->pods = controller_own_pods(q->shard->controller, q->shard->key, &count);
@@ -382,7 +383,9 @@ static int search(struct search *q, const struct rules *rules)
     int rc = look_at_configs(q);
     rc = rc == 0 ? look_at_gone(q) : rc;
     if (rc == 0) {
-        look_at_bare(q);
+        if (gains_any) { /* what no limit mentions of these rules, it never lost to them */
+            look_at_bare(q);
+        }
         if (out->count > NAMED_MAX) {
             (void)buf_printf(&out->text, "; and %zu more", out->count - NAMED_MAX);
         }

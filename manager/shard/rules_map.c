@@ -188,7 +188,10 @@ static int read_rules(struct rules_map *m, const cJSON *object, const char *text
     struct err e = ERR_INIT;
     struct rules *rules = rules_parse(text, strlen(text), &e);
     int same = rules == NULL ? 0 : is_canonical(rules, text, m->foreign_size);
-    int later = rules == NULL && e.code != -ENOMEM ? is_later(text) : 0;
+    int later = e.code == -E2BIG; /* the bounds of another release */
+    if (rules == NULL && e.code != -ENOMEM && later == 0) {
+        later = is_later(text);
+    }
     *out = NULL;
     if (e.code == -ENOMEM || same < 0 || later < 0) {
         rules_unref(rules);

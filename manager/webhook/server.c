@@ -31,7 +31,9 @@ enum {
     BODY_LOOK_MS = 1000,
     CONNECTIONS_MAX = 512,
     ROUTES_MAX = 16,
-    BODIES_MAX = 4 * ADMISSION_REVIEW_MAX, /* bytes of all that are held */
+    BODIES_MAX = 4 * ADMISSION_REVIEW_MAX, /* bytes of all that are held, */
+    REQUEST_BYTES_MAX = 8 * 1024 * 1024,   /* of what is sent ahead, */
+    UNREAD_BYTES_MAX = 16 * 1024 * 1024,   /* and of answers that are not read */
 };
 
 struct webhook_server {
@@ -40,6 +42,8 @@ struct webhook_server {
     struct http_server *http;
     struct decider *decider;
     struct body_budget bodies;
+    struct byte_budget heads;
+    struct net_backlog *backlog;
     uint64_t unknown;     /* requests for no route */
     uint64_t slow_bodies; /* that were given up */
     uint64_t crowded_out; /* bodies that went for others */
@@ -314,6 +318,8 @@ struct webhook_server *webhook_server_new(struct net_loop *l,
     while (s->routes < ROUTES_MAX && o->routes[s->routes].path != NULL) {
         s->routes++;
     }
+    s->heads.max = REQUEST_BYTES_MAX;
+    s->backlog = net_backlog_new(l, UNREAD_BYTES_MAX);
     const struct http_server_options so = {
         .address = o->address,
         .tls = tls,
@@ -324,8 +330,14 @@ struct webhook_server *webhook_server_new(struct net_loop *l,
         .write_timeout_ms = WRITE_TIMEOUT_MS,
         .max_connections = CONNECTIONS_MAX,
         .shares = true,
+        .budget = &s->heads,
+        .backlog = s->backlog,
     };
-    s->http = http_server_new(l, &so, &http_handlers, s, e);
+    if (s->backlog == NULL) {
+        (void)err_memory(e);
+    } else {
+        s->http = http_server_new(l, &so, &http_handlers, s, e);
+    }
     tls_config_unref(tls);
     if (s->http == NULL || open_decider(s, e) != 0) {
         webhook_server_free(s);
@@ -373,5 +385,6 @@ void webhook_server_free(struct webhook_server *s)
     }
     http_server_free(s->http); /* those that asked are told, and forgotten */
     decider_free(s->decider);
+    net_backlog_unref(s->backlog);
     free(s);
 }

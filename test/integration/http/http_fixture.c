@@ -89,6 +89,16 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
     case ANSWER_AT_ONCE:
         assert_int_equal(http_respond(x, 200, SLICE("text/plain"), SLICE("hello"), NULL, 0), 0);
         break;
+    case ANSWER_PAGE: {
+        static char page[PAGE];
+        memset(page, 'x', sizeof page);
+        struct slice body = slice_of(page, sizeof page);
+        assert_int_equal(http_respond(x, 200, SLICE("text/plain"), body, NULL, 0), 0);
+        break;
+    }
+    case ANSWER_NO:
+        assert_int_equal(http_respond(x, 401, SLICE("text/plain"), SLICE("who?"), NULL, 0), 0);
+        break;
     case ANSWER_CHUNKED:
         send_head(x, 200, HTTP_BODY_CHUNKED, 0);
         assert_int_equal(http_exchange_send_body(x, SLICE("one ")), 0);
@@ -270,6 +280,20 @@ struct http_server *world_server(struct world *w, struct tls_config *tls, uint64
         .idle_timeout_ms = LONG_MS,
         .write_timeout_ms = LONG_MS,
         .max_connections = 32,
+    };
+    return http_server_new(w->loop, &so, &server_handlers, w, &e);
+}
+
+struct http_server *world_crowded_server(struct world *w)
+{
+    struct err e = ERR_INIT;
+    struct http_server_options so = {
+        .address = "127.0.0.1:0",
+        .head_timeout_ms = LONG_MS,
+        .idle_timeout_ms = LONG_MS,
+        .write_timeout_ms = LONG_MS,
+        .max_connections = 4,
+        .replace_silent = true,
     };
     return http_server_new(w->loop, &so, &server_handlers, w, &e);
 }

@@ -20,12 +20,14 @@ enum behaviour {
     ANSWER_AT_END,  /* echoes the request's body */
     ANSWER_CHUNKED, /* two chunks and no end until told */
     ANSWER_LARGE,   /* LARGE bytes with back-pressure */
+    ANSWER_PAGE,    /* PAGE bytes at once */
+    ANSWER_NO,      /* 401 */
     ANSWER_NEVER,
     ANSWER_UPGRADE,
 };
 
 /* More than the kernel keeps of one connection, however much it gave it after an earlier answer. */
-enum { LARGE = 48 * 1024 * 1024, LONG_MS = 60000 };
+enum { LARGE = 48 * 1024 * 1024, PAGE = 100 * 1024, LONG_MS = 60000 };
 
 struct world {
     struct net_loop *loop;
@@ -70,6 +72,8 @@ int world_teardown(void **state);
  */
 struct http_client *world_client(struct world *w, unsigned port);
 struct http_server *world_server(struct world *w, struct tls_config *tls, uint64_t head_timeout_ms);
+/* One that closes silent connections for others. */
+struct http_server *world_crowded_server(struct world *w);
 
 void ask_begin(struct world *w, struct ask *a, const char *method, enum http_framing framing,
                uint64_t length, bool upgrade);

@@ -100,6 +100,100 @@ static void test_pipelined_requests_are_answered_in_order(void **state)
     raw_close(&p);
 }
 
+static const char get[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+static void send_ahead(struct raw_peer *p, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        raw_send(p, get, strlen(get));
+    }
+}
+
+/* However many requests stand in what was read. */
+static void test_requests_sent_ahead_take_turns(void **state)
+{
+    enum { AHEAD = 500, TURNS = 20 };
+    struct world *w = *state;
+    static struct raw_peer p;
+    static struct raw_peer other;
+    raw_connect(&p, http_server_address(w->server));
+    send_ahead(&p, AHEAD);
+    for (unsigned i = 0; i < TURNS; i++) {
+        (void)uv_run(&w->loop->uv, UV_RUN_NOWAIT);
+    }
+    assert_in_range(w->requests, 1, TURNS);
+    raw_exchange(w, &other, get, "hello");
+    assert_in_range(w->requests, 2, AHEAD / 2);
+    while (w->requests < AHEAD + 1) {
+        run_for(w->loop, 1);
+    }
+    raw_close(&p);
+    raw_close(&other);
+}
+
+/* No answer is made while those before it are not read, and then all are. */
+static void test_requests_sent_ahead_wait_for_their_reader(void **state)
+{
+    enum { AHEAD = 300, PAUSE_MS = 300 };
+    struct world *w = *state;
+    static struct raw_peer p;
+    static char bytes[1024 * 1024];
+    size_t received = 0;
+    w->behaviour = ANSWER_PAGE;
+    raw_connect(&p, http_server_address(w->server));
+    send_ahead(&p, AHEAD);
+    run_for(w->loop, PAUSE_MS);
+    assert_in_range(w->requests, 1, AHEAD / 2);
+    assert_false(w->server_broke);
+    while (received < (size_t)AHEAD * PAGE) {
+        run_for(w->loop, 1);
+        ssize_t n = recv(p.fd, bytes, sizeof bytes, MSG_DONTWAIT);
+        assert_true(n > 0 || (n < 0 && errno == EAGAIN));
+        received += n > 0 ? (size_t)n : 0;
+    }
+    assert_int_equal(w->requests, AHEAD);
+    raw_close(&p);
+}
+
+/* So that nobody can keep a place without being known. */
+static void test_401_ends_the_connection(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    w->behaviour = ANSWER_NO;
+    raw_connect(&p, http_server_address(w->server));
+    send_ahead(&p, 2);
+    raw_expect(w->loop, &p, "who?");
+    raw_expect(w->loop, &p, NULL);
+    assert_non_null(strstr(p.text, "Connection: close\r\n"));
+    assert_int_equal(w->requests, 1);
+    raw_close(&p);
+}
+
+static void test_a_silent_connection_goes_for_another(void **state)
+{
+    enum { PLACES = 4, SILENCE_MS = 1200 };
+    struct world *w = *state;
+    static struct raw_peer p[PLACES + 2];
+    http_server_free(w->server);
+    w->server = world_crowded_server(w);
+    raw_exchange(w, &p[0], get, "hello");
+    for (int i = 1; i < PLACES; i++) {
+        raw_connect(&p[i], http_server_address(w->server));
+    }
+    raw_connect(&p[PLACES], http_server_address(w->server));
+    raw_expect(w->loop, &p[PLACES], NULL); /* they came just now, too */
+    run_for(w->loop, SILENCE_MS);
+    raw_exchange(w, &p[PLACES + 1], get, "hello");
+    raw_expect(w->loop, &p[1], NULL);
+    p[0].len = 0;
+    raw_send(&p[0], get, strlen(get));
+    raw_expect(w->loop, &p[0], "hello"); /* who asked before stays */
+    for (int i = 0; i < PLACES + 2; i++) {
+        raw_close(&p[i]);
+    }
+}
+
 static void test_expect_continue(void **state)
 {
     struct world *w = *state;
@@ -239,6 +333,10 @@ int main(void)
         TEST(test_a_huge_head_is_refused),
         TEST(test_a_slow_head_is_closed),
         TEST(test_pipelined_requests_are_answered_in_order),
+        TEST(test_requests_sent_ahead_take_turns),
+        TEST(test_requests_sent_ahead_wait_for_their_reader),
+        TEST(test_401_ends_the_connection),
+        TEST(test_a_silent_connection_goes_for_another),
         TEST(test_expect_continue),
         TEST(test_http_1_0_gets_no_chunks),
         TEST(test_http_1_0_is_told_of_an_aborted_answer),
