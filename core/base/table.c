@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/keyed_hash.h"
 
 enum { FIRST_ROOM = 16 };
 
@@ -14,10 +14,9 @@ static struct table_node **bucket_of(const struct table *t, uint64_t hash)
     return &t->buckets[hash & (t->room - 1)];
 }
 
-static uint64_t hash_of(const struct table *t, const char *key)
+static uint64_t hash_of(const char *key)
 {
-    uint64_t hash = hash_slice(HASH_SEED ^ t->seed, slice_str(key));
-    return hash ^ hash >> 32; /* the low bits choose the bucket */
+    return keyed_hash(0, slice_str(key));
 }
 
 static void push(struct table *t, struct table_node *n)
@@ -57,7 +56,7 @@ int table_insert(struct table *t, struct table_node *n, const char *key)
         return -ENOMEM;
     }
     n->key = key;
-    n->hash = hash_of(t, key);
+    n->hash = hash_of(key);
     push(t, n);
     t->count++;
     return 0;
@@ -78,7 +77,7 @@ struct table_node *table_find(const struct table *t, const char *key)
     if (t->count == 0) {
         return NULL;
     }
-    uint64_t hash = hash_of(t, key);
+    uint64_t hash = hash_of(key);
     struct table_node *n = *bucket_of(t, hash);
     while (n != NULL && (n->hash != hash || strcmp(n->key, key) != 0)) {
         n = n->next;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * table.h - things found by a name: a hash table whose nodes are embedded in what they belong to
- * (LIST_ITEM finds it).
+ * (LIST_ITEM finds it). Nobody who chooses keys can make them collide (base/keyed_hash.h).
  */
 #ifndef CORE_BASE_TABLE_H
 #define CORE_BASE_TABLE_H
@@ -19,8 +19,6 @@ struct table_node {
 
 /* All zero: empty. */
 struct table {
-    uint64_t
-        seed; /* of the hash: a random number, set while it is empty, where others choose keys */
     struct table_node **buckets;
     size_t room; /* of buckets: a power of two, or 0 */
     size_t count;

@@ -363,8 +363,6 @@ struct work_queue *work_queue_new(struct net_loop *l, const struct work_queue_op
     q->loop = l;
     q->handle = handle;
     q->data = data;
-    q->entries.seed = (uint64_t)net_clock_random(q->clock) << 32;
-    q->groups.seed = q->entries.seed;
     list_init(&q->turns);
     list_init(&q->active);
     net_task_init(&q->turn, on_turn);

@@ -676,8 +676,6 @@ struct rules *rules_parse(const char *text, size_t len, struct err *e)
         return NULL;
     }
     r->refs = 1;
-    rules_table_init(&r->table);
-    selector_texts_init(&r->texts);
     if (len > RULES_TEXT_MAX) {
         err_set(&why, -E2BIG, "the document has more than %d bytes", RULES_TEXT_MAX);
     } else {

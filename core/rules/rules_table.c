@@ -5,10 +5,9 @@
 #include <stdlib.h>
 
 #include "base/array.h"
-#include "base/hash.h"
+#include "base/keyed_hash.h"
 #include "crypto/digest.h"
 #include "kube/query.h"
-#include "net/clock.h"
 
 /* Bounds on what overlapping limits may multiply to. 1,000 limits of their own beside one on `*`
  * that names 500 namespaces have 12 MB of texts, and 3,000 requirements. */
@@ -29,11 +28,6 @@ struct scratch {
     struct buf escaped;
     struct spending spent;
 };
-
-void rules_table_init(struct rules_table *t)
-{
-    *t = (struct rules_table){.seed = net_clock_ns() | 1};
-}
 
 static void entry_free(struct table_entry *entry)
 {
@@ -59,7 +53,7 @@ void rules_table_deinit(struct rules_table *t)
 /* Where the pair stands in the index, or the free place where it would. */
 static size_t find_place(const struct rules_table *t, struct slice group, struct slice resource)
 {
-    size_t at = hash_slice(hash_slice(HASH_SEED ^ t->seed, group), resource) & (t->index_size - 1);
+    size_t at = keyed_hash(keyed_hash(0, group), resource) & (t->index_size - 1);
     while (t->index[at] != 0) {
         const struct rules_pattern *p = &t->patterns[t->index[at] - 1];
         if (slice_eq(p->resource, resource) && slice_eq(p->group, group)) {

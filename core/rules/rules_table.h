@@ -38,12 +38,10 @@ struct rules_table {
     size_t cap;
     uint32_t *index; /* open addressing: position in `patterns` plus 1, 0 is free */
     size_t index_size;
-    uint64_t seed;                /* of the hash: who writes rules chooses the names */
     struct table_entry **entries; /* each once, to free them */
     size_t entry_count;
 };
 
-void rules_table_init(struct rules_table *t);
 void rules_table_deinit(struct rules_table *t);
 
 /* Adds a limit by the place of its selector; the slices must outlive the table. -E2BIG or -ENOMEM.

@@ -6,12 +6,6 @@
 
 #include "base/buf.h"
 #include "base/list.h"
-#include "net/clock.h"
-
-void selector_texts_init(struct selector_texts *t)
-{
-    *t = (struct selector_texts){.table = {.seed = net_clock_ns()}};
-}
 
 const struct selector_text *selector_texts_find(const struct selector_texts *t, const char *written)
 {

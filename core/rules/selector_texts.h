@@ -36,8 +36,6 @@ const struct selector_text *selector_texts_find(const struct selector_texts *t,
 MUST_CHECK const struct selector_text *
 selector_texts_add(struct selector_texts *t, const char *written, struct selector *compiled);
 
-/* Before the first one is added: whoever writes documents chooses the texts. */
-void selector_texts_init(struct selector_texts *t);
 void selector_texts_deinit(struct selector_texts *t);
 
 #endif

@@ -3,18 +3,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/list.h"
 #include "json/field.h"
 
-/* Whoever writes pods chooses the names. */
 void inject_index_init(struct inject_index *x)
 {
     *x = (struct inject_index){.entries = NULL};
-    if (getrandom(&x->table.seed, sizeof x->table.seed, GRND_NONBLOCK) < 0) {
-        x->table.seed = 0;
-    }
 }
 
 void inject_index_deinit(struct inject_index *x)

@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/hash.h"
+#include "base/keyed_hash.h"
 
 enum { ROOM_MIN = 16 };
 
 static uint64_t hash_of(const char *ns, const char *name)
 {
-    uint64_t hash = hash_slice(hash_slice(HASH_SEED, slice_str(ns)), slice_str(name));
+    uint64_t hash = keyed_hash(keyed_hash(0, slice_str(ns)), slice_str(name));
     return hash == 0 ? 1 : hash;
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "label/relabel_backoff.h"
 
-#include "base/hash.h"
+#include "base/keyed_hash.h"
 
 enum { PAUSE_MS = 1000 };
 
 static uint64_t hash_of(unsigned resource, const char *ns, const char *name)
 {
-    return hash_slice(hash_slice(HASH_SEED + resource, slice_str(ns)), slice_str(name));
+    return keyed_hash(keyed_hash(resource, slice_str(ns)), slice_str(name));
 }
 
 static bool is_fresh(const struct relabel_backoff_slot *s, uint64_t now)

@@ -239,8 +239,6 @@ struct status_leases *status_leases_new(struct net_loop *l, const struct status_
         return NULL;
     }
     s->o = *o;
-    s->leases.seed = net_clock_ns(); /* whoever may write Leases chooses their names */
-    s->spaces.seed = net_clock_ns();
     if (follow(s, l, e) != 0) {
         status_leases_free(s);
         return NULL;
