@@ -30,7 +30,7 @@ static int load_rules(const char *path, struct rules **out, struct err *e)
     struct buf text = BUF_INIT(RULES_TEXT_MAX);
     int rc = file_read(path, &text, e);
     if (rc == 0) {
-        *out = rules_parse((const char *)buf_data(&text), text.len, e);
+        *out = rules_parse_plain((const char *)buf_data(&text), text.len, e);
         rc = *out == NULL ? e->code : 0;
         if (rc != 0) {
             err_prefix(e, "%s", path);

@@ -71,7 +71,7 @@ int validate_rules(struct slice text, const char *place, const char *shard,
                    const struct rules *current, struct offer *out, struct err *e)
 {
     struct err why = ERR_INIT;
-    *out = (struct offer){.rules = rules_parse(text.ptr, text.len, &why)};
+    *out = (struct offer){.rules = rules_parse_plain(text.ptr, text.len, &why)};
     if (out->rules == NULL) {
         out->refusal = why.code == -ENOMEM ? REFUSAL_MEMORY : REFUSAL_INVALID;
         return err_set(e, why.code, "%s: %s", place, why.msg);

@@ -367,3 +367,20 @@ bool json_scan_equal(struct slice value, struct slice plain)
     }
     return rest.len == 0;
 }
+
+size_t json_count_values(struct slice text)
+{
+    size_t count = 1;
+    bool in_string = false;
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.ptr[i];
+        if (in_string && c == '\\') {
+            i++;
+        } else if (c == '"') {
+            in_string = !in_string;
+        } else if (!in_string) {
+            count += c == ',' || c == '[' || c == '{' ? 1 : 0;
+        }
+    }
+    return count;
+}

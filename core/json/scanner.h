@@ -42,6 +42,9 @@ bool json_scan_next(struct slice *inside, struct slice *key, struct slice *value
  * `key` is ASCII. */
 MUST_CHECK int json_scan_member(struct slice object, struct slice key, struct slice *value);
 
+/* Not fewer values, members and items than a tree of the text would have, whatever it is. */
+size_t json_count_values(struct slice text);
+
 /* Whether the value is a string that says `plain`, which is ASCII, however it is escaped. */
 bool json_scan_equal(struct slice value, struct slice plain);
 

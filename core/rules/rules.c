@@ -12,6 +12,7 @@
 #include "rules/selector_texts.h"
 #include "rules/shared_selectors.h"
 #include "json/json.h"
+#include "json/scanner.h"
 
 #define PATH_LEN 128
 #define FRAME_MAX 1024 /* bytes of what rules_to_version writes around the spec */
@@ -666,7 +667,32 @@ static struct slice without_mark(struct slice text)
     return marked ? slice_of(text.ptr + mark.len, text.len - mark.len) : text;
 }
 
-struct rules *rules_parse(const char *text, size_t len, struct err *e)
+/* A tree takes some 80 bytes for each value: those that nobody asked for are not to be many. */
+static int check_values(struct slice document, struct err *e)
+{
+    size_t all = json_count_values(document);
+    struct slice whole;
+    struct slice spec = {0};
+    if (all > RULES_VALUES_MAX) {
+        return err_set(e, -E2BIG, "the document has more than %d values", RULES_VALUES_MAX);
+    }
+    if (all <= RULES_VALUES_BESIDE_MAX) {
+        return 0;
+    }
+    if (json_scan_document(document, &whole, e) != 0) {
+        return e->code;
+    }
+    if (json_scan_member(whole, SLICE("spec"), &spec) != 1) {
+        spec = (struct slice){0}; /* none, or two */
+    }
+    if (all - json_count_values(spec) > RULES_VALUES_BESIDE_MAX) {
+        return err_set(e, -E2BIG, "the document has more than %d values outside of its spec",
+                       RULES_VALUES_BESIDE_MAX);
+    }
+    return 0;
+}
+
+static struct rules *parse(const char *text, size_t len, bool plain, struct err *e)
 {
     struct err why = ERR_INIT;
     struct slice document = without_mark(slice_of(text, len));
@@ -676,9 +702,10 @@ struct rules *rules_parse(const char *text, size_t len, struct err *e)
         return NULL;
     }
     r->refs = 1;
+    r->table.plain = plain;
     if (len > RULES_TEXT_MAX) {
         err_set(&why, -E2BIG, "the document has more than %d bytes", RULES_TEXT_MAX);
-    } else {
+    } else if (check_values(document, &why) == 0) {
         r->document = json_parse(document.ptr, document.len, &why);
     }
     if (why.code == 0) {
@@ -692,6 +719,16 @@ struct rules *rules_parse(const char *text, size_t len, struct err *e)
         err_set(e, why.code, "%s", why.msg);
     }
     return r;
+}
+
+struct rules *rules_parse(const char *text, size_t len, struct err *e)
+{
+    return parse(text, len, false, e);
+}
+
+struct rules *rules_parse_plain(const char *text, size_t len, struct err *e)
+{
+    return parse(text, len, true, e);
 }
 
 struct rules *rules_ref(struct rules *r)

@@ -40,6 +40,8 @@ enum rules_version rules_version_common(const char *text);
 
 /* Bytes of a document, and of one in a later version as it is in the oldest. */
 #define RULES_TEXT_MAX (8 * 1024 * 1024)
+#define RULES_VALUES_MAX 400000      /* JSON values of a document, */
+#define RULES_VALUES_BESIDE_MAX 1000 /* and of these outside of its spec */
 #define RULES_LIMITS_MAX 10000
 #define RULES_LIST_MAX 1000          /* entries of apiGroups or resources in one limit */
 #define RULES_PATTERNS_MAX 16384     /* pairs of group and resource that the limits name, */
@@ -72,6 +74,9 @@ struct rules_labels {
 /* Parses and validates a whole document. The caller holds one reference. NULL on error; the message
  * has the line and the JSON path: -EINVAL, -E2BIG (over the bounds above) or -ENOMEM. */
 MUST_CHECK struct rules *rules_parse(const char *text, size_t len, struct err *e);
+/* The same without the texts for queries, which may be by far the largest part: no entry has
+ * `escaped`. For whoever sends none. */
+MUST_CHECK struct rules *rules_parse_plain(const char *text, size_t len, struct err *e);
 
 struct rules *rules_ref(struct rules *r);
 /* The last one frees; NULL is fine. */

@@ -27,6 +27,7 @@ struct scratch {
     struct buf text;
     struct buf escaped;
     struct spending spent;
+    bool plain; /* as the table's */
 };
 
 static void entry_free(struct table_entry *entry)
@@ -299,15 +300,16 @@ static int print_entry(struct table_entry *entry, struct scratch *w)
     if (w->escaped.len > RULES_ESCAPED_MAX) {
         return -E2BIG;
     }
-    char *copy = malloc(w->escaped.len + 1);
-    if (copy == NULL) {
+    char *copy = w->plain ? NULL : malloc(w->escaped.len + 1);
+    if (copy != NULL) {
+        memcpy(copy, buf_cstr(&w->escaped), w->escaped.len + 1);
+        seen->escaped = slice_of(copy, w->escaped.len);
+    } else if (!w->plain) {
         return -ENOMEM;
     }
-    memcpy(copy, buf_cstr(&w->escaped), w->escaped.len + 1);
-    seen->escaped = slice_of(copy, w->escaped.len);
     seen->length = w->text.len;
     seen->id = text_id(buf_slice(&w->text));
-    w->spent.texts += seen->escaped.len;
+    w->spent.texts += w->escaped.len;
     return 0;
 }
 
@@ -421,7 +423,8 @@ static int compile_lists(struct rules_table *t, const struct selector *const *se
 static int compile_patterns(struct rules_table *t, const struct selector *const *selectors,
                             struct err *e)
 {
-    struct scratch w = {.text = BUF_INIT(SELECTOR_TEXT_MAX),
+    struct scratch w = {.plain = t->plain,
+                        .text = BUF_INIT(SELECTOR_TEXT_MAX),
                         .escaped = BUF_INIT((size_t)3 * SELECTOR_TEXT_MAX)};
     struct limit_list *lists = calloc(t->count, sizeof *lists);
     int rc = lists == NULL ? -ENOMEM : compile_lists(t, selectors, lists, &w, e);

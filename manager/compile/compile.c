@@ -452,7 +452,7 @@ static struct rules *make_rules(struct compilation *c, const cJSON *document)
     } else if (rc != 0) {
         (void)err_set(c->e, rc, "spec: %s", err_text(rc));
     } else {
-        made = rules_parse((const char *)buf_data(&text), text.len, &inner);
+        made = rules_parse_plain((const char *)buf_data(&text), text.len, &inner);
     }
     if (rc == 0 && made == NULL) {
         translate(c, &inner);

@@ -89,7 +89,7 @@ void rules_set_deinit(struct rules_set *s)
 static int add_text(struct rules_set *s, const char *text, size_t len, struct err *e)
 {
     char name[RULES_SET_NAME];
-    struct rules *rules = rules_parse(text, len, e);
+    struct rules *rules = rules_parse_plain(text, len, e);
     if (rules == NULL) {
         return e->code;
     }

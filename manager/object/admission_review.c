@@ -145,24 +145,6 @@ static int find_objects(struct review_text *t, struct slice document, struct err
     return rc != 0 ? rc : find_member(request, "oldObject", &t->old_object, e);
 }
 
-/* Not fewer than a tree of it would have. */
-static size_t count_values(struct slice text)
-{
-    size_t count = 1;
-    bool in_string = false;
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.ptr[i];
-        if (in_string && c == '\\') {
-            i++;
-        } else if (c == '"') {
-            in_string = !in_string;
-        } else if (!in_string) {
-            count += c == ',' || c == '[' || c == '{' ? 1 : 0;
-        }
-    }
-    return count;
-}
-
 static cJSON *parse(struct slice text, struct err *e)
 {
     cJSON *tree = json_parse(text.ptr, text.len, e);
@@ -178,7 +160,7 @@ static cJSON *parse_bounded(struct buf *text, struct err *e)
     cJSON *tree = NULL;
     if (buf_error(text) != 0) {
         (void)err_memory(e);
-    } else if (count_values(buf_slice(text)) > ADMISSION_VALUES_MAX) {
+    } else if (json_count_values(buf_slice(text)) > ADMISSION_VALUES_MAX) {
         (void)err_set(e, -E2BIG, "the review has more than %d values besides its objects",
                       ADMISSION_VALUES_MAX);
     } else {
@@ -272,8 +254,8 @@ static int parse_object(struct slice text, bool whole, const char *key, cJSON **
 static int parse_objects(struct admission_request *r, const struct review_text *t,
                          enum admission_parts parts, struct err *e)
 {
-    size_t count = parts == ADMISSION_LABELS ? 0 : count_values(t->object);
-    size_t both = parts == ADMISSION_LABELS ? 0 : count + count_values(t->old_object);
+    size_t count = parts == ADMISSION_LABELS ? 0 : json_count_values(t->object);
+    size_t both = parts == ADMISSION_LABELS ? 0 : count + json_count_values(t->old_object);
     r->cut = count > ADMISSION_VALUES_MAX;
     int rc = parse_object(t->object, parts == ADMISSION_OBJECTS && !r->cut, "object",
                           &r->objects[0], &r->object, e);

@@ -220,7 +220,8 @@ static struct rules *parse(const cJSON *document, struct err *e)
 {
     struct buf text = BUF_INIT(RULES_TEXT_MAX);
     int rc = json_canonical(document, &text);
-    struct rules *rules = rc == 0 ? rules_parse((const char *)buf_data(&text), text.len, e) : NULL;
+    struct rules *rules =
+        rc == 0 ? rules_parse_plain((const char *)buf_data(&text), text.len, e) : NULL;
     if (rc != 0) {
         (void)err_set(e, rc == -ENOBUFS ? -E2BIG : rc, "%s", err_text(rc));
     }

@@ -186,7 +186,7 @@ static int read_rules(struct rules_map *m, const cJSON *object, const char *text
                       struct rules **out)
 {
     struct err e = ERR_INIT;
-    struct rules *rules = rules_parse(text, strlen(text), &e);
+    struct rules *rules = rules_parse_plain(text, strlen(text), &e);
     int same = rules == NULL ? 0 : is_canonical(rules, text, m->foreign_size);
     int later = e.code == -E2BIG; /* the bounds of another release */
     if (rules == NULL && e.code != -ENOMEM && later == 0) {

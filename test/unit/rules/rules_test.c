@@ -765,6 +765,48 @@ static void another_generation(void **state)
     buf_reset(&text);
 }
 
+/* What is not of the spec is ignored, and must not be much. */
+static const char *with_beside(unsigned values)
+{
+    static struct buf text = BUF_INIT(1 << 20);
+    buf_clear(&text);
+    buf_append_str(&text, HEAD "\"spec\":{\"limits\":[]},\"x\":[0");
+    for (unsigned i = 1; i < values; i++) {
+        buf_append_str(&text, ",0");
+    }
+    buf_append_str(&text, "]}");
+    return buf_cstr(&text);
+}
+
+static void little_beside_the_spec(void **state)
+{
+    struct err e = ERR_INIT;
+    (void)state;
+    rules_unref(parse(with_beside(RULES_VALUES_BESIDE_MAX - 20)));
+    const char *text = with_beside(RULES_VALUES_BESIDE_MAX + 1);
+    assert_null(rules_parse(text, strlen(text), &e));
+    assert_int_equal(e.code, -E2BIG);
+    assert_non_null(strstr(e.msg, "outside of its spec"));
+}
+
+static void without_texts_for_queries(void **state)
+{
+    (void)state;
+    const char *text = LIMITS(LIMIT("\"\"", "\"pods\"", "a=b"));
+    struct rules *r = parse(text);
+    struct rules *plain = rules_parse_plain(text, strlen(text), NULL);
+    assert_non_null(plain);
+    const struct rules_entry *one = rules_match(r, SLICE(""), SLICE("pods"));
+    const struct rules_entry *other = rules_match(plain, SLICE(""), SLICE("pods"));
+    assert_true(one->escaped.len > 0);
+    assert_int_equal(other->escaped.len, 0);
+    assert_int_equal(one->id, other->id);
+    assert_int_equal(one->length, other->length);
+    assert_string_equal(rules_checksum(r), rules_checksum(plain));
+    rules_unref(r);
+    rules_unref(plain);
+}
+
 static void void_generations(void **state)
 {
     (void)state;
@@ -984,6 +1026,8 @@ int main(void)
         cmocka_unit_test(references),
         cmocka_unit_test(another_generation),
         cmocka_unit_test(void_generations),
+        cmocka_unit_test(little_beside_the_spec),
+        cmocka_unit_test(without_texts_for_queries),
         cmocka_unit_test(what_multiplies_is_bounded),
         cmocka_unit_test(wide_limits_are_shared),
         cmocka_unit_test(names_of_namespaces_fit),
