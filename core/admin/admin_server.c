@@ -16,6 +16,7 @@ enum {
     CONNECTIONS_MAX = 64,
     REQUEST_BYTES_MAX = 1024 * 1024,    /* of heads that are not those of a probe */
     UNREAD_BYTES_MAX = 8 * 1024 * 1024, /* of pages; more than one can have */
+    KERNEL_BYTES = 128 * 1024,          /* that it has of a connection each way */
 };
 
 struct admin_server {
@@ -178,6 +179,7 @@ struct admin_server *admin_server_new(struct net_loop *l, const struct admin_ser
         .replace_idle = true,
         .budget = &a->budget,
         .backlog = a->backlog,
+        .kernel_bytes = KERNEL_BYTES,
     };
     a->server = http_server_new(l, &so, &handlers, a, e);
     if (a->server == NULL) {

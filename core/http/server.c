@@ -711,6 +711,7 @@ struct http_server *http_server_new(struct net_loop *l, const struct http_server
         .tls = o->tls,
         .write_timeout_ms = o->write_timeout_ms,
         .backlog = o->backlog,
+        .kernel_bytes = o->kernel_bytes,
     };
     s->turn = net_timer_new(l, on_next_turn, s);
     if (s->turn == NULL) {

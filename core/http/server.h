@@ -66,6 +66,7 @@ struct http_server_options {
     unsigned max_streams; /* of the whole loop: with more no connection is taken; 0: no limit */
     struct byte_budget *budget;  /* for heads, and what waits to be passed on; NULL: no bound */
     struct net_backlog *backlog; /* for what peers do not read (net/backlog.h); NULL: no bound */
+    int kernel_bytes;            /* as net/listener.h has it; 0: no bound */
 };
 
 struct http_server_stats {

@@ -22,6 +22,7 @@ struct net_listener {
     struct tls_config *tls;
     uint64_t write_timeout_ms;
     struct net_backlog *backlog;
+    int kernel_bytes;
     net_listener_cb cb;
     void *data;
     bool local;
@@ -184,10 +185,24 @@ static int bind_tcp(struct net_listener *n, const char *address,
     return uv_tcp_bind(&n->socket.tcp, (const struct sockaddr *)&v4, 0);
 }
 
+/* Sockets that are accepted have what the listening one has. The kernel doubles it, for what it
+ * needs beside the bytes. */
+static int limit_kernel(struct net_listener *n)
+{
+    int send = n->kernel_bytes / 2;
+    int receive = send;
+    if (send == 0) {
+        return 0;
+    }
+    int rc = uv_send_buffer_size(&n->socket.handle, &send);
+    return rc != 0 ? rc : uv_recv_buffer_size(&n->socket.handle, &receive);
+}
+
 static int listen_tcp(struct net_listener *n, const char *address,
                       const struct sockaddr_storage *addr, struct err *e)
 {
     int rc = bind_tcp(n, address, addr);
+    rc = rc != 0 ? rc : limit_kernel(n);
     if (rc == 0) {
         rc = uv_listen(&n->socket.stream, BACKLOG, on_connection);
     }
@@ -234,6 +249,7 @@ static struct net_listener *listener_new(struct net_loop *l, const struct net_li
     n->local = o->path != NULL;
     n->write_timeout_ms = o->write_timeout_ms;
     n->backlog = o->backlog;
+    n->kernel_bytes = o->kernel_bytes;
     int rc = net_socket_init(&l->uv, &n->socket, n->local);
     if (rc != 0) {
         (void)err_set(e, rc, "cannot create a socket: %s", err_text(rc));

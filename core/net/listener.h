@@ -19,6 +19,8 @@ struct net_listener_options {
     struct tls_config *tls; /* NULL: plain; referenced */
     uint64_t write_timeout_ms;   /* of accepted streams, see net_dial_options */
     struct net_backlog *backlog; /* of accepted streams; NULL: none; must outlive this */
+    int kernel_bytes; /* that the kernel may keep of an accepted stream each way, which count into a
+                         container's memory; 0: as many as it likes, 6 MiB or so. Of TCP */
 };
 
 /* A Unix socket's file has mode 0600, and peers of users other than this process's own and root are

@@ -15,6 +15,7 @@
 #include "json/scanner.h"
 
 #define PATH_LEN 128
+#define LONG_TEXTS ((size_t)256 * 1024)
 #define FRAME_MAX 1024 /* bytes of what rules_to_version writes around the spec */
 
 static const struct rules_labels default_labels = {
@@ -729,6 +730,17 @@ struct rules *rules_parse(const char *text, size_t len, struct err *e)
 struct rules *rules_parse_plain(const char *text, size_t len, struct err *e)
 {
     return parse(text, len, true, e);
+}
+
+struct rules *rules_plain(struct rules *r)
+{
+    struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
+    struct rules *plain = NULL;
+    if (!r->table.plain && r->table.texts > LONG_TEXTS && rules_to_json(r, &text) == 0) {
+        plain = rules_parse_plain(buf_cstr(&text), text.len, NULL);
+    }
+    buf_reset(&text);
+    return plain != NULL ? plain : rules_ref(r);
 }
 
 struct rules *rules_ref(struct rules *r)

@@ -78,6 +78,10 @@ MUST_CHECK struct rules *rules_parse(const char *text, size_t len, struct err *e
  * `escaped`. For whoever sends none. */
 MUST_CHECK struct rules *rules_parse_plain(const char *text, size_t len, struct err *e);
 
+/* These without the texts for queries, where they are long: the caller holds a reference, perhaps
+ * one of `r` itself. Without memory, to `r`. */
+MUST_CHECK struct rules *rules_plain(struct rules *r);
+
 struct rules *rules_ref(struct rules *r);
 /* The last one frees; NULL is fine. */
 void rules_unref(struct rules *r);

@@ -428,6 +428,7 @@ static int compile_patterns(struct rules_table *t, const struct selector *const 
                         .escaped = BUF_INIT((size_t)3 * SELECTOR_TEXT_MAX)};
     struct limit_list *lists = calloc(t->count, sizeof *lists);
     int rc = lists == NULL ? -ENOMEM : compile_lists(t, selectors, lists, &w, e);
+    t->texts = w.spent.texts;
     for (size_t i = 0; lists != NULL && i < t->count; i++) {
         free(lists[i].items);
     }

@@ -38,6 +38,7 @@ struct rules_table {
     size_t cap;
     uint32_t *index; /* open addressing: position in `patterns` plus 1, 0 is free */
     size_t index_size;
+    size_t texts;                 /* bytes of all escaped texts */
     bool plain;                   /* no entry has an escaped text; set before it is compiled */
     struct table_entry **entries; /* each once, to free them */
     size_t entry_count;

@@ -219,7 +219,7 @@ void fence_history_add(struct fence_history *h, struct rules *old, uint64_t now_
     if (h->count == FENCE_HISTORY_MAX) {
         forget_rules(h, 0);
     }
-    h->past[h->count++] = (struct fence_past){.rules = rules_ref(old), .replaced_ms = now_ms};
+    h->past[h->count++] = (struct fence_past){.rules = rules_plain(old), .replaced_ms = now_ms};
 }
 
 bool fence_lost(const struct fence_history *h, const struct rules *now,

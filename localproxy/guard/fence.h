@@ -46,9 +46,9 @@ struct fence_history {
 void fence_history_init(struct fence_history *h);
 void fence_history_deinit(struct fence_history *h);
 
-/* Remembers rules that are replaced at `now_ms` (a monotonic clock) and takes a reference. Rules
- * with the same checksum are remembered once. The oldest make room. What is too old is forgotten,
- * also with NULL. */
+/* Remembers rules that are replaced at `now_ms` (a monotonic clock), without what is only sent.
+ * Rules with the same checksum are remembered once. The oldest make room. What is too old is
+ * forgotten, also with NULL. */
 void fence_history_add(struct fence_history *h, struct rules *old, uint64_t now_ms);
 
 /* Whether a write was just lost: fenced by the rules `now`, but not by some that were in force a

@@ -33,7 +33,8 @@ enum {
     ROUTES_MAX = 16,
     BODIES_MAX = 4 * ADMISSION_REVIEW_MAX, /* bytes of all that are held, */
     REQUEST_BYTES_MAX = 8 * 1024 * 1024,   /* of what is sent ahead, */
-    UNREAD_BYTES_MAX = 16 * 1024 * 1024,   /* and of answers that are not read */
+    UNREAD_BYTES_MAX = 16 * 1024 * 1024,   /* of answers that are not read, */
+    KERNEL_BYTES = 128 * 1024,             /* and what the kernel has of a connection each way */
 };
 
 struct webhook_server {
@@ -332,6 +333,7 @@ struct webhook_server *webhook_server_new(struct net_loop *l,
         .shares = true,
         .budget = &s->heads,
         .backlog = s->backlog,
+        .kernel_bytes = KERNEL_BYTES,
     };
     if (s->backlog == NULL) {
         (void)err_memory(e);

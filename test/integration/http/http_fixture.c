@@ -294,6 +294,7 @@ struct http_server *world_crowded_server(struct world *w)
         .write_timeout_ms = LONG_MS,
         .max_connections = 4,
         .replace_silent = true,
+        .kernel_bytes = KERNEL_BYTES,
     };
     return http_server_new(w->loop, &so, &server_handlers, w, &e);
 }

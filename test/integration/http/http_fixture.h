@@ -27,7 +27,7 @@ enum behaviour {
 };
 
 /* More than the kernel keeps of one connection, however much it gave it after an earlier answer. */
-enum { LARGE = 48 * 1024 * 1024, PAGE = 100 * 1024, LONG_MS = 60000 };
+enum { LARGE = 48 * 1024 * 1024, PAGE = 100 * 1024, KERNEL_BYTES = 64 * 1024, LONG_MS = 60000 };
 
 struct world {
     struct net_loop *loop;
@@ -72,7 +72,7 @@ int world_teardown(void **state);
  */
 struct http_client *world_client(struct world *w, unsigned port);
 struct http_server *world_server(struct world *w, struct tls_config *tls, uint64_t head_timeout_ms);
-/* One that closes silent connections for others. */
+/* One that closes silent connections for others, and of whose the kernel keeps little. */
 struct http_server *world_crowded_server(struct world *w);
 
 void ask_begin(struct world *w, struct ask *a, const char *method, enum http_framing framing,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server, and clients that the test plays byte by byte. */
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -194,6 +195,41 @@ static void test_a_silent_connection_goes_for_another(void **state)
     }
 }
 
+/* The server's end of the peer's connection. */
+static int other_end(const struct raw_peer *p)
+{
+    struct sockaddr_in here;
+    struct sockaddr_in there;
+    socklen_t len = sizeof here;
+    assert_int_equal(getsockname(p->fd, (struct sockaddr *)&here, &len), 0);
+    for (int fd = 3; fd < 1024; fd++) {
+        len = sizeof there;
+        if (getpeername(fd, (struct sockaddr *)&there, &len) == 0 && there.sin_family == AF_INET &&
+            there.sin_port == here.sin_port) {
+            return fd;
+        }
+    }
+    fail_msg("there is none");
+    return -1;
+}
+
+static void test_the_kernel_keeps_little(void **state)
+{
+    static const int options[] = {SO_SNDBUF, SO_RCVBUF};
+    struct world *w = *state;
+    static struct raw_peer p;
+    http_server_free(w->server);
+    w->server = world_crowded_server(w);
+    raw_exchange(w, &p, get, "hello");
+    for (int i = 0; i < 2; i++) {
+        int bytes = 0;
+        socklen_t len = sizeof bytes;
+        assert_int_equal(getsockopt(other_end(&p), SOL_SOCKET, options[i], &bytes, &len), 0);
+        assert_int_equal(bytes, KERNEL_BYTES);
+    }
+    raw_close(&p);
+}
+
 static void test_expect_continue(void **state)
 {
     struct world *w = *state;
@@ -337,6 +373,7 @@ int main(void)
         TEST(test_requests_sent_ahead_wait_for_their_reader),
         TEST(test_401_ends_the_connection),
         TEST(test_a_silent_connection_goes_for_another),
+        TEST(test_the_kernel_keeps_little),
         TEST(test_expect_continue),
         TEST(test_http_1_0_gets_no_chunks),
         TEST(test_http_1_0_is_told_of_an_aborted_answer),

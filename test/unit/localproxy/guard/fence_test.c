@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/array.h"
+#include "base/buf.h"
 #include "guard/fence.h"
 
 #include <errno.h>
@@ -327,6 +328,53 @@ static void lost_is_what_was_the_shards(void **state)
     fence_history_deinit(&h);
 }
 
+/* So many limits by the same long list. */
+static struct rules *limit_long(unsigned limits)
+{
+    enum { NAMES = 600 };
+    struct buf text = BUF_INIT(8 << 20);
+    struct err e = ERR_INIT;
+    buf_append_str(&text, "{\"apiVersion\":\"cmesh/v2\",\"kind\":\"ShardRules\",\"shard\":{"
+                          "\"namespace\":\"n\",\"name\":\"s\"},\"generation\":1,\"spec\":{"
+                          "\"selectors\":[\"" NS_KEY " in (b");
+    for (unsigned i = 0; i < NAMES; i++) {
+        buf_printf(&text, ",namespace-%u", i);
+    }
+    buf_append_str(&text, ")\"");
+    for (unsigned i = 1; i < limits; i++) {
+        buf_printf(&text, ",\"k%u\"", i);
+    }
+    buf_append_str(&text, "],\"limits\":[{\"apiGroups\":[\"*\"],\"resources\":[\"*\"],"
+                          "\"selector\":0}");
+    for (unsigned i = 1; i < limits; i++) {
+        buf_printf(&text, ",{\"apiGroups\":[\"\"],\"resources\":[\"r%u\"],\"selector\":%u}", i, i);
+    }
+    buf_append_str(&text, "]}}");
+    struct rules *r = rules_parse(buf_cstr(&text), text.len, &e);
+    if (r == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    buf_reset(&text);
+    return r;
+}
+
+/* What it was sent for queries is most of it, and needed no more. */
+static void what_is_past_is_small(void **state)
+{
+    (void)state;
+    struct fence_history h;
+    fence_history_init(&h);
+    struct rules *old = limit_long(60);
+    struct rules *now = limit_pods(2, NS_KEY "=a");
+    assert_true(rules_match(old, SLICE(""), SLICE("r1"))->escaped.len > 0);
+    replace(&h, old, 0);
+    assert_int_equal(rules_match(h.past[0].rules, SLICE(""), SLICE("r1"))->escaped.len, 0);
+    assert_true(lost(&h, now, POD_IN("b"), 0));
+    assert_false(lost(&h, now, POD_IN("c"), 0));
+    rules_unref(now);
+    fence_history_deinit(&h);
+}
+
 static void what_became_limited_is_lost(void **state)
 {
     (void)state;
@@ -419,6 +467,7 @@ int main(void)
         cmocka_unit_test(message_says_what_to_do),
         cmocka_unit_test(lost_is_what_was_the_shards),
         cmocka_unit_test(what_became_limited_is_lost),
+        cmocka_unit_test(what_is_past_is_small),
         cmocka_unit_test(forgotten_after_a_while),
         cmocka_unit_test(bounded_and_the_oldest_goes),
         cmocka_unit_test(the_same_rules_take_one_place),
