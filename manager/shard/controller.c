@@ -70,6 +70,8 @@ static void free_shard(struct shard *s)
     shard_wait_end(s);
     rules_unref(s->compiled);
     handover_deinit(&s->past);
+    rules_unref(s->sent);
+    rules_unref(s->own);
     free(s->base);
     free(s->uid);
     free(s);

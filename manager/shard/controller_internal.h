@@ -61,6 +61,8 @@ struct shard {
 
     struct rules *compiled; /* of the spec, of generation 1; NULL: not known, or it is refused */
     struct handover_past past;
+    struct rules *sent; /* last to its ConfigMap; NULL: none */
+    struct rules *own;  /* that a manager wrote last, as far as is known; NULL: it is not */
 
     /* What it gains waits for others to give it up. */
     struct list waiting; /* in controller->waiting */
@@ -95,8 +97,9 @@ struct shard {
     uint64_t changed_at; /* the change whose rules are not enforced yet; 0: none */
     bool placed;         /* they are in the ConfigMap */
 
-    bool kept_told;   /* Events have told that pods keep its rules */
-    uint64_t gone_at; /* since when there is a ConfigMap, no config and no pod; 0: it is not so */
+    uint64_t tampered; /* hash of the version that was told of last; 0: none */
+    bool kept_told;    /* Events have told that pods keep its rules */
+    uint64_t gone_at;  /* since when there is a ConfigMap, no config and no pod; 0: it is not so */
     char key[];
 };
 
@@ -178,9 +181,23 @@ bool shard_owns_map(const struct shard *s, const struct shard_cache_config *conf
                     const struct rules_map *map);
 /* Its generation counts, whoever wrote it: pods may have taken it. `map` NULL is ignored. */
 void shard_hear(struct shard *s, const struct rules_map *map);
-/* If it is not as it was written, the log and an Event say who changed it. */
+/* What a manager wrote last is put back over what somebody else did, where nothing newer can be
+ * published. `config` NULL: it is gone. False: nothing is under way. */
+bool shard_put_back(struct shard *s, const struct shard_cache_config *config,
+                    const struct rules_map *map);
+/* If it is not as it was written, the log and an Event say who changed it, once for each version of
+ * it. `config` NULL: it is gone. */
 void shard_tell_tampered(struct shard *s, const struct shard_cache_config *config,
                          const struct rules_map *map);
+/* These were sent, or are known to stand there. */
+void shard_note_sent(struct shard *s, struct rules *rules);
+void shard_note_own(struct shard *s, struct rules *rules);
+/* What stands there is its own, if it was sent last or is what the status tells of. `config` and
+ * `map` may be NULL. */
+void shard_learn_own(struct shard *s, const struct shard_cache_config *config,
+                     const struct rules_map *map);
+/* It says something else than what a manager wrote last, which is known. */
+bool shard_is_overwritten(const struct shard *s, const struct rules_map *map);
 
 /* ---- waiting for another shard's pods ---- */
 

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/keyed_hash.h"
 #include "base/log.h"
+#include "compile/compile.h"
 #include "shard/controller_internal.h"
 #include "json/field.h"
 
@@ -30,24 +32,94 @@ void shard_hear(struct shard *s, const struct rules_map *map)
     }
 }
 
-/* Other rules than this controller wrote, or not as they are written. */
-static bool is_tampered(const struct shard *s, const struct rules_map *map)
+void shard_note_sent(struct shard *s, struct rules *rules)
 {
-    bool other = s->generation != 0 && (map->generation != s->generation ||
-                                        strcmp(map->checksum, s->generation_checksum) != 0);
-    return other || !map->intact || !map->labelled || !map->described || map->foreign_owner;
+    struct rules *before = s->sent;
+    s->sent = rules_ref(rules);
+    rules_unref(before);
+}
+
+void shard_note_own(struct shard *s, struct rules *rules)
+{
+    struct rules *before = s->own;
+    s->own = rules_ref(rules);
+    rules_unref(before);
+}
+
+static bool is_of(const struct rules_map *map, uint64_t generation, const char *checksum)
+{
+    return map->generation == generation && strcmp(map->checksum, checksum) == 0;
+}
+
+static bool is_told(const struct shard_cache_config *config, const struct rules_map *map)
+{
+    const cJSON *status = config == NULL ? NULL : field_get(config->object, "status");
+    const cJSON *n = field_get(status, "generation");
+    return cJSON_IsNumber(n) && n->valuedouble >= 1 &&
+           is_of(map, (uint64_t)n->valuedouble, field_text(status, "checksum"));
+}
+
+void shard_learn_own(struct shard *s, const struct shard_cache_config *config,
+                     const struct rules_map *map)
+{
+    if (map == NULL || map->rules == NULL) {
+        return;
+    }
+    bool sent = s->sent != NULL && is_of(map, rules_generation(s->sent), rules_checksum(s->sent));
+    if (sent || (s->own == NULL && is_told(config, map))) {
+        shard_note_own(s, map->rules);
+    }
+}
+
+bool shard_is_overwritten(const struct shard *s, const struct rules_map *map)
+{
+    return map != NULL && s->own != NULL && strcmp(map->checksum, rules_checksum(s->own)) != 0;
+}
+
+/* Other rules than a manager wrote, or not as they are written. */
+static bool is_tampered(const struct shard *s, const struct shard_cache_config *config,
+                        const struct rules_map *map)
+{
+    const cJSON *status = config == NULL ? NULL : field_get(config->object, "status");
+    bool other = s->generation != 0
+                     ? !is_of(map, s->generation, s->generation_checksum)
+                     : field_get(status, "generation") != NULL && !is_told(config, map);
+    return other || shard_is_overwritten(s, map) || !map->intact || !map->labelled ||
+           !map->described || map->foreign_owner;
+}
+
+static bool is_told_of(struct shard *s, const struct rules_map *map)
+{
+    uint64_t version = keyed_hash(keyed_hash(0, slice_str(map->uid)), slice_str(map->version));
+    bool told = s->tampered == version;
+    s->tampered = version;
+    return told;
+}
+
+static struct event_object about(const struct shard *s, const struct shard_cache_config *config,
+                                 const struct rules_map *map)
+{
+    if (config != NULL) {
+        return event_object_of(config->object);
+    }
+    return (struct event_object){.api_version = COMPILE_API_VERSION,
+                                 .kind = COMPILE_KIND,
+                                 .namespace = map->ns,
+                                 .name = map->shard,
+                                 .uid = s->uid == NULL ? map->config_uid : s->uid};
 }
 
 void shard_tell_tampered(struct shard *s, const struct shard_cache_config *config,
                          const struct rules_map *map)
 {
-    if (map->changed_by[0] == '\0' || !is_tampered(s, map)) {
+    if (map->changed_by[0] == '\0' || !is_tampered(s, config, map) || is_told_of(s, map)) {
         return;
     }
-    struct event_object about = event_object_of(config->object);
-    log_warn("somebody changed the ConfigMap of a shard: it is put right", log_str("shard", s->key),
+    struct event_object object = about(s, config, map);
+    log_warn("somebody changed the ConfigMap of a shard", log_str("shard", s->key),
              log_str("configmap", map->name), log_str("changed by", map->changed_by));
-    event_record(s->controller->options.events, &about, EVENT_WARNING, "RulesChanged",
-                 "ConfigMap %s was changed by %s, which is no manager of rules: it is put right.",
+    event_record(s->controller->options.events, &object, EVENT_WARNING, "RulesChanged",
+                 "ConfigMap %s was changed by %s, which is no manager of rules: it is put right as "
+                 "soon as it can be.",
                  map->name, map->changed_by);
 }

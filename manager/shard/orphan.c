@@ -113,6 +113,9 @@ void shard_clean_up(struct shard *s)
     const struct rules_map *map = shard_map(s);
     size_t count = 0;
     shard_wait_end(s);
+    if (s->own != NULL && shard_is_overwritten(s, map) && shard_put_back(s, NULL, map)) {
+        return;
+    }
     if (map == NULL || map->config_uid[0] == '\0' || !rules_map_ours(map)) {
         shard_done(s, WORK_DONE, 0);
         return;

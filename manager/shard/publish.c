@@ -92,11 +92,11 @@ static int update_spec(struct shard *s, const struct shard_cache_config *config)
 
 /* ---- which generation ---- */
 
-/* That this manager wrote, or by the status the one before. */
+/* That this manager wrote, or by the status the one before. `config` NULL: it is gone. */
 static void ask_managers(struct generation *g, const struct shard *s,
                          const struct shard_cache_config *config, const char *checksum)
 {
-    const cJSON *status = field_get(config->object, "status");
+    const cJSON *status = config == NULL ? NULL : field_get(config->object, "status");
     const cJSON *n = field_get(status, "generation");
     bool counts =
         cJSON_IsNumber(n) && n->valuedouble >= 1 && n->valuedouble <= (double)GENERATION_TOLD_MAX;
@@ -250,6 +250,9 @@ static void on_success(struct shard *s, const struct rules_map *map)
     if (whole) {
         clear_trouble(s);
     }
+    if (map->rules != NULL) {
+        shard_note_own(s, map->rules);
+    }
     s->generation = map->generation;
     (void)snprintf(s->generation_checksum, sizeof s->generation_checksum, "%s", map->checksum);
     if (s->changed_at != 0 && !s->placed && whole) {
@@ -393,15 +396,6 @@ static void send_map(struct shard *s, const struct rules_map *map, const char *n
     free(name);
 }
 
-/* What is in the ConfigMap stays. While something else is waited for, that is what is said. */
-static void cannot_write(struct shard *s, const char *reason, const char *msg)
-{
-    if (s->trouble_reason != shard_waiting) {
-        set_trouble(s, reason, false, msg);
-    }
-    shard_report(s);
-}
-
 /* 1: there are pods that could not read them, `e` says which; 0; -ENOMEM. */
 static int check_readers(const struct shard *s, const struct rules_map *map,
                          enum rules_version version, struct err *e)
@@ -419,29 +413,69 @@ static int check_readers(const struct shard *s, const struct rules_map *map,
     return count > 0 ? 1 : count;
 }
 
-static void write_map(struct shard *s, const struct shard_cache_config *config,
-                      const struct rules_map *map, struct rules *rules)
+/* 0: on its way. As check_readers and rules_map_make, with `e` set. */
+static int try_to_write(struct shard *s, const struct shard_cache_config *config,
+                        const struct rules_map *map, struct rules *rules, struct err *e)
 {
-    struct err e = ERR_INIT;
     cJSON *body = NULL;
     enum rules_version version = RULES_V1;
-    int rc =
-        rules_map_make(map, rules, s->controller->options.prefix, config->uid, &body, &version, &e);
-    rc = rc == 0 ? check_readers(s, map, version, &e) : rc;
+    const char *uid = config != NULL ? config->uid : s->uid == NULL ? map->config_uid : s->uid;
+    int rc = rules_map_make(map, rules, s->controller->options.prefix, uid, &body, &version, e);
+    rc = rc == 0 ? check_readers(s, map, version, e) : rc;
     if (rc == 0) {
         if (map != NULL) {
             shard_tell_tampered(s, config, map);
         }
+        shard_note_sent(s, rules);
         handover_note(&s->past, rules); /* they may arrive although the answer does not */
-        send_map(s, map, config->ns, body);
-    } else if (rc > 0) {
-        cannot_write(s, shard_held_back, e.msg);
-    } else if (rc == -E2BIG) {
-        cannot_write(s, "TooLarge", e.msg);
-    } else {
-        shard_done(s, WORK_RETRY, 0);
+        send_map(s, map, config != NULL ? config->ns : map->ns, body);
     }
     cJSON_Delete(body);
+    return rc;
+}
+
+bool shard_put_back(struct shard *s, const struct shard_cache_config *config,
+                    const struct rules_map *map)
+{
+    struct err e = ERR_INIT;
+    if (map != NULL) {
+        shard_tell_tampered(s, config, map);
+    }
+    if (!shard_is_overwritten(s, map)) {
+        return false;
+    }
+    struct number n = choose_number(s, config, map, rules_checksum(s->own));
+    struct rules *next =
+        n.generation == 0 ? NULL : rules_with_generation(s->own, n.generation, n.voids);
+    bool sent = next != NULL && try_to_write(s, config, map, next, &e) == 0;
+    rules_unref(next);
+    return sent;
+}
+
+/* What a manager wrote last stays. While something else is waited for, that is what is said. */
+static void cannot_write(struct shard *s, const struct shard_cache_config *config,
+                         const struct rules_map *map, const char *reason, const char *msg)
+{
+    if (s->trouble_reason != shard_waiting) {
+        set_trouble(s, reason, false, msg);
+    }
+    if (!shard_put_back(s, config, map)) {
+        shard_report(s);
+    }
+}
+
+static void write_map(struct shard *s, const struct shard_cache_config *config,
+                      const struct rules_map *map, struct rules *rules)
+{
+    struct err e = ERR_INIT;
+    int rc = try_to_write(s, config, map, rules, &e);
+    if (rc > 0) {
+        cannot_write(s, config, map, shard_held_back, e.msg);
+    } else if (rc == -E2BIG) {
+        cannot_write(s, config, map, "TooLarge", e.msg);
+    } else if (rc != 0) {
+        shard_done(s, WORK_RETRY, 0);
+    }
 }
 
 /* ---- while what it gains waits ---- */
@@ -518,6 +552,9 @@ static struct rules *published_rules(struct shard *s, const struct rules_map *ma
     if (map != NULL && map->rules != NULL) {
         handover_note(&s->past, map->rules);
     }
+    if (shard_is_overwritten(s, map)) {
+        return rules_ref(s->own); /* by somebody who took what is held back for it */
+    }
     struct rules *last = s->past.count == 0 ? NULL : s->past.rules[s->past.count - 1];
     return last == NULL ? NULL : rules_ref(last);
 }
@@ -546,6 +583,7 @@ static void note_right(struct shard *s, const struct shard_cache_config *config,
                        const struct rules_map *map)
 {
     uint64_t generation = map->generation;
+    shard_note_own(s, map->rules);
     clear_trouble(s);
     shard_wait_end(s);
     shard_settle(s, config, map);
@@ -569,12 +607,15 @@ void shard_publish(struct shard *s)
     const struct rules_map *map = shard_map(s);
     struct labelling labels;
     shard_hear(s, map);
+    shard_learn_own(s, config, map);
     if (map != NULL && map->unread) {
         shard_read_map(s);
     } else if (shard_refusal(s) != NULL || is_ending(config)) {
         clear_trouble(s);
         shard_wait_end(s);
-        shard_report(s);
+        if (!shard_put_back(s, config, map)) {
+            shard_report(s);
+        }
     } else if (map != NULL && !shard_owns_map(s, config, map)) {
         not_ours(s, map);
         shard_wait_end(s);

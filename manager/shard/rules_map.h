@@ -57,8 +57,8 @@ struct rules_map {
     bool owned;             /* it has owners */
     bool foreign_owner;     /* something else controls it */
     bool unread;            /* nobody has looked at its text */
-    bool later;             /* they cannot be read, for they are of a version not known here, or over
-                               the bounds: what another release wrote */
+    bool later; /* they cannot be read, for they are of a version not known here, or over
+                   the bounds: what another release wrote */
     bool intact;
 };
 

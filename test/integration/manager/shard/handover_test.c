@@ -771,6 +771,113 @@ static void test_too_large_for_both(void **state)
     free(new);
 }
 
+/* It is limited in nothing, and so would show what the others show. */
+static void test_a_new_shard_without_limits_waits(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, LONG_MS);
+    s->strict = true;
+    store_put_text(&s->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"all\"},\"spec\":{\"selector\":{\"matchLabels\":{"
+                   "\"shard\":\"all\"}},\"limits\":[]}}");
+    expect_waiting(s, "all", "n/blue");
+    stays_at(s, "all", 0);
+    assert_non_null(strstr(fixture_condition(s, "all", "Published", "message"), "n/green"));
+}
+
+/* Somebody writes into its ConfigMap what it shows then. */
+static void overwrite(struct fixture *s, const char *shard, unsigned generation, const char *limits)
+{
+    char text[512];
+    (void)snprintf(text, sizeof text,
+                   "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{"
+                   "\"namespace\":\"n\",\"name\":\"%s\"},\"generation\":%u,"
+                   "\"spec\":{\"limits\":[%s]}}",
+                   shard, generation, limits);
+    fixture_set_rules(s, shard, text);
+}
+
+#define PODS_OF(ns)                                                                                \
+    "{\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"selector\":\"ns in (" ns ")\"}"
+
+/* Its pods may have taken what they wait for, and yet it waits. */
+static void test_nobody_ends_its_wait_by_the_configmap(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, LONG_MS);
+    sees(s, "green", "\"3\",\"4\",\"5\"");
+    expect_waiting(s, "green", "n/blue");
+    fixture_settle(s);
+    overwrite(s, "green", 2, "");
+    fixture_expect_generation(s, "green", 3);
+    assert_non_null(strstr(fixture_rules(s, "green"), "ns in (4,5)"));
+    fixture_settle(s);
+    overwrite(s, "green", 4, PODS_OF("3,4,5"));
+    fixture_expect_generation(s, "green", 5);
+    assert_non_null(strstr(fixture_rules(s, "green"), "ns in (4,5)"));
+    expect_waiting(s, "green", "n/blue");
+}
+
+/* Where nothing newer can be published, what was there before is put back. */
+static void test_overwritten_while_the_spec_is_refused(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, LONG_MS);
+    sees(s, "green", "7"); /* no text */
+    fixture_expect_condition(s, "green", "Compiled", "False");
+    fixture_settle(s);
+    overwrite(s, "green", 2, "");
+    fixture_expect_generation(s, "green", 3);
+    assert_non_null(strstr(fixture_rules(s, "green"), "ns in (4,5)"));
+    fixture_settle(s);
+    fixture_set_rules(s, "green", "nonsense");
+    fixture_expect_generation(s, "green", 3);
+    fixture_expect_condition(s, "green", "Compiled", "False");
+}
+
+/* By a leader that did not write it, too. */
+static void test_overwritten_under_another_leader(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, LONG_MS);
+    sees(s, "green", "7");
+    fixture_expect_condition(s, "green", "Compiled", "False");
+    fixture_settle(s);
+    fixture_retire(s);
+    fixture_lead(s);
+    fixture_settle(s);
+    overwrite(s, "green", 2, "");
+    fixture_expect_generation(s, "green", 3);
+    assert_non_null(strstr(fixture_rules(s, "green"), "ns in (4,5)"));
+}
+
+static void test_overwritten_when_its_config_is_gone(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, LONG_MS);
+    store_delete(&s->store, "shardingconfigs", "n", "green");
+    fixture_settle(s);
+    overwrite(s, "green", 2, "");
+    fixture_expect_generation(s, "green", 3);
+    assert_non_null(strstr(fixture_rules(s, "green"), "ns in (4,5)"));
+}
+
+/* What it should have is too large for a ConfigMap. */
+static void test_overwritten_while_it_cannot_be_written(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, LONG_MS);
+    char *large = many("\"6\"", "old", 17000);
+    sees(s, "green", large);
+    fixture_expect_condition(s, "green", "Published", "False");
+    fixture_settle(s);
+    overwrite(s, "green", 2, "");
+    fixture_expect_generation(s, "green", 3);
+    assert_non_null(strstr(fixture_rules(s, "green"), "ns in (4,5)"));
+    fixture_expect_condition(s, "green", "Published", "False");
+    free(large);
+}
+
 static void put_later_rules(struct fixture *s, const char *shard)
 {
     store_put_text(&s->store, "configmaps", "n",
@@ -947,6 +1054,12 @@ int main(void)
         TEST(test_rules_that_cannot_be_read_show_anything),
         TEST(test_two_that_cannot_be_read),
         TEST(test_a_new_shard_waits),
+        TEST(test_a_new_shard_without_limits_waits),
+        TEST(test_nobody_ends_its_wait_by_the_configmap),
+        TEST(test_overwritten_while_the_spec_is_refused),
+        TEST(test_overwritten_under_another_leader),
+        TEST(test_overwritten_when_its_config_is_gone),
+        TEST(test_overwritten_while_it_cannot_be_written),
         TEST(test_edited_and_taken_back),
         TEST(test_strict_waits_for_a_silent_pod),
         TEST(test_strict_waits_for_pods_of_a_deleted_shard),
