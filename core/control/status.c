@@ -130,12 +130,11 @@ int control_rules_read(const cJSON *object, const char *path, struct control_sta
 
 void control_proxy_status_add(cJSON *rules, const struct control_proxy_status *s)
 {
-    char since[RFC3339_SIZE];
     cJSON_AddBoolToObject(rules, "inForce", s->rules.enforcing);
     cJSON_AddStringToObject(rules, "reads", rules_version_text(RULES_NEWEST));
-    if (s->rules.enforcing && control_rules_add(rules, &s->rules) &&
-        rfc3339_format(s->rules.since, since) == 0) {
-        cJSON_AddStringToObject(rules, "since", since);
+    if (s->rules.enforcing && control_rules_add(rules, &s->rules)) {
+        /* Not as other times are: managers of 0.1.0 read seconds alone. */
+        cJSON_AddNumberToObject(rules, "since", (double)s->rules.since);
         cJSON_AddBoolToObject(rules, "settled", s->settled);
     }
 }

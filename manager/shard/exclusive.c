@@ -2,6 +2,7 @@
 #include "shard/exclusive.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "shard/controller_internal.h"
 #include "shard/holders.h"
@@ -38,11 +39,29 @@ static void look_at_others(const struct shard *s, const struct shard_cache_confi
     }
 }
 
+/* By rules that cannot be read, or that were there before. */
+static bool may_show_something(const struct shard *s, const struct rules_map *map)
+{
+    const struct controller *c = s->controller;
+    size_t count = 0;
+    const struct pod **pods = controller_own_pods(c, s->key, &count);
+    bool found = pods == NULL || (map != NULL && map->later);
+    for (size_t i = 0; i < count && !found; i++) {
+        const struct probe_result *r = prober_result(c->prober, pods[i]->key);
+        found = r != NULL && r->generation != 0;
+    }
+    free(pods);
+    return found;
+}
+
 void shard_look_exclusive(struct shard *s, const struct shard_cache_config *config,
                           const struct rules_map *map, struct exclusive *out)
 {
     struct holders h;
-    if (map == NULL || map->rules == NULL) {
+    bool known = map != NULL && map->rules != NULL;
+    if (!known && may_show_something(s, map)) {
+        say(out, EXCLUSIVE_UNKNOWN, "");
+    } else if (!known) {
         say(out, EXCLUSIVE_NO_RULES, "The shard has no rules, and so shows nothing.");
     } else if (holders_now(s, config, map->rules, &h) != 0) {
         say(out, EXCLUSIVE_UNKNOWN, "");

@@ -104,6 +104,32 @@ static void test_what_is_void_is_read(void **state)
     rules_unref(rules);
 }
 
+/* Over the bounds of this release, as that of another one may have written it. */
+static void test_what_is_too_large_is_of_others(void **state)
+{
+    cJSON *object = written(3);
+    cJSON *data = cJSON_GetObjectItem(object, "data");
+    struct buf text = BUF_INIT(1 << 20);
+    (void)state;
+    buf_append_str(&text, "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"x\":[0");
+    for (unsigned i = 0; i < RULES_VALUES_BESIDE_MAX; i++) {
+        buf_append_str(&text, ",0");
+    }
+    buf_append_str(&text, "]}");
+    cJSON_ReplaceItemInObject(data, RULES_MAP_KEY, cJSON_CreateString(buf_cstr(&text)));
+    struct rules_map *m = read_map(object);
+    assert_null(m->rules);
+    assert_true(m->later);
+    rules_map_free(m);
+    cJSON_ReplaceItemInObject(data, RULES_MAP_KEY, cJSON_CreateString("{}"));
+    m = read_map(object);
+    assert_null(m->rules);
+    assert_false(m->later);
+    rules_map_free(m);
+    cJSON_Delete(object);
+    buf_reset(&text);
+}
+
 /* What has been read is not read again; what nobody wants is not read at all. */
 static void test_what_is_read(void **state)
 {
@@ -429,6 +455,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_written_is_right),
         cmocka_unit_test(test_what_is_read),
+        cmocka_unit_test(test_what_is_too_large_is_of_others),
         cmocka_unit_test(test_what_is_void_is_read),
         cmocka_unit_test(test_whatever_is_wrong_is_put_right),
         cmocka_unit_test(test_whose_it_is),
