@@ -487,6 +487,7 @@ struct controller *controller_new(struct net_loop *l, const struct controller_op
     list_init(&c->waiting);
     c->clock = o->clock != NULL ? o->clock : &net_clock_system;
     c->options.parallel = o->parallel != 0 ? o->parallel : PARALLEL;
+    c->options.cover_steps = o->cover_steps != 0 ? o->cover_steps : COVER_LOOK_STEPS;
     c->options.orphan_ms = o->orphan_ms != 0 ? o->orphan_ms : ORPHAN_MS;
     if (start_parts(c, e) != 0) {
         controller_free(c);

@@ -79,7 +79,8 @@ struct controller_options {
     bool wait_for_labels; /* the first rules of a shard, for what they select by control labels */
     /* A pod that is ready for so long without a client of its proxy is bypassed; 0: it is not. */
     uint64_t bypass_wait_ms;
-    bool coverage; /* namespaces are followed, and which are in no shard or in two is told */
+    bool coverage;      /* namespaces are followed, and which are in no shard or in two is told */
+    size_t cover_steps; /* as cover_look.h has it; 0: COVER_LOOK_STEPS */
     const char *namespace;           /* the manager's own, which needs no shard; NULL: none; kept */
     bool system_namespaces;          /* no namespace is left out; as labeller_options */
     const struct left_out *left_out; /* by the webhook for pods; NULL: not known; must outlive it */

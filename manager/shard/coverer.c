@@ -180,7 +180,7 @@ static bool look_at(struct coverer *v, struct operator_group *g)
     struct rules **rules = collect_rules(v, g->key, &count);
     if (count > 0) {
         v->look = cover_look_start(v->controller->loop, rules, count, v->namespaces,
-                                   COVER_LOOK_STEPS, on_looked, v);
+                                   v->controller->options.cover_steps, on_looked, v);
     }
     g->due = rules == NULL || (count > 0 && v->look == NULL); /* tried again */
     g->moved_since = g->due;

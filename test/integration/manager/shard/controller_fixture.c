@@ -236,6 +236,7 @@ struct controller *fixture_controller(struct fixture *s, struct shard_cache *cac
         .labelled = s->labelled,
         .wait_for_labels = s->wait_for_labels,
         .coverage = s->coverage,
+        .cover_steps = s->cover_steps,
         .ops = s->ops,
         .clock = s->clock,
     };

@@ -38,7 +38,8 @@ struct fixture {
     bool strict;
     const struct labelled_source *labelled; /* NULL: nobody labels */
     bool wait_for_labels;
-    bool coverage;      /* namespaces are followed */
+    bool coverage;      /* namespaces are followed, */
+    size_t cover_steps; /* and compared in so many steps; 0: the usual */
     uint64_t orphan_ms; /* 0: no test waits so long */
     struct {
         char *text;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "controller_fixture.h"
+#include "shard/controller_internal.h"
 
 #define IN(ns) "ctrlmesh.kusionstack.io/namespace=" ns
 
@@ -61,6 +62,25 @@ static void rules_change(void **state)
     expect(s, "b", "reason", "Overlaps");
 }
 
+/* It stays so until there is less to compare, and is no number in the metrics. */
+static void what_takes_too_long_is_not_known(void **state)
+{
+    struct fixture *s = *state;
+    struct buf text = BUF_INIT(4096);
+    s->cover_steps = 5;
+    begin(s);
+    put(s, "z");
+    expect(s, "a", "reason", "TooManyLimits");
+    expect(s, "b", "status", "Unknown");
+    assert_non_null(strstr(fixture_condition(s, "a", "Covered", "message"), "manager coverage"));
+    assert_int_equal(coverer_metrics(s->controller->coverer, &text), 0);
+    assert_null(strstr(buf_cstr(&text), "operator="));
+    buf_reset(&text);
+    store_delete(&s->store, "namespaces", "", "z");
+    expect(s, "a", "reason", "Covered");
+    expect(s, "b", "reason", "Covered");
+}
+
 /* Its pods go on with what they have. */
 static void a_spec_that_is_refused_changes_nothing(void **state)
 {
@@ -111,6 +131,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(namespaces_come_and_go, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(rules_change, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(what_takes_too_long_is_not_known, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(a_spec_that_is_refused_changes_nothing, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(a_shard_that_changes_nothing_is_told_too, fixture_setup,

@@ -138,6 +138,31 @@ static void test_which_shards(void **state)
     group_deinit(&g);
 }
 
+/* One that is looked at with so few steps is not known any more; nor is what comes after. */
+static void test_too_many_steps(void **state)
+{
+    struct group g;
+    size_t a;
+    size_t b;
+    enum coverage_verdict last = COVERAGE_UNKNOWN;
+    (void)state;
+    group_init(&g, GROUP(NS ",part=a", NS ",part=b", NS ",part=c"));
+    for (size_t steps = 1; steps < 100; steps++) {
+        struct coverage *c = coverage_new((const struct rules *const *)g.rules, g.count, steps);
+        enum coverage_verdict verdict = coverage_look(c, "x", &a, &b);
+        assert_true(verdict == COVERAGE_UNKNOWN || verdict == COVERAGE_ONE);
+        assert_true(last == COVERAGE_UNKNOWN || verdict == COVERAGE_ONE);
+        for (unsigned i = 0; i < 100; i++) {
+            last = coverage_look(c, "x", &a, &b);
+        }
+        assert_int_equal(last, COVERAGE_UNKNOWN);
+        last = verdict;
+        coverage_free(c);
+    }
+    assert_int_equal(last, COVERAGE_ONE);
+    group_deinit(&g);
+}
+
 static bool sweep_new(void *data)
 {
     const struct group *g = data;
@@ -162,6 +187,7 @@ int main(void)
         cmocka_unit_test(test_by_hash),
         cmocka_unit_test(test_other_labels_keep_them_apart),
         cmocka_unit_test(test_which_shards),
+        cmocka_unit_test(test_too_many_steps),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
