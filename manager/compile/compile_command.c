@@ -130,10 +130,43 @@ static void note_missing(struct run *r, const struct rules *rules)
     shard_files_note(&r->input, msg);
 }
 
+/* NULL: it can be read, or is not there. */
+static const struct rules_set_unread *find_unread(const struct rules_set *before,
+                                                  const struct rules *rules)
+{
+    char shard[RULES_SET_NAME];
+    (void)rules_set_name(rules, shard);
+    for (size_t i = 0; i < before->unread_count; i++) {
+        if (strcmp(before->unread[i].shard, shard) == 0) {
+            return &before->unread[i];
+        }
+    }
+    return NULL;
+}
+
+/* Of shards that are compared it is an error; of others, which anybody may have made, a note. */
+static int tell_unread(struct run *r, const struct rules_set *before, struct err *e)
+{
+    for (size_t i = 0; i < r->input.results.count; i++) {
+        const struct rules_set_unread *u = find_unread(before, r->input.results.items[i]);
+        if (u != NULL) {
+            return err_set(e, -EINVAL, "--diff: the rules of shard %s cannot be read: %s", u->shard,
+                           u->why);
+        }
+    }
+    for (size_t i = 0; i < before->unread_count; i++) {
+        char msg[ERR_MSG_MAX];
+        (void)snprintf(msg, sizeof msg, "note: the rules of shard %s cannot be read: %s",
+                       before->unread[i].shard, before->unread[i].why);
+        shard_files_note(&r->input, msg);
+    }
+    return 0;
+}
+
 static int compare_all(struct run *r, const struct rules_set *before, bool *different,
                        struct err *e)
 {
-    int rc = 0;
+    int rc = tell_unread(r, before, e);
     for (size_t i = 0; i < r->input.results.count && rc == 0; i++) {
         const struct rules *after = r->input.results.items[i];
         rc = print_difference(rules_set_find(before, after), after, different, e);

@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "compile/input.h"
+#include "object/names.h"
 #include "yaml/yaml.h"
 #include "json/field.h"
 #include "json/json.h"
@@ -80,6 +81,11 @@ void rules_set_deinit(struct rules_set *s)
     for (size_t i = 0; i < s->count; i++) {
         rules_unref(s->items[i]);
     }
+    for (size_t i = 0; i < s->unread_count; i++) {
+        free(s->unread[i].shard);
+        free(s->unread[i].why);
+    }
+    free(s->unread);
     free(s->items);
     *s = (struct rules_set)RULES_SET_INIT;
 }
@@ -100,17 +106,46 @@ static int add_text(struct rules_set *s, const char *text, size_t len, struct er
                            : err_set(e, rc, "out of memory");
 }
 
+/* Anybody may have made it: it is an error only to whoever asks for that shard. */
+static int add_unread(struct rules_set *s, const char *ns, const char *shard, const struct err *why)
+{
+    struct rules_set_unread *grown = realloc(s->unread, (s->unread_count + 1) * sizeof *s->unread);
+    if (grown == NULL) {
+        return -ENOMEM;
+    }
+    s->unread = grown;
+    struct rules_set_unread *u = &grown[s->unread_count];
+    u->why = strdup(why->msg);
+    if (u->why == NULL || asprintf(&u->shard, "%s/%s", ns, shard) < 0) {
+        free(u->why);
+        return -ENOMEM;
+    }
+    s->unread_count++;
+    return 0;
+}
+
+static int add_config_map(struct rules_set *s, const cJSON *map, struct err *e)
+{
+    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(map, "metadata");
+    const char *text = field_text(cJSON_GetObjectItemCaseSensitive(map, "data"), KEY);
+    const char *name = field_text(meta, "name");
+    const char *ns = field_text(meta, "namespace");
+    size_t prefix = strlen(SIDECAR_CONFIGMAP);
+    struct err why = ERR_INIT;
+    int rc = text[0] == '\0' ? 0 : add_text(s, text, strlen(text), &why);
+    if (rc != 0 && rc != -ENOMEM && ns[0] != '\0' &&
+        strncmp(name, SIDECAR_CONFIGMAP, prefix) == 0) {
+        rc = add_unread(s, ns, name + prefix, &why);
+        return rc == 0 ? 0 : err_memory(e);
+    }
+    return rc == 0 ? 0 : err_set(e, rc, "%s: %s", name, why.msg);
+}
+
 static int add_document(struct rules_set *s, const cJSON *document, struct err *e)
 {
     const char *kind = field_text(document, "kind");
     if (strcmp(kind, "ConfigMap") == 0) {
-        const char *text = field_text(cJSON_GetObjectItemCaseSensitive(document, "data"), KEY);
-        int rc = text[0] == '\0' ? 0 : add_text(s, text, strlen(text), e);
-        if (rc != 0) {
-            err_prefix(e, "%s",
-                       field_text(cJSON_GetObjectItemCaseSensitive(document, "metadata"), "name"));
-        }
-        return rc;
+        return add_config_map(s, document, e);
     }
     if (strcmp(kind, RULES_KIND) != 0) {
         return 0;
@@ -125,7 +160,7 @@ static int add_document(struct rules_set *s, const cJSON *document, struct err *
 
 static int add_documents(struct rules_set *s, const cJSON *documents, struct err *e)
 {
-    size_t before = s->count;
+    size_t before = s->count + s->unread_count;
     const cJSON *document;
     cJSON_ArrayForEach(document, documents)
     {
@@ -140,7 +175,8 @@ static int add_documents(struct rules_set *s, const cJSON *documents, struct err
             return e->code;
         }
     }
-    return s->count == before ? err_set(e, -EINVAL, "contains no rules document") : 0;
+    return s->count + s->unread_count == before ? err_set(e, -EINVAL, "contains no rules document")
+                                                : 0;
 }
 
 static int read_file(struct rules_set *s, const char *path, struct err *e)

@@ -10,15 +10,23 @@
 #include "base/err.h"
 #include "rules/rules.h"
 
+/* A ConfigMap of a shard whose rules cannot be read. */
+struct rules_set_unread {
+    char *shard; /* as rules_set_name */
+    char *why;
+};
+
 struct rules_set {
     struct rules **items;
     size_t count;
     size_t cap;
+    struct rules_set_unread *unread;
+    size_t unread_count;
 };
 
 #define RULES_SET_INIT                                                                             \
     {                                                                                              \
-        .items = NULL, .count = 0, .cap = 0                                                        \
+        .items = NULL, .count = 0, .cap = 0, .unread = NULL, .unread_count = 0                     \
     }
 
 /* Takes over the reference in any case. 0; -EEXIST: there are rules of that shard already; or
@@ -30,8 +38,8 @@ const struct rules *rules_set_find(const struct rules_set *s, const struct rules
 
 /* Adds the rules that a file holds ("-": standard input), or the files of a folder whose names end
  * with .json, .yaml or .yml. Taken are rules documents and ConfigMaps that hold one, lists of them,
- * JSON or YAML; what else there is is skipped, but there must be one. Negative on error: the
- * message names the file. */
+ * JSON or YAML; what else there is is skipped, but there must be one. ConfigMaps that are called as
+ * a shard's and cannot be read are listed. Negative on error: the message names the file. */
 MUST_CHECK int rules_set_read(struct rules_set *s, const char *path, struct err *e);
 
 /* By NAMESPACE/NAME. */

@@ -259,6 +259,30 @@ static void comparing(void **state)
     expect_words(f, "manager: --diff: /nowhere: cannot open: No such file");
 }
 
+#define MAP(ns, name, rules)                                                                       \
+    "- {kind: ConfigMap, metadata: {namespace: " ns ", name: " name                                \
+    "}, data: {rules.json: '" rules "'}}\n"
+
+/* Anybody may make a ConfigMap that is called as a shard's. */
+static void what_cannot_be_read_stops_no_others(void **state)
+{
+    struct fixture *f = *state;
+    char list[256];
+    const char *const maps = "kind: List\nitems:\n" MAP("x", "cmesh-rules-a", "{garbage}")
+        MAP("demo", "cmesh-rules-c", "{\"apiVersion\":\"cmesh/v9\"}")
+            MAP("demo", "cmesh-rules-b",
+                "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":"
+                "\"demo\",\"name\":\"b\"},\"generation\":1,\"spec\":{\"limits\":[]}}");
+    temp_dir_write(&f->dir, "maps.yaml", maps, 0644);
+    f->command.diff = temp_dir_path(&f->dir, "maps.yaml", list);
+    f->command.output = "-";
+    assert_int_equal(run(f, SHARD("a", LIMITS) "---\n" SHARD("b", LIMITS)), 1);
+    expect_words(f, "note: the rules of shard x/a cannot be read: line 1");
+    expect_words(f, "note: the rules of shard demo/c cannot be read: ");
+    assert_int_equal(run(f, SHARD("b", LIMITS) "---\n" SHARD("c", LIMITS)), 2);
+    expect_words(f, "--diff: the rules of shard demo/c cannot be read: ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +294,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(shards_are_validated_together, setup, teardown),
         cmocka_unit_test_setup_teardown(yaml_errors_name_the_file, setup, teardown),
         cmocka_unit_test_setup_teardown(comparing, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_be_read_stops_no_others, setup, teardown),
         cmocka_unit_test_setup_teardown(output_that_cannot_be_written, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
