@@ -763,6 +763,11 @@ struct rules *rules_with_generation(struct rules *r, uint64_t generation, uint64
     return copy;
 }
 
+bool rules_share(const struct rules *a, const struct rules *b)
+{
+    return (a->whole != NULL ? a->whole : a) == (b->whole != NULL ? b->whole : b);
+}
+
 void rules_unref(struct rules *r)
 {
     if (r == NULL || --r->refs > 0) {

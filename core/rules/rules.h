@@ -92,6 +92,9 @@ void rules_unref(struct rules *r);
 MUST_CHECK struct rules *rules_with_generation(struct rules *r, uint64_t generation,
                                                uint64_t voids);
 
+/* Whether they share what they have. */
+bool rules_share(const struct rules *a, const struct rules *b);
+
 uint64_t rules_generation(const struct rules *r);
 /* Documents with larger ones are refused. */
 #define RULES_GENERATION_MAX (UINT64_C(1) << 52)

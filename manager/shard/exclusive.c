@@ -59,11 +59,9 @@ void shard_look_exclusive(struct shard *s, const struct shard_cache_config *conf
 {
     struct holders h;
     bool known = map != NULL && map->rules != NULL;
-    if (!known && may_show_something(s, map)) {
-        say(out, EXCLUSIVE_UNKNOWN, "");
-    } else if (!known) {
+    if (!known && !may_show_something(s, map)) {
         say(out, EXCLUSIVE_NO_RULES, "The shard has no rules, and so shows nothing.");
-    } else if (holders_now(s, config, map->rules, &h) != 0) {
+    } else if (!known || holders_now(s, config, map->rules, &h) != 0) {
         say(out, EXCLUSIVE_UNKNOWN, "");
     } else {
         judge(out, &h);

@@ -27,7 +27,8 @@ static struct rules *compile_spec(const struct shard *s, const struct shard_cach
 {
     struct compile_options o = {
         .namespace = config->ns, .generation = 1, .labels = s->controller->options.labels};
-    return compile_config(config->object, &o, e);
+    struct rules *known = shard_cache_rules(s->controller->options.cache, config, &o);
+    return known != NULL ? rules_ref(known) : compile_config(config->object, &o, e);
 }
 
 static double spec_version(const struct shard_cache_config *config)
@@ -308,6 +309,9 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     if (rules_map_new(object, s->controller->options.prefix, &map) != 0 || map == NULL) {
         shard_done(s, WORK_RETRY, 0);
         return;
+    }
+    if (s->sent != NULL) {
+        rules_map_share(map, s->sent);
     }
     on_success(s, map);
     store_current_map(s, map);
@@ -603,6 +607,9 @@ void shard_publish(struct shard *s)
     if (config == NULL || update_spec(s, config) != 0) {
         shard_done(s, config == NULL ? WORK_DONE : WORK_RETRY, 0);
         return;
+    }
+    if (s->compiled != NULL) {
+        shard_cache_share_rules(s->controller->options.cache, s->key, s->compiled);
     }
     const struct rules_map *map = shard_map(s);
     struct labelling labels;

@@ -339,6 +339,19 @@ void rules_map_free(struct rules_map *m)
     }
 }
 
+void rules_map_share(struct rules_map *m, struct rules *like)
+{
+    if (m->rules == NULL || rules_share(m->rules, like) ||
+        strcmp(m->checksum, rules_checksum(like)) != 0) {
+        return;
+    }
+    struct rules *shared = rules_with_generation(like, m->generation, m->voids);
+    if (shared != NULL) {
+        rules_unref(m->rules);
+        m->rules = shared;
+    }
+}
+
 bool rules_map_ours(const struct rules_map *m)
 {
     return !m->foreign_owner && (m->labelled || m->config_uid[0] != '\0');

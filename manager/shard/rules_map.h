@@ -71,6 +71,9 @@ MUST_CHECK int rules_map_look(const cJSON *object, const char *prefix,
 /* NULL is ignored. */
 void rules_map_free(struct rules_map *m);
 
+/* If `like` say what is in it, they are in memory once from now on. */
+void rules_map_share(struct rules_map *m, struct rules *like);
+
 bool rules_map_ours(const struct rules_map *m);
 /* Whether it says of which ShardingConfig it is. */
 bool rules_map_claims(const struct rules_map *m);

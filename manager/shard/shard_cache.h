@@ -114,6 +114,9 @@ const struct rules_map *shard_cache_next_map_in(const struct shard_cache *w, con
                                                 const struct rules_map *m);
 const struct pod *shard_cache_next_pod(const struct shard_cache *w, const struct pod *p);
 
+/* If the rules in its ConfigMap are these, they are in memory once from now on. */
+void shard_cache_share_rules(struct shard_cache *w, const char *key, struct rules *rules);
+
 /* What its spec comes to, compiled at the first call and kept until it changes; `o` must always be
  * the same. NULL: it is invalid, or there is no memory. The cache holds the reference. */
 struct rules *shard_cache_rules(const struct shard_cache *w, const struct shard_cache_config *c,

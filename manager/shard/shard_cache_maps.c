@@ -109,6 +109,14 @@ bool shard_cache_learn_map(struct shard_cache *w, struct rules_map *map)
     return same;
 }
 
+void shard_cache_share_rules(struct shard_cache *w, const char *key, struct rules *rules)
+{
+    struct map_entry *m = find_map(w, key);
+    if (m != NULL) {
+        rules_map_share(m->map, rules);
+    }
+}
+
 /* NULL: its name is not that of rules (0), or -ENOMEM. */
 static int look(const struct shard_cache *w, enum reflector_change change, const cJSON *object,
                 struct rules_map **out)

@@ -130,6 +130,28 @@ static void test_what_is_too_large_is_of_others(void **state)
     buf_reset(&text);
 }
 
+/* The same rules, of whatever generation, are in memory once. */
+static void test_what_is_shared(void **state)
+{
+    struct rules *same = make_rules(1, "app=x");
+    struct rules *other = make_rules(1, "app=y");
+    cJSON *object = written(3);
+    struct rules_map *m = read_map(object);
+    (void)state;
+    assert_false(rules_share(m->rules, same));
+    rules_map_share(m, other);
+    assert_false(rules_share(m->rules, other));
+    rules_map_share(m, same);
+    assert_true(rules_share(m->rules, same));
+    assert_int_equal(rules_generation(m->rules), 3);
+    assert_true(rules_map_right(m, "u1", 3, rules_checksum(same)));
+    rules_unref(same);
+    rules_unref(other);
+    assert_string_equal(rules_checksum(m->rules), m->checksum);
+    rules_map_free(m);
+    cJSON_Delete(object);
+}
+
 /* What has been read is not read again; what nobody wants is not read at all. */
 static void test_what_is_read(void **state)
 {
@@ -455,6 +477,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_written_is_right),
         cmocka_unit_test(test_what_is_read),
+        cmocka_unit_test(test_what_is_shared),
         cmocka_unit_test(test_what_is_too_large_is_of_others),
         cmocka_unit_test(test_what_is_void_is_read),
         cmocka_unit_test(test_whatever_is_wrong_is_put_right),
