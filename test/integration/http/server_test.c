@@ -138,7 +138,7 @@ static void test_requests_sent_ahead_take_turns(void **state)
 /* No answer is made while those before it are not read, and then all are. */
 static void test_requests_sent_ahead_wait_for_their_reader(void **state)
 {
-    enum { AHEAD = 300, PAUSE_MS = 300 };
+    enum { AHEAD = 600, PAUSE_MS = 300 };
     struct world *w = *state;
     static struct raw_peer p;
     static char bytes[1024 * 1024];
