@@ -3,43 +3,67 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { READ_STEP = 16 * 1024 };
+enum { READ_STEP = 16 * 1024, WRITER_MS = 3000 };
 
+/* Waits for a writer, or for what one writes. False: nobody came in time. */
+static bool wait_for_writer(int fd, int ms)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    int rc;
+    do {
+        rc = poll(&p, 1, ms);
+    } while (rc < 0 && errno == EINTR);
+    return rc != 0;
+}
+
+static int read_step(int fd, const char *path, struct buf *out, bool *more, struct err *e)
+{
+    size_t room = out->max - out->len;
+    size_t want = room < READ_STEP ? room + 1 : READ_STEP;
+    uint8_t step[READ_STEP + 1];
+    ssize_t n = read(fd, step, want);
+    *more = n != 0;
+    if (n < 0 && errno == EAGAIN) {
+        (void)wait_for_writer(fd, -1); /* it takes its time */
+        return 0;
+    }
+    if (n < 0 && errno != EINTR) {
+        return err_set(e, -errno, "%s: cannot read: %s", path, strerror(errno));
+    }
+    int rc = n <= 0 ? 0 : buf_append(out, step, (size_t)n);
+    if (rc == -ENOBUFS) {
+        return err_set(e, rc, "%s: larger than the limit of %zu bytes", path, out->max);
+    }
+    return rc == 0 ? 0 : err_set(e, rc, "%s: out of memory", path);
+}
+
+/* A pipe that nobody writes to must not hold up the program. */
 static int read_all(int fd, const char *path, struct buf *out, struct err *e)
 {
-    for (;;) {
-        size_t room = out->max - out->len;
-        size_t want = room < READ_STEP ? room + 1 : READ_STEP;
-        uint8_t step[READ_STEP + 1];
-        ssize_t n = read(fd, step, want);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            return err_set(e, -errno, "%s: cannot read: %s", path, strerror(errno));
-        }
-        if (n == 0) {
-            return 0;
-        }
-        int rc = buf_append(out, step, (size_t)n);
-        if (rc == -ENOBUFS) {
-            return err_set(e, rc, "%s: larger than the limit of %zu bytes", path, out->max);
-        }
-        if (rc != 0) {
-            return err_set(e, rc, "%s: out of memory", path);
-        }
+    struct stat st;
+    bool pipe = fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
+    bool late = pipe && !wait_for_writer(fd, WRITER_MS);
+    size_t before = out->len;
+    bool more = true;
+    int rc = pipe || fcntl(fd, F_SETFL, 0) == 0 ? 0 : -errno;
+    while (rc == 0 && more) {
+        rc = read_step(fd, path, out, &more, e);
     }
+    return rc == 0 && late && out->len == before
+               ? err_set(e, -ENXIO, "%s: cannot read: nobody writes to this pipe", path)
+               : rc;
 }
 
 int file_read(const char *path, struct buf *out, struct err *e)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is opened without a writer */
     if (fd < 0) {
         return err_set(e, -errno, "%s: cannot open: %s", path, strerror(errno));
     }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -172,6 +173,31 @@ static void leaves_no_trace_of_a_failed_write(void **state)
     assert_int_equal(count_entries(d), 2);
 }
 
+/* As `<(command)` in a shell. */
+static void reads_a_pipe(void **state)
+{
+    struct temp_dir *d = *state;
+    struct buf out = BUF_INIT(100);
+    struct err e = ERR_INIT;
+    char path[256];
+    assert_int_equal(mkfifo(temp_dir_path(d, "fifo", path), 0600), 0);
+    assert_int_equal(file_read(path, &out, &e), -ENXIO);
+    assert_non_null(strstr(e.msg, "nobody writes to this pipe"));
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = open(path, O_WRONLY);
+        bool well = write(fd, "one ", 4) == 4 && usleep(50 * 1000) == 0 && write(fd, "two", 3) == 3;
+        _exit(well ? 0 : 1);
+    }
+    assert_true(child > 0);
+    assert_int_equal(file_read(path, &out, &e), 0);
+    assert_string_equal(buf_cstr(&out), "one two");
+    int status = 1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    buf_reset(&out);
+}
+
 static void writes_in_the_current_folder(void **state)
 {
     struct temp_dir *d = *state;
@@ -215,6 +241,7 @@ int main(void)
         TEST(replaces_whole_files),
         TEST(replaces_a_link_and_not_what_it_points_to),
         TEST(leaves_no_trace_of_a_failed_write),
+        TEST(reads_a_pipe),
         TEST(writes_in_the_current_folder),
         cmocka_unit_test(resolves_paths_beside_a_file),
     };
