@@ -22,6 +22,7 @@ bool refusal_send(struct metrics *m, struct http_exchange *x, enum request_verb 
     }
     if (code == 401) {
         extra[n++] = (struct http_header){SLICE("WWW-Authenticate"), SLICE("Bearer")};
+        x->last = true; /* who could not say who it is gets no place to stay */
     }
     m->refused++;
     metrics_count_code(m, verb, code);

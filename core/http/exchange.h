@@ -50,6 +50,7 @@ struct http_exchange {
     const struct http_exchange_ops *ops;
     const struct http_exchange_handlers *handlers; /* set by the user at once */
     void *data;                                    /* the user's */
+    bool last; /* server: the connection ends with it; set before its head is sent */
 };
 
 /* Server: sends the response's head; a client's request head went with http_client_request.

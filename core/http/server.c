@@ -289,6 +289,7 @@ static void on_head(void *data, const struct http_head *head)
     c->x.ops = &exchange_ops;
     c->x.handlers = NULL;
     c->x.data = NULL;
+    c->x.last = false;
     if (!h1_conn_keep_head(&c->h1)) {
         struct err e = ERR_INIT;
         err_set(&e, -HTTP_PARSE_NO_ROOM, "too many large requests are being handled: try again");
@@ -437,8 +438,7 @@ static int send_head(struct http_exchange *x, const struct http_head *head)
     h.method = (struct slice){0};
     h.upgrade = head->status == 101;
     h.framing = h.upgrade ? HTTP_BODY_NONE : choose_framing(c, head);
-    /* Who could not say who it is gets no place to stay. */
-    c->keep_alive = c->keep_alive && !c->server->draining && head->status != 401;
+    c->keep_alive = c->keep_alive && !c->server->draining && !x->last;
     struct buf bytes = BUF_INIT(HEAD_OUT_MAX);
     net_loop_lend(c->server->loop, &bytes);
     int rc = h1_head_write(&h, choose_after(c), &bytes);

@@ -6,8 +6,6 @@
  * connection closed; the program gives the bodies of such answers. Bounded: head size and time,
  * idle time, time without progress while the peer does not read, number of connections.
  *
- * A connection ends with the answer 401.
- *
  * With `shares`, for a port that strangers reach, places are shared by address (net/peers.h). When
  * all are taken, a newcomer gets the place of a connection that waits for a request, or whose body
  * has been coming for two seconds: of the address that has most of them, if the newcomer's still

@@ -73,7 +73,8 @@ void shard_learn_own(struct shard *s, const struct shard_cache_config *config,
 
 bool shard_is_overwritten(const struct shard *s, const struct rules_map *map)
 {
-    return map != NULL && s->own != NULL && strcmp(map->checksum, rules_checksum(s->own)) != 0;
+    return map != NULL && !map->unread && s->own != NULL &&
+           strcmp(map->checksum, rules_checksum(s->own)) != 0;
 }
 
 /* Other rules than a manager wrote, or not as they are written. */

@@ -113,10 +113,9 @@ void shard_clean_up(struct shard *s)
     const struct rules_map *map = shard_map(s);
     size_t count = 0;
     shard_wait_end(s);
-    if (s->own != NULL && shard_is_overwritten(s, map) && shard_put_back(s, NULL, map)) {
-        return;
-    }
-    if (map == NULL || map->config_uid[0] == '\0' || !rules_map_ours(map)) {
+    bool overwritten = shard_is_overwritten(s, map);
+    bool ours = map != NULL && map->config_uid[0] != '\0' && rules_map_ours(map);
+    if (map == NULL || (!ours && !overwritten)) {
         shard_done(s, WORK_DONE, 0);
         return;
     }
@@ -131,7 +130,9 @@ void shard_clean_up(struct shard *s)
     free(pods);
     if (count > 0 && map->unread) {
         shard_read_map(s); /* others ask what it shows */
-    } else if (count > 0) {
+    } else if (count > 0 && overwritten && shard_put_back(s, NULL, map)) {
+        return;
+    } else if (count > 0 || !ours) {
         s->gone_at = 0;
         shard_done(s, WORK_DONE, 0); /* its pods bring it again */
     } else {

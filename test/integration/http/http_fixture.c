@@ -97,6 +97,7 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
         break;
     }
     case ANSWER_NO:
+        x->last = true;
         assert_int_equal(http_respond(x, 401, SLICE("text/plain"), SLICE("who?"), NULL, 0), 0);
         break;
     case ANSWER_CHUNKED:

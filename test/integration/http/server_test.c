@@ -160,7 +160,7 @@ static void test_requests_sent_ahead_wait_for_their_reader(void **state)
 }
 
 /* So that nobody can keep a place without being known. */
-static void test_401_ends_the_connection(void **state)
+static void test_the_last_answer_ends_the_connection(void **state)
 {
     struct world *w = *state;
     static struct raw_peer p;
@@ -374,7 +374,7 @@ int main(void)
         TEST(test_pipelined_requests_are_answered_in_order),
         TEST(test_requests_sent_ahead_take_turns),
         TEST(test_requests_sent_ahead_wait_for_their_reader),
-        TEST(test_401_ends_the_connection),
+        TEST(test_the_last_answer_ends_the_connection),
         TEST(test_a_silent_connection_goes_for_another),
         TEST(test_the_kernel_keeps_little),
         TEST(test_expect_continue),
