@@ -1377,12 +1377,12 @@ class PublishTest(ShardsTestCase):
             rules = mesh.rules_of(self.map_of("shard-a") or {})
             return rules and rules["generation"] >= generation and "extra" not in rules
 
+        def told():
+            rules = mesh.rules_of(self.map_of("shard-a") or {})
+            return rules and rules["generation"] == self.get("shard-a")["status"]["generation"]
+
         harness.wait_for(look, "it is put right")
-        harness.wait_for(
-            lambda: self.get("shard-a")["status"]["generation"]
-            == mesh.rules_of(self.map_of("shard-a"))["generation"],
-            "the status has it",
-        )
+        harness.wait_for(told, "the status has it")
         self.wait_enforced("shard-a")
         rules = self.check_status("shard-a", pods)
         self.assertEqual({"object-a"}, pods[0].shown())
