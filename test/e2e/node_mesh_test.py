@@ -883,6 +883,8 @@ class MeshTest(node.TestCase):
         webhooks = os.path.join(harness.ROOT, "k8s", "base", "webhooks.yaml")
         self.kubectl("delete", "-f", webhooks)
         self.kubectl("-n", SYSTEM, "delete", "deployment", "cmesh-manager")
+        managers = f"/api/v1/namespaces/{SYSTEM}/pods?labelSelector=app.kubernetes.io/name=cmesh"
+        harness.wait_for(lambda: not self.cluster.json(managers)["items"], "managers are gone", 120)
         command = [harness.program("manager"), "unlabel", "--kubeconfig", self.cluster.kubeconfig]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
         self.assertEqual(0, done.returncode, done.stderr)
