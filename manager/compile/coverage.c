@@ -26,8 +26,8 @@ struct values {
 };
 
 struct coverage {
-    size_t steps; /* that are left; 0: none are counted */
-    bool over;    /* none is left */
+    struct coverage_bounds left;
+    bool over; /* they were reached */
     size_t count;
     struct {
         const struct rules_entry *a;
@@ -39,10 +39,8 @@ struct coverage {
 
 static bool take_steps(struct coverage *c, size_t steps)
 {
-    if (c->steps != 0) {
-        c->over = c->over || steps >= c->steps;
-        c->steps -= c->over ? 0 : steps;
-    }
+    c->over = c->over || steps >= c->left.steps || (c->left.stop != NULL && *c->left.stop);
+    c->left.steps -= c->over ? 0 : steps;
     return !c->over;
 }
 
@@ -190,13 +188,14 @@ static bool share_any(struct coverage *c, const struct member *one, const struct
 
 /* ---- all ---- */
 
-struct coverage *coverage_new(const struct rules *const *shards, size_t count, size_t steps)
+struct coverage *coverage_new(const struct rules *const *shards, size_t count,
+                              const struct coverage_bounds *bounds)
 {
     struct coverage *c = calloc(1, sizeof *c + count * sizeof c->members[0]);
     if (c == NULL) {
         return NULL;
     }
-    c->steps = steps;
+    c->left = bounds != NULL ? *bounds : (struct coverage_bounds){.steps = SIZE_MAX};
     c->count = count;
     for (size_t i = 0; i < count; i++) {
         if (fill_member(&c->members[i], shards[i]) != 0) {

@@ -9,6 +9,7 @@
 #ifndef MANAGER_COMPILE_COVERAGE_H
 #define MANAGER_COMPILE_COVERAGE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -21,14 +22,21 @@ enum coverage_verdict {
     COVERAGE_ONE,
     COVERAGE_GAP,
     COVERAGE_OVERLAP,
-    COVERAGE_UNKNOWN, /* all steps were taken before it was known */
+    COVERAGE_UNKNOWN, /* the bounds were reached before it was known */
+};
+
+/* A look may take shards x shards x limits steps: requirements and values to compare, mostly in
+ * some 50 ns each. */
+struct coverage_bounds {
+    size_t steps;            /* for all looks together */
+    const atomic_bool *stop; /* set by another thread: nobody asks any more; NULL: that does not
+                                happen */
 };
 
 /* Of the shards with these rules, which must outlive it and whose reference counts it leaves alone.
- * `steps`: requirements and values to compare for all looks together, some 50 ns each; 0: as many
- * as it takes, which may be shards x shards x limits for each namespace. NULL without memory. */
+ * `bounds` NULL: there are none; copied. NULL without memory. */
 MUST_CHECK struct coverage *coverage_new(const struct rules *const *shards, size_t count,
-                                         size_t steps);
+                                         const struct coverage_bounds *bounds);
 
 /* Whether all of them have limits by control labels. If not, namespaces tell nothing. */
 bool coverage_by_namespace(const struct coverage *c);

@@ -64,7 +64,7 @@ static bool is_left_out(const struct coverage_command *c, const char *ns)
 static int look_at(struct run *r, const struct rules *const *shards, size_t count,
                    struct coverage_report *report)
 {
-    struct coverage *coverage = coverage_new(shards, count, 0);
+    struct coverage *coverage = coverage_new(shards, count, NULL);
     int rc = coverage == NULL ? -ENOMEM : coverage_report_begin(report, shards, count);
     bool applies = rc == 0 && coverage_by_namespace(coverage);
     for (size_t i = 0; i < r->names.count && applies && rc == 0; i++) {

@@ -16,7 +16,8 @@ struct cover_look {
     struct net_blocking *work;
     cover_look_fn *done;
     void *data;
-    size_t steps;
+    struct coverage_bounds bounds;
+    atomic_bool dropped;
     uint64_t took_ms;
     int rc;
     struct covered found;
@@ -128,7 +129,7 @@ static void work(void *data)
     struct cover_look *look = data;
     uint64_t begun = uv_hrtime();
     struct coverage *coverage =
-        coverage_new((const struct rules *const *)look->rules, look->count, look->steps);
+        coverage_new((const struct rules *const *)look->rules, look->count, &look->bounds);
     look->rc = coverage == NULL ? -ENOMEM : 0;
     look->found.applies = coverage != NULL && coverage_by_namespace(coverage);
     if (look->found.applies) {
@@ -178,7 +179,7 @@ struct cover_look *cover_look_start(struct net_loop *l, struct rules *const *rul
     }
     look->done = done;
     look->data = data;
-    look->steps = steps;
+    look->bounds = (struct coverage_bounds){.steps = steps, .stop = &look->dropped};
     look->count = count;
     for (size_t i = 0; i < count; i++) {
         look->rules[i] = rules_ref(rules[i]);
@@ -194,6 +195,7 @@ struct cover_look *cover_look_start(struct net_loop *l, struct rules *const *rul
 void cover_look_drop(struct cover_look *look)
 {
     if (look != NULL) {
+        look->dropped = true; /* it ends soon */
         net_blocking_drop(look->work);
     }
 }

@@ -126,12 +126,62 @@ static void a_shard_that_changes_nothing_is_told_too(void **state)
     assert_in_range(fixture_adds(s, "shards") - before, 1, LOOKS_AT_ONE);
 }
 
+/* All of these have each namespace, and only after all their limits is it known that no two share
+ * an object. */
+static void put_large(struct fixture *s, unsigned shard)
+{
+    enum { LIMITS = 100 };
+    struct buf text = BUF_INIT(1 << 20);
+    buf_printf(&text,
+               "{\"metadata\":{\"name\":\"large-%u\"},\"spec\":{\"selector\":{\"matchLabels\":{"
+               "\"shard\":\"%u\"}},\"limits\":[",
+               shard, shard);
+    for (unsigned i = 0; i < LIMITS; i++) {
+        buf_printf(&text,
+                   "%s{\"relateResources\":[{\"apiGroups\":[\"g%u.x\"],\"resources\":[\"r\"]}],"
+                   "\"selector\":{\"matchLabels\":{\"part\":\"%u\",\"k%u\":\"x\"},"
+                   "\"matchExpressions\":[{\"key\":\"ctrlmesh.kusionstack.io/namespace\","
+                   "\"operator\":\"Exists\"}]}}",
+                   i == 0 ? "" : ",", i, shard, i);
+    }
+    buf_append_str(&text, "]}}");
+    store_put(&s->store, "shardingconfigs", "n", cJSON_Parse(buf_cstr(&text)));
+    buf_reset(&text);
+}
+
+/* Whoever leads no more does not keep a thread busy. */
+static void a_look_ends_with_its_controller(void **state)
+{
+    enum { SHARDS = 40, NAMESPACES = 300, UNDER_WAY_MS = 2000 };
+    struct fixture *s = *state;
+    s->coverage = true;
+    s->cover_steps = SIZE_MAX; /* a minute */
+    for (unsigned i = 0; i < NAMESPACES; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "ns-%u", i);
+        put(s, name);
+    }
+    for (unsigned i = 0; i < SHARDS; i++) {
+        put_large(s, i);
+    }
+    fixture_lead(s);
+    fixture_expect_generation(s, "large-0", 1);
+    run_for(s->store.api.loop, UNDER_WAY_MS);
+    assert_string_equal(fixture_condition(s, "large-0", "Covered", "reason"), "");
+    assert_true(s->store.api.loop->uv.active_reqs.count > 0);
+    fixture_retire(s);
+    run_for(s->store.api.loop, UNDER_WAY_MS);
+    assert_int_equal(s->store.api.loop->uv.active_reqs.count, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(namespaces_come_and_go, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(rules_change, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(what_takes_too_long_is_not_known, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_look_ends_with_its_controller, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(a_spec_that_is_refused_changes_nothing, fixture_setup,
                                         fixture_teardown),

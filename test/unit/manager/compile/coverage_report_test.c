@@ -39,7 +39,7 @@ static bool report_all(const struct pair *p, bool json, struct buf *out)
     static const char *const names[] = {"gap", "one", "two"};
     const struct rules *const *shards = (const struct rules *const *)p->rules;
     struct coverage_report r = COVERAGE_REPORT_INIT;
-    struct coverage *c = coverage_new(shards, 2, 0);
+    struct coverage *c = coverage_new(shards, 2, NULL);
     int rc = c == NULL ? -ENOMEM : coverage_report_begin(&r, shards, 2);
     for (size_t i = 0; i < 3 && rc == 0; i++) {
         size_t a;

@@ -53,7 +53,7 @@ static void group_init(struct group *g, const char *const *selectors)
         }
         g->rules[g->count] = rules_of(resource, colon == NULL ? text : colon + 1);
     }
-    g->coverage = coverage_new((const struct rules *const *)g->rules, g->count, 0);
+    g->coverage = coverage_new((const struct rules *const *)g->rules, g->count, NULL);
     assert_non_null(g->coverage);
 }
 
@@ -148,7 +148,8 @@ static void test_too_many_steps(void **state)
     (void)state;
     group_init(&g, GROUP(NS ",part=a", NS ",part=b", NS ",part=c"));
     for (size_t steps = 1; steps < 100; steps++) {
-        struct coverage *c = coverage_new((const struct rules *const *)g.rules, g.count, steps);
+        const struct coverage_bounds bounds = {.steps = steps};
+        struct coverage *c = coverage_new((const struct rules *const *)g.rules, g.count, &bounds);
         enum coverage_verdict verdict = coverage_look(c, "x", &a, &b);
         assert_true(verdict == COVERAGE_UNKNOWN || verdict == COVERAGE_ONE);
         assert_true(last == COVERAGE_UNKNOWN || verdict == COVERAGE_ONE);
@@ -163,10 +164,27 @@ static void test_too_many_steps(void **state)
     group_deinit(&g);
 }
 
+static void test_stopped(void **state)
+{
+    struct group g;
+    size_t a;
+    size_t b;
+    atomic_bool stop = false;
+    const struct coverage_bounds bounds = {.steps = SIZE_MAX, .stop = &stop};
+    (void)state;
+    group_init(&g, GROUP(NS " in (x)", NS " in (y)"));
+    struct coverage *c = coverage_new((const struct rules *const *)g.rules, g.count, &bounds);
+    assert_int_equal(coverage_look(c, "x", &a, &b), COVERAGE_ONE);
+    stop = true;
+    assert_int_equal(coverage_look(c, "y", &a, &b), COVERAGE_UNKNOWN);
+    coverage_free(c);
+    group_deinit(&g);
+}
+
 static bool sweep_new(void *data)
 {
     const struct group *g = data;
-    struct coverage *c = coverage_new((const struct rules *const *)g->rules, g->count, 0);
+    struct coverage *c = coverage_new((const struct rules *const *)g->rules, g->count, NULL);
     coverage_free(c);
     return c != NULL;
 }
@@ -188,6 +206,7 @@ int main(void)
         cmocka_unit_test(test_other_labels_keep_them_apart),
         cmocka_unit_test(test_which_shards),
         cmocka_unit_test(test_too_many_steps),
+        cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
