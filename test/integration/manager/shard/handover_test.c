@@ -818,66 +818,6 @@ static void test_nobody_ends_its_wait_by_the_configmap(void **state)
     expect_waiting(s, "green", "n/blue");
 }
 
-/* Where nothing newer can be published, what was there before is put back. */
-static void test_overwritten_while_the_spec_is_refused(void **state)
-{
-    struct fixture *s = *state;
-    begin(s, LONG_MS);
-    sees(s, "green", "7"); /* no text */
-    fixture_expect_condition(s, "green", "Compiled", "False");
-    fixture_settle(s);
-    overwrite(s, "green", 2, "");
-    fixture_expect_generation(s, "green", 3);
-    assert_non_null(strstr(fixture_rules(s, "green"), "ns in (4,5)"));
-    fixture_settle(s);
-    fixture_set_rules(s, "green", "nonsense");
-    fixture_expect_generation(s, "green", 3);
-    fixture_expect_condition(s, "green", "Compiled", "False");
-}
-
-/* By a leader that did not write it, too. */
-static void test_overwritten_under_another_leader(void **state)
-{
-    struct fixture *s = *state;
-    begin(s, LONG_MS);
-    sees(s, "green", "7");
-    fixture_expect_condition(s, "green", "Compiled", "False");
-    fixture_settle(s);
-    fixture_retire(s);
-    fixture_lead(s);
-    fixture_settle(s);
-    overwrite(s, "green", 2, "");
-    fixture_expect_generation(s, "green", 3);
-    assert_non_null(strstr(fixture_rules(s, "green"), "ns in (4,5)"));
-}
-
-static void test_overwritten_when_its_config_is_gone(void **state)
-{
-    struct fixture *s = *state;
-    begin(s, LONG_MS);
-    store_delete(&s->store, "shardingconfigs", "n", "green");
-    fixture_settle(s);
-    overwrite(s, "green", 2, "");
-    fixture_expect_generation(s, "green", 3);
-    assert_non_null(strstr(fixture_rules(s, "green"), "ns in (4,5)"));
-}
-
-/* What it should have is too large for a ConfigMap. */
-static void test_overwritten_while_it_cannot_be_written(void **state)
-{
-    struct fixture *s = *state;
-    begin(s, LONG_MS);
-    char *large = many("\"6\"", "old", 17000);
-    sees(s, "green", large);
-    fixture_expect_condition(s, "green", "Published", "False");
-    fixture_settle(s);
-    overwrite(s, "green", 2, "");
-    fixture_expect_generation(s, "green", 3);
-    assert_non_null(strstr(fixture_rules(s, "green"), "ns in (4,5)"));
-    fixture_expect_condition(s, "green", "Published", "False");
-    free(large);
-}
-
 static void put_later_rules(struct fixture *s, const char *shard)
 {
     store_put_text(&s->store, "configmaps", "n",
@@ -1056,10 +996,6 @@ int main(void)
         TEST(test_a_new_shard_waits),
         TEST(test_a_new_shard_without_limits_waits),
         TEST(test_nobody_ends_its_wait_by_the_configmap),
-        TEST(test_overwritten_while_the_spec_is_refused),
-        TEST(test_overwritten_under_another_leader),
-        TEST(test_overwritten_when_its_config_is_gone),
-        TEST(test_overwritten_while_it_cannot_be_written),
         TEST(test_edited_and_taken_back),
         TEST(test_strict_waits_for_a_silent_pod),
         TEST(test_strict_waits_for_pods_of_a_deleted_shard),
