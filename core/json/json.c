@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/ascii.h"
+#include "base/heap_size.h"
 #include "base/slice.h"
 #include "json/cursor.h"
 #include "json/scanner.h"
@@ -225,6 +226,23 @@ unsigned json_line(const char *text, size_t len, const cJSON *root, const cJSON 
     struct slice key;
     const char *at = place_of(document, root, item, &key);
     return at == NULL ? 0 : json_line_at(document, at);
+}
+
+static size_t text_weight(const char *text)
+{
+    return text == NULL ? 0 : heap_size(strlen(text) + 1);
+}
+
+size_t json_weight(const cJSON *item)
+{
+    bool refers = (item->type & cJSON_IsReference) != 0;
+    size_t sum = heap_size(sizeof *item);
+    sum += (item->type & cJSON_StringIsConst) != 0 ? 0 : text_weight(item->string);
+    sum += refers ? 0 : text_weight(item->valuestring);
+    for (const cJSON *child = refers ? NULL : item->child; child != NULL; child = child->next) {
+        sum += json_weight(child);
+    }
+    return sum;
 }
 
 /* Bytes that stand in a JSON string as they are. */

@@ -36,6 +36,9 @@ MUST_CHECK const cJSON **json_sorted_members(const cJSON *object, size_t *count)
 /* The line on which `item` begins in the text that `root` was parsed from; 0 if it is not there. */
 unsigned json_line(const char *text, size_t len, const cJSON *root, const cJSON *item);
 
+/* Bytes of memory that the tree takes, about. */
+size_t json_weight(const cJSON *item);
+
 /* Appends the canonical text of `item`. 0, -ENOBUFS, -ENOMEM, or -EINVAL (not finite number), which
  * stays in the buffer (base/buf.h). */
 int json_canonical(const cJSON *item, struct buf *out);

@@ -6,6 +6,7 @@
 
 #include "base/ascii.h"
 #include "base/decimal.h"
+#include "base/heap_size.h"
 #include "kube/selector_builder.h"
 
 enum token_kind {
@@ -467,6 +468,24 @@ bool selector_requirement_matches(const struct selector_requirement *r, const st
         return value != NULL && compares(r, *value);
     }
     return false;
+}
+
+size_t selector_weight_shared(const struct selector *s)
+{
+    return heap_size(sizeof *s + s->count * sizeof s->items[0]);
+}
+
+size_t selector_weight(const struct selector *s)
+{
+    size_t sum = selector_weight_shared(s);
+    for (size_t i = 0; i < s->count; i++) {
+        const struct selector_requirement *r = &s->items[i];
+        sum += strlen(r->key) + 1 + r->value_count * sizeof r->values[0];
+        for (size_t j = 0; j < r->value_count; j++) {
+            sum += strlen(r->values[j]) + 1;
+        }
+    }
+    return sum;
 }
 
 size_t selector_size(const struct selector *s)

@@ -89,6 +89,9 @@ bool selector_has_doubles(const struct selector *s);
 const struct selector_requirement *selector_requirements(const struct selector *s, size_t *count);
 /* Of its requirements and their values. */
 size_t selector_size(const struct selector *s);
+/* Bytes of memory that it takes, about; of a shared one (above) without what it shares. */
+size_t selector_weight(const struct selector *s);
+size_t selector_weight_shared(const struct selector *s);
 /* Whether an object whose label of that key has this value satisfies it; NULL: has no such label.
  */
 bool selector_requirement_matches(const struct selector_requirement *r, const struct slice *value);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/heap_size.h"
 #include "crypto/digest.h"
 #include "kube/name.h"
 #include "rules/rules_table.h"
@@ -45,6 +46,7 @@ struct rules {
     size_t limit_count;
     size_t pair_count; /* that the limits name, each as often as it is named */
     struct rules_table table;
+    struct byte_share share; /* of who counts what is in memory */
 };
 
 /* The document as it was written, for messages. The first error stays, and then all that is read is
@@ -763,6 +765,37 @@ struct rules *rules_with_generation(struct rules *r, uint64_t generation, uint64
     return copy;
 }
 
+size_t rules_weight(const struct rules *r)
+{
+    return heap_size(sizeof *r) + json_weight(r->document) + selector_texts_weight(&r->texts) +
+           rules_table_weight(&r->table);
+}
+
+void rules_count_in(struct rules *r, struct byte_budget *budget)
+{
+    struct rules *all = r->whole != NULL ? r->whole : r;
+    size_t weight = all->share.budget != NULL ? all->share.size : rules_weight(all);
+    byte_share_give_back(&all->share);
+    byte_share_init(&all->share, NULL);
+    if (weight > BYTE_SHARE_FREE) {
+        byte_share_init(&all->share, budget);
+        byte_share_force(&all->share, weight);
+    }
+}
+
+void rules_count_once(struct rules *r, struct byte_budget *budget)
+{
+    if ((r->whole != NULL ? r->whole : r)->share.budget == NULL) {
+        rules_count_in(r, budget);
+    }
+}
+
+size_t rules_counted(const struct rules *r)
+{
+    const struct byte_share *share = &(r->whole != NULL ? r->whole : r)->share;
+    return share->budget == NULL ? 0 : share->size;
+}
+
 bool rules_share(const struct rules *a, const struct rules *b)
 {
     return (a->whole != NULL ? a->whole : a) == (b->whole != NULL ? b->whole : b);
@@ -778,6 +811,7 @@ void rules_unref(struct rules *r)
         free(r);
         return;
     }
+    byte_share_give_back(&r->share);
     rules_table_deinit(&r->table);
     cJSON_Delete(r->document);
     selector_texts_deinit(&r->texts);

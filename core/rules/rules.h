@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/byte_budget.h"
 #include "base/err.h"
 #include "base/slice.h"
 #include "kube/selector.h"
@@ -81,6 +82,17 @@ MUST_CHECK struct rules *rules_parse_plain(const char *text, size_t len, struct 
 /* These without the texts for queries, where they are long: the caller holds a reference, perhaps
  * one of `r` itself. Without memory, to `r`. */
 MUST_CHECK struct rules *rules_plain(struct rules *r);
+
+/* Bytes of memory that they take, about: some milliseconds for large ones. */
+size_t rules_weight(const struct rules *r);
+/* What they take counts there, once for all that share it, until the last of these is freed; the
+ * budget outlives them. It counts nowhere else any more. Small ones count nowhere
+ * (base/byte_budget.h). */
+void rules_count_in(struct rules *r, struct byte_budget *budget);
+/* The same, unless they count somewhere already. */
+void rules_count_once(struct rules *r, struct byte_budget *budget);
+/* What counts; 0: nothing, for it is little, or they are not counted. */
+size_t rules_counted(const struct rules *r);
 
 struct rules *rules_ref(struct rules *r);
 /* The last one frees; NULL is fine. */

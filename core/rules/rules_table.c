@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/heap_size.h"
 #include "base/keyed_hash.h"
 #include "crypto/digest.h"
 #include "kube/query.h"
@@ -452,6 +453,19 @@ int rules_table_compile(struct rules_table *t, const struct selector *const *sel
         return err_set(e, rc, "%s", inner.code != 0 ? inner.msg : text);
     }
     return 0;
+}
+
+size_t rules_table_weight(const struct rules_table *t)
+{
+    size_t sum = t->cap * sizeof t->patterns[0] + t->index_size * sizeof t->index[0] +
+                 t->count * sizeof(struct table_entry *);
+    for (size_t i = 0; i < t->entry_count; i++) {
+        const struct table_entry *entry = t->entries[i];
+        sum += heap_size(sizeof *entry);
+        sum += entry->made == NULL ? 0 : selector_weight_shared(entry->made);
+        sum += t->plain ? 0 : heap_size(entry->seen.escaped.len + 1);
+    }
+    return sum;
 }
 
 bool rules_table_has(const struct rules_table *t, struct slice group, struct slice resource)

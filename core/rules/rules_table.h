@@ -58,6 +58,8 @@ MUST_CHECK int rules_table_compile(struct rules_table *t, const struct selector 
 
 const struct rules_entry *rules_table_match(const struct rules_table *t, struct slice group,
                                             struct slice resource);
+/* Bytes of memory that it takes, about; without the selectors of limits. */
+size_t rules_table_weight(const struct rules_table *t);
 /* Whether there is that pattern itself. */
 bool rules_table_has(const struct rules_table *t, struct slice group, struct slice resource);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/heap_size.h"
 #include "base/list.h"
 
 const struct selector_text *selector_texts_find(const struct selector_texts *t, const char *written)
@@ -87,6 +88,20 @@ failed_text:
 failed:
     selector_free(compiled);
     return NULL;
+}
+
+size_t selector_texts_weight(const struct selector_texts *t)
+{
+    size_t sum = t->room * sizeof(struct selector *) + t->table.room * sizeof(struct table_node *);
+    for (size_t i = 0; i < t->table.count; i++) {
+        sum += selector_weight(t->compiled[i]);
+    }
+    for (struct table_node *n = NULL; (n = table_next(&t->table, n)) != NULL;) {
+        const struct selector_text *text = LIST_ITEM(n, struct selector_text, node);
+        sum += heap_size(sizeof *text + strlen(text->written) + 1);
+        sum += text->canonical == text->written ? 0 : heap_size(text->length + 1);
+    }
+    return sum;
 }
 
 void selector_texts_deinit(struct selector_texts *t)

@@ -36,6 +36,9 @@ const struct selector_text *selector_texts_find(const struct selector_texts *t,
 MUST_CHECK const struct selector_text *
 selector_texts_add(struct selector_texts *t, const char *written, struct selector *compiled);
 
+/* Bytes of memory that they take, about. */
+size_t selector_texts_weight(const struct selector_texts *t);
+
 void selector_texts_deinit(struct selector_texts *t);
 
 #endif
