@@ -43,20 +43,24 @@ static int check_count(const cJSON *object, const char *key, const char *field, 
     return count <= most ? 0 : refuse(e, field, count, most);
 }
 
-static int check_annotations(const cJSON *meta, struct err *e)
+size_t inject_bounds_bytes(const cJSON *map)
 {
     size_t size = 0;
     const cJSON *item;
-    cJSON_ArrayForEach(item, field_map(meta, "annotations"))
+    cJSON_ArrayForEach(item, map)
     {
         const char *value = cJSON_GetStringValue(item);
         size += strlen(item->string) + (value == NULL ? 0 : strlen(value));
     }
-    return size <= INJECT_ANNOTATIONS_MAX
+    return size;
+}
+
+static int check_bytes(const cJSON *meta, const char *key, size_t most, struct err *e)
+{
+    return inject_bounds_bytes(field_map(meta, key)) <= most
                ? 0
-               : err_set(e, -EINVAL,
-                         "metadata.annotations: Too long: may not be more than %d bytes",
-                         INJECT_ANNOTATIONS_MAX);
+               : err_set(e, -EINVAL, "metadata.%s: Too long: may not be more than %zu bytes", key,
+                         most);
 }
 
 static void count_items(const cJSON *list, size_t counts[KINDS], size_t *all)
@@ -95,8 +99,9 @@ int inject_bounds_check(const cJSON *pod, struct err *e)
 {
     const cJSON *meta = field_get(pod, "metadata");
     const cJSON *spec = field_get(pod, "spec");
-    if (check_annotations(meta, e) != 0 ||
+    if (check_bytes(meta, "annotations", INJECT_ANNOTATIONS_MAX, e) != 0 ||
         check_count(meta, "labels", "metadata.labels", INJECT_LABELS_MAX, e) != 0 ||
+        check_bytes(meta, "labels", INJECT_LABEL_BYTES_MAX, e) != 0 ||
         check_count(spec, "volumes", "spec.volumes", INJECT_VOLUMES_MAX, e) != 0) {
         return e->code;
     }

@@ -7,6 +7,7 @@
 
 #include "base/rfc3339.h"
 #include "compile/shards.h"
+#include "inject/inject_bounds.h"
 #include "object/names.h"
 #include "rules/rules.h"
 #include "json/field.h"
@@ -131,8 +132,12 @@ static size_t place_texts(struct pod *p, struct pod_label *labels, struct shelf 
     p->account = place(s, account[0] != '\0' ? account : "default");
     p->injected = place(s, field_text(field_get(meta, "annotations"), keys->injected));
     p->shard = place_key(s, ns, field_text(field_get(meta, "annotations"), keys->injected));
+    const cJSON *all = field_map(meta, "labels");
     const cJSON *label = NULL;
-    cJSON_ArrayForEach(label, field_map(meta, "labels"))
+    if (inject_bounds_bytes(all) > INJECT_LABEL_BYTES_MAX) {
+        all = NULL;
+    }
+    cJSON_ArrayForEach(label, all)
     {
         const char *key = place(s, label->string);
         const char *value = place(s, cJSON_IsString(label) ? label->valuestring : "");

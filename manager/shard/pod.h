@@ -36,7 +36,8 @@ struct pod {
     const char *account;            /* its service account */
     const char *injected;           /* the shard whose sidecars were put into it; "": nobody says */
     const char *shard;              /* "namespace/name" of that one; "" */
-    const struct pod_label *labels; /* sorted by key */
+    const struct pod_label *labels; /* sorted by key; none of a pod with too many for an injection
+                                       (inject/inject_bounds.h) */
     size_t label_count;
     uint64_t generation; /* of its annotation; 0: none, or no number of a generation */
     uint16_t proxy_port; /* localproxy's admin server; 0: there is no such sidecar */

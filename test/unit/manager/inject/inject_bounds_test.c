@@ -297,6 +297,9 @@ static void what_is_too_much_is_refused(void **state)
         {"{\"metadata\":{\"annotations\":{\"a.b\":\"", INJECT_ANNOTATIONS_MAX - 3, "x",
          "\"}},\"spec\":{\"containers\":[{" OPERATOR "}]}}",
          "metadata.annotations: Too long: may not be more than 262144 bytes"},
+        {"{\"metadata\":{\"labels\":{\"a.b\":\"", INJECT_LABEL_BYTES_MAX - 3, "x",
+         "\"}},\"spec\":{\"containers\":[{" OPERATOR "}]}}",
+         "metadata.labels: Too long: may not be more than 32768 bytes"},
     };
     for (size_t i = 0; i < 2 * ARRAY_LEN(rows); i++) {
         struct buf text = BUF_INIT(TEXT_MAX);

@@ -13,6 +13,7 @@
 
 #include "alloc_sweep.h"
 #include "base/array.h"
+#include "inject/inject_bounds.h"
 #include "rules/rules.h"
 #include "yaml/yaml.h"
 #include "json/json.h"
@@ -199,6 +200,29 @@ static void test_selected(void **state)
     free(p);
 }
 
+/* As many as a pod may have that gets sidecars, and one byte more. */
+static void test_large_labels_are_not_kept(void **state)
+{
+    (void)state;
+    for (size_t more = 0; more < 2; more++) {
+        size_t size = INJECT_LABEL_BYTES_MAX - 2 + more;
+        char *text = NULL;
+        char *value = calloc(1, size + 1);
+        assert_non_null(value);
+        memset(value, 'v', size);
+        assert_true(asprintf(&text,
+                             "{\"metadata\":{\"namespace\":\"n\",\"name\":\"p\",\"labels\":{"
+                             "\"k\":\"%s\",\"l\":\"\"}}}",
+                             value) > 0);
+        struct pod *p = make(text);
+        assert_int_equal(p->label_count, more == 0 ? 2 : 0);
+        assert_string_equal(p->key, "n/p");
+        free(p);
+        free(text);
+        free(value);
+    }
+}
+
 static bool make_one(void *data)
 {
     struct pod *p = pod_new(data, &keys);
@@ -224,6 +248,7 @@ int main(void)
         cmocka_unit_test(test_the_largest_generation),
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_selected),
+        cmocka_unit_test(test_large_labels_are_not_kept),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
