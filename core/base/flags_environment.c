@@ -83,6 +83,7 @@ static const char *const settings[] = {
     "rules",
     "shard",
     "sharding-resources",
+    "shards-memory",
     "shared",
     "shutdown-delay",
     "shutdown-grace",

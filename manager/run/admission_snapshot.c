@@ -55,7 +55,7 @@ static const char *shared_pod(const void *data, const char *ns, const char *name
 static struct rules *rules_of(const void *data, size_t number)
 {
     const struct admission_snapshot *o = data;
-    return shard_cache_rules(o->cache, o->configs[number], o->compile);
+    return shard_cache_rules(o->cache, o->configs[number], o->compile, NULL);
 }
 
 /* ---- resources ---- */

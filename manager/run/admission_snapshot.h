@@ -15,7 +15,7 @@
 #include "shard/shard_cache.h"
 
 struct admission_snapshot {
-    const struct shard_cache *cache;
+    struct shard_cache *cache;
     const struct discovery *discovery;
     const struct compile_options *compile;
     /* Of the last look. */

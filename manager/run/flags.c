@@ -54,6 +54,7 @@ static const struct manager_flags defaults = {
     .wait_for_labels = true,
     .labels = LABEL_FLAGS_DEFAULTS(LABELS_PREFIX),
     .label_foreign = LABELS_REFUSE,
+    .shards_memory_mib = 96,
     .probe_interval_s = 15,
     .bypass_wait_s = 120,
     .handover = HANDOVER_STRICT,
@@ -179,6 +180,15 @@ static const struct flag table[] = {
      .help = "Publish the first rules of a shard only when the objects that they select by control "
              "labels have them. Not with --label-qps=0, where nobody knows."},
     FLAGS_LABELS(struct manager_flags, labels, ", and of the labels and annotations of pods", NULL),
+    {.name = "shards-memory",
+     .value = "MIB",
+     .min = 1,
+     .max = 1024 * 1024,
+     FLAG_UINT_AT(struct manager_flags, shards_memory_mib),
+     .help =
+         "Memory for the limits and rules of all shards. Above it the namespace that takes most "
+         "gives up its largest shard: its spec is refused, and its rules stay as they are. The "
+         "container's memory limit needs some 100 MiB more, and what pods take."},
     {.name = "probe-interval",
      .value = "SECONDS",
      .min = 1,

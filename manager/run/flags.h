@@ -46,6 +46,7 @@ struct manager_flags {
     struct compile_labels labels;
     int label_foreign; /* enum labels_policy */
 
+    uint64_t shards_memory_mib;
     uint64_t probe_interval_s;
     bool probe_any_address;
     uint64_t bypass_wait_s; /* 0: nobody is judged by that */

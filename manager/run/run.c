@@ -249,6 +249,7 @@ static int open_world(struct run *r, struct err *e)
         .client = r->client,
         .namespace = r->settings.watch_namespace,
         .prefix = r->settings.labels.prefix,
+        .memory = r->settings.shards_memory_mib * 1024 * 1024,
     };
     r->cache = shard_cache_new(r->program.loop, &o, e);
     if (r->cache == NULL) {

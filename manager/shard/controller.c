@@ -102,6 +102,30 @@ const char *shard_refusal(const struct shard *s)
     return s->refusal.code == 0 ? NULL : s->refusal.msg;
 }
 
+bool shard_is_given_up(const struct shard *s)
+{
+    return s->refusal.code == -EDQUOT;
+}
+
+static void drop_rules(struct rules **at)
+{
+    rules_unref(*at);
+    *at = NULL;
+}
+
+void shard_give_up(struct shard *s)
+{
+    coverer_note(s->controller->coverer, s->compiled);
+    drop_rules(&s->compiled);
+    drop_rules(&s->own);
+    drop_rules(&s->sent);
+    s->past.lost = s->past.lost || s->past.count > 0;
+    handover_deinit(&s->past);
+    if (s->written != NULL) {
+        rules_map_give_up(s->written);
+    }
+}
+
 /* Its key is in the queue, so there is memory for it. */
 void controller_look_after(struct shard *s, uint64_t ms)
 {
@@ -205,16 +229,30 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
     struct controller *c = data;
     struct shard *s =
         part == SHARD_CACHE_CONFIG ? provide_shard(c, key) : controller_find_shard(c, key);
+    const struct shard_cache_config *config = shard_cache_find_config(c->options.cache, key);
     if (s != NULL && part == SHARD_CACHE_CONFIG && s->noticed_at == 0) {
         s->noticed_at = controller_now(c);
+    }
+    if (s != NULL && config != NULL && config->over) {
+        shard_give_up(s);
     }
     if (s != NULL && part == SHARD_CACHE_CONFIGMAP) {
         shard_hear(s, shard_cache_find_map(c->options.cache, key));
     }
     controller_wake(c, key);
-    enqueue(c, key,
-            part == SHARD_CACHE_PODS ? gather_ms(shard_cache_find_config(c->options.cache, key))
-                                     : 0);
+    enqueue(c, key, part == SHARD_CACHE_PODS ? gather_ms(config) : 0);
+}
+
+static void on_excess(void *data, const char *ns)
+{
+    struct controller *c = data;
+    size_t len = strlen(ns);
+    for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
+        struct shard *s = LIST_ITEM(n, struct shard, node);
+        if (strncmp(s->key, ns, len) == 0 && s->key[len] == '/') {
+            handover_lose(&s->past);
+        }
+    }
 }
 
 /* `ns` NULL: of all. */
@@ -426,6 +464,7 @@ static const struct shard_cache_handlers handlers = {
     .on_shard = on_shard,
     .on_pod = on_pod,
     .on_deleted = on_deleted,
+    .on_excess = on_excess,
     .on_ready = on_ready,
 };
 

@@ -133,8 +133,11 @@ void shard_done(struct shard *s, enum work_result result, unsigned retry_after);
 const struct shard_cache_config *shard_config(const struct shard *s);
 /* The ConfigMap as far as is known: NULL: there is none. */
 const struct rules_map *shard_map(struct shard *s);
-/* Why the config's spec is invalid; NULL: it is valid. */
+/* Why the config's spec is invalid, or there is no memory for it; NULL: it is valid. */
 const char *shard_refusal(const struct shard *s);
+bool shard_is_given_up(const struct shard *s);
+/* There is no memory for its rules, so none are kept. What its pods may show is not known then. */
+void shard_give_up(struct shard *s);
 
 /* Looks at the shard, whose key is being handled, again: after so many ms; or when nothing of what
  * was written is believed any more. */

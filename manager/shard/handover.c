@@ -75,6 +75,14 @@ void handover_settled(struct handover_past *p, struct rules *published)
     }
 }
 
+void handover_lose(struct handover_past *p)
+{
+    if (p->count > 1) {
+        drop_first(p, p->count - 1);
+        p->lost = true;
+    }
+}
+
 void handover_deinit(struct handover_past *p)
 {
     drop_first(p, p->count);

@@ -30,6 +30,8 @@ struct handover_past {
 void handover_note(struct handover_past *p, struct rules *rules);
 /* All pods enforce these, which are published: earlier ones are forgotten. */
 void handover_settled(struct handover_past *p, struct rules *published);
+/* Of those only the last ones are remembered, for want of memory. */
+void handover_lose(struct handover_past *p);
 void handover_deinit(struct handover_past *p);
 
 /* What a pod of a shard may show, from little to much. */

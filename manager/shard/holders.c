@@ -129,6 +129,8 @@ static void name_shard(struct search *q, const struct other *o)
         why = "its spec selects it too: change one of the specs";
     } else if (is_unread(o)) {
         why = "its ConfigMap was not read yet";
+    } else if (is_later(o) && o->map->given_up > 0) {
+        why = "there is no memory for its rules: raise the manager's --shards-memory";
     } else if (is_later(o)) {
         why = "its ConfigMap was written by another release, whose sidecars may see anything by it";
     }

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "compile/rules_gain.h"
 #include "inject/inject_options.h"
+#include "kube/name.h"
 #include "shard/controller_internal.h"
 #include "shard/generation.h"
 #include "json/field.h"
@@ -27,8 +28,8 @@ static struct rules *compile_spec(const struct shard *s, const struct shard_cach
 {
     struct compile_options o = {
         .namespace = config->ns, .generation = 1, .labels = s->controller->options.labels};
-    struct rules *known = shard_cache_rules(s->controller->options.cache, config, &o);
-    return known != NULL ? rules_ref(known) : compile_config(config->object, &o, e);
+    struct rules *known = shard_cache_rules(s->controller->options.cache, config, &o, e);
+    return known == NULL ? NULL : rules_ref(known);
 }
 
 static double spec_version(const struct shard_cache_config *config)
@@ -40,8 +41,9 @@ static double spec_version(const struct shard_cache_config *config)
 static bool is_compiled(const struct shard *s, const struct shard_cache_config *config)
 {
     double version = spec_version(config);
-    return s->uid != NULL && strcmp(s->uid, config->uid) == 0 && version > 0 &&
-           version >= s->spec_version && version <= s->spec_version;
+    return config->over == shard_is_given_up(s) && s->uid != NULL &&
+           strcmp(s->uid, config->uid) == 0 && version > 0 && version >= s->spec_version &&
+           version <= s->spec_version;
 }
 
 /* The config is another one of the same name: what was known is of no use. */
@@ -89,6 +91,23 @@ static int update_spec(struct shard *s, const struct shard_cache_config *config)
     s->controller->options.counts->compiled += rules != NULL;
     s->controller->options.counts->refused += rules == NULL;
     return 0;
+}
+
+static void count_rules(const struct shard *s, struct rules *rules)
+{
+    char ns[NAME_LABEL_MAX + 1];
+    (void)snprintf(ns, sizeof ns, "%.*s", (int)strcspn(s->key, "/"), s->key);
+    shard_cache_count_rules(s->controller->options.cache, ns, rules);
+}
+
+/* Of a shard that was given up meanwhile none are kept. */
+static void keep_rules(const struct shard *s, struct rules_map *map)
+{
+    const struct shard_cache_config *config = shard_config(s);
+    if (config != NULL && config->over) {
+        rules_map_give_up(map);
+    }
+    count_rules(s, map->rules);
 }
 
 /* ---- which generation ---- */
@@ -313,6 +332,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     if (s->sent != NULL) {
         rules_map_share(map, s->sent);
     }
+    keep_rules(s, map);
     on_success(s, map);
     store_current_map(s, map);
     shard_report(s);
@@ -343,6 +363,7 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
         return;
     }
     shard_hear(s, map);
+    keep_rules(s, map);
     if (shard_cache_learn_map(s->controller->options.cache, map)) {
         controller_wake(s->controller, s->key);
         begin_anew(s);
@@ -529,6 +550,7 @@ static void publish_between(struct shard *s, const struct shard_cache_config *co
         return;
     }
     struct rules *rules = rules_between(from, wanted);
+    count_rules(s, rules);
     struct number n = {.generation = 0};
     if (rules != NULL) {
         n = choose_number(s, config, map, rules_checksum(rules));
@@ -587,7 +609,7 @@ static void note_right(struct shard *s, const struct shard_cache_config *config,
                        const struct rules_map *map)
 {
     uint64_t generation = map->generation;
-    shard_note_own(s, map->rules);
+    shard_note_own(s, map->rules != NULL ? map->rules : s->compiled);
     clear_trouble(s);
     shard_wait_end(s);
     shard_settle(s, config, map);
@@ -607,6 +629,9 @@ void shard_publish(struct shard *s)
     if (config == NULL || update_spec(s, config) != 0) {
         shard_done(s, config == NULL ? WORK_DONE : WORK_RETRY, 0);
         return;
+    }
+    if (shard_is_given_up(s)) {
+        shard_give_up(s);
     }
     if (s->compiled != NULL) {
         shard_cache_share_rules(s->controller->options.cache, s->key, s->compiled);

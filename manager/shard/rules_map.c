@@ -339,6 +339,23 @@ void rules_map_free(struct rules_map *m)
     }
 }
 
+void rules_map_give_up(struct rules_map *m)
+{
+    m->given_up = m->rules == NULL ? 0 : rules_weight(m->rules);
+    m->later = m->later || m->rules != NULL;
+    rules_unref(m->rules);
+    m->rules = NULL;
+}
+
+void rules_map_forget(struct rules_map *m)
+{
+    rules_map_give_up(m);
+    m->given_up = 0;
+    m->later = false;
+    m->unread = true;
+    m->text_hash = "";
+}
+
 void rules_map_share(struct rules_map *m, struct rules *like)
 {
     if (m->rules == NULL || rules_share(m->rules, like) ||

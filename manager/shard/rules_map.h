@@ -57,8 +57,9 @@ struct rules_map {
     bool owned;             /* it has owners */
     bool foreign_owner;     /* something else controls it */
     bool unread;            /* nobody has looked at its text */
-    bool later; /* they cannot be read, for they are of a version not known here, or over
-                   the bounds: what another release wrote */
+    bool later;      /* they cannot be read, for they are of a version not known here, or over
+                        the bounds: what another release wrote */
+    size_t given_up; /* bytes of its rules, which are not kept for want of memory; 0: they are */
     bool intact;
 };
 
@@ -70,6 +71,12 @@ MUST_CHECK int rules_map_look(const cJSON *object, const char *prefix,
                               const struct rules_map *known, bool wanted, struct rules_map **out);
 /* NULL is ignored. */
 void rules_map_free(struct rules_map *m);
+
+/* Its rules are not kept any more: as if they were of a later version. Checksum and generation are
+ * known on. */
+void rules_map_give_up(struct rules_map *m);
+/* Nobody has looked at its text, as far as is remembered. */
+void rules_map_forget(struct rules_map *m);
 
 /* If `like` say what is in it, they are in memory once from now on. */
 void rules_map_share(struct rules_map *m, struct rules *like);

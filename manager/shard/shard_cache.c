@@ -101,6 +101,7 @@ struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache
     informer_init(&w->configs_informer, w, NULL, SHARD_CACHE_OF_CONFIGS,
                   &shard_cache_config_handlers);
     informer_init(&w->maps_informer, w, NULL, SHARD_CACHE_OF_MAPS, &shard_cache_map_handlers);
+    shard_cache_budget_init(w, o->memory);
     w->own_watches = o->own_watches == 0 ? OWN_WATCHES : o->own_watches;
     shard_cache_sources_init(w);
     struct err why = ERR_INIT;
@@ -139,6 +140,7 @@ void shard_cache_free(struct shard_cache *w)
     table_deinit(&w->pods);
     table_deinit(&w->injected);
     table_deinit(&w->namespaces);
+    shard_cache_budget_deinit(w);
     free(w->generation_key);
     free(w->injected_key);
     free(w->allow_bypass_key);

@@ -37,7 +37,11 @@ struct shard_cache_config {
     const char *name;
     const char *uid;
     const char *version;
-    const cJSON *object;         /* with apiVersion and kind, without managedFields */
+    const cJSON *object;         /* with apiVersion and kind, without managedFields, and without
+                                    limits, if it has some */
+    bool lacks_limits;           /* it has no list of them, */
+    bool unlimited;              /* or an empty one */
+    bool over;                   /* there is no memory for them: spec and ConfigMap are not known */
     bool root;                   /* has spec.root, so no pods */
     size_t pod_count;            /* that it selects */
     const struct selector *pods; /* which those are; NULL: none, or not known for want of memory */
@@ -56,6 +60,9 @@ struct shard_cache_handlers {
     void (*on_pod)(void *data, const struct pod *pod, bool gone);
     /* A config was deleted. It can still be asked for its pods. on_shard follows. */
     void (*on_deleted)(void *data, const struct shard_cache_config *config);
+    /* The shards of this namespace take the most memory, and all together too much: what is not
+     * needed is to be freed, before some of them are given up. */
+    void (*on_excess)(void *data, const char *ns);
     /* All that is needed to decide about this namespace's shards is known now: shard_cache_ready.
      * NULL: about namespaces without configs. */
     void (*on_ready)(void *data, const char *ns);
@@ -67,6 +74,7 @@ struct shard_cache_options {
     const char *prefix;              /* of labels and annotations; copied */
     unsigned own_watches;            /* of pods, one for each namespace, at most; with more of them
                                         one watch follows the pods of all; 0: 16 */
+    size_t memory;                   /* bytes that limits and rules may take; 0: any */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 
@@ -118,9 +126,13 @@ const struct pod *shard_cache_next_pod(const struct shard_cache *w, const struct
 void shard_cache_share_rules(struct shard_cache *w, const char *key, struct rules *rules);
 
 /* What its spec comes to, compiled at the first call and kept until it changes; `o` must always be
- * the same. NULL: it is invalid, or there is no memory. The cache holds the reference. */
-struct rules *shard_cache_rules(const struct shard_cache *w, const struct shard_cache_config *c,
-                                const struct compile_options *o);
+ * the same. The cache holds the reference. NULL: as compile_config; or -EDQUOT, as long as there is
+ * no memory for it (options.memory). */
+struct rules *shard_cache_rules(struct shard_cache *w, const struct shard_cache_config *c,
+                                const struct compile_options *o, struct err *e);
+/* Rules that others keep of a shard of that namespace count with what it has here; NULL is ignored.
+ */
+void shard_cache_count_rules(struct shard_cache *w, const char *ns, struct rules *rules);
 
 /* The pods that a config selects, in the order of their names: config->pod_count of them, in an
  * array that the caller frees. NULL without memory. */

@@ -24,6 +24,7 @@ static void free_namespace(struct shard_cache *w, struct namespace *s)
     members_deinit(&s->members);
     table_remove(&w->namespaces, &s->node);
     free(s);
+    shard_cache_trim(w); /* its account */
 }
 
 static struct namespace *new_namespace(struct shard_cache *w, const char *ns)
@@ -38,8 +39,9 @@ static struct namespace *new_namespace(struct shard_cache *w, const char *ns)
     list_init(&s->injected);
     list_init(&s->pods);
     members_init(&s->members);
+    s->account = shard_cache_account(w, ns);
     informer_init(&s->informer, w, s, SHARD_CACHE_OF_PODS, &shard_cache_pod_handlers);
-    if (table_insert(&w->namespaces, &s->node, s->name) != 0) {
+    if (s->account == NULL || table_insert(&w->namespaces, &s->node, s->name) != 0) {
         free(s);
         return NULL;
     }
@@ -101,7 +103,8 @@ static void part_pods(struct shard_cache *w, struct config *c)
 static void free_config(struct config *c)
 {
     selector_free(c->selector);
-    rules_unref(c->rules);
+    config_spec_forget(&c->spec);
+    byte_share_give_back(&c->share);
     cJSON_Delete(c->object);
     free(c);
 }
@@ -145,30 +148,54 @@ static bool same_generation(const cJSON *a, const cJSON *b)
     return cJSON_IsNumber(x) && cJSON_IsNumber(y) && x->valuedouble == y->valuedouble;
 }
 
-static void forget_rules(struct config *c)
-{
-    rules_unref(c->rules);
-    c->rules = NULL;
-    c->compiled = false;
-}
-
-struct rules *shard_cache_rules(const struct shard_cache *w, const struct shard_cache_config *seen,
-                                const struct compile_options *o)
+struct rules *shard_cache_rules(struct shard_cache *w, const struct shard_cache_config *seen,
+                                const struct compile_options *o, struct err *e)
 {
     struct config *c = LIST_ITEM(seen, struct config, seen);
-    struct err e = ERR_INIT;
-    (void)w;
-    if (!c->compiled) {
-        c->rules = compile_config(c->object, o, &e);
-        c->compiled = e.code != -ENOMEM;
+    bool before = c->spec.compiled;
+    struct rules *rules =
+        config_spec_compile(&c->spec, c->object, o, &c->namespace->account->bytes, e);
+    if (!before) {
+        c->reserved = 0;
+        shard_cache_count_config(c);
     }
-    return c->rules;
+    if (!before && rules != NULL && shard_cache_is_too_much(w, c)) {
+        return config_spec_compile(&c->spec, c->object, o, NULL, e); /* which says why not */
+    }
+    return rules;
 }
 
-static void set_config(struct config *c, cJSON *object)
+/* 0 or -ENOMEM: then all is as before. `fresh`: the spec is another one. */
+static int take_spec(struct config *c, cJSON *object, bool fresh)
 {
-    if (!same_generation(c->object, object)) {
-        forget_rules(c);
+    struct config_spec spec = {.limits = NULL};
+    if (!fresh) {
+        config_spec_strip(object);
+        return 0;
+    }
+    if (config_spec_set(&spec, object) != 0) {
+        config_spec_forget(&spec);
+        return -ENOMEM;
+    }
+    config_spec_forget(&c->spec);
+    c->spec = spec;
+    c->seen.over = false;
+    return 0;
+}
+
+/* It was given up, and there is room for it. */
+static bool is_welcome(const struct shard_cache *w, const struct config *c)
+{
+    return c->seen.over && shard_cache_has_room(w, c->wanted);
+}
+
+/* Takes `object`. */
+static int set_config(struct shard_cache *w, struct config *c, cJSON *object)
+{
+    bool welcome = is_welcome(w, c);
+    if (take_spec(c, object, welcome || !same_generation(c->object, object)) != 0) {
+        cJSON_Delete(object);
+        return -ENOMEM;
     }
     cJSON_Delete(c->object);
     c->object = object;
@@ -180,8 +207,17 @@ static void set_config(struct config *c, cJSON *object)
         .uid = field_meta(object, "uid"),
         .version = field_meta(object, "resourceVersion"),
         .object = object,
+        .lacks_limits = c->spec.lacks_limits,
+        .unlimited = c->spec.unlimited,
+        .over = c->seen.over,
         .root = field_get(field_get(object, "spec"), "root") != NULL,
     };
+    c->reserved = welcome ? c->wanted : 0;
+    struct map_entry *m = welcome ? find_map(w, c->key) : NULL;
+    if (m != NULL && m->map->given_up > 0) {
+        rules_map_forget(m->map); /* whoever leads reads it */
+    }
+    return 0;
 }
 
 static struct config *add_config(struct shard_cache *w, const char *key, const char *ns)
@@ -192,6 +228,7 @@ static struct config *add_config(struct shard_cache *w, const char *key, const c
         memcpy(c->key, key, strlen(key) + 1);
         members_shard_init(&c->shard);
         c->namespace = s;
+        byte_share_init(&c->share, &s->account->bytes);
         if (table_insert(&w->configs, &c->node, c->key) == 0) {
             list_append(&s->configs, &c->link);
             shard_cache_show_map(w, s, key);
@@ -239,12 +276,30 @@ static int change_selector(struct shard_cache *w, struct config *c, struct selec
     return rc;
 }
 
+void shard_cache_drop_selector(struct shard_cache *w, struct config *c)
+{
+    cJSON *spec = cJSON_GetObjectItemCaseSensitive(c->object, "spec");
+    int rc = change_selector(w, c, NULL);
+    (void)rc; /* fails with a selector only */
+    cJSON_DeleteItemFromObjectCaseSensitive(spec, "selector");
+}
+
 static void leave_by_name(struct shard_cache *w, const char *ns)
 {
     struct table_node *n = table_find(&w->namespaces, ns);
     if (n != NULL) {
         shard_cache_leave_namespace(w, LIST_ITEM(n, struct namespace, node));
     }
+}
+
+/* One that was not told of yet. */
+static void undo_config(struct shard_cache *w, struct config *c)
+{
+    struct namespace *s = c->namespace;
+    table_remove(&w->configs, &c->node);
+    list_remove(&c->link);
+    free_config(c);
+    shard_cache_leave_namespace(w, s);
 }
 
 static int put_config(struct shard_cache *w, const char *key, const cJSON *object)
@@ -257,7 +312,8 @@ static int put_config(struct shard_cache *w, const char *key, const cJSON *objec
         drop_config(w, c);
         c = NULL;
     }
-    if (c != NULL && strcmp(c->seen.version, field_meta(object, "resourceVersion")) == 0) {
+    if (c != NULL && strcmp(c->seen.version, field_meta(object, "resourceVersion")) == 0 &&
+        !is_welcome(w, c)) {
         c->stale = false;
         return 0;
     }
@@ -272,8 +328,17 @@ static int put_config(struct shard_cache *w, const char *key, const cJSON *objec
         }
         return -ENOMEM;
     }
-    set_config(c, copy);
+    rc = set_config(w, c, copy);
+    if (rc != 0) {
+        selector_free(selector);
+        if (c->object == NULL) {
+            undo_config(w, c);
+        }
+        return rc;
+    }
     rc = change_selector(w, c, selector);
+    shard_cache_count_config(c);
+    shard_cache_trim(w);
     shard_cache_tell_shard(w, key, SHARD_CACHE_CONFIG);
     return rc;
 }

@@ -4,7 +4,8 @@
  *
  * shard_cache.c begins and ends it and tells who listens; shard_cache_informer.c follows a
  * collection, whose objects shard_cache_configs.c, shard_cache_maps.c and shard_cache_pods.c keep;
- * shard_cache_source.c decides which informer tells of a namespace's pods; shard_lister.c answers.
+ * shard_cache_source.c decides which informer tells of a namespace's pods; shard_cache_budget.c
+ * what is given up when all take too much; shard_lister.c answers.
  */
 #ifndef MANAGER_SHARD_SHARD_CACHE_INTERNAL_H
 #define MANAGER_SHARD_SHARD_CACHE_INTERNAL_H
@@ -12,6 +13,7 @@
 #include "base/list.h"
 #include "base/table.h"
 #include "net/deadline.h"
+#include "shard/config_spec.h"
 #include "shard/members.h"
 #include "shard/shard_cache.h"
 
@@ -33,6 +35,15 @@ struct informer {
     bool lost;   /* something was not kept: it is to be listed again */
 };
 
+/* What the shards of a namespace take of memory: goes when it is nothing. */
+struct account {
+    struct table_node node;
+    struct byte_budget bytes; /* its bound is shard_cache.memory_max, for all together */
+    bool asked;               /* for the past of its shards, and */
+    bool exhausted;           /* for all it can give up: by the trim under way */
+    char ns[];
+};
+
 /* Who tells of a namespace's pods; see shard_cache_source.c. */
 enum pod_source {
     PODS_WAITING, /* nobody, for the moment */
@@ -49,6 +60,7 @@ struct namespace
     struct list pods;
     struct list injected; /* struct injected */
     struct members members;
+    struct account *account;
     bool synced; /* its pods were listed, ever */
     enum pod_source source;
     struct informer informer; /* PODS_OWN */
@@ -66,10 +78,12 @@ struct config {
     struct members_shard shard;
     struct namespace *namespace;
     struct selector *selector; /* NULL: no pods */
-    cJSON *object;
-    struct rules *rules; /* of its spec; NULL: invalid, or not compiled */
-    bool compiled;
-    bool stale; /* not seen yet in the list under way */
+    cJSON *object;             /* without the limits, which `spec` has */
+    struct config_spec spec;
+    struct byte_share share; /* of the namespace's account: all but the rules */
+    size_t wanted;           /* what it took before it was given up: seen.over; */
+    size_t reserved;         /* and takes again, when it is compiled */
+    bool stale;              /* not seen yet in the list under way */
     char key[];
 };
 
@@ -131,6 +145,7 @@ struct shard_cache {
     struct table pods;
     struct table injected;
     struct table namespaces;
+    struct table accounts;
     struct informer configs_informer;
     struct informer maps_informer;
     struct informer shared_informer; /* of the pods of all namespaces; not always there */
@@ -142,6 +157,11 @@ struct shard_cache {
     struct informer_counts past[SHARD_CACHE_COLLECTIONS];
     struct net_deadline again;
     bool again_set;
+
+    size_t memory_max;          /* of all accounts together; 0: no bound */
+    struct byte_budget leaving; /* rules that were given up, and that others hold yet */
+    struct net_task trimming;
+    struct net_deadline readmission;
 };
 
 static inline struct config *config_of_shard(struct members_shard *s)
@@ -227,6 +247,8 @@ void shard_cache_pods_end(struct shard_cache *w, struct namespace *s);
 
 /* They tell who listens. The namespace goes with its last config and map. */
 void shard_cache_remove_config(struct shard_cache *w, struct config *c);
+/* It selects no pods any more. */
+void shard_cache_drop_selector(struct shard_cache *w, struct config *c);
 void shard_cache_drop_map(struct shard_cache *w, struct map_entry *m);
 /* There is a config of that name, or a pod with its sidecars: the map is seen from now on, if there
  * is one. */
@@ -247,6 +269,25 @@ void shard_cache_source_moved(struct shard_cache *w, struct namespace *s);
 void shard_cache_arrange(struct shard_cache *w);
 /* The shared informer begins, or begins anew. */
 void shard_cache_follow_shared(struct shard_cache *w);
+
+/* ---- shard_cache_budget.c: what is kept, and what is given up ---- */
+
+void shard_cache_budget_init(struct shard_cache *w, size_t max);
+/* All configs, maps and namespaces are gone, and nobody holds rules of theirs. */
+void shard_cache_budget_deinit(struct shard_cache *w);
+/* NULL without memory. */
+MUST_CHECK struct account *shard_cache_account(struct shard_cache *w, const char *ns);
+/* What it takes is other than before. */
+void shard_cache_count_config(struct config *c);
+/* As soon as the loop runs on, what is too much is given up. */
+void shard_cache_trim(struct shard_cache *w);
+/* Whether the config is the first to be given up, which it is now, and nobody told. */
+bool shard_cache_is_too_much(struct shard_cache *w, struct config *c);
+bool shard_cache_has_room(const struct shard_cache *w, size_t bytes);
+/* Bytes, of all accounts. */
+size_t shard_cache_memory(const struct shard_cache *w);
+/* How many configs are given up. */
+size_t shard_cache_given_up(const struct shard_cache *w);
 
 /* ---- shard_cache.c: telling who listens ---- */
 

@@ -64,12 +64,19 @@ static struct map_entry *add_map(struct shard_cache *w, const struct rules_map *
 }
 
 /* Takes `map`. */
-static void set_map(struct map_entry *m, struct rules_map *map)
+static void set_map(struct shard_cache *w, struct map_entry *m, struct rules_map *map)
 {
     rules_map_free(m->map);
     m->map = map;
     m->node.key = map->key;
     m->stale = false;
+    const struct config *c = find_config(w, map->key);
+    if (c != NULL && c->seen.over) {
+        rules_map_give_up(map);
+    } else if (c != NULL && c->spec.rules != NULL) {
+        rules_map_share(map, c->spec.rules);
+    }
+    shard_cache_count_rules(w, map->ns, map->rules);
 }
 
 /* Takes `map`. */
@@ -89,7 +96,7 @@ static int put_map(struct shard_cache *w, struct rules_map *map)
         }
         return -ENOMEM;
     }
-    set_map(m, map);
+    set_map(w, m, map);
     if (s != NULL) {
         show(m, s);
     }
@@ -104,7 +111,7 @@ bool shard_cache_learn_map(struct shard_cache *w, struct rules_map *map)
     struct map_entry *m = find_map(w, map->key);
     bool same = m != NULL && m->map->unread && strcmp(m->map->version, map->version) == 0;
     if (same) {
-        set_map(m, map);
+        set_map(w, m, map);
     }
     return same;
 }

@@ -339,6 +339,12 @@ int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
          "Watches of pods that the manager has open: one for each of few namespaces, one for all "
          "of many.",
          count_pod_watches(w)},
+        {"cmesh_manager_shards_memory_bytes", "gauge",
+         "Memory that the limits and rules of all shards take, of --shards-memory.",
+         shard_cache_memory(w)},
+        {"cmesh_manager_shards_given_up", "gauge",
+         "ShardingConfigs that are refused, for there is no memory for their limits.",
+         shard_cache_given_up(w)},
         {"cmesh_manager_synced", "gauge", "1 once the manager's cache has synced, 0 before.",
          shard_cache_synced(w)},
         {"cmesh_manager_following", "gauge",

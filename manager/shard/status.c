@@ -181,31 +181,35 @@ static void add_condition(struct view *v, cJSON *conditions, const char *type, b
 }
 
 /* What one should know of a valid spec. */
-static const char *valid_text(const cJSON *config, const char **reason)
+static const char *valid_text(const struct status_facts *f, const char **reason)
 {
-    const cJSON *limits = field_get(field_get(config, "spec"), "limits");
     *reason = "Valid";
-    if (compile_lacks_limits(config)) {
+    if (f->lacks_limits) {
         *reason = "LimitsMissing";
         return "spec.limits is missing, so the shard sees nothing. Write limits: [] for a shard "
                "that sees everything.";
     }
-    return limits->child == NULL ? "The spec is valid. It has no limits: the shard sees everything."
-                                 : "The spec is valid.";
+    return f->unlimited ? "The spec is valid. It has no limits: the shard sees everything."
+                        : "The spec is valid.";
+}
+
+static const char *refusal_reason(const struct status_facts *f)
+{
+    return f->given_up ? "OverBudget" : f->root ? "Root" : "Invalid";
 }
 
 static void add_compiled(struct view *v, cJSON *conditions)
 {
     const struct status_facts *f = v->f;
-    const char *reason = f->root ? "Root" : "Invalid";
+    const char *reason = NULL;
     char cause[CAUSE_MAX];
     if (f->compile_error == NULL) { /* never "": old API servers take it for null */
-        const char *text = valid_text(f->config, &reason);
+        const char *text = valid_text(f, &reason);
         add_condition(v, conditions, "Compiled", true, reason, text);
         return;
     }
     probe_answer_text(cause, sizeof cause, f->compile_error);
-    add_condition(v, conditions, "Compiled", false, reason, cause);
+    add_condition(v, conditions, "Compiled", false, refusal_reason(f), cause);
 }
 
 static void add_published(struct view *v, cJSON *conditions)
@@ -215,9 +219,9 @@ static void add_published(struct view *v, cJSON *conditions)
     if (f->compile_error != NULL && f->generation == 0) {
         add_condition(v, conditions, "Published", false, "NotCompiled", "There are no rules.");
     } else if (f->compile_error != NULL) {
-        (void)snprintf(text, sizeof text,
-                       "ConfigMap %s still holds generation %" PRIu64 ", of an earlier spec.",
-                       f->configmap, f->generation);
+        (void)snprintf(text, sizeof text, "ConfigMap %s still holds generation %" PRIu64 ", %s.",
+                       f->configmap, f->generation,
+                       f->given_up ? "which stays in force" : "of an earlier spec");
         add_condition(v, conditions, "Published", false, "NotCompiled", text);
     } else if (f->publish_error != NULL) {
         probe_answer_text(text, CAUSE_MAX, f->publish_error);

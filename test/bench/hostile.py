@@ -34,6 +34,8 @@ LEASES = 2000
 CONFIGS = 30
 CONFIG_LIMITS = 2000
 CONFIG_NAMESPACES = 200
+MANY_CONFIGS = 150
+MANY_NAMESPACES = 4
 PAUSE = 0.05  # after a failure
 
 
@@ -415,6 +417,26 @@ class Configs(Tenant):
         return [(self.change, 2)]
 
 
+class Sums(Configs):
+    """As many large shards as there is room for in some namespaces, each of an operator of its own, so
+    that none is compared with another, and nobody is in a hurry."""
+
+    number = 9
+
+    def change(self, place):
+        for number in range(place, MANY_NAMESPACES, 2):
+            name = f"{self.namespace}-sum-{number}"
+            self.send("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        for n in range(place, MANY_CONFIGS, 2):
+            if self.over.is_set():
+                return
+            namespace = f"{self.namespace}-sum-{n % MANY_NAMESPACES}"
+            thing = mesh.config(f"sum-{n}", f"sum-{n}", *self.limits(f"p{n}"))
+            thing["spec"]["controller"] = {"leaderElectionName": f"operator-{n}"}
+            self.send("POST", f"{mesh.API}/namespaces/{namespace}/shardingconfigs", thing)
+        self.over.wait()
+
+
 ATTACKS = {
     "reviews": Reviews,
     "announced": Announced,
@@ -424,6 +446,7 @@ ATTACKS = {
     "slow": Slow,
     "leases": Leases,
     "configs": Configs,
+    "sums": Sums,
 }
 
 

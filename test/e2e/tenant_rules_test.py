@@ -135,6 +135,40 @@ class TenantRulesTest(mesh.MeshTestCase):
         self.assertEqual("Warning", self.events("CompileFailed")[0]["type"])
         self.assertEqual(before, self.map_of("shard-a")["data"])
 
+    def large(self, name, count):
+        """Of an operator of its own, which no other shard has to do with."""
+        limits = [mesh.limit(mesh.is_in(f"key-{i}", name), [f"r{i}"]) for i in range(count)]
+        thing = mesh.config(name, name, *limits)
+        thing["spec"]["controller"] = {"leaderElectionName": name}
+        return thing
+
+    def test_the_sum_of_all_shards_is_bounded(self):
+        """Who has most gives up: what is published stays, and comes back when there is room."""
+        manager = self.manager("--shards-memory=4")
+        shard = self.large("shard-a", 0)
+        shard["spec"]["limits"] = [mesh.limit(mesh.is_in("part", "a"))]
+        self.apply(shard)
+        for i in range(4):
+            self.apply(self.large(f"large-{i}", 1200 + 10 * i))
+        found = self.wait_condition("large-3", "Compiled", "False", "OverBudget")
+        message = mesh.condition(found, "Compiled")["message"]
+        self.assertIn(f"namespace {self.namespace} the most", message)
+        self.assertIn("--shards-memory", message)
+        harness.wait_for(lambda: self.events("CompileFailed"), "an Event tells")
+        row = self.here("get", "shardingconfig", "large-3", "-o", "wide")
+        self.assertIn("spec.limits: the limits and rules of all shards take more than 4 MiB", row)
+        self.wait_condition("large-0", "Compiled", "True")
+        self.wait_condition("large-0", "Published", "True")
+        self.assertGreater(manager.metrics()["cmesh_manager_shards_given_up"], 0)
+        self.assertLessEqual(manager.metrics()["cmesh_manager_shards_memory_bytes"], 4 * 1024 * 1024)
+        self.show("shard-a", "a", "b")
+        harness.wait_for(lambda: self.get("shard-a")["status"]["generation"] == 2, "it is published")
+        for i in range(3):
+            self.delete(f"large-{i}")
+        self.wait_condition("large-3", "Published", "True")
+        rules = mesh.rules_of(self.map_of("large-3"))
+        self.assertEqual(1230, len(rules["spec"]["limits"]))
+
     def lift(self, generation, labels):
         """What an operator does that may patch ConfigMaps."""
         rules = mesh.rules_of(self.map_of("shard-a"))

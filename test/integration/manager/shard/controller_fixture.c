@@ -180,7 +180,8 @@ bool fixture_begin(struct fixture *s, const struct reflector_ops *ops)
 {
     struct err e = ERR_INIT;
     s->ops = ops;
-    struct shard_cache_options wo = {.client = s->store.api.client, .prefix = PREFIX, .ops = ops};
+    struct shard_cache_options wo = {
+        .client = s->store.api.client, .prefix = PREFIX, .memory = s->memory, .ops = ops};
     struct event_recorder_options eo = {
         .client = s->store.api.client, .component = "test", .clock = s->clock};
     s->cache = s->cache != NULL ? s->cache : shard_cache_new(s->store.api.loop, &wo, &e);

@@ -40,6 +40,7 @@ struct fixture {
     bool wait_for_labels;
     bool coverage;      /* namespaces are followed, */
     size_t cover_steps; /* and compared in so many steps; 0: the usual */
+    size_t memory;      /* of shard_cache_options */
     uint64_t orphan_ms; /* 0: no test waits so long */
     struct {
         char *text;

@@ -50,8 +50,16 @@ static void on_ready(void *data, const char *ns)
     note(data, "ready", ns == NULL ? "" : ns, "");
 }
 
-static const struct shard_cache_handlers handlers = {
-    .on_shard = on_shard, .on_pod = on_pod, .on_deleted = on_deleted, .on_ready = on_ready};
+static void on_excess(void *data, const char *ns)
+{
+    note(data, "excess", ns, "");
+}
+
+static const struct shard_cache_handlers handlers = {.on_shard = on_shard,
+                                                     .on_pod = on_pod,
+                                                     .on_deleted = on_deleted,
+                                                     .on_excess = on_excess,
+                                                     .on_ready = on_ready};
 
 /* ---- the API server ---- */
 
@@ -123,6 +131,7 @@ bool place_try_to_begin(struct place *p, const char *namespace)
         .prefix = "ctrlmesh.kusionstack.io",
         .namespace = namespace,
         .own_watches = p->own_watches,
+        .memory = p->memory,
         .ops = p->hurried ? &p->store.ops : NULL,
     };
     p->cache = shard_cache_new(p->store.api.loop, &o, &e);

@@ -22,6 +22,7 @@ struct place {
     struct shard_cache *cache;
     struct buf log;
     unsigned own_watches; /* of shard_cache_options */
+    size_t memory;        /* the same */
     bool hurried;         /* pauses of reflectors are over with the next turn */
 
     /* How often the API server was asked for pods: of one namespace, of all. */

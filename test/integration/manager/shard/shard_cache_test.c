@@ -258,7 +258,7 @@ static const struct rules *rules_after(struct place *p, const char *generation, 
                    "\"shard\":\"a\"}}%s},\"status\":{\"x\":\"%s\"}}",
                    generation[0] == '\0' ? "" : ",\"generation\":", generation, spec, status);
     place_expect(p, "config(n/a) ");
-    return shard_cache_rules(p->cache, shard_cache_find_config(p->cache, "n/a"), &options);
+    return shard_cache_rules(p->cache, shard_cache_find_config(p->cache, "n/a"), &options, NULL);
 }
 
 static void test_rules_are_compiled_once(void **state)
@@ -270,7 +270,8 @@ static void test_rules_are_compiled_once(void **state)
     assert_non_null(rules);
     assert_int_equal(rules_limit_count(rules), 0);
     assert_ptr_equal(
-        shard_cache_rules(p->cache, shard_cache_find_config(p->cache, "n/a"), &options), rules);
+        shard_cache_rules(p->cache, shard_cache_find_config(p->cache, "n/a"), &options, NULL),
+        rules);
     assert_ptr_equal(rules_after(p, "1", ",\"limits\":[]", "2"), rules); /* a status */
     assert_null(rules_after(p, "2", ",\"limits\":5", "2"));
     assert_null(rules_after(p, "2", ",\"limits\":5", "3"));

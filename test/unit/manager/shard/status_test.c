@@ -629,22 +629,22 @@ static void test_a_spec_without_limits(void **state)
 {
     (void)state;
     static const struct {
-        const char *limits;
+        bool lacks_limits;
+        bool unlimited;
         const char *reason;
         const char *message;
     } cases[] = {
-        {LIMITS, "Valid", "The spec is valid."},
-        {"[]", "Valid", "The spec is valid. It has no limits: the shard sees everything."},
-        {"null", "LimitsMissing",
+        {false, false, "Valid", "The spec is valid."},
+        {false, true, "Valid", "The spec is valid. It has no limits: the shard sees everything."},
+        {true, false, "LimitsMissing",
          "spec.limits is missing, so the shard sees nothing. Write limits: [] for a shard that "
          "sees everything."},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct made m = {.config = config_of(cases[i].limits, "")};
         struct status_facts f = published(NULL, 0);
-        f.config = m.config;
-        m.status = status_make(&f, &m.result);
-        assert_non_null(m.status);
+        f.lacks_limits = cases[i].lacks_limits;
+        f.unlimited = cases[i].unlimited;
+        struct made m = make(f);
         expect_condition(&m, "Compiled", "True", cases[i].reason, cases[i].message);
         made_free(&m);
     }
@@ -671,6 +671,20 @@ static void test_rules_that_are_not_published(void **state)
     f.publish_error = NULL;
     m = make(f);
     expect_condition(&m, "Published", "False", "Pending", "Publishing is pending.");
+    made_free(&m);
+}
+
+/* What stands in the ConfigMap may well be of this spec. */
+static void test_a_spec_that_is_given_up(void **state)
+{
+    (void)state;
+    struct status_facts f = published(NULL, 0);
+    f.given_up = true;
+    f.compile_error = "spec.limits: too much";
+    struct made m = make(f);
+    expect_condition(&m, "Compiled", "False", "OverBudget", "spec.limits: too much");
+    expect_condition(&m, "Published", "False", "NotCompiled",
+                     "ConfigMap cmesh-rules-a still holds generation 7, which stays in force.");
     made_free(&m);
 }
 
@@ -933,6 +947,7 @@ int main(void)
         cmocka_unit_test(test_a_spec_that_makes_no_sense),
         cmocka_unit_test(test_a_spec_without_limits),
         cmocka_unit_test(test_rules_that_are_not_published),
+        cmocka_unit_test(test_a_spec_that_is_given_up),
         cmocka_unit_test(test_long_errors_are_cut),
         cmocka_unit_test(test_root),
         cmocka_unit_test(test_ready),

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The limits and rules of all shards have one bound: who takes the most gives up, nobody else.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "shard_cache_fixture.h"
+
+enum { MEMORY = 400 * 1024, READMIT_TURNS = 50 /* pauses pass */ };
+
+static const struct compile_options options = {
+    .generation = 1,
+    .labels = {.namespace = "namespace", .shard_hash = "hash", .control = "control"}};
+
+#define OTHER                                                                                      \
+    "{\"apiVersion\":\"cmesh/v1\",\"generation\":1,\"kind\":\"ShardRules\",\"shard\":{"            \
+    "\"name\":\"a\",\"namespace\":\"elsewhere\"},\"spec\":{\"limits\":[]}}"
+
+static int setup(void **state)
+{
+    int rc = place_setup(state);
+    if (rc == 0) {
+        struct place *p = *state;
+        p->hurried = true;
+        p->memory = MEMORY;
+    }
+    return rc;
+}
+
+/* One limit takes some 1.1 KB when it is compiled. */
+static void put(struct place *p, const char *ns, const char *name, unsigned generation,
+                unsigned limits)
+{
+    struct buf text = BUF_INIT(1024 * 1024);
+    for (unsigned i = 0; i < limits; i++) {
+        (void)buf_printf(&text,
+                         "%s{\"relateResources\":[{\"apiGroups\":[\"\"],\"resources\":[\"r%u\"]}],"
+                         "\"selector\":{\"matchLabels\":{\"a\":\"v%u\"}}}",
+                         i == 0 ? "" : ",", i, i);
+    }
+    store_put_text(&p->store, "shardingconfigs", ns,
+                   "{\"metadata\":{\"name\":\"%s\",\"uid\":\"u-%s\",\"generation\":%u},\"spec\":{"
+                   "\"selector\":{\"matchLabels\":{\"shard\":\"%s\"}},\"limits\":[%s]}}",
+                   name, name, generation, name, buf_cstr(&text));
+    buf_reset(&text);
+}
+
+static const struct shard_cache_config *find(const struct place *p, const char *key)
+{
+    const struct shard_cache_config *c = shard_cache_find_config(p->cache, key);
+    assert_non_null(c);
+    return c;
+}
+
+/* Compiles it, as who leads does. Its limits; -1: it is given up. */
+static int limits_of(struct place *p, const char *key)
+{
+    struct err e = ERR_INIT;
+    const struct rules *r = shard_cache_rules(p->cache, find(p, key), &options, &e);
+    if (r == NULL) {
+        assert_int_equal(e.code, -EDQUOT);
+        assert_non_null(strstr(e.msg, "--shards-memory"));
+    }
+    assert_int_equal(r == NULL, find(p, key)->over);
+    return r == NULL ? -1 : (int)rules_limit_count(r);
+}
+
+static void expect_limits(struct place *p, const char *key, int limits)
+{
+    assert_int_equal(limits_of(p, key), limits);
+}
+
+static void begin(struct place *p)
+{
+    place_begin(p, NULL);
+    place_await_synced(p);
+    place_await_ready(p, "tenant");
+}
+
+/* It is as large as its own limits, and others have nothing to do with it. */
+static void test_who_takes_most_gives_up(void **state)
+{
+    struct place *p = *state;
+    put(p, "honest", "a", 1, 100);
+    put(p, "tenant", "b", 1, 120);
+    put(p, "tenant", "c", 1, 150);
+    begin(p);
+    expect_limits(p, "tenant/b", 120);
+    expect_limits(p, "tenant/c", 150);
+    expect_limits(p, "honest/a", 100);
+    unsigned used = place_metric(p, "cmesh_manager_shards_memory_bytes");
+    assert_in_range(used, 370 * 900, 370 * 1400);
+    put(p, "tenant", "d", 1, 140);
+    place_expect(p, "config(tenant/d) ");
+    /* c is larger than d: it is told, for it was taken before. */
+    expect_limits(p, "tenant/d", 140);
+    place_expect(p, "excess(tenant) config(tenant/c) ");
+    expect_limits(p, "tenant/c", -1);
+    expect_limits(p, "tenant/b", 120);
+    expect_limits(p, "tenant/d", 140);
+    expect_limits(p, "honest/a", 100);
+    assert_int_equal(place_metric(p, "cmesh_manager_shards_given_up"), 1);
+    assert_true(place_metric(p, "cmesh_manager_shards_memory_bytes") < MEMORY);
+    /* The largest one is not even taken, and nobody else is told. */
+    put(p, "tenant", "e", 1, 400);
+    place_expect(p, "config(tenant/e) ");
+    buf_clear(&p->log);
+    expect_limits(p, "tenant/e", -1);
+    place_run(p, 20);
+    assert_null(strstr(buf_cstr(&p->log), "config(tenant/b)"));
+    expect_limits(p, "tenant/d", 140);
+    /* Somebody with less may have more. */
+    put(p, "honest", "f", 1, 100);
+    place_expect(p, "config(honest/f) ");
+    expect_limits(p, "honest/f", 100);
+    place_run(p, 20);
+    expect_limits(p, "honest/f", 100);
+    expect_limits(p, "honest/a", 100);
+    expect_limits(p, "tenant/d", -1);
+    expect_limits(p, "tenant/b", 120);
+}
+
+/* Also before anybody compiles anything: text counts. */
+static void test_texts_count(void **state)
+{
+    struct place *p = *state;
+    for (unsigned i = 0; i < 8; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof name, "c%u", i);
+        put(p, "tenant", name, 1, 900);
+    }
+    begin(p);
+    place_run(p, 20);
+    assert_true(place_metric(p, "cmesh_manager_shards_memory_bytes") <= MEMORY);
+    assert_in_range(place_metric(p, "cmesh_manager_shards_given_up"), 3, 7);
+}
+
+static void test_room_is_used_again(void **state)
+{
+    struct place *p = *state;
+    put(p, "tenant", "a", 1, 200);
+    put(p, "tenant", "b", 1, 300);
+    begin(p);
+    expect_limits(p, "tenant/a", 200);
+    expect_limits(p, "tenant/b", -1);
+    /* What is not its spec changes nothing, and does not bring it back. */
+    put(p, "tenant", "b", 1, 300);
+    place_expect(p, "config(tenant/b) ");
+    expect_limits(p, "tenant/b", -1);
+    place_run(p, READMIT_TURNS);
+    expect_limits(p, "tenant/b", -1);
+    assert_int_equal(find(p, "tenant/b")->pod_count, 0);
+    /* A smaller spec fits. */
+    put(p, "tenant", "b", 2, 100);
+    place_expect(p, "config(tenant/b) ");
+    expect_limits(p, "tenant/b", 100);
+    put(p, "tenant", "b", 3, 300);
+    place_expect(p, "config(tenant/b) ");
+    expect_limits(p, "tenant/b", -1);
+    store_delete(&p->store, "shardingconfigs", "tenant", "a");
+    place_expect(p, "config(tenant/a) ");
+    place_run(p, READMIT_TURNS);
+    assert_false(find(p, "tenant/b")->over);
+    expect_limits(p, "tenant/b", 300);
+    assert_int_equal(place_metric(p, "cmesh_manager_shards_given_up"), 0);
+}
+
+/* Its pods are its own on: another shard must not get them. */
+static void test_pods_stay(void **state)
+{
+    struct place *p = *state;
+    place_put_pod(p, "tenant", "p1", "b");
+    put(p, "tenant", "a", 1, 200);
+    put(p, "tenant", "b", 1, 300);
+    begin(p);
+    expect_limits(p, "tenant/a", 200);
+    expect_limits(p, "tenant/b", -1);
+    place_run(p, 20);
+    assert_int_equal(find(p, "tenant/b")->pod_count, 1);
+}
+
+/* Unless the selector itself is large. */
+static void test_a_large_selector_goes_too(void **state)
+{
+    struct place *p = *state;
+    struct buf values = BUF_INIT(1024 * 1024);
+    for (unsigned i = 0; i < 6000; i++) {
+        (void)buf_printf(&values, ",\"v%u\"", i);
+    }
+    place_put_pod(p, "tenant", "p1", "b");
+    store_put_text(
+        &p->store, "shardingconfigs", "tenant",
+        "{\"metadata\":{\"name\":\"b\",\"generation\":1},\"spec\":{\"selector\":{"
+        "\"matchExpressions\":[{\"key\":\"shard\",\"operator\":\"In\",\"values\":[\"b\"%s]"
+        "}]},\"limits\":[]}}",
+        buf_cstr(&values));
+    buf_reset(&values);
+    place_begin(p, NULL);
+    place_expect(p, "excess(tenant) ");
+    place_run(p, 20);
+    assert_true(find(p, "tenant/b")->over);
+    assert_int_equal(find(p, "tenant/b")->pod_count, 0);
+    assert_true(place_metric(p, "cmesh_manager_shards_memory_bytes") < MEMORY);
+}
+
+/* ---- ConfigMaps ---- */
+
+static void put_rules(struct place *p, const char *ns, const char *shard, unsigned limits)
+{
+    struct buf text = BUF_INIT(1024 * 1024);
+    (void)buf_printf(&text,
+                     "{\\\"apiVersion\\\":\\\"cmesh/v1\\\",\\\"generation\\\":5,\\\"kind\\\":"
+                     "\\\"ShardRules\\\",\\\"shard\\\":{\\\"name\\\":\\\"%s\\\",\\\"namespace\\\":"
+                     "\\\"%s\\\"},\\\"spec\\\":{\\\"limits\\\":[",
+                     shard, ns);
+    for (unsigned i = 0; i < limits; i++) {
+        (void)buf_printf(&text,
+                         "%s{\\\"apiGroups\\\":[\\\"\\\"],\\\"resources\\\":[\\\"r%u\\\"],"
+                         "\\\"selector\\\":\\\"a=v%u\\\"}",
+                         i == 0 ? "" : ",", i, i);
+    }
+    store_put_text(&p->store, "configmaps", ns,
+                   "{\"metadata\":{\"name\":\"cmesh-rules-%s\",\"uid\":\"m-%s\",\"labels\":{"
+                   "\"ctrlmesh.kusionstack.io/rules\":\"true\"}},\"data\":{\"rules.json\":\"%s]}}\""
+                   "}}",
+                   shard, shard, buf_cstr(&text));
+    buf_reset(&text);
+}
+
+static void test_rules_of_configmaps_count(void **state)
+{
+    struct place *p = *state;
+    put(p, "tenant", "a", 1, 1);
+    put(p, "tenant", "b", 1, 50);
+    begin(p);
+    expect_limits(p, "tenant/a", 1);
+    expect_limits(p, "tenant/b", 50);
+    put_rules(p, "tenant", "a", 300);
+    place_expect(p, "map(tenant/a) ");
+    const struct rules_map *m = shard_cache_find_map(p->cache, "tenant/a");
+    assert_non_null(m->rules);
+    /* Far too many: the config is not given up for what somebody wrote over its rules. */
+    put_rules(p, "tenant", "a", 700);
+    place_expect(p, "map(tenant/a) ");
+    place_run(p, 20);
+    m = shard_cache_find_map(p->cache, "tenant/a");
+    assert_null(m->rules);
+    assert_true(m->later && !m->unread && m->given_up > MEMORY);
+    assert_int_equal(m->generation, 5);
+    assert_string_not_equal(m->checksum, "");
+    expect_limits(p, "tenant/a", 1);
+    expect_limits(p, "tenant/b", 50);
+    /* Never any room for it; but for others, whose readers look once more. */
+    place_run(p, READMIT_TURNS);
+    assert_true(shard_cache_find_map(p->cache, "tenant/a")->later);
+    put_rules(p, "tenant", "a", 2);
+    place_expect(p, "map(tenant/a) ");
+    m = shard_cache_find_map(p->cache, "tenant/a");
+    assert_non_null(m->rules);
+    assert_int_equal(m->given_up, 0);
+}
+
+/* Who else holds them frees them before long: until then they count for nobody. */
+static void test_rules_that_others_hold(void **state)
+{
+    struct place *p = *state;
+    put(p, "tenant", "a", 1, 200);
+    put(p, "tenant", "b", 1, 150);
+    begin(p);
+    expect_limits(p, "tenant/a", 200);
+    expect_limits(p, "tenant/b", 150);
+    struct rules *held =
+        rules_ref(shard_cache_rules(p->cache, find(p, "tenant/a"), &options, NULL));
+    unsigned before = place_metric(p, "cmesh_manager_shards_memory_bytes");
+    put(p, "honest", "c", 1, 100);
+    place_expect(p, "config(honest/c) ");
+    expect_limits(p, "honest/c", 100);
+    place_run(p, 20);
+    expect_limits(p, "tenant/a", -1);
+    expect_limits(p, "tenant/b", 150);
+    assert_true(place_metric(p, "cmesh_manager_shards_memory_bytes") < before - 50 * 1024);
+    rules_unref(held);
+}
+
+/* Rules of a leader's, which no longer stand anywhere, count as well. */
+static void test_rules_that_are_kept_elsewhere(void **state)
+{
+    struct place *p = *state;
+    put(p, "tenant", "a", 1, 200);
+    begin(p);
+    expect_limits(p, "tenant/a", 200);
+    struct rules *past =
+        rules_ref(shard_cache_rules(p->cache, find(p, "tenant/a"), &options, NULL));
+    put(p, "tenant", "a", 2, 201);
+    place_expect(p, "config(tenant/a) ");
+    expect_limits(p, "tenant/a", 201);
+    unsigned before = place_metric(p, "cmesh_manager_shards_memory_bytes");
+    assert_true(before > 350 * 1024);
+    rules_unref(past);
+    assert_true(place_metric(p, "cmesh_manager_shards_memory_bytes") < before - 150 * 1024);
+    struct rules *other = rules_parse_plain(OTHER, sizeof OTHER - 1, NULL);
+    assert_non_null(other);
+    shard_cache_count_rules(p->cache, "elsewhere", other);
+    shard_cache_count_rules(p->cache, "elsewhere", NULL);
+    rules_unref(other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_who_takes_most_gives_up, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_texts_count, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_room_is_used_again, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_pods_stay, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_a_large_selector_goes_too, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_rules_of_configmaps_count, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_rules_that_others_hold, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_rules_that_are_kept_elsewhere, setup, place_teardown),
+    };
+    log_init("test", LOG_TEXT, LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
