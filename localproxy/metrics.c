@@ -183,10 +183,13 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
          "Requests refused with 429 or 503 because too many large ones were being read.",
          s->memory.requests_refused},
         {"cmesh_proxy_unread_memory_bytes", "gauge",
-         "Memory of responses that clients are slow to read.", s->memory.unread_bytes},
+         "Memory of responses that clients are slow to read, and of requests that the API server "
+         "is.",
+         s->memory.unread_bytes},
         {"cmesh_proxy_unread_connections_closed_total", "counter",
-         "Connections closed because too many clients did not read their responses.",
-         s->memory.clients_given_up},
+         "Connections closed because too much was kept that clients or the API server did not "
+         "read.",
+         s->memory.given_up},
         {"cmesh_proxy_upstream_requests_total", "counter", "Requests sent to the API server.",
          s->client->requests},
         {"cmesh_proxy_upstream_dials_total", "counter", "Attempts to connect to the API server.",

@@ -70,8 +70,8 @@ const char *metrics_fallback_name(enum fallback why);
 struct metrics_memory {
     size_t request_bytes; /* large heads and bodies that are not passed on yet */
     uint64_t requests_refused;
-    size_t unread_bytes; /* of answers */
-    uint64_t clients_given_up;
+    size_t unread_bytes; /* of answers, and of requests that the API server does not take */
+    uint64_t given_up;   /* connections, for that */
 };
 
 /* What the text is made of beside the counters. */

@@ -48,7 +48,7 @@ enum {
     RETRY_AFTER_S = 1,
     /* Injected containers have 256 MiB in all. */
     REQUEST_BYTES_MAX = 32 * 1024 * 1024, /* large heads and bodies that are not passed on yet */
-    UNREAD_BYTES_MAX = 32 * 1024 * 1024,  /* of answers that operators do not read */
+    UNREAD_BYTES_MAX = 32 * 1024 * 1024,  /* that operators or the API server do not read */
     STREAMS_SPARE = 512,                  /* beside two for each connection of an operator */
 };
 
@@ -631,6 +631,7 @@ static int open_server(struct proxy *p, struct err *e)
         return e->code;
     }
     listener_secrets_on_tls(p->o.secrets, on_tls, p);
+    kube_client_set_backlog(p->o.upstream, p->backlog);
     return 0;
 }
 
@@ -801,7 +802,7 @@ struct metrics_memory proxy_memory(const struct proxy *p)
         .request_bytes = p->budget.used,
         .requests_refused = p->budget.refused,
         .unread_bytes = unread.bytes,
-        .clients_given_up = unread.given_up,
+        .given_up = unread.given_up,
     };
 }
 
@@ -838,6 +839,7 @@ void proxy_free(struct proxy *p)
     }
     p->on_settled = NULL;
     listener_secrets_on_tls(p->o.secrets, NULL, NULL);
+    kube_client_set_backlog(p->o.upstream, NULL);
     http_server_free(p->server);
     start_versions_deinit(&p->starts);
     forward_context_deinit(&p->forward);

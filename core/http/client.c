@@ -24,7 +24,8 @@ struct http_client {
     char *host;               /* or the path of a Unix socket */
     struct http_proxy *proxy; /* NULL: none */
     struct tls_config *tls;
-    unsigned generation;    /* grows when the TLS settings change */
+    struct net_backlog *backlog; /* NULL: none */
+    unsigned generation;         /* grows when the TLS settings change */
     struct list ready;      /* connections with room for a request, the one used last in front */
     struct list conns;      /* all others */
     struct list waiting;    /* requests for which no connection may be opened yet */
@@ -376,6 +377,7 @@ static int dial(struct http_client *client, struct client_request *r, struct err
         free(c);
         return rc;
     }
+    net_stream_set_backlog(c->stream, client->backlog);
     c->client = client;
     c->loop = client->loop;
     c->protocol = &client_h1;
@@ -546,6 +548,11 @@ static void close_idle(struct http_client *c)
             move_to(&c->conns, &conn->link);
         }
     }
+}
+
+void http_client_set_backlog(struct http_client *c, struct net_backlog *backlog)
+{
+    c->backlog = backlog;
 }
 
 void http_client_set_tls(struct http_client *c, struct tls_config *tls)

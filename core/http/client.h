@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "crypto/tls.h"
 #include "http/exchange.h"
+#include "net/backlog.h"
 #include "net/loop.h"
 
 struct http_client;
@@ -58,6 +59,10 @@ struct http_client_stats {
 /* NULL with `e` set. */
 MUST_CHECK struct http_client *http_client_new(struct net_loop *l,
                                                const struct http_client_options *o, struct err *e);
+
+/* What the server does not read of connections that are opened from now on counts there
+ * (net/backlog.h); NULL: nowhere. It must outlive the client, or be taken away. */
+void http_client_set_backlog(struct http_client *c, struct net_backlog *backlog);
 
 /* From now on new connections use `tls`; those in use finish, unused ones are closed. */
 void http_client_set_tls(struct http_client *c, struct tls_config *tls);

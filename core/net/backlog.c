@@ -33,7 +33,8 @@ static void give_up(struct net_backlog *b, struct net_stream *s)
 {
     struct err e = ERR_INIT;
     err_set(&e, UV_ENOBUFS, "the peer does not read, and too much is waiting for such peers");
-    log_info("closing a connection: its client does not read, and too much is waiting for clients",
+    log_info(s->dialled ? "closing a connection: the server does not read, and too much is waiting"
+                        : "closing a connection: its client does not read, and too much is waiting",
              log_num("bytes", (int64_t)s->unread.size));
     b->given_up++;
     stream_leave_backlog(s);
@@ -105,9 +106,11 @@ void stream_note_progress(struct net_stream *s)
 void stream_note_unread(struct net_stream *s)
 {
     struct net_backlog *b = s->backlog;
-    /* Whoever writes to it holds back as much as was read for it. */
-    byte_share_force(&s->unread, s->flight.cap + s->wire.cap + s->plain.cap + NET_READ_SIZE);
-    s->was_blocked = s->was_blocked || b->budget.used > b->budget.max / 2;
+    /* Whoever writes to it holds back as much as was read for it: of a client that is counted where
+     * it is held. */
+    size_t held_back = s->dialled ? 0 : NET_READ_SIZE;
+    byte_share_force(&s->unread, s->flight.cap + s->wire.cap + s->plain.cap + held_back);
+    s->was_blocked = s->was_blocked || s->dialled || b->budget.used > b->budget.max / 2;
     if (byte_budget_overdrawn(&b->budget)) {
         net_task_queue(b->loop, &b->relieve);
     }

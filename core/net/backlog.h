@@ -6,6 +6,9 @@
  * is bounded here: from half of the maximum on a stream is blocked as soon as the kernel does not
  * take all at once, and above the maximum those streams fail that have made no progress for
  * longest, as they would have at the end of their write timeout. Whoever reads makes progress.
+ *
+ * A dialled stream is blocked so from the beginning: what is passed on to a server can wait where
+ * it comes from, and the kernel has enough to send meanwhile.
  */
 #ifndef CORE_NET_BACKLOG_H
 #define CORE_NET_BACKLOG_H

@@ -16,6 +16,7 @@ WATCHES = 100
 ATTACK_S = 20
 HALF_HEADS = 4000
 HALF_BODIES = 100
+UPLOADS = 800
 LOCK = "operator-lock"
 # Twice 32 MiB and what thousands of connections take, in a container of 256 MiB.
 BOUND_KIB = 96 * 1024
@@ -38,14 +39,19 @@ def ask(proxy, target):
 
 
 class Flood:
-    """`count` connections that send `data` and no more; `statuses` has what they were answered."""
+    """`count` connections that send `data` and no more; `statuses` has what they were answered.
+    `retried` are those of them after which it is of use to come again."""
 
-    def __init__(self, address, count, data, receive_buffer=None):
+    # pylint: disable-next=too-many-arguments
+    def __init__(self, address, count, data, receive_buffer=None, send_buffer=None,
+                 retried=(429, 503)):  # fmt: skip
         host, _, port = address.rpartition(":")
         self.address = (host, int(port))
         self.count = count
         self.data = data
         self.receive_buffer = receive_buffer
+        self.send_buffer = send_buffer
+        self.retried = retried
         self.sockets = {}
         self.statuses = {}
         self.sent = 0
@@ -55,6 +61,8 @@ class Flood:
             s = socket.socket()
             if self.receive_buffer:
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer)
+            if self.send_buffer:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer)
             s.connect(self.address)
             s.setblocking(False)
             self.sockets[s.fileno()] = [s, 0]
@@ -94,9 +102,12 @@ class Flood:
         if found := re.match(rb"HTTP/1.1 (\d+)", text):
             status = int(found[1])
             self.statuses[status] = self.statuses.get(status, 0) + 1
-            kind = b"Retry-After: 1" if status in (429, 503) else b""
+            kind = b"Retry-After: 1" if status in self.retried else b""
             if kind not in text or b'"kind":"Status"' not in text:
                 self.statuses["malformed"] = text
+
+    def answered(self):
+        return sum(n for status, n in self.statuses.items() if status != "malformed")
 
     def close(self):
         for s, _ in self.sockets.values():
@@ -307,6 +318,81 @@ class SlowReaderTest(harness.TestCase):
         # One who reads gets all of it.
         self.assertEqual(8 * MIB, len(proxy.fetch("/version?large").body))
         self.assert_memory(proxy)
+
+
+def narrow_listener():
+    """Of connections to it the kernel keeps little that nobody reads."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1024)
+    return listener
+
+
+class SlowServerTest(harness.TestCase):
+    """What is kept for an API server that does not read, or does not answer."""
+
+    def setUp(self):
+        super().setUp()
+        self.over = threading.Event()
+
+    def start(self, selector="app=foo"):
+        _, kubeconfig = self.plain_upstream(self.serve, listener=narrow_listener())
+        self.addCleanup(self.over.set)
+        return self.scripted_proxy([harness.limit(["pods"], selector)], kubeconfig)
+
+    def serve(self, peer):
+        while (request := peer.read_request_head()) is not None:
+            if request.target == "/version":
+                peer.respond(200, b"{}")
+            else:
+                self.over.wait()
+                return
+
+    def flood(self, *args, **more):
+        flood = Flood(*args, **more)
+        self.addCleanup(flood.close)
+        flood.open()
+        return flood
+
+    def assert_bounded(self, proxy):
+        self.assertEqual(200, proxy.fetch("/version").status)
+        if not harness.is_sanitized(harness.program("localproxy")):
+            self.assertLess(proxy.memory_kib(), SLOW_BOUND_KIB)
+
+    def assert_all_is_given_back(self, proxy, flood):
+        flood.close()
+        self.over.set()
+        for name in ("request", "unread"):
+            harness.wait_for(
+                lambda name=name: proxy.metrics()[f"cmesh_proxy_{name}_memory_bytes"] == 0,
+                f"nothing is kept for those who have gone: {name}",
+            )
+
+    def test_uploads(self):
+        """What is passed on waits where it comes from, and what cannot wait there is counted."""
+        proxy = self.start()
+        head = (
+            "PUT /api/v1/namespaces/a/configmaps/x HTTP/1.1\r\nHost: localhost\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {MIB}\r\n\r\n"
+        ).encode()
+        flood = self.flood(
+            proxy.listen, UPLOADS, head + b" " * MIB, send_buffer=4096, retried=()
+        )
+
+        def all_wait():
+            flood.look()
+            metrics = proxy.metrics()
+            arrived = metrics["cmesh_proxy_upstream_connections"] + flood.answered()
+            closed = metrics["cmesh_proxy_unread_connections_closed_total"]
+            return arrived >= UPLOADS and closed > 0
+
+        harness.wait_for(all_wait, "so much waits for the API server that some are given up")
+        self.assert_bounded(proxy)
+        flood.look()
+        self.assertEqual({503}, set(flood.statuses))
+        self.assert_all_is_given_back(proxy, flood)
 
 
 if __name__ == "__main__":

@@ -261,6 +261,11 @@ struct http_requester kube_client_requester(struct kube_client *c)
     return (struct http_requester){.request = request_kube, .client = c};
 }
 
+void kube_client_set_backlog(struct kube_client *c, struct net_backlog *backlog)
+{
+    http_client_set_backlog(c->http, backlog);
+}
+
 void kube_client_rejected(struct kube_client *c)
 {
     credentials_rejected(c->credentials);

@@ -52,6 +52,9 @@ MUST_CHECK struct http_exchange *kube_client_request(struct kube_client *c,
 /* For http_fetch_start. */
 struct http_requester kube_client_requester(struct kube_client *c);
 
+/* As http_client_set_backlog. */
+void kube_client_set_backlog(struct kube_client *c, struct net_backlog *backlog);
+
 /* To be told when a response had status 401. */
 void kube_client_rejected(struct kube_client *c);
 

@@ -32,6 +32,15 @@ static void test_what_may_be_executed_is_not_repeated(void **state)
     expect(VERB_LIST, false, UV_ETIMEDOUT, 504, 1);
 }
 
+/* Too much of what the API server does not read is kept. */
+static void test_what_is_not_read(void **state)
+{
+    (void)state;
+    expect(VERB_UPDATE, true, UV_ENOBUFS, 503, 0);
+    expect(VERB_LIST, false, UV_ENOBUFS, 503, 1);
+    expect(VERB_WATCH, false, UV_ENOBUFS, 429, 1);
+}
+
 static void test_who_is_no_server_will_not_be_one(void **state)
 {
     (void)state;
@@ -58,6 +67,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_may_be_executed_is_not_repeated),
+        cmocka_unit_test(test_what_is_not_read),
         cmocka_unit_test(test_who_is_no_server_will_not_be_one),
         cmocka_unit_test(test_watches),
     };
