@@ -9,6 +9,7 @@
  */
 #include "forward.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -813,6 +814,7 @@ static int ask_upstream(struct forward *f, const struct http_head *head, struct 
     h.header_count = headers_of_request(&h, f->verb, headers);
     h.headers = headers;
     h.background = f->verb == VERB_WATCH;
+    h.budget = is_reopening(f) ? NULL : f->ctx->budget;
     if (body != NULL) {
         h.framing = HTTP_BODY_LENGTH;
         h.content_length = body->len;
@@ -826,6 +828,18 @@ static int ask_upstream(struct forward *f, const struct http_head *head, struct 
     return f->up != NULL ? 0 : e->code;
 }
 
+/* Nothing was asked. One that is too large for now may be a watch, which is to come again and not
+ * to be listed for. */
+static void answer_unasked(struct forward *f, const struct err *e)
+{
+    if (e->code == -EDQUOT) {
+        (void)refusal_send(f->ctx->metrics, f->down, f->verb, 429, RETRY_AFTER_S, e->msg);
+        return;
+    }
+    f->ctx->metrics->upstream_errors++;
+    answer_failure(f, false, e);
+}
+
 void forward_start(struct forward_context *ctx, struct http_exchange *down,
                    const struct forward_request *r)
 {
@@ -836,8 +850,7 @@ void forward_start(struct forward_context *ctx, struct http_exchange *down,
         return;
     }
     if (ask_upstream(f, r->head, r->target, r->body, &e) != 0) {
-        ctx->metrics->upstream_errors++;
-        answer_failure(f, false, &e);
+        answer_unasked(f, &e);
         forward_free(f);
         return;
     }

@@ -173,6 +173,19 @@ void buf_truncate(struct buf *b, size_t len)
     b->error = 0;
 }
 
+void buf_fit(struct buf *b)
+{
+    size_t need = b->off + b->len + 1;
+    if (b->secret || need >= b->cap) {
+        return;
+    }
+    uint8_t *p = realloc(b->base, need);
+    if (p != NULL) {
+        b->base = p;
+        b->cap = need;
+    }
+}
+
 void buf_clear(struct buf *b)
 {
     b->off = 0;

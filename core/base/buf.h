@@ -81,6 +81,8 @@ void buf_commit(struct buf *b, size_t len);
 void buf_consume(struct buf *b, size_t len);
 /* Drops all but the first `len` (at most b->len) bytes. */
 void buf_truncate(struct buf *b, size_t len);
+/* Gives back the memory that the content does not need. */
+void buf_fit(struct buf *b);
 /* Drops all content, keeping the memory. */
 void buf_clear(struct buf *b);
 

@@ -75,7 +75,7 @@ static void move_all(struct list *from, struct list *to)
 
 static void request_free(struct client_request *r)
 {
-    buf_reset(&r->head);
+    client_request_drop_head(r);
     free(r);
 }
 
@@ -564,13 +564,31 @@ void http_client_set_tls(struct http_client *c, struct tls_config *tls)
     close_idle(c);
 }
 
+/* Heads that are small are neither fitted nor counted. */
+static int write_head(struct client_request *r, const struct http_head *head, struct err *e)
+{
+    if (h1_head_write(head, H1_AFTER_DEFAULT, &r->head) != 0) {
+        return err_memory(e);
+    }
+    if (r->head.cap > BYTE_SHARE_FREE) {
+        buf_fit(&r->head);
+        if (!byte_share_set(&r->head_share, r->head.cap)) {
+            return err_set(e, -EDQUOT, "too many large requests are being handled: try again");
+        }
+    }
+    return 0;
+}
+
 static struct client_request *request_new(const struct http_head *head,
-                                          const struct http_exchange_handlers *handlers, void *data)
+                                          const struct http_exchange_handlers *handlers, void *data,
+                                          struct err *e)
 {
     struct client_request *r = calloc(1, sizeof *r);
     if (r == NULL) {
+        (void)err_memory(e);
         return NULL;
     }
+    byte_share_init(&r->head_share, head->budget);
     buf_init(&r->head, HEAD_OUT_MAX);
     list_init(&r->link);
     r->x.ops = &waiting_operations;
@@ -586,7 +604,7 @@ static struct client_request *request_new(const struct http_head *head,
     r->bodyless = head->framing == HTTP_BODY_NONE ||
                   (head->framing == HTTP_BODY_LENGTH && head->content_length == 0);
     r->repeatable = safe && !head->upgrade && r->bodyless;
-    if (h1_head_write(head, H1_AFTER_DEFAULT, &r->head) != 0) {
+    if (write_head(r, head, e) != 0) {
         request_free(r);
         return NULL;
     }
@@ -597,9 +615,8 @@ struct http_exchange *http_client_request(struct http_client *c, const struct ht
                                           const struct http_exchange_handlers *handlers, void *data,
                                           struct err *e)
 {
-    struct client_request *r = request_new(head, handlers, data);
+    struct client_request *r = request_new(head, handlers, data, e);
     if (r == NULL) {
-        err_memory(e);
         return NULL;
     }
     c->stats.requests++;

@@ -69,7 +69,8 @@ void http_client_set_tls(struct http_client *c, struct tls_config *tls);
 
 /* Sends the head (copied). head->headers hold Host and all others but framing and Connection. The
  * returned exchange gets `handlers` and `data` set; on_close follows in any case unless aborted.
- * While http_exchange_blocked, no body may be sent yet. NULL: out of memory or over the size. */
+ * While http_exchange_blocked, no body may be sent yet. NULL: out of memory or over the size, or
+ * -EDQUOT, when a large head finds no room in head->budget. */
 MUST_CHECK struct http_exchange *http_client_request(struct http_client *c,
                                                      const struct http_head *head,
                                                      const struct http_exchange_handlers *handlers,

@@ -13,6 +13,7 @@
 #define CORE_HTTP_CLIENT_CONN_H
 
 #include "base/buf.h"
+#include "base/byte_budget.h"
 #include "base/list.h"
 #include "http/exchange.h"
 #include "net/deadline.h"
@@ -27,6 +28,7 @@ struct client_request {
     struct client_conn *conn; /* NULL while waiting */
     struct list link;         /* among those that wait, or in conn->requests */
     struct buf head;          /* as HTTP/1.1 has it; kept until the response begins */
+    struct byte_share head_share;
     enum http_framing framing;
     uint64_t content_length;
     bool is_head;
@@ -37,6 +39,13 @@ struct client_request {
     bool sent;   /* or begun to be */
     bool paused; /* by its user, before a connection carries it */
 };
+
+/* It will not be repeated. */
+static inline void client_request_drop_head(struct client_request *r)
+{
+    buf_reset(&r->head);
+    byte_share_give_back(&r->head_share);
+}
 
 /* What the pool asks of a protocol. `session` is what the protocol keeps for a connection. */
 struct client_protocol {

@@ -249,6 +249,7 @@ void h1_conn_drop_head(struct h1_conn *c)
 {
     if (c->head_share.size > BYTE_SHARE_FREE) {
         h1_parser_release_head(c->parser);
+        byte_share_force(&c->head_share, c->head_share.size / 2);
     }
 }
 

@@ -86,9 +86,10 @@ MUST_CHECK int h1_conn_send_head(struct h1_conn *c, struct slice bytes, enum htt
 MUST_CHECK int h1_conn_send_body(struct h1_conn *c, struct slice data);
 MUST_CHECK int h1_conn_send_end(struct h1_conn *c);
 
-/* In on_head: the head is copied, perhaps twice, while it is worked on. False: it may not be. */
+/* In on_head: the head is copied while it is worked on. False: it may not be. (What is sent of it
+ * to a server counts on its own: http_head.budget.) */
 MUST_CHECK bool h1_conn_keep_head(struct h1_conn *c);
-/* Behind it: nobody reads the head itself any more. What it takes is counted until
+/* Behind it: nobody reads the head itself any more. What the copy takes is counted until
  * h1_conn_forget_head. Of a small head its memory stays. */
 void h1_conn_drop_head(struct h1_conn *c);
 void h1_conn_forget_head(struct h1_conn *c);

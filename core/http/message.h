@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/byte_budget.h"
 #include "base/slice.h"
 
 enum http_framing {
@@ -44,6 +45,8 @@ struct http_head {
     bool expect_continue; /* request: `Expect: 100-continue` */
     bool background;      /* request: others may be sent before it (http/client.h) */
     bool unhurried;       /* response: its reader may take its time, without write timeout */
+    struct byte_budget *budget; /* request to be sent: what is kept of it counts there, and it must
+                                   outlive it; NULL: nowhere */
 };
 
 /* The first header of that name (case ignored), or NULL. */

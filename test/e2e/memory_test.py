@@ -8,6 +8,7 @@ import select
 import socket
 import threading
 import time
+import urllib.parse
 
 import harness
 import upstream
@@ -17,6 +18,7 @@ ATTACK_S = 20
 HALF_HEADS = 4000
 HALF_BODIES = 100
 UPLOADS = 800
+LISTS = 400
 LOCK = "operator-lock"
 # Twice 32 MiB and what thousands of connections take, in a container of 256 MiB.
 BOUND_KIB = 96 * 1024
@@ -393,6 +395,30 @@ class SlowServerTest(harness.TestCase):
         flood.look()
         self.assertEqual({503}, set(flood.statuses))
         self.assert_all_is_given_back(proxy, flood)
+
+    def test_lists(self):
+        """What is asked of the API server counts as it is sent: with the selector of the rules."""
+        values = ",".join(f"value-{i:05}" for i in range(5000))
+        proxy = self.start(f"app notin ({values})")
+        selector = urllib.parse.quote(f"group in ({values})")
+        for query in ("", f"?labelSelector={selector}"):
+            head = f"GET /api/v1/pods{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+            flood = self.flood(proxy.listen, LISTS + (0 if query else LISTS), head)
+
+            def all_wait(flood=flood):
+                flood.look()
+                asked = proxy.metrics()["cmesh_proxy_requests_in_flight"]
+                return asked + flood.answered() >= flood.count
+
+            harness.wait_for(all_wait, "all are waiting, or were refused")
+            self.assert_bounded(proxy)
+            self.assertEqual({429}, set(flood.statuses))
+            self.assertGreater(proxy.metrics()["cmesh_proxy_request_memory_refused_total"], 0)
+            flood.close()
+            harness.wait_for(
+                lambda: proxy.metrics()["cmesh_proxy_request_memory_bytes"] == 0,
+                "nothing is kept for those who have gone",
+            )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "http/client.h"
 #include "http/collect.h"
 #include "http/server.h"
 #include "raw_peer.h"
@@ -190,6 +191,14 @@ static void run_until_used(struct world *w, size_t used)
     assert_int_equal(w->budget.used, used);
 }
 
+static void run_until_requested(struct world *w, unsigned requests)
+{
+    for (unsigned i = 0; i < 10000 && w->requests != requests; i++) {
+        run_for(w->loop, 1);
+    }
+    assert_int_equal(w->requests, requests);
+}
+
 static void ask_small(struct world *w)
 {
     static struct raw_peer p;
@@ -235,14 +244,42 @@ static void the_copies_of_a_head_count(void **state)
     w->behaviour = WAIT;
     begin_head(w, &one, HALF);
     raw_send(&one, "\r\n\r\n", 4);
-    run_until_used(w, 2 * 65536);
-    begin_head(w, &two, HALF);
+    run_until_requested(w, 1);
+    assert_int_equal(w->budget.used, 65536); /* the copy, after the head itself */
+    begin_head(w, &two, 2 * HALF);
     raw_expect(w->loop, &two, "HTTP/1.1 429 ");
     raw_close(&two);
     assert_int_equal(http_respond(w->running, 200, SLICE("text/plain"), SLICE("done"), NULL, 0), 0);
     raw_expect(w->loop, &one, "done");
     run_until_used(w, 0);
     raw_close(&one);
+}
+
+/* What a client keeps of a request, to repeat it. */
+static void a_head_to_be_sent_counts(void **state)
+{
+    struct world *w = *state;
+    static char text[HALF];
+    struct err e = ERR_INIT;
+    struct byte_budget budget = {.max = HALF + HALF / 2};
+    const struct http_header long_one = {SLICE("X"), slice_of(text, sizeof text)};
+    const struct http_head head = {.method = SLICE("GET"),
+                                   .target = SLICE("/"),
+                                   .headers = &long_one,
+                                   .header_count = 1,
+                                   .budget = &budget};
+    struct http_client_options o = {.host = "127.0.0.1", .port = 1, .connect_timeout_ms = LONG_MS};
+    struct http_client *client = http_client_new(w->loop, &o, &e);
+    assert_non_null(client);
+    memset(text, 'a', sizeof text);
+    struct http_exchange *x = http_client_request(client, &head, &exchange_handlers, w, &e);
+    assert_non_null(x);
+    assert_in_range(budget.used, HALF, HALF + 100);
+    assert_null(http_client_request(client, &head, &exchange_handlers, w, &e));
+    assert_int_equal(e.code, -EDQUOT);
+    http_exchange_abort(x);
+    assert_int_equal(budget.used, 0);
+    http_client_free(client);
 }
 
 static void a_head_whose_copies_do_not_fit_is_refused(void **state)
@@ -396,6 +433,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_newest_of_too_many_large_heads_is_refused, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(the_copies_of_a_head_count, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_head_to_be_sent_counts, setup, teardown),
         cmocka_unit_test_setup_teardown(a_head_whose_copies_do_not_fit_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_body_that_cannot_be_passed_on_is_refused, setup,
                                         teardown),

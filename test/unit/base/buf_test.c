@@ -133,6 +133,25 @@ static void reserves_and_commits(void **state)
     buf_reset(&b);
 }
 
+static void gives_back_what_it_does_not_need(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT(1000);
+    buf_fit(&b);
+    assert_int_equal(b.cap, 0);
+    for (size_t i = 0; i < 300; i++) {
+        assert_int_equal(buf_append_char(&b, 'x'), 0);
+    }
+    buf_consume(&b, 298);
+    assert_int_equal(b.cap, 512);
+    buf_fit(&b);
+    assert_int_equal(b.cap, 301);
+    assert_content(&b, "xx");
+    assert_int_equal(buf_append_str(&b, "more"), 0);
+    assert_content(&b, "xxmore");
+    buf_reset(&b);
+}
+
 static void gives_its_text_away(void **state)
 {
     (void)state;
@@ -174,10 +193,15 @@ static void a_secret_is_overwritten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(appends_in_order),        cmocka_unit_test(never_grows_past_its_maximum),
-        cmocka_unit_test(the_first_error_stays),   cmocka_unit_test(refuses_sizes_that_overflow),
-        cmocka_unit_test(consumes_from_the_front), cmocka_unit_test(reserves_and_commits),
-        cmocka_unit_test(gives_its_text_away),     cmocka_unit_test(a_secret_is_overwritten),
+        cmocka_unit_test(appends_in_order),
+        cmocka_unit_test(never_grows_past_its_maximum),
+        cmocka_unit_test(the_first_error_stays),
+        cmocka_unit_test(refuses_sizes_that_overflow),
+        cmocka_unit_test(consumes_from_the_front),
+        cmocka_unit_test(reserves_and_commits),
+        cmocka_unit_test(gives_its_text_away),
+        cmocka_unit_test(gives_back_what_it_does_not_need),
+        cmocka_unit_test(a_secret_is_overwritten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
