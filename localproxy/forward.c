@@ -360,6 +360,7 @@ static struct watch *watch_of(const struct forward *f, const struct http_head *h
         .version = f->attributes.version,
         .initial_events = f->attributes.initial_events,
         .newest = f->attributes.newest,
+        .budget = &f->ctx->migrations.memory,
     };
     return watch_new(&o);
 }
@@ -814,7 +815,7 @@ static int ask_upstream(struct forward *f, const struct http_head *head, struct 
     h.header_count = headers_of_request(&h, f->verb, headers);
     h.headers = headers;
     h.background = f->verb == VERB_WATCH;
-    h.budget = is_reopening(f) ? NULL : f->ctx->budget;
+    h.budget = is_reopening(f) ? &f->ctx->migrations.memory : f->ctx->budget;
     if (body != NULL) {
         h.framing = HTTP_BODY_LENGTH;
         h.content_length = body->len;

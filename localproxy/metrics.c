@@ -190,6 +190,9 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
          "Connections closed because too much was kept that clients or the API server did not "
          "read.",
          s->memory.given_up},
+        {"cmesh_proxy_watch_memory_bytes", "gauge",
+         "Memory of events that are not complete yet, and of lists for watches that migrate.",
+         s->memory.watch_bytes},
         {"cmesh_proxy_upstream_requests_total", "counter", "Requests sent to the API server.",
          s->client->requests},
         {"cmesh_proxy_upstream_dials_total", "counter", "Attempts to connect to the API server.",

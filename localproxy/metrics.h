@@ -72,6 +72,7 @@ struct metrics_memory {
     uint64_t requests_refused;
     size_t unread_bytes; /* of answers, and of requests that the API server does not take */
     uint64_t given_up;   /* connections, for that */
+    size_t watch_bytes;  /* watch/watch_memory.h */
 };
 
 /* What the text is made of beside the counters. */

@@ -803,6 +803,7 @@ struct metrics_memory proxy_memory(const struct proxy *p)
         .requests_refused = p->budget.refused,
         .unread_bytes = unread.bytes,
         .given_up = unread.given_up,
+        .watch_bytes = p->forward.migrations.memory.used,
     };
 }
 

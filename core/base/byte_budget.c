@@ -8,11 +8,17 @@ static size_t counted(size_t size)
 
 bool byte_share_set(struct byte_share *s, size_t size)
 {
+    return byte_share_set_within(s, size, SIZE_MAX);
+}
+
+bool byte_share_set_within(struct byte_share *s, size_t size, size_t max)
+{
     struct byte_budget *b = s->budget;
+    size_t bound = b != NULL && b->max < max ? b->max : max;
     size_t now = counted(s->size);
     size_t then = counted(size);
     size_t others = b != NULL ? b->used - now : 0;
-    if (b != NULL && then > now && (others > b->max || then > b->max - others)) {
+    if (b != NULL && then > now && (others > bound || then > bound - others)) {
         b->refused++;
         return false;
     }

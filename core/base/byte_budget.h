@@ -36,6 +36,8 @@ static inline void byte_share_init(struct byte_share *s, struct byte_budget *bud
 /* The buffer is to have `size` bytes. False: it may not grow so far, and the share is as before.
  * One that shrinks always may. */
 MUST_CHECK bool byte_share_set(struct byte_share *s, size_t size);
+/* The same, as if the budget's maximum were `max`: for who leaves the rest to others. */
+MUST_CHECK bool byte_share_set_within(struct byte_share *s, size_t size, size_t max);
 /* The buffer has `size` bytes, whether it may or not: the budget can be overdrawn by it. */
 void byte_share_force(struct byte_share *s, size_t size);
 

@@ -111,6 +111,11 @@ int list_items_next(struct list_items *l, struct slice *piece, struct slice *ite
     return rc < 0 ? err_set(e, l->err.code, "%s", l->err.msg) : rc;
 }
 
+size_t list_items_held(const struct list_items *l)
+{
+    return l->held.cap;
+}
+
 int list_items_finish(const struct list_items *l, struct err *e)
 {
     if (l->err.code != 0) {

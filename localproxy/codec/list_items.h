@@ -44,6 +44,9 @@ void list_items_free(struct list_items *l);
 MUST_CHECK int list_items_next(struct list_items *l, struct slice *piece, struct slice *item,
                                struct err *e);
 
+/* Bytes that it has in memory of an item that is not whole. */
+size_t list_items_held(const struct list_items *l);
+
 /* After the last piece: 0 when the list is whole, else the error, -EINVAL when it broke off. */
 MUST_CHECK int list_items_finish(const struct list_items *l, struct err *e);
 

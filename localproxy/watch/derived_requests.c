@@ -140,22 +140,22 @@ void derived_collection(const struct request_info *ri, struct buf *out)
     append_segment(out, ri->resource);
 }
 
-struct http_exchange *derived_ask(struct kube_client *upstream, struct slice target,
-                                  struct slice accept, bool background,
+struct http_exchange *derived_ask(struct kube_client *upstream, const struct derived_request *r,
                                   const struct http_exchange_handlers *handlers, void *data,
                                   struct err *e)
 {
     struct http_header headers[] = {
-        {SLICE("Accept"), accept},
+        {SLICE("Accept"), r->accept},
         {SLICE("User-Agent"), SLICE("cmesh-localproxy/" CMESH_VERSION)},
     };
     struct http_head head = {
         .method = SLICE("GET"),
-        .target = target,
+        .target = r->target,
         .headers = headers,
         .header_count = ARRAY_LEN(headers),
         .framing = HTTP_BODY_NONE,
-        .background = background,
+        .background = r->background,
+        .budget = r->budget,
     };
     return kube_client_request(upstream, &head, handlers, data, e);
 }

@@ -44,10 +44,16 @@ MUST_CHECK int derived_probe(struct slice target, struct slice selector, uint64_
  * Errors stay in the buffer. */
 void derived_collection(const struct request_info *ri, struct buf *out);
 
-/* Asks for such a target in localproxy's own name: as kube_client_request. `background`: it may
- * take long. */
-MUST_CHECK struct http_exchange *derived_ask(struct kube_client *upstream, struct slice target,
-                                             struct slice accept, bool background,
+struct derived_request {
+    struct slice target;
+    struct slice accept;
+    bool background;            /* it may take long */
+    struct byte_budget *budget; /* as http_head has it */
+};
+
+/* Asks for it in localproxy's own name: as kube_client_request. */
+MUST_CHECK struct http_exchange *derived_ask(struct kube_client *upstream,
+                                             const struct derived_request *r,
                                              const struct http_exchange_handlers *handlers,
                                              void *data, struct err *e);
 

@@ -17,6 +17,7 @@
 #include "base/state_machine.h"
 #include "codec/frames.h"
 #include "codec/watch_frame_write.h"
+#include "net/deadline.h"
 #include "watch/derived_requests.h"
 #include "watch/derived_retry.h"
 
@@ -24,7 +25,9 @@ enum {
     TARGET_MAX = 4 * 1024 * 1024,
     BOOKMARK_MAX = 4096,
     PIECE_MAX = 3 * 1024 * 1024, /* beside what may be queued, below NET_WRITE_MAX */
-    QUERIES_MAX = 2 * SELECTOR_DIFFERENCE_MAX
+    QUERIES_MAX = 2 * SELECTOR_DIFFERENCE_MAX,
+    STUCK_MS =
+        2500 /* from one look at a client to the next, between which it must take something */
 };
 
 /* A page, wanted, fetched, or being written. */
@@ -64,6 +67,9 @@ struct difference_writer {
     uint64_t empty_ms; /* since when they have been empty; 0: the last one was not */
     struct list parts; /* in the order in which they are written */
     size_t ahead;      /* bytes of them that are not written */
+    uint64_t written;  /* bytes */
+    uint64_t seen;     /* of them, when on_stuck looked last */
+    struct net_deadline stuck;
     uint64_t events;
     uint64_t lowest;
     char *kind;
@@ -173,9 +179,23 @@ static int write_part(struct difference_writer *s, struct part *p)
         }
         p->written += step;
         s->ahead -= step;
+        s->written += step;
         note_written(s);
     }
     return 0;
+}
+
+/* Memory that a client keeps by not reading is not kept from those who read. */
+static void on_stuck(struct net_deadline *d)
+{
+    struct difference_writer *s = LIST_ITEM(d, struct difference_writer, stuck);
+    bool moved = s->written != s->seen || !http_exchange_blocked(s->o.down);
+    if (!moved && list_pages_scarce(s->o.pages)) {
+        fail_writer_with(s, -EMSGSIZE, "the client does not read, and others wait for its memory");
+        return;
+    }
+    s->seen = s->written;
+    net_deadline_set(s->loop, d, STUCK_MS);
 }
 
 static int write_parts(struct difference_writer *s)
@@ -436,6 +456,8 @@ struct difference_writer *difference_writer_new(struct net_loop *l,
     s->data = data;
     list_init(&s->parts);
     net_task_init(&s->resume, on_resume);
+    net_deadline_init(&s->stuck, on_stuck);
+    net_deadline_set(l, &s->stuck, STUCK_MS);
     s->o.difference->refs++;
     add_queries(s, &s->o.difference->lost, WATCH_FRAME_DELETED);
     add_queries(s, &s->o.difference->gained, WATCH_FRAME_ADDED);
@@ -449,6 +471,7 @@ void difference_writer_free(struct difference_writer *s)
         return;
     }
     net_task_cancel(&s->resume);
+    net_deadline_clear(&s->stuck);
     while (!list_empty(&s->parts)) {
         part_free(LIST_ITEM(s->parts.next, struct part, link));
     }

@@ -3,8 +3,9 @@
  * Happy path: list_pages_want > on_serve, when there is room > ask_for_page > up_on_body, which
  * makes events of objects > up_on_end > up_on_close > finish_entry > on_tell_wants.
  *
- * What fails for now is asked for again: repeat_or_fail > on_limit > on_serve. Each other way to
- * fail ends in finish_entry too, with a code; who wants the page is told the same way.
+ * What fails for now is asked for again: repeat_or_fail > on_limit > on_serve; what finds no room
+ * too: put_back > on_serve. Each other way to fail ends in finish_entry too, with a code; who wants
+ * the page is told the same way.
  */
 #include "watch/list_pages.h"
 
@@ -26,6 +27,7 @@
 #include "net/deadline.h"
 #include "watch/derived_requests.h"
 #include "watch/derived_retry.h"
+#include "watch/watch_memory.h"
 
 enum { FAILURE_MAX = 256 };
 
@@ -34,14 +36,14 @@ enum { FAILURE_MAX = 256 };
 /* WAITING -- there is room --> ASKED -- all of the answer came --> WHOLE -- it is closed --> DONE,
  * with a page or an error; with an error from each of them. Gone with the last want.
  *
- * ASKED -- it failed for now --> PAUSED -- some time --> WAITING. */
+ * ASKED -- it failed for now --> PAUSED -- some time --> WAITING; ASKED -- no room --> WAITING. */
 enum entry_state { ENTRY_WAITING, ENTRY_ASKED, ENTRY_PAUSED, ENTRY_WHOLE, ENTRY_DONE };
 
 static const struct state_machine machine = {
     .object = "list page",
     .states = {[ENTRY_WAITING] = {"Waiting", STATE(ENTRY_ASKED) | STATE(ENTRY_DONE)},
-               [ENTRY_ASKED] = {"Asked",
-                                STATE(ENTRY_PAUSED) | STATE(ENTRY_WHOLE) | STATE(ENTRY_DONE)},
+               [ENTRY_ASKED] = {"Asked", STATE(ENTRY_WAITING) | STATE(ENTRY_PAUSED) |
+                                             STATE(ENTRY_WHOLE) | STATE(ENTRY_DONE)},
                [ENTRY_PAUSED] = {"Paused", STATE(ENTRY_WAITING) | STATE(ENTRY_DONE)},
                [ENTRY_WHOLE] = {"Whole", STATE(ENTRY_DONE)},
                [ENTRY_DONE] = {"Done", 0}},
@@ -59,7 +61,9 @@ struct page_entry {
     struct http_exchange *up; /* NULL once over */
     struct list_items *items;
     struct page page;
-    struct err error; /* why there is no page; code 0: none */
+    struct byte_share share; /* of all that it has in memory */
+    size_t need;             /* room without which it is not asked for: there was less */
+    struct err error;        /* why there is no page; code 0: none */
     struct net_task tell;
     bool begun;                 /* it was asked for, perhaps several times */
     struct derived_retry retry; /* if begun */
@@ -73,18 +77,20 @@ struct list_pages {
     struct list more;  /* those that wait, for somebody who holds others */
     struct list first; /* for nobody who does */
     struct net_task serve;
+    struct byte_budget *memory;
     unsigned coming; /* entries that are ASKED or WHOLE */
-    size_t held;     /* bytes of those that are DONE */
 };
 
 static void on_serve(struct net_task *t);
 
-struct list_pages *list_pages_new(struct net_loop *l, struct kube_client *upstream)
+struct list_pages *list_pages_new(struct net_loop *l, struct kube_client *upstream,
+                                  struct byte_budget *memory)
 {
     struct list_pages *p = calloc(1, sizeof *p);
     if (p != NULL) {
         p->loop = l;
         p->upstream = upstream;
+        p->memory = memory;
         list_init(&p->entries);
         list_init(&p->more);
         list_init(&p->first);
@@ -121,12 +127,11 @@ static void entry_free(struct page_entry *n)
     if (n->up != NULL) {
         http_exchange_abort(n->up);
     }
-    if (n->state == ENTRY_DONE) {
-        n->pages->held -= n->page.events.len;
-        net_task_queue(n->pages->loop, &n->pages->serve);
-    } else {
+    if (n->state != ENTRY_DONE) {
         set_state(n, ENTRY_DONE);
     }
+    byte_share_give_back(&n->share);
+    net_task_queue(n->pages->loop, &n->pages->serve);
     list_remove(&n->link);
     net_task_cancel(&n->tell);
     net_deadline_clear(&n->limit);
@@ -137,6 +142,34 @@ static void entry_free(struct page_entry *n)
     free(n->page.api_version);
     free(n->target);
     free(n);
+}
+
+/* ---- memory ---- */
+
+static size_t size_of(const struct page_entry *n)
+{
+    size_t held = n->items != NULL ? list_items_held(n->items) : 0;
+    return n->request.target.len + held + n->page.events.len;
+}
+
+/* Who holds pages needs the others before it gives back these. */
+static size_t bound_of(const struct page_entry *n)
+{
+    return n->request.first ? WATCH_MEMORY_FIRST : WATCH_MEMORY_MAX;
+}
+
+static bool count_entry(struct page_entry *n)
+{
+    return byte_share_set_within(&n->share, size_of(n), bound_of(n));
+}
+
+/* Whether it may be asked for: nobody knows how large it will be, so it is tried. */
+static bool has_room(const struct page_entry *n)
+{
+    const struct list_pages *p = n->pages;
+    size_t bound = bound_of(n);
+    size_t left = p->memory->used < bound ? bound - p->memory->used : 0;
+    return left > 0 && n->need <= left;
 }
 
 /* ---- telling those who want it ---- */
@@ -153,11 +186,14 @@ static void finish_entry(struct page_entry *n, int code, const char *why)
     net_task_queue(n->pages->loop, &n->tell); /* first, as who is told may want more */
     set_state(n, ENTRY_DONE);
     net_deadline_clear(&n->limit);
+    list_items_free(n->items);
+    n->items = NULL;
     if (code != 0) {
         (void)err_set(&n->error, code, "%s", why);
         buf_reset(&n->page.events);
     }
-    n->pages->held += n->page.events.len;
+    buf_fit(&n->page.events);
+    byte_share_force(&n->share, size_of(n));
 }
 
 /* Those who were told stay on the list of wants until they let go; an entry that nobody wants any
@@ -202,6 +238,7 @@ static int drop_answer(struct page_entry *n)
     buf_reset(&n->page.events);
     n->page.count = 0;
     n->page.lowest = 0;
+    byte_share_force(&n->share, size_of(n));
     return 0;
 }
 
@@ -233,12 +270,26 @@ static void await_turn(struct page_entry *n)
     net_task_queue(p->loop, &p->serve);
 }
 
-static void end_pause(struct page_entry *n)
+static void wait_again(struct page_entry *n)
 {
     struct net_loop *l = n->pages->loop;
     set_state(n, ENTRY_WAITING);
     net_deadline_set(l, &n->limit, derived_retry_left(&n->retry, net_loop_now(l)));
     await_turn(n);
+}
+
+/* There is no room for the rest of it. */
+static void put_back(struct page_entry *n)
+{
+    size_t need = 2 * size_of(n);
+    n->need = need < LIST_PAGES_EVENTS_MAX ? need : LIST_PAGES_EVENTS_MAX;
+    if (drop_answer(n) != 0) {
+        finish_entry(n, -ENOMEM, "out of memory");
+        return;
+    }
+    http_exchange_abort(n->up);
+    n->up = NULL;
+    wait_again(n);
 }
 
 /* ---- the answer ---- */
@@ -304,6 +355,8 @@ static void up_on_body(struct http_exchange *x, struct slice data)
     }
     if (rc < 0) {
         fail_answer(n, rc);
+    } else if (n->state == ENTRY_ASKED && !count_entry(n)) {
+        put_back(n);
     }
 }
 
@@ -365,10 +418,10 @@ static void on_limit(struct net_deadline *d)
 {
     struct page_entry *n = LIST_ITEM(d, struct page_entry, limit);
     if (n->state == ENTRY_PAUSED) {
-        end_pause(n);
+        wait_again(n);
         return;
     }
-    bool full = n->state == ENTRY_WAITING && n->pages->held >= LIST_PAGES_TOTAL_MAX / 2;
+    bool full = n->state == ENTRY_WAITING && !has_room(n);
     finish_entry(n, full ? -EMSGSIZE : -ETIMEDOUT, full ? TOO_MUCH : "a list takes too long");
 }
 
@@ -388,8 +441,9 @@ static struct slice accept_of(const struct page_request *r)
 
 static int ask_for_page(struct page_entry *n, struct err *e)
 {
-    n->up = derived_ask(n->pages->upstream, n->request.target, accept_of(&n->request), false,
-                        &up_handlers, n, e);
+    struct derived_request r = {
+        .target = n->request.target, .accept = accept_of(&n->request), .budget = n->pages->memory};
+    n->up = derived_ask(n->pages->upstream, &r, &up_handlers, n, e);
     if (n->up == NULL) {
         return e->code;
     }
@@ -402,32 +456,43 @@ static int ask_for_page(struct page_entry *n, struct err *e)
     return 0;
 }
 
+static struct page_entry *first_with_room(const struct list *turns)
+{
+    LIST_FOR_EACH(node, turns)
+    {
+        struct page_entry *n = LIST_ITEM(node, struct page_entry, turn);
+        if (has_room(n)) {
+            return n;
+        }
+    }
+    return NULL;
+}
+
 /* The next whose turn it is; NULL: there is none, or no room. */
 static struct page_entry *next_turn(const struct list_pages *p)
 {
     if (p->coming >= LIST_PAGES_ASKED_MAX) {
         return NULL;
     }
-    if (!list_empty(&p->more)) {
-        return LIST_ITEM(p->more.next, struct page_entry, turn);
-    }
-    bool room = p->held < LIST_PAGES_TOTAL_MAX / 2;
-    return room && !list_empty(&p->first) ? LIST_ITEM(p->first.next, struct page_entry, turn)
-                                          : NULL;
+    struct page_entry *n = first_with_room(&p->more);
+    return n != NULL ? n : first_with_room(&p->first);
 }
 
-/* Who holds pages gives none back before all have come, so these cannot wait for memory. */
 static void on_serve(struct net_task *t)
 {
     struct list_pages *p = LIST_ITEM(t, struct list_pages, serve);
     for (struct page_entry *n; (n = next_turn(p)) != NULL;) {
         struct err e = ERR_INIT;
-        if (p->held >= LIST_PAGES_TOTAL_MAX) {
-            finish_entry(n, -EMSGSIZE, TOO_MUCH);
-        } else if (ask_for_page(n, &e) != 0) {
-            finish_entry(n, e.code, e.msg);
+        if (ask_for_page(n, &e) != 0) {
+            finish_entry(n, e.code == -EDQUOT ? -EMSGSIZE : e.code, e.msg);
         }
     }
+}
+
+bool list_pages_scarce(const struct list_pages *p)
+{
+    return p->coming < LIST_PAGES_ASKED_MAX && !(list_empty(&p->more) && list_empty(&p->first)) &&
+           next_turn(p) == NULL;
 }
 
 static uint64_t hash_request(const struct page_request *r)
@@ -471,8 +536,14 @@ static struct page_entry *entry_new(struct list_pages *p, const struct page_requ
     n->items = list_items_new(r->encoding);
     n->target = strndup(r->target.ptr, r->target.len);
     n->request.target = slice_str(n->target);
+    byte_share_init(&n->share, p->memory);
     if (n->items == NULL || n->target == NULL) {
         (void)err_memory(e);
+        entry_free(n);
+        return NULL;
+    }
+    if (!count_entry(n)) {
+        (void)err_set(e, -EMSGSIZE, "%s", TOO_MUCH);
         entry_free(n);
         return NULL;
     }

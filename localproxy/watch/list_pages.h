@@ -5,7 +5,8 @@
  * A change of the rules makes many watches ask for the same pages at the same moment: each is asked
  * for once, and shared for as long as somebody holds it. Few are asked for at a time, the others
  * wait, so that those who ask for other things find connections, and so that memory has a bound:
- * LIST_PAGES_TOTAL_MAX of pages that are held, and LIST_PAGES_ASKED_MAX of those that are coming.
+ * what of pages is held, and what has come of others, counts (watch_memory.h). Where there is no
+ * room for the rest of a page, it is given up and takes turns with others once more.
  */
 #ifndef LOCALPROXY_WATCH_LIST_PAGES_H
 #define LOCALPROXY_WATCH_LIST_PAGES_H
@@ -14,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/byte_budget.h"
 #include "base/err.h"
 #include "base/list.h"
 #include "codec/encoding.h"
@@ -27,10 +29,8 @@
 /* How long it may wait for its turn. It may then take DERIVED_RETRY_TIME_MS, during which what
  * fails for now is asked for again. */
 #define LIST_PAGES_TIMEOUT_MS 15000
-/* Pages that are asked for at a time; bytes of events that all who hold pages keep in memory before
- * no more is asked for. */
+/* Pages that are asked for at a time. */
 #define LIST_PAGES_ASKED_MAX 8
-#define LIST_PAGES_TOTAL_MAX ((size_t)64 * 1024 * 1024)
 
 struct list_pages;
 
@@ -65,10 +65,14 @@ struct page_want {
     void (*on_page)(struct page_want *w, const struct page *page, const struct err *e);
 };
 
-/* `upstream` must outlive it. NULL without memory. */
-MUST_CHECK struct list_pages *list_pages_new(struct net_loop *l, struct kube_client *upstream);
+/* `upstream` and `memory` must outlive it. NULL without memory. */
+MUST_CHECK struct list_pages *list_pages_new(struct net_loop *l, struct kube_client *upstream,
+                                             struct byte_budget *memory);
 /* Nobody wants anything any more. NULL is ignored. */
 void list_pages_free(struct list_pages *p);
+
+/* Whether somebody waits for a page for which there is no room. */
+bool list_pages_scarce(const struct list_pages *p);
 
 /* 0: on_page follows unless dropped before. */
 MUST_CHECK int list_pages_want(struct list_pages *p, const struct page_request *r,

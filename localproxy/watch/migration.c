@@ -22,6 +22,7 @@
 #include "watch/derived_requests.h"
 #include "watch/difference_writer.h"
 #include "watch/version_probe.h"
+#include "watch/watch_memory.h"
 
 enum {
     LAST_EVENT_MS = 5000, /* how long the event may take that the watch is within */
@@ -74,7 +75,8 @@ int migration_context_init(struct migration_context *ctx, struct net_loop *l,
                            struct kube_client *upstream, struct metrics *metrics)
 {
     *ctx = (struct migration_context){.loop = l, .upstream = upstream, .metrics = metrics};
-    ctx->pages = list_pages_new(l, upstream);
+    ctx->memory.max = WATCH_MEMORY_MAX;
+    ctx->pages = list_pages_new(l, upstream, &ctx->memory);
     return ctx->pages != NULL ? 0 : -ENOMEM;
 }
 
@@ -362,6 +364,7 @@ static void find_version(struct migration *m)
         .target = m->o.head->target,
         .selector = selector_under(m, m->from),
         .version = watch_version(m->o.watch),
+        .budget = &m->ctx->memory,
     };
     free_writer(m);
     if (m->probe != NULL) {
@@ -397,12 +400,17 @@ static void fail_reopen(struct migration *m, const char *why)
     fall_back(m, FALLBACK_REOPEN, why);
 }
 
+static void repeat_reopen(struct migration *m, const struct http_head *head, const char *why);
+
 /* Watches on from where the client is now. */
 static void reopen_watch(struct migration *m)
 {
     struct err e = ERR_INIT;
     set_state(m, MIGRATION_REOPENING);
-    if (ask_for_watch(m, &e) != 0) {
+    int rc = ask_for_watch(m, &e);
+    if (rc == -EDQUOT) {
+        repeat_reopen(m, NULL, e.msg); /* there is no room for now */
+    } else if (rc != 0) {
         fail_reopen(m, e.msg);
     }
 }

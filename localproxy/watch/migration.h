@@ -30,6 +30,7 @@
 #ifndef LOCALPROXY_WATCH_MIGRATION_H
 #define LOCALPROXY_WATCH_MIGRATION_H
 
+#include "base/byte_budget.h"
 #include "base/err.h"
 #include "guard/request_attributes.h"
 #include "http/exchange.h"
@@ -61,6 +62,7 @@ struct migration_context {
     struct kube_client *upstream;
     struct metrics *metrics;
     struct list_pages *pages;
+    struct byte_budget memory; /* watch_memory.h */
     struct difference_cache differences;
     struct cut_pacing pacing; /* the caller's to set */
     bool seamless;            /* likewise; false: watches are only cut */

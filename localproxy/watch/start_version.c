@@ -140,8 +140,8 @@ static void send_ask(struct version_ask *k)
     buf_append(&target, k->collection.ptr, k->collection.len);
     buf_append_str(&target, "?limit=1");
     if (buf_error(&target) == 0) {
-        k->up =
-            derived_ask(k->all->upstream, buf_slice(&target), accept, false, &up_handlers, k, &e);
+        struct derived_request r = {.target = buf_slice(&target), .accept = accept};
+        k->up = derived_ask(k->all->upstream, &r, &up_handlers, k, &e);
     }
     buf_reset(&target);
     if (k->up != NULL) {

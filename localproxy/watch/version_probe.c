@@ -10,6 +10,7 @@
 #include "headers.h"
 #include "net/deadline.h"
 #include "watch/derived_requests.h"
+#include "watch/watch_memory.h"
 
 enum {
     TARGET_MAX = 4 * 1024 * 1024,
@@ -22,6 +23,7 @@ struct probe {
     struct http_exchange *up; /* NULL: over */
     struct frames frames;
     struct buf event;
+    struct byte_share event_share;
     uint64_t found; /* up to it nothing changed; 0: not known */
 };
 
@@ -46,6 +48,7 @@ static void end_probe(struct probe *p)
         p->up = NULL;
     }
     buf_reset(&p->event);
+    byte_share_give_back(&p->event_share);
     net_task_queue(p->version_probe->loop, &p->version_probe->report);
 }
 
@@ -97,15 +100,22 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     }
 }
 
+static bool hold(struct probe *p, struct slice data)
+{
+    return byte_share_set_within(&p->event_share, buf_size_with(&p->event, data.len),
+                                 WATCH_MEMORY_EVENTS) &&
+           buf_append(&p->event, data.ptr, data.len) == 0;
+}
+
 static void up_on_body(struct http_exchange *x, struct slice data)
 {
     struct probe *p = x->data;
     size_t n = frames_next(&p->frames, data);
-    int rc = buf_append(&p->event, data.ptr, n > 0 ? n : data.len);
-    if (rc == 0 && n > 0) {
+    bool held = hold(p, slice_of(data.ptr, n > 0 ? n : data.len));
+    if (held && n > 0) {
         read_event(p);
     }
-    if (rc != 0 || n > 0) {
+    if (!held || n > 0) {
         end_probe(p);
     }
 }
@@ -155,7 +165,11 @@ static int start_probe(struct probe *p, struct slice selector, struct err *e)
     const struct version_probe_options *o = &p->version_probe->o;
     int rc = derived_probe(o->target, selector, o->version, &target, e);
     if (rc == 0) {
-        p->up = derived_ask(o->upstream, buf_slice(&target), accept, true, &up_handlers, p, e);
+        struct derived_request r = {.target = buf_slice(&target),
+                                    .accept = accept,
+                                    .background = true,
+                                    .budget = o->budget};
+        p->up = derived_ask(o->upstream, &r, &up_handlers, p, e);
         rc = p->up != NULL ? 0 : e->code;
     }
     buf_reset(&target);
@@ -181,6 +195,7 @@ struct version_probe *version_probe_new(struct net_loop *l, const struct version
         v->probes[i].version_probe = v;
         frames_init(&v->probes[i].frames, ENCODING_JSON);
         buf_init(&v->probes[i].event, EVENT_MAX);
+        byte_share_init(&v->probes[i].event_share, o->budget);
     }
     int rc = start_probe(&v->probes[NARROW], o->selector, e);
     if (rc == 0 && o->selector.len > 0) {

@@ -26,9 +26,10 @@ struct version_probe;
 
 struct version_probe_options {
     struct kube_client *upstream;
-    struct slice target;   /* the watch as the client asked for it */
-    struct slice selector; /* ours, encoded; empty: none */
-    uint64_t version;      /* R */
+    struct slice target;        /* the watch as the client asked for it */
+    struct slice selector;      /* ours, encoded; empty: none */
+    uint64_t version;           /* R */
+    struct byte_budget *budget; /* for requests and events (watch_memory.h); NULL: no bound */
 };
 
 /* The view is at `version`, which is above all that were told before, as it was at R. Or (`e`)

@@ -9,6 +9,7 @@
 #include "codec/frames.h"
 #include "codec/watch_frame.h"
 #include "codec/watch_frame_write.h"
+#include "watch/watch_memory.h"
 
 enum { CUT_MAX = 4096 };
 
@@ -16,7 +17,8 @@ struct watch {
     struct watch_options o;
     enum watch_state state;
     struct frames frames;
-    struct buf held;   /* the event that is not complete yet */
+    struct buf held; /* the event that is not complete yet */
+    struct byte_share held_share;
     bool passing_long; /* an event too large to be held goes through */
     struct delivered_account
         *account;     /* `mixed`: before the last watch_migrated, or in its course */
@@ -51,7 +53,14 @@ struct watch *watch_new(const struct watch_options *o)
         frames_init(&w->frames, o->encoding);
     }
     buf_init(&w->held, WATCH_HELD_MAX);
+    byte_share_init(&w->held_share, o->budget);
     return w;
+}
+
+static void drop_held(struct watch *w)
+{
+    buf_reset(&w->held);
+    byte_share_give_back(&w->held_share);
 }
 
 /* The smallest that holds both. */
@@ -69,7 +78,7 @@ void watch_free(struct watch *w)
         return;
     }
     delivered_account_close(w->o.points, w->account, w->state == WATCH_CUT);
-    buf_reset(&w->held);
+    drop_held(w);
     free(w);
 }
 
@@ -143,8 +152,16 @@ static int send_nonempty(struct http_exchange *down, struct slice data)
 static int send_held(struct watch *w, struct http_exchange *down)
 {
     int rc = send_nonempty(down, buf_slice(&w->held));
-    buf_reset(&w->held);
+    drop_held(w);
     return rc;
+}
+
+/* False: there is no room for it. */
+static bool hold(struct watch *w, struct slice data)
+{
+    return byte_share_set_within(&w->held_share, buf_size_with(&w->held, data.len),
+                                 WATCH_MEMORY_EVENTS) &&
+           buf_append(&w->held, data.ptr, data.len) == 0;
 }
 
 /* Part of an event. */
@@ -153,12 +170,10 @@ static int hold_part(struct watch *w, struct slice data, struct http_exchange *d
     if (w->passing_long) {
         return send_nonempty(down, data);
     }
-    if (data.len == 0 || buf_append(&w->held, data.ptr, data.len) == 0) {
+    if (data.len == 0 || hold(w, data)) {
         return 0;
     }
-    if (w->held.len > 0) {
-        read_event(w, buf_slice(&w->held));
-    }
+    read_event(w, w->held.len > 0 ? buf_slice(&w->held) : data);
     w->passing_long = true;
     int rc = send_held(w, down);
     if (rc != 0) {
@@ -170,7 +185,7 @@ static int hold_part(struct watch *w, struct slice data, struct http_exchange *d
 /* The end of an event whose beginning came before. */
 static int complete_event(struct watch *w, struct slice data, struct http_exchange *down)
 {
-    bool whole = !w->passing_long && buf_append(&w->held, data.ptr, data.len) == 0;
+    bool whole = !w->passing_long && hold(w, data);
     if (!w->passing_long) {
         read_event(w, buf_slice(&w->held));
     }
@@ -244,7 +259,7 @@ void watch_silence(struct watch *w)
     if (w->state == WATCH_PASSING) {
         set_state(w, w->passing_long ? WATCH_LAST : WATCH_SILENT);
         w->account->changing = 1;
-        buf_reset(&w->held);
+        drop_held(w);
     }
 }
 

@@ -10,8 +10,8 @@
  *
  * Only whole events go to the operator: one that is still arriving is held back until it is
  * complete, so that at any moment the stream can be ended or an event of localproxy's own written
- * into it. An event over WATCH_HELD_MAX is passed on as it comes; silenced within one, the watch
- * finishes it (LAST).
+ * into it. An event over WATCH_HELD_MAX, or for which there is no room (watch_memory.h), is passed
+ * on as it comes; silenced within one, the watch finishes it (LAST).
  *
  * The stream is JSON lines or protobuf frames. In any other encoding nothing can be told apart:
  * bytes pass, and the watch can only be broken off.
@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/byte_budget.h"
 #include "codec/encoding.h"
 #include "guard/delivered_versions.h"
 #include "http/exchange.h"
@@ -40,6 +41,7 @@ struct watch_options {
     uint64_t version;                  /* the watch began after it; 0: with all there is */
     bool initial_events;               /* asked for with sendInitialEvents */
     bool newest;                       /* those are of the newest version that there is */
+    struct byte_budget *budget;        /* for events that are not whole; NULL: no bound */
 };
 
 /* NULL without memory. */

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a neighbour of the operator can make localproxy keep is bounded, and others do not notice."""
 
+import functools
 import json
+import random
 import re
 import resource
 import select
@@ -19,10 +21,15 @@ HALF_HEADS = 4000
 HALF_BODIES = 100
 UPLOADS = 800
 LISTS = 400
+UNREAD_MIGRATIONS = 40
+HALF_EVENTS = 100
+EVENT_SIZE = 900000
 LOCK = "operator-lock"
 # Twice 32 MiB and what thousands of connections take, in a container of 256 MiB.
 BOUND_KIB = 96 * 1024
 SLOW_BOUND_KIB = 60 * 1024
+# 32 MiB for requests, 32 for what is not read, 48 for watches.
+ALL_BOUND_KIB = 160 * 1024
 ANSWER_S = 10
 MIB = 1024 * 1024
 
@@ -322,12 +329,40 @@ class SlowReaderTest(harness.TestCase):
         self.assert_memory(proxy)
 
 
+def pod_list(count, padding):
+    """What a difference is made of."""
+    thing = {
+        "kind": "PodList",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": "20"},
+        "items": [
+            {"metadata": {"name": f"p{i}", "resourceVersion": "19"}, "spec": "x" * padding}
+            for i in range(count)
+        ],
+    }
+    return json.dumps(thing).encode()
+
+
+@functools.cache
+def large_page():
+    return pod_list(500, 30000)
+
+
+def send_event(peer, kind, metadata):
+    thing = {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}
+    event = {"type": kind, "object": thing}
+    line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
+    peer.send(b"%x\r\n%s\r\n" % (len(line), line))
+
+
 def narrow_listener():
-    """Of connections to it the kernel keeps little that nobody reads."""
+    """Of connections to it the kernel keeps little that nobody reads: it has learned nothing yet of
+    its address."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
-    listener.bind(("127.0.0.1", 0))
+    a, b, c = (random.randint(1, 254) for _ in range(3))
+    listener.bind((f"127.{a}.{b}.{c}", 0))
     listener.listen(1024)
     return listener
 
@@ -342,15 +377,59 @@ class SlowServerTest(harness.TestCase):
     def start(self, selector="app=foo"):
         _, kubeconfig = self.plain_upstream(self.serve, listener=narrow_listener())
         self.addCleanup(self.over.set)
-        return self.scripted_proxy([harness.limit(["pods"], selector)], kubeconfig)
+        rules = [harness.limit(["pods"], selector)]
+        return self.scripted_proxy(rules, kubeconfig, control=True)
 
     def serve(self, peer):
         while (request := peer.read_request_head()) is not None:
             if request.target == "/version":
                 peer.respond(200, b"{}")
+            elif "watch=true" in request.target:
+                self.serve_watch(peer, request)
+            elif "limit=500" in request.target:
+                large = "large" in request.target
+                peer.respond(200, large_page() if large else pod_list(1, 1))
             else:
                 self.over.wait()
                 return
+
+    def serve_watch(self, peer, request):
+        peer.begin_watch()
+        if "half" in request.target:
+            peer.send(b"%x\r\n" % (2 * EVENT_SIZE) + b'{"type":"ADDED' + b" " * EVENT_SIZE)
+        else:
+            goes_on = "resourceVersion=" in request.target
+            send_event(peer, "ADDED" if goes_on else "BOOKMARK", {"resourceVersion": "20"})
+        peer.wait_closed()
+
+    def watch(self, proxy, selector, **more):
+        """A watch that has its first event."""
+        connection = proxy.connect(**more)
+        self.addCleanup(connection.close)
+        target = f"/api/v1/pods?watch=true&allowWatchBookmarks=true&labelSelector={selector}"
+        connection.send_head("GET", target, [("Accept", "application/json")])
+        self.assertEqual(200, connection.read_head().status)
+        return connection
+
+    def migrate(self, proxy):
+        limit = harness.limit(["pods"], "app=bar")
+        proxy.reload(harness.rules_document(limit, generation=2))
+
+    def wait_too_much(self, proxy, metric, *floods):
+        """Until somebody had to be refused, or given up."""
+
+        def look():
+            for flood in floods:
+                flood.look()
+            return proxy.metrics()[f"cmesh_proxy_{metric}"] > 0
+
+        harness.wait_for(look, metric)
+
+    def upload_head(self):
+        return (
+            "PUT /api/v1/namespaces/a/configmaps/x HTTP/1.1\r\nHost: localhost\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {MIB}\r\n\r\n"
+        ).encode()
 
     def flood(self, *args, **more):
         flood = Flood(*args, **more)
@@ -358,15 +437,15 @@ class SlowServerTest(harness.TestCase):
         flood.open()
         return flood
 
-    def assert_bounded(self, proxy):
+    def assert_bounded(self, proxy, bound=SLOW_BOUND_KIB):
         self.assertEqual(200, proxy.fetch("/version").status)
         if not harness.is_sanitized(harness.program("localproxy")):
-            self.assertLess(proxy.memory_kib(), SLOW_BOUND_KIB)
+            self.assertLess(proxy.memory_kib(), bound)
 
     def assert_all_is_given_back(self, proxy, flood):
         flood.close()
         self.over.set()
-        for name in ("request", "unread"):
+        for name in ("request", "unread", "watch"):
             harness.wait_for(
                 lambda name=name: proxy.metrics()[f"cmesh_proxy_{name}_memory_bytes"] == 0,
                 f"nothing is kept for those who have gone: {name}",
@@ -375,22 +454,16 @@ class SlowServerTest(harness.TestCase):
     def test_uploads(self):
         """What is passed on waits where it comes from, and what cannot wait there is counted."""
         proxy = self.start()
-        head = (
-            "PUT /api/v1/namespaces/a/configmaps/x HTTP/1.1\r\nHost: localhost\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {MIB}\r\n\r\n"
-        ).encode()
-        flood = self.flood(
-            proxy.listen, UPLOADS, head + b" " * MIB, send_buffer=4096, retried=()
-        )
+        data = self.upload_head() + b" " * MIB
+        flood = self.flood(proxy.listen, UPLOADS, data, send_buffer=4096, retried=())
+        self.wait_too_much(proxy, "unread_connections_closed_total", flood)
 
-        def all_wait():
+        def all_have_come():
             flood.look()
-            metrics = proxy.metrics()
-            arrived = metrics["cmesh_proxy_upstream_connections"] + flood.answered()
-            closed = metrics["cmesh_proxy_unread_connections_closed_total"]
-            return arrived >= UPLOADS and closed > 0
+            waiting = proxy.metrics()["cmesh_proxy_upstream_connections"]
+            return waiting + flood.answered() >= UPLOADS
 
-        harness.wait_for(all_wait, "so much waits for the API server that some are given up")
+        harness.wait_for(all_have_come, "all wait for the API server, or were given up")
         self.assert_bounded(proxy)
         flood.look()
         self.assertEqual({503}, set(flood.statuses))
@@ -419,6 +492,91 @@ class SlowServerTest(harness.TestCase):
                 lambda: proxy.metrics()["cmesh_proxy_request_memory_bytes"] == 0,
                 "nothing is kept for those who have gone",
             )
+
+    def test_migrations(self):
+        """Pages that clients do not read, and what has come of others, count. Who reads goes on, and who
+        finds no room lists again."""
+        proxy = self.start()
+        greedy = [
+            self.watch(proxy, f"large%3D{i}", receive_buffer=4096)
+            for i in range(UNREAD_MIGRATIONS)
+        ]
+        modest = [self.watch(proxy, f"small%3D{i}") for i in range(WATCHES)]
+        for watch in greedy + modest:
+            self.assertIn(b"BOOKMARK", watch.read_some())
+        self.migrate(proxy)
+        for watch in modest:
+            self.assert_migrated(watch)
+        self.assert_bounded(proxy)
+        harness.wait_for(
+            lambda: proxy.metrics()["cmesh_proxy_watches_cut_total"] > 0,
+            "memory is taken from those who do not read",
+        )
+        self.assertEqual(WATCHES, self.migrated_whole(proxy))
+        for watch in greedy:
+            watch.close()
+        harness.wait_for(
+            lambda: proxy.metrics()["cmesh_proxy_watch_memory_bytes"] == 0,
+            "nothing is kept for those who have gone",
+        )
+        self.assert_bounded(proxy)
+
+    def assert_migrated(self, watch):
+        """It was told what it lost and gained, and goes on."""
+        text = b""
+        while b'"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"res' not in text:
+            piece = watch.read_some()
+            self.assertTrue(piece, text[-500:])
+            text += piece
+        self.assertNotIn(b'"ERROR"', text)
+
+    @staticmethod
+    def migrated_whole(proxy):
+        return int(proxy.metrics()["cmesh_proxy_transitions_total"])
+
+    def test_half_events(self):
+        """What finds no room passes as it comes."""
+        proxy = self.start()
+        for i in range(HALF_EVENTS):
+            self.watch(proxy, f"half%3D{i}")
+        harness.wait_for(
+            lambda: proxy.metrics()["cmesh_proxy_response_bytes_total"]
+            > HALF_EVENTS * EVENT_SIZE,
+            "half of each event has come",
+        )
+        self.assert_bounded(proxy)
+
+    def test_all_at_once(self):
+        proxy = self.start()
+        greedy = [
+            self.watch(proxy, f"large%3D{i}", receive_buffer=4096)
+            for i in range(UNREAD_MIGRATIONS)
+        ]
+        modest = [self.watch(proxy, f"small%3D{i}") for i in range(WATCHES)]
+        for watch in greedy + modest:
+            self.assertIn(b"BOOKMARK", watch.read_some())
+        asker = Asker(proxy, "/version")
+        selector = "group%20in%20(" + ",".join(f"value-{i:05}" for i in range(5000)) + ")"
+        lists = f"GET /api/v1/nodes?labelSelector={selector} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        data = self.upload_head() + b" " * MIB
+        uploads = self.flood(proxy.listen, UPLOADS, data, send_buffer=4096, retried=())
+        self.wait_too_much(proxy, "unread_connections_closed_total", uploads)
+        floods = [
+            uploads,
+            self.flood(proxy.listen, LISTS, lists.encode()),
+            self.flood(proxy.listen, HALF_HEADS // 4, half_head(60000)),
+        ]
+        for i in range(HALF_EVENTS):
+            self.watch(proxy, f"half%3D{i}")
+        self.migrate(proxy)
+        for watch in modest:
+            self.assert_migrated(watch)
+        self.wait_too_much(proxy, "request_memory_refused_total", *floods)
+        self.wait_too_much(proxy, "watches_cut_total", *floods)
+        self.assert_bounded(proxy, ALL_BOUND_KIB)
+        asker.stop()
+        self.assertEqual({200}, set(asker.statuses), asker.slowest)
+        self.assertEqual(WATCHES, self.migrated_whole(proxy))
 
 
 if __name__ == "__main__":

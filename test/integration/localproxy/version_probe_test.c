@@ -159,7 +159,8 @@ static bool want_once(void *data)
     struct page_want want = {.on_page = on_page};
     struct page_request r = {.target = SLICE("/api/v1/pods"), .encoding = ENCODING_JSON};
     list_init(&want.link);
-    struct list_pages *pages = list_pages_new(f->api->loop, f->api->client);
+    struct byte_budget memory = {.max = 1 << 20};
+    struct list_pages *pages = list_pages_new(f->api->loop, f->api->client, &memory);
     int rc = pages != NULL ? list_pages_want(pages, &r, &want, &e) : -ENOMEM;
     assert_int_equal(rc != 0, want.entry == NULL);
     list_pages_drop(&want);

@@ -48,6 +48,25 @@ static void what_is_small_is_always_there(void **state)
     assert_int_equal(b.used, MAX);
 }
 
+static void a_part_is_left_to_others(void **state)
+{
+    (void)state;
+    struct byte_budget b = {.max = MAX};
+    struct byte_share one, two, unbounded = {0};
+    byte_share_init(&one, &b);
+    byte_share_init(&two, &b);
+    assert_false(byte_share_set_within(&one, MAX / 2 + 1, MAX / 2));
+    assert_true(byte_share_set_within(&one, MAX / 2, MAX / 2));
+    assert_false(byte_share_set_within(&two, 5000, MAX / 2));
+    assert_true(byte_share_set(&two, MAX / 2));
+    assert_false(byte_share_set_within(&two, MAX, 2 * MAX)); /* the budget's is the last word */
+    assert_true(byte_share_set_within(&one, 5000, 0));
+    assert_true(byte_share_set_within(&unbounded, MAX, 0));
+    byte_share_give_back(&one);
+    byte_share_give_back(&two);
+    assert_int_equal(b.used, 0);
+}
+
 static void can_be_overdrawn(void **state)
 {
     (void)state;
@@ -101,6 +120,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shares_have_one_bound),
         cmocka_unit_test(what_is_small_is_always_there),
+        cmocka_unit_test(a_part_is_left_to_others),
         cmocka_unit_test(can_be_overdrawn),
         cmocka_unit_test(bounds_nothing_without_a_budget),
         cmocka_unit_test(knows_how_far_a_buffer_grows),

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "temp_dir.h"
 #include "watch/watch.h"
+#include "watch/watch_memory.h"
 
 /* The operator's side, which remembers what it got. */
 struct sink {
@@ -44,7 +45,8 @@ struct fixture {
     struct delivered_key key;
 };
 
-static void open_watch(struct fixture *f, enum encoding encoding, uint64_t version, bool initial)
+static void open_any_watch(struct fixture *f, enum encoding encoding, uint64_t version,
+                           bool initial, struct byte_budget *budget)
 {
     f->sink = (struct sink){.x = {.ops = &sink_ops}, .got = BUF_INIT((size_t)64 * 1024 * 1024)};
     f->points = delivered_new(0);
@@ -60,9 +62,21 @@ static void open_watch(struct fixture *f, enum encoding encoding, uint64_t versi
         .account = delivered_account_open(f->points, &f->key, initial ? 0 : version),
         .version = version,
         .initial_events = initial,
+        .budget = budget,
     };
     f->watch = watch_new(&o);
     assert_non_null(f->watch);
+}
+
+static void open_watch(struct fixture *f, enum encoding encoding, uint64_t version, bool initial)
+{
+    open_any_watch(f, encoding, version, initial, NULL);
+}
+
+static void open_watch_within(struct fixture *f, enum encoding encoding, uint64_t version,
+                              struct byte_budget *budget)
+{
+    open_any_watch(f, encoding, version, false, budget);
 }
 
 static void close_watch(struct fixture *f)
@@ -412,6 +426,35 @@ static void test_an_event_too_large_to_hold_is_finished(void **state)
     free(memory);
 }
 
+/* What cannot be held because others hold too much is not lost. */
+static void test_an_event_for_which_there_is_no_room_is_passed_on(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct byte_share others;
+    static char begun[20000] = "{\"type\":\"MODIFIED\",";
+    static struct byte_budget budget = {.max = WATCH_MEMORY_MAX};
+    memset(begun + strlen(begun), ' ', sizeof begun - strlen(begun));
+    byte_share_init(&others, &budget);
+    open_watch_within(&f, ENCODING_JSON, 5, &budget);
+    feed(&f, SLICE(EVENT("6")));
+    size_t before = f.sink.got.len;
+    feed(&f, slice_of(begun, sizeof begun));
+    assert_int_equal(f.sink.got.len, before); /* held */
+    assert_in_range(budget.used, sizeof begun, 2 * sizeof begun);
+    byte_share_force(&others, WATCH_MEMORY_EVENTS);
+    feed(&f, slice_of(begun + 5000, 15000));
+    assert_int_equal(f.sink.got.len, before + sizeof begun + 15000);
+    assert_int_equal(budget.used, WATCH_MEMORY_EVENTS);
+    assert_false(watch_at_boundary(f.watch));
+    assert_int_equal(watch_version(f.watch), 0); /* it was not read */
+    feed(&f, SLICE("}\n"));
+    assert_true(watch_at_boundary(f.watch));
+    assert_int_equal(f.sink.got.len, before + sizeof begun + 15002);
+    close_watch(&f);
+    assert_int_equal(budget.used, WATCH_MEMORY_EVENTS);
+}
+
 static void test_what_is_no_known_encoding_passes_and_cannot_be_cut(void **state)
 {
     (void)state;
@@ -491,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_a_crash_while_it_is_silenced_leaves_no_point),
         cmocka_unit_test(test_the_version_is_known_from_the_start_or_a_bookmark),
         cmocka_unit_test(test_an_event_too_large_to_hold_is_finished),
+        cmocka_unit_test(test_an_event_for_which_there_is_no_room_is_passed_on),
         cmocka_unit_test(test_what_is_no_known_encoding_passes_and_cannot_be_cut),
         cmocka_unit_test(test_any_split_passes_the_same),
         cmocka_unit_test(test_an_operator_that_takes_no_more_is_told),
