@@ -63,6 +63,8 @@ static void on_head(void *data, const struct http_head *head)
         h1_conn_go_raw(&s->h1);
     } else if (long_lived) {
         h1_parser_release_head(s->h1.parser); /* perhaps a watch, open for long */
+    } else {
+        h1_parser_release_large_head(s->h1.parser); /* its body may come slowly */
     }
 }
 

@@ -25,7 +25,7 @@ enum {
     CHUNK_LINE_MAX = 256,      /* chunk size with its extensions */
     CHUNK_OVERHEAD_MAX = 4096, /* what chunk lines may exceed the data by */
     CHUNK_OVERHEAD_FREE = 16,  /* a chunk's own cost that is not counted */
-    KEPT_HEAD_BYTES = 4096,    /* memory of a head above this is freed with the next message */
+    KEPT_HEAD_BYTES = 4096,    /* a head above this is large: its memory does not serve the next */
     KEPT_HEADERS = 64,
     HEADERS_STEP = 16,
 };
@@ -227,12 +227,17 @@ void h1_parser_release_head(struct h1_parser *p)
     p->head.header_count = 0;
 }
 
-/* Forgets the message before, and keeps the memory of a small head for the next one. */
-static void begin_head(struct h1_parser *p)
+void h1_parser_release_large_head(struct h1_parser *p)
 {
     if (p->bytes.cap > KEPT_HEAD_BYTES || p->header_cap > KEPT_HEADERS) {
         h1_parser_release_head(p);
     }
+}
+
+/* Forgets the message before, and keeps the memory of a small head for the next one. */
+static void begin_head(struct h1_parser *p)
+{
+    h1_parser_release_large_head(p);
     buf_clear(&p->bytes);
     p->state = HEAD;
     p->line = (struct h1_line){.len = 0, .cr = false};

@@ -76,6 +76,8 @@ bool h1_parser_idle(const struct h1_parser *p);
  * is below 400 bytes then. Of the last head only the strings and headers are gone; framing, length,
  * status and the flags stay. Without this call the memory of a small head serves the next one. */
 void h1_parser_release_head(struct h1_parser *p);
+/* The same, if the head is large. */
+void h1_parser_release_large_head(struct h1_parser *p);
 
 /* Values of -err.code: 400, 414 (line too long), 429 (no memory is left for a large head), 431
  * (headers too large), 501 (encoding), 503 (of a connection: for the rest of a message), 505. */

@@ -21,6 +21,7 @@ HALF_HEADS = 4000
 HALF_BODIES = 100
 UPLOADS = 800
 LISTS = 400
+SLOW_ANSWERS = 1000
 UNREAD_MIGRATIONS = 40
 HALF_EVENTS = 100
 EVENT_SIZE = 900000
@@ -389,6 +390,10 @@ class SlowServerTest(harness.TestCase):
             elif "limit=500" in request.target:
                 large = "large" in request.target
                 peer.respond(200, large_page() if large else pod_list(1, 1))
+            elif "slow" in request.target:
+                peer.send_response_head(200, [("Content-Length", "10"), ("X-Long", "a" * 60000)])
+                self.over.wait()
+                return
             else:
                 self.over.wait()
                 return
@@ -492,6 +497,20 @@ class SlowServerTest(harness.TestCase):
                 lambda: proxy.metrics()["cmesh_proxy_request_memory_bytes"] == 0,
                 "nothing is kept for those who have gone",
             )
+
+    def test_large_heads_of_answers(self):
+        """Nobody needs them while the body comes."""
+        proxy = self.start()
+        request = b"GET /api/v1/nodes/slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        flood = self.flood(proxy.listen, SLOW_ANSWERS, request, retried=())
+
+        def all_are_answered():
+            flood.look()
+            return flood.answered() >= SLOW_ANSWERS
+
+        harness.wait_for(all_are_answered, "the head of each answer has come")
+        self.assertEqual({200}, set(flood.statuses) - {"malformed"})
+        self.assert_bounded(proxy)
 
     def test_migrations(self):
         """Pages that clients do not read, and what has come of others, count. Who reads goes on, and who
