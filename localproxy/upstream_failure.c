@@ -23,7 +23,8 @@ struct upstream_failure upstream_failure_of(enum request_verb verb, bool may_be_
                                             const struct err *e)
 {
     bool timeout = e->code == UV_ETIMEDOUT;
-    bool unread = e->code == UV_ENOBUFS; /* net/backlog.h */
+    bool unread = e->code == UV_ENOBUFS;           /* net/backlog.h */
+    bool no_room = e->code == -HTTP_PARSE_NO_ROOM; /* http_head.budget */
     if (may_be_executed && unread) {
         return (struct upstream_failure){
             503, 0, "does not read a request, which may have been executed in part"};
@@ -32,10 +33,10 @@ struct upstream_failure upstream_failure_of(enum request_verb verb, bool may_be_
         return (struct upstream_failure){
             timeout ? 504 : 502, 0, "has not answered a request, which may have been executed"};
     }
-    if (e->code <= -HTTP_PARSE_BAD && e->code >= -HTTP_PARSE_VERSION) {
+    if (!no_room && e->code <= -HTTP_PARSE_BAD && e->code >= -HTTP_PARSE_VERSION) {
         return (struct upstream_failure){502, 0, "sent an invalid answer"};
     }
-    if (verb == VERB_WATCH && (unread || upstream_failure_is_outage(e))) {
+    if (verb == VERB_WATCH && (unread || no_room || upstream_failure_is_outage(e))) {
         return (struct upstream_failure){429, RETRY_AFTER_S, "cannot be asked"};
     }
     return (struct upstream_failure){timeout ? 504 : 503, RETRY_AFTER_S, "cannot be asked"};

@@ -39,6 +39,13 @@ static void on_complete(struct net_task *t)
     client_conn_done(r, reusable);
 }
 
+/* The budget is the request's, and need not outlive it. */
+static void stop_counting(struct session *s)
+{
+    h1_conn_forget_head(&s->h1);
+    h1_conn_set_head_budget(&s->h1, NULL);
+}
+
 static void on_head(void *data, const struct http_head *head)
 {
     struct session *s = data;
@@ -59,6 +66,7 @@ static void on_head(void *data, const struct http_head *head)
     if (s->request == NULL) {
         return;
     }
+    stop_counting(s); /* its memory goes, or is small */
     if (agreed) {
         h1_conn_go_raw(&s->h1);
     } else if (long_lived) {
@@ -203,6 +211,7 @@ static int session_carry(void *session, struct client_request *r)
     struct session *s = session;
     s->request = r;
     h1_parser_expect(s->h1.parser, r->is_head);
+    h1_conn_set_head_budget(&s->h1, r->head_share.budget);
     int rc = h1_conn_send_head(&s->h1, buf_slice(&r->head), r->framing, r->content_length);
     return rc == 0 && r->bodyless ? h1_conn_send_end(&s->h1) : rc;
 }
@@ -217,6 +226,7 @@ static void session_close(void *session)
 {
     struct session *s = session;
     s->request = NULL;
+    stop_counting(s);
     net_task_cancel(&s->complete);
     if (s->h1.stream != NULL) {
         net_stream_drop_unsent(s->h1.stream); /* nobody waits for what it would lead to */

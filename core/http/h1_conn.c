@@ -226,10 +226,13 @@ int h1_conn_init(struct h1_conn *c, struct net_loop *l, struct net_stream *s, en
 void h1_conn_set_budget(struct h1_conn *c, struct byte_budget *budget)
 {
     byte_share_init(&c->held_share, budget);
+    h1_conn_set_head_budget(c, budget);
+}
+
+void h1_conn_set_head_budget(struct h1_conn *c, struct byte_budget *budget)
+{
     byte_share_init(&c->head_share, budget);
-    if (budget != NULL) {
-        h1_parser_set_share(c->parser, &c->head_share);
-    }
+    h1_parser_set_share(c->parser, budget != NULL ? &c->head_share : NULL);
 }
 
 void h1_conn_start(struct h1_conn *c)

@@ -73,6 +73,8 @@ MUST_CHECK int h1_conn_init(struct h1_conn *c, struct net_loop *l, struct net_st
 /* What comes of the peer and is kept is counted in `budget`, which outlives it; before
  * h1_conn_start. */
 void h1_conn_set_budget(struct h1_conn *c, struct byte_budget *budget);
+/* The same of its heads alone; NULL: nothing is counted from now on. Not while one is. */
+void h1_conn_set_head_budget(struct h1_conn *c, struct byte_budget *budget);
 /* Begins to read. */
 void h1_conn_start(struct h1_conn *c);
 

@@ -528,8 +528,7 @@ static enum h1_event read_head(struct h1_parser *p, struct slice *data)
         return fail_too_large(p);
     }
     if (!may_grow(p, used)) {
-        return fail(p, -HTTP_PARSE_NO_ROOM,
-                    "too many large requests are being read: try again later");
+        return fail(p, -HTTP_PARSE_NO_ROOM, "too many large heads are being read: try again later");
     }
     part = take(data, used);
     if (buf_append(&p->bytes, part.ptr, part.len) != 0) {

@@ -45,8 +45,8 @@ struct http_head {
     bool expect_continue; /* request: `Expect: 100-continue` */
     bool background;      /* request: others may be sent before it (http/client.h) */
     bool unhurried;       /* response: its reader may take its time, without write timeout */
-    struct byte_budget *budget; /* request to be sent: what is kept of it counts there, and it must
-                                   outlive it; NULL: nowhere */
+    struct byte_budget *budget; /* request to be sent: what is kept of it, and what has come of the
+                                   answer's head, counts there; outlives it; NULL: nowhere */
 };
 
 /* The first header of that name (case ignored), or NULL. */

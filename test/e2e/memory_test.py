@@ -22,7 +22,9 @@ HALF_BODIES = 100
 UPLOADS = 800
 LISTS = 400
 SLOW_ANSWERS = 1000
-UNREAD_MIGRATIONS = 40
+# Of them at most those whose head finds room, with 64 KiB each.
+UNREFUSED_ANSWERS = 512
+UNREAD_MIGRATIONS = 20
 HALF_EVENTS = 100
 EVENT_SIZE = 900000
 LOCK = "operator-lock"
@@ -390,6 +392,10 @@ class SlowServerTest(harness.TestCase):
             elif "limit=500" in request.target:
                 large = "large" in request.target
                 peer.respond(200, large_page() if large else pod_list(1, 1))
+            elif "begun" in request.target:
+                peer.send(b"HTTP/1.1 200 OK\r\nX-Long: " + b"a" * 60000)
+                self.over.wait()
+                return
             elif "slow" in request.target:
                 peer.send_response_head(200, [("Content-Length", "10"), ("X-Long", "a" * 60000)])
                 self.over.wait()
@@ -511,6 +517,19 @@ class SlowServerTest(harness.TestCase):
         harness.wait_for(all_are_answered, "the head of each answer has come")
         self.assertEqual({200}, set(flood.statuses) - {"malformed"})
         self.assert_bounded(proxy)
+
+    def test_half_heads_of_answers(self):
+        proxy = self.start()
+        request = b"GET /api/v1/nodes/begun HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        flood = self.flood(proxy.listen, SLOW_ANSWERS, request)
+        self.wait_too_much(proxy, "request_memory_refused_total", flood)
+        harness.wait_for(
+            lambda: flood.look() == 0 and flood.answered() + UNREFUSED_ANSWERS >= SLOW_ANSWERS,
+            "those for which there is no room are refused",
+        )
+        self.assertEqual({503}, set(flood.statuses))
+        self.assert_bounded(proxy)
+        self.assert_all_is_given_back(proxy, flood)
 
     def test_migrations(self):
         """Pages that clients do not read, and what has come of others, count. Who reads goes on, and who

@@ -32,13 +32,15 @@ static void test_what_may_be_executed_is_not_repeated(void **state)
     expect(VERB_LIST, false, UV_ETIMEDOUT, 504, 1);
 }
 
-/* Too much of what the API server does not read is kept. */
+/* Too much is kept of what the API server does not read, or of what it has begun to say. */
 static void test_what_is_not_read(void **state)
 {
     (void)state;
     expect(VERB_UPDATE, true, UV_ENOBUFS, 503, 0);
     expect(VERB_LIST, false, UV_ENOBUFS, 503, 1);
     expect(VERB_WATCH, false, UV_ENOBUFS, 429, 1);
+    expect(VERB_LIST, false, -HTTP_PARSE_NO_ROOM, 503, 1); /* of an answer's head */
+    expect(VERB_WATCH, false, -HTTP_PARSE_NO_ROOM, 429, 1);
 }
 
 static void test_who_is_no_server_will_not_be_one(void **state)
