@@ -815,7 +815,7 @@ static int ask_upstream(struct forward *f, const struct http_head *head, struct 
     h.header_count = headers_of_request(&h, f->verb, headers);
     h.headers = headers;
     h.background = f->verb == VERB_WATCH;
-    h.budget = is_reopening(f) ? &f->ctx->migrations.memory : f->ctx->budget;
+    h.budget = is_reopening(f) ? &f->ctx->migrations.memory : f->ctx->sent;
     if (body != NULL) {
         h.framing = HTTP_BODY_LENGTH;
         h.content_length = body->len;

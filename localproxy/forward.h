@@ -36,8 +36,9 @@ struct forward_context {
     struct metrics *metrics;
     struct delivered_versions *points;
     struct migration_context migrations;
-    struct byte_budget *budget; /* for collected bodies, and heads to be sent; the caller's to set,
-                                   before forward_start */
+    struct byte_budget
+        *budget;              /* for collected bodies; the caller's to set, before forward_start */
+    struct byte_budget *sent; /* likewise, for heads to be sent, and of answers */
     struct list running;
     struct list waiting;  /* watches that the API server could not be asked for just now */
     bool outage_told;     /* that they wait, since connections could be opened last */

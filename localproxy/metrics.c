@@ -177,10 +177,10 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
          "Malformed requests and connections over the limit that were refused.",
          s->server->refused},
         {"cmesh_proxy_request_memory_bytes", "gauge",
-         "Memory of large requests of the operator that are not passed on yet.",
+         "Memory of large requests of the operator that are not passed on or not answered yet.",
          s->memory.request_bytes},
         {"cmesh_proxy_request_memory_refused_total", "counter",
-         "Requests refused with 429 or 503 because too many large ones were being read.",
+         "Requests refused with 429 or 503 because too many large ones were being handled.",
          s->memory.requests_refused},
         {"cmesh_proxy_unread_memory_bytes", "gauge",
          "Memory of responses that clients are slow to read, and of requests that the API server "

@@ -68,7 +68,7 @@ const char *metrics_fallback_name(enum fallback why);
 
 /* What clients make localproxy keep, and what it cost them. */
 struct metrics_memory {
-    size_t request_bytes; /* large heads and bodies that are not passed on yet */
+    size_t request_bytes; /* large heads and bodies, as they come and as they are sent */
     uint64_t requests_refused;
     size_t unread_bytes; /* of answers, and of requests that the API server does not take */
     uint64_t given_up;   /* connections, for that */

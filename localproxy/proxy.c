@@ -48,8 +48,9 @@ enum {
     RETRY_AFTER_S = 1,
     /* Injected containers have 256 MiB in all. */
     REQUEST_BYTES_MAX = 32 * 1024 * 1024, /* large heads and bodies that are not passed on yet */
-    UNREAD_BYTES_MAX = 32 * 1024 * 1024,  /* that operators or the API server do not read */
-    STREAMS_SPARE = 512,                  /* beside two for each connection of an operator */
+    SENT_BYTES_MAX = 16 * 1024 * 1024,   /* large heads for the API server, of those with a token */
+    UNREAD_BYTES_MAX = 32 * 1024 * 1024, /* that operators or the API server do not read */
+    STREAMS_SPARE = 512,                 /* beside two for each connection of an operator */
 };
 
 struct proxy {
@@ -59,6 +60,7 @@ struct proxy {
     void *settled_data;
     struct http_server *server;
     struct byte_budget budget;
+    struct byte_budget sent;
     struct net_backlog *backlog;
     struct forward_context forward;
     struct rules *rules;
@@ -656,6 +658,7 @@ static int open_forward(struct proxy *p, struct delivered_versions *points, stru
                     p->o.flags->cut_spread_s * 1000);
     p->forward.migrations.seamless = p->o.flags->reload_mode == RELOAD_SEAMLESS;
     p->forward.budget = &p->budget;
+    p->forward.sent = &p->sent;
     p->forward.again = on_again;
     p->forward.fences = on_fences;
     p->forward.on_settled = on_settled;
@@ -673,6 +676,7 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
     p->loop = l;
     p->o = *o;
     p->budget.max = REQUEST_BYTES_MAX;
+    p->sent.max = SENT_BYTES_MAX;
     buf_init(&p->target, TARGET_MAX);
     buf_init(&p->newest, TARGET_MAX);
     buf_init(&p->lock_target, TARGET_MAX);
@@ -799,8 +803,8 @@ struct metrics_memory proxy_memory(const struct proxy *p)
 {
     struct net_backlog_stats unread = net_backlog_stats(p->backlog);
     return (struct metrics_memory){
-        .request_bytes = p->budget.used,
-        .requests_refused = p->budget.refused,
+        .request_bytes = p->budget.used + p->sent.used,
+        .requests_refused = p->budget.refused + p->sent.refused,
         .unread_bytes = unread.bytes,
         .given_up = unread.given_up,
         .watch_bytes = p->forward.migrations.memory.used,

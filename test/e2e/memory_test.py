@@ -23,7 +23,7 @@ UPLOADS = 800
 LISTS = 400
 SLOW_ANSWERS = 1000
 # Of them at most those whose head finds room, with 64 KiB each.
-UNREFUSED_ANSWERS = 512
+UNREFUSED_ANSWERS = 256
 UNREAD_MIGRATIONS = 20
 HALF_EVENTS = 100
 EVENT_SIZE = 900000
@@ -31,7 +31,7 @@ LOCK = "operator-lock"
 # Twice 32 MiB and what thousands of connections take, in a container of 256 MiB.
 BOUND_KIB = 96 * 1024
 SLOW_BOUND_KIB = 60 * 1024
-# 32 MiB for requests, 32 for what is not read, 48 for watches.
+# 32 MiB for requests, 16 as they are sent, 32 for what is not read, 48 for watches.
 ALL_BOUND_KIB = 160 * 1024
 ANSWER_S = 10
 MIB = 1024 * 1024
