@@ -26,8 +26,7 @@ enum {
     BOOKMARK_MAX = 4096,
     PIECE_MAX = 3 * 1024 * 1024, /* beside what may be queued, below NET_WRITE_MAX */
     QUERIES_MAX = 2 * SELECTOR_DIFFERENCE_MAX,
-    STUCK_MS =
-        2500 /* from one look at a client to the next, between which it must take something */
+    STUCK_MS = 2500, /* in which a client takes something, or may be cut */
 };
 
 /* A page, wanted, fetched, or being written. */
