@@ -5,15 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/heap_size.h"
+#include "json/edit.h"
 #include "json/field.h"
 
-#define LIMITS "limits"
+#define LOCK_MAX 253 /* bytes of a name that can be a lock's */
 
-static cJSON *spec_of(cJSON *object)
-{
-    return cJSON_GetObjectItemCaseSensitive(object, "spec");
-}
+static const char SPEC[] = "spec";
 
 static size_t text_weight(const char *text)
 {
@@ -22,52 +21,101 @@ static size_t text_weight(const char *text)
 
 size_t config_spec_weight(const struct config_spec *s)
 {
-    return text_weight(s->limits) + text_weight(s->refusal);
+    return text_weight(s->text) + text_weight(s->refusal);
 }
 
 void config_spec_forget(struct config_spec *s)
 {
-    free(s->limits);
+    free(s->text);
     free(s->refusal);
     rules_unref(s->rules);
-    *s = (struct config_spec){.limits = NULL};
+    *s = (struct config_spec){.text = NULL};
 }
 
-/* NULL: there are none, or it is no list, which is little, or refused. */
-static cJSON *take_limits(cJSON *object)
+int config_spec_set(struct config_spec *s, const cJSON *object)
 {
-    cJSON *spec = spec_of(object);
-    const cJSON *limits = field_get(spec, LIMITS);
-    bool many = cJSON_IsArray(limits) && limits->child != NULL;
-    return many ? cJSON_DetachItemFromObjectCaseSensitive(spec, LIMITS) : NULL;
-}
-
-int config_spec_set(struct config_spec *s, cJSON *object)
-{
-    const cJSON *limits = field_get(field_get(object, "spec"), LIMITS);
+    const cJSON *spec = field_get(object, "spec");
+    const cJSON *limits = field_get(spec, "limits");
     config_spec_forget(s);
     s->lacks_limits = compile_lacks_limits(object);
     s->unlimited = cJSON_IsArray(limits) && limits->child == NULL;
-    cJSON *many = take_limits(object);
-    if (many == NULL) {
-        return 0;
-    }
-    s->limits = cJSON_PrintUnformatted(many);
-    cJSON_Delete(many);
-    return s->limits == NULL ? -ENOMEM : 0;
+    s->text = spec == NULL ? NULL : cJSON_PrintUnformatted(spec);
+    return spec != NULL && s->text == NULL ? -ENOMEM : 0;
 }
 
-void config_spec_strip(cJSON *object)
+/* ---- what stays ---- */
+
+static void keep(struct edit *ed, cJSON *to, const cJSON *from, const char *key)
 {
-    cJSON_Delete(take_limits(object));
+    const cJSON *item = field_get(from, key);
+    if (item != NULL) {
+        edit_set(ed, to, key, cJSON_Duplicate(item, true));
+    }
 }
+
+static void keep_annotations(struct edit *ed, cJSON *meta, const cJSON *old, const char *prefix)
+{
+    const cJSON *item = NULL;
+    cJSON *kept = edit_object(ed, meta, "annotations");
+    size_t len = strlen(prefix);
+    cJSON_ArrayForEach(item, field_map(old, "annotations"))
+    {
+        bool ours = strncmp(item->string, prefix, len) == 0 && item->string[len] == '/';
+        if (ours && cJSON_IsString(item)) {
+            edit_string(ed, kept, item->string, item->valuestring);
+        }
+    }
+}
+
+static void keep_metadata(struct edit *ed, cJSON *rest, const cJSON *object, const char *prefix)
+{
+    static const char *const keys[] = {
+        "name",       "namespace",         "uid",       "resourceVersion",
+        "generation", "deletionTimestamp", "finalizers"};
+    const cJSON *old = field_get(object, "metadata");
+    cJSON *meta = edit_object(ed, rest, "metadata");
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        keep(ed, meta, old, keys[i]);
+    }
+    keep_annotations(ed, meta, old, prefix);
+}
+
+static void keep_spec(struct edit *ed, cJSON *rest, const cJSON *object)
+{
+    const cJSON *old = field_get(object, "spec");
+    const char *lock = field_text(field_get(old, "controller"), "leaderElectionName");
+    cJSON *spec = edit_object(ed, rest, "spec");
+    keep(ed, spec, old, "selector");
+    if (field_get(old, "root") != NULL) {
+        (void)edit_object(ed, spec, "root");
+    }
+    if (lock[0] != '\0' && strlen(lock) <= LOCK_MAX) {
+        edit_string(ed, edit_object(ed, spec, "controller"), "leaderElectionName", lock);
+    }
+}
+
+cJSON *config_spec_rest(const cJSON *object, const char *prefix)
+{
+    struct edit ed = {.rc = 0};
+    cJSON *rest = cJSON_CreateObject();
+    edit_string(&ed, rest, "apiVersion", COMPILE_API_VERSION); /* items of lists have none */
+    edit_string(&ed, rest, "kind", COMPILE_KIND);
+    keep_metadata(&ed, rest, object, prefix);
+    if (field_get(object, "spec") != NULL) {
+        keep_spec(&ed, rest, object);
+    }
+    keep(&ed, rest, object, "status");
+    return edit_result(&ed, rest);
+}
+
+/* ---- compiling ---- */
 
 void config_spec_give_up(struct config_spec *s, const char *why)
 {
-    free(s->limits);
+    free(s->text);
     free(s->refusal);
     rules_unref(s->rules);
-    s->limits = NULL;
+    s->text = NULL;
     s->rules = NULL;
     s->compiled = true;
     s->refused = -EDQUOT;
@@ -81,46 +129,43 @@ static void note_refusal(struct config_spec *s, const struct err *e)
     s->compiled = s->refusal != NULL;
 }
 
-/* 0 or -ENOMEM. */
-static int put_limits(const struct config_spec *s, cJSON *object)
-{
-    cJSON *limits = s->limits == NULL ? NULL : cJSON_Parse(s->limits);
-    if (s->limits == NULL) {
-        return 0;
-    }
-    if (limits == NULL || !cJSON_AddItemToObject(spec_of(object), LIMITS, limits)) {
-        cJSON_Delete(limits);
-        return -ENOMEM;
-    }
-    return 0;
-}
-
-static void compile(struct config_spec *s, cJSON *object, const struct compile_options *o,
+/* For as long as it takes, the object is whole. */
+static void compile(struct config_spec *s, cJSON *rest, const struct compile_options *o,
                     struct err *e)
 {
-    if (put_limits(s, object) != 0) {
+    cJSON *whole = s->text == NULL ? NULL : cJSON_Parse(s->text);
+    if (s->text != NULL && whole == NULL) {
         (void)err_memory(e);
         return;
     }
-    s->rules = compile_config(object, o, e);
+    cJSON *kept = cJSON_DetachItemFromObjectCaseSensitive(rest, SPEC);
+    if (whole != NULL && !cJSON_AddItemToObjectCS(rest, SPEC, whole)) {
+        cJSON_Delete(whole);
+        (void)err_memory(e);
+    } else {
+        s->rules = compile_config(rest, o, e);
+    }
+    cJSON_DeleteItemFromObjectCaseSensitive(rest, SPEC);
+    if (kept != NULL) {
+        (void)cJSON_AddItemToObjectCS(rest, SPEC, kept); /* which takes no memory */
+    }
     s->compiled = s->rules != NULL;
-    config_spec_strip(object);
     if (s->rules == NULL && e->code != -ENOMEM) {
         note_refusal(s, e);
     }
     if (s->compiled) {
-        free(s->limits);
-        s->limits = NULL;
+        free(s->text);
+        s->text = NULL;
     }
 }
 
-struct rules *config_spec_compile(struct config_spec *s, cJSON *object,
+struct rules *config_spec_compile(struct config_spec *s, cJSON *rest,
                                   const struct compile_options *o, struct byte_budget *budget,
                                   struct err *e)
 {
     struct err why = ERR_INIT;
     if (!s->compiled) {
-        compile(s, object, o, &why);
+        compile(s, rest, o, &why);
     } else if (s->rules == NULL) {
         (void)err_set(&why, s->refused, "%s", s->refusal == NULL ? "refused" : s->refusal);
     }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config_spec.h - the limits of a ShardingConfig and what they compile to, in little memory: they
- * are kept as text, for as a tree they take ten times as much, and only until they are compiled.
+ * config_spec.h - the spec of a ShardingConfig and what it compiles to, in little memory: it is
+ * kept as text, for as a tree it takes ten times as much, and only until it is compiled. What is
+ * asked for again and again stays as a tree: which pods it selects, the lock, and whether it is a
+ * root.
  */
 #ifndef MANAGER_SHARD_CONFIG_SPEC_H
 #define MANAGER_SHARD_CONFIG_SPEC_H
@@ -20,22 +22,25 @@
 struct config_spec {
     bool lacks_limits; /* compile_lacks_limits */
     bool unlimited;    /* it has a list of limits, without any */
-    char *limits;      /* JSON; NULL: they are in the object, or nobody asks for them any more */
+    char *text;        /* JSON; NULL: there is none, or nobody asks for it any more */
     bool compiled;
     struct rules *rules; /* NULL: not compiled, or refused */
     int refused;         /* -EINVAL, -E2BIG, -EDQUOT; 0: it is not */
     char *refusal;       /* NULL: the message is missing */
 };
 
-/* The spec is another one: what was known is forgotten, and the limits are taken out of the object,
- * unless there are none. 0; -ENOMEM, and then nothing is known. */
-MUST_CHECK int config_spec_set(struct config_spec *s, cJSON *object);
-/* Takes them out of an object whose spec is known. */
-void config_spec_strip(cJSON *object);
+/* What is known is that of this object; the old is forgotten. 0; -ENOMEM, and then nothing is
+ * known.
+ */
+MUST_CHECK int config_spec_set(struct config_spec *s, const cJSON *object);
 
-/* Compiled at the first call; the object is left as it was. The rules count in `budget`. The spec
- * holds the reference. NULL: as compile_config. */
-struct rules *config_spec_compile(struct config_spec *s, cJSON *object,
+/* What stays of an object: no spec but for the parts above, of metadata what the manager looks at,
+ * with annotations below the prefix, and the status. The caller frees. NULL without memory. */
+MUST_CHECK cJSON *config_spec_rest(const cJSON *object, const char *prefix);
+
+/* Compiled at the first call; `rest` is left as it was. The rules count in `budget`. The spec holds
+ * the reference. NULL: as compile_config. */
+struct rules *config_spec_compile(struct config_spec *s, cJSON *rest,
                                   const struct compile_options *o, struct byte_budget *budget,
                                   struct err *e);
 

@@ -113,17 +113,42 @@ static void drop_rules(struct rules **at)
     *at = NULL;
 }
 
-void shard_give_up(struct shard *s)
+static void give_up_all(struct shard *s)
 {
     coverer_note(s->controller->coverer, s->compiled);
     drop_rules(&s->compiled);
     drop_rules(&s->own);
     drop_rules(&s->sent);
-    s->past.lost = s->past.lost || s->past.count > 0;
-    handover_deinit(&s->past);
     if (s->written != NULL) {
         rules_map_give_up(s->written);
     }
+}
+
+/* What the spec comes to stays: it may have to be put back. */
+static void give_up_earlier(struct shard *s)
+{
+    if (s->own != NULL && (s->compiled == NULL || !rules_share(s->own, s->compiled))) {
+        drop_rules(&s->own);
+    }
+    if (s->sent != NULL && (s->compiled == NULL || !rules_share(s->sent, s->compiled))) {
+        drop_rules(&s->sent);
+    }
+}
+
+void shard_give_up_rules(struct shard *s, const struct shard_cache_config *config)
+{
+    const struct rules_map *map = shard_cache_find_map(s->controller->options.cache, s->key);
+    bool over = config != NULL && config->over;
+    if (!over && (map == NULL || map->given_up == 0)) {
+        return;
+    }
+    if (over) {
+        give_up_all(s);
+    } else {
+        give_up_earlier(s);
+    }
+    s->past.lost = s->past.lost || s->past.count > 0;
+    handover_deinit(&s->past);
 }
 
 /* Its key is in the queue, so there is memory for it. */
@@ -140,6 +165,9 @@ void shard_done(struct shard *s, enum work_result result, unsigned retry_after)
         work_queue_done(c->queue, s->key, result, 0);
         free_shard(s);
         return;
+    }
+    if (shard_config(s) == NULL && s->written != NULL) {
+        controller_look_later(s); /* the ConfigMap may be gone, too */
     }
     controller_look_after(s, RESYNC_MS + net_clock_random(c->clock) % RESYNC_MS);
     work_queue_done(c->queue, s->key, result, retry_after);
@@ -233,8 +261,11 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
     if (s != NULL && part == SHARD_CACHE_CONFIG && s->noticed_at == 0) {
         s->noticed_at = controller_now(c);
     }
-    if (s != NULL && config != NULL && config->over) {
-        shard_give_up(s);
+    if (s != NULL && part == SHARD_CACHE_CONFIG && config == NULL) {
+        drop_rules(&s->compiled);
+        drop_rules(&s->sent);
+    } else if (s != NULL && part != SHARD_CACHE_PODS) {
+        shard_give_up_rules(s, config);
     }
     if (s != NULL && part == SHARD_CACHE_CONFIGMAP) {
         shard_hear(s, shard_cache_find_map(c->options.cache, key));

@@ -136,8 +136,10 @@ const struct rules_map *shard_map(struct shard *s);
 /* Why the config's spec is invalid, or there is no memory for it; NULL: it is valid. */
 const char *shard_refusal(const struct shard *s);
 bool shard_is_given_up(const struct shard *s);
-/* There is no memory for its rules, so none are kept. What its pods may show is not known then. */
-void shard_give_up(struct shard *s);
+/* If there is no memory for its rules, none are kept; if there is none for what stands in its
+ * ConfigMap, nothing of earlier rules. What its pods may show is not known then. `config` NULL: it
+ * is gone. */
+void shard_give_up_rules(struct shard *s, const struct shard_cache_config *config);
 
 /* Looks at the shard, whose key is being handled, again: after so many ms; or when nothing of what
  * was written is believed any more. */

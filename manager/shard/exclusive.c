@@ -59,7 +59,10 @@ void shard_look_exclusive(struct shard *s, const struct shard_cache_config *conf
 {
     struct holders h;
     bool known = map != NULL && map->rules != NULL;
-    if (!known && !may_show_something(s, map)) {
+    if (map != NULL && map->given_up > 0) {
+        say(out, EXCLUSIVE_GIVEN_UP,
+            "There is no memory for its rules, so they are not compared with those of others.");
+    } else if (!known && !may_show_something(s, map)) {
         say(out, EXCLUSIVE_NO_RULES, "The shard has no rules, and so shows nothing.");
     } else if (!known || holders_now(s, config, map->rules, &h) != 0) {
         say(out, EXCLUSIVE_UNKNOWN, "");
@@ -78,15 +81,18 @@ void shard_look_exclusive(struct shard *s, const struct shard_cache_config *conf
 
 const char *exclusive_status(enum exclusive_state state)
 {
+    if (state == EXCLUSIVE_GIVEN_UP) {
+        return "Unknown";
+    }
     return state >= EXCLUSIVE_INTENDED ? "False" : "True";
 }
 
 const char *exclusive_reason(enum exclusive_state state)
 {
     static const char *const reasons[EXCLUSIVE_STATES] = {
-        [EXCLUSIVE_UNKNOWN] = "Unknown", [EXCLUSIVE_NO_RULES] = "NoRules",
-        [EXCLUSIVE_YES] = "Exclusive",   [EXCLUSIVE_INTENDED] = "SharedOnPurpose",
-        [EXCLUSIVE_NO] = "Shared",
+        [EXCLUSIVE_UNKNOWN] = "Unknown",          [EXCLUSIVE_GIVEN_UP] = "OverBudget",
+        [EXCLUSIVE_NO_RULES] = "NoRules",         [EXCLUSIVE_YES] = "Exclusive",
+        [EXCLUSIVE_INTENDED] = "SharedOnPurpose", [EXCLUSIVE_NO] = "Shared",
     };
     return reasons[state];
 }

@@ -13,6 +13,7 @@ struct rules_map;
 
 enum exclusive_state {
     EXCLUSIVE_UNKNOWN,  /* pods of others were not asked yet, or no memory: what was said stands */
+    EXCLUSIVE_GIVEN_UP, /* there is no memory for its rules: nobody knows */
     EXCLUSIVE_NO_RULES, /* it shows nothing */
     EXCLUSIVE_YES,
     EXCLUSIVE_INTENDED, /* no, but only with those with which it shares on purpose */
@@ -32,7 +33,7 @@ struct exclusive {
 void shard_look_exclusive(struct shard *s, const struct shard_cache_config *config,
                           const struct rules_map *map, struct exclusive *out);
 
-/* "True" or "False", and why in one word. */
+/* "True", "False" or "Unknown", and why in one word. */
 const char *exclusive_status(enum exclusive_state state);
 const char *exclusive_reason(enum exclusive_state state);
 

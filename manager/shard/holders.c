@@ -270,12 +270,14 @@ static bool shares_with(const struct search *q, const struct other *o)
            inject_options_lists(ours, "*") || inject_options_lists(theirs, "*");
 }
 
-/* Of which operator it is, its rules may say: those that nobody has read may say anything. */
+/* Of which operator it is, its rules may say: those that nobody has read, or can read, may say
+ * anything. */
 static bool is_of_same_operator(const struct search *q, const struct other *o)
 {
     struct kin kin;
-    kin_init(&kin, o->config, o->map == NULL ? NULL : o->map->rules, o->pods, o->pod_count);
-    return (!q->now && is_unread(o)) || kin_same_operator(&q->kin, &kin);
+    bool unknown = is_unread(o) || (is_later(o) && o->map->given_up == 0);
+    kin_init(&kin, o->config, o->map == NULL ? NULL : o->map->lock, o->pods, o->pod_count);
+    return (!q->now && unknown) || kin_same_operator(&q->kin, &kin);
 }
 
 /* 0 or -ENOMEM. */
@@ -381,7 +383,8 @@ static int search(struct search *q, const struct rules *rules)
     if (q->pods == NULL) {
         return -ENOMEM;
     }
-    kin_init(&q->kin, q->config, rules, q->pods, count);
+    kin_init(&q->kin, q->config, rules == NULL ? NULL : rules_leader_election(rules), q->pods,
+             count);
     int rc = look_at_configs(q);
     rc = rc == 0 ? look_at_gone(q) : rc;
     if (rc == 0) {

@@ -21,7 +21,7 @@ static const char *name_or_null(const char *name)
     return name == NULL || name[0] == '\0' ? NULL : name;
 }
 
-void kin_init(struct kin *k, const struct shard_cache_config *config, const struct rules *rules,
+void kin_init(struct kin *k, const struct shard_cache_config *config, const char *lock,
               const struct pod *const *pods, size_t count)
 {
     *k = (struct kin){.account_count = 0};
@@ -29,7 +29,7 @@ void kin_init(struct kin *k, const struct shard_cache_config *config, const stru
         const cJSON *controller = field_get(field_get(config->object, "spec"), "controller");
         k->names[0] = name_or_null(field_text(controller, "leaderElectionName"));
     }
-    k->names[1] = rules == NULL ? NULL : name_or_null(rules_leader_election(rules));
+    k->names[1] = name_or_null(lock);
     for (size_t i = 0; i < count && k->account_count < KIN_ACCOUNTS_MAX; i++) {
         if (!is_listed(k, pods[i]->account)) {
             k->accounts[k->account_count++] = pods[i]->account;

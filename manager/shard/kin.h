@@ -21,8 +21,8 @@ struct kin {
     size_t account_count;
 };
 
-/* `config`, `rules` NULL: there are none. */
-void kin_init(struct kin *k, const struct shard_cache_config *config, const struct rules *rules,
+/* `config` NULL: there is none; `lock`: of its rules, NULL or "": there is none. */
+void kin_init(struct kin *k, const struct shard_cache_config *config, const char *lock,
               const struct pod *const *pods, size_t count);
 
 /* Yes also where that cannot be told. */

@@ -41,7 +41,8 @@ static double spec_version(const struct shard_cache_config *config)
 static bool is_compiled(const struct shard *s, const struct shard_cache_config *config)
 {
     double version = spec_version(config);
-    return config->over == shard_is_given_up(s) && s->uid != NULL &&
+    bool done = s->compiled != NULL || s->refusal.code != 0;
+    return done && config->over == shard_is_given_up(s) && s->uid != NULL &&
            strcmp(s->uid, config->uid) == 0 && version > 0 && version >= s->spec_version &&
            version <= s->spec_version;
 }
@@ -630,9 +631,7 @@ void shard_publish(struct shard *s)
         shard_done(s, config == NULL ? WORK_DONE : WORK_RETRY, 0);
         return;
     }
-    if (shard_is_given_up(s)) {
-        shard_give_up(s);
-    }
+    shard_give_up_rules(s, config);
     if (s->compiled != NULL) {
         shard_cache_share_rules(s->controller->options.cache, s->key, s->compiled);
     }

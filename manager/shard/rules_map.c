@@ -222,8 +222,9 @@ static const char *append(char **at, const char *text)
 /* Copies what was found, texts behind it. */
 static struct rules_map *copy_map(const struct rules_map *found)
 {
-    const char *texts[] = {found->ns,         found->name,     found->uid,        found->version,
-                           found->config_uid, found->checksum, found->changed_by, found->text_hash};
+    const char *texts[] = {found->ns,         found->name,       found->uid,
+                           found->version,    found->checksum,   found->lock,
+                           found->config_uid, found->changed_by, found->text_hash};
     size_t size = strlen(found->ns) + strlen(found->shard) + 2;
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         size += strlen(texts[i]) + 1;
@@ -243,6 +244,7 @@ static struct rules_map *copy_map(const struct rules_map *found)
     m->version = append(&at, found->version);
     m->config_uid = append(&at, found->config_uid);
     m->checksum = append(&at, found->checksum);
+    m->lock = append(&at, found->lock);
     m->changed_by = append(&at, found->changed_by);
     m->text_hash = append(&at, found->text_hash);
     return m;
@@ -254,6 +256,7 @@ static int take_known(struct rules_map *m, const struct rules_map *known, const 
                       struct rules **out)
 {
     m->later = known->later;
+    m->given_up = known->given_up;
     m->generation = known->generation;
     m->voids = known->voids;
     m->intact = known->intact;
@@ -289,6 +292,14 @@ static int look_at_text(struct rules_map *m, const cJSON *object, const struct r
     return read_rules(m, object, text, out);
 }
 
+static void say_what_is_in_it(struct rules_map *m, const struct rules_map *known)
+{
+    const char *lock = m->rules == NULL ? NULL : rules_leader_election(m->rules);
+    bool kept = m->rules == NULL && m->given_up > 0;
+    m->checksum = m->rules != NULL ? rules_checksum(m->rules) : kept ? known->checksum : "";
+    m->lock = lock != NULL ? lock : kept ? known->lock : "";
+}
+
 int rules_map_look(const cJSON *object, const char *prefix, const struct rules_map *known,
                    bool wanted, struct rules_map **out)
 {
@@ -312,7 +323,7 @@ int rules_map_look(const cJSON *object, const char *prefix, const struct rules_m
     if (rc == 0) {
         found.shard = name + strlen(SIDECAR_CONFIGMAP);
         found.rules = rules;
-        found.checksum = rules == NULL ? "" : rules_checksum(rules);
+        say_what_is_in_it(&found, known);
         read_metadata(&found, meta, prefix);
         if (!found.unread) {
             find_changer(meta, f.changed);
@@ -341,15 +352,18 @@ void rules_map_free(struct rules_map *m)
 
 void rules_map_give_up(struct rules_map *m)
 {
-    m->given_up = m->rules == NULL ? 0 : rules_weight(m->rules);
-    m->later = m->later || m->rules != NULL;
-    rules_unref(m->rules);
-    m->rules = NULL;
+    if (m->rules != NULL) {
+        m->given_up = rules_weight(m->rules);
+        m->later = true;
+        rules_unref(m->rules);
+        m->rules = NULL;
+    }
 }
 
 void rules_map_forget(struct rules_map *m)
 {
-    rules_map_give_up(m);
+    rules_unref(m->rules);
+    m->rules = NULL;
     m->given_up = 0;
     m->later = false;
     m->unread = true;
@@ -358,7 +372,8 @@ void rules_map_forget(struct rules_map *m)
 
 void rules_map_share(struct rules_map *m, struct rules *like)
 {
-    if (m->rules == NULL || rules_share(m->rules, like) ||
+    bool known = m->rules != NULL || m->given_up > 0;
+    if (!known || (m->rules != NULL && rules_share(m->rules, like)) ||
         strcmp(m->checksum, rules_checksum(like)) != 0) {
         return;
     }
@@ -366,6 +381,8 @@ void rules_map_share(struct rules_map *m, struct rules *like)
     if (shared != NULL) {
         rules_unref(m->rules);
         m->rules = shared;
+        m->later = m->later && m->given_up == 0;
+        m->given_up = 0;
     }
 }
 

@@ -45,6 +45,7 @@ struct rules_map {
     const char *version;
     const char *config_uid; /* of the ShardingConfig whose it is; "": nobody says */
     const char *checksum;   /* of the rules in it; "" */
+    const char *lock;       /* rules_leader_election of them; "" */
     const char *changed_by; /* the field manager that changed it last, of those that are not this
                                manager, and when; "": none, or it was not read */
     const char *text_hash;  /* of its text; "": it was not read */
@@ -72,13 +73,13 @@ MUST_CHECK int rules_map_look(const cJSON *object, const char *prefix,
 /* NULL is ignored. */
 void rules_map_free(struct rules_map *m);
 
-/* Its rules are not kept any more: as if they were of a later version. Checksum and generation are
- * known on. */
+/* Its rules are not kept any more: as if they were of a later version. Checksum,
+ * generation and lock are known on. */
 void rules_map_give_up(struct rules_map *m);
 /* Nobody has looked at its text, as far as is remembered. */
 void rules_map_forget(struct rules_map *m);
 
-/* If `like` say what is in it, they are in memory once from now on. */
+/* If `like` say what is in it, they are in memory once from now on; also if they were given up. */
 void rules_map_share(struct rules_map *m, struct rules *like);
 
 bool rules_map_ours(const struct rules_map *m);

@@ -37,8 +37,7 @@ struct shard_cache_config {
     const char *name;
     const char *uid;
     const char *version;
-    const cJSON *object;         /* with apiVersion and kind, without managedFields, and without
-                                    limits, if it has some */
+    const cJSON *object;         /* what config_spec_rest keeps of it: not all of the spec */
     bool lacks_limits;           /* it has no list of them, */
     bool unlimited;              /* or an empty one */
     bool over;                   /* there is no memory for them: spec and ConfigMap are not known */

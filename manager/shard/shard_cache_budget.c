@@ -20,9 +20,8 @@ enum {
     WHY_SIZE = 320,
 };
 
-/* What is kept of a shard that was given up, besides its limits; with more its selector goes too,
- * so that it has no pods. */
-#define KEPT_MAX ((size_t)64 * 1024)
+/* With a larger selector a shard that was given up has no pods. */
+#define SELECTOR_KEPT_MAX ((size_t)64 * 1024)
 
 /* ---- accounts ---- */
 
@@ -98,7 +97,6 @@ size_t shard_cache_given_up(const struct shard_cache *w)
     return count;
 }
 
-/* NULL: all have been asked in vain. */
 static struct account *largest(const struct shard_cache *w)
 {
     struct account *found = NULL;
@@ -106,7 +104,7 @@ static struct account *largest(const struct shard_cache *w)
         struct account *a = account_of(n);
         bool more = found == NULL || a->bytes.used > found->bytes.used ||
                     (a->bytes.used == found->bytes.used && strcmp(a->ns, found->ns) > 0);
-        found = !a->exhausted && more ? a : found;
+        found = more ? a : found;
     }
     return found;
 }
@@ -127,11 +125,17 @@ void shard_cache_count_rules(struct shard_cache *w, const char *ns, struct rules
     }
 }
 
+bool shard_cache_drops_selector(const struct config *c)
+{
+    return c->selector != NULL && selector_weight(c->selector) > SELECTOR_KEPT_MAX;
+}
+
 /* ---- what can be given up ---- */
 
+/* A shard: its config, or its ConfigMap, or both. */
 struct candidate {
-    struct config *config; /* either */
-    struct map_entry *map; /* or */
+    struct config *config; /* NULL: there is none, or it was given up */
+    struct map_entry *map; /* with rules that the config does not have in memory; NULL: without */
     const char *key;
     size_t bytes;
 };
@@ -142,20 +146,23 @@ static size_t weight_of(const struct config *c)
 }
 
 /* Rules that its config does not have in memory anyhow. */
-static size_t weight_of_map(const struct shard_cache *w, const struct map_entry *m)
+static size_t weight_of_map(const struct map_entry *m, const struct config *c)
 {
-    const struct config *c = find_config(w, m->map->key);
     const struct rules *rules = m->map->rules;
     bool shared =
         rules != NULL && c != NULL && c->spec.rules != NULL && rules_share(rules, c->spec.rules);
     return rules == NULL || shared ? 0 : rules_counted(rules);
 }
 
-static void consider(struct candidate *best, struct candidate other)
+static void consider(struct candidate *best, struct config *c, struct map_entry *m)
 {
-    bool more = other.bytes > best->bytes ||
-                (other.bytes == best->bytes && other.bytes > 0 && strcmp(other.key, best->key) > 0);
-    *best = more ? other : *best;
+    struct candidate one = {.config = c, .map = m, .key = c != NULL ? c->key : m->map->key};
+    size_t rules = m == NULL ? 0 : weight_of_map(m, c);
+    one.bytes = rules + (c == NULL ? 0 : weight_of(c));
+    one.map = rules == 0 ? NULL : m;
+    bool more = one.bytes > best->bytes ||
+                (one.bytes == best->bytes && one.bytes > 0 && strcmp(one.key, best->key) > 0);
+    *best = more ? one : *best;
 }
 
 /* Of all that the namespace has; bytes 0: nothing. */
@@ -171,14 +178,16 @@ static struct candidate find_largest(const struct shard_cache *w, const char *ns
     {
         struct config *c = LIST_ITEM(i, struct config, link);
         if (!c->seen.over) {
-            consider(&best, (struct candidate){.config = c, .key = c->key, .bytes = weight_of(c)});
+            consider(&best, c, find_map(w, c->key));
         }
     }
     LIST_FOR_EACH(i, &s->maps)
     {
         struct map_entry *m = LIST_ITEM(i, struct map_entry, link);
-        consider(&best,
-                 (struct candidate){.map = m, .key = m->map->key, .bytes = weight_of_map(w, m)});
+        const struct config *c = find_config(w, m->map->key);
+        if (c == NULL || c->seen.over) {
+            consider(&best, NULL, m);
+        }
     }
     return best;
 }
@@ -203,15 +212,14 @@ static void give_up_map(struct shard_cache *w, struct map_entry *m)
 static void give_up_config(struct shard_cache *w, struct config *c)
 {
     char why[WHY_SIZE];
-    const struct account *a = c->namespace->account;
     struct map_entry *m = find_map(w, c->key);
     c->wanted = weight_of(c);
     (void)snprintf(why, sizeof why,
-                   "spec.limits: the limits and rules of all shards take more than %zu MiB of the "
-                   "manager's memory, and those of namespace %.63s the most, %zu MiB: reduce them, "
-                   "or raise the manager's --shards-memory and memory limit",
-                   w->memory_max / MIB, c->namespace->name, a->bytes.used / MIB);
-    if (m != NULL && weight_of_map(w, m) == 0) {
+                   "spec.limits: Too large: this shard needs %.1f MiB of the manager's memory, all "
+                   "together may take %zu MiB, and those of namespace %.63s take the most: reduce "
+                   "them, or raise the manager's --shards-memory and memory limit",
+                   (double)c->wanted / MIB, w->memory_max / MIB, c->namespace->name);
+    if (m != NULL) {
         give_up_map(w, m);
     }
     let_go(w, c->spec.rules);
@@ -219,7 +227,7 @@ static void give_up_config(struct shard_cache *w, struct config *c)
     c->seen.over = true;
     c->reserved = 0;
     shard_cache_count_config(c);
-    if (c->share.size > KEPT_MAX) {
+    if (shard_cache_drops_selector(c)) {
         shard_cache_drop_selector(w, c);
         shard_cache_count_config(c);
     }
@@ -237,6 +245,8 @@ static void ask_for_past(const struct shard_cache *w, struct account *a)
     a->asked = true;
 }
 
+/* What stands in its ConfigMap goes first, if it is something else than the spec comes to: that is
+ * what is going to be written there. */
 static void give_up_from(struct shard_cache *w, struct account *a)
 {
     struct candidate c = find_largest(w, a->ns);
@@ -270,7 +280,8 @@ static void on_trim(struct net_task *t)
         return;
     }
     begin_anew(w);
-    while (is_over(w) && (a = largest(w)) != NULL) {
+    /* Who takes less does not pay for what another cannot give up. */
+    while (is_over(w) && (a = largest(w)) != NULL && !a->exhausted) {
         if (a->asked) {
             give_up_from(w, a);
         } else {
@@ -291,8 +302,11 @@ bool shard_cache_is_too_much(struct shard_cache *w, struct config *c)
     }
     begin_anew(w);
     const struct account *a = largest(w);
-    bool quiet = c->share.size <= KEPT_MAX; /* nobody is to be told of pods */
-    if (quiet && a == c->namespace->account && find_largest(w, a->ns).config == c) {
+    bool own = a == c->namespace->account;
+    struct candidate first = own ? find_largest(w, a->ns) : (struct candidate){.key = ""};
+    bool quiet = !shard_cache_drops_selector(c); /* nobody is to be told of pods */
+    size_t beside = first.map == NULL ? 0 : weight_of_map(first.map, c);
+    if (first.config == c && quiet && total(w) - beside > w->memory_max) {
         give_up_config(w, c);
         return true;
     }

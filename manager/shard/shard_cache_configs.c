@@ -11,8 +11,6 @@
 #include "shard/shard_cache_internal.h"
 #include "json/field.h"
 
-#define LAST_APPLIED "kubectl.kubernetes.io/last-applied-configuration"
-
 /* ---- namespaces ---- */
 
 static void free_namespace(struct shard_cache *w, struct namespace *s)
@@ -123,23 +121,6 @@ static void drop_config(struct shard_cache *w, struct config *c)
     free_config(c);
 }
 
-static cJSON *copy_config(const cJSON *object)
-{
-    cJSON *copy = cJSON_Duplicate(object, true);
-    cJSON *meta = cJSON_GetObjectItemCaseSensitive(copy, "metadata");
-    cJSON *annotations = cJSON_GetObjectItemCaseSensitive(meta, "annotations");
-    cJSON_DeleteItemFromObjectCaseSensitive(meta, "managedFields");
-    cJSON_DeleteItemFromObjectCaseSensitive(annotations, LAST_APPLIED);
-    cJSON_DeleteItemFromObjectCaseSensitive(copy, "apiVersion"); /* items of lists have none */
-    cJSON_DeleteItemFromObjectCaseSensitive(copy, "kind");
-    if (cJSON_AddStringToObject(copy, "apiVersion", COMPILE_API_VERSION) == NULL ||
-        cJSON_AddStringToObject(copy, "kind", COMPILE_KIND) == NULL) {
-        cJSON_Delete(copy);
-        return NULL;
-    }
-    return copy;
-}
-
 /* Whether both have the same spec: the API server counts its changes. */
 static bool same_generation(const cJSON *a, const cJSON *b)
 {
@@ -159,20 +140,20 @@ struct rules *shard_cache_rules(struct shard_cache *w, const struct shard_cache_
         c->reserved = 0;
         shard_cache_count_config(c);
     }
+    struct map_entry *m = before || rules == NULL ? NULL : find_map(w, c->key);
+    if (m != NULL) {
+        rules_map_share(m->map, rules);
+    }
     if (!before && rules != NULL && shard_cache_is_too_much(w, c)) {
         return config_spec_compile(&c->spec, c->object, o, NULL, e); /* which says why not */
     }
     return rules;
 }
 
-/* 0 or -ENOMEM: then all is as before. `fresh`: the spec is another one. */
-static int take_spec(struct config *c, cJSON *object, bool fresh)
+/* The spec is another one. 0 or -ENOMEM: then all is as before. */
+static int take_spec(struct config *c, const cJSON *object)
 {
-    struct config_spec spec = {.limits = NULL};
-    if (!fresh) {
-        config_spec_strip(object);
-        return 0;
-    }
+    struct config_spec spec = {.text = NULL};
     if (config_spec_set(&spec, object) != 0) {
         config_spec_forget(&spec);
         return -ENOMEM;
@@ -189,11 +170,12 @@ static bool is_welcome(const struct shard_cache *w, const struct config *c)
     return c->seen.over && shard_cache_has_room(w, c->wanted);
 }
 
-/* Takes `object`. */
-static int set_config(struct shard_cache *w, struct config *c, cJSON *object)
+/* `whole` is what the API server has; takes `object`, which is kept of it. */
+static int set_config(struct shard_cache *w, struct config *c, const cJSON *whole, cJSON *object)
 {
     bool welcome = is_welcome(w, c);
-    if (take_spec(c, object, welcome || !same_generation(c->object, object)) != 0) {
+    bool fresh = welcome || !same_generation(c->object, object);
+    if (fresh && take_spec(c, whole) != 0) {
         cJSON_Delete(object);
         return -ENOMEM;
     }
@@ -213,10 +195,6 @@ static int set_config(struct shard_cache *w, struct config *c, cJSON *object)
         .root = field_get(field_get(object, "spec"), "root") != NULL,
     };
     c->reserved = welcome ? c->wanted : 0;
-    struct map_entry *m = welcome ? find_map(w, c->key) : NULL;
-    if (m != NULL && m->map->given_up > 0) {
-        rules_map_forget(m->map); /* whoever leads reads it */
-    }
     return 0;
 }
 
@@ -317,7 +295,7 @@ static int put_config(struct shard_cache *w, const char *key, const cJSON *objec
         c->stale = false;
         return 0;
     }
-    cJSON *copy = copy_config(object);
+    cJSON *copy = config_spec_rest(object, w->prefix);
     int rc = copy == NULL ? -ENOMEM : pod_selector(object, &selector);
     c = rc != 0 || c != NULL ? c : add_config(w, key, shards_namespace(object));
     if (rc != 0 || c == NULL) {
@@ -328,7 +306,7 @@ static int put_config(struct shard_cache *w, const char *key, const cJSON *objec
         }
         return -ENOMEM;
     }
-    rc = set_config(w, c, copy);
+    rc = set_config(w, c, object, copy);
     if (rc != 0) {
         selector_free(selector);
         if (c->object == NULL) {
@@ -337,6 +315,9 @@ static int put_config(struct shard_cache *w, const char *key, const cJSON *objec
         return rc;
     }
     rc = change_selector(w, c, selector);
+    if (c->seen.over && shard_cache_drops_selector(c)) {
+        shard_cache_drop_selector(w, c);
+    }
     shard_cache_count_config(c);
     shard_cache_trim(w);
     shard_cache_tell_shard(w, key, SHARD_CACHE_CONFIG);

@@ -283,6 +283,8 @@ void shard_cache_count_config(struct config *c);
 void shard_cache_trim(struct shard_cache *w);
 /* Whether the config is the first to be given up, which it is now, and nobody told. */
 bool shard_cache_is_too_much(struct shard_cache *w, struct config *c);
+/* Whether it has no pods once it is given up, for its selector is large. */
+bool shard_cache_drops_selector(const struct config *c);
 bool shard_cache_has_room(const struct shard_cache *w, size_t bytes);
 /* Bytes, of all accounts. */
 size_t shard_cache_memory(const struct shard_cache *w);

@@ -71,7 +71,7 @@ static void set_map(struct shard_cache *w, struct map_entry *m, struct rules_map
     m->node.key = map->key;
     m->stale = false;
     const struct config *c = find_config(w, map->key);
-    if (c != NULL && c->seen.over) {
+    if (c != NULL && (c->seen.over || c->reserved > 0)) {
         rules_map_give_up(map);
     } else if (c != NULL && c->spec.rules != NULL) {
         rules_map_share(map, c->spec.rules);

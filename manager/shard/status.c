@@ -332,7 +332,7 @@ static int write_count(const struct view *v, struct buf *out)
 {
     return buf_printf(out, "%zu of %zu pods enforce generation %" PRIu64 "%s", v->enforcing,
                       v->counted, v->f->generation,
-                      is_published(v->f) ? "." : ", of an earlier spec.");
+                      is_published(v->f) || v->f->given_up ? "." : ", of an earlier spec.");
 }
 
 /* How far the rules are enforced, and what is missing. */

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "shard_cache_fixture.h"
+#include "json/json.h"
 
 enum { MEMORY = 400 * 1024, READMIT_TURNS = 50 /* pauses pass */ };
 
@@ -202,7 +203,58 @@ static void test_a_large_selector_goes_too(void **state)
     place_run(p, 20);
     assert_true(find(p, "tenant/b")->over);
     assert_int_equal(find(p, "tenant/b")->pod_count, 0);
+    place_put_pod(p, "tenant", "p2", "b");
+    place_expect(p, "pod(tenant/p2 0) ");
     assert_true(place_metric(p, "cmesh_manager_shards_memory_bytes") < MEMORY);
+}
+
+/* What is written beside what the manager looks at takes nothing, also of what is given up. */
+static void test_junk_is_not_kept(void **state)
+{
+    struct place *p = *state;
+    struct buf junk = BUF_INIT(1024 * 1024);
+    struct err e = ERR_INIT;
+    for (unsigned i = 0; i < 20000; i++) {
+        (void)buf_printf(&junk, "%s\"l%u\":\"v\"", i == 0 ? "" : ",", i);
+    }
+    store_put_text(
+        &p->store, "shardingconfigs", "tenant",
+        "{\"metadata\":{\"name\":\"b\",\"generation\":1,\"labels\":{%s},\"annotations\":{%s}"
+        "},\"spec\":{\"selector\":{\"matchLabels\":{\"shard\":\"b\"}},\"junk\":{%s}}}",
+        buf_cstr(&junk), buf_cstr(&junk), buf_cstr(&junk));
+    buf_reset(&junk);
+    put(p, "honest", "a", 1, 100);
+    begin(p);
+    expect_limits(p, "honest/a", 100);
+    assert_null(shard_cache_rules(p->cache, find(p, "tenant/b"), &options, &e));
+    assert_int_equal(e.code, -EINVAL);
+    assert_true(place_metric(p, "cmesh_manager_shards_memory_bytes") < 150 * 1024);
+}
+
+/* Who takes less keeps it, also while another takes too much and can give up nothing. */
+static void test_others_do_not_pay(void **state)
+{
+    struct place *p = *state;
+    struct buf list = BUF_INIT(1024 * 1024);
+    for (unsigned i = 0; i < 8000; i++) {
+        (void)buf_printf(&list, "%s\"example.com/f%u\"", i == 0 ? "" : ",", i);
+    }
+    store_put_text(&p->store, "shardingconfigs", "tenant",
+                   "{\"metadata\":{\"name\":\"b\",\"generation\":1,\"finalizers\":[%s]},\"spec\":{"
+                   "\"selector\":{\"matchLabels\":{\"shard\":\"b\"}},\"limits\":[]}}",
+                   buf_cstr(&list));
+    buf_reset(&list);
+    put(p, "honest", "a", 1, 100);
+    begin(p);
+    place_run(p, 20);
+    assert_true(find(p, "tenant/b")->over);
+    expect_limits(p, "honest/a", 100);
+    put(p, "honest", "c", 1, 100);
+    place_expect(p, "config(honest/c) ");
+    expect_limits(p, "honest/c", 100);
+    place_run(p, 20);
+    expect_limits(p, "honest/a", 100);
+    expect_limits(p, "honest/c", 100);
 }
 
 /* ---- ConfigMaps ---- */
@@ -227,6 +279,33 @@ static void put_rules(struct place *p, const char *ns, const char *shard, unsign
                    "}}",
                    shard, shard, buf_cstr(&text));
     buf_reset(&text);
+}
+
+/* A replica that has read the ConfigMap and compiles the spec has its rules once. */
+static void test_rules_in_both_places_count_once(void **state)
+{
+    struct place *p = *state;
+    struct buf text = BUF_INIT(1024 * 1024);
+    struct buf quoted = BUF_INIT(1024 * 1024);
+    put(p, "tenant", "a", 1, 240);
+    begin(p);
+    assert_int_equal(
+        rules_to_json(shard_cache_rules(p->cache, find(p, "tenant/a"), &options, NULL), &text), 0);
+    assert_int_equal(json_quote(buf_cstr(&text), &quoted), 0);
+    store_put_text(&p->store, "configmaps", "tenant",
+                   "{\"metadata\":{\"name\":\"cmesh-rules-a\",\"labels\":{"
+                   "\"ctrlmesh.kusionstack.io/rules\":\"true\"}},\"data\":{\"rules.json\":%s}}",
+                   buf_cstr(&quoted));
+    shard_cache_free(p->cache);
+    begin(p); /* another replica */
+    for (unsigned i = 0; i < 2; i++) {
+        place_run(p, 20);
+        assert_non_null(shard_cache_find_map(p->cache, "tenant/a")->rules);
+        expect_limits(p, "tenant/a", 240);
+    }
+    assert_in_range(place_metric(p, "cmesh_manager_shards_memory_bytes"), 200 * 1024, 300 * 1024);
+    buf_reset(&text);
+    buf_reset(&quoted);
 }
 
 static void test_rules_of_configmaps_count(void **state)
@@ -315,6 +394,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_room_is_used_again, setup, place_teardown),
         cmocka_unit_test_setup_teardown(test_pods_stay, setup, place_teardown),
         cmocka_unit_test_setup_teardown(test_a_large_selector_goes_too, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_junk_is_not_kept, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_others_do_not_pay, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_rules_in_both_places_count_once, setup,
+                                        place_teardown),
         cmocka_unit_test_setup_teardown(test_rules_of_configmaps_count, setup, place_teardown),
         cmocka_unit_test_setup_teardown(test_rules_that_others_hold, setup, place_teardown),
         cmocka_unit_test_setup_teardown(test_rules_that_are_kept_elsewhere, setup, place_teardown),

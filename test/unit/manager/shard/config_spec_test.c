@@ -35,39 +35,74 @@ static cJSON *config(const char *limits)
     return root;
 }
 
-static const cJSON *limits_of(const cJSON *object)
+static cJSON *rest_of(const cJSON *object)
 {
-    return field_get(field_get(object, "spec"), "limits");
+    cJSON *rest = config_spec_rest(object, "p.io");
+    assert_non_null(rest);
+    return rest;
 }
 
-static void limits_are_kept_as_text_until_they_are_compiled(void **state)
+static void expect_rest(const cJSON *rest, const char *want)
+{
+    char *text = cJSON_PrintUnformatted(rest);
+    assert_string_equal(text, want);
+    free(text);
+}
+
+#define HEAD                                                                                       \
+    "{\"apiVersion\":\"" COMPILE_API_VERSION "\",\"kind\":\"" COMPILE_KIND "\",\"metadata\":{"
+#define REST                                                                                       \
+    HEAD "\"name\":\"a\",\"namespace\":\"n\",\"annotations\":{}},\"spec\":{\"selector\":{"         \
+         "\"matchLabels\":{\"shard\":\"a\"}}}}"
+
+static void the_spec_is_kept_as_text_until_it_is_compiled(void **state)
 {
     struct byte_budget budget = {.max = SIZE_MAX};
-    struct config_spec s = {.limits = NULL};
+    struct config_spec s = {.text = NULL};
     cJSON *object = config("[" LIMIT "]");
+    cJSON *rest = rest_of(object);
     (void)state;
     assert_int_equal(config_spec_set(&s, object), 0);
-    assert_null(limits_of(object));
     assert_false(s.lacks_limits || s.unlimited);
-    assert_string_equal(s.limits, "[" LIMIT "]");
-    assert_true(config_spec_weight(&s) > strlen(s.limits));
-    const struct rules *r = config_spec_compile(&s, object, &options, &budget, NULL);
+    assert_non_null(strstr(s.text, "[" LIMIT "]"));
+    assert_true(config_spec_weight(&s) > strlen(s.text));
+    expect_rest(rest, REST);
+    const struct rules *r = config_spec_compile(&s, rest, &options, &budget, NULL);
     assert_non_null(r);
     assert_int_equal(rules_limit_count(r), 1);
-    assert_null(limits_of(object));
-    assert_null(s.limits);
+    expect_rest(rest, REST);
+    assert_null(s.text);
     assert_int_equal(config_spec_weight(&s), 0);
-    assert_ptr_equal(config_spec_compile(&s, object, &options, &budget, NULL), r);
-    cJSON_Delete(object);
-    object = config("[" LIMIT "]");
-    config_spec_strip(object);
-    assert_null(limits_of(object));
+    assert_ptr_equal(config_spec_compile(&s, rest, &options, &budget, NULL), r);
     config_spec_forget(&s);
     assert_null(s.rules);
+    cJSON_Delete(rest);
     cJSON_Delete(object);
 }
 
-static void what_is_no_list_of_limits_stays(void **state)
+/* Whatever somebody writes beside what the manager looks at takes no memory. */
+static void nothing_else_stays(void **state)
+{
+    static const char text[] =
+        "{\"apiVersion\":\"x\",\"kind\":\"y\",\"junk\":[1,2],\"metadata\":{\"name\":\"a\","
+        "\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":\"7\",\"generation\":3,"
+        "\"labels\":{\"l\":\"m\"},\"annotations\":{\"p.io/x\":\"1\",\"p.iox/y\":\"2\",\"z\":\"3\"},"
+        "\"managedFields\":[{}],\"finalizers\":[\"f\"]},\"spec\":{\"root\":{\"junk\":[1]},"
+        "\"controller\":{\"leaderElectionName\":\"op\",\"junk\":1},\"junk\":[1],\"limits\":[]},"
+        "\"status\":{\"generation\":1}}";
+    cJSON *object = json_parse(text, sizeof text - 1, NULL);
+    cJSON *rest = rest_of(object);
+    (void)state;
+    expect_rest(rest, HEAD "\"name\":\"a\",\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":"
+                           "\"7\",\"generation\":3,\"finalizers\":[\"f\"],\"annotations\":{"
+                           "\"p.io/x\":\"1\"}},\"spec\":{\"root\":{},\"controller\":{"
+                           "\"leaderElectionName\":\"op\"}},\"status\":{\"generation\":1}}");
+    cJSON_Delete(rest);
+    cJSON_Delete(object);
+}
+
+/* As if it had been compiled at once: a field that is not kept is refused all the same. */
+static void the_whole_spec_is_compiled(void **state)
 {
     static const struct {
         const char *limits;
@@ -78,50 +113,72 @@ static void what_is_no_list_of_limits_stays(void **state)
                  {"null", true, false, 0},
                  {"[]", false, true, 0},
                  {"5", false, false, -EINVAL},
-                 {"{\"x\":1}", false, false, -EINVAL}};
+                 {"{\"x\":1}", false, false, -EINVAL},
+                 {"[],\"junk\":[1]", false, true, -EINVAL}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct byte_budget budget = {.max = SIZE_MAX};
-        struct config_spec s = {.limits = NULL};
+        struct config_spec s = {.text = NULL};
         struct err e = ERR_INIT;
         cJSON *object = config(cases[i].limits);
+        cJSON *rest = rest_of(object);
         assert_int_equal(config_spec_set(&s, object), 0);
-        assert_null(s.limits);
         assert_int_equal(s.lacks_limits, cases[i].lacks_limits);
         assert_int_equal(s.unlimited, cases[i].unlimited);
-        const struct rules *r = config_spec_compile(&s, object, &options, &budget, &e);
+        const struct rules *r = config_spec_compile(&s, rest, &options, &budget, &e);
         assert_int_equal(e.code, cases[i].code);
         assert_int_equal(r != NULL, cases[i].code == 0);
         config_spec_forget(&s);
+        cJSON_Delete(rest);
         cJSON_Delete(object);
     }
+}
+
+static void without_a_spec(void **state)
+{
+    struct byte_budget budget = {.max = SIZE_MAX};
+    struct config_spec s = {.text = NULL};
+    struct err e = ERR_INIT;
+    cJSON *object = cJSON_Parse("{\"metadata\":{\"name\":\"a\",\"namespace\":\"n\"}}");
+    cJSON *rest = rest_of(object);
+    (void)state;
+    assert_int_equal(config_spec_set(&s, object), 0);
+    assert_true(s.lacks_limits);
+    assert_null(config_spec_compile(&s, rest, &options, &budget, &e));
+    assert_int_equal(e.code, -EINVAL);
+    assert_null(field_get(rest, "spec"));
+    config_spec_forget(&s);
+    cJSON_Delete(rest);
+    cJSON_Delete(object);
 }
 
 static void what_is_wrong_is_told_each_time(void **state)
 {
     struct byte_budget budget = {.max = SIZE_MAX};
-    struct config_spec s = {.limits = NULL};
+    struct config_spec s = {.text = NULL};
     cJSON *object = config("[" LIMIT "," WRONG "]");
+    cJSON *rest = rest_of(object);
     struct err first = ERR_INIT;
     struct err second = ERR_INIT;
     (void)state;
     assert_int_equal(config_spec_set(&s, object), 0);
-    assert_null(config_spec_compile(&s, object, &options, &budget, &first));
+    assert_null(config_spec_compile(&s, rest, &options, &budget, &first));
     assert_int_equal(first.code, -EINVAL);
     assert_non_null(strstr(first.msg, "spec.limits[1]"));
-    assert_null(s.limits);
-    assert_null(limits_of(object));
-    assert_null(config_spec_compile(&s, object, &options, &budget, &second));
+    assert_null(s.text);
+    expect_rest(rest, REST);
+    assert_null(config_spec_compile(&s, rest, &options, &budget, &second));
     assert_int_equal(second.code, first.code);
     assert_string_equal(second.msg, first.msg);
     config_spec_forget(&s);
+    cJSON_Delete(rest);
     cJSON_Delete(object);
 }
 
 static void what_is_given_up_is_refused(void **state)
 {
     struct byte_budget budget = {.max = SIZE_MAX};
-    struct config_spec s = {.limits = NULL};
+    struct config_spec s = {.text = NULL};
     cJSON *object = config("[" LIMIT "]");
     struct err e = ERR_INIT;
     (void)state;
@@ -130,7 +187,7 @@ static void what_is_given_up_is_refused(void **state)
     assert_null(config_spec_compile(&s, object, &options, &budget, &e));
     assert_int_equal(e.code, -EDQUOT);
     assert_string_equal(e.msg, "too much");
-    assert_null(s.limits);
+    assert_null(s.text);
     config_spec_forget(&s);
     cJSON_Delete(object);
 }
@@ -138,24 +195,27 @@ static void what_is_given_up_is_refused(void **state)
 static bool set_and_compile(void *data)
 {
     struct byte_budget budget = {.max = SIZE_MAX};
-    struct config_spec s = {.limits = NULL};
+    struct config_spec s = {.text = NULL};
+    struct err e = ERR_INIT;
     long left = sweep_left;
     sweep_left = -1;
     cJSON *object = config(data);
     sweep_left = left;
-    struct err e = ERR_INIT;
-    bool set = config_spec_set(&s, object) == 0;
-    const struct rules *r = set ? config_spec_compile(&s, object, &options, &budget, &e) : NULL;
+    cJSON *rest = config_spec_rest(object, "p.io");
+    bool set = rest != NULL && config_spec_set(&s, object) == 0;
+    const struct rules *r = set ? config_spec_compile(&s, rest, &options, &budget, &e) : NULL;
     bool done = set && (r != NULL || e.code == -EINVAL);
+    sweep_left = -1;
     if (set && !done) { /* once more: nothing was lost */
         assert_int_equal(e.code, -ENOMEM);
-        sweep_left = -1;
-        r = config_spec_compile(&s, object, &options, &budget, NULL);
+        r = config_spec_compile(&s, rest, &options, &budget, NULL);
         assert_int_equal(r != NULL, strstr(data, WRONG) == NULL);
     }
-    sweep_left = -1;
-    assert_null(limits_of(object));
+    if (set) {
+        expect_rest(rest, REST);
+    }
     config_spec_forget(&s);
+    cJSON_Delete(rest);
     cJSON_Delete(object);
     return done;
 }
@@ -172,8 +232,10 @@ static void without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(limits_are_kept_as_text_until_they_are_compiled),
-        cmocka_unit_test(what_is_no_list_of_limits_stays),
+        cmocka_unit_test(the_spec_is_kept_as_text_until_it_is_compiled),
+        cmocka_unit_test(nothing_else_stays),
+        cmocka_unit_test(the_whole_spec_is_compiled),
+        cmocka_unit_test(without_a_spec),
         cmocka_unit_test(what_is_wrong_is_told_each_time),
         cmocka_unit_test(what_is_given_up_is_refused),
         cmocka_unit_test(without_memory),

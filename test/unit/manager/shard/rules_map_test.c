@@ -152,6 +152,41 @@ static void test_what_is_shared(void **state)
     cJSON_Delete(object);
 }
 
+/* All but the rules is known on, also of another version with the same text; and they are back with
+ * the same rules. */
+static void test_what_is_given_up(void **state)
+{
+    cJSON *object = written(3);
+    struct rules_map *m = read_map(object);
+    struct rules *same = make_rules(1, "app=x");
+    struct rules_map *next = NULL;
+    char *checksum = strdup(m->checksum);
+    (void)state;
+    assert_non_null(checksum);
+    rules_map_give_up(m);
+    size_t bytes = m->given_up;
+    rules_map_give_up(m);
+    assert_true(m->rules == NULL && m->later && bytes > 0 && m->given_up == bytes);
+    assert_int_equal(rules_map_look(object, PREFIX, m, true, &next), 0);
+    assert_true(next->rules == NULL && next->later && next->given_up == bytes);
+    assert_string_equal(next->checksum, checksum);
+    assert_string_equal(next->lock, m->lock);
+    assert_int_equal(next->generation, 3);
+    rules_map_share(next, same);
+    assert_true(rules_share(next->rules, same));
+    assert_true(!next->later && next->given_up == 0);
+    assert_int_equal(rules_generation(next->rules), 3);
+    rules_map_forget(m);
+    assert_true(m->unread && !m->later && m->given_up == 0);
+    rules_map_share(m, same);
+    assert_null(m->rules);
+    rules_map_free(next);
+    rules_map_free(m);
+    rules_unref(same);
+    free(checksum);
+    cJSON_Delete(object);
+}
+
 /* What has been read is not read again; what nobody wants is not read at all. */
 static void test_what_is_read(void **state)
 {
@@ -476,6 +511,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_written_is_right),
+        cmocka_unit_test(test_what_is_given_up),
         cmocka_unit_test(test_what_is_read),
         cmocka_unit_test(test_what_is_shared),
         cmocka_unit_test(test_what_is_too_large_is_of_others),
