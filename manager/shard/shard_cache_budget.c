@@ -18,6 +18,7 @@ enum {
     READMIT_MS = 10000, /* until room for what was given up is looked for again */
     MIB = 1024 * 1024,
     WHY_SIZE = 320,
+    GRAINS = 256, /* of the bound, as fine as shards are compared */
 };
 
 /* With a larger selector a shard that was given up has no pods. */
@@ -154,15 +155,25 @@ static size_t weight_of_map(const struct map_entry *m, const struct config *c)
     return rules == NULL || shared ? 0 : rules_counted(rules);
 }
 
-static void consider(struct candidate *best, struct config *c, struct map_entry *m)
+/* What differs by little, as the text of a status does, is the same: then the name decides, so that
+ * each replica gives up the same. */
+static bool is_larger(const struct shard_cache *w, const struct candidate *a,
+                      const struct candidate *b)
 {
-    struct candidate one = {.config = c, .map = m, .key = c != NULL ? c->key : m->map->key};
+    size_t grain = w->memory_max / GRAINS + 1;
+    size_t x = a->bytes / grain;
+    size_t y = b->bytes / grain;
+    return x > y || (x == y && a->bytes > 0 && strcmp(a->key, b->key) > 0);
+}
+
+static void consider(const struct shard_cache *w, struct candidate *best, struct config *c,
+                     struct map_entry *m)
+{
+    struct candidate one = {.config = c, .key = c != NULL ? c->key : m->map->key};
     size_t rules = m == NULL ? 0 : weight_of_map(m, c);
     one.bytes = rules + (c == NULL ? 0 : weight_of(c));
     one.map = rules == 0 ? NULL : m;
-    bool more = one.bytes > best->bytes ||
-                (one.bytes == best->bytes && one.bytes > 0 && strcmp(one.key, best->key) > 0);
-    *best = more ? one : *best;
+    *best = is_larger(w, &one, best) ? one : *best;
 }
 
 /* Of all that the namespace has; bytes 0: nothing. */
@@ -178,7 +189,7 @@ static struct candidate find_largest(const struct shard_cache *w, const char *ns
     {
         struct config *c = LIST_ITEM(i, struct config, link);
         if (!c->seen.over) {
-            consider(&best, c, find_map(w, c->key));
+            consider(w, &best, c, find_map(w, c->key));
         }
     }
     LIST_FOR_EACH(i, &s->maps)
@@ -186,7 +197,7 @@ static struct candidate find_largest(const struct shard_cache *w, const char *ns
         struct map_entry *m = LIST_ITEM(i, struct map_entry, link);
         const struct config *c = find_config(w, m->map->key);
         if (c == NULL || c->seen.over) {
-            consider(&best, NULL, m);
+            consider(w, &best, NULL, m);
         }
     }
     return best;
