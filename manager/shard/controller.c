@@ -102,6 +102,12 @@ const char *shard_refusal(const struct shard *s)
     return s->refusal.code == 0 ? NULL : s->refusal.msg;
 }
 
+bool shard_is_beside(const struct shard *s, const char *key)
+{
+    size_t len = strcspn(key, "/");
+    return strncmp(key, s->key, len) == 0 && s->key[len] == '/';
+}
+
 bool shard_is_given_up(const struct shard *s)
 {
     return s->refusal.code == -EDQUOT;
@@ -277,10 +283,9 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
 static void on_excess(void *data, const char *ns)
 {
     struct controller *c = data;
-    size_t len = strlen(ns);
     for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
         struct shard *s = LIST_ITEM(n, struct shard, node);
-        if (strncmp(s->key, ns, len) == 0 && s->key[len] == '/') {
+        if (shard_is_beside(s, ns)) {
             handover_lose(&s->past);
         }
     }

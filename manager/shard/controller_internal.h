@@ -131,6 +131,8 @@ void shard_done(struct shard *s, enum work_result result, unsigned retry_after);
 
 /* NULL: it is gone. */
 const struct shard_cache_config *shard_config(const struct shard *s);
+/* Whether it is in the namespace of this key, "namespace/name" or the namespace alone. */
+bool shard_is_beside(const struct shard *s, const char *key);
 /* The ConfigMap as far as is known: NULL: there is none. */
 const struct rules_map *shard_map(struct shard *s);
 /* Why the config's spec is invalid, or there is no memory for it; NULL: it is valid. */

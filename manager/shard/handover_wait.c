@@ -141,19 +141,12 @@ void shard_tell_late(struct shard *s, const struct shard_cache_config *config, u
                  generation, s->waits_ms / MS, s->holders);
 }
 
-/* Whether both keys are of one namespace. */
-static bool is_beside(const char *a, const char *b)
-{
-    size_t len = strcspn(a, "/");
-    return strncmp(a, b, len) == 0 && b[len] == '/';
-}
-
 void controller_wake(struct controller *c, const char *key)
 {
     LIST_FOR_EACH(n, &c->waiting)
     {
         struct shard *s = LIST_ITEM(n, struct shard, waiting);
-        if (is_beside(key, s->key)) {
+        if (shard_is_beside(s, key)) {
             int rc = work_queue_add(c->queue, s->key);
             (void)rc; /* it is looked at again when it has waited long enough */
         }

@@ -38,7 +38,7 @@ static void name_pod(struct buf *out, const struct pod *p, const struct probe_re
 int shard_find_held_back(const struct shard *s, const struct rules_map *map,
                          enum rules_version version, struct buf *names)
 {
-    bool first = map == NULL || map->rules == NULL;
+    bool first = map == NULL || map->generation == 0;
     const struct controller *c = s->controller;
     size_t count = 0;
     int found = 0;

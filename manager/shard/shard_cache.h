@@ -172,7 +172,7 @@ void shard_cache_pod_told(struct shard_cache *w, const char *key, const char *ui
 /* Appends metrics, cmesh_manager_... 0, -ENOBUFS or -ENOMEM. */
 MUST_CHECK int shard_cache_metrics(const struct shard_cache *w, struct buf *out);
 
-/* At once. NULL is ignored. */
+/* At once. Nobody may hold rules that are counted here any more. NULL is ignored. */
 void shard_cache_free(struct shard_cache *w);
 
 #endif

@@ -213,11 +213,20 @@ static void let_go(struct shard_cache *w, struct rules *rules)
     }
 }
 
+/* Who gives up more meanwhile puts nothing off. */
+static void await_room(struct shard_cache *w)
+{
+    if (!w->readmission_set) {
+        w->readmission_set = true;
+        shard_cache_set_deadline(w, &w->readmission, READMIT_MS);
+    }
+}
+
 static void give_up_map(struct shard_cache *w, struct map_entry *m)
 {
     let_go(w, m->map->rules);
     rules_map_give_up(m->map);
-    shard_cache_set_deadline(w, &w->readmission, READMIT_MS);
+    await_room(w);
 }
 
 static void give_up_config(struct shard_cache *w, struct config *c)
@@ -244,7 +253,7 @@ static void give_up_config(struct shard_cache *w, struct config *c)
     }
     log_warn("too many limits; refusing the spec of a shard until there is room",
              log_str("shard", c->key), log_num("bytes", (int64_t)c->wanted));
-    shard_cache_set_deadline(w, &w->readmission, READMIT_MS);
+    await_room(w);
 }
 
 /* The past of its shards goes before any of them. */
@@ -350,6 +359,7 @@ static bool readmit_maps(struct shard_cache *w)
 static void on_readmission(struct net_deadline *d)
 {
     struct shard_cache *w = LIST_ITEM(d, struct shard_cache, readmission);
+    w->readmission_set = false;
     bool waits = readmit_maps(w);
     bool room = false;
     for (struct table_node *n = NULL; (n = table_next(&w->configs, n)) != NULL;) {
@@ -364,7 +374,7 @@ static void on_readmission(struct net_deadline *d)
         }
     }
     if (waits) {
-        shard_cache_set_deadline(w, d, READMIT_MS);
+        await_room(w);
     }
 }
 

@@ -162,6 +162,7 @@ struct shard_cache {
     struct byte_budget leaving; /* rules that were given up, and that others hold yet */
     struct net_task trimming;
     struct net_deadline readmission;
+    bool readmission_set;
 };
 
 static inline struct config *config_of_shard(struct members_shard *s)

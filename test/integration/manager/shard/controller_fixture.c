@@ -508,3 +508,14 @@ void fixture_await_quiet(struct fixture *s, unsigned length_ms)
     }
     assert_true(quiet >= length_ms);
 }
+
+void fixture_begin_enforced(struct fixture *s)
+{
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    fixture_enforces(s, "a-0", "a");
+    fixture_expect_condition(s, "a", "Enforced", "True");
+    fixture_settle(s);
+}

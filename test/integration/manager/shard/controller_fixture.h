@@ -83,6 +83,9 @@ void fixture_config_for(struct fixture *s, const char *name, const char *resourc
 /* With three limits that have so many values in their selectors, the same or others. */
 void fixture_config_in(struct fixture *s, const char *name, unsigned values, bool same);
 
+/* Leads, with a shard "a" that sees pods with app=a alone, and is enforced on its only pod. */
+void fixture_begin_enforced(struct fixture *s);
+
 /* The pod's proxy enforces what stands in the ConfigMap; or something else. */
 void fixture_enforces(struct fixture *s, const char *pod, const char *shard);
 void fixture_probe(struct fixture *s, const char *pod, const char *shard, uint64_t generation,

@@ -52,13 +52,7 @@ static void test_apply_edit(void **state)
 static void test_nothing_is_written_when_nothing_changed(void **state)
 {
     struct fixture *s = *state;
-    fixture_pod(s, "a-0", "a", "a");
-    fixture_config(s, "a", "pods", "app=a");
-    fixture_lead(s);
-    fixture_expect_generation(s, "a", 1);
-    fixture_enforces(s, "a-0", "a");
-    fixture_expect_condition(s, "a", "Enforced", "True");
-    fixture_settle(s);
+    fixture_begin_enforced(s);
     unsigned writes = s->store.writes;
     unsigned requests = s->store.requests;
     store_end_watches(&s->store);
@@ -825,13 +819,7 @@ static void test_pods_that_know_are_not_told_again(void **state)
 static void test_metrics(void **state)
 {
     struct fixture *s = *state;
-    fixture_pod(s, "a-0", "a", "a");
-    fixture_config(s, "a", "pods", "app=a");
-    fixture_lead(s);
-    fixture_expect_generation(s, "a", 1);
-    fixture_enforces(s, "a-0", "a");
-    fixture_expect_condition(s, "a", "Enforced", "True");
-    fixture_settle(s);
+    fixture_begin_enforced(s);
     struct buf out = BUF_INIT(1024 * 1024);
     assert_int_equal(shard_cache_metrics(s->cache, &out), 0);
     assert_int_equal(controller_metrics(s->controller, &s->counts, &out), 0);

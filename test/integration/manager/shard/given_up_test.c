@@ -21,17 +21,6 @@ static int setup(void **state)
     return fixture_begin(s, NULL) ? 0 : -1;
 }
 
-static void begin(struct fixture *s)
-{
-    fixture_pod(s, "a-0", "a", "a");
-    fixture_config(s, "a", "pods", "app=a");
-    fixture_lead(s);
-    fixture_expect_generation(s, "a", 1);
-    fixture_enforces(s, "a-0", "a");
-    fixture_expect_condition(s, "a", "Ready", "True");
-    fixture_settle(s);
-}
-
 static void expect_given_up(struct fixture *s, const char *shard)
 {
     fixture_expect_condition(s, shard, "Compiled", "False");
@@ -43,7 +32,7 @@ static void expect_given_up(struct fixture *s, const char *shard)
 static void test_rules_stay_in_force(void **state)
 {
     struct fixture *s = *state;
-    begin(s);
+    fixture_begin_enforced(s);
     fixture_config_in(s, "a", 4 * LARGE, false);
     expect_given_up(s, "a");
     fixture_settle(s);
@@ -63,7 +52,7 @@ static void test_rules_stay_in_force(void **state)
 static void test_another_shard_pushes_it_out(void **state)
 {
     struct fixture *s = *state;
-    begin(s);
+    fixture_begin_enforced(s);
     fixture_config_in(s, "b", LARGE, false);
     fixture_expect_generation(s, "b", 1);
     fixture_settle(s);
@@ -183,7 +172,7 @@ static void test_it_shows_what_another_wants(void **state)
 static void test_an_edit_above_half_of_the_bound(void **state)
 {
     struct fixture *s = *state;
-    begin(s);
+    fixture_begin_enforced(s);
     for (unsigned i = 0; i < 4; i++) {
         put_large(s, "c", "c", 13000 + i);
         fixture_expect_generation(s, "c", i + 1);
@@ -219,7 +208,7 @@ static void turns(struct fixture *s, unsigned count)
 static void test_during_a_write(void **state)
 {
     struct fixture *s = *state;
-    begin(s);
+    fixture_begin_enforced(s);
     put_large(s, "b", "b", 8000);
     put_large(s, "c", "c", 9500);
     fixture_expect_generation(s, "b", 1);

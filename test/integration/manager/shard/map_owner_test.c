@@ -7,18 +7,6 @@
 
 #include "controller_fixture.h"
 
-/* Enforced on one pod. */
-static void begin(struct fixture *s)
-{
-    fixture_pod(s, "a-0", "a", "a");
-    fixture_config(s, "a", "pods", "app=a");
-    fixture_lead(s);
-    fixture_expect_generation(s, "a", 1);
-    fixture_enforces(s, "a-0", "a");
-    fixture_expect_condition(s, "a", "Enforced", "True");
-    fixture_settle(s);
-}
-
 /* It would show everything then. */
 static void overwrite(struct fixture *s, unsigned generation)
 {
@@ -48,7 +36,7 @@ static void spoil_spec(struct fixture *s)
 static void test_the_spec_is_refused(void **state)
 {
     struct fixture *s = *state;
-    begin(s);
+    fixture_begin_enforced(s);
     spoil_spec(s);
     overwrite(s, 2);
     expect_put_back(s, 3);
@@ -61,7 +49,7 @@ static void test_the_spec_is_refused(void **state)
 static void test_under_another_leader(void **state)
 {
     struct fixture *s = *state;
-    begin(s);
+    fixture_begin_enforced(s);
     spoil_spec(s);
     fixture_retire(s);
     fixture_lead(s);
@@ -73,7 +61,7 @@ static void test_under_another_leader(void **state)
 static void test_its_config_is_gone(void **state)
 {
     struct fixture *s = *state;
-    begin(s);
+    fixture_begin_enforced(s);
     store_delete(&s->store, "shardingconfigs", "n", "a");
     fixture_settle(s);
     overwrite(s, 2);
@@ -84,7 +72,7 @@ static void test_its_config_is_gone(void **state)
 static void test_it_cannot_be_written(void **state)
 {
     struct fixture *s = *state;
-    begin(s);
+    fixture_begin_enforced(s);
     fixture_config_in(s, "a", 90000, false);
     fixture_expect_condition(s, "a", "Published", "False");
     fixture_settle(s);

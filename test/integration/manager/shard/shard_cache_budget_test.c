@@ -9,7 +9,7 @@
 #include "shard_cache_fixture.h"
 #include "json/json.h"
 
-enum { MEMORY = 400 * 1024, READMIT_TURNS = 50 /* pauses pass */ };
+enum { MEMORY = 400 * 1024, READMIT_MS = 10000, READMIT_TURNS = 50 /* pauses pass */ };
 
 static const struct compile_options options = {
     .generation = 1,
@@ -138,6 +138,62 @@ static void test_texts_count(void **state)
     assert_in_range(place_metric(p, "cmesh_manager_shards_given_up"), 3, 7);
 }
 
+/* What differs by little, as by a status, decides nothing: each replica has another one. */
+static void test_equal_shards(void **state)
+{
+    struct place *p = *state;
+    put(p, "tenant", "a", 1, 150);
+    put(p, "tenant", "b", 1, 150);
+    put(p, "tenant", "c", 1, 150);
+    begin(p);
+    cJSON *o = cJSON_Duplicate(store_get(&p->store, "shardingconfigs", "tenant", "a"), true);
+    assert_non_null(
+        cJSON_AddStringToObject(o, "status", "200 bytes of a condition, say: 1234567890"));
+    store_put(&p->store, "shardingconfigs", "tenant", o);
+    place_expect(p, "config(tenant/a) ");
+    expect_limits(p, "tenant/c", 150);
+    expect_limits(p, "tenant/a", 150);
+    (void)limits_of(p, "tenant/b");
+    place_run(p, 20);
+    expect_limits(p, "tenant/a", 150);
+    expect_limits(p, "tenant/b", 150);
+    expect_limits(p, "tenant/c", -1);
+}
+
+static struct {
+    void (*set)(void *data, struct net_deadline *d, uint64_t ms);
+    unsigned count;
+} tried;
+
+/* Until it is tried again to take up what was given up: here never. */
+static void count_tries(void *data, struct net_deadline *d, uint64_t ms)
+{
+    if (ms == READMIT_MS) {
+        tried.count++;
+    } else {
+        tried.set(data, d, ms);
+    }
+}
+
+/* Who gives up one shard after the other does not keep others from what they wait for. */
+static void test_nobody_puts_it_off(void **state)
+{
+    struct place *p = *state;
+    tried.set = p->store.ops.set_deadline;
+    tried.count = 0;
+    p->store.ops.set_deadline = count_tries;
+    put(p, "tenant", "a", 1, 200);
+    put(p, "tenant", "b", 1, 300);
+    begin(p);
+    expect_limits(p, "tenant/a", 200);
+    expect_limits(p, "tenant/b", -1);
+    assert_int_equal(tried.count, 1);
+    put(p, "tenant", "b", 2, 301);
+    place_expect(p, "config(tenant/b) ");
+    expect_limits(p, "tenant/b", -1);
+    assert_int_equal(tried.count, 1);
+}
+
 static void test_room_is_used_again(void **state)
 {
     struct place *p = *state;
@@ -166,6 +222,23 @@ static void test_room_is_used_again(void **state)
     assert_false(find(p, "tenant/b")->over);
     expect_limits(p, "tenant/b", 300);
     assert_int_equal(place_metric(p, "cmesh_manager_shards_given_up"), 0);
+}
+
+/* Each of two would fit: the second one waits on. */
+static void test_room_is_given_once(void **state)
+{
+    struct place *p = *state;
+    put(p, "tenant", "a", 1, 200);
+    put(p, "tenant", "b", 1, 300);
+    put(p, "tenant", "c", 1, 290);
+    begin(p);
+    expect_limits(p, "tenant/a", 200);
+    expect_limits(p, "tenant/b", -1);
+    expect_limits(p, "tenant/c", -1);
+    store_delete(&p->store, "shardingconfigs", "tenant", "a");
+    place_expect(p, "config(tenant/a) ");
+    place_run(p, READMIT_TURNS);
+    assert_true(find(p, "tenant/b")->over != find(p, "tenant/c")->over);
 }
 
 /* Its pods are its own on: another shard must not get them. */
@@ -331,9 +404,21 @@ static void test_rules_of_configmaps_count(void **state)
     assert_string_not_equal(m->checksum, "");
     expect_limits(p, "tenant/a", 1);
     expect_limits(p, "tenant/b", 50);
-    /* Never any room for it; but for others, whose readers look once more. */
+    /* Never any room for it. */
     place_run(p, READMIT_TURNS);
     assert_true(shard_cache_find_map(p->cache, "tenant/a")->later);
+    /* There is none for this one as long as there is the other shard; then it is to be read. */
+    put(p, "tenant", "b", 2, 200);
+    place_expect(p, "config(tenant/b) ");
+    expect_limits(p, "tenant/b", 200);
+    put_rules(p, "tenant", "a", 300);
+    place_expect(p, "map(tenant/a) ");
+    place_run(p, READMIT_TURNS);
+    assert_true(shard_cache_find_map(p->cache, "tenant/a")->given_up > 0);
+    put(p, "tenant", "b", 3, 50);
+    place_expect(p, "map(tenant/a) ");
+    m = shard_cache_find_map(p->cache, "tenant/a");
+    assert_true(m->unread && !m->later && m->given_up == 0);
     put_rules(p, "tenant", "a", 2);
     place_expect(p, "map(tenant/a) ");
     m = shard_cache_find_map(p->cache, "tenant/a");
@@ -391,7 +476,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_who_takes_most_gives_up, setup, place_teardown),
         cmocka_unit_test_setup_teardown(test_texts_count, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_equal_shards, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_nobody_puts_it_off, setup, place_teardown),
         cmocka_unit_test_setup_teardown(test_room_is_used_again, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_room_is_given_once, setup, place_teardown),
         cmocka_unit_test_setup_teardown(test_pods_stay, setup, place_teardown),
         cmocka_unit_test_setup_teardown(test_a_large_selector_goes_too, setup, place_teardown),
         cmocka_unit_test_setup_teardown(test_junk_is_not_kept, setup, place_teardown),

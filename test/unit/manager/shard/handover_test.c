@@ -45,6 +45,30 @@ static char *text_of(const struct rules *r)
     return buf_take_str(&text);
 }
 
+/* ---- what was published ---- */
+
+static void only_the_last_is_remembered(void **state)
+{
+    struct handover_past past = {.count = 0};
+    struct rules *rules[] = {make(1, LIMIT("pods", "a=1")), make(2, LIMIT("pods", "a=2"))};
+    (void)state;
+    handover_lose(&past);
+    assert_false(past.lost);
+    handover_note(&past, rules[0]);
+    handover_lose(&past);
+    assert_false(past.lost);
+    handover_note(&past, rules[1]);
+    handover_lose(&past);
+    assert_true(past.lost);
+    assert_int_equal(past.count, 1);
+    assert_ptr_equal(past.rules[0], rules[1]);
+    handover_settled(&past, rules[1]);
+    assert_false(past.lost);
+    handover_deinit(&past);
+    rules_unref(rules[0]);
+    rules_unref(rules[1]);
+}
+
 /* ---- the rules between ---- */
 
 static void both_limits_hold(void **state)
@@ -395,6 +419,7 @@ static void what_is_remembered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_the_last_is_remembered),
         cmocka_unit_test(both_limits_hold),
         cmocka_unit_test(nothing_else_is_the_same_rules),
         cmocka_unit_test(as_many_limits_as_there_may_be),
