@@ -78,9 +78,9 @@ static int random_line(struct buf *out, struct err *e)
     return 0;
 }
 
-/* Writes `line` under a temporary name and links it to `path`, which must not be there: nobody ever
- * reads half a token, and nobody's token is replaced. -EEXIST is no error to the caller. */
-static int publish(const char *path, const struct buf *line, struct err *e)
+/* Writes `line` under a temporary name and links it to `path`: nobody ever reads half a token.
+ * Another program's, which came first, stays: then *made is false. */
+static int publish(const char *path, const struct buf *line, bool *made, struct err *e)
 {
     char *tmp = NULL;
     if (asprintf(&tmp, "%s.XXXXXX", path) < 0) {
@@ -93,8 +93,11 @@ static int publish(const char *path, const struct buf *line, struct err *e)
         return rc;
     }
     int rc = 0;
-    if (write(fd, buf_data(line), line->len) != (ssize_t)line->len || fsync(fd) != 0 ||
-        link(tmp, path) != 0) {
+    if (write(fd, buf_data(line), line->len) != (ssize_t)line->len || fsync(fd) != 0) {
+        rc = err_set(e, -errno, "%s: cannot write: %s", tmp, strerror(errno));
+    } else if (link(tmp, path) == 0) {
+        *made = true;
+    } else if (errno != EEXIST) {
         rc = err_set(e, -errno, "%s: cannot create: %s", path, strerror(errno));
     }
     (void)close(fd);
@@ -103,12 +106,12 @@ static int publish(const char *path, const struct buf *line, struct err *e)
     return rc;
 }
 
-static int make_token(const char *path, struct err *e)
+static int make_token(const char *path, bool *made, struct err *e)
 {
     struct buf line = BUF_INIT(64);
     int rc = random_line(&line, e);
     if (rc == 0) {
-        rc = publish(path, &line, e);
+        rc = publish(path, &line, made, e);
     }
     secret_buf_reset(&line);
     return rc;
@@ -117,12 +120,8 @@ static int make_token(const char *path, struct err *e)
 char *local_token_load(const char *path, bool *made, struct err *e)
 {
     *made = false;
-    if (access(path, F_OK) != 0 && errno == ENOENT) {
-        int rc = make_token(path, e);
-        if (rc != 0 && rc != -EEXIST) {
-            return NULL;
-        }
-        *made = rc == 0;
+    if (access(path, F_OK) != 0 && errno == ENOENT && make_token(path, made, e) != 0) {
+        return NULL;
     }
     return read_token(path, e);
 }

@@ -88,7 +88,7 @@ class ByHandTest(harness.TestCase):
         label, start, look, manager, change = blocks("By hand")
         self.assertIn("manager --namespace", manager)  # labels everything: manager_start_test
         self.type(label)
-        self.type(start)
+        self.assertRegex(self.type(start), r"kubeconfig-gen: written path=fake.kubeconfig")
         self.wait_shown("demo-1", "demo-2", "demo-3")
         self.assertRegex(self.type(look), r"demo-1 +Active")
         self.type("kill %1; wait %1\n" + start.replace("--rules", "--control=control.sock --rules"))
