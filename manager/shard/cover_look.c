@@ -14,6 +14,7 @@ enum { NAMES_MAX = 3, NAME_SIZE = 64, NAMESPACE_BYTES_MAX = 64 * 1024 * 1024 };
 
 struct cover_look {
     struct net_blocking *work;
+    struct shard_cache *cache; /* kept, which counts the rules */
     cover_look_fn *done;
     void *data;
     struct coverage_bounds bounds;
@@ -147,6 +148,7 @@ static void free_look(void *data)
     for (size_t i = 0; i < look->count; i++) {
         rules_unref(look->rules[i]);
     }
+    shard_cache_release(look->cache);
     buf_reset(&look->namespaces);
     free(look);
 }
@@ -168,7 +170,8 @@ static int copy_namespaces(struct cover_look *look, const struct namespaces *all
     return rc;
 }
 
-struct cover_look *cover_look_start(struct net_loop *l, struct rules *const *rules, size_t count,
+struct cover_look *cover_look_start(struct net_loop *l, struct shard_cache *cache,
+                                    struct rules *const *rules, size_t count,
                                     const struct namespaces *all, size_t steps, cover_look_fn *done,
                                     void *data)
 {
@@ -177,6 +180,8 @@ struct cover_look *cover_look_start(struct net_loop *l, struct rules *const *rul
     if (look == NULL) {
         return NULL;
     }
+    shard_cache_keep(cache);
+    look->cache = cache;
     look->done = done;
     look->data = data;
     look->bounds = (struct coverage_bounds){.steps = steps, .stop = &look->dropped};

@@ -14,6 +14,7 @@
 #include "net/loop.h"
 #include "rules/rules.h"
 #include "shard/namespaces.h"
+#include "shard/shard_cache.h"
 
 struct cover_look;
 
@@ -32,11 +33,12 @@ struct covered {
 /* What was found, how long it took, or -ENOMEM. From the loop; the look is gone then. */
 typedef void cover_look_fn(void *data, int rc, const struct covered *found, uint64_t took_ms);
 
-/* `rules` are sorted by name; the look holds references of its own, the list is the caller's;
- * namespaces are copied. NULL without memory. */
-MUST_CHECK struct cover_look *cover_look_start(struct net_loop *l, struct rules *const *rules,
-                                               size_t count, const struct namespaces *all,
-                                               size_t steps, cover_look_fn *done, void *data);
+/* `rules` are sorted by name and may be counted in the cache; the look holds references of its own,
+ * the list is the caller's; namespaces are copied. NULL without memory. */
+MUST_CHECK struct cover_look *cover_look_start(struct net_loop *l, struct shard_cache *cache,
+                                               struct rules *const *rules, size_t count,
+                                               const struct namespaces *all, size_t steps,
+                                               cover_look_fn *done, void *data);
 /* Nobody is told of the end. NULL is ignored. */
 void cover_look_drop(struct cover_look *look);
 

@@ -179,8 +179,8 @@ static bool look_at(struct coverer *v, struct operator_group *g)
     size_t count = 0;
     struct rules **rules = collect_rules(v, g->key, &count);
     if (count > 0) {
-        v->look = cover_look_start(v->controller->loop, rules, count, v->namespaces,
-                                   v->controller->options.cover_steps, on_looked, v);
+        v->look = cover_look_start(v->controller->loop, v->controller->options.cache, rules, count,
+                                   v->namespaces, v->controller->options.cover_steps, on_looked, v);
     }
     g->due = rules == NULL || (count > 0 && v->look == NULL); /* tried again */
     g->moved_since = g->due;

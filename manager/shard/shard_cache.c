@@ -94,6 +94,7 @@ struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache
         (void)err_memory(e);
         return NULL;
     }
+    w->keepers = 1;
     w->loop = l;
     w->client = o->client;
     w->ops = o->ops;
@@ -140,12 +141,25 @@ void shard_cache_free(struct shard_cache *w)
     table_deinit(&w->pods);
     table_deinit(&w->injected);
     table_deinit(&w->namespaces);
-    shard_cache_budget_deinit(w);
+    shard_cache_budget_end(w);
     free(w->generation_key);
     free(w->injected_key);
     free(w->allow_bypass_key);
     free(w->let_go_key);
     free(w->namespace);
     free(w->prefix);
-    free(w);
+    shard_cache_release(w);
+}
+
+void shard_cache_keep(struct shard_cache *w)
+{
+    w->keepers++;
+}
+
+void shard_cache_release(struct shard_cache *w)
+{
+    if (--w->keepers == 0) {
+        shard_cache_budget_deinit(w);
+        free(w);
+    }
 }

@@ -172,7 +172,12 @@ void shard_cache_pod_told(struct shard_cache *w, const char *key, const char *ui
 /* Appends metrics, cmesh_manager_... 0, -ENOBUFS or -ENOMEM. */
 MUST_CHECK int shard_cache_metrics(const struct shard_cache *w, struct buf *out);
 
-/* At once. Nobody may hold rules that are counted here any more. NULL is ignored. */
+/* At once. Who may still hold rules that are counted here has called shard_cache_keep. NULL is
+ * ignored. */
 void shard_cache_free(struct shard_cache *w);
+
+/* What counts rules stays until shard_cache_release, after shard_cache_free too. */
+void shard_cache_keep(struct shard_cache *w);
+void shard_cache_release(struct shard_cache *w);
 
 #endif

@@ -387,10 +387,14 @@ void shard_cache_budget_init(struct shard_cache *w, size_t max)
     net_deadline_init(&w->readmission, on_readmission);
 }
 
-void shard_cache_budget_deinit(struct shard_cache *w)
+void shard_cache_budget_end(struct shard_cache *w)
 {
     net_task_cancel(&w->trimming);
     net_deadline_clear(&w->readmission);
+}
+
+void shard_cache_budget_deinit(struct shard_cache *w)
+{
     for (struct table_node *n = NULL; (n = table_next(&w->accounts, NULL)) != NULL;) {
         free_account(w, account_of(n));
     }

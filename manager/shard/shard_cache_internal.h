@@ -158,6 +158,7 @@ struct shard_cache {
     struct net_deadline again;
     bool again_set;
 
+    unsigned keepers;           /* of what counts rules */
     size_t memory_max;          /* of all accounts together; 0: no bound */
     struct byte_budget leaving; /* rules that were given up, and that others hold yet */
     struct net_task trimming;
@@ -274,7 +275,9 @@ void shard_cache_follow_shared(struct shard_cache *w);
 /* ---- shard_cache_budget.c: what is kept, and what is given up ---- */
 
 void shard_cache_budget_init(struct shard_cache *w, size_t max);
-/* All configs, maps and namespaces are gone, and nobody holds rules of theirs. */
+/* All configs, maps and namespaces are gone. */
+void shard_cache_budget_end(struct shard_cache *w);
+/* And nobody holds rules of theirs. */
 void shard_cache_budget_deinit(struct shard_cache *w);
 /* NULL without memory. */
 MUST_CHECK struct account *shard_cache_account(struct shard_cache *w, const char *ns);

@@ -149,13 +149,14 @@ static void put_large(struct fixture *s, unsigned shard)
     buf_reset(&text);
 }
 
-/* Whoever leads no more does not keep a thread busy. */
-static void a_look_ends_with_its_controller(void **state)
+enum { UNDER_WAY_MS = 2000 };
+
+/* One that takes a minute. */
+static void begin_a_long_look(struct fixture *s)
 {
-    enum { SHARDS = 40, NAMESPACES = 300, UNDER_WAY_MS = 2000 };
-    struct fixture *s = *state;
+    enum { SHARDS = 40, NAMESPACES = 300 };
     s->coverage = true;
-    s->cover_steps = SIZE_MAX; /* a minute */
+    s->cover_steps = SIZE_MAX;
     for (unsigned i = 0; i < NAMESPACES; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "ns-%u", i);
@@ -169,7 +170,27 @@ static void a_look_ends_with_its_controller(void **state)
     run_for(s->store.api.loop, UNDER_WAY_MS);
     assert_string_equal(fixture_condition(s, "large-0", "Covered", "reason"), "");
     assert_true(s->store.api.loop->uv.active_reqs.count > 0);
+}
+
+/* Whoever leads no more does not keep a thread busy. */
+static void a_look_ends_with_its_controller(void **state)
+{
+    struct fixture *s = *state;
+    begin_a_long_look(s);
     fixture_retire(s);
+    run_for(s->store.api.loop, UNDER_WAY_MS);
+    assert_int_equal(s->store.api.loop->uv.active_reqs.count, 0);
+}
+
+/* It has rules of the cache until the loop runs on. */
+static void a_look_outlives_the_cache(void **state)
+{
+    struct fixture *s = *state;
+    begin_a_long_look(s);
+    fixture_retire(s);
+    shard_cache_free(s->cache);
+    s->cache = NULL;
+    assert_true(s->store.api.loop->uv.active_reqs.count > 0);
     run_for(s->store.api.loop, UNDER_WAY_MS);
     assert_int_equal(s->store.api.loop->uv.active_reqs.count, 0);
 }
@@ -183,6 +204,7 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(a_look_ends_with_its_controller, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_look_outlives_the_cache, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(a_spec_that_is_refused_changes_nothing, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(a_shard_that_changes_nothing_is_told_too, fixture_setup,
