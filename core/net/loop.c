@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "net/deadline.h"
+#include "net/stream.h"
 
 enum { CLOSE_PATIENCE_MS = 5000 };
 
@@ -49,6 +50,7 @@ struct net_loop *net_loop_new(struct err *e)
     list_init(&l->last);
     list_init(&l->deadlines);
     list_init(&l->handshakes);
+    list_init(&l->finishing);
     l->tick_at = UINT64_MAX;
     l->cipher = malloc(NET_READ_SIZE);
     l->plain = malloc(NET_READ_SIZE);
@@ -100,6 +102,7 @@ static void on_patience_over(uv_timer_t *timer)
 int net_loop_free(struct net_loop *l)
 {
     net_loop_settle(l);
+    net_stream_hurry_finished(l);
     /* What is closing keeps the loop alive until it is done; what somebody forgot to close must
      * not make this wait for ever. */
     uv_timer_t patience;

@@ -44,6 +44,7 @@ struct net_loop {
     struct list last;     /* tasks that run after those: streams write what they have staged */
     struct list deadlines;
     struct list handshakes; /* streams with a step to take: see handshakes.c */
+    struct list finishing;  /* streams without an owner: see net_stream_finish */
     unsigned streams;       /* open, those that are closing included */
     struct buf spare[NET_SPARE_COUNT];
     size_t spare_count;
@@ -60,8 +61,9 @@ void net_loop_run(struct net_loop *l);
 void net_loop_stop(struct net_loop *l);
 
 /* All handles must have been closed by their owners; runs the loop, for at most 5 s, until they
- * are. 0, or UV_EBUSY when a handle is still open (a defect: it is logged; memory is kept, as it is
- * where a name is still being looked up). */
+ * are. Peers of streams that were finished have a second to take what is queued. 0, or UV_EBUSY
+ * when a handle is still open (a defect: it is logged; memory is kept, as it is where a name is
+ * still being looked up). */
 int net_loop_free(struct net_loop *l);
 
 /* Milliseconds of a clock that never goes back, as of the start of this turn. */

@@ -73,6 +73,7 @@ void stream_begin_close(struct net_stream *s)
     net_deadline_clear(&s->quiet);
     net_task_cancel(&s->flush);
     list_remove(&s->turn);
+    list_remove(&s->finishing);
     if (s->backlog != NULL) {
         stream_leave_backlog(s);
     }
@@ -173,6 +174,7 @@ struct net_stream *stream_new(struct net_loop *l, uint64_t write_timeout_ms)
     buf_init(&s->flight, NET_WRITE_MAX + NET_WRITE_MAX / 16);
     buf_init(&s->kept, NET_READ_SIZE);
     list_init(&s->turn);
+    list_init(&s->finishing);
     net_task_init(&s->flush, stream_on_flush);
     net_deadline_init(&s->limit, on_limit);
     net_deadline_init(&s->stall, on_stall);
@@ -514,6 +516,7 @@ void net_stream_finish(struct net_stream *s)
     }
     net_stream_shutdown(s);
     stream_set_state(s, STATE_FINISHING);
+    list_append(&s->loop->finishing, &s->finishing);
     s->handlers = NULL;
     if (s->write_timeout_ms == 0) {
         net_stream_set_write_timeout(s, FINISH_STALL_MS);
@@ -526,6 +529,15 @@ void net_stream_finish(struct net_stream *s)
         net_deadline_set(s->loop, &s->limit, FINISH_TIMEOUT_MS);
     }
     stream_update_reading(s);
+}
+
+void net_stream_hurry_finished(struct net_loop *l)
+{
+    LIST_FOR_EACH(node, &l->finishing)
+    {
+        struct net_stream *s = LIST_ITEM(node, struct net_stream, finishing);
+        net_deadline_set(l, &s->limit, FINISH_TIMEOUT_MS);
+    }
 }
 
 void net_stream_close(struct net_stream *s)

@@ -112,6 +112,8 @@ void net_stream_shutdown(struct net_stream *s);
  * five minutes without progress), the peer is given a second to take it, and what it still sends is
  * read and dropped, so that it does not lose the end of an answer to a reset. */
 void net_stream_finish(struct net_stream *s);
+/* Peers of all streams that were finished get no more than a second: the loop is about to end. */
+void net_stream_hurry_finished(struct net_loop *l);
 /* The owner is done; all that is queued is dropped. */
 void net_stream_close(struct net_stream *s);
 /* The same, and the peer of a TCP connection can tell it from an orderly end. */

@@ -78,6 +78,7 @@ struct net_stream {
     uv_write_t write_req;
     uv_shutdown_t shutdown_req;
     struct net_task flush;     /* of what is staged, at the end of the loop's turn */
+    struct list finishing;     /* in the loop's, in that state */
     struct net_deadline limit; /* connecting, handshake or finishing */
     struct net_deadline stall; /* writing */
     struct net_deadline quiet; /* TLS: when it passes, memory is given back */

@@ -247,6 +247,35 @@ static void test_finish_delivers_what_is_queued(void **state)
     close_pair(&p);
 }
 
+/* Its peer never reads, and holds up nobody who wants to end. */
+static void test_a_loop_that_ends_waits_for_no_reader(void **state)
+{
+    static char block[64 * 1024];
+    struct pair p = {.listener = NULL};
+    struct net_loop *l = *state;
+    struct err e = ERR_INIT;
+    const struct net_listener_options o = {.address = "127.0.0.1:0"};
+    p.listener = net_listener_new(l, &o, on_accept, &p.server, &e);
+    assert_non_null(p.listener);
+    struct raw_peer *peer = calloc(1, sizeof *peer);
+    assert_non_null(peer);
+    raw_connect(peer, net_listener_address(p.listener));
+    run_until(l, &p.server.opened);
+    const struct slice part = slice_of(block, sizeof block);
+    for (bool full = false; !full; full = net_stream_blocked(p.server.stream)) {
+        while (!net_stream_blocked(p.server.stream)) {
+            assert_int_equal(net_stream_write(p.server.stream, &part, 1), 0);
+        }
+        run_for(l, 100); /* what the kernel takes goes */
+    }
+    net_stream_finish(p.server.stream);
+    net_listener_close(p.listener);
+    assert_int_equal(loop_free(l), 0);
+    *state = NULL;
+    raw_close(peer);
+    free(peer);
+}
+
 /* Some turns of the loop: not the second that a finished stream may wait for its peer. */
 static void expect_streams_soon(struct net_loop *l, unsigned count)
 {
@@ -562,6 +591,7 @@ int main(void)
         LOOP_TEST(test_a_queue_over_the_maximum_is_refused),
         LOOP_TEST(test_half_close_lets_the_other_side_go_on),
         LOOP_TEST(test_finish_delivers_what_is_queued),
+        cmocka_unit_test_setup(test_a_loop_that_ends_waits_for_no_reader, loop_setup),
         LOOP_TEST(test_a_finished_stream_waits_for_the_peer),
         LOOP_TEST(test_a_stream_that_both_ended_is_finished_at_once),
         LOOP_TEST(test_a_finished_stream_does_not_wait_for_long),
