@@ -111,6 +111,10 @@ class ConditionCase(WebhookCase):
     def wanted(cls, ns):
         return control_labels(ns)
 
+    def setUp(self):
+        super().setUp()
+        self.places = set()  # of what the test writes
+
     # ---- counting ----
 
     @classmethod
@@ -123,11 +127,28 @@ class ConditionCase(WebhookCase):
         name = self.namespace(labels)
         if harness.has_authority(self.cluster, "default"):
             harness.wait_for(lambda: harness.has_authority(self.cluster, name), "it is complete")
+        self.places.add(f"/api/v1/namespaces/{name}")
         return name
+
+    def version(self, path, query=""):
+        """None: there is no such object."""
+        answer = self.cluster.fetch(path + query)
+        found = json.loads(answer.body) if answer.status == 200 else {"metadata": {}}
+        return found["metadata"].get("resourceVersion")
+
+    def await_caches(self):
+        """From an older one in its cache the API server would begin a write, and then anew, and ask
+        twice."""
+        for path in sorted(self.places):
+            harness.wait_for(
+                lambda path=path: self.version(path, "?resourceVersion=0") == self.version(path),
+                f"the API server's cache has {path}",
+            )
 
     def expect_calls(self, count, write, *args, webhook="resources", **more):
         """`count` where conditions are evaluated, elsewhere at least one: an old API server asks again
         when it was refused. What the write returns."""
+        self.await_caches()
         before = self.calls(webhook)
         result = write(*args, **more)
         calls = self.calls(webhook) - before
@@ -141,7 +162,9 @@ class ConditionCase(WebhookCase):
 
     def place(self, kind, ns, name="thing"):
         base = f"/apis/{GROUP}/v1" if kind == "Widget" else "/api/v1"
-        return f"{base}/namespaces/{ns}/{kind.lower()}s/{name}"
+        path = f"{base}/namespaces/{ns}/{kind.lower()}s/{name}"
+        self.places.add(path)
+        return path
 
     def patch(self, kind, ns, change):
         return self.cluster.json(self.place(kind, ns), "PATCH", change, MERGE)
@@ -253,12 +276,6 @@ class Writes:
         same = self.get(self.kind, ns)
         same["metadata"]["annotations"] = {"a": "b"}
         bare = self.expect_calls(0, self.cluster.json, path, "PUT", same)
-        # From an older one in its cache the API server would begin, and then anew, and ask twice.
-        version = bare["metadata"]["resourceVersion"]
-        harness.wait_for(
-            lambda: self.cluster.json(f"{path}?resourceVersion=0")["metadata"]["resourceVersion"] == version,
-            "the API server's cache has it",
-        )
         del bare["metadata"]["labels"]
         made = self.expect_calls(1, self.cluster.json, path, "PUT", bare)
         self.assertEqual(control_labels(ns), given_control_labels(made))
@@ -434,6 +451,7 @@ class NamespaceTest(ConditionCase):
     def test_a_namespace_that_is_new_to_the_webhooks(self):
         """What names it ours is an update of it."""
         ns = harness.make_namespace(self.cluster, "cmesh-late", self.addCleanup)
+        self.places.add(f"/api/v1/namespaces/{ns}")
         path, label = f"/api/v1/namespaces/{ns}", {OURS: self.home}
         self.expect_calls(1, self.api.label, path, label, webhook="namespaces")
         self.assertEqual(control_labels(ns), given_control_labels(self.get_namespace(ns)))
@@ -551,13 +569,16 @@ class ConfigurationTest(ConditionCase):
     def test_what_is_removed_comes_back(self):
         if not self.evaluates:
             self.skipTest("an API server without match conditions")
+        before = self.configuration()["webhooks"]
         other = {"name": "theirs.test", "expression": "request.userInfo.username != 'nobody'"}
         change = {"op": "add", "path": "/webhooks/2/matchConditions", "value": [other]}
         self.patch_configuration([change])
         harness.wait_for(lambda: self.are_right("theirs.test"), "ours is back beside theirs")
         wrong = [{"name": CONDITION, "expression": "false"}]
         self.patch_configuration([{**change, "value": wrong}])
-        harness.wait_for(self.are_right, "ours is right again")
+        harness.wait_for(
+            lambda: self.configuration()["webhooks"] == before, "ours is right again"
+        )
         ns = self.namespace()
         made = self.create(thing("ConfigMap", ns))
         self.assertEqual(control_labels(ns), given_control_labels(made))
