@@ -19,6 +19,7 @@ enum {
     MIB = 1024 * 1024,
     WHY_SIZE = 320,
     GRAINS = 256, /* of the bound, as fine as shards are compared */
+    BATCH = 64,   /* shards that one look finds: a namespace may have tens of thousands */
 };
 
 /* With a larger selector a shard that was given up has no pods. */
@@ -141,6 +142,13 @@ struct candidate {
     size_t bytes;
 };
 
+/* The largest ones of a namespace, the first in front. */
+struct candidates {
+    struct candidate items[BATCH];
+    size_t count;
+    size_t most; /* of them are wanted */
+};
+
 static size_t weight_of(const struct config *c)
 {
     return c->share.size + (c->spec.rules == NULL ? 0 : rules_counted(c->spec.rules));
@@ -166,30 +174,40 @@ static bool is_larger(const struct shard_cache *w, const struct candidate *a,
     return x > y || (x == y && a->bytes > 0 && strcmp(a->key, b->key) > 0);
 }
 
-static void consider(const struct shard_cache *w, struct candidate *best, struct config *c,
+static void consider(const struct shard_cache *w, struct candidates *best, struct config *c,
                      struct map_entry *m)
 {
     struct candidate one = {.config = c, .key = c != NULL ? c->key : m->map->key};
     size_t rules = m == NULL ? 0 : weight_of_map(m, c);
     one.bytes = rules + (c == NULL ? 0 : weight_of(c));
     one.map = rules == 0 ? NULL : m;
-    *best = is_larger(w, &one, best) ? one : *best;
+    size_t i = best->count;
+    if (one.bytes == 0 || (i == best->most && !is_larger(w, &one, &best->items[i - 1]))) {
+        return;
+    }
+    i = i == best->most ? i - 1 : best->count++;
+    for (; i > 0 && is_larger(w, &one, &best->items[i - 1]); i--) {
+        best->items[i] = best->items[i - 1];
+    }
+    best->items[i] = one;
 }
 
-/* Of all that the namespace has; bytes 0: nothing. */
-static struct candidate find_largest(const struct shard_cache *w, const char *ns)
+/* Of all that the namespace has; none: there is nothing. `most`: 1 to BATCH. */
+static void find_largest(const struct shard_cache *w, const char *ns, size_t most,
+                         struct candidates *best)
 {
-    struct candidate best = {.key = ""};
+    best->count = 0;
+    best->most = most;
     struct table_node *n = table_find(&w->namespaces, ns);
     if (n == NULL) {
-        return best;
+        return;
     }
     const struct namespace *s = LIST_ITEM(n, struct namespace, node);
     LIST_FOR_EACH(i, &s->configs)
     {
         struct config *c = LIST_ITEM(i, struct config, link);
         if (!c->seen.over) {
-            consider(w, &best, c, find_map(w, c->key));
+            consider(w, best, c, find_map(w, c->key));
         }
     }
     LIST_FOR_EACH(i, &s->maps)
@@ -197,10 +215,9 @@ static struct candidate find_largest(const struct shard_cache *w, const char *ns
         struct map_entry *m = LIST_ITEM(i, struct map_entry, link);
         const struct config *c = find_config(w, m->map->key);
         if (c == NULL || c->seen.over) {
-            consider(w, &best, NULL, m);
+            consider(w, best, NULL, m);
         }
     }
-    return best;
 }
 
 /* ---- giving up ---- */
@@ -267,19 +284,31 @@ static void ask_for_past(const struct shard_cache *w, struct account *a)
 
 /* What stands in its ConfigMap goes first, if it is something else than the spec comes to: that is
  * what is going to be written there. */
+static void give_up_one(struct shard_cache *w, const struct candidate *c)
+{
+    if (c->map != NULL) {
+        log_warn("too many rules; those in a ConfigMap are not kept in memory",
+                 log_str("shard", c->key), log_num("bytes", (int64_t)c->bytes));
+        give_up_map(w, c->map);
+        shard_cache_tell_shard(w, c->key, SHARD_CACHE_CONFIGMAP);
+    } else {
+        give_up_config(w, c->config);
+        shard_cache_tell_shard(w, c->key, SHARD_CACHE_CONFIG);
+    }
+}
+
+/* As many as have to, as long as no other account is larger. Who gave up what stands in its
+ * ConfigMap has the spec to give up: it is found anew. */
 static void give_up_from(struct shard_cache *w, struct account *a)
 {
-    struct candidate c = find_largest(w, a->ns);
-    if (c.bytes == 0) {
-        a->exhausted = true;
-    } else if (c.map != NULL) {
-        log_warn("too many rules; those in a ConfigMap are not kept in memory",
-                 log_str("shard", c.key), log_num("bytes", (int64_t)c.bytes));
-        give_up_map(w, c.map);
-        shard_cache_tell_shard(w, c.key, SHARD_CACHE_CONFIGMAP);
-    } else {
-        give_up_config(w, c.config);
-        shard_cache_tell_shard(w, c.key, SHARD_CACHE_CONFIG);
+    struct candidates found;
+    find_largest(w, a->ns, BATCH, &found);
+    a->exhausted = found.count == 0;
+    for (size_t i = 0; i < found.count && is_over(w) && largest(w) == a; i++) {
+        give_up_one(w, &found.items[i]);
+        if (found.items[i].map != NULL) {
+            return;
+        }
     }
 }
 
@@ -322,8 +351,11 @@ bool shard_cache_is_too_much(struct shard_cache *w, struct config *c)
     }
     begin_anew(w);
     const struct account *a = largest(w);
-    bool own = a == c->namespace->account;
-    struct candidate first = own ? find_largest(w, a->ns) : (struct candidate){.key = ""};
+    struct candidates found = {.count = 0};
+    if (a == c->namespace->account) {
+        find_largest(w, a->ns, 1, &found);
+    }
+    const struct candidate first = found.count > 0 ? found.items[0] : (struct candidate){.key = ""};
     bool quiet = !shard_cache_drops_selector(c); /* nobody is to be told of pods */
     size_t beside = first.map == NULL ? 0 : weight_of_map(first.map, c);
     if (first.config == c && quiet && total(w) - beside > w->memory_max) {

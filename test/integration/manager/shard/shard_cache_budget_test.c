@@ -80,6 +80,57 @@ static void begin(struct place *p)
     place_await_ready(p, "tenant");
 }
 
+/* More than one look finds; of equal ones the last by name, whatever order they came in. */
+static void test_many_give_up(void **state)
+{
+    enum { SHARDS = 100, STEP = 37 };
+    struct place *p = *state;
+    char key[32];
+    for (unsigned i = 0; i < SHARDS; i++) {
+        (void)snprintf(key, sizeof key, "c%02u", i * STEP % SHARDS);
+        put(p, "tenant", key, 1, 120);
+    }
+    begin(p);
+    place_run(p, 20);
+    unsigned given_up = place_metric(p, "cmesh_manager_shards_given_up");
+    assert_in_range(given_up, 65, 80);
+    assert_in_range(place_metric(p, "cmesh_manager_shards_memory_bytes"), MEMORY * 19 / 20, MEMORY);
+    for (unsigned i = 0; i < SHARDS; i++) {
+        (void)snprintf(key, sizeof key, "tenant/c%02u", i);
+        assert_int_equal(find(p, key)->over, i >= SHARDS - given_up);
+    }
+}
+
+static unsigned kept_in(struct place *p, const char *ns, unsigned shards)
+{
+    char key[32];
+    unsigned kept = 0;
+    for (unsigned i = 0; i < shards; i++) {
+        (void)snprintf(key, sizeof key, "%s/c%02u", ns, i);
+        kept += !find(p, key)->over;
+    }
+    return kept;
+}
+
+/* Whoever has more gives up next, until both have as much. */
+static void test_two_give_up_in_turn(void **state)
+{
+    enum { SHARDS = 60 };
+    struct place *p = *state;
+    char name[32];
+    for (unsigned i = 0; i < SHARDS; i++) {
+        (void)snprintf(name, sizeof name, "c%02u", i);
+        put(p, "tenant", name, 1, 120);
+        put(p, "another", name, 1, 120);
+    }
+    begin(p);
+    place_run(p, 20);
+    unsigned one = kept_in(p, "tenant", SHARDS);
+    unsigned two = kept_in(p, "another", SHARDS);
+    assert_in_range(one + two, 25, 35);
+    assert_in_range(one, two == 0 ? 0 : two - 1, two + 1);
+}
+
 /* It is as large as its own limits, and others have nothing to do with it. */
 static void test_who_takes_most_gives_up(void **state)
 {
@@ -354,6 +405,22 @@ static void put_rules(struct place *p, const char *ns, const char *shard, unsign
     buf_reset(&text);
 }
 
+/* Then its spec is the largest one. */
+static void test_a_configmap_and_its_spec_go_before_others(void **state)
+{
+    struct place *p = *state;
+    put(p, "tenant", "a", 1, 2250);
+    put_rules(p, "tenant", "a", 90);
+    begin(p);
+    place_run(p, 20);
+    assert_false(find(p, "tenant/a")->over);
+    put(p, "tenant", "b", 1, 2000);
+    place_expect(p, "config(tenant/b) ");
+    place_run(p, 20);
+    assert_true(find(p, "tenant/a")->over);
+    assert_false(find(p, "tenant/b")->over);
+}
+
 /* A replica that has read the ConfigMap and compiles the spec has its rules once. */
 static void test_rules_in_both_places_count_once(void **state)
 {
@@ -475,6 +542,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_who_takes_most_gives_up, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_many_give_up, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_two_give_up_in_turn, setup, place_teardown),
+        cmocka_unit_test_setup_teardown(test_a_configmap_and_its_spec_go_before_others, setup,
+                                        place_teardown),
         cmocka_unit_test_setup_teardown(test_texts_count, setup, place_teardown),
         cmocka_unit_test_setup_teardown(test_equal_shards, setup, place_teardown),
         cmocka_unit_test_setup_teardown(test_nobody_puts_it_off, setup, place_teardown),
