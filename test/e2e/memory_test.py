@@ -531,10 +531,8 @@ class SlowServerTest(harness.TestCase):
         self.assert_bounded(proxy)
         self.assert_all_is_given_back(proxy, flood)
 
-    def test_migrations(self):
-        """Pages that clients do not read, and what has come of others, count. Who reads goes on, and who
-        finds no room lists again."""
-        proxy = self.start()
+    def watches(self, proxy):
+        """Of large lists, whose clients will not read them, and of small ones."""
         greedy = [
             self.watch(proxy, f"large%3D{i}", receive_buffer=4096)
             for i in range(UNREAD_MIGRATIONS)
@@ -542,6 +540,13 @@ class SlowServerTest(harness.TestCase):
         modest = [self.watch(proxy, f"small%3D{i}") for i in range(WATCHES)]
         for watch in greedy + modest:
             self.assertIn(b"BOOKMARK", watch.read_some())
+        return greedy, modest
+
+    def test_migrations(self):
+        """Pages that clients do not read, and what has come of others, count. Who reads goes on, and who
+        finds no room lists again."""
+        proxy = self.start()
+        greedy, modest = self.watches(proxy)
         self.migrate(proxy)
         for watch in modest:
             self.assert_migrated(watch)
@@ -586,13 +591,7 @@ class SlowServerTest(harness.TestCase):
 
     def test_all_at_once(self):
         proxy = self.start()
-        greedy = [
-            self.watch(proxy, f"large%3D{i}", receive_buffer=4096)
-            for i in range(UNREAD_MIGRATIONS)
-        ]
-        modest = [self.watch(proxy, f"small%3D{i}") for i in range(WATCHES)]
-        for watch in greedy + modest:
-            self.assertIn(b"BOOKMARK", watch.read_some())
+        greedy, modest = self.watches(proxy)
         asker = Asker(proxy, "/version")
         selector = "group%20in%20(" + ",".join(f"value-{i:05}" for i in range(5000)) + ")"
         lists = f"GET /api/v1/nodes?labelSelector={selector} HTTP/1.1\r\nHost: localhost\r\n\r\n"
