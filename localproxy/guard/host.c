@@ -43,20 +43,29 @@ static bool is_address(struct slice name)
     return net_address_literal(text, 0, &address) == 0;
 }
 
-static bool is_localhost(struct slice name)
+static bool is_name(struct slice name)
 {
-    static const struct slice below = SLICE(".localhost");
-    return slice_ieq(name, SLICE("localhost")) ||
-           (name.len > below.len &&
-            slice_ieq(slice_of(name.ptr + name.len - below.len, below.len), below));
+    static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    for (size_t i = 0; i < name.len; i++) {
+        if (memchr(chars, name.ptr[i], sizeof chars - 1) == NULL) {
+            return false;
+        }
+    }
+    return name.len > 0 && name.len < HOST_SIZE && name.ptr[0] != '.' &&
+           name.ptr[name.len - 1] != '.';
 }
 
 bool host_is_name(const char *text)
 {
-    static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-    size_t len = strlen(text);
-    return len > 0 && len < HOST_SIZE && strspn(text, chars) == len && text[0] != '.' &&
-           text[len - 1] != '.';
+    return is_name(slice_str(text));
+}
+
+static bool is_localhost(struct slice name)
+{
+    static const struct slice below = SLICE(".localhost");
+    return slice_ieq(name, SLICE("localhost")) ||
+           (name.len > below.len && is_name(name) &&
+            slice_ieq(slice_of(name.ptr + name.len - below.len, below.len), below));
 }
 
 bool host_is_accepted(const struct http_head *head, const struct flag_list *accepted)
@@ -66,10 +75,16 @@ bool host_is_accepted(const struct http_head *head, const struct flag_list *acce
         return true;
     }
     struct slice name = h->value.len > 0 ? bare_name(h->value) : h->value;
+    if (name.len == 0) {
+        return false;
+    }
+    if (is_address(name) || h->value.ptr[0] == '[') {
+        return is_address(name);
+    }
     for (size_t i = 0; i < accepted->count; i++) {
         if (slice_ieq(name, slice_str(accepted->items[i]))) {
             return true;
         }
     }
-    return name.len > 0 && (is_address(name) || is_localhost(name));
+    return is_localhost(name);
 }
