@@ -21,7 +21,8 @@ enum { BODY_GRACE_MS = 2000, SILENCE_MS = 1000 };
 
 struct http_server {
     struct net_loop *loop;
-    struct net_listener *listener;
+    struct net_listener *listeners[HTTP_SERVER_ADDRESSES_MAX]; /* none when draining */
+    size_t listener_count;
     struct http_server_options o;
     const struct http_server_handlers *handlers;
     void *data;
@@ -685,6 +686,36 @@ static void on_drained(struct net_task *t)
     }
 }
 
+static int listen_at(struct http_server *s, const char *address, const char *path,
+                     struct tls_config *tls, struct err *e)
+{
+    const struct net_listener_options o = {
+        .address = address,
+        .path = path,
+        .tls = tls,
+        .write_timeout_ms = s->o.write_timeout_ms,
+        .backlog = s->o.backlog,
+        .kernel_bytes = s->o.kernel_bytes,
+    };
+    if (s->listener_count == HTTP_SERVER_ADDRESSES_MAX) {
+        return err_set(e, -E2BIG, "more than %d addresses", HTTP_SERVER_ADDRESSES_MAX);
+    }
+    struct err why = ERR_INIT;
+    struct net_listener *n = net_listener_new(s->loop, &o, on_accept, s, &why);
+    if (n == NULL) {
+        return err_set(e, why.code, "%s", why.msg);
+    }
+    s->listeners[s->listener_count++] = n;
+    return 0;
+}
+
+static void stop_listening(struct http_server *s)
+{
+    while (s->listener_count > 0) {
+        net_listener_close(s->listeners[--s->listener_count]);
+    }
+}
+
 struct http_server *http_server_new(struct net_loop *l, const struct http_server_options *o,
                                     const struct http_server_handlers *handlers, void *data,
                                     struct err *e)
@@ -705,20 +736,9 @@ struct http_server *http_server_new(struct net_loop *l, const struct http_server
     list_init(&s->resting);
     net_peers_init(&s->peers);
     net_task_init(&s->drained, on_drained);
-    struct net_listener_options lo = {
-        .address = o->address,
-        .path = o->path,
-        .tls = o->tls,
-        .write_timeout_ms = o->write_timeout_ms,
-        .backlog = o->backlog,
-        .kernel_bytes = o->kernel_bytes,
-    };
     s->turn = net_timer_new(l, on_next_turn, s);
-    if (s->turn == NULL) {
-        err_memory(e);
-    }
-    s->listener = s->turn == NULL ? NULL : net_listener_new(l, &lo, on_accept, s, e);
-    if (s->listener == NULL) {
+    int rc = s->turn == NULL ? err_memory(e) : listen_at(s, o->address, o->path, o->tls, e);
+    if (rc != 0) {
         net_timer_free(s->turn);
         free(s);
         return NULL;
@@ -726,9 +746,20 @@ struct http_server *http_server_new(struct net_loop *l, const struct http_server
     return s;
 }
 
+int http_server_listen(struct http_server *s, const char *address, struct tls_config *tls,
+                       struct err *e)
+{
+    return listen_at(s, address, NULL, tls, e);
+}
+
 const char *http_server_address(const struct http_server *s)
 {
-    return s->listener != NULL ? net_listener_address(s->listener) : "";
+    return http_server_address_at(s, 0);
+}
+
+const char *http_server_address_at(const struct http_server *s, size_t n)
+{
+    return n < s->listener_count ? net_listener_address(s->listeners[n]) : "";
 }
 
 const struct http_server_stats *http_server_stats(const struct http_server *s)
@@ -741,10 +772,17 @@ struct net_peer *http_server_peer(const struct http_exchange *x)
     return LIST_ITEM(x, struct conn, x)->peer;
 }
 
+bool http_server_is_tls(const struct http_exchange *x)
+{
+    return net_stream_tls(LIST_ITEM(x, struct conn, x)->h1.stream) != NULL;
+}
+
 void http_server_set_tls(struct http_server *s, struct tls_config *tls)
 {
-    if (s->listener != NULL) {
-        net_listener_set_tls(s->listener, tls);
+    for (size_t i = 0; i < s->listener_count; i++) {
+        if (net_listener_is_tls(s->listeners[i])) {
+            net_listener_set_tls(s->listeners[i], tls);
+        }
     }
 }
 
@@ -754,8 +792,7 @@ void http_server_drain(struct http_server *s)
         return;
     }
     s->draining = true;
-    net_listener_close(s->listener);
-    s->listener = NULL;
+    stop_listening(s);
     for (struct list *node = s->conns.next, *next; node != &s->conns; node = next) {
         next = node->next;
         struct conn *c = LIST_ITEM(node, struct conn, link);
@@ -775,7 +812,7 @@ void http_server_free(struct http_server *s)
     }
     struct err e = ERR_INIT;
     err_set(&e, UV_ECANCELED, "the server is shutting down");
-    net_listener_close(s->listener);
+    stop_listening(s);
     while (!list_empty(&s->conns)) {
         break_off(LIST_ITEM(s->conns.next, struct conn, link), &e);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * server.h - an HTTP server on one address or Unix socket; each request becomes an exchange.
+ * server.h - an HTTP server on addresses or a Unix socket; each request becomes an exchange.
  *
  * What cannot be parsed is answered by the server itself (400, 414, 431, 501, 505) and the
  * connection closed; the program gives the bodies of such answers. Bounded: head size and time,
@@ -35,6 +35,8 @@
 #include "net/backlog.h"
 #include "net/loop.h"
 #include "net/peers.h"
+
+enum { HTTP_SERVER_ADDRESSES_MAX = 16 };
 
 struct http_server;
 
@@ -84,15 +86,24 @@ MUST_CHECK struct http_server *http_server_new(struct net_loop *l,
                                                const struct http_server_options *o,
                                                const struct http_server_handlers *handlers,
                                                void *data, struct err *e);
-/* Or the path. */
+/* One more address, with TLS or (NULL) without; the bounds hold for all together. Not while
+ * draining. 0, or negative with `e` set: as net_listener_new, or -E2BIG. */
+MUST_CHECK int http_server_listen(struct http_server *s, const char *address,
+                                  struct tls_config *tls, struct err *e);
+/* The first address, or the path; "" when draining. */
 const char *http_server_address(const struct http_server *s);
+/* Of the one that was added so many after the first; "": there is none. */
+const char *http_server_address_at(const struct http_server *s, size_t n);
 const struct http_server_stats *http_server_stats(const struct http_server *s);
 
 /* Who asks, of a server with `shares`; else NULL. The exchange's user may keep a reference. */
 struct net_peer *http_server_peer(const struct http_exchange *x);
 
-/* Another certificate, for connections that are accepted from now on; referenced. Those that are
- * open go on as they are. Of a server with TLS; after http_server_drain it does nothing. */
+/* Whether it came over TLS. */
+bool http_server_is_tls(const struct http_exchange *x);
+
+/* Another certificate, for connections that are accepted from now on by addresses with TLS;
+ * referenced. Those that are open go on as they are. After http_server_drain it does nothing. */
 void http_server_set_tls(struct http_server *s, struct tls_config *tls);
 
 /* Stops accepting, closes idle connections, and ends the others after the exchange they are in;

@@ -293,6 +293,11 @@ const char *net_listener_address(const struct net_listener *n)
     return n->local ? n->file.path : n->address;
 }
 
+bool net_listener_is_tls(const struct net_listener *n)
+{
+    return n->tls != NULL;
+}
+
 void net_listener_set_tls(struct net_listener *n, struct tls_config *tls)
 {
     tls_config_ref(tls);

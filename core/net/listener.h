@@ -5,6 +5,8 @@
 #ifndef CORE_NET_LISTENER_H
 #define CORE_NET_LISTENER_H
 
+#include <stdbool.h>
+
 #include "net/stream.h"
 
 struct net_listener;
@@ -31,6 +33,7 @@ MUST_CHECK struct net_listener *net_listener_new(struct net_loop *l,
                                                  net_listener_cb cb, void *data, struct err *e);
 /* Where it listens: the address with the port that was picked, or the path. */
 const char *net_listener_address(const struct net_listener *n);
+bool net_listener_is_tls(const struct net_listener *n);
 /* For connections that are accepted from now on; referenced. Of a listener with TLS. */
 void net_listener_set_tls(struct net_listener *n, struct tls_config *tls);
 /* Stops accepting, removes a Unix socket's file, and frees; the callback is not called again. NULL
