@@ -121,6 +121,9 @@ static void add_status(void *data, cJSON *root)
 {
     const struct admin_options *o = data;
     cJSON_AddStringToObject(root, "listen", proxy_address(o->proxy));
+    if (o->flags->listen_tls.count > 0) {
+        cJSON_AddStringToObject(root, "listenTLS", proxy_tls_address(o->proxy));
+    }
     add_rules(o, root);
     add_upstream(o, root);
     add_use(o, root);

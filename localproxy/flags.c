@@ -8,6 +8,8 @@
 #include "guard/host.h"
 #include "guard/origin.h"
 #include "kube/name.h"
+#include "listen_tls.h"
+#include "program/local_tls.h"
 #include "program/local_token.h"
 #include "program/program.h"
 
@@ -122,10 +124,18 @@ const struct flag localproxy_flags_table[] = {
      .value = "ADDR:PORT",
      FLAG_STRING_AT(struct localproxy_flags, listen),
      .help = "Where the operator connects. Port 0 picks a free one."},
+    {.name = "listen-tls",
+     .value = "ADDR:PORT",
+     FLAG_LIST_AT(struct localproxy_flags, listen_tls),
+     .help = "Where it connects over TLS, beside --listen, which is plain then; may be repeated. "
+             "localhost:PORT is both 127.0.0.1 and ::1. For clients that take their "
+             "configuration from a pod's service account (kubeconfig-gen --service-account), which "
+             "speak nothing else. Needs --local-tls or --listen-tls-cert."},
     {.name = "listen-tls-cert",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, listen_tls_cert),
-     .help = "Certificate chain (PEM) to serve the operator over TLS. It and the key are read "
+     .help = "Certificate chain (PEM) to serve the operator over TLS, on --listen unless there is "
+             "--listen-tls. It and the key are read "
              "again when they changed; open connections go on."},
     {.name = "listen-tls-key",
      .value = "PATH",
@@ -244,6 +254,22 @@ static int check_origins(const struct flag_list *origins, struct err *e)
     return 0;
 }
 
+static int check_listen_tls(const struct localproxy_flags *c, struct err *e)
+{
+    if (c->listen_tls.count > 0 && c->listen_tls_cert == NULL && !local_tls_is_on(c->local_tls)) {
+        return err_set(e, -EINVAL,
+                       "--listen-tls needs a certificate: --local-tls=auto, or --listen-tls-cert");
+    }
+    for (size_t i = 0; i < c->listen_tls.count; i++) {
+        struct listen_tls ignored;
+        if (listen_tls_parse(c->listen_tls.items[i], &ignored, e) != 0) {
+            err_prefix(e, "--listen-tls");
+            return e->code;
+        }
+    }
+    return 0;
+}
+
 /* What cannot be told flag by flag. */
 static int check(const struct localproxy_flags *c, struct err *e)
 {
@@ -262,7 +288,7 @@ static int check(const struct localproxy_flags *c, struct err *e)
         name_check_label(slice_str(c->pod_namespace)) != NULL) {
         return err_set(e, -EINVAL, "--pod-namespace must be the name of a namespace");
     }
-    if (program_check_address("--listen", c->listen, e) != 0 ||
+    if (program_check_address("--listen", c->listen, e) != 0 || check_listen_tls(c, e) != 0 ||
         program_check_address("--admin", c->admin, e) != 0 ||
         program_check_socket("--control", c->control, e) != 0 ||
         check_hosts(&c->accept_hosts, e) != 0 || check_origins(&c->accept_origins, e) != 0) {

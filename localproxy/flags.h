@@ -20,6 +20,7 @@ struct localproxy_flags {
     struct flags_common common;
     struct kube_flags kube;
     const char *listen;
+    struct flag_list listen_tls; /* as listen_tls.h reads them; none: `listen` has TLS, if any */
     const char *listen_tls_cert;
     const char *listen_tls_key;
     const char *local_tls; /* as program/local_tls.h reads it */

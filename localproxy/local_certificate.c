@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "local_certificate.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "api_server_names.h"
 #include "base/array.h"
+#include "base/buf.h"
+#include "base/file.h"
 #include "net/address.h"
 #include "program/local_tls.h"
+
+#define RESOLV_CONF "/etc/resolv.conf"
+enum { RESOLV_CONF_MAX = 64 * 1024 };
 
 /* The address without port and brackets; "" where none can be told. */
 static void listen_name(const char *listen, char out[NET_ADDRESS_MAX])
@@ -22,20 +29,57 @@ static void listen_name(const char *listen, char out[NET_ADDRESS_MAX])
     }
 }
 
-/* How many there are. */
-static size_t find_names(const struct localproxy_flags *f, const char *listen,
-                         const char *names[CERTIFICATE_NAMES_MAX])
+/* What the certificate is for. */
+struct names {
+    char listen[1 + FLAG_LIST_MAX][NET_ADDRESS_MAX];
+    struct api_server_names api_server;
+    const char *all[CERTIFICATE_NAMES_MAX];
+    size_t count;
+};
+
+static void add_name(struct names *n, const char *name)
+{
+    for (size_t i = 0; i < n->count; i++) {
+        if (strcmp(n->all[i], name) == 0) {
+            return;
+        }
+    }
+    if (name[0] != '\0' && n->count < CERTIFICATE_NAMES_MAX) {
+        n->all[n->count++] = name;
+    }
+}
+
+static void read_api_server_names(struct api_server_names *out)
+{
+    struct buf text = BUF_INIT(RESOLV_CONF_MAX);
+    struct err ignored = ERR_INIT;
+    if (file_read(RESOLV_CONF, &text, &ignored) != 0) {
+        buf_clear(&text);
+    }
+    api_server_names_make(buf_slice(&text), getenv("KUBERNETES_SERVICE_HOST"), out);
+    buf_reset(&text);
+}
+
+static void find_names(const struct localproxy_flags *f, struct names *n)
 {
     static const char *const always[] = {"localhost", "127.0.0.1", "::1"};
-    size_t n = ARRAY_LEN(always);
-    memcpy(names, always, sizeof always);
-    if (listen[0] != '\0') {
-        names[n++] = listen;
+    n->count = 0;
+    for (size_t i = 0; i < ARRAY_LEN(always); i++) {
+        add_name(n, always[i]);
     }
-    for (size_t i = 0; i < f->accept_hosts.count && n < CERTIFICATE_NAMES_MAX; i++) {
-        names[n++] = f->accept_hosts.items[i];
+    listen_name(f->listen, n->listen[0]);
+    add_name(n, n->listen[0]);
+    for (size_t i = 0; i < f->listen_tls.count; i++) {
+        listen_name(f->listen_tls.items[i], n->listen[1 + i]);
+        add_name(n, n->listen[1 + i]);
     }
-    return n;
+    for (size_t i = 0; i < f->accept_hosts.count; i++) {
+        add_name(n, f->accept_hosts.items[i]);
+    }
+    read_api_server_names(&n->api_server);
+    for (size_t i = 0; i < n->api_server.count; i++) {
+        add_name(n, n->api_server.names[i]);
+    }
 }
 
 static struct tls_config *make(const struct localproxy_flags *f,
@@ -44,11 +88,9 @@ static struct tls_config *make(const struct localproxy_flags *f,
 {
     static const char *const alpn[] = {"http/1.1", NULL};
     struct certificate_pair made = {.cert = NULL};
-    char listen[NET_ADDRESS_MAX];
-    const char *names[CERTIFICATE_NAMES_MAX];
-    listen_name(f->listen, listen);
-    size_t n = find_names(f, listen, names);
-    if (local_tls_serving(authority, now, names, n, &made, renew_at, e) != 0) {
+    struct names names;
+    find_names(f, &names);
+    if (local_tls_serving(authority, now, names.all, names.count, &made, renew_at, e) != 0) {
         return NULL;
     }
     const struct tls_server_options o = {

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "bypass/bypass_watch.h"
 #include "flags.h"
+#include "listen_tls.h"
 #include "listener_secrets.h"
 #include "lock/lock.h"
 #include "net/address.h"
@@ -179,7 +180,7 @@ static int open_bypass(struct app *a, struct err *e)
     const struct bypass_watch_options o = {
         .server = &a->access.server,
         .through_proxy = a->access.proxy.url != NULL,
-        .own = {proxy_address(a->proxy), a->flags.admin},
+        .own = {proxy_address(a->proxy), a->flags.admin, proxy_tls_address(a->proxy)},
     };
     if (!a->flags.watch_bypass) {
         return 0;
@@ -276,6 +277,7 @@ static int write_ready_file(const struct app *a, struct err *e)
 {
     const struct program_address addresses[] = {
         {"listen", proxy_address(a->proxy)},
+        {"listenTLS", proxy_tls_address(a->proxy)},
         {"admin", admin_address(a->admin)},
     };
     return program_write_ready_file(a->flags.ready_file, addresses, ARRAY_LEN(addresses), e);
@@ -293,23 +295,38 @@ static int open_timers(struct app *a, struct err *e)
     return a->linger == NULL || a->grace == NULL ? err_memory(e) : 0;
 }
 
-/* With the kubeconfig that was written for the operator, each request would come back and be sent
- * again, until there are no connections left. */
-static int refuse_itself(const struct app *a, struct err *e)
+/* With the kubeconfig that was written for the operator, or in its place, each request would come
+ * back and be sent again, until there are no connections left. */
+static int refuse_itself_at(const struct app *a, const char *flag, const char *address,
+                            struct err *e)
 {
     const struct url *server = &a->access.server;
     struct sockaddr_storage listen;
     char at[URL_HOST_PORT_SIZE];
-    int rc = net_address_parse(a->flags.listen, &listen, e);
+    int rc = net_address_parse(address, &listen, e);
     if (rc != 0 || !net_address_leads_to(server->host, server->port, &listen)) {
         return rc;
     }
     url_host_port(server, at);
     return err_set(e, -ELOOP,
-                   "the API server of the kubeconfig, http%s://%s, is this localproxy itself "
-                   "(--listen=%s): is it the kubeconfig that kubeconfig-gen wrote for the "
-                   "operator? Give the real one by --kubeconfig or KUBECONFIG",
-                   server->https ? "s" : "", at, a->flags.listen);
+                   "the API server of the %s, http%s://%s, is this localproxy itself (%s=%s): is "
+                   "it what kubeconfig-gen wrote for the operator? Give the real one by "
+                   "--kubeconfig or KUBECONFIG",
+                   a->access.context[0] == '\0' ? "service account" : "kubeconfig",
+                   server->https ? "s" : "", at, flag, address);
+}
+
+static int refuse_itself(const struct app *a, struct err *e)
+{
+    int rc = refuse_itself_at(a, "--listen", a->flags.listen, e);
+    for (size_t i = 0; i < a->flags.listen_tls.count && rc == 0; i++) {
+        struct listen_tls t;
+        rc = listen_tls_parse(a->flags.listen_tls.items[i], &t, e);
+        for (size_t k = 0; k < t.count && rc == 0; k++) {
+            rc = refuse_itself_at(a, "--listen-tls", t.addresses[k], e);
+        }
+    }
+    return rc;
 }
 
 static void on_credentials(void *data)
@@ -357,6 +374,9 @@ static int open_all(void *data, struct err *e)
     log_info("listening", log_str("listen", proxy_address(a->proxy)),
              log_str("admin", admin_address(a->admin)),
              log_str("upstream", kube_client_server(a->upstream)));
+    if (a->flags.listen_tls.count > 0) {
+        log_info("listening for TLS", log_str("listenTLS", proxy_tls_address(a->proxy)));
+    }
     warn_of_open_door(a);
     proxy_ask_start_version(a->proxy);
     return write_ready_file(a, e);

@@ -27,6 +27,7 @@
 #include "in_flight.h"
 #include "kube/query.h"
 #include "kube/status.h"
+#include "listen_tls.h"
 #include "lock/lock.h"
 #include "net/deadline.h"
 #include "paused_request.h"
@@ -493,16 +494,15 @@ static void take_request(struct request *r)
 }
 
 /* With TLS a page of another name does not get through the browser's look at the certificate. */
-static bool is_meant(const struct proxy *p, const struct http_head *head)
+static bool is_meant(const struct request *r)
 {
-    return listener_secrets_tls(p->o.secrets) != NULL ||
-           host_is_accepted(head, &p->o.flags->accept_hosts);
+    return http_server_is_tls(r->x) || host_is_accepted(r->head, &r->proxy->o.flags->accept_hosts);
 }
 
 /* What whoever has no token must show besides. False: the request was refused. */
 static bool admit_without_token(const struct request *r)
 {
-    if (!is_meant(r->proxy, r->head)) {
+    if (!is_meant(r)) {
         refuse(r, 403, 0,
                "the name in Host is neither localhost nor an IP address: a web page may have sent "
                "this request; --accept-host=NAME takes the name, a token (--token-file) any");
@@ -608,15 +608,29 @@ static unsigned connections_max(const struct proxy *p)
     return given != 0 ? (unsigned)given : usual;
 }
 
+static int open_tls_addresses(struct proxy *p, struct err *e)
+{
+    const struct flag_list *addresses = &p->o.flags->listen_tls;
+    for (size_t i = 0; i < addresses->count; i++) {
+        if (listen_tls_open(p->server, addresses->items[i], listener_secrets_tls(p->o.secrets),
+                            e) != 0) {
+            err_prefix(e, "--listen-tls");
+            return e->code;
+        }
+    }
+    return 0;
+}
+
 static int open_server(struct proxy *p, struct err *e)
 {
+    bool plain = p->o.flags->listen_tls.count > 0;
     p->backlog = net_backlog_new(p->loop, UNREAD_BYTES_MAX);
     if (p->backlog == NULL) {
         return err_memory(e);
     }
     struct http_server_options so = {
         .address = p->o.flags->listen,
-        .tls = listener_secrets_tls(p->o.secrets),
+        .tls = plain ? NULL : listener_secrets_tls(p->o.secrets),
         .limits = {.head_bytes = HEAD_MAX, .header_count = HEADER_COUNT_MAX},
         .head_timeout_ms = HEAD_TIMEOUT_MS,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
@@ -630,6 +644,10 @@ static int open_server(struct proxy *p, struct err *e)
     p->server = http_server_new(p->loop, &so, &server_handlers, p, e);
     if (p->server == NULL) {
         err_prefix(e, "--listen");
+        return e->code;
+    }
+    if (open_tls_addresses(p, e) != 0) {
+        http_server_free(p->server);
         return e->code;
     }
     listener_secrets_on_tls(p->o.secrets, on_tls, p);
@@ -787,6 +805,11 @@ const struct proxy_clients *proxy_clients(const struct proxy *p)
 const char *proxy_address(const struct proxy *p)
 {
     return http_server_address(p->server);
+}
+
+const char *proxy_tls_address(const struct proxy *p)
+{
+    return http_server_address_at(p->server, 1);
 }
 
 const struct http_server_stats *proxy_stats(const struct proxy *p)

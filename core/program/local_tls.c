@@ -107,11 +107,16 @@ static int make(const struct store *s, int64_t now, struct certificate_pair *out
     return rc;
 }
 
+bool local_tls_is_on(const char *flag)
+{
+    return flag != NULL && strcmp(flag, "off") != 0;
+}
+
 int local_tls_folder(const char *flag, char **folder, struct err *e)
 {
     struct stat st;
     *folder = NULL;
-    if (flag == NULL || strcmp(flag, "off") == 0) {
+    if (!local_tls_is_on(flag)) {
         return 0;
     }
     if (strcmp(flag, "auto") != 0) {

@@ -9,6 +9,7 @@
 #ifndef CORE_PROGRAM_LOCAL_TLS_H
 #define CORE_PROGRAM_LOCAL_TLS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,9 @@
 /* The names of these files. */
 #define LOCAL_TLS_CERT "ca.crt"
 #define LOCAL_TLS_KEY "ca.key"
+
+/* Whether --local-tls says anything but "off". */
+bool local_tls_is_on(const char *flag);
 
 /* What --local-tls says: nothing (NULL) or "off" (then *folder is NULL), "auto" for the user's own
  * folder (local_folder.h), or a folder, which must be there. The caller frees. */

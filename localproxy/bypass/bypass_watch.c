@@ -162,7 +162,8 @@ static void note_own_ports(struct foreign_connections *f, const struct bypass_wa
     for (size_t i = 0; i < ARRAY_LEN(o->own); i++) {
         struct sockaddr_storage address;
         struct err e = ERR_INIT;
-        if (o->own[i] != NULL && net_address_parse(o->own[i], &address, &e) == 0) {
+        if (o->own[i] != NULL && o->own[i][0] != '\0' &&
+            net_address_parse(o->own[i], &address, &e) == 0) {
             f->own_ports[i] = socket_end_of(&address).port;
         }
     }

@@ -9,16 +9,19 @@
 #define LOCALPROXY_BYPASS_BYPASS_WATCH_H
 
 #include "base/url.h"
+#include "bypass/foreign_connections.h"
 #include "net/clock.h"
 #include "net/loop.h"
 
 struct bypass_watch;
 
+enum { BYPASS_OWN_MAX = FOREIGN_OWN_PORTS_MAX };
+
 struct bypass_watch_options {
-    const struct url *server;      /* the API server */
-    bool through_proxy;            /* it is reached through an HTTP proxy */
-    const char *own[2];            /* ADDR:PORT on which this process listens; NULL: not there */
-    const struct net_clock *clock; /* NULL: the system's; must outlive the watch */
+    const struct url *server;        /* the API server */
+    bool through_proxy;              /* it is reached through an HTTP proxy */
+    const char *own[BYPASS_OWN_MAX]; /* ADDR:PORT on which this process listens; NULL or "": none */
+    const struct net_clock *clock;   /* NULL: the system's; must outlive the watch */
 };
 
 struct bypass_answer {

@@ -44,11 +44,41 @@ static bool is_carried(const struct socket_look *look, const struct socket_entry
     return socket_table_to(&look->table, &entry->local, &count) != NULL;
 }
 
+/* localproxy has the other end. */
+static bool is_led(const struct socket_look *look, const struct socket_entry *entry)
+{
+    size_t count = 0;
+    const struct socket_entry *end = socket_table_to(&look->table, &entry->local, &count);
+    for (; count > 0; count--, end++) {
+        if (socket_look_is_own(look, end)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_own_port(const struct foreign_connections *f, uint16_t port)
+{
+    for (size_t i = 0; i < FOREIGN_OWN_PORTS_MAX; i++) {
+        if (f->own_ports[i] == port) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The others are clients'. */
 static bool goes_to_server(const struct foreign_connections *f, const struct socket_entry *entry)
 {
-    return f->port != 0 && entry->remote.port == f->port && entry->local.port != f->own_ports[0] &&
-           entry->local.port != f->own_ports[1];
+    return f->port != 0 && entry->remote.port == f->port && !is_own_port(f, entry->local.port);
+}
+
+/* Whether it is another's that does not end here. */
+static bool is_foreign(const struct foreign_connections *f, const struct socket_look *look,
+                       const struct socket_entry *entry)
+{
+    return !socket_look_is_own(look, entry) && !is_led(look, entry) &&
+           (!f->carried || is_carried(look, entry));
 }
 
 static void look_at_own(struct foreign_connections *f, const struct socket_look *look)
@@ -79,7 +109,7 @@ static void find_to(struct foreign_connections *f, const struct foreign_connecti
     size_t count = 0;
     const struct socket_entry *entry = socket_table_to(&look->table, server, &count);
     for (; count > 0 && f->found_count < FOREIGN_FOUND_MAX; count--, entry++) {
-        if (!socket_look_is_own(look, entry) && (!f->carried || is_carried(look, entry))) {
+        if (is_foreign(f, look, entry)) {
             f->found[f->found_count++] = *entry;
             f->lasting += was_there(before, entry);
         }

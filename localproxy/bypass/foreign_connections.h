@@ -12,18 +12,26 @@
  * In a pod with a service mesh of another kind, each connection is carried on by a second one, of
  * that mesh's proxy. There only connections count that are carried themselves, which shows by a
  * socket in the pod with the connection's own end as its remote one.
+ *
+ * Connections that the kernel redirects to localproxy (nat) still look as if they went to the API
+ * server. That localproxy has them shows in the same way: by a socket of its own.
  */
 #ifndef LOCALPROXY_BYPASS_FOREIGN_CONNECTIONS_H
 #define LOCALPROXY_BYPASS_FOREIGN_CONNECTIONS_H
 
 #include "bypass/socket_look.h"
 
-enum { FOREIGN_SERVERS_MAX = 16, FOREIGN_NAMED_MAX = 4, FOREIGN_FOUND_MAX = 64 };
+enum {
+    FOREIGN_SERVERS_MAX = 16,
+    FOREIGN_NAMED_MAX = 4,
+    FOREIGN_FOUND_MAX = 64,
+    FOREIGN_OWN_PORTS_MAX = 3,
+};
 
 struct foreign_connections {
     /* Set by the user, the rest 0. */
-    uint16_t port;         /* of the API server: own connections to it are looked at; 0: none are */
-    uint16_t own_ports[2]; /* localproxy listens there */
+    uint16_t port; /* of the API server: own connections to it are looked at; 0: none are */
+    uint16_t own_ports[FOREIGN_OWN_PORTS_MAX]; /* localproxy listens there */
 
     struct socket_end servers[FOREIGN_SERVERS_MAX]; /* first those that were named */
     size_t named;

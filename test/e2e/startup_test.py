@@ -244,7 +244,8 @@ class AddressTest(StartupTestCase):
         proxy = self.start_proxy(self.addCleanup, [*self.base(), *self.ports()])
         with open(proxy.ready_file, encoding="utf-8") as f:
             bound = json.load(f)
-        self.assertEqual({"listen", "admin"}, set(bound))
+        self.assertEqual({"listen", "listenTLS", "admin"}, set(bound))
+        self.assertEqual("", bound.pop("listenTLS"))
         for address in bound.values():
             self.assertRegex(address, r"^127\.0\.0\.1:[1-9]\d+$")
             self.assertIn(address, proxy.log())
