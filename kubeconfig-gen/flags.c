@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "kube/access/access.h"
 #include "kube/name.h"
+#include "program/local_tls.h"
 #include "program/local_token.h"
 
 static const char description[] =
@@ -13,20 +15,24 @@ static const char description[] =
     "current context stay, so that \"kubectl --context NAME\" keeps working. No credential is "
     "ever copied: no token, password, certificate, key, plugin, impersonation or extension; "
     "localproxy has the real ones.\n"
-    "One localproxy talks to one cluster. If the kubeconfig has contexts of several, all are "
-    "written and all reach that one; a warning says so. Choose the right one with --context.\n"
+    "One localproxy talks to one cluster: that of the current context, or of --context. Contexts "
+    "of "
+    "others are left out.\n"
+    "Programs that look for no kubeconfig but for the service account of a pod find localproxy by "
+    "the folder that --service-account makes, and two variables.\n"
     "Files are written whole or not at all, readable by their owner only unless --shared is given.";
 
 static const char examples[] =
     "    kubeconfig-gen --output=fake.yaml\n"
     "    KUBECONFIG=fake.yaml kubectl get pods\n"
     "    kubeconfig-gen --in-cluster --token-file=/run/cmesh/token -o /run/cmesh/kubeconfig\n"
+    "    sudo kubeconfig-gen --local-tls=auto --service-account=" KUBE_SERVICE_ACCOUNT_DIR " \\\n"
+    "        >operator.env\n"
     "    kubeconfig-gen --token-file=off --configmap=my-operator/cmesh-kubeconfig | \\\n"
     "        kubectl apply -f -\n";
 
 static const struct kubeconfig_gen_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
-    .output = "-",
 };
 
 static const struct flag table[] = {
@@ -41,13 +47,19 @@ static const struct flag table[] = {
              "in-cluster, whose default namespace is the pod's own."},
     {.name = "context",
      .value = "NAME",
-     .default_text = "all contexts",
+     .default_text = "all of the current one's cluster",
      FLAG_STRING_AT(struct kubeconfig_gen_flags, kube.context),
      .help = "Write only this context, with its cluster and user, and make it the current "
              "one."},
+    {.name = "all-contexts",
+     FLAG_BOOL_AT(struct kubeconfig_gen_flags, all_contexts),
+     .excludes = "context",
+     .help = "Write the contexts of other clusters as well. All of them reach the cluster that "
+             "localproxy talks to, whatever they are called."},
     {.name = "proxy",
      .value = "URL",
-     .default_text = "http://127.0.0.1:5443; with --local-tls https",
+     .default_text = "http://127.0.0.1:5443; with --local-tls https; with --service-account alone "
+                     "https://127.0.0.1:5446",
      FLAG_STRING_AT(struct kubeconfig_gen_flags, proxy),
      .help = "Where localproxy listens: http or https, host and port."},
     {.name = "proxy-ca",
@@ -74,11 +86,25 @@ static const struct flag table[] = {
      .letter = 'o',
      .value = "PATH",
      FLAG_STRING_AT(struct kubeconfig_gen_flags, output),
+     .default_text = "-; with --service-account none",
      .help = "Write there, mode 0600, in place of what is there; - is standard output."},
+    {.name = "service-account",
+     .value = "DIR",
+     FLAG_STRING_AT(struct kubeconfig_gen_flags, service_account),
+     .help = "Write ca.crt, token and namespace into this folder, as a pod has them of its service "
+             "account, but for a localproxy with --listen-tls; the folder is made when it is "
+             "missing. Needs --local-tls or --proxy-ca. Without --output no kubeconfig is "
+             "written: standard output gets the variables KUBERNETES_SERVICE_HOST and "
+             "KUBERNETES_SERVICE_PORT that the operator needs besides, one on a line."},
+    {.name = "namespace",
+     .value = "NAMESPACE",
+     .default_text = "that of the context, or the pod's",
+     FLAG_STRING_AT(struct kubeconfig_gen_flags, namespace),
+     .help = "What --service-account writes as namespace."},
     {.name = "shared",
      FLAG_BOOL_AT(struct kubeconfig_gen_flags, shared),
-     .help = "Write it with mode 0644: for a volume of a pod whose containers run as several "
-             "users. The token's file keeps its mode."},
+     .help = "Write with mode 0644: for a volume of a pod whose containers run as several "
+             "users. The file of --token-file keeps its mode."},
     {.name = "configmap",
      .value = "NS/NAME",
      FLAG_STRING_AT(struct kubeconfig_gen_flags, configmap),
@@ -98,17 +124,39 @@ static const struct command command = {
     .flags = table,
 };
 
-static bool is_local_tls(const struct kubeconfig_gen_flags *c)
+static const char *default_proxy(const struct kubeconfig_gen_flags *c)
 {
-    return c->local_tls != NULL && strcmp(c->local_tls, "off") != 0;
+    if (c->output == NULL) {
+        return "https://127.0.0.1:5446";
+    }
+    return local_tls_is_on(c->local_tls) && c->service_account == NULL ? "https://127.0.0.1:5443"
+                                                                       : "http://127.0.0.1:5443";
+}
+
+/* With a folder for the service account the kubeconfig may lead to the plain address beside. */
+static void check_authority(const struct kubeconfig_gen_flags *c)
+{
+    bool local = local_tls_is_on(c->local_tls);
+    if (c->service_account != NULL && !local && c->proxy_ca == NULL) {
+        flags_misuse(&command, "--service-account needs to know by what localproxy is verified: "
+                               "--local-tls, or --proxy-ca");
+    }
+    if (c->service_account == NULL && c->proxy_ca != NULL && !c->proxy_url.https) {
+        flags_misuse(&command, "--proxy-ca is for a --proxy that begins with https://");
+    }
+    if (c->service_account == NULL && local && !c->proxy_url.https) {
+        flags_misuse(&command, "--local-tls is for a --proxy that begins with https://");
+    }
+    if (c->output == NULL && !c->proxy_url.https) {
+        flags_misuse(&command, "--service-account: who reads it speaks TLS: --proxy must begin "
+                               "with https://");
+    }
 }
 
 static void check_proxy(struct kubeconfig_gen_flags *c)
 {
     struct err e = ERR_INIT;
-    if (c->proxy == NULL) {
-        c->proxy = is_local_tls(c) ? "https://127.0.0.1:5443" : "http://127.0.0.1:5443";
-    }
+    c->proxy = c->proxy != NULL ? c->proxy : default_proxy(c);
     if (url_parse(c->proxy, &c->proxy_url, &e) != 0) {
         err_prefix(&e, "--proxy");
         flags_misuse(&command, "%s", e.msg);
@@ -121,12 +169,23 @@ static void check_proxy(struct kubeconfig_gen_flags *c)
         flags_misuse(&command,
                      "--proxy: the URL has a path; localproxy serves the API at its root");
     }
-    if (c->proxy_ca != NULL && !c->proxy_url.https) {
-        flags_misuse(&command, "--proxy-ca is for a --proxy that begins with https://");
+    check_authority(c);
+}
+
+static void check_service_account(const struct kubeconfig_gen_flags *c)
+{
+    if (c->service_account == NULL) {
+        return;
     }
-    if (is_local_tls(c) && (!c->proxy_url.https || c->proxy_ca != NULL)) {
-        flags_misuse(&command, "--local-tls is for a --proxy that begins with https://, and cannot "
-                               "be combined with --proxy-ca");
+    if (local_token_is_off(c->token_file)) {
+        flags_misuse(&command, "--service-account: clients do not start without a token: "
+                               "--token-file=off cannot be combined with it");
+    }
+    if (c->configmap != NULL) {
+        flags_misuse(&command, "--service-account and --configmap cannot be combined");
+    }
+    if (c->namespace != NULL && name_check_label(slice_str(c->namespace)) != NULL) {
+        flags_misuse(&command, "--namespace must be the name of a namespace");
     }
 }
 
@@ -157,6 +216,10 @@ void kubeconfig_gen_flags_parse(struct kubeconfig_gen_flags *c, int argc, char *
     if (kube_flags_check(&c->kube, &e) != 0) {
         flags_misuse(&command, "%s", e.msg);
     }
+    if (c->output == NULL && c->service_account == NULL) {
+        c->output = "-";
+    }
     check_proxy(c);
+    check_service_account(c);
     check_configmap(c);
 }

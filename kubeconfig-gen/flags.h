@@ -14,14 +14,17 @@
 /* Strings point into argv or the environment; NULL: not given. */
 struct kubeconfig_gen_flags {
     struct flags_common common;
-    struct kube_flags kube; /* where the real kubeconfig is; context NULL: all */
-    const char *proxy;      /* NULL: as --local-tls wants it; not after parsing */
-    struct url proxy_url;   /* `proxy`, parsed */
+    struct kube_flags kube; /* where the real kubeconfig is; context NULL: of one cluster */
+    bool all_contexts;
+    const char *proxy;    /* NULL: as --local-tls wants it; not after parsing */
+    struct url proxy_url; /* `proxy`, parsed */
     const char *proxy_ca;
-    const char *local_tls;  /* as program/local_tls.h reads it */
-    const char *token_file; /* as program/local_token.h reads it */
-    const char *output;     /* "-": standard output */
-    bool shared;            /* others may read it */
+    const char *local_tls;       /* as program/local_tls.h reads it */
+    const char *token_file;      /* as program/local_token.h reads it */
+    const char *output;          /* "-": standard output; NULL: no kubeconfig is written */
+    const char *service_account; /* a folder; NULL: none is written */
+    const char *namespace;       /* NULL: that of the context, or the pod's */
+    bool shared;                 /* others may read it */
     const char *configmap;
 };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
 #include "program/local_token.h"
@@ -178,48 +179,142 @@ static int copy_context(struct tree *w, const struct kubeconfig_entry *entry, st
     return 0;
 }
 
-/* Remembers two contexts whose clusters have different servers, if there are. */
-static void note_server(const struct kubeconfig *kc, const struct kubeconfig_entry *context,
-                        const char **first_server, struct generate_notes *notes)
+/* ---- which contexts ---- */
+
+/* NULL: the context names none, or one that is not there. */
+static const struct kubeconfig_entry *cluster_of(const struct kubeconfig *kc,
+                                                 const struct kubeconfig_entry *context)
 {
     struct err ignored = ERR_INIT;
     const char *name = kubeconfig_string(context, "cluster", &ignored);
-    const struct kubeconfig_entry *cluster =
-        name == NULL ? NULL : kubeconfig_find(&kc->clusters, name);
-    const char *server = cluster == NULL ? NULL : kubeconfig_string(cluster, "server", &ignored);
-    if (server == NULL || notes->other != NULL) {
-        return;
+    return name == NULL ? NULL : kubeconfig_find(&kc->clusters, name);
+}
+
+/* Whether what is said of two clusters leads to the same one. An address alone does not tell: that
+ * of a tunnel's end is the same for all that are reached through it. */
+static bool is_same_cluster(const struct kubeconfig_entry *a, const struct kubeconfig_entry *b)
+{
+    static const char *const fields[] = {"server", "proxy-url", "tls-server-name",
+                                         "certificate-authority", "certificate-authority-data"};
+    for (size_t i = 0; a != b && i < ARRAY_LEN(fields); i++) {
+        struct err ignored = ERR_INIT;
+        const char *x = kubeconfig_string(a, fields[i], &ignored);
+        const char *y = kubeconfig_string(b, fields[i], &ignored);
+        if ((x == NULL) != (y == NULL) || (x != NULL && strcmp(x, y) != 0)) {
+            return false;
+        }
     }
-    if (*first_server == NULL) {
-        *first_server = server;
-        notes->one = context->name;
-    } else if (strcmp(*first_server, server) != 0) {
-        notes->other = context->name;
+    return true;
+}
+
+/* The contexts of a kubeconfig, and which of them are written. */
+struct choice {
+    const struct kubeconfig *kc;
+    const struct kubeconfig_entry *home; /* the cluster; NULL: no context has one */
+    bool all;
+};
+
+static bool is_of_another(const struct choice *c, const struct kubeconfig_entry *cluster)
+{
+    return c->home != NULL && cluster != NULL && !is_same_cluster(c->home, cluster);
+}
+
+static bool is_left_out(const struct choice *c, const struct kubeconfig_entry *cluster)
+{
+    return !c->all && is_of_another(c, cluster);
+}
+
+static void note_others(const struct choice *c, struct generate_notes *notes)
+{
+    const struct kubeconfig_list *contexts = &c->kc->contexts;
+    for (size_t i = 0; i < contexts->count; i++) {
+        const struct kubeconfig_entry *cluster = cluster_of(c->kc, &contexts->items[i]);
+        if (is_of_another(c, cluster)) {
+            notes->other = notes->other == NULL ? contexts->items[i].name : notes->other;
+            notes->others++;
+        } else if (notes->one == NULL && cluster != NULL) {
+            notes->one = contexts->items[i].name;
+        }
+    }
+    if (notes->other == NULL) {
+        notes->one = NULL;
+    }
+}
+
+/* The current context says which cluster; without one, that of all contexts. */
+static int choose(const struct kubeconfig *kc, bool all, struct choice *out,
+                  struct generate_notes *notes, struct err *e)
+{
+    const struct kubeconfig_entry *current = kubeconfig_find(&kc->contexts, kc->current_context);
+    *out = (struct choice){.kc = kc, .all = all};
+    out->home = current == NULL ? NULL : cluster_of(kc, current);
+    for (size_t i = 0; i < kc->contexts.count && out->home == NULL; i++) {
+        out->home = cluster_of(kc, &kc->contexts.items[i]);
+    }
+    note_others(out, notes);
+    notes->no_current = current == NULL;
+    if (current == NULL && notes->other != NULL && !all) {
+        return err_set(e, -EINVAL,
+                       "the contexts are of several clusters (\"%.63s\" and \"%.63s\" for "
+                       "example), and none is current: choose one with --context",
+                       notes->one, notes->other);
+    }
+    return 0;
+}
+
+/* ---- the whole ---- */
+
+/* Users whom only contexts that are left out have are not of use. */
+static bool is_user_left_out(const struct choice *c, const char *user)
+{
+    bool left_out = false;
+    for (size_t i = 0; i < c->kc->contexts.count; i++) {
+        struct err ignored = ERR_INIT;
+        const struct kubeconfig_entry *context = &c->kc->contexts.items[i];
+        const char *name = kubeconfig_string(context, "user", &ignored);
+        if (name != NULL && strcmp(name, user) == 0) {
+            if (!is_left_out(c, cluster_of(c->kc, context))) {
+                return false;
+            }
+            left_out = true;
+        }
+    }
+    return left_out;
+}
+
+static void copy_names(struct tree *w, const struct choice *c, bool some_left_out)
+{
+    for (size_t i = 0; i < c->kc->clusters.count; i++) {
+        if (!is_left_out(c, &c->kc->clusters.items[i])) {
+            add_cluster(w, c->kc->clusters.items[i].name);
+        }
+    }
+    for (size_t i = 0; i < c->kc->users.count; i++) {
+        const char *name = c->kc->users.items[i].name;
+        if (!some_left_out || !is_user_left_out(c, name)) {
+            add_user(w, name);
+        }
     }
 }
 
 static int copy_all(struct tree *w, const struct kubeconfig *kc, struct generate_notes *notes,
                     struct err *e)
 {
-    const char *first_server = NULL;
-    for (size_t i = 0; i < kc->clusters.count; i++) {
-        add_cluster(w, kc->clusters.items[i].name);
+    struct choice c;
+    int rc = choose(kc, w->o->all_contexts, &c, notes, e);
+    if (rc != 0) {
+        return rc;
     }
-    for (size_t i = 0; i < kc->users.count; i++) {
-        add_user(w, kc->users.items[i].name);
-    }
-    notes->no_current = kubeconfig_find(&kc->contexts, kc->current_context) == NULL;
+    copy_names(w, &c, !c.all && notes->others > 0);
     if (!notes->no_current) {
         set_current(w, kc->current_context);
     }
-    int rc = 0;
     for (size_t i = 0; i < kc->contexts.count && rc == 0; i++) {
-        rc = copy_context(w, &kc->contexts.items[i], e);
-        note_server(kc, &kc->contexts.items[i], &first_server, notes);
-    }
-    notes->contexts = kc->contexts.count;
-    if (notes->other == NULL) {
-        notes->one = NULL;
+        const struct kubeconfig_entry *context = &kc->contexts.items[i];
+        if (!is_left_out(&c, cluster_of(kc, context))) {
+            rc = copy_context(w, context, e);
+            notes->contexts++;
+        }
     }
     return rc;
 }

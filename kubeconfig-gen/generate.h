@@ -23,19 +23,23 @@ struct generate_options {
     const struct url *proxy;
     struct slice proxy_ca; /* PEM; empty: none */
     const char *token;     /* that localproxy demands; NULL: none */
-    const char *context;   /* NULL: all */
+    const char *context;   /* NULL: those of the current context's cluster */
+    bool all_contexts;     /* with it NULL: those of other clusters as well */
 };
 
 /* What the user should be told about. Strings belong to the kubeconfig. */
 struct generate_notes {
     size_t contexts; /* written */
     bool no_current; /* no current context, or one that is not there: none is written */
-    /* Two contexts whose clusters are different API servers; NULL: there is one server only. */
+    /* A context of the cluster that localproxy talks to, and the first one of another cluster, of
+     * which there are so many; NULL and 0: there is one cluster only. */
     const char *one;
     const char *other;
+    size_t others;
 };
 
-/* Appends the text to `out`. Fails on a context that is not there or dangles. */
+/* Appends the text to `out`. Fails on a context that is not there or dangles, and where contexts
+ * are of several clusters and nothing says which one it is. */
 MUST_CHECK int generate_from_kubeconfig(const struct kubeconfig *kc,
                                         const struct generate_options *o, struct buf *out,
                                         struct generate_notes *notes, struct err *e);

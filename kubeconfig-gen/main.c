@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main.c - wiring: read the real kubeconfig, make the new one, write it.
+ * main.c - wiring: read the real kubeconfig, make the new one, or what takes its place in a pod,
+ * write it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #include "kube/access/access.h"
 #include "program/local_tls.h"
 #include "program/local_token.h"
+#include "service_account.h"
 
 /* Over one of the files that were read: the real credentials would be gone. */
 static int refuse_overwriting(const struct kubeconfig_gen_flags *c, const struct kubeconfig *kc,
@@ -40,12 +42,18 @@ static int refuse_overwriting(const struct kubeconfig_gen_flags *c, const struct
     return 0;
 }
 
-static void warn_of_contexts(const struct generate_notes *notes, const struct kubeconfig *kc)
+static void warn_of_contexts(const struct kubeconfig_gen_flags *c,
+                             const struct generate_notes *notes, const struct kubeconfig *kc)
 {
-    if (notes->other != NULL) {
-        log_warn("the contexts belong to several API servers, but all will reach the one that "
-                 "localproxy talks to; choose one with --context",
+    if (notes->other != NULL && c->all_contexts) {
+        log_warn("the contexts belong to several clusters, but all will reach the one that "
+                 "localproxy talks to",
                  log_str("one", notes->one), log_str("other", notes->other));
+    } else if (notes->other != NULL) {
+        log_warn("contexts of other clusters were left out: localproxy talks to one (choose "
+                 "another with --context, here and of localproxy)",
+                 log_str("kept", notes->one), log_str("leftOut", notes->other),
+                 log_num("count", (int64_t)notes->others));
     }
     if (notes->no_current) {
         log_warn("the kubeconfig has no current context, so the new one has none; choose one with "
@@ -66,6 +74,13 @@ static int from_service_account(const struct generate_options *o, struct buf *te
     return rc;
 }
 
+/* Whether the service account is meant: no kubeconfig was found, nor named. */
+static bool is_in_pod(const struct kubeconfig_gen_flags *c, const struct err *e)
+{
+    return e->code == -ENOENT && c->kube.kubeconfig == NULL && c->kube.context == NULL &&
+           getenv("KUBERNETES_SERVICE_HOST") != NULL;
+}
+
 static int from_kubeconfig(const struct kubeconfig_gen_flags *c, const struct generate_options *o,
                            struct buf *text, struct err *e)
 {
@@ -74,8 +89,7 @@ static int from_kubeconfig(const struct kubeconfig_gen_flags *c, const struct ge
     if (kc == NULL && c->kube.kubeconfig != NULL) {
         err_prefix(e, "--kubeconfig");
     }
-    if (kc == NULL && e->code == -ENOENT && c->kube.kubeconfig == NULL && c->kube.context == NULL &&
-        getenv("KUBERNETES_SERVICE_HOST") != NULL) {
+    if (kc == NULL && is_in_pod(c, e)) {
         return from_service_account(o, text, e);
     }
     int rc = kc == NULL ? e->code : refuse_overwriting(c, kc, e);
@@ -83,7 +97,7 @@ static int from_kubeconfig(const struct kubeconfig_gen_flags *c, const struct ge
         rc = generate_from_kubeconfig(kc, o, text, &notes, e);
     }
     if (rc == 0) {
-        warn_of_contexts(&notes, kc);
+        warn_of_contexts(c, &notes, kc);
     }
     kubeconfig_free(kc);
     return rc;
@@ -103,6 +117,14 @@ static int wrap_configmap(const struct kubeconfig_gen_flags *c, struct buf *text
     return rc;
 }
 
+static int write_stdout(const struct buf *text, struct err *e)
+{
+    if (fwrite(buf_data(text), 1, text->len, stdout) != text->len || fflush(stdout) != 0) {
+        return err_set(e, -errno, "cannot write to standard output: %s", strerror(errno));
+    }
+    return 0;
+}
+
 static int write_out(const struct kubeconfig_gen_flags *c, const struct buf *text, struct err *e)
 {
     if (strcmp(c->output, "-") != 0) {
@@ -115,10 +137,7 @@ static int write_out(const struct kubeconfig_gen_flags *c, const struct buf *tex
         }
         return rc;
     }
-    if (fwrite(buf_data(text), 1, text->len, stdout) != text->len || fflush(stdout) != 0) {
-        return err_set(e, -errno, "cannot write to standard output: %s", strerror(errno));
-    }
-    return 0;
+    return write_stdout(text, e);
 }
 
 static void tell_made(const char *path)
@@ -184,6 +203,8 @@ static int load_local_ca(const struct kubeconfig_gen_flags *c, struct kube_pem *
     return rc;
 }
 
+/* ---- the kubeconfig ---- */
+
 /* What is written, whole. */
 static int make_text(const struct kubeconfig_gen_flags *c, const struct generate_options *o,
                      struct buf *text, struct err *e)
@@ -192,33 +213,117 @@ static int make_text(const struct kubeconfig_gen_flags *c, const struct generate
     return rc == 0 ? wrap_configmap(c, text, e) : rc;
 }
 
-static int write_kubeconfig(const struct kubeconfig_gen_flags *c, struct err *e)
+/* What both ways to localproxy are made of. */
+struct secrets {
+    struct kube_pem ca;
+    char *token; /* NULL: none */
+};
+
+static int write_kubeconfig(const struct kubeconfig_gen_flags *c, const struct secrets *s,
+                            struct err *e)
 {
     struct buf text = BUF_INIT(GENERATE_TEXT_MAX);
-    struct kube_pem ca = {.data = NULL};
-    char *token = NULL;
-    int rc = load_proxy_ca(c, &ca, e);
-    if (rc == 0) {
-        rc = load_local_ca(c, &ca, e);
-    }
-    if (rc == 0) {
-        rc = load_token(c, &token, e);
-    }
-    if (rc == 0) {
-        const struct generate_options o = {
-            .proxy = &c->proxy_url,
-            .proxy_ca = slice_of(ca.data, ca.len),
-            .token = token,
-            .context = c->kube.context,
-        };
-        rc = make_text(c, &o, &text, e);
-    }
+    const struct generate_options o = {
+        .proxy = &c->proxy_url,
+        .proxy_ca = c->proxy_url.https ? slice_of(s->ca.data, s->ca.len) : SLICE(""),
+        .token = s->token,
+        .context = c->kube.context,
+        .all_contexts = c->all_contexts,
+    };
+    int rc = make_text(c, &o, &text, e);
     if (rc == 0) {
         rc = write_out(c, &text, e);
     }
     secret_buf_reset(&text);
-    secret_free(token);
-    kube_pem_deinit(&ca);
+    return rc;
+}
+
+/* ---- the service account ---- */
+
+/* Of the context that is written, or the current one. */
+static int namespace_of_context(const struct kubeconfig *kc, const char *context, char **out,
+                                struct err *e)
+{
+    const struct kubeconfig_entry *entry = kubeconfig_context(kc, context, e);
+    const char *ns = entry == NULL ? NULL : kubeconfig_string(entry, "namespace", e);
+    if (e->code != 0) {
+        return e->code;
+    }
+    *out = strdup(ns == NULL ? "default" : ns);
+    return *out == NULL ? err_memory(e) : 0;
+}
+
+static int find_namespace(const struct kubeconfig_gen_flags *c, char **out, struct err *e)
+{
+    if (c->namespace != NULL) {
+        *out = strdup(c->namespace);
+        return *out == NULL ? err_memory(e) : 0;
+    }
+    struct kubeconfig *kc = c->kube.in_cluster ? NULL : kubeconfig_load(c->kube.kubeconfig, e);
+    if (kc != NULL) {
+        (void)namespace_of_context(kc, c->kube.context, out, e);
+        kubeconfig_free(kc);
+        return e->code;
+    }
+    if (c->kube.in_cluster || is_in_pod(c, e)) {
+        *e = (struct err)ERR_INIT;
+        return kube_service_account_namespace(NULL, out, e);
+    }
+    err_prefix(e, "--namespace is not given, and there is no context to take it from");
+    return e->code;
+}
+
+static int print_variables(const struct kubeconfig_gen_flags *c, struct err *e)
+{
+    struct buf text = BUF_INIT(4096);
+    int rc = service_account_variables(&c->proxy_url, &text);
+    rc = rc == 0 ? write_stdout(&text, e) : err_memory(e);
+    buf_reset(&text);
+    return rc;
+}
+
+static int write_service_account(const struct kubeconfig_gen_flags *c, const struct secrets *s,
+                                 struct err *e)
+{
+    char *ns = NULL;
+    int rc = find_namespace(c, &ns, e);
+    if (rc == 0) {
+        const struct service_account a = {
+            .folder = c->service_account,
+            .ca = slice_of(s->ca.data, s->ca.len),
+            .token = s->token,
+            .namespace = ns,
+            .shared = c->shared,
+        };
+        rc = service_account_write(&a, e);
+    }
+    free(ns);
+    if (rc != 0) {
+        err_prefix(e, "--service-account");
+        return rc;
+    }
+    log_info("written", log_str("path", c->service_account));
+    return c->output == NULL ? print_variables(c, e) : 0;
+}
+
+static int write_all(const struct kubeconfig_gen_flags *c, struct err *e)
+{
+    struct secrets s = {.token = NULL};
+    int rc = load_proxy_ca(c, &s.ca, e);
+    if (rc == 0) {
+        rc = load_local_ca(c, &s.ca, e);
+    }
+    if (rc == 0) {
+        rc = load_token(c, &s.token, e);
+    }
+    if (rc == 0 && c->output != NULL) {
+        rc = write_kubeconfig(c, &s, e);
+    }
+    if (rc == 0 && c->service_account != NULL) {
+        rc = write_service_account(c, &s, e);
+    }
+    secret_free(s.token);
+    kube_pem_deinit(&s.ca);
     return rc;
 }
 
@@ -227,7 +332,7 @@ int main(int argc, char **argv)
     struct kubeconfig_gen_flags c;
     struct err e = ERR_INIT;
     kubeconfig_gen_flags_parse(&c, argc, argv);
-    if (write_kubeconfig(&c, &e) != 0) {
+    if (write_all(&c, &e) != 0) {
         log_error("nothing was written", log_str("error", e.msg));
         return EXIT_FAILED;
     }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -63,7 +65,8 @@ static void test_all_contexts(void **state)
 {
     (void)state;
     struct generate_notes notes;
-    expect_text(two_clusters, &(struct generate_options){.proxy = &plain}, &notes,
+    expect_text(two_clusters, &(struct generate_options){.proxy = &plain, .all_contexts = true},
+                &notes,
                 HEAD "clusters:\n"
                      "- name: east\n"
                      "  cluster:\n"
@@ -91,30 +94,98 @@ static void test_all_contexts(void **state)
     assert_false(notes.no_current);
 }
 
-static void test_several_servers_are_noted(void **state)
+/* Of two clusters; `a` is current. */
+static void expect_others(const char *clusters, bool all, const char *names, size_t others)
+{
+    struct generate_notes notes;
+    struct err e = ERR_INIT;
+    struct buf out = BUF_INIT(1 << 20);
+    char text[2048];
+    char contexts[128] = "";
+    (void)snprintf(text, sizeof text,
+                   "%s\ncontexts:\n- {name: a, context: {cluster: a, user: u}}\n"
+                   "- {name: b, context: {cluster: b, user: v}}\n"
+                   "- {name: dangling, context: {cluster: none}}\n"
+                   "users: [{name: u}, {name: v}, {name: nobodys}]\ncurrent-context: a\n",
+                   clusters);
+    struct kubeconfig *kc = load(text);
+    const struct generate_options o = {.proxy = &plain, .all_contexts = all};
+    assert_int_equal(generate_from_kubeconfig(kc, &o, &out, &notes, &e), 0);
+    for (const char *line = strtok((char *)buf_cstr(&out), "\n"); line != NULL;
+         line = strtok(NULL, "\n")) {
+        if (strncmp(line, "- name: ", 8) == 0) {
+            strcat(strcat(contexts, " "), line + 8);
+        }
+    }
+    assert_string_equal(contexts, names);
+    assert_int_equal(notes.others, others);
+    if (others > 0) {
+        assert_string_equal(notes.one, "a");
+        assert_string_equal(notes.other, "b");
+    } else {
+        assert_null(notes.one);
+        assert_null(notes.other);
+    }
+    buf_reset(&out);
+    kubeconfig_free(kc);
+}
+
+#define BOTH " a b a b dangling u v nobodys" /* clusters, contexts, users */
+#define ONE " a a dangling u nobodys"
+
+/* What is of another cluster would silently reach the one that localproxy talks to. */
+static void test_other_clusters_are_left_out(void **state)
+{
+    (void)state;
+    static const char *const different[] = {
+        "clusters: [{name: a, cluster: {server: https://h}}, {name: b, cluster: {server: "
+        "https://i}}]",
+        "clusters: [{name: a, cluster: {server: https://h, certificate-authority-data: QQ==}}, "
+        "{name: b, cluster: {server: https://h, certificate-authority-data: Qg==}}]",
+        "clusters: [{name: a, cluster: {server: https://h}}, "
+        "{name: b, cluster: {server: https://h, proxy-url: http://p}}]",
+        "clusters: [{name: a, cluster: {server: https://h, tls-server-name: a}}, "
+        "{name: b, cluster: {server: https://h, tls-server-name: b}}]",
+        "clusters: [{name: a, cluster: {server: https://h, certificate-authority: a.crt}}, "
+        "{name: b, cluster: {server: https://h, certificate-authority: b.crt}}]",
+    };
+    for (size_t i = 0; i < sizeof different / sizeof different[0]; i++) {
+        expect_others(different[i], false, ONE, 1);
+        expect_others(different[i], true, BOTH, 1);
+    }
+    /* Two names of one. */
+    expect_others("clusters: [{name: a, cluster: {server: https://h}}, {name: b, cluster: {server: "
+                  "https://h, insecure-skip-tls-verify: true}}]",
+                  false, BOTH, 0);
+}
+
+static void test_no_current_context(void **state)
 {
     (void)state;
     struct generate_notes notes;
     struct err e = ERR_INIT;
     struct buf out = BUF_INIT(1 << 20);
-    struct kubeconfig *kc = load(two_clusters);
     struct generate_options o = {.proxy = &plain};
+    struct kubeconfig *kc =
+        load("clusters: [{name: a, cluster: {server: https://h}}, {name: b, cluster: {server: "
+             "https://h}}]\n"
+             "contexts: [{name: a, context: {cluster: a}}, {name: b, context: {cluster: b}}]\n");
     assert_int_equal(generate_from_kubeconfig(kc, &o, &out, &notes, &e), 0);
-    assert_string_equal(notes.one, "e");
-    assert_string_equal(notes.other, "w");
-    o.context = "w";
-    assert_int_equal(generate_from_kubeconfig(kc, &o, &out, &notes, &e), 0);
-    assert_null(notes.other);
-    kubeconfig_free(kc);
-    /* Two names of one server are no reason to warn. */
-    kc = load("clusters: [{name: a, cluster: {server: https://h}}, {name: b, cluster: {server: "
-              "https://h}}]\n"
-              "contexts: [{name: a, context: {cluster: a}}, {name: b, context: {cluster: b}}]\n");
-    o.context = NULL;
-    assert_int_equal(generate_from_kubeconfig(kc, &o, &out, &notes, &e), 0);
-    assert_null(notes.one);
-    assert_null(notes.other);
+    assert_int_equal(notes.contexts, 2);
     assert_true(notes.no_current);
+    kubeconfig_free(kc);
+    kc = load("clusters: [{name: a, cluster: {server: https://h}}, {name: b, cluster: {server: "
+              "https://i}}]\n"
+              "contexts: [{name: a, context: {cluster: a}}, {name: b, context: {cluster: b}}]\n");
+    assert_int_equal(generate_from_kubeconfig(kc, &o, &out, &notes, &e), -EINVAL);
+    assert_non_null(strstr(e.msg, "\"a\" and \"b\""));
+    assert_non_null(strstr(e.msg, "--context"));
+    e = (struct err)ERR_INIT;
+    o.context = "b";
+    assert_int_equal(generate_from_kubeconfig(kc, &o, &out, &notes, &e), 0);
+    o = (struct generate_options){.proxy = &plain, .all_contexts = true};
+    assert_int_equal(generate_from_kubeconfig(kc, &o, &out, &notes, &e), 0);
+    assert_int_equal(notes.others, 1);
     buf_reset(&out);
     kubeconfig_free(kc);
 }
@@ -243,7 +314,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_contexts),
-        cmocka_unit_test(test_several_servers_are_noted),
+        cmocka_unit_test(test_other_clusters_are_left_out),
+        cmocka_unit_test(test_no_current_context),
         cmocka_unit_test(test_one_context_with_tls),
         cmocka_unit_test(test_token_over_plain_http),
         cmocka_unit_test(test_in_cluster),
