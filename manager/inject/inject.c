@@ -7,6 +7,7 @@
 
 #include "crypto/digest.h"
 #include "inject/inject_access.h"
+#include "inject/inject_account.h"
 #include "inject/inject_bounds.h"
 #include "inject/inject_check.h"
 #include "inject/inject_operator.h"
@@ -149,6 +150,7 @@ static int inject(const struct inject_settings *s, const struct inject_options *
     }
     if (rc == 0) {
         note_restarts(s, spec, warnings);
+        inject_account_note_tokens(o, spec, warnings);
         rc = make_patch(&plan, pod, warnings, patch, e);
         inject_access_deinit(&plan.access);
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "inject/inject_account.h"
 #include "inject/inject_operator.h"
 #include "inject/inject_sidecars.h"
 #include "object/names.h"
@@ -15,7 +16,8 @@
 
 static bool is_taken(const cJSON *port)
 {
-    static const int taken[] = {SIDECAR_API_PORT, SIDECAR_ADMIN_PORT, SIDECAR_RULESYNC_PORT};
+    static const int taken[] = {SIDECAR_API_PORT, SIDECAR_TLS_PORT, SIDECAR_ADMIN_PORT,
+                                SIDECAR_RULESYNC_PORT};
     const cJSON *number = field_get(port, "containerPort");
     const char *protocol = field_text(port, "protocol");
     for (size_t i = 0; i < ARRAY_LEN(taken); i++) {
@@ -209,6 +211,7 @@ int inject_check(const struct inject_options *o, const cJSON *pod, const char *s
         return rc;
     }
     bool right = check_containers(spec, e) == 0 && check_init_containers(spec, e) == 0 &&
-                 check_operator(o, spec, e) == 0 && check_logs(o, spec, e) == 0;
+                 check_operator(o, spec, e) == 0 && check_logs(o, spec, e) == 0 &&
+                 inject_account_check(o, spec, e) == 0;
     return right ? 0 : e->code;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "inject/inject_account.h"
 #include "inject/inject_names.h"
 #include "inject/inject_sidecars.h"
 #include "inject/inject_variables.h"
@@ -126,7 +127,7 @@ static void set_arguments(struct edit *ed, const struct inject_options *o, cJSON
     bool in_command = replace_arguments(ed, cJSON_GetObjectItemCaseSensitive(container, "command"));
     bool replaced =
         replace_arguments(ed, cJSON_GetObjectItemCaseSensitive(container, "args")) || in_command;
-    if (replaced) {
+    if (replaced || !o->add_args) {
         return;
     }
     if (takes_flag(o, container)) {
@@ -149,6 +150,9 @@ void inject_operator_lead(struct edit *ed, const struct inject_options *o,
         }
         hide_volume(container, a->hidden);
         inject_sidecars_mount(ed, container, INJECT_KUBECONFIG_VOLUME, INJECT_KUBECONFIG_DIR, true);
+        if (!o->keep_account) {
+            inject_account_lead(ed, o, container);
+        }
         if (!o->keep_env) {
             inject_variables_set(ed, container, "KUBECONFIG", INJECT_KUBECONFIG);
         }
@@ -157,7 +161,7 @@ void inject_operator_lead(struct edit *ed, const struct inject_options *o,
         }
     }
     warn_of_flagless(&flagless, o, warnings);
-    if (o->keep_env && o->keep_args) {
+    if (o->keep_env && o->keep_args && o->keep_account) {
         warnings_add(warnings, "spec.containers: neither KUBECONFIG nor --kubeconfig was set: "
                                "without " INJECT_KUBECONFIG " the operator bypasses localproxy");
     }

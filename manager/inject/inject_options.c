@@ -145,6 +145,33 @@ static int read_log_path(const struct source *s, struct inject_options *o)
     return why == NULL ? 0 : invalid_annotation(s, "log-path", why);
 }
 
+static int read_account(const struct source *s, struct inject_options *o)
+{
+    static const char name[] = "service-account-path";
+    if (read_switch(s, SIDECAR_KEEP_ACCOUNT, &o->keep_account) != 0) {
+        return s->e->code;
+    }
+    o->account_path = get(s, name);
+    if (o->account_path == NULL) {
+        return 0;
+    }
+    if (o->account_path[0] != '/' || o->account_path[1] == '\0') {
+        return invalid_annotation(s, name, "must be an absolute path");
+    }
+    const char *why = inject_paths_refuse(o->account_path);
+    return why == NULL ? 0 : invalid_annotation(s, name, why);
+}
+
+/* An operator that keeps the pod's service account is not led in any other way; else a program that
+ * does not know the flag is led as well, and would not start with it. */
+static int read_arguments(const struct source *s, struct inject_options *o)
+{
+    static const char name[] = "disable-fake-kubeconfig-arg";
+    int rc = read_switch(s, name, &o->keep_args);
+    o->add_args = !o->keep_args && (get(s, name) != NULL || o->keep_account);
+    return rc;
+}
+
 static int read_containers(const struct source *s, struct inject_options *o)
 {
     char *rest = NULL;
@@ -171,7 +198,7 @@ static int read_all(const struct source *s, struct inject_options *o)
     o->env_sync = get(s, "env-sync");
     o->default_container =
         cJSON_GetStringValue(field_get(s->annotations, "kubectl.kubernetes.io/default-container"));
-    bool read = read_switch(s, "disable-fake-kubeconfig-arg", &o->keep_args) == 0 &&
+    bool read = read_account(s, o) == 0 && read_arguments(s, o) == 0 &&
                 read_switch(s, "disable-fake-kubeconfig-env", &o->keep_env) == 0 &&
                 read_log_path(s, o) == 0 && read_env_inject(s, o) == 0 &&
                 read_resources(s, o) == 0 && read_containers(s, o) == 0;

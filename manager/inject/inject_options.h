@@ -21,6 +21,9 @@ struct inject_options {
     const char *injected;          /* sharding-config-injected: the shard */
     bool keep_args;                /* disable-fake-kubeconfig-arg */
     bool keep_env;                 /* disable-fake-kubeconfig-env */
+    bool add_args;                 /* --kubeconfig is given to who has none */
+    bool keep_account;             /* keep-service-account */
+    const char *account_path;      /* service-account-path: another place of the folder */
     const char *containers;        /* operator-containers: names, separated by commas */
     char *named_text;              /* a copy, which `named` has the names from */
     struct inject_index named;     /* these */

@@ -68,6 +68,16 @@ bool inject_paths_in(const char *path, const char *folder)
     }
 }
 
+bool inject_paths_in_linked(const char *path, const char *folder)
+{
+    return inject_paths_in(follow_link(path), follow_link(folder));
+}
+
+bool inject_paths_equal(const char *a, const char *b)
+{
+    return inject_paths_in_linked(a, b) && inject_paths_in_linked(b, a);
+}
+
 const char *inject_paths_refuse(const char *path)
 {
     static const char *const ours[] = {INJECT_RUN_DIR, INJECT_STATE_DIR, INJECT_ETC_DIR};

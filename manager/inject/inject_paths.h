@@ -15,6 +15,12 @@
  * It may be one of them, be in one, or hold one, by whatever name: /var/run is /run. */
 const char *inject_paths_refuse(const char *path);
 
+/* Whether two paths are the same, /var/run being /run. */
+bool inject_paths_equal(const char *a, const char *b);
+
+/* Whether a path is that folder or in it, /var/run being /run. */
+bool inject_paths_in_linked(const char *path, const char *folder);
+
 /* Whether a path is that folder or in it, however many slashes and dots it is written with. */
 bool inject_paths_in(const char *path, const char *folder);
 

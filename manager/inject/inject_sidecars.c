@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inject/inject_sidecars.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "inject/inject_account.h"
 #include "inject/inject_paths.h"
 #include "object/names.h"
 #include "json/field.h"
@@ -94,6 +97,19 @@ static void add_variable(struct edit *ed, cJSON *container, const char *name, co
     edit_string(ed, variable, "value", value);
 }
 
+static void add_format_variable(struct edit *ed, cJSON *container, const char *name,
+                                const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static void add_format_variable(struct edit *ed, cJSON *container, const char *name,
+                                const char *fmt, ...)
+{
+    char value[256];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(value, sizeof value, fmt, ap);
+    va_end(ap);
+    add_variable(ed, container, name, value);
+}
+
 static void add_field_variable(struct edit *ed, cJSON *container, const char *name,
                                const char *path)
 {
@@ -157,6 +173,17 @@ static void add_access(struct edit *ed, const struct inject_plan *plan, cJSON *c
     add_copies(ed, container, "volumeMounts", a->mounts);
 }
 
+/* Of a pod whose operator does not keep its own. By variables: see add_later_settings. */
+static void add_account(struct edit *ed, const struct inject_plan *plan, cJSON *container)
+{
+    if (!plan->options->keep_account) {
+        add_variable(ed, container, "CMESH_SERVICE_ACCOUNT", INJECT_ACCOUNT_DIR);
+        add_variable(ed, container, "CMESH_NAMESPACE", plan->ns);
+        add_variable(ed, container, "CMESH_LOCAL_TLS", RUN_DIR);
+        inject_sidecars_mount(ed, container, INJECT_ACCOUNT_VOLUME, INJECT_ACCOUNT_DIR, false);
+    }
+}
+
 static cJSON *kubeconfig_container(struct edit *ed, const struct inject_plan *plan)
 {
     cJSON *c = new_container(ed, plan, SIDECAR_KUBECONFIG, "kubeconfig-gen");
@@ -165,6 +192,7 @@ static cJSON *kubeconfig_container(struct edit *ed, const struct inject_plan *pl
     edit_append_format(ed, args, "--proxy=http://127.0.0.1:%d", SIDECAR_API_PORT);
     edit_append_string(ed, args, "--output=" INJECT_KUBECONFIG);
     edit_append_string(ed, args, "--shared");
+    add_account(ed, plan, c);
     inject_sidecars_mount(ed, c, INJECT_KUBECONFIG_VOLUME, INJECT_KUBECONFIG_DIR, false);
     inject_sidecars_mount(ed, c, RUN_VOLUME, RUN_DIR, false); /* for the token */
     return c;
@@ -231,6 +259,10 @@ static void add_later_settings(struct edit *ed, const struct inject_plan *plan, 
     if (plan->watch_bypass) {
         add_variable(ed, c, "CMESH_WATCH_BYPASS", "true");
     }
+    if (!plan->options->keep_account) {
+        add_variable(ed, c, "CMESH_LOCAL_TLS", RUN_DIR);
+        add_format_variable(ed, c, "CMESH_LISTEN_TLS", "localhost:%d", SIDECAR_TLS_PORT);
+    }
 }
 
 static cJSON *proxy_container(struct edit *ed, const struct inject_plan *plan, const cJSON *spec)
@@ -244,6 +276,9 @@ static cJSON *proxy_container(struct edit *ed, const struct inject_plan *plan, c
     add_field_variable(ed, c, "POD_UID", "metadata.uid");
     add_copies(ed, c, "env", plan->proxy_env);
     add_port(ed, c, SIDECAR_API_PORT_NAME, SIDECAR_API_PORT);
+    if (!plan->options->keep_account) {
+        add_port(ed, c, SIDECAR_TLS_PORT_NAME, SIDECAR_TLS_PORT);
+    }
     add_port(ed, c, SIDECAR_ADMIN_PORT_NAME, SIDECAR_ADMIN_PORT);
     add_probe(ed, c, "startupProbe", "/readyz", SIDECAR_ADMIN_PORT, 1,
               plan->settings->start_seconds);
@@ -335,6 +370,9 @@ static void add_volumes(struct edit *ed, const struct inject_plan *plan, cJSON *
     add_empty_dir(ed, list, STATE_VOLUME, "32Mi");
     add_empty_dir(ed, list, RUN_VOLUME, "1Mi");
     add_empty_dir(ed, list, INJECT_KUBECONFIG_VOLUME, "1Mi");
+    if (!plan->options->keep_account) {
+        add_empty_dir(ed, list, INJECT_ACCOUNT_VOLUME, "1Mi");
+    }
 }
 
 static void add_pull_secrets(struct edit *ed, const struct inject_plan *plan, cJSON *spec)

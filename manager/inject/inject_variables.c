@@ -223,6 +223,19 @@ void inject_variables_inject(struct edit *ed, const struct inject_options *o, cJ
 
 /* ---- one variable ---- */
 
+/* All but `kept` of that name. */
+static void drop_variables(cJSON *list, const char *name, const cJSON *kept)
+{
+    cJSON *next = list == NULL ? NULL : list->child;
+    while (next != NULL) {
+        cJSON *variable = next;
+        next = next->next;
+        if (variable != kept && strcmp(field_text(variable, "name"), name) == 0) {
+            cJSON_Delete(cJSON_DetachItemViaPointer(list, variable));
+        }
+    }
+}
+
 void inject_variables_set(struct edit *ed, cJSON *container, const char *name, const char *value)
 {
     cJSON *list = edit_array(ed, container, "env");
@@ -231,13 +244,17 @@ void inject_variables_set(struct edit *ed, cJSON *container, const char *name, c
         variable = edit_append_object(ed, list);
         edit_string(ed, variable, "name", name);
     }
-    cJSON *next = variable == NULL ? NULL : variable->next;
-    while (next != NULL) {
-        cJSON *other = next;
-        next = next->next;
-        if (strcmp(field_text(other, "name"), name) == 0) {
-            cJSON_Delete(cJSON_DetachItemViaPointer(list, other));
-        }
-    }
+    drop_variables(list, name, variable);
     set_value(ed, variable, value);
+}
+
+void inject_variables_set_first(struct edit *ed, cJSON *container, const char *name,
+                                const char *value)
+{
+    cJSON *list = edit_array(ed, container, "env");
+    cJSON *variable = cJSON_CreateObject();
+    drop_variables(list, name, NULL);
+    edit_string(ed, variable, "name", name);
+    edit_string(ed, variable, "value", value);
+    edit_prepend(ed, list, variable);
 }

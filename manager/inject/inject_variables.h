@@ -33,5 +33,8 @@ void inject_variables_inject(struct edit *ed, const struct inject_options *o, cJ
 
 /* Sets one variable of a container: of several with that name one is left. */
 void inject_variables_set(struct edit *ed, cJSON *container, const char *name, const char *value);
+/* The same, before all others: those that refer to it have it. */
+void inject_variables_set_first(struct edit *ed, cJSON *container, const char *name,
+                                const char *value);
 
 #endif

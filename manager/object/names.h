@@ -14,11 +14,13 @@
 
 /* Ports. */
 #define SIDECAR_API_PORT 5443      /* localproxy, for the operator, on 127.0.0.1 */
+#define SIDECAR_TLS_PORT 5446      /* the same with TLS, also on ::1 */
 #define SIDECAR_ADMIN_PORT 5441    /* localproxy's health, metrics and status */
 #define SIDECAR_RULESYNC_PORT 5442 /* rulesync's */
 
 /* What they are called in containers' ports. */
 #define SIDECAR_API_PORT_NAME "cmesh-api"
+#define SIDECAR_TLS_PORT_NAME "cmesh-tls"
 #define SIDECAR_ADMIN_PORT_NAME "cmesh-admin"
 #define SIDECAR_RULESYNC_PORT_NAME "cmesh-rulesync"
 
@@ -28,6 +30,7 @@
 /* Names below the prefix of labels and annotations (labels.h). */
 #define SIDECAR_ENABLE "enable-proxy"               /* label: "true" asks for injection */
 #define SIDECAR_INJECTED "sharding-config-injected" /* annotation and label: the shard's name */
+#define SIDECAR_KEEP_ACCOUNT "keep-service-account" /* "true": the operator has the pod's own */
 #define SIDECAR_ALLOW_BYPASS "allow-bypass" /* annotation: "true": its bypassing is on purpose */
 
 #endif

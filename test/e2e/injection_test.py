@@ -76,7 +76,7 @@ class PlayedPodTest(harness.TestCase):
     runs them, with folders and ports of their own."""
 
     SHARD = {"namespace": "operator-demo", "name": "sharding-demo"}
-    PORTS = ("5443", "5441", "5442")
+    PORTS = ("5443", "5446", "5441", "5442")
 
     def setUp(self):
         super().setUp()
@@ -87,7 +87,8 @@ class PlayedPodTest(harness.TestCase):
         self.places = [("--in-cluster", f"--kubeconfig={self.cluster.kubeconfig}")]
         self.places += [("[::]:", "127.0.0.1:")]
         self.ports = {port: str(harness.free_port()) for port in self.PORTS}
-        self.places += [(f"127.0.0.1:{old}", f"127.0.0.1:{new}") for old, new in self.ports.items()]
+        for host in ("127.0.0.1", "localhost"):
+            self.places += [(f"{host}:{old}", f"{host}:{new}") for old, new in self.ports.items()]
         for folder in ("/etc/cmesh", "/var/lib/cmesh", "/run/cmesh"):
             self.places.append((folder, self.path(os.path.basename(os.path.dirname(folder)))))
         for folder in ("etc/kubeconfig", "lib", "run"):
@@ -106,17 +107,21 @@ class PlayedPodTest(harness.TestCase):
         fields = {f"metadata.{key}": value for key, value in fields.items()}
 
         def value(variable):
-            return variable.get("value") or fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+            if "value" in variable:
+                return self.here(variable["value"])
+            return fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
 
         return {variable["name"]: value(variable) for variable in container.get("env", ())}
 
+    def here(self, word):
+        """With the folders and ports of this test in place of the pod's."""
+        for old, new in self.places:
+            word = word.replace(old, new)
+        return word
+
     def start(self, command, *more, env=None):
         self.count += 1
-        words = []
-        for word in [*command, *more]:
-            for old, new in self.places:
-                word = word.replace(old, new)
-            words.append(word)
+        words = [self.here(word) for word in [*command, *more]]
         log = self.path(f"log-{self.count}")
         with open(log, "wb") as f:
             process = subprocess.Popen(

@@ -171,7 +171,10 @@ static void real_pods(void **state)
     }
 }
 
-/* What was there stays as it was: the patch only adds, but for the kubeconfig that is replaced. */
+/* That of the service account, in its pod. */
+#define TOKEN_MOUNT "/spec/containers/2/volumeMounts/1"
+
+/* What was there stays as it was: the patch only adds, but for what is replaced on purpose. */
 static void nothing_else_is_touched(void **state)
 {
     (void)state;
@@ -183,7 +186,9 @@ static void nothing_else_is_touched(void **state)
     const cJSON *operation;
     cJSON_ArrayForEach(operation, patch)
     {
-        assert_string_equal(at(operation, "op")->valuestring, "add");
+        if (strncmp(at(operation, "path")->valuestring, TOKEN_MOUNT, strlen(TOKEN_MOUNT)) != 0) {
+            assert_string_equal(at(operation, "op")->valuestring, "add");
+        }
     }
     cJSON_Delete(patch);
     cJSON_Delete(pod);
@@ -222,6 +227,10 @@ static void the_sidecars_have_no_rights(void **state)
 
 /* ---- parts of pods ---- */
 
+#define FOLDER "/var/run/secrets/kubernetes.io/serviceaccount"
+#define MOUNTED_AT ("spec.containers.op.volumeMounts.cmesh-service-account.mountPath=" FOLDER)
+#define ACCOUNT_VARIABLE "spec.initContainers.cmesh-kubeconfig.env.CMESH_SERVICE_ACCOUNT.value"
+#define MADE_AT (ACCOUNT_VARIABLE "=/etc/cmesh/service-account")
 #define OPERATOR "{name: op, command: [/op], args: [-v]}"
 
 /* Annotations and labels have the prefix `m.io`. */
@@ -247,8 +256,7 @@ static void what_pods_get(void **state)
         {"",
          "",
          "containers: [" OPERATOR "]",
-         {"spec.containers.op.args.0=-v",
-          "spec.containers.op.args.1=--kubeconfig=/etc/cmesh/kubeconfig/config",
+         {"spec.containers.op.args.0=-v", "!spec.containers.op.args.1",
           "spec.containers.op.env.KUBECONFIG.value=/etc/cmesh/kubeconfig/config",
           "spec.containers.op.volumeMounts.cmesh-kubeconfig.readOnly=true",
           "spec.containers.0.name=cmesh-localproxy", "spec.containers.1.name=cmesh-rulesync",
@@ -267,8 +275,8 @@ static void what_pods_get(void **state)
          "",
          "containers: [{name: op, command: [/op], env: [{name: KUBECONFIG, value: /none}, {name: "
          "B}, {name: KUBECONFIG, value: /k/last}], volumeMounts: [{name: k, mountPath: /k}]}]",
-         {"spec.containers.op.env.0.value=/etc/cmesh/kubeconfig/config",
-          "spec.containers.op.env.1.name=B", "!spec.containers.op.env.2",
+         {"spec.containers.op.env.3.value=/etc/cmesh/kubeconfig/config",
+          "spec.containers.op.env.4.name=B", "!spec.containers.op.env.5",
           "spec.containers.cmesh-localproxy.args.0=--kubeconfig=/k/last"}},
         /* Its own kubeconfig goes to localproxy, with the volume that it is in. */
         {"",
@@ -338,25 +346,25 @@ static void what_pods_get(void **state)
          "containers: [{name: op, args: [--kubeconfig=/own]}]",
          {"spec.containers.op.args.0=--kubeconfig=/own", "!spec.containers.op.args.1",
           "spec.containers.op.env.KUBECONFIG"}},
-        {"m.io/disable-fake-kubeconfig-env: 'true'",
+        {"m.io/disable-fake-kubeconfig-env: 'true', m.io/disable-fake-kubeconfig-arg: 'false'",
          "",
          "containers: [{name: op, command: [/op], env: [{name: KUBECONFIG, value: /own}]}]",
          {"spec.containers.op.env.KUBECONFIG.value=/own",
           "spec.containers.op.args.0=--kubeconfig=/etc/cmesh/kubeconfig/config"}},
-        {"m.io/operator-containers: 'a, c'",
+        {"m.io/operator-containers: 'a, c', m.io/disable-fake-kubeconfig-arg: 'false'",
          "",
          "containers: [{name: a, command: [a]}, {name: b, command: [b]}, {name: c, command: [c]}]",
          {"spec.containers.a.args.0=--kubeconfig=/etc/cmesh/kubeconfig/config",
           "!spec.containers.b.args", "!spec.containers.b.env", "!spec.containers.b.volumeMounts",
           "spec.containers.c.env.KUBECONFIG"}},
         {"kubectl.kubernetes.io/default-container: b",
-         "",
+         "m.io/disable-fake-kubeconfig-arg: 'false'",
          "containers: [{name: a, command: [a]}, {name: b, command: [b]}]",
          {"!spec.containers.a.args", "spec.containers.a.env.KUBECONFIG",
           "spec.containers.b.args.0=--kubeconfig=/etc/cmesh/kubeconfig/config"}},
         /* Which one is the operator nobody knows; what has the flag knows it. */
         {"",
-         "",
+         "m.io/disable-fake-kubeconfig-arg: 'false'",
          "containers: [{name: manager, args: [-v]}, {name: fluent-bit, args: [-c, /f]}, {name: p, "
          "args: [--kubeconfig=]}]",
          {"!spec.containers.manager.args.1", "!spec.containers.fluent-bit.args.2",
@@ -371,7 +379,7 @@ static void what_pods_get(void **state)
          {"!spec.containers.a.args", "!spec.containers.b.args",
           "spec.containers.b.env.KUBECONFIG"}},
         {"kubectl.kubernetes.io/default-container: gone",
-         "",
+         "m.io/disable-fake-kubeconfig-arg: 'false'",
          "containers: [" OPERATOR "]",
          {"spec.containers.op.args.1=--kubeconfig=/etc/cmesh/kubeconfig/config"}},
         {"m.io/proxy-resource: '{\"limits\": {\"cpu\": \"2\", \"memory\": \"1Gi\"}}'",
@@ -393,20 +401,20 @@ static void what_pods_get(void **state)
          "",
          "containers: [{name: op, command: [/op], env: [{name: A, value: a}, {name: LD_PRELOAD, "
          "value: /l.so}]}]",
-         {"spec.containers.cmesh-localproxy.env.5.value=2",
-          "spec.containers.cmesh-localproxy.env.6.value=a",
-          "spec.containers.cmesh-localproxy.env.7.name=CMESH_LOG_LEVEL",
-          "spec.containers.cmesh-localproxy.env.8.name=HTTPS_PROXY",
-          "!spec.containers.cmesh-localproxy.env.9"}},
+         {"spec.containers.cmesh-localproxy.env.7.value=2",
+          "spec.containers.cmesh-localproxy.env.8.value=a",
+          "spec.containers.cmesh-localproxy.env.9.name=CMESH_LOG_LEVEL",
+          "spec.containers.cmesh-localproxy.env.10.name=HTTPS_PROXY",
+          "!spec.containers.cmesh-localproxy.env.11"}},
         {"m.io/env-inject: '[{\"name\":\"op\",\"env\":[{\"key\":\"A\",\"value\":\"1\"}]},{"
          "\"name\":\"op\",\"env\":[{\"key\":\"N\",\"value\":\"2\"},{\"key\":\"A\","
          "\"value\":\"3\"},{\"key\":\"N\",\"value\":\"4\"}]}]'",
          "",
          "containers: [{name: op, command: [/op], env: [{name: A}, {name: B}, {name: A}, {name: "
          "A}]}]",
-         {"spec.containers.op.env.0.value=3", "spec.containers.op.env.1.name=B",
-          "spec.containers.op.env.2.name=N", "spec.containers.op.env.2.value=4",
-          "spec.containers.op.env.3.name=KUBECONFIG", "!spec.containers.op.env.4"}},
+         {"spec.containers.op.env.3.value=3", "spec.containers.op.env.4.name=B",
+          "spec.containers.op.env.5.name=N", "spec.containers.op.env.5.value=4",
+          "spec.containers.op.env.6.name=KUBECONFIG", "!spec.containers.op.env.7"}},
         {"m.io/env-inject: '[{\"name\":\"op\",\"env\":[{\"key\":\"A\",\"value\":\"1\"},{\"key\":"
          "\"B\",\"value\":\"2\"},{\"key\":\"KUBECONFIG\",\"value\":\"/bad\"}]},{\"name\":\"none\"}]"
          "'",
@@ -500,9 +508,57 @@ static void what_pods_get(void **state)
           "spec.initContainers.cmesh-kubeconfig.args.1=--token-file=/run/cmesh/token",
           "spec.initContainers.cmesh-kubeconfig.volumeMounts.cmesh-run.mountPath=/run/cmesh",
           "!spec.containers.op.volumeMounts.cmesh-run"}},
-        /* Fields that are null. */
+        /* The service account's folder and variables: by whatever name it was mounted, and before
+         * the variables that refer to them. */
         {"",
          "",
+         "containers: [{name: op, command: [/op], env: [{name: U, value: "
+         "'$(KUBERNETES_SERVICE_HOST)'}, {name: KUBERNETES_SERVICE_PORT, value: '6443'}], "
+         "volumeMounts: [{name: sa, mountPath: /run/secrets//kubernetes.io/serviceaccount/}, "
+         "{name: x, mountPath: /x}]}]",
+         {"spec.containers.op.env.0.name=KUBERNETES_SERVICE_HOST",
+          "spec.containers.op.env.0.value=127.0.0.1",
+          "spec.containers.op.env.KUBERNETES_SERVICE_PORT.value=5446",
+          "spec.containers.op.env.3.name=U", "!spec.containers.op.volumeMounts.sa", MOUNTED_AT,
+          "spec.containers.op.volumeMounts.cmesh-service-account.readOnly=true",
+          "spec.containers.op.volumeMounts.x"}},
+        {"",
+         "",
+         "containers: [" OPERATOR "]",
+         {MADE_AT, "spec.initContainers.cmesh-kubeconfig.env.CMESH_NAMESPACE.value=operator-demo",
+          "spec.initContainers.cmesh-kubeconfig.env.CMESH_LOCAL_TLS.value=/run/cmesh",
+          "!spec.initContainers.cmesh-kubeconfig.volumeMounts.cmesh-service-account.readOnly",
+          "spec.containers.cmesh-localproxy.env.CMESH_LISTEN_TLS.value=localhost:5446",
+          "spec.containers.cmesh-localproxy.env.CMESH_LOCAL_TLS.value=/run/cmesh",
+          "spec.containers.cmesh-localproxy.ports.cmesh-tls.containerPort=5446",
+          "spec.volumes.cmesh-service-account.emptyDir.medium=Memory"}},
+        {"m.io/operator-containers: a",
+         "",
+         "containers: [{name: a, command: [a]}, {name: b, command: [b]}]",
+         {"spec.containers.a.volumeMounts.cmesh-service-account", "!spec.containers.b.volumeMounts",
+          "!spec.containers.b.env"}},
+        {"m.io/service-account-path: /tokens",
+         "",
+         "containers: [{name: op, command: [/op], volumeMounts: [{name: mine, mountPath: "
+         "/tokens/}]}]",
+         {"!spec.containers.op.volumeMounts.mine",
+          "spec.containers.op.volumeMounts.1.name="
+          "cmesh-service-account",
+          "spec.containers.op.volumeMounts.2.mountPath=/tokens"}},
+        {"",
+         "m.io/keep-service-account: 'true'",
+         "containers: [{name: op, args: [-v], volumeMounts: [{name: sa, mountPath: "
+         "/var/run/secrets/kubernetes.io/serviceaccount}]}]",
+         {"spec.containers.op.volumeMounts.sa",
+          "spec.containers.op.args.1=--kubeconfig=/etc/cmesh/kubeconfig/config",
+          "!spec.containers.op.env.KUBERNETES_SERVICE_HOST",
+          "!spec.containers.op.volumeMounts.cmesh-service-account",
+          "!spec.containers.cmesh-localproxy.env.CMESH_LISTEN_TLS",
+          "!spec.initContainers.cmesh-kubeconfig.env", "!spec.volumes.cmesh-service-account",
+          "!spec.containers.cmesh-localproxy.ports.cmesh-tls"}},
+        /* Fields that are null. */
+        {"",
+         "m.io/disable-fake-kubeconfig-arg: 'false'",
          "initContainers: , volumes: , containers: [{name: op, command: [/op], args: , env: , "
          "volumeMounts: , ports: }]",
          {"spec.containers.op.args.0=--kubeconfig=/etc/cmesh/kubeconfig/config"}},
@@ -540,19 +596,21 @@ static void what_is_noted(void **state)
         const char *spec;
         const char *note;
     } cases[] = {
-        {"", "containers: [{name: op}]",
+        {"m.io/disable-fake-kubeconfig-arg: 'false'", "containers: [{name: op}]",
          "spec.containers[op]: has neither command nor args, which would replace those of the "
          "image: --kubeconfig was not added, only KUBECONFIG is set"},
-        {"", "containers: [{name: op, command: [/bin/sh, -c, exec /op]}]",
+        {"m.io/disable-fake-kubeconfig-arg: 'false'",
+         "containers: [{name: op, command: [/bin/sh, -c, exec /op]}]",
          "spec.containers[op]: runs a shell: --kubeconfig was not added"},
-        {"", "containers: [{name: op, args: [bash, -c, /op]}]",
-         "spec.containers[op]: runs a shell"},
-        {"",
+        {"m.io/disable-fake-kubeconfig-arg: 'false'",
+         "containers: [{name: op, args: [bash, -c, /op]}]", "spec.containers[op]: runs a shell"},
+        {"m.io/disable-fake-kubeconfig-arg: 'false'",
          "containers: [" OPERATOR ", {name: fluent-bit, args: [-c, /f]}, {name: p, args: "
          "[--kubeconfig=]}]",
          "spec.containers[op, fluent-bit]: --kubeconfig was not added, only KUBECONFIG is set: if "
          "this is the operator, name it in the annotation m.io/operator-containers"},
-        {"kubectl.kubernetes.io/default-container: op, m.io/disable-fake-kubeconfig-env: 'true'",
+        {"kubectl.kubernetes.io/default-container: op, m.io/disable-fake-kubeconfig-env: 'true', "
+         "m.io/disable-fake-kubeconfig-arg: 'false'",
          "containers: [" OPERATOR ", {name: fluent-bit, args: [-c, /f]}]",
          "spec.containers[fluent-bit]: --kubeconfig was not added, nor KUBECONFIG: if this"},
         {"", "containers: [" OPERATOR "]", "spec.containers: none mounts a service account token"},
@@ -575,7 +633,12 @@ static void what_is_noted(void **state)
          "should have it for themselves"},
         {"m.io/env-inject: '[{\"name\":\"x\"}]'", "containers: [" OPERATOR "]",
          "env-inject: the pod has no container \"x\""},
-        {"m.io/disable-fake-kubeconfig-env: 'true', m.io/disable-fake-kubeconfig-arg: 'true'",
+        {"",
+         "containers: [{name: op, command: [/op], volumeMounts: [{name: t, mountPath: /t}]}], "
+         "volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: token}}]}}]",
+         "spec.containers[op]: the volume at /t holds a token for the API server"},
+        {"m.io/keep-service-account: 'true', m.io/disable-fake-kubeconfig-env: 'true', "
+         "m.io/disable-fake-kubeconfig-arg: 'true'",
          "containers: [" OPERATOR "]", "spec.containers: neither KUBECONFIG nor --kubeconfig"},
         {"", "restartPolicy: OnFailure, containers: [" OPERATOR "]",
          "spec.restartPolicy: OnFailure: the sidecars keep running after the operator has exited"},

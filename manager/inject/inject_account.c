@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/inject_account.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "inject/inject_access.h"
+#include "inject/inject_names.h"
+#include "inject/inject_paths.h"
+#include "inject/inject_sidecars.h"
+#include "inject/inject_variables.h"
+#include "kube/access/access.h"
+#include "object/names.h"
+#include "json/field.h"
+
+bool inject_account_is_folder(const char *path)
+{
+    return inject_paths_equal(path, KUBE_SERVICE_ACCOUNT_DIR);
+}
+
+/* Where the operator's containers get it. */
+static bool is_place(const struct inject_options *o, const char *path)
+{
+    return inject_account_is_folder(path) ||
+           (o->account_path != NULL && inject_paths_equal(path, o->account_path));
+}
+
+/* ---- what is in the way ---- */
+
+static int check_mount(const cJSON *container, const char *path, struct err *e)
+{
+    if (inject_account_is_folder(path) || !inject_paths_in_linked(path, KUBE_SERVICE_ACCOUNT_DIR)) {
+        return 0;
+    }
+    return err_set(
+        e, -EINVAL,
+        "spec.containers[%.63s].volumeMounts: Invalid value: \"%.150s\": is in the folder "
+        "of the service account, in whose place the operator gets one that leads to "
+        "localproxy (unless %s is \"true\")",
+        field_text(container, "name"), path, SIDECAR_KEEP_ACCOUNT);
+}
+
+int inject_account_check(const struct inject_options *o, const cJSON *spec, struct err *e)
+{
+    const cJSON *container;
+    if (!o->keep_account &&
+        edit_find(field_get(spec, "volumes"), "name", INJECT_ACCOUNT_VOLUME) != NULL) {
+        return err_set(e, -EINVAL,
+                       "spec.volumes: \"" INJECT_ACCOUNT_VOLUME
+                       "\" is the name of something that is "
+                       "injected, and the pod has it already: rename or remove it");
+    }
+    cJSON_ArrayForEach(container, field_get(spec, "containers"))
+    {
+        const cJSON *mount;
+        if (o->keep_account || !inject_access_concerns(o, container)) {
+            continue;
+        }
+        cJSON_ArrayForEach(mount, field_get(container, "volumeMounts"))
+        {
+            if (check_mount(container, field_text(mount, "mountPath"), e) != 0) {
+                return e->code;
+            }
+        }
+    }
+    return 0;
+}
+
+/* ---- in its place ---- */
+
+static void drop_mounts(const struct inject_options *o, cJSON *container)
+{
+    cJSON *mounts = cJSON_GetObjectItemCaseSensitive(container, "volumeMounts");
+    cJSON *next = cJSON_IsArray(mounts) ? mounts->child : NULL;
+    while (next != NULL) {
+        cJSON *mount = next;
+        next = next->next;
+        if (is_place(o, field_text(mount, "mountPath"))) {
+            cJSON_Delete(cJSON_DetachItemViaPointer(mounts, mount));
+        }
+    }
+}
+
+void inject_account_lead(struct edit *ed, const struct inject_options *o, cJSON *container)
+{
+    static const char *const ports[] = {"KUBERNETES_SERVICE_PORT_HTTPS", "KUBERNETES_SERVICE_PORT"};
+    char port[16];
+    (void)snprintf(port, sizeof port, "%d", SIDECAR_TLS_PORT);
+    drop_mounts(o, container);
+    inject_sidecars_mount(ed, container, INJECT_ACCOUNT_VOLUME, KUBE_SERVICE_ACCOUNT_DIR, true);
+    if (o->account_path != NULL && !inject_account_is_folder(o->account_path)) {
+        inject_sidecars_mount(ed, container, INJECT_ACCOUNT_VOLUME, o->account_path, true);
+    }
+    for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++) {
+        inject_variables_set_first(ed, container, ports[i], port);
+    }
+    inject_variables_set_first(ed, container, "KUBERNETES_SERVICE_HOST", "127.0.0.1");
+}
+
+/* ---- what is left ---- */
+
+/* One for an audience of its own opens nothing at the API server. */
+static bool holds_token(const cJSON *volume)
+{
+    const cJSON *source;
+    cJSON_ArrayForEach(source, field_get(field_get(volume, "projected"), "sources"))
+    {
+        const cJSON *token = field_get(source, "serviceAccountToken");
+        if (token != NULL && field_text(token, "audience")[0] == '\0') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void note_tokens_of(const struct inject_options *o, const cJSON *spec,
+                           const cJSON *container, struct warnings *warnings)
+{
+    const cJSON *mount;
+    cJSON_ArrayForEach(mount, field_get(container, "volumeMounts"))
+    {
+        const char *path = field_text(mount, "mountPath");
+        const char *name = field_text(mount, "name");
+        if (!is_place(o, path) &&
+            holds_token(edit_find(field_get(spec, "volumes"), "name", name))) {
+            warnings_add(warnings,
+                         "spec.containers[%.63s]: the volume at %.150s holds a token for the API "
+                         "server: a program that uses it bypasses localproxy; name the folder in "
+                         "the annotation %.200s/service-account-path",
+                         field_text(container, "name"), path, o->prefix);
+        }
+    }
+}
+
+void inject_account_note_tokens(const struct inject_options *o, const cJSON *spec,
+                                struct warnings *warnings)
+{
+    const cJSON *container;
+    cJSON_ArrayForEach(container, field_get(spec, "containers"))
+    {
+        if (!o->keep_account && inject_access_concerns(o, container)) {
+            note_tokens_of(o, spec, container, warnings);
+        }
+    }
+}
