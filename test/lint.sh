@@ -89,7 +89,7 @@ lint_borders() {
 	local header place
 	while read -r header place; do
 		tracked 'core/*.[ch]' 'localproxy/*.[ch]' 'manager/*.[ch]' 'rulesync/*.[ch]' \
-			'kubeconfig-gen/*.[ch]' | xargs grep -nE "#include <$header" | grep -vE "^$place"
+			'kubeconfig-gen/*.[ch]' 'nat-init/*.[ch]' | xargs grep -nE "#include <$header" | grep -vE "^$place"
 	done <<-'TABLE'
 		mbedtls/ core/crypto/mbedtls/
 		llhttp core/http/h1_parser.c

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Usage: settings_test.sh KUBECONFIG-GEN LOCALPROXY MANAGER RULESYNC
+# Usage: settings_test.sh KUBECONFIG-GEN LOCALPROXY MANAGER NAT-INIT RULESYNC
 #
 # Every program knows the settings of all of them, warns of other variables that begin with CMESH_,
 # and names the one that is meant.
@@ -8,7 +8,7 @@ set -euo pipefail
 
 gen=$1
 manager=$3
-flags=$(for program in "$1" "$2" "$3" "$3 compile" "$3 coverage" "$3 unlabel" "$4"; do
+flags=$(for program in "$1" "$2" "$3" "$3 compile" "$3 coverage" "$3 unlabel" "$4" "$5"; do
 	$program --help | sed -n 's/^    \(-[a-z], \)\{0,1\}--\([a-z-]*\).*/\2/p'
 done | sort -u | grep -vxE 'help|version')
 
