@@ -10,6 +10,7 @@
 #include "inject/inject_account.h"
 #include "inject/inject_bounds.h"
 #include "inject/inject_check.h"
+#include "inject/inject_nat.h"
 #include "inject/inject_operator.h"
 #include "inject/inject_options.h"
 #include "inject/inject_sidecars.h"
@@ -144,7 +145,10 @@ static int inject(const struct inject_settings *s, const struct inject_options *
     if (rc != 0) {
         return rc > 0 ? 0 : rc;
     }
-    rc = inject_users_check(s, spec, warnings, e);
+    rc = inject_users_check(s, o, spec, warnings, e);
+    if (rc == 0) {
+        rc = inject_nat_check(s, o, spec, warnings, e);
+    }
     if (rc == 0) {
         rc = inject_access_init(&plan.access, o, spec, INJECT_KUBECONFIG, warnings, e);
     }

@@ -35,9 +35,10 @@ struct inject_resources {
 };
 
 struct inject_settings {
-    const char *prefix; /* of labels and annotations */
-    const char *image;  /* has localproxy, rulesync and kubeconfig-gen in its PATH; NULL: nothing
-                           can be injected */
+    const char *prefix;    /* of labels and annotations */
+    const char *image;     /* has localproxy, rulesync and kubeconfig-gen in its PATH; NULL: nothing
+                              can be injected */
+    const char *nat_image; /* has nat-init; NULL: connections are redirected nowhere */
     const char *pull_policy;        /* NULL: as the API server decides */
     struct inject_resources proxy;  /* of localproxy */
     struct inject_resources others; /* of rulesync and the init containers */

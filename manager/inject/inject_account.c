@@ -92,6 +92,9 @@ void inject_account_lead(struct edit *ed, const struct inject_options *o, cJSON 
     if (o->account_path != NULL && !inject_account_is_folder(o->account_path)) {
         inject_sidecars_mount(ed, container, INJECT_ACCOUNT_VOLUME, o->account_path, true);
     }
+    if (o->nat) {
+        return; /* the address is the API server's, and leads to localproxy */
+    }
     for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++) {
         inject_variables_set_first(ed, container, ports[i], port);
     }

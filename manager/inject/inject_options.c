@@ -148,7 +148,8 @@ static int read_log_path(const struct source *s, struct inject_options *o)
 static int read_account(const struct source *s, struct inject_options *o)
 {
     static const char name[] = "service-account-path";
-    if (read_switch(s, SIDECAR_KEEP_ACCOUNT, &o->keep_account) != 0) {
+    if (read_switch(s, SIDECAR_KEEP_ACCOUNT, &o->keep_account) != 0 ||
+        read_switch(s, SIDECAR_NAT, &o->nat) != 0) {
         return s->e->code;
     }
     o->account_path = get(s, name);

@@ -324,6 +324,24 @@ static cJSON *rulesync_container(struct edit *ed, const struct inject_plan *plan
     return c;
 }
 
+/* The only part of the mesh that has a right in the pod. */
+static cJSON *nat_container(struct edit *ed, const struct inject_plan *plan)
+{
+    cJSON *c = new_container(ed, plan, SIDECAR_NAT_INIT, "nat-init");
+    cJSON *args = edit_array(ed, c, "args");
+    edit_string(ed, c, "image", plan->settings->nat_image);
+    edit_append_format(ed, args, "--except-user=%u", (unsigned)plan->settings->user);
+    edit_append_format(ed, args, "--to-port=%d", SIDECAR_TLS_PORT);
+    add_copies(ed, c, "env", plan->access.env);
+    cJSON *context = edit_object(ed, c, "securityContext");
+    edit_bool(ed, context, "runAsNonRoot", false);
+    edit_number(ed, context, "runAsUser", 0);
+    edit_number(ed, context, "runAsGroup", 0);
+    cJSON *capabilities = edit_object(ed, context, "capabilities");
+    edit_append_string(ed, edit_array(ed, capabilities, "add"), "NET_ADMIN");
+    return c;
+}
+
 static void add_containers(struct edit *ed, const struct inject_plan *plan, cJSON *spec)
 {
     cJSON *init = edit_array(ed, spec, "initContainers");
@@ -331,6 +349,9 @@ static void add_containers(struct edit *ed, const struct inject_plan *plan, cJSO
     cJSON *rulesync = rulesync_container(ed, plan);
     edit_append(ed, init, kubeconfig_container(ed, plan));
     edit_append(ed, init, rules_container(ed, plan));
+    if (plan->options->nat) {
+        edit_append(ed, init, nat_container(ed, plan));
+    }
     if (plan->settings->native) {
         edit_string(ed, proxy, "restartPolicy", "Always");
         edit_string(ed, rulesync, "restartPolicy", "Always");

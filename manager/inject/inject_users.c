@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "inject/inject_names.h"
+#include "object/names.h"
 #include "json/field.h"
 
 /* Who may be the sidecars' user, by the names of containers. */
@@ -76,6 +77,15 @@ static int refuse(const struct users *u, struct err *e)
                    u->why, u->same.text, u->ours);
 }
 
+static int refuse_bypass(const struct users *u, struct err *e)
+{
+    return err_set(
+        e, -EINVAL,
+        "spec.containers[%s].securityContext.runAsUser: Invalid value: %.0f: is the user "
+        "of the sidecars, whose connections " SIDECAR_NAT " does not redirect",
+        u->same.text, u->ours);
+}
+
 static void warn_of_shared(const struct users *u, struct warnings *warnings)
 {
     if (u->unknown.len > 0) {
@@ -93,14 +103,17 @@ static void warn_of_shared(const struct users *u, struct warnings *warnings)
     }
 }
 
-int inject_users_check(const struct inject_settings *s, const cJSON *spec,
-                       struct warnings *warnings, struct err *e)
+int inject_users_check(const struct inject_settings *s, const struct inject_options *o,
+                       const cJSON *spec, struct warnings *warnings, struct err *e)
 {
     struct users u = {.ours = s->user != 0 ? (double)s->user : user_of(spec),
                       .why = why_shared(spec)};
     add_all(&u, spec);
     if (u.why != NULL && u.same.len > 0) {
         return refuse(&u, e);
+    }
+    if (o->nat && u.same.len > 0) {
+        return refuse_bypass(&u, e);
     }
     if (u.why != NULL) {
         warn_of_shared(&u, warnings);

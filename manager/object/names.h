@@ -11,6 +11,7 @@
 #define SIDECAR_RULESYNC "cmesh-rulesync"
 #define SIDECAR_KUBECONFIG "cmesh-kubeconfig" /* init */
 #define SIDECAR_RULES "cmesh-rules"           /* init */
+#define SIDECAR_NAT_INIT "cmesh-nat"          /* init, where it is asked for */
 
 /* Ports. */
 #define SIDECAR_API_PORT 5443      /* localproxy, for the operator, on 127.0.0.1 */
@@ -31,6 +32,7 @@
 #define SIDECAR_ENABLE "enable-proxy"               /* label: "true" asks for injection */
 #define SIDECAR_INJECTED "sharding-config-injected" /* annotation and label: the shard's name */
 #define SIDECAR_KEEP_ACCOUNT "keep-service-account" /* "true": the operator has the pod's own */
+#define SIDECAR_NAT "enable-iptables" /* "true": the kernel redirects the pod's connections */
 #define SIDECAR_ALLOW_BYPASS "allow-bypass" /* annotation: "true": its bypassing is on purpose */
 
 #endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/inject_nat.h"
+
+#include <errno.h>
+
+#include "inject/inject_operator.h"
+#include "object/names.h"
+#include "json/field.h"
+
+#define WITHOUT                                                                                    \
+    "without the label " SIDECAR_NAT " the operator is led by its service account's folder"
+
+static int refuse(const struct inject_options *o, struct err *e, const char *why)
+{
+    return err_set(e, -EINVAL,
+                   "metadata.labels[%.253s/" SIDECAR_NAT "]: Invalid value: \"true\": %s",
+                   o->prefix, why);
+}
+
+/* Why not, by what the installation and the pod say; NULL: nothing stands against it. */
+static const char *why_not(const struct inject_settings *s, const struct inject_options *o,
+                           const cJSON *spec)
+{
+    if (cJSON_IsTrue(field_get(spec, "hostNetwork"))) {
+        return "on the host's network it would redirect the connections of the node; " WITHOUT;
+    }
+    if (s->nat_image == NULL) {
+        return "the manager was started without --nat-image; " WITHOUT;
+    }
+    if (s->user == 0) {
+        return "with --sidecar-user=0 nothing tells the sidecars' connections from the "
+               "operator's; " WITHOUT;
+    }
+    if (o->keep_account) {
+        return "with " SIDECAR_KEEP_ACCOUNT
+               " the operator would not trust localproxy's certificate";
+    }
+    return NULL;
+}
+
+int inject_nat_check(const struct inject_settings *s, const struct inject_options *o,
+                     const cJSON *spec, struct warnings *warnings, struct err *e)
+{
+    if (!o->nat) {
+        return 0;
+    }
+    const char *why = why_not(s, o, spec);
+    if (why != NULL) {
+        return refuse(o, e, why);
+    }
+    if (!inject_operator_is_all(o, field_get(spec, "containers"))) {
+        warnings_add(
+            warnings,
+            "spec.containers: connections of all of them to the API server are redirected, "
+            "and those that " SIDECAR_NAT " leads without being told of localproxy's "
+            "authority fail");
+    }
+    return 0;
+}
