@@ -66,11 +66,11 @@ static int check_pull_policy(const char *policy, struct err *e)
     return err_set(e, -EINVAL, "--sidecar-pull-policy must be Always, IfNotPresent or Never");
 }
 
-static int check_image(const char *image, struct err *e)
+static int check_image(const char *flag, const char *image, struct err *e)
 {
     return image == NULL || (image[0] != '\0' && strpbrk(image, " \t\r\n") == NULL)
                ? 0
-               : err_set(e, -EINVAL, "--sidecar-image: \"%s\" is not the name of an image", image);
+               : err_set(e, -EINVAL, "%s: \"%s\" is not the name of an image", flag, image);
 }
 
 /* `value` stays as it is where the flag was not given. */
@@ -142,8 +142,10 @@ static int check_proxy_arg(const char *argument, struct err *e)
 
 int inject_settings_check(const struct inject_settings *s, struct err *e)
 {
-    if (check_pull_policy(s->pull_policy, e) != 0 || check_image(s->image, e) != 0 ||
-        check_resources(s, e) != 0 || check_pull_secrets(s->pull_secrets, e) != 0) {
+    if (check_pull_policy(s->pull_policy, e) != 0 ||
+        check_image("--sidecar-image", s->image, e) != 0 ||
+        check_image("--nat-image", s->nat_image, e) != 0 || check_resources(s, e) != 0 ||
+        check_pull_secrets(s->pull_secrets, e) != 0) {
         return e->code;
     }
     for (const char *const *arg = s->proxy_args; arg != NULL && *arg != NULL; arg++) {

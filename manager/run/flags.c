@@ -227,6 +227,11 @@ static const struct flag table[] = {
      FLAG_STRING_AT(struct manager_flags, inject.image),
      .help = "Image of the sidecars: localproxy, rulesync and kubeconfig-gen in its PATH. "
              "Without it no pod is injected: one that asks for it is refused."},
+    {.name = "nat-image",
+     .value = "IMAGE",
+     FLAG_STRING_AT(struct manager_flags, inject.nat_image),
+     .help = "Image of the init container that redirects the connections of pods with the label "
+             "enable-iptables: nat-init in its PATH. Without it they are refused."},
     {.name = "sidecar-pull-policy",
      .value = "POLICY",
      .default_text = "as Kubernetes decides",
