@@ -8,6 +8,7 @@
 #include "crypto/digest.h"
 #include "inject/inject_access.h"
 #include "inject/inject_account.h"
+#include "inject/inject_alias.h"
 #include "inject/inject_bounds.h"
 #include "inject/inject_check.h"
 #include "inject/inject_nat.h"
@@ -31,6 +32,7 @@ const struct inject_settings inject_defaults = {
     .proxy = {.cpu_request = "50m", .memory_request = "32Mi", .memory_limit = "256Mi"},
     .others = {.cpu_request = "5m", .memory_request = "16Mi", .memory_limit = "64Mi"},
     .user = 5443, /* as no image has it: 65532 is that of many operators' */
+    .cluster_domain = "cluster.local",
     .bind = "[::]",
     .start_seconds = 60,
 };
@@ -91,6 +93,9 @@ static void change_pod(struct edit *ed, struct inject_plan *plan, const cJSON *p
     inject_variables_inject(ed, o, spec, warnings);
     inject_operator_lead(ed, o, &plan->access, spec, warnings);
     inject_sidecars_add(ed, plan, spec);
+    if (o->by_name) {
+        inject_alias_add(ed, plan->settings, spec);
+    }
     inject_operator_share_logs(ed, o, spec);
     (void)inject_options_key(plan->settings->prefix, SIDECAR_INJECTED, key);
     edit_string(ed, annotations, key, plan->shard);
@@ -151,6 +156,12 @@ static int inject(const struct inject_settings *s, const struct inject_options *
     }
     if (rc == 0) {
         rc = inject_access_init(&plan.access, o, spec, INJECT_KUBECONFIG, warnings, e);
+    }
+    if (rc == 0) {
+        rc = inject_alias_check(s, o, &plan.access, spec, e);
+        if (rc != 0) {
+            inject_access_deinit(&plan.access);
+        }
     }
     if (rc == 0) {
         note_restarts(s, spec, warnings);

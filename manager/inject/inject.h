@@ -45,6 +45,8 @@ struct inject_settings {
     uint64_t user; /* that the sidecars run as; 0: as the cluster or the image has it */
     const char *const *pull_secrets; /* names, for the image; ends with NULL; may be NULL */
     bool native;                     /* see inject_native_sidecars */
+    bool low_ports;                  /* see inject_alias_possible */
+    const char *cluster_domain;      /* of names of Services */
     const char *bind;       /* where health and metrics are served; "[::]": on all addresses */
     unsigned start_seconds; /* how long the start of localproxy may take */
     const char *const *proxy_args; /* more for localproxy, ends with NULL; may be NULL */

@@ -149,6 +149,7 @@ static int read_account(const struct source *s, struct inject_options *o)
 {
     static const char name[] = "service-account-path";
     if (read_switch(s, SIDECAR_KEEP_ACCOUNT, &o->keep_account) != 0 ||
+        read_switch(s, SIDECAR_BY_NAME, &o->by_name) != 0 ||
         read_switch(s, SIDECAR_NAT, &o->nat) != 0) {
         return s->e->code;
     }

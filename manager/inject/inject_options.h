@@ -23,6 +23,7 @@ struct inject_options {
     bool keep_env;                 /* disable-fake-kubeconfig-env */
     bool add_args;                 /* --kubeconfig is given to who has none */
     bool keep_account;             /* keep-service-account */
+    bool by_name;                  /* lead-by-name */
     bool nat;                      /* enable-iptables */
     const char *account_path;      /* service-account-path: another place of the folder */
     const char *containers;        /* operator-containers: names, separated by commas */

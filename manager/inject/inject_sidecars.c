@@ -261,7 +261,8 @@ static void add_later_settings(struct edit *ed, const struct inject_plan *plan, 
     }
     if (!plan->options->keep_account) {
         add_variable(ed, c, "CMESH_LOCAL_TLS", RUN_DIR);
-        add_format_variable(ed, c, "CMESH_LISTEN_TLS", "localhost:%d", SIDECAR_TLS_PORT);
+        add_format_variable(ed, c, "CMESH_LISTEN_TLS", "localhost:%d%s", SIDECAR_TLS_PORT,
+                            plan->options->by_name ? ",localhost:443" : "");
     }
 }
 

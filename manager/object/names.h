@@ -32,7 +32,8 @@
 #define SIDECAR_ENABLE "enable-proxy"               /* label: "true" asks for injection */
 #define SIDECAR_INJECTED "sharding-config-injected" /* annotation and label: the shard's name */
 #define SIDECAR_KEEP_ACCOUNT "keep-service-account" /* "true": the operator has the pod's own */
-#define SIDECAR_NAT "enable-iptables" /* "true": the kernel redirects the pod's connections */
+#define SIDECAR_NAT "enable-iptables"       /* "true": the kernel redirects the pod's connections */
+#define SIDECAR_BY_NAME "lead-by-name"      /* "true": the API server's names lead to localproxy */
 #define SIDECAR_ALLOW_BYPASS "allow-bypass" /* annotation: "true": its bypassing is on purpose */
 
 #endif

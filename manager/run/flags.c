@@ -232,6 +232,10 @@ static const struct flag table[] = {
      FLAG_STRING_AT(struct manager_flags, inject.nat_image),
      .help = "Image of the init container that redirects the connections of pods with the label "
              "enable-iptables: nat-init in its PATH. Without it they are refused."},
+    {.name = "cluster-domain",
+     .value = "DOMAIN",
+     FLAG_STRING_AT(struct manager_flags, inject.cluster_domain),
+     .help = "Of the names of Services, for pods with the annotation lead-by-name."},
     {.name = "sidecar-pull-policy",
      .value = "POLICY",
      .default_text = "as Kubernetes decides",

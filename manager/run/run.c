@@ -15,6 +15,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "inject/inject_alias.h"
 #include "net/timer.h"
 #include "program/program.h"
 #include "run/admin.h"
@@ -155,6 +156,7 @@ static void on_version(void *data, const char *major, const char *minor)
     if (r->settings.native == NATIVE_SIDECARS_AUTO) {
         r->settings.inject.native = inject_native_sidecars(major, minor);
     }
+    r->settings.inject.low_ports = inject_alias_possible(major, minor);
     if (r->webhook != NULL) {
         webhook_serving_set_version(r->webhook, major, minor);
     }

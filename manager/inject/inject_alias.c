@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/inject_alias.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "object/names.h"
+#include "object/server_release.h"
+#include "json/field.h"
+
+#define SYSCTL "net.ipv4.ip_unprivileged_port_start"
+#define SERVICE "kubernetes.default.svc"
+
+enum { NAMES = 4, NAME_SIZE = 512 };
+
+bool inject_alias_possible(const char *major, const char *minor)
+{
+    return server_release_at_least(major, minor, 22);
+}
+
+static void make_names(const struct inject_settings *s, char names[NAMES][NAME_SIZE])
+{
+    (void)snprintf(names[0], NAME_SIZE, "kubernetes");
+    (void)snprintf(names[1], NAME_SIZE, "kubernetes.default");
+    (void)snprintf(names[2], NAME_SIZE, SERVICE);
+    (void)snprintf(names[3], NAME_SIZE, SERVICE ".%s", s->cluster_domain);
+}
+
+static bool is_name(const struct inject_settings *s, const char *text)
+{
+    char names[NAMES][NAME_SIZE];
+    make_names(s, names);
+    for (size_t i = 0; i < NAMES; i++) {
+        if (strcmp(names[i], text) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- what stands against it ---- */
+
+/* NULL: the pod has none of these names in /etc/hosts. */
+static const char *find_alias(const struct inject_settings *s, const cJSON *spec)
+{
+    const cJSON *alias;
+    cJSON_ArrayForEach(alias, field_get(spec, "hostAliases"))
+    {
+        const cJSON *name;
+        cJSON_ArrayForEach(name, field_get(alias, "hostnames"))
+        {
+            if (cJSON_IsString(name) && is_name(s, name->valuestring)) {
+                return name->valuestring;
+            }
+        }
+    }
+    return NULL;
+}
+
+static const cJSON *find_sysctl(const cJSON *spec)
+{
+    return edit_find(field_get(field_get(spec, "securityContext"), "sysctls"), "name", SYSCTL);
+}
+
+static bool leads_to_itself(const struct inject_settings *s, const struct inject_access *a)
+{
+    const cJSON *host = edit_find(a->env, "name", "KUBERNETES_SERVICE_HOST");
+    return host != NULL && is_name(s, field_text(host, "value"));
+}
+
+static const char *why_not(const struct inject_settings *s, const struct inject_options *o,
+                           const struct inject_access *a, const cJSON *spec)
+{
+    if (cJSON_IsTrue(field_get(spec, "hostNetwork"))) {
+        return "the pod is on the host's network, where port 443 is the node's";
+    }
+    if (!s->low_ports) {
+        return "this needs the sysctl " SYSCTL ", which pods may set from Kubernetes 1.22 on";
+    }
+    if (o->keep_account) {
+        return "with " SIDECAR_KEEP_ACCOUNT
+               " the operator would not trust localproxy's certificate";
+    }
+    if (find_alias(s, spec) != NULL) {
+        return "spec.hostAliases has one of the API server's names already";
+    }
+    if (leads_to_itself(s, a)) {
+        return "KUBERNETES_SERVICE_HOST is one of the API server's names, by which localproxy "
+               "would "
+               "reach itself";
+    }
+    const cJSON *sysctl = find_sysctl(spec);
+    if (sysctl != NULL && atoi(field_text(sysctl, "value")) > INJECT_ALIAS_PORT) {
+        return "spec.securityContext.sysctls[" SYSCTL "] keeps port 443 from localproxy";
+    }
+    return NULL;
+}
+
+int inject_alias_check(const struct inject_settings *s, const struct inject_options *o,
+                       const struct inject_access *a, const cJSON *spec, struct err *e)
+{
+    const char *why = o->by_name ? why_not(s, o, a, spec) : NULL;
+    return why == NULL ? 0 : inject_options_invalid(o, SIDECAR_BY_NAME, e, "\"true\": %s", why);
+}
+
+/* ---- the change ---- */
+
+void inject_alias_add(struct edit *ed, const struct inject_settings *s, cJSON *spec)
+{
+    char names[NAMES][NAME_SIZE];
+    cJSON *alias = edit_append_object(ed, edit_array(ed, spec, "hostAliases"));
+    edit_string(ed, alias, "ip", "127.0.0.1");
+    make_names(s, names);
+    for (size_t i = 0; i < NAMES; i++) {
+        edit_append_string(ed, edit_array(ed, alias, "hostnames"), names[i]);
+    }
+    if (find_sysctl(spec) == NULL) {
+        cJSON *context = edit_object(ed, spec, "securityContext");
+        cJSON *sysctl = edit_append_object(ed, edit_array(ed, context, "sysctls"));
+        edit_string(ed, sysctl, "name", SYSCTL);
+        edit_string(ed, sysctl, "value", "443");
+    }
+}
