@@ -42,6 +42,7 @@ static const char *const settings[] = {
     "identity",
     "in-cluster",
     "kubeconfig",
+    "keep-service-account",
     "label-control",
     "label-foreign",
     "label-namespace",

@@ -140,7 +140,19 @@ static int make_patch(struct inject_plan *plan, const cJSON *pod, struct warning
     return ed.rc == 0 ? 0 : err_memory(e);
 }
 
-static int inject(const struct inject_settings *s, const struct inject_options *o, const cJSON *pod,
+/* The ways in which the operator is led, which not every pod lets it be. */
+static int check_ways(const struct inject_settings *s, struct inject_options *o,
+                      const struct inject_access *a, const cJSON *spec, struct warnings *warnings,
+                      struct err *e)
+{
+    inject_account_settle(o, a, warnings);
+    bool right = inject_account_check(o, spec, e) == 0 &&
+                 inject_nat_check(s, o, spec, warnings, e) == 0 &&
+                 inject_alias_check(s, o, a, spec, e) == 0;
+    return right ? 0 : e->code;
+}
+
+static int inject(const struct inject_settings *s, struct inject_options *o, const cJSON *pod,
                   const char *ns, const char *shard, struct warnings *warnings, cJSON **patch,
                   struct err *e)
 {
@@ -152,23 +164,18 @@ static int inject(const struct inject_settings *s, const struct inject_options *
     }
     rc = inject_users_check(s, o, spec, warnings, e);
     if (rc == 0) {
-        rc = inject_nat_check(s, o, spec, warnings, e);
-    }
-    if (rc == 0) {
         rc = inject_access_init(&plan.access, o, spec, INJECT_KUBECONFIG, warnings, e);
     }
-    if (rc == 0) {
-        rc = inject_alias_check(s, o, &plan.access, spec, e);
-        if (rc != 0) {
-            inject_access_deinit(&plan.access);
-        }
+    if (rc != 0) {
+        return rc;
     }
+    rc = check_ways(s, o, &plan.access, spec, warnings, e);
     if (rc == 0) {
         note_restarts(s, spec, warnings);
         inject_account_note_tokens(o, spec, warnings);
         rc = make_patch(&plan, pod, warnings, patch, e);
-        inject_access_deinit(&plan.access);
     }
+    inject_access_deinit(&plan.access);
     return rc;
 }
 
@@ -184,7 +191,7 @@ int inject_pod(const struct inject_settings *s, const cJSON *pod, const char *ns
     }
     int rc = inject_bounds_check(pod, e);
     if (rc == 0) {
-        rc = inject_options_init(&o, s->prefix, pod, e);
+        rc = inject_options_init(&o, s, pod, e);
     }
     if (rc == 0) {
         rc = inject(s, &o, pod, ns, shard, warnings, patch, e);

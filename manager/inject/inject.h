@@ -46,6 +46,8 @@ struct inject_settings {
     const char *const *pull_secrets; /* names, for the image; ends with NULL; may be NULL */
     bool native;                     /* see inject_native_sidecars */
     bool low_ports;                  /* see inject_alias_possible */
+    bool restricted;                 /* Pod Security keeps capabilities from the pods there */
+    bool keep_account;               /* as if all pods had keep-service-account, unless "false" */
     const char *cluster_domain;      /* of names of Services */
     const char *bind;       /* where health and metrics are served; "[::]": on all addresses */
     unsigned start_seconds; /* how long the start of localproxy may take */

@@ -26,6 +26,21 @@ static bool is_place(const struct inject_options *o, const char *path)
            (o->account_path != NULL && inject_paths_equal(path, o->account_path));
 }
 
+void inject_account_settle(struct inject_options *o, const struct inject_access *a,
+                           struct warnings *warnings)
+{
+    if (o->keep_account || o->said_account || a->kubeconfig[0] == '\0') {
+        return;
+    }
+    o->keep_account = true;
+    warnings_add(
+        warnings,
+        "spec.containers: the operator has a kubeconfig of its own, by which it is led; it "
+        "keeps the pod's service account, and what uses that bypasses localproxy. If both "
+        "are of one cluster, set the annotation %.200s/" SIDECAR_KEEP_ACCOUNT " to \"false\"",
+        o->prefix);
+}
+
 /* ---- what is in the way ---- */
 
 static int check_mount(const cJSON *container, const char *path, struct err *e)
@@ -44,13 +59,6 @@ static int check_mount(const cJSON *container, const char *path, struct err *e)
 int inject_account_check(const struct inject_options *o, const cJSON *spec, struct err *e)
 {
     const cJSON *container;
-    if (!o->keep_account &&
-        edit_find(field_get(spec, "volumes"), "name", INJECT_ACCOUNT_VOLUME) != NULL) {
-        return err_set(e, -EINVAL,
-                       "spec.volumes: \"" INJECT_ACCOUNT_VOLUME
-                       "\" is the name of something that is "
-                       "injected, and the pod has it already: rename or remove it");
-    }
     cJSON_ArrayForEach(container, field_get(spec, "containers"))
     {
         const cJSON *mount;

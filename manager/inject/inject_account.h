@@ -14,15 +14,27 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
+#include "inject/inject_access.h"
 #include "inject/inject_options.h"
 #include "object/warnings.h"
 #include "json/edit.h"
 
 #define INJECT_ACCOUNT_VOLUME "cmesh-service-account"
+/* Why an operator that keeps the pod's folder cannot be led by addresses or names. */
+#define INJECT_ACCOUNT_KEPT                                                                        \
+    "an operator that keeps the pod's service account does not trust localproxy's "                \
+    "certificate; " SIDECAR_KEEP_ACCOUNT                                                           \
+    ": \"false\" lets it be led, also one with a kubeconfig of its own, "                          \
+    "if that is of the same cluster"
 #define INJECT_ACCOUNT_DIR INJECT_ETC_DIR "/service-account" /* where it is made */
 
 /* Whether a mount at that path would be the folder that every pod has, by whatever name. */
 bool inject_account_is_folder(const char *path);
+
+/* Lets the operator keep the pod's folder where it has a kubeconfig of its own and nothing else was
+ * said: localproxy speaks to that one's cluster, which need not be the pod's. */
+void inject_account_settle(struct inject_options *o, const struct inject_access *a,
+                           struct warnings *warnings);
 
 /* Looks at what the operator's containers have mounted below the folder, which would be hidden.
  * 0, or -EINVAL with the field. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inject/inject_account.h"
 #include "object/names.h"
 #include "object/server_release.h"
 #include "json/field.h"
@@ -80,8 +81,7 @@ static const char *why_not(const struct inject_settings *s, const struct inject_
         return "this needs the sysctl " SYSCTL ", which pods may set from Kubernetes 1.22 on";
     }
     if (o->keep_account) {
-        return "with " SIDECAR_KEEP_ACCOUNT
-               " the operator would not trust localproxy's certificate";
+        return INJECT_ACCOUNT_KEPT;
     }
     if (find_alias(s, spec) != NULL) {
         return "spec.hostAliases has one of the API server's names already";

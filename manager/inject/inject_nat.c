@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "inject/inject_account.h"
 #include "inject/inject_operator.h"
 #include "object/names.h"
 #include "json/field.h"
@@ -24,6 +25,10 @@ static const char *why_not(const struct inject_settings *s, const struct inject_
     if (cJSON_IsTrue(field_get(spec, "hostNetwork"))) {
         return "on the host's network it would redirect the connections of the node; " WITHOUT;
     }
+    if (s->restricted) {
+        return "the namespace's label pod-security.kubernetes.io/enforce keeps the capability "
+               "NET_ADMIN from its pods; " WITHOUT;
+    }
     if (s->nat_image == NULL) {
         return "the manager was started without --nat-image; " WITHOUT;
     }
@@ -32,8 +37,7 @@ static const char *why_not(const struct inject_settings *s, const struct inject_
                "operator's; " WITHOUT;
     }
     if (o->keep_account) {
-        return "with " SIDECAR_KEEP_ACCOUNT
-               " the operator would not trust localproxy's certificate";
+        return INJECT_ACCOUNT_KEPT;
     }
     return NULL;
 }

@@ -145,7 +145,15 @@ static int read_log_path(const struct source *s, struct inject_options *o)
     return why == NULL ? 0 : invalid_annotation(s, "log-path", why);
 }
 
-static int read_account(const struct source *s, struct inject_options *o)
+/* Who asks for another way than by the kubeconfig needs the folder for it. */
+static bool keeps_account(const struct inject_settings *settings, const struct inject_options *o)
+{
+    return o->keep_account ||
+           (settings->keep_account && !o->said_account && !o->by_name && !o->nat);
+}
+
+static int read_account(const struct source *s, const struct inject_settings *settings,
+                        struct inject_options *o)
 {
     static const char name[] = "service-account-path";
     if (read_switch(s, SIDECAR_KEEP_ACCOUNT, &o->keep_account) != 0 ||
@@ -153,6 +161,8 @@ static int read_account(const struct source *s, struct inject_options *o)
         read_switch(s, SIDECAR_NAT, &o->nat) != 0) {
         return s->e->code;
     }
+    o->said_account = get(s, SIDECAR_KEEP_ACCOUNT) != NULL;
+    o->keep_account = keeps_account(settings, o);
     o->account_path = get(s, name);
     if (o->account_path == NULL) {
         return 0;
@@ -193,30 +203,31 @@ static int read_containers(const struct source *s, struct inject_options *o)
     return 0;
 }
 
-static int read_all(const struct source *s, struct inject_options *o)
+static int read_all(const struct source *s, const struct inject_settings *settings,
+                    struct inject_options *o)
 {
     o->injected = get(s, SIDECAR_INJECTED);
     o->kubeconfig_volume = get(s, "kubeconfig-volume");
     o->env_sync = get(s, "env-sync");
     o->default_container =
         cJSON_GetStringValue(field_get(s->annotations, "kubectl.kubernetes.io/default-container"));
-    bool read = read_account(s, o) == 0 && read_arguments(s, o) == 0 &&
+    bool read = read_account(s, settings, o) == 0 && read_arguments(s, o) == 0 &&
                 read_switch(s, "disable-fake-kubeconfig-env", &o->keep_env) == 0 &&
                 read_log_path(s, o) == 0 && read_env_inject(s, o) == 0 &&
                 read_resources(s, o) == 0 && read_containers(s, o) == 0;
     return read ? 0 : s->e->code;
 }
 
-int inject_options_init(struct inject_options *o, const char *prefix, const cJSON *pod,
-                        struct err *e)
+int inject_options_init(struct inject_options *o, const struct inject_settings *settings,
+                        const cJSON *pod, struct err *e)
 {
     const cJSON *meta = field_get(pod, "metadata");
-    const struct source s = {.prefix = prefix,
+    const struct source s = {.prefix = settings->prefix,
                              .labels = field_get(meta, "labels"),
                              .annotations = field_get(meta, "annotations"),
                              .e = e};
-    *o = (struct inject_options){.prefix = prefix};
-    int rc = read_all(&s, o);
+    *o = (struct inject_options){.prefix = settings->prefix};
+    int rc = read_all(&s, settings, o);
     if (rc != 0) {
         inject_options_deinit(o);
     }

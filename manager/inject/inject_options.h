@@ -13,6 +13,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
+#include "inject/inject.h"
 #include "inject/inject_index.h"
 
 /* Strings point into the pod, but for the copy; NULL: not given. */
@@ -23,6 +24,7 @@ struct inject_options {
     bool keep_env;                 /* disable-fake-kubeconfig-env */
     bool add_args;                 /* --kubeconfig is given to who has none */
     bool keep_account;             /* keep-service-account */
+    bool said_account;             /* it was given */
     bool by_name;                  /* lead-by-name */
     bool nat;                      /* enable-iptables */
     const char *account_path;      /* service-account-path: another place of the folder */
@@ -38,8 +40,8 @@ struct inject_options {
 };
 
 /* 0, then inject_options_deinit is due; -EINVAL with the annotation's name, or -ENOMEM. */
-MUST_CHECK int inject_options_init(struct inject_options *o, const char *prefix, const cJSON *pod,
-                                   struct err *e);
+MUST_CHECK int inject_options_init(struct inject_options *o, const struct inject_settings *settings,
+                                   const cJSON *pod, struct err *e);
 void inject_options_deinit(struct inject_options *o);
 
 /* Says what is wrong with one of them. Returns -EINVAL. */

@@ -25,9 +25,9 @@
 enum { PROBE_SECONDS = 5, GRACE_SECONDS = 30, DELAY_SECONDS_MAX = 86400 };
 
 static const char *const containers[] = {SIDECAR_KUBECONFIG, SIDECAR_RULES, SIDECAR_PROXY,
-                                         SIDECAR_RULESYNC};
+                                         SIDECAR_RULESYNC, SIDECAR_NAT_INIT};
 static const char *const volumes[] = {RULES_VOLUME, STATE_VOLUME, RUN_VOLUME,
-                                      INJECT_KUBECONFIG_VOLUME};
+                                      INJECT_KUBECONFIG_VOLUME, INJECT_ACCOUNT_VOLUME};
 
 /* ---- pieces ---- */
 
@@ -417,18 +417,44 @@ void inject_sidecars_add(struct edit *ed, const struct inject_plan *plan, cJSON 
 
 /* ---- what is there ---- */
 
-const char *inject_sidecars_find(const cJSON *spec, bool wanted)
+static bool has_container(const cJSON *spec, const char *name)
+{
+    return edit_find(field_get(spec, "initContainers"), "name", name) != NULL ||
+           edit_find(field_get(spec, "containers"), "name", name) != NULL;
+}
+
+static bool has_volume(const cJSON *spec, const char *name)
+{
+    return edit_find(field_get(spec, "volumes"), "name", name) != NULL;
+}
+
+const char *inject_sidecars_taken(const cJSON *spec)
 {
     for (size_t i = 0; i < ARRAY_LEN(containers); i++) {
-        bool there = edit_find(field_get(spec, "initContainers"), "name", containers[i]) != NULL ||
-                     edit_find(field_get(spec, "containers"), "name", containers[i]) != NULL;
-        if (there == wanted) {
+        if (has_container(spec, containers[i])) {
             return containers[i];
         }
     }
     for (size_t i = 0; i < ARRAY_LEN(volumes); i++) {
-        bool there = edit_find(field_get(spec, "volumes"), "name", volumes[i]) != NULL;
-        if (there == wanted) {
+        if (has_volume(spec, volumes[i])) {
+            return volumes[i];
+        }
+    }
+    return NULL;
+}
+
+/* Releases before the service account's folder did not have it. */
+const char *inject_sidecars_missing(const cJSON *spec, bool nat)
+{
+    for (size_t i = 0; i < ARRAY_LEN(containers); i++) {
+        bool needed = nat || strcmp(containers[i], SIDECAR_NAT_INIT) != 0;
+        if (needed && !has_container(spec, containers[i])) {
+            return containers[i];
+        }
+    }
+    for (size_t i = 0; i < ARRAY_LEN(volumes); i++) {
+        bool needed = strcmp(volumes[i], INJECT_ACCOUNT_VOLUME) != 0;
+        if (needed && !has_volume(spec, volumes[i])) {
             return volumes[i];
         }
     }

@@ -37,7 +37,9 @@ void inject_sidecars_add(struct edit *ed, const struct inject_plan *plan, cJSON 
 void inject_sidecars_mount(struct edit *ed, cJSON *container, const char *volume, const char *path,
                            bool read_only);
 
-/* The first part, by name, that the spec has, or has not; NULL: it has none, or all. */
-const char *inject_sidecars_find(const cJSON *spec, bool wanted);
+/* The first name of a part that the spec has already; NULL: none. */
+const char *inject_sidecars_taken(const cJSON *spec);
+/* The first part that an injected spec lacks, one with nat or without; NULL: none. */
+const char *inject_sidecars_missing(const cJSON *spec, bool nat);
 
 #endif

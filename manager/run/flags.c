@@ -232,6 +232,11 @@ static const struct flag table[] = {
      FLAG_STRING_AT(struct manager_flags, inject.nat_image),
      .help = "Image of the init container that redirects the connections of pods with the label "
              "enable-iptables: nat-init in its PATH. Without it they are refused."},
+    {.name = "keep-service-account",
+     FLAG_BOOL_AT(struct manager_flags, inject.keep_account),
+     .help = "Leave injected pods the folder of their service account, unless their annotation "
+             "keep-service-account says \"false\": for operators that are led by a kubeconfig, "
+             "and while --sidecar-image is one of 0.1.0."},
     {.name = "cluster-domain",
      .value = "DOMAIN",
      FLAG_STRING_AT(struct manager_flags, inject.cluster_domain),

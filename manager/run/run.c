@@ -23,6 +23,7 @@
 #include "run/crd_watch.h"
 #include "run/leader.h"
 #include "run/server_version.h"
+#include "shard/namespaces.h"
 #include "webhook/serving.h"
 
 enum { EVENTS_MS = 2000, DAY_SECONDS = 24 * 3600, MS = 1000, IDENTITY_SIZE = 320 };
@@ -45,7 +46,8 @@ struct run {
     struct event_recorder *events;
     struct server_version *version;
     struct admission_snapshot outlook;
-    struct left_out *left_out; /* of the webhook for pods */
+    struct left_out *left_out;     /* of the webhook for pods */
+    struct namespaces *restricted; /* whose pods Pod Security keeps capabilities from */
     struct leader *leader;
     uint64_t lead_round; /* of discovery, since it led: what is known before may be old */
     struct webhook_context context;
@@ -193,6 +195,18 @@ static void on_left_out(void *data)
     leader_left_out(r->leader);
 }
 
+static bool is_restricted(void *data, const char *ns)
+{
+    const struct run *r = data;
+    return namespaces_has(r->restricted, ns);
+}
+
+/* It is asked at each pod. */
+static void on_restricted(void *data)
+{
+    (void)data;
+}
+
 static void on_pods(void *data, bool known, const cJSON *selector)
 {
     struct run *r = data;
@@ -272,6 +286,18 @@ static int open_knowledge(struct run *r, struct err *e)
     if (r->left_out == NULL) {
         return err_memory(e);
     }
+    const struct namespaces_options restricted = {
+        .client = r->client,
+        .system = true,
+        .label_selector = "pod-security.kubernetes.io/enforce in (baseline,restricted)",
+        .unknown = "where Pod Security refuses the label enable-iptables",
+        .on_change = on_restricted,
+        .data = r,
+    };
+    r->restricted = namespaces_new(r->program.loop, &restricted, e);
+    if (r->restricted == NULL) {
+        return e->code;
+    }
     r->version = server_version_new(r->program.loop, r->client, NULL, on_version, r, e);
     return r->version == NULL ? e->code : 0;
 }
@@ -306,6 +332,7 @@ static int open_webhook(struct run *r, struct err *e)
                                           .inject = &s->inject,
                                           .compile = &r->compile,
                                           .look = take_snapshot,
+                                          .is_restricted = is_restricted,
                                           .known_askers = s->webhook_client_ca != NULL,
                                           .data = r};
     const struct webhook_serving_options o = {
@@ -401,6 +428,7 @@ static void close_all(void *data)
     leader_free(r->leader);
     server_version_free(r->version);
     left_out_free(r->left_out);
+    namespaces_free(r->restricted);
     event_recorder_free(r->events);
     admission_snapshot_deinit(&r->outlook);
     shard_cache_free(r->cache);

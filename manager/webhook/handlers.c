@@ -52,7 +52,7 @@ static int check_whole(const struct admission_request *r, struct err *e)
                          ADMISSION_VALUES_MAX);
 }
 
-static int remember_shard(const struct webhook_context *context, const char *shard,
+static int remember_shard(const struct webhook_context *context, const char *ns, const char *shard,
                           struct webhook_decision *d, struct err *e)
 {
     struct pod_state *state = malloc(sizeof *state);
@@ -60,6 +60,8 @@ static int remember_shard(const struct webhook_context *context, const char *sha
         return err_memory(e);
     }
     state->settings = *context->inject;
+    state->settings.restricted =
+        context->is_restricted != NULL && context->is_restricted(context->data, ns);
     (void)snprintf(state->shard, sizeof state->shard, "%s", shard);
     d->state = state;
     return 0;
@@ -78,7 +80,7 @@ static int choose_shard(void *data, const struct admission_request *r, struct we
         return e->code;
     }
     int rc = inject_choose(r, context->inject, &w.shards, &d->warnings, &shard, e);
-    return rc != 0 || shard == NULL ? rc : remember_shard(context, shard, d, e);
+    return rc != 0 || shard == NULL ? rc : remember_shard(context, r->namespace, shard, d, e);
 }
 
 static int inject_sidecars(const void *data, const struct admission_request *r,

@@ -23,6 +23,8 @@ struct webhook_context {
     /* What there is now in a namespace; valid until the loop runs on. 0, or an error with the
      * reason in `e` when it is not known yet (-EAGAIN): then no decision is made. */
     int (*look)(void *data, const char *ns, struct validate_context *w, struct err *e);
+    /* Whether Pod Security keeps capabilities from the pods of a namespace; NULL: of none. */
+    bool (*is_restricted)(void *data, const char *ns);
     void *data;
 };
 

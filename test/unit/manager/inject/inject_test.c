@@ -2,7 +2,6 @@
 /* With CMESH_GOLDEN=write in the environment the injected pods under pods/ are written anew. */
 #include "inject/inject.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,106 +18,8 @@
 #include "base/file.h"
 #include "kube/name.h"
 #include "object/json_patch.h"
-#include "patch_apply.h"
-#include "yaml/yaml.h"
+#include "pod_case.h"
 #include "json/json.h"
-
-static struct inject_settings settings_of(bool native)
-{
-    struct inject_settings s = inject_defaults;
-    s.image = "registry.example.com/cmesh/proxy:1.0";
-    s.native = native;
-    return s;
-}
-
-static cJSON *parse(const char *text)
-{
-    struct err e = ERR_INIT;
-    cJSON *tree = yaml_parse(text, strlen(text), NULL, &e);
-    if (tree == NULL) {
-        fail_msg("the test's own YAML: %s: %s", e.msg, text);
-    }
-    return tree;
-}
-
-/* "spec.containers.op.args.0": members, items by index, and items by name. */
-static const cJSON *at(const cJSON *tree, const char *path)
-{
-    while (*path != '\0' && tree != NULL) {
-        char part[128];
-        size_t len = strcspn(path, ".");
-        (void)snprintf(part, sizeof part, "%.*s", (int)len, path);
-        path += len + (path[len] == '.' ? 1 : 0);
-        if (cJSON_IsArray(tree) && isdigit((unsigned char)part[0])) {
-            tree = cJSON_GetArrayItem(tree, atoi(part));
-        } else if (cJSON_IsArray(tree)) {
-            const cJSON *item = tree->child;
-            while (item != NULL &&
-                   strcmp(cJSON_GetObjectItem(item, "name")->valuestring, part) != 0) {
-                item = item->next;
-            }
-            tree = item;
-        } else {
-            tree = cJSON_GetObjectItemCaseSensitive(tree, part);
-        }
-    }
-    return tree;
-}
-
-static char *print(const cJSON *tree)
-{
-    struct buf out = BUF_INIT(1 << 20);
-    assert_int_equal(json_indented(tree, &out), 0);
-    assert_int_equal(buf_append_char(&out, '\n'), 0);
-    char *text = buf_take_str(&out);
-    assert_non_null(text);
-    return text;
-}
-
-/* "path=value", "path" that must be there, "!path" that must not. */
-static void expect(const cJSON *pod, const char *want)
-{
-    char path[256];
-    const char *value = strchr(want, '=');
-    size_t len = value == NULL ? strlen(want) : (size_t)(value - want);
-    bool absent = want[0] == '!';
-    (void)snprintf(path, sizeof path, "%.*s", (int)len - absent, want + absent);
-    const cJSON *item = at(pod, path);
-    char found[256] = "(nothing)";
-    if (item != NULL && cJSON_IsNumber(item)) {
-        (void)snprintf(found, sizeof found, "%g", item->valuedouble);
-    } else if (item != NULL) {
-        (void)snprintf(found, sizeof found, "%s",
-                       cJSON_IsString(item) ? item->valuestring
-                       : cJSON_IsTrue(item) ? "true"
-                                            : "(something)");
-    }
-    bool right = absent ? item == NULL : item != NULL;
-    if (!right || (value != NULL && strcmp(found, value + 1) != 0)) {
-        char *text = print(pod);
-        fail_msg("wanted %s, found %s in\n%s", want, found, text);
-    }
-}
-
-/* The injected pod, which the caller frees; NULL: it needed nothing. Must not fail. */
-static cJSON *inject(const struct inject_settings *s, const cJSON *pod, struct warnings *notes)
-{
-    struct err e = ERR_INIT;
-    cJSON *patch = NULL;
-    if (inject_pod(s, pod, "operator-demo", "sharding-demo", notes, &patch, &e) != 0) {
-        fail_msg("refused: %s", e.msg);
-    }
-    if (patch == NULL) {
-        return NULL;
-    }
-    cJSON *made = patch_apply(pod, patch);
-    if (made == NULL) {
-        char *text = print(patch);
-        fail_msg("does not fit:\n%s", text);
-    }
-    cJSON_Delete(patch);
-    return made;
-}
 
 /* ---- whole pods ---- */
 
@@ -227,23 +128,6 @@ static void the_sidecars_have_no_rights(void **state)
 
 /* ---- parts of pods ---- */
 
-#define FOLDER "/var/run/secrets/kubernetes.io/serviceaccount"
-#define MOUNTED_AT ("spec.containers.op.volumeMounts.cmesh-service-account.mountPath=" FOLDER)
-#define ACCOUNT_VARIABLE "spec.initContainers.cmesh-kubeconfig.env.CMESH_SERVICE_ACCOUNT.value"
-#define MADE_AT (ACCOUNT_VARIABLE "=/etc/cmesh/service-account")
-#define OPERATOR "{name: op, command: [/op], args: [-v]}"
-
-/* Annotations and labels have the prefix `m.io`. */
-static cJSON *pod_of(const char *annotations, const char *labels, const char *spec)
-{
-    char text[4096];
-    (void)snprintf(text, sizeof text,
-                   "metadata: {name: p, annotations: {%s}, labels: {m.io/enable-proxy: 'true', "
-                   "%s}}\nspec: {%s}\n",
-                   annotations, labels, spec);
-    return parse(text);
-}
-
 static void what_pods_get(void **state)
 {
     (void)state;
@@ -275,8 +159,8 @@ static void what_pods_get(void **state)
          "",
          "containers: [{name: op, command: [/op], env: [{name: KUBECONFIG, value: /none}, {name: "
          "B}, {name: KUBECONFIG, value: /k/last}], volumeMounts: [{name: k, mountPath: /k}]}]",
-         {"spec.containers.op.env.3.value=/etc/cmesh/kubeconfig/config",
-          "spec.containers.op.env.4.name=B", "!spec.containers.op.env.5",
+         {"spec.containers.op.env.0.value=/etc/cmesh/kubeconfig/config",
+          "spec.containers.op.env.1.name=B", "!spec.containers.op.env.2",
           "spec.containers.cmesh-localproxy.args.0=--kubeconfig=/k/last"}},
         /* Its own kubeconfig goes to localproxy, with the volume that it is in. */
         {"",
@@ -508,54 +392,6 @@ static void what_pods_get(void **state)
           "spec.initContainers.cmesh-kubeconfig.args.1=--token-file=/run/cmesh/token",
           "spec.initContainers.cmesh-kubeconfig.volumeMounts.cmesh-run.mountPath=/run/cmesh",
           "!spec.containers.op.volumeMounts.cmesh-run"}},
-        /* The service account's folder and variables: by whatever name it was mounted, and before
-         * the variables that refer to them. */
-        {"",
-         "",
-         "containers: [{name: op, command: [/op], env: [{name: U, value: "
-         "'$(KUBERNETES_SERVICE_HOST)'}, {name: KUBERNETES_SERVICE_PORT, value: '6443'}], "
-         "volumeMounts: [{name: sa, mountPath: /run/secrets//kubernetes.io/serviceaccount/}, "
-         "{name: x, mountPath: /x}]}]",
-         {"spec.containers.op.env.0.name=KUBERNETES_SERVICE_HOST",
-          "spec.containers.op.env.0.value=127.0.0.1",
-          "spec.containers.op.env.KUBERNETES_SERVICE_PORT.value=5446",
-          "spec.containers.op.env.3.name=U", "!spec.containers.op.volumeMounts.sa", MOUNTED_AT,
-          "spec.containers.op.volumeMounts.cmesh-service-account.readOnly=true",
-          "spec.containers.op.volumeMounts.x"}},
-        {"",
-         "",
-         "containers: [" OPERATOR "]",
-         {MADE_AT, "spec.initContainers.cmesh-kubeconfig.env.CMESH_NAMESPACE.value=operator-demo",
-          "spec.initContainers.cmesh-kubeconfig.env.CMESH_LOCAL_TLS.value=/run/cmesh",
-          "!spec.initContainers.cmesh-kubeconfig.volumeMounts.cmesh-service-account.readOnly",
-          "spec.containers.cmesh-localproxy.env.CMESH_LISTEN_TLS.value=localhost:5446",
-          "spec.containers.cmesh-localproxy.env.CMESH_LOCAL_TLS.value=/run/cmesh",
-          "spec.containers.cmesh-localproxy.ports.cmesh-tls.containerPort=5446",
-          "spec.volumes.cmesh-service-account.emptyDir.medium=Memory"}},
-        {"m.io/operator-containers: a",
-         "",
-         "containers: [{name: a, command: [a]}, {name: b, command: [b]}]",
-         {"spec.containers.a.volumeMounts.cmesh-service-account", "!spec.containers.b.volumeMounts",
-          "!spec.containers.b.env"}},
-        {"m.io/service-account-path: /tokens",
-         "",
-         "containers: [{name: op, command: [/op], volumeMounts: [{name: mine, mountPath: "
-         "/tokens/}]}]",
-         {"!spec.containers.op.volumeMounts.mine",
-          "spec.containers.op.volumeMounts.1.name="
-          "cmesh-service-account",
-          "spec.containers.op.volumeMounts.2.mountPath=/tokens"}},
-        {"",
-         "m.io/keep-service-account: 'true'",
-         "containers: [{name: op, args: [-v], volumeMounts: [{name: sa, mountPath: "
-         "/var/run/secrets/kubernetes.io/serviceaccount}]}]",
-         {"spec.containers.op.volumeMounts.sa",
-          "spec.containers.op.args.1=--kubeconfig=/etc/cmesh/kubeconfig/config",
-          "!spec.containers.op.env.KUBERNETES_SERVICE_HOST",
-          "!spec.containers.op.volumeMounts.cmesh-service-account",
-          "!spec.containers.cmesh-localproxy.env.CMESH_LISTEN_TLS",
-          "!spec.initContainers.cmesh-kubeconfig.env", "!spec.volumes.cmesh-service-account",
-          "!spec.containers.cmesh-localproxy.ports.cmesh-tls"}},
         /* Fields that are null. */
         {"",
          "m.io/disable-fake-kubeconfig-arg: 'false'",
