@@ -66,8 +66,8 @@ def libraries(programs):
     return sorted(paths)
 
 
-def add_library(tree, path):
-    """Adds a library with the links that lead to it; returns the file itself."""
+def add_file(tree, path):
+    """Adds a library or program with the links that lead to it; returns the file itself."""
     parent, name = os.path.split(path)
     top = "/" + parent.split("/")[1]
     if os.path.islink(top):  # /lib and /lib64, where /usr is merged
@@ -78,7 +78,7 @@ def add_library(tree, path):
         return path
     target = os.readlink(path)
     tree.link(path, target)
-    return add_library(tree, os.path.join(os.path.dirname(path), target))
+    return add_file(tree, os.path.join(os.path.dirname(path), target))
 
 
 def authorities():

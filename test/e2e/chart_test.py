@@ -51,6 +51,7 @@ EVERYTHING = {
             "digest": DIGEST,
             "pullPolicy": "IfNotPresent",
         },
+        "natImage": {"repository": "r.example/nat", "tag": "1.4", "digest": DIGEST},
         "resources": {
             "requests": {"cpu": 1, "memory": "64Mi"},
             "limits": {"cpu": 2, "memory": "1Gi"},
@@ -352,6 +353,7 @@ class Rendering:
         self.assertEqual(
             {
                 "CMESH_SIDECAR_IMAGE": f"r.example/proxy:1.3@{DIGEST}",
+                "CMESH_NAT_IMAGE": f"r.example/nat:1.4@{DIGEST}",
                 "CMESH_SIDECAR_PULL_POLICY": "IfNotPresent",
                 "CMESH_PROXY_CPU": "1",
                 "CMESH_PROXY_MEMORY": "64Mi",

@@ -18,7 +18,9 @@ LIMIT = 25_000_000  # bytes, of the image for the sidecars
 PROGRAMS = {
     "localproxy": ["localproxy", "kubeconfig-gen", "rulesync"],
     "manager": ["manager"],
+    "nat": ["nat-init"],
 }
+TOOLS = {"nat": ["nft"]}  # of the distribution's, that ours run
 SANITIZED = harness.is_sanitized(harness.program("localproxy"))
 
 
@@ -101,6 +103,7 @@ class BuildTest(harness.TestCase):
         """No other program, nothing of the machine it was made on, nothing that gives rights."""
         for name, image in self.images.items():
             programs = {f"usr/local/bin/{program}" for program in PROGRAMS[name]}
+            programs |= {f"usr/sbin/{tool}" for tool in TOOLS.get(name, ())}
             executable = set()
             for member, _ in image.members():
                 self.assertEqual((0, 0, ""), (member.uid, member.gid, member.uname))
@@ -109,7 +112,7 @@ class BuildTest(harness.TestCase):
                     self.assertFalse(member.mode & 0o022, member.name)
                 self.assertRegex(
                     member.name,
-                    r"^(usr(/local(/bin(/.*)?)?|/lib.*|/share(/doc.*|/common-licenses.*)?)?"
+                    r"^(usr(/local(/bin(/.*)?)?|/sbin(/nft)?|/lib.*|/share(/doc.*|/common-licenses.*)?)?"
                     r"|lib(64|32)?|tmp|var(/lib(/dpkg(/status\.d(/.*)?)?)?)?"
                     r"|etc(/(passwd|group|nsswitch\.conf|os-release|debian_version"
                     r"|ssl(/certs(/ca-certificates\.crt)?)?))?)$",
@@ -130,6 +133,8 @@ class BuildTest(harness.TestCase):
             self.assertIn("nonroot:x:65532:", files["etc/group"])
             first = PROGRAMS[name][0]
             self.assertEqual([f"/usr/local/bin/{first}"], image.config["config"]["Entrypoint"])
+            path = "/usr/local/bin:/usr/sbin" if name in TOOLS else "/usr/local/bin"
+            self.assertEqual([f"PATH={path}"], image.config["config"]["Env"])
 
     @unittest.skipIf(SANITIZED, "programs with sanitizers are several times larger")
     def test_size(self):
@@ -197,7 +202,8 @@ class BuildTest(harness.TestCase):
         """Found by content: each library is, byte for byte, that of an installed package."""
         packages = {"base-files", "ca-certificates"}
         for member, data in image.members():
-            if not re.match(r"usr/lib\d*/.*\.so", member.name) or not member.isfile():
+            ours = not re.match(r"usr/(lib\d*/.*\.so|sbin/)", member.name)
+            if ours or not member.isfile():
                 continue
             with open("/" + member.name, "rb") as f:
                 if hashlib.sha256(f.read()).digest() != hashlib.sha256(data).digest():
@@ -224,10 +230,17 @@ class BuildTest(harness.TestCase):
             root = self.path("root-" + name)
             image.unpack(root)
             for program in PROGRAMS[name]:
-                command = ["chroot", "--userspec=65532:65532", root, f"/usr/local/bin/{program}"]
-                done = subprocess.run([*command, "--version"], capture_output=True, text=True)
-                self.assertEqual(0, done.returncode, done.stderr)
-                self.assertRegex(done.stdout, rf"^{program} \d+\.\d+\.\d+\n$")
+                self.assertRegex(self.version(root, program), rf"^{program} \d+\.\d+\.\d+\n$")
+            for tool in TOOLS.get(name, ()):
+                self.assertIn(tool, self.version(root, tool))
+
+    def version(self, root, program):
+        """Of one that the image's own PATH finds."""
+        env = {"PATH": "/usr/local/bin:/usr/sbin"}
+        command = ["/usr/sbin/chroot", "--userspec=65532:65532", root, program, "--version"]
+        done = subprocess.run(command, capture_output=True, text=True, env=env)
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout
 
 
 class RootfsTest(harness.TestCase):

@@ -31,6 +31,7 @@ app.kubernetes.io/component: manager
 {{- /* Flags of the manager, as CMESH_FLAG: VALUE. */ -}}
 {{- define "cmesh.settings" -}}
 CMESH_SIDECAR_IMAGE: {{ include "cmesh.image" (list .Values.proxy.image .) | quote }}
+CMESH_NAT_IMAGE: {{ include "cmesh.image" (list .Values.proxy.natImage .) | quote }}
 {{- with .Values.proxy.image.pullPolicy }}
 CMESH_SIDECAR_PULL_POLICY: {{ . | quote }}
 {{- end }}
