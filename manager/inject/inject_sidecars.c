@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "inject/inject_account.h"
 #include "inject/inject_paths.h"
+#include "kube/access/access.h"
 #include "object/names.h"
 #include "json/field.h"
 
@@ -325,7 +326,8 @@ static cJSON *rulesync_container(struct edit *ed, const struct inject_plan *plan
     return c;
 }
 
-/* The only part of the mesh that has a right in the pod. */
+/* The only part of the mesh that has a right in the pod; and no credential: where nothing is
+ * mounted in its place, the API server adds the token of the service account to each container. */
 static cJSON *nat_container(struct edit *ed, const struct inject_plan *plan)
 {
     cJSON *c = new_container(ed, plan, SIDECAR_NAT_INIT, "nat-init");
@@ -334,6 +336,7 @@ static cJSON *nat_container(struct edit *ed, const struct inject_plan *plan)
     edit_append_format(ed, args, "--except-user=%u", (unsigned)plan->settings->user);
     edit_append_format(ed, args, "--to-port=%d", SIDECAR_TLS_PORT);
     add_copies(ed, c, "env", plan->access.env);
+    inject_sidecars_mount(ed, c, INJECT_ACCOUNT_VOLUME, KUBE_SERVICE_ACCOUNT_DIR, true);
     cJSON *context = edit_object(ed, c, "securityContext");
     edit_bool(ed, context, "runAsNonRoot", false);
     edit_number(ed, context, "runAsUser", 0);
