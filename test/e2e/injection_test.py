@@ -7,11 +7,8 @@ knows no native sidecars; of those only the commands are tried. What a kubelet d
 ones is played.
 """
 
-import base64
-import glob
 import json
 import os
-import re
 import shutil
 import signal
 import stat
@@ -19,21 +16,13 @@ import subprocess
 import time
 
 import harness
+import played_pod
 import real_clients
 import releases
-import shard
 import wire
 
-PODS = os.path.join(harness.ROOT, "test", "unit", "manager", "inject", "pods")
 PROGRAMS = ("kubeconfig-gen", "localproxy", "rulesync")
 WRONG_USAGE = 2
-
-
-def injected(kind):
-    """Name and object of each pod that was injected in that way."""
-    for path in sorted(glob.glob(os.path.join(PODS, f"*.{kind}.json"))):
-        with open(path, encoding="utf-8") as f:
-            yield os.path.basename(path), json.load(f)
 
 
 class ApiServerTest(harness.TestCase):
@@ -46,7 +35,7 @@ class ApiServerTest(harness.TestCase):
         cluster.json(accounts, "POST", {"metadata": {"name": "operator-demo"}})
         harness.wait_for_pods(cluster, namespace, "operator-demo")
         count = 0
-        for name, pod in injected("ordinary"):
+        for name, pod in played_pod.injected("ordinary"):
             with self.subTest(pod=name):
                 made = cluster.json(f"/api/v1/namespaces/{namespace}/pods", "POST", pod)
                 for kind in ("initContainers", "containers", "volumes"):
@@ -72,133 +61,57 @@ class ApiServerTest(harness.TestCase):
 
 
 class PlayedPodTest(harness.TestCase):
-    """The commands of an injected pod, run in the order in which a kubelet without native sidecars
-    runs them, with folders and ports of their own."""
-
-    SHARD = {"namespace": "operator-demo", "name": "sharding-demo"}
-    PORTS = ("5443", "5446", "5441", "5442")
+    """The commands of an injected pod, in their order."""
 
     def setUp(self):
         super().setUp()
         self.cluster = harness.cluster()
         self.namespace = harness.make_namespace(self.cluster, "played", self.addCleanup)
-        spec = dict(injected("ordinary"))["operator.ordinary.json"]["spec"]
-        self.containers = {c["name"]: c for c in spec["initContainers"] + spec["containers"]}
-        self.places = [("--in-cluster", f"--kubeconfig={self.cluster.kubeconfig}")]
-        self.places += [("[::]:", "127.0.0.1:")]
-        self.ports = {port: str(harness.free_port()) for port in self.PORTS}
-        for host in ("127.0.0.1", "localhost"):
-            self.places += [(f"{host}:{old}", f"{host}:{new}") for old, new in self.ports.items()]
-        for folder in ("/etc/cmesh", "/var/lib/cmesh", "/run/cmesh"):
-            self.places.append((folder, self.path(os.path.basename(os.path.dirname(folder)))))
-        for folder in ("etc/kubeconfig", "lib", "run"):
-            os.makedirs(self.path(folder))
-        self.mount = shard.Mount(self.path("etc/rules"))
-        self.count = 0
+        access = {"kubeconfig": self.cluster.kubeconfig}
+        self.pod = played_pod.PlayedPod(self.addCleanup, self.folder, self.namespace, **access)
 
     def publish(self, generation=1):
         limit = harness.limit(["configmaps"], "mine=yes")
-        rules = harness.rules_document(limit, generation=generation)
-        self.mount.publish({**rules, "shard": self.SHARD})
-
-    def variables(self, container):
-        """Their values, some of which come from fields of the pod."""
-        fields = {"name": "operator-0", "namespace": self.namespace, "uid": "11-22"}
-        fields = {f"metadata.{key}": value for key, value in fields.items()}
-
-        def value(variable):
-            if "value" in variable:
-                return self.here(variable["value"])
-            return fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
-
-        return {variable["name"]: value(variable) for variable in container.get("env", ())}
-
-    def here(self, word):
-        """With the folders and ports of this test in place of the pod's."""
-        for old, new in self.places:
-            word = word.replace(old, new)
-        return word
-
-    def start(self, command, *more, env=None):
-        self.count += 1
-        words = [self.here(word) for word in [*command, *more]]
-        log = self.path(f"log-{self.count}")
-        with open(log, "wb") as f:
-            process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", harness.program(words[0]), *words[1:]],
-                env=harness.clean_environment(HOME=self.folder, **(env or {})),
-                stdin=subprocess.DEVNULL,
-                stderr=f,
-            )
-        self.addCleanup(harness.end_process, process)
-        return process
-
-    def start_container(self, name):
-        container = self.containers[name]
-        env = self.variables(container)
-        return self.start(container["command"], *container["args"], env=env)
-
-    def start_gate(self):
-        hook = self.containers["cmesh-rulesync"]["lifecycle"]["postStart"]
-        return self.start(hook["exec"]["command"])
-
-    def credentials(self):
-        """The header that client-go makes of the operator's kubeconfig over plain HTTP."""
-        with open(self.path("etc/kubeconfig/config"), encoding="utf-8") as f:
-            user = re.search(r"http://(cmesh:[^@]+)@", f.read())[1]
-        return [("Authorization", "Basic " + base64.b64encode(user.encode()).decode())]
-
-    def start_pod(self):
-        """All of it; returns localproxy and rulesync."""
-        for name in ("cmesh-kubeconfig", "cmesh-rules"):
-            self.assertEqual(0, self.start_container(name).wait(20), name)
-        proxy = self.start_container("cmesh-localproxy")
-        rulesync = self.start_container("cmesh-rulesync")
-        self.assertEqual(0, self.start_gate().wait(20))
-        return proxy, rulesync
-
-    def operator(self):
-        """A kubectl that was given what the operator is given."""
-        return harness.Kubectl(self.folder, self.path("etc/kubeconfig/config"))
+        self.pod.publish(harness.rules_document(limit, generation=generation))
 
     def test_the_operator_starts_after_its_proxy(self):
-        self.assertEqual(0, self.start_container("cmesh-kubeconfig").wait(20))
-        rules = self.start_container("cmesh-rules")
+        self.assertEqual(0, self.pod.start_container("cmesh-kubeconfig").wait(20))
+        rules = self.pod.start_container("cmesh-rules")
         time.sleep(1)
         self.assertIsNone(rules.poll(), "it waits for rules")
         self.publish()
         self.assertEqual(0, rules.wait(20))
-        gate = self.start_gate()
+        gate = self.pod.start_gate()
         time.sleep(1)
         self.assertIsNone(gate.poll(), "it waits for localproxy")
-        self.start_container("cmesh-localproxy")
-        self.start_container("cmesh-rulesync")
+        self.pod.start_container("cmesh-localproxy")
+        self.pod.start_container("cmesh-rulesync")
         self.assertEqual(0, gate.wait(20))
-        answer = wire.fetch(f"127.0.0.1:{self.ports['5441']}", "/readyz")
+        answer = wire.fetch(f"127.0.0.1:{self.pod.ports['5441']}", "/readyz")
         self.assertEqual(200, answer.status)
         for name, labels in (("mine", {"mine": "yes"}), ("other", {})):
             path = f"/api/v1/namespaces/{self.namespace}/configmaps"
             self.cluster.json(path, "POST", {"metadata": {"name": name, "labels": labels}})
-        out = self.operator()("get", "configmaps", "-n", self.namespace, "-o", "name")
+        out = self.pod.kubectl()("get", "configmaps", "-n", self.namespace, "-o", "name")
         self.assertEqual("configmap/mine\n", out)
 
     def test_the_operator_ends_before_its_proxy(self):
         self.publish()
-        proxy, rulesync = self.start_pod()
+        proxy, rulesync = self.pod.start_all()
         path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
         lease = {"metadata": {"name": "operator"}, "spec": {"holderIdentity": "me"}}
         self.cluster.json(path, "POST", lease)
-        address = f"127.0.0.1:{self.ports['5443']}"
+        address = f"127.0.0.1:{self.pod.ports['5443']}"
         watch = wire.Connection(address)
         self.addCleanup(watch.close)
-        watch.send_head("GET", "/api/v1/configmaps?watch=true", self.credentials())
+        watch.send_head("GET", "/api/v1/configmaps?watch=true", self.pod.credentials())
         self.assertEqual(200, watch.read_head().status)
         for process in (proxy, rulesync):
             process.send_signal(signal.SIGTERM)
         rulesync.wait(20)
         time.sleep(3)  # the operator does what it was at
         body = json.dumps({"spec": {"holderIdentity": ""}}).encode()
-        headers = [("Content-Type", "application/merge-patch+json"), *self.credentials()]
+        headers = [("Content-Type", "application/merge-patch+json"), *self.pod.credentials()]
         answer = wire.fetch(address, f"{path}/operator", "PATCH", headers, body)
         self.assertEqual(200, answer.status, answer)
         watch.close()
@@ -208,33 +121,34 @@ class PlayedPodTest(harness.TestCase):
         """Neither an SSRF of the operator nor another container; but probes and metrics go on. The
         token's file is the sidecars' own, and a pod that starts again keeps the token."""
         self.publish()
-        self.start_pod()
-        address = f"127.0.0.1:{self.ports['5443']}"
+        self.pod.start_all()
+        address = f"127.0.0.1:{self.pod.ports['5443']}"
         for target in ("/version", "/api/v1/secrets", "/api/v1/pods?watch=true"):
             self.assertEqual(401, wire.fetch(address, target).status, target)
         wrong = [("Authorization", "Bearer " + "x" * 43)]
         self.assertEqual(401, wire.fetch(address, "/version", headers=wrong).status)
-        right = self.credentials()
+        right = self.pod.credentials()
         self.assertEqual(200, wire.fetch(address, "/version", headers=right).status)
         for port, target in (("5441", "/readyz"), ("5441", "/metrics"), ("5442", "/healthz")):
-            self.assertEqual(200, wire.fetch(f"127.0.0.1:{self.ports[port]}", target).status, target)
+            answer = wire.fetch(f"127.0.0.1:{self.pod.ports[port]}", target)
+            self.assertEqual(200, answer.status, target)
         self.assertEqual(0o600, stat.S_IMODE(os.stat(self.path("run/token")).st_mode))
-        self.assertEqual(0, self.start_container("cmesh-kubeconfig").wait(20))
-        self.assertEqual(right, self.credentials())
+        self.assertEqual(0, self.pod.start_container("cmesh-kubeconfig").wait(20))
+        self.assertEqual(right, self.pod.credentials())
 
     def kubectls(self):
         """Of each release that is here: the older ones have another client-go."""
         folders, _ = releases.folders()
-        yield self.operator()
+        yield self.pod.kubectl()
         for folder in folders or ():
-            kubectl = self.operator()
+            kubectl = self.pod.kubectl()
             kubectl.program = os.path.join(folder, "kubectl")
             yield kubectl
 
     def test_real_clients_send_the_token(self):
         """They are given the operator's kubeconfig, and nothing else."""
         self.publish()
-        self.start_pod()
+        self.pod.start_all()
         kubeconfig = self.path("etc/kubeconfig/config")
         path = f"/api/v1/namespaces/{self.namespace}/configmaps"
         mine = {"metadata": {"name": "mine", "labels": {"mine": "yes"}}}
@@ -279,12 +193,12 @@ class PlayedPodTest(harness.TestCase):
 
     def test_the_pod_starts_again_without_its_configmap(self):
         self.publish(3)
-        for process in self.start_pod():
+        for process in self.pod.start_all():
             process.send_signal(signal.SIGTERM)
             process.wait(20)
-        shutil.rmtree(self.mount.path)
-        self.start_pod()
-        answer = wire.fetch(f"127.0.0.1:{self.ports['5441']}", "/status")
+        shutil.rmtree(self.pod.mount.path)
+        self.pod.start_all()
+        answer = wire.fetch(f"127.0.0.1:{self.pod.ports['5441']}", "/status")
         self.assertEqual(3, json.loads(answer.body)["rules"]["generation"])
 
 
@@ -315,7 +229,7 @@ class CommandTest(harness.TestCase):
     def test_flags(self):
         seen = set()
         for kind in ("ordinary", "native"):
-            for _, pod in injected(kind):
+            for _, pod in played_pod.injected(kind):
                 spec = pod["spec"]
                 for container in spec["initContainers"] + spec["containers"]:
                     if not container["name"].startswith("cmesh-"):

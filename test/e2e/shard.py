@@ -27,38 +27,49 @@ def document(generation, **more):
     return {**harness.rules_document(*limits, generation=generation), **more}
 
 
-class Mount:
-    """A folder as the kubelet keeps it for a ConfigMap: keys are links into `..data`, which is a
-    link to a folder that bears its time, swapped by renaming a new link over it."""
+class Volume:
+    """A folder as the kubelet keeps it for a ConfigMap or a service account: files are links into
+    `..data`, which is a link to a folder that bears its time, swapped by renaming a new link over
+    it."""
 
     def __init__(self, path):
         self.path = path
         self.count = 0
 
-    def publish(self, rules):
-        """`rules`: a document, a text, or None: a ConfigMap without that key."""
+    def put(self, files):
+        """From now on it holds these: name -> text."""
         os.makedirs(self.path, exist_ok=True)
         self.count += 1
         data = os.path.join(self.path, "..data")
         old = os.readlink(data) if os.path.islink(data) else None
         new = f"..2024_05_01_10_00_00.{self.count:09}"
         os.mkdir(os.path.join(self.path, new))
-        key = os.path.join(self.path, "rules.json")
-        if rules is not None:
-            text = rules if isinstance(rules, str) else json.dumps(rules)
-            with open(os.path.join(self.path, new, "rules.json"), "w", encoding="utf-8") as f:
+        for name, text in files.items():
+            with open(os.path.join(self.path, new, name), "w", encoding="utf-8") as f:
                 f.write(text)
-            if not os.path.islink(key):
-                os.symlink("..data/rules.json", key)
+            if not os.path.islink(os.path.join(self.path, name)):
+                os.symlink(f"..data/{name}", os.path.join(self.path, name))
         os.symlink(new, data + "_tmp")
         os.rename(data + "_tmp", data)
-        if rules is None and os.path.islink(key):
-            os.unlink(key)
+        for name in os.listdir(self.path):
+            if not name.startswith("..") and name not in files:
+                os.unlink(os.path.join(self.path, name))
         if old is not None:
             shutil.rmtree(os.path.join(self.path, old))
 
     def remove(self):
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+class Mount(Volume):
+    """Of the ConfigMap with a shard's rules."""
+
+    def publish(self, rules):
+        """`rules`: a document, a text, or None: a ConfigMap without that key."""
+        if rules is None:
+            self.put({})
+        else:
+            self.put({"rules.json": rules if isinstance(rules, str) else json.dumps(rules)})
 
 
 class RuleSync:
