@@ -68,7 +68,7 @@ lint_shell() {
 lint_licence() {
 	local files file missing=0
 	mapfile -t files < <({
-		tracked '*.c' '*.h' '*.cmake' '*CMakeLists.txt' '*.py' '*.js' '*.mjs' '*.go'
+		tracked '*.c' '*.h' '*.cmake' '*CMakeLists.txt' '*.py' '*.js' '*.mjs' '*.go' '*.java'
 		shell_scripts
 	} | sort -u)
 	report licence ${#files[@]} "source files"

@@ -238,19 +238,40 @@ def go_elector(identity, url, **flags):
     return Client(identity, command)
 
 
-def js_informer(name, url, watches, folder):
-    """`folder`: where node finds packages beside the script."""
-    script = os.path.join(folder, "informer.mjs")
+def js_script(name, folder):
+    """A program of clients/ in `folder`, where node finds packages beside it."""
+    script = os.path.join(folder, name)
     if not os.path.exists(script):
-        shutil.copy(os.path.join(PROGRAMS, "informer.mjs"), script)
-        os.symlink(
-            os.path.join(install_js_client(), "node_modules"), os.path.join(folder, "node_modules")
-        )
-    return Client(name, ["node", "--preserve-symlinks-main", script, url], watches)
+        shutil.copy(os.path.join(PROGRAMS, name), script)
+    if not os.path.exists(os.path.join(folder, "node_modules")):
+        modules = os.path.join(install_js_client(), "node_modules")
+        os.symlink(modules, os.path.join(folder, "node_modules"))
+    return ["node", "--preserve-symlinks-main", script]
+
+
+def js_informer(name, url, watches, folder):
+    return Client(name, [*js_script("informer.mjs", folder), url], watches)
+
+
+def python_script(name):
+    return [PYTHON, os.path.join(PROGRAMS, name)]
 
 
 def python_informer(name, url, watches):
-    return Client(name, [PYTHON, os.path.join(PROGRAMS, "informer.py"), url], watches)
+    return Client(name, [*python_script("informer.py"), url], watches)
+
+
+def have_java():
+    return shutil.which("javac") is not None
+
+
+def java_operator(folder):
+    """Compiled there, if it is not yet."""
+    if not os.path.exists(os.path.join(folder, "Operator.class")):
+        source = os.path.join(PROGRAMS, "Operator.java")
+        subprocess.run(["javac", "-d", folder, source], check=True)
+    java = os.path.realpath(shutil.which("java"))
+    return [java, "-XX:TieredStopAtLevel=1", "-cp", folder, "Operator"]  # it begins sooner
 
 
 def wait_synced(clients, timeout=60):

@@ -3,8 +3,9 @@
 //
 //   node informer.mjs SERVER RESOURCE[@NAMESPACE]...
 //
-// RESOURCE is RESOURCE (of the core group) or GROUP/VERSION/RESOURCE. "dump" on standard input
-// prints what the informers hold; "quit", or its end, ends the program.
+// SERVER is an URL, or "in-cluster": what the service account of a pod says. RESOURCE is RESOURCE (of
+// the core group) or GROUP/VERSION/RESOURCE. "dump" on standard input prints what the informers hold;
+// "quit", or its end, ends the program.
 import * as readline from 'node:readline';
 import * as k8s from '@kubernetes/client-node';
 
@@ -86,8 +87,12 @@ function dump(informers) {
 
 const [server, ...watches] = process.argv.slice(2);
 const config = new k8s.KubeConfig();
-// The client refuses plain HTTP otherwise; kubeconfig-gen writes the same.
-config.loadFromClusterAndUser({ name: 'cmesh', server, skipTLSVerify: true }, { name: 'nobody' });
+if (server === 'in-cluster') {
+  config.loadFromCluster();
+} else {
+  // The client refuses plain HTTP otherwise; kubeconfig-gen writes the same.
+  config.loadFromClusterAndUser({ name: 'cmesh', server, skipTLSVerify: true }, { name: 'nobody' });
+}
 const informers = watches.map((text) => start(config, text));
 const lines = readline.createInterface({ input: process.stdin });
 lines.on('line', (line) => {

@@ -5,6 +5,7 @@ happens, a JSON object a line.
 
     informer.py SERVER FORM:RESOURCE[@NAMESPACE]...
 
+SERVER is an URL, or "in-cluster": what the service account of a pod says.
 FORM says how the library's Watch.stream is called: "endless" without a time limit, where it
 resumes by itself; "limited" with one, where it does not, and the loop here goes on from where it
 was; "brief" with one of a second. RESOURCE is RESOURCE (of the core group)
@@ -18,7 +19,7 @@ import threading
 import time
 
 import urllib3
-from kubernetes import client, watch
+from kubernetes import client, config, watch
 
 PRINTING = threading.Lock()
 TIMES = {"endless": {}, "limited": {"timeout_seconds": 3600}, "brief": {"timeout_seconds": 1}}
@@ -150,7 +151,10 @@ class Informer:
 
 def main():
     configuration = client.Configuration()
-    configuration.host = sys.argv[1]
+    if sys.argv[1] == "in-cluster":
+        config.load_incluster_config(configuration)
+    else:
+        configuration.host = sys.argv[1]
     configuration.connection_pool_maxsize = 2 * len(sys.argv)
     api_client = client.ApiClient(configuration)
     informers = [Informer(api_client, text) for text in sys.argv[2:]]
