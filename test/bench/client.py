@@ -3,12 +3,14 @@
 
 import http.client
 import socket
+import ssl
 import time
 
 from lab import BenchError
 from server import POD
 
 START_LIMIT = 60
+GZIP = {"Accept-Encoding": "gzip"}
 POLL = 0.0002
 HEADERS = {"Accept": "application/json", "User-Agent": "operator/v1 (linux/amd64)"}
 
@@ -17,9 +19,22 @@ class NoAnswer(BenchError):
     """A proxy does not start, or does not get through to the server."""
 
 
-def get(port, path, headers=None):
+def trust(authority):
+    """What makes a connection TLS to a server that this authority (a path) signed: `tls` below."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(authority)
+    return context
+
+
+def connection_to(port, tls):
+    if tls is None:
+        return http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    return http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=tls)
+
+
+def get(port, path, headers=None, tls=None):
     """Status and body of one request on a connection of its own."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = connection_to(port, tls)
     try:
         connection.request("GET", path, headers={**HEADERS, **(headers or {})})
         response = connection.getresponse()
@@ -71,15 +86,65 @@ def warm(port, connections):
             s.close()
 
 
-def gets(port, count, path=POD, headers=None):
-    """Asks `count` times in a row on one connection; every answer must be 200."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    try:
+class Kept:
+    """One connection that is kept for many requests. Use as a context manager."""
+
+    def __init__(self, port, path=POD, headers=None, tls=None):
+        self.connection = connection_to(port, tls)
+        self.path = path
+        self.headers = {**HEADERS, **(headers or {})}
+
+    def ask(self, count):
+        """One request after the other; every answer must be 200."""
         for _ in range(count):
-            connection.request("GET", path, headers={**HEADERS, **(headers or {})})
-            response = connection.getresponse()
+            self.connection.request("GET", self.path, headers=self.headers)
+            response = self.connection.getresponse()
             response.read()
             if response.status != 200:
-                raise BenchError(f"GET {path} was answered {response.status}")
-    finally:
-        connection.close()
+                raise BenchError(f"GET {self.path} was answered {response.status}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.connection.close()
+
+
+def gets(port, count, path=POD, headers=None, tls=None):
+    """Asks `count` times in a row on one connection."""
+    with Kept(port, path, headers, tls) as kept:
+        kept.ask(count)
+
+
+class Fresh:
+    """A connection for each request, which the proxy ends. None resumes a TLS session: those of
+    client-go do not either."""
+
+    REQUEST = f"GET {POD} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+
+    def __init__(self, port, tls=None):
+        self.port = port
+        self.tls = tls
+
+    def connect(self):
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return s if self.tls is None else self.tls.wrap_socket(s, server_hostname="127.0.0.1")
+
+    def ask(self, count):
+        for _ in range(count):
+            with self.connect() as s:
+                s.sendall(self.REQUEST)
+                response = http.client.HTTPResponse(s)
+                response.begin()
+                response.read()
+                if response.status != 200:
+                    raise BenchError(f"GET {POD} was answered {response.status}")
+                if s.recv(1):
+                    raise BenchError("more came than the answer")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        pass

@@ -6,11 +6,12 @@ A measure gets the bench (its lab, upstream, tools and durations) and a running 
 """
 
 import time
+from functools import partial
 
-from client import first_answer_ms, gets, warm
+from client import GZIP, Fresh, Kept, first_answer_ms, gets, trust, warm
 from counters import Counters
 from lab import BenchError
-from server import LIST, POD, watch_target
+from server import LARGE_LIST, LARGE_LIST_ITEMS, LIST, POD, watch_target
 
 WATCHES = 100
 EVENTS_PER_WATCH = 50
@@ -34,6 +35,18 @@ ROWS = {
     "event_p99": ("added latency of an event, p99", "us", 0, "250"),
     "list_cpu": ("CPU per GB of lists, plain", "s", 2, ""),
     "list_gzip_cpu": ("CPU per GB of lists, gzip", "s", 2, ""),
+    "tls_get_plain": ("CPU per small GET, plain listener", "us", 1, ""),
+    "tls_get": ("CPU per small GET, TLS listener", "us", 1, ""),
+    "tls_get_times": ("the same, TLS to plain", "times", 2, ""),
+    "tls_list_plain": (f"CPU per GB of {LARGE_LIST_ITEMS:,} pods, plain listener", "s", 2, ""),
+    "tls_list": (f"CPU per GB of {LARGE_LIST_ITEMS:,} pods, TLS listener", "s", 2, ""),
+    "tls_list_times": ("the same, TLS to plain", "times", 2, ""),
+    "tls_gzip_plain": ("CPU per GB of the same, gzip, plain listener", "s", 2, ""),
+    "tls_gzip": ("CPU per GB of the same, gzip, TLS listener", "s", 2, ""),
+    "tls_gzip_times": ("the same, TLS to plain", "times", 2, ""),
+    "tls_connection_plain": ("CPU per connection of one GET, plain listener", "us", 0, ""),
+    "tls_connection": ("CPU per connection of one GET, TLS listener", "us", 0, ""),
+    "tls_connection_times": ("the same, TLS to plain", "times", 2, ""),
     "start": ("exec to the first answer", "ms", 1, "9"),
     "rss_idle": ("RSS after the first answer", "MB", 1, "5"),
     "rss_loaded": ("RSS after the load", "MB", 1, ""),
@@ -49,20 +62,25 @@ GROUPS = {
     "count": ["get1_instructions", "get32_instructions", "event_instructions", "get1_calls",
               "get32_calls", "event_calls"],
     "events": ["event_cpu", "event_p50", "event_p99"],
+    "tls": [f"tls_{what}{how}" for what in ("get", "list", "gzip", "connection")
+            for how in ("_plain", "", "_times")],
     "memory": ["watch_mem", "watch_mem_many"],
 }
 
 
 class Running:
-    """A proxy that answers."""
+    """A proxy that answers. With `over_tls` on another port, too; `trust` is for clients there."""
 
-    def __init__(self, bench, proxy):
+    def __init__(self, bench, proxy, over_tls=False):
         self.proxy = proxy
         self.port = bench.lab.free_port()
-        argv = proxy.argv(bench.lab, bench.upstream, self.port)
+        self.tls_port = bench.lab.free_port() if over_tls else None
+        argv = proxy.argv(bench.lab, bench.upstream, self.port, self.tls_port)
         self.process = bench.lab.spawn(proxy.name, argv, role="proxy")
         self.start_ms = first_answer_ms(self.process, self.port)
         self.process.find_workers()
+        self.trust = (trust(proxy.authority(bench.lab, bench.upstream, self.port)) if over_tls
+                      else None)
 
     def stop(self, bench):
         bench.lab.stop(self.process)
@@ -131,6 +149,47 @@ def lists(row, headers):
         # Per byte of the objects: with gzip fewer bytes travel, for the same list.
         return {row: used["cpu"] / 1e9 / (report["requests"] * len(bench.upstream.list) / 1e9)}
     return measure
+
+
+def beside_plain(row, connect, batch, figure):
+    """The same work plain and over TLS, in many small parts by turns, so that what else the
+    machine does concerns both alike. `connect` makes a client of a port, which asks `batch` times
+    in each part; `figure` makes what the row says of the CPU nanoseconds of one request."""
+    def measure(bench, running):
+        spent_ns = [0, 0]
+        with connect(running.port, tls=None) as plain, \
+                connect(running.tls_port, tls=running.trust) as over_tls:
+            clients = (plain, over_tls)
+            for client in clients:
+                client.ask(batch)
+            for part in range(bench.parts):
+                # Plain, TLS, TLS, plain: neither always follows the other.
+                for which in (0, 1) if part % 2 == 0 else (1, 0):
+                    before = running.process.cpu_ns()
+                    clients[which].ask(batch)
+                    spent_ns[which] += running.process.cpu_ns() - before
+        plain, over_tls = (figure(bench, ns / bench.parts / batch) for ns in spent_ns)
+        return {f"{row}_plain": plain, row: over_tls, f"{row}_times": over_tls / plain}
+    return measure
+
+
+def in_us(bench, ns):
+    del bench
+    return ns / 1e3
+
+
+def for_each_gb(bench, ns):
+    return ns / len(bench.upstream.large_list)  # ns a byte are seconds a GB
+
+
+BESIDE_PLAIN = {
+    "small GETs over TLS": beside_plain("tls_get", Kept, 200, in_us),
+    "large lists over TLS": beside_plain("tls_list", partial(Kept, path=LARGE_LIST), 1,
+                                         for_each_gb),
+    "large lists with gzip over TLS": beside_plain(
+        "tls_gzip", partial(Kept, path=LARGE_LIST, headers=GZIP), 4, for_each_gb),
+    "connections over TLS": beside_plain("tls_connection", Fresh, 10, in_us),
+}
 
 
 def watch_load(bench, port, watches, rate, warmup_ms, measure_ms):

@@ -3,7 +3,8 @@
 
 To add a peer, write a class with `name`, `package`, `argv` and `version`, and put it into PROXIES.
 Every one gets the same job: plain HTTP/1.1 in, TLS with a verified certificate out, a bearer token
-added, a pool of kept connections, nothing logged, nothing held back.
+added, a pool of kept connections, nothing logged, nothing held back; for the rows that say so TLS
+in, too, on another port, with a P-256 certificate.
 """
 
 import json
@@ -33,10 +34,20 @@ class Proxy:
 
     version_flag = "-v"
 
-    def argv(self, lab, upstream, port, single=False):
-        """Writes the configuration and returns the command line that listens on `port`. `single`
-        asks for one process without a master, for a profiler."""
+    # pylint: disable-next=too-many-arguments
+    def argv(self, lab, upstream, port, tls_port=None, single=False):
+        """Writes the configuration and returns the command line that listens on `port`, and with
+        TLS on `tls_port` if it is given. `single` asks for one process without a master, for a
+        profiler."""
         raise NotImplementedError
+
+    def listens_with_tls(self):
+        return True
+
+    def authority(self, lab, upstream, port):
+        """The path of the certificate of whoever signed what is shown on `tls_port`."""
+        del lab, port
+        return upstream.ca
 
 
 class Nginx(Proxy):
@@ -65,6 +76,7 @@ http {{
     }}
     server {{
         listen 127.0.0.1:{port} backlog=4096;
+        {tls}
         location / {{
             proxy_pass https://api;
             proxy_http_version 1.1;
@@ -83,11 +95,20 @@ http {{
 }}
 """
 
-    def argv(self, lab, upstream, port, single=False):
+    TLS = """
+        listen 127.0.0.1:{tls_port} ssl backlog=4096;
+        ssl_certificate {pair};
+        ssl_certificate_key {pair};
+        ssl_protocols TLSv1.2 TLSv1.3;
+"""
+
+    # pylint: disable-next=too-many-arguments
+    def argv(self, lab, upstream, port, tls_port=None, single=False):
         folder = lab.path(f"nginx-{port}")
+        tls = self.TLS.format(tls_port=tls_port, pair=upstream.pair) if tls_port else ""
         config = lab.write(f"nginx-{port}/nginx.conf", self.CONFIG.format(
             folder=folder, user=run_as(), paths=NGINX_PATHS.format(folder=folder), port=port,
-            master="off" if single else "on", tls_port=upstream.tls_port, token=TOKEN,
+            tls=tls, master="off" if single else "on", tls_port=upstream.tls_port, token=TOKEN,
             ca=upstream.ca, server_name=SERVER_NAME))
         return nginx_argv(folder, config)
 
@@ -111,6 +132,7 @@ defaults
     timeout http-keep-alive 1h
 frontend operator
     bind 127.0.0.1:{port} backlog 4096
+    {tls}
     default_backend api
 backend api
     http-request set-header Authorization "Bearer {token}"
@@ -118,18 +140,26 @@ backend api
 sni str({server_name}) ssl-min-ver TLSv1.2 pool-purge-delay 1h
 """
 
-    def argv(self, lab, upstream, port, single=False):
+    # pylint: disable-next=too-many-arguments
+    def argv(self, lab, upstream, port, tls_port=None, single=False):
+        tls = (f"bind 127.0.0.1:{tls_port} backlog 4096 ssl crt {upstream.pair} "
+               "ssl-min-ver TLSv1.2" if tls_port else "")
         config = lab.write(f"haproxy-{port}.cfg", self.CONFIG.format(
-            port=port, token=TOKEN, ca=upstream.ca, server_name=SERVER_NAME,
+            port=port, tls=tls, token=TOKEN, ca=upstream.ca, server_name=SERVER_NAME,
             tls_port=upstream.tls_port))
         return [self.binary, "-db", "-q", "-f", config]
 
 
-def no_token(binary):
-    """So that a localproxy asks for none, as other proxies do; an older build has no such word."""
+def has_in_help(binary, words):
+    """Whether --help has these words: an older build may do without what they say."""
     command = [binary, "--help"]
     told = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
-    return ["--token-file=off"] if "off: ask for none" in " ".join(told.split()) else []
+    return words in " ".join(told.split())
+
+
+def no_token(binary):
+    """So that a localproxy asks for none, as other proxies do."""
+    return ["--token-file=off"] if has_in_help(binary, "off: ask for none") else []
 
 
 class Localproxy(Proxy):
@@ -149,7 +179,14 @@ class Localproxy(Proxy):
             "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}]}
         return lab.write(f"{folder}/kubeconfig", json.dumps(kubeconfig))
 
-    def argv(self, lab, upstream, port, single=False):
+    def listens_with_tls(self):
+        return has_in_help(self.binary, "--listen-tls=ADDR:PORT")
+
+    def authority(self, lab, upstream, port):
+        return lab.path(f"localproxy-{port}", "authority", "ca.crt")
+
+    # pylint: disable-next=too-many-arguments
+    def argv(self, lab, upstream, port, tls_port=None, single=False):
         namespaces = ",".join(f"team-{n:02d}" for n in range(20))
         rules = {
             "apiVersion": "cmesh/v1", "kind": "ShardRules", "generation": 7,
@@ -162,10 +199,15 @@ class Localproxy(Proxy):
                 "labels": {"namespace": "ctrlmesh.kusionstack.io/namespace",
                            "shardHash": "ctrlmesh.kusionstack.io/sharding-hash"}}}
         folder = f"localproxy-{port}"
+        tls = []
+        if tls_port:
+            authority = os.path.dirname(self.authority(lab, upstream, port))
+            os.makedirs(authority, mode=0o700)
+            tls = ["--listen-tls", f"127.0.0.1:{tls_port}", "--local-tls", authority]
         return [self.binary,
                 "--kubeconfig", self.write_kubeconfig(lab, upstream, folder),
                 "--rules", lab.write(f"{folder}/rules.json", json.dumps(rules)),
-                "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0",
+                "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0", *tls,
                 "--state", lab.path(folder, "state"),  # as every installation has it
                 "--ready-file", lab.path(folder, "ready.json"), *no_token(self.binary)]
 

@@ -21,6 +21,8 @@ TOKEN = "bench-token"
 POD = "/api/v1/namespaces/default/pods/web-0"
 LIST = "/api/v1/pods?limit=500&resourceVersion=0"
 LIST_BYTES = 1_000_000
+LARGE_LIST = "/api/v1/pods?resourceVersion=0"
+LARGE_LIST_ITEMS = 10_000
 GROUP = "bench.cmesh.example"
 COLLECTION_ITEMS = 20
 DIFFERENCE_ITEMS = 2
@@ -69,7 +71,11 @@ http {{
     add_header Cache-Control "no-cache, private";
     add_header X-Kubernetes-Pf-Flowschema-Uid "7d1c3f0e-4b1d-4a55-9a52-0f7f1b1d6a10";
     add_header X-Kubernetes-Pf-Prioritylevel-Uid "2a8f6f6b-7a0e-4c39-8f4e-3f6a0c9f5f21";
-    map $arg_watch $pods {{ default /_list; true /_watch; 1 /_watch; }}
+    map $arg_watch:$arg_limit $pods {{
+        default /_list;
+        ~^(true|1): /_watch;
+        : /_large_list;
+    }}
     map $arg_watch:$arg_resourceVersionMatch $objects {{
         default /_collection;
         true: /_watch;
@@ -102,6 +108,12 @@ location = /_list {{
     gzip_proxied any;
     alias {folder}/list.json;
 }}
+location = /_large_list {{
+    internal;
+    gzip_static on;
+    gzip_proxied any;
+    alias {folder}/large_list.json;
+}}
 location ^~ /apis/{group}/ {{ rewrite ^ $objects last; }}
 location = /_collection {{ internal; alias {folder}/collection.json; }}
 location = /_difference {{ internal; alias {folder}/difference.json; }}
@@ -129,16 +141,22 @@ def make_certificates(lab, folder):
     lab.run(["openssl", "x509", "-req", "-days", "2", "-in", f"{folder}/server.csr",
              "-CA", f"{folder}/ca.crt", "-CAkey", f"{folder}/ca.key", "-CAcreateserial",
              "-extfile", f"{folder}/extensions", "-out", f"{folder}/server.crt"])
+    pair = []
+    for name in ("server.crt", "server.key"):
+        with open(f"{folder}/{name}", encoding="ascii") as f:
+            pair.append(f.read())
+    lab.write("upstream/server.pem", "".join(pair))
 
 
-def make_list(pod):
-    """About LIST_BYTES of pods that differ in what differs in a cluster; always the same bytes."""
+def make_list(pod, least_bytes=LIST_BYTES, least_items=0):
+    """Pods that differ in what differs in a cluster, until there are so many bytes and so many
+    pods; always the same bytes."""
     rng = random.Random(1)
     text = json.dumps(pod)
     uid, ip = pod["metadata"]["uid"], pod["status"]["podIP"]
     container = pod["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
     items, size = [], 0
-    while size < LIST_BYTES:
+    while size < least_bytes or len(items) < least_items:
         n = len(items)
         item = json.loads(text.replace("web-0", f"web-{n}")
                           .replace(uid, str(uuid.UUID(int=rng.getrandbits(128), version=4)))
@@ -153,6 +171,11 @@ def make_list(pod):
     return json.dumps({"kind": "PodList", "apiVersion": "v1",
                        "metadata": {"resourceVersion": "184213"}, "items": items},
                       separators=(",", ":")).encode() + b"\n"
+
+
+def compress(text):
+    """As kube-apiserver does it: with level 1."""
+    return gzip.compress(text, 1, mtime=0)
 
 
 def make_collection(pod, count):
@@ -173,24 +196,32 @@ class Upstream:
     def __init__(self, lab, tools):
         self.folder = lab.path("upstream")
         self.ca = f"{self.folder}/ca.crt"
+        self.pair = f"{self.folder}/server.pem"  # certificate and key, for proxies that show it
         self.tls_port = lab.free_port()
         self.plain_port = lab.free_port()
         with open(f"{HERE}/data/pod.json", encoding="utf-8") as f:
             self.pod = f.read()
         pod = json.loads(self.pod)
         self.list = make_list(pod)
+        self.large_list = self.large_list_gzip = b""
         lab.write("upstream/collection.json", make_collection(pod, COLLECTION_ITEMS))
         lab.write("upstream/difference.json", make_collection(pod, DIFFERENCE_ITEMS))
         lab.write("upstream/pod.json", self.pod)
         lab.write("upstream/list.json", self.list)
-        # kube-apiserver compresses with level 1.
-        self.list_gzip = gzip.compress(self.list, 1, mtime=0)
+        self.list_gzip = compress(self.list)
         lab.write("upstream/list.json.gz", self.list_gzip)
         make_certificates(lab, self.folder)
         source = lab.spawn("watch_source",
                            [f"{tools}/watch_source", "--event", f"{HERE}/data/event.json"])
         self.source = source.next_json(5)["listen"]
         self.start_nginx(lab)
+
+    def add_large_list(self, lab):
+        """Takes a second or two to make: for those only who ask for LARGE_LIST."""
+        self.large_list = make_list(json.loads(self.pod), least_items=LARGE_LIST_ITEMS)
+        self.large_list_gzip = compress(self.large_list)
+        lab.write("upstream/large_list.json", self.large_list)
+        lab.write("upstream/large_list.json.gz", self.large_list_gzip)
 
     def start_nginx(self, lab):
         folder = self.folder
