@@ -401,6 +401,41 @@ class QuotaTest(WebhookCase):
         self.assertEqual(["other", "regcred"], [s["name"] for s in spec["imagePullSecrets"]])
 
 
+class NatTest(WebhookCase):
+    """Pods whose connections the kernel is to redirect, in namespaces that let it and that do not."""
+
+    manager_args = ("--nat-image=cmesh.test/nat:1",)
+    LEVEL = "pod-security.kubernetes.io/enforce"
+
+    def operator(self, ns):
+        thing = operator(ns)
+        thing["metadata"]["labels"][f"{GROUP}/enable-iptables"] = "true"
+        return thing
+
+    def test_pod_security_is_minded(self):
+        ns = self.namespace({self.LEVEL: "privileged"})
+        self.create(sharding_config(ns))
+        made = harness.wait_for(lambda: self.try_pod(self.operator(ns)), "the shard is known")
+        images = {c["name"]: c["image"] for c in made["spec"]["initContainers"]}
+        self.assertEqual("cmesh.test/nat:1", images["cmesh-nat"])
+        path = f"/api/v1/namespaces/{ns}"
+        for level in ("baseline", "restricted"):
+            patch = {"metadata": {"labels": {self.LEVEL: level}}}
+            self.cluster.json(path, "PATCH", patch, "application/merge-patch+json")
+            thing = self.operator(ns)
+            thing["metadata"]["name"] = level
+            harness.wait_for(lambda t=thing: self.is_refused(t), "the manager knows the label")
+            said = self.refused(thing, "enable-iptables", self.LEVEL, "NET_ADMIN")
+            self.assertIn("led by its service account's folder", said)
+            del thing["metadata"]["labels"][f"{GROUP}/enable-iptables"]
+            self.taken(thing, dry_run=True)
+        patch = {"metadata": {"labels": {self.LEVEL: None}}}
+        self.cluster.json(path, "PATCH", patch, "application/merge-patch+json")
+        thing = self.operator(ns)
+        thing["metadata"]["name"] = "again"
+        harness.wait_for(lambda: not self.is_refused(thing), "the manager knows that it is gone")
+
+
 class AwayTest(WebhookCase):
     """The manager is away."""
 
