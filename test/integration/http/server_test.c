@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "http_fixture.h"
+#include "net/address.h"
 
 static void raw_exchange(struct world *w, struct raw_peer *p, const char *request,
                          const char *expected)
@@ -302,6 +303,51 @@ static void test_too_many_connections_are_closed(void **state)
     }
 }
 
+static void expect_page(struct world *w, const char *address)
+{
+    static struct raw_peer p;
+    raw_connect(&p, address);
+    raw_send(&p, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
+    raw_expect(w->loop, &p, "hello");
+    raw_close(&p);
+}
+
+static void test_several_addresses(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    static struct raw_peer idle;
+    for (size_t n = 1; n < HTTP_SERVER_ADDRESSES_MAX; n++) {
+        assert_string_equal(http_server_address_at(w->server, n), "");
+        assert_int_equal(http_server_listen(w->server, "127.0.0.1:0", NULL, &e), 0);
+        assert_string_not_equal(http_server_address_at(w->server, n),
+                                http_server_address(w->server));
+        expect_page(w, http_server_address_at(w->server, n));
+    }
+    expect_page(w, http_server_address(w->server));
+    assert_int_equal(http_server_listen(w->server, "127.0.0.1:0", NULL, &e), -E2BIG);
+    assert_string_equal(e.msg, "more than 16 addresses");
+    raw_connect(&idle, http_server_address_at(w->server, 1));
+    run_for(w->loop, 10);
+    http_server_drain(w->server);
+    run_until(w->loop, &w->drained);
+    raw_expect(w->loop, &idle, NULL);
+    assert_string_equal(http_server_address_at(w->server, 1), "");
+    raw_close(&idle);
+}
+
+static void test_an_address_that_is_taken(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    char taken[NET_ADDRESS_MAX];
+    (void)snprintf(taken, sizeof taken, "%s", http_server_address(w->server));
+    assert_int_equal(http_server_listen(w->server, taken, NULL, &e), UV_EADDRINUSE);
+    assert_non_null(strstr(e.msg, taken));
+    assert_int_equal(http_server_listen(w->server, taken, NULL, NULL), UV_EADDRINUSE);
+    expect_page(w, taken);
+}
+
 static void test_drain_finishes_what_runs(void **state)
 {
     struct world *w = *state;
@@ -382,6 +428,8 @@ int main(void)
         TEST(test_http_1_0_is_told_of_an_aborted_answer),
         TEST(test_connection_close_is_honoured),
         TEST(test_too_many_connections_are_closed),
+        TEST(test_several_addresses),
+        TEST(test_an_address_that_is_taken),
         TEST(test_drain_finishes_what_runs),
         TEST(test_drain_waits_for_no_idle_client),
         TEST(test_drain_delivers_what_is_queued),

@@ -124,6 +124,29 @@ static void test_in_another_service_mesh(void **state)
     assert_int_equal(f.lasting, 1);
 }
 
+/* As nat does it: they look as if they went to the API server, and end at a socket of localproxy's.
+ */
+static void test_what_is_redirected_to_us(void **state)
+{
+    struct foreign_connections f = with_service();
+    struct scene s = {.count = 0};
+    (void)state;
+    f.own_ports[2] = 5446;
+    add(&s, 100, "10.0.0.5:4000", SERVICE);
+    add(&s, 1, "127.0.0.1:5446", "10.0.0.5:4000");
+    add(&s, 2, "10.0.0.5:4001", SERVICE); /* localproxy's own, which is not redirected */
+    assert_false(update(&f, &s));
+    assert_false(update(&f, &s));
+    assert_int_equal(f.found_count, 0);
+    add(&s, 101, "10.0.0.5:4002", SERVICE);
+    add(&s, 102, "127.0.0.1:9999", "10.0.0.5:4002"); /* somebody else has that one */
+    add(&s, 103, "10.0.0.5:4003", SERVICE);
+    add(&s, 104, "127.0.0.1:5446", "10.0.0.5:4003"); /* not localproxy, whatever its port */
+    assert_true(update(&f, &s));
+    assert_false(update(&f, &s));
+    assert_int_equal(f.lasting, 2);
+}
+
 static void test_bounds(void **state)
 {
     struct foreign_connections f = with_service();
@@ -160,6 +183,7 @@ int main(void)
         cmocka_unit_test(test_where_our_own_go_is_the_api_server),
         cmocka_unit_test(test_our_clients_are_no_api_server),
         cmocka_unit_test(test_in_another_service_mesh),
+        cmocka_unit_test(test_what_is_redirected_to_us),
         cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
