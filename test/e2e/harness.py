@@ -271,7 +271,7 @@ class LocalProxy:
         self.ready_file = os.path.join(folder, "ready.json")
         self.log_path = os.path.join(folder, "log")
         self.exit_code = None
-        self.listen = self.admin = None
+        self.listen = self.listen_tls = self.admin = None
         path = program("localproxy")
         command = ["setpriv", "--pdeathsig", "KILL", *prefix, path, *args]
         command += ["--ready-file", self.ready_file]
@@ -296,6 +296,7 @@ class LocalProxy:
         with open(self.ready_file, encoding="utf-8") as f:
             bound = json.load(f)
         self.listen = bound["listen"]
+        self.listen_tls = bound.get("listenTLS")
         self.admin = bound["admin"]
 
     @property
@@ -608,6 +609,15 @@ def seed():
 def reloads(usual):
     """How many reloads a test does: $CMESH_E2E_RELOADS (run --reloads) for a long run."""
     return int(os.environ.get("CMESH_E2E_RELOADS") or usual)
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as s:
+            s.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
 
 
 def free_port():

@@ -13,6 +13,7 @@ import threading
 import harness
 import real_clients
 import upstream
+import wire
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RULES = harness.rules_document(harness.limit(["pods"], "app=foo"))
@@ -115,6 +116,51 @@ class LocalTlsTest(harness.TestCase):
         self.assertEqual(200, proxy.fetch("/api/v1/pods", headers=headers, tls=context).status)
         self.assertEqual(401, proxy.fetch("/api/v1/pods", tls=context).status)
 
+    def test_plain_and_tls(self):
+        """--listen is plain beside --listen-tls; who comes asks for the same, with the same token."""
+        port = harness.free_port()
+        args = ("--local-tls=auto", f"--listen-tls=localhost:{port}", "--listen-tls=127.0.0.1:0")
+        proxy = self.start(*args)
+        self.assertEqual(f"127.0.0.1:{port}", proxy.listen_tls)
+        self.assertEqual(proxy.listen_tls, proxy.status()["listenTLS"])
+        self.generate(f"--proxy=https://{proxy.listen_tls}", "--local-tls=auto")
+        with open(self.path("cmesh/token"), encoding="ascii") as f:
+            right = [("Authorization", "Bearer " + f.read().strip())]
+        context = ssl.create_default_context(cafile=self.path("cmesh/ca.crt"))
+        for address, tls in ((proxy.listen, None), (f"127.0.0.1:{port}", context)):
+            for headers, status in ((right, 200), ([], 401)):
+                answer = wire.fetch(address, "/api/v1/pods", headers=headers, tls=tls)
+                self.assertEqual(status, answer.status, address)
+        if harness.has_ipv6():
+            answer = wire.fetch(f"[::1]:{port}", "/api/v1/pods", headers=right, tls=context)
+            self.assertEqual(200, answer.status)
+        # What is said in the clear to where TLS is spoken is no request, and the other way round.
+        self.asked.clear()
+        with self.assertRaises((wire.Cut, OSError)):
+            wire.fetch(f"127.0.0.1:{port}", "/api/v1/pods", headers=right)
+        with self.assertRaises((wire.Cut, OSError)):
+            wire.fetch(proxy.listen, "/api/v1/pods", headers=right, tls=context)
+        self.assertEqual([], self.asked)
+        proxy.process.terminate()
+        self.assertEqual(0, proxy.process.wait(20))
+        for host in ("127.0.0.1", "::1"):
+            with self.assertRaises(OSError):
+                socket.create_connection((host, port)).close()
+
+    def test_an_address_of_two_is_taken(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            args = ("--local-tls=auto", "--listen-tls=127.0.0.1:0", f"--listen-tls=localhost:{port}")
+            done = subprocess.run(
+                [harness.program("localproxy"), "--kubeconfig", self.kubeconfig, "--listen=127.0.0.1:0",
+                 "--admin=127.0.0.1:0", "--no-rules=passthrough", *args],
+                capture_output=True, text=True, timeout=30, check=False,
+                env=harness.clean_environment(**self.env),
+            )  # fmt: skip
+        self.assertEqual(1, done.returncode, done.stderr)
+        self.assertIn(f"127.0.0.1:{port}", done.stderr)
+        self.assertIn("address already in use", done.stderr)
+
     def test_somebody_else_at_the_port_gets_no_token(self):
         """Who listens there before localproxy does."""
         heard = {"https": b"", "http": b""}
@@ -149,8 +195,12 @@ class LocalTlsTest(harness.TestCase):
     def test_wrong_usage(self):
         certificate, key = self.authority().server()
         pair = ["--listen-tls-cert", certificate, "--listen-tls-key", key]
+        unlimited = ["--no-rules=passthrough"]
         for program, args, words in (
-            ("localproxy", ["--no-rules=passthrough", "--local-tls=auto", *pair], "--listen-tls-cert"),
+            ("localproxy", [*unlimited, "--local-tls=auto", *pair], "--listen-tls-cert"),
+            ("localproxy", [*unlimited, "--listen-tls=127.0.0.1:1"], "--listen-tls needs a certificate"),
+            ("localproxy", [*unlimited, "--local-tls=auto", "--listen-tls=localhost:0"], "two ports"),
+            ("localproxy", [*unlimited, "--local-tls=auto", "--listen-tls=x"], "--listen-tls: "),
             ("kubeconfig-gen", ["--local-tls=auto", "--proxy-ca", certificate], "--proxy-ca"),
             ("kubeconfig-gen", ["--local-tls=auto", "--proxy=http://127.0.0.1:1"], "https://"),
         ):

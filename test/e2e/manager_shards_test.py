@@ -1032,19 +1032,10 @@ class TellingTest(ShardsTestCase):
         self.wait_condition("shard-a", "Published", "False", "WaitingForHandover")
 
 
-def has_ipv6():
-    try:
-        with socket.socket(socket.AF_INET6) as s:
-            s.bind(("::1", 0))
-        return True
-    except OSError:
-        return False
-
-
 class AddressTest(ShardsTestCase):
     """As in a cluster of IPv6 alone, or one where some pods have one kind of address."""
 
-    @unittest.skipUnless(has_ipv6(), "this machine has no IPv6")
+    @unittest.skipUnless(harness.has_ipv6(), "this machine has no IPv6")
     def test_pods_with_ipv6(self):
         self.manager("--admin", "[::1]:0")
         for part in ("a", "b"):
