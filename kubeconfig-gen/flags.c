@@ -26,7 +26,8 @@ static const char examples[] =
     "    kubeconfig-gen --output=fake.yaml\n"
     "    KUBECONFIG=fake.yaml kubectl get pods\n"
     "    kubeconfig-gen --in-cluster --token-file=/run/cmesh/token -o /run/cmesh/kubeconfig\n"
-    "    sudo kubeconfig-gen --local-tls=auto --service-account=" KUBE_SERVICE_ACCOUNT_DIR " \\\n"
+    "    sudo install -d -o \"$USER\" " KUBE_SERVICE_ACCOUNT_DIR "\n"
+    "    kubeconfig-gen --local-tls=auto --service-account=" KUBE_SERVICE_ACCOUNT_DIR " \\\n"
     "        >operator.env\n"
     "    kubeconfig-gen --token-file=off --configmap=my-operator/cmesh-kubeconfig | \\\n"
     "        kubectl apply -f -\n";

@@ -333,7 +333,8 @@ int main(int argc, char **argv)
     struct err e = ERR_INIT;
     kubeconfig_gen_flags_parse(&c, argc, argv);
     if (write_all(&c, &e) != 0) {
-        log_error("nothing was written", log_str("error", e.msg));
+        log_error(c.service_account == NULL ? "nothing was written" : "not all was written",
+                  log_str("error", e.msg));
         return EXIT_FAILED;
     }
     return EXIT_DONE;

@@ -7,16 +7,22 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/file.h"
 
 static int make_folder(const struct service_account *a, struct err *e)
 {
     struct stat st;
-    if (mkdir(a->folder, a->shared ? 0755 : 0700) != 0 && errno != EEXIST) {
+    mode_t mode = a->shared ? 0755 : 0700;
+    bool made = mkdir(a->folder, mode) == 0;
+    if (!made && errno != EEXIST) {
         return err_set(e, -errno, "%s: cannot make the folder: %s", a->folder, strerror(errno));
     }
     if (stat(a->folder, &st) != 0 || !S_ISDIR(st.st_mode)) {
         return err_set(e, -ENOTDIR, "%s: is not a folder", a->folder);
+    }
+    if (made && chmod(a->folder, mode) != 0) { /* whatever the umask */
+        return err_set(e, -errno, "%s: cannot set its mode: %s", a->folder, strerror(errno));
     }
     return 0;
 }
@@ -37,32 +43,54 @@ static int refuse_real(const struct service_account *a, struct err *e)
                 : 0;
 }
 
-static int write_file(const struct service_account *a, const char *name, struct slice text,
-                      struct err *e)
+struct part {
+    const char *name;
+    struct slice text;
+};
+
+static char *part_path(const struct service_account *a, const struct part *p, struct err *e)
 {
     char *path = NULL;
-    if (asprintf(&path, "%s/%s", a->folder, name) < 0) {
-        return err_memory(e);
+    if (asprintf(&path, "%s/%s", a->folder, p->name) < 0) {
+        err_memory(e);
+        return NULL;
     }
-    int rc = file_write_atomic(path, text.ptr, text.len, a->shared ? 0644 : 0600, e);
+    return path;
+}
+
+static int check_part(const struct service_account *a, const struct part *p, struct err *e)
+{
+    char *path = part_path(a, p, e);
+    int rc = path == NULL ? e->code : file_check_writable(path, e);
+    free(path);
+    return rc;
+}
+
+static int write_part(const struct service_account *a, const struct part *p, struct err *e)
+{
+    char *path = part_path(a, p, e);
+    mode_t mode = a->shared ? 0644 : 0600;
+    int rc = path == NULL ? e->code : file_write_atomic(path, p->text.ptr, p->text.len, mode, e);
     free(path);
     return rc;
 }
 
 int service_account_write(const struct service_account *a, struct err *e)
 {
+    const struct part parts[] = {
+        {"ca.crt", a->ca},
+        {"namespace", slice_str(a->namespace)},
+        {"token", slice_str(a->token)},
+    };
     int rc = make_folder(a, e);
     if (rc == 0) {
         rc = refuse_real(a, e);
     }
-    if (rc == 0) {
-        rc = write_file(a, "ca.crt", a->ca, e);
+    for (size_t i = 0; i < ARRAY_LEN(parts) && rc == 0; i++) {
+        rc = check_part(a, &parts[i], e);
     }
-    if (rc == 0) {
-        rc = write_file(a, "namespace", slice_str(a->namespace), e);
-    }
-    if (rc == 0) {
-        rc = write_file(a, "token", slice_str(a->token), e);
+    for (size_t i = 0; i < ARRAY_LEN(parts) && rc == 0; i++) {
+        rc = write_part(a, &parts[i], e);
     }
     return rc;
 }

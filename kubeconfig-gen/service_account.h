@@ -25,8 +25,9 @@ struct service_account {
     bool shared; /* others may read it */
 };
 
-/* Writes the three files, each in one step; those of a real service account are refused with
- * -EEXIST. 0, or negative with `e` set. */
+/* Writes the three files, each in one step, when it has seen that each of them can be: what is in
+ * the way of one leaves the others as they were, a disk that is full need not. The folder of a real
+ * service account is refused with -EEXIST. 0, or negative with `e` set. */
 MUST_CHECK int service_account_write(const struct service_account *a, struct err *e);
 
 /* Appends the variables, one on a line: shells, `env` and container engines read them. 0 or
