@@ -236,18 +236,48 @@ class Kubectl(Case):
                 {"name": "west-view", "context": {"cluster": "west", "user": "viewer"}}],
             **{"current-context": "west-view"})
 
-    def test_contexts_namespaces_and_several_clusters(self):
+    def names(self, kubeconfig, what):
+        """kubectl prints them in random order."""
+        args = {"contexts": ["get-contexts", "-o", "name"], "clusters": ["get-clusters"],
+                "users": ["get-users"], "current": ["current-context"]}[what]
+        lines = self.kubectl(kubeconfig, "config", *args).stdout.splitlines()
+        return sorted(line for line in lines if line != "NAME")
+
+    def test_other_clusters_are_left_out(self):
+        fake = self.path("fake")
+        done = self.run_gen("--kubeconfig", self.several(), "-o", fake)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("contexts of other clusters were left out", done.stderr)
+        self.assertIn("kept=west-view leftOut=east-admin count=1", done.stderr)
+        self.assertEqual(self.names(fake, "contexts"), ["west-view"])
+        self.assertEqual(self.names(fake, "clusters"), ["west"])
+        self.assertEqual(self.names(fake, "users"), ["viewer"])
+        self.assertEqual(self.names(fake, "current"), ["west-view"])
+
+    def test_the_current_context_decides(self):
+        fake = self.path("fake")
+        real = self.several()
+        self.kubectl(real, "config", "use-context", "east-admin")
+        self.kubectl(real, "config", "set-context", "east-view", "--cluster=east", "--user=viewer")
+        self.kubectl(real, "config", "set-context", "west-admin", "--cluster=west", "--user=admin")
+        done = self.run_gen("--kubeconfig", real, "-o", fake)
+        self.assertIn("kept=east-admin leftOut=", done.stderr)
+        self.assertIn("count=2", done.stderr)
+        self.assertEqual(self.names(fake, "contexts"), ["east-admin", "east-view"])
+        self.assertEqual(self.names(fake, "clusters"), ["east"])
+        self.assertEqual(self.names(fake, "users"), ["admin", "viewer"])
+
+    def test_all_contexts(self):
         real = self.several()
         fake = self.path("fake")
-        done = self.run_gen("--kubeconfig", real, "-o", fake)
+        done = self.run_gen("--kubeconfig", real, "--all-contexts", "-o", fake)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("several API servers", done.stderr)
-        for args in (["config", "get-contexts"], ["config", "get-contexts", "-o", "name"],
-                     ["config", "current-context"], ["config", "get-clusters"],
-                     ["config", "get-users"]):
-            # kubectl prints them in random order.
-            self.assertEqual(sorted(self.kubectl(fake, *args).stdout.splitlines()),
-                             sorted(self.kubectl(real, *args).stdout.splitlines()))
+        self.assertIn("belong to several clusters", done.stderr)
+        for what in ("contexts", "clusters", "users", "current"):
+            self.assertEqual(self.names(fake, what), self.names(real, what))
+        for args in (["get-contexts"], ["get-contexts", "east-admin"]):
+            self.assertEqual(sorted(self.kubectl(fake, "config", *args).stdout.splitlines()),
+                             sorted(self.kubectl(real, "config", *args).stdout.splitlines()))
         view = json.loads(self.kubectl(fake, "config", "view", "-o", "json").stdout)
         self.assertEqual({c["cluster"]["server"] for c in view["clusters"]},
                          {"http://127.0.0.1:5443"})
@@ -255,16 +285,28 @@ class Kubectl(Case):
     def test_one_context(self):
         fake = self.path("fake")
         done = self.run_gen("--kubeconfig", self.several(), "--context", "east-admin", "-o", fake)
-        self.assertEqual((done.returncode, "several" in done.stderr), (0, False), done.stderr)
-        self.assertEqual(self.kubectl(fake, "config", "get-contexts", "-o", "name").stdout,
-                         "east-admin\n")
-        self.assertEqual(self.kubectl(fake, "config", "current-context").stdout, "east-admin\n")
+        self.assertEqual((done.returncode, "WARN" in done.stderr), (0, False), done.stderr)
+        self.assertEqual(self.names(fake, "contexts"), ["east-admin"])
+        self.assertEqual(self.names(fake, "current"), ["east-admin"])
+
+    def test_several_clusters_and_none_is_current(self):
+        real = self.several()
+        self.kubectl(real, "config", "unset", "current-context")
+        said = self.refused(1, "none is current: choose one with --context", "--kubeconfig", real)
+        self.assertIn("east-admin", said)
+        self.assertIn("west-view", said)
+        fake = self.path("fake")
+        for flag, contexts in (("--context=west-view", ["west-view"]),
+                               ("--all-contexts", ["east-admin", "west-view"])):
+            self.generate("--kubeconfig", real, flag, "-o", fake)
+            self.assertEqual(self.names(fake, "contexts"), contexts)
 
     def test_requests_reach_the_proxy_in_the_right_namespace(self):
         server = FakeServer()
         self.addCleanup(server.close)
         fake = self.path("fake")
-        self.generate("--kubeconfig", self.several(), "--proxy", server.url, "-o", fake)
+        self.generate("--kubeconfig", self.several(), "--all-contexts", "--proxy", server.url,
+                      "-o", fake)
         self.kubectl(fake, "--context", "east-admin", "get", "pods")
         self.kubectl(fake, "get", "--raw", "/api/v1/nodes")
         paths = [path for path, _ in server.requests]
@@ -289,7 +331,6 @@ class Kubectl(Case):
         self.assertEqual(manifest["metadata"], {"name": "fake", "namespace": "team-a"})
         fake = self.write("fake", manifest["data"]["kubeconfig"])
         self.assertEqual(self.kubectl(fake, "config", "current-context").stdout, "west-view\n")
-
 
     def test_plain_scalars_mean_what_they_mean_to_kubectl(self):
         for word in ("n", "y", "yes", "No", "on", "OFF", "True", "tRue", "~", "null", "nulL", ".inf",
@@ -535,6 +576,70 @@ class InCluster(Case):
 
     def test_no_pod(self):
         self.refused(1, "not running in a pod", "--in-cluster")
+
+
+class ServiceAccount(Case):
+    """What takes the place of a pod's; tests of the guide and of examples use it."""
+
+    def setUp(self):
+        super().setUp()
+        del self.env["CMESH_TOKEN_FILE"]
+        self.env["XDG_STATE_HOME"] = self.path("state")
+        self.folder = self.path("account")
+        self.args = ["--kubeconfig", self.simple(), "--local-tls=auto",
+                     "--service-account", self.folder]
+
+    def read(self, path):
+        with open(path, encoding="utf-8") as f:
+            return f.read()
+
+    def test_files_and_variables(self):
+        printed = self.generate(*self.args)
+        self.assertEqual(printed, "KUBERNETES_SERVICE_HOST=127.0.0.1\nKUBERNETES_SERVICE_PORT=5446\n"
+                         "KUBERNETES_SERVICE_PORT_HTTPS=5446\n")
+        self.assertEqual(stat.S_IMODE(os.stat(self.folder).st_mode), 0o700)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["ca.crt", "namespace", "token"])
+        for name in os.listdir(self.folder):
+            path = os.path.join(self.folder, name)
+            self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600, name)
+        self.assertEqual(self.read(self.folder + "/namespace"), "team-a")
+        # Those of the user, by which localproxy knows its clients and they know localproxy.
+        for name in ("ca.crt", "token"):
+            own = self.read(os.path.join(self.env["XDG_STATE_HOME"], "cmesh", name))
+            self.assertEqual(self.read(os.path.join(self.folder, name)).strip(), own.strip(), name)
+
+    def test_a_kubeconfig_besides(self):
+        fake = self.path("fake")
+        self.assertEqual(self.generate(*self.args, "-o", fake, "--shared"), "")
+        for path in (fake, self.folder + "/token"):
+            self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o644, path)
+        self.assertIn(self.read(self.folder + "/token"), self.read(fake))
+
+    def test_what_it_says_of_the_pod(self):
+        printed = self.generate(*self.args, "--namespace=team-b", "--proxy=https://[::1]:443")
+        self.assertEqual(self.read(self.folder + "/namespace"), "team-b")
+        self.assertIn("KUBERNETES_SERVICE_HOST=::1\nKUBERNETES_SERVICE_PORT=443\n", printed)
+
+    def test_a_real_one_stays(self):
+        os.mkdir(self.folder)
+        os.symlink("..2026", self.folder + "/..data")
+        self.write("account/token", "real")
+        said = self.refused(1, "is the service account of a pod", *self.args)
+        self.assertIn("not all was written", said)
+        self.assertEqual(self.read(self.folder + "/token"), "real")
+
+    def test_usage(self):
+        account = "--service-account=" + self.folder
+        for words, args in (
+                ("by what localproxy is verified", [account]),
+                ("clients do not start without a token", [account, "--local-tls=auto",
+                                                          "--token-file=off"]),
+                ("--service-account and --configmap", [account, "--local-tls=auto",
+                                                       "--configmap=a/b"]),
+                ("--namespace must be", [account, "--local-tls=auto", "--namespace=A"]),
+                ("must begin with https://", [account, "--local-tls=auto", "--proxy=http://h"])):
+            self.refused(2, words, "--kubeconfig", self.path("config"), *args)
+        self.assertFalse(os.path.exists(self.folder))
 
 
 class BadInput(Case):
