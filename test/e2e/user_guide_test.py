@@ -2,14 +2,19 @@
 """What the user guide says to type works as it stands there, but for the ports: others are used."""
 
 import os
+import pwd
 import re
+import shutil
 import subprocess
+import unittest
 
 import harness
 import mesh
+import real_clients
 
 GUIDE = os.path.join(harness.ROOT, "docs", "user-guide.md")
 PROGRAMS = ("localproxy", "rulesync")
+FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 NAMESPACES = [f"demo-{n}" for n in range(1, 5)]
 
 
@@ -25,9 +30,9 @@ class Shell:
 
     END = "--- end of block ---"
 
-    def __init__(self, folder, env):
+    def __init__(self, folder, env, prefix=()):
         self.process = subprocess.Popen(
-            ["bash"], cwd=folder, env=env, text=True, start_new_session=True,
+            [*prefix, "bash"], cwd=folder, env=env, text=True, start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
@@ -85,7 +90,7 @@ class ByHandTest(harness.TestCase):
         harness.wait_for(lambda: self.shown() == list(names), f"{names} are seen")
 
     def test_by_hand(self):
-        label, start, look, manager, change = blocks("By hand")
+        label, start, look, manager, change, *_ = blocks("By hand")
         self.assertIn("manager --namespace", manager)  # labels everything: manager_start_test
         self.type(label)
         self.assertRegex(self.type(start), r"kubeconfig-gen: written path=fake.kubeconfig")
@@ -95,6 +100,102 @@ class ByHandTest(harness.TestCase):
         self.wait_shown("demo-1", "demo-2", "demo-3")
         self.type(change)
         self.wait_shown("demo-1", "demo-2", "demo-4")
+
+
+LIST = """
+from kubernetes import client, config
+config.load_incluster_config()
+print(*sorted(n.metadata.name for n in client.CoreV1Api().list_namespace().items))
+"""
+
+
+@unittest.skipUnless(os.getuid() == 0, "needs root, to become the reader and to be asked by sudo")
+class PodsServiceAccountTest(harness.TestCase):
+    """Typed by a user, with a /run of the test's own."""
+
+    READER = pwd.getpwnam("nobody")
+    PROGRAMS = ("manager", "localproxy", "kubeconfig-gen")
+
+    def setUp(self):
+        super().setUp()
+        if subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+            self.skipTest("no mount namespaces here")
+        self.cluster = harness.cluster()
+        self.admin = harness.Kubectl(self.make_folder(self.addCleanup), self.cluster.kubeconfig)
+        self.addCleanup(self.admin.run, "delete", "namespace", "--ignore-not-found", *NAMESPACES)
+        os.makedirs(self.path("examples/quickstart"))
+        example = "examples/quickstart/shard-blue.yaml"
+        shutil.copy(os.path.join(harness.ROOT, example), self.path(example))
+        self.path("kubeconfig", self.admin("config", "view", "--raw", "--flatten"))
+        for place, folders, files in os.walk(self.folder):
+            for name in (".", *folders, *files):
+                os.chown(os.path.join(place, name), self.READER.pw_uid, self.READER.pw_gid)
+        self.tls_port = str(harness.free_port())
+        self.shell = self.become_reader()
+        self.addCleanup(self.shell.close)
+        label, rules = blocks("By hand")[:2]
+        self.start, self.look, self.without = blocks("By hand")[-3:]
+        self.type(label)
+        self.type(rules.splitlines()[0])
+
+    def become_reader(self):
+        """A shell of the reader's, in a mount namespace. Until then it is root's, who types what
+        stands behind sudo. The programs may be where only root looks."""
+        env = harness.clean_environment(
+            PATH="/run/programs:" + os.environ["PATH"],
+            HOME=self.folder,
+            XDG_STATE_HOME=self.path("state"),
+            USER=self.READER.pw_name,
+            KUBECONFIG=self.path("kubeconfig"),
+            CMESH_LISTEN=f"127.0.0.1:{harness.free_port()}",
+            CMESH_ADMIN="127.0.0.1:0",
+            CMESH_READY_FILE=self.path("ready"),
+            CMESH_PROXY=f"https://127.0.0.1:{self.tls_port}",
+        )
+        shell = Shell(self.folder, env, ["unshare", "-m"])
+        shell.type("set -e\nmount -t tmpfs -o mode=755 tmpfs /run\nmkdir /run/programs")
+        programs = {name: harness.program(name) for name in self.PROGRAMS}
+        for name, path in {**programs, "kubectl": self.cluster.env["KUBECTL"]}.items():
+            where = f"/run/programs/{name}"
+            shell.type(f"touch {where}\nmount --bind {os.path.realpath(path)} {where}")
+        shell.type('sudo() { "$@"; }\n' + blocks("By hand")[-4])
+        ids = f"--reuid={self.READER.pw_uid} --regid={self.READER.pw_gid} --clear-groups"
+        print(f"exec setpriv {ids} --inh-caps=-all bash", file=shell.process.stdin, flush=True)
+        return shell
+
+    def type(self, text):
+        text = text.replace("localhost:5446", f"localhost:{self.tls_port}")
+        return self.shell.type(text.replace(" &\n", " 2>log &\n"))
+
+    def wait_for_proxy(self):
+        harness.wait_for(lambda: os.path.exists(self.path("ready")), "localproxy listens")
+
+    def assert_shown(self, printed):
+        rows = [line.split()[0] for line in printed.partition("NAME ")[2].splitlines()[1:]]
+        self.assertEqual(["demo-1", "demo-2", "demo-3"], rows, printed)
+
+    def test_with_root_once(self):
+        self.type(self.start)
+        self.wait_for_proxy()
+        self.assert_shown(self.type(self.look))
+        owners = self.type(f"stat -c '%n %U %a' {FOLDER} {FOLDER}/*").splitlines()
+        name = self.READER.pw_name
+        wanted = [f"{FOLDER} {name} 755"]
+        wanted += [f"{FOLDER}/{file} {name} 600" for file in ("ca.crt", "namespace", "token")]
+        self.assertEqual(wanted, owners)
+        if not real_clients.have_python_client():
+            self.skipTest("python3-kubernetes is not installed")
+        self.path("list.py", LIST)
+        run = f"env $(cat operator.env) {real_clients.PYTHON} list.py"
+        self.assertEqual("demo-1 demo-2 demo-3\n", self.type(run))
+
+    def test_without_root(self):
+        if "may" not in self.type("unshare -Urm echo may"):
+            self.skipTest("the kernel lets users make no namespaces")
+        self.type(self.start.splitlines()[0] + "\n")
+        self.wait_for_proxy()
+        self.assert_shown(self.type(self.without))
+        self.assertEqual("", self.type(f"ls -A {FOLDER}"), "it stays in a place of its own")
 
 
 class RecipeTest(mesh.MeshTestCase):
