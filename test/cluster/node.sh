@@ -369,6 +369,7 @@ configure_kubelet() {
 		cgroupDriver: cgroupfs
 		cgroupRoot: /$node_groups
 		failSwapOn: false
+		allowedUnsafeSysctls: [net.ipv4.ip_unprivileged_port_start] # safe from 1.22 on
 		nodeStatusUpdateFrequency: 1s
 		volumePluginDir: $control_plane_dir/volume-plugins
 		clusterDomain: cluster.local

@@ -179,6 +179,44 @@ class ByHandTest(ReadmeTestCase):
         self.check_gone()
 
 
+class InClusterByHandTest(ReadmeTestCase):
+    """The same without a kubeconfig."""
+
+    def setUp(self):
+        super().setUp()
+        for command in blocks("fake-kubeconfig-by-hand")[:3]:
+            self.follow(command)
+        self.variables, self.look, self.by_name, self.nat, self.away = blocks("in-cluster-by-hand")
+
+    def reported(self):
+        """Whether the pods of now have reported, and the namespaces of their shard alone."""
+        pods = {pod["metadata"]["name"] for pod in self.pods(OPERATOR, "app=by-hand")}
+        found = self.reporters()
+        return found.keys() == {f"team-{i}" for i in (1, 2, 3)} and set(found.values()) <= pods
+
+    def check(self, command, address):
+        self.follow(command)
+        self.wait_ready(OPERATOR, "app=by-hand", 2)
+        harness.wait_for(self.reported, "the new pods report", KUBELET, 0.2)
+        shown = self.follow(self.look)
+        self.assertRegex(shown, r"team-3 +by-hand-")
+        self.assertRegex(shown, f'"API server" address="{address}"')
+        self.assertEqual({"report-operator---hand"}, self.leases())
+        self.assertEqual([0] * 6, self.restarts("app=by-hand"))
+
+    def test_readme(self):
+        self.check(self.variables, "https://127.0.0.1:5446")
+        self.check(self.by_name, "https://kubernetes.default.svc:443")
+        self.follow(self.away)
+        self.check_gone()
+
+    def test_nat(self):
+        service = self.cluster.json("/api/v1/namespaces/default/services/kubernetes")
+        self.check(self.nat, f"https://{service['spec']['clusterIP']}:443")
+        self.follow(self.away)
+        self.check_gone()
+
+
 class ManagedTestCase(ReadmeTestCase):
     """With the manager in the cluster."""
 
