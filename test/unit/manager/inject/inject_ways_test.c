@@ -2,7 +2,6 @@
 /* The ways in which operators are led: the service account's folder, names, and nat. */
 #include "inject/inject.h"
 
-#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -296,19 +295,11 @@ static void what_is_refused(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct inject_settings s = full_settings(false);
-        struct err e = ERR_INIT;
-        cJSON *patch = NULL;
-        cJSON *pod = pod_of(cases[i].annotations, "", cases[i].spec);
         s.nat_image = cases[i].without == NAT_IMAGE ? NULL : s.nat_image;
         s.low_ports = cases[i].without != LOW_PORTS;
         s.user = cases[i].without == USER ? 0 : s.user;
         s.restricted = cases[i].without == CAPABILITIES;
-        int rc = inject_pod(&s, pod, "ns", "sharding-demo", NULL, &patch, &e);
-        if (rc != -EINVAL || strncmp(e.msg, cases[i].want, strlen(cases[i].want)) != 0) {
-            fail_msg("wanted \"%s\", got %d \"%s\"", cases[i].want, rc, e.msg);
-        }
-        assert_null(patch);
-        cJSON_Delete(pod);
+        expect_refused(&s, pod_of(cases[i].annotations, "", cases[i].spec), cases[i].want);
     }
 }
 
@@ -349,20 +340,7 @@ static void what_is_noted(void **state)
     };
     struct inject_settings s = full_settings(false);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        cJSON *pod = pod_of(cases[i].annotations, "", cases[i].spec);
-        struct warnings notes = WARNINGS_INIT;
-        cJSON *made = inject(&s, pod, &notes);
-        bool found = false;
-        for (size_t j = 0; j < notes.count; j++) {
-            found = found || strstr(notes.items[j], cases[i].note) != NULL;
-        }
-        if (!found) {
-            fail_msg("\"%s\" is not among %zu notes: %s", cases[i].note, notes.count,
-                     notes.count > 0 ? notes.items[0] : "");
-        }
-        warnings_deinit(&notes);
-        cJSON_Delete(made);
-        cJSON_Delete(pod);
+        expect_note(&s, pod_of(cases[i].annotations, "", cases[i].spec), cases[i].note);
     }
 }
 

@@ -7,6 +7,7 @@
 #define TEST_UNIT_MANAGER_INJECT_POD_CASE_H
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,6 +128,36 @@ static cJSON *pod_of(const char *annotations, const char *labels, const char *sp
                    "%s}}\nspec: {%s}\n",
                    annotations, labels, spec);
     return parse(text);
+}
+
+/* Among the warnings is one with these words. Frees the pod. */
+static void expect_note(const struct inject_settings *s, cJSON *pod, const char *words)
+{
+    struct warnings notes = WARNINGS_INIT;
+    bool found = false;
+    cJSON_Delete(inject(s, pod, &notes));
+    for (size_t i = 0; i < notes.count; i++) {
+        found = found || strstr(notes.items[i], words) != NULL;
+    }
+    if (!found) {
+        fail_msg("\"%s\" is not among %zu notes: %s", words, notes.count,
+                 notes.count > 0 ? notes.items[0] : "");
+    }
+    warnings_deinit(&notes);
+    cJSON_Delete(pod);
+}
+
+/* With a message that begins so. Frees the pod. */
+static void expect_refused(const struct inject_settings *s, cJSON *pod, const char *words)
+{
+    struct err e = ERR_INIT;
+    cJSON *patch = NULL;
+    int rc = inject_pod(s, pod, "ns", "sharding-demo", NULL, &patch, &e);
+    if (rc != -EINVAL || strncmp(e.msg, words, strlen(words)) != 0) {
+        fail_msg("wanted \"%s\", got %d \"%s\"", words, rc, e.msg);
+    }
+    assert_null(patch);
+    cJSON_Delete(pod);
 }
 
 #endif
