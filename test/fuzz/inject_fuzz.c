@@ -11,6 +11,8 @@
 
 #include "base/array.h"
 #include "check.h"
+#include "inject/inject_account.h"
+#include "kube/access/access.h"
 #include "yaml/yaml.h"
 
 #include "patch_apply.h"
@@ -56,18 +58,23 @@ static bool has_text(const cJSON *object, const char *key, const char *text)
     return found != NULL && strcmp(found, text) == 0;
 }
 
+static bool says(const cJSON *pod, const char *name)
+{
+    const cJSON *metadata = get(pod, "metadata");
+    return get(get(metadata, "annotations"), name) != NULL ||
+           get(get(metadata, "labels"), name) != NULL;
+}
+
+static bool leaves_out(const cJSON *pod)
+{
+    return says(pod, "m/operator-containers");
+}
+
 /* Whether labels or annotations let the pod keep something, or leave a container out. */
 static bool has_wishes(const cJSON *pod)
 {
-    static const char *const names[] = {"m/disable-fake-kubeconfig-arg",
-                                        "m/disable-fake-kubeconfig-env", "m/operator-containers"};
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        if (get(get(get(pod, "metadata"), "annotations"), names[i]) != NULL ||
-            get(get(get(pod, "metadata"), "labels"), names[i]) != NULL) {
-            return true;
-        }
-    }
-    return false;
+    return leaves_out(pod) || says(pod, "m/disable-fake-kubeconfig-arg") ||
+           says(pod, "m/disable-fake-kubeconfig-env");
 }
 
 static void check_operator(const cJSON *container)
@@ -91,11 +98,49 @@ static void check_operator(const cJSON *container)
     }
 }
 
+static bool has_named(const cJSON *list, const char *name)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (has_text(item, "name", name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nothing else is in the place of the folder that every pod has, by whatever name; and the last
+ * value of a variable is the one that counts. */
+static void check_account(const cJSON *container, bool nat)
+{
+    const cJSON *item;
+    int places = 0;
+    const char *host = NULL;
+    cJSON_ArrayForEach(item, get(container, "volumeMounts"))
+    {
+        const char *path = cJSON_GetStringValue(get(item, "mountPath"));
+        bool ours = has_text(item, "name", INJECT_ACCOUNT_VOLUME);
+        places += ours && has_text(item, "mountPath", KUBE_SERVICE_ACCOUNT_DIR) ? 1 : 0;
+        CHECK(ours || path == NULL || !inject_account_is_folder(path));
+    }
+    cJSON_ArrayForEach(item, get(container, "env"))
+    {
+        if (has_text(item, "name", "KUBERNETES_SERVICE_HOST")) {
+            host = cJSON_GetStringValue(get(item, "value"));
+        }
+    }
+    CHECK(places == 1);
+    CHECK(nat || (host != NULL && strcmp(host, "127.0.0.1") == 0));
+}
+
 static void check_pod(const cJSON *before, const cJSON *after)
 {
     const cJSON *list = get(get(after, "spec"), "containers");
     const cJSON *container;
     int kept = 0;
+    bool account = has_named(get(get(after, "spec"), "volumes"), INJECT_ACCOUNT_VOLUME);
+    bool nat = has_named(get(get(after, "spec"), "initContainers"), "cmesh-nat");
     cJSON_ArrayForEach(container, list)
     {
         const char *name = cJSON_GetStringValue(get(container, "name"));
@@ -103,6 +148,9 @@ static void check_pod(const cJSON *before, const cJSON *after)
             kept++;
             if (!has_wishes(before)) {
                 check_operator(container);
+            }
+            if (account && !leaves_out(before)) {
+                check_account(container, nat);
             }
         }
     }
@@ -123,6 +171,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     cJSON *patch = NULL;
     s.prefix = "m";
     s.image = "image";
+    s.nat_image = "image";
+    s.low_ports = true;
     s.native = data[0] % 2 == 1;
     int rc = inject_pod(&s, pod, "ns", "shard", &warnings, &patch, &e);
     CHECK(rc == 0 || (e.msg[0] != '\0' && patch == NULL));
