@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import ssl
 import subprocess
 import threading
 import time
@@ -20,6 +21,8 @@ import harness
 import images
 import mesh
 import node
+import node_clients
+import real_clients
 import wire
 
 EXAMPLE = os.path.join(harness.ROOT, "examples", "operator-go")
@@ -512,6 +515,83 @@ class MeshTest(node.TestCase):
         users = self.cluster.inside("ps", "-eo", "uid=,comm=").split("\n")
         for program in ("localproxy", "rulesync"):
             self.assertLessEqual(2, sum(line.split() == ["5443", program] for line in users), users)
+
+    def test_1_in_cluster_clients(self):
+        """Clients of every language that know no kubeconfig are led by the service account's folder,
+        in the pods of two shards, one of which has the node's own network; the token in it opens
+        nothing else."""
+        _, missing = real_clients.go_folder()
+        if missing:
+            self.skipTest(missing)
+        namespace = harness.make_namespace(self.cluster, "clients", self.addCleanup)
+        clients = node_clients.Clients(self.folder, namespace)
+        configs = [self.colour(namespace, shard) for shard in PODS_OF]
+        self.apply(*node_clients.rights(namespace), *configs)
+        for shard in PODS_OF:
+            self.addCleanup(self.end_shard, namespace, shard)
+            self.make_map(namespace, "before", shard)
+        # Most of them do not end when they are told to.
+        end = ("-n", namespace, "delete", "pods", "--all", "--grace-period=1")
+        self.addCleanup(self.kubectl, *end)
+        self.apply(clients.pod("blue"), clients.pod("green", hostNetwork=True))
+        self.wait_ready(namespace, "app=clients", 2)
+        for shard in reversed(PODS_OF):
+            self.make_map(namespace, "later", shard)
+        for shard in PODS_OF:
+            for name in clients.informers():
+                self.wait_seen(namespace, shard, name)
+            self.check_own_lock("/apis/coordination.k8s.io/v1", "leases", namespace, shard)
+            if "python-elector" in clients.commands:
+                self.check_own_lock("/api/v1", "configmaps", namespace, shard)
+            self.check_token(namespace, shard)
+        for pod in self.pods(namespace, "app=clients"):
+            counts = {c["name"]: c["restartCount"] for c in pod["status"]["containerStatuses"]}
+            self.assertEqual({0}, set(counts.values()), counts)
+
+    @staticmethod
+    def colour(namespace, shard):
+        """A shard that sees what has its name."""
+        config = mesh.config(shard, shard, mesh.limit({"matchLabels": {"is": shard}}))
+        config["metadata"]["namespace"] = namespace
+        config["spec"]["controller"] = {"leaderElectionName": node_clients.LOCK}
+        return config
+
+    def make_map(self, namespace, name, shard):
+        thing = {"metadata": {"name": f"{name}-{shard}", "labels": {"is": shard}}}
+        self.cluster.json(f"/api/v1/namespaces/{namespace}/configmaps", "POST", thing)
+
+    def wait_seen(self, namespace, shard, container):
+        """What belongs to the shard, and nothing else."""
+        wanted = {f"{namespace}/{name}-{shard}" for name in ("before", "later")}
+
+        def seen():
+            log = self.kubectl("-n", namespace, "logs", shard, "-c", container)
+            events = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+            keys = {event["key"] for event in events if event["kind"] == "add"}
+            self.assertLessEqual(keys, wanted, (shard, container))
+            return keys == wanted
+
+        harness.wait_for(seen, f"{container} of {shard} sees its own", interval=0.2)
+
+    def check_own_lock(self, group, plural, namespace, shard):
+        """It is held by the shard's pod, and there is none under the name that clients use."""
+        path = f"{group}/namespaces/{namespace}/{plural}/{node_clients.LOCK}"
+        own = f"{path}---{shard}"
+        harness.wait_for(lambda: self.cluster.fetch(own).status == 200, own, interval=0.2)
+        self.assertIn(f"'{shard}'", str(self.cluster.json(own)).replace('"', "'"))
+        self.assertEqual(404, self.cluster.fetch(path).status)
+
+    def check_token(self, namespace, pod):
+        """The only one in the container: the API server refuses it."""
+        inside = ("-n", namespace, "exec", pod, "-c", "go-informer", "--")
+        skipped = "-path /proc -o -path /sys -o -path /usr -o -path /lib -o -path /clients"
+        script = f"find / \\( {skipped} \\) -prune -o -name token -type f -exec cat {{}} +"
+        token = self.kubectl(*inside, "sh", "-c", script)
+        self.assertRegex(token, r"\A[\w-]{32,64}\Z")
+        trust = ssl.create_default_context(cafile=self.cluster.env["CLUSTER_CA"])
+        headers = [("Authorization", "Bearer " + token)]
+        answer = wire.fetch(self.cluster.address, "/api/v1/configmaps", headers=headers, tls=trust)
+        self.assertEqual(401, answer.status)
 
     def logged(self, pod, container, text=""):
         """When a container has first said that."""
