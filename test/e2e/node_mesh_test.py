@@ -548,6 +548,55 @@ class MeshTest(node.TestCase):
             counts = {c["name"]: c["restartCount"] for c in pod["status"]["containerStatuses"]}
             self.assertEqual({0}, set(counts.values()), counts)
 
+    def test_1_redirected_and_opted_out(self):
+        """A client that knows nothing but the address of the API server's Service is led by the
+        kernel, whoever it runs as; one that keeps its pod's service account is not, which is told."""
+        _, missing = real_clients.go_folder()
+        if missing:
+            self.skipTest(missing)
+        namespace = harness.make_namespace(self.cluster, "ways", self.addCleanup)
+        clients = node_clients.Clients(self.folder, namespace)
+        clients.commands = {"go-informer": clients.commands["go-informer"]}
+        configs = [self.colour(namespace, shard) for shard in PODS_OF]
+        self.apply(*node_clients.rights(namespace), *configs)
+        for shard in PODS_OF:
+            self.addCleanup(self.end_shard, namespace, shard)
+            for name in ("before", "later"):
+                self.make_map(namespace, name, shard)
+        self.addCleanup(self.kubectl, "-n", namespace, "delete", "pods", "--all", "--grace-period=1")
+        blue, green = clients.pod("blue"), clients.pod("green")
+        blue["metadata"]["labels"][f"{GROUP}/enable-iptables"] = "true"
+        green["metadata"]["annotations"] = {f"{GROUP}/keep-service-account": "true",
+                                            f"{GROUP}/disable-fake-kubeconfig-arg": "true",
+                                            f"{GROUP}/disable-fake-kubeconfig-env": "true"}  # fmt: skip
+        self.apply(blue, green)
+        self.wait_ready(namespace, "app=clients", 2)
+        self.wait_seen(namespace, "blue", "go-informer")
+        made = self.cluster.json(f"/api/v1/namespaces/{namespace}/pods/blue")
+        self.assertEqual([], self.holders_of_tokens(made, {"go-informer", "cmesh-nat"}))
+        harness.wait_for(lambda: self.reason_of(namespace, "green") == "Bypassed", "it is told", 60)
+        self.assertEqual("Enforced", self.reason_of(namespace, "blue"))
+        log = self.kubectl("-n", namespace, "logs", "green", "-c", "go-informer")
+        self.assertIn("before-blue", log, "it was not led")
+
+    @staticmethod
+    def holders_of_tokens(pod, names):
+        """Containers with one of these names that have a token of the cluster."""
+        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+        return [
+            container["name"]
+            for container in pod["spec"]["initContainers"] + pod["spec"]["containers"]
+            if container["name"] in names
+            for mount in container["volumeMounts"]
+            if {"secret", "projected"} & volumes[mount["name"]].keys()
+        ]
+
+    def reason_of(self, namespace, shard):
+        """The reason of the condition."""
+        path = f"/apis/{GROUP}/v1alpha1/namespaces/{namespace}/shardingconfigs/{shard}"
+        conditions = self.cluster.json(path).get("status", {}).get("conditions", ())
+        return next((c["reason"] for c in conditions if c["type"] == "Enforced"), None)
+
     @staticmethod
     def colour(namespace, shard):
         """A shard that sees what has its name."""
