@@ -87,8 +87,8 @@ static void change_pod(struct edit *ed, struct inject_plan *plan, const cJSON *p
     cJSON *spec = edit_object(ed, copy, "spec");
     cJSON *metadata = edit_object(ed, copy, "metadata");
     cJSON *annotations = edit_object(ed, metadata, "annotations");
-    plan->watch_bypass = !cJSON_IsTrue(field_get(spec, "hostNetwork")) &&
-                         inject_operator_is_all(o, field_get(spec, "containers"));
+    plan->watch_bypass =
+        !cJSON_IsTrue(field_get(spec, "hostNetwork")) && inject_operator_is_all(o, spec);
     plan->proxy_env = inject_variables_sync(ed, o, spec, warnings);
     inject_variables_inject(ed, o, spec, warnings);
     inject_operator_lead(ed, o, &plan->access, spec, warnings);
@@ -148,7 +148,7 @@ static int check_ways(const struct inject_settings *s, struct inject_options *o,
     inject_account_settle(o, a, warnings);
     bool right = inject_account_check(o, spec, e) == 0 &&
                  inject_nat_check(s, o, spec, warnings, e) == 0 &&
-                 inject_alias_check(s, o, a, spec, e) == 0;
+                 inject_alias_check(s, o, a, spec, warnings, e) == 0;
     return right ? 0 : e->code;
 }
 

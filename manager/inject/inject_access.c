@@ -255,18 +255,43 @@ static int take_volume(struct search *s)
 
 /* ---- the service account ---- */
 
-static const cJSON *find_token(const struct search *s)
+static const cJSON *find_folder(const struct search *s, const char *path)
 {
     const cJSON *container;
     cJSON_ArrayForEach(container, field_get(s->spec, "containers"))
     {
-        const cJSON *mount = find_mount(container, TOKEN_DIR);
-        if (mount != NULL && inject_access_concerns(s->options, container) &&
-            covers(mount, TOKEN_DIR) == sizeof TOKEN_DIR - 1) {
-            return mount;
+        const cJSON *mount;
+        if (!inject_access_concerns(s->options, container)) {
+            continue;
+        }
+        cJSON_ArrayForEach(mount, field_get(container, "volumeMounts"))
+        {
+            if (inject_paths_equal(field_text(mount, "mountPath"), path)) {
+                return mount;
+            }
         }
     }
     return NULL;
+}
+
+/* The operator's own folder, wherever it has it. */
+static const cJSON *find_token(const struct search *s)
+{
+    const char *other = s->options->account_path;
+    const cJSON *mount = find_folder(s, TOKEN_DIR);
+    return mount != NULL || other == NULL ? mount : find_folder(s, other);
+}
+
+static int add_token_mount(struct search *s, const cJSON *mount)
+{
+    int rc = add_mount(s, mount);
+    if (rc == 0) {
+        cJSON *list = s->access->mounts;
+        edit_string(&s->edit, cJSON_GetArrayItem(list, cJSON_GetArraySize(list) - 1), "mountPath",
+                    TOKEN_DIR);
+        rc = s->edit.rc == 0 ? 0 : err_memory(s->e);
+    }
+    return rc;
 }
 
 /* A kubeconfig may name the token's file. */
@@ -276,14 +301,14 @@ static int add_token(struct search *s)
     const cJSON *other = s->access->mounts->child;
     bool there = mount == NULL || (other != NULL && strcmp(field_text(mount, "mountPath"),
                                                            field_text(other, "mountPath")) == 0);
-    return there ? 0 : add_mount(s, mount);
+    return there ? 0 : add_token_mount(s, mount);
 }
 
 static int take_service_account(struct search *s, struct warnings *warnings)
 {
     const cJSON *mount = find_token(s);
     if (mount != NULL) {
-        return add_mount(s, mount);
+        return add_token_mount(s, mount);
     }
     if (cJSON_IsFalse(field_get(s->spec, "automountServiceAccountToken"))) {
         return err_set(s->e, -EINVAL,

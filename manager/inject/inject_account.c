@@ -33,12 +33,11 @@ void inject_account_settle(struct inject_options *o, const struct inject_access 
         return;
     }
     o->keep_account = true;
-    warnings_add(
-        warnings,
-        "spec.containers: the operator has a kubeconfig of its own, by which it is led; it "
-        "keeps the pod's service account, and what uses that bypasses localproxy. If both "
-        "are of one cluster, set the annotation %.200s/" SIDECAR_KEEP_ACCOUNT " to \"false\"",
-        o->prefix);
+    warnings_add(warnings,
+                 "spec.containers: the operator is led by its own kubeconfig, and keeps the pod's "
+                 "service account: what uses that bypasses localproxy. If both are of one cluster, "
+                 "annotate %.80s/" SIDECAR_KEEP_ACCOUNT ": \"false\"",
+                 o->prefix);
 }
 
 /* ---- what is in the way ---- */
@@ -111,14 +110,20 @@ void inject_account_lead(struct edit *ed, const struct inject_options *o, cJSON 
 
 /* ---- what is left ---- */
 
-/* One for an audience of its own opens nothing at the API server. */
+/* One for an audience of its own opens nothing at the API server, which is usually called so. */
+static bool is_for_others(const char *audience)
+{
+    return audience[0] != '\0' && strstr(audience, "kubernetes.default") == NULL;
+}
+
+/* Of Secrets nobody knows here what is in them. */
 static bool holds_token(const cJSON *volume)
 {
     const cJSON *source;
     cJSON_ArrayForEach(source, field_get(field_get(volume, "projected"), "sources"))
     {
         const cJSON *token = field_get(source, "serviceAccountToken");
-        if (token != NULL && field_text(token, "audience")[0] == '\0') {
+        if (token != NULL && !is_for_others(field_text(token, "audience"))) {
             return true;
         }
     }
@@ -135,11 +140,11 @@ static void note_tokens_of(const struct inject_options *o, const cJSON *spec,
         const char *name = field_text(mount, "name");
         if (!is_place(o, path) &&
             holds_token(edit_find(field_get(spec, "volumes"), "name", name))) {
-            warnings_add(warnings,
-                         "spec.containers[%.63s]: the volume at %.150s holds a token for the API "
-                         "server: a program that uses it bypasses localproxy; name the folder in "
-                         "the annotation %.200s/service-account-path",
-                         field_text(container, "name"), path, o->prefix);
+            warnings_add(
+                warnings,
+                "spec.containers[%.40s]: what is at %.60s holds a token for the API server, "
+                "which bypasses localproxy: name it in %.60s/service-account-path",
+                field_text(container, "name"), path, o->prefix);
         }
     }
 }

@@ -26,6 +26,10 @@
     "certificate; " SIDECAR_KEEP_ACCOUNT                                                           \
     ": \"false\" lets it be led, also one with a kubeconfig of its own, "                          \
     "if that is of the same cluster"
+/* What is said of the containers that only the name of the way, which follows, concerns. */
+#define INJECT_ACCOUNT_OTHERS                                                                      \
+    "spec: containers that are not the operator's fail at the API server: they do not trust "      \
+    "localproxy, to which all of the pod comes with "
 #define INJECT_ACCOUNT_DIR INJECT_ETC_DIR "/service-account" /* where it is made */
 
 /* Whether a mount at that path would be the folder that every pod has, by whatever name. */

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "inject/inject_account.h"
+#include "inject/inject_operator.h"
 #include "object/names.h"
 #include "object/server_release.h"
 #include "json/field.h"
@@ -34,7 +36,7 @@ static bool is_name(const struct inject_settings *s, const char *text)
     char names[NAMES][NAME_SIZE];
     make_names(s, names);
     for (size_t i = 0; i < NAMES; i++) {
-        if (strcmp(names[i], text) == 0) {
+        if (strcasecmp(names[i], text) == 0) {
             return true;
         }
     }
@@ -65,10 +67,12 @@ static const cJSON *find_sysctl(const cJSON *spec)
     return edit_find(field_get(field_get(spec, "securityContext"), "sysctls"), "name", SYSCTL);
 }
 
+/* What comes from another source may be such a name. */
 static bool leads_to_itself(const struct inject_settings *s, const struct inject_access *a)
 {
     const cJSON *host = edit_find(a->env, "name", "KUBERNETES_SERVICE_HOST");
-    return host != NULL && is_name(s, field_text(host, "value"));
+    return host != NULL &&
+           (field_get(host, "valueFrom") != NULL || is_name(s, field_text(host, "value")));
 }
 
 static const char *why_not(const struct inject_settings *s, const struct inject_options *o,
@@ -87,9 +91,8 @@ static const char *why_not(const struct inject_settings *s, const struct inject_
         return "spec.hostAliases has one of the API server's names already";
     }
     if (leads_to_itself(s, a)) {
-        return "KUBERNETES_SERVICE_HOST is one of the API server's names, by which localproxy "
-               "would "
-               "reach itself";
+        return "KUBERNETES_SERVICE_HOST is one of the API server's names, or may be one, by which "
+               "localproxy would reach itself";
     }
     const cJSON *sysctl = find_sysctl(spec);
     if (sysctl != NULL && atoi(field_text(sysctl, "value")) > INJECT_ALIAS_PORT) {
@@ -99,10 +102,22 @@ static const char *why_not(const struct inject_settings *s, const struct inject_
 }
 
 int inject_alias_check(const struct inject_settings *s, const struct inject_options *o,
-                       const struct inject_access *a, const cJSON *spec, struct err *e)
+                       const struct inject_access *a, const cJSON *spec, struct warnings *warnings,
+                       struct err *e)
 {
     const char *why = o->by_name ? why_not(s, o, a, spec) : NULL;
-    return why == NULL ? 0 : inject_options_invalid(o, SIDECAR_BY_NAME, e, "\"true\": %s", why);
+    if (why != NULL) {
+        return inject_options_invalid(o, SIDECAR_BY_NAME, e, "\"true\": %s", why);
+    }
+    if (o->by_name && inject_operator_leaves_out(o, spec)) {
+        warnings_add(warnings, INJECT_ACCOUNT_OTHERS SIDECAR_BY_NAME);
+    }
+    if (o->by_name && cJSON_GetArraySize(field_get(spec, "initContainers")) > 0) {
+        warnings_add(warnings,
+                     "spec.initContainers: they run before localproxy, and with " SIDECAR_BY_NAME
+                     " reach the API server by its address alone");
+    }
+    return 0;
 }
 
 /* ---- the change ---- */

@@ -24,9 +24,10 @@
 /* Whether an API server of that version lets pods set the sysctl: from 1.22 on. */
 bool inject_alias_possible(const char *major, const char *minor);
 
-/* 0, or -EINVAL with the reason why it cannot be. */
+/* 0, with what is doubtful as a warning, or -EINVAL with the reason why it cannot be. */
 MUST_CHECK int inject_alias_check(const struct inject_settings *s, const struct inject_options *o,
-                                  const struct inject_access *a, const cJSON *spec, struct err *e);
+                                  const struct inject_access *a, const cJSON *spec,
+                                  struct warnings *warnings, struct err *e);
 
 /* Adds names and sysctl to the pod's spec. */
 void inject_alias_add(struct edit *ed, const struct inject_settings *s, cJSON *spec);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "inject/inject_alias.h"
 #include "inject/inject_operator.h"
 #include "inject/inject_sidecars.h"
 #include "object/names.h"
@@ -13,10 +14,10 @@
 
 /* ---- containers ---- */
 
-static bool is_taken(const cJSON *port)
+static bool is_taken(const struct inject_options *o, const cJSON *port)
 {
-    static const int taken[] = {SIDECAR_API_PORT, SIDECAR_TLS_PORT, SIDECAR_ADMIN_PORT,
-                                SIDECAR_RULESYNC_PORT};
+    const int taken[] = {SIDECAR_API_PORT, SIDECAR_TLS_PORT, SIDECAR_ADMIN_PORT,
+                         SIDECAR_RULESYNC_PORT, o->by_name ? INJECT_ALIAS_PORT : 0};
     const cJSON *number = field_get(port, "containerPort");
     const char *protocol = field_text(port, "protocol");
     for (size_t i = 0; i < ARRAY_LEN(taken); i++) {
@@ -27,13 +28,14 @@ static bool is_taken(const cJSON *port)
     return false;
 }
 
-static int check_ports(const cJSON *container, const char *list, unsigned index, struct err *e)
+static int check_ports(const struct inject_options *o, const cJSON *container, const char *list,
+                       unsigned index, struct err *e)
 {
     unsigned i = 0;
     const cJSON *port;
     cJSON_ArrayForEach(port, field_get(container, "ports"))
     {
-        if (is_taken(port)) {
+        if (is_taken(o, port)) {
             return err_set(e, -EINVAL,
                            "spec.%s[%u].ports[%u].containerPort: Invalid value: %d: is a port of "
                            "the sidecars",
@@ -62,7 +64,7 @@ static int check_mounts(const cJSON *container, unsigned index, struct err *e)
     return 0;
 }
 
-static int check_containers(const cJSON *spec, struct err *e)
+static int check_containers(const struct inject_options *o, const cJSON *spec, struct err *e)
 {
     const cJSON *list = NULL;
     unsigned i = 0;
@@ -78,7 +80,8 @@ static int check_containers(const cJSON *spec, struct err *e)
         if (!cJSON_IsObject(container)) {
             return err_set(e, -EINVAL, "spec.containers[%u]: Invalid value: must be an object", i);
         }
-        if (check_ports(container, "containers", i, e) != 0 || check_mounts(container, i, e) != 0) {
+        if (check_ports(o, container, "containers", i, e) != 0 ||
+            check_mounts(container, i, e) != 0) {
             return e->code;
         }
         i++;
@@ -87,7 +90,7 @@ static int check_containers(const cJSON *spec, struct err *e)
 }
 
 /* Of those that go on running beside ours. */
-static int check_init_containers(const cJSON *spec, struct err *e)
+static int check_init_containers(const struct inject_options *o, const cJSON *spec, struct err *e)
 {
     const cJSON *list = NULL;
     int rc = field_array(spec, "spec", "initContainers", &list, e);
@@ -96,7 +99,7 @@ static int check_init_containers(const cJSON *spec, struct err *e)
     cJSON_ArrayForEach(container, list)
     {
         if (rc == 0 && strcmp(field_text(container, "restartPolicy"), "Always") == 0) {
-            rc = check_ports(container, "initContainers", i, e);
+            rc = check_ports(o, container, "initContainers", i, e);
         }
         i++;
     }
@@ -209,7 +212,7 @@ int inject_check(const struct inject_options *o, const cJSON *pod, const char *s
     if (rc != 0) {
         return rc;
     }
-    bool right = check_containers(spec, e) == 0 && check_init_containers(spec, e) == 0 &&
+    bool right = check_containers(o, spec, e) == 0 && check_init_containers(o, spec, e) == 0 &&
                  check_operator(o, spec, e) == 0 && check_logs(o, spec, e) == 0;
     return right ? 0 : e->code;
 }

@@ -52,12 +52,8 @@ int inject_nat_check(const struct inject_settings *s, const struct inject_option
     if (why != NULL) {
         return refuse(o, e, why);
     }
-    if (!inject_operator_is_all(o, field_get(spec, "containers"))) {
-        warnings_add(
-            warnings,
-            "spec.containers: connections of all of them to the API server are redirected, "
-            "and those that " SIDECAR_NAT " leads without being told of localproxy's "
-            "authority fail");
+    if (inject_operator_leaves_out(o, spec)) {
+        warnings_add(warnings, INJECT_ACCOUNT_OTHERS SIDECAR_NAT);
     }
     return 0;
 }

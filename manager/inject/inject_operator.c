@@ -167,16 +167,28 @@ void inject_operator_lead(struct edit *ed, const struct inject_options *o,
     }
 }
 
-bool inject_operator_is_all(const struct inject_options *o, const cJSON *containers)
+bool inject_operator_leaves_out(const struct inject_options *o, const cJSON *spec)
 {
     const cJSON *container;
-    cJSON_ArrayForEach(container, containers)
+    cJSON_ArrayForEach(container, field_get(spec, "initContainers"))
     {
-        if (!inject_access_concerns(o, container)) {
-            return false;
+        if (strcmp(field_text(container, "restartPolicy"), "Always") == 0) {
+            return true;
         }
     }
-    return o->containers != NULL || cJSON_GetArraySize(containers) == 1;
+    cJSON_ArrayForEach(container, field_get(spec, "containers"))
+    {
+        if (!inject_access_concerns(o, container)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool inject_operator_is_all(const struct inject_options *o, const cJSON *spec)
+{
+    return !inject_operator_leaves_out(o, spec) &&
+           (o->containers != NULL || cJSON_GetArraySize(field_get(spec, "containers")) == 1);
 }
 
 /* ---- logs ---- */

@@ -19,9 +19,13 @@
 void inject_operator_lead(struct edit *ed, const struct inject_options *o,
                           const struct inject_access *a, cJSON *spec, struct warnings *warnings);
 
-/* Whether all the pod's containers are the operator's for certain: the only one, or each is named.
+/* Whether something that runs beside the operator is not led: containers that operator-containers
+ * leaves out, and init containers of the pod's own that keep running. */
+bool inject_operator_leaves_out(const struct inject_options *o, const cJSON *spec);
+
+/* Whether all that runs in the pod is the operator's for certain: one container, or each is named.
  * Another one may talk to the API server itself, and rightly so. */
-bool inject_operator_is_all(const struct inject_options *o, const cJSON *containers);
+bool inject_operator_is_all(const struct inject_options *o, const cJSON *spec);
 
 /* The name of the volume that a container of the pod's own has at that path; NULL: none has. */
 const char *inject_operator_volume_at(const cJSON *containers, const char *path);

@@ -161,7 +161,8 @@ static int read_account(const struct source *s, const struct inject_settings *se
         read_switch(s, SIDECAR_NAT, &o->nat) != 0) {
         return s->e->code;
     }
-    o->said_account = get(s, SIDECAR_KEEP_ACCOUNT) != NULL;
+    const char *said = get(s, SIDECAR_KEEP_ACCOUNT);
+    o->said_account = said != NULL && said[0] != '\0';
     o->keep_account = keeps_account(settings, o);
     o->account_path = get(s, name);
     if (o->account_path == NULL) {

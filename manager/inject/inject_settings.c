@@ -73,6 +73,12 @@ static int check_image(const char *flag, const char *image, struct err *e)
                : err_set(e, -EINVAL, "%s: \"%s\" is not the name of an image", flag, image);
 }
 
+static int check_domain(const char *domain, struct err *e)
+{
+    const char *why = name_check_subdomain(slice_str(domain));
+    return why == NULL ? 0 : err_set(e, -EINVAL, "--cluster-domain: \"%.100s\": %s", domain, why);
+}
+
 /* `value` stays as it is where the flag was not given. */
 static int check_quantity(const char *flag, const char *text, double *value, struct err *e)
 {
@@ -144,7 +150,8 @@ int inject_settings_check(const struct inject_settings *s, struct err *e)
 {
     if (check_pull_policy(s->pull_policy, e) != 0 ||
         check_image("--sidecar-image", s->image, e) != 0 ||
-        check_image("--nat-image", s->nat_image, e) != 0 || check_resources(s, e) != 0 ||
+        check_image("--nat-image", s->nat_image, e) != 0 ||
+        check_domain(s->cluster_domain, e) != 0 || check_resources(s, e) != 0 ||
         check_pull_secrets(s->pull_secrets, e) != 0) {
         return e->code;
     }

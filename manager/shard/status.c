@@ -53,8 +53,8 @@ static const struct kind kinds[VERDICTS] = {
                             "Without a sidecar, so seeing everything", ". ", false},
     [VERDICT_BYPASSED] =
         {STATUS_BYPASSED, "Bypassed", "Bypassing their proxies",
-         ". Give these operators the kubeconfig of the pod (KUBECONFIG or "
-         "--kubeconfig; not rest.InClusterConfig), or annotate the pods' template ",
+         ". Lead these operators (docs/manager.md, \"How operators are led\": annotation "
+         "keep-service-account, KUBECONFIG, lead-by-name), or annotate the pods' template ",
          true},
     [VERDICT_OVERLAPPING] = {STATUS_OVERLAPPING, "Overlapping", "In two shards",
                              ". Change one of the selectors", true},

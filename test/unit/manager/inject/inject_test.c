@@ -474,7 +474,7 @@ static void what_is_noted(void **state)
         {"",
          "containers: [{name: op, command: [/op], volumeMounts: [{name: t, mountPath: /t}]}], "
          "volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: token}}]}}]",
-         "spec.containers[op]: the volume at /t holds a token for the API server"},
+         "spec.containers[op]: what is at /t holds a token for the API server"},
         {"m.io/keep-service-account: 'true', m.io/disable-fake-kubeconfig-env: 'true', "
          "m.io/disable-fake-kubeconfig-arg: 'true'",
          "containers: [" OPERATOR "]", "spec.containers: neither KUBECONFIG nor --kubeconfig"},

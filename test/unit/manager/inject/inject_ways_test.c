@@ -17,6 +17,7 @@
 
 #define FOLDER "/var/run/secrets/kubernetes.io/serviceaccount"
 #define MOUNTED_AT ("spec.containers.op.volumeMounts.cmesh-service-account.mountPath=" FOLDER)
+#define TOKEN_MOUNTED_AT ("spec.containers.cmesh-localproxy.volumeMounts.mine.mountPath=" FOLDER)
 #define ACCOUNT_VARIABLE "spec.initContainers.cmesh-kubeconfig.env.CMESH_SERVICE_ACCOUNT.value"
 #define MADE_AT (ACCOUNT_VARIABLE "=/etc/cmesh/service-account")
 
@@ -88,7 +89,23 @@ static void the_folder(void **state)
          {"!spec.containers.op.volumeMounts.mine",
           "spec.containers.op.volumeMounts.1.name="
           "cmesh-service-account",
-          "spec.containers.op.volumeMounts.2.mountPath=/tokens"}},
+          "spec.containers.op.volumeMounts.2.mountPath=/tokens", TOKEN_MOUNTED_AT}},
+        /* localproxy has what the operator had, by the name that all know. */
+        {"",
+         "",
+         "automountServiceAccountToken: false, containers: [{name: op, command: [/op], "
+         "volumeMounts: [{name: mine, mountPath: /run/secrets/kubernetes.io/serviceaccount/}]}]",
+         {"!spec.containers.op.volumeMounts.mine", MOUNTED_AT, TOKEN_MOUNTED_AT}},
+        /* Other ports are the operator's. */
+        {"",
+         "",
+         "containers: [{name: op, command: [/op], ports: [{containerPort: 443}]}]",
+         {MOUNTED_AT, "spec.containers.cmesh-localproxy.env.CMESH_WATCH_BYPASS.value=true"}},
+        /* What keeps running beside it may have reasons of its own. */
+        {"",
+         "",
+         "containers: [" OPERATOR "], initContainers: [{name: n, restartPolicy: Always}]",
+         {MOUNTED_AT, "!spec.containers.cmesh-localproxy.env.CMESH_WATCH_BYPASS"}},
         {"",
          "m.io/keep-service-account: 'true'",
          "containers: [{name: op, args: [-v], volumeMounts: [{name: sa, mountPath: "
@@ -128,6 +145,10 @@ static void the_folder_that_is_kept_by_all(void **state)
     static const struct pod_wanted cases[] = {
         {"", "", "containers: [" OPERATOR "]", {"!spec.containers.op.volumeMounts.1"}},
         {"m.io/keep-service-account: 'false'", "", "containers: [" OPERATOR "]", {MOUNTED_AT}},
+        {"m.io/keep-service-account: ''",
+         "",
+         "containers: [" OPERATOR "]",
+         {"!spec.containers.op.volumeMounts.1"}},
         {"", "m.io/enable-iptables: 'true'", "containers: [" OPERATOR "]", {MOUNTED_AT}},
         {"m.io/lead-by-name: 'true'", "", "containers: [" OPERATOR "]", {MOUNTED_AT}},
     };
@@ -229,6 +250,33 @@ static void names(void **state)
 
 enum without { NOTHING, NAT_IMAGE, LOW_PORTS, USER, CAPABILITIES };
 
+/* Nothing to say of pods whose containers are all led, or that have tokens for others. */
+static void what_is_not_noted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *annotations;
+        const char *spec;
+    } cases[] = {
+        {"m.io/enable-iptables: 'true', m.io/lead-by-name: 'true'",
+         "containers: [" OPERATOR ", {name: b}]"},
+        {"",
+         "containers: [{name: op, command: [/op], volumeMounts: [{name: t, mountPath: /t}]}], "
+         "volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: token, audience: "
+         "vault}}]}}]"},
+    };
+    struct inject_settings s = full_settings(false);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        cJSON *pod = pod_of(cases[i].annotations, "", cases[i].spec);
+        struct warnings notes = WARNINGS_INIT;
+        cJSON_Delete(inject(&s, pod, &notes));
+        assert_int_equal(notes.count, 1); /* that of the token that is mounted nowhere */
+        assert_non_null(strstr(notes.items[0], "none mounts a service account token"));
+        warnings_deinit(&notes);
+        cJSON_Delete(pod);
+    }
+}
+
 static void what_is_refused(void **state)
 {
     (void)state;
@@ -252,6 +300,8 @@ static void what_is_refused(void **state)
          "spec: \"cmesh-service-account\" is the name of something that is injected"},
         {NOTHING, "", "containers: [{name: op, ports: [{containerPort: 5446}]}]",
          "spec.containers[0].ports[0].containerPort: Invalid value: 5446: is a port of the side"},
+        {NOTHING, BY_NAME, "containers: [{name: op, ports: [{containerPort: 443}]}]",
+         "spec.containers[0].ports[0].containerPort: Invalid value: 443: is a port of the side"},
         {NOTHING, "m.io/service-account-path: tokens", "containers: [" OPERATOR "]",
          "metadata.annotations[m.io/service-account-path]: Invalid value: must be an absolute"},
         {NOTHING, "m.io/service-account-path: /etc/cmesh/x", "containers: [" OPERATOR "]",
@@ -286,8 +336,12 @@ static void what_is_refused(void **state)
          BY_NAME_INVALID "spec.hostAliases has one of the API server's names already"},
         {NOTHING, BY_NAME,
          "containers: [{name: op, env: [{name: KUBERNETES_SERVICE_HOST, value: "
-         "kubernetes.default.svc}]}]",
+         "Kubernetes.default.svc}]}]",
          BY_NAME_INVALID "KUBERNETES_SERVICE_HOST is one of the API server's names"},
+        {NOTHING, BY_NAME,
+         "containers: [{name: op, env: [{name: KUBERNETES_SERVICE_HOST, valueFrom: "
+         "{configMapKeyRef: {name: c, key: k}}}]}]",
+         BY_NAME_INVALID "KUBERNETES_SERVICE_HOST is one of the API server's names, or may be"},
         {NOTHING, BY_NAME,
          "containers: [" OPERATOR "], securityContext: {sysctls: [{name: "
          "net.ipv4.ip_unprivileged_port_start, value: '1024'}]}",
@@ -326,17 +380,29 @@ static void what_is_noted(void **state)
         const char *note;
     } cases[] = {
         {"", OWN_KUBECONFIG,
-         "spec.containers: the operator has a kubeconfig of its own, by which it is led; it keeps "
-         "the pod's service account, and what uses that bypasses localproxy. If both are of one "
-         "cluster, set the annotation m.io/keep-service-account to \"false\""},
+         "spec.containers: the operator is led by its own kubeconfig, and keeps the pod's service "
+         "account: what uses that bypasses localproxy. If both are of one cluster, annotate "
+         "m.io/keep-service-account: \"false\""},
         {NAT ", m.io/operator-containers: op", "containers: [" OPERATOR ", {name: b}]",
-         "spec.containers: connections of all of them to the API server are redirected"},
+         "spec: containers that are not the operator's fail at the API server: they do not trust "
+         "localproxy, to which all of the pod comes with enable-iptables"},
+        {NAT, "containers: [" OPERATOR "], initContainers: [{name: n, restartPolicy: Always}]",
+         "spec: containers that are not the operator's fail at the API server"},
+        {BY_NAME ", m.io/operator-containers: op", "containers: [" OPERATOR ", {name: b}]",
+         "localproxy, to which all of the pod comes with lead-by-name"},
+        {BY_NAME, "containers: [" OPERATOR "], initContainers: [{name: early}]",
+         "spec.initContainers: they run before localproxy, and with lead-by-name reach the API "
+         "server by its address alone"},
         {"",
          "containers: [{name: op, command: [/op], volumeMounts: [{name: t, mountPath: /t}]}], "
          "volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: token}}]}}]",
-         "spec.containers[op]: the volume at /t holds a token for the API server: a program that "
-         "uses it bypasses localproxy; name the folder in the annotation "
-         "m.io/service-account-path"},
+         "spec.containers[op]: what is at /t holds a token for the API server, which bypasses "
+         "localproxy: name it in m.io/service-account-path"},
+        {"",
+         "containers: [{name: op, command: [/op], volumeMounts: [{name: t, mountPath: /t}]}], "
+         "volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: token, audience: "
+         "'https://kubernetes.default.svc'}}]}}]",
+         "spec.containers[op]: what is at /t holds a token"},
     };
     struct inject_settings s = full_settings(false);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -354,6 +420,7 @@ int main(void)
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(a_restricted_namespace_has_the_other_ways),
         cmocka_unit_test(what_is_noted),
+        cmocka_unit_test(what_is_not_noted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

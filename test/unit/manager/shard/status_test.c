@@ -366,9 +366,9 @@ static void test_refused_by_another_version(void **state)
 }
 
 #define ADVICE                                                                                     \
-    ". Give these operators the kubeconfig of the pod (KUBECONFIG or --kubeconfig; not "           \
-    "rest.InClusterConfig), or annotate the pods' template mesh.example.com/allow-bypass: "        \
-    "\"true\" if it is on purpose."
+    ". Lead these operators (docs/manager.md, \"How operators are led\": annotation "              \
+    "keep-service-account, KUBECONFIG, lead-by-name), or annotate the pods' template "             \
+    "mesh.example.com/allow-bypass: \"true\" if it is on purpose."
 
 static void test_connections_around_the_proxy(void **state)
 {
