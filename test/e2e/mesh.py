@@ -34,13 +34,15 @@ def install(cleanup=unittest.addModuleCleanup):
 
 
 def define(control_plane, kubectl):
-    """Until the kind is served, and known to who asks for all groups, as kubectl does."""
+    """Until the kind is served, and known to who asks for all groups, as kubectl does, or for this
+    one."""
     kubectl("apply", "-f", CRD)
 
     def served():
         groups = control_plane.json("/apis")["groups"]
         known = GROUP in (group["name"] for group in groups)
-        return known and control_plane.fetch(f"{API}/shardingconfigs").status == 200
+        paths = (API, f"{API}/shardingconfigs")
+        return known and all(control_plane.fetch(path).status == 200 for path in paths)
 
     harness.wait_for(served, "it is served")
 
