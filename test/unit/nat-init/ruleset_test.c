@@ -90,7 +90,7 @@ static void addresses_are_bounded(void **state)
 {
     (void)state;
     struct ruleset r = {0};
-    for (uint16_t i = 0; i < RULESET_SERVERS_MAX; i++) {
+    for (int i = 0; i < RULESET_SERVERS_MAX; i++) {
         add(&r, "10.96.0.1", (uint16_t)(i + 1));
     }
     struct sockaddr_storage known = address("10.96.0.1", 1);
@@ -104,7 +104,7 @@ static void all_addresses_have_room(void **state)
 {
     (void)state;
     struct ruleset r = {.to_port = 65535, .except_user = UINT32_MAX - 1};
-    for (uint16_t i = 0; i < RULESET_SERVERS_MAX; i++) {
+    for (int i = 0; i < RULESET_SERVERS_MAX; i++) {
         add(&r, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", (uint16_t)(65535 - i));
     }
     struct buf out = BUF_INIT(64 * 1024);

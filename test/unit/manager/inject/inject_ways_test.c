@@ -169,8 +169,8 @@ static void nat(void **state)
          "m.io/enable-iptables: 'true'",
          "containers: [" OPERATOR "], initContainers: [{name: own}]",
          {"spec.initContainers.0.name=own",
-          "spec.initContainers.cmesh-nat.image=registry.example."
-          "com/cmesh/nat:1.0",
+          ("spec.initContainers.cmesh-nat.image=registry.example."
+           "com/cmesh/nat:1.0"),
           "spec.initContainers.cmesh-nat.args.0=--except-user=5443",
           "spec.initContainers.cmesh-nat.args.1=--to-port=5446",
           "spec.initContainers.cmesh-nat.securityContext.runAsUser=0",
@@ -183,7 +183,7 @@ static void nat(void **state)
          "m.io/enable-iptables: 'true'",
          "containers: [" OPERATOR "]",
          {"spec.initContainers.cmesh-nat.securityContext.allowPrivilegeEscalation=false",
-          "spec.initContainers.cmesh-nat.volumeMounts.cmesh-service-account.mountPath=" FOLDER,
+          ("spec.initContainers.cmesh-nat.volumeMounts.cmesh-service-account.mountPath=" FOLDER),
           "spec.initContainers.cmesh-nat.securityContext.readOnlyRootFilesystem=true",
           "spec.containers.cmesh-localproxy.env.CMESH_LISTEN_TLS.value=localhost:5446",
           "spec.containers.cmesh-localproxy.securityContext.runAsUser=5443",
@@ -221,8 +221,8 @@ static void names(void **state)
           "spec.hostAliases.1.hostnames.3=kubernetes.default.svc.example.test",
           "!spec.hostAliases.1.hostnames.4",
           "spec.securityContext.sysctls.0.name=net.ipv4.ip_unprivileged_port_start",
-          "spec.containers.cmesh-localproxy.env.CMESH_LISTEN_TLS.value=localhost:5446,localhost:"
-          "443",
+          ("spec.containers.cmesh-localproxy.env.CMESH_LISTEN_TLS.value=localhost:5446,localhost:"
+           "443"),
           "!spec.containers.cmesh-localproxy.securityContext.capabilities.add"}},
         {"m.io/lead-by-name: 'true'",
          "",
