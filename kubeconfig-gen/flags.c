@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "flags.h"
 
+#include <libgen.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "kube/access/access.h"
 #include "kube/name.h"
@@ -93,7 +96,8 @@ static const struct flag table[] = {
      .value = "DIR",
      FLAG_STRING_AT(struct kubeconfig_gen_flags, service_account),
      .help = "Write ca.crt, token and namespace into this folder, as a pod has them of its service "
-             "account, but for a localproxy with --listen-tls; the folder is made when it is "
+             "account, but for a localproxy with --listen-tls; the folder, not those above it, is "
+             "made when it is "
              "missing. Needs --local-tls or --proxy-ca. Without --output no kubeconfig is "
              "written: standard output gets the variables KUBERNETES_SERVICE_HOST and "
              "KUBERNETES_SERVICE_PORT that the operator needs besides, one on a line."},
@@ -173,11 +177,56 @@ static void check_proxy(struct kubeconfig_gen_flags *c)
     check_authority(c);
 }
 
+/* Other values of these flags are words. */
+static bool is_path(const char *value)
+{
+    static const char *const words[] = {"", "-", "auto", "off"};
+    for (size_t i = 0; value != NULL && i < ARRAY_LEN(words); i++) {
+        if (strcmp(value, words[i]) == 0) {
+            return false;
+        }
+    }
+    return value != NULL;
+}
+
+/* Whether the file is in that folder, or is the folder itself; neither need be there. */
+static bool is_in(const char *path, const char *folder)
+{
+    char *real = realpath(path, NULL);
+    char *copy = strdup(path);
+    char *parent = copy == NULL ? NULL : realpath(dirname(copy), NULL);
+    char *place = realpath(folder, NULL);
+    bool in = place != NULL && ((real != NULL && strcmp(real, place) == 0) ||
+                                (parent != NULL && strcmp(parent, place) == 0));
+    free(real);
+    free(copy);
+    free(parent);
+    free(place);
+    return in;
+}
+
+/* Its three files are for the operator: no other has their names, and no key comes beside them. */
+static void check_apart(const struct kubeconfig_gen_flags *c)
+{
+    const struct {
+        const char *flag;
+        const char *path;
+    } others[] = {
+        {"--output", c->output}, {"--token-file", c->token_file}, {"--local-tls", c->local_tls}};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        if (is_path(others[i].path) && is_in(others[i].path, c->service_account)) {
+            flags_misuse(&command, "%s: must not be in the folder of --service-account",
+                         others[i].flag);
+        }
+    }
+}
+
 static void check_service_account(const struct kubeconfig_gen_flags *c)
 {
     if (c->service_account == NULL) {
         return;
     }
+    check_apart(c);
     if (local_token_is_off(c->token_file)) {
         flags_misuse(&command, "--service-account: clients do not start without a token: "
                                "--token-file=off cannot be combined with it");

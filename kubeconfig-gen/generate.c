@@ -10,6 +10,7 @@
 #include "base/secret.h"
 #include "crypto/digest.h"
 #include "program/local_token.h"
+#include "same_cluster.h"
 #include "yaml/yaml.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -190,33 +191,32 @@ static const struct kubeconfig_entry *cluster_of(const struct kubeconfig *kc,
     return name == NULL ? NULL : kubeconfig_find(&kc->clusters, name);
 }
 
-/* Whether what is said of two clusters leads to the same one. An address alone does not tell: that
- * of a tunnel's end is the same for all that are reached through it. */
-static bool is_same_cluster(const struct kubeconfig_entry *a, const struct kubeconfig_entry *b)
-{
-    static const char *const fields[] = {"server", "proxy-url", "tls-server-name",
-                                         "certificate-authority", "certificate-authority-data"};
-    for (size_t i = 0; a != b && i < ARRAY_LEN(fields); i++) {
-        struct err ignored = ERR_INIT;
-        const char *x = kubeconfig_string(a, fields[i], &ignored);
-        const char *y = kubeconfig_string(b, fields[i], &ignored);
-        if ((x == NULL) != (y == NULL) || (x != NULL && strcmp(x, y) != 0)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* The contexts of a kubeconfig, and which of them are written. */
 struct choice {
     const struct kubeconfig *kc;
-    const struct kubeconfig_entry *home; /* the cluster; NULL: no context has one */
+    bool *others; /* for each of kc->clusters: it is not the one */
     bool all;
 };
 
 static bool is_of_another(const struct choice *c, const struct kubeconfig_entry *cluster)
 {
-    return c->home != NULL && cluster != NULL && !is_same_cluster(c->home, cluster);
+    return cluster != NULL && c->others[cluster - c->kc->clusters.items];
+}
+
+/* `home` NULL: no context has a cluster. */
+static int find_others(struct choice *c, const struct kubeconfig_entry *home)
+{
+    const struct kubeconfig_list *clusters = &c->kc->clusters;
+    int same = 1;
+    c->others = calloc(clusters->count + 1, sizeof *c->others);
+    if (c->others == NULL) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < clusters->count && home != NULL && same >= 0; i++) {
+        same = same_cluster(home, &clusters->items[i]);
+        c->others[i] = same == 0;
+    }
+    return same < 0 ? same : 0;
 }
 
 static bool is_left_out(const struct choice *c, const struct kubeconfig_entry *cluster)
@@ -241,23 +241,29 @@ static void note_others(const struct choice *c, struct generate_notes *notes)
     }
 }
 
-/* The current context says which cluster; without one, that of all contexts. */
+/* The current context says which cluster; without one, that of all contexts. `out->others` is to be
+ * freed in any case. */
 static int choose(const struct kubeconfig *kc, bool all, struct choice *out,
                   struct generate_notes *notes, struct err *e)
 {
     const struct kubeconfig_entry *current = kubeconfig_find(&kc->contexts, kc->current_context);
+    const struct kubeconfig_entry *home = current == NULL ? NULL : cluster_of(kc, current);
+    bool said = home != NULL;
+    for (size_t i = 0; i < kc->contexts.count && home == NULL; i++) {
+        home = cluster_of(kc, &kc->contexts.items[i]);
+    }
     *out = (struct choice){.kc = kc, .all = all};
-    out->home = current == NULL ? NULL : cluster_of(kc, current);
-    for (size_t i = 0; i < kc->contexts.count && out->home == NULL; i++) {
-        out->home = cluster_of(kc, &kc->contexts.items[i]);
+    if (find_others(out, home) != 0) {
+        return err_memory(e);
     }
     note_others(out, notes);
     notes->no_current = current == NULL;
-    if (current == NULL && notes->other != NULL && !all) {
-        return err_set(e, -EINVAL,
-                       "the contexts are of several clusters (\"%.63s\" and \"%.63s\" for "
-                       "example), and none is current: choose one with --context",
-                       notes->one, notes->other);
+    if (!said && notes->other != NULL && !all) {
+        return err_set(
+            e, -EINVAL,
+            "the contexts are of several clusters (\"%.63s\" and \"%.63s\" for "
+            "example), and the current context names none of them: choose one with --context",
+            notes->one, notes->other);
     }
     return 0;
 }
@@ -297,25 +303,33 @@ static void copy_names(struct tree *w, const struct choice *c, bool some_left_ou
     }
 }
 
+static int copy_chosen(struct tree *w, const struct choice *c, struct generate_notes *notes,
+                       struct err *e)
+{
+    int rc = 0;
+    copy_names(w, c, !c->all && notes->others > 0);
+    if (!notes->no_current) {
+        set_current(w, c->kc->current_context);
+    }
+    for (size_t i = 0; i < c->kc->contexts.count && rc == 0; i++) {
+        const struct kubeconfig_entry *context = &c->kc->contexts.items[i];
+        if (!is_left_out(c, cluster_of(c->kc, context))) {
+            rc = copy_context(w, context, e);
+            notes->contexts++;
+        }
+    }
+    return rc;
+}
+
 static int copy_all(struct tree *w, const struct kubeconfig *kc, struct generate_notes *notes,
                     struct err *e)
 {
     struct choice c;
     int rc = choose(kc, w->o->all_contexts, &c, notes, e);
-    if (rc != 0) {
-        return rc;
+    if (rc == 0) {
+        rc = copy_chosen(w, &c, notes, e);
     }
-    copy_names(w, &c, !c.all && notes->others > 0);
-    if (!notes->no_current) {
-        set_current(w, kc->current_context);
-    }
-    for (size_t i = 0; i < kc->contexts.count && rc == 0; i++) {
-        const struct kubeconfig_entry *context = &kc->contexts.items[i];
-        if (!is_left_out(&c, cluster_of(kc, context))) {
-            rc = copy_context(w, context, e);
-            notes->contexts++;
-        }
-    }
+    free(c.others);
     return rc;
 }
 

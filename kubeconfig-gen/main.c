@@ -17,6 +17,7 @@
 #include "flags.h"
 #include "generate.h"
 #include "kube/access/access.h"
+#include "kube/name.h"
 #include "program/local_tls.h"
 #include "program/local_token.h"
 #include "service_account.h"
@@ -50,8 +51,9 @@ static void warn_of_contexts(const struct kubeconfig_gen_flags *c,
                  "localproxy talks to",
                  log_str("one", notes->one), log_str("other", notes->other));
     } else if (notes->other != NULL) {
-        log_warn("contexts of other clusters were left out: localproxy talks to one (choose "
-                 "another with --context, here and of localproxy)",
+        log_warn("contexts of other clusters were left out, or of what may be one: localproxy "
+                 "talks to one (choose another with --context, here and of localproxy; "
+                 "--all-contexts keeps them)",
                  log_str("kept", notes->one), log_str("leftOut", notes->other),
                  log_num("count", (int64_t)notes->others));
     }
@@ -247,6 +249,10 @@ static int namespace_of_context(const struct kubeconfig *kc, const char *context
     const struct kubeconfig_entry *entry = kubeconfig_context(kc, context, e);
     const char *ns = entry == NULL ? NULL : kubeconfig_string(entry, "namespace", e);
     if (e->code != 0) {
+        return e->code;
+    }
+    if (ns != NULL && name_check_label(slice_str(ns)) != NULL) {
+        kubeconfig_fail(entry, "namespace", e, "is not the name of a namespace");
         return e->code;
     }
     *out = strdup(ns == NULL ? "default" : ns);

@@ -27,20 +27,25 @@ static int make_folder(const struct service_account *a, struct err *e)
     return 0;
 }
 
-/* The kubelet's files are links into a folder that it exchanges. */
+/* The kubelet's files are links into a folder that it exchanges, to which ..data leads. */
 static int refuse_real(const struct service_account *a, struct err *e)
 {
-    char *path = NULL;
-    struct stat st;
-    if (asprintf(&path, "%s/..data", a->folder) < 0) {
-        return err_memory(e);
+    static const char *const marks[] = {"..data", "../..data"};
+    for (size_t i = 0; i < ARRAY_LEN(marks); i++) {
+        char *path = NULL;
+        struct stat st;
+        if (asprintf(&path, "%s/%s", a->folder, marks[i]) < 0) {
+            return err_memory(e);
+        }
+        bool real = lstat(path, &st) == 0;
+        free(path);
+        if (real) {
+            return err_set(e, -EEXIST,
+                           "%s: is the service account of a pod, whose credentials would be lost",
+                           a->folder);
+        }
     }
-    bool real = lstat(path, &st) == 0;
-    free(path);
-    return real ? err_set(e, -EEXIST,
-                          "%s: is the service account of a pod, whose credentials would be lost",
-                          a->folder)
-                : 0;
+    return 0;
 }
 
 struct part {

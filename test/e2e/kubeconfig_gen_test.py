@@ -291,8 +291,12 @@ class Kubectl(Case):
 
     def test_several_clusters_and_none_is_current(self):
         real = self.several()
+        self.kubectl(real, "config", "set-context", "nowhere", "--cluster=none", "--user=me")
+        self.kubectl(real, "config", "use-context", "nowhere")
+        self.refused(1, "the current context names none of them", "--kubeconfig", real)
+        self.kubectl(real, "config", "delete-context", "nowhere")
         self.kubectl(real, "config", "unset", "current-context")
-        said = self.refused(1, "none is current: choose one with --context", "--kubeconfig", real)
+        said = self.refused(1, "the current context names none of them: choose one with --context", "--kubeconfig", real)
         self.assertIn("east-admin", said)
         self.assertIn("west-view", said)
         fake = self.path("fake")
