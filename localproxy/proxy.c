@@ -588,9 +588,22 @@ static void on_drained(void *data)
     p->o.on_drained(p->o.data);
 }
 
+/* Such a client says nothing else: to whoever runs it, localproxy does not seem to be there. */
+static void on_tls_failed(void *data, const struct err *e)
+{
+    struct proxy *p = data;
+    uint64_t suppressed;
+    if (refusal_log_take(&p->refusals, REFUSAL_TLS, net_loop_now(p->loop), &suppressed)) {
+        log_warn("a client failed at TLS: does it trust the authority of --local-tls, as ca.crt of "
+                 "the service account's folder?",
+                 log_str("error", e->msg), log_num("suppressed", (int64_t)suppressed));
+    }
+}
+
 static const struct http_server_handlers server_handlers = {
     .on_request = on_request,
     .on_refuse = on_refuse,
+    .on_tls_failed = on_tls_failed,
     .on_drained = on_drained,
 };
 

@@ -18,6 +18,7 @@ enum refusal_kind {
     REFUSAL_EXPIRED,      /* 410 */
     REFUSAL_UNAVAILABLE,  /* 500 and above: no rules, no credentials */
     REFUSAL_AUDITED,      /* not refused, but would have been */
+    REFUSAL_TLS,          /* who does not come through TLS */
     REFUSAL_KINDS
 };
 

@@ -380,11 +380,25 @@ static void refuse(struct conn *c, const struct err *e)
     }
 }
 
+/* Of clients that did not come so far as to ask. */
+static void note_tls(const struct conn *c, const struct err *e)
+{
+    struct http_server *s = c->server;
+    if (c->asked || (e->code != -EACCES && e->code != -EPROTO)) {
+        return;
+    }
+    s->stats.unverified += e->code == -EACCES ? 1 : 0;
+    s->stats.tls_failed++;
+    if (s->handlers->on_tls_failed != NULL) {
+        s->handlers->on_tls_failed(s->data, e);
+    }
+}
+
 static void on_error(void *data, const struct err *e)
 {
     struct conn *c = data;
     log_debug("client connection", log_str("error", e->msg));
-    c->server->stats.unverified += !c->asked && e->code == -EACCES ? 1 : 0;
+    note_tls(c, e);
     if (c->h1.stream != NULL && e->code <= -HTTP_PARSE_BAD && e->code >= -HTTP_PARSE_VERSION) {
         refuse(c, e);
     } else {
@@ -649,9 +663,11 @@ static void add_conn(struct http_server *s, struct net_stream *stream, struct ne
         return;
     }
     c->server = s;
-    if (peer != NULL) {
+    if (peer != NULL && s->o.shares) {
         c->peer = net_peer_ref(peer);
         peer->connections++;
+    }
+    if (peer != NULL) {
         net_stream_take_turns(stream, peer);
     }
     h1_conn_set_budget(&c->h1, s->o.budget);
@@ -669,8 +685,9 @@ static void add_conn(struct http_server *s, struct net_stream *stream, struct ne
 static void on_accept(void *data, struct net_stream *stream)
 {
     struct http_server *s = data;
-    struct net_peer *peer = s->o.shares ? peer_of(s, stream) : NULL;
-    if ((s->o.shares && peer == NULL) || !have_room(s, peer)) {
+    bool wanted = s->o.shares || net_stream_has_tls(stream);
+    struct net_peer *peer = wanted ? peer_of(s, stream) : NULL;
+    if ((s->o.shares && peer == NULL) || !have_room(s, s->o.shares ? peer : NULL)) {
         net_stream_close(stream);
     } else {
         add_conn(s, stream, peer);

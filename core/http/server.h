@@ -11,7 +11,9 @@
  * has been coming for two seconds: of the address that has most of them, if the newcomer's still
  * has no more than that afterwards, else of its own; first of those that never asked, then of those
  * that waited longest. Where all have equally few, one that has not asked within a second of being
- * accepted. TLS handshakes take turns by address, and wait for what else is to be done.
+ * accepted.
+ *
+ * TLS handshakes take turns by address, and wait for what else is to be done.
  *
  * Of requests that a client sends ahead one is taken in a turn of the loop, and none while it does
  * not read the answers before.
@@ -46,6 +48,8 @@ struct http_server_handlers {
     void (*on_request)(void *data, struct http_exchange *x, const struct http_head *head);
     /* Writes the body (application/json) of an answer that the server gives itself. */
     void (*on_refuse)(void *data, unsigned status, const char *why, struct buf *body);
+    /* A client that asked nothing failed at TLS; may be NULL. */
+    void (*on_tls_failed)(void *data, const struct err *e);
     /* After http_server_drain: the last exchange has ended. */
     void (*on_drained)(void *data);
 };
@@ -76,7 +80,8 @@ struct http_server_stats {
     uint64_t replaced; /* connections that had to go for another one */
     uint64_t silent;   /* connections that asked nothing in time */
     uint64_t slow_heads;
-    uint64_t unverified; /* connections without a client certificate that is accepted */
+    uint64_t tls_failed; /* connections that an error of TLS ended before they asked anything */
+    uint64_t unverified; /* of these: without a client certificate that is accepted */
     unsigned open;       /* connections now */
     unsigned busy;       /* exchanges now */
 };

@@ -477,6 +477,11 @@ int net_stream_peer_address(const struct net_stream *s, struct sockaddr_storage 
     return s->local ? 0 : uv_tcp_getpeername(&s->socket.tcp, (struct sockaddr *)out, &len);
 }
 
+bool net_stream_has_tls(const struct net_stream *s)
+{
+    return s->tls != NULL || s->offered != NULL;
+}
+
 void net_stream_take_turns(struct net_stream *s, struct net_peer *peer)
 {
     s->peer = net_peer_ref(peer);

@@ -75,6 +75,8 @@ MUST_CHECK int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct
 
 /* Where an accepted stream comes from. 0, or a code; a Unix socket has AF_UNIX alone. */
 MUST_CHECK int net_stream_peer_address(const struct net_stream *s, struct sockaddr_storage *out);
+/* Whether an accepted stream is one with TLS, from its beginning on. */
+bool net_stream_has_tls(const struct net_stream *s);
 /* Of a stream that was accepted just now: the steps of its TLS handshake wait until the loop has
  * looked at what else there is, and for those of other peers; see handshakes.c. Referenced. */
 void net_stream_take_turns(struct net_stream *s, struct net_peer *peer);

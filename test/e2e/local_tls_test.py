@@ -147,6 +147,24 @@ class LocalTlsTest(harness.TestCase):
             with self.assertRaises(OSError):
                 socket.create_connection((host, port)).close()
 
+    def test_who_does_not_come_through_is_told(self):
+        """On localproxy's side, for the client may be silent: it does not trust the authority, or has
+        no version of TLS in common."""
+        proxy = self.start("--local-tls=auto", "--listen-tls=127.0.0.1:0")
+        count = "cmesh_proxy_client_tls_failures_total"
+        self.assertEqual(0, proxy.metrics()[count])
+        context = ssl.create_default_context()
+        with self.assertRaises((wire.Cut, OSError)):
+            wire.fetch(proxy.listen_tls, "/api/v1/pods", tls=context)
+        harness.wait_for(lambda: proxy.metrics()[count] == 1, "it is counted")
+        self.assertRegex(proxy.log(), "a client failed at TLS: .*ca.crt.* error=.*alert")
+        harness.wait_for(lambda: proxy.log().count("a client failed at TLS") == 1, "once")
+        for _ in range(30):
+            with self.assertRaises((wire.Cut, OSError)):
+                wire.fetch(proxy.listen_tls, "/api/v1/pods", tls=context)
+        harness.wait_for(lambda: proxy.metrics()[count] == 31, "all are counted")
+        self.assertLess(proxy.log().count("a client failed at TLS"), 31)
+
     def test_an_address_of_two_is_taken(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
