@@ -73,12 +73,12 @@ static void find_names(const struct localproxy_flags *f, struct names *n)
         listen_name(f->listen_tls.items[i], n->listen[1 + i]);
         add_name(n, n->listen[1 + i]);
     }
-    for (size_t i = 0; i < f->accept_hosts.count; i++) {
-        add_name(n, f->accept_hosts.items[i]);
-    }
     read_api_server_names(&n->api_server);
     for (size_t i = 0; i < n->api_server.count; i++) {
         add_name(n, n->api_server.names[i]);
+    }
+    for (size_t i = 0; i < f->accept_hosts.count; i++) {
+        add_name(n, f->accept_hosts.items[i]);
     }
 }
 

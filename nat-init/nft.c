@@ -79,7 +79,7 @@ int nft_apply(const char *text, struct err *e)
     if (run.rc == 0) {
         net_loop_run(run.loop);
     } else if (run.rc == -ENOENT) {
-        (void)err_set(e, run.rc, "nft is not in PATH: install nftables");
+        (void)err_set(e, run.rc, "nft is not in PATH: it comes with nftables, often in /usr/sbin");
     }
     int rc = net_loop_free(run.loop);
     return run.rc != 0 || rc == 0 ? run.rc : err_set(e, rc, "nft: %s", err_text(rc));

@@ -1,18 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "servers.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/url.h"
 
+/* An IPv4 address in the form of one of IPv6 is the IPv4 address: so packets have it. */
+static void unmap(struct sockaddr_storage *a)
+{
+    struct sockaddr_in6 v6;
+    memcpy(&v6, a, sizeof v6);
+    if (a->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+        return;
+    }
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = v6.sin6_port};
+    memcpy(&v4.sin_addr, &v6.sin6_addr.s6_addr[12], sizeof v4.sin_addr);
+    *a = (struct sockaddr_storage){0};
+    memcpy(a, &v4, sizeof v4);
+}
+
+/* No API server is there: rules for it would lead nobody. */
+static bool is_nowhere(const struct sockaddr_storage *a)
+{
+    struct sockaddr_in6 v6;
+    struct sockaddr_in v4;
+    memcpy(&v6, a, sizeof v6);
+    memcpy(&v4, a, sizeof v4);
+    return a->ss_family == AF_INET6
+               ? IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr) || IN6_IS_ADDR_MULTICAST(&v6.sin6_addr)
+               : v4.sin_addr.s_addr == INADDR_ANY || IN_MULTICAST(ntohl(v4.sin_addr.s_addr));
+}
+
 static int add(struct ruleset *out, const struct sockaddr *address, socklen_t len, struct err *e)
 {
     struct sockaddr_storage server = {0};
     memcpy(&server, address, len);
+    unmap(&server);
+    if (is_nowhere(&server)) {
+        return err_set(e, -EINVAL, "no API server can have that address");
+    }
     return ruleset_add(out, &server) == 0
                ? 0
                : err_set(e, -ENOBUFS, "the API server has more than %d addresses",

@@ -26,6 +26,13 @@ static bool is_place(const struct inject_options *o, const char *path)
            (o->account_path != NULL && inject_paths_equal(path, o->account_path));
 }
 
+/* There, or in it. */
+static bool is_in_place(const struct inject_options *o, const char *path)
+{
+    return inject_paths_in_linked(path, KUBE_SERVICE_ACCOUNT_DIR) ||
+           (o->account_path != NULL && inject_paths_in_linked(path, o->account_path));
+}
+
 void inject_account_settle(struct inject_options *o, const struct inject_access *a,
                            struct warnings *warnings)
 {
@@ -42,8 +49,24 @@ void inject_account_settle(struct inject_options *o, const struct inject_access 
 
 /* ---- what is in the way ---- */
 
+static bool has_dots(const char *path)
+{
+    for (const char *p = path; (p = strstr(p, "..")) != NULL; p += 2) {
+        if ((p == path || p[-1] == '/') && (p[2] == '\0' || p[2] == '/')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int check_mount(const cJSON *container, const char *path, struct err *e)
 {
+    if (has_dots(path)) {
+        return err_set(e, -EINVAL,
+                       "spec.containers[%.63s].volumeMounts: Invalid value: \"%.150s\": must not "
+                       "contain \"..\"",
+                       field_text(container, "name"), path);
+    }
     if (inject_account_is_folder(path) || !inject_paths_in_linked(path, KUBE_SERVICE_ACCOUNT_DIR)) {
         return 0;
     }
@@ -58,6 +81,9 @@ static int check_mount(const cJSON *container, const char *path, struct err *e)
 int inject_account_check(const struct inject_options *o, const cJSON *spec, struct err *e)
 {
     const cJSON *container;
+    if (!o->keep_account && o->log_path != NULL && is_in_place(o, o->log_path)) {
+        return inject_options_invalid(o, "log-path", e, "is where the service account is mounted");
+    }
     cJSON_ArrayForEach(container, field_get(spec, "containers"))
     {
         const cJSON *mount;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "base/array.h"
 #include "inject/inject_account.h"
 #include "inject/inject_operator.h"
 #include "object/names.h"
@@ -18,6 +19,22 @@ static int refuse(const struct inject_options *o, struct err *e, const char *why
                    o->prefix, why);
 }
 
+/* By the names that Istio and Linkerd give theirs. */
+static bool is_of_another_mesh(const cJSON *spec)
+{
+    static const char *const lists[] = {"initContainers", "containers"};
+    static const char *const names[] = {"istio-init", "istio-proxy", "linkerd-init",
+                                        "linkerd-proxy"};
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+        for (size_t j = 0; j < ARRAY_LEN(names); j++) {
+            if (edit_find(field_get(spec, lists[i]), "name", names[j]) != NULL) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* Why not, by what the installation and the pod say; NULL: nothing stands against it. */
 static const char *why_not(const struct inject_settings *s, const struct inject_options *o,
                            const cJSON *spec)
@@ -31,6 +48,10 @@ static const char *why_not(const struct inject_settings *s, const struct inject_
     }
     if (s->nat_image == NULL) {
         return "the manager was started without --nat-image; " WITHOUT;
+    }
+    if (is_of_another_mesh(spec)) {
+        return "the pod has a container of another service mesh, which redirects localproxy's own "
+               "connections, and whose own come back to localproxy; " WITHOUT;
     }
     if (s->user == 0) {
         return "with --sidecar-user=0 nothing tells the sidecars' connections from the "

@@ -106,6 +106,10 @@ static int check_variables(const struct source *s, const cJSON *list)
         if (key == NULL || key[0] == '\0' || !cJSON_IsString(field_get(item, "value"))) {
             return invalid_annotation(s, name, "each of env must have key and value, two strings");
         }
+        if (strncmp(key, "KUBERNETES_SERVICE_", strlen("KUBERNETES_SERVICE_")) == 0) {
+            return invalid_annotation(s, name,
+                                      "where the API server is must stand in the pod's env");
+        }
     }
     return 0;
 }

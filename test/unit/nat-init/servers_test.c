@@ -45,6 +45,8 @@ static void of_flags(void **state)
     const struct flag_list two = {.items = {"10.0.0.9:443", "[fd00::9]:6443"}, .count = 2};
     expect(&two, "ip daddr 10.0.0.9 tcp dport 443 ");
     expect(&two, "ip6 daddr fd00::9 tcp dport 6443 ");
+    const struct flag_list mapped = {.items = {"[::ffff:10.0.0.7]:443"}, .count = 1};
+    expect(&mapped, "ip daddr 10.0.0.7 tcp dport 443 ");
     const struct flag_list name = {.items = {"localhost:5"}, .count = 1};
     expect(&name, " tcp dport 5 ");
 }
@@ -64,6 +66,11 @@ static void what_is_none(void **state)
         {"10.0.0.1", "0", NULL, "\"10.0.0.1:0\" is not HOST:PORT"},
         {"10.0.0.1/x", "443", NULL, "\"10.0.0.1/x:443\" is not HOST:PORT"},
         {"10.0.0.1", "443", "a;b:1", "--server: \"a;b:1\" is not HOST:PORT"},
+        {"10.0.0.1", "443", "0.0.0.0:443", "--server: no API server can have that address"},
+        {"10.0.0.1", "443", "224.0.0.1:443", "--server: no API server can have that address"},
+        {"10.0.0.1", "443", "[::]:443", "--server: no API server can have that address"},
+        {"10.0.0.1", "443", "[ff02::1]:443", "--server: no API server can have that address"},
+        {"10.0.0.1", "443", "[::ffff:0.0.0.0]:443", "--server: no API server can have that"},
         {"10.0.0.1", "443", "", "--server: \"\" is not HOST:PORT"},
         {"10.0.0.1", "443", "x@10.0.0.1:1", "--server: \"x@10.0.0.1:1\" is not HOST:PORT"},
         {"10.0.0.1", "443", "h:1\n", "--server: \"h:1\n\" is not HOST:PORT"},
