@@ -211,9 +211,9 @@ const struct flag localproxy_flags_table[] = {
      .min = 1,
      .max = 1000000,
      FLAG_UINT_AT(struct localproxy_flags, max_connections),
-     .default_text = "5000, or 2000 with --listen-tls-cert",
+     .default_text = "5000, or 2000 with TLS on one of the addresses",
      .help = "Connections of the operator that are served at a time; more are closed. One takes up "
-             "to 20 KiB, with --listen-tls-cert 40 KiB, beside 64 MiB for large requests and "
+             "to 20 KiB, over TLS 40 KiB, beside 64 MiB for large requests and "
              "responses of all of them."},
     FLAGS_COMMON(struct localproxy_flags, common),
     {.name = NULL},
