@@ -80,11 +80,17 @@ static int decode_path(struct request_info *ri, struct slice raw, struct err *e)
     return 0;
 }
 
-static struct cursor cursor_of(struct slice path)
+static struct slice without_slashes(struct slice path)
 {
     while (path.len > 0 && path.ptr[0] == '/') {
         path = after(path, 1);
     }
+    return path;
+}
+
+static struct cursor cursor_of(struct slice path)
+{
+    path = without_slashes(path);
     while (path.len > 0 && path.ptr[path.len - 1] == '/') {
         path.len--;
     }
@@ -391,7 +397,7 @@ static bool has_dot_segment(struct slice path)
 /* Whether one of the segments up to and with the third part is empty. */
 static bool has_empty_segment(const struct request_info *ri)
 {
-    struct cursor c = cursor_of(ri->path);
+    struct cursor c = cursor_of(ri->own_path);
     for (size_t parts = 0; c.left > 0 && parts < 3;) {
         parts += c.rest.ptr >= ri->parts.ptr;
         if (pop(&c).len == 0) {
@@ -421,8 +427,27 @@ static int parse_resource(struct request_info *ri, struct cursor *c, struct slic
     return 0;
 }
 
-int request_info_parse(struct request_info *ri, struct slice method, struct slice target,
-                       struct err *e)
+/* A server that puts the path into a URL without escaping it would read another one. */
+static bool has_special(struct slice path)
+{
+    return memchr(path.ptr, '%', path.len) != NULL || memchr(path.ptr, '?', path.len) != NULL ||
+           memchr(path.ptr, '#', path.len) != NULL;
+}
+
+static void take_gateway(struct request_info *ri, const struct api_prefixes *prefixes)
+{
+    struct slice path = without_slashes(ri->path);
+    size_t n = prefixes != NULL ? api_prefix_match(prefixes, path) : 0;
+    ri->own_path = ri->path;
+    if (n > 0) {
+        ri->gateway = slice_of(path.ptr, n);
+        ri->own_path = after(path, n);
+        ri->ambiguous = ri->ambiguous || has_special(path);
+    }
+}
+
+int request_info_parse_behind(struct request_info *ri, const struct api_prefixes *prefixes,
+                              struct slice method, struct slice target, struct err *e)
 {
     *ri = (struct request_info){.is_resource = false};
     int rc = check_target(target, e);
@@ -440,7 +465,8 @@ int request_info_parse(struct request_info *ri, struct slice method, struct slic
         return rc;
     }
     ri->ambiguous = has_dot_segment(ri->path);
-    struct cursor c = cursor_of(ri->path);
+    take_gateway(ri, prefixes);
+    struct cursor c = cursor_of(ri->own_path);
     if (take_version(ri, &c)) {
         rc = parse_resource(ri, &c, method, e);
     }
@@ -448,6 +474,53 @@ int request_info_parse(struct request_info *ri, struct slice method, struct slic
         request_info_deinit(ri);
     }
     return rc;
+}
+
+int request_info_parse(struct request_info *ri, struct slice method, struct slice target,
+                       struct err *e)
+{
+    return request_info_parse_behind(ri, NULL, method, target, e);
+}
+
+/* What serves any HTTP: nothing in it is the API of a cluster. */
+static bool is_endpoint(const struct request_info *ri)
+{
+    return slice_eq(ri->api_prefix, SLICE("api")) &&
+           (slice_eq(ri->resource, SLICE("pods")) || slice_eq(ri->resource, SLICE("services")) ||
+            slice_eq(ri->resource, SLICE("nodes")));
+}
+
+/* Where behind the first segment the path of a resource begins; NULL: nowhere. */
+static const char *inner_resource(struct slice path)
+{
+    struct cursor c = cursor_of(path);
+    while (c.left > 1) {
+        (void)pop(&c);
+        struct request_info ignored = {.is_resource = false};
+        struct cursor inner = c;
+        if (take_version(&ignored, &inner)) {
+            return c.rest.ptr;
+        }
+    }
+    return NULL;
+}
+
+struct slice request_info_unnamed_gateway(const struct request_info *ri)
+{
+    struct slice path = without_slashes(ri->path);
+    const char *end = NULL;
+    if (!ri->is_resource) {
+        end = inner_resource(ri->own_path);
+    } else if (ri->verb == VERB_PROXY && !is_endpoint(ri)) {
+        end = ri->parts.ptr;
+    } else if (slice_eq(ri->subresource, SLICE("proxy")) && !is_endpoint(ri)) {
+        end = ri->subresource.ptr + ri->subresource.len;
+    }
+    size_t n = end == NULL ? 0 : (size_t)(end - path.ptr);
+    while (n > 0 && path.ptr[n - 1] == '/') {
+        n--;
+    }
+    return slice_of(path.ptr, n);
 }
 
 void request_info_deinit(struct request_info *ri)

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/slice.h"
+#include "kube/api_prefix.h"
 
 enum request_verb {
     VERB_OTHER, /* a non-resource request, or a method that Kubernetes has no verb for */
@@ -35,11 +36,15 @@ struct request_info {
     bool is_resource;
     /* The path has a `.` or `..` segment, or an empty one inside resource, name and what stands
      * before them. kube-apiserver takes these literally, but something between here and there may
-     * resolve them and so see another resource: do not let such a request through. */
+     * resolve them and so see another resource: do not let such a request through. Behind a
+     * gateway, which may decode the path once more, `%`, `?` and `#` that were escaped count too.
+     */
     bool ambiguous;
     enum request_verb verb;
     struct slice verb_name;  /* "list"; of a non-resource request: the method in lower case */
     struct slice path;       /* decoded, without the query */
+    struct slice gateway;    /* its beginning, without slashes around, if that is a gateway */
+    struct slice own_path;   /* the path without the gateway: all that follows is read from it */
     struct slice query;      /* raw, without the `?`; empty when there is none */
     struct slice api_prefix; /* "api" or "apis" */
     struct slice group;      /* "" is the core group */
@@ -64,6 +69,16 @@ struct request_info {
  * `/api/v1/proxy` with nothing behind (it answers 500). -ENOMEM. */
 MUST_CHECK int request_info_parse(struct request_info *ri, struct slice method, struct slice target,
                                   struct err *e);
+/* The same, but what is behind a gateway that `prefixes` match is read as a request to the API
+ * server there. */
+MUST_CHECK int request_info_parse_behind(struct request_info *ri,
+                                         const struct api_prefixes *prefixes, struct slice method,
+                                         struct slice target, struct err *e);
 void request_info_deinit(struct request_info *ri);
+
+/* The part of the path, without a slash in front, that seems to be a gateway which no prefix
+ * matched: up to a `proxy` subresource, but for those of pods, services and nodes, or up to where
+ * in the path of no resource that of one begins. Empty: there is none. */
+struct slice request_info_unnamed_gateway(const struct request_info *ri);
 
 #endif

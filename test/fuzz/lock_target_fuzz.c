@@ -11,6 +11,9 @@
 
 static const struct lock_rule rule = {.name = "leader", .renamed = "leader---s1", .namespace = "n"};
 
+static const char *const named[] = {"/apis/g/v1/clusterextensions/*/proxy"};
+static const struct api_prefixes prefixes = {named, 1};
+
 static const char *const methods[] = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"};
 
 static void decode_selector(struct slice target, struct buf *text)
@@ -61,7 +64,8 @@ static void check_renamed(const struct request_info *ri, struct slice method, st
 {
     struct request_info now;
     struct slice text = buf_slice(out);
-    CHECK(request_info_parse(&now, method, text, NULL) == 0);
+    CHECK(request_info_parse_behind(&now, &prefixes, method, text, NULL) == 0);
+    CHECK(slice_eq(ri->gateway, now.gateway));
     check_same(ri, &now);
     if (ri->name.len > 0 && ri->name_mem == NULL) {
         CHECK(slice_eq(now.name, slice_str(rule.renamed)) && slice_eq(ri->query, now.query));
@@ -96,7 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     struct slice method = slice_str(methods[data[0] % 6]);
     struct slice target = slice_of((const char *)data + 1, size - 1);
-    if (request_info_parse(&ri, method, target, NULL) != 0) {
+    if (request_info_parse_behind(&ri, &prefixes, method, target, NULL) != 0) {
         return 0;
     }
     if (!ri.ambiguous) {

@@ -38,11 +38,13 @@ static void expect(const struct row *row, const char *what, struct slice got, co
     }
 }
 
-static void check(const struct row *row)
+static void check_behind(const struct row *row, const struct api_prefixes *prefixes,
+                         const char *gateway)
 {
     struct request_info ri;
     struct err e = ERR_INIT;
-    int rc = request_info_parse(&ri, slice_str(row->method), slice_str(row->target), &e);
+    int rc = request_info_parse_behind(&ri, prefixes, slice_str(row->method),
+                                       slice_str(row->target), &e);
     if (rc != 0) {
         fail_msg("%s %s: %s", row->method, row->target, e.msg);
     }
@@ -56,7 +58,13 @@ static void check(const struct row *row)
     expect(row, "subresource", ri.subresource, row->subresource);
     expect(row, "name", ri.name, row->name);
     expect(row, "parts", ri.parts, row->parts);
+    expect(row, "gateway", ri.gateway, gateway);
     request_info_deinit(&ri);
+}
+
+static void check(const struct row *row)
+{
+    check_behind(row, NULL, "");
 }
 
 #define CHECK_ALL(rows)                                                                            \
@@ -451,6 +459,173 @@ static void ambiguous(void **state)
     }
 }
 
+static const char *const named[] = {
+    "/apis/g/v1/clusterextensions/*/proxy",
+    "/k8s/clusters/*",
+};
+static const struct api_prefixes prefixes = {named, ARRAY_LEN(named)};
+
+#define EXTENSION "apis/g/v1/clusterextensions/c/proxy"
+
+/* What is behind a gateway is read as if it stood there alone. */
+static void behind_a_gateway(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"GET", "/" EXTENSION "/api/v1/pods", "list", "api", "", "v1", "", "pods", "", "", "pods"},
+        {"GET", "/" EXTENSION "/api/v1/pods?watch=1", "watch", "api", "", "v1", "", "pods", "", "",
+         "pods"},
+        {"GET", "/" EXTENSION "/api/v1/watch/namespaces/a/pods", "watch", "api", "", "v1", "a",
+         "pods", "", "", "pods"},
+        {"GET", "/" EXTENSION "/api/v1/pods?fieldSelector=metadata.name=p", "list", "api", "", "v1",
+         "", "pods", "", "p", "pods"},
+        {"PUT", "/" EXTENSION "/apis/apps/v1/namespaces/a/deployments/d/scale", "update", "apis",
+         "apps", "v1", "a", "deployments", "scale", "d", "deployments/d/scale"},
+        {"DELETE", "/" EXTENSION "/api/v1/namespaces/a/pods", "deletecollection", "api", "", "v1",
+         "a", "pods", "", "", "pods"},
+        {"POST", "/" EXTENSION "/api/v1/namespaces/a/pods/p/exec", "create", "api", "", "v1", "a",
+         "pods", "exec", "p", "pods/p/exec"},
+        /* slashes around either path, and escapes that kube-apiserver resolves, change nothing */
+        {"GET", "///" EXTENSION "//api/v1/pods//", "list", "api", "", "v1", "", "pods", "", "",
+         "pods"},
+        {"GET", "/apis%2Fg/v1/cluster%65xtensions/c%2F%70roxy%2fapi%2Fv1/%70ods", "list", "api", "",
+         "v1", "", "pods", "", "", "pods"},
+        /* no resources */
+        {"GET", "/" EXTENSION, "get", "", "", NULL, "", "", "", "", ""},
+        {"GET", "/" EXTENSION "/", "get", "", "", NULL, "", "", "", "", ""},
+        {"GET", "/" EXTENSION "/version", "get", "", "", NULL, "", "", "", "", ""},
+        {"GET", "/" EXTENSION "/api/v1", "get", "", "", NULL, "", "", "", "", ""},
+        {"GET", "/" EXTENSION "/apis/apps/v1", "get", "apis", "", NULL, "", "", "", "", ""},
+        {"GET", "/" EXTENSION "/openapi/v3/apis/apps/v1", "get", "", "", NULL, "", "", "", "", ""},
+        /* another one, which nobody named */
+        {"GET", "/" EXTENSION "/" EXTENSION "/api/v1/pods", "get", "apis", "g", "v1", "",
+         "clusterextensions", "proxy", "c", "clusterextensions/c/proxy/api/v1/pods"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        check_behind(&rows[i], &prefixes, EXTENSION);
+    }
+    const struct row other = {
+        "GET", "/k8s/clusters/c-1/api/v1/pods", "list", "api", "", "v1", "", "pods", "", "",
+        "pods"};
+    check_behind(&other, &prefixes, "k8s/clusters/c-1");
+    const struct row own = {"GET",
+                            "/apis/g/v1/clusterextensions/c",
+                            "get",
+                            "apis",
+                            "g",
+                            "v1",
+                            "",
+                            "clusterextensions",
+                            "",
+                            "c",
+                            "clusterextensions/c"};
+    check_behind(&own, &prefixes, "");
+}
+
+static void ambiguous_behind_a_gateway(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *target;
+        bool ambiguous;
+    } rows[] = {
+        {"/" EXTENSION "/api/v1/pods", false},
+        {"/" EXTENSION "//api/v1/pods", false},
+        {"/" EXTENSION "/%61pi/v1/pods?a=%2525", false},
+        {"/" EXTENSION "/api/v1/namespaces/a/services/s/proxy/a//b", false},
+        {"/" EXTENSION "/api//v1/pods", true},
+        {"/" EXTENSION "/api/v1//pods", true},
+        {"/" EXTENSION "/api/v1/pods//log", true},
+        {"/" EXTENSION "/../../d/proxy/api/v1/pods", true},
+        {"/" EXTENSION "/./api/v1/pods", true},
+        {"/" EXTENSION "/version/%2e%2e/api/v1/pods", true},
+        {"/../" EXTENSION "/api/v1/pods", true},
+        /* decoded once more: /api/v1/pods, /version/../api/v1/pods, /api/v1/pods?watch=1 */
+        {"/" EXTENSION "/%2561pi/v1/pods", true},
+        {"/" EXTENSION "/api%252Fv1%252Fpods", true},
+        {"/" EXTENSION "/version/%252e%252e/api/v1/pods", true},
+        {"/" EXTENSION "/api/v1/pods%3Fwatch=1", true},
+        {"/" EXTENSION "/api/v1/pods%23/x", true},
+        {"/apis/g/v1/clusterextensions/c%252F/proxy/api/v1/pods", true},
+        /* as ever elsewhere */
+        {"/api/v1/services/%2525%3F%23", false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct request_info ri;
+        struct slice target = slice_str(rows[i].target);
+        assert_int_equal(request_info_parse_behind(&ri, &prefixes, SLICE("GET"), target, NULL), 0);
+        if (ri.ambiguous != rows[i].ambiguous) {
+            fail_msg("'%s': %d", rows[i].target, ri.ambiguous);
+        }
+        request_info_deinit(&ri);
+    }
+}
+
+/* Which part of the path should have been named. */
+static void gateways_that_nobody_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *target;
+        const char *gateway; /* "": there is none */
+    } rows[] = {
+        {"/apis/h/v1/clusterextensions/c/proxy/api/v1/pods", "apis/h/v1/clusterextensions/c/proxy"},
+        {"/apis/h/v1/clusterextensions/c/proxy", "apis/h/v1/clusterextensions/c/proxy"},
+        {"/apis/h/v1/clusterextensions/c/proxy/", "apis/h/v1/clusterextensions/c/proxy"},
+        {"/apis/h/v1/clusterextensions/c/proxy/version", "apis/h/v1/clusterextensions/c/proxy"},
+        {"//apis/h/v1/clusterextensions/c/proxy//api", "apis/h/v1/clusterextensions/c/proxy"},
+        {"/apis/h/v1/clusterextensions%2Fc/%70roxy%2Fapi", "apis/h/v1/clusterextensions/c/proxy"},
+        {"/apis/h/v1/namespaces/n/clusterextensions/c/proxy/api/v1/pods",
+         "apis/h/v1/namespaces/n/clusterextensions/c/proxy"},
+        {"/apis/h/v1/watch/clusterextensions/c/proxy/api",
+         "apis/h/v1/watch/clusterextensions/c/proxy"},
+        {"/apis/h/v1/proxy/clusterextensions/c/api/v1/pods", "apis/h/v1/proxy"},
+        {"/apis/cluster.karmada.io/v1alpha1/clusters/m/proxy/api/v1/pods",
+         "apis/cluster.karmada.io/v1alpha1/clusters/m/proxy"},
+        {"/apis/proxies.clusternet.io/v1alpha1/sockets/s/proxy/direct/api/v1/pods",
+         "apis/proxies.clusternet.io/v1alpha1/sockets/s/proxy"},
+        {"/apis/h/v1/pods/p/proxy", "apis/h/v1/pods/p/proxy"},
+        {"/api/v1/clusterextensions/c/proxy/api/v1/pods", "api/v1/clusterextensions/c/proxy"},
+        {"/k8s/projects/p/api/v1/pods", "k8s/projects/p"},
+        {"/k8s/projects/p//apis/apps/v1/deployments", "k8s/projects/p"},
+        {"/x/clusterextensions/c/proxy/api/v1/pods?watch=1", "x/clusterextensions/c/proxy"},
+        {"/" EXTENSION "/" EXTENSION "/api/v1/pods", EXTENSION "/" EXTENSION},
+        {"/" EXTENSION "/direct/api/v1/pods", EXTENSION "/direct"},
+        /* those that were, and what is no gateway */
+        {"/" EXTENSION "/api/v1/pods", ""},
+        {"/" EXTENSION "/openapi/v3/apis/apps/v1", ""},
+        {"/k8s/clusters/c/api/v1/pods", ""},
+        {"/" EXTENSION "/api/v1/namespaces/n/pods/p/proxy/api/v1/x", ""},
+        {"/apis/h/v1/clusterextensions/c", ""},
+        {"/apis/h/v1/clusterextensions/proxy", ""},
+        {"/apis/h/v1/clusterextensions/c/status", ""},
+        {"/apis/h/v1/clusterextensions/c/proxies/x", ""},
+        {"/apis/h/v1/namespaces/n/proxy", ""},
+        {"/api/v1/namespaces/n/pods/p/proxy/api/v1/pods", ""},
+        {"/api/v1/namespaces/n/pods/p/proxy", ""},
+        {"/api/v1/namespaces/n/services/https:s:443/proxy/apis/apps/v1/deployments", ""},
+        {"/api/v1/nodes/n/proxy/pods", ""},
+        {"/api/v1/proxy/nodes/n/api/v1/pods", ""},
+        {"/api/v1/proxy/namespaces/n/services/s/api", ""},
+        {"/api/v1/pods", ""},
+        {"/openapi/v3/apis/apps/v1", ""},
+        {"/openapi/v3/api/v1", ""},
+        {"/api/v1", ""},
+        {"/apis/apis/v1", ""},
+        {"/", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct request_info ri;
+        struct slice target = slice_str(rows[i].target);
+        assert_int_equal(request_info_parse_behind(&ri, &prefixes, SLICE("GET"), target, NULL), 0);
+        struct slice gateway = request_info_unnamed_gateway(&ri);
+        if (!slice_eq(gateway, slice_str(rows[i].gateway))) {
+            fail_msg("'%s': '%.*s'", rows[i].target, (int)gateway.len, gateway.ptr);
+        }
+        request_info_deinit(&ri);
+    }
+}
+
 static void allocates_only_for_escapes(void **state)
 {
     (void)state;
@@ -492,6 +667,9 @@ int main(void)
         cmocka_unit_test(non_resources),
         cmocka_unit_test(refused),
         cmocka_unit_test(ambiguous),
+        cmocka_unit_test(behind_a_gateway),
+        cmocka_unit_test(ambiguous_behind_a_gateway),
+        cmocka_unit_test(gateways_that_nobody_named),
         cmocka_unit_test(allocates_only_for_escapes),
         cmocka_unit_test(escaped_nul),
     };

@@ -21,10 +21,14 @@ static const struct lock_rule rule = {
     .namespace = "ops",
 };
 
+#define GATEWAY "/apis/g/v1/clusterextensions/c/proxy"
 #define LEASES "/apis/coordination.k8s.io/v1/namespaces/ops/leases"
 #define MAPS "/api/v1/namespaces/ops/configmaps"
 
 static const char *const found_names[] = {"other", "own", "renamed"};
+
+static const char *const named[] = {"/apis/g/v1/clusterextensions/*/proxy"};
+static const struct api_prefixes prefixes = {named, 1};
 
 /* Asks about a request. What is sent on must be `want`; NULL: as it was. */
 static struct lock_request examine(const char *method, const char *target, const char *want)
@@ -34,7 +38,7 @@ static struct lock_request examine(const char *method, const char *target, const
     struct err e = ERR_INIT;
     struct buf out = BUF_INIT(4096);
     struct slice t = slice_str(target);
-    assert_int_equal(request_info_parse(&ri, slice_str(method), t, &e), 0);
+    assert_int_equal(request_info_parse_behind(&ri, &prefixes, slice_str(method), t, &e), 0);
     assert_false(ri.ambiguous);
     if (lock_examine(&rule, &ri, t, &out, &result, &e) != 0) {
         fail_msg("%s %s: %s", method, target, e.msg);
@@ -105,6 +109,30 @@ static void by_encoded_path(void **state)
     left_alone("GET", MAPS "/leader%00");
     left_alone("GET", MAPS "/leader%20");
     left_alone("GET", MAPS "/le+der");
+}
+
+/* Also of another cluster, where shards lead for themselves as well. */
+static void behind_a_gateway(void **state)
+{
+    (void)state;
+    static const char *const places[] = {LEASES, MAPS};
+    char target[256];
+    char want[256];
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        (void)snprintf(target, sizeof target, GATEWAY "%s/leader?x=y", places[i]);
+        (void)snprintf(want, sizeof want, GATEWAY "%s/leader---shard-a?x=y", places[i]);
+        renamed("GET", target, want);
+    }
+    renamed("GET",
+            "/apis/g/v1/clusterextensions/%63/proxy//api/v1/namespaces/ops/configmaps/le%61der",
+            "/apis/g/v1/clusterextensions/%63/proxy//api/v1/namespaces/ops/configmaps/"
+            "leader---shard-a");
+    renamed("GET", GATEWAY LEASES "?watch=1&fieldSelector=metadata.name%3Dleader",
+            GATEWAY LEASES "?watch=1&fieldSelector=metadata.name%3Dleader---shard-a");
+    struct lock_request r = examine("POST", GATEWAY LEASES, NULL);
+    assert_true(r.needs_body);
+    left_alone("GET", "/apis/g/v1/clusterextensions/leader");
+    left_alone("GET", "/apis/g/v1/clusterextensions/leader/proxy/version");
 }
 
 static void writes_by_path_need_their_body(void **state)
@@ -875,6 +903,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_path),
         cmocka_unit_test(by_encoded_path),
+        cmocka_unit_test(behind_a_gateway),
         cmocka_unit_test(writes_by_path_need_their_body),
         cmocka_unit_test(creates_are_decided_by_their_body),
         cmocka_unit_test(candidates_name_the_lock_in_their_body),
