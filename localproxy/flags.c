@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "guard/host.h"
 #include "guard/origin.h"
+#include "kube/api_prefix.h"
 #include "kube/name.h"
 #include "listen_tls.h"
 #include "program/local_tls.h"
@@ -75,6 +76,14 @@ const struct flag localproxy_flags_table[] = {
              "namespaces that are not the shard's: enforce answers 403; audit lets them "
              "through, counts and logs them; off lets them through. What the shard has just "
              "lost by a change of its rules is refused in every mode."},
+    {.name = "api-prefix",
+     .value = "PATH",
+     FLAG_LIST_AT(struct localproxy_flags, api_prefixes),
+     .help = "A path behind which the API server of another cluster is reached through this one, "
+             "such as /apis/cluster.example/v1/clusterextensions/*/proxy, where * stands for any "
+             "one segment; may be repeated. What is behind it is read, and limited, like a request "
+             "to that API server. Requests through gateways that are not named are answered with "
+             "403."},
     {.name = "reload-mode",
      .value = "MODE",
      .choices = reload_mode_choices,
@@ -254,6 +263,17 @@ static int check_origins(const struct flag_list *origins, struct err *e)
     return 0;
 }
 
+static int check_api_prefixes(const struct flag_list *prefixes, struct err *e)
+{
+    for (size_t i = 0; i < prefixes->count; i++) {
+        if (api_prefix_check(prefixes->items[i], e) != 0) {
+            err_prefix(e, "--api-prefix=%.200s", prefixes->items[i]);
+            return e->code;
+        }
+    }
+    return 0;
+}
+
 static int check_listen_tls(const struct localproxy_flags *c, struct err *e)
 {
     if (c->listen_tls.count > 0 && c->listen_tls_cert == NULL && !local_tls_is_on(c->local_tls)) {
@@ -291,7 +311,8 @@ static int check(const struct localproxy_flags *c, struct err *e)
     if (program_check_address("--listen", c->listen, e) != 0 || check_listen_tls(c, e) != 0 ||
         program_check_address("--admin", c->admin, e) != 0 ||
         program_check_socket("--control", c->control, e) != 0 ||
-        check_hosts(&c->accept_hosts, e) != 0 || check_origins(&c->accept_origins, e) != 0) {
+        check_hosts(&c->accept_hosts, e) != 0 || check_origins(&c->accept_origins, e) != 0 ||
+        check_api_prefixes(&c->api_prefixes, e) != 0) {
         return e->code;
     }
     return kube_flags_check(&c->kube, e);

@@ -985,6 +985,10 @@ void forward_describe(const struct forward *f, cJSON *array)
     cJSON_AddStringToObject(row, "resource", text);
     (void)snprintf(text, sizeof text, "%.*s", (int)s->namespace.len, s->namespace.ptr);
     cJSON_AddStringToObject(row, "namespace", text);
+    if (s->gateway.len > 0) {
+        (void)snprintf(text, sizeof text, "/%.*s", (int)s->gateway.len, s->gateway.ptr);
+        cJSON_AddStringToObject(row, "gateway", text);
+    }
     cJSON_AddStringToObject(row, "state", migration_state_name(&f->migration));
     cJSON_AddBoolToObject(row, "limited", s->key.selector != 0);
     (void)snprintf(text, sizeof text, "%" PRIu64, watch_version(f->watch));

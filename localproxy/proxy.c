@@ -47,6 +47,7 @@ enum {
     LOCK_BODY_MAX = 3 * 1024 * 1024, /* what kube-apiserver takes */
     LOCK_BODY_MS = 60000,            /* and how long it waits */
     RETRY_AFTER_S = 1,
+    GATEWAY_SHOWN = 200, /* bytes of a path in a message */
     /* Injected containers have 256 MiB in all. */
     REQUEST_BYTES_MAX = 32 * 1024 * 1024, /* large heads and bodies that are not passed on yet */
     SENT_BYTES_MAX = 16 * 1024 * 1024,   /* large heads for the API server, of those with a token */
@@ -423,6 +424,25 @@ static bool apply_rules(struct request *r, struct buf *body)
     return apply_newest(r) && apply_selector(r) && apply_delivered_versions(r);
 }
 
+/* Of what another cluster's API server shows the rules would see nothing. Only without rules, for
+ * development, all passes. False: the request was refused. */
+static bool apply_gateway(const struct request *r)
+{
+    const struct proxy *p = r->proxy;
+    struct slice gateway = request_info_unnamed_gateway(r->ri);
+    if (gateway.len == 0 || (p->rules == NULL && p->o.flags->no_rules == NO_RULES_PASSTHROUGH)) {
+        return true;
+    }
+    char message[ERR_MSG_MAX];
+    (void)snprintf(message, sizeof message,
+                   "behind /%.*s the request seems to go to the API server of another cluster, of "
+                   "which the rules see nothing; --api-prefix names such paths, and what is behind "
+                   "them is then limited like all else",
+                   gateway.len > GATEWAY_SHOWN ? GATEWAY_SHOWN : (int)gateway.len, gateway.ptr);
+    refuse(r, 403, 0, message);
+    return false;
+}
+
 /* ---- the way of a request ---- */
 
 static void forward_upstream(const struct request *r, const struct buf *body)
@@ -471,8 +491,13 @@ static void handle_request(struct request *r)
     r->target = r->head->target;
     if (r->ri->ambiguous) {
         refuse(r, 400, 0,
-               "the path has empty, \".\" or \"..\" segments, which makes the resource ambiguous");
-    } else if (has_credentials(r) && (!r->ri->is_resource || apply_rules(r, &body))) {
+               r->ri->gateway.len > 0
+                   ? "the path has empty, \".\" or \"..\" segments or, behind another API server, "
+                     "escaped %, ? or #, which makes the resource ambiguous"
+                   : "the path has empty, \".\" or \"..\" segments, which makes the resource "
+                     "ambiguous");
+    } else if (apply_gateway(r) && has_credentials(r) &&
+               (!r->ri->is_resource || apply_rules(r, &body))) {
         log_request(r);
         forward_upstream(r, &body);
     }
@@ -481,9 +506,11 @@ static void handle_request(struct request *r)
 
 static void take_request(struct request *r)
 {
+    const struct flag_list *named = &r->proxy->o.flags->api_prefixes;
+    const struct api_prefixes prefixes = {.items = named->items, .count = named->count};
     struct request_info ri;
     struct err e = ERR_INIT;
-    if (request_info_parse(&ri, r->head->method, r->head->target, &e) != 0) {
+    if (request_info_parse_behind(&ri, &prefixes, r->head->method, r->head->target, &e) != 0) {
         refuse_error(r, &e);
         return;
     }

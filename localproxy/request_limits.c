@@ -35,8 +35,8 @@ static bool is_stream(const struct request_info *ri)
     };
     const struct slice profiles = SLICE("/debug/pprof/");
     if (!ri->is_resource) {
-        return ri->path.len > profiles.len &&
-               slice_eq(slice_of(ri->path.ptr, profiles.len), profiles);
+        return ri->own_path.len > profiles.len &&
+               slice_eq(slice_of(ri->own_path.ptr, profiles.len), profiles);
     }
     for (size_t i = 0; i < ARRAY_LEN(subresources); i++) {
         if (slice_eq(ri->subresource, subresources[i])) {

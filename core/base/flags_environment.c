@@ -21,6 +21,7 @@ static const char *const settings[] = {
     "all-contexts",
     "all-resources",
     "allow-core-dumps",
+    "api-prefix",
     "at-start",
     "bypass-wait",
     "certificate-days",

@@ -113,12 +113,15 @@ void request_attributes_read(struct request_attributes *s, const struct request_
 {
     *s = (struct request_attributes){
         .verb = ri->verb,
+        .gateway = ri->gateway,
         .group = ri->group,
         .resource = ri->resource,
         .namespace = ri->namespace,
         .name = ri->name,
     };
-    s->key.resource = hash_slice(hash_slice(HASH_SEED, ri->group), ri->resource);
+    /* Each API server counts versions of its own. */
+    uint64_t server = ri->gateway.len > 0 ? hash_slice(HASH_SEED, ri->gateway) : HASH_SEED;
+    s->key.resource = hash_slice(hash_slice(server, ri->group), ri->resource);
     if (ri->verb != VERB_LIST && ri->verb != VERB_WATCH) {
         return;
     }
@@ -169,7 +172,8 @@ static struct slice keep_text(char **at, struct slice text)
 
 int request_attributes_keep(struct request_attributes *to, const struct request_attributes *from)
 {
-    size_t size = from->group.len + from->resource.len + from->namespace.len + from->name.len;
+    size_t size = from->gateway.len + from->group.len + from->resource.len + from->namespace.len +
+                  from->name.len;
     char *memory = malloc(size + 1);
     if (memory == NULL) {
         return -ENOMEM;
@@ -177,6 +181,7 @@ int request_attributes_keep(struct request_attributes *to, const struct request_
     char *at = memory;
     *to = *from;
     to->memory = memory;
+    to->gateway = keep_text(&at, from->gateway);
     to->group = keep_text(&at, from->group);
     to->resource = keep_text(&at, from->resource);
     to->namespace = keep_text(&at, from->namespace);

@@ -15,6 +15,7 @@
  * `memory`. */
 struct request_attributes {
     enum request_verb verb;
+    struct slice gateway; /* empty: it is to the API server itself */
     struct slice group;
     struct slice resource;
     struct slice namespace;

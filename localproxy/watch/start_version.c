@@ -357,10 +357,11 @@ static struct resource_place *resource_place_new(struct start_versions *s, uint6
 
 /* ---- the watch ---- */
 
+/* Of the versions of another API server, behind a gateway, ours say nothing. */
 bool start_versions_wanted(const struct start_versions *s, const struct request_attributes *a)
 {
     bool younger = s->version != 0 ? a->version > s->version : s->start.asking;
-    if (!younger || !delivered_is_doubted(s->points, &a->key, a->version)) {
+    if (!younger || a->gateway.len > 0 || !delivered_is_doubted(s->points, &a->key, a->version)) {
         return false;
     }
     const struct resource_place *p = find(s, a->key.resource);

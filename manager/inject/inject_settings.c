@@ -29,6 +29,7 @@ static const char *const reload_mode[] = {"seamless", "cut", NULL};
 const struct flag inject_proxy_flags[] = {
     CHOICE("no-rules", no_rules),
     CHOICE("write-fence", write_fence),
+    {.name = "api-prefix", .type = FLAG_LIST},
     CHOICE("reload-mode", reload_mode),
     NUMBER("cut-interval", 0, 3600),
     NUMBER("cut-spread", 0, 3600),

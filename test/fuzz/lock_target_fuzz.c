@@ -11,8 +11,8 @@
 
 static const struct lock_rule rule = {.name = "leader", .renamed = "leader---s1", .namespace = "n"};
 
-static const char *const named[] = {"/apis/g/v1/clusterextensions/*/proxy"};
-static const struct api_prefixes prefixes = {named, 1};
+static const char *const gateways[] = {"/apis/g/v1/clusterextensions/*/proxy"};
+static const struct api_prefixes prefixes = {gateways, 1};
 
 static const char *const methods[] = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"};
 

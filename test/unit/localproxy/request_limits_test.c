@@ -11,9 +11,12 @@
 
 static struct request_limits limits_of(const char *method, const char *target)
 {
+    static const char *const named[] = {"/apis/g/v1/clusterextensions/*/proxy"};
+    const struct api_prefixes prefixes = {named, 1};
     struct request_info ri;
     struct err e = ERR_INIT;
-    assert_int_equal(request_info_parse(&ri, slice_str(method), slice_str(target), &e), 0);
+    assert_int_equal(
+        request_info_parse_behind(&ri, &prefixes, slice_str(method), slice_str(target), &e), 0);
     struct request_limits limits = request_limits_of(&ri);
     request_info_deinit(&ri);
     return limits;
@@ -43,6 +46,7 @@ static void check_stream(const char *method, const char *target)
     assert_true(l.unhurried);
 }
 
+#define GATEWAY "/apis/g/v1/clusterextensions/c/proxy"
 #define POD "/api/v1/namespaces/n/pods/p"
 
 static void test_most_requests_are_answered_soon(void **state)
@@ -91,6 +95,17 @@ static void test_streams_have_no_limit(void **state)
     check_stream("GET", "/debug/pprof/profile?seconds=90");
 }
 
+static void test_behind_a_gateway_it_is_the_same(void **state)
+{
+    (void)state;
+    check_answer("GET", GATEWAY POD);
+    check_answer("GET", GATEWAY "/version");
+    check_answer("POST", GATEWAY "/api/v1/namespaces/n/pods");
+    check_watch(GATEWAY "/api/v1/pods?watch=true&timeoutSeconds=300", 330000);
+    check_stream("GET", GATEWAY POD "/log?follow=true");
+    check_stream("GET", GATEWAY "/debug/pprof/profile?seconds=90");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -98,6 +113,7 @@ int main(void)
         cmocka_unit_test(test_watches_end_soon_after_their_time),
         cmocka_unit_test(test_watches_without_a_time_end_too),
         cmocka_unit_test(test_streams_have_no_limit),
+        cmocka_unit_test(test_behind_a_gateway_it_is_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,11 +11,15 @@
 #include "codec/list_meta.h"
 #include "guard/request_attributes.h"
 
+static const char *const named[] = {"/apis/g/v1/clusterextensions/*/proxy"};
+static const struct api_prefixes prefixes = {named, 1};
+
 static void read_request(const char *method, const char *target, struct request_attributes *s)
 {
     static struct request_info ri;
     struct err e = ERR_INIT;
-    assert_int_equal(request_info_parse(&ri, slice_str(method), slice_str(target), &e), 0);
+    assert_int_equal(
+        request_info_parse_behind(&ri, &prefixes, slice_str(method), slice_str(target), &e), 0);
     request_attributes_read(s, &ri);
     request_info_deinit(&ri);
 }
@@ -47,6 +51,28 @@ static void test_list_and_watch_of_one_client_are_one_view(void **state)
     assert_int_not_equal(view, view_of(half));
     assert_int_equal(view_of(half), view_of("/api/v1/namespaces/n/pods?watch=1&labelSelector=a%3Db"
                                             "&shardSelector=shardRange%28%29"));
+}
+
+#define GATEWAY(cluster) "/apis/g/v1/clusterextensions/" cluster "/proxy"
+
+/* What was seen in one cluster is not what is there in another. */
+static void test_each_cluster_is_a_view_and_a_resource_of_its_own(void **state)
+{
+    (void)state;
+    static const char *const targets[] = {"/api/v1/pods", GATEWAY("c") "/api/v1/pods",
+                                          GATEWAY("d") "/api/v1/pods"};
+    struct request_attributes s[ARRAY_LEN(targets)];
+    for (size_t i = 0; i < ARRAY_LEN(targets); i++) {
+        read_request("GET", targets[i], &s[i]);
+        assert_true(slice_eq(s[i].resource, SLICE("pods")));
+        for (size_t k = 0; k < i; k++) {
+            assert_int_not_equal(s[i].key.view, s[k].key.view);
+            assert_int_not_equal(s[i].key.resource, s[k].key.resource);
+        }
+    }
+    uint64_t view = view_of(GATEWAY("c") "/api/v1/pods?limit=5");
+    assert_int_equal(view, s[1].key.view);
+    assert_int_equal(view, view_of("/" GATEWAY("%63") "//api/v1/pods?watch=1"));
 }
 
 static void test_versions(void **state)
@@ -154,16 +180,18 @@ static void test_what_it_does(void **state)
 static void test_a_copy_outlives_the_request(void **state)
 {
     (void)state;
-    char target[] = "/apis/apps/v1/namespaces/n/deployments/d";
+    char target[] = GATEWAY("c") "/apis/apps/v1/namespaces/n/deployments/d";
     struct request_info ri;
     struct err e = ERR_INIT;
     struct request_attributes s;
     struct request_attributes kept;
-    assert_int_equal(request_info_parse(&ri, SLICE("PUT"), slice_str(target), &e), 0);
+    assert_int_equal(request_info_parse_behind(&ri, &prefixes, SLICE("PUT"), slice_str(target), &e),
+                     0);
     request_attributes_read(&s, &ri);
     assert_int_equal(request_attributes_keep(&kept, &s), 0);
     request_info_deinit(&ri);
     memset(target, 'x', sizeof target - 1);
+    assert_true(slice_eq(kept.gateway, SLICE("apis/g/v1/clusterextensions/c/proxy")));
     struct request_info again;
     request_attributes_to_request_info(&kept, &again);
     assert_true(again.is_resource);
@@ -199,6 +227,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list_and_watch_of_one_client_are_one_view),
+        cmocka_unit_test(test_each_cluster_is_a_view_and_a_resource_of_its_own),
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_initial_events_and_pages),
         cmocka_unit_test(test_lists_of_what_there_is_now),
