@@ -162,6 +162,43 @@ class NatInitTest(harness.TestCase):
             self.assertIn("NET_ADMIN", said)
         self.assertEqual("", self.nft("list", "ruleset"))
 
+    def kernel(self, *refused):
+        """A folder with an nft that refuses these words, as one does on a kernel that lacks something,
+        and keeps what it was given otherwise."""
+        lines = ["#!/bin/sh", "case $1 in"]
+        for words, said in refused:
+            lines.append(f"""*'{words}'*) echo 'Error: Could not process rule: {said}' >&2; exit 1;;""")
+        lines += ["esac", f"printf '%s' \"$1\" >>{self.path('given')}"]
+        script = self.path("nft", "\n".join(lines) + "\n")
+        os.chmod(script, 0o755)
+        return {"PATH": self.folder}
+
+    def test_a_kernel_without_nat_for_both_families_in_one_table(self):
+        """Before 5.2. Each then has a table of its own."""
+        env = self.kernel(("table inet cmesh {", "No such file or directory"))
+        args = (f"--except-user={PROXY_USER}", f"--server={island.FAR}:{PORT}", f"--server=[{FAR6}]:{PORT}")
+        self.init(*args, env=env)
+        with open(self.path("given"), encoding="ascii") as f:
+            given = f.read()
+        self.nft("-f", "-", stdin=given)
+        for address in (island.FAR, FAR6):
+            self.assertEqual("localproxy", self.reached(address))
+        self.assertIn("table ip6 cmesh {", self.nft("list", "ruleset"))
+        self.init("--remove")
+        self.assertEqual("", self.nft("list", "ruleset"))
+
+    def test_a_kernel_without_nat(self):
+        args = (f"--except-user={PROXY_USER}", f"--server={island.FAR}:{PORT}")
+        for said, words in (
+            ("No such file or directory", "the kernel has no nat by nftables: its modules"),
+            ("Operation not supported", "the kernel has no nat by nftables: its modules"),
+            ("Protocol not supported", "the kernel has no nftables: its module nf_tables"),
+            ("Device or resource busy", "Device or resource busy"),
+        ):
+            env = self.kernel(("", said))
+            self.assertIn(words, self.init(*args, env=env, code=1))
+        self.assertIn("nft is not in PATH", self.init(*args, env={"PATH": "/nonexistent"}, code=1))
+
     def test_wrong_usage(self):
         for args, code, words in (
             ((), 2, "--except-user is missing"),
