@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -241,19 +242,26 @@ static void note_others(const struct choice *c, struct generate_notes *notes)
     }
 }
 
+/* The cluster of the context, or else of the first one that has any. NULL: none has. */
+static const struct kubeconfig_entry *home_of(const struct kubeconfig *kc,
+                                              const struct kubeconfig_entry *context)
+{
+    const struct kubeconfig_entry *home = context == NULL ? NULL : cluster_of(kc, context);
+    for (size_t i = 0; i < kc->contexts.count && home == NULL; i++) {
+        home = cluster_of(kc, &kc->contexts.items[i]);
+    }
+    return home;
+}
+
 /* The current context says which cluster; without one, that of all contexts. `out->others` is to be
  * freed in any case. */
 static int choose(const struct kubeconfig *kc, bool all, struct choice *out,
                   struct generate_notes *notes, struct err *e)
 {
     const struct kubeconfig_entry *current = kubeconfig_find(&kc->contexts, kc->current_context);
-    const struct kubeconfig_entry *home = current == NULL ? NULL : cluster_of(kc, current);
-    bool said = home != NULL;
-    for (size_t i = 0; i < kc->contexts.count && home == NULL; i++) {
-        home = cluster_of(kc, &kc->contexts.items[i]);
-    }
+    bool said = current != NULL && cluster_of(kc, current) != NULL;
     *out = (struct choice){.kc = kc, .all = all};
-    if (find_others(out, home) != 0) {
+    if (find_others(out, home_of(kc, current)) != 0) {
         return err_memory(e);
     }
     note_others(out, notes);
@@ -368,17 +376,49 @@ static int print_tree(struct tree *w, struct buf *out, struct err *e)
     return rc != 0 ? err_set(e, rc, "cannot write the kubeconfig: %s", err_text(rc)) : 0;
 }
 
-int generate_from_kubeconfig(const struct kubeconfig *kc, const struct generate_options *o,
-                             struct buf *out, struct generate_notes *notes, struct err *e)
+char *generate_token(const struct kubeconfig *kc, const char *context, const char *token)
+{
+    const char *name = context != NULL ? context : kc->current_context;
+    const struct kubeconfig_entry *home = home_of(kc, kubeconfig_find(&kc->contexts, name));
+    struct err ignored = ERR_INIT;
+    char scope[LOCAL_TOKEN_SCOPE_LEN + 1] = "";
+    struct url server;
+    char *text = NULL;
+    const char *url = home == NULL ? NULL : kubeconfig_string(home, "server", &ignored);
+    if (url != NULL && url_parse(url, &server, &ignored) == 0) {
+        local_token_scope(&server, scope);
+    }
+    return asprintf(&text, "%s%s", token, scope) < 0 ? NULL : text;
+}
+
+static int write_chosen(const struct kubeconfig *kc, const struct generate_options *o,
+                        struct buf *out, struct generate_notes *notes, struct err *e)
 {
     struct tree w;
-    *notes = (struct generate_notes){.contexts = 0};
     init_tree(&w, o);
     int rc = o->context != NULL ? copy_one(&w, kc, notes, e) : copy_all(&w, kc, notes, e);
     if (rc == 0) {
         return print_tree(&w, out, e);
     }
     secret_json_delete(w.root);
+    return rc;
+}
+
+int generate_from_kubeconfig(const struct kubeconfig *kc, const struct generate_options *o,
+                             struct buf *out, struct generate_notes *notes, struct err *e)
+{
+    struct generate_options scoped = *o;
+    char *token = NULL;
+    *notes = (struct generate_notes){.contexts = 0};
+    if (o->token != NULL && !o->all_contexts) {
+        token = generate_token(kc, o->context, o->token);
+        if (token == NULL) {
+            return err_memory(e);
+        }
+        scoped.token = token;
+    }
+    int rc = write_chosen(kc, &scoped, out, notes, e);
+    secret_free(token);
     return rc;
 }
 

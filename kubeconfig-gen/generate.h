@@ -22,7 +22,7 @@
 struct generate_options {
     const struct url *proxy;
     struct slice proxy_ca; /* PEM; empty: none */
-    const char *token;     /* that localproxy demands; NULL: none */
+    const char *token;     /* that localproxy demands, in any cluster; NULL: none */
     const char *context;   /* NULL: those of the current context's cluster */
     bool all_contexts;     /* with it NULL: those of other clusters as well */
 };
@@ -43,6 +43,11 @@ struct generate_notes {
 MUST_CHECK int generate_from_kubeconfig(const struct kubeconfig *kc,
                                         const struct generate_options *o, struct buf *out,
                                         struct generate_notes *notes, struct err *e);
+
+/* The token for a localproxy that talks to the cluster of that context, NULL: of the current one;
+ * without such a cluster for any. The caller frees with secret_free. NULL without memory. */
+MUST_CHECK char *generate_token(const struct kubeconfig *kc, const char *context,
+                                const char *token);
 
 /* For a pod: one context "in-cluster" with the default namespace `ns`. */
 MUST_CHECK int generate_in_cluster(const char *ns, const struct generate_options *o,

@@ -259,24 +259,61 @@ static int namespace_of_context(const struct kubeconfig *kc, const char *context
     return *out == NULL ? err_memory(e) : 0;
 }
 
-static int find_namespace(const struct kubeconfig_gen_flags *c, char **out, struct err *e)
+/* What depends on where localproxy goes: whether a kubeconfig tells it, or the pod. */
+struct place {
+    char *ns;
+    char *token;
+};
+
+static void place_deinit(struct place *p)
 {
-    if (c->namespace != NULL) {
-        *out = strdup(c->namespace);
-        return *out == NULL ? err_memory(e) : 0;
+    free(p->ns);
+    secret_free(p->token);
+}
+
+/* A kubeconfig. */
+static int find_without(const struct kubeconfig_gen_flags *c, const char *token, struct place *out,
+                        struct err *e)
+{
+    out->token = strdup(token);
+    if (out->token == NULL) {
+        return err_memory(e);
     }
+    return c->namespace != NULL ? 0 : kube_service_account_namespace(NULL, &out->ns, e);
+}
+
+static int find_in_kubeconfig(const struct kubeconfig_gen_flags *c, const struct kubeconfig *kc,
+                              const char *token, struct place *out, struct err *e)
+{
+    out->token = generate_token(kc, c->kube.context, token);
+    if (out->token == NULL) {
+        return err_memory(e);
+    }
+    return c->namespace != NULL ? 0 : namespace_of_context(kc, c->kube.context, &out->ns, e);
+}
+
+static int find_place(const struct kubeconfig_gen_flags *c, const char *token, struct place *out,
+                      struct err *e)
+{
+    int rc;
+    *out = (struct place){.ns = NULL};
     struct kubeconfig *kc = c->kube.in_cluster ? NULL : kubeconfig_load(c->kube.kubeconfig, e);
     if (kc != NULL) {
-        (void)namespace_of_context(kc, c->kube.context, out, e);
+        rc = find_in_kubeconfig(c, kc, token, out, e);
         kubeconfig_free(kc);
+    } else if (c->kube.in_cluster || is_in_pod(c, e) ||
+               (c->namespace != NULL && e->code == -ENOENT)) {
+        *e = (struct err)ERR_INIT;
+        rc = find_without(c, token, out, e);
+    } else {
+        err_prefix(e, "--namespace is not given, and there is no context to take it from");
         return e->code;
     }
-    if (c->kube.in_cluster || is_in_pod(c, e)) {
-        *e = (struct err)ERR_INIT;
-        return kube_service_account_namespace(NULL, out, e);
+    if (rc == 0 && c->namespace != NULL) {
+        out->ns = strdup(c->namespace);
+        rc = out->ns == NULL ? err_memory(e) : 0;
     }
-    err_prefix(e, "--namespace is not given, and there is no context to take it from");
-    return e->code;
+    return rc;
 }
 
 static int print_variables(const struct kubeconfig_gen_flags *c, struct err *e)
@@ -291,19 +328,19 @@ static int print_variables(const struct kubeconfig_gen_flags *c, struct err *e)
 static int write_service_account(const struct kubeconfig_gen_flags *c, const struct secrets *s,
                                  struct err *e)
 {
-    char *ns = NULL;
-    int rc = find_namespace(c, &ns, e);
+    struct place place;
+    int rc = find_place(c, s->token, &place, e);
     if (rc == 0) {
         const struct service_account a = {
             .folder = c->service_account,
             .ca = slice_of(s->ca.data, s->ca.len),
-            .token = s->token,
-            .namespace = ns,
+            .token = place.token,
+            .namespace = place.ns,
             .shared = c->shared,
         };
         rc = service_account_write(&a, e);
     }
-    free(ns);
+    place_deinit(&place);
     if (rc != 0) {
         err_prefix(e, "--service-account");
         return rc;

@@ -150,6 +150,7 @@ static int open_proxy(struct app *a, struct err *e)
     struct proxy_options o = {
         .flags = &a->flags,
         .upstream = a->upstream,
+        .server = &a->access.server,
         .metrics = &a->metrics,
         .secrets = a->secrets,
         .on_drained = on_drained,

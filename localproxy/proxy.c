@@ -31,6 +31,7 @@
 #include "lock/lock.h"
 #include "net/deadline.h"
 #include "paused_request.h"
+#include "program/local_token.h"
 #include "refusal.h"
 #include "refusal_log.h"
 #include "watch/start_version.h"
@@ -73,6 +74,7 @@ struct proxy {
     struct buf lock_target; /* of the request at hand, with the lock's name in this shard */
     struct buf target;      /* of the request at hand, with the selector */
     struct refusal_log refusals;
+    char scope[LOCAL_TOKEN_SCOPE_LEN + 1]; /* of tokens for this API server */
     struct buf newest; /* of the list at hand, without the version that it asked for */
     struct start_versions starts;
     struct list refused; /* requests that wait for their refusal */
@@ -544,15 +546,29 @@ static bool admit_without_token(const struct request *r)
     return true;
 }
 
-/* False: the request was refused, of which the API server is not to hear. */
-static bool admit(const struct request *r)
+static bool admit_token(const struct request *r, const struct token *token)
 {
-    const struct token token = {listener_secrets_token(r->proxy->o.secrets),
-                                listener_secrets_basic(r->proxy->o.secrets)};
-    if (token.text.len > 0 && !token_is_in(r->head, &token)) {
+    enum token_verdict verdict = token->text.len > 0 ? token_look(r->head, token) : TOKEN_RIGHT;
+    if (verdict == TOKEN_WRONG) {
         refuse(r, 401, 0,
                "the token is missing or wrong: use the kubeconfig that kubeconfig-gen writes, with "
                "the same --token-file as localproxy's, or none if it has none");
+    } else if (verdict == TOKEN_OF_ANOTHER) {
+        refuse(r, 401, 0,
+               "the token is for another cluster than the one that localproxy talks to: start "
+               "localproxy with the --context that it was written for, or write it anew with "
+               "kubeconfig-gen");
+    }
+    return verdict == TOKEN_RIGHT;
+}
+
+/* False: the request was refused, of which the API server is not to hear. */
+static bool admit(const struct request *r)
+{
+    const struct token token = {.text = listener_secrets_token(r->proxy->o.secrets),
+                                .basic = listener_secrets_basic(r->proxy->o.secrets),
+                                .scope = slice_str(r->proxy->scope)};
+    if (!admit_token(r, &token)) {
         return false;
     }
     if (!origin_is_accepted(r->head, &r->proxy->o.flags->accept_origins)) {
@@ -740,6 +756,7 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
     buf_init(&p->lock_target, TARGET_MAX);
     fence_history_init(&p->history);
     refusal_log_init(&p->refusals);
+    local_token_scope(o->server, p->scope);
     list_init(&p->refused);
     struct delivered_versions *points = open_points(p->o.flags, e);
     if (points == NULL) {

@@ -24,6 +24,7 @@ struct proxy;
 struct proxy_options {
     const struct localproxy_flags *flags;
     struct kube_client *upstream;
+    const struct url *server; /* the API server's */
     struct metrics *metrics;
     struct listener_secrets *secrets; /* must outlive the proxy */
     const struct net_clock *clock;    /* NULL: the system's; must outlive the proxy */

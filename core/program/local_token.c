@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "program/local_token.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -178,4 +179,17 @@ int local_token_path(const char *flag, char **path, bool *made, struct err *e)
         return e->code;
     }
     return 0;
+}
+
+void local_token_scope(const struct url *server, char out[LOCAL_TOKEN_SCOPE_LEN + 1])
+{
+    char text[sizeof server->host + sizeof server->path + 32];
+    char hash[SHA256_HEX_LEN + 1];
+    int n = snprintf(text, sizeof text, "%d %u ", server->https, server->port);
+    for (const char *p = server->host; *p != '\0'; p++) {
+        text[n++] = (char)tolower((unsigned char)*p);
+    }
+    n += snprintf(text + n, sizeof text - (size_t)n, " %s", server->path);
+    sha256_hex(text, (size_t)n, hash);
+    (void)snprintf(out, LOCAL_TOKEN_SCOPE_LEN + 1, ".%.8s", hash);
 }

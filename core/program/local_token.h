@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/url.h"
 
 /* As --help shows it. */
 #define LOCAL_TOKEN_DEFAULT "a file of the user's own"
@@ -28,6 +29,12 @@ MUST_CHECK char *local_token_load(const char *path, bool *made, struct err *e);
  * of the user's own folder (local_folder.h), which is made if it is missing; *made tells. *path is
  * a copy that the caller frees. The error says what to give instead. */
 MUST_CHECK int local_token_path(const char *flag, char **path, bool *made, struct err *e);
+
+/* What stands behind a token that is meant for one API server alone: "." and eight hexadecimal
+ * digits, of the hash of its URL. What was written for one cluster so does not lead to another when
+ * localproxy talks to that one. */
+#define LOCAL_TOKEN_SCOPE_LEN 9
+void local_token_scope(const struct url *server, char out[LOCAL_TOKEN_SCOPE_LEN + 1]);
 
 /* Whether the flag turns it off. */
 bool local_token_is_off(const char *flag);

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
+#include "program/local_token.h"
 
 enum { BASIC_MAX = 64 * 1024 };
 
@@ -16,31 +17,50 @@ static bool take_scheme(struct slice *value, struct slice scheme)
     return true;
 }
 
-static bool has_password(struct slice encoded, struct slice token)
+/* A token without a scope is good for every cluster. */
+static enum token_verdict judge(struct slice given, const struct token *token)
+{
+    if (secret_equal(given, token->text)) {
+        return TOKEN_RIGHT;
+    }
+    if (given.len <= LOCAL_TOKEN_SCOPE_LEN) {
+        return TOKEN_WRONG;
+    }
+    size_t len = given.len - LOCAL_TOKEN_SCOPE_LEN;
+    struct slice scope = slice_of(given.ptr + len, LOCAL_TOKEN_SCOPE_LEN);
+    if (scope.ptr[0] != '.' || !secret_equal(slice_of(given.ptr, len), token->text)) {
+        return TOKEN_WRONG;
+    }
+    return slice_eq(scope, token->scope) ? TOKEN_RIGHT : TOKEN_OF_ANOTHER;
+}
+
+static enum token_verdict judge_password(struct slice encoded, const struct token *token)
 {
     struct buf text = BUF_INIT(BASIC_MAX);
-    bool right = false;
+    enum token_verdict verdict = TOKEN_WRONG;
     if (buf_reserve(&text, encoded.len) != NULL && base64_decode(encoded, &text) == 0 &&
         text.len > 0) {
         const char *user = (const char *)buf_data(&text);
         const char *colon = memchr(user, ':', text.len);
         size_t skip = colon != NULL ? (size_t)(colon - user) + 1 : text.len;
-        right = secret_equal(slice_of(user + skip, text.len - skip), token);
+        verdict = judge(slice_of(user + skip, text.len - skip), token);
     }
     secret_buf_reset(&text);
-    return right;
+    return verdict;
 }
 
-bool token_is_in(const struct http_head *head, const struct token *token)
+enum token_verdict token_look(const struct http_head *head, const struct token *token)
 {
     const struct http_header *h = http_head_find(head, SLICE("Authorization"));
     if (h == NULL) {
-        return false;
+        return TOKEN_WRONG;
     }
     struct slice value = h->value;
     if (take_scheme(&value, SLICE("Bearer "))) {
-        return secret_equal(value, token->text);
+        return judge(value, token);
     }
-    return take_scheme(&value, SLICE("Basic ")) &&
-           (secret_equal(value, token->basic) || has_password(value, token->text));
+    if (!take_scheme(&value, SLICE("Basic "))) {
+        return TOKEN_WRONG;
+    }
+    return secret_equal(value, token->basic) ? TOKEN_RIGHT : judge_password(value, token);
 }

@@ -5,20 +5,26 @@
 #ifndef LOCALPROXY_GUARD_TOKEN_H
 #define LOCALPROXY_GUARD_TOKEN_H
 
-#include <stdbool.h>
-
 #include "base/slice.h"
 #include "http/message.h"
 
-/* `basic` is what clients make of it with the user name of kubeconfig-gen, encoded, so that it need
+/* `scope` is local_token_scope of the API server: what was written for this cluster bears it.
+ * `basic` is what clients make of it with the user name of kubeconfig-gen, encoded, so that it need
  * not be decoded with each request. */
 struct token {
     struct slice text;
     struct slice basic;
+    struct slice scope;
+};
+
+enum token_verdict {
+    TOKEN_RIGHT,
+    TOKEN_WRONG,      /* or missing */
+    TOKEN_OF_ANOTHER, /* right, but for another cluster */
 };
 
 /* As bearer token, or as the password of Basic credentials: client-go sends no bearer token over
  * plain HTTP, but what stands in the server's URL (RFC 7617). */
-bool token_is_in(const struct http_head *head, const struct token *token);
+enum token_verdict token_look(const struct http_head *head, const struct token *token);
 
 #endif

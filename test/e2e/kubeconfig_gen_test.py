@@ -11,6 +11,7 @@ import http.server
 import json
 import os
 import pwd
+import re
 import shutil
 import stat
 import subprocess
@@ -453,8 +454,11 @@ class Token(Case):
         with open(self.token_path, encoding="ascii") as f:
             self.token = f.read().strip()
         self.assertNotIn(self.token, done.stderr)
-        basic = base64.b64encode(("cmesh:" + self.token).encode()).decode()
-        self.forms = {"Bearer " + self.token, "Basic " + basic}
+        # For this cluster: behind it stands what its URL comes to.
+        with open(self.fake, encoding="utf-8") as f:
+            scoped = re.search(re.escape(self.token) + r"\.[0-9a-f]{8}\b", f.read())[0]
+        basic = base64.b64encode(("cmesh:" + scoped).encode()).decode()
+        self.forms = {"Bearer " + scoped, "Basic " + basic}
 
     def check(self):
         self.assertGreater(len(self.server.requests), 0)
@@ -610,7 +614,8 @@ class ServiceAccount(Case):
         # Those of the user, by which localproxy knows its clients and they know localproxy.
         for name in ("ca.crt", "token"):
             own = self.read(os.path.join(self.env["XDG_STATE_HOME"], "cmesh", name))
-            self.assertEqual(self.read(os.path.join(self.folder, name)).strip(), own.strip(), name)
+            found = self.read(os.path.join(self.folder, name)).strip()
+            self.assertRegex(found, re.escape(own.strip()) + r"(\.[0-9a-f]{8})?\Z", name)
 
     def test_a_kubeconfig_besides(self):
         fake = self.path("fake")

@@ -165,6 +165,32 @@ class LocalTlsTest(harness.TestCase):
         harness.wait_for(lambda: proxy.metrics()[count] == 31, "all are counted")
         self.assertLess(proxy.log().count("a client failed at TLS"), 31)
 
+    def test_what_is_for_another_cluster(self):
+        """A kubeconfig and a service account's folder that were written for one cluster do not lead
+        to another, to which localproxy talks after a change of the current context."""
+        account = self.path("account")
+        more = ("--local-tls=auto", f"--service-account={account}", "--namespace=x")
+        proxy = self.start("--local-tls=auto", "--listen-tls=127.0.0.1:0")
+        self.generate(f"--proxy=https://{proxy.listen_tls}", *more)
+        kubectl = self.kubectl("home")
+        kubectl("get", "--raw", "/api/v1/pods")
+        with open(account + "/token", encoding="ascii") as f:
+            token = f.read()
+        _, other = self.plain_upstream(upstream.always(self.answer))
+        proxy.process.terminate()
+        proxy.process.wait(20)
+        self.asked.clear()
+        listen = f"--listen-tls={proxy.listen_tls}"
+        moved = self.proxy(RULES, other, ["--local-tls=auto", listen], env=self.env)
+        context = ssl.create_default_context(cafile=account + "/ca.crt")
+        for text in (token, token[:-1] + ("0" if token[-1] != "0" else "1")):
+            headers = [("Authorization", "Bearer " + text)]
+            answer = wire.fetch(moved.listen_tls, "/api/v1/pods", headers=headers, tls=context)
+            self.assert_status_error(answer, 401, mentions=["for another cluster", "--context"])
+        code, _, said = kubectl.run("get", "--raw", "/api/v1/pods")
+        self.assertNotEqual(0, code, said)
+        self.assertEqual([], self.passed())
+
     def test_an_address_of_two_is_taken(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
@@ -187,7 +213,7 @@ class LocalTlsTest(harness.TestCase):
                 where = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
                 tls = ["--local-tls=auto"] if scheme == "https" else []
                 text = self.generate(*tls, f"--proxy={where}")
-                token = re.search(r"^ +token: \"?([\w-]+)", text, re.M)[1]
+                token = re.search(r"^ +token: \"?([\w.-]+)", text, re.M)[1]
                 listening = threading.Thread(target=self.pretend, args=(server, scheme, heard))
                 listening.start()
                 self.assertNotEqual(0, self.kubectl(scheme).run("get", "--raw", "/version")[0])

@@ -20,6 +20,7 @@
 #include "request_limits.h"
 
 #define TOKEN "fuzz-token-of-localproxy"
+#define SCOPE ".0123abcd"
 #define BASIC "Y21lc2g6ZnV6ei10b2tlbi1vZi1sb2NhbHByb3h5" /* with the user cmesh */
 
 static bool contains(struct slice text, const char *word)
@@ -40,14 +41,17 @@ static bool is_below_localhost(struct slice host)
 static void check_guards(const struct http_head *head)
 {
     static const struct flag_list none = {.count = 0};
-    const struct token right = {SLICE(TOKEN), SLICE(BASIC)};
-    const struct token never = {SLICE("a token that cannot be there\n"), SLICE("nor this\n")};
+    const struct token right = {SLICE(TOKEN), SLICE(BASIC), SLICE(SCOPE)};
+    const struct token never = {SLICE("a token that cannot be there\n"), SLICE("nor this\n"),
+                                SLICE(SCOPE)};
     struct slice authorization = headers_value(head, SLICE("Authorization"));
     struct slice host = headers_value(head, SLICE("Host"));
-    bool found = token_is_in(head, &right);
+    enum token_verdict verdict = token_look(head, &right);
+    bool found = verdict != TOKEN_WRONG;
     bool bearer = contains(authorization, TOKEN);
+    CHECK(verdict != TOKEN_OF_ANOTHER || !contains(authorization, TOKEN SCOPE));
     CHECK(!found || bearer || authorization.len > strlen("Basic ") + sizeof TOKEN);
-    CHECK(!token_is_in(head, &never));
+    CHECK(token_look(head, &never) == TOKEN_WRONG);
     bool accepted = host_is_accepted(head, &none);
     CHECK(!accepted || !contains(host, "evil.example") || is_below_localhost(host));
     CHECK(!accepted || !contains(host, "\t"));

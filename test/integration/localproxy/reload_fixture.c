@@ -40,6 +40,7 @@ static bool start_proxy(struct fixture *f)
     struct proxy_options o = {
         .flags = &f->flags,
         .upstream = f->api->client,
+        .server = &f->api->access.server,
         .metrics = &f->metrics,
         .secrets = f->secrets,
         .clock = &f->clock.clock,

@@ -5,11 +5,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "generate.h"
+#include "program/local_token.h"
 #include "temp_dir.h"
 
 #define HEAD                                                                                       \
@@ -210,8 +212,43 @@ static void test_one_context_with_tls(void **state)
                      "users:\n"
                      "- name: me\n"
                      "  user:\n"
-                     "    token: local-token-0123\n"
+                     "    token: local-token-0123.e4ecfa37\n"
                      "current-context: w\n");
+}
+
+static void expect_token(const struct kubeconfig *kc, const char *context, const char *url)
+{
+    char want[64];
+    char scope[LOCAL_TOKEN_SCOPE_LEN + 1];
+    struct err e = ERR_INIT;
+    struct url server;
+    assert_int_equal(url_parse(url, &server, &e), 0);
+    local_token_scope(&server, scope);
+    (void)snprintf(want, sizeof want, "local-token-0123%s", scope);
+    char *token = generate_token(kc, context, "local-token-0123");
+    assert_string_equal(token, want);
+    free(token);
+}
+
+/* What is written for one cluster does not open a localproxy that talks to another one. */
+static void test_tokens_are_for_one_cluster(void **state)
+{
+    (void)state;
+    struct kubeconfig *kc = load(two_clusters);
+    expect_token(kc, "e", "https://east");
+    expect_token(kc, "w", "https://west");
+    expect_token(kc, NULL, "https://east"); /* the first one's: none is current */
+    kubeconfig_free(kc);
+    struct generate_notes notes;
+    struct buf out = BUF_INIT(65536);
+    struct err e = ERR_INIT;
+    struct generate_options o = {
+        .proxy = &secure, .token = "local-token-0123", .all_contexts = true};
+    kc = load(two_clusters);
+    assert_int_equal(generate_from_kubeconfig(kc, &o, &out, &notes, &e), 0);
+    assert_non_null(strstr(buf_cstr(&out), "token: local-token-0123\n"));
+    buf_reset(&out);
+    kubeconfig_free(kc);
 }
 
 static void test_token_over_plain_http(void **state)
@@ -317,6 +354,7 @@ int main(void)
         cmocka_unit_test(test_other_clusters_are_left_out),
         cmocka_unit_test(test_no_current_context),
         cmocka_unit_test(test_one_context_with_tls),
+        cmocka_unit_test(test_tokens_are_for_one_cluster),
         cmocka_unit_test(test_token_over_plain_http),
         cmocka_unit_test(test_in_cluster),
         cmocka_unit_test(test_configmap),
