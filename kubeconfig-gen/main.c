@@ -271,9 +271,8 @@ static void place_deinit(struct place *p)
     secret_free(p->token);
 }
 
-/* A kubeconfig. */
-static int find_without(const struct kubeconfig_gen_flags *c, const char *token, struct place *out,
-                        struct err *e)
+static int find_without_kubeconfig(const struct kubeconfig_gen_flags *c, const char *token,
+                                   struct place *out, struct err *e)
 {
     out->token = strdup(token);
     if (out->token == NULL) {
@@ -304,7 +303,7 @@ static int find_place(const struct kubeconfig_gen_flags *c, const char *token, s
     } else if (c->kube.in_cluster || is_in_pod(c, e) ||
                (c->namespace != NULL && e->code == -ENOENT)) {
         *e = (struct err)ERR_INIT;
-        rc = find_without(c, token, out, e);
+        rc = find_without_kubeconfig(c, token, out, e);
     } else {
         err_prefix(e, "--namespace is not given, and there is no context to take it from");
         return e->code;
