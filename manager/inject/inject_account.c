@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "inject/inject_access.h"
 #include "inject/inject_names.h"
 #include "inject/inject_paths.h"
@@ -128,7 +129,7 @@ void inject_account_lead(struct edit *ed, const struct inject_options *o, cJSON 
     if (o->nat) {
         return; /* the address is the API server's, and leads to localproxy */
     }
-    for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(ports); i++) {
         inject_variables_set_first(ed, container, ports[i], port);
     }
     inject_variables_set_first(ed, container, "KUBERNETES_SERVICE_HOST", "127.0.0.1");

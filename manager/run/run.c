@@ -201,12 +201,6 @@ static bool is_restricted(void *data, const char *ns)
     return namespaces_has(r->restricted, ns);
 }
 
-/* It is asked at each pod. */
-static void on_restricted(void *data)
-{
-    (void)data;
-}
-
 static void on_pods(void *data, bool known, const cJSON *selector)
 {
     struct run *r = data;
@@ -291,8 +285,6 @@ static int open_knowledge(struct run *r, struct err *e)
         .system = true,
         .label_selector = "pod-security.kubernetes.io/enforce in (baseline,restricted)",
         .unknown = "where Pod Security refuses the label enable-iptables",
-        .on_change = on_restricted,
-        .data = r,
     };
     r->restricted = namespaces_new(r->program.loop, &restricted, e);
     if (r->restricted == NULL) {

@@ -30,7 +30,7 @@ static struct entry *entry_of(struct table_node *n)
 
 static void tell(struct namespaces *n)
 {
-    if (n->synced) {
+    if (n->synced && n->options.on_change != NULL) {
         n->options.on_change(n->options.data);
     }
 }

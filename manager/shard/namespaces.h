@@ -22,7 +22,8 @@ struct namespaces_options {
     const char *label_selector; /* NULL: all; copied */
     const char *unknown;        /* what is not known without them, for the log; kept */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
-    /* There is another one, or one less, or all are known now. From the loop; may not free. */
+    /* There is another one, or one less, or all are known now. From the loop; may not free. NULL:
+     * nobody is told. */
     void (*on_change)(void *data);
     void *data;
 };
