@@ -2,39 +2,31 @@
 #include "api_server_names.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "base/ascii.h"
+#include "kube/service_names.h"
 #include "net/address.h"
 
-#define SERVICE "kubernetes.default.svc"
 #define IN_DOMAIN "svc."
 
-static void add(struct api_server_names *n, const char *prefix, struct slice name)
+static void add(struct api_server_names *n, const char *name)
 {
-    size_t len = strlen(prefix) + name.len;
-    if (n->count == API_SERVER_NAMES_MAX || len == 0 || len >= API_SERVER_NAME_SIZE) {
-        return;
+    size_t len = strlen(name);
+    if (n->count < API_SERVER_NAMES_MAX && len > 0 && len < API_SERVER_NAME_SIZE) {
+        memcpy(n->names[n->count++], name, len + 1);
     }
-    (void)snprintf(n->names[n->count], API_SERVER_NAME_SIZE, "%s%.*s", prefix, (int)name.len,
-                   name.ptr);
-    n->count++;
-}
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
 }
 
 /* The next word of a line; empty at its end. */
 static struct slice next_word(struct slice *line)
 {
     size_t from = 0;
-    while (from < line->len && is_blank(line->ptr[from])) {
+    while (from < line->len && ascii_is_space(line->ptr[from])) {
         from++;
     }
     size_t to = from;
-    while (to < line->len && !is_blank(line->ptr[to])) {
+    while (to < line->len && !ascii_is_space(line->ptr[to])) {
         to++;
     }
     struct slice word = slice_of(line->ptr + from, to - from);
@@ -79,7 +71,8 @@ static bool is_host(const char *host)
 
 void api_server_names_make(struct slice resolv_conf, const char *host, struct api_server_names *out)
 {
-    struct slice domain = SLICE("cluster.local");
+    struct slice domain = SLICE(KUBE_CLUSTER_DOMAIN);
+    char service[KUBE_SERVICE_NAMES][KUBE_SERVICE_NAME_SIZE];
     out->count = 0;
     while (resolv_conf.len > 0) {
         const char *end = memchr(resolv_conf.ptr, '\n', resolv_conf.len);
@@ -89,11 +82,11 @@ void api_server_names_make(struct slice resolv_conf, const char *host, struct ap
         len += end == NULL ? 0 : 1;
         resolv_conf = slice_of(resolv_conf.ptr + len, resolv_conf.len - len);
     }
-    add(out, "", SLICE("kubernetes"));
-    add(out, "", SLICE("kubernetes.default"));
-    add(out, "", SLICE(SERVICE));
-    add(out, SERVICE ".", domain);
+    kube_service_names(domain, service);
+    for (size_t i = 0; i < KUBE_SERVICE_NAMES; i++) {
+        add(out, service[i]);
+    }
     if (host != NULL && is_host(host)) {
-        add(out, "", slice_str(host));
+        add(out, host);
     }
 }

@@ -7,16 +7,12 @@
 
 static const char description[] =
     "Lets the kernel redirect the pod's connections to the API server to localproxy, whatever "
-    "client "
-    "makes them: rules of nftables in tables of their own, named cmesh, in one transaction. Rules "
-    "of "
-    "others stay as they are; to run it again changes nothing, and --remove takes its own away. "
-    "Only "
-    "connections of the user that localproxy runs as go where they are meant to.\n"
+    "client makes them: rules of nftables in tables of their own, named cmesh, in one transaction. "
+    "Rules of others stay as they are; to run it again changes nothing, and --remove takes its own "
+    "away. Only connections of the user that localproxy runs as go where they are meant to.\n"
     "It is the init container that the manager injects into pods with the label enable-iptables, "
-    "as "
-    "root with the capability NET_ADMIN and no other. Clients go on to verify TLS: they must trust "
-    "the authority of localproxy's certificate, as with the folder that kubeconfig-gen "
+    "as root with the capability NET_ADMIN and no other. Clients go on to verify TLS: they must "
+    "trust the authority of localproxy's certificate, as with the folder that kubeconfig-gen "
     "--service-account makes.";
 
 static const char examples[] =

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/array.h"
+
 #define TABLE "cmesh"
 
 static uint16_t port_of(const struct sockaddr_storage *a)
@@ -102,7 +104,7 @@ int ruleset_write_by_family(const struct ruleset *r, struct buf *out)
         int family;
     } tables[] = {{"ip", AF_INET}, {"ip6", AF_INET6}};
     (void)buf_fail(out, ruleset_write_removal("inet", out));
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
         if (count(r, tables[i].family) > 0) {
             (void)buf_fail(out, ruleset_write_removal(tables[i].name, out));
             write_table(r, tables[i].name, tables[i].family, out);

@@ -18,6 +18,7 @@
 #include "inject/inject_users.h"
 #include "inject/inject_variables.h"
 #include "kube/name.h"
+#include "kube/service_names.h"
 #include "label/labels.h"
 #include "object/json_patch.h"
 #include "object/names.h"
@@ -32,7 +33,7 @@ const struct inject_settings inject_defaults = {
     .proxy = {.cpu_request = "50m", .memory_request = "32Mi", .memory_limit = "256Mi"},
     .others = {.cpu_request = "5m", .memory_request = "16Mi", .memory_limit = "64Mi"},
     .user = 5443, /* as no image has it: 65532 is that of many operators' */
-    .cluster_domain = "cluster.local",
+    .cluster_domain = KUBE_CLUSTER_DOMAIN,
     .bind = "[::]",
     .start_seconds = 60,
 };

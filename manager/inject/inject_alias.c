@@ -2,40 +2,29 @@
 #include "inject/inject_alias.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "inject/inject_account.h"
 #include "inject/inject_operator.h"
+#include "kube/service_names.h"
 #include "object/names.h"
 #include "object/server_release.h"
 #include "json/field.h"
 
 #define SYSCTL "net.ipv4.ip_unprivileged_port_start"
-#define SERVICE "kubernetes.default.svc"
-
-enum { NAMES = 4, NAME_SIZE = 512 };
 
 bool inject_alias_possible(const char *major, const char *minor)
 {
     return server_release_at_least(major, minor, 22);
 }
 
-static void make_names(const struct inject_settings *s, char names[NAMES][NAME_SIZE])
-{
-    (void)snprintf(names[0], NAME_SIZE, "kubernetes");
-    (void)snprintf(names[1], NAME_SIZE, "kubernetes.default");
-    (void)snprintf(names[2], NAME_SIZE, SERVICE);
-    (void)snprintf(names[3], NAME_SIZE, SERVICE ".%s", s->cluster_domain);
-}
-
 static bool is_name(const struct inject_settings *s, const char *text)
 {
-    char names[NAMES][NAME_SIZE];
-    make_names(s, names);
-    for (size_t i = 0; i < NAMES; i++) {
+    char names[KUBE_SERVICE_NAMES][KUBE_SERVICE_NAME_SIZE];
+    kube_service_names(slice_str(s->cluster_domain), names);
+    for (size_t i = 0; i < KUBE_SERVICE_NAMES; i++) {
         if (strcasecmp(names[i], text) == 0) {
             return true;
         }
@@ -124,11 +113,11 @@ int inject_alias_check(const struct inject_settings *s, const struct inject_opti
 
 void inject_alias_add(struct edit *ed, const struct inject_settings *s, cJSON *spec)
 {
-    char names[NAMES][NAME_SIZE];
+    char names[KUBE_SERVICE_NAMES][KUBE_SERVICE_NAME_SIZE];
     cJSON *alias = edit_append_object(ed, edit_array(ed, spec, "hostAliases"));
     edit_string(ed, alias, "ip", "127.0.0.1");
-    make_names(s, names);
-    for (size_t i = 0; i < NAMES; i++) {
+    kube_service_names(slice_str(s->cluster_domain), names);
+    for (size_t i = 0; i < KUBE_SERVICE_NAMES; i++) {
         edit_append_string(ed, edit_array(ed, alias, "hostnames"), names[i]);
     }
     if (find_sysctl(spec) == NULL) {
