@@ -436,11 +436,18 @@ static void make_tls(struct tls_config **server, struct tls_config **client)
     certs_free(&cert);
 }
 
+/* For the server's address of that number. */
+static void use_client_at(struct world *w, size_t address, struct tls_config *tls)
+{
+    const char *at = http_server_address_at(w->server, address);
+    http_client_free(w->client);
+    w->client = world_client(w, (unsigned)atoi(strrchr(at, ':') + 1));
+    http_client_set_tls(w->client, tls);
+}
+
 static void use_client(struct world *w, struct tls_config *tls)
 {
-    http_client_free(w->client);
-    w->client = world_client(w, (unsigned)atoi(strrchr(http_server_address(w->server), ':') + 1));
-    http_client_set_tls(w->client, tls);
+    use_client_at(w, 0, tls);
 }
 
 static void use_tls(struct world *w)
@@ -523,6 +530,31 @@ static void test_a_new_certificate_leaves_open_connections_alone(void **state)
     ask_all(w, &a);
     assert_int_equal(a.error.code, -EACCES);
     use_client(w, client[1]);
+    ask_all(w, &a);
+    ask_expect_body(&a, "hello");
+    for (int i = 0; i < 2; i++) {
+        tls_config_unref(server[i]);
+        tls_config_unref(client[i]);
+    }
+}
+
+static void test_a_new_certificate_is_for_addresses_with_tls(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct err e = ERR_INIT;
+    struct tls_config *server[2];
+    struct tls_config *client[2];
+    make_tls(&server[0], &client[0]);
+    make_tls(&server[1], &client[1]);
+    assert_int_equal(http_server_listen(w->server, "127.0.0.1:0", server[0], &e), 0);
+    http_server_set_tls(w->server, server[1]);
+    ask_all(w, &a);
+    ask_expect_body(&a, "hello");
+    use_client_at(w, 1, client[0]);
+    ask_all(w, &a);
+    assert_int_equal(a.error.code, -EACCES);
+    use_client_at(w, 1, client[1]);
     ask_all(w, &a);
     ask_expect_body(&a, "hello");
     for (int i = 0; i < 2; i++) {
@@ -660,6 +692,7 @@ int main(void)
         TEST(test_tls_connections_resume_the_first_session),
         TEST(test_new_tls_settings_are_tried_by_one_connection),
         TEST(test_a_new_certificate_leaves_open_connections_alone),
+        TEST(test_a_new_certificate_is_for_addresses_with_tls),
         TEST(test_upgrade_becomes_a_tunnel),
         TEST(test_a_server_may_close_together_with_its_answer),
         TEST(test_freeing_the_client_ends_requests_in_each_phase),

@@ -183,6 +183,22 @@ static void nothing_is_asked_where_all_is_known(void **state)
     temp_dir_deinit(&dir);
 }
 
+/* Another API server counts for itself. */
+static void nothing_is_asked_for_a_watch_behind_a_gateway(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    f->flags.api_prefixes = (struct flag_list){.items = {"/clusters/*"}, .count = 1};
+    start(f);
+    tell(f, NAMESPACES, START);
+    run_for(f->api->loop, 10);
+    unsigned asked = f->api->count;
+    fixture_get(f, &c, "/clusters/east" PODS "?watch=1&resourceVersion=41");
+    expect_refused(f, &c);
+    assert_int_equal(f->api->count, asked);
+    f->flags.api_prefixes.count = 0;
+}
+
 /* ---- it cannot be known ---- */
 
 enum failure {
@@ -474,6 +490,7 @@ int main(void)
         TEST(the_start_is_waited_for),
         TEST(the_start_may_be_told_last),
         TEST(nothing_is_asked_where_all_is_known),
+        TEST(nothing_is_asked_for_a_watch_behind_a_gateway),
         TEST(the_start_may_not_be_told),
         TEST(a_resource_may_not_be_told),
         TEST(a_start_that_fails_for_now_is_asked_for_again),

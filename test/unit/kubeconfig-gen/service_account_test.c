@@ -172,6 +172,10 @@ static void that_of_a_pod_is_refused(void **state)
     expect_refused(&a, -EEXIST, "is the service account of a pod");
     expect_file(d->path, "token", "the real one", 0600);
     assert_int_equal(count_files(d->path), 1);
+    assert_int_equal(mkdir(temp_dir_path(d, "..2026", path), 0700), 0); /* where ..data leads */
+    a.folder = path;
+    expect_refused(&a, -EEXIST, "is the service account of a pod");
+    assert_int_equal(count_files(path), 0);
 }
 
 /* Whichever of the files it is, the others stay as they were. */
