@@ -11,6 +11,7 @@ import subprocess
 import threading
 
 import harness
+import island
 import real_clients
 import upstream
 import wire
@@ -190,6 +191,20 @@ class LocalTlsTest(harness.TestCase):
         code, _, said = kubectl.run("get", "--raw", "/api/v1/pods")
         self.assertNotEqual(0, code, said)
         self.assertEqual([], self.passed())
+
+    def test_a_machine_without_ipv6(self):
+        """As many nodes are: localhost is 127.0.0.1 alone then, and the log says so."""
+        machine = island.Machine()
+        self.addCleanup(machine.stop)
+        machine.enter()
+        machine.shell("ip link set lo up; ip -6 addr del ::1/128 dev lo 2>/dev/null || true")
+        args = ("--local-tls=auto", "--listen-tls=localhost:5446")
+        proxy = machine.do(lambda: self.start(*args))
+        self.assertEqual("127.0.0.1:5446", proxy.listen_tls)
+        self.assertIn("the kernel has no such address listenTLS=[::1]:5446", proxy.log())
+        context = ssl.create_default_context(cafile=self.path("cmesh/ca.crt"))
+        answer = machine.do(lambda: wire.fetch(proxy.listen_tls, "/api/v1/pods", tls=context))
+        self.assertEqual(401, answer.status)
 
     def test_an_address_of_two_is_taken(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
