@@ -82,7 +82,7 @@ lint_licence() {
 }
 
 # The floors of core/, from the lowest: see core/README.md.
-floors=(base json yaml crypto net http kube rules control admin program)
+floors=(base json yaml crypto net http kube document rules traffic control admin program)
 
 # Where the headers of a library may be included.
 lint_borders() {

@@ -2,20 +2,17 @@
 #include "rules/rules.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/heap_size.h"
-#include "crypto/digest.h"
+#include "document/reader.h"
 #include "kube/name.h"
 #include "rules/rules_table.h"
 #include "rules/selector_texts.h"
 #include "rules/shared_selectors.h"
 #include "json/json.h"
-#include "json/scanner.h"
 
-#define PATH_LEN 128
 #define LONG_TEXTS ((size_t)256 * 1024)
 #define FRAME_MAX 1024 /* bytes of what rules_to_version writes around the spec */
 
@@ -36,6 +33,7 @@ struct rules {
     struct rules *whole;         /* whose all of this is but the generations; NULL: its own */
     cJSON *document;             /* in version 1; what all strings below point into */
     struct selector_texts texts; /* to which the document refers, in canonical form */
+    struct shared *shared;       /* of version 2, while it is read; NULL: limits have their own */
     uint64_t generation;
     uint64_t voids; /* from this one on; 0: none */
     char checksum[RULES_CHECKSUM_LEN + 1];
@@ -49,17 +47,6 @@ struct rules {
     struct byte_share share; /* of who counts what is in memory */
 };
 
-/* The document as it was written, for messages. The first error stays, and then all that is read is
- * empty: a series of readings needs one look at the error at its end. */
-struct shared;
-struct source {
-    const char *text;
-    size_t len;
-    const cJSON *root;
-    struct shared *shared; /* NULL: limits have their selectors themselves */
-    struct err *e;
-};
-
 /* Version 2: limits name their selectors by places in spec.selectors. */
 struct shared {
     const char **texts;
@@ -68,201 +55,82 @@ struct shared {
     size_t bytes; /* that the limits have together, as in version 1 */
 };
 
-/* "line 7: spec.limits[0].selector: <what>" */
-static void __attribute__((format(printf, 5, 6)))
-fail(const struct source *s, int code, const cJSON *item, const char *path, const char *fmt, ...)
+static enum rules_version read_version(const struct document_reader *s)
 {
-    char what[ERR_MSG_MAX];
-    va_list ap;
-    if (s->e->code != 0) {
-        return;
-    }
-    va_start(ap, fmt);
-    (void)vsnprintf(what, sizeof what, fmt, ap);
-    va_end(ap);
-    unsigned line = item == NULL ? 0 : json_line(s->text, s->len, s->root, item);
-    err_set(s->e, code, "%s: %s", path, what);
-    if (line > 0) {
-        err_prefix(s->e, "line %u", line);
-    }
-}
-
-static void wrong_type(const struct source *s, const cJSON *item, const char *path,
-                       const char *expected)
-{
-    fail(s, -EINVAL, item, path, "Invalid value: must be %s", expected);
-}
-
-static cJSON *member(const cJSON *object, const char *key)
-{
-    return cJSON_GetObjectItemCaseSensitive(object, key);
-}
-
-/* A member that must be there; NULL: it is not. */
-static cJSON *required(const struct source *s, const cJSON *parent, const char *key,
-                       const char *path)
-{
-    cJSON *item = member(parent, key);
-    if (item == NULL) {
-        fail(s, -EINVAL, parent, path, "Required value");
-    }
-    return item;
-}
-
-/* A newer writer may mean something by a field that is unknown here: it must not be half obeyed. */
-static void refuse_unknown(const struct source *s, const cJSON *object, const char *path,
-                           const char *const *known)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, object)
-    {
-        size_t i = 0;
-        while (known[i] != NULL && strcmp(known[i], item->string) != 0) {
-            i++;
-        }
-        if (known[i] == NULL) {
-            fail(s, -EINVAL, item, path, "unknown field \"%.100s\"", item->string);
-        }
-    }
-}
-
-/* NULL: it is missing, or no object. `known` NULL: it may have any fields. */
-static const cJSON *read_object(const struct source *s, const cJSON *parent, const char *key,
-                                const char *path, const char *const *known)
-{
-    const cJSON *item = member(parent, key);
-    if (item != NULL && !cJSON_IsObject(item)) {
-        wrong_type(s, item, path, "an object");
-        return NULL;
-    }
-    if (known != NULL) {
-        refuse_unknown(s, item, path, known);
-    }
-    return item;
-}
-
-/* A string that must be there; "" when it is not. */
-static const char *read_string(const struct source *s, const cJSON *parent, const char *key,
-                               const char *path)
-{
-    const cJSON *item = required(s, parent, key, path);
-    if (item != NULL && !cJSON_IsString(item)) {
-        wrong_type(s, item, path, "a string");
-    }
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
-
-static const char *read_name(const struct source *s, const cJSON *parent, const char *key,
-                             const char *path, const char *(*check)(struct slice))
-{
-    const char *name = read_string(s, parent, key, path);
-    const char *why = check(slice_str(name));
-    if (why != NULL) {
-        fail(s, -EINVAL, member(parent, key), path, "Invalid value: \"%.100s\": %s", name, why);
-    }
-    return name;
-}
-
-static void read_constant(const struct source *s, const char *key, const char *want)
-{
-    const char *got = read_string(s, s->root, key, key);
-    if (strcmp(got, want) != 0) {
-        fail(s, -EINVAL, member(s->root, key), key,
-             "Unsupported value: \"%.100s\": supported is \"%s\"", got, want);
-    }
-}
-
-static enum rules_version read_version(const struct source *s)
-{
-    const char *got = read_string(s, s->root, "apiVersion", "apiVersion");
+    const char *got = document_string(s, s->root, "apiVersion", "apiVersion");
     for (enum rules_version v = RULES_V1; v < RULES_VERSIONS; v++) {
         if (strcmp(got, versions[v]) == 0) {
             return v;
         }
     }
-    fail(s, -EINVAL, member(s->root, "apiVersion"), "apiVersion",
-         "Unsupported value: \"%.100s\": supported are \"%s\" to \"%s\"", got, versions[RULES_V1],
-         versions[RULES_NEWEST]);
+    document_fail(s, -EINVAL, document_member(s->root, "apiVersion"), "apiVersion",
+                  "Unsupported value: \"%.100s\": supported are \"%s\" to \"%s\"", got,
+                  versions[RULES_V1], versions[RULES_NEWEST]);
     return RULES_V1;
 }
 
-static void read_shard(const struct source *s, struct rules *r)
+static void read_generations(const struct document_reader *s, struct rules *r)
 {
-    (void)required(s, s->root, "shard", "shard");
-    const cJSON *shard = read_object(s, s->root, "shard", "shard", NULL);
-    r->shard_namespace = read_name(s, shard, "namespace", "shard.namespace", name_check_label);
-    r->shard_name = read_name(s, shard, "name", "shard.name", name_check_subdomain);
-}
-
-/* 0: it is none, which is told. */
-static uint64_t read_count(const struct source *s, const cJSON *item, const char *key)
-{
-    double n = cJSON_IsNumber(item) ? item->valuedouble : 0;
-    if (!(n >= 1 && n <= (double)RULES_GENERATION_MAX) || (double)(uint64_t)n != n) {
-        wrong_type(s, item, key, "an integer of at least 1");
-        return 0;
-    }
-    return (uint64_t)n;
-}
-
-static void read_generations(const struct source *s, struct rules *r)
-{
-    const cJSON *voids = member(s->root, "voids");
-    r->generation = read_count(s, required(s, s->root, "generation", "generation"), "generation");
-    r->voids = voids == NULL ? 0 : read_count(s, voids, "voids");
+    const cJSON *voids = document_member(s->root, "voids");
+    r->generation = document_generation(
+        s, document_required(s, s->root, "generation", "generation"), "generation");
+    r->voids = voids == NULL ? 0 : document_generation(s, voids, "voids");
     if (r->voids != 0 && r->voids <= r->generation) {
-        fail(s, -EINVAL, voids, "voids", "Invalid value: must be larger than the generation");
+        document_fail(s, -EINVAL, voids, "voids",
+                      "Invalid value: must be larger than the generation");
     }
 }
 
-static void read_leader_election(const struct source *s, const cJSON *spec, struct rules *r)
+static void read_leader_election(const struct document_reader *s, const cJSON *spec,
+                                 struct rules *r)
 {
     static const char *const known[] = {"name", NULL};
     const char *path = "spec.leaderElection.name";
-    const cJSON *item = read_object(s, spec, "leaderElection", "spec.leaderElection", known);
+    const cJSON *item = document_object(s, spec, "leaderElection", "spec.leaderElection", known);
     if (item == NULL) {
         return;
     }
-    r->leader_election = read_name(s, item, "name", path, name_check_subdomain);
+    r->leader_election = document_name(s, item, "name", path, name_check_subdomain);
     /* The shard's own lock is called <name>---<shard>. */
     size_t len = strlen(r->leader_election) + 3 + strlen(r->shard_name);
     if (len > NAME_SUBDOMAIN_MAX) {
-        fail(s, -EINVAL, item, path,
-             "Invalid value: with \"---\" and the shard's name it has %zu characters, which is "
-             "more than %d",
-             len, NAME_SUBDOMAIN_MAX);
+        document_fail(
+            s, -EINVAL, item, path,
+            "Invalid value: with \"---\" and the shard's name it has %zu characters, which is "
+            "more than %d",
+            len, NAME_SUBDOMAIN_MAX);
     }
 }
 
 /* Of no use to list and watch: carried along for those who know the shard by its rules. */
-static void read_webhook(const struct source *s, const cJSON *spec)
+static void read_webhook(const struct document_reader *s, const cJSON *spec)
 {
     static const char *const known[] = {"certDir", "port", NULL};
-    const cJSON *item = read_object(s, spec, "webhook", "spec.webhook", known);
-    const cJSON *dir = member(item, "certDir");
-    const cJSON *port = member(item, "port");
+    const cJSON *item = document_object(s, spec, "webhook", "spec.webhook", known);
+    const cJSON *dir = document_member(item, "certDir");
+    const cJSON *port = document_member(item, "port");
     if (dir != NULL && !cJSON_IsString(dir)) {
-        wrong_type(s, dir, "spec.webhook.certDir", "a string");
+        document_wrong_type(s, dir, "spec.webhook.certDir", "a string");
     }
     if (port != NULL &&
         !(cJSON_IsNumber(port) && port->valuedouble >= 1 && port->valuedouble <= 65535 &&
           port->valuedouble == (double)port->valueint)) {
-        wrong_type(s, port, "spec.webhook.port", "an integer from 1 to 65535");
+        document_wrong_type(s, port, "spec.webhook.port", "an integer from 1 to 65535");
     }
 }
 
-static void read_labels(const struct source *s, const cJSON *spec, struct rules *r)
+static void read_labels(const struct document_reader *s, const cJSON *spec, struct rules *r)
 {
     static const char *const known[] = {"namespace", "shardHash", "control", NULL};
     r->labels = default_labels;
     const char **const targets[] = {&r->labels.namespace, &r->labels.shard_hash,
                                     &r->labels.control};
-    const cJSON *labels = read_object(s, spec, "labels", "spec.labels", known);
+    const cJSON *labels = document_object(s, spec, "labels", "spec.labels", known);
     for (size_t i = 0; known[i] != NULL; i++) {
-        char path[PATH_LEN];
+        char path[DOCUMENT_PATH_LEN];
         (void)snprintf(path, sizeof path, "spec.labels.%s", known[i]);
-        if (member(labels, known[i]) != NULL) {
-            *targets[i] = read_name(s, labels, known[i], path, name_check_qualified);
+        if (document_member(labels, known[i]) != NULL) {
+            *targets[i] = document_name(s, labels, known[i], path, name_check_qualified);
         }
     }
 }
@@ -284,111 +152,31 @@ static const char *check_resource(struct slice resource)
     return name_check_subdomain(resource);
 }
 
-/* One entry of apiGroups or resources: a string that is in order. */
-static void check_item(const struct source *s, const cJSON *item, const char *path,
-                       const char *(*check)(struct slice))
-{
-    if (!cJSON_IsString(item)) {
-        wrong_type(s, item, path, "a string");
-        return;
-    }
-    const char *why = check(slice_str(item->valuestring));
-    if (why != NULL) {
-        fail(s, -EINVAL, item, path, "Invalid value: \"%.100s\": %s", item->valuestring, why);
-    }
-}
-
-struct listed {
-    const cJSON *item;
-    size_t index;
-};
-
-static int compare_listed(const void *a, const void *b)
-{
-    const struct listed *x = a;
-    const struct listed *y = b;
-    int order = strcmp(x->item->valuestring, y->item->valuestring);
-    return order != 0 ? order : (x->index > y->index) - (x->index < y->index);
-}
-
-/* Each stands there once; all are strings. */
-static void check_distinct(const struct source *s, const cJSON *list, size_t count,
-                           const char *path)
-{
-    struct listed *all = calloc(count + 1, sizeof *all);
-    size_t i = 0;
-    if (all == NULL) {
-        err_memory(s->e);
-        return;
-    }
-    for (const cJSON *item = list->child; item != NULL; item = item->next) {
-        all[i] = (struct listed){.item = item, .index = i};
-        i++;
-    }
-    qsort(all, count, sizeof *all, compare_listed);
-    for (i = 1; i < count && s->e->code == 0; i++) {
-        const cJSON *item = all[i].item;
-        if (strcmp(all[i - 1].item->valuestring, item->valuestring) == 0) {
-            char item_path[PATH_LEN];
-            (void)snprintf(item_path, sizeof item_path, "%.100s[%zu]", path, all[i].index);
-            fail(s, -EINVAL, item, item_path, "Duplicate value: \"%.100s\"", item->valuestring);
-        }
-    }
-    free(all);
-}
-
-static void check_list(const struct source *s, const cJSON *limit, const char *limit_path,
-                       const char *key, const char *(*check)(struct slice))
-{
-    char path[PATH_LEN];
-    (void)snprintf(path, sizeof path, "%s.%s", limit_path, key);
-    const cJSON *list = required(s, limit, key, path);
-    if (!cJSON_IsArray(list)) {
-        wrong_type(s, list, path, "an array");
-        return;
-    }
-    if (list->child == NULL) {
-        fail(s, -EINVAL, list, path, "Required value: must have at least one entry");
-    }
-    size_t count = (size_t)cJSON_GetArraySize(list);
-    if (count > RULES_LIST_MAX) {
-        fail(s, -E2BIG, list, path, "Too many: must have at most %d entries", RULES_LIST_MAX);
-    }
-    size_t i = 0;
-    for (const cJSON *item = list->child; item != NULL && s->e->code == 0; item = item->next) {
-        char item_path[PATH_LEN];
-        (void)snprintf(item_path, sizeof item_path, "%.100s[%zu]", path, i++);
-        check_item(s, item, item_path, check);
-    }
-    if (s->e->code == 0) {
-        check_distinct(s, list, count, path);
-    }
-}
-
 /* The place that the limit names; 0 with an error. */
-static size_t shared_place(const struct source *s, const cJSON *item, const char *path)
+static size_t shared_place(const struct document_reader *s, const struct shared *all,
+                           const cJSON *item, const char *path)
 {
-    const struct shared *all = s->shared;
     double n = cJSON_IsNumber(item) ? item->valuedouble : -1;
     if (!(n >= 0 && n < (double)all->count) || (double)(size_t)n != n) {
-        wrong_type(s, item, path, "a place in spec.selectors, from 0");
+        document_wrong_type(s, item, path, "a place in spec.selectors, from 0");
         return 0;
     }
     return (size_t)n;
 }
 
-static const struct selector_text *compile_selector(const struct source *s, struct rules *r,
-                                                    const cJSON *item, const char *text,
-                                                    const char *path)
+static const struct selector_text *compile_selector(const struct document_reader *s,
+                                                    struct rules *r, const cJSON *item,
+                                                    const char *text, const char *path)
 {
     struct err inner = ERR_INIT;
     struct selector *selector = selector_parse(slice_str(text), &inner);
     if (selector == NULL) {
-        fail(s, inner.code, item, path, "Invalid value: \"%.100s\": %s", text, inner.msg);
+        document_fail(s, inner.code, item, path, "Invalid value: \"%.100s\": %s", text, inner.msg);
         return NULL;
     }
     if (selector_is_everything(selector)) {
-        fail(s, -EINVAL, item, path, "Required value: an empty selector would limit nothing");
+        document_fail(s, -EINVAL, item, path,
+                      "Required value: an empty selector would limit nothing");
         selector_free(selector);
         return NULL;
     }
@@ -396,14 +184,14 @@ static const struct selector_text *compile_selector(const struct source *s, stru
     if (known == NULL) {
         err_memory(s->e);
     } else if (r->texts.requirements > RULES_REQUIREMENTS_MAX) {
-        fail(s, -E2BIG, item, path, "the selectors have more than %d requirements",
-             RULES_REQUIREMENTS_MAX);
+        document_fail(s, -E2BIG, item, path, "the selectors have more than %d requirements",
+                      RULES_REQUIREMENTS_MAX);
     }
     return known;
 }
 
 /* NULL with an error. */
-static const struct selector_text *obtain_text(const struct source *s, struct rules *r,
+static const struct selector_text *obtain_text(const struct document_reader *s, struct rules *r,
                                                const cJSON *item, const char *text,
                                                const char *path)
 {
@@ -412,22 +200,22 @@ static const struct selector_text *obtain_text(const struct source *s, struct ru
 }
 
 /* Of the limit itself; NULL with an error. */
-static const struct selector_text *own_text(const struct source *s, struct rules *r,
+static const struct selector_text *own_text(const struct document_reader *s, struct rules *r,
                                             const cJSON *item, const char *path)
 {
     if (!cJSON_IsString(item)) {
-        wrong_type(s, item, path, "a string");
+        document_wrong_type(s, item, path, "a string");
         return NULL;
     }
     return obtain_text(s, r, item, item->valuestring, path);
 }
 
 /* What stands at the place that the limit names, looked for once; NULL with an error. */
-static const struct selector_text *shared_text(const struct source *s, struct rules *r,
+static const struct selector_text *shared_text(const struct document_reader *s, struct rules *r,
                                                const cJSON *item, const char *path)
 {
-    struct shared *all = s->shared;
-    size_t place = shared_place(s, item, path);
+    struct shared *all = r->shared;
+    size_t place = shared_place(s, all, item, path);
     if (s->e->code != 0) {
         return NULL;
     }
@@ -439,8 +227,8 @@ static const struct selector_text *shared_text(const struct source *s, struct ru
     }
     all->bytes += all->known[place]->length;
     if (all->bytes > RULES_TEXT_MAX) {
-        fail(s, -E2BIG, item, path, "the selectors of all limits have more than %d bytes",
-             RULES_TEXT_MAX);
+        document_fail(s, -E2BIG, item, path, "the selectors of all limits have more than %d bytes",
+                      RULES_TEXT_MAX);
         return NULL;
     }
     return all->known[place];
@@ -455,17 +243,17 @@ static void refer(cJSON *item, const struct selector_text *text)
 }
 
 /* Its place among the selectors. */
-static uint32_t read_selector(const struct source *s, struct rules *r, const cJSON *limit,
+static uint32_t read_selector(const struct document_reader *s, struct rules *r, const cJSON *limit,
                               const char *limit_path)
 {
-    char path[PATH_LEN];
+    char path[DOCUMENT_PATH_LEN];
     (void)snprintf(path, sizeof path, "%s.selector", limit_path);
-    cJSON *item = required(s, limit, "selector", path);
+    cJSON *item = document_required(s, limit, "selector", path);
     if (s->e->code != 0) {
         return 0;
     }
     const struct selector_text *text =
-        s->shared != NULL ? shared_text(s, r, item, path) : own_text(s, r, item, path);
+        r->shared != NULL ? shared_text(s, r, item, path) : own_text(s, r, item, path);
     if (s->e->code != 0) {
         return 0;
     }
@@ -473,40 +261,39 @@ static uint32_t read_selector(const struct source *s, struct rules *r, const cJS
     return text->place;
 }
 
-static void add_pattern(const struct source *s, const cJSON *limit, const char *path,
+static void add_pattern(const struct document_reader *s, const cJSON *limit, const char *path,
                         struct rules *r, struct slice group, struct slice resource, uint32_t place)
 {
     if (++r->pair_count > RULES_PAIRS_MAX) {
-        fail(s, -E2BIG, limit, path, "groups and resources are paired more than %d times",
-             RULES_PAIRS_MAX);
+        document_fail(s, -E2BIG, limit, path, "groups and resources are paired more than %d times",
+                      RULES_PAIRS_MAX);
         return;
     }
     int rc = rules_table_add(&r->table, group, resource, place);
     if (rc == -E2BIG) {
-        fail(s, rc, limit, path, "more than %d pairs of group and resource", RULES_PATTERNS_MAX);
+        document_fail(s, rc, limit, path, "more than %d pairs of group and resource",
+                      RULES_PATTERNS_MAX);
     } else if (rc != 0) {
         err_memory(s->e);
     }
 }
 
-static void read_limit(const struct source *s, const cJSON *limit, struct rules *r, size_t index)
+static void read_limit(const struct document_reader *s, const cJSON *limit, struct rules *r,
+                       size_t index)
 {
     static const char *const known[] = {"apiGroups", "resources", "selector", NULL};
     char path[64];
     (void)snprintf(path, sizeof path, "spec.limits[%zu]", index);
-    if (!cJSON_IsObject(limit)) {
-        wrong_type(s, limit, path, "an object");
+    if (!document_check_object(s, limit, path, known)) {
         return;
     }
-    refuse_unknown(s, limit, path, known);
-    check_list(s, limit, path, "apiGroups", check_group);
-    check_list(s, limit, path, "resources", check_resource);
+    const cJSON *groups = document_list(s, limit, path, "apiGroups", RULES_LIST_MAX, check_group);
+    const cJSON *resources =
+        document_list(s, limit, path, "resources", RULES_LIST_MAX, check_resource);
     uint32_t place = s->e->code != 0 ? 0 : read_selector(s, r, limit, path);
     if (s->e->code != 0) {
         return;
     }
-    const cJSON *groups = member(limit, "apiGroups");
-    const cJSON *resources = member(limit, "resources");
     for (const cJSON *g = groups->child; g != NULL && s->e->code == 0; g = g->next) {
         for (const cJSON *res = resources->child; res != NULL && s->e->code == 0; res = res->next) {
             add_pattern(s, limit, path, r, slice_str(g->valuestring), slice_str(res->valuestring),
@@ -515,20 +302,20 @@ static void read_limit(const struct source *s, const cJSON *limit, struct rules 
     }
 }
 
-static void read_limits(const struct source *s, const cJSON *spec, struct rules *r)
+static void read_limits(const struct document_reader *s, const cJSON *spec, struct rules *r)
 {
-    const cJSON *limits = member(spec, "limits");
+    const cJSON *limits = document_member(spec, "limits");
     if (limits == NULL) {
-        fail(s, -EINVAL, spec, "spec.limits",
-             "Required value: write [] if the shard has no limits");
+        document_fail(s, -EINVAL, spec, "spec.limits",
+                      "Required value: write [] if the shard has no limits");
         return;
     }
     size_t count = (size_t)cJSON_GetArraySize(limits);
     if (!cJSON_IsArray(limits)) {
-        wrong_type(s, limits, "spec.limits", "an array");
+        document_wrong_type(s, limits, "spec.limits", "an array");
     } else if (count > RULES_LIMITS_MAX) {
-        fail(s, -E2BIG, limits, "spec.limits", "Too many: must have at most %d entries",
-             RULES_LIMITS_MAX);
+        document_fail(s, -E2BIG, limits, "spec.limits", "Too many: must have at most %d entries",
+                      RULES_LIMITS_MAX);
     }
     if (s->e->code != 0) {
         return;
@@ -544,17 +331,17 @@ static void read_limits(const struct source *s, const cJSON *spec, struct rules 
         const struct selector *const *selectors = (const struct selector *const *)r->texts.compiled;
         int rc = rules_table_compile(&r->table, selectors, &inner);
         if (rc != 0) {
-            fail(s, rc, limits, "spec.limits", "%s", inner.msg);
+            document_fail(s, rc, limits, "spec.limits", "%s", inner.msg);
         }
     }
 }
 
-static void read_selectors(const struct source *s, const cJSON *spec, struct shared *out)
+static void read_selectors(const struct document_reader *s, const cJSON *spec, struct shared *out)
 {
-    const cJSON *list = required(s, spec, "selectors", "spec.selectors");
+    const cJSON *list = document_required(s, spec, "selectors", "spec.selectors");
     const cJSON *item = NULL;
     if (list != NULL && !cJSON_IsArray(list)) {
-        wrong_type(s, list, "spec.selectors", "an array");
+        document_wrong_type(s, list, "spec.selectors", "an array");
     }
     if (s->e->code != 0) {
         return;
@@ -570,36 +357,36 @@ static void read_selectors(const struct source *s, const cJSON *spec, struct sha
     {
         out->texts[out->count++] = cJSON_GetStringValue(item);
         if (!cJSON_IsString(item)) {
-            wrong_type(s, item, "spec.selectors", "an array of strings");
+            document_wrong_type(s, item, "spec.selectors", "an array of strings");
             return;
         }
     }
 }
 
 /* Leaves the spec as it would be in version 1. */
-static void read_shared_limits(const struct source *s, cJSON *spec, struct rules *r)
+static void read_shared_limits(const struct document_reader *s, cJSON *spec, struct rules *r)
 {
     struct shared shared = {.count = 0};
-    struct source with = *s;
-    with.shared = &shared;
     read_selectors(s, spec, &shared);
     if (s->e->code == 0) {
-        read_limits(&with, spec, r);
+        r->shared = &shared;
+        read_limits(s, spec, r);
+        r->shared = NULL;
     }
     free(shared.texts);
     free(shared.known);
     cJSON_DeleteItemFromObjectCaseSensitive(spec, "selectors");
 }
 
-static void read_spec(const struct source *s, struct rules *r)
+static void read_spec(const struct document_reader *s, struct rules *r)
 {
     static const char *const known[RULES_VERSIONS][6] = {
         [RULES_V1] = {"leaderElection", "limits", "labels", "webhook", NULL},
         [RULES_V2] = {"leaderElection", "limits", "labels", "webhook", "selectors", NULL},
     };
-    (void)required(s, s->root, "spec", "spec");
-    cJSON *spec = member(s->root, "spec");
-    (void)read_object(s, s->root, "spec", "spec", known[r->version]);
+    (void)document_required(s, s->root, "spec", "spec");
+    cJSON *spec = document_member(s->root, "spec");
+    (void)document_object(s, s->root, "spec", "spec", known[r->version]);
     read_leader_election(s, spec, r);
     read_webhook(s, spec);
     read_labels(s, spec, r);
@@ -610,95 +397,32 @@ static void read_spec(const struct source *s, struct rules *r)
     }
 }
 
-static bool checksum_shape(const char *text)
+static void read_document(const struct document_reader *s, struct rules *r)
 {
-    return strlen(text) == RULES_CHECKSUM_LEN && strncmp(text, "sha256:", 7) == 0 &&
-           strspn(text + 7, "0123456789abcdef") == SHA256_HEX_LEN;
-}
-
-/* Computes the checksum, after the selectors were put into canonical form, and compares. */
-static void read_checksum(const struct source *s, struct rules *r)
-{
-    struct buf text = BUF_INIT((size_t)4 * RULES_TEXT_MAX);
-    const cJSON *item = member(s->root, "checksum");
-    int rc = json_canonical(member(s->root, "spec"), &text);
-    if (rc == -ENOMEM) {
-        err_memory(s->e);
-    } else if (rc != 0) {
-        fail(s, rc, NULL, "spec", "cannot be put into canonical form");
-    } else if (text.len > RULES_TEXT_MAX - FRAME_MAX) {
-        /* However short it was written: programs write version 1, and read no more of it. */
-        fail(s, -E2BIG, NULL, "spec.limits",
-             "Too long: the rules have more than %d bytes in version 1", RULES_TEXT_MAX);
-    }
-    memcpy(r->checksum, "sha256:", 7);
-    sha256_hex(buf_data(&text), text.len, r->checksum + 7);
-    buf_reset(&text);
-    if (item == NULL) {
-        return;
-    }
-    if (!cJSON_IsString(item) || !checksum_shape(item->valuestring)) {
-        wrong_type(s, item, "checksum", "\"sha256:\" and 64 lower case hex digits");
-    } else if (strcmp(item->valuestring, r->checksum) != 0) {
-        fail(s, -EINVAL, item, "checksum",
-             "Invalid value: the spec has %s: it was changed after it was written, or damaged",
-             r->checksum);
-    }
-}
-
-static void read_document(const struct source *s, struct rules *r)
-{
+    /* However short it was written: programs write version 1, and read no more of it. */
+    char too_long[64];
+    (void)snprintf(too_long, sizeof too_long, "the rules have more than %d bytes in version 1",
+                   RULES_TEXT_MAX);
     if (!cJSON_IsObject(s->root)) {
         err_set(s->e, -EINVAL, "the document must be a JSON object");
         return;
     }
     r->version = read_version(s);
-    read_constant(s, "kind", RULES_KIND);
-    read_shard(s, r);
+    document_constant(s, "kind", RULES_KIND);
+    document_shard(s, &r->shard_namespace, &r->shard_name);
     read_generations(s, r);
     read_spec(s, r);
     if (s->e->code == 0) {
-        read_checksum(s, r);
+        document_checksum(s, RULES_TEXT_MAX - FRAME_MAX, "spec.limits", too_long, r->checksum);
     }
-}
-
-/* Without the byte order mark that editors of some systems write (RFC 8259 section 8.1). */
-static struct slice without_mark(struct slice text)
-{
-    static const struct slice mark = {.ptr = "\xef\xbb\xbf", .len = 3};
-    bool marked = text.len >= mark.len && memcmp(text.ptr, mark.ptr, mark.len) == 0;
-    return marked ? slice_of(text.ptr + mark.len, text.len - mark.len) : text;
-}
-
-/* A tree takes some 80 bytes for each value: those that nobody asked for are not to be many. */
-static int check_values(struct slice document, struct err *e)
-{
-    size_t all = json_count_values(document);
-    struct slice whole;
-    struct slice spec = {0};
-    if (all > RULES_VALUES_MAX) {
-        return err_set(e, -E2BIG, "the document has more than %d values", RULES_VALUES_MAX);
-    }
-    if (all <= RULES_VALUES_BESIDE_MAX) {
-        return 0;
-    }
-    if (json_scan_document(document, &whole, e) != 0) {
-        return e->code;
-    }
-    if (json_scan_member(whole, SLICE("spec"), &spec) != 1) {
-        spec = (struct slice){0}; /* none, or two */
-    }
-    if (all - json_count_values(spec) > RULES_VALUES_BESIDE_MAX) {
-        return err_set(e, -E2BIG, "the document has more than %d values outside of its spec",
-                       RULES_VALUES_BESIDE_MAX);
-    }
-    return 0;
 }
 
 static struct rules *parse(const char *text, size_t len, bool plain, struct err *e)
 {
+    static const struct document_bounds bounds = {
+        .bytes = RULES_TEXT_MAX, .values = RULES_VALUES_MAX, .beside = RULES_VALUES_BESIDE_MAX};
     struct err why = ERR_INIT;
-    struct slice document = without_mark(slice_of(text, len));
+    struct slice document = document_without_mark(slice_of(text, len));
     struct rules *r = calloc(1, sizeof *r);
     if (r == NULL) {
         err_memory(e);
@@ -706,13 +430,9 @@ static struct rules *parse(const char *text, size_t len, bool plain, struct err 
     }
     r->refs = 1;
     r->table.plain = plain;
-    if (len > RULES_TEXT_MAX) {
-        err_set(&why, -E2BIG, "the document has more than %d bytes", RULES_TEXT_MAX);
-    } else if (check_values(document, &why) == 0) {
-        r->document = json_parse(document.ptr, document.len, &why);
-    }
+    r->document = document_parse(document, &bounds, &why);
     if (why.code == 0) {
-        const struct source s = {
+        const struct document_reader s = {
             .text = document.ptr, .len = document.len, .root = r->document, .e = &why};
         read_document(&s, r);
     }
@@ -938,7 +658,7 @@ int rules_to_version(const struct rules *r, enum rules_version version, struct b
     buf_append_str(out, "\",\"namespace\":\"");
     buf_append_str(out, r->shard_namespace);
     buf_append_str(out, "\"},\"spec\":");
-    write_spec(member(r->document, "spec"), version, out);
+    write_spec(document_member(r->document, "spec"), version, out);
     if (r->voids != 0) {
         buf_printf(out, ",\"voids\":%llu", (unsigned long long)r->voids);
     }

@@ -20,6 +20,7 @@
 #include "base/byte_budget.h"
 #include "base/err.h"
 #include "base/slice.h"
+#include "document/reader.h"
 #include "kube/selector.h"
 
 #define RULES_API_VERSION "cmesh/v1"
@@ -52,7 +53,7 @@ enum rules_version rules_version_common(const char *text);
 /* Bytes of an encoded selector: kube-apiserver takes request heads of 1 MiB. */
 #define RULES_ESCAPED_MAX (1000 * 1000)
 
-#define RULES_CHECKSUM_LEN (7 + 64) /* "sha256:" and hex */
+#define RULES_CHECKSUM_LEN DOCUMENT_CHECKSUM_LEN
 
 struct rules;
 
@@ -109,7 +110,7 @@ bool rules_share(const struct rules *a, const struct rules *b);
 
 uint64_t rules_generation(const struct rules *r);
 /* Documents with larger ones are refused. */
-#define RULES_GENERATION_MAX (UINT64_C(1) << 52)
+#define RULES_GENERATION_MAX DOCUMENT_GENERATION_MAX
 /* Rules of this generation and of larger ones are void: these take their place all the same. 0:
  * there are none. So whoever writes rules of the largest generation there is does not have the last
  * word. */

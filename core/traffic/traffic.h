@@ -21,6 +21,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "document/reader.h"
 #include "kube/selector.h"
 #include "traffic/schedule.h"
 
@@ -39,7 +40,7 @@
 #define TRAFFIC_TIME_MAX_MS (INT64_C(7) * 24 * 3600 * 1000) /* of intervals and windows */
 #define TRAFFIC_PPM 1000000                                 /* parts of a percentage: always */
 
-#define TRAFFIC_CHECKSUM_LEN (7 + 64) /* "sha256:" and hex */
+#define TRAFFIC_CHECKSUM_LEN DOCUMENT_CHECKSUM_LEN
 
 enum traffic_trigger {
     TRAFFIC_NORMAL,       /* opens when a request is over the limit of its bucket */
