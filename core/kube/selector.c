@@ -470,6 +470,29 @@ bool selector_requirement_matches(const struct selector_requirement *r, const st
     return false;
 }
 
+static const struct slice *find_label(const struct selector_label *labels, size_t count,
+                                      struct slice key)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (slice_eq(labels[i].key, key)) {
+            return &labels[i].value;
+        }
+    }
+    return NULL;
+}
+
+bool selector_matches(const struct selector *s, const struct selector_label *labels, size_t count)
+{
+    size_t required;
+    const struct selector_requirement *r = selector_requirements(s, &required);
+    for (size_t i = 0; i < required; i++) {
+        if (!selector_requirement_matches(&r[i], find_label(labels, count, slice_str(r[i].key)))) {
+            return false;
+        }
+    }
+    return true;
+}
+
 size_t selector_weight_shared(const struct selector *s)
 {
     return heap_size(sizeof *s + s->count * sizeof s->items[0]);

@@ -96,6 +96,15 @@ size_t selector_weight_shared(const struct selector *s);
  */
 bool selector_requirement_matches(const struct selector_requirement *r, const struct slice *value);
 
+struct selector_label {
+    struct slice key;
+    struct slice value;
+};
+
+/* Whether an object with these labels satisfies all of it; of labels with the same key the first
+ * counts. */
+bool selector_matches(const struct selector *s, const struct selector_label *labels, size_t count);
+
 /* Same canonical text. */
 bool selector_equal(const struct selector *a, const struct selector *b);
 

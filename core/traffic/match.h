@@ -22,7 +22,7 @@
 
 /* What a request asks of the API server (kube/request_info.h). */
 struct traffic_request {
-    struct slice namespace; /* "" of what belongs to none: only `*` matches it */
+    struct slice namespace; /* "": it belongs to none */
     struct slice group;
     struct slice resource;
     struct slice subresource; /* "": none */
@@ -42,17 +42,11 @@ struct traffic_active {
     bool any_fault;
 };
 
-/* A label of the pod. */
-struct traffic_label {
-    struct slice key;
-    struct slice value;
-};
-
 /* Which policies are for a pod with these labels. */
 void traffic_active_set(struct traffic_active *a, const struct traffic *t,
-                        const struct traffic_label *labels, size_t count);
+                        const struct selector_label *labels, size_t count);
 /* Whether that policy is. */
-bool traffic_policy_selects(const struct traffic_policy *p, const struct traffic_label *labels,
+bool traffic_policy_selects(const struct traffic_policy *p, const struct selector_label *labels,
                             size_t count);
 
 /* The rules that a request meets, in the order of evaluation. */

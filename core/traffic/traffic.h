@@ -35,8 +35,9 @@
 #define TRAFFIC_NAMES_MAX 16384        /* groups, resources, verbs and namespaces that they name */
 #define TRAFFIC_LIST_MAX 1000          /* entries in one list */
 #define TRAFFIC_TOKEN_MAX 63           /* characters of a reset token */
-#define TRAFFIC_DELAY_MAX_MS (10 * 60 * 1000) /* of one fault, and of all that one request meets   \
-                                               */
+#define TRAFFIC_DELAY_MAX_MS                                                                       \
+    (10 * 60 * 1000) /* of one fault, and of all that one request meets                            \
+                      */
 #define TRAFFIC_TIME_MAX_MS (INT64_C(7) * 24 * 3600 * 1000) /* of intervals and windows */
 #define TRAFFIC_PPM 1000000                                 /* parts of a percentage: always */
 
@@ -48,11 +49,13 @@ enum traffic_trigger {
     TRAFFIC_FORCE_OPENED, /* refuses all */
     TRAFFIC_FORCE_CLOSED, /* refuses nothing */
     TRAFFIC_HEALTH,       /* opens when the API server fails or drags */
+    TRAFFIC_TRIGGERS,
 };
 
 enum traffic_recover {
     TRAFFIC_MANUAL,          /* stays open until its reset token changes */
     TRAFFIC_SLEEPING_WINDOW, /* closes, or with TRAFFIC_HEALTH lets probes through, after a time */
+    TRAFFIC_RECOVERS,
 };
 
 /* The texts of the document for these: "LimiterOnly" and so on. */

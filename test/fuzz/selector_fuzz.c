@@ -9,7 +9,6 @@
 #include "base/buf.h"
 #include "check.h"
 #include "kube/query.h"
-#include "selector_matches.h"
 
 #define LABELS_MAX 16
 

@@ -6,7 +6,6 @@
 
 #include "base/array.h"
 #include "patch_apply.h"
-#include "selector_matches.h"
 #include "json/json.h"
 
 /* ---- trees ---- */

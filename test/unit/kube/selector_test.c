@@ -10,8 +10,6 @@
 
 #include <cmocka.h>
 
-#include "selector_matches.h"
-
 static struct selector *parse(const char *text)
 {
     struct err e = ERR_INIT;

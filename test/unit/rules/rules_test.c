@@ -14,7 +14,6 @@
 #include "base/array.h"
 #include "crypto/digest.h"
 #include "entry_text.h"
-#include "selector_matches.h"
 
 #define HEAD                                                                                       \
     "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\n"                                      \

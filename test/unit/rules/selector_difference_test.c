@@ -12,7 +12,6 @@
 #include "base/array.h"
 #include "kube/query.h"
 #include "rules/rules.h"
-#include "selector_matches.h"
 
 /* NULL: everything. */
 static struct selector *parse(const char *text)

@@ -13,7 +13,6 @@
 
 #include "base/array.h"
 #include "entry_text.h"
-#include "selector_matches.h"
 #include "yaml/yaml.h"
 
 static const struct compile_options defaults = {

@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include "growth.h"
-#include "selector_matches.h"
 
 static struct selector *parse(const char *text)
 {

@@ -15,7 +15,6 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/buf.h"
-#include "selector_matches.h"
 
 /* "pods ns=1|apps/deployments ns=2|secrets,configmaps a": limits; NULL: no rules. */
 static struct rules *make(const char *limits)

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * traffic_internal.h - what a compiled traffic document is made of.
+ */
+#ifndef CORE_TRAFFIC_TRAFFIC_INTERNAL_H
+#define CORE_TRAFFIC_TRAFFIC_INTERNAL_H
+
+#include <cjson/cJSON.h>
+
+#include "traffic/row_table.h"
+#include "traffic/traffic.h"
+
+#define TRAFFIC_FRAME_MAX 1024 /* bytes of what traffic_to_json writes around the spec */
+
+/* The texts of the document, by their enums. */
+extern const char *const traffic_trigger_words[TRAFFIC_TRIGGERS];
+extern const char *const traffic_recover_words[TRAFFIC_RECOVERS];
+
+struct traffic {
+    size_t refs;
+    cJSON *document; /* what all strings below point into */
+    uint64_t generation;
+    char checksum[TRAFFIC_CHECKSUM_LEN + 1];
+    const char *shard_namespace;
+    const char *shard_name;
+    struct traffic_policy *policies;
+    size_t policy_count;
+    struct traffic_limiting *limitings;
+    size_t limiting_count;
+    struct traffic_fault *faults;
+    size_t fault_count;
+    struct schedule *schedules; /* one for each fault, used or not */
+    size_t name_count;          /* that resource rules have */
+    struct row_table limiting_rows;
+    struct row_table fault_rows;
+};
+
+#endif

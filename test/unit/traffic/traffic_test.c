@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "traffic/traffic.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/array.h"
+#include "crypto/digest.h"
+
+#define HEAD                                                                                       \
+    "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\n"                                    \
+    "\"shard\":{\"namespace\":\"ns\",\"name\":\"shard-a\"},\n\"generation\":7,\n"
+#define SPEC(members) HEAD "\"spec\":{" members "}}"
+#define ROW                                                                                        \
+    "{\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"verbs\":[\"delete\"],\"namespaces\":[\"*\"]" \
+    "}"
+#define POLICY(rules, list) "{\"name\":\"p\",\"pods\":\"\",\"" rules "\":[" list "]}"
+#define BREAKERS(list) SPEC("\"breakers\":[" POLICY("limitings", list) "]")
+#define FAULTS(list) SPEC("\"faults\":[" POLICY("rules", list) "]")
+#define LIMITING(members) "{\"name\":\"r\",\"resources\":[" ROW "]," members "}"
+#define FAULT(members) "{\"name\":\"f\",\"resources\":[{}]," members "}"
+#define BUCKET "\"bucket\":{\"burst\":1,\"limit\":1,\"intervalMs\":10000}"
+#define LIMITER "\"trigger\":\"LimiterOnly\"," BUCKET
+#define HEALTH(members)                                                                            \
+    BREAKERS(LIMITING(                                                                             \
+        "\"trigger\":\"Health\",\"recover\":{\"type\":\"Manual\"},\"health\":{" members "}"))
+
+static struct traffic *parse(const char *text)
+{
+    struct err e = ERR_INIT;
+    struct traffic *t = traffic_parse(text, strlen(text), &e);
+    if (t == NULL) {
+        fail_msg("%s: %s", text, e.msg);
+    }
+    return t;
+}
+
+static void whole_document(void **state)
+{
+    (void)state;
+    struct traffic *t = parse(SPEC(
+        "\"faults\":[{\"name\":\"slow\",\"pods\":\"\",\"rules\":["
+        "{\"name\":\"lists\",\"resources\":[{\"resources\":[\"pods\"],\"verbs\":[\"list\"]}],"
+        "\"delay\":{\"ms\":3000,\"ppm\":100000},\"abort\":{\"status\":503,\"ppm\":1000000},"
+        "\"when\":{\"start\":\"22:00:00\",\"end\":\"06:00:00\",\"daysOfWeek\":[1,5],"
+        "\"daysOfMonth\":[31],\"months\":[2],"
+        "\"zone\":{\"name\":\"Europe/Berlin\",\"rule\":\"CET-1CEST,M3.5.0,M10.5.0/3\"}}}]}],"
+        "\"breakers\":["
+        "{\"name\":\"z\",\"uid\":\"u-z\",\"pods\":\"b=1,a in (y,x)\",\"specHash\":\"0d9f\","
+        "\"reset\":{\"api\":\"t1\",\"gone\":\"t2\"},\"limitings\":["
+        "{\"name\":\"api\",\"resources\":[" ROW "],\"trigger\":\"Health\","
+        "\"health\":{\"windowMs\":10000,\"minimumRequests\":20,\"errorPercent\":50,\"slowMs\":2000,"
+        "\"slowPercent\":80,\"halfOpen\":3},\"recover\":{\"type\":\"SleepingWindow\","
+        "\"windowMs\":30000},\"maxInFlight\":9}]},"
+        "{\"name\":\"a\",\"pods\":\"\",\"limitings\":["
+        "{\"name\":\"one\",\"resources\":[" ROW "]," LIMITER "},"
+        "{\"name\":\"two\",\"resources\":[" ROW "],\"trigger\":\"Normal\"," BUCKET ","
+        "\"recover\":{\"type\":\"Manual\"}}]}]"));
+    assert_int_equal(traffic_generation(t), 7);
+    assert_string_equal(traffic_shard_namespace(t), "ns");
+    assert_string_equal(traffic_shard_name(t), "shard-a");
+    /* by name, whatever the order of the document */
+    assert_int_equal(traffic_policy_count(t), 3);
+    assert_string_equal(traffic_policy_at(t, 0)->name, "a");
+    assert_string_equal(traffic_policy_at(t, 0)->uid, "");
+    assert_string_equal(traffic_policy_at(t, 1)->name, "z");
+    assert_string_equal(traffic_policy_at(t, 1)->uid, "u-z");
+    assert_string_equal(traffic_policy_at(t, 1)->spec_hash, "0d9f");
+    assert_int_equal(traffic_policy_at(t, 2)->kind, TRAFFIC_FAULT_INJECTION);
+
+    assert_int_equal(traffic_limiting_count(t), 3);
+    const struct traffic_limiting *l = traffic_limiting_at(t, 0);
+    assert_string_equal(l->name, "one");
+    assert_ptr_equal(l->policy, traffic_policy_at(t, 0));
+    assert_int_equal(l->trigger, TRAFFIC_LIMITER_ONLY);
+    assert_true(l->has_bucket);
+    assert_int_equal(l->bucket.burst, 1);
+    assert_int_equal(l->bucket.limit, 1);
+    assert_int_equal(l->bucket.interval_ms, 10000);
+    assert_int_equal(l->max_in_flight, 0);
+    assert_string_equal(l->reset, "");
+    assert_string_equal(traffic_limiting_at(t, 1)->name, "two");
+    l = traffic_limiting_at(t, 2);
+    assert_int_equal(l->trigger, TRAFFIC_HEALTH);
+    assert_false(l->has_bucket);
+    assert_int_equal(l->max_in_flight, 9);
+    assert_int_equal(l->recover, TRAFFIC_SLEEPING_WINDOW);
+    assert_int_equal(l->window_ms, 30000);
+    assert_int_equal(l->health.window_ms, 10000);
+    assert_int_equal(l->health.minimum_requests, 20);
+    assert_int_equal(l->health.error_percent, 50);
+    assert_int_equal(l->health.slow_ms, 2000);
+    assert_int_equal(l->health.slow_percent, 80);
+    assert_int_equal(l->health.half_open, 3);
+    assert_string_equal(l->reset, "t1");
+
+    assert_int_equal(traffic_fault_count(t), 1);
+    const struct traffic_fault *f = traffic_fault_at(t, 0);
+    assert_int_equal(f->delay_ms, 3000);
+    assert_int_equal(f->delay_ppm, 100000);
+    assert_int_equal(f->abort_status, 503);
+    assert_int_equal(f->abort_ppm, TRAFFIC_PPM);
+    assert_int_equal(f->when->start, 79200);
+    assert_int_equal(f->when->days_of_week, 1 << 1 | 1 << 5);
+    assert_int_equal(f->when->days_of_month, UINT32_C(1) << 31);
+    assert_int_equal(f->when->months, 1 << 2);
+    assert_int_equal(f->when->zone.standard, 3600);
+    traffic_unref(t);
+}
+
+static void canonical(void **state)
+{
+    (void)state;
+    static const char spec[] =
+        "{\"breakers\":[{\"limitings\":[{\"bucket\":{\"burst\":1,\"intervalMs\":10000,\"limit\":1},"
+        "\"name\":\"r\",\"resources\":[{\"apiGroups\":[\"\"],\"namespaces\":[\"*\"],"
+        "\"resources\":[\"pods\"],\"verbs\":[\"delete\"]}],\"trigger\":\"LimiterOnly\"}],"
+        "\"name\":\"p\",\"pods\":\"a in (x,y),b=1\"}]}";
+    char hex[SHA256_HEX_LEN + 1];
+    char text[1024];
+    struct buf out = BUF_INIT(4096);
+    struct traffic *t = parse(SPEC("\"breakers\":[{\"pods\": \"b=1,  a in (y, x)\", \"name\":\"p\","
+                                   "\"limitings\":[" LIMITING(LIMITER) "]}]"));
+    sha256_hex(spec, strlen(spec), hex);
+    (void)snprintf(
+        text, sizeof text,
+        "{\"apiVersion\":\"cmesh/v1\",\"checksum\":\"sha256:%s\",\"generation\":7,"
+        "\"kind\":\"ShardTraffic\",\"shard\":{\"name\":\"shard-a\",\"namespace\":\"ns\"},"
+        "\"spec\":%s}",
+        hex, spec);
+    assert_int_equal(traffic_to_json(t, &out), 0);
+    assert_string_equal(buf_cstr(&out), text);
+    assert_string_equal(traffic_checksum(t) + 7, hex);
+    struct traffic *again = parse(text);
+    assert_string_equal(traffic_checksum(again), traffic_checksum(t));
+    traffic_unref(again);
+    traffic_unref(t);
+    buf_reset(&out);
+}
+
+static void no_policies(void **state)
+{
+    (void)state;
+    struct traffic *t = parse(SPEC(""));
+    assert_int_equal(traffic_policy_count(t), 0);
+    traffic_unref(traffic_ref(t));
+    traffic_unref(t);
+    traffic_unref(NULL);
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *message;
+    } cases[] = {
+        {"[]", "must be a JSON object"},
+        {"{", "line 1"},
+        {"{\"apiVersion\":\"cmesh/v2\"}", "line 1: apiVersion: Unsupported value: \"cmesh/v2\""},
+        {"{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\"}", "kind: Unsupported value"},
+        {HEAD "\"x\":1}", "spec: Required value"},
+        {HEAD "\"spec\":[]}", "line 4: spec: Invalid value: must be an object"},
+        {SPEC("\"limits\":[]"), "line 4: spec: unknown field \"limits\""},
+        {SPEC("\"breakers\":{}"), "spec.breakers: Invalid value: must be an array"},
+        {SPEC("\"breakers\":[1]"), "spec.breakers[0]: Invalid value: must be an object"},
+        {SPEC("\"breakers\":[{\"pods\":\"\"}]"), "spec.breakers[0].name: Required value"},
+        {SPEC("\"breakers\":[{\"name\":\"p\",\"limitings\":[]}]"),
+         "spec.breakers[0].pods: Required value"},
+        {SPEC("\"breakers\":[{\"name\":\"p\",\"pods\":\"a in\",\"limitings\":[]}]"),
+         "spec.breakers[0].pods: Invalid value: \"a in\""},
+        {SPEC("\"breakers\":[{\"name\":\"p\",\"pods\":\"\"}]"),
+         "spec.breakers[0].limitings: Required value"},
+        {SPEC("\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"limitings\":[]}]"),
+         "spec.breakers[0].limitings: Required value: must have at least one entry"},
+        {SPEC("\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"rules\":[]}]"),
+         "spec.breakers[0]: unknown field \"rules\""},
+        {SPEC("\"breakers\":[" POLICY("limitings", LIMITING(LIMITER)) "," POLICY(
+             "limitings", LIMITING(LIMITER)) "]"),
+         "spec.breakers: Duplicate value: \"p\""},
+        {SPEC("\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"reset\":{\"r\":\"\"},"
+              "\"limitings\":[" LIMITING(LIMITER) "]}]"),
+         "spec.breakers[0].reset: Invalid value"},
+        {BREAKERS(LIMITING(LIMITER) "," LIMITING(LIMITER)),
+         "spec.breakers[0].limitings[1].name: Duplicate value: \"r\""},
+        {BREAKERS("{\"name\":\"a:b\"}"),
+         "spec.breakers[0].limitings[0].name: Invalid value: \"a:b\""},
+        {BREAKERS("{\"name\":\"r\",\"trigger\":\"Normal\"}"),
+         "spec.breakers[0].limitings[0].bucket: Required value"},
+        {BREAKERS(LIMITING("\"trigger\":\"Normal\"," BUCKET)),
+         "spec.breakers[0].limitings[0].recover: Required value"},
+        {BREAKERS(LIMITING("\"trigger\":\"LimiterOnly\"")), "limitings[0].bucket: Required value"},
+        {BREAKERS(LIMITING("\"trigger\":\"normal\"")), "trigger: Unsupported value: \"normal\""},
+        {BREAKERS(LIMITING(LIMITER ",\"maxInFlight\":0")),
+         "maxInFlight: Invalid value: must be an integer from 1 to 4294967295"},
+        {BREAKERS(LIMITING(LIMITER ",\"maxInFlight\":1.5")), "maxInFlight: Invalid value"},
+        {BREAKERS(LIMITING("\"trigger\":\"LimiterOnly\",\"bucket\":{\"burst\":1,\"limit\":-1,"
+                           "\"intervalMs\":1}")),
+         "bucket.limit: Invalid value"},
+        {BREAKERS(LIMITING("\"trigger\":\"LimiterOnly\",\"bucket\":{\"burst\":1,\"limit\":1,"
+                           "\"intervalMs\":0}")),
+         "bucket.intervalMs: Invalid value: must be an integer from 1 to 604800000"},
+        {BREAKERS(LIMITING("\"trigger\":\"Normal\"," BUCKET
+                           ",\"recover\":{\"type\":\"SleepingWindow\"}")),
+         "recover.windowMs: Required value"},
+        {BREAKERS(LIMITING("\"trigger\":\"Health\",\"recover\":{\"type\":\"Manual\"}")),
+         "limitings[0].health: Required value"},
+        {BREAKERS(LIMITING(LIMITER ",\"health\":{}")),
+         "health: Forbidden: only with the trigger Health"},
+        {HEALTH("\"windowMs\":10,\"minimumRequests\":1"),
+         "health: Required value: errorPercent, or"},
+        {HEALTH("\"windowMs\":10,\"minimumRequests\":1,\"slowMs\":1"),
+         "slowMs and slowPercent go together"},
+        {HEALTH("\"windowMs\":10,\"minimumRequests\":0,\"errorPercent\":1"),
+         "minimumRequests: Invalid value"},
+        {HEALTH("\"windowMs\":9,\"minimumRequests\":1,\"errorPercent\":1"),
+         "windowMs: Invalid value"},
+        {HEALTH("\"windowMs\":10,\"minimumRequests\":1,\"errorPercent\":101"),
+         "errorPercent: Invalid value"},
+        {BREAKERS("{\"name\":\"r\"," LIMITER "}"), "limitings[0].resources: Required value"},
+        {BREAKERS("{\"name\":\"r\"," LIMITER ",\"resources\":[]}"), "must have at least one entry"},
+        {BREAKERS("{\"name\":\"r\"," LIMITER ",\"resources\":[{\"apiGroups\":[\"\"]}]}"),
+         "limitings[0].resources[0].namespaces: Required value"},
+        {BREAKERS("{\"name\":\"r\"," LIMITER ",\"resources\":[{\"namespaces\":[\"*\"],"
+                  "\"apiGroups\":[\"\"],\"verbs\":[\"get\"],\"resources\":[\"pods/\"]}]}"),
+         "resources[0].resources[0]: Invalid value: \"pods/\""},
+        {BREAKERS("{\"name\":\"r\"," LIMITER ",\"resources\":[{\"namespaces\":[\"*\"],"
+                  "\"apiGroups\":[\"\"],\"verbs\":[\"get\",\"get\"],\"resources\":[\"pods\"]}]}"),
+         "verbs[1]: Duplicate value: \"get\""},
+        {FAULTS("{\"name\":\"f\",\"resources\":[{}]}"), "rules[0]: Required value: delay or abort"},
+        {FAULTS(FAULT("\"delay\":{\"ms\":600001,\"ppm\":1}")), "delay.ms: Invalid value"},
+        {FAULTS(FAULT("\"delay\":{\"ms\":1,\"ppm\":1000001}")), "delay.ppm: Invalid value"},
+        {FAULTS(FAULT("\"abort\":{\"status\":200,\"ppm\":1}")), "abort.status: Invalid value"},
+        {FAULTS(FAULT("\"delay\":{\"ms\":1,\"ppm\":1},\"when\":{\"start\":\"01:00:00\"}")),
+         "when: Required value: start and end go together"},
+        {FAULTS(FAULT("\"delay\":{\"ms\":1,\"ppm\":1},\"when\":{\"start\":\"1\",\"end\":\"2\"}")),
+         "when.start: Invalid value: \"1\""},
+        {FAULTS(FAULT("\"delay\":{\"ms\":1,\"ppm\":1},\"when\":{\"daysOfWeek\":[7]}")),
+         "when.daysOfWeek: Invalid value: must be integers from 0 to 6"},
+        {FAULTS(FAULT("\"delay\":{\"ms\":1,\"ppm\":1},\"when\":{\"months\":[0]}")),
+         "when.months: Invalid value"},
+        {FAULTS(FAULT("\"delay\":{\"ms\":1,\"ppm\":1},\"when\":{\"zone\":{\"rule\":\"X\"}}")),
+         "when.zone.rule: Invalid value: \"X\" is no time zone rule"},
+        {FAULTS(
+             FAULT("\"delay\":{\"ms\":1,\"ppm\":1}") "," FAULT("\"delay\":{\"ms\":1,\"ppm\":1}")),
+         "rules[1].name: Duplicate value: \"f\""},
+        /* wrong in a rule, the policies not in the order of their names */
+        {SPEC("\"breakers\":[{\"name\":\"q\",\"pods\":\"a\",\"limitings\":[1]},"
+              "{\"name\":\"p\",\"pods\":\"b\",\"limitings\":[1]}]"),
+         "spec.breakers[1].limitings[0]: Invalid value: must be an object"},
+        {HEAD "\"checksum\":\"sha256:00\",\"spec\":{}}",
+         "checksum: Invalid value: must be \"sha256:\""},
+        {HEAD "\"checksum\":\"sha256:"
+              "0000000000000000000000000000000000000000000000000000000000000000\",\"spec\":{}}",
+         "it was changed after it was written, or damaged"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err e = ERR_INIT;
+        struct traffic *t = traffic_parse(cases[i].text, strlen(cases[i].text), &e);
+        if (t != NULL || e.code != -EINVAL || strstr(e.msg, cases[i].message) == NULL) {
+            fail_msg("%s: %d %s", cases[i].text, e.code, e.msg);
+        }
+    }
+}
+
+/* A breaker with so many rules, each with one resource rule of so many namespaces. */
+static void write_rules(struct buf *out, const char *policy, size_t rules, size_t namespaces)
+{
+    buf_printf(out, "{\"name\":\"%s\",\"pods\":\"\",\"limitings\":[", policy);
+    for (size_t i = 0; i < rules; i++) {
+        buf_printf(out,
+                   "%s{\"name\":\"r%zu\"," LIMITER ",\"resources\":[{\"apiGroups\":[\"\"],"
+                   "\"resources\":[\"pods\"],\"verbs\":[\"get\"],\"namespaces\":[",
+                   i == 0 ? "" : ",", i);
+        for (size_t n = 0; n < namespaces; n++) {
+            buf_printf(out, "%s\"n%zu\"", n == 0 ? "" : ",", n);
+        }
+        buf_append_str(out, "]}]}");
+    }
+    buf_append_str(out, "]}");
+}
+
+static int parse_many(size_t policies, size_t rules, size_t namespaces, struct err *e)
+{
+    struct buf out = BUF_INIT(64 << 20);
+    buf_append_str(&out, HEAD "\"spec\":{\"breakers\":[");
+    for (size_t i = 0; i < policies; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "p%zu", i);
+        buf_append_str(&out, i == 0 ? "" : ",");
+        write_rules(&out, name, rules, namespaces);
+    }
+    buf_append_str(&out, "]}}");
+    assert_int_equal(buf_error(&out), 0);
+    *e = (struct err)ERR_INIT;
+    struct traffic *t = traffic_parse((const char *)buf_data(&out), out.len, e);
+    int rc = t == NULL ? e->code : 0;
+    traffic_unref(t);
+    buf_reset(&out);
+    return rc;
+}
+
+static void bounds(void **state)
+{
+    (void)state;
+    struct err e;
+    assert_int_equal(
+        parse_many(TRAFFIC_POLICIES_MAX, TRAFFIC_ROWS_MAX / TRAFFIC_POLICIES_MAX, 1, &e), 0);
+    assert_int_equal(parse_many(TRAFFIC_POLICIES_MAX + 1, 1, 1, &e), -E2BIG);
+    assert_int_equal(parse_many(1, TRAFFIC_ROWS_MAX, 1, &e), 0);
+    assert_int_equal(parse_many(1, TRAFFIC_ROWS_MAX + 1, 1, &e), -E2BIG);
+    assert_int_equal(parse_many(1, 1, TRAFFIC_LIST_MAX, &e), 0);
+    assert_int_equal(parse_many(1, 1, TRAFFIC_LIST_MAX + 1, &e), -E2BIG);
+    assert_int_equal(parse_many(1, 16, TRAFFIC_LIST_MAX, &e), 0);
+    assert_int_equal(parse_many(1, 17, TRAFFIC_LIST_MAX, &e), -E2BIG);
+    assert_non_null(strstr(e.msg, "more than 16384 names"));
+    assert_int_equal(parse_many(1, 300, TRAFFIC_LIST_MAX, &e), -E2BIG);
+    assert_non_null(strstr(e.msg, "more than 1048576 bytes"));
+}
+
+static bool same(const char *a, const char *b)
+{
+    struct traffic *x = parse(a);
+    struct traffic *y = parse(b);
+    bool result = traffic_limiting_same(traffic_limiting_at(x, 0), traffic_limiting_at(y, 0));
+    traffic_unref(x);
+    traffic_unref(y);
+    return result;
+}
+
+#define OF_UID(uid, name, list)                                                                    \
+    SPEC("\"breakers\":[{\"name\":\"" name "\",\"uid\":\"" uid                                     \
+         "\",\"pods\":\"\",\"limitings\":[" list "]}]")
+
+static void same_state(void **state)
+{
+    (void)state;
+    static const char base[] = OF_UID("1", "p", LIMITING(LIMITER));
+    assert_true(same(base, base));
+    assert_true(same(base, OF_UID("1", "q", LIMITING(LIMITER))));
+    assert_false(same(base, OF_UID("2", "p", LIMITING(LIMITER))));
+    assert_true(same(base, OF_UID("", "p", LIMITING(LIMITER))));
+    assert_false(same(base, OF_UID("", "q", LIMITING(LIMITER))));
+    assert_true(
+        same(base, OF_UID("1", "p",
+                          "{\"name\":\"r\"," LIMITER ",\"resources\":[{\"apiGroups\":[\"*\"],"
+                          "\"resources\":[\"*\"],\"verbs\":[\"*\"],\"namespaces\":[\"*\"]}]}")));
+    assert_false(same(base, OF_UID("1", "p", LIMITING(LIMITER ",\"maxInFlight\":1"))));
+    assert_false(same(base, OF_UID("1", "p", LIMITING("\"trigger\":\"ForceOpened\"," BUCKET))));
+    assert_false(same(base, OF_UID("1", "p",
+                                   LIMITING("\"trigger\":\"LimiterOnly\",\"bucket\":"
+                                            "{\"burst\":2,\"limit\":1,\"intervalMs\":10000}"))));
+    assert_false(same(base, OF_UID("1", "p",
+                                   LIMITING("\"trigger\":\"LimiterOnly\",\"bucket\":"
+                                            "{\"burst\":1,\"limit\":2,\"intervalMs\":10000}"))));
+    assert_false(same(base, OF_UID("1", "p",
+                                   LIMITING("\"trigger\":\"LimiterOnly\",\"bucket\":"
+                                            "{\"burst\":1,\"limit\":1,\"intervalMs\":9999}"))));
+    static const char health[] = HEALTH("\"windowMs\":10,\"minimumRequests\":1,\"errorPercent\":1");
+    assert_true(same(health, health));
+    assert_false(same(health, HEALTH("\"windowMs\":11,\"minimumRequests\":1,\"errorPercent\":1")));
+    assert_false(same(health, HEALTH("\"windowMs\":10,\"minimumRequests\":2,\"errorPercent\":1")));
+    assert_false(same(health, HEALTH("\"windowMs\":10,\"minimumRequests\":1,\"errorPercent\":2")));
+    assert_false(same(health, HEALTH("\"windowMs\":10,\"minimumRequests\":1,\"errorPercent\":1,"
+                                     "\"halfOpen\":2")));
+    assert_false(same(health, HEALTH("\"windowMs\":10,\"minimumRequests\":1,\"errorPercent\":1,"
+                                     "\"slowMs\":2,\"slowPercent\":2")));
+    static const char window[] =
+        BREAKERS(LIMITING("\"trigger\":\"Normal\"," BUCKET
+                          ",\"recover\":{\"type\":\"SleepingWindow\",\"windowMs\":5}"));
+    assert_false(same(window, BREAKERS(LIMITING("\"trigger\":\"Normal\"," BUCKET
+                                                ",\"recover\":{\"type\":\"Manual\"}"))));
+    assert_false(same(
+        window, BREAKERS(LIMITING("\"trigger\":\"Normal\"," BUCKET
+                                  ",\"recover\":{\"type\":\"SleepingWindow\",\"windowMs\":6}"))));
+}
+
+static void words(void **state)
+{
+    (void)state;
+    assert_string_equal(traffic_trigger_text(TRAFFIC_FORCE_OPENED), "ForceOpened");
+    assert_string_equal(traffic_recover_text(TRAFFIC_SLEEPING_WINDOW), "SleepingWindow");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_document), cmocka_unit_test(canonical),
+        cmocka_unit_test(no_policies),    cmocka_unit_test(refused),
+        cmocka_unit_test(bounds),         cmocka_unit_test(same_state),
+        cmocka_unit_test(words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
