@@ -282,7 +282,7 @@ static void ask_state(struct delivery *d)
     struct err e = ERR_INIT;
     const char *trouble = d->o.trouble == NULL ? NULL : d->o.trouble(d->o.data);
     set_state(d, STATE_ASKING);
-    if (control_client_get(d->client, trouble, on_asked, d, &e) != 0) {
+    if (control_client_get(d->client, CONTROL_RULES, trouble, on_asked, d, &e) != 0) {
         retry_later(d, e.msg);
     }
 }
@@ -318,7 +318,7 @@ static void offer_rules(struct delivery *d)
     if (rc == 0) {
         d->status.offers++;
         struct slice document = buf_slice(&text);
-        rc = control_client_put(d->client, document, on_offered, d, &e);
+        rc = control_client_put(d->client, CONTROL_RULES, document, on_offered, d, &e);
     } else {
         err_set(&e, rc, "cannot write the rules as text: %s", err_text(rc));
     }

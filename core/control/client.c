@@ -17,6 +17,7 @@ struct control_client {
     struct http_client *http;
     struct http_fetch *fetch; /* NULL: no call is under way */
     uint64_t timeout_ms;
+    enum control_document document; /* of the call under way */
     control_client_cb cb;
     void *data;
     char path[SOCKET_FILE_PATH_SIZE];
@@ -51,10 +52,12 @@ struct control_client *control_client_new(struct net_loop *l,
     return c;
 }
 
-/* What a status other than 200 means to the caller. */
-static int code_of(unsigned status)
+/* What a status other than 200 means to the caller. Rules are known by all versions. */
+static int code_of(unsigned status, enum control_document d)
 {
     switch (status) {
+    case 404:
+        return d == CONTROL_RULES ? -EPROTO : -ENOSYS;
     case 400:
     case 413:
         return -EINVAL;
@@ -70,9 +73,9 @@ static int code_of(unsigned status)
 static void explain(const struct control_client *c, const struct http_answer *a, struct err *e)
 {
     char why[ERR_MSG_MAX];
-    int code = code_of(a->status);
+    int code = code_of(a->status, c->document);
     control_error_decode(a->body, why);
-    if (code == -EPROTO || why[0] == '\0') {
+    if (code == -EPROTO || code == -ENOSYS || why[0] == '\0') {
         (void)err_set(e, code, "%s answered with status %u%s%s", c->path, a->status,
                       why[0] != '\0' ? ": " : "", why);
     } else {
@@ -112,8 +115,16 @@ static void on_answer(void *data, const struct http_answer *a, const struct err 
     c->cb(c->data, rc == 0 ? &state : NULL, rc == 0 && changed, rc == 0 ? NULL : &why);
 }
 
-static int begin_call(struct control_client *c, struct slice method, struct slice target,
-                      struct slice body, control_client_cb cb, void *data, struct err *e)
+/* `to`: the target with its query. */
+struct request {
+    struct slice method;
+    struct slice to;
+    struct slice body;
+    enum control_document document;
+};
+
+static int begin_call(struct control_client *c, const struct request *r, control_client_cb cb,
+                      void *data, struct err *e)
 {
     if (c->fetch != NULL) {
         return err_set(e, -EBUSY, "%s: another call is in progress", c->path);
@@ -124,15 +135,16 @@ static int begin_call(struct control_client *c, struct slice method, struct slic
     };
     struct http_fetch_options o = {
         .via = http_client_requester(c->http),
-        .method = method,
-        .target = target,
+        .method = r->method,
+        .target = r->to,
         .headers = headers,
-        .header_count = body.ptr != NULL ? 2 : 1,
-        .body = body,
+        .header_count = r->body.ptr != NULL ? 2 : 1,
+        .body = r->body,
         .answer_max = CONTROL_BODY_MAX,
         .timeout_ms = c->timeout_ms,
     };
     struct err why = ERR_INIT;
+    c->document = r->document;
     c->cb = cb;
     c->data = data;
     c->fetch = http_fetch_start(c->loop, &o, on_answer, c, &why);
@@ -143,28 +155,50 @@ static int begin_call(struct control_client *c, struct slice method, struct slic
     return 0;
 }
 
-int control_client_put(struct control_client *c, struct slice text, control_client_cb cb,
-                       void *data, struct err *e)
+int control_client_put(struct control_client *c, enum control_document d, struct slice text,
+                       control_client_cb cb, void *data, struct err *e)
 {
-    if (text.len > RULES_TEXT_MAX) {
-        return err_set(e, -EMSGSIZE, "the document has more than %d bytes", RULES_TEXT_MAX);
+    size_t max = control_document_max(d);
+    if (text.len > max) {
+        return err_set(e, -EMSGSIZE, "the document has more than %zu bytes", max);
     }
-    return begin_call(c, SLICE("PUT"), SLICE(CONTROL_RULES_TARGET),
-                      text.ptr != NULL ? text : SLICE(""), cb, data, e);
+    const struct request r = {
+        .method = SLICE("PUT"),
+        .to = slice_str(control_target(d)),
+        .body = text.ptr != NULL ? text : SLICE(""),
+        .document = d,
+    };
+    return begin_call(c, &r, cb, data, e);
 }
 
-int control_client_get(struct control_client *c, const char *trouble, control_client_cb cb,
-                       void *data, struct err *e)
+int control_client_delete(struct control_client *c, enum control_document d, control_client_cb cb,
+                          void *data, struct err *e)
+{
+    const struct request r = {
+        .method = SLICE("DELETE"),
+        .to = slice_str(control_target(d)),
+        .document = d,
+    };
+    return begin_call(c, &r, cb, data, e);
+}
+
+int control_client_get(struct control_client *c, enum control_document d, const char *trouble,
+                       control_client_cb cb, void *data, struct err *e)
 {
     struct buf target = BUF_INIT(TARGET_MAX);
-    buf_append_str(&target, CONTROL_RULES_TARGET);
+    buf_append_str(&target, control_target(d));
     if (trouble != NULL) {
         buf_append_str(&target, "?" CONTROL_TROUBLE "=");
         query_encode(slice_str(trouble), &target);
     }
     int rc = buf_error(&target);
     if (rc == 0) {
-        rc = begin_call(c, SLICE("GET"), buf_slice(&target), (struct slice){0}, cb, data, e);
+        const struct request r = {
+            .method = SLICE("GET"),
+            .to = buf_slice(&target),
+            .document = d,
+        };
+        rc = begin_call(c, &r, cb, data, e);
     } else {
         (void)err_set(e, rc, "%s", err_text(rc));
     }

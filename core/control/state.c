@@ -10,6 +10,30 @@
 #include "control/status.h"
 #include "json/json.h"
 
+static const struct {
+    const char *target;
+    const char *text;
+    size_t max;
+} documents[CONTROL_DOCUMENTS] = {
+    [CONTROL_RULES] = {"/v1/rules", "rules", RULES_TEXT_MAX},
+    [CONTROL_TRAFFIC] = {"/v1/traffic", "traffic policies", TRAFFIC_TEXT_MAX},
+};
+
+const char *control_target(enum control_document d)
+{
+    return documents[d].target;
+}
+
+const char *control_document_text(enum control_document d)
+{
+    return documents[d].text;
+}
+
+size_t control_document_max(enum control_document d)
+{
+    return documents[d].max;
+}
+
 void control_state_set(struct control_state *s, const struct rules *r, int64_t since,
                        const char *reason)
 {

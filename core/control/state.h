@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.h - what localproxy says on its control socket: the rules that it enforces, or why not.
+ * state.h - what localproxy says on its control socket: the rules that it enforces, or why not; and
+ * the same of each further kind of document.
  *
  * README.md beside this file documents the protocol.
  */
@@ -15,11 +16,25 @@
 #include "base/slice.h"
 #include "kube/name.h"
 #include "rules/rules.h"
+#include "traffic/traffic.h"
 
 #define CONTROL_VERSION 1
-#define CONTROL_RULES_TARGET "/v1/rules"
-/* In the query of GET: what keeps the caller from handing over rules. */
+/* In the query of GET: what keeps the caller from handing over documents. */
 #define CONTROL_TROUBLE "trouble"
+
+/* What is handed over. Each has its own target, and none waits for another. */
+enum control_document {
+    CONTROL_RULES,
+    CONTROL_TRAFFIC, /* that there are none may be handed over, too */
+    CONTROL_DOCUMENTS,
+};
+
+/* "/v1/rules" */
+const char *control_target(enum control_document d);
+/* "rules": what messages call them. */
+const char *control_document_text(enum control_document d);
+/* Bytes of a document. */
+size_t control_document_max(enum control_document d);
 
 /* Bytes of an answer's body. */
 #define CONTROL_BODY_MAX (16 * 1024)
@@ -32,13 +47,16 @@ struct control_state {
     char checksum[RULES_CHECKSUM_LEN + 1];
     int64_t since;            /* when they were put in force: seconds since 1970 */
     bool unsettled;           /* writes to what they took away are under way, or may be executed */
-    char reason[ERR_MSG_MAX]; /* why no rules are enforced */
+    char reason[ERR_MSG_MAX]; /* why none are enforced */
 };
 
 /* `r` enforced since `since`; NULL: none is, for `reason` (cut to fit; NULL or "": no rules were
  * given yet). */
 void control_state_set(struct control_state *s, const struct rules *r, int64_t since,
                        const char *reason);
+/* The same of traffic policies (NULL or "" as reason: there are none). */
+void control_state_set_traffic(struct control_state *s, const struct traffic *t, int64_t since,
+                               const char *reason);
 
 /* Appends the JSON body. `changed` (of the answer to a PUT) is left out when NULL. 0, -ENOBUFS,
  * -ENOMEM, or -EINVAL when `since` is not in the years 1970 to 9999. */

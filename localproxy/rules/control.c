@@ -23,11 +23,17 @@ enum {
     TROUBLE_MAX = ERR_MSG_MAX, /* bytes; what says more is not heard */
 };
 
+/* Documents of one kind, and what is done with them. */
+struct service {
+    enum control_document document;
+    const struct control_handlers *handlers; /* NULL: they are not known */
+    void *data;
+};
+
 struct control {
     struct net_loop *loop;
     struct http_server *server;
-    const struct control_handlers *handlers;
-    void *data;
+    struct service services[CONTROL_DOCUMENTS];
 };
 
 /* COLLECTING -> RELOADING (the handlers have it) -> ANSWERED (it waits for its exchange to end) */
@@ -43,28 +49,40 @@ static const struct state_machine machine = {
 struct call {
     struct control_call public;
     struct http_collect collect;
-    struct control *control;
+    const struct service *service;
     struct net_deadline limit; /* for the body to come */
     enum call_state state;
 };
 
 /* ---- answers ---- */
 
-static int respond(struct http_exchange *x, unsigned code, const struct buf *body)
+static int respond(struct http_exchange *x, unsigned code, const struct buf *body,
+                   const struct http_header *header)
 {
-    const struct http_header allow = {SLICE("Allow"), SLICE("GET, HEAD, PUT")};
-    return http_respond(x, code, SLICE("application/json"), buf_slice(body), &allow,
-                        code == 405 ? 1 : 0);
+    return http_respond(x, code, SLICE("application/json"), buf_slice(body), header,
+                        header != NULL ? 1 : 0);
 }
 
-static int respond_state(const struct control *c, struct http_exchange *x, const bool *changed)
+static int respond_state(const struct service *s, struct http_exchange *x, const bool *changed)
 {
     struct control_state state;
     struct buf body = BUF_INIT(CONTROL_BODY_MAX);
-    c->handlers->describe(c->data, &state);
+    s->handlers->describe(s->data, &state);
     int rc = control_state_encode(&state, changed, &body);
     if (rc == 0) {
-        rc = respond(x, 200, &body);
+        rc = respond(x, 200, &body, NULL);
+    }
+    buf_reset(&body);
+    return rc;
+}
+
+static int respond_error_with(struct http_exchange *x, unsigned code, const char *why,
+                              const struct http_header *header)
+{
+    struct buf body = BUF_INIT(CONTROL_BODY_MAX);
+    int rc = control_error_encode(why, &body);
+    if (rc == 0) {
+        rc = respond(x, code, &body, header);
     }
     buf_reset(&body);
     return rc;
@@ -72,13 +90,16 @@ static int respond_state(const struct control *c, struct http_exchange *x, const
 
 static int respond_error(struct http_exchange *x, unsigned code, const char *why)
 {
-    struct buf body = BUF_INIT(CONTROL_BODY_MAX);
-    int rc = control_error_encode(why, &body);
-    if (rc == 0) {
-        rc = respond(x, code, &body);
-    }
-    buf_reset(&body);
-    return rc;
+    return respond_error_with(x, code, why, NULL);
+}
+
+static int refuse_method(const struct service *s, struct http_exchange *x)
+{
+    const struct http_header allow = {SLICE("Allow"), SLICE("GET, HEAD, PUT")};
+    const struct http_header allow_more = {SLICE("Allow"), SLICE("GET, HEAD, PUT, DELETE")};
+    return s->handlers->remove == NULL
+               ? respond_error_with(x, 405, "only GET and PUT are supported", &allow)
+               : respond_error_with(x, 405, "only GET, PUT and DELETE are supported", &allow_more);
 }
 
 /* Without memory for an answer the peer sees its connection closed. */
@@ -138,7 +159,7 @@ static void refuse_call(struct call *r, unsigned code, const char *why)
 static void on_body(struct http_collect *collect, struct slice body, const struct err *e)
 {
     struct call *r = LIST_ITEM(collect, struct call, collect);
-    struct control *c = r->control;
+    const struct service *s = r->service;
     struct err why = ERR_INIT;
     net_deadline_clear(&r->limit);
     if (r->state != CALL_COLLECTING) {
@@ -149,7 +170,7 @@ static void on_body(struct http_collect *collect, struct slice body, const struc
         return;
     }
     set_state(r, CALL_RELOADING);
-    int rc = c->handlers->reload(c->data, body, &r->public, &why);
+    int rc = s->handlers->reload(s->data, body, &r->public, &why);
     if (rc != 0) {
         refuse_call(r, status_of(rc), why.msg);
     }
@@ -159,8 +180,9 @@ static void on_close(struct http_collect *collect, const struct err *e)
 {
     (void)e;
     struct call *r = LIST_ITEM(collect, struct call, collect);
-    if (r->state == CALL_RELOADING) {
-        r->control->handlers->forget(r->control->data, &r->public);
+    const struct service *s = r->service;
+    if (r->state == CALL_RELOADING && s->handlers->forget != NULL) {
+        s->handlers->forget(s->data, &r->public);
     }
     call_free(r);
 }
@@ -175,19 +197,29 @@ static void on_limit(struct net_deadline *d)
     refuse_call(LIST_ITEM(d, struct call, limit), 408, "timeout waiting for the document");
 }
 
-static void take_document(struct control *c, struct http_exchange *x, const struct http_head *head)
+static void refuse_large(struct call *r)
 {
+    refuse_call(r, 413,
+                r->service->document == CONTROL_RULES
+                    ? "the document exceeds the size limit of a rules document"
+                    : "the document exceeds the size limit of a traffic document");
+}
+
+static void take_document(struct control *c, const struct service *s, struct http_exchange *x,
+                          const struct http_head *head)
+{
+    size_t max = control_document_max(s->document);
     struct call *r = calloc(1, sizeof *r);
     if (r == NULL) {
         end_exchange(x, respond_error(x, 503, "out of memory"));
         return;
     }
-    r->control = c;
-    http_collect_init(&r->collect, RULES_TEXT_MAX, &collect_handlers);
+    r->service = s;
+    http_collect_init(&r->collect, max, &collect_handlers);
     http_collect_take(&r->collect, x);
     net_deadline_init(&r->limit, on_limit);
-    if (head->framing == HTTP_BODY_LENGTH && head->content_length > RULES_TEXT_MAX) {
-        refuse_call(r, 413, "the document exceeds the size limit of a rules document");
+    if (head->framing == HTTP_BODY_LENGTH && head->content_length > max) {
+        refuse_large(r);
         return;
     }
     net_deadline_set(c->loop, &r->limit, BODY_TIMEOUT_MS);
@@ -196,7 +228,17 @@ static void take_document(struct control *c, struct http_exchange *x, const stru
 void control_done(struct control_call *done, bool changed)
 {
     struct call *r = LIST_ITEM(done, struct call, public);
-    call_answered(r, respond_state(r->control, r->collect.x, &changed));
+    call_answered(r, respond_state(r->service, r->collect.x, &changed));
+}
+
+static int remove_document(const struct service *s, struct http_exchange *x)
+{
+    struct control_state before;
+    struct err why = ERR_INIT;
+    s->handlers->describe(s->data, &before);
+    int rc = s->handlers->remove(s->data, &why);
+    return rc == 0 ? respond_state(s, x, &before.enforcing)
+                   : respond_error(x, status_of(rc), why.msg);
 }
 
 /* ---- requests ---- */
@@ -208,27 +250,44 @@ static bool of_other_version(struct slice path)
            isdigit((unsigned char)path.ptr[2]);
 }
 
-static int refuse_path(struct http_exchange *x, struct slice path)
+static int refuse_path(const struct control *c, struct http_exchange *x, struct slice path)
 {
     const struct slice own = SLICE("/v1/");
     bool same = path.len >= own.len && memcmp(path.ptr, own.ptr, own.len) == 0;
+    if (of_other_version(path) && !same) {
+        return respond_error(x, 404,
+                             "unsupported protocol version; version 1 is served at /v1/rules");
+    }
     return respond_error(x, 404,
-                         of_other_version(path) && !same
-                             ? "unsupported protocol version; version 1 is served at /v1/rules"
-                             : "not found; /v1/rules supports GET and PUT");
+                         c->services[CONTROL_TRAFFIC].handlers == NULL
+                             ? "not found; /v1/rules supports GET and PUT"
+                             : "not found; /v1/rules supports GET and PUT, /v1/traffic GET, PUT "
+                               "and DELETE");
+}
+
+/* NULL: no documents are taken there. */
+static const struct service *find_service(const struct control *c, struct slice path)
+{
+    for (size_t i = 0; i < CONTROL_DOCUMENTS; i++) {
+        const struct service *s = &c->services[i];
+        if (s->handlers != NULL && slice_eq(path, slice_str(control_target(s->document)))) {
+            return s;
+        }
+    }
+    return NULL;
 }
 
 /* What rulesync says with its question, if it does. Without memory it says so again soon. */
-static void note_trouble(const struct control *c, struct slice target)
+static void note_trouble(const struct service *s, struct slice target)
 {
     struct slice encoded;
     struct buf text = BUF_INIT(TROUBLE_MAX);
-    if (c->handlers->heard == NULL ||
+    if (s->handlers->heard == NULL ||
         !query_find(query_of(target), SLICE(CONTROL_TROUBLE), &encoded)) {
         return;
     }
     if (query_decode(encoded, &text) == 0 && buf_cstr(&text) != NULL) {
-        c->handlers->heard(c->data, buf_cstr(&text));
+        s->handlers->heard(s->data, buf_cstr(&text));
     }
     buf_reset(&text);
 }
@@ -240,15 +299,18 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
     struct slice path = query == NULL
                             ? head->target
                             : slice_of(head->target.ptr, (size_t)(query - head->target.ptr));
-    if (!slice_eq(path, SLICE(CONTROL_RULES_TARGET))) {
-        end_exchange(x, refuse_path(x, path));
+    const struct service *s = find_service(c, path);
+    if (s == NULL) {
+        end_exchange(x, refuse_path(c, x, path));
     } else if (slice_eq(head->method, SLICE("PUT"))) {
-        take_document(c, x, head);
+        take_document(c, s, x, head);
     } else if (slice_eq(head->method, SLICE("GET")) || slice_eq(head->method, SLICE("HEAD"))) {
-        note_trouble(c, head->target);
-        end_exchange(x, respond_state(c, x, NULL));
+        note_trouble(s, head->target);
+        end_exchange(x, respond_state(s, x, NULL));
+    } else if (slice_eq(head->method, SLICE("DELETE")) && s->handlers->remove != NULL) {
+        end_exchange(x, remove_document(s, x));
     } else {
-        end_exchange(x, respond_error(x, 405, "only GET and PUT are supported"));
+        end_exchange(x, refuse_method(s, x));
     }
 }
 
@@ -277,8 +339,7 @@ struct control *control_new(struct net_loop *l, const char *path, const struct c
         return NULL;
     }
     c->loop = l;
-    c->handlers = h;
-    c->data = data;
+    control_serve(c, CONTROL_RULES, h, data);
     struct http_server_options o = {
         .path = path,
         .head_timeout_ms = HEAD_TIMEOUT_MS,
@@ -292,6 +353,12 @@ struct control *control_new(struct net_loop *l, const char *path, const struct c
         return NULL;
     }
     return c;
+}
+
+void control_serve(struct control *c, enum control_document d, const struct control_handlers *h,
+                   void *data)
+{
+    c->services[d] = (struct service){.document = d, .handlers = h, .data = data};
 }
 
 void control_free(struct control *c)

@@ -201,7 +201,7 @@ static void begin_put(struct control_client *c, struct slice text, struct call *
 {
     struct err e = ERR_INIT;
     memset(call, 0, sizeof *call);
-    assert_int_equal(control_client_put(c, text, on_reply, call, &e), 0);
+    assert_int_equal(control_client_put(c, CONTROL_RULES, text, on_reply, call, &e), 0);
     assert_false(call->over);
 }
 
@@ -215,7 +215,7 @@ static void get(struct world *w, struct call *call)
 {
     struct err e = ERR_INIT;
     memset(call, 0, sizeof *call);
-    assert_int_equal(control_client_get(w->client, NULL, on_reply, call, &e), 0);
+    assert_int_equal(control_client_get(w->client, CONTROL_RULES, NULL, on_reply, call, &e), 0);
     run_until(w->loop, &call->over);
 }
 
@@ -289,7 +289,7 @@ static void tell(struct world *w, const char *trouble)
     struct call call;
     struct err e = ERR_INIT;
     memset(&call, 0, sizeof call);
-    assert_int_equal(control_client_get(w->client, trouble, on_reply, &call, &e), 0);
+    assert_int_equal(control_client_get(w->client, CONTROL_RULES, trouble, on_reply, &call, &e), 0);
     run_until(w->loop, &call.over);
     assert_true(call.good);
 }
@@ -427,9 +427,9 @@ static void test_large_documents(void **state)
     assert_true(call.good);
     assert_int_equal(w->text_len, RULES_TEXT_MAX);
     assert_int_equal(w->text_sum, sum_of(slice_of(text, RULES_TEXT_MAX)));
-    assert_int_equal(
-        control_client_put(w->client, slice_of(text, RULES_TEXT_MAX + 1), on_reply, &call, &e),
-        -EMSGSIZE);
+    assert_int_equal(control_client_put(w->client, CONTROL_RULES,
+                                        slice_of(text, RULES_TEXT_MAX + 1), on_reply, &call, &e),
+                     -EMSGSIZE);
     free(text);
 }
 
@@ -641,7 +641,7 @@ static void answer_raw(struct world *w, int fd, const char *answer, bool close_a
     static struct raw_peer p;
     struct err e = ERR_INIT;
     memset(call, 0, sizeof *call);
-    assert_int_equal(control_client_get(w->client, NULL, on_reply, call, &e), 0);
+    assert_int_equal(control_client_get(w->client, CONTROL_RULES, NULL, on_reply, call, &e), 0);
     raw_accept(w->loop, fd, &p);
     raw_expect(w->loop, &p, "\r\n\r\n");
     assert_non_null(strstr(p.text, "GET /v1/rules HTTP/1.1\r\n"));
@@ -662,7 +662,7 @@ static void begin_answer_raw(struct world *w, int fd, const char *answer, struct
     struct err e = ERR_INIT;
     int peer = -1;
     memset(call, 0, sizeof *call);
-    assert_int_equal(control_client_get(w->client, NULL, on_reply, call, &e), 0);
+    assert_int_equal(control_client_get(w->client, CONTROL_RULES, NULL, on_reply, call, &e), 0);
     for (int i = 0; i < 20000 && !call->over; i++) {
         run_for(w->loop, 1);
         if (peer < 0) {
@@ -737,7 +737,8 @@ static void test_one_call_at_a_time(void **state)
     struct call other;
     struct err e = ERR_INIT;
     begin_put(w->client, document(1), &call);
-    assert_int_equal(control_client_get(w->client, NULL, on_reply, &other, &e), -EBUSY);
+    assert_int_equal(control_client_get(w->client, CONTROL_RULES, NULL, on_reply, &other, &e),
+                     -EBUSY);
     assert_non_null(strstr(e.msg, "another call"));
     run_until(w->loop, &call.over);
     assert_true(call.good);
@@ -840,16 +841,17 @@ static void on_link(void *data, const struct control_state *s, bool changed, con
         chain->over = true;
         return;
     }
-    assert_int_equal(
-        control_client_put(chain->world->client, document(chain->generation), on_link, chain, NULL),
-        0);
+    assert_int_equal(control_client_put(chain->world->client, CONTROL_RULES,
+                                        document(chain->generation), on_link, chain, NULL),
+                     0);
 }
 
 static void test_next_call_in_the_callback(void **state)
 {
     struct world *w = *state;
     struct chain chain = {.world = w, .generation = 1};
-    assert_int_equal(control_client_put(w->client, document(1), on_link, &chain, NULL), 0);
+    assert_int_equal(
+        control_client_put(w->client, CONTROL_RULES, document(1), on_link, &chain, NULL), 0);
     run_until(w->loop, &chain.over);
     assert_int_equal(rules_generation(w->rules), 5);
 }
@@ -900,12 +902,12 @@ static bool put_and_get(void *data)
     w->control = control_new(w->loop, w->path, &handlers, w, NULL);
     w->client = control_client_new(w->loop, &o, NULL);
     if (w->control != NULL && w->client != NULL &&
-        control_client_put(w->client, document(3), on_reply, &call, NULL) == 0) {
+        control_client_put(w->client, CONTROL_RULES, document(3), on_reply, &call, NULL) == 0) {
         run_until(w->loop, &call.over);
         good = call.good && call.state.generation == 3;
     }
     call.over = false;
-    if (good && control_client_get(w->client, "a b", on_reply, &call, NULL) == 0) {
+    if (good && control_client_get(w->client, CONTROL_RULES, "a b", on_reply, &call, NULL) == 0) {
         run_until(w->loop, &call.over);
         good = call.good && call.state.generation == 3;
     }

@@ -106,7 +106,8 @@ static void begin_put(struct world *w, const char *text)
 {
     struct err e = ERR_INIT;
     w->call = (struct call){.over = false};
-    assert_int_equal(control_client_put(w->client, slice_str(text), on_reply, &w->call, &e), 0);
+    assert_int_equal(
+        control_client_put(w->client, CONTROL_RULES, slice_str(text), on_reply, &w->call, &e), 0);
 }
 
 /* The answer follows at once, without a time limit that ends. */
@@ -123,7 +124,7 @@ static bool is_unsettled(struct world *w)
 {
     struct err e = ERR_INIT;
     w->call = (struct call){.over = false};
-    assert_int_equal(control_client_get(w->client, NULL, on_reply, &w->call, &e), 0);
+    assert_int_equal(control_client_get(w->client, CONTROL_RULES, NULL, on_reply, &w->call, &e), 0);
     run_until(w->f.api->loop, &w->call.over);
     assert_int_equal(w->call.error.code, 0);
     return w->call.state.unsettled;
@@ -312,7 +313,8 @@ static void say(struct world *w, const char *trouble)
 {
     struct err e = ERR_INIT;
     w->call = (struct call){.over = false};
-    assert_int_equal(control_client_get(w->client, trouble, on_reply, &w->call, &e), 0);
+    assert_int_equal(control_client_get(w->client, CONTROL_RULES, trouble, on_reply, &w->call, &e),
+                     0);
     run_until(w->f.api->loop, &w->call.over);
 }
 
