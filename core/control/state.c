@@ -34,21 +34,42 @@ size_t control_document_max(enum control_document d)
     return documents[d].max;
 }
 
+static void set_none(struct control_state *s, const char *reason, const char *otherwise)
+{
+    bool said = reason != NULL && reason[0] != '\0';
+    memset(s, 0, sizeof *s);
+    (void)snprintf(s->reason, sizeof s->reason, "%s", said ? reason : otherwise);
+}
+
 void control_state_set(struct control_state *s, const struct rules *r, int64_t since,
                        const char *reason)
 {
-    memset(s, 0, sizeof *s);
     if (r == NULL) {
-        bool unsaid = reason == NULL || reason[0] == '\0';
-        (void)snprintf(s->reason, sizeof s->reason, "%s",
-                       unsaid ? "no rules received yet" : reason);
+        set_none(s, reason, "no rules received yet");
         return;
     }
+    memset(s, 0, sizeof *s);
     s->enforcing = true;
     (void)snprintf(s->shard_namespace, sizeof s->shard_namespace, "%s", rules_shard_namespace(r));
     (void)snprintf(s->shard_name, sizeof s->shard_name, "%s", rules_shard_name(r));
     (void)snprintf(s->checksum, sizeof s->checksum, "%s", rules_checksum(r));
     s->generation = rules_generation(r);
+    s->since = since;
+}
+
+void control_state_set_traffic(struct control_state *s, const struct traffic *t, int64_t since,
+                               const char *reason)
+{
+    if (t == NULL) {
+        set_none(s, reason, "there are no traffic policies");
+        return;
+    }
+    memset(s, 0, sizeof *s);
+    s->enforcing = true;
+    (void)snprintf(s->shard_namespace, sizeof s->shard_namespace, "%s", traffic_shard_namespace(t));
+    (void)snprintf(s->shard_name, sizeof s->shard_name, "%s", traffic_shard_name(t));
+    (void)snprintf(s->checksum, sizeof s->checksum, "%s", traffic_checksum(t));
+    s->generation = traffic_generation(t);
     s->since = since;
 }
 
