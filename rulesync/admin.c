@@ -6,6 +6,7 @@
 #include "base/array.h"
 #include "base/prometheus.h"
 #include "control/status.h"
+#include "traffic_metrics.h"
 
 static const char *const trouble_texts[SOURCE_TROUBLES] = {
     [SOURCE_FINE] = "none",
@@ -15,10 +16,9 @@ static const char *const trouble_texts[SOURCE_TROUBLES] = {
 };
 
 static const char *const verdict_texts[] = {
-    [DELIVERY_PENDING] = "pending",
-    [DELIVERY_CONFIRMED] = "confirmed",
-    [DELIVERY_REFUSED] = "refused",
-    [DELIVERY_AHEAD] = "ahead",
+    [DELIVERY_PENDING] = "pending",         [DELIVERY_CONFIRMED] = "confirmed",
+    [DELIVERY_REFUSED] = "refused",         [DELIVERY_AHEAD] = "ahead",
+    [DELIVERY_UNSUPPORTED] = "unsupported",
 };
 
 static bool is_ready(void *data, char why[ADMIN_WHY_MAX])
@@ -29,8 +29,9 @@ static bool is_ready(void *data, char why[ADMIN_WHY_MAX])
 
 /* ---- metrics ---- */
 
-static void write_rules(const struct rules *r, struct buf *out)
+static void write_rules(const struct shard_document *d, struct buf *out)
 {
+    const struct rules *r = d->rules;
     if (r == NULL) {
         return;
     }
@@ -60,11 +61,11 @@ static void write_source(const struct pipeline_status *s, struct buf *out)
          (uint64_t)s->seen.at},
         {"cmesh_rulesync_used_generation", "gauge",
          "Generation of the rules in use; 0 if there are none.",
-         s->rules == NULL ? 0 : rules_generation(s->rules)},
+         shard_document_is_none(s->used) ? 0 : shard_document_generation(s->used)},
         {"cmesh_rulesync_used_timestamp_seconds", "gauge",
          "Unix time at which the rules in use were accepted from the source; 0 if they were read "
          "from the last known good copy.",
-         (uint64_t)s->rules_at},
+         (uint64_t)s->used_at},
         {"cmesh_rulesync_documents_total", "counter", "Documents seen at the source, new or not.",
          s->offers},
         {"cmesh_rulesync_taken_total", "counter", "Documents accepted from the source.", s->taken},
@@ -153,9 +154,10 @@ static int write_metrics(void *data, struct buf *out)
     prometheus_write(out, &ready_metric, 1);
     write_source(s, out);
     write_reasons(s, out);
-    write_rules(s->rules, out);
+    write_rules(s->used, out);
     write_last_good(s->copy, out);
     write_delivery(s->delivery, out);
+    traffic_metrics_write(pipeline_status(p->traffic), out);
     return buf_error(out);
 }
 
@@ -184,7 +186,7 @@ static void add_source(const struct rulesync_admin *p, const struct pipeline_sta
     cJSON_AddStringToObject(source, dir ? "path" : "configMap",
                             dir ? p->flags->from : p->flags->from_configmap);
     cJSON_AddBoolToObject(source, "found", s->seen.at != 0 && !s->source.open);
-    cJSON_AddBoolToObject(source, "watched", !s->blind);
+    cJSON_AddBoolToObject(source, "watched", !pipeline_status(p->pipeline)->blind);
     add_error(source, &s->source);
     if (s->warning[0] != '\0') {
         control_rulesync_warning_add(source, s->warning);
@@ -206,29 +208,33 @@ static void add_seen(const struct pipeline_status *s, cJSON *root)
     add_error(seen, &s->refused);
 }
 
-static void add_used(const struct pipeline_status *s, cJSON *root)
+static void add_used(const struct pipeline_status *s, const char *name, const char *size,
+                     cJSON *root)
 {
-    const struct rules *r = s->rules;
-    if (r == NULL) {
+    const struct shard_document *d = s->used;
+    if (shard_document_is_none(d)) {
         return;
     }
-    cJSON *used = cJSON_AddObjectToObject(root, "rules");
+    cJSON *used = cJSON_AddObjectToObject(root, name);
     struct control_state state;
-    control_state_set(&state, r, 0, NULL);
+    if (d->rules != NULL) {
+        control_state_set(&state, d->rules, 0, NULL);
+    } else {
+        control_state_set_traffic(&state, d->traffic, 0, NULL);
+    }
     (void)control_rules_add(used, &state);
-    cJSON_AddNumberToObject(used, "limits", (double)rules_limit_count(r));
-    cJSON_AddStringToObject(used, "from", s->rules_at != 0 ? "source" : "stored copy");
-    control_time_add(used, "takenAt", s->rules_at);
+    cJSON_AddNumberToObject(used, size, (double)shard_document_size(d));
+    cJSON_AddStringToObject(used, "from", s->used_at != 0 ? "source" : "stored copy");
+    control_time_add(used, "takenAt", s->used_at);
 }
 
-static void add_stored(const struct rulesync_admin *p, const struct last_good_status *c,
-                       cJSON *root)
+static void add_stored(const char *to, const struct last_good_status *c, cJSON *root)
 {
     if (c == NULL) {
         return;
     }
     cJSON *stored = cJSON_AddObjectToObject(root, "stored");
-    cJSON_AddStringToObject(stored, "path", p->flags->to);
+    cJSON_AddStringToObject(stored, "path", to);
     add_document(stored, c->generation, c->checksum);
     control_time_add(stored, "at", c->at);
     add_error(stored, &c->trouble);
@@ -252,6 +258,11 @@ static void add_enforced(const struct rulesync_admin *p, const struct delivery_s
     control_time_add(enforced, "answeredAt", d->answered_at);
     control_time_add(enforced, "confirmedAt", d->confirmed_at);
     add_error(enforced, &d->trouble);
+    if (d->outdated) {
+        control_rulesync_warning_add(
+            enforced,
+            "localproxy is too old for traffic policies: restart the pod to enforce them");
+    }
 }
 
 static const struct condition *latest_condition(const struct condition *a,
@@ -274,16 +285,33 @@ static void add_last_error(const struct pipeline_status *s, cJSON *root)
     }
 }
 
+/* The same parts as of rules, in an object of its own. Of a single file there is nothing to say. */
+static void add_traffic(const struct rulesync_admin *p, cJSON *root)
+{
+    const struct pipeline_status *s = pipeline_status(p->traffic);
+    if (s->silent) {
+        return;
+    }
+    cJSON *traffic = cJSON_AddObjectToObject(root, "traffic");
+    add_source(p, s, traffic);
+    add_seen(s, traffic);
+    add_used(s, "inUse", "policies", traffic);
+    add_stored(p->traffic_to, s->copy, traffic);
+    add_enforced(p, s->delivery, traffic);
+    add_last_error(s, traffic);
+}
+
 static void add_status(void *data, cJSON *root)
 {
     const struct rulesync_admin *p = data;
     const struct pipeline_status *s = pipeline_status(p->pipeline);
     add_source(p, s, root);
     add_seen(s, root);
-    add_used(s, root);
-    add_stored(p, s->copy, root);
+    add_used(s, "rules", "limits", root);
+    add_stored(p->flags->to, s->copy, root);
     add_enforced(p, s->delivery, root);
     add_last_error(s, root);
+    add_traffic(p, root);
 }
 
 const struct admin_server_ops rulesync_admin_ops = {

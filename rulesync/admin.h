@@ -12,7 +12,9 @@
 /* The data of rulesync_admin_ops. */
 struct rulesync_admin {
     const struct rulesync_flags *flags;
-    struct pipeline *pipeline;
+    struct pipeline *pipeline; /* of rules */
+    struct pipeline *traffic;
+    const char *traffic_to; /* the copy of traffic policies; NULL: none */
 };
 
 extern const struct admin_server_ops rulesync_admin_ops;

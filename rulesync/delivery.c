@@ -27,8 +27,37 @@ enum {
     APPEARED_MS = 10, /* from a new socket to the call, so that the proxy listens by then */
 };
 
+/* What the log says. */
+struct texts {
+    const char *confirmed;
+    const char *ahead;
+    const char *refused;
+    const char *failed;
+    const char *others;
+};
+
+static const struct texts texts[CONTROL_DOCUMENTS] = {
+    [CONTROL_RULES] =
+        {
+            .confirmed = "localproxy enforces the rules",
+            .ahead = "rules not sent to localproxy",
+            .refused = "localproxy refused the rules",
+            .failed = "cannot send the rules to localproxy, will retry",
+            .others = "localproxy accepted the rules, but reports that it enforces others",
+        },
+    [CONTROL_TRAFFIC] =
+        {
+            .confirmed = "localproxy enforces the traffic policies",
+            .ahead = "traffic policies not sent to localproxy",
+            .refused = "localproxy refused the traffic policies",
+            .failed = "cannot send the traffic policies to localproxy, will retry",
+            .others = "localproxy accepted the traffic policies, but reports that it enforces "
+                      "others",
+        },
+};
+
 /*
- *   STARTING --+       +-- it has to have the rules --> OFFERING
+ *   STARTING --+       +-- it has to have them -------> OFFERING
  *              v       |                                 |   |
  *     +-----> ASKING --+------ answer ----+---- answer --+   |
  *     |        |                          v                  |
@@ -36,8 +65,8 @@ enum {
  *     |                     v                                |
  *     +-- the pause ---- RETRYING <-------- failed ----------+
  *
- * New rules: from RESTING and OFFERING, where it is known what the proxy enforces, to OFFERING,
- * unless it is ahead; from all others to ASKING.
+ * A new document: from RESTING and OFFERING, where it is known what the proxy enforces, to
+ * OFFERING, unless it is ahead, or there is to be none; from all others to ASKING.
  */
 enum state { STATE_STARTING, STATE_ASKING, STATE_OFFERING, STATE_RESTING, STATE_RETRYING };
 
@@ -68,8 +97,10 @@ struct delivery {
     struct control_client *client;
     struct net_timer *pause; /* STARTING, RESTING, RETRYING */
     struct backoff backoff;
-    struct rules *rules; /* NULL: none were given yet */
+    bool given; /* a document, or that there is none; until then it is only asked */
+    struct shard_document document;
     enum state state;
+    bool held; /* STARTING, until it is let go */
     struct refused refused;
     struct delivery_status status;
 };
@@ -112,21 +143,26 @@ static bool is_calling(const struct delivery *d)
 
 /* ---- comparing ---- */
 
-static bool same_shard(const struct control_state *s, const struct rules *r)
+static bool same_shard(const struct control_state *s, const struct shard_document *d)
 {
-    return strcmp(s->shard_namespace, rules_shard_namespace(r)) == 0 &&
-           strcmp(s->shard_name, rules_shard_name(r)) == 0;
+    return strcmp(s->shard_namespace, shard_document_namespace(d)) == 0 &&
+           strcmp(s->shard_name, shard_document_shard(d)) == 0;
 }
 
-static bool enforces(const struct control_state *s, const struct rules *r)
+static bool enforces(const struct control_state *s, const struct shard_document *d)
 {
-    return s->enforcing && same_shard(s, r) && s->generation == rules_generation(r) &&
-           strcmp(s->checksum, rules_checksum(r)) == 0;
+    if (shard_document_is_none(d)) {
+        return !s->enforcing;
+    }
+    return s->enforcing && same_shard(s, d) && s->generation == shard_document_generation(d) &&
+           strcmp(s->checksum, shard_document_checksum(d)) == 0;
 }
 
-static bool ahead(const struct control_state *s, const struct rules *r)
+/* Only rules have an order. */
+static bool ahead(const struct control_state *s, const struct shard_document *d)
 {
-    return s->enforcing && same_shard(s, r) && rules_older_than(r, s->generation);
+    return d->rules != NULL && s->enforcing && same_shard(s, d) &&
+           rules_older_than(d->rules, s->generation);
 }
 
 static bool same_state(const struct control_state *a, const struct control_state *b)
@@ -140,13 +176,25 @@ static bool same_state(const struct control_state *a, const struct control_state
 
 /* ---- verdicts ---- */
 
+/* For the log and for messages; 0: there is none. */
+static uint64_t generation(const struct delivery *d)
+{
+    return shard_document_is_none(&d->document) ? 0 : shard_document_generation(&d->document);
+}
+
 static void raise_trouble(struct delivery *d, enum log_level level, const char *event,
                           const char *why)
 {
     if (condition_raise(&d->status.trouble, net_loop_now(d->loop), why)) {
-        LOG_AT(level, event, log_str("error", why),
-               log_num("generation", d->rules == NULL ? 0 : (int64_t)rules_generation(d->rules)),
+        LOG_AT(level, event, log_str("error", why), log_num("generation", (int64_t)generation(d)),
                log_str("socket", d->socket));
+    }
+}
+
+static void tell(const struct delivery *d)
+{
+    if (d->o.on_verdict != NULL) {
+        d->o.on_verdict(d->o.data);
     }
 }
 
@@ -154,8 +202,19 @@ static void set_verdict(struct delivery *d, enum delivery_verdict verdict)
 {
     bool news = d->status.verdict != verdict;
     d->status.verdict = verdict;
-    if (news && d->o.on_verdict != NULL) {
-        d->o.on_verdict(d->o.data);
+    if (news) {
+        tell(d);
+    }
+}
+
+static void log_confirmed(const struct delivery *d)
+{
+    if (!shard_document_is_none(&d->document)) {
+        log_info(texts[d->o.document].confirmed, log_num("generation", (int64_t)generation(d)),
+                 log_str("checksum", shard_document_checksum(&d->document)),
+                 log_str("socket", d->socket));
+    } else if (d->state == STATE_OFFERING) {
+        log_info("localproxy enforces no traffic policies any more", log_str("socket", d->socket));
     }
 }
 
@@ -163,11 +222,10 @@ static void note_confirmed(struct delivery *d)
 {
     bool again = condition_clear(&d->status.trouble);
     d->status.confirmed_at = time(NULL);
+    d->status.outdated = false;
     d->refused.until_ms = 0;
     if (again || d->status.verdict != DELIVERY_CONFIRMED) {
-        log_info("localproxy enforces the rules",
-                 log_num("generation", (int64_t)rules_generation(d->rules)),
-                 log_str("checksum", rules_checksum(d->rules)), log_str("socket", d->socket));
+        log_confirmed(d);
     }
     rest_until_check(d);
     set_verdict(d, DELIVERY_CONFIRMED);
@@ -179,10 +237,27 @@ static void note_ahead(struct delivery *d)
     (void)snprintf(why, sizeof why,
                    "localproxy enforces generation %" PRIu64
                    ", which is newer than generation %" PRIu64 "; keeping it",
-                   d->status.proxy.generation, rules_generation(d->rules));
-    raise_trouble(d, LOG_ERROR, "rules not sent to localproxy", why);
+                   d->status.proxy.generation, generation(d));
+    raise_trouble(d, LOG_ERROR, texts[d->o.document].ahead, why);
     rest_until_check(d);
     set_verdict(d, DELIVERY_AHEAD);
+}
+
+/* It answers, and does not know these documents. That is said once. */
+static void note_unsupported(struct delivery *d)
+{
+    bool outdated = d->given && !shard_document_is_none(&d->document);
+    (void)condition_clear(&d->status.trouble);
+    if (outdated && !d->status.outdated) {
+        log_warn("localproxy is too old for traffic policies: restart the pod to enforce them",
+                 log_num("generation", (int64_t)generation(d)), log_str("socket", d->socket));
+    }
+    d->status.outdated = outdated;
+    d->status.answered = false;
+    d->refused.until_ms = 0;
+    backoff_reset(&d->backoff);
+    rest_until_check(d);
+    set_verdict(d, DELIVERY_UNSUPPORTED);
 }
 
 static void note_refused(struct delivery *d, const char *why)
@@ -190,7 +265,7 @@ static void note_refused(struct delivery *d, const char *why)
     d->status.refusals++;
     d->refused = (struct refused){.until_ms = net_loop_now(d->loop) + d->o.refused_ms,
                                   .proxy = d->status.proxy};
-    raise_trouble(d, LOG_ERROR, "localproxy refused the rules", why);
+    raise_trouble(d, LOG_ERROR, texts[d->o.document].refused, why);
     rest_until_check(d);
     set_verdict(d, DELIVERY_REFUSED);
 }
@@ -206,7 +281,7 @@ static void retry_later(struct delivery *d, const char *why)
 {
     set_state(d, STATE_RETRYING);
     d->status.verdict = DELIVERY_PENDING;
-    raise_trouble(d, LOG_WARN, "cannot send the rules to localproxy, will retry", why);
+    raise_trouble(d, LOG_WARN, texts[d->o.document].failed, why);
     pause_for(d, backoff_next(&d->backoff, chance()));
 }
 
@@ -218,7 +293,7 @@ static void on_folder(void *data, const char *name)
     struct delivery *d = data;
     const char *slash = strrchr(d->socket, '/');
     const char *own = slash != NULL ? slash + 1 : d->socket;
-    if ((name == NULL || strcmp(name, own) == 0) && !is_calling(d)) {
+    if ((name == NULL || strcmp(name, own) == 0) && !is_calling(d) && !d->held) {
         net_timer_set(d->pause, APPEARED_MS);
     }
 }
@@ -237,30 +312,35 @@ static void fail_call(struct delivery *d, const struct err *e)
 {
     char why[ERR_MSG_MAX + 64];
     bool forbidden = e->code == -EACCES || e->code == -EPERM;
+    if (e->code == -ENOSYS) {
+        note_unsupported(d);
+        return;
+    }
     watch_folder(d);
     (void)snprintf(why, sizeof why, "%s%s", e->msg,
                    forbidden ? " (localproxy and rulesync must run as the same user)" : "");
     retry_later(d, why);
+    tell(d);
 }
 
-static void offer_rules(struct delivery *d);
+static void offer_document(struct delivery *d);
 
 /* It is known what the proxy enforces: is there something to do? */
 static void act_on_answer(struct delivery *d)
 {
     const struct control_state *proxy = &d->status.proxy;
-    if (d->rules == NULL) {
+    if (!d->given) {
         (void)condition_clear(&d->status.trouble);
         rest_until_check(d);
-    } else if (enforces(proxy, d->rules)) {
+    } else if (enforces(proxy, &d->document)) {
         note_confirmed(d);
-    } else if (ahead(proxy, d->rules)) {
+    } else if (ahead(proxy, &d->document)) {
         note_ahead(d);
     } else if (net_loop_now(d->loop) < d->refused.until_ms &&
                same_state(proxy, &d->refused.proxy)) {
         rest_until_check(d);
     } else {
-        offer_rules(d);
+        offer_document(d);
     }
 }
 
@@ -282,7 +362,7 @@ static void ask_state(struct delivery *d)
     struct err e = ERR_INIT;
     const char *trouble = d->o.trouble == NULL ? NULL : d->o.trouble(d->o.data);
     set_state(d, STATE_ASKING);
-    if (control_client_get(d->client, CONTROL_RULES, trouble, on_asked, d, &e) != 0) {
+    if (control_client_get(d->client, d->o.document, trouble, on_asked, d, &e) != 0) {
         retry_later(d, e.msg);
     }
 }
@@ -301,28 +381,40 @@ static void on_offered(void *data, const struct control_state *state, bool chang
         return;
     }
     note_answer(d, state);
-    if (enforces(state, d->rules)) {
+    if (enforces(state, &d->document)) {
         d->status.confirmations++;
         note_confirmed(d);
     } else {
-        retry_later(d, "localproxy accepted the rules, but reports that it enforces others");
+        retry_later(d, texts[d->o.document].others);
     }
 }
 
-static void offer_rules(struct delivery *d)
+static int send_document(struct delivery *d, struct err *e)
 {
-    struct err e = ERR_INIT;
-    struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    set_state(d, STATE_OFFERING);
-    int rc = rules_to_json(d->rules, &text);
+    struct buf text = BUF_INIT(2 * control_document_max(d->o.document));
+    int rc = shard_document_to_json(&d->document, &text);
     if (rc == 0) {
         d->status.offers++;
-        struct slice document = buf_slice(&text);
-        rc = control_client_put(d->client, CONTROL_RULES, document, on_offered, d, &e);
+        rc = control_client_put(d->client, d->o.document, buf_slice(&text), on_offered, d, e);
     } else {
-        err_set(&e, rc, "cannot write the rules as text: %s", err_text(rc));
+        err_set(e, rc, "cannot write the %s as text: %s", control_document_text(d->o.document),
+                err_text(rc));
     }
     buf_reset(&text);
+    return rc;
+}
+
+static int send_none(struct delivery *d, struct err *e)
+{
+    d->status.offers++;
+    return control_client_delete(d->client, d->o.document, on_offered, d, e);
+}
+
+static void offer_document(struct delivery *d)
+{
+    struct err e = ERR_INIT;
+    set_state(d, STATE_OFFERING);
+    int rc = shard_document_is_none(&d->document) ? send_none(d, &e) : send_document(d, &e);
     if (rc != 0) {
         retry_later(d, e.msg);
     }
@@ -335,26 +427,40 @@ static void on_pause_over(void *data)
     ask_state(d);
 }
 
-void delivery_set(struct delivery *d, struct rules *rules)
+/* Takes over the reference. */
+static void set_document(struct delivery *d, struct shard_document document)
 {
-    rules_unref(d->rules);
-    d->rules = rules_ref(rules);
+    shard_document_unref(&d->document);
+    d->document = document;
+    d->given = true;
+    d->held = false;
     d->refused.until_ms = 0;
     d->status.verdict = DELIVERY_PENDING;
     backoff_reset(&d->backoff);
     control_client_cancel(d->client);
     net_timer_clear(d->pause);
-    bool known = d->state == STATE_RESTING || d->state == STATE_OFFERING;
-    if (known && !ahead(&d->status.proxy, rules)) {
-        offer_rules(d);
+    bool known = (d->state == STATE_RESTING || d->state == STATE_OFFERING) && d->status.answered;
+    if (known && !shard_document_is_none(&document) && !ahead(&d->status.proxy, &document)) {
+        offer_document(d);
     } else {
         ask_state(d);
     }
 }
 
+void delivery_set(struct delivery *d, struct rules *rules)
+{
+    set_document(d, shard_document_rules(rules_ref(rules)));
+}
+
+void delivery_set_traffic(struct delivery *d, struct traffic *traffic)
+{
+    set_document(d, shard_document_traffic(traffic != NULL ? traffic_ref(traffic) : NULL));
+}
+
 void delivery_check(struct delivery *d)
 {
     if (!is_calling(d)) {
+        d->held = false;
         d->refused.until_ms = 0;
         net_timer_set(d->pause, 0);
     }
@@ -387,6 +493,7 @@ struct delivery *delivery_new(struct net_loop *l, const struct delivery_options 
     }
     d->loop = l;
     set_options(d, o);
+    d->document.kind = o->document;
     d->socket = strdup(o->socket);
     d->folder = file_resolve(o->socket, ".");
     d->watch = net_folder_watch_new(l, on_folder, d);
@@ -403,7 +510,10 @@ struct delivery *delivery_new(struct net_loop *l, const struct delivery_options 
         return NULL;
     }
     watch_folder(d);
-    net_timer_set(d->pause, 0);
+    d->held = o->held;
+    if (!d->held) {
+        net_timer_set(d->pause, 0);
+    }
     return d;
 }
 
@@ -418,7 +528,7 @@ void delivery_free(struct delivery *d)
         control_client_free(d->client);
         net_timer_free(d->pause);
         net_folder_watch_free(d->watch);
-        rules_unref(d->rules);
+        shard_document_unref(&d->document);
         free(d->folder);
         free(d->socket);
         free(d);

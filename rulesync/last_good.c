@@ -2,36 +2,68 @@
 #include "last_good.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/backoff.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "kube/name.h"
 #include "net/timer.h"
 
 enum { RETRY_MIN_MS = 1000, RETRY_MAX_MS = 30000 };
 
+/* What the log says. */
+struct texts {
+    const char *damaged;
+    const char *stored;
+    const char *removed;
+    const char *failed;
+};
+
+static const struct texts texts[CONTROL_DOCUMENTS] = {
+    [CONTROL_RULES] =
+        {
+            .damaged = "the stored rules are damaged and will be replaced",
+            .stored = "rules stored",
+            .removed = "stored rules removed",
+            .failed = "cannot store the rules; they would be lost by a restart",
+        },
+    [CONTROL_TRAFFIC] =
+        {
+            .damaged = "the stored traffic policies cannot be used and will be replaced",
+            .stored = "traffic policies stored",
+            .removed = "stored traffic policies removed",
+            .failed = "cannot store the traffic policies; a restart would begin with earlier ones",
+        },
+};
+
 struct last_good {
+    enum control_document kind;
     char *path;
     struct net_loop *loop;
     struct net_timer *retry;
     struct backoff backoff;
-    struct rules *pending; /* to be stored; NULL: the file is up to date */
+    bool waiting;                  /* for `pending` to be stored */
+    struct shard_document pending; /* none: the file is to be removed */
+    bool exists;                   /* there is a file, whatever is in it */
+    char ns[NAME_LABEL_MAX + 1];   /* of the shard of what it holds */
+    char shard[NAME_SUBDOMAIN_MAX + 1];
     struct last_good_status status;
 };
 
 /* ---- reading ---- */
 
-static int load_rules(const char *path, struct rules **out, struct err *e)
+static int load_document(const char *path, struct shard_document *out, struct err *e)
 {
-    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    struct buf text = BUF_INIT(control_document_max(out->kind));
     int rc = file_read(path, &text, e);
     if (rc == 0) {
-        *out = rules_parse_plain((const char *)buf_data(&text), text.len, e);
-        rc = *out == NULL ? e->code : 0;
+        rc = shard_document_parse(out->kind, buf_slice(&text), out, e);
         if (rc != 0) {
             err_prefix(e, "%s", path);
         }
@@ -40,23 +72,39 @@ static int load_rules(const char *path, struct rules **out, struct err *e)
     return rc;
 }
 
-static int read_stored(const char *path, struct rules **out, struct err *e)
+/* Rules that are there may be newer than what comes, so nobody should go on without them. */
+static int note_unreadable(enum control_document kind, const struct err *why, struct err *e)
+{
+    if (kind == CONTROL_RULES || why->code == -ENOMEM) {
+        return err_set(e, why->code, "%s", why->msg);
+    }
+    log_warn(texts[kind].damaged, log_str("error", why->msg));
+    return 0;
+}
+
+static int read_stored(const char *path, struct shard_document *out, bool *exists, struct err *e)
 {
     struct err why = ERR_INIT;
     struct stat st;
-    *out = NULL;
-    if (stat(path, &st) != 0) {
-        return errno == ENOENT ? 0 : err_set(e, -errno, "%s: %s", path, strerror(errno));
-    }
-    if (!S_ISREG(st.st_mode)) {
-        return err_set(e, -EINVAL, "%s: not a file", path);
-    }
-    int rc = load_rules(path, out, &why);
-    if (rc == -EINVAL || rc == -E2BIG || rc == -ENOBUFS) {
-        log_warn("the stored rules are damaged and will be replaced", log_str("error", why.msg));
+    int rc = stat(path, &st) == 0 ? 0 : -errno;
+    *exists = rc != -ENOENT;
+    if (!*exists) {
         return 0;
     }
-    return rc == 0 ? 0 : err_set(e, rc, "%s", why.msg);
+    if (rc != 0) {
+        (void)err_set(&why, rc, "%s: %s", path, strerror(-rc));
+        return note_unreadable(out->kind, &why, e);
+    }
+    if (!S_ISREG(st.st_mode)) {
+        (void)err_set(&why, -EINVAL, "%s: not a file", path);
+        return note_unreadable(out->kind, &why, e);
+    }
+    rc = load_document(path, out, &why);
+    if (rc == -EINVAL || rc == -E2BIG || rc == -ENOBUFS) {
+        log_warn(texts[out->kind].damaged, log_str("error", why.msg));
+        return 0;
+    }
+    return rc == 0 ? 0 : note_unreadable(out->kind, &why, e);
 }
 
 static int check_folder(const char *path, struct err *e)
@@ -73,10 +121,10 @@ static int check_folder(const char *path, struct err *e)
 
 /* ---- writing ---- */
 
-static int write_rules(const struct rules *rules, const char *path, struct err *e)
+static int write_document(const struct shard_document *d, const char *path, struct err *e)
 {
-    struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    int rc = rules_to_json(rules, &text);
+    struct buf text = BUF_INIT(2 * control_document_max(d->kind));
+    int rc = shard_document_to_json(d, &text);
     if (rc == 0) {
         rc = buf_append_char(&text, '\n');
     }
@@ -89,38 +137,62 @@ static int write_rules(const struct rules *rules, const char *path, struct err *
     return rc;
 }
 
-static void note_stored(struct last_good *c, const struct rules *rules, int64_t at)
+static int remove_file(const char *path, struct err *e)
 {
-    c->status.generation = rules_generation(rules);
-    memcpy(c->status.checksum, rules_checksum(rules), sizeof c->status.checksum);
+    if (unlink(path) == 0 || errno == ENOENT) {
+        return 0;
+    }
+    return err_set(e, -errno, "%s: cannot remove: %s", path, strerror(errno));
+}
+
+static void note_stored(struct last_good *c, const struct shard_document *d, int64_t at)
+{
+    bool none = shard_document_is_none(d);
+    c->status.generation = none ? 0 : shard_document_generation(d);
+    (void)snprintf(c->status.checksum, sizeof c->status.checksum, "%s",
+                   none ? "" : shard_document_checksum(d));
+    (void)snprintf(c->ns, sizeof c->ns, "%s", none ? "" : shard_document_namespace(d));
+    (void)snprintf(c->shard, sizeof c->shard, "%s", none ? "" : shard_document_shard(d));
     c->status.at = at;
 }
 
-static bool holds_rules(const struct last_good *c, const struct rules *rules)
+static bool holds_document(const struct last_good *c, const struct shard_document *d)
 {
-    return c->status.generation == rules_generation(rules) &&
-           strcmp(c->status.checksum, rules_checksum(rules)) == 0;
+    if (shard_document_is_none(d)) {
+        return !c->exists;
+    }
+    return c->status.generation == shard_document_generation(d) &&
+           strcmp(c->status.checksum, shard_document_checksum(d)) == 0 &&
+           strcmp(c->ns, shard_document_namespace(d)) == 0 &&
+           strcmp(c->shard, shard_document_shard(d)) == 0;
 }
 
 static void store_succeeded(struct last_good *c)
 {
-    note_stored(c, c->pending, time(NULL));
+    bool none = shard_document_is_none(&c->pending);
+    note_stored(c, &c->pending, time(NULL));
     c->status.stores++;
     (void)condition_clear(&c->status.trouble);
     backoff_reset(&c->backoff);
-    log_info("rules stored", log_num("generation", (int64_t)c->status.generation),
-             log_str("path", c->path));
-    rules_unref(c->pending);
-    c->pending = NULL;
+    if (none) {
+        log_info(texts[c->kind].removed, log_str("path", c->path));
+    } else {
+        log_info(texts[c->kind].stored, log_num("generation", (int64_t)c->status.generation),
+                 log_str("path", c->path));
+    }
+    c->exists = !none;
+    c->waiting = false;
+    shard_document_unref(&c->pending);
 }
 
 static void store_failed(struct last_good *c, const struct err *e)
 {
+    bool none = shard_document_is_none(&c->pending);
     c->status.failures++;
     if (condition_raise(&c->status.trouble, net_loop_now(c->loop), e->msg)) {
-        log_error("cannot store the rules; they would be lost by a restart",
-                  log_str("error", e->msg),
-                  log_num("generation", (int64_t)rules_generation(c->pending)));
+        log_error(
+            texts[c->kind].failed, log_str("error", e->msg),
+            log_num("generation", none ? 0 : (int64_t)shard_document_generation(&c->pending)));
     }
     /* Nobody competes for this file: no chance needed. */
     net_timer_set(c->retry, backoff_next(&c->backoff, 0));
@@ -130,24 +202,39 @@ static void try_to_store(void *data)
 {
     struct last_good *c = data;
     struct err e = ERR_INIT;
-    if (c->pending == NULL) {
+    if (!c->waiting) {
         return;
     }
-    if (write_rules(c->pending, c->path, &e) == 0) {
+    int rc = shard_document_is_none(&c->pending) ? remove_file(c->path, &e)
+                                                 : write_document(&c->pending, c->path, &e);
+    if (rc == 0) {
         store_succeeded(c);
     } else {
         store_failed(c, &e);
     }
 }
 
-void last_good_store(struct last_good *c, struct rules *rules)
+static void store_document(struct last_good *c, const struct shard_document *d)
 {
-    if (c->pending == NULL && holds_rules(c, rules)) {
+    if (!c->waiting && holds_document(c, d)) {
         return;
     }
-    rules_unref(c->pending);
-    c->pending = rules_ref(rules);
+    shard_document_unref(&c->pending);
+    c->pending = shard_document_ref(d);
+    c->waiting = true;
     last_good_retry(c);
+}
+
+void last_good_store(struct last_good *c, struct rules *rules)
+{
+    const struct shard_document d = shard_document_rules(rules);
+    store_document(c, &d);
+}
+
+void last_good_store_traffic(struct last_good *c, struct traffic *traffic)
+{
+    const struct shard_document d = shard_document_traffic(traffic);
+    store_document(c, &d);
 }
 
 void last_good_retry(struct last_good *c)
@@ -159,11 +246,11 @@ void last_good_retry(struct last_good *c)
 
 /* ---- life ---- */
 
-struct last_good *last_good_new(struct net_loop *l, const char *path, struct rules **out,
-                                struct err *e)
+static struct last_good *new_copy(struct net_loop *l, const char *path, struct shard_document *out,
+                                  struct err *e)
 {
-    *out = NULL;
-    if (check_folder(path, e) != 0 || read_stored(path, out, e) != 0) {
+    bool exists = false;
+    if (check_folder(path, e) != 0 || read_stored(path, out, &exists, e) != 0) {
         return NULL;
     }
     struct last_good *c = calloc(1, sizeof *c);
@@ -174,15 +261,33 @@ struct last_good *last_good_new(struct net_loop *l, const char *path, struct rul
     if (c == NULL || c->path == NULL || c->retry == NULL) {
         err_memory(e);
         last_good_free(c);
-        rules_unref(*out);
-        *out = NULL;
+        shard_document_unref(out);
         return NULL;
     }
+    c->kind = out->kind;
+    c->pending.kind = out->kind;
     c->loop = l;
+    c->exists = exists;
     backoff_init(&c->backoff, RETRY_MIN_MS, RETRY_MAX_MS);
-    if (*out != NULL) {
-        note_stored(c, *out, 0);
-    }
+    note_stored(c, out, 0);
+    return c;
+}
+
+struct last_good *last_good_new(struct net_loop *l, const char *path, struct rules **out,
+                                struct err *e)
+{
+    struct shard_document found = shard_document_rules(NULL);
+    struct last_good *c = new_copy(l, path, &found, e);
+    *out = found.rules;
+    return c;
+}
+
+struct last_good *last_good_new_traffic(struct net_loop *l, const char *path, struct traffic **out,
+                                        struct err *e)
+{
+    struct shard_document found = shard_document_traffic(NULL);
+    struct last_good *c = new_copy(l, path, &found, e);
+    *out = found.traffic;
     return c;
 }
 
@@ -200,7 +305,7 @@ void last_good_free(struct last_good *c)
 {
     if (c != NULL) {
         net_timer_free(c->retry);
-        rules_unref(c->pending);
+        shard_document_unref(&c->pending);
         free(c->path);
         free(c);
     }

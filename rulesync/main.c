@@ -2,7 +2,10 @@
 /*
  * main.c - wiring: flags, the parts, a clean end.
  */
+#include <stdlib.h>
+
 #include "admin.h"
+#include "base/file.h"
 #include "base/flags.h"
 #include "base/log.h"
 #include "control/status.h"
@@ -16,7 +19,9 @@
 struct app {
     struct program program;
     struct rulesync_flags flags;
-    struct pipeline *pipeline;
+    struct pipeline *pipeline; /* of rules */
+    struct pipeline *traffic;
+    char *traffic_to;       /* beside that of rules */
     struct source_dir *dir; /* one of these two */
     struct source_configmap *configmap;
     struct kube_access access;
@@ -35,6 +40,15 @@ static void fail(struct app *a)
     program_stop(&a->program, EXIT_FAILED);
 }
 
+static void finish(struct app *a)
+{
+    const struct shard_document *rules = pipeline_status(a->pipeline)->used;
+    log_info("done", log_num("generation", (int64_t)shard_document_generation(rules)));
+    a->over = true;
+    program_stop(&a->program, EXIT_DONE);
+}
+
+/* Traffic policies are waited for, but whatever becomes of them, it is no failure. */
 static void on_progress(void *data)
 {
     struct app *a = data;
@@ -46,10 +60,9 @@ static void on_progress(void *data)
     case PIPELINE_UNDER_WAY:
         return;
     case PIPELINE_DONE:
-        log_info("done", log_num("generation",
-                                 (int64_t)rules_generation(pipeline_status(a->pipeline)->rules)));
-        a->over = true;
-        program_stop(&a->program, EXIT_DONE);
+        if (pipeline_settled(a->traffic)) {
+            finish(a);
+        }
         return;
     case PIPELINE_FAILED:
         log_error("failed"); /* why was logged when it was found */
@@ -62,7 +75,14 @@ static void on_limit(void *data)
 {
     struct app *a = data;
     char why[ADMIN_WHY_MAX];
-    (void)pipeline_result(a->pipeline, why, sizeof why);
+    if (a->over) {
+        return;
+    }
+    if (pipeline_result(a->pipeline, why, sizeof why) == PIPELINE_DONE) {
+        log_warn("traffic policies not done within the time limit");
+        finish(a);
+        return;
+    }
     log_error("not done within the time limit", log_str("error", why));
     fail(a);
 }
@@ -80,6 +100,7 @@ static void on_reload(void *data)
         source_configmap_look(a->configmap);
     }
     pipeline_retry(a->pipeline);
+    pipeline_retry(a->traffic);
 }
 
 static void on_shutdown(void *data)
@@ -94,6 +115,7 @@ static int open_sync(struct app *a, struct err *e)
 {
     const struct rulesync_flags *c = &a->flags;
     struct pipeline_options o = {
+        .document = CONTROL_RULES,
         .to = c->to != NULL && c->to[0] != '\0' ? c->to : NULL,
         .control = c->control != NULL && c->control[0] != '\0' ? c->control : NULL,
         .shard = c->shard,
@@ -103,12 +125,30 @@ static int open_sync(struct app *a, struct err *e)
         .data = a,
     };
     a->pipeline = pipeline_new(a->program.loop, &o, e);
-    return a->pipeline == NULL ? e->code : 0;
+    if (a->pipeline == NULL) {
+        return e->code;
+    }
+    if (o.to != NULL) {
+        a->traffic_to = file_resolve(o.to, SOURCE_TRAFFIC_KEY);
+        if (a->traffic_to == NULL) {
+            return err_memory(e);
+        }
+    }
+    o.document = CONTROL_TRAFFIC;
+    o.to = a->traffic_to;
+    o.rules = a->pipeline;
+    a->traffic = pipeline_new(a->program.loop, &o, e);
+    return a->traffic == NULL ? e->code : 0;
+}
+
+static struct source_taker traffic_taker(const struct app *a)
+{
+    return (struct source_taker){.handlers = &pipeline_handlers, .data = a->traffic};
 }
 
 static int open_dir(struct app *a, struct err *e)
 {
-    struct source_dir_options o = {.path = a->flags.from};
+    struct source_dir_options o = {.path = a->flags.from, .traffic = traffic_taker(a)};
     a->dir = source_dir_new(a->program.loop, &o, &pipeline_handlers, a->pipeline, e);
     return a->dir == NULL ? e->code : 0;
 }
@@ -127,7 +167,12 @@ static int open_configmap(struct app *a, struct err *e)
     }
     a->configmap = source_configmap_new(a->program.loop, a->client, c->from_configmap,
                                         &pipeline_handlers, a->pipeline, e);
-    return a->configmap == NULL ? e->code : 0;
+    if (a->configmap == NULL) {
+        return e->code;
+    }
+    const struct source_taker taker = traffic_taker(a);
+    source_configmap_take_traffic(a->configmap, &taker);
+    return 0;
 }
 
 static int open_limit(struct app *a, struct err *e)
@@ -151,7 +196,12 @@ static int write_ready_file(const struct app *a, struct err *e)
 
 static int open_admin(struct app *a, struct err *e)
 {
-    a->admin = (struct rulesync_admin){.flags = &a->flags, .pipeline = a->pipeline};
+    a->admin = (struct rulesync_admin){
+        .flags = &a->flags,
+        .pipeline = a->pipeline,
+        .traffic = a->traffic,
+        .traffic_to = a->traffic_to,
+    };
     const struct admin_server_options o = {
         .address = a->flags.admin,
         .program = CONTROL_STATUS_RULESYNC,
@@ -192,7 +242,9 @@ static void close_all(void *data)
     admin_server_free(a->server);
     source_dir_free(a->dir);
     source_configmap_free(a->configmap);
+    pipeline_free(a->traffic);
     pipeline_free(a->pipeline);
+    free(a->traffic_to);
     if (a->client != NULL) {
         kube_client_close(a->client, NULL, NULL);
     }

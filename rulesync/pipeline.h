@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pipeline.h - takes rules from where they arrive to where they are kept and enforced.
+ * pipeline.h - takes documents of one kind, rules or traffic policies, from where they arrive to
+ * where they are kept and enforced.
  *
  *     source -> validate -> last_good -> delivery (to localproxy)
  *
- * What is in use is replaced only by rules that are valid, of the same shard, and newer: whatever
+ * Rules in use are replaced only by rules that are valid, of the same shard, and newer: whatever
  * else arrives, or if nothing does, the rules in use stay stored and enforced. It begins with what
  * the copy holds. Rules that cannot be stored are handed over nevertheless.
+ *
+ * Traffic policies go their way in a pipeline of their own, so that neither waits for the other or
+ * fails with it. They have no order, and there may be none: the copy is removed then, and
+ * localproxy told. Nothing is done with them before the source has said something of them; a source
+ * that is a single file never does, and then they are left alone.
  */
 #ifndef RULESYNC_PIPELINE_H
 #define RULESYNC_PIPELINE_H
@@ -17,6 +23,7 @@
 #include "condition.h"
 #include "delivery.h"
 #include "last_good.h"
+#include "shard_document.h"
 #include "source.h"
 #include "validate.h"
 
@@ -24,9 +31,12 @@ struct pipeline;
 
 /* Texts are kept, not copied. */
 struct pipeline_options {
+    enum control_document document;
     const char *to;                   /* the last known good copy; NULL: none is kept */
     const char *control;              /* localproxy's socket; NULL: nobody is told */
-    const char *shard;                /* NAMESPACE/NAME that the rules must be for; NULL: any */
+    const char *shard;                /* NAMESPACE/NAME that they must be for; NULL: any */
+    const struct pipeline *rules;     /* of traffic policies without `shard`: which counts; outlives
+                                         this one. NULL: none does */
     bool once;                        /* a single pass: localproxy is told of no trouble */
     bool at_start;                    /* see pipeline_result */
     struct delivery_options delivery; /* times; the rest is set by the pipeline */
@@ -45,8 +55,11 @@ struct pipeline_seen {
 };
 
 struct pipeline_status {
-    const struct rules *rules; /* in use; NULL: none */
-    int64_t rules_at;          /* taken from the source; 0: they are the copy's */
+    const struct shard_document *used; /* in use, perhaps none */
+    int64_t used_at;                   /* taken from the source; 0: they are the copy's */
+    bool none;                         /* there are no traffic policies, as the source says */
+    bool silent;                       /* of traffic policies the source says nothing */
+    bool heard;                        /* the source has said something, or that it does not */
     struct pipeline_seen seen;
     struct condition refused; /* open: the document that is there now was refused */
     struct condition source;  /* open: there is no document */
@@ -73,7 +86,8 @@ void pipeline_retry(struct pipeline *s);
 
 const struct pipeline_status *pipeline_status(const struct pipeline *s);
 
-/* Whether rules are in use and, if somebody is to be told, enforced; `why` says "ok" or why not. */
+/* Of rules: whether some are in use and, if somebody is to be told, enforced; `why` says "ok" or
+ * why not. */
 bool pipeline_ready(const struct pipeline *s, char *why, size_t size);
 
 enum pipeline_result {
@@ -86,6 +100,10 @@ enum pipeline_result {
  * will do: stored ones when the document is missing or refused, and newer ones that localproxy
  * enforces; and a document that is missing, without stored rules, may still come. */
 enum pipeline_result pipeline_result(const struct pipeline *s, char *why, size_t size);
+
+/* The same of traffic policies, for which nothing fails: whether there is nothing left to wait for.
+ * localproxy is called once: what it does not take then is in the copy. */
+bool pipeline_settled(const struct pipeline *s);
 
 /* NULL is ignored. */
 void pipeline_free(struct pipeline *s);

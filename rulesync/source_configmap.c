@@ -12,32 +12,62 @@
 
 enum { PLACE_MAX = NAME_LABEL_MAX + NAME_SUBDOMAIN_MAX + 64 };
 
+/* One kind of document. */
+struct entry {
+    struct source_taker taker; /* no handlers: nobody wants it */
+    char place[PLACE_MAX];
+    struct err missing; /* code 0: it is there, key and all, or need not be */
+};
+
 struct source_configmap {
     struct net_loop *loop;
     struct kube_client *client;
-    const struct source_handlers *h;
-    void *data;
+    struct entry rules;
+    struct entry traffic;
     struct reflector *reflector;
     char path[PLACE_MAX];
     char name[NAME_SUBDOMAIN_MAX + 1];
-    char place[PLACE_MAX];
-    bool listed;        /* the list under way showed it */
-    struct err missing; /* code 0: it is there, key and all */
+    bool listed; /* the list under way showed it */
 };
 
-static void report_missing(struct source_configmap *s, const char *what)
+static void report_missing(struct entry *n, const char *what)
 {
-    err_set(&s->missing, -ENOENT, "%s: %s", s->place, what);
-    s->h->trouble(s->data, SOURCE_MISSING, &s->missing);
+    if (n->taker.handlers != NULL) {
+        err_set(&n->missing, -ENOENT, "%s: %s", n->place, what);
+        n->taker.handlers->trouble(n->taker.data, SOURCE_MISSING, &n->missing);
+    }
 }
 
-static void offer_text(struct source_configmap *s, const char *text)
+static void report_both_missing(struct source_configmap *s, const char *what)
+{
+    report_missing(&s->rules, what);
+    report_missing(&s->traffic, what);
+}
+
+static void offer_text(struct entry *n, const char *text)
 {
     struct err e = ERR_INIT;
-    s->missing.code = 0;
-    s->h->trouble(s->data, SOURCE_FINE, NULL);
+    const struct source_taker *t = &n->taker;
+    n->missing.code = 0;
+    t->handlers->trouble(t->data, SOURCE_FINE, NULL);
     /* One that is refused is reported by whoever refused it. */
-    (void)s->h->offer(s->data, s->place, slice_str(text), true, &e);
+    (void)t->handlers->offer(t->data, n->place, slice_str(text), true, &e);
+}
+
+static void read_traffic(struct source_configmap *s, const cJSON *text, bool has_rules)
+{
+    struct entry *n = &s->traffic;
+    if (n->taker.handlers == NULL) {
+        return;
+    }
+    if (cJSON_IsString(text)) {
+        offer_text(n, text->valuestring);
+    } else if (has_rules) {
+        n->missing.code = 0;
+        n->taker.handlers->none(n->taker.data);
+    } else {
+        report_missing(n, "the ConfigMap has neither this key nor " SOURCE_KEY);
+    }
 }
 
 static void on_list(void *data)
@@ -51,38 +81,50 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
     struct source_configmap *s = data;
     s->listed = true;
     if (change == REFLECTOR_DELETED) {
-        report_missing(s, "the ConfigMap was deleted");
+        report_both_missing(s, "the ConfigMap was deleted");
         return;
     }
     const cJSON *keys = cJSON_GetObjectItemCaseSensitive(object, "data");
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(keys, SOURCE_KEY);
     if (cJSON_IsString(text)) {
-        offer_text(s, text->valuestring);
+        offer_text(&s->rules, text->valuestring);
     } else {
-        report_missing(s, "the ConfigMap has no such key");
+        report_missing(&s->rules, "the ConfigMap has no such key");
     }
+    read_traffic(s, cJSON_GetObjectItemCaseSensitive(keys, SOURCE_TRAFFIC_KEY),
+                 cJSON_IsString(text));
 }
 
 static void on_synced(void *data)
 {
     struct source_configmap *s = data;
     if (!s->listed) {
-        report_missing(s, "the ConfigMap does not exist");
+        report_both_missing(s, "the ConfigMap does not exist");
+    }
+}
+
+static void tell_state(const struct entry *n, const char *error)
+{
+    const struct source_taker *t = &n->taker;
+    if (t->handlers == NULL) {
+        return;
+    }
+    if (error != NULL) {
+        struct err e = ERR_INIT;
+        err_set(&e, -EAGAIN, "%s: %s", n->place, error);
+        t->handlers->trouble(t->data, SOURCE_UNREACHABLE, &e);
+    } else if (n->missing.code != 0) {
+        t->handlers->trouble(t->data, SOURCE_MISSING, &n->missing);
+    } else {
+        t->handlers->trouble(t->data, SOURCE_FINE, NULL);
     }
 }
 
 static void on_state(void *data, const char *error)
 {
     struct source_configmap *s = data;
-    if (error != NULL) {
-        struct err e = ERR_INIT;
-        err_set(&e, -EAGAIN, "%s: %s", s->place, error);
-        s->h->trouble(s->data, SOURCE_UNREACHABLE, &e);
-    } else if (s->missing.code != 0) {
-        s->h->trouble(s->data, SOURCE_MISSING, &s->missing);
-    } else {
-        s->h->trouble(s->data, SOURCE_FINE, NULL);
-    }
+    tell_state(&s->rules, error);
+    tell_state(&s->traffic, error);
 }
 
 static const struct reflector_handlers handlers = {
@@ -110,18 +152,23 @@ struct source_configmap *source_configmap_new(struct net_loop *l, struct kube_cl
     const char *slash = strchr(name, '/');
     s->loop = l;
     s->client = client;
-    s->h = h;
-    s->data = data;
+    s->rules.taker = (struct source_taker){.handlers = h, .data = data};
     (void)snprintf(s->path, sizeof s->path, "/api/v1/namespaces/%.*s/configmaps",
                    (int)(slash - name), name);
     (void)snprintf(s->name, sizeof s->name, "%s", slash + 1);
-    (void)snprintf(s->place, sizeof s->place, "configmap %s key " SOURCE_KEY, name);
+    (void)snprintf(s->rules.place, PLACE_MAX, "configmap %s key " SOURCE_KEY, name);
+    (void)snprintf(s->traffic.place, PLACE_MAX, "configmap %s key " SOURCE_TRAFFIC_KEY, name);
     s->reflector = start_reflector(s, e);
     if (s->reflector == NULL) {
         free(s);
         return NULL;
     }
     return s;
+}
+
+void source_configmap_take_traffic(struct source_configmap *s, const struct source_taker *taker)
+{
+    s->traffic.taker = *taker;
 }
 
 void source_configmap_look(struct source_configmap *s)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * source_configmap.h - rules from a ConfigMap, by list and watch at the API server.
+ * source_configmap.h - rules and traffic policies from a ConfigMap, by list and watch at the API
+ * server.
  */
 #ifndef RULESYNC_SOURCE_CONFIGMAP_H
 #define RULESYNC_SOURCE_CONFIGMAP_H
@@ -16,6 +17,8 @@ struct source_configmap;
 MUST_CHECK struct source_configmap *
 source_configmap_new(struct net_loop *l, struct kube_client *client, const char *name,
                      const struct source_handlers *h, void *data, struct err *e);
+/* Its traffic policies go there. Before the loop runs. */
+void source_configmap_take_traffic(struct source_configmap *s, const struct source_taker *taker);
 /* Asks again when the loop runs. */
 void source_configmap_look(struct source_configmap *s);
 /* NULL is ignored. */

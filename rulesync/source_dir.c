@@ -13,10 +13,10 @@
 #include "base/file.h"
 #include "base/file_state.h"
 #include "base/log.h"
+#include "control/state.h"
 #include "mounts.h"
 #include "net/folder_watch.h"
 #include "net/timer.h"
-#include "rules/rules.h"
 
 enum {
     LOOK_MS = 10000,
@@ -28,20 +28,28 @@ enum {
     MOUNTINFO_MAX = 4 * 1024 * 1024,
 };
 
+/* One kind of document. */
+struct entry {
+    struct source_taker taker;
+    enum control_document kind;
+    char file[PATH_MAX];
+    struct file_state state; /* of the file when it was read last */
+    bool known;              /* what is there was taken, or refused for good */
+    bool gone;               /* of traffic policies: it is not there, after it was */
+    uint64_t patience_until; /* with a file that may be half-written; 0: none was seen */
+};
+
 struct source_dir {
     struct source_dir_options o;
     char given[PATH_MAX];
-    char folder[PATH_MAX]; /* holds the file */
-    char file[PATH_MAX];
-    const struct source_handlers *h;
-    void *data;
+    char folder[PATH_MAX]; /* holds the files */
+    bool single;           /* what is given is a file */
+    struct entry rules;
+    struct entry traffic;
     struct net_loop *loop;
     struct net_folder_watch *watch;
     struct net_timer *timer;
-    bool soon;               /* the timer is set for an event */
-    struct file_state state; /* of the file when it was read last */
-    bool known;              /* what is there was taken, or refused for good */
-    uint64_t patience_until; /* with a file that may be half-written; 0: none was seen */
+    bool soon; /* the timer is set for an event */
     bool mount_checked;
     bool blind; /* nothing is watched */
 };
@@ -65,12 +73,16 @@ static int locate_file(struct source_dir *s, struct err *e)
 {
     struct stat st;
     int rc = stat(s->given, &st) == 0 ? 0 : -errno;
-    if (rc == 0 && S_ISDIR(st.st_mode)) {
+    bool folder = rc == 0 && S_ISDIR(st.st_mode);
+    s->single = rc == 0 && !folder;
+    if (folder) {
         (void)snprintf(s->folder, PATH_MAX, "%s", s->given);
-        (void)snprintf(s->file, PATH_MAX, "%.*s/" SOURCE_KEY, PATH_MAX - 32, s->given);
+        (void)snprintf(s->rules.file, PATH_MAX, "%.*s/" SOURCE_KEY, PATH_MAX - 32, s->given);
+        (void)snprintf(s->traffic.file, PATH_MAX, "%.*s/" SOURCE_TRAFFIC_KEY, PATH_MAX - 32,
+                       s->given);
     } else {
         parent_folder(s->given, s->folder);
-        (void)snprintf(s->file, PATH_MAX, "%s", s->given);
+        (void)snprintf(s->rules.file, PATH_MAX, "%s", s->given);
     }
     return rc == 0 ? 0 : err_set(e, rc, "%s: %s", s->given, strerror(-rc));
 }
@@ -84,7 +96,9 @@ static const char *last_part(const char *path)
 /* A folder may hold much that is not ours, and /tmp is never quiet. */
 static bool concerns_source(const struct source_dir *s, const char *name)
 {
-    return name == NULL || strcmp(name, last_part(s->file)) == 0 ||
+    bool traffic = s->traffic.taker.handlers != NULL && !s->single;
+    return name == NULL || strcmp(name, last_part(s->rules.file)) == 0 ||
+           (traffic && strcmp(name, SOURCE_TRAFFIC_KEY) == 0) ||
            strcmp(name, last_part(s->folder)) == 0 || strcmp(name, last_part(s->given)) == 0 ||
            strcmp(name, "..data") == 0;
 }
@@ -103,8 +117,8 @@ static void note_watched(struct source_dir *s, int rc)
     } else {
         log_info("watching the source again", log_str("folder", s->folder));
     }
-    if (s->h->blind != NULL) {
-        s->h->blind(s->data, blind);
+    if (s->rules.taker.handlers->blind != NULL) {
+        s->rules.taker.handlers->blind(s->rules.taker.data, blind);
     }
 }
 
@@ -138,60 +152,121 @@ static void check_mount(struct source_dir *s)
     }
     s->mount_checked = true;
     (void)snprintf(file, sizeof file, "%.*s/%.255s", PATH_MAX - 257,
-                   strcmp(folder, "/") == 0 ? "" : folder, last_part(s->file));
+                   strcmp(folder, "/") == 0 ? "" : folder, last_part(s->rules.file));
     if (file_read(s->o.mountinfo, &text, &e) == 0 &&
         mounts_never_update(buf_slice(&text), folder, file, why)) {
-        s->h->warn(s->data, why);
+        s->rules.taker.handlers->warn(s->rules.taker.data, why);
     }
     buf_reset(&text);
 }
 
 /* ---- a look ---- */
 
-/* A file that is not put in place by a rename, and was written to just now, may be half-written. */
-static bool may_be_half_written(const struct source_dir *s)
+/* The kubelet put all of it there in one step. */
+static bool is_volume(const struct source_dir *s)
 {
     char link[PATH_MAX];
     struct stat st;
     (void)snprintf(link, sizeof link, "%.*s/..data", PATH_MAX - 16, s->folder);
-    bool patient = s->patience_until == 0 || net_loop_now(s->loop) < s->patience_until;
-    if (!patient || lstat(link, &st) == 0 || stat(s->file, &st) != 0) {
+    return lstat(link, &st) == 0;
+}
+
+/* A file that is not put in place by a rename, and was written to just now, may be half-written. */
+static bool may_be_half_written(const struct source_dir *s, const struct entry *n)
+{
+    struct stat st;
+    bool patient = n->patience_until == 0 || net_loop_now(s->loop) < n->patience_until;
+    if (!patient || is_volume(s) || stat(n->file, &st) != 0) {
         return false;
     }
     return time(NULL) - st.st_mtim.tv_sec <= YOUNG_S;
 }
 
-static int read_text(struct source_dir *s, struct buf *text, struct err *e)
+static int read_text(const struct source_dir *s, const struct entry *n, struct buf *text,
+                     struct err *e)
 {
     struct stat st;
-    int rc = stat(s->file, &st) == 0 ? 0 : -errno;
+    int rc = stat(n->file, &st) == 0 ? 0 : -errno;
     if (rc == -ENOENT) {
-        return err_set(e, rc, "%s: the folder has no key " SOURCE_KEY, s->folder);
+        return err_set(e, rc, "%s: the folder has no key %s", s->folder, last_part(n->file));
     }
     if (rc != 0) {
-        return err_set(e, rc, "%s: %s", s->file, strerror(-rc));
+        return err_set(e, rc, "%s: %s", n->file, strerror(-rc));
     }
     if (!S_ISREG(st.st_mode)) { /* reading a pipe could take for ever */
-        return err_set(e, -EINVAL, "%s: not a file", s->file);
+        return err_set(e, -EINVAL, "%s: not a file", n->file);
     }
-    return file_read(s->file, text, e);
+    return file_read(n->file, text, e);
 }
 
 /* False: look again soon. */
-static bool offer_file(struct source_dir *s, struct slice text)
+static bool offer_file(struct source_dir *s, struct entry *n, struct slice text)
 {
     struct err e = ERR_INIT;
-    bool final = !may_be_half_written(s);
-    s->h->trouble(s->data, SOURCE_FINE, NULL);
-    int rc = s->h->offer(s->data, s->file, text, final, &e);
+    const struct source_taker *t = &n->taker;
+    bool final = !may_be_half_written(s, n);
+    t->handlers->trouble(t->data, SOURCE_FINE, NULL);
+    int rc = t->handlers->offer(t->data, n->file, text, final, &e);
     if (rc != 0 && !final) {
-        if (s->patience_until == 0) {
-            s->patience_until = net_loop_now(s->loop) + RETRIES * s->o.retry_ms;
+        if (n->patience_until == 0) {
+            n->patience_until = net_loop_now(s->loop) + RETRIES * s->o.retry_ms;
         }
         return false;
     }
-    s->patience_until = 0;
-    s->known = rc != -ENOMEM;
+    n->patience_until = 0;
+    n->known = rc != -ENOMEM;
+    return true;
+}
+
+static void tell_trouble(struct entry *n, const struct err *e)
+{
+    bool missing = e->code == -ENOENT || e->code == -ENOTDIR;
+    n->known = false;
+    n->taker.handlers->trouble(n->taker.data, missing ? SOURCE_MISSING : SOURCE_UNREADABLE, e);
+}
+
+/* Reads what is there, unless it is known. False: look again soon. */
+static bool read_entry(struct source_dir *s, struct entry *n)
+{
+    struct err e = ERR_INIT;
+    bool changed = file_state_changed(&n->state, n->file);
+    n->known = n->known && !changed;
+    if (n->known) {
+        return true;
+    }
+    bool settled = true;
+    struct buf text = BUF_INIT(control_document_max(n->kind));
+    if (read_text(s, n, &text, &e) == 0) {
+        settled = offer_file(s, n, buf_slice(&text));
+    } else {
+        tell_trouble(n, &e);
+    }
+    buf_reset(&text);
+    return settled;
+}
+
+/* Traffic policies need not be there. False: look again soon. */
+static bool read_traffic(struct source_dir *s)
+{
+    struct entry *n = &s->traffic;
+    struct err e = ERR_INIT;
+    struct stat st;
+    if (stat(n->file, &st) == 0 || errno != ENOENT) {
+        n->gone = false;
+        return read_entry(s, n);
+    }
+    if (stat(s->rules.file, &st) != 0) {
+        err_set(&e, -ENOENT,
+                "%s: the folder has neither key " SOURCE_KEY " nor " SOURCE_TRAFFIC_KEY, s->folder);
+        tell_trouble(n, &e);
+        return true;
+    }
+    if (n->known && !n->gone && !is_volume(s)) {
+        n->gone = true;
+        return false;
+    }
+    n->known = false;
+    n->taker.handlers->none(n->taker.data);
     return true;
 }
 
@@ -199,28 +274,26 @@ static bool offer_file(struct source_dir *s, struct slice text)
 static bool read_source(struct source_dir *s)
 {
     struct err e = ERR_INIT;
-    struct buf text = BUF_INIT(RULES_TEXT_MAX);
-    bool settled = true;
+    const struct source_taker *t = &s->traffic.taker;
     int rc = locate_file(s, &e);
     watch_folder(s);
-    if (rc == 0) {
-        check_mount(s);
-        bool changed = file_state_changed(&s->state, s->file);
-        s->known = s->known && !changed;
-        if (s->known) {
-            return true;
+    if (rc != 0) {
+        tell_trouble(&s->rules, &e);
+        if (t->handlers != NULL) {
+            tell_trouble(&s->traffic, &e);
         }
-        rc = read_text(s, &text, &e);
+        return true;
     }
-    if (rc == 0) {
-        settled = offer_file(s, buf_slice(&text));
-    } else {
-        s->known = false;
-        s->h->trouble(s->data, rc == -ENOENT || rc == -ENOTDIR ? SOURCE_MISSING : SOURCE_UNREADABLE,
-                      &e);
+    check_mount(s);
+    bool settled = read_entry(s, &s->rules);
+    if (t->handlers == NULL) {
+        return settled;
     }
-    buf_reset(&text);
-    return settled;
+    if (s->single) {
+        t->handlers->silent(t->data);
+        return settled;
+    }
+    return read_traffic(s) && settled;
 }
 
 static void on_timer(void *data)
@@ -272,8 +345,10 @@ struct source_dir *source_dir_new(struct net_loop *l, const struct source_dir_op
     s->o.blind_ms = o->blind_ms != 0 ? o->blind_ms : BLIND_MS;
     s->o.settle_ms = o->settle_ms != 0 ? o->settle_ms : SETTLE_MS;
     s->o.retry_ms = o->retry_ms != 0 ? o->retry_ms : RETRY_MS;
-    s->h = h;
-    s->data = data;
+    s->rules.kind = CONTROL_RULES;
+    s->rules.taker = (struct source_taker){.handlers = h, .data = data};
+    s->traffic.kind = CONTROL_TRAFFIC;
+    s->traffic.taker = o->traffic;
     s->loop = l;
     set_given_path(s, o->path);
     (void)locate_file(s, NULL);
@@ -290,8 +365,10 @@ struct source_dir *source_dir_new(struct net_loop *l, const struct source_dir_op
 
 void source_dir_look(struct source_dir *s)
 {
-    s->known = false;
-    s->patience_until = 0;
+    s->rules.known = false;
+    s->rules.patience_until = 0;
+    s->traffic.known = false;
+    s->traffic.patience_until = 0;
     net_timer_set(s->timer, 0);
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * source_dir.h - rules from a mounted ConfigMap, or from any file.
+ * source_dir.h - rules and traffic policies from a mounted ConfigMap, or rules from any file.
  *
  * The kubelet keeps the keys of a mounted ConfigMap behind a symbolic link, `..data`, and puts all
  * of them in place at once by renaming a new link over it. So the folder is watched, and what it
  * leads to is compared every 10 s too, since events can be missed. A folder that goes away and
- * comes back, or comes later, is found the same way.
+ * comes back, or comes later, is found the same way. In other folders, traffic policies that are
+ * gone are looked for twice: an editor may be about to put them back.
  *
  * What cannot be watched is compared each second, and each time a watch is tried again: the kernel
  * lets all processes of a user on a node have no more than fs.inotify.max_user_instances of 128
@@ -25,7 +26,8 @@ struct source_dir;
 
 /* Zero: the default. */
 struct source_dir_options {
-    const char *path; /* a folder that holds SOURCE_KEY, or a file; need not exist yet; copied */
+    const char *path; /* a folder that holds the keys, or a file; need not exist yet; copied */
+    struct source_taker traffic;
     const char *mountinfo; /* /proc/self/mountinfo */
     uint64_t look_ms;      /* between two looks without an event; 10,000 */
     uint64_t blind_ms;     /* the same where nothing can be watched; 1,000 */

@@ -16,21 +16,15 @@ const char *refusal_text(enum refusal r)
     return refusal_texts[r];
 }
 
-static bool is_shard(const struct rules *r, const char *shard)
+int validate_shard(const struct shard_document *d, const char *shard, const char *place,
+                   struct err *e)
 {
-    const char *ns = rules_shard_namespace(r);
-    size_t len = strlen(ns);
-    return strncmp(shard, ns, len) == 0 && shard[len] == '/' &&
-           strcmp(shard + len + 1, rules_shard_name(r)) == 0;
-}
-
-int validate_shard(const struct rules *r, const char *shard, const char *place, struct err *e)
-{
-    if (shard == NULL || is_shard(r, shard)) {
+    if (shard == NULL || shard_document_is_of(d, shard)) {
         return 0;
     }
-    return err_set(e, -EINVAL, "%s: these are the rules of shard %s/%s, not of %s", place,
-                   rules_shard_namespace(r), rules_shard_name(r), shard);
+    return err_set(e, -EINVAL, "%s: these are the %s of shard %s/%s, not of %s", place,
+                   control_document_text(d->kind), shard_document_namespace(d),
+                   shard_document_shard(d), shard);
 }
 
 static bool same_shard(const struct rules *a, const struct rules *b)
@@ -76,10 +70,42 @@ int validate_rules(struct slice text, const char *place, const char *shard,
         out->refusal = why.code == -ENOMEM ? REFUSAL_MEMORY : REFUSAL_INVALID;
         return err_set(e, why.code, "%s: %s", place, why.msg);
     }
-    if (validate_shard(out->rules, shard, place, &why) != 0) {
+    const struct shard_document document = shard_document_rules(out->rules);
+    if (validate_shard(&document, shard, place, &why) != 0) {
         out->refusal = REFUSAL_SHARD;
     } else if (current != NULL) {
         out->refusal = compare_with_current(out->rules, current, place, &why);
     }
     return out->refusal == REFUSAL_NONE ? 0 : err_set(e, why.code, "%s", why.msg);
+}
+
+/* As it is stored and handed over. The end of a line is stored with it. */
+static int check_length(const struct shard_document *d, struct err *e)
+{
+    struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX - 1);
+    int rc = shard_document_to_json(d, &text);
+    buf_reset(&text);
+    if (rc == -ENOBUFS) {
+        return err_set(e, -E2BIG, "with its checksum, it has more than %d bytes",
+                       TRAFFIC_TEXT_MAX - 1);
+    }
+    return rc == 0 ? 0 : err_memory(e);
+}
+
+int validate_traffic(struct slice text, const char *place, const char *shard,
+                     struct shard_document *out, enum refusal *refusal, struct err *e)
+{
+    struct err why = ERR_INIT;
+    int rc = shard_document_parse(CONTROL_TRAFFIC, text, out, &why);
+    if (rc == 0) {
+        rc = check_length(out, &why);
+    }
+    if (rc != 0) {
+        shard_document_unref(out);
+        *refusal = rc == -ENOMEM ? REFUSAL_MEMORY : REFUSAL_INVALID;
+        return err_set(e, rc, "%s: %s", place, why.msg);
+    }
+    rc = validate_shard(out, shard, place, &why);
+    *refusal = rc == 0 ? REFUSAL_NONE : REFUSAL_SHARD;
+    return rc == 0 ? 0 : err_set(e, rc, "%s", why.msg);
 }

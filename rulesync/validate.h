@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * validate.h - decides whether a document may take the place of the rules that are in use.
+ * validate.h - decides whether a document may take the place of the one that is in use.
  *
  * Only rules that are valid, of the same shard, and newer may: whatever else comes is refused.
+ * Traffic policies have no order: these need be valid and of the shard.
  */
 #ifndef RULESYNC_VALIDATE_H
 #define RULESYNC_VALIDATE_H
@@ -10,6 +11,8 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "rules/rules.h"
+#include "shard_document.h"
+#include "traffic/traffic.h"
 
 enum refusal {
     REFUSAL_NONE,
@@ -36,8 +39,14 @@ struct offer {
 MUST_CHECK int validate_rules(struct slice text, const char *place, const char *shard,
                               const struct rules *current, struct offer *out, struct err *e);
 
-/* Whether these are rules of `shard` (as above). -EINVAL with `e` set when not. */
-MUST_CHECK int validate_shard(const struct rules *r, const char *shard, const char *place,
+/* The same of traffic policies; *refusal says why not. *out is none when they are refused as
+ * invalid; else the caller unrefs, refused or not. Refused as invalid are also those whose
+ * canonical form would be too long for localproxy. */
+MUST_CHECK int validate_traffic(struct slice text, const char *place, const char *shard,
+                                struct shard_document *out, enum refusal *refusal, struct err *e);
+
+/* Whether the document is of `shard` (as above). -EINVAL with `e` set when not. */
+MUST_CHECK int validate_shard(const struct shard_document *d, const char *shard, const char *place,
                               struct err *e);
 
 #endif

@@ -302,7 +302,7 @@ static void a_restart_without_a_source_knows_the_rules(void **state)
     proxy_double_restart(&f->proxy, NULL); /* it forgot all */
     start(f);
     wait_enforced(f, 7);
-    assert_int_equal(status(f)->rules_at, 0);
+    assert_int_equal(status(f)->used_at, 0);
     publish(f, 6, "a", "b");
     wait_open(f, &status(f)->refused, "is older");
     publish(f, 8, "a", "b");

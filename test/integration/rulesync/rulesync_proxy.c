@@ -95,6 +95,100 @@ static void on_heard(void *data, const char *trouble)
     (void)snprintf(p->trouble, sizeof p->trouble, "%s", trouble);
 }
 
+/* ---- traffic policies ---- */
+
+struct traffic *proxy_traffic_make(unsigned generation, const char *shard, const char *name)
+{
+    char text[1024];
+    struct err e = ERR_INIT;
+    int len = snprintf(text, sizeof text,
+                       "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\"shard\":{"
+                       "\"namespace\":\"ns\",\"name\":\"%s\"},\"generation\":%u,\"spec\":"
+                       "{\"faults\":[{\"name\":\"%s\",\"pods\":\"\",\"rules\":[{\"name\":\"r\","
+                       "\"resources\":[{\"resources\":[\"pods\"]}],\"abort\":{\"status\":503,"
+                       "\"ppm\":10}}]}]}}",
+                       shard, generation, name);
+    struct traffic *t = traffic_parse(text, (size_t)len, &e);
+    if (t == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    return t;
+}
+
+void proxy_double_enforce_traffic(struct proxy_double *p, struct traffic *t)
+{
+    traffic_unref(p->traffic.enforced);
+    p->traffic.enforced = t;
+}
+
+unsigned proxy_double_traffic(const struct proxy_double *p)
+{
+    const struct traffic *t = p->traffic.enforced;
+    return t == NULL ? 0 : (unsigned)traffic_generation(t);
+}
+
+static int refuse_traffic(const struct proxy_traffic *t, struct err *e)
+{
+    if (t->mood == REFUSE) {
+        return err_set(e, -ESTALE, "of another shard");
+    }
+    return t->mood == DELAY ? err_set(e, -EAGAIN, "later") : 0;
+}
+
+static int on_reload_traffic(void *data, struct slice text, struct control_call *call,
+                             struct err *e)
+{
+    struct proxy_double *p = data;
+    p->traffic.puts++;
+    if (refuse_traffic(&p->traffic, e) != 0) {
+        return e->code;
+    }
+    struct traffic *t = traffic_parse(text.ptr, text.len, e);
+    if (t == NULL) {
+        return e->code;
+    }
+    if (p->traffic.mood == OBEY) {
+        proxy_double_enforce_traffic(p, t);
+    } else {
+        traffic_unref(t);
+    }
+    control_done(call, true);
+    return 0;
+}
+
+static int on_remove_traffic(void *data, struct err *e)
+{
+    struct proxy_double *p = data;
+    p->traffic.removals++;
+    if (refuse_traffic(&p->traffic, e) != 0) {
+        return e->code;
+    }
+    proxy_double_enforce_traffic(p, NULL);
+    return 0;
+}
+
+static void on_describe_traffic(void *data, struct control_state *out)
+{
+    struct proxy_double *p = data;
+    p->traffic.gets++;
+    control_state_set_traffic(out, p->traffic.enforced, time(NULL), NULL);
+}
+
+static void on_heard_traffic(void *data, const char *trouble)
+{
+    struct proxy_double *p = data;
+    (void)snprintf(p->traffic.trouble, sizeof p->traffic.trouble, "%s", trouble);
+}
+
+static const struct control_handlers traffic_handlers = {
+    .reload = on_reload_traffic,
+    .remove = on_remove_traffic,
+    .describe = on_describe_traffic,
+    .heard = on_heard_traffic,
+};
+
+/* ---- life ---- */
+
 static const struct control_handlers handlers = {
     .reload = on_reload,
     .describe = on_describe,
@@ -109,6 +203,9 @@ void proxy_double_start(struct proxy_double *p)
     if (p->control == NULL) {
         fail_msg("%s", e.msg);
     }
+    if (p->traffic.known) {
+        control_serve(p->control, CONTROL_TRAFFIC, &traffic_handlers, p);
+    }
 }
 
 void proxy_double_stop(struct proxy_double *p)
@@ -116,6 +213,7 @@ void proxy_double_stop(struct proxy_double *p)
     control_free(p->control);
     p->control = NULL;
     proxy_double_enforce(p, NULL);
+    proxy_double_enforce_traffic(p, NULL);
 }
 
 void proxy_double_restart(struct proxy_double *p, struct rules *stored)
