@@ -79,29 +79,12 @@ int validate_rules(struct slice text, const char *place, const char *shard,
     return out->refusal == REFUSAL_NONE ? 0 : err_set(e, why.code, "%s", why.msg);
 }
 
-/* As it is stored and handed over. The end of a line is stored with it. */
-static int check_length(const struct shard_document *d, struct err *e)
-{
-    struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX - 1);
-    int rc = shard_document_to_json(d, &text);
-    buf_reset(&text);
-    if (rc == -ENOBUFS) {
-        return err_set(e, -E2BIG, "with its checksum, it has more than %d bytes",
-                       TRAFFIC_TEXT_MAX - 1);
-    }
-    return rc == 0 ? 0 : err_memory(e);
-}
-
 int validate_traffic(struct slice text, const char *place, const char *shard,
                      struct shard_document *out, enum refusal *refusal, struct err *e)
 {
     struct err why = ERR_INIT;
     int rc = shard_document_parse(CONTROL_TRAFFIC, text, out, &why);
-    if (rc == 0) {
-        rc = check_length(out, &why);
-    }
     if (rc != 0) {
-        shard_document_unref(out);
         *refusal = rc == -ENOMEM ? REFUSAL_MEMORY : REFUSAL_INVALID;
         return err_set(e, rc, "%s: %s", place, why.msg);
     }

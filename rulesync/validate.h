@@ -40,8 +40,7 @@ MUST_CHECK int validate_rules(struct slice text, const char *place, const char *
                               const struct rules *current, struct offer *out, struct err *e);
 
 /* The same of traffic policies; *refusal says why not. *out is none when they are refused as
- * invalid; else the caller unrefs, refused or not. Refused as invalid are also those whose
- * canonical form would be too long for localproxy. */
+ * invalid; else the caller unrefs, refused or not. */
 MUST_CHECK int validate_traffic(struct slice text, const char *place, const char *shard,
                                 struct shard_document *out, enum refusal *refusal, struct err *e);
 

@@ -21,6 +21,9 @@ struct fixture {
     enum source_trouble trouble;
     unsigned offers;
     bool news;
+    /* what it told of traffic policies */
+    bool traffic_wanted;
+    char traffic[1024]; /* with its place; or "none", or what is wrong */
 };
 
 /* `content` is "data" as JSON; NULL: the ConfigMap is deleted. */
@@ -57,6 +60,46 @@ static void on_trouble(void *data, enum source_trouble trouble, const struct err
 }
 
 static const struct source_handlers handlers = {.offer = on_offer, .trouble = on_trouble};
+
+static int on_traffic(void *data, const char *place, struct slice text, bool final, struct err *e)
+{
+    struct fixture *f = data;
+    (void)e;
+    assert_true(final);
+    (void)snprintf(f->traffic, sizeof f->traffic, "%s: %.*s", place, (int)text.len, text.ptr);
+    f->news = true;
+    return 0;
+}
+
+static void on_traffic_trouble(void *data, enum source_trouble trouble, const struct err *e)
+{
+    struct fixture *f = data;
+    if (trouble != SOURCE_FINE) {
+        (void)snprintf(f->traffic, sizeof f->traffic, "trouble %d: %s", (int)trouble, e->msg);
+        f->news = true;
+    }
+}
+
+static void on_no_traffic(void *data)
+{
+    struct fixture *f = data;
+    (void)snprintf(f->traffic, sizeof f->traffic, "none");
+    f->news = true;
+}
+
+static const struct source_handlers traffic_handlers = {
+    .offer = on_traffic,
+    .trouble = on_traffic_trouble,
+    .none = on_no_traffic,
+};
+
+static void wait_traffic(struct fixture *f, const char *words)
+{
+    while (strstr(f->traffic, words) == NULL) {
+        f->news = false;
+        run_until(f->store.api.loop, &f->news);
+    }
+}
 
 static void wait_text(struct fixture *f, const char *text)
 {
@@ -110,6 +153,10 @@ static void start(struct fixture *f, const char *content)
     f->source = source_configmap_new(f->store.api.loop, f->store.api.client, "demo/rules",
                                      &handlers, f, &e);
     assert_non_null(f->source);
+    if (f->traffic_wanted) {
+        const struct source_taker taker = {.handlers = &traffic_handlers, .data = f};
+        source_configmap_take_traffic(f->source, &taker);
+    }
 }
 
 static void takes_what_is_there_and_what_comes(void **state)
@@ -191,6 +238,42 @@ static void looks_when_told_to(void **state)
     wait_text(f, "two");
 }
 
+static void tells_of_traffic_policies_beside_rules(void **state)
+{
+    struct fixture *f = *state;
+    f->traffic_wanted = true;
+    start(f, DATA("one"));
+    wait_traffic(f, "none");
+    publish(f, "{\"rules.json\":\"one\",\"traffic.json\":\"abc\"}");
+    wait_traffic(f, "configmap demo/rules key traffic.json: abc");
+    publish(f, "{\"traffic.json\":\"def\"}");
+    wait_traffic(f, "key traffic.json: def");
+    wait_trouble(f, SOURCE_MISSING, "has no such key");
+    publish(f, DATA("two"));
+    wait_traffic(f, "none");
+    wait_text(f, "two");
+}
+
+/* What is no ConfigMap of ours any more says nothing of them. */
+static void a_configmap_that_is_gone_says_nothing_of_traffic_policies(void **state)
+{
+    struct fixture *f = *state;
+    f->traffic_wanted = true;
+    start(f, NULL);
+    wait_traffic(f, "configmap demo/rules key traffic.json: the ConfigMap does not exist");
+    publish(f, "{\"other\":\"x\"}");
+    wait_traffic(f, "the ConfigMap has neither this key nor rules.json");
+    publish(f, "{\"rules.json\":\"one\",\"traffic.json\":\"abc\"}");
+    wait_traffic(f, "key traffic.json: abc");
+    publish(f, NULL);
+    wait_traffic(f, "was deleted");
+    api_stop(&f->store.api);
+    wait_trouble(f, SOURCE_UNREACHABLE, "");
+    wait_traffic(f, "trouble 3: ");
+    assert_true(api_listen(&f->store.api));
+    wait_traffic(f, "was deleted");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -200,6 +283,8 @@ int main(void)
         TEST(says_what_is_forbidden),
         TEST(survives_the_server),
         TEST(looks_when_told_to),
+        TEST(tells_of_traffic_policies_beside_rules),
+        TEST(a_configmap_that_is_gone_says_nothing_of_traffic_policies),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

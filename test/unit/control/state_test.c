@@ -150,6 +150,27 @@ static void test_set_without_rules(void **state)
     assert_int_equal(strlen(s.reason), ERR_MSG_MAX - 1);
 }
 
+static void test_set_from_traffic(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\"shard\":{\"namespace\":\"demo\","
+        "\"name\":\"demo-1\"},\"generation\":7,\"spec\":{}}";
+    struct traffic *t = traffic_parse(text, sizeof text - 1, NULL);
+    struct control_state s;
+    struct control_state expected = enforcing;
+    assert_non_null(t);
+    (void)snprintf(expected.checksum, sizeof expected.checksum, "%s", traffic_checksum(t));
+    control_state_set_traffic(&s, t, 1000000000, "not said");
+    assert_same(&s, &expected);
+    traffic_unref(t);
+    control_state_set_traffic(&s, NULL, 0, "the file is damaged");
+    assert_false(s.enforcing);
+    assert_string_equal(s.reason, "the file is damaged");
+    control_state_set_traffic(&s, NULL, 0, "");
+    assert_string_equal(s.reason, "there are no traffic policies");
+}
+
 static void test_what_is_read(void **state)
 {
     (void)state;
@@ -305,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_what_cannot_be_written),
         cmocka_unit_test(test_set_from_rules),
         cmocka_unit_test(test_set_without_rules),
+        cmocka_unit_test(test_set_from_traffic),
         cmocka_unit_test(test_what_is_read),
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_odd_reasons),
