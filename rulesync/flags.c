@@ -19,6 +19,10 @@ static const char description[] =
     "that is not valid or whose checksum does not fit, rules of another shard, a generation older "
     "than the one in use, and other rules under the same generation. The log, /status and the "
     "metrics say where and why: file or ConfigMap, line, field, reason.\n"
+    "Traffic policies, the key " SOURCE_TRAFFIC_KEY " beside " SOURCE_KEY ", go the same way apart "
+    "from the rules. They have no order, and no such key means that there are none. A single file "
+    "has rules alone. Bad ones, and a localproxy that is too old for them, are told but are no "
+    "failure.\n"
     "It begins with what --to holds, so that a restart without the ConfigMap forgets nothing. "
     "localproxy may be started, stopped and restarted at any time: it is asked every 5 seconds "
     "what it enforces and given the rules again if it has older ones. SIGHUP: look again now. "
@@ -42,8 +46,9 @@ static const struct flag table[] = {
     {.name = "from",
      .value = "PATH",
      FLAG_STRING_AT(struct rulesync_flags, from),
-     .help = "The folder where the ConfigMap is mounted (its key is " SOURCE_KEY "), or a "
-             "file. It need not exist yet. Mount the whole ConfigMap: with subPath an update "
+     .help = "The folder where the ConfigMap is mounted (its keys are " SOURCE_KEY
+             " and " SOURCE_TRAFFIC_KEY "), or a file with rules. It need not exist yet. Mount the "
+             "whole ConfigMap: with subPath an update "
              "never shows up."},
     {.name = "from-configmap",
      .value = "NS/NAME",
@@ -54,7 +59,8 @@ static const struct flag table[] = {
      .value = "PATH",
      FLAG_STRING_AT(struct rulesync_flags, to),
      .help = "The file for the last known good rules; its folder must exist. It is replaced in "
-             "one step: no reader ever sees half of it. Give it to localproxy as --rules."},
+             "one step: no reader ever sees half of it. Give it to localproxy as --rules. Traffic "
+             "policies are kept beside it, in " SOURCE_TRAFFIC_KEY "."},
     {.name = "control",
      .value = "SOCKET",
      FLAG_STRING_AT(struct rulesync_flags, control),
@@ -117,6 +123,13 @@ static bool object_ok(const char *text)
            name_check_subdomain(slice_str(slash + 1)) == NULL;
 }
 
+/* Traffic policies are kept beside it under that name. */
+static bool is_traffic_copy(const char *to)
+{
+    const char *slash = strrchr(to, '/');
+    return strcmp(slash != NULL ? slash + 1 : to, SOURCE_TRAFFIC_KEY) == 0;
+}
+
 static bool given(const char *value)
 {
     return value != NULL && value[0] != '\0';
@@ -135,6 +148,11 @@ static int check(const struct rulesync_flags *c, struct err *e)
     }
     if (!given(c->to) && !given(c->control)) {
         return err_set(e, -EINVAL, "--to or --control is missing: the rules would go nowhere");
+    }
+    if (given(c->to) && is_traffic_copy(c->to)) {
+        return err_set(e, -EINVAL,
+                       "--to must have another name than " SOURCE_TRAFFIC_KEY
+                       ": traffic policies are kept there");
     }
     if (given(c->from_configmap) && !object_ok(c->from_configmap)) {
         return err_set(e, -EINVAL, "--from-configmap must be NAMESPACE/NAME");

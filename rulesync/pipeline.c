@@ -208,6 +208,14 @@ static int on_offer(void *data, const char *place, struct slice text, bool final
     return 0;
 }
 
+/* Where there are no rules either, the folder or the ConfigMap is not there: the log has that. */
+static bool logged_with_rules(const struct pipeline *s, enum source_trouble trouble)
+{
+    const struct pipeline *rules = s->o.rules;
+    return rules != NULL && trouble != SOURCE_UNREADABLE && rules->status.source.open &&
+           rules->status.trouble == trouble;
+}
+
 static void on_trouble(void *data, enum source_trouble trouble, const struct err *e)
 {
     struct pipeline *s = data;
@@ -220,7 +228,8 @@ static void on_trouble(void *data, enum source_trouble trouble, const struct err
     if (trouble != SOURCE_UNREACHABLE) {
         (void)condition_clear(&s->status.refused); /* that document is not there any more */
     }
-    if (condition_raise(&s->status.source, net_loop_now(s->loop), e->msg)) {
+    bool news = condition_raise(&s->status.source, net_loop_now(s->loop), e->msg);
+    if (news && !logged_with_rules(s, trouble)) {
         log_error(texts[s->o.document].unreadable, log_str("error", e->msg), generation_in_use(s));
     }
     note_heard(s);

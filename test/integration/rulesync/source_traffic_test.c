@@ -25,7 +25,7 @@ struct fixture {
     unsigned moment; /* for names of folders */
     unsigned looks;  /* what was told of rules */
     bool refuse;     /* what is offered */
-    char told[256];  /* of traffic policies: the text, "none", "silent" or what is wrong */
+    char told[1024]; /* of traffic policies: the text, "none", "silent" or what is wrong */
     unsigned offers;
     unsigned finals;
     unsigned nones;
@@ -164,9 +164,17 @@ static const char *in_mount(const struct fixture *f, const char *name, char out[
 static void write_key(const struct fixture *f, const char *folder, const char *key,
                       const char *text)
 {
-    char name[300];
-    (void)snprintf(name, sizeof name, "mount/%s%s", folder, key);
+    char name[128];
+    (void)snprintf(name, sizeof name, "mount/%.64s%.32s", folder, key);
     temp_dir_write(&f->dir, name, text, 0644);
+}
+
+static void link_key(const struct fixture *f, const char *key)
+{
+    char path[512];
+    char target[64];
+    (void)snprintf(target, sizeof target, "..data/%.32s", key);
+    assert_true(symlink(target, in_mount(f, key, path)) == 0 || errno == EEXIST);
 }
 
 /* As the kubelet does it: a new folder, a new link to it, the link renamed over `..data`. NULL: the
@@ -186,8 +194,8 @@ static void swap(struct fixture *f, const char *rules, const char *traffic)
     }
     assert_int_equal(symlink(folder, in_mount(f, "..data_tmp", link)), 0);
     assert_int_equal(rename(link, in_mount(f, "..data", path)), 0);
-    (void)symlink("..data/" SOURCE_KEY, in_mount(f, SOURCE_KEY, path));
-    (void)symlink("..data/" SOURCE_TRAFFIC_KEY, in_mount(f, SOURCE_TRAFFIC_KEY, path));
+    link_key(f, SOURCE_KEY);
+    link_key(f, SOURCE_TRAFFIC_KEY);
 }
 
 /* ---- tests ---- */
