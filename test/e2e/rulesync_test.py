@@ -517,6 +517,7 @@ class PagesTest(RuleSyncTestCase):
             (["--from-configmap", "b", "--to", "x"], "must be NAMESPACE/NAME"),
             (["--from-configmap", "a/B", "--to", "x"], "must be NAMESPACE/NAME"),
             (["--from", folder, "--to", "x", "--shard", "a"], "must be NAMESPACE/NAME"),
+            (["--from", folder, "--to", "x/traffic.json"], "another name than traffic.json"),
             (["--from", folder, "--to", "x", "extra"], 'unexpected argument "extra"'),
             (["--from", folder, "--to", "x", "--nonsense"], "--nonsense"),
             (["--from", folder, "--to", "x", "--timeout", "no"], "--timeout"),
@@ -644,6 +645,130 @@ class PagesTest(RuleSyncTestCase):
             s.publish()
             s.wait_enforced()
         s.check()
+
+
+class TrafficTest(RuleSyncTestCase):
+    """Traffic policies, which go their way beside the rules."""
+
+    def setUp(self):
+        super().setUp()
+        self.mount = shard.Mount(self.path("mount"))
+        self.stored = self.path("kept")
+        os.mkdir(self.stored)
+        self.copy = os.path.join(self.stored, "traffic.json")
+        self.sync = None
+        self.addCleanup(lambda: self.sync and self.sync.stop())
+
+    def args(self, *more):
+        name = f"{shard.NAMESPACE}/{shard.NAME}"
+        to = os.path.join(self.stored, "rules.json")
+        return ["--from", self.mount.path, "--to", to, "--shard", name, *more]
+
+    def once(self, *more):
+        return subprocess.run(
+            [harness.program("rulesync"), "--once", "--at-start", *self.args(*more)],
+            capture_output=True,
+            env=harness.clean_environment(),
+            check=False,
+            text=True,
+            timeout=60,
+        )
+
+    def kept(self):
+        """The generation of the copy; 0: there is none."""
+        if not os.path.exists(self.copy):
+            return 0
+        with open(self.copy, encoding="utf-8") as f:
+            return json.load(f)["generation"]
+
+    def traffic(self):
+        return self.sync.status()["traffic"]
+
+    def wait_in_use(self, generation):
+        harness.wait_for(
+            lambda: self.traffic().get("inUse", {}).get("generation", 0) == generation,
+            f"policies {generation} are in use",
+        )
+        self.assertEqual(generation, self.kept())
+
+    def test_a_pod_starts_with_them(self):
+        self.mount.publish(shard.document(1), shard.traffic_document(3))
+        self.assertEqual(0, self.once().returncode)
+        self.assertEqual(3, self.kept())
+        self.mount.publish(shard.document(1), shard.traffic_document(2))
+        self.assertEqual(0, self.once().returncode)
+        self.assertEqual(2, self.kept())
+        for bad, words in (
+            ("nonsense", "refused traffic policies, which changes nothing"),
+            (shard.traffic_document(4, shard={"namespace": "a", "name": "b"}), "of shard a/b"),
+            (" " * (1 << 20) + " ", "larger than the limit"),
+        ):
+            self.mount.publish(shard.document(1), bad)
+            result = self.once()
+            self.assertEqual(0, result.returncode, result.stderr)
+            self.assertIn(words, result.stderr)
+            self.assertEqual(2, self.kept())
+        self.mount.publish(None)
+        self.assertEqual(0, self.once().returncode)
+        self.assertEqual(2, self.kept())
+        self.mount.publish(shard.document(1))
+        self.assertEqual(0, self.once().returncode)
+        self.assertEqual(0, self.kept())
+        self.assertFalse(os.path.exists(self.copy))
+
+    def test_nothing_of_them_keeps_a_pod_from_starting(self):
+        self.mount.publish(shard.document(1), shard.traffic_document(3))
+        os.mkdir(self.copy)
+        result = self.once()
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertIn("cannot store the traffic policies", result.stderr)
+        os.rmdir(self.copy)
+        with open(self.copy, "w", encoding="utf-8") as f:
+            f.write("half of")
+        self.mount.publish(shard.document(1), "nonsense")
+        result = self.once()
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertIn("the stored traffic policies cannot be used", result.stderr)
+
+    def test_pages(self):
+        self.mount.publish(shard.document(1))
+        self.sync = shard.RuleSync(self.folder, self.args())
+        harness.wait_for(self.sync.ready, "it is ready")
+        self.assertEqual(False, self.traffic()["source"]["found"])
+        self.assertNotIn("error", self.traffic()["source"])
+        self.assertNotIn("inUse", self.traffic())
+        self.assertEqual(1, self.sync.metric("traffic_source_ok"))
+        self.mount.publish(shard.document(1), shard.traffic_document(3))
+        self.wait_in_use(3)
+        traffic = self.traffic()
+        self.assertEqual({"namespace": "cmesh-e2e", "name": "shard-a"}, traffic["inUse"]["shard"])
+        self.assertEqual((1, "source"), (traffic["inUse"]["policies"], traffic["inUse"]["from"]))
+        for part in ("seen", "stored"):
+            self.assertEqual(3, traffic[part]["generation"])
+            self.assertEqual(traffic["inUse"]["checksum"], traffic[part]["checksum"])
+        self.assertEqual(self.copy, traffic["stored"]["path"])
+        for name in ("seen", "used", "stored"):
+            self.assertEqual(3, self.sync.metric(f"traffic_{name}_generation"))
+        self.mount.publish(shard.document(1), "nonsense")
+        harness.wait_for(lambda: "error" in self.traffic()["seen"], "it is refused")
+        self.assertIn("mount/traffic.json: line 1", self.traffic()["seen"]["error"])
+        self.assertEqual("invalid", self.traffic()["seen"]["reason"])
+        self.assertEqual(1, self.sync.metric('traffic_refused_total{reason="invalid"}'))
+        self.assertEqual(0, self.sync.metric("traffic_source_ok"))
+        self.assertEqual(1, self.sync.metric("source_ok"))
+        self.assertTrue(self.sync.ready())
+        self.assertNotIn("error", self.sync.status()["seen"])
+        self.mount.publish(shard.document(1))
+        self.wait_in_use(0)
+
+    def test_a_single_file_has_none(self):
+        folder = self.mount.path
+        self.mount.publish(shard.document(1), shard.traffic_document(3))
+        self.mount.path = os.path.join(folder, "rules.json")
+        self.sync = shard.RuleSync(self.folder, self.args())
+        harness.wait_for(self.sync.ready, "it is ready")
+        harness.wait_for(lambda: "traffic" not in self.sync.status(), "it says nothing of them")
+        self.assertEqual(0, self.kept())
 
 
 class BlindTest(harness.TestCase):

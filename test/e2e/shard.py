@@ -27,6 +27,15 @@ def document(generation, **more):
     return {**harness.rules_document(*limits, generation=generation), **more}
 
 
+def traffic_document(generation, **more):
+    """Traffic policies that do nothing to anybody's requests."""
+    rule = {"name": "none", "resources": [{"resources": ["pods"]}], "abort": {"status": 503, "ppm": 0}}
+    faults = [{"name": "nothing", "pods": "", "rules": [rule]}]
+    shard = {"namespace": NAMESPACE, "name": NAME}
+    document = {"apiVersion": "cmesh/v1", "kind": "ShardTraffic", "shard": shard}
+    return {**document, "generation": generation, "spec": {"faults": faults}, **more}
+
+
 class Volume:
     """A folder as the kubelet keeps it for a ConfigMap or a service account: files are links into
     `..data`, which is a link to a folder that bears its time, swapped by renaming a new link over
@@ -64,12 +73,16 @@ class Volume:
 class Mount(Volume):
     """Of the ConfigMap with a shard's rules."""
 
-    def publish(self, rules):
-        """`rules`: a document, a text, or None: a ConfigMap without that key."""
-        if rules is None:
-            self.put({})
-        else:
-            self.put({"rules.json": rules if isinstance(rules, str) else json.dumps(rules)})
+    def publish(self, rules, traffic=None):
+        """Each is a document, a text, or None: a ConfigMap without that key."""
+        keys = {"rules.json": rules, "traffic.json": traffic}
+        self.put(
+            {
+                key: value if isinstance(value, str) else json.dumps(value)
+                for key, value in keys.items()
+                if value is not None
+            }
+        )
 
 
 class RuleSync:

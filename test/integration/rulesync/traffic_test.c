@@ -556,6 +556,11 @@ static void a_single_file_says_nothing_of_policies(void **state)
     pipeline_retry(f->traffic);
     run_for(f->loop, 150);
     assert_int_equal(proxy_double_traffic(&f->proxy), 9);
+    proxy_double_restart(&f->proxy, NULL); /* its socket comes anew */
+    proxy_double_enforce_traffic(&f->proxy, proxy_traffic_make(9, "a", "z"));
+    wait_rules(f, 7);
+    run_for(f->loop, 50);
+    assert_int_equal(proxy_double_traffic(&f->proxy), 9);
     assert_int_equal(f->proxy.traffic.gets, 0);
     assert_int_equal(stored_generation(f), 0);
     assert_true(pipeline_settled(f->traffic));
