@@ -75,8 +75,8 @@ struct policy_options {
 struct policy;
 
 /* Reads an object of the API, or of a file, where it may have no uid and no namespace. The caller
- * holds one reference. Adds to `out`, which may be NULL; with an error in it the policy is not
- * valid. NULL without memory. Reads files of the zone database. */
+ * holds one reference. `out` is empty, or NULL; with an error in it afterwards the policy
+ * is not valid. NULL without memory. Reads files of the zone database. */
 MUST_CHECK struct policy *policy_read(enum traffic_kind kind, const cJSON *object,
                                       const struct policy_options *o, struct policy_findings *out);
 struct policy *policy_ref(struct policy *p);
