@@ -6,6 +6,7 @@
 #include "traffic/compile.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +22,10 @@
     "'kind':'" TRAFFIC_KIND "','shard':{'name':'','namespace':''},"                                \
     "'spec':{'breakers':[],'faults':[]}}"
 
-enum { SHELL_LEN = sizeof SHELL - 1 + TRAFFIC_CHECKSUM_LEN, SHELL_VALUES = 16 };
+enum { SHELL_LEN = sizeof SHELL - 1 + TRAFFIC_CHECKSUM_LEN, SHELL_VALUES = 16, ROW_LISTS = 4 };
+
+/* A text of that length has room for what else the parser wants to stand around the lists. */
+#define ROOM_MAX ((size_t)TRAFFIC_TEXT_MAX - 1024)
 
 struct candidate {
     size_t index; /* in the list of the source */
@@ -119,6 +123,7 @@ static void count_entry(const cJSON *entry, const char *rules, struct policy_ent
         {
             const cJSON *list;
             out->rows++;
+            out->names += ROW_LISTS - (size_t)cJSON_GetArraySize(row); /* `*` for each absent one */
             cJSON_ArrayForEach(list, row)
             {
                 out->names += (size_t)cJSON_GetArraySize(list);
@@ -172,7 +177,7 @@ static enum traffic_outcome choose(struct compilation *c, const struct candidate
         n->names > TRAFFIC_NAMES_MAX - c->names || n->values > TRAFFIC_VALUES_MAX - c->values) {
         return TRAFFIC_TOO_MANY;
     }
-    size_t room = c->source->room < TRAFFIC_TEXT_MAX ? c->source->room : TRAFFIC_TEXT_MAX;
+    size_t room = c->source->room < ROOM_MAX ? c->source->room : ROOM_MAX;
     if (c->bytes > room || n->len + 1 > room - c->bytes) {
         return TRAFFIC_TOO_LARGE;
     }
@@ -257,7 +262,7 @@ static int write_document(struct compilation *c, struct buf *out, struct traffic
     if (made == NULL) {
         return e->code;
     }
-    (void)strcpy(r->checksum, traffic_checksum(made));
+    (void)snprintf(r->checksum, sizeof r->checksum, "%s", traffic_checksum(made));
     int rc = traffic_to_json(made, out);
     traffic_unref(made);
     return rc == 0 ? 0 : err_set(e, rc, "the traffic document cannot be written: %s", err_text(rc));

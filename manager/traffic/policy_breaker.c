@@ -7,6 +7,8 @@
 #include "traffic/policy_reader.h"
 #include "json/field.h"
 
+enum { HEALTH_WINDOW_MIN_MS = 10, HALF_OPEN_MAX = 1000 }; /* as core/traffic has it */
+
 /* One entry of rateLimitings. */
 struct limiting {
     const cJSON *item;
@@ -154,7 +156,8 @@ static void read_health_fields(struct policy_reader *r, const cJSON *health, con
     uint64_t n = 0;
     policy_missing(r, health, path, "window");
     policy_missing(r, health, path, "minimumRequests");
-    bool there = policy_duration(r, health, path, "window", 1, TRAFFIC_TIME_MAX_MS, &n);
+    bool there =
+        policy_duration(r, health, path, "window", HEALTH_WINDOW_MIN_MS, TRAFFIC_TIME_MAX_MS, &n);
     write_number(r, out, "windowMs", there, n);
     there = policy_number(r, health, path, "minimumRequests", 1, UINT32_MAX, &n);
     write_number(r, out, "minimumRequests", there, n);
@@ -164,7 +167,7 @@ static void read_health_fields(struct policy_reader *r, const cJSON *health, con
     write_number(r, out, "slowMs", there, n);
     there = policy_number(r, health, path, "slowCallPercent", 1, 100, &n);
     write_number(r, out, "slowPercent", there, n);
-    there = policy_number(r, health, path, "halfOpenRequests", 1, UINT32_MAX, &n);
+    there = policy_number(r, health, path, "halfOpenRequests", 1, HALF_OPEN_MAX, &n);
     write_number(r, out, "halfOpen", there, n);
 }
 

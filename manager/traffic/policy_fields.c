@@ -299,14 +299,14 @@ bool policy_percent(struct policy_reader *r, const cJSON *parent, const char *pa
 static const char *check_rule_name(const char *name)
 {
     if (strlen(name) > POLICY_NAME_MAX) {
-        return "must be no more than 63 characters";
+        return "must be no more than 63 bytes";
     }
     for (const char *p = name; *p != '\0'; p++) {
         if (*p == ':') {
             return "must not contain ':'";
         }
-        if ((unsigned char)*p < ' ' || *p == 127) {
-            return "must not contain control characters";
+        if ((unsigned char)*p < ' ' || *p == '"' || *p == 127) {
+            return "must not contain quotes or control characters";
         }
     }
     return NULL;

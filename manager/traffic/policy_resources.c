@@ -53,7 +53,8 @@ static const char *check_verb(const char *text)
 
 static const char *check_namespace(const char *text)
 {
-    return strcmp(text, "*") == 0 ? NULL : name_check_label(slice_str(text));
+    bool any = text[0] == '\0' || strcmp(text, "*") == 0; /* "": of what belongs to none */
+    return any ? NULL : name_check_label(slice_str(text));
 }
 
 static const struct list {
@@ -119,6 +120,9 @@ static void read_list(struct policy_reader *r, const cJSON *rule, const char *pa
     const cJSON *written = field_get(rule, list->key);
     if (required && (written == NULL || (cJSON_IsArray(written) && written->child == NULL))) {
         policy_error(r, "%s.%s: Required value: write [\"*\"] for any", path, list->key);
+    }
+    if (item == NULL && !required) {
+        (void)count_name(r, path); /* `*` */
     }
     for (; item != NULL; item = item->next) {
         if (check_text(r, item, path, list, i++) && !has_text(copy, item->valuestring)) {
