@@ -146,7 +146,7 @@ static void check_metadata(struct policy_reader *r, const struct policy *p, cons
     if (policy_required(r, field_get(object, "metadata"), "metadata", "name")[0] != '\0') {
         check_name(r, "name", p->name, name_check_subdomain);
     }
-    if (p->ns[0] != '\0') {
+    if (policy_text(r, field_get(object, "metadata"), "metadata", "namespace")[0] != '\0') {
         check_name(r, "namespace", p->ns, name_check_label);
     }
 }

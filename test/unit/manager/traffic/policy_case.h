@@ -40,7 +40,8 @@ static struct policy *policy_case_object(const char *text, struct policy_finding
 }
 
 /* One with this name and spec, which is indented by one space. */
-static const char *policy_case_text(enum traffic_kind kind, const char *name, const char *spec)
+static inline const char *policy_case_text(enum traffic_kind kind, const char *name,
+                                           const char *spec)
 {
     static char text[65536];
     (void)snprintf(text, sizeof text,
@@ -52,8 +53,8 @@ static const char *policy_case_text(enum traffic_kind kind, const char *name, co
 
 /* The findings are exactly these, each of which is the beginning of one, in this order; the list
  * ends with NULL. */
-static void policy_case_expect(const struct warnings *found, const char *what,
-                               const char *const *want)
+static inline void policy_case_expect(const struct warnings *found, const char *what,
+                                      const char *const *want)
 {
     size_t i = 0;
     for (; want[i] != NULL; i++) {

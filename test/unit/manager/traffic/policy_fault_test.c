@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "base/array.h"
+#include "base/file.h"
+#include "policy_case.h"
+#include "temp_dir.h"
+#include "traffic/match.h"
+#include "traffic/traffic.h"
+#include "zone_text.h"
+
+#define SELECTOR " selector: {}\n"
+#define PODS "match: {resources: [{resources: [pods]}]}"
+#define DELAY "delay: {fixedDelay: 3s, percent: 10}"
+#define ABORT "abort: {httpStatus: 503, percent: '0.5'}"
+#define FAULT(fields) SELECTOR " httpFault:\n - {" fields "}\n"
+#define NAMED(fields) FAULT("name: a, " fields)
+
+#define MAX_FINDINGS 6
+
+struct sample {
+    const char *spec;
+    const char *errors[MAX_FINDINGS];
+    const char *warnings[MAX_FINDINGS];
+};
+
+static struct policy *read_spec(const char *spec, struct policy_findings *f)
+{
+    return policy_case_object(policy_case_text(TRAFFIC_FAULT_INJECTION, "slow", spec), f);
+}
+
+static void check_all(const struct sample *all, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct policy_findings f = POLICY_FINDINGS_INIT;
+        struct policy *p = read_spec(all[i].spec, &f);
+        print_message("%s", all[i].spec);
+        policy_case_expect(&f.errors, "error", all[i].errors);
+        policy_case_expect(&f.warnings, "warning", all[i].warnings);
+        assert_int_equal(policy_valid(p), all[i].errors[0] == NULL);
+        policy_unref(p);
+        policy_findings_deinit(&f);
+    }
+}
+
+/* Its entry in the document; NULL: nothing is to be done. The caller frees. */
+static char *entry_of(const char *spec)
+{
+    struct policy_findings f = POLICY_FINDINGS_INIT;
+    struct policy *p = read_spec(spec, &f);
+    policy_case_expect(&f.errors, "error", (const char *const[]){NULL});
+    const struct policy_entry *entry = policy_entry(p);
+    char *text = entry == NULL ? NULL : strdup(entry->text);
+    policy_unref(p);
+    policy_findings_deinit(&f);
+    return text;
+}
+
+static void expect_rule(const char *spec, const char *want)
+{
+    char *text = entry_of(spec);
+    const char *from = text == NULL ? NULL : strstr(text, "\"rules\":[");
+    assert_non_null(from);
+    if (strncmp(from + strlen("\"rules\":["), want, strlen(want)) != 0) {
+        fail_msg("%s\n%s", want, from);
+    }
+    free(text);
+}
+
+static void test_entry(void **state)
+{
+    (void)state;
+    expect_rule(FAULT("name: lists, " DELAY ", " ABORT ", match: {resources: [{apiGroups: ['', "
+                      "apps], resources: [pods], verbs: [list], namespaces: [ns]}, {}]}"),
+                "{\"abort\":{\"ppm\":5000,\"status\":503},\"delay\":{\"ms\":3000,\"ppm\":100000},"
+                "\"name\":\"lists\",\"resources\":[{\"apiGroups\":[\"\",\"apps\"],\"namespaces\":"
+                "[\"ns\"],\"resources\":[\"pods\"],\"verbs\":[\"list\"]},{}]}");
+}
+
+/* KusionStack's: "0" is always, and none at all ends the proxy (K12). */
+static void test_k12_percent_0_or_absent_is_never(void **state)
+{
+    (void)state;
+    static const struct sample never[] = {
+        {NAMED("delay: {fixedDelay: 1s, percent: '0'}, " PODS),
+         {NULL},
+         {"spec.httpFault[0].delay.percent: is 0: no request is affected", NULL}},
+        {NAMED("delay: {fixedDelay: 1s, percent: 0}, " PODS),
+         {NULL},
+         {"spec.httpFault[0].delay.percent: is 0: no request is affected", NULL}},
+        {NAMED("delay: {fixedDelay: 1s}, " PODS),
+         {NULL},
+         {"spec.httpFault[0].delay.percent: is not set: no request is affected, write \"100\"",
+          NULL}},
+        {NAMED("abort: {httpStatus: 500}, " PODS),
+         {NULL},
+         {"spec.httpFault[0].abort.percent: is not set: no request is affected", NULL}},
+    };
+    check_all(never, ARRAY_LEN(never));
+    for (size_t i = 0; i < ARRAY_LEN(never); i++) {
+        assert_null(entry_of(never[i].spec));
+    }
+    /* What else the rule does stays. */
+    expect_rule(NAMED("delay: {fixedDelay: 1s, percent: '0'}, " ABORT ", " PODS),
+                "{\"abort\":{\"ppm\":5000,\"status\":503},\"name\":\"a\",");
+}
+
+static void test_percent(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        long ppm; /* -1: is refused */
+    } all[] = {
+        {"100", 1000000},
+        {"'100'", 1000000},
+        {"'100.000'", 1000000},
+        {"1", 10000},
+        {"'1'", 10000},
+        {"'0.5'", 5000},
+        {"'0.0001'", 1},
+        {"'0.00000001'", 1},
+        {"'33.3333'", 333333},
+        {"'99.99999'", 999999},
+        {"'099'", 990000},
+        {"'100.0001'", -1},
+        {"'100.0000001'", -1},
+        {"101", -1},
+        {"'101'", -1},
+        {"-1", -1},
+        {"'-1'", -1},
+        {"0.5", -1},
+        {"''", -1},
+        {"'.5'", -1},
+        {"'5.'", -1},
+        {"'1e1'", -1},
+        {"'10%'", -1},
+        {"' 10'", -1},
+        {"'10 '", -1},
+        {"'+10'", -1},
+        {"'ten'", -1},
+        {"true", -1},
+        {"[10]", -1},
+        {"1e300", -1},
+        {"99999999999999999999", -1},
+        {"'99999999999999999999'", -1},
+        {"'NaN'", -1},
+        {"1000000000000000128", -1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        char spec[256];
+        char want[64];
+        (void)snprintf(spec, sizeof spec, NAMED("delay: {fixedDelay: 1s, percent: %s}, " PODS),
+                       all[i].text);
+        if (all[i].ppm < 0) {
+            const struct sample s = {spec,
+                                     {"spec.httpFault[0].delay.percent: Invalid value: must be a "
+                                      "whole number from 0 to 100, or a text with a number, such "
+                                      "as \"0.5\"",
+                                      NULL},
+                                     {NULL}};
+            check_all(&s, 1);
+        } else {
+            (void)snprintf(want, sizeof want, "{\"delay\":{\"ms\":1000,\"ppm\":%ld},", all[i].ppm);
+            expect_rule(spec, want);
+        }
+    }
+}
+
+/* KusionStack's: without a match the proxy ends (K13). */
+static void test_k13_a_fault_needs_a_match(void **state)
+{
+    (void)state;
+    static const char error[] = "spec.httpFault[0].match: Required value: must say in resources or "
+                                "httpMatch which requests are meant";
+    static const struct sample all[] = {
+        {NAMED(DELAY), {error, NULL}, {NULL}},
+        {NAMED(DELAY ", match: null"), {error, NULL}, {NULL}},
+        {NAMED(DELAY ", match: {}"), {error, NULL}, {NULL}},
+        {NAMED(DELAY ", match: {resources: [], httpMatch: []}"), {error, NULL}, {NULL}},
+        {NAMED(DELAY ", match: [{url: a}]"),
+         {"spec.httpFault[0].match: Invalid value: must be an object", error, NULL},
+         {NULL}},
+        {NAMED(DELAY ", match: {resources: [{}]}"), {NULL}, {NULL}},
+    };
+    check_all(all, ARRAY_LEN(all));
+}
+
+/* KusionStack's: days alone are as if there were no schedule, and what runs over midnight is never
+ * in effect (K14). */
+static void test_k14_days_alone_and_ranges_over_midnight(void **state)
+{
+    (void)state;
+    expect_rule(NAMED(DELAY ", " PODS ", effectiveTime: {daysOfWeek: [1, 5, 1]}"),
+                "{\"delay\":{\"ms\":3000,\"ppm\":100000},\"name\":\"a\",\"resources\":["
+                "{\"resources\":[\"pods\"]}],\"when\":{\"daysOfWeek\":[1,5]}}");
+    expect_rule(NAMED(DELAY ", " PODS ", effectiveTime: {startTime: '22:00:00', endTime: "
+                            "'06:00:00', daysOfMonth: [31], months: [12]}"),
+                "{\"delay\":{\"ms\":3000,\"ppm\":100000},\"name\":\"a\",\"resources\":["
+                "{\"resources\":[\"pods\"]}],\"when\":{\"daysOfMonth\":[31],\"end\":\"06:00:00\","
+                "\"months\":[12],\"start\":\"22:00:00\"}}");
+}
+
+#define WHEN(fields) NAMED(DELAY ", " PODS ", effectiveTime: {" fields "}")
+#define TIME "spec.httpFault[0].effectiveTime"
+
+static void test_schedules(void **state)
+{
+    (void)state;
+    static const struct sample all[] = {
+        {WHEN(""), {NULL}, {NULL}},
+        {WHEN("startTime: '', endTime: '', timeZone: '', daysOfWeek: []"), {NULL}, {NULL}},
+        {WHEN("startTime: '10:00:00'"),
+         {TIME ".endTime: Required value: with startTime", NULL},
+         {NULL}},
+        {WHEN("endTime: '10:00:00'"),
+         {TIME ".startTime: Required value: with endTime", NULL},
+         {NULL}},
+        {WHEN("startTime: '24:00:00', endTime: '9:00:00'"),
+         {TIME ".startTime: Invalid value: \"24:00:00\": must be a time from \"00:00:00\" to "
+               "\"23:59:59\"",
+          TIME ".endTime: Invalid value: \"9:00:00\"", NULL},
+         {NULL}},
+        {WHEN("startTime: 36000, endTime: '11:00:00'"),
+         {TIME ".startTime: Invalid value: must be a string",
+          TIME ".startTime: Required value: with endTime", NULL},
+         {NULL}},
+        {WHEN("daysOfWeek: [7, -1, 1.5, '1']"),
+         {TIME ".daysOfWeek[0]: Invalid value: must be a whole number from 0 to 6",
+          TIME ".daysOfWeek[1]: Invalid value", TIME ".daysOfWeek[2]: Invalid value",
+          TIME ".daysOfWeek[3]: Invalid value", NULL},
+         {NULL}},
+        {WHEN("daysOfMonth: [0, 32], months: [0, 13]"),
+         {TIME ".daysOfMonth[0]: Invalid value: must be a whole number from 1 to 31",
+          TIME ".daysOfMonth[1]: Invalid value",
+          TIME ".months[0]: Invalid value: must be a whole number from 1 to 12",
+          TIME ".months[1]: Invalid value", NULL},
+         {NULL}},
+        {WHEN("daysOfWeek: 1"),
+         {TIME ".daysOfWeek: Invalid value: must be an array", NULL},
+         {NULL}},
+        {WHEN("daysOfMonth: [30, 31], months: [2]"),
+         {NULL},
+         {TIME ".daysOfMonth: none of these months has such a day: never in effect", NULL}},
+        {WHEN("daysOfMonth: [31], months: [2, 4, 6, 9, 11]"),
+         {NULL},
+         {TIME ".daysOfMonth: none of these months has such a day", NULL}},
+        {WHEN("daysOfMonth: [29, 31], months: [2]"), {NULL}, {NULL}},
+        {WHEN("daysOfMonth: [31], months: [2, 12]"), {NULL}, {NULL}},
+        {WHEN("dayOfWeek: [1]"),
+         {TIME ".dayOfWeek: Forbidden: unknown field; is \"daysOfWeek\" meant?", NULL},
+         {NULL}},
+    };
+    check_all(all, ARRAY_LEN(all));
+}
+
+static void write_zone(const struct temp_dir *d, const char *name,
+                       const struct zone_change *changes, size_t count, const char *rule)
+{
+    static const int32_t offsets[] = {3600, 0};
+    struct buf text = BUF_INIT(65536);
+    struct err e = ERR_INIT;
+    char path[256];
+    zone_text(&text, changes, count, offsets, ARRAY_LEN(offsets), rule);
+    assert_int_equal(
+        file_write_atomic(temp_dir_path(d, name, path), buf_data(&text), text.len, 0644, &e), 0);
+    buf_reset(&text);
+}
+
+static void test_time_zones(void **state)
+{
+    static const struct zone_change moon[] = {{POLICY_CASE_NOW + 1000, 1},
+                                              {POLICY_CASE_NOW + 2000, 0}};
+    static const struct sample all[] = {
+        {WHEN("timeZone: Berlin, daysOfWeek: [1]"), {NULL}, {NULL}},
+        {WHEN("timeZone: Atlantis"),
+         {TIME ".timeZone: Invalid value: \"Atlantis\": is not in the zone database (/tmp/", NULL},
+         {NULL}},
+        {WHEN("timeZone: ../Berlin"),
+         {TIME ".timeZone: Invalid value: \"../Berlin\": must be a name of the IANA zone database",
+          NULL},
+         {NULL}},
+        {WHEN("timeZone: CET-1CEST"),
+         {TIME ".timeZone: Invalid value: \"CET-1CEST\": is not in the zone database", NULL},
+         {NULL}},
+        {WHEN("timeZone: Moon, daysOfWeek: [1]"),
+         {NULL},
+         {TIME ".timeZone: clocks of Moon do not follow one rule: from 2026-11-25T", NULL}},
+        {WHEN("timeZone: Broken"),
+         {TIME ".timeZone: Invalid value: \"Broken\": is no time zone", NULL},
+         {NULL}},
+    };
+    struct temp_dir dir;
+    (void)state;
+    temp_dir_init(&dir);
+    write_zone(&dir, "Berlin", NULL, 0, "CET-1CEST,M3.5.0,M10.5.0/3");
+    write_zone(&dir, "Moon", moon, ARRAY_LEN(moon), "<+01>-1");
+    temp_dir_write(&dir, "Broken", "#", 0644);
+    policy_case_options.zones = dir.path;
+    check_all(all, ARRAY_LEN(all));
+    expect_rule(WHEN("timeZone: Berlin, daysOfWeek: [1]"),
+                "{\"delay\":{\"ms\":3000,\"ppm\":100000},\"name\":\"a\",\"resources\":["
+                "{\"resources\":[\"pods\"]}],\"when\":{\"daysOfWeek\":[1],\"zone\":{\"name\":"
+                "\"Berlin\",\"rule\":\"CET-1CEST,M3.5.0,M10.5.0/3\"}}}");
+    /* Always is always in any zone. */
+    expect_rule(WHEN("timeZone: Berlin"),
+                "{\"delay\":{\"ms\":3000,\"ppm\":100000},\"name\":\"a\",\"resources\":["
+                "{\"resources\":[\"pods\"]}]}");
+    policy_case_options.zones = "/nonexistent";
+    temp_dir_deinit(&dir);
+    static const struct sample none = {
+        WHEN("timeZone: Europe/Berlin"),
+        {TIME ".timeZone: Invalid value: \"Europe/Berlin\": is not known here: there is no zone "
+              "database in /nonexistent, which Debian's package tzdata has",
+         NULL},
+        {NULL}};
+    check_all(&none, 1);
+}
+
+static void test_delays_and_aborts(void **state)
+{
+    (void)state;
+    static const struct sample all[] = {
+        {NAMED(PODS), {"spec.httpFault[0].delay: Required value: this, or abort", NULL}, {NULL}},
+        {NAMED("delay: {percent: 1}, " PODS),
+         {"spec.httpFault[0].delay.fixedDelay: Required value", NULL},
+         {NULL}},
+        {NAMED("delay: 3s, " PODS),
+         {"spec.httpFault[0].delay: Invalid value: must be an object", NULL},
+         {NULL}},
+        {NAMED("delay: {fixedDelay: '3', percent: 1}, " PODS),
+         {"spec.httpFault[0].delay.fixedDelay: Invalid value: \"3\": must be a duration", NULL},
+         {NULL}},
+        {NAMED("delay: {fixedDelay: 999us, percent: 1}, " PODS),
+         {"spec.httpFault[0].delay.fixedDelay: Invalid value: \"999us\": must be from 1ms to 10m",
+          NULL},
+         {NULL}},
+        {NAMED("delay: {fixedDelay: 10m1ms, percent: 1}, " PODS),
+         {"spec.httpFault[0].delay.fixedDelay: Invalid value: \"10m1ms\"", NULL},
+         {NULL}},
+        {NAMED("delay: {fixedDelay: 1ms, percent: 1}, " PODS), {NULL}, {NULL}},
+        {NAMED("delay: {fixedDelay: 10m, percent: 1}, " PODS), {NULL}, {NULL}},
+        {NAMED("abort: {percent: 1}, " PODS),
+         {"spec.httpFault[0].abort.httpStatus: Required value", NULL},
+         {NULL}},
+        {NAMED("abort: {httpStatus: 0, percent: 1}, " PODS),
+         {NULL},
+         {"spec.httpFault[0].abort.httpStatus: is 0: no request is aborted", NULL}},
+        {NAMED("abort: {httpStatus: 200, percent: 1}, " PODS),
+         {NULL},
+         {"spec.httpFault[0].abort.httpStatus: is 200: no request is aborted", NULL}},
+        {NAMED("abort: {httpStatus: 399, percent: 1}, " PODS),
+         {"spec.httpFault[0].abort.httpStatus: Invalid value: must be a whole number from 400 to "
+          "599",
+          NULL},
+         {NULL}},
+        {NAMED("abort: {httpStatus: 600, percent: 1}, " PODS),
+         {"spec.httpFault[0].abort.httpStatus: Invalid value", NULL},
+         {NULL}},
+        {NAMED("abort: {httpStatus: '503', percent: 1}, " PODS),
+         {"spec.httpFault[0].abort.httpStatus: Invalid value", NULL},
+         {NULL}},
+        {NAMED("abort: {httpStatus: 400, percent: 1}, " PODS), {NULL}, {NULL}},
+        {NAMED("abort: {httpStatus: 599, percent: 1}, " PODS), {NULL}, {NULL}},
+        {NAMED(DELAY ", match: {resources: [{resources: [leases]}]}"),
+         {NULL},
+         {"spec.httpFault[0].match.resources: names leases", NULL}},
+        {NAMED(DELAY ", match: {resources: [{resource: [pods]}]}"),
+         {"spec.httpFault[0].match.resources[0].resource: Forbidden: unknown field; is "
+          "\"resources\" meant?",
+          NULL},
+         {NULL}},
+        {SELECTOR " disabled: 'yes'\n",
+         {"spec.disabled: Invalid value: must be true or false", NULL},
+         {NULL}},
+    };
+    check_all(all, ARRAY_LEN(all));
+}
+
+/* Without names two would be one in KusionStack's. */
+static void test_names(void **state)
+{
+    (void)state;
+    static const struct sample all[] = {
+        {FAULT(DELAY ", " PODS) " - {" ABORT ", " PODS "}\n",
+         {NULL},
+         {"spec.httpFault[0].name: is not set: it is called httpFault-0",
+          "spec.httpFault[1].name: is not set: it is called httpFault-1", NULL}},
+        {FAULT("name: httpFault-1, " DELAY ", " PODS) " - {" ABORT ", " PODS "}\n",
+         {"spec.httpFault[1].name: Duplicate value: \"httpFault-1\"", NULL},
+         {"spec.httpFault[1].name: is not set", NULL}},
+        {FAULT("name: a, " DELAY ", " PODS) " - {name: a, " ABORT ", " PODS "}\n",
+         {"spec.httpFault[1].name: Duplicate value: \"a\"", NULL},
+         {NULL}},
+        {FAULT("name: 1, " DELAY ", " PODS),
+         {"spec.httpFault[0].name: Invalid value: must be a string", NULL},
+         {NULL}},
+    };
+    check_all(all, ARRAY_LEN(all));
+}
+
+static void test_http_matches(void **state)
+{
+    (void)state;
+    static const char external[] = "spec: 1 rule is for traffic to other places";
+    static const struct sample all[] = {
+        {NAMED(DELAY ", match: {httpMatch: [{host: {exact: a.example}, path: {regex: '^/v1/.*'}, "
+                     "method: GET, headers: [{name: X-A, value: b}]}]}"),
+         {NULL},
+         {external, NULL}},
+        {NAMED(DELAY ", match: {httpMatch: [{host: {}, path: {regex: '('}, method: get, headers: "
+                     "[{value: a}]}]}"),
+         {"spec.httpFault[0].match.httpMatch[0].host: Required value: write exact or regex",
+          "spec.httpFault[0].match.httpMatch[0].path.regex: Invalid value: \"(\"",
+          "spec.httpFault[0].match.httpMatch[0].method: Invalid value: \"get\"",
+          "spec.httpFault[0].match.httpMatch[0].headers[0].name: Required value", NULL},
+         {external, NULL}},
+    };
+    check_all(all, ARRAY_LEN(all));
+    assert_null(entry_of(all[0].spec));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_entry),
+        cmocka_unit_test(test_k12_percent_0_or_absent_is_never),
+        cmocka_unit_test(test_percent),
+        cmocka_unit_test(test_k13_a_fault_needs_a_match),
+        cmocka_unit_test(test_k14_days_alone_and_ranges_over_midnight),
+        cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_time_zones),
+        cmocka_unit_test(test_delays_and_aborts),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_http_matches),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
