@@ -11,9 +11,7 @@
 #include "json/field.h"
 #include "json/json.h"
 
-/* Parts of a key are joined by a byte that no name has and that sorts before all others: so a line
- * stands before those below it, and these before the next of its kind. */
-#define JOIN '\x01'
+#define JOIN RULES_TEXT_JOIN
 #define KEY_MAX (SELECTOR_TEXT_MAX + 4096)
 
 /* One resource of one group, and a selector that limits it. */
@@ -69,9 +67,7 @@ static void add_key(struct rules_text *t, char *key)
     t->lines[t->count++] = line;
 }
 
-/* A line below those of `path`, which is a key too. */
-__attribute__((format(printf, 3, 4))) static void add_line(struct rules_text *t, const char *path,
-                                                           const char *fmt, ...)
+void rules_text_line(struct rules_text *t, const char *path, const char *fmt, ...)
 {
     struct buf key = BUF_INIT(KEY_MAX);
     char *text = NULL;
@@ -114,6 +110,16 @@ static void sort_lines(struct rules_text *t)
     t->count = count;
 }
 
+int rules_text_settle(struct rules_text *t, struct err *e)
+{
+    if (t->error == 0 && t->count > 0) {
+        sort_lines(t);
+    } else if (t->error != 0 && e->code == 0) {
+        (void)err_set(e, t->error, "%s", err_text(t->error));
+    }
+    return t->error;
+}
+
 /* ---- selectors ---- */
 
 static const char *shown(const char *value)
@@ -137,7 +143,7 @@ static bool has_twin(const struct selector_requirement *list, size_t count,
 static void add_values(struct rules_text *t, const char *path, const struct selector_requirement *r,
                        const char *word, bool twin)
 {
-    add_line(t, path, "%s %s:", r->key, word);
+    rules_text_line(t, path, "%s %s:", r->key, word);
     char *below = t->error == 0 ? strdup(t->lines[t->count - 1].key) : NULL;
     if (below == NULL) {
         note_error(t, -ENOMEM);
@@ -150,11 +156,11 @@ static void add_values(struct rules_text *t, const char *path, const struct sele
         }
         const char *text = buf_cstr(&values);
         note_error(t, text == NULL ? -ENOMEM : 0);
-        add_line(t, below, "(%s)", text == NULL ? "" : text);
+        rules_text_line(t, below, "(%s)", text == NULL ? "" : text);
         buf_reset(&values);
     }
     for (size_t i = 0; i < r->value_count && !twin; i++) {
-        add_line(t, below, "%s", shown(r->values[i]));
+        rules_text_line(t, below, "%s", shown(r->values[i]));
     }
     free(below);
 }
@@ -168,10 +174,10 @@ static void add_requirement(struct rules_text *t, const char *path,
     };
     switch (r->op) {
     case SELECTOR_EXISTS:
-        add_line(t, path, "%s", r->key);
+        rules_text_line(t, path, "%s", r->key);
         break;
     case SELECTOR_NOT_EXISTS:
-        add_line(t, path, "!%s", r->key);
+        rules_text_line(t, path, "!%s", r->key);
         break;
     case SELECTOR_IN:
         add_values(t, path, r, "in", twin);
@@ -184,8 +190,8 @@ static void add_requirement(struct rules_text *t, const char *path,
     case SELECTOR_NOT_EQUALS:
     case SELECTOR_GREATER:
     case SELECTOR_LESS:
-        add_line(t, path, "%s%s%s", r->key, signs[r->op],
-                 r->value_count == 0 ? "" : shown(r->values[0]));
+        rules_text_line(t, path, "%s%s%s", r->key, signs[r->op],
+                        r->value_count == 0 ? "" : shown(r->values[0]));
         break;
     }
 }
@@ -209,11 +215,11 @@ static void add_selector(struct rules_text *t, const char *path, const struct se
     size_t count;
     const struct selector_requirement *list = selector_requirements(s, &count);
     if (is_nothing(list, count)) {
-        add_line(t, path, "nothing");
+        rules_text_line(t, path, "nothing");
         return;
     }
     if (count == 0) {
-        add_line(t, path, "everything");
+        rules_text_line(t, path, "everything");
     }
     for (size_t i = 0; i < count; i++) {
         add_requirement(t, path, &list[i], has_twin(list, count, &list[i]));
@@ -310,7 +316,7 @@ static void add_pattern(struct rules_text *t, const struct pattern *items, size_
         note_error(t, e->code);
         return;
     }
-    add_line(t, "", "%s", path);
+    rules_text_line(t, "", "%s", path);
     add_selector(t, path, selector);
     selector_free(selector);
 }
@@ -319,7 +325,7 @@ static void add_limits(struct rules_text *t, const cJSON *limits, struct err *e)
 {
     struct patterns p = {.items = NULL};
     note_error(t, collect_patterns(&p, limits));
-    add_line(t, "", p.count > 0 ? "limits:" : "no limits: everything is visible");
+    rules_text_line(t, "", p.count > 0 ? "limits:" : "no limits: everything is visible");
     for (size_t i = 0, n; i < p.count && t->error == 0; i += n) {
         for (n = 1; i + n < p.count && compare_patterns(&p.items[i], &p.items[i + n]) == 0; n++) {
         }
@@ -334,15 +340,15 @@ static void add_limits(struct rules_text *t, const cJSON *limits, struct err *e)
 static void add_fields(struct rules_text *t, const char *title, const cJSON *fields)
 {
     if (fields != NULL) {
-        add_line(t, "", "%s", title);
+        rules_text_line(t, "", "%s", title);
     }
     const cJSON *field;
     cJSON_ArrayForEach(field, fields)
     {
         if (cJSON_IsNumber(field)) {
-            add_line(t, title, "%s: %.0f", field->string, field->valuedouble);
+            rules_text_line(t, title, "%s: %.0f", field->string, field->valuedouble);
         } else {
-            add_line(t, title, "%s: %s", field->string, field->valuestring);
+            rules_text_line(t, title, "%s: %s", field->string, field->valuestring);
         }
     }
 }
@@ -351,7 +357,7 @@ static void add_spec(struct rules_text *t, const cJSON *spec, struct err *e)
 {
     const cJSON *election = field_get(spec, "leaderElection");
     if (election != NULL) {
-        add_line(t, "", "leader election: %s", field_text(election, "name"));
+        rules_text_line(t, "", "leader election: %s", field_text(election, "name"));
     }
     add_fields(t, "control labels:", field_get(spec, "labels"));
     add_fields(t, "webhook:", field_get(spec, "webhook"));
@@ -368,14 +374,10 @@ int rules_text_add(struct rules_text *t, const struct rules *rules, struct err *
     } else {
         note_error(t, e->code);
     }
-    if (t->error == 0) {
-        sort_lines(t);
-    } else if (e->code == 0) {
-        (void)err_set(e, t->error, "%s", err_text(t->error));
-    }
+    int rc = rules_text_settle(t, e);
     cJSON_Delete(tree);
     buf_reset(&text);
-    return t->error;
+    return rc;
 }
 
 void rules_text_deinit(struct rules_text *t)
