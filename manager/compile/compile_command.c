@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/flags.h"
 #include "compile/rules_diff.h"
 #include "compile/rules_set.h"
 #include "compile/shard_files.h"
+#include "compile/traffic_diff.h"
+#include "compile/traffic_files.h"
 #include "json/json.h"
 
 #define TEXT_MAX ((size_t)8 * RULES_TEXT_MAX)
@@ -19,46 +22,69 @@
 struct run {
     const struct compile_command *command;
     struct shard_files input;
+    struct traffic_files traffic;
 };
 
 /* ---- writing ---- */
 
 /* Appends one document, indented for the reader; its checksum is that of the canonical form. */
+static int indent(const struct buf *canonical, struct buf *out)
+{
+    struct err e = ERR_INIT;
+    cJSON *tree = json_parse((const char *)buf_data(canonical), canonical->len, &e);
+    if (tree != NULL) {
+        json_indented(tree, out);
+    } else {
+        buf_fail(out, e.code);
+    }
+    cJSON_Delete(tree);
+    return buf_append_char(out, '\n');
+}
+
 static int to_text(const struct rules *rules, struct buf *out)
 {
     struct buf canonical = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
     int rc = rules_to_json(rules, &canonical);
     if (rc == 0) {
-        struct err e = ERR_INIT;
-        cJSON *tree = json_parse((const char *)buf_data(&canonical), canonical.len, &e);
-        if (tree != NULL) {
-            json_indented(tree, out);
-        } else {
-            buf_fail(out, e.code);
-        }
-        rc = buf_append_char(out, '\n');
-        cJSON_Delete(tree);
+        rc = indent(&canonical, out);
     }
     buf_reset(&canonical);
     return rc;
 }
 
-static int write_file(const char *folder, const struct rules *rules, const struct buf *text,
-                      struct err *e)
+static int traffic_to_text(const struct traffic *traffic, struct buf *out)
+{
+    struct buf canonical = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
+    int rc = traffic_to_json(traffic, &canonical);
+    if (rc == 0) {
+        rc = indent(&canonical, out);
+    }
+    buf_reset(&canonical);
+    return rc;
+}
+
+/* Of a shard: `ending` is "" for its rules. `text` NULL: there must be no such file. */
+static int write_file(const char *folder, const struct rules *rules, const char *ending,
+                      const struct buf *text, struct err *e)
 {
     struct buf path = BUF_INIT(4096);
-    int rc = buf_printf(&path, "%s/%s.%s.json", folder, rules_shard_namespace(rules),
-                        rules_shard_name(rules));
+    int rc = buf_printf(&path, "%s/%s.%s%s.json", folder, rules_shard_namespace(rules),
+                        rules_shard_name(rules), ending);
     const char *name = rc == 0 ? buf_cstr(&path) : NULL;
-    rc = name == NULL ? err_set(e, -ENAMETOOLONG, "%.100s...: the path is too long", folder)
-                      : file_write_atomic(name, buf_data(text), text->len, 0644, e);
+    if (name == NULL) {
+        rc = err_set(e, -ENAMETOOLONG, "%.100s...: the path is too long", folder);
+    } else if (text != NULL) {
+        rc = file_write_atomic(name, buf_data(text), text->len, 0644, e);
+    } else if (unlink(name) != 0 && errno != ENOENT) {
+        rc = err_set(e, -errno, "%s: cannot remove: %s", name, strerror(errno));
+    }
     buf_reset(&path);
     return rc;
 }
 
 static int print(const struct buf *text, struct err *e)
 {
-    return fwrite(buf_data(text), 1, text->len, stdout) == text->len
+    return text->len == 0 || fwrite(buf_data(text), 1, text->len, stdout) == text->len
                ? 0
                : err_set(e, -EIO, "standard output: cannot write: %s", strerror(errno));
 }
@@ -73,8 +99,31 @@ static int write_result(const struct run *r, const struct rules *rules, struct e
         (void)err_set(e, rc, "cannot write the rules of %s: %s", rules_set_name(rules, shard),
                       err_text(rc));
     } else if (strcmp(output, "-") != 0) {
-        rc = write_file(output, rules, &text, e);
+        rc = write_file(output, rules, "", &text, e);
     } else {
+        rc = print(&text, e);
+    }
+    buf_reset(&text);
+    return rc;
+}
+
+/* Of the shard of that number; it may have none. An underscore is in no name of a shard. */
+static int write_traffic(const struct run *r, size_t number, struct err *e)
+{
+    static const char ending[] = "_traffic";
+    const char *output = r->command->output;
+    bool to_files = strcmp(output, "-") != 0;
+    const struct rules *rules = r->input.results.items[number];
+    const struct traffic *traffic = traffic_files_document(&r->traffic, number);
+    struct buf text = BUF_INIT(TEXT_MAX);
+    char shard[RULES_SET_NAME];
+    int rc = traffic == NULL ? 0 : traffic_to_text(traffic, &text);
+    if (rc != 0) {
+        (void)err_set(e, rc, "cannot write the traffic policies of %s: %s",
+                      rules_set_name(rules, shard), err_text(rc));
+    } else if (to_files) {
+        rc = write_file(output, rules, ending, traffic == NULL ? NULL : &text, e);
+    } else if (traffic != NULL) {
         rc = print(&text, e);
     }
     buf_reset(&text);
@@ -97,6 +146,9 @@ static void write_results(struct run *r)
     }
     for (size_t i = 0; i < r->input.results.count && e.code == 0; i++) {
         (void)write_result(r, r->input.results.items[i], &e);
+    }
+    for (size_t i = 0; i < r->input.results.count && e.code == 0; i++) {
+        (void)write_traffic(r, i, &e);
     }
     flush(&e);
     if (e.code != 0) {
@@ -130,6 +182,48 @@ static void note_missing(struct run *r, const struct rules *rules)
     shard_files_note(&r->input, msg);
 }
 
+/* The same of a policy. */
+struct comparison {
+    struct run *run;
+    const char *ns;
+};
+
+static bool wants_policy(void *data, enum traffic_kind kind, const char *name)
+{
+    struct comparison *c = data;
+    char msg[RULES_SET_NAME + 64];
+    if (traffic_files_has(&c->run->traffic, kind, c->ns, name)) {
+        return true;
+    }
+    (void)snprintf(msg, sizeof msg, "note: %s %s/%s is not in the input and not compared",
+                   policy_kind_name(kind), c->ns, name);
+    shard_files_note(&c->run->input, msg);
+    return false;
+}
+
+static int print_traffic_difference(struct run *r, const struct rules_set *before, size_t number,
+                                    bool *different, struct err *e)
+{
+    const struct rules *rules = r->input.results.items[number];
+    struct comparison c = {.run = r, .ns = rules_shard_namespace(rules)};
+    struct buf text = BUF_INIT(TEXT_MAX);
+    bool equal = false;
+    int rc =
+        traffic_diff(rules_set_traffic(before, rules), traffic_files_document(&r->traffic, number),
+                     wants_policy, &c, &text, &equal, e);
+    *different = *different || !equal;
+    if (rc == 0) {
+        rc = print(&text, e);
+    }
+    buf_reset(&text);
+    return rc;
+}
+
+static const char *what_of(const struct rules_set_unread *u)
+{
+    return u->traffic ? "traffic policies" : "rules";
+}
+
 /* NULL: it can be read, or is not there. */
 static const struct rules_set_unread *find_unread(const struct rules_set *before,
                                                   const struct rules *rules)
@@ -150,14 +244,14 @@ static int tell_unread(struct run *r, const struct rules_set *before, struct err
     for (size_t i = 0; i < r->input.results.count; i++) {
         const struct rules_set_unread *u = find_unread(before, r->input.results.items[i]);
         if (u != NULL) {
-            return err_set(e, -EINVAL, "--diff: the rules of shard %s cannot be read: %s", u->shard,
-                           u->why);
+            return err_set(e, -EINVAL, "--diff: the %s of shard %s cannot be read: %s", what_of(u),
+                           u->shard, u->why);
         }
     }
     for (size_t i = 0; i < before->unread_count; i++) {
         char msg[ERR_MSG_MAX];
-        (void)snprintf(msg, sizeof msg, "note: the rules of shard %s cannot be read: %s",
-                       before->unread[i].shard, before->unread[i].why);
+        (void)snprintf(msg, sizeof msg, "note: the %s of shard %s cannot be read: %s",
+                       what_of(&before->unread[i]), before->unread[i].shard, before->unread[i].why);
         shard_files_note(&r->input, msg);
     }
     return 0;
@@ -170,6 +264,9 @@ static int compare_all(struct run *r, const struct rules_set *before, bool *diff
     for (size_t i = 0; i < r->input.results.count && rc == 0; i++) {
         const struct rules *after = r->input.results.items[i];
         rc = print_difference(rules_set_find(before, after), after, different, e);
+    }
+    for (size_t i = 0; i < r->input.results.count && rc == 0; i++) {
+        rc = print_traffic_difference(r, before, i, different, e);
     }
     for (size_t i = 0; i < before->count && rc == 0; i++) {
         const struct rules *rules = before->items[i];
@@ -210,13 +307,19 @@ int compile_command_run(const struct compile_command *command)
     bool different = false;
     r.input.log_format = command->log_format;
     r.input.shard = command->shard;
+    r.input.files.take_policies = true;
+    r.traffic = (struct traffic_files)TRAFFIC_FILES_INIT(&r.input);
     int rc = shard_files_read(&r.input, command->files, command->file_count);
+    if (traffic_files_read(&r.traffic) != 0) {
+        rc = -1;
+    }
     if (rc == 0 && command->diff != NULL) {
         different = compare(&r);
     } else if (rc == 0) {
         write_results(&r);
     }
     bool failed = r.input.failed;
+    traffic_files_deinit(&r.traffic);
     shard_files_deinit(&r.input);
     if (command->diff != NULL) {
         return failed ? TROUBLE : different ? DIFFERENT : SAME;

@@ -8,6 +8,7 @@
 
 #include "compile/compile.h"
 #include "compile/input.h"
+#include "traffic/policy.h"
 #include "yaml/yaml.h"
 #include "json/field.h"
 
@@ -53,36 +54,59 @@ static void skip(struct reader *r, const cJSON *document)
     r->report(r->data, LOG_WARN, r->file->name, yaml_line_of(&r->file->lines, document), msg);
 }
 
-static void add_config(struct reader *r, const cJSON *config)
+static void add_entry(struct reader *r, struct config_list *list, const cJSON *config)
 {
-    struct config_files *c = r->files;
-    if (c->count == c->cap) {
-        size_t cap = c->cap == 0 ? 16 : c->cap * 2;
-        struct config_entry *grown = realloc(c->entries, cap * sizeof *grown);
+    if (list->count == list->cap) {
+        size_t cap = list->cap == 0 ? 16 : list->cap * 2;
+        struct config_entry *grown = realloc(list->entries, cap * sizeof *grown);
         if (grown == NULL) {
             report_file_error(r, 0, "out of memory");
             return;
         }
-        c->entries = grown;
-        c->cap = cap;
+        list->entries = grown;
+        list->cap = cap;
     }
-    c->entries[c->count++] = (struct config_entry){.config = config, .file = r->file};
+    list->entries[list->count++] = (struct config_entry){.config = config, .file = r->file};
+}
+
+/* False if it is of another kind. */
+static bool add_object(struct reader *r, const cJSON *object)
+{
+    enum traffic_kind kind;
+    if (compile_is_config(object)) {
+        add_entry(r, &r->files->configs, object);
+        return true;
+    }
+    if (r->files->take_policies && policy_is_one(object, &kind)) {
+        add_entry(r, &r->files->policies, object);
+        return true;
+    }
+    return false;
+}
+
+/* NULL: it is no list of what is looked for. */
+static const cJSON *list_items(const struct reader *r, const cJSON *document)
+{
+    const cJSON *items = input_list_items(document, COMPILE_KIND);
+    for (int i = TRAFFIC_BREAKER; i <= TRAFFIC_FAULT_INJECTION && r->files->take_policies; i++) {
+        if (items == NULL) {
+            items = input_list_items(document, policy_kind_name((enum traffic_kind)i));
+        }
+    }
+    return items;
 }
 
 static void add_document(struct reader *r, const cJSON *document)
 {
-    const cJSON *items = input_list_items(document, COMPILE_KIND);
+    const cJSON *items = list_items(r, document);
     const cJSON *item;
-    if (compile_is_config(document)) {
-        add_config(r, document);
-    } else if (items == NULL && !cJSON_IsNull(document)) { /* null: nothing between two "---" */
+    if (!add_object(r, document) && items == NULL &&
+        !cJSON_IsNull(document)) { /* null: nothing between two "---" */
         skip(r, document);
     }
     cJSON_ArrayForEach(item, items)
     {
-        if (compile_is_config(item)) {
-            add_config(r, item);
-        } else {
+        if (!add_object(r, item)) {
             skip(r, item);
         }
     }
@@ -181,6 +205,7 @@ void config_files_deinit(struct config_files *c)
         yaml_lines_deinit(&f->lines);
         free(f);
     }
-    free(c->entries);
+    free(c->configs.entries);
+    free(c->policies.entries);
     *c = (struct config_files)CONFIG_FILES_INIT;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config_files.h - the ShardingConfigs that files hold, and where in them they stand.
+ * config_files.h - the ShardingConfigs that files hold, and where in them they stand; beside them
+ * traffic policies (traffic/policy.h), if these are asked for.
  */
 #ifndef MANAGER_COMPILE_CONFIG_FILES_H
 #define MANAGER_COMPILE_CONFIG_FILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <cjson/cJSON.h>
@@ -14,20 +16,27 @@
 struct config_file;
 
 struct config_entry {
-    const cJSON *config;
+    const cJSON *config; /* or policy */
     const struct config_file *file;
 };
 
-struct config_files {
+/* In the order of the files. */
+struct config_list {
     struct config_entry *entries;
     size_t count;
     size_t cap;
-    struct config_file *files; /* a list */
+};
+
+struct config_files {
+    struct config_list configs;
+    struct config_list policies; /* CircuitBreakers and FaultInjections */
+    bool take_policies;          /* or skip them like other kinds; set before reading */
+    struct config_file *files;   /* a list */
 };
 
 #define CONFIG_FILES_INIT                                                                          \
     {                                                                                              \
-        .entries = NULL, .count = 0, .cap = 0, .files = NULL                                       \
+        .take_policies = false, .files = NULL                                                      \
     }
 
 /* What is to be told of a file: an error (LOG_ERROR) or a note. `line` 0: none. */
@@ -35,7 +44,7 @@ typedef void (*config_files_report_cb)(void *data, enum log_level level, const c
                                        unsigned line, const char *msg);
 
 /* Adds what the file holds: YAML or JSON, several documents, lists; "-" is standard input. What is
- * no ShardingConfig is skipped with a note. `path` is kept. 0, or -1: reported. */
+ * none of these is skipped with a note. `path` is kept. 0, or -1: reported. */
 int config_files_read(struct config_files *c, const char *path, config_files_report_cb report,
                       void *data);
 

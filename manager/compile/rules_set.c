@@ -15,7 +15,9 @@
 #include "json/field.h"
 #include "json/json.h"
 
-#define KEY "rules.json" /* of a ConfigMap */
+/* Of a ConfigMap. */
+#define KEY "rules.json"
+#define TRAFFIC_KEY "traffic.json"
 
 const char *rules_set_name(const struct rules *rules, char out[RULES_SET_NAME])
 {
@@ -30,6 +32,17 @@ const struct rules *rules_set_find(const struct rules_set *s, const struct rules
         if (strcmp(rules_shard_name(s->items[i]), rules_shard_name(like)) == 0 &&
             strcmp(rules_shard_namespace(s->items[i]), rules_shard_namespace(like)) == 0) {
             return s->items[i];
+        }
+    }
+    return NULL;
+}
+
+const struct traffic *rules_set_traffic(const struct rules_set *s, const struct rules *like)
+{
+    for (size_t i = 0; i < s->traffic_count; i++) {
+        if (strcmp(traffic_shard_name(s->traffic[i]), rules_shard_name(like)) == 0 &&
+            strcmp(traffic_shard_namespace(s->traffic[i]), rules_shard_namespace(like)) == 0) {
+            return s->traffic[i];
         }
     }
     return NULL;
@@ -85,12 +98,21 @@ void rules_set_deinit(struct rules_set *s)
         free(s->unread[i].shard);
         free(s->unread[i].why);
     }
+    for (size_t i = 0; i < s->traffic_count; i++) {
+        traffic_unref(s->traffic[i]);
+    }
+    free(s->traffic);
     free(s->unread);
     free(s->items);
     *s = (struct rules_set)RULES_SET_INIT;
 }
 
 /* ---- files ---- */
+
+static int refuse_double(const char *name, struct err *e)
+{
+    return err_set(e, -EEXIST, "there is more than one document for shard %s", name);
+}
 
 static int add_text(struct rules_set *s, const char *text, size_t len, struct err *e)
 {
@@ -101,13 +123,46 @@ static int add_text(struct rules_set *s, const char *text, size_t len, struct er
     }
     (void)rules_set_name(rules, name);
     int rc = rules_set_add(s, rules);
-    return rc == 0         ? 0
-           : rc == -EEXIST ? err_set(e, rc, "there is more than one document for shard %s", name)
-                           : err_set(e, rc, "out of memory");
+    return rc == 0 ? 0 : rc == -EEXIST ? refuse_double(name, e) : err_set(e, rc, "out of memory");
+}
+
+static bool has_traffic(const struct rules_set *s, const struct traffic *like)
+{
+    for (size_t i = 0; i < s->traffic_count; i++) {
+        if (strcmp(traffic_shard_name(s->traffic[i]), traffic_shard_name(like)) == 0 &&
+            strcmp(traffic_shard_namespace(s->traffic[i]), traffic_shard_namespace(like)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int add_traffic(struct rules_set *s, const char *text, size_t len, struct err *e)
+{
+    struct traffic *t = traffic_parse(text, len, e);
+    if (t == NULL) {
+        return e->code;
+    }
+    if (has_traffic(s, t)) {
+        char name[RULES_SET_NAME];
+        (void)snprintf(name, sizeof name, "%s/%s", traffic_shard_namespace(t),
+                       traffic_shard_name(t));
+        traffic_unref(t);
+        return refuse_double(name, e);
+    }
+    struct traffic **grown = realloc(s->traffic, (s->traffic_count + 1) * sizeof(struct traffic *));
+    if (grown == NULL) {
+        traffic_unref(t);
+        return err_memory(e);
+    }
+    s->traffic = grown;
+    s->traffic[s->traffic_count++] = t;
+    return 0;
 }
 
 /* Anybody may have made it: it is an error only to whoever asks for that shard. */
-static int add_unread(struct rules_set *s, const char *ns, const char *shard, const struct err *why)
+static int add_unread(struct rules_set *s, const char *ns, const char *shard, bool traffic,
+                      const struct err *why)
 {
     struct rules_set_unread *grown = realloc(s->unread, (s->unread_count + 1) * sizeof *s->unread);
     if (grown == NULL) {
@@ -115,6 +170,7 @@ static int add_unread(struct rules_set *s, const char *ns, const char *shard, co
     }
     s->unread = grown;
     struct rules_set_unread *u = &grown[s->unread_count];
+    u->traffic = traffic;
     u->why = strdup(why->msg);
     if (u->why == NULL || asprintf(&u->shard, "%s/%s", ns, shard) < 0) {
         free(u->why);
@@ -124,21 +180,33 @@ static int add_unread(struct rules_set *s, const char *ns, const char *shard, co
     return 0;
 }
 
-static int add_config_map(struct rules_set *s, const cJSON *map, struct err *e)
+/* One of the keys of a ConfigMap; "": it has none. */
+static int add_value(struct rules_set *s, const cJSON *meta, const char *text, bool traffic,
+                     struct err *e)
 {
-    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(map, "metadata");
-    const char *text = field_text(cJSON_GetObjectItemCaseSensitive(map, "data"), KEY);
     const char *name = field_text(meta, "name");
     const char *ns = field_text(meta, "namespace");
     size_t prefix = strlen(SIDECAR_CONFIGMAP);
     struct err why = ERR_INIT;
-    int rc = text[0] == '\0' ? 0 : add_text(s, text, strlen(text), &why);
+    if (text[0] == '\0') {
+        return 0;
+    }
+    int rc =
+        traffic ? add_traffic(s, text, strlen(text), &why) : add_text(s, text, strlen(text), &why);
     if (rc != 0 && rc != -ENOMEM && ns[0] != '\0' &&
         strncmp(name, SIDECAR_CONFIGMAP, prefix) == 0) {
-        rc = add_unread(s, ns, name + prefix, &why);
+        rc = add_unread(s, ns, name + prefix, traffic, &why);
         return rc == 0 ? 0 : err_memory(e);
     }
     return rc == 0 ? 0 : err_set(e, rc, "%s: %s", name, why.msg);
+}
+
+static int add_config_map(struct rules_set *s, const cJSON *map, struct err *e)
+{
+    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(map, "metadata");
+    const cJSON *data = cJSON_GetObjectItemCaseSensitive(map, "data");
+    int rc = add_value(s, meta, field_text(data, KEY), false, e);
+    return rc == 0 ? add_value(s, meta, field_text(data, TRAFFIC_KEY), true, e) : rc;
 }
 
 static int add_document(struct rules_set *s, const cJSON *document, struct err *e)
@@ -147,20 +215,26 @@ static int add_document(struct rules_set *s, const cJSON *document, struct err *
     if (strcmp(kind, "ConfigMap") == 0) {
         return add_config_map(s, document, e);
     }
-    if (strcmp(kind, RULES_KIND) != 0) {
+    bool traffic = strcmp(kind, TRAFFIC_KIND) == 0;
+    if (!traffic && strcmp(kind, RULES_KIND) != 0) {
         return 0;
     }
     struct buf text = BUF_INIT(INPUT_MAX);
     int rc = json_canonical(document, &text);
-    rc = rc != 0 ? err_set(e, rc, "cannot read: %s", err_text(rc))
-                 : add_text(s, (const char *)buf_data(&text), text.len, e);
+    if (rc != 0) {
+        rc = err_set(e, rc, "cannot read: %s", err_text(rc));
+    } else if (traffic) {
+        rc = add_traffic(s, (const char *)buf_data(&text), text.len, e);
+    } else {
+        rc = add_text(s, (const char *)buf_data(&text), text.len, e);
+    }
     buf_reset(&text);
     return rc;
 }
 
 static int add_documents(struct rules_set *s, const cJSON *documents, struct err *e)
 {
-    size_t before = s->count + s->unread_count;
+    size_t before = s->count + s->traffic_count + s->unread_count;
     const cJSON *document;
     cJSON_ArrayForEach(document, documents)
     {
@@ -175,8 +249,9 @@ static int add_documents(struct rules_set *s, const cJSON *documents, struct err
             return e->code;
         }
     }
-    return s->count + s->unread_count == before ? err_set(e, -EINVAL, "contains no rules document")
-                                                : 0;
+    return s->count + s->traffic_count + s->unread_count == before
+               ? err_set(e, -EINVAL, "contains no rules document")
+               : 0;
 }
 
 static int read_file(struct rules_set *s, const char *path, struct err *e)

@@ -47,10 +47,18 @@ void shard_files_fail(struct shard_files *r, const char *msg)
     report(r, LOG_ERROR, NULL, 0, msg);
 }
 
-/* About a field of a config. */
-static void fail_config(struct shard_files *r, const struct config_entry *entry, const char *msg)
+void shard_files_fail_entry(struct shard_files *r, const struct config_entry *entry,
+                            const char *msg)
 {
     report(r, LOG_ERROR, config_files_name(entry), config_files_line(entry, msg), msg);
+}
+
+void shard_files_note_entry(struct shard_files *r, const struct config_entry *entry,
+                            const char *msg)
+{
+    char text[ERR_MSG_MAX + 8];
+    (void)snprintf(text, sizeof text, "note: %s", msg);
+    report(r, LOG_WARN, config_files_name(entry), config_files_line(entry, msg), text);
 }
 
 void shard_files_note(struct shard_files *r, const char *msg)
@@ -80,18 +88,15 @@ bool shard_files_wants(const struct shard_files *r, const struct rules *rules)
 static void validate(struct shard_files *r, const struct config_entry *entry)
 {
     const struct validate_context context = {
-        .shards = {.items = r->items, .count = r->files.count}};
+        .shards = {.items = r->items, .count = r->files.configs.count}};
     struct warnings warnings = WARNINGS_INIT;
     struct err e = ERR_INIT;
     int rc = validate_config(entry->config, r->options, &context, &warnings, &e);
     for (size_t i = 0; i < warnings.count; i++) {
-        char msg[ERR_MSG_MAX + 8];
-        (void)snprintf(msg, sizeof msg, "note: %s", warnings.items[i]);
-        report(r, LOG_WARN, config_files_name(entry), config_files_line(entry, warnings.items[i]),
-               msg);
+        shard_files_note_entry(r, entry, warnings.items[i]);
     }
     if (rc != 0) {
-        fail_config(r, entry, e.msg);
+        shard_files_fail_entry(r, entry, e.msg);
     }
     warnings_deinit(&warnings);
 }
@@ -101,7 +106,7 @@ static void compile_one(struct shard_files *r, const struct config_entry *entry)
     struct err e = ERR_INIT;
     struct rules *rules = compile_config(entry->config, r->options, &e);
     if (rules == NULL) {
-        fail_config(r, entry, e.msg);
+        shard_files_fail_entry(r, entry, e.msg);
         return;
     }
     if (!shard_files_wants(r, rules)) {
@@ -115,7 +120,7 @@ static void compile_one(struct shard_files *r, const struct config_entry *entry)
                    rules_set_name(rules, shard));
     int rc = rules_set_add(&r->results, rules);
     if (rc != 0) {
-        fail_config(r, entry, rc == -EEXIST ? msg : "out of memory");
+        shard_files_fail_entry(r, entry, rc == -EEXIST ? msg : "out of memory");
     } else {
         validate(r, entry);
     }
@@ -123,16 +128,16 @@ static void compile_one(struct shard_files *r, const struct config_entry *entry)
 
 static void compile_all(struct shard_files *r)
 {
-    r->items = calloc(r->files.count + 1, sizeof *r->items);
+    r->items = calloc(r->files.configs.count + 1, sizeof *r->items);
     if (r->items == NULL) {
         shard_files_fail(r, "out of memory");
         return;
     }
-    for (size_t i = 0; i < r->files.count; i++) {
-        r->items[i] = shards_item_of(r->files.entries[i].config);
+    for (size_t i = 0; i < r->files.configs.count; i++) {
+        r->items[i] = shards_item_of(r->files.configs.entries[i].config);
     }
-    for (size_t i = 0; i < r->files.count; i++) {
-        compile_one(r, &r->files.entries[i]);
+    for (size_t i = 0; i < r->files.configs.count; i++) {
+        compile_one(r, &r->files.configs.entries[i]);
     }
 }
 

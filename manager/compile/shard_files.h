@@ -46,6 +46,12 @@ bool shard_files_wants(const struct shard_files *r, const struct rules *rules);
 void shard_files_fail(struct shard_files *r, const char *msg);
 void shard_files_note(struct shard_files *r, const char *msg);
 
+/* The same about a field of what a file holds, whose path the message begins with. */
+void shard_files_fail_entry(struct shard_files *r, const struct config_entry *entry,
+                            const char *msg);
+void shard_files_note_entry(struct shard_files *r, const struct config_entry *entry,
+                            const char *msg);
+
 void shard_files_deinit(struct shard_files *r);
 
 #endif
