@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/flags.h"
 #include "temp_dir.h"
+#include "traffic/traffic.h"
 
 struct fixture {
     struct temp_dir dir;
@@ -283,6 +284,161 @@ static void what_cannot_be_read_stops_no_others(void **state)
     expect_words(f, "--diff: the rules of shard demo/c cannot be read: ");
 }
 
+/* ---- traffic policies ---- */
+
+#define POLICY(kind, name, spec)                                                                   \
+    "---\napiVersion: ctrlmesh.kusionstack.io/v1alpha1\nkind: " kind "\n"                          \
+    "metadata: {name: " name ", namespace: demo}\nspec:\n" spec
+#define BREAKER_OF(name, shard, limit)                                                             \
+    POLICY(                                                                                        \
+        "CircuitBreaker", name,                                                                    \
+        "  selector: {matchLabels: {shard: " shard "}}\n  rateLimitings:\n"                        \
+        "  - {name: r, triggerPolicy: LimiterOnly, bucket: {burst: 1, interval: 1s, limit: " limit \
+        "}, resourceRules: [{apiGroups: [''], resources: [pods], verbs: [get], "                   \
+        "namespaces: [ns]}]}\n")
+#define FAULT                                                                                      \
+    POLICY("FaultInjection", "slow",                                                               \
+           "  selector: {}\n  httpFault:\n  - {name: f, delay: {fixedDelay: 1s, percent: 1}, "     \
+           "match: {resources: [{resources: [pods]}]}}\n")
+#define TWO_SHARDS SHARD("a", LIMITS) "---\n" SHARD("b", LIMITS)
+
+static struct traffic *read_traffic(struct fixture *f, const char *name)
+{
+    struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX);
+    struct err e = ERR_INIT;
+    char path[256];
+    assert_int_equal(file_read(temp_dir_path(&f->dir, name, path), &text, &e), 0);
+    struct traffic *t = traffic_parse((const char *)buf_data(&text), text.len, &e);
+    if (t == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    buf_reset(&text);
+    return t;
+}
+
+static void traffic_documents_stand_beside_the_rules(void **state)
+{
+    struct fixture *f = *state;
+    f->command.options.generation = 7;
+    assert_int_equal(run(f, TWO_SHARDS BREAKER_OF("guard", "a", "1") FAULT), EXIT_DONE);
+    assert_int_equal(f->errors.len, 0);
+    struct traffic *a = read_traffic(f, "out/demo.a_traffic.json");
+    struct traffic *b = read_traffic(f, "out/demo.b_traffic.json");
+    assert_int_equal(traffic_policy_count(a), 2);
+    assert_int_equal(traffic_generation(a), 7);
+    assert_int_equal(traffic_policy_count(b), 1);
+    assert_string_equal(traffic_policy_at(b, 0)->name, "slow");
+    traffic_unref(a);
+    traffic_unref(b);
+    /* What has no policy any more has no document either. */
+    assert_int_equal(run(f, TWO_SHARDS BREAKER_OF("guard", "a", "1")), EXIT_DONE);
+    assert_true(written(f, "out/demo.a_traffic.json"));
+    assert_false(written(f, "out/demo.b_traffic.json"));
+    assert_true(written(f, "out/demo.b.json"));
+}
+
+/* As other commands do with them; and the bytes of rules are what they were. */
+static void policies_do_not_change_rules(void **state)
+{
+    struct fixture *f = *state;
+    struct buf plain = BUF_INIT(65536);
+    struct buf beside = BUF_INIT(65536);
+    struct err e = ERR_INIT;
+    char path[256];
+    (void)temp_dir_path(&f->dir, "out/demo.a.json", path);
+    assert_int_equal(run(f, SHARD("a", LIMITS)), EXIT_DONE);
+    assert_int_equal(file_read(path, &plain, &e), 0);
+    assert_int_equal(run(f, SHARD("a", LIMITS) FAULT), EXIT_DONE);
+    assert_int_equal(file_read(path, &beside, &e), 0);
+    assert_string_equal(buf_cstr(&plain), buf_cstr(&beside));
+    buf_reset(&plain);
+    buf_reset(&beside);
+}
+
+static void lists_of_policies_are_taken(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(
+        run(f,
+            SHARD("a",
+                  LIMITS) "---\nkind: FaultInjectionList\nitems:\n"
+                          "- {apiVersion: ctrlmesh.kusionstack.io/v1alpha1, kind: "
+                          "FaultInjection, metadata: {name: x, namespace: demo}, spec: {selector: "
+                          "{}, httpFault: [{name: f, delay: {fixedDelay: 1s, percent: 1}, match: "
+                          "{resources: [{}]}}]}}\n"),
+        EXIT_DONE);
+    assert_true(written(f, "out/demo.a_traffic.json"));
+}
+
+static void errors_of_policies_have_lines(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(
+        run(f, SHARD("a", LIMITS) POLICY("CircuitBreaker", "guard",
+                                         "  selector: {}\n  rateLimitings:\n  - name: a:b\n"
+                                         "    triggerPolicy: Normal\n    resourceRules: []\n")),
+        EXIT_FAILED);
+    expect_words(f, "in.yaml:16: spec.rateLimitings[0].name: Invalid value: \"a:b\"");
+    expect_words(f, "in.yaml:16: note: spec.rateLimitings[0].recoverPolicy: is not set");
+    expect_words(f, "in.yaml:16: spec.rateLimitings[0].bucket: Required value");
+    assert_false(written(f, "out"));
+    assert_int_equal(run(f, SHARD("a", LIMITS) FAULT FAULT), EXIT_FAILED);
+    expect_words(f, "metadata.name: Duplicate value: FaultInjection demo/slow");
+    assert_int_equal(run(f, SHARD("a", "  lims: []\n") POLICY("FaultInjection", "x", "  []\n")),
+                     EXIT_FAILED);
+    expect_words(f, "spec.lims: Forbidden");
+    expect_words(f, "spec: Invalid value: must be an object");
+}
+
+static void policies_of_no_shard_are_noted(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, TWO_SHARDS BREAKER_OF("lost", "c", "1")), EXIT_DONE);
+    expect_words(f, "note: spec.selector: no ShardingConfig of the input has a pod that it could "
+                    "select");
+    assert_false(written(f, "out/demo.a_traffic.json"));
+    f->command.shard = "a"; /* then others may have it */
+    assert_int_equal(run(f, TWO_SHARDS BREAKER_OF("other", "b", "1")), EXIT_DONE);
+    assert_int_equal(f->errors.len, 0);
+}
+
+static void too_many_policies(void **state)
+{
+    struct fixture *f = *state;
+    struct buf text = BUF_INIT((size_t)1024 * 1024);
+    assert_int_equal(buf_append_str(&text, SHARD("a", LIMITS)), 0);
+    for (unsigned i = 0; i <= TRAFFIC_POLICIES_MAX; i++) {
+        (void)buf_printf(&text,
+                         "---\napiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
+                         "kind: FaultInjection\nmetadata: {name: x-%02u, namespace: demo}\n"
+                         "spec: {selector: {}, httpFault: [{name: f, delay: {fixedDelay: 1s, "
+                         "percent: 1}, match: {resources: [{}]}}]}\n",
+                         i);
+    }
+    assert_int_equal(run(f, buf_cstr(&text)), EXIT_FAILED);
+    expect_words(f,
+                 "spec: Too many: with this one the policies of shard demo/a are over the bounds");
+    buf_reset(&text);
+}
+
+static void comparing_policies(void **state)
+{
+    struct fixture *f = *state;
+    char rules[256];
+    assert_int_equal(run(f, TWO_SHARDS BREAKER_OF("guard", "a", "1") FAULT), EXIT_DONE);
+    f->command.diff = temp_dir_path(&f->dir, "out", rules);
+    f->command.output = "-";
+    assert_int_equal(run(f, TWO_SHARDS BREAKER_OF("guard", "a", "1") FAULT), 0);
+    assert_int_equal(f->errors.len, 0);
+    assert_int_equal(run(f, TWO_SHARDS BREAKER_OF("guard", "a", "2") FAULT), 1);
+    assert_int_equal(run(f, TWO_SHARDS BREAKER_OF("guard", "b", "1") FAULT), 1);
+    assert_int_equal(run(f, TWO_SHARDS BREAKER_OF("new", "a", "1") FAULT), 1);
+    /* To apply this would remove nothing. */
+    assert_int_equal(run(f, TWO_SHARDS), 0);
+    expect_words(f, "note: CircuitBreaker demo/guard is not in the input and not compared");
+    expect_words(f, "note: FaultInjection demo/slow is not in the input and not compared");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +452,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(comparing, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_read_stops_no_others, setup, teardown),
         cmocka_unit_test_setup_teardown(output_that_cannot_be_written, setup, teardown),
+        cmocka_unit_test_setup_teardown(traffic_documents_stand_beside_the_rules, setup, teardown),
+        cmocka_unit_test_setup_teardown(policies_do_not_change_rules, setup, teardown),
+        cmocka_unit_test_setup_teardown(lists_of_policies_are_taken, setup, teardown),
+        cmocka_unit_test_setup_teardown(errors_of_policies_have_lines, setup, teardown),
+        cmocka_unit_test_setup_teardown(policies_of_no_shard_are_noted, setup, teardown),
+        cmocka_unit_test_setup_teardown(too_many_policies, setup, teardown),
+        cmocka_unit_test_setup_teardown(comparing_policies, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,6 +22,14 @@
     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cmesh-rules-" name "}\ndata:\n"             \
     "  rules.json: '" RULES(name) "'\n"
 
+#define TRAFFIC(name)                                                                              \
+    "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\"shard\":{\"namespace\":\"ns\","      \
+    "\"name\":\"" name "\"},\"generation\":5,\"spec\":{}}"
+#define BOTH(name)                                                                                 \
+    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cmesh-rules-" name                          \
+    ", namespace: ns}\ndata:\n"                                                                    \
+    "  rules.json: '" RULES(name) "'\n  traffic.json: "
+
 struct fixture {
     struct temp_dir dir;
     char path[256];
@@ -115,6 +123,41 @@ static void folders(void **state)
     assert_string_equal(read_all(f, "none", got), "none: cannot open: No such file or directory");
 }
 
+static void traffic_documents(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        const char *text;
+        uint64_t generation; /* 0: none */
+        const char *unread;
+        const char *error;
+    } cases[] = {
+        {"--- " RULES("a") "\n--- " TRAFFIC("a") "\n", 5, NULL, NULL},
+        {"--- " RULES("a") "\n--- " TRAFFIC("b") "\n", 0, NULL, NULL},
+        {BOTH("a") "'" TRAFFIC("a") "'\n", 5, NULL, NULL},
+        {BOTH("a") "'{}'\n", 0, "ns/a", NULL},
+        {"--- " TRAFFIC("a") "\n--- " TRAFFIC("a") "\n", 0, NULL,
+         "there is more than one document for shard ns/a"},
+        {"kind: ShardTraffic\n", 0, NULL, "line 1: apiVersion: "},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct rules_set s = RULES_SET_INIT;
+        struct err e = ERR_INIT;
+        temp_dir_write(&f->dir, "f.json", cases[i].text, 0644);
+        int rc = rules_set_read(&s, temp_dir_path(&f->dir, "f.json", f->path), &e);
+        assert_int_equal(rc == 0, cases[i].error == NULL);
+        assert_true(rc == 0 || strstr(e.msg, cases[i].error) != NULL);
+        const struct traffic *t = rc == 0 && s.count > 0 ? rules_set_traffic(&s, s.items[0]) : NULL;
+        assert_int_equal(t == NULL ? 0 : traffic_generation(t), cases[i].generation);
+        assert_int_equal(s.unread_count, cases[i].unread == NULL ? 0 : 1);
+        if (cases[i].unread != NULL) {
+            assert_string_equal(s.unread[0].shard, cases[i].unread);
+            assert_true(s.unread[0].traffic);
+        }
+        rules_set_deinit(&s);
+    }
+}
+
 static bool read_once(void *data)
 {
     struct rules_set s = RULES_SET_INIT;
@@ -131,6 +174,8 @@ static void without_memory(void **state)
     assert_int_equal(mkdir(temp_dir_path(&f->dir, "d", f->path), 0755), 0);
     temp_dir_write(&f->dir, "d/b.json", RULES("b"), 0644);
     temp_dir_write(&f->dir, "d/a.yaml", CONFIGMAP("a"), 0644);
+    temp_dir_write(&f->dir, "d/c.yaml", BOTH("c") "'" TRAFFIC("c") "'\n", 0644);
+    temp_dir_write(&f->dir, "d/d.yaml", BOTH("d") "'{}'\n", 0644);
     assert_true(sweep_allocations(read_once, (void *)temp_dir_path(&f->dir, "d", f->path)) > 30);
 }
 
@@ -138,6 +183,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_files_hold, setup, teardown),
+        cmocka_unit_test_setup_teardown(traffic_documents, setup, teardown),
         cmocka_unit_test_setup_teardown(folders, setup, teardown),
         cmocka_unit_test_setup_teardown(without_memory, setup, teardown),
     };
