@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compile_command.h - `manager compile`: files of ShardingConfigs in, rules documents out.
+ * compile_command.h - `manager compile`: files of ShardingConfigs and traffic policies in, rules
+ * and traffic documents out.
  */
 #ifndef MANAGER_COMPILE_COMPILE_COMMAND_H
 #define MANAGER_COMPILE_COMPILE_COMMAND_H
@@ -21,8 +22,8 @@ struct compile_command {
 };
 
 /* Reads all files, reports everything that is wrong with them on standard error as
- * "file:line: message", what the webhook would refuse too (validate.h), and writes the rules only
- * if nothing was. Returns the exit code. With `diff` that is as diff(1) has it: 0 no difference, 1
+ * "file:line: message", what the webhook would refuse too (validate.h), and writes the documents
+ * only if nothing was. Returns the exit code. With `diff` that is as diff(1) has it: 0 no difference, 1
  * there are some, 2 trouble. */
 int compile_command_run(const struct compile_command *command);
 

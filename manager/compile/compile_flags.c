@@ -14,7 +14,8 @@
 
 static const char description[] =
     "`manager compile` turns ShardingConfigs into the rules documents that the proxies of each "
-    "shard enforce. It needs no cluster: use it to review a change or to develop locally.\n"
+    "shard enforce, and the CircuitBreakers and FaultInjections beside them into traffic "
+    "documents. It needs no cluster: use it to review a change or to develop locally.\n"
     "A FILE holds YAML or JSON, one document or several; `-` is standard input. What `kubectl get "
     "shardingconfigs -A -o yaml` prints is taken too. Objects of other kinds are skipped with a "
     "note. Everything that is wrong is reported as FILE:LINE: FIELD: MESSAGE, and then nothing "
@@ -23,6 +24,7 @@ static const char description[] =
 
 static const char examples[] =
     "    manager compile -f sharding.yaml\n"
+    "    manager compile -f sharding.yaml -f breakers.yaml\n"
     "    manager compile -f sharding.yaml --shard operator-demo/sharding-demo > rules.json\n"
     "    kubectl get shardingconfigs -A -o yaml | manager compile -f - -o rules/\n"
     "    kubectl get configmaps -A -o yaml | manager compile -f sharding.yaml --diff -\n";
@@ -49,19 +51,21 @@ static const struct flag table[] = {
      .value = "DIR",
      FLAG_STRING_AT(struct compile_flags, command.output),
      .help = "Write NAMESPACE.NAME.json for each shard into this folder, which is made if it "
-             "is missing; - prints them one after the other, sorted by shard."},
+             "is missing, and NAMESPACE.NAME_traffic.json if traffic policies are for the shard, "
+             "else that file is removed; - prints them one after the other, sorted by shard, rules "
+             "before traffic documents."},
     {.name = "diff",
      .value = "RULES",
      FLAG_STRING_AT(struct compile_flags, command.diff),
-     .help = "Show what changes against these rules: a file with rules documents or the "
-             "ConfigMaps that hold them, a folder of such files (as -o writes it), or - for "
+     .help = "Show what changes against these rules and traffic policies: a file with the "
+             "documents or the ConfigMaps that hold them, a folder of such files (as -o writes it), or - for "
              "standard input. The generation shown is the one that follows."},
     {.name = "generation",
      .value = "NUMBER",
      .min = 1,
      .max = RULES_GENERATION_MAX,
      FLAG_UINT_AT(struct compile_flags, command.options.generation),
-     .help = "Generation of the rules. A proxy refuses rules older than those it enforces."},
+     .help = "Generation of the documents. A proxy refuses rules older than those it enforces."},
     FLAGS_CONFIG_OPTIONS(struct compile_flags, command.options),
     FLAGS_COMMON(struct compile_flags, common),
     {.name = NULL},
