@@ -23,8 +23,8 @@ struct compile_command {
 
 /* Reads all files, reports everything that is wrong with them on standard error as
  * "file:line: message", what the webhook would refuse too (validate.h), and writes the documents
- * only if nothing was. Returns the exit code. With `diff` that is as diff(1) has it: 0 no difference, 1
- * there are some, 2 trouble. */
+ * only if nothing was. Returns the exit code. With `diff` that is as diff(1) has it: 0 no
+ * difference, 1 there are some, 2 trouble. */
 int compile_command_run(const struct compile_command *command);
 
 #endif

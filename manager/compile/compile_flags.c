@@ -58,7 +58,8 @@ static const struct flag table[] = {
      .value = "RULES",
      FLAG_STRING_AT(struct compile_flags, command.diff),
      .help = "Show what changes against these rules and traffic policies: a file with the "
-             "documents or the ConfigMaps that hold them, a folder of such files (as -o writes it), or - for "
+             "documents or the ConfigMaps that hold them, a folder of such files (as -o writes "
+             "it), or - for "
              "standard input. The generation shown is the one that follows."},
     {.name = "generation",
      .value = "NUMBER",
