@@ -96,7 +96,7 @@ static int add_requests(struct rules_text *t, const char *path, const cJSON *row
 
 static int add_rule(struct rules_text *t, const char *policy, const cJSON *rule)
 {
-    char path[PATH_LEN];
+    char path[2 * PATH_LEN];
     int rc = 0;
     const cJSON *field;
     const char *name = field_text(rule, "name");
