@@ -17,6 +17,8 @@
 /* To compare it with the selectors of shards takes time that grows with these. */
 enum { REQUIREMENTS_MAX = 64 };
 
+#define GENERATION_MAX 9007199254740992.0 /* 2^53: more a JSON number does not tell */
+
 struct policy {
     unsigned refs;
     enum traffic_kind kind;
@@ -117,7 +119,8 @@ static int read_metadata(struct policy *p, const cJSON *object)
     p->ns = strdup(field_text(meta, "namespace"));
     p->uid = strdup(field_text(meta, "uid"));
     p->created = strdup(field_text(meta, "creationTimestamp"));
-    p->generation = cJSON_IsNumber(generation) ? (int64_t)generation->valuedouble : 0;
+    double number = cJSON_IsNumber(generation) ? generation->valuedouble : 0;
+    p->generation = number >= 0 && number <= GENERATION_MAX ? (int64_t)number : 0;
     p->has_finalizer = read_finalizer(meta);
     p->deleting = field_get(meta, "deletionTimestamp") != NULL;
     p->disabled = read_disabled(p->kind, object);

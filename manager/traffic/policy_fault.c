@@ -36,7 +36,9 @@ static bool read_status(struct policy_reader *r, const cJSON *abort, const char 
                         uint64_t *out)
 {
     const cJSON *item = field_get(abort, "httpStatus");
-    bool off = cJSON_IsNumber(item) && (item->valueint == 0 || item->valueint == STATUS_OK);
+    bool whole = cJSON_IsNumber(item) && !(item->valuedouble < item->valueint) &&
+                 !(item->valuedouble > item->valueint);
+    bool off = whole && (item->valueint == 0 || item->valueint == STATUS_OK);
     policy_missing(r, abort, path, "httpStatus");
     if (off) {
         policy_warn(r, "%s.httpStatus: is %d: no request is aborted", path, item->valueint);

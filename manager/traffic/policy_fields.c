@@ -174,6 +174,16 @@ int policy_enum(struct policy_reader *r, const cJSON *parent, const char *path, 
     return -1;
 }
 
+static bool read_whole(const cJSON *item, uint64_t min, uint64_t max, uint64_t *out)
+{
+    double n = cJSON_IsNumber(item) ? item->valuedouble : -1;
+    if (!(n >= (double)min && n <= (double)max) || (double)(uint64_t)n < n) {
+        return false;
+    }
+    *out = (uint64_t)n;
+    return true;
+}
+
 bool policy_number(struct policy_reader *r, const cJSON *parent, const char *path, const char *key,
                    uint64_t min, uint64_t max, uint64_t *out)
 {
@@ -181,14 +191,12 @@ bool policy_number(struct policy_reader *r, const cJSON *parent, const char *pat
     if (item == NULL) {
         return false;
     }
-    double n = cJSON_IsNumber(item) ? item->valuedouble : -1;
-    if (!(n >= (double)min && n <= (double)max) || (double)(uint64_t)n < n) {
+    if (!read_whole(item, min, max, out)) {
         policy_error(r,
                      "%s%s%s: Invalid value: must be a whole number from %" PRIu64 " to %" PRIu64,
                      path, dot(path), key, min, max);
         return false;
     }
-    *out = (uint64_t)n;
     return true;
 }
 
@@ -270,18 +278,16 @@ bool policy_percent(struct policy_reader *r, const cJSON *parent, const char *pa
 {
     const cJSON *item = field_get(parent, key);
     struct policy_path p = policy_field_path(path, key);
-    char number[32];
-    const char *text = cJSON_IsString(item) ? item->valuestring : number;
-    if (cJSON_IsNumber(item)) {
-        (void)snprintf(number, sizeof number, "%.6g", item->valuedouble);
-    }
+    uint64_t whole = 0;
     *out_ppm = 0;
     if (item == NULL) {
         policy_warn(r, "%s: is not set: no request is affected, write \"100\" for all", p.text);
         return true;
     }
-    bool whole = !cJSON_IsNumber(item) || strspn(number, "0123456789") == strlen(number);
-    if (!(cJSON_IsString(item) || cJSON_IsNumber(item)) || !whole || !read_percent(text, out_ppm)) {
+    bool number = cJSON_IsNumber(item) && read_whole(item, 0, 100, &whole);
+    if (number) {
+        *out_ppm = (uint32_t)whole * PPM_PERCENT;
+    } else if (!cJSON_IsString(item) || !read_percent(item->valuestring, out_ppm)) {
         policy_error(r,
                      "%s: Invalid value: must be a whole number from 0 to 100, or a text with a "
                      "number, such as \"0.5\"",

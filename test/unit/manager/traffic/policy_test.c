@@ -73,6 +73,23 @@ static void test_what_needs_no_valid_spec(void **state)
     policy_unref(p);
 }
 
+/* What cannot be a generation is none. */
+static void test_generations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t generation;
+    } all[] = {{"9007199254740992", INT64_C(1) << 53}, {"1e300", 0}, {"-1", 0}, {"'7'", 0}};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        char meta[64];
+        (void)snprintf(meta, sizeof meta, "  name: a\n  generation: %s\n", all[i].text);
+        struct policy *p = read_object("CircuitBreaker", meta, SPEC);
+        assert_int_equal(policy_generation(p), all[i].generation);
+        policy_unref(p);
+    }
+}
+
 static void test_disabled(void **state)
 {
     (void)state;
@@ -230,9 +247,13 @@ static void test_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_metadata),       cmocka_unit_test(test_what_needs_no_valid_spec),
-        cmocka_unit_test(test_disabled),       cmocka_unit_test(test_spec_hash),
-        cmocka_unit_test(test_other_objects),  cmocka_unit_test(test_kusionstack_manifest),
+        cmocka_unit_test(test_metadata),
+        cmocka_unit_test(test_what_needs_no_valid_spec),
+        cmocka_unit_test(test_generations),
+        cmocka_unit_test(test_disabled),
+        cmocka_unit_test(test_spec_hash),
+        cmocka_unit_test(test_other_objects),
+        cmocka_unit_test(test_kusionstack_manifest),
         cmocka_unit_test(test_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
