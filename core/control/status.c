@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/rfc3339.h"
+#include "traffic/traffic.h"
 #include "json/field.h"
 #include "json/json.h"
 
@@ -193,6 +194,189 @@ const char *control_proxy_source_read(const cJSON *root)
 {
     return cJSON_GetStringValue(member(member(root, "rulesync"), "error"));
 }
+
+/* ---- traffic policies ---- */
+
+static const char *const breaker_states[] = {
+    [CONTROL_BREAKER_CLOSED] = "Closed",
+    [CONTROL_BREAKER_OPENED] = "Opened",
+    [CONTROL_BREAKER_HALF_OPENED] = "HalfOpened",
+};
+
+const char *control_breaker_state_text(enum control_breaker_state state)
+{
+    return breaker_states[state];
+}
+
+cJSON *control_traffic_status_add(cJSON *root, const struct control_traffic_status *s)
+{
+    cJSON *traffic = cJSON_AddObjectToObject(root, "traffic");
+    cJSON_AddStringToObject(traffic, "reads", TRAFFIC_API_VERSION);
+    cJSON_AddBoolToObject(traffic, "inForce", s->document.enforcing);
+    if (s->document.enforcing && control_rules_add(traffic, &s->document)) {
+        cJSON_AddNumberToObject(traffic, "since", (double)s->document.since);
+    }
+    if (s->error != NULL) {
+        cJSON_AddStringToObject(traffic, "error", s->error);
+    }
+    cJSON_AddArrayToObject(traffic, "breakers");
+    cJSON_AddArrayToObject(traffic, "faults");
+    cJSON_AddNumberToObject(traffic, "leftOut", s->left_out);
+    return traffic;
+}
+
+/* What all rules have. */
+static cJSON *add_rule(const char *policy, const char *uid, const char *rule)
+{
+    cJSON *row = cJSON_CreateObject();
+    bool good = cJSON_AddStringToObject(row, "policy", policy) != NULL &&
+                (uid[0] == '\0' || cJSON_AddStringToObject(row, "uid", uid) != NULL) &&
+                cJSON_AddStringToObject(row, "rule", rule) != NULL;
+    if (!good) {
+        cJSON_Delete(row);
+        return NULL;
+    }
+    return row;
+}
+
+static bool append_rule(cJSON *traffic, const char *list, cJSON *row, bool good)
+{
+    if (!good || !cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(traffic, list), row)) {
+        cJSON_Delete(row);
+        return false;
+    }
+    return true;
+}
+
+bool control_traffic_breaker_add(cJSON *traffic, const struct control_breaker *row)
+{
+    cJSON *item = add_rule(row->policy, row->uid, row->rule);
+    bool good =
+        cJSON_AddStringToObject(item, "state", control_breaker_state_text(row->state)) != NULL;
+    control_time_add(item, "since", row->since);
+    control_time_add(item, "until", row->until);
+    if (row->why[0] != '\0') {
+        cJSON_AddStringToObject(item, "why", row->why);
+    }
+    good = good && cJSON_AddNumberToObject(item, "refused", (double)row->refused) != NULL;
+    return append_rule(traffic, "breakers", item, good);
+}
+
+bool control_traffic_fault_add(cJSON *traffic, const struct control_fault *row)
+{
+    cJSON *item = add_rule(row->policy, row->uid, row->rule);
+    bool good = cJSON_AddNumberToObject(item, "delayed", (double)row->delayed) != NULL &&
+                cJSON_AddNumberToObject(item, "aborted", (double)row->aborted) != NULL;
+    return append_rule(traffic, "faults", item, good);
+}
+
+void control_traffic_status_read(const cJSON *root, struct control_traffic_status *out)
+{
+    const cJSON *traffic = member(root, "traffic");
+    const cJSON *in_force = member(traffic, "inForce");
+    uint64_t left_out = 0;
+    memset(out, 0, sizeof *out);
+    if (!cJSON_IsBool(in_force)) {
+        return;
+    }
+    if (cJSON_IsTrue(in_force) &&
+        control_rules_read(traffic, "traffic", &out->document, NULL) != 0) {
+        memset(out, 0, sizeof *out);
+        return;
+    }
+    out->known = true;
+    out->error = cJSON_GetStringValue(member(traffic, "error"));
+    if (read_integer(member(traffic, "leftOut"), 0, INT32_MAX, &left_out)) {
+        out->left_out = (unsigned)left_out;
+    }
+}
+
+/* False: it is missing, though it must not, or too long. */
+static bool read_row_text(const cJSON *row, const char *key, bool required, const char **out)
+{
+    *out = field_text(row, key);
+    return (!required || (*out)[0] != '\0') && strlen(*out) <= CONTROL_TRAFFIC_TEXT_MAX;
+}
+
+static bool read_rule(const cJSON *row, const char **policy, const char **uid, const char **rule)
+{
+    return read_row_text(row, "policy", true, policy) &&
+           name_check_subdomain(slice_str(*policy)) == NULL &&
+           read_row_text(row, "uid", false, uid) && read_row_text(row, "rule", true, rule);
+}
+
+/* What is missing is 0. */
+static bool read_count(const cJSON *row, const char *key, uint64_t *out)
+{
+    const cJSON *item = member(row, key);
+    *out = 0;
+    return item == NULL || read_integer(item, 0, INTEGER_MAX, out);
+}
+
+static bool read_row_time(const cJSON *row, const char *key, int64_t *out)
+{
+    const cJSON *item = member(row, key);
+    *out = 0;
+    return item == NULL || read_time(item, out);
+}
+
+static bool read_breaker_state(const cJSON *row, enum control_breaker_state *out)
+{
+    const char *text = field_text(row, "state");
+    for (size_t i = 0; i < ARRAY_LEN(breaker_states); i++) {
+        if (strcmp(text, breaker_states[i]) == 0) {
+            *out = (enum control_breaker_state)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_breaker(const cJSON *row, void *data)
+{
+    struct control_breaker *out = data;
+    return read_rule(row, &out->policy, &out->uid, &out->rule) &&
+           read_breaker_state(row, &out->state) && read_row_time(row, "since", &out->since) &&
+           read_row_time(row, "until", &out->until) &&
+           read_row_text(row, "why", false, &out->why) && read_count(row, "refused", &out->refused);
+}
+
+static bool read_fault(const cJSON *row, void *data)
+{
+    struct control_fault *out = data;
+    return read_rule(row, &out->policy, &out->uid, &out->rule) &&
+           read_count(row, "delayed", &out->delayed) && read_count(row, "aborted", &out->aborted);
+}
+
+/* *data is undefined if there is none. */
+static bool row_at(const cJSON *root, const char *list, size_t i,
+                   bool (*read)(const cJSON *row, void *data), void *data)
+{
+    const cJSON *rows = member(member(root, "traffic"), list);
+    size_t seen = 0;
+    if (!cJSON_IsArray(rows)) {
+        return false;
+    }
+    for (const cJSON *row = rows->child; row != NULL && seen < CONTROL_TRAFFIC_RULES_MAX;
+         row = row->next, seen++) {
+        if (read(row, data) && i-- == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool control_traffic_breaker(const cJSON *root, size_t i, struct control_breaker *out)
+{
+    return row_at(root, "breakers", i, read_breaker, out);
+}
+
+bool control_traffic_fault(const cJSON *root, size_t i, struct control_fault *out)
+{
+    return row_at(root, "faults", i, read_fault, out);
+}
+
+/* ---- rulesync ---- */
 
 static const char *const parts[] = {
     [CONTROL_SOURCE] = "source",

@@ -12,6 +12,7 @@
 #define CORE_CONTROL_STATUS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <cjson/cJSON.h>
@@ -74,6 +75,63 @@ void control_proxy_source_add(cJSON *root, const char *trouble);
 /* NULL: it has told nothing, or is too old for that. Belongs to the tree; may hold any characters.
  */
 const char *control_proxy_source_read(const cJSON *root);
+
+/* localproxy's: what stands at "traffic": the traffic document (core/traffic) and what its rules do
+ * to requests, as far as their policies select the pod. */
+struct control_traffic_status {
+    bool known; /* read only; false: it is too old for traffic policies, or makes no sense */
+    struct control_state document; /* enforcing: it is in force; there is no reason otherwise */
+    const char *error; /* why a document was refused, or the pod's labels are not known; NULL:
+                          nothing is wrong. Belongs to the tree when read. */
+    unsigned left_out; /* rules for which there was no room */
+};
+
+enum control_breaker_state {
+    CONTROL_BREAKER_CLOSED,
+    CONTROL_BREAKER_OPENED,
+    CONTROL_BREAKER_HALF_OPENED,
+};
+
+/* "Closed", "Opened" or "HalfOpened". */
+const char *control_breaker_state_text(enum control_breaker_state state);
+
+/* A rule of a breaker. */
+struct control_breaker {
+    const char *policy;
+    const char *uid; /* of the policy; "": not known */
+    const char *rule;
+    enum control_breaker_state state;
+    int64_t since;    /* of the last transition, seconds since 1970; 0: there was none */
+    int64_t until;    /* when it ends to be open; 0: not open, or not by itself */
+    const char *why;  /* it is not closed; "": not said */
+    uint64_t refused; /* requests, since localproxy's start */
+};
+
+/* A rule of a fault injection. */
+struct control_fault {
+    const char *policy;
+    const char *uid;
+    const char *rule;
+    uint64_t delayed; /* requests, since localproxy's start */
+    uint64_t aborted;
+};
+
+/* So many rules of breakers and faults together are told, and so many of each are read. */
+#define CONTROL_TRAFFIC_RULES_MAX 256
+/* Bytes of a text in them; what is longer is not read. */
+#define CONTROL_TRAFFIC_TEXT_MAX 253
+
+/* Adds it to the root and returns it, for what follows. */
+cJSON *control_traffic_status_add(cJSON *root, const struct control_traffic_status *s);
+/* Each at the end of its list. False: out of memory. */
+bool control_traffic_breaker_add(cJSON *traffic, const struct control_breaker *row);
+bool control_traffic_fault_add(cJSON *traffic, const struct control_fault *row);
+
+void control_traffic_status_read(const cJSON *root, struct control_traffic_status *out);
+/* The one at `i` of those that make sense. False: there are no more. The texts are views into the
+ * tree. */
+bool control_traffic_breaker(const cJSON *root, size_t i, struct control_breaker *out);
+bool control_traffic_fault(const cJSON *root, size_t i, struct control_fault *out);
 
 /* rulesync's: the parts that tell what it cannot do, in the order in which they hinder. */
 enum control_rulesync_part {

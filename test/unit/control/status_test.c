@@ -225,6 +225,182 @@ static void test_what_makes_no_sense_is_not_known(void **state)
     assert_int_equal(use.bypass_connections, 2);
 }
 
+#define GUARD "\"policy\":\"guard\",\"uid\":\"u-1\",\"rule\":\"deletePod\""
+
+static void test_what_localproxy_writes_of_traffic(void **state)
+{
+    const struct control_breaker open = {
+        "guard",    "u-1",      "deletePod",      CONTROL_BREAKER_OPENED,
+        1000000000, 1000000060, "over the limit", 12};
+    const struct control_breaker closed = {"guard", "", "other", CONTROL_BREAKER_CLOSED,
+                                           0,       0,  "",      0};
+    const struct control_fault fault = {"slow", "u-2", "lists", 3, 1};
+    (void)state;
+    struct control_traffic_status s = {.document = rules, .left_out = 4};
+    cJSON *root = cJSON_CreateObject();
+    cJSON *traffic = control_traffic_status_add(root, &s);
+    assert_true(control_traffic_breaker_add(traffic, &open));
+    assert_true(control_traffic_breaker_add(traffic, &closed));
+    assert_true(control_traffic_fault_add(traffic, &fault));
+    expect_text(root, "{\"traffic\":{\"reads\":\"cmesh/v1\",\"inForce\":true," RULES
+                      ",\"since\":1000000000,\"breakers\":[{" GUARD
+                      ",\"state\":\"Opened\",\"since\":\"2001-09-09T01:46:40Z\","
+                      "\"until\":\"2001-09-09T01:47:40Z\",\"why\":\"over the limit\","
+                      "\"refused\":12},{\"policy\":\"guard\",\"rule\":\"other\","
+                      "\"state\":\"Closed\",\"refused\":0}],\"faults\":[{\"policy\":\"slow\","
+                      "\"uid\":\"u-2\",\"rule\":\"lists\",\"delayed\":3,\"aborted\":1}],"
+                      "\"leftOut\":4}}");
+    s = (struct control_traffic_status){.error = "bad"};
+    root = cJSON_CreateObject();
+    (void)control_traffic_status_add(root, &s);
+    expect_text(root, "{\"traffic\":{\"reads\":\"cmesh/v1\",\"inForce\":false,\"error\":\"bad\","
+                      "\"breakers\":[],\"faults\":[],\"leftOut\":0}}");
+}
+
+static cJSON *printed_and_parsed(cJSON *root)
+{
+    char *text = cJSON_PrintUnformatted(root);
+    cJSON_Delete(root);
+    root = tree(text);
+    cJSON_free(text);
+    return root;
+}
+
+static void test_traffic_is_read_as_it_was_written(void **state)
+{
+    const struct control_breaker half = {"guard",    "u-1", "health", CONTROL_BREAKER_HALF_OPENED,
+                                         1000000000, 0,     "errors", 123456789012};
+    const struct control_traffic_status s = {.document = rules, .error = "old", .left_out = 7};
+    struct control_traffic_status status;
+    struct control_breaker breaker;
+    struct control_fault fault = {"slow", "", "lists", 3, 1};
+    (void)state;
+    cJSON *root = cJSON_CreateObject();
+    cJSON *traffic = control_traffic_status_add(root, &s);
+    assert_true(control_traffic_breaker_add(traffic, &half));
+    assert_true(control_traffic_fault_add(traffic, &fault));
+    root = printed_and_parsed(root);
+    control_traffic_status_read(root, &status);
+    assert_true(status.known);
+    assert_memory_equal(&status.document, &rules, sizeof rules);
+    assert_string_equal(status.error, "old");
+    assert_int_equal(status.left_out, 7);
+    assert_true(control_traffic_breaker(root, 0, &breaker));
+    assert_string_equal(breaker.policy, "guard");
+    assert_string_equal(breaker.uid, "u-1");
+    assert_string_equal(breaker.rule, "health");
+    assert_string_equal(breaker.why, "errors");
+    assert_int_equal(breaker.state, CONTROL_BREAKER_HALF_OPENED);
+    assert_int_equal(breaker.since, 1000000000);
+    assert_int_equal(breaker.until, 0);
+    assert_true(breaker.refused == half.refused);
+    assert_false(control_traffic_breaker(root, 1, &breaker));
+    fault = (struct control_fault){NULL, NULL, NULL, 0, 0};
+    assert_true(control_traffic_fault(root, 0, &fault));
+    assert_string_equal(fault.policy, "slow");
+    assert_string_equal(fault.uid, "");
+    assert_int_equal(fault.delayed, 3);
+    assert_int_equal(fault.aborted, 1);
+    assert_false(control_traffic_fault(root, 1, &fault));
+    cJSON_Delete(root);
+}
+
+static void test_unknown_traffic(void **state)
+{
+    static const char *const texts[] = {
+        "{}",
+        "{\"traffic\":null}",
+        "{\"traffic\":[]}",
+        "{\"traffic\":{}}",
+        "{\"traffic\":{\"inForce\":1}}",
+        "{\"traffic\":{\"inForce\":true}}",
+        "{\"traffic\":{\"inForce\":true," RULES "}}",
+        "{\"traffic\":{\"inForce\":true," RULES ",\"since\":-1}}",
+    };
+    struct control_traffic_status status;
+    struct control_breaker breaker;
+    struct control_fault fault;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        cJSON *root = tree(texts[i]);
+        control_traffic_status_read(root, &status);
+        assert_false(status.known);
+        assert_false(status.document.enforcing);
+        assert_false(control_traffic_breaker(root, 0, &breaker));
+        assert_false(control_traffic_fault(root, 0, &fault));
+        cJSON_Delete(root);
+    }
+    cJSON *root = tree("{\"traffic\":{\"inForce\":false,\"error\":3,\"leftOut\":-1}}");
+    control_traffic_status_read(root, &status);
+    assert_true(status.known);
+    assert_null(status.error);
+    assert_int_equal(status.left_out, 0);
+    cJSON_Delete(root);
+}
+
+/* What is between two good ones does not matter. */
+static void test_odd_rules_are_skipped(void **state)
+{
+    static const char *const odd[] = {
+        "null",
+        "7",
+        "[]",
+        "{}",
+        "{\"policy\":\"guard\",\"rule\":\"a\"}",
+        "{" GUARD ",\"state\":\"opened\"}",
+        "{" GUARD ",\"state\":1}",
+        "{" GUARD ",\"state\":\"Opened\",\"since\":\"today\"}",
+        "{" GUARD ",\"state\":\"Opened\",\"until\":-1}",
+        "{" GUARD ",\"state\":\"Opened\",\"refused\":-1}",
+        "{" GUARD ",\"state\":\"Opened\",\"refused\":\"1\"}",
+        "{\"policy\":\"Not a name\",\"rule\":\"a\",\"state\":\"Opened\"}",
+        "{\"policy\":\"guard\",\"rule\":\"\",\"state\":\"Opened\"}",
+        "{\"rule\":\"a\",\"state\":\"Opened\"}",
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+        char text[1024];
+        struct control_breaker breaker;
+        (void)snprintf(text, sizeof text,
+                       "{\"traffic\":{\"breakers\":[{" GUARD ",\"state\":\"Closed\"},%s,{" GUARD
+                       ",\"state\":\"HalfOpened\"}]}}",
+                       odd[i]);
+        cJSON *root = tree(text);
+        assert_true(control_traffic_breaker(root, 0, &breaker));
+        assert_int_equal(breaker.state, CONTROL_BREAKER_CLOSED);
+        if (!control_traffic_breaker(root, 1, &breaker) ||
+            breaker.state != CONTROL_BREAKER_HALF_OPENED ||
+            control_traffic_breaker(root, 2, &breaker)) {
+            fail_msg("%s", odd[i]);
+        }
+        cJSON_Delete(root);
+    }
+}
+
+static void test_rules_have_a_bound(void **state)
+{
+    struct control_breaker row = {"guard", "", "deletePod", CONTROL_BREAKER_CLOSED, 0, 0, "", 0};
+    char name[CONTROL_TRAFFIC_TEXT_MAX + 2];
+    (void)state;
+    cJSON *root = cJSON_CreateObject();
+    cJSON *traffic =
+        control_traffic_status_add(root, &(struct control_traffic_status){.known = true});
+    for (size_t i = 0; i <= CONTROL_TRAFFIC_RULES_MAX; i++) {
+        assert_true(control_traffic_breaker_add(traffic, &row));
+    }
+    assert_true(control_traffic_breaker(root, CONTROL_TRAFFIC_RULES_MAX - 1, &row));
+    assert_false(control_traffic_breaker(root, CONTROL_TRAFFIC_RULES_MAX, &row));
+    cJSON_Delete(root);
+    memset(name, 'a', sizeof name);
+    name[sizeof name - 1] = '\0';
+    row = (struct control_breaker){"guard", "", name, CONTROL_BREAKER_CLOSED, 0, 0, "", 0};
+    root = cJSON_CreateObject();
+    traffic = control_traffic_status_add(root, &(struct control_traffic_status){.known = true});
+    assert_true(control_traffic_breaker_add(traffic, &row));
+    assert_false(control_traffic_breaker(root, 0, &row));
+    cJSON_Delete(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,6 +413,11 @@ int main(void)
         cmocka_unit_test(test_who_answers),
         cmocka_unit_test(test_who_comes_and_who_goes_around),
         cmocka_unit_test(test_what_makes_no_sense_is_not_known),
+        cmocka_unit_test(test_what_localproxy_writes_of_traffic),
+        cmocka_unit_test(test_traffic_is_read_as_it_was_written),
+        cmocka_unit_test(test_unknown_traffic),
+        cmocka_unit_test(test_odd_rules_are_skipped),
+        cmocka_unit_test(test_rules_have_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
