@@ -32,7 +32,12 @@ static int write_metrics(void *data, struct buf *out)
         .ready = proxy_ready(o->proxy, why, sizeof why),
         .reachable = kube_client_unreachable(o->upstream) == NULL,
     };
-    return metrics_write(o->metrics, &s, out);
+    int rc = metrics_write(o->metrics, &s, out);
+    if (rc == 0 && o->policies != NULL) {
+        const struct delays *d = proxy_delays(o->proxy);
+        rc = policies_write_metrics(o->policies, delays_count(d), d->skipped, out);
+    }
+    return rc;
 }
 
 static void add_rules(const struct admin_options *o, cJSON *root)
@@ -50,6 +55,14 @@ static void add_rules(const struct admin_options *o, cJSON *root)
     cJSON_AddNumberToObject(rules, "lostWrites", proxy_lost_writes(o->proxy));
     cJSON_AddNumberToObject(rules, "limits", (double)rules_limit_count(r));
     cJSON_AddNumberToObject(rules, "reloads", (double)o->metrics->reloads);
+}
+
+static void add_traffic(const struct admin_options *o, cJSON *root)
+{
+    const struct policies_view view = {.rules = CONTROL_TRAFFIC_RULES_MAX, .bytes = SIZE_MAX};
+    if (o->policies != NULL) {
+        policies_describe(o->policies, &view, root);
+    }
 }
 
 static void add_upstream(const struct admin_options *o, cJSON *root)
@@ -125,6 +138,7 @@ static void add_status(void *data, cJSON *root)
         cJSON_AddStringToObject(root, "listenTLS", proxy_tls_address(o->proxy));
     }
     add_rules(o, root);
+    add_traffic(o, root);
     add_upstream(o, root);
     add_use(o, root);
     add_source(o, root);

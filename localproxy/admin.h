@@ -20,6 +20,7 @@ struct admin_options {
     struct kube_client *upstream;
     struct metrics *metrics;
     struct bypass_watch *bypass; /* NULL: that is not watched */
+    struct policies *policies;   /* NULL: there are none */
     const struct reload *reload; /* NULL: there is no control socket */
     struct status_lease *lease;  /* NULL: none is written */
 };

@@ -62,6 +62,25 @@ const struct flag localproxy_flags_table[] = {
      .help = "Unix socket on which rulesync hands over new rules while localproxy runs. Only "
              "processes of the same user, and root, may use it. --rules is then what is "
              "enforced from the start: the last known good rules."},
+    {.name = "traffic",
+     .value = "PATH",
+     .default_text = "traffic.json beside --rules",
+     FLAG_STRING_AT(struct localproxy_flags, traffic),
+     .help = "Traffic document (JSON) of the shard: circuit breakers and fault injections for the "
+             "operator's requests. Read at the start, and again on SIGHUP; later ones come over "
+             "--control. If it is missing there are none; if it is wrong, those in force stay, and "
+             "/status and the log say why."},
+    {.name = "pod-labels",
+     .value = "PATH",
+     FLAG_STRING_AT(struct localproxy_flags, pod_labels),
+     .help = "The pod's labels, as a downward API volume has metadata.labels: a traffic policy is "
+             "for the pods that its selector selects. Followed as it changes. Without it the pod "
+             "has no labels."},
+    {.name = "breaker-state",
+     .value = "PATH",
+     FLAG_STRING_AT(struct localproxy_flags, breaker_state),
+     .help = "Remember in this file which circuit breakers are open, beyond a restart. It is made "
+             "when missing, and written when one opens or closes. In a pod: in an emptyDir."},
     {.name = "no-rules",
      .value = "MODE",
      .choices = no_rules_choices,

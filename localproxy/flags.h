@@ -27,8 +27,11 @@ struct localproxy_flags {
     const char *admin;
     const char *rules;
     const char *control;
-    int no_rules;    /* enum no_rules */
-    int write_fence; /* enum write_fence */
+    const char *traffic;       /* NULL: beside `rules` (traffic/documents.h) */
+    const char *pod_labels;    /* as traffic/pod_labels.h reads them; NULL: there are none */
+    const char *breaker_state; /* NULL: open breakers do not outlive the process */
+    int no_rules;              /* enum no_rules */
+    int write_fence;           /* enum write_fence */
     const char *pod_namespace;
     int reload_mode; /* enum reload_mode */
     uint64_t cut_interval_s;

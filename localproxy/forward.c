@@ -77,6 +77,7 @@ struct forward {
     struct net_deadline lost_due;      /* when a lost write must have come, or be over */
     struct net_deadline overdue; /* when the API server must have answered, or ended a watch */
     struct request_limits limits;
+    struct passage passage;
     bool concerned; /* the rules concern it */
     bool safe;      /* to be asked a second time */
     bool lost;      /* a write to what the shard has lost meanwhile */
@@ -182,6 +183,7 @@ static void forward_free(struct forward *f)
     byte_share_give_back(&f->body_share);
     free(f->head);
     settle_lost_write(f);
+    passage_end(&f->passage);
     free(f);
 }
 
@@ -422,6 +424,16 @@ static void end_watch(struct forward *f)
     }
 }
 
+/* What the circuit breakers that let it through hear of it. Watches and tunnels may last for ever,
+ * and do not count as under way from then on. */
+static void tell_breakers(struct forward *f, unsigned status)
+{
+    breaker_ticket_answered(&f->passage.ticket, status >= 500);
+    if (f->verb == VERB_WATCH || status == 101) {
+        passage_end(&f->passage);
+    }
+}
+
 /* The Audit-Id joins this log and the API server's audit log. */
 static void log_answer(const struct forward *f, const struct http_head *head)
 {
@@ -451,6 +463,7 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
         return;
     }
     log_answer(f, head);
+    tell_breakers(f, head->status);
     byte_share_give_back(&f->body_share);
     h.headers = headers;
     h.header_count = headers_of_response(head, headers);
@@ -546,6 +559,7 @@ static void up_on_end(struct http_exchange *x)
 {
     struct forward *f = x->data;
     set_response(f, RESPONSE_ENDED);
+    passage_end(&f->passage);
     if (f->watch != NULL && watch_state(f->watch) == WATCH_LAST) {
         forward_abort(f); /* within an event */
         return;
@@ -594,6 +608,8 @@ static void answer_failure(struct forward *f, bool sent, const struct err *e)
 static void fail_unanswered(struct forward *f, bool sent, const struct err *e)
 {
     set_response(f, RESPONSE_ENDED);
+    breaker_ticket_answered(&f->passage.ticket, true);
+    passage_end(&f->passage);
     http_exchange_resume(f->down);
     answer_failure(f, sent, e);
 }
@@ -605,11 +621,19 @@ static bool wait_for_api_server(struct forward *f, const struct http_exchange *x
                                 const struct err *e)
 {
     struct forward_context *ctx = f->ctx;
-    struct paused_request_end end = {ctx->again, ctx->data, f->request != REQUEST_COMING};
+    const struct paused_request_end end = {
+        .cb = ctx->again,
+        .data = ctx->data,
+        .ended = f->request != REQUEST_COMING,
+        .passage = &f->passage,
+    };
     if (f->verb != VERB_WATCH || f->head == NULL || f->down == NULL || ctx->draining ||
         f->response != RESPONSE_AWAITED || http_client_sent(x) || !upstream_failure_is_outage(e) ||
-        kube_client_failing_ms(ctx->upstream) >= OUTAGE_MS ||
-        !paused_request_start(ctx->loop, &ctx->waiting, f->down, f->head, OUTAGE_RETRY_MS, &end)) {
+        kube_client_failing_ms(ctx->upstream) >= OUTAGE_MS) {
+        return false;
+    }
+    breaker_ticket_answered(&f->passage.ticket, true);
+    if (!paused_request_start(ctx->loop, &ctx->waiting, f->down, f->head, OUTAGE_RETRY_MS, &end)) {
         return false;
     }
     if (!ctx->outage_told) {
@@ -788,6 +812,7 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
         free(f);
         return NULL;
     }
+    passage_move(&f->passage, r->passage);
     return f;
 }
 
@@ -887,13 +912,15 @@ static void send_again(struct forward *f)
     struct http_exchange *down = f->down;
     struct http_head *head = f->head;
     bool whole = f->request != REQUEST_COMING;
+    struct passage passage;
+    passage_move(&passage, &f->passage);
     f->down = NULL;
     f->head = NULL;
     abort_up(f);
     http_exchange_resume(down);
     forward_free(f);
     ctx->metrics->requests_repeated++;
-    ctx->again(ctx->data, down, head, whole);
+    ctx->again(ctx->data, down, head, whole, &passage);
     free(head);
 }
 

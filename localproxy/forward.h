@@ -24,6 +24,7 @@
 #include "kube/client/client.h"
 #include "kube/request_info.h"
 #include "metrics.h"
+#include "paused_request.h"
 #include "request_limits.h"
 #include "watch/migration.h"
 
@@ -47,8 +48,7 @@ struct forward_context {
     struct unanswered_writes unanswered;
     /* Sends a request through the rules again: they changed before it was answered, or the API
      * server could not be asked. */
-    void (*again)(void *data, struct http_exchange *down, const struct http_head *head,
-                  bool request_ended);
+    paused_request_cb again;
     /* Whether a write like that would be refused now. */
     bool (*fences)(void *data, const struct request_info *ri);
     /* No write to what was lost is under way any more, nor can be executed later. */
@@ -73,6 +73,7 @@ struct forward_request {
         *attributes;          /* what a change of the rules concerns; NULL: nothing. Copied */
     const struct slice *body; /* collected already; NULL: it passes as it comes */
     bool request_ended;       /* the operator has sent all of it */
+    struct passage *passage;  /* taken, unless there is no memory */
 };
 
 /* Forwards a request that came on `down`. Answers it itself when that cannot be done. */

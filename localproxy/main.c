@@ -28,6 +28,8 @@
 #include "proxy.h"
 #include "rules/reload.h"
 #include "status_lease.h"
+#include "traffic/documents.h"
+#include "traffic/policies.h"
 
 /* While it lingers: how often clients are counted, and how long there must have been none. An
  * operator that is about to give its lease back may have closed all connections for a moment. */
@@ -43,7 +45,9 @@ struct app {
     char *tls_folder; /* NULL: there is no authority of the user's own */
     struct listener_secrets *secrets;
     char *pod_namespace;
+    struct policies *policies;
     struct proxy *proxy;
+    struct documents *documents;
     struct reload *reload;
     struct bypass_watch *bypass; /* NULL: that is not watched */
     struct kube_access home;     /* of the cluster in which the pod is, if that is another access */
@@ -145,6 +149,16 @@ static int open_secrets(struct app *a, struct err *e)
     return a->secrets == NULL ? e->code : 0;
 }
 
+static int open_policies(struct app *a, struct err *e)
+{
+    const struct policies_options o = {
+        .breaker_state = a->flags.breaker_state,
+        .pod_labels = a->flags.pod_labels,
+    };
+    a->policies = policies_new(a->program.loop, &o, e);
+    return a->policies == NULL ? e->code : 0;
+}
+
 static int open_proxy(struct app *a, struct err *e)
 {
     struct proxy_options o = {
@@ -153,6 +167,7 @@ static int open_proxy(struct app *a, struct err *e)
         .server = &a->access.server,
         .metrics = &a->metrics,
         .secrets = a->secrets,
+        .policies = a->policies,
         .on_drained = on_drained,
         .data = a,
     };
@@ -193,13 +208,20 @@ static int open_bypass(struct app *a, struct err *e)
 /* ---- the Lease ---- */
 
 enum {
-    UNSETTLED_MS = 250
-}; /* until rules are told that are not settled: mostly they are by then */
+    UNSETTLED_MS = 250, /* until rules are told that are not settled: mostly they are by then */
+    TRAFFIC_MS = 1000,  /* until it is told that a breaker opened or closed */
+};
 
 static void on_rules_changed(void *data)
 {
     struct app *a = data;
     status_lease_look(a->lease, proxy_settled(a->proxy) ? 0 : UNSETTLED_MS);
+}
+
+static void on_traffic_changed(void *data)
+{
+    struct app *a = data;
+    status_lease_look(a->lease, TRAFFIC_MS);
 }
 
 /* The manager is in the cluster in which the pod is, wherever a kubeconfig leads. *out stays NULL
@@ -236,6 +258,7 @@ static int open_lease(struct app *a, struct err *e)
         .reload = a->reload,
         .metrics = &a->metrics,
         .bypass = a->bypass,
+        .policies = a->policies,
         .namespace = a->pod_namespace,
         .pod = variable("POD_NAME"),
         .uid = variable("POD_UID"),
@@ -256,6 +279,7 @@ static int open_lease(struct app *a, struct err *e)
         return e->code;
     }
     reload_on_changed(a->reload, on_rules_changed, a);
+    policies_on_changed(a->policies, on_traffic_changed, a);
     return 0;
 }
 
@@ -267,6 +291,7 @@ static int open_admin(struct app *a, struct err *e)
         .upstream = a->upstream,
         .metrics = &a->metrics,
         .bypass = a->bypass,
+        .policies = a->policies,
         .reload = a->reload,
         .lease = a->lease,
     };
@@ -359,11 +384,23 @@ static int open_reload(struct app *a, struct err *e)
     return a->reload == NULL ? e->code : 0;
 }
 
+/* After the rules, whose shard they must be of. */
+static int open_documents(struct app *a, struct err *e)
+{
+    a->documents = documents_new(&a->flags, a->proxy, a->policies, e);
+    if (a->documents == NULL) {
+        return e->code;
+    }
+    reload_serve_traffic(a->reload, a->documents);
+    return 0;
+}
+
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct app *, struct err *) = {
-        check_ready_file, open_timers, open_upstream, find_token, find_tls,   open_secrets,
-        open_proxy,       open_reload, open_bypass,   open_lease, open_admin,
+        check_ready_file, open_timers,   open_upstream, find_token,  find_tls,
+        open_secrets,     open_policies, open_proxy,    open_reload, open_documents,
+        open_bypass,      open_lease,    open_admin,
     };
     struct app *a = data;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
@@ -390,7 +427,9 @@ static void close_all(void *data)
     status_lease_free(a->lease);
     bypass_watch_free(a->bypass);
     reload_free(a->reload);
+    documents_free(a->documents);
     proxy_free(a->proxy);
+    policies_free(a->policies);
     listener_secrets_free(a->secrets);
     if (a->home_client != NULL) {
         kube_client_close(a->home_client, NULL, NULL);
@@ -406,6 +445,7 @@ static void on_reload(void *data)
 {
     struct app *a = data;
     reload_read_again(a->reload);
+    documents_read_again(a->documents);
 }
 
 static const struct program_ops ops = {

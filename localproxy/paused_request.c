@@ -11,6 +11,7 @@ struct paused_request {
     struct http_exchange *x;
     struct http_head *head;
     struct paused_request_end end;
+    struct passage passage;
     bool paused; /* there is a body, which is not read */
 };
 
@@ -18,6 +19,7 @@ static void paused_request_free(struct paused_request *p)
 {
     list_remove(&p->link);
     net_deadline_clear(&p->due);
+    passage_end(&p->passage);
     free(p->head);
     free(p);
 }
@@ -28,7 +30,7 @@ static void go_on(struct paused_request *p)
     if (p->paused) {
         http_exchange_resume(p->x);
     }
-    p->end.cb(p->end.data, p->x, p->head, p->end.ended);
+    p->end.cb(p->end.data, p->x, p->head, p->end.ended, &p->passage);
     paused_request_free(p);
 }
 
@@ -56,8 +58,13 @@ static void on_drain(struct http_exchange *x)
 
 static void on_close(struct http_exchange *x, const struct err *e)
 {
+    struct paused_request *p = x->data;
+    struct paused_request_end end = p->end;
     (void)e;
-    paused_request_free(x->data);
+    paused_request_free(p);
+    if (end.gone != NULL) {
+        end.gone(end.data);
+    }
 }
 
 static const struct http_exchange_handlers handlers = {
@@ -79,6 +86,9 @@ bool paused_request_start(struct net_loop *l, struct list *waiting, struct http_
         return false;
     }
     *p = (struct paused_request){.x = x, .head = copy, .end = *end};
+    if (end->passage != NULL) {
+        passage_move(&p->passage, end->passage);
+    }
     list_append(waiting, &p->link);
     net_deadline_init(&p->due, on_due);
     if (ms != PAUSED_UNTIL_CONTINUED) {

@@ -11,17 +11,21 @@
 #include "base/list.h"
 #include "http/exchange.h"
 #include "net/loop.h"
+#include "traffic/passage.h"
 
 /* The exchange has no handlers, as when it came; `head` is valid during the call. `ended`: all of
- * the request has come. Not called when the client has gone, or the server ends. */
+ * the request has come. What is in `passage` is the callee's to take. Not called when the client
+ * has gone, or the server ends. */
 typedef void (*paused_request_cb)(void *data, struct http_exchange *x, const struct http_head *head,
-                                  bool ended);
+                                  bool ended, struct passage *passage);
 
 /* What follows, and to whom. */
 struct paused_request_end {
     paused_request_cb cb;
+    void (*gone)(void *data); /* the client has gone, or the server ends; NULL: nobody cares */
     void *data;
-    bool ended; /* all of the request has come already */
+    bool ended;              /* all of the request has come already */
+    struct passage *passage; /* of the request: it is taken, if the request is. NULL: nothing yet */
 };
 
 #define PAUSED_UNTIL_CONTINUED 0

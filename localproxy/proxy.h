@@ -3,8 +3,8 @@
  * proxy.h - the listener for the operator: what each request may see and change.
  *
  * Per request: the token, if one is demanded, or whom it was meant for; the request info as
- * kube-apiserver derives it; the name of the leader election lock; the rules: what it may go on
- * from, what it may write, the selector into the query; then forward.h.
+ * kube-apiserver derives it; the name of the leader election lock; faults; the rules: what it may
+ * go on from, what it may write, the selector into the query; circuit breakers; then forward.h.
  */
 #ifndef LOCALPROXY_PROXY_H
 #define LOCALPROXY_PROXY_H
@@ -18,6 +18,8 @@
 #include "metrics.h"
 #include "net/clock.h"
 #include "rules/rules.h"
+#include "traffic/delays.h"
+#include "traffic/policies.h"
 
 struct proxy;
 
@@ -27,6 +29,7 @@ struct proxy_options {
     const struct url *server; /* the API server's */
     struct metrics *metrics;
     struct listener_secrets *secrets; /* must outlive the proxy */
+    struct policies *policies;        /* NULL: none; must outlive the proxy */
     const struct net_clock *clock;    /* NULL: the system's; must outlive the proxy */
     const char *pod_namespace;        /* NULL: take the shard's; must outlive the proxy */
     void (*on_drained)(void *data);   /* after proxy_drain */
@@ -78,6 +81,9 @@ const char *proxy_address(const struct proxy *p);
 const char *proxy_tls_address(const struct proxy *p);
 const struct http_server_stats *proxy_stats(const struct proxy *p);
 struct metrics_memory proxy_memory(const struct proxy *p);
+
+/* Requests that a fault delays. */
+const struct delays *proxy_delays(const struct proxy *p);
 
 /* Appends what is known of each open watch to the JSON array; returns how many there are. */
 unsigned proxy_describe_watches(const struct proxy *p, cJSON *array);

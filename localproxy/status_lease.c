@@ -37,6 +37,7 @@ enum {
         300000, /* where only a person can change that, as who may not. Doubled likewise,
                    for an API server that has just started may refuse anybody */
     MS = 1000,
+    BESIDE_MAX = 64, /* bytes of what is said besides: for how long it runs */
 };
 
 enum phase { PHASE_IDLE, PHASE_READING, PHASE_UPDATING, PHASE_CREATING };
@@ -83,6 +84,23 @@ static void set_phase(struct status_lease *s, enum phase phase)
 
 /* ---- what it tells ---- */
 
+/* As many rules as there is room for. */
+static void add_traffic(const struct status_lease *s, cJSON *root)
+{
+    char *text = s->o.policies != NULL ? cJSON_PrintUnformatted(root) : NULL;
+    if (text == NULL) {
+        return;
+    }
+    size_t used = strlen(text) + BESIDE_MAX;
+    cJSON_free(text);
+    const struct policies_view view = {
+        .rules = CONTROL_TRAFFIC_RULES_MAX,
+        .bytes = used < CONTROL_LEASE_DOCUMENT_MAX ? CONTROL_LEASE_DOCUMENT_MAX - used : 0,
+        .rough = true,
+    };
+    policies_describe(s->o.policies, &view, root);
+}
+
 /* But for the time. NULL without memory. */
 static cJSON *describe(const struct status_lease *s)
 {
@@ -110,6 +128,7 @@ static cJSON *describe(const struct status_lease *s)
     if (source.known) {
         control_proxy_source_add(root, source.trouble);
     }
+    add_traffic(s, root);
     return root;
 }
 

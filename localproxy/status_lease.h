@@ -27,11 +27,12 @@ struct status_lease;
 
 /* Texts are kept, not copied. */
 struct status_lease_options {
-    struct kube_client *client; /* of the pod's cluster; these five must outlive it */
+    struct kube_client *client; /* of the pod's cluster; these six must outlive it */
     const struct proxy *proxy;
     const struct reload *reload; /* NULL: nothing is heard of rulesync */
     struct metrics *metrics;
     struct bypass_watch *bypass; /* NULL: that is not watched */
+    struct policies *policies;   /* NULL: there are none */
     const char *namespace;       /* of the pod */
     const char *pod;             /* its name */
     const char *uid;

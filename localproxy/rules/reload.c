@@ -14,6 +14,7 @@
 #include "net/clock.h"
 #include "net/deadline.h"
 #include "rules/control.h"
+#include "traffic/documents.h"
 
 enum {
     SETTLE_MS = 5000, /* how long a call waits for writes to what its rules took away */
@@ -322,6 +323,13 @@ struct reload *reload_new(struct net_loop *l, const struct localproxy_flags *con
         }
     }
     return r;
+}
+
+void reload_serve_traffic(struct reload *r, struct documents *d)
+{
+    if (r->control != NULL) {
+        control_serve(r->control, CONTROL_TRAFFIC, &documents_handlers, d);
+    }
 }
 
 void reload_on_changed(struct reload *r, reload_changed_cb cb, void *data)

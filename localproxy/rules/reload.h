@@ -15,11 +15,15 @@
 #include "proxy.h"
 
 struct reload;
+struct documents; /* traffic/documents.h */
 
 /* Loads the file; that it is missing or wrong is logged and said by the proxy, but no failure.
  * Opens the socket. NULL with `e` set. */
 MUST_CHECK struct reload *reload_new(struct net_loop *l, const struct localproxy_flags *config,
                                      struct proxy *proxy, struct metrics *metrics, struct err *e);
+
+/* Takes traffic documents on the socket, too, if there is one. Before the loop runs. */
+void reload_serve_traffic(struct reload *r, struct documents *d);
 
 /* From now on `cb` is called when other rules have come into force, and again when they are settled
  * (proxy_on_settled). Inside it nothing of this header may be called. */

@@ -53,7 +53,7 @@ const struct flag inject_proxy_flags[] = {
 const char *const inject_own_flags[] = {
     "kubeconfig", "context",         "in-cluster",     "rules",     "control",    "listen",
     "listen-tls", "listen-tls-cert", "listen-tls-key", "local-tls", "token-file", "admin",
-    NULL,
+    "traffic",    "pod-labels",      "breaker-state",  NULL,
 };
 
 static int check_pull_policy(const char *policy, struct err *e)

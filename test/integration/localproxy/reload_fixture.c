@@ -13,6 +13,7 @@
 #include "alloc_pause.h"
 #include "base/file.h"
 #include "net/address.h"
+#include "traffic_document.h"
 
 enum { TURNS = 5000, TURN_MS = 1, TEXTS = 16, TEXT_SIZE = 4096 };
 
@@ -29,6 +30,19 @@ static void on_drained(void *data)
     (void)data;
 }
 
+static bool open_policies(struct fixture *f)
+{
+    struct err e = ERR_INIT;
+    const struct policies_options o = {
+        .clock = &f->clock.clock,
+        .breaker_state = f->flags.breaker_state,
+        .pod_labels = f->flags.pod_labels,
+        .seed = 1,
+    };
+    f->policies = policies_new(f->api->loop, &o, &e);
+    return f->policies != NULL;
+}
+
 static bool start_proxy(struct fixture *f)
 {
     struct err e = ERR_INIT;
@@ -37,12 +51,16 @@ static bool start_proxy(struct fixture *f)
     if (f->secrets == NULL) {
         return false;
     }
+    if (f->with_policies && !open_policies(f)) {
+        return false;
+    }
     struct proxy_options o = {
         .flags = &f->flags,
         .upstream = f->api->client,
         .server = &f->api->access.server,
         .metrics = &f->metrics,
         .secrets = f->secrets,
+        .policies = f->policies,
         .clock = &f->clock.clock,
         .on_drained = on_drained,
         .data = f,
@@ -57,6 +75,7 @@ static bool start_proxy(struct fixture *f)
 static void stop_proxy(struct fixture *f)
 {
     proxy_free(f->proxy);
+    policies_free(f->policies);
     listener_secrets_free(f->secrets);
     assert_int_equal(f->metrics.open_watches, 0);
     assert_int_equal(f->metrics.tunnels, 0);
@@ -113,15 +132,26 @@ void fixture_close(struct fixture *f)
     stop_proxy(f);
 }
 
-int fixture_setup(void **state)
+static int set_up(void **state, bool with_policies)
 {
     struct fixture *f = calloc(1, sizeof *f);
     struct net_loop *l = NULL;
     *state = f;
-    return f != NULL && loop_setup((void **)&l) == 0 && api_open(&f->scripted, l) &&
-                   fixture_open(f, &f->scripted)
-               ? 0
-               : -1;
+    if (f == NULL || loop_setup((void **)&l) != 0 || !api_open(&f->scripted, l)) {
+        return -1;
+    }
+    f->with_policies = with_policies;
+    return fixture_open(f, &f->scripted) ? 0 : -1;
+}
+
+int fixture_setup(void **state)
+{
+    return set_up(state, false);
+}
+
+int fixture_setup_with_policies(void **state)
+{
+    return set_up(state, true);
 }
 
 int fixture_teardown(void **state)
@@ -169,6 +199,15 @@ void fixture_limit(struct fixture *f, const char *selector)
     alloc_resume(paused);
     proxy_set_rules(f->proxy, rules);
     rules_unref(rules);
+}
+
+void fixture_traffic(struct fixture *f, const char *spec)
+{
+    long paused = alloc_pause();
+    struct traffic *t = spec != NULL ? traffic_document(1, spec) : NULL;
+    alloc_resume(paused);
+    assert_int_equal(policies_set(f->policies, t), 0);
+    traffic_unref(t);
 }
 
 /* ---- clients ---- */

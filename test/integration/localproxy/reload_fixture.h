@@ -27,10 +27,12 @@ struct fixture {
     struct scripted_api *api;
     struct scripted_api scripted;  /* the api of fixture_setup */
     struct localproxy_flags flags; /* may be set before fixture_open or fixture_restart */
+    bool with_policies;            /* likewise: traffic policies can be put in force */
     uint64_t secrets_check_ms;     /* likewise; 0: as long as ever */
     struct fake_clock clock;       /* the proxy's, for how long writes take */
     struct metrics metrics;
     struct listener_secrets *secrets;
+    struct policies *policies; /* NULL: without */
     struct proxy *proxy;
     unsigned generation;
     unsigned settled; /* times that the proxy said so */
@@ -38,6 +40,7 @@ struct fixture {
 
 /* cmocka set-up and tear-down: *state is the fixture. */
 int fixture_setup(void **state);
+int fixture_setup_with_policies(void **state);
 int fixture_teardown(void **state);
 /* A proxy of an API server that is there. False: out of memory. */
 bool fixture_open(struct fixture *f, struct scripted_api *api);
@@ -53,6 +56,9 @@ void fixture_close(struct fixture *f);
 /* Rules of the next generation: one limit on pods; NULL: none at all, but a lock. Where allocations
  * fail, they do in the proxy only. */
 void fixture_limit(struct fixture *f, const char *selector);
+
+/* Traffic policies with that spec (traffic_document.h); NULL: none. */
+void fixture_traffic(struct fixture *f, const char *spec);
 
 void client_open(struct fixture *f, struct client *c);
 void client_send(struct client *c, const char *text);

@@ -521,12 +521,12 @@ static void versions_of_what_was_written_are_no_points(void **state)
 /* ---- a migration that the API server refuses for now ---- */
 
 /* What may change soon: a status, or a connection that breaks. */
-struct fault {
+struct api_fault {
     unsigned status; /* 0: it breaks */
     const char *begins;
 };
 
-static void fail_list(struct fixture *f, const struct fault *fault)
+static void fail_list(struct fixture *f, const struct api_fault *fault)
 {
     struct api_request *a = api_expect_part(f->api, "resourceVersionMatch=Exact");
     if (fault->status != 0) {
@@ -555,7 +555,7 @@ static void expect_migrated(struct fixture *f, struct client *c, struct api_requ
 /* Of an answer that broke off in its midst nothing is taken. */
 static void list_that_fails_for_now_is_repeated(void **state)
 {
-    static const struct fault faults[] = {
+    static const struct api_fault faults[] = {
         {429, NULL},
         {503, NULL},
         {0, NULL},

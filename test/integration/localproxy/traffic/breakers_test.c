@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What circuit breakers do to requests on their way, and what these owe them however they end.
+ */
+#include "localproxy/reload_fixture.h"
+#include "temp_dir.h"
+#include "traffic_document.h"
+
+#define OWN "app"
+
+#define DELETE_POD "DELETE /api/v1/namespaces/a/pods/x HTTP/1.1\r\nHost: localhost\r\n\r\n"
+#define LEASE "/apis/coordination.k8s.io/v1/namespaces/ns/leases/lock"
+
+#define PODS(verb) TRAFFIC_RESOURCES("pods", verb)
+#define ONE(resources, rest)                                                                       \
+    TRAFFIC_SPEC(TRAFFIC_BREAKER("guard", TRAFFIC_LIMITING("a", resources, rest)), "")
+
+static void ask(struct fixture *f, struct client *c, const char *request)
+{
+    client_open(f, c);
+    client_send(c, request);
+}
+
+static void expect_allowed(struct fixture *f, const char *request)
+{
+    struct client c;
+    ask(f, &c, request);
+    struct api_request *q = api_expect_part(f->api, "/");
+    api_answer(q, 200, NULL, "{}");
+    fixture_expect(f, &c, "200 OK");
+    client_close(&c);
+}
+
+static void expect_refused(struct fixture *f, const char *request, const char *text)
+{
+    struct client c;
+    unsigned before = f->api->count;
+    ask(f, &c, request);
+    fixture_expect(f, &c, text);
+    assert_true(client_has(&c, "HTTP/1.1 429 Too Many Requests\r\n"));
+    assert_true(client_has(&c, "Content-Type: application/json\r\n"));
+    assert_true(client_has(&c, "\"reason\":\"TooManyRequests\""));
+    assert_int_equal(f->api->count, before);
+    client_close(&c);
+}
+
+static void test_over_the_limit(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN);
+    fixture_traffic(f, ONE(PODS("delete"), TRAFFIC_LIMITER(1, 1, 4000)));
+    expect_allowed(f, DELETE_POD);
+    ask(f, &c, DELETE_POD);
+    fixture_expect(f, &c, "\"code\":429}");
+    assert_true(client_has(&c, "Retry-After: 4\r\n"));
+    assert_true(client_has(
+        &c, "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\","
+            "\"message\":\"cmesh: circuitbreaker \\\"ns/guard\\\" rule \\\"a\\\": over the limit "
+            "of 1 in 4s\",\"reason\":\"TooManyRequests\",\"details\":{\"retryAfterSeconds\":4},"
+            "\"code\":429}"));
+    client_close(&c);
+    fake_clock_pass(&f->clock, 4000);
+    expect_allowed(f, DELETE_POD);
+    expect_allowed(f, "GET /api/v1/namespaces/a/pods/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+}
+
+static void test_no_retry_after_that_is_long(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN);
+    fixture_traffic(f, ONE(PODS("delete"), TRAFFIC_LIMITER(1, 1, 5001)));
+    expect_allowed(f, DELETE_POD);
+    ask(f, &c, DELETE_POD);
+    fixture_expect(f, &c, "\"code\":429}");
+    assert_false(client_has(&c, "Retry-After"));
+    assert_false(client_has(&c, "retryAfterSeconds"));
+    client_close(&c);
+}
+
+static void test_an_open_one(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN);
+    fixture_traffic(f, ONE(PODS("delete"), TRAFFIC_NORMALLY(1, 1, 1000, TRAFFIC_WINDOW(2000))));
+    expect_allowed(f, DELETE_POD);
+    expect_refused(f, DELETE_POD, "over the limit of 1 in 1s");
+    fake_clock_pass(&f->clock, 1999);
+    ask(f, &c, DELETE_POD);
+    fixture_expect(f, &c, "is open since 2026-01-01T00:00:0");
+    assert_false(client_has(&c, "Retry-After"));
+    client_close(&c);
+    fake_clock_pass(&f->clock, 1);
+    expect_allowed(f, DELETE_POD);
+    fixture_traffic(f, ONE(PODS("delete"), "\"trigger\":\"ForceOpened\""));
+    expect_refused(f, DELETE_POD, "ForceOpened");
+    fixture_traffic(f, ONE(PODS("delete"), "\"trigger\":\"ForceClosed\""));
+    expect_allowed(f, DELETE_POD);
+    fixture_traffic(f, NULL);
+    expect_allowed(f, DELETE_POD);
+}
+
+static void test_only_names_are_for_locks(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const exempt[] = {
+        "GET " LEASE " HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET /api/v1/namespaces/ns/configmaps/lock HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "POST /api/v1/namespaces/ns/configmaps HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        "application/json\r\nContent-Length: 52\r\n\r\n"
+        "{\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"lock\"    }}   ",
+        "POST /apis/authentication.k8s.io/v1/tokenreviews HTTP/1.1\r\nHost: localhost\r\n"
+        "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+        "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    };
+    fixture_limit(f, NULL);
+    fixture_traffic(f, ONE(TRAFFIC_EVERYTHING, "\"trigger\":\"ForceOpened\""));
+    for (size_t i = 0; i < sizeof exempt / sizeof exempt[0]; i++) {
+        expect_allowed(f, exempt[i]);
+    }
+    expect_refused(f,
+                   "GET /api/v1/namespaces/ns/configmaps/other HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                   "ForceOpened");
+    fixture_traffic(f, ONE("\"resources\":[{\"apiGroups\":[\"*\"],\"resources\":[\"leases\"],"
+                           "\"verbs\":[\"*\"],\"namespaces\":[\"*\"]}]",
+                           "\"trigger\":\"ForceOpened\""));
+    expect_refused(f, exempt[0], "ForceOpened");
+}
+
+/* Asked again since the rules changed, it has its token already. */
+static void test_charged_once(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN " in (a)");
+    fixture_traffic(f, ONE(PODS("list"), "\"trigger\":\"LimiterOnly\",\"maxInFlight\":1," //
+                           TRAFFIC_BUCKET(1, 0, 1)));
+    fixture_get(f, &c, "/api/v1/pods");
+    struct api_request *q = api_expect_part(f->api, "/pods");
+    fixture_limit(f, OWN " in (b)");
+    api_expect_given_up(q);
+    q = api_expect_part(f->api, "/pods");
+    assert_non_null(strstr(q->target, "b"));
+    api_answer(q, 200, NULL, pod_list(7, NULL, NULL));
+    fixture_expect(f, &c, "200 OK");
+    client_close(&c);
+    expect_refused(f, "GET /api/v1/pods HTTP/1.1\r\nHost: localhost\r\n\r\n", "over the limit");
+}
+
+/* ---- how many at a time ---- */
+
+#define ONE_AT_A_TIME ONE(TRAFFIC_EVERYTHING, "\"trigger\":\"LimiterOnly\",\"maxInFlight\":1")
+
+static void expect_busy(struct fixture *f)
+{
+    expect_refused(f, DELETE_POD, "too many at a time: 1 are under way");
+}
+
+static void test_a_place_until_it_is_answered(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, NULL);
+    fixture_traffic(f, ONE_AT_A_TIME);
+    ask(f, &c, DELETE_POD);
+    struct api_request *q = api_expect_part(f->api, "/pods");
+    expect_busy(f);
+    api_begin(q, NULL);
+    fixture_expect(f, &c, "200 OK");
+    expect_busy(f); /* the rest of the answer is to come */
+    api_send(q, "{}");
+    api_end(q);
+    fixture_expect(f, &c, "{}");
+    client_close(&c);
+    expect_allowed(f, DELETE_POD);
+    expect_allowed(f, DELETE_POD);
+}
+
+static void test_a_place_is_given_back_at_each_end(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, NULL);
+    fixture_traffic(f, ONE_AT_A_TIME);
+    ask(f, &c, DELETE_POD); /* the client goes away */
+    struct api_request *q = api_expect_part(f->api, "/pods");
+    client_close(&c);
+    api_expect_given_up(q);
+    ask(f, &c, DELETE_POD); /* the API server breaks off */
+    api_cut(api_expect_part(f->api, "/pods"));
+    fixture_expect(f, &c, "HTTP/1.1 5");
+    client_close(&c);
+    ask(f, &c, DELETE_POD); /* in the midst of the answer */
+    q = api_expect_part(f->api, "/pods");
+    api_begin(q, NULL);
+    api_send(q, "{");
+    fixture_expect(f, &c, "{");
+    api_cut(q);
+    fixture_expect(f, &c, NULL);
+    client_close(&c);
+    ask(f, &c, DELETE_POD); /* the client, there */
+    q = api_expect_part(f->api, "/pods");
+    api_begin(q, NULL);
+    api_send(q, "{");
+    fixture_expect(f, &c, "{");
+    client_close(&c);
+    api_expect_given_up(q);
+    expect_allowed(f, DELETE_POD);
+}
+
+static void test_lists_that_a_reload_breaks_off(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN " in (a)");
+    fixture_traffic(f, ONE_AT_A_TIME);
+    fixture_get(f, &c, "/api/v1/pods");
+    struct api_request *q = api_expect_part(f->api, "/pods");
+    api_begin(q, NULL);
+    api_send(q, "{");
+    fixture_expect(f, &c, "{");
+    expect_busy(f);
+    fixture_limit(f, OWN " in (b)");
+    fixture_expect(f, &c, NULL);
+    client_close(&c);
+    expect_allowed(f, "GET /api/v1/pods HTTP/1.1\r\nHost: localhost\r\n\r\n");
+}
+
+static void test_watches_count_until_they_are_answered(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN);
+    fixture_traffic(f, ONE_AT_A_TIME);
+    fixture_get(f, &c, "/api/v1/pods?watch=1");
+    struct api_request *q = api_expect_part(f->api, "watch=1");
+    expect_busy(f);
+    api_begin(q, NULL);
+    fixture_expect(f, &c, "200 OK");
+    expect_allowed(f, "GET /api/v1/namespaces/a/pods/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    /* What opens now does not end it. */
+    fixture_traffic(f, ONE(TRAFFIC_EVERYTHING, "\"trigger\":\"ForceOpened\""));
+    expect_refused(f, DELETE_POD, "ForceOpened");
+    api_send(q, pod_event("ADDED", "late", 9));
+    fixture_expect(f, &c, "late");
+    client_close(&c);
+}
+
+static void test_upgrades_count_until_they_are_answered(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN);
+    fixture_traffic(f, ONE_AT_A_TIME);
+    ask(f, &c,
+        "POST /api/v1/namespaces/a/pods/x/exec HTTP/1.1\r\nHost: localhost\r\n"
+        "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Type: x/y\r\n"
+        "Content-Length: 0\r\n\r\n");
+    struct api_request *q = api_expect_part(f->api, "/exec");
+    expect_busy(f);
+    const struct http_header headers[] = {{SLICE("Upgrade"), SLICE("SPDY/3.1")},
+                                          {SLICE("Connection"), SLICE("Upgrade")}};
+    api_begin_head(
+        q, &(struct http_head){
+               .status = 101, .minor = 1, .headers = headers, .header_count = 2, .upgrade = true});
+    fixture_expect(f, &c, "101 Switching Protocols");
+    expect_allowed(f, "GET /api/v1/namespaces/a/pods/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client_close(&c);
+}
+
+/* The place is held while a watch waits for the API server, and once. */
+static void test_a_place_in_an_outage(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN);
+    fixture_traffic(f, ONE_AT_A_TIME);
+    api_stop(f->api);
+    fixture_get(f, &c, "/api/v1/pods?watch=1");
+    for (int i = 0; i < 500 && f->metrics.upstream_errors == 0; i++) {
+        run_for(f->api->loop, 1);
+    }
+    assert_true(f->metrics.upstream_errors > 0);
+    expect_busy(f);
+    assert_true(api_listen(f->api));
+    struct api_request *q = api_expect_part(f->api, "watch=1");
+    expect_busy(f);
+    api_begin(q, NULL);
+    fixture_expect(f, &c, "200 OK");
+    expect_allowed(f, "GET /api/v1/namespaces/a/pods/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client_close(&c);
+}
+
+/* A client that leaves while its watch waits for that gives the place back, too. */
+static void test_a_client_leaves_in_an_outage(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN);
+    fixture_traffic(f, ONE_AT_A_TIME);
+    api_stop(f->api);
+    fixture_get(f, &c, "/api/v1/pods?watch=1");
+    for (int i = 0; i < 500 && f->metrics.upstream_errors == 0; i++) {
+        run_for(f->api->loop, 1);
+    }
+    expect_busy(f);
+    client_close(&c);
+    run_for(f->api->loop, 20);
+    assert_true(api_listen(f->api));
+    expect_allowed(f, DELETE_POD);
+}
+
+/* ---- Health ---- */
+
+#define HEALTH                                                                                     \
+    ONE(TRAFFIC_EVERYTHING,                                                                        \
+        "\"trigger\":\"Health\",\"health\":{\"windowMs\":10000,\"minimumRequests\":2,"             \
+        "\"errorPercent\":50,\"slowMs\":1000,\"slowPercent\":50,\"halfOpen\":1}," TRAFFIC_WINDOW(  \
+            5000))
+
+static void expect_answered(struct fixture *f, unsigned status)
+{
+    struct client c;
+    ask(f, &c, DELETE_POD);
+    api_answer(api_expect_part(f->api, "/pods"), status, NULL, "{}");
+    fixture_expect(f, &c, "{}");
+    client_close(&c);
+}
+
+static void test_an_api_server_that_fails(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN);
+    fixture_traffic(f, HEALTH);
+    for (int i = 0; i < 10; i++) {
+        expect_answered(f, i % 2 == 0 ? 429 : 404);
+    }
+    for (int i = 0; i < 10; i++) { /* who goes away says nothing */
+        ask(f, &c, DELETE_POD);
+        struct api_request *q = api_expect_part(f->api, "/pods");
+        client_close(&c);
+        api_expect_given_up(q);
+    }
+    fake_clock_pass(&f->clock, 20000);
+    expect_answered(f, 503);
+    ask(f, &c, DELETE_POD);
+    api_cut(api_expect_part(f->api, "/pods"));
+    fixture_expect(f, &c, "HTTP/1.1 5");
+    client_close(&c);
+    expect_refused(f, DELETE_POD, "tries again at ");
+    fake_clock_pass(&f->clock, 5000);
+    /* The probe's client leaves, and its place is free. */
+    ask(f, &c, DELETE_POD);
+    struct api_request *q = api_expect_part(f->api, "/pods");
+    expect_refused(f, DELETE_POD, "is half open");
+    client_close(&c);
+    api_expect_given_up(q);
+    expect_answered(f, 500);
+    expect_refused(f, DELETE_POD, "tries again at ");
+    fake_clock_pass(&f->clock, 5000);
+    expect_answered(f, 200);
+    expect_answered(f, 200);
+    expect_answered(f, 200);
+}
+
+static void test_an_api_server_that_drags(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN);
+    fixture_traffic(f, HEALTH);
+    for (int i = 0; i < 2; i++) {
+        fixture_get(f, &c, "/api/v1/pods?watch=1");
+        struct api_request *q = api_expect_part(f->api, "watch=1");
+        fake_clock_jump(&f->clock, 1000);
+        api_begin(q, NULL);
+        fixture_expect(f, &c, "200 OK");
+        client_close(&c);
+        api_expect_given_up(q);
+    }
+    expect_refused(f, DELETE_POD, "is open since");
+}
+
+/* ---- a restart ---- */
+
+static void test_open_after_a_restart(void **state)
+{
+    struct fixture *f = *state;
+    struct temp_dir dir;
+    char path[256];
+    temp_dir_init(&dir);
+    f->flags.breaker_state = temp_dir_path(&dir, "breakers.json", path);
+    fixture_restart(f);
+    fixture_limit(f, OWN);
+    const char *spec = ONE(PODS("delete"), TRAFFIC_NORMALLY(1, 0, 1, TRAFFIC_WINDOW(60000)));
+    fixture_traffic(f, spec);
+    expect_allowed(f, DELETE_POD);
+    expect_refused(f, DELETE_POD, "over the limit");
+    fixture_restart(f);
+    fixture_limit(f, OWN);
+    fixture_traffic(f, spec);
+    expect_refused(f, DELETE_POD, "is open since 2026-01-01T00:00:0");
+    fixture_stop(f, false);
+    f->flags.breaker_state = NULL;
+    fixture_start(f);
+    fixture_limit(f, OWN);
+    fixture_traffic(f, spec);
+    expect_allowed(f, DELETE_POD);
+    temp_dir_deinit(&dir);
+}
+
+#define TEST(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, fixture_setup_with_policies, fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_over_the_limit),
+        TEST(test_no_retry_after_that_is_long),
+        TEST(test_an_open_one),
+        TEST(test_only_names_are_for_locks),
+        TEST(test_charged_once),
+        TEST(test_a_place_until_it_is_answered),
+        TEST(test_a_place_is_given_back_at_each_end),
+        TEST(test_lists_that_a_reload_breaks_off),
+        TEST(test_watches_count_until_they_are_answered),
+        TEST(test_upgrades_count_until_they_are_answered),
+        TEST(test_a_place_in_an_outage),
+        TEST(test_a_client_leaves_in_an_outage),
+        TEST(test_an_api_server_that_fails),
+        TEST(test_an_api_server_that_drags),
+        TEST(test_open_after_a_restart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
