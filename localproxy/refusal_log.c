@@ -20,6 +20,8 @@ enum refusal_kind refusal_kind_of(unsigned status)
         return REFUSAL_FORBIDDEN;
     case 410:
         return REFUSAL_EXPIRED;
+    case 429:
+        return REFUSAL_TOO_MANY;
     default:
         return status >= 500 ? REFUSAL_UNAVAILABLE : REFUSAL_INVALID;
     }

@@ -16,6 +16,7 @@ enum refusal_kind {
     REFUSAL_UNAUTHORIZED, /* 401 */
     REFUSAL_FORBIDDEN,    /* 403: the fence, a name in Host */
     REFUSAL_EXPIRED,      /* 410 */
+    REFUSAL_TOO_MANY,     /* 429: circuit breakers, too much memory */
     REFUSAL_UNAVAILABLE,  /* 500 and above: no rules, no credentials */
     REFUSAL_AUDITED,      /* not refused, but would have been */
     REFUSAL_TLS,          /* who does not come through TLS */

@@ -371,12 +371,18 @@ static void append_duration(struct buf *out, uint64_t ms)
     }
 }
 
-static void append_time(struct buf *out, int64_t wall_ms)
+static void append_time(struct buf *out, int64_t seconds)
 {
     char text[RFC3339_SIZE];
-    if (rfc3339_format((wall_ms + SECOND_MS - 1) / SECOND_MS, text) == 0) {
+    if (rfc3339_format(seconds, text) == 0) {
         buf_append_str(out, text);
     }
+}
+
+/* The second after which it is over: it does not close earlier. */
+static int64_t until_of(const struct breaker *b)
+{
+    return (b->until_wall_ms + SECOND_MS - 1) / SECOND_MS;
 }
 
 static void append_open(const struct breaker *b, struct buf *out)
@@ -388,14 +394,14 @@ static void append_open(const struct breaker *b, struct buf *out)
         return;
     }
     buf_append_str(out, "is open since ");
-    append_time(out, b->since_wall_ms);
+    append_time(out, b->since_wall_ms / SECOND_MS);
     if (l->trigger == TRAFFIC_FORCE_OPENED) {
         buf_append_str(out, ", as its policy says (ForceOpened)");
     } else if (b->until_wall_ms == 0) {
         buf_append_str(out, ", and closes when it is reset");
     } else {
         buf_append_str(out, l->trigger == TRAFFIC_HEALTH ? ", tries again at " : ", closes at ");
-        append_time(out, b->until_wall_ms);
+        append_time(out, until_of(b));
     }
 }
 
@@ -429,7 +435,7 @@ void breaker_describe(const struct breaker *b, struct control_breaker *out)
         .rule = b->limiting->name,
         .state = b->state,
         .since = b->since_wall_ms / SECOND_MS,
-        .until = (b->until_wall_ms + SECOND_MS - 1) / SECOND_MS,
+        .until = until_of(b),
         .why = b->why,
     };
     for (size_t i = 0; i < BREAKER_REFUSALS; i++) {

@@ -102,16 +102,27 @@ class DashboardsTest(mesh.MeshTestCase):
         harness.wait_for(lambda: mesh.condition(self.get("b"), "Covered"), "b is looked at")
         harness.wait_for(lambda: manager.status()["labels"].get("checked"), "all is labelled")
         self.assertEqual(200, pod.proxy.fetch("/api/v1/namespaces").status)
-        pages = {
-            "manager": manager.admin,
-            "localproxy": pod.proxy.admin,
-            "rulesync": f"{pod.address}:5442",
-        }
-        self.pages = {
-            name: read_metrics(wire.fetch(address, "/metrics").body.decode())
-            for name, address in pages.items()
-        }
+        self.pages = {"manager": self.read(manager.admin)}
+        self.pages["rulesync"] = self.read(f"{pod.address}:5442")
+        pod.stop_sync()  # which would take away what it has not published
+        self.put_traffic(pod.proxy)
+        self.pages["localproxy"] = self.read(pod.proxy.admin)
         self.metrics = {k: v for page in self.pages.values() for k, v in page.items()}
+
+    @staticmethod
+    def read(address):
+        return read_metrics(wire.fetch(address, "/metrics").body.decode())
+
+    def put_traffic(self, proxy):
+        """One rule of each kind, so that their labels are seen."""
+        pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"], "namespaces": ["*"]}
+        rule = {"name": "r", "resources": [pods]}
+        document = harness.traffic_document(
+            [{"name": "b", "pods": "", "limitings": [{**rule, "trigger": "ForceOpened"}]}],
+            [{"name": "f", "pods": "", "rules": [{**rule, "delay": {"ms": 1, "ppm": 1}}]}],
+        )
+        document["shard"] = {"namespace": self.namespace, "name": "a"}
+        self.assertEqual(200, proxy.control("PUT", document, "/v1/traffic")[0])
 
     def check(self, where, expression):
         names = set(NAME.findall(re.sub(r'"[^"]*"', "", expression)))

@@ -329,12 +329,12 @@ class LocalProxy:
         samples = (line.rpartition(" ") for line in text.splitlines() if line[0] != "#")
         return {name: float(value) for name, _, value in samples}
 
-    def control(self, method="GET", document=None):
+    def control(self, method="GET", document=None, target="/v1/rules"):
         """Asks on the control socket: status and JSON body."""
         connection = UnixConnection(self.control_path)
         try:
             body = None if document is None else json.dumps(document)
-            connection.request(method, "/v1/rules", body, {"Content-Type": "application/json"})
+            connection.request(method, target, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
         finally:
@@ -347,6 +347,11 @@ class LocalProxy:
         if status != 200 or enforced.get("generation") != document["generation"]:
             raise AssertionError(f"reload: {status} {body}\n{self.log()[-2000:]}")
         return body
+
+    def breaker(self, rule):
+        """What /status tells of a circuit breaker's rule."""
+        rows = self.status()["traffic"]["breakers"]
+        return next(row for row in rows if row["rule"] == rule)
 
     def memory_kib(self, field="VmHWM"):
         with open(f"/proc/{self.pid}/status", encoding="ascii") as f:
@@ -387,6 +392,16 @@ def rules_document(*limits, generation=1, shard="shard-a"):
         "shard": {"namespace": "cmesh-e2e", "name": shard},
         "generation": generation,
         "spec": {"limits": list(limits)},
+    }
+
+
+def traffic_document(breakers=(), faults=(), generation=1, shard="shard-a"):
+    return {
+        "apiVersion": "cmesh/v1",
+        "kind": "ShardTraffic",
+        "shard": {"namespace": "cmesh-e2e", "name": shard},
+        "generation": generation,
+        "spec": {"breakers": list(breakers), "faults": list(faults)},
     }
 
 

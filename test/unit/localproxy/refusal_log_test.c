@@ -57,6 +57,7 @@ static void kinds_follow_the_status(void **state)
     assert_int_equal(refusal_kind_of(401), REFUSAL_UNAUTHORIZED);
     assert_int_equal(refusal_kind_of(403), REFUSAL_FORBIDDEN);
     assert_int_equal(refusal_kind_of(410), REFUSAL_EXPIRED);
+    assert_int_equal(refusal_kind_of(429), REFUSAL_TOO_MANY);
     assert_int_equal(refusal_kind_of(500), REFUSAL_UNAVAILABLE);
     assert_int_equal(refusal_kind_of(503), REFUSAL_UNAVAILABLE);
 }

@@ -388,7 +388,7 @@ static void test_errors_open_it(void **state)
     assert_int_equal(state_of(0), CONTROL_BREAKER_OPENED);
     assert_string_equal(all.now->at[0]->why, "errors");
     expect_message(0, BREAKER_IS_OPEN,
-                   "circuitbreaker \"ns/guard\" rule \"a\": is open since 2026-07-14T09:30:11Z, "
+                   "circuitbreaker \"ns/guard\" rule \"a\": is open since 2026-07-14T09:30:10Z, "
                    "tries again at 2026-07-14T09:30:16Z");
 }
 
