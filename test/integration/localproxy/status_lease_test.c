@@ -31,6 +31,7 @@ static struct status_lease *open_lease(struct fixture *f)
         .client = f->api->client,
         .proxy = f->proxy,
         .metrics = &f->metrics,
+        .policies = f->policies,
         .namespace = "ns",
         .pod = "blue-0",
         .uid = "u-1",
@@ -549,9 +550,62 @@ static void without_memory_it_is_tried_again(void **state)
     assert_true(sweep_allocations(tell_rules, f) > 10);
 }
 
+static int setup_with_policies(void **state)
+{
+    if (fixture_setup_with_policies(state) != 0) {
+        return -1;
+    }
+    lease = open_lease(*state);
+    return lease != NULL ? 0 : -1;
+}
+
+/* As many as there is room for, and those that are open first. */
+static void test_it_tells_of_circuit_breakers(void **state)
+{
+    struct fixture *f = *state;
+    struct buf spec = BUF_INIT(TRAFFIC_TEXT_MAX);
+    struct control_traffic_status status;
+    struct control_breaker row;
+    buf_append_str(&spec, "{\"breakers\":[{\"name\":\"guard\",\"pods\":\"\",\"limitings\":[");
+    for (int i = 0; i < 200; i++) {
+        buf_printf(
+            &spec,
+            "%s{\"name\":\"r%d\",\"resources\":[{\"apiGroups\":[\"\"],\"resources\":[\"r%d\"]"
+            ",\"verbs\":[\"get\"],\"namespaces\":[\"*\"]}],\"trigger\":\"%s\"}",
+            i > 0 ? "," : "", i, i, i == 150 ? "ForceOpened" : "ForceClosed");
+    }
+    buf_append_str(&spec, "]}]}");
+    fixture_limit(f, "ns in (a)");
+    fixture_traffic(f, buf_cstr(&spec));
+    buf_reset(&spec);
+    struct api_request *q = expect_first_write(f);
+    cJSON *body = body_of(q);
+    const char *text =
+        field_text(field_get(field_get(body, "metadata"), "annotations"), CONTROL_LEASE_ANNOTATION);
+    assert_in_range(strlen(text), 3800, CONTROL_LEASE_DOCUMENT_MAX);
+    cJSON_Delete(body);
+    cJSON *root = told_by(q);
+    control_traffic_status_read(root, &status);
+    assert_true(status.known);
+    assert_true(status.document.enforcing);
+    assert_true(control_traffic_breaker(root, 0, &row));
+    assert_string_equal(row.rule, "r150");
+    assert_int_equal(row.state, CONTROL_BREAKER_OPENED);
+    size_t told = 0;
+    while (control_traffic_breaker(root, told, &row)) {
+        told++;
+    }
+    assert_int_equal(told + status.left_out, 200);
+    assert_in_range(told, 10, 199);
+    cJSON_Delete(root);
+    accept_write(q);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_it_tells_of_circuit_breakers, setup_with_policies,
+                                        teardown),
         cmocka_unit_test_setup_teardown(made_when_it_is_missing, setup, teardown),
         cmocka_unit_test_setup_teardown(rules_are_told_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(until_they_are_settled, setup, teardown),
