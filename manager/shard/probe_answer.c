@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "control/status.h"
+#include "traffic/pod_traffic.h"
 #include "json/field.h"
 
 /* The document that a program of that name sent; NULL with `e` set. */
@@ -39,6 +40,7 @@ static int read_proxy(const cJSON *root, struct probe_result *r, struct err *e)
     if (r->says_why) {
         probe_answer_text(r->message, sizeof r->message, trouble);
     }
+    r->traffic = pod_traffic_read(root);
     r->reads = s.reads;
     r->enforcing = s.settled;
     r->generation = s.rules.generation;

@@ -12,12 +12,12 @@
 #include "base/table.h"
 #include "control/status.h"
 #include "http/fetch.h"
-#include "net/address.h"
 #include "net/timer.h"
 #include "object/names.h"
 #include "shard/fair_queue.h"
-#include "shard/probe_address.h"
 #include "shard/probe_answer.h"
+#include "shard/probe_endpoint.h"
+#include "traffic/pod_traffic.h"
 
 enum {
     INTERVAL_MS = 15000,
@@ -25,7 +25,6 @@ enum {
     QUICK_TIMEOUT_MS = 1000,
     PARALLEL = 32,
     ANSWER_MAX = 256 * 1024,
-    IDLE_MS = 5000,  /* a connection is kept while a pod is asked often, not in quiet times */
     QUICK_MS = 100,  /* between two questions to a pod of which a change is expected */
     RETRY_MS = 1000, /* after a question that failed, if nothing is expected; and until one that
                         tells by itself is asked what is expected */
@@ -50,11 +49,6 @@ enum {
     NAMESPACE_SLOW_PART = 2, /* half of those for slow pods */
 };
 
-struct endpoint {
-    char *address;              /* NULL: there is none */
-    struct http_client *client; /* NULL with it, or if nothing is asked there */
-};
-
 /*
  *   IDLE ----> ASKING_PROXY ----> ASKING_RULESYNC
  *    ^               |                   |
@@ -74,8 +68,8 @@ struct target {
     struct table_node node;
     struct prober *prober;
     char *uid;
-    struct endpoint proxy;
-    struct endpoint rulesync;
+    struct probe_endpoint proxy;
+    struct probe_endpoint rulesync;
 
     enum phase phase;
     enum lane lane; /* in which it is due, or asked */
@@ -87,6 +81,11 @@ struct target {
     uint64_t expected; /* 0: nothing is */
     bool unmet;        /* it is expected and not enforced, since unmet_at */
     uint64_t unmet_at;
+    bool attended;
+    bool traffic_expected; /* the document with the checksum below */
+    bool traffic_unmet;    /* is expected and not in force, since traffic_unmet_at */
+    uint64_t traffic_unmet_at;
+    char traffic[TRAFFIC_CHECKSUM_LEN + 1];
     unsigned misses; /* questions without an answer in a row, the first at missed_at */
     uint64_t missed_at;
     bool tells;            /* by itself, */
@@ -95,7 +94,9 @@ struct target {
     uint64_t answered;     /* the generation that it answered with last; 0: none */
     int64_t said_since_ms; /* as the pod said it */
     struct probe_result result;
-    struct list changed; /* in prober->changed */
+    struct list changed; /* in prober->changed, for: */
+    bool news;           /* on_change */
+    bool traffic_news;   /* on_traffic */
     char key[];
 };
 
@@ -128,76 +129,6 @@ static struct target *find_target(const struct prober *p, const char *key)
     return n == NULL ? NULL : LIST_ITEM(n, struct target, node);
 }
 
-/* ---- endpoints ---- */
-
-static void endpoint_deinit(struct endpoint *e)
-{
-    http_client_free(e->client);
-    free(e->address);
-    *e = (struct endpoint){0};
-}
-
-/* "[::1]:5441" to host and port. */
-static int split_address(const char *address, struct sockaddr_storage *parsed,
-                         char host[NET_ADDRESS_MAX], unsigned *port)
-{
-    const char *colon = strrchr(address, ':');
-    if (net_address_parse(address, parsed, NULL) != 0 || colon == address) {
-        return -EINVAL;
-    }
-    size_t brackets = address[0] == '[' ? 1 : 0;
-    size_t len = (size_t)(colon - address) - 2 * brackets;
-    *port = (unsigned)strtoul(colon + 1, NULL, 10);
-    if (len >= NET_ADDRESS_MAX || *port == 0) {
-        return -EINVAL;
-    }
-    memcpy(host, address + brackets, len);
-    host[len] = '\0';
-    return 0;
-}
-
-static struct http_client *new_client(const struct prober *p, const char *host, unsigned port)
-{
-    const struct http_client_options o = {
-        .host = host,
-        .port = port,
-        .connect_timeout_ms = p->o.timeout_ms,
-        .idle_timeout_ms = IDLE_MS,
-        .write_timeout_ms = p->o.timeout_ms,
-        .user_timeout_ms = (unsigned)p->o.timeout_ms,
-        .max_idle = 1,
-    };
-    return http_client_new(p->loop, &o, NULL);
-}
-
-/* Of the sidecar whose port that is. */
-static int endpoint_init(struct endpoint *e, const struct prober *p, const char *address,
-                         unsigned usual_port)
-{
-    struct sockaddr_storage parsed;
-    char host[NET_ADDRESS_MAX];
-    unsigned port = 0;
-    *e = (struct endpoint){0};
-    int rc = address == NULL ? 0 : split_address(address, &parsed, host, &port);
-    if (address == NULL || rc != 0) {
-        return rc;
-    }
-    bool may = p->o.any_address || (port == usual_port && probe_address_is_plausible(&parsed));
-    e->address = strdup(address);
-    e->client = may && e->address != NULL ? new_client(p, host, port) : NULL;
-    if (e->address == NULL || (may && e->client == NULL)) {
-        endpoint_deinit(e);
-        return -ENOMEM;
-    }
-    return 0;
-}
-
-static bool same_address(const struct endpoint *e, const char *address)
-{
-    return e->address == NULL || address == NULL ? e->address == address
-                                                 : strcmp(e->address, address) == 0;
-}
-
 /* ---- when to ask ---- */
 
 static bool enforces(const struct target *t)
@@ -212,6 +143,20 @@ static void set_unmet(struct target *t, bool unmet)
         t->unmet_at = now_of(t->prober);
     }
     t->unmet = unmet;
+}
+
+/* One that is too old for traffic policies is not waited for. */
+static bool lacks_traffic(const struct target *t, const struct pod_traffic *says)
+{
+    return t->traffic_expected && says != NULL && !pod_traffic_enforces(says, t->traffic);
+}
+
+static void set_traffic_unmet(struct target *t, bool unmet)
+{
+    if (unmet && !t->traffic_unmet) {
+        t->traffic_unmet_at = now_of(t->prober);
+    }
+    t->traffic_unmet = unmet;
 }
 
 /* Whether what it told is fresh. */
@@ -232,12 +177,21 @@ static uint64_t least_delay(const struct target *t, uint64_t ms)
     return later_of(ms, fair_queue_companions(&t->items[LANE_QUICK]));
 }
 
+static uint64_t usual_delay(const struct target *t)
+{
+    const struct prober *p = t->prober;
+    uint64_t all = (uint64_t)p->stats.attended * 1000 / PROBER_ATTENDED_PER_S;
+    uint64_t often = later_of(all, PROBER_ATTENDED_MS);
+    bool often_enough = !t->attended || t->misses > 0 || often > p->o.interval_ms;
+    return often_enough ? p->o.interval_ms : often;
+}
+
 /* A tenth of the time that has passed already: the answer is late by no more than that. */
 static uint64_t delay_of(const struct target *t)
 {
     const struct prober *p = t->prober;
     uint64_t now = now_of(p);
-    uint64_t usual = p->o.interval_ms;
+    uint64_t usual = usual_delay(t);
     /* Within 10 % of it, so that pods found together are not asked together for ever. */
     usual = usual - usual / 10 + usual / 5 * (net_clock_random(p->o.clock) >> 16) / 65536;
     uint64_t delay = usual;
@@ -248,6 +202,9 @@ static uint64_t delay_of(const struct target *t)
         delay = later_of((now - t->unmet_at) / 10, least_delay(t, t->tells ? RETRY_MS : QUICK_MS));
     } else if (t->misses > 0) {
         delay = later_of((now - t->missed_at) / 10, least_delay(t, RETRY_MS));
+    } else if (t->traffic_unmet) {
+        uint64_t least = least_delay(t, t->tells ? RETRY_MS : QUICK_MS);
+        delay = later_of((now - t->traffic_unmet_at) / 10, least);
     }
     return delay < usual ? delay : usual;
 }
@@ -271,15 +228,23 @@ static bool same_result(const struct probe_result *a, const struct probe_result 
            strcmp(a->message, b->message) == 0 && strcmp(a->version, b->version) == 0;
 }
 
+/* Takes r->traffic, if it is another one than before. */
 static void learn(struct target *t, const struct probe_result *r)
 {
     struct prober *p = t->prober;
-    bool same = same_result(&t->result, r);
+    struct pod_traffic *before = t->result.traffic;
+    t->news = t->news || !same_result(&t->result, r);
+    t->traffic_news = t->traffic_news || t->result.state != r->state ||
+                      t->result.asked != r->asked || !pod_traffic_same(before, r->traffic);
     p->stats.other_versions -= probe_is_other_version(&t->result);
     p->stats.other_versions += probe_is_other_version(r);
     t->result = *r;
+    if (before != r->traffic) {
+        pod_traffic_unref(before);
+    }
     set_unmet(t, t->expected != 0 && !enforces(t));
-    if (!same && !list_linked(&t->changed)) {
+    set_traffic_unmet(t, lacks_traffic(t, r->traffic));
+    if ((t->news || t->traffic_news) && !list_linked(&t->changed)) {
         list_append(&p->changed, &t->changed);
         net_task_queue(p->loop, &p->tell);
     }
@@ -293,10 +258,20 @@ static void on_tell(struct net_task *task)
         return;
     }
     struct target *t = LIST_ITEM(p->changed.next, struct target, changed);
-    list_remove(&t->changed);
+    bool news = t->news;
     net_task_queue(p->loop, &p->tell);
-    if (p->o.on_change != NULL) {
+    if (news) {
+        t->news = false; /* and comes again if there is more */
+    } else {
+        t->traffic_news = false;
+    }
+    if (!t->traffic_news) {
+        list_remove(&t->changed);
+    }
+    if (news && p->o.on_change != NULL) {
         p->o.on_change(p->o.data, t->key);
+    } else if (!news && p->o.on_traffic != NULL) {
+        p->o.on_traffic(p->o.data, t->key);
     }
 }
 
@@ -310,8 +285,8 @@ static void end_question(struct target *t)
     make_due(t, delay_of(t));
 }
 
-static struct http_fetch *start_fetch(struct target *t, const struct endpoint *to, http_fetch_cb cb,
-                                      struct err *e)
+static struct http_fetch *start_fetch(struct target *t, const struct probe_endpoint *to,
+                                      http_fetch_cb cb, struct err *e)
 {
     struct prober *p = t->prober;
     const struct http_header headers[] = {
@@ -425,8 +400,10 @@ static void proxy_answered(struct target *t, struct probe_result *r)
     bool late = t->told_meanwhile && r->generation < t->result.generation;
     t->misses = 0;
     t->answered = r->generation;
-    if (!late) { /* else it has told newer rules while the answer was on its way */
+    if (!late) {
         take_word(t, r);
+    } else { /* it has told newer rules while the answer was on its way */
+        pod_traffic_unref(r->traffic);
     }
 }
 
@@ -551,11 +528,13 @@ static void target_free(struct target *t)
 {
     t->prober->stats.other_versions -= probe_is_other_version(&t->result);
     t->prober->stats.telling -= t->tells;
+    t->prober->stats.attended -= t->attended;
+    pod_traffic_unref(t->result.traffic);
     stop_asking(t);
     leave_lanes(t);
     list_remove(&t->changed);
-    endpoint_deinit(&t->proxy);
-    endpoint_deinit(&t->rulesync);
+    probe_endpoint_deinit(&t->proxy);
+    probe_endpoint_deinit(&t->rulesync);
     free(t->uid);
     free(t);
 }
@@ -584,21 +563,24 @@ static void forget_result(struct target *t)
 {
     t->prober->stats.other_versions -= probe_is_other_version(&t->result);
     t->prober->stats.telling -= t->tells;
+    pod_traffic_unref(t->result.traffic);
     t->result = (struct probe_result){0};
     t->expected = 0;
     t->unmet = false;
+    t->traffic_expected = false;
+    t->traffic_unmet = false;
     t->tells = false;
     t->answered = 0;
     t->said_since_ms = 0;
 }
 
 /* Takes what is in `to`. */
-static void redirect(struct target *t, char *uid, struct endpoint to[2])
+static void redirect(struct target *t, char *uid, struct probe_endpoint to[2])
 {
     bool other = t->uid == NULL || strcmp(t->uid, uid) != 0;
     stop_asking(t);
-    endpoint_deinit(&t->proxy);
-    endpoint_deinit(&t->rulesync);
+    probe_endpoint_deinit(&t->proxy);
+    probe_endpoint_deinit(&t->rulesync);
     free(t->uid);
     t->uid = uid;
     t->proxy = to[0];
@@ -611,27 +593,36 @@ static void redirect(struct target *t, char *uid, struct endpoint to[2])
     make_due(t, 0);
 }
 
+static int open_endpoint(const struct prober *p, struct probe_endpoint *out, const char *address,
+                         unsigned usual_port)
+{
+    const struct probe_endpoint_options o = {
+        .timeout_ms = p->o.timeout_ms, .any = p->o.any_address, .usual_port = usual_port};
+    return probe_endpoint_init(out, p->loop, address, &o);
+}
+
 int prober_watch(struct prober *p, const struct prober_target *o)
 {
     struct target *known = find_target(p, o->key);
-    struct endpoint to[2] = {{0}, {0}};
-    if (known != NULL && strcmp(known->uid, o->uid) == 0 && same_address(&known->proxy, o->proxy) &&
-        same_address(&known->rulesync, o->rulesync)) {
+    struct probe_endpoint to[2] = {{0}, {0}};
+    if (known != NULL && strcmp(known->uid, o->uid) == 0 &&
+        probe_endpoint_is_at(&known->proxy, o->proxy) &&
+        probe_endpoint_is_at(&known->rulesync, o->rulesync)) {
         return 0;
     }
     if (o->proxy == NULL) {
         return -EINVAL;
     }
-    int rc = endpoint_init(&to[0], p, o->proxy, SIDECAR_ADMIN_PORT);
+    int rc = open_endpoint(p, &to[0], o->proxy, SIDECAR_ADMIN_PORT);
     if (rc == 0) {
-        rc = endpoint_init(&to[1], p, o->rulesync, SIDECAR_RULESYNC_PORT);
+        rc = open_endpoint(p, &to[1], o->rulesync, SIDECAR_RULESYNC_PORT);
     }
     char *uid = rc == 0 ? strdup(o->uid) : NULL;
     struct target *t = known != NULL || uid == NULL ? known : target_new(p, o->key);
     if (uid == NULL || t == NULL) {
         free(uid);
-        endpoint_deinit(&to[0]);
-        endpoint_deinit(&to[1]);
+        probe_endpoint_deinit(&to[0]);
+        probe_endpoint_deinit(&to[1]);
         return rc != 0 ? rc : -ENOMEM;
     }
     redirect(t, uid, to);
@@ -665,6 +656,47 @@ void prober_expect(struct prober *p, const char *key, uint64_t generation)
     }
 }
 
+/* Sooner than it would have been, if anything. */
+static void ask_sooner(struct target *t)
+{
+    if (t->phase == PHASE_IDLE && t->proxy.client != NULL) {
+        make_due(t, delay_of(t));
+        ask_due(t->prober);
+    }
+}
+
+void prober_attend(struct prober *p, const char *key, bool attended)
+{
+    struct target *t = find_target(p, key);
+    if (t == NULL || t->attended == attended) {
+        return;
+    }
+    t->attended = attended;
+    if (attended) {
+        p->stats.attended++;
+    } else {
+        p->stats.attended--;
+    }
+    if (attended && t->misses == 0 && t->result.asked) {
+        ask_sooner(t);
+    }
+}
+
+void prober_expect_traffic(struct prober *p, const char *key, const char *checksum)
+{
+    struct target *t = find_target(p, key);
+    if (t == NULL || (t->traffic_expected && strcmp(t->traffic, checksum) == 0)) {
+        return;
+    }
+    t->traffic_expected = true;
+    (void)snprintf(t->traffic, sizeof t->traffic, "%s", checksum);
+    t->traffic_unmet = false;
+    set_traffic_unmet(t, lacks_traffic(t, t->result.traffic));
+    if (t->traffic_unmet && !t->unmet && t->misses == 0) {
+        ask_sooner(t);
+    }
+}
+
 void prober_told(struct prober *p, const char *key, struct slice document)
 {
     struct target *t = find_target(p, key);
@@ -673,17 +705,21 @@ void prober_told(struct prober *p, const char *key, struct slice document)
         return;
     }
     struct probe_result r = t->result;
-    if (probe_answer_told(document, t->key, t->uid, &r, &why) != 0 ||
-        (r.generation != 0 && r.generation < t->answered)) {
+    if (probe_answer_told(document, t->key, t->uid, &r, &why) != 0) {
         return;
     }
-    bool unmet = t->unmet;
+    if (r.generation != 0 && r.generation < t->answered) {
+        pod_traffic_unref(r.traffic);
+        return;
+    }
+    bool unmet = t->unmet || t->traffic_unmet;
     p->stats.telling += !t->tells;
     t->tells = true;
     t->told_at = now_of(p);
     t->told_meanwhile = true;
     take_word(t, &r);
-    if (unmet && !t->unmet && t->phase == PHASE_IDLE) { /* what it was to be asked for */
+    if (unmet && !t->unmet && !t->traffic_unmet &&
+        t->phase == PHASE_IDLE) { /* what it was to be asked for */
         make_due(t, delay_of(t));
         ask_due(p);
     }

@@ -24,6 +24,7 @@
 #include "rules/rules.h"
 
 struct prober;
+struct pod_traffic;
 
 enum probe_state {
     PROBE_WAITING,  /* not answered yet, ever; `message` says why if it was asked already */
@@ -51,6 +52,9 @@ struct probe_result {
     bool bypassed;    /* it says that others in the pod have connections to the API server */
     enum rules_version reads; /* the newest version of rules that both it and this program read */
     char version[PROBE_VERSION_SIZE]; /* of localproxy; "": it does not say */
+    struct pod_traffic *traffic;      /* what it says of traffic policies (traffic/pod_traffic.h);
+                                         NULL: nothing, for it is too old, or not known yet. Goes
+                                         with the next answer, who needs it longer takes a ref */
     char message[PROBE_MESSAGE_SIZE]; /* for people: why it is silent, or why rulesync does not take
                                          what is published; "" if nothing is wrong. Of all that is
                                          no sidecar's answer it says the same: the log has more */
@@ -64,6 +68,11 @@ struct prober_target {
                              enforce for a second or more what is expected; NULL: it is not asked */
 };
 
+/* Of attended pods all together: questions a second, at most; and between two to the same one at
+ * least: ms. */
+#define PROBER_ATTENDED_PER_S 150
+#define PROBER_ATTENDED_MS 1500
+
 struct prober_options {
     uint64_t interval_ms;          /* between two questions in quiet times; 0: 15,000 */
     uint64_t timeout_ms;           /* of a question; 0: 3,000 */
@@ -76,6 +85,8 @@ struct prober_options {
     /* What is known of a pod has changed by itself. From the loop, never inside a function of this
      * header; may call any of them. `key` is valid until the pod is forgotten. */
     void (*on_change)(void *data, const char *key);
+    /* The same of what it says of traffic policies. NULL: nobody wants to know. */
+    void (*on_traffic)(void *data, const char *key);
     void *data;
 };
 
@@ -83,6 +94,7 @@ struct prober_stats {
     uint64_t asked;  /* requests: to either sidecar */
     uint64_t failed; /* of them without an answer that makes sense, for whatever reason */
     unsigned targets;
+    unsigned attended;
     unsigned telling;        /* of them, that tell by themselves */
     unsigned other_versions; /* of them, whose proxies are of another one than this program */
 };
@@ -100,6 +112,14 @@ void prober_forget(struct prober *p, const char *key);
  * ever more rarely until it does, or until the usual interval is reached. Said again of the same
  * generation it does nothing. 0: nothing is expected any more. */
 void prober_expect(struct prober *p, const char *key, uint64_t generation);
+
+/* Whether the pod is *attended*: its state may change at any time, and is to be known soon. It is
+ * asked every PROBER_ATTENDED_MS, or more rarely if that would be too much for all of them; but not
+ * one that does not answer. */
+void prober_attend(struct prober *p, const char *key, bool attended);
+/* The traffic document with this checksum ("": none) is expected to be in force there before long:
+ * asks as prober_expect does. Said again of the same it does nothing. */
+void prober_expect_traffic(struct prober *p, const char *key, const char *checksum);
 
 /* What the pod has told by itself: a document as its localproxy's /status. What cannot be read, is
  * of another pod, or is older than what it has answered since, is nothing. */

@@ -162,6 +162,13 @@ static void on_change(void *data, const char *key)
     }
 }
 
+static void on_traffic(void *data, const char *key)
+{
+    struct fixture *f = data;
+    (void)key;
+    f->traffic_changes++;
+}
+
 struct prober *open_prober(struct fixture *f, uint64_t timeout_ms)
 {
     const struct prober_options o = {.timeout_ms = timeout_ms,
@@ -170,6 +177,7 @@ struct prober *open_prober(struct fixture *f, uint64_t timeout_ms)
                                      .any_address = true,
                                      .clock = &f->clock.clock,
                                      .on_change = on_change,
+                                     .on_traffic = on_traffic,
                                      .data = f};
     return prober_new(f->loop, &o, NULL);
 }

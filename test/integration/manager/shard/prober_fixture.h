@@ -44,6 +44,7 @@ struct fixture {
     struct sidecar proxies[PODS];
     struct sidecar rulesyncs[2];
     unsigned changes;
+    unsigned traffic_changes;
     char changed[64];
     enum whim whim;
 };

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "traffic/pod_traffic.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/keyed_hash.h"
+#include "shard/probe_answer.h"
+
+uint64_t pod_traffic_policy(const char *uid)
+{
+    return keyed_hash(0, slice_str(uid));
+}
+
+static int compare(const void *left, const void *right)
+{
+    const struct pod_breaker *a = left;
+    const struct pod_breaker *b = right;
+    return a->policy < b->policy ? -1 : a->policy > b->policy ? 1 : strcmp(a->rule, b->rule);
+}
+
+/* No rule has a longer name: what has is none of ours. */
+static void read_breakers(struct pod_traffic *t, const cJSON *root, size_t most)
+{
+    struct control_breaker row;
+    for (size_t i = 0; i < most && control_traffic_breaker(root, i, &row); i++) {
+        struct pod_breaker *b = &t->breakers[t->count];
+        if (strlen(row.rule) <= POLICY_NAME_MAX) {
+            b->policy = pod_traffic_policy(row.uid);
+            probe_answer_text(b->rule, sizeof b->rule, row.rule);
+            b->state = row.state;
+            b->since = row.since;
+            b->until = row.until;
+            probe_answer_text(b->why, sizeof b->why, row.why);
+            t->count++;
+        }
+    }
+    qsort(t->breakers, t->count, sizeof *t->breakers, compare);
+}
+
+static void read_document(struct pod_traffic *t, const struct control_traffic_status *s)
+{
+    char shard[sizeof s->document.shard_namespace + sizeof s->document.shard_name];
+    t->in_force = s->document.enforcing;
+    if (t->in_force) {
+        (void)snprintf(shard, sizeof shard, "%s/%s", s->document.shard_namespace,
+                       s->document.shard_name);
+        t->shard = keyed_hash(0, slice_str(shard));
+        t->generation = s->document.generation;
+        (void)snprintf(t->checksum, sizeof t->checksum, "%s", s->document.checksum);
+    }
+    probe_answer_text(t->error, sizeof t->error, s->error == NULL ? "" : s->error);
+    t->left_out = s->left_out;
+}
+
+struct pod_traffic *pod_traffic_read(const cJSON *root)
+{
+    struct control_traffic_status s;
+    const cJSON *rows = cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(root, "traffic"), "breakers");
+    control_traffic_status_read(root, &s);
+    int items = s.known ? cJSON_GetArraySize(rows) : 0;
+    size_t most = items > CONTROL_TRAFFIC_RULES_MAX ? CONTROL_TRAFFIC_RULES_MAX : (size_t)items;
+    struct pod_traffic *t =
+        s.known ? calloc(1, sizeof *t + most * sizeof(struct pod_breaker)) : NULL;
+    if (t == NULL) {
+        return NULL;
+    }
+    struct control_fault fault;
+    t->refs = 1;
+    read_document(t, &s);
+    read_breakers(t, root, most);
+    t->has_faults = control_traffic_fault(root, 0, &fault);
+    return t;
+}
+
+struct pod_traffic *pod_traffic_ref(struct pod_traffic *t)
+{
+    t->refs++;
+    return t;
+}
+
+void pod_traffic_unref(struct pod_traffic *t)
+{
+    if (t != NULL && --t->refs == 0) {
+        free(t);
+    }
+}
+
+static bool same_breaker(const struct pod_breaker *a, const struct pod_breaker *b)
+{
+    return a->policy == b->policy && strcmp(a->rule, b->rule) == 0 && a->state == b->state &&
+           a->since == b->since && a->until == b->until && strcmp(a->why, b->why) == 0;
+}
+
+bool pod_traffic_same(const struct pod_traffic *a, const struct pod_traffic *b)
+{
+    if (a == NULL || b == NULL) {
+        return a == b;
+    }
+    bool same = a->in_force == b->in_force && a->generation == b->generation &&
+                a->shard == b->shard && a->left_out == b->left_out &&
+                a->has_faults == b->has_faults && a->count == b->count &&
+                strcmp(a->checksum, b->checksum) == 0 && strcmp(a->error, b->error) == 0;
+    for (size_t i = 0; same && i < a->count; i++) {
+        same = same_breaker(&a->breakers[i], &b->breakers[i]);
+    }
+    return same;
+}
+
+const struct pod_breaker *pod_traffic_find(const struct pod_traffic *t, const char *uid,
+                                           size_t *count)
+{
+    uint64_t policy = pod_traffic_policy(uid);
+    size_t first = 0;
+    size_t end = 0;
+    while (first < t->count && t->breakers[first].policy < policy) {
+        first++;
+    }
+    for (end = first; end < t->count && t->breakers[end].policy == policy;) {
+        end++;
+    }
+    *count = end - first;
+    return &t->breakers[first];
+}
+
+bool pod_traffic_is_of(const struct pod_traffic *t, const char *shard)
+{
+    return t->in_force && t->shard == keyed_hash(0, slice_str(shard));
+}
+
+bool pod_traffic_enforces(const struct pod_traffic *t, const char *checksum)
+{
+    return checksum[0] == '\0' ? !t->in_force : t->in_force && strcmp(t->checksum, checksum) == 0;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pod_traffic.h - what a pod's localproxy says of traffic policies: which document is in force
+ * there, and the state of each breaker.
+ *
+ * Whoever has the pod's address answers: everything is checked, texts are bounded and hold no
+ * control characters.
+ */
+#ifndef MANAGER_TRAFFIC_POD_TRAFFIC_H
+#define MANAGER_TRAFFIC_POD_TRAFFIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+#include "control/status.h"
+#include "traffic/policy.h"
+#include "traffic/traffic.h"
+
+#define POD_TRAFFIC_ERROR_SIZE 256
+#define POD_TRAFFIC_WHY_SIZE 64
+
+/* A rule of a breaker. */
+struct pod_breaker {
+    uint64_t policy; /* pod_traffic_policy of its uid */
+    char rule[POLICY_NAME_MAX + 1];
+    enum control_breaker_state state;
+    int64_t since; /* of the last transition, seconds since 1970; 0: there was none */
+    int64_t until; /* when it ends to be open; 0: not by itself */
+    char why[POD_TRAFFIC_WHY_SIZE];
+};
+
+/* Immutable and reference-counted. */
+struct pod_traffic {
+    unsigned refs;
+    bool in_force;
+    uint64_t generation; /* of the document that is; 0: none is */
+    char checksum[TRAFFIC_CHECKSUM_LEN + 1];
+    char error[POD_TRAFFIC_ERROR_SIZE]; /* why a document was refused; "" */
+    unsigned left_out;                  /* rules of which nothing is said */
+    bool has_faults;                    /* a rule of a fault injection selects the pod */
+    uint64_t shard;                     /* hash of "namespace/name" of the document's */
+    size_t count;
+    struct pod_breaker breakers[]; /* sorted by policy, and then by the rules' names */
+};
+
+/* From localproxy's GET /status. NULL: it is too old for traffic policies, or out of memory. */
+struct pod_traffic *pod_traffic_read(const cJSON *root);
+struct pod_traffic *pod_traffic_ref(struct pod_traffic *t);
+/* NULL is fine. */
+void pod_traffic_unref(struct pod_traffic *t);
+
+/* Whether both say the same; NULL: nothing is said. */
+bool pod_traffic_same(const struct pod_traffic *a, const struct pod_traffic *b);
+
+uint64_t pod_traffic_policy(const char *uid);
+/* Those of the policy with this uid: *count of them. */
+const struct pod_breaker *pod_traffic_find(const struct pod_traffic *t, const char *uid,
+                                           size_t *count);
+
+/* Whether it is the document of that shard, "namespace/name". */
+bool pod_traffic_is_of(const struct pod_traffic *t, const char *shard);
+/* Whether the document with this checksum is in force there; "": none is. */
+bool pod_traffic_enforces(const struct pod_traffic *t, const char *checksum);
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "traffic/pod_traffic.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/array.h"
+#include "base/buf.h"
+#include "json/json.h"
+
+#define HEX16 "0123456789abcdef"
+#define SUM "sha256:" HEX16 HEX16 HEX16 HEX16
+#define IN_FORCE                                                                                   \
+    "\"inForce\":true,\"shard\":{\"namespace\":\"demo\",\"name\":\"blue\"},\"generation\":3,"      \
+    "\"checksum\":\"" SUM "\",\"since\":1764150000,"
+#define TRAFFIC(members, breakers)                                                                 \
+    "{\"traffic\":{\"reads\":\"cmesh/v1\"," members "\"breakers\":[" breakers "]}}"
+#define ROW(uid, rule, state, more)                                                                \
+    "{\"policy\":\"p\",\"uid\":\"" uid "\",\"rule\":\"" rule "\",\"state\":\"" state "\"" more "}"
+
+static struct pod_traffic *read_text(const char *text)
+{
+    struct err e = ERR_INIT;
+    cJSON *root = json_parse(text, strlen(text), &e);
+    if (root == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    struct pod_traffic *t = pod_traffic_read(root);
+    cJSON_Delete(root);
+    return t;
+}
+
+static void test_one_that_is_too_old(void **state)
+{
+    static const char *const texts[] = {"{}", "{\"traffic\":null}", "{\"traffic\":{}}",
+                                        "{\"traffic\":{\"inForce\":true}}", "[]"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        assert_null(read_text(texts[i]));
+    }
+}
+
+static void test_none_in_force(void **state)
+{
+    struct pod_traffic *t = read_text(TRAFFIC("\"inForce\":false,\"error\":\"no\\nlabels\",", ""));
+    (void)state;
+    assert_non_null(t);
+    assert_true(pod_traffic_enforces(t, ""));
+    assert_false(pod_traffic_enforces(t, SUM));
+    assert_false(pod_traffic_is_of(t, "demo/blue"));
+    assert_string_equal(t->error, "no labels");
+    assert_int_equal(t->count, 0);
+    pod_traffic_unref(t);
+}
+
+static void test_rows(void **state)
+{
+    struct pod_traffic *t = read_text(TRAFFIC(
+        IN_FORCE "\"faults\":[{\"policy\":\"f\",\"rule\":\"r\",\"delayed\":1}],\"leftOut\":2,",
+        ROW("u1", "b", "Closed", "") "," ROW(
+            "u2", "x", "Opened",
+            ",\"since\":\"2026-11-26T10:00:00Z\",\"until\":\"2026-11-26T11:00:00Z\",\"why\":"
+            "\"over the limit\"") "," ROW("u1", "a", "HalfOpened", "") ",7,{}"));
+    size_t count = 0;
+    (void)state;
+    assert_non_null(t);
+    assert_true(pod_traffic_is_of(t, "demo/blue"));
+    assert_false(pod_traffic_is_of(t, "demo/green"));
+    assert_true(pod_traffic_enforces(t, SUM));
+    assert_false(pod_traffic_enforces(t, ""));
+    assert_true(t->has_faults);
+    assert_int_equal(t->left_out, 2);
+    assert_int_equal(t->generation, 3);
+    assert_int_equal(t->count, 3);
+    const struct pod_breaker *b = pod_traffic_find(t, "u1", &count);
+    assert_int_equal(count, 2);
+    assert_string_equal(b[0].rule, "a");
+    assert_int_equal(b[0].state, CONTROL_BREAKER_HALF_OPENED);
+    assert_string_equal(b[1].rule, "b");
+    assert_int_equal(b[1].state, CONTROL_BREAKER_CLOSED);
+    assert_true(b[1].since == 0);
+    b = pod_traffic_find(t, "u2", &count);
+    assert_int_equal(count, 1);
+    assert_int_equal(b->state, CONTROL_BREAKER_OPENED);
+    assert_true(b->until - b->since == 3600);
+    assert_string_equal(b->why, "over the limit");
+    (void)pod_traffic_find(t, "u3", &count);
+    assert_int_equal(count, 0);
+    pod_traffic_unref(t);
+}
+
+/* The order of rows is no difference; what they say is. */
+static void test_same(void **state)
+{
+    static const char *const others[] = {
+        TRAFFIC(IN_FORCE, ROW("u", "a", "Opened", "") "," ROW("u", "b", "Closed", "")),
+        TRAFFIC(IN_FORCE, ROW("u", "a", "Closed", "")),
+        TRAFFIC(IN_FORCE, ROW("v", "a", "Closed", "") "," ROW("u", "b", "Closed", "")),
+        TRAFFIC(IN_FORCE "\"error\":\"e\",",
+                ROW("u", "a", "Closed", "") "," ROW("u", "b", "Closed", "")),
+        TRAFFIC("\"inForce\":false,", ""),
+        TRAFFIC(IN_FORCE, ROW("u", "a", "Closed", ",\"since\":\"2026-11-26T10:00:00Z\"") "," ROW(
+                              "u", "b", "Closed", "")),
+    };
+    struct pod_traffic *a = read_text(TRAFFIC(
+        IN_FORCE, ROW("u", "a", "Closed", ",\"refused\":1") "," ROW("u", "b", "Closed", "")));
+    struct pod_traffic *b = read_text(TRAFFIC(
+        IN_FORCE, ROW("u", "b", "Closed", "") "," ROW("u", "a", "Closed", ",\"refused\":9")));
+    (void)state;
+    assert_true(pod_traffic_same(a, b));
+    assert_true(pod_traffic_same(NULL, NULL));
+    assert_false(pod_traffic_same(a, NULL));
+    assert_false(pod_traffic_same(NULL, a));
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        struct pod_traffic *o = read_text(others[i]);
+        assert_non_null(o);
+        assert_false(pod_traffic_same(a, o));
+        pod_traffic_unref(o);
+    }
+    struct pod_traffic *again = pod_traffic_ref(a);
+    pod_traffic_unref(a);
+    assert_true(pod_traffic_same(again, b));
+    pod_traffic_unref(again);
+    pod_traffic_unref(b);
+}
+
+/* As many as are read, and names that no rule has. */
+static void test_bounds(void **state)
+{
+    struct buf text = BUF_INIT(1024 * 1024);
+    (void)state;
+    buf_append_str(&text, "{\"traffic\":{\"inForce\":false,\"breakers\":[");
+    for (unsigned i = 0; i < CONTROL_TRAFFIC_RULES_MAX + 50; i++) {
+        buf_printf(&text, "%s" ROW("u", "%0*u", "Opened", ",\"why\":\"%0200u\""), i == 0 ? "" : ",",
+                   i % 2 == 0 ? POLICY_NAME_MAX : POLICY_NAME_MAX + 1, i, i);
+    }
+    assert_int_equal(buf_append_str(&text, "]}}"), 0);
+    struct pod_traffic *t = read_text(buf_cstr(&text));
+    assert_non_null(t);
+    assert_int_equal(t->count, CONTROL_TRAFFIC_RULES_MAX / 2);
+    assert_int_equal(strlen(t->breakers[0].why), POD_TRAFFIC_WHY_SIZE - 1);
+    pod_traffic_unref(t);
+    buf_reset(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_that_is_too_old),
+        cmocka_unit_test(test_none_in_force),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_bounds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
