@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/buf.h"
+#include "base/keyed_hash.h"
 #include "base/log.h"
 #include "compile/compile.h"
 #include "compile/shards.h"
@@ -108,7 +109,8 @@ static size_t foreign_size(const cJSON *object)
     const cJSON *item = NULL;
     cJSON_ArrayForEach(item, field_map(object, "data"))
     {
-        bool ours = strcmp(item->string, RULES_MAP_KEY) == 0;
+        bool ours = strcmp(item->string, RULES_MAP_KEY) == 0 ||
+                    strcmp(item->string, RULES_MAP_TRAFFIC) == 0;
         sum += ours || !cJSON_IsString(item) ? 0 : strlen(item->valuestring);
     }
     cJSON_ArrayForEach(item, field_get(object, "binaryData"))
@@ -270,6 +272,57 @@ static int take_known(struct rules_map *m, const struct rules_map *known, const 
     return same < 0 ? same : 0;
 }
 
+/* 1: it is a document of that shard, as it would be written; 0; -ENOMEM. */
+static int is_canonical_traffic(const struct traffic *t, const char *text, const char *ns,
+                                const char *shard)
+{
+    struct buf again = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
+    int rc = traffic_to_json(t, &again);
+    if (rc == 0) {
+        rc = slice_eq(buf_slice(&again), slice_str(text)) &&
+             strcmp(traffic_shard_namespace(t), ns) == 0 &&
+             strcmp(traffic_shard_name(t), shard) == 0;
+    }
+    buf_reset(&again);
+    return rc == -ENOMEM ? rc : rc > 0;
+}
+
+static int parse_traffic(struct rules_map_traffic *t, const char *text, const char *ns,
+                         const char *shard)
+{
+    struct err e = ERR_INIT;
+    struct traffic *parsed = traffic_parse(text, t->size, &e);
+    if (parsed == NULL) {
+        return e.code == -ENOMEM ? -ENOMEM : 0; /* it is written anew */
+    }
+    int same = is_canonical_traffic(parsed, text, ns, shard);
+    t->intact = same > 0;
+    t->generation = traffic_generation(parsed);
+    (void)snprintf(t->checksum, sizeof t->checksum, "%s", traffic_checksum(parsed));
+    traffic_unref(parsed);
+    return same < 0 ? same : 0;
+}
+
+static int look_at_traffic(struct rules_map *m, const cJSON *object, const struct rules_map *known)
+{
+    const cJSON *item = field_get(field_get(object, "data"), RULES_MAP_TRAFFIC);
+    const char *text = cJSON_IsString(item) ? item->valuestring : "";
+    m->traffic = (struct rules_map_traffic){.present = item != NULL};
+    if (item == NULL) {
+        return 0;
+    }
+    m->traffic.size = strlen(text);
+    m->traffic.text_hash = keyed_hash(0, slice_str(text));
+    if (known != NULL && !known->unread && known->traffic.present &&
+        known->traffic.size == m->traffic.size &&
+        known->traffic.text_hash == m->traffic.text_hash) {
+        m->traffic = known->traffic;
+        return 0;
+    }
+    return parse_traffic(&m->traffic, text, shards_namespace(object),
+                         shards_name(object) + strlen(SIDECAR_CONFIGMAP));
+}
+
 static int look_at_text(struct rules_map *m, const cJSON *object, const struct rules_map *known,
                         bool wanted, struct finding *f, struct rules **out)
 {
@@ -280,6 +333,7 @@ static int look_at_text(struct rules_map *m, const cJSON *object, const struct r
         return 0;
     }
     m->foreign_size = foreign_size(object);
+    m->rules_size = strlen(text);
     sha256_hex(text, strlen(text), f->hash);
     if (read && strcmp(known->text_hash, f->hash) == 0) {
         return take_known(m, known, text, out);
@@ -320,6 +374,9 @@ int rules_map_look(const cJSON *object, const char *prefix, const struct rules_m
         return 0;
     }
     int rc = look_at_text(&found, object, known, wanted, &f, &rules);
+    if (rc == 0 && !found.unread) {
+        rc = look_at_traffic(&found, object, known);
+    }
     if (rc == 0) {
         found.shard = name + strlen(SIDECAR_CONFIGMAP);
         found.rules = rules;
@@ -481,4 +538,48 @@ int rules_map_make(const struct rules_map *old, const struct rules *rules, const
     buf_reset(&text);
     *out = edit_result(&ed, object);
     return ed.rc == 0 ? 0 : err_set(e, ed.rc, "%s", err_text(ed.rc));
+}
+
+/* ---- the traffic document ---- */
+
+static size_t room_after(const struct rules_map *m, size_t rules)
+{
+    return room_beside((m == NULL ? 0 : m->foreign_size) + rules);
+}
+
+size_t rules_map_room_in(const struct rules_map *old, const cJSON *made)
+{
+    return room_after(old, strlen(field_text(field_get(made, "data"), RULES_MAP_KEY)));
+}
+
+size_t rules_map_room(const struct rules_map *m)
+{
+    return room_after(m, m->rules_size);
+}
+
+static void set_traffic(struct edit *ed, cJSON *object, const struct rules_map *old,
+                        const char *text)
+{
+    cJSON *data = edit_object(ed, object, "data");
+    if (text != NULL) {
+        edit_string(ed, data, RULES_MAP_TRAFFIC, text);
+    } else if (old != NULL) {
+        edit_set(ed, data, RULES_MAP_TRAFFIC, cJSON_CreateNull());
+    }
+}
+
+int rules_map_add_traffic(cJSON *made, const struct rules_map *old, const char *text)
+{
+    struct edit ed = {.rc = 0};
+    set_traffic(&ed, made, old, text);
+    return ed.rc;
+}
+
+cJSON *rules_map_make_traffic(const struct rules_map *old, const char *text)
+{
+    struct edit ed = {.rc = 0};
+    cJSON *patch = cJSON_CreateObject();
+    add_identity(&ed, patch, edit_object(&ed, patch, "metadata"), old, NULL);
+    set_traffic(&ed, patch, old, text);
+    return edit_result(&ed, patch);
 }

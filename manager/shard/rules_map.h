@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rules_map.h - the ConfigMap in which a shard's rules stand: what is read from one, and how it
- * should be.
+ * should be. Beside the rules stands the traffic document, in a key of its own that comes and goes
+ * without them; rules have the first claim to the room.
  *
  * Glossary: it is *ours* when it carries our label or says whose it is, and nothing else controls
  * it; what is not ours is left alone. It is *intact* when its text is exactly what would be written
@@ -21,6 +22,7 @@
 
 #include "base/err.h"
 #include "rules/rules.h"
+#include "traffic/traffic.h"
 
 /* Label, below the prefix: "true" on each ConfigMap of ours. */
 #define RULES_MAP_LABEL "rules"
@@ -29,11 +31,24 @@
 /* Annotation, below the prefix: the uid of the ShardingConfig. */
 #define RULES_MAP_CONFIG "sharding-config-uid"
 #define RULES_MAP_KEY "rules.json"
+/* The shard's traffic document; no such key: there are no policies for its pods. */
+#define RULES_MAP_TRAFFIC "traffic.json"
 /* Who writes it, as managedFields tell. */
 #define RULES_MAP_MANAGER "cmesh-manager"
 
 /* What the API server takes in one ConfigMap: bytes of all values. */
 #define RULES_MAP_MAX ((size_t)1024 * 1024)
+
+/* What stands in it as the shard's traffic document. Of the text only this is kept: it can be asked
+ * for. */
+struct rules_map_traffic {
+    bool present;        /* the key is there, whatever its text */
+    bool intact;         /* it is a document of the shard, exactly as it would be written */
+    uint64_t generation; /* 0: it cannot be read, or was not */
+    size_t size;         /* bytes of the text */
+    char checksum[TRAFFIC_CHECKSUM_LEN + 1]; /* "": it cannot be read, or was not */
+    uint64_t text_hash;                      /* keyed_hash of the text; 0: there is none */
+};
 
 /* Never changed. A few hundred bytes, without the rules. */
 struct rules_map {
@@ -52,15 +67,17 @@ struct rules_map {
     struct rules *rules;    /* that are in it; NULL: they cannot be read, or were not */
     uint64_t generation;    /* of the rules in it; 0: they cannot be read, or were not */
     uint64_t voids;         /* rules_voids of them */
-    size_t foreign_size;    /* bytes of other keys */
-    bool labelled;          /* has our label */
-    bool described;         /* the other labels and annotations are as we write them */
-    bool owned;             /* it has owners */
-    bool foreign_owner;     /* something else controls it */
-    bool unread;            /* nobody has looked at its text */
-    bool later;      /* they cannot be read, for they are of a version not known here, or over
-                        the bounds: what another release wrote */
-    size_t given_up; /* bytes of its rules, which are not kept for want of memory; 0: they are */
+    size_t rules_size;      /* bytes of the text of the rules */
+    size_t foreign_size;    /* bytes of keys that are not ours */
+    struct rules_map_traffic traffic;
+    bool labelled;      /* has our label */
+    bool described;     /* the other labels and annotations are as we write them */
+    bool owned;         /* it has owners */
+    bool foreign_owner; /* something else controls it */
+    bool unread;        /* nobody has looked at its text */
+    bool later;         /* they cannot be read, for they are of a version not known here, or over
+                           the bounds: what another release wrote */
+    size_t given_up;    /* bytes of its rules, which are not kept for want of memory; 0: they are */
     bool intact;
 };
 
@@ -101,5 +118,17 @@ bool rules_map_right(const struct rules_map *m, const char *config_uid, uint64_t
 MUST_CHECK int rules_map_make(const struct rules_map *old, const struct rules *rules,
                               const char *prefix, const char *config_uid, cJSON **out,
                               enum rules_version *version, struct err *e);
+
+/* Bytes that a traffic document may have beside these rules: in what rules_map_make has made for
+ * `old`, and in what stands there now. */
+size_t rules_map_room_in(const struct rules_map *old, const cJSON *made);
+size_t rules_map_room(const struct rules_map *m);
+
+/* The traffic document is written too; `text` NULL: there is none from now on. `old` as it was in
+ * rules_map_make, whose object that is. 0 or -ENOMEM. */
+MUST_CHECK int rules_map_add_traffic(cJSON *made, const struct rules_map *old, const char *text);
+/* What is to be written of the traffic document alone: a merge patch, as above. NULL without
+ * memory. */
+MUST_CHECK cJSON *rules_map_make_traffic(const struct rules_map *old, const char *text);
 
 #endif
